@@ -1,0 +1,277 @@
+"""Compiling: one fold over the table of steps, from whichever level the IR is of down to the level asked for.
+
+Each level ends with the verifier, the table of legal ops, and a print and reparse: the text is the contract, so a
+level that was dumped, edited or not, and read back goes on exactly as if it had never left.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from mlir import ir
+
+from lowtide import targets
+from lowtide.compiler.contexts import make_context, parse_file, parse_text
+from lowtide.compiler.dumps import DumpFolder, write_whole
+from lowtide.compiler.pass_pipeline import Element, UpstreamFailure, parse_pipeline, run_element
+from lowtide.compiler.pipeline import ENTRY_STEP, Step, road
+from lowtide.compiler.ptx import keep_device_side, ptx_text
+from lowtide.compiler.reproducer import command_line, message_at, write_reproducer
+from lowtide.dialects.diagnostics import Diagnostics
+from lowtide.dialects.levels import (
+    TARGET_ATTRIBUTE,
+    Level,
+    check_level,
+    level_of,
+    set_level,
+    set_target,
+    target_of,
+)
+from lowtide.errors import CompileError, Error, IRError, PassError
+from lowtide.passes.base import Pass, verify
+from lowtide.targets import Target
+
+# On a module between two levels: the last step that it has been through.
+AFTER_ATTRIBUTE = "tile.after"
+
+Source = str | os.PathLike[str]
+Progress = Callable[[Level, str], None]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long one pass took, and whose it is: `lowtide`, `mlir`, or `llvm` (the NVPTX backend)."""
+
+    level: Level
+    step: str
+    owner: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """What a compilation made: the text of each level that it went through, by the level's name."""
+
+    levels: Mapping[str, str]
+    target: Target
+    ptx: str | None
+    """The PTX text where level `ptx` was reached."""
+    timings: tuple[Timing, ...]
+    dump_dir: Path | None
+
+
+def lower(
+    source: Source,
+    *,
+    target: str | None = None,
+    until: Level | str = Level.PTX,
+    dump_dir: Source | None = None,
+    on_progress: Progress | None = None,
+) -> Lowered:
+    """Take IR of any level down to level `until`.
+
+    `source` is the text of a module, or a path: a `Path`, or a `str` that ends in `.mlir`. Its level is read off
+    `tile.level`; its target off `tile.target`, which `target` may supply but not contradict. From level `problem` the
+    schedule is chosen first, else an edited schedule is verified. `dump_dir` gets a file for each step.
+
+    Raises IRError for IR that is malformed or not of its level, PassError (or the class of the error behind it, such
+    as ScheduleError) where a pass refuses, with a reproducer; Error for a folder that cannot be written.
+    """
+    last = until if isinstance(until, Level) else Level.named(until)
+    dumps = DumpFolder(dump_dir) if dump_dir is not None else None
+    compilation = _enter(source, target, dumps, on_progress or (lambda level, step: None))
+    first = compilation.level
+    if last < first:
+        raise IRError(f"the module is of level {first}, past level {last} already; ask for {first} or a later one")
+    if dumps is not None:
+        table = road(compilation.target)
+        later = (level for level in table if level > first)
+        dumps.clear((level, n, step.name) for level in later for n, step in enumerate(table[level], 1))
+        write_whole(dumps.step(first, 0, "input"), str(compilation.module))
+    compilation.start()
+    for level in Level:
+        if first < level <= last:
+            compilation.make_level(level)
+    return compilation.result()
+
+
+def compile_ir(
+    source: Source, *, target: str | None = None, dump_dir: Source | None = None, on_progress: Progress | None = None
+) -> Lowered:
+    """Go on from a module of any level, dumped and edited or written by hand, to PTX. See `lower`."""
+    return lower(source, target=target, dump_dir=dump_dir, on_progress=on_progress)
+
+
+def _enter(source: Source, target: str | None, dumps: DumpFolder | None, on_progress: Progress) -> "_Compilation":
+    """Parse, and settle level and target."""
+    context = make_context()
+    module = _parse_source(source, context)
+    attributes = module.operation.attributes
+    if TARGET_ATTRIBUTE not in attributes:
+        if target is None:
+            raise IRError(f'the module has no {TARGET_ATTRIBUTE} and no target was given: add one, e.g. target="sm_80"')
+        set_target(module, targets.get(target))
+    settled = target_of(module)
+    if target is not None and targets.get(target) != settled:
+        raise IRError(
+            f"target {target} was asked for, but the module is for {settled.name}: leave the argument out, or lower "
+            f"again from level {Level.PROBLEM} with {TARGET_ATTRIBUTE} changed"
+        )
+    return _Compilation(context, module, settled, dumps, on_progress, level_of(module))
+
+
+def _parse_source(source: Source, context: ir.Context) -> ir.Module:
+    if isinstance(source, str) and not source.rstrip().endswith(".mlir"):
+        return parse_text(source, context, "<text>")
+    return parse_file(Path(source), context)
+
+
+@dataclass
+class _Compilation:
+    """The module on its way down; one object a compilation, shared with nobody."""
+
+    context: ir.Context
+    module: ir.Module
+    target: Target
+    dumps: DumpFolder | None
+    on_progress: Progress
+    level: Level
+    texts: dict[str, str] = field(default_factory=dict)
+    timings: list[Timing] = field(default_factory=list)
+    ptx: str | None = None
+
+    def result(self) -> Lowered:
+        folder = self.dumps.path if self.dumps is not None else None
+        return Lowered(self.texts, self.target, self.ptx, tuple(self.timings), folder)
+
+    def start(self) -> None:
+        """Bring what came in to the end of its own level."""
+        attributes = self.module.operation.attributes
+        resumed = AFTER_ATTRIBUTE in attributes
+        if not resumed:
+            check_level(self.module, self.level)
+        if self.level is Level.PROBLEM or resumed:
+            self.make_level(self.level, after=ir.StringAttr(attributes[AFTER_ATTRIBUTE]).value if resumed else None)
+            return
+        entry = parse_pipeline(ENTRY_STEP.text(self.target), self.context)
+        if all(isinstance(element, Pass) and element.needs in (None, self.level) for element in entry):
+            self._run_step(self.level, ENTRY_STEP)
+        self.texts[str(self.level)] = str(self.module)
+
+    def make_level(self, level: Level, after: str | None = None) -> None:
+        """Run the steps of a level (those after a named one), then hold the result to the level."""
+        steps = road(self.target)[level]
+        done = self._position(level, steps, after)
+        if level is Level.PTX:
+            keep_device_side(self.module)
+        before = self.module.operation.clone()
+        for number, step in list(enumerate(steps, 1))[done:]:
+            self._run_step(level, step)
+            if level is not Level.PTX:
+                self._mark(level, step if number < len(steps) else None)
+            if number < len(steps) and self.dumps is not None:
+                write_whole(self.dumps.step(level, number, step.name), str(self.module))
+        if level is Level.PTX:
+            self._take_ptx()
+            return
+        remaining = ",".join(step.text(self.target) for step in steps[done:])
+        try:
+            self._end_level(level, steps[-1], len(steps))
+        except IRError as error:
+            self._fail(error, steps[-1].name, remaining, before, level)
+
+    def _position(self, level: Level, steps: tuple[Step, ...], after: str | None) -> int:
+        names = [step.name for step in steps]
+        if after is None:
+            return 0
+        if after not in names:
+            raise IRError(f"{AFTER_ATTRIBUTE} names {after!r}, no step of level {level}; its steps: {', '.join(names)}")
+        return names.index(after) + 1
+
+    def _mark(self, level: Level, step: Step | None) -> None:
+        """Write on the module where it stands: its level, and the step where the level is not complete."""
+        set_level(self.module, level)
+        attributes = self.module.operation.attributes
+        if step is not None:
+            attributes[AFTER_ATTRIBUTE] = ir.StringAttr.get(step.name, self.context)
+        elif AFTER_ATTRIBUTE in attributes:
+            del attributes[AFTER_ATTRIBUTE]
+
+    def _run_step(self, level: Level, step: Step) -> None:
+        self.on_progress(level, step.name)
+        elements = parse_pipeline(step.text(self.target), self.context)
+        for element in elements:
+            before = self.module.operation.clone()
+            started = time.perf_counter()
+            try:
+                _run(element, self.module, self.target)
+            except Error as error:
+                self._fail(error, str(element), str(element), before, None)
+            name = step.name if len(elements) == 1 else str(element)
+            self.timings.append(Timing(level, name, _owner(element), time.perf_counter() - started))
+
+    def _end_level(self, level: Level, step: Step, number: int) -> None:
+        """Verifier, legal ops, print and reparse; dump."""
+        started = time.perf_counter()
+        verify(self.module, f"level {level} does not verify")
+        check_level(self.module, level)
+        text = str(self.module)
+        if self.dumps is not None:
+            path = self.dumps.step(level, number, step.name)
+            write_whole(path, text)
+            self.module = parse_file(path, self.context)
+        else:
+            self.module = parse_text(text, self.context, f"<level {level}>")
+        if str(self.module) != text:
+            raise IRError(f"level {level} does not read back as it was printed; this is a fault of the dialects")
+        self.level = level
+        self.texts[str(level)] = text
+        self.timings.append(Timing(level, "check, print and reparse", "lowtide", time.perf_counter() - started))
+
+    def _take_ptx(self) -> None:
+        self.ptx = ptx_text(self.module)
+        self.texts[str(Level.PTX)] = self.ptx
+        if self.dumps is not None:
+            write_whole(self.dumps.ptx(), self.ptx)
+
+    def _fail(self, error: Error, name: str, pipeline: str, before: ir.Operation, level: Level | None) -> NoReturn:
+        """Raise the error again with its reproducer and its place in it; `level`: the check of that level failed."""
+        folder = self.dumps.path if self.dumps is not None else None
+        path = write_reproducer(str(before), pipeline, self.target, folder, check_level=level is not None)
+
+        def run(module: ir.Module) -> None:
+            for element in parse_pipeline(pipeline, module.context):
+                _run(element, module, self.target)
+            if level is not None:
+                check_level(module, level)
+
+        message = message_at(path, run) or str(error)
+        command = command_line(path, pipeline, self.target, check_level=level is not None)
+        kind = type(error) if type(error) is not IRError else PassError
+        subject = message if name in message else f"{name}: {message}"
+        raise kind(f"{subject}\n  IR before it: {path}\n  fails again with: {command}") from _fault(error)
+
+
+def _fault(error: BaseException) -> BaseException | None:
+    """The exception that is no error of ours behind one that is: a fault worth its traceback. None for a refusal."""
+    behind = error.__cause__
+    return behind if behind is None or not isinstance(behind, Error) else _fault(behind)
+
+
+def _owner(element: Element) -> str:
+    if isinstance(element, Pass):
+        return "lowtide"
+    return "llvm" if str(element).startswith("gpu-module-to-binary") else "mlir"
+
+
+def _run(element: Element, module: ir.Module, target: Target) -> None:
+    """Run one pass. What MLIR reports goes into the error that is raised: PassError, CompileError for the backend's."""
+    with Diagnostics(module.context) as diagnostics:
+        try:
+            run_element(element, module, target)
+        except UpstreamFailure as error:
+            kind = CompileError if _owner(element) == "llvm" else PassError
+            raise kind("; ".join([str(error), *diagnostics.errors])) from None

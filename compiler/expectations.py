@@ -1,0 +1,101 @@
+"""`expected-error` and its kin: what a test says that MLIR must report, held against what it did report.
+
+As in mlir-opt: `// expected-error @+1 {{part of the message}}`, with error, warning, remark or note; the line is the
+comment's own, or `@+n`, `@-n`, `@above`, `@below` (the next line that expects nothing itself), or `@unknown` for a
+report without a place. `expected-error-re` takes `{{…}}` inside the braces as a regular expression.
+"""
+
+import re
+from dataclasses import dataclass
+
+_EXPECTED = re.compile(
+    r"expected-(?P<kind>error|warning|remark|note)(?P<re>-re)?\s*(?:@(?P<place>[+-]\d+|above|below|unknown))?\s*"
+    r"\{\{(?P<text>.*)\}\}\s*$"
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """One diagnostic; `line` and `column` are None where it has no place in the file."""
+
+    kind: str
+    line: int | None
+    column: int | None
+    message: str
+
+    def __str__(self) -> str:
+        place = "" if self.line is None else f"{self.line}:{self.column}: "
+        return f"{place}{self.kind}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One `expected-…` comment: the line it speaks of (None: unknown), and a pattern for the message."""
+
+    kind: str
+    line: int | None
+    text: str
+    pattern: re.Pattern[str]
+    written_at: int
+
+    def matches(self, report: Report) -> bool:
+        return report.kind == self.kind and report.line == self.line and self.pattern.search(report.message) is not None
+
+
+def expectations(text: str, first_line: int = 1) -> list[Expectation]:
+    """Every expectation in a text whose first line has that number."""
+    lines = text.splitlines()
+    found = [_EXPECTED.search(line) for line in lines]
+    result = []
+    for index, match in enumerate(found):
+        if match is not None:
+            line = _line(match["place"], index, found)
+            result.append(
+                Expectation(
+                    kind=match["kind"],
+                    line=None if line is None else line + first_line,
+                    text=match["text"],
+                    pattern=_pattern(match["text"], is_regex=match["re"] is not None),
+                    written_at=index + first_line,
+                )
+            )
+    return result
+
+
+def _line(place: str | None, index: int, found: list[re.Match[str] | None]) -> int | None:
+    """The index of the line that an expectation on line `index` speaks of."""
+    if place == "unknown":
+        return None
+    if place in ("above", "below"):
+        step = -1 if place == "above" else 1
+        index += step
+        while 0 <= index < len(found) and found[index] is not None:
+            index += step
+        return index
+    return index + int(place or 0)
+
+
+def _pattern(text: str, *, is_regex: bool) -> re.Pattern[str]:
+    if not is_regex:
+        return re.compile(re.escape(text))
+    parts = re.split(r"\{\{(.*?)\}\}", text)
+    return re.compile("".join(part if i % 2 else re.escape(part) for i, part in enumerate(parts)))
+
+
+def unmet(expected: list[Expectation], reports: list[Report]) -> list[str]:
+    """What differs: each report that nothing expects, each expectation that no report meets. Empty: all is well."""
+    open_expectations = list(expected)
+    complaints = []
+    for report in reports:
+        match = next((expectation for expectation in open_expectations if expectation.matches(report)), None)
+        if match is not None:
+            open_expectations.remove(match)
+        else:
+            place = "" if report.line is None else f"{report.line}:{report.column}: "
+            complaints.append(f"{place}unexpected {report.kind}: {report.message}")
+    for expectation in open_expectations:
+        complaints.append(
+            f'{expectation.written_at}: expected {expectation.kind} "{expectation.text}" was not produced'
+            + (f" on line {expectation.line}" if expectation.line is not None else "")
+        )
+    return complaints

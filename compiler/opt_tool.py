@@ -1,0 +1,188 @@
+"""`lowtide-opt`: runs passes on a file, as mlir-opt does, with our passes and upstream's in one pipeline.
+
+    lowtide-opt in.mlir --pass-pipeline='tile-to-ctas,canonicalize,cse' --target=sm_80
+
+Exit status: 0 where all went well (with --verify-diagnostics: where exactly the expected diagnostics came), 1 where
+not, 2 for a wrong command line.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlir import ir
+
+from lowtide import targets
+from lowtide.compiler.contexts import make_context
+from lowtide.compiler.dumps import write_whole
+from lowtide.compiler.expectations import Report, expectations, unmet
+from lowtide.compiler.pass_pipeline import Element, UpstreamFailure, parse_pipeline, run_pipeline
+from lowtide.dialects.levels import TARGET_ATTRIBUTE, check_level, level_of, target_of
+from lowtide.dialects.locations import place_of
+from lowtide.errors import Error
+from lowtide.passes import REGISTRY
+from lowtide.targets import Target
+
+_SEPARATOR = re.compile(r"^// -----.*\n?", re.MULTILINE)
+_CURRENT_OPERATION = "see current operation:"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command. Returns the exit status."""
+    options = _parser().parse_args(argv)
+    if options.list_passes:
+        for kind in REGISTRY:
+            print(kind.name)
+        return 0
+    try:
+        text = sys.stdin.read() if options.input == "-" else Path(options.input).read_text(encoding="utf-8")
+        target = targets.get(options.target) if options.target else None
+        parse_pipeline(options.pass_pipeline, make_context())
+    except (Error, OSError, UnicodeDecodeError) as error:
+        print(f"lowtide-opt: error: {error}", file=sys.stderr)
+        return 1
+    outputs, succeeded = [], True
+    for first_line, chunk in _chunks(text, split=options.split_input_file):
+        job = _Job(chunk, first_line, options, target)
+        outputs.append(job.run())
+        succeeded &= job.succeeded()
+    output = "// -----\n".join(printed for printed in outputs if printed is not None)
+    try:
+        if options.output == "-":
+            sys.stdout.write(output)
+        elif succeeded:
+            write_whole(Path(options.output), output)
+    except (Error, BrokenPipeError) as error:
+        print(f"lowtide-opt: error: {error}", file=sys.stderr)
+        return 1
+    return 0 if succeeded else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="lowtide-opt", description="Run passes, ours and upstream MLIR's, on a file of IR.", allow_abbrev=False
+    )
+    parser.add_argument("input", nargs="?", default="-", help="file to read; - for standard input (default)")
+    parser.add_argument("-o", dest="output", default="-", help="file to write; - for standard output (default)")
+    parser.add_argument("-p", "--pass-pipeline", default="", metavar="PASSES", help="e.g. 'tile-to-ctas,cse'")
+    parser.add_argument("--target", metavar="NAME", help="e.g. sm_80; where given, tile.target must agree")
+    parser.add_argument("--split-input-file", action="store_true", help="the parts between lines `// -----` apart")
+    parser.add_argument(
+        "--verify-diagnostics", action="store_true", help="hold diagnostics against expected-… lines"
+    )
+    parser.add_argument("--check-level", action="store_true", help="at the end hold the module to its tile.level")
+    parser.add_argument("--mlir-print-ir-after-all", action="store_true", help="print the IR after each pass (stderr)")
+    parser.add_argument("--mlir-print-debuginfo", action="store_true", help="print locations")
+    parser.add_argument("--mlir-print-op-generic", action="store_true", help="print in the generic form")
+    parser.add_argument("--list-passes", action="store_true", help="name our passes, in pipeline order, and stop")
+    return parser
+
+
+def _chunks(text: str, *, split: bool) -> list[tuple[int, str]]:
+    """The parts of the input, each with the number of its first line."""
+    if not split:
+        return [(1, text)]
+    chunks, start = [], 0
+    for match in _SEPARATOR.finditer(text):
+        chunks.append((text.count("\n", 0, start) + 1, text[start : match.start()]))
+        start = match.end()
+    return [*chunks, (text.count("\n", 0, start) + 1, text[start:])]
+
+
+@dataclass
+class _Job:
+    """One part of the input: parsed, run, printed; what MLIR reported about it."""
+
+    text: str
+    first_line: int
+    options: argparse.Namespace
+    target: Target | None
+    reports: list[Report] = field(default_factory=list)
+
+    def run(self) -> str | None:
+        """The IR after the passes, printed; None where something failed, which is among the reports."""
+        context = make_context()
+        handler = context.attach_diagnostic_handler(self._take)
+        try:
+            return self._run(context)
+        except ir.MLIRError:
+            pass
+        except Error as error:
+            if isinstance(error, UpstreamFailure) or self._has_errors():
+                return None
+            self._report(Report("error", None, None, str(error)))
+        finally:
+            handler.detach()
+        return None
+
+    def succeeded(self) -> bool:
+        """No error; with --verify-diagnostics: exactly what was expected. Prints what differs."""
+        if not self.options.verify_diagnostics:
+            return not self._has_errors()
+        complaints = unmet(expectations(self.text, self.first_line), self.reports)
+        for complaint in complaints:
+            print(f"{self.options.input}:{complaint}", file=sys.stderr)
+        return not complaints
+
+    def _run(self, context: ir.Context) -> str:
+        # Blank lines in front give each part the line numbers that it has in the file.
+        module = ir.Module.parse("\n" * (self.first_line - 1) + self.text, context)
+        target = self._target(module)
+        elements = parse_pipeline(self.options.pass_pipeline, context)
+        run_pipeline(elements, module, target, after=lambda element: self._print_after(element, module))
+        if self.options.check_level:
+            check_level(module, level_of(module))
+        return self._print(module)
+
+    def _target(self, module: ir.Module) -> Target | None:
+        if TARGET_ATTRIBUTE not in module.operation.attributes:
+            return self.target
+        written = target_of(module)
+        if self.target is not None and self.target != written:
+            raise Error(f"--target={self.target.name}, but the module is for {written.name}: leave one of them out")
+        return written
+
+    def _print(self, module: ir.Module) -> str:
+        text = module.operation.get_asm(
+            enable_debug_info=self.options.mlir_print_debuginfo,
+            print_generic_op_form=self.options.mlir_print_op_generic,
+        )
+        return str(text).rstrip("\n") + "\n"
+
+    def _print_after(self, element: Element, module: ir.Module) -> None:
+        if self.options.mlir_print_ir_after_all:
+            print(f"// -----// IR Dump After {element} //----- //\n{self._print(module)}", file=sys.stderr)
+
+    def _has_errors(self) -> bool:
+        return any(report.kind == "error" for report in self.reports)
+
+    def _take(self, diagnostic: ir.Diagnostic) -> bool:
+        self._report(_as_report(diagnostic, diagnostic.severity.name.lower()))
+        for note in diagnostic.notes:
+            # MLIR prints the op beside a verifier's message; as in mlir-opt, tests need not expect that.
+            if not (self.options.verify_diagnostics and note.message.startswith(_CURRENT_OPERATION)):
+                self._report(_as_report(note, "note"))
+        return True
+
+    def _report(self, report: Report) -> None:
+        self.reports.append(report)
+        if self.options.verify_diagnostics:
+            return
+        print(f"{self.options.input}:{report}" if report.line else report, file=sys.stderr)
+        lines = self.text.splitlines()
+        index = (report.line or 0) - self.first_line
+        if report.line and 0 <= index < len(lines):
+            print(f"{lines[index]}\n{' ' * ((report.column or 1) - 1)}^", file=sys.stderr)
+
+
+def _as_report(diagnostic: ir.Diagnostic, kind: str) -> Report:
+    place = place_of(diagnostic.location)
+    line, column = (None, None) if place is None else place[1:]
+    return Report(kind, line, column, diagnostic.message)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

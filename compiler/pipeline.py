@@ -1,0 +1,93 @@
+"""The table of steps: which passes make each level, in which order, and why there.
+
+A level is made from the one before it by its steps, in order; compiling is one fold over this table (`driver.py`).
+`$chip` and `$features` are filled in from the target.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from string import Template
+from types import MappingProxyType
+
+from lowtide.dialects.levels import Level
+from lowtide.targets import Target
+
+
+@dataclass(frozen=True)
+class Step:
+    """One entry: a pass of ours, or a pipeline of upstream's, and the reason for its place."""
+
+    pipeline: str
+    why: str
+    label: str = ""
+
+    @property
+    def name(self) -> str:
+        """What dumps, times and errors call the step."""
+        return self.label or self.pipeline
+
+    def text(self, target: Target) -> str:
+        """The pipeline for a target, as `lowtide-opt --pass-pipeline` takes it."""
+        return Template(self.pipeline).substitute(chip=target.chip, features=target.ptx_feature)
+
+
+Road = Mapping[Level, tuple[Step, ...]]
+
+# The road of cp.async, ldmatrix and mma.sync. Its PTX runs on every later GPU too.
+SM_80_ROAD: Road = MappingProxyType(
+    {
+        Level.PROBLEM: (
+            Step("choose-schedule", "first: every later pass only reads the schedule"),
+            Step("verify-schedule", "before anything is built on it: the rules of the target, in the user's terms"),
+        ),
+        Level.CTA: (Step("tile-to-ctas", "who computes what comes before how"),),
+        Level.SMEM: (
+            Step("promote-operands-to-smem", "while a K step is still one mma on two windows"),
+            Step("assign-smem-layouts", "as soon as there are buffers; the ring then takes their types as they are"),
+        ),
+        Level.PIPELINED: (
+            Step("pipeline-mainloop", "copies and mma are still one op each, so that a stage is one loop iteration"),
+        ),
+        Level.ATOMS: (
+            Step("bind-mma-atoms", "first of the bindings: the fragments' layouts decide how shared memory is read"),
+            Step("bind-copy-atoms", "copies lie as the threads of the tiled mma allow"),
+            Step("split-k-slices", "once the mma atom says how deep one slice is"),
+            Step("double-buffer-fragments", "needs the slices, and one ldmatrix for each"),
+            Step("bind-ring-to-cp-async", "last: what a wait must cover is counted from the copies under it"),
+        ),
+        Level.EPILOGUE: (
+            Step("lower-epilogue", "needs the accumulator's thread-value layout"),
+            Step("assign-smem-offsets", "last: every buffer, the epilogue's scratch among them, is known"),
+        ),
+        Level.NVVM: (
+            Step("convert-sm-to-nvvm", "one thread's program, from the layouts alone"),
+            Step("expand-math", "before LLVM sees math ops that it would call a library for"),
+            Step("canonicalize,cse", "folds the addresses that the conversion writes out in full", "simplify"),
+        ),
+        Level.LLVM: (
+            Step("convert-math-to-intrinsics", "upstream's conversion would call libdevice for these"),
+            Step(
+                "gpu.module(convert-scf-to-cf,convert-gpu-to-nvvm,convert-nvvm-to-llvm,convert-to-llvm,"
+                "reconcile-unrealized-casts,canonicalize,cse)",
+                "the device side only: the host side stays readable for the manifest and the interpreter",
+                "lower-device-to-llvm",
+            ),
+        ),
+        Level.PTX: (
+            Step(
+                "nvvm-attach-target{chip=$chip features=$features O=3},gpu-module-to-binary{format=isa}",
+                "upstream's NVPTX backend",
+                "emit-ptx",
+            ),
+        ),
+    }
+)
+
+# Run before anything else where a compilation is entered from a dumped level: the schedule may have been edited.
+ENTRY_STEP = Step("verify-schedule", "an edited schedule is held to the same rules as a chosen one")
+
+
+def road(target: Target) -> Road:
+    """The steps of each level for a target. Targets newer than sm_80 take the same road: their PTX is a superset."""
+    del target
+    return SM_80_ROAD

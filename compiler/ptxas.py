@@ -1,0 +1,118 @@
+"""PTX to machine code by ptxas, and what ptxas says about it: registers, spills, shared memory, warnings.
+
+ptxas is optional (the driver assembles PTX too). It is looked for in $LOWTIDE_PTXAS, then on PATH, then in NVIDIA's
+wheel (`nvidia-cuda-nvcc`).
+"""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lowtide.errors import CompileError
+from lowtide.targets import Target
+
+ENVIRONMENT_VARIABLE = "LOWTIDE_PTXAS"
+_TIMEOUT_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """Machine code, and ptxas's report on it. Registers are a thread's; spills and stack bytes a thread's, too."""
+
+    cubin: bytes = field(repr=False)
+    registers: int
+    spill_stores: int
+    spill_loads: int
+    stack_bytes: int
+    static_smem_bytes: int
+    warnings: tuple[str, ...]
+    log: str = field(repr=False)
+
+
+def find_ptxas() -> Path | None:
+    """The ptxas to use; None where there is none. Raises CompileError where $LOWTIDE_PTXAS names no program."""
+    named = os.environ.get(ENVIRONMENT_VARIABLE)
+    if named:
+        found = shutil.which(named)
+        if found is None:
+            raise CompileError(f"{ENVIRONMENT_VARIABLE}={named} is no program; correct it, or unset it")
+        return Path(found)
+    found = shutil.which("ptxas")
+    return Path(found) if found is not None else _in_wheel()
+
+
+def _in_wheel() -> Path | None:
+    """ptxas as NVIDIA's wheels carry it: nvidia/cu13/bin, before CUDA 13 nvidia/cuda_nvcc/bin."""
+    spec = importlib.util.find_spec("nvidia")
+    for root in (spec.submodule_search_locations or ()) if spec is not None else ():
+        for path in sorted(Path(root).glob("*/bin/ptxas")):
+            if os.access(path, os.X_OK):
+                return path
+    return None
+
+
+def assemble(ptx: str, target: Target, *, ptxas: Path | None = None, allow_spills: bool = False) -> Assembly:
+    """Assemble for a target. Raises CompileError: no ptxas, PTX refused, spills, or a C75xx advisory.
+
+    Spills cost more than any schedule gains, and the advisories C7510 and on say that wgmma was serialized.
+    """
+    program = ptxas or find_ptxas()
+    if program is None:
+        raise CompileError(
+            f"no ptxas: not in ${ENVIRONMENT_VARIABLE}, on PATH or in a wheel; pip install nvidia-cuda-nvcc, or leave "
+            "the PTX to the driver"
+        )
+    with tempfile.TemporaryDirectory(prefix="lowtide-ptxas-") as folder:
+        source, result = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
+        source.write_text(ptx, encoding="utf-8")
+        log = _run([str(program), "-v", f"-arch={target.chip}", str(source), "-o", str(result)])
+        assembly = _report(result.read_bytes(), log)
+    _refuse_bad_code(assembly, allow_spills)
+    return assembly
+
+
+def _run(command: list[str]) -> str:
+    """What ptxas printed. Raises CompileError where it failed."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CompileError(f"{command[0]} did not run: {error}") from None
+    log = done.stdout + done.stderr
+    if done.returncode != 0:
+        raise CompileError(f"{' '.join(command)} refused the PTX (status {done.returncode}):\n{log.strip()}")
+    return log
+
+
+def _report(cubin: bytes, log: str) -> Assembly:
+    warnings = tuple(line.strip() for line in log.splitlines() if re.search(r"\bwarning\b|\(C7\d{3}\)", line))
+    return Assembly(
+        cubin=cubin,
+        registers=_largest(r"Used (\d+) registers", log),
+        spill_stores=_largest(r"(\d+) bytes spill stores", log),
+        spill_loads=_largest(r"(\d+) bytes spill loads", log),
+        stack_bytes=_largest(r"(\d+) bytes stack frame", log),
+        static_smem_bytes=_largest(r"(\d+) bytes smem", log),
+        warnings=warnings,
+        log=log,
+    )
+
+
+def _largest(pattern: str, log: str) -> int:
+    """The largest number that the log has in that place, over all kernels; 0 where it has none."""
+    return max(map(int, re.findall(pattern, log)), default=0)
+
+
+def _refuse_bad_code(assembly: Assembly, allow_spills: bool) -> None:
+    advisories = [line for line in assembly.warnings if re.search(r"\(C75\d{2}\)", line)]
+    if advisories:
+        raise CompileError(f"ptxas: {advisories[0]}; choose a schedule with fewer registers a thread")
+    if (assembly.spill_stores or assembly.spill_loads) and not allow_spills:
+        raise CompileError(
+            f"the kernel spills {assembly.spill_stores} bytes a thread to memory and loads {assembly.spill_loads} "
+            f"(at {assembly.registers} registers a thread); choose a smaller CTA tile or more warps"
+        )

@@ -1,0 +1,37 @@
+"""What a failing pass leaves behind: the IR before it, and the command that fails the same way."""
+
+import shlex
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from mlir import ir
+
+from lowtide.compiler.contexts import make_context, parse_file
+from lowtide.compiler.dumps import REPRODUCER, write_whole
+from lowtide.errors import Error
+from lowtide.targets import Target
+
+
+def write_reproducer(text: str, pipeline: str, target: Target, folder: Path | None, *, check_level: bool) -> Path:
+    """Write the IR, under a comment that holds the command, into the folder or a fresh temporary one."""
+    path = (folder or Path(tempfile.mkdtemp(prefix="lowtide-"))).absolute() / REPRODUCER
+    write_whole(path, f"// {command_line(path, pipeline, target, check_level=check_level)}\n{text}")
+    return path
+
+
+def command_line(path: Path, pipeline: str, target: Target, *, check_level: bool) -> str:
+    """The `lowtide-opt` command that runs a pipeline on a file."""
+    words = ["lowtide-opt", str(path), f"--target={target.name}", f"--pass-pipeline={pipeline}"]
+    if check_level:
+        words.append("--check-level")
+    return shlex.join(words)
+
+
+def message_at(path: Path, run: Callable[[ir.Module], None]) -> str | None:
+    """The failure once more, on the file: the same message with its places in the file. None where it does not fail."""
+    try:
+        run(parse_file(path, make_context()))
+    except Error as error:
+        return str(error)
+    return None

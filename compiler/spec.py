@@ -1,0 +1,102 @@
+"""`GemmSpec`: what is to be computed, D = epilogue(A · B, operands…), and nothing about how."""
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from lowtide.compiler.dtypes import choices
+from lowtide.compiler.epilogue import EpilogueGraph, Operand, trace
+from lowtide.errors import SpecError
+
+INPUT_DTYPES = ("f16", "bf16")
+OUTPUT_DTYPES = ("f16", "bf16", "f32")
+ACCUMULATOR_DTYPES = ("f32", "f16")
+LAYOUTS = ("tn", "tt", "nn", "nt")
+LARGEST_EXTENT = 2**31 - 1  # inside a tile, and for extents, indices are 32-bit
+
+
+@dataclass(frozen=True, kw_only=True)
+class GemmSpec:
+    """One GEMM problem: D (M, N) = epilogue(A · B, operands…).
+
+    `m`, `n`, `k`: extents 1 … 2³¹−1, or `None` for a run-time argument of the compiled kernel.
+    `a`, `b`: the inputs' dtypes, f16 or bf16, equal. `d`: f16, bf16 or f32. `acc`: f32, or f16 for f16 inputs.
+    `layout`: how A and B lie in memory, last dimension contiguous, rows possibly padded:
+    tn: A (M, K), B (N, K); tt: A (M, K), B (K, N); nn: A (K, M), B (N, K); nt: A (K, M), B (K, N).
+    `epilogue`: a function of the accumulator and named operands (see `lowtide.compiler.epilogue`), traced at once.
+
+    Raises `SpecError` for anything else.
+    """
+
+    m: int | None = None
+    n: int | None = None
+    k: int | None = None
+    a: str
+    b: str
+    d: str
+    acc: str = "f32"
+    layout: str = "tn"
+    epilogue: Callable[..., Any] | None = None
+    epilogue_graph: EpilogueGraph = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("m", "n", "k"):
+            object.__setattr__(self, name, _extent(name, getattr(self, name)))
+        _choose("dtype", "a", self.a, INPUT_DTYPES)
+        _choose("dtype", "b", self.b, INPUT_DTYPES)
+        _choose("dtype", "d", self.d, OUTPUT_DTYPES)
+        _choose("accumulator", "acc", self.acc, ACCUMULATOR_DTYPES)
+        _choose("layout", "layout", self.layout, LAYOUTS)
+        if self.a != self.b:
+            raise SpecError(
+                f"a is {self.a} but b is {self.b}: the mma instructions multiply equal types; convert one of the two"
+            )
+        if self.acc == "f16" and self.a != "f16":
+            raise SpecError(f"acc='f16' with {self.a} inputs: f16 accumulators take f16 inputs only; use acc='f32'")
+        object.__setattr__(self, "epilogue_graph", trace(self.epilogue, self.acc, self.d))
+
+    @property
+    def a_shape(self) -> tuple[int | None, int | None]:
+        """A's shape as it lies in memory: (M, K), or (K, M) for nn and nt."""
+        return (self.m, self.k) if self.layout in ("tn", "tt") else (self.k, self.m)
+
+    @property
+    def b_shape(self) -> tuple[int | None, int | None]:
+        """B's shape as it lies in memory: (N, K), or (K, N) for tt and nt."""
+        return (self.n, self.k) if self.layout in ("tn", "nn") else (self.k, self.n)
+
+    @property
+    def d_shape(self) -> tuple[int | None, int | None]:
+        """D's shape, (M, N)."""
+        return (self.m, self.n)
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """The epilogue's operands, in the order of its parameters."""
+        return self.epilogue_graph.operands
+
+
+def _extent(name: str, value: object) -> int | None:
+    """An extent as an int, or None for run time."""
+    if value is None:
+        return None
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        extent = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise SpecError(
+            f"{name} is {value!r} ({type(value).__name__}); it must be an integer of at least 1, or None for a "
+            "run-time argument"
+        ) from None
+    if not 1 <= extent <= LARGEST_EXTENT:
+        raise SpecError(
+            f"{name} is {extent}; extents are 1 to 2**31-1 ({LARGEST_EXTENT}): cut the problem into such parts"
+        )
+    return extent
+
+
+def _choose(what: str, name: str, value: object, valid: tuple[str, ...]) -> None:
+    if value not in valid or not isinstance(value, str):
+        raise SpecError(f"unknown {what} {value!r} for {name}: {choices(value, valid)}")

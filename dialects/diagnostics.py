@@ -1,0 +1,40 @@
+"""What MLIR reports, as text: an error's messages with their places, wherever the context sends them."""
+
+from types import TracebackType
+
+from mlir import ir
+
+from lowtide.dialects.locations import describe
+
+
+class Diagnostics:
+    """Collects the errors that a context reports while the `with` block runs; they do not reach stderr."""
+
+    def __init__(self, context: ir.Context) -> None:
+        self.context = context
+        self.errors: list[str] = []
+
+    def __enter__(self) -> "Diagnostics":
+        self._handler = self.context.attach_diagnostic_handler(self._take)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._handler.detach()
+
+    def _take(self, diagnostic: ir.Diagnostic) -> bool:
+        if diagnostic.severity is not ir.DiagnosticSeverity.ERROR:
+            return False
+        self.errors += _messages(diagnostic)
+        return True
+
+    def of(self, error: ir.MLIRError) -> list[str]:
+        """The messages behind an exception: `place: message`, notes after theirs."""
+        carried = [message for diagnostic in error.error_diagnostics for message in _messages(diagnostic)]
+        return carried or self.errors or [str(error)]
+
+
+def _messages(diagnostic: ir.Diagnostic | ir.DiagnosticInfo) -> list[str]:
+    notes = [f"{describe(note.location)}: note: {note.message}" for note in diagnostic.notes]
+    return [f"{describe(diagnostic.location)}: {diagnostic.message}", *notes]

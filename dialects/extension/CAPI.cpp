@@ -1,0 +1,109 @@
+// The C interface of the dialects.
+#include "CAPI.h"
+
+#include "../sm/Sm.h"
+#include "../tile/Tile.h"
+
+#include "mlir/CAPI/IR.h"
+#include "mlir/CAPI/Support.h"
+
+using namespace mlir;
+using namespace lowtide;
+
+void lowtideRegisterDialects(MlirDialectRegistry registry) { unwrap(registry)->insert<tile::TileDialect, sm::SmDialect>(); }
+
+#define LOWTIDE_ATTRIBUTE(ns, name)                                                                                    \
+  bool lowtideIs##name(MlirAttribute attribute) { return isa<ns::name##Attr>(unwrap(attribute)); }                     \
+  MlirTypeID lowtide##name##TypeId() { return wrap(TypeID::get<ns::name##Attr>()); }
+#define LOWTIDE_TYPE(ns, name)                                                                                         \
+  bool lowtideIs##name(MlirType type) { return isa<ns::name##Type>(unwrap(type)); }                                    \
+  MlirTypeID lowtide##name##TypeId() { return wrap(TypeID::get<ns::name##Type>()); }
+
+LOWTIDE_ATTRIBUTE(tile, Swizzle)
+LOWTIDE_ATTRIBUTE(tile, Layout)
+LOWTIDE_ATTRIBUTE(tile, ThreadValue)
+LOWTIDE_ATTRIBUTE(tile, Schedule)
+LOWTIDE_ATTRIBUTE(tile, Raster)
+LOWTIDE_ATTRIBUTE(sm, TiledMma)
+LOWTIDE_ATTRIBUTE(sm, TiledCopy)
+LOWTIDE_TYPE(tile, Tile)
+LOWTIDE_TYPE(tile, View)
+LOWTIDE_TYPE(sm, Ring)
+LOWTIDE_TYPE(sm, Slot)
+LOWTIDE_TYPE(sm, Fragment)
+
+template <typename T> static T as(MlirAttribute attribute) { return cast<T>(unwrap(attribute)); }
+
+void lowtideSwizzleGet(MlirAttribute attribute, int64_t *bits, int64_t *base, int64_t *shift) {
+  auto swizzle = as<tile::SwizzleAttr>(attribute);
+  *bits = swizzle.getBits();
+  *base = swizzle.getBase();
+  *shift = swizzle.getShift();
+}
+
+MlirAttribute lowtideLayoutShape(MlirAttribute attribute) { return wrap(as<tile::LayoutAttr>(attribute).getShape()); }
+MlirAttribute lowtideLayoutStride(MlirAttribute attribute) { return wrap(as<tile::LayoutAttr>(attribute).getStride()); }
+MlirAttribute lowtideLayoutSwizzle(MlirAttribute attribute) {
+  return wrap(Attribute(as<tile::LayoutAttr>(attribute).getSwizzle()));
+}
+
+MlirAttribute lowtideThreadValuePart(MlirAttribute attribute, int part) {
+  auto tv = as<tile::ThreadValueAttr>(attribute);
+  Attribute parts[] = {tv.getThreadShape(), tv.getThreadStride(), tv.getValueShape(), tv.getValueStride()};
+  return wrap(parts[part]);
+}
+
+MlirAttribute lowtideScheduleFields(MlirAttribute attribute) {
+  return wrap(Attribute(as<tile::ScheduleAttr>(attribute).getFields()));
+}
+
+MlirStringRef lowtideRasterKind(MlirAttribute attribute) {
+  return wrap(tile::stringifyRasterKind(as<tile::RasterAttr>(attribute).getKind()));
+}
+int64_t lowtideRasterGroup(MlirAttribute attribute) { return as<tile::RasterAttr>(attribute).getGroup(); }
+
+MlirStringRef lowtideTiledMmaAtom(MlirAttribute attribute) {
+  return wrap(as<sm::TiledMmaAttr>(attribute).getAtom().getValue());
+}
+MlirAttribute lowtideTiledMmaAtoms(MlirAttribute attribute) {
+  return wrap(Attribute(as<sm::TiledMmaAttr>(attribute).getAtoms()));
+}
+MlirAttribute lowtideTiledMmaPermutation(MlirAttribute attribute) {
+  return wrap(as<sm::TiledMmaAttr>(attribute).getPermutation());
+}
+MlirStringRef lowtideTiledCopyAtom(MlirAttribute attribute) {
+  return wrap(as<sm::TiledCopyAttr>(attribute).getAtom().getValue());
+}
+MlirAttribute lowtideTiledCopyTv(MlirAttribute attribute) {
+  return wrap(Attribute(as<sm::TiledCopyAttr>(attribute).getTv()));
+}
+
+int64_t lowtideShapeExtent(MlirType type, int dim) {
+  Type t = unwrap(type);
+  if (auto tileType = dyn_cast<tile::TileType>(t))
+    return tileType.getShape()[dim];
+  if (auto view = dyn_cast<tile::ViewType>(t))
+    return view.getShape()[dim];
+  return cast<sm::FragmentType>(t).getShape()[dim];
+}
+
+MlirType lowtideElementType(MlirType type) {
+  Type t = unwrap(type);
+  if (auto tileType = dyn_cast<tile::TileType>(t))
+    return wrap(tileType.getElementType());
+  if (auto view = dyn_cast<tile::ViewType>(t))
+    return wrap(view.getElementType());
+  return wrap(cast<sm::FragmentType>(t).getElementType());
+}
+
+MlirAttribute lowtideFragmentTv(MlirType type) {
+  return wrap(Attribute(cast<sm::FragmentType>(unwrap(type)).getTv()));
+}
+int64_t lowtideRingStages(MlirType type) { return cast<sm::RingType>(unwrap(type)).getStages(); }
+intptr_t lowtideRingBufferCount(MlirType type) { return cast<sm::RingType>(unwrap(type)).getBuffers().size(); }
+MlirType lowtideRingBuffer(MlirType type, intptr_t index) {
+  return wrap(cast<sm::RingType>(unwrap(type)).getBuffers()[index]);
+}
+MlirStringRef lowtideSlotUse(MlirType type) {
+  return wrap(sm::stringifySlotUse(cast<sm::SlotType>(unwrap(type)).getUse()));
+}

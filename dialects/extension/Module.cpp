@@ -1,0 +1,73 @@
+// The Python module: registers the dialects and gives typed access to their attributes and types.
+#include "CAPI.h"
+
+#include "mlir-c/IR.h"
+#include "mlir/Bindings/Python/NanobindAdaptors.h"
+
+namespace nb = nanobind;
+using namespace mlir::python::nanobind_adaptors;
+
+static std::string text(MlirStringRef ref) { return std::string(ref.data, ref.length); }
+
+// None for a null attribute.
+static nb::object orNone(MlirAttribute attribute) {
+  return mlirAttributeIsNull(attribute) ? nb::none() : nb::cast(attribute);
+}
+
+static nb::tuple shapeOf(MlirType type) {
+  return nb::make_tuple(lowtideShapeExtent(type, 0), lowtideShapeExtent(type, 1));
+}
+
+NB_MODULE(_lowtide, m) {
+  m.doc() = "Registers the tile and sm dialects; typed attributes and types.";
+  m.def("register_dialects", [](MlirDialectRegistry registry) { lowtideRegisterDialects(registry); });
+
+  mlir_attribute_subclass(m, "SwizzleAttr", lowtideIsSwizzle, lowtideSwizzleTypeId)
+      .def_property_readonly("bms", [](MlirAttribute self) {
+        int64_t bits, base, shift;
+        lowtideSwizzleGet(self, &bits, &base, &shift);
+        return nb::make_tuple(bits, base, shift);
+      });
+  mlir_attribute_subclass(m, "LayoutAttr", lowtideIsLayout, lowtideLayoutTypeId)
+      .def_property_readonly("shape", &lowtideLayoutShape)
+      .def_property_readonly("stride", &lowtideLayoutStride)
+      .def_property_readonly("swizzle", [](MlirAttribute self) { return orNone(lowtideLayoutSwizzle(self)); });
+  mlir_attribute_subclass(m, "ThreadValueAttr", lowtideIsThreadValue, lowtideThreadValueTypeId)
+      .def_property_readonly("thread_shape", [](MlirAttribute self) { return lowtideThreadValuePart(self, 0); })
+      .def_property_readonly("thread_stride", [](MlirAttribute self) { return lowtideThreadValuePart(self, 1); })
+      .def_property_readonly("value_shape", [](MlirAttribute self) { return lowtideThreadValuePart(self, 2); })
+      .def_property_readonly("value_stride", [](MlirAttribute self) { return lowtideThreadValuePart(self, 3); });
+  mlir_attribute_subclass(m, "ScheduleAttr", lowtideIsSchedule, lowtideScheduleTypeId)
+      .def_property_readonly("fields", &lowtideScheduleFields);
+  mlir_attribute_subclass(m, "RasterAttr", lowtideIsRaster, lowtideRasterTypeId)
+      .def_property_readonly("kind", [](MlirAttribute self) { return text(lowtideRasterKind(self)); })
+      .def_property_readonly("group", &lowtideRasterGroup);
+  mlir_attribute_subclass(m, "TiledMmaAttr", lowtideIsTiledMma, lowtideTiledMmaTypeId)
+      .def_property_readonly("atom", [](MlirAttribute self) { return text(lowtideTiledMmaAtom(self)); })
+      .def_property_readonly("atoms", &lowtideTiledMmaAtoms)
+      .def_property_readonly("permutation", [](MlirAttribute self) { return orNone(lowtideTiledMmaPermutation(self)); });
+  mlir_attribute_subclass(m, "TiledCopyAttr", lowtideIsTiledCopy, lowtideTiledCopyTypeId)
+      .def_property_readonly("atom", [](MlirAttribute self) { return text(lowtideTiledCopyAtom(self)); })
+      .def_property_readonly("tv", &lowtideTiledCopyTv);
+
+  mlir_type_subclass(m, "TileType", lowtideIsTile, lowtideTileTypeId)
+      .def_property_readonly("shape", &shapeOf)
+      .def_property_readonly("element_type", &lowtideElementType);
+  mlir_type_subclass(m, "ViewType", lowtideIsView, lowtideViewTypeId)
+      .def_property_readonly("shape", &shapeOf)
+      .def_property_readonly("element_type", &lowtideElementType);
+  mlir_type_subclass(m, "FragmentType", lowtideIsFragment, lowtideFragmentTypeId)
+      .def_property_readonly("shape", &shapeOf)
+      .def_property_readonly("element_type", &lowtideElementType)
+      .def_property_readonly("tv", &lowtideFragmentTv);
+  mlir_type_subclass(m, "SlotType", lowtideIsSlot, lowtideSlotTypeId)
+      .def_property_readonly("use", [](MlirType self) { return text(lowtideSlotUse(self)); });
+  mlir_type_subclass(m, "RingType", lowtideIsRing, lowtideRingTypeId)
+      .def_property_readonly("stages", &lowtideRingStages)
+      .def_property_readonly("buffers", [](MlirType self) {
+        nb::list buffers;
+        for (intptr_t i = 0, e = lowtideRingBufferCount(self); i < e; ++i)
+          buffers.append(lowtideRingBuffer(self, i));
+        return buffers;
+      });
+}

@@ -1,0 +1,205 @@
+"""The nine levels of the IR, and which ops live on which of them.
+
+One table for the host's functions and one for device code: an op's first and last level. `check_level` holds a
+module to them; the driver calls it after each step, so that no op outlives its level.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from types import MappingProxyType
+from typing import NamedTuple
+
+from mlir import ir
+
+from lowtide.dialects.locations import where
+from lowtide.dialects.sm import FragmentType
+from lowtide.dialects.tile import ViewType
+from lowtide.errors import IRError
+from lowtide.targets import Target, get
+
+LEVEL_ATTRIBUTE = "tile.level"
+TARGET_ATTRIBUTE = "tile.target"
+
+
+class Level(IntEnum):
+    """A kind of IR, from the problem down to PTX text. `str(level)` is what `tile.level` holds."""
+
+    PROBLEM = 1
+    CTA = 2
+    SMEM = 3
+    PIPELINED = 4
+    ATOMS = 5
+    EPILOGUE = 6
+    NVVM = 7
+    LLVM = 8
+    PTX = 9
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+    @classmethod
+    def named(cls, name: str) -> "Level":
+        """The level of that name. Raises IRError that lists the levels."""
+        for level in cls:
+            if str(level) == name:
+                return level
+        raise IRError(f"unknown level {name!r}; the levels are {', '.join(map(str, cls))}")
+
+
+PROBLEM, CTA, SMEM, PIPELINED, ATOMS, EPILOGUE, NVVM, LLVM, PTX = Level
+
+
+class Life(NamedTuple):
+    """The levels on which an op may stand, both ends included."""
+
+    first: Level
+    last: Level
+
+
+def _lives(*rows: tuple[Level, Level, str]) -> Mapping[str, Life]:
+    return MappingProxyType({op: Life(first, last) for first, last, ops in rows for op in ops.split()})
+
+
+# A name ending in `*` stands for every op that begins so; the longest match counts.
+HOST_OPS = _lives(
+    (PROBLEM, LLVM, "func.func func.return arith.*"),
+    (PROBLEM, PROBLEM, "tile.gemm tile.yield math.*"),
+    (CTA, LLVM, "memref.dim cf.assert tile.sm_count tile.launch"),
+    (NVVM, LLVM, "memref.extract_aligned_pointer_as_index memref.extract_strided_metadata"),
+)
+
+DEVICE_OPS = _lives(
+    (CTA, EPILOGUE, "tile.kernel tile.return tile.work_tiles tile.view tile.yield memref.dim"),
+    (CTA, NVVM, "arith.* scf.for scf.if scf.yield vector.*"),
+    (CTA, EPILOGUE, "math.*"),
+    (CTA, PIPELINED, "tile.splat tile.mma"),
+    (CTA, ATOMS, "tile.store"),
+    (SMEM, EPILOGUE, "sm.alloc sm.barrier"),
+    (SMEM, SMEM, "sm.copy"),
+    (PIPELINED, EPILOGUE, "sm.ring sm.ring_advance"),
+    (PIPELINED, PIPELINED, "sm.copy_async sm.producer_acquire sm.producer_commit"),
+    (PIPELINED, PIPELINED, "sm.consumer_wait sm.consumer_release sm.producer_tail"),
+    (ATOMS, EPILOGUE, "sm.ring_slot sm.ring_reuse"),
+    (ATOMS, EPILOGUE, "sm.cp_async sm.cp_async_commit sm.cp_async_wait sm.ldmatrix sm.mma_sync sm.splat"),
+    (EPILOGUE, EPILOGUE, "sm.extract sm.map sm.store_shared sm.load_shared sm.load_global sm.store_global"),
+    (NVVM, LLVM, "gpu.module nvvm.* llvm.* sm.ptx_*"),
+    (NVVM, NVVM, "gpu.func gpu.return scf.while scf.condition"),
+    # What one PTX instruction computes; expand-math has replaced the others.
+    (NVVM, NVVM, "math.absf math.copysign math.exp2 math.fma math.log2 math.rsqrt math.sqrt"),
+)
+
+
+class Rule(NamedTuple):
+    """What an op must look like on some of its levels, beyond being there."""
+
+    op: str
+    first: Level
+    last: Level
+    holds: Callable[[ir.OpView], bool]
+    message: str
+
+
+def _reads_buffers(op: ir.OpView) -> bool:
+    return not any(ViewType.isinstance(value.type) for value in list(op.operands)[:2])
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("tile.mma", CTA, CTA, lambda op: not _reads_buffers(op), "multiplies windows of global memory"),
+    Rule("tile.mma", SMEM, PIPELINED, _reads_buffers, "multiplies buffers in shared memory"),
+    Rule("tile.store", ATOMS, ATOMS, lambda op: FragmentType.isinstance(op.operands[0].type), "stores an !sm.fragment"),
+    Rule("sm.alloc", EPILOGUE, EPILOGUE, lambda op: "at" in op.attributes, "has its place, `at`, in shared memory"),
+    Rule("sm.ring", EPILOGUE, EPILOGUE, lambda op: "at" in op.attributes, "has its place, `at`, in shared memory"),
+    Rule(
+        "tile.launch",
+        EPILOGUE,
+        LLVM,
+        lambda op: "shared_memory" in op.attributes,
+        "says its shared_memory",
+    ),
+)
+
+
+def level_of(module: ir.Module) -> Level:
+    """The level that the module's `tile.level` names. Raises IRError where it is missing or unknown."""
+    return Level.named(_string_attribute(module, LEVEL_ATTRIBUTE, 'the level of the IR, e.g. tile.level = "cta"'))
+
+
+def target_of(module: ir.Module) -> Target:
+    """The target that the module's `tile.target` names. Raises IRError where missing, TargetError where unknown."""
+    return get(_string_attribute(module, TARGET_ATTRIBUTE, 'the target, e.g. tile.target = "sm_80"'))
+
+
+def set_level(module: ir.Module, level: Level) -> None:
+    """Mark the module as of this level."""
+    module.operation.attributes[LEVEL_ATTRIBUTE] = ir.StringAttr.get(str(level), module.context)
+
+
+def set_target(module: ir.Module, target: Target) -> None:
+    """Mark the module as made for this target."""
+    module.operation.attributes[TARGET_ATTRIBUTE] = ir.StringAttr.get(target.name, module.context)
+
+
+def _string_attribute(module: ir.Module, name: str, meaning: str) -> str:
+    attributes = module.operation.attributes
+    if name not in attributes:
+        raise IRError(f"{where(module.operation)}: the module lacks {name}; it names {meaning}")
+    attribute = attributes[name]
+    if not isinstance(attribute, ir.StringAttr):
+        raise IRError(f"{where(module.operation)}: {name} is {attribute}, not a string; it names {meaning}")
+    return attribute.value
+
+
+def legal_ops(level: Level, *, host: bool) -> tuple[str, ...]:
+    """The ops, and families of ops (`arith.*`), legal on a level's host or device side, sorted."""
+    table = HOST_OPS if host else DEVICE_OPS
+    return tuple(sorted(op for op, life in table.items() if life.first <= level <= life.last))
+
+
+def check_level(module: ir.Module, level: Level) -> None:
+    """Raise IRError for the first op that does not belong to the level: op, location, level, where it belongs."""
+    if level is Level.PTX:
+        raise IRError("level ptx is text, not IR; the last level that is IR is llvm")
+    for top in module.body.operations:
+        host = top.operation.name.startswith("func.")
+        complaints: list[str] = []
+
+        def visit(op: ir.Operation, host: bool = host, complaints: list[str] = complaints) -> ir.WalkResult:
+            complaint = _complaint(op, level, host)
+            if complaint is None:
+                return ir.WalkResult.ADVANCE
+            complaints.append(f"{where(op)}: {complaint}")
+            return ir.WalkResult.INTERRUPT
+
+        top.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+        if complaints:
+            raise IRError(complaints[0])
+
+
+def _complaint(op: ir.Operation, level: Level, host: bool) -> str | None:
+    """Why the op does not belong to the level; None where it does."""
+    life = _life(op.name, host)
+    side = "host" if host else "device"
+    if life is None:
+        home = "the other side's code" if _life(op.name, not host) else "no level of ours"
+        return f"{op.name} does not belong in {side} code at level {level}; it belongs to {home}"
+    if level > life.last:
+        successor = Level(life.last + 1)
+        return (
+            f"{op.name} does not belong in {side} code at level {level}; it lives from {life.first} to {life.last}: "
+            f"the step to {successor} should have replaced it"
+        )
+    if level < life.first:
+        return f"{op.name} does not belong in {side} code at level {level}; it lives from {life.first} to {life.last}"
+    for rule in RULES:
+        if rule.op == op.name and rule.first <= level <= rule.last and not rule.holds(op.opview):
+            return f"at level {level} {op.name} {rule.message}; this one does not"
+    return None
+
+
+def _life(name: str, host: bool) -> Life | None:
+    """When an op lives: its own row, or the row of its family."""
+    table = HOST_OPS if host else DEVICE_OPS
+    if name in table:
+        return table[name]
+    families = [family for family in table if family.endswith("*") and name.startswith(family[:-1])]
+    return table[max(families, key=len)] if families else None

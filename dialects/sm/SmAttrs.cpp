@@ -1,0 +1,177 @@
+// Attributes and types of the sm dialect: parsing, printing, verification.
+#include "Sm.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+
+using namespace mlir;
+using namespace lowtide;
+using namespace lowtide::sm;
+
+bool lowtide::sm::isShared(Type type) {
+  auto memref = dyn_cast<MemRefType>(type);
+  if (!memref)
+    return false;
+  auto space = dyn_cast_or_null<gpu::AddressSpaceAttr>(memref.getMemorySpace());
+  return space && space.getValue() == gpu::AddressSpace::Workgroup;
+}
+
+int64_t lowtide::sm::byteSize(MemRefType type) {
+  int64_t elements = type.getNumElements();
+  if (auto layout = dyn_cast<tile::LayoutAttr>(type.getLayout()))
+    elements = tile::cosizeOf(layout.getShape(), layout.getStride());
+  return elements * type.getElementTypeBitWidth() / 8;
+}
+
+// An atom's name, e.g. mma.m16n8k16.f32.bf16.
+static StringAttr parseAtomName(AsmParser &parser) {
+  StringRef name;
+  if (parser.parseKeyword(&name))
+    return {};
+  return parser.getBuilder().getStringAttr(name);
+}
+
+static ParseResult parseExtents(AsmParser &parser, SmallVectorImpl<int64_t> &extents) {
+  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
+                                        [&]() -> ParseResult { return parser.parseInteger(extents.emplace_back()); });
+}
+
+//===--- tiled mma ----------------------------------------------------------------------------------------------===//
+
+// A permutation is an array of extents (IntegerAttr) and layouts.
+static Attribute parsePermutation(AsmParser &parser) {
+  SmallVector<Attribute> elements;
+  Builder &builder = parser.getBuilder();
+  auto parseElement = [&]() -> ParseResult {
+    int64_t extent;
+    OptionalParseResult isInteger = parser.parseOptionalInteger(extent);
+    if (isInteger.has_value()) {
+      elements.push_back(builder.getI64IntegerAttr(extent));
+      return *isInteger;
+    }
+    return parser.parseAttribute(elements.emplace_back());
+  };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseElement))
+    return {};
+  return builder.getArrayAttr(elements);
+}
+
+Attribute TiledMmaAttr::parse(AsmParser &parser, Type) {
+  StringAttr atom;
+  SmallVector<int64_t> atoms;
+  Attribute permutation;
+  if (parser.parseLess() || !(atom = parseAtomName(parser)) || parser.parseComma() || parser.parseKeyword("atoms") ||
+      parseExtents(parser, atoms))
+    return {};
+  if (succeeded(parser.parseOptionalComma()) &&
+      (parser.parseKeyword("permutation") || !(permutation = parsePermutation(parser))))
+    return {};
+  if (parser.parseGreater())
+    return {};
+  return parser.getChecked<TiledMmaAttr>(parser.getContext(), atom,
+                                         parser.getBuilder().getDenseI64ArrayAttr(atoms), permutation);
+}
+
+void TiledMmaAttr::print(AsmPrinter &printer) const {
+  printer << "<" << getAtom().getValue() << ", atoms [";
+  llvm::interleaveComma(getAtoms().asArrayRef(), printer);
+  printer << "]";
+  if (auto permutation = dyn_cast_or_null<ArrayAttr>(getPermutation())) {
+    printer << ", permutation [";
+    llvm::interleaveComma(permutation, printer, [&](Attribute element) {
+      if (auto extent = dyn_cast<IntegerAttr>(element))
+        printer << extent.getInt();
+      else
+        printer << element;
+    });
+    printer << "]";
+  }
+  printer << ">";
+}
+
+LogicalResult TiledMmaAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringAttr, DenseI64ArrayAttr atoms,
+                                   Attribute permutation) {
+  if (atoms.size() != 3 || llvm::any_of(atoms.asArrayRef(), [](int64_t count) { return count < 1; }))
+    return emitError() << "atoms needs three positive counts, for M, N and K";
+  if (permutation) {
+    auto array = dyn_cast<ArrayAttr>(permutation);
+    if (!array || array.size() != 3 ||
+        !llvm::all_of(array, [](Attribute a) { return isa<IntegerAttr, tile::LayoutAttr>(a); }))
+      return emitError() << "permutation needs three entries, for M, N and K, each an extent or a layout";
+  }
+  return success();
+}
+
+//===--- tiled copy ---------------------------------------------------------------------------------------------===//
+
+Attribute TiledCopyAttr::parse(AsmParser &parser, Type) {
+  StringAttr atom;
+  tile::ThreadValueAttr tv;
+  if (parser.parseLess() || !(atom = parseAtomName(parser)) || parser.parseComma() || parser.parseAttribute(tv) ||
+      parser.parseGreater())
+    return {};
+  return TiledCopyAttr::get(parser.getContext(), atom, tv);
+}
+
+void TiledCopyAttr::print(AsmPrinter &printer) const {
+  printer << "<" << getAtom().getValue() << ", " << Attribute(getTv()) << ">";
+}
+
+//===--- ring ---------------------------------------------------------------------------------------------------===//
+
+Type RingType::parse(AsmParser &parser) {
+  int64_t stages;
+  SmallVector<Type> buffers;
+  if (parser.parseLess() || parser.parseInteger(stages) || parser.parseKeyword("x") ||
+      parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
+                                     [&]() -> ParseResult { return parser.parseType(buffers.emplace_back()); }) ||
+      parser.parseGreater())
+    return {};
+  return parser.getChecked<RingType>(parser.getContext(), stages, ArrayRef<Type>(buffers));
+}
+
+void RingType::print(AsmPrinter &printer) const {
+  printer << "<" << getStages() << " x [";
+  llvm::interleaveComma(getBuffers(), printer);
+  printer << "]>";
+}
+
+LogicalResult RingType::verify(function_ref<InFlightDiagnostic()> emitError, int64_t stages, ArrayRef<Type> buffers) {
+  if (stages < 1)
+    return emitError() << "a ring needs at least one stage, not " << stages;
+  if (buffers.empty() || !llvm::all_of(buffers, isShared))
+    return emitError() << "a ring's slots hold memrefs in shared memory (#gpu.address_space<workgroup>)";
+  return success();
+}
+
+//===--- fragment -----------------------------------------------------------------------------------------------===//
+
+Type FragmentType::parse(AsmParser &parser) {
+  SmallVector<int64_t> shape;
+  Type elementType;
+  tile::ThreadValueAttr tv;
+  if (parser.parseLess() || parser.parseDimensionList(shape, /*allowDynamic=*/false) ||
+      parser.parseType(elementType) || parser.parseComma() || parser.parseAttribute(tv) || parser.parseGreater())
+    return {};
+  return parser.getChecked<FragmentType>(parser.getContext(), ArrayRef<int64_t>(shape), elementType, tv);
+}
+
+void FragmentType::print(AsmPrinter &printer) const {
+  printer << "<";
+  for (int64_t extent : getShape())
+    printer << extent << "x";
+  printer << getElementType() << ", " << Attribute(getTv()) << ">";
+}
+
+LogicalResult FragmentType::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<int64_t> shape,
+                                   Type elementType, tile::ThreadValueAttr tv) {
+  if (shape.size() != 2 || llvm::any_of(shape, [](int64_t extent) { return extent < 1; }))
+    return emitError() << "a fragment's tile has two positive extents";
+  if (!elementType.isIntOrFloat())
+    return emitError() << "a fragment's elements are integers or floats, not " << elementType;
+  int64_t last = tile::cosizeOf(tv.getThreadShape(), tv.getThreadStride()) +
+                 tile::cosizeOf(tv.getValueShape(), tv.getValueStride()) - 1;
+  if (last > shape[0] * shape[1])
+    return emitError() << "thread-value layout reaches element " << last - 1 << " of a tile of "
+                       << shape[0] * shape[1];
+  return success();
+}

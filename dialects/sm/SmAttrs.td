@@ -1,0 +1,87 @@
+// Attributes and types of the sm dialect.
+#ifndef LOWTIDE_SM_ATTRS_TD
+#define LOWTIDE_SM_ATTRS_TD
+
+include "SmDialect.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+
+class Sm_Attr<string className, string keyword> : AttrDef<Sm_Dialect, className> { let mnemonic = keyword; }
+class Sm_Type<string className, string keyword> : TypeDef<Sm_Dialect, className> { let mnemonic = keyword; }
+
+def Sm_TiledMmaAttr : Sm_Attr<"TiledMma", "tiled_mma"> {
+  let summary = "An mma atom, repeated over warps and over values";
+  let description = [{
+    `atoms` says how many atoms lie side by side in M, N and K, each on its own warp (M fastest); `permutation`, where
+    given, the extent in M, N and K of one step of the tiled mma (an extent), or how its coordinates are permuted (a
+    layout). CuTe's TiledMMA.
+
+    ```mlir
+    #sm.tiled_mma<mma.m16n8k16.f32.bf16, atoms [2, 2, 1], permutation [32, 32, 16]>
+    ```
+  }];
+  let parameters = (ins "::mlir::StringAttr":$atom, "::mlir::DenseI64ArrayAttr":$atoms,
+                        OptionalParameter<"::mlir::Attribute">:$permutation);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
+def Sm_TiledCopyAttr : Sm_Attr<"TiledCopy", "tiled_copy"> {
+  let summary = "A copy atom, and which thread copies which elements of the tile";
+  let description = [{
+    The thread-value layout covers the whole tile; a thread's values come in runs of one atom.
+
+    ```mlir
+    #sm.tiled_copy<cp.async.16, #tile.tv<threads (4,32):(1024,1), values (8,4):(128,32)>>
+    ```
+  }];
+  let parameters = (ins "::mlir::StringAttr":$atom, "::lowtide::tile::ThreadValueAttr":$tv);
+  let hasCustomAssemblyFormat = 1;
+}
+
+def Sm_SlotUse : I32EnumAttr<"SlotUse", "what a slot of a ring may be used for", [
+    I32EnumAttrCase<"write", 0>, I32EnumAttrCase<"read", 1>]> {
+  let cppNamespace = "::lowtide::sm";
+}
+
+def Sm_RingType : Sm_Type<"Ring", "ring"> {
+  let summary = "A ring of stages in shared memory: each slot holds one buffer of every type listed";
+  let description = [{
+    ```mlir
+    !sm.ring<3 x [memref<128x32xbf16, #layout, #gpu.address_space<workgroup>>,
+                  memref<256x32xbf16, #layout1, #gpu.address_space<workgroup>>]>
+    ```
+  }];
+  let parameters = (ins "int64_t":$stages, ArrayRefParameter<"::mlir::Type">:$buffers);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
+def Sm_SlotType : Sm_Type<"Slot", "slot"> {
+  let summary = "The right to write, or to read, one slot of a ring";
+  let description = [{
+    `producer_acquire` gives `write`, which `producer_commit` takes; `consumer_wait` gives `read`, which
+    `consumer_release` takes.
+
+    ```mlir
+    !sm.slot<write>
+    ```
+  }];
+  let parameters = (ins EnumParameter<Sm_SlotUse>:$use);
+  let assemblyFormat = "`<` $use `>`";
+}
+
+def Sm_FragmentType : Sm_Type<"Fragment", "fragment"> {
+  let summary = "A tile held in registers, each thread's part given by a thread-value layout";
+  let description = [{
+    ```mlir
+    !sm.fragment<128x16xbf16, #tile.tv<threads (4,8,2,2):(256,1,16,0), values ((2,2,2),4):((128,8,1024),32)>>
+    ```
+  }];
+  let parameters = (ins ArrayRefParameter<"int64_t">:$shape, "::mlir::Type":$elementType,
+                        "::lowtide::tile::ThreadValueAttr":$tv);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
+#endif // LOWTIDE_SM_ATTRS_TD

@@ -1,0 +1,235 @@
+// Operations of the sm dialect: custom assembly and verifiers. What depends on the target is checked by passes.
+#include "Sm.h"
+
+using namespace mlir;
+using namespace lowtide;
+using namespace lowtide::sm;
+
+//===--- shared assembly ----------------------------------------------------------------------------------------===//
+
+// `[0, 16]`: offsets known at compile time.
+static ParseResult parseStaticOffsets(OpAsmParser &parser, DenseI64ArrayAttr &offsets) {
+  SmallVector<int64_t> values;
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
+                                     [&]() -> ParseResult { return parser.parseInteger(values.emplace_back()); }))
+    return failure();
+  offsets = parser.getBuilder().getDenseI64ArrayAttr(values);
+  return success();
+}
+
+static void printStaticOffsets(OpAsmPrinter &printer, Operation *, DenseI64ArrayAttr offsets) {
+  printer << "[";
+  llvm::interleaveComma(offsets.asArrayRef(), printer);
+  printer << "]";
+}
+
+//===--- shared verification ------------------------------------------------------------------------------------===//
+
+static LogicalResult verifySameTile(Operation *op, ArrayRef<int64_t> shapeA, Type elementA, ArrayRef<int64_t> shapeB,
+                                    Type elementB) {
+  auto print = [](ArrayRef<int64_t> shape) {
+    std::string text;
+    for (int64_t extent : shape)
+      text += (text.empty() ? "" : "x") + std::to_string(extent);
+    return text;
+  };
+  if (shapeA != shapeB)
+    return op->emitOpError() << "moves a tile of " << print(shapeA) << " to one of " << print(shapeB);
+  if (elementA != elementB)
+    return op->emitOpError() << "moves elements of " << elementA << " to a tile of " << elementB;
+  return success();
+}
+
+static LogicalResult verifyCopy(Operation *op, tile::ViewType source, MemRefType destination) {
+  return verifySameTile(op, source.getShape(), source.getElementType(), destination.getShape(),
+                        destination.getElementType());
+}
+
+static LogicalResult verifyWithin(Operation *op, ArrayRef<int64_t> outer, ArrayRef<int64_t> offsets,
+                                  ArrayRef<int64_t> inner) {
+  if (offsets.size() != 2 || outer.size() != 2)
+    return op->emitOpError() << "needs two offsets into two dimensions";
+  for (int dim : {0, 1})
+    if (offsets[dim] < 0 || offsets[dim] + inner[dim] > outer[dim])
+      return op->emitOpError() << "reaches [" << offsets[dim] << ", " << offsets[dim] + inner[dim] << ") in dimension "
+                               << dim << " of extent " << outer[dim];
+  return success();
+}
+
+//===--- copies -------------------------------------------------------------------------------------------------===//
+
+LogicalResult CopyOp::verify() {
+  return verifyCopy(*this, getSource().getType(), cast<MemRefType>(getDestination().getType()));
+}
+LogicalResult CopyAsyncOp::verify() {
+  return verifyCopy(*this, getSource().getType(), cast<MemRefType>(getDestination().getType()));
+}
+LogicalResult CpAsyncOp::verify() {
+  auto view = getSource().getType();
+  tile::ThreadValueAttr tv = getCopy().getTv();
+  int64_t last = tile::cosizeOf(tv.getThreadShape(), tv.getThreadStride()) +
+                 tile::cosizeOf(tv.getValueShape(), tv.getValueStride()) - 1;
+  if (last > view.getShape()[0] * view.getShape()[1])
+    return emitOpError() << "thread-value layout reaches element " << last - 1 << " of a tile of "
+                         << view.getShape()[0] * view.getShape()[1];
+  return verifyCopy(*this, view, cast<MemRefType>(getDestination().getType()));
+}
+
+//===--- ring ---------------------------------------------------------------------------------------------------===//
+
+LogicalResult RingOp::verify() {
+  if (getAt() && getAt()->size() != getType().getBuffers().size())
+    return emitOpError() << "has " << getType().getBuffers().size() << " buffers a slot but " << getAt()->size()
+                         << " offsets";
+  return success();
+}
+
+void RingOp::getAsmResultNames(OpAsmSetValueNameFn setName) { setName(getResult(), "ring"); }
+
+static void nameBuffers(ResultRange buffers, OpAsmSetValueNameFn setName) {
+  static constexpr StringLiteral kNames[] = {"a", "b"};
+  for (auto [index, buffer] : llvm::enumerate(buffers))
+    setName(buffer, index < std::size(kNames) ? kNames[index] : StringLiteral("buffer"));
+}
+
+static LogicalResult inferSlot(MLIRContext *context, ValueRange operands, SlotUse use, SmallVectorImpl<Type> &types) {
+  auto ring = dyn_cast<RingType>(operands[0].getType());
+  if (!ring)
+    return failure();
+  types.push_back(SlotType::get(context, use));
+  llvm::append_range(types, ring.getBuffers());
+  return success();
+}
+
+LogicalResult ProducerAcquireOp::inferReturnTypes(MLIRContext *context, std::optional<Location>, ValueRange operands,
+                                                  DictionaryAttr, OpaqueProperties, RegionRange,
+                                                  SmallVectorImpl<Type> &types) {
+  return inferSlot(context, operands, SlotUse::write, types);
+}
+void ProducerAcquireOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setName(getSlot(), "slot");
+  nameBuffers(getBuffers(), setName);
+}
+
+LogicalResult ConsumerWaitOp::inferReturnTypes(MLIRContext *context, std::optional<Location>, ValueRange operands,
+                                               DictionaryAttr, OpaqueProperties, RegionRange,
+                                               SmallVectorImpl<Type> &types) {
+  return inferSlot(context, operands, SlotUse::read, types);
+}
+void ConsumerWaitOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setName(getSlot(), "slot");
+  nameBuffers(getBuffers(), setName);
+}
+
+LogicalResult RingSlotOp::inferReturnTypes(MLIRContext *, std::optional<Location>, ValueRange operands, DictionaryAttr,
+                                           OpaqueProperties, RegionRange, SmallVectorImpl<Type> &types) {
+  auto ring = dyn_cast<RingType>(operands[0].getType());
+  if (!ring)
+    return failure();
+  llvm::append_range(types, ring.getBuffers());
+  return success();
+}
+void RingSlotOp::getAsmResultNames(OpAsmSetValueNameFn setName) { nameBuffers(getBuffers(), setName); }
+
+void RingAdvanceOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setName(getNextIndex(), "index");
+  setName(getNextPhase(), "phase");
+}
+
+LogicalResult ProducerCommitOp::verify() {
+  if (getSlot().getType().getUse() != SlotUse::write)
+    return emitOpError() << "takes the slot that sm.producer_acquire gave, to write";
+  return success();
+}
+
+LogicalResult ConsumerReleaseOp::verify() {
+  if (getSlot().getType().getUse() != SlotUse::read)
+    return emitOpError() << "takes the slot that sm.consumer_wait gave, to read";
+  return success();
+}
+
+LogicalResult RingReuseOp::verify() {
+  int64_t available = 0;
+  for (Type buffer : getRing().getType().getBuffers())
+    available += byteSize(cast<MemRefType>(buffer)) * getRing().getType().getStages();
+  int64_t needed = byteSize(cast<MemRefType>(getResult().getType()));
+  if (needed > available)
+    return emitOpError() << "needs " << needed << " bytes but the ring has " << available;
+  return success();
+}
+
+//===--- fragments ----------------------------------------------------------------------------------------------===//
+
+LogicalResult LdmatrixOp::verify() {
+  auto source = cast<MemRefType>(getSource().getType());
+  FragmentType fragment = getType();
+  if (source.getElementType() != fragment.getElementType())
+    return emitOpError() << "loads a fragment of " << fragment.getElementType() << " from a buffer of "
+                         << source.getElementType();
+  if (source.getElementTypeBitWidth() != 16)
+    return emitOpError() << "moves 16-bit elements, not " << source.getElementType();
+  SmallVector<int64_t> shape(fragment.getShape());
+  if (getTrans())
+    std::swap(shape[0], shape[1]);
+  return verifyWithin(*this, source.getShape(), getOffsets(), shape);
+}
+
+LogicalResult MmaSyncOp::verify() {
+  ArrayRef<int64_t> a = getA().getType().getShape(), b = getB().getType().getShape(), c = getAcc().getType().getShape();
+  if (a[1] != b[1])
+    return emitOpError() << "K is " << a[1] << " in A but " << b[1] << " in B";
+  if (a[0] != c[0] || b[0] != c[1])
+    return emitOpError() << "computes " << a[0] << "x" << b[0] << " but the accumulator is " << c[0] << "x" << c[1];
+  if (getA().getType().getElementType() != getB().getType().getElementType())
+    return emitOpError() << "A and B must have one element type";
+  return success();
+}
+
+LogicalResult ExtractOp::verify() {
+  if (getSource().getType().getElementType() != getType().getElementType())
+    return emitOpError() << "changes the element type";
+  return verifyWithin(*this, getSource().getType().getShape(), getOffsets(), getType().getShape());
+}
+
+LogicalResult MapOp::verify() {
+  Block &block = getBody().front();
+  if (block.getNumArguments() != getInputs().size())
+    return emitOpError() << "has " << getInputs().size() << " inputs but its block takes " << block.getNumArguments();
+  FragmentType result = getType();
+  for (auto [index, input] : llvm::enumerate(getInputs())) {
+    Type element = input.getType();
+    if (auto fragment = dyn_cast<FragmentType>(element)) {
+      if (fragment.getShape() != result.getShape() || fragment.getTv() != result.getTv())
+        return emitOpError() << "input " << index << " must have the result's shape and thread-value layout";
+      element = fragment.getElementType();
+    }
+    if (block.getArgument(index).getType() != element)
+      return emitOpError() << "block argument " << index << " must be " << element;
+  }
+  auto yield = dyn_cast<tile::YieldOp>(block.getTerminator());
+  if (!yield || yield.getValues().size() != 1 || yield.getValues()[0].getType() != result.getElementType())
+    return emitOpError() << "body must end in tile.yield of one " << result.getElementType();
+  return success();
+}
+
+LogicalResult StoreSharedOp::verify() {
+  auto to = cast<MemRefType>(getDestination().getType());
+  return verifySameTile(*this, getValue().getType().getShape(), getValue().getType().getElementType(), to.getShape(),
+                        to.getElementType());
+}
+LogicalResult LoadSharedOp::verify() {
+  auto from = cast<MemRefType>(getSource().getType());
+  return verifySameTile(*this, from.getShape(), from.getElementType(), getType().getShape(),
+                        getType().getElementType());
+}
+LogicalResult LoadGlobalOp::verify() {
+  return verifySameTile(*this, getSource().getType().getShape(), getSource().getType().getElementType(),
+                        getType().getShape(), getType().getElementType());
+}
+LogicalResult StoreGlobalOp::verify() {
+  return verifySameTile(*this, getValue().getType().getShape(), getValue().getType().getElementType(),
+                        getDestination().getType().getShape(), getDestination().getType().getElementType());
+}
+
+#define GET_OP_CLASSES
+#include "SmOps.cpp.inc"

@@ -1,0 +1,399 @@
+// Operations of the sm dialect.
+#ifndef LOWTIDE_SM_OPS_TD
+#define LOWTIDE_SM_OPS_TD
+
+include "SmAttrs.td"
+include "TileAttrs.td"
+include "mlir/IR/OpAsmInterface.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+class Sm_Op<string mnemonic, list<Trait> traits = []> : Op<Sm_Dialect, mnemonic, traits>;
+
+// Barriers, waits, commits and the verbs of a ring read and write a resource of their own, so that no upstream pass
+// moves an access to memory across them.
+def Sm_Sync : Resource<"::lowtide::sm::SyncResource">;
+def Sm_Ordering : MemoryEffects<[MemRead<Sm_Sync>, MemWrite<Sm_Sync>]>;
+
+def Sm_SharedMemRef : Type<And<[AnyMemRef.predicate, CPred<"::lowtide::sm::isShared($_self)">]>,
+                           "memref in shared memory", "::mlir::MemRefType">;
+def Sm_ReadShared : Arg<Sm_SharedMemRef, "buffer read", [MemRead]>;
+def Sm_WriteShared : Arg<Sm_SharedMemRef, "buffer written", [MemWrite]>;
+
+//===--- shared memory ------------------------------------------------------------------------------------------===//
+
+def Sm_AllocOp : Sm_Op<"alloc", [MemoryEffects<[MemAlloc]>]> {
+  let summary = "A buffer in shared memory";
+  let description = [{
+    `at` is its offset in bytes from the start of dynamic shared memory, given by `assign-smem-offsets`.
+
+    ```mlir
+    %as = sm.alloc : memref<128x64xbf16, #tile.layout<(128,64):(64,1)>, #gpu.address_space<workgroup>>
+    ```
+  }];
+  let arguments = (ins OptionalAttr<I64Attr>:$at);
+  let results = (outs Sm_SharedMemRef:$result);
+  let assemblyFormat = "(`at` $at^)? attr-dict `:` qualified(type($result))";
+}
+
+def Sm_CopyOp : Sm_Op<"copy"> {
+  let summary = "All threads together copy a window of global memory into shared memory";
+  let description = [{
+    Elements outside the matrix become zero. The copy is done for the thread that made it when the op ends; other
+    threads see it after a barrier.
+
+    ```mlir
+    sm.copy %at to %as : !tile.view<128x64xbf16>, memref<128x64xbf16, #layout, #gpu.address_space<workgroup>>
+    ```
+  }];
+  let arguments = (ins Arg<Tile_ViewType, "window read", [MemRead]>:$source, Sm_WriteShared:$destination);
+  let assemblyFormat = "$source `to` $destination attr-dict `:` qualified(type($source)) `,` qualified(type($destination))";
+  let hasVerifier = 1;
+}
+
+def Sm_CopyAsyncOp : Sm_Op<"copy_async"> {
+  let summary = "Starts a copy of a window of global memory into a slot of a ring";
+  let description = [{
+    As `sm.copy`, but the data land only by the time the slot has been committed and waited for.
+
+    ```mlir
+    sm.copy_async %at to %a : !tile.view<128x64xbf16>, memref<128x64xbf16, #layout, #gpu.address_space<workgroup>>
+    ```
+  }];
+  let arguments = (ins Arg<Tile_ViewType, "window read", [MemRead]>:$source, Sm_WriteShared:$destination);
+  let assemblyFormat = "$source `to` $destination attr-dict `:` qualified(type($source)) `,` qualified(type($destination))";
+  let hasVerifier = 1;
+}
+
+def Sm_BarrierOp : Sm_Op<"barrier", [Sm_Ordering]> {
+  let summary = "All threads of the CTA wait for each other; shared memory written before is seen after";
+  let description = [{
+    bar.sync 0 (PTX ISA, "bar, barrier").
+
+    ```mlir
+    sm.barrier
+    ```
+  }];
+  let assemblyFormat = "attr-dict";
+}
+
+//===--- the ring and its verbs ---------------------------------------------------------------------------------===//
+
+def Sm_RingOp : Sm_Op<"ring", [MemoryEffects<[MemAlloc]>,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let summary = "A ring of stages in shared memory";
+  let description = [{
+    `at` gives, for each buffer of a slot, the offset in bytes of its first stage; stage s lies s times the buffer's
+    size further on.
+
+    ```mlir
+    %ring = sm.ring : !sm.ring<3 x [memref<128x32xbf16, #layout, #gpu.address_space<workgroup>>]>
+    ```
+  }];
+  let arguments = (ins OptionalAttr<DenseI64ArrayAttr>:$at);
+  let results = (outs Sm_RingType:$result);
+  let assemblyFormat = "(`at` $at^)? attr-dict `:` qualified(type($result))";
+  let hasVerifier = 1;
+}
+
+class Sm_SlotGivingOp<string mnemonic> : Sm_Op<mnemonic, [Sm_Ordering,
+    DeclareOpInterfaceMethods<InferTypeOpInterface, ["inferReturnTypes"]>,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let arguments = (ins Sm_RingType:$ring, Index:$index, Index:$phase);
+  let results = (outs Sm_SlotType:$slot, Variadic<AnyMemRef>:$buffers);
+  let assemblyFormat = "$ring `[` $index `,` $phase `]` attr-dict `:` qualified(type($ring))";
+}
+
+def Sm_ProducerAcquireOp : Sm_SlotGivingOp<"producer_acquire"> {
+  let summary = "Waits until a slot has been released by its readers; gives the right to write it, and its buffers";
+  let description = [{
+    `index` is the slot, `phase` its parity: how often the ring has gone round, modulo 2.
+
+    ```mlir
+    %slot, %a, %b = sm.producer_acquire %ring[%w, %wp] : !sm.ring<…>
+    ```
+  }];
+}
+
+def Sm_ConsumerWaitOp : Sm_SlotGivingOp<"consumer_wait"> {
+  let summary = "Waits until a slot's copies have landed; gives the right to read it, and its buffers";
+  let description = [{
+    What it gives is readable by every thread of the CTA.
+
+    ```mlir
+    %slot, %a, %b = sm.consumer_wait %ring[%r, %rp] : !sm.ring<…>
+    ```
+  }];
+}
+
+class Sm_SlotTakingOp<string mnemonic> : Sm_Op<mnemonic, [Sm_Ordering]> {
+  let arguments = (ins Sm_RingType:$ring, Sm_SlotType:$slot);
+  let assemblyFormat = "$ring `,` $slot attr-dict `:` qualified(type($ring)) `,` qualified(type($slot))";
+  let hasVerifier = 1;
+}
+
+def Sm_ProducerCommitOp : Sm_SlotTakingOp<"producer_commit"> {
+  let summary = "Says that all copies into a slot have been started";
+  let description = [{
+    ```mlir
+    sm.producer_commit %ring, %slot : !sm.ring<…>, !sm.slot<write>
+    ```
+  }];
+}
+
+def Sm_ConsumerReleaseOp : Sm_SlotTakingOp<"consumer_release"> {
+  let summary = "Says that a slot is no longer read";
+  let description = [{
+    ```mlir
+    sm.consumer_release %ring, %slot : !sm.ring<…>, !sm.slot<read>
+    ```
+  }];
+}
+
+def Sm_ProducerTailOp : Sm_Op<"producer_tail", [Sm_Ordering]> {
+  let summary = "Drains the ring: every copy has landed and every reader is done, for all threads of the CTA";
+  let description = [{
+    After it the ring's storage may be reused (`sm.ring_reuse`), or the ring be filled from its first slot again.
+
+    ```mlir
+    sm.producer_tail %ring : !sm.ring<…>
+    ```
+  }];
+  let arguments = (ins Sm_RingType:$ring);
+  let assemblyFormat = "$ring attr-dict `:` qualified(type($ring))";
+}
+
+def Sm_RingAdvanceOp : Sm_Op<"ring_advance", [Pure,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let summary = "The next slot and its phase";
+  let description = [{
+    index + 1, or 0 with the phase flipped after the last slot.
+
+    ```mlir
+    %index2, %phase2 = sm.ring_advance %ring[%index, %phase] : !sm.ring<…>
+    ```
+  }];
+  let arguments = (ins Sm_RingType:$ring, Index:$index, Index:$phase);
+  let results = (outs Index:$next_index, Index:$next_phase);
+  let assemblyFormat = "$ring `[` $index `,` $phase `]` attr-dict `:` qualified(type($ring))";
+}
+
+def Sm_RingSlotOp : Sm_Op<"ring_slot", [Pure,
+    DeclareOpInterfaceMethods<InferTypeOpInterface, ["inferReturnTypes"]>,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let summary = "The buffers of one slot, once the verbs are bound to instructions";
+  let description = [{
+    ```mlir
+    %a, %b = sm.ring_slot %ring[%index] : !sm.ring<…>
+    ```
+  }];
+  let arguments = (ins Sm_RingType:$ring, Index:$index);
+  let results = (outs Variadic<AnyMemRef>:$buffers);
+  let assemblyFormat = "$ring `[` $index `]` attr-dict `:` qualified(type($ring))";
+}
+
+def Sm_RingReuseOp : Sm_Op<"ring_reuse", [Pure]> {
+  let summary = "The storage of a drained ring as another buffer";
+  let description = [{
+    Begins where the ring's first buffer begins. Legal only while the ring is drained: after `sm.producer_tail` and
+    before the ring is filled again, with a barrier between the last access and the refill.
+
+    ```mlir
+    %scratch = sm.ring_reuse %ring : !sm.ring<…> to memref<32x128xbf16, #layout, #gpu.address_space<workgroup>>
+    ```
+  }];
+  let arguments = (ins Sm_RingType:$ring);
+  let results = (outs Sm_SharedMemRef:$result);
+  let assemblyFormat = "$ring attr-dict `:` qualified(type($ring)) `to` qualified(type($result))";
+  let hasVerifier = 1;
+}
+
+//===--- cp.async -----------------------------------------------------------------------------------------------===//
+
+def Sm_CpAsyncOp : Sm_Op<"cp_async"> {
+  let summary = "A tiled copy of a window into shared memory by cp.async";
+  let description = [{
+    Each thread starts one cp.async for each run of its values; bytes outside the matrix are zero-filled
+    (PTX ISA, "cp.async"). The data land, for the thread that started them, when a `sm.cp_async_wait` covers their
+    group; for other threads after a barrier that follows it.
+
+    ```mlir
+    sm.cp_async %at to %a by #sm.tiled_copy<cp.async.16, #tv> : !tile.view<128x32xbf16>, memref<…>
+    ```
+  }];
+  let arguments = (ins Arg<Tile_ViewType, "window read", [MemRead]>:$source, Sm_WriteShared:$destination,
+                       Sm_TiledCopyAttr:$copy);
+  let assemblyFormat = "$source `to` $destination `by` $copy attr-dict `:` qualified(type($source)) `,` qualified(type($destination))";
+  let hasVerifier = 1;
+}
+
+def Sm_CpAsyncCommitOp : Sm_Op<"cp_async_commit", [Sm_Ordering]> {
+  let summary = "Each thread closes a group of the cp.async it has started since its last commit";
+  let description = [{
+    cp.async.commit_group; the group may be empty.
+
+    ```mlir
+    sm.cp_async_commit
+    ```
+  }];
+  let assemblyFormat = "attr-dict";
+}
+
+def Sm_CpAsyncWaitOp : Sm_Op<"cp_async_wait", [Sm_Ordering]> {
+  let summary = "Each thread waits until at most `pending` of its own cp.async groups are in flight";
+  let description = [{
+    cp.async.wait_group. Says nothing of other threads' copies: a barrier must follow.
+
+    ```mlir
+    sm.cp_async_wait 1
+    ```
+  }];
+  let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative]>:$pending);
+  let assemblyFormat = "$pending attr-dict";
+}
+
+//===--- fragments ----------------------------------------------------------------------------------------------===//
+
+def Sm_SplatOp : Sm_Op<"splat", [Pure]> {
+  let summary = "A fragment with the same value everywhere";
+  let description = [{
+    ```mlir
+    %zero = sm.splat 0.0 : !sm.fragment<128x128xf32, #tv>
+    ```
+  }];
+  let arguments = (ins F64Attr:$value);
+  let results = (outs Sm_FragmentType:$result);
+  let assemblyFormat = "$value attr-dict `:` qualified(type($result))";
+}
+
+def Sm_LdmatrixOp : Sm_Op<"ldmatrix"> {
+  let summary = "Loads an mma operand's fragment from shared memory by ldmatrix";
+  let description = [{
+    Reads the part of the buffer that starts at `offsets` and has the fragment's shape (its transpose with `trans`:
+    the buffer is stored with the fragment's rows contiguous). Four 8×8 matrices of 16-bit elements an instruction
+    where the fragment has them (PTX ISA, "ldmatrix").
+
+    ```mlir
+    %fa = sm.ldmatrix %a[0, 16] by "ldmatrix.x4" : memref<128x32xbf16, …> to !sm.fragment<128x16xbf16, #tv>
+    ```
+  }];
+  let arguments = (ins Sm_ReadShared:$source, DenseI64ArrayAttr:$offsets, StrAttr:$atom, UnitAttr:$trans);
+  let results = (outs Sm_FragmentType:$result);
+  let assemblyFormat = [{
+    $source `` custom<StaticOffsets>($offsets) `by` $atom (`trans` $trans^)? attr-dict `:` qualified(type($source)) `to` qualified(type($result))
+  }];
+  let hasVerifier = 1;
+}
+
+def Sm_MmaSyncOp : Sm_Op<"mma_sync", [Pure, AllTypesMatch<["acc", "result"]>]> {
+  let summary = "acc + A · B on fragments by mma.sync";
+  let description = [{
+    A is M×K, B is N×K, the accumulator M×N, each with the thread-value layout that the tiled mma gives it.
+
+    ```mlir
+    %c2 = sm.mma_sync %fa, %fb, %c by #sm.tiled_mma<mma.m16n8k16.f32.bf16, atoms [2, 2, 1]>
+        : !sm.fragment<128x16xbf16, #tv>, !sm.fragment<128x16xbf16, #tv1>, !sm.fragment<128x128xf32, #tv2>
+    ```
+  }];
+  let arguments = (ins Sm_FragmentType:$a, Sm_FragmentType:$b, Sm_FragmentType:$acc, Sm_TiledMmaAttr:$mma);
+  let results = (outs Sm_FragmentType:$result);
+  let assemblyFormat = "$a `,` $b `,` $acc `by` $mma attr-dict `:` qualified(type($a)) `,` qualified(type($b)) `,` qualified(type($acc))";
+  let hasVerifier = 1;
+}
+
+def Sm_ExtractOp : Sm_Op<"extract", [Pure]> {
+  let summary = "The part of a fragment that lies in a sub-tile";
+  let description = [{
+    The sub-tile starts at `offsets` and has the result's shape; every thread must hold in the result exactly the
+    elements of the sub-tile that it holds in the source.
+
+    ```mlir
+    %part = sm.extract %acc[32, 0] : !sm.fragment<128x128xf32, #tv> to !sm.fragment<32x128xf32, #tv1>
+    ```
+  }];
+  let arguments = (ins Sm_FragmentType:$source, DenseI64ArrayAttr:$offsets);
+  let results = (outs Sm_FragmentType:$result);
+  let assemblyFormat = "$source `` custom<StaticOffsets>($offsets) attr-dict `:` qualified(type($source)) `to` qualified(type($result))";
+  let hasVerifier = 1;
+}
+
+def Sm_MapOp : Sm_Op<"map", [SingleBlock, RecursiveMemoryEffects]> {
+  let summary = "Applies a scalar region to every element of fragments";
+  let description = [{
+    Inputs are fragments of one shape and thread-value layout, or scalars, which every element shares.
+
+    ```mlir
+    %y = sm.map %x, %bias : !sm.fragment<32x128xf32, #tv>, !sm.fragment<32x128xf32, #tv> {
+    ^bb0(%e: f32, %b: f32):
+      %0 = arith.addf %e, %b : f32
+      tile.yield %0 : f32
+    } : !sm.fragment<32x128xf32, #tv>
+    ```
+  }];
+  let arguments = (ins Variadic<AnyType>:$inputs);
+  let results = (outs Sm_FragmentType:$result);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$inputs `:` type($inputs) $body attr-dict `:` qualified(type($result))";
+  let hasVerifier = 1;
+}
+
+def Sm_StoreSharedOp : Sm_Op<"store_shared"> {
+  let summary = "Stores a fragment into shared memory";
+  let description = [{
+    The buffer has the fragment's shape. Neighbouring values of a thread that are neighbours in memory go in one store
+    of at most the atom's bytes.
+
+    ```mlir
+    sm.store_shared %y to %scratch by "st.shared.4" : !sm.fragment<32x128xbf16, #tv>, memref<…>
+    ```
+  }];
+  let arguments = (ins Sm_FragmentType:$value, Sm_WriteShared:$destination, StrAttr:$atom);
+  let assemblyFormat = "$value `to` $destination `by` $atom attr-dict `:` qualified(type($value)) `,` qualified(type($destination))";
+  let hasVerifier = 1;
+}
+
+def Sm_LoadSharedOp : Sm_Op<"load_shared"> {
+  let summary = "Loads a fragment from shared memory";
+  let description = [{
+    ```mlir
+    %rows = sm.load_shared %scratch by "ld.shared.16" : memref<…> to !sm.fragment<32x128xbf16, #tv1>
+    ```
+  }];
+  let arguments = (ins Sm_ReadShared:$source, StrAttr:$atom);
+  let results = (outs Sm_FragmentType:$result);
+  let assemblyFormat = "$source `by` $atom attr-dict `:` qualified(type($source)) `to` qualified(type($result))";
+  let hasVerifier = 1;
+}
+
+def Sm_LoadGlobalOp : Sm_Op<"load_global"> {
+  let summary = "Loads a fragment from a window of global memory";
+  let description = [{
+    Elements outside the matrix become zero. A thread's neighbouring values go in one load of at most the atom's bytes
+    where the window's base and row stride are aligned for it at run time, else in loads of one element.
+
+    ```mlir
+    %c = sm.load_global %cv by "ld.global.16" : !tile.view<32x128xbf16> to !sm.fragment<32x128xbf16, #tv1>
+    ```
+  }];
+  let arguments = (ins Arg<Tile_ViewType, "window read", [MemRead]>:$source, StrAttr:$atom);
+  let results = (outs Sm_FragmentType:$result);
+  let assemblyFormat = "$source `by` $atom attr-dict `:` qualified(type($source)) `to` qualified(type($result))";
+  let hasVerifier = 1;
+}
+
+def Sm_StoreGlobalOp : Sm_Op<"store_global"> {
+  let summary = "Stores a fragment into a window of global memory";
+  let description = [{
+    Elements outside the matrix are dropped.
+
+    ```mlir
+    sm.store_global %rows to %dv by "st.global.16" : !sm.fragment<32x128xbf16, #tv1>, !tile.view<32x128xbf16>
+    ```
+  }];
+  let arguments = (ins Sm_FragmentType:$value, Arg<Tile_ViewType, "window written", [MemWrite]>:$destination,
+                       StrAttr:$atom);
+  let assemblyFormat = "$value `to` $destination `by` $atom attr-dict `:` qualified(type($value)) `,` qualified(type($destination))";
+  let hasVerifier = 1;
+}
+
+#endif // LOWTIDE_SM_OPS_TD

@@ -1,0 +1,56 @@
+// The tile dialect: declarations, and the nested integer tuples that its layouts are made of.
+#ifndef LOWTIDE_TILE_H
+#define LOWTIDE_TILE_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/CallInterfaces.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "TileDialect.h.inc"
+#include "TileEnums.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "TileAttrs.h.inc"
+#define GET_TYPEDEF_CLASSES
+#include "TileTypes.h.inc"
+#define GET_OP_CLASSES
+#include "TileOps.h.inc"
+
+namespace lowtide::tile {
+
+// A nested integer tuple is an i64 IntegerAttr or an ArrayAttr of such; it prints as 8 or (4,(2,1)).
+mlir::FailureOr<mlir::Attribute> parseIntTuple(mlir::AsmParser &parser);
+void printIntTuple(mlir::AsmPrinter &printer, mlir::Attribute tuple);
+bool isIntTuple(mlir::Attribute tuple);
+bool isCongruent(mlir::Attribute a, mlir::Attribute b);
+int64_t sizeOf(mlir::Attribute tuple);
+// The largest offset + 1 of shape:stride, all strides ≥ 0.
+int64_t cosizeOf(mlir::Attribute shape, mlir::Attribute stride);
+
+// `kind %operand : type, …`, shared by the ops that carry epilogue operands.
+mlir::ParseResult parseKindedOperands(mlir::OpAsmParser &parser,
+                                      llvm::SmallVectorImpl<mlir::OpAsmParser::UnresolvedOperand> &operands,
+                                      llvm::SmallVectorImpl<mlir::Type> &types, mlir::ArrayAttr &kinds);
+void printKindedOperands(mlir::OpAsmPrinter &printer, mlir::Operation *op, mlir::OperandRange operands,
+                         mlir::TypeRange types, mlir::ArrayAttr kinds);
+
+// Checks an epilogue region: block arguments (accumulator element, one element for each operand), a yield of one
+// value of D's element type.
+mlir::LogicalResult verifyEpilogue(mlir::Operation *op, mlir::Region &region, mlir::Type acc,
+                                   mlir::OperandRange operands, mlir::ArrayAttr kinds, mlir::Type result);
+
+} // namespace lowtide::tile
+
+#endif // LOWTIDE_TILE_H

@@ -1,0 +1,487 @@
+// Attributes and types of the tile dialect: parsing, printing, verification.
+#include "Tile.h"
+
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace lowtide::tile;
+
+//===--- nested integer tuples ----------------------------------------------------------------------------------===//
+
+FailureOr<Attribute> lowtide::tile::parseIntTuple(AsmParser &parser) {
+  Builder builder(parser.getContext());
+  if (failed(parser.parseOptionalLParen())) {
+    int64_t value;
+    if (parser.parseInteger(value))
+      return failure();
+    return Attribute(builder.getI64IntegerAttr(value));
+  }
+  SmallVector<Attribute> elements;
+  auto parseElement = [&]() -> ParseResult {
+    FailureOr<Attribute> element = parseIntTuple(parser);
+    if (failed(element))
+      return failure();
+    elements.push_back(*element);
+    return success();
+  };
+  if (parser.parseCommaSeparatedList(parseElement) || parser.parseRParen())
+    return failure();
+  return Attribute(builder.getArrayAttr(elements));
+}
+
+void lowtide::tile::printIntTuple(AsmPrinter &printer, Attribute tuple) {
+  if (auto integer = dyn_cast<IntegerAttr>(tuple)) {
+    printer << integer.getInt();
+    return;
+  }
+  printer << "(";
+  llvm::interleave(
+      cast<ArrayAttr>(tuple), [&](Attribute element) { printIntTuple(printer, element); }, [&] { printer << ","; });
+  printer << ")";
+}
+
+bool lowtide::tile::isIntTuple(Attribute tuple) {
+  if (auto integer = dyn_cast<IntegerAttr>(tuple))
+    return integer.getType().isSignlessInteger(64);
+  auto array = dyn_cast<ArrayAttr>(tuple);
+  return array && !array.empty() && llvm::all_of(array, isIntTuple);
+}
+
+bool lowtide::tile::isCongruent(Attribute a, Attribute b) {
+  auto arrayA = dyn_cast<ArrayAttr>(a), arrayB = dyn_cast<ArrayAttr>(b);
+  if (!arrayA || !arrayB)
+    return !arrayA && !arrayB;
+  return arrayA.size() == arrayB.size() &&
+         llvm::all_of(llvm::zip(arrayA, arrayB), [](auto p) { return isCongruent(std::get<0>(p), std::get<1>(p)); });
+}
+
+int64_t lowtide::tile::sizeOf(Attribute tuple) {
+  if (auto integer = dyn_cast<IntegerAttr>(tuple))
+    return integer.getInt();
+  int64_t size = 1;
+  for (Attribute element : cast<ArrayAttr>(tuple))
+    size *= sizeOf(element);
+  return size;
+}
+
+static void collectLeaves(Attribute shape, Attribute stride, SmallVectorImpl<std::pair<int64_t, int64_t>> &leaves) {
+  if (auto integer = dyn_cast<IntegerAttr>(shape)) {
+    leaves.emplace_back(integer.getInt(), cast<IntegerAttr>(stride).getInt());
+    return;
+  }
+  for (auto [s, d] : llvm::zip(cast<ArrayAttr>(shape), cast<ArrayAttr>(stride)))
+    collectLeaves(s, d, leaves);
+}
+
+int64_t lowtide::tile::cosizeOf(Attribute shape, Attribute stride) {
+  SmallVector<std::pair<int64_t, int64_t>> leaves;
+  collectLeaves(shape, stride, leaves);
+  int64_t last = 0;
+  for (auto [extent, step] : leaves)
+    last += (extent - 1) * step;
+  return last + 1;
+}
+
+static bool allLeaves(Attribute tuple, llvm::function_ref<bool(int64_t)> predicate) {
+  if (auto integer = dyn_cast<IntegerAttr>(tuple))
+    return predicate(integer.getInt());
+  return llvm::all_of(cast<ArrayAttr>(tuple), [&](Attribute e) { return allLeaves(e, predicate); });
+}
+
+static LogicalResult verifyShapeStride(function_ref<InFlightDiagnostic()> emitError, Attribute shape,
+                                       Attribute stride) {
+  if (!isIntTuple(shape) || !isIntTuple(stride))
+    return emitError() << "shape and stride must be nested tuples of integers";
+  if (!isCongruent(shape, stride))
+    return emitError() << "shape and stride must nest alike";
+  if (!allLeaves(shape, [](int64_t v) { return v > 0; }))
+    return emitError() << "every extent of a shape must be positive";
+  if (!allLeaves(stride, [](int64_t v) { return v >= 0; }))
+    return emitError() << "every stride must be zero or positive";
+  return success();
+}
+
+//===--- swizzle ------------------------------------------------------------------------------------------------===//
+
+LogicalResult SwizzleAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t bits, int64_t base,
+                                  int64_t shift) {
+  if (bits < 0 || base < 0 || bits + base + shift > 30)
+    return emitError() << "swizzle<" << bits << "," << base << "," << shift
+                       << ">: B and M must not be negative, and B + M + S at most 30";
+  if (shift < bits)
+    return emitError() << "swizzle<" << bits << "," << base << "," << shift
+                       << ">: S must be at least B, or source and target bits overlap";
+  return success();
+}
+
+//===--- layout -------------------------------------------------------------------------------------------------===//
+
+static ParseResult parseShapeStride(AsmParser &parser, Attribute &shape, Attribute &stride) {
+  FailureOr<Attribute> s = parseIntTuple(parser);
+  if (failed(s) || parser.parseColon())
+    return failure();
+  FailureOr<Attribute> d = parseIntTuple(parser);
+  if (failed(d))
+    return failure();
+  shape = *s;
+  stride = *d;
+  return success();
+}
+
+static void printShapeStride(AsmPrinter &printer, Attribute shape, Attribute stride) {
+  printIntTuple(printer, shape);
+  printer << ":";
+  printIntTuple(printer, stride);
+}
+
+// `<B,M,S>` without the attribute's own prefix.
+static SwizzleAttr parseBareSwizzle(AsmParser &parser) {
+  int64_t bits, base, shift;
+  if (parser.parseLess() || parser.parseInteger(bits) || parser.parseComma() || parser.parseInteger(base) ||
+      parser.parseComma() || parser.parseInteger(shift) || parser.parseGreater())
+    return {};
+  return parser.getChecked<SwizzleAttr>(parser.getContext(), bits, base, shift);
+}
+
+static void printBareSwizzle(AsmPrinter &printer, SwizzleAttr swizzle) {
+  printer << "<" << swizzle.getBits() << "," << swizzle.getBase() << "," << swizzle.getShift() << ">";
+}
+
+Attribute LayoutAttr::parse(AsmParser &parser, Type) {
+  Attribute shape, stride;
+  SwizzleAttr swizzle;
+  if (parser.parseLess() || parseShapeStride(parser, shape, stride))
+    return {};
+  if (succeeded(parser.parseOptionalComma())) {
+    if (parser.parseKeyword("swizzle") || !(swizzle = parseBareSwizzle(parser)))
+      return {};
+  }
+  if (parser.parseGreater())
+    return {};
+  return parser.getChecked<LayoutAttr>(parser.getContext(), shape, stride, swizzle);
+}
+
+void LayoutAttr::print(AsmPrinter &printer) const {
+  printer << "<";
+  printShapeStride(printer, getShape(), getStride());
+  if (SwizzleAttr swizzle = getSwizzle()) {
+    printer << ", swizzle";
+    printBareSwizzle(printer, swizzle);
+  }
+  printer << ">";
+}
+
+LogicalResult LayoutAttr::verify(function_ref<InFlightDiagnostic()> emitError, Attribute shape, Attribute stride,
+                                 SwizzleAttr) {
+  return verifyShapeStride(emitError, shape, stride);
+}
+
+static SmallVector<Attribute> topModes(Attribute tuple) {
+  if (auto array = dyn_cast<ArrayAttr>(tuple))
+    return SmallVector<Attribute>(array.begin(), array.end());
+  return {tuple};
+}
+
+// The layout without its swizzle: an affine map cannot say an exclusive or.
+AffineMap LayoutAttr::getAffineMap() const {
+  MLIRContext *context = getContext();
+  AffineExpr result = getAffineConstantExpr(0, context);
+  auto shapes = topModes(getShape()), strides = topModes(getStride());
+  for (auto [dim, shape, stride] : llvm::enumerate(shapes, strides)) {
+    SmallVector<std::pair<int64_t, int64_t>> leaves;
+    collectLeaves(shape, stride, leaves);
+    AffineExpr rest = getAffineDimExpr(dim, context);
+    for (auto [index, leaf] : llvm::enumerate(leaves)) {
+      bool last = index + 1 == leaves.size();
+      result = result + (last ? rest : rest % leaf.first) * leaf.second;
+      rest = rest.floorDiv(leaf.first);
+    }
+  }
+  return AffineMap::get(shapes.size(), 0, result);
+}
+
+bool LayoutAttr::isIdentity() const { return false; }
+
+LogicalResult LayoutAttr::verifyLayout(ArrayRef<int64_t> shape, function_ref<InFlightDiagnostic()> emitError) const {
+  auto modes = topModes(getShape());
+  if (modes.size() != shape.size())
+    return emitError() << "layout has " << modes.size() << " modes, the memref " << shape.size() << " dimensions";
+  for (auto [mode, extent] : llvm::zip(modes, shape))
+    if (sizeOf(mode) != extent)
+      return emitError() << "layout mode of size " << sizeOf(mode) << " does not fit dimension of size " << extent;
+  return success();
+}
+
+LogicalResult LayoutAttr::getStridesAndOffset(ArrayRef<int64_t> shape, SmallVectorImpl<int64_t> &strides,
+                                              int64_t &offset) const {
+  if (getSwizzle() && getSwizzle().getBits() != 0)
+    return failure(); // no strides can say it
+  return mlir::detail::getAffineMapStridesAndOffset(getAffineMap(), shape, strides, offset);
+}
+
+//===--- thread-value layout ------------------------------------------------------------------------------------===//
+
+Attribute ThreadValueAttr::parse(AsmParser &parser, Type) {
+  Attribute threadShape, threadStride, valueShape, valueStride;
+  if (parser.parseLess() || parser.parseKeyword("threads") || parseShapeStride(parser, threadShape, threadStride) ||
+      parser.parseComma() || parser.parseKeyword("values") || parseShapeStride(parser, valueShape, valueStride) ||
+      parser.parseGreater())
+    return {};
+  return parser.getChecked<ThreadValueAttr>(parser.getContext(), threadShape, threadStride, valueShape, valueStride);
+}
+
+void ThreadValueAttr::print(AsmPrinter &printer) const {
+  printer << "<threads ";
+  printShapeStride(printer, getThreadShape(), getThreadStride());
+  printer << ", values ";
+  printShapeStride(printer, getValueShape(), getValueStride());
+  printer << ">";
+}
+
+LogicalResult ThreadValueAttr::verify(function_ref<InFlightDiagnostic()> emitError, Attribute threadShape,
+                                      Attribute threadStride, Attribute valueShape, Attribute valueStride) {
+  if (failed(verifyShapeStride(emitError, threadShape, threadStride)))
+    return failure();
+  return verifyShapeStride(emitError, valueShape, valueStride);
+}
+
+//===--- raster -------------------------------------------------------------------------------------------------===//
+
+LogicalResult RasterAttr::verify(function_ref<InFlightDiagnostic()> emitError, RasterKind kind, int64_t group) {
+  if (kind == RasterKind::grouped && group < 1)
+    return emitError() << "a grouped order needs the number of tile rows in a band, e.g. <grouped 8>";
+  if (kind != RasterKind::grouped && group != 0)
+    return emitError() << "only a grouped order takes a number";
+  return success();
+}
+
+//===--- schedule -----------------------------------------------------------------------------------------------===//
+
+namespace {
+enum class FieldKind { extents2, extents3, permutation, integer, word, call, swizzle };
+
+struct Field {
+  StringRef name;
+  FieldKind kind;
+  StringRef form; // what a value looks like, for messages
+};
+
+// The one table of fields, in printing order.
+constexpr Field kFields[] = {
+    {"cta", FieldKind::extents3, "[M, N, K]"},
+    {"warps", FieldKind::extents3, "[M, N, K]"},
+    {"permutation", FieldKind::permutation, "[M, N, K], each an extent or a layout"},
+    {"mma", FieldKind::word, "an atom's name, e.g. mma.m16n8k16"},
+    {"copy", FieldKind::word, "an atom's name, e.g. cp.async.16"},
+    {"stages", FieldKind::integer, "an integer"},
+    {"fragment_buffers", FieldKind::integer, "1 or 2"},
+    {"swizzle_a", FieldKind::swizzle, "<B,M,S> or auto"},
+    {"swizzle_b", FieldKind::swizzle, "<B,M,S> or auto"},
+    {"swizzle_d", FieldKind::swizzle, "<B,M,S> or auto"},
+    {"raster", FieldKind::call, "row, column or grouped(n)"},
+    {"scheduler", FieldKind::word, "one_shot or persistent"},
+    {"epilogue", FieldKind::word, "smem or direct"},
+    {"epilogue_math", FieldKind::word, "registers or rows"},
+    {"epilogue_tile", FieldKind::extents2, "[M, N]"},
+};
+
+const Field *findField(StringRef name) {
+  for (const Field &field : kFields)
+    if (field.name == name)
+      return &field;
+  return nullptr;
+}
+
+bool isExtents(Attribute value, size_t count) {
+  auto array = dyn_cast<DenseI64ArrayAttr>(value);
+  return array && static_cast<size_t>(array.size()) == count;
+}
+
+bool fits(FieldKind kind, Attribute value) {
+  switch (kind) {
+  case FieldKind::extents2:
+    return isExtents(value, 2);
+  case FieldKind::extents3:
+    return isExtents(value, 3);
+  case FieldKind::permutation: {
+    auto array = dyn_cast<ArrayAttr>(value);
+    return isExtents(value, 3) || (array && array.size() == 3 &&
+                                   llvm::all_of(array, [](Attribute a) { return isa<IntegerAttr, LayoutAttr>(a); }));
+  }
+  case FieldKind::integer:
+    return isa<IntegerAttr>(value);
+  case FieldKind::word:
+    return isa<StringAttr>(value);
+  case FieldKind::call: {
+    auto array = dyn_cast<ArrayAttr>(value);
+    return isa<StringAttr>(value) || (array && array.size() >= 2 && isa<StringAttr>(array[0]));
+  }
+  case FieldKind::swizzle:
+    return isa<SwizzleAttr>(value) || (isa<StringAttr>(value) && cast<StringAttr>(value).getValue() == "auto");
+  }
+  llvm_unreachable("all kinds are listed");
+}
+
+// A value is 3, <3,3,3>, word, word(8), [1, 2] or [16, #tile.layout<…>].
+Attribute parseFieldValue(AsmParser &parser) {
+  Builder builder(parser.getContext());
+  int64_t integer;
+  OptionalParseResult parsed = parser.parseOptionalInteger(integer);
+  if (parsed.has_value())
+    return failed(*parsed) ? Attribute() : builder.getI64IntegerAttr(integer);
+  StringRef word;
+  if (succeeded(parser.parseOptionalKeyword(&word))) {
+    StringAttr name = builder.getStringAttr(word);
+    if (failed(parser.parseOptionalLParen()))
+      return name;
+    int64_t argument;
+    if (parser.parseInteger(argument) || parser.parseRParen())
+      return {};
+    return builder.getArrayAttr({name, builder.getI64IntegerAttr(argument)});
+  }
+  if (succeeded(parser.parseOptionalLSquare())) {
+    SmallVector<Attribute> elements;
+    auto parseElement = [&]() -> ParseResult {
+      int64_t extent;
+      OptionalParseResult isInteger = parser.parseOptionalInteger(extent);
+      if (isInteger.has_value()) {
+        elements.push_back(builder.getI64IntegerAttr(extent));
+        return *isInteger;
+      }
+      return parser.parseAttribute(elements.emplace_back());
+    };
+    if (parser.parseCommaSeparatedList(parseElement) || parser.parseRSquare())
+      return {};
+    if (!llvm::all_of(elements, [](Attribute a) { return isa<IntegerAttr>(a); }))
+      return builder.getArrayAttr(elements);
+    SmallVector<int64_t> extents;
+    for (Attribute element : elements)
+      extents.push_back(cast<IntegerAttr>(element).getInt());
+    return builder.getDenseI64ArrayAttr(extents);
+  }
+  return parseBareSwizzle(parser);
+}
+
+void printFieldValue(AsmPrinter &printer, Attribute value) {
+  if (auto integer = dyn_cast<IntegerAttr>(value)) {
+    printer << integer.getInt();
+  } else if (auto word = dyn_cast<StringAttr>(value)) {
+    printer << word.getValue();
+  } else if (auto swizzle = dyn_cast<SwizzleAttr>(value)) {
+    printBareSwizzle(printer, swizzle);
+  } else if (auto extents = dyn_cast<DenseI64ArrayAttr>(value)) {
+    printer << "[";
+    llvm::interleaveComma(extents.asArrayRef(), printer);
+    printer << "]";
+  } else if (auto array = dyn_cast<ArrayAttr>(value); array && !array.empty() && isa<StringAttr>(array[0])) {
+    printer << cast<StringAttr>(array[0]).getValue() << "(" << cast<IntegerAttr>(array[1]).getInt() << ")";
+  } else {
+    printer << "[";
+    llvm::interleaveComma(cast<ArrayAttr>(value), printer, [&](Attribute element) {
+      if (auto extent = dyn_cast<IntegerAttr>(element))
+        printer << extent.getInt();
+      else
+        printer << element;
+    });
+    printer << "]";
+  }
+}
+} // namespace
+
+Attribute ScheduleAttr::parse(AsmParser &parser, Type) {
+  NamedAttrList fields;
+  auto parseField = [&]() -> ParseResult {
+    StringRef name;
+    SMLoc loc = parser.getCurrentLocation();
+    if (parser.parseKeyword(&name) || parser.parseEqual())
+      return failure();
+    if (fields.get(name))
+      return parser.emitError(loc) << "schedule field '" << name << "' is given twice";
+    std::string key = name.str(); // the keyword's storage ends with the next token
+    Attribute value = parseFieldValue(parser);
+    if (!value)
+      return failure();
+    fields.append(key, value);
+    return success();
+  };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater, parseField))
+    return {};
+  return parser.getChecked<ScheduleAttr>(parser.getContext(), fields.getDictionary(parser.getContext()));
+}
+
+void ScheduleAttr::print(AsmPrinter &printer) const {
+  printer << "<";
+  bool first = true;
+  for (const Field &field : kFields) {
+    Attribute value = getFields().get(field.name);
+    if (!value)
+      continue;
+    printer << (first ? "" : ", ") << field.name << " = ";
+    printFieldValue(printer, value);
+    first = false;
+  }
+  printer << ">";
+}
+
+LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, DictionaryAttr fields) {
+  for (NamedAttribute entry : fields) {
+    const Field *field = findField(entry.getName());
+    if (!field) {
+      auto diagnostic = emitError() << "unknown schedule field '" << entry.getName().getValue() << "'; the fields are ";
+      llvm::interleaveComma(kFields, diagnostic, [&](const Field &f) { diagnostic << f.name; });
+      return diagnostic;
+    }
+    if (!fits(field->kind, entry.getValue()))
+      return emitError() << "schedule field '" << field->name << "' takes " << field->form;
+  }
+  return success();
+}
+
+//===--- types --------------------------------------------------------------------------------------------------===//
+
+static ParseResult parseTileBody(AsmParser &parser, SmallVectorImpl<int64_t> &shape, Type &elementType) {
+  return failure(parser.parseLess() || parser.parseDimensionList(shape, /*allowDynamic=*/false) ||
+                 parser.parseType(elementType) || parser.parseGreater());
+}
+
+static void printTileBody(AsmPrinter &printer, ArrayRef<int64_t> shape, Type elementType) {
+  printer << "<";
+  for (int64_t extent : shape)
+    printer << extent << "x";
+  printer << elementType << ">";
+}
+
+static LogicalResult verifyTileBody(function_ref<InFlightDiagnostic()> emitError, ArrayRef<int64_t> shape,
+                                    Type elementType) {
+  if (shape.size() != 2 || llvm::any_of(shape, [](int64_t extent) { return extent < 1; }))
+    return emitError() << "a tile has two positive extents";
+  if (!elementType.isIntOrFloat())
+    return emitError() << "a tile's elements are integers or floats, not " << elementType;
+  return success();
+}
+
+Type TileType::parse(AsmParser &parser) {
+  SmallVector<int64_t> shape;
+  Type elementType;
+  if (parseTileBody(parser, shape, elementType))
+    return {};
+  return parser.getChecked<TileType>(parser.getContext(), ArrayRef<int64_t>(shape), elementType);
+}
+void TileType::print(AsmPrinter &printer) const { printTileBody(printer, getShape(), getElementType()); }
+LogicalResult TileType::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<int64_t> shape, Type type) {
+  return verifyTileBody(emitError, shape, type);
+}
+
+Type ViewType::parse(AsmParser &parser) {
+  SmallVector<int64_t> shape;
+  Type elementType;
+  if (parseTileBody(parser, shape, elementType))
+    return {};
+  return parser.getChecked<ViewType>(parser.getContext(), ArrayRef<int64_t>(shape), elementType);
+}
+void ViewType::print(AsmPrinter &printer) const { printTileBody(printer, getShape(), getElementType()); }
+LogicalResult ViewType::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<int64_t> shape, Type type) {
+  return verifyTileBody(emitError, shape, type);
+}

@@ -1,0 +1,280 @@
+// Operations of the tile dialect: custom assembly and verifiers. What depends on the target is checked by passes.
+#include "Tile.h"
+
+#include "mlir/Interfaces/FunctionImplementation.h"
+
+using namespace mlir;
+using namespace lowtide::tile;
+
+//===--- epilogue operands --------------------------------------------------------------------------------------===//
+
+ParseResult lowtide::tile::parseKindedOperands(OpAsmParser &parser,
+                                               SmallVectorImpl<OpAsmParser::UnresolvedOperand> &operands,
+                                               SmallVectorImpl<Type> &types, ArrayAttr &kinds) {
+  Builder &builder = parser.getBuilder();
+  SmallVector<int32_t> values;
+  auto parseOne = [&]() -> ParseResult {
+    StringRef word;
+    SMLoc loc = parser.getCurrentLocation();
+    if (parser.parseKeyword(&word))
+      return failure();
+    std::optional<OperandKind> kind = symbolizeOperandKind(word);
+    if (!kind)
+      return parser.emitError(loc) << "expected full, per_row, per_column or scalar, not '" << word << "'";
+    values.push_back(static_cast<int32_t>(*kind));
+    return failure(parser.parseOperand(operands.emplace_back()) || parser.parseColonType(types.emplace_back()));
+  };
+  if (parser.parseCommaSeparatedList(parseOne))
+    return failure();
+  kinds = builder.getI32ArrayAttr(values);
+  return success();
+}
+
+void lowtide::tile::printKindedOperands(OpAsmPrinter &printer, Operation *, OperandRange operands, TypeRange types,
+                                        ArrayAttr kinds) {
+  llvm::interleaveComma(llvm::zip(operands, types, kinds), printer, [&](auto entry) {
+    auto [operand, type, kind] = entry;
+    printer << stringifyOperandKind(static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt())) << " " << operand
+            << " : " << type;
+  });
+}
+
+static Type elementTypeOf(Type type) {
+  if (auto shaped = dyn_cast<ShapedType>(type))
+    return shaped.getElementType();
+  if (auto tile = dyn_cast<TileType>(type))
+    return tile.getElementType();
+  if (auto view = dyn_cast<ViewType>(type))
+    return view.getElementType();
+  return type;
+}
+
+LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type acc, OperandRange operands,
+                                            ArrayAttr kinds, Type result) {
+  if (kinds.size() != operands.size())
+    return op->emitOpError() << "has " << operands.size() << " operands but " << kinds.size() << " kinds";
+  Block &block = region.front();
+  if (block.getNumArguments() != operands.size() + 1)
+    return op->emitOpError() << "epilogue takes the accumulator and one element for each of " << operands.size()
+                             << " operands, but its block has " << block.getNumArguments() << " arguments";
+  if (block.getArgument(0).getType() != acc)
+    return op->emitOpError() << "epilogue's first argument is the accumulator, " << acc << ", not "
+                             << block.getArgument(0).getType();
+  for (auto [index, operand, kindAttr] : llvm::enumerate(operands, kinds)) {
+    auto kind = static_cast<OperandKind>(cast<IntegerAttr>(kindAttr).getInt());
+    int64_t rank = kind == OperandKind::full ? 2 : kind == OperandKind::scalar ? 0 : 1;
+    auto memref = dyn_cast<MemRefType>(operand.getType());
+    if (rank == 0 ? static_cast<bool>(memref) : (!memref || memref.getRank() != rank))
+      return op->emitOpError() << "epilogue operand " << index << " is " << stringifyOperandKind(kind) << " and must be "
+                               << (rank == 0   ? "a scalar"
+                                   : rank == 1 ? "a memref of one dimension"
+                                               : "a memref of two dimensions");
+    Type element = elementTypeOf(operand.getType());
+    if (block.getArgument(index + 1).getType() != element)
+      return op->emitOpError() << "epilogue argument " << index + 1 << " must be " << element << ", its operand's element";
+  }
+  auto yield = dyn_cast<YieldOp>(block.getTerminator());
+  if (!yield || yield.getValues().size() != 1 || yield.getValues()[0].getType() != result)
+    return op->emitOpError() << "epilogue must end in tile.yield of one " << result;
+  return success();
+}
+
+//===--- tile.gemm ----------------------------------------------------------------------------------------------===//
+
+// Whether two extents can be equal.
+static bool agree(int64_t x, int64_t y) { return ShapedType::isDynamic(x) || ShapedType::isDynamic(y) || x == y; }
+
+LogicalResult GemmOp::verify() {
+  auto a = cast<MemRefType>(getA().getType()), b = cast<MemRefType>(getB().getType()),
+       d = cast<MemRefType>(getD().getType());
+  for (auto [name, type] : {std::pair("A", a), std::pair("B", b), std::pair("D", d)})
+    if (type.getRank() != 2)
+      return emitOpError() << name << " must have two dimensions, not " << type.getRank();
+  bool aIsMK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::tt;
+  bool bIsNK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::nn;
+  int64_t m = a.getDimSize(aIsMK ? 0 : 1), ka = a.getDimSize(aIsMK ? 1 : 0);
+  int64_t n = b.getDimSize(bIsNK ? 0 : 1), kb = b.getDimSize(bIsNK ? 1 : 0);
+  if (!agree(ka, kb))
+    return emitOpError() << "K is " << ka << " in A but " << kb << " in B";
+  if (!agree(m, d.getDimSize(0)))
+    return emitOpError() << "M is " << m << " in A but " << d.getDimSize(0) << " in D";
+  if (!agree(n, d.getDimSize(1)))
+    return emitOpError() << "N is " << n << " in B but " << d.getDimSize(1) << " in D";
+  if (a.getElementType() != b.getElementType())
+    return emitOpError() << "A is " << a.getElementType() << " but B is " << b.getElementType();
+  if (!isa<FloatType, IntegerType>(getAcc()))
+    return emitOpError() << "the accumulator must be a float or an integer, not " << getAcc();
+  return verifyEpilogue(*this, getEpilogue(), getAcc(), getEpilogueOperands(), getKinds(), d.getElementType());
+}
+
+//===--- tile.launch --------------------------------------------------------------------------------------------===//
+
+LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto module = (*this)->getParentOfType<ModuleOp>();
+  Operation *kernel = symbols.lookupSymbolIn(module, getKernelAttr());
+  if (!kernel) // from level nvvm on, the kernel lives in a gpu.module
+    for (Operation &op : module.getBody()->getOperations())
+      if (op.hasTrait<OpTrait::SymbolTable>() && (kernel = symbols.lookupSymbolIn(&op, getKernelAttr())))
+        break;
+  if (!kernel)
+    return emitOpError() << "launches @" << getKernel() << ", which is not in the module";
+  if (auto function = dyn_cast<FunctionOpInterface>(kernel)) {
+    if (function.getNumArguments() != getArgs().size())
+      return emitOpError() << "passes " << getArgs().size() << " arguments to @" << getKernel() << ", which takes "
+                           << function.getNumArguments();
+    for (auto [index, type, arg] : llvm::enumerate(function.getArgumentTypes(), getArgs()))
+      if (isa<KernelOp>(kernel) && arg.getType() != type)
+        return emitOpError() << "argument " << index << " is " << arg.getType() << " but @" << getKernel() << " takes "
+                             << type;
+  }
+  return success();
+}
+
+//===--- tile.kernel --------------------------------------------------------------------------------------------===//
+
+ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &result) {
+  auto buildType = [](Builder &builder, ArrayRef<Type> arguments, ArrayRef<Type> results,
+                      function_interface_impl::VariadicFlag,
+                      std::string &) { return builder.getFunctionType(arguments, results); };
+  return function_interface_impl::parseFunctionOp(parser, result, /*allowVariadic=*/false,
+                                                  getFunctionTypeAttrName(result.name), buildType,
+                                                  getArgAttrsAttrName(result.name), getResAttrsAttrName(result.name));
+}
+
+void KernelOp::print(OpAsmPrinter &printer) {
+  function_interface_impl::printFunctionOp(printer, *this, /*isVariadic=*/false, getFunctionTypeAttrName(),
+                                           getArgAttrsAttrName(), getResAttrsAttrName());
+}
+
+LogicalResult KernelOp::verify() {
+  if (!getFunctionType().getResults().empty())
+    return emitOpError() << "must not return values";
+  if (getBody().empty())
+    return emitOpError() << "must have a body";
+  return success();
+}
+
+//===--- tile.work_tiles ----------------------------------------------------------------------------------------===//
+
+ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
+  OpAsmParser::Argument row, column;
+  OpAsmParser::UnresolvedOperand rows, columns;
+  SmallVector<int64_t> tile;
+  RasterAttr order;
+  Builder &builder = parser.getBuilder();
+  Type index = builder.getIndexType();
+  auto parseExtent = [&]() -> ParseResult { return parser.parseInteger(tile.emplace_back()); };
+  if (parser.parseLParen() || parser.parseArgument(row) || parser.parseComma() || parser.parseArgument(column) ||
+      parser.parseRParen() || parser.parseKeyword("of") || parser.parseLParen() || parser.parseOperand(rows) ||
+      parser.parseComma() || parser.parseOperand(columns) || parser.parseRParen() || parser.parseKeyword("by") ||
+      parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseExtent) || parser.parseKeyword("order") ||
+      parser.parseLParen())
+    return failure();
+  Attribute orderAttr = RasterAttr::parse(parser, Type());
+  StringRef word;
+  SMLoc loc = parser.getCurrentLocation();
+  if (!orderAttr || parser.parseRParen() || parser.parseKeyword(&word))
+    return failure();
+  std::optional<SchedulerKind> scheduler = symbolizeSchedulerKind(word);
+  if (!scheduler)
+    return parser.emitError(loc) << "expected one_shot or persistent, not '" << word << "'";
+  result.addAttribute(getTileAttrName(result.name), builder.getDenseI64ArrayAttr(tile));
+  result.addAttribute(getOrderAttrName(result.name), orderAttr);
+  result.addAttribute(getSchedulerAttrName(result.name), SchedulerKindAttr::get(builder.getContext(), *scheduler));
+  if (parser.resolveOperand(rows, index, result.operands) || parser.resolveOperand(columns, index, result.operands) ||
+      parser.parseOptionalAttrDictWithKeyword(result.attributes))
+    return failure();
+  row.type = column.type = index;
+  Region *body = result.addRegion();
+  if (parser.parseRegion(*body, {row, column}))
+    return failure();
+  if (body->empty())
+    return parser.emitError(loc) << "expected a body";
+  if (body->back().empty() || !body->back().back().hasTrait<OpTrait::IsTerminator>()) {
+    OpBuilder inner(parser.getContext());
+    inner.setInsertionPointToEnd(&body->back());
+    YieldOp::create(inner, result.location, ValueRange());
+  }
+  return success();
+}
+
+void WorkTilesOp::print(OpAsmPrinter &printer) {
+  Block &block = getBody().front();
+  printer << " (" << block.getArgument(0) << ", " << block.getArgument(1) << ") of (" << getRows() << ", "
+          << getColumns() << ") by [";
+  llvm::interleaveComma(getTile(), printer);
+  printer << "] order(";
+  getOrder().print(printer);
+  printer << ") " << stringifySchedulerKind(getScheduler());
+  printer.printOptionalAttrDictWithKeyword(
+      (*this)->getAttrs(), {getTileAttrName(), getOrderAttrName(), getSchedulerAttrName()});
+  printer << " ";
+  printer.printRegion(getBody(), /*printEntryBlockArgs=*/false, /*printBlockTerminators=*/false);
+}
+
+LogicalResult WorkTilesOp::verify() {
+  if (getTile().size() != 2 || llvm::any_of(getTile(), [](int64_t extent) { return extent < 1; }))
+    return emitOpError() << "needs a tile of two positive extents";
+  Block &block = getBody().front();
+  if (block.getNumArguments() != 2 || !llvm::all_of(block.getArgumentTypes(), [](Type t) { return t.isIndex(); }))
+    return emitOpError() << "body takes the tile's first row and first column, both index";
+  return success();
+}
+
+//===--- tile.view ----------------------------------------------------------------------------------------------===//
+
+LogicalResult ViewOp::verify() {
+  auto source = cast<MemRefType>(getSource().getType());
+  OperandKind kind = getKind().value_or(OperandKind::full);
+  if (kind == OperandKind::scalar)
+    return emitOpError() << "a scalar has no window";
+  int64_t rank = kind == OperandKind::full ? 2 : 1;
+  if (source.getRank() != rank || static_cast<int64_t>(getOffsets().size()) != rank)
+    return emitOpError() << "of kind " << stringifyOperandKind(kind) << " needs a source of " << rank
+                         << " dimensions and as many offsets, not " << source.getRank() << " and "
+                         << getOffsets().size();
+  if (source.getElementType() != getType().getElementType())
+    return emitOpError() << "window of " << getType().getElementType() << " on a matrix of " << source.getElementType();
+  return success();
+}
+
+//===--- tile.mma -----------------------------------------------------------------------------------------------===//
+
+static ArrayRef<int64_t> tileShape(Type type) {
+  if (auto view = dyn_cast<ViewType>(type))
+    return view.getShape();
+  return cast<MemRefType>(type).getShape();
+}
+
+LogicalResult MmaOp::verify() {
+  ArrayRef<int64_t> a = tileShape(getA().getType()), b = tileShape(getB().getType()), c = getAcc().getType().getShape();
+  if (a.size() != 2 || b.size() != 2)
+    return emitOpError() << "A and B must have two dimensions";
+  bool aIsMK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::tt;
+  bool bIsNK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::nn;
+  int64_t m = a[aIsMK ? 0 : 1], ka = a[aIsMK ? 1 : 0], n = b[bIsNK ? 0 : 1], kb = b[bIsNK ? 1 : 0];
+  if (ka != kb)
+    return emitOpError() << "K is " << ka << " in A but " << kb << " in B";
+  if (m != c[0] || n != c[1])
+    return emitOpError() << "computes " << m << "x" << n << " but the accumulator is " << c[0] << "x" << c[1];
+  if (elementTypeOf(getA().getType()) != elementTypeOf(getB().getType()))
+    return emitOpError() << "A and B must have one element type";
+  return success();
+}
+
+//===--- tile.store ---------------------------------------------------------------------------------------------===//
+
+LogicalResult StoreOp::verify() {
+  auto d = cast<MemRefType>(getD().getType());
+  if (d.getRank() != 2)
+    return emitOpError() << "D must have two dimensions, not " << d.getRank();
+  // The value is a tile, or a fragment of the sm dialect, which this dialect does not know; both end their
+  // epilogue's first argument in the element that they hold.
+  Type acc = getEpilogue().front().getNumArguments() ? getEpilogue().front().getArgument(0).getType() : Type();
+  if (auto tile = dyn_cast<TileType>(getValue().getType()); tile && tile.getElementType() != acc)
+    return emitOpError() << "epilogue's first argument must be " << tile.getElementType() << ", the accumulator's element";
+  return verifyEpilogue(*this, getEpilogue(), acc, getEpilogueOperands(), getKinds(), d.getElementType());
+}
+
+#define GET_OP_CLASSES
+#include "TileOps.cpp.inc"

@@ -1,0 +1,74 @@
+"""Layout attributes as `tensor_layouts` layouts, and back.
+
+`#tile.layout`, `#tile.tv` and `#tile.swizzle` only write down what `tensor_layouts` computes with.
+"""
+
+from typing import TypeAlias
+
+import numpy as np
+from mlir import ir
+from numpy.typing import NDArray
+from tensor_layouts import Layout, mode
+
+from lowtide.dialects._lowtide import LayoutAttr, SwizzleAttr, ThreadValueAttr
+
+IntTuple: TypeAlias = "int | tuple[IntTuple, ...]"
+SwizzleBits: TypeAlias = tuple[int, int, int]
+
+NO_SWIZZLE: SwizzleBits = (0, 3, 3)
+
+
+def int_tuple(attribute: ir.Attribute) -> IntTuple:
+    """A nested tuple from i64 attributes and arrays of them."""
+    if isinstance(attribute, ir.IntegerAttr):
+        return int(attribute.value)
+    return tuple(int_tuple(element) for element in ir.ArrayAttr(attribute))
+
+
+def _text(value: IntTuple) -> str:
+    return str(value) if isinstance(value, int) else "(" + ",".join(_text(element) for element in value) + ")"
+
+
+def _shape_stride(layout: Layout) -> str:
+    return f"{_text(layout.shape)}:{_text(layout.stride)}"
+
+
+def layout_attr(layout: Layout, swizzle: SwizzleBits = NO_SWIZZLE) -> LayoutAttr:
+    """`#tile.layout`; a swizzle of no bits is left out."""
+    suffix = f", swizzle<{swizzle[0]},{swizzle[1]},{swizzle[2]}>" if swizzle[0] else ""
+    return ir.Attribute.parse(f"#tile.layout<{_shape_stride(layout)}{suffix}>")
+
+
+def layout_of(attribute: LayoutAttr) -> tuple[Layout, SwizzleBits]:
+    """The layout without its swizzle, and the swizzle's (B, M, S)."""
+    swizzle = attribute.swizzle
+    bits = swizzle_bits(swizzle) if swizzle is not None else NO_SWIZZLE
+    return Layout(int_tuple(attribute.shape), int_tuple(attribute.stride)), bits
+
+
+def swizzle_bits(attribute: SwizzleAttr) -> SwizzleBits:
+    bits, base, shift = attribute.bms
+    return bits, base, shift
+
+
+def swizzle_attr(swizzle: SwizzleBits) -> SwizzleAttr:
+    return ir.Attribute.parse("#tile.swizzle<{},{},{}>".format(*swizzle))
+
+
+def swizzle_offset(offset: NDArray[np.int64], swizzle: SwizzleBits) -> NDArray[np.int64]:
+    """Element offsets permuted by swizzle<B, M, S>: bits [M, M+B) xor bits [M+S, M+S+B)."""
+    bits, base, shift = swizzle
+    return offset ^ ((offset >> shift) & (((1 << bits) - 1) << base))
+
+
+def tv_attr(tv: Layout) -> ThreadValueAttr:
+    """`#tile.tv` of a layout with the two top modes (thread, value)."""
+    return ir.Attribute.parse(f"#tile.tv<threads {_shape_stride(mode(tv, 0))}, values {_shape_stride(mode(tv, 1))}>")
+
+
+def tv_of(attribute: ThreadValueAttr) -> Layout:
+    """The layout (thread, value) -> column-major index in the tile."""
+    return Layout(
+        Layout(int_tuple(attribute.thread_shape), int_tuple(attribute.thread_stride)),
+        Layout(int_tuple(attribute.value_shape), int_tuple(attribute.value_stride)),
+    )

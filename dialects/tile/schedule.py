@@ -1,0 +1,133 @@
+"""The Python face of `#tile.schedule`: one field for each decision, None where it is still to be made."""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from mlir import ir
+from tensor_layouts import Layout, size
+
+from lowtide.dialects._lowtide import LayoutAttr, ScheduleAttr, SwizzleAttr
+from lowtide.dialects.tile.layouts import SwizzleBits, layout_of, swizzle_bits
+from lowtide.errors import ScheduleError
+
+Extents3 = tuple[int, int, int]
+Extents2 = tuple[int, int]
+Permutation = tuple[int | Layout, int | Layout, int | Layout]
+Raster = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Every decision that the passes read. The table of fields and values is `#tile.schedule`'s in docs/.
+
+    `raster` is ("row", 0), ("column", 0) or ("grouped", tile rows in a band); swizzles are (B, M, S) in elements.
+    A field left None (`auto` in IR) is decided by `choose-schedule`.
+    """
+
+    cta: Extents3 | None = None
+    warps: Extents3 | None = None
+    permutation: Permutation | None = None
+    mma: str | None = None
+    copy: str | None = None
+    stages: int | None = None
+    fragment_buffers: int | None = None
+    swizzle_a: SwizzleBits | None = None
+    swizzle_b: SwizzleBits | None = None
+    swizzle_d: SwizzleBits | None = None
+    raster: Raster | None = None
+    scheduler: str | None = None
+    epilogue: str | None = None
+    epilogue_math: str | None = None
+    epilogue_tile: Extents2 | None = None
+
+    @property
+    def tiled_mma_tile(self) -> Extents3:
+        """Extents of one step of the tiled mma, from the permutation."""
+        assert self.permutation is not None
+        m, n, k = (size(entry) for entry in self.permutation)
+        return m, n, k
+
+    def with_(self, **changes: Any) -> "Schedule":
+        """A copy with some fields changed. Raises ScheduleError for a field that is not one."""
+        unknown = sorted(set(changes) - {field.name for field in fields(self)})
+        if unknown:
+            raise ScheduleError(f"unknown schedule field {unknown[0]!r}; the fields are {', '.join(self.names())}")
+        return replace(self, **changes)
+
+    @classmethod
+    def names(cls) -> list[str]:
+        return [field.name for field in fields(cls)]
+
+    def __str__(self) -> str:
+        """The attribute's text, which `Schedule.parse` reads."""
+        given = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return "#tile.schedule<" + ", ".join(f"{n} = {_text(n, v)}" for n, v in given if v is not None) + ">"
+
+    def attribute(self) -> ScheduleAttr:
+        """The attribute, in the current context. Raises ScheduleError for a value that its field does not take."""
+        try:
+            return ir.Attribute.parse(str(self))
+        except ir.MLIRError as error:
+            raise ScheduleError(f"{self} is not a schedule: {_first_message(error)}") from None
+
+    @classmethod
+    def of(cls, attribute: ScheduleAttr) -> "Schedule":
+        """From the attribute; `auto` becomes None."""
+        values = {entry.name: _value(entry.name, entry.attr) for entry in ir.DictAttr(attribute.fields)}
+        return cls(**values)
+
+    @classmethod
+    def parse(cls, text: str) -> "Schedule":
+        """From `#tile.schedule<…>`, or from its fields alone: `stages = 4, raster = grouped(8)`."""
+        whole = text if text.strip().startswith("#") else f"#tile.schedule<{text}>"
+        with ir.Context():
+            try:
+                return cls.of(ScheduleAttr(ir.Attribute.parse(whole)))
+            except ir.MLIRError as error:
+                raise ScheduleError(f"{text!r} is not a schedule: {_first_message(error)}") from None
+
+
+def _first_message(error: ir.MLIRError) -> str:
+    diagnostics = error.error_diagnostics
+    return diagnostics[0].message if diagnostics else str(error)
+
+
+def _text(name: str, value: Any) -> str:
+    if name.startswith("swizzle"):
+        return "<{},{},{}>".format(*value)
+    if name == "raster":
+        return f"{value[0]}({value[1]})" if value[0] == "grouped" else value[0]
+    if name == "permutation":
+        return "[" + ", ".join(_permutation_text(entry) for entry in value) + "]"
+    return str(list(value)) if isinstance(value, tuple) else str(value)
+
+
+def _permutation_text(entry: int | Layout) -> str:
+    if isinstance(entry, int):
+        return str(entry)
+    return f"#tile.layout<{entry.shape}:{entry.stride}>".replace(" ", "")
+
+
+def _value(name: str, attribute: ir.Attribute) -> Any:
+    if name == "permutation":
+        if isinstance(attribute, ir.DenseI64ArrayAttr):
+            return tuple(attribute)
+        return tuple(_permutation_entry(entry) for entry in ir.ArrayAttr(attribute))
+    if isinstance(attribute, SwizzleAttr):
+        return swizzle_bits(attribute)
+    if isinstance(attribute, ir.StringAttr):
+        if attribute.value == "auto":
+            return None
+        return (attribute.value, 0) if name == "raster" else attribute.value
+    if isinstance(attribute, ir.IntegerAttr):
+        return int(attribute.value)
+    if isinstance(attribute, ir.DenseI64ArrayAttr):
+        return tuple(attribute)
+    word, argument = ir.ArrayAttr(attribute)
+    return ir.StringAttr(word).value, int(ir.IntegerAttr(argument).value)
+
+
+def _permutation_entry(attribute: ir.Attribute) -> int | Layout:
+    return layout_of(attribute)[0] if isinstance(attribute, LayoutAttr) else int(ir.IntegerAttr(attribute).value)
+
+

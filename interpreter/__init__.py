@@ -1,0 +1,5 @@
+"""Every level from problem to nvvm on a CPU, with the hardware's own rules; see `interpret`."""
+
+from lowtide.interpreter.api import interpret
+
+__all__ = ["interpret"]

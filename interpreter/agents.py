@@ -1,0 +1,235 @@
+"""Agents: who runs a program. One resumable agent (a generator) a CTA at collective levels, a warp from atoms on.
+
+An agent runs until it yields a `Wait`. The scheduler picks the next agent among those that can go on, in an order drawn
+from a seed; where none can, it reports who waits for what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.cells import Access, Ints
+from lowtide.interpreter.copies import AsyncCopies
+from lowtide.interpreter.domains import Domain
+from lowtide.interpreter.memory import GlobalMemory, SharedMemory
+from lowtide.interpreter.program import DecodedOp, Program, Steps, run_block, violation
+
+WARP = 32
+
+
+@dataclass(slots=True)
+class Wait:
+    """What an agent waits for. `why` is asked only when nobody can go on."""
+
+    ready: Callable[[], bool]
+    why: Callable[[], str]
+
+
+@dataclass(frozen=True)
+class LaunchRequest:
+    """What `tile.launch` asks for. `shared_memory` in bytes, None before shared memory is laid out."""
+
+    kernel: str
+    grid: int
+    threads: int
+    shared_memory: int | None
+    arguments: tuple[Any, ...]
+
+
+@dataclass(eq=False)
+class Machine:
+    """What all agents of a launch share, or what the host function runs on (`launch` given, `grid` 0).
+
+    `collective` says that a CTA is one agent (no op speaks of warps yet), else each warp is one.
+    """
+
+    level: str
+    domain: Domain
+    memory: GlobalMemory
+    sms: int
+    grid: int = 0
+    threads: int = WARP
+    collective: bool = True
+    launch: Callable[[LaunchRequest, DecodedOp], None] | None = None
+
+    @property
+    def warps(self) -> int:
+        """Agents of a CTA."""
+        return 1 if self.collective else self.threads // WARP
+
+
+@dataclass(eq=False)
+class Barrier:
+    """One barrier of a CTA (bar.sync): which warps have arrived in this round, and how many rounds are over."""
+
+    arrived: dict[int, DecodedOp] = field(default_factory=dict)
+    rounds: int = 0
+
+
+class Cta:
+    """One CTA: its shared memory, cp.async in flight, barriers, and rings by the op that made them."""
+
+    def __init__(self, index: int, machine: Machine, shared_memory: int | None) -> None:
+        self.index = index
+        self.machine = machine
+        self.shared = SharedMemory(machine.warps, shared_memory, machine.domain.payload)
+        self.copies = AsyncCopies(self.shared)
+        self.barriers: dict[int, Barrier] = {}
+        self.rings: dict[int, Any] = {}
+        self.ended: set[int] = set()
+        self.at_end: list[Callable[[AgentState], None]] = []  # what must hold when the last agent has ended
+
+
+class AgentState:
+    """One agent: its SSA values and where it stands."""
+
+    __slots__ = ("cta", "lanes", "machine", "mask", "op", "thread", "values", "warp")
+
+    def __init__(self, machine: Machine, cta: Cta, warp: int, slots: int) -> None:
+        self.machine = machine
+        self.cta = cta
+        self.warp = warp
+        self.values: list[Any] = [None] * slots
+        self.mask: NDArray[np.bool_] | None = None
+        self.lanes: NDArray[np.int32] = np.arange(WARP, dtype=np.int32)
+        self.thread: NDArray[np.int32] = self.lanes + np.int32(WARP * warp)
+        self.op: DecodedOp | None = None
+
+    @property
+    def share(self) -> slice:
+        """Which of the parts of an op that all threads do together are this agent's: every n-th, for n agents."""
+        return slice(self.warp, None, self.machine.warps)
+
+    def access(self, op: DecodedOp, lanes: Ints | None = None) -> Access:
+        """Who accesses memory by `op`: `lanes`, one for each address, or the whole agent."""
+        return Access(self.cta.index, self.warp, lanes, op, self.machine.level)
+
+    def who(self) -> str:
+        """The agent's name in messages."""
+        if self.machine.launch is not None:
+            return "host"
+        return f"CTA {self.cta.index}" if self.machine.collective else f"CTA {self.cta.index} warp {self.warp}"
+
+
+def barrier(state: AgentState, op: DecodedOp, identifier: int = 0, warps: int | None = None) -> Steps:
+    """bar.sync: wait until `warps` warps (all of the CTA by default) have arrived (PTX ISA, "bar, barrier").
+
+    Orders every access of the warps that meet, to shared and global memory. Raises InterpreterError in divergent code.
+    """
+    if state.mask is not None:
+        raise violation(
+            state, op, f"a barrier in divergent code: lanes {np.flatnonzero(~state.mask).tolist()} do not arrive"
+        )
+    cta, expected = state.cta, warps or state.machine.warps
+    gate = cta.barriers.setdefault(identifier, Barrier())
+    gate.arrived[state.warp] = op
+    if len(gate.arrived) >= expected:
+        cta.shared.barrier(sorted(gate.arrived))
+        gate.arrived = {}
+        gate.rounds += 1
+        yield Wait(lambda: True, lambda: "")
+        return
+    mine = gate.rounds
+
+    def why() -> str:
+        missing = sorted(set(range(state.machine.warps)) - set(gate.arrived))
+        names = ", ".join(f"warp {warp}{' (ended)' if warp in cta.ended else ''}" for warp in missing)
+        return f"barrier {identifier}: {len(gate.arrived)} of {expected} warps have arrived, not {names}"
+
+    yield Wait(lambda: gate.rounds > mine, why)
+
+
+@dataclass(eq=False)
+class Agent:
+    state: AgentState
+    steps: Steps
+    waits: Wait | None = None
+
+    def can_go_on(self) -> bool:
+        return self.waits is None or self.waits.ready()
+
+
+def start_cta(machine: Machine, program: Program, index: int, request: LaunchRequest) -> list[Agent]:
+    """The agents of CTA `index` of a launch, about to begin."""
+    cta = Cta(index, machine, request.shared_memory)
+    for name, start, size in program.buffers:
+        cta.shared.place(name, start, size)
+    machine.memory.enter(index, cta.shared.clocks)
+    agents = []
+    for warp in range(machine.warps):
+        state = AgentState(machine, cta, warp, program.slots)
+        for slot, value in zip(program.block.arguments, request.arguments, strict=True):
+            state.values[slot] = value
+        agents.append(Agent(state, _whole(state, program)))
+    return agents
+
+
+def _whole(state: AgentState, program: Program) -> Steps:
+    yield from run_block(state, program.block)
+    cta = state.cta
+    cta.ended.add(state.warp)
+    if len(cta.ended) == state.machine.warps:
+        for check in cta.at_end:
+            check(state)
+
+
+def run_all(ctas: Iterator[list[Agent]], resident: int, seed: int) -> None:
+    """Run CTAs to their end, `resident` at a time, agents in an order drawn from `seed`.
+
+    Raises InterpreterError when nobody can go on.
+    """
+    order = Random(seed)
+    running: list[Agent] = []
+    held: dict[int, int] = {}  # CTA -> agents not yet ended
+
+    def refill() -> None:
+        while len(held) < resident and (agents := next(ctas, None)) is not None:
+            held[agents[0].state.cta.index] = len(agents)
+            running.extend(agents)
+
+    refill()
+    while running:
+        able = [agent for agent in running if agent.can_go_on()]
+        if not able:
+            raise _deadlock(running)
+        agent = order.choice(able)
+        if not _resume(agent):
+            running.remove(agent)
+            index = agent.state.cta.index
+            held[index] -= 1
+            if held[index] == 0:
+                del held[index]
+                refill()
+
+
+def _resume(agent: Agent) -> bool:
+    """Run until the next wait; False when the agent has ended."""
+    state = agent.state
+    try:
+        agent.waits = next(agent.steps)
+    except StopIteration:
+        return False
+    except (ArithmeticError, ValueError, IndexError, TypeError, KeyError) as error:
+        if state.op is None:
+            raise
+        raise violation(state, state.op, f"{type(error).__name__}: {error}") from error
+    return True
+
+
+def _deadlock(running: list[Agent]) -> InterpreterError:
+    lines = [
+        f"  {agent.state.who()} waits at {agent.state.op.describe()}: {agent.waits.why()}"
+        for agent in running[:16]
+        if agent.state.op is not None and agent.waits is not None
+    ]
+    more = [f"  and {len(running) - 16} more"] if len(running) > 16 else []
+    return InterpreterError(
+        "\n".join([f"deadlock, level {running[0].state.machine.level}: nobody can go on", *lines, *more])
+    )

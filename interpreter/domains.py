@@ -1,0 +1,333 @@
+"""Number domains: what a cell of memory or an SSA value holds in place of bits.
+
+`float`   what the hardware computes: every value a float64 that holds an f16, bf16, f32 or f64 exactly; each operation
+          computes in float64 and rounds once to its type.
+`exact`   integers without rounding: a GEMM on integers comes out the same whatever the order of its sums, so two levels
+          can be compared bit by bit.
+`field`   integers modulo 2³¹ − 1: exact too, and dyadic constants such as 0.5 exist in it.
+
+Values are numpy arrays (any shape) of the domain's `payload` dtype; element types are "f16", "bf16", "f32", "f64".
+Float casts may overflow to infinity on purpose: run under `numpy.errstate(all="ignore")`.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import InterpreterError
+
+Values = NDArray[Any]
+
+FLOAT_DTYPES: Mapping[str, Any] = MappingProxyType(
+    {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
+)
+_BITS: Mapping[str, Any] = MappingProxyType({"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "f64": np.uint64})
+
+_COMPARISONS: Mapping[str, Callable[[Values, Values], Values]] = MappingProxyType(
+    {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+)
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+_FUNCTIONS: Mapping[str, Callable[..., Values]] = MappingProxyType(
+    {
+        "absf": np.abs,
+        "ceil": np.ceil,
+        "copysign": np.copysign,
+        "cos": np.cos,
+        "erf": lambda x: np.asarray(_erf(x), np.float64),
+        "exp": np.exp,
+        "exp2": np.exp2,
+        "expm1": np.expm1,
+        "floor": np.floor,
+        "log": np.log,
+        "log1p": np.log1p,
+        "log2": np.log2,
+        "powf": np.power,
+        "roundeven": np.rint,
+        "rsqrt": lambda x: 1.0 / np.sqrt(x),
+        "sin": np.sin,
+        "sqrt": np.sqrt,
+        "tanh": np.tanh,
+        "trunc": np.trunc,
+    }
+)
+
+
+class FloatDomain:
+    """Floating point as the hardware has it; also the interface that the other domains follow."""
+
+    name = "float"
+    payload: Any = np.float64
+
+    def from_array(self, array: Values) -> Values:
+        """The payload of a matrix that the user gave, in whatever dtype."""
+        return np.asarray(array).astype(np.float64)
+
+    def to_array(self, values: Values, dtype: str) -> Values:
+        """The matrix that the user gets, in the numpy (or ml_dtypes) type of `dtype`."""
+        return values.astype(FLOAT_DTYPES[dtype])
+
+    def constant(self, value: float, dtype: str) -> Any:
+        """A constant of the IR, rounded to its type."""
+        return self.round(np.float64(value), dtype)
+
+    def round(self, values: Values, dtype: str) -> Values:
+        """To nearest, ties to even, in `dtype`; also truncf and extf."""
+        if dtype == "f64":
+            return values
+        return values.astype(FLOAT_DTYPES[dtype]).astype(np.float64)
+
+    def negate(self, x: Values) -> Values:
+        """-x, which never rounds."""
+        return -x
+
+    def add(self, x: Values, y: Values, dtype: str) -> Values:
+        """x + y, rounded to `dtype`."""
+        return self.round(x + y, dtype)
+
+    def subtract(self, x: Values, y: Values, dtype: str) -> Values:
+        """x - y, rounded to `dtype`."""
+        return self.round(x - y, dtype)
+
+    def multiply(self, x: Values, y: Values, dtype: str) -> Values:
+        """x * y, rounded to `dtype`."""
+        return self.round(x * y, dtype)
+
+    def divide(self, x: Values, y: Values, dtype: str) -> Values:
+        """x / y, rounded to `dtype`."""
+        return self.round(np.divide(x, y), dtype)
+
+    def fma(self, x: Values, y: Values, z: Values, dtype: str) -> Values:
+        """x * y + z, rounded once to `dtype` (for f64 operands the product rounds too)."""
+        return self.round(x * y + z, dtype)
+
+    def dot(self, a: Values, b: Values, c: Values, dtype: str) -> Values:
+        """c + a · bᵀ on matrices a: (M, K), b: (N, K), c: (M, N): products and sums in float64, rounded once."""
+        return self.round(a @ b.T + c, dtype)
+
+    def maximum(self, x: Values, y: Values) -> Values:
+        """The larger; NaN where either is (arith.maximumf)."""
+        return np.maximum(x, y)
+
+    def minimum(self, x: Values, y: Values) -> Values:
+        """The smaller; NaN where either is (arith.minimumf)."""
+        return np.minimum(x, y)
+
+    def max_number(self, x: Values, y: Values) -> Values:
+        """The larger; the other where one is NaN (arith.maxnumf)."""
+        return np.fmax(x, y)
+
+    def min_number(self, x: Values, y: Values) -> Values:
+        """The smaller; the other where one is NaN (arith.minnumf)."""
+        return np.fmin(x, y)
+
+    def compare(self, predicate: str, x: Values, y: Values) -> Values:
+        """arith.cmpf by its predicate's name: "oeq", "ult", "ord", "true", …"""
+        if predicate in ("true", "false"):
+            return np.full(np.broadcast(x, y).shape, predicate == "true")
+        unordered = np.isnan(x) | np.isnan(y)
+        if predicate in ("ord", "uno"):
+            return unordered if predicate == "uno" else ~unordered
+        result = _COMPARISONS[predicate[1:]](x, y)
+        return result | unordered if predicate[0] == "u" else result & ~unordered
+
+    def apply(self, function: str, dtype: str, *operands: Values) -> Values:
+        """A function of the math dialect by its op's name ("exp2", "tanh", …), rounded to `dtype`."""
+        if function not in _FUNCTIONS:
+            raise InterpreterError(
+                f"the interpreter has no function {function!r}; it has {', '.join(sorted(_FUNCTIONS))}"
+            )
+        return self.round(_FUNCTIONS[function](*operands), dtype)
+
+    def from_integer(self, values: Values, dtype: str) -> Values:
+        """sitofp and uitofp."""
+        return self.round(np.asarray(values).astype(np.float64), dtype)
+
+    def to_integer(self, values: Values, integer: Any) -> Values:
+        """fptosi and fptoui: towards zero."""
+        return np.trunc(values).astype(integer)
+
+    def to_bits(self, values: Values, dtype: str) -> Values:
+        """The bits of floats, as unsigned integers of their width."""
+        return np.asarray(values).astype(FLOAT_DTYPES[dtype]).view(_BITS[dtype])
+
+    def from_bits(self, bits: Values, dtype: str) -> Values:
+        """Floats from their bits."""
+        return np.asarray(bits).astype(_BITS[dtype]).view(FLOAT_DTYPES[dtype]).astype(np.float64)
+
+
+class ExactDomain(FloatDomain):
+    """Integers of 64 bits that never round; what has no exact integer result is refused."""
+
+    name = "exact"
+    payload = np.int64
+
+    def from_array(self, array: Values) -> Values:
+        values = np.asarray(array)
+        floats = values.astype(np.float64)
+        if not np.all(np.isfinite(floats) & (np.abs(floats) < 2.0**53) & (floats == np.trunc(floats))):
+            raise self._refused("an input that is not integer", "give integer inputs")
+        return floats.astype(np.int64)
+
+    def to_array(self, values: Values, dtype: str) -> Values:
+        return np.array(values, np.int64)
+
+    def constant(self, value: float, dtype: str) -> Any:
+        if not math.isfinite(value) or value != math.trunc(value):
+            raise self._refused(f"the constant {value}", "take the domain 'field' for dyadic constants, else 'float'")
+        return np.int64(int(value))
+
+    def round(self, values: Values, dtype: str) -> Values:
+        return values
+
+    def negate(self, x: Values) -> Values:
+        return -x
+
+    def add(self, x: Values, y: Values, dtype: str) -> Values:
+        return x + y
+
+    def subtract(self, x: Values, y: Values, dtype: str) -> Values:
+        return x - y
+
+    def multiply(self, x: Values, y: Values, dtype: str) -> Values:
+        self._check_product(x, y, 1)
+        return x * y
+
+    def divide(self, x: Values, y: Values, dtype: str) -> Values:
+        if np.any(y == 0) or np.any(x % np.where(y == 0, 1, y)):
+            raise self._refused("a division with a remainder, or by zero", "take the domain 'float'")
+        return x // y
+
+    def fma(self, x: Values, y: Values, z: Values, dtype: str) -> Values:
+        return self.multiply(x, y, dtype) + z
+
+    def dot(self, a: Values, b: Values, c: Values, dtype: str) -> Values:
+        bound = self._check_product(a, b, a.shape[-1])
+        if bound < 2.0**53:  # then every partial sum is exact in float64, whose product is the fast one
+            return (a.astype(np.float64) @ b.T.astype(np.float64)).astype(np.int64) + c
+        return a @ b.T + c
+
+    def max_number(self, x: Values, y: Values) -> Values:
+        return np.maximum(x, y)
+
+    def min_number(self, x: Values, y: Values) -> Values:
+        return np.minimum(x, y)
+
+    def compare(self, predicate: str, x: Values, y: Values) -> Values:
+        if predicate in ("true", "false", "ord", "uno"):
+            return np.full(np.broadcast(x, y).shape, predicate in ("true", "ord"))
+        return _COMPARISONS[predicate[1:]](x, y)
+
+    def apply(self, function: str, dtype: str, *operands: Values) -> Values:
+        if function == "absf":
+            return np.abs(operands[0])
+        if function in ("ceil", "floor", "trunc", "roundeven"):
+            return operands[0]
+        raise self._refused(f"math.{function}", "take the domain 'float'")
+
+    def from_integer(self, values: Values, dtype: str) -> Values:
+        return np.asarray(values).astype(np.int64)
+
+    def to_integer(self, values: Values, integer: Any) -> Values:
+        return np.asarray(values).astype(integer)
+
+    def to_bits(self, values: Values, dtype: str) -> Values:
+        raise self._refused("the bits of a float", "take the domain 'float'")
+
+    def from_bits(self, bits: Values, dtype: str) -> Values:
+        raise self._refused("a float made from bits", "take the domain 'float'")
+
+    def _check_product(self, x: Values, y: Values, terms: int) -> float:
+        """The largest that a sum of `terms` products can be. Raises InterpreterError where int64 may not hold it."""
+        bound = float(np.abs(x).max(initial=0)) * float(np.abs(y).max(initial=0)) * terms
+        if bound >= 2.0**62:
+            raise self._refused("a product beyond 2^62", "give smaller inputs, or take the domain 'field'")
+        return bound
+
+    def _refused(self, what: str, way_out: str) -> InterpreterError:
+        return InterpreterError(f"the number domain {self.name!r} has no {what}; {way_out}")
+
+
+class FieldDomain(ExactDomain):
+    """Integers modulo the prime 2³¹ − 1. It has no order: comparisons, maxima and rounding functions are refused."""
+
+    name = "field"
+    prime = 2**31 - 1
+
+    def from_array(self, array: Values) -> Values:
+        return super().from_array(array) % self.prime
+
+    def constant(self, value: float, dtype: str) -> Any:
+        if not math.isfinite(value):
+            raise self._refused(f"the constant {value}", "take the domain 'float'")
+        ratio = Fraction(value)
+        return np.int64(ratio.numerator * pow(ratio.denominator, -1, self.prime) % self.prime)
+
+    def negate(self, x: Values) -> Values:
+        return -x % self.prime
+
+    def add(self, x: Values, y: Values, dtype: str) -> Values:
+        return (x + y) % self.prime
+
+    def subtract(self, x: Values, y: Values, dtype: str) -> Values:
+        return (x - y) % self.prime
+
+    def multiply(self, x: Values, y: Values, dtype: str) -> Values:
+        return x * y % self.prime
+
+    def divide(self, x: Values, y: Values, dtype: str) -> Values:
+        if np.any(y == 0):
+            raise self._refused("a division by zero", "take the domain 'float'")
+        inverse = np.vectorize(lambda value: pow(int(value), -1, self.prime), otypes=[np.int64])
+        return x * inverse(y) % self.prime
+
+    def fma(self, x: Values, y: Values, z: Values, dtype: str) -> Values:
+        return (x * y + z) % self.prime
+
+    def dot(self, a: Values, b: Values, c: Values, dtype: str) -> Values:
+        # Halves of 16 and 15 bits: every sum of products of halves is exact in float64 up to K = 2^21.
+        low_a, high_a, low_b, high_b = (
+            part.astype(np.float64) for part in (a & 0xFFFF, a >> 16, b.T & 0xFFFF, b.T >> 16)
+        )
+        low, middle, high = (
+            part.astype(np.int64) % self.prime
+            for part in (low_a @ low_b, low_a @ high_b + high_a @ low_b, high_a @ high_b)
+        )
+        return (low + (middle << 16) + (high * (2**32 % self.prime)) + c) % self.prime
+
+    def maximum(self, x: Values, y: Values) -> Values:
+        raise self._refused("order (maximum, minimum)", "take the domain 'exact' or 'float'")
+
+    minimum = max_number = min_number = maximum
+
+    def compare(self, predicate: str, x: Values, y: Values) -> Values:
+        raise self._refused("order (comparison)", "take the domain 'exact' or 'float'")
+
+    def apply(self, function: str, dtype: str, *operands: Values) -> Values:
+        raise self._refused(f"math.{function}", "take the domain 'float'")
+
+    def from_integer(self, values: Values, dtype: str) -> Values:
+        return np.asarray(values).astype(np.int64) % self.prime
+
+    def to_integer(self, values: Values, integer: Any) -> Values:
+        raise self._refused("way back to integers", "take the domain 'exact' or 'float'")
+
+
+Domain = FloatDomain
+DOMAINS: Mapping[str, type[Domain]] = MappingProxyType(
+    {domain.name: domain for domain in (FloatDomain, ExactDomain, FieldDomain)}
+)
+
+
+def domain(name: str) -> Domain:
+    """The number domain `name`: "float", "exact" or "field". Raises InterpreterError for another."""
+    if name not in DOMAINS:
+        raise InterpreterError(f"unknown number domain {name!r}; known are {', '.join(DOMAINS)}")
+    return DOMAINS[name]()

@@ -1,0 +1,104 @@
+"""What the warp-wide instructions do to registers, by the PTX ISA's own formulas.
+
+Written from the text of the PTX ISA and not from the thread-value layouts that the passes work with, so that a wrong
+layout shows as a wrong number (test/interpreter/test_hardware.py compares the two). Fragments are arrays
+(32 lanes, values), values in the order of the instruction's registers, low half of a register first.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.domains import Domain
+
+Ints = NDArray[np.int64]
+Values = NDArray[Any]
+
+_LANE = np.arange(32)[:, None]
+_GROUP = _LANE >> 2  # groupID = %laneid >> 2
+_IN_GROUP = _LANE % 4  # threadID_in_group = %laneid % 4
+
+
+@dataclass(frozen=True)
+class MmaFragments:
+    """Where the elements of an mma's fragments stand in its matrices: (row, column) arrays (32, values) each.
+
+    A is (M, K); B is (K, N) in the PTX ISA, so `b` holds (k, n); C and D are (M, N).
+    """
+
+    shape: tuple[int, int, int]
+    a: tuple[Ints, Ints]
+    b: tuple[Ints, Ints]
+    c: tuple[Ints, Ints]
+
+
+def _accumulator() -> tuple[Ints, Ints]:
+    """c_i: row = groupID for i < 2, groupID + 8 for i >= 2; col = threadID_in_group * 2 + (i & 1)."""
+    i = np.arange(4)
+    return _GROUP + 8 * (i >= 2), _IN_GROUP * 2 + (i & 1)
+
+
+def _m16n8k8() -> MmaFragments:
+    """PTX ISA, "Matrix Fragments for mma.m16n8k8", .f16 and .bf16."""
+    i, j = np.arange(4), np.arange(2)
+    # a_i: row = groupID for a0 and a1, groupID + 8 for a2 and a3; col = threadID_in_group * 2 + (i & 1)
+    a = _GROUP + 8 * (i >= 2), _IN_GROUP * 2 + (i & 1)
+    # b_i: row = threadID_in_group * 2 + i; col = groupID
+    b = _IN_GROUP * 2 + j, _GROUP + 0 * j
+    return MmaFragments((16, 8, 8), a, b, _accumulator())
+
+
+def _m16n8k16() -> MmaFragments:
+    """PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type", .f16 and .bf16."""
+    i, j = np.arange(8), np.arange(4)
+    # a_i: row = groupID for 0 <= i < 2 and 4 <= i < 6, else groupID + 8;
+    #      col = threadID_in_group * 2 + (i & 1), and 8 more for i >= 4
+    upper = (i < 2) | ((i >= 4) & (i < 6))
+    a = _GROUP + 8 * ~upper, _IN_GROUP * 2 + (i & 1) + 8 * (i >= 4)
+    # b_i: row = threadID_in_group * 2 + (i & 1), and 8 more for i >= 2; col = groupID
+    b = _IN_GROUP * 2 + (j & 1) + 8 * (j >= 2), _GROUP + 0 * j
+    return MmaFragments((16, 8, 16), a, b, _accumulator())
+
+
+MMA_FRAGMENTS: Mapping[tuple[int, int, int], MmaFragments] = MappingProxyType(
+    {fragments.shape: fragments for fragments in (_m16n8k8(), _m16n8k16())}
+)
+
+
+def fragments_of(shape: tuple[int, int, int]) -> MmaFragments:
+    """The fragments of mma.sync of a shape (m, n, k). Raises InterpreterError for one that is not modelled."""
+    if shape not in MMA_FRAGMENTS:
+        known = ", ".join("m{}n{}k{}".format(*shape) for shape in MMA_FRAGMENTS)
+        raise InterpreterError("mma.sync m{}n{}k{} is not interpreted; known are ".format(*shape) + known)
+    return MMA_FRAGMENTS[shape]
+
+
+def mma(shape: tuple[int, int, int], a: Values, b: Values, c: Values, domain: Domain, dtype: str) -> Values:
+    """D = A · B + C by one warp (PTX ISA, "mma"): fragments (32, values); D has the accumulator type `dtype`."""
+    fragments = fragments_of(shape)
+    m, n, k = shape
+    matrix_a = np.empty((m, k), a.dtype)
+    matrix_b = np.empty((n, k), b.dtype)
+    matrix_c = np.empty((m, n), c.dtype)
+    matrix_a[fragments.a] = a
+    matrix_b[fragments.b[::-1]] = b
+    matrix_c[fragments.c] = c
+    return domain.dot(matrix_a, matrix_b, matrix_c, dtype)[fragments.c]
+
+
+def ldmatrix(rows: Values, num: int, trans: bool) -> Values:
+    """What each lane receives: array (32, num, 2), the low and high half of `num` registers.
+
+    `rows` holds the 8 elements that the address of each lane points at: array (8 * num, 8), the rows of matrix 0 from
+    lanes 0–7, of matrix 1 from lanes 8–15, and so on. Lane l receives of each matrix the elements 2 * (l % 4) and the
+    next one of row l / 4; with `trans`, of the transposed matrix (PTX ISA, "ldmatrix").
+    """
+    matrices = rows.reshape(num, 8, 8)
+    if trans:
+        matrices = matrices.swapaxes(1, 2)
+    return matrices.reshape(num, 32, 2).swapaxes(0, 1)

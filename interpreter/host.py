@@ -1,0 +1,122 @@
+"""The host side: the host function is run as IR, and each launch that it asks for runs to its end at once."""
+
+from typing import Any
+
+import numpy as np
+from mlir import ir
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.agents import WARP, AgentState, Cta, LaunchRequest, Machine, run_all, start_cta
+from lowtide.interpreter.domains import Domain
+from lowtide.interpreter.matrices import Matrix
+from lowtide.interpreter.memory import GlobalMemory
+from lowtide.interpreter.program import DecodedOp, Program, decode, run_block
+from lowtide.interpreter.table import HANDLERS
+
+LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm")
+MAX_THREADS = 1024
+
+
+class Host:
+    """A module ready to run: its host function, and its kernels, each decoded once."""
+
+    def __init__(
+        self, module: ir.Module, level: str, domain: Domain, memory: GlobalMemory, sms: int, seed: int
+    ) -> None:
+        self.level = level
+        self.domain = domain
+        self.memory = memory
+        self.sms = sms
+        self.seed = seed
+        self.functions = {_symbol(op): op for op in _functions(module)}
+        self.kernels: dict[str, Program] = {}
+
+    def function(self) -> ir.Operation:
+        """The one host function. Raises InterpreterError where the module has none, or several."""
+        found = [op for op in self.functions.values() if op.name == "func.func"]
+        if len(found) != 1:
+            raise InterpreterError(f"a module has one host function (func.func), this one has {len(found)}")
+        return found[0]
+
+    def run(self, arguments: list[Any]) -> None:
+        """Evaluate the host function on `Matrix` and scalar arguments."""
+        program = decode(self.function(), self.level, self.domain, HANDLERS)
+        machine = Machine(self.level, self.domain, self.memory, self.sms, launch=self.launch)
+        state = AgentState(machine, Cta(0, machine, None), 0, program.slots)
+        for slot, value in zip(program.block.arguments, arguments, strict=True):
+            state.values[slot] = value
+        for _ in run_block(state, program.block):
+            raise InterpreterError("the host function waits for something; only kernels wait")
+
+    def launch(self, request: LaunchRequest, op: DecodedOp) -> None:
+        """Run one launch. Raises InterpreterError for one that no GPU takes."""
+        if request.grid < 1 or request.grid >= 2**31:
+            raise InterpreterError(f"{op.describe()}: a grid of {request.grid} CTAs; 1 to 2^31 - 1 can be launched")
+        if request.threads % WARP or not WARP <= request.threads <= MAX_THREADS:
+            raise InterpreterError(
+                f"{op.describe()}: {request.threads} threads a CTA; a multiple of {WARP} up to {MAX_THREADS} is needed"
+            )
+        program = self.kernel(request.kernel, op)
+        if len(program.block.arguments) != len(request.arguments):
+            raise InterpreterError(f"{op.describe()}: @{program.name} takes {len(program.block.arguments)} arguments")
+        self.memory.begin_launch()
+        machine = Machine(
+            self.level,
+            self.domain,
+            self.memory,
+            self.sms,
+            request.grid,
+            request.threads,
+            collective=program.collective and self.level != "nvvm",
+        )
+        ctas = (start_cta(machine, program, index, request) for index in range(request.grid))
+        run_all(ctas, resident=self.sms, seed=self.seed)
+
+    def kernel(self, name: str, op: DecodedOp) -> Program:
+        """The kernel `name`, decoded."""
+        if name not in self.kernels:
+            if name not in self.functions:
+                raise InterpreterError(f"{op.describe()}: there is no kernel @{name} in the module")
+            self.kernels[name] = decode(self.functions[name], self.level, self.domain, HANDLERS)
+        return self.kernels[name]
+
+
+def _functions(module: ir.Module) -> list[ir.Operation]:
+    """Function-like ops of the module and of its gpu.modules."""
+    found = []
+    for view in module.body.operations:
+        op = view.operation
+        if op.name == "gpu.module":
+            found += [
+                inner.operation for inner in op.regions[0].blocks[0].operations if "function_type" in inner.attributes
+            ]
+        elif "function_type" in op.attributes:
+            found.append(op)
+    return found
+
+
+def _symbol(op: ir.Operation) -> str:
+    return ir.StringAttr(op.attributes["sym_name"]).value
+
+
+def matrix_of(
+    memory: GlobalMemory, domain: Domain, name: str, array: np.ndarray[Any, Any], element: Any, filled: bool
+) -> Matrix:
+    """A matrix or vector argument, allocated as the array lies: rows as far apart as its strides say.
+
+    Raises InterpreterError for an array whose last dimension is not contiguous, or whose rows overlap.
+    """
+    rows, columns = array.shape if array.ndim == 2 else (1, array.shape[0])
+    size = array.dtype.itemsize
+    if columns > 1 and array.strides[-1] != size:
+        raise InterpreterError(f"{name}: its last dimension has stride {array.strides[-1]} bytes; make it contiguous")
+    row_stride = columns
+    if array.ndim == 2 and rows > 1:
+        row_stride, rest = divmod(array.strides[0], size)
+        if rest or row_stride < columns:
+            raise InterpreterError(
+                f"{name}: rows of {columns} elements are {array.strides[0]} bytes apart; they overlap"
+            )
+    payload = domain.round(domain.from_array(array), element.name) if filled else None
+    address = memory.allocate(name, rows, columns, row_stride, element.name, payload)
+    return Matrix(name, address, array.shape, row_stride, element)

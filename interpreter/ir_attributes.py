@@ -1,0 +1,63 @@
+"""MLIR attributes as plain Python data."""
+
+import ast
+import re
+from typing import Any
+
+import numpy as np
+from mlir import ir
+
+_HEX_FLOAT = re.compile(r"0x[0-9A-Fa-f]+")
+
+
+def decode_attribute(attribute: ir.Attribute) -> Any:
+    """int, float, bool, str, tuple, dict or numpy array; attributes of other dialects as their text.
+
+    A TypeAttr gives the `ir.Type`; a dense attribute an array of its shape (float64 for floats).
+    """
+    if isinstance(attribute, ir.BoolAttr | ir.IntegerAttr | ir.FloatAttr | ir.StringAttr | ir.FlatSymbolRefAttr):
+        return attribute.value
+    if isinstance(attribute, ir.TypeAttr):
+        return attribute.value
+    if isinstance(attribute, ir.UnitAttr):
+        return True
+    if isinstance(attribute, ir.DenseElementsAttr):
+        return _dense(attribute)
+    if isinstance(attribute, ir.ArrayAttr):
+        return tuple(decode_attribute(entry) for entry in attribute)
+    if isinstance(attribute, ir.DictAttr):
+        return {entry.name: decode_attribute(entry.attr) for entry in attribute}
+    if isinstance(attribute, ir.DenseI64ArrayAttr | ir.DenseI32ArrayAttr | ir.DenseBoolArrayAttr):
+        return tuple(attribute)
+    if isinstance(attribute, ir.SymbolRefAttr):
+        return "::".join(attribute.value)
+    return str(attribute)
+
+
+def nested(attribute: ir.Attribute) -> Any:
+    """A nested shape or stride: ints and tuples."""
+    return decode_attribute(attribute)
+
+
+def _dense(attribute: ir.DenseElementsAttr) -> np.ndarray[Any, Any]:
+    shaped = ir.ShapedType(attribute.type)
+    element, shape = shaped.element_type, tuple(shaped.shape)
+    dtype = np.float64 if isinstance(element, ir.FloatType) else np.int64
+    if attribute.is_splat:
+        return np.full(shape, decode_attribute(attribute.get_splat_value()), dtype=dtype)
+    text = str(attribute)
+    body = text[text.index("<") + 1 : text.rindex("> :")]
+    if dtype is np.float64:
+        body = _HEX_FLOAT.sub(lambda match: repr(_bits_to_float(int(match[0], 16), str(element))), body)
+        body = body.replace("nan", "None").replace("inf", "1e999")
+    else:
+        body = body.replace("true", "1").replace("false", "0")
+    return np.array(ast.literal_eval(body), dtype=dtype).reshape(shape)
+
+
+def _bits_to_float(bits: int, element: str) -> float:
+    """The value of a float that MLIR prints as its bits: infinities and NaN."""
+    if element == "bf16":
+        return float(np.array(bits << 16, np.uint32).view(np.float32))
+    unsigned, floating = {"f16": ("u2", "f2"), "f32": ("u4", "f4"), "f64": ("u8", "f8")}[element]
+    return float(np.array(bits, unsigned).view(floating))

@@ -1,0 +1,52 @@
+"""assign-smem-layouts: give each operand's buffer the swizzle that the schedule has for it.
+
+Before   %as = sm.alloc : memref<128x32xbf16, #tile.layout<(128,32):(32,1)>, workgroup>
+After    %as = sm.alloc : memref<128x32xbf16, #tile.layout<(128,32):(32,1), swizzle<2,3,3>>, workgroup>
+Needs    level smem, and a kernel whose schedule has `swizzle_a` and `swizzle_b` resolved. Only applies them: they are
+         chosen, with the conflicts counted, by choose-schedule.
+Refuses  a schedule without them.
+Test     test/lit/passes/assign-smem-layouts.mlir, assign-smem-layouts-invalid.mlir
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+
+from lowtide.dialects import sm, tile
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile.layouts import layout_attr, layout_of
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.kernels import schedule_of
+from lowtide.passes.rewriting import before, replace
+from lowtide.targets import Target
+
+
+@dataclass(frozen=True)
+class AssignSmemLayouts(Pass):
+    """Swizzles the buffers that feed each tile.mma."""
+
+    name: ClassVar[str] = "assign-smem-layouts"
+    needs: ClassVar[Level] = Level.SMEM
+    gives: ClassVar[Level] = Level.SMEM
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for kernel in walk(module, tile.KernelOp):
+            schedule = schedule_of(kernel)
+            swizzles = {"a": schedule.swizzle_a, "b": schedule.swizzle_b}
+            for mma in walk(kernel, tile.MmaOp):
+                for name, buffer in (("a", mma.a), ("b", mma.b)):
+                    swizzle = swizzles[name]
+                    if swizzle is None:
+                        raise Refusal(kernel, f"schedule leaves swizzle_{name} open; run choose-schedule, or write it")
+                    alloc = buffer.owner.opview
+                    if isinstance(alloc, sm.AllocOp):
+                        _swizzle(alloc, swizzle)
+
+
+def _swizzle(alloc: sm.AllocOp, swizzle: tuple[int, int, int]) -> None:
+    old = ir.MemRefType(alloc.result.type)
+    layout, _ = layout_of(old.layout)
+    new = ir.MemRefType.get(old.shape, old.element_type, layout_attr(layout, swizzle), old.memory_space)
+    with before(alloc), alloc.operation.location:
+        replace(alloc, [sm.AllocOp(new).result])

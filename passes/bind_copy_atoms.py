@@ -1,0 +1,49 @@
+"""bind-copy-atoms: bind every asynchronous copy to the tiled copy of the schedule.
+
+Before   sm.copy_async %at to %a : !tile.view<128x32xbf16>, memref<…>
+After    sm.cp_async %at to %a by #sm.tiled_copy<cp.async.16, #tv> : !tile.view<128x32xbf16>, memref<…>
+Needs    a complete schedule (its `copy` and `warps`).
+Refuses  a copy atom that the target lacks; a tile that the threads cannot share evenly.
+Test     test/lit/passes/bind-copy-atoms.mlir, bind-copy-atoms-invalid.mlir
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+
+from lowtide.dialects import sm, tile
+from lowtide.dialects.levels import Level
+from lowtide.errors import ScheduleError, TargetError
+from lowtide.passes.atoms import fill_copy, tiled_copy_attr
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.kernels import schedule_of
+from lowtide.passes.problem import element_bits
+from lowtide.passes.rewriting import before, erase
+from lowtide.passes.schedule_rules import threads_of
+from lowtide.targets import Target
+
+
+@dataclass(frozen=True)
+class BindCopyAtoms(Pass):
+    """Replaces sm.copy_async by sm.cp_async."""
+
+    name: ClassVar[str] = "bind-copy-atoms"
+    needs: ClassVar[Level] = Level.ATOMS
+    gives: ClassVar[Level] = Level.ATOMS
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for kernel in walk(module, tile.KernelOp):
+            schedule = schedule_of(kernel)
+            for copy in walk(kernel, sm.CopyAsyncOp):
+                view = copy.source.type
+                try:
+                    target.copy(str(schedule.copy))
+                    tiled = fill_copy(
+                        str(schedule.copy), view.shape, threads_of(schedule), element_bits(view.element_type)
+                    )
+                except (ScheduleError, TargetError) as error:
+                    raise Refusal(copy, str(error)) from error
+                with before(copy), copy.operation.location:
+                    sm.CpAsyncOp(copy.source, copy.destination, tiled_copy_attr(tiled))
+                erase(copy)

@@ -1,0 +1,106 @@
+"""bind-mma-atoms: bind every mma to the tiled mma of the schedule, and its operands to ldmatrix.
+
+Before   %c2 = tile.mma tn %a, %b, %c : memref<…>, memref<…>, !tile.tile<128x128xf32>
+After    %fa = sm.ldmatrix %a[0, 0] by "ldmatrix.x4" : memref<128x32xbf16, …> to !sm.fragment<128x32xbf16, #tv>
+         %fb = sm.ldmatrix %b[0, 0] by "ldmatrix.x4" : memref<128x32xbf16, …> to !sm.fragment<128x32xbf16, #tv1>
+         %c2 = sm.mma_sync %fa, %fb, %c by #sm.tiled_mma<mma.m16n8k16.f32.bf16, atoms [2, 2, 1], …>
+         The accumulator becomes a fragment wherever it goes: splat, loop, store.
+Needs    level pipelined; a complete schedule.
+Refuses  an accumulator that does not start from tile.splat or does not end in tile.store; an atom that the target lacks.
+Test     test/lit/passes/bind-mma-atoms.mlir, bind-mma-atoms-invalid.mlir
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+from mlir.dialects import scf
+
+from lowtide.dialects import sm, tile
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile.layouts import tv_attr
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import ScheduleError, TargetError
+from lowtide.passes.atoms import is_transposed, mma_atom_name, tiled_mma, tiled_mma_attr
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.kernels import main_loop, problem_of, schedule_of
+from lowtide.passes.problem import Problem
+from lowtide.passes.rewriting import before, rebuild_loop, replace, uses
+from lowtide.targets import Target, TiledMma, ldmatrix_source
+
+
+@dataclass(frozen=True)
+class BindMmaAtoms(Pass):
+    """Replaces tile.mma by ldmatrix and mma.sync on fragments."""
+
+    name: ClassVar[str] = "bind-mma-atoms"
+    needs: ClassVar[Level] = Level.PIPELINED
+    gives: ClassVar[Level] = Level.ATOMS
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for kernel in walk(module, tile.KernelOp):
+            schedule = schedule_of(kernel)
+            for mma in walk(kernel, tile.MmaOp):
+                problem = problem_of(kernel, mma)
+                try:
+                    target.mma(mma_atom_name(schedule, problem))
+                    with mma.operation.location:
+                        _bind(mma, schedule, problem)
+                except (ScheduleError, TargetError) as error:
+                    raise Refusal(mma, str(error)) from error
+
+
+def fragment_type(mma: TiledMma, operand: str, shape: tuple[int, int], element: str) -> ir.Type:
+    tv = tv_attr(mma.tv(operand, shape))  # type: ignore[arg-type]
+    return ir.Type.parse(f"!sm.fragment<{shape[0]}x{shape[1]}x{element}, {tv}>")
+
+
+def _bind(mma: tile.MmaOp, schedule: Schedule, problem: Problem) -> None:
+    tiled = tiled_mma(schedule, problem)
+    rows, columns = mma.acc.type.shape
+    accumulator = fragment_type(tiled, "c", (rows, columns), problem.acc)
+    loop = main_loop(mma)
+    position = _carried_position(mma, loop)
+    splat = loop.initArgs[position].owner.opview
+    if not isinstance(splat, tile.SplatOp):
+        raise Refusal(mma, "needs an accumulator that starts from tile.splat")
+    with before(splat):
+        zero = sm.SplatOp(accumulator, splat.value).result
+    for use in uses(loop.results[position]):
+        if not isinstance(use, tile.StoreOp):
+            raise Refusal(use, "uses the accumulator; only tile.store may")
+    inits = [zero if i == position else init for i, init in enumerate(loop.initArgs)]
+    new_loop = rebuild_loop(loop, inits, lambda carried: carried, lambda yielded, _: yielded)
+    replace(loop, list(new_loop.results))
+    product = walk_in(new_loop)
+    _emit_fragments(product, tiled, problem, new_loop.inner_iter_args[position])
+    splat.operation.erase()
+
+
+def _carried_position(mma: tile.MmaOp, loop: scf.ForOp) -> int:
+    for position, argument in enumerate(loop.inner_iter_args):
+        if argument == mma.acc:
+            return position
+    raise Refusal(mma, "needs an accumulator that its loop carries")
+
+
+def walk_in(loop: scf.ForOp) -> tile.MmaOp:
+    """The loop's tile.mma."""
+    (mma,) = (op for op in loop.body.operations if isinstance(op, tile.MmaOp))
+    return mma
+
+
+def _emit_fragments(mma: tile.MmaOp, tiled: TiledMma, problem: Problem, acc: ir.Value) -> None:
+    """ldmatrix of both operands, whole, and the mma.sync, in place of the tile.mma."""
+    fragments = []
+    with before(mma):
+        for operand, buffer in (("a", mma.a), ("b", mma.b)):
+            stored = ir.MemRefType(buffer.type).shape
+            trans = is_transposed(operand, problem.layout)
+            shape = (stored[1], stored[0]) if trans else (stored[0], stored[1])
+            plan = ldmatrix_source(tiled, operand, shape, trans)  # type: ignore[arg-type]
+            result = fragment_type(tiled, operand, shape, problem.ab)
+            atom = plan.atom_name.removesuffix(".trans")
+            fragments.append(sm.LdmatrixOp(result, buffer, [0, 0], atom, trans=trans or None).result)
+        product = sm.MmaSyncOp(*fragments, acc, tiled_mma_attr(tiled)).result
+    replace(mma, [product])

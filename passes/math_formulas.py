@@ -1,0 +1,136 @@
+"""exp, tanh, erf and log from what the hardware has: each formula once, for whoever can add, multiply and take 2ˣ.
+
+`FloatOps` is the handful of f32 operations the formulas need. `expand-math` implements it by building IR, the tests
+by numpy float32, so the errors stated here are measured on the very sequence that is emitted.
+
+The coefficients are minimax fits on the stated intervals (weighted least squares, reweighted until the error is
+level), rounded to f32 one after another with the rest refitted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+V = TypeVar("V")
+P = TypeVar("P")
+
+
+class FloatOps(Protocol[V, P]):
+    """f32 operations, each rounded to nearest; `exp2`, `log2` and `divide_approx` as the hardware approximates them."""
+
+    def constant(self, value: float) -> V: ...
+    def add(self, x: V, y: V) -> V: ...
+    def subtract(self, x: V, y: V) -> V: ...
+    def multiply(self, x: V, y: V) -> V: ...
+    def negate(self, x: V) -> V: ...
+    def fma(self, x: V, y: V, z: V) -> V: ...
+    def maximum(self, x: V, y: V) -> V: ...
+    def minimum(self, x: V, y: V) -> V: ...
+    def absolute(self, x: V) -> V: ...
+    def copysign(self, magnitude: V, sign: V) -> V: ...
+    def divide_approx(self, x: V, y: V) -> V: ...
+    def exp2(self, x: V) -> V: ...
+    def log2(self, x: V) -> V: ...
+    def less(self, x: V, y: V) -> P: ...
+    def select(self, condition: P, x: V, y: V) -> V: ...
+
+
+@dataclass(frozen=True)
+class Error:
+    """|computed − f(x)| ≤ relative·|f(x)| + absolute, for f32 x, f in real numbers."""
+
+    relative: float
+    absolute: float = 0.0
+
+
+TINY = 2.0**-149  # the smallest subnormal f32: rounding costs half of it where no digits are left
+
+# PTX ISA 9.7.3 (floating-point instructions), taken as promises of the hardware.
+EX2_APPROX = Error(2.0**-22, TINY)
+LG2_APPROX = Error(2.0**-22, 2.0**-22)  # absolute in (0.5, 2), relative outside
+RSQRT_APPROX = Error(2.0**-22.4)
+DIVIDE_APPROX = Error(2.0**-22)  # 2 ulp, divisors of 2⁻¹²⁶ … 2¹²⁶; above that the quotient is 0
+DIVIDE_APPROX_LIMIT = 2.0**126
+ROUNDED = Error(2.0**-24, TINY / 2)  # add, subtract, multiply, fma, div.rn, sqrt.rn
+
+# Measured by a sweep of f32 (test_math_formulas.py), with the hardware's error at both ends of its range.
+EXP = Error(1.75 * 2.0**-22, 4 * TINY)
+TANH = Error(2.0**-22, TINY)
+ERF = Error(0.75 * 2.0**-22, TINY)
+LOG = Error(1.5 * 2.0**-22, 2.0**-22)
+
+_LOG2E_HI, _LOG2E_LO = 1.44269502162933349609, 1.92596299112661746887e-8
+_LN2 = 0.693147180559945309417
+_EXP_LIMIT = 160.0  # eˣ has become 0 or ∞ well before, and the split of x·log₂e stays finite
+
+_TANH_SMALL = 0.625
+_TANH_COEFFICIENTS = (
+    -0.3333328068256378,
+    0.13331405818462372,
+    -0.05373651534318924,
+    0.02062816731631756,
+    -0.005692296661436558,
+)
+_ERF_SMALL = 0.875
+_ERF_LARGE = 4.0  # erfc(4) < 2⁻²⁵: erf is 1 from here on
+_ERF_COEFFICIENTS = (
+    0.12837915122509003,
+    -0.3761250674724579,
+    0.1128196269273758,
+    -0.026772279292345047,
+    0.005002020858228207,
+    -0.0006038806168362498,
+)
+_LOG2_ERFC_COEFFICIENTS = (
+    -0.00020804601081181318,
+    -1.6272004842758179,
+    -0.9187378287315369,
+    -0.15040145814418793,
+    0.032289132475852966,
+    -0.004446418955922127,
+    0.00028840071172453463,
+)
+
+
+def exp(ops: FloatOps[V, P], x: V) -> V:
+    """eˣ = 2^hi · (1 + lo·ln 2), where hi + lo = x·log₂e and hi is that product rounded. NaN stays NaN."""
+    clamped = ops.minimum(ops.maximum(x, ops.constant(-_EXP_LIMIT)), ops.constant(_EXP_LIMIT))
+    log2e = ops.constant(_LOG2E_HI)
+    high = ops.multiply(clamped, log2e)
+    low = ops.fma(clamped, log2e, ops.negate(high))  # exact: what the product lost
+    low = ops.fma(clamped, ops.constant(_LOG2E_LO), low)
+    return ops.multiply(ops.exp2(high), ops.fma(low, ops.constant(_LN2), ops.constant(1.0)))
+
+
+def tanh(ops: FloatOps[V, P], x: V) -> V:
+    """|x| + |x|³·P(x²) near 0, 1 − 2/(e^{2|x|} + 1) from 0.625 on, and the sign of x. NaN stays."""
+    magnitude = ops.absolute(x)
+    square = ops.multiply(x, x)
+    small = ops.fma(ops.multiply(_polynomial(ops, _TANH_COEFFICIENTS, square), square), magnitude, magnitude)
+    grown = ops.exp2(ops.multiply(magnitude, ops.constant(2 * (_LOG2E_HI + _LOG2E_LO))))
+    reciprocal = ops.divide_approx(ops.constant(1.0), ops.add(grown, ops.constant(1.0)))
+    large = ops.fma(ops.constant(-2.0), reciprocal, ops.constant(1.0))
+    return ops.copysign(ops.select(ops.less(magnitude, ops.constant(_TANH_SMALL)), small, large), x)
+
+
+def erf(ops: FloatOps[V, P], x: V) -> V:
+    """|x| + |x|·P(x²) near 0, 1 − 2^Q(|x|) from 0.875 on, Q fitted to log₂ erfc, and the sign of x. NaN stays."""
+    magnitude = ops.absolute(x)
+    small = ops.fma(_polynomial(ops, _ERF_COEFFICIENTS, ops.multiply(x, x)), magnitude, magnitude)
+    bounded = ops.minimum(magnitude, ops.constant(_ERF_LARGE))
+    tail = ops.exp2(_polynomial(ops, _LOG2_ERFC_COEFFICIENTS, bounded))
+    large = ops.subtract(ops.constant(1.0), tail)
+    return ops.copysign(ops.select(ops.less(magnitude, ops.constant(_ERF_SMALL)), small, large), x)
+
+
+def log(ops: FloatOps[V, P], x: V) -> V:
+    """ln x = log₂x · ln 2: −∞ at 0, NaN below it. Near 1 the error is absolute (the hardware's)."""
+    return ops.multiply(ops.log2(x), ops.constant(_LN2))
+
+
+def _polynomial(ops: FloatOps[V, P], coefficients: Sequence[float], x: V) -> V:
+    """c₀ + c₁x + c₂x² + …, by Horner's rule in fused steps."""
+    value = ops.constant(coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        value = ops.fma(value, x, ops.constant(coefficient))
+    return value

@@ -1,0 +1,27 @@
+"""What the two math passes share: finding math ops, and the types they take."""
+
+from mlir import ir
+
+from lowtide.passes.base import Refusal
+
+
+def math_ops(module: ir.Module) -> list[ir.Operation]:
+    """Every op of the math dialect in the module, in order."""
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name.startswith("math."):
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def check_type(op: ir.Operation) -> None:
+    """Refuse what is not f32 or a vector of f32 of fixed size."""
+    result = op.results[0].type
+    element = result.element_type if isinstance(result, ir.VectorType) else result
+    scalable = isinstance(result, ir.VectorType) and result.scalable
+    if not isinstance(element, ir.F32Type) or scalable:
+        raise Refusal(op, f"takes f32 and fixed vectors of f32, not {result}: extend before it, truncate after it")

@@ -1,0 +1,174 @@
+"""mma.sync, and what is done to fragments element by element."""
+
+from dataclasses import replace
+
+import numpy as np
+from mlir import ir
+from mlir.dialects import arith, llvm, vector
+
+from lowtide.dialects import sm
+from lowtide.dialects.tile.layouts import tv_of
+from lowtide.passes.atoms import tiled_mma_of
+from lowtide.passes.base import Refusal
+from lowtide.passes.nvvm.context import Context
+from lowtide.passes.nvvm.values import Fragment, regroup, vector_type
+from lowtide.targets import MmaAtom, coordinates
+from lowtide.targets.tv import extents
+
+_ACCUMULATOR_WIDTH = 4  # elements of C that a thread holds for one m16n8 atom
+
+
+def lower_splat(context: Context, op: sm.SplatOp) -> None:
+    fragment = op.result.type
+    _, values = extents(tv_of(fragment.tv))
+    type_ = vector_type(_ACCUMULATOR_WIDTH, fragment.element_type)
+    value = ir.FloatAttr.get(fragment.element_type, ir.FloatAttr(op.value).value)
+    register = arith.ConstantOp(type_, ir.DenseElementsAttr.get_splat(type_, value)).result
+    context.values[op.result] = Fragment((register,) * (values // _ACCUMULATOR_WIDTH), _ACCUMULATOR_WIDTH, fragment)
+
+
+def lower_mma_sync(context: Context, op: sm.MmaSyncOp) -> None:
+    """One mma.sync for each atom of the warp, along N there and back, so that neighbours share an operand."""
+    tiled = tiled_mma_of(op.mma)
+    a, b, c = (context.fragment(value) for value in (op.a, op.b, op.acc))
+    for name, fragment, shape in (("a", a, op.a.type.shape), ("b", b, op.b.type.shape), ("c", c, op.acc.type.shape)):
+        expected = tiled.tv(name, shape)  # type: ignore[arg-type]
+        if not np.array_equal(coordinates(expected, shape), coordinates(tv_of(fragment.type.tv), shape)):
+            raise Refusal(op, f"operand {name} is not held as the tiled mma needs it: {expected}")
+    atoms = {name: tiled.atom_values(name, f.type.shape) for name, f in (("a", a), ("b", b), ("c", c))}  # type: ignore[arg-type]
+    accumulators = list(c.registers)
+    rest_m, rest_k, _ = atoms["a"].shape
+    rest_n = atoms["b"].shape[0]
+    instruction = _Instruction(tiled.atom)
+    for k in range(rest_k):
+        for m in range(rest_m):
+            for n in range(rest_n) if m % 2 == 0 else reversed(range(rest_n)):
+                fa = [a.registers[v // 2] for v in atoms["a"][m, k, ::2]]
+                fb = [b.registers[v // 2] for v in atoms["b"][n, k, ::2]]
+                place = int(atoms["c"][m, n, 0]) // _ACCUMULATOR_WIDTH
+                accumulators[place] = instruction.emit(fa, fb, accumulators[place])
+    context.values[op.result] = replace(c, registers=tuple(accumulators))
+
+
+class _Instruction:
+    """nvvm.mma.sync of one atom, its attributes made once."""
+
+    def __init__(self, atom: MmaAtom) -> None:
+        m, n, k = atom.shape_mnk
+        i32 = ir.IntegerType.get_signless(32)
+        self.half_operands = atom.dtype("a") == "f16"
+        self.half_accumulator = atom.dtype("c") == "f16"
+        self.f16, self.f32 = ir.F16Type.get(), ir.F32Type.get()
+        self.pair = vector_type(2, self.f16)
+        registers = ["vector<2xf16>"] * 2 if self.half_accumulator else ["f32"] * 4
+        self.result = ir.Type.parse(f"!llvm.struct<({', '.join(registers)})>")
+        operand = ir.Attribute.parse(f"#nvvm.mma_type<{atom.dtype('a')}>")
+        self.attributes = {
+            "shape": ir.Attribute.parse(f"#nvvm.shape<m = {m}, n = {n}, k = {k}>"),
+            "layoutA": ir.Attribute.parse("#nvvm.mma_layout<row>"),
+            "layoutB": ir.Attribute.parse("#nvvm.mma_layout<col>"),
+            "multiplicandAPtxType": operand,
+            "multiplicandBPtxType": operand,
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get(
+                [atom.registers("a"), atom.registers("b"), 2 if self.half_accumulator else 4]
+            ),
+        }
+        self.i32 = i32
+
+    def emit(self, a: list[ir.Value], b: list[ir.Value], c: ir.Value) -> ir.Value:
+        if self.half_operands:  # f16 registers are vectors of two, bf16 registers i32
+            a, b = ([llvm.BitcastOp(self.pair, register).result for register in fragment] for fragment in (a, b))
+        if self.half_accumulator:
+            parts = [vector.ShuffleOp(c, c, [i, i + 1], results=[self.pair]).result for i in (0, 2)]
+        else:
+            parts = [vector.ExtractOp(c, [], [i]).result for i in range(4)]
+        product = ir.Operation.create(
+            "nvvm.mma.sync", results=[self.result], operands=[*a, *b, *parts], attributes=self.attributes
+        ).result
+        if self.half_accumulator:
+            low, high = (llvm.ExtractValueOp(self.pair, product, [i]).result for i in range(2))
+            return vector.ShuffleOp(low, high, [0, 1, 2, 3], results=[c.type]).result
+        return vector.FromElementsOp(
+            c.type, [llvm.ExtractValueOp(self.f32, product, [i]).result for i in range(4)]
+        ).result
+
+
+def lower_extract(context: Context, op: sm.ExtractOp) -> None:
+    """The registers that lie in the sub-tile, found by their coordinates."""
+    source, target = context.fragment(op.source), op.result.type
+    row, column = op.offsets
+    held = coordinates(tv_of(source.type.tv), source.type.shape)
+    wanted = coordinates(tv_of(target.tv), target.shape) + np.array([row, column])
+    index = {tuple(place): value for value, place in enumerate(held[0].tolist())}
+    try:
+        values = [index[tuple(place)] for place in wanted[0].tolist()]
+    except KeyError:
+        values = []
+    if not values or not np.array_equal(held[:, values], wanted):
+        raise Refusal(op, "the threads do not hold the same elements of the sub-tile in both thread-value layouts")
+    width = source.width
+    groups = np.array(values).reshape(-1, width)
+    if np.any(groups[:, :1] % width) or np.any(groups != groups[:, :1] + np.arange(width)):
+        raise Refusal(op, f"takes the values of a thread apart that lie together in registers of {width}")
+    registers = tuple(source.registers[first // width] for first in groups[:, 0])
+    context.values[op.result] = Fragment(registers, width, target)
+
+
+def lower_map(context: Context, op: sm.MapOp) -> None:
+    """The region, once for each register, on vectors."""
+    fragments = [context.fragment(v) for v in op.inputs if isinstance(v.type, sm.FragmentType)]
+    width = max(fragment.width for fragment in fragments)
+    registers = []
+    inputs = [_spread(context, value, width) for value in op.inputs]
+    body = op.body.blocks[0]
+    for index in range(len(regroup(fragments[0], width).registers)):
+        mapping = {argument: parts[index] for argument, parts in zip(body.arguments, inputs, strict=True)}
+        registers.append(_vectorize(context, body, mapping, width))
+    context.values[op.result] = Fragment(tuple(registers), width, op.result.type)
+
+
+def _spread(context: Context, value: ir.Value, width: int) -> list[ir.Value]:
+    """A fragment's registers at the common width; a scalar as a vector, shared by all (as many as asked for)."""
+    if isinstance(value.type, sm.FragmentType):
+        return list(regroup(context.fragment(value), width).registers)
+    scalar = context.scalar(value)
+    return _Repeated(vector.BroadcastOp(vector_type(width, scalar.type), scalar).result)
+
+
+class _Repeated(list[ir.Value]):
+    """The same value at every index."""
+
+    def __init__(self, value: ir.Value) -> None:
+        super().__init__([value])
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+        return super().__getitem__(0)
+
+
+def _vectorize(context: Context, body: ir.Block, mapping: dict[ir.Value, ir.Value], width: int) -> ir.Value:
+    """Clones a straight-line scalar region on vectors of `width`; gives what it yields."""
+    *ops, terminator = body.operations
+    for op in ops:
+        results = [vector_type(width, result.type) for result in op.results]
+        if isinstance(op, arith.ConstantOp):
+            attributes = {"value": ir.DenseElementsAttr.get_splat(results[0], op.value)}
+            operands = []
+        else:
+            attributes = {name: op.attributes[name] for name in op.attributes}
+            operands = [mapping[operand] if operand in mapping else _outer(context, operand, width) for operand in op.operands]
+        clone = ir.Operation.create(op.operation.name, results=results, operands=operands, attributes=attributes)
+        mapping.update(zip(op.results, clone.results, strict=True))
+    return mapping[terminator.operands[0]]
+
+
+def _outer(context: Context, value: ir.Value, width: int) -> ir.Value:
+    """A value from outside the region, as a vector."""
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        scalar = context.scalar(value)
+    elif isinstance(owner.opview, arith.ConstantOp):  # canonicalize hoists constants out of regions
+        type_ = vector_type(width, value.type)
+        return arith.ConstantOp(type_, ir.DenseElementsAttr.get_splat(type_, owner.opview.value)).result
+    else:
+        scalar = context.scalar(value)
+    return vector.BroadcastOp(vector_type(width, scalar.type), scalar).result

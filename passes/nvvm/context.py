@@ -1,0 +1,47 @@
+"""What the lowerings of single ops share: the emitter, the thread index, and the values lowered so far."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mlir import ir
+
+from lowtide.passes.nvvm.emit import Emitter
+from lowtide.passes.nvvm.values import Fragment, Lowered, SharedBuffer, Window
+
+
+@dataclass
+class Context:
+    """The state of one kernel's conversion."""
+
+    emit: Emitter
+    tid: ir.Value
+    threads: int
+    smem: ir.Value  # start of dynamic shared memory, !llvm.ptr<3>
+    values: dict[ir.Value, Lowered] = field(default_factory=dict)
+
+    def get(self, value: ir.Value) -> Lowered:
+        return self.values[value]
+
+    def scalar(self, value: ir.Value) -> ir.Value:
+        lowered = self.values[value]
+        assert isinstance(lowered, ir.Value)
+        return lowered
+
+    def fragment(self, value: ir.Value) -> Fragment:
+        lowered = self.values[value]
+        assert isinstance(lowered, Fragment)
+        return lowered
+
+    def buffer(self, value: ir.Value) -> SharedBuffer:
+        lowered = self.values[value]
+        assert isinstance(lowered, SharedBuffer)
+        return lowered
+
+    def window(self, value: ir.Value) -> Window:
+        lowered = self.values[value]
+        assert isinstance(lowered, Window)
+        return lowered
+
+
+Handler = Callable[[Context, ir.OpView], None]
+

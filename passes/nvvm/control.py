@@ -1,0 +1,235 @@
+"""Work tiles, loops, windows, rings and index arithmetic of one thread's program."""
+
+from collections.abc import Callable
+
+from mlir import ir
+from mlir.dialects import arith, scf
+
+from lowtide.dialects import sm, tile
+from lowtide.passes.base import Refusal
+from lowtide.passes.nvvm.context import Context
+from lowtide.passes.nvvm.memory import element_pointer
+from lowtide.passes.nvvm.values import (
+    GlobalMatrix,
+    Lowered,
+    Offset,
+    Ring,
+    SharedBuffer,
+    Window,
+    flatten,
+    unflatten,
+)
+from lowtide.passes.problem import OPERAND_KINDS, element_bits
+
+LowerBlock = Callable[[Context, ir.Block], None]
+
+
+def special_register(name: str) -> ir.Value:
+    """A special register, e.g. `tid.x`, as i32 (PTX ISA, "Special Registers")."""
+    i32 = ir.IntegerType.get_signless(32)
+    return ir.Operation.create(f"nvvm.read.ptx.sreg.{name}", results=[i32]).result
+
+
+def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerBlock) -> None:
+    """This CTA's work tiles: one, or a loop over those that fall to it."""
+    emit = context.emit
+    rows, columns = context.scalar(op.rows), context.scalar(op.columns)
+    tile_m, tile_n = op.tile
+    tiles_m = emit.div(emit.add(rows, tile_m - 1), tile_m)
+    tiles_n = emit.div(emit.add(columns, tile_n - 1), tile_n)
+    first = special_register("ctaid.x")
+    if ir.IntegerAttr(op.scheduler).value == 0:
+        _lower_tile(context, op, first, (tiles_m, tiles_n), lower_block)
+        return
+    total = arith.MulIOp(tiles_m, tiles_n).result
+    loop = scf.ForOp(first, total, special_register("nctaid.x"))
+    with ir.InsertionPoint(loop.body):
+        _lower_tile(context, op, loop.induction_variable, (tiles_m, tiles_n), lower_block)
+        scf.YieldOp([])
+
+
+def _lower_tile(
+    context: Context, op: tile.WorkTilesOp, index: ir.Value, tiles: tuple[ir.Value, ir.Value], lower_block: LowerBlock
+) -> None:
+    m, n = _rasterize(context, op.order, index, *tiles)
+    body = op.body.blocks[0]
+    for argument, place, extent in zip(body.arguments, (m, n), op.tile, strict=True):
+        context.values[argument] = context.emit.mul(place, extent)
+    lower_block(context, body)
+
+
+def _rasterize(
+    context: Context, order: tile.RasterAttr, index: ir.Value, tiles_m: ir.Value, tiles_n: ir.Value
+) -> tuple[ir.Value, ir.Value]:
+    """Row and column of the work tile with this number, as `#tile.raster` orders them."""
+    emit = context.emit
+    if order.kind == "row":
+        return arith.DivUIOp(index, tiles_n).result, arith.RemUIOp(index, tiles_n).result
+    if order.kind == "column":
+        return arith.RemUIOp(index, tiles_m).result, arith.DivUIOp(index, tiles_m).result
+    per_band = emit.mul(tiles_n, order.group)
+    band_first = emit.mul(arith.DivUIOp(index, per_band).result, order.group)
+    within = arith.RemUIOp(index, per_band).result
+    left = arith.SubIOp(tiles_m, band_first).result
+    height = arith.MinUIOp(left, emit.constant(order.group)).result
+    row = arith.AddIOp(band_first, arith.RemUIOp(within, height).result).result
+    return row, arith.DivUIOp(within, height).result
+
+
+def lower_view(context: Context, op: tile.ViewOp) -> None:
+    matrix = context.get(op.source)
+    assert isinstance(matrix, GlobalMatrix)
+    kind = "full" if op.kind is None else OPERAND_KINDS[ir.IntegerAttr(op.kind).value]
+    offsets = tuple(_offset(context, value) for value in op.offsets)
+    context.values[op.result] = Window(kind, matrix, offsets, tuple(op.result.type.shape))
+
+
+def _offset(context: Context, value: ir.Value) -> Offset:
+    """A window's offset, with what its origin tells of it."""
+    multiple, room = _origin(value)
+    return Offset(context.scalar(value), multiple, room)
+
+
+def _origin(value: ir.Value) -> tuple[int, int | None]:
+    """(multiple, room) of an offset: see `Offset`."""
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        parent = owner.owner.opview
+        if isinstance(parent, tile.WorkTilesOp):
+            extent = list(parent.tile)[list(owner.arguments).index(value)]
+            return extent, extent
+        return 1, None
+    op = owner.opview
+    if isinstance(op, arith.MulIOp):
+        factor = _constant(op.rhs) or _constant(op.lhs)
+        return (factor, None) if factor else (1, None)
+    if isinstance(op, arith.AddIOp) and (by := _constant(op.rhs)) is not None:
+        multiple, room = _origin(op.lhs)
+        if room is not None and by < room:
+            return multiple, room - by
+    return 1, None
+
+
+def _constant(value: ir.Value) -> int | None:
+    owner = value.owner
+    if isinstance(owner, ir.Block) or not isinstance(owner.opview, arith.ConstantOp):
+        return None
+    return int(ir.IntegerAttr(owner.opview.value).value)
+
+
+def lower_loop(context: Context, op: scf.ForOp, lower_block: LowerBlock) -> None:
+    """The loop on i32 bounds; carried fragments and buffers become the registers that hold them."""
+    inits = [context.get(value) for value in op.initArgs]
+    flat = [value for init in inits for value in flatten(init)]
+    bounds = [context.scalar(value) for value in (op.lowerBound, op.upperBound, op.step)]
+    loop = scf.ForOp(*bounds, flat)
+    context.values[op.induction_variable] = loop.induction_variable
+    _bind_all(context, list(op.inner_iter_args), inits, list(loop.inner_iter_args))
+    with ir.InsertionPoint(loop.body):
+        lower_block(context, op.body)
+        yielded = list(op.body.operations)[-1].operands
+        scf.YieldOp([value for old in yielded for value in flatten(context.get(old))])
+    _bind_all(context, list(op.results), inits, list(loop.results))
+
+
+def _bind_all(context: Context, old: list[ir.Value], likes: list[Lowered], flat: list[ir.Value]) -> None:
+    start = 0
+    for value, like in zip(old, likes, strict=True):
+        count = len(flatten(like))
+        context.values[value] = unflatten(like, flat[start : start + count])
+        start += count
+
+
+def lower_arith(context: Context, op: ir.OpView) -> None:
+    """Index arithmetic in i32; other types as they are."""
+    emit = context.emit
+    if isinstance(op, arith.ConstantOp):
+        value = op.value
+        if isinstance(op.result.type, ir.IndexType):
+            context.values[op.result] = emit.constant(int(ir.IntegerAttr(value).value))
+        else:
+            context.values[op.result] = arith.ConstantOp(op.result.type, value).result
+        return
+    operands = [context.scalar(operand) for operand in op.operands]
+    if isinstance(op, (arith.CeilDivSIOp, arith.CeilDivUIOp)):
+        divisor = _constant(op.rhs)
+        if divisor is None:
+            raise Refusal(op, "divides by a value that is not a constant")
+        context.values[op.result] = emit.div(emit.add(operands[0], divisor - 1), divisor)
+        return
+    types = [emit.i32 if isinstance(result.type, ir.IndexType) else result.type for result in op.results]
+    attributes = {name: op.attributes[name] for name in op.attributes}
+    clone = ir.Operation.create(op.operation.name, results=types, operands=operands, attributes=attributes)
+    context.values.update(zip(op.results, clone.results, strict=True))
+
+
+def lower_dim(context: Context, op: ir.OpView) -> None:
+    matrix = context.get(op.operands[0])
+    assert isinstance(matrix, GlobalMatrix)
+    dim = _constant(op.operands[1])
+    if dim is None:
+        raise Refusal(op, "asks for a dimension that is not a constant")
+    extent = matrix.extents[dim]
+    context.values[op.results[0]] = context.emit.constant(extent) if isinstance(extent, int) else extent
+
+
+def lower_ring(context: Context, op: sm.RingOp) -> None:
+    ring = op.result.type
+    if op.at is None:
+        raise Refusal(op, "has no place in shared memory; run assign-smem-offsets first")
+    pointers = tuple(element_pointer(context.smem, at, context.emit.byte) for at in op.at)
+    context.values[op.result] = Ring(pointers, tuple(_bytes(buffer) for buffer in ring.buffers), ring)
+
+
+def _bytes(buffer: ir.Type) -> int:
+    memref = ir.MemRefType(buffer)
+    rows, columns = memref.shape
+    return rows * columns * element_bits(memref.element_type) // 8
+
+
+def _ring(context: Context, value: ir.Value) -> Ring:
+    ring = context.get(value)
+    assert isinstance(ring, Ring)
+    return ring
+
+
+def lower_ring_slot(context: Context, op: sm.RingSlotOp) -> None:
+    ring, index = _ring(context, op.ring), context.scalar(op.index)
+    for buffer, start, size in zip(op.buffers, ring.pointers, ring.stage_bytes, strict=True):
+        pointer = element_pointer(start, context.emit.mul(index, size), context.emit.byte)
+        context.values[buffer] = SharedBuffer(pointer, ir.MemRefType(buffer.type))
+
+
+def lower_ring_advance(context: Context, op: sm.RingAdvanceOp) -> None:
+    emit = context.emit
+    following = emit.add(context.scalar(op.index), 1)
+    stages = emit.constant(_ring(context, op.ring).type.stages)
+    is_last = arith.CmpIOp(arith.CmpIPredicate.eq, following, stages).result
+    context.values[op.next_index] = emit.select(is_last, emit.constant(0), following)
+    phase = context.scalar(op.phase)
+    context.values[op.next_phase] = emit.select(is_last, emit.xor(phase, 1), phase)
+
+
+def lower_ring_reuse(context: Context, op: sm.RingReuseOp) -> None:
+    pointer = _ring(context, op.ring).pointers[0]
+    context.values[op.result] = SharedBuffer(pointer, ir.MemRefType(op.result.type))
+
+
+def lower_alloc(context: Context, op: sm.AllocOp) -> None:
+    if op.at is None:
+        raise Refusal(op, "has no place in shared memory; run assign-smem-offsets first")
+    pointer = element_pointer(context.smem, int(op.at.value), context.emit.byte)
+    context.values[op.result] = SharedBuffer(pointer, ir.MemRefType(op.result.type))
+
+
+def lower_barrier(context: Context, op: sm.BarrierOp) -> None:
+    ir.Operation.create("nvvm.barrier0")
+
+
+def lower_cp_async_commit(context: Context, op: sm.CpAsyncCommitOp) -> None:
+    ir.Operation.create("nvvm.cp.async.commit.group")
+
+
+def lower_cp_async_wait(context: Context, op: sm.CpAsyncWaitOp) -> None:
+    pending = ir.IntegerAttr.get(context.emit.i32, int(ir.IntegerAttr(op.pending).value))
+    ir.Operation.create("nvvm.cp.async.wait.group", attributes={"n": pending})

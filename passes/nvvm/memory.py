@@ -1,0 +1,131 @@
+"""Addresses of elements in shared and global memory, and what must be asked before an access to the latter."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from mlir import ir
+from mlir.dialects import arith, llvm
+from tensor_layouts import Layout, flatten
+
+from lowtide.dialects.tile.layouts import layout_of
+from lowtide.errors import ScheduleError
+from lowtide.passes.nvvm.context import Context
+from lowtide.passes.nvvm.emit import ThreadOffset
+from lowtide.passes.nvvm.values import SharedBuffer, Window
+from lowtide.passes.problem import element_bits
+
+_DYNAMIC = -(2**31)  # llvm.getelementptr's mark for an index that is an operand
+
+
+def pointer_type(space: int) -> ir.Type:
+    return ir.Type.parse(f"!llvm.ptr<{space}>")
+
+
+def element_pointer(base: ir.Value, index: ir.Value | int, element: ir.Type) -> ir.Value:
+    """base + index elements."""
+    if isinstance(index, int):
+        if index == 0:
+            return base
+        return llvm.GEPOp(base.type, base, [], [index], element, None).result
+    return llvm.GEPOp(base.type, base, [index], [_DYNAMIC], element, None).result
+
+
+@dataclass(frozen=True)
+class SharedAccess:
+    """Where the values of a thread lie in a buffer: a run-time part for the thread, one offset for each value."""
+
+    buffer: SharedBuffer
+    thread: ThreadOffset
+    strides: tuple[int, int]
+    element_bytes: int
+
+    def pointer(self, context: Context, row: int, column: int) -> ir.Value:
+        """The address of the element that lies (row, column) beyond the thread's own, as !llvm.ptr<3>."""
+        emit = context.emit
+        offset, constant = self.thread.at(emit, row * self.strides[0] + column * self.strides[1])
+        # The run-time part first, the constant last: then it folds into the instruction's address.
+        start = element_pointer(self.buffer.pointer, emit.mul(offset, self.element_bytes), emit.byte)
+        return element_pointer(start, constant * self.element_bytes, emit.byte)
+
+
+def shared_access(context: Context, buffer: SharedBuffer, row_thread: Layout, col_thread: Layout) -> SharedAccess:
+    """Access to a buffer whose layout has plain integer modes, by the thread's row and column."""
+    layout, swizzle = layout_of(buffer.type.layout)
+    row_stride, column_stride = layout.stride
+    thread = _weighted_sum(((row_thread, row_stride), (col_thread, column_stride)))
+    offset = ThreadOffset.of(context.emit, thread, context.threads, context.tid, swizzle)
+    return SharedAccess(buffer, offset, (row_stride, column_stride), element_bits(buffer.type.element_type) // 8)
+
+
+def _weighted_sum(parts: tuple[tuple[Layout, int], tuple[Layout, int]]) -> Layout:
+    """The layout t -> sum of weight * part(t), over the common refinement of the parts' shapes."""
+    modes = [_flat(part) for part, _ in parts]
+    shape: list[int] = []
+    stride: list[int] = []
+    first, second = (list(mode) for mode in modes)
+    (_, weight), (_, other_weight) = parts
+    while first and second:
+        (s, d), (t, e) = first.pop(0), second.pop(0)
+        step = min(s, t)
+        if max(s, t) % step:
+            raise ScheduleError(f"thread layouts {parts[0][0]} and {parts[1][0]} have no common refinement")
+        shape.append(step)
+        stride.append(d * weight + e * other_weight)
+        if s > step:
+            first.insert(0, (s // step, d * step))
+        if t > step:
+            second.insert(0, (t // step, e * step))
+    for rest, factor in ((first, weight), (second, other_weight)):
+        for s, d in rest:
+            shape.append(s)
+            stride.append(d * factor)
+    return Layout(tuple(shape), tuple(stride))
+
+
+def _flat(layout: Layout) -> list[tuple[int, int]]:
+    flat = flatten(layout)
+    if isinstance(flat.shape, int):
+        return [(flat.shape, flat.stride)]
+    return list(zip(flat.shape, flat.stride, strict=True))
+
+
+class Inside(Enum):
+    """What is known of a window along one dimension: all of it lies inside the matrix, all or nothing, or neither."""
+
+    ALL = 0
+    ALL_OR_NOTHING = 1
+    PARTLY = 2
+
+
+def inside(window: Window, dim: int) -> Inside:
+    extent, offset, shape = window.matrix.extents[dim], window.offsets[dim], window.shape[dim]
+    if not isinstance(extent, int) or extent % offset.multiple:
+        return Inside.PARTLY
+    if offset.room is not None and shape <= offset.room:
+        return Inside.ALL
+    return Inside.ALL_OR_NOTHING if offset.multiple % shape == 0 else Inside.PARTLY
+
+
+def is_before_edge(context: Context, window: Window, dim: int, index: ir.Value) -> ir.Value | None:
+    """Whether the element at `index` of the matrix exists along one dimension; None where it always does."""
+    known = inside(window, dim)
+    if known is Inside.ALL:
+        return None
+    probe = window.offsets[dim].value if known is Inside.ALL_OR_NOTHING else index
+    return context.emit.less(probe, window.matrix.extents[dim])
+
+
+def both(x: ir.Value | None, y: ir.Value | None) -> ir.Value | None:
+    """The conjunction of two conditions, None being true."""
+    if x is None or y is None:
+        return y if x is None else x
+    return arith.AndIOp(x, y).result
+
+
+def global_pointer(context: Context, window: Window, row: ir.Value, column: ir.Value) -> ir.Value:
+    """The address of element (row, column) of the matrix: 64-bit, for a row stride may be large."""
+    matrix, i64 = window.matrix, context.emit.i64
+    assert matrix.row_stride is not None
+    index = arith.MulIOp(arith.ExtUIOp(i64, row).result, matrix.row_stride).result
+    index = arith.AddIOp(index, arith.ExtUIOp(i64, column).result).result
+    return element_pointer(matrix.pointer, index, matrix.element)

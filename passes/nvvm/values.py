@@ -1,0 +1,122 @@
+"""What a value of level `epilogue` becomes in one thread's program."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from mlir import ir
+from mlir.dialects import vector
+
+from lowtide.dialects import sm
+
+
+@dataclass(frozen=True)
+class GlobalMatrix:
+    """A matrix (or vector) in global memory: base pointer, row stride in elements (i64), extents (i32 where dynamic)."""
+
+    pointer: ir.Value
+    row_stride: ir.Value | None
+    extents: tuple[int | ir.Value, ...]
+    element: ir.Type
+
+
+@dataclass(frozen=True)
+class Offset:
+    """Where a window starts along one dimension, and what is known of it.
+
+    The value is a multiple of `multiple`; `room` elements from it on lie within the tile that was handed out (None:
+    the window may start past the edge, as copies that run ahead do).
+    """
+
+    value: ir.Value
+    multiple: int
+    room: int | None
+
+
+@dataclass(frozen=True)
+class Window:
+    """A tile.view: kind, matrix, and one offset for each dimension of the matrix."""
+
+    kind: str
+    matrix: GlobalMatrix
+    offsets: tuple[Offset, ...]
+    shape: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class SharedBuffer:
+    """A buffer in shared memory: pointer to its start (!llvm.ptr<3>) and its memref type."""
+
+    pointer: ir.Value
+    type: ir.MemRefType
+
+
+@dataclass(frozen=True)
+class Ring:
+    """A ring: pointer to the first stage of each buffer (!llvm.ptr<3>), and the bytes of one stage of each."""
+
+    pointers: tuple[ir.Value, ...]
+    stage_bytes: tuple[int, ...]
+    type: sm.RingType
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """This thread's registers of a fragment, in value order.
+
+    Each register is a vector of `width` elements or, where `packed`, an i32 that holds two 16-bit elements.
+    """
+
+    registers: tuple[ir.Value, ...]
+    width: int
+    type: sm.FragmentType
+    packed: bool = False
+
+
+Lowered = ir.Value | Window | SharedBuffer | Ring | Fragment | GlobalMatrix
+
+
+def vector_type(width: int, element: ir.Type) -> ir.VectorType:
+    return ir.VectorType.get([width], element)
+
+
+def regroup(fragment: Fragment, width: int) -> Fragment:
+    """The same values in vectors of another width, by shuffles."""
+    if fragment.width == width:
+        return fragment
+    registers: list[ir.Value] = []
+    if width < fragment.width:
+        for register in fragment.registers:
+            for start in range(0, fragment.width, width):
+                registers.append(shuffle(register, register, range(start, start + width)))
+    else:
+        registers = list(fragment.registers)
+        current = fragment.width
+        while current < width:
+            pairs = zip(registers[::2], registers[1::2], strict=True)
+            registers = [shuffle(x, y, range(2 * current)) for x, y in pairs]
+            current *= 2
+    return replace(fragment, registers=tuple(registers), width=width)
+
+
+def shuffle(x: ir.Value, y: ir.Value, mask: Sequence[int] | range) -> ir.Value:
+    element = ir.VectorType(x.type).element_type
+    return vector.ShuffleOp(x, y, list(mask), results=[vector_type(len(mask), element)]).result
+
+
+def flatten(value: Lowered) -> list[ir.Value]:
+    """The SSA values that a loop carries for a lowered value."""
+    if isinstance(value, Fragment):
+        return list(value.registers)
+    if isinstance(value, SharedBuffer):
+        return [value.pointer]
+    assert isinstance(value, ir.Value), f"a loop cannot carry {type(value).__name__}"
+    return [value]
+
+
+def unflatten(like: Lowered, values: Sequence[ir.Value]) -> Lowered:
+    """A lowered value of the same form from other SSA values."""
+    if isinstance(like, Fragment):
+        return replace(like, registers=tuple(values))
+    if isinstance(like, SharedBuffer):
+        return replace(like, pointer=values[0])
+    return values[0]

@@ -1,0 +1,84 @@
+"""Small steps that passes share when they rebuild IR: constants, loops with other carried values, moving blocks."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from mlir import ir
+from mlir.dialects import arith, scf
+
+
+def index_constant(value: int) -> ir.Value:
+    """An `index` constant at the current insertion point."""
+    return arith.constant(ir.IndexType.get(), value)
+
+
+def before(op: ir.OpView | ir.Operation) -> ir.InsertionPoint:
+    return ir.InsertionPoint(op)
+
+
+def after(op: ir.OpView | ir.Operation) -> ir.InsertionPoint:
+    """Right after an op that is not its block's last."""
+    block = op.operation.block
+    ops = list(block.operations)
+    position = next(i for i, other in enumerate(ops) if other.operation == op.operation)
+    return ir.InsertionPoint(ops[position + 1])
+
+
+def ops_in(block: ir.Block) -> list[ir.OpView]:
+    """The block's ops but its terminator, as a list that stays valid while the block is edited."""
+    return list(block.operations)[:-1]
+
+
+def erase(op: ir.OpView | ir.Operation) -> None:
+    op.operation.erase()
+
+
+def replace(op: ir.OpView, values: Sequence[ir.Value]) -> None:
+    """Gives the op's uses the values and erases it; the types may differ."""
+    for result, value in zip(op.operation.results, values, strict=True):
+        result.replace_all_uses_with(value)
+    op.operation.erase()
+
+
+def move_body(source: ir.Block, target: ir.Block, arguments: Sequence[ir.Value]) -> None:
+    """Moves every op but the terminator to the end of `target`, block arguments replaced by the values given."""
+    for argument, value in zip(source.arguments, arguments, strict=True):
+        argument.replace_all_uses_with(value)
+    moved = ops_in(source)
+    anchor = list(target.operations)[-1] if len(target.operations) else None
+    for op in moved:
+        op.operation.detach_from_parent()
+        if anchor is None:
+            target.append(op.operation)
+        else:
+            ir.InsertionPoint(anchor).insert(op.operation)
+
+
+def rebuild_loop(
+    loop: scf.ForOp,
+    inits: Sequence[ir.Value],
+    arguments: Callable[[list[ir.Value]], list[ir.Value]],
+    yields: Callable[[list[ir.Value], list[ir.Value]], list[ir.Value]],
+) -> scf.ForOp:
+    """A loop of the same bounds that carries other values.
+
+    The body is moved into it: `arguments(new carried values)` stand for the old carried values; `yields(old yielded,
+    new carried)` are the new yielded values. The caller replaces the results and erases the old loop.
+    """
+    with before(loop), loop.operation.location:
+        new = scf.ForOp(loop.lowerBound, loop.upperBound, loop.step, list(inits))
+        carried = list(new.inner_iter_args)
+        old_yield = list(loop.body.operations)[-1]
+        yielded = list(old_yield.operands)
+        body_arguments = [new.induction_variable, *arguments(carried)]
+        # What the old terminator yields may be an old block argument: look it up before it is replaced.
+        substitutes = {hash(old): new_ for old, new_ in zip(loop.body.arguments, body_arguments, strict=True)}
+        yielded = [substitutes.get(hash(value), value) for value in yielded]
+        move_body(loop.body, new.body, body_arguments)
+        with ir.InsertionPoint(new.body):
+            scf.YieldOp(yields(yielded, carried))
+    return new
+
+
+def uses(value: ir.Value) -> Iterator[ir.OpView]:
+    for use in value.uses:
+        yield use.owner

@@ -1,0 +1,30 @@
+"""Runs saved kernels with numpy and cuda-python alone; importing it imports neither cuda-python nor a compiler.
+
+Load a saved kernel and call it on torch or CuPy arrays, or on anything with DLPack; bind it for repeated launches:
+
+    kernel = lowtide.runtime.load("gemm.lowtide")
+    d = kernel(a, b)
+    launch = kernel.bind(a, b, out=d)
+    launch()
+"""
+
+from __future__ import annotations
+
+import os
+
+from lowtide.runtime.host_program import HostProgram, LaunchRecord, compile_host
+from lowtide.runtime.kernel import Kernel
+from lowtide.runtime.operands import Operand
+from lowtide.runtime.plan import Launch
+from lowtide.runtime.storage import read, save
+
+__all__ = ["HostProgram", "Kernel", "Launch", "LaunchRecord", "Operand", "compile_host", "load", "save"]
+
+
+def load(path: str | os.PathLike[str]) -> Kernel:
+    """The kernel saved in the directory `path`; touches no driver.
+
+    Raises LoadError when it is missing, truncated, damaged, or from another version of the format.
+    """
+    manifest, ptx, cubin = read(path)
+    return Kernel(manifest, ptx, cubin)

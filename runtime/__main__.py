@@ -1,0 +1,75 @@
+"""`python -m lowtide.runtime verify DIR…`: run saved kernels on this machine's GPU and check them against float64."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+from lowtide.errors import DeviceError, Error
+from lowtide.runtime import driver, load
+from lowtide.runtime.verify import example_extents, verify_kernel
+
+_HUNG = 3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status: 0 all kernels are right, 1 at least one is not or cannot be run, 3 a kernel did not end in time."""
+    parser = argparse.ArgumentParser(prog="python -m lowtide.runtime", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    verify = commands.add_parser("verify", help="run saved kernels and compare with float64 within a derived bound")
+    verify.add_argument("directories", nargs="+", metavar="DIR", help="what kernel.save wrote")
+    verify.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS", help="for each kernel (default 120)")
+    verify.add_argument("--seed", type=int, default=None, help="of the random inputs (default: drawn and printed)")
+    verify.add_argument("--device", type=int, default=0, metavar="N", help="which GPU (default 0)")
+    options = parser.parse_args(arguments)
+    seed = int.from_bytes(os.urandom(4), "little") if options.seed is None else options.seed
+    failures = 0
+    try:
+        driver.device(options.device)
+    except DeviceError as error:
+        print(f"cannot verify: {error}", file=sys.stderr)
+        return 1
+    for directory in options.directories:
+        failures += not _verify_one(directory, options.device, seed, options.timeout)
+    print(f"{len(options.directories) - failures} of {len(options.directories)} kernels verified (seed {seed})")
+    return 1 if failures else 0
+
+
+def _verify_one(directory: str, device: int, seed: int, timeout: float) -> bool:
+    watchdog = threading.Timer(timeout, _give_up, [directory, timeout])
+    watchdog.daemon = True
+    watchdog.start()
+    start = time.perf_counter()
+    try:
+        kernel = load(directory)
+        outcome = verify_kernel(kernel, ordinal=device, seed=seed)
+    except Error as error:
+        print(f"FAIL {directory}: {error}", flush=True)
+        return False
+    finally:
+        watchdog.cancel()
+    extents = example_extents(kernel.manifest)
+    spec = kernel.manifest["spec"]
+    what = f"{spec['a']} {spec['layout']} {extents['m']}x{extents['n']}x{extents['k']}"
+    where = f"{outcome.device}, {outcome.code} for {kernel.manifest['target']}"
+    result = f"error/bound {outcome.ratio:.3f} on {outcome.rows} rows" + (outcome.message and f": {outcome.message}")
+    verdict = "ok  " if outcome.ok else "FAIL"
+    print(f"{verdict} {directory}: {what}, {where}, {result}, {time.perf_counter() - start:.1f} s", flush=True)
+    return outcome.ok
+
+
+def _give_up(directory: str, timeout: float) -> None:
+    """A hung kernel cannot be interrupted: end the process, without clean-up that would wait for it."""
+    print(
+        f"FAIL {directory}: did not end within {timeout:g} s; the kernel may hang (--timeout gives it longer)",
+        flush=True,
+    )
+    os._exit(_HUNG)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

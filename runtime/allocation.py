@@ -1,0 +1,52 @@
+"""Outputs allocated by the library of the inputs, from the pool of the stream that the launch goes to.
+
+Libraries reuse freed memory in stream order, so memory taken for one stream must not be written from another.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from lowtide.errors import LaunchError
+from lowtide.runtime.checks import pad_row
+from lowtide.runtime.dtypes import TORCH_NAME
+
+
+def allocate(like: Any, library: str, shape: tuple[int, int], dtype: str, alignment: int, stream: int | None) -> Any:
+    """An uninitialised (rows, columns) array beside `like`, its row stride a multiple of `alignment` bytes.
+
+    `stream` is the launch's, None for the library's current one. Raises LaunchError for libraries other than torch and
+    CuPy, and for dtypes that the library lacks.
+    """
+    rows, columns = shape
+    padded = pad_row(columns, dtype, alignment)
+    makers: dict[str, Callable[..., Any]] = {"torch": _torch_empty, "cupy": _cupy_empty}
+    if library not in makers:
+        raise LaunchError(
+            f"out: cannot allocate the output as {type(like).__name__}, only as a torch or CuPy array;"
+            f" pass out= with shape {shape}, dtype {dtype} and rows of {padded} elements"
+        )
+    whole = makers[library](like, (rows, padded), dtype, stream)
+    return whole if padded == columns else whole[:, :columns]
+
+
+def _torch_empty(like: Any, shape: tuple[int, int], dtype: str, stream: int | None) -> Any:
+    torch = sys.modules["torch"]
+    context: AbstractContextManager[Any] = nullcontext()
+    if stream is not None:
+        context = torch.cuda.stream(torch.cuda.ExternalStream(stream, device=like.device))
+    with context:
+        return torch.empty(shape, dtype=getattr(torch, TORCH_NAME[dtype]), device=like.device)
+
+
+def _cupy_empty(like: Any, shape: tuple[int, int], dtype: str, stream: int | None) -> Any:
+    cupy = sys.modules["cupy"]
+    kind = getattr(cupy, TORCH_NAME[dtype], None)
+    if kind is None:
+        raise LaunchError(f"out: CuPy has no {dtype}; pass out= with such an array of another library, by DLPack")
+    context: AbstractContextManager[Any] = nullcontext() if stream is None else cupy.cuda.ExternalStream(stream)
+    with cupy.cuda.Device(like.device.id), context:
+        return cupy.empty(shape, dtype=kind)

@@ -1,0 +1,180 @@
+"""Bounds of an epilogue in interval arithmetic on float64 arrays, for `verify`.
+
+The manifest's `epilogue_program` is the region of `tile.gemm`, op by op, on one element: the accumulator and the
+epilogue operands by name, arith and math ops, one result of D's type. Each value is carried as (value, low, high): what
+exact arithmetic gives, and an interval that holds what the kernel may compute. f32 operations are widened by their
+rounding, `math` functions by what their expansions are allowed; casts to a narrower type round both ends, which is
+exact because rounding is monotone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from lowtide.errors import LoadError
+from lowtide.runtime.dtypes import FLOAT_FORMATS, half_unit, round_to
+
+Interval = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+_ROUNDING = 2.0**-23  # twice the unit roundoff of f32
+_FUNCTION_ERROR = 2.0**-18  # relative; and absolute below
+_FUNCTION_FLOOR = 2.0**-22
+_TINY = 2.0**-125  # what flushing or a subnormal's rounding may cost
+
+
+def evaluate(
+    program: Mapping[str, Any] | None, accumulator: Interval, operands: Mapping[str, Any], d: str
+) -> tuple[Interval, np.ndarray]:
+    """(value, low, high) of D, shape (M, N), for the accumulator's interval and the operands' float64 values; and D's
+    error bound: how far the interval reaches from the value before the last rounding, and that rounding.
+
+    `operands` broadcast against (M, N). Without a program D is the accumulator, rounded to dtype `d`. Raises LoadError
+    for an op that is not known or a value that is not defined.
+    """
+    if program is None:
+        return _cast(accumulator, d), _reach(accumulator, d)
+    values: dict[str, Interval] = {program["accumulator"]: accumulator}
+    for name, array in operands.items():
+        exact = np.asarray(array, dtype=np.float64)
+        values[name] = (exact, exact, exact)
+    with np.errstate(all="ignore"):
+        for op in program["ops"]:
+            try:
+                inputs = [values[name] for name in op.get("operands", ())]
+            except KeyError as error:
+                raise LoadError(
+                    f"epilogue_program: {op['op']} uses the undefined value {error}; save it again"
+                ) from None
+            values[op["results"][0]] = _apply(op["op"], inputs, op.get("attributes", {}))
+    if not any(op["results"] == [program["result"]] for op in program["ops"]):
+        raise LoadError(f"epilogue_program: its result {program['result']!r} is not defined; save it again")
+    last = next(op for op in reversed(program["ops"]) if op["results"] == [program["result"]])
+    unrounded = values[last["operands"][0] if last["op"] == "arith.truncf" else program["result"]]
+    return values[program["result"]], _reach(unrounded, d)
+
+
+def _reach(x: Interval, dtype: str) -> np.ndarray:
+    value, low, high = x
+    with np.errstate(all="ignore"):
+        return np.maximum(high - value, value - low) + half_unit(np.maximum(np.abs(low), np.abs(high)), dtype)
+
+
+def _apply(name: str, inputs: list[Interval], attributes: Mapping[str, Any]) -> Interval:
+    if name == "arith.constant":
+        value = np.float64(attributes["value"])
+        return value, value, value
+    if name == "arith.extf":
+        return inputs[0]
+    if name == "arith.truncf":
+        return _cast(inputs[0], attributes.get("type", ""))
+    if name == "arith.cmpf":
+        return _compare(attributes.get("predicate", ""), *inputs)
+    if name == "arith.select":
+        return _select(*inputs)
+    if name == "math.fma":
+        product = _corners(np.multiply, inputs[0], inputs[1])
+        return _widen(_corners(np.add, product, inputs[2]), _ROUNDING, _TINY)
+    if name in _ARITHMETIC:
+        function, rounding = _ARITHMETIC[name]
+        return _widen(_corners(function, *inputs), rounding, _TINY if rounding else 0.0)
+    if name in _MONOTONE:
+        return _widen(_corners(_MONOTONE[name], inputs[0]), _FUNCTION_ERROR, _FUNCTION_FLOOR)
+    if name == "math.absf":
+        value, low, high = inputs[0]
+        least = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
+        return np.abs(value), least, np.maximum(np.abs(low), np.abs(high))
+    raise LoadError(f"epilogue_program: unknown op {name}; the kernel was saved by another version, save it again")
+
+
+def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.asarray(a / b)
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+_ARITHMETIC: dict[str, tuple[Callable[..., Any], float]] = {
+    "arith.addf": (np.add, _ROUNDING),
+    "arith.subf": (np.subtract, _ROUNDING),
+    "arith.mulf": (np.multiply, _ROUNDING),
+    "arith.divf": (_divide, 4 * _ROUNDING),
+    "arith.negf": (np.negative, 0.0),
+    "arith.maximumf": (np.maximum, 0.0),
+    "arith.minimumf": (np.minimum, 0.0),
+    "arith.maxnumf": (np.fmax, 0.0),
+    "arith.minnumf": (np.fmin, 0.0),
+}
+_MONOTONE: dict[str, Callable[[Any], Any]] = {
+    "math.exp": np.exp,
+    "math.exp2": np.exp2,
+    "math.log": np.log,
+    "math.log2": np.log2,
+    "math.tanh": np.tanh,
+    "math.erf": _erf,
+    "math.sqrt": np.sqrt,
+    "math.rsqrt": lambda x: 1.0 / np.sqrt(x),
+}
+
+
+def _corners(function: Callable[..., Any], *inputs: Interval) -> Interval:
+    """The interval of a function that is monotone in each argument, from its values at the corners.
+
+    A quotient whose divisor may be 0, and a function whose argument may leave its domain, have no bound.
+    """
+    value = function(*(x[0] for x in inputs))
+    ends: list[Any] = [()]
+    for x in inputs:
+        ends = [(*end, bound) for end in ends for bound in x[1:]]
+    corners = [function(*end) for end in ends]
+    low, high = corners[0], corners[0]
+    for corner in corners[1:]:
+        low, high = np.minimum(low, corner), np.maximum(high, corner)
+    unbounded = np.isnan(low) | np.isnan(high)
+    if function is _divide:
+        unbounded |= (inputs[1][1] <= 0) & (inputs[1][2] >= 0)
+    return value, np.where(unbounded, -math.inf, low), np.where(unbounded, math.inf, high)
+
+
+def _widen(x: Interval, relative: float, absolute: float) -> Interval:
+    """The ends moved out by the rounding error, and past the largest float to infinity."""
+    value, low, high = x
+    largest = FLOAT_FORMATS["f32"][2]
+    low = low - (np.where(np.isfinite(low), np.abs(low), 0.0) * relative + absolute)
+    high = high + (np.where(np.isfinite(high), np.abs(high), 0.0) * relative + absolute)
+    return value, np.where(low < -largest, -math.inf, low), np.where(high > largest, math.inf, high)
+
+
+def _cast(x: Interval, dtype: str) -> Interval:
+    if dtype == "f64":
+        return x
+    if dtype not in FLOAT_FORMATS:
+        raise LoadError(f"epilogue_program: arith.truncf to {dtype!r}, must be one of {', '.join(FLOAT_FORMATS)}")
+    return x[0], round_to(x[1], dtype), round_to(x[2], dtype)
+
+
+def _compare(predicate: str, a: Interval, b: Interval) -> Interval:
+    """A predicate as (value, certainly true, possibly true), each 0 or 1. Ordered and unordered ones agree: no NaN."""
+    kind = predicate[1:] if predicate[:1] in ("o", "u") and len(predicate) == 3 else predicate
+    if kind in ("lt", "le"):
+        return _compare({"lt": "gt", "le": "ge"}[kind], b, a)
+    if kind == "gt":
+        return a[0] > b[0], a[1] > b[2], a[2] > b[1]
+    if kind == "ge":
+        return a[0] >= b[0], a[1] >= b[2], a[2] >= b[1]
+    same = (a[1] == a[2]) & (b[1] == b[2]) & (a[1] == b[1])
+    meets = (a[1] <= b[2]) & (b[1] <= a[2])
+    if kind == "eq":
+        return a[0] == b[0], same, meets
+    if kind == "ne":
+        return a[0] != b[0], ~meets, ~same
+    raise LoadError(f"epilogue_program: predicate {predicate!r} of arith.cmpf is not known; save the kernel again")
+
+
+def _select(condition: Interval, a: Interval, b: Interval) -> Interval:
+    value, certainly, possibly = (np.asarray(x, dtype=bool) for x in condition)
+    low = np.where(certainly, a[1], np.where(possibly, np.minimum(a[1], b[1]), b[1]))
+    high = np.where(certainly, a[2], np.where(possibly, np.maximum(a[2], b[2]), b[2]))
+    return np.where(value, a[0], b[0]), low, high

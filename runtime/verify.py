@@ -1,0 +1,245 @@
+"""Run saved kernels on the GPU here and compare with float64: needs numpy and cuda-python, nothing else.
+
+For each kernel: fresh random inputs with NaN in row padding and all around; D filled with 0xFF bytes, guard bands
+included, which must be intact afterwards. The accumulator's bound is γ_n·(|A|·|B|), γ_n = n·u/(1−n·u), with
+n = K + ⌈K/16⌉ + 2 roundings at u = 2⁻²³ (2⁻¹⁰ for f16 accumulators) after Higham, Accuracy and Stability of Numerical
+Algorithms, §3.1; it goes through the epilogue as an interval (`epilogue.py`). Where n·u ≥ 1 that says nothing: the
+inputs are then −1, 0 and 1, so few that every partial sum is exact, and the accumulator's bound is 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lowtide.errors import LoadError
+from lowtide.runtime import driver
+from lowtide.runtime.checks import pad_row
+from lowtide.runtime.dtypes import FLOAT_FORMATS, ITEMSIZE, from_bits, to_bits
+from lowtide.runtime.epilogue import Interval, evaluate
+from lowtide.runtime.kernel import Kernel
+from lowtide.runtime.manifest import problem_dims
+from lowtide.runtime.operands import Operand
+
+GUARD_BYTES = 4096
+POISON = 0xFF  # NaN in every float type
+_EXACT_SUM = {"f16": 2.0**11, "f32": 2.0**24}  # integers up to here are exact
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What `verify_kernel` found; `ratio` is the largest error over its bound among the rows compared."""
+
+    ok: bool
+    ratio: float
+    rows: int  # compared with float64; every element outside of them was only checked to be written
+    code: str  # "cubin" or "ptx"
+    device: str
+    message: str
+
+
+@dataclass(frozen=True)
+class HostArray:
+    """One operand in host memory: its bytes with guards, and where the elements lie."""
+
+    stored: np.ndarray  # uint8, GUARD_BYTES before and after the rows
+    shape: tuple[int, ...]
+    row_stride: int  # elements
+    dtype: str
+
+    def elements(self) -> np.ndarray:
+        """The rows with their padding, shape (rows, row_stride), as stored (bf16: uint16)."""
+        rows = self.shape[0] if len(self.shape) == 2 else 1
+        size = rows * self.row_stride * ITEMSIZE[self.dtype]
+        whole = self.stored[GUARD_BYTES : GUARD_BYTES + size]
+        kind: Any = {"bf16": np.uint16, "f16": np.float16, "f32": np.float32, "f64": np.float64}[self.dtype]
+        return whole.view(kind).reshape(rows, self.row_stride)
+
+    def values(self) -> np.ndarray:
+        """The elements in float64, in `shape`."""
+        columns = self.shape[-1]
+        return from_bits(np.ascontiguousarray(self.elements()[:, :columns]), self.dtype).reshape(self.shape)
+
+
+def host_array(
+    shape: tuple[int, ...], dtype: str, alignment: int, values: np.ndarray | None, padding: int = 0
+) -> HostArray:
+    """A poisoned array with `values` in it, its rows padded to `alignment` bytes and by `padding` units more."""
+    row_stride = pad_row(shape[-1], dtype, alignment)
+    if len(shape) == 2:
+        row_stride += padding * max(1, alignment // ITEMSIZE[dtype])
+    rows = shape[0] if len(shape) == 2 else 1
+    stored = np.full(2 * GUARD_BYTES + rows * row_stride * ITEMSIZE[dtype], POISON, dtype=np.uint8)
+    array = HostArray(stored, shape, row_stride, dtype)
+    if values is not None:
+        array.elements()[:, : shape[-1]] = to_bits(values.reshape(rows, shape[-1]), dtype)
+    return array
+
+
+def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tuple[dict[str, Any], bool]:
+    """Inputs by name (`HostArray`, or a number for a scalar) for the manifest's example, and whether A·B is exact."""
+    extents = example_extents(manifest)
+    bound, _ = accumulator_growth(manifest["spec"]["acc"], extents["k"])
+    exact = not math.isfinite(bound)
+    limit = _EXACT_SUM.get(manifest["spec"]["acc"], 2.0**24)
+    share = min(1.0, math.sqrt(limit / 4 / extents["k"]))  # of non-zeros, so that no partial sum leaves the exact range
+    operands: dict[str, Any] = {}
+    for argument in manifest["arguments"]:
+        name, dtype = argument["name"], argument["dtype"]
+        if argument["role"] == "output":
+            continue
+        if dtype not in (*FLOAT_FORMATS, "f64"):
+            raise LoadError(f"operand {name}: verify makes no inputs of dtype {dtype}, only {', '.join(FLOAT_FORMATS)}")
+        if argument["kind"] == "scalar":
+            operands[name] = float(from_bits(np.atleast_1d(to_bits(rng.standard_normal(1), dtype)), dtype)[0])
+            continue
+        shape = tuple(extents[dim] for dim in problem_dims(manifest)[name])
+        if exact and argument["kind"] == "matrix":
+            values = np.sign(rng.standard_normal(shape)) * (rng.random(shape) < share)
+        else:
+            values = rng.standard_normal(shape)
+        alignment = argument.get("row_stride_alignment", 1)
+        operands[name] = host_array(shape, dtype, alignment, values, padding=int(rng.integers(0, 3)))
+    return operands, exact
+
+
+def example_extents(manifest: Mapping[str, Any]) -> dict[str, int]:
+    """m, n and k, run-time ones from manifest["example"]. Raises LoadError when one is missing."""
+    example = manifest.get("example") or {}
+    extents: dict[str, int] = {}
+    for dim in ("m", "n", "k"):
+        extent = manifest["spec"][dim] or example.get(dim)
+        if not isinstance(extent, int) or extent < 1:
+            raise LoadError(
+                f"manifest: example.{dim} is {extent!r}, must be an integer ≥ 1 ({dim} is a run-time extent)"
+            )
+        extents[dim] = extent
+    return extents
+
+
+def accumulator_growth(accumulator: str, k: int) -> tuple[float, int]:
+    """γ_n for a sum over `k` products, infinite where n·u ≥ 1, and n."""
+    roundings = k + -(-k // 16) + 2
+    unit = 2.0**-10 if accumulator == "f16" else 2.0**-23
+    return (roundings * unit / (1 - roundings * unit) if roundings * unit < 1 else math.inf), roundings
+
+
+def expected(
+    manifest: Mapping[str, Any], operands: Mapping[str, Any], exact: bool, rows: np.ndarray
+) -> tuple[Interval, Any]:
+    """(value, low, high) of the given rows of D, in float64, and their error bound."""
+    names = [x["name"] for x in manifest["arguments"] if x["kind"] == "matrix" and x["role"] == "input"]
+    a, b = (operands[name].values() for name in names)
+    dims = problem_dims(manifest)
+    a = (a if dims[names[0]] == ("m", "k") else a.T)[rows]
+    b = b if dims[names[1]] == ("k", "n") else b.T
+    product, size = a @ b, np.abs(a) @ np.abs(b)
+    if exact:
+        limit = _EXACT_SUM.get(manifest["spec"]["acc"], 2.0**24)
+        if float(size.max()) > limit:
+            raise LoadError(
+                f"manifest: k is too large for exact {manifest['spec']['acc']} sums; give a smaller example.k"
+            )
+        error = np.zeros_like(product)
+    else:
+        error = accumulator_growth(manifest["spec"]["acc"], a.shape[1])[0] * size
+    others = {}
+    for argument in manifest["arguments"]:
+        name, kind = argument["name"], argument["kind"]
+        if name in operands and kind != "matrix":
+            value = operands[name] if kind == "scalar" else operands[name].values()
+            others[name] = {"full": lambda x: x[rows], "per_row": lambda x: x[rows, None]}.get(kind, lambda x: x)(value)
+    accumulator = (product, product - error, product + error)
+    return evaluate(manifest.get("epilogue_program"), accumulator, others, manifest["spec"]["d"])
+
+
+def compare(d: np.ndarray, interval: Interval, bound: Any, rows: np.ndarray) -> tuple[float, str]:
+    """The largest error over bound in the rows compared, and a message where an element is out of its interval."""
+    value, low, high = (np.broadcast_to(x, d.shape) for x in interval)
+    undefined = np.isnan(value)
+    with np.errstate(all="ignore"):
+        inside = np.where(np.isnan(d), undefined, (d >= low) & (d <= high) | undefined & ~np.isfinite(low))
+        ratio = np.abs(d - value) / bound
+    worst = float(np.max(np.where(np.isfinite(ratio), ratio, 0.0)))
+    if inside.all():
+        return worst, ""
+    i, j = (int(x) for x in np.argwhere(~inside)[0])
+    return worst, (
+        f"{int((~inside).sum())} elements out of bound, first D[{int(rows[i])}, {j}] = {d[i, j]:g},"
+        f" must be in [{low[i, j]:g}, {high[i, j]:g}]"
+    )
+
+
+def check_written(result: HostArray) -> str:
+    """A message where something outside of D was written, or an element of D was not; "" when all is well."""
+    columns, elements = result.shape[1], result.elements()
+    guards = np.concatenate([result.stored[:GUARD_BYTES], result.stored[-GUARD_BYTES:]])
+    if (guards != POISON).any():
+        return "bytes before or after D were written"
+    if (np.ascontiguousarray(elements[:, columns:]).view(np.uint8) != POISON).any():
+        return "the padding of D's rows was written"
+    poison = np.full(ITEMSIZE[result.dtype], POISON, dtype=np.uint8).view(elements.dtype)
+    bits = np.dtype(f"u{ITEMSIZE[result.dtype]}")
+    untouched = np.ascontiguousarray(elements[:, :columns]).view(bits) == poison.view(bits)
+    if untouched.any():
+        i, j = (int(x) for x in np.argwhere(untouched)[0])
+        return f"{int(untouched.sum())} elements of D were not written, first D[{i}, {j}]"
+    return ""
+
+
+def verify_kernel(kernel: Kernel, *, ordinal: int = 0, seed: int = 0, most_rows: int = 512) -> Outcome:
+    """Run `kernel` once on GPU `ordinal` on fresh random inputs and check D.
+
+    At most `most_rows` rows, the first and the last among them, are compared with float64 when the product is large.
+    Raises what loading and launching raise.
+    """
+    if kernel.manifest.get("epilogue") and kernel.manifest.get("epilogue_program") is None:
+        raise LoadError("manifest: there is an epilogue but no epilogue_program to check it by; compile and save again")
+    module = kernel.module_for(ordinal)
+    rng = np.random.default_rng(seed)
+    operands, exact = random_operands(kernel.manifest, rng)
+    extents = example_extents(kernel.manifest)
+    output = next(x for x in kernel.manifest["arguments"] if x["role"] == "output")
+    shape = (extents["m"], extents["n"])
+    d = host_array(shape, output["dtype"], output.get("row_stride_alignment", 1), None, padding=1)
+    with driver.active(module.context):
+        run_on_device(kernel, ordinal, operands, d)
+    rows = np.arange(shape[0])
+    if shape[0] > most_rows and math.prod(extents.values()) > 2**30:
+        middle = rng.choice(shape[0] - 2, size=most_rows - 2, replace=False) + 1
+        rows = np.sort(np.concatenate([[0, shape[0] - 1], middle]))
+    message = check_written(d)
+    ratio, difference = compare(d.values()[rows], *expected(kernel.manifest, operands, exact, rows), rows)
+    message = message or difference
+    return Outcome(not message, ratio, len(rows), module.code, module.device.name, message)
+
+
+def run_on_device(kernel: Kernel, ordinal: int, operands: Mapping[str, Any], d: HostArray) -> None:
+    """Copy the operands to the GPU, launch, and copy D back into `d`, its guards too."""
+    cuda = driver.api()
+    buffers: list[tuple[Any, HostArray]] = []
+    try:
+        arrays = {name: x for name, x in operands.items() if isinstance(x, HostArray)}
+        records: dict[str, Any] = {name: x for name, x in operands.items() if name not in arrays}
+        for name, array in {**arrays, "out": d}.items():
+            buffer = driver.check(cuda.cuMemAlloc(array.stored.nbytes), f"allocating {array.stored.nbytes} bytes")
+            buffers.append((buffer, array))
+            driver.check(cuda.cuMemcpyHtoD(buffer, array.stored.ctypes.data, array.stored.nbytes), "copying to the GPU")
+            records[name] = Operand(
+                address=int(buffer) + GUARD_BYTES,
+                shape=array.shape,
+                strides=(array.row_stride, 1) if len(array.shape) == 2 else (1,),
+                dtype=array.dtype,
+                device=ordinal,
+            )
+        kernel(stream=0, **records)
+        driver.check(cuda.cuCtxSynchronize(), f"running kernel {kernel.name}")
+        buffer, array = buffers[-1]
+        driver.check(cuda.cuMemcpyDtoH(array.stored.ctypes.data, buffer, array.stored.nbytes), "copying from the GPU")
+    finally:
+        for buffer, _ in buffers:
+            cuda.cuMemFree(buffer)  # a failure here only follows from one that is reported

@@ -1,0 +1,1 @@
+"""Lowtide: a GEMM compiler on upstream MLIR."""

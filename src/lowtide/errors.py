@@ -1,0 +1,48 @@
+"""Every error that Lowtide raises on purpose, one class for each stage at which input is refused.
+
+A message says what was wrong, the limit, and the way out, in that order.
+"""
+
+
+class Error(Exception):
+    """Base of all Lowtide errors."""
+
+
+class SpecError(Error):
+    """A `GemmSpec` that cannot be: unknown dtype or layout, impossible size, or an epilogue that cannot be traced."""
+
+
+class TargetError(Error):
+    """An unknown target, or one that cannot run what it is given."""
+
+
+class ScheduleError(Error):
+    """A schedule that breaks a rule of the target or does not fit the problem."""
+
+
+class IRError(Error):
+    """IR that does not parse, does not verify, or does not belong to the level it claims."""
+
+
+class PassError(IRError):
+    """A pass refused an op. The message names the op, its location, the rule and the reproducer."""
+
+
+class InterpreterError(Error):
+    """The interpreter found a violation of the hardware's rules (race, deadlock, out of bounds, …)."""
+
+
+class CompileError(Error):
+    """LLVM or ptxas refused the code, or the machine code spills or was serialized."""
+
+
+class LoadError(Error):
+    """A saved kernel that is truncated, from another version, or for another architecture."""
+
+
+class LaunchError(Error):
+    """Call-time arguments that do not match the kernel, or a launch that the driver refused."""
+
+
+class DeviceError(Error):
+    """No GPU, no driver, or a driver call that failed."""

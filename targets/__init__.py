@@ -1,0 +1,55 @@
+"""What a GPU has and which instruction atoms: data and pure functions, the lowest layer (no MLIR here)."""
+
+from lowtide.targets.accesses import (
+    WarpAccess,
+    copy_access,
+    fragment_access,
+    global_access_sectors,
+    ldmatrix_access,
+    shared_access_conflicts,
+    swizzled,
+)
+from lowtide.targets.atoms import COPY_ATOMS, MMA_ATOMS, CopyAtom, MmaAtom, copy_atom, mma_atom
+from lowtide.targets.banks import Conflict, Sectors, conflicts, sectors_per_request, worst_conflict
+from lowtide.targets.known import KNOWN, get
+from lowtide.targets.ldmatrix import LdmatrixPlan, ldmatrix_source
+from lowtide.targets.swizzles import SwizzleChoice, choose_swizzle, swizzle_candidates
+from lowtide.targets.target import Target
+from lowtide.targets.tiled import TiledCopy, TiledMma, default_copy_threads, make_tiled_copy
+from lowtide.targets.tv import SplitCoordinates, coordinates, split_coordinates
+
+__all__ = [
+    "COPY_ATOMS",
+    "KNOWN",
+    "MMA_ATOMS",
+    "Conflict",
+    "CopyAtom",
+    "LdmatrixPlan",
+    "MmaAtom",
+    "Sectors",
+    "SplitCoordinates",
+    "SwizzleChoice",
+    "Target",
+    "TiledCopy",
+    "TiledMma",
+    "WarpAccess",
+    "choose_swizzle",
+    "conflicts",
+    "coordinates",
+    "copy_access",
+    "copy_atom",
+    "default_copy_threads",
+    "fragment_access",
+    "get",
+    "global_access_sectors",
+    "ldmatrix_access",
+    "ldmatrix_source",
+    "make_tiled_copy",
+    "mma_atom",
+    "sectors_per_request",
+    "shared_access_conflicts",
+    "split_coordinates",
+    "swizzle_candidates",
+    "swizzled",
+    "worst_conflict",
+]

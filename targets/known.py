@@ -1,0 +1,77 @@
+"""The table of known targets. A newer target has the mma.sync and copy atoms of the older ones."""
+
+import difflib
+
+from lowtide.errors import TargetError
+from lowtide.targets.atoms import COPY_ATOMS, MMA_ATOMS
+from lowtide.targets.target import Target
+
+_KIB = 1024
+
+# Introduced with sm_80; every later target inherits them (PTX ISA, "mma", "Target ISA Notes").
+_SM80_MMA = tuple(MMA_ATOMS)
+_SM80_COPY = tuple(COPY_ATOMS)
+
+
+def _sm90(name: str) -> Target:
+    """H100 and H200: `sm_90` and `sm_90a` differ in the instructions they accept, not in the machine."""
+    return Target(
+        name=name,
+        compute_capability=(9, 0),
+        smem_bytes_per_cta=227 * _KIB,
+        smem_bytes_per_sm=228 * _KIB,
+        max_threads_per_sm=2048,
+        max_ctas_per_sm=32,
+        sm_count=132,
+        mma_atoms=_SM80_MMA,
+        copy_atoms=_SM80_COPY,
+    )
+
+
+KNOWN: tuple[Target, ...] = (
+    Target(  # A100
+        name="sm_80",
+        compute_capability=(8, 0),
+        smem_bytes_per_cta=163 * _KIB,
+        smem_bytes_per_sm=164 * _KIB,
+        max_threads_per_sm=2048,
+        max_ctas_per_sm=32,
+        sm_count=108,
+        mma_atoms=_SM80_MMA,
+        copy_atoms=_SM80_COPY,
+    ),
+    Target(  # A40
+        name="sm_86",
+        compute_capability=(8, 6),
+        smem_bytes_per_cta=99 * _KIB,
+        smem_bytes_per_sm=100 * _KIB,
+        max_threads_per_sm=1536,
+        max_ctas_per_sm=16,
+        sm_count=84,
+        mma_atoms=_SM80_MMA,
+        copy_atoms=_SM80_COPY,
+    ),
+    Target(  # L40S
+        name="sm_89",
+        compute_capability=(8, 9),
+        smem_bytes_per_cta=99 * _KIB,
+        smem_bytes_per_sm=100 * _KIB,
+        max_threads_per_sm=1536,
+        max_ctas_per_sm=24,
+        sm_count=142,
+        mma_atoms=_SM80_MMA,
+        copy_atoms=_SM80_COPY,
+    ),
+    _sm90("sm_90"),
+    _sm90("sm_90a"),
+)
+
+
+def get(name: str) -> Target:
+    """The known target `name`. Raises TargetError that lists the known ones and the nearest."""
+    for target in KNOWN:
+        if target.name == name:
+            return target
+    names = [target.name for target in KNOWN]
+    nearest = difflib.get_close_matches(str(name), names, n=1, cutoff=0.0)[0]
+    raise TargetError(f"unknown target {name!r}; known are {', '.join(names)}; did you mean {nearest!r}?")

@@ -1,0 +1,75 @@
+"""The choice of a shared-memory swizzle: count the conflicts of each candidate, take the least.
+
+swizzle<B, M, S> exchanges units of 2^M elements: it xors B bits of the unit's number with the B bits S above them.
+A unit is 16 bytes here, the widest access; S = 3 mixes what lies 128 bytes (all banks) apart; a longer row needs its
+own S, so that the bits mixed in are the row's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lowtide.errors import ScheduleError
+from lowtide.targets.accesses import SwizzleBits, WarpAccess, shared_access_conflicts, swizzled
+from lowtide.targets.banks import Conflict
+from lowtide.targets.tv import Shape
+
+
+@dataclass(frozen=True)
+class SwizzleChoice:
+    """The chosen swizzle<B, M, S> and, for each candidate, the conflicts of each access by name."""
+
+    swizzle: SwizzleBits
+    counts: dict[SwizzleBits, dict[str, Conflict]]
+
+    @property
+    def ways(self) -> int:
+        """The worst ways of any access under the chosen swizzle."""
+        return max((conflict.ways for conflict in self.counts[self.swizzle].values()), default=1)
+
+    def explain(self) -> str:
+        """One line: each candidate with the ways of each access, the chosen one named."""
+        tried = "; ".join(
+            f"<{','.join(map(str, bits))}> " + ", ".join(f"{name} {c.ways}-way" for name, c in found.items())
+            for bits, found in self.counts.items()
+        )
+        return f"swizzle<{','.join(map(str, self.swizzle))}>, the smallest of the fewest ways: {tried}"
+
+
+def swizzle_candidates(stored_shape: Shape, element_bytes: int) -> list[list[SwizzleBits]]:
+    """Every swizzle that permutes a tile of this stored shape within itself, in rounds, the simplest first.
+
+    First <0…3, M, 3>; then the S of a longer row; then units of 32 bytes, for what is accessed in such blocks.
+    """
+    rows, columns = stored_shape
+    unit = (16 // element_bytes).bit_length() - 1
+    row_bits = (columns & -columns).bit_length() - 1  # the power of two in the row
+    rounds = [[(bits, unit, 3) for bits in (0, 1, 2, 3)]]
+    for base, shift in ((unit, row_bits - unit), (unit + 1, row_bits - unit - 1)):
+        if (base, shift) != (unit, 3) and shift >= 3:
+            rounds.append([(bits, base, shift) for bits in (1, 2, 3)])
+    return [[c for c in candidates if c[0] == 0 or rows * columns % (1 << sum(c)) == 0] for candidates in rounds]
+
+
+def choose_swizzle(stored_shape: Shape, accesses: Sequence[WarpAccess], element_bytes: int) -> SwizzleChoice:
+    """The swizzle of a row-major tile that gives the accesses the fewest ways of conflict.
+
+    `stored_shape` is (rows, columns) in elements, columns contiguous. A round of candidates is tried only where the
+    rounds before leave conflicts. Ties go to fewer wavefronts in all, then to the smaller M, S and B, in this order.
+    Raises ScheduleError where two accesses have one name.
+    """
+    if len({access.name for access in accesses}) != len(accesses):
+        raise ScheduleError(f"accesses {[access.name for access in accesses]} share a name; name each for itself")
+    counts: dict[SwizzleBits, dict[str, Conflict]] = {}
+    for candidates in swizzle_candidates(stored_shape, element_bytes):
+        for bits in candidates:
+            layout = swizzled(stored_shape, bits)
+            counts[bits] = {a.name: shared_access_conflicts(layout, a, element_bytes) for a in accesses}
+        choice = SwizzleChoice(min(counts, key=lambda bits: _cost(bits, counts[bits])), counts)
+        if choice.ways == 1:
+            break
+    return choice
+
+
+def _cost(bits: SwizzleBits, found: dict[str, Conflict]) -> tuple[int, int, int, int, int]:
+    worst = max((conflict.ways for conflict in found.values()), default=1)
+    return worst, sum(conflict.wavefronts for conflict in found.values()), bits[1], bits[2], bits[0]

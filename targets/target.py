@@ -1,0 +1,85 @@
+"""What a GPU offers one kernel: limits, shared memory, and the instruction atoms it has.
+
+A target is an argument of the compiler, never read off the GPU that happens to be there. The values of each known
+target stand in `known.py`.
+"""
+
+from dataclasses import dataclass
+
+from lowtide.errors import TargetError
+from lowtide.targets.atoms import CopyAtom, MmaAtom, copy_atom, mma_atom
+
+
+@dataclass(frozen=True)
+class Target:
+    """One compilation target.
+
+    Sizes are in bytes. Sources: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability", and
+    PTX ISA, ".target" (the PTX version that first knows the target).
+    """
+
+    name: str
+    """As written in `#nvvm.target` and in PTX: `sm_80`, `sm_90a`."""
+    compute_capability: tuple[int, int]
+    smem_bytes_per_cta: int
+    """Largest dynamic shared memory of one CTA, after opt-in."""
+    smem_bytes_per_sm: int
+    max_threads_per_sm: int
+    max_ctas_per_sm: int
+    sm_count: int
+    """SMs of the usual product; only estimates use it, no code depends on it."""
+    mma_atoms: tuple[str, ...]
+    copy_atoms: tuple[str, ...]
+    smem_bytes_reserved_per_cta: int = 1024
+    """What the system takes of each CTA's shared memory; it counts against `smem_bytes_per_sm` only."""
+    max_threads_per_cta: int = 1024
+    registers_per_thread: int = 255
+    registers_per_sm: int = 65536
+    warp_size: int = 32
+    ptx_feature: str = "+ptx80"
+    """The PTX version for LLVM's NVPTX backend, one that every target here and any recent driver knows."""
+
+    @property
+    def chip(self) -> str:
+        """The name as LLVM's `-mcpu` and ptxas's `-arch` take it."""
+        return self.name
+
+    @property
+    def architecture_specific(self) -> bool:
+        """Whether code for it runs on this architecture alone (the `a` targets)."""
+        return self.name.endswith("a")
+
+    def mma(self, name: str) -> MmaAtom:
+        """The mma atom `name`. Raises TargetError where the target lacks it or nobody knows it."""
+        atom = mma_atom(name)
+        if name not in self.mma_atoms:
+            raise TargetError(f"{self.name} has no {name}; it has {', '.join(self.mma_atoms)}")
+        return atom
+
+    def copy(self, name: str) -> CopyAtom:
+        """The copy atom `name`. Raises TargetError where the target lacks it or nobody knows it."""
+        atom = copy_atom(name)
+        if name not in self.copy_atoms:
+            raise TargetError(f"{self.name} has no {name}; it has {', '.join(self.copy_atoms)}")
+        return atom
+
+    def ctas_per_sm(self, threads: int, smem_bytes: int, registers: int = 1) -> int:
+        """How many CTAs fit on one SM at once; 0 where not even one does.
+
+        `threads` per CTA, `smem_bytes` of dynamic shared memory per CTA, `registers` per thread.
+        """
+        if (
+            threads > self.max_threads_per_cta
+            or smem_bytes > self.smem_bytes_per_cta
+            or registers > self.registers_per_thread
+        ):
+            return 0
+        warps = -(-threads // self.warp_size)
+        # Registers are handed out to a warp in units of 256 (CUDA occupancy calculator).
+        registers_per_warp = -(-registers * self.warp_size // 256) * 256
+        return min(
+            self.max_ctas_per_sm,
+            self.max_threads_per_sm // (warps * self.warp_size),
+            self.smem_bytes_per_sm // (smem_bytes + self.smem_bytes_reserved_per_cta),
+            self.registers_per_sm // (warps * registers_per_warp),
+        )

@@ -1,0 +1,94 @@
+"""Thread-value (TV) layouts: which thread holds which elements of a tile, in which order.
+
+As in CuTe, a TV layout is a `Layout` of two top modes (thread, value) to the column-major index of an element in a
+tile (rows, columns): `index = row + column * rows`.
+"""
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from tensor_layouts import ComposedLayout, Layout, coalesce, compose, cosize, flatten, mode, size
+
+from lowtide.errors import ScheduleError
+
+Shape = tuple[int, int]
+LayoutExpr: TypeAlias = Layout | ComposedLayout
+
+
+def offsets(layout: Any, index: NDArray[np.int64]) -> NDArray[np.int64]:
+    """`layout(i)` for each linear (colexicographic) index of an array; the last mode goes on without bound.
+
+    `layout` is a Layout, or one under a swizzle and an offset (ComposedLayout).
+    """
+    if isinstance(layout, ComposedLayout):
+        return layout.outer(layout.offset + offsets(layout.inner, index))
+    flat = flatten(layout)
+    shapes = (flat.shape,) if isinstance(flat.shape, int) else flat.shape
+    strides = (flat.stride,) if isinstance(flat.stride, int) else flat.stride
+    result = np.zeros_like(index)
+    for position, (extent, stride) in enumerate(zip(shapes, strides, strict=True)):
+        last = position == len(shapes) - 1
+        result += stride * (index if last else index % extent)
+        index = index // extent
+    return result
+
+
+def extents(tv: Layout) -> tuple[int, int]:
+    """(threads, values) of a TV layout. Raises ScheduleError where it has not exactly two top modes."""
+    if isinstance(tv.shape, int) or len(tv.shape) != 2:
+        raise ScheduleError(f"a TV layout has two top modes (thread, value), this has another form: {tv}")
+    return size(mode(tv, 0)), size(mode(tv, 1))
+
+
+def indices(tv: Layout) -> NDArray[np.int64]:
+    """The column-major index of each element: array (threads, values)."""
+    threads, values = extents(tv)
+    return offsets(tv, np.arange(threads * values)).reshape(values, threads).T
+
+
+def coordinates(tv: Layout, shape: Shape) -> NDArray[np.int64]:
+    """The (row, column) of each element: array (threads, values, 2). Raises ScheduleError for one outside `shape`."""
+    rows, columns = shape
+    if cosize(tv) > rows * columns:
+        raise ScheduleError(f"TV layout {tv} reaches index {cosize(tv) - 1}, outside its tile {rows}x{columns}")
+    index = indices(tv)
+    return np.stack([index % rows, index // rows], axis=-1)
+
+
+@dataclass(frozen=True)
+class SplitCoordinates:
+    """A TV layout taken apart for code generation.
+
+    row(t, v) = row_thread(t) + row_values[v] and column(t, v) = col_thread(t) + col_values[v], so that each thread
+    computes its own part once and adds constants.
+    """
+
+    row_thread: Layout
+    col_thread: Layout
+    row_values: list[int]
+    col_values: list[int]
+
+
+def split_coordinates(tv: Layout, shape: Shape) -> SplitCoordinates:
+    """The thread part and the value part of each element's row and column.
+
+    Raises ScheduleError where the two do not separate (a sum that carries from the row into the column).
+    """
+    rows, columns = shape
+    threads, values = extents(tv)
+    thread_part, value_part = mode(tv, 0), mode(tv, 1)
+    row_of, column_of = Layout((rows, columns), (1, 0)), Layout((rows, columns), (0, 1))
+    row_thread, col_thread = (coalesce(compose(part, thread_part)) for part in (row_of, column_of))
+    value_index = offsets(value_part, np.arange(values))
+    split = SplitCoordinates(row_thread, col_thread, (value_index % rows).tolist(), (value_index // rows).tolist())
+    lanes = np.arange(threads)
+    row = offsets(row_thread, lanes)[:, None] + np.array(split.row_values)
+    column = offsets(col_thread, lanes)[:, None] + np.array(split.col_values)
+    if not np.array_equal(np.stack([row, column], axis=-1), coordinates(tv, shape)):
+        raise ScheduleError(
+            f"TV layout {tv} on a tile {rows}x{columns} does not separate into a thread part and a value part; "
+            "give threads and values extents that divide the tile's"
+        )
+    return split

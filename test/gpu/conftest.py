@@ -1,0 +1,32 @@
+"""GPU tests: skipped, with the reason said, where there is no GPU or no torch."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowtide.errors import DeviceError
+from lowtide.runtime import driver
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+
+def missing() -> str:
+    """Why GPU tests cannot run here; "" where they can."""
+    try:
+        driver.device(0)
+    except DeviceError as error:
+        return f"NO GPU TEST RAN: {error}"
+    if torch is None or not torch.cuda.is_available():
+        return "NO GPU TEST RAN: torch with CUDA is not installed; install it beside cuda-python"
+    return ""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    reason = missing() if marked else ""
+    for item in marked:
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=reason))

@@ -1,0 +1,138 @@
+// Every op, attribute and type of the tile dialect prints as it is written here, and reads back to itself.
+// RUN: lowtide-opt %s > %t.once && lowtide-opt %t.once > %t.twice && diff %t.once %t.twice
+// RUN: lowtide-opt %s --mlir-print-op-generic | lowtide-opt > %t.generic && diff %t.once %t.generic
+// RUN: filecheck %s < %t.once
+
+// Layouts and schedules are named once, ahead of the module; schedule fields print in the order of the table.
+// CHECK: #layout = #tile.layout<(128,64):(64,1), swizzle<3,3,3>>
+// CHECK: #layout1 = #tile.layout<((8,16),64):((64,512),1)>
+// CHECK: #schedule = #tile.schedule<cta = [128, 256, 64], warps = [2, 4, 1], permutation = [32, 64, 16], mma = mma.m16n8k16, copy = cp.async.16, stages = 4, fragment_buffers = 2, swizzle_a = <3,3,3>, swizzle_b = auto, swizzle_d = <3,3,4>, raster = grouped(8), scheduler = persistent, epilogue = smem, epilogue_math = registers, epilogue_tile = [32, 256]>
+// CHECK: #schedule1 = #tile.schedule<permutation = [#tile.layout<(8,2):(1,8)>, 16, 16], raster = row>
+// CHECK: #tv = #tile.tv<threads (4,8):(32,1), values (2,2):(16,8)>
+
+#schedule = #tile.schedule<epilogue_tile = [32, 256], epilogue_math = registers, epilogue = smem, scheduler = persistent,
+  raster = grouped(8), swizzle_d = <3,3,4>, swizzle_b = auto, swizzle_a = <3,3,3>, fragment_buffers = 2, stages = 4,
+  copy = cp.async.16, mma = mma.m16n8k16, permutation = [32, 64, 16], warps = [2, 4, 1], cta = [128, 256, 64]>
+
+// CHECK: module attributes {test.layout = #layout1, test.raster = [#tile.raster<row>, #tile.raster<column>, #tile.raster<grouped 8>], test.schedule = #schedule1, test.swizzle = #tile.swizzle<3,3,3>, test.tv = #tv
+module attributes {
+  tile.level = "cta", tile.target = "sm_80",
+  test.layout = #tile.layout<((8,16),64):((64,512),1)>,
+  test.raster = [#tile.raster<row>, #tile.raster<column>, #tile.raster<grouped 8>],
+  test.schedule = #tile.schedule<raster = row, permutation = [#tile.layout<(8,2):(1,8)>, 16, 16]>,
+  test.swizzle = #tile.swizzle<3,3,3>,
+  test.tv = #tile.tv<threads (4,8):(32,1), values (2,2):(16,8)>
+} {
+
+// CHECK-LABEL: func.func @gemm_plain
+func.func @gemm_plain(%a: memref<64x32xf16>, %b: memref<48x32xf16>, %d: memref<64x48xf16>) {
+  // CHECK: tile.gemm tn %{{.+}}, %{{.+}} into %{{.+}} acc(f16) {
+  // CHECK-NEXT: ^bb0(%[[X:.+]]: f16):
+  // CHECK-NEXT: tile.yield %[[X]] : f16
+  // CHECK-NEXT: } : memref<64x32xf16>, memref<48x32xf16>, memref<64x48xf16>
+  tile.gemm tn %a, %b into %d acc(f16) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : memref<64x32xf16>, memref<48x32xf16>, memref<64x48xf16>
+  return
+}
+
+// CHECK-LABEL: func.func @gemm_operands
+func.func @gemm_operands(%a: memref<?x?xbf16, strided<[?, 1]>>, %b: memref<?x?xbf16, strided<[?, 1]>>,
+                         %d: memref<?x?xbf16, strided<[?, 1]>>, %c: memref<?x?xbf16, strided<[?, 1]>>,
+                         %row: memref<?xf32>, %column: memref<?xbf16>, %alpha: f32) {
+  // CHECK: tile.gemm nt %{{.+}}, %{{.+}} into %{{.+}} acc(f32)
+  // CHECK-SAME: operands(full %{{.+}} : memref<?x?xbf16, strided<[?, 1]>>, per_row %{{.+}} : memref<?xf32>, per_column %{{.+}} : memref<?xbf16>, scalar %{{.+}} : f32)
+  // CHECK-SAME: schedule(#schedule)
+  tile.gemm nt %a, %b into %d acc(f32)
+      operands(full %c : memref<?x?xbf16, strided<[?, 1]>>, per_row %row : memref<?xf32>,
+               per_column %column : memref<?xbf16>, scalar %alpha : f32)
+      schedule(#schedule) {
+  ^bb0(%x: f32, %ce: bf16, %re: f32, %be: bf16, %s: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
+  return
+}
+
+// CHECK-LABEL: func.func @host
+func.func @host(%d: memref<?x?xf32, strided<[?, 1]>>) {
+  // CHECK: %[[SMS:.+]] = tile.sm_count : index
+  %sms = tile.sm_count : index
+  // CHECK: tile.launch @nothing grid(%[[SMS]]) threads(32) args()
+  tile.launch @nothing grid(%sms) threads(32) args()
+  // CHECK: tile.launch @kernel grid(%[[SMS]]) threads(128) shared_memory(49152) args(%{{.+}}) : memref<?x?xf32, strided<[?, 1]>>
+  tile.launch @kernel grid(%sms) threads(128) shared_memory(49152) args(%d) : memref<?x?xf32, strided<[?, 1]>>
+  return
+}
+
+// CHECK-LABEL: tile.kernel @nothing() {
+tile.kernel @nothing() {
+  // CHECK-NEXT: tile.return
+  tile.return
+}
+
+// CHECK-LABEL: tile.kernel @kernel
+// CHECK-SAME: attributes {schedule = #{{.+}}}
+tile.kernel @kernel(%d: memref<?x?xf32, strided<[?, 1]>>) attributes {schedule = #tile.schedule<stages = 3>} {
+  %c0 = arith.constant 0 : index
+  // CHECK: tile.work_tiles (%[[M:.+]], %[[N:.+]]) of (%c0, %c0) by [128, 64] order(<row>) one_shot {
+  // CHECK-NEXT: }
+  tile.work_tiles (%m, %n) of (%c0, %c0) by [128, 64] order(<row>) one_shot {
+  }
+  // CHECK: tile.work_tiles ({{.*}}) of (%c0, %c0) by [1, 1] order(<grouped 16>) persistent attributes {note = "kept"} {
+  tile.work_tiles (%m, %n) of (%c0, %c0) by [1, 1] order(<grouped 16>) persistent attributes {note = "kept"} {
+    tile.yield
+  }
+  tile.return
+}
+
+// CHECK-LABEL: tile.kernel @tiles
+tile.kernel @tiles(%a: memref<?x?xbf16, strided<[?, 1]>>, %d: memref<?x?xf32, strided<[?, 1]>>,
+                   %bias: memref<?xf32>, %alpha: f32, %s: memref<128x64xbf16, #tile.layout<(128,64):(64,1), swizzle<3,3,3>>>) {
+  %c0 = arith.constant 0 : index
+  // CHECK: %[[ACC:.+]] = tile.splat 0.000000e+00 : !tile.tile<128x128xf32>
+  %acc = tile.splat 0.0 : !tile.tile<128x128xf32>
+  // CHECK: %[[A:.+]] = tile.view %{{.+}}[%c0, %c0] : memref<?x?xbf16, strided<[?, 1]>> to !tile.view<128x64xbf16>
+  %at = tile.view %a[%c0, %c0] : memref<?x?xbf16, strided<[?, 1]>> to !tile.view<128x64xbf16>
+  // CHECK: tile.view full %{{.+}}[%c0, %c0]
+  %full = tile.view full %a[%c0, %c0] : memref<?x?xbf16, strided<[?, 1]>> to !tile.view<8x8xbf16>
+  // CHECK: tile.view per_row %{{.+}}[%c0] : memref<?xf32> to !tile.view<128x64xf32>
+  %rows = tile.view per_row %bias[%c0] : memref<?xf32> to !tile.view<128x64xf32>
+  // CHECK: tile.view per_column %{{.+}}[%c0] : memref<?xf32> to !tile.view<128x64xf32>
+  %columns = tile.view per_column %bias[%c0] : memref<?xf32> to !tile.view<128x64xf32>
+  // CHECK: tile.mma tn %[[A]], %[[A]], %[[ACC]] : !tile.view<128x64xbf16>, !tile.view<128x64xbf16>, !tile.tile<128x128xf32>
+  %c1 = tile.mma tn %at, %at, %acc : !tile.view<128x64xbf16>, !tile.view<128x64xbf16>, !tile.tile<128x128xf32>
+  // CHECK: %[[C:.+]] = tile.mma tn %{{.+}}, %{{.+}}, %{{.+}} : memref<128x64xbf16, #layout>, memref<128x64xbf16, #layout>, !tile.tile<128x128xf32>
+  %c2 = tile.mma tn %s, %s, %c1 : memref<128x64xbf16, #tile.layout<(128,64):(64,1), swizzle<3,3,3>>>, memref<128x64xbf16, #tile.layout<(128,64):(64,1), swizzle<3,3,3>>>, !tile.tile<128x128xf32>
+  // CHECK: tile.store %[[C]] into %{{.+}}[%c0, %c0] operands(per_column %{{.+}} : memref<?xf32>, scalar %{{.+}} : f32) {
+  // CHECK: } : !tile.tile<128x128xf32>, memref<?x?xf32, strided<[?, 1]>>
+  tile.store %c2 into %d[%c0, %c0] operands(per_column %bias : memref<?xf32>, scalar %alpha : f32) {
+  ^bb0(%x: f32, %b: f32, %f: f32):
+    tile.yield %x : f32
+  } : !tile.tile<128x128xf32>, memref<?x?xf32, strided<[?, 1]>>
+  // CHECK: tile.store %[[C]] into %{{.+}}[%c0, %c0] {
+  tile.store %c2 into %d[%c0, %c0] {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !tile.tile<128x128xf32>, memref<?x?xf32, strided<[?, 1]>>
+  tile.return
+}
+
+// tt and nn, so that every layout letter is seen.
+// CHECK-LABEL: func.func @letters
+func.func @letters(%mk: memref<64x32xf16>, %kn: memref<32x48xf16>, %km: memref<32x64xf16>, %nk: memref<48x32xf16>,
+                   %d: memref<64x48xf16>) {
+  // CHECK: tile.gemm tt
+  tile.gemm tt %mk, %kn into %d acc(f16) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : memref<64x32xf16>, memref<32x48xf16>, memref<64x48xf16>
+  // CHECK: tile.gemm nn
+  tile.gemm nn %km, %nk into %d acc(f16) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : memref<32x64xf16>, memref<48x32xf16>, memref<64x48xf16>
+  return
+}
+}

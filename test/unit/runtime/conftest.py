@@ -1,0 +1,28 @@
+"""Fixtures of the runtime's tests: none needs a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from fake_arrays import torch
+from fake_driver import FakeDriver
+
+from lowtide.runtime import driver
+
+__all__ = ["install_driver", "torch"]
+
+
+@pytest.fixture
+def install_driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[FakeDriver], FakeDriver]]:
+    """Put a FakeDriver in cuda-python's place for one test."""
+
+    def install(fake: FakeDriver) -> FakeDriver:
+        monkeypatch.setattr(driver, "api", lambda: fake)
+        return fake
+
+    driver.device.cache_clear()
+    driver.primary_context.cache_clear()
+    yield install
+    driver.device.cache_clear()
+    driver.primary_context.cache_clear()

@@ -1,0 +1,161 @@
+"""A driver of host memory: what the runtime calls of cuda.bindings.driver, with launches run by a Python function.
+
+Launch arguments are read back through the array of pointers, as the real driver reads them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+_READ = {
+    "ptr": ctypes.c_uint64,
+    "i64": ctypes.c_int64,
+    "i32": ctypes.c_int32,
+    "f32": ctypes.c_float,
+    "f16": ctypes.c_uint16,
+    "bf16": ctypes.c_uint16,
+}
+
+
+class Names:
+    """Any attribute is its own name: stands for the driver's enumerations."""
+
+    def __getattr__(self, name: str) -> Any:
+        return SimpleNamespace(name=name, value=name)
+
+
+class FakeDriver:
+    """One GPU of capability `capability`; `kernel(arguments)` runs at each launch and sees the values by `types`."""
+
+    CUdevice_attribute = CUfunction_attribute = CUjit_option = CUpointer_attribute = CUevent_flags = Names()
+    CUcontext = CUstream = CUdeviceptr = int
+
+    def __init__(self, capability: tuple[int, int] = (8, 0), types: Sequence[str] = ()) -> None:
+        self.capability = capability
+        self.attributes = {
+            "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 166912,
+            "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT": 108,
+        }
+        self.types = tuple(types)
+        self.kernel: Callable[[list[Any]], None] = lambda values: None
+        self.calls: list[tuple[Any, ...]] = []
+        self.launches: list[SimpleNamespace] = []
+        self.contexts: list[int] = []
+        self.memory: dict[int, np.ndarray] = {}
+        self.launch_error = 0
+        self.load_error = 0
+
+    def cuInit(self, flags: int) -> tuple[int]:
+        return (0,)
+
+    def cuDeviceGetCount(self) -> tuple[int, int]:
+        return (0, 1)
+
+    def cuDeviceGet(self, ordinal: int) -> tuple[int, int]:
+        return (0, ordinal) if ordinal == 0 else (101, 0)
+
+    def cuDeviceGetName(self, size: int, device: int) -> tuple[int, bytes]:
+        return (0, b"Fake GPU".ljust(size, b"\0"))
+
+    def cuDeviceGetAttribute(self, key: Any, device: int) -> tuple[int, int]:
+        if key.name.endswith(("MAJOR", "MINOR")):
+            return (0, self.capability[key.name.endswith("MINOR")])
+        return (0, self.attributes[key.name])
+
+    def cuGetErrorName(self, code: int) -> tuple[int, bytes]:
+        return (0, f"CUDA_ERROR_{int(code)}".encode())
+
+    def cuGetErrorString(self, code: int) -> tuple[int, bytes]:
+        return (0, b"of the test")
+
+    def cuCtxGetCurrent(self) -> tuple[int, int]:
+        return (0, self.contexts[-1] if self.contexts else 0)
+
+    def cuCtxGetDevice(self) -> tuple[int, int]:
+        return (0, 0)
+
+    def cuDevicePrimaryCtxRetain(self, device: int) -> tuple[int, int]:
+        return (0, 7000)
+
+    def cuCtxPushCurrent(self, context: int) -> tuple[int]:
+        self.contexts.append(context)
+        return (0,)
+
+    def cuCtxPopCurrent(self) -> tuple[int, int]:
+        return (0, self.contexts.pop())
+
+    def cuCtxSynchronize(self) -> tuple[int]:
+        return (0,)
+
+    def cuPointerGetAttribute(self, key: Any, address: int) -> tuple[int, int]:
+        return (0, 0)
+
+    def cuModuleLoadDataEx(self, image: bytes, count: int, options: list[Any], values: list[Any]) -> tuple[int, str]:
+        self.calls.append(("load", bytes(image)))
+        values[0][:9] = b"line 1: x"
+        return (self.load_error, "module")
+
+    def cuModuleGetFunction(self, module: str, name: bytes) -> tuple[int, str]:
+        return (0, name.decode())
+
+    def cuFuncGetAttribute(self, key: Any, function: str) -> tuple[int, int]:
+        return (0, 1024 if "THREADS" in key.name else 0)
+
+    def cuFuncSetAttribute(self, function: str, key: Any, value: int) -> tuple[int]:
+        self.calls.append(("attribute", key.name, value))
+        return (0,)
+
+    def cuLaunchKernel(self, function: str, *rest: Any) -> tuple[int]:
+        if self.launch_error:
+            return (self.launch_error,)
+        *geometry, stream, pointers, _ = rest
+        slots = (ctypes.c_void_p * len(self.types)).from_address(pointers)
+        values = [_READ[kind].from_address(slots[i]).value for i, kind in enumerate(self.types)]
+        self.launches.append(
+            SimpleNamespace(
+                function=function,
+                geometry=tuple(geometry),
+                stream=stream,
+                values=values,
+                context=self.cuCtxGetCurrent()[1],
+            )
+        )
+        self.kernel(values)
+        return (0,)
+
+    def cuEventCreate(self, flags: Any) -> tuple[int, str]:
+        return (0, "event")
+
+    def cuEventRecord(self, event: str, stream: int) -> tuple[int]:
+        self.calls.append(("record", stream))
+        return (0,)
+
+    def cuStreamWaitEvent(self, stream: int, event: str, flags: int) -> tuple[int]:
+        self.calls.append(("wait", stream))
+        return (0,)
+
+    def cuEventDestroy(self, event: str) -> tuple[int]:
+        return (0,)
+
+    def cuMemAlloc(self, size: int) -> tuple[int, int]:
+        block = np.zeros(size + 256, dtype=np.uint8)
+        address = -(-block.ctypes.data // 256) * 256
+        self.memory[address] = block
+        return (0, address)
+
+    def cuMemFree(self, address: int) -> tuple[int]:
+        del self.memory[address]
+        return (0,)
+
+    def cuMemcpyHtoD(self, target: int, source: int, size: int) -> tuple[int]:
+        ctypes.memmove(target, source, size)
+        return (0,)
+
+    def cuMemcpyDtoH(self, target: int, source: int, size: int) -> tuple[int]:
+        ctypes.memmove(target, source, size)
+        return (0,)

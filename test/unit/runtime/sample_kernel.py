@@ -1,0 +1,91 @@
+"""A manifest as the compiler writes it, for a GEMM with run-time extents, and the PTX text that goes with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+PTX = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry gemm_kernel(\n.param .u64 a\n)\n{ ret; }\n"
+
+
+def op(name: str, results: list[str], operands: list[str], **attributes: Any) -> dict[str, Any]:
+    return {"op": name, "results": results, "operands": operands, "attributes": attributes}
+
+
+def argument(
+    name: str, kind: str = "matrix", dtype: str = "bf16", role: str = "input", alignment: int = 16
+) -> dict[str, Any]:
+    rank = {"matrix": 2, "full": 2, "per_row": 1, "per_column": 1, "scalar": 0}[kind]
+    return {
+        "name": name,
+        "role": role,
+        "kind": kind,
+        "dtype": dtype,
+        "shape": [None] * rank,
+        "base_alignment": alignment,
+        "row_stride_alignment": alignment,
+    }
+
+
+def sample_manifest(
+    *extra: dict[str, Any], dtype: str = "bf16", acc: str = "f32", target: str = "sm_80"
+) -> dict[str, Any]:
+    """D = epilogue(A·Bᵀ) in 128×128 tiles; `extra` are epilogue arguments, passed to the kernel last and in order."""
+    arguments = [
+        argument("a", dtype=dtype),
+        argument("b", dtype=dtype),
+        *extra,
+        argument("d", dtype=dtype, role="output"),
+    ]
+    host = [
+        op("memref.dim", ["m"], ["a"], index=0),
+        op("memref.dim", ["k"], ["a"], index=1),
+        op("memref.dim", ["n"], ["b"], index=0),
+        op("arith.constant", ["c128"], [], value=128),
+        op("arith.ceildivsi", ["tiles_m"], ["m", "c128"]),
+        op("arith.ceildivsi", ["tiles_n"], ["n", "c128"]),
+        op("arith.muli", ["ctas"], ["tiles_m", "tiles_n"]),
+        op("arith.constant", ["c16"], [], value=16),
+        op("arith.constant", ["c0"], [], value=0),
+    ]
+    kernel_arguments = []
+    for matrix in ("a", "b", "d"):
+        host += [
+            op("memref.row_stride", [f"ld{matrix}"], [matrix]),
+            op("memref.base_address", [f"p{matrix}"], [matrix]),
+            op("arith.remsi", [f"rest_{matrix}"], [f"p{matrix}", "c16"]),
+            op("arith.cmpi", [f"whole_{matrix}"], [f"rest_{matrix}", "c0"], predicate="eq"),
+            op("cf.assert", [], [f"whole_{matrix}"], message=f"{matrix} must be 16-byte aligned; copy it"),
+        ]
+        kernel_arguments += [{"value": f"p{matrix}", "type": "ptr"}, {"value": f"ld{matrix}", "type": "i64"}]
+    kernel_arguments += [{"value": dim, "type": "i32"} for dim in ("m", "n", "k")]
+    for item in extra:
+        if item["kind"] == "scalar":
+            kernel_arguments.append({"value": item["name"], "type": item["dtype"]})
+        else:
+            host.append(op("memref.base_address", [f"p{item['name']}"], [item["name"]]))
+            kernel_arguments.append({"value": f"p{item['name']}", "type": "ptr"})
+    host.append(
+        op(
+            "tile.launch",
+            [],
+            [],
+            kernel="gemm_kernel",
+            grid=["ctas", 1, 1],
+            block=[128, 1, 1],
+            cluster=None,
+            shared_memory=49152,
+            arguments=kernel_arguments,
+        )
+    )
+    return {
+        "format": 1,
+        "lowtide": "0.1.0",
+        "name": "gemm",
+        "target": target,
+        "spec": {"m": None, "n": None, "k": None, "a": dtype, "b": dtype, "d": dtype, "acc": acc, "layout": "tn"},
+        "schedule": "#tile.schedule<cta = [128, 128, 32]>",
+        "epilogue": None,
+        "example": {"m": 70, "n": 45, "k": 33},
+        "arguments": arguments,
+        "host": host,
+    }

@@ -1,0 +1,242 @@
+"""Host functions evaluated from their serialised ops."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sample_kernel import argument, op, sample_manifest
+
+from lowtide.errors import LaunchError, LoadError
+from lowtide.runtime.host_program import LaunchRecord, compile_host
+
+
+def memref(address: int, *shape: int, row_stride: int | None = None) -> SimpleNamespace:
+    return SimpleNamespace(address=address, shape=shape, row_stride=row_stride or shape[-1])
+
+
+ARGUMENTS = {"a": memref(256, 300, 64), "b": memref(512, 129, 64, row_stride=72), "d": memref(1024, 300, 136)}
+
+
+def program_of(*ops: dict[str, Any], value: str = "v", kind: str = "i64") -> dict[str, Any]:
+    manifest = sample_manifest()
+    launch = op(
+        "tile.launch",
+        [],
+        [],
+        kernel="gemm_kernel",
+        grid=[1, 1, 1],
+        block=[32, 1, 1],
+        cluster=None,
+        shared_memory=0,
+        arguments=[{"value": value, "type": kind}],
+    )
+    return {**manifest, "host": [*ops, launch]}
+
+
+def evaluate(*ops: dict[str, Any]) -> Any:
+    (launch,) = compile_host(program_of(*ops))(ARGUMENTS)
+    return launch.arguments[0][0]
+
+
+def test_the_sample_launches_one_grid_with_all_arguments_in_order() -> None:
+    (launch,) = compile_host(sample_manifest())(ARGUMENTS)
+    assert launch == LaunchRecord(
+        kernel="gemm_kernel",
+        grid=(6, 1, 1),
+        block=(128, 1, 1),
+        cluster=None,
+        shared_memory=49152,
+        arguments=(
+            (256, "ptr"),
+            (64, "i64"),
+            (512, "ptr"),
+            (72, "i64"),
+            (1024, "ptr"),
+            (136, "i64"),
+            (300, "i32"),
+            (129, "i32"),
+            (64, "i32"),
+        ),
+    )
+
+
+def test_an_assertion_on_an_address_fails_with_its_message() -> None:
+    with pytest.raises(LaunchError, match="gemm: b must be 16-byte aligned; copy it"):
+        compile_host(sample_manifest())({**ARGUMENTS, "b": memref(520, 129, 64)})
+
+
+def test_an_assertion_on_a_shape_fails_with_its_message() -> None:
+    ops = [
+        op("memref.dim", ["m"], ["a"], index=0),
+        op("memref.dim", ["n"], ["b"], index=0),
+        op("arith.cmpi", ["same"], ["m", "n"], predicate="sle"),
+        op("cf.assert", [], ["same"], message="m > n"),
+    ]
+    with pytest.raises(LaunchError, match="gemm: m > n"):
+        compile_host(program_of(*ops, value="m"))(ARGUMENTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "a", "b", "result"),
+    [
+        ("addi", 7, -9, -2),
+        ("subi", 7, 9, -2),
+        ("muli", -7, 9, -63),
+        ("divsi", -7, 2, -3),
+        ("divsi", 7, -2, -3),
+        ("divsi", -8, -2, 4),
+        ("floordivsi", -7, 2, -4),
+        ("ceildivsi", -7, 2, -3),
+        ("ceildivsi", 7, 2, 4),
+        ("remsi", -7, 2, -1),
+        ("remsi", 7, -2, 1),
+        ("divui", -1, 2, 2**63 - 1),
+        ("remui", -1, 10, 5),
+        ("ceildivui", 9, 4, 3),
+        ("minsi", -3, 2, -3),
+        ("maxsi", -3, 2, 2),
+        ("minui", -3, 2, 2),
+        ("andi", 12, 10, 8),
+        ("ori", 12, 10, 14),
+        ("xori", 12, 10, 6),
+        ("shli", 3, 4, 48),
+        ("shrsi", -16, 2, -4),
+        ("shrui", -1, 60, 15),
+    ],
+)
+def test_integer_arithmetic_is_that_of_the_arith_dialect(name: str, a: int, b: int, result: int) -> None:
+    ops = [op("arith.constant", ["x"], [], value=a), op("arith.constant", ["y"], [], value=b)]
+    assert evaluate(*ops, op(f"arith.{name}", ["v"], ["x", "y"])) == result
+
+
+@pytest.mark.parametrize(
+    ("predicate", "result"),
+    [
+        ("eq", False),
+        ("ne", True),
+        ("slt", True),
+        ("sle", True),
+        ("sgt", False),
+        ("sge", False),
+        ("ult", False),
+        ("ugt", True),
+    ],
+)
+def test_comparisons_know_signed_from_unsigned(predicate: str, result: bool) -> None:
+    ops = [op("arith.constant", ["x"], [], value=-1), op("arith.constant", ["y"], [], value=1)]
+    assert evaluate(*ops, op("arith.cmpi", ["v"], ["x", "y"], predicate=predicate)) is result
+
+
+def test_a_predicate_is_sign_extended_to_minus_one_and_zero_extended_to_one() -> None:
+    start = [
+        op("arith.constant", ["x"], [], value=1),
+        op("arith.cmpi", ["p"], ["x", "x"], predicate="eq"),
+        op("arith.andi", ["q"], ["p", "p"]),
+    ]
+    assert evaluate(*start, op("arith.extsi", ["v"], ["q"])) == -1
+    assert evaluate(*start, op("arith.extui", ["v"], ["q"])) == 1
+    assert evaluate(*start, op("arith.index_cast", ["v"], ["x"])) == 1
+
+
+def test_select_and_truncation_keep_their_meaning() -> None:
+    start = [
+        op("arith.constant", ["x"], [], value=2**31 + 5),
+        op("arith.constant", ["y"], [], value=3),
+        op("arith.cmpi", ["p"], ["x", "y"], predicate="slt"),
+    ]
+    assert evaluate(*start, op("arith.select", ["v"], ["p", "x", "y"])) == 3
+    assert evaluate(*start, op("arith.trunci", ["v"], ["x"], type="i32")) == -(2**31) + 5
+    assert evaluate(*start, op("arith.trunci", ["v"], ["x"], type="i1")) is True
+
+
+def test_a_persistent_grid_follows_the_number_of_sms() -> None:
+    manifest = program_of(op("tile.sm_count", ["v"], []))
+    manifest["host"][-1]["attributes"]["grid"] = ["v", 1, 1]
+    program = compile_host(manifest)
+    assert program(ARGUMENTS, sm_count=2)[0].grid == (2, 1, 1)
+    with pytest.raises(LaunchError, match="sm_count="):
+        program(ARGUMENTS)
+
+
+def test_a_run_time_scalar_is_a_launch_argument() -> None:
+    manifest = sample_manifest(argument("alpha", "scalar", "f32"))
+    (launch,) = compile_host(manifest)({**ARGUMENTS, "alpha": 1.5})
+    assert launch.arguments[-1] == (1.5, "f32")
+
+
+def test_addresses_are_read_at_every_call_and_shapes_only_once_a_signature() -> None:
+    program = compile_host(sample_manifest())
+    kept, grids = program.early(ARGUMENTS, 0)
+    assert grids == ((6, 1, 1),)
+    assert [row[0] for row in program.late(kept, [4096, 512, 1024])] == [4096]
+    with pytest.raises(LaunchError, match="a must be 16-byte aligned"):
+        program.late(kept, [4097, 512, 1024])
+
+
+def test_a_missing_argument_is_named() -> None:
+    with pytest.raises(LaunchError, match="operand d is missing"):
+        compile_host(sample_manifest())({"a": ARGUMENTS["a"], "b": ARGUMENTS["b"]})
+
+
+def test_a_division_by_zero_is_an_error_of_ours() -> None:
+    ops = [op("arith.constant", ["x"], [], value=0), op("arith.divsi", ["v"], ["x", "x"])]
+    with pytest.raises(LaunchError, match="divides by zero"):
+        evaluate(*ops)
+
+
+def test_an_empty_or_too_big_grid_is_refused() -> None:
+    manifest = program_of(op("arith.constant", ["v"], [], value=1))
+    for extent in (0, 2**31):
+        manifest["host"][-1]["attributes"]["grid"] = [extent, 1, 1]
+        with pytest.raises(LaunchError, match="CUDA allows 1 to"):
+            compile_host(manifest)(ARGUMENTS)
+
+
+@pytest.mark.parametrize(
+    ("ops", "message"),
+    [
+        ([op("arith.frobnicate", ["v"], [])], r"host\[0\] \(arith.frobnicate\): unknown op"),
+        ([op("memref.load", ["v"], ["a"])], "unknown op"),
+        ([op("memref.dim", ["v"], ["a"], index=2)], "index 2 is outside the 2 dimensions"),
+        ([op("memref.dim", ["v"], ["x"], index=0)], "must be one memref argument"),
+        ([op("arith.addi", ["v"], ["x", "y"])], "'x' is used before it is defined"),
+        ([op("arith.addi", ["v"], [])], "has 0 operands, must have 2"),
+        ([op("arith.constant", ["v"], [], value="3")], "must be a number"),
+        ([op("arith.constant", [], [], value=3)], "must define one new value"),
+        ([op("arith.constant", ["v"], [], value=3)] * 2, "must define one new value"),
+        (
+            [op("arith.constant", ["x"], [], value=3), op("arith.cmpi", ["v"], ["x", "x"], predicate="lt")],
+            "predicate 'lt'",
+        ),
+        ([op("arith.constant", ["x"], [], value=3), op("arith.trunci", ["v"], ["x"])], "attribute 'type' is None"),
+    ],
+)
+def test_ops_that_cannot_be_are_refused_when_loading(ops: list[dict[str, Any]], message: str) -> None:
+    with pytest.raises(LoadError, match=message):
+        compile_host(program_of(*ops))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"kernel": None}, "kernel, arguments or shared_memory"),
+        ({"block": [32, 1]}, "block is"),
+        ({"cluster": [0, 1, 1]}, "cluster is"),
+        ({"grid": [1]}, "grid is"),
+        ({"grid": ["p", 1, 1]}, "grid depends on an address"),
+        ({"arguments": [{"value": "p", "type": "u128"}]}, "must have a value and a type"),
+    ],
+)
+def test_a_launch_that_cannot_be_is_refused_when_loading(attributes: dict[str, Any], message: str) -> None:
+    manifest = program_of(op("memref.base_address", ["p"], ["a"]), value="p", kind="ptr")
+    compile_host(manifest)
+    manifest["host"][-1]["attributes"].update(attributes)
+    with pytest.raises(LoadError, match=message):
+        compile_host(manifest)
+
+
+def test_a_host_function_without_a_launch_is_refused() -> None:
+    with pytest.raises(LoadError, match="launches nothing"):
+        compile_host({**sample_manifest(), "host": []})

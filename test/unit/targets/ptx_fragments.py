@@ -1,0 +1,49 @@
+"""The PTX ISA's own formulas for fragments and ldmatrix, written without any layout: the tests' second source."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def mma_element(operand: str, k: int, lane: int, value: int) -> tuple[int, int]:
+    """(row, column) of a value of mma.m16n8k8 or m16n8k16, 16-bit operands ("Matrix Fragments for mma.m16n8k…").
+
+    a: (M, K); b: (N, K), i.e. (column, row) of the ISA's K x N matrix; c: (M, N).
+    """
+    group, in_group = lane >> 2, lane % 4
+    if operand == "c":
+        return (group if value < 2 else group + 8), in_group * 2 + (value & 1)
+    if operand == "b":
+        row = in_group * 2 + (value & 1) + (8 if value >= 2 else 0)
+        return group, row
+    if k == 8:
+        return (group if value < 2 else group + 8), in_group * 2 + (value & 1)
+    row = group if value < 2 or 4 <= value < 6 else group + 8
+    return row, in_group * 2 + (value & 1) + (8 if value >= 4 else 0)
+
+
+def gather(operand: str, k: int, fragments: np.ndarray) -> np.ndarray:
+    """A warp's fragment [lane, value] as the matrix that mma sees."""
+    shape = {"a": (16, k), "b": (8, k), "c": (16, 8)}[operand]
+    matrix = np.zeros(shape, fragments.dtype)
+    for lane, value in np.ndindex(fragments.shape):
+        matrix[mma_element(operand, k, lane, value)] = fragments[lane, value]
+    return matrix
+
+
+def mma(k: int, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """mma.sync on one warp's fragments [lane, value]: c + a @ b, as a fragment."""
+    d = gather("a", k, a) @ gather("b", k, b).T + gather("c", k, c)
+    return np.array([[d[mma_element("c", k, lane, value)] for value in range(4)] for lane in range(32)])
+
+
+def ldmatrix(memory: np.ndarray, addresses: np.ndarray, matrices: int, trans: bool) -> np.ndarray:
+    """ldmatrix of one warp: memory in elements, an element address for each lane; registers [lane, matrix, 2]."""
+    result = np.zeros((32, matrices, 2), memory.dtype)
+    for index in range(matrices):
+        rows = np.stack([memory[addresses[8 * index + r] : addresses[8 * index + r] + 8] for r in range(8)])
+        if trans:
+            rows = rows.T
+        for lane in range(32):
+            result[lane, index] = rows[lane // 4, 2 * (lane % 4) : 2 * (lane % 4) + 2]
+    return result

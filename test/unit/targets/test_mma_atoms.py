@@ -1,0 +1,49 @@
+"""Atoms: the TV layouts against the PTX ISA's formulas, names and sizes."""
+
+import numpy as np
+import pytest
+from ptx_fragments import mma_element
+
+from lowtide import targets
+from lowtide.errors import TargetError
+from lowtide.targets.tv import coordinates
+
+
+@pytest.mark.parametrize("name", list(targets.MMA_ATOMS))
+@pytest.mark.parametrize("operand", ["a", "b", "c"])
+def test_every_layout_is_the_isas_fragment(name, operand):
+    atom = targets.mma_atom(name)
+    held = coordinates(atom.layout(operand), atom.tile_shape(operand))
+    assert held.shape[:2] == (32, atom.values(operand))
+    for lane, value in np.ndindex(held.shape[:2]):
+        assert tuple(held[lane, value]) == mma_element(operand, atom.shape_mnk[2], lane, value)
+
+
+def test_shapes_dtypes_and_registers_follow_from_the_name():
+    atom = targets.mma_atom("mma.m16n8k16.f32.bf16")
+    assert (atom.shape_mnk, atom.a_dtype, atom.b_dtype, atom.c_dtype) == ((16, 8, 16), "bf16", "bf16", "f32")
+    assert [atom.registers(operand) for operand in ("a", "b", "c")] == [4, 2, 4]
+    half = targets.mma_atom("mma.m16n8k8.f16.f16")
+    assert [half.registers(operand) for operand in ("a", "b", "c")] == [2, 1, 2]
+    assert half.accumulators == 4
+    assert half.ptx == "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16"
+
+
+def test_both_shapes_come_with_each_allowed_pair_of_dtypes():
+    pairs = {"f32.f16", "f32.bf16", "f16.f16"}
+    assert set(targets.MMA_ATOMS) == {f"mma.m16n8k{k}.{pair}" for k in (8, 16) for pair in pairs}
+
+
+def test_copy_atoms_say_where_from_where_to_and_how_much():
+    async_copy = targets.copy_atom("cp.async.16")
+    assert (async_copy.source, async_copy.destination, async_copy.bytes_per_thread) == ("gmem", "smem", 16)
+    matrix = targets.copy_atom("ldmatrix.x4.trans")
+    assert (matrix.threads, matrix.matrices, matrix.transposed, matrix.bytes_per_thread) == (32, 4, True, 16)
+    assert targets.copy_atom("st.global.8").destination == "gmem"
+
+
+def test_an_unknown_atom_is_refused_with_the_nearest():
+    with pytest.raises(TargetError, match=r"did you mean 'mma\.m16n8k16\.f32\.bf16'"):
+        targets.mma_atom("mma.m16n8k16.f32.bf61")
+    with pytest.raises(TargetError, match=r"unknown copy atom 'cp\.async\.32'"):
+        targets.copy_atom("cp.async.32")

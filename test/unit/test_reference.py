@@ -1,0 +1,264 @@
+"""The reference, its error bound, and the comparison: what they accept, and the planted faults that they do not."""
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from lowtide.compiler import epilogue_functions as lt
+from lowtide.compiler.dtypes import NUMPY
+from lowtide.compiler.epilogue import Full, PerColumn, PerRow, Scalar
+from lowtide.compiler.reference import (
+    compare,
+    error_bound,
+    padded_matrix,
+    random_inputs,
+    reference,
+    reference_with_bound,
+)
+from lowtide.compiler.spec import GemmSpec
+from lowtide.errors import SpecError
+
+M, N, K = 37, 29, 133
+
+
+def fused(acc, c: Full, bias: PerColumn, row: PerRow, alpha: Scalar):
+    return lt.gelu(alpha * acc + 0.5 * c + bias) - row
+
+
+def spec_of(**change) -> GemmSpec:
+    return GemmSpec(**({"a": "bf16", "b": "bf16", "d": "bf16", "epilogue": fused} | change))
+
+
+def inputs_of(spec: GemmSpec, seed: int = 3, row_padding: int = 0) -> dict:
+    return random_inputs(spec, M, N, K, np.random.default_rng(seed), row_padding)
+
+
+def accumulate(spec: GemmSpec, inputs: dict) -> np.ndarray:
+    """Σ a·b in the accumulator's type, rounded after each product: what the bound is for."""
+    type = NUMPY[spec.acc]
+    left = np.asarray(inputs["a"]) if spec.layout in ("tn", "tt") else np.asarray(inputs["a"]).T
+    right = np.asarray(inputs["b"]).T if spec.layout in ("tn", "nn") else np.asarray(inputs["b"])
+    acc = np.zeros((left.shape[0], right.shape[1]), dtype=type)
+    for k in range(left.shape[1]):
+        product = left[:, k, None].astype(np.float32) * right[None, k].astype(np.float32)
+        acc = (acc.astype(np.float32) + product).astype(type)
+    return acc
+
+
+def simulate(spec: GemmSpec, inputs: dict, acc: np.ndarray | None = None) -> np.ndarray:
+    """A kernel in numpy: accumulator, epilogue in f32, one rounding to D."""
+    acc = (accumulate(spec, inputs) if acc is None else acc).astype(np.float32)
+    values = {name: np.asarray(value).astype(np.float32) for name, value in inputs.items() if name not in "ab"}
+    if "row" in values:
+        values["row"] = values["row"][:, None]
+    out = acc if spec.epilogue is None else spec.epilogue(acc, **values)
+    return np.asarray(out).astype(np.float32).astype(NUMPY[spec.d])
+
+
+SPECS = {
+    "bf16": spec_of(),
+    "f16": spec_of(a="f16", b="f16", d="f16"),
+    "f16 accumulator": spec_of(a="f16", b="f16", d="f32", acc="f16"),
+    "f32 out": spec_of(d="f32", layout="nt"),
+    "plain": spec_of(epilogue=None, layout="tt"),
+    "plain nn": spec_of(epilogue=None, layout="nn", d="f32"),
+}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_right_kernel_is_within_bound(name):
+    spec, inputs = SPECS[name], inputs_of(SPECS[name])
+    ref, bound = reference_with_bound(spec, **inputs)
+    result = compare(spec, simulate(spec, inputs), ref, bound)
+    assert result.ok, result.message
+    assert np.all(np.isfinite(bound))
+    assert "within bound" in result.message
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_kernel_that_drops_products_is_out_of_bound(name):
+    spec, inputs = SPECS[name], inputs_of(SPECS[name])
+    dropped = 64 if spec.acc == "f16" else 1  # what n roundings of f16 may add up to hides a single product
+    ref, bound = reference_with_bound(spec, **inputs)
+    matrix = np.array(inputs["a"])
+    along_k = matrix.T if spec.layout in ("tn", "tt") else matrix
+    along_k[-dropped:] = 0
+    result = compare(spec, simulate(spec, inputs | {"a": matrix}), ref, bound)
+    assert not result.ok
+    assert "out of bound" in result.message
+
+
+def test_an_epilogue_in_the_wrong_order_is_out_of_bound():
+    spec = spec_of(epilogue=lambda acc: lt.relu(acc) - 1.0)
+    inputs = inputs_of(spec)
+    ref, bound = reference_with_bound(spec, **inputs)
+    wrong = np.maximum(accumulate(spec, inputs) - np.float32(1), 0).astype(NUMPY["bf16"])
+    assert not compare(spec, wrong, ref, bound).ok
+
+
+def test_one_wrong_element_is_named():
+    spec, inputs = SPECS["bf16"], inputs_of(SPECS["bf16"])
+    ref, bound = reference_with_bound(spec, **inputs)
+    d = simulate(spec, inputs)
+    d[5, 7] += 3
+    result = compare(spec, d, ref, bound)
+    assert result.worst_index == (5, 7)
+    assert "1 of 1073 elements are out of bound" in result.message
+    assert "d[5, 7] = " in result.message
+
+
+@pytest.mark.parametrize("layout", ["tn", "tt", "nn", "nt"])
+def test_the_reference_is_the_product_in_every_layout(layout):
+    spec = spec_of(epilogue=None, layout=layout)
+    inputs = inputs_of(spec)
+    letters = {"tn": "mk,nk", "tt": "mk,kn", "nn": "km,nk", "nt": "km,kn"}[layout]
+    exact = np.einsum(f"{letters}->mn", inputs["a"].astype(np.float64), inputs["b"].astype(np.float64))
+    np.testing.assert_allclose(reference(spec, **inputs), exact, rtol=1e-12, atol=1e-12)
+
+
+def test_reference_and_bound_are_the_same_apart_and_together():
+    spec, inputs = SPECS["bf16"], inputs_of(SPECS["bf16"])
+    ref, bound = reference_with_bound(spec, **inputs)
+    np.testing.assert_array_equal(ref, reference(spec, **inputs))
+    np.testing.assert_array_equal(bound, error_bound(spec, **inputs))
+
+
+def test_the_accumulators_bound_is_below_gamma_and_close_to_it():
+    spec = spec_of(epilogue=None, d="f32")
+    inputs = inputs_of(spec)
+    a, b = (np.abs(inputs[name].astype(np.float64)) for name in "ab")
+    n = K + math.ceil(K / 16) + 2
+    gamma = n * 2.0**-23 / (1 - n * 2.0**-23)
+    limit = gamma * (a @ b.T)
+    bound, ref = error_bound(spec, **inputs), reference(spec, **inputs)
+    assert np.all(bound <= limit + np.abs(ref) * 2.0**-23)
+    assert np.all(bound >= 0.98 * limit - np.abs(ref) * 2.0**-23)
+
+
+def test_roundings_without_end_still_have_a_bound():
+    spec = GemmSpec(a="f16", b="f16", d="f32", acc="f16")
+    ones = np.full((2, 2048), 0.125, dtype=np.float16)
+    bound = error_bound(spec, ones, ones)
+    assert np.all(np.isfinite(bound))
+    assert np.all(bound > 32)  # more than the sum itself: nu ≥ 1
+
+
+def test_zeros_are_exact():
+    spec = GemmSpec(a="f16", b="f16", d="f16")
+    zeros = np.zeros((3, 16), dtype=np.float16)
+    ref, bound = reference_with_bound(spec, zeros, zeros)
+    assert compare(spec, np.zeros((3, 3), np.float16), ref, bound).max_ratio == 0
+    assert not compare(spec, np.full((3, 3), 2.0**-10, np.float16), ref, bound).ok
+
+
+def test_a_result_near_the_largest_may_be_infinite_or_not():
+    spec = GemmSpec(a="f16", b="f16", d="f16")
+    a = np.array([[256.0]], dtype=np.float16)
+    b = np.array([[255.9]], dtype=np.float16)  # 65504 and a little: rounds to the largest f16, or to ∞
+    ref, bound = reference_with_bound(spec, a, b * np.float16(1.0))
+    big, big_bound = reference_with_bound(spec, a * np.float16(2), b)
+    assert np.isfinite(ref[0, 0])
+    assert np.isinf(big_bound[0, 0])
+    assert compare(spec, np.array([[np.inf]], np.float16), big, big_bound).ok
+    assert compare(spec, np.array([[65504.0]], np.float16), big, big_bound).ok
+    assert "no finite bound" in compare(spec, np.array([[np.inf]], np.float16), big, big_bound).message
+    assert not compare(spec, np.array([[100.0]], np.float16), ref, bound).ok
+
+
+def test_nan_passes_only_where_the_reference_has_it():
+    spec = GemmSpec(a="bf16", b="bf16", d="bf16")
+    a = np.ones((2, 8), dtype=ml_dtypes.bfloat16)
+    ref, bound = reference_with_bound(spec, a, a)
+    d = ref.astype(ml_dtypes.bfloat16)
+    assert compare(spec, d, ref, bound).ok
+    d[1, 0] = np.nan
+    assert compare(spec, d, ref, bound).worst_index == (1, 0)
+    a[1] = np.nan
+    ref, bound = reference_with_bound(spec, a, np.ones_like(a))
+    assert compare(spec, ref.astype(ml_dtypes.bfloat16), ref, bound).ok
+    assert not compare(spec, np.zeros((2, 2), ml_dtypes.bfloat16), ref, bound).ok
+
+
+def test_infinite_inputs_must_give_infinite_results():
+    spec = GemmSpec(a="bf16", b="bf16", d="bf16", epilogue=lambda acc: lt.relu(acc))
+    a = np.ones((1, 8), dtype=ml_dtypes.bfloat16)
+    a[0, 0] = np.inf
+    ref, bound = reference_with_bound(spec, a, np.ones_like(a))
+    assert ref[0, 0] == np.inf
+    assert compare(spec, ref.astype(ml_dtypes.bfloat16), ref, bound).ok
+
+
+def test_subnormal_results_are_rounded_by_their_spacing():
+    spec = GemmSpec(a="f16", b="f16", d="f16")
+    a = np.array([[2.0**-14]], dtype=np.float16)
+    b = np.array([[2.0**-10 * 1.5]], dtype=np.float16)  # 1.5 · 2⁻²⁴: between the first two subnormals
+    ref, bound = reference_with_bound(spec, a, b)
+    assert bound[0, 0] == pytest.approx(2.0**-25, rel=1e-4)
+    assert compare(spec, np.array([[2.0**-24]], np.float16), ref, bound).ok
+    assert compare(spec, np.array([[2.0**-23]], np.float16), ref, bound).ok
+    assert not compare(spec, np.array([[0.0]], np.float16), ref, bound).ok
+
+
+def test_random_inputs_pad_rows_with_nan_and_align_those_of_a_and_b():
+    spec = SPECS["bf16"]
+    inputs = inputs_of(spec, row_padding=3)
+    assert set(inputs) == {"a", "b", "c", "bias", "row", "alpha"}
+    assert inputs["a"].shape == (M, K)
+    assert inputs["a"].strides == (136 * 2, 2)
+    assert inputs["c"].strides == ((N + 3) * 2, 2)
+    assert isinstance(inputs["alpha"], float)
+    assert np.all(np.isnan(inputs["a"].base.astype(np.float32)[:, K:]))
+    assert not np.any(np.isnan(inputs["a"].astype(np.float32)))
+
+
+def test_random_inputs_depend_on_the_seed_alone():
+    spec = SPECS["bf16"]
+    np.testing.assert_array_equal(inputs_of(spec, 1)["a"], inputs_of(spec, 1)["a"])
+    assert np.any(inputs_of(spec, 1)["a"] != inputs_of(spec, 2)["a"])
+
+
+def test_padded_rows_hold_their_values():
+    matrix = padded_matrix(np.arange(6.0).reshape(2, 3), "f32", 5)
+    assert matrix.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert matrix.strides == (20, 4)
+
+
+def test_large_outputs_are_evaluated_in_blocks(monkeypatch):
+    spec, inputs = SPECS["bf16"], inputs_of(SPECS["bf16"])
+    whole = reference_with_bound(spec, **inputs)
+    monkeypatch.setattr("lowtide.compiler.reference._BLOCK", 64)
+    np.testing.assert_array_equal(whole, reference_with_bound(spec, **inputs))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"a": np.zeros((M, K + 1))}, "a says K = 134, b says 133"),
+        ({"a": np.zeros(K)}, r"a has shape \(133,\); layout tn wants \(any, any\)"),
+        ({"bias": np.zeros(N + 1)}, r"operand 'bias' has shape \(30,\); per_column wants \(29,\)"),
+        ({"c": np.zeros((N, M))}, r"full wants \(37, 29\)"),
+        ({"alpha": np.zeros(1)}, r"scalar wants \(\)"),
+        ({"beta": 1.0}, r"given: \['alpha', 'beta', .*takes \['alpha', 'bias', 'c', 'row'\]"),
+    ],
+)
+def test_what_does_not_fit_the_spec_is_refused(change, message):
+    spec = SPECS["bf16"]
+    with pytest.raises(SpecError, match=message):
+        reference(spec, **(inputs_of(spec) | change))
+
+
+def test_static_extents_are_checked():
+    spec = spec_of(m=M + 1)
+    with pytest.raises(SpecError, match=r"m = 37 contradicts the spec's 38"):
+        inputs_of(spec)
+    with pytest.raises(SpecError, match=r"layout tn wants \(38, any\)"):
+        reference(spec, **inputs_of(SPECS["bf16"]))
+    with pytest.raises(SpecError, match="n is a run-time argument"):
+        random_inputs(spec, None, None, K, np.random.default_rng(0))
+
+
+def test_shapes_that_differ_are_not_compared():
+    with pytest.raises(SpecError, match="all three must be"):
+        compare(SPECS["bf16"], np.zeros((2, 3)), np.zeros((3, 2)), np.zeros((3, 2)))

@@ -1,0 +1,92 @@
+"""A GemmSpec that cannot be is refused with the reason and the way out."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from lowtide.compiler.epilogue import Full, OperandKind, PerColumn, Scalar
+from lowtide.compiler.epilogue_functions import relu
+from lowtide.compiler.spec import GemmSpec
+from lowtide.errors import Error, SpecError
+
+GOOD = {"m": 300, "n": 520, "k": 264, "a": "bf16", "b": "bf16", "d": "bf16"}
+
+
+def scaled(acc, c: Full, bias: PerColumn["f32"], alpha: Scalar):  # noqa: F821
+    return relu(alpha * acc + 0.5 * c + bias)
+
+
+@pytest.mark.parametrize(
+    ("layout", "a", "b"),
+    [
+        ("tn", (300, 264), (520, 264)),
+        ("tt", (300, 264), (264, 520)),
+        ("nn", (264, 300), (520, 264)),
+        ("nt", (264, 300), (264, 520)),
+    ],
+)
+def test_shapes_are_those_in_memory(layout, a, b):
+    spec = GemmSpec(**GOOD, layout=layout)
+    assert (spec.a_shape, spec.b_shape, spec.d_shape) == (a, b, (300, 520))
+
+
+def test_extents_left_out_are_run_time_arguments():
+    spec = GemmSpec(**(GOOD | {"m": None, "k": None}))
+    assert (spec.a_shape, spec.b_shape, spec.d_shape) == ((None, None), (520, None), (None, 520))
+
+
+def test_numpy_integers_become_ints():
+    spec = GemmSpec(**(GOOD | {"m": np.int64(7)}))
+    assert type(spec.m) is int
+
+
+def test_operands_take_their_types_from_annotation_or_d():
+    spec = GemmSpec(**GOOD, epilogue=scaled)
+    assert [(operand.name, operand.kind, operand.dtype) for operand in spec.operands] == [
+        ("c", OperandKind.FULL, "bf16"),
+        ("bias", OperandKind.PER_COLUMN, "f32"),
+        ("alpha", OperandKind.SCALAR, "f32"),
+    ]
+    assert [operand.shape(3, 5) for operand in spec.operands] == [(3, 5), (5,), ()]
+
+
+def test_a_spec_is_frozen_and_compares_by_what_it_says():
+    spec = GemmSpec(**GOOD, epilogue=scaled)
+    assert spec == GemmSpec(**GOOD, epilogue=scaled)
+    assert spec != GemmSpec(**GOOD)
+    assert hash(spec) == hash(GemmSpec(**GOOD, epilogue=scaled))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        spec.m = 3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"a": "float16"}, r"unknown dtype 'float16' for a: valid are f16, bf16; did you mean 'f16'\?"),
+        ({"b": "bf61"}, r"did you mean 'bf16'\?"),
+        ({"d": "f64"}, r"unknown dtype 'f64' for d: valid are f16, bf16, f32"),
+        ({"a": np.float16}, "unknown dtype .* for a: valid are f16, bf16"),
+        ({"a": ["f16"]}, "unknown dtype"),
+        ({"acc": "bf16"}, "unknown accumulator 'bf16' for acc: valid are f32, f16"),
+        ({"acc": "f16"}, "f16 accumulators take f16 inputs only; use acc='f32'"),
+        ({"a": "f16"}, "a is f16 but b is bf16"),
+        ({"layout": "nnt"}, r"unknown layout 'nnt' for layout: valid are tn, tt, nn, nt; did you mean"),
+        ({"layout": "TN"}, r"did you mean 'tn'\?"),
+        ({"m": 0}, r"m is 0; extents are 1 to 2\*\*31-1"),
+        ({"n": -4}, "n is -4"),
+        ({"k": 2**31}, "k is 2147483648; .* cut the problem"),
+        ({"m": 1.0}, r"m is 1.0 \(float\); it must be an integer"),
+        ({"m": True}, r"m is True \(bool\)"),
+        ({"m": "128"}, r"m is '128' \(str\)"),
+        ({"epilogue": 3}, "epilogue is int 3; it must be a function"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_way_out(change, message):
+    with pytest.raises(SpecError, match=message) as caught:
+        GemmSpec(**(GOOD | change))
+    assert isinstance(caught.value, Error)
+
+
+def test_the_largest_extent_is_allowed():
+    assert GemmSpec(**(GOOD | {"m": 2**31 - 1})).m == 2**31 - 1
