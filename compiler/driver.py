@@ -31,7 +31,7 @@ from lowtide.dialects.levels import (
     target_of,
 )
 from lowtide.errors import CompileError, Error, IRError, PassError
-from lowtide.passes.base import Pass, verify
+from lowtide.passes.base import Pass
 from lowtide.targets import Target
 
 # On a module between two levels: the last step that it has been through.
@@ -214,9 +214,8 @@ class _Compilation:
             self.timings.append(Timing(level, name, _owner(element), time.perf_counter() - started))
 
     def _end_level(self, level: Level, step: Step, number: int) -> None:
-        """Verifier, legal ops, print and reparse; dump."""
+        """Legal ops, print and reparse, which verifies; dump."""
         started = time.perf_counter()
-        verify(self.module, f"level {level} does not verify")
         check_level(self.module, level)
         text = str(self.module)
         if self.dumps is not None:
@@ -225,7 +224,8 @@ class _Compilation:
             self.module = parse_file(path, self.context)
         else:
             self.module = parse_text(text, self.context, f"<level {level}>")
-        if str(self.module) != text:
+        # Below these levels upstream's printers are at work, and the text is long: a test holds those.
+        if level <= Level.EPILOGUE and str(self.module) != text:
             raise IRError(f"level {level} does not read back as it was printed; this is a fault of the dialects")
         self.level = level
         self.texts[str(level)] = text
@@ -240,7 +240,7 @@ class _Compilation:
     def _fail(self, error: Error, name: str, pipeline: str, before: ir.Operation, level: Level | None) -> NoReturn:
         """Raise the error again with its reproducer and its place in it; `level`: the check of that level failed."""
         folder = self.dumps.path if self.dumps is not None else None
-        path = write_reproducer(str(before), pipeline, self.target, folder, check_level=level is not None)
+        path = write_reproducer(str(before), pipeline, self.target, folder, level=level)
 
         def run(module: ir.Module) -> None:
             for element in parse_pipeline(pipeline, module.context):
@@ -249,7 +249,7 @@ class _Compilation:
                 check_level(module, level)
 
         message = message_at(path, run) or str(error)
-        command = command_line(path, pipeline, self.target, check_level=level is not None)
+        command = command_line(path, pipeline, self.target, level=level)
         kind = type(error) if type(error) is not IRError else PassError
         subject = message if name in message else f"{name}: {message}"
         raise kind(f"{subject}\n  IR before it: {path}\n  fails again with: {command}") from _fault(error)

@@ -20,7 +20,7 @@ from lowtide.compiler.contexts import make_context
 from lowtide.compiler.dumps import write_whole
 from lowtide.compiler.expectations import Report, expectations, unmet
 from lowtide.compiler.pass_pipeline import Element, UpstreamFailure, parse_pipeline, run_pipeline
-from lowtide.dialects.levels import TARGET_ATTRIBUTE, check_level, level_of, target_of
+from lowtide.dialects.levels import TARGET_ATTRIBUTE, Level, check_level, level_of, target_of
 from lowtide.dialects.locations import place_of
 from lowtide.errors import Error
 from lowtide.passes import REGISTRY
@@ -70,10 +70,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-p", "--pass-pipeline", default="", metavar="PASSES", help="e.g. 'tile-to-ctas,cse'")
     parser.add_argument("--target", metavar="NAME", help="e.g. sm_80; where given, tile.target must agree")
     parser.add_argument("--split-input-file", action="store_true", help="the parts between lines `// -----` apart")
+    parser.add_argument("--verify-diagnostics", action="store_true", help="hold diagnostics against expected-… lines")
     parser.add_argument(
-        "--verify-diagnostics", action="store_true", help="hold diagnostics against expected-… lines"
+        "--check-level",
+        nargs="?",
+        const="",
+        metavar="LEVEL",
+        help="at the end hold the module to its level, or this one",
     )
-    parser.add_argument("--check-level", action="store_true", help="at the end hold the module to its tile.level")
     parser.add_argument("--mlir-print-ir-after-all", action="store_true", help="print the IR after each pass (stderr)")
     parser.add_argument("--mlir-print-debuginfo", action="store_true", help="print locations")
     parser.add_argument("--mlir-print-op-generic", action="store_true", help="print in the generic form")
@@ -133,8 +137,9 @@ class _Job:
         target = self._target(module)
         elements = parse_pipeline(self.options.pass_pipeline, context)
         run_pipeline(elements, module, target, after=lambda element: self._print_after(element, module))
-        if self.options.check_level:
-            check_level(module, level_of(module))
+        if self.options.check_level is not None:
+            named = self.options.check_level
+            check_level(module, Level.named(named) if named else level_of(module))
         return self._print(module)
 
     def _target(self, module: ir.Module) -> Target | None:

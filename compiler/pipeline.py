@@ -40,24 +40,30 @@ SM_80_ROAD: Road = MappingProxyType(
             Step("choose-schedule", "first: every later pass only reads the schedule"),
             Step("verify-schedule", "before anything is built on it: the rules of the target, in the user's terms"),
         ),
-        Level.CTA: (Step("tile-to-ctas", "who computes what comes before how"),),
+        Level.CTA: (
+            Step("tile-to-ctas", "who computes what comes before how"),
+            Step("cse", "one constant each. Not canonicalize: it would dissolve a K loop of one step", "simplify"),
+        ),
         Level.SMEM: (
             Step("promote-operands-to-smem", "while a K step is still one mma on two windows"),
             Step("assign-smem-layouts", "as soon as there are buffers; the ring then takes their types as they are"),
         ),
         Level.PIPELINED: (
             Step("pipeline-mainloop", "copies and mma are still one op each, so that a stage is one loop iteration"),
+            Step("cse", "one constant each", "simplify"),
         ),
         Level.ATOMS: (
             Step("bind-mma-atoms", "first of the bindings: the fragments' layouts decide how shared memory is read"),
             Step("bind-copy-atoms", "copies lie as the threads of the tiled mma allow"),
             Step("split-k-slices", "once the mma atom says how deep one slice is"),
             Step("double-buffer-fragments", "needs the slices, and one ldmatrix for each"),
-            Step("bind-ring-to-cp-async", "last: what a wait must cover is counted from the copies under it"),
+            Step("bind-ring-to-cp-async", "after all that moves waits: what one covers is counted from the commits"),
+            Step("cse", "one constant each", "simplify"),
         ),
         Level.EPILOGUE: (
             Step("lower-epilogue", "needs the accumulator's thread-value layout"),
             Step("assign-smem-offsets", "last: every buffer, the epilogue's scratch among them, is known"),
+            Step("cse", "operands that several parts of the epilogue read are read once", "simplify"),
         ),
         Level.NVVM: (
             Step("convert-sm-to-nvvm", "one thread's program, from the layouts alone"),

@@ -9,22 +9,23 @@ from mlir import ir
 
 from lowtide.compiler.contexts import make_context, parse_file
 from lowtide.compiler.dumps import REPRODUCER, write_whole
+from lowtide.dialects.levels import Level
 from lowtide.errors import Error
 from lowtide.targets import Target
 
 
-def write_reproducer(text: str, pipeline: str, target: Target, folder: Path | None, *, check_level: bool) -> Path:
+def write_reproducer(text: str, pipeline: str, target: Target, folder: Path | None, *, level: Level | None) -> Path:
     """Write the IR, under a comment that holds the command, into the folder or a fresh temporary one."""
     path = (folder or Path(tempfile.mkdtemp(prefix="lowtide-"))).absolute() / REPRODUCER
-    write_whole(path, f"// {command_line(path, pipeline, target, check_level=check_level)}\n{text}")
+    write_whole(path, f"// {command_line(path, pipeline, target, level=level)}\n{text}")
     return path
 
 
-def command_line(path: Path, pipeline: str, target: Target, *, check_level: bool) -> str:
-    """The `lowtide-opt` command that runs a pipeline on a file."""
+def command_line(path: Path, pipeline: str, target: Target, *, level: Level | None) -> str:
+    """The `lowtide-opt` command that runs a pipeline on a file and, where given, holds the result to a level."""
     words = ["lowtide-opt", str(path), f"--target={target.name}", f"--pass-pipeline={pipeline}"]
-    if check_level:
-        words.append("--check-level")
+    if level is not None:
+        words.append(f"--check-level={level}")
     return shlex.join(words)
 
 

@@ -118,6 +118,8 @@ RULES: tuple[Rule, ...] = (
     ),
 )
 
+_RULES_OF = {name: tuple(rule for rule in RULES if rule.op == name) for name in {rule.op for rule in RULES}}
+
 
 def level_of(module: ir.Module) -> Level:
     """The level that the module's `tile.level` names. Raises IRError where it is missing or unknown."""
@@ -161,38 +163,52 @@ def check_level(module: ir.Module, level: Level) -> None:
         raise IRError("level ptx is text, not IR; the last level that is IR is llvm")
     for top in module.body.operations:
         host = top.operation.name.startswith("func.")
-        complaints: list[str] = []
-
-        def visit(op: ir.Operation, host: bool = host, complaints: list[str] = complaints) -> ir.WalkResult:
-            complaint = _complaint(op, level, host)
-            if complaint is None:
-                return ir.WalkResult.ADVANCE
-            complaints.append(f"{where(op)}: {complaint}")
-            return ir.WalkResult.INTERRUPT
-
-        top.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-        if complaints:
-            raise IRError(complaints[0])
+        complaint = _first_complaint(top.operation, level, host)
+        if complaint is not None:
+            raise IRError(complaint)
 
 
-def _complaint(op: ir.Operation, level: Level, host: bool) -> str | None:
-    """Why the op does not belong to the level; None where it does."""
-    life = _life(op.name, host)
+def _first_complaint(top: ir.Operation, level: Level, host: bool) -> str | None:
+    verdicts: dict[str, str | None] = {}  # of a name, whichever op bears it: levels nvvm and llvm have thousands
+    complaints: list[str] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        name = op.name
+        if name not in verdicts:
+            verdicts[name] = _misplaced(name, level, host)
+        complaint = verdicts[name] or _broken_rule(op, name, level)
+        if complaint is None:
+            return ir.WalkResult.ADVANCE
+        complaints.append(f"{where(op)}: {complaint}")
+        return ir.WalkResult.INTERRUPT
+
+    top.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return complaints[0] if complaints else None
+
+
+def _misplaced(name: str, level: Level, host: bool) -> str | None:
+    """Why no op of that name belongs to the level; None where they do."""
+    life = _life(name, host)
     side = "host" if host else "device"
     if life is None:
-        home = "the other side's code" if _life(op.name, not host) else "no level of ours"
-        return f"{op.name} does not belong in {side} code at level {level}; it belongs to {home}"
+        home = "the other side's code" if _life(name, not host) else "no level of ours"
+        return f"{name} does not belong in {side} code at level {level}; it belongs to {home}"
     if level > life.last:
         successor = Level(life.last + 1)
         return (
-            f"{op.name} does not belong in {side} code at level {level}; it lives from {life.first} to {life.last}: "
+            f"{name} does not belong in {side} code at level {level}; it lives from {life.first} to {life.last}: "
             f"the step to {successor} should have replaced it"
         )
     if level < life.first:
-        return f"{op.name} does not belong in {side} code at level {level}; it lives from {life.first} to {life.last}"
-    for rule in RULES:
-        if rule.op == op.name and rule.first <= level <= rule.last and not rule.holds(op.opview):
-            return f"at level {level} {op.name} {rule.message}; this one does not"
+        return f"{name} does not belong in {side} code at level {level}; it lives from {life.first} to {life.last}"
+    return None
+
+
+def _broken_rule(op: ir.Operation, name: str, level: Level) -> str | None:
+    """What an op that belongs to the level should look like there, where it does not."""
+    for rule in _RULES_OF.get(name, ()):
+        if rule.first <= level <= rule.last and not rule.holds(op.opview):
+            return f"at level {level} {name} {rule.message}; this one does not"
     return None
 
 

@@ -81,7 +81,7 @@ class Cta:
         self.machine = machine
         self.shared = SharedMemory(machine.warps, shared_memory, machine.domain.payload)
         self.copies = AsyncCopies(self.shared)
-        self.barriers: dict[int, Barrier] = {}
+        self.barriers: dict[int | str, Barrier] = {}
         self.rings: dict[int, Any] = {}
         self.ended: set[int] = set()
         self.at_end: list[Callable[[AgentState], None]] = []  # what must hold when the last agent has ended
@@ -118,7 +118,16 @@ class AgentState:
         return f"CTA {self.cta.index}" if self.machine.collective else f"CTA {self.cta.index} warp {self.warp}"
 
 
-def barrier(state: AgentState, op: DecodedOp, identifier: int = 0, warps: int | None = None) -> Steps:
+def together(state: AgentState, op: DecodedOp) -> None:
+    """Raise InterpreterError in divergent code, for an op that all threads of the agent execute together."""
+    if state.mask is not None:
+        missing = np.flatnonzero(~state.mask).tolist()
+        raise violation(
+            state, op, f"all threads must execute it together; lanes {missing} do not: take it out of the branch"
+        )
+
+
+def barrier(state: AgentState, op: DecodedOp, identifier: int | str = 0, warps: int | None = None) -> Steps:
     """bar.sync: wait until `warps` warps (all of the CTA by default) have arrived (PTX ISA, "bar, barrier").
 
     Orders every access of the warps that meet, to shared and global memory. Raises InterpreterError in divergent code.
@@ -180,8 +189,10 @@ def _whole(state: AgentState, program: Program) -> Steps:
             check(state)
 
 
-def run_all(ctas: Iterator[list[Agent]], resident: int, seed: int) -> None:
-    """Run CTAs to their end, `resident` at a time, agents in an order drawn from `seed`.
+def run_all(
+    ctas: Iterator[list[Agent]], resident: int, seed: int, on_end: Callable[[int], None] = lambda cta: None
+) -> None:
+    """Run CTAs to their end, `resident` at a time, agents in an order drawn from `seed`; `on_end` hears of each end.
 
     Raises InterpreterError when nobody can go on.
     """
@@ -206,21 +217,26 @@ def run_all(ctas: Iterator[list[Agent]], resident: int, seed: int) -> None:
             held[index] -= 1
             if held[index] == 0:
                 del held[index]
+                on_end(index)
                 refill()
 
 
 def _resume(agent: Agent) -> bool:
     """Run until the next wait; False when the agent has ended."""
-    state = agent.state
+    agent.waits = advance(agent.state, agent.steps)
+    return agent.waits is not None
+
+
+def advance(state: AgentState, steps: Steps) -> Wait | None:
+    """Run until the next wait; None at the end. What Python refuses to compute becomes an InterpreterError."""
     try:
-        agent.waits = next(agent.steps)
+        return next(steps)
     except StopIteration:
-        return False
+        return None
     except (ArithmeticError, ValueError, IndexError, TypeError, KeyError) as error:
         if state.op is None:
             raise
         raise violation(state, state.op, f"{type(error).__name__}: {error}") from error
-    return True
 
 
 def _deadlock(running: list[Agent]) -> InterpreterError:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 import lowtide.dialects  # noqa: F401  (registers tile and sm)
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import domains
-from lowtide.interpreter.host import LEVELS, Host, matrix_of
+from lowtide.interpreter.host import LEVELS, Host, Progress, matrix_of
 from lowtide.interpreter.ir_types import MemRef, Scalar, decode_type
 from lowtide.interpreter.memory import GlobalMemory
 from lowtide.interpreter.ops_tile import LAYOUTS
@@ -27,13 +27,15 @@ def interpret(
     sms: int = 2,
     seed: int = 0,
     domain: str = "float",
+    on_progress: Progress = lambda ended, ctas: None,
 ) -> Array:
     """Run a module on `inputs`, in the order of the host function's arguments; returns D, shape (M, N).
 
     `inputs` are arrays (rows may be padded: a view whose first stride is larger) and run-time scalars. Where the
     argument D is among them under the name "d", it gives D's shape and strides, not its contents; else D is allocated.
     `sms` is how many CTAs run at a time, and what tile.sm_count yields; `seed` gives the order of agents; `domain` is
-    "float" (D in its own dtype), "exact" or "field" (D in int64): see `domains`.
+    "float" (D in its own dtype), "exact" or "field" (D in int64): see `domains`. `on_progress` hears, as the CTAs of a
+    launch end, how many have ended, of how many.
     Raises InterpreterError for a level that is not interpreted, inputs that do not fit, and every broken rule of the
     hardware: races, deadlocks, bytes read before they are written or before their copy is waited for, accesses out of
     bounds; and where D is not written everywhere.
@@ -41,12 +43,14 @@ def interpret(
     if isinstance(module, str):
         with ir.Context() as context:
             context.enable_multithreading(False)
-            return interpret(ir.Module.parse(module), inputs, sms=sms, seed=seed, domain=domain)
+            return interpret(
+                ir.Module.parse(module), inputs, sms=sms, seed=seed, domain=domain, on_progress=on_progress
+            )
     if sms < 1:
         raise InterpreterError(f"sms = {sms}: a launch needs at least one SM")
     numbers = domains.domain(domain)
     memory = GlobalMemory(numbers.payload)
-    host = Host(module, level_of(module), numbers, memory, sms, seed)
+    host = Host(module, level_of(module), numbers, memory, sms, seed, on_progress)
     with np.errstate(all="ignore"):
         arguments = _arguments(host, module, dict(inputs))
         host.run(arguments)
@@ -69,15 +73,16 @@ def level_of(module: ir.Module) -> str:
 def _arguments(host: Host, module: ir.Module, inputs: dict[str, Any]) -> list[Any]:
     """The host function's arguments: matrices placed in memory, scalars as payloads."""
     types = [decode_type(argument.type) for argument in host.function().regions[0].blocks[0].arguments]
-    if len(types) <= D_POSITION or not isinstance(types[D_POSITION], MemRef):
+    output = types[D_POSITION] if len(types) > D_POSITION else None
+    if not isinstance(output, MemRef):
         raise InterpreterError("the host function's arguments are a, b, d and the epilogue's operands")
     if "d" not in inputs:
-        inputs = _with_output(inputs, types[D_POSITION], module)
+        inputs = _with_output(inputs, output, module)
     if len(inputs) != len(types):
         raise InterpreterError(
             f"the host function takes {len(types)} arguments, {len(inputs)} are given: {', '.join(inputs)}"
         )
-    arguments = []
+    arguments: list[Any] = []
     for position, ((name, value), type) in enumerate(zip(inputs.items(), types, strict=True)):
         if isinstance(type, MemRef):
             array = _fitting(name, np.asarray(value), type)
@@ -132,7 +137,7 @@ def _output(host: Host, matrix: Any) -> Array:
     if not written.all():
         row, column = (int(index[0]) for index in np.nonzero(~written))
         raise InterpreterError(
-            f"level {host.level}: D[{row}, {column}] was never written, nor {int((~written).sum()) - 1} other elements; "
-            "the work tiles and stores must cover D"
+            f"level {host.level}: D[{row}, {column}] was never written, nor {int((~written).sum()) - 1} other "
+            "elements; the work tiles and stores must cover D"
         )
     return host.domain.to_array(payload.reshape(matrix.shape), matrix.element.name)

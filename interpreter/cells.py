@@ -125,8 +125,8 @@ class Cells:
         if not written.size:
             return self.payload[self._elements(span, width, count)], "zero"
         dtype = next((name for name, word in _PATTERNS.items() if word == written[0] and _WIDTHS[name] == width), None)
-        if dtype is None:  # torn or unwritten, as the read of any type says
-            dtype = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}[width]
+        if dtype is None:
+            self._refuse_contents(access, span, words == written[0], f"a {8 * width}-bit element", width)
         return self._read(access, span, dtype, count), dtype
 
     def store(
@@ -174,20 +174,24 @@ class Cells:
         level = f", level {access.level}" if access.level else ""
         raise InterpreterError(
             f"{access.op.describe()}{level}, CTA {access.cta} warp {access.warp}{lane}: {rule} "
-            f"({self.space} address {at + self.origin:#x}, {self.place_of(at)})"
+            f"({self.space} address {at + self.origin:#x}{self.place_of(at)})"
         )
 
     def place_of(self, at: int) -> str:
-        """A relative address in words: its buffer and offset."""
+        """A relative address in words, after a comma: its buffer and offset; nothing where no buffer has a name."""
         for buffer in reversed(self.buffers):
             if buffer.start <= at < buffer.end:
-                place = f"byte {at - buffer.start} of {buffer.name}"
+                place = f", byte {at - buffer.start} of {buffer.name}"
                 if buffer.stride:
                     row, byte = divmod(at - buffer.start, buffer.stride)
                     place += f": row {row}, byte {byte} of {buffer.columns * ELEMENT_BYTES[buffer.dtype]}"
                 return place
         below = max((buffer for buffer in self.buffers if buffer.end <= at), key=lambda b: b.end, default=None)
-        return "in no buffer" if below is None else f"in no buffer, {at - below.end} bytes past the end of {below.name}"
+        return (
+            ("" if not self.buffers else ", in no buffer")
+            if below is None
+            else f", in no buffer, {at - below.end} bytes past the end of {below.name}"
+        )
 
     def _read(self, access: Access, span: Span, dtype: str, count: int) -> Values:
         """The payload of a span's elements, once it may be read. Raises where they are not of the type."""
@@ -203,16 +207,16 @@ class Cells:
     def _elements(self, span: Span, width: int, count: int) -> Ints:
         return span.addresses[:, None] + np.arange(0, width * count, width)
 
-    def _refuse_contents(self, access: Access, span: Span, bad: Values, dtype: str, width: int) -> NoReturn:
-        """The bytes read are no elements of the type asked for: say what they are."""
+    def _refuse_contents(self, access: Access, span: Span, bad: Values, wanted: str, width: int) -> NoReturn:
+        """The bytes read are no elements of the type wanted: say what they are."""
         row, element = (int(index[0]) for index in np.nonzero(bad))
         codes = span.get(self.codes)[row, element * width : (element + 1) * width]
         if (codes == UNWRITTEN).any():
-            rule = f"uninitialised: {dtype} read where nothing was written"
+            rule = f"uninitialised: {wanted} read where nothing was written"
         elif codes[0] in _NAMES and ELEMENT_BYTES[_NAMES[codes[0]]] == width and (codes[1:] == CONTINUED).all():
-            rule = f"wrong type: {dtype} read where {_NAMES[codes[0]]} was written"
+            rule = f"wrong type: {wanted} read where {_NAMES[codes[0]]} was written"
         else:
-            rule = f"torn read: {dtype} read across the bounds of the elements that were written"
+            rule = f"torn read: {wanted} read across the bounds of the elements that were written"
         self.fail(access, span.addresses, row, element * width + int(np.argmax(codes == UNWRITTEN)), rule)
 
     def _check_accessible(self, access: Access, span: Span) -> None:

@@ -1,17 +1,25 @@
 """The host side: the host function is run as IR, and each launch that it asks for runs to its end at once."""
 
-from typing import Any
+import itertools
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 from mlir import ir
 
+from lowtide import targets
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.agents import WARP, AgentState, Cta, LaunchRequest, Machine, run_all, start_cta
+from lowtide.interpreter.agents import WARP, AgentState, Cta, LaunchRequest, Machine, advance, run_all, start_cta
 from lowtide.interpreter.domains import Domain
+from lowtide.interpreter.ir_types import Scalar
 from lowtide.interpreter.matrices import Matrix
 from lowtide.interpreter.memory import GlobalMemory
 from lowtide.interpreter.program import DecodedOp, Program, decode, run_block
 from lowtide.interpreter.table import HANDLERS
+from lowtide.targets import Target
+
+#: Told, as the CTAs of a launch end, how many have ended, of how many.
+Progress: TypeAlias = Callable[[int, int], None]
 
 LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm")
 MAX_THREADS = 1024
@@ -21,13 +29,22 @@ class Host:
     """A module ready to run: its host function, and its kernels, each decoded once."""
 
     def __init__(
-        self, module: ir.Module, level: str, domain: Domain, memory: GlobalMemory, sms: int, seed: int
+        self,
+        module: ir.Module,
+        level: str,
+        domain: Domain,
+        memory: GlobalMemory,
+        sms: int,
+        seed: int,
+        on_progress: Progress,
     ) -> None:
         self.level = level
         self.domain = domain
         self.memory = memory
         self.sms = sms
         self.seed = seed
+        self.on_progress = on_progress
+        self.target = _target(module)
         self.functions = {_symbol(op): op for op in _functions(module)}
         self.kernels: dict[str, Program] = {}
 
@@ -45,7 +62,7 @@ class Host:
         state = AgentState(machine, Cta(0, machine, None), 0, program.slots)
         for slot, value in zip(program.block.arguments, arguments, strict=True):
             state.values[slot] = value
-        for _ in run_block(state, program.block):
+        if advance(state, run_block(state, program.block)) is not None:
             raise InterpreterError("the host function waits for something; only kernels wait")
 
     def launch(self, request: LaunchRequest, op: DecodedOp) -> None:
@@ -55,6 +72,12 @@ class Host:
         if request.threads % WARP or not WARP <= request.threads <= MAX_THREADS:
             raise InterpreterError(
                 f"{op.describe()}: {request.threads} threads a CTA; a multiple of {WARP} up to {MAX_THREADS} is needed"
+            )
+        limit = self.target.smem_bytes_per_cta if self.target else None
+        if limit is not None and (request.shared_memory or 0) > limit:
+            raise InterpreterError(
+                f"{op.describe()}: {request.shared_memory} bytes of shared memory; a CTA has {limit} on "
+                f"{self.target.name if self.target else ''}: use fewer stages or a smaller tile"
             )
         program = self.kernel(request.kernel, op)
         if len(program.block.arguments) != len(request.arguments):
@@ -70,7 +93,8 @@ class Host:
             collective=program.collective and self.level != "nvvm",
         )
         ctas = (start_cta(machine, program, index, request) for index in range(request.grid))
-        run_all(ctas, resident=self.sms, seed=self.seed)
+        ended = itertools.count(1)
+        run_all(ctas, self.sms, self.seed, lambda cta: self.on_progress(next(ended), request.grid))
 
     def kernel(self, name: str, op: DecodedOp) -> Program:
         """The kernel `name`, decoded."""
@@ -95,12 +119,18 @@ def _functions(module: ir.Module) -> list[ir.Operation]:
     return found
 
 
+def _target(module: ir.Module) -> Target | None:
+    """The target that the module names, if it does. Raises TargetError for an unknown one."""
+    attributes = module.operation.attributes
+    return targets.get(ir.StringAttr(attributes["tile.target"]).value) if "tile.target" in attributes else None
+
+
 def _symbol(op: ir.Operation) -> str:
     return ir.StringAttr(op.attributes["sym_name"]).value
 
 
 def matrix_of(
-    memory: GlobalMemory, domain: Domain, name: str, array: np.ndarray[Any, Any], element: Any, filled: bool
+    memory: GlobalMemory, domain: Domain, name: str, array: np.ndarray[Any, Any], element: Scalar, filled: bool
 ) -> Matrix:
     """A matrix or vector argument, allocated as the array lies: rows as far apart as its strides say.
 
@@ -111,12 +141,12 @@ def matrix_of(
     if columns > 1 and array.strides[-1] != size:
         raise InterpreterError(f"{name}: its last dimension has stride {array.strides[-1]} bytes; make it contiguous")
     row_stride = columns
-    if array.ndim == 2 and rows > 1:
+    if array.ndim == 2:
         row_stride, rest = divmod(array.strides[0], size)
         if rest or row_stride < columns:
-            raise InterpreterError(
-                f"{name}: rows of {columns} elements are {array.strides[0]} bytes apart; they overlap"
-            )
+            if rows > 1:
+                raise InterpreterError(f"{name}: rows of {columns} elements overlap at {array.strides[0]} bytes apart")
+            row_stride = -(-columns * element.bytes // 16) * 16 // element.bytes  # of one row it says nothing
     payload = domain.round(domain.from_array(array), element.name) if filled else None
     address = memory.allocate(name, rows, columns, row_stride, element.name, payload)
     return Matrix(name, address, array.shape, row_stride, element)

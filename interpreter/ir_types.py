@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias, Union
+from typing import Any, TypeAlias
 
 import numpy as np
 from mlir import ir
@@ -120,9 +120,7 @@ class Other:
     text: str
 
 
-Type: TypeAlias = Union[
-    Scalar, Vector, MemRef, Tile, View, Fragment, Ring, Slot, Pointer, Struct, Array, Other
-]  # fmt: skip
+Type: TypeAlias = Scalar | Vector | MemRef | Tile | View | Fragment | Ring | Slot | Pointer | Struct | Array | Other
 
 _FLOATS = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}
 _ARRAY = re.compile(r"!llvm\.array<(\d+) x (.*)>")

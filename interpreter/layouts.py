@@ -56,7 +56,7 @@ class SharedLayout:
         plain = cosize(self.shape, self.stride)
         if self.swizzle is None or self.swizzle[0] == 0:
             return plain
-        bits, base, shift = self.swizzle
+        bits, base, _ = self.swizzle
         block = 1 << (base + bits)
         return -(-plain // block) * block
 

@@ -131,7 +131,7 @@ def store_elements(
         )
 
 
-def _chosen(state: AgentState, window: Window, rows: Ints, columns: Ints) -> tuple[NDArray[np.bool_], Ints]:
+def _chosen(state: AgentState, window: Window, rows: Ints, columns: Ints) -> tuple[NDArray[np.bool_], NDArray[Any]]:
     """Which elements lie in the matrix and belong to active lanes, and the lane of each of them."""
     inside_rows, inside_columns = window.inside
     chosen = (rows < inside_rows) & (columns < inside_columns)

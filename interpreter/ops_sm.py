@@ -3,7 +3,7 @@
 import numpy as np
 
 from lowtide.interpreter import rings
-from lowtide.interpreter.agents import AgentState, barrier
+from lowtide.interpreter.agents import AgentState, barrier, together
 from lowtide.interpreter.ir_types import MemRef, Ring
 from lowtide.interpreter.matrices import load_window
 from lowtide.interpreter.memory import start_copy
@@ -31,6 +31,7 @@ def alloc(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("sm.copy")
 def copy(state: AgentState, op: DecodedOp) -> None:
+    together(state, op)
     window, buffer = (state.values[slot] for slot in op.operands)
     store_buffer(state, op, buffer, load_window(state, op, window))
 
@@ -65,6 +66,7 @@ def ring(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("sm.producer_acquire")
 def producer_acquire(state: AgentState, op: DecodedOp) -> Steps:
+    together(state, op)
     ring, index, phase = (state.values[slot] for slot in op.operands)
     right = yield from rings.acquire(state, op, ring, index, phase)
     _give(state, op, right)
@@ -72,6 +74,7 @@ def producer_acquire(state: AgentState, op: DecodedOp) -> Steps:
 
 @OPS.implements("sm.consumer_wait")
 def consumer_wait(state: AgentState, op: DecodedOp) -> Steps:
+    together(state, op)
     ring, index, phase = (state.values[slot] for slot in op.operands)
     right = yield from rings.wait(state, op, ring, index, phase)
     _give(state, op, right)
@@ -93,6 +96,7 @@ def consumer_release(state: AgentState, op: DecodedOp) -> None:
 
 
 def _right(state: AgentState, op: DecodedOp) -> rings.SlotRight:
+    together(state, op)
     ring, right = (state.values[slot] for slot in op.operands)
     if right.ring is not ring:
         raise violation(state, op, "the slot is of another ring; name the ring that gave it")
@@ -131,6 +135,7 @@ def ring_reuse(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("sm.copy_async")
 def copy_async(state: AgentState, op: DecodedOp) -> None:
+    together(state, op)
     window, buffer = (state.values[slot] for slot in op.operands)
     if buffer.right is None:
         raise violation(state, op, "the destination must be a slot's buffer, given by sm.producer_acquire")

@@ -12,7 +12,7 @@ OPS = OpTable(by_warp=True)
 
 
 def _prepare_cp_async(op: DecodedOp, program: Program) -> None:
-    """For each thread and each of its runs: element offset in the buffer, and row and column of the run's first element.
+    """For each thread and each of its runs: row and column of the run's first element, and its offset in the buffer.
 
     Raises InterpreterError where the elements of one instruction do not lie side by side in both memories.
     """
@@ -23,7 +23,7 @@ def _prepare_cp_async(op: DecodedOp, program: Program) -> None:
     rows, columns = decode_tv(attribute.tv).coordinates(type.layout.extents[0])
     if rows.shape[1] % length:
         raise InterpreterError(
-            f"{op.describe()}: {rows.shape[1]} values a thread are not whole runs of {attribute.atom}'s {length} elements"
+            f"{op.describe()}: {rows.shape[1]} values a thread are not whole runs of {length} ({attribute.atom})"
         )
     rows, columns = (part.reshape(len(part), -1, length) for part in (rows, columns))
     offsets = type.layout.table[rows, columns]
@@ -31,7 +31,7 @@ def _prepare_cp_async(op: DecodedOp, program: Program) -> None:
     for what, places in (("global", columns), ("shared", offsets)):
         if not np.array_equal(places, places[..., :1] + step) or (rows != rows[..., :1]).any():
             raise InterpreterError(
-                f"{op.describe()}: the {length} elements of one {attribute.atom} do not lie side by side in {what} memory"
+                f"{op.describe()}: {length} elements of one {attribute.atom} do not lie side by side in {what} memory"
             )
     op.data = (size, rows[..., 0], columns[..., 0], offsets[..., 0])
 

@@ -63,8 +63,8 @@ def extract(state: AgentState, op: DecodedOp) -> None:
     vector = state.values[op.operands[0]]
     position = _position(state, op, op.operands[1:])
     by_lane = any(isinstance(index, np.ndarray) for index in position)
-    lanes: Any = state.lanes % len(vector) if by_lane else slice(None)
-    state.values[op.results[0]] = _result(vector[(lanes, *position)], op.result_types[0])
+    place = (state.lanes % len(vector) if by_lane else slice(None), *position)
+    state.values[op.results[0]] = _result(vector[place], op.result_types[0])
 
 
 @OPS.implements("vector.insert", prepare=_static_position)
@@ -78,7 +78,8 @@ def insert(state: AgentState, op: DecodedOp) -> None:
     result = _empty(state, type, lanes)
     if vector is not None:
         result[:] = vector
-    result[(state.lanes if by_lane else slice(None), *position)] = value
+    place = (state.lanes if by_lane else slice(None), *position)
+    result[place] = value
     state.values[op.results[0]] = result
 
 

@@ -180,7 +180,9 @@ class _Decoder:
         block = blocks[0]
         arguments = tuple(self.define(argument) for argument in block.arguments)
         types = tuple(self.type_of(argument) for argument in block.arguments)
-        ops, results, terminator = [], (), ""
+        ops: list[DecodedOp] = []
+        results: tuple[int, ...] = ()
+        terminator = ""
         for view in block.operations:
             op = view.operation
             if op.name in TERMINATORS:

@@ -92,9 +92,7 @@ class SlotRight:
     @property
     def holds(self) -> bool:
         stage, warp = self.stage, self.warp
-        begun, ended = (
-            (stage.acquired, stage.committed) if self.use == WRITE else (stage.waited, stage.released)
-        )
+        begun, ended = (stage.acquired, stage.committed) if self.use == WRITE else (stage.waited, stage.released)
         return begun[warp] == self.round and ended[warp] == self.round - 1
 
     def check(self, state: AgentState, op: DecodedOp, use: str) -> None:
@@ -166,7 +164,8 @@ def tail(state: AgentState, op: DecodedOp, ring: RingState) -> Steps:
         if status.startswith("being"):
             way_out = "commit" if status == "being written" else "release"
             raise violation(state, op, f"drains the ring while slot {index} is {status}; {way_out} it before")
-    gate = state.cta.barriers.setdefault(id(ring), Barrier())
+    meeting = f"drain of the ring at byte {ring.starts[0]}"
+    gate = state.cta.barriers.setdefault(meeting, Barrier())
     if len(gate.arrived) == state.machine.warps - 1:  # the last to come
         total = ring.acquired[warp] + (ring.shift or 0)
         for stage in ring.stages:
@@ -175,7 +174,7 @@ def tail(state: AgentState, op: DecodedOp, ring: RingState) -> Steps:
         ring.stages = [Stage.of(agents) for _ in ring.stages]
         ring.acquired, ring.waited = [0] * agents, [0] * agents
         ring.shift, ring.following = None, total % (2 * ring.type.stages)
-    yield from barrier(state, op, id(ring))
+    yield from barrier(state, op, meeting)
 
 
 def check_drained(state: AgentState, op: DecodedOp, ring: RingState, what: str) -> None:

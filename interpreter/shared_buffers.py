@@ -50,15 +50,15 @@ def load_buffer(state: AgentState, op: DecodedOp, buffer: SharedBuffer) -> NDArr
     buffer.check(state, op, "read")
     addresses, length = buffer.chunks()
     payload = state.cta.shared.load(state.access(op), addresses, buffer.type.element.name, length)
-    return payload.reshape(buffer.type.shape)  # type: ignore[arg-type]
+    return payload.reshape(buffer.type.shape)
 
 
 def store_buffer(state: AgentState, op: DecodedOp, buffer: SharedBuffer, payload: NDArray[Any]) -> None:
     """Write a whole buffer: the agent writes its share of it."""
-    if buffer.right is not None:
-        buffer.right.check_writable(state, op)
+    buffer.check(state, op, "write")
     addresses, length = buffer.chunks()
-    state.cta.shared.store(state.access(op), addresses, payload.reshape(-1, length), buffer.type.element.name, length)
+    mine, runs = state.share, payload.reshape(-1, length)
+    state.cta.shared.store(state.access(op), addresses[mine], runs[mine], buffer.type.element.name, length)
 
 
 def reserve(op: DecodedOp, program: Program, name: str, size: int, at: int | None) -> int:

@@ -6,8 +6,11 @@ from types import MappingProxyType
 from lowtide.interpreter import (
     ops_arith,
     ops_cf,
+    ops_gpu,
+    ops_llvm,
     ops_math,
     ops_memref,
+    ops_nvvm,
     ops_scf,
     ops_sm,
     ops_sm_cp_async,
@@ -21,8 +24,11 @@ from lowtide.interpreter.program import Implementation
 _TABLES = (
     ops_arith.OPS,
     ops_cf.OPS,
+    ops_gpu.OPS,
+    ops_llvm.OPS,
     ops_math.OPS,
     ops_memref.OPS,
+    ops_nvvm.OPS,
     ops_scf.OPS,
     ops_sm.OPS,
     ops_sm_cp_async.OPS,

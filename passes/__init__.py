@@ -11,6 +11,7 @@ from lowtide.passes.bind_mma_atoms import BindMmaAtoms
 from lowtide.passes.bind_ring_to_cp_async import BindRingToCpAsync
 from lowtide.passes.choose_schedule import ChooseSchedule
 from lowtide.passes.convert_math_to_intrinsics import ConvertMathToIntrinsics
+from lowtide.passes.convert_sm_to_nvvm import ConvertSmToNvvm
 from lowtide.passes.double_buffer_fragments import DoubleBufferFragments
 from lowtide.passes.expand_math import ExpandMath
 from lowtide.passes.lower_epilogue import LowerEpilogue
@@ -34,6 +35,7 @@ REGISTRY: tuple[type[Pass], ...] = (
     BindRingToCpAsync,
     LowerEpilogue,
     AssignSmemOffsets,
+    ConvertSmToNvvm,
     ExpandMath,
     ConvertMathToIntrinsics,
 )

@@ -4,7 +4,7 @@ Before   %as = sm.alloc : memref<128x32xbf16, #tile.layout<(128,32):(32,1)>, wor
 After    %as = sm.alloc : memref<128x32xbf16, #tile.layout<(128,32):(32,1), swizzle<2,3,3>>, workgroup>
 Needs    level smem, and a kernel whose schedule has `swizzle_a` and `swizzle_b` resolved. Only applies them: they are
          chosen, with the conflicts counted, by choose-schedule.
-Refuses  a schedule without them.
+Refuses  a schedule without them; an mma on other buffers than sm.alloc.
 Test     test/lit/passes/assign-smem-layouts.mlir, assign-smem-layouts-invalid.mlir
 """
 
@@ -15,7 +15,7 @@ from mlir import ir
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile.layouts import layout_attr, layout_of
+from lowtide.dialects.tile.layouts import SwizzleBits, layout_attr, layout_of
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.kernels import schedule_of
 from lowtide.passes.rewriting import before, replace
@@ -32,19 +32,17 @@ class AssignSmemLayouts(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for kernel in walk(module, tile.KernelOp):
-            schedule = schedule_of(kernel)
-            swizzles = {"a": schedule.swizzle_a, "b": schedule.swizzle_b}
+            schedule = schedule_of(kernel, "swizzle_a", "swizzle_b")
             for mma in walk(kernel, tile.MmaOp):
-                for name, buffer in (("a", mma.a), ("b", mma.b)):
-                    swizzle = swizzles[name]
-                    if swizzle is None:
-                        raise Refusal(kernel, f"schedule leaves swizzle_{name} open; run choose-schedule, or write it")
-                    alloc = buffer.owner.opview
-                    if isinstance(alloc, sm.AllocOp):
+                for name, buffer, swizzle in (("A", mma.a, schedule.swizzle_a), ("B", mma.b, schedule.swizzle_b)):
+                    alloc = None if isinstance(buffer.owner, ir.Block) else buffer.owner.opview
+                    if not isinstance(alloc, sm.AllocOp):
+                        raise Refusal(mma, f"operand {name} does not come from sm.alloc; run promote-operands-to-smem")
+                    if swizzle is not None:
                         _swizzle(alloc, swizzle)
 
 
-def _swizzle(alloc: sm.AllocOp, swizzle: tuple[int, int, int]) -> None:
+def _swizzle(alloc: sm.AllocOp, swizzle: SwizzleBits) -> None:
     old = ir.MemRefType(alloc.result.type)
     layout, _ = layout_of(old.layout)
     new = ir.MemRefType.get(old.shape, old.element_type, layout_attr(layout, swizzle), old.memory_space)

@@ -18,9 +18,8 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.problem import element_bits
+from lowtide.passes.schedule_rules import aligned
 from lowtide.targets import Target
-
-ALIGNMENT = 1024
 
 
 @dataclass(frozen=True)
@@ -52,19 +51,15 @@ def _lay_out(kernel: tile.KernelOp) -> int:
     for ring in walk(kernel, sm.RingOp):
         places = []
         for buffer in ring.result.type.buffers:
-            offset = _aligned(offset)
+            offset = aligned(offset)
             places.append(offset)
             offset += ring.result.type.stages * _bytes(buffer)
         ring.attributes["at"] = ir.DenseI64ArrayAttr.get(places)
     for alloc in walk(kernel, sm.AllocOp):
-        offset = _aligned(offset)
+        offset = aligned(offset)
         alloc.attributes["at"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), offset)
         offset += _bytes(alloc.result.type)
     return offset
-
-
-def _aligned(offset: int) -> int:
-    return -(-offset // ALIGNMENT) * ALIGNMENT
 
 
 def _bytes(buffer: ir.Type) -> int:

@@ -34,7 +34,7 @@ class BindCopyAtoms(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for kernel in walk(module, tile.KernelOp):
-            schedule = schedule_of(kernel)
+            schedule = schedule_of(kernel, "copy", "warps")
             for copy in walk(kernel, sm.CopyAsyncOp):
                 view = copy.source.type
                 try:

@@ -6,7 +6,7 @@ After    %fa = sm.ldmatrix %a[0, 0] by "ldmatrix.x4" : memref<128x32xbf16, …> 
          %c2 = sm.mma_sync %fa, %fb, %c by #sm.tiled_mma<mma.m16n8k16.f32.bf16, atoms [2, 2, 1], …>
          The accumulator becomes a fragment wherever it goes: splat, loop, store.
 Needs    level pipelined; a complete schedule.
-Refuses  an accumulator that does not start from tile.splat or does not end in tile.store; an atom that the target lacks.
+Refuses  an accumulator that does not start from tile.splat or end in tile.store; an atom that the target lacks.
 Test     test/lit/passes/bind-mma-atoms.mlir, bind-mma-atoms-invalid.mlir
 """
 
@@ -39,9 +39,9 @@ class BindMmaAtoms(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for kernel in walk(module, tile.KernelOp):
-            schedule = schedule_of(kernel)
+            schedule = schedule_of(kernel, "mma", "warps", "permutation")
             for mma in walk(kernel, tile.MmaOp):
-                problem = problem_of(kernel, mma)
+                problem = problem_of(kernel)
                 try:
                     target.mma(mma_atom_name(schedule, problem))
                     with mma.operation.location:

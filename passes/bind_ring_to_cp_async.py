@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from mlir import ir
-from mlir.dialects import arith, scf
+from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.rewriting import before, erase, ops_in, rebuild_loop
+from lowtide.passes.rewriting import before, constant_of, erase, ops_in, rebuild_loop
 from lowtide.targets import Target
 
 
@@ -103,10 +103,9 @@ class _Cursor:
 
 
 def _constant_trips(loop: scf.ForOp) -> int | None:
-    bounds = [value.owner.opview for value in (loop.lowerBound, loop.upperBound, loop.step)]
-    if not all(isinstance(op, arith.ConstantOp) for op in bounds):
+    low, high, step = (constant_of(value) for value in (loop.lowerBound, loop.upperBound, loop.step))
+    if low is None or high is None or step is None:
         return None
-    low, high, step = (ir.IntegerAttr(op.value).value for op in bounds)
     return max(0, -(-(high - low) // step))
 
 

@@ -108,7 +108,7 @@ def _convert_kernel(gpu_module: ir.Block, kernel: tile.KernelOp, threads: int) -
                 "sym_name": kernel.sym_name,
                 "gpu.kernel": ir.UnitAttr.get(),
                 "known_block_size": ir.DenseI32ArrayAttr.get([threads, 1, 1]),
-                "schedule": kernel.attributes["schedule"],
+                **{name: kernel.attributes[name] for name in ("schedule",) if name in kernel.attributes},
             },
             regions=1,
         )

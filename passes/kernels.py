@@ -1,39 +1,60 @@
-"""What passes read off a kernel: its schedule, and the problem it came from."""
+"""What passes read off a kernel: its schedule, the problem it came from, its main loop."""
 
 from mlir import ir
 from mlir.dialects import scf
 
-from lowtide.dialects import tile
+from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Refusal, walk
 from lowtide.passes.problem import Problem, kinds_of, layout_letters
 
 
-def schedule_of(kernel: tile.KernelOp) -> Schedule:
-    """The kernel's schedule. Refuses a kernel without one."""
-    if "schedule" not in kernel.attributes:
-        raise Refusal(kernel, "has no schedule; give it one: attributes {schedule = #tile.schedule<…>}")
-    return Schedule.of(kernel.attributes["schedule"])
+def schedule_of(op: tile.KernelOp | tile.GemmOp, *needed: str) -> Schedule:
+    """The schedule on a kernel or gemm. Refuses an op without one, or with one that leaves a needed field open."""
+    if "schedule" not in op.attributes:
+        raise Refusal(op, "has no schedule; run choose-schedule first, or write one")
+    schedule = Schedule.of(op.attributes["schedule"])
+    for name in needed:
+        if getattr(schedule, name) is None:
+            raise Refusal(op, f"schedule leaves {name} open; run choose-schedule first, or write it")
+    return schedule
 
 
-def problem_of(kernel: tile.KernelOp, mma: tile.MmaOp) -> Problem:
-    """Element types and layout of the GEMM that a kernel's mma belongs to; sizes are not asked for any more."""
-    stores = walk(kernel, tile.StoreOp)
-    if len(stores) != 1:
-        raise Refusal(kernel, f"has {len(stores)} tile.store; expected one")
-    element = (
-        mma.a.type.element_type if isinstance(mma.a.type, tile.ViewType) else ir.MemRefType(mma.a.type).element_type
-    )
-    return Problem(
-        m=None,
-        n=None,
-        k=None,
-        ab=str(element),
-        acc=str(mma.acc.type.element_type),
-        d=str(ir.MemRefType(stores[0].d.type).element_type),
-        layout=layout_letters(mma),
-        kinds=tuple(kinds_of(stores[0])),
-    )
+def problem_of(kernel: tile.KernelOp) -> Problem:
+    """Element types and layout of the GEMM that a kernel computes, at any of its levels; sizes are left open.
+
+    Refuses a kernel without an mma and a store to read them off.
+    """
+    for mma in walk(kernel, tile.MmaOp):
+        ab, letters = _element(mma.a.type), layout_letters(mma)
+        return _problem(kernel, ab, mma.acc.type.element_type, letters)
+    for mma_sync in walk(kernel, sm.MmaSyncOp):
+        letters = ("n" if _loaded_transposed(kernel, mma_sync.a) else "t") + (
+            "t" if _loaded_transposed(kernel, mma_sync.b) else "n"
+        )
+        return _problem(kernel, _element(mma_sync.a.type), mma_sync.acc.type.element_type, letters)
+    raise Refusal(kernel, "has no tile.mma or sm.mma_sync that says what it multiplies")
+
+
+def _problem(kernel: tile.KernelOp, ab: ir.Type, acc: ir.Type, letters: str) -> Problem:
+    stores = [(store.d.type, tuple(kinds_of(store))) for store in walk(kernel, tile.StoreOp)]
+    stores += [(part.destination.type, ()) for part in walk(kernel, sm.StoreGlobalOp)]
+    if not stores:
+        raise Refusal(kernel, "has no tile.store or sm.store_global that says what it writes")
+    d, kinds = stores[0]
+    return Problem(None, None, None, str(ab), str(acc), str(_element(d)), letters, kinds)
+
+
+def _element(type_: ir.Type) -> ir.Type:
+    """The element type of a window, a fragment or a memref."""
+    if isinstance(type_, (tile.ViewType, sm.FragmentType)):
+        return type_.element_type
+    return ir.MemRefType(type_).element_type
+
+
+def _loaded_transposed(kernel: tile.KernelOp, operand: ir.Value) -> bool:
+    """Whether fragments of this type come by ldmatrix.trans; A's and B's types differ in their thread-value layouts."""
+    return any(bool(load.trans) for load in walk(kernel, sm.LdmatrixOp) if load.result.type == operand.type)
 
 
 def main_loop(op: ir.OpView) -> scf.ForOp:

@@ -48,7 +48,7 @@ class LowerEpilogue(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for kernel in walk(module, tile.KernelOp):
-            schedule = schedule_of(kernel)
+            schedule = schedule_of(kernel, "warps", "scheduler", "epilogue", "epilogue_math", "epilogue_tile", "swizzle_d")
             for store in walk(kernel, tile.StoreOp):
                 mmas = walk(kernel, sm.MmaSyncOp)
                 if not mmas:
@@ -90,7 +90,9 @@ class _Epilogue:
                     if scratch is None:
                         self._store_direct(part, origin)
                     else:
-                        self._store_through(scratch, part, origin, last=row + column == rows + columns - part_rows - part_columns)
+                        self._store_through(
+                            scratch, part, origin, last=row + column == rows + columns - part_rows - part_columns
+                        )
             # The next work tile's copies must not overtake these reads of the scratch.
             if scratch is not None and self.schedule.scheduler == "persistent":
                 sm.BarrierOp()
@@ -105,10 +107,8 @@ class _Epilogue:
     def _scratch(self, shape: tuple[int, int]) -> ir.Value:
         """The scratch buffer: the drained ring's storage where it is large enough, else a buffer of its own."""
         access = self._rows_access(shape)
-        swizzle = self.schedule.swizzle_d
-        if swizzle is None:
-            raise Refusal(self.kernel, "schedule leaves swizzle_d open; run choose-schedule, or write it")
-        layout = layout_attr(Layout(shape, (shape[1], 1)), swizzle)
+        assert self.schedule.swizzle_d is not None
+        layout = layout_attr(Layout(shape, (shape[1], 1)), self.schedule.swizzle_d)
         buffer = ir.Type.parse(
             f"memref<{shape[0]}x{shape[1]}x{access.scratch_element}, {layout}, #gpu.address_space<workgroup>>"
         )
@@ -205,5 +205,3 @@ def _clone_body(source: ir.Block, target: ir.Block) -> None:
                 if operand in mapping:
                     clone.operands[position] = mapping[operand]
             mapping.update(zip(op.results, clone.results, strict=True))
-
-

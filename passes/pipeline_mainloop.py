@@ -13,7 +13,7 @@ After    %ring = sm.ring : !sm.ring<3 x [A, B]>                       (once, at 
          sm.producer_tail %ring
          Copies past K need no case of their own: windows clip, so they fill their slots with zeros.
 Needs    level smem; the schedule's `stages` ≥ 2.
-Refuses  a K loop of another form; a schedule without stages.
+Refuses  a K loop of another form; a schedule of fewer than two stages.
 Test     test/lit/passes/pipeline-mainloop.mlir, pipeline-mainloop-invalid.mlir
 """
 
@@ -27,7 +27,7 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.kernels import main_loop, schedule_of
-from lowtide.passes.rewriting import before, erase, index_constant, replace
+from lowtide.passes.rewriting import before, ceil_div, constant_of, erase, index_constant, replace, uses
 from lowtide.targets import Target
 
 
@@ -41,7 +41,7 @@ class PipelineMainloop(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for kernel in walk(module, tile.KernelOp):
-            stages = schedule_of(kernel).stages
+            stages = schedule_of(kernel, "stages").stages
             for mma in walk(kernel, tile.MmaOp):
                 if stages is None or stages < 2:
                     raise Refusal(kernel, f"schedule has stages = {stages}; a pipeline needs at least 2")
@@ -71,8 +71,17 @@ class _StagedLoop:
             raise Refusal(
                 mma, "needs both operands copied into shared memory in its loop; run promote-operands-to-smem"
             )
-        if len(loop.inner_iter_args) != 1:
-            raise Refusal(loop, "must carry the accumulator alone")
+        carried, yielded = list(loop.inner_iter_args), list(loop.body.operations[-1].operands)
+        if carried != [mma.acc] or yielded != [mma.result]:
+            raise Refusal(loop, "must carry the accumulator of its tile.mma, and nothing else")
+        if constant_of(loop.lowerBound) != 0:
+            raise Refusal(loop, "must start at 0: its steps are counted from there")
+        for copy in copies.values():
+            buffer = copy.destination
+            if isinstance(buffer.owner, ir.Block) or not isinstance(buffer.owner.opview, sm.AllocOp):
+                raise Refusal(copy, "must fill a buffer of sm.alloc, which the ring replaces")
+            if any(use not in (copy, mma) for use in uses(buffer)):
+                raise Refusal(copy, "fills a buffer that is used outside its loop, so no ring can replace it")
         return cls(loop, mma, (copies[hash(mma.a)], copies[hash(mma.b)]))
 
     @property
@@ -123,7 +132,7 @@ def _emit_main_loop(
 ) -> ir.Value:
     """The loop over K steps; gives the accumulator."""
     zero, one = index_constant(0), index_constant(1)
-    steps = arith.ceildivsi(staged.loop.upperBound, staged.tile_k)
+    steps = ceil_div(staged.loop.upperBound, staged.tile_k)
     init = staged.loop.initArgs[0]
     loop = scf.ForOp(zero, steps, one, [init, zero, zero, write, write_phase])
     with ir.InsertionPoint(loop.body):

@@ -13,20 +13,23 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.atoms import epilogue_rows, fill_copy, is_transposed, stored_shape, tiled_mma
 from lowtide.passes.problem import ELEMENT_BITS, Problem
-from lowtide.passes.schedule_rules import broken_rule, ring_bytes, shared_memory_bytes, threads_of
+from lowtide.passes.schedule_rules import broken_field, broken_rule, ring_bytes, shared_memory_bytes, threads_of
 from lowtide.targets import SwizzleChoice, Target
+from lowtide.targets.atoms import Operand
 
 ASSUMED_EXTENT = 4096
 
 # CTA tile, warps, stages: large tiles reuse operands more, small ones fill the GPU on small problems.
 _CANDIDATES: tuple[tuple[tuple[int, int, int], tuple[int, int, int], int], ...] = (
+    ((128, 256, 64), (2, 4, 1), 3),
     ((128, 256, 32), (2, 4, 1), 4),
     ((256, 128, 32), (4, 2, 1), 4),
+    ((128, 128, 64), (2, 2, 1), 3),
     ((128, 128, 32), (2, 2, 1), 4),
-    ((128, 64, 32), (2, 2, 1), 4),
-    ((64, 128, 32), (2, 2, 1), 4),
+    ((128, 64, 64), (2, 2, 1), 3),
+    ((64, 128, 64), (2, 2, 1), 3),
+    ((64, 64, 64), (2, 2, 1), 4),
     ((64, 64, 32), (2, 2, 1), 4),
-    ((64, 64, 64), (2, 2, 1), 3),
 )
 
 # Cycles an SM spends outside the main loop of a CTA: launch, first loads, epilogue.
@@ -44,6 +47,9 @@ class Choice:
 
 def choose(problem: Problem, target: Target, given: Schedule) -> Choice:
     """Decides every field that `given` leaves open. Raises ScheduleError where no candidate is legal."""
+    message = broken_field(given, problem, target)
+    if message is not None:
+        raise ScheduleError(message)
     reasons: dict[str, str] = {}
     schedule = _choose_tile(problem, target, given, reasons)
     schedule, swizzles = _choose_swizzles(schedule, problem, reasons)
@@ -57,7 +63,8 @@ def _choose_tile(problem: Problem, target: Target, given: Schedule, reasons: dic
     for position, (cta, warps, stages) in enumerate(_CANDIDATES):
         if given.cta is not None and given.warps is None and cta != given.cta and given.cta in _known_tiles():
             continue
-        candidate = given.with_(cta=given.cta or cta, warps=given.warps or warps, stages=given.stages or stages)
+        decided = {"cta": cta, "warps": warps, "stages": stages}
+        candidate = given.with_(**{name: value for name, value in decided.items() if getattr(given, name) is None})
         try:
             candidate = _follow(candidate, problem)
         except ScheduleError as error:
@@ -199,7 +206,9 @@ def _choose_swizzles(
             reasons[name] = "direct stores have no scratch"
             continue
         choice = (
-            scratch_swizzle(schedule, problem) if name == "swizzle_d" else stage_swizzle(name[-1], schedule, problem)
+            scratch_swizzle(schedule, problem)
+            if name == "swizzle_d"
+            else stage_swizzle("a" if name == "swizzle_a" else "b", schedule, problem)
         )
         choices[name] = choice
         chosen: SwizzleBits = choice.swizzle
@@ -208,7 +217,7 @@ def _choose_swizzles(
     return schedule, choices
 
 
-def stage_swizzle(operand: str, schedule: Schedule, problem: Problem) -> SwizzleChoice:
+def stage_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> SwizzleChoice:
     """Counts the fill's writes and ldmatrix's reads of one operand's stage."""
     shape = stored_shape(operand, schedule, problem.layout)
     bits = ELEMENT_BITS[problem.ab]

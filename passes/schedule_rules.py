@@ -10,12 +10,26 @@ from tensor_layouts import size
 from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, TargetError
-from lowtide.passes.atoms import COPY_BYTES, epilogue_rows, fill_copy, mma_atom_name, stored_shape, tiled_mma
+from lowtide.passes.atoms import (
+    COPY_BYTES,
+    epilogue_rows,
+    fill_copy,
+    is_transposed,
+    mma_atom_name,
+    stored_shape,
+    tiled_mma,
+)
 from lowtide.passes.problem import ELEMENT_BITS, Problem
 from lowtide.targets import Target, ldmatrix_source
-from lowtide.passes.atoms import is_transposed
+from lowtide.targets.atoms import Operand
 
 Rule = Callable[[Schedule, Problem, Target], Iterator[str]]
+
+# Each buffer in shared memory starts at a multiple of this, so that every swizzle of up to 128 bytes × 8 rows starts
+# on its own period.
+SMEM_ALIGNMENT = 1024
+
+_MAX_EXTENT = 2**31 - 1  # device code counts rows and columns in 32 bits
 
 
 def ring_bytes(schedule: Schedule, problem: Problem) -> int:
@@ -37,8 +51,17 @@ def scratch_bytes(schedule: Schedule, problem: Problem) -> int:
 
 def shared_memory_bytes(schedule: Schedule, problem: Problem) -> int:
     """Dynamic shared memory of a CTA: the scratch reuses the drained ring where it fits in it."""
+    assert schedule.cta is not None and schedule.stages is not None
     ring, scratch = ring_bytes(schedule, problem), scratch_bytes(schedule, problem)
-    return ring if scratch <= ring else ring + scratch
+    m, n, k = schedule.cta
+    column = schedule.stages * k * ELEMENT_BITS[problem.ab] // 8
+    end = aligned(m * column) + n * column
+    return end if scratch <= ring else aligned(end) + scratch
+
+
+def aligned(offset: int) -> int:
+    """The first place from `offset` on where a buffer may start in shared memory, in bytes."""
+    return -(-offset // SMEM_ALIGNMENT) * SMEM_ALIGNMENT
 
 
 def threads_of(schedule: Schedule) -> int:
@@ -52,6 +75,18 @@ def _complete(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
         yield f"field {missing[0]} is not decided; run choose-schedule first, or write it"
 
 
+def _elements(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    for name, element in (("A and B", problem.ab), ("the accumulator", problem.acc), ("D", problem.d)):
+        if element not in ELEMENT_BITS:
+            yield f"{name} of {element}: elements are one of {', '.join(ELEMENT_BITS)}"
+
+
+def _extents(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    for letter, extent in zip("MNK", (problem.m, problem.n, problem.k), strict=True):
+        if extent is not None and not 1 <= extent <= _MAX_EXTENT:
+            yield f"{letter} = {extent} is out of range: 1 to {_MAX_EXTENT}"
+
+
 def _words(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     for name, allowed in (
         ("scheduler", ("one_shot", "persistent")),
@@ -60,24 +95,26 @@ def _words(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
         ("copy", tuple(COPY_BYTES)),
     ):
         value = getattr(schedule, name)
-        if value not in allowed:
+        if value is not None and value not in allowed:
             yield f"{name} = {value} is not one of {', '.join(allowed)}"
-    assert schedule.raster is not None
-    kind, group = schedule.raster
-    if kind not in ("row", "column", "grouped") or (kind == "grouped" and group < 1):
-        yield f"raster = {kind}({group}) is not row, column or grouped(n) with n ≥ 1"
+    if schedule.raster is not None:
+        kind, group = schedule.raster
+        if kind not in ("row", "column", "grouped"):
+            yield f"raster = {kind} is not row, column or grouped(n)"
+        if kind == "grouped" and group < 1:
+            yield f"raster = grouped({group}): a band has at least 1 tile row; nearest is grouped(1)"
     if schedule.epilogue == "direct" and schedule.epilogue_math == "rows":
         yield "epilogue_math = rows needs epilogue = smem; with direct stores take registers"
 
 
 def _positive(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    for name in ("cta", "warps", "epilogue_tile"):
+    for name in ("cta", "warps", "permutation", "epilogue_tile"):
         extents = getattr(schedule, name)
-        if any(extent < 1 for extent in extents):
+        if extents is not None and any(size(extent) < 1 for extent in extents):
             yield f"{name} = {list(extents)}: every extent is at least 1"
     if schedule.stages is not None and not 2 <= schedule.stages <= 64:
         yield f"stages = {schedule.stages} is out of range: 2 to 64; nearest is {2 if schedule.stages < 2 else 64}"
-    if schedule.fragment_buffers not in (1, 2):
+    if schedule.fragment_buffers not in (None, 1, 2):
         yield f"fragment_buffers = {schedule.fragment_buffers} is not 1 or 2"
 
 
@@ -95,20 +132,15 @@ def _threads(schedule: Schedule, problem: Problem, target: Target) -> Iterator[s
 
 def _mma(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     assert schedule.cta is not None and schedule.permutation is not None and schedule.warps is not None
-    name = mma_atom_name(schedule, problem)
     try:
-        atom = target.mma(name)
+        target.mma(mma_atom_name(schedule, problem))
+        tiled_mma(schedule, problem)
     except TargetError as error:
         yield f"mma = {schedule.mma} with {problem.ab} operands and {problem.acc} accumulators: {error}"
         return
-    for letter, extent, count, step in zip(
-        "MNK", atom.shape_mnk, schedule.warps, (size(p) for p in schedule.permutation), strict=True
-    ):
-        if step % (extent * count):
-            yield (
-                f"permutation extent {step} of {letter} is not a multiple of {count} warps × atom extent {extent}; "
-                f"nearest is {max(1, round(step / (extent * count))) * extent * count}"
-            )
+    except ScheduleError as error:
+        yield str(error)
+        return
     for letter, extent, step in zip("MNK", schedule.cta, (size(p) for p in schedule.permutation), strict=True):
         if extent % step:
             yield (
@@ -128,17 +160,20 @@ def _registers(schedule: Schedule, problem: Problem, target: Target) -> Iterator
 
 
 def _copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    assert schedule.copy is not None
-    for operand in ("a", "b"):
+    assert schedule.cta is not None and schedule.copy is not None
+    operands: tuple[Operand, ...] = ("a", "b")
+    for operand in operands:
         shape = stored_shape(operand, schedule, problem.layout)
+        rows = schedule.cta[0 if operand == "a" else 1]
         try:
             fill_copy(schedule.copy, shape, threads_of(schedule), ELEMENT_BITS[problem.ab])
-            mma = tiled_mma(schedule, problem)
-            _, step = shape, mma.tile_mnk[2]
-            rows = schedule.cta[0 if operand == "a" else 1]  # type: ignore[index]
-            ldmatrix_source(mma, operand, (rows, step), is_transposed(operand, problem.layout))
         except ScheduleError as error:
             yield f"operand {operand}: {error}"
+        try:
+            mma = tiled_mma(schedule, problem)
+            ldmatrix_source(mma, operand, (rows, mma.tile_mnk[2]), is_transposed(operand, problem.layout))
+        except ScheduleError as error:  # names the operand itself
+            yield str(error)
 
 
 def _swizzles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -157,7 +192,11 @@ def _swizzles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
             continue
         span = 1 << (bits + base + shift)
         if shape[0] * shape[1] % span:
-            yield f"{name} = <{bits},{base},{shift}> permutes {span} elements, which do not divide the tile's {shape[0]}×{shape[1]}"
+            elements = shape[0] * shape[1]
+            yield (
+                f"{name} = <{bits},{base},{shift}> permutes {span} elements, which do not divide the tile's "
+                f"{shape[0]}×{shape[1]}; take B + M + S ≤ {(elements & -elements).bit_length() - 1}"
+            )
         if (1 << base) * ELEMENT_BITS[element] // 8 < vector:
             yield (
                 f"{name} = <{bits},{base},{shift}> moves units of {(1 << base) * ELEMENT_BITS[element] // 8} bytes, "
@@ -197,11 +236,13 @@ def _shared_memory(schedule: Schedule, problem: Problem, target: Target) -> Iter
         )
 
 
+# Asked of each field by itself, so that an incomplete schedule can be held to them too.
+_FIELD_RULES: tuple[Rule, ...] = (_elements, _extents, _words, _positive)
+
 # In this order; a later rule may rely on an earlier one, so the first that fails ends the check.
 _RULES: tuple[Rule, ...] = (
     _complete,
-    _words,
-    _positive,
+    *_FIELD_RULES,
     _threads,
     _mma,
     _registers,
@@ -214,7 +255,13 @@ _RULES: tuple[Rule, ...] = (
 
 def broken_rule(schedule: Schedule, problem: Problem, target: Target) -> str | None:
     """The first rule that the schedule breaks, as a message; None for a legal schedule."""
-    for rule in _RULES:
-        for message in rule(schedule, problem, target):
-            return message
-    return None
+    return _first(_RULES, schedule, problem, target)
+
+
+def broken_field(schedule: Schedule, problem: Problem, target: Target) -> str | None:
+    """As `broken_rule`, for the fields that are given: each by itself."""
+    return _first(_FIELD_RULES, schedule, problem, target)
+
+
+def _first(rules: tuple[Rule, ...], schedule: Schedule, problem: Problem, target: Target) -> str | None:
+    return next((message for rule in rules for message in rule(schedule, problem, target)), None)

@@ -8,22 +8,23 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
                      %acc = scf.for %k … { tile.mma tn (tile.view %a[%m, %k]), (tile.view %b[%n, %k]), %c }
                      tile.store %acc into %d[%m, %n] { epilogue }
 Needs    level problem, with a complete schedule.
-Refuses  more than one tile.gemm in a function.
-Test     test/lit/passes/tile-to-ctas.mlir
+Refuses  more than one tile.gemm in a function; a schedule that leaves open what it reads.
+Test     test/lit/passes/tile-to-ctas.mlir, tile-to-ctas-invalid.mlir
 """
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 from mlir import ir
-from mlir.dialects import arith, cf, func, memref, scf
+from mlir.dialects import arith, cf, func, scf
 
 from lowtide.dialects import tile
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.kernels import schedule_of
 from lowtide.passes.problem import Problem, a_is_mk, b_is_nk, kinds_of, layout_letters
-from lowtide.passes.rewriting import before, erase, index_constant, move_body
+from lowtide.passes.rewriting import before, ceil_div, constant_of, erase, extent, index_constant, move_body
 from lowtide.passes.schedule_choice import ctas_per_sm
 from lowtide.passes.schedule_rules import threads_of
 from lowtide.targets import Target
@@ -43,13 +44,22 @@ class TileToCtas(Pass):
             if len(gemms) > 1:
                 raise Refusal(gemms[1], "is the second tile.gemm of its function; put each in a function of its own")
             for gemm in gemms:
-                if gemm.schedule is None:
-                    raise Refusal(gemm, "has no schedule; run choose-schedule first, or write one")
+                schedule = schedule_of(gemm, "cta", "warps", "raster", "scheduler")
+                if schedule.scheduler == "persistent":  # how many CTAs run at once depends on all of it
+                    schedule_of(gemm, *Schedule.names())
                 name = f"{ir.StringAttr(function.sym_name).value}_kernel"
                 with gemm.operation.location:
+                    _note_problem(function, gemm)
                     _emit_host(gemm, name, target)
                     _emit_kernel(module, gemm, name)
                 erase(gemm)
+
+
+def _note_problem(function: func.FuncOp, gemm: tile.GemmOp) -> None:
+    """What the saved kernel's manifest says of the problem, once the tile.gemm is gone."""
+    kinds = ir.ArrayAttr.get([ir.StringAttr.get(kind) for kind in kinds_of(gemm)])
+    layout = ir.StringAttr.get(layout_letters(gemm))
+    function.attributes["tile.gemm"] = ir.DictAttr.get({"acc": gemm.acc, "kinds": kinds, "layout": layout})
 
 
 def _emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
@@ -57,10 +67,10 @@ def _emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
     schedule, problem = Schedule.of(gemm.schedule), Problem.of(gemm)
     assert schedule.cta is not None
     with before(gemm):
-        m, n = memref.dim(gemm.d, index_constant(0)), memref.dim(gemm.d, index_constant(1))
+        m, n = extent(gemm.d, 0), extent(gemm.d, 1)
         _assert_shapes(gemm, m, n)
-        tiles_m = arith.ceildivsi(m, index_constant(schedule.cta[0]))
-        tiles_n = arith.ceildivsi(n, index_constant(schedule.cta[1]))
+        tiles_m = ceil_div(m, index_constant(schedule.cta[0]))
+        tiles_n = ceil_div(n, index_constant(schedule.cta[1]))
         grid = arith.muli(tiles_m, tiles_n)
         if schedule.scheduler == "persistent":
             at_once = index_constant(ctas_per_sm(schedule, problem, target))
@@ -71,11 +81,11 @@ def _emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
 
 
 def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
-    """Host checks that the extents agree; those that are known to be equal fold away."""
+    """Host checks that the extents agree, where that is not known yet."""
     letters = layout_letters(gemm)
     a_m, a_k = (0, 1) if a_is_mk(letters) else (1, 0)
     b_n, b_k = (0, 1) if b_is_nk(letters) else (1, 0)
-    k = memref.dim(gemm.a, index_constant(a_k))
+    k = extent(gemm.a, a_k)
     checks = [
         (gemm.a, a_m, m, "A and D must have the same M"),
         (gemm.b, b_n, n, "B and D must have the same N"),
@@ -87,8 +97,9 @@ def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
         if kind in ("full", "per_column"):
             checks.append((operand, 1 if kind == "full" else 0, n, f"epilogue operand {position} must have N columns"))
     for operand, dim, expected, message in checks:
-        extent = memref.dim(operand, index_constant(dim))
-        cf.assert_(arith.cmpi(arith.CmpIPredicate.eq, extent, expected), message)
+        found = extent(operand, dim)
+        if constant_of(found) is None or constant_of(found) != constant_of(expected):
+            cf.assert_(arith.cmpi(arith.CmpIPredicate.eq, found, expected), message)
 
 
 def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str) -> None:
@@ -103,8 +114,8 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str) -> None:
     entry = kernel.body.blocks.append(*types)
     a, b, d, *extras = entry.arguments
     with ir.InsertionPoint(entry):
-        rows, columns = memref.dim(d, index_constant(0)), memref.dim(d, index_constant(1))
-        k = memref.dim(a, index_constant(1 if a_is_mk(letters) else 0))
+        rows, columns = extent(d, 0), extent(d, 1)
+        k = extent(a, 1 if a_is_mk(letters) else 0)
         work = tile.WorkTilesOp(
             rows,
             columns,
@@ -150,8 +161,8 @@ def _emit_k_loop(gemm: tile.GemmOp, a: ir.Value, b: ir.Value, k: ir.Value, origi
     return loop.results[0]
 
 
-def _view(source: ir.Value, outer: ir.Value, k: ir.Value, extent: int, tile_k: int, k_last: bool) -> ir.Value:
+def _view(source: ir.Value, outer: ir.Value, k: ir.Value, size: int, tile_k: int, k_last: bool) -> ir.Value:
     """The window at (outer, k) of an operand that lies with K last, or first."""
-    shape, offsets = ((extent, tile_k), (outer, k)) if k_last else ((tile_k, extent), (k, outer))
+    shape, offsets = ((size, tile_k), (outer, k)) if k_last else ((tile_k, size), (k, outer))
     element = ir.MemRefType(source.type).element_type
     return tile.ViewOp(ir.Type.parse(f"!tile.view<{shape[0]}x{shape[1]}x{element}>"), source, list(offsets)).result

@@ -249,6 +249,32 @@ LogicalResult ThreadValueAttr::verify(function_ref<InFlightDiagnostic()> emitErr
 
 //===--- raster -------------------------------------------------------------------------------------------------===//
 
+Attribute RasterAttr::parse(AsmParser &parser, Type) {
+  StringRef word;
+  if (parser.parseLess())
+    return {};
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseKeyword(&word))
+    return {};
+  std::optional<RasterKind> kind = symbolizeRasterKind(word);
+  if (!kind) {
+    parser.emitError(loc) << "expected row, column or grouped, not '" << word << "'";
+    return {};
+  }
+  int64_t group = 0;
+  OptionalParseResult hasGroup = parser.parseOptionalInteger(group);
+  if ((hasGroup.has_value() && failed(*hasGroup)) || parser.parseGreater())
+    return {};
+  return parser.getChecked<RasterAttr>(parser.getContext(), *kind, group);
+}
+
+void RasterAttr::print(AsmPrinter &printer) const {
+  printer << "<" << stringifyRasterKind(getKind());
+  if (getGroup() != 0)
+    printer << " " << getGroup();
+  printer << ">";
+}
+
 LogicalResult RasterAttr::verify(function_ref<InFlightDiagnostic()> emitError, RasterKind kind, int64_t group) {
   if (kind == RasterKind::grouped && group < 1)
     return emitError() << "a grouped order needs the number of tile rows in a band, e.g. <grouped 8>";

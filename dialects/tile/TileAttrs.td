@@ -130,7 +130,7 @@ def Tile_RasterAttr : Tile_Attr<"Raster", "raster"> {
     ```
   }];
   let parameters = (ins EnumParameter<Tile_RasterKind>:$kind, DefaultValuedParameter<"int64_t", "0">:$group);
-  let assemblyFormat = "`<` $kind (`` ` ` $group^)? `>`";
+  let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
 }
 

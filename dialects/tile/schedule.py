@@ -129,5 +129,3 @@ def _value(name: str, attribute: ir.Attribute) -> Any:
 
 def _permutation_entry(attribute: ir.Attribute) -> int | Layout:
     return layout_of(attribute)[0] if isinstance(attribute, LayoutAttr) else int(ir.IntegerAttr(attribute).value)
-
-

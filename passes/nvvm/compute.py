@@ -141,7 +141,7 @@ class _Repeated(list[ir.Value]):
     def __init__(self, value: ir.Value) -> None:
         super().__init__([value])
 
-    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+    def __getitem__(self, index: object) -> ir.Value:
         return super().__getitem__(0)
 
 
@@ -155,7 +155,9 @@ def _vectorize(context: Context, body: ir.Block, mapping: dict[ir.Value, ir.Valu
             operands = []
         else:
             attributes = {name: op.attributes[name] for name in op.attributes}
-            operands = [mapping[operand] if operand in mapping else _outer(context, operand, width) for operand in op.operands]
+            operands = [
+                mapping[operand] if operand in mapping else _outer(context, operand, width) for operand in op.operands
+            ]
         clone = ir.Operation.create(op.operation.name, results=results, operands=operands, attributes=attributes)
         mapping.update(zip(op.results, clone.results, strict=True))
     return mapping[terminator.operands[0]]

@@ -44,4 +44,3 @@ class Context:
 
 
 Handler = Callable[[Context, ir.OpView], None]
-

@@ -20,6 +20,7 @@ from lowtide.passes.nvvm.values import (
     unflatten,
 )
 from lowtide.passes.problem import OPERAND_KINDS, element_bits
+from lowtide.passes.rewriting import constant_of
 
 LowerBlock = Callable[[Context, ir.Block], None]
 
@@ -101,20 +102,13 @@ def _origin(value: ir.Value) -> tuple[int, int | None]:
         return 1, None
     op = owner.opview
     if isinstance(op, arith.MulIOp):
-        factor = _constant(op.rhs) or _constant(op.lhs)
+        factor = constant_of(op.rhs) or constant_of(op.lhs)
         return (factor, None) if factor else (1, None)
-    if isinstance(op, arith.AddIOp) and (by := _constant(op.rhs)) is not None:
+    if isinstance(op, arith.AddIOp) and (by := constant_of(op.rhs)) is not None:
         multiple, room = _origin(op.lhs)
         if room is not None and by < room:
             return multiple, room - by
     return 1, None
-
-
-def _constant(value: ir.Value) -> int | None:
-    owner = value.owner
-    if isinstance(owner, ir.Block) or not isinstance(owner.opview, arith.ConstantOp):
-        return None
-    return int(ir.IntegerAttr(owner.opview.value).value)
 
 
 def lower_loop(context: Context, op: scf.ForOp, lower_block: LowerBlock) -> None:
@@ -152,7 +146,7 @@ def lower_arith(context: Context, op: ir.OpView) -> None:
         return
     operands = [context.scalar(operand) for operand in op.operands]
     if isinstance(op, (arith.CeilDivSIOp, arith.CeilDivUIOp)):
-        divisor = _constant(op.rhs)
+        divisor = constant_of(op.rhs)
         if divisor is None:
             raise Refusal(op, "divides by a value that is not a constant")
         context.values[op.result] = emit.div(emit.add(operands[0], divisor - 1), divisor)
@@ -166,7 +160,7 @@ def lower_arith(context: Context, op: ir.OpView) -> None:
 def lower_dim(context: Context, op: ir.OpView) -> None:
     matrix = context.get(op.operands[0])
     assert isinstance(matrix, GlobalMatrix)
-    dim = _constant(op.operands[1])
+    dim = constant_of(op.operands[1])
     if dim is None:
         raise Refusal(op, "asks for a dimension that is not a constant")
     extent = matrix.extents[dim]

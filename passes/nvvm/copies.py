@@ -1,5 +1,7 @@
 """cp.async, ldmatrix, and the loads and stores of fragments: one thread's instructions of each tiled copy."""
 
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from mlir import ir
@@ -183,9 +185,7 @@ def lower_store_global(context: Context, op: sm.StoreGlobalOp) -> None:
         _store_run(context, window, row, column, register, run)
 
 
-def _store_run(
-    context: Context, window: Window, row: ir.Value, column: ir.Value, register: ir.Value, run: int
-) -> None:
+def _store_run(context: Context, window: Window, row: ir.Value, column: ir.Value, register: ir.Value, run: int) -> None:
     emit, element = context.emit, window.matrix.element
     size = run * element_bits(element) // 8
     row_exists = is_before_edge(context, window, 0, row)
@@ -286,7 +286,7 @@ def _load_element(
     return _where(exists, element, load)
 
 
-def _where(exists: ir.Value | None, element: ir.Type, load) -> ir.Value:  # type: ignore[no-untyped-def]
+def _where(exists: ir.Value | None, element: ir.Type, load: Callable[[], ir.Value]) -> ir.Value:
     """The loaded element where it exists, else zero; the load is not made elsewhere."""
     if exists is None:
         return load()
@@ -312,7 +312,7 @@ def _load_vector(
         if place not in loaded:
             index = context.emit.add(start, place)
             exists = _vector_exists(context, window, index)
-            loaded[place] = _where(exists, matrix.element, lambda index=index: _load_at(context, window, index))
+            loaded[place] = _where(exists, matrix.element, partial(_load_at, context, window, index))
     run = _run(op.atom, op.result.type)
     type_ = vector_type(run, matrix.element)
     groups: dict[tuple[int, ...], ir.Value] = {}
@@ -338,5 +338,3 @@ def _load_at(context: Context, window: Window, index: ir.Value) -> ir.Value:
     wide = arith.ExtUIOp(context.emit.i64, index).result
     pointer = element_pointer(window.matrix.pointer, wide, element)
     return llvm.LoadOp(element, pointer, alignment=element_bits(element) // 8).result
-
-

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from mlir import ir
 from mlir.dialects import vector
@@ -11,7 +12,7 @@ from lowtide.dialects import sm
 
 @dataclass(frozen=True)
 class GlobalMatrix:
-    """A matrix (or vector) in global memory: base pointer, row stride in elements (i64), extents (i32 where dynamic)."""
+    """A matrix or vector in global memory: base pointer, row stride in elements (i64), extents (i32 if dynamic)."""
 
     pointer: ir.Value
     row_stride: ir.Value | None
@@ -72,7 +73,7 @@ class Fragment:
     packed: bool = False
 
 
-Lowered = ir.Value | Window | SharedBuffer | Ring | Fragment | GlobalMatrix
+Lowered: TypeAlias = ir.Value | Window | SharedBuffer | Ring | Fragment | GlobalMatrix
 
 
 def vector_type(width: int, element: ir.Type) -> ir.VectorType:

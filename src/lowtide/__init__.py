@@ -1,1 +1,156 @@
-"""Lowtide: a GEMM compiler on upstream MLIR."""
+"""Lowtide: GEMM, lowered step by step from one op on whole matrices to PTX, on upstream MLIR.
+
+    import lowtide as lt
+
+    spec = lt.GemmSpec(m=4096, n=None, k=4096, a="bf16", b="bf16", d="bf16")
+    kernel = lt.compile_gemm(spec, target="sm_80")
+    print(kernel.levels["pipelined"])
+
+Names are imported when they are first used, so that `lowtide.runtime` can be used where no compiler is installed.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lowtide import runtime
+    from lowtide.compiler.compile import compile_gemm, compile_ir
+    from lowtide.compiler.epilogue import Full, PerColumn, PerRow, Scalar
+    from lowtide.compiler.epilogue_functions import (
+        cast,
+        clamp,
+        erf,
+        exp,
+        gelu,
+        log,
+        maximum,
+        minimum,
+        relu,
+        rsqrt,
+        sigmoid,
+        silu,
+        sqrt,
+        tanh,
+        where,
+    )
+    from lowtide.compiler.presets import PRESETS as presets
+    from lowtide.compiler.reference import compare, error_bound, random_inputs, reference, reference_with_bound
+    from lowtide.compiler.spec import GemmSpec
+    from lowtide.dialects.tile.schedule import Schedule
+    from lowtide.errors import (
+        CompileError,
+        DeviceError,
+        Error,
+        InterpreterError,
+        IRError,
+        LaunchError,
+        LoadError,
+        PassError,
+        ScheduleError,
+        SpecError,
+        TargetError,
+    )
+
+_FUNCTIONS = (  # of epilogues
+    "cast",
+    "clamp",
+    "erf",
+    "exp",
+    "gelu",
+    "log",
+    "maximum",
+    "minimum",
+    "relu",
+    "rsqrt",
+    "sigmoid",
+    "silu",
+    "sqrt",
+    "tanh",
+    "where",
+)
+_ERRORS = (
+    "CompileError",
+    "DeviceError",
+    "Error",
+    "InterpreterError",
+    "IRError",
+    "LaunchError",
+    "LoadError",
+    "PassError",
+    "ScheduleError",
+    "SpecError",
+    "TargetError",
+)
+
+# Where each name lives, and what it is called there.
+_HOMES: dict[str, tuple[str, str]] = {
+    "compile_gemm": ("lowtide.compiler.compile", "compile_gemm"),
+    "compile_ir": ("lowtide.compiler.compile", "compile_ir"),
+    "GemmSpec": ("lowtide.compiler.spec", "GemmSpec"),
+    "Schedule": ("lowtide.dialects.tile.schedule", "Schedule"),
+    "presets": ("lowtide.compiler.presets", "PRESETS"),
+    **{name: ("lowtide.compiler.epilogue", name) for name in ("Full", "PerColumn", "PerRow", "Scalar")},
+    **{name: ("lowtide.compiler.epilogue_functions", name) for name in _FUNCTIONS},
+    **{
+        name: ("lowtide.compiler.reference", name)
+        for name in ("compare", "error_bound", "random_inputs", "reference", "reference_with_bound")
+    },
+    **{name: ("lowtide.errors", name) for name in _ERRORS},
+}
+
+__all__ = [
+    "CompileError",
+    "DeviceError",
+    "Error",
+    "Full",
+    "GemmSpec",
+    "IRError",
+    "InterpreterError",
+    "LaunchError",
+    "LoadError",
+    "PassError",
+    "PerColumn",
+    "PerRow",
+    "Scalar",
+    "Schedule",
+    "ScheduleError",
+    "SpecError",
+    "TargetError",
+    "cast",
+    "clamp",
+    "compare",
+    "compile_gemm",
+    "compile_ir",
+    "erf",
+    "error_bound",
+    "exp",
+    "gelu",
+    "log",
+    "maximum",
+    "minimum",
+    "presets",
+    "random_inputs",
+    "reference",
+    "reference_with_bound",
+    "relu",
+    "rsqrt",
+    "runtime",
+    "sigmoid",
+    "silu",
+    "sqrt",
+    "tanh",
+    "where",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "runtime":
+        return importlib.import_module("lowtide.runtime")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'lowtide' has no attribute {name!r}")
+    module, attribute = _HOMES[name]
+    return getattr(importlib.import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from lowtide.interpreter import interpret
 from mlir import ir
 from numpy.typing import NDArray
+
+from lowtide.interpreter import interpret
 
 Array = NDArray[Any]
 

@@ -5,20 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mlir import ir
+from one_cta import run_kernel
 
 from lowtide.errors import InterpreterError
-from lowtide.interpreter import ops_arith, ops_gpu, ops_llvm, ops_nvvm, ops_scf, ops_vector
-from lowtide.interpreter.agents import LaunchRequest, Machine, run_all, start_cta
-from lowtide.interpreter.domains import domain
-from lowtide.interpreter.memory import GlobalMemory
-from lowtide.interpreter.program import decode
-
-TABLE = {
-    name: entry
-    for dialect in (ops_arith, ops_gpu, ops_llvm, ops_nvvm, ops_scf, ops_vector)
-    for name, entry in dialect.OPS.items()
-}
+from lowtide.interpreter import interpret
 
 # D (32x8) = A (32x16) · B (8x16)ᵀ. Thread t copies 16 bytes of A to 16 t; those of warp 0 fill B's 256 bytes from 1024,
 # and 256 bytes of zeros after them. Each warp multiplies 16 rows.
@@ -128,25 +118,34 @@ MMA_F16 = """
 """
 
 
-def run(text: str, a: Any, b: Any, out: str = "f32", element: str = "bf16", rows: int = 32) -> np.ndarray:
-    """Run @kernel of two warps on matrices a and b; D, `rows` of them, poisoned where not written."""
-    with ir.Context(), ir.Location.unknown():
-        module = ir.Module.parse(text)
-        function = module.body.operations[0].regions[0].blocks[0].operations[1].operation
-        numbers = domain("float")
-        program = decode(function, "nvvm", numbers, TABLE)
-        memory = GlobalMemory(numbers.payload)
-        pointers = [
-            memory.allocate("a", *a.shape, a.shape[1], element, a),
-            memory.allocate("b", *b.shape, b.shape[1], element, b),
-            memory.allocate("d", rows, 8, 8, out),
-        ]
-        machine = Machine("nvvm", numbers, memory, sms=1, grid=1, threads=64, collective=False)
-        memory.begin_launch()
-        request = LaunchRequest("kernel", 1, 64, 2048, tuple(pointers))
-        run_all(iter([start_cta(machine, program, 0, request)]), 1, seed=0)
-        payload, written = memory.contents("d")
-        return np.where(written, payload, np.nan)
+HOST = """
+module attributes {tile.level = "nvvm", tile.target = "sm_80"} {
+func.func @gemm(%a: memref<32x16xbf16, strided<[?, 1]>>, %b: memref<8x16xbf16, strided<[?, 1]>>,
+    %d: memref<32x8xf32, strided<[?, 1]>>) {
+  %c1 = arith.constant 1 : index
+  %ia = memref.extract_aligned_pointer_as_index %a : memref<32x16xbf16, strided<[?, 1]>> -> index
+  %ja = arith.index_cast %ia : index to i64
+  %pa = llvm.inttoptr %ja : i64 to !llvm.ptr<1>
+  %ib = memref.extract_aligned_pointer_as_index %b : memref<8x16xbf16, strided<[?, 1]>> -> index
+  %jb = arith.index_cast %ib : index to i64
+  %pb = llvm.inttoptr %jb : i64 to !llvm.ptr<1>
+  %id = memref.extract_aligned_pointer_as_index %d : memref<32x8xf32, strided<[?, 1]>> -> index
+  %jd = arith.index_cast %id : index to i64
+  %pd = llvm.inttoptr %jd : i64 to !llvm.ptr<1>
+  tile.launch @kernel grid(%c1) threads(64) shared_memory(2048) args(%pa, %pb, %pd)
+      : !llvm.ptr<1>, !llvm.ptr<1>, !llvm.ptr<1>
+  return
+}
+KERNEL
+}
+"""
+
+
+def run(text: str, a: Any, b: Any, out: str = "f32", element: str = "bf16", seed: int = 0) -> np.ndarray:
+    """Run @kernel by two warps on matrices a and b; D, NaN where it was not written."""
+    matrices = [("a", *a.shape, element, a), ("b", *b.shape, element, b), ("d", 32, 8, out, None)]
+    payload, written = run_kernel(text, matrices, threads=64, seed=seed).contents("d")
+    return np.where(written, payload, np.nan)
 
 
 def kernel(mma: str = MMA_F32, element: str = "bf16", out: str = "f32") -> str:
@@ -167,6 +166,15 @@ def test_the_kernel_multiplies_with_f32_accumulators(operands: tuple[np.ndarray,
 def test_the_kernel_multiplies_with_f16_accumulators(operands: tuple[np.ndarray, np.ndarray]) -> None:
     a, b = operands
     assert np.array_equal(run(kernel(MMA_F16, "f16", "f16"), a, b, "f16", "f16"), a @ b.T)
+
+
+@pytest.mark.parametrize("number_domain", ["float", "exact", "field"])
+def test_a_module_of_level_nvvm_is_interpreted(operands: tuple[np.ndarray, np.ndarray], number_domain: str) -> None:
+    a, b = operands
+    text = HOST.replace("KERNEL", kernel())
+    found = interpret(text, {"a": a, "b": b}, domain=number_domain)
+    expected = a @ b.T
+    assert np.array_equal(found, expected % (2**31 - 1) if number_domain == "field" else expected)
 
 
 def replaced(*edits: str) -> Callable[[], str]:
@@ -208,7 +216,10 @@ FAULTS: dict[str, tuple[Callable[[], str], str]] = {
         replaced("%smem[1024]", "%smem[1032]"),
         "misaligned: 16 bytes",
     ),
-    "an address past shared memory": (replaced("%smem[1024]", "%smem[2000]"), "misaligned|out of bounds"),
+    "an address past shared memory": (
+        replaced("%smem[1024]", "%smem[4096]"),
+        "out of bounds: 16 bytes outside shared memory",
+    ),
     "both warps store the same rows": (
         replaced("%row_d = arith.addi %w16, %group", "%row_d = arith.addi %c0, %group"),
         r"race \(write after write\): writes what CTA 0 warp \d lane 0 wrote",

@@ -7,7 +7,7 @@
 // CHECK-DAG: #[[ACC:tv[0-9]*]] = #tile.tv<threads 32:1, values 512:32>
 // CHECK-DAG: #[[COPY:tiled_copy]] = #sm.tiled_copy<cp.async.16, #{{.+}}>
 // CHECK-DAG: #tiled_mma = #sm.tiled_mma<mma.m16n8k16.f32.bf16, atoms [2, 2, 1]>
-// CHECK-DAG: #tiled_mma1 = #sm.tiled_mma<mma.m16n8k16.f32.bf16, atoms [2, 2, 1], permutation [32, #tile.layout<(8,2):(1,8)>, 16]>
+// CHECK-DAG: #tiled_mma1 = #sm.tiled_mma<mma.m16n8k16.f32.bf16, atoms [2, 2, 1], permutation [32, #{{.+}}, 16]>
 // CHECK-DAG: !ring = !sm.ring<3 x [memref<128x32xbf16, #layout, #gpu.address_space<workgroup>>, memref<128x32xbf16, #layout, #gpu.address_space<workgroup>>]>
 
 #layout = #tile.layout<(128,32):(32,1), swizzle<2,3,3>>

@@ -4,17 +4,19 @@
 // RUN: filecheck %s < %t.once
 
 // Layouts and schedules are named once, ahead of the module; schedule fields print in the order of the table.
-// CHECK: #layout = #tile.layout<(128,64):(64,1), swizzle<3,3,3>>
-// CHECK: #layout1 = #tile.layout<((8,16),64):((64,512),1)>
-// CHECK: #schedule = #tile.schedule<cta = [128, 256, 64], warps = [2, 4, 1], permutation = [32, 64, 16], mma = mma.m16n8k16, copy = cp.async.16, stages = 4, fragment_buffers = 2, swizzle_a = <3,3,3>, swizzle_b = auto, swizzle_d = <3,3,4>, raster = grouped(8), scheduler = persistent, epilogue = smem, epilogue_math = registers, epilogue_tile = [32, 256]>
-// CHECK: #schedule1 = #tile.schedule<permutation = [#tile.layout<(8,2):(1,8)>, 16, 16], raster = row>
-// CHECK: #tv = #tile.tv<threads (4,8):(32,1), values (2,2):(16,8)>
+// CHECK-DAG: #[[NESTED:.+]] = #tile.layout<((8,16),64):((64,512),1)>
+// CHECK-DAG: #[[STAGE:.+]] = #tile.layout<(128,64):(64,1), swizzle<3,3,3>>
+// CHECK-DAG: #[[PERMUTED:.+]] = #tile.layout<(8,2):(1,8)>
+// CHECK-DAG: #[[FULL:.+]] = #tile.schedule<cta = [128, 256, 64], warps = [2, 4, 1], permutation = [32, 64, 16], mma = mma.m16n8k16, copy = cp.async.16, stages = 4, fragment_buffers = 2, swizzle_a = <3,3,3>, swizzle_b = auto, swizzle_d = <3,3,4>, raster = grouped(8), scheduler = persistent, epilogue = smem, epilogue_math = registers, epilogue_tile = [32, 256]>
+// CHECK-DAG: #[[STAGES:.+]] = #tile.schedule<stages = 3>
+// CHECK-DAG: #[[MIXED:.+]] = #tile.schedule<permutation = [#[[PERMUTED]], 16, 16], raster = row>
+// CHECK-DAG: #[[TV:.+]] = #tile.tv<threads (4,8):(32,1), values (2,2):(16,8)>
 
 #schedule = #tile.schedule<epilogue_tile = [32, 256], epilogue_math = registers, epilogue = smem, scheduler = persistent,
   raster = grouped(8), swizzle_d = <3,3,4>, swizzle_b = auto, swizzle_a = <3,3,3>, fragment_buffers = 2, stages = 4,
   copy = cp.async.16, mma = mma.m16n8k16, permutation = [32, 64, 16], warps = [2, 4, 1], cta = [128, 256, 64]>
 
-// CHECK: module attributes {test.layout = #layout1, test.raster = [#tile.raster<row>, #tile.raster<column>, #tile.raster<grouped 8>], test.schedule = #schedule1, test.swizzle = #tile.swizzle<3,3,3>, test.tv = #tv
+// CHECK: module attributes {test.layout = #[[NESTED]], test.raster = [#tile.raster<row>, #tile.raster<column>, #tile.raster<grouped 8>], test.schedule = #[[MIXED]], test.swizzle = #tile.swizzle<3, 3, 3>, test.tv = #[[TV]]
 module attributes {
   tile.level = "cta", tile.target = "sm_80",
   test.layout = #tile.layout<((8,16),64):((64,512),1)>,
@@ -43,7 +45,7 @@ func.func @gemm_operands(%a: memref<?x?xbf16, strided<[?, 1]>>, %b: memref<?x?xb
                          %row: memref<?xf32>, %column: memref<?xbf16>, %alpha: f32) {
   // CHECK: tile.gemm nt %{{.+}}, %{{.+}} into %{{.+}} acc(f32)
   // CHECK-SAME: operands(full %{{.+}} : memref<?x?xbf16, strided<[?, 1]>>, per_row %{{.+}} : memref<?xf32>, per_column %{{.+}} : memref<?xbf16>, scalar %{{.+}} : f32)
-  // CHECK-SAME: schedule(#schedule)
+  // CHECK-SAME: schedule(#[[FULL]])
   tile.gemm nt %a, %b into %d acc(f32)
       operands(full %c : memref<?x?xbf16, strided<[?, 1]>>, per_row %row : memref<?xf32>,
                per_column %column : memref<?xbf16>, scalar %alpha : f32)
@@ -73,7 +75,7 @@ tile.kernel @nothing() {
 }
 
 // CHECK-LABEL: tile.kernel @kernel
-// CHECK-SAME: attributes {schedule = #{{.+}}}
+// CHECK-SAME: attributes {schedule = #[[STAGES]]}
 tile.kernel @kernel(%d: memref<?x?xf32, strided<[?, 1]>>) attributes {schedule = #tile.schedule<stages = 3>} {
   %c0 = arith.constant 0 : index
   // CHECK: tile.work_tiles (%[[M:.+]], %[[N:.+]]) of (%c0, %c0) by [128, 64] order(<row>) one_shot {
@@ -103,7 +105,7 @@ tile.kernel @tiles(%a: memref<?x?xbf16, strided<[?, 1]>>, %d: memref<?x?xf32, st
   %columns = tile.view per_column %bias[%c0] : memref<?xf32> to !tile.view<128x64xf32>
   // CHECK: tile.mma tn %[[A]], %[[A]], %[[ACC]] : !tile.view<128x64xbf16>, !tile.view<128x64xbf16>, !tile.tile<128x128xf32>
   %c1 = tile.mma tn %at, %at, %acc : !tile.view<128x64xbf16>, !tile.view<128x64xbf16>, !tile.tile<128x128xf32>
-  // CHECK: %[[C:.+]] = tile.mma tn %{{.+}}, %{{.+}}, %{{.+}} : memref<128x64xbf16, #layout>, memref<128x64xbf16, #layout>, !tile.tile<128x128xf32>
+  // CHECK: %[[C:.+]] = tile.mma tn %{{.+}}, %{{.+}}, %{{.+}} : memref<128x64xbf16, #[[STAGE]]>, memref<128x64xbf16, #[[STAGE]]>, !tile.tile<128x128xf32>
   %c2 = tile.mma tn %s, %s, %c1 : memref<128x64xbf16, #tile.layout<(128,64):(64,1), swizzle<3,3,3>>>, memref<128x64xbf16, #tile.layout<(128,64):(64,1), swizzle<3,3,3>>>, !tile.tile<128x128xf32>
   // CHECK: tile.store %[[C]] into %{{.+}}[%c0, %c0] operands(per_column %{{.+}} : memref<?xf32>, scalar %{{.+}} : f32) {
   // CHECK: } : !tile.tile<128x128xf32>, memref<?x?xf32, strided<[?, 1]>>

@@ -1,0 +1,59 @@
+"""`compile_gemm` and `compile_ir`: from a spec, or from a dumped level, to a kernel."""
+
+import difflib
+import os
+
+from lowtide import targets
+from lowtide.compiler import driver
+from lowtide.compiler.driver import Progress
+from lowtide.compiler.kernel import CompiledKernel
+from lowtide.compiler.presets import PRESETS
+from lowtide.compiler.problem_ir import problem_text
+from lowtide.compiler.spec import GemmSpec
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import ScheduleError
+
+
+def compile_gemm(
+    spec: GemmSpec,
+    target: str = "sm_80",
+    schedule: Schedule | str | None = None,
+    dump_ir: str | os.PathLike[str] | None = None,
+    *,
+    on_progress: Progress | None = None,
+) -> CompiledKernel:
+    """Compile a GEMM for a target (`sm_80`, `sm_90a`, …; never read off the GPU at hand).
+
+    `schedule`: None to have it chosen, a preset's name, `#tile.schedule<…>` text, or a `Schedule`; what it leaves open
+    is chosen. `dump_ir`: a folder that gets each step as `NN-level/NN-pass.mlir`, and the PTX.
+    It is `compile_ir` of the problem. Raises TargetError, ScheduleError, PassError, CompileError.
+    """
+    given = resolve_schedule(schedule)
+    text = problem_text(spec, targets.get(target), given)
+    return CompiledKernel(driver.compile_ir(text, target=target, dump_dir=dump_ir, on_progress=on_progress))
+
+
+def compile_ir(
+    source: str | os.PathLike[str],
+    target: str | None = None,
+    dump_ir: str | os.PathLike[str] | None = None,
+    *,
+    on_progress: Progress | None = None,
+) -> CompiledKernel:
+    """Go on from IR of any level: text, or the path of a dump, edited or not. See `lowtide.compiler.driver.lower`."""
+    return CompiledKernel(driver.compile_ir(source, target=target, dump_dir=dump_ir, on_progress=on_progress))
+
+
+def resolve_schedule(schedule: Schedule | str | None) -> Schedule | None:
+    """A schedule from its name, its text, or itself. Raises ScheduleError for a name that is none."""
+    if schedule is None or isinstance(schedule, Schedule):
+        return schedule
+    if not isinstance(schedule, str):
+        raise ScheduleError(f"schedule is {type(schedule).__name__}; give None, a preset's name or a lowtide.Schedule")
+    if schedule in PRESETS:
+        return PRESETS[schedule]
+    if "=" in schedule:
+        return Schedule.parse(schedule)
+    nearest = difflib.get_close_matches(schedule, PRESETS, n=1)
+    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+    raise ScheduleError(f"unknown preset {schedule!r}; the presets are {', '.join(PRESETS)}{hint}")

@@ -1,0 +1,130 @@
+"""A compiled kernel: its levels, its code, and the ways to run it."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from os import PathLike
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from mlir import ir
+
+from lowtide import interpreter, runtime
+from lowtide.compiler.driver import Lowered, Timing
+from lowtide.compiler.manifest import manifest_of
+from lowtide.compiler.ptxas import Assembly, assemble, find_ptxas
+from lowtide.dialects import tile
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import InterpreterError, IRError
+from lowtide.interpreter.domains import FLOAT_DTYPES
+from lowtide.targets import Target
+
+
+class CompiledKernel:
+    """What `compile_gemm` and `compile_ir` give. Calling it launches it; see `lowtide.runtime.Kernel`.
+
+    `levels` maps a level's name to its text, in order, from the level that compilation was entered at down to `ptx`.
+    """
+
+    def __init__(self, lowered: Lowered) -> None:
+        assert lowered.ptx is not None
+        self._lowered = lowered
+        self.levels: Mapping[str, str] = MappingProxyType(dict(lowered.levels))
+        self.target: Target = lowered.target
+        self.ptx: str = lowered.ptx
+        self.timings: tuple[Timing, ...] = lowered.timings
+        self.schedule: Schedule = _schedule(lowered)
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """What the saved kernel says about itself. Raises IRError where the host side cannot be evaluated."""
+        text = self.levels.get(str(Level.LLVM))
+        if text is None:
+            raise IRError("no host-side IR is at hand: compilation was entered below level llvm")
+        return manifest_of(text, self.levels.get(str(Level.PROBLEM)), str(self.schedule))
+
+    @cached_property
+    def assembly(self) -> Assembly | None:
+        """Machine code and ptxas's report, for the target; None where there is no ptxas. Raises CompileError."""
+        return None if find_ptxas() is None else assemble(self.ptx, self.target)
+
+    @property
+    def cubin(self) -> bytes | None:
+        """Machine code for the target; None where there is no ptxas (the driver then assembles the PTX)."""
+        return None if self.assembly is None else self.assembly.cubin
+
+    @cached_property
+    def _loaded(self) -> runtime.Kernel:
+        return runtime.Kernel(self.manifest, self.ptx, self.cubin)
+
+    def __call__(self, *matrices: Any, stream: Any = None, out: Any = None, **operands: Any) -> Any:
+        """Launch on GPU arrays; gives D. Raises LaunchError, DeviceError: see `lowtide.runtime.Kernel`."""
+        return self._loaded(*matrices, stream=stream, out=out, **operands)
+
+    def bind(self, *matrices: Any, stream: Any = None, out: Any = None, **operands: Any) -> runtime.Launch:
+        """A launch with its arguments prepared, for repeated use: call it with no arguments."""
+        return self._loaded.bind(*matrices, stream=stream, out=out, **operands)
+
+    def save(self, path: str | PathLike[str]) -> Any:
+        """Write the kernel to a folder, which `lowtide.runtime.load` reads where no compiler is installed."""
+        return self._loaded.save(path)
+
+    def interpret(
+        self,
+        a: Any,
+        b: Any,
+        *,
+        level: str = "nvvm",
+        sms: int = 2,
+        seed: int = 0,
+        domain: str = "float",
+        **operands: Any,
+    ) -> np.ndarray[Any, Any]:
+        """Run a level on a CPU under the hardware's rules: numpy in, D out.
+
+        `sms`: how many SMs; `seed`: the order in which agents run. Raises InterpreterError for a level that is not
+        interpreted or was not compiled, and for every rule of the hardware that the kernel breaks.
+        """
+        if level not in self.levels:
+            raise InterpreterError(f"level {level!r} is not at hand; this kernel has {', '.join(self.levels)}")
+        extents = self._output_shape(np.shape(a), np.shape(b))
+        names = [argument["name"] for argument in self.manifest["arguments"]]
+        given = {"a": a, "b": b, "d": _aligned_rows(extents, self.manifest["spec"]["d"]), **operands}
+        unknown = sorted(set(given) - set(names))
+        missing = [name for name in names if name not in given]
+        if unknown or missing:
+            what = f"unknown operand {unknown[0]!r}" if unknown else f"missing operand {missing[0]!r}"
+            raise InterpreterError(f"{what}; this kernel takes {', '.join(names)}")
+        inputs = {name: given[name] for name in names}
+        return interpreter.interpret(self.levels[level], inputs, sms=sms, seed=seed, domain=domain)
+
+    def _output_shape(self, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, int]:
+        if len(a) != 2 or len(b) != 2:
+            raise InterpreterError("a and b must have two dimensions")
+        layout = self.manifest["spec"]["layout"]
+        return a[0] if layout[0] == "t" else a[1], b[0] if layout[1] == "n" else b[1]
+
+
+def _aligned_rows(shape: tuple[int, int], dtype: str) -> np.ndarray[Any, Any]:
+    """An array whose rows start at multiples of 16 bytes, as kernels ask of D."""
+    item = np.dtype(FLOAT_DTYPES[dtype])
+    vector = 16 // item.itemsize
+    return np.empty((shape[0], -(-shape[1] // vector) * vector), item)[:, : shape[1]]
+
+
+def _schedule(lowered: Lowered) -> Schedule:
+    """The schedule on the kernel, or on the problem, of the last level that is IR."""
+    text = [text for level, text in lowered.levels.items() if level != str(Level.PTX)][-1]
+    with ir.Context() as context:
+        context.enable_multithreading(False)
+        found: list[Schedule] = []
+
+        def visit(op: ir.Operation) -> ir.WalkResult:
+            if "schedule" in op.attributes and isinstance(op.attributes["schedule"], tile.ScheduleAttr):
+                found.append(Schedule.of(op.attributes["schedule"]))
+                return ir.WalkResult.INTERRUPT
+            return ir.WalkResult.ADVANCE
+
+        ir.Module.parse(text).operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found[0] if found else Schedule()

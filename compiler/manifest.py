@@ -1,0 +1,277 @@
+"""The manifest of a kernel, made from its host-side IR (levels nvvm and llvm): what the runtime evaluates.
+
+Each op of the host function becomes one entry, value for value; see `lowtide.runtime.manifest` for the form.
+"""
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+from mlir import ir
+
+from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.dialects import tile
+from lowtide.dialects.levels import target_of
+from lowtide.errors import IRError
+from lowtide.passes.base import walk
+from lowtide.passes.problem import Problem
+from lowtide.runtime.manifest import FORMAT, OPERAND_DIMS
+
+# Rows of A, B and D are moved 16 bytes at a time (cp.async, st.global).
+_MATRIX_ALIGNMENT = 16
+_ITEM_BYTES = {"f16": 2, "bf16": 2, "f32": 4}
+_EXAMPLE = {"m": 300, "n": 520, "k": 264}
+_PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+
+
+def manifest_of(lowered_text: str, problem_text: str | None, schedule: str) -> dict[str, Any]:
+    """From the text of level nvvm or llvm; `problem_text`, where at hand, gives the epilogue for checking.
+
+    Raises IRError for a host function that the runtime cannot evaluate.
+    """
+    with make_context() as context:
+        module = parse_text(lowered_text, context, "<host>")
+        function = _host_function(module)
+        facts = _facts(function)
+        dims = _dims(facts)
+        names = _argument_names(function)
+        arguments = _arguments(function, names, facts)
+        spec = _spec(arguments, facts, dims)
+        return {
+            "format": FORMAT,
+            "lowtide": version("lowtide"),
+            "name": ir.StringAttr(function.attributes["sym_name"]).value,
+            "target": target_of(module).name,
+            "spec": spec,
+            "schedule": schedule,
+            "epilogue": _epilogue_text(problem_text),
+            "epilogue_program": _epilogue_program(problem_text, names),
+            "example": {key: spec[key] or value for key, value in _EXAMPLE.items()},
+            "arguments": arguments,
+            "host": _HostOps(module, function, names).entries,
+        }
+
+
+def _host_function(module: ir.Module) -> ir.OpView:
+    functions = [op for op in module.body.operations if op.operation.name == "func.func"]
+    if len(functions) != 1:
+        raise IRError(f"a kernel has one host function, this module has {len(functions)}")
+    return functions[0]
+
+
+def _facts(function: ir.OpView) -> dict[str, Any]:
+    """What tile-to-ctas noted of the tile.gemm: accumulator, layout, kinds."""
+    attributes = function.attributes
+    if "tile.gemm" not in attributes:
+        raise IRError(
+            'the host function lacks tile.gemm = {acc = …, kinds = […], layout = "…"}, which tile-to-ctas notes'
+        )
+    facts = ir.DictAttr(attributes["tile.gemm"])
+    return {
+        "acc": str(ir.TypeAttr(facts["acc"]).value),
+        "layout": ir.StringAttr(facts["layout"]).value,
+        "kinds": [ir.StringAttr(kind).value for kind in ir.ArrayAttr(facts["kinds"])],
+    }
+
+
+def _dims(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """The problem extents of a's, b's and d's dimensions."""
+    return [*OPERAND_DIMS[facts["layout"]], ("m", "n")]
+
+
+def _argument_names(function: ir.OpView) -> list[str]:
+    count = len(function.regions[0].blocks[0].arguments)
+    names = ["a", "b", "d", *(f"operand{i}" for i in range(count - 3))]
+    if "arg_attrs" in function.attributes:
+        for position, attributes in enumerate(ir.ArrayAttr(function.attributes["arg_attrs"])):
+            entries = ir.DictAttr(attributes)
+            if "tile.name" in entries:
+                names[position] = ir.StringAttr(entries["tile.name"]).value
+    return names
+
+
+def _arguments(function: ir.OpView, names: list[str], facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    entries = []
+    kinds = ["matrix"] * 3 + facts["kinds"]
+    for name, kind, value in zip(names, kinds, function.regions[0].blocks[0].arguments, strict=True):
+        type_ = value.type
+        is_memref = isinstance(type_, ir.MemRefType)
+        dtype = str(type_.element_type) if is_memref else str(type_)
+        alignment = _MATRIX_ALIGNMENT if kind == "matrix" else _ITEM_BYTES[dtype]
+        shape = (
+            [None if type_.is_dynamic_dim(i) else type_.get_dim_size(i) for i in range(type_.rank)] if is_memref else []
+        )
+        entries.append(
+            {
+                "name": name,
+                "role": "output" if name == "d" else "input",
+                "kind": kind,
+                "dtype": dtype,
+                "shape": shape,
+                "base_alignment": alignment,
+                "row_stride_alignment": alignment,
+            }
+        )
+    return entries
+
+
+def _spec(arguments: list[dict[str, Any]], facts: Mapping[str, Any], dims: list[tuple[str, ...]]) -> dict[str, Any]:
+    extents: dict[str, int | None] = {"m": None, "n": None, "k": None}
+    for argument, letters in zip(arguments, dims, strict=False):
+        for letter, extent in zip(letters, argument["shape"], strict=True):
+            extents[letter] = extents[letter] or extent
+    dtypes = {name: arguments[i]["dtype"] for i, name in enumerate(("a", "b", "d"))}
+    return {**extents, **dtypes, "acc": facts["acc"], "layout": facts["layout"]}
+
+
+class _HostOps:
+    """The host function's ops as manifest entries."""
+
+    def __init__(self, module: ir.Module, function: ir.OpView, argument_names: list[str]) -> None:
+        block = function.regions[0].blocks[0]
+        self.module = module
+        self.names: dict[ir.Value, str] = dict(zip(block.arguments, argument_names, strict=True))
+        self.constants: dict[ir.Value, int] = {}
+        self.entries: list[dict[str, Any]] = []
+        for op in list(block.operations)[:-1]:
+            self._add(op)
+
+    def _add(self, op: ir.OpView) -> None:
+        name = op.operation.name
+        if name == "memref.dim":
+            self._entry(op, name, [op.operands[0]], {"index": self.constants[op.operands[1]]})
+        elif name == "memref.extract_strided_metadata":
+            self._entry(op, "memref.row_stride", [op.operands[0]], {}, result=4)
+        elif name == "memref.extract_aligned_pointer_as_index":
+            self._entry(op, "memref.base_address", list(op.operands), {})
+        elif name == "arith.constant":
+            attribute = op.attributes["value"]
+            value = int(attribute.value)
+            self.constants[op.results[0]] = value
+            self._entry(op, name, [], {"value": value})
+        elif name == "cf.assert":
+            self._entry(op, name, list(op.operands), {"message": ir.StringAttr(op.attributes["msg"]).value})
+        elif name == "tile.launch":
+            self._entry(op, name, [], self._launch(op))
+        elif name.startswith("arith.") or name == "tile.sm_count":
+            self._entry(op, name, list(op.operands), _arith_attributes(op))
+        else:
+            raise IRError(f"the runtime cannot evaluate {name} on the host side; keep to arith, memref and cf.assert")
+
+    def _entry(
+        self, op: ir.OpView, name: str, operands: list[ir.Value], attributes: dict[str, Any], result: int = 0
+    ) -> None:
+        results = []
+        if len(op.results):
+            self.names[op.results[result]] = f"v{len(self.names)}"
+            results = [self.names[op.results[result]]]
+        names = [self.names[operand] for operand in operands]
+        self.entries.append({"op": name, "results": results, "operands": names, "attributes": attributes})
+
+    def _launch(self, op: tile.LaunchOp) -> dict[str, Any]:
+        kernel = ir.FlatSymbolRefAttr(op.kernel).value
+        types = _kernel_argument_types(self.module, kernel)
+        arguments = [{"value": self.names[arg], "type": type_} for arg, type_ in zip(op.args, types, strict=True)]
+        return {
+            "kernel": kernel,
+            "grid": [self.names[op.grid], 1, 1],
+            "block": [int(ir.IntegerAttr(op.threads).value), 1, 1],
+            "cluster": None,
+            "shared_memory": int(ir.IntegerAttr(op.shared_memory).value),
+            "arguments": arguments,
+        }
+
+
+def _arith_attributes(op: ir.OpView) -> dict[str, Any]:
+    if op.operation.name == "arith.cmpi":
+        return {"predicate": _PREDICATES[int(ir.IntegerAttr(op.attributes["predicate"]).value)]}
+    if op.operation.name in ("arith.trunci", "arith.index_cast", "arith.extsi", "arith.extui"):
+        return {"type": str(op.results[0].type)}
+    return {}
+
+
+def _kernel_argument_types(module: ir.Module, name: str) -> list[str]:
+    """`ptr`, `i64`, `i32`, `f32`, … of each kernel argument."""
+    for top in module.body.operations:
+        if top.operation.name != "gpu.module":
+            continue
+        for op in top.operation.regions[0].blocks[0].operations:
+            if "sym_name" in op.attributes and ir.StringAttr(op.attributes["sym_name"]).value == name:
+                types = [str(argument.type) for argument in op.operation.regions[0].blocks[0].arguments]
+                return ["ptr" if type_.startswith("!llvm.ptr") else type_ for type_ in types]
+    raise IRError(f"the launched kernel @{name} is not in a gpu.module; lower to level nvvm first")
+
+
+def _epilogue_text(problem_text: str | None) -> str | None:
+    """The epilogue region as it is printed; None for a plain conversion of the accumulator."""
+    if problem_text is None:
+        return None
+    with make_context() as context:
+        module = parse_text(problem_text, context, "<problem>")  # owns the ops: must outlive them
+        (gemm,) = walk(module, tile.GemmOp)
+        ops = list(gemm.epilogue.blocks[0].operations)
+        if Problem.of(gemm).kinds == () and all(
+            op.operation.name in ("arith.truncf", "tile.yield", "arith.extf") for op in ops
+        ):
+            return None
+        return "\n".join(str(op) for op in ops)
+
+
+def _epilogue_program(problem_text: str | None, names: list[str]) -> dict[str, Any] | None:
+    """The epilogue region's ops in the host ops' form, for `lowtide.runtime verify`."""
+    if problem_text is None:
+        return None
+    with make_context() as context:
+        module = parse_text(problem_text, context, "<problem>")  # owns the ops: must outlive them
+        (gemm,) = walk(module, tile.GemmOp)
+        block = gemm.epilogue.blocks[0]
+        values = {argument: name for argument, name in zip(block.arguments, ["x", *names[3:]], strict=True)}
+        *body, terminator = block.operations
+        ops: list[dict[str, Any]] = []
+        for op in body:
+            operands = [values[operand] for operand in op.operands]
+            values[op.results[0]] = f"e{len(ops)}"
+            ops.append(
+                {
+                    "op": op.operation.name,
+                    "results": [values[op.results[0]]],
+                    "operands": operands,
+                    "attributes": _region_attributes(op),
+                }
+            )
+        return {"accumulator": "x", "ops": ops, "result": values[terminator.operands[0]]}
+
+
+def _region_attributes(op: ir.OpView) -> dict[str, Any]:
+    name = op.operation.name
+    if name == "arith.constant":
+        return {"value": op.attributes["value"].value, "type": str(op.results[0].type)}
+    if name in ("arith.truncf", "arith.extf"):
+        return {"type": str(op.results[0].type)}
+    if name == "arith.cmpf":
+        return {
+            "predicate": str(op.predicate).split()[0]
+            if not isinstance(op.predicate, ir.IntegerAttr)
+            else _CMPF[int(op.predicate.value)]
+        }
+    return {}
+
+
+_CMPF = (
+    "false",
+    "oeq",
+    "ogt",
+    "oge",
+    "olt",
+    "ole",
+    "one",
+    "ord",
+    "ueq",
+    "ugt",
+    "uge",
+    "ult",
+    "ule",
+    "une",
+    "uno",
+    "true",
+)

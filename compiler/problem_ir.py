@@ -1,0 +1,76 @@
+"""A spec as IR of level `problem`: the host function with one tile.gemm."""
+
+from mlir import ir
+
+from lowtide.compiler.contexts import make_context
+from lowtide.compiler.epilogue import OperandKind
+from lowtide.compiler.epilogue_emit import emit
+from lowtide.compiler.spec import LAYOUTS, GemmSpec
+from lowtide.dialects import tile
+from lowtide.dialects.levels import Level, set_level, set_target
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.targets import Target
+
+FUNCTION = "gemm"
+_KINDS = tuple(
+    kind.value for kind in (OperandKind.FULL, OperandKind.PER_ROW, OperandKind.PER_COLUMN, OperandKind.SCALAR)
+)
+
+
+def problem_text(spec: GemmSpec, target: Target, schedule: Schedule | None = None) -> str:
+    """The module, as text. `schedule` fixes the fields that it gives."""
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.create()
+        set_level(module, Level.PROBLEM)
+        set_target(module, target)
+        with ir.InsertionPoint(module.body):
+            _emit_function(spec, schedule)
+        return str(module)
+
+
+def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
+    names = ["a", "b", "d", *(operand.name for operand in spec.operands)]
+    types = [_matrix(spec.a_shape, spec.a), _matrix(spec.b_shape, spec.b), _matrix(spec.d_shape, spec.d)]
+    types += [_operand_type(spec, operand.kind, operand.dtype) for operand in spec.operands]
+    function = ir.Operation.create(
+        "func.func",
+        attributes={
+            "sym_name": ir.StringAttr.get(FUNCTION),
+            "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, [])),
+            "arg_attrs": ir.ArrayAttr.get([ir.DictAttr.get({"tile.name": ir.StringAttr.get(name)}) for name in names]),
+        },
+        regions=1,
+    )
+    block = function.regions[0].blocks.append(*types)
+    a, b, d, *operands = block.arguments
+    i32 = ir.IntegerType.get_signless(32)
+    acc = ir.Type.parse(spec.acc)
+    with ir.InsertionPoint(block):
+        gemm = tile.GemmOp(
+            ir.IntegerAttr.get(i32, LAYOUTS.index(spec.layout)),
+            a,
+            b,
+            d,
+            ir.TypeAttr.get(acc),
+            operands,
+            kinds=ir.ArrayAttr.get([ir.IntegerAttr.get(i32, _KINDS.index(o.kind.value)) for o in spec.operands]),
+            schedule=None if schedule is None else schedule.attribute(),
+        )
+        ir.Operation.create("func.return")
+    region = gemm.epilogue.blocks.append(acc, *[ir.Type.parse(operand.dtype) for operand in spec.operands])
+    with ir.InsertionPoint(region):
+        tile.YieldOp([emit(spec.epilogue_graph, list(region.arguments))])
+
+
+def _matrix(shape: tuple[int | None, ...], dtype: str) -> ir.Type:
+    extents = "x".join("?" if extent is None else str(extent) for extent in shape)
+    return ir.Type.parse(f"memref<{extents}x{dtype}, strided<[?, 1]>>")
+
+
+def _operand_type(spec: GemmSpec, kind: OperandKind, dtype: str) -> ir.Type:
+    if kind is OperandKind.FULL:
+        return _matrix((spec.m, spec.n), dtype)
+    if kind is OperandKind.SCALAR:
+        return ir.Type.parse(dtype)
+    extent = spec.m if kind is OperandKind.PER_ROW else spec.n
+    return ir.Type.parse(f"memref<{'?' if extent is None else extent}x{dtype}>")

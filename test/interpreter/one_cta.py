@@ -1,0 +1,37 @@
+"""Runs one kernel of level nvvm in one CTA, without a host side: for tests of single ops."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlir import ir
+
+from lowtide.interpreter.agents import LaunchRequest, Machine, run_all, start_cta
+from lowtide.interpreter.domains import domain
+from lowtide.interpreter.memory import GlobalMemory
+from lowtide.interpreter.program import decode
+from lowtide.interpreter.table import HANDLERS
+
+# name, rows, columns, element type, payload (None: not written)
+MatrixInMemory = tuple[str, int, int, str, Any]
+
+
+def run_kernel(
+    text: str, matrices: Sequence[MatrixInMemory], threads: int = 32, number_domain: str = "float", seed: int = 0
+) -> GlobalMemory:
+    """Run the one gpu.func of the one gpu.module in `text` on pointers to the matrices; global memory after it."""
+    numbers = domain(number_domain)
+    memory = GlobalMemory(numbers.payload)
+    pointers = tuple(
+        memory.allocate(name, rows, columns, columns, dtype, payload)
+        for name, rows, columns, dtype, payload in matrices
+    )
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        body = module.body.operations[0].regions[0].blocks[0].operations
+        function = next(op.operation for op in body if op.operation.name == "gpu.func")
+        program = decode(function, "nvvm", numbers, HANDLERS)
+        machine = Machine("nvvm", numbers, memory, sms=1, grid=1, threads=threads, collective=False)
+        memory.begin_launch()
+        request = LaunchRequest(program.name, 1, threads, 4096, pointers)
+        run_all(iter([start_cta(machine, program, 0, request)]), 1, seed)
+    return memory

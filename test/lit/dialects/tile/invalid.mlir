@@ -1,0 +1,468 @@
+// Every message of the tile dialect's verifiers and parsers.
+// RUN: lowtide-opt %s --split-input-file --verify-diagnostics
+
+// expected-error @below {{swizzle<-1,3,3>: B and M must not be negative, and B + M + S at most 30}}
+module attributes {test.bad = #tile.swizzle<-1, 3, 3>} {}
+
+// -----
+
+// expected-error @below {{swizzle<10,10,11>: B and M must not be negative, and B + M + S at most 30}}
+module attributes {test.bad = #tile.swizzle<10, 10, 11>} {}
+
+// -----
+
+// expected-error @below {{swizzle<3,3,2>: S must be at least B, or source and target bits overlap}}
+module attributes {test.bad = #tile.layout<(8,8):(8,1), swizzle<3,3,2>>} {}
+
+// -----
+
+// expected-error @below {{shape and stride must nest alike}}
+module attributes {test.bad = #tile.layout<(2,2):(1)>} {}
+
+// -----
+
+// expected-error @below {{every extent of a shape must be positive}}
+module attributes {test.bad = #tile.layout<(2,0):(1,2)>} {}
+
+// -----
+
+// expected-error @below {{every stride must be zero or positive}}
+module attributes {test.bad = #tile.layout<(2,2):(1,-2)>} {}
+
+// -----
+
+// expected-error @below {{shape and stride must nest alike}}
+module attributes {test.bad = #tile.tv<threads (4,8):(1), values 2:32>} {}
+
+// -----
+
+// expected-error @below {{every stride must be zero or positive}}
+module attributes {test.bad = #tile.tv<threads (4,8):(1,4), values 2:-32>} {}
+
+// -----
+
+// expected-error @below {{layout has 1 modes, the memref 2 dimensions}}
+func.func @f(%a: memref<8x8xf32, #tile.layout<8:1>>) { return }
+
+// -----
+
+// expected-error @below {{layout mode of size 8 does not fit dimension of size 4}}
+func.func @f(%a: memref<4x8xf32, #tile.layout<((2,4),8):((1,2),8)>>) { return }
+
+// -----
+
+// expected-error @below {{a grouped order needs the number of tile rows in a band, e.g. <grouped 8>}}
+module attributes {test.bad = #tile.raster<grouped>} {}
+
+// -----
+
+// expected-error @below {{only a grouped order takes a number}}
+module attributes {test.bad = #tile.raster<row 8>} {}
+
+// -----
+
+// expected-error @below {{unknown schedule field 'stage'; the fields are cta, warps, permutation, mma, copy, stages, fragment_buffers, swizzle_a, swizzle_b, swizzle_d, raster, scheduler, epilogue, epilogue_math, epilogue_tile}}
+module attributes {test.bad = #tile.schedule<stage = 3>} {}
+
+// -----
+
+// expected-error @below {{schedule field 'stages' is given twice}}
+module attributes {test.bad = #tile.schedule<stages = 3, stages = 4>} {}
+
+// -----
+
+// expected-error @below {{schedule field 'stages' takes an integer}}
+module attributes {test.bad = #tile.schedule<stages = three>} {}
+
+// -----
+
+// expected-error @below {{schedule field 'cta' takes [M, N, K]}}
+module attributes {test.bad = #tile.schedule<cta = [128, 128]>} {}
+
+// -----
+
+// expected-error @below {{schedule field 'permutation' takes [M, N, K], each an extent or a layout}}
+module attributes {test.bad = #tile.schedule<permutation = [16, #tile.layout<8:1>]>} {}
+
+// -----
+
+// expected-error @below {{schedule field 'mma' takes an atom's name, e.g. mma.m16n8k16}}
+module attributes {test.bad = #tile.schedule<mma = 16>} {}
+
+// -----
+
+// expected-error @below {{schedule field 'swizzle_a' takes <B,M,S> or auto}}
+module attributes {test.bad = #tile.schedule<swizzle_a = some>} {}
+
+// -----
+
+// expected-error @below {{schedule field 'raster' takes row, column or grouped(n)}}
+module attributes {test.bad = #tile.schedule<raster = 3>} {}
+
+// -----
+
+// expected-error @below {{schedule field 'epilogue_tile' takes [M, N]}}
+module attributes {test.bad = #tile.schedule<epilogue_tile = [1, 2, 3]>} {}
+
+// -----
+
+// expected-error @below {{a tile has two positive extents}}
+func.func @f(%a: !tile.tile<8xf32>) { return }
+
+// -----
+
+// expected-error @below {{a tile's elements are integers or floats, not 'index'}}
+func.func @f(%a: !tile.view<8x8xindex>) { return }
+
+// -----
+
+func.func @f(%a: memref<8x8x8xf16>, %b: memref<8x8xf16>, %d: memref<8x8xf16>) {
+  // expected-error @below {{'tile.gemm' op A must have two dimensions, not 3}}
+  tile.gemm tn %a, %b into %d acc(f32) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to f16
+    tile.yield %y : f16
+  } : memref<8x8x8xf16>, memref<8x8xf16>, memref<8x8xf16>
+  return
+}
+
+// -----
+
+func.func @f(%a: memref<8x4xf16>, %b: memref<8x8xf16>, %d: memref<8x8xf16>) {
+  // expected-error @below {{'tile.gemm' op K is 4 in A but 8 in B}}
+  tile.gemm tn %a, %b into %d acc(f32) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to f16
+    tile.yield %y : f16
+  } : memref<8x4xf16>, memref<8x8xf16>, memref<8x8xf16>
+  return
+}
+
+// -----
+
+func.func @f(%a: memref<4x8xf16>, %b: memref<8x?xf16>, %d: memref<8x8xf16>) {
+  // expected-error @below {{'tile.gemm' op M is 4 in A but 8 in D}}
+  tile.gemm tn %a, %b into %d acc(f32) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to f16
+    tile.yield %y : f16
+  } : memref<4x8xf16>, memref<8x?xf16>, memref<8x8xf16>
+  return
+}
+
+// -----
+
+func.func @f(%a: memref<?x8xf16>, %b: memref<8x4xf16>, %d: memref<8x8xf16>) {
+  // expected-error @below {{'tile.gemm' op N is 4 in B but 8 in D}}
+  tile.gemm tt %a, %b into %d acc(f32) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to f16
+    tile.yield %y : f16
+  } : memref<?x8xf16>, memref<8x4xf16>, memref<8x8xf16>
+  return
+}
+
+// -----
+
+func.func @f(%a: memref<8x8xf16>, %b: memref<8x8xbf16>, %d: memref<8x8xf16>) {
+  // expected-error @below {{'tile.gemm' op A is 'f16' but B is 'bf16'}}
+  tile.gemm tn %a, %b into %d acc(f32) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to f16
+    tile.yield %y : f16
+  } : memref<8x8xf16>, memref<8x8xbf16>, memref<8x8xf16>
+  return
+}
+
+// -----
+
+func.func @f(%a: memref<8x8xf16>, %b: memref<8x8xf16>, %d: memref<8x8xf16>) {
+  // expected-error @below {{'tile.gemm' op the accumulator must be a float or an integer, not 'index'}}
+  tile.gemm tn %a, %b into %d acc(index) {
+  ^bb0(%x: index):
+    %y = arith.constant 0.0 : f16
+    tile.yield %y : f16
+  } : memref<8x8xf16>, memref<8x8xf16>, memref<8x8xf16>
+  return
+}
+
+// -----
+
+func.func @f(%a: memref<8x8xf16>, %d: memref<8x8xf16>, %s: f32) {
+  // expected-error @below {{'tile.gemm' op has 1 operands but 0 kinds}}
+  "tile.gemm"(%a, %a, %d, %s) <{layout = 0 : i32, acc = f32, kinds = []}> ({
+  ^bb0(%x: f32, %f: f32):
+    %y = arith.truncf %x : f32 to f16
+    tile.yield %y : f16
+  }) : (memref<8x8xf16>, memref<8x8xf16>, memref<8x8xf16>, f32) -> ()
+  return
+}
+
+// -----
+
+func.func @f(%a: memref<8x8xf16>, %d: memref<8x8xf16>, %s: f32) {
+  // expected-error @below {{expected full, per_row, per_column or scalar, not 'each'}}
+  tile.gemm tn %a, %a into %d acc(f32) operands(each %s : f32) {
+  ^bb0(%x: f32, %f: f32):
+    %y = arith.truncf %x : f32 to f16
+    tile.yield %y : f16
+  } : memref<8x8xf16>, memref<8x8xf16>, memref<8x8xf16>
+  return
+}
+
+// -----
+
+func.func @f(%a: memref<8x8xf16>, %d: memref<8x8xf16>, %s: f32) {
+  // expected-error @below {{'tile.gemm' op epilogue takes the accumulator and one element for each of 1 operands, but its block has 1 arguments}}
+  tile.gemm tn %a, %a into %d acc(f32) operands(scalar %s : f32) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to f16
+    tile.yield %y : f16
+  } : memref<8x8xf16>, memref<8x8xf16>, memref<8x8xf16>
+  return
+}
+
+// -----
+
+func.func @f(%a: memref<8x8xf16>, %d: memref<8x8xf16>) {
+  // expected-error @below {{'tile.gemm' op epilogue's first argument is the accumulator, 'f32', not 'f16'}}
+  tile.gemm tn %a, %a into %d acc(f32) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : memref<8x8xf16>, memref<8x8xf16>, memref<8x8xf16>
+  return
+}
+
+// -----
+
+func.func @f(%a: memref<8x8xf16>, %d: memref<8x8xf32>) {
+  // expected-error @below {{'tile.gemm' op epilogue operand 0 is scalar and must be a scalar}}
+  tile.gemm tn %a, %a into %d acc(f32) operands(scalar %d : memref<8x8xf32>) {
+  ^bb0(%x: f32, %f: f32):
+    tile.yield %x : f32
+  } : memref<8x8xf16>, memref<8x8xf16>, memref<8x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%a: memref<8x8xf16>, %d: memref<8x8xf32>) {
+  // expected-error @below {{'tile.gemm' op epilogue operand 0 is per_row and must be a memref of one dimension}}
+  tile.gemm tn %a, %a into %d acc(f32) operands(per_row %d : memref<8x8xf32>) {
+  ^bb0(%x: f32, %f: f32):
+    tile.yield %x : f32
+  } : memref<8x8xf16>, memref<8x8xf16>, memref<8x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%a: memref<8x8xf16>, %d: memref<8x8xf32>, %v: memref<8xf32>) {
+  // expected-error @below {{'tile.gemm' op epilogue operand 0 is full and must be a memref of two dimensions}}
+  tile.gemm tn %a, %a into %d acc(f32) operands(full %v : memref<8xf32>) {
+  ^bb0(%x: f32, %f: f32):
+    tile.yield %x : f32
+  } : memref<8x8xf16>, memref<8x8xf16>, memref<8x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%a: memref<8x8xf16>, %d: memref<8x8xf32>, %v: memref<8xbf16>) {
+  // expected-error @below {{'tile.gemm' op epilogue argument 1 must be 'bf16', its operand's element}}
+  tile.gemm tn %a, %a into %d acc(f32) operands(per_column %v : memref<8xbf16>) {
+  ^bb0(%x: f32, %f: f32):
+    tile.yield %x : f32
+  } : memref<8x8xf16>, memref<8x8xf16>, memref<8x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%a: memref<8x8xf16>, %d: memref<8x8xf16>) {
+  // expected-error @below {{'tile.gemm' op epilogue must end in tile.yield of one 'f16'}}
+  tile.gemm tn %a, %a into %d acc(f32) {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : memref<8x8xf16>, memref<8x8xf16>, memref<8x8xf16>
+  return
+}
+
+// -----
+
+func.func @f(%n: index) {
+  // expected-error @below {{'tile.launch' op launches @missing, which is not in the module}}
+  tile.launch @missing grid(%n) threads(32) args()
+  return
+}
+
+// -----
+
+func.func @f(%n: index) {
+  // expected-error @below {{'tile.launch' op passes 1 arguments to @k, which takes 0}}
+  tile.launch @k grid(%n) threads(32) args(%n) : index
+  return
+}
+tile.kernel @k() { tile.return }
+
+// -----
+
+func.func @f(%n: index) {
+  // expected-error @below {{'tile.launch' op argument 0 is 'index' but @k takes 'i32'}}
+  tile.launch @k grid(%n) threads(32) args(%n) : index
+  return
+}
+tile.kernel @k(%i: i32) { tile.return }
+
+// -----
+
+// expected-error @below {{'tile.kernel' op must not return values}}
+tile.kernel @k() -> i32 { tile.return }
+
+// -----
+
+// expected-error @below {{'tile.kernel' op must have a body}}
+"tile.kernel"() <{sym_name = "k", function_type = () -> ()}> ({}) : () -> ()
+
+// -----
+
+tile.kernel @k() {
+  %c0 = arith.constant 0 : index
+  // expected-error @below {{expected one_shot or persistent, not 'twice'}}
+  tile.work_tiles (%m, %n) of (%c0, %c0) by [8, 8] order(<grouped 1>) twice {
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k() {
+  %c0 = arith.constant 0 : index
+  // expected-error @below {{'tile.work_tiles' op needs a tile of two positive extents}}
+  tile.work_tiles (%m, %n) of (%c0, %c0) by [8, 0] order(<grouped 1>) persistent {
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k() {
+  %c0 = arith.constant 0 : index
+  // expected-error @below {{'tile.work_tiles' op body takes the tile's first row and first column, both index}}
+  "tile.work_tiles"(%c0, %c0) <{tile = array<i64: 8, 8>, order = #tile.raster<grouped 1>, scheduler = 0 : i32}> ({
+  ^bb0(%m: index):
+    tile.yield
+  }) : (index, index) -> ()
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%v: memref<8xf32>) {
+  %c0 = arith.constant 0 : index
+  // expected-error @below {{'tile.view' op a scalar has no window}}
+  %w = tile.view scalar %v[%c0] : memref<8xf32> to !tile.view<8x8xf32>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%v: memref<8xf32>) {
+  %c0 = arith.constant 0 : index
+  // expected-error @below {{'tile.view' op of kind full needs a source of 2 dimensions and as many offsets, not 1 and 1}}
+  %w = tile.view %v[%c0] : memref<8xf32> to !tile.view<8x8xf32>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%v: memref<8xf32>) {
+  %c0 = arith.constant 0 : index
+  // expected-error @below {{'tile.view' op of kind per_row needs a source of 1 dimensions and as many offsets, not 1 and 2}}
+  %w = tile.view per_row %v[%c0, %c0] : memref<8xf32> to !tile.view<8x8xf32>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%v: memref<8x8xf32>) {
+  %c0 = arith.constant 0 : index
+  // expected-error @below {{'tile.view' op window of 'f16' on a matrix of 'f32'}}
+  %w = tile.view %v[%c0, %c0] : memref<8x8xf32> to !tile.view<8x8xf16>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%a: memref<8xf16>, %b: memref<8x8xf16>) {
+  %c = tile.splat 0.0 : !tile.tile<8x8xf32>
+  // expected-error @below {{'tile.mma' op A and B must have two dimensions}}
+  %r = tile.mma tn %a, %b, %c : memref<8xf16>, memref<8x8xf16>, !tile.tile<8x8xf32>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%a: memref<8x4xf16>, %b: memref<8x8xf16>) {
+  %c = tile.splat 0.0 : !tile.tile<8x8xf32>
+  // expected-error @below {{'tile.mma' op K is 4 in A but 8 in B}}
+  %r = tile.mma tn %a, %b, %c : memref<8x4xf16>, memref<8x8xf16>, !tile.tile<8x8xf32>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%a: memref<8x16xf16>, %b: memref<4x8xf16>) {
+  %c = tile.splat 0.0 : !tile.tile<8x8xf32>
+  // expected-error @below {{'tile.mma' op computes 16x4 but the accumulator is 8x8}}
+  %r = tile.mma nn %a, %b, %c : memref<8x16xf16>, memref<4x8xf16>, !tile.tile<8x8xf32>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%a: memref<8x8xf16>, %b: memref<8x8xbf16>) {
+  %c = tile.splat 0.0 : !tile.tile<8x8xf32>
+  // expected-error @below {{'tile.mma' op A and B must have one element type}}
+  %r = tile.mma tn %a, %b, %c : memref<8x8xf16>, memref<8x8xbf16>, !tile.tile<8x8xf32>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%d: memref<8xf32>) {
+  %c0 = arith.constant 0 : index
+  %c = tile.splat 0.0 : !tile.tile<8x8xf32>
+  // expected-error @below {{'tile.store' op D must have two dimensions, not 1}}
+  tile.store %c into %d[%c0, %c0] {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !tile.tile<8x8xf32>, memref<8xf32>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%d: memref<8x8xf16>) {
+  %c0 = arith.constant 0 : index
+  %c = tile.splat 0.0 : !tile.tile<8x8xf32>
+  // expected-error @below {{'tile.store' op epilogue's first argument must be 'f32', the accumulator's element}}
+  tile.store %c into %d[%c0, %c0] {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !tile.tile<8x8xf32>, memref<8x8xf16>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%d: memref<8x8xf16>) {
+  %c0 = arith.constant 0 : index
+  %c = tile.splat 0.0 : !tile.tile<8x8xf32>
+  // expected-error @below {{'tile.store' op epilogue must end in tile.yield of one 'f16'}}
+  tile.store %c into %d[%c0, %c0] {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !tile.tile<8x8xf32>, memref<8x8xf16>
+  tile.return
+}

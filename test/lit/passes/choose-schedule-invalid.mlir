@@ -1,0 +1,91 @@
+// choose-schedule refuses a problem for which no schedule with the given fields is legal, and names the rule.
+// RUN: lowtide-opt %s -p choose-schedule --split-input-file --verify-diagnostics
+
+// The fields given do not fit together: no candidate's other fields help.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @no_candidate(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: cta M = 100 is not a multiple of 32, one step of the tiled mma; nearest is 96}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<cta = [100, 128, 32]>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+// -----
+
+// The threads of no candidate's warps can share the tile.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @copies(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{no schedule fits: operand a: 128 threads cannot share a tile 32x16 in vectors of 8 elements}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<cta = [32, 64, 16], warps = [2, 2, 1]>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+// -----
+
+// A field that is out of range by itself is refused before any candidate is tried.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @stages(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: stages = 0 is out of range: 2 to 64; nearest is 2}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<stages = 0>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @warps(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: warps = [0, 1, 1]: every extent is at least 1}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<warps = [0, 1, 1], cta = [512, 512, 16]>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+// -----
+
+// No mma.sync takes these types.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @accumulator(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{no schedule fits: mma = mma.m16n8k16 with bf16 operands and f16 accumulators: unknown mma atom 'mma.m16n8k16.f16.bf16'}}
+  tile.gemm tn %a, %b into %d acc(f16) {
+  ^bb0(%x: f16):
+    %y = arith.extf %x : f16 to f32
+    %z = arith.truncf %y : f32 to bf16
+    tile.yield %z : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!wide = memref<?x?xf64, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @element(%a: !mat, %b: !mat, %d: !wide) {
+  // expected-error @below {{choose-schedule: D of f64: elements are one of f16, bf16, f32}}
+  tile.gemm tn %a, %b into %d acc(f32) {
+  ^bb0(%x: f32):
+    %y = arith.extf %x : f32 to f64
+    tile.yield %y : f64
+  } : !mat, !mat, !wide
+  return
+}
+}

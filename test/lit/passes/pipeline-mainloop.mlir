@@ -1,0 +1,104 @@
+// pipeline-mainloop makes a ring of the two buffers of a K loop, with copies running stages - 1 steps ahead.
+// RUN: lowtide-opt %s -p pipeline-mainloop | filecheck %s
+
+// CHECK: !ring = !sm.ring<4 x [memref<32x32xbf16, #layout, #gpu.address_space<workgroup>>, memref<64x32xbf16, #layout1, #gpu.address_space<workgroup>>]>
+// CHECK-LABEL: module attributes {tile.level = "pipelined", tile.target = "sm_80"}
+// CHECK-LABEL: tile.kernel @four_stages(
+// CHECK-SAME:    %[[A:.+]]: memref<?x?xbf16, {{.*}}>, %[[B:.+]]: memref<?x?xbf16, {{.*}}>, %[[M:.+]]: index, %[[K:.+]]: index)
+
+// The ring stands at the kernel's start in place of the buffers.
+// CHECK-NEXT:  %[[RING:.+]] = sm.ring : !ring
+// CHECK-NOT:   sm.alloc
+// CHECK-NOT:   sm.copy %
+// CHECK-NOT:   sm.barrier
+
+// Prologue: three of the four slots are filled, from the first on.
+// CHECK:       %[[WRITE:.+]]:2 = scf.for %[[STEP:.+]] = %c0{{.*}} to %c3{{.*}} step %c1{{.*}} iter_args(%[[W:.+]] = %c0{{.*}}, %[[WP:.+]] = %c0{{.*}})
+// CHECK-NEXT:    %[[EMPTY:.+]], %[[AS:.+]], %[[BS:.+]] = sm.producer_acquire %[[RING]][%[[W]], %[[WP]]] : !ring
+// CHECK-NEXT:    %[[AT:.+]] = arith.muli %[[STEP]], %c32
+// CHECK-NEXT:    %[[AV:.+]] = tile.view %[[A]][%[[M]], %[[AT]]]
+// CHECK-NEXT:    sm.copy_async %[[AV]] to %[[AS]] :
+// CHECK-NEXT:    %[[BV:.+]] = tile.view %[[B]][%c0, %[[AT]]]
+// CHECK-NEXT:    sm.copy_async %[[BV]] to %[[BS]] :
+// CHECK-NEXT:    sm.producer_commit %[[RING]], %[[EMPTY]]
+// CHECK-NEXT:    %[[W2:.+]], %[[WP2:.+]] = sm.ring_advance %[[RING]][%[[W]], %[[WP]]]
+// CHECK-NEXT:    scf.yield %[[W2]], %[[WP2]] : index, index
+
+// Main loop, one round for each K step: wait for a slot, refill the one that the round before released, multiply.
+// CHECK:       %[[STEPS:.+]] = arith.ceildivsi %[[K]], %c32
+// CHECK:       %[[SUM:.+]]:5 = scf.for %[[I:.+]] = %c0{{.*}} to %[[STEPS]] step %c1{{.*}} iter_args(%[[ACC:.+]] = %{{.+}}, %[[R:.+]] = %c0{{.*}}, %[[RP:.+]] = %c0{{.*}}, %[[W:.+]] = %[[WRITE]]#0, %[[WP:.+]] = %[[WRITE]]#1)
+// CHECK-NEXT:    %[[FULL:.+]], %[[FA:.+]], %[[FB:.+]] = sm.consumer_wait %[[RING]][%[[R]], %[[RP]]] : !ring
+// CHECK:         %[[AHEAD:.+]] = arith.addi %[[I]], %c3
+// CHECK-NEXT:    %[[EMPTY:.+]], %[[EA:.+]], %[[EB:.+]] = sm.producer_acquire %[[RING]][%[[W]], %[[WP]]] : !ring
+// CHECK-NEXT:    %[[AT:.+]] = arith.muli %[[AHEAD]], %c32
+// CHECK-NEXT:    tile.view %[[A]][%[[M]], %[[AT]]]
+// CHECK-NEXT:    sm.copy_async %{{.+}} to %[[EA]] :
+// CHECK-NEXT:    tile.view %[[B]][%c0, %[[AT]]]
+// CHECK-NEXT:    sm.copy_async %{{.+}} to %[[EB]] :
+// CHECK-NEXT:    sm.producer_commit %[[RING]], %[[EMPTY]]
+// CHECK-NEXT:    %[[NEXT:.+]] = tile.mma tn %[[FA]], %[[FB]], %[[ACC]]
+// CHECK-NEXT:    sm.consumer_release %[[RING]], %[[FULL]]
+// CHECK-NEXT:    %[[R2:.+]], %[[RP2:.+]] = sm.ring_advance %[[RING]][%[[R]], %[[RP]]]
+// CHECK-NEXT:    %[[W2:.+]], %[[WP2:.+]] = sm.ring_advance %[[RING]][%[[W]], %[[WP]]]
+// CHECK-NEXT:    scf.yield %[[NEXT]], %[[R2]], %[[RP2]], %[[W2]], %[[WP2]]
+
+// The ring is drained before anything else happens; the accumulator goes on from the new loop.
+// CHECK:       sm.producer_tail %[[RING]] : !ring
+// CHECK-NEXT:  tile.store %[[SUM]]#0 into
+#a = #tile.layout<(32,32):(32,1), swizzle<2,3,3>>
+#b = #tile.layout<(64,32):(32,1), swizzle<2,3,3>>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!a = memref<32x32xbf16, #a, #gpu.address_space<workgroup>>
+!b = memref<64x32xbf16, #b, #gpu.address_space<workgroup>>
+!tile = !tile.tile<32x64xf32>
+module attributes {tile.level = "smem", tile.target = "sm_80"} {
+tile.kernel @four_stages(%a: !mat, %b: !mat, %m: index, %k: index) attributes {schedule = #tile.schedule<stages = 4>} {
+  %bs = sm.alloc : !b
+  %as = sm.alloc : !a
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %zero = tile.splat 0.0 : !tile
+  %acc = scf.for %i = %c0 to %k step %c32 iter_args(%c = %zero) -> !tile {
+    %at = tile.view %a[%m, %i] : !mat to !tile.view<32x32xbf16>
+    %bt = tile.view %b[%c0, %i] : !mat to !tile.view<64x32xbf16>
+    sm.copy %at to %as : !tile.view<32x32xbf16>, !a
+    sm.copy %bt to %bs : !tile.view<64x32xbf16>, !b
+    sm.barrier
+    %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
+    sm.barrier
+    scf.yield %next : !tile
+  }
+  tile.store %acc into %a[%c0, %c0] {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !tile, !mat
+  tile.return
+}
+
+// Two stages: one slot is filled ahead. K = 40 takes two steps; the copy of a third, past K, only zero-fills its slot.
+// CHECK-LABEL: tile.kernel @two_stages
+// CHECK:       sm.ring : !sm.ring<2 x
+// CHECK:       scf.for {{.*}} to %c1{{.*}} step
+// CHECK:       sm.producer_acquire
+// CHECK:       scf.for {{.*}} to %c2{{.*}} step
+// CHECK:       sm.consumer_wait
+tile.kernel @two_stages(%a: !mat) attributes {schedule = #tile.schedule<stages = 2>} {
+  %bs = sm.alloc : !a
+  %as = sm.alloc : !a
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %c40 = arith.constant 40 : index
+  %zero = tile.splat 0.0 : !tile.tile<32x32xf32>
+  %acc = scf.for %i = %c0 to %c40 step %c32 iter_args(%c = %zero) -> !tile.tile<32x32xf32> {
+    %at = tile.view %a[%i, %c0] : !mat to !tile.view<32x32xbf16>
+    sm.copy %at to %as : !tile.view<32x32xbf16>, !a
+    sm.copy %at to %bs : !tile.view<32x32xbf16>, !a
+    sm.barrier
+    %next = tile.mma nt %as, %bs, %c : !a, !a, !tile.tile<32x32xf32>
+    sm.barrier
+    scf.yield %next : !tile.tile<32x32xf32>
+  }
+  tile.return
+}
+}

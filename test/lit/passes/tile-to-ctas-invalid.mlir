@@ -1,0 +1,47 @@
+// tile-to-ctas makes one kernel of a function's one tile.gemm, by its schedule.
+// RUN: lowtide-opt %s -p tile-to-ctas --split-input-file --verify-diagnostics
+
+module attributes {tile.target = "sm_80"} {
+func.func @no_schedule(%a: memref<64x32xf16>, %b: memref<64x32xf16>, %d: memref<64x64xf16>) {
+  // expected-error @below {{tile-to-ctas: has no schedule; run choose-schedule first, or write one}}
+  tile.gemm tn %a, %b into %d acc(f16) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : memref<64x32xf16>, memref<64x32xf16>, memref<64x64xf16>
+  return
+}
+}
+// -----
+
+module attributes {tile.target = "sm_80"} {
+func.func @incomplete(%a: memref<64x32xf16>, %b: memref<64x32xf16>, %d: memref<64x64xf16>) {
+  // expected-error @below {{tile-to-ctas: schedule leaves warps open; run choose-schedule first, or write it}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<cta = [32, 32, 32]>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : memref<64x32xf16>, memref<64x32xf16>, memref<64x64xf16>
+  return
+}
+}
+// -----
+
+module attributes {tile.target = "sm_80"} {
+func.func @two(%a: memref<64x32xf16>, %b: memref<64x32xf16>, %d: memref<64x64xf16>) {
+  tile.gemm tn %a, %b into %d acc(f16) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : memref<64x32xf16>, memref<64x32xf16>, memref<64x64xf16>
+  // expected-error @below {{tile-to-ctas: is the second tile.gemm of its function; put each in a function of its own}}
+  tile.gemm tn %a, %b into %d acc(f16) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : memref<64x32xf16>, memref<64x32xf16>, memref<64x64xf16>
+  return
+}
+}
+// -----
+
+// A pass takes IR of its own level only.
+// expected-error @unknown {{tile-to-ctas takes level problem, but the module is of level smem: run the passes from problem on, or correct tile.level}}
+module attributes {tile.level = "smem", tile.target = "sm_80"} {
+}

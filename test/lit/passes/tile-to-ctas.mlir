@@ -1,0 +1,168 @@
+// tile-to-ctas turns a tile.gemm into a host side that checks shapes and launches, and a kernel whose CTAs take tiles.
+// RUN: lowtide-opt %s -p tile-to-ctas,canonicalize,cse --split-input-file | filecheck %s
+
+// The module moves to level cta, and the host function remembers what the problem was.
+// CHECK-LABEL: module attributes {tile.level = "cta", tile.target = "sm_80"}
+// CHECK:       func.func @dynamic(%[[A:.+]]: memref<?x?xbf16, {{.*}}>, %[[B:.+]]: memref<?x?xbf16, {{.*}}>, %[[D:.+]]: memref<?x?xbf16, {{.*}}>)
+// CHECK-SAME:    attributes {tile.gemm = {acc = f32, kinds = [], layout = "tn"}}
+
+// Extents that are known only at run time are compared before the launch.
+// CHECK-DAG:   %[[M:.+]] = memref.dim %[[D]], %c0
+// CHECK-DAG:   %[[N:.+]] = memref.dim %[[D]], %c1
+// CHECK-DAG:   %[[K:.+]] = memref.dim %[[A]], %c1
+// CHECK:       %[[AM:.+]] = memref.dim %[[A]], %c0
+// CHECK:       %[[SAME_M:.+]] = arith.cmpi eq, %[[AM]], %[[M]]
+// CHECK:       cf.assert %[[SAME_M]], "A and D must have the same M"
+// CHECK:       %[[BN:.+]] = memref.dim %[[B]], %c0
+// CHECK:       %[[SAME_N:.+]] = arith.cmpi eq, %[[BN]], %[[N]]
+// CHECK:       cf.assert %[[SAME_N]], "B and D must have the same N"
+// CHECK:       %[[BK:.+]] = memref.dim %[[B]], %c1
+// CHECK:       %[[SAME_K:.+]] = arith.cmpi eq, %[[BK]], %[[K]]
+// CHECK:       cf.assert %[[SAME_K]], "A and B must have the same K"
+
+// One CTA for each output tile, the last ones ragged.
+// CHECK:       %[[TILES_M:.+]] = arith.ceildivsi %[[M]], %c32
+// CHECK:       %[[TILES_N:.+]] = arith.ceildivsi %[[N]], %c64
+// CHECK:       %[[GRID:.+]] = arith.muli %[[TILES_M]], %[[TILES_N]]
+// CHECK:       tile.launch @dynamic_kernel grid(%[[GRID]]) threads(64) args(%[[A]], %[[B]], %[[D]])
+
+// The kernel: tiles in the schedule's order, a loop over K with one mma on windows, the epilogue at the store.
+// CHECK-LABEL: tile.kernel @dynamic_kernel(
+// CHECK-SAME:    %[[A:.+]]: memref<?x?xbf16, {{.*}}>, %[[B:.+]]: memref<?x?xbf16, {{.*}}>, %[[D:.+]]: memref<?x?xbf16, {{.*}}>) attributes {schedule = #schedule}
+// CHECK-DAG:   %[[M:.+]] = memref.dim %[[D]], %c0
+// CHECK-DAG:   %[[N:.+]] = memref.dim %[[D]], %c1
+// CHECK-DAG:   %[[K:.+]] = memref.dim %[[A]], %c1
+// CHECK:       tile.work_tiles (%[[ROW:.+]], %[[COLUMN:.+]]) of (%[[M]], %[[N]]) by [32, 64] order(<grouped 4>) one_shot {
+// CHECK-NEXT:    %[[ZERO:.+]] = tile.splat 0.000000e+00 : !tile.tile<32x64xf32>
+// CHECK-NEXT:    %[[SUM:.+]] = scf.for %[[STEP:.+]] = %c0 to %[[K]] step %c16 iter_args(%[[ACC:.+]] = %[[ZERO]])
+// CHECK-NEXT:      %[[AT:.+]] = tile.view %[[A]][%[[ROW]], %[[STEP]]] : {{.*}} to !tile.view<32x16xbf16>
+// CHECK-NEXT:      %[[BT:.+]] = tile.view %[[B]][%[[COLUMN]], %[[STEP]]] : {{.*}} to !tile.view<64x16xbf16>
+// CHECK-NEXT:      %[[NEXT:.+]] = tile.mma tn %[[AT]], %[[BT]], %[[ACC]]
+// CHECK-NEXT:      scf.yield %[[NEXT]]
+// CHECK:         tile.store %[[SUM]] into %[[D]][%[[ROW]], %[[COLUMN]]] {
+// CHECK-NEXT:    ^bb0(%[[X:.+]]: f32):
+// CHECK-NEXT:      %[[Y:.+]] = arith.truncf %[[X]] : f32 to bf16
+// CHECK-NEXT:      tile.yield %[[Y]] : bf16
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+#schedule = #tile.schedule<cta = [32, 64, 16], warps = [1, 2, 1], permutation = [16, 32, 16], mma = mma.m16n8k16,
+  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <0,3,3>, swizzle_b = <0,3,3>,
+  swizzle_d = <0,3,3>, raster = grouped(4), scheduler = one_shot, epilogue = smem, epilogue_math = registers,
+  epilogue_tile = [32, 64]>
+module attributes {tile.level = "problem", tile.target = "sm_80"} {
+func.func @dynamic(%a: !mat, %b: !mat, %d: !mat) {
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#schedule) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+// -----
+
+// Static extents that agree need no check, and the grid is a constant; K = 40 makes three steps of 16, the last ragged.
+// CHECK-LABEL: func.func @static
+// CHECK-NOT:   cf.assert
+// CHECK:       tile.launch @static_kernel grid(%c12) threads(32)
+// CHECK-LABEL: tile.kernel @static_kernel
+// CHECK:       tile.work_tiles ({{.*}}) of (%c100, %c65) by [32, 32] order(<row>) one_shot {
+// CHECK:       scf.for %{{.+}} = %c0 to %c40 step %c16
+#schedule = #tile.schedule<cta = [32, 32, 16], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
+  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <0,3,3>, swizzle_b = <0,3,3>,
+  swizzle_d = <0,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
+  epilogue_tile = [32, 32]>
+module attributes {tile.target = "sm_80"} {
+func.func @static(%a: memref<100x40xf16>, %b: memref<65x40xf16>, %d: memref<100x65xf16>) {
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#schedule) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : memref<100x40xf16>, memref<65x40xf16>, memref<100x65xf16>
+  return
+}
+}
+// -----
+
+// A persistent kernel is launched on as many CTAs as run at once, never more than there are tiles. Windows follow the
+// layout letters: in `nt` K comes first in both.
+// CHECK-LABEL: func.func @persistent
+// CHECK:       %[[TILES:.+]] = arith.muli
+// CHECK:       %[[SMS:.+]] = tile.sm_count
+// CHECK:       %[[AT_ONCE:.+]] = arith.muli %[[SMS]], %c{{[0-9]+}}
+// CHECK:       %[[GRID:.+]] = arith.minsi %[[TILES]], %[[AT_ONCE]]
+// CHECK:       tile.launch @persistent_kernel grid(%[[GRID]]) threads(32)
+// CHECK-LABEL: tile.kernel @persistent_kernel(%[[A:.+]]: memref<?x?xf16, {{.*}}>, %[[B:.+]]: memref<?x?xf16, {{.*}}>, %{{.+}}: memref<?x?xf16
+// CHECK:       %[[K:.+]] = memref.dim %[[A]], %c0
+// CHECK:       tile.work_tiles (%[[ROW:.+]], %[[COLUMN:.+]]) of {{.*}} order(<column>) persistent {
+// CHECK:       scf.for %[[STEP:.+]] = %c0 to %[[K]] step %c16
+// CHECK:       tile.view %[[A]][%[[STEP]], %[[ROW]]] : {{.*}} to !tile.view<16x32xf16>
+// CHECK:       tile.view %[[B]][%[[STEP]], %[[COLUMN]]] : {{.*}} to !tile.view<16x32xf16>
+// CHECK:       tile.mma nt
+!mat = memref<?x?xf16, strided<[?, 1]>>
+#schedule = #tile.schedule<cta = [32, 32, 16], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
+  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <0,3,3>, swizzle_b = <0,3,3>,
+  swizzle_d = <0,3,3>, raster = column, scheduler = persistent, epilogue = smem, epilogue_math = registers,
+  epilogue_tile = [32, 32]>
+module attributes {tile.target = "sm_80"} {
+func.func @persistent(%a: !mat, %b: !mat, %d: !mat) {
+  tile.gemm nt %a, %b into %d acc(f16) schedule(#schedule) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+// -----
+
+// Epilogue operands go to the kernel after A, B and D; each that has rows or columns is checked against D.
+// CHECK-LABEL: func.func @operands
+// CHECK-SAME:    kinds = ["full", "per_row", "per_column", "scalar"], layout = "tn"
+// CHECK:       cf.assert %{{.+}}, "epilogue operand 0 must have M rows"
+// CHECK:       cf.assert %{{.+}}, "epilogue operand 0 must have N columns"
+// CHECK:       cf.assert %{{.+}}, "epilogue operand 1 must have M rows"
+// CHECK:       cf.assert %{{.+}}, "epilogue operand 2 must have N columns"
+// CHECK-NOT:   cf.assert
+// CHECK:       tile.launch @operands_kernel grid(%{{.+}}) threads(32) args(%{{.+}}, %{{.+}}, %{{.+}}, %{{.+}}, %{{.+}}, %{{.+}}, %{{.+}})
+// CHECK-LABEL: tile.kernel @operands_kernel(
+// CHECK-SAME:    %[[C:[^:]+]]: memref<?x?xf32, strided<[?, 1]>>, %[[ROW:[^:]+]]: memref<?xf32>, %[[COLUMN:[^:]+]]: memref<?xf32>, %[[SCALAR:[^:]+]]: f32)
+// CHECK:       tile.store {{.*}} operands(full %[[C]] : {{.*}}, per_row %[[ROW]] : memref<?xf32>, per_column %[[COLUMN]] : memref<?xf32>, scalar %[[SCALAR]] : f32) {
+// CHECK-NEXT:    ^bb0(%[[X:.+]]: f32, %[[E:.+]]: f32, %{{.+}}: f32, %{{.+}}: f32, %{{.+}}: f32):
+// CHECK-NEXT:      %[[Y:.+]] = arith.addf %[[X]], %[[E]] : f32
+// CHECK-NEXT:      tile.yield %[[Y]] : f32
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+#schedule = #tile.schedule<cta = [32, 32, 16], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
+  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <0,3,3>, swizzle_b = <0,3,3>,
+  swizzle_d = <0,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = rows,
+  epilogue_tile = [32, 32]>
+module attributes {tile.target = "sm_80"} {
+func.func @operands(%a: !mat, %b: !mat, %d: !out, %c: !out, %row: memref<?xf32>, %column: memref<?xf32>, %s: f32) {
+  tile.gemm tn %a, %b into %d acc(f32) operands(full %c : !out, per_row %row : memref<?xf32>,
+      per_column %column : memref<?xf32>, scalar %s : f32) schedule(#schedule) {
+  ^bb0(%x: f32, %e: f32, %r: f32, %k: f32, %f: f32):
+    %y = arith.addf %x, %e : f32
+    tile.yield %y : f32
+  } : !mat, !mat, !out
+  return
+}
+}
+// -----
+
+// The accumulator itself may be what the epilogue yields, or an operand of it.
+// CHECK-LABEL: tile.kernel @swapped_kernel
+// CHECK:       ^bb0(%{{.+}}: f32, %[[E:.+]]: f32):
+// CHECK-NEXT:    tile.yield %[[E]] : f32
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+#schedule = #tile.schedule<cta = [32, 32, 16], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
+  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <0,3,3>, swizzle_b = <0,3,3>,
+  swizzle_d = <0,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = rows,
+  epilogue_tile = [32, 32]>
+module attributes {tile.target = "sm_80"} {
+func.func @swapped(%a: !mat, %b: !mat, %d: !out, %c: !out) {
+  tile.gemm tn %a, %b into %d acc(f32) operands(full %c : !out) schedule(#schedule) {
+  ^bb0(%x: f32, %e: f32):
+    tile.yield %e : f32
+  } : !mat, !mat, !out
+  return
+}
+}

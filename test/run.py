@@ -1,0 +1,53 @@
+"""All checks, in one command: `python test/run.py`, or some of them by name: `python test/run.py lit pytest`.
+
+Every check runs, whatever the others did. Exit status 0 where all passed; the last line says how many did not.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Quick ones first. Each is the arguments of this Python, in the repository's root.
+CHECKS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "ruff": ("-m", "ruff", "check", "."),
+        "format": ("-m", "ruff", "format", "--check", "."),
+        "mypy": ("-m", "mypy"),
+        # lit has no module to run by -m.
+        "lit": ("-c", "from lit.main import main; main()", "-s", "-v", "test/lit"),
+        "pytest": ("-m", "pytest", "-q", "-n", "auto", "--maxprocesses", "8"),
+    }
+)
+
+
+def run(name: str) -> bool:
+    """Run one check, its output going straight through. Returns whether it passed."""
+    print(f"== {name}", flush=True)
+    started = time.monotonic()
+    status = subprocess.run([sys.executable, *CHECKS[name]], cwd=ROOT, check=False).returncode
+    verdict = "passed" if status == 0 else f"FAILED (exit status {status})"
+    print(f"== {name}: {verdict} in {time.monotonic() - started:.0f} s", flush=True)
+    return status == 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command. Returns the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("checks", nargs="*", metavar="CHECK", help=f"{', '.join(CHECKS)}; all when none is named")
+    names = parser.parse_args(argv).checks or list(CHECKS)
+    unknown = [name for name in names if name not in CHECKS]
+    if unknown:
+        parser.error(f"no check {unknown[0]!r}; the checks are {', '.join(CHECKS)}")
+    failed = [name for name in names if not run(name)]
+    print(f"{len(names) - len(failed)} passed, {len(failed)} failed" + (f": {', '.join(failed)}" if failed else ""))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

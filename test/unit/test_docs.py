@@ -1,0 +1,132 @@
+"""The pages hold to the code: generated ones are current, reference ones complete, links and paths lead somewhere."""
+
+import argparse
+import importlib.util
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import lowtide as lt
+from lowtide.compiler import opt_tool
+from lowtide.compiler.presets import PRESETS
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.interpreter import domains
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# What a path begins with, as the pages write it: relative to the repository's root.
+FOLDERS = "benchmarks|compiler|dialects|docs|examples|interpreter|passes|runtime|src|targets|test"
+
+
+def load_generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def without_code_blocks(text: str) -> str:
+    return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+
+
+def without_write_a_pass(page: Path, text: str) -> str:
+    """README's chapter on passes names the files of a pass that is not there."""
+    return (
+        re.sub(r"## Write a pass.*?(?=^## )", "", text, flags=re.DOTALL | re.MULTILINE)
+        if page.name == "README.md"
+        else text
+    )
+
+
+@pytest.fixture
+def copied_docs(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    shutil.copy(ROOT / "README.md", tmp_path)
+    return tmp_path / "docs"
+
+
+def test_generated_pages_and_the_ir_in_the_readme_are_current(capsys: pytest.CaptureFixture[str]) -> None:
+    status = load_generator().main(["--check"])
+    assert status == 0, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", ["dialects/tile.md", "dialects/sm.md", "passes.md", "levels.md", "../README.md"])
+def test_a_page_that_differs_is_named(page: str, copied_docs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = copied_docs / page
+    path.write_text(path.read_text(encoding="utf-8") + "more\n", encoding="utf-8")
+    assert load_generator().main(["--check", "--folder", str(copied_docs)]) == (page != "../README.md")
+    assert (f"{page}: out of date" in capsys.readouterr().out) == (page != "../README.md")
+
+
+def test_links_lead_to_files() -> None:
+    broken = [
+        f"{page.name}: {target}" for page in PAGES for target in links(page) if not (page.parent / target).exists()
+    ]
+    assert broken == []
+
+
+def links(page: Path) -> Iterator[str]:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", without_code_blocks(page.read_text(encoding="utf-8"))):
+        if not target.startswith(("http:", "https:")):
+            yield target
+
+
+def test_paths_that_are_named_exist() -> None:
+    pattern = re.compile(rf"`((?:{FOLDERS})/[\w./-]*)`")
+    missing = []
+    for page in PAGES:
+        text = without_write_a_pass(page, without_code_blocks(page.read_text(encoding="utf-8")))
+        missing += [f"{page.name}: {path}" for path in pattern.findall(text) if not (ROOT / path).exists()]
+    assert missing == []
+
+
+def test_ci_runs_the_readmes_own_command_for_the_tests() -> None:
+    commands = re.findall(r"^python3 -m venv .*$", text_of("README.md"), re.MULTILINE)
+    assert len(commands) == 2
+    assert commands[1] in text_of(".ci/run").splitlines()
+
+
+def test_the_schedule_page_has_every_field_and_preset() -> None:
+    page = text_of("docs/schedule.md")
+    rows = re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
+    names = {name for row in rows for name in re.findall(r"`([\w-]+)`", row)}
+    assert names == set(Schedule.names()) | set(PRESETS)
+
+
+def test_the_page_on_lowtide_opt_has_every_flag_and_no_other() -> None:
+    rows = re.findall(r"^\| (`.*?) \|", text_of("docs/lowtide-opt.md"), re.MULTILINE)
+    named = {flag for row in rows for flag in re.findall(r"`([\w-]+)`", row)}
+    actions = [action for action in opt_tool._parser()._actions if not isinstance(action, argparse._HelpAction)]
+    assert named == {flag for action in actions for flag in (action.option_strings or [action.dest])}
+
+
+def test_the_page_on_the_python_api_has_every_name_of_the_root() -> None:
+    page = text_of("docs/python-api.md")
+    missing = [name for name in lt.__all__ if f"lt.{name}" not in page and f"`{name}`" not in page]
+    assert missing == []
+
+
+def test_the_page_on_the_interpreter_has_every_domain() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", text_of("docs/interpreter.md"), re.MULTILINE)
+    named = set(rows) - {"problem"}
+    assert named and all(domains.domain(name).name == name for name in named)
+
+
+def test_every_seed_has_its_row() -> None:
+    counts = {0: 12, 1: 2, 2: 11, 3: 3, 4: 4}
+    expected = [f"S{note}.{row}" for note, rows in counts.items() for row in range(1, rows + 1)]
+    assert re.findall(r"^\| (S\d\.\d+) \|", text_of("docs/seeds.md"), re.MULTILINE) == expected
+
+
+def test_presets_named_in_seeds_exist() -> None:
+    named = set(re.findall(r"`(sm80-[\w-]+)`", text_of("docs/seeds.md")))
+    assert named and named <= set(PRESETS)
