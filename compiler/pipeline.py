@@ -68,7 +68,7 @@ SM_80_ROAD: Road = MappingProxyType(
         Level.NVVM: (
             Step("convert-sm-to-nvvm", "one thread's program, from the layouts alone"),
             Step("expand-math", "before LLVM sees math ops that it would call a library for"),
-            Step("canonicalize,cse", "folds the addresses that the conversion writes out in full", "simplify"),
+            Step("cse,canonicalize,cse", "folds the addresses that the conversion writes out in full", "simplify"),
         ),
         Level.LLVM: (
             Step("convert-math-to-intrinsics", "upstream's conversion would call libdevice for these"),

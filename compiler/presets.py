@@ -20,6 +20,6 @@ PRESETS: Mapping[str, Schedule] = MappingProxyType(
         "sm80-rasterized": _BASE.with_(stages=3, raster=("grouped", 8)),
         "sm80-five-stages": _BASE.with_(stages=5, raster=("grouped", 8)),
         "sm80-persistent": _BASE.with_(stages=4, raster=("grouped", 8), scheduler="persistent"),
-        "sm80-large-tile": Schedule(cta=(128, 256, 32), warps=(2, 4, 1), stages=4, raster=("grouped", 8)),
+        "sm80-large-tile": Schedule(cta=(128, 256, 64), warps=(2, 4, 1), stages=3, raster=("grouped", 8)),
     }
 )

@@ -1,4 +1,4 @@
-"""Generates what repeats the code: the pages of docs/ on dialects, passes and levels, and the IR shown in README.md.
+"""Generates what repeats the code: pages on dialects, passes and levels, the table of presets, the IR in README.md.
 
     python docs/generate.py            write them
     python docs/generate.py --check    write nothing; exit 1 where a page is not what would be written
@@ -21,7 +21,9 @@ from typing import Any
 
 from lowtide import targets
 from lowtide.compiler.pipeline import road
+from lowtide.compiler.presets import PRESETS
 from lowtide.dialects.levels import DEVICE_OPS, HOST_OPS, RULES, Level
+from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes import REGISTRY
 from lowtide.passes.base import Pass
 
@@ -113,6 +115,19 @@ def levels_page() -> str:
     return _PAGES_HEAD + "\n".join(lines) + "\n"
 
 
+def schedule_page() -> str:
+    """schedule.md with its table of presets made anew."""
+    text = (ROOT / "docs" / "schedule.md").read_text(encoding="utf-8")
+    rows = ["| preset | what it fixes |", "|---|---|"]
+    rows += [f"| `{name}` | {_fields(schedule)} |" for name, schedule in PRESETS.items()]
+    head, _, rest = text.partition("<!-- presets -->")
+    return head + "<!-- presets -->\n" + "\n".join(rows) + "\n" + rest[rest.index("<!-- end of presets -->") :]
+
+
+def _fields(schedule: Schedule) -> str:
+    return str(schedule).removeprefix("#tile.schedule<").removesuffix(">")
+
+
 # Of each level shown in README.md: from the n-th line with this to the next line with that.
 _EXCERPTS: Mapping[str, tuple[str, int, str]] = MappingProxyType(
     {
@@ -154,6 +169,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "dialects/sm.md": lambda: dialect_page("sm"),
         "passes.md": passes_page,
         "levels.md": levels_page,
+        "schedule.md": schedule_page,
         "../README.md": readme,
     }
 )

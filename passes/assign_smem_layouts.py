@@ -18,7 +18,7 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.layouts import SwizzleBits, layout_attr, layout_of
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.kernels import schedule_of
-from lowtide.passes.rewriting import before, replace
+from lowtide.passes.rewriting import before, defining_op, replace
 from lowtide.targets import Target
 
 
@@ -35,7 +35,7 @@ class AssignSmemLayouts(Pass):
             schedule = schedule_of(kernel, "swizzle_a", "swizzle_b")
             for mma in walk(kernel, tile.MmaOp):
                 for name, buffer, swizzle in (("A", mma.a, schedule.swizzle_a), ("B", mma.b, schedule.swizzle_b)):
-                    alloc = None if isinstance(buffer.owner, ir.Block) else buffer.owner.opview
+                    alloc = defining_op(buffer)
                     if not isinstance(alloc, sm.AllocOp):
                         raise Refusal(mma, f"operand {name} does not come from sm.alloc; run promote-operands-to-smem")
                     if swizzle is not None:

@@ -15,7 +15,7 @@ from mlir import ir
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError, TargetError
-from lowtide.passes.atoms import fill_copy, tiled_copy_attr
+from lowtide.passes.atoms import COPY_BYTES, fill_copy, tiled_copy_attr
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.kernels import schedule_of
 from lowtide.passes.problem import element_bits
@@ -37,11 +37,12 @@ class BindCopyAtoms(Pass):
             schedule = schedule_of(kernel, "copy", "warps")
             for copy in walk(kernel, sm.CopyAsyncOp):
                 view = copy.source.type
+                if schedule.copy not in COPY_BYTES:
+                    raise Refusal(copy, f"copy = {schedule.copy} is not one of {', '.join(COPY_BYTES)}")
                 try:
-                    target.copy(str(schedule.copy))
-                    tiled = fill_copy(
-                        str(schedule.copy), view.shape, threads_of(schedule), element_bits(view.element_type)
-                    )
+                    target.copy(schedule.copy)
+                    bits = element_bits(view.element_type)
+                    tiled = fill_copy(schedule.copy, view.shape, threads_of(schedule), bits)
                 except (ScheduleError, TargetError) as error:
                     raise Refusal(copy, str(error)) from error
                 with before(copy), copy.operation.location:

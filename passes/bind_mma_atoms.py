@@ -25,7 +25,7 @@ from lowtide.passes.atoms import is_transposed, mma_atom_name, tiled_mma, tiled_
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.kernels import main_loop, problem_of, schedule_of
 from lowtide.passes.problem import Problem
-from lowtide.passes.rewriting import before, rebuild_loop, replace, uses
+from lowtide.passes.rewriting import before, defining_op, erase_if_unused, rebuild_loop, replace, uses
 from lowtide.targets import Target, TiledMma, ldmatrix_source
 
 
@@ -61,7 +61,7 @@ def _bind(mma: tile.MmaOp, schedule: Schedule, problem: Problem) -> None:
     accumulator = fragment_type(tiled, "c", (rows, columns), problem.acc)
     loop = main_loop(mma)
     position = _carried_position(mma, loop)
-    splat = loop.initArgs[position].owner.opview
+    splat = defining_op(loop.initArgs[position])
     if not isinstance(splat, tile.SplatOp):
         raise Refusal(mma, "needs an accumulator that starts from tile.splat")
     with before(splat):
@@ -72,9 +72,8 @@ def _bind(mma: tile.MmaOp, schedule: Schedule, problem: Problem) -> None:
     inits = [zero if i == position else init for i, init in enumerate(loop.initArgs)]
     new_loop = rebuild_loop(loop, inits, lambda carried: carried, lambda yielded, _: yielded)
     replace(loop, list(new_loop.results))
-    product = walk_in(new_loop)
-    _emit_fragments(product, tiled, problem, new_loop.inner_iter_args[position])
-    splat.operation.erase()
+    _emit_fragments(mma, tiled, problem, new_loop.inner_iter_args[position])
+    erase_if_unused(splat)
 
 
 def _carried_position(mma: tile.MmaOp, loop: scf.ForOp) -> int:
@@ -82,12 +81,6 @@ def _carried_position(mma: tile.MmaOp, loop: scf.ForOp) -> int:
         if argument == mma.acc:
             return position
     raise Refusal(mma, "needs an accumulator that its loop carries")
-
-
-def walk_in(loop: scf.ForOp) -> tile.MmaOp:
-    """The loop's tile.mma."""
-    (mma,) = (op for op in loop.body.operations if isinstance(op, tile.MmaOp))
-    return mma
 
 
 def _emit_fragments(mma: tile.MmaOp, tiled: TiledMma, problem: Problem, acc: ir.Value) -> None:

@@ -108,6 +108,8 @@ def _convert_kernel(gpu_module: ir.Block, kernel: tile.KernelOp, threads: int) -
                 "sym_name": kernel.sym_name,
                 "gpu.kernel": ir.UnitAttr.get(),
                 "known_block_size": ir.DenseI32ArrayAttr.get([threads, 1, 1]),
+                # One CTA an SM is enough: registers are not to be saved by spilling.
+                "nvvm.minctasm": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1),
                 **{name: kernel.attributes[name] for name in ("schedule",) if name in kernel.attributes},
             },
             regions=1,

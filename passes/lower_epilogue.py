@@ -38,6 +38,10 @@ from lowtide.passes.schedule_rules import threads_of
 from lowtide.targets import Target, TiledMma
 
 
+# What it reads of the schedule.
+_FIELDS = ("warps", "scheduler", "epilogue", "epilogue_math", "epilogue_tile", "swizzle_d")
+
+
 @dataclass(frozen=True)
 class LowerEpilogue(Pass):
     """Replaces every tile.store."""
@@ -48,7 +52,9 @@ class LowerEpilogue(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for kernel in walk(module, tile.KernelOp):
-            schedule = schedule_of(kernel, "warps", "scheduler", "epilogue", "epilogue_math", "epilogue_tile", "swizzle_d")
+            schedule = schedule_of(
+                kernel, "warps", "scheduler", "epilogue", "epilogue_math", "epilogue_tile", "swizzle_d"
+            )
             for store in walk(kernel, tile.StoreOp):
                 mmas = walk(kernel, sm.MmaSyncOp)
                 if not mmas:

@@ -27,7 +27,7 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.kernels import main_loop, schedule_of
-from lowtide.passes.rewriting import before, ceil_div, constant_of, erase, index_constant, replace, uses
+from lowtide.passes.rewriting import before, ceil_div, constant_of, defining_op, erase, index_constant, replace, uses
 from lowtide.targets import Target
 
 
@@ -78,7 +78,7 @@ class _StagedLoop:
             raise Refusal(loop, "must start at 0: its steps are counted from there")
         for copy in copies.values():
             buffer = copy.destination
-            if isinstance(buffer.owner, ir.Block) or not isinstance(buffer.owner.opview, sm.AllocOp):
+            if not isinstance(defining_op(buffer), sm.AllocOp):
                 raise Refusal(copy, "must fill a buffer of sm.alloc, which the ring replaces")
             if any(use not in (copy, mma) for use in uses(buffer)):
                 raise Refusal(copy, "fills a buffer that is used outside its loop, so no ring can replace it")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from mlir import ir
 
 from lowtide.dialects import tile
+from lowtide.errors import ScheduleError
 
 # Bits of an element, by the type's name in IR.
 ELEMENT_BITS = {"f16": 16, "bf16": 16, "f32": 32}
@@ -33,6 +34,9 @@ def kinds_of(op: tile.GemmOp | tile.StoreOp) -> list[str]:
 
 
 def element_bits(element: ir.Type) -> int:
+    """Bits of an element. Raises ScheduleError for a type that nothing here computes with."""
+    if str(element) not in ELEMENT_BITS:
+        raise ScheduleError(f"elements of {element}: they are one of {', '.join(ELEMENT_BITS)}")
     return ELEMENT_BITS[str(element)]
 
 

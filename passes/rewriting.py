@@ -56,6 +56,12 @@ def erase(op: ir.OpView | ir.Operation) -> None:
     op.operation.erase()
 
 
+def erase_if_unused(op: ir.OpView | ir.Operation) -> None:
+    """Erases an op that nothing reads any more. (Erasing one that is still read would end the process.)"""
+    if not any(list(result.uses) for result in op.operation.results):
+        op.operation.erase()
+
+
 def replace(op: ir.OpView, values: Sequence[ir.Value]) -> None:
     """Gives the op's uses the values and erases it; the types may differ."""
     for result, value in zip(op.operation.results, values, strict=True):
@@ -106,3 +112,8 @@ def rebuild_loop(
 def uses(value: ir.Value) -> Iterator[ir.OpView]:
     for use in value.uses:
         yield use.owner
+
+
+def defining_op(value: ir.Value) -> ir.OpView | None:
+    """The op that gives the value; None for a block's argument."""
+    return None if isinstance(value.owner, ir.Block) else value.owner.opview

@@ -32,6 +32,9 @@ _CANDIDATES: tuple[tuple[tuple[int, int, int], tuple[int, int, int], int], ...] 
     ((64, 64, 32), (2, 2, 1), 4),
 )
 
+# Elements of the epilogue tile that a thread holds where the epilogue reads whole rows.
+_ROWS_VALUES = 32
+
 # Cycles an SM spends outside the main loop of a CTA: launch, first loads, epilogue.
 _CTA_OVERHEAD = 2000
 
@@ -70,18 +73,19 @@ def _choose_tile(problem: Problem, target: Target, given: Schedule, reasons: dic
         except ScheduleError as error:
             refused.append(str(error))
             continue
+        if all(candidate != other for _, _, other in ranked):
+            ranked.append((cost(candidate, problem, target), position, candidate))
+    # The rules take longer than the cost: they are asked from the cheapest candidate on, until one passes.
+    ranked.sort(key=lambda entry: entry[:2])
+    for best_cost, _, best in ranked:
         # Swizzles do not change what is legal here; any stands in for them.
-        trial = candidate.with_(**{name: (0, 3, 3) for name in _SWIZZLES if getattr(candidate, name) is None})
+        trial = best.with_(**{name: (0, 3, 3) for name in _SWIZZLES if getattr(best, name) is None})
         message = broken_rule(trial, problem, target)
-        if message is not None:
-            refused.append(message)
-            continue
-        ranked.append((cost(candidate, problem, target), position, candidate))
-    if not ranked:
-        raise ScheduleError(f"no schedule fits: {refused[0] if refused else 'no candidate has the given CTA tile'}")
-    best_cost, _, best = min(ranked, key=lambda entry: entry[:2])
-    _explain_tile(best, best_cost, ranked, problem, given, reasons)
-    return best
+        if message is None:
+            _explain_tile(best, best_cost, ranked, problem, given, reasons)
+            return best
+        refused.append(message)
+    raise ScheduleError(f"no schedule fits: {refused[0] if refused else 'no candidate has the given CTA tile'}")
 
 
 def _known_tiles() -> list[tuple[int, int, int]]:
@@ -118,13 +122,21 @@ def _follow(schedule: Schedule, problem: Problem) -> Schedule:
 
 
 def _epilogue_tile(schedule: Schedule, problem: Problem) -> tuple[int, int]:
-    """The tallest part of the CTA tile, full width, that fits into the drained ring."""
+    """The tallest part of the CTA tile, full width, that fits into the drained ring.
+
+    Where operands are read in rows, a thread holds them, the accumulators and the result at once: then it is also
+    low enough for `_ROWS_VALUES` elements a thread.
+    """
     assert schedule.cta is not None
     m, n, _ = schedule.cta
-    element = problem.d if schedule.epilogue_math == "registers" else problem.acc
+    in_registers = schedule.epilogue_math == "registers"
+    element = problem.d if in_registers else problem.acc
+    most = ring_bytes(schedule, problem) * 8 // ELEMENT_BITS[element]
+    if not in_registers:
+        most = min(most, _ROWS_VALUES * threads_of(schedule))
     step = schedule.tiled_mma_tile[0]
     rows = m
-    while rows > step and (rows * n * ELEMENT_BITS[element] // 8 > ring_bytes(schedule, problem) or m % rows):
+    while rows > step and (rows * n > most or m % rows):
         rows -= step
     return rows, n
 
@@ -186,7 +198,7 @@ def _explain_tile(
             if best.epilogue_math == "rows"
             else "converting before shared memory halves its traffic"
         ),
-        "epilogue_tile": "the tallest part of the tile that fits the drained ring",
+        "epilogue_tile": "the tallest part of the tile that fits the drained ring, and the registers beside operands",
     }
     for name, reason in why.items():
         reasons[name] = "given" if getattr(given, name) is not None else reason

@@ -8,7 +8,7 @@ After    %fa0 = sm.ldmatrix %a[0, 0] … to !sm.fragment<128x16xbf16, #tv2>; %fb
          %c2 = sm.mma_sync %fa1, %fb1, %c1 by #tiled_mma
          so that a fragment lives in registers for one slice only.
 Needs    level atoms: operands that come from sm.ldmatrix.
-Refuses  an mma.sync whose operands do not.
+Refuses  an mma.sync whose operands do not; a K that is not whole slices.
 Test     test/lit/passes/split-k-slices.mlir, split-k-slices-invalid.mlir
 """
 
@@ -20,9 +20,10 @@ from mlir import ir
 from lowtide.dialects import sm
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.layouts import tv_attr
+from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.atoms import tiled_mma_of
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.rewriting import before, erase, replace
+from lowtide.passes.rewriting import before, defining_op, erase_if_unused, replace
 from lowtide.targets import Target, TiledMma, ldmatrix_source
 
 
@@ -36,12 +37,15 @@ class SplitKSlices(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for mma in walk(module, sm.MmaSyncOp):
-            loads = [operand.owner.opview for operand in (mma.a, mma.b)]
+            loads = [defining_op(operand) for operand in (mma.a, mma.b)]
             for name, load in zip("AB", loads, strict=True):
                 if not isinstance(load, sm.LdmatrixOp):
                     raise Refusal(mma, f"operand {name} must come from sm.ldmatrix")
-            with mma.operation.location:
-                _split(mma, loads[0], loads[1])
+            try:
+                with mma.operation.location:
+                    _split(mma, loads[0], loads[1])
+            except (ScheduleError, TargetError) as error:
+                raise Refusal(mma, str(error)) from error
 
 
 def _split(mma: sm.MmaSyncOp, load_a: sm.LdmatrixOp, load_b: sm.LdmatrixOp) -> None:
@@ -49,14 +53,16 @@ def _split(mma: sm.MmaSyncOp, load_a: sm.LdmatrixOp, load_b: sm.LdmatrixOp) -> N
     depth, step = mma.a.type.shape[1], tiled.tile_mnk[2]
     if depth == step:
         return
+    if depth % step:
+        raise Refusal(mma, f"K = {depth} is not a multiple of {step}, one step of the tiled mma")
     acc = mma.acc
     with before(mma):
         for k in range(0, depth, step):
             fa, fb = _slice(load_a, "a", tiled, k, step), _slice(load_b, "b", tiled, k, step)
             acc = sm.MmaSyncOp(fa, fb, acc, mma.mma).result
     replace(mma, [acc])
-    erase(load_a)
-    erase(load_b)
+    erase_if_unused(load_a)
+    erase_if_unused(load_b)
 
 
 def _slice(load: sm.LdmatrixOp, operand: str, tiled: TiledMma, k: int, step: int) -> ir.Value:

@@ -6,6 +6,7 @@ with `.trans`, of its transpose (PTX ISA, "ldmatrix"). So the row addresses foll
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,7 @@ class LdmatrixPlan:
         return np.arange(self.instructions * per_instruction, dtype=np.int64).reshape(-1, per_instruction)
 
 
+@lru_cache(maxsize=512)
 def ldmatrix_source(tiled_mma: TiledMma, operand: Operand, tile_shape: Shape, trans: bool) -> LdmatrixPlan:
     """The widest ldmatrix that loads the fragment `tiled_mma.tv(operand, tile_shape)`, in value order.
 
@@ -77,6 +79,7 @@ def _width(registers_per_column: int, registers: int) -> int:
     return next(width for width in (4, 2, 1) if registers_per_column % width == 0)
 
 
+@lru_cache(maxsize=512)
 def row_addresses(fragment: Layout, matrices: int, trans: bool) -> Layout:
     """The fragment's TV layout, composed with the (thread, value) of the element that starts each lane's row."""
     threads, values = extents(fragment)

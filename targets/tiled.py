@@ -6,6 +6,7 @@ it divides into (atom, threads, rest).
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd, prod
 from typing import TypeAlias
 
@@ -155,6 +156,7 @@ class TiledCopy:
         return Layout(mode(self.tv, 0), coalesce(Layout(mode(values, 1), mode(values, 2))))
 
 
+@lru_cache(maxsize=512)
 def make_tiled_copy(atom: CopyAtom, thread_layout: Layout, value_layout: Layout, tile_shape: Shape) -> TiledCopy:
     """A tiled copy from a thread layout (row, column) -> thread and a value layout (row, column) -> value.
 

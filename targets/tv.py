@@ -5,6 +5,7 @@ tile (rows, columns): `index = row + column * rows`.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -48,13 +49,16 @@ def indices(tv: Layout) -> NDArray[np.int64]:
     return offsets(tv, np.arange(threads * values)).reshape(values, threads).T
 
 
+@lru_cache(maxsize=512)
 def coordinates(tv: Layout, shape: Shape) -> NDArray[np.int64]:
     """The (row, column) of each element: array (threads, values, 2). Raises ScheduleError for one outside `shape`."""
     rows, columns = shape
     if cosize(tv) > rows * columns:
         raise ScheduleError(f"TV layout {tv} reaches index {cosize(tv) - 1}, outside its tile {rows}x{columns}")
     index = indices(tv)
-    return np.stack([index % rows, index // rows], axis=-1)
+    found = np.stack([index % rows, index // rows], axis=-1)
+    found.flags.writeable = False  # callers share it
+    return found
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ class SplitCoordinates:
     col_values: list[int]
 
 
+@lru_cache(maxsize=512)
 def split_coordinates(tv: Layout, shape: Shape) -> SplitCoordinates:
     """The thread part and the value part of each element's row and column.
 

@@ -25,7 +25,7 @@ def assert_same(
         found = interpret(after, inputs, sms=sms, seed=seed, domain="exact")
         wrong = np.argwhere(found != expected)
         assert not len(wrong), (
-            f"order {seed}: D differs in {len(wrong)} of {expected.size} elements, first at {tuple(wrong[0])}: "
+            f"order {seed}: D differs in {len(wrong)} of {expected.size} elements, first at {tuple(wrong[0].tolist())}: "
             f"{found[tuple(wrong[0])]}, not {expected[tuple(wrong[0])]}"
         )
     return expected

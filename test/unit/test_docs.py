@@ -47,24 +47,23 @@ def without_write_a_pass(page: Path, text: str) -> str:
     )
 
 
-@pytest.fixture
-def copied_docs(tmp_path: Path) -> Path:
-    shutil.copytree(ROOT / "docs", tmp_path / "docs")
-    shutil.copy(ROOT / "README.md", tmp_path)
-    return tmp_path / "docs"
-
-
 def test_generated_pages_and_the_ir_in_the_readme_are_current(capsys: pytest.CaptureFixture[str]) -> None:
     status = load_generator().main(["--check"])
     assert status == 0, capsys.readouterr().out
 
 
-@pytest.mark.parametrize("page", ["dialects/tile.md", "dialects/sm.md", "passes.md", "levels.md", "../README.md"])
-def test_a_page_that_differs_is_named(page: str, copied_docs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = copied_docs / page
-    path.write_text(path.read_text(encoding="utf-8") + "more\n", encoding="utf-8")
-    assert load_generator().main(["--check", "--folder", str(copied_docs)]) == (page != "../README.md")
-    assert (f"{page}: out of date" in capsys.readouterr().out) == (page != "../README.md")
+def test_pages_that_differ_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    generator = load_generator()
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    shutil.copy(ROOT / "README.md", tmp_path)
+    for page in generator.PAGES:
+        path = tmp_path / "docs" / page
+        path.write_text(
+            path.read_text(encoding="utf-8").replace("tile.mma", "tile.nna").replace("stages = 2", ""), encoding="utf-8"
+        )
+    assert generator.main(["--check", "--folder", str(tmp_path / "docs")]) == 1
+    named = re.findall(r"^(.*): out of date", capsys.readouterr().out, re.MULTILINE)
+    assert named == [page for page in generator.PAGES if page != "dialects/sm.md"]  # which says nothing of tile.mma
 
 
 def test_links_lead_to_files() -> None:

@@ -2,6 +2,7 @@
 // RUN: lowtide-opt %s -p pipeline-mainloop | filecheck %s
 
 // CHECK: !ring = !sm.ring<4 x [memref<32x32xbf16, #layout, #gpu.address_space<workgroup>>, memref<64x32xbf16, #layout1, #gpu.address_space<workgroup>>]>
+// CHECK: !ring1 = !sm.ring<2 x [memref<32x32xbf16, #layout, #gpu.address_space<workgroup>>, memref<32x32xbf16, #layout, #gpu.address_space<workgroup>>]>
 // CHECK-LABEL: module attributes {tile.level = "pipelined", tile.target = "sm_80"}
 // CHECK-LABEL: tile.kernel @four_stages(
 // CHECK-SAME:    %[[A:.+]]: memref<?x?xbf16, {{.*}}>, %[[B:.+]]: memref<?x?xbf16, {{.*}}>, %[[M:.+]]: index, %[[K:.+]]: index)
@@ -78,7 +79,7 @@ tile.kernel @four_stages(%a: !mat, %b: !mat, %m: index, %k: index) attributes {s
 
 // Two stages: one slot is filled ahead. K = 40 takes two steps; the copy of a third, past K, only zero-fills its slot.
 // CHECK-LABEL: tile.kernel @two_stages
-// CHECK:       sm.ring : !sm.ring<2 x
+// CHECK:       sm.ring : !ring1
 // CHECK:       scf.for {{.*}} to %c1{{.*}} step
 // CHECK:       sm.producer_acquire
 // CHECK:       scf.for {{.*}} to %c2{{.*}} step

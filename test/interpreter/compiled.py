@@ -1,0 +1,84 @@
+"""Compiled GEMMs, pass by pass, and small integer inputs for them: what tests of the passes and of the levels share."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import lowtide as lt
+from lowtide import targets
+from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.driver import lower
+from lowtide.compiler.pass_pipeline import parse_pipeline, run_element
+from lowtide.compiler.pipeline import road
+from lowtide.compiler.problem_ir import problem_text
+from lowtide.dialects.levels import Level
+
+TARGET = targets.get("sm_80")
+
+# The last pass of ours; what follows it makes level llvm, which is not interpreted.
+LAST_PASS = "convert-math-to-intrinsics"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One pass of a compilation, and the module's text before and after it."""
+
+    level: Level
+    name: str
+    before: str
+    after: str
+
+
+def spec(layout: str = "tn", dtype: str = "bf16", epilogue: Any = None, **changes: Any) -> lt.GemmSpec:
+    """A GEMM of one dtype, extents open."""
+    return lt.GemmSpec(**{"a": dtype, "b": dtype, "d": dtype, "layout": layout, "epilogue": epilogue} | changes)
+
+
+def steps_of(spec: lt.GemmSpec, schedule: str) -> list[Step]:
+    """Every pass that compiles the spec, upstream's too, in order, down to level nvvm."""
+    context = make_context()
+    module = parse_text(problem_text(spec, TARGET, lt.Schedule.parse(schedule)), context, "problem")
+    steps: list[Step] = []
+    for level, entries in road(TARGET).items():
+        for element in (e for entry in entries for e in parse_pipeline(entry.text(TARGET), context)):
+            before = str(module)
+            run_element(element, module, TARGET)
+            steps.append(Step(level, str(element), before, str(module)))
+            if steps[-1].name == LAST_PASS:
+                return steps
+    raise AssertionError(f"{LAST_PASS} is not in the table of steps")
+
+
+def levels_of(spec: lt.GemmSpec, schedule: str | None = None) -> dict[str, str]:
+    """The text of each level from problem to nvvm."""
+    given = None if schedule is None else lt.Schedule.parse(schedule)
+    return dict(lower(problem_text(spec, TARGET, given), until=Level.NVVM).levels)
+
+
+def aligned(rng: np.random.Generator, rows: int, columns: int, padding: int = 8) -> NDArray[Any]:
+    """A matrix of small integers whose rows start at multiples of 16 bytes, at least `padding` elements between them."""
+    stride = -(-columns // 8) * 8 + padding
+    return rng.integers(-3, 4, (rows, stride))[:, :columns]
+
+
+def inputs_of(spec: lt.GemmSpec, m: int, n: int, k: int, seed: int = 0) -> dict[str, Any]:
+    """a, b, d and the epilogue's operands: small integers, rows padded; full operands by an odd number of elements."""
+    rng = np.random.default_rng(seed)
+    given: dict[str, Any] = {
+        "a": aligned(rng, *((m, k) if spec.layout[0] == "t" else (k, m))),
+        "b": aligned(rng, *((n, k) if spec.layout[1] == "n" else (k, n))),
+        "d": aligned(rng, m, n),
+    }
+    for operand in spec.operands:
+        shape = operand.shape(m, n)
+        extents = (*shape[:-1], shape[-1] + 3) if len(shape) == 2 else shape
+        values = rng.integers(-3, 4, extents)
+        given[operand.name] = int(values) if not shape else values[..., : shape[-1]]
+    return given
+
+
+def expected(spec: lt.GemmSpec, inputs: dict[str, Any]) -> NDArray[Any]:
+    """D by float64, which is exact on small integers."""
+    return lt.reference(spec, **{name: value for name, value in inputs.items() if name != "d"})

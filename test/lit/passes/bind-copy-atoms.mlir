@@ -1,0 +1,45 @@
+// bind-copy-atoms binds sm.copy_async to the schedule's copy atom, spread over the threads of its warps.
+// RUN: lowtide-opt %s -p bind-copy-atoms | filecheck %s
+
+// 32 threads of 8 elements each: four side by side in a row of 32, eight rows down; four times for 32 rows. Of 64
+// threads each copies half as much. The thread-value layouts are indices of the tile in column-major order.
+// CHECK-DAG: #[[ONE:.+]] = #tile.tv<threads (4,8):(256,1), values (8,4,1):(32,8,1024)>
+// CHECK-DAG: #[[TWO:.+]] = #tile.tv<threads (4,16):(256,1), values (8,2,1):(32,16,1024)>
+// CHECK-DAG: #[[NARROW:.+]] = #tile.tv<threads (8,4):(128,1), values (4,8,1):(32,4,1024)>
+// CHECK-DAG: #[[COPY:.+]] = #sm.tiled_copy<cp.async.16, #[[ONE]]>
+// CHECK-DAG: #[[COPY2:.+]] = #sm.tiled_copy<cp.async.16, #[[TWO]]>
+// CHECK-DAG: #[[COPY3:.+]] = #sm.tiled_copy<cp.async.8, #[[NARROW]]>
+
+// CHECK-LABEL: tile.kernel @one_warp
+// CHECK:       %[[WINDOW:.+]] = tile.view
+// CHECK-NEXT:  sm.cp_async %[[WINDOW]] to %{{.+}} by #[[COPY]] : !tile.view<32x32xbf16>, memref<32x32xbf16,
+// CHECK-NOT:   sm.copy_async
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
+module attributes {tile.level = "atoms", tile.target = "sm_80"} {
+tile.kernel @one_warp(%a: !mat, %as: !buffer) attributes {schedule = #tile.schedule<copy = cp.async.16, warps = [1, 1, 1]>} {
+  %c0 = arith.constant 0 : index
+  %at = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xbf16>
+  sm.copy_async %at to %as : !tile.view<32x32xbf16>, !buffer
+  tile.return
+}
+
+// CHECK-LABEL: tile.kernel @two_warps
+// CHECK:       sm.cp_async %{{.+}} to %{{.+}} by #[[COPY2]]
+tile.kernel @two_warps(%a: !mat, %as: !buffer) attributes {schedule = #tile.schedule<copy = cp.async.16, warps = [1, 2, 1]>} {
+  %c0 = arith.constant 0 : index
+  %at = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xbf16>
+  sm.copy_async %at to %as : !tile.view<32x32xbf16>, !buffer
+  tile.return
+}
+
+// A narrower atom: eight threads for a row.
+// CHECK-LABEL: tile.kernel @narrow
+// CHECK:       sm.cp_async %{{.+}} to %{{.+}} by #[[COPY3]]
+tile.kernel @narrow(%a: !mat, %as: !buffer) attributes {schedule = #tile.schedule<copy = cp.async.8, warps = [1, 1, 1]>} {
+  %c0 = arith.constant 0 : index
+  %at = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xbf16>
+  sm.copy_async %at to %as : !tile.view<32x32xbf16>, !buffer
+  tile.return
+}
+}

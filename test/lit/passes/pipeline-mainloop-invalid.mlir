@@ -1,0 +1,228 @@
+// pipeline-mainloop takes the K loop as promote-operands-to-smem leaves it, and refuses any other.
+// RUN: lowtide-opt %s -p pipeline-mainloop --split-input-file --verify-diagnostics
+
+// A ring of one slot would wait for itself.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
+!tile = !tile.tile<32x32xf32>
+module attributes {tile.target = "sm_80"} {
+// expected-error @below {{pipeline-mainloop: schedule has stages = 1; a pipeline needs at least 2}}
+tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<stages = 1>} {
+  %as = sm.alloc : !buffer
+  %bs = sm.alloc : !buffer
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  %zero = tile.splat 0.0 : !tile
+  %acc = scf.for %i = %c0 to %c64 step %c32 iter_args(%c = %zero) -> (!tile) {
+    %at = tile.view %a[%c0, %i] : !mat to !tile.view<32x32xbf16>
+    sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
+    sm.copy %at to %bs : !tile.view<32x32xbf16>, !buffer
+    sm.barrier
+    %next = tile.mma tn %as, %bs, %c : !buffer, !buffer, !tile
+    scf.yield %next : !tile
+  }
+  tile.return
+}
+}
+// -----
+
+// How many stages is for choose-schedule to say.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
+!tile = !tile.tile<32x32xf32>
+module attributes {tile.target = "sm_80"} {
+// expected-error @below {{pipeline-mainloop: schedule leaves stages open; run choose-schedule first, or write it}}
+tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<raster = row>} {
+  %as = sm.alloc : !buffer
+  %bs = sm.alloc : !buffer
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  %zero = tile.splat 0.0 : !tile
+  %acc = scf.for %i = %c0 to %c64 step %c32 iter_args(%c = %zero) -> (!tile) {
+    %at = tile.view %a[%c0, %i] : !mat to !tile.view<32x32xbf16>
+    sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
+    sm.copy %at to %bs : !tile.view<32x32xbf16>, !buffer
+    sm.barrier
+    %next = tile.mma tn %as, %bs, %c : !buffer, !buffer, !tile
+    scf.yield %next : !tile
+  }
+  tile.return
+}
+}
+// -----
+
+// No loop to run ahead in.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
+!tile = !tile.tile<32x32xf32>
+module attributes {tile.target = "sm_80"} {
+tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<stages = 2>} {
+  %as = sm.alloc : !buffer
+  %bs = sm.alloc : !buffer
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  %zero = tile.splat 0.0 : !tile
+  // expected-error @below {{pipeline-mainloop: must stand in the K loop, an scf.for; it stands in tile.kernel}}
+  %acc = tile.mma tn %as, %bs, %zero : !buffer, !buffer, !tile
+  tile.return
+}
+}
+// -----
+
+// Only what promote-operands-to-smem puts there may stand in the loop.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
+!tile = !tile.tile<32x32xf32>
+module attributes {tile.target = "sm_80"} {
+tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<stages = 2>} {
+  %as = sm.alloc : !buffer
+  %bs = sm.alloc : !buffer
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  %zero = tile.splat 0.0 : !tile
+  %acc = scf.for %i = %c0 to %c64 step %c32 iter_args(%c = %zero) -> (!tile) {
+    // expected-error @below {{pipeline-mainloop: is not part of a K loop as promote-operands-to-smem leaves it}}
+    %twice = arith.addi %i, %i : index
+    %at = tile.view %a[%c0, %i] : !mat to !tile.view<32x32xbf16>
+    sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
+    sm.copy %at to %bs : !tile.view<32x32xbf16>, !buffer
+    sm.barrier
+    %next = tile.mma tn %as, %bs, %c : !buffer, !buffer, !tile
+    scf.yield %next : !tile
+  }
+  tile.return
+}
+}
+// -----
+
+// Both operands must be copied where they are multiplied.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
+!tile = !tile.tile<32x32xf32>
+module attributes {tile.target = "sm_80"} {
+tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<stages = 2>} {
+  %as = sm.alloc : !buffer
+  %bs = sm.alloc : !buffer
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  %zero = tile.splat 0.0 : !tile
+  %acc = scf.for %i = %c0 to %c64 step %c32 iter_args(%c = %zero) -> (!tile) {
+    %at = tile.view %a[%c0, %i] : !mat to !tile.view<32x32xbf16>
+    sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
+    sm.barrier
+    // expected-error @below {{pipeline-mainloop: needs both operands copied into shared memory in its loop; run promote-operands-to-smem}}
+    %next = tile.mma tn %as, %bs, %c : !buffer, !buffer, !tile
+    scf.yield %next : !tile
+  }
+  tile.return
+}
+}
+// -----
+
+// The new loop carries the accumulator and the ring's cursors, nothing of the old loop's.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
+!tile = !tile.tile<32x32xf32>
+module attributes {tile.target = "sm_80"} {
+tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<stages = 2>} {
+  %as = sm.alloc : !buffer
+  %bs = sm.alloc : !buffer
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  %zero = tile.splat 0.0 : !tile
+  // expected-error @below {{pipeline-mainloop: must carry the accumulator of its tile.mma, and nothing else}}
+  %acc:2 = scf.for %i = %c0 to %c64 step %c32 iter_args(%c = %zero, %n = %c0) -> (!tile, index) {
+    %at = tile.view %a[%c0, %i] : !mat to !tile.view<32x32xbf16>
+    sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
+    sm.copy %at to %bs : !tile.view<32x32xbf16>, !buffer
+    sm.barrier
+    %next = tile.mma tn %as, %bs, %c : !buffer, !buffer, !tile
+    scf.yield %next, %n : !tile, index
+  }
+  tile.return
+}
+}
+// -----
+
+// Steps are counted from 0.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
+!tile = !tile.tile<32x32xf32>
+module attributes {tile.target = "sm_80"} {
+tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<stages = 2>} {
+  %as = sm.alloc : !buffer
+  %bs = sm.alloc : !buffer
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  %zero = tile.splat 0.0 : !tile
+  // expected-error @below {{pipeline-mainloop: must start at 0: its steps are counted from there}}
+  %acc = scf.for %i = %c32 to %c64 step %c32 iter_args(%c = %zero) -> (!tile) {
+    %at = tile.view %a[%c0, %i] : !mat to !tile.view<32x32xbf16>
+    sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
+    sm.copy %at to %bs : !tile.view<32x32xbf16>, !buffer
+    sm.barrier
+    %next = tile.mma tn %as, %bs, %c : !buffer, !buffer, !tile
+    scf.yield %next : !tile
+  }
+  tile.return
+}
+}
+// -----
+
+// The ring takes the place of the buffers.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
+!tile = !tile.tile<32x32xf32>
+module attributes {tile.target = "sm_80"} {
+tile.kernel @kernel(%a: !mat, %as: !buffer) attributes {schedule = #tile.schedule<stages = 2>} {
+  %bs = sm.alloc : !buffer
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  %zero = tile.splat 0.0 : !tile
+  %acc = scf.for %i = %c0 to %c64 step %c32 iter_args(%c = %zero) -> (!tile) {
+    %at = tile.view %a[%c0, %i] : !mat to !tile.view<32x32xbf16>
+    // expected-error @below {{pipeline-mainloop: must fill a buffer of sm.alloc, which the ring replaces}}
+    sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
+    sm.copy %at to %bs : !tile.view<32x32xbf16>, !buffer
+    sm.barrier
+    %next = tile.mma tn %as, %bs, %c : !buffer, !buffer, !tile
+    scf.yield %next : !tile
+  }
+  tile.return
+}
+}
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
+!tile = !tile.tile<32x32xf32>
+module attributes {tile.target = "sm_80"} {
+tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<stages = 2>} {
+  %as = sm.alloc : !buffer
+  %bs = sm.alloc : !buffer
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  %zero = tile.splat 0.0 : !tile
+  %acc = scf.for %i = %c0 to %c64 step %c32 iter_args(%c = %zero) -> (!tile) {
+    %at = tile.view %a[%c0, %i] : !mat to !tile.view<32x32xbf16>
+    // expected-error @below {{pipeline-mainloop: fills a buffer that is used outside its loop, so no ring can replace it}}
+    sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
+    sm.copy %at to %bs : !tile.view<32x32xbf16>, !buffer
+    sm.barrier
+    %next = tile.mma tn %as, %bs, %c : !buffer, !buffer, !tile
+    scf.yield %next : !tile
+  }
+  %v = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xbf16>
+  sm.copy %v to %as : !tile.view<32x32xbf16>, !buffer
+  tile.return
+}
+}
