@@ -185,7 +185,7 @@ class _Region:
             if isinstance(value, ir.FloatAttr):
                 return self.tracer.node("const", (), float(value.value))
             return self.tracer.node("true")  # only ever read by the arith.xori of a negation
-        if name == "arith.divf" and "afn" in str(attributes["fastmath"] if "fastmath" in attributes else ""):
+        if name == "arith.divf" and "afn" in str(attributes.get("fastmath", "")):
             return self.tracer.node("div_approx", given)
         if name in _UNARY or name in _BINARY:
             return self.tracer.node((_UNARY | _BINARY)[name], given)

@@ -28,7 +28,7 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.kernels import schedule_of
-from lowtide.passes.rewriting import after, before, ops_in, rebuild_loop
+from lowtide.passes.rewriting import after, before, defining_op, ops_in, rebuild_loop
 from lowtide.targets import Target
 
 
@@ -73,10 +73,14 @@ class _SlicedLoop:
             raise Refusal(loop, "must hold one wait, one release, one advance of the read cursor, and mma.sync")
         loads = []
         for mma in mmas:
-            pair = [operand.owner.opview for operand in (mma.a, mma.b)]
-            if not all(isinstance(load, sm.LdmatrixOp) for load in pair):
-                raise Refusal(mma, "operands must come from sm.ldmatrix; run split-k-slices first")
+            pair = [defining_op(operand) for operand in (mma.a, mma.b)]
+            for load, buffer in zip(pair, wait.buffers, strict=True):
+                if not isinstance(load, sm.LdmatrixOp) or load.source != buffer:
+                    raise Refusal(mma, "operands must come by sm.ldmatrix from the slot that its loop waits for")
             loads.append(pair)
+        carried = list(loop.inner_iter_args)
+        if wait.index not in carried or wait.phase not in carried:
+            raise Refusal(wait, "must wait at a cursor that its loop carries")
         return cls(loop, wait, releases[0], advances[0], loads, mmas)
 
 

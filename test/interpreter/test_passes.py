@@ -34,7 +34,7 @@ ATOMS = ["bind-mma-atoms", "bind-copy-atoms", "split-k-slices", "convert-sm-to-n
 EPILOGUE = ["tile-to-ctas", "lower-epilogue", "assign-smem-offsets", "convert-sm-to-nvvm"]
 
 
-def every_kind(acc, c: lt.Full, row: lt.PerRow["f32"], column: lt.PerColumn, scale: lt.Scalar):
+def every_kind(acc, c: lt.Full, row: lt.PerRow["f32"], column: lt.PerColumn, scale: lt.Scalar):  # noqa: F821
     return lt.relu(scale * acc + 2.0 * c - row) + column
 
 
