@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from lowtide import runtime
 from lowtide.compiler.kernel import CompiledKernel
@@ -76,15 +77,16 @@ def _synchronize() -> None:
 def _timed(launch: Callable[[], Any]) -> tuple[float, int]:
     """Mean seconds of a launch, and how many were timed: by events around all of them, after one estimate."""
     cuda = driver.api()
+    stream = cuda.CUstream(0)
     flags = cuda.CUevent_flags.CU_EVENT_DEFAULT.value
     start, end = (driver.check(cuda.cuEventCreate(flags), "creating an event") for _ in range(2))
     try:
 
         def mean(launches: int) -> float:
-            driver.check(cuda.cuEventRecord(start, 0), "recording an event")
+            driver.check(cuda.cuEventRecord(start, stream), "recording an event")
             for _ in range(launches):
                 launch()
-            driver.check(cuda.cuEventRecord(end, 0), "recording an event")
+            driver.check(cuda.cuEventRecord(end, stream), "recording an event")
             driver.check(cuda.cuEventSynchronize(end), "waiting for the kernel")
             milliseconds = float(driver.check(cuda.cuEventElapsedTime(start, end), "reading the time"))
             return milliseconds / 1000 / launches
@@ -125,7 +127,7 @@ class _Buffers:
         item = ITEMSIZE[dtype]
         row = array.strides[0] // item if array.ndim == 2 else array.shape[0]
         # The view of a padded matrix ends with its last row's padding: `padded_matrix` cut it from whole rows.
-        whole = np.lib.stride_tricks.as_strided(array, (array.shape[0], row), array.strides) if array.ndim == 2 else array
+        whole = as_strided(array, (array.shape[0], row), array.strides) if array.ndim == 2 else array
         address = self.allocate(whole.nbytes)
         self.copy_in(address, whole)
         strides = (row, 1) if array.ndim == 2 else (1,)

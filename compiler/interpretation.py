@@ -3,7 +3,6 @@ and of `lowtide run` where there is no GPU."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -14,12 +13,14 @@ from lowtide import interpreter
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.dtypes import NUMPY
 from lowtide.compiler.problem_ir import problem_text
-from lowtide.compiler.reference import compare, padded_matrix, random_inputs, reference_with_bound
+from lowtide.compiler.reference import padded_matrix, random_inputs
 from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.verdicts import Verdict, equality
+from lowtide.dialects import tile
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.host import LEVELS
+from lowtide.interpreter.host import LEVELS, Progress
 from lowtide.targets import Target
 
 # Multiply-adds a second of one CPU core, the padding of ragged tiles among them: measured once, for estimates.
@@ -32,36 +33,31 @@ LONGEST_SECONDS = 600.0
 ROW_PADDING = 8
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Whether D is right, and a sentence that says how far off it is, or where it differs first."""
-
-    ok: bool
-    message: str
-
-
 def check_interpreted(level: str) -> None:
     """Raise InterpreterError for a level that is not interpreted, IRError for none."""
     if str(Level.named(level)) not in LEVELS:
         raise InterpreterError(f"level {level} is not interpreted; the levels that are: {', '.join(LEVELS)}")
 
 
-def estimated_seconds(extents: tuple[int, int, int], schedule: Schedule, level: str) -> float:
-    """About how long the interpreter takes for a product of (M, N, K) at a level, within a factor of a few."""
-    tiles = schedule.cta if schedule.cta is not None and level != str(Level.PROBLEM) else (1, 1, 1)
+def estimated_seconds(extents: tuple[int, int, int], cta: tuple[int, int, int] | None, level: str) -> float:
+    """About how long the interpreter takes for a product of (M, N, K) at a level, within a factor of a few.
+
+    `cta` is the CTA tile, whole ones of which are computed.
+    """
+    tiles = (1, 1, 1) if cta is None or level == str(Level.PROBLEM) else cta
     padded = [math.ceil(extent / tile) * tile for extent, tile in zip(extents, tiles, strict=True)]
     return math.prod(padded) / _SPEED[level]
 
 
-def check_patience(extents: tuple[int, int, int], schedule: Schedule, level: str) -> float:
+def check_patience(extents: tuple[int, int, int], cta: tuple[int, int, int] | None, level: str) -> float:
     """The estimated seconds. Raises InterpreterError where that is more than anyone waits for."""
-    seconds = estimated_seconds(extents, schedule, level)
+    seconds = estimated_seconds(extents, cta, level)
     if seconds > LONGEST_SECONDS:
-        earlier = [name for name in LEVELS if estimated_seconds(extents, schedule, name) <= LONGEST_SECONDS]
+        earlier = [name for name in LEVELS if estimated_seconds(extents, cta, name) <= LONGEST_SECONDS]
         other = f", an earlier level (--level {earlier[-1]})" if earlier else ""
         raise InterpreterError(
-            f"{'x'.join(map(str, extents))} at level {level} takes the interpreter about {duration(seconds)}, more than "
-            f"{duration(LONGEST_SECONDS)}: take a GPU, a smaller problem{other}, or --force"
+            f"{'x'.join(map(str, extents))} at level {level} takes the interpreter about {duration(seconds)}, more "
+            f"than {duration(LONGEST_SECONDS)}: take a GPU, a smaller problem{other}, or --force"
         )
     return seconds
 
@@ -91,7 +87,14 @@ def _as_integers(value: Any) -> Any:
 
 
 def run(
-    module: ir.Module, spec: GemmSpec, inputs: Mapping[str, Any], *, sms: int, seed: int, domain: str
+    module: ir.Module,
+    spec: GemmSpec,
+    inputs: Mapping[str, Any],
+    *,
+    sms: int,
+    seed: int,
+    domain: str,
+    on_progress: Progress = lambda ended, ctas: None,
 ) -> np.ndarray[Any, Any]:
     """D of a module on the interpreter, from what `inputs_for` gives. Raises InterpreterError."""
     m = inputs["a"].shape[0 if spec.layout[0] == "t" else 1]
@@ -101,13 +104,7 @@ def run(
     d = padded_matrix(np.zeros((m, n)), spec.d, row)
     operands = {name: value for name, value in inputs.items() if name not in ("a", "b")}
     ordered = {"a": inputs["a"], "b": inputs["b"], "d": d, **operands}
-    return interpreter.interpret(module, ordered, sms=sms, seed=seed, domain=domain)
-
-
-def against_float64(spec: GemmSpec, inputs: Mapping[str, Any], d: np.ndarray[Any, Any]) -> Verdict:
-    """D against float64 within the derived bound."""
-    found = compare(spec, d, *reference_with_bound(spec, **inputs))
-    return Verdict(found.ok, found.message)
+    return interpreter.interpret(module, ordered, sms=sms, seed=seed, domain=domain, on_progress=on_progress)
 
 
 def against_problem(
@@ -119,11 +116,15 @@ def against_problem(
         return equality(d, run(problem, spec, inputs, sms=1, seed=0, domain=domain))
 
 
-def equality(d: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> Verdict:
-    """Whether two results of an exact domain are the same."""
-    wrong = np.argwhere(d != expected)
-    if not len(wrong):
-        return Verdict(True, f"all {d.size} elements are equal")
-    row, column = (int(index) for index in wrong[0])
-    values = f"{d[row, column]}, should be {expected[row, column]}"
-    return Verdict(False, f"{len(wrong)} of {d.size} elements differ; the first: d[{row}, {column}] = {values}")
+def cta_tile(module: ir.Module) -> tuple[int, int, int] | None:
+    """The CTA tile by the schedule that the module carries; None where it carries none."""
+    found: list[tuple[int, int, int] | None] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if "schedule" in op.attributes and isinstance(op.attributes["schedule"], tile.ScheduleAttr):
+            found.append(Schedule.of(op.attributes["schedule"]).cta)
+            return ir.WalkResult.INTERRUPT
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found[0] if found else None

@@ -86,6 +86,8 @@ class CompiledKernel:
         `sms`: how many SMs; `seed`: the order in which agents run. Raises InterpreterError for a level that is not
         interpreted or was not compiled, and for every rule of the hardware that the kernel breaks.
         """
+        if level == str(Level.PTX):
+            raise InterpreterError(f"level {level} is not interpreted; the last that is, is {Level.NVVM}")
         if level not in self.levels:
             raise InterpreterError(f"level {level!r} is not at hand; this kernel has {', '.join(self.levels)}")
         extents = self._output_shape(np.shape(a), np.shape(b))

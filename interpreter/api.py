@@ -7,8 +7,8 @@ import numpy as np
 from mlir import ir
 from numpy.typing import NDArray
 
-import lowtide.dialects  # noqa: F401  (registers tile and sm)
-from lowtide.errors import InterpreterError
+from lowtide.dialects.diagnostics import Diagnostics  # importing the package registers the dialects
+from lowtide.errors import InterpreterError, IRError
 from lowtide.interpreter import domains
 from lowtide.interpreter.host import LEVELS, Host, Progress, matrix_of
 from lowtide.interpreter.ir_types import MemRef, Scalar, decode_type
@@ -38,14 +38,13 @@ def interpret(
     launch end, how many have ended, of how many.
     Raises InterpreterError for a level that is not interpreted, inputs that do not fit, and every broken rule of the
     hardware: races, deadlocks, bytes read before they are written or before their copy is waited for, accesses out of
-    bounds; and where D is not written everywhere.
+    bounds; and where D is not written everywhere. Raises IRError for text that is no legal module.
     """
     if isinstance(module, str):
         with ir.Context() as context:
             context.enable_multithreading(False)
-            return interpret(
-                ir.Module.parse(module), inputs, sms=sms, seed=seed, domain=domain, on_progress=on_progress
-            )
+            parsed = _parse(module, context)
+            return interpret(parsed, inputs, sms=sms, seed=seed, domain=domain, on_progress=on_progress)
     if sms < 1:
         raise InterpreterError(f"sms = {sms}: a launch needs at least one SM")
     numbers = domains.domain(domain)
@@ -55,6 +54,15 @@ def interpret(
         arguments = _arguments(host, module, dict(inputs))
         host.run(arguments)
     return _output(host, arguments[D_POSITION])
+
+
+def _parse(text: str, context: ir.Context) -> ir.Module:
+    """Raises IRError with MLIR's messages for a text that is no legal module."""
+    with Diagnostics(context) as diagnostics:
+        try:
+            return ir.Module.parse(text, context)
+        except ir.MLIRError as error:
+            raise IRError(f"not a legal module: {'; '.join(diagnostics.of(error))}") from None
 
 
 def level_of(module: ir.Module) -> str:

@@ -5,7 +5,7 @@ After    %ring = sm.ring at [0, 24576] : !ring         tile.launch @k … thread
          Each buffer's stages lie one after the other, each buffer starts at a multiple of 1024 bytes, so that every
          swizzle up to 128 bytes × 8 rows starts on its own period.
 Needs    level epilogue.
-Refuses  more shared memory than the target has for a CTA.
+Refuses  more shared memory than the target has for a CTA; elements that nothing computes with.
 Test     test/lit/passes/assign-smem-offsets.mlir, assign-smem-offsets-invalid.mlir
 """
 
@@ -16,8 +16,9 @@ from mlir import ir
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
+from lowtide.errors import ScheduleError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.problem import element_bits
+from lowtide.passes.problem import buffer_bytes
 from lowtide.passes.schedule_rules import aligned
 from lowtide.targets import Target
 
@@ -53,16 +54,17 @@ def _lay_out(kernel: tile.KernelOp) -> int:
         for buffer in ring.result.type.buffers:
             offset = aligned(offset)
             places.append(offset)
-            offset += ring.result.type.stages * _bytes(buffer)
+            offset += ring.result.type.stages * _bytes(ring, buffer)
         ring.attributes["at"] = ir.DenseI64ArrayAttr.get(places)
     for alloc in walk(kernel, sm.AllocOp):
         offset = aligned(offset)
         alloc.attributes["at"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), offset)
-        offset += _bytes(alloc.result.type)
+        offset += _bytes(alloc, alloc.result.type)
     return offset
 
 
-def _bytes(buffer: ir.Type) -> int:
-    memref = ir.MemRefType(buffer)
-    rows, columns = memref.shape
-    return rows * columns * element_bits(memref.element_type) // 8
+def _bytes(op: ir.OpView, buffer: ir.Type) -> int:
+    try:
+        return buffer_bytes(buffer)
+    except ScheduleError as error:
+        raise Refusal(op, str(error)) from error

@@ -11,7 +11,7 @@ Before   %full, %a, %b = sm.consumer_wait %ring[%r, %rp]      After   sm.cp_asyn
          A slot may be refilled once a barrier lies between its release and the acquire; the barrier of a wait does
          (one is inserted where none lies between).
 Needs    level atoms; one prologue with a constant trip count, one main loop with as many commits as waits.
-Refuses  loops for which no constant depth exists.
+Refuses  loops for which no constant depth exists; a wait for what was never committed; a second ring.
 Test     test/lit/passes/bind-ring-to-cp-async.mlir, bind-ring-to-cp-async-invalid.mlir
 """
 
@@ -38,6 +38,9 @@ class BindRingToCpAsync(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for kernel in walk(module, tile.KernelOp):
+            rings = walk(kernel, sm.RingOp)
+            if len(rings) > 1:
+                raise Refusal(rings[1], "is the second ring of its kernel; the groups of cp.async are counted for one")
             cursor = _Cursor()
             for block in _blocks_with_verbs(kernel):
                 cursor.visit(block)
@@ -110,7 +113,7 @@ def _constant_trips(loop: scf.ForOp) -> int | None:
 
 
 def _barrier_since_release(acquire: sm.ProducerAcquireOp) -> bool:
-    """Whether a wait's barrier lies between the release of a slot in one round and its acquire in the next.
+    """Whether a barrier (a wait's, a tail's) lies between the release of a slot in one round and its next acquire.
 
     The slot acquired in a round was released in the round before; outside the main loop the ring is still untouched.
     """
@@ -120,7 +123,7 @@ def _barrier_since_release(acquire: sm.ProducerAcquireOp) -> bool:
         return True
     here = body.index(acquire)
     between = body[releases[-1] :] + body[:here]
-    return any(isinstance(op, (sm.ConsumerWaitOp, sm.BarrierOp)) for op in between)
+    return any(isinstance(op, (sm.ConsumerWaitOp, sm.ProducerTailOp, sm.BarrierOp)) for op in between)
 
 
 def _drop_carried_slots(loop: scf.ForOp) -> None:

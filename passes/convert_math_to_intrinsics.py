@@ -6,7 +6,7 @@ Needs    expand-math: of the math dialect only what one instruction computes, on
 Gives    no math op. Vectors are taken apart (PTX has no vector form). Upstream's convert-gpu-to-nvvm, run after it,
          would otherwise call libdevice for each of these.
 Refuses  a math op that expand-math should have replaced.
-Test     test/unit/test_expand_math.py
+Test     test/lit/passes/convert-math-to-intrinsics.mlir, convert-math-to-intrinsics-invalid.mlir
 """
 
 import itertools

@@ -6,7 +6,8 @@ Needs    f32 or vectors of f32.
 Gives    of the math dialect only `HARDWARE_OPS`, each one instruction: convert-math-to-intrinsics names it. No call
          into libdevice is left for upstream's lowering to make.
 Refuses  any other math op, and any other element type: the epilogue computes in f32.
-Test     test/unit/test_expand_math.py; errors of the formulas: test/unit/test_math_formulas.py.
+Test     test/lit/passes/expand-math.mlir, expand-math-invalid.mlir; its numbers: test/unit/test_expand_math.py,
+         test_math_formulas.py
 """
 
 from collections.abc import Callable

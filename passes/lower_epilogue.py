@@ -28,15 +28,14 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.layouts import layout_attr, tv_attr
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.errors import ScheduleError
+from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.atoms import EpilogueAccess, epilogue_rows, tiled_mma_of
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.kernels import schedule_of
-from lowtide.passes.problem import Problem, element_bits, kinds_of
+from lowtide.passes.problem import Problem, buffer_bytes, element_bits, kinds_of
 from lowtide.passes.rewriting import before, erase, index_constant
 from lowtide.passes.schedule_rules import threads_of
 from lowtide.targets import Target, TiledMma
-
 
 # What it reads of the schedule.
 _FIELDS = ("warps", "scheduler", "epilogue", "epilogue_math", "epilogue_tile", "swizzle_d")
@@ -56,13 +55,15 @@ class LowerEpilogue(Pass):
                 kernel, "warps", "scheduler", "epilogue", "epilogue_math", "epilogue_tile", "swizzle_d"
             )
             for store in walk(kernel, tile.StoreOp):
+                if not isinstance(store.value.type, sm.FragmentType):
+                    raise Refusal(store, f"stores {store.value.type}, not a fragment; run bind-mma-atoms first")
                 mmas = walk(kernel, sm.MmaSyncOp)
                 if not mmas:
                     raise Refusal(store, "has no sm.mma_sync in its kernel that says how its fragment is held")
                 with store.operation.location:
                     try:
                         _Epilogue(kernel, store, schedule, tiled_mma_of(mmas[0].mma)).emit()
-                    except ScheduleError as error:
+                    except (ScheduleError, TargetError) as error:
                         raise Refusal(store, str(error)) from error
 
 
@@ -84,9 +85,16 @@ class _Epilogue:
         return self.store.value.type.element_type
 
     def emit(self) -> None:
+        """Every part of the tile, in place of the store. Raises ScheduleError for parts that do not fit."""
         rows, columns = self.store.value.type.shape
+        for element in (self.acc_element, self.d_element):
+            element_bits(element)
         direct = self.schedule.epilogue == "direct"
         part_rows, part_columns = (rows, columns) if direct else self.schedule.epilogue_tile or (rows, columns)
+        if rows % part_rows or columns % part_columns:
+            raise ScheduleError(
+                f"epilogue_tile = [{part_rows}, {part_columns}] does not divide the tile {rows}×{columns}"
+            )
         with before(self.store):
             scratch = None if direct else self._scratch((part_rows, part_columns))
             for row in range(0, rows, part_rows):
@@ -118,9 +126,8 @@ class _Epilogue:
         buffer = ir.Type.parse(
             f"memref<{shape[0]}x{shape[1]}x{access.scratch_element}, {layout}, #gpu.address_space<workgroup>>"
         )
-        needed = shape[0] * shape[1] * element_bits(ir.Type.parse(access.scratch_element)) // 8
         for ring in walk(self.kernel, sm.RingOp):
-            if needed <= ring_size(ring.result.type):
+            if buffer_bytes(buffer) <= ring_size(ring.result.type):
                 return sm.RingReuseOp(buffer, ring.result).result
         with ir.InsertionPoint.at_block_begin(self.kernel.body.blocks[0]):
             return sm.AllocOp(buffer).result
@@ -185,12 +192,7 @@ class _Epilogue:
 
 def ring_size(ring: sm.RingType) -> int:
     """Bytes of a ring's storage."""
-    return ring.stages * sum(buffer_size(ir.MemRefType(buffer)) for buffer in ring.buffers)
-
-
-def buffer_size(buffer: ir.MemRefType) -> int:
-    rows, columns = buffer.shape
-    return rows * columns * element_bits(buffer.element_type) // 8
+    return ring.stages * sum(buffer_bytes(buffer) for buffer in ring.buffers)
 
 
 def _fragment(tv: Layout, shape: tuple[int, int], element: ir.Type) -> ir.Type:

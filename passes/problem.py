@@ -1,6 +1,7 @@
 """The facts of a `tile.gemm` that passes ask for: sizes, layouts, element types, epilogue operands."""
 
 from dataclasses import dataclass
+from math import prod
 
 from mlir import ir
 
@@ -38,6 +39,12 @@ def element_bits(element: ir.Type) -> int:
     if str(element) not in ELEMENT_BITS:
         raise ScheduleError(f"elements of {element}: they are one of {', '.join(ELEMENT_BITS)}")
     return ELEMENT_BITS[str(element)]
+
+
+def buffer_bytes(buffer: ir.Type) -> int:
+    """Bytes of a memref of static shape without gaps. Raises ScheduleError as `element_bits`."""
+    memref = ir.MemRefType(buffer)
+    return prod(memref.shape) * element_bits(memref.element_type) // 8
 
 
 def static_extent(memref: ir.MemRefType, dim: int) -> int | None:

@@ -104,6 +104,7 @@ def _follow(schedule: Schedule, problem: Problem) -> Schedule:
         # Two n-atoms a step, so that B's registers pair up into ldmatrix.x4.
         "permutation": (16 * warps_m, 16 * warps_n, 16),
         "copy": "cp.async.16",
+        "roles": ("single", 0),
         "fragment_buffers": 2,
         "raster": ("grouped", 8),
         "scheduler": "one_shot",
@@ -189,6 +190,7 @@ def _explain_tile(
         "permutation": "two n-atoms a step, so that B's registers pair up into ldmatrix.x4",
         "mma": "the largest mma.sync of 16-bit operands",
         "copy": "the widest cp.async; 16 bytes bypass L1",
+        "roles": "every warp copies and multiplies; cp.async needs no warp of its own",
         "fragment_buffers": "the next k-slice loads while this one is multiplied",
         "raster": "bands of 8 tile rows keep the operands of CTAs in flight in L2",
         "scheduler": "one CTA a work tile; the hardware balances them",

@@ -70,7 +70,9 @@ def threads_of(schedule: Schedule) -> int:
 
 
 def _complete(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    missing = [name for name in Schedule.names() if getattr(schedule, name) is None]
+    # Only roles have registers of their own.
+    asked = [name for name in Schedule.names() if name != "registers" or schedule.roles != ("single", 0)]
+    missing = [name for name in asked if getattr(schedule, name) is None]
     if missing:
         yield f"field {missing[0]} is not decided; run choose-schedule first, or write it"
 

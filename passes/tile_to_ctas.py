@@ -117,8 +117,10 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str) -> None:
         rows, columns = extent(d, 0), extent(d, 1)
         k = extent(a, 1 if a_is_mk(letters) else 0)
         work = tile.WorkTilesOp(
+            [],
             rows,
             columns,
+            [],
             ir.DenseI64ArrayAttr.get(schedule.cta[:2]),
             _raster_attr(schedule),
             ir.IntegerAttr.get(

@@ -31,6 +31,10 @@ LOWTIDE_TYPE(tile, View)
 LOWTIDE_TYPE(sm, Ring)
 LOWTIDE_TYPE(sm, Slot)
 LOWTIDE_TYPE(sm, Fragment)
+LOWTIDE_TYPE(sm, Pending)
+LOWTIDE_TYPE(sm, Retired)
+LOWTIDE_TYPE(sm, TensorMap)
+LOWTIDE_TYPE(sm, Mbarriers)
 
 template <typename T> static T as(MlirAttribute attribute) { return cast<T>(unwrap(attribute)); }
 
@@ -84,6 +88,8 @@ int64_t lowtideShapeExtent(MlirType type, int dim) {
     return tileType.getShape()[dim];
   if (auto view = dyn_cast<tile::ViewType>(t))
     return view.getShape()[dim];
+  if (auto map = dyn_cast<sm::TensorMapType>(t))
+    return map.getShape()[dim];
   return cast<sm::FragmentType>(t).getShape()[dim];
 }
 
@@ -93,6 +99,8 @@ MlirType lowtideElementType(MlirType type) {
     return wrap(tileType.getElementType());
   if (auto view = dyn_cast<tile::ViewType>(t))
     return wrap(view.getElementType());
+  if (auto map = dyn_cast<sm::TensorMapType>(t))
+    return wrap(map.getElementType());
   return wrap(cast<sm::FragmentType>(t).getElementType());
 }
 
@@ -107,3 +115,10 @@ MlirType lowtideRingBuffer(MlirType type, intptr_t index) {
 MlirStringRef lowtideSlotUse(MlirType type) {
   return wrap(sm::stringifySlotUse(cast<sm::SlotType>(unwrap(type)).getUse()));
 }
+MlirType lowtidePendingFragment(MlirType type) {
+  return wrap(Type(cast<sm::PendingType>(unwrap(type)).getFragment()));
+}
+MlirAttribute lowtideTensorMapSwizzle(MlirType type) {
+  return wrap(Attribute(cast<sm::TensorMapType>(unwrap(type)).getSwizzle()));
+}
+int64_t lowtideMbarriersCount(MlirType type) { return cast<sm::MbarriersType>(unwrap(type)).getCount(); }

@@ -30,6 +30,10 @@ LOWTIDE_TYPE(View)
 LOWTIDE_TYPE(Ring)
 LOWTIDE_TYPE(Slot)
 LOWTIDE_TYPE(Fragment)
+LOWTIDE_TYPE(Pending)
+LOWTIDE_TYPE(Retired)
+LOWTIDE_TYPE(TensorMap)
+LOWTIDE_TYPE(Mbarriers)
 
 #undef LOWTIDE_ATTRIBUTE
 #undef LOWTIDE_TYPE
@@ -49,7 +53,7 @@ MlirAttribute lowtideTiledMmaPermutation(MlirAttribute attribute); /* null witho
 MlirStringRef lowtideTiledCopyAtom(MlirAttribute attribute);
 MlirAttribute lowtideTiledCopyTv(MlirAttribute attribute);
 
-/* tile, view and fragment */
+/* tile, view, fragment and tensor map */
 int64_t lowtideShapeExtent(MlirType type, int dim);
 MlirType lowtideElementType(MlirType type);
 MlirAttribute lowtideFragmentTv(MlirType type);
@@ -57,6 +61,9 @@ int64_t lowtideRingStages(MlirType type);
 intptr_t lowtideRingBufferCount(MlirType type);
 MlirType lowtideRingBuffer(MlirType type, intptr_t index);
 MlirStringRef lowtideSlotUse(MlirType type);
+MlirType lowtidePendingFragment(MlirType type);
+MlirAttribute lowtideTensorMapSwizzle(MlirType type); /* null without one */
+int64_t lowtideMbarriersCount(MlirType type);
 
 #ifdef __cplusplus
 }

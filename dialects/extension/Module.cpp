@@ -60,6 +60,15 @@ NB_MODULE(_lowtide, m) {
       .def_property_readonly("shape", &shapeOf)
       .def_property_readonly("element_type", &lowtideElementType)
       .def_property_readonly("tv", &lowtideFragmentTv);
+  mlir_type_subclass(m, "PendingType", lowtideIsPending, lowtidePendingTypeId)
+      .def_property_readonly("fragment", &lowtidePendingFragment);
+  mlir_type_subclass(m, "RetiredType", lowtideIsRetired, lowtideRetiredTypeId);
+  mlir_type_subclass(m, "TensorMapType", lowtideIsTensorMap, lowtideTensorMapTypeId)
+      .def_property_readonly("shape", &shapeOf)
+      .def_property_readonly("element_type", &lowtideElementType)
+      .def_property_readonly("swizzle", [](MlirType self) { return orNone(lowtideTensorMapSwizzle(self)); });
+  mlir_type_subclass(m, "MbarriersType", lowtideIsMbarriers, lowtideMbarriersTypeId)
+      .def_property_readonly("count", &lowtideMbarriersCount);
   mlir_type_subclass(m, "SlotType", lowtideIsSlot, lowtideSlotTypeId)
       .def_property_readonly("use", [](MlirType self) { return text(lowtideSlotUse(self)); });
   mlir_type_subclass(m, "RingType", lowtideIsRing, lowtideRingTypeId)

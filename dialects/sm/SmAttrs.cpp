@@ -175,3 +175,62 @@ LogicalResult FragmentType::verify(function_ref<InFlightDiagnostic()> emitError,
                        << shape[0] * shape[1];
   return success();
 }
+
+//===--- tensor map, mbarriers ----------------------------------------------------------------------------------===//
+
+Type TensorMapType::parse(AsmParser &parser) {
+  SmallVector<int64_t> shape;
+  Type elementType;
+  tile::SwizzleAttr swizzle;
+  if (parser.parseLess() || parser.parseDimensionList(shape, /*allowDynamic=*/false) || parser.parseType(elementType))
+    return {};
+  if (succeeded(parser.parseOptionalComma())) {
+    int64_t bits, base, shift;
+    if (parser.parseKeyword("swizzle") || parser.parseLess() || parser.parseInteger(bits) || parser.parseComma() ||
+        parser.parseInteger(base) || parser.parseComma() || parser.parseInteger(shift) || parser.parseGreater())
+      return {};
+    swizzle = parser.getChecked<tile::SwizzleAttr>(parser.getContext(), bits, base, shift);
+    if (!swizzle)
+      return {};
+  }
+  if (parser.parseGreater())
+    return {};
+  return parser.getChecked<TensorMapType>(parser.getContext(), ArrayRef<int64_t>(shape), elementType, swizzle);
+}
+
+void TensorMapType::print(AsmPrinter &printer) const {
+  printer << "<";
+  for (int64_t extent : getShape())
+    printer << extent << "x";
+  printer << getElementType();
+  if (tile::SwizzleAttr swizzle = getSwizzle())
+    printer << ", swizzle<" << swizzle.getBits() << "," << swizzle.getBase() << "," << swizzle.getShift() << ">";
+  printer << ">";
+}
+
+// The rules of cuTensorMapEncodeTiled that do not depend on the matrix.
+LogicalResult TensorMapType::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<int64_t> shape,
+                                    Type elementType, tile::SwizzleAttr swizzle) {
+  if (shape.size() != 2 || llvm::any_of(shape, [](int64_t side) { return side < 1 || side > 256; }))
+    return emitError() << "a box has two sides of 1 to 256 elements";
+  if (!elementType.isIntOrFloat() || elementType.getIntOrFloatBitWidth() % 8)
+    return emitError() << "a box's elements are whole bytes, not " << elementType;
+  int64_t bytes = elementType.getIntOrFloatBitWidth() / 8, inner = shape[1] * bytes;
+  if (inner % 16)
+    return emitError() << "a row of a box is " << inner << " bytes; it must be a multiple of 16";
+  if (!swizzle)
+    return success();
+  if ((1 << swizzle.getBase()) * bytes != 16 || swizzle.getShift() != 3 || swizzle.getBits() > 3)
+    return emitError() << "TMA swizzles units of 16 bytes: take <0…3, " << llvm::Log2_64(16 / bytes) << ", 3>";
+  int64_t span = int64_t(16) << swizzle.getBits();
+  if (inner > span)
+    return emitError() << "a row of a box is " << inner << " bytes, more than the " << span
+                       << " that this swizzle permutes; take a narrower box";
+  return success();
+}
+
+LogicalResult MbarriersType::verify(function_ref<InFlightDiagnostic()> emitError, int64_t count) {
+  if (count < 1)
+    return emitError() << "needs at least one mbarrier, not " << count;
+  return success();
+}

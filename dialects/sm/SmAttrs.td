@@ -84,4 +84,53 @@ def Sm_FragmentType : Sm_Type<"Fragment", "fragment"> {
   let genVerifyDecl = 1;
 }
 
+def Sm_PendingType : Sm_Type<"Pending", "pending"> {
+  let summary = "A fragment that an asynchronous mma is still writing";
+  let description = [{
+    Only another `sm.wgmma` may take it as its accumulator; `sm.mma_wait` makes it readable.
+
+    ```mlir
+    !sm.pending<!sm.fragment<128x256xf32, #tv>>
+    ```
+  }];
+  let parameters = (ins "::lowtide::sm::FragmentType":$fragment);
+  let assemblyFormat = "`<` qualified($fragment) `>`";
+}
+
+def Sm_RetiredType : Sm_Type<"Retired", "retired"> {
+  let summary = "The proof that the asynchronous reads of a slot are over";
+  let description = [{
+    ```mlir
+    !sm.retired
+    ```
+  }];
+}
+
+def Sm_TensorMapType : Sm_Type<"TensorMap", "tensor_map"> {
+  let summary = "A tensor map: how the TMA unit finds boxes of a matrix, and how it lays them out in shared memory";
+  let description = [{
+    Shape and element of one box, as it lies in memory, and the swizzle that it gets.
+
+    ```mlir
+    !sm.tensor_map<128x64xbf16, swizzle<3,3,3>>
+    ```
+  }];
+  let parameters = (ins ArrayRefParameter<"int64_t">:$shape, "::mlir::Type":$elementType,
+                        OptionalParameter<"::lowtide::tile::SwizzleAttr">:$swizzle);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
+def Sm_MbarriersType : Sm_Type<"Mbarriers", "mbarriers"> {
+  let summary = "An array of mbarrier objects in shared memory, one for each slot of a ring";
+  let description = [{
+    ```mlir
+    !sm.mbarriers<4>
+    ```
+  }];
+  let parameters = (ins "int64_t":$count);
+  let assemblyFormat = "`<` $count `>`";
+  let genVerifyDecl = 1;
+}
+
 #endif // LOWTIDE_SM_ATTRS_TD

@@ -302,6 +302,8 @@ constexpr Field kFields[] = {
     {"mma", FieldKind::word, "an atom's name, e.g. mma.m16n8k16"},
     {"copy", FieldKind::word, "an atom's name, e.g. cp.async.16"},
     {"stages", FieldKind::integer, "an integer"},
+    {"roles", FieldKind::call, "single or cooperative(n)"},
+    {"registers", FieldKind::extents2, "[producer, consumer]"},
     {"fragment_buffers", FieldKind::integer, "1 or 2"},
     {"swizzle_a", FieldKind::swizzle, "<B,M,S> or auto"},
     {"swizzle_b", FieldKind::swizzle, "<B,M,S> or auto"},

@@ -81,6 +81,8 @@ def Tile_ScheduleAttr : Tile_Attr<"Schedule", "schedule"> {
     | `mma` | word | mma atom, e.g. `mma.m16n8k16` |
     | `copy` | word | atom that fills shared memory, e.g. `cp.async.16` |
     | `stages` | integer ≥ 2 | slots of the ring |
+    | `roles` | `single`, `cooperative(n)` | all warps copy and multiply, or one producer warpgroup feeds n consumer warpgroups that share a tile |
+    | `registers` | `[producer, consumer]` | registers a thread of each role asks for by setmaxnreg; `[0, 0]` leaves them |
     | `fragment_buffers` | 1 or 2 | 2: the next k-slice's fragments are loaded while this one is multiplied |
     | `swizzle_a`, `swizzle_b`, `swizzle_d` | `<B,M,S>` or `auto` | swizzle of each operand's stage and of the epilogue's scratch |
     | `raster` | `row`, `column`, `grouped(n)` | order of work tiles |

@@ -156,37 +156,60 @@ LogicalResult KernelOp::verify() {
 
 //===--- tile.work_tiles ----------------------------------------------------------------------------------------===//
 
+// `iter_args(%x = %init, …) -> (type, …)`: the arguments of the body, the operands and their types.
+static ParseResult parseIterArgs(OpAsmParser &parser, SmallVectorImpl<OpAsmParser::Argument> &arguments,
+                                 SmallVectorImpl<OpAsmParser::UnresolvedOperand> &inits,
+                                 SmallVectorImpl<Type> &types) {
+  if (failed(parser.parseOptionalKeyword("iter_args")))
+    return success();
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseAssignmentList(arguments, inits) || parser.parseArrow() || parser.parseLParen() ||
+      parser.parseTypeList(types) || parser.parseRParen())
+    return failure();
+  if (types.size() != inits.size())
+    return parser.emitError(loc) << inits.size() << " values are carried but " << types.size() << " types are given";
+  for (auto [argument, type] : llvm::zip(arguments, types))
+    argument.type = type;
+  return success();
+}
+
 ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
-  OpAsmParser::Argument row, column;
+  SmallVector<OpAsmParser::Argument> arguments(2), carried;
   OpAsmParser::UnresolvedOperand rows, columns;
+  SmallVector<OpAsmParser::UnresolvedOperand> inits;
+  SmallVector<Type> types;
   SmallVector<int64_t> tile;
-  RasterAttr order;
   Builder &builder = parser.getBuilder();
   Type index = builder.getIndexType();
   auto parseExtent = [&]() -> ParseResult { return parser.parseInteger(tile.emplace_back()); };
-  if (parser.parseLParen() || parser.parseArgument(row) || parser.parseComma() || parser.parseArgument(column) ||
-      parser.parseRParen() || parser.parseKeyword("of") || parser.parseLParen() || parser.parseOperand(rows) ||
-      parser.parseComma() || parser.parseOperand(columns) || parser.parseRParen() || parser.parseKeyword("by") ||
+  if (parser.parseLParen() || parser.parseArgument(arguments[0]) || parser.parseComma() ||
+      parser.parseArgument(arguments[1]) || parser.parseRParen() || parser.parseKeyword("of") ||
+      parser.parseLParen() || parser.parseOperand(rows) || parser.parseComma() || parser.parseOperand(columns) ||
+      parser.parseRParen() || parser.parseKeyword("by") ||
       parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseExtent) || parser.parseKeyword("order") ||
       parser.parseLParen())
     return failure();
-  Attribute orderAttr = RasterAttr::parse(parser, Type());
+  Attribute order = RasterAttr::parse(parser, Type());
   StringRef word;
   SMLoc loc = parser.getCurrentLocation();
-  if (!orderAttr || parser.parseRParen() || parser.parseKeyword(&word))
+  if (!order || parser.parseRParen() || parser.parseKeyword(&word))
     return failure();
   std::optional<SchedulerKind> scheduler = symbolizeSchedulerKind(word);
   if (!scheduler)
     return parser.emitError(loc) << "expected one_shot or persistent, not '" << word << "'";
   result.addAttribute(getTileAttrName(result.name), builder.getDenseI64ArrayAttr(tile));
-  result.addAttribute(getOrderAttrName(result.name), orderAttr);
+  result.addAttribute(getOrderAttrName(result.name), order);
   result.addAttribute(getSchedulerAttrName(result.name), SchedulerKindAttr::get(builder.getContext(), *scheduler));
-  if (parser.resolveOperand(rows, index, result.operands) || parser.resolveOperand(columns, index, result.operands) ||
+  if (parseIterArgs(parser, carried, inits, types) || parser.resolveOperand(rows, index, result.operands) ||
+      parser.resolveOperand(columns, index, result.operands) ||
+      parser.resolveOperands(inits, types, loc, result.operands) ||
       parser.parseOptionalAttrDictWithKeyword(result.attributes))
     return failure();
-  row.type = column.type = index;
+  result.addTypes(types);
+  arguments[0].type = arguments[1].type = index;
+  llvm::append_range(arguments, carried);
   Region *body = result.addRegion();
-  if (parser.parseRegion(*body, {row, column}))
+  if (parser.parseRegion(*body, arguments))
     return failure();
   if (body->empty())
     return parser.emitError(loc) << "expected a body";
@@ -206,18 +229,32 @@ void WorkTilesOp::print(OpAsmPrinter &printer) {
   printer << "] order(";
   getOrder().print(printer);
   printer << ") " << stringifySchedulerKind(getScheduler());
+  if (!getInits().empty()) {
+    printer << " iter_args(";
+    llvm::interleaveComma(llvm::zip(block.getArguments().drop_front(2), getInits()), printer,
+                          [&](auto pair) { printer << std::get<0>(pair) << " = " << std::get<1>(pair); });
+    printer << ") -> (" << getResultTypes() << ")";
+  }
   printer.printOptionalAttrDictWithKeyword(
-      (*this)->getAttrs(), {getTileAttrName(), getOrderAttrName(), getSchedulerAttrName()});
+      (*this)->getAttrs(),
+      {getTileAttrName(), getOrderAttrName(), getSchedulerAttrName()});
   printer << " ";
-  printer.printRegion(getBody(), /*printEntryBlockArgs=*/false, /*printBlockTerminators=*/false);
+  printer.printRegion(getBody(), /*printEntryBlockArgs=*/false, /*printBlockTerminators=*/!getInits().empty());
 }
 
 LogicalResult WorkTilesOp::verify() {
   if (getTile().size() != 2 || llvm::any_of(getTile(), [](int64_t extent) { return extent < 1; }))
     return emitOpError() << "needs a tile of two positive extents";
   Block &block = getBody().front();
-  if (block.getNumArguments() != 2 || !llvm::all_of(block.getArgumentTypes(), [](Type t) { return t.isIndex(); }))
-    return emitOpError() << "body takes the tile's first row and first column, both index";
+  if (block.getNumArguments() != 2 + getInits().size() || !block.getArgument(0).getType().isIndex() ||
+      !block.getArgument(1).getType().isIndex())
+    return emitOpError() << "body takes the tile's first row and first column, both index, and what is carried";
+  auto yield = dyn_cast<YieldOp>(block.getTerminator());
+  auto differ = [&](TypeRange types) { return !llvm::equal(types, getResultTypes()); };
+  if (!yield || differ(getInits().getTypes()) || differ(yield.getValues().getTypes()) ||
+      differ(TypeRange(block.getArgumentTypes()).drop_front(2)))
+    return emitOpError() << "must yield what it carries: initial values, body arguments, yielded values and results "
+                            "have one list of types";
   return success();
 }
 

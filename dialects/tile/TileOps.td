@@ -136,16 +136,22 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [SingleBlock, RecursiveMemoryEffect
   let description = [{
     Cuts the `rows`×`columns` extent into tiles of `tile`, orders them by `order` and hands them to the CTAs of the
     launch: with `one_shot` CTA i computes tile i; with `persistent` CTA i computes tiles i, i + CTAs, … The body's
-    arguments are the tile's first row and first column. The last tiles may reach past the extent.
+    arguments are the tile's first row and first column, then what is carried from tile to tile, as in scf.for. The
+    last tiles may reach past the extent.
 
     ```mlir
     tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] order(<grouped 16>) persistent {
       …
     }
+    %s = tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] order(<row>) persistent iter_args(%slot = %c0) -> (index) {
+      …
+      tile.yield %next : index
+    }
     ```
   }];
-  let arguments = (ins Index:$rows, Index:$columns, DenseI64ArrayAttr:$tile, Tile_RasterAttr:$order,
-                       Tile_SchedulerKind:$scheduler);
+  let arguments = (ins Index:$rows, Index:$columns, Variadic<AnyType>:$inits, DenseI64ArrayAttr:$tile,
+                       Tile_RasterAttr:$order, Tile_SchedulerKind:$scheduler);
+  let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;

@@ -13,14 +13,18 @@ from lowtide.errors import ScheduleError
 Extents3 = tuple[int, int, int]
 Extents2 = tuple[int, int]
 Permutation = tuple[int | Layout, int | Layout, int | Layout]
-Raster = tuple[str, int]
+Call = tuple[str, int]
+
+# Fields whose value is a word, or a word with a number: `row`, `grouped(8)`.
+_CALLS = ("raster", "roles")
 
 
 @dataclass(frozen=True)
 class Schedule:
     """Every decision that the passes read. The table of fields and values is `#tile.schedule`'s in docs/.
 
-    `raster` is ("row", 0), ("column", 0) or ("grouped", tile rows in a band); swizzles are (B, M, S) in elements.
+    `raster` is ("row", 0), ("column", 0) or ("grouped", tile rows in a band); `roles` is ("single", 0) or
+    ("cooperative", consumer warpgroups); swizzles are (B, M, S) in elements.
     A field left None (`auto` in IR) is decided by `choose-schedule`.
     """
 
@@ -30,11 +34,13 @@ class Schedule:
     mma: str | None = None
     copy: str | None = None
     stages: int | None = None
+    roles: Call | None = None
+    registers: Extents2 | None = None
     fragment_buffers: int | None = None
     swizzle_a: SwizzleBits | None = None
     swizzle_b: SwizzleBits | None = None
     swizzle_d: SwizzleBits | None = None
-    raster: Raster | None = None
+    raster: Call | None = None
     scheduler: str | None = None
     epilogue: str | None = None
     epilogue_math: str | None = None
@@ -95,8 +101,8 @@ def _first_message(error: ir.MLIRError) -> str:
 def _text(name: str, value: Any) -> str:
     if name.startswith("swizzle"):
         return "<{},{},{}>".format(*value)
-    if name == "raster":
-        return f"{value[0]}({value[1]})" if value[0] == "grouped" else value[0]
+    if name in _CALLS:
+        return f"{value[0]}({value[1]})" if value[1] else value[0]
     if name == "permutation":
         return "[" + ", ".join(_permutation_text(entry) for entry in value) + "]"
     return str(list(value)) if isinstance(value, tuple) else str(value)
@@ -118,7 +124,7 @@ def _value(name: str, attribute: ir.Attribute) -> Any:
     if isinstance(attribute, ir.StringAttr):
         if attribute.value == "auto":
             return None
-        return (attribute.value, 0) if name == "raster" else attribute.value
+        return (attribute.value, 0) if name in _CALLS else attribute.value
     if isinstance(attribute, ir.IntegerAttr):
         return int(attribute.value)
     if isinstance(attribute, ir.DenseI64ArrayAttr):

@@ -1,0 +1,113 @@
+"""What the command line prints: lines and tables on standard output, progress and errors on standard error."""
+
+import secrets
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from lowtide.compiler.driver import Timing
+from lowtide.compiler.interpretation import duration
+from lowtide.compiler.spec import GemmSpec
+from lowtide.dialects.levels import Level
+
+_PATIENCE = 1.0  # seconds before progress is shown
+_WIDTH = 160  # of tables that do not go to a terminal
+
+OWNERS = {"lowtide": "Lowtide's passes", "mlir": "MLIR's passes", "llvm": "LLVM's backend"}
+
+
+def line(label: str, text: str) -> None:
+    """One line of a report."""
+    typer.echo(f"{label:<11}{text}")
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> None:
+    """A table; the columns `numbers` are aligned to the right. The last column may wrap."""
+    result = Table(*headings, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for position, column in enumerate(result.columns):
+        column.justify = "right" if position in numbers else "left"
+        column.no_wrap = position < len(headings) - 1
+    for row in rows:
+        result.add_row(*(Text(cell) for cell in row))
+    Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False).print(result)
+
+
+@contextmanager
+def busy(what: str) -> Iterator[Callable[[str], None]]:
+    """Show on standard error that something is under way, once it takes longer than a second.
+
+    Gives a function that changes what is shown.
+    """
+    console = Console(stderr=True, highlight=False)
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    progress = Progress(*columns, console=console, transient=True)
+    task = progress.add_task(what)
+
+    def show() -> None:
+        if console.is_terminal:
+            progress.start()
+        else:
+            console.print(f"{progress.tasks[0].description} …", markup=False, soft_wrap=True)
+
+    timer = threading.Timer(_PATIENCE, show)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield lambda text: progress.update(task, description=text)
+    finally:
+        timer.cancel()
+        timer.join()
+        progress.stop()
+
+
+def on_pass(update: Callable[[str], None]) -> Callable[[Level, str], None]:
+    """For the driver's `on_progress`: names the pass that runs."""
+    return lambda level, step: update(f"compiling: {level}, {step}")
+
+
+def on_ctas(update: Callable[[str], None], level: str, about: float) -> Callable[[int, int], None]:
+    """For the interpreter's `on_progress`: counts CTAs. `about` is an estimate of the seconds, 0 for none."""
+    text = f"interpreting level {level}" + (f", about {duration(about)}" if about > _PATIENCE else "")
+    update(text)
+    return lambda ended, ctas: update(f"{text}: {ended} of {ctas} CTAs")
+
+
+def seed_or_drawn(seed: int | None) -> int:
+    """The seed given, or one of the operating system's."""
+    return secrets.randbits(32) if seed is None else seed
+
+
+def problem_line(spec: GemmSpec, extents: Sequence[int | None]) -> str:
+    """`bf16 tn 300x520x264 to bf16, f32 accumulators, operands bias (per_column bf16)`; ? is a run-time extent."""
+    shape = "x".join("?" if extent is None else str(extent) for extent in extents)
+    operands = ", ".join(f"{operand.name} ({operand.kind.value} {operand.dtype})" for operand in spec.operands)
+    return f"{spec.a} {spec.layout} {shape} to {spec.d}, {spec.acc} accumulators" + (
+        f", operands {operands}" if operands else ""
+    )
+
+
+def time_table(timings: Sequence[Timing]) -> None:
+    """Each pass and its time, then each owner's share."""
+    total = sum(timing.seconds for timing in timings)
+
+    def row(*cells: str, seconds: float) -> tuple[str, ...]:
+        return (f"{1000 * seconds:.1f} ms", f"{seconds / total:.0%}", *cells)
+
+    typer.echo("")
+    table(
+        ("time", "share", "whose", "level", "step"),
+        [row(t.owner, str(t.level), t.step, seconds=t.seconds) for t in timings]
+        + [
+            row(owner, "all", name, seconds=sum(t.seconds for t in timings if t.owner == owner))
+            for owner, name in OWNERS.items()
+        ],
+        numbers=(0, 1),
+    )
+    typer.echo(f"{1000 * total:.0f} ms in all")

@@ -1,0 +1,67 @@
+"""What a dumped level is checked against: its own epilogue, another dump, or the problem in its dump folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlir import ir
+
+from lowtide.compiler.contexts import parse_file
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_of_ir import spec_of
+from lowtide.dialects.levels import Level
+from lowtide.errors import IRError
+
+_COMPARED = ("m", "n", "k", "a", "b", "d", "acc", "layout", "operands")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The problem that D must be the answer to. `name` says where it comes from.
+
+    `module` is set where that is a level which no longer says its epilogue: it can only be run beside the other.
+    """
+
+    spec: GemmSpec
+    name: str
+    module: ir.Module | None = None
+
+
+def reference_of(file: Path, module: ir.Module, against: Path | None) -> Reference:
+    """The reference of a module read from a file; `against` names one.
+
+    Raises IRError where the module does not say its epilogue and nothing else does, or where the other file is of
+    another problem.
+    """
+    own = spec_of(module)
+    other = against
+    if other is None and own.whole:
+        return Reference(own.spec, "float64, with the epilogue in the file")
+    if other is None:
+        other = dumped_problem(file)
+    if other is not None:
+        return _from(other, own.spec, module.context)
+    if own.spec.operands:
+        names = ", ".join(operand.name for operand in own.spec.operands)
+        raise IRError(
+            f"{file} no longer says its epilogue, which takes {names}: give an earlier dump with --against, such as "
+            f"one of level {Level.PROBLEM}"
+        )
+    return Reference(own.spec, "float64, of A · B alone: the file no longer says its epilogue; --against names one")
+
+
+def _from(file: Path, spec: GemmSpec, context: ir.Context) -> Reference:
+    module = parse_file(file, context)
+    found = spec_of(module)
+    for field in _COMPARED:
+        ours, theirs = getattr(spec, field), getattr(found.spec, field)
+        if ours != theirs:
+            raise IRError(f"{file} is of another problem: its {field} is {theirs}, here it is {ours}; name its own")
+    if found.whole:
+        return Reference(found.spec, f"float64, with the epilogue in {file}")
+    return Reference(found.spec, f"{file}, interpreted beside it", module)
+
+
+def dumped_problem(file: Path) -> Path | None:
+    """The problem in the dump folder that the file lies in, as NN-level/NN-pass.mlir; None where it lies elsewhere."""
+    folder = file.resolve().parent.parent / f"{Level.PROBLEM.value:02d}-{Level.PROBLEM}"
+    return max(folder.glob("*.mlir"), default=None)

@@ -1,0 +1,120 @@
+"""What a kernel already is, held against the schedule that it carries.
+
+Passes read the schedule for what they still have to do, and the ops for what has been done. Where an edit changes only
+one of the two, it would be lost, or half of the kernel would be lowered for it; so both must say the same.
+"""
+
+from collections.abc import Iterator
+
+from mlir import ir
+
+from lowtide.dialects import sm, tile
+from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_of
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.atoms import stored_shape, tiled_mma, tiled_mma_attr
+from lowtide.passes.base import Refusal, walk
+from lowtide.passes.problem import Problem
+from lowtide.passes.schedule_rules import threads_of
+
+AGAIN = "lower again from level problem with it"
+BOTH = f"write the same in both, or {AGAIN}"
+
+
+def mismatches(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
+    """A refusal for each way in which the kernel is not what its (complete) schedule says."""
+    yield from _work_tiles(kernel, schedule)
+    yield from _stages(kernel, schedule)
+    yield from _mma(kernel, schedule, problem)
+    yield from _buffers(kernel, schedule, problem)
+    yield from _copies(kernel, schedule)
+
+
+def launch_mismatches(module: ir.Module) -> Iterator[Refusal]:
+    """A refusal for each launch whose CTA size is not what its kernel's schedule says, at any level."""
+    schedules = _schedules_by_kernel(module)
+    for launch in walk(module, tile.LaunchOp):
+        schedule = schedules.get(ir.FlatSymbolRefAttr(launch.kernel).value)
+        threads = ir.IntegerAttr(launch.threads).value
+        if schedule is not None and schedule.warps is not None and threads != threads_of(schedule):
+            scheduled = f"warps = {list(schedule.warps)}, which are {threads_of(schedule)}"
+            yield _refusal(launch, f"launches {threads} threads a CTA", scheduled, AGAIN)
+
+
+def _schedules_by_kernel(module: ir.Module) -> dict[str, Schedule]:
+    found: dict[str, Schedule] = {}
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if "schedule" in op.attributes and "sym_name" in op.attributes:
+            attribute = op.attributes["schedule"]
+            if isinstance(attribute, tile.ScheduleAttr):
+                found[ir.StringAttr(op.attributes["sym_name"]).value] = Schedule.of(attribute)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def _work_tiles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
+    assert schedule.cta is not None
+    for work in walk(kernel, tile.WorkTilesOp):
+        if tuple(work.tile) != schedule.cta[:2]:
+            yield _refusal(work, f"cuts tiles of {list(work.tile)}", f"cta = {list(schedule.cta)}", AGAIN)
+        scheduler = ("one_shot", "persistent")[ir.IntegerAttr(work.scheduler).value]
+        if scheduler != schedule.scheduler:
+            yield _refusal(work, f"is {scheduler}", f"scheduler = {schedule.scheduler}", AGAIN)
+        raster = (work.order.kind, work.order.group)
+        if raster != schedule.raster:
+            yield _refusal(work, f"has the order {work.order}", _field("raster", schedule.raster), BOTH)
+
+
+def _stages(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
+    for ring in walk(kernel, sm.RingOp):
+        if ring.result.type.stages != schedule.stages:
+            yield _refusal(ring, f"has {ring.result.type.stages} stages", f"stages = {schedule.stages}", AGAIN)
+
+
+def _mma(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
+    scheduled = tiled_mma_attr(tiled_mma(schedule, problem))
+    for mma in walk(kernel, sm.MmaSyncOp):
+        if mma.mma != scheduled:
+            yield _refusal(mma, f"multiplies by {mma.mma}", str(scheduled), AGAIN)
+    for product in walk(kernel, tile.MmaOp):
+        for operand, value in (("a", product.a), ("b", product.b)):
+            shape, wanted = tuple(value.type.shape), stored_shape(operand, schedule, problem.layout)
+            if shape != wanted:
+                built = f"multiplies {operand} in tiles of {list(shape)}"
+                yield _refusal(
+                    product, built, f"cta = {list(schedule.cta or ())}, which makes them {list(wanted)}", AGAIN
+                )
+
+
+def _buffers(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
+    """The swizzles of A's and B's buffers; what is not yet in shared memory has none."""
+    held = [(op, (op.a.type, op.b.type)) for op in walk(kernel, tile.MmaOp) if ir.MemRefType.isinstance(op.a.type)]
+    held += [(op, tuple(op.result.type.buffers)) for op in walk(kernel, sm.RingOp)]
+    for op, types in held:
+        for operand, buffer in zip("ab", types, strict=False):
+            found, scheduled = _swizzle(buffer), getattr(schedule, f"swizzle_{operand}")
+            if found[0] != scheduled[0] or (found[0] and found != scheduled):
+                built = "keeps {} with swizzle<{},{},{}>".format(operand, *found)
+                yield _refusal(op, built, _field(f"swizzle_{operand}", scheduled), BOTH)
+
+
+def _swizzle(buffer: ir.Type) -> SwizzleBits:
+    layout = ir.MemRefType(buffer).layout
+    return layout_of(layout)[1] if isinstance(layout, tile.LayoutAttr) else NO_SWIZZLE
+
+
+def _copies(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
+    for copy in walk(kernel, sm.CpAsyncOp):
+        if copy.copy.atom != schedule.copy:
+            yield _refusal(copy, f"copies by {copy.copy.atom}", f"copy = {schedule.copy}", AGAIN)
+
+
+def _field(name: str, value: object) -> str:
+    """`name = value` as the schedule prints it."""
+    return str(Schedule().with_(**{name: value})).removeprefix("#tile.schedule<").removesuffix(">")
+
+
+def _refusal(op: ir.OpView, built: str, scheduled: str, way_out: str) -> Refusal:
+    return Refusal(op, f"{built}, but the kernel's schedule says {scheduled}; {way_out}")
