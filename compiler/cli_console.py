@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from io import StringIO
 
 import typer
 from rich.console import Console
@@ -14,11 +15,12 @@ from rich.text import Text
 
 from lowtide.compiler.driver import Timing
 from lowtide.compiler.interpretation import duration
+from lowtide.compiler.references import operands_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
 
 _PATIENCE = 1.0  # seconds before progress is shown
-_WIDTH = 160  # of tables that do not go to a terminal
+_WIDTH = 1000  # of tables that do not go to a terminal: nothing wraps
 
 OWNERS = {"lowtide": "Lowtide's passes", "mlir": "MLIR's passes", "llvm": "LLVM's backend"}
 
@@ -36,14 +38,16 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: Seque
         column.no_wrap = position < len(headings) - 1
     for row in rows:
         result.add_row(*(Text(cell) for cell in row))
-    Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False).print(result)
+    text = StringIO()
+    Console(file=text, width=Console().width if sys.stdout.isatty() else _WIDTH, color_system=None).print(result)
+    typer.echo("\n".join(row.rstrip() for row in text.getvalue().splitlines()))
 
 
 @contextmanager
 def busy(what: str) -> Iterator[Callable[[str], None]]:
     """Show on standard error that something is under way, once it takes longer than a second.
 
-    Gives a function that changes what is shown.
+    Gives a function that changes what is shown. Where standard error is no terminal, one line is written.
     """
     console = Console(stderr=True, highlight=False)
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
@@ -54,7 +58,7 @@ def busy(what: str) -> Iterator[Callable[[str], None]]:
         if console.is_terminal:
             progress.start()
         else:
-            console.print(f"{progress.tasks[0].description} …", markup=False, soft_wrap=True)
+            typer.echo(f"{progress.tasks[0].description} …", err=True)
 
     timer = threading.Timer(_PATIENCE, show)
     timer.daemon = True
@@ -64,7 +68,8 @@ def busy(what: str) -> Iterator[Callable[[str], None]]:
     finally:
         timer.cancel()
         timer.join()
-        progress.stop()
+        if console.is_terminal:
+            progress.stop()
 
 
 def on_pass(update: Callable[[str], None]) -> Callable[[Level, str], None]:
@@ -87,7 +92,7 @@ def seed_or_drawn(seed: int | None) -> int:
 def problem_line(spec: GemmSpec, extents: Sequence[int | None]) -> str:
     """`bf16 tn 300x520x264 to bf16, f32 accumulators, operands bias (per_column bf16)`; ? is a run-time extent."""
     shape = "x".join("?" if extent is None else str(extent) for extent in extents)
-    operands = ", ".join(f"{operand.name} ({operand.kind.value} {operand.dtype})" for operand in spec.operands)
+    operands = operands_text(spec)
     return f"{spec.a} {spec.layout} {shape} to {spec.d}, {spec.acc} accumulators" + (
         f", operands {operands}" if operands else ""
     )

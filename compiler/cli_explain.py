@@ -89,7 +89,8 @@ def _print_resources(found: Explanation) -> None:
 
 
 def _times(count: int, place: str | None) -> str:
-    return (f", {count} places" if count > 1 else "") + (f", {place}" if place else "")
+    line_number = "" if place is None else f", line {place.rsplit(':', 2)[1]}"
+    return line_number + (f" and {count - 1} more" if count > 1 else "")
 
 
 def _shared_row(access: SharedAccess) -> tuple[str, ...]:

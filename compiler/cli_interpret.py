@@ -54,8 +54,9 @@ def interpret(
 ) -> None:
     """Run a level on random inputs on the CPU, under the hardware's rules, and check D.
 
-    With --level, FILE is lowered to that level first. Exit status: 0 for a right D, 1 for a wrong one, 2 for what was
-    refused, a broken rule of the hardware among it.
+    With --level, FILE is lowered to that level first.
+
+    Exit status: 0 for a right D, 1 for a wrong one, 2 where refused, by a broken rule of the hardware too.
     """
     if level is not None:
         check_interpreted(level)

@@ -54,8 +54,9 @@ def run(
 ) -> None:
     """Multiply random matrices and compare with float64 within a derived bound.
 
-    On the GPU where there is one, else (or with --level) on the interpreter. Exit status: 0 within bound, 1 not, 2 for
-    what cannot be run.
+    On the GPU where there is one, else, or with --level, on the interpreter.
+
+    Exit status: 0 within bound, 1 not, 2 where refused.
     """
     spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue)
     if level is not None:
@@ -91,7 +92,7 @@ def _run(
         try:
             gpu = first_gpu()
         except DeviceError as error:
-            reason = str(error).partition(";")[0]
+            reason = str(error).partition(";")[0].partition(" (")[0]
         else:
             return _on_gpu(kernel, spec, extents, seed, gpu.name)
     return _on_interpreter(kernel, spec, extents, level or str(Level.NVVM), sms, seed, force, reason)

@@ -20,6 +20,7 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.locations import place_of, where
 from lowtide.dialects.tile.layouts import SwizzleBits, layout_of, tv_of
 from lowtide.errors import IRError, ScheduleError
+from lowtide.passes.base import walk
 from lowtide.passes.problem import OPERAND_KINDS, element_bits
 from lowtide.targets import Conflict, Sectors, WarpAccess, sectors_per_request, worst_conflict
 from lowtide.targets.ldmatrix import row_addresses
@@ -79,21 +80,23 @@ def accesses_of(module: ir.Module, *, in_file: bool) -> Accesses:
 
     Raises IRError for an op whose layouts no instruction can follow.
     """
-    found: list[Access] = []
     names = _Names(module)
+    ops: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name in _READERS:
-            place = where(op) if in_file and place_of(op.location) is not None else None
-            try:
-                found.extend(replace(access, place=place) for access in _READERS[op.name](op.opview, names))
-            except ScheduleError as error:
-                raise IRError(f"{where(op)}: {op.name}: {error}") from None
+            ops.append(op)
         return ir.WalkResult.ADVANCE
 
-    for kernel in module.body.operations:
-        if kernel.operation.name == "tile.kernel":
-            kernel.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    for kernel in walk(module, tile.KernelOp):
+        kernel.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    found: list[Access] = []
+    for op in ops:
+        place = where(op) if in_file and place_of(op.location) is not None else None
+        try:
+            found += (replace(access, place=place) for access in _READERS[op.name](op.opview, names))
+        except ScheduleError as error:
+            raise IRError(f"{where(op)}: {op.name}: {error}") from None
     merged = _merged(found)
     return Accesses(
         tuple(access for access in merged if isinstance(access, SharedAccess)),
@@ -118,10 +121,10 @@ class _Names:
     def __init__(self, module: ir.Module) -> None:
         self.arguments: dict[ir.Value, str] = {}
         self.operands: list[tuple[str, ir.Type]] = []
-        kernels = {}
-        for op in module.body.operations:
-            if op.operation.name == "tile.kernel":
-                kernels[ir.StringAttr(op.attributes["sym_name"]).value] = op.regions[0].blocks[0].arguments
+        kernels = {
+            ir.StringAttr(kernel.attributes["sym_name"]).value: kernel.regions[0].blocks[0].arguments
+            for kernel in walk(module, tile.KernelOp)
+        }
         host: dict[ir.Value, str] = {}
 
         def visit(op: ir.Operation) -> ir.WalkResult:

@@ -89,7 +89,7 @@ def _timed(launch: Callable[[], Any]) -> tuple[float, int]:
             driver.check(cuda.cuEventRecord(end, stream), "recording an event")
             driver.check(cuda.cuEventSynchronize(end), "waiting for the kernel")
             milliseconds = float(driver.check(cuda.cuEventElapsedTime(start, end), "reading the time"))
-            return milliseconds / 1000 / launches
+            return max(milliseconds, 1e-3) / 1000 / launches
 
         first = mean(1)
         launches = max(1, min(_MOST_LAUNCHES, int(_TIMED_SECONDS / max(first, 1e-6))))

@@ -10,7 +10,7 @@ from typing import Any
 from mlir import ir
 
 from lowtide.compiler.contexts import make_context, parse_text
-from lowtide.dialects import tile
+from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import target_of
 from lowtide.errors import IRError
 from lowtide.passes.base import walk
@@ -149,6 +149,8 @@ class _HostOps:
             value = int(attribute.value)
             self.constants[op.results[0]] = value
             self._entry(op, name, [], {"value": value})
+        elif name == "sm.tensor_map":
+            self._entry(op, name, [op.operands[0]], _tensor_map_attributes(op))
         elif name == "cf.assert":
             self._entry(op, name, list(op.operands), {"message": ir.StringAttr(op.attributes["msg"]).value})
         elif name == "tile.launch":
@@ -182,6 +184,12 @@ class _HostOps:
         }
 
 
+def _tensor_map_attributes(op: sm.TensorMapOp) -> dict[str, Any]:
+    type_ = op.result.type
+    swizzle = None if type_.swizzle is None else list(type_.swizzle.bms)
+    return {"box": list(type_.shape), "swizzle": swizzle, "l2_promotion": 256, "dtype": str(type_.element_type)}
+
+
 def _arith_attributes(op: ir.OpView) -> dict[str, Any]:
     if op.operation.name == "arith.cmpi":
         return {"predicate": _PREDICATES[int(ir.IntegerAttr(op.attributes["predicate"]).value)]}
@@ -191,15 +199,22 @@ def _arith_attributes(op: ir.OpView) -> dict[str, Any]:
 
 
 def _kernel_argument_types(module: ir.Module, name: str) -> list[str]:
-    """`ptr`, `i64`, `i32`, `f32`, … of each kernel argument."""
+    """`ptr`, `tensor_map`, `i64`, `i32`, `f32`, … of each kernel argument."""
     for top in module.body.operations:
         if top.operation.name != "gpu.module":
             continue
         for op in top.operation.regions[0].blocks[0].operations:
             if "sym_name" in op.attributes and ir.StringAttr(op.attributes["sym_name"]).value == name:
-                types = [str(argument.type) for argument in op.operation.regions[0].blocks[0].arguments]
-                return ["ptr" if type_.startswith("!llvm.ptr") else type_ for type_ in types]
+                return [_kernel_argument_type(argument.type) for argument in op.operation.regions[0].blocks[0].arguments]
     raise IRError(f"the launched kernel @{name} is not in a gpu.module; lower to level nvvm first")
+
+
+def _kernel_argument_type(type_: ir.Type) -> str:
+    """Base addresses are pointers to global memory; the one generic pointer that a kernel takes is a tensor map's."""
+    text = str(type_)
+    if text == "!llvm.ptr":
+        return "tensor_map"
+    return "ptr" if text.startswith("!llvm.ptr") else text
 
 
 def _epilogue_text(problem_text: str | None) -> str | None:

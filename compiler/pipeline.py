@@ -50,10 +50,13 @@ SM_80_ROAD: Road = MappingProxyType(
         ),
         Level.PIPELINED: (
             Step("pipeline-mainloop", "copies and mma are still one op each, so that a stage is one loop iteration"),
+            Step("specialize-roles", "where the schedule has roles: they are split as the ring that joins them is made"),
             Step("cse", "one constant each", "simplify"),
         ),
         Level.ATOMS: (
             Step("bind-mma-atoms", "first of the bindings: the fragments' layouts decide how shared memory is read"),
+            Step("bind-wgmma", "where the schedule has roles: what a release waits for is known once the mma is bound"),
+            Step("bind-tma", "then the ring's verbs: bytes and arrivals are counted from the copies and roles"),
             Step("bind-copy-atoms", "copies lie as the threads of the tiled mma allow"),
             Step("split-k-slices", "once the mma atom says how deep one slice is"),
             Step("double-buffer-fragments", "needs the slices, and one ldmatrix for each"),
@@ -71,6 +74,7 @@ SM_80_ROAD: Road = MappingProxyType(
             Step("cse,canonicalize,cse", "folds the addresses that the conversion writes out in full", "simplify"),
         ),
         Level.LLVM: (
+            Step("convert-ptx-ops-to-asm", "the one place where inline assembly is written"),
             Step("convert-math-to-intrinsics", "upstream's conversion would call libdevice for these"),
             Step(
                 "gpu.module(convert-scf-to-cf,convert-gpu-to-nvvm,convert-nvvm-to-llvm,convert-to-llvm,"
@@ -78,6 +82,7 @@ SM_80_ROAD: Road = MappingProxyType(
                 "the device side only: the host side stays readable for the manifest and the interpreter",
                 "lower-device-to-llvm",
             ),
+            Step("pass-tensor-maps-by-value", "the attributes do not verify before there is an llvm.func"),
         ),
         Level.PTX: (
             Step(

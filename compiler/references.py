@@ -11,8 +11,6 @@ from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.dialects.levels import Level
 from lowtide.errors import IRError
 
-_COMPARED = ("m", "n", "k", "a", "b", "d", "acc", "layout", "operands")
-
 
 @dataclass(frozen=True)
 class Reference:
@@ -52,13 +50,28 @@ def reference_of(file: Path, module: ir.Module, against: Path | None) -> Referen
 def _from(file: Path, spec: GemmSpec, context: ir.Context) -> Reference:
     module = parse_file(file, context)
     found = spec_of(module)
-    for field in _COMPARED:
-        ours, theirs = getattr(spec, field), getattr(found.spec, field)
+    for name, ours in _facts(spec).items():
+        theirs = _facts(found.spec)[name]
         if ours != theirs:
-            raise IRError(f"{file} is of another problem: its {field} is {theirs}, here it is {ours}; name its own")
+            raise IRError(f"{file} is of another problem: its {name} are {theirs}, here {ours}; name its own")
     if found.whole:
         return Reference(found.spec, f"float64, with the epilogue in {file}")
     return Reference(found.spec, f"{file}, interpreted beside it", module)
+
+
+def _facts(spec: GemmSpec) -> dict[str, str]:
+    """What two levels of one problem agree on, apart from the epilogue's arithmetic."""
+    return {
+        "extents": "x".join("?" if extent is None else str(extent) for extent in (spec.m, spec.n, spec.k)),
+        "types": f"{spec.a}, {spec.b} to {spec.d} by {spec.acc}",
+        "layouts": spec.layout,
+        "operands": operands_text(spec) or "none",
+    }
+
+
+def operands_text(spec: GemmSpec) -> str:
+    """The epilogue's operands: `bias (per_column bf16), alpha (scalar f32)`."""
+    return ", ".join(f"{operand.name} ({operand.kind.value} {operand.dtype})" for operand in spec.operands)
 
 
 def dumped_problem(file: Path) -> Path | None:

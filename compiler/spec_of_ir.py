@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from mlir import ir
 
@@ -25,14 +25,8 @@ from lowtide.runtime.manifest import OPERAND_DIMS
 
 Epilogue = Callable[..., Any]
 
-_UNARY = MappingProxyType(
-    {
-        "arith.negf": "neg",
-        "math.absf": "abs",
-        **{f"math.{name}": name for name in ("exp", "log", "tanh", "erf", "sqrt", "rsqrt")},
-    }
-)
-_BINARY = MappingProxyType(
+# Ops that do what a node of a trace does.
+_ALIKE: Mapping[str, str] = MappingProxyType(
     {
         "arith.addf": "add",
         "arith.subf": "sub",
@@ -40,8 +34,12 @@ _BINARY = MappingProxyType(
         "arith.divf": "div",
         "arith.maximumf": "max",
         "arith.minimumf": "min",
+        "arith.negf": "neg",
         "arith.andi": "and",
         "arith.ori": "or",
+        "arith.select": "where",
+        "math.absf": "abs",
+        **{f"math.{name}": name for name in ("exp", "log", "tanh", "erf", "sqrt", "rsqrt")},
     }
 )
 # arith.cmpf's predicates by their number in IR; the others are not made by the front end.
@@ -132,13 +130,10 @@ def _replay(block: ir.Block | None, operands: list[tuple[str, str, str]], d: str
     """A function that does again, on traced values, what a region does; one that ignores its operands without one."""
     if block is None and not operands:
         return None
+    region = _Region((), 0) if block is None else _read(block, d)
 
     def epilogue(acc: Traced, **values: Traced) -> Traced:
-        if block is None:
-            return acc
-        return Traced(
-            acc._tracer, _Region(acc._tracer, block, [acc._node, *(v._node for v in values.values())], d).run()
-        )
+        return Traced(acc._tracer, region.run(acc._tracer, [acc._node, *(value._node for value in values.values())]))
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter("acc", inspect.Parameter.POSITIONAL_OR_KEYWORD)] + [
@@ -149,55 +144,79 @@ def _replay(block: ir.Block | None, operands: list[tuple[str, str, str]], d: str
     return epilogue
 
 
+class _Step(NamedTuple):
+    """One op: the node it makes of values (by number), and the type its result is rounded to, if it is."""
+
+    node: str
+    inputs: tuple[int, ...]
+    attribute: float | None
+    rounded: str | None
+
+
+@dataclass(frozen=True)
 class _Region:
-    """A region's ops as nodes of a trace. All is in f32: a narrower result is rounded to its type by a cast."""
+    """A region as plain data, which outlives the IR: the arguments are the first values, each step makes the next."""
 
-    def __init__(self, tracer: Tracer, block: ir.Block, arguments: list[Node], d: str) -> None:
-        self.tracer = tracer
-        self.block = block
-        self.d = d
-        self.nodes: dict[ir.Value, Node] = dict(zip(block.arguments, arguments, strict=True))
+    steps: tuple[_Step, ...]
+    result: int
 
-    def run(self) -> Node:
-        """The node of what the region yields. The rounding to D's type, which ends it, is left to the comparison."""
-        *body, last = self.block.operations
-        for op in body:
-            self.nodes[op.results[0]] = self._rounded(op, self._node(op))
-        value = last.operands[0]
-        owner = value.owner
-        if not isinstance(owner, ir.Block) and owner.operation.name == "arith.truncf" and str(value.type) == self.d:
-            value = owner.operands[0]
-        return self.nodes[value]
+    def run(self, tracer: Tracer, arguments: list[Node]) -> Node:
+        """The node of the result. All is in f32: a narrower one is rounded to its type by a cast."""
+        values = list(arguments)
+        for step in self.steps:
+            inputs = [values[index] for index in step.inputs]
+            node = inputs[0] if step.node == "same" else tracer.node(step.node, inputs, step.attribute)
+            values.append(node if step.rounded is None else tracer.node("cast", [node], step.rounded))
+        return values[self.result]
 
-    def _rounded(self, op: ir.OpView, node: Node) -> Node:
+
+def _read(block: ir.Block, d: str) -> _Region:
+    """A region's ops. The rounding to D's type that ends it is left to whoever compares."""
+    *body, last = block.operations
+    numbers: dict[ir.Value, int] = {argument: index for index, argument in enumerate(block.arguments)}
+    steps = []
+    for op in body:
+        name, attribute = _node(op)
         dtype = str(op.results[0].type)
-        exact = op.operation.name in ("arith.extf", "arith.select", "arith.constant") or dtype in ("f32", "i1")
-        return node if exact else self.tracer.node("cast", [node], dtype)
+        exact = name == "same" and op.operation.name != "arith.truncf"
+        rounded = None if exact or dtype in ("f32", "i1") or name in ("const", "where") else dtype
+        # Of the negation's two inputs the second is the constant true.
+        inputs = tuple(numbers[operand] for operand in list(op.operands)[: 1 if name == "not" else None])
+        steps.append(_Step(name, inputs, attribute, rounded))
+        numbers[op.results[0]] = len(numbers)
+    value = last.operands[0]
+    owner = value.owner
+    if not isinstance(owner, ir.Block) and owner.operation.name == "arith.truncf" and str(value.type) == d:
+        value = owner.operands[0]
+    return _Region(tuple(steps), numbers[value])
 
-    def _node(self, op: ir.OpView) -> Node:
-        name, inputs = op.operation.name, [self.nodes.get(operand) for operand in op.operands]
-        given = [node for node in inputs if node is not None]
-        attributes = op.attributes
-        if name in ("arith.extf", "arith.truncf"):
-            return given[0]
-        if name == "arith.constant":
-            value = attributes["value"]
-            if isinstance(value, ir.FloatAttr):
-                return self.tracer.node("const", (), float(value.value))
-            return self.tracer.node("true")  # only ever read by the arith.xori of a negation
-        if name == "arith.divf" and "afn" in str(attributes.get("fastmath", "")):
-            return self.tracer.node("div_approx", given)
-        if name in _UNARY or name in _BINARY:
-            return self.tracer.node((_UNARY | _BINARY)[name], given)
-        if name == "arith.select":
-            return self.tracer.node("where", given)
-        if name == "arith.xori" and given[1].op == "true":
-            return self.tracer.node("not", given[:1])
-        if name == "arith.cmpf":
-            predicate = int(ir.IntegerAttr(attributes["predicate"]).value)
-            if predicate in _COMPARE:
-                return self.tracer.node(_COMPARE[predicate], given)
-        raise SpecError(
-            f"{where(op)}: the float64 reference has no {name} as this epilogue uses it; compare with another file "
-            "(--against) in the domain exact"
-        )
+
+def _node(op: ir.OpView) -> tuple[str, float | None]:
+    """What a trace calls the op, and its attribute. Raises SpecError for one that traces do not have."""
+    name, attributes = op.operation.name, op.attributes
+    if name in ("arith.extf", "arith.truncf"):
+        return "same", None
+    if name == "arith.constant":
+        value = attributes["value"]
+        # A truth value is only ever the second input of a negation, which does not read it.
+        return "const", float(value.value) if isinstance(value, ir.FloatAttr) else 1.0
+    if name == "arith.divf" and "afn" in str(attributes.get("fastmath", "")):
+        return "div_approx", None
+    if name in _ALIKE:
+        return _ALIKE[name], None
+    if name == "arith.xori" and _is_true(op.operands[1]):
+        return "not", None
+    if name == "arith.cmpf":
+        predicate = int(ir.IntegerAttr(attributes["predicate"]).value)
+        if predicate in _COMPARE:
+            return _COMPARE[predicate], None
+    raise SpecError(
+        f"{where(op)}: the float64 reference has no {name} as this epilogue uses it; compare with another file "
+        "(--against) in the domain exact"
+    )
+
+
+def _is_true(value: ir.Value) -> bool:
+    owner = value.owner
+    constant = not isinstance(owner, ir.Block) and owner.operation.name == "arith.constant"
+    return constant and str(owner.attributes["value"]) == "true"

@@ -65,6 +65,7 @@ HOST_OPS = _lives(
     (PROBLEM, LLVM, "func.func func.return arith.*"),
     (PROBLEM, PROBLEM, "tile.gemm tile.yield math.*"),
     (CTA, LLVM, "memref.dim cf.assert tile.sm_count tile.launch"),
+    (ATOMS, LLVM, "sm.tensor_map"),
     (NVVM, LLVM, "memref.extract_aligned_pointer_as_index memref.extract_strided_metadata"),
 )
 
@@ -81,11 +82,13 @@ DEVICE_OPS = _lives(
     (PIPELINED, PIPELINED, "sm.consumer_wait sm.consumer_release sm.producer_tail"),
     (ATOMS, EPILOGUE, "sm.ring_slot sm.ring_reuse"),
     (ATOMS, EPILOGUE, "sm.cp_async sm.cp_async_commit sm.cp_async_wait sm.ldmatrix sm.mma_sync sm.splat"),
+    (PIPELINED, EPILOGUE, "sm.roles"),
+    (ATOMS, EPILOGUE, "sm.mbarriers sm.mbarrier_wait sm.mbarrier_arrive sm.tma_load sm.wgmma sm.mma_wait"),
     (EPILOGUE, EPILOGUE, "sm.extract sm.map sm.store_shared sm.load_shared sm.load_global sm.store_global"),
     (NVVM, LLVM, "gpu.module nvvm.* llvm.* sm.ptx_*"),
     (NVVM, NVVM, "gpu.func gpu.return scf.while scf.condition"),
     # What one PTX instruction computes; expand-math has replaced the others.
-    (NVVM, NVVM, "math.absf math.copysign math.exp2 math.fma math.log2 math.rsqrt math.sqrt"),
+    (CTA, NVVM, "math.absf math.copysign math.exp2 math.fma math.log2 math.rsqrt math.sqrt"),
 )
 
 

@@ -1,4 +1,5 @@
-"""Agents: who runs a program. One resumable agent (a generator) a CTA at collective levels, a warp from atoms on.
+"""Agents: who runs a program. One resumable agent (a generator) a CTA at collective levels, a warp from atoms on; by
+roles, where a kernel has them (teams.py).
 
 An agent runs until it yields a `Wait`. The scheduler picks the next agent among those that can go on, in an order drawn
 from a seed; where none can, it reports who waits for what.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from random import Random
 from typing import Any
 
@@ -20,8 +22,7 @@ from lowtide.interpreter.copies import AsyncCopies
 from lowtide.interpreter.domains import Domain
 from lowtide.interpreter.memory import GlobalMemory, SharedMemory
 from lowtide.interpreter.program import DecodedOp, Program, Steps, run_block, violation
-
-WARP = 32
+from lowtide.interpreter.teams import WARP, Role, Seat, Team, everyone, seats_of, team_of
 
 
 @dataclass(slots=True)
@@ -47,7 +48,8 @@ class LaunchRequest:
 class Machine:
     """What all agents of a launch share, or what the host function runs on (`launch` given, `grid` 0).
 
-    `collective` says that a CTA is one agent (no op speaks of warps yet), else each warp is one.
+    `collective` says that a CTA is one agent (no op speaks of warps yet), else each warp is one; with `roles`, each
+    role is one, else each warpgroup of a consumer role.
     """
 
     level: str
@@ -58,64 +60,94 @@ class Machine:
     threads: int = WARP
     collective: bool = True
     launch: Callable[[LaunchRequest, DecodedOp], None] | None = None
+    roles: tuple[Role, ...] = ()
 
-    @property
-    def warps(self) -> int:
-        """Agents of a CTA."""
-        return 1 if self.collective else self.threads // WARP
+    @cached_property
+    def seats(self) -> tuple[Seat, ...]:
+        """The agents of each CTA."""
+        return seats_of(self.threads, self.collective, self.roles)
 
 
 @dataclass(eq=False)
 class Barrier:
-    """One barrier of a CTA (bar.sync): which warps have arrived in this round, and how many rounds are over."""
+    """One barrier of a CTA (bar.sync): which agents have arrived in this round, and how many rounds are over."""
 
     arrived: dict[int, DecodedOp] = field(default_factory=dict)
     rounds: int = 0
 
 
 class Cta:
-    """One CTA: its shared memory, cp.async in flight, barriers, and rings by the op that made them."""
+    """One CTA: its shared memory, cp.async in flight, barriers, and what ops made, by the slot of their result.
+
+    `spawned` are agents that an op has started and the scheduler has not yet taken up; `in_flight` counts those that
+    have not ended.
+    """
 
     def __init__(self, index: int, machine: Machine, shared_memory: int | None) -> None:
         self.index = index
         self.machine = machine
-        self.shared = SharedMemory(machine.warps, shared_memory, machine.domain.payload)
+        self.everyone = everyone(machine.seats)
+        names = [seat.name for seat in machine.seats]
+        self.shared = SharedMemory(len(names), shared_memory, machine.domain.payload, names)
         self.copies = AsyncCopies(self.shared)
-        self.barriers: dict[int | str, Barrier] = {}
+        self.barriers: dict[str, Barrier] = {}
         self.rings: dict[int, Any] = {}
+        self.mbarriers: dict[int, Any] = {}
+        self.spawned: list[Agent] = []
+        self.in_flight = 0
         self.ended: set[int] = set()
         self.at_end: list[Callable[[AgentState], None]] = []  # what must hold when the last agent has ended
 
 
 class AgentState:
-    """One agent: its SSA values and where it stands."""
+    """One agent: its SSA values and where it stands.
 
-    __slots__ = ("cta", "lanes", "machine", "mask", "op", "thread", "values", "warp")
+    `warp` is its number in the CTA, `lanes` its threads, `thread` their numbers in the CTA or, inside `sm.roles`, in the
+    role. `team` are the agents it does collective ops with. `doing` stands for an agent that runs no op of its own.
+    """
 
-    def __init__(self, machine: Machine, cta: Cta, warp: int, slots: int) -> None:
+    __slots__ = ("cta", "doing", "lanes", "machine", "mask", "mmas", "op", "seat", "team", "thread", "values", "warp")
+
+    def __init__(self, machine: Machine, cta: Cta, seat: Seat, slots: int, doing: str = "") -> None:
         self.machine = machine
         self.cta = cta
-        self.warp = warp
+        self.seat = seat
+        self.team = cta.everyone
+        self.warp = seat.index
         self.values: list[Any] = [None] * slots
         self.mask: NDArray[np.bool_] | None = None
-        self.lanes: NDArray[np.int32] = np.arange(WARP, dtype=np.int32)
-        self.thread: NDArray[np.int32] = self.lanes + np.int32(WARP * warp)
+        self.lanes: NDArray[np.int32] = np.arange(seat.lanes, dtype=np.int32)
+        self.thread: NDArray[np.int32] = self.lanes + np.int32(seat.first)
         self.op: DecodedOp | None = None
+        self.doing = doing
+        self.mmas: list[Any] = []  # groups of wgmma that no wait has covered, oldest first
 
     @property
     def share(self) -> slice:
         """Which of the parts of an op that all threads do together are this agent's: every n-th, for n agents."""
-        return slice(self.warp, None, self.machine.warps)
+        return slice(self.team.members.index(self.warp), None, len(self.team.members))
 
     def access(self, op: DecodedOp, lanes: Ints | None = None) -> Access:
         """Who accesses memory by `op`: `lanes`, one for each address, or the whole agent."""
-        return Access(self.cta.index, self.warp, lanes, op, self.machine.level)
+        return Access(self.cta.index, self.warp, lanes, op, self.machine.level, self.seat.name)
 
     def who(self) -> str:
         """The agent's name in messages."""
         if self.machine.launch is not None:
             return "host"
-        return f"CTA {self.cta.index}" if self.machine.collective else f"CTA {self.cta.index} warp {self.warp}"
+        if self.doing:
+            return f"CTA {self.cta.index} {self.doing}"
+        alone = self.machine.collective and not self.machine.roles
+        return f"CTA {self.cta.index}" if alone else f"CTA {self.cta.index} {self.seat.name}"
+
+    def enter_role(self) -> None:
+        """From here on collective ops are its role's."""
+        if self.seat.role is not None:
+            self.team = team_of(self.machine.seats, self.seat.role)
+
+    def leave_role(self) -> None:
+        """From here on collective ops are the whole CTA's."""
+        self.team = self.cta.everyone
 
 
 def together(state: AgentState, op: DecodedOp) -> None:
@@ -128,16 +160,18 @@ def together(state: AgentState, op: DecodedOp) -> None:
 
 
 def barrier(state: AgentState, op: DecodedOp, identifier: int | str = 0, warps: int | None = None) -> Steps:
-    """bar.sync: wait until `warps` warps (all of the CTA by default) have arrived (PTX ISA, "bar, barrier").
+    """bar.sync: wait until `warps` agents (all of the team by default) have arrived (PTX ISA, "bar, barrier").
 
-    Orders every access of the warps that meet, to shared and global memory. Raises InterpreterError in divergent code.
+    Orders every access of the agents that meet, to shared and global memory. Raises InterpreterError in divergent code.
     """
     if state.mask is not None:
         raise violation(
             state, op, f"a barrier in divergent code: lanes {np.flatnonzero(~state.mask).tolist()} do not arrive"
         )
-    cta, expected = state.cta, warps or state.machine.warps
-    gate = cta.barriers.setdefault(identifier, Barrier())
+    cta, members = state.cta, state.team.members
+    expected = warps or len(members)
+    name = f"{identifier}" if state.team is cta.everyone else f"{identifier} of role {state.team.name}"
+    gate = cta.barriers.setdefault(name, Barrier())
     gate.arrived[state.warp] = op
     if len(gate.arrived) >= expected:
         cta.shared.barrier(sorted(gate.arrived))
@@ -148,11 +182,17 @@ def barrier(state: AgentState, op: DecodedOp, identifier: int | str = 0, warps: 
     mine = gate.rounds
 
     def why() -> str:
-        missing = sorted(set(range(state.machine.warps)) - set(gate.arrived))
-        names = ", ".join(f"warp {warp}{' (ended)' if warp in cta.ended else ''}" for warp in missing)
-        return f"barrier {identifier}: {len(gate.arrived)} of {expected} warps have arrived, not {names}"
+        missing = sorted(set(members) - set(gate.arrived))
+        names = ", ".join(name_with_end(cta, warp) for warp in missing)
+        kind = "agents" if state.machine.roles else "warps"
+        return f"barrier {name}: {len(gate.arrived)} of {expected} {kind} have arrived, not {names}"
 
     yield Wait(lambda: gate.rounds > mine, why)
+
+
+def name_with_end(cta: Cta, agent: int) -> str:
+    """An agent's name, and whether it has ended."""
+    return f"{cta.machine.seats[agent].name}{' (ended)' if agent in cta.ended else ''}"
 
 
 @dataclass(eq=False)
@@ -165,6 +205,20 @@ class Agent:
         return self.waits is None or self.waits.ready()
 
 
+def spawn(state: AgentState, doing: str, op: DecodedOp, steps: Callable[[AgentState], Steps]) -> None:
+    """Start what `op` leaves to run by itself beside the CTA's agents, as a copy by TMA: `doing` names it."""
+    cta = state.cta
+    aside = AgentState(state.machine, cta, state.seat, 0, doing)
+    aside.op = op
+
+    def whole() -> Steps:
+        yield from steps(aside)
+        cta.in_flight -= 1
+
+    cta.in_flight += 1
+    cta.spawned.append(Agent(aside, whole()))
+
+
 def start_cta(machine: Machine, program: Program, index: int, request: LaunchRequest) -> list[Agent]:
     """The agents of CTA `index` of a launch, about to begin."""
     cta = Cta(index, machine, request.shared_memory)
@@ -172,8 +226,8 @@ def start_cta(machine: Machine, program: Program, index: int, request: LaunchReq
         cta.shared.place(name, start, size)
     machine.memory.enter(index, cta.shared.clocks)
     agents = []
-    for warp in range(machine.warps):
-        state = AgentState(machine, cta, warp, program.slots)
+    for seat in machine.seats:
+        state = AgentState(machine, cta, seat, program.slots)
         for slot, value in zip(program.block.arguments, request.arguments, strict=True):
             state.values[slot] = value
         agents.append(Agent(state, _whole(state, program)))
@@ -183,10 +237,17 @@ def start_cta(machine: Machine, program: Program, index: int, request: LaunchReq
 def _whole(state: AgentState, program: Program) -> Steps:
     yield from run_block(state, program.block)
     cta = state.cta
+    if state.mmas and state.op is not None:
+        raise violation(state, state.op, f"ends with {len(state.mmas)} groups of wgmma in flight; wait for them before")
     cta.ended.add(state.warp)
-    if len(cta.ended) == state.machine.warps:
+    if len(cta.ended) == len(state.machine.seats):
         for check in cta.at_end:
             check(state)
+        if cta.in_flight:
+            raise InterpreterError(
+                f"level {state.machine.level}, CTA {cta.index}: the kernel ends while {cta.in_flight} TMA loads into its "
+                "shared memory are in flight; wait for each before the last thread ends"
+            )
 
 
 def run_all(
@@ -211,9 +272,14 @@ def run_all(
         if not able:
             raise _deadlock(running)
         agent = order.choice(able)
-        if not _resume(agent):
+        ended, cta = not _resume(agent), agent.state.cta
+        index = cta.index
+        if cta.spawned:
+            running.extend(cta.spawned)
+            held[index] += len(cta.spawned)
+            cta.spawned = []
+        if ended:
             running.remove(agent)
-            index = agent.state.cta.index
             held[index] -= 1
             if held[index] == 0:
                 del held[index]

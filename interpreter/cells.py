@@ -18,8 +18,8 @@ from lowtide.errors import InterpreterError
 Ints = NDArray[np.integer[Any]]
 Values = NDArray[Any]
 
-WHOLE_WARP = 32
-"""The lane number under which all lanes together, or a whole CTA that runs as one agent, access memory."""
+WHOLE_AGENT = 128
+"""The lane number under which all lanes of an agent together (a warp, a warpgroup, a role, a whole CTA) access memory."""
 
 _WIDTHS = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 ELEMENT_BYTES: Mapping[str, int] = MappingProxyType(_WIDTHS)
@@ -45,7 +45,10 @@ class Described(Protocol):
 
 @dataclass(slots=True)
 class Access:
-    """Who accesses memory, and by which op. One address for each entry of `lanes`."""
+    """Who accesses memory, and by which op. One address for each entry of `lanes`.
+
+    `warp` is the agent's number in its CTA, `who` its name where it is not a warp.
+    """
 
     cta: int
     warp: int
@@ -53,6 +56,7 @@ class Access:
     """The lane of each address; None: all of them together (an agent that is a whole CTA, a warp-wide instruction)."""
     op: Described
     level: str = ""
+    who: str = ""
 
 
 @dataclass(slots=True)
@@ -173,7 +177,7 @@ class Cells:
         at = int(addresses[row]) + byte
         level = f", level {access.level}" if access.level else ""
         raise InterpreterError(
-            f"{access.op.describe()}{level}, CTA {access.cta} warp {access.warp}{lane}: {rule} "
+            f"{access.op.describe()}{level}, CTA {access.cta} {access.who or f'warp {access.warp}'}{lane}: {rule} "
             f"({self.space} address {at + self.origin:#x}{self.place_of(at)})"
         )
 
@@ -230,8 +234,8 @@ class Cells:
 
 
 def lane_column(access: Access) -> Any:
-    """The lane of each row as a column (n, 1), or WHOLE_WARP for all."""
-    return WHOLE_WARP if access.lanes is None else np.asarray(access.lanes, np.int32)[:, None]
+    """The lane of each row as a column (n, 1), or WHOLE_AGENT for all."""
+    return WHOLE_AGENT if access.lanes is None else np.asarray(access.lanes, np.int32)[:, None]
 
 
 def padded(size: int) -> int:

@@ -1,8 +1,11 @@
-"""What happened before what in one CTA: a vector clock for each warp.
+"""What happened before what in one CTA: a vector clock for each agent (a warp, a warpgroup, a role, or the whole CTA).
 
-An *epoch* of a warp ends at each of its ordering events. What a warp did in an epoch is ordered before another warp's
-present once that warp knows of a later epoch: `known[r, w] > epoch`. Threads of one warp are not ordered among
+An *epoch* of an agent ends at each of its ordering events. What an agent did in an epoch is ordered before another's
+present once that one knows of a later epoch: `known[r, w] > epoch`. Threads of one warp are not ordered among
 themselves either within an epoch (PTX ISA, "Memory Consistency Model": program order is a thread's own).
+
+What writes memory on nobody's behalf, as TMA does, has a clock but is no agent: `add_source`. Its epochs are ended by
+what makes its writes visible (the phases of an mbarrier).
 """
 
 from collections.abc import Sequence
@@ -10,23 +13,33 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+Knowledge = NDArray[np.int32]
+"""Of every clock, how many epochs had ended: array (clocks,)."""
+
 
 class Clocks:
-    """The clocks of `warps` warps.
+    """The clocks of `warps` agents, and of further sources of writes, with their names for messages.
 
-    `known[r, w]`: how many epochs of w had ended when r last heard of it; a warp's own on the diagonal.
+    `known[r, w]`: how many epochs of w had ended when r last heard of it; an agent's own on the diagonal.
     """
 
-    def __init__(self, warps: int) -> None:
+    def __init__(self, warps: int, names: Sequence[str] = ()) -> None:
         self.warps = warps
+        self.names = list(names) or [f"warp {warp}" for warp in range(warps)]
         self.known: NDArray[np.int32] = np.zeros((warps, warps), np.int32)
 
+    def add_source(self, name: str) -> int:
+        """The number of a new clock, of something that is no agent."""
+        self.known = np.pad(self.known, ((0, 0), (0, 1)))
+        self.names.append(name)
+        return len(self.names) - 1
+
     def epoch(self, warp: int) -> int:
-        """The present epoch of a warp."""
+        """The present epoch of an agent."""
         return int(self.known[warp, warp])
 
     def warp_sync(self, warp: int) -> None:
-        """bar.warp.sync by all lanes: the lanes of the warp are ordered, other warps learn nothing."""
+        """bar.warp.sync by all lanes: the lanes of the warp are ordered, other agents learn nothing."""
         self.known[warp, warp] += 1
 
     def barrier(self, warps: Sequence[int] | None = None) -> None:
@@ -34,3 +47,26 @@ class Clocks:
         members = np.arange(self.warps) if warps is None else np.asarray(warps)
         self.known[members, members] += 1
         self.known[members] = self.known[members].max(axis=0)
+
+    def release(self, warp: int) -> Knowledge:
+        """The agent's present epoch ends; what who `acquire`s the result will then know."""
+        self.known[warp, warp] += 1
+        return self.known[warp].copy()
+
+    def acquire(self, warp: int, knowledge: Knowledge) -> None:
+        """The agent learns what was released; clocks added since then it learns nothing of."""
+        mine = self.known[warp, : len(knowledge)]
+        np.maximum(mine, knowledge, out=mine)
+
+
+def joined(first: Knowledge, second: Knowledge) -> Knowledge:
+    """What two know together."""
+    result = np.zeros(max(len(first), len(second)), np.int32)
+    result[: len(first)] = first
+    np.maximum(result[: len(second)], second, out=result[: len(second)])
+    return result
+
+
+def nothing() -> Knowledge:
+    """What is known of no clock."""
+    return np.zeros(0, np.int32)

@@ -4,6 +4,8 @@ Each thread counts its own groups. A copy belongs to the group that is open when
 be empty); `wait(n)` returns when all but the last n closed groups have landed. What was never committed never lands.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -64,4 +66,4 @@ class AsyncCopies:
 
 def _of_rows(access: Access, rows: Values) -> Access:
     lanes = None if access.lanes is None else np.asarray(access.lanes)[rows]
-    return Access(access.cta, access.warp, lanes, access.op, access.level)
+    return replace(access, lanes=lanes)

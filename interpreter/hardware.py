@@ -91,6 +91,31 @@ def mma(shape: tuple[int, int, int], a: Values, b: Values, c: Values, domain: Do
     return domain.dot(matrix_a, matrix_b, matrix_c, dtype)[fragments.c]
 
 
+def wgmma_accumulator(n: int) -> tuple[Ints, Ints]:
+    """(row, column) of a warpgroup's accumulators in the 64xN tile: arrays (128 threads, n / 2 values).
+
+    PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16", D: row = 16 * (warp % 4) + lane / 4, and 8 more where
+    (i / 2) % 2 is 1; col = 8 * (i / 4) + 2 * (lane % 4) + i % 2. Raises InterpreterError for an N that wgmma lacks.
+    """
+    if n % 8 or not 8 <= n <= 256:
+        raise InterpreterError(f"wgmma.m64n{n}k16: N is a multiple of 8 from 8 to 256")
+    thread, i = np.arange(128)[:, None], np.arange(n // 2)
+    warp, lane = thread // 32, thread % 32
+    return 16 * warp + lane // 4 + 8 * (i // 2 % 2), 8 * (i // 4) + 2 * (lane % 4) + i % 2
+
+
+def tma_swizzle(addresses: Ints, span: int) -> Ints:
+    """Shared memory addresses that TMA and wgmma use in place of `addresses`, for rows of `span` bytes (0: as they are).
+
+    PTX ISA, "Swizzling modes": of the byte address, bits [4, 7) are xored with bits [7, 10) for 128 bytes, [4, 6) with
+    [7, 9) for 64, bit 4 with bit 7 for 32.
+    """
+    if span not in (0, 32, 64, 128):
+        raise InterpreterError(f"a swizzle over {span} bytes; there are those over 32, 64 and 128")
+    bits = {0: 0, 32: 0x10, 64: 0x30, 128: 0x70}[span]
+    return addresses ^ (addresses >> 3 & bits)
+
+
 def ldmatrix(rows: Values, num: int, trans: bool) -> Values:
     """What each lane receives: array (32, num, 2), the low and high half of `num` registers.
 

@@ -9,13 +9,14 @@ from mlir import ir
 
 from lowtide import targets
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.agents import WARP, AgentState, Cta, LaunchRequest, Machine, advance, run_all, start_cta
+from lowtide.interpreter.agents import AgentState, Cta, LaunchRequest, Machine, advance, run_all, start_cta
 from lowtide.interpreter.domains import Domain
 from lowtide.interpreter.ir_types import Scalar
 from lowtide.interpreter.matrices import Matrix
 from lowtide.interpreter.memory import GlobalMemory
 from lowtide.interpreter.program import DecodedOp, Program, decode, run_block
 from lowtide.interpreter.table import HANDLERS
+from lowtide.interpreter.teams import WARP
 from lowtide.targets import Target
 
 #: Told, as the CTAs of a launch end, how many have ended, of how many.
@@ -59,7 +60,7 @@ class Host:
         """Evaluate the host function on `Matrix` and scalar arguments."""
         program = decode(self.function(), self.level, self.domain, HANDLERS)
         machine = Machine(self.level, self.domain, self.memory, self.sms, launch=self.launch)
-        state = AgentState(machine, Cta(0, machine, None), 0, program.slots)
+        state = AgentState(machine, Cta(0, machine, None), machine.seats[0], program.slots)
         for slot, value in zip(program.block.arguments, arguments, strict=True):
             state.values[slot] = value
         if advance(state, run_block(state, program.block)) is not None:
@@ -82,6 +83,7 @@ class Host:
         program = self.kernel(request.kernel, op)
         if len(program.block.arguments) != len(request.arguments):
             raise InterpreterError(f"{op.describe()}: @{program.name} takes {len(program.block.arguments)} arguments")
+        _check_roles(program, request, op)
         self.memory.begin_launch()
         machine = Machine(
             self.level,
@@ -91,6 +93,7 @@ class Host:
             request.grid,
             request.threads,
             collective=program.collective and self.level != "nvvm",
+            roles=program.roles,
         )
         ctas = (start_cta(machine, program, index, request) for index in range(request.grid))
         ended = itertools.count(1)
@@ -103,6 +106,13 @@ class Host:
                 raise InterpreterError(f"{op.describe()}: there is no kernel @{name} in the module")
             self.kernels[name] = decode(self.functions[name], self.level, self.domain, HANDLERS)
         return self.kernels[name]
+
+
+def _check_roles(program: Program, request: LaunchRequest, op: DecodedOp) -> None:
+    needed = sum(role.warps for role in program.roles) * WARP
+    if program.roles and needed != request.threads:
+        roles = " + ".join(f"{role.warps} of role {role.name}" for role in program.roles)
+        raise InterpreterError(f"{op.describe()}: {request.threads} threads a CTA; {roles} warps are {needed} threads")
 
 
 def _functions(module: ir.Module) -> list[ir.Operation]:

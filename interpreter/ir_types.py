@@ -96,6 +96,27 @@ class Slot:
 
 
 @dataclass(frozen=True)
+class PendingType:
+    """A fragment that an asynchronous product still writes."""
+
+    fragment: Fragment
+
+
+@dataclass(frozen=True)
+class Mbarriers:
+    count: int
+
+
+@dataclass(frozen=True)
+class TensorMapType:
+    """`shape` of a box, rows and columns; `swizzle` (B, M, S) or None. In elements."""
+
+    shape: tuple[int, int]
+    element: Scalar
+    swizzle: tuple[int, int, int] | None
+
+
+@dataclass(frozen=True)
 class Pointer:
     """An LLVM pointer: `space` 0 generic, 1 global, 3 shared. Its value is a byte address."""
 
@@ -120,7 +141,23 @@ class Other:
     text: str
 
 
-Type: TypeAlias = Scalar | Vector | MemRef | Tile | View | Fragment | Ring | Slot | Pointer | Struct | Array | Other
+Type: TypeAlias = (
+    Scalar
+    | Vector
+    | MemRef
+    | Tile
+    | View
+    | Fragment
+    | Ring
+    | Slot
+    | PendingType
+    | Mbarriers
+    | TensorMapType
+    | Pointer
+    | Struct
+    | Array
+    | Other
+)
 
 _FLOATS = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}
 _ARRAY = re.compile(r"!llvm\.array<(\d+) x (.*)>")
@@ -152,10 +189,7 @@ def _memref(type: ir.MemRefType) -> MemRef:
     if "workgroup" not in str(type.memory_space or ""):
         return MemRef(shape, _element(type.element_type), None)
     if isinstance(type.layout, tile.LayoutAttr):
-        swizzle = type.layout.swizzle
-        layout = SharedLayout(
-            nested(type.layout.shape), nested(type.layout.stride), None if swizzle is None else tuple(swizzle.bms)
-        )
+        layout = SharedLayout(nested(type.layout.shape), nested(type.layout.stride), _swizzle(type.layout.swizzle))
     else:
         layout = SharedLayout(tuple(type.shape), tuple(type.get_strides_and_offset()[0]))
     return MemRef(shape, _element(type.element_type), layout)
@@ -171,6 +205,21 @@ def _ring(type: sm.RingType) -> Ring:
     return Ring(type.stages, tuple(_memref(buffer) for buffer in type.buffers))
 
 
+def _pending(type: sm.PendingType) -> PendingType:
+    fragment = decode_type(type.fragment)
+    assert isinstance(fragment, Fragment)
+    return PendingType(fragment)
+
+
+def _tensor_map(type: sm.TensorMapType) -> TensorMapType:
+    rows, columns = type.shape
+    return TensorMapType((rows, columns), _element(type.element_type), _swizzle(type.swizzle))
+
+
+def _swizzle(swizzle: tile.SwizzleAttr | None) -> tuple[int, int, int] | None:
+    return None if swizzle is None else tuple(swizzle.bms)
+
+
 _DECODERS: dict[Any, Callable[[Any], Type]] = {
     ir.IndexType: lambda t: Scalar("index", 64),
     ir.IntegerType: lambda t: Scalar(str(t), t.width),
@@ -181,6 +230,9 @@ _DECODERS: dict[Any, Callable[[Any], Type]] = {
     sm.FragmentType: lambda t: Fragment(tuple(t.shape), _element(t.element_type), decode_tv(t.tv)),
     sm.RingType: _ring,
     sm.SlotType: lambda t: Slot(t.use),
+    sm.PendingType: _pending,
+    sm.MbarriersType: lambda t: Mbarriers(t.count),
+    sm.TensorMapType: _tensor_map,
     llvm.PointerType: lambda t: Pointer(t.address_space),
     llvm.StructType: lambda t: Struct(tuple(decode_type(element) for element in t.body)),
 }

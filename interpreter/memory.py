@@ -5,11 +5,13 @@ reader in each warp. An access to a byte that another thread wrote, or a write t
 ordered after it, else it is a race, whether or not this run's order of agents shows a wrong number. An agent that is a
 whole CTA (levels cta to pipelined; `Access.lanes` None) needs a barrier after its own accesses too.
 
-Bytes that cp.async fills are in flight from `start_copy` to `SharedMemory.land`: nobody may touch them (PTX ISA,
-"cp.async": the order of an access without a wait is undefined).
+Bytes that cp.async or TMA fills are in flight from `start_copy` to `SharedMemory.land`: nobody may touch them (PTX ISA,
+"cp.async": the order of an access without a wait is undefined). Bytes that wgmma reads are open from `open_read` to
+`close_reads`: nobody may write them.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from lowtide.interpreter.cells import (
     CONTINUED,
     ELEMENT_BYTES,
     UNWRITTEN,
-    WHOLE_WARP,
+    WHOLE_AGENT,
     ZERO,
     Access,
     Buffer,
@@ -34,8 +36,8 @@ from lowtide.interpreter.cells import (
 )
 from lowtide.interpreter.clocks import Clocks
 
-_IN_FLIGHT = np.iinfo(np.int32).max  # as the epoch of a write: after everybody's present
-_LANES = 64  # a thread's number is warp · _LANES + lane
+_IN_FLIGHT = np.iinfo(np.int32).max  # as the epoch of a write or read: after everybody's present
+_LANES = 256  # a thread's number is agent · _LANES + lane
 _WARPS = 32
 _ORIGIN = 1 << 20  # of global memory: a null pointer or a shared address is out of its bounds
 _GAP = 256  # at least so many bytes between two allocations, and every allocation's alignment
@@ -48,6 +50,14 @@ class InFlight:
     access: Access
     addresses: Ints
     size: int
+
+
+@dataclass(eq=False, slots=True)
+class OpenRead:
+    """Bytes of shared memory that an asynchronous op may still read: those of its span."""
+
+    access: Access
+    span: Span
 
 
 class GlobalMemory(Cells):
@@ -127,7 +137,7 @@ class GlobalMemory(Cells):
         for count in np.unique(used[used > 0]):
             chosen = used == count
             lanes = None if access.lanes is None else np.asarray(access.lanes)[chosen]
-            part = Access(access.cta, access.warp, lanes, access.op, access.level)
+            part = replace(access, lanes=lanes)
             span = self.span(part, addresses[chosen], int(count), align=int(count & -count))
             self._before_read(part, span)
             codes[chosen, :count], payload[chosen, :count] = span.get(self.codes), span.get(self.payload)
@@ -166,7 +176,7 @@ class GlobalMemory(Cells):
         span.put(self._writer, thread)
         epoch = self._clocks[access.cta].epoch(access.warp) if access.cta in self._clocks else 0
         span.put(self._epoch, np.int32(epoch + 1))
-        if lane is not WHOLE_WARP and (span.get(self._writer) != thread).any():
+        if lane is not WHOLE_AGENT and (span.get(self._writer) != thread).any():
             row, byte = (int(index[0]) for index in np.nonzero(span.get(self._writer) != thread))
             self.fail(access, span.addresses, row, byte, "race: two lanes write the same bytes in one instruction")
 
@@ -179,30 +189,38 @@ class GlobalMemory(Cells):
             known = self._clocks[access.cta].known[access.warp]
             mine = (writer >= 0) & ~racing
             late = stored > known[np.where(mine, warp % _WARPS, 0)]
-            same = (warp % _WARPS == access.warp) & (writer % _LANES == lane) & (writer % _LANES != WHOLE_WARP)
+            same = (warp % _WARPS == access.warp) & (writer % _LANES == lane) & (writer % _LANES != WHOLE_AGENT)
             racing |= mine & late & ~same
         if racing.any():
             row, byte = (int(index[0]) for index in np.nonzero(racing))
             other = int(writer[row, byte])
-            who = f"CTA {other // _LANES // _WARPS} {_thread_name(other % (_LANES * _WARPS))}"
+            cta = other // _LANES // _WARPS
+            names = self._clocks[cta].names if cta in self._clocks else ()
+            who = f"CTA {cta} {_thread_name(other % (_LANES * _WARPS), names)}"
             self.fail(
                 access, span.addresses, row, byte, f"race ({kind}): {verb} what {who} wrote, nothing orders the two"
             )
 
 
 class SharedMemory(Cells):
-    """Shared memory of one CTA of `warps` warps. With `size` None it grows with the buffers placed in it."""
+    """Shared memory of one CTA of `warps` agents. With `size` None it grows with the buffers placed in it.
 
-    def __init__(self, warps: int, size: int | None = None, payload: Any = np.float64) -> None:
+    `names` are the agents' in messages, by default those of warps.
+    """
+
+    def __init__(
+        self, warps: int, size: int | None = None, payload: Any = np.float64, names: Sequence[str] = ()
+    ) -> None:
         super().__init__("shared memory", 0, size or 0, payload)
         if warps > _WARPS:
             raise InterpreterError(f"a CTA of {warps} warps; at most {_WARPS}: launch with fewer threads")
-        self.clocks = Clocks(warps)
+        self.clocks = Clocks(warps, names)
+        self.open_reads: list[list[OpenRead]] = [[] for _ in range(warps)]  # of each agent, oldest first
         self._fixed = size is not None
         self._write_epoch: NDArray[np.int32] = np.zeros(padded(self.size), np.int32)  # + 1; 0 never written
         self._writer: NDArray[np.int32] = np.zeros(padded(self.size), np.int32)
         self._read_epoch: NDArray[np.int32] = np.zeros((warps, padded(self.size)), np.int32)  # + 1; 0 never read
-        self._reader: NDArray[np.int8] = np.zeros((warps, padded(self.size)), np.int8)  # lane
+        self._reader: NDArray[np.uint8] = np.zeros((warps, padded(self.size)), np.uint8)  # lane
 
     def place(self, name: str, start: int, size: int) -> None:
         """Name `size` bytes from `start`. Buffers may overlap: the one placed last gives the name in messages.
@@ -230,38 +248,66 @@ class SharedMemory(Cells):
         """bar.warp.sync: as `barrier` among the lanes of one warp."""
         self.clocks.warp_sync(warp)
 
-    def start_copy(self, access: Access, addresses: Ints, codes: Values, payload: Values) -> InFlight:
+    def start_copy(
+        self, access: Access, addresses: Ints, codes: Values, payload: Values, source: int | None = None
+    ) -> InFlight:
         """An asynchronous copy of raw bytes (n, size) begins: they are in flight until `land`.
 
-        Raises InterpreterError for an access out of bounds or misaligned, bytes in flight already, and a race.
+        `source` is the clock that the write counts by, where not the agent's own. Raises InterpreterError for an access
+        out of bounds or misaligned, bytes in flight already, and a race.
         """
         span = self.span(access, addresses, codes.shape[1])
         self._before_write(access, span)
         span.put(self.codes, codes)
         span.put(self.payload, payload)
         span.put(self._write_epoch, _IN_FLIGHT)
+        if source is not None:
+            span.put(self._writer, source * _LANES + WHOLE_AGENT)
         return InFlight(access, span.addresses, span.size)
 
-    def land(self, copy: InFlight, chosen: NDArray[np.bool_] | None = None) -> None:
-        """The bytes of a copy (of its rows `chosen`) are now written, by the threads that started it."""
+    def land(self, copy: InFlight, chosen: NDArray[np.bool_] | None = None, epoch: int | None = None) -> None:
+        """The bytes of a copy (of its rows `chosen`) are now written, by the threads that started it.
+
+        `epoch`: in which epoch of who writes them; by default the present one of the agent that started the copy.
+        """
         rows = copy.addresses if chosen is None else copy.addresses[chosen]
         span = self.span(copy.access, rows, copy.size)
-        span.put(self._write_epoch, np.int32(self.clocks.epoch(copy.access.warp) + 1))
+        present = self.clocks.epoch(copy.access.warp) if epoch is None else epoch
+        span.put(self._write_epoch, np.int32(present + 1))
+
+    def open_read(self, access: Access, addresses: Ints, dtype: str, count: int) -> tuple[Values, OpenRead]:
+        """As `load` by an agent as a whole, but the bytes may still be read later, until `close_reads`."""
+        payload = self.load(access, addresses, dtype, count)
+        read = OpenRead(access, self.span(access, addresses, ELEMENT_BYTES[dtype] * count))
+        self.open_reads[access.warp].append(read)
+        read.span.put(self._read_epoch[access.warp], _IN_FLIGHT)
+        return payload, read
+
+    def close_reads(self, warp: int, reads: Sequence[OpenRead]) -> None:
+        """These reads of an agent are done, in its present epoch."""
+        closed = set(map(id, reads))
+        self.open_reads[warp] = [read for read in self.open_reads[warp] if id(read) not in closed]
+        for read in reads:
+            read.span.put(self._read_epoch[warp], np.int32(self.clocks.epoch(warp) + 1))
+        for read in self.open_reads[warp]:
+            read.span.put(self._read_epoch[warp], _IN_FLIGHT)
 
     def _before_read(self, access: Access, span: Span) -> None:
         warp, lane = access.warp, lane_column(access)
         self._check_writers(access, span, lane, "reads", "read after write")
         epoch = np.int32(self.clocks.epoch(warp) + 1)
         read_epoch, reader = self._read_epoch[warp], self._reader[warp]
-        if lane is WHOLE_WARP:
-            span.put(reader, WHOLE_WARP)
+        if lane is WHOLE_AGENT:
+            span.put(reader, WHOLE_AGENT)
         else:
             again = (span.get(read_epoch) == epoch) & (span.get(reader) != lane)
             span.put(reader, lane)
             again |= span.get(reader) != lane
             if again.any():  # several lanes in one epoch: each is another thread than the rest
-                reader[(span.addresses[:, None] + np.arange(span.size))[again]] = WHOLE_WARP
+                reader[(span.addresses[:, None] + np.arange(span.size))[again]] = WHOLE_AGENT
         span.put(read_epoch, epoch)
+        for read in self.open_reads[warp]:
+            read.span.put(read_epoch, _IN_FLIGHT)
 
     def _before_write(self, access: Access, span: Span) -> None:
         warp, lane = access.warp, lane_column(access)
@@ -270,7 +316,7 @@ class SharedMemory(Cells):
         thread = warp * _LANES + lane
         span.put(self._writer, thread)
         span.put(self._write_epoch, np.int32(self.clocks.epoch(warp) + 1))
-        if lane is not WHOLE_WARP and (span.get(self._writer) != thread).any():
+        if lane is not WHOLE_AGENT and (span.get(self._writer) != thread).any():
             row, byte = (int(index[0]) for index in np.nonzero(span.get(self._writer) != thread))
             self.fail(access, span.addresses, row, byte, "race: two lanes write the same bytes in one instruction")
 
@@ -280,30 +326,46 @@ class SharedMemory(Cells):
         if stored.size == 0 or stored.max() <= known.min():  # all warps know of all of it
             return
         writer = span.get(self._writer)
-        same = (writer == access.warp * _LANES + lane) & (writer % _LANES != WHOLE_WARP)
+        same = (writer == access.warp * _LANES + lane) & (writer % _LANES != WHOLE_AGENT)
         racing = (stored > known[writer // _LANES]) & (~same | (stored == _IN_FLIGHT))
         if racing.any():
             row, byte = (int(index[0]) for index in np.nonzero(racing))
-            who = _thread_name(int(writer[row, byte]))
+            thread = int(writer[row, byte])
+            who, is_agent = self._thread_name(thread), thread // _LANES < self.clocks.warps
             if stored[row, byte] == _IN_FLIGHT:
-                rule = f"in flight: {verb} what an asynchronous copy of {who} fills, before a wait for its group"
+                awaited = "its group" if is_agent else "the mbarrier's phase"
+                rule = f"in flight: {verb} what an asynchronous copy of {who} fills, before a wait for {awaited}"
             else:
-                rule = f"race ({kind}): {verb} what {who} wrote, with no barrier between"
+                missing = "barrier between" if is_agent else "wait for the mbarrier's phase before"
+                rule = f"race ({kind}): {verb} what {who} wrote, with no {missing}"
             self.fail(access, span.addresses, row, byte, rule)
 
     def _check_readers(self, access: Access, span: Span, lane: Any) -> None:
-        known = self.clocks.known[access.warp]
-        stored = span.get(self._read_epoch)  # (warps, n, size)
+        known = self.clocks.known[access.warp, : self.clocks.warps]
+        stored = span.get(self._read_epoch)  # (agents, n, size)
         if not (stored > known[:, None, None]).any():
             return
         racing = stored > known[:, None, None]
         reader = span.get(self._reader[access.warp])
-        racing[access.warp] &= (reader != lane) | (reader == WHOLE_WARP)
+        racing[access.warp] &= (reader != lane) | (reader == WHOLE_AGENT)
         if racing.any():
             warp, row, byte = (int(index[0]) for index in np.nonzero(racing))
-            who = _thread_name(warp * _LANES + int(self._reader[warp, span.addresses[row] + byte]))
+            at = int(span.addresses[row]) + byte
+            who = self._thread_name(warp * _LANES + int(self._reader[warp, at]))
             rule = f"race (write after read): writes what {who} read, with no barrier between"
+            if stored[warp, row, byte] == _IN_FLIGHT:
+                rule = f"race (write after read): writes what {who} may still read by {self._open_op(warp, at)}"
             self.fail(access, span.addresses, row, byte, rule)
+
+    def _open_op(self, warp: int, at: int) -> str:
+        """The op of an agent whose read of a byte is open."""
+        for read in self.open_reads[warp]:
+            if ((read.span.addresses <= at) & (at < read.span.addresses + read.span.size)).any():
+                return read.access.op.describe()
+        return "an asynchronous op"
+
+    def _thread_name(self, thread: int) -> str:
+        return _thread_name(thread, self.clocks.names)
 
 
 def start_copy(
@@ -314,13 +376,15 @@ def start_copy(
     global_addresses: Ints,
     size: int,
     used: Ints | None = None,
+    writer: int | None = None,
 ) -> InFlight:
     """An asynchronous copy of `size` bytes from each global address, zero-filled after the first `used` bytes (n,).
 
-    Global memory is read at once; the bytes land by `destination.land`. Raises InterpreterError.
+    Global memory is read at once; the bytes land by `destination.land`. `writer` is the clock that the write counts by,
+    where not the agent's own. Raises InterpreterError.
     """
     codes, payload = source.read_raw(access, global_addresses, size, used)
-    return destination.start_copy(access, shared_addresses, codes, payload)
+    return destination.start_copy(access, shared_addresses, codes, payload, writer)
 
 
 def _first_bytes(buffer: Buffer) -> Ints:
@@ -332,6 +396,8 @@ def _first_bytes(buffer: Buffer) -> Ints:
     )
 
 
-def _thread_name(thread: int) -> str:
+def _thread_name(thread: int, names: Sequence[str] = ()) -> str:
+    """A thread, or an agent as a whole, in words; `names` are those of the clocks of its CTA."""
     warp, lane = divmod(thread, _LANES)
-    return f"warp {warp}" if lane == WHOLE_WARP else f"warp {warp} lane {lane}"
+    name = names[warp] if warp < len(names) else f"warp {warp}"
+    return name if lane == WHOLE_AGENT else f"{name} lane {lane}"

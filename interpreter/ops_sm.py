@@ -7,8 +7,8 @@ from lowtide.interpreter.agents import AgentState, barrier, together
 from lowtide.interpreter.ir_types import MemRef, Ring
 from lowtide.interpreter.matrices import load_window
 from lowtide.interpreter.memory import start_copy
-from lowtide.interpreter.program import DecodedOp, OpTable, Program, Steps, violation
-from lowtide.interpreter.shared_buffers import SharedBuffer, name_of, reserve, store_buffer
+from lowtide.interpreter.program import DecodedOp, OpTable, Program, RingUsers, Steps, violation
+from lowtide.interpreter.shared_buffers import SharedBuffer, alignment_of, name_of, reserve, store_buffer
 
 OPS = OpTable()
 
@@ -19,7 +19,7 @@ OPS = OpTable()
 def _prepare_alloc(op: DecodedOp, program: Program) -> None:
     type = op.result_types[0]
     assert isinstance(type, MemRef)
-    op.data = reserve(op, program, name_of(op), type.bytes, op.attributes.get("at"))
+    op.data = reserve(op, program, name_of(op), type.bytes, op.attributes.get("at"), alignment_of(type))
 
 
 @OPS.implements("sm.alloc", prepare=_prepare_alloc)
@@ -48,10 +48,11 @@ def _prepare_ring(op: DecodedOp, program: Program) -> None:
     type = op.result_types[0]
     assert isinstance(type, Ring)
     at = op.attributes.get("at") or (None,) * len(type.buffers)
-    op.data = tuple(
-        reserve(op, program, f"{name_of(op)} buffer {index}", type.stages * buffer.bytes, start)
+    starts = tuple(
+        reserve(op, program, f"{name_of(op)} buffer {index}", type.stages * buffer.bytes, start, alignment_of(buffer))
         for index, (buffer, start) in enumerate(zip(type.buffers, at, strict=True))
     )
+    op.data = starts, program.ring_users.setdefault(op.results[0], RingUsers())
 
 
 @OPS.implements("sm.ring", prepare=_prepare_ring)
@@ -59,7 +60,7 @@ def ring(state: AgentState, op: DecodedOp) -> None:
     type, slot = op.result_types[0], op.results[0]
     assert isinstance(type, Ring)
     if slot not in state.cta.rings:
-        made = state.cta.rings[slot] = rings.RingState.of(type, op.data, state.machine.warps)
+        made = state.cta.rings[slot] = rings.RingState.of(type, op.data[0], state.cta, op.data[1])
         state.cta.at_end.append(lambda ending: rings.check_drained(ending, op, made, "the kernel ends"))
     state.values[slot] = state.cta.rings[slot]
 
@@ -97,7 +98,7 @@ def consumer_release(state: AgentState, op: DecodedOp) -> None:
 
 def _right(state: AgentState, op: DecodedOp) -> rings.SlotRight:
     together(state, op)
-    ring, right = (state.values[slot] for slot in op.operands)
+    ring, right = (state.values[slot] for slot in op.operands[:2])
     if right.ring is not ring:
         raise violation(state, op, "the slot is of another ring; name the ring that gave it")
     return right

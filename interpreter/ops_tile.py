@@ -83,17 +83,21 @@ def _prepare_work_tiles(op: DecodedOp, program: Program) -> None:
 
 @OPS.implements("tile.work_tiles", prepare=_prepare_work_tiles)
 def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
-    rows, columns = (state.values[slot] for slot in op.operands)
+    rows, columns, *carried = (state.values[slot] for slot in op.operands)
     tile = op.attributes["tile"]
     tiles_m, tiles_n = -(-rows // tile[0]), -(-columns // tile[1])
     total, grid, first = tiles_m * tiles_n, state.machine.grid, state.cta.index
     persistent = op.attributes["scheduler"] == 1
     kind, group = op.data
-    row, column = op.regions[0].arguments
+    row, column, *following = op.regions[0].arguments
     for index in range(first, total, grid) if persistent else range(first, min(first + 1, total)):
         m, n = work_tile(index, tiles_m, tiles_n, kind, group)
         state.values[row], state.values[column] = m * tile[0], n * tile[1]
-        yield from run_block(state, op.regions[0])
+        for slot, value in zip(following, carried, strict=True):
+            state.values[slot] = value
+        carried = yield from run_block(state, op.regions[0])
+    for slot, value in zip(op.results, carried, strict=True):
+        state.values[slot] = value
 
 
 def work_tile(index: int, tiles_m: int, tiles_n: int, kind: str, group: int) -> tuple[int, int]:

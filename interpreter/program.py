@@ -35,6 +35,7 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.domains import Domain
 from lowtide.interpreter.ir_attributes import decode_attribute
 from lowtide.interpreter.ir_types import Type, decode_type
+from lowtide.interpreter.teams import Role
 
 if TYPE_CHECKING:
     from lowtide.interpreter.agents import AgentState, Wait
@@ -127,7 +128,7 @@ class Program:
     """A decoded function.
 
     `buffers` are those in shared memory: name, first byte, bytes. `collective`: no op speaks of warps, so a whole CTA
-    is one agent.
+    is one agent. `roles` are those of its sm.roles.
     """
 
     name: str
@@ -137,6 +138,16 @@ class Program:
     slots: int
     buffers: list[tuple[str, int, int]] = field(default_factory=list)
     collective: bool = True
+    roles: tuple[Role, ...] = ()
+    ring_users: dict[int, RingUsers] = field(default_factory=dict)  # by the slot of the ring
+
+
+@dataclass
+class RingUsers:
+    """Which roles (their numbers in sm.roles) fill a ring, and which read it; none where there are no roles."""
+
+    producers: set[int] = field(default_factory=set)
+    consumers: set[int] = field(default_factory=set)
 
 
 def decode(function: ir.Operation, level: str, domain: Domain, table: Mapping[str, Implementation]) -> Program:

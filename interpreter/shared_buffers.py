@@ -61,10 +61,13 @@ def store_buffer(state: AgentState, op: DecodedOp, buffer: SharedBuffer, payload
     state.cta.shared.store(state.access(op), addresses[mine], runs[mine], buffer.type.element.name, length)
 
 
-def reserve(op: DecodedOp, program: Program, name: str, size: int, at: int | None) -> int:
-    """Room for a buffer of `size` bytes: its offset, `at` where given. Raises InterpreterError where it overlaps."""
+def reserve(op: DecodedOp, program: Program, name: str, size: int, at: int | None, align: int = 128) -> int:
+    """Room for a buffer of `size` bytes: its offset, `at` where given, else a multiple of `align`.
+
+    Raises InterpreterError where it overlaps another.
+    """
     taken = program.buffers
-    start = at if at is not None else max((-(-(begin + held) // 128) * 128 for _, begin, held in taken), default=0)
+    start = at if at is not None else -(-max((begin + held for _, begin, held in taken), default=0) // align) * align
     for other, begin, held in taken:
         if start < begin + held and begin < start + size:
             raise InterpreterError(
@@ -73,6 +76,12 @@ def reserve(op: DecodedOp, program: Program, name: str, size: int, at: int | Non
             )
     taken.append((name, start, size))
     return start
+
+
+def alignment_of(type: MemRef) -> int:
+    """Where a buffer begins when nothing says it: where its swizzle's pattern does, at least at 128 bytes."""
+    swizzle = type.layout.swizzle if type.layout else None
+    return max(128, type.element.bytes << sum(swizzle)) if swizzle else 128
 
 
 def name_of(op: DecodedOp, index: int = 0) -> str:

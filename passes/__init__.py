@@ -9,14 +9,19 @@ from lowtide.passes.base import Pass
 from lowtide.passes.bind_copy_atoms import BindCopyAtoms
 from lowtide.passes.bind_mma_atoms import BindMmaAtoms
 from lowtide.passes.bind_ring_to_cp_async import BindRingToCpAsync
+from lowtide.passes.bind_tma import BindTma
+from lowtide.passes.bind_wgmma import BindWgmma
 from lowtide.passes.choose_schedule import ChooseSchedule
 from lowtide.passes.convert_math_to_intrinsics import ConvertMathToIntrinsics
+from lowtide.passes.convert_ptx_ops_to_asm import ConvertPtxOpsToAsm
 from lowtide.passes.convert_sm_to_nvvm import ConvertSmToNvvm
 from lowtide.passes.double_buffer_fragments import DoubleBufferFragments
 from lowtide.passes.expand_math import ExpandMath
 from lowtide.passes.lower_epilogue import LowerEpilogue
+from lowtide.passes.pass_tensor_maps_by_value import PassTensorMapsByValue
 from lowtide.passes.pipeline_mainloop import PipelineMainloop
 from lowtide.passes.promote_operands_to_smem import PromoteOperandsToSmem
+from lowtide.passes.specialize_roles import SpecializeRoles
 from lowtide.passes.split_k_slices import SplitKSlices
 from lowtide.passes.tile_to_ctas import TileToCtas
 from lowtide.passes.verify_schedule import VerifySchedule
@@ -27,7 +32,10 @@ REGISTRY: tuple[type[Pass], ...] = (
     TileToCtas,
     PromoteOperandsToSmem,
     AssignSmemLayouts,
+    SpecializeRoles,
     PipelineMainloop,
+    BindWgmma,
+    BindTma,
     BindMmaAtoms,
     BindCopyAtoms,
     SplitKSlices,
@@ -37,5 +45,7 @@ REGISTRY: tuple[type[Pass], ...] = (
     AssignSmemOffsets,
     ConvertSmToNvvm,
     ExpandMath,
+    ConvertPtxOpsToAsm,
     ConvertMathToIntrinsics,
+    PassTensorMapsByValue,
 )

@@ -46,8 +46,11 @@ class AssignSmemOffsets(Pass):
                     launch.attributes["shared_memory"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), size)
 
 
+MBARRIER_BYTES = 8  # PTX ISA, "Size and alignment of mbarrier object"
+
+
 def _lay_out(kernel: tile.KernelOp) -> int:
-    """Places rings, then buffers, in program order; gives the bytes used."""
+    """Places rings, buffers and mbarriers, in program order; gives the bytes used."""
     offset = 0
     for ring in walk(kernel, sm.RingOp):
         places = []
@@ -60,6 +63,9 @@ def _lay_out(kernel: tile.KernelOp) -> int:
         offset = aligned(offset)
         alloc.attributes["at"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), offset)
         offset += _bytes(alloc, alloc.result.type)
+    for barriers in walk(kernel, sm.MbarriersOp):
+        barriers.attributes["at"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), offset)
+        offset += MBARRIER_BYTES * barriers.result.type.count
     return offset
 
 

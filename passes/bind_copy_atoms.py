@@ -17,7 +17,7 @@ from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.atoms import COPY_BYTES, fill_copy, tiled_copy_attr
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.kernels import schedule_of
+from lowtide.passes.kernels import kernels_of, schedule_of
 from lowtide.passes.problem import element_bits
 from lowtide.passes.rewriting import before, erase
 from lowtide.passes.schedule_rules import threads_of
@@ -33,7 +33,7 @@ class BindCopyAtoms(Pass):
     gives: ClassVar[Level] = Level.ATOMS
 
     def run(self, module: ir.Module, target: Target) -> None:
-        for kernel in walk(module, tile.KernelOp):
+        for kernel in kernels_of(module, roles=False):
             schedule = schedule_of(kernel, "copy", "warps")
             for copy in walk(kernel, sm.CopyAsyncOp):
                 view = copy.source.type

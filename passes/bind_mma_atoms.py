@@ -23,7 +23,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.atoms import is_transposed, mma_atom_name, tiled_mma, tiled_mma_attr
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.kernels import main_loop, problem_of, schedule_of
+from lowtide.passes.kernels import kernels_of, main_loop, problem_of, schedule_of
 from lowtide.passes.problem import Problem
 from lowtide.passes.rewriting import before, defining_op, erase_if_unused, rebuild_loop, replace, uses
 from lowtide.targets import Target, TiledMma, ldmatrix_source
@@ -38,7 +38,7 @@ class BindMmaAtoms(Pass):
     gives: ClassVar[Level] = Level.ATOMS
 
     def run(self, module: ir.Module, target: Target) -> None:
-        for kernel in walk(module, tile.KernelOp):
+        for kernel in kernels_of(module, roles=False):
             schedule = schedule_of(kernel, "mma", "warps", "permutation")
             for mma in walk(kernel, tile.MmaOp):
                 problem = problem_of(kernel)

@@ -25,7 +25,7 @@ def mismatches(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> I
     yield from _work_tiles(kernel, schedule)
     yield from _stages(kernel, schedule)
     yield from _mma(kernel, schedule, problem)
-    yield from _buffers(kernel, schedule, problem)
+    yield from _operands(kernel, schedule, problem)
     yield from _copies(kernel, schedule)
 
 
@@ -78,31 +78,29 @@ def _mma(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterato
     for mma in walk(kernel, sm.MmaSyncOp):
         if mma.mma != scheduled:
             yield _refusal(mma, f"multiplies by {mma.mma}", str(scheduled), AGAIN)
-    for product in walk(kernel, tile.MmaOp):
-        for operand, value in (("a", product.a), ("b", product.b)):
-            shape, wanted = tuple(value.type.shape), stored_shape(operand, schedule, problem.layout)
-            if shape != wanted:
-                built = f"multiplies {operand} in tiles of {list(shape)}"
-                yield _refusal(
-                    product, built, f"cta = {list(schedule.cta or ())}, which makes them {list(wanted)}", AGAIN
-                )
 
 
-def _buffers(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
-    """The swizzles of A's and B's buffers; what is not yet in shared memory has none."""
-    held = [(op, (op.a.type, op.b.type)) for op in walk(kernel, tile.MmaOp) if ir.MemRefType.isinstance(op.a.type)]
+def _operands(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
+    """Shapes and swizzles of what A and B are multiplied from: windows, buffers, the stages of a ring."""
+    held = [(op, (op.a.type, op.b.type)) for op in walk(kernel, tile.MmaOp)]
     held += [(op, tuple(op.result.type.buffers)) for op in walk(kernel, sm.RingOp)]
     for op, types in held:
-        for operand, buffer in zip("ab", types, strict=False):
-            found, scheduled = _swizzle(buffer), getattr(schedule, f"swizzle_{operand}")
-            if found[0] != scheduled[0] or (found[0] and found != scheduled):
+        for operand, type_ in zip("ab", types, strict=False):
+            shape, wanted = tuple(type_.shape), stored_shape(operand, schedule, problem.layout)
+            if shape != wanted:
+                scheduled = f"cta = {list(schedule.cta or ())}, which makes them {list(wanted)}"
+                yield _refusal(op, f"takes {operand} in tiles of {list(shape)}", scheduled, AGAIN)
+            found, given = _swizzle(type_), getattr(schedule, f"swizzle_{operand}")
+            if found is not None and (found[0] != given[0] or (found[0] and found != given)):
                 built = "keeps {} with swizzle<{},{},{}>".format(operand, *found)
-                yield _refusal(op, built, _field(f"swizzle_{operand}", scheduled), BOTH)
+                yield _refusal(op, built, _field(f"swizzle_{operand}", given), BOTH)
 
 
-def _swizzle(buffer: ir.Type) -> SwizzleBits:
-    layout = ir.MemRefType(buffer).layout
-    return layout_of(layout)[1] if isinstance(layout, tile.LayoutAttr) else NO_SWIZZLE
+def _swizzle(type_: ir.Type) -> SwizzleBits | None:
+    """A buffer's; None for a window of global memory."""
+    if not isinstance(type_, ir.MemRefType):
+        return None
+    return layout_of(type_.layout)[1] if isinstance(type_.layout, tile.LayoutAttr) else NO_SWIZZLE
 
 
 def _copies(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:

@@ -8,8 +8,8 @@ After    gpu.module @kernels { gpu.func @gemm_kernel(%a: !llvm.ptr<1>, %lda: i64
          Every tiled op is unrolled into this thread's instructions; addresses come from its thread-value layout and
          the buffer's layout. One handler for each op, in passes/nvvm/.
 Needs    level epilogue, shared memory laid out.
-Refuses  an op without a handler; a thread-value layout that an instruction cannot serve.
-Test     test/lit/passes/convert-sm-to-nvvm.mlir, convert-sm-to-nvvm-invalid.mlir
+Refuses  an op without a handler; a thread-value layout that an instruction cannot serve; a kernel that is not launched.
+Test     test/lit/passes/convert-sm-to-nvvm.mlir, convert-sm-to-nvvm-{copies,epilogue,mma,invalid}.mlir
 """
 
 from collections.abc import Callable
@@ -21,12 +21,12 @@ from mlir.dialects import arith, memref, scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
-from lowtide.errors import ScheduleError
+from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.nvvm import compute, control, copies
+from lowtide.passes.nvvm import compute, control, copies, hopper
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.emit import Emitter
-from lowtide.passes.nvvm.values import GlobalMatrix
+from lowtide.passes.nvvm.values import TENSOR_MAPS_ATTRIBUTE, GlobalMatrix
 from lowtide.passes.rewriting import before, erase, index_constant, ops_in
 from lowtide.targets import Target
 
@@ -54,10 +54,17 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     sm.MmaSyncOp: compute.lower_mma_sync,
     sm.ExtractOp: compute.lower_extract,
     sm.MapOp: compute.lower_map,
+    sm.MbarriersOp: hopper.lower_mbarriers,
+    sm.MbarrierWaitOp: hopper.lower_mbarrier_wait,
+    sm.MbarrierArriveOp: hopper.lower_mbarrier_arrive,
+    sm.TmaLoadOp: hopper.lower_tma_load,
+    sm.WgmmaOp: hopper.lower_wgmma,
+    sm.MmaWaitOp: hopper.lower_mma_wait,
 }
 _REGION_HANDLERS: dict[type, Callable[[Context, Any, control.LowerBlock], None]] = {
     tile.WorkTilesOp: control.lower_work_tiles,
     scf.ForOp: control.lower_loop,
+    sm.RolesOp: hopper.lower_roles,
 }
 
 
@@ -73,17 +80,30 @@ class ConvertSmToNvvm(Pass):
         kernels = walk(module, tile.KernelOp)
         if not kernels:
             return
-        launches = {ir.FlatSymbolRefAttr(op.kernel).value: op for op in walk(module, tile.LaunchOp)}
+        launches: dict[str, list[tile.LaunchOp]] = {}
+        for launch in walk(module, tile.LaunchOp):
+            launches.setdefault(ir.FlatSymbolRefAttr(launch.kernel).value, []).append(launch)
         with ir.InsertionPoint(module.body):
             gpu_module = _gpu_module(target)
         for kernel in kernels:
             name = ir.StringAttr(kernel.sym_name).value
-            if name not in launches:
-                raise Refusal(kernel, "is never launched, so its number of threads is unknown")
+            own = launches.get(name, [])
             with kernel.operation.location:
-                _convert_kernel(gpu_module, kernel, int(ir.IntegerAttr(launches[name].threads).value))
-                _convert_launch(launches[name])
+                _convert_kernel(gpu_module, kernel, _threads(kernel, own))
+            for launch in own:
+                _convert_launch(launch)
             erase(kernel)
+
+
+def _threads(kernel: tile.KernelOp, launches: list[tile.LaunchOp]) -> int:
+    """Threads of a CTA, as the kernel's launches say it."""
+    if not launches:
+        raise Refusal(kernel, "is never launched, so its number of threads is unknown")
+    threads = [int(ir.IntegerAttr(launch.threads).value) for launch in launches]
+    for launch, count in zip(launches, threads, strict=True):
+        if count != threads[0]:
+            raise Refusal(launch, f"launches {count} threads a CTA, an earlier launch of the kernel {threads[0]}")
+    return threads[0]
 
 
 def _gpu_module(target: Target) -> ir.Block:
@@ -110,6 +130,7 @@ def _convert_kernel(gpu_module: ir.Block, kernel: tile.KernelOp, threads: int) -
                 "known_block_size": ir.DenseI32ArrayAttr.get([threads, 1, 1]),
                 # One CTA an SM is enough: registers are not to be saved by spilling.
                 "nvvm.minctasm": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1),
+                **_tensor_map_positions(entry),
                 **{name: kernel.attributes[name] for name in ("schedule",) if name in kernel.attributes},
             },
             regions=1,
@@ -128,11 +149,23 @@ def _convert_kernel(gpu_module: ir.Block, kernel: tile.KernelOp, threads: int) -
 
 def _argument_types(type_: ir.Type) -> list[ir.Type]:
     """What a kernel argument becomes: base pointer, row stride (i64), and an i32 for each dynamic extent."""
+    if isinstance(type_, sm.TensorMapType):
+        return [ir.Type.parse("!llvm.ptr")]
     if not isinstance(type_, ir.MemRefType):
         return [type_]
     i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
     dynamic = [i32 for dim in range(type_.rank) if type_.is_dynamic_dim(dim)]
     return [ir.Type.parse("!llvm.ptr<1>"), *([i64] if type_.rank == 2 else []), *dynamic]
+
+
+def _tensor_map_positions(entry: ir.Block) -> dict[str, ir.Attribute]:
+    """Where the function's arguments are tensor maps, for `pass-tensor-maps-by-value`."""
+    positions, count = [], 0
+    for argument in entry.arguments:
+        if isinstance(argument.type, sm.TensorMapType):
+            positions.append(count)
+        count += len(_argument_types(argument.type))
+    return {TENSOR_MAPS_ATTRIBUTE: ir.DenseI64ArrayAttr.get(positions)} if positions else {}
 
 
 def _bind_arguments(context: Context, entry: ir.Block, flat: list[ir.Value]) -> None:
@@ -163,7 +196,7 @@ def _lower_block(context: Context, block: ir.Block) -> None:
                     control.lower_arith(context, op)
                 else:
                     raise Refusal(op, "has no counterpart in one thread's program")
-        except ScheduleError as error:
+        except (ScheduleError, TargetError) as error:
             raise Refusal(op, str(error)) from error
 
 

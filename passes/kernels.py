@@ -9,6 +9,20 @@ from lowtide.passes.base import Refusal, walk
 from lowtide.passes.problem import Problem, kinds_of, layout_letters
 
 
+def kernels_of(module: ir.Module, *, roles: bool) -> list[tile.KernelOp]:
+    """The kernels whose schedule has roles (a producer and consumers), or those whose warps all do the same."""
+    return [kernel for kernel in walk(module, tile.KernelOp) if is_specialized(_schedule_if_any(kernel)) == roles]
+
+
+def is_specialized(schedule: Schedule) -> bool:
+    """Whether a schedule asks for roles."""
+    return schedule.roles is not None and schedule.roles[0] != "single"
+
+
+def _schedule_if_any(kernel: tile.KernelOp) -> Schedule:
+    return Schedule.of(kernel.attributes["schedule"]) if "schedule" in kernel.attributes else Schedule()
+
+
 def schedule_of(op: tile.KernelOp | tile.GemmOp, *needed: str) -> Schedule:
     """The schedule on a kernel or gemm. Refuses an op without one, or with one that leaves a needed field open."""
     if "schedule" not in op.attributes:
@@ -33,6 +47,8 @@ def problem_of(kernel: tile.KernelOp) -> Problem:
             "t" if _loaded_transposed(kernel, mma_sync.b) else "n"
         )
         return _problem(kernel, _element(mma_sync.a.type), mma_sync.acc.type.element_type, letters)
+    for wgmma in walk(kernel, sm.WgmmaOp):
+        return _problem(kernel, _element(wgmma.a.type), wgmma.result.type.fragment.element_type, "tn")
     raise Refusal(kernel, "has no tile.mma or sm.mma_sync that says what it multiplies")
 
 

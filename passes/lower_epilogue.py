@@ -57,9 +57,11 @@ class LowerEpilogue(Pass):
             for store in walk(kernel, tile.StoreOp):
                 if not isinstance(store.value.type, sm.FragmentType):
                     raise Refusal(store, f"stores {store.value.type}, not a fragment; run bind-mma-atoms first")
-                mmas = walk(kernel, sm.MmaSyncOp)
+                mmas = [*walk(kernel, sm.MmaSyncOp), *walk(kernel, sm.WgmmaOp)]
                 if not mmas:
-                    raise Refusal(store, "has no sm.mma_sync in its kernel that says how its fragment is held")
+                    raise Refusal(
+                        store, "has no sm.mma_sync or sm.wgmma in its kernel that says how its fragment is held"
+                    )
                 with store.operation.location:
                     try:
                         _Epilogue(kernel, store, schedule, tiled_mma_of(mmas[0].mma)).emit()

@@ -26,7 +26,7 @@ from mlir.dialects import arith, scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.kernels import main_loop, schedule_of
+from lowtide.passes.kernels import kernels_of, main_loop, schedule_of
 from lowtide.passes.rewriting import before, ceil_div, constant_of, defining_op, erase, index_constant, replace, uses
 from lowtide.targets import Target
 
@@ -40,7 +40,7 @@ class PipelineMainloop(Pass):
     gives: ClassVar[Level] = Level.PIPELINED
 
     def run(self, module: ir.Module, target: Target) -> None:
-        for kernel in walk(module, tile.KernelOp):
+        for kernel in kernels_of(module, roles=False):
             stages = schedule_of(kernel, "stages").stages
             for mma in walk(kernel, tile.MmaOp):
                 if stages is None or stages < 2:

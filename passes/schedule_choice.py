@@ -12,6 +12,7 @@ from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.atoms import epilogue_rows, fill_copy, is_transposed, stored_shape, tiled_mma
+from lowtide.passes.kernels import is_specialized
 from lowtide.passes.problem import ELEMENT_BITS, Problem
 from lowtide.passes.schedule_rules import broken_field, broken_rule, ring_bytes, shared_memory_bytes, threads_of
 from lowtide.targets import SwizzleChoice, Target
@@ -61,6 +62,8 @@ def choose(problem: Problem, target: Target, given: Schedule) -> Choice:
 
 def _choose_tile(problem: Problem, target: Target, given: Schedule, reasons: dict[str, str]) -> Schedule:
     """CTA tile, warps and stages by cost; every other field but the swizzles follows from them."""
+    if is_specialized(given):
+        return _choose_specialized(problem, target, given, reasons)
     ranked: list[tuple[float, int, Schedule]] = []
     refused: list[str] = []
     for position, (cta, warps, stages) in enumerate(_CANDIDATES):
@@ -88,11 +91,47 @@ def _choose_tile(problem: Problem, target: Target, given: Schedule, reasons: dic
     raise ScheduleError(f"no schedule fits: {refused[0] if refused else 'no candidate has the given CTA tile'}")
 
 
+def _choose_specialized(problem: Problem, target: Target, given: Schedule, reasons: dict[str, str]) -> Schedule:
+    """A schedule with roles: what is left open follows from the CTA tile."""
+    schedule = _follow_roles(given if given.cta is not None else given.with_(cta=(128, 256, 64)))
+    message = broken_rule(schedule, problem, target)
+    if message is not None:
+        raise ScheduleError(message)
+    for name in Schedule.names():
+        reasons[name] = "given" if getattr(given, name) is not None else "what a producer and its consumers need"
+    return schedule
+
+
 def _known_tiles() -> list[tuple[int, int, int]]:
     return [cta for cta, _, _ in _CANDIDATES]
 
 
 _SWIZZLES = ("swizzle_a", "swizzle_b", "swizzle_d")
+
+
+def _follow_roles(schedule: Schedule) -> Schedule:
+    """The fields that follow for a producer warpgroup and cooperative consumers."""
+    assert schedule.cta is not None and schedule.roles is not None
+    m, n, _ = schedule.cta
+    consumers = schedule.roles[1]
+    chosen = {
+        "warps": (consumers, 1, 1),
+        "permutation": (64 * consumers, n, 16),
+        "mma": f"wgmma.m64n{n}k16",
+        "copy": "tma",
+        "stages": 4,
+        "registers": (40, 232) if consumers == 2 else (0, 0),
+        "fragment_buffers": 1,
+        "swizzle_a": (3, 3, 3),
+        "swizzle_b": (3, 3, 3),
+        "swizzle_d": (0, 3, 3),
+        "raster": ("grouped", 16),
+        "scheduler": "persistent",
+        "epilogue": "direct",
+        "epilogue_math": "registers",
+        "epilogue_tile": (m, n),
+    }
+    return schedule.with_(**{name: value for name, value in chosen.items() if getattr(schedule, name) is None})
 
 
 def _follow(schedule: Schedule, problem: Problem) -> Schedule:

@@ -64,9 +64,23 @@ def aligned(offset: int) -> int:
     return -(-offset // SMEM_ALIGNMENT) * SMEM_ALIGNMENT
 
 
+def consumer_warpgroups(schedule: Schedule) -> int:
+    """Warpgroups that multiply where the schedule has roles, else 0."""
+    return schedule.roles[1] if schedule.roles is not None and schedule.roles[0] == "cooperative" else 0
+
+
 def threads_of(schedule: Schedule) -> int:
+    """Threads of a CTA: those of the warps, or of one producer and the consumer warpgroups."""
+    consumers = consumer_warpgroups(schedule)
+    if consumers:
+        return 128 * (1 + consumers)
     assert schedule.warps is not None
     return 32 * schedule.warps[0] * schedule.warps[1] * schedule.warps[2]
+
+
+def multiplying_threads(schedule: Schedule) -> int:
+    """Threads that hold accumulators."""
+    return 128 * consumer_warpgroups(schedule) or threads_of(schedule)
 
 
 def _complete(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -94,7 +108,7 @@ def _words(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
         ("scheduler", ("one_shot", "persistent")),
         ("epilogue", ("smem", "direct")),
         ("epilogue_math", ("registers", "rows")),
-        ("copy", tuple(COPY_BYTES)),
+        ("copy", (*COPY_BYTES, "tma")),
     ):
         value = getattr(schedule, name)
         if value is not None and value not in allowed:
@@ -153,7 +167,7 @@ def _mma(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
 
 def _registers(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     assert schedule.cta is not None
-    accumulators = schedule.cta[0] * schedule.cta[1] // threads_of(schedule) * ELEMENT_BITS[problem.acc] // 32
+    accumulators = schedule.cta[0] * schedule.cta[1] // multiplying_threads(schedule) * ELEMENT_BITS[problem.acc] // 32
     if accumulators >= target.registers_per_thread:
         yield (
             f"cta {schedule.cta[0]}×{schedule.cta[1]} needs {accumulators} accumulator registers a thread, "
@@ -161,8 +175,61 @@ def _registers(schedule: Schedule, problem: Problem, target: Target) -> Iterator
         )
 
 
+def _roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """What a producer and its consumers need of each other; and that nothing else asks for their atoms."""
+    assert schedule.warps is not None and schedule.roles is not None
+    consumers = consumer_warpgroups(schedule)
+    if not consumers:
+        for name, atom in (("copy", schedule.copy), ("mma", schedule.mma)):
+            if str(atom).startswith(("tma", "wgmma")):
+                yield f"{name} = {atom} needs a producer and consumers; take roles = cooperative(2)"
+        return
+    if schedule.copy != "tma" or not str(schedule.mma).startswith("wgmma"):
+        yield f"roles = cooperative({consumers}) go with copy = tma and wgmma, not {schedule.copy} and {schedule.mma}"
+    if problem.layout != "tn":
+        yield f"layout {problem.layout} has no schedule with roles; take tn, or roles = single"
+    if schedule.warps != (consumers, 1, 1):
+        yield f"warps = {list(schedule.warps)} count the consumer warpgroups; take [{consumers}, 1, 1]"
+    if schedule.epilogue != "direct" or schedule.scheduler != "persistent" or schedule.fragment_buffers != 1:
+        yield "roles go with epilogue = direct, scheduler = persistent and fragment_buffers = 1"
+    yield from _maxnreg(schedule, target)
+
+
+def _maxnreg(schedule: Schedule, target: Target) -> Iterator[str]:
+    """setmaxnreg moves registers between roles: their sum is what the CTA has at entry, or it waits for ever."""
+    producer, consumer = schedule.registers or (0, 0)
+    consumers = consumer_warpgroups(schedule)
+    if (producer == 0) != (consumer == 0):
+        yield f"registers = [{producer}, {consumer}]: both roles ask for registers, or none (0)"
+    entry = target.registers_per_sm // threads_of(schedule) // 8 * 8
+    if producer + consumers * consumer > (1 + consumers) * entry:
+        yield (
+            f"registers = [{producer}, {consumer}] need {producer + consumers * consumer} a lane of each warpgroup, the "
+            f"CTA enters with {(1 + consumers) * entry}; take consumer ≤ {((1 + consumers) * entry - producer) // consumers // 8 * 8}"
+        )
+
+
+def _boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """TMA moves boxes: at most 256 elements a side, a row no longer than the swizzle's span."""
+    operands: tuple[Operand, ...] = ("a", "b")
+    for operand in operands:
+        rows, columns = stored_shape(operand, schedule, problem.layout)
+        bits, base, _ = getattr(schedule, f"swizzle_{operand}")
+        row_bytes, span = columns * ELEMENT_BITS[problem.ab] // 8, 16 << bits
+        if rows > 256:
+            yield f"operand {operand}: a TMA box of {rows} rows; at most 256: take a smaller CTA tile"
+        if (bits, base) != (3, 3) or row_bytes != span:
+            yield (
+                f"operand {operand}: rows of {row_bytes} bytes with swizzle_{operand} = <{bits},{base},3>; wgmma is fed "
+                "from rows of 128 bytes, <3,3,3>: take K = 64 in cta"
+            )
+
+
 def _copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     assert schedule.cta is not None and schedule.copy is not None
+    if schedule.copy == "tma":
+        yield from _boxes(schedule, problem, target)
+        return
     operands: tuple[Operand, ...] = ("a", "b")
     for operand in operands:
         shape = stored_shape(operand, schedule, problem.layout)
@@ -246,6 +313,7 @@ _RULES: tuple[Rule, ...] = (
     _complete,
     *_FIELD_RULES,
     _threads,
+    _roles,
     _mma,
     _registers,
     _copies,

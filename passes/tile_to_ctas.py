@@ -45,8 +45,8 @@ class TileToCtas(Pass):
                 raise Refusal(gemms[1], "is the second tile.gemm of its function; put each in a function of its own")
             for gemm in gemms:
                 schedule = schedule_of(gemm, "cta", "warps", "raster", "scheduler")
-                if schedule.scheduler == "persistent":  # how many CTAs run at once depends on all of it
-                    schedule_of(gemm, *Schedule.names())
+                if schedule.scheduler == "persistent":  # how many CTAs run at once depends on their shared memory
+                    schedule_of(gemm, "stages", "epilogue", "epilogue_math", "epilogue_tile")
                 name = f"{ir.StringAttr(function.sym_name).value}_kernel"
                 with gemm.operation.location:
                     _note_problem(function, gemm)

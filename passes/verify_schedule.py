@@ -3,7 +3,7 @@
 Needs    a schedule on tile.gemm or, entering from a dump of a later level, on its tile.kernel.
 Refuses  what breaks a rule: the rule, the limit, and the nearest legal value (schedule_rules.py); a kernel that was
          built for another schedule than the one it carries (built_for.py).
-Test     test/lit/passes/verify-schedule.mlir, verify-schedule-invalid.mlir
+Test     test/lit/passes/verify-schedule.mlir, verify-schedule-{fields-,kernel-,built-for-,}invalid.mlir, verify-schedule-built-for-invalid.mlir
 """
 
 from collections.abc import Iterator
@@ -13,6 +13,7 @@ from typing import ClassVar
 from mlir import ir
 
 from lowtide.dialects import tile
+from lowtide.errors import ScheduleError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.built_for import launch_mismatches, mismatches
 from lowtide.passes.kernels import problem_of, schedule_of
@@ -29,17 +30,19 @@ class VerifySchedule(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for gemm in walk(module, tile.GemmOp):
-            message = broken_rule(schedule_of(gemm), Problem.of(gemm), target)
-            if message is not None:
-                raise Refusal(gemm, message)
+            _hold(gemm, Problem.of(gemm), target)
         for kernel in walk(module, tile.KernelOp):
-            schedule = schedule_of(kernel)
             problem = problem_of(kernel)
-            message = broken_rule(schedule, problem, target)
-            if message is not None:
-                raise Refusal(kernel, message)
-            _refuse_first(mismatches(kernel, schedule, problem))
+            _hold(kernel, problem, target)
+            _refuse_first(mismatches(kernel, schedule_of(kernel), problem))
         _refuse_first(launch_mismatches(module))
+
+
+def _hold(op: tile.GemmOp | tile.KernelOp, problem: Problem, target: Target) -> None:
+    """Refuse, as a ScheduleError, a schedule that breaks a rule of the target or of the problem."""
+    message = broken_rule(schedule_of(op), problem, target)
+    if message is not None:
+        raise Refusal(op, message) from ScheduleError(message)
 
 
 def _refuse_first(refusals: Iterator[Refusal]) -> None:

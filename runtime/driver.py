@@ -1,7 +1,8 @@
 """The few CUDA driver calls that the runtime makes, through cuda-python, with errors as exceptions.
 
 Nothing here runs before the first call of a kernel; the bindings themselves are imported then.
-Source: CUDA driver API reference 13, sections "Context Management", "Primary Context Management", "Memory Management".
+Source: CUDA driver API reference 13, sections "Context Management", "Primary Context Management", "Memory Management",
+"Driver Entry Point Access".
 """
 
 from __future__ import annotations
@@ -57,6 +58,16 @@ def _describe(code: Any) -> str:
     name, text = cuda.cuGetErrorName(code), cuda.cuGetErrorString(code)
     known = not name[0] and not text[0]
     return f"{name[1].decode()} ({text[1].decode()})" if known else f"CUDA error {int(code)}"
+
+
+def function_address(name: str, version: int) -> int:
+    """The address of driver function `name` as of CUDA `version` (12000 is 12.0). Raises DeviceError when it is newer
+    than the driver."""
+    needed = f"{name} of the NVIDIA driver, new in CUDA {version // 1000}.{version % 1000 // 10} (update the driver)"
+    address, _ = check(api().cuGetProcAddress(name.encode(), version, 0), f"finding {needed}")
+    if not address:
+        raise DeviceError(f"finding {needed} failed: this driver lacks it")
+    return int(address)
 
 
 @dataclass(frozen=True)

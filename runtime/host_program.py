@@ -6,12 +6,14 @@ and runs at every call. Integers are exact (extents are at most 2³¹−1, so no
 
 Ops: memref.dim (attribute index), memref.row_stride (elements), memref.base_address (bytes), each on an argument;
 tile.sm_count; arith.constant (value), arith.cmpi (predicate), arith.select, arith.trunci (type, e.g. "i32"), integer
-casts and the arithmetic of `host_ops`; cf.assert (message); and tile.launch, all in attributes: kernel, grid (three
-values or numbers), block, cluster or null, shared_memory in bytes, arguments (a list of {"value", "type"}).
+casts and the arithmetic of `host_ops`; cf.assert (message); sm.tensor_map on a rank-2 argument (box, swizzle or null,
+l2_promotion, dtype), which yields a `TensorMap` for launches alone; and tile.launch, all in attributes: kernel, grid
+(three values or numbers), block, cluster or null, shared_memory in bytes, arguments (a list of {"value", "type"}).
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -30,9 +32,19 @@ from lowtide.runtime.host_ops import (
     wrap,
 )
 from lowtide.runtime.manifest import NAME
+from lowtide.runtime.tensor_maps import TENSOR_MAP, TENSOR_MAP_BYTES, BoxedTensor, Swizzle, TensorMap, check_box
 
 #: Bytes of each launch argument type.
-ARGUMENT_BYTES: dict[str, int] = {"ptr": 8, "i64": 8, "i32": 4, "f32": 4, "f64": 8, "f16": 2, "bf16": 2}
+ARGUMENT_BYTES: dict[str, int] = {
+    "ptr": 8,
+    "i64": 8,
+    "i32": 4,
+    "f32": 4,
+    "f64": 8,
+    "f16": 2,
+    "bf16": 2,
+    TENSOR_MAP: TENSOR_MAP_BYTES,
+}
 
 
 class HostMemRef(Protocol):
@@ -59,7 +71,10 @@ class LaunchShape:
 
 @dataclass(frozen=True)
 class LaunchRecord:
-    """One launch with all its values: grid in CTAs, block in threads, arguments as (value, type)."""
+    """One launch with all its values: grid in CTAs, block in threads, arguments as (value, type).
+
+    The value of a "tensor_map" is a `TensorMap`, not encoded; of the others a number.
+    """
 
     kernel: str
     grid: tuple[int, int, int]
@@ -117,15 +132,34 @@ def compile_host(manifest: Mapping[str, Any]) -> HostProgram:
 
 
 def _geometry(limits: tuple[int, int, int], name: str) -> Callable[..., tuple[int, int, int]]:
-    def grid(*extents: int) -> tuple[int, int, int]:
+    def grid(extents: tuple[int, int, int], cluster: tuple[int, int, int]) -> tuple[int, int, int]:
         if not all(1 <= extent <= limit for extent, limit in zip(extents, limits, strict=True)):
             raise LaunchError(
                 f"{name}: the grid would be {extents} CTAs, CUDA allows 1 to {limits} on each axis;"
                 f" use a smaller problem or a bigger CTA tile"
             )
-        return extents  # type: ignore[return-value]
+        if any(extent % side for extent, side in zip(extents, cluster, strict=True)):
+            raise LaunchError(
+                f"{name}: the grid would be {extents} CTAs, must be whole clusters of {cluster};"
+                f" compile it with a smaller cluster, or with a grid that is rounded up to clusters"
+            )
+        return extents
 
     return grid
+
+
+def _boxed_tensor(
+    name: str, dtype: str, box: tuple[int, int], swizzle: Swizzle | None, l2_promotion: int
+) -> Callable[[HostMemRef], BoxedTensor]:
+    def tensor(memref: HostMemRef) -> BoxedTensor:
+        strides = (memref.row_stride, 1)
+        return BoxedTensor(name, dtype, tuple(memref.shape), strides, box, swizzle, l2_promotion)
+
+    return tensor
+
+
+def _are_integers(value: Any, count: int) -> bool:
+    return isinstance(value, list) and len(value) == count and all(isinstance(x, int) for x in value)
 
 
 class _Compiler:
@@ -136,15 +170,18 @@ class _Compiler:
         self.ops: Sequence[Mapping[str, Any]] = manifest["host"]
         self.arguments = tuple(x["name"] for x in manifest["arguments"])
         self.ranks = {x["name"]: len(x["shape"]) for x in manifest["arguments"]}
+        self.dtypes = {x["name"]: x["dtype"] for x in manifest["arguments"]}
         self.scalars = frozenset(x["name"] for x in manifest["arguments"] if x["kind"] == "scalar")
         self.locals: dict[str, str] = {}
         self.late_values: set[str] = set()
         self.i1_values: set[str] = set()
+        self.map_values: set[str] = set()
         self.early_lines: list[str] = []
         self.late_lines: list[str] = []
         self.wanted_late: list[str] = []  # early locals that `late` reads
         self.constants: list[Any] = []
         self.messages: list[str] = []
+        self.tensors: list[Callable[[HostMemRef], BoxedTensor]] = []
         self.launches: list[LaunchShape] = []
         self.grids: list[str] = []
         self.rows: list[str] = []
@@ -164,6 +201,9 @@ class _Compiler:
         scope: dict[str, Any] = {
             "M": MASK,
             "c": tuple(self.constants),
+            "tensors": tuple(self.tensors),
+            # TensorMap._make without its Python frame: one a map at every call
+            "tensor_map": functools.partial(tuple.__new__, TensorMap),
             "divsi": divsi,
             "remsi": remsi,
             "wrap": wrap,
@@ -212,6 +252,8 @@ class _Compiler:
             self.emit([condition], f"if not {condition}: raise fail({len(self.messages) - 1})")
         elif name.startswith("memref."):
             self.memref(op)
+        elif name == "sm.tensor_map":
+            self.tensor_map(op)
         elif name == "tile.sm_count":
             self.uses_sm_count = True
             self.define(op, [], "sms")
@@ -223,11 +265,15 @@ class _Compiler:
         else:
             self.arithmetic(op)
 
-    def memref(self, op: Mapping[str, Any]) -> None:
+    def memref_operand(self, op: Mapping[str, Any]) -> str:
         operands = op.get("operands", [])
         if len(operands) != 1 or operands[0] not in self.ranks or operands[0] in self.scalars:
             raise LoadError(f"{self.at}: its operand must be one memref argument")
-        argument, rank = operands[0], self.ranks[operands[0]]
+        return str(operands[0])
+
+    def memref(self, op: Mapping[str, Any]) -> None:
+        argument = self.memref_operand(op)
+        rank = self.ranks[argument]
         if op["op"] == "memref.dim":
             index = op.get("attributes", {}).get("index")
             if not isinstance(index, int) or not 0 <= index < rank:
@@ -243,6 +289,29 @@ class _Compiler:
             raise LoadError(
                 f"{self.at}: unknown op; the kernel was saved by another version, compile and save it again"
             )
+
+    def tensor_map(self, op: Mapping[str, Any]) -> None:
+        """All but the address follows from shape and strides, and is made in `early`."""
+        argument, attributes = self.memref_operand(op), op.get("attributes", {})
+        dtype, promotion = self.dtypes[argument], attributes.get("l2_promotion", 0)
+        box, swizzle = attributes.get("box"), attributes.get("swizzle")
+        if self.ranks[argument] != 2:
+            raise LoadError(f"{self.at}: {argument} has rank {self.ranks[argument]}, must have rank 2")
+        if attributes.get("dtype") != dtype:
+            raise LoadError(f"{self.at}: dtype is {attributes.get('dtype')!r}, {argument} has {dtype!r}")
+        if not _are_integers(box, 2):
+            raise LoadError(f"{self.at}: box is {box!r}, must be two integers, rows and columns")
+        if swizzle is not None and not _are_integers(swizzle, 3):
+            raise LoadError(f"{self.at}: swizzle is {swizzle!r}, must be three integers or null")
+        kept = tuple(swizzle) if swizzle and swizzle[0] else None
+        check_box(argument, dtype, box, kept, promotion, LoadError)
+        tensor = f"t{len(self.tensors)}"
+        self.early_lines.append(f"{tensor} = tensors[{len(self.tensors)}](m[{argument!r}])")
+        self.tensors.append(_boxed_tensor(argument, dtype, (box[0], box[1]), kept, promotion))
+        self.wanted_late.append(tensor)
+        address = f"p{self.arguments.index(argument)}"
+        self.late_values.add(address)
+        self.map_values.add(self.define(op, [address], f"tensor_map(({address}, {tensor}))"))
 
     def arithmetic(self, op: Mapping[str, Any]) -> None:
         name, attributes = op["op"], op.get("attributes", {})
@@ -292,7 +361,13 @@ class _Compiler:
                 raise LoadError(
                     f"{self.at}: argument {argument!r} must have a value and a type of {', '.join(ARGUMENT_BYTES)}"
                 )
-            values.append(self.value(argument["value"]))
+            value = self.value(argument["value"])
+            if (value in self.map_values) != (argument["type"] == TENSOR_MAP):
+                raise LoadError(
+                    f"{self.at}: argument {argument!r} must have type {TENSOR_MAP!r} just where its value is that of"
+                    f" sm.tensor_map; compile and save the kernel again"
+                )
+            values.append(value)
             types.append(argument["type"])
         block, cluster = self.extents(attributes, "block"), attributes.get("cluster")
         if len(attributes.get("grid") or ()) != 3:
@@ -301,12 +376,10 @@ class _Compiler:
         if self.late_values.intersection(grid):
             raise LoadError(f"{self.at}: the grid depends on an address or a run-time scalar; compile the kernel again")
         self.read_late(values)
-        self.launches.append(
-            LaunchShape(
-                kernel, block, self.extents(attributes, "cluster") if cluster else None, shared_memory, tuple(types)
-            )
-        )
-        self.grids.append(f"grid({', '.join(grid)})")
+        sides = self.extents(attributes, "cluster") if cluster else None
+        self.launches.append(LaunchShape(kernel, block, sides, shared_memory, tuple(types)))
+        self.constants.append(sides or (1, 1, 1))
+        self.grids.append(f"grid(({', '.join(grid)}), c[{len(self.constants) - 1}])")
         self.rows.append(f"({''.join(f'{value}, ' for value in values)})")
 
     def extents(self, attributes: Mapping[str, Any], key: str) -> tuple[int, int, int]:
@@ -338,7 +411,10 @@ class _Compiler:
         names = op.get("operands", [])
         if len(names) != count:
             raise LoadError(f"{self.at}: has {len(names)} operands, must have {count}")
-        return [self.lookup(name) for name in names]
+        values = [self.lookup(name) for name in names]
+        if self.map_values.intersection(values):
+            raise LoadError(f"{self.at}: has a tensor map for operand, which only a launch takes")
+        return values
 
     def define(self, op: Mapping[str, Any], values: Sequence[str], text: str) -> str:
         results = op.get("results", [])

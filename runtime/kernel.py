@@ -19,6 +19,7 @@ from lowtide.runtime.module import LoadedModule, load_module
 from lowtide.runtime.operands import Operand, view
 from lowtide.runtime.plan import Launch, LaunchPlan, make_plan
 from lowtide.runtime.streams import current_stream, handle_of, library_of
+from lowtide.runtime.tensor_map_encoder import TensorMapEncoder
 
 _MOST_PLANS = 1024
 
@@ -53,6 +54,7 @@ class Kernel:
         self._output_last = self._output == len(self._arguments) - 1
         self._plans: dict[tuple[Any, ...], LaunchPlan] = {}
         self._modules: dict[int, LoadedModule] = {}
+        self._encoder = TensorMapEncoder()
         self._lock = threading.Lock()
         self._get_context: Callable[[], tuple[Any, Any]] | None = None
 
@@ -223,7 +225,7 @@ class Kernel:
         if plan is None:
             library = operands[self._names[self._matrices[0]]].library
             follow = current_stream(library, device)
-            plan = make_plan(self.name, self._arguments, self.program, module, views, follow)
+            plan = make_plan(self.name, self._arguments, self.program, module, views, follow, self._encoder)
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
             self._plans[key] = plan

@@ -18,6 +18,16 @@ in the host function's order; matrices lie in memory as the layout says (last di
     tt     (M, K) (K, N)
     nn     (K, M) (N, K)      null in `shape` or in m, n, k is a run-time extent.
     nt     (K, M) (K, N)
+
+A kernel argument of type "tensor_map" is the 128-byte CUtensorMap by value, made for the operand by the host op
+
+    {"op": "sm.tensor_map", "results": ["v9"], "operands": ["a"],
+     "attributes": {"box": [128, 64],              rows, columns: elements, as they lie in memory
+                    "swizzle": [3, 3, 3]|null,     <B, M, S> on elements; spans 32, 64 or 128 bytes
+                    "l2_promotion": 0|64|128|256,  bytes
+                    "dtype": "bf16"}}              the operand's
+
+The parameter is aligned to 64 bytes in the PTX. Elements outside of the operand read as zero (`tensor_maps`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A launch prepared for one signature of operands: everything but base addresses, run-time scalars and the stream.
 
 `LaunchPlan` is made once for each (context, shapes, strides, dtypes, device); `Launch` fixes the rest too. Argument
-blocks are packed by one `struct` call and handed to the driver as an array of pointers into the block.
+blocks are packed by one `struct` call and handed to the driver as an array of pointers into the block. Tensor maps lie
+behind the other arguments and are written only when they change.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ from lowtide.runtime.checks import MatrixView, address_error, overlap_error
 from lowtide.runtime.dtypes import to_bits
 from lowtide.runtime.host_program import HostProgram
 from lowtide.runtime.module import LoadedModule
+from lowtide.runtime.tensor_map_encoder import TENSOR_MAP_ALIGNMENT, TensorMapEncoder
+from lowtide.runtime.tensor_maps import TENSOR_MAP, TENSOR_MAP_BYTES, TensorMap
 
-_SLOT = 8  # bytes an argument takes in a block; the driver reads each at its own size
+_SLOT = 8  # bytes an argument takes in a block, tensor maps apart; the driver reads each at its own size
+_MOST_STREAMS = 64
 _PACKING = {"ptr": "Q", "i64": "q", "i32": "i4x", "f32": "f4x", "f64": "d", "f16": "e6x", "bf16": "H6x"}
 
 
@@ -31,21 +35,39 @@ class ArgumentBlock:
 
     def __init__(self, types: Sequence[str]) -> None:
         self.types = tuple(types)
-        self._struct = struct.Struct("<" + "".join(_PACKING[kind] for kind in types))
-        self.storage = (ctypes.c_char * max(_SLOT, self._struct.size))()
-        base = ctypes.addressof(self.storage)
-        self._pointers = (ctypes.c_void_p * max(1, len(types)))(*(base + _SLOT * i for i in range(len(types))))
+        self._plain = [i for i, kind in enumerate(types) if kind != TENSOR_MAP]
+        self._maps: dict[int, TensorMap | None] = {i: None for i, kind in enumerate(types) if kind == TENSOR_MAP}
+        self._bf16 = [position for position, i in enumerate(self._plain) if types[i] == "bf16"]
+        self._struct = struct.Struct("<" + "".join(_PACKING[types[i]] for i in self._plain))
+        maps = -(-self._struct.size // TENSOR_MAP_ALIGNMENT) * TENSOR_MAP_ALIGNMENT
+        size = maps + TENSOR_MAP_BYTES * len(self._maps)
+        self.storage = (ctypes.c_char * (size + TENSOR_MAP_ALIGNMENT))()
+        self._start = -ctypes.addressof(self.storage) % TENSOR_MAP_ALIGNMENT
+        base = ctypes.addressof(self.storage) + self._start
+        self._slots = [0] * len(types)
+        for position, i in enumerate(self._plain):
+            self._slots[i] = base + _SLOT * position
+        for position, i in enumerate(self._maps):
+            self._slots[i] = base + maps + TENSOR_MAP_BYTES * position
+        self._pointers = (ctypes.c_void_p * max(1, len(types)))(*self._slots)
         self.address = ctypes.addressof(self._pointers)
-        self._bf16 = [i for i, kind in enumerate(types) if kind == "bf16"]
 
-    def pack(self, values: Sequence[Any]) -> None:
-        """Write the values. Raises LaunchError for one that its type cannot hold."""
+    def pack(self, values: Sequence[Any], encode: Callable[[TensorMap], bytes]) -> None:
+        """Write the values; `encode` gives the bytes of a tensor map. Raises LaunchError for one that its type cannot
+        hold, and what `encode` raises."""
+        if self._maps:
+            for i, held in self._maps.items():
+                if values[i] != held:
+                    ctypes.memmove(self._slots[i], encode(values[i]), TENSOR_MAP_BYTES)
+                    self._maps[i] = values[i]
+            values = [values[i] for i in self._plain]
         try:
             if self._bf16:
                 values = [_bf16_bits(x) if i in self._bf16 else x for i, x in enumerate(values)]
-            self._struct.pack_into(self.storage, 0, *values)
+            self._struct.pack_into(self.storage, self._start, *values)
         except (struct.error, OverflowError) as error:
-            shown = ", ".join(f"{value}: {kind}" for value, kind in zip(values, self.types, strict=False))
+            kinds = [self.types[i] for i in self._plain]
+            shown = ", ".join(f"{value}: {kind}" for value, kind in zip(values, kinds, strict=False))
             raise LaunchError(f"the launch arguments ({shown}) do not fit their types ({error})") from None
 
 
@@ -56,8 +78,26 @@ def _bf16_bits(value: float) -> int:
     return bits
 
 
+class ClusterLaunch:
+    """The configurations of a launch in clusters, one a stream: making one costs more than the launch."""
+
+    def __init__(self, geometry: Sequence[int], cluster: tuple[int, int, int]) -> None:
+        self._geometry = tuple(geometry)
+        self._cluster = cluster
+        self._configs: dict[int, Any] = {}
+
+    def config(self, cuda: Any, stream: int) -> Any:
+        """The CUlaunchConfig for `stream`."""
+        found = self._configs.get(stream)
+        if found is None:
+            if len(self._configs) >= _MOST_STREAMS:
+                self._configs.clear()
+            found = self._configs[stream] = _cluster_config(cuda, self._geometry, self._cluster, stream)
+        return found
+
+
 #: (function, grid, block and dynamic shared memory in bytes, arguments, cluster)
-PreparedLaunch = tuple[Any, tuple[int, ...], ArgumentBlock, "tuple[int, int, int] | None"]
+PreparedLaunch = tuple[Any, tuple[int, ...], ArgumentBlock, "ClusterLaunch | None"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +115,7 @@ class LaunchPlan:
     output_span: int
     input_spans: tuple[tuple[int, int], ...]  # (argument, bytes)
     current_stream: Callable[[], int] | None  # of the operands' library
+    encoder: TensorMapEncoder
     free: list[
         tuple[PreparedLaunch, ...]
     ]  # launches that no thread is filling: taken and returned by atomic list methods
@@ -105,20 +146,22 @@ class LaunchPlan:
 
     def prepare(self) -> tuple[PreparedLaunch, ...]:
         """The launches with argument blocks of their own, not filled yet."""
-        return tuple(
-            (
-                self.module.functions[shape.kernel],
-                (*grid, *shape.block, shape.shared_memory),
-                ArgumentBlock(shape.types),
-                shape.cluster,
-            )
-            for shape, grid in zip(self.program.launches, self.grids, strict=True)
-        )
+        prepared: list[PreparedLaunch] = []
+        for shape, grid in zip(self.program.launches, self.grids, strict=True):
+            geometry = (*grid, *shape.block, shape.shared_memory)
+            cluster = ClusterLaunch(geometry, shape.cluster) if shape.cluster else None
+            prepared.append((self.module.functions[shape.kernel], geometry, ArgumentBlock(shape.types), cluster))
+        return tuple(prepared)
 
     def fill(self, launches: tuple[PreparedLaunch, ...], calls: Sequence[Any]) -> None:
-        """Write the arguments that follow from `calls`. Raises LaunchError when an assertion of the kernel fails."""
+        """Write the arguments that follow from `calls`. Raises LaunchError when an assertion of the kernel fails, or
+        TMA cannot read an operand."""
         for (_, _, block, _), values in zip(launches, self.program.late(self.kept, calls), strict=True):
-            block.pack(values)
+            block.pack(values, self.encode)
+
+    def encode(self, tensor_map: TensorMap) -> bytes:
+        """The 128 bytes of a tensor map, from the kernel's cache."""
+        return self.encoder(tensor_map, self.module.context)
 
 
 def make_plan(
@@ -128,6 +171,7 @@ def make_plan(
     module: LoadedModule,
     views: dict[str, MatrixView],
     current_stream: Callable[[], int] | None,
+    encoder: TensorMapEncoder,
 ) -> LaunchPlan:
     """Evaluate the address-free part of the host function. Raises LaunchError when one of its assertions fails."""
     kept, grids = program.early(views, module.device.sm_count)
@@ -145,6 +189,7 @@ def make_plan(
         output_span=dict(spans)[output],
         input_spans=tuple((i, span) for i, span in spans if i != output),
         current_stream=current_stream,
+        encoder=encoder,
         free=[],
     )
 
@@ -164,7 +209,7 @@ def _launch_all(cuda: Any, name: str, launches: Sequence[PreparedLaunch], stream
         if cluster is None:
             result = cuda.cuLaunchKernel(function, *geometry, stream, block.address, 0)
         else:
-            result = cuda.cuLaunchKernelEx(_cluster_config(cuda, geometry, cluster, stream), function, block.address, 0)
+            result = cuda.cuLaunchKernelEx(cluster.config(cuda, stream), function, block.address, 0)
         if result[0]:
             driver.check(
                 result, f"launching kernel {name} with grid {geometry[:3]} of {geometry[3:6]} threads", LaunchError

@@ -7,7 +7,8 @@ as tabled in `tensor_layouts.atoms_nv`.
 """
 
 import difflib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
@@ -24,10 +25,13 @@ DTYPE_BITS: Mapping[str, int] = MappingProxyType({"f16": 16, "bf16": 16, "f32": 
 
 @dataclass(frozen=True)
 class MmaAtom:
-    """One warp-wide mma instruction: c += a @ b.T, a: (M, K), b: (N, K), c: (M, N)."""
+    """One mma instruction of a warp, or of a warpgroup (wgmma): c += a @ b.T, a: (M, K), b: (N, K), c: (M, N).
+
+    wgmma takes a and b from shared memory: its a and b layouts give every thread the whole tile.
+    """
 
     name: str
-    """`mma.<shape>.<accumulator dtype>.<operand dtype>`."""
+    """`mma.<shape>.<accumulator dtype>.<operand dtype>`, or `wgmma.…`."""
     shape_mnk: tuple[int, int, int]
     a_dtype: str
     b_dtype: str
@@ -111,6 +115,27 @@ def _mma_atoms() -> dict[str, MmaAtom]:
     return atoms
 
 
+def _wgmma_atoms() -> dict[str, MmaAtom]:
+    """wgmma m64nNk16, N = 8 … 256, A and B from shared memory (PTX ISA, "wgmma.mma_async")."""
+    atoms = {}
+    for ab_dtype in ("f16", "bf16"):
+        for n in range(8, 257, 8):
+            name = f"wgmma.m64n{n}k16.f32.{ab_dtype}"
+            atoms[name] = MmaAtom(
+                name=name,
+                shape_mnk=(64, n, 16),
+                a_dtype=ab_dtype,
+                b_dtype=ab_dtype,
+                c_dtype="f32",
+                a_layout=atoms_nv.gmma_ab_layout(64, 16),
+                b_layout=atoms_nv.gmma_ab_layout(n, 16),
+                c_layout=atoms_nv.gmma_c_layout(n),
+                ptx=f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{ab_dtype}.{ab_dtype}",
+                threads=128,
+            )
+    return atoms
+
+
 def _copy_atoms() -> dict[str, CopyAtom]:
     atoms = [CopyAtom(f"cp.async.{size}", "gmem", "smem", size) for size in (16, 8, 4)]
     for count in (1, 2, 4):
@@ -122,16 +147,23 @@ def _copy_atoms() -> dict[str, CopyAtom]:
         atoms.append(CopyAtom(f"st.shared.{size}", "rmem", "smem", size))
         atoms.append(CopyAtom(f"ld.global.{size}", "gmem", "rmem", size))
         atoms.append(CopyAtom(f"st.global.{size}", "rmem", "gmem", size))
+    atoms.append(CopyAtom("tma", "gmem", "smem", 0))  # a box at a time, whatever its bytes
     return {atom.name: atom for atom in atoms}
 
 
-MMA_ATOMS: Mapping[str, MmaAtom] = MappingProxyType(_mma_atoms())
+WGMMA_ATOMS: Mapping[str, MmaAtom] = MappingProxyType(_wgmma_atoms())
+MMA_ATOMS: Mapping[str, MmaAtom] = MappingProxyType({**_mma_atoms(), **WGMMA_ATOMS})
 COPY_ATOMS: Mapping[str, CopyAtom] = MappingProxyType(_copy_atoms())
+
+
+def families(names: Iterable[str]) -> str:
+    """The names as a list for messages, wgmma's 32 widths as one."""
+    return ", ".join(dict.fromkeys(re.sub(r"^wgmma\.m64n\d+", "wgmma.m64nN", name) for name in names))
 
 
 def _unknown(kind: str, name: str, known: Mapping[str, object]) -> TargetError:
     nearest = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.0)[0]
-    return TargetError(f"unknown {kind} atom {name!r}; known are {', '.join(known)}; did you mean {nearest!r}?")
+    return TargetError(f"unknown {kind} atom {name!r}; known are {families(known)}; did you mean {nearest!r}?")
 
 
 def mma_atom(name: str) -> MmaAtom:

@@ -3,14 +3,14 @@
 import difflib
 
 from lowtide.errors import TargetError
-from lowtide.targets.atoms import COPY_ATOMS, MMA_ATOMS
+from lowtide.targets.atoms import COPY_ATOMS, MMA_ATOMS, WGMMA_ATOMS
 from lowtide.targets.target import Target
 
 _KIB = 1024
 
 # Introduced with sm_80; every later target inherits them (PTX ISA, "mma", "Target ISA Notes").
-_SM80_MMA = tuple(MMA_ATOMS)
-_SM80_COPY = tuple(COPY_ATOMS)
+_SM80_MMA = tuple(name for name in MMA_ATOMS if name not in WGMMA_ATOMS)
+_SM80_COPY = tuple(name for name in COPY_ATOMS if name != "tma")
 
 
 def _sm90(name: str) -> Target:
@@ -23,8 +23,9 @@ def _sm90(name: str) -> Target:
         max_threads_per_sm=2048,
         max_ctas_per_sm=32,
         sm_count=132,
-        mma_atoms=_SM80_MMA,
-        copy_atoms=_SM80_COPY,
+        # wgmma is architecture-specific; TMA is not, but is of use only with it.
+        mma_atoms=(*_SM80_MMA, *WGMMA_ATOMS) if name.endswith("a") else _SM80_MMA,
+        copy_atoms=(*_SM80_COPY, "tma") if name.endswith("a") else _SM80_COPY,
     )
 
 

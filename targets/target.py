@@ -7,7 +7,7 @@ target stand in `known.py`.
 from dataclasses import dataclass
 
 from lowtide.errors import TargetError
-from lowtide.targets.atoms import CopyAtom, MmaAtom, copy_atom, mma_atom
+from lowtide.targets.atoms import CopyAtom, MmaAtom, copy_atom, families, mma_atom
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Target:
         """The mma atom `name`. Raises TargetError where the target lacks it or nobody knows it."""
         atom = mma_atom(name)
         if name not in self.mma_atoms:
-            raise TargetError(f"{self.name} has no {name}; it has {', '.join(self.mma_atoms)}")
+            raise TargetError(f"{self.name} has no {name}; it has {families(self.mma_atoms)}")
         return atom
 
     def copy(self, name: str) -> CopyAtom:

@@ -550,4 +550,21 @@ def Sm_MmaWaitOp : Sm_Op<"mma_wait", [Sm_Ordering]> {
   let hasVerifier = 1;
 }
 
+//===--- instructions that the nvvm dialect lacks ---------------------------------------------------------------===//
+
+def Sm_PtxWgmmaWaitOp : Sm_Op<"ptx_wgmma_wait", [Sm_Ordering, AllTypesMatch<["acc", "result"]>]> {
+  let summary = "wgmma.wait_group that the accumulator registers are threaded through (level nvvm)";
+  let description = [{
+    Nothing that reads the result can be moved above the wait. Becomes inline assembly in one place,
+    `convert-ptx-ops-to-asm`.
+
+    ```mlir
+    %c = sm.ptx_wgmma_wait 0, %p : !llvm.struct<(f32, f32, f32, f32)>
+    ```
+  }];
+  let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative]>:$pending, AnyType:$acc);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "$pending `,` $acc attr-dict `:` type($acc)";
+}
+
 #endif // LOWTIDE_SM_OPS_TD

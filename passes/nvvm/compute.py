@@ -107,10 +107,10 @@ def lower_extract(context: Context, op: sm.ExtractOp) -> None:
     if not values or not np.array_equal(held[:, values], wanted):
         raise Refusal(op, "the threads do not hold the same elements of the sub-tile in both thread-value layouts")
     width = source.width
-    groups = np.array(values).reshape(-1, width)
-    if np.any(groups[:, :1] % width) or np.any(groups != groups[:, :1] + np.arange(width)):
+    firsts = np.array(values[::width])
+    if np.any(firsts % width) or values != (firsts[:, None] + np.arange(width)).ravel().tolist():
         raise Refusal(op, f"takes the values of a thread apart that lie together in registers of {width}")
-    registers = tuple(source.registers[first // width] for first in groups[:, 0])
+    registers = tuple(source.registers[first // width] for first in firsts)
     context.values[op.result] = Fragment(registers, width, target)
 
 

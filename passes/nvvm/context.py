@@ -17,6 +17,7 @@ class Context:
     tid: ir.Value
     threads: int
     smem: ir.Value  # start of dynamic shared memory, !llvm.ptr<3>
+    elected: bool = False  # a single thread runs this code
     values: dict[ir.Value, Lowered] = field(default_factory=dict)
 
     def get(self, value: ir.Value) -> Lowered:

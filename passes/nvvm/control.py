@@ -32,31 +32,40 @@ def special_register(name: str) -> ir.Value:
 
 
 def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerBlock) -> None:
-    """This CTA's work tiles: one, or a loop over those that fall to it."""
+    """This CTA's work tiles: one, or a loop over those that fall to it, which carries what the op carries."""
     emit = context.emit
     rows, columns = context.scalar(op.rows), context.scalar(op.columns)
     tile_m, tile_n = op.tile
-    tiles_m = emit.div(emit.add(rows, tile_m - 1), tile_m)
-    tiles_n = emit.div(emit.add(columns, tile_n - 1), tile_n)
+    tiles = (emit.div(emit.add(rows, tile_m - 1), tile_m), emit.div(emit.add(columns, tile_n - 1), tile_n))
     first = special_register("ctaid.x")
+    body = op.body.blocks[0]
+    inits = [context.get(value) for value in op.inits]
     if ir.IntegerAttr(op.scheduler).value == 0:
-        _lower_tile(context, op, first, (tiles_m, tiles_n), lower_block)
+        for argument, init in zip(list(body.arguments)[2:], inits, strict=True):
+            context.values[argument] = init
+        results = _lower_tile(context, op, first, tiles, lower_block)
+        for result, old in zip(op.results_, results, strict=True):
+            context.values[result] = context.get(old)
         return
-    total = arith.MulIOp(tiles_m, tiles_n).result
-    loop = scf.ForOp(first, total, special_register("nctaid.x"))
+    total = arith.MulIOp(*tiles).result
+    loop = scf.ForOp(first, total, special_register("nctaid.x"), [v for init in inits for v in flatten(init)])
+    _bind_all(context, list(body.arguments)[2:], inits, list(loop.inner_iter_args))
     with ir.InsertionPoint(loop.body):
-        _lower_tile(context, op, loop.induction_variable, (tiles_m, tiles_n), lower_block)
-        scf.YieldOp([])
+        yielded = _lower_tile(context, op, loop.induction_variable, tiles, lower_block)
+        scf.YieldOp([value for old in yielded for value in flatten(context.get(old))])
+    _bind_all(context, list(op.results_), inits, list(loop.results))
 
 
 def _lower_tile(
     context: Context, op: tile.WorkTilesOp, index: ir.Value, tiles: tuple[ir.Value, ir.Value], lower_block: LowerBlock
-) -> None:
+) -> list[ir.Value]:
+    """One tile; gives what the body yields."""
     m, n = _rasterize(context, op.order, index, *tiles)
     body = op.body.blocks[0]
-    for argument, place, extent in zip(body.arguments, (m, n), op.tile, strict=True):
+    for argument, place, extent in zip(list(body.arguments)[:2], (m, n), op.tile, strict=True):
         context.values[argument] = context.emit.mul(place, extent)
     lower_block(context, body)
+    return list(list(body.operations)[-1].operands)
 
 
 def _rasterize(
@@ -87,28 +96,27 @@ def lower_view(context: Context, op: tile.ViewOp) -> None:
 
 def _offset(context: Context, value: ir.Value) -> Offset:
     """A window's offset, with what its origin tells of it."""
-    multiple, room = _origin(value)
-    return Offset(context.scalar(value), multiple, room)
+    return Offset(context.scalar(value), *_origin(value))
 
 
-def _origin(value: ir.Value) -> tuple[int, int | None]:
-    """(multiple, room) of an offset: see `Offset`."""
+def _origin(value: ir.Value) -> tuple[int, int, int | None]:
+    """(multiple, shift, room) of an offset: see `Offset`."""
     owner = value.owner
     if isinstance(owner, ir.Block):
         parent = owner.owner.opview
         if isinstance(parent, tile.WorkTilesOp):
             extent = list(parent.tile)[list(owner.arguments).index(value)]
-            return extent, extent
-        return 1, None
+            return extent, 0, extent
+        return 1, 0, None
     op = owner.opview
     if isinstance(op, arith.MulIOp):
         factor = constant_of(op.rhs) or constant_of(op.lhs)
-        return (factor, None) if factor else (1, None)
+        return factor or 1, 0, None
     if isinstance(op, arith.AddIOp) and (by := constant_of(op.rhs)) is not None:
-        multiple, room = _origin(op.lhs)
+        multiple, shift, room = _origin(op.lhs)
         if room is not None and by < room:
-            return multiple, room - by
-    return 1, None
+            return multiple, shift + by, room - by
+    return 1, 0, None
 
 
 def lower_loop(context: Context, op: scf.ForOp, lower_block: LowerBlock) -> None:

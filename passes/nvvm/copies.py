@@ -22,14 +22,15 @@ from lowtide.passes.nvvm.memory import (
 )
 from lowtide.passes.nvvm.values import Fragment, Window, regroup, vector_type
 from lowtide.passes.problem import element_bits
-from lowtide.targets import SplitCoordinates, split_coordinates
+from lowtide.targets import CopyAtom, SplitCoordinates, copy_atom, split_coordinates
 from lowtide.targets.ldmatrix import check_rows, row_addresses
+from lowtide.targets.tv import extents
 
 
 def lower_cp_async(context: Context, op: sm.CpAsyncOp) -> None:
     """One cp.async for each run of the thread's values; what lies past the edge is zero-filled by a shorter source."""
     window, buffer = context.window(op.source), context.buffer(op.destination)
-    size = int(op.copy.atom.rsplit(".", 1)[1])
+    size = _atom(op, op.copy.atom, "cp.async.").bytes_per_thread
     element_bytes = element_bits(window.matrix.element) // 8
     run = size // element_bytes
     split = split_coordinates(tv_of(op.copy.tv), window.shape)
@@ -89,6 +90,8 @@ def _cp_async(target: ir.Value, source: ir.Value, size: int, length: ir.Value | 
 
 def _check_runs(op: ir.OpView, split: SplitCoordinates, run: int, swizzle: tuple[int, int, int]) -> None:
     """Each run of values lies side by side in a row, starts at a multiple of itself, and no swizzle parts it."""
+    if run < 1 or len(split.row_values) % run:
+        raise Refusal(op, f"moves {run} elements at once, but a thread has {len(split.row_values)}")
     rows = np.array(split.row_values).reshape(-1, run)
     columns = np.array(split.col_values).reshape(-1, run)
     if np.any(rows != rows[:, :1]) or np.any(columns != columns[:, :1] + np.arange(run)) or np.any(columns[:, 0] % run):
@@ -102,7 +105,10 @@ def lower_ldmatrix(context: Context, op: sm.LdmatrixOp) -> None:
     fragment, buffer = op.result.type, context.buffer(op.source)
     tv, shape = tv_of(fragment.tv), fragment.shape
     trans = bool(op.trans)
-    matrices = int(ir.StringAttr(op.atom).value.rsplit("x", 1)[1])
+    matrices = _atom(op, op.atom.value, "ldmatrix.").matrices
+    _, held = extents(tv)
+    if held % (2 * matrices):
+        raise Refusal(op, f"loads {2 * matrices} elements a thread at once, but a thread has {held}")
     source = row_addresses(tv, matrices, trans)
     check_rows(tv, source, shape, matrices, trans, "of an ldmatrix")
     split = split_coordinates(source, shape)
@@ -141,7 +147,7 @@ def lower_store_shared(context: Context, op: sm.StoreSharedOp) -> None:
     """Runs of a fragment's values as vector stores."""
     buffer = context.buffer(op.destination)
     fragment = context.fragment(op.value)
-    run = _run(op.atom, fragment.type)
+    run = _run(op, "st.shared.", fragment.type)
     split = split_coordinates(tv_of(fragment.type.tv), fragment.type.shape)
     _check_runs(op, split, run, layout_of(buffer.type.layout)[1])
     access = shared_access(context, buffer, split.row_thread, split.col_thread)
@@ -154,7 +160,7 @@ def lower_store_shared(context: Context, op: sm.StoreSharedOp) -> None:
 def lower_load_shared(context: Context, op: sm.LoadSharedOp) -> None:
     """Runs of a fragment's values as vector loads."""
     buffer, fragment = context.buffer(op.source), op.result.type
-    run = _run(op.atom, fragment)
+    run = _run(op, "ld.shared.", fragment)
     split = split_coordinates(tv_of(fragment.tv), fragment.shape)
     _check_runs(op, split, run, layout_of(buffer.type.layout)[1])
     access = shared_access(context, buffer, split.row_thread, split.col_thread)
@@ -167,15 +173,22 @@ def lower_load_shared(context: Context, op: sm.LoadSharedOp) -> None:
     context.values[op.result] = Fragment(tuple(registers), run, fragment)
 
 
-def _run(atom: ir.StringAttr, fragment: sm.FragmentType) -> int:
-    """Elements that an access of the atom's bytes moves."""
-    return int(atom.value.rsplit(".", 1)[1]) * 8 // element_bits(fragment.element_type)
+def _run(op: ir.OpView, family: str, fragment: sm.FragmentType) -> int:
+    """Elements that an access by the op's atom moves."""
+    return _atom(op, op.atom.value, family).bytes_per_thread * 8 // element_bits(fragment.element_type)
+
+
+def _atom(op: ir.OpView, name: str, family: str) -> CopyAtom:
+    """The copy atom that an op names. Refuses one of another family than the op's."""
+    if not name.startswith(family):
+        raise Refusal(op, f"takes an atom {family}*, not {name}")
+    return copy_atom(name)
 
 
 def lower_store_global(context: Context, op: sm.StoreGlobalOp) -> None:
     """Runs of a fragment's values as vector stores where a run exists whole, else element by element."""
     window, fragment = context.window(op.destination), context.fragment(op.value)
-    run = _run(op.atom, fragment.type)
+    run = _run(op, "st.global.", fragment.type)
     split = split_coordinates(tv_of(fragment.type.tv), fragment.type.shape)
     _check_runs(op, split, run, (0, 0, 0))
     row0, column0 = _thread_origin(context, window, split)
@@ -228,7 +241,7 @@ def lower_load_global(context: Context, op: sm.LoadGlobalOp) -> None:
 def _load_full(
     context: Context, op: sm.LoadGlobalOp, window: Window, split: SplitCoordinates
 ) -> tuple[list[ir.Value], int]:
-    run = _run(op.atom, op.result.type)
+    run = _run(op, "ld.global.", op.result.type)
     _check_runs(op, split, run, (0, 0, 0))
     row0, column0 = _thread_origin(context, window, split)
     aligned = _is_aligned(context, window, run)
@@ -313,7 +326,7 @@ def _load_vector(
             index = context.emit.add(start, place)
             exists = _vector_exists(context, window, index)
             loaded[place] = _where(exists, matrix.element, partial(_load_at, context, window, index))
-    run = _run(op.atom, op.result.type)
+    run = _run(op, "ld.global.", op.result.type)
     type_ = vector_type(run, matrix.element)
     groups: dict[tuple[int, ...], ir.Value] = {}
     registers = []

@@ -103,7 +103,8 @@ def inside(window: Window, dim: int) -> Inside:
         return Inside.PARTLY
     if offset.room is not None and shape <= offset.room:
         return Inside.ALL
-    return Inside.ALL_OR_NOTHING if offset.multiple % shape == 0 else Inside.PARTLY
+    whole = offset.multiple % shape == 0 and offset.shift % shape == 0
+    return Inside.ALL_OR_NOTHING if whole else Inside.PARTLY
 
 
 def is_before_edge(context: Context, window: Window, dim: int, index: ir.Value) -> ir.Value | None:

@@ -10,6 +10,10 @@ from mlir.dialects import vector
 from lowtide.dialects import sm
 
 
+# On a kernel: the positions of the arguments that are tensor maps.
+TENSOR_MAPS_ATTRIBUTE = "tensor_maps"
+
+
 @dataclass(frozen=True)
 class GlobalMatrix:
     """A matrix or vector in global memory: base pointer, row stride in elements (i64), extents (i32 if dynamic)."""
@@ -24,12 +28,13 @@ class GlobalMatrix:
 class Offset:
     """Where a window starts along one dimension, and what is known of it.
 
-    The value is a multiple of `multiple`; `room` elements from it on lie within the tile that was handed out (None:
-    the window may start past the edge, as copies that run ahead do).
+    The value is `shift` past a multiple of `multiple`; `room` elements from it on lie within the tile that was handed
+    out (None: the window may start past the edge, as copies that run ahead do).
     """
 
     value: ir.Value
     multiple: int
+    shift: int
     room: int | None
 
 
@@ -73,7 +78,15 @@ class Fragment:
     packed: bool = False
 
 
-Lowered: TypeAlias = ir.Value | Window | SharedBuffer | Ring | Fragment | GlobalMatrix
+@dataclass(frozen=True)
+class Pending:
+    """The accumulators of a wgmma in flight: one struct of registers."""
+
+    registers: ir.Value
+    type: sm.FragmentType
+
+
+Lowered: TypeAlias = ir.Value | Window | SharedBuffer | Ring | Fragment | GlobalMatrix | Pending
 
 
 def vector_type(width: int, element: ir.Type) -> ir.VectorType:
@@ -110,6 +123,8 @@ def flatten(value: Lowered) -> list[ir.Value]:
         return list(value.registers)
     if isinstance(value, SharedBuffer):
         return [value.pointer]
+    if isinstance(value, Pending):
+        return [value.registers]
     assert isinstance(value, ir.Value), f"a loop cannot carry {type(value).__name__}"
     return [value]
 
@@ -120,4 +135,6 @@ def unflatten(like: Lowered, values: Sequence[ir.Value]) -> Lowered:
         return replace(like, registers=tuple(values))
     if isinstance(like, SharedBuffer):
         return replace(like, pointer=values[0])
+    if isinstance(like, Pending):
+        return replace(like, registers=values[0])
     return values[0]

@@ -58,7 +58,7 @@ def levels_of(spec: lt.GemmSpec, schedule: str | None = None) -> dict[str, str]:
 
 
 def aligned(rng: np.random.Generator, rows: int, columns: int, padding: int = 8) -> NDArray[Any]:
-    """A matrix of small integers whose rows start at multiples of 16 bytes, at least `padding` elements between them."""
+    """Small integers, rows at multiples of 16 bytes of a 16-bit type, at least `padding` elements between them."""
     stride = -(-columns // 8) * 8 + padding
     return rng.integers(-3, 4, (rows, stride))[:, :columns]
 

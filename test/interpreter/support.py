@@ -24,9 +24,10 @@ def assert_same(
     for seed in orders:
         found = interpret(after, inputs, sms=sms, seed=seed, domain="exact")
         wrong = np.argwhere(found != expected)
+        first = tuple(wrong[0].tolist()) if len(wrong) else ()
         assert not len(wrong), (
-            f"order {seed}: D differs in {len(wrong)} of {expected.size} elements, first at {tuple(wrong[0].tolist())}: "
-            f"{found[tuple(wrong[0])]}, not {expected[tuple(wrong[0])]}"
+            f"order {seed}: D differs in {len(wrong)} of {expected.size} elements, first at {first}: "
+            f"{found[first]}, not {expected[first]}"
         )
     return expected
 

@@ -305,11 +305,11 @@ def test_a_refill_that_overtakes_the_reads_of_the_scratch_is_found() -> None:
     kernel = spec(d="f32")
     text = levels_of(kernel, f"{SCHEDULE}, copy = cp.async.8, scheduler = persistent")["epilogue"]
     inputs = inputs_of(kernel, 100, 100, 40)
-    np.testing.assert_array_equal(interpret(text, inputs, domain="exact"), expected(kernel, inputs))
+    np.testing.assert_array_equal(interpret(text, inputs, sms=1, domain="exact"), expected(kernel, inputs))
     fault = Fault("", "epilogue", r"^ *sm\.barrier\n(?= *\}\n *tile\.return)", "", "")
     for seed in SEEDS:
         with pytest.raises(InterpreterError, match=rf"sm\.cp_async .*({RACE}|{IN_FLIGHT})|load_shared.*{IN_FLIGHT}"):
-            interpret(fault.plant(text), inputs, seed=seed, domain="exact")
+            interpret(fault.plant(text), inputs, sms=1, seed=seed, domain="exact")
 
 
 def test_the_comparison_of_two_levels_names_the_first_wrong_element(levels: dict[str, str]) -> None:

@@ -2,7 +2,8 @@
 // RUN: lowtide-opt %s -p convert-math-to-intrinsics | filecheck %s
 module attributes {tile.target = "sm_80"} {
 
-// CHECK-LABEL: func.func @scalars(%[[X:.+]]: f32)
+// CHECK-LABEL: func.func @scalars(
+// CHECK-SAME:    %[[X:.+]]: f32)
 // CHECK-NEXT:  llvm.call_intrinsic "llvm.nvvm.ex2.approx"(%[[X]]) : (f32) -> f32
 // CHECK-NEXT:  llvm.call_intrinsic "llvm.nvvm.lg2.approx.f"(%[[X]])
 // CHECK-NEXT:  llvm.call_intrinsic "llvm.nvvm.sqrt.rn.f"(%[[X]])
@@ -22,7 +23,8 @@ func.func @scalars(%x: f32) {
   return
 }
 
-// CHECK-LABEL: func.func @vector(%[[X:.+]]: vector<2xf32>)
+// CHECK-LABEL: func.func @vector(
+// CHECK-SAME:    %[[X:.+]]: vector<2xf32>)
 // CHECK-NEXT:  %[[X0:.+]] = vector.extract %[[X]][0]
 // CHECK-NEXT:  %[[Y0:.+]] = llvm.call_intrinsic "llvm.nvvm.ex2.approx"(%[[X0]])
 // CHECK-NEXT:  %[[X1:.+]] = vector.extract %[[X]][1]

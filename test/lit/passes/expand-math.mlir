@@ -32,7 +32,8 @@ func.func @vector(%x: vector<4xf32>) -> vector<4xf32> {
 }
 
 // What is one instruction stays.
-// CHECK-LABEL: func.func @kept(%[[X:.+]]: f32)
+// CHECK-LABEL: func.func @kept(
+// CHECK-SAME:    %[[X:.+]]: f32)
 // CHECK-NEXT:  math.exp2 %[[X]]
 // CHECK-NEXT:  math.log2 %[[X]]
 // CHECK-NEXT:  math.sqrt %[[X]]

@@ -65,7 +65,7 @@ tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
     schedule = #tile.schedule<warps = [1, 1, 1], swizzle_d = <2,2,3>, scheduler = one_shot,
       epilogue = smem, epilogue_math = registers, epilogue_tile = [32, 32]>} {
   %acc = sm.splat 0.0 : !c
-  // expected-error @below {{lower-epilogue: has no sm.mma_sync in its kernel that says how its fragment is held}}
+  // expected-error @below {{lower-epilogue: has no sm.mma_sync or sm.wgmma in its kernel that says how its fragment is held}}
   tile.store %acc into %d[%m, %m] {
   ^bb0(%x: f32):
     tile.yield %x : f32

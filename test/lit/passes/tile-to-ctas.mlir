@@ -45,8 +45,8 @@
 // CHECK-NEXT:      tile.yield %[[Y]] : bf16
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 64, 16], warps = [1, 2, 1], permutation = [16, 32, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <0,3,3>, swizzle_b = <0,3,3>,
-  swizzle_d = <0,3,3>, raster = grouped(4), scheduler = one_shot, epilogue = smem, epilogue_math = registers,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1,
+  swizzle_a = <0,3,3>, swizzle_b = <0,3,3>, swizzle_d = <0,3,3>, raster = grouped(4), scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 64]>
 module attributes {tile.level = "problem", tile.target = "sm_80"} {
 func.func @dynamic(%a: !mat, %b: !mat, %d: !mat) {
@@ -68,8 +68,8 @@ func.func @dynamic(%a: !mat, %b: !mat, %d: !mat) {
 // CHECK:       tile.work_tiles ({{.*}}) of (%c100, %c65) by [32, 32] order(<row>) one_shot {
 // CHECK:       scf.for %{{.+}} = %c0 to %c40 step %c16
 #schedule = #tile.schedule<cta = [32, 32, 16], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <0,3,3>, swizzle_b = <0,3,3>,
-  swizzle_d = <0,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1,
+  swizzle_a = <0,3,3>, swizzle_b = <0,3,3>, swizzle_d = <0,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
 func.func @static(%a: memref<100x40xf16>, %b: memref<65x40xf16>, %d: memref<100x65xf16>) {
@@ -90,7 +90,8 @@ func.func @static(%a: memref<100x40xf16>, %b: memref<65x40xf16>, %d: memref<100x
 // CHECK:       %[[AT_ONCE:.+]] = arith.muli %[[SMS]], %c{{[0-9]+}}
 // CHECK:       %[[GRID:.+]] = arith.minsi %[[TILES]], %[[AT_ONCE]]
 // CHECK:       tile.launch @persistent_kernel grid(%[[GRID]]) threads(32)
-// CHECK-LABEL: tile.kernel @persistent_kernel(%[[A:.+]]: memref<?x?xf16, {{.*}}>, %[[B:.+]]: memref<?x?xf16, {{.*}}>, %{{.+}}: memref<?x?xf16
+// CHECK-LABEL: tile.kernel @persistent_kernel(
+// CHECK-SAME:    %[[A:.+]]: memref<?x?xf16, {{.*}}>, %[[B:.+]]: memref<?x?xf16, {{.*}}>, %{{.+}}: memref<?x?xf16
 // CHECK:       %[[K:.+]] = memref.dim %[[A]], %c0
 // CHECK:       tile.work_tiles (%[[ROW:.+]], %[[COLUMN:.+]]) of {{.*}} order(<column>) persistent {
 // CHECK:       scf.for %[[STEP:.+]] = %c0 to %[[K]] step %c16
@@ -99,8 +100,8 @@ func.func @static(%a: memref<100x40xf16>, %b: memref<65x40xf16>, %d: memref<100x
 // CHECK:       tile.mma nt
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 16], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <0,3,3>, swizzle_b = <0,3,3>,
-  swizzle_d = <0,3,3>, raster = column, scheduler = persistent, epilogue = smem, epilogue_math = registers,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1,
+  swizzle_a = <0,3,3>, swizzle_b = <0,3,3>, swizzle_d = <0,3,3>, raster = column, scheduler = persistent, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
 func.func @persistent(%a: !mat, %b: !mat, %d: !mat) {
@@ -131,8 +132,8 @@ func.func @persistent(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 !out = memref<?x?xf32, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 16], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <0,3,3>, swizzle_b = <0,3,3>,
-  swizzle_d = <0,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = rows,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1,
+  swizzle_a = <0,3,3>, swizzle_b = <0,3,3>, swizzle_d = <0,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = rows,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
 func.func @operands(%a: !mat, %b: !mat, %d: !out, %c: !out, %row: memref<?xf32>, %column: memref<?xf32>, %s: f32) {
@@ -154,8 +155,8 @@ func.func @operands(%a: !mat, %b: !mat, %d: !out, %c: !out, %row: memref<?xf32>,
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 !out = memref<?x?xf32, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 16], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <0,3,3>, swizzle_b = <0,3,3>,
-  swizzle_d = <0,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = rows,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1,
+  swizzle_a = <0,3,3>, swizzle_b = <0,3,3>, swizzle_d = <0,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = rows,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
 func.func @swapped(%a: !mat, %b: !mat, %d: !out, %c: !out) {

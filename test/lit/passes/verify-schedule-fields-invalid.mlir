@@ -18,8 +18,9 @@ func.func @no_schedule(%a: !mat, %b: !mat, %d: !mat) {
 // The schedule is asked for whole: what is left open belongs to choose-schedule.
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>, swizzle_d = <2,3,3>,
-  raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers, epilogue_tile = [32, 32]>
+  copy = cp.async.16, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
+  epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
 func.func @no_field(%a: !mat, %b: !mat, %d: !mat) {
   // expected-error @below {{verify-schedule: field stages is not decided; run choose-schedule first, or write it}}
@@ -35,7 +36,7 @@ func.func @no_field(%a: !mat, %b: !mat, %d: !mat) {
 // Words that no pass knows.
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = lazy, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -52,7 +53,7 @@ func.func @scheduler(%a: !mat, %b: !mat, %d: !mat) {
 
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = tma, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -69,7 +70,7 @@ func.func @epilogue(%a: !mat, %b: !mat, %d: !mat) {
 
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = columns,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -86,7 +87,7 @@ func.func @epilogue_math(%a: !mat, %b: !mat, %d: !mat) {
 
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.32, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.32, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -103,7 +104,7 @@ func.func @copy(%a: !mat, %b: !mat, %d: !mat) {
 
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = diagonal, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -120,7 +121,7 @@ func.func @raster(%a: !mat, %b: !mat, %d: !mat) {
 
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = grouped(0), scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -138,7 +139,7 @@ func.func @raster_group(%a: !mat, %b: !mat, %d: !mat) {
 // Words that do not go together.
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = direct, epilogue_math = rows,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -156,7 +157,7 @@ func.func @direct_rows(%a: !mat, %b: !mat, %d: !mat) {
 // Numbers out of range.
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [0, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -173,7 +174,7 @@ func.func @cta(%a: !mat, %b: !mat, %d: !mat) {
 
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [-1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -190,7 +191,7 @@ func.func @warps(%a: !mat, %b: !mat, %d: !mat) {
 
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [0, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -207,7 +208,7 @@ func.func @permutation_extent(%a: !mat, %b: !mat, %d: !mat) {
 
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 0]>
 module attributes {tile.target = "sm_80"} {
@@ -224,7 +225,7 @@ func.func @epilogue_tile(%a: !mat, %b: !mat, %d: !mat) {
 
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 1, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 1, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -241,7 +242,7 @@ func.func @one_stage(%a: !mat, %b: !mat, %d: !mat) {
 
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 65, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 65, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -258,7 +259,7 @@ func.func @many_stages(%a: !mat, %b: !mat, %d: !mat) {
 
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 3, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 3, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -277,7 +278,7 @@ func.func @fragment_buffers(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xf16, strided<[?, 1]>>
 !wide = memref<?x?xf64, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -296,7 +297,7 @@ func.func @element(%a: !mat, %b: !mat, %d: !wide) {
 // Nothing to compute.
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {

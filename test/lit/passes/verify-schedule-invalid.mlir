@@ -4,7 +4,7 @@
 // More threads than a CTA may have.
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [8, 8, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -22,7 +22,7 @@ func.func @threads(%a: !mat, %b: !mat, %d: !mat) {
 // Each warp keeps its own sum.
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 2], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -40,7 +40,7 @@ func.func @warps_along_k(%a: !mat, %b: !mat, %d: !mat) {
 // The tiled mma: its atom, its permutation, its step.
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m64n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -57,7 +57,7 @@ func.func @atom(%a: !mat, %b: !mat, %d: !mat) {
 
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [2, 1, 1], permutation = [40, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -74,7 +74,7 @@ func.func @permutation(%a: !mat, %b: !mat, %d: !mat) {
 
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, #tile.layout<(8,2):(1,1)>, 16],
-  mma = mma.m16n8k16, copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>,
+  mma = mma.m16n8k16, copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>,
   swizzle_b = <2,3,3>, swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem,
   epilogue_math = registers, epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -91,7 +91,7 @@ func.func @not_a_permutation(%a: !mat, %b: !mat, %d: !mat) {
 
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 40], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -109,7 +109,7 @@ func.func @cta_step(%a: !mat, %b: !mat, %d: !mat) {
 // Accumulators that no thread can hold.
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [256, 256, 16], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -127,7 +127,7 @@ func.func @registers(%a: !mat, %b: !mat, %d: !mat) {
 // A stage that the threads cannot share evenly.
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [64, 32, 16], warps = [4, 1, 1], permutation = [64, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -145,7 +145,7 @@ func.func @shares(%a: !mat, %b: !mat, %d: !mat) {
 // A permutation of K that parts the eight elements that one row of ldmatrix loads.
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, #tile.layout<(2,8):(8,1)>],
-  mma = mma.m16n8k16, copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>,
+  mma = mma.m16n8k16, copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>,
   swizzle_b = <2,3,3>, swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem,
   epilogue_math = registers, epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -163,7 +163,7 @@ func.func @rows(%a: !mat, %b: !mat, %d: !mat) {
 // The part of the tile that goes through shared memory at a time.
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [24, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -180,7 +180,7 @@ func.func @epilogue_step(%a: !mat, %b: !mat, %d: !mat) {
 
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 64, 32], warps = [2, 2, 1], permutation = [32, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 16]>
 module attributes {tile.target = "sm_80"} {
@@ -198,7 +198,7 @@ func.func @epilogue_shares(%a: !mat, %b: !mat, %d: !mat) {
 // Swizzles: within the tile, and in units that hold the widest access.
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <3,3,5>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <3,3,5>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -215,7 +215,7 @@ func.func @span(%a: !mat, %b: !mat, %d: !mat) {
 
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <3,2,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <3,2,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -232,7 +232,7 @@ func.func @units(%a: !mat, %b: !mat, %d: !mat) {
 
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,2,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -250,7 +250,7 @@ func.func @scratch_units(%a: !mat, %b: !mat, %d: !mat) {
 // Shared memory: with fewer stages it fits.
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 64, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 64, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -268,7 +268,7 @@ func.func @stages(%a: !mat, %b: !mat, %d: !mat) {
 // With fewer than two it is no ring: the tile must shrink.
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [512, 512, 64], warps = [8, 4, 1], permutation = [128, 64, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [128, 512]>
 module attributes {tile.target = "sm_80"} {

@@ -5,7 +5,7 @@
 !mat = memref<?x?xf16, strided<[?, 1]>>
 !buffer = memref<32x32xf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 1, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 1, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -31,7 +31,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !mat) attributes {schedule = #schedu
 !mat = memref<?x?xf16, strided<[?, 1]>>
 !buffer = memref<32x32xf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -56,7 +56,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !mat) attributes {schedule = #schedu
 !mat = memref<?x?xf16, strided<[?, 1]>>
 !buffer = memref<32x32xf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -82,7 +82,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !mat) attributes {schedule = #schedu
 !mat = memref<?x?xf16, strided<[?, 1]>>
 !buffer = memref<32x32xf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -107,7 +107,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xf16, strided<[?, 1]>>
 !buffer = memref<32x32xf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
@@ -125,7 +125,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !mat) attributes {schedule = #schedu
 !mat = memref<?x?xf16, strided<[?, 1]>>
 !buffer = memref<32x32xf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {

@@ -22,6 +22,13 @@ _READ = {
 }
 
 
+def _read(kind: str, address: int) -> Any:
+    if kind == "tensor_map":
+        assert address % 64 == 0, "a tensor map must be aligned to 64 bytes"
+        return ctypes.string_at(address, 128)
+    return _READ[kind].from_address(address).value
+
+
 class Names:
     """Any attribute is its own name: stands for the driver's enumerations."""
 
@@ -115,7 +122,7 @@ class FakeDriver:
             return (self.launch_error,)
         *geometry, stream, pointers, _ = rest
         slots = (ctypes.c_void_p * len(self.types)).from_address(pointers)
-        values = [_READ[kind].from_address(slots[i]).value for i, kind in enumerate(self.types)]
+        values = [_read(kind, slots[i]) for i, kind in enumerate(self.types)]
         self.launches.append(
             SimpleNamespace(
                 function=function,

@@ -373,13 +373,16 @@ def test_a_cluster_is_a_launch_attribute(fake: FakeDriver) -> None:
 
     fake.cuLaunchKernelEx = launch  # type: ignore[attr-defined]
     manifest = sample_manifest(dtype="f16")
-    manifest["host"][-1]["attributes"]["cluster"] = [16, 1, 1]
+    manifest["host"][-1]["attributes"].update(cluster=[16, 1, 1], grid=[32, "ctas", 1])
     a, b, d = arrays()
-    Kernel(manifest, PTX)(a, b, out=d, stream=9)
-    ((config, function),) = given
+    launch = Kernel(manifest, PTX).bind(a, b, out=d, stream=9)
+    launch()
+    launch()
+    (config, function), (again, _) = given
     assert function == "gemm_kernel"
-    assert (config.gridDimX, config.blockDimX, config.sharedMemBytes, int(config.hStream)) == (1, 128, 49152, 9)
+    assert (config.gridDimX, config.blockDimX, config.sharedMemBytes, int(config.hStream)) == (32, 128, 49152, 9)
     assert config.attrs[0].value.clusterDim.x == 16
+    assert again is config
     assert ("attribute", "CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1) in fake.calls
 
 

@@ -8,8 +8,10 @@ from lowtide import targets
 from lowtide.errors import TargetError
 from lowtide.targets.tv import coordinates
 
+WARP_ATOMS = [name for name in targets.MMA_ATOMS if name.startswith("mma.")]
 
-@pytest.mark.parametrize("name", list(targets.MMA_ATOMS))
+
+@pytest.mark.parametrize("name", WARP_ATOMS)
 @pytest.mark.parametrize("operand", ["a", "b", "c"])
 def test_every_layout_is_the_isas_fragment(name, operand):
     atom = targets.mma_atom(name)
@@ -31,7 +33,28 @@ def test_shapes_dtypes_and_registers_follow_from_the_name():
 
 def test_both_shapes_come_with_each_allowed_pair_of_dtypes():
     pairs = {"f32.f16", "f32.bf16", "f16.f16"}
-    assert set(targets.MMA_ATOMS) == {f"mma.m16n8k{k}.{pair}" for k in (8, 16) for pair in pairs}
+    assert set(WARP_ATOMS) == {f"mma.m16n8k{k}.{pair}" for k in (8, 16) for pair in pairs}
+
+
+@pytest.mark.parametrize("n", [8, 64, 136, 256])
+def test_the_accumulator_of_wgmma_is_the_isas_fragment(n):
+    # PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16": the matrix fragment of D.
+    atom = targets.mma_atom(f"wgmma.m64n{n}k16.f32.bf16")
+    held = coordinates(atom.layout("c"), (64, n))
+    assert held.shape[:2] == (128, n // 2)
+    for thread, value in np.ndindex(held.shape[:2]):
+        warp, lane = divmod(thread, 32)
+        row = 16 * warp + lane // 4 + 8 * (value // 2 % 2)
+        column = 8 * (value // 4) + 2 * (lane % 4) + value % 2
+        assert tuple(held[thread, value]) == (row, column)
+
+
+def test_only_architecture_specific_targets_have_wgmma():
+    name = "wgmma.m64n256k16.f32.bf16"
+    assert targets.get("sm_90a").mma(name).threads == 128
+    for target in ("sm_80", "sm_90"):
+        with pytest.raises(TargetError, match="has no wgmma"):
+            targets.get(target).mma(name)
 
 
 def test_copy_atoms_say_where_from_where_to_and_how_much():

@@ -1,0 +1,85 @@
+"""Who the agents of a CTA are, and which of them do an op together.
+
+Without roles: one agent for the whole CTA at collective levels, else one a warp. With `sm.roles`: each role is one agent
+at collective levels; else a producer role is one agent, as one elected thread does all its work, and a consumer role one
+a warpgroup. An agent runs the kernel from its first op on and of `sm.roles` only its own role's region.
+"""
+
+from dataclasses import dataclass
+
+WARP = 32
+WARPGROUP = 4
+"""Warps of a warpgroup."""
+
+PRODUCER, CONSUMER = "producer", "consumer"
+
+
+@dataclass(frozen=True)
+class Role:
+    """A region of `sm.roles`."""
+
+    name: str
+    warps: int
+
+    @property
+    def warpgroups(self) -> int:
+        return self.warps // WARPGROUP
+
+
+@dataclass(frozen=True)
+class Team:
+    """Agents that do together what an op says all threads do: those of a CTA, or of one role."""
+
+    name: str
+    members: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Seat:
+    """The place of one agent in a CTA.
+
+    `lanes` threads are its own, from thread `first` of its role (or of the CTA). `arrivals` is how often it arrives at
+    an mbarrier by one op. `role` counts the regions of `sm.roles`; None where there are none.
+    """
+
+    index: int
+    name: str
+    lanes: int
+    first: int
+    role: int | None = None
+    arrivals: int = 1
+
+
+def seats_of(threads: int, collective: bool, roles: tuple[Role, ...]) -> tuple[Seat, ...]:
+    """The agents of a CTA of so many threads."""
+    if roles:
+        return _seats_of_roles(collective, roles)
+    count = 1 if collective else threads // WARP
+    return tuple(Seat(warp, f"warp {warp}", WARP, WARP * warp) for warp in range(count))
+
+
+def _seats_of_roles(collective: bool, roles: tuple[Role, ...]) -> tuple[Seat, ...]:
+    seats: list[Seat] = []
+    names = [role.name for role in roles]
+    for index, role in enumerate(roles):
+        name = role.name if names.count(role.name) == 1 else f"{role.name} {names[:index].count(role.name)}"
+        if role.name == PRODUCER:
+            seats.append(Seat(len(seats), name, WARP, 0, index))
+        elif collective:
+            seats.append(Seat(len(seats), name, WARP, 0, index, role.warpgroups))
+        else:
+            for group in range(role.warpgroups):
+                lanes = WARP * WARPGROUP
+                seats.append(Seat(len(seats), f"{name} warpgroup {group}", lanes, lanes * group, index))
+    return tuple(seats)
+
+
+def everyone(seats: tuple[Seat, ...]) -> Team:
+    """All agents of a CTA."""
+    return Team("CTA", tuple(seat.index for seat in seats))
+
+
+def team_of(seats: tuple[Seat, ...], role: int) -> Team:
+    """The agents of one role."""
+    members = [seat for seat in seats if seat.role == role]
+    return Team(members[0].name.split(" warpgroup")[0], tuple(seat.index for seat in members))

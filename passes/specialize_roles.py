@@ -1,0 +1,165 @@
+"""specialize-roles: split the K loop into a producer that copies and consumers that multiply, joined by a ring.
+
+Before   tile.work_tiles (%m, %n) of … persistent {
+           scf.for %k … { sm.copy %at to %as; sm.copy %bt to %bs; sm.barrier; tile.mma tn %as, %bs, %c; sm.barrier }
+           tile.store %acc into %d[%m, %n] … }
+After    %ring = sm.ring : !sm.ring<4 x [A, B]>
+         sm.roles {
+           producer warps(4) registers(40) {
+             tile.work_tiles … iter_args(%w, %wp) { scf.for … { acquire; copy_async ×2; commit; advance } } }
+           consumer warps(8) registers(232) {
+             tile.work_tiles … iter_args(%r, %rp) {
+               scf.for … { sm.consumer_wait; tile.mma; sm.consumer_release; advance }
+               tile.store … } } }
+         Each role has a work-tile loop of its own; the ring and its cursors outlive a tile.
+Needs    level smem; the schedule's `roles` = cooperative(n), `registers` and `stages`.
+Refuses  a kernel of another form; a schedule without these.
+Test     test/lit/passes/specialize-roles.mlir
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+from mlir.dialects import arith, scf
+
+from lowtide.dialects import sm, tile
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.kernels import kernels_of, main_loop, schedule_of
+from lowtide.passes.rewriting import before, ceil_div, constant_of, erase, index_constant, move_body
+from lowtide.targets import Target
+
+_WARPS_A_WARPGROUP = 4
+
+
+@dataclass(frozen=True)
+class SpecializeRoles(Pass):
+    """Gives every kernel a producer and a consumer role."""
+
+    name: ClassVar[str] = "specialize-roles"
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for kernel in kernels_of(module, roles=True):
+            schedule = schedule_of(kernel, "stages")
+            for work in walk(kernel, tile.WorkTilesOp):
+                with work.operation.location:
+                    _Kernel.match(kernel, work).specialize(schedule)
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """A kernel as assign-smem-layouts leaves it."""
+
+    work: tile.WorkTilesOp
+    loop: scf.ForOp
+    mma: tile.MmaOp
+    copies: tuple[sm.CopyOp, sm.CopyOp]
+    store: tile.StoreOp
+
+    @classmethod
+    def match(cls, kernel: tile.KernelOp, work: tile.WorkTilesOp) -> "_Kernel":
+        mmas, stores = walk(work, tile.MmaOp), walk(work, tile.StoreOp)
+        if len(mmas) != 1 or len(stores) != 1 or len(work.inits):
+            raise Refusal(work, "must hold one K loop and one tile.store, and carry nothing")
+        loop = main_loop(mmas[0])
+        copies = {op.destination: op for op in loop.body.operations if isinstance(op, sm.CopyOp)}
+        if len(copies) != 2 or any(operand not in copies for operand in (mmas[0].a, mmas[0].b)):
+            raise Refusal(mmas[0], "needs both operands copied into shared memory in its loop")
+        return cls(work, loop, mmas[0], (copies[mmas[0].a], copies[mmas[0].b]), stores[0])
+
+    def specialize(self, schedule: Schedule) -> None:
+        assert schedule.roles is not None and schedule.stages is not None
+        consumers = schedule.roles[1]
+        registers = schedule.registers or (0, 0)
+        buffers = [copy.destination for copy in self.copies]
+        with before(self.work):
+            types = ", ".join(str(buffer.type) for buffer in buffers)
+            ring = sm.RingOp(ir.Type.parse(f"!sm.ring<{schedule.stages} x [{types}]>")).result
+            roles = sm.RolesOp(
+                ir.ArrayAttr.get([ir.StringAttr.get("producer"), ir.StringAttr.get("consumer")]),
+                ir.DenseI64ArrayAttr.get([_WARPS_A_WARPGROUP, _WARPS_A_WARPGROUP * consumers]),
+                ir.DenseI64ArrayAttr.get(list(registers)),
+                2,
+            )
+        for region, fill in zip(roles.bodies, (self._emit_producer, self._emit_consumer), strict=True):
+            body = region.blocks.append()
+            with ir.InsertionPoint(body):
+                self._emit_work(ring, fill)
+                tile.YieldOp([])
+        erase(self.work)
+        for buffer in buffers:
+            erase(buffer.owner.opview)
+
+    def _emit_work(self, ring: ir.Value, fill) -> None:  # type: ignore[no-untyped-def]
+        """A role's work tiles, which carry its cursor in the ring."""
+        zero = index_constant(0)
+        index = ir.IndexType.get()
+        work = tile.WorkTilesOp(
+            [index, index],
+            self.work.rows,
+            self.work.columns,
+            [zero, zero],
+            self.work.tile,
+            self.work.order,
+            self.work.scheduler,
+        )
+        body = work.body.blocks.append(*[index] * 4)
+        with ir.InsertionPoint(body):
+            row, column, slot, phase = body.arguments
+            tile.YieldOp(list(fill(ring, (row, column), (slot, phase))))
+
+    def _tile_k(self) -> ir.Value:
+        """The step of the K loop, as a constant of the role's own."""
+        step = constant_of(self.loop.step)
+        if step is None:
+            raise Refusal(self.loop, "must have a constant step, the K extent of the CTA tile")
+        return index_constant(step)
+
+    def _steps(self) -> ir.Value:
+        return ceil_div(self.loop.upperBound, self._tile_k())
+
+    def _emit_producer(self, ring: ir.Value, origin: tuple[ir.Value, ir.Value], cursor: tuple[ir.Value, ir.Value]):  # type: ignore[no-untyped-def]
+        """Fills one slot for each K step; gives the cursor after the last."""
+        loop = scf.ForOp(index_constant(0), self._steps(), index_constant(1), list(cursor))
+        with ir.InsertionPoint(loop.body):
+            slot, phase = loop.inner_iter_args
+            acquire = sm.ProducerAcquireOp(ring, slot, phase)
+            k = arith.muli(loop.induction_variable, self._tile_k())
+            places = {
+                self.loop.induction_variable: k,
+                **dict(zip(self.work.body.blocks[0].arguments, origin, strict=True)),
+            }
+            for copy, buffer in zip(self.copies, acquire.buffers, strict=True):
+                view = copy.source.owner.opview
+                offsets = [places.get(offset, offset) for offset in view.offsets]
+                window = tile.ViewOp(view.result.type, view.source, offsets, kind=view.kind).result
+                sm.CopyAsyncOp(window, buffer)
+            sm.ProducerCommitOp(ring, acquire.slot)
+            advance = sm.RingAdvanceOp(ring, slot, phase)
+            scf.YieldOp([advance.next_index, advance.next_phase])
+        return loop.results
+
+    def _emit_consumer(self, ring: ir.Value, origin: tuple[ir.Value, ir.Value], cursor: tuple[ir.Value, ir.Value]):  # type: ignore[no-untyped-def]
+        """Multiplies slot after slot, then stores; gives the cursor after the last."""
+        splat = self.loop.initArgs[0].owner.opview
+        zero = tile.SplatOp(splat.result.type, splat.value).result
+        loop = scf.ForOp(index_constant(0), self._steps(), index_constant(1), [zero, *cursor])
+        with ir.InsertionPoint(loop.body):
+            acc, slot, phase = loop.inner_iter_args
+            wait = sm.ConsumerWaitOp(ring, slot, phase)
+            product = tile.MmaOp(acc.type, self.mma.layout, *wait.buffers, acc).result
+            sm.ConsumerReleaseOp(ring, wait.slot)
+            advance = sm.RingAdvanceOp(ring, slot, phase)
+            scf.YieldOp([product, advance.next_index, advance.next_phase])
+        store = tile.StoreOp(
+            loop.results[0], self.store.d, *origin, list(self.store.epilogue_operands), kinds=self.store.kinds
+        )
+        source = self.store.epilogue.blocks[0]
+        region = store.epilogue.blocks.append(*[argument.type for argument in source.arguments])
+        yielded = list(source.operations)[-1].operands[0]
+        mapping = dict(zip(source.arguments, region.arguments, strict=True))
+        move_body(source, region, list(region.arguments))
+        with ir.InsertionPoint(region):
+            tile.YieldOp([mapping.get(yielded, yielded)])
+        return loop.results[1:]

@@ -1,0 +1,116 @@
+"""From tensor maps to the 128 bytes that a kernel takes by value, through cuTensorMapEncodeTiled, remembered.
+
+The driver's function is called by its address and not through cuda-python, whose CUtensorMap lies at multiples of 16
+bytes only, where the driver asks for 64 (128 from CUDA 13 on).
+Source: CUDA driver API reference 13, "Tensor Map Object Management".
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from lowtide.errors import LaunchError
+from lowtide.runtime import driver
+from lowtide.runtime.dtypes import ITEMSIZE
+from lowtide.runtime.tensor_maps import TENSOR_MAP_BYTES, TensorMap, check_tensor_map, swizzle_span
+
+TENSOR_MAP_ALIGNMENT = 128
+_SINCE_CUDA = 12000
+
+#: CUresult cuTensorMapEncodeTiled(map, data type, rank, address, extents, strides, box, element strides, interleave,
+#: swizzle, L2 promotion, fill), dimensions innermost first, strides in bytes without the innermost one.
+ENCODE_TILED = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_int,
+    ctypes.c_uint32,
+    ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_uint64),
+    ctypes.POINTER(ctypes.c_uint64),
+    ctypes.POINTER(ctypes.c_uint32),
+    ctypes.POINTER(ctypes.c_uint32),
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+)
+
+#: What TMA calls each type; it moves bytes, so that types which it lacks go as integers of their size.
+_DATA_TYPES = {
+    "f16": "FLOAT16",
+    "bf16": "BFLOAT16",
+    "f32": "FLOAT32",
+    "f64": "FLOAT64",
+    "f8e4m3": "UINT8",
+    "f8e5m2": "UINT8",
+    "i8": "UINT8",
+    "u8": "UINT8",
+    "i16": "UINT16",
+    "i32": "INT32",
+    "i64": "INT64",
+}
+_SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
+_PROMOTIONS = {0: "NONE", 64: "L2_64B", 128: "L2_128B", 256: "L2_256B"}
+
+
+class TensorMapEncoder:
+    """Encodes tensor maps and keeps the `most` last used ones. Threads may share it."""
+
+    def __init__(self, most: int = 1024) -> None:
+        self._most = most
+        self._encoded: OrderedDict[TensorMap, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+        self._function: Callable[..., int] | None = None
+
+    def __call__(self, tensor_map: TensorMap, context: int) -> bytes:
+        """The map as the driver writes it, asked in `context`; the bytes hold in every context.
+
+        Raises LaunchError for a map that TMA cannot have, DeviceError for a driver older than CUDA 12.
+        """
+        with self._lock:
+            found = self._encoded.get(tensor_map)
+            if found is None:
+                check_tensor_map(tensor_map)
+                with driver.active(context):
+                    found = self._encoded[tensor_map] = self._encode(tensor_map)
+                if len(self._encoded) > self._most:
+                    self._encoded.popitem(last=False)
+            else:
+                self._encoded.move_to_end(tensor_map)
+            return found
+
+    def _encode(self, tensor_map: TensorMap) -> bytes:
+        if self._function is None:
+            self._function = ENCODE_TILED(driver.function_address("cuTensorMapEncodeTiled", _SINCE_CUDA))
+        storage = (ctypes.c_char * (TENSOR_MAP_BYTES + TENSOR_MAP_ALIGNMENT))()
+        target = -(-ctypes.addressof(storage) // TENSOR_MAP_ALIGNMENT) * TENSOR_MAP_ALIGNMENT
+        result = self._function(target, *_driver_arguments(tensor_map))
+        if result:
+            driver.check((driver.api().CUresult(result),), f"encoding {tensor_map}", LaunchError)
+        return ctypes.string_at(target, TENSOR_MAP_BYTES)
+
+
+def _driver_arguments(tensor_map: TensorMap) -> tuple[Any, ...]:
+    """What cuTensorMapEncodeTiled takes after the map's own address."""
+    cuda = driver.api()
+    address, tensor = tensor_map
+    rank, size = len(tensor.shape), ITEMSIZE[tensor.dtype]
+    span = swizzle_span(tensor.swizzle, tensor.dtype)
+    swizzle = _SWIZZLES[span or 0]
+    return (
+        int(getattr(cuda.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_DATA_TYPES[tensor.dtype]}")),
+        rank,
+        address,
+        (ctypes.c_uint64 * rank)(*reversed(tensor.shape)),
+        (ctypes.c_uint64 * (rank - 1))(*(stride * size for stride in reversed(tensor.strides[:-1]))),
+        (ctypes.c_uint32 * rank)(*reversed(tensor.box)),
+        (ctypes.c_uint32 * rank)(*(1,) * rank),
+        int(cuda.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE),
+        int(getattr(cuda.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{swizzle}")),
+        int(getattr(cuda.CUtensorMapL2promotion, f"CU_TENSOR_MAP_L2_PROMOTION_{_PROMOTIONS[tensor.l2_promotion]}")),
+        int(cuda.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+    )

@@ -1,0 +1,123 @@
+"""Tensor maps: a tensor in global memory and the box of it that one TMA instruction copies, with the rules on both.
+
+Dimensions are in memory order, rows before columns, the last one contiguous; extents, strides and box sides count
+elements. A box that reaches over an edge reads zeros there, and its transaction bytes are those of the full box.
+`swizzle` is <B, M, S> on elements of shared memory: bits M … M+B−1 of an element's offset are xored with those S above.
+Nothing here touches a driver; `tensor_map_encoder` does.
+Sources: CUDA driver API reference 13, "Tensor Map Object Management"; PTX ISA, "Swizzling modes" of tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lowtide.errors import Error, LaunchError
+from lowtide.runtime.dtypes import ITEMSIZE
+
+TENSOR_MAP = "tensor_map"  # the type of a kernel argument
+TENSOR_MAP_BYTES = 128
+L2_PROMOTIONS = (0, 64, 128, 256)  # bytes that a miss brings to the L2 cache at least
+MAX_BOX_SIDE = 256
+_CHUNK = 16  # bytes: the unit of addresses, strides and box rows, and what a swizzle moves
+_SWIZZLE_SHIFT = 3
+_SWIZZLE_BITS = (1, 2, 3)
+_MAX_EXTENT = 2**32 - 1
+_MAX_STRIDE = 2**40  # bytes, exclusive
+
+Swizzle = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class BoxedTensor:
+    """All of a tensor map but the base address. `name`, the operand's, is for messages: equality leaves it out."""
+
+    name: str = field(compare=False)
+    dtype: str  # a key of dtypes.ITEMSIZE
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: Swizzle | None
+    l2_promotion: int = 0
+
+
+class TensorMap(NamedTuple):
+    """What one CUtensorMap encodes; `address` is the first element's, in bytes."""
+
+    address: int
+    tensor: BoxedTensor
+
+
+def swizzle_span(swizzle: Swizzle | None, dtype: str) -> int | None:
+    """The bytes of a row of the box that a swizzle permutes, 0 without one, None where TMA has no such swizzle."""
+    if swizzle is None or swizzle[0] == 0:
+        return 0
+    bits, base, shift = swizzle
+    if bits not in _SWIZZLE_BITS or base != _swizzle_base(dtype) or shift != _SWIZZLE_SHIFT:
+        return None
+    return 2 ** (bits + base) * ITEMSIZE[dtype]
+
+
+def _swizzle_base(dtype: str) -> int:
+    return (_CHUNK // ITEMSIZE[dtype]).bit_length() - 1
+
+
+def check_box(
+    name: str,
+    dtype: str,
+    box: Sequence[int],
+    swizzle: Swizzle | None,
+    l2_promotion: int,
+    error: type[Error] = LaunchError,
+) -> None:
+    """Check what a map says before the tensor is known. Raises `error`."""
+    at = f"operand {name}: a tensor map's box of {'×'.join(map(str, box))} {dtype}"
+    if not 2 <= len(box) <= 5:
+        raise error(f"{at} has rank {len(box)}, must have rank 2 to 5; fold dimensions that lie together")
+    if any(not 1 <= side <= MAX_BOX_SIDE for side in box):
+        raise error(f"{at} must have sides of 1 to {MAX_BOX_SIDE}; copy it as several boxes")
+    row = box[-1] * ITEMSIZE[dtype]
+    if row % _CHUNK:
+        unit = _CHUNK // ITEMSIZE[dtype]
+        raise error(
+            f"{at} has rows of {row} bytes, must be a multiple of {_CHUNK}; make its last side a multiple of {unit}"
+        )
+    span = swizzle_span(swizzle, dtype)
+    if span is None:
+        base = _swizzle_base(dtype)
+        legal = ", ".join(f"<{bits}, {base}, {_SWIZZLE_SHIFT}>" for bits in _SWIZZLE_BITS)
+        raise error(f"{at} has swizzle {swizzle}; on {dtype} TMA has {legal} (32, 64, 128 bytes) and none: take one")
+    if span and row > span:
+        raise error(
+            f"{at} has rows of {row} bytes, its swizzle permutes {span}; make its last side at most"
+            f" {span // ITEMSIZE[dtype]}, or take a wider swizzle"
+        )
+    if l2_promotion not in L2_PROMOTIONS:
+        raise error(f"{at} has L2 promotion {l2_promotion}, must be one of {', '.join(map(str, L2_PROMOTIONS))} bytes")
+
+
+def check_tensor_map(tensor_map: TensorMap) -> None:
+    """Check all that cuTensorMapEncodeTiled asks for, which itself only says "invalid argument". Raises LaunchError."""
+    address, tensor = tensor_map
+    check_box(tensor.name, tensor.dtype, tensor.box, tensor.swizzle, tensor.l2_promotion)
+    at, size = f"operand {tensor.name}: a tensor map of shape {tensor.shape}", ITEMSIZE[tensor.dtype]
+    if not len(tensor.shape) == len(tensor.strides) == len(tensor.box):
+        raise LaunchError(
+            f"{at} has {len(tensor.strides)} strides and a box of rank {len(tensor.box)}; all must have one rank"
+        )
+    if any(not 1 <= extent <= _MAX_EXTENT for extent in tensor.shape):
+        raise LaunchError(f"{at} must have extents of 1 to {_MAX_EXTENT}; split the operand")
+    if address <= 0 or address % _CHUNK:
+        raise LaunchError(
+            f"{at} starts at address {address:#x}, must be a multiple of {_CHUNK} bytes and not null; pass a copy,"
+            f" or a slice that starts at a multiple of {_CHUNK // size} elements"
+        )
+    if tensor.strides[-1] != 1:
+        raise LaunchError(f"{at} has stride {tensor.strides[-1]} in its last dimension, must have 1; pass a copy")
+    for stride in tensor.strides[:-1]:
+        if stride * size % _CHUNK or not 0 <= stride * size < _MAX_STRIDE:
+            raise LaunchError(
+                f"{at} has rows {stride * size} bytes apart, must be a multiple of {_CHUNK} below 2^40; pad each row"
+                f" to a multiple of {_CHUNK // size} elements"
+            )

@@ -1,0 +1,232 @@
+// convert-sm-to-nvvm: the epilogue's ops: parts of fragments, arithmetic on them, loads and stores of their runs.
+// RUN: lowtide-opt %s -p convert-sm-to-nvvm,cse | filecheck %s
+
+#tv_tall = #tile.tv<threads (4,8):(64,1), values ((2,2),2,1):((32,8),16,256)>
+#tv_atom = #tile.tv<threads (4,8):(32,1), values ((2,2),1,1):((16,8),16,128)>
+#tv_pair = #tile.tv<threads (4,8):(16,1), values (2,1):(8,8)>
+!tall = !sm.fragment<32x8xf32, #tv_tall>
+!atom = !sm.fragment<16x8xf32, #tv_atom>
+!narrow = !sm.fragment<16x8xbf16, #tv_atom>
+!pair = !sm.fragment<8x8xbf16, #tv_pair>
+!wide = !sm.fragment<8x8xf32, #tv_pair>
+!scratch = memref<8x8xbf16, #tile.layout<(8,8):(8,1)>, #gpu.address_space<workgroup>>
+!scratch32 = memref<8x8xf32, #tile.layout<(8,8):(8,1)>, #gpu.address_space<workgroup>>
+!scratch_atom = memref<16x8xf32, #tile.layout<(16,8):(8,1)>, #gpu.address_space<workgroup>>
+!scratch_narrow = memref<16x8xbf16, #tile.layout<(16,8):(8,1)>, #gpu.address_space<workgroup>>
+!window = !tile.view<8x8xbf16>
+!window32 = !tile.view<8x8xf32>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @host(%ctas: index, %d: !mat, %e: memref<64x40xbf16>, %v: memref<?xf32>, %f: f32) {
+  tile.launch @extract grid(%ctas) threads(32) shared_memory(512) args(%f) : f32
+  tile.launch @map grid(%ctas) threads(32) shared_memory(512) args(%f) : f32
+  tile.launch @through_shared grid(%ctas) threads(32) shared_memory(128) args()
+  tile.launch @store_whole grid(%ctas) threads(32) shared_memory(128) args(%e) : memref<64x40xbf16>
+  tile.launch @store_ragged grid(%ctas) threads(32) shared_memory(128) args(%d) : !mat
+  tile.launch @load_full grid(%ctas) threads(32) shared_memory(128) args(%d) : !mat
+  tile.launch @load_vector grid(%ctas) threads(32) shared_memory(256) args(%v) : memref<?xf32>
+  return
+}
+
+// The lower half of a fragment is the register that holds it; nothing is computed. The region runs once a register, on
+// vectors.
+// CHECK-LABEL: gpu.func @extract(
+// CHECK-SAME:    %[[F:.+]]: f32) kernel
+// CHECK:       %[[ONES:.+]] = arith.constant dense<1.000000e+00> : vector<4xf32>
+// CHECK:       %[[FS:.+]] = vector.broadcast %[[F]] : f32 to vector<4xf32>
+// CHECK:       %[[LOWER:.+]] = arith.addf %[[ONES]], %[[FS]] : vector<4xf32>
+// CHECK:       %[[LOW:.+]] = vector.shuffle %[[LOWER]], %[[LOWER]] [0, 1]
+// CHECK:       llvm.store %[[LOW]],
+tile.kernel @extract(%f: f32) {
+  %s = sm.alloc at 0 : !scratch_atom
+  %ones = sm.splat 1.0 : !tall
+  %sum = sm.map %ones, %f : !tall, f32 {
+  ^bb0(%x: f32, %y: f32):
+    %0 = arith.addf %x, %y : f32
+    tile.yield %0 : f32
+  } : !tall
+  %lower = sm.extract %sum[16, 0] : !tall to !atom
+  sm.store_shared %lower to %s by "st.shared.8" : !atom, !scratch_atom
+  tile.return
+}
+
+// A scalar is broadcast; constants, in the region or outside, become constant vectors; attributes of an op stay.
+// CHECK-LABEL: gpu.func @map(
+// CHECK-SAME:    %[[F:.+]]: f32) kernel
+// CHECK:       %[[X:.+]] = arith.constant dense<2.000000e+00> : vector<4xf32>
+// CHECK-NEXT:  %[[FS:.+]] = vector.broadcast %[[F]] : f32 to vector<4xf32>
+// CHECK-NEXT:  %[[HALF:.+]] = arith.constant dense<5.000000e-01> : vector<4xf32>
+// CHECK-NEXT:  %[[SCALED:.+]] = arith.mulf %[[X]], %[[FS]] fastmath<contract> : vector<4xf32>
+// CHECK-NEXT:  %[[SHIFTED:.+]] = arith.addf %[[SCALED]], %[[HALF]] : vector<4xf32>
+// CHECK-NEXT:  %[[ONE:.+]] = arith.constant dense<1.000000e+00> : vector<4xf32>
+// CHECK-NEXT:  %[[MAX:.+]] = arith.maximumf %[[SHIFTED]], %[[ONE]] : vector<4xf32>
+// CHECK-NEXT:  %[[Y:.+]] = arith.truncf %[[MAX]] : vector<4xf32> to vector<4xbf16>
+tile.kernel @map(%f: f32) {
+  %s = sm.alloc at 0 : !scratch_narrow
+  %one = arith.constant 1.0 : f32
+  %c = sm.splat 2.0 : !atom
+  %y = sm.map %c, %f : !atom, f32 {
+  ^bb0(%x: f32, %g: f32):
+    %half = arith.constant 0.5 : f32
+    %0 = arith.mulf %x, %g fastmath<contract> : f32
+    %1 = arith.addf %0, %half : f32
+    %2 = arith.maximumf %1, %one : f32
+    %3 = arith.truncf %2 : f32 to bf16
+    tile.yield %3 : bf16
+  } : !narrow
+  sm.store_shared %y to %s by "st.shared.4" : !narrow, !scratch_narrow
+  tile.return
+}
+
+// Runs go in one access, aligned to its bytes; runs of another length are put together or taken apart. Lane t has the
+// pair of columns 2·(t mod 4) of row t/4.
+// CHECK-LABEL: gpu.func @through_shared(
+// CHECK:       %[[SMEM:.+]] = llvm.mlir.addressof @shared_memory
+// CHECK:       %[[TID:.+]] = nvvm.read.ptx.sreg.tid.x
+// CHECK-NEXT:  %[[QUAD:.+]] = arith.andi %[[TID]], %c3
+// CHECK-NEXT:  %[[COLUMN:.+]] = arith.shli %[[QUAD]], %c1
+// CHECK-NEXT:  %[[ROW:.+]] = arith.shrui %[[TID]], %c2
+// CHECK-NEXT:  %[[DOWN:.+]] = arith.shli %[[ROW]], %c3
+// CHECK-NEXT:  %[[OFFSET:.+]] = arith.addi %[[COLUMN]], %[[DOWN]]
+// CHECK-NEXT:  %[[BYTES:.+]] = arith.shli %[[OFFSET]], %c1
+// CHECK-NEXT:  %[[AT:.+]] = llvm.getelementptr %[[SMEM]][%[[BYTES]]]
+// CHECK-NEXT:  %[[PAIR:.+]] = llvm.load %[[AT]] {alignment = 4 : i64} : !llvm.ptr<3> -> vector<2xbf16>
+// CHECK-NEXT:  llvm.store %[[PAIR]], %[[AT]] {alignment = 4 : i64} : vector<2xbf16>, !llvm.ptr<3>
+// CHECK-NEXT:  %[[FIRST:.+]] = llvm.load %[[AT]] {alignment = 2 : i64} : !llvm.ptr<3> -> vector<1xbf16>
+// CHECK-NEXT:  %[[AT1:.+]] = llvm.getelementptr %[[AT]][2]
+// CHECK-NEXT:  %[[SECOND:.+]] = llvm.load %[[AT1]] {alignment = 2 : i64} : !llvm.ptr<3> -> vector<1xbf16>
+// CHECK-NEXT:  %[[BOTH:.+]] = vector.shuffle %[[FIRST]], %[[SECOND]] [0, 1]
+// CHECK-NEXT:  llvm.store %[[BOTH]], %[[AT]] {alignment = 4 : i64}
+tile.kernel @through_shared() {
+  %s = sm.alloc at 0 : !scratch
+  %c = sm.load_shared %s by "ld.shared.4" : !scratch to !pair
+  sm.store_shared %c to %s by "st.shared.4" : !pair, !scratch
+  %b = sm.load_shared %s by "ld.shared.2" : !scratch to !pair
+  sm.store_shared %b to %s by "st.shared.4" : !pair, !scratch
+  tile.return
+}
+
+// Static extents that the tile divides: nothing is asked. 40 columns in tiles of 16 leave half a tile; but 40 is whole
+// pairs, so a store is made whole or not at all.
+// CHECK-LABEL: gpu.func @store_whole(
+// CHECK:       %[[PAIR:.+]] = llvm.load
+// CHECK-NOT:   arith.cmpi
+// CHECK:       llvm.store %[[PAIR]], %{{.+}} {alignment = 4 : i64} : vector<2xbf16>, !llvm.ptr<1>
+// CHECK:       %[[EXISTS:.+]] = arith.cmpi ult, %{{.+}}, %c40
+// CHECK:       scf.if %[[EXISTS]] {
+// CHECK-NEXT:    llvm.store %[[PAIR]], %{{.+}} {alignment = 4 : i64} : vector<2xbf16>, !llvm.ptr<1>
+// CHECK-NEXT:  }
+// CHECK-NEXT:  gpu.return
+tile.kernel @store_whole(%d: memref<64x40xbf16>) {
+  %c64 = arith.constant 64 : index
+  %c40 = arith.constant 40 : index
+  %s = sm.alloc at 0 : !scratch
+  %c = sm.load_shared %s by "ld.shared.4" : !scratch to !pair
+  tile.work_tiles (%i, %j) of (%c64, %c40) by [8, 8] order(<row>) one_shot {
+    %v = tile.view %d[%i, %j] : memref<64x40xbf16> to !window
+    sm.store_global %c to %v by "st.global.4" : !pair, !window
+  }
+  tile.work_tiles (%i, %j) of (%c64, %c40) by [8, 16] order(<row>) one_shot {
+    %v = tile.view %d[%i, %j] : memref<64x40xbf16> to !window
+    sm.store_global %c to %v by "st.global.4" : !pair, !window
+  }
+  tile.return
+}
+
+// Extents known at run time: a whole run in one store, else each of its elements that exists.
+// CHECK-LABEL: gpu.func @store_ragged(
+// CHECK-SAME:    %{{.+}}: !llvm.ptr<1>, %{{.+}}: i64, %[[M:.+]]: i32, %[[N:.+]]: i32) kernel
+// CHECK:       %[[PAIR:.+]] = llvm.load
+// CHECK:       %[[ROW_EXISTS:.+]] = arith.cmpi ult, %{{.+}}, %[[M]]
+// CHECK-NEXT:  %[[LAST:.+]] = arith.addi %[[COLUMN:.+]], %c1
+// CHECK-NEXT:  %[[LAST_EXISTS:.+]] = arith.cmpi ult, %[[LAST]], %[[N]]
+// CHECK-NEXT:  %[[WHOLE:.+]] = arith.andi %[[ROW_EXISTS]], %[[LAST_EXISTS]]
+// CHECK:       %[[AT:.+]] = llvm.getelementptr %{{.+}} -> !llvm.ptr<1>, bf16
+// CHECK-NEXT:  scf.if %[[WHOLE]] {
+// CHECK-NEXT:    llvm.store %[[PAIR]], %[[AT]] {alignment = 4 : i64} : vector<2xbf16>, !llvm.ptr<1>
+// CHECK-NEXT:  } else {
+// CHECK-NEXT:    %[[FIRST:.+]] = arith.cmpi ult, %[[COLUMN]], %[[N]]
+// CHECK-NEXT:    %[[FIRST_EXISTS:.+]] = arith.andi %[[ROW_EXISTS]], %[[FIRST]]
+// CHECK-NEXT:    scf.if %[[FIRST_EXISTS]] {
+// CHECK-NEXT:      %[[ELEMENT:.+]] = vector.extract %[[PAIR]][0]
+// CHECK-NEXT:      llvm.store %[[ELEMENT]], %[[AT]] {alignment = 2 : i64} : bf16, !llvm.ptr<1>
+// CHECK-NEXT:    }
+// CHECK-NEXT:    scf.if %[[WHOLE]] {
+// CHECK-NEXT:      %[[ELEMENT1:.+]] = vector.extract %[[PAIR]][1]
+// CHECK-NEXT:      %[[AT1:.+]] = llvm.getelementptr %[[AT]][1]
+// CHECK-NEXT:      llvm.store %[[ELEMENT1]], %[[AT1]] {alignment = 2 : i64} : bf16, !llvm.ptr<1>
+tile.kernel @store_ragged(%d: !mat) {
+  %c0 = arith.constant 0 : index
+  %m = memref.dim %d, %c0 : !mat
+  %s = sm.alloc at 0 : !scratch
+  %c = sm.load_shared %s by "ld.shared.4" : !scratch to !pair
+  tile.work_tiles (%i, %j) of (%m, %m) by [8, 8] order(<row>) one_shot {
+    %v = tile.view %d[%i, %j] : !mat to !window
+    sm.store_global %c to %v by "st.global.4" : !pair, !window
+  }
+  tile.return
+}
+
+// An operand of the epilogue need only have its element's alignment: base and row stride are asked at run time. What
+// does not exist is zero, and is not read.
+// CHECK-LABEL: gpu.func @load_full(
+// CHECK-SAME:    %[[C:.+]]: !llvm.ptr<1>, %[[LD:.+]]: i64, %[[M:.+]]: i32, %[[N:.+]]: i32) kernel
+// CHECK:       %[[BASE:.+]] = llvm.ptrtoint %[[C]]
+// CHECK-NEXT:  %[[STRIDE:.+]] = arith.muli %[[LD]], %c2
+// CHECK-NEXT:  %[[EITHER:.+]] = arith.ori %[[BASE]], %[[STRIDE]]
+// CHECK-NEXT:  %[[OFF:.+]] = arith.andi %[[EITHER]], %c3
+// CHECK-NEXT:  %[[ALIGNED:.+]] = arith.cmpi eq, %[[OFF]], %c0
+// CHECK:       %[[INSIDE:.+]] = arith.andi %{{.+}}, %{{.+}} : i1
+// CHECK-NEXT:  %[[WHOLE:.+]] = arith.andi %[[ALIGNED]], %[[INSIDE]] : i1
+// CHECK-NEXT:  %[[PAIR:.+]] = scf.if %[[WHOLE]] -> (vector<2xbf16>) {
+// CHECK:         %[[LOADED:.+]] = llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr<1> -> vector<2xbf16>
+// CHECK-NEXT:    scf.yield %[[LOADED]]
+// CHECK-NEXT:  } else {
+// CHECK:         %[[FIRST:.+]] = scf.if %{{.+}} -> (bf16) {
+// CHECK:           llvm.load %{{.+}} {alignment = 2 : i64} : !llvm.ptr<1> -> bf16
+// CHECK:         } else {
+// CHECK-NEXT:      %[[ZERO:.+]] = arith.constant 0.000000e+00 : bf16
+// CHECK-NEXT:      scf.yield %[[ZERO]]
+// CHECK:         %[[SECOND:.+]] = scf.if %[[INSIDE]] -> (bf16) {
+// CHECK:         vector.from_elements %[[FIRST]], %[[SECOND]] : vector<2xbf16>
+tile.kernel @load_full(%d: !mat) {
+  %c0 = arith.constant 0 : index
+  %m = memref.dim %d, %c0 : !mat
+  %s = sm.alloc at 0 : !scratch
+  tile.work_tiles (%i, %j) of (%m, %m) by [8, 8] order(<row>) one_shot {
+    %v = tile.view %d[%i, %j] : !mat to !window
+    %c = sm.load_global %v by "ld.global.4" : !window to !pair
+    sm.store_shared %c to %s by "st.shared.4" : !pair, !scratch
+  }
+  tile.return
+}
+
+// A vector is loaded once for each row, or column, that the thread's values have.
+// CHECK-LABEL: gpu.func @load_vector(
+// CHECK-SAME:    %[[R:.+]]: !llvm.ptr<1>, %[[M:.+]]: i32) kernel
+// CHECK:       %[[EXISTS:.+]] = arith.cmpi ult, %[[ROW:.+]], %[[M]]
+// CHECK-NEXT:  %[[X:.+]] = scf.if %[[EXISTS]] -> (f32) {
+// CHECK-NEXT:    %[[WIDE:.+]] = arith.extui %[[ROW]] : i32 to i64
+// CHECK-NEXT:    %[[AT:.+]] = llvm.getelementptr %[[R]][%[[WIDE]]] : {{.*}}, f32
+// CHECK-NEXT:    llvm.load %[[AT]] {alignment = 4 : i64} : !llvm.ptr<1> -> f32
+// CHECK:       vector.from_elements %[[X]], %[[X]] : vector<2xf32>
+// CHECK:       %[[X0:.+]] = scf.if
+// CHECK:       %[[X1:.+]] = scf.if
+// CHECK:       vector.from_elements %[[X0]], %[[X1]] : vector<2xf32>
+// CHECK-NOT:   scf.if
+// CHECK:       gpu.return
+tile.kernel @load_vector(%r: memref<?xf32>) {
+  %c0 = arith.constant 0 : index
+  %m = memref.dim %r, %c0 : memref<?xf32>
+  %s = sm.alloc at 0 : !scratch32
+  tile.work_tiles (%i, %j) of (%m, %m) by [8, 8] order(<row>) one_shot {
+    %v = tile.view per_row %r[%i] : memref<?xf32> to !window32
+    %x = sm.load_global %v by "ld.global.8" : !window32 to !wide
+    sm.store_shared %x to %s by "st.shared.8" : !wide, !scratch32
+    %w = tile.view per_column %r[%j] : memref<?xf32> to !window32
+    %y = sm.load_global %w by "ld.global.8" : !window32 to !wide
+    sm.store_shared %y to %s by "st.shared.8" : !wide, !scratch32
+  }
+  tile.return
+}
+}

@@ -1,0 +1,310 @@
+// convert-sm-to-nvvm refuses what one thread's instructions cannot do.
+// RUN: lowtide-opt %s -p convert-sm-to-nvvm --split-input-file --verify-diagnostics
+
+// How many threads there are is for a launch to say.
+module attributes {tile.target = "sm_80"} {
+// expected-error @below {{convert-sm-to-nvvm: is never launched, so its number of threads is unknown}}
+tile.kernel @kernel() {
+  tile.return
+}
+}
+// -----
+
+// And they must agree.
+module attributes {tile.target = "sm_80"} {
+func.func @host(%ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args()
+  // expected-error @below {{convert-sm-to-nvvm: launches 64 threads a CTA, an earlier launch of the kernel 32}}
+  tile.launch @kernel grid(%ctas) threads(64) shared_memory(0) args()
+  return
+}
+tile.kernel @kernel() {
+  tile.return
+}
+}
+// -----
+
+// An op of an earlier level.
+!buffer = memref<8x8xf16, #tile.layout<(8,8):(8,1)>, #gpu.address_space<workgroup>>
+module attributes {tile.target = "sm_80"} {
+func.func @host(%ctas: index, %v: !tile.view<8x8xf16>) {
+  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args(%v) : !tile.view<8x8xf16>
+  return
+}
+tile.kernel @kernel(%v: !tile.view<8x8xf16>) {
+  %s = sm.alloc at 0 : !buffer
+  // expected-error @below {{convert-sm-to-nvvm: has no counterpart in one thread's program}}
+  sm.copy %v to %s : !tile.view<8x8xf16>, !buffer
+  tile.return
+}
+}
+// -----
+
+// Index arithmetic that no address needs.
+module attributes {tile.target = "sm_80"} {
+func.func @host(%ctas: index, %d: memref<?xf32>) {
+  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args(%d) : memref<?xf32>
+  return
+}
+tile.kernel @kernel(%d: memref<?xf32>) {
+  %c0 = arith.constant 0 : index
+  %m = memref.dim %d, %c0 : memref<?xf32>
+  // expected-error @below {{convert-sm-to-nvvm: divides by a value that is not a constant}}
+  %q = arith.ceildivsi %m, %m : index
+  tile.return
+}
+}
+// -----
+
+// Which dimension must be known.
+module attributes {tile.target = "sm_80"} {
+func.func @host(%ctas: index, %d: memref<?xf32>) {
+  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args(%d) : memref<?xf32>
+  return
+}
+tile.kernel @kernel(%d: memref<?xf32>) {
+  %c0 = arith.constant 0 : index
+  %m = memref.dim %d, %c0 : memref<?xf32>
+  // expected-error @below {{convert-sm-to-nvvm: asks for a dimension that is not a constant}}
+  %n = memref.dim %d, %m : memref<?xf32>
+  tile.return
+}
+}
+// -----
+
+// Shared memory that has not been laid out.
+!buffer = memref<8x8xf16, #tile.layout<(8,8):(8,1)>, #gpu.address_space<workgroup>>
+module attributes {tile.target = "sm_80"} {
+func.func @host(%ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args()
+  return
+}
+tile.kernel @kernel() {
+  // expected-error @below {{convert-sm-to-nvvm: has no place in shared memory; run assign-smem-offsets first}}
+  %s = sm.alloc : !buffer
+  tile.return
+}
+}
+// -----
+
+!buffer = memref<8x8xf16, #tile.layout<(8,8):(8,1)>, #gpu.address_space<workgroup>>
+module attributes {tile.target = "sm_80"} {
+func.func @host(%ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args()
+  return
+}
+tile.kernel @kernel() {
+  // expected-error @below {{convert-sm-to-nvvm: has no place in shared memory; run assign-smem-offsets first}}
+  %r = sm.ring : !sm.ring<2 x [!buffer]>
+  tile.return
+}
+}
+// -----
+
+// A thread's values that lie below each other cannot be loaded at once.
+!buffer = memref<8x8xf16, #tile.layout<(8,8):(8,1)>, #gpu.address_space<workgroup>>
+module attributes {tile.target = "sm_80"} {
+func.func @host(%ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args()
+  return
+}
+tile.kernel @kernel() {
+  %s = sm.alloc at 0 : !buffer
+  // expected-error @below {{convert-sm-to-nvvm: moves 2 elements at once, but its thread-value layout does not keep them in one row}}
+  %f = sm.load_shared %s by "ld.shared.4" : !buffer to !sm.fragment<8x8xf16, #tile.tv<threads (4,8):(2,8), values (2,1):(1,8)>>
+  tile.return
+}
+}
+// -----
+
+// Nor those that a swizzle parts.
+!buffer = memref<8x8xf16, #tile.layout<(8,8):(8,1), swizzle<2,0,3>>, #gpu.address_space<workgroup>>
+module attributes {tile.target = "sm_80"} {
+func.func @host(%ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args()
+  return
+}
+tile.kernel @kernel() {
+  %s = sm.alloc at 0 : !buffer
+  // expected-error @below {{convert-sm-to-nvvm: moves 2 elements at once, but the swizzle permutes units of 1}}
+  %f = sm.load_shared %s by "ld.shared.4" : !buffer to !sm.fragment<8x8xf16, #tile.tv<threads (4,8):(16,1), values (2,1):(8,8)>>
+  tile.return
+}
+}
+// -----
+
+// Nor more than a thread has.
+!buffer = memref<8x8xf16, #tile.layout<(8,8):(8,1)>, #gpu.address_space<workgroup>>
+module attributes {tile.target = "sm_80"} {
+func.func @host(%ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args()
+  return
+}
+tile.kernel @kernel() {
+  %s = sm.alloc at 0 : !buffer
+  // expected-error @below {{convert-sm-to-nvvm: moves 8 elements at once, but a thread has 2}}
+  %f = sm.load_shared %s by "ld.shared.16" : !buffer to !sm.fragment<8x8xf16, #tile.tv<threads (4,8):(16,1), values (2,1):(8,8)>>
+  tile.return
+}
+}
+// -----
+
+// Nor half an element.
+!buffer = memref<8x8xf16, #tile.layout<(8,8):(8,1)>, #gpu.address_space<workgroup>>
+module attributes {tile.target = "sm_80"} {
+func.func @host(%ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args()
+  return
+}
+tile.kernel @kernel() {
+  %s = sm.alloc at 0 : !buffer
+  // expected-error @below {{convert-sm-to-nvvm: moves 0 elements at once, but a thread has 2}}
+  %f = sm.load_shared %s by "ld.shared.1" : !buffer to !sm.fragment<8x8xf16, #tile.tv<threads (4,8):(16,1), values (2,1):(8,8)>>
+  tile.return
+}
+}
+// -----
+
+// An atom of another op.
+!buffer = memref<8x8xf16, #tile.layout<(8,8):(8,1)>, #gpu.address_space<workgroup>>
+module attributes {tile.target = "sm_80"} {
+func.func @host(%ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args()
+  return
+}
+tile.kernel @kernel() {
+  %s = sm.alloc at 0 : !buffer
+  // expected-error @below {{convert-sm-to-nvvm: takes an atom ld.shared.*, not ld.global.4}}
+  %f = sm.load_shared %s by "ld.global.4" : !buffer to !sm.fragment<8x8xf16, #tile.tv<threads (4,8):(16,1), values (2,1):(8,8)>>
+  tile.return
+}
+}
+// -----
+
+// An atom that nobody knows.
+!buffer = memref<8x8xf16, #tile.layout<(8,8):(8,1)>, #gpu.address_space<workgroup>>
+module attributes {tile.target = "sm_80"} {
+func.func @host(%ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args()
+  return
+}
+tile.kernel @kernel() {
+  %s = sm.alloc at 0 : !buffer
+  // expected-error @below {{convert-sm-to-nvvm: unknown copy atom 'ld.shared.12'}}
+  %f = sm.load_shared %s by "ld.shared.12" : !buffer to !sm.fragment<8x8xf16, #tile.tv<threads (4,8):(16,1), values (2,1):(8,8)>>
+  tile.return
+}
+}
+// -----
+
+// ldmatrix: the fragment must be made of its matrices,
+!buffer = memref<8x8xf16, #tile.layout<(8,8):(8,1)>, #gpu.address_space<workgroup>>
+module attributes {tile.target = "sm_80"} {
+func.func @host(%ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args()
+  return
+}
+tile.kernel @kernel() {
+  %s = sm.alloc at 0 : !buffer
+  // expected-error @below {{convert-sm-to-nvvm: loads 8 elements a thread at once, but a thread has 2}}
+  %f = sm.ldmatrix %s[0, 0] by "ldmatrix.x4" : !buffer to !sm.fragment<8x8xf16, #tile.tv<threads (4,8):(16,1), values (2,1):(8,8)>>
+  tile.return
+}
+}
+// -----
+
+// and each row of a matrix must lie side by side.
+!buffer = memref<8x8xf16, #tile.layout<(8,8):(8,1)>, #gpu.address_space<workgroup>>
+module attributes {tile.target = "sm_80"} {
+func.func @host(%ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args()
+  return
+}
+tile.kernel @kernel() {
+  %s = sm.alloc at 0 : !buffer
+  // expected-error @below {{convert-sm-to-nvvm: operand of an ldmatrix: ldmatrix needs eight elements side by side along the columns of the tile 8x8}}
+  %f = sm.ldmatrix %s[0, 0] by "ldmatrix.x1" : !buffer to !sm.fragment<8x8xf16, #tile.tv<threads (4,8):(2,8), values (2,1):(1,8)>>
+  tile.return
+}
+}
+// -----
+
+// mma.sync: fragments are held as the tiled mma says.
+#tv_a = #tile.tv<threads (4,8):(32,1), values ((2,2,2),1,1):((16,8,128),16,256)>
+#tv_b = #tile.tv<threads (4,8):(16,1), values ((2,2),1,1):((8,64),8,128)>
+#tv_c = #tile.tv<threads (4,8):(32,1), values ((2,2),1,1):((16,8),16,128)>
+!a = memref<16x16xf16, #tile.layout<(16,16):(16,1)>, #gpu.address_space<workgroup>>
+!b = memref<8x16xf16, #tile.layout<(8,16):(16,1)>, #gpu.address_space<workgroup>>
+!fa = !sm.fragment<16x16xf16, #tv_a>
+!fb = !sm.fragment<8x16xf16, #tv_b>
+module attributes {tile.target = "sm_80"} {
+func.func @host(%ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args()
+  return
+}
+tile.kernel @kernel() {
+  %as = sm.alloc at 0 : !a
+  %bs = sm.alloc at 1024 : !b
+  %fa = sm.ldmatrix %as[0, 0] by "ldmatrix.x4" : !a to !fa
+  %fb = sm.ldmatrix %bs[0, 0] by "ldmatrix.x2" : !b to !fb
+  %c = sm.splat 0.0 : !sm.fragment<16x8xf32, #tile.tv<threads (4,8):(32,1), values (2,2):(8,16)>>
+  // expected-error @below {{convert-sm-to-nvvm: operand c is not held as the tiled mma needs it}}
+  %p = sm.mma_sync %fa, %fb, %c by <mma.m16n8k16.f32.f16, atoms [1, 1, 1]> : !fa, !fb, !sm.fragment<16x8xf32, #tile.tv<threads (4,8):(32,1), values (2,2):(8,16)>>
+  tile.return
+}
+}
+// -----
+
+#tv_a = #tile.tv<threads (4,8):(32,1), values ((2,2,2),1,1):((16,8,128),16,256)>
+#tv_b = #tile.tv<threads (4,8):(16,1), values ((2,2),1,1):((8,64),8,128)>
+#tv_c = #tile.tv<threads (4,8):(32,1), values ((2,2),1,1):((16,8),16,128)>
+!a = memref<16x16xf16, #tile.layout<(16,16):(16,1)>, #gpu.address_space<workgroup>>
+!b = memref<8x16xf16, #tile.layout<(8,16):(16,1)>, #gpu.address_space<workgroup>>
+!fa = !sm.fragment<16x16xf16, #tv_a>
+!fb = !sm.fragment<8x16xf16, #tv_b>
+module attributes {tile.target = "sm_80"} {
+func.func @host(%ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args()
+  return
+}
+tile.kernel @kernel() {
+  %as = sm.alloc at 0 : !a
+  %bs = sm.alloc at 1024 : !b
+  %fa = sm.ldmatrix %as[0, 0] by "ldmatrix.x4" : !a to !fa
+  %fb = sm.ldmatrix %bs[0, 0] by "ldmatrix.x2" : !b to !fb
+  %c = sm.splat 0.0 : !sm.fragment<16x8xf32, #tv_c>
+  // expected-error @below {{convert-sm-to-nvvm: unknown mma atom 'mma.m16n8k99.f32.f16'}}
+  %p = sm.mma_sync %fa, %fb, %c by <mma.m16n8k99.f32.f16, atoms [1, 1, 1]> : !fa, !fb, !sm.fragment<16x8xf32, #tv_c>
+  tile.return
+}
+}
+// -----
+
+// sm.extract moves nothing between threads,
+module attributes {tile.target = "sm_80"} {
+func.func @host(%ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args()
+  return
+}
+tile.kernel @kernel() {
+  %f = sm.splat 0.0 : !sm.fragment<32x8xf32, #tile.tv<threads (4,8):(64,1), values ((2,2),2,1):((32,8),16,256)>>
+  // expected-error @below {{convert-sm-to-nvvm: the threads do not hold the same elements of the sub-tile in both thread-value layouts}}
+  %g = sm.extract %f[0, 0] : !sm.fragment<32x8xf32, #tile.tv<threads (4,8):(64,1), values ((2,2),2,1):((32,8),16,256)>> to !sm.fragment<16x8xf32, #tile.tv<threads (4,8):(16,2), values ((2,2),1,1):((1,64),16,128)>>
+  tile.return
+}
+}
+// -----
+
+// and takes whole registers.
+module attributes {tile.target = "sm_80"} {
+func.func @host(%ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args()
+  return
+}
+tile.kernel @kernel() {
+  %f = sm.splat 0.0 : !sm.fragment<32x8xf32, #tile.tv<threads (4,8):(64,1), values ((2,2),2,1):((32,8),16,256)>>
+  // expected-error @below {{convert-sm-to-nvvm: takes the values of a thread apart that lie together in registers of 4}}
+  %g = sm.extract %f[8, 0] : !sm.fragment<32x8xf32, #tile.tv<threads (4,8):(64,1), values ((2,2),2,1):((32,8),16,256)>> to !sm.fragment<8x8xf32, #tile.tv<threads (4,8):(16,1), values (2,1):(8,8)>>
+  tile.return
+}
+}

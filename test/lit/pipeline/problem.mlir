@@ -1,0 +1,21 @@
+// From a problem to level problem: the schedule is complete, nothing else has changed.
+// RUN: lowtide-opt %s --check-level -p 'choose-schedule,verify-schedule' | filecheck %s
+
+// CHECK-LABEL: module attributes {tile.level = "problem", tile.target = "sm_80"}
+// CHECK:       tile.gemm tn {{.*}} schedule(#schedule) {
+// CHECK:       math.exp
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.level = "problem", tile.target = "sm_80"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat, %bias: memref<?xf32>) {
+  tile.gemm tn %a, %b into %d acc(f32) operands(per_column %bias : memref<?xf32>)
+      schedule(#tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], stages = 3, raster = grouped(4), scheduler = persistent>) {
+  ^bb0(%x: f32, %c: f32):
+    %s = arith.addf %x, %c : f32
+    %e = math.exp %s : f32
+    %y = arith.truncf %e : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}

@@ -1,0 +1,127 @@
+"""`run_on_gpu` on a driver whose launches run numpy: D comes back, faults show, and all memory is given back."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_driver import FakeDriver
+
+import lowtide as lt
+from lowtide.compiler.gpu_run import GpuRun, run_on_gpu
+from lowtide.compiler.kernel import CompiledKernel
+from lowtide.compiler.verdicts import against_float64
+from lowtide.errors import DeviceError, LaunchError
+from lowtide.runtime.dtypes import from_bits, to_bits
+
+
+def _epilogue(acc: Any, bias: lt.PerColumn, alpha: lt.Scalar) -> Any:
+    return alpha * acc + bias
+
+
+class Driver(FakeDriver):
+    """With the events by which launches are timed: each launch takes 2 ms."""
+
+    def __init__(self, kernel: CompiledKernel) -> None:
+        launch = kernel.manifest["host"][-1]["attributes"]
+        super().__init__(types=[argument["type"] for argument in launch["arguments"]])
+        self.free_bytes = 1 << 30
+        self.recorded: list[int] = []
+
+    def cuEventRecord(self, event: str, stream: int) -> tuple[int]:
+        self.recorded.append(len(self.launches))
+        return (0,)
+
+    def cuEventSynchronize(self, event: str) -> tuple[int]:
+        return (0,)
+
+    def cuEventElapsedTime(self, start: str, end: str) -> tuple[int, float]:
+        return (0, 2.0 * (self.recorded[-1] - self.recorded[-2]))
+
+    def cuMemAlloc(self, size: int) -> tuple[int, int]:
+        if size > self.free_bytes:
+            return (2, 0)
+        return super().cuMemAlloc(size)
+
+
+def matrix(address: int, rows: int, stride: int, columns: int) -> np.ndarray[Any, Any]:
+    size = ((rows - 1) * stride + columns) * 2
+    flat = np.frombuffer((ctypes.c_char * size).from_address(address), dtype=np.uint16)
+    return np.lib.stride_tricks.as_strided(flat, (rows, columns), (2 * stride, 2))
+
+
+def numpy_kernel(past_the_edge: int = 0, rows: int = 37) -> Callable[[list[Any]], None]:
+    def kernel(values: list[Any]) -> None:
+        a, lda, b, ldb, d, ldd, bias, alpha = values
+        left = from_bits(np.ascontiguousarray(matrix(a, 37, lda, 40)), "bf16")
+        right = from_bits(np.ascontiguousarray(matrix(b, 21, ldb, 40)), "bf16")
+        sums = alpha * (left @ right.T) + from_bits(np.ascontiguousarray(matrix(bias, 1, 21, 21)), "bf16")
+        matrix(d, 37, ldd, 21)[:rows] = to_bits(sums, "bf16")[:rows]
+        matrix(d, 37, ldd, 21 + past_the_edge)[3, 21:] = 0
+
+    return kernel
+
+
+@pytest.fixture(scope="module")
+def compiled() -> tuple[lt.GemmSpec, CompiledKernel]:
+    spec = lt.GemmSpec(m=37, n=21, k=40, a="bf16", b="bf16", d="bf16", epilogue=_epilogue)
+    return spec, lt.compile_gemm(spec)
+
+
+def run(install: Any, compiled: tuple[lt.GemmSpec, CompiledKernel], **fault: Any) -> tuple[Any, dict[str, Any], GpuRun]:
+    spec, kernel = compiled
+    fake = install(Driver(kernel))
+    fake.kernel = numpy_kernel(**fault)
+    inputs = lt.random_inputs(spec, None, None, None, np.random.default_rng(1), row_padding=8)
+    ran = run_on_gpu(kernel, spec, inputs)
+    assert not fake.memory
+    return fake, inputs, ran
+
+
+def test_d_comes_back_and_is_within_bound(install_driver: Any, compiled: Any) -> None:
+    _, inputs, ran = run(install_driver, compiled)
+    assert ran.complaint == ""
+    assert against_float64(compiled[0], inputs, ran.d).ok
+
+
+def test_the_time_of_a_launch_is_the_mean_of_many(install_driver: Any, compiled: Any) -> None:
+    fake, _, ran = run(install_driver, compiled)
+    assert ran.seconds == pytest.approx(0.002)
+    assert ran.launches == 100
+    assert len(fake.launches) == 1 + 1 + 100
+
+
+@pytest.mark.parametrize(
+    ("fault", "complaint"),
+    [
+        ({"rows": 36}, "21 elements of D were not written"),
+        ({"past_the_edge": 1}, "the padding of D's rows was written"),
+    ],
+)
+def test_what_is_not_written_or_written_past_the_edge_is_told(
+    install_driver: Any, compiled: Any, fault: dict[str, int], complaint: str
+) -> None:
+    _, _, ran = run(install_driver, compiled, **fault)
+    assert complaint in ran.complaint
+
+
+def test_a_gpu_without_memory_is_refused_and_memory_given_back(install_driver: Any, compiled: Any) -> None:
+    spec, kernel = compiled
+    fake = install_driver(Driver(kernel))
+    fake.free_bytes = 4000  # enough for the operands, not for D between its guards
+    inputs = lt.random_inputs(spec, None, None, None, np.random.default_rng(1))
+    with pytest.raises(DeviceError, match=r"bytes on the GPU failed.*take a smaller problem"):
+        run_on_gpu(kernel, spec, inputs)
+    assert not fake.memory
+
+
+def test_a_refused_launch_gives_memory_back(install_driver: Any, compiled: Any) -> None:
+    spec, kernel = compiled
+    fake = install_driver(Driver(kernel))
+    fake.launch_error = 700
+    with pytest.raises(LaunchError, match="launching kernel"):
+        run_on_gpu(kernel, spec, lt.random_inputs(spec, None, None, None, np.random.default_rng(1)))
+    assert not fake.memory

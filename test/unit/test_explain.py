@@ -1,0 +1,213 @@
+"""`explain`: its counts against sums done by hand, against schedule choice, and on edited IR."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lowtide as lt
+from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.explain import explain_ir, explain_spec
+from lowtide.compiler.explain_accesses import accesses_of
+from lowtide.compiler.ready_epilogues import READY
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import IRError, ScheduleError
+
+SCHEDULE = Schedule(cta=(64, 64, 32), warps=(2, 2, 1), stages=3)
+TYPES: dict[str, Any] = {
+    "shared": {
+        "op": str,
+        "what": str,
+        "atom": str,
+        "direction": str,
+        "buffer": str,
+        "swizzle": list,
+        "ways": int,
+        "wavefronts": int,
+        "ideal_wavefronts": int,
+        "witness": (dict, type(None)),
+        "place": (str, type(None)),
+        "count": int,
+    },
+    "global": {
+        "op": str,
+        "what": str,
+        "atom": str,
+        "direction": str,
+        "sectors": int,
+        "ideal_sectors": int,
+        "row_stride_bytes": (int, type(None)),
+        "row_stride_known": bool,
+        "place": (str, type(None)),
+        "count": int,
+    },
+}
+
+
+def spec(layout: str = "tn", epilogue: str = "none", **more: Any) -> lt.GemmSpec:
+    extents = {"m": 300, "n": 520, "k": 264, **more}
+    return lt.GemmSpec(**extents, a="bf16", b="bf16", d="bf16", layout=layout, epilogue=READY[epilogue])
+
+
+def explained(*arguments: Any, **fields: Any) -> dict[str, Any]:
+    return explain_spec(spec(*arguments), "sm_80", SCHEDULE.with_(**fields)).to_json()
+
+
+def shared(found: dict[str, Any], what: str, atom: str) -> dict[str, Any]:
+    (access,) = (x for x in found["shared_accesses"] if x["what"] == what and x["atom"].startswith(atom))
+    return dict(access)
+
+
+def global_(found: dict[str, Any], what: str) -> dict[str, Any]:
+    (access,) = (x for x in found["global_accesses"] if x["what"] == what)
+    return dict(access)
+
+
+@pytest.mark.parametrize("layout", ["tn", "nt", "tt", "nn"])
+@pytest.mark.parametrize("bits", [0, 1, 2, None])
+def test_the_kernels_conflicts_are_those_that_the_choice_counted(layout: str, bits: int | None) -> None:
+    swizzle = None if bits is None else (bits, 3, 3)
+    counted = explained(layout)["swizzle_candidates"]["swizzle_a"]
+    found = explained(layout, swizzle_a=swizzle)
+    for atom in ("cp.async.16", "ldmatrix.x4"):
+        access = shared(found, "a", atom)
+        candidate = "<{},{},{}>".format(*access["swizzle"])
+        assert access["ways"] == counted[candidate][access["atom"]]
+    assert bits is None or access["swizzle"] == [bits, 3, 3]
+
+
+def test_a_conflict_has_the_witness_that_the_layout_implies() -> None:
+    # Rows of 64 bytes without a swizzle: every second row of an 8x8 matrix begins in the same bank.
+    access = shared(explained(swizzle_a=(0, 3, 3)), "a", "ldmatrix")
+    assert (access["ways"], access["wavefronts"], access["ideal_wavefronts"]) == (4, 128, 32)
+    assert access["witness"] == {"bank": 0, "lanes": [0, 2, 4, 6], "addresses": [0, 128, 256, 384]}
+
+
+def test_a_chosen_swizzle_leaves_no_conflict_and_no_witness() -> None:
+    for access in explained()["shared_accesses"]:
+        assert (access["ways"], access["wavefronts"], access["witness"]) == (1, access["ideal_wavefronts"], None)
+
+
+def test_the_second_k_slice_is_counted_where_it_lies() -> None:
+    # Two k-slices of 16: the one at column 16 conflicts in other banks, as often.
+    found = explained(swizzle_a=(0, 3, 3), fragment_buffers=1)
+    assert shared(found, "a", "ldmatrix")["count"] == 2
+
+
+def test_sectors_of_a_tile_are_those_of_its_rows() -> None:
+    # Rows of K = 264 elements are 528 bytes apart: 64 bytes of every second row begin inside a sector, and take 3.
+    access = global_(explained(), "a")
+    assert (access["sectors"], access["ideal_sectors"]) == (4 * 2 + 4 * 3, 16)
+    assert (access["row_stride_bytes"], access["row_stride_known"]) == (528, True)
+
+
+def test_run_time_rows_are_taken_as_whole_sectors_and_that_is_said() -> None:
+    found = explain_spec(spec(k=None), "sm_80", SCHEDULE).to_json()
+    access = global_(found, "b")
+    assert (access["sectors"], access["row_stride_bytes"], access["row_stride_known"]) == (16, 8192, False)
+    assert found["problem"]["k"] is None
+
+
+def test_epilogue_operands_are_named_and_vectors_are_read_by_elements() -> None:
+    found = explained("tn", "residual")
+    assert global_(found, "residual")["direction"] == "read"
+    bias = global_(found, "bias")
+    assert (bias["atom"], bias["row_stride_bytes"]) == ("ld.global.2", None)
+    assert 1 <= bias["ideal_sectors"] <= bias["sectors"]
+    assert [(x["name"], x["kind"]) for x in found["problem"]["operands"]] == [
+        ("bias", "per_column"),
+        ("residual", "full"),
+    ]
+
+
+def test_direct_stores_go_without_shared_memory() -> None:
+    found = explained(epilogue="direct")
+    assert not [x for x in found["shared_accesses"] if x["what"] == "epilogue scratch"]
+    # Four lanes beside each other store 16 bytes of a row: half a sector, of eight rows.
+    assert global_(found, "d")["atom"] == "st.global.4"
+    assert global_(found, "d")["sectors"] == 8
+    assert global_(found, "d")["ideal_sectors"] == 4
+
+
+def test_a_direct_epilogue_reads_a_row_vector_once_a_row() -> None:
+    found = explain_spec(
+        lt.GemmSpec(m=64, n=64, k=64, a="f16", b="f16", d="f16", epilogue=_per_row), "sm_80", SCHEDULE
+    ).to_json()
+    # Eight neighbouring rows of a warp's fragment: 16 bytes.
+    assert (global_(found, "r")["sectors"], global_(found, "r")["ideal_sectors"]) == (1, 1)
+
+
+def _per_row(acc: Any, r: lt.PerRow) -> Any:
+    return acc * r
+
+
+def test_given_fields_are_said_to_be_given_and_chosen_ones_have_reasons() -> None:
+    reasons = explained()["reasons"]
+    assert {name for name, why in reasons.items() if why == "given"} == {"cta", "warps", "stages"}
+    assert set(reasons) >= {"swizzle_a", "swizzle_b", "swizzle_d", "raster", "epilogue", "mma", "copy"}
+
+
+def test_resources_are_the_kernels_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lowtide.compiler.explain.find_ptxas", lambda: None)
+    resources = explained()["resources"]
+    assert (resources["threads"], resources["shared_memory"]) == (128, 3 * 2 * 64 * 32 * 2)
+    assert resources["registers"] is None
+    assert resources["spill_stores"] is None
+
+
+def test_the_json_has_the_documented_names_and_types() -> None:
+    found = json.loads(json.dumps(explained("tn", "bias")))
+    assert list(found) == [
+        "format",
+        "problem",
+        "target",
+        "entered_at",
+        "schedule",
+        "reasons",
+        "swizzle_candidates",
+        "resources",
+        "shared_accesses",
+        "global_accesses",
+    ]
+    for kind in ("shared", "global"):
+        for access in found[f"{kind}_accesses"]:
+            assert set(access) == set(TYPES[kind])
+            assert all(isinstance(access[name], type_) for name, type_ in TYPES[kind].items())
+    page = (Path(__file__).parents[2] / "docs" / "explain.md").read_text(encoding="utf-8")
+    documented = [*found, *TYPES["shared"], *TYPES["global"], *found["resources"], "bank", "lanes", "addresses"]
+    assert not [name for name in documented if f"`{name}`" not in page]
+
+
+def test_every_level_down_to_epilogue_explains_alike() -> None:
+    levels = lt.compile_gemm(spec(), schedule=SCHEDULE).levels
+    accesses = {}
+    for level in ("problem", "cta", "smem", "pipelined", "atoms", "epilogue"):
+        found = explain_ir(levels[level]).to_json()
+        assert found["entered_at"] == level
+        assert (found["reasons"] is None) == (level != "problem")
+        for access in (*found["shared_accesses"], *found["global_accesses"]):
+            access["place"] = None
+        accesses[level] = (found["shared_accesses"], found["global_accesses"], found["schedule"], found["problem"])
+    assert all(found == accesses["problem"] for found in accesses.values())
+
+
+def test_an_edited_layout_is_explained_as_it_is() -> None:
+    text = lt.compile_gemm(spec(), schedule=SCHEDULE).levels["epilogue"]
+    assert text.count("<2,3,3>") == 3  # one layout for both operands, two fields of the schedule
+    found = explain_ir(text.replace("<2,3,3>", "<1,3,3>")).to_json()
+    assert shared(found, "a", "ldmatrix")["ways"] == 2
+    assert shared(found, "b", "ldmatrix")["ways"] == 2
+
+
+def test_a_layout_that_no_instruction_can_follow_is_refused_at_its_op() -> None:
+    text = lt.compile_gemm(spec(), schedule=SCHEDULE).levels["epilogue"]
+    with make_context() as context:
+        module = parse_text(text.replace("swizzle<2,3,3>", "swizzle<2,1,3>"), context, "edited")
+        with pytest.raises(IRError, match=r":\d+:\d+: sm.cp_async: the buffer's layout parts the 8 elements"):
+            accesses_of(module, in_file=False)
+
+
+def test_a_schedule_that_breaks_a_rule_is_refused_as_in_compiling() -> None:
+    with pytest.raises(ScheduleError, match="stages"):
+        explain_spec(spec(), "sm_80", SCHEDULE.with_(stages=60))
