@@ -205,7 +205,9 @@ def _kernel_argument_types(module: ir.Module, name: str) -> list[str]:
             continue
         for op in top.operation.regions[0].blocks[0].operations:
             if "sym_name" in op.attributes and ir.StringAttr(op.attributes["sym_name"]).value == name:
-                return [_kernel_argument_type(argument.type) for argument in op.operation.regions[0].blocks[0].arguments]
+                return [
+                    _kernel_argument_type(argument.type) for argument in op.operation.regions[0].blocks[0].arguments
+                ]
     raise IRError(f"the launched kernel @{name} is not in a gpu.module; lower to level nvvm first")
 
 

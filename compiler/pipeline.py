@@ -50,7 +50,9 @@ SM_80_ROAD: Road = MappingProxyType(
         ),
         Level.PIPELINED: (
             Step("pipeline-mainloop", "copies and mma are still one op each, so that a stage is one loop iteration"),
-            Step("specialize-roles", "where the schedule has roles: they are split as the ring that joins them is made"),
+            Step(
+                "specialize-roles", "where the schedule has roles: they are split as the ring that joins them is made"
+            ),
             Step("cse", "one constant each", "simplify"),
         ),
         Level.ATOMS: (

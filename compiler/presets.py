@@ -23,6 +23,6 @@ PRESETS: Mapping[str, Schedule] = MappingProxyType(
         "sm80-large-tile": Schedule(cta=(128, 256, 64), warps=(2, 4, 1), stages=3, raster=("grouped", 8)),
         # TMA, wgmma and roles; targets with wgmma (sm_90a) alone.
         "sm90-one-consumer": Schedule(cta=(64, 256, 64), roles=("cooperative", 1), stages=4),
-        "sm90-cooperative": Schedule(cta=(128, 256, 64), roles=("cooperative", 2), stages=4),
+        "sm90-cooperative": Schedule(cta=(128, 256, 64), roles=("cooperative", 2), stages=3),
     }
 )

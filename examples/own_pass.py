@@ -27,7 +27,7 @@ from lowtide.targets import Target
 
 @dataclass(frozen=True)
 class RasterizeInBands(Pass):
-    """Hands out work tiles in bands of `rows` tile rows, whatever the schedule says."""
+    """Hands out work tiles in bands of `rows` tile rows, and says so in the kernel's schedule."""
 
     name: ClassVar[str] = "rasterize-in-bands"
     needs: ClassVar[Level] = Level.CTA
@@ -35,10 +35,14 @@ class RasterizeInBands(Pass):
     rows: int = 4
 
     def run(self, module: ir.Module, target: Target) -> None:
-        for loop in walk(module, tile.WorkTilesOp):
+        for kernel in walk(module, tile.KernelOp):
             if self.rows < 1:
-                raise Refusal(loop, f"a band of {self.rows} tile rows; take at least 1")
-            loop.operation.attributes["order"] = ir.Attribute.parse(f"#tile.raster<grouped {self.rows}>")
+                raise Refusal(kernel, f"a band of {self.rows} tile rows; take at least 1")
+            for loop in walk(kernel, tile.WorkTilesOp):
+                loop.operation.attributes["order"] = ir.Attribute.parse(f"#tile.raster<grouped {self.rows}>")
+            # Kernel and schedule must say the same: verify-schedule holds them to it.
+            schedule = lt.Schedule.of(kernel.attributes["schedule"]).with_(raster=("grouped", self.rows))
+            kernel.attributes["schedule"] = schedule.attribute()
 
 
 def main() -> None:

@@ -79,8 +79,7 @@ class Barrier:
 class Cta:
     """One CTA: its shared memory, cp.async in flight, barriers, and what ops made, by the slot of their result.
 
-    `spawned` are agents that an op has started and the scheduler has not yet taken up; `in_flight` counts those that
-    have not ended.
+    `spawned` are agents that an op has started and the scheduler has not yet taken up.
     """
 
     def __init__(self, index: int, machine: Machine, shared_memory: int | None) -> None:
@@ -92,10 +91,13 @@ class Cta:
         self.copies = AsyncCopies(self.shared)
         self.barriers: dict[str, Barrier] = {}
         self.rings: dict[int, Any] = {}
-        self.mbarriers: dict[int, Any] = {}
+        self.mbarriers: dict[int, Any] = {}  # by slot, at level nvvm by address
+        self.warpgroups: dict[int, Any] = {}  # what wgmma keeps for each
+        self.registers: dict[int, int] = {}  # a thread's, of each warp that has changed them
+        self.free_registers = 0
         self.spawned: list[Agent] = []
-        self.in_flight = 0
         self.ended: set[int] = set()
+        self.role_ended: set[int] = set()
         self.at_end: list[Callable[[AgentState], None]] = []  # what must hold when the last agent has ended
 
 
@@ -104,9 +106,25 @@ class AgentState:
 
     `warp` is its number in the CTA, `lanes` its threads, `thread` their numbers in the CTA or, inside `sm.roles`, in the
     role. `team` are the agents it does collective ops with. `doing` stands for an agent that runs no op of its own.
+    `role` is the name of its role at level nvvm, `fenced` says that a wgmma.fence covers its registers.
     """
 
-    __slots__ = ("cta", "doing", "lanes", "machine", "mask", "mmas", "op", "seat", "team", "thread", "values", "warp")
+    __slots__ = (
+        "cta",
+        "doing",
+        "fenced",
+        "lanes",
+        "machine",
+        "mask",
+        "mmas",
+        "op",
+        "role",
+        "seat",
+        "team",
+        "thread",
+        "values",
+        "warp",
+    )
 
     def __init__(self, machine: Machine, cta: Cta, seat: Seat, slots: int, doing: str = "") -> None:
         self.machine = machine
@@ -120,6 +138,8 @@ class AgentState:
         self.thread: NDArray[np.int32] = self.lanes + np.int32(seat.first)
         self.op: DecodedOp | None = None
         self.doing = doing
+        self.role = ""
+        self.fenced = False
         self.mmas: list[Any] = []  # groups of wgmma that no wait has covered, oldest first
 
     @property
@@ -129,7 +149,12 @@ class AgentState:
 
     def access(self, op: DecodedOp, lanes: Ints | None = None) -> Access:
         """Who accesses memory by `op`: `lanes`, one for each address, or the whole agent."""
-        return Access(self.cta.index, self.warp, lanes, op, self.machine.level, self.seat.name)
+        return Access(self.cta.index, self.warp, lanes, op, self.machine.level, self.name)
+
+    @property
+    def name(self) -> str:
+        """The agent's name in its CTA."""
+        return f"{self.seat.name} ({self.role})" if self.role else self.seat.name
 
     def who(self) -> str:
         """The agent's name in messages."""
@@ -138,7 +163,7 @@ class AgentState:
         if self.doing:
             return f"CTA {self.cta.index} {self.doing}"
         alone = self.machine.collective and not self.machine.roles
-        return f"CTA {self.cta.index}" if alone else f"CTA {self.cta.index} {self.seat.name}"
+        return f"CTA {self.cta.index}" if alone else f"CTA {self.cta.index} {self.name}"
 
     def enter_role(self) -> None:
         """From here on collective ops are its role's."""
@@ -148,6 +173,7 @@ class AgentState:
     def leave_role(self) -> None:
         """From here on collective ops are the whole CTA's."""
         self.team = self.cta.everyone
+        self.cta.role_ended.add(self.warp)
 
 
 def together(state: AgentState, op: DecodedOp) -> None:
@@ -191,8 +217,9 @@ def barrier(state: AgentState, op: DecodedOp, identifier: int | str = 0, warps: 
 
 
 def name_with_end(cta: Cta, agent: int) -> str:
-    """An agent's name, and whether it has ended."""
-    return f"{cta.machine.seats[agent].name}{' (ended)' if agent in cta.ended else ''}"
+    """An agent's name, and whether it, or its role, has ended."""
+    has_ended = agent in cta.ended or agent in cta.role_ended
+    return f"{cta.machine.seats[agent].name}{' (ended)' if has_ended else ''}"
 
 
 @dataclass(eq=False)
@@ -210,13 +237,7 @@ def spawn(state: AgentState, doing: str, op: DecodedOp, steps: Callable[[AgentSt
     cta = state.cta
     aside = AgentState(state.machine, cta, state.seat, 0, doing)
     aside.op = op
-
-    def whole() -> Steps:
-        yield from steps(aside)
-        cta.in_flight -= 1
-
-    cta.in_flight += 1
-    cta.spawned.append(Agent(aside, whole()))
+    cta.spawned.append(Agent(aside, steps(aside)))
 
 
 def start_cta(machine: Machine, program: Program, index: int, request: LaunchRequest) -> list[Agent]:
@@ -243,11 +264,6 @@ def _whole(state: AgentState, program: Program) -> Steps:
     if len(cta.ended) == len(state.machine.seats):
         for check in cta.at_end:
             check(state)
-        if cta.in_flight:
-            raise InterpreterError(
-                f"level {state.machine.level}, CTA {cta.index}: the kernel ends while {cta.in_flight} TMA loads into its "
-                "shared memory are in flight; wait for each before the last thread ends"
-            )
 
 
 def run_all(

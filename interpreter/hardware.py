@@ -104,6 +104,39 @@ def wgmma_accumulator(n: int) -> tuple[Ints, Ints]:
     return 16 * warp + lane // 4 + 8 * (i // 2 % 2), 8 * (i // 4) + 2 * (lane % 4) + i % 2
 
 
+@dataclass(frozen=True)
+class MatrixDescriptor:
+    """What wgmma is told of an operand in shared memory (PTX ISA, "Matrix Descriptor Format"). Offsets in bytes."""
+
+    start: int
+    leading: int
+    stride: int
+    base_offset: int
+    span: int
+
+    @classmethod
+    def decode(cls, bits: int) -> "MatrixDescriptor":
+        """Bits 0–13 start address, 16–29 leading and 32–45 stride byte offset, each / 16; 49–51 base offset; 62–63
+        swizzling mode: 0 none, 1 128 bytes, 2 64 bytes, 3 32 bytes."""
+        fields = ((bits >> at & 0x3FFF) << 4 for at in (0, 16, 32))
+        return cls(*fields, base_offset=bits >> 49 & 7, span=(0, 128, 64, 32)[bits >> 62 & 3])
+
+    def addresses(self, rows: Ints, depth: Ints, width: int, k_major: bool) -> Ints:
+        """Byte addresses of the elements (row, k) of `width` bytes: array (rows, depth).
+
+        Rows are those along M or N (PTX ISA, "Shared Memory Matrix Layout"). With K contiguous, eight rows of a swizzle's
+        span (16 bytes without one) lie together, the next eight `stride` further; without a swizzle the next 16 bytes
+        along K `leading` further. With M or N contiguous it is eight k that lie together, each of a span of rows.
+        """
+        unit = self.span or 16
+        along, across = (depth * width, rows) if k_major else (rows * width, depth)
+        first, second = (self.leading, self.stride) if self.span or k_major else (self.stride, self.leading)
+        inner = along // unit * first + along % unit
+        outer = across // 8 * second + across % 8 * unit
+        plain = inner[None, :] + outer[:, None] if k_major else inner[:, None] + outer[None, :]
+        return tma_swizzle(self.start + plain, self.span)
+
+
 def tma_swizzle(addresses: Ints, span: int) -> Ints:
     """Shared memory addresses that TMA and wgmma use in place of `addresses`, for rows of `span` bytes (0: as they are).
 

@@ -40,6 +40,21 @@ def active_rows(state: AgentState, op: DecodedOp, address: Any) -> tuple[Access,
     return state.access(op, lanes), address
 
 
+def uniform(state: AgentState, op: DecodedOp, value: Any) -> int:
+    """The one value of the active lanes. Raises InterpreterError where they differ."""
+    if not isinstance(value, np.ndarray):
+        return int(value)
+    values = np.unique(value if state.mask is None else value[state.mask])
+    if len(values) != 1:
+        raise violation(state, op, f"the lanes of the warp give different values {values.tolist()}; give one")
+    return int(values[0])
+
+
+def active_lanes(state: AgentState) -> int:
+    """How many lanes execute the op."""
+    return len(state.lanes) if state.mask is None else int(state.mask.sum())
+
+
 def spread(state: AgentState, rows: Any) -> Any:
     """Rows of the active lanes as rows of all lanes; a single row of the whole warp stays uniform."""
     if state.mask is None:

@@ -25,7 +25,8 @@ class Mbarrier:
     """One mbarrier: `arrivals` expected in each phase, those `pending` in the present one, and its pending bytes.
 
     `completed` phases are over. `source` is its clock among `clocks`. `gathered` is what the arrivals of the present
-    phase released, `released` what a wait learns.
+    phase released, `released` what a wait learns. `load` is the last copy that signals it: its phase and its op.
+    At level nvvm: `initialised` by which agent in which epoch, and whether a fence has shown it to TMA.
     """
 
     name: str
@@ -37,6 +38,9 @@ class Mbarrier:
     completed: int = 0
     gathered: Knowledge = field(default_factory=nothing)
     released: Knowledge = field(default_factory=nothing)
+    load: tuple[int, DecodedOp] | None = None
+    initialised: tuple[int, int] | None = None
+    is_fenced: bool = True
 
     @classmethod
     def of(cls, name: str, arrivals: int, clocks: Clocks) -> Mbarrier:
@@ -69,19 +73,23 @@ def learn(state: AgentState, barrier: Mbarrier) -> None:
     state.cta.shared.clocks.acquire(state.warp, barrier.released)
 
 
-def arrive(state: AgentState, op: DecodedOp, barrier: Mbarrier, count: int = 1, expected: int = 0) -> None:
-    """Expect so many bytes more, then arrive `count` times."""
+def arrive(
+    state: AgentState, op: DecodedOp, barrier: Mbarrier, count: int = 1, expected: int = 0, relaxed: bool = False
+) -> None:
+    """Expect so many bytes more, then arrive `count` times. `relaxed`: what was done before is not released."""
     if expected:
         expect(state, op, barrier, expected)
     if count > barrier.pending:
         raise violation(
             state,
             op,
-            f"arrives {count} times at {barrier.name}, whose phase {barrier.completed} has "
-            f"{barrier.arrivals - barrier.pending} of its {barrier.arrivals} arrivals already and waits for "
-            f"{barrier.bytes} bytes; initialise it with as many arrivals as there are",
+            f"arrives {'once' if count == 1 else f'{count} times'} more at {barrier.name}, whose phase "
+            f"{barrier.completed} has {barrier.arrivals - barrier.pending} of its {barrier.arrivals} arrivals and lacks "
+            f"{barrier.bytes} bytes; wait for the phase before arriving for the next, or expect as many arrivals as "
+            "there are",
         )
-    barrier.gathered = joined(barrier.gathered, barrier.clocks.release(state.warp))
+    if not relaxed:
+        barrier.gathered = joined(barrier.gathered, barrier.clocks.release(state.warp))
     barrier.pending -= count
     _complete(state, op, barrier)
 
@@ -108,6 +116,26 @@ def complete_bytes(state: AgentState, op: DecodedOp, barrier: Mbarrier, phase: i
         )
     barrier.bytes -= count
     _complete(state, op, barrier)
+
+
+def note_load(state: AgentState, op: DecodedOp, barrier: Mbarrier) -> None:
+    """A copy that signals the present phase has been started; somebody must wait for it before the kernel ends."""
+    if barrier.load is None:
+        state.cta.at_end.append(lambda ending: _check_waited(ending, barrier))
+    barrier.load = barrier.completed, op
+
+
+def _check_waited(state: AgentState, barrier: Mbarrier) -> None:
+    """At the end of the CTA. Raises InterpreterError where a copy may still write its shared memory."""
+    assert barrier.load is not None
+    phase, op = barrier.load
+    if barrier.clocks.known[:, barrier.source].max() <= phase:
+        raise violation(
+            state,
+            op,
+            f"the kernel ends and nobody has waited for phase {phase} of {barrier.name}, which it signals; wait for every "
+            "copy into shared memory before the last thread ends",
+        )
 
 
 def _complete(state: AgentState, op: DecodedOp, barrier: Mbarrier) -> None:

@@ -215,7 +215,9 @@ class SharedMemory(Cells):
         if warps > _WARPS:
             raise InterpreterError(f"a CTA of {warps} warps; at most {_WARPS}: launch with fewer threads")
         self.clocks = Clocks(warps, names)
-        self.open_reads: list[list[OpenRead]] = [[] for _ in range(warps)]  # of each agent, oldest first
+        self.open_reads: list[list[OpenRead]] = [[] for _ in range(warps)]  # of each reader, oldest first
+        self._reader_clocks = list(range(warps))  # readers are the agents, and what reads on nobody's behalf
+        self._objects: list[Buffer] = []
         self._fixed = size is not None
         self._write_epoch: NDArray[np.int32] = np.zeros(padded(self.size), np.int32)  # + 1; 0 never written
         self._writer: NDArray[np.int32] = np.zeros(padded(self.size), np.int32)
@@ -239,6 +241,20 @@ class SharedMemory(Cells):
                 setattr(self, field, np.pad(array, more))
             self.size = end
         self.buffers.append(Buffer(name, start, end))
+
+    def add_reader(self, name: str) -> tuple[int, int]:
+        """What reads asynchronously and is no agent: its number among readers, and its clock."""
+        clock = self.clocks.add_source(name)
+        for field in ("_read_epoch", "_reader"):
+            setattr(self, field, np.pad(getattr(self, field), ((0, 1), (0, 0))))
+        self._reader_clocks.append(clock)
+        self.open_reads.append([])
+        return len(self._reader_clocks) - 1, clock
+
+    def claim(self, name: str, start: int, size: int) -> None:
+        """From here on these bytes are an object that no ordinary access may touch."""
+        self._objects.append(Buffer(name, start, start + size))
+        self._write_epoch[start : start + size] = _IN_FLIGHT
 
     def barrier(self, warps: list[int] | None = None) -> None:
         """bar.sync by `warps` (all when None): their accesses so far are before all their later ones."""
@@ -275,22 +291,30 @@ class SharedMemory(Cells):
         present = self.clocks.epoch(copy.access.warp) if epoch is None else epoch
         span.put(self._write_epoch, np.int32(present + 1))
 
-    def open_read(self, access: Access, addresses: Ints, dtype: str, count: int) -> tuple[Values, OpenRead]:
-        """As `load` by an agent as a whole, but the bytes may still be read later, until `close_reads`."""
-        payload = self.load(access, addresses, dtype, count)
+    def open_read(
+        self, access: Access, addresses: Ints, dtype: str, count: int, reader: int | None = None
+    ) -> tuple[Values, OpenRead]:
+        """As `load` by an agent as a whole, but the bytes may still be read later, until `close_reads`.
+
+        `reader` is who reads them, where not the agent.
+        """
+        reader = access.warp if reader is None else reader
         read = OpenRead(access, self.span(access, addresses, ELEMENT_BYTES[dtype] * count))
-        self.open_reads[access.warp].append(read)
-        read.span.put(self._read_epoch[access.warp], _IN_FLIGHT)
+        self._check_writers(access, read.span, WHOLE_AGENT, "reads", "read after write")
+        payload = self._read(access, read.span, dtype, count)
+        self.open_reads[reader].append(read)
+        read.span.put(self._reader[reader], WHOLE_AGENT)
+        read.span.put(self._read_epoch[reader], _IN_FLIGHT)
         return payload, read
 
-    def close_reads(self, warp: int, reads: Sequence[OpenRead]) -> None:
-        """These reads of an agent are done, in its present epoch."""
+    def close_reads(self, reader: int, reads: Sequence[OpenRead], epoch: int) -> None:
+        """These reads of a reader are done, in this epoch of it."""
         closed = set(map(id, reads))
-        self.open_reads[warp] = [read for read in self.open_reads[warp] if id(read) not in closed]
+        self.open_reads[reader] = [read for read in self.open_reads[reader] if id(read) not in closed]
         for read in reads:
-            read.span.put(self._read_epoch[warp], np.int32(self.clocks.epoch(warp) + 1))
-        for read in self.open_reads[warp]:
-            read.span.put(self._read_epoch[warp], _IN_FLIGHT)
+            read.span.put(self._read_epoch[reader], np.int32(epoch + 1))
+        for read in self.open_reads[reader]:
+            read.span.put(self._read_epoch[reader], _IN_FLIGHT)
 
     def _before_read(self, access: Access, span: Span) -> None:
         warp, lane = access.warp, lane_column(access)
@@ -330,9 +354,12 @@ class SharedMemory(Cells):
         racing = (stored > known[writer // _LANES]) & (~same | (stored == _IN_FLIGHT))
         if racing.any():
             row, byte = (int(index[0]) for index in np.nonzero(racing))
-            thread = int(writer[row, byte])
+            thread, at = int(writer[row, byte]), int(span.addresses[row]) + byte
+            held = next((each.name for each in self._objects if each.start <= at < each.end), None)
             who, is_agent = self._thread_name(thread), thread // _LANES < self.clocks.warps
-            if stored[row, byte] == _IN_FLIGHT:
+            if held is not None:
+                rule = f"{verb} the bytes of {held}; lay out shared memory so that buffers and mbarriers do not overlap"
+            elif stored[row, byte] == _IN_FLIGHT:
                 awaited = "its group" if is_agent else "the mbarrier's phase"
                 rule = f"in flight: {verb} what an asynchronous copy of {who} fills, before a wait for {awaited}"
             else:
@@ -341,17 +368,17 @@ class SharedMemory(Cells):
             self.fail(access, span.addresses, row, byte, rule)
 
     def _check_readers(self, access: Access, span: Span, lane: Any) -> None:
-        known = self.clocks.known[access.warp, : self.clocks.warps]
-        stored = span.get(self._read_epoch)  # (agents, n, size)
+        known = self.clocks.known[access.warp, self._reader_clocks]
+        stored = span.get(self._read_epoch)  # (readers, n, size)
         if not (stored > known[:, None, None]).any():
             return
         racing = stored > known[:, None, None]
         reader = span.get(self._reader[access.warp])
         racing[access.warp] &= (reader != lane) | (reader == WHOLE_AGENT)
         if racing.any():
-            warp, row, byte = (int(index[0]) for index in np.nonzero(racing))
+            warp, row, byte = (int(index[0]) for index in np.nonzero(racing))  # warp: the reader's number
             at = int(span.addresses[row]) + byte
-            who = self._thread_name(warp * _LANES + int(self._reader[warp, at]))
+            who = self._thread_name(self._reader_clocks[warp] * _LANES + int(self._reader[warp, at]))
             rule = f"race (write after read): writes what {who} read, with no barrier between"
             if stored[warp, row, byte] == _IN_FLIGHT:
                 rule = f"race (write after read): writes what {who} may still read by {self._open_op(warp, at)}"

@@ -284,6 +284,22 @@ def undef(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = _nothing(op.result_types[0])
 
 
+@OPS.implements("llvm.mlir.zero")
+def zero(state: AgentState, op: DecodedOp) -> None:
+    state.values[op.results[0]] = _zero(state, op.result_types[0])
+
+
+def _zero(state: AgentState, type: Type) -> Any:
+    if isinstance(type, Struct):
+        return tuple(_zero(state, element) for element in type.elements)
+    element = type.element if isinstance(type, Vector) else type
+    if isinstance(element, Scalar) and element.is_float:
+        value: Any = state.machine.domain.constant(0.0, element.name)
+    else:
+        value = False if element == Scalar("i1", 1) else 0
+    return np.full((1, *type.shape), value) if isinstance(type, Vector) else value
+
+
 @OPS.implements("llvm.extractvalue")
 def extractvalue(state: AgentState, op: DecodedOp) -> None:
     value = state.values[op.operands[0]]

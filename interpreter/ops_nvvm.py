@@ -9,7 +9,7 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter import hardware
 from lowtide.interpreter.agents import AgentState, barrier
 from lowtide.interpreter.ir_types import Struct, Vector
-from lowtide.interpreter.lanes import active_rows, whole_warp
+from lowtide.interpreter.lanes import active_rows, uniform, whole_warp
 from lowtide.interpreter.packed import Packed, unpack
 from lowtide.interpreter.program import DecodedOp, OpTable, Program, Steps, violation
 
@@ -111,8 +111,8 @@ def named_barrier(state: AgentState, op: DecodedOp) -> Steps:
     identifier, threads, reduction = op.operand_groups()
     if reduction:
         raise violation(state, op, "a barrier with a reduction is not interpreted; use a plain one")
-    name = _uniform(state, op, state.values[identifier[0]]) if identifier else 0
-    count = _uniform(state, op, state.values[threads[0]]) if threads else None
+    name = uniform(state, op, state.values[identifier[0]]) if identifier else 0
+    count = uniform(state, op, state.values[threads[0]]) if threads else None
     if not 0 <= name < 16:
         raise violation(state, op, f"barrier {name}: a CTA has the barriers 0 … 15")
     if count is not None and (count <= 0 or count % 32 or count > state.machine.threads):
@@ -125,18 +125,10 @@ def named_barrier(state: AgentState, op: DecodedOp) -> Steps:
 def bar_warp_sync(state: AgentState, op: DecodedOp) -> None:
     """Orders the lanes of a warp; interpreted for all 32 together only."""
     whole_warp(state, op)
-    mask = _uniform(state, op, state.values[op.operands[0]]) & 0xFFFFFFFF
+    mask = uniform(state, op, state.values[op.operands[0]]) & 0xFFFFFFFF
     if mask != 0xFFFFFFFF:
         raise violation(state, op, f"member mask {mask:#x}: only that of the whole warp, 0xffffffff, is interpreted")
     state.cta.shared.warp_sync(state.warp)
-
-
-def _uniform(state: AgentState, op: DecodedOp, value: Any) -> int:
-    """The one value of all lanes. Raises InterpreterError where they differ."""
-    values = np.unique(np.asarray(value))
-    if len(values) != 1:
-        raise violation(state, op, f"the lanes of the warp give different values {values.tolist()}; give one")
-    return int(values[0])
 
 
 # Matrices -------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import numpy as np
 
 from lowtide.interpreter.agents import AgentState
 from lowtide.interpreter.ops_arith import blend
-from lowtide.interpreter.program import DecodedBlock, DecodedOp, OpTable, Steps, run_block, violation
+from lowtide.interpreter.program import DecodedBlock, DecodedOp, OpTable, Program, Steps, run_block, violation
 
 OPS = OpTable()
 
@@ -53,7 +53,12 @@ def _divergent_for(
     return current
 
 
-@OPS.implements("scf.if")
+def _prepare_if(op: DecodedOp, program: Program) -> None:
+    """The names of the roles that the branches are, where they are roles."""
+    op.data = op.attributes.get("roles")
+
+
+@OPS.implements("scf.if", prepare=_prepare_if)
 def if_(state: AgentState, op: DecodedOp) -> Steps:
     condition = state.values[op.operands[0]]
     outer = state.mask
@@ -69,6 +74,8 @@ def if_(state: AgentState, op: DecodedOp) -> Steps:
             _assign(state.values, op.results, [blend(taken, x, y) for x, y in zip(first, second, strict=True)])
             return
         condition = bool(taken.any())
+    if op.data is not None:
+        state.role = op.data[0 if condition else 1]
     results = yield from run_block(state, op.regions[0 if condition else 1])
     _assign(state.values, op.results, results)
 

@@ -7,9 +7,18 @@ from lowtide.interpreter import mbarriers, tensor_maps
 from lowtide.interpreter.agents import AgentState, barrier, together
 from lowtide.interpreter.ir_types import Mbarriers, TensorMapType
 from lowtide.interpreter.mbarriers import Mbarrier
-from lowtide.interpreter.program import DecodedBlock, DecodedOp, OpTable, Program, RingUsers, Steps, run_block, violation
+from lowtide.interpreter.program import (
+    DecodedBlock,
+    DecodedOp,
+    OpTable,
+    Program,
+    RingUsers,
+    Steps,
+    run_block,
+    violation,
+)
 from lowtide.interpreter.shared_buffers import name_of, reserve
-from lowtide.interpreter.teams import Role
+from lowtide.interpreter.teams import PRODUCER, Role
 
 OPS = OpTable()
 
@@ -64,11 +73,14 @@ def make_mbarriers(state: AgentState, op: DecodedOp) -> None:
     type, slot, made = op.result_types[0], op.results[0], state.cta.mbarriers
     assert isinstance(type, Mbarriers)
     if state.team is not state.cta.everyone:
-        raise violation(state, op, "all threads of the CTA must see the mbarriers initialised; make them before sm.roles")
+        raise violation(
+            state, op, "all threads of the CTA must see the mbarriers initialised; make them before sm.roles"
+        )
     if slot not in made:
         clocks = state.cta.shared.clocks
         names = (f"{name_of(op)}[{index}]" for index in range(type.count))
         made[slot] = [Mbarrier.of(name, op.attributes["arrivals"], clocks) for name in names]
+        state.cta.shared.claim(name_of(op), op.data, type.count * mbarriers.OBJECT_BYTES)
     state.values[slot] = made[slot]
 
 
@@ -109,6 +121,9 @@ def tensor_map(state: AgentState, op: DecodedOp) -> None:
 @OPS.implements("sm.tma_load")
 def tma_load(state: AgentState, op: DecodedOp) -> None:
     together(state, op)
+    role = state.seat.role
+    if role is None or state.team is state.cta.everyone or state.machine.roles[role].name != PRODUCER:
+        raise violation(state, op, "one thread starts a copy by TMA; start it in a producer role, which is one thread")
     map, row, column, buffer = (state.values[slot] for slot in op.operands[:4])
     buffer.check(state, op, "write")
     found = _mbarrier(state, op, op.operands[4:])

@@ -140,4 +140,5 @@ def retire(state: AgentState, pending: int) -> None:
     """All groups but the `pending` youngest are done (PTX ISA, "wgmma.wait_group")."""
     done = state.mmas[: max(0, len(state.mmas) - pending)]
     state.mmas = state.mmas[len(done) :]
-    state.cta.shared.close_reads(state.warp, [read for group in done for read in group])
+    shared = state.cta.shared
+    shared.close_reads(state.warp, [read for group in done for read in group], shared.clocks.epoch(state.warp))

@@ -241,9 +241,7 @@ def _tail_of_role(state: AgentState, op: DecodedOp, ring: RingState) -> Steps:
         state.cta.shared.clocks.acquire(warp, stage.empty)
 
 
-def _until(
-    state: AgentState, agents: tuple[int, ...], counts: list[int], needed: int, what: str, verb: str
-) -> Steps:
+def _until(state: AgentState, agents: tuple[int, ...], counts: list[int], needed: int, what: str, verb: str) -> Steps:
     """Wait until each of the agents has done a verb so often."""
 
     def missing() -> list[int]:

@@ -17,7 +17,6 @@ from lowtide.interpreter.memory import start_copy
 from lowtide.interpreter.program import DecodedOp, Steps, violation
 
 UNIT = 16  # bytes that a swizzle keeps together
-MAX_BOX = 256
 ALIGNMENT = 128  # of a box in shared memory (PTX ISA, "cp.async.bulk.tensor")
 
 
@@ -42,38 +41,18 @@ class TensorMap:
 def encode(
     state: AgentState, op: DecodedOp, matrix: Matrix, box: tuple[int, int], swizzle: tuple[int, int, int] | None
 ) -> TensorMap:
-    """As cuTensorMapEncodeTiled. Raises InterpreterError for what it refuses."""
-    width = matrix.element.bytes
-    span = _span(state, op, swizzle, width)
-    inner, stride = box[1] * width, matrix.row_stride * width
-    if any(not 1 <= side <= MAX_BOX for side in box):
-        raise violation(state, op, f"a box of {box[0]}x{box[1]}: each side has 1 … {MAX_BOX} elements")
-    if inner % UNIT:
-        raise violation(state, op, f"a box with rows of {inner} bytes: make them a multiple of {UNIT}")
-    if span and inner > span:
-        raise violation(state, op, f"a box with rows of {inner} bytes: its swizzle takes at most {span}")
+    """As cuTensorMapEncodeTiled, on a box that the type's verifier has passed.
+
+    Raises InterpreterError for a matrix that TMA cannot read.
+    """
+    stride = matrix.row_stride * matrix.element.bytes
     if matrix.address % UNIT or stride % UNIT:
         raise violation(
             state,
             op,
             f"{matrix.name} at address {matrix.address:#x} with rows {stride} bytes apart: TMA needs multiples of {UNIT}",
         )
-    return TensorMap(matrix, box, span)
-
-
-def _span(state: AgentState, op: DecodedOp, swizzle: tuple[int, int, int] | None, width: int) -> int:
-    """Bytes of the rows that TMA permutes for swizzle<B,M,S> on elements of `width` bytes."""
-    if swizzle is None or swizzle[0] == 0:
-        return 0
-    bits, base, shift = swizzle
-    if bits > 3 or (width << base) != UNIT or shift != 3:
-        raise violation(
-            state,
-            op,
-            f"swizzle<{bits},{base},{shift}> on elements of {width} bytes; TMA permutes units of {UNIT} bytes in rows of "
-            "32, 64 or 128",
-        )
-    return UNIT << bits
+    return TensorMap(matrix, box, UNIT << swizzle[0] if swizzle and swizzle[0] else 0)
 
 
 def load_box(
@@ -101,6 +80,7 @@ def load_box(
     source = np.where(used > 0, map.matrix.addresses(first, columns + corner[1]), map.matrix.address)
     memory, shared = state.machine.memory, state.cta.shared
     flight = start_copy(memory, shared, state.access(op), destination, source, size, used, barrier.source)
+    mbarriers.note_load(state, op, barrier)
     phase = barrier.completed
 
     def landing(aside: AgentState) -> Steps:
@@ -115,4 +95,3 @@ def _unit(map: TensorMap, corner: tuple[int, int]) -> int:
     """Elements that are read together: 16 bytes of them where the box begins at a multiple of that."""
     elements = UNIT // map.element.bytes
     return elements if corner[1] >= 0 and corner[1] % elements == 0 else 1
-

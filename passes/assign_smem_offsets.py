@@ -19,7 +19,7 @@ from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.problem import buffer_bytes
-from lowtide.passes.schedule_rules import aligned
+from lowtide.passes.schedule_rules import MBARRIER_BYTES, aligned
 from lowtide.targets import Target
 
 
@@ -44,9 +44,6 @@ class AssignSmemOffsets(Pass):
             for launch in launches:
                 if ir.FlatSymbolRefAttr(launch.kernel).value == ir.StringAttr(kernel.sym_name).value:
                     launch.attributes["shared_memory"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), size)
-
-
-MBARRIER_BYTES = 8  # PTX ISA, "Size and alignment of mbarrier object"
 
 
 def _lay_out(kernel: tile.KernelOp) -> int:

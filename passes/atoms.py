@@ -1,5 +1,6 @@
 """The tiled mma and the tiled copies that a schedule asks for, built from the target's atoms."""
 
+import re
 from dataclasses import dataclass
 
 from mlir import ir
@@ -25,6 +26,17 @@ def tiled_mma(schedule: Schedule, problem: Problem) -> TiledMma:
     assert schedule.warps is not None
     atom = targets.mma_atom(mma_atom_name(schedule, problem))
     return TiledMma(atom, schedule.warps, schedule.permutation or (None, None, None))
+
+
+def part_of(mma: TiledMma, shape: tuple[int, int]) -> TiledMma:
+    """The tiled mma whose accumulator holds a part of the tile, `shape`, as `mma` holds it within the whole.
+
+    A wgmma's columns lie in runs of 8 whatever its width: a narrower atom holds fewer of them alike.
+    """
+    if not mma.atom.name.startswith("wgmma"):
+        return mma
+    name = re.sub(r"m64n\d+k", f"m64n{shape[1]}k", mma.atom.name)
+    return TiledMma(targets.mma_atom(name), mma.atom_layout)
 
 
 def tiled_mma_attr(mma: TiledMma) -> sm.TiledMmaAttr:

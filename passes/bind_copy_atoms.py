@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from mlir import ir
 
-from lowtide.dialects import sm, tile
+from lowtide.dialects import sm
 from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.atoms import COPY_BYTES, fill_copy, tiled_copy_attr

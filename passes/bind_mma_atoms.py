@@ -91,7 +91,7 @@ def _emit_fragments(mma: tile.MmaOp, tiled: TiledMma, problem: Problem, acc: ir.
             stored = ir.MemRefType(buffer.type).shape
             trans = is_transposed(operand, problem.layout)
             shape = (stored[1], stored[0]) if trans else (stored[0], stored[1])
-            plan = ldmatrix_source(tiled, operand, shape, trans)  # type: ignore[arg-type]
+            plan = ldmatrix_source(tiled, operand, shape, trans)
             result = fragment_type(tiled, operand, shape, problem.ab)
             atom = plan.atom_name.removesuffix(".trans")
             fragments.append(sm.LdmatrixOp(result, buffer, [0, 0], atom, trans=trans or None).result)

@@ -14,8 +14,9 @@ After    host    %map = sm.tensor_map %a : … to !sm.tensor_map<128x64xbf16, sw
          The bytes are those of the copies between acquire and commit; the arrivals those of the roles: one producer,
          one for each consumer warpgroup.
 Needs    level atoms, roles.
-Refuses  copies that do not read a matrix that is a kernel argument; a release without the proof that a wgmma is done.
-Test     test/lit/passes/bind-tma.mlir
+Refuses  copies that do not read a matrix that is a kernel argument; a release without the proof that a wgmma is done;
+         other roles; a kernel launched at several places, or at none.
+Test     test/lit/passes/bind-tma.mlir, bind-tma-invalid.mlir
 """
 
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from mlir import ir
 from mlir.dialects import arith, scf
 
 from lowtide.dialects import sm, tile
+from lowtide.dialects.diagnostics import Diagnostics
 from lowtide.dialects.tile.layouts import layout_of
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.kernels import kernels_of
@@ -42,25 +44,29 @@ class BindTma(Pass):
     name: ClassVar[str] = "bind-tma"
 
     def run(self, module: ir.Module, target: Target) -> None:
+        launches: dict[str, list[tile.LaunchOp]] = {}
         for launch in walk(module, tile.LaunchOp):
-            name = ir.FlatSymbolRefAttr(launch.kernel).value
-            for kernel in kernels_of(module, roles=True):
-                if ir.StringAttr(kernel.sym_name).value == name:
-                    with kernel.operation.location:
-                        _bind(kernel, launch)
+            launches.setdefault(ir.FlatSymbolRefAttr(launch.kernel).value, []).append(launch)
+        for kernel in kernels_of(module, roles=True):
+            own = launches.get(ir.StringAttr(kernel.sym_name).value, [])
+            if len(own) != 1:
+                raise Refusal(kernel, f"is launched at {len(own)} places; its tensor maps are made at one")
+            with kernel.operation.location:
+                _bind(kernel, own[0])
 
 
 def _bind(kernel: tile.KernelOp, launch: tile.LaunchOp) -> None:
     roles = walk(kernel, sm.RolesOp)
     if len(roles) != 1:
         raise Refusal(kernel, f"has {len(roles)} sm.roles; TMA is bound for a producer and its consumers")
+    consumers = _consumer_warpgroups(roles[0])
     maps = _Maps(kernel, launch)
     for ring in walk(kernel, sm.RingOp):
         stages = ring.result.type.stages
         barriers = ir.Type.parse(f"!sm.mbarriers<{stages}>")
         with before(roles[0]):
             full = sm.MbarriersOp(barriers, 1).result
-            empty = sm.MbarriersOp(barriers, _consumer_warpgroups(roles[0])).result
+            empty = sm.MbarriersOp(barriers, consumers).result
         for release in walk(kernel, sm.ConsumerReleaseOp):
             if release.retired is None:
                 raise Refusal(release, "releases a slot without the proof (`after`) that what reads it is done")
@@ -76,8 +82,10 @@ def _bind(kernel: tile.KernelOp, launch: tile.LaunchOp) -> None:
 
 
 def _consumer_warpgroups(roles: sm.RolesOp) -> int:
-    warps = {ir.StringAttr(name).value: count for name, count in zip(roles.names, roles.warps, strict=True)}
-    return warps["consumer"] // _WARPS_A_WARPGROUP
+    names = [ir.StringAttr(name).value for name in roles.names]
+    if names != ["producer", "consumer"]:
+        raise Refusal(roles, f"has the roles {', '.join(names)}; TMA is bound for one producer and one consumer role")
+    return int(roles.warps[1]) // _WARPS_A_WARPGROUP
 
 
 class _Maps:
@@ -100,10 +108,11 @@ class _Maps:
         swizzle = f", swizzle<{bits},{base},{shift}>" if bits else ""
         text = f"!sm.tensor_map<{memref.shape[0]}x{memref.shape[1]}x{memref.element_type}{swizzle}>"
         if (position, text) not in self.found:
-            try:
-                type_ = ir.Type.parse(text)
-            except ir.MLIRError as error:
-                raise Refusal(op, f"no TMA box: {error.error_diagnostics[0].message}") from None
+            with Diagnostics(op.context) as diagnostics:
+                try:
+                    type_ = ir.Type.parse(text)
+                except ir.MLIRError as error:
+                    raise Refusal(op, f"is no TMA box: {'; '.join(diagnostics.of(error))}") from None
             with before(self.launch):
                 self.passed.append(sm.TensorMapOp(type_, self.launch.args[position]).result)
             self.found[position, text] = self.entry.add_argument(type_, ir.Location.unknown())

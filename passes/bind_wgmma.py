@@ -13,7 +13,7 @@ After    %full0, %a0, %b0 = sm.consumer_wait %ring[%r, %rp]                    (
          %acc, %last = sm.mma_wait 0, %p;  sm.consumer_release %ring, %held after %last
 Needs    level pipelined, roles; a schedule whose mma is wgmma; layout tn.
 Refuses  layouts other than tn; an atom that the target lacks; a loop of another form.
-Test     test/lit/passes/bind-wgmma.mlir
+Test     test/lit/passes/bind-wgmma.mlir, bind-wgmma-invalid.mlir
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.atoms import mma_atom_name, tiled_mma, tiled_mma_attr
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.kernels import kernels_of, main_loop, problem_of, schedule_of
-from lowtide.passes.rewriting import before, erase, index_constant, ops_in
+from lowtide.passes.rewriting import before, constant_of, defining_op, erase, erase_if_unused, index_constant, ops_in
 from lowtide.targets import Target, TiledMma
 
 
@@ -61,12 +61,16 @@ def _bind(mma: tile.MmaOp, tiled: TiledMma, acc_dtype: str) -> None:
     forms = [sm.ConsumerWaitOp, tile.MmaOp, sm.ConsumerReleaseOp, sm.RingAdvanceOp]
     if [type(op) for op in body] != forms or len(loop.initArgs) != 3:
         raise Refusal(loop, "must wait, multiply, release and advance, as specialize-roles leaves it")
+    if constant_of(loop.lowerBound) != 0 or constant_of(loop.step) != 1:
+        raise Refusal(loop, "must count its K steps from 0 by 1: the first is taken out of it")
+    splat = defining_op(loop.initArgs[0])
+    if not isinstance(splat, tile.SplatOp) or splat.value.value:
+        raise Refusal(loop, "must start from tile.splat 0.0: wgmma clears its accumulators")
     wait = body[0]
     ring, shape = wait.ring, mma.acc.type.shape
     fragment = ir.Type.parse(f"!sm.fragment<{shape[0]}x{shape[1]}x{acc_dtype}, {tv_attr(tiled.tv('c', shape))}>")
     pending = ir.Type.parse(f"!sm.pending<{fragment}>")
     attribute = tiled_mma_attr(tiled)
-    splat = loop.initArgs[0].owner.opview
     with before(loop):
         zero = sm.SplatOp(fragment, splat.value).result
         slot, phase = loop.initArgs[1], loop.initArgs[2]
@@ -89,4 +93,4 @@ def _bind(mma: tile.MmaOp, tiled: TiledMma, acc_dtype: str) -> None:
     for old, value in zip(loop.results, (done.result, slot, phase), strict=True):
         old.replace_all_uses_with(value)
     erase(loop)
-    erase(splat)
+    erase_if_unused(splat)

@@ -1,10 +1,10 @@
 """convert-ptx-ops-to-asm: write the instructions that the nvvm dialect lacks as inline assembly; nothing else does.
 
 Before   %c = sm.ptx_wgmma_wait 0, %p : !llvm.struct<(f32, f32)>
-After    %c = llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;", "=f,=f,0,1" … -> !llvm.struct<(f32, f32)>
+After    %c = llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;", "=f,=f,0,1" … -> !llvm.struct<…>
 Needs    level nvvm.
-Refuses  registers other than f32.
-Test     test/lit/passes/convert-ptx-ops-to-asm.mlir
+Refuses  registers other than a struct of f32.
+Test     test/lit/passes/convert-ptx-ops-to-asm.mlir, convert-ptx-ops-to-asm-invalid.mlir
 """
 
 from dataclasses import dataclass
@@ -33,10 +33,9 @@ class ConvertPtxOpsToAsm(Pass):
 
 def _wait_through_registers(wait: sm.PtxWgmmaWaitOp) -> ir.Value:
     """Every register goes in and comes out again: what reads it stays behind the wait."""
-    type_ = llvm.StructType(wait.acc.type)
-    parts = list(type_.body)
-    if any(not isinstance(part, ir.F32Type) for part in parts):
-        raise Refusal(wait, "threads f32 registers alone")
+    parts = list(wait.acc.type.body) if isinstance(wait.acc.type, llvm.StructType) else []
+    if not parts or any(not isinstance(part, ir.F32Type) for part in parts):
+        raise Refusal(wait, f"threads a struct of f32 registers, not {wait.acc.type}")
     registers = [llvm.ExtractValueOp(part, wait.acc, [i]).result for i, part in enumerate(parts)]
     constraints = ",".join(["=f"] * len(parts) + [str(i) for i in range(len(parts))])
     pending = int(ir.IntegerAttr(wait.pending).value)

@@ -29,12 +29,12 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.layouts import layout_attr, tv_attr
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, TargetError
-from lowtide.passes.atoms import EpilogueAccess, epilogue_rows, tiled_mma_of
+from lowtide.passes.atoms import EpilogueAccess, epilogue_rows, part_of, tiled_mma_of
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.kernels import schedule_of
+from lowtide.passes.kernels import is_specialized, schedule_of
 from lowtide.passes.problem import Problem, buffer_bytes, element_bits, kinds_of
 from lowtide.passes.rewriting import before, erase, index_constant
-from lowtide.passes.schedule_rules import threads_of
+from lowtide.passes.schedule_rules import multiplying_threads
 from lowtide.targets import Target, TiledMma
 
 # What it reads of the schedule.
@@ -117,18 +117,21 @@ class _Epilogue:
     def _extract(self, row: int, column: int, shape: tuple[int, int]) -> ir.Value:
         if shape == tuple(self.store.value.type.shape):
             return self.store.value
-        result = _fragment(self.mma.tv("c", shape), shape, self.acc_element)
+        result = _fragment(part_of(self.mma, shape).tv("c", shape), shape, self.acc_element)
         return sm.ExtractOp(result, self.store.value, [row, column]).result
 
     def _scratch(self, shape: tuple[int, int]) -> ir.Value:
-        """The scratch buffer: the drained ring's storage where it is large enough, else a buffer of its own."""
+        """The scratch buffer: the drained ring's storage where it is large enough, else a buffer of its own.
+
+        A ring that a producer runs ahead in is never drained.
+        """
         access = self._rows_access(shape)
         assert self.schedule.swizzle_d is not None
         layout = layout_attr(Layout(shape, (shape[1], 1)), self.schedule.swizzle_d)
         buffer = ir.Type.parse(
             f"memref<{shape[0]}x{shape[1]}x{access.scratch_element}, {layout}, #gpu.address_space<workgroup>>"
         )
-        for ring in walk(self.kernel, sm.RingOp):
+        for ring in walk(self.kernel, sm.RingOp) if not is_specialized(self.schedule) else ():
             if buffer_bytes(buffer) <= ring_size(ring.result.type):
                 return sm.RingReuseOp(buffer, ring.result).result
         with ir.InsertionPoint.at_block_begin(self.kernel.body.blocks[0]):
@@ -136,7 +139,7 @@ class _Epilogue:
 
     def _rows_access(self, shape: tuple[int, int]) -> EpilogueAccess:
         problem = Problem(None, None, None, "", str(self.acc_element), str(self.d_element), "tn", ())
-        return epilogue_rows(self.schedule.with_(epilogue_tile=shape), problem, threads_of(self.schedule))
+        return epilogue_rows(self.schedule.with_(epilogue_tile=shape), problem, multiplying_threads(self.schedule))
 
     def _store_direct(self, part: ir.Value, origin: tuple[ir.Value, ir.Value]) -> None:
         y = self._map(part, origin)

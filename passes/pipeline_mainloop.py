@@ -26,8 +26,9 @@ from mlir.dialects import arith, scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.kernels import kernels_of, main_loop, schedule_of
-from lowtide.passes.rewriting import before, ceil_div, constant_of, defining_op, erase, index_constant, replace, uses
+from lowtide.passes.kernels import kernels_of, schedule_of
+from lowtide.passes.rewriting import before, ceil_div, erase, index_constant, replace
+from lowtide.passes.staged_loop import StagedLoop
 from lowtide.targets import Target
 
 
@@ -45,51 +46,12 @@ class PipelineMainloop(Pass):
             for mma in walk(kernel, tile.MmaOp):
                 if stages is None or stages < 2:
                     raise Refusal(kernel, f"schedule has stages = {stages}; a pipeline needs at least 2")
-                loop = _StagedLoop.match(mma)
+                loop = StagedLoop.match(mma)
                 with mma.operation.location:
                     _pipeline(kernel, loop, stages)
 
 
-@dataclass(frozen=True)
-class _StagedLoop:
-    """The K loop as promote-operands-to-smem leaves it."""
-
-    loop: scf.ForOp
-    mma: tile.MmaOp
-    copies: tuple[sm.CopyOp, sm.CopyOp]
-
-    @classmethod
-    def match(cls, mma: tile.MmaOp) -> "_StagedLoop":
-        loop = main_loop(mma)
-        copies = {}
-        for op in loop.body.operations:
-            if isinstance(op, sm.CopyOp):
-                copies[hash(op.destination)] = op
-            elif not isinstance(op, (tile.ViewOp, sm.BarrierOp, tile.MmaOp, scf.YieldOp)):
-                raise Refusal(op, "is not part of a K loop as promote-operands-to-smem leaves it")
-        if len(copies) != 2 or any(hash(operand) not in copies for operand in (mma.a, mma.b)):
-            raise Refusal(
-                mma, "needs both operands copied into shared memory in its loop; run promote-operands-to-smem"
-            )
-        carried, yielded = list(loop.inner_iter_args), list(loop.body.operations[-1].operands)
-        if carried != [mma.acc] or yielded != [mma.result]:
-            raise Refusal(loop, "must carry the accumulator of its tile.mma, and nothing else")
-        if constant_of(loop.lowerBound) != 0:
-            raise Refusal(loop, "must start at 0: its steps are counted from there")
-        for copy in copies.values():
-            buffer = copy.destination
-            if not isinstance(defining_op(buffer), sm.AllocOp):
-                raise Refusal(copy, "must fill a buffer of sm.alloc, which the ring replaces")
-            if any(use not in (copy, mma) for use in uses(buffer)):
-                raise Refusal(copy, "fills a buffer that is used outside its loop, so no ring can replace it")
-        return cls(loop, mma, (copies[hash(mma.a)], copies[hash(mma.b)]))
-
-    @property
-    def tile_k(self) -> ir.Value:
-        return self.loop.step
-
-
-def _pipeline(kernel: tile.KernelOp, staged: _StagedLoop, stages: int) -> None:
+def _pipeline(kernel: tile.KernelOp, staged: StagedLoop, stages: int) -> None:
     buffers = [copy.destination for copy in staged.copies]
     with ir.InsertionPoint.at_block_begin(kernel.body.blocks[0]):
         types = ", ".join(str(buffer.type) for buffer in buffers)
@@ -103,7 +65,7 @@ def _pipeline(kernel: tile.KernelOp, staged: _StagedLoop, stages: int) -> None:
         erase(buffer.owner.opview)
 
 
-def _emit_prologue(staged: _StagedLoop, ring: ir.Value, stages: int) -> tuple[ir.Value, ir.Value]:
+def _emit_prologue(staged: StagedLoop, ring: ir.Value, stages: int) -> tuple[ir.Value, ir.Value]:
     """Fills all slots but one; gives the cursor of the next slot to fill."""
     zero, one = index_constant(0), index_constant(1)
     loop = scf.ForOp(zero, index_constant(stages - 1), one, [zero, zero])
@@ -115,7 +77,7 @@ def _emit_prologue(staged: _StagedLoop, ring: ir.Value, stages: int) -> tuple[ir
     return loop.results[0], loop.results[1]
 
 
-def _emit_fill(staged: _StagedLoop, ring: ir.Value, step: ir.Value, write: ir.Value, phase: ir.Value) -> None:
+def _emit_fill(staged: StagedLoop, ring: ir.Value, step: ir.Value, write: ir.Value, phase: ir.Value) -> None:
     """Acquires a slot, starts the copies of K step `step` into it and commits."""
     acquire = sm.ProducerAcquireOp(ring, write, phase)
     k = arith.muli(step, staged.tile_k)
@@ -128,7 +90,7 @@ def _emit_fill(staged: _StagedLoop, ring: ir.Value, step: ir.Value, write: ir.Va
 
 
 def _emit_main_loop(
-    staged: _StagedLoop, ring: ir.Value, stages: int, write: ir.Value, write_phase: ir.Value
+    staged: StagedLoop, ring: ir.Value, stages: int, write: ir.Value, write_phase: ir.Value
 ) -> ir.Value:
     """The loop over K steps; gives the accumulator."""
     zero, one = index_constant(0), index_constant(1)

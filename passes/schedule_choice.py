@@ -11,10 +11,17 @@ from lowtide import targets
 from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
-from lowtide.passes.atoms import epilogue_rows, fill_copy, is_transposed, stored_shape, tiled_mma
+from lowtide.passes.atoms import epilogue_rows, fill_copy, is_transposed, part_of, stored_shape, tiled_mma
 from lowtide.passes.kernels import is_specialized
 from lowtide.passes.problem import ELEMENT_BITS, Problem
-from lowtide.passes.schedule_rules import broken_field, broken_rule, ring_bytes, shared_memory_bytes, threads_of
+from lowtide.passes.schedule_rules import (
+    broken_field,
+    broken_rule,
+    multiplying_threads,
+    ring_bytes,
+    shared_memory_bytes,
+    threads_of,
+)
 from lowtide.targets import SwizzleChoice, Target
 from lowtide.targets.atoms import Operand
 
@@ -32,6 +39,8 @@ _CANDIDATES: tuple[tuple[tuple[int, int, int], tuple[int, int, int], int], ...] 
     ((64, 64, 64), (2, 2, 1), 4),
     ((64, 64, 32), (2, 2, 1), 4),
 )
+
+_ROLE_SCRATCH_BYTES = 32768
 
 # Elements of the epilogue tile that a thread holds where the epilogue reads whole rows.
 _ROWS_VALUES = 32
@@ -93,8 +102,9 @@ def _choose_tile(problem: Problem, target: Target, given: Schedule, reasons: dic
 
 def _choose_specialized(problem: Problem, target: Target, given: Schedule, reasons: dict[str, str]) -> Schedule:
     """A schedule with roles: what is left open follows from the CTA tile."""
-    schedule = _follow_roles(given if given.cta is not None else given.with_(cta=(128, 256, 64)))
-    message = broken_rule(schedule, problem, target)
+    schedule = _follow_roles(given if given.cta is not None else given.with_(cta=(128, 256, 64)), problem)
+    trial = schedule if schedule.swizzle_d is not None else schedule.with_(swizzle_d=(0, 3, 3))
+    message = broken_rule(trial, problem, target)
     if message is not None:
         raise ScheduleError(message)
     for name in Schedule.names():
@@ -109,29 +119,45 @@ def _known_tiles() -> list[tuple[int, int, int]]:
 _SWIZZLES = ("swizzle_a", "swizzle_b", "swizzle_d")
 
 
-def _follow_roles(schedule: Schedule) -> Schedule:
+def _follow_roles(schedule: Schedule, problem: Problem) -> Schedule:
     """The fields that follow for a producer warpgroup and cooperative consumers."""
     assert schedule.cta is not None and schedule.roles is not None
-    m, n, _ = schedule.cta
+    n = schedule.cta[1]
     consumers = schedule.roles[1]
+    if schedule.epilogue_math is None:
+        through_smem = schedule.epilogue != "direct"
+        schedule = schedule.with_(epilogue_math="rows" if through_smem and "full" in problem.kinds else "registers")
     chosen = {
         "warps": (consumers, 1, 1),
         "permutation": (64 * consumers, n, 16),
         "mma": f"wgmma.m64n{n}k16",
         "copy": "tma",
-        "stages": 4,
+        "stages": 3,  # as fast as four, and room for the epilogue's scratch
         "registers": (40, 232) if consumers == 2 else (0, 0),
         "fragment_buffers": 1,
         "swizzle_a": (3, 3, 3),
         "swizzle_b": (3, 3, 3),
-        "swizzle_d": (0, 3, 3),
         "raster": ("grouped", 16),
         "scheduler": "persistent",
-        "epilogue": "direct",
-        "epilogue_math": "registers",
-        "epilogue_tile": (m, n),
+        "epilogue": "smem",
+        "epilogue_tile": _role_epilogue_tile(schedule, problem),
     }
     return schedule.with_(**{name: value for name, value in chosen.items() if getattr(schedule, name) is None})
+
+
+def _role_epilogue_tile(schedule: Schedule, problem: Problem) -> tuple[int, int]:
+    """The widest part of the tile whose scratch stays within `_ROLE_SCRATCH_BYTES`; narrow beside operands.
+
+    The accumulators of the rest of the tile stay in registers meanwhile, so that operands have little room.
+    """
+    assert schedule.cta is not None
+    m, n, _ = schedule.cta
+    element = problem.d if schedule.epilogue_math == "registers" else problem.acc
+    most = _ROLE_SCRATCH_BYTES * 8 // (m * ELEMENT_BITS[element])
+    if problem.kinds:
+        most = min(most, 32 if schedule.epilogue_math == "rows" else 64)
+    widths = [width for width in range(8, n + 1, 8) if n % width == 0 and width <= most and width & (width - 1) == 0]
+    return m, max(widths, default=n)
 
 
 def _follow(schedule: Schedule, problem: Problem) -> Schedule:
@@ -285,10 +311,10 @@ def stage_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> Swi
 
 def scratch_swizzle(schedule: Schedule, problem: Problem) -> SwizzleChoice:
     """Counts the fragments' stores and the rows' loads of the epilogue's scratch."""
-    access = epilogue_rows(schedule, problem, threads_of(schedule))
+    access = epilogue_rows(schedule, problem, multiplying_threads(schedule))
     assert schedule.epilogue_tile is not None
     element_bytes = ELEMENT_BITS[access.scratch_element] // 8
-    tv = tiled_mma(schedule, problem).tv("c", schedule.epilogue_tile)
+    tv = part_of(tiled_mma(schedule, problem), schedule.epilogue_tile).tv("c", schedule.epilogue_tile)
     accesses = [
         targets.fragment_access(f"st.shared.{2 * element_bytes}", tv, schedule.epilogue_tile, 2),
         targets.fragment_access(

@@ -28,6 +28,7 @@ Rule = Callable[[Schedule, Problem, Target], Iterator[str]]
 # Each buffer in shared memory starts at a multiple of this, so that every swizzle of up to 128 bytes × 8 rows starts
 # on its own period.
 SMEM_ALIGNMENT = 1024
+MBARRIER_BYTES = 8  # PTX ISA, "Size and alignment of mbarrier object"
 
 _MAX_EXTENT = 2**31 - 1  # device code counts rows and columns in 32 bits
 
@@ -56,6 +57,8 @@ def shared_memory_bytes(schedule: Schedule, problem: Problem) -> int:
     m, n, k = schedule.cta
     column = schedule.stages * k * ELEMENT_BITS[problem.ab] // 8
     end = aligned(m * column) + n * column
+    if consumer_warpgroups(schedule):  # the producer runs ahead: the ring is never free; two mbarriers a slot
+        return (aligned(end) + scratch if scratch else end) + 2 * MBARRIER_BYTES * schedule.stages
     return end if scratch <= ring else aligned(end) + scratch
 
 
@@ -134,9 +137,32 @@ def _positive(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
         yield f"fragment_buffers = {schedule.fragment_buffers} is not 1 or 2"
 
 
+def _role_fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    if schedule.roles is not None:
+        kind, count = schedule.roles
+        if kind not in ("single", "cooperative"):
+            yield f"roles = {kind} is not single or cooperative(n)"
+        if kind == "single" and count:
+            yield f"roles = single({count}): single takes no number; take single, or cooperative({count})"
+        if kind == "cooperative" and count < 1:
+            yield f"roles = cooperative({count}): at least 1 warpgroup consumes; nearest is cooperative(1)"
+    for count in schedule.registers or ():
+        if count != 0 and (count % 8 or not 24 <= count <= 256):
+            nearest = min(max(round(count / 8) * 8, 24), 256)
+            yield (
+                f"registers = {list(schedule.registers or ())}: setmaxnreg takes multiples of 8 from 24 to 256, or 0 "
+                f"to leave them; nearest is {nearest}"
+            )
+
+
 def _threads(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     assert schedule.warps is not None
-    threads = threads_of(schedule)
+    threads, consumers = threads_of(schedule), consumer_warpgroups(schedule)
+    if threads > target.max_threads_per_cta and consumers:
+        yield (
+            f"roles = cooperative({consumers}) are {threads} threads, {target.name} has at most "
+            f"{target.max_threads_per_cta} a CTA; take at most cooperative({target.max_threads_per_cta // 128 - 1})"
+        )
     if threads > target.max_threads_per_cta:
         yield (
             f"warps = {list(schedule.warps)} are {threads} threads, {target.name} has at most "
@@ -183,6 +209,9 @@ def _roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
         for name, atom in (("copy", schedule.copy), ("mma", schedule.mma)):
             if str(atom).startswith(("tma", "wgmma")):
                 yield f"{name} = {atom} needs a producer and consumers; take roles = cooperative(2)"
+        if schedule.registers not in (None, (0, 0)):
+            registers = list(schedule.registers or ())
+            yield f"registers = {registers} are those of roles; take [0, 0], or roles = cooperative(2)"
         return
     if schedule.copy != "tma" or not str(schedule.mma).startswith("wgmma"):
         yield f"roles = cooperative({consumers}) go with copy = tma and wgmma, not {schedule.copy} and {schedule.mma}"
@@ -190,8 +219,8 @@ def _roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
         yield f"layout {problem.layout} has no schedule with roles; take tn, or roles = single"
     if schedule.warps != (consumers, 1, 1):
         yield f"warps = {list(schedule.warps)} count the consumer warpgroups; take [{consumers}, 1, 1]"
-    if schedule.epilogue != "direct" or schedule.scheduler != "persistent" or schedule.fragment_buffers != 1:
-        yield "roles go with epilogue = direct, scheduler = persistent and fragment_buffers = 1"
+    if schedule.scheduler != "persistent" or schedule.fragment_buffers != 1:
+        yield "roles go with scheduler = persistent and fragment_buffers = 1"
     yield from _maxnreg(schedule, target)
 
 
@@ -201,12 +230,36 @@ def _maxnreg(schedule: Schedule, target: Target) -> Iterator[str]:
     consumers = consumer_warpgroups(schedule)
     if (producer == 0) != (consumer == 0):
         yield f"registers = [{producer}, {consumer}]: both roles ask for registers, or none (0)"
-    entry = target.registers_per_sm // threads_of(schedule) // 8 * 8
-    if producer + consumers * consumer > (1 + consumers) * entry:
+    each = target.registers_per_sm // threads_of(schedule) // 8 * 8
+    entry = (1 + consumers) * each
+    wanted = producer + consumers * consumer
+    if wanted > entry:
         yield (
-            f"registers = [{producer}, {consumer}] need {producer + consumers * consumer} a lane of each warpgroup, the "
-            f"CTA enters with {(1 + consumers) * entry}; take consumer ≤ {((1 + consumers) * entry - producer) // consumers // 8 * 8}"
+            f"registers = [{producer}, {consumer}] need {wanted} a lane over all warpgroups, the CTA enters with "
+            f"{entry}; take consumer ≤ {(entry - producer) // consumers // 8 * 8}"
         )
+    if producer > each or 0 < consumer < each:
+        yield (
+            f"registers = [{producer}, {consumer}]: the CTA enters with {each} a thread, from which a producer may "
+            f"only come down and a consumer go up; take producer ≤ {each} ≤ consumer"
+        )
+
+
+def _wgmma(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """Each consumer warpgroup multiplies 64 rows of A by one wgmma a k-slice, in the order in which they lie."""
+    consumers = consumer_warpgroups(schedule)
+    if not consumers:
+        return
+    assert schedule.cta is not None and schedule.permutation is not None
+    m, n, k = tiled_mma(schedule, problem).atom.shape_mnk
+    m *= consumers
+    if schedule.cta[:2] != (m, n):
+        yield (
+            f"cta = {list(schedule.cta)}: {consumers} consumer warpgroups multiply {m}×{n} by {schedule.mma}; take "
+            f"[{m}, {n}, {schedule.cta[2]}]"
+        )
+    if schedule.permutation != (m, n, k):
+        yield f"permutation is not [{m}, {n}, {k}]: wgmma takes rows and columns in order; take that"
 
 
 def _boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -220,8 +273,8 @@ def _boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
             yield f"operand {operand}: a TMA box of {rows} rows; at most 256: take a smaller CTA tile"
         if (bits, base) != (3, 3) or row_bytes != span:
             yield (
-                f"operand {operand}: rows of {row_bytes} bytes with swizzle_{operand} = <{bits},{base},3>; wgmma is fed "
-                "from rows of 128 bytes, <3,3,3>: take K = 64 in cta"
+                f"operand {operand}: rows of {row_bytes} bytes with swizzle_{operand} = <{bits},{base},3>; wgmma is "
+                "fed from rows of 128 bytes, <3,3,3>: take K = 64 in cta"
             )
 
 
@@ -277,9 +330,10 @@ def _epilogue(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
     if schedule.epilogue == "direct":
         return
     assert schedule.cta is not None and schedule.epilogue_tile is not None
-    for letter, extent, part, step in zip(
-        "MN", schedule.cta, schedule.epilogue_tile, schedule.tiled_mma_tile, strict=False
-    ):
+    step_m, step_n, _ = schedule.tiled_mma_tile
+    # The columns of a wgmma lie in runs of 8, which a part of the tile may take any number of.
+    steps = (step_m, 8 if consumer_warpgroups(schedule) else step_n)
+    for letter, extent, part, step in zip("MN", schedule.cta, schedule.epilogue_tile, steps, strict=False):
         if part % step or extent % part:
             yield (
                 f"epilogue_tile {letter} = {part} must be a multiple of {step}, one step of the tiled mma, and divide "
@@ -287,7 +341,7 @@ def _epilogue(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
             )
             return
     try:
-        epilogue_rows(schedule, problem, threads_of(schedule))
+        epilogue_rows(schedule, problem, multiplying_threads(schedule))
     except ScheduleError as error:
         yield f"epilogue_tile: {error}"
 
@@ -306,7 +360,7 @@ def _shared_memory(schedule: Schedule, problem: Problem, target: Target) -> Iter
 
 
 # Asked of each field by itself, so that an incomplete schedule can be held to them too.
-_FIELD_RULES: tuple[Rule, ...] = (_elements, _extents, _words, _positive)
+_FIELD_RULES: tuple[Rule, ...] = (_elements, _extents, _words, _positive, _role_fields)
 
 # In this order; a later rule may rely on an earlier one, so the first that fails ends the check.
 _RULES: tuple[Rule, ...] = (
@@ -315,6 +369,7 @@ _RULES: tuple[Rule, ...] = (
     _threads,
     _roles,
     _mma,
+    _wgmma,
     _registers,
     _copies,
     _epilogue,

@@ -14,11 +14,12 @@ After    %ring = sm.ring : !sm.ring<4 x [A, B]>
          Each role has a work-tile loop of its own; the ring and its cursors outlive a tile.
 Needs    level smem; the schedule's `roles` = cooperative(n), `registers` and `stages`.
 Refuses  a kernel of another form; a schedule without these.
-Test     test/lit/passes/specialize-roles.mlir
+Test     test/lit/passes/specialize-roles.mlir, specialize-roles-invalid.mlir
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from mlir import ir
 from mlir.dialects import arith, scf
@@ -26,11 +27,23 @@ from mlir.dialects import arith, scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.kernels import kernels_of, main_loop, schedule_of
-from lowtide.passes.rewriting import before, ceil_div, constant_of, erase, index_constant, move_body
+from lowtide.passes.kernels import kernels_of, schedule_of
+from lowtide.passes.rewriting import (
+    before,
+    ceil_div,
+    constant_of,
+    defining_op,
+    erase,
+    index_constant,
+    move_body,
+    ops_in,
+)
+from lowtide.passes.staged_loop import StagedLoop
 from lowtide.targets import Target
 
 _WARPS_A_WARPGROUP = 4
+
+Pair: TypeAlias = tuple[ir.Value, ir.Value]  # (row, column) of a tile, or (slot, phase) of a cursor
 
 
 @dataclass(frozen=True)
@@ -44,35 +57,39 @@ class SpecializeRoles(Pass):
             schedule = schedule_of(kernel, "stages")
             for work in walk(kernel, tile.WorkTilesOp):
                 with work.operation.location:
-                    _Kernel.match(kernel, work).specialize(schedule)
+                    _Kernel.match(work).specialize(schedule)
 
 
 @dataclass(frozen=True)
 class _Kernel:
-    """A kernel as assign-smem-layouts leaves it."""
+    """The work tiles of a kernel as assign-smem-layouts leaves it."""
 
     work: tile.WorkTilesOp
-    loop: scf.ForOp
-    mma: tile.MmaOp
-    copies: tuple[sm.CopyOp, sm.CopyOp]
+    splat: tile.SplatOp
+    staged: StagedLoop
     store: tile.StoreOp
 
     @classmethod
-    def match(cls, kernel: tile.KernelOp, work: tile.WorkTilesOp) -> "_Kernel":
+    def match(cls, work: tile.WorkTilesOp) -> "_Kernel":
         mmas, stores = walk(work, tile.MmaOp), walk(work, tile.StoreOp)
         if len(mmas) != 1 or len(stores) != 1 or len(work.inits):
             raise Refusal(work, "must hold one K loop and one tile.store, and carry nothing")
-        loop = main_loop(mmas[0])
-        copies = {op.destination: op for op in loop.body.operations if isinstance(op, sm.CopyOp)}
-        if len(copies) != 2 or any(operand not in copies for operand in (mmas[0].a, mmas[0].b)):
-            raise Refusal(mmas[0], "needs both operands copied into shared memory in its loop")
-        return cls(work, loop, mmas[0], (copies[mmas[0].a], copies[mmas[0].b]), stores[0])
+        staged, store = StagedLoop.match(mmas[0]), stores[0]
+        splat = defining_op(staged.loop.initArgs[0])
+        if not isinstance(splat, tile.SplatOp) or store.value != staged.loop.results[0]:
+            raise Refusal(staged.loop, "must start from a tile.splat and give what tile.store stores")
+        if constant_of(staged.tile_k) is None:
+            raise Refusal(staged.loop, "must have a constant step, the K extent of the CTA tile")
+        for op in ops_in(work.body.blocks[0]):
+            if op not in (splat, staged.loop, store) and not isinstance(op, arith.ConstantOp):
+                raise Refusal(op, "belongs to no role: a work tile is its splat, its K loop and its tile.store")
+        return cls(work, splat, staged, store)
 
     def specialize(self, schedule: Schedule) -> None:
         assert schedule.roles is not None and schedule.stages is not None
         consumers = schedule.roles[1]
         registers = schedule.registers or (0, 0)
-        buffers = [copy.destination for copy in self.copies]
+        buffers = [copy.destination for copy in self.staged.copies]
         with before(self.work):
             types = ", ".join(str(buffer.type) for buffer in buffers)
             ring = sm.RingOp(ir.Type.parse(f"!sm.ring<{schedule.stages} x [{types}]>")).result
@@ -91,7 +108,7 @@ class _Kernel:
         for buffer in buffers:
             erase(buffer.owner.opview)
 
-    def _emit_work(self, ring: ir.Value, fill) -> None:  # type: ignore[no-untyped-def]
+    def _emit_work(self, ring: ir.Value, fill: Callable[[ir.Value, Pair, Pair], Sequence[ir.Value]]) -> None:
         """A role's work tiles, which carry its cursor in the ring."""
         zero = index_constant(0)
         index = ir.IndexType.get()
@@ -111,15 +128,14 @@ class _Kernel:
 
     def _tile_k(self) -> ir.Value:
         """The step of the K loop, as a constant of the role's own."""
-        step = constant_of(self.loop.step)
-        if step is None:
-            raise Refusal(self.loop, "must have a constant step, the K extent of the CTA tile")
+        step = constant_of(self.staged.tile_k)
+        assert step is not None
         return index_constant(step)
 
     def _steps(self) -> ir.Value:
-        return ceil_div(self.loop.upperBound, self._tile_k())
+        return ceil_div(self.staged.loop.upperBound, self._tile_k())
 
-    def _emit_producer(self, ring: ir.Value, origin: tuple[ir.Value, ir.Value], cursor: tuple[ir.Value, ir.Value]):  # type: ignore[no-untyped-def]
+    def _emit_producer(self, ring: ir.Value, origin: Pair, cursor: Pair) -> list[ir.Value]:
         """Fills one slot for each K step; gives the cursor after the last."""
         loop = scf.ForOp(index_constant(0), self._steps(), index_constant(1), list(cursor))
         with ir.InsertionPoint(loop.body):
@@ -127,10 +143,10 @@ class _Kernel:
             acquire = sm.ProducerAcquireOp(ring, slot, phase)
             k = arith.muli(loop.induction_variable, self._tile_k())
             places = {
-                self.loop.induction_variable: k,
+                self.staged.loop.induction_variable: k,
                 **dict(zip(self.work.body.blocks[0].arguments, origin, strict=True)),
             }
-            for copy, buffer in zip(self.copies, acquire.buffers, strict=True):
+            for copy, buffer in zip(self.staged.copies, acquire.buffers, strict=True):
                 view = copy.source.owner.opview
                 offsets = [places.get(offset, offset) for offset in view.offsets]
                 window = tile.ViewOp(view.result.type, view.source, offsets, kind=view.kind).result
@@ -138,17 +154,16 @@ class _Kernel:
             sm.ProducerCommitOp(ring, acquire.slot)
             advance = sm.RingAdvanceOp(ring, slot, phase)
             scf.YieldOp([advance.next_index, advance.next_phase])
-        return loop.results
+        return list(loop.results)
 
-    def _emit_consumer(self, ring: ir.Value, origin: tuple[ir.Value, ir.Value], cursor: tuple[ir.Value, ir.Value]):  # type: ignore[no-untyped-def]
+    def _emit_consumer(self, ring: ir.Value, origin: Pair, cursor: Pair) -> list[ir.Value]:
         """Multiplies slot after slot, then stores; gives the cursor after the last."""
-        splat = self.loop.initArgs[0].owner.opview
-        zero = tile.SplatOp(splat.result.type, splat.value).result
+        zero = tile.SplatOp(self.splat.result.type, self.splat.value).result
         loop = scf.ForOp(index_constant(0), self._steps(), index_constant(1), [zero, *cursor])
         with ir.InsertionPoint(loop.body):
             acc, slot, phase = loop.inner_iter_args
             wait = sm.ConsumerWaitOp(ring, slot, phase)
-            product = tile.MmaOp(acc.type, self.mma.layout, *wait.buffers, acc).result
+            product = tile.MmaOp(acc.type, self.staged.mma.layout, *wait.buffers, acc).result
             sm.ConsumerReleaseOp(ring, wait.slot)
             advance = sm.RingAdvanceOp(ring, slot, phase)
             scf.YieldOp([product, advance.next_index, advance.next_phase])
@@ -162,4 +177,4 @@ class _Kernel:
         move_body(source, region, list(region.arguments))
         with ir.InsertionPoint(region):
             tile.YieldOp([mapping.get(yielded, yielded)])
-        return loop.results[1:]
+        return list(loop.results)[1:]

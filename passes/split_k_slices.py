@@ -71,7 +71,7 @@ def _slice(load: sm.LdmatrixOp, operand: str, tiled: TiledMma, k: int, step: int
     rows = load.result.type.shape[0]
     row0, column0 = load.offsets
     offsets = [row0 + k, column0] if trans else [row0, column0 + k]
-    plan = ldmatrix_source(tiled, operand, (rows, step), trans)  # type: ignore[arg-type]
+    plan = ldmatrix_source(tiled, operand, (rows, step), trans)
     tv = tv_attr(tiled.tv(operand, (rows, step)))  # type: ignore[arg-type]
     result = ir.Type.parse(f"!sm.fragment<{rows}x{step}x{load.result.type.element_type}, {tv}>")
     atom = plan.atom_name.removesuffix(".trans")

@@ -18,6 +18,7 @@ class Context:
     threads: int
     smem: ir.Value  # start of dynamic shared memory, !llvm.ptr<3>
     elected: bool = False  # a single thread runs this code
+    barrier: int = 0  # the named barrier of the threads that run this code; 0 is the whole CTA's
     values: dict[ir.Value, Lowered] = field(default_factory=dict)
 
     def get(self, value: ir.Value) -> Lowered:

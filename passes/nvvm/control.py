@@ -225,7 +225,13 @@ def lower_alloc(context: Context, op: sm.AllocOp) -> None:
 
 
 def lower_barrier(context: Context, op: sm.BarrierOp) -> None:
-    ir.Operation.create("nvvm.barrier0")
+    """bar.sync: of the whole CTA, or of the role's threads on a barrier of their own."""
+    if context.barrier == 0:
+        ir.Operation.create("nvvm.barrier0")
+        return
+    operands = [context.emit.constant(context.barrier), context.emit.constant(context.threads)]
+    segments = ir.DenseI32ArrayAttr.get([1, 1, 0])
+    ir.Operation.create("nvvm.barrier", operands=operands, attributes={"operandSegmentSizes": segments})
 
 
 def lower_cp_async_commit(context: Context, op: sm.CpAsyncCommitOp) -> None:

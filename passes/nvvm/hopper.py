@@ -13,11 +13,11 @@ from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.control import LowerBlock
 from lowtide.passes.nvvm.memory import element_pointer
 from lowtide.passes.nvvm.values import Fragment, Pending, SharedBuffer, vector_type
+from lowtide.passes.schedule_rules import MBARRIER_BYTES
 from lowtide.targets import MmaAtom
 from lowtide.targets.tv import extents
 
 WARPGROUP = 128
-_MBARRIER_BYTES = 8
 _WAIT_TICKS = 10_000_000  # nanoseconds that one try_wait may sleep; it is tried again
 
 # Matrix descriptors (PTX ISA, "Matrix Descriptor"), for rows of 128 bytes in the 128-byte swizzle.
@@ -58,7 +58,7 @@ def _lower_body(context: Context, op: sm.RolesOp, position: int, first: int, low
     if registers:
         _set_max_registers(registers, "decrease" if name == "producer" else "increase")
     own = arith.SubIOp(context.tid, context.emit.constant(first)).result if first else context.tid
-    role = replace(context, tid=own, threads=32 * op.warps[position], elected=name == "producer")
+    role = replace(context, tid=own, threads=32 * op.warps[position], elected=name == "producer", barrier=1 + position)
     if name != "producer":
         lower_block(role, body)
         return
@@ -91,7 +91,7 @@ def lower_mbarriers(context: Context, op: sm.MbarriersOp) -> None:
     branch = scf.IfOp(is_first)
     with ir.InsertionPoint(branch.then_block):
         for i in range(op.result.type.count):
-            pointer = element_pointer(start, _MBARRIER_BYTES * i, emit.byte)
+            pointer = element_pointer(start, MBARRIER_BYTES * i, emit.byte)
             ir.Operation.create("nvvm.mbarrier.init", operands=[pointer, arrivals])
         ir.Operation.create("nvvm.fence.mbarrier.init")
         scf.YieldOp([])
@@ -100,7 +100,7 @@ def lower_mbarriers(context: Context, op: sm.MbarriersOp) -> None:
 
 
 def _barrier(context: Context, barriers: ir.Value, index: ir.Value) -> ir.Value:
-    offset = context.emit.mul(context.scalar(index), _MBARRIER_BYTES)
+    offset = context.emit.mul(context.scalar(index), MBARRIER_BYTES)
     return element_pointer(context.scalar(barriers), offset, context.emit.byte)
 
 

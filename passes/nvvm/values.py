@@ -9,7 +9,6 @@ from mlir.dialects import vector
 
 from lowtide.dialects import sm
 
-
 # On a kernel: the positions of the arguments that are tensor maps.
 TENSOR_MAPS_ATTRIBUTE = "tensor_maps"
 

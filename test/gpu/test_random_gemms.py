@@ -147,6 +147,47 @@ def operand_dtype(spec: lt.GemmSpec, name: str) -> str:
     return next(operand.dtype for operand in spec.operands if operand.name == name)
 
 
+HOPPER_SCHEDULES = (
+    "sm90-cooperative",
+    "sm90-one-consumer",
+    "roles = cooperative(2), cta = [128, 128, 64], stages = 5, raster = row",
+    "roles = cooperative(2), cta = [128, 256, 64], epilogue = direct, raster = column",
+    "roles = cooperative(2), cta = [128, 192, 64], stages = 4",
+    "roles = cooperative(1), cta = [64, 64, 64], stages = 2",
+)
+
+
+@pytest.mark.parametrize("number", range(24))
+def test_random_gemms_with_roles_agree_with_float64_within_the_derived_bound(number):
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("wgmma needs a GPU of compute capability 9.0")
+    rng = np.random.default_rng(1000 + number)
+    dtype = ("bf16", "f16")[number % 2]
+    epilogue = EPILOGUES[number % len(EPILOGUES)]
+    schedule = HOPPER_SCHEDULES[number % len(HOPPER_SCHEDULES)]
+    if "direct" in schedule:  # the whole tile's operands would not fit into registers beside its accumulators
+        epilogue = EPILOGUES[number % 3]
+    for static in (False, True):
+        kernel = None
+        for _ in range(1 if static else 5):
+            m, n, k = (int(rng.integers(1, top)) for top in (900, 900, 700))
+            extents = {"m": m, "n": n, "k": k} if static else {}
+            spec = lt.GemmSpec(**extents, a=dtype, b=dtype, d=(dtype, "f32")[number % 3 == 0], epilogue=epilogue)
+            kernel = kernel or lt.compile_gemm(spec, target="sm_90a", schedule=schedule)
+            check(spec, kernel, (m, n, k), rng)
+
+
+@pytest.mark.parametrize("layout", ["tt", "nn", "nt"])
+@pytest.mark.parametrize("schedule", SCHEDULES[:4])
+def test_the_other_layouts_agree_with_float64_within_the_derived_bound(layout, schedule):
+    rng = np.random.default_rng(7)
+    spec = lt.GemmSpec(a="bf16", b="bf16", d="bf16", layout=layout)
+    kernel = lt.compile_gemm(spec, target="sm_80", schedule=schedule)
+    for _ in range(3):
+        m, n, k = (int(rng.integers(1, top)) for top in (300, 300, 300))
+        check(spec, kernel, (m, n, k), rng)
+
+
 def test_there_are_at_least_two_hundred_combinations():
     assert KERNELS * SHAPES_EACH >= 200
     assert {case.schedule for case in cases()} == set(range(len(SCHEDULES)))

@@ -93,10 +93,12 @@ CASES = [
 
 
 @pytest.mark.parametrize(("dtype", "box", "swizzle"), CASES)
-@pytest.mark.parametrize(("row", "column"), [(0, 0), (40, 64), (100, 131), (-3, -7), (1000, 1000)])
+@pytest.mark.parametrize(("row", "unit"), [(0, 0), (40, 4), (100, 7), (-3, -1), (1000, 62)])
 def test_a_box_lies_in_shared_memory_as_its_map_says(
-    dtype: str, box: tuple[int, int], swizzle: Any, row: int, column: int
+    dtype: str, box: tuple[int, int], swizzle: Any, row: int, unit: int
 ) -> None:
+    # A box whose first column is not at a multiple of 16 bytes is an illegal instruction (seen on an H200).
+    column = unit * 16 // SIZES[dtype]
     bits = bit_matrix(130, 150, 2, SIZES[dtype])
     a, b, d = operands(bits, dtype)
     box_kernel(dtype, box, swizzle)(a, b, row=row, column=column, out=d)

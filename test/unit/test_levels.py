@@ -117,7 +117,7 @@ def test_a_foreign_op_belongs_to_no_level() -> None:
 
 
 def test_the_longest_family_counts() -> None:
-    assert levels._life("math.exp2", host=False) == (Level.NVVM, Level.NVVM)
+    assert levels._life("math.exp2", host=False) == (Level.CTA, Level.NVVM)
     assert levels._life("math.erf", host=False) == (Level.CTA, Level.EPILOGUE)
 
 

@@ -61,7 +61,7 @@ module attributes {test.bad = #tile.raster<row 8>} {}
 
 // -----
 
-// expected-error @below {{unknown schedule field 'stage'; the fields are cta, warps, permutation, mma, copy, stages, fragment_buffers, swizzle_a, swizzle_b, swizzle_d, raster, scheduler, epilogue, epilogue_math, epilogue_tile}}
+// expected-error @below {{unknown schedule field 'stage'; the fields are cta, warps, permutation, mma, copy, stages, roles, registers, fragment_buffers, swizzle_a, swizzle_b, swizzle_d, raster, scheduler, epilogue, epilogue_math, epilogue_tile}}
 module attributes {test.bad = #tile.schedule<stage = 3>} {}
 
 // -----

@@ -1,6 +1,6 @@
-"""The sm_80 road beside its peers: `tn` GEMMs against torch.matmul (cuBLAS) and Triton held to mma.sync.
+"""`tn` GEMMs of both roads beside their peers: torch.matmul (cuBLAS) and Triton held to mma.sync.
 
-    python benchmarks/sm80_gemm.py --size 4096 --size 8192 --dtype bf16 --dtype f16 [--schedule NAME|TEXT …]
+    python benchmarks/gemm.py --size 4096 --size 8192 --dtype bf16 --dtype f16 [--schedule NAME|TEXT …] [--triton]
 
 Prints one Markdown table a case: TFLOP/s sustained and burst (median, least … greatest over the rounds), and the ratio
 to torch.matmul in the same rounds. Every contender's result is first compared with float64 on sampled rows.
@@ -96,11 +96,19 @@ def check(name: str, sets: list[timing.Operands], launch: Callable[[int], object
     return ok
 
 
-def run_case(size: tuple[int, int, int], dtype: str, target: str, schedules: list[str], rounds: int, seed: int) -> None:
+def run_case(
+    size: tuple[int, int, int],
+    dtype: str,
+    target: str,
+    schedules: list[str],
+    rounds: int,
+    seed: int,
+    with_triton: bool,
+) -> None:
     m, n, k = size
     sets = timing.operand_sets((m, k), (n, k), (m, n), DTYPES[dtype])
     contenders = [timing.Contender("torch.matmul", lambda i: torch.matmul(sets[i].a, sets[i].b.t(), out=sets[i].d))]
-    for config in TRITON_CONFIGS:
+    for config in TRITON_CONFIGS if with_triton else ():
         contenders.append(timing.Contender(f"Triton mma.sync {config}", triton_launch(sets, config)))
     for schedule in [None, *schedules]:
         try:
@@ -131,6 +139,7 @@ def main() -> None:
     parser.add_argument("--dtype", action="append", choices=list(DTYPES))
     parser.add_argument("--schedule", action="append", default=[], help="a preset's name, or schedule fields")
     parser.add_argument("--target", default="sm_90a")
+    parser.add_argument("--triton", action="store_true", help="Triton held to mma.sync beside them")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--timeout", type=float, default=500.0, help="seconds after which the process ends itself")
@@ -150,6 +159,7 @@ def main() -> None:
                 arguments.schedule,
                 arguments.rounds,
                 arguments.seed,
+                arguments.triton,
             )
 
 

@@ -1,0 +1,371 @@
+// Every message of the verifiers of roles, mbarriers, TMA and wgmma.
+// RUN: lowtide-opt %s --split-input-file --verify-diagnostics
+
+// Boxes: the rules of cuTensorMapEncodeTiled.
+// expected-error @below {{a box has two sides of 1 to 256 elements}}
+func.func @f(%x: !sm.tensor_map<64xbf16>) { return }
+
+// -----
+
+// expected-error @below {{a box has two sides of 1 to 256 elements}}
+func.func @f(%x: !sm.tensor_map<257x64xbf16>) { return }
+
+// -----
+
+// expected-error @below {{a box has two sides of 1 to 256 elements}}
+func.func @f(%x: !sm.tensor_map<0x64xbf16>) { return }
+
+// -----
+
+// expected-error @below {{a box's elements are whole bytes, not 'i4'}}
+func.func @f(%x: !sm.tensor_map<8x32xi4>) { return }
+
+// -----
+
+// expected-error @below {{a box's elements are whole bytes, not 'index'}}
+func.func @f(%x: !sm.tensor_map<8x32xindex>) { return }
+
+// -----
+
+// expected-error @below {{a row of a box is 24 bytes; it must be a multiple of 16}}
+func.func @f(%x: !sm.tensor_map<8x12xbf16>) { return }
+
+// -----
+
+// Swizzles: the unit in elements, the shift, the bits, the span.
+// expected-error @below {{TMA swizzles units of 16 bytes: take <0…3, 3, 3>}}
+func.func @f(%x: !sm.tensor_map<8x64xbf16, swizzle<3,4,3>>) { return }
+
+// -----
+
+// expected-error @below {{TMA swizzles units of 16 bytes: take <0…3, 2, 3>}}
+func.func @f(%x: !sm.tensor_map<8x32xf32, swizzle<3,2,4>>) { return }
+
+// -----
+
+// expected-error @below {{TMA swizzles units of 16 bytes: take <0…3, 4, 3>}}
+func.func @f(%x: !sm.tensor_map<8x128xi8, swizzle<4,4,4>>) { return }
+
+// -----
+
+// expected-error @below {{a row of a box is 128 bytes, more than the 64 that this swizzle permutes; take a narrower box}}
+func.func @f(%x: !sm.tensor_map<8x64xbf16, swizzle<2,3,3>>) { return }
+
+// -----
+
+// expected-error @below {{needs at least one mbarrier, not 0}}
+func.func @f(%x: !sm.mbarriers<0>) { return }
+
+// -----
+
+// Roles.
+tile.kernel @k() {
+  // expected-error @below {{'sm.roles' op knows the roles producer and consumer, not helper}}
+  sm.roles {
+    helper warps(4) {
+    }
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k() {
+  // expected-error @below {{'sm.roles' op role consumer has 6 warps; a role is made of warpgroups of four}}
+  sm.roles {
+    consumer warps(6) {
+    }
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k() {
+  // expected-error @below {{'sm.roles' op role producer has 0 warps; a role is made of warpgroups of four}}
+  sm.roles {
+    producer warps(0) {
+    }
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k() {
+  // expected-error @below {{'sm.roles' op role producer asks for 20 registers; setmaxnreg takes multiples of 8 from 24 to 256}}
+  sm.roles {
+    producer warps(4) registers(20) {
+    }
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k() {
+  // expected-error @below {{'sm.roles' op role producer asks for 16 registers; setmaxnreg takes multiples of 8 from 24 to 256}}
+  sm.roles {
+    producer warps(4) registers(16) {
+    }
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k() {
+  // expected-error @below {{'sm.roles' op role producer asks for 264 registers; setmaxnreg takes multiples of 8 from 24 to 256}}
+  sm.roles {
+    producer warps(4) registers(264) {
+    }
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k() {
+  // expected-error @below {{'sm.roles' op needs a name, a number of warps and of registers for each role}}
+  "sm.roles"() <{names = ["producer"], registers = array<i64: 0>, warps = array<i64: 4>}> ({
+    "tile.yield"() : () -> ()
+  }, {
+    "tile.yield"() : () -> ()
+  }) : () -> ()
+  tile.return
+}
+
+// -----
+
+tile.kernel @k() {
+  sm.roles {
+    // expected-error @below {{custom op 'sm.roles' expected 'warps'}}
+    producer {
+    }
+  }
+  tile.return
+}
+
+// -----
+
+// mbarriers, TMA.
+tile.kernel @k() {
+  // expected-error @below {{attribute 'arrivals' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive}}
+  %full = sm.mbarriers arrivals(0) : !sm.mbarriers<2>
+  tile.return
+}
+
+// -----
+
+func.func @f(%a: memref<64xbf16>) {
+  // expected-error @below {{'sm.tensor_map' op maps matrices, not 'memref<64xbf16>'}}
+  %map = sm.tensor_map %a : memref<64xbf16> to !sm.tensor_map<8x64xbf16>
+  return
+}
+
+// -----
+
+func.func @f(%a: memref<64x64xf16>) {
+  // expected-error @below {{'sm.tensor_map' op maps boxes of 'bf16' onto a matrix of 'f16'}}
+  %map = sm.tensor_map %a : memref<64x64xf16> to !sm.tensor_map<8x64xbf16>
+  return
+}
+
+// -----
+
+tile.kernel @k(%map: !sm.tensor_map<8x64xbf16>, %full: !sm.mbarriers<2>, %i: index) {
+  %s = sm.alloc : memref<16x64xbf16, #gpu.address_space<workgroup>>
+  // expected-error @below {{'sm.tma_load' op moves a tile of 8x64 to one of 16x64}}
+  sm.tma_load %map[%i, %i] to %s signals %full[%i] : !sm.tensor_map<8x64xbf16>, memref<16x64xbf16, #gpu.address_space<workgroup>>, !sm.mbarriers<2>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%map: !sm.tensor_map<8x64xbf16>, %full: !sm.mbarriers<2>, %i: index) {
+  %s = sm.alloc : memref<8x64xf16, #gpu.address_space<workgroup>>
+  // expected-error @below {{'sm.tma_load' op moves elements of 'bf16' to a tile of 'f16'}}
+  sm.tma_load %map[%i, %i] to %s signals %full[%i] : !sm.tensor_map<8x64xbf16>, memref<8x64xf16, #gpu.address_space<workgroup>>, !sm.mbarriers<2>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%map: !sm.tensor_map<8x64xbf16, swizzle<3,3,3>>, %full: !sm.mbarriers<2>, %i: index) {
+  %s = sm.alloc : memref<8x64xbf16, #gpu.address_space<workgroup>>
+  // expected-error @below {{'sm.tma_load' op the tensor map swizzles 3 bits, the buffer's layout 0}}
+  sm.tma_load %map[%i, %i] to %s signals %full[%i] : !sm.tensor_map<8x64xbf16, swizzle<3,3,3>>, memref<8x64xbf16, #gpu.address_space<workgroup>>, !sm.mbarriers<2>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%map: !sm.tensor_map<8x64xbf16>, %full: !sm.mbarriers<2>, %i: index) {
+  %s = sm.alloc : memref<8x64xbf16, #tile.layout<(8,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+  // expected-error @below {{'sm.tma_load' op the tensor map swizzles 0 bits, the buffer's layout 3}}
+  sm.tma_load %map[%i, %i] to %s signals %full[%i] : !sm.tensor_map<8x64xbf16>, memref<8x64xbf16, #tile.layout<(8,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>, !sm.mbarriers<2>
+  tile.return
+}
+
+// -----
+
+// wgmma and its wait.
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<64x64xbf16, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+!pending = !sm.pending<!acc>
+tile.kernel @k(%as: !a, %bs: !b, %c: !acc) {
+  // expected-error @below {{'sm.wgmma' op must yield the pending form of its accumulator}}
+  %p = sm.wgmma %as, %bs, %c by #mma : !a, !b, !acc -> !sm.pending<!sm.fragment<64x8xf16, #tv>>
+  tile.return
+}
+
+// -----
+
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<64x64xbf16, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+!pending = !sm.pending<!acc>
+tile.kernel @k(%as: !a, %bs: memref<8x32xbf16, #gpu.address_space<workgroup>>, %c: !acc) {
+  // expected-error @below {{'sm.wgmma' op A and B must be M×K and N×K with one K}}
+  %p = sm.wgmma %as, %bs, %c by #mma : !a, memref<8x32xbf16, #gpu.address_space<workgroup>>, !acc -> !pending
+  tile.return
+}
+
+// -----
+
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<64x64xbf16, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+!pending = !sm.pending<!acc>
+tile.kernel @k(%as: memref<4096xbf16, #gpu.address_space<workgroup>>, %bs: !b, %c: !acc) {
+  // expected-error @below {{'sm.wgmma' op A and B must be M×K and N×K with one K}}
+  %p = sm.wgmma %as, %bs, %c by #mma : memref<4096xbf16, #gpu.address_space<workgroup>>, !b, !acc -> !pending
+  tile.return
+}
+
+// -----
+
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<64x64xbf16, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+!pending = !sm.pending<!acc>
+tile.kernel @k(%as: memref<128x64xbf16, #gpu.address_space<workgroup>>, %bs: !b, %c: !acc) {
+  // expected-error @below {{'sm.wgmma' op computes 128x8 but the accumulator is 64x8}}
+  %p = sm.wgmma %as, %bs, %c by #mma : memref<128x64xbf16, #gpu.address_space<workgroup>>, !b, !acc -> !pending
+  tile.return
+}
+
+// -----
+
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<64x64xbf16, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+!pending = !sm.pending<!acc>
+tile.kernel @k(%as: !a, %bs: memref<16x64xbf16, #gpu.address_space<workgroup>>, %c: !acc) {
+  // expected-error @below {{'sm.wgmma' op computes 64x16 but the accumulator is 64x8}}
+  %p = sm.wgmma %as, %bs, %c by #mma : !a, memref<16x64xbf16, #gpu.address_space<workgroup>>, !acc -> !pending
+  tile.return
+}
+
+// -----
+
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<64x64xbf16, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+!pending = !sm.pending<!acc>
+tile.kernel @k(%as: !a, %bs: memref<8x64xf16, #gpu.address_space<workgroup>>, %c: !acc) {
+  // expected-error @below {{'sm.wgmma' op A and B must have one element type}}
+  %p = sm.wgmma %as, %bs, %c by #mma : !a, memref<8x64xf16, #gpu.address_space<workgroup>>, !acc -> !pending
+  tile.return
+}
+
+// -----
+
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<64x64xbf16, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+!pending = !sm.pending<!acc>
+tile.kernel @k(%as: memref<64x64xbf16>, %bs: !b, %c: !acc) {
+  // expected-error @below {{'sm.wgmma' op operand #0 must be memref in shared memory, but got 'memref<64x64xbf16>'}}
+  %p = sm.wgmma %as, %bs, %c by #mma : memref<64x64xbf16>, !b, !acc -> !pending
+  tile.return
+}
+
+// -----
+
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<64x64xbf16, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+!pending = !sm.pending<!acc>
+tile.kernel @k(%p: !pending) {
+  // expected-error @below {{'sm.mma_wait' op must yield its own accumulator}}
+  %c, %retired = sm.mma_wait 0, %p : !pending -> !sm.fragment<64x8xf16, #tv>
+  tile.return
+}
+
+// -----
+
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<64x64xbf16, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+!pending = !sm.pending<!acc>
+tile.kernel @k(%p: !pending) {
+  // expected-error @below {{'sm.mma_wait' op makes the accumulator readable exactly when no group stays in flight}}
+  %c, %retired = sm.mma_wait 0, %p : !pending -> !pending
+  tile.return
+}
+
+// -----
+
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<64x64xbf16, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+!pending = !sm.pending<!acc>
+tile.kernel @k(%p: !pending) {
+  // expected-error @below {{'sm.mma_wait' op makes the accumulator readable exactly when no group stays in flight}}
+  %c, %retired = sm.mma_wait 1, %p : !pending -> !acc
+  tile.return
+}
+
+// -----
+
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<64x64xbf16, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+!pending = !sm.pending<!acc>
+tile.kernel @k(%p: !pending) {
+  // expected-error @below {{attribute 'pending' failed to satisfy constraint: 64-bit signless integer attribute whose value is non-negative}}
+  %q, %retired = sm.mma_wait -1, %p : !pending -> !pending
+  tile.return
+}
+
+// -----
+
+func.func @f(%p: !llvm.struct<(f32)>) {
+  // expected-error @below {{attribute 'pending' failed to satisfy constraint: 64-bit signless integer attribute whose value is non-negative}}
+  %c = sm.ptx_wgmma_wait -1, %p : !llvm.struct<(f32)>
+  return
+}

@@ -1,0 +1,115 @@
+// The ops and types of Hopper kernels (roles, mbarriers, TMA, wgmma) print as written here and read back to themselves.
+// RUN: lowtide-opt %s > %t.once && lowtide-opt %t.once > %t.twice && diff %t.once %t.twice
+// RUN: lowtide-opt %s --mlir-print-op-generic | lowtide-opt > %t.generic && diff %t.once %t.generic
+// RUN: filecheck %s < %t.once
+
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!a = memref<64x64xbf16, #tile.layout<(64,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #tile.layout<(8,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!plain = memref<8x16xi8, #gpu.address_space<workgroup>>
+!ring = !sm.ring<2 x [!a, !b]>
+!acc = !sm.fragment<64x8xf32, #tv>
+!pending = !sm.pending<!acc>
+
+// CHECK-DAG: #[[TV:tv]] = #tile.tv<
+// CHECK-DAG: #[[MMA:tiled_mma]] = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+
+// Any number of roles; registers are printed where they are asked for. A body captures what is outside.
+// CHECK-LABEL: tile.kernel @roles
+tile.kernel @roles(%ring: !ring) {
+  %c0 = arith.constant 0 : index
+  // CHECK:      sm.roles {
+  // CHECK-NEXT:   producer warps(4) registers(40) {
+  // CHECK-NEXT:     sm.producer_acquire %{{.+}}[%c0, %c0]
+  // CHECK-NEXT:   }
+  // CHECK-NEXT:   consumer warps(8) registers(232) {
+  // CHECK-NEXT:     sm.barrier
+  // CHECK-NEXT:   }
+  // CHECK-NEXT: }
+  // CHECK-NOT:  tile.yield
+  sm.roles {
+    producer warps(4) registers(40) {
+      %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
+    }
+    consumer warps(8) registers(232) {
+      sm.barrier
+      tile.yield
+    }
+  }
+  // CHECK:      sm.roles attributes {test.note} {
+  // CHECK-NEXT:   consumer warps(4) {
+  // CHECK-NEXT:   }
+  // CHECK-NEXT: }
+  sm.roles attributes {test.note} {
+    consumer warps(4) {
+    }
+  }
+  tile.return
+}
+
+// CHECK-LABEL: tile.kernel @mbarriers
+tile.kernel @mbarriers(%ring: !ring, %slot: !sm.slot<read>, %retired: !sm.retired) {
+  %c0 = arith.constant 0 : index
+  // CHECK: %[[FULL:.+]] = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  // CHECK: sm.mbarriers arrivals(2) at 1024 : !sm.mbarriers<4>
+  %empty = sm.mbarriers arrivals(2) at 1024 : !sm.mbarriers<4>
+  // CHECK: sm.mbarrier_wait %[[FULL]][%c0, %c0] : !sm.mbarriers<2>
+  sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<2>
+  // CHECK: sm.mbarrier_arrive %[[FULL]][%c0] : !sm.mbarriers<2>
+  sm.mbarrier_arrive %full[%c0] : !sm.mbarriers<2>
+  // CHECK: sm.mbarrier_arrive %[[FULL]][%c0] expects 9216 : !sm.mbarriers<2>
+  sm.mbarrier_arrive %full[%c0] expects 9216 : !sm.mbarriers<2>
+  // CHECK: sm.consumer_release %{{.+}}, %[[SLOT:.+]] after %{{.+}} : !ring, !sm.slot<read>
+  sm.consumer_release %ring, %slot after %retired : !ring, !sm.slot<read>
+  tile.return
+}
+
+// Boxes with and without a swizzle, of 1-byte elements and of 2.
+// CHECK-LABEL: func.func @maps
+func.func @maps(%a: !mat, %q: memref<64x64xi8>) {
+  // CHECK: sm.tensor_map %{{.+}} : memref<?x?xbf16, strided<[?, 1]>> to !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+  %map = sm.tensor_map %a : !mat to !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+  // CHECK: sm.tensor_map %{{.+}} : memref<64x64xi8> to !sm.tensor_map<8x16xi8>
+  %plain = sm.tensor_map %q : memref<64x64xi8> to !sm.tensor_map<8x16xi8>
+  // CHECK: sm.tensor_map %{{.+}} : memref<64x64xi8> to !sm.tensor_map<256x32xi8, swizzle<1,4,3>>
+  %narrow = sm.tensor_map %q : memref<64x64xi8> to !sm.tensor_map<256x32xi8, swizzle<1,4,3>>
+  return
+}
+
+// CHECK-LABEL: tile.kernel @tma
+tile.kernel @tma(%map: !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, %plain: !sm.tensor_map<8x16xi8>, %m: index, %k: index) {
+  %c0 = arith.constant 0 : index
+  %as = sm.alloc : !a
+  %qs = sm.alloc : !plain
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  // CHECK: sm.tma_load %{{.+}}[%[[M:.+]], %[[K:.+]]] to %{{.+}} signals %{{.+}}[%c0] : !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, memref<64x64xbf16, #{{.+}}, #gpu.address_space<workgroup>>, !sm.mbarriers<2>
+  sm.tma_load %map[%m, %k] to %as signals %full[%c0] : !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, !a, !sm.mbarriers<2>
+  // CHECK: sm.tma_load {{.*}} : !sm.tensor_map<8x16xi8>, memref<8x16xi8, #gpu.address_space<workgroup>>, !sm.mbarriers<2>
+  sm.tma_load %plain[%m, %k] to %qs signals %full[%c0] : !sm.tensor_map<8x16xi8>, !plain, !sm.mbarriers<2>
+  tile.return
+}
+
+// An accumulator goes in as a fragment or while it is pending; it comes out readable only when nothing stays in flight.
+// CHECK-LABEL: tile.kernel @wgmma
+tile.kernel @wgmma(%as: !a, %bs: !b) {
+  %zero = sm.splat 0.0 : !acc
+  // CHECK: %[[P:.+]] = sm.wgmma %{{.+}}, %{{.+}}, %{{.+}} by #[[MMA]] : memref<64x64xbf16, {{.+}}>, memref<8x64xbf16, {{.+}}>, !sm.fragment<64x8xf32, #[[TV]]> -> !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>>
+  %p = sm.wgmma %as, %bs, %zero by #mma : !a, !b, !acc -> !pending
+  // CHECK: %[[Q:.+]] = sm.wgmma %{{.+}}, %{{.+}}, %[[P]] by #[[MMA]] : memref<64x64xbf16, {{.+}}>, memref<8x64xbf16, {{.+}}>, !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>> -> !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>>
+  %q = sm.wgmma %as, %bs, %p by #mma : !a, !b, !pending -> !pending
+  // CHECK: %[[R:.+]], %{{.+}} = sm.mma_wait 1, %[[Q]] : !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>> -> !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>>
+  %r, %retired = sm.mma_wait 1, %q : !pending -> !pending
+  // CHECK: sm.mma_wait 0, %[[R]] : !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>> -> !sm.fragment<64x8xf32, #[[TV]]>
+  %c, %last = sm.mma_wait 0, %r : !pending -> !acc
+  tile.return
+}
+
+// CHECK-LABEL: func.func @ptx
+func.func @ptx(%p: !llvm.struct<(f32, f32)>) {
+  // CHECK: sm.ptx_wgmma_wait 0, %{{.+}} : !llvm.struct<(f32, f32)>
+  %c = sm.ptx_wgmma_wait 0, %p : !llvm.struct<(f32, f32)>
+  return
+}

@@ -1,0 +1,38 @@
+// The forms of the tile dialect that kernels with roles use: what a loop over work tiles carries, fields of a schedule.
+// RUN: lowtide-opt %s > %t.once && lowtide-opt %t.once > %t.twice && diff %t.once %t.twice
+// RUN: lowtide-opt %s --mlir-print-op-generic | lowtide-opt > %t.generic && diff %t.once %t.generic
+// RUN: filecheck %s < %t.once
+
+// Roles and registers print behind stages.
+// CHECK: #[[COOPERATIVE:.+]] = #tile.schedule<stages = 4, roles = cooperative(2), registers = [40, 232], fragment_buffers = 1>
+// CHECK: #[[SINGLE:.+]] = #tile.schedule<roles = single, registers = [0, 0]>
+// CHECK: module attributes {test.cooperative = #[[COOPERATIVE]], test.single = #[[SINGLE]]}
+module attributes {
+  test.cooperative = #tile.schedule<fragment_buffers = 1, registers = [40, 232], roles = cooperative(2), stages = 4>,
+  test.single = #tile.schedule<registers = [0, 0], roles = single>
+} {
+
+// What is carried: one value, several of several types, none. Only where something is carried is the yield printed.
+// CHECK-LABEL: tile.kernel @carried
+tile.kernel @carried(%M: index, %N: index, %x: f32) {
+  %c0 = arith.constant 0 : index
+  // CHECK: %[[ONE:.+]] = tile.work_tiles (%{{.+}}, %{{.+}}) of (%{{.+}}, %{{.+}}) by [128, 256] order(<grouped 16>) persistent iter_args(%[[S:.+]] = %c0) -> (index) {
+  // CHECK-NEXT:  %[[NEXT:.+]] = arith.addi %[[S]], %{{.+}} : index
+  // CHECK-NEXT:  tile.yield %[[NEXT]] : index
+  // CHECK-NEXT: }
+  %slot = tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] order(<grouped 16>) persistent iter_args(%s = %c0) -> (index) {
+    %next = arith.addi %s, %m : index
+    tile.yield %next : index
+  }
+  // CHECK: %{{.+}}:2 = tile.work_tiles {{.*}} order(<row>) one_shot iter_args(%[[T:.+]] = %[[ONE]], %[[Y:.+]] = %{{.+}}) -> (index, f32) {
+  // CHECK-NEXT:  tile.yield %[[T]], %[[Y]] : index, f32
+  %both:2 = tile.work_tiles (%m, %n) of (%M, %N) by [64, 8] order(<row>) one_shot iter_args(%t = %slot, %y = %x) -> (index, f32) {
+    tile.yield %t, %y : index, f32
+  }
+  // CHECK: tile.work_tiles (%{{.+}}, %{{.+}}) of (%{{.+}}, %{{.+}}) by [64, 8] order(<column>) persistent {
+  // CHECK-NEXT: }
+  tile.work_tiles (%m, %n) of (%M, %N) by [64, 8] order(<column>) persistent {
+  }
+  tile.return
+}
+}

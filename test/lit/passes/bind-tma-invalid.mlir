@@ -1,0 +1,318 @@
+// bind-tma refuses rings whose copies are no TMA boxes, or whose slots cannot be counted by mbarriers.
+// RUN: lowtide-opt %s -p bind-tma --split-input-file --verify-diagnostics
+
+// Tensor maps are arguments of a launch: a kernel needs one,
+#a = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+#b = #tile.layout<(8,64):(64,1)>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!a = memref<64x64xbf16, #a, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #b, #gpu.address_space<workgroup>>
+!ring = !sm.ring<2 x [!a, !b]>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%a: !mat, %b: !mat, %n: index) {
+  return
+}
+// expected-error @below {{bind-tma: is launched at 0 places; its tensor maps are made at one}}
+tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %k = arith.constant 64 : index
+  %ring = sm.ring : !ring
+  sm.roles {
+    producer warps(4) {
+      %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c1] : !ring
+      %at = tile.view %a[%n, %k] : !mat to !tile.view<64x64xbf16>
+      sm.copy_async %at to %as : !tile.view<64x64xbf16>, !a
+      %bt = tile.view %b[%c0, %k] : !mat to !tile.view<8x64xbf16>
+      sm.copy_async %bt to %bs : !tile.view<8x64xbf16>, !b
+      sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
+    }
+    consumer warps(4) {
+      %full, %as, %bs = sm.consumer_wait %ring[%c0, %c1] : !ring
+      %retired = ub.poison : !sm.retired
+      sm.consumer_release %ring, %full after %retired : !ring, !sm.slot<read>
+    }
+  }
+  tile.return
+}
+}
+// -----
+
+// and one alone.
+#a = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+#b = #tile.layout<(8,64):(64,1)>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!a = memref<64x64xbf16, #a, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #b, #gpu.address_space<workgroup>>
+!ring = !sm.ring<2 x [!a, !b]>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%a: !mat, %b: !mat, %n: index) {
+  tile.launch @kernel grid(%n) threads(256) args(%a, %b, %n) : !mat, !mat, index
+  tile.launch @kernel grid(%n) threads(256) args(%a, %b, %n) : !mat, !mat, index
+  return
+}
+// expected-error @below {{bind-tma: is launched at 2 places; its tensor maps are made at one}}
+tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %k = arith.constant 64 : index
+  %ring = sm.ring : !ring
+  sm.roles {
+    producer warps(4) {
+      %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c1] : !ring
+      %at = tile.view %a[%n, %k] : !mat to !tile.view<64x64xbf16>
+      sm.copy_async %at to %as : !tile.view<64x64xbf16>, !a
+      %bt = tile.view %b[%c0, %k] : !mat to !tile.view<8x64xbf16>
+      sm.copy_async %bt to %bs : !tile.view<8x64xbf16>, !b
+      sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
+    }
+    consumer warps(4) {
+      %full, %as, %bs = sm.consumer_wait %ring[%c0, %c1] : !ring
+      %retired = ub.poison : !sm.retired
+      sm.consumer_release %ring, %full after %retired : !ring, !sm.slot<read>
+    }
+  }
+  tile.return
+}
+}
+// -----
+
+// No roles to split the waits between.
+#a = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+#b = #tile.layout<(8,64):(64,1)>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!a = memref<64x64xbf16, #a, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #b, #gpu.address_space<workgroup>>
+!ring = !sm.ring<2 x [!a, !b]>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%a: !mat, %b: !mat, %n: index) {
+  tile.launch @kernel grid(%n) threads(256) args(%a, %b, %n) : !mat, !mat, index
+  return
+}
+// expected-error @below {{bind-tma: has 0 sm.roles; TMA is bound for a producer and its consumers}}
+tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %k = arith.constant 64 : index
+  %ring = sm.ring : !ring
+  tile.return
+}
+}
+// -----
+
+// Roles in another order.
+#a = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+#b = #tile.layout<(8,64):(64,1)>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!a = memref<64x64xbf16, #a, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #b, #gpu.address_space<workgroup>>
+!ring = !sm.ring<2 x [!a, !b]>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%a: !mat, %b: !mat, %n: index) {
+  tile.launch @kernel grid(%n) threads(256) args(%a, %b, %n) : !mat, !mat, index
+  return
+}
+tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %k = arith.constant 64 : index
+  %ring = sm.ring : !ring
+  // expected-error @below {{bind-tma: has the roles consumer, producer; TMA is bound for one producer and one consumer role}}
+  sm.roles {
+    consumer warps(4) {
+    }
+    producer warps(4) {
+    }
+  }
+  tile.return
+}
+}
+// -----
+
+// A release that nothing proves: a wgmma may still read the slot.
+#a = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+#b = #tile.layout<(8,64):(64,1)>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!a = memref<64x64xbf16, #a, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #b, #gpu.address_space<workgroup>>
+!ring = !sm.ring<2 x [!a, !b]>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%a: !mat, %b: !mat, %n: index) {
+  tile.launch @kernel grid(%n) threads(256) args(%a, %b, %n) : !mat, !mat, index
+  return
+}
+tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %k = arith.constant 64 : index
+  %ring = sm.ring : !ring
+  sm.roles {
+    producer warps(4) {
+      %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c1] : !ring
+      %at = tile.view %a[%n, %k] : !mat to !tile.view<64x64xbf16>
+      sm.copy_async %at to %as : !tile.view<64x64xbf16>, !a
+      %bt = tile.view %b[%c0, %k] : !mat to !tile.view<8x64xbf16>
+      sm.copy_async %bt to %bs : !tile.view<8x64xbf16>, !b
+      sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
+    }
+    consumer warps(4) {
+      %full, %as, %bs = sm.consumer_wait %ring[%c0, %c1] : !ring
+      // expected-error @below {{bind-tma: releases a slot without the proof (`after`) that what reads it is done}}
+      sm.consumer_release %ring, %full : !ring, !sm.slot<read>
+    }
+  }
+  tile.return
+}
+}
+// -----
+
+// A matrix that no tensor map can be made of on the host.
+#a = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+#b = #tile.layout<(8,64):(64,1)>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!a = memref<64x64xbf16, #a, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #b, #gpu.address_space<workgroup>>
+!ring = !sm.ring<2 x [!a, !b]>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%a: !mat, %b: !mat, %n: index) {
+  tile.launch @kernel grid(%n) threads(256) args(%a, %b, %n) : !mat, !mat, index
+  return
+}
+tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %k = arith.constant 64 : index
+  %ring = sm.ring : !ring
+  sm.roles {
+    producer warps(4) {
+      %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c1] : !ring
+      %other = memref.cast %a : !mat to memref<?x64xbf16, strided<[?, 1]>>
+      %at = tile.view %other[%n, %k] : memref<?x64xbf16, strided<[?, 1]>> to !tile.view<64x64xbf16>
+      // expected-error @below {{bind-tma: reads a matrix that is not an argument of the kernel; TMA needs a tensor map of it}}
+      sm.copy_async %at to %as : !tile.view<64x64xbf16>, !a
+      sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
+    }
+    consumer warps(4) {
+      %full, %as, %bs = sm.consumer_wait %ring[%c0, %c1] : !ring
+      %retired = ub.poison : !sm.retired
+      sm.consumer_release %ring, %full after %retired : !ring, !sm.slot<read>
+    }
+  }
+  tile.return
+}
+}
+// -----
+
+// Something else than a copy writes the slot.
+#a = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+#b = #tile.layout<(8,64):(64,1)>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!a = memref<64x64xbf16, #a, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #b, #gpu.address_space<workgroup>>
+!ring = !sm.ring<2 x [!a, !b]>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%a: !mat, %b: !mat, %n: index) {
+  tile.launch @kernel grid(%n) threads(256) args(%a, %b, %n) : !mat, !mat, index
+  return
+}
+tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %k = arith.constant 64 : index
+  %ring = sm.ring : !ring
+  sm.roles {
+    producer warps(4) {
+      %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c1] : !ring
+      %at = tile.view %a[%n, %k] : !mat to !tile.view<64x64xbf16>
+      sm.copy_async %at to %as : !tile.view<64x64xbf16>, !a
+      %bt = tile.view %b[%c0, %k] : !mat to !tile.view<8x64xbf16>
+      sm.copy_async %bt to %bs : !tile.view<8x64xbf16>, !b
+      // expected-error @below {{bind-tma: uses a slot that is being filled; only sm.copy_async may}}
+      sm.copy %at to %as : !tile.view<64x64xbf16>, !a
+      sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
+    }
+    consumer warps(4) {
+      %full, %as, %bs = sm.consumer_wait %ring[%c0, %c1] : !ring
+      %retired = ub.poison : !sm.retired
+      sm.consumer_release %ring, %full after %retired : !ring, !sm.slot<read>
+    }
+  }
+  tile.return
+}
+}
+// -----
+
+// A box with a side of more than 256.
+#a = #tile.layout<(264,64):(64,1), swizzle<3,3,3>>
+#b = #tile.layout<(8,64):(64,1)>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!a = memref<264x64xbf16, #a, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #b, #gpu.address_space<workgroup>>
+!ring = !sm.ring<2 x [!a, !b]>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%a: !mat, %b: !mat, %n: index) {
+  tile.launch @kernel grid(%n) threads(256) args(%a, %b, %n) : !mat, !mat, index
+  return
+}
+tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %k = arith.constant 64 : index
+  %ring = sm.ring : !ring
+  sm.roles {
+    producer warps(4) {
+      %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c1] : !ring
+      %at = tile.view %a[%n, %k] : !mat to !tile.view<264x64xbf16>
+      // expected-error @below {{bind-tma: is no TMA box: !sm.tensor_map<264x64xbf16, swizzle<3,3,3>>:1:5: a box has two sides of 1 to 256 elements}}
+      sm.copy_async %at to %as : !tile.view<264x64xbf16>, !a
+      %bt = tile.view %b[%c0, %k] : !mat to !tile.view<8x64xbf16>
+      sm.copy_async %bt to %bs : !tile.view<8x64xbf16>, !b
+      sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
+    }
+    consumer warps(4) {
+      %full, %as, %bs = sm.consumer_wait %ring[%c0, %c1] : !ring
+      %retired = ub.poison : !sm.retired
+      sm.consumer_release %ring, %full after %retired : !ring, !sm.slot<read>
+    }
+  }
+  tile.return
+}
+}
+// -----
+
+// Rows longer than the swizzle spans.
+#a = #tile.layout<(64,64):(64,1), swizzle<2,3,3>>
+#b = #tile.layout<(8,64):(64,1)>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!a = memref<64x64xbf16, #a, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #b, #gpu.address_space<workgroup>>
+!ring = !sm.ring<2 x [!a, !b]>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%a: !mat, %b: !mat, %n: index) {
+  tile.launch @kernel grid(%n) threads(256) args(%a, %b, %n) : !mat, !mat, index
+  return
+}
+tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %k = arith.constant 64 : index
+  %ring = sm.ring : !ring
+  sm.roles {
+    producer warps(4) {
+      %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c1] : !ring
+      %at = tile.view %a[%n, %k] : !mat to !tile.view<64x64xbf16>
+      // expected-error @below {{bind-tma: is no TMA box: !sm.tensor_map<64x64xbf16, swizzle<2,3,3>>:1:5: a row of a box is 128 bytes, more than the 64 that this swizzle permutes; take a narrower box}}
+      sm.copy_async %at to %as : !tile.view<64x64xbf16>, !a
+      %bt = tile.view %b[%c0, %k] : !mat to !tile.view<8x64xbf16>
+      sm.copy_async %bt to %bs : !tile.view<8x64xbf16>, !b
+      sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
+    }
+    consumer warps(4) {
+      %full, %as, %bs = sm.consumer_wait %ring[%c0, %c1] : !ring
+      %retired = ub.poison : !sm.retired
+      sm.consumer_release %ring, %full after %retired : !ring, !sm.slot<read>
+    }
+  }
+  tile.return
+}
+}

@@ -1,0 +1,452 @@
+// specialize-roles refuses kernels that it cannot split between a producer and consumers.
+// RUN: lowtide-opt %s -p specialize-roles --split-input-file --verify-diagnostics
+
+// Slots are counted by the schedule.
+#a = #tile.layout<(64,32):(32,1)>
+#b = #tile.layout<(8,32):(32,1)>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+!a = memref<64x32xbf16, #a, #gpu.address_space<workgroup>>
+!b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
+!tile = !tile.tile<64x8xf32>
+module attributes {tile.target = "sm_90a"} {
+// expected-error @below {{specialize-roles: schedule leaves stages open; run choose-schedule first, or write it}}
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+  %as = sm.alloc : !a
+  %bs = sm.alloc : !b
+  tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
+    %zero = tile.splat 0.0 : !tile
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %acc = scf.for %k = %c0 to %K step %c32 iter_args(%c = %zero) -> (!tile) {
+      %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
+      %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
+      sm.copy %at to %as : !tile.view<64x32xbf16>, !a
+      sm.copy %bt to %bs : !tile.view<8x32xbf16>, !b
+      %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
+      scf.yield %next : !tile
+    }
+    tile.store %acc into %d[%m, %n] {
+    ^bb0(%x: f32):
+      tile.yield %x : f32
+    } : !tile, !out
+  }
+  tile.return
+}
+}
+// -----
+
+// Two stores.
+#a = #tile.layout<(64,32):(32,1)>
+#b = #tile.layout<(8,32):(32,1)>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+!a = memref<64x32xbf16, #a, #gpu.address_space<workgroup>>
+!b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
+!tile = !tile.tile<64x8xf32>
+module attributes {tile.target = "sm_90a"} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+  %as = sm.alloc : !a
+  %bs = sm.alloc : !b
+  // expected-error @below {{specialize-roles: must hold one K loop and one tile.store, and carry nothing}}
+  tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
+    %zero = tile.splat 0.0 : !tile
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %acc = scf.for %k = %c0 to %K step %c32 iter_args(%c = %zero) -> (!tile) {
+      %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
+      %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
+      sm.copy %at to %as : !tile.view<64x32xbf16>, !a
+      sm.copy %bt to %bs : !tile.view<8x32xbf16>, !b
+      %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
+      scf.yield %next : !tile
+    }
+    tile.store %acc into %d[%m, %n] {
+    ^bb0(%x: f32):
+      tile.yield %x : f32
+    } : !tile, !out
+    tile.store %acc into %d[%m, %n] {
+    ^bb0(%x: f32):
+      tile.yield %x : f32
+    } : !tile, !out
+  }
+  tile.return
+}
+}
+// -----
+
+// Something carried from tile to tile already.
+#a = #tile.layout<(64,32):(32,1)>
+#b = #tile.layout<(8,32):(32,1)>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+!a = memref<64x32xbf16, #a, #gpu.address_space<workgroup>>
+!b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
+!tile = !tile.tile<64x8xf32>
+module attributes {tile.target = "sm_90a"} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+  %as = sm.alloc : !a
+  %bs = sm.alloc : !b
+  // expected-error @below {{specialize-roles: must hold one K loop and one tile.store, and carry nothing}}
+  %s = tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent iter_args(%t = %M) -> (index) {
+    %zero = tile.splat 0.0 : !tile
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %acc = scf.for %k = %c0 to %K step %c32 iter_args(%c = %zero) -> (!tile) {
+      %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
+      %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
+      sm.copy %at to %as : !tile.view<64x32xbf16>, !a
+      sm.copy %bt to %bs : !tile.view<8x32xbf16>, !b
+      %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
+      scf.yield %next : !tile
+    }
+    tile.store %acc into %d[%m, %n] {
+    ^bb0(%x: f32):
+      tile.yield %x : f32
+    } : !tile, !out
+    tile.yield %t : index
+  }
+  tile.return
+}
+}
+// -----
+
+// The accumulator starts from zeros of the consumer's own.
+#a = #tile.layout<(64,32):(32,1)>
+#b = #tile.layout<(8,32):(32,1)>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+!a = memref<64x32xbf16, #a, #gpu.address_space<workgroup>>
+!b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
+!tile = !tile.tile<64x8xf32>
+module attributes {tile.target = "sm_90a"} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index, %start: !tile) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+  %as = sm.alloc : !a
+  %bs = sm.alloc : !b
+  tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
+    %zero = tile.splat 0.0 : !tile
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    // expected-error @below {{specialize-roles: must start from a tile.splat and give what tile.store stores}}
+    %acc = scf.for %k = %c0 to %K step %c32 iter_args(%c = %start) -> (!tile) {
+      %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
+      %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
+      sm.copy %at to %as : !tile.view<64x32xbf16>, !a
+      sm.copy %bt to %bs : !tile.view<8x32xbf16>, !b
+      %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
+      scf.yield %next : !tile
+    }
+    tile.store %acc into %d[%m, %n] {
+    ^bb0(%x: f32):
+      tile.yield %x : f32
+    } : !tile, !out
+  }
+  tile.return
+}
+}
+// -----
+
+// What is stored is the sum.
+#a = #tile.layout<(64,32):(32,1)>
+#b = #tile.layout<(8,32):(32,1)>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+!a = memref<64x32xbf16, #a, #gpu.address_space<workgroup>>
+!b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
+!tile = !tile.tile<64x8xf32>
+module attributes {tile.target = "sm_90a"} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+  %as = sm.alloc : !a
+  %bs = sm.alloc : !b
+  tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
+    %zero = tile.splat 0.0 : !tile
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    // expected-error @below {{specialize-roles: must start from a tile.splat and give what tile.store stores}}
+    %acc = scf.for %k = %c0 to %K step %c32 iter_args(%c = %zero) -> (!tile) {
+      %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
+      %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
+      sm.copy %at to %as : !tile.view<64x32xbf16>, !a
+      sm.copy %bt to %bs : !tile.view<8x32xbf16>, !b
+      %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
+      scf.yield %next : !tile
+    }
+    tile.store %zero into %d[%m, %n] {
+    ^bb0(%x: f32):
+      tile.yield %x : f32
+    } : !tile, !out
+  }
+  tile.return
+}
+}
+// -----
+
+// The number of steps is counted in both roles.
+#a = #tile.layout<(64,32):(32,1)>
+#b = #tile.layout<(8,32):(32,1)>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+!a = memref<64x32xbf16, #a, #gpu.address_space<workgroup>>
+!b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
+!tile = !tile.tile<64x8xf32>
+module attributes {tile.target = "sm_90a"} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+  %as = sm.alloc : !a
+  %bs = sm.alloc : !b
+  tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
+    %zero = tile.splat 0.0 : !tile
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    // expected-error @below {{specialize-roles: must have a constant step, the K extent of the CTA tile}}
+    %acc = scf.for %k = %c0 to %K step %M iter_args(%c = %zero) -> (!tile) {
+      %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
+      %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
+      sm.copy %at to %as : !tile.view<64x32xbf16>, !a
+      sm.copy %bt to %bs : !tile.view<8x32xbf16>, !b
+      %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
+      scf.yield %next : !tile
+    }
+    tile.store %acc into %d[%m, %n] {
+    ^bb0(%x: f32):
+      tile.yield %x : f32
+    } : !tile, !out
+  }
+  tile.return
+}
+}
+// -----
+
+// An op that neither role would take along.
+#a = #tile.layout<(64,32):(32,1)>
+#b = #tile.layout<(8,32):(32,1)>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+!a = memref<64x32xbf16, #a, #gpu.address_space<workgroup>>
+!b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
+!tile = !tile.tile<64x8xf32>
+module attributes {tile.target = "sm_90a"} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+  %as = sm.alloc : !a
+  %bs = sm.alloc : !b
+  tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
+    %zero = tile.splat 0.0 : !tile
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    // expected-error @below {{specialize-roles: belongs to no role: a work tile is its splat, its K loop and its tile.store}}
+    sm.barrier
+    %acc = scf.for %k = %c0 to %K step %c32 iter_args(%c = %zero) -> (!tile) {
+      %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
+      %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
+      sm.copy %at to %as : !tile.view<64x32xbf16>, !a
+      sm.copy %bt to %bs : !tile.view<8x32xbf16>, !b
+      %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
+      scf.yield %next : !tile
+    }
+    tile.store %acc into %d[%m, %n] {
+    ^bb0(%x: f32):
+      tile.yield %x : f32
+    } : !tile, !out
+  }
+  tile.return
+}
+}
+// -----
+
+// Nor inside the loop.
+#a = #tile.layout<(64,32):(32,1)>
+#b = #tile.layout<(8,32):(32,1)>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+!a = memref<64x32xbf16, #a, #gpu.address_space<workgroup>>
+!b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
+!tile = !tile.tile<64x8xf32>
+module attributes {tile.target = "sm_90a"} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+  %as = sm.alloc : !a
+  %bs = sm.alloc : !b
+  tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
+    %zero = tile.splat 0.0 : !tile
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %acc = scf.for %k = %c0 to %K step %c32 iter_args(%c = %zero) -> (!tile) {
+      %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
+      %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
+      sm.copy %at to %as : !tile.view<64x32xbf16>, !a
+      sm.copy %bt to %bs : !tile.view<8x32xbf16>, !b
+      // expected-error @below {{specialize-roles: is not part of a K loop as promote-operands-to-smem leaves it}}
+      sm.cp_async_wait 0
+      %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
+      scf.yield %next : !tile
+    }
+    tile.store %acc into %d[%m, %n] {
+    ^bb0(%x: f32):
+      tile.yield %x : f32
+    } : !tile, !out
+  }
+  tile.return
+}
+}
+// -----
+
+// An operand that no copy fills.
+#a = #tile.layout<(64,32):(32,1)>
+#b = #tile.layout<(8,32):(32,1)>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+!a = memref<64x32xbf16, #a, #gpu.address_space<workgroup>>
+!b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
+!tile = !tile.tile<64x8xf32>
+module attributes {tile.target = "sm_90a"} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+  %as = sm.alloc : !a
+  %bs = sm.alloc : !b
+  %other = sm.alloc : !b
+  tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
+    %zero = tile.splat 0.0 : !tile
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %acc = scf.for %k = %c0 to %K step %c32 iter_args(%c = %zero) -> (!tile) {
+      %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
+      %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
+      sm.copy %at to %as : !tile.view<64x32xbf16>, !a
+      // expected-error @below {{specialize-roles: needs both operands copied into shared memory in its loop; run promote-operands-to-smem}}
+      %next = tile.mma tn %as, %other, %c : !a, !b, !tile
+      scf.yield %next : !tile
+    }
+    tile.store %acc into %d[%m, %n] {
+    ^bb0(%x: f32):
+      tile.yield %x : f32
+    } : !tile, !out
+  }
+  tile.return
+}
+}
+// -----
+
+// A loop that starts elsewhere.
+#a = #tile.layout<(64,32):(32,1)>
+#b = #tile.layout<(8,32):(32,1)>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+!a = memref<64x32xbf16, #a, #gpu.address_space<workgroup>>
+!b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
+!tile = !tile.tile<64x8xf32>
+module attributes {tile.target = "sm_90a"} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+  %as = sm.alloc : !a
+  %bs = sm.alloc : !b
+  tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
+    %zero = tile.splat 0.0 : !tile
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    // expected-error @below {{specialize-roles: must start at 0: its steps are counted from there}}
+    %acc = scf.for %k = %c32 to %K step %c32 iter_args(%c = %zero) -> (!tile) {
+      %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
+      %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
+      sm.copy %at to %as : !tile.view<64x32xbf16>, !a
+      sm.copy %bt to %bs : !tile.view<8x32xbf16>, !b
+      %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
+      scf.yield %next : !tile
+    }
+    tile.store %acc into %d[%m, %n] {
+    ^bb0(%x: f32):
+      tile.yield %x : f32
+    } : !tile, !out
+  }
+  tile.return
+}
+}
+// -----
+
+// A buffer that is not the kernel's own.
+#a = #tile.layout<(64,32):(32,1)>
+#b = #tile.layout<(8,32):(32,1)>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+!a = memref<64x32xbf16, #a, #gpu.address_space<workgroup>>
+!b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
+!tile = !tile.tile<64x8xf32>
+module attributes {tile.target = "sm_90a"} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index, %bs: !b) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+  %as = sm.alloc : !a
+  tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
+    %zero = tile.splat 0.0 : !tile
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %acc = scf.for %k = %c0 to %K step %c32 iter_args(%c = %zero) -> (!tile) {
+      %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
+      %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
+      sm.copy %at to %as : !tile.view<64x32xbf16>, !a
+      // expected-error @below {{specialize-roles: must fill a buffer of sm.alloc, which the ring replaces}}
+      sm.copy %bt to %bs : !tile.view<8x32xbf16>, !b
+      %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
+      scf.yield %next : !tile
+    }
+    tile.store %acc into %d[%m, %n] {
+    ^bb0(%x: f32):
+      tile.yield %x : f32
+    } : !tile, !out
+  }
+  tile.return
+}
+}
+// -----
+
+// A buffer that something else reads.
+#a = #tile.layout<(64,32):(32,1)>
+#b = #tile.layout<(8,32):(32,1)>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+!a = memref<64x32xbf16, #a, #gpu.address_space<workgroup>>
+!b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
+!tile = !tile.tile<64x8xf32>
+module attributes {tile.target = "sm_90a"} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+  %as = sm.alloc : !a
+  %bs = sm.alloc : !b
+  tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
+    %zero = tile.splat 0.0 : !tile
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %acc = scf.for %k = %c0 to %K step %c32 iter_args(%c = %zero) -> (!tile) {
+      %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
+      %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
+      sm.copy %at to %as : !tile.view<64x32xbf16>, !a
+      // expected-error @below {{specialize-roles: fills a buffer that is used outside its loop, so no ring can replace it}}
+      sm.copy %bt to %bs : !tile.view<8x32xbf16>, !b
+      %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
+      scf.yield %next : !tile
+    }
+    tile.store %acc into %d[%m, %n] {
+    ^bb0(%x: f32):
+      tile.yield %x : f32
+    } : !tile, !out
+  }
+  %w = tile.view %b[%M, %M] : !mat to !tile.view<8x32xbf16>
+  sm.copy %w to %bs : !tile.view<8x32xbf16>, !b
+  tile.return
+}
+}
+// -----
+
+// No loop.
+!out = memref<?x?xf32, strided<[?, 1]>>
+!a = memref<64x32xbf16, #gpu.address_space<workgroup>>
+!b = memref<8x32xbf16, #gpu.address_space<workgroup>>
+!tile = !tile.tile<64x8xf32>
+module attributes {tile.target = "sm_90a"} {
+tile.kernel @kernel(%d: !out, %M: index) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+  %as = sm.alloc : !a
+  %bs = sm.alloc : !b
+  tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
+    %zero = tile.splat 0.0 : !tile
+    // expected-error @below {{specialize-roles: must stand in the K loop, an scf.for; it stands in tile.work_tiles}}
+    %acc = tile.mma tn %as, %bs, %zero : !a, !b, !tile
+    tile.store %acc into %d[%m, %n] {
+    ^bb0(%x: f32):
+      tile.yield %x : f32
+    } : !tile, !out
+  }
+  tile.return
+}
+}
