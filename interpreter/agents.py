@@ -22,7 +22,7 @@ from lowtide.interpreter.copies import AsyncCopies
 from lowtide.interpreter.domains import Domain
 from lowtide.interpreter.memory import GlobalMemory, SharedMemory
 from lowtide.interpreter.program import DecodedOp, Program, Steps, run_block, violation
-from lowtide.interpreter.teams import WARP, Role, Seat, Team, everyone, seats_of, team_of
+from lowtide.interpreter.teams import WARP, Role, Seat, everyone, seats_of, team_of
 
 
 @dataclass(slots=True)
@@ -104,9 +104,9 @@ class Cta:
 class AgentState:
     """One agent: its SSA values and where it stands.
 
-    `warp` is its number in the CTA, `lanes` its threads, `thread` their numbers in the CTA or, inside `sm.roles`, in the
-    role. `team` are the agents it does collective ops with. `doing` stands for an agent that runs no op of its own.
-    `role` is the name of its role at level nvvm, `fenced` says that a wgmma.fence covers its registers.
+    `warp` is its number in the CTA, `lanes` its threads, `thread` their numbers in the CTA or, where a kernel has
+    sm.roles, in the role. `team` are the agents it does collective ops with. `doing` names an agent that runs no op of
+    its own. `role` is the name of its role at level nvvm, `fenced` says that a wgmma.fence covers its registers.
     """
 
     __slots__ = (

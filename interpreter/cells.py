@@ -19,7 +19,7 @@ Ints = NDArray[np.integer[Any]]
 Values = NDArray[Any]
 
 WHOLE_AGENT = 128
-"""The lane number under which all lanes of an agent together (a warp, a warpgroup, a role, a whole CTA) access memory."""
+"""The lane number under which all lanes of an agent (a warp, a warpgroup, a role, a CTA) together access memory."""
 
 _WIDTHS = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 ELEMENT_BYTES: Mapping[str, int] = MappingProxyType(_WIDTHS)

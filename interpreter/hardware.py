@@ -118,15 +118,15 @@ class MatrixDescriptor:
     def decode(cls, bits: int) -> "MatrixDescriptor":
         """Bits 0–13 start address, 16–29 leading and 32–45 stride byte offset, each / 16; 49–51 base offset; 62–63
         swizzling mode: 0 none, 1 128 bytes, 2 64 bytes, 3 32 bytes."""
-        fields = ((bits >> at & 0x3FFF) << 4 for at in (0, 16, 32))
-        return cls(*fields, base_offset=bits >> 49 & 7, span=(0, 128, 64, 32)[bits >> 62 & 3])
+        start, leading, stride = ((bits >> at & 0x3FFF) << 4 for at in (0, 16, 32))
+        return cls(start, leading, stride, bits >> 49 & 7, (0, 128, 64, 32)[bits >> 62 & 3])
 
     def addresses(self, rows: Ints, depth: Ints, width: int, k_major: bool) -> Ints:
         """Byte addresses of the elements (row, k) of `width` bytes: array (rows, depth).
 
-        Rows are those along M or N (PTX ISA, "Shared Memory Matrix Layout"). With K contiguous, eight rows of a swizzle's
-        span (16 bytes without one) lie together, the next eight `stride` further; without a swizzle the next 16 bytes
-        along K `leading` further. With M or N contiguous it is eight k that lie together, each of a span of rows.
+        Rows are those along M or N (PTX ISA, "Shared Memory Matrix Layout"). With K contiguous, eight rows of a
+        swizzle's span (16 bytes without one) lie together, the next eight `stride` further; without a swizzle the next
+        16 bytes along K `leading` further. With M or N contiguous it is eight k that lie together, a span of rows each.
         """
         unit = self.span or 16
         along, across = (depth * width, rows) if k_major else (rows * width, depth)
@@ -138,7 +138,7 @@ class MatrixDescriptor:
 
 
 def tma_swizzle(addresses: Ints, span: int) -> Ints:
-    """Shared memory addresses that TMA and wgmma use in place of `addresses`, for rows of `span` bytes (0: as they are).
+    """Shared memory addresses that TMA and wgmma use in place of `addresses`, for rows of `span` bytes (0: the same).
 
     PTX ISA, "Swizzling modes": of the byte address, bits [4, 7) are xored with bits [7, 10) for 128 bytes, [4, 6) with
     [7, 9) for 64, bit 4 with bit 7 for 32.

@@ -84,9 +84,9 @@ def arrive(
             state,
             op,
             f"arrives {'once' if count == 1 else f'{count} times'} more at {barrier.name}, whose phase "
-            f"{barrier.completed} has {barrier.arrivals - barrier.pending} of its {barrier.arrivals} arrivals and lacks "
-            f"{barrier.bytes} bytes; wait for the phase before arriving for the next, or expect as many arrivals as "
-            "there are",
+            f"{barrier.completed} has {barrier.arrivals - barrier.pending} of its {barrier.arrivals} arrivals and "
+            f"lacks {barrier.bytes} bytes; wait for the phase before arriving for the next, or expect as many arrivals "
+            "as there are",
         )
     if not relaxed:
         barrier.gathered = joined(barrier.gathered, barrier.clocks.release(state.warp))
@@ -133,8 +133,8 @@ def _check_waited(state: AgentState, barrier: Mbarrier) -> None:
         raise violation(
             state,
             op,
-            f"the kernel ends and nobody has waited for phase {phase} of {barrier.name}, which it signals; wait for every "
-            "copy into shared memory before the last thread ends",
+            f"the kernel ends and nobody has waited for phase {phase} of {barrier.name}, which it signals; wait for "
+            "every copy into shared memory before the last thread ends",
         )
 
 
@@ -146,8 +146,8 @@ def _complete(state: AgentState, op: DecodedOp, barrier: Mbarrier) -> None:
         raise violation(
             state,
             op,
-            f"phase {barrier.completed} of {barrier.name} has all its arrivals and {-barrier.bytes} bytes more than were "
-            "expected; expect the bytes of all boxes that signal it",
+            f"phase {barrier.completed} of {barrier.name} has all its arrivals and {-barrier.bytes} bytes more than "
+            "were expected; expect the bytes of all boxes that signal it",
         )
     if barrier.bytes == 0:
         barrier.completed += 1

@@ -144,9 +144,9 @@ def elect_sync(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("nvvm.setmaxregister")
 def setmaxregister(state: AgentState, op: DecodedOp) -> Steps:
-    """Registers come from those that the CTA's other warps gave back; an increase waits for them (PTX ISA, "setmaxnreg").
+    """Registers come from those that the CTA's other warps gave back; an increase waits for them.
 
-    At entry each thread has as many as fit, a multiple of eight.
+    PTX ISA, "setmaxnreg". At entry each thread has as many as fit, a multiple of eight.
     """
     whole_warp(state, op)
     cta, wanted = state.cta, op.attributes["regCount"]

@@ -188,8 +188,8 @@ def _check_same(state: AgentState, op: DecodedOp, warpgroup: Warpgroup, warp: in
         raise violation(
             state,
             op,
-            f"descriptors {given[1]:#x} and {given[2]:#x}, where another warp of the warpgroup has {first[0].describe()} "
-            f"with {first[1]:#x} and {first[2]:#x}; the four warps execute it together",
+            f"descriptors {given[1]:#x} and {given[2]:#x}, where another warp of the warpgroup has "
+            f"{first[0].describe()} with {first[1]:#x} and {first[2]:#x}; the four warps execute it together",
         )
     if seen + 1 < WARPGROUP:
         warpgroup.issued[count] = first, seen + 1

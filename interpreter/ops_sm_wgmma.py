@@ -100,8 +100,8 @@ def wgmma(state: AgentState, op: DecodedOp) -> None:
         raise violation(
             state,
             op,
-            f"for {plan.warpgroups[0]}x{plan.warpgroups[1]} warpgroups, and {len(team)} execute it together; run it in a "
-            "consumer role of as many",
+            f"for {plan.warpgroups[0]}x{plan.warpgroups[1]} warpgroups, and {len(team)} execute it together; run it in "
+            "a consumer role of as many",
         )
     group = team.index(state.warp)
     a, b, acc = (state.values[slot] for slot in op.operands)

@@ -1,10 +1,10 @@
-"""The ring's protocol: acquire, commit, wait, release, each checked, for a CTA that is one agent, several warps or roles.
+"""The ring's protocol: acquire, commit, wait, release, each checked, for a CTA of one agent, several warps, or roles.
 
 Producers fill the slots in ring order and consumers read them in ring order: (index, phase) of the k-th is
 (k mod stages, ⌊k / stages⌋ mod 2). Without roles every agent is both. A slot is full once every producer has committed
 it, and empty once every consumer has released it. What is copied into it lands when it is first waited for; it is
-unwritten anew each time it is acquired, so that reading what an earlier round left there is an error. A wait orders what
-the commits ended, an acquire what the releases ended.
+unwritten anew each time it is acquired, so that reading what an earlier round left there is an error. A wait orders
+what the commits ended, an acquire what the releases ended.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Who the agents of a CTA are, and which of them do an op together.
 
-Without roles: one agent for the whole CTA at collective levels, else one a warp. With `sm.roles`: each role is one agent
-at collective levels; else a producer role is one agent, as one elected thread does all its work, and a consumer role one
-a warpgroup. An agent runs the kernel from its first op on and of `sm.roles` only its own role's region.
+Without roles: one agent for the whole CTA at collective levels, else one a warp. With `sm.roles`: one a role at
+collective levels; else one for a producer role, as one elected thread does all its work, and one a warpgroup of a
+consumer role. An agent runs the kernel from its first op on and of `sm.roles` only its own role's region.
 """
 
 from dataclasses import dataclass

@@ -50,7 +50,8 @@ def encode(
         raise violation(
             state,
             op,
-            f"{matrix.name} at address {matrix.address:#x} with rows {stride} bytes apart: TMA needs multiples of {UNIT}",
+            f"{matrix.name} at address {matrix.address:#x} with rows {stride} bytes apart: TMA needs multiples of "
+            f"{UNIT}",
         )
     return TensorMap(matrix, box, UNIT << swizzle[0] if swizzle and swizzle[0] else 0)
 

@@ -36,15 +36,15 @@ def spec(layout: str = "tn", dtype: str = "bf16", epilogue: Any = None, **change
     return lt.GemmSpec(**{"a": dtype, "b": dtype, "d": dtype, "layout": layout, "epilogue": epilogue} | changes)
 
 
-def steps_of(spec: lt.GemmSpec, schedule: str) -> list[Step]:
+def steps_of(spec: lt.GemmSpec, schedule: str, target: targets.Target = TARGET) -> list[Step]:
     """Every pass that compiles the spec, upstream's too, in order, down to level nvvm."""
     context = make_context()
-    module = parse_text(problem_text(spec, TARGET, lt.Schedule.parse(schedule)), context, "problem")
+    module = parse_text(problem_text(spec, target, lt.Schedule.parse(schedule)), context, "problem")
     steps: list[Step] = []
-    for level, entries in road(TARGET).items():
-        for element in (e for entry in entries for e in parse_pipeline(entry.text(TARGET), context)):
+    for level, entries in road(target).items():
+        for element in (e for entry in entries for e in parse_pipeline(entry.text(target), context)):
             before = str(module)
-            run_element(element, module, TARGET)
+            run_element(element, module, target)
             steps.append(Step(level, str(element), before, str(module)))
             if steps[-1].name == LAST_PASS:
                 return steps

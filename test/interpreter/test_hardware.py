@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tensor_layouts import Layout
+from tensor_layouts import Layout, Swizzle, compose
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import hardware
@@ -12,9 +12,9 @@ from lowtide.targets import MMA_ATOMS, MmaAtom
 SHAPES = list(hardware.MMA_FRAGMENTS)
 
 
-def table_of(layout: Layout, rows: int, values: int) -> tuple[np.ndarray, np.ndarray]:
-    """(row, column) of each lane's each value, by a thread-value layout."""
-    index = np.array([[layout(lane, value) for value in range(values)] for lane in range(32)])
+def table_of(layout: Layout, rows: int, values: int, threads: int = 32) -> tuple[np.ndarray, np.ndarray]:
+    """(row, column) of each thread's each value, by a thread-value layout."""
+    index = np.array([[layout(thread, value) for value in range(values)] for thread in range(threads)])
     return index % rows, index // rows
 
 
@@ -86,6 +86,66 @@ def test_ldmatrix_x1_gives_lane_5_the_third_pair_of_the_second_row() -> None:
     matrix = np.arange(64.0).reshape(8, 8)
     assert hardware.ldmatrix(matrix, 1, trans=False)[5].tolist() == [[10.0, 11.0]]
     assert hardware.ldmatrix(matrix, 1, trans=True)[5].tolist() == [[17.0, 25.0]]
+
+
+@pytest.mark.parametrize("n", [8, 64, 136, 256])
+def test_wgmma_accumulators_agree_with_the_thread_value_layout_of_the_passes(n: int) -> None:
+    row, column = np.broadcast_arrays(*hardware.wgmma_accumulator(n))
+    atom = MMA_ATOMS[f"wgmma.m64n{n}k16.f32.bf16"]
+    expected_row, expected_column = table_of(atom.c_layout, 64, n // 2, threads=128)
+    assert np.array_equal(row, expected_row)
+    assert np.array_equal(column, expected_column)
+    assert sorted((row * n + column).reshape(-1)) == list(range(64 * n))
+
+
+@pytest.mark.parametrize("n", [0, 4, 12, 264])
+def test_a_wgmma_of_another_width_is_refused(n: int) -> None:
+    with pytest.raises(InterpreterError, match="a multiple of 8 from 8 to 256"):
+        hardware.wgmma_accumulator(n)
+
+
+@pytest.mark.parametrize(("span", "bits"), [(32, 1), (64, 2), (128, 3)])
+def test_tma_permutes_as_the_swizzle_on_16_bit_elements_does(span: int, bits: int) -> None:
+    elements = np.arange(2048)
+    swizzle = Swizzle(bits, 3, 3)
+    assert np.array_equal(hardware.tma_swizzle(2 * elements, span), [2 * swizzle(int(x)) for x in elements])
+    assert np.array_equal(hardware.tma_swizzle(2 * elements, 0), 2 * elements)
+
+
+def descriptor(start: int, leading: int, stride: int, mode: int) -> hardware.MatrixDescriptor:
+    bits = mode << 62 | (stride >> 4) << 32 | (leading >> 4) << 16 | start >> 4
+    found = hardware.MatrixDescriptor.decode(bits)
+    assert (found.start, found.leading, found.stride, found.base_offset) == (start, leading, stride, 0)
+    return found
+
+
+@pytest.mark.parametrize(("mode", "bits"), [(1, 3), (2, 2), (3, 1)])
+def test_wgmma_reads_rows_with_k_contiguous_where_the_swizzled_layout_has_them(mode: int, bits: int) -> None:
+    """For every k-slice of a buffer whose rows are as long as the swizzle's span."""
+    columns, start = 8 << bits, 4096
+    buffer = compose(Swizzle(bits, 3, 3), Layout((64, columns), (columns, 1)))
+    for first in range(0, columns, 16):
+        k_slice = descriptor(start + 2 * first, 16, 8 * 2 * columns, mode)
+        found = k_slice.addresses(np.arange(64), np.arange(16), 2, k_major=True)
+        expected = [[start + 2 * buffer(row, first + k) for k in range(16)] for row in range(64)]
+        assert np.array_equal(found, expected)
+
+
+def test_wgmma_reads_rows_of_m_or_n_contiguous_where_tma_has_put_them() -> None:
+    """Boxes of 64 (k) x 64, each row of 64 in the 128-byte swizzle; the second box 8192 bytes further."""
+    box = compose(Swizzle(3, 3, 3), Layout((64, 64), (64, 1)))
+    for first in range(0, 64, 16):
+        k_slice = descriptor(1024 + 128 * first, 8192, 1024, 1)
+        found = k_slice.addresses(np.arange(128), np.arange(16), 2, k_major=False)
+        expected = [[1024 + 8192 * (row // 64) + 2 * box(first + k, row % 64) for k in range(16)] for row in range(128)]
+        assert np.array_equal(found, expected)
+
+
+def test_wgmma_reads_core_matrices_without_a_swizzle() -> None:
+    """Eight rows of 16 bytes each; the next along K 128 bytes further, the next eight rows 256."""
+    found = descriptor(0, 128, 256, 0).addresses(np.arange(16), np.arange(16), 2, k_major=True)
+    expected = [[256 * (r // 8) + 128 * (k // 8) + 16 * (r % 8) + 2 * (k % 8) for k in range(16)] for r in range(16)]
+    assert np.array_equal(found, expected)
 
 
 def test_an_mma_shape_that_is_not_modelled_is_refused_with_those_that_are() -> None:

@@ -1,4 +1,4 @@
-"""Roles, mbarriers, TMA and wgmma on the CPU: a small GEMM by roles at each level, and the faults that are caught in it."""
+"""Roles, mbarriers, TMA and wgmma on the CPU: a GEMM by roles at each level, and the faults that are caught in it."""
 
 import numpy as np
 import pytest
@@ -112,7 +112,8 @@ def test_a_release_left_out_is_a_deadlock_that_says_who_waits_for_which_slot():
     caught(
         text,
         r"(?s)deadlock, level pipelined.*CTA 0 producer waits at `.*sm\.producer_acquire.*: for slot 0 phase 1 that "
-        r"nobody releases: not consumer.*CTA 0 consumer waits at `.*sm\.consumer_wait.*slot 0 phase 1 that nobody commits",
+        r"nobody releases: not consumer.*CTA 0 consumer waits at `.*sm\.consumer_wait.*slot 0 phase 1 that nobody "
+        r"commits",
     )
 
 
@@ -157,8 +158,8 @@ def test_an_arrival_left_out_is_a_deadlock_that_says_which_phase_lacks_what():
     caught(
         edited("atoms", (ARRIVE_EMPTY, "")),
         r"(?s)deadlock, level atoms.*CTA 0 producer waits at `sm\.mbarrier_wait.*: for phase parity 0: phase 0 "
-        r"\(parity 0\) of %\d+\[0\] lacks 2 of 2 arrivals.*CTA 0 consumer warpgroup 1 waits at `sm\.mbarrier_wait.*: for "
-        r"phase parity 1: phase 1 \(parity 1\) of %\d+\[0\] lacks 1 of 1 arrivals",
+        r"\(parity 0\) of %\d+\[0\] lacks 2 of 2 arrivals.*CTA 0 consumer warpgroup 1 waits at `sm\.mbarrier_wait.*: "
+        r"for phase parity 1: phase 1 \(parity 1\) of %\d+\[0\] lacks 1 of 1 arrivals",
     )
 
 

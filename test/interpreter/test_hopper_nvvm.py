@@ -55,9 +55,9 @@ SPEAKS = "%speaks = arith.cmpi eq, %lane_in_group, %c0 : i32"
 
 def test_an_arrival_left_out_is_a_deadlock_that_names_warps_roles_and_phases():
     caught(
-        r"(?s)deadlock, level nvvm.*warp 0 \(producer\) waits at `nvvm\.mbarrier\.try_wait.*for phase parity 0: phase 0 "
-        r"\(parity 0\) of the mbarrier at 0x5010 lacks 1 of 1 arrivals.*warp 5 \(consumer\) waits .*for phase parity 1: "
-        r"phase 1 \(parity 1\) of the mbarrier at 0x5000 lacks 1 of 1 arrivals",
+        r"(?s)deadlock, level nvvm.*warp 0 \(producer\) waits at `nvvm\.mbarrier\.try_wait.*for phase parity 0: phase "
+        r"0 \(parity 0\) of the mbarrier at 0x5010 lacks 1 of 1 arrivals.*warp 5 \(consumer\) waits .*for phase parity "
+        r"1: phase 1 \(parity 1\) of the mbarrier at 0x5000 lacks 1 of 1 arrivals",
         (ARRIVE, ""),
     )
 
@@ -158,7 +158,7 @@ WAIT_GROUP = "nvvm.wgmma.wait.group.sync.aligned 0"
 
 def test_a_slot_released_before_the_wait_is_found_with_both_ops():
     caught(
-        r"bulk\.tensor.*race \(write after read\): writes what wgmma of warpgroup 1 may still read by `.*wgmma\.mma_async",
+        r"bulk\.tensor.*race \(write after read\): writes what wgmma of warpgroup 1 may still read by `.*wgmma",
         (WAIT_GROUP, ""),
     )
 

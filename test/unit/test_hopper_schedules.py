@@ -1,0 +1,135 @@
+"""Schedules with roles on sm_90a: what ptxas makes of them, what their levels print, where they are refused."""
+
+import pytest
+
+from lowtide.compiler.compile import compile_gemm
+from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.kernel import CompiledKernel
+from lowtide.compiler.spec import GemmSpec
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import ScheduleError
+from lowtide.passes.problem import Problem
+from lowtide.passes.schedule_choice import choose
+from lowtide.passes.schedule_rules import broken_rule, shared_memory_bytes
+from lowtide.targets import get
+
+SM_90A = get("sm_90a")
+SPEC = GemmSpec(m=4096, n=4096, k=4096, a="bf16", b="bf16", d="bf16")
+PROBLEM = Problem(4096, 4096, 4096, "bf16", "f32", "bf16", "tn", ())
+IR_LEVELS = [level for level in Level if level is not Level.PTX]
+READ_LEVELS = [level for level in Level if level <= Level.EPILOGUE]
+
+RING = 4 * (128 + 256) * 64 * 2
+SCRATCH = 128 * 128 * 2
+MBARRIERS = 2 * 4 * 8
+
+
+@pytest.fixture(scope="module", params=["direct", "smem"])
+def epilogue(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def kernel(epilogue: str) -> CompiledKernel:
+    """4096³ by one producer and two consumer warpgroups, four stages of 128×256×64."""
+    schedule = f"cta = [128, 256, 64], roles = cooperative(2), stages = 4, epilogue = {epilogue}"
+    return compile_gemm(SPEC, target="sm_90a", schedule=schedule)
+
+
+def test_consumers_have_their_accumulators_in_registers(kernel: CompiledKernel) -> None:
+    assembly = kernel.assembly
+    assert assembly is not None
+    # 65536 / 384 threads, in steps of 8: what the CTA enters with; setmaxnreg moves them from there.
+    assert assembly.registers == 168
+    assert (assembly.spill_stores, assembly.spill_loads, assembly.stack_bytes, assembly.static_smem_bytes) == (0,) * 4
+    # An advisory C75xx would say that ptxas serialised the wgmmas.
+    assert assembly.warnings == ()
+
+
+def test_shared_memory_is_the_ring_its_mbarriers_and_the_scratch(kernel: CompiledKernel, epilogue: str) -> None:
+    launch = kernel.manifest["host"][-1]["attributes"]
+    assert launch["block"] == [384, 1, 1]
+    assert launch["shared_memory"] == RING + MBARRIERS + (SCRATCH if epilogue == "smem" else 0)
+    assert launch["shared_memory"] == shared_memory_bytes(kernel.schedule, PROBLEM)
+
+
+def test_a_k_step_is_two_boxes_and_four_wgmmas(kernel: CompiledKernel) -> None:
+    text = kernel.levels["nvvm"]
+    counts = {
+        "nvvm.cp.async.bulk.tensor": 2,
+        "nvvm.mbarrier.arrive.expect_tx": 1,
+        "nvvm.mbarrier.init": 8,
+        "nvvm.setmaxregister": 2,
+        # The first K step stands before the loop.
+        "nvvm.wgmma.mma_async": 2 * 4,
+        "nvvm.wgmma.fence": 2,
+        "nvvm.wgmma.commit": 2,
+        "nvvm.wgmma.wait.group": 1,
+        "sm.ptx_wgmma_wait": 1,
+        "nvvm.mbarrier.try_wait.parity": 1 + 2,
+        "nvvm.mbarrier.arrive ": 2,
+    }
+    assert {name: text.count(name) for name in counts} == counts
+
+
+def test_the_ptx_has_the_same_wgmmas_and_each_box_once_more_where_llvm_unrolls(kernel: CompiledKernel) -> None:
+    counts = {
+        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16": 2 * 4,
+        "wgmma.wait_group.sync.aligned 1;": 1,
+        "wgmma.wait_group.sync.aligned 0;": 1,
+        "setmaxnreg.dec.sync.aligned.u32 \t40;": 1,
+        "setmaxnreg.inc.sync.aligned.u32 \t232;": 1,
+        # The producer's loop is unrolled by two.
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes": 2 * 2,
+        "mbarrier.arrive.expect_tx": 2,
+        ".param .align 64 .b8 gemm_kernel_param_": 2,
+    }
+    assert {name: kernel.ptx.count(name) for name in counts} == counts
+
+
+@pytest.mark.parametrize("level", IR_LEVELS, ids=str)
+def test_a_level_reads_back_to_itself(kernel: CompiledKernel, level: Level) -> None:
+    text = kernel.levels[str(level)]
+    assert str(parse_text(text, make_context(), "<test>")) == text
+
+
+@pytest.mark.parametrize("level", READ_LEVELS, ids=str)
+def test_a_level_that_people_read_prints_in_less_than_200_lines(kernel: CompiledKernel, level: Level) -> None:
+    assert len(kernel.levels[str(level)].splitlines()) < 200
+
+
+def test_what_is_chosen_for_two_consumers_neither_spills_nor_serialises() -> None:
+    kernel = compile_gemm(SPEC, target="sm_90a", schedule="roles = cooperative(2)")
+    assembly = kernel.assembly
+    assert assembly is not None
+    assert (assembly.registers, assembly.spill_stores, assembly.spill_loads, assembly.warnings) == (168, 0, 0, ())
+    assert kernel.schedule.registers == (40, 232)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_86", "sm_89", "sm_90"])
+def test_roles_are_refused_where_there_is_no_wgmma(target: str) -> None:
+    with pytest.raises(ScheduleError, match=rf"mma = wgmma.m64n256k16 with bf16 .*: {target} has no wgmma.m64n256k16"):
+        choose(PROBLEM, get(target), Schedule(roles=("cooperative", 2)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ("roles = foo", "roles = foo is not single or cooperative"),
+        ("roles = cooperative(0)", "nearest is cooperative"),
+        ("roles = single(1)", "single takes no number"),
+        ("registers = [-40, 232]", "setmaxnreg takes multiples of 8 from 24 to 256"),
+        ("roles = single, registers = [40, 232]", "are those of roles"),
+        ("roles = cooperative(2), registers = [40, 240]", "need 520 a lane over all warpgroups"),
+    ],
+)
+def test_a_malformed_role_is_refused_before_anything_is_chosen(fields: str, message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        choose(PROBLEM, SM_90A, Schedule.parse(fields))
+
+
+@pytest.mark.parametrize("consumers", [1, 2, 3])
+def test_a_tile_for_any_number_of_consumers_is_legal(consumers: int) -> None:
+    given = Schedule(roles=("cooperative", consumers), cta=(64 * consumers, 128, 64))
+    assert broken_rule(choose(PROBLEM, SM_90A, given).schedule, PROBLEM, SM_90A) is None
