@@ -11,6 +11,7 @@ from lowtide.compiler.cli_console import busy, line, on_pass, problem_line, tabl
 from lowtide.compiler.compile import resolve_schedule
 from lowtide.compiler.explain import Explanation, explain_ir, explain_spec, schedule_fields
 from lowtide.compiler.explain_accesses import GlobalAccess, SharedAccess
+from lowtide.passes.kernels import is_specialized
 
 IrFile = Annotated[Path | None, typer.Option("--ir", help="Explain this file: a dump of level problem to epilogue.")]
 Json = Annotated[bool, typer.Option("--json", help="Print it all as JSON (docs/explain.md).")]
@@ -65,6 +66,10 @@ def _print(found: Explanation) -> None:
         [_shared_row(access) for access in found.accesses.shared],
         numbers=(4, 5),
     )
+    if is_specialized(found.schedule):
+        typer.echo(
+            "not counted: TMA's writes and wgmma's reads, which the 128-byte swizzle serves in hardware"
+        )
     typer.echo("\nglobal memory, 32-byte sectors in the worst request of a warp")
     table(
         ("what", "access", "sectors", "ideal", "row stride"),

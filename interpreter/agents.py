@@ -222,6 +222,12 @@ def name_with_end(cta: Cta, agent: int) -> str:
     return f"{cta.machine.seats[agent].name}{' (ended)' if has_ended else ''}"
 
 
+def without_roles(state: AgentState, op: DecodedOp) -> None:
+    """Raise InterpreterError inside sm.roles, for an op that is interpreted by warps: agents of roles are none."""
+    if state.machine.roles:
+        raise violation(state, op, "not interpreted in a role; there copies are by TMA and products by wgmma")
+
+
 @dataclass(eq=False)
 class Agent:
     state: AgentState

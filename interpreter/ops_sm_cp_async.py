@@ -3,7 +3,7 @@
 import numpy as np
 
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.agents import AgentState
+from lowtide.interpreter.agents import AgentState, without_roles
 from lowtide.interpreter.ir_types import MemRef, decode_tv
 from lowtide.interpreter.memory import start_copy
 from lowtide.interpreter.program import DecodedOp, OpTable, Program
@@ -38,6 +38,7 @@ def _prepare_cp_async(op: DecodedOp, program: Program) -> None:
 
 @OPS.implements("sm.cp_async", prepare=_prepare_cp_async)
 def cp_async(state: AgentState, op: DecodedOp) -> None:
+    without_roles(state, op)
     window, buffer = (state.values[slot] for slot in op.operands)
     size, all_rows, all_columns, all_offsets = op.data
     threads = state.thread[state.thread < len(all_rows)]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import hardware
-from lowtide.interpreter.agents import AgentState, together
+from lowtide.interpreter.agents import AgentState, together, without_roles
 from lowtide.interpreter.ir_types import Fragment, MemRef
 from lowtide.interpreter.matrices import load_elements, store_elements
 from lowtide.interpreter.ops_tile import apply_block
@@ -74,6 +74,7 @@ def _prepare_ldmatrix(op: DecodedOp, program: Program) -> None:
 def ldmatrix(state: AgentState, op: DecodedOp) -> None:
     buffer: SharedBuffer = state.values[op.operands[0]]
     together(state, op)
+    without_roles(state, op)
     buffer.check(state, op, "read")
     offsets, matrices, trans = op.data
     offsets = offsets[state.warp]
@@ -115,6 +116,7 @@ def _prepare_mma(op: DecodedOp, program: Program) -> None:
 def mma_sync(state: AgentState, op: DecodedOp) -> None:
     """Each warp's atoms, k outermost; values count atom registers first, then atoms along rows, then along columns."""
     together(state, op)
+    without_roles(state, op)
     a, b, c = (state.values[slot] for slot in op.operands)
     fragments, (atoms_m, atoms_n, atoms_k) = op.data
     m, n, k = fragments.shape

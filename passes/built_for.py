@@ -14,7 +14,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.atoms import stored_shape, tiled_mma, tiled_mma_attr
 from lowtide.passes.base import Refusal, walk
 from lowtide.passes.problem import Problem
-from lowtide.passes.schedule_rules import threads_of
+from lowtide.passes.schedule_rules import consumer_warpgroups, threads_of
 
 AGAIN = "lower again from level problem with it"
 BOTH = f"write the same in both, or {AGAIN}"
@@ -27,6 +27,7 @@ def mismatches(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> I
     yield from _mma(kernel, schedule, problem)
     yield from _operands(kernel, schedule, problem)
     yield from _copies(kernel, schedule)
+    yield from _roles(kernel, schedule)
 
 
 def launch_mismatches(module: ir.Module) -> Iterator[Refusal]:
@@ -75,7 +76,7 @@ def _stages(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
 
 def _mma(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
     scheduled = tiled_mma_attr(tiled_mma(schedule, problem))
-    for mma in walk(kernel, sm.MmaSyncOp):
+    for mma in (*walk(kernel, sm.MmaSyncOp), *walk(kernel, sm.WgmmaOp)):
         if mma.mma != scheduled:
             yield _refusal(mma, f"multiplies by {mma.mma}", str(scheduled), AGAIN)
 
@@ -107,6 +108,16 @@ def _copies(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
     for copy in walk(kernel, sm.CpAsyncOp):
         if copy.copy.atom != schedule.copy:
             yield _refusal(copy, f"copies by {copy.copy.atom}", f"copy = {schedule.copy}", AGAIN)
+
+
+def _roles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
+    for roles in walk(kernel, sm.RolesOp):
+        consumers = consumer_warpgroups(schedule)
+        if list(roles.warps) != [4, 4 * consumers]:
+            yield _refusal(roles, f"has roles of {list(roles.warps)} warps", _field("roles", schedule.roles), AGAIN)
+        if tuple(roles.registers) != schedule.registers:
+            scheduled = _field("registers", schedule.registers)
+            yield _refusal(roles, f"asks for {list(roles.registers)} registers", scheduled, BOTH)
 
 
 def _field(name: str, value: object) -> str:

@@ -76,7 +76,7 @@ def test_a_k_step_is_two_boxes_and_four_wgmmas(kernel: CompiledKernel) -> None:
 def test_the_ptx_has_the_same_wgmmas_and_each_box_once_more_where_llvm_unrolls(kernel: CompiledKernel) -> None:
     counts = {
         "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16": 2 * 4,
-        "wgmma.wait_group.sync.aligned 1;": 1,
+        "wgmma.wait_group.sync.aligned \t1;": 1,
         "wgmma.wait_group.sync.aligned 0;": 1,
         "setmaxnreg.dec.sync.aligned.u32 \t40;": 1,
         "setmaxnreg.inc.sync.aligned.u32 \t232;": 1,
