@@ -9,7 +9,8 @@ After    gpu.module @kernels { gpu.func @gemm_kernel(%a: !llvm.ptr<1>, %lda: i64
          the buffer's layout. One handler for each op, in passes/nvvm/.
 Needs    level epilogue, shared memory laid out.
 Refuses  an op without a handler; a thread-value layout that an instruction cannot serve; a kernel that is not launched.
-Test     test/lit/passes/convert-sm-to-nvvm.mlir, convert-sm-to-nvvm-{copies,epilogue,mma,invalid}.mlir
+Test     test/lit/passes/convert-sm-to-nvvm.mlir, convert-sm-to-nvvm-{copies,epilogue,mma,hopper,roles,
+         invalid,hopper-invalid}.mlir
 """
 
 from collections.abc import Callable

@@ -225,7 +225,7 @@ def Sm_CpAsyncOp : Sm_Op<"cp_async"> {
     group; for other threads after a barrier that follows it.
 
     ```mlir
-    sm.cp_async %at to %a by #sm.tiled_copy<cp.async.16, #tv> : !tile.view<128x32xbf16>, memref<…>
+    sm.cp_async %at to %a by <cp.async.16, #tv> : !tile.view<128x32xbf16>, memref<…>
     ```
   }];
   let arguments = (ins Arg<Tile_ViewType, "window read", [MemRead]>:$source, Sm_WriteShared:$destination,
@@ -298,7 +298,7 @@ def Sm_MmaSyncOp : Sm_Op<"mma_sync", [Pure, AllTypesMatch<["acc", "result"]>]> {
     A is M×K, B is N×K, the accumulator M×N, each with the thread-value layout that the tiled mma gives it.
 
     ```mlir
-    %c2 = sm.mma_sync %fa, %fb, %c by #sm.tiled_mma<mma.m16n8k16.f32.bf16, atoms [2, 2, 1]>
+    %c2 = sm.mma_sync %fa, %fb, %c by <mma.m16n8k16.f32.bf16, atoms [2, 2, 1]>
         : !sm.fragment<128x16xbf16, #tv>, !sm.fragment<128x16xbf16, #tv1>, !sm.fragment<128x128xf32, #tv2>
     ```
   }];
@@ -519,7 +519,7 @@ def Sm_WgmmaOp : Sm_Op<"wgmma"> {
     one wgmma.mma_async for each k-slice, commit (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
 
     ```mlir
-    %p = sm.wgmma %a, %b, %c by #sm.tiled_mma<wgmma.m64n256k16.f32.bf16, atoms [2, 1, 1]>
+    %p = sm.wgmma %a, %b, %c by <wgmma.m64n256k16.f32.bf16, atoms [2, 1, 1]>
         : memref<128x64xbf16, …>, memref<256x64xbf16, …>, !sm.fragment<128x256xf32, #tv>
     ```
   }];

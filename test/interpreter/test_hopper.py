@@ -314,9 +314,7 @@ def test_a_kernel_has_one_sm_roles():
 
 
 def test_copies_by_cp_async_are_refused_in_a_role():
-    copy = (
-        "sm.cp_async %at to %bs by #sm.tiled_copy<cp.async.16, #tile.tv<threads (8,16):(512,1), values (8,4):(64,16)>>"
-    )
+    copy = "sm.cp_async %at to %bs by <cp.async.16, #tile.tv<threads (8,16):(512,1), values (8,4):(64,16)>>"
     text = edited(
         "atoms",
         (LOAD_B, f"%at = tile.view %b[%n, %k] : !matrix to !window_b\n            {copy} : !window_b, !buffer_b"),
