@@ -67,9 +67,7 @@ def _print(found: Explanation) -> None:
         numbers=(4, 5),
     )
     if is_specialized(found.schedule):
-        typer.echo(
-            "not counted: TMA's writes and wgmma's reads, which the 128-byte swizzle serves in hardware"
-        )
+        typer.echo("not counted: TMA's writes and wgmma's reads, which the 128-byte swizzle serves in hardware")
     typer.echo("\nglobal memory, 32-byte sectors in the worst request of a warp")
     table(
         ("what", "access", "sectors", "ideal", "row stride"),

@@ -3,7 +3,7 @@
 Needs    a schedule on tile.gemm or, entering from a dump of a later level, on its tile.kernel.
 Refuses  what breaks a rule: the rule, the limit, and the nearest legal value (schedule_rules.py); a kernel that was
          built for another schedule than the one it carries (built_for.py).
-Test     test/lit/passes/verify-schedule.mlir, verify-schedule-{fields-,kernel-,built-for-,roles-,built-for-roles-,}invalid.mlir
+Test     test/lit/passes/verify-schedule.mlir and, for each kind of refusal, verify-schedule-…-invalid.mlir
 """
 
 from collections.abc import Iterator

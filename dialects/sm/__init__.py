@@ -1,6 +1,6 @@
 """The sm dialect: how one SM does it. Ops are generated from SmOps.td."""
 
-from .._lowtide import (
+from .._lowtide import (  # noqa: F401
     FragmentType,
     MbarriersType,
     PendingType,
@@ -10,5 +10,5 @@ from .._lowtide import (
     TensorMapType,
     TiledCopyAttr,
     TiledMmaAttr,
-)  # noqa: F401
+)
 from .._sm_ops_gen import *  # noqa: F403
