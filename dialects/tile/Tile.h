@@ -39,6 +39,10 @@ int64_t sizeOf(mlir::Attribute tuple);
 // The largest offset + 1 of shape:stride, all strides ≥ 0.
 int64_t cosizeOf(mlir::Attribute shape, mlir::Attribute stride);
 
+// `<B,M,S>` without the attribute's own prefix.
+SwizzleAttr parseBareSwizzle(mlir::AsmParser &parser);
+void printBareSwizzle(mlir::AsmPrinter &printer, SwizzleAttr swizzle);
+
 // `kind %operand : type, …`, shared by the ops that carry epilogue operands.
 mlir::ParseResult parseKindedOperands(mlir::OpAsmParser &parser,
                                       llvm::SmallVectorImpl<mlir::OpAsmParser::UnresolvedOperand> &operands,

@@ -1,0 +1,187 @@
+// #tile.schedule: the table of its fields, and how their values are parsed and printed.
+#include "Tile.h"
+
+using namespace mlir;
+using namespace lowtide::tile;
+
+namespace {
+enum class FieldKind { extents2, extents3, permutation, integer, word, call, swizzle };
+
+struct Field {
+  StringRef name;
+  FieldKind kind;
+  StringRef form; // what a value looks like, for messages
+};
+
+// The one table of fields, in printing order.
+constexpr Field kFields[] = {
+    {"cta", FieldKind::extents3, "[M, N, K]"},
+    {"warps", FieldKind::extents3, "[M, N, K]"},
+    {"permutation", FieldKind::permutation, "[M, N, K], each an extent or a layout"},
+    {"mma", FieldKind::word, "an atom's name, e.g. mma.m16n8k16"},
+    {"copy", FieldKind::word, "an atom's name, e.g. cp.async.16"},
+    {"stages", FieldKind::integer, "an integer"},
+    {"roles", FieldKind::call, "single or cooperative(n)"},
+    {"registers", FieldKind::extents2, "[producer, consumer]"},
+    {"fragment_buffers", FieldKind::integer, "1 or 2"},
+    {"swizzle_a", FieldKind::swizzle, "<B,M,S> or auto"},
+    {"swizzle_b", FieldKind::swizzle, "<B,M,S> or auto"},
+    {"swizzle_d", FieldKind::swizzle, "<B,M,S> or auto"},
+    {"raster", FieldKind::call, "row, column or grouped(n)"},
+    {"scheduler", FieldKind::word, "one_shot or persistent"},
+    {"epilogue", FieldKind::word, "smem or direct"},
+    {"epilogue_math", FieldKind::word, "registers or rows"},
+    {"epilogue_tile", FieldKind::extents2, "[M, N]"},
+};
+
+const Field *findField(StringRef name) {
+  for (const Field &field : kFields)
+    if (field.name == name)
+      return &field;
+  return nullptr;
+}
+
+bool isExtents(Attribute value, size_t count) {
+  auto array = dyn_cast<DenseI64ArrayAttr>(value);
+  return array && static_cast<size_t>(array.size()) == count;
+}
+
+bool fits(FieldKind kind, Attribute value) {
+  switch (kind) {
+  case FieldKind::extents2:
+    return isExtents(value, 2);
+  case FieldKind::extents3:
+    return isExtents(value, 3);
+  case FieldKind::permutation: {
+    auto array = dyn_cast<ArrayAttr>(value);
+    return isExtents(value, 3) || (array && array.size() == 3 &&
+                                   llvm::all_of(array, [](Attribute a) { return isa<IntegerAttr, LayoutAttr>(a); }));
+  }
+  case FieldKind::integer:
+    return isa<IntegerAttr>(value);
+  case FieldKind::word:
+    return isa<StringAttr>(value);
+  case FieldKind::call: {
+    auto array = dyn_cast<ArrayAttr>(value);
+    return isa<StringAttr>(value) || (array && array.size() >= 2 && isa<StringAttr>(array[0]));
+  }
+  case FieldKind::swizzle:
+    return isa<SwizzleAttr>(value) || (isa<StringAttr>(value) && cast<StringAttr>(value).getValue() == "auto");
+  }
+  llvm_unreachable("all kinds are listed");
+}
+
+// A value is 3, <3,3,3>, word, word(8), [1, 2] or [16, #tile.layout<…>].
+Attribute parseFieldValue(AsmParser &parser) {
+  Builder builder(parser.getContext());
+  int64_t integer;
+  OptionalParseResult parsed = parser.parseOptionalInteger(integer);
+  if (parsed.has_value())
+    return failed(*parsed) ? Attribute() : builder.getI64IntegerAttr(integer);
+  StringRef word;
+  if (succeeded(parser.parseOptionalKeyword(&word))) {
+    StringAttr name = builder.getStringAttr(word);
+    if (failed(parser.parseOptionalLParen()))
+      return name;
+    int64_t argument;
+    if (parser.parseInteger(argument) || parser.parseRParen())
+      return {};
+    return builder.getArrayAttr({name, builder.getI64IntegerAttr(argument)});
+  }
+  if (succeeded(parser.parseOptionalLSquare())) {
+    SmallVector<Attribute> elements;
+    auto parseElement = [&]() -> ParseResult {
+      int64_t extent;
+      OptionalParseResult isInteger = parser.parseOptionalInteger(extent);
+      if (isInteger.has_value()) {
+        elements.push_back(builder.getI64IntegerAttr(extent));
+        return *isInteger;
+      }
+      return parser.parseAttribute(elements.emplace_back());
+    };
+    if (parser.parseCommaSeparatedList(parseElement) || parser.parseRSquare())
+      return {};
+    if (!llvm::all_of(elements, [](Attribute a) { return isa<IntegerAttr>(a); }))
+      return builder.getArrayAttr(elements);
+    SmallVector<int64_t> extents;
+    for (Attribute element : elements)
+      extents.push_back(cast<IntegerAttr>(element).getInt());
+    return builder.getDenseI64ArrayAttr(extents);
+  }
+  return parseBareSwizzle(parser);
+}
+
+void printFieldValue(AsmPrinter &printer, Attribute value) {
+  if (auto integer = dyn_cast<IntegerAttr>(value)) {
+    printer << integer.getInt();
+  } else if (auto word = dyn_cast<StringAttr>(value)) {
+    printer << word.getValue();
+  } else if (auto swizzle = dyn_cast<SwizzleAttr>(value)) {
+    printBareSwizzle(printer, swizzle);
+  } else if (auto extents = dyn_cast<DenseI64ArrayAttr>(value)) {
+    printer << "[";
+    llvm::interleaveComma(extents.asArrayRef(), printer);
+    printer << "]";
+  } else if (auto array = dyn_cast<ArrayAttr>(value); array && !array.empty() && isa<StringAttr>(array[0])) {
+    printer << cast<StringAttr>(array[0]).getValue() << "(" << cast<IntegerAttr>(array[1]).getInt() << ")";
+  } else {
+    printer << "[";
+    llvm::interleaveComma(cast<ArrayAttr>(value), printer, [&](Attribute element) {
+      if (auto extent = dyn_cast<IntegerAttr>(element))
+        printer << extent.getInt();
+      else
+        printer << element;
+    });
+    printer << "]";
+  }
+}
+} // namespace
+
+Attribute ScheduleAttr::parse(AsmParser &parser, Type) {
+  NamedAttrList fields;
+  auto parseField = [&]() -> ParseResult {
+    StringRef name;
+    SMLoc loc = parser.getCurrentLocation();
+    if (parser.parseKeyword(&name) || parser.parseEqual())
+      return failure();
+    if (fields.get(name))
+      return parser.emitError(loc) << "schedule field '" << name << "' is given twice";
+    std::string key = name.str(); // the keyword's storage ends with the next token
+    Attribute value = parseFieldValue(parser);
+    if (!value)
+      return failure();
+    fields.append(key, value);
+    return success();
+  };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater, parseField))
+    return {};
+  return parser.getChecked<ScheduleAttr>(parser.getContext(), fields.getDictionary(parser.getContext()));
+}
+
+void ScheduleAttr::print(AsmPrinter &printer) const {
+  printer << "<";
+  bool first = true;
+  for (const Field &field : kFields) {
+    Attribute value = getFields().get(field.name);
+    if (!value)
+      continue;
+    printer << (first ? "" : ", ") << field.name << " = ";
+    printFieldValue(printer, value);
+    first = false;
+  }
+  printer << ">";
+}
+
+LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, DictionaryAttr fields) {
+  for (NamedAttribute entry : fields) {
+    const Field *field = findField(entry.getName());
+    if (!field) {
+      auto diagnostic = emitError() << "unknown schedule field '" << entry.getName().getValue() << "'; the fields are ";
+      llvm::interleaveComma(kFields, diagnostic, [&](const Field &f) { diagnostic << f.name; });
+      return diagnostic;
+    }
+    if (!fits(field->kind, entry.getValue()))
+      return emitError() << "schedule field '" << field->name << "' takes " << field->form;
+  }
+  return success();
+}
