@@ -33,8 +33,9 @@ class Step:
 
 Road = Mapping[Level, tuple[Step, ...]]
 
-# The road of cp.async, ldmatrix and mma.sync. Its PTX runs on every later GPU too.
-SM_80_ROAD: Road = MappingProxyType(
+# Every kernel goes through all of it. Where two passes do one job in two ways (cp.async and mma.sync, or TMA and wgmma
+# with roles) the schedule on the kernel says which of them acts; the other leaves it alone.
+STEPS: Road = MappingProxyType(
     {
         Level.PROBLEM: (
             Step("choose-schedule", "first: every later pass only reads the schedule"),
@@ -101,6 +102,6 @@ ENTRY_STEP = Step("verify-schedule", "an edited schedule is held to the same rul
 
 
 def road(target: Target) -> Road:
-    """The steps of each level for a target. Targets newer than sm_80 take the same road: their PTX is a superset."""
+    """The steps of each level for a target: one table, for what differs between targets is in the schedule."""
     del target
-    return SM_80_ROAD
+    return STEPS

@@ -51,10 +51,6 @@ def swizzle_bits(attribute: SwizzleAttr) -> SwizzleBits:
     return bits, base, shift
 
 
-def swizzle_attr(swizzle: SwizzleBits) -> SwizzleAttr:
-    return ir.Attribute.parse("#tile.swizzle<{},{},{}>".format(*swizzle))
-
-
 def swizzle_offset(offset: NDArray[np.int64], swizzle: SwizzleBits) -> NDArray[np.int64]:
     """Element offsets permuted by swizzle<B, M, S>: bits [M, M+B) xor bits [M+S, M+S+B)."""
     bits, base, shift = swizzle

@@ -15,7 +15,7 @@ from lowtide import targets
 from lowtide.compiler import driver, dumps, opt_tool
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.driver import Lowered, compile_ir, lower
-from lowtide.compiler.pipeline import SM_80_ROAD, Step
+from lowtide.compiler.pipeline import STEPS, Step
 from lowtide.dialects.levels import Level
 from lowtide.errors import CompileError, Error, IRError, PassError, ScheduleError, TargetError
 from lowtide.passes.tile_to_ctas import TileToCtas
@@ -77,7 +77,7 @@ def test_a_compilation_goes_through_every_level_to_ptx(compiled: Compiled) -> No
 def test_dumps_are_numbered_by_level_and_by_place_in_the_table(compiled: Compiled) -> None:
     expected = ["01-problem/00-input.mlir", "09-ptx/kernel.ptx"]
     for level in IR_LEVELS:
-        for number, step in enumerate(SM_80_ROAD[level], 1):
+        for number, step in enumerate(STEPS[level], 1):
             expected.append(f"{level.value:02d}-{level}/{number:02d}-{step.name}.mlir")
     assert compiled.files() == sorted(expected)
     for level in IR_LEVELS:
@@ -159,7 +159,7 @@ def test_the_kernel_is_for_the_target_given() -> None:
 def test_times_and_progress_name_every_step() -> None:
     seen: list[tuple[Level, str]] = []
     result = lower(problem(), on_progress=lambda level, step: seen.append((level, step)))
-    assert seen == [(level, step.name) for level, steps in SM_80_ROAD.items() for step in steps]
+    assert seen == [(level, step.name) for level, steps in STEPS.items() for step in steps]
     assert {timing.owner for timing in result.timings} == {"lowtide", "mlir", "llvm"}
     assert all(timing.seconds >= 0 for timing in result.timings)
     timed = {timing.step for timing in result.timings}
@@ -314,7 +314,7 @@ def test_a_fault_in_a_pass_has_a_reproducer_too(tmp_path: Path, monkeypatch: pyt
 def test_an_op_that_outlives_its_level_is_an_error_of_the_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    road = {**SM_80_ROAD, Level.CTA: (Step("cse", "forgets to tile"),)}
+    road = {**STEPS, Level.CTA: (Step("cse", "forgets to tile"),)}
     monkeypatch.setattr(driver, "road", lambda target: road)
     with pytest.raises(PassError, match=r"cse: .*tile.gemm does not belong in host code at level cta") as caught:
         lower(problem(), dump_dir=tmp_path)
