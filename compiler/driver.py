@@ -17,7 +17,7 @@ from lowtide import targets
 from lowtide.compiler.contexts import make_context, parse_file, parse_text
 from lowtide.compiler.dumps import DumpFolder, write_whole
 from lowtide.compiler.pass_pipeline import Element, UpstreamFailure, parse_pipeline, run_element
-from lowtide.compiler.pipeline import ENTRY_STEP, Step, road
+from lowtide.compiler.pipeline import ENTRY_STEP, STEPS, Step
 from lowtide.compiler.ptx import keep_device_side, ptx_text
 from lowtide.compiler.reproducer import command_line, message_at, write_reproducer
 from lowtide.dialects.diagnostics import Diagnostics
@@ -87,7 +87,7 @@ def lower(
     if last < first:
         raise IRError(f"the module is of level {first}, past level {last} already; ask for {first} or a later one")
     if dumps is not None:
-        table = road(compilation.target)
+        table = STEPS
         later = (level for level in table if level > first)
         dumps.clear((level, n, step.name) for level in later for n, step in enumerate(table[level], 1))
         write_whole(dumps.step(first, 0, "input"), str(compilation.module))
@@ -163,7 +163,7 @@ class _Compilation:
 
     def make_level(self, level: Level, after: str | None = None) -> None:
         """Run the steps of a level (those after a named one), then hold the result to the level."""
-        steps = road(self.target)[level]
+        steps = STEPS[level]
         done = self._position(level, steps, after)
         if level is Level.PTX:
             keep_device_side(self.module)

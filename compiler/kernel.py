@@ -12,7 +12,7 @@ from mlir import ir
 from lowtide import interpreter, runtime
 from lowtide.compiler.driver import Lowered, Timing
 from lowtide.compiler.manifest import manifest_of
-from lowtide.compiler.ptxas import Assembly, assemble, find_ptxas
+from lowtide.compiler.ptxas import Assembly, assemble, confirm_registers, find_ptxas
 from lowtide.dialects import tile
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
@@ -46,8 +46,15 @@ class CompiledKernel:
 
     @cached_property
     def assembly(self) -> Assembly | None:
-        """Machine code and ptxas's report, for the target; None where there is no ptxas. Raises CompileError."""
-        return None if find_ptxas() is None else assemble(self.ptx, self.target)
+        """Machine code and ptxas's report, for the target; None where there is no ptxas.
+
+        Raises CompileError for spills, serialized wgmma, or registers that the CTA's roles could not share.
+        """
+        if find_ptxas() is None:
+            return None
+        assembly = assemble(self.ptx, self.target)
+        confirm_registers(assembly, self.schedule, self.target)
+        return assembly
 
     @property
     def cubin(self) -> bytes | None:

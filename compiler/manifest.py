@@ -14,11 +14,13 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import target_of
 from lowtide.errors import IRError
 from lowtide.passes.base import walk
-from lowtide.passes.problem import Problem
+from lowtide.passes.support.problem import Problem
 from lowtide.runtime.manifest import FORMAT, OPERAND_DIMS
 
 # Rows of A, B and D are moved 16 bytes at a time (cp.async, st.global).
 _MATRIX_ALIGNMENT = 16
+# What a miss of a TMA load brings to L2 at least, in bytes.
+L2_PROMOTION = 256
 _ITEM_BYTES = {"f16": 2, "bf16": 2, "f32": 4}
 _EXAMPLE = {"m": 300, "n": 520, "k": 264}
 _PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
@@ -187,7 +189,12 @@ class _HostOps:
 def _tensor_map_attributes(op: sm.TensorMapOp) -> dict[str, Any]:
     type_ = op.result.type
     swizzle = None if type_.swizzle is None else list(type_.swizzle.bms)
-    return {"box": list(type_.shape), "swizzle": swizzle, "l2_promotion": 256, "dtype": str(type_.element_type)}
+    return {
+        "box": list(type_.shape),
+        "swizzle": swizzle,
+        "l2_promotion": L2_PROMOTION,
+        "dtype": str(type_.element_type),
+    }
 
 
 def _arith_attributes(op: ir.OpView) -> dict[str, Any]:

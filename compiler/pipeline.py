@@ -70,11 +70,14 @@ STEPS: Road = MappingProxyType(
             Step("lower-epilogue", "needs the accumulator's thread-value layout"),
             Step("assign-smem-offsets", "last: every buffer, the epilogue's scratch among them, is known"),
             Step("cse", "operands that several parts of the epilogue read are read once", "simplify"),
+            Step("verify-mbarriers", "arrivals and bytes, while copies and roles still stand beside their mbarriers"),
+            Step("verify-smem-offsets", "places in shared memory, while they still have names"),
         ),
         Level.NVVM: (
             Step("convert-sm-to-nvvm", "one thread's program, from the layouts alone"),
             Step("expand-math", "before LLVM sees math ops that it would call a library for"),
             Step("cse,canonicalize,cse", "folds the addresses that the conversion writes out in full", "simplify"),
+            Step("verify-registers", "what roles ask for, while the branches still name them"),
         ),
         Level.LLVM: (
             Step("convert-ptx-ops-to-asm", "the one place where inline assembly is written"),
@@ -86,6 +89,7 @@ STEPS: Road = MappingProxyType(
                 "lower-device-to-llvm",
             ),
             Step("pass-tensor-maps-by-value", "the attributes do not verify before there is an llvm.func"),
+            Step("keep-loops-rolled", "once there are branches that can hold the annotation"),
         ),
         Level.PTX: (
             Step(
@@ -97,11 +101,9 @@ STEPS: Road = MappingProxyType(
     }
 )
 
-# Run before anything else where a compilation is entered from a dumped level: the schedule may have been edited.
-ENTRY_STEP = Step("verify-schedule", "an edited schedule is held to the same rules as a chosen one")
-
-
-def road(target: Target) -> Road:
-    """The steps of each level for a target: one table, for what differs between targets is in the schedule."""
-    del target
-    return STEPS
+# Run before anything else where a compilation is entered from a dumped level: it may have been edited.
+ENTRY_STEP = Step(
+    "verify-schedule,verify-mbarriers,verify-smem-offsets,verify-registers",
+    "what was edited is held to the same rules as what was lowered",
+    "verify-entry",
+)

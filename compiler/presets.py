@@ -1,28 +1,127 @@
-"""Named schedules, one for each step of the road that is worth measuring. What a preset leaves open is chosen."""
+"""Named schedules, one for each step of a target's road that is worth measuring. What a preset leaves open is chosen.
+
+A ladder is the presets of one target in the order of this table: what each adds is measured against the one before it.
+"""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
+from lowtide import targets
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import ScheduleError
+from lowtide.targets import Target
+from lowtide.targets.atoms import families
 
-_BASE = Schedule(cta=(128, 128, 32), warps=(2, 2, 1))
 
-PRESETS: Mapping[str, Schedule] = MappingProxyType(
-    {
-        # One step a name: what each adds is measured against the one before it.
-        "sm80-two-stages": _BASE.with_(
-            stages=2, fragment_buffers=1, swizzle_a=(0, 3, 3), swizzle_b=(0, 3, 3), epilogue="direct", raster=("row", 0)
-        ),
-        "sm80-swizzled": _BASE.with_(stages=2, fragment_buffers=1, epilogue="direct", raster=("row", 0)),
-        "sm80-three-stages": _BASE.with_(stages=3, fragment_buffers=1, epilogue="direct", raster=("row", 0)),
-        "sm80-double-buffered": _BASE.with_(stages=3, epilogue="direct", raster=("row", 0)),
-        "sm80-smem-epilogue": _BASE.with_(stages=3, raster=("row", 0)),
-        "sm80-rasterized": _BASE.with_(stages=3, raster=("grouped", 8)),
-        "sm80-five-stages": _BASE.with_(stages=5, raster=("grouped", 8)),
-        "sm80-persistent": _BASE.with_(stages=4, raster=("grouped", 8), scheduler="persistent"),
-        "sm80-large-tile": Schedule(cta=(128, 256, 64), warps=(2, 4, 1), stages=3, raster=("grouped", 8)),
-        # TMA, wgmma and roles; targets with wgmma (sm_90a) alone.
-        "sm90-one-consumer": Schedule(cta=(64, 256, 64), roles=("cooperative", 1), stages=4),
-        "sm90-cooperative": Schedule(cta=(128, 256, 64), roles=("cooperative", 2), stages=3),
-    }
+@dataclass(frozen=True)
+class Preset:
+    """One step: its schedule, the target that it is meant for, and what it adds to the step before."""
+
+    schedule: Schedule
+    target: str
+    adds: str
+
+
+def _on(target: str, steps: Mapping[str, tuple[str, Schedule]]) -> dict[str, Preset]:
+    """The ladder of a target; its schedules name it."""
+    return {name: Preset(schedule.with_(target=target), target, adds) for name, (adds, schedule) in steps.items()}
+
+
+_SM80 = Schedule(cta=(128, 128, 32), warps=(2, 2, 1))
+_DIRECT = _SM80.with_(epilogue="direct", raster=("row", 0))
+_BANDS = _SM80.with_(raster=("grouped", 8))
+
+_SM80_STEPS = {
+    "sm80-two-stages": (
+        "cp.async, ldmatrix and mma.sync, two stages in shared memory without a swizzle",
+        _DIRECT.with_(stages=2, fragment_buffers=1, swizzle_a=(0, 3, 3), swizzle_b=(0, 3, 3)),
+    ),
+    "sm80-swizzled": ("swizzles that leave no bank conflict", _DIRECT.with_(stages=2, fragment_buffers=1)),
+    "sm80-three-stages": ("a third stage", _DIRECT.with_(stages=3, fragment_buffers=1)),
+    "sm80-double-buffered": ("fragments loaded one k-slice ahead", _DIRECT.with_(stages=3)),
+    "sm80-smem-epilogue": ("stores of whole rows, through shared memory", _SM80.with_(stages=3, raster=("row", 0))),
+    "sm80-rasterized": ("work tiles in bands of eight rows, for L2", _BANDS.with_(stages=3)),
+    "sm80-five-stages": ("two more stages", _BANDS.with_(stages=5)),
+    "sm80-persistent": (
+        "one stage less, CTAs that stay for many tiles",
+        _BANDS.with_(stages=4, scheduler="persistent"),
+    ),
+    "sm80-large-tile": (
+        "a tile twice as wide and deep, eight warps, one tile a CTA",
+        Schedule(cta=(128, 256, 64), warps=(2, 4, 1), stages=3, raster=("grouped", 8)),
+    ),
+}
+
+_ONE_CONSUMER = Schedule(
+    cta=(64, 256, 64), roles=("cooperative", 1), registers=(0, 0), raster=("row", 0), epilogue="direct"
 )
+_TWO_CONSUMERS = Schedule(
+    cta=(128, 256, 64),
+    roles=("cooperative", 2),
+    stages=4,
+    raster=("row", 0),
+    scheduler="persistent",
+    epilogue="direct",
+)
+_GROUPS = _TWO_CONSUMERS.with_(raster=("groups", 16, 8))
+_TMA_STORES = _GROUPS.with_(epilogue="tma", epilogue_tile=(128, 64), epilogue_buffers=2)
+
+_SM90A_STEPS = {
+    "sm90-tma-wgmma": (
+        "TMA loads with the 128 B swizzle, mbarriers, wgmma m64n64k16, two stages",
+        _ONE_CONSUMER.with_(cta=(64, 64, 64), stages=2),
+    ),
+    "sm90-large-wgmma": ("wgmma m64n256k16", _ONE_CONSUMER.with_(stages=2)),
+    "sm90-producer-consumer": ("a queue of five stages between producer and consumer", _ONE_CONSUMER.with_(stages=5)),
+    "sm90-two-consumers": (
+        "two consumer warpgroups that share a tile, registers moved to them by setmaxnreg",
+        _TWO_CONSUMERS,
+    ),
+    "sm90-even-split": ("an even run of neighbouring tiles for each CTA", _TWO_CONSUMERS.with_(scheduler="even_split")),
+    "sm90-tile-groups": ("tiles in turn instead, in groups of 16 × 8 that share operands in L2", _GROUPS),
+    "sm90-3d-maps": ("tensor maps of three dimensions: one box for all panels of a tile", _GROUPS.with_(copy="tma.3d")),
+    "sm90-5d-maps": ("the same with five dimensions, the outer ones of extent one", _GROUPS.with_(copy="tma.5d")),
+    "sm90-streaming-stores": (
+        "maps of two dimensions again, stores of D that L2 drops first",
+        _GROUPS.with_(copy="tma", cache_hints=("normal", "normal", "streaming")),
+    ),
+    "sm90-smem-epilogue": (
+        "stores of whole rows, through shared memory, for one stage less; no hints",
+        _GROUPS.with_(stages=3, epilogue="smem"),
+    ),
+    "sm90-tma-stores": (
+        "stores of D by TMA, under way while the next tile is multiplied; four stages again",
+        _TMA_STORES,
+    ),
+    "sm90-bands": ("tiles in bands of 16 rows in place of groups", _TMA_STORES.with_(raster=("grouped", 16))),
+    "sm90-best": ("everything chosen for the shape", Schedule()),
+}
+
+LADDERS: Mapping[str, Preset] = MappingProxyType({**_on("sm_80", _SM80_STEPS), **_on("sm_90a", _SM90A_STEPS)})
+
+PRESETS: Mapping[str, Schedule] = MappingProxyType({name: preset.schedule for name, preset in LADDERS.items()})
+
+
+def ladder_of(target: str) -> dict[str, Preset]:
+    """The presets that name a target, in order. Raises ScheduleError for a target that none names, TargetError."""
+    known = targets.get(target)
+    found = {name: preset for name, preset in LADDERS.items() if preset.target == known.name}
+    if not found:
+        named = ", ".join(dict.fromkeys(preset.target for preset in LADDERS.values()))
+        raise ScheduleError(f"no preset names {target}; ladders are there for {named}: take one of those")
+    return found
+
+
+def check_target(schedule: Schedule, target: Target) -> None:
+    """Raise ScheduleError where the schedule names a target with instructions that this one lacks."""
+    if schedule.target is None:
+        return
+    meant = targets.get(schedule.target)
+    own = {*target.mma_atoms, *target.copy_atoms}
+    missing = [atom for atom in (*meant.mma_atoms, *meant.copy_atoms) if atom not in own]
+    if missing:
+        raise ScheduleError(
+            f"the schedule is meant for {meant.name}, which has {families(missing)}; {target.name} has not: compile "
+            f"for {meant.name}, or take a schedule for {target.name}"
+        )

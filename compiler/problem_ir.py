@@ -3,8 +3,9 @@
 from mlir import ir
 
 from lowtide.compiler.contexts import make_context
-from lowtide.compiler.epilogue import OperandKind
-from lowtide.compiler.epilogue_emit import emit
+from lowtide.compiler.epilogue.emit import emit
+from lowtide.compiler.epilogue.operands import OperandKind
+from lowtide.compiler.presets import check_target
 from lowtide.compiler.spec import LAYOUTS, GemmSpec
 from lowtide.dialects import tile
 from lowtide.dialects.levels import Level, set_level, set_target
@@ -18,7 +19,12 @@ _KINDS = tuple(
 
 
 def problem_text(spec: GemmSpec, target: Target, schedule: Schedule | None = None) -> str:
-    """The module, as text. `schedule` fixes the fields that it gives."""
+    """The module, as text. `schedule` fixes the fields that it gives.
+
+    Raises ScheduleError for one that is meant for a target with instructions that this one lacks.
+    """
+    if schedule is not None:
+        check_target(schedule, target)
     with make_context(), ir.Location.unknown():
         module = ir.Module.create()
         set_level(module, Level.PROBLEM)

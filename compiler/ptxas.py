@@ -13,11 +13,14 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import CompileError
+from lowtide.passes.schedules.facts import consumer_warpgroups, threads_of
 from lowtide.targets import Target
 
 ENVIRONMENT_VARIABLE = "LOWTIDE_PTXAS"
 _TIMEOUT_SECONDS = 300
+_REGISTER_UNIT = 8  # registers are handed to a thread by so many
 # C7519: ptxas puts a warpgroup.arrive before the first wgmma of freshly written registers. It costs nothing.
 _HARMLESS_ADVISORIES = frozenset({"7519"})
 
@@ -61,7 +64,8 @@ def _in_wheel() -> Path | None:
 def assemble(ptx: str, target: Target, *, ptxas: Path | None = None, allow_spills: bool = False) -> Assembly:
     """Assemble for a target. Raises CompileError: no ptxas, PTX refused, spills, or a C75xx advisory.
 
-    Spills cost more than any schedule gains, and the advisories C7510 and on say that wgmma was serialized.
+    Spills cost more than any schedule gains; the advisories C7510 and on say that wgmma was serialized, C7508 that
+    setmaxnreg was ignored.
     """
     program = ptxas or find_ptxas()
     if program is None:
@@ -109,13 +113,46 @@ def _largest(pattern: str, log: str) -> int:
     return max(map(int, re.findall(pattern, log)), default=0)
 
 
+def confirm_registers(assembly: Assembly, schedule: Schedule, target: Target) -> None:
+    """Hold what ptxas gave a kernel against what its CTA can have, and against what its roles will ask for.
+
+    Raises CompileError: a CTA that could not start, or whose warps would wait for registers for ever. A schedule that
+    does not say how many threads there are has nothing to be held against.
+    """
+    if schedule.warps is None:
+        return
+    threads = threads_of(schedule)
+    held = -(-assembly.registers // _REGISTER_UNIT) * _REGISTER_UNIT
+    if held * threads > target.registers_per_sm:
+        raise CompileError(
+            f"ptxas gives each of {threads} threads {assembly.registers} registers, {held * threads} in all; "
+            f"an SM of {target.name} has {target.registers_per_sm}, so that no CTA would start: keep the kernel's "
+            "known_block_size, or take fewer warps"
+        )
+    producer, consumer = schedule.registers or (0, 0)
+    consumers = consumer_warpgroups(schedule)
+    wanted, entry = producer + consumers * consumer, (1 + consumers) * held
+    if consumer and wanted > entry:
+        raise CompileError(
+            f"registers = [{producer}, {consumer}] need {wanted} a lane over all warpgroups, ptxas lets the CTA enter "
+            f"with {entry} ({1 + consumers} × {assembly.registers}), so that the last to ask would wait for ever: keep "
+            f"the kernel's nvvm.maxnreg, or take consumer ≤ {(entry - producer) // consumers // 8 * 8}"
+        )
+
+
 def _refuse_bad_code(assembly: Assembly, allow_spills: bool) -> None:
     codes = ((re.search(r"\(C(75\d{2})\)", line), line) for line in assembly.warnings)
     advisories = [line for code, line in codes if code is not None and code[1] not in _HARMLESS_ADVISORIES]
     if advisories:
-        raise CompileError(f"ptxas: {advisories[0]}; choose a schedule with fewer registers a thread")
+        raise CompileError(f"ptxas: {advisories[0]}; {_way_out(advisories[0])}")
     if (assembly.spill_stores or assembly.spill_loads) and not allow_spills:
         raise CompileError(
             f"the kernel spills {assembly.spill_stores} bytes a thread to memory and loads {assembly.spill_loads} "
             f"(at {assembly.registers} registers a thread); choose a smaller CTA tile or more warps"
         )
+
+
+def _way_out(advisory: str) -> str:
+    if "C7508" in advisory:  # setmaxnreg is ignored: the registers at entry are not known
+        return "give the kernel its number of threads and registers at entry: known_block_size and nvvm.maxnreg"
+    return "touch accumulators only after the wait for them, or choose a schedule with fewer registers a thread"

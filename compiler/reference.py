@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from lowtide.compiler.dtypes import NUMPY, half_ulp, round_to
-from lowtide.compiler.epilogue import Operand, OperandKind
-from lowtide.compiler.epilogue_bound import Interval, propagate
-from lowtide.compiler.epilogue_evaluate import evaluate
+from lowtide.compiler.epilogue.bound import Interval, propagate
+from lowtide.compiler.epilogue.evaluate import evaluate
+from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.spec import GemmSpec
 from lowtide.errors import SpecError
 

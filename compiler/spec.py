@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lowtide.compiler.dtypes import choices
-from lowtide.compiler.epilogue import EpilogueGraph, Operand, trace
+from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, trace
 from lowtide.errors import SpecError
 
 INPUT_DTYPES = ("f16", "bf16")
@@ -24,7 +24,7 @@ class GemmSpec:
     `a`, `b`: the inputs' dtypes, f16 or bf16, equal. `d`: f16, bf16 or f32. `acc`: f32, or f16 for f16 inputs.
     `layout`: how A and B lie in memory, last dimension contiguous, rows possibly padded:
     tn: A (M, K), B (N, K); tt: A (M, K), B (K, N); nn: A (K, M), B (N, K); nt: A (K, M), B (K, N).
-    `epilogue`: a function of the accumulator and named operands (see `lowtide.compiler.epilogue`), traced at once.
+    `epilogue`: a function of the accumulator and named operands (`lowtide.compiler.epilogue`), traced at once.
 
     Raises `SpecError` for anything else.
     """

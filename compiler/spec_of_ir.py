@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 from mlir import ir
 
-from lowtide.compiler.epilogue import OperandKind, OperandType
-from lowtide.compiler.epilogue_trace import Node, Traced, Tracer
+from lowtide.compiler.epilogue.operands import OperandKind, OperandType
+from lowtide.compiler.epilogue.trace import Node, Traced, Tracer
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects import tile
 from lowtide.dialects.locations import where
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
-from lowtide.passes.problem import kinds_of, layout_letters
+from lowtide.passes.support.problem import kinds_of, layout_letters
 from lowtide.runtime.manifest import OPERAND_DIMS
 
 Epilogue = Callable[..., Any]

@@ -84,6 +84,7 @@ DEVICE_OPS = _lives(
     (ATOMS, EPILOGUE, "sm.cp_async sm.cp_async_commit sm.cp_async_wait sm.ldmatrix sm.mma_sync sm.splat"),
     (PIPELINED, EPILOGUE, "sm.roles"),
     (ATOMS, EPILOGUE, "sm.mbarriers sm.mbarrier_wait sm.mbarrier_arrive sm.tma_load sm.wgmma sm.mma_wait"),
+    (EPILOGUE, EPILOGUE, "sm.tma_store sm.tma_store_wait sm.fence_proxy_async"),
     (EPILOGUE, EPILOGUE, "sm.extract sm.map sm.store_shared sm.load_shared sm.load_global sm.store_global"),
     (NVVM, LLVM, "gpu.module nvvm.* llvm.* sm.ptx_*"),
     (NVVM, NVVM, "gpu.func gpu.return scf.while scf.condition"),

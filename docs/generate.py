@@ -19,8 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from lowtide import targets
-from lowtide.compiler.pipeline import road
+from lowtide.compiler.pipeline import STEPS
 from lowtide.compiler.presets import PRESETS
 from lowtide.dialects.levels import DEVICE_OPS, HOST_OPS, RULES, Level
 from lowtide.dialects.tile.schedule import Schedule
@@ -74,7 +73,7 @@ def passes_page() -> str:
         f"The road of {TARGET}. `compiler/pipeline.py` is the table; what stands under a pass is the head of its file.",
         "The last step of a level is followed by the verifier, the table of legal ops, and a print and reparse.",
     ]
-    for level, steps in road(targets.get(TARGET)).items():
+    for level, steps in STEPS.items():
         lines += ["", f"## {level.value} `{level}`", "", "| step | why here |", "|---|---|"]
         lines += [f"| {_linked(step.name, by_name)} | {step.why} |" for step in steps]
         lines += [f"\n`{step.name}` is `{step.pipeline}`." for step in steps if step.label]
@@ -125,7 +124,7 @@ def schedule_page() -> str:
 
 
 def _fields(schedule: Schedule) -> str:
-    return str(schedule).removeprefix("#tile.schedule<").removesuffix(">")
+    return str(schedule).removeprefix("#tile.schedule<").removesuffix(">") or "nothing"
 
 
 # Of each level shown in README.md: from the n-th line with this to the next line with that.

@@ -20,7 +20,8 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.cells import Access, Ints
 from lowtide.interpreter.copies import AsyncCopies
 from lowtide.interpreter.domains import Domain
-from lowtide.interpreter.memory import GlobalMemory, SharedMemory
+from lowtide.interpreter.global_memory import GlobalMemory
+from lowtide.interpreter.memory import SharedMemory
 from lowtide.interpreter.program import DecodedOp, Program, Steps, run_block, violation
 from lowtide.interpreter.teams import WARP, Role, Seat, everyone, seats_of, team_of
 
@@ -93,6 +94,7 @@ class Cta:
         self.rings: dict[int, Any] = {}
         self.mbarriers: dict[int, Any] = {}  # by slot, at level nvvm by address
         self.warpgroups: dict[int, Any] = {}  # what wgmma keeps for each
+        self.stores: dict[tuple[int, int], Any] = {}  # groups of TMA stores, by agent and lane
         self.registers: dict[int, int] = {}  # a thread's, of each warp that has changed them
         self.free_registers = 0
         self.spawned: list[Agent] = []

@@ -5,7 +5,7 @@ bytes say "continued". So a read that does not meet whole elements of its own ty
 that cp.async zero-fills read as zero of any type. All functions take arrays of addresses, one a lane (a *row*).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NoReturn, Protocol
@@ -20,6 +20,15 @@ Values = NDArray[Any]
 
 WHOLE_AGENT = 128
 """The lane number under which all lanes of an agent (a warp, a warpgroup, a role, a CTA) together access memory."""
+
+IN_FLIGHT = np.iinfo(np.int32).max
+"""As the epoch of a write or read: after everybody's present."""
+
+LANES = 256
+"""A thread's number is agent · LANES + lane."""
+
+WARPS = 32
+"""Of one CTA, at most."""
 
 _WIDTHS = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 ELEMENT_BYTES: Mapping[str, int] = MappingProxyType(_WIDTHS)
@@ -241,3 +250,10 @@ def lane_column(access: Access) -> Any:
 def padded(size: int) -> int:
     """The next multiple of the largest access, 16 bytes."""
     return -(-size // 16) * 16
+
+
+def thread_name(thread: int, names: Sequence[str] = ()) -> str:
+    """A thread, or an agent as a whole, in words; `names` are those of the clocks of its CTA."""
+    warp, lane = divmod(thread, LANES)
+    name = names[warp] if warp < len(names) else f"warp {warp}"
+    return name if lane == WHOLE_AGENT else f"{name} lane {lane}"

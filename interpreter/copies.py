@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.interpreter.cells import Access, Ints, Values
-from lowtide.interpreter.memory import GlobalMemory, InFlight, SharedMemory, start_copy
+from lowtide.interpreter.global_memory import GlobalMemory
+from lowtide.interpreter.memory import InFlight, SharedMemory, start_copy
 
 
 class AsyncCopies:

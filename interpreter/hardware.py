@@ -160,3 +160,15 @@ def ldmatrix(rows: Values, num: int, trans: bool) -> Values:
     if trans:
         matrices = matrices.swapaxes(1, 2)
     return matrices.reshape(num, 32, 2).swapaxes(0, 1)
+
+
+def stmatrix(registers: Values, num: int, trans: bool) -> Values:
+    """The rows that are written: array (8 * num, 8), row r of matrix j to the address that lane 8 * j + r gives.
+
+    `registers`: array (32, num, 2), the low and high half of each lane's `num` registers. Lane l holds of each matrix
+    the elements 2 * (l % 4) and the next one of row l / 4; with `trans`, of the transposed one (PTX ISA, "stmatrix").
+    """
+    matrices = registers.swapaxes(0, 1).reshape(num, 8, 8)
+    if trans:
+        matrices = matrices.swapaxes(1, 2)
+    return matrices.reshape(8 * num, 8)

@@ -11,9 +11,9 @@ from lowtide import targets
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.agents import AgentState, Cta, LaunchRequest, Machine, advance, run_all, start_cta
 from lowtide.interpreter.domains import Domain
+from lowtide.interpreter.global_memory import GlobalMemory
 from lowtide.interpreter.ir_types import Scalar
 from lowtide.interpreter.matrices import Matrix
-from lowtide.interpreter.memory import GlobalMemory
 from lowtide.interpreter.program import DecodedOp, Program, decode, run_block
 from lowtide.interpreter.table import HANDLERS
 from lowtide.interpreter.teams import WARP

@@ -109,9 +109,12 @@ class Mbarriers:
 
 @dataclass(frozen=True)
 class TensorMapType:
-    """`shape` of a box, rows and columns; `swizzle` (B, M, S) or None. In elements."""
+    """`shape` of a box: panels where it has more than two sides, rows, columns; `swizzle` (B, M, S) or None.
 
-    shape: tuple[int, int]
+    In elements.
+    """
+
+    shape: tuple[int, ...]
     element: Scalar
     swizzle: tuple[int, int, int] | None
 
@@ -212,8 +215,7 @@ def _pending(type: sm.PendingType) -> PendingType:
 
 
 def _tensor_map(type: sm.TensorMapType) -> TensorMapType:
-    rows, columns = type.shape
-    return TensorMapType((rows, columns), _element(type.element_type), _swizzle(type.swizzle))
+    return TensorMapType(tuple(type.shape), _element(type.element_type), _swizzle(type.swizzle))
 
 
 def _swizzle(swizzle: tile.SwizzleAttr | None) -> tuple[int, int, int] | None:

@@ -47,7 +47,7 @@ def mbarrier_init(state: AgentState, op: DecodedOp) -> None:
     shared.claim(name, address, OBJECT_BYTES)
 
 
-@OPS.implements("nvvm.fence.mbarrier.init", "nvvm.fence.proxy")
+@OPS.implements("nvvm.fence.mbarrier.init")
 def fence(state: AgentState, op: DecodedOp) -> None:
     """Shows the mbarriers that the warp has initialised to the TMA unit."""
     for barrier in state.cta.mbarriers.values():
@@ -109,10 +109,10 @@ def _arrive(state: AgentState, op: DecodedOp, barrier: Mbarrier, count: int, exp
 
 @OPS.implements("nvvm.cp.async.bulk.tensor.shared.cluster.global")
 def tma_load(state: AgentState, op: DecodedOp) -> None:
-    """A box of a matrix into the CTA's own shared memory; coordinates come innermost first."""
+    """A box of a tensor into the CTA's own shared memory; coordinates come innermost first. Cache hints do nothing."""
     destination, map, coordinates, barrier, im2col, multicast, _, predicate = op.operand_groups()
-    if im2col or multicast or len(coordinates) != 2:
-        raise violation(state, op, "boxes of matrices to one CTA are interpreted: no im2col, no multicast")
+    if im2col or multicast:
+        raise violation(state, op, "boxes to one CTA are interpreted: no im2col, no multicast")
     if predicate and not uniform(state, op, state.values[predicate[0]]):
         return
     _one_lane(state, op, "start a copy by TMA")
@@ -123,8 +123,10 @@ def tma_load(state: AgentState, op: DecodedOp) -> None:
         raise violation(
             state, op, f"the TMA unit may not see {found.name} initialised; put nvvm.fence.mbarrier.init after the init"
         )
-    column, row = (uniform(state, op, state.values[slot]) for slot in coordinates)
-    tensor_maps.load_box(state, op, source, (row, column), uniform(state, op, state.values[destination[0]]), found)
+    if len(coordinates) != len(source.box):
+        raise violation(state, op, f"{len(coordinates)} coordinates for a map of {len(source.box)} dimensions")
+    corner = tuple(uniform(state, op, state.values[slot]) for slot in reversed(coordinates))
+    tensor_maps.load_box(state, op, source, corner, uniform(state, op, state.values[destination[0]]), found)
 
 
 @OPS.implements("nvvm.prefetch", "nvvm.griddepcontrol")

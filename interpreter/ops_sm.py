@@ -1,9 +1,9 @@
-"""The sm dialect, memory: buffers and rings in shared memory, copies into them, barriers."""
+"""The sm dialect, memory: buffers and rings in shared memory, copies into them."""
 
 import numpy as np
 
 from lowtide.interpreter import rings
-from lowtide.interpreter.agents import AgentState, barrier, together
+from lowtide.interpreter.agents import AgentState, together
 from lowtide.interpreter.ir_types import MemRef, Ring
 from lowtide.interpreter.matrices import load_window
 from lowtide.interpreter.memory import start_copy
@@ -34,11 +34,6 @@ def copy(state: AgentState, op: DecodedOp) -> None:
     together(state, op)
     window, buffer = (state.values[slot] for slot in op.operands)
     store_buffer(state, op, buffer, load_window(state, op, window))
-
-
-@OPS.implements("sm.barrier")
-def barrier_(state: AgentState, op: DecodedOp) -> Steps:
-    yield from barrier(state, op)
 
 
 # The ring -------------------------------------------------------------------------------------------------------------

@@ -127,4 +127,4 @@ def tma_load(state: AgentState, op: DecodedOp) -> None:
     map, row, column, buffer = (state.values[slot] for slot in op.operands[:4])
     buffer.check(state, op, "write")
     found = _mbarrier(state, op, op.operands[4:])
-    tensor_maps.load_box(state, op, map, (row, column), buffer.address, found)
+    tensor_maps.load_tile(state, op, map, (row, column), buffer.type.shape, buffer.address, found)

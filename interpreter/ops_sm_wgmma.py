@@ -16,6 +16,7 @@ from lowtide.interpreter import hardware
 from lowtide.interpreter.agents import AgentState, together
 from lowtide.interpreter.ir_types import Fragment, MemRef, PendingType
 from lowtide.interpreter.memory import OpenRead
+from lowtide.interpreter.ops_tile import LAYOUTS
 from lowtide.interpreter.program import DecodedOp, OpTable, Program, violation
 from lowtide.interpreter.shared_buffers import SharedBuffer
 
@@ -36,12 +37,16 @@ class Pending:
 
 @dataclass(frozen=True)
 class _Plan:
-    """Of one warpgroup's part: atoms along M and N, columns of an atom, how atoms are dealt to warpgroups."""
+    """Of one warpgroup's part: atoms along M and N, columns of an atom, how atoms are dealt to warpgroups.
+
+    `transposed` says of A and of B whether K is its rows.
+    """
 
     atoms: tuple[int, int]
     n: int
     warpgroups: tuple[int, int]
     dtype: str
+    transposed: tuple[bool, bool]
 
     def rows(self, group: int) -> NDArray[np.int64]:
         """Rows of A that a warpgroup multiplies: every `warpgroups[0]`-th block of 64."""
@@ -72,7 +77,12 @@ def _prepare_wgmma(op: DecodedOp, program: Program) -> None:
     warpgroups_m, warpgroups_n, warpgroups_k = attribute.atoms
     if warpgroups_k != 1:
         raise InterpreterError(f"{op.describe()}: {warpgroups_k} warpgroups along K need a reduction; use 1")
-    (rows, depth), (columns, _) = (type.shape for type in op.operand_types[:2] if isinstance(type, MemRef))
+    letters = LAYOUTS[op.attributes["layout"]]
+    transposed = letters[0] == "n", letters[1] == "t"
+    shapes = [type.shape for type in op.operand_types[:2] if isinstance(type, MemRef)]
+    (rows, depth), (columns, _) = (
+        reversed(shape) if swap else shape for shape, swap in zip(shapes, transposed, strict=True)
+    )
     fragment = _fragment(op.result_types[0])
     assert rows is not None and columns is not None and depth is not None
     atoms = rows // (_M * warpgroups_m), columns // (n * warpgroups_n)
@@ -87,7 +97,7 @@ def _prepare_wgmma(op: DecodedOp, program: Program) -> None:
             f"{op.describe()}: a thread holds {fragment.tv.values} values of {fragment.shape}, {attribute.atom} on "
             f"{warpgroups_m}x{warpgroups_n} warpgroups takes {held}"
         )
-    op.data = _Plan(atoms, n, (warpgroups_m, warpgroups_n), fragment.element.name)
+    op.data = _Plan(atoms, n, (warpgroups_m, warpgroups_n), fragment.element.name, transposed)
 
 
 @OPS.implements("sm.wgmma", prepare=_prepare_wgmma)
@@ -105,8 +115,8 @@ def wgmma(state: AgentState, op: DecodedOp) -> None:
         )
     group = team.index(state.warp)
     a, b, acc = (state.values[slot] for slot in op.operands)
-    left, read_a = _open(state, op, a, plan.rows(group))
-    right, read_b = _open(state, op, b, plan.columns(group))
+    left, read_a = _open(state, op, a, plan.rows(group), plan.transposed[0])
+    right, read_b = _open(state, op, b, plan.columns(group), plan.transposed[1])
     registers = acc.registers if isinstance(acc, Pending) else acc
     rows, columns = hardware.wgmma_accumulator(plan.n)
     atoms_m, atoms_n = plan.atoms
@@ -118,13 +128,17 @@ def wgmma(state: AgentState, op: DecodedOp) -> None:
     state.mmas.append((read_a, read_b))
 
 
-def _open(state: AgentState, op: DecodedOp, buffer: SharedBuffer, rows: NDArray[np.int64]) -> tuple[Values, OpenRead]:
-    """Rows of a buffer, (rows, K), which stay open for reading."""
+def _open(
+    state: AgentState, op: DecodedOp, buffer: SharedBuffer, rows: NDArray[np.int64], transposed: bool
+) -> tuple[Values, OpenRead]:
+    """Rows along M or N of a buffer, (rows, K), which stay open for reading; its columns where it is transposed."""
     buffer.check(state, op, "read")
     starts, length = buffer.chunks()
-    addresses = starts.reshape(buffer.type.shape[0] or 0, -1)[rows].reshape(-1)
+    table = starts.reshape(buffer.type.shape[0] or 0, -1)
+    # Rows come in whole blocks, of at least as many as a run has elements.
+    addresses = (table[:, rows[::length] // length] if transposed else table[rows]).reshape(-1)
     payload, read = state.cta.shared.open_read(state.access(op), addresses, buffer.type.element.name, length)
-    return payload.reshape(len(rows), -1), read
+    return (payload.reshape(-1, len(rows)).T if transposed else payload.reshape(len(rows), -1)), read
 
 
 @OPS.implements("sm.mma_wait")

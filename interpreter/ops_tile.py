@@ -24,6 +24,9 @@ OPS = OpTable()
 
 LAYOUTS = ("tn", "tt", "nn", "nt")
 KINDS = ("full", "per_row", "per_column", "scalar")
+
+# The words of tile.work_tiles' scheduler, by number.
+_SCHEDULERS = ("one_shot", "persistent", "even_split")
 RASTERS = ("row", "column", "grouped")
 
 
@@ -78,7 +81,7 @@ def launch(state: AgentState, op: DecodedOp) -> None:
 
 def _prepare_work_tiles(op: DecodedOp, program: Program) -> None:
     order = op.source.attributes["order"]
-    op.data = (order.kind, order.group)
+    op.data = (order.kind, order.group, order.columns)
 
 
 @OPS.implements("tile.work_tiles", prepare=_prepare_work_tiles)
@@ -87,11 +90,9 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
     tile = op.attributes["tile"]
     tiles_m, tiles_n = -(-rows // tile[0]), -(-columns // tile[1])
     total, grid, first = tiles_m * tiles_n, state.machine.grid, state.cta.index
-    persistent = op.attributes["scheduler"] == 1
-    kind, group = op.data
     row, column, *following = op.regions[0].arguments
-    for index in range(first, total, grid) if persistent else range(first, min(first + 1, total)):
-        m, n = work_tile(index, tiles_m, tiles_n, kind, group)
+    for index in tiles_of_cta(_SCHEDULERS[op.attributes["scheduler"]], first, grid, total):
+        m, n = work_tile(index, tiles_m, tiles_n, *op.data)
         state.values[row], state.values[column] = m * tile[0], n * tile[1]
         for slot, value in zip(following, carried, strict=True):
             state.values[slot] = value
@@ -100,16 +101,31 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
         state.values[slot] = value
 
 
-def work_tile(index: int, tiles_m: int, tiles_n: int, kind: str, group: int) -> tuple[int, int]:
-    """The tile (m, n) that comes at place `index` of a rasterization order."""
+def tiles_of_cta(scheduler: str, cta: int, ctas: int, total: int) -> range:
+    """The places in the rasterization order whose tiles a CTA of the launch computes, one after the other."""
+    if scheduler == "one_shot":
+        return range(cta, min(cta + 1, total))
+    if scheduler == "persistent":
+        return range(cta, total, ctas)
+    longer = total % ctas  # the runs of the first CTAs are one tile longer
+    starts = [index * (total // ctas) + min(index, longer) for index in (cta, cta + 1)]
+    return range(*starts)
+
+
+def work_tile(index: int, tiles_m: int, tiles_n: int, kind: str, rows: int, columns: int = 0) -> tuple[int, int]:
+    """The tile (m, n) that comes at place `index` of a rasterization order, by its definition in `#tile.raster`."""
     if kind == "row":
         return index // tiles_n, index % tiles_n
     if kind == "column":
         return index % tiles_m, index // tiles_m
-    first = index // (group * tiles_n) * group
-    size = min(tiles_m - first, group)
-    within = index % (group * tiles_n)
-    return first + within % size, within // size
+    top = index // (rows * tiles_n) * rows
+    height = min(tiles_m - top, rows)
+    within = index - top * tiles_n
+    if kind == "grouped":
+        return top + within % height, within // height
+    left = within // (height * columns) * columns
+    row, column = divmod(within - left * height, min(tiles_n - left, columns))
+    return top + row, left + column
 
 
 @OPS.implements("tile.splat")

@@ -1,4 +1,7 @@
-"""The passes, one a file, listed in pipeline order. What they share stands in `base.py` and the files without a pass.
+"""The passes, one a file, listed in pipeline order.
+
+`base.py` is what a pass is, `schedules/` how schedules are chosen and checked, `support/` what passes share;
+`epilogue/` and `nvvm/` are the parts of `lower-epilogue` and of `convert-sm-to-nvvm`.
 
 A new pass is entered here, so that `lowtide-opt` knows its name, and in `compiler/pipeline.py`, where it has its place.
 """
@@ -17,6 +20,7 @@ from lowtide.passes.convert_ptx_ops_to_asm import ConvertPtxOpsToAsm
 from lowtide.passes.convert_sm_to_nvvm import ConvertSmToNvvm
 from lowtide.passes.double_buffer_fragments import DoubleBufferFragments
 from lowtide.passes.expand_math import ExpandMath
+from lowtide.passes.keep_loops_rolled import KeepLoopsRolled
 from lowtide.passes.lower_epilogue import LowerEpilogue
 from lowtide.passes.pass_tensor_maps_by_value import PassTensorMapsByValue
 from lowtide.passes.pipeline_mainloop import PipelineMainloop
@@ -24,7 +28,10 @@ from lowtide.passes.promote_operands_to_smem import PromoteOperandsToSmem
 from lowtide.passes.specialize_roles import SpecializeRoles
 from lowtide.passes.split_k_slices import SplitKSlices
 from lowtide.passes.tile_to_ctas import TileToCtas
+from lowtide.passes.verify_mbarriers import VerifyMbarriers
+from lowtide.passes.verify_registers import VerifyRegisters
 from lowtide.passes.verify_schedule import VerifySchedule
+from lowtide.passes.verify_smem_offsets import VerifySmemOffsets
 
 REGISTRY: tuple[type[Pass], ...] = (
     ChooseSchedule,
@@ -43,9 +50,13 @@ REGISTRY: tuple[type[Pass], ...] = (
     BindRingToCpAsync,
     LowerEpilogue,
     AssignSmemOffsets,
+    VerifyMbarriers,
+    VerifySmemOffsets,
     ConvertSmToNvvm,
     ExpandMath,
+    VerifyRegisters,
     ConvertPtxOpsToAsm,
     ConvertMathToIntrinsics,
     PassTensorMapsByValue,
+    KeepLoopsRolled,
 )

@@ -18,8 +18,9 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.problem import buffer_bytes
-from lowtide.passes.schedule_rules import MBARRIER_BYTES, aligned
+from lowtide.passes.schedules.facts import MBARRIER_BYTES, aligned
+from lowtide.passes.support.kernels import launches_of
+from lowtide.passes.support.problem import buffer_bytes
 from lowtide.targets import Target
 
 
@@ -32,7 +33,6 @@ class AssignSmemOffsets(Pass):
     gives: ClassVar[Level] = Level.EPILOGUE
 
     def run(self, module: ir.Module, target: Target) -> None:
-        launches = walk(module, tile.LaunchOp)
         for kernel in walk(module, tile.KernelOp):
             size = _lay_out(kernel)
             if size > target.smem_bytes_per_cta:
@@ -41,9 +41,8 @@ class AssignSmemOffsets(Pass):
                     f"needs {size} bytes of shared memory, {target.name} has {target.smem_bytes_per_cta} a CTA; "
                     "take fewer stages or a smaller CTA tile",
                 )
-            for launch in launches:
-                if ir.FlatSymbolRefAttr(launch.kernel).value == ir.StringAttr(kernel.sym_name).value:
-                    launch.attributes["shared_memory"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), size)
+            for launch in launches_of(module, kernel):
+                launch.attributes["shared_memory"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), size)
 
 
 def _lay_out(kernel: tile.KernelOp) -> int:

@@ -15,12 +15,12 @@ from mlir import ir
 from lowtide.dialects import sm
 from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError, TargetError
-from lowtide.passes.atoms import COPY_BYTES, fill_copy, tiled_copy_attr
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.kernels import kernels_of, schedule_of
-from lowtide.passes.problem import element_bits
-from lowtide.passes.rewriting import before, erase
-from lowtide.passes.schedule_rules import threads_of
+from lowtide.passes.schedules.facts import threads_of
+from lowtide.passes.support.atoms import COPY_BYTES, fill_copy, tiled_copy_attr
+from lowtide.passes.support.kernels import kernels_of, schedule_of
+from lowtide.passes.support.problem import element_bits
+from lowtide.passes.support.rewriting import before, erase
 from lowtide.targets import Target
 
 

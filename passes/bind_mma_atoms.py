@@ -21,11 +21,11 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.layouts import tv_attr
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, TargetError
-from lowtide.passes.atoms import is_transposed, mma_atom_name, tiled_mma, tiled_mma_attr
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.kernels import kernels_of, main_loop, problem_of, schedule_of
-from lowtide.passes.problem import Problem
-from lowtide.passes.rewriting import before, defining_op, erase_if_unused, rebuild_loop, replace, uses
+from lowtide.passes.support.atoms import is_transposed, mma_atom_name, tiled_mma, tiled_mma_attr
+from lowtide.passes.support.kernels import kernels_of, main_loop, problem_of, schedule_of
+from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.rewriting import before, defining_op, erase_if_unused, rebuild_loop, replace, uses
 from lowtide.targets import Target, TiledMma, ldmatrix_source
 
 

@@ -24,7 +24,7 @@ from mlir.dialects import scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.rewriting import before, constant_of, erase, ops_in, rebuild_loop
+from lowtide.passes.support.rewriting import before, constant_of, erase, ops_in, rebuild_loop
 from lowtide.targets import Target
 
 

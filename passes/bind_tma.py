@@ -12,7 +12,9 @@ After    host    %map = sm.tensor_map %a : … to !sm.tensor_map<128x64xbf16, sw
                  sm.mbarrier_wait %full[%r, %rp];  %a, %b = sm.ring_slot %ring[%r]
                  sm.mbarrier_arrive %empty[%slot]
          The bytes are those of the copies between acquire and commit; the arrivals those of the roles: one producer,
-         one for each consumer warpgroup.
+         one for each consumer warpgroup. A box is a panel of the buffer; with copy = tma.3d, tma.4d or tma.5d it is all
+         panels, the map has so many dimensions, and the host asserts that panels divide the matrix. The first two of
+         cache_hints go onto the loads of A and B.
 Needs    level atoms, roles.
 Refuses  copies that do not read a matrix that is a kernel argument; a release without the proof that a wgmma is done;
          other roles; a kernel launched at several places, or at none.
@@ -26,15 +28,16 @@ from mlir import ir
 from mlir.dialects import arith, scf
 
 from lowtide.dialects import sm, tile
-from lowtide.dialects.diagnostics import Diagnostics
-from lowtide.dialects.tile.layouts import layout_of
+from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.kernels import kernels_of
-from lowtide.passes.problem import element_bits
-from lowtide.passes.rewriting import before, erase, index_constant, rebuild_loop
+from lowtide.passes.schedules.cache_hints import cache_hint
+from lowtide.passes.support.atoms import TMA_RANKS
+from lowtide.passes.support.kernels import kernels_of, schedule_of
+from lowtide.passes.support.problem import element_bits
+from lowtide.passes.support.rewriting import before, erase, index_constant, rebuild_loop
+from lowtide.passes.support.tensor_map_arguments import TensorMapArguments, launch_of
 from lowtide.targets import Target
-
-_WARPS_A_WARPGROUP = 4
+from lowtide.targets.atoms import WARPGROUP_WARPS
 
 
 @dataclass(frozen=True)
@@ -44,23 +47,18 @@ class BindTma(Pass):
     name: ClassVar[str] = "bind-tma"
 
     def run(self, module: ir.Module, target: Target) -> None:
-        launches: dict[str, list[tile.LaunchOp]] = {}
-        for launch in walk(module, tile.LaunchOp):
-            launches.setdefault(ir.FlatSymbolRefAttr(launch.kernel).value, []).append(launch)
         for kernel in kernels_of(module, roles=True):
-            own = launches.get(ir.StringAttr(kernel.sym_name).value, [])
-            if len(own) != 1:
-                raise Refusal(kernel, f"is launched at {len(own)} places; its tensor maps are made at one")
+            launch = launch_of(module, kernel)
             with kernel.operation.location:
-                _bind(kernel, own[0])
+                _bind(kernel, launch, schedule_of(kernel))
 
 
-def _bind(kernel: tile.KernelOp, launch: tile.LaunchOp) -> None:
+def _bind(kernel: tile.KernelOp, launch: tile.LaunchOp, schedule: Schedule) -> None:
     roles = walk(kernel, sm.RolesOp)
     if len(roles) != 1:
         raise Refusal(kernel, f"has {len(roles)} sm.roles; TMA is bound for a producer and its consumers")
     consumers = _consumer_warpgroups(roles[0])
-    maps = _Maps(kernel, launch)
+    maps = TensorMapArguments(kernel, launch)
     for ring in walk(kernel, sm.RingOp):
         stages = ring.result.type.stages
         barriers = ir.Type.parse(f"!sm.mbarriers<{stages}>")
@@ -75,7 +73,7 @@ def _bind(kernel: tile.KernelOp, launch: tile.LaunchOp) -> None:
         for release in walk(kernel, sm.ConsumerReleaseOp):
             _bind_release(release, empty)
         for acquire in walk(kernel, sm.ProducerAcquireOp):
-            _bind_producer(acquire, full, empty, maps)
+            _bind_producer(acquire, full, empty, maps, schedule)
         for wait in walk(kernel, sm.ConsumerWaitOp):
             _bind_consumer(wait, full)
     maps.finish()
@@ -85,48 +83,7 @@ def _consumer_warpgroups(roles: sm.RolesOp) -> int:
     names = [ir.StringAttr(name).value for name in roles.names]
     if names != ["producer", "consumer"]:
         raise Refusal(roles, f"has the roles {', '.join(names)}; TMA is bound for one producer and one consumer role")
-    return int(roles.warps[1]) // _WARPS_A_WARPGROUP
-
-
-class _Maps:
-    """The tensor maps of a kernel: one for each matrix and box, passed behind the other arguments."""
-
-    def __init__(self, kernel: tile.KernelOp, launch: tile.LaunchOp) -> None:
-        self.kernel, self.launch = kernel, launch
-        self.entry = kernel.body.blocks[0]
-        self.matrices = list(self.entry.arguments)
-        self.found: dict[tuple[int, str], ir.Value] = {}
-        self.passed: list[ir.Value] = []
-
-    def map_for(self, op: ir.OpView, matrix: ir.Value, buffer: ir.Type) -> ir.Value:
-        """The kernel argument that maps `matrix` in boxes as `buffer` holds them."""
-        if matrix not in self.matrices:
-            raise Refusal(op, "reads a matrix that is not an argument of the kernel; TMA needs a tensor map of it")
-        position = self.matrices.index(matrix)
-        memref = ir.MemRefType(buffer)
-        _, (bits, base, shift) = layout_of(memref.layout)
-        swizzle = f", swizzle<{bits},{base},{shift}>" if bits else ""
-        text = f"!sm.tensor_map<{memref.shape[0]}x{memref.shape[1]}x{memref.element_type}{swizzle}>"
-        if (position, text) not in self.found:
-            with Diagnostics(op.context) as diagnostics:
-                try:
-                    type_ = ir.Type.parse(text)
-                except ir.MLIRError as error:
-                    raise Refusal(op, f"is no TMA box: {'; '.join(diagnostics.of(error))}") from None
-            with before(self.launch):
-                self.passed.append(sm.TensorMapOp(type_, self.launch.args[position]).result)
-            self.found[position, text] = self.entry.add_argument(type_, ir.Location.unknown())
-        return self.found[position, text]
-
-    def finish(self) -> None:
-        """Gives kernel and launch their new signature."""
-        types = [argument.type for argument in self.entry.arguments]
-        self.kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
-        launch = self.launch
-        with before(launch):
-            arguments = [*launch.args, *self.passed]
-            tile.LaunchOp(launch.kernel, launch.grid, launch.threads, arguments, shared_memory=launch.shared_memory)
-        erase(launch)
+    return int(roles.warps[1]) // WARPGROUP_WARPS
 
 
 def _carry_index(loop: scf.ForOp) -> None:
@@ -154,7 +111,9 @@ def _index_of(slot: ir.Value) -> ir.Value:
     return slot.owner.opview.index if isinstance(slot.type, sm.SlotType) else slot
 
 
-def _bind_producer(acquire: sm.ProducerAcquireOp, full: ir.Value, empty: ir.Value, maps: _Maps) -> None:
+def _bind_producer(
+    acquire: sm.ProducerAcquireOp, full: ir.Value, empty: ir.Value, maps: TensorMapArguments, schedule: Schedule
+) -> None:
     (commit,) = (use.owner.operation.opview for use in acquire.slot.uses)
     copies = [use.owner.operation.opview for buffer in acquire.buffers for use in buffer.uses]
     for copy in copies:
@@ -169,11 +128,12 @@ def _bind_producer(acquire: sm.ProducerAcquireOp, full: ir.Value, empty: ir.Valu
         slot = sm.RingSlotOp(acquire.ring, acquire.index)
     for old, new in zip(acquire.buffers, slot.buffers, strict=True):
         old.replace_all_uses_with(new)
+    hints = {buffer: cache_hint(schedule, operand) for operand, buffer in enumerate(slot.buffers)}
     for copy in copies:
-        view = copy.source.owner.opview
+        view, buffer = copy.source.owner.opview, copy.destination
         with before(copy), copy.operation.location:
-            tensor_map = maps.map_for(copy, view.source, copy.destination.type)
-            sm.TmaLoadOp(tensor_map, *view.offsets, copy.destination, full, acquire.index)
+            tensor_map = maps.map_for(copy, view.source, buffer.type, rank=TMA_RANKS.get(str(schedule.copy), 2))
+            sm.TmaLoadOp(tensor_map, *view.offsets, buffer, full, acquire.index, cache=hints[buffer])
         erase(copy)
     erase(commit)
     erase(acquire)

@@ -4,15 +4,16 @@ Before   scf.for %i … iter_args(%c, %r, %rp) {
            %full, %a, %b = sm.consumer_wait %ring[%r, %rp]
            %c2 = tile.mma tn %a, %b, %c; sm.consumer_release %ring, %full; advance }
 After    %full0, %a0, %b0 = sm.consumer_wait %ring[%r, %rp]                    (the first K step, peeled)
-         %p0 = sm.wgmma %a0, %b0, %zero
+         %p0 = sm.wgmma tn %a0, %b0, %zero
          %p, %held, … = scf.for %i = 1 … iter_args(%p = %p0, %held = %full0, …) {
            %full, %a, %b = sm.consumer_wait %ring[%r, %rp]
-           %q = sm.wgmma %a, %b, %p
+           %q = sm.wgmma tn %a, %b, %p
            %q2, %retired = sm.mma_wait 1, %q                                   (the group before this one is done)
            sm.consumer_release %ring, %held after %retired; advance }
          %acc, %last = sm.mma_wait 0, %p;  sm.consumer_release %ring, %held after %last
-Needs    level pipelined, roles; a schedule whose mma is wgmma; layout tn.
-Refuses  layouts other than tn; an atom that the target lacks; a loop of another form.
+         Layouts nn, nt and tt likewise. Each warpgroup takes every so many-th 64 rows of M.
+Needs    level pipelined, roles; a schedule whose mma is wgmma.
+Refuses  an atom that the target lacks; a tile that the tiled mma does not divide; a loop of another form.
 Test     test/lit/passes/bind-wgmma.mlir, bind-wgmma-invalid.mlir
 """
 
@@ -25,10 +26,18 @@ from mlir.dialects import scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.layouts import tv_attr
 from lowtide.errors import ScheduleError, TargetError
-from lowtide.passes.atoms import mma_atom_name, tiled_mma, tiled_mma_attr
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.kernels import kernels_of, main_loop, problem_of, schedule_of
-from lowtide.passes.rewriting import before, constant_of, defining_op, erase, erase_if_unused, index_constant, ops_in
+from lowtide.passes.support.atoms import mma_atom_name, tiled_mma, tiled_mma_attr
+from lowtide.passes.support.kernels import kernels_of, main_loop, problem_of, schedule_of
+from lowtide.passes.support.rewriting import (
+    before,
+    constant_of,
+    defining_op,
+    erase,
+    erase_if_unused,
+    index_constant,
+    ops_in,
+)
 from lowtide.targets import Target, TiledMma
 
 
@@ -43,10 +52,6 @@ class BindWgmma(Pass):
             schedule = schedule_of(kernel)
             for mma in walk(kernel, tile.MmaOp):
                 problem = problem_of(kernel)
-                if problem.layout != "tn":
-                    raise Refusal(
-                        mma, f"layout {problem.layout}: wgmma is bound for tn alone; take an mma.sync schedule"
-                    )
                 try:
                     target.mma(mma_atom_name(schedule, problem))
                     with mma.operation.location:
@@ -75,14 +80,14 @@ def _bind(mma: tile.MmaOp, tiled: TiledMma, acc_dtype: str) -> None:
         zero = sm.SplatOp(fragment, splat.value).result
         slot, phase = loop.initArgs[1], loop.initArgs[2]
         first = sm.ConsumerWaitOp(ring, slot, phase)
-        started = sm.WgmmaOp(pending, *first.buffers, zero, attribute).result
+        started = sm.WgmmaOp(pending, mma.layout, *first.buffers, zero, attribute).result
         after = sm.RingAdvanceOp(ring, slot, phase)
         inits = [started, first.slot, after.next_index, after.next_phase]
         new = scf.ForOp(index_constant(1), loop.upperBound, loop.step, inits)
         with ir.InsertionPoint(new.body):
             acc, held, slot, phase = new.inner_iter_args
             following = sm.ConsumerWaitOp(ring, slot, phase)
-            issued = sm.WgmmaOp(pending, *following.buffers, acc, attribute).result
+            issued = sm.WgmmaOp(pending, mma.layout, *following.buffers, acc, attribute).result
             waited = sm.MmaWaitOp(pending, ir.Type.parse("!sm.retired"), 1, issued)
             sm.ConsumerReleaseOp(ring, held, retired=waited.retired)
             advance = sm.RingAdvanceOp(ring, slot, phase)

@@ -17,8 +17,8 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.problem import Problem
-from lowtide.passes.schedule_choice import choose
+from lowtide.passes.schedules.choice import choose
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 
 

@@ -5,12 +5,13 @@ Before   tile.kernel @gemm_kernel(%a: memref<?x?xbf16, strided<[?, 1]>>, …) { 
 After    gpu.module @kernels { gpu.func @gemm_kernel(%a: !llvm.ptr<1>, %lda: i64, %m: i32, %k: i32, …) kernel {
            %tid = nvvm.read.ptx.sreg.tid.x … nvvm.ldmatrix … nvvm.mma.sync … } }
          tile.launch @gemm_kernel … args(base address, row stride and dynamic extents of each matrix)
+         The kernel says its threads and, where roles change them, its registers at entry (nvvm.maxnreg).
          Every tiled op is unrolled into this thread's instructions; addresses come from its thread-value layout and
          the buffer's layout. One handler for each op, in passes/nvvm/.
 Needs    level epilogue, shared memory laid out.
 Refuses  an op without a handler; a thread-value layout that an instruction cannot serve; a kernel that is not launched.
-Test     test/lit/passes/convert-sm-to-nvvm.mlir, convert-sm-to-nvvm-{copies,epilogue,mma,hopper,roles,
-         invalid,hopper-invalid}.mlir
+Test     test/lit/passes/convert-sm-to-nvvm.mlir, convert-sm-to-nvvm-{copies,epilogue,mma,hopper,operands,
+         roles,stores,invalid,hopper-invalid,stores-invalid}.mlir
 """
 
 from collections.abc import Callable
@@ -24,11 +25,13 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.nvvm import compute, control, copies, hopper
+from lowtide.passes.nvvm import compute, control, copies, matrices, roles, tma, tma_stores, wgmma, work_tiles
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.emit import Emitter
 from lowtide.passes.nvvm.values import TENSOR_MAPS_ATTRIBUTE, GlobalMatrix
-from lowtide.passes.rewriting import before, erase, index_constant, ops_in
+from lowtide.passes.schedules.facts import registers_at_entry
+from lowtide.passes.support.kernels import launches_of
+from lowtide.passes.support.rewriting import before, erase, index_constant, ops_in
 from lowtide.targets import Target
 
 MODULE_NAME = "kernels"
@@ -46,7 +49,7 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     sm.CpAsyncOp: copies.lower_cp_async,
     sm.CpAsyncCommitOp: control.lower_cp_async_commit,
     sm.CpAsyncWaitOp: control.lower_cp_async_wait,
-    sm.LdmatrixOp: copies.lower_ldmatrix,
+    sm.LdmatrixOp: matrices.lower_ldmatrix,
     sm.StoreSharedOp: copies.lower_store_shared,
     sm.LoadSharedOp: copies.lower_load_shared,
     sm.LoadGlobalOp: copies.lower_load_global,
@@ -55,17 +58,20 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     sm.MmaSyncOp: compute.lower_mma_sync,
     sm.ExtractOp: compute.lower_extract,
     sm.MapOp: compute.lower_map,
-    sm.MbarriersOp: hopper.lower_mbarriers,
-    sm.MbarrierWaitOp: hopper.lower_mbarrier_wait,
-    sm.MbarrierArriveOp: hopper.lower_mbarrier_arrive,
-    sm.TmaLoadOp: hopper.lower_tma_load,
-    sm.WgmmaOp: hopper.lower_wgmma,
-    sm.MmaWaitOp: hopper.lower_mma_wait,
+    sm.MbarriersOp: roles.lower_mbarriers,
+    sm.MbarrierWaitOp: roles.lower_mbarrier_wait,
+    sm.MbarrierArriveOp: roles.lower_mbarrier_arrive,
+    sm.TmaLoadOp: tma.lower_tma_load,
+    sm.TmaStoreOp: tma_stores.lower_tma_store,
+    sm.TmaStoreWaitOp: tma_stores.lower_tma_store_wait,
+    sm.FenceProxyAsyncOp: tma_stores.lower_fence_proxy_async,
+    sm.WgmmaOp: wgmma.lower_wgmma,
+    sm.MmaWaitOp: wgmma.lower_mma_wait,
 }
 _REGION_HANDLERS: dict[type, Callable[[Context, Any, control.LowerBlock], None]] = {
-    tile.WorkTilesOp: control.lower_work_tiles,
+    tile.WorkTilesOp: work_tiles.lower_work_tiles,
     scf.ForOp: control.lower_loop,
-    sm.RolesOp: hopper.lower_roles,
+    sm.RolesOp: roles.lower_roles,
 }
 
 
@@ -81,16 +87,12 @@ class ConvertSmToNvvm(Pass):
         kernels = walk(module, tile.KernelOp)
         if not kernels:
             return
-        launches: dict[str, list[tile.LaunchOp]] = {}
-        for launch in walk(module, tile.LaunchOp):
-            launches.setdefault(ir.FlatSymbolRefAttr(launch.kernel).value, []).append(launch)
         with ir.InsertionPoint(module.body):
             gpu_module = _gpu_module(target)
         for kernel in kernels:
-            name = ir.StringAttr(kernel.sym_name).value
-            own = launches.get(name, [])
+            own = launches_of(module, kernel)
             with kernel.operation.location:
-                _convert_kernel(gpu_module, kernel, _threads(kernel, own))
+                _convert_kernel(gpu_module, kernel, _threads(kernel, own), target)
             for launch in own:
                 _convert_launch(launch)
             erase(kernel)
@@ -118,7 +120,7 @@ def _gpu_module(target: Target) -> ir.Block:
     return op.regions[0].blocks[0]
 
 
-def _convert_kernel(gpu_module: ir.Block, kernel: tile.KernelOp, threads: int) -> None:
+def _convert_kernel(gpu_module: ir.Block, kernel: tile.KernelOp, threads: int, target: Target) -> None:
     entry = kernel.body.blocks[0]
     types = [type_ for argument in entry.arguments for type_ in _argument_types(argument.type)]
     with ir.InsertionPoint(gpu_module):
@@ -131,6 +133,7 @@ def _convert_kernel(gpu_module: ir.Block, kernel: tile.KernelOp, threads: int) -
                 "known_block_size": ir.DenseI32ArrayAttr.get([threads, 1, 1]),
                 # One CTA an SM is enough: registers are not to be saved by spilling.
                 "nvvm.minctasm": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1),
+                **_registers_at_entry(kernel, threads, target),
                 **_tensor_map_positions(entry),
                 **{name: kernel.attributes[name] for name in ("schedule",) if name in kernel.attributes},
             },
@@ -157,6 +160,14 @@ def _argument_types(type_: ir.Type) -> list[ir.Type]:
     i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
     dynamic = [i32 for dim in range(type_.rank) if type_.is_dynamic_dim(dim)]
     return [ir.Type.parse("!llvm.ptr<1>"), *([i64] if type_.rank == 2 else []), *dynamic]
+
+
+def _registers_at_entry(kernel: tile.KernelOp, threads: int, target: Target) -> dict[str, ir.Attribute]:
+    """Where roles change their registers, ptxas must know how many they start from (its advisory C7508)."""
+    if not any(any(op.registers) for op in walk(kernel, sm.RolesOp)):
+        return {}
+    count = min(registers_at_entry(threads, target), target.registers_per_thread)
+    return {"nvvm.maxnreg": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), count)}
 
 
 def _tensor_map_positions(entry: ir.Block) -> dict[str, ir.Attribute]:

@@ -17,9 +17,9 @@ from typing import ClassVar
 from mlir import ir
 from mlir.dialects import arith, math
 
-from lowtide.passes import math_formulas as formulas
 from lowtide.passes.base import Pass, Refusal
-from lowtide.passes.math_types import check_type, math_ops
+from lowtide.passes.support import math_formulas as formulas
+from lowtide.passes.support.math_types import check_type, math_ops
 from lowtide.targets import Target
 
 # What one PTX instruction computes: fma.rn, ex2.approx, lg2.approx, sqrt.rn, rsqrt.approx, abs, copysign.

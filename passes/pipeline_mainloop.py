@@ -26,9 +26,9 @@ from mlir.dialects import arith, scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.kernels import kernels_of, schedule_of
-from lowtide.passes.rewriting import before, ceil_div, erase, index_constant, replace
-from lowtide.passes.staged_loop import StagedLoop
+from lowtide.passes.support.kernels import kernels_of, schedule_of
+from lowtide.passes.support.rewriting import before, ceil_div, erase, index_constant, replace
+from lowtide.passes.support.staged_loop import StagedLoop
 from lowtide.targets import Target
 
 

@@ -18,7 +18,7 @@ from mlir import ir
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.rewriting import after, before
+from lowtide.passes.support.rewriting import after, before
 from lowtide.targets import Target
 
 

@@ -27,8 +27,8 @@ from mlir.dialects import arith, scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.kernels import kernels_of, schedule_of
-from lowtide.passes.rewriting import (
+from lowtide.passes.support.kernels import kernels_of, schedule_of
+from lowtide.passes.support.rewriting import (
     before,
     ceil_div,
     constant_of,
@@ -38,10 +38,9 @@ from lowtide.passes.rewriting import (
     move_body,
     ops_in,
 )
-from lowtide.passes.staged_loop import StagedLoop
+from lowtide.passes.support.staged_loop import StagedLoop
 from lowtide.targets import Target
-
-_WARPS_A_WARPGROUP = 4
+from lowtide.targets.atoms import WARPGROUP_WARPS
 
 Pair: TypeAlias = tuple[ir.Value, ir.Value]  # (row, column) of a tile, or (slot, phase) of a cursor
 
@@ -95,7 +94,7 @@ class _Kernel:
             ring = sm.RingOp(ir.Type.parse(f"!sm.ring<{schedule.stages} x [{types}]>")).result
             roles = sm.RolesOp(
                 ir.ArrayAttr.get([ir.StringAttr.get("producer"), ir.StringAttr.get("consumer")]),
-                ir.DenseI64ArrayAttr.get([_WARPS_A_WARPGROUP, _WARPS_A_WARPGROUP * consumers]),
+                ir.DenseI64ArrayAttr.get([WARPGROUP_WARPS, WARPGROUP_WARPS * consumers]),
                 ir.DenseI64ArrayAttr.get(list(registers)),
                 2,
             )

@@ -21,9 +21,9 @@ from lowtide.dialects import sm
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.layouts import tv_attr
 from lowtide.errors import ScheduleError, TargetError
-from lowtide.passes.atoms import tiled_mma_of
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.rewriting import before, defining_op, erase_if_unused, replace
+from lowtide.passes.support.atoms import tiled_mma_of
+from lowtide.passes.support.rewriting import before, defining_op, erase_if_unused, replace
 from lowtide.targets import Target, TiledMma, ldmatrix_source
 
 

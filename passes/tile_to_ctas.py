@@ -22,11 +22,12 @@ from lowtide.dialects import tile
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.kernels import schedule_of
-from lowtide.passes.problem import Problem, a_is_mk, b_is_nk, kinds_of, layout_letters
-from lowtide.passes.rewriting import before, ceil_div, constant_of, erase, extent, index_constant, move_body
-from lowtide.passes.schedule_choice import ctas_per_sm
-from lowtide.passes.schedule_rules import threads_of
+from lowtide.passes.schedules.choice import ctas_per_sm
+from lowtide.passes.schedules.facts import threads_of
+from lowtide.passes.schedules.rules import SCHEDULERS
+from lowtide.passes.support.kernels import schedule_of
+from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk, kinds_of, layout_letters
+from lowtide.passes.support.rewriting import before, ceil_div, constant_of, erase, extent, index_constant, move_body
 from lowtide.targets import Target
 
 
@@ -45,7 +46,7 @@ class TileToCtas(Pass):
                 raise Refusal(gemms[1], "is the second tile.gemm of its function; put each in a function of its own")
             for gemm in gemms:
                 schedule = schedule_of(gemm, "cta", "warps", "raster", "scheduler")
-                if schedule.scheduler == "persistent":  # how many CTAs run at once depends on their shared memory
+                if schedule.scheduler != "one_shot":  # how many CTAs run at once depends on their shared memory
                     schedule_of(gemm, "stages", "epilogue", "epilogue_math", "epilogue_tile")
                 name = f"{ir.StringAttr(function.sym_name).value}_kernel"
                 with gemm.operation.location:
@@ -72,7 +73,7 @@ def _emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
         tiles_m = ceil_div(m, index_constant(schedule.cta[0]))
         tiles_n = ceil_div(n, index_constant(schedule.cta[1]))
         grid = arith.muli(tiles_m, tiles_n)
-        if schedule.scheduler == "persistent":
+        if schedule.scheduler != "one_shot":
             at_once = index_constant(ctas_per_sm(schedule, problem, target))
             sms = tile.SmCountOp(ir.IndexType.get()).result
             grid = arith.minsi(grid, arith.muli(sms, at_once))
@@ -123,9 +124,7 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str) -> None:
             [],
             ir.DenseI64ArrayAttr.get(schedule.cta[:2]),
             _raster_attr(schedule),
-            ir.IntegerAttr.get(
-                ir.IntegerType.get_signless(32), ("one_shot", "persistent").index(str(schedule.scheduler))
-            ),
+            ir.IntegerAttr.get(ir.IntegerType.get_signless(32), SCHEDULERS.index(str(schedule.scheduler))),
         )
         tile.ReturnOp()
     body = work.body.blocks.append(ir.IndexType.get(), ir.IndexType.get())
@@ -143,8 +142,8 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str) -> None:
 
 
 def _raster_attr(schedule: Schedule) -> tile.RasterAttr:
-    kind, group = schedule.raster or ("row", 0)
-    return ir.Attribute.parse(f"#tile.raster<{kind}{f' {group}' if kind == 'grouped' else ''}>")
+    kind, *numbers = schedule.raster or ("row", 0)
+    return ir.Attribute.parse(f"#tile.raster<{kind} {', '.join(map(str, numbers)) if any(numbers) else ''}>")
 
 
 def _emit_k_loop(gemm: tile.GemmOp, a: ir.Value, b: ir.Value, k: ir.Value, origin: list[ir.Value]) -> ir.Value:

@@ -1,8 +1,8 @@
 """verify-schedule: hold every schedule against the target and the problem. Changes nothing.
 
 Needs    a schedule on tile.gemm or, entering from a dump of a later level, on its tile.kernel.
-Refuses  what breaks a rule: the rule, the limit, and the nearest legal value (schedule_rules.py); a kernel that was
-         built for another schedule than the one it carries (built_for.py).
+Refuses  what breaks a rule: the rule, the limit, and the nearest legal value (schedules/rules.py); a kernel that was
+         built for another schedule than the one it carries (schedules/built_for.py).
 Test     test/lit/passes/verify-schedule.mlir and, for each kind of refusal, verify-schedule-…-invalid.mlir
 """
 
@@ -15,10 +15,10 @@ from mlir import ir
 from lowtide.dialects import tile
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.built_for import launch_mismatches, mismatches
-from lowtide.passes.kernels import problem_of, schedule_of
-from lowtide.passes.problem import Problem
-from lowtide.passes.schedule_rules import broken_rule
+from lowtide.passes.schedules.built_for import launch_mismatches, mismatches
+from lowtide.passes.schedules.rules import broken_rule
+from lowtide.passes.support.kernels import problem_of, schedule_of
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 
 

@@ -5,6 +5,7 @@ Libraries reuse freed memory in stream order, so memory taken for one stream mus
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -31,6 +32,16 @@ def allocate(like: Any, library: str, shape: tuple[int, int], dtype: str, alignm
         )
     whole = makers[library](like, (rows, padded), dtype, stream)
     return whole if padded == columns else whole[:, :columns]
+
+
+def torch_allocator(like: Any, shape: tuple[int, int], dtype: str, alignment: int) -> Callable[[], Any]:
+    """What `allocate` does for such torch tensors and the current stream, with all but the allocation done."""
+    torch = sys.modules["torch"]
+    rows, columns = shape
+    padded = pad_row(columns, dtype, alignment)
+    kind = getattr(torch, TORCH_NAME[dtype])
+    make = functools.partial(torch.empty, (rows, padded), dtype=kind, device=like.device)
+    return make if padded == columns else lambda: make()[:, :columns]
 
 
 def _torch_empty(like: Any, shape: tuple[int, int], dtype: str, stream: int | None) -> Any:

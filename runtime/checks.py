@@ -28,7 +28,8 @@ class MatrixView:
 def check_layout(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
     """Check one operand against its manifest entry, its base address apart (`check_address`).
 
-    A stride over an extent of 1 means nothing and is replaced by the smallest one allowed. Raises LaunchError.
+    A stride over an extent of 1, or of an array without elements, means nothing and is replaced by the smallest one
+    allowed. Raises LaunchError.
     """
     name, dtype = argument["name"], argument["dtype"]
     if operand.dtype != dtype:
@@ -42,8 +43,10 @@ def check_layout(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
                 f"operand {name}: extent {axis} of shape {shape} is {extent}, the kernel was compiled for {wanted};"
                 f" compile it with that extent None to give it at run time"
             )
-        if not 1 <= extent <= MAX_EXTENT:
-            raise LaunchError(f"operand {name}: extent {axis} of shape {shape} must be in [1, {MAX_EXTENT}]; split it")
+        if not 0 <= extent <= MAX_EXTENT:
+            raise LaunchError(f"operand {name}: extent {axis} of shape {shape} must be in [0, {MAX_EXTENT}]; split it")
+    if 0 in shape:
+        return MatrixView(operand.address, shape, pad_row(shape[-1], dtype, argument.get("row_stride_alignment", 1)), 0)
     return _check_strides(argument, operand)
 
 

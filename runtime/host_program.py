@@ -7,8 +7,9 @@ and runs at every call. Integers are exact (extents are at most 2³¹−1, so no
 Ops: memref.dim (attribute index), memref.row_stride (elements), memref.base_address (bytes), each on an argument;
 tile.sm_count; arith.constant (value), arith.cmpi (predicate), arith.select, arith.trunci (type, e.g. "i32"), integer
 casts and the arithmetic of `host_ops`; cf.assert (message); sm.tensor_map on a rank-2 argument (box, swizzle or null,
-l2_promotion, dtype), which yields a `TensorMap` for launches alone; and tile.launch, all in attributes: kernel, grid
-(three values or numbers), block, cluster or null, shared_memory in bytes, arguments (a list of {"value", "type"}).
+l2_promotion, dtype, element_strides if not 1), which yields a `TensorMap` for launches alone; and tile.launch, all in
+attributes: kernel, grid (three values or numbers), block, cluster or null, shared_memory in bytes, arguments (a list of
+{"value", "type"}).
 """
 
 from __future__ import annotations
@@ -32,7 +33,15 @@ from lowtide.runtime.host_ops import (
     wrap,
 )
 from lowtide.runtime.manifest import NAME
-from lowtide.runtime.tensor_maps import TENSOR_MAP, TENSOR_MAP_BYTES, BoxedTensor, Swizzle, TensorMap, check_box
+from lowtide.runtime.tensor_maps import (
+    TENSOR_MAP,
+    TENSOR_MAP_BYTES,
+    BoxedTensor,
+    Swizzle,
+    TensorMap,
+    boxed_matrix,
+    check_box,
+)
 
 #: Bytes of each launch argument type.
 ARGUMENT_BYTES: dict[str, int] = {
@@ -45,6 +54,7 @@ ARGUMENT_BYTES: dict[str, int] = {
     "bf16": 2,
     TENSOR_MAP: TENSOR_MAP_BYTES,
 }
+_TENSOR_MAP_ATTRIBUTES = {"box", "swizzle", "l2_promotion", "dtype", "element_strides"}
 
 
 class HostMemRef(Protocol):
@@ -149,11 +159,10 @@ def _geometry(limits: tuple[int, int, int], name: str) -> Callable[..., tuple[in
 
 
 def _boxed_tensor(
-    name: str, dtype: str, box: tuple[int, int], swizzle: Swizzle | None, l2_promotion: int
+    name: str, dtype: str, box: tuple[int, ...], swizzle: Swizzle | None, l2_promotion: int, steps: tuple[int, ...]
 ) -> Callable[[HostMemRef], BoxedTensor]:
     def tensor(memref: HostMemRef) -> BoxedTensor:
-        strides = (memref.row_stride, 1)
-        return BoxedTensor(name, dtype, tuple(memref.shape), strides, box, swizzle, l2_promotion)
+        return boxed_matrix(name, dtype, tuple(memref.shape), memref.row_stride, box, swizzle, l2_promotion, steps)
 
     return tensor
 
@@ -299,15 +308,21 @@ class _Compiler:
             raise LoadError(f"{self.at}: {argument} has rank {self.ranks[argument]}, must have rank 2")
         if attributes.get("dtype") != dtype:
             raise LoadError(f"{self.at}: dtype is {attributes.get('dtype')!r}, {argument} has {dtype!r}")
-        if not _are_integers(box, 2):
-            raise LoadError(f"{self.at}: box is {box!r}, must be two integers, rows and columns")
+        if not isinstance(box, list) or not 2 <= len(box) <= 5 or not _are_integers(box, len(box)):
+            raise LoadError(f"{self.at}: box is {box!r}, must be two to five integers, rows and columns last")
         if swizzle is not None and not _are_integers(swizzle, 3):
             raise LoadError(f"{self.at}: swizzle is {swizzle!r}, must be three integers or null")
-        kept = tuple(swizzle) if swizzle and swizzle[0] else None
-        check_box(argument, dtype, box, kept, promotion, LoadError)
+        steps = attributes.get("element_strides")
+        if steps is not None and not _are_integers(steps, len(box)):
+            raise LoadError(f"{self.at}: element_strides is {steps!r}, must be {len(box)} integers or null")
+        unknown = sorted(set(attributes) - _TENSOR_MAP_ATTRIBUTES)
+        if unknown:
+            raise LoadError(f"{self.at}: attribute {unknown[0]!r} is unknown; compile and save the kernel again")
+        kept, steps = tuple(swizzle) if swizzle and swizzle[0] else None, tuple(steps or ())
+        check_box(argument, dtype, box, kept, promotion, LoadError, steps)
         tensor = f"t{len(self.tensors)}"
         self.early_lines.append(f"{tensor} = tensors[{len(self.tensors)}](m[{argument!r}])")
-        self.tensors.append(_boxed_tensor(argument, dtype, (box[0], box[1]), kept, promotion))
+        self.tensors.append(_boxed_tensor(argument, dtype, tuple(box), kept, promotion, steps))
         self.wanted_late.append(tensor)
         address = f"p{self.arguments.index(argument)}"
         self.late_values.add(address)

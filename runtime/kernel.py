@@ -5,23 +5,28 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lowtide.errors import LaunchError, LoadError
 from lowtide.runtime import driver, storage
-from lowtide.runtime.allocation import allocate
+from lowtide.runtime.allocation import allocate, torch_allocator
+from lowtide.runtime.call_keys import CallKeys, Recent
 from lowtide.runtime.checks import MatrixView, check_devices, check_dims, check_layout, check_output, check_scalar
 from lowtide.runtime.host_program import compile_host
 from lowtide.runtime.manifest import problem_dims, validate
 from lowtide.runtime.module import LoadedModule, load_module
 from lowtide.runtime.operands import Operand, view
-from lowtide.runtime.plan import Launch, LaunchPlan, make_plan
+from lowtide.runtime.plan import Launch, LaunchPlan, NoLaunch, PreparedLaunch, make_plan
 from lowtide.runtime.streams import current_stream, handle_of, library_of
 from lowtide.runtime.tensor_map_encoder import TensorMapEncoder
+from lowtide.runtime.zeros import Zeros, with_zeros
 
 _MOST_PLANS = 1024
+_MOST_LAUNCHES = 1024
+#: What reading the key of a call raises for objects that are no strided torch tensors
+_NOT_TORCH = (AttributeError, TypeError, RuntimeError)
 
 
 class Kernel:
@@ -29,7 +34,10 @@ class Kernel:
 
     Operands are GPU arrays: torch or CuPy arrays, or anything with DLPack or `__cuda_array_interface__`. Matrices lie
     as the manifest's layout says, last dimension contiguous, rows possibly padded. One kernel may be called from
-    several threads, and on several GPUs. The modules it loads stay until the process ends.
+    several threads, and on several GPUs. The modules it loads stay until the process ends. Where K is 0 at run time,
+    D is the epilogue of 0; where M or N is, nothing is launched.
+
+    Torch tensors met before, or others like them, take a short way: their call's key leads to its launch (`call_keys`).
     """
 
     def __init__(self, manifest: Mapping[str, Any], ptx: str, cubin: bytes | None = None) -> None:
@@ -51,12 +59,17 @@ class Kernel:
         self._scalars = [i for i, x in enumerate(self._arguments) if x["kind"] == "scalar"]
         self._output = next(i for i, x in enumerate(self._arguments) if x["role"] == "output")
         self._matrices = [i for i in self._memrefs if self._arguments[i]["kind"] == "matrix" and i != self._output]
-        self._output_last = self._output == len(self._arguments) - 1
-        self._plans: dict[tuple[Any, ...], LaunchPlan] = {}
+        self._matrix_inputs = [self._inputs.index(self._names[i]) for i in self._matrices]
+        #: how many operands by position need no sorting
+        self._plain_inputs = len(self._inputs) if self._output == len(self._inputs) else -1
+        self._plans = Recent(_MOST_PLANS)  # signature: LaunchPlan
+        self._launches = Recent(_MOST_LAUNCHES)  # key of a call: PreparedLaunch
+        self._allocators = Recent(_MOST_PLANS)  # shapes and device of the inputs: what makes the output
         self._modules: dict[int, LoadedModule] = {}
         self._encoder = TensorMapEncoder()
+        self._zeros = Zeros()
         self._lock = threading.Lock()
-        self._get_context: Callable[[], tuple[Any, Any]] | None = None
+        self._keys: CallKeys | None = None  # from the first launch on
 
     def __repr__(self) -> str:
         return f"<lowtide kernel {self.name} for {self.manifest['target']}>"
@@ -70,9 +83,23 @@ class Kernel:
         outside of any autograd. Raises LaunchError for operands that do not fit, DeviceError without GPU or driver,
         LoadError when the kernel is for another architecture.
         """
-        values, out = self._collect(matrices, out, operands, stream)
-        plan, calls, handle = self._resolve(values, stream)
-        plan.launch(calls, handle)
+        if out is None or operands or len(matrices) != self._plain_inputs:
+            values, out = self._collect(matrices, out, operands, stream)
+        else:
+            values = [*matrices, out]
+        launch: PreparedLaunch | NoLaunch | None = None
+        if self._keys is not None:
+            try:
+                key = self._keys.of(values)
+                launch, context = self._launches[key] or self._prepare_known(key), key[0]
+            except _NOT_TORCH:
+                pass
+        if launch is None:
+            launch, handle = self._resolve(values, stream)
+            context = driver.api().cuCtxGetCurrent()[1]
+        else:
+            handle = launch.follow() if stream is None else handle_of(stream)
+        launch.run(handle, context)
         return out
 
     def bind(self, *matrices: Any, stream: Any = None, out: Any = None, **operands: Any) -> Launch:
@@ -81,9 +108,9 @@ class Kernel:
         Arguments and errors as in a call; all checks are made here. The kernel's code is loaded here too.
         """
         values, out = self._collect(matrices, out, operands, stream)
-        plan, calls, handle = self._resolve(values, stream)
-        follow = plan.current_stream if stream is None else None
-        return Launch(plan, calls, follow or (lambda: handle), out, values)
+        launch, handle = self._resolve(values, stream)
+        follow = launch.follow if stream is None else None
+        return Launch(launch, follow or (lambda: handle), out, values)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the kernel to a directory for `lowtide.runtime.load`. Raises LoadError when it cannot be written."""
@@ -108,27 +135,30 @@ class Kernel:
         self, matrices: Sequence[Any], out: Any, operands: Mapping[str, Any], stream: Any
     ) -> tuple[list[Any], Any]:
         """The values in the host function's order, and the output, allocated where it is not given."""
-        if self._output_last and out is not None and not operands and len(matrices) == len(self._inputs):
-            return [*matrices, out], out
+        by_name = self._inputs[len(matrices) :]
+        if len(operands) != len(by_name) or len(matrices) > len(self._inputs) or not operands.keys() >= {*by_name}:
+            raise self._names_error(matrices, operands)
+        values = [*matrices, *[operands[name] for name in by_name]]
+        if out is None:
+            out = self._allocate(values, stream)
+        values.insert(self._output, out)
+        return values, out
+
+    def _names_error(self, matrices: Sequence[Any], operands: Mapping[str, Any]) -> LaunchError:
+        """What is wrong with operands that are not one for each input."""
         if len(matrices) > len(self._inputs):
-            raise LaunchError(
+            return LaunchError(
                 f"kernel {self.name}: {len(matrices)} operands given, it has {len(self._inputs)}:"
                 f" {', '.join(self._inputs)}; the output goes by out="
             )
-        named = dict(zip(self._inputs, matrices, strict=False))
-        for name, value in operands.items():
-            if name in named or name not in self._inputs:
-                raise self._name_error(name, name in named)
-            named[name] = value
-        for name in self._inputs:
-            if name not in named:
-                raise LaunchError(
-                    f"kernel {self.name}: operand {name} is missing; it takes {', '.join(self._inputs)}: pass {name}="
-                )
-        if out is None:
-            out = self._allocate(named, stream)
-        named[self._names[self._output]] = out
-        return [named[name] for name in self._names], out
+        given = self._inputs[: len(matrices)]
+        for name in operands:
+            if name in given or name not in self._inputs:
+                return self._name_error(name, name in given)
+        missing = next(name for name in self._inputs if name not in given and name not in operands)
+        return LaunchError(
+            f"kernel {self.name}: operand {missing} is missing; it takes {', '.join(self._inputs)}: pass {missing}="
+        )
 
     def _name_error(self, name: str, twice: bool) -> LaunchError:
         if twice:
@@ -137,71 +167,106 @@ class Kernel:
             return LaunchError(f"kernel {self.name}: {name} is the output; pass it as out=")
         return LaunchError(f"kernel {self.name}: unknown operand {name!r}; the operands are {', '.join(self._inputs)}")
 
-    def _allocate(self, named: Mapping[str, Any], stream: Any) -> Any:
-        dims: dict[str, int] = {}
-        first: tuple[Any, str] | None = None
-        for index in self._matrices:
-            argument = self._arguments[index]
-            operand = view(named[argument["name"]], argument["name"])
-            checked = check_layout(argument, operand)
-            dims.update(zip(self._dims[argument["name"]], checked.shape, strict=True))
-            first = first or (named[argument["name"]], operand.library)
-        assert first is not None
-        output = self._arguments[self._output]
-        handle = None if stream is None else handle_of(stream)
-        alignment = max(output.get("row_stride_alignment", 1), 1)
-        return allocate(*first, (dims["m"], dims["n"]), output["dtype"], alignment, handle)
-
-    def _resolve(self, values: list[Any], stream: Any) -> tuple[LaunchPlan, list[Any], int]:
-        """Plan, call values (addresses and scalars) and stream of a launch."""
-        if self._get_context is not None:
-            # Torch tensors of a known signature: no record is made of them.
+    def _allocate(self, values: Sequence[Any], stream: Any) -> Any:
+        """The output for these inputs, which are in the order of `_inputs`."""
+        inputs = [values[i] for i in self._matrix_inputs]
+        key: Any = None
+        if stream is None:
             try:
-                plan = self._plans.get(self._fast_key(int(self._get_context()[1]), values))
-            except (AttributeError, TypeError, RuntimeError):
-                plan = None
-            if plan is not None and plan.current_stream is not None:
-                calls = list(values)
-                for index in self._memrefs:
-                    calls[index] = values[index].data_ptr()
-                for index in self._scalars:
-                    calls[index] = check_scalar(self._arguments[index], values[index])
-                return plan, calls, plan.current_stream() if stream is None else handle_of(stream)
-        return self._resolve_by_view(values, stream)
+                key = (*[x.shape for x in inputs], inputs[0].device)
+                make = self._allocators[key]
+            except _NOT_TORCH:
+                make = key = None
+            if make is not None:
+                return make()
+        dims: dict[str, int] = {}
+        libraries: list[str] = []
+        for index, value in zip(self._matrices, inputs, strict=True):
+            argument = self._arguments[index]
+            operand = view(value, argument["name"])
+            dims.update(zip(self._dims[argument["name"]], check_layout(argument, operand).shape, strict=True))
+            libraries.append(operand.library)
+        output, shape = self._arguments[self._output], (dims["m"], dims["n"])
+        alignment = max(output.get("row_stride_alignment", 1), 1)
+        if key is not None and libraries == ["torch"] * len(libraries):
+            self._allocators[key] = torch_allocator(inputs[0], shape, output["dtype"], alignment)
+        handle = None if stream is None else handle_of(stream)
+        return allocate(inputs[0], libraries[0], shape, output["dtype"], alignment, handle)
 
-    def _fast_key(self, context: int, values: Sequence[Any]) -> tuple[Any, ...]:
-        """What a launch on torch tensors depends on, addresses apart; raises what other objects raise."""
-        key: list[Any] = [context]
-        for index in self._memrefs:
-            value = values[index]
-            key += (value.shape, value.stride(), value.dtype, value.device)
-        return tuple(key)
+    def _prepare_known(self, key: tuple[Any, ...]) -> PreparedLaunch | None:
+        """The launch of torch tensors of a known signature, of which no record is made then."""
+        assert self._keys is not None
+        plan = self._plans[self._keys.signature(key)]
+        if plan is None:
+            return None
+        launch: PreparedLaunch = plan.prepare(self._keys.calls(key))
+        self._launches[key] = launch
+        return launch
 
-    def _resolve_by_view(self, values: list[Any], stream: Any) -> tuple[LaunchPlan, list[Any], int]:
+    def _resolve(self, values: list[Any], stream: Any) -> tuple[PreparedLaunch | NoLaunch, int]:
+        """The launch, and the stream that it goes to now: the long way, with a record of each operand, all checked."""
         handle = self._stream_before_views(values, stream)
         operands = {self._names[i]: view(values[i], self._names[i], handle) for i in self._memrefs}
-        views = {self._names[i]: check_layout(self._arguments[i], operands[self._names[i]]) for i in self._memrefs}
-        check_dims(self._dims, views)
+        views = self._check_layouts(operands)
+        extents = check_dims(self._dims, views)
         check_output(self._arguments[self._output], operands[self._names[self._output]])
         calls = list(values)
         for index in self._scalars:
             calls[index] = check_scalar(self._arguments[index], values[index])
-        for index in self._memrefs:
-            calls[index] = operands[self._names[index]].address
 
         driver.initialize()
-        ordinals = {
-            name: driver.pointer_device(x.address) if x.device is None else x.device for name, x in operands.items()
-        }
-        device = check_devices(ordinals)
-        plan = self._plan(values, operands, views, device)
+        if not (extents["m"] and extents["n"]):
+            return NoLaunch(), handle or 0
+        device = self._device_of(operands)
+        module = self.module_for(device)
+        if not extents["k"]:
+            operands = with_zeros(operands, self._arguments, self._dims, self._zeros, device, module.context)
+            views = self._check_layouts(operands)
+        for index in self._memrefs:
+            calls[index] = operands[self._names[index]].address
+        plan = self._plan(operands, views, module)
+        launch = plan.prepare(calls)
+        if all(operand.library == "torch" for operand in operands.values()):
+            self._remember(values, launch, plan if extents["k"] else None)
         if handle is None:
             handle = next((x.stream for x in operands.values() if x.stream is not None), 0)
         for operand in operands.values():
             if operand.stream is not None and _differ(operand.stream, handle):
-                with driver.active(plan.module.context):
+                with driver.active(module.context):
                     driver.order_streams(operand.stream, handle)
-        return plan, calls, handle
+        return launch, handle
+
+    def _check_layouts(self, operands: Mapping[str, Operand]) -> dict[str, MatrixView]:
+        return {self._names[i]: check_layout(self._arguments[i], operands[self._names[i]]) for i in self._memrefs}
+
+    def _device_of(self, operands: Mapping[str, Operand]) -> int:
+        """The GPU that holds the operands; addresses of arrays without elements say nothing of it."""
+        return check_devices(
+            {
+                name: driver.pointer_device(x.address) if x.device is None else x.device
+                for name, x in operands.items()
+                if x.device is not None or 0 not in x.shape
+            }
+        )
+
+    def _plan(self, operands: Mapping[str, Operand], views: dict[str, MatrixView], module: LoadedModule) -> LaunchPlan:
+        key = (module.context, *(operand.signature for operand in operands.values()))
+        plan: LaunchPlan | None = self._plans[key]
+        if plan is None:
+            library = operands[self._names[self._matrices[0]]].library
+            follow = current_stream(library, module.device.ordinal)
+            plan = make_plan(self.name, self._arguments, self.program, module, views, follow, self._encoder)
+            self._plans[key] = plan
+        return plan
+
+    def _remember(self, values: Sequence[Any], launch: PreparedLaunch, plan: LaunchPlan | None) -> None:
+        """Keep what the next call of torch tensors like `values` needs; `plan` where other addresses may go into it."""
+        if self._keys is None:
+            self._keys = CallKeys(self._arguments, driver.api().cuCtxGetCurrent)
+        key = self._keys.of(values)
+        self._launches[key] = launch
+        if plan is not None:
+            self._plans[self._keys.signature(key)] = plan
 
     def _stream_before_views(self, values: list[Any], stream: Any) -> int | None:
         if stream is not None:
@@ -215,25 +280,6 @@ class Kernel:
         else:
             return None
         return follow() if follow else None
-
-    def _plan(
-        self, values: list[Any], operands: Mapping[str, Operand], views: dict[str, MatrixView], device: int
-    ) -> LaunchPlan:
-        module = self.module_for(device)
-        key: tuple[Any, ...] = (module.context, *(operand.signature for operand in operands.values()))
-        plan = self._plans.get(key)
-        if plan is None:
-            library = operands[self._names[self._matrices[0]]].library
-            follow = current_stream(library, device)
-            plan = make_plan(self.name, self._arguments, self.program, module, views, follow, self._encoder)
-            if len(self._plans) >= _MOST_PLANS:
-                self._plans.clear()
-            self._plans[key] = plan
-        cuda = driver.api()
-        if all(operand.library == "torch" for operand in operands.values()):
-            self._plans[self._fast_key(driver.current_context(), values)] = plan
-        self._get_context = cuda.cuCtxGetCurrent
-        return plan
 
 
 def _differ(stream: int, other: int) -> bool:

@@ -22,10 +22,12 @@ in the host function's order; matrices lie in memory as the layout says (last di
 A kernel argument of type "tensor_map" is the 128-byte CUtensorMap by value, made for the operand by the host op
 
     {"op": "sm.tensor_map", "results": ["v9"], "operands": ["a"],
-     "attributes": {"box": [128, 64],              rows, columns: elements, as they lie in memory
+     "attributes": {"box": [128, 64],              rows, columns: elements, as they lie in memory; of rank 3 to 5
+                                                   [1, 1, panels, rows, columns of a panel], panels side by side
                     "swizzle": [3, 3, 3]|null,     <B, M, S> on elements; spans 32, 64 or 128 bytes
                     "l2_promotion": 0|64|128|256,  bytes
-                    "dtype": "bf16"}}              the operand's
+                    "dtype": "bf16",               the operand's
+                    "element_strides": [1, 1]}}    may be left out; 1 to 8, the last 1
 
 The parameter is aligned to 64 bytes in the PTX. Elements outside of the operand read as zero (`tensor_maps`).
 """

@@ -1,103 +1,26 @@
-"""A launch prepared for one signature of operands: everything but base addresses, run-time scalars and the stream.
+"""A launch in two steps: what stays for one signature of operands, then what follows from addresses and scalars.
 
-`LaunchPlan` is made once for each (context, shapes, strides, dtypes, device); `Launch` fixes the rest too. Argument
-blocks are packed by one `struct` call and handed to the driver as an array of pointers into the block. Tensor maps lie
-behind the other arguments and are written only when they change.
+`LaunchPlan` is made once for each (context, shapes, strides, dtypes, device), `PreparedLaunch` once for each set of
+base addresses and run-time scalars under it; what is left for the call is the stream. A prepared launch's arguments are
+never written again, so that threads share it.
 """
 
 from __future__ import annotations
 
-import ctypes
-import math
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from lowtide.errors import LaunchError
 from lowtide.runtime import driver
+from lowtide.runtime.argument_block import ArgumentBlock, ArgumentLayout
 from lowtide.runtime.checks import MatrixView, address_error, overlap_error
-from lowtide.runtime.dtypes import to_bits
 from lowtide.runtime.host_program import HostProgram
 from lowtide.runtime.module import LoadedModule
-from lowtide.runtime.tensor_map_encoder import TENSOR_MAP_ALIGNMENT, TensorMapEncoder
-from lowtide.runtime.tensor_maps import TENSOR_MAP, TENSOR_MAP_BYTES, TensorMap
+from lowtide.runtime.tensor_map_encoder import TensorMapEncoder
+from lowtide.runtime.tensor_maps import TensorMap
 
-_SLOT = 8  # bytes an argument takes in a block, tensor maps apart; the driver reads each at its own size
 _MOST_STREAMS = 64
-_PACKING = {"ptr": "Q", "i64": "q", "i32": "i4x", "f32": "f4x", "f64": "d", "f16": "e6x", "bf16": "H6x"}
-
-
-class ArgumentBlock:
-    """The memory of one launch's arguments, and the array of pointers that cuLaunchKernel takes."""
-
-    def __init__(self, types: Sequence[str]) -> None:
-        self.types = tuple(types)
-        self._plain = [i for i, kind in enumerate(types) if kind != TENSOR_MAP]
-        self._maps: dict[int, TensorMap | None] = {i: None for i, kind in enumerate(types) if kind == TENSOR_MAP}
-        self._bf16 = [position for position, i in enumerate(self._plain) if types[i] == "bf16"]
-        self._struct = struct.Struct("<" + "".join(_PACKING[types[i]] for i in self._plain))
-        maps = -(-self._struct.size // TENSOR_MAP_ALIGNMENT) * TENSOR_MAP_ALIGNMENT
-        size = maps + TENSOR_MAP_BYTES * len(self._maps)
-        self.storage = (ctypes.c_char * (size + TENSOR_MAP_ALIGNMENT))()
-        self._start = -ctypes.addressof(self.storage) % TENSOR_MAP_ALIGNMENT
-        base = ctypes.addressof(self.storage) + self._start
-        self._slots = [0] * len(types)
-        for position, i in enumerate(self._plain):
-            self._slots[i] = base + _SLOT * position
-        for position, i in enumerate(self._maps):
-            self._slots[i] = base + maps + TENSOR_MAP_BYTES * position
-        self._pointers = (ctypes.c_void_p * max(1, len(types)))(*self._slots)
-        self.address = ctypes.addressof(self._pointers)
-
-    def pack(self, values: Sequence[Any], encode: Callable[[TensorMap], bytes]) -> None:
-        """Write the values; `encode` gives the bytes of a tensor map. Raises LaunchError for one that its type cannot
-        hold, and what `encode` raises."""
-        if self._maps:
-            for i, held in self._maps.items():
-                if values[i] != held:
-                    ctypes.memmove(self._slots[i], encode(values[i]), TENSOR_MAP_BYTES)
-                    self._maps[i] = values[i]
-            values = [values[i] for i in self._plain]
-        try:
-            if self._bf16:
-                values = [_bf16_bits(x) if i in self._bf16 else x for i, x in enumerate(values)]
-            self._struct.pack_into(self.storage, self._start, *values)
-        except (struct.error, OverflowError) as error:
-            kinds = [self.types[i] for i in self._plain]
-            shown = ", ".join(f"{value}: {kind}" for value, kind in zip(values, kinds, strict=False))
-            raise LaunchError(f"the launch arguments ({shown}) do not fit their types ({error})") from None
-
-
-def _bf16_bits(value: float) -> int:
-    bits = int(to_bits(np.float64(value), "bf16"))
-    if bits & 0x7FFF == 0x7F80 and math.isfinite(value):
-        raise OverflowError("float too large for bf16")
-    return bits
-
-
-class ClusterLaunch:
-    """The configurations of a launch in clusters, one a stream: making one costs more than the launch."""
-
-    def __init__(self, geometry: Sequence[int], cluster: tuple[int, int, int]) -> None:
-        self._geometry = tuple(geometry)
-        self._cluster = cluster
-        self._configs: dict[int, Any] = {}
-
-    def config(self, cuda: Any, stream: int) -> Any:
-        """The CUlaunchConfig for `stream`."""
-        found = self._configs.get(stream)
-        if found is None:
-            if len(self._configs) >= _MOST_STREAMS:
-                self._configs.clear()
-            found = self._configs[stream] = _cluster_config(cuda, self._geometry, self._cluster, stream)
-        return found
-
-
-#: (function, grid, block and dynamic shared memory in bytes, arguments, cluster)
-PreparedLaunch = tuple[Any, tuple[int, ...], ArgumentBlock, "ClusterLaunch | None"]
 
 
 @dataclass(frozen=True)
@@ -116,9 +39,11 @@ class LaunchPlan:
     input_spans: tuple[tuple[int, int], ...]  # (argument, bytes)
     current_stream: Callable[[], int] | None  # of the operands' library
     encoder: TensorMapEncoder
-    free: list[
-        tuple[PreparedLaunch, ...]
-    ]  # launches that no thread is filling: taken and returned by atomic list methods
+    layouts: tuple[ArgumentLayout, ...]
+    functions: tuple[Any, ...]
+    configs: dict[int, tuple[Any, ...]]  # the CUlaunchConfigs in a stream: making them costs more than the launches
+    home: Any  # the module's context as the driver gives the current one
+    launch: Callable[..., tuple[Any, ...]]  # cuLaunchKernelEx
 
     def check_addresses(self, calls: Sequence[Any]) -> None:
         """`calls` holds each argument's base address or scalar. Raises LaunchError."""
@@ -133,35 +58,31 @@ class LaunchPlan:
             if address < end and start < address + span:
                 raise overlap_error(self.arguments[self.output]["name"], self.arguments[index]["name"])
 
-    def launch(self, calls: Sequence[Any], stream: int) -> None:
-        """Check the addresses, pack the arguments and launch in `stream`."""
+    def prepare(self, calls: Sequence[Any]) -> PreparedLaunch:
+        """Check the addresses and write the arguments. Raises LaunchError, also when an assertion of the kernel fails
+        or TMA cannot read an operand."""
         self.check_addresses(calls)
-        try:
-            launches = self.free.pop()
-        except IndexError:
-            launches = self.prepare()
-        self.fill(launches, calls)
-        run_prepared(self.name, self.module.context, launches, stream)
-        self.free.append(launches)
-
-    def prepare(self) -> tuple[PreparedLaunch, ...]:
-        """The launches with argument blocks of their own, not filled yet."""
-        prepared: list[PreparedLaunch] = []
-        for shape, grid in zip(self.program.launches, self.grids, strict=True):
-            geometry = (*grid, *shape.block, shape.shared_memory)
-            cluster = ClusterLaunch(geometry, shape.cluster) if shape.cluster else None
-            prepared.append((self.module.functions[shape.kernel], geometry, ArgumentBlock(shape.types), cluster))
-        return tuple(prepared)
-
-    def fill(self, launches: tuple[PreparedLaunch, ...], calls: Sequence[Any]) -> None:
-        """Write the arguments that follow from `calls`. Raises LaunchError when an assertion of the kernel fails, or
-        TMA cannot read an operand."""
-        for (_, _, block, _), values in zip(launches, self.program.late(self.kept, calls), strict=True):
-            block.pack(values, self.encode)
+        rows = self.program.late(self.kept, calls)
+        blocks = [layout.fill(values, self.encode) for layout, values in zip(self.layouts, rows, strict=True)]
+        return PreparedLaunch(self, blocks)
 
     def encode(self, tensor_map: TensorMap) -> bytes:
         """The 128 bytes of a tensor map, from the kernel's cache."""
         return self.encoder(tensor_map, self.module.context)
+
+    def configs_in(self, stream: int) -> tuple[Any, ...]:
+        """The CUlaunchConfig of each launch, in `stream`."""
+        found = self.configs.get(stream)
+        if found is None:
+            if len(self.configs) >= _MOST_STREAMS:
+                self.configs.clear()
+            cuda = driver.api()
+            found = tuple(
+                _launch_config(cuda, grid, shape.block, shape.cluster, shape.shared_memory, stream)
+                for shape, grid in zip(self.program.launches, self.grids, strict=True)
+            )
+            self.configs[stream] = found
+        return found
 
 
 def make_plan(
@@ -177,6 +98,7 @@ def make_plan(
     kept, grids = program.early(views, module.device.sm_count)
     spans = [(i, views[x["name"]].span) for i, x in enumerate(arguments) if x["name"] in views]
     output = next(i for i, x in enumerate(arguments) if x["role"] == "output")
+    cuda = driver.api()
     return LaunchPlan(
         name=name,
         arguments=arguments,
@@ -190,43 +112,87 @@ def make_plan(
         input_spans=tuple((i, span) for i, span in spans if i != output),
         current_stream=current_stream,
         encoder=encoder,
-        free=[],
+        layouts=tuple(ArgumentLayout(shape.types) for shape in program.launches),
+        functions=tuple(module.functions[shape.kernel] for shape in program.launches),
+        configs={},
+        home=cuda.CUcontext(module.context),
+        launch=cuda.cuLaunchKernelEx,
     )
 
 
-def run_prepared(name: str, context: int, launches: Sequence[PreparedLaunch], stream: int) -> None:
-    """Launch in order in `stream`, from `context`. Raises LaunchError when the driver refuses."""
-    cuda = driver.api()
-    if int(cuda.cuCtxGetCurrent()[1]) != context:
-        with driver.active(context):
-            _launch_all(cuda, name, launches, stream)
-    else:
-        _launch_all(cuda, name, launches, stream)
-
-
-def _launch_all(cuda: Any, name: str, launches: Sequence[PreparedLaunch], stream: int) -> None:
-    for function, geometry, block, cluster in launches:
-        if cluster is None:
-            result = cuda.cuLaunchKernel(function, *geometry, stream, block.address, 0)
-        else:
-            result = cuda.cuLaunchKernelEx(cluster.config(cuda, stream), function, block.address, 0)
-        if result[0]:
-            driver.check(
-                result, f"launching kernel {name} with grid {geometry[:3]} of {geometry[3:6]} threads", LaunchError
-            )
-
-
-def _cluster_config(cuda: Any, geometry: Sequence[int], cluster: Sequence[int], stream: int) -> Any:
-    attribute = cuda.CUlaunchAttribute()
-    attribute.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-    attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z = cluster
+def _launch_config(
+    cuda: Any,
+    grid: Sequence[int],
+    block: Sequence[int],
+    cluster: Sequence[int] | None,
+    shared_memory: int,
+    stream: int,
+) -> Any:
     config = cuda.CUlaunchConfig()
-    config.gridDimX, config.gridDimY, config.gridDimZ = geometry[:3]
-    config.blockDimX, config.blockDimY, config.blockDimZ = geometry[3:6]
-    config.sharedMemBytes = geometry[6]
+    config.gridDimX, config.gridDimY, config.gridDimZ = grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = block
+    config.sharedMemBytes = shared_memory
     config.hStream = cuda.CUstream(stream)
-    config.attrs, config.numAttrs = [attribute], 1
+    if cluster:
+        attribute = cuda.CUlaunchAttribute()
+        attribute.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z = cluster
+        config.attrs, config.numAttrs = [attribute], 1
     return config
+
+
+class PreparedLaunch:
+    """All of a call but the stream. `follow` yields the current stream of the operands' library, where it has one."""
+
+    __slots__ = ("_blocks", "_home", "_launch", "_plan", "_ready", "follow")
+
+    def __init__(self, plan: LaunchPlan, blocks: list[ArgumentBlock]) -> None:
+        self._plan = plan
+        self._blocks = blocks
+        self._home = plan.home
+        self._launch = plan.launch
+        self._ready: dict[int, tuple[Any, ...]] = {}
+        self.follow: Any = plan.current_stream  # a function, None where the library has no current stream
+
+    def run(self, stream: int, context: Any) -> None:
+        """Launch in order in `stream`; `context` is the current one. Raises LaunchError when the driver refuses."""
+        ready = self._ready.get(stream)
+        if ready is None:
+            ready = self._make_ready(stream)
+        if context != self._home:
+            with driver.active(self._plan.module.context):
+                self.run(stream, self._home)
+            return
+        launch = self._launch
+        for config, function, arguments in ready:
+            result = launch(config, function, arguments, 0)
+            if result[0]:
+                self._refuse(result, config)
+
+    def _make_ready(self, stream: int) -> tuple[Any, ...]:
+        if len(self._ready) >= _MOST_STREAMS:
+            self._ready.clear()
+        plan = self._plan
+        addresses = [block.address for block in self._blocks]
+        ready = self._ready[stream] = tuple(zip(plan.configs_in(stream), plan.functions, addresses, strict=True))
+        return ready
+
+    def _refuse(self, result: tuple[Any, ...], config: Any) -> None:
+        grid = (config.gridDimX, config.gridDimY, config.gridDimZ)
+        block = (config.blockDimX, config.blockDimY, config.blockDimZ)
+        driver.check(result, f"launching kernel {self._plan.name} with grid {grid} of {block} threads", LaunchError)
+
+
+class NoLaunch:
+    """In a `PreparedLaunch`'s place where D has no elements."""
+
+    __slots__ = ()
+
+    def follow(self) -> int:
+        return 0
+
+    def run(self, stream: int, context: Any) -> None:
+        """Nothing is to be computed, so nothing is launched."""
 
 
 class Launch:
@@ -236,19 +202,16 @@ class Launch:
     at each call, so it can be captured in a graph. The call returns the output.
     """
 
-    __slots__ = ("_context", "_kept", "_launches", "_name", "_stream", "out")
+    __slots__ = ("_context", "_kept", "_run", "_stream", "out")
 
-    def __init__(self, plan: LaunchPlan, calls: Sequence[Any], stream: Callable[[], int], out: Any, kept: Any) -> None:
-        plan.check_addresses(calls)
-        self._launches = plan.prepare()
-        plan.fill(self._launches, calls)
+    def __init__(self, prepared: PreparedLaunch | NoLaunch, stream: Callable[[], int], out: Any, kept: Any) -> None:
         self.out = out
-        self._name = plan.name
-        self._context = plan.module.context
+        self._run = prepared.run
+        self._context = driver.api().cuCtxGetCurrent
         self._stream = stream
         self._kept = kept
 
     def __call__(self) -> Any:
         """Launch. Raises LaunchError when the driver refuses."""
-        run_prepared(self._name, self._context, self._launches, self._stream())
+        self._run(self._stream(), self._context()[1])
         return self.out

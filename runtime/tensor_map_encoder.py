@@ -16,7 +16,14 @@ from typing import Any
 from lowtide.errors import LaunchError
 from lowtide.runtime import driver
 from lowtide.runtime.dtypes import ITEMSIZE
-from lowtide.runtime.tensor_maps import TENSOR_MAP_BYTES, TensorMap, check_tensor_map, swizzle_span
+from lowtide.runtime.tensor_maps import (
+    TENSOR_MAP_BYTES,
+    BoxedTensor,
+    TensorMap,
+    check_address,
+    check_tensor,
+    swizzle_span,
+)
 
 TENSOR_MAP_ALIGNMENT = 128
 _SINCE_CUDA = 12000
@@ -55,6 +62,7 @@ _DATA_TYPES = {
 }
 _SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 _PROMOTIONS = {0: "NONE", 64: "L2_64B", 128: "L2_128B", 256: "L2_256B"}
+_DriverArguments = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 
 class TensorMapEncoder:
@@ -63,6 +71,7 @@ class TensorMapEncoder:
     def __init__(self, most: int = 1024) -> None:
         self._most = most
         self._encoded: OrderedDict[TensorMap, bytes] = OrderedDict()
+        self._arguments: dict[BoxedTensor, _DriverArguments] = {}
         self._lock = threading.Lock()
         self._function: Callable[..., int] | None = None
 
@@ -74,43 +83,52 @@ class TensorMapEncoder:
         with self._lock:
             found = self._encoded.get(tensor_map)
             if found is None:
-                check_tensor_map(tensor_map)
+                check_address(*tensor_map)
+                arguments = self._driver_arguments(tensor_map.tensor)
                 with driver.active(context):
-                    found = self._encoded[tensor_map] = self._encode(tensor_map)
+                    found = self._encoded[tensor_map] = self._encode(tensor_map, arguments)
                 if len(self._encoded) > self._most:
                     self._encoded.popitem(last=False)
             else:
                 self._encoded.move_to_end(tensor_map)
             return found
 
-    def _encode(self, tensor_map: TensorMap) -> bytes:
+    def _driver_arguments(self, tensor: BoxedTensor) -> _DriverArguments:
+        """Checked, and remembered for other addresses."""
+        found = self._arguments.get(tensor)
+        if found is None:
+            check_tensor(tensor)
+            if len(self._arguments) >= self._most:
+                self._arguments.clear()
+            found = self._arguments[tensor] = _driver_arguments(tensor)
+        return found
+
+    def _encode(self, tensor_map: TensorMap, arguments: _DriverArguments) -> bytes:
         if self._function is None:
             self._function = ENCODE_TILED(driver.function_address("cuTensorMapEncodeTiled", _SINCE_CUDA))
         storage = (ctypes.c_char * (TENSOR_MAP_BYTES + TENSOR_MAP_ALIGNMENT))()
         target = -(-ctypes.addressof(storage) // TENSOR_MAP_ALIGNMENT) * TENSOR_MAP_ALIGNMENT
-        result = self._function(target, *_driver_arguments(tensor_map))
+        before, after = arguments
+        result = self._function(target, *before, tensor_map.address, *after)
         if result:
             driver.check((driver.api().CUresult(result),), f"encoding {tensor_map}", LaunchError)
         return ctypes.string_at(target, TENSOR_MAP_BYTES)
 
 
-def _driver_arguments(tensor_map: TensorMap) -> tuple[Any, ...]:
-    """What cuTensorMapEncodeTiled takes after the map's own address."""
+def _driver_arguments(tensor: BoxedTensor) -> _DriverArguments:
+    """What cuTensorMapEncodeTiled takes after the map's own address, before and after the tensor's."""
     cuda = driver.api()
-    address, tensor = tensor_map
     rank, size = len(tensor.shape), ITEMSIZE[tensor.dtype]
-    span = swizzle_span(tensor.swizzle, tensor.dtype)
-    swizzle = _SWIZZLES[span or 0]
-    return (
-        int(getattr(cuda.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_DATA_TYPES[tensor.dtype]}")),
-        rank,
-        address,
+    swizzle = _SWIZZLES[swizzle_span(tensor.swizzle, tensor.dtype) or 0]
+    before = (int(getattr(cuda.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_DATA_TYPES[tensor.dtype]}")), rank)
+    after = (
         (ctypes.c_uint64 * rank)(*reversed(tensor.shape)),
         (ctypes.c_uint64 * (rank - 1))(*(stride * size for stride in reversed(tensor.strides[:-1]))),
         (ctypes.c_uint32 * rank)(*reversed(tensor.box)),
-        (ctypes.c_uint32 * rank)(*(1,) * rank),
+        (ctypes.c_uint32 * rank)(*reversed(tensor.element_strides or (1,) * rank)),
         int(cuda.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE),
         int(getattr(cuda.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{swizzle}")),
         int(getattr(cuda.CUtensorMapL2promotion, f"CU_TENSOR_MAP_L2_PROMOTION_{_PROMOTIONS[tensor.l2_promotion]}")),
         int(cuda.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
     )
+    return before, after

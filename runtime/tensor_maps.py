@@ -21,6 +21,7 @@ TENSOR_MAP_BYTES = 128
 L2_PROMOTIONS = (0, 64, 128, 256)  # bytes that a miss brings to the L2 cache at least
 MAX_BOX_SIDE = 256
 _CHUNK = 16  # bytes: the unit of addresses, strides and box rows, and what a swizzle moves
+_MAX_ELEMENT_STRIDE = 8
 _SWIZZLE_SHIFT = 3
 _SWIZZLE_BITS = (1, 2, 3)
 _MAX_EXTENT = 2**32 - 1
@@ -40,6 +41,7 @@ class BoxedTensor:
     box: tuple[int, ...]
     swizzle: Swizzle | None
     l2_promotion: int = 0
+    element_strides: tuple[int, ...] = ()  # of every how many elements one is copied; () for each of them
 
 
 class TensorMap(NamedTuple):
@@ -47,6 +49,34 @@ class TensorMap(NamedTuple):
 
     address: int
     tensor: BoxedTensor
+
+
+def boxed_matrix(
+    name: str,
+    dtype: str,
+    shape: tuple[int, ...],
+    row_stride: int,
+    box: tuple[int, ...],
+    swizzle: Swizzle | None,
+    l2_promotion: int = 0,
+    element_strides: tuple[int, ...] = (),
+) -> BoxedTensor:
+    """A matrix (rows, columns) as a map of the box's rank sees it.
+
+    A box of rank 3 to 5 is panels × rows × columns of a panel, with sides of 1 before them: the matrix is cut into
+    panels as wide as the box. Raises LaunchError where they do not divide its columns.
+    """
+    strides: tuple[int, ...] = (row_stride, 1)
+    if len(box) > 2:
+        (rows, columns), width, outer = shape, box[-1], len(box) - 3
+        if columns % width:
+            raise LaunchError(
+                f"operand {name}: a tensor map of rank {len(box)} sees its {columns} columns as panels of {width},"
+                f" which must divide them; pad the operand, or compile with copy = tma"
+            )
+        shape = (1,) * outer + (columns // width, rows, width)
+        strides = (width,) * outer + (width, row_stride, 1)
+    return BoxedTensor(name, dtype, shape, strides, box, swizzle, l2_promotion, element_strides)
 
 
 def swizzle_span(swizzle: Swizzle | None, dtype: str) -> int | None:
@@ -70,6 +100,7 @@ def check_box(
     swizzle: Swizzle | None,
     l2_promotion: int,
     error: type[Error] = LaunchError,
+    element_strides: Sequence[int] = (),
 ) -> None:
     """Check what a map says before the tensor is known. Raises `error`."""
     at = f"operand {name}: a tensor map's box of {'×'.join(map(str, box))} {dtype}"
@@ -95,12 +126,46 @@ def check_box(
         )
     if l2_promotion not in L2_PROMOTIONS:
         raise error(f"{at} has L2 promotion {l2_promotion}, must be one of {', '.join(map(str, L2_PROMOTIONS))} bytes")
+    if element_strides:
+        _check_element_strides(at, tuple(element_strides), len(box), error)
+
+
+def _check_element_strides(at: str, strides: tuple[int, ...], rank: int, error: type[Error]) -> None:
+    if len(strides) != rank or any(not 1 <= stride <= _MAX_ELEMENT_STRIDE for stride in strides):
+        raise error(
+            f"{at} has element strides {strides}, must have {rank} of 1 to {_MAX_ELEMENT_STRIDE};"
+            f" pass a copy of the elements that are wanted"
+        )
+    if strides[-1] != 1:
+        raise error(f"{at} has element strides {strides}, TMA ignores all but 1 in the last dimension; pass a copy")
 
 
 def check_tensor_map(tensor_map: TensorMap) -> None:
     """Check all that cuTensorMapEncodeTiled asks for, which itself only says "invalid argument". Raises LaunchError."""
-    address, tensor = tensor_map
-    check_box(tensor.name, tensor.dtype, tensor.box, tensor.swizzle, tensor.l2_promotion)
+    check_tensor(tensor_map.tensor)
+    check_address(*tensor_map)
+
+
+def check_address(address: int, tensor: BoxedTensor) -> None:
+    """The part of `check_tensor_map` that is on the address. Raises LaunchError."""
+    if address <= 0 or address % _CHUNK:
+        raise LaunchError(
+            f"operand {tensor.name}: a tensor map of shape {tensor.shape} starts at address {address:#x}, must be a"
+            f" multiple of {_CHUNK} bytes and not null; pass a copy, or a slice that starts at a multiple of"
+            f" {_CHUNK // ITEMSIZE[tensor.dtype]} elements"
+        )
+
+
+def check_tensor(tensor: BoxedTensor) -> None:
+    """The part of `check_tensor_map` that is on all but the address. Raises LaunchError."""
+    check_box(
+        tensor.name,
+        tensor.dtype,
+        tensor.box,
+        tensor.swizzle,
+        tensor.l2_promotion,
+        element_strides=tensor.element_strides,
+    )
     at, size = f"operand {tensor.name}: a tensor map of shape {tensor.shape}", ITEMSIZE[tensor.dtype]
     if not len(tensor.shape) == len(tensor.strides) == len(tensor.box):
         raise LaunchError(
@@ -108,11 +173,6 @@ def check_tensor_map(tensor_map: TensorMap) -> None:
         )
     if any(not 1 <= extent <= _MAX_EXTENT for extent in tensor.shape):
         raise LaunchError(f"{at} must have extents of 1 to {_MAX_EXTENT}; split the operand")
-    if address <= 0 or address % _CHUNK:
-        raise LaunchError(
-            f"{at} starts at address {address:#x}, must be a multiple of {_CHUNK} bytes and not null; pass a copy,"
-            f" or a slice that starts at a multiple of {_CHUNK // size} elements"
-        )
     if tensor.strides[-1] != 1:
         raise LaunchError(f"{at} has stride {tensor.strides[-1]} in its last dimension, must have 1; pass a copy")
     for stride in tensor.strides[:-1]:

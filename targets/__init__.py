@@ -3,6 +3,7 @@
 from lowtide.targets.accesses import (
     WarpAccess,
     copy_access,
+    core_matrix_conflicts,
     fragment_access,
     global_access_sectors,
     ldmatrix_access,
@@ -10,7 +11,7 @@ from lowtide.targets.accesses import (
     swizzled,
 )
 from lowtide.targets.atoms import COPY_ATOMS, MMA_ATOMS, CopyAtom, MmaAtom, copy_atom, mma_atom
-from lowtide.targets.banks import Conflict, Sectors, conflicts, sectors_per_request, worst_conflict
+from lowtide.targets.banks import Conflict, Sectors, conflicts, lines_per_request, sectors_per_request, worst_conflict
 from lowtide.targets.known import KNOWN, get
 from lowtide.targets.ldmatrix import LdmatrixPlan, ldmatrix_source
 from lowtide.targets.swizzles import SwizzleChoice, choose_swizzle, swizzle_candidates
@@ -38,12 +39,14 @@ __all__ = [
     "coordinates",
     "copy_access",
     "copy_atom",
+    "core_matrix_conflicts",
     "default_copy_threads",
     "fragment_access",
     "get",
     "global_access_sectors",
     "ldmatrix_access",
     "ldmatrix_source",
+    "lines_per_request",
     "make_tiled_copy",
     "mma_atom",
     "sectors_per_request",

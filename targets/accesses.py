@@ -1,10 +1,10 @@
-"""What the warps of a tiled copy, an ldmatrix plan or a fragment do to memory: addresses, conflicts, sectors.
+"""What tiled copies, ldmatrix plans, fragments and wgmma do to memory: addresses, conflicts, sectors.
 
 A shared-memory layout here maps (row, column) of the tile *as it is stored*, last dimension contiguous, to an element
 offset; a swizzle stands outermost (`compose(Swizzle(B, M, S), Layout(...))`) and counts elements, as in CuTe.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ from lowtide.targets.tiled import TiledCopy
 from lowtide.targets.tv import LayoutExpr, Shape, coordinates, extents, offsets
 
 SwizzleBits = tuple[int, int, int]
+
+_CORE_ROWS, _CORE_ROW_BYTES = 8, 16
 
 
 @dataclass(frozen=True)
@@ -102,15 +104,44 @@ def shared_access_conflicts(smem: LayoutExpr, access: WarpAccess, element_bytes:
     rows = size(mode(smem.shape, 0))
     if (rows, size(smem) // rows) != access.stored_shape:
         raise ScheduleError(f"{access.name}: layout {smem} is not one of the tile {access.stored_shape}")
-    stored = access.stored_coordinates()
-    element = stored[..., 0] + rows * (stored[..., 1] + np.arange(access.vector)[:, None, None])
-    place = offsets(smem, element)
-    if np.any(place != place[0] + np.arange(access.vector)[:, None, None]):
+    starts = _vector_starts(access.name, smem, rows, access.stored_coordinates(), access.vector)
+    return worst_conflict(starts * element_bytes, access.vector * element_bytes, access.kind)
+
+
+def core_matrix_conflicts(name: str, smem: LayoutExpr, element_bytes: int, reads: int = 1) -> Conflict:
+    """The worst conflict of wgmma's reads of an operand, each of its core matrices read `reads` times.
+
+    A core matrix is 8 rows of 16 bytes of the operand as it is stored (PTX ISA, "Core matrix"), served in one phase
+    where its rows lie in different banks; the lanes of the witness are its rows. The buffer is taken to start at a
+    multiple of 1024 bytes. Raises ScheduleError where the operand has no whole core matrices, or `smem` parts their
+    rows.
+    """
+    rows, vector = size(mode(smem.shape, 0)), _CORE_ROW_BYTES // element_bytes
+    columns = size(smem) // rows
+    if rows % _CORE_ROWS or columns % vector:
         raise ScheduleError(
-            f"{access.name}: layout {smem} parts the {access.vector} elements of a vector; "
-            f"take a swizzle with M >= {(access.vector - 1).bit_length()}, or narrower vectors"
+            f"{name}: an operand of {rows}x{columns} does not divide into core matrices of {_CORE_ROWS}x{vector}; take "
+            "a tile that does"
         )
-    return worst_conflict(place[0] * element_bytes, access.vector * element_bytes, access.kind)
+    row = np.arange(rows).reshape(-1, 1, _CORE_ROWS)
+    column = np.arange(0, columns, vector).reshape(1, -1, 1)
+    stored = np.stack(np.broadcast_arrays(row, column), axis=-1).reshape(-1, _CORE_ROWS, 2)
+    starts = _vector_starts(name, smem, rows, stored, vector)
+    once = worst_conflict(starts * element_bytes, _CORE_ROW_BYTES, "ldmatrix")
+    return replace(once, wavefronts=reads * once.wavefronts, ideal=reads * once.ideal)
+
+
+def _vector_starts(name: str, smem: LayoutExpr, rows: int, stored: NDArray[np.int64], vector: int) -> NDArray[np.int64]:
+    """Where the first of `vector` elements along a stored row lies: array [access, lane] from [access, lane, 2]."""
+    element = stored[..., 0] + rows * (stored[..., 1] + np.arange(vector)[:, None, None])
+    place = offsets(smem, element)
+    if np.any(place != place[0] + np.arange(vector)[:, None, None]):
+        raise ScheduleError(
+            f"{name}: layout {smem} parts the {vector} elements of a vector; "
+            f"take a swizzle with M >= {(vector - 1).bit_length()}, or narrower vectors"
+        )
+    first: NDArray[np.int64] = place[0]
+    return first
 
 
 def global_access_sectors(access: WarpAccess, row_stride_bytes: int, element_bytes: int, base: int = 0) -> Sectors:

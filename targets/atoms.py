@@ -20,6 +20,9 @@ from lowtide.errors import TargetError
 Operand = Literal["a", "b", "c"]
 MemorySpace = Literal["gmem", "smem", "rmem"]
 
+# wgmma's unit: four warps, which multiply 64 rows of A (PTX ISA, "Warpgroup").
+WARPGROUP_WARPS, WARPGROUP_THREADS, WGMMA_ROWS = 4, 128, 64
+
 DTYPE_BITS: Mapping[str, int] = MappingProxyType({"f16": 16, "bf16": 16, "f32": 32})
 
 
@@ -72,17 +75,17 @@ class MmaAtom:
 
 @dataclass(frozen=True)
 class CopyAtom:
-    """One copy instruction of a thread (`ld`, `st`, `cp.async`) or of a warp (`ldmatrix`)."""
+    """One copy instruction of a thread (`ld`, `st`, `cp.async`) or of a warp (`ldmatrix`, `stmatrix`)."""
 
     name: str
     source: MemorySpace
     destination: MemorySpace
     bytes_per_thread: int
-    """What one thread moves; for ldmatrix, what it receives: four bytes a matrix."""
+    """What one thread moves; for ldmatrix and stmatrix, what it receives or gives: four bytes a matrix."""
     threads: int = 1
     """Threads that execute it together."""
     matrices: int = 0
-    """8x8 matrices of 16-bit elements, for ldmatrix."""
+    """8x8 matrices of 16-bit elements, for ldmatrix and stmatrix."""
     transposed: bool = False
 
 
@@ -142,12 +145,14 @@ def _copy_atoms() -> dict[str, CopyAtom]:
         for trans in (False, True):
             name = f"ldmatrix.x{count}" + (".trans" if trans else "")
             atoms.append(CopyAtom(name, "smem", "rmem", 4 * count, threads=32, matrices=count, transposed=trans))
+        atoms.append(CopyAtom(f"stmatrix.x{count}", "rmem", "smem", 4 * count, threads=32, matrices=count))
     for size in (1, 2, 4, 8, 16):
         atoms.append(CopyAtom(f"ld.shared.{size}", "smem", "rmem", size))
         atoms.append(CopyAtom(f"st.shared.{size}", "rmem", "smem", size))
         atoms.append(CopyAtom(f"ld.global.{size}", "gmem", "rmem", size))
         atoms.append(CopyAtom(f"st.global.{size}", "rmem", "gmem", size))
-    atoms.append(CopyAtom("tma", "gmem", "smem", 0))  # a box at a time, whatever its bytes
+    # A box at a time, whatever its bytes; of two dimensions, or of the number named.
+    atoms += [CopyAtom(name, "gmem", "smem", 0) for name in ("tma", "tma.3d", "tma.4d", "tma.5d")]
     return {atom.name: atom for atom in atoms}
 
 

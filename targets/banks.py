@@ -1,4 +1,4 @@
-"""Bank conflicts of one warp-wide access to shared memory, and sectors of one to global memory, counted.
+"""Bank conflicts of an access to shared memory, and sectors and lines of one to global memory, counted.
 
 Shared memory has 32 banks of 4-byte words. A warp's access is served in phases: of 32 lanes up to 4 bytes a lane, of
 16 lanes (half-warps) at 8 bytes, of 8 lanes (quarter-warps) at 16 bytes; ldmatrix takes one phase a matrix, of its
@@ -19,6 +19,7 @@ from lowtide.errors import ScheduleError
 BANKS = 32
 WORD_BYTES = 4
 SECTOR_BYTES = 32
+LINE_BYTES = 128
 
 AccessKind = Literal["shared", "ldmatrix"]
 _LANES_PER_PHASE = {1: 32, 2: 32, 4: 32, 8: 16, 16: 8}
@@ -117,6 +118,15 @@ class Sectors:
 
 def sectors_per_request(addresses: ArrayLike, bytes_per_lane: int) -> Sectors:
     """The sectors of one warp-wide access: a byte address for each lane, negative where it is switched off."""
-    lanes = np.asarray(addresses, dtype=np.int64).reshape(-1)
-    touched = np.unique(lanes[lanes >= 0][:, None] + np.arange(bytes_per_lane))
+    touched = _touched_bytes(addresses, bytes_per_lane)
     return Sectors(len(np.unique(touched // SECTOR_BYTES)), -(-len(touched) // SECTOR_BYTES))
+
+
+def lines_per_request(addresses: ArrayLike, bytes_per_lane: int) -> int:
+    """The 128-byte lines of global memory that an access touches; addresses as for `sectors_per_request`."""
+    return len(np.unique(_touched_bytes(addresses, bytes_per_lane) // LINE_BYTES))
+
+
+def _touched_bytes(addresses: ArrayLike, bytes_per_lane: int) -> NDArray[np.int64]:
+    lanes = np.asarray(addresses, dtype=np.int64).reshape(-1)
+    return np.unique(lanes[lanes >= 0][:, None] + np.arange(bytes_per_lane))

@@ -10,7 +10,8 @@ _KIB = 1024
 
 # Introduced with sm_80; every later target inherits them (PTX ISA, "mma", "Target ISA Notes").
 _SM80_MMA = tuple(name for name in MMA_ATOMS if name not in WGMMA_ATOMS)
-_SM80_COPY = tuple(name for name in COPY_ATOMS if name != "tma")
+_SM80_COPY = tuple(name for name in COPY_ATOMS if not name.startswith(("tma", "stmatrix")))
+_SM90_COPY = tuple(name for name in COPY_ATOMS if not name.startswith("tma"))
 
 
 def _sm90(name: str) -> Target:
@@ -23,9 +24,10 @@ def _sm90(name: str) -> Target:
         max_threads_per_sm=2048,
         max_ctas_per_sm=32,
         sm_count=132,
+        l2_bytes=60 * _KIB * _KIB,
         # wgmma is architecture-specific; TMA is not, but is of use only with it.
         mma_atoms=(*_SM80_MMA, *WGMMA_ATOMS) if name.endswith("a") else _SM80_MMA,
-        copy_atoms=(*_SM80_COPY, "tma") if name.endswith("a") else _SM80_COPY,
+        copy_atoms=tuple(COPY_ATOMS) if name.endswith("a") else _SM90_COPY,
     )
 
 
@@ -38,6 +40,7 @@ KNOWN: tuple[Target, ...] = (
         max_threads_per_sm=2048,
         max_ctas_per_sm=32,
         sm_count=108,
+        l2_bytes=40 * _KIB * _KIB,
         mma_atoms=_SM80_MMA,
         copy_atoms=_SM80_COPY,
     ),
@@ -49,6 +52,7 @@ KNOWN: tuple[Target, ...] = (
         max_threads_per_sm=1536,
         max_ctas_per_sm=16,
         sm_count=84,
+        l2_bytes=6 * _KIB * _KIB,
         mma_atoms=_SM80_MMA,
         copy_atoms=_SM80_COPY,
     ),
@@ -60,6 +64,7 @@ KNOWN: tuple[Target, ...] = (
         max_threads_per_sm=1536,
         max_ctas_per_sm=24,
         sm_count=142,
+        l2_bytes=96 * _KIB * _KIB,
         mma_atoms=_SM80_MMA,
         copy_atoms=_SM80_COPY,
     ),

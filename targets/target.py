@@ -28,6 +28,8 @@ class Target:
     max_ctas_per_sm: int
     sm_count: int
     """SMs of the usual product; only estimates use it, no code depends on it."""
+    l2_bytes: int
+    """L2 of the usual product; likewise."""
     mma_atoms: tuple[str, ...]
     copy_atoms: tuple[str, ...]
     smem_bytes_reserved_per_cta: int = 1024

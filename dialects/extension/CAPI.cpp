@@ -65,6 +65,7 @@ MlirStringRef lowtideRasterKind(MlirAttribute attribute) {
   return wrap(tile::stringifyRasterKind(as<tile::RasterAttr>(attribute).getKind()));
 }
 int64_t lowtideRasterGroup(MlirAttribute attribute) { return as<tile::RasterAttr>(attribute).getGroup(); }
+int64_t lowtideRasterColumns(MlirAttribute attribute) { return as<tile::RasterAttr>(attribute).getColumns(); }
 
 MlirStringRef lowtideTiledMmaAtom(MlirAttribute attribute) {
   return wrap(as<sm::TiledMmaAttr>(attribute).getAtom().getValue());
@@ -118,6 +119,7 @@ MlirStringRef lowtideSlotUse(MlirType type) {
 MlirType lowtidePendingFragment(MlirType type) {
   return wrap(Type(cast<sm::PendingType>(unwrap(type)).getFragment()));
 }
+int lowtideTensorMapRank(MlirType type) { return cast<sm::TensorMapType>(unwrap(type)).getShape().size(); }
 MlirAttribute lowtideTensorMapSwizzle(MlirType type) {
   return wrap(Attribute(cast<sm::TensorMapType>(unwrap(type)).getSwizzle()));
 }

@@ -47,6 +47,7 @@ MlirAttribute lowtideThreadValuePart(MlirAttribute attribute, int part); /* thre
 MlirAttribute lowtideScheduleFields(MlirAttribute attribute);
 MlirStringRef lowtideRasterKind(MlirAttribute attribute);
 int64_t lowtideRasterGroup(MlirAttribute attribute);
+int64_t lowtideRasterColumns(MlirAttribute attribute);
 MlirStringRef lowtideTiledMmaAtom(MlirAttribute attribute);
 MlirAttribute lowtideTiledMmaAtoms(MlirAttribute attribute);
 MlirAttribute lowtideTiledMmaPermutation(MlirAttribute attribute); /* null without one */
@@ -55,6 +56,7 @@ MlirAttribute lowtideTiledCopyTv(MlirAttribute attribute);
 
 /* tile, view, fragment and tensor map */
 int64_t lowtideShapeExtent(MlirType type, int dim);
+int lowtideTensorMapRank(MlirType type);
 MlirType lowtideElementType(MlirType type);
 MlirAttribute lowtideFragmentTv(MlirType type);
 int64_t lowtideRingStages(MlirType type);

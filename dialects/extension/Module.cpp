@@ -41,7 +41,8 @@ NB_MODULE(_lowtide, m) {
       .def_property_readonly("fields", &lowtideScheduleFields);
   mlir_attribute_subclass(m, "RasterAttr", lowtideIsRaster, lowtideRasterTypeId)
       .def_property_readonly("kind", [](MlirAttribute self) { return text(lowtideRasterKind(self)); })
-      .def_property_readonly("group", &lowtideRasterGroup);
+      .def_property_readonly("group", &lowtideRasterGroup)
+      .def_property_readonly("columns", &lowtideRasterColumns);
   mlir_attribute_subclass(m, "TiledMmaAttr", lowtideIsTiledMma, lowtideTiledMmaTypeId)
       .def_property_readonly("atom", [](MlirAttribute self) { return text(lowtideTiledMmaAtom(self)); })
       .def_property_readonly("atoms", &lowtideTiledMmaAtoms)
@@ -64,7 +65,13 @@ NB_MODULE(_lowtide, m) {
       .def_property_readonly("fragment", &lowtidePendingFragment);
   mlir_type_subclass(m, "RetiredType", lowtideIsRetired, lowtideRetiredTypeId);
   mlir_type_subclass(m, "TensorMapType", lowtideIsTensorMap, lowtideTensorMapTypeId)
-      .def_property_readonly("shape", &shapeOf)
+      .def_property_readonly("shape",
+                             [](MlirType self) {
+                               nb::list sides;
+                               for (int i = 0, e = lowtideTensorMapRank(self); i < e; ++i)
+                                 sides.append(lowtideShapeExtent(self, i));
+                               return nb::tuple(sides);
+                             })
       .def_property_readonly("element_type", &lowtideElementType)
       .def_property_readonly("swizzle", [](MlirType self) { return orNone(lowtideTensorMapSwizzle(self)); });
   mlir_type_subclass(m, "MbarriersType", lowtideIsMbarriers, lowtideMbarriersTypeId)

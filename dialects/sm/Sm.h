@@ -17,6 +17,9 @@ struct SyncResource : public mlir::SideEffects::Resource::Base<SyncResource> {
 bool isShared(mlir::Type type);
 // Bytes that a memref's layout spans.
 int64_t byteSize(mlir::MemRefType type);
+// Whether an op moves a tile to one of the same shape and element; says so where not.
+llvm::LogicalResult verifySameTile(mlir::Operation *op, llvm::ArrayRef<int64_t> shapeA, mlir::Type elementA,
+                                   llvm::ArrayRef<int64_t> shapeB, mlir::Type elementB);
 
 } // namespace lowtide::sm
 

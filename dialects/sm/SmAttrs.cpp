@@ -211,11 +211,14 @@ void TensorMapType::print(AsmPrinter &printer) const {
 // The rules of cuTensorMapEncodeTiled that do not depend on the matrix.
 LogicalResult TensorMapType::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<int64_t> shape,
                                     Type elementType, tile::SwizzleAttr swizzle) {
-  if (shape.size() != 2 || llvm::any_of(shape, [](int64_t side) { return side < 1 || side > 256; }))
-    return emitError() << "a box has two sides of 1 to 256 elements";
+  if (shape.size() < 2 || shape.size() > 5 ||
+      llvm::any_of(shape, [](int64_t side) { return side < 1 || side > 256; }))
+    return emitError() << "a box has two to five sides of 1 to 256 elements";
+  if (llvm::any_of(shape.drop_back(std::min<size_t>(shape.size(), 3)), [](int64_t side) { return side != 1; }))
+    return emitError() << "the sides before panels, rows and columns are 1";
   if (!elementType.isIntOrFloat() || elementType.getIntOrFloatBitWidth() % 8)
     return emitError() << "a box's elements are whole bytes, not " << elementType;
-  int64_t bytes = elementType.getIntOrFloatBitWidth() / 8, inner = shape[1] * bytes;
+  int64_t bytes = elementType.getIntOrFloatBitWidth() / 8, inner = shape.back() * bytes;
   if (inner % 16)
     return emitError() << "a row of a box is " << inner << " bytes; it must be a multiple of 16";
   if (!swizzle)

@@ -44,6 +44,12 @@ def Sm_SlotUse : I32EnumAttr<"SlotUse", "what a slot of a ring may be used for",
   let cppNamespace = "::lowtide::sm";
 }
 
+def Sm_CacheHint : I32EnumAttr<"CacheHint", "how caches keep what an access moves", [
+    I32EnumAttrCase<"normal", 0>, I32EnumAttrCase<"evict_first", 1>, I32EnumAttrCase<"evict_last", 2>,
+    I32EnumAttrCase<"streaming", 3>, I32EnumAttrCase<"write_through", 4>]> {
+  let cppNamespace = "::lowtide::sm";
+}
+
 def Sm_RingType : Sm_Type<"Ring", "ring"> {
   let summary = "A ring of stages in shared memory: each slot holds one buffer of every type listed";
   let description = [{
@@ -109,10 +115,13 @@ def Sm_RetiredType : Sm_Type<"Retired", "retired"> {
 def Sm_TensorMapType : Sm_Type<"TensorMap", "tensor_map"> {
   let summary = "A tensor map: how the TMA unit finds boxes of a matrix, and how it lays them out in shared memory";
   let description = [{
-    Shape and element of one box, as it lies in memory, and the swizzle that it gets.
+    Shape and element of one box, as it lies in memory, and the swizzle that it gets. With three to five sides the
+    matrix is seen as panels: R×C elements as C/w × R × w, w the last side, so that one box holds several panels, one
+    after the other; C must then be a multiple of w. Sides before the panels are 1.
 
     ```mlir
     !sm.tensor_map<128x64xbf16, swizzle<3,3,3>>
+    !sm.tensor_map<4x64x64xbf16, swizzle<3,3,3>>
     ```
   }];
   let parameters = (ins ArrayRefParameter<"int64_t">:$shape, "::mlir::Type":$elementType,

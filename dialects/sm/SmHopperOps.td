@@ -90,10 +90,12 @@ def Sm_TensorMapOp : Sm_Op<"tensor_map", [Pure]> {
 }
 
 def Sm_TmaLoadOp : Sm_Op<"tma_load"> {
-  let summary = "One thread starts a TMA load of a box into shared memory";
+  let summary = "One thread starts the TMA loads that fill a buffer in shared memory";
   let description = [{
-    Elements outside the matrix become zero; the full box's bytes are counted on the mbarrier in any case (PTX ISA,
-    "cp.async.bulk.tensor").
+    One load for each box of the tensor map that the buffer holds; where the buffer is wider than a box, the boxes lie
+    side by side in the matrix and one after the other in the buffer, panel by panel, as its layout must say. Elements
+    outside the matrix become zero; the full boxes' bytes are counted on the mbarrier in any case (PTX ISA,
+    "cp.async.bulk.tensor"). `cache` is the L2 eviction priority.
 
     ```mlir
     sm.tma_load %map[%m, %k] to %a signals %full[%slot]
@@ -101,12 +103,61 @@ def Sm_TmaLoadOp : Sm_Op<"tma_load"> {
     ```
   }];
   let arguments = (ins Sm_TensorMapType:$map, Index:$row, Index:$column, Sm_WriteShared:$destination,
-                       Sm_MbarriersType:$barriers, Index:$index);
+                       Sm_MbarriersType:$barriers, Index:$index, OptionalAttr<Sm_CacheHint>:$cache);
   let assemblyFormat = [{
-    $map `[` $row `,` $column `]` `to` $destination `signals` $barriers `[` $index `]` attr-dict
+    $map `[` $row `,` $column `]` `to` $destination `signals` $barriers `[` $index `]` (`cache` `(` $cache^ `)`)? attr-dict
     `:` qualified(type($map)) `,` type($destination) `,` qualified(type($barriers))
   }];
   let hasVerifier = 1;
+}
+
+def Sm_TmaStoreOp : Sm_Op<"tma_store", [MemoryEffects<[MemRead<Sm_Sync>, MemWrite<Sm_Sync>, MemWrite]>]> {
+  let summary = "Each warpgroup starts the TMA stores of its rows of a buffer, as one group";
+  let description = [{
+    The buffer's rows are dealt out to the role's warpgroups in order, evenly; one thread of each starts a store for
+    each box of the tensor map in them and commits the group (PTX ISA, "cp.async.bulk.tensor", "cp.async.bulk.commit_group").
+    What lies outside the matrix is dropped. Before it, what threads wrote into the buffer needs `sm.fence_proxy_async`
+    and a barrier; the buffer may be written again once `sm.tma_store_wait read` covers the group.
+
+    ```mlir
+    sm.tma_store %scratch to %map[%m, %n] cache(evict_first)
+        : memref<128x64xbf16, …>, !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+    ```
+  }];
+  let arguments = (ins Sm_ReadShared:$source, Sm_TensorMapType:$map, Index:$row, Index:$column,
+                       OptionalAttr<Sm_CacheHint>:$cache);
+  let assemblyFormat = [{
+    $source `to` $map `[` $row `,` $column `]` (`cache` `(` $cache^ `)`)? attr-dict `:` type($source) `,`
+    qualified(type($map))
+  }];
+  let hasVerifier = 1;
+}
+
+def Sm_TmaStoreWaitOp : Sm_Op<"tma_store_wait", [Sm_Ordering]> {
+  let summary = "Waits until at most `pending` groups of a warpgroup's TMA stores are in flight";
+  let description = [{
+    With `read`: until they have read shared memory. It is the thread that started them that waits: a barrier must
+    follow before others write the buffer (PTX ISA, "cp.async.bulk.wait_group").
+
+    ```mlir
+    sm.tma_store_wait read 1
+    ```
+  }];
+  let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative]>:$pending, UnitAttr:$read);
+  let assemblyFormat = "(`read` $read^)? $pending attr-dict";
+}
+
+def Sm_FenceProxyAsyncOp : Sm_Op<"fence_proxy_async", [Sm_Ordering]> {
+  let summary = "What each thread wrote into shared memory becomes visible to TMA and wgmma";
+  let description = [{
+    fence.proxy.async.shared::cta (PTX ISA, "membar/fence"). Each thread orders its own writes; a barrier must follow
+    before another thread starts the asynchronous access.
+
+    ```mlir
+    sm.fence_proxy_async
+    ```
+  }];
+  let assemblyFormat = "attr-dict";
 }
 
 //===--- wgmma --------------------------------------------------------------------------------------------------===//
@@ -114,19 +165,20 @@ def Sm_TmaLoadOp : Sm_Op<"tma_load"> {
 def Sm_WgmmaOp : Sm_Op<"wgmma"> {
   let summary = "acc + A · B by wgmma.mma_async, both operands in shared memory; the result is pending";
   let description = [{
-    A is M×K, B is N×K in shared memory, K contiguous; the consumer warpgroups of the role share M. One group: fence,
-    one wgmma.mma_async for each k-slice, commit (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
+    A and B lie in shared memory as the layout letters say; the consumer warpgroups of the role share M, 64 rows each
+    in turn. One group: fence, one wgmma.mma_async for each k-slice and each 64 rows of a warpgroup, commit (PTX ISA,
+    "Asynchronous Warpgroup Level Matrix Instructions").
 
     ```mlir
-    %p = sm.wgmma %a, %b, %c by <wgmma.m64n256k16.f32.bf16, atoms [2, 1, 1]>
+    %p = sm.wgmma tn %a, %b, %c by <wgmma.m64n256k16.f32.bf16, atoms [2, 1, 1]>
         : memref<128x64xbf16, …>, memref<256x64xbf16, …>, !sm.fragment<128x256xf32, #tv>
     ```
   }];
-  let arguments = (ins Sm_ReadShared:$a, Sm_ReadShared:$b, AnyTypeOf<[Sm_FragmentType, Sm_PendingType]>:$acc,
-                       Sm_TiledMmaAttr:$mma);
+  let arguments = (ins Tile_GemmLayout:$layout, Sm_ReadShared:$a, Sm_ReadShared:$b,
+                       AnyTypeOf<[Sm_FragmentType, Sm_PendingType]>:$acc, Sm_TiledMmaAttr:$mma);
   let results = (outs Sm_PendingType:$result);
   let assemblyFormat = [{
-    $a `,` $b `,` $acc `by` $mma attr-dict `:` type($a) `,` type($b) `,` qualified(type($acc)) `->`
+    $layout $a `,` $b `,` $acc `by` $mma attr-dict `:` type($a) `,` type($b) `,` qualified(type($acc)) `->`
     qualified(type($result))
   }];
   let hasVerifier = 1;
@@ -164,6 +216,20 @@ def Sm_PtxWgmmaWaitOp : Sm_Op<"ptx_wgmma_wait", [Sm_Ordering, AllTypesMatch<["ac
   let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative]>:$pending, AnyType:$acc);
   let results = (outs AnyType:$result);
   let assemblyFormat = "$pending `,` $acc attr-dict `:` type($acc)";
+}
+
+def Sm_PtxStoreOp : Sm_Op<"ptx_store", [MemoryEffects<[MemWrite]>]> {
+  let summary = "st.global with a cache operator (level nvvm)";
+  let description = [{
+    Stores a vector of at most 16 bytes by st.global.cs (streaming) or st.global.wt (write_through) (PTX ISA, "Cache
+    Operators").
+
+    ```mlir
+    sm.ptx_store write_through %v to %p : vector<8xbf16>, !llvm.ptr<1>
+    ```
+  }];
+  let arguments = (ins Sm_CacheHint:$cache, AnyType:$value, AnyType:$pointer);
+  let assemblyFormat = "$cache $value `to` $pointer attr-dict `:` type($value) `,` type($pointer)";
 }
 
 #endif // LOWTIDE_SM_HOPPER_OPS_TD

@@ -25,8 +25,8 @@ static void printStaticOffsets(OpAsmPrinter &printer, Operation *, DenseI64Array
 
 //===--- shared verification ------------------------------------------------------------------------------------===//
 
-static LogicalResult verifySameTile(Operation *op, ArrayRef<int64_t> shapeA, Type elementA, ArrayRef<int64_t> shapeB,
-                                    Type elementB) {
+LogicalResult lowtide::sm::verifySameTile(Operation *op, ArrayRef<int64_t> shapeA, Type elementA,
+                                          ArrayRef<int64_t> shapeB, Type elementB) {
   auto print = [](ArrayRef<int64_t> shape) {
     std::string text;
     for (int64_t extent : shape)
@@ -229,134 +229,6 @@ LogicalResult LoadGlobalOp::verify() {
 LogicalResult StoreGlobalOp::verify() {
   return verifySameTile(*this, getValue().getType().getShape(), getValue().getType().getElementType(),
                         getDestination().getType().getShape(), getDestination().getType().getElementType());
-}
-
-//===--- roles --------------------------------------------------------------------------------------------------===//
-
-ParseResult RolesOp::parse(OpAsmParser &parser, OperationState &result) {
-  Builder &builder = parser.getBuilder();
-  SmallVector<StringRef> names;
-  SmallVector<int64_t> warps, registers;
-  if (parser.parseOptionalAttrDictWithKeyword(result.attributes) || parser.parseLBrace())
-    return failure();
-  while (failed(parser.parseOptionalRBrace())) {
-    StringRef name;
-    int64_t count, wanted = 0;
-    if (parser.parseKeyword(&name) || parser.parseKeyword("warps") || parser.parseLParen() ||
-        parser.parseInteger(count) || parser.parseRParen())
-      return failure();
-    names.push_back(builder.getStringAttr(name).getValue());
-    if (succeeded(parser.parseOptionalKeyword("registers")) &&
-        (parser.parseLParen() || parser.parseInteger(wanted) || parser.parseRParen()))
-      return failure();
-    warps.push_back(count);
-    registers.push_back(wanted);
-    Region *body = result.addRegion();
-    if (parser.parseRegion(*body))
-      return failure();
-    if (body->empty())
-      body->emplaceBlock();
-    if (body->back().empty() || !body->back().back().hasTrait<OpTrait::IsTerminator>()) {
-      OpBuilder inner(parser.getContext());
-      inner.setInsertionPointToEnd(&body->back());
-      tile::YieldOp::create(inner, result.location, ValueRange());
-    }
-  }
-  result.addAttribute(getNamesAttrName(result.name), builder.getStrArrayAttr(names));
-  result.addAttribute(getWarpsAttrName(result.name), builder.getDenseI64ArrayAttr(warps));
-  result.addAttribute(getRegistersAttrName(result.name), builder.getDenseI64ArrayAttr(registers));
-  return success();
-}
-
-void RolesOp::print(OpAsmPrinter &printer) {
-  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
-                                           {getNamesAttrName(), getWarpsAttrName(), getRegistersAttrName()});
-  printer << " {";
-  printer.increaseIndent();
-  for (auto [name, warps, registers, body] : llvm::zip(getNames(), getWarps(), getRegisters(), getBodies())) {
-    printer.printNewline();
-    printer << cast<StringAttr>(name).getValue() << " warps(" << warps << ") ";
-    if (registers)
-      printer << "registers(" << registers << ") ";
-    printer.printRegion(body, /*printEntryBlockArgs=*/false, /*printBlockTerminators=*/false);
-  }
-  printer.decreaseIndent();
-  printer.printNewline();
-  printer << "}";
-}
-
-LogicalResult RolesOp::verify() {
-  size_t count = getBodies().size();
-  if (getNames().size() != count || getWarps().size() != count || getRegisters().size() != count)
-    return emitOpError() << "needs a name, a number of warps and of registers for each role";
-  for (auto [name, warps, registers] : llvm::zip(getNames(), getWarps(), getRegisters())) {
-    StringRef role = cast<StringAttr>(name).getValue();
-    if (role != "producer" && role != "consumer")
-      return emitOpError() << "knows the roles producer and consumer, not " << role;
-    if (warps < 4 || warps % 4)
-      return emitOpError() << "role " << role << " has " << warps << " warps; a role is made of warpgroups of four";
-    if (registers != 0 && (registers % 8 || registers < 24 || registers > 256))
-      return emitOpError() << "role " << role << " asks for " << registers
-                           << " registers; setmaxnreg takes multiples of 8 from 24 to 256";
-  }
-  return success();
-}
-
-//===--- TMA ----------------------------------------------------------------------------------------------------===//
-
-LogicalResult TensorMapOp::verify() {
-  auto source = cast<MemRefType>(getSource().getType());
-  if (source.getRank() != 2)
-    return emitOpError() << "maps matrices, not " << source;
-  if (source.getElementType() != getType().getElementType())
-    return emitOpError() << "maps boxes of " << getType().getElementType() << " onto a matrix of "
-                         << source.getElementType();
-  return success();
-}
-
-LogicalResult TmaLoadOp::verify() {
-  TensorMapType map = getMap().getType();
-  auto buffer = cast<MemRefType>(getDestination().getType());
-  if (failed(verifySameTile(*this, map.getShape(), map.getElementType(), buffer.getShape(), buffer.getElementType())))
-    return failure();
-  auto layout = dyn_cast<tile::LayoutAttr>(buffer.getLayout());
-  tile::SwizzleAttr swizzle = layout ? layout.getSwizzle() : tile::SwizzleAttr();
-  int64_t wanted = swizzle ? swizzle.getBits() : 0, given = map.getSwizzle() ? map.getSwizzle().getBits() : 0;
-  if (wanted != given)
-    return emitOpError() << "the tensor map swizzles " << given << " bits, the buffer's layout " << wanted;
-  return success();
-}
-
-//===--- wgmma --------------------------------------------------------------------------------------------------===//
-
-static FragmentType fragmentOf(Type type) {
-  if (auto pending = dyn_cast<PendingType>(type))
-    return pending.getFragment();
-  return cast<FragmentType>(type);
-}
-
-LogicalResult WgmmaOp::verify() {
-  auto a = cast<MemRefType>(getA().getType()), b = cast<MemRefType>(getB().getType());
-  FragmentType acc = fragmentOf(getAcc().getType());
-  if (acc != getType().getFragment())
-    return emitOpError() << "must yield the pending form of its accumulator";
-  if (a.getRank() != 2 || b.getRank() != 2 || a.getDimSize(1) != b.getDimSize(1))
-    return emitOpError() << "A and B must be M×K and N×K with one K";
-  if (a.getDimSize(0) != acc.getShape()[0] || b.getDimSize(0) != acc.getShape()[1])
-    return emitOpError() << "computes " << a.getDimSize(0) << "x" << b.getDimSize(0) << " but the accumulator is "
-                         << acc.getShape()[0] << "x" << acc.getShape()[1];
-  if (a.getElementType() != b.getElementType())
-    return emitOpError() << "A and B must have one element type";
-  return success();
-}
-
-LogicalResult MmaWaitOp::verify() {
-  bool readable = isa<FragmentType>(getResult().getType());
-  if (fragmentOf(getResult().getType()) != getAcc().getType().getFragment())
-    return emitOpError() << "must yield its own accumulator";
-  if (readable != (getPending() == 0))
-    return emitOpError() << "makes the accumulator readable exactly when no group stays in flight";
-  return success();
 }
 
 #define GET_OP_CLASSES

@@ -68,13 +68,16 @@ def Sm_CopyAsyncOp : Sm_Op<"copy_async"> {
 def Sm_BarrierOp : Sm_Op<"barrier", [Sm_Ordering]> {
   let summary = "All threads of the CTA wait for each other; shared memory written before is seen after";
   let description = [{
-    bar.sync 0 (PTX ISA, "bar, barrier").
+    bar.sync (PTX ISA, "bar, barrier"). Within a role it is the role's threads that wait for each other; with
+    `warpgroup`, those of each warpgroup.
 
     ```mlir
     sm.barrier
+    sm.barrier warpgroup
     ```
   }];
-  let assemblyFormat = "attr-dict";
+  let arguments = (ins UnitAttr:$warpgroup);
+  let assemblyFormat = "(`warpgroup` $warpgroup^)? attr-dict";
 }
 
 //===--- the ring and its verbs ---------------------------------------------------------------------------------===//
@@ -348,7 +351,8 @@ def Sm_StoreSharedOp : Sm_Op<"store_shared"> {
   let summary = "Stores a fragment into shared memory";
   let description = [{
     The buffer has the fragment's shape. Neighbouring values of a thread that are neighbours in memory go in one store
-    of at most the atom's bytes.
+    of at most the atom's bytes; `stmatrix.x4` stores four 8×8 matrices of 16-bit elements at a time, each lane giving
+    the address of one row (PTX ISA, "stmatrix").
 
     ```mlir
     sm.store_shared %y to %scratch by "st.shared.4" : !sm.fragment<32x128xbf16, #tv>, memref<…>
@@ -391,19 +395,22 @@ def Sm_LoadGlobalOp : Sm_Op<"load_global"> {
 def Sm_StoreGlobalOp : Sm_Op<"store_global"> {
   let summary = "Stores a fragment into a window of global memory";
   let description = [{
-    Elements outside the matrix are dropped.
+    Elements outside the matrix are dropped. `cache` asks for st.global.cs (streaming) or .wt (write_through).
 
     ```mlir
     sm.store_global %rows to %dv by "st.global.16" : !sm.fragment<32x128xbf16, #tv1>, !tile.view<32x128xbf16>
     ```
   }];
   let arguments = (ins Sm_FragmentType:$value, Arg<Tile_ViewType, "window written", [MemWrite]>:$destination,
-                       StrAttr:$atom);
-  let assemblyFormat = "$value `to` $destination `by` $atom attr-dict `:` qualified(type($value)) `,` qualified(type($destination))";
+                       StrAttr:$atom, OptionalAttr<Sm_CacheHint>:$cache);
+  let assemblyFormat = [{
+    $value `to` $destination `by` $atom (`cache` `(` $cache^ `)`)? attr-dict `:` qualified(type($value)) `,`
+    qualified(type($destination))
+  }];
   let hasVerifier = 1;
 }
 
-// Roles, mbarriers, TMA, wgmma; on the classes above.
+// Roles, mbarriers, TMA, wgmma, and instructions that the nvvm dialect lacks; on the classes above.
 include "SmHopperOps.td"
 
 #endif // LOWTIDE_SM_OPS_TD

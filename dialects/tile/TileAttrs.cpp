@@ -257,28 +257,39 @@ Attribute RasterAttr::parse(AsmParser &parser, Type) {
     return {};
   std::optional<RasterKind> kind = symbolizeRasterKind(word);
   if (!kind) {
-    parser.emitError(loc) << "expected row, column or grouped, not '" << word << "'";
+    parser.emitError(loc) << "expected row, column, grouped or groups, not '" << word << "'";
     return {};
   }
-  int64_t group = 0;
+  int64_t group = 0, columns = 0;
   OptionalParseResult hasGroup = parser.parseOptionalInteger(group);
-  if ((hasGroup.has_value() && failed(*hasGroup)) || parser.parseGreater())
+  if (hasGroup.has_value() && failed(*hasGroup))
     return {};
-  return parser.getChecked<RasterAttr>(parser.getContext(), *kind, group);
+  if (hasGroup.has_value() && succeeded(parser.parseOptionalComma()) && parser.parseInteger(columns))
+    return {};
+  if (parser.parseGreater())
+    return {};
+  return parser.getChecked<RasterAttr>(parser.getContext(), *kind, group, columns);
 }
 
 void RasterAttr::print(AsmPrinter &printer) const {
   printer << "<" << stringifyRasterKind(getKind());
   if (getGroup() != 0)
     printer << " " << getGroup();
+  if (getColumns() != 0)
+    printer << ", " << getColumns();
   printer << ">";
 }
 
-LogicalResult RasterAttr::verify(function_ref<InFlightDiagnostic()> emitError, RasterKind kind, int64_t group) {
+LogicalResult RasterAttr::verify(function_ref<InFlightDiagnostic()> emitError, RasterKind kind, int64_t group,
+                                 int64_t columns) {
   if (kind == RasterKind::grouped && group < 1)
     return emitError() << "a grouped order needs the number of tile rows in a band, e.g. <grouped 8>";
-  if (kind != RasterKind::grouped && group != 0)
+  if (kind == RasterKind::groups && (group < 1 || columns < 1))
+    return emitError() << "an order in groups needs their rows and columns in tiles, e.g. <groups 16, 8>";
+  if (kind != RasterKind::grouped && kind != RasterKind::groups && group != 0)
     return emitError() << "only a grouped order takes a number";
+  if (kind != RasterKind::groups && columns != 0)
+    return emitError() << "only an order in groups takes two numbers";
   return success();
 }
 

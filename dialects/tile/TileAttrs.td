@@ -79,17 +79,19 @@ def Tile_ScheduleAttr : Tile_Attr<"Schedule", "schedule"> {
     | `warps` | `[M, N, K]` | atom layout: how many atoms lie side by side, one warp each |
     | `permutation` | `[M, N, K]`, each an extent or a layout | the tiled mma's permutation; its extents are one step of the tiled mma |
     | `mma` | word | mma atom, e.g. `mma.m16n8k16` |
-    | `copy` | word | atom that fills shared memory, e.g. `cp.async.16` |
+    | `copy` | word | atom that fills shared memory, e.g. `cp.async.16`, `tma`, `tma.3d` |
     | `stages` | integer ≥ 2 | slots of the ring |
     | `roles` | `single`, `cooperative(n)` | all warps copy and multiply, or one producer warpgroup feeds n consumer warpgroups that share a tile |
     | `registers` | `[producer, consumer]` | registers a thread of each role asks for by setmaxnreg; `[0, 0]` leaves them |
     | `fragment_buffers` | 1 or 2 | 2: the next k-slice's fragments are loaded while this one is multiplied |
     | `swizzle_a`, `swizzle_b`, `swizzle_d` | `<B,M,S>` or `auto` | swizzle of each operand's stage and of the epilogue's scratch |
-    | `raster` | `row`, `column`, `grouped(n)` | order of work tiles |
-    | `scheduler` | `one_shot`, `persistent` | one CTA a work tile, or as many CTAs as fit, each with a loop |
-    | `epilogue` | `smem`, `direct` | stores through shared memory, or from the fragments |
+    | `raster` | `row`, `column`, `grouped(n)`, `groups(m, n)` | order of work tiles |
+    | `scheduler` | `one_shot`, `persistent`, `even_split` | one CTA a work tile; as many CTAs as fit, each with every so many-th tile; the same, each with an even run of neighbouring tiles |
+    | `cache_hints` | `[A, B, D]` | how L2 keeps them: `normal`, `evict_first`, `evict_last` (TMA), for D also `streaming`, `write_through` (stores of threads); absent: normal |
+    | `epilogue` | `smem`, `direct`, `tma` | stores through shared memory, from the fragments, or through shared memory by TMA, not waited for |
     | `epilogue_math` | `registers`, `rows` | where the epilogue region runs: on the accumulator fragments, or after shared memory on whole rows |
     | `epilogue_tile` | `[M, N]` | the part of the CTA tile that the scratch holds at a time |
+    | `epilogue_buffers` | integer | scratch buffers that the parts take in turn (`tma`); absent: 1 |
 
     ```mlir
     #tile.schedule<cta = [128, 128, 32], warps = [2, 2, 1], stages = 3, swizzle_a = <2,3,3>, raster = grouped(8)>
@@ -112,12 +114,13 @@ def Tile_OperandKind : I32EnumAttr<"OperandKind", "what an epilogue operand has 
 }
 
 def Tile_RasterKind : I32EnumAttr<"RasterKind", "order in which work tiles are handed out", [
-    I32EnumAttrCase<"row", 0>, I32EnumAttrCase<"column", 1>, I32EnumAttrCase<"grouped", 2>]> {
+    I32EnumAttrCase<"row", 0>, I32EnumAttrCase<"column", 1>, I32EnumAttrCase<"grouped", 2>,
+    I32EnumAttrCase<"groups", 3>]> {
   let cppNamespace = "::lowtide::tile";
 }
 
 def Tile_SchedulerKind : I32EnumAttr<"SchedulerKind", "how CTAs take work tiles", [
-    I32EnumAttrCase<"one_shot", 0>, I32EnumAttrCase<"persistent", 1>]> {
+    I32EnumAttrCase<"one_shot", 0>, I32EnumAttrCase<"persistent", 1>, I32EnumAttrCase<"even_split", 2>]> {
   let cppNamespace = "::lowtide::tile";
 }
 
@@ -125,13 +128,16 @@ def Tile_RasterAttr : Tile_Attr<"Raster", "raster"> {
   let summary = "Rasterization order: in which order work tiles are handed out";
   let description = [{
     `row`: along a row of output tiles first; `column`: down a column first; `grouped n`: bands of `n` tile rows, down
-    the band first, so that tiles in flight together share operands in L2.
+    the band first, so that tiles in flight together share operands in L2; `groups m, n`: the same bands, cut into
+    groups of `m` × `n` tiles, each walked row by row.
 
     ```mlir
     #tile.raster<grouped 8>
+    #tile.raster<groups 16, 8>
     ```
   }];
-  let parameters = (ins EnumParameter<Tile_RasterKind>:$kind, DefaultValuedParameter<"int64_t", "0">:$group);
+  let parameters = (ins EnumParameter<Tile_RasterKind>:$kind, DefaultValuedParameter<"int64_t", "0">:$group,
+                        DefaultValuedParameter<"int64_t", "0">:$columns);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
 }

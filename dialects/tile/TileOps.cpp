@@ -196,7 +196,7 @@ ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
   std::optional<SchedulerKind> scheduler = symbolizeSchedulerKind(word);
   if (!scheduler)
-    return parser.emitError(loc) << "expected one_shot or persistent, not '" << word << "'";
+    return parser.emitError(loc) << "expected one_shot, persistent or even_split, not '" << word << "'";
   result.addAttribute(getTileAttrName(result.name), builder.getDenseI64ArrayAttr(tile));
   result.addAttribute(getOrderAttrName(result.name), order);
   result.addAttribute(getSchedulerAttrName(result.name), SchedulerKindAttr::get(builder.getContext(), *scheduler));

@@ -135,9 +135,10 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [SingleBlock, RecursiveMemoryEffect
   let summary = "Runs its body for each work tile of this CTA";
   let description = [{
     Cuts the `rows`×`columns` extent into tiles of `tile`, orders them by `order` and hands them to the CTAs of the
-    launch: with `one_shot` CTA i computes tile i; with `persistent` CTA i computes tiles i, i + CTAs, … The body's
-    arguments are the tile's first row and first column, then what is carried from tile to tile, as in scf.for. The
-    last tiles may reach past the extent.
+    launch: with `one_shot` CTA i computes tile i; with `persistent` CTA i computes tiles i, i + CTAs, …; with
+    `even_split` each CTA computes a run of neighbouring tiles, the first tiles mod CTAs of them one more than the
+    others. The body's arguments are the tile's first row and first column, then what is carried from tile to tile, as
+    in scf.for. The last tiles may reach past the extent.
 
     ```mlir
     tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] order(<grouped 16>) persistent {

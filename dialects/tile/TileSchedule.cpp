@@ -5,7 +5,7 @@ using namespace mlir;
 using namespace lowtide::tile;
 
 namespace {
-enum class FieldKind { extents2, extents3, permutation, integer, word, call, swizzle };
+enum class FieldKind { extents2, extents3, permutation, integer, word, words3, call, swizzle };
 
 struct Field {
   StringRef name;
@@ -27,11 +27,13 @@ constexpr Field kFields[] = {
     {"swizzle_a", FieldKind::swizzle, "<B,M,S> or auto"},
     {"swizzle_b", FieldKind::swizzle, "<B,M,S> or auto"},
     {"swizzle_d", FieldKind::swizzle, "<B,M,S> or auto"},
-    {"raster", FieldKind::call, "row, column or grouped(n)"},
-    {"scheduler", FieldKind::word, "one_shot or persistent"},
-    {"epilogue", FieldKind::word, "smem or direct"},
+    {"raster", FieldKind::call, "row, column, grouped(n) or groups(m, n)"},
+    {"scheduler", FieldKind::word, "one_shot, persistent or even_split"},
+    {"cache_hints", FieldKind::words3, "[A, B, D], each a word, e.g. evict_first"},
+    {"epilogue", FieldKind::word, "smem, direct or tma"},
     {"epilogue_math", FieldKind::word, "registers or rows"},
     {"epilogue_tile", FieldKind::extents2, "[M, N]"},
+    {"epilogue_buffers", FieldKind::integer, "an integer"},
 };
 
 const Field *findField(StringRef name) {
@@ -61,9 +63,14 @@ bool fits(FieldKind kind, Attribute value) {
     return isa<IntegerAttr>(value);
   case FieldKind::word:
     return isa<StringAttr>(value);
+  case FieldKind::words3: {
+    auto array = dyn_cast<ArrayAttr>(value);
+    return array && array.size() == 3 && llvm::all_of(array, [](Attribute a) { return isa<StringAttr>(a); });
+  }
   case FieldKind::call: {
     auto array = dyn_cast<ArrayAttr>(value);
-    return isa<StringAttr>(value) || (array && array.size() >= 2 && isa<StringAttr>(array[0]));
+    return isa<StringAttr>(value) || (array && array.size() >= 2 && isa<StringAttr>(array[0]) &&
+                                      llvm::all_of(array.getValue().drop_front(), llvm::IsaPred<IntegerAttr>));
   }
   case FieldKind::swizzle:
     return isa<SwizzleAttr>(value) || (isa<StringAttr>(value) && cast<StringAttr>(value).getValue() == "auto");
@@ -71,7 +78,7 @@ bool fits(FieldKind kind, Attribute value) {
   llvm_unreachable("all kinds are listed");
 }
 
-// A value is 3, <3,3,3>, word, word(8), [1, 2] or [16, #tile.layout<…>].
+// A value is 3, <3,3,3>, word, word(8), word(16, 8), [1, 2], [word, word, word] or [16, #tile.layout<…>].
 Attribute parseFieldValue(AsmParser &parser) {
   Builder builder(parser.getContext());
   int64_t integer;
@@ -83,10 +90,17 @@ Attribute parseFieldValue(AsmParser &parser) {
     StringAttr name = builder.getStringAttr(word);
     if (failed(parser.parseOptionalLParen()))
       return name;
-    int64_t argument;
-    if (parser.parseInteger(argument) || parser.parseRParen())
+    SmallVector<Attribute> call = {name};
+    auto parseArgument = [&]() -> ParseResult {
+      int64_t argument;
+      if (parser.parseInteger(argument))
+        return failure();
+      call.push_back(builder.getI64IntegerAttr(argument));
+      return success();
+    };
+    if (parser.parseCommaSeparatedList(parseArgument) || parser.parseRParen())
       return {};
-    return builder.getArrayAttr({name, builder.getI64IntegerAttr(argument)});
+    return builder.getArrayAttr(call);
   }
   if (succeeded(parser.parseOptionalLSquare())) {
     SmallVector<Attribute> elements;
@@ -96,6 +110,11 @@ Attribute parseFieldValue(AsmParser &parser) {
       if (isInteger.has_value()) {
         elements.push_back(builder.getI64IntegerAttr(extent));
         return *isInteger;
+      }
+      StringRef element;
+      if (succeeded(parser.parseOptionalKeyword(&element))) {
+        elements.push_back(builder.getStringAttr(element));
+        return success();
       }
       return parser.parseAttribute(elements.emplace_back());
     };
@@ -122,13 +141,19 @@ void printFieldValue(AsmPrinter &printer, Attribute value) {
     printer << "[";
     llvm::interleaveComma(extents.asArrayRef(), printer);
     printer << "]";
-  } else if (auto array = dyn_cast<ArrayAttr>(value); array && !array.empty() && isa<StringAttr>(array[0])) {
-    printer << cast<StringAttr>(array[0]).getValue() << "(" << cast<IntegerAttr>(array[1]).getInt() << ")";
+  } else if (auto array = dyn_cast<ArrayAttr>(value);
+             array && array.size() >= 2 && isa<StringAttr>(array[0]) && isa<IntegerAttr>(array[1])) {
+    printer << cast<StringAttr>(array[0]).getValue() << "(";
+    llvm::interleaveComma(array.getValue().drop_front(), printer,
+                          [&](Attribute argument) { printer << cast<IntegerAttr>(argument).getInt(); });
+    printer << ")";
   } else {
     printer << "[";
     llvm::interleaveComma(cast<ArrayAttr>(value), printer, [&](Attribute element) {
       if (auto extent = dyn_cast<IntegerAttr>(element))
         printer << extent.getInt();
+      else if (auto word = dyn_cast<StringAttr>(element))
+        printer << word.getValue();
       else
         printer << element;
     });

@@ -1,6 +1,6 @@
 """The Python face of `#tile.schedule`: one field for each decision, None where it is still to be made."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from mlir import ir
@@ -13,9 +13,13 @@ from lowtide.errors import ScheduleError
 Extents3 = tuple[int, int, int]
 Extents2 = tuple[int, int]
 Permutation = tuple[int | Layout, int | Layout, int | Layout]
-Call = tuple[str, int]
+Call = tuple[str, int] | tuple[str, int, int]
+Hints = tuple[str, str, str]
 
-# Fields whose value is a word, or a word with a number: `row`, `grouped(8)`.
+# Fields that a complete schedule may leave out: no hints, one scratch buffer.
+OPTIONAL_FIELDS = ("cache_hints", "epilogue_buffers")
+
+# Fields whose value is a word, or a word with numbers: `row`, `grouped(8)`, `groups(16, 8)`.
 _CALLS = ("raster", "roles")
 
 
@@ -23,9 +27,13 @@ _CALLS = ("raster", "roles")
 class Schedule:
     """Every decision that the passes read. The table of fields and values is `#tile.schedule`'s in docs/.
 
-    `raster` is ("row", 0), ("column", 0) or ("grouped", tile rows in a band); `roles` is ("single", 0) or
-    ("cooperative", consumer warpgroups); swizzles are (B, M, S) in elements.
+    `raster` is ("row", 0), ("column", 0), ("grouped", tile rows in a band) or ("groups", tile rows, tile columns);
+    `roles` is ("single", 0) or ("cooperative", consumer warpgroups); swizzles are (B, M, S) in elements;
+    `cache_hints` are those of A, B and D. `cache_hints` and `epilogue_buffers` may stay None: normal, and one.
     A field left None (`auto` in IR) is decided by `choose-schedule`.
+
+    `target` is no decision and not in the attribute: the name of the target that the schedule is meant for, as presets
+    say it. `compile_gemm` refuses a target that lacks what that one has; two schedules are equal whatever it says.
     """
 
     cta: Extents3 | None = None
@@ -42,9 +50,12 @@ class Schedule:
     swizzle_d: SwizzleBits | None = None
     raster: Call | None = None
     scheduler: str | None = None
+    cache_hints: Hints | None = None
     epilogue: str | None = None
     epilogue_math: str | None = None
     epilogue_tile: Extents2 | None = None
+    epilogue_buffers: int | None = None
+    target: str | None = field(default=None, compare=False)
 
     @property
     def tiled_mma_tile(self) -> Extents3:
@@ -55,18 +66,19 @@ class Schedule:
 
     def with_(self, **changes: Any) -> "Schedule":
         """A copy with some fields changed. Raises ScheduleError for a field that is not one."""
-        unknown = sorted(set(changes) - {field.name for field in fields(self)})
+        unknown = sorted(set(changes) - {*self.names(), "target"})
         if unknown:
             raise ScheduleError(f"unknown schedule field {unknown[0]!r}; the fields are {', '.join(self.names())}")
         return replace(self, **changes)
 
     @classmethod
     def names(cls) -> list[str]:
-        return [field.name for field in fields(cls)]
+        """The fields of the attribute."""
+        return [entry.name for entry in fields(cls) if entry.name != "target"]
 
     def __str__(self) -> str:
         """The attribute's text, which `Schedule.parse` reads."""
-        given = ((field.name, getattr(self, field.name)) for field in fields(self))
+        given = ((name, getattr(self, name)) for name in self.names())
         return "#tile.schedule<" + ", ".join(f"{n} = {_text(n, v)}" for n, v in given if v is not None) + ">"
 
     def attribute(self) -> ScheduleAttr:
@@ -102,7 +114,10 @@ def _text(name: str, value: Any) -> str:
     if name.startswith("swizzle"):
         return "<{},{},{}>".format(*value)
     if name in _CALLS:
-        return f"{value[0]}({value[1]})" if value[1] else value[0]
+        word, *arguments = value
+        return f"{word}({', '.join(map(str, arguments))})" if any(arguments) else word
+    if name == "cache_hints":
+        return f"[{', '.join(value)}]"
     if name == "permutation":
         return "[" + ", ".join(_permutation_text(entry) for entry in value) + "]"
     return str(list(value)) if isinstance(value, tuple) else str(value)
@@ -129,8 +144,8 @@ def _value(name: str, attribute: ir.Attribute) -> Any:
         return int(attribute.value)
     if isinstance(attribute, ir.DenseI64ArrayAttr):
         return tuple(attribute)
-    word, argument = ir.ArrayAttr(attribute)
-    return ir.StringAttr(word).value, int(ir.IntegerAttr(argument).value)
+    entries = list(ir.ArrayAttr(attribute))
+    return tuple(e.value if isinstance(e, ir.StringAttr) else int(ir.IntegerAttr(e).value) for e in entries)
 
 
 def _permutation_entry(attribute: ir.Attribute) -> int | Layout:

@@ -8,10 +8,10 @@ from mlir.dialects import arith, llvm, vector
 
 from lowtide.dialects import sm
 from lowtide.dialects.tile.layouts import tv_of
-from lowtide.passes.atoms import tiled_mma_of
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.values import Fragment, regroup, vector_type
+from lowtide.passes.support.atoms import tiled_mma_of
 from lowtide.targets import MmaAtom, coordinates
 from lowtide.targets.tv import extents
 

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 
 from mlir import ir
 
+from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.emit import Emitter
 from lowtide.passes.nvvm.values import Fragment, Lowered, SharedBuffer, Window
+from lowtide.targets import CopyAtom, copy_atom
 
 
 @dataclass
@@ -19,6 +21,7 @@ class Context:
     smem: ir.Value  # start of dynamic shared memory, !llvm.ptr<3>
     elected: bool = False  # a single thread runs this code
     barrier: int = 0  # the named barrier of the threads that run this code; 0 is the whole CTA's
+    warpgroup_barrier: int = 1  # that of their first warpgroup; the others' follow
     values: dict[ir.Value, Lowered] = field(default_factory=dict)
 
     def get(self, value: ir.Value) -> Lowered:
@@ -46,3 +49,10 @@ class Context:
 
 
 Handler = Callable[[Context, ir.OpView], None]
+
+
+def atom_of(op: ir.OpView, name: str, family: str) -> CopyAtom:
+    """The copy atom that an op names. Refuses one of another family than the op's."""
+    if not name.startswith(family):
+        raise Refusal(op, f"takes an atom {family}*, not {name}")
+    return copy_atom(name)

@@ -1,4 +1,4 @@
-"""cp.async, ldmatrix, and the loads and stores of fragments: one thread's instructions of each tiled copy."""
+"""cp.async, and the loads and stores of fragments: one thread's instructions of each tiled copy."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +10,8 @@ from mlir.dialects import arith, llvm, scf, vector
 from lowtide.dialects import sm
 from lowtide.dialects.tile.layouts import layout_of, tv_of
 from lowtide.passes.base import Refusal
-from lowtide.passes.nvvm.context import Context
+from lowtide.passes.nvvm.context import Context, atom_of
+from lowtide.passes.nvvm.matrices import lower_stmatrix
 from lowtide.passes.nvvm.memory import (
     Inside,
     both,
@@ -21,16 +22,17 @@ from lowtide.passes.nvvm.memory import (
     shared_access,
 )
 from lowtide.passes.nvvm.values import Fragment, Window, regroup, vector_type
-from lowtide.passes.problem import element_bits
-from lowtide.targets import CopyAtom, SplitCoordinates, copy_atom, split_coordinates
-from lowtide.targets.ldmatrix import check_rows, row_addresses
-from lowtide.targets.tv import extents
+from lowtide.passes.schedules.cache_hints import hint_name
+from lowtide.passes.support.problem import element_bits
+from lowtide.targets import SplitCoordinates, split_coordinates
+
+Store = Callable[[ir.Value, ir.Value, int], None]
 
 
 def lower_cp_async(context: Context, op: sm.CpAsyncOp) -> None:
     """One cp.async for each run of the thread's values; what lies past the edge is zero-filled by a shorter source."""
     window, buffer = context.window(op.source), context.buffer(op.destination)
-    size = _atom(op, op.copy.atom, "cp.async.").bytes_per_thread
+    size = atom_of(op, op.copy.atom, "cp.async.").bytes_per_thread
     element_bytes = element_bits(window.matrix.element) // 8
     run = size // element_bytes
     split = split_coordinates(tv_of(op.copy.tv), window.shape)
@@ -100,51 +102,11 @@ def _check_runs(op: ir.OpView, split: SplitCoordinates, run: int, swizzle: tuple
         raise Refusal(op, f"moves {run} elements at once, but the swizzle permutes units of {1 << swizzle[1]}")
 
 
-def lower_ldmatrix(context: Context, op: sm.LdmatrixOp) -> None:
-    """One ldmatrix for each group of registers; every lane supplies one row's address."""
-    fragment, buffer = op.result.type, context.buffer(op.source)
-    tv, shape = tv_of(fragment.tv), fragment.shape
-    trans = bool(op.trans)
-    matrices = _atom(op, op.atom.value, "ldmatrix.").matrices
-    _, held = extents(tv)
-    if held % (2 * matrices):
-        raise Refusal(op, f"loads {2 * matrices} elements a thread at once, but a thread has {held}")
-    source = row_addresses(tv, matrices, trans)
-    check_rows(tv, source, shape, matrices, trans, "of an ldmatrix")
-    split = split_coordinates(source, shape)
-    threads, values = (split.row_thread, split.col_thread), (split.row_values, split.col_values)
-    if trans:
-        threads, values = threads[::-1], values[::-1]
-    access = shared_access(context, buffer, *threads)
-    row0, column0 = op.offsets
-    registers: list[ir.Value] = []
-    for row, column in zip(*values, strict=True):
-        pointer = access.pointer(context, row0 + row, column0 + column)
-        registers += _ldmatrix(context, pointer, matrices, trans)
-    context.values[op.result] = Fragment(tuple(registers), 2, fragment, packed=True)
-
-
-def _ldmatrix(context: Context, pointer: ir.Value, matrices: int, trans: bool) -> list[ir.Value]:
-    i32 = context.emit.i32
-    result = i32 if matrices == 1 else ir.Type.parse(f"!llvm.struct<({', '.join(['i32'] * matrices)})>")
-    loaded = ir.Operation.create(
-        "nvvm.ldmatrix",
-        results=[result],
-        operands=[pointer],
-        attributes={
-            "num": ir.IntegerAttr.get(i32, matrices),
-            "layout": ir.Attribute.parse(f"#nvvm.mma_layout<{'col' if trans else 'row'}>"),
-            "shape": ir.Attribute.parse("#nvvm.ld_st_matrix_shape<m = 8, n = 8>"),
-            "eltType": ir.Attribute.parse("#nvvm.ld_st_matrix_elt_type<b16>"),
-        },
-    ).result
-    if matrices == 1:
-        return [loaded]
-    return [llvm.ExtractValueOp(i32, loaded, [i]).result for i in range(matrices)]
-
-
 def lower_store_shared(context: Context, op: sm.StoreSharedOp) -> None:
-    """Runs of a fragment's values as vector stores."""
+    """Runs of a fragment's values as vector stores, or matrices by stmatrix."""
+    if op.atom.value.startswith("stmatrix."):
+        lower_stmatrix(context, op)
+        return
     buffer = context.buffer(op.destination)
     fragment = context.fragment(op.value)
     run = _run(op, "st.shared.", fragment.type)
@@ -175,14 +137,7 @@ def lower_load_shared(context: Context, op: sm.LoadSharedOp) -> None:
 
 def _run(op: ir.OpView, family: str, fragment: sm.FragmentType) -> int:
     """Elements that an access by the op's atom moves."""
-    return _atom(op, op.atom.value, family).bytes_per_thread * 8 // element_bits(fragment.element_type)
-
-
-def _atom(op: ir.OpView, name: str, family: str) -> CopyAtom:
-    """The copy atom that an op names. Refuses one of another family than the op's."""
-    if not name.startswith(family):
-        raise Refusal(op, f"takes an atom {family}*, not {name}")
-    return copy_atom(name)
+    return atom_of(op, op.atom.value, family).bytes_per_thread * 8 // element_bits(fragment.element_type)
 
 
 def lower_store_global(context: Context, op: sm.StoreGlobalOp) -> None:
@@ -195,11 +150,32 @@ def lower_store_global(context: Context, op: sm.StoreGlobalOp) -> None:
     for index, register in enumerate(regroup(fragment, run).registers):
         row = context.emit.add(row0, split.row_values[index * run])
         column = context.emit.add(column0, split.col_values[index * run])
-        _store_run(context, window, row, column, register, run)
+        _store_run(context, window, (row, column), register, run, _cached_store(op))
 
 
-def _store_run(context: Context, window: Window, row: ir.Value, column: ir.Value, register: ir.Value, run: int) -> None:
+def _cached_store(op: sm.StoreGlobalOp) -> Store:
+    """Stores a value through a pointer, of so many bytes, with the op's cache operator."""
+    hint = hint_name(op.cache)
+    if hint == "normal":
+        return _store_plain
+    if hint not in ("streaming", "write_through"):
+        raise Refusal(op, f"has cache({hint}), which is for TMA; st.global takes streaming, write_through")
+
+    def store(value: ir.Value, pointer: ir.Value, size: int) -> None:
+        sm.PtxStoreOp(op.cache, value, pointer)
+
+    return store
+
+
+def _store_plain(value: ir.Value, pointer: ir.Value, size: int) -> None:
+    llvm.StoreOp(value, pointer, alignment=size)
+
+
+def _store_run(
+    context: Context, window: Window, place: tuple[ir.Value, ir.Value], register: ir.Value, run: int, store: Store
+) -> None:
     emit, element = context.emit, window.matrix.element
+    row, column = place
     size = run * element_bits(element) // 8
     row_exists = is_before_edge(context, window, 0, row)
     columns = window.matrix.extents[1]
@@ -208,11 +184,11 @@ def _store_run(context: Context, window: Window, row: ir.Value, column: ir.Value
     whole = both(row_exists, is_before_edge(context, window, 1, last))
     pointer = global_pointer(context, window, row, column)
     if whole is None:
-        llvm.StoreOp(register, pointer, alignment=size)
+        store(register, pointer, size)
         return
     branch = scf.IfOp(whole, has_else=not whole_runs)
     with ir.InsertionPoint(branch.then_block):
-        llvm.StoreOp(register, pointer, alignment=size)
+        store(register, pointer, size)
         scf.YieldOp([])
     if whole_runs:
         return
@@ -222,7 +198,7 @@ def _store_run(context: Context, window: Window, row: ir.Value, column: ir.Value
             single = scf.IfOp(exists)
             with ir.InsertionPoint(single.then_block):
                 value = vector.ExtractOp(register, [], [i]).result
-                llvm.StoreOp(value, element_pointer(pointer, i, element), alignment=element_bits(element) // 8)
+                store(value, element_pointer(pointer, i, element), element_bits(element) // 8)
                 scf.YieldOp([])
         scf.YieldOp([])
 

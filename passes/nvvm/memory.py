@@ -3,16 +3,19 @@
 from dataclasses import dataclass
 from enum import Enum
 
+import numpy as np
 from mlir import ir
 from mlir.dialects import arith, llvm
-from tensor_layouts import Layout, flatten
+from numpy.typing import NDArray
+from tensor_layouts import Layout, compose, flatten, mode
 
 from lowtide.dialects.tile.layouts import layout_of
 from lowtide.errors import ScheduleError
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.emit import ThreadOffset
 from lowtide.passes.nvvm.values import SharedBuffer, Window
-from lowtide.passes.problem import element_bits
+from lowtide.passes.support.problem import element_bits
+from lowtide.targets.tv import offsets
 
 _DYNAMIC = -(2**31)  # llvm.getelementptr's mark for an index that is an operand
 
@@ -31,30 +34,57 @@ def element_pointer(base: ir.Value, index: ir.Value | int, element: ir.Type) -> 
 
 
 @dataclass(frozen=True)
+class Axis:
+    """One dimension of a buffer: its layout, and where along it the threads of an access lie."""
+
+    layout: Layout
+    thread: Layout
+    places: NDArray[np.int64]
+
+    @property
+    def thread_offset(self) -> Layout:
+        """The offset of each thread's place."""
+        return compose(self.layout, self.thread)
+
+    def offset(self, value: int) -> int:
+        """What lies `value` further on adds, for every thread. Raises ScheduleError where it adds less to some."""
+        here, moved = offsets(self.layout, self.places), offsets(self.layout, self.places + value)
+        step: int = moved[0] - here[0]
+        if np.any(moved - here != step):
+            raise ScheduleError(
+                f"threads at {self.thread} and a value {value} further on lie in different panels of {self.layout}"
+            )
+        return int(step)
+
+
+@dataclass(frozen=True)
 class SharedAccess:
     """Where the values of a thread lie in a buffer: a run-time part for the thread, one offset for each value."""
 
     buffer: SharedBuffer
     thread: ThreadOffset
-    strides: tuple[int, int]
+    axes: tuple[Axis, Axis]
     element_bytes: int
 
     def pointer(self, context: Context, row: int, column: int) -> ir.Value:
         """The address of the element that lies (row, column) beyond the thread's own, as !llvm.ptr<3>."""
         emit = context.emit
-        offset, constant = self.thread.at(emit, row * self.strides[0] + column * self.strides[1])
+        offset, constant = self.thread.at(emit, self.axes[0].offset(row) + self.axes[1].offset(column))
         # The run-time part first, the constant last: then it folds into the instruction's address.
         start = element_pointer(self.buffer.pointer, emit.mul(offset, self.element_bytes), emit.byte)
         return element_pointer(start, constant * self.element_bytes, emit.byte)
 
 
 def shared_access(context: Context, buffer: SharedBuffer, row_thread: Layout, col_thread: Layout) -> SharedAccess:
-    """Access to a buffer whose layout has plain integer modes, by the thread's row and column."""
+    """Access to a buffer by the thread's row and column. Dimensions may be nested, as those of panels are."""
     layout, swizzle = layout_of(buffer.type.layout)
-    row_stride, column_stride = layout.stride
-    thread = _weighted_sum(((row_thread, row_stride), (col_thread, column_stride)))
+    threads = np.arange(context.threads)
+    rows, columns = (
+        Axis(mode(layout, dim), thread, offsets(thread, threads)) for dim, thread in enumerate((row_thread, col_thread))
+    )
+    thread = _weighted_sum(((rows.thread_offset, 1), (columns.thread_offset, 1)))
     offset = ThreadOffset.of(context.emit, thread, context.threads, context.tid, swizzle)
-    return SharedAccess(buffer, offset, (row_stride, column_stride), element_bits(buffer.type.element_type) // 8)
+    return SharedAccess(buffer, offset, (rows, columns), element_bits(buffer.type.element_type) // 8)
 
 
 def _weighted_sum(parts: tuple[tuple[Layout, int], tuple[Layout, int]]) -> Layout:

@@ -79,9 +79,9 @@ class Fragment:
 
 @dataclass(frozen=True)
 class Pending:
-    """The accumulators of a wgmma in flight: one struct of registers."""
+    """The accumulators of a wgmma in flight: a struct of registers for each block of 64 rows."""
 
-    registers: ir.Value
+    registers: tuple[ir.Value, ...]
     type: sm.FragmentType
 
 
@@ -118,22 +118,18 @@ def shuffle(x: ir.Value, y: ir.Value, mask: Sequence[int] | range) -> ir.Value:
 
 def flatten(value: Lowered) -> list[ir.Value]:
     """The SSA values that a loop carries for a lowered value."""
-    if isinstance(value, Fragment):
+    if isinstance(value, (Fragment, Pending)):
         return list(value.registers)
     if isinstance(value, SharedBuffer):
         return [value.pointer]
-    if isinstance(value, Pending):
-        return [value.registers]
     assert isinstance(value, ir.Value), f"a loop cannot carry {type(value).__name__}"
     return [value]
 
 
 def unflatten(like: Lowered, values: Sequence[ir.Value]) -> Lowered:
     """A lowered value of the same form from other SSA values."""
-    if isinstance(like, Fragment):
+    if isinstance(like, (Fragment, Pending)):
         return replace(like, registers=tuple(values))
     if isinstance(like, SharedBuffer):
         return replace(like, pointer=values[0])
-    if isinstance(like, Pending):
-        return replace(like, registers=values[0])
     return values[0]

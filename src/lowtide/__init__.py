@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lowtide import runtime
     from lowtide.compiler.compile import compile_gemm, compile_ir
-    from lowtide.compiler.epilogue import Full, PerColumn, PerRow, Scalar
-    from lowtide.compiler.epilogue_functions import (
+    from lowtide.compiler.epilogue.functions import (
         cast,
         clamp,
         erf,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
         tanh,
         where,
     )
+    from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar
     from lowtide.compiler.presets import PRESETS as presets
     from lowtide.compiler.reference import compare, error_bound, random_inputs, reference, reference_with_bound
     from lowtide.compiler.spec import GemmSpec
@@ -89,8 +89,8 @@ _HOMES: dict[str, tuple[str, str]] = {
     "GemmSpec": ("lowtide.compiler.spec", "GemmSpec"),
     "Schedule": ("lowtide.dialects.tile.schedule", "Schedule"),
     "presets": ("lowtide.compiler.presets", "PRESETS"),
-    **{name: ("lowtide.compiler.epilogue", name) for name in ("Full", "PerColumn", "PerRow", "Scalar")},
-    **{name: ("lowtide.compiler.epilogue_functions", name) for name in _FUNCTIONS},
+    **{name: ("lowtide.compiler.epilogue.operands", name) for name in ("Full", "PerColumn", "PerRow", "Scalar")},
+    **{name: ("lowtide.compiler.epilogue.functions", name) for name in _FUNCTIONS},
     **{
         name: ("lowtide.compiler.reference", name)
         for name in ("compare", "error_bound", "random_inputs", "reference", "reference_with_bound")

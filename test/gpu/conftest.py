@@ -1,6 +1,10 @@
-"""GPU tests: skipped, with the reason said, where there is no GPU or no torch."""
+"""GPU tests: skipped, with the reason said, where there is no GPU or no torch; ended where a kernel does not end."""
 
 from __future__ import annotations
+
+import faulthandler
+import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,6 +15,17 @@ try:
     import torch
 except ImportError:
     torch = None
+
+_MOST_SECONDS = 180  # of one test
+
+
+@pytest.fixture(autouse=True)
+def watchdog(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A kernel that waits for ever holds the GPU for as long as its process lives: end it, with a traceback."""
+    if request.node.get_closest_marker("gpu"):
+        faulthandler.dump_traceback_later(_MOST_SECONDS, exit=True, file=sys.__stderr__)
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 def missing() -> str:

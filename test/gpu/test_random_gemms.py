@@ -1,7 +1,7 @@
 """Random problems on the GPU against float64, within the derived bound: shapes, strides, types, schedules, epilogues.
 
 Every kernel takes its extents at run time or has them compiled in; D lies in a larger, poisoned allocation whose
-surroundings must stay as they were.
+surroundings must stay as they were. Schedules with roles have draws of their own: test_random_role_gemms.py.
 """
 
 import random
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from gemm_checks import check
 
 import lowtide as lt
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
 pytestmark = pytest.mark.gpu
 
-TORCH = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
 KERNELS, SHAPES_EACH = 42, 5
 
 
@@ -83,14 +83,6 @@ def cases() -> list[Case]:
     return found
 
 
-def device_matrix(array: np.ndarray, dtype: str, pad: int) -> "torch.Tensor":
-    """On the GPU with padded rows; the padding is NaN."""
-    rows, columns = array.shape
-    whole = torch.full((rows, columns + pad), float("nan"), device="cuda", dtype=TORCH[dtype])
-    whole[:, :columns] = torch.from_numpy(array.astype(np.float32)).to("cuda", TORCH[dtype])
-    return whole[:, :columns]
-
-
 @pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case.number:02d}")
 def test_random_gemms_agree_with_float64_within_the_derived_bound(case):
     rng = np.random.default_rng(case.number)
@@ -105,76 +97,6 @@ def test_random_gemms_agree_with_float64_within_the_derived_bound(case):
         if kernel is None or case.static:
             kernel = lt.compile_gemm(spec, target="sm_80", schedule=SCHEDULES[case.schedule])
         check(spec, kernel, (m, n, k), rng)
-
-
-def aligned_pad(columns: int, itemsize: int, extra: int) -> int:
-    """Padding that makes rows multiples of 16 bytes."""
-    vector = 16 // itemsize
-    return -columns % vector + vector * extra
-
-
-def check(spec: lt.GemmSpec, kernel, size: tuple[int, int, int], rng: np.random.Generator) -> None:
-    m, n, k = size
-    inputs = lt.random_inputs(spec, m, n, k, rng)
-    device = {}
-    for name, value in inputs.items():
-        if name in ("a", "b"):
-            pad = aligned_pad(value.shape[1], 2, int(rng.integers(0, 3)))
-            device[name] = device_matrix(value, spec.a, pad)
-        elif np.ndim(value) == 2:  # an epilogue operand: rows of any padding
-            device[name] = device_matrix(value, str(operand_dtype(spec, name)), int(rng.integers(0, 4)))
-        elif np.ndim(value) == 1:
-            device[name] = torch.from_numpy(value.astype(np.float32)).to("cuda", TORCH[operand_dtype(spec, name)])
-        else:
-            device[name] = float(value)
-    itemsize = 4 if spec.d == "f32" else 2
-    pad = aligned_pad(n, itemsize, int(rng.integers(1, 3)))
-    guard = 8
-    whole = torch.full((m + 2 * guard, n + pad), float("nan"), device="cuda", dtype=TORCH[spec.d])
-    out = whole[guard : guard + m, :n]
-    result = kernel(device.pop("a"), device.pop("b"), out=out, **device)
-    torch.cuda.synchronize()
-    assert result.data_ptr() == out.data_ptr()
-    reference, bound = lt.reference_with_bound(spec, **inputs)
-    comparison = lt.compare(spec, out.float().cpu().numpy(), reference, bound)
-    assert comparison.ok, f"{spec.layout} {size} {kernel.schedule}: {comparison.message}"
-    surroundings = whole.clone()
-    surroundings[guard : guard + m, :n] = float("nan")
-    assert bool(surroundings.isnan().all()), f"wrote outside D: {size} {kernel.schedule}"
-
-
-def operand_dtype(spec: lt.GemmSpec, name: str) -> str:
-    return next(operand.dtype for operand in spec.operands if operand.name == name)
-
-
-HOPPER_SCHEDULES = (
-    "sm90-cooperative",
-    "sm90-one-consumer",
-    "roles = cooperative(2), cta = [128, 128, 64], stages = 5, raster = row",
-    "roles = cooperative(2), cta = [128, 256, 64], epilogue = direct, raster = column",
-    "roles = cooperative(2), cta = [128, 192, 64], stages = 4",
-    "roles = cooperative(1), cta = [64, 64, 64], stages = 2",
-)
-
-
-@pytest.mark.parametrize("number", range(24))
-def test_random_gemms_with_roles_agree_with_float64_within_the_derived_bound(number):
-    if torch.cuda.get_device_capability() != (9, 0):
-        pytest.skip("wgmma needs a GPU of compute capability 9.0")
-    rng = np.random.default_rng(1000 + number)
-    dtype = ("bf16", "f16")[number % 2]
-    epilogue = EPILOGUES[number % len(EPILOGUES)]
-    schedule = HOPPER_SCHEDULES[number % len(HOPPER_SCHEDULES)]
-    if "direct" in schedule:  # the whole tile's operands would not fit into registers beside its accumulators
-        epilogue = EPILOGUES[number % 3]
-    for static in (False, True):
-        kernel = None
-        for _ in range(1 if static else 5):
-            m, n, k = (int(rng.integers(1, top)) for top in (900, 900, 700))
-            extents = {"m": m, "n": n, "k": k} if static else {}
-            spec = lt.GemmSpec(**extents, a=dtype, b=dtype, d=(dtype, "f32")[number % 3 == 0], epilogue=epilogue)
-            kernel = kernel or lt.compile_gemm(spec, target="sm_90a", schedule=schedule)
-            check(spec, kernel, (m, n, k), rng)
 
 
 @pytest.mark.parametrize("layout", ["tt", "nn", "nt"])

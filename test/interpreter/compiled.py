@@ -11,7 +11,7 @@ from lowtide import targets
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.driver import lower
 from lowtide.compiler.pass_pipeline import parse_pipeline, run_element
-from lowtide.compiler.pipeline import road
+from lowtide.compiler.pipeline import STEPS
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.dialects.levels import Level
 
@@ -41,7 +41,7 @@ def steps_of(spec: lt.GemmSpec, schedule: str, target: targets.Target = TARGET) 
     context = make_context()
     module = parse_text(problem_text(spec, target, lt.Schedule.parse(schedule)), context, "problem")
     steps: list[Step] = []
-    for level, entries in road(target).items():
+    for level, entries in STEPS.items():
         for element in (e for entry in entries for e in parse_pipeline(entry.text(target), context)):
             before = str(module)
             run_element(element, module, target)

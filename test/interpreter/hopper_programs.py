@@ -133,7 +133,7 @@ _MAINLOOP_WGMMA = """
           %sum, %r2, %rp2 = scf.for %k = %c0 to %K step %c64 iter_args(%c = %zero, %r = %r1, %rp = %rp1)
               -> (!c, index, index) {
             %read, %ar, %br = sm.consumer_wait %ring[%r, %rp] : !ring
-            %p = sm.wgmma %ar, %br, %c by #mma : !buffer_a, !buffer_b, !c -> !pending
+            %p = sm.wgmma tn %ar, %br, %c by #mma : !buffer_a, !buffer_b, !c -> !pending
             %c2, %retired = sm.mma_wait 0, %p : !pending -> !c
             sm.consumer_release %ring, %read after %retired : !ring, !sm.slot<read>
             %r3, %rp3 = sm.ring_advance %ring[%r, %rp] : !ring // consumer
@@ -160,13 +160,13 @@ _MAINLOOP_MBARRIERS = """
           %zero = sm.splat 0.0 : !c
           %a0, %b0 = sm.ring_slot %ring[%r1] : !ring
           sm.mbarrier_wait %full[%r1, %rp1] : !sm.mbarriers<2> // first
-          %p0 = sm.wgmma %a0, %b0, %zero by #mma : !buffer_a, !buffer_b, !c -> !pending
+          %p0 = sm.wgmma tn %a0, %b0, %zero by #mma : !buffer_a, !buffer_b, !c -> !pending
           %rn, %rpn = sm.ring_advance %ring[%r1, %rp1] : !ring
           %last, %r2, %rp2, %before_last = scf.for %k = %c64 to %K step %c64
               iter_args(%p = %p0, %r = %rn, %rp = %rpn, %previous = %r1) -> (!pending, index, index, index) {
             %ar, %br = sm.ring_slot %ring[%r] : !ring
             sm.mbarrier_wait %full[%r, %rp] : !sm.mbarriers<2> // next
-            %p1 = sm.wgmma %ar, %br, %p by #mma : !buffer_a, !buffer_b, !pending -> !pending
+            %p1 = sm.wgmma tn %ar, %br, %p by #mma : !buffer_a, !buffer_b, !pending -> !pending
             %p2, %retired = sm.mma_wait 1, %p1 : !pending -> !pending
             sm.mbarrier_arrive %empty[%previous] : !sm.mbarriers<2> // next
             %r3, %rp3 = sm.ring_advance %ring[%r, %rp] : !ring // consumer

@@ -7,7 +7,7 @@ from mlir import ir
 
 from lowtide.interpreter.agents import LaunchRequest, Machine, run_all, start_cta
 from lowtide.interpreter.domains import domain
-from lowtide.interpreter.memory import GlobalMemory
+from lowtide.interpreter.global_memory import GlobalMemory
 from lowtide.interpreter.program import decode
 from lowtide.interpreter.table import HANDLERS
 

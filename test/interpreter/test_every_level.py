@@ -32,6 +32,23 @@ def persistent_kernel():
     return lt.compile_gemm(SPEC, schedule=f"{SMALL}, scheduler = persistent")
 
 
+HOPPER = {
+    "the default": (spec(), None, (150, 131, 100)),
+    "a full operand": (SPEC, None, (150, 131, 100)),
+    # What is chosen for 8192³: parts of 64, 64 and 56 columns, two blocks of rows.
+    "a narrow last part": (spec(d="f32"), "cta = [256, 184, 64], epilogue = tma", (270, 196, 72)),
+}
+
+
+@pytest.fixture(scope="module", params=list(HOPPER))
+def hopper_kernel(request):
+    """On sm_90a a producer and its consumers are the default."""
+    kernel_spec, schedule, shape = HOPPER[request.param]
+    kernel = lt.compile_gemm(kernel_spec, target="sm_90a", schedule=schedule)
+    assert kernel.schedule.roles == ("cooperative", 2)
+    return kernel_spec, kernel, shape
+
+
 def integers(kernel_spec, m, n, k):
     """Inputs of integers as `CompiledKernel.interpret` takes them, and the D that they give, exactly."""
     inputs = inputs_of(kernel_spec, m, n, k)
@@ -43,6 +60,13 @@ def integers(kernel_spec, m, n, k):
 def test_every_level_of_the_default_kernel_gives_the_same_d(default_kernel, level):
     inputs, d = integers(SPEC, 150, 131, 100)
     np.testing.assert_array_equal(default_kernel.interpret(**inputs, level=level, domain="exact", seed=3), d)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_level_of_the_default_on_sm_90a_gives_the_same_d(hopper_kernel, level):
+    kernel_spec, kernel, shape = hopper_kernel
+    inputs, d = integers(kernel_spec, *shape)
+    np.testing.assert_array_equal(kernel.interpret(**inputs, level=level, domain="exact", sms=1, seed=3), d)
 
 
 @pytest.mark.parametrize("level", LEVELS)

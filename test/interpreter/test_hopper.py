@@ -69,11 +69,11 @@ def test_a_consumer_role_that_is_one_agent_arrives_once_for_each_warpgroup():
         "atoms",
         ("%zero = sm.splat 0.0 : !c", "%zero = tile.splat 0.0 : !acc"),
         (
-            "%p0 = sm.wgmma %a0, %b0, %zero by #mma : !buffer_a, !buffer_b, !c -> !pending",
+            "%p0 = sm.wgmma tn %a0, %b0, %zero by #mma : !buffer_a, !buffer_b, !c -> !pending",
             MMA.format("%p0", "0", "%zero"),
         ),
         (
-            "%p1 = sm.wgmma %ar, %br, %p by #mma : !buffer_a, !buffer_b, !pending -> !pending",
+            "%p1 = sm.wgmma tn %ar, %br, %p by #mma : !buffer_a, !buffer_b, !pending -> !pending",
             MMA.format("%p1", "r", "%p"),
         ),
         ("%p2, %retired = sm.mma_wait 1, %p1 : !pending -> !pending", ""),

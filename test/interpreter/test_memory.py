@@ -8,7 +8,8 @@ import pytest
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.cells import Access
 from lowtide.interpreter.copies import AsyncCopies
-from lowtide.interpreter.memory import GlobalMemory, SharedMemory
+from lowtide.interpreter.global_memory import GlobalMemory
+from lowtide.interpreter.memory import SharedMemory
 
 LANES = np.arange(32)
 

@@ -16,22 +16,22 @@ from compiled import TARGET, Step, expected, inputs_of, spec, steps_of
 from support import assert_same
 
 import lowtide as lt
-from lowtide.compiler.pipeline import road
+from lowtide.compiler.pipeline import STEPS
 from lowtide.dialects.levels import Level
 from lowtide.interpreter import interpret
 from lowtide.passes import REGISTRY
-from lowtide.passes import math_formulas as formulas
-from lowtide.passes.problem import Problem
-from lowtide.passes.schedule_choice import ctas_per_sm
+from lowtide.passes.schedules.choice import ctas_per_sm
+from lowtide.passes.support import math_formulas as formulas
+from lowtide.passes.support.problem import Problem
 
 Shape = tuple[int, int, int]
 
 OURS = [kind.name for kind in REGISTRY]
-INTERPRETED = [step.name for level, steps in road(TARGET).items() if level <= Level.NVVM for step in steps]
+INTERPRETED = [step.name for level, steps in STEPS.items() if level <= Level.NVVM for step in steps]
 
 # The passes on math ops have tests of their own below; those on roles leave these kernels as they are, as is tested.
 MATH = ("expand-math", "convert-math-to-intrinsics")
-WITH_ROLES = ("specialize-roles", "bind-wgmma", "bind-tma")
+WITH_ROLES = ("specialize-roles", "bind-wgmma", "bind-tma", "verify-mbarriers", "verify-registers")
 BY_PASS = [name for name in INTERPRETED if name in OURS and name not in MATH + WITH_ROLES]
 
 # The passes that a detail of the K loop, of the fragments, or of the epilogue passes through.
@@ -105,6 +105,13 @@ CASES = [
         "cta = [32, 32, 32], warps = [1, 1, 1], raster = grouped(2)",
         ((70, 90, 24),),
         ("tile-to-ctas", "convert-sm-to-nvvm"),
+    ),
+    # 5 × 3 tiles in groups of 2 × 2: ragged groups at both edges; over 2 CTAs, runs of 8 and of 7 tiles.
+    Case(
+        "raster-groups-even-split",
+        "cta = [32, 32, 128], warps = [1, 1, 1], stages = 6, raster = groups(2, 2), scheduler = even_split",
+        ((150, 90, 24),),
+        ("tile-to-ctas", "lower-epilogue", "convert-sm-to-nvvm"),
     ),
     Case(
         "epilogue-in-registers",
@@ -234,7 +241,7 @@ def test_every_pass_but_verification_changes_a_kernel_on_which_it_is_tried(
     """Else its comparison above would say nothing."""
     case = CASES[0]
     changed = {step.name for step in steps(case) if step.after != step.before}
-    assert set(BY_PASS) - changed == {"verify-schedule"}
+    assert set(BY_PASS) - changed == {"verify-schedule", "verify-smem-offsets"}
     assert not changed & set(WITH_ROLES)
     assert set(BY_PASS) <= {name for each in CASES for name in each.passes}
 
@@ -244,6 +251,16 @@ def test_with_one_fragment_buffer_the_loop_stays_as_it_is(steps: Callable[[Case]
         case = next(case for case in CASES if case.name == name)
         step = step_named(steps(case), "double-buffer-fragments")
         assert (step.before == step.after) == ("one-fragment-buffer" in name)
+
+
+@pytest.mark.parametrize("sms", [2, 3])
+def test_an_even_split_covers_ragged_grids_on_any_number_of_sms(steps: Callable[[Case], list[Step]], sms: int) -> None:
+    case = next(case for case in CASES if case.name == "raster-groups-even-split")
+    step = step_named(steps(case), "convert-sm-to-nvvm")
+    for shape in ((150, 90, 8), (20, 130, 8), (130, 20, 8), (1, 1, 1)):
+        inputs = inputs_of(case.spec, *shape)
+        d = assert_same(step.before, step.after, inputs, orders=(0,), sms=sms)
+        np.testing.assert_array_equal(d, expected(case.spec, inputs))
 
 
 @pytest.mark.parametrize("name", ["persistent", "persistent-direct"])

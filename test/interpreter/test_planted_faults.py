@@ -4,12 +4,10 @@
 are those that a wrong pass would make. What breaks no rule of the hardware must show as wrong numbers.
 """
 
-import re
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 from compiled import expected, inputs_of, levels_of, spec
+from planting import IN_FLIGHT, OUT_OF_BOUNDS, RACE, WRONG_NUMBERS, Fault
 from support import assert_same
 
 import lowtide as lt
@@ -25,31 +23,6 @@ SPEC = spec(epilogue=add_bias_then_relu)
 SCHEDULE = "cta = [32, 32, 32], warps = [2, 1, 1], stages = 3"
 INPUTS = inputs_of(SPEC, 40, 45, 133)  # ragged in every direction; five K steps
 SEEDS = (0, 1)
-
-IN_FLIGHT = r"in flight"
-RACE = r"race \("
-OUT_OF_BOUNDS = r"out of bounds"
-WRONG_NUMBERS = ""
-
-
-@dataclass(frozen=True)
-class Fault:
-    """`pattern`'s occurrence number `at` (from 0; None: all) in the text of a level becomes `replacement`."""
-
-    name: str
-    level: str
-    pattern: str
-    replacement: str
-    found: str
-    at: int | None = 0
-
-    def plant(self, text: str) -> str:
-        places = list(re.finditer(self.pattern, text, re.MULTILINE))
-        assert places, f"{self.pattern!r} is nowhere in level {self.level}"
-        for place in reversed(places if self.at is None else [places[self.at]]):
-            text = text[: place.start()] + place.expand(self.replacement) + text[place.end() :]
-        return text
-
 
 # Waits and barriers stand, in this order: before the loop, in it, after it (where the ring is drained), and between
 # the epilogue's stores to shared memory and its loads.

@@ -12,8 +12,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from lowtide import runtime
-from lowtide.compiler import cli_compile, cli_console, cli_run
-from lowtide.compiler.cli import app
+from lowtide.compiler.cli import compile as cli_compile
+from lowtide.compiler.cli import console as cli_console
+from lowtide.compiler.cli import run as cli_run
+from lowtide.compiler.cli.main import app
 from lowtide.compiler.gpu_run import GpuRun
 from lowtide.compiler.presets import PRESETS
 from lowtide.errors import DeviceError
@@ -459,13 +461,13 @@ def test_explain_refuses_levels_below_epilogue(dump: Path, level: str) -> None:
 def test_presets_and_targets_are_listed() -> None:
     presets, targets = accepted("presets"), accepted("targets")
     assert all(re.search(rf"^{name} ", presets, re.MULTILINE) for name in PRESETS)
-    assert re.search(r"^sm80-three-stages +stages = 3$", presets, re.MULTILINE)
+    assert re.search(r"^sm80-three-stages +sm_80 +a third stage\n +cta = .*, stages = 3,", presets, re.MULTILINE)
     assert all(re.search(rf"^{target.name} ", targets, re.MULTILINE) for target in KNOWN)
 
 
 def test_the_console_script_prints_help_and_version() -> None:
     def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-m", "lowtide.compiler.cli", *arguments]
+        command = [sys.executable, "-m", "lowtide.compiler.cli.main", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert run("--version").stdout == "lowtide 0.1.0\n"

@@ -127,5 +127,19 @@ def test_every_seed_has_its_row() -> None:
 
 
 def test_presets_named_in_seeds_exist() -> None:
-    named = set(re.findall(r"`(sm80-[\w-]+)`", text_of("docs/seeds.md")))
-    assert named and named <= set(PRESETS)
+    named = set(re.findall(r"`(sm\d\d-[\w-]+)`", text_of("docs/seeds.md")))
+    assert {name.partition("-")[0] for name in named} == {"sm80", "sm90"} and named <= set(PRESETS)
+
+
+def test_each_step_to_hoppers_speed_leads_to_its_pass_its_preset_and_its_test() -> None:
+    rows = dict(re.findall(r"^\| (S2\.\d+) \| (.*) \|$", text_of("docs/seeds.md"), re.MULTILINE))
+    later = [name for name, row in rows.items() if "*later*" in row]
+    assert later == ["S2.1", "S2.8", "S2.11"]
+    parts = {"pass": r"\]\(\.\./passes/\w[\w/]*\.py\)", "preset": r"`sm90-", "test": r"\]\(\.\./test/\w[\w/.-]*\)"}
+    lacking = [
+        f"{name}: {part}"
+        for name, row in rows.items()
+        for part, pattern in parts.items()
+        if name not in later and not re.search(pattern, row)
+    ]
+    assert lacking == []

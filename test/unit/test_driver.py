@@ -314,8 +314,7 @@ def test_a_fault_in_a_pass_has_a_reproducer_too(tmp_path: Path, monkeypatch: pyt
 def test_an_op_that_outlives_its_level_is_an_error_of_the_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    road = {**STEPS, Level.CTA: (Step("cse", "forgets to tile"),)}
-    monkeypatch.setattr(driver, "road", lambda target: road)
+    monkeypatch.setattr(driver, "STEPS", {**STEPS, Level.CTA: (Step("cse", "forgets to tile"),)})
     with pytest.raises(PassError, match=r"cse: .*tile.gemm does not belong in host code at level cta") as caught:
         lower(problem(), dump_dir=tmp_path)
     assert "--pass-pipeline=cse --check-level=cta" in str(caught.value)

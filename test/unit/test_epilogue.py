@@ -14,11 +14,11 @@ from mlir import ir
 from mlir.execution_engine import ExecutionEngine
 from mlir.passmanager import PassManager
 
-from lowtide.compiler import epilogue_functions as lt
-from lowtide.compiler.epilogue import Full, PerColumn, PerRow, Scalar, trace
-from lowtide.compiler.epilogue_bound import Interval, propagate
-from lowtide.compiler.epilogue_emit import element_type, emit
-from lowtide.compiler.epilogue_evaluate import evaluate
+from lowtide.compiler.epilogue import functions as lt
+from lowtide.compiler.epilogue.bound import Interval, propagate
+from lowtide.compiler.epilogue.emit import element_type, emit
+from lowtide.compiler.epilogue.evaluate import evaluate
+from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar, trace
 from lowtide.errors import SpecError
 from lowtide.passes.expand_math import ExpandMath
 from lowtide.targets import get

@@ -8,9 +8,9 @@ import pytest
 
 import lowtide as lt
 from lowtide.compiler.contexts import make_context, parse_text
-from lowtide.compiler.explain import explain_ir, explain_spec
-from lowtide.compiler.explain_accesses import accesses_of
-from lowtide.compiler.ready_epilogues import READY
+from lowtide.compiler.epilogue.ready import READY
+from lowtide.compiler.explain.accesses import accesses_of
+from lowtide.compiler.explain.explanation import explain_ir, explain_spec
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import IRError, ScheduleError
 
@@ -39,6 +39,7 @@ TYPES: dict[str, Any] = {
         "ideal_sectors": int,
         "row_stride_bytes": (int, type(None)),
         "row_stride_known": bool,
+        "cache": str,
         "place": (str, type(None)),
         "count": int,
     },
@@ -149,7 +150,7 @@ def test_given_fields_are_said_to_be_given_and_chosen_ones_have_reasons() -> Non
 
 
 def test_resources_are_the_kernels_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lowtide.compiler.explain.find_ptxas", lambda: None)
+    monkeypatch.setattr("lowtide.compiler.explain.explanation.find_ptxas", lambda: None)
     resources = explained()["resources"]
     assert (resources["threads"], resources["shared_memory"]) == (128, 3 * 2 * 64 * 32 * 2)
     assert resources["registers"] is None
@@ -167,8 +168,12 @@ def test_the_json_has_the_documented_names_and_types() -> None:
         "reasons",
         "swizzle_candidates",
         "resources",
+        "kernel",
         "shared_accesses",
         "global_accesses",
+        "tma_accesses",
+        "transactions",
+        "wgmma",
     ]
     for kind in ("shared", "global"):
         for access in found[f"{kind}_accesses"]:

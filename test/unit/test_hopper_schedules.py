@@ -1,5 +1,7 @@
 """Schedules with roles on sm_90a: what ptxas makes of them, what their levels print, where they are refused."""
 
+from dataclasses import replace
+
 import pytest
 
 from lowtide.compiler.compile import compile_gemm
@@ -9,9 +11,10 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
-from lowtide.passes.problem import Problem
-from lowtide.passes.schedule_choice import choose
-from lowtide.passes.schedule_rules import broken_rule, shared_memory_bytes
+from lowtide.passes.schedules.choice import choose
+from lowtide.passes.schedules.facts import shared_memory_bytes
+from lowtide.passes.schedules.rules import broken_rule
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import get
 
 SM_90A = get("sm_90a")
@@ -107,9 +110,54 @@ def test_what_is_chosen_for_two_consumers_neither_spills_nor_serialises() -> Non
     assert kernel.schedule.registers == (40, 232)
 
 
+@pytest.mark.parametrize(
+    ("layout", "fields", "registers"),
+    [
+        # Two blocks of 64 rows a warpgroup: 192 accumulators a thread.
+        *((layout, "cta = [256, 192, 64]", 168) for layout in ("tn", "nn", "nt", "tt")),
+        ("nt", "cta = [256, 192, 64], copy = tma.3d", 168),
+        ("nn", "cta = [128, 256, 64]", 168),
+        ("nt", "cta = [128, 256, 64]", 168),
+        ("tt", "cta = [128, 256, 64]", 168),
+        ("tn", "cta = [128, 256, 128], stages = 2", 168),
+        ("tn", "roles = cooperative(3), cta = [192, 192, 64]", 128),
+        ("tt", "roles = cooperative(1), cta = [128, 192, 64]", 228),
+    ],
+)
+def test_operands_of_every_layout_and_several_blocks_of_rows_neither_spill_nor_serialise(
+    layout: str, fields: str, registers: int
+) -> None:
+    schedule = fields if "roles" in fields else f"roles = cooperative(2), {fields}"
+    kernel = compile_gemm(replace(SPEC, layout=layout), target="sm_90a", schedule=schedule)
+    assembly = kernel.assembly
+    assert assembly is not None
+    # What the CTA enters with where setmaxnreg moves registers; else what one consumer uses.
+    assert (assembly.spill_stores, assembly.spill_loads, assembly.stack_bytes, assembly.warnings) == (0, 0, 0, ())
+    assert assembly.registers == registers or ("cooperative(1)" in fields and assembly.registers <= 255)
+
+
+@pytest.mark.parametrize(
+    ("layout", "cta", "swizzles"),
+    [
+        ("tn", (128, 64, 64), ((3, 3, 3), (3, 3, 3))),
+        ("tn", (128, 64, 96), ((2, 3, 3), (2, 3, 3))),
+        ("tn", (128, 64, 16), ((1, 3, 3), (1, 3, 3))),
+        # What is contiguous decides: K of A, N of B.
+        ("tt", (128, 48, 32), ((2, 3, 3), (1, 3, 3))),
+        ("nn", (128, 48, 32), ((3, 3, 3), (2, 3, 3))),
+    ],
+)
+def test_stages_are_swizzled_as_widely_as_their_rows_allow(
+    layout: str, cta: tuple[int, int, int], swizzles: tuple[tuple[int, int, int], tuple[int, int, int]]
+) -> None:
+    given = Schedule(roles=("cooperative", 2), cta=cta)
+    chosen = choose(replace(PROBLEM, layout=layout), SM_90A, given).schedule
+    assert (chosen.swizzle_a, chosen.swizzle_b) == swizzles
+
+
 @pytest.mark.parametrize("target", ["sm_80", "sm_86", "sm_89", "sm_90"])
 def test_roles_are_refused_where_there_is_no_wgmma(target: str) -> None:
-    with pytest.raises(ScheduleError, match=rf"mma = wgmma.m64n256k16 with bf16 .*: {target} has no wgmma.m64n256k16"):
+    with pytest.raises(ScheduleError, match=rf"mma = wgmma.m64n\d+k16 with bf16 .*: {target} has no wgmma.m64n"):
         choose(PROBLEM, get(target), Schedule(roles=("cooperative", 2)))
 
 
@@ -122,6 +170,13 @@ def test_roles_are_refused_where_there_is_no_wgmma(target: str) -> None:
         ("registers = [-40, 232]", "setmaxnreg takes multiples of 8 from 24 to 256"),
         ("roles = single, registers = [40, 232]", "are those of roles"),
         ("roles = cooperative(2), registers = [40, 240]", "need 520 a lane over all warpgroups"),
+        (
+            "roles = cooperative(2), cta = [256, 256, 64]",
+            "holds 256 accumulators .*; it has 232: take cta",
+        ),
+        ("roles = cooperative(3), cta = [192, 256, 64]", "holds 128 accumulators .* exceed the 128 .* take N ≤ 200"),
+        ("roles = cooperative(2), cta = [128, 72, 64], copy = tma.6d", "copy = tma.6d is not one of .*tma.5d"),
+        ("roles = cooperative(2), cache_hints = [evict_soon, normal, normal]", "A = evict_soon is not one of normal"),
     ],
 )
 def test_a_malformed_role_is_refused_before_anything_is_chosen(fields: str, message: str) -> None:
@@ -131,5 +186,6 @@ def test_a_malformed_role_is_refused_before_anything_is_chosen(fields: str, mess
 
 @pytest.mark.parametrize("consumers", [1, 2, 3])
 def test_a_tile_for_any_number_of_consumers_is_legal(consumers: int) -> None:
-    given = Schedule(roles=("cooperative", consumers), cta=(64 * consumers, 128, 64))
-    assert broken_rule(choose(PROBLEM, SM_90A, given).schedule, PROBLEM, SM_90A) is None
+    for blocks in (1, 2 if consumers < 3 else 1):
+        given = Schedule(roles=("cooperative", consumers), cta=(64 * consumers * blocks, 128, 64))
+        assert broken_rule(choose(PROBLEM, SM_90A, given).schedule, PROBLEM, SM_90A) is None

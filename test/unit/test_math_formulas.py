@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lowtide.passes import math_formulas as formulas
+from lowtide.passes.support import math_formulas as formulas
 
 ERF = np.vectorize(math.erf, otypes=[np.float64])
 

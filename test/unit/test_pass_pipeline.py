@@ -12,7 +12,7 @@ from mlir import ir
 from lowtide import passes, targets
 from lowtide.compiler.contexts import make_context
 from lowtide.compiler.pass_pipeline import UpstreamFailure, parse_pipeline, run_pipeline
-from lowtide.compiler.pipeline import ENTRY_STEP, road
+from lowtide.compiler.pipeline import ENTRY_STEP, STEPS
 from lowtide.dialects import tile
 from lowtide.dialects.diagnostics import Diagnostics
 from lowtide.dialects.levels import Level, level_of
@@ -201,7 +201,7 @@ def test_every_pass_file_is_in_the_registry_once() -> None:
 @pytest.mark.parametrize("target", targets.KNOWN, ids=lambda target: target.name)
 def test_every_step_of_a_road_parses_and_leads_where_it_stands(target: Target) -> None:
     context = make_context()
-    steps = road(target)
+    steps = STEPS
     assert list(steps) == list(Level)
     current = Level.PROBLEM
     for level, entries in steps.items():
@@ -223,7 +223,7 @@ def test_every_pass_of_ours_is_on_a_road() -> None:
     used = {
         str(element).split("{")[0]
         for target in targets.KNOWN
-        for entries in road(target).values()
+        for entries in STEPS.values()
         for step in entries
         for element in parse_pipeline(step.text(target), context)
     }

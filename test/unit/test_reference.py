@@ -6,9 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from lowtide.compiler import epilogue_functions as lt
 from lowtide.compiler.dtypes import NUMPY
-from lowtide.compiler.epilogue import Full, PerColumn, PerRow, Scalar
+from lowtide.compiler.epilogue import functions as lt
+from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar
 from lowtide.compiler.reference import (
     compare,
     error_bound,

@@ -4,9 +4,10 @@ import pytest
 
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
-from lowtide.passes.problem import Problem
-from lowtide.passes.schedule_choice import choose
-from lowtide.passes.schedule_rules import broken_rule, shared_memory_bytes
+from lowtide.passes.schedules.choice import choose
+from lowtide.passes.schedules.facts import shared_memory_bytes
+from lowtide.passes.schedules.rules import broken_rule
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import get
 
 LARGE = Problem(4096, 4096, 4096, "bf16", "f32", "bf16", "tn", ())

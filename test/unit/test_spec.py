@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lowtide.compiler.epilogue import Full, OperandKind, PerColumn, Scalar
-from lowtide.compiler.epilogue_functions import relu
+from lowtide.compiler.epilogue.functions import relu
+from lowtide.compiler.epilogue.operands import Full, OperandKind, PerColumn, Scalar
 from lowtide.compiler.spec import GemmSpec
 from lowtide.errors import Error, SpecError
 

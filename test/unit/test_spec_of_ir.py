@@ -10,8 +10,8 @@ import lowtide as lt
 from lowtide import targets
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.driver import lower
+from lowtide.compiler.epilogue.ready import READY, ready_epilogue
 from lowtide.compiler.problem_ir import problem_text
-from lowtide.compiler.ready_epilogues import READY, ready_epilogue
 from lowtide.compiler.spec_of_ir import FoundProblem, spec_of
 from lowtide.errors import IRError, SpecError
 

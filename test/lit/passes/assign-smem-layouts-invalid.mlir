@@ -30,3 +30,17 @@ tile.kernel @argument(%bs: !buffer) attributes {schedule = #tile.schedule<swizzl
   tile.return
 }
 }
+// -----
+
+// Rows that the swizzle's do not divide.
+!buffer = memref<32x96xbf16, #tile.layout<(32,96):(96,1)>, #gpu.address_space<workgroup>>
+module attributes {tile.target = "sm_90a"} {
+tile.kernel @panels() attributes {schedule = #tile.schedule<roles = cooperative(1), swizzle_a = <3,3,3>, swizzle_b = <2,3,3>>} {
+  // expected-error @below {{assign-smem-layouts: rows of 96 elements are no whole panels of 64, the row of swizzle<3,3,3>; take a narrower swizzle, or a multiple of 64}}
+  %as = sm.alloc : !buffer
+  %bs = sm.alloc : !buffer
+  %zero = tile.splat 0.0 : !tile.tile<32x32xf32>
+  %acc = tile.mma tn %as, %bs, %zero : !buffer, !buffer, !tile.tile<32x32xf32>
+  tile.return
+}
+}

@@ -188,7 +188,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.
       %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c1] : !ring
       %other = memref.cast %a : !mat to memref<?x64xbf16, strided<[?, 1]>>
       %at = tile.view %other[%n, %k] : memref<?x64xbf16, strided<[?, 1]>> to !tile.view<64x64xbf16>
-      // expected-error @below {{bind-tma: reads a matrix that is not an argument of the kernel; TMA needs a tensor map of it}}
+      // expected-error @below {{bind-tma: names a matrix that is not an argument of the kernel; TMA needs a tensor map of it}}
       sm.copy_async %at to %as : !tile.view<64x64xbf16>, !a
       sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
     }
@@ -263,7 +263,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.
     producer warps(4) {
       %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c1] : !ring
       %at = tile.view %a[%n, %k] : !mat to !tile.view<264x64xbf16>
-      // expected-error @below {{bind-tma: is no TMA box: !sm.tensor_map<264x64xbf16, swizzle<3,3,3>>:1:5: a box has two sides of 1 to 256 elements}}
+      // expected-error @below {{bind-tma: is no TMA box: !sm.tensor_map<264x64xbf16, swizzle<3,3,3>>:1:5: a box has two to five sides of 1 to 256 elements}}
       sm.copy_async %at to %as : !tile.view<264x64xbf16>, !a
       %bt = tile.view %b[%c0, %k] : !mat to !tile.view<8x64xbf16>
       sm.copy_async %bt to %bs : !tile.view<8x64xbf16>, !b
@@ -280,7 +280,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.
 }
 // -----
 
-// Rows longer than the swizzle spans.
+// Rows longer than the swizzle spans that are not cut into panels.
 #a = #tile.layout<(64,64):(64,1), swizzle<2,3,3>>
 #b = #tile.layout<(8,64):(64,1)>
 !mat = memref<?x?xbf16, strided<[?, 1]>>
@@ -301,7 +301,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.
     producer warps(4) {
       %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c1] : !ring
       %at = tile.view %a[%n, %k] : !mat to !tile.view<64x64xbf16>
-      // expected-error @below {{bind-tma: is no TMA box: !sm.tensor_map<64x64xbf16, swizzle<2,3,3>>:1:5: a row of a box is 128 bytes, more than the 64 that this swizzle permutes; take a narrower box}}
+      // expected-error @below {{bind-tma: a buffer of layout (64, 64) : (64, 1) does not lie in panels; assign-smem-layouts writes (64, (32, 2)) : (32, (1, 2048))}}
       sm.copy_async %at to %as : !tile.view<64x64xbf16>, !a
       %bt = tile.view %b[%c0, %k] : !mat to !tile.view<8x64xbf16>
       sm.copy_async %bt to %bs : !tile.view<8x64xbf16>, !b

@@ -1,14 +1,14 @@
 // bind-wgmma refuses what wgmma cannot compute, and loops that it cannot keep one group of in flight.
 // RUN: lowtide-opt %s -p bind-wgmma --split-input-file --verify-diagnostics
 
-// K along the rows of B.
-#a = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+// Rows that are no whole blocks of 64 for each consumer.
+#a = #tile.layout<(96,64):(64,1), swizzle<3,3,3>>
 #b = #tile.layout<(8,64):(64,1), swizzle<3,3,3>>
 !out = memref<?x?xf32, strided<[?, 1]>>
-!a = memref<64x64xbf16, #a, #gpu.address_space<workgroup>>
-!b = memref<64x8xbf16, #tile.layout<(64,8):(8,1)>, #gpu.address_space<workgroup>>
+!a = memref<96x64xbf16, #a, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #b, #gpu.address_space<workgroup>>
 !ring = !sm.ring<2 x [!a, !b]>
-!tile = !tile.tile<64x8xf32>
+!tile = !tile.tile<96x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%d: !out, %steps: index) attributes {
     schedule = #tile.schedule<warps = [1, 1, 1], permutation = [64, 8, 16], mma = wgmma.m64n8k16, roles = cooperative(1)>} {
@@ -18,8 +18,8 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
   %zero = tile.splat 0.0 : !tile
   %sum:3 = scf.for %i = %c0 to %steps step %c1 iter_args(%c = %zero, %r = %c0, %rp = %c0) -> (!tile, index, index) {
       %full, %as, %bs = sm.consumer_wait %ring[%r, %rp] : !ring
-      // expected-error @below {{bind-wgmma: layout tt: wgmma is bound for tn alone; take an mma.sync schedule}}
-      %next = tile.mma tt %as, %bs, %c : !a, !b, !tile
+      // expected-error @below {{bind-wgmma: operand c: the tile's m = 96 is not a multiple of the tiled MMA's 64; nearest is 128}}
+      %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
       sm.consumer_release %ring, %full : !ring, !sm.slot<read>
       %r2, %rp2 = sm.ring_advance %ring[%r, %rp] : !ring
       scf.yield %next, %r2, %rp2 : !tile, index, index

@@ -89,3 +89,51 @@ func.func @element(%a: !mat, %b: !mat, %d: !wide) {
   return
 }
 }
+// -----
+
+// wgmma is asked for where there is none.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90"} {
+func.func @wgmma(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: mma = wgmma.m64n128k16 with bf16 operands and f32 accumulators: sm_90 has no wgmma.m64n128k16}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mma = wgmma.m64n128k16, roles = cooperative(2)>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+// -----
+
+// Buffers take turns with the whole parts of a tile; the narrower last one of a row has its own.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @buffers(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: epilogue_buffers = 4 take turns with 2 parts of the tile, evenly; nearest is 2}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<cta = [128, 184, 64], roles = cooperative(2),
+      epilogue = tma, epilogue_buffers = 4>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+// -----
+
+// TMA stores would write behind D's rows.
+!mat = memref<?x4092xbf16, strided<[?, 1]>>
+!b = memref<4092x?xbf16, strided<[?, 1]>>
+!a = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @rows(%a: !a, %b: !b, %d: !mat) {
+  // expected-error @below {{would overwrite what lies behind D's rows of 4092 elements; take epilogue = smem, or N = 4096}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<roles = cooperative(2), epilogue = tma>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !a, !b, !mat
+  return
+}
+}

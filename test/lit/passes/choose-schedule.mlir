@@ -150,3 +150,55 @@ func.func @smaller_atom(%a: !mat, %b: !mat, %d: !mat) {
   return
 }
 }
+// -----
+
+// A target with wgmma takes a producer and consumers, and the tile that fills the last wave; what is left of its N
+// beside parts of 64 columns is a narrower part.
+// CHECK:      #schedule = #tile.schedule<cta = [256, 184, 64], warps = [2, 1, 1], permutation = [128, 184, 16],
+// CHECK-SAME: mma = wgmma.m64n184k16, copy = tma, stages = 3, roles = cooperative(2), registers = [40, 232],
+// CHECK-SAME: scheduler = persistent, cache_hints = [normal, normal, evict_first], epilogue = tma,
+// CHECK-SAME: epilogue_math = registers, epilogue_tile = [128, 64], epilogue_buffers = 2>
+// CHECK-LABEL: func.func @roles
+module attributes {tile.target = "sm_90a"} {
+func.func @roles(%a: memref<8192x8192xbf16>, %b: memref<8192x8192xbf16>, %d: memref<8192x8192xbf16>) {
+  tile.gemm tn %a, %b into %d acc(f32) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : memref<8192x8192xbf16>, memref<8192x8192xbf16>, memref<8192x8192xbf16>
+  return
+}
+}
+// -----
+
+// Panels of an N-contiguous B are whole, and rows of D that may end within 16 bytes are not stored by TMA.
+// CHECK:      #schedule = #tile.schedule<cta = [128, 256, 64], {{.*}} roles = cooperative(2), {{.*}} epilogue = smem,
+// CHECK-LABEL: func.func @run_time_extents
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @run_time_extents(%a: !mat, %b: !mat, %d: !mat) {
+  tile.gemm tt %a, %b into %d acc(f32) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+// -----
+
+// A field that only cp.async and mma.sync have leads to them, on any target.
+// CHECK:      #schedule = #tile.schedule<cta = [128, 128, 64], warps = [2, 2, 1], {{.*}} mma = mma.m16n8k16, copy = cp.async.16,
+// CHECK-SAME: roles = single, {{.*}} scheduler = one_shot, epilogue = smem
+// CHECK-LABEL: func.func @warps_given
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @warps_given(%a: !mat, %b: !mat, %d: !mat) {
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<warps = [2, 2, 1]>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}

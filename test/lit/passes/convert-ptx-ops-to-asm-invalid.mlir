@@ -1,4 +1,4 @@
-// convert-ptx-ops-to-asm threads f32 registers through a wait, and nothing else.
+// convert-ptx-ops-to-asm threads f32 registers through a wait, and stores at most 16 bytes of floats.
 // RUN: lowtide-opt %s -p convert-ptx-ops-to-asm --split-input-file --verify-diagnostics
 
 module attributes {tile.target = "sm_90a"} {
@@ -23,6 +23,33 @@ module attributes {tile.target = "sm_90a"} {
 func.func @scalar(%p: f32) {
   // expected-error @below {{convert-ptx-ops-to-asm: threads a struct of f32 registers, not f32}}
   %c = sm.ptx_wgmma_wait 0, %p : f32
+  return
+}
+}
+// -----
+
+module attributes {tile.target = "sm_90a"} {
+func.func @wide(%v: vector<16xbf16>, %p: !llvm.ptr<1>) {
+  // expected-error @below {{convert-ptx-ops-to-asm: is a store of 32 bytes; st.global.cs and .wt store 2, 4, 8 or 16}}
+  sm.ptx_store streaming %v to %p : vector<16xbf16>, !llvm.ptr<1>
+  return
+}
+}
+// -----
+
+module attributes {tile.target = "sm_90a"} {
+func.func @hint(%v: vector<8xbf16>, %p: !llvm.ptr<1>) {
+  // expected-error @below {{convert-ptx-ops-to-asm: has the hint evict_first; st.global has streaming and write_through}}
+  sm.ptx_store evict_first %v to %p : vector<8xbf16>, !llvm.ptr<1>
+  return
+}
+}
+// -----
+
+module attributes {tile.target = "sm_90a"} {
+func.func @elements(%v: vector<4xi8>, %p: !llvm.ptr<1>) {
+  // expected-error @below {{convert-ptx-ops-to-asm: elements of i8: they are one of f16, bf16, f32}}
+  sm.ptx_store streaming %v to %p : vector<4xi8>, !llvm.ptr<1>
   return
 }
 }

@@ -26,7 +26,7 @@ tile.kernel @kernel() {
 }
 // -----
 
-// The descriptors say: 128-byte swizzle. Another swizzle of A,
+// Operands lie in panels, each a row of the swizzle wide. A row of A that is two,
 !a = memref<128x64xbf16, #tile.layout<(128,64):(64,1), swizzle<2,3,3>>, #gpu.address_space<workgroup>>
 !b = memref<8x64xbf16, #tile.layout<(8,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
 !acc = !sm.fragment<128x8xf32, #tile.tv<threads (4,8,8):(256,1,16), values ((2,2,1),1,1):((128,8,1024),128,1024)>>
@@ -43,8 +43,8 @@ tile.kernel @kernel() {
     }
     consumer warps(8) {
       %zero = sm.splat 0.0 : !acc
-      // expected-error @below {{convert-sm-to-nvvm: operand A must lie in rows of 128 bytes with swizzle<3,3,3>, K contiguous}}
-      %p = sm.wgmma %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
+      // expected-error @below {{convert-sm-to-nvvm: operand A: a buffer of layout (128, 64) : (64, 1) does not lie in panels; assign-smem-layouts writes (128, (32, 2)) : (32, (1, 4096))}}
+      %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
   tile.return
@@ -52,7 +52,7 @@ tile.kernel @kernel() {
 }
 // -----
 
-// none,
+// no swizzle,
 !a = memref<128x64xbf16, #tile.layout<(128,64):(64,1)>, #gpu.address_space<workgroup>>
 !b = memref<8x64xbf16, #tile.layout<(8,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
 !acc = !sm.fragment<128x8xf32, #tile.tv<threads (4,8,8):(256,1,16), values ((2,2,1),1,1):((128,8,1024),128,1024)>>
@@ -69,8 +69,8 @@ tile.kernel @kernel() {
     }
     consumer warps(8) {
       %zero = sm.splat 0.0 : !acc
-      // expected-error @below {{convert-sm-to-nvvm: operand A must lie in rows of 128 bytes with swizzle<3,3,3>, K contiguous}}
-      %p = sm.wgmma %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
+      // expected-error @below {{convert-sm-to-nvvm: operand A lies in rows of 128 bytes with swizzle<0,3,3>; wgmma reads rows of 128, 64 or 32 bytes with swizzle<3,3,3>, <2,3,3> or <1,3,3>}}
+      %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
   tile.return
@@ -95,8 +95,8 @@ tile.kernel @kernel() {
     }
     consumer warps(8) {
       %zero = sm.splat 0.0 : !acc
-      // expected-error @below {{convert-sm-to-nvvm: operand A must lie in rows of 128 bytes with swizzle<3,3,3>, K contiguous}}
-      %p = sm.wgmma %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
+      // expected-error @below {{convert-sm-to-nvvm: operand A: a buffer of layout (128, 64) : (128, 1) does not lie in panels; assign-smem-layouts writes (128, 64) : (64, 1)}}
+      %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
   tile.return
@@ -104,7 +104,7 @@ tile.kernel @kernel() {
 }
 // -----
 
-// K that is not contiguous,
+// columns that are not contiguous,
 !a = memref<128x64xbf16, #tile.layout<(128,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
 !b = memref<8x64xbf16, #tile.layout<(8,64):(1,8), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
 !acc = !sm.fragment<128x8xf32, #tile.tv<threads (4,8,8):(256,1,16), values ((2,2,1),1,1):((128,8,1024),128,1024)>>
@@ -121,8 +121,8 @@ tile.kernel @kernel() {
     }
     consumer warps(8) {
       %zero = sm.splat 0.0 : !acc
-      // expected-error @below {{convert-sm-to-nvvm: operand B must lie in rows of 128 bytes with swizzle<3,3,3>, K contiguous}}
-      %p = sm.wgmma %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
+      // expected-error @below {{convert-sm-to-nvvm: operand B: a buffer of layout (8, 64) : (1, 8) does not lie in panels; assign-smem-layouts writes (8, 64) : (64, 1)}}
+      %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
   tile.return
@@ -130,7 +130,7 @@ tile.kernel @kernel() {
 }
 // -----
 
-// or rows of another length.
+// or a row that is only half of one.
 !a = memref<128x32xbf16, #tile.layout<(128,32):(32,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
 !b = memref<8x32xbf16, #tile.layout<(8,32):(32,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
 !acc = !sm.fragment<128x8xf32, #tile.tv<threads (4,8,8):(256,1,16), values ((2,2,1),1,1):((128,8,1024),128,1024)>>
@@ -147,8 +147,8 @@ tile.kernel @kernel() {
     }
     consumer warps(8) {
       %zero = sm.splat 0.0 : !acc
-      // expected-error @below {{convert-sm-to-nvvm: operand A must lie in rows of 128 bytes with swizzle<3,3,3>, K contiguous}}
-      %p = sm.wgmma %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
+      // expected-error @below {{convert-sm-to-nvvm: operand A lies in rows of 64 bytes with swizzle<3,3,3>; wgmma reads rows of 128, 64 or 32 bytes with swizzle<3,3,3>, <2,3,3> or <1,3,3>}}
+      %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
   tile.return
@@ -156,7 +156,7 @@ tile.kernel @kernel() {
 }
 // -----
 
-// An accumulator of more rows than the warpgroups multiply.
+// An accumulator of two blocks of rows a warpgroup, held as one.
 !a = memref<128x64xbf16, #tile.layout<(128,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
 !b = memref<8x64xbf16, #tile.layout<(8,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
 !acc = !sm.fragment<128x8xf32, #tile.tv<threads (4,8,8):(256,1,16), values ((2,2,1),1,1):((128,8,1024),128,1024)>>
@@ -174,7 +174,58 @@ tile.kernel @kernel() {
     consumer warps(8) {
       %zero = sm.splat 0.0 : !acc
       // expected-error @below {{convert-sm-to-nvvm: the accumulator is not held as the tiled mma holds it}}
-      %p = sm.wgmma %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
+      %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
+    }
+  }
+  tile.return
+}
+}
+// -----
+
+// An accumulator of fewer rows than the warpgroups multiply at once, and one of other columns.
+!a = memref<128x64xbf16, #tile.layout<(128,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #tile.layout<(8,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<128x8xf32, #tile.tv<threads (4,8,8):(256,1,16), values ((2,2,1),1,1):((128,8,1024),128,1024)>>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(384) shared_memory(32768) args()
+  return
+}
+tile.kernel @kernel() {
+  %as = sm.alloc at 0 : !a
+  %bs = sm.alloc at 16384 : !b
+  sm.roles {
+    producer warps(4) {
+    }
+    consumer warps(8) {
+      %zero = sm.splat 0.0 : !acc
+      // expected-error @below {{convert-sm-to-nvvm: an accumulator of 128×8: the warpgroups multiply 192×8 a step, M in turn}}
+      %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [3, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
+    }
+  }
+  tile.return
+}
+}
+// -----
+
+!a = memref<128x64xbf16, #tile.layout<(128,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #tile.layout<(8,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<128x8xf32, #tile.tv<threads (4,8,8):(256,1,16), values ((2,2,1),1,1):((128,8,1024),128,1024)>>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(384) shared_memory(32768) args()
+  return
+}
+tile.kernel @kernel() {
+  %as = sm.alloc at 0 : !a
+  %bs = sm.alloc at 16384 : !b
+  sm.roles {
+    producer warps(4) {
+    }
+    consumer warps(8) {
+      %zero = sm.splat 0.0 : !acc
+      // expected-error @below {{convert-sm-to-nvvm: an accumulator of 128×8: the warpgroups multiply 128×16 a step, M in turn}}
+      %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n16k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
   tile.return
@@ -200,7 +251,7 @@ tile.kernel @kernel() {
     consumer warps(8) {
       %zero = sm.splat 0.0 : !acc
       // expected-error @below {{convert-sm-to-nvvm: the accumulator is not held as the tiled mma holds it}}
-      %p = sm.wgmma %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
+      %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
   tile.return
@@ -226,7 +277,7 @@ tile.kernel @kernel() {
     consumer warps(8) {
       %zero = sm.splat 1.0 : !acc
       // expected-error @below {{convert-sm-to-nvvm: starts from an accumulator that is neither pending nor sm.splat 0.0}}
-      %p = sm.wgmma %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
+      %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
   tile.return
@@ -256,7 +307,7 @@ tile.kernel @kernel() {
         tile.yield %e : f32
       } : !acc
       // expected-error @below {{convert-sm-to-nvvm: starts from an accumulator that is neither pending nor sm.splat 0.0}}
-      %p = sm.wgmma %as, %bs, %y by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
+      %p = sm.wgmma tn %as, %bs, %y by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
   tile.return
@@ -282,7 +333,32 @@ tile.kernel @kernel() {
     consumer warps(8) {
       %zero = sm.splat 0.0 : !acc
       // expected-error @below {{convert-sm-to-nvvm: unknown mma atom 'wgmma.m64n12k16.f32.bf16'}}
-      %p = sm.wgmma %as, %bs, %zero by <wgmma.m64n12k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
+      %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n12k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
+    }
+  }
+  tile.return
+}
+}
+// -----
+
+// A load whose boxes are not panels of the buffer.
+!a = memref<128x64xbf16, #tile.layout<(128,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!map = !sm.tensor_map<128x32xbf16, swizzle<3,3,3>>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%ctas: index, %map: !map) {
+  tile.launch @kernel grid(%ctas) threads(256) shared_memory(32768) args(%map) : !map
+  return
+}
+tile.kernel @kernel(%map: !map) {
+  %c0 = arith.constant 0 : index
+  %full = sm.mbarriers arrivals(1) at 16384 : !sm.mbarriers<2>
+  %as = sm.alloc at 0 : !a
+  sm.roles {
+    producer warps(4) {
+      // expected-error @below {{convert-sm-to-nvvm: boxes have rows of 32 elements, the buffer panels of 64; both must be the row of the swizzle}}
+      sm.tma_load %map[%c0, %c0] to %as signals %full[%c0] : !map, !a, !sm.mbarriers<2>
+    }
+    consumer warps(4) {
     }
   }
   tile.return

@@ -5,6 +5,8 @@
 // CHECK:       tile.launch @kernel grid(%{{.+}}) threads(384) shared_memory(69696) args({{.*}}, %[[MAP:[^ ,]+]]) : index, i64, i32, i32, !sm.tensor_map<128x64xbf16, swizzle<3,3,3>>
 // CHECK-LABEL: gpu.func @kernel(
 // CHECK-SAME:    %{{.+}}: !llvm.ptr<1>, %{{.+}}: i64, %{{.+}}: i32, %{{.+}}: i32, %[[MAP:.+]]: !llvm.ptr) kernel
+// Its registers at entry are an even share of an SM's, in steps of 8; setmaxnreg moves them from there.
+// CHECK-SAME:    known_block_size = array<i32: 384, 1, 1>, nvvm.maxnreg = 168 : i32, nvvm.minctasm = 1 : i32,
 // CHECK-SAME:    tensor_maps = array<i64: 4>
 
 // mbarriers, 8 bytes each: one thread initialises them with their arrivals, the fence shows them to the TMA unit, the
@@ -47,8 +49,8 @@
 // Coordinates of the box innermost first: column 192, then row 3. The buffer lies one stage of 2¹⁴ bytes on.
 // CHECK:           %[[STAGE:.+]] = arith.shli %c1_i32{{.*}}, %c14_i32{{.*}} : i32
 // CHECK:           %[[A1:.+]] = llvm.getelementptr %[[SMEM]][%[[STAGE]]]
-// CHECK:           %[[A1C:.+]] = llvm.addrspacecast %[[A1]] : !llvm.ptr<3> to !llvm.ptr<7>
 // CHECK:           %[[SIGNAL:.+]] = llvm.getelementptr %[[FULL]][%{{.+}}]
+// CHECK-NEXT:      %[[A1C:.+]] = llvm.addrspacecast %[[A1]] : !llvm.ptr<3> to !llvm.ptr<7>
 // CHECK-NEXT:      nvvm.cp.async.bulk.tensor.shared.cluster.global %[[A1C]], %[[MAP]], %[[SIGNAL]], box[%c192_i32{{.*}}, %c3_i32{{.*}}] : !llvm.ptr<7>, !llvm.ptr
 // CHECK-NEXT:    }
 
@@ -75,9 +77,9 @@
 // The first group starts from zeros; a k-slice is 32 bytes on, 2 in both descriptors. Fence before, commit after.
 // CHECK-NEXT:    %[[ZERO:.+]] = llvm.mlir.zero : !llvm.struct<(f32, f32, f32, f32)>
 // CHECK-NEXT:    nvvm.wgmma.fence.aligned
-// CHECK:         %[[P0:.+]] = nvvm.wgmma.mma_async %[[DA]], %[[DB]], %[[ZERO]], <m = 64, n = 8, k = 16>, D[<f32>, <one>], A[<bf16>, <one>, <row>], B[<bf16>, <one>, <col>]
-// CHECK:         %[[DA1:.+]] = arith.addi %[[DA]], %c2_i64{{.*}} : i64
-// CHECK-NEXT:    %[[DB1:.+]] = arith.addi %[[DB]], %c2_i64{{.*}} : i64
+// CHECK:         %[[P0:.+]] = nvvm.wgmma.mma_async %[[DA]], %[[DB]], %[[ZERO]], <m = 64, n = 8, k = 16>, D[<f32>, <zero>], A[<bf16>, <one>, <row>], B[<bf16>, <one>, <col>]
+// CHECK:         %[[DB1:.+]] = arith.addi %[[DB]], %c2_i64{{.*}} : i64
+// CHECK-NEXT:    %[[DA1:.+]] = arith.addi %[[DA]], %c2_i64{{.*}} : i64
 // CHECK-NEXT:    %[[P1:.+]] = nvvm.wgmma.mma_async %[[DA1]], %[[DB1]], %[[P0]],
 // CHECK:         %[[DA2:.+]] = arith.addi %[[DA]], %c4_i64
 // CHECK:         %[[P2:.+]] = nvvm.wgmma.mma_async %[[DA2]], %{{.+}}, %[[P1]],
@@ -145,8 +147,8 @@ tile.kernel @kernel(%d: !out, %map: !map) {
     consumer warps(8) registers(232) {
       %zero = sm.splat 0.0 : !acc
       %as, %bs = sm.ring_slot %ring[%c1] : !ring
-      %p = sm.wgmma %as, %bs, %zero by #mma : !a, !b, !acc -> !pending
-      %q = sm.wgmma %as, %bs, %p by #mma : !a, !b, !pending -> !pending
+      %p = sm.wgmma tn %as, %bs, %zero by #mma : !a, !b, !acc -> !pending
+      %q = sm.wgmma tn %as, %bs, %p by #mma : !a, !b, !pending -> !pending
       %q2, %r = sm.mma_wait 1, %q : !pending -> !pending
       sm.mbarrier_arrive %empty[%c3] : !sm.mbarriers<4>
       %c, %last = sm.mma_wait 0, %q2 : !pending -> !acc

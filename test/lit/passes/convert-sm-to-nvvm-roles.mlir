@@ -3,6 +3,7 @@
 
 // The chain of branches names its roles.
 // CHECK-LABEL: gpu.func @kernel(
+// CHECK-NOT:     nvvm.maxnreg
 // CHECK:       %[[TID:.+]] = nvvm.read.ptx.sreg.tid.x
 // CHECK:       nvvm.barrier0
 // CHECK:       scf.if

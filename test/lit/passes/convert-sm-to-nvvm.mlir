@@ -42,6 +42,7 @@ func.func @host(%a: !mat, %b: memref<100x64xbf16>, %bias: memref<?xf32>, %alpha:
   tile.launch @row grid(%ctas) threads(32) shared_memory(0) args(%a) : !mat
   tile.launch @column grid(%ctas) threads(32) shared_memory(0) args(%a) : !mat
   tile.launch @grouped grid(%ctas) threads(32) shared_memory(0) args(%a) : !mat
+  tile.launch @groups grid(%ctas) threads(32) shared_memory(0) args(%a) : !mat
   return
 }
 
@@ -110,12 +111,13 @@ tile.kernel @column(%d: !mat) {
 // CHECK-NEXT:  %[[TILES:.+]] = arith.muli %[[TILES_M]], %[[TILES_N]]
 // CHECK-NEXT:  %[[CTAS:.+]] = nvvm.read.ptx.sreg.nctaid.x
 // CHECK-NEXT:  scf.for %[[T:.+]] = %[[CTA]] to %[[TILES]] step %[[CTAS]] : i32 {
-// CHECK-NEXT:    %[[BAND:.+]] = arith.muli %[[TILES_N]], %c6
+// CHECK-NEXT:    %[[SIX:.+]] = arith.minui %[[TILES_M]], %c6
+// CHECK-NEXT:    %[[BAND:.+]] = arith.muli %[[TILES_N]], %[[SIX]]
 // CHECK-NEXT:    %[[B:.+]] = arith.divui %[[T]], %[[BAND]]
-// CHECK-NEXT:    %[[FIRST:.+]] = arith.muli %[[B]], %c6
-// CHECK-NEXT:    %[[WITHIN:.+]] = arith.remui %[[T]], %[[BAND]]
+// CHECK-NEXT:    %[[FIRST:.+]] = arith.muli %[[B]], %[[SIX]]
 // CHECK-NEXT:    %[[LEFT:.+]] = arith.subi %[[TILES_M]], %[[FIRST]]
-// CHECK-NEXT:    %[[HEIGHT:.+]] = arith.minui %[[LEFT]], %c6
+// CHECK-NEXT:    %[[HEIGHT:.+]] = arith.minui %[[LEFT]], %[[SIX]]
+// CHECK-NEXT:    %[[WITHIN:.+]] = arith.remui %[[T]], %[[BAND]]
 // CHECK-NEXT:    %[[DOWN:.+]] = arith.remui %[[WITHIN]], %[[HEIGHT]]
 // CHECK-NEXT:    %[[ROW:.+]] = arith.addi %[[FIRST]], %[[DOWN]]
 // CHECK-NEXT:    %[[COLUMN:.+]] = arith.divui %[[WITHIN]], %[[HEIGHT]]
@@ -128,6 +130,58 @@ tile.kernel @grouped(%d: !mat) {
   %m = memref.dim %d, %c0 : !mat
   %n = memref.dim %d, %c1 : !mat
   tile.work_tiles (%i, %j) of (%m, %n) by [32, 48] order(<grouped 6>) persistent {
+    %use = arith.addi %i, %j : index
+  }
+  tile.return
+}
+
+// Evenly split: CTA i of g takes tiles / g neighbouring tiles from i · (tiles / g) + min(i, tiles mod g) on, the first
+// tiles mod g CTAs one more. In groups of six by five tiles: bands of six tile rows, cut into groups of five columns, each
+// walked row by row.
+// CHECK-LABEL: gpu.func @groups(
+// CHECK-SAME:    %{{.+}}: !llvm.ptr<1>, %{{.+}}: i64, %[[M:.+]]: i32, %[[N:.+]]: i32)
+// CHECK:       %[[TILES_M:.+]] = arith.shrui %{{.+}}, %c5
+// CHECK:       %[[TILES_N:.+]] = arith.divui %{{.+}}, %c48
+// CHECK-NEXT:  %[[CTA:.+]] = nvvm.read.ptx.sreg.ctaid.x
+// CHECK-NEXT:  %[[TILES:.+]] = arith.muli %[[TILES_M]], %[[TILES_N]]
+// CHECK-NEXT:  %[[CTAS:.+]] = nvvm.read.ptx.sreg.nctaid.x
+// CHECK-NEXT:  %[[EACH:.+]] = arith.divui %[[TILES]], %[[CTAS]]
+// CHECK-NEXT:  %[[OVER:.+]] = arith.remui %[[TILES]], %[[CTAS]]
+// CHECK-NEXT:  %[[WHOLE:.+]] = arith.muli %[[CTA]], %[[EACH]]
+// CHECK-NEXT:  %[[LONGER:.+]] = arith.minui %[[CTA]], %[[OVER]]
+// CHECK-NEXT:  %[[START:.+]] = arith.addi %[[WHOLE]], %[[LONGER]]
+// CHECK-NEXT:  %[[IS_LONGER:.+]] = arith.cmpi ult, %[[CTA]], %[[OVER]]
+// CHECK-NEXT:  %[[ONE_MORE:.+]] = arith.extui %[[IS_LONGER]] : i1 to i32
+// CHECK-NEXT:  %[[SHORT_END:.+]] = arith.addi %[[START]], %[[EACH]]
+// CHECK-NEXT:  %[[END:.+]] = arith.addi %[[SHORT_END]], %[[ONE_MORE]]
+// CHECK-NEXT:  scf.for %[[T:.+]] = %[[START]] to %[[END]] step %c1_i32 : i32 {
+// CHECK-NEXT:    %[[SIX:.+]] = arith.minui %[[TILES_M]], %c6
+// CHECK-NEXT:    %[[BAND:.+]] = arith.muli %[[TILES_N]], %[[SIX]]
+// CHECK-NEXT:    %[[B:.+]] = arith.divui %[[T]], %[[BAND]]
+// CHECK-NEXT:    %[[FIRST:.+]] = arith.muli %[[B]], %[[SIX]]
+// CHECK-NEXT:    %[[LEFT:.+]] = arith.subi %[[TILES_M]], %[[FIRST]]
+// CHECK-NEXT:    %[[HEIGHT:.+]] = arith.minui %[[LEFT]], %[[SIX]]
+// CHECK-NEXT:    %[[WITHIN:.+]] = arith.remui %[[T]], %[[BAND]]
+// CHECK-NEXT:    %[[FIVE:.+]] = arith.minui %[[TILES_N]], %c5
+// CHECK-NEXT:    %[[GROUP:.+]] = arith.muli %[[HEIGHT]], %[[FIVE]]
+// CHECK-NEXT:    %[[G:.+]] = arith.divui %[[WITHIN]], %[[GROUP]]
+// CHECK-NEXT:    %[[FIRST_N:.+]] = arith.muli %[[G]], %[[FIVE]]
+// CHECK-NEXT:    %[[LEFT_N:.+]] = arith.subi %[[TILES_N]], %[[FIRST_N]]
+// CHECK-NEXT:    %[[WIDTH:.+]] = arith.minui %[[LEFT_N]], %[[FIVE]]
+// CHECK-NEXT:    %[[PLACE:.+]] = arith.remui %[[WITHIN]], %[[GROUP]]
+// CHECK-NEXT:    %[[DOWN:.+]] = arith.divui %[[PLACE]], %[[WIDTH]]
+// CHECK-NEXT:    %[[ROW:.+]] = arith.addi %[[FIRST]], %[[DOWN]]
+// CHECK-NEXT:    %[[ALONG:.+]] = arith.remui %[[PLACE]], %[[WIDTH]]
+// CHECK-NEXT:    %[[COLUMN:.+]] = arith.addi %[[FIRST_N]], %[[ALONG]]
+// CHECK-NEXT:  %[[I:.+]] = arith.shli %[[ROW]], %c5
+// CHECK-NEXT:  %[[J:.+]] = arith.muli %[[COLUMN]], %c48
+// CHECK-NEXT:  arith.addi %[[I]], %[[J]]
+tile.kernel @groups(%d: !mat) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %m = memref.dim %d, %c0 : !mat
+  %n = memref.dim %d, %c1 : !mat
+  tile.work_tiles (%i, %j) of (%m, %n) by [32, 48] order(<groups 6, 5>) even_split {
     %use = arith.addi %i, %j : index
   }
   tile.return

@@ -199,3 +199,185 @@ tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
   tile.return
 }
 }
+// -----
+
+// TMA stores are made by warpgroups of a role.
+#mma = #sm.tiled_mma<mma.m16n8k16.f32.bf16, atoms [1, 1, 1], permutation [16, 16, 16]>
+#tv_a = #tile.tv<threads (4,8):(64,1), values ((2,2,2),2,1):((32,8,256),16,512)>
+#tv_b = #tile.tv<threads (4,8):(64,1), values ((2,2),4,1):((32,256),8,512)>
+#tv_c = #tile.tv<threads (4,8):(64,1), values ((2,2),2,4):((32,8),16,256)>
+!a = !sm.fragment<32x16xbf16, #tv_a>
+!b = !sm.fragment<32x16xbf16, #tv_b>
+!c = !sm.fragment<32x32xf32, #tv_c>
+!mat = memref<?x?xf32, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%fa: !a, %fb: !b, %d: !mat, %m: index) {
+  tile.launch @kernel grid(%m) threads(32) args(%fa, %fb, %d, %m) : !a, !b, !mat, index
+  return
+}
+tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
+    schedule = #tile.schedule<warps = [1, 1, 1], swizzle_d = <0,2,3>, scheduler = one_shot,
+      epilogue = tma, epilogue_math = registers, epilogue_tile = [32, 32]>} {
+  %zero = sm.splat 0.0 : !c
+  %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
+  // expected-error @below {{lower-epilogue: epilogue = tma stores 64 rows a warpgroup, 0 warpgroups hold parts of 32 rows; take epilogue = smem}}
+  tile.store %acc into %d[%m, %m] {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !c, !mat
+  tile.return
+}
+}
+// -----
+
+// A part of another height than the warpgroups have,
+#tv = #tile.tv<threads (4,8,8):(512,1,16), values ((2,2,4),2,1):((256,8,2048),128,8192)>
+#mma = #sm.tiled_mma<wgmma.m64n32k16.f32.bf16, atoms [2, 1, 1]>
+!mat = memref<?x?xf32, strided<[?, 1]>>
+!acc = !sm.fragment<256x32xf32, #tv>
+!a = memref<256x64xbf16, #tile.layout<(256,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!b = memref<32x64xbf16, #tile.layout<(32,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%d: !mat, %ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(384) args(%d) : !mat
+  return
+}
+tile.kernel @kernel(%d: !mat) attributes {schedule = #tile.schedule<warps = [2, 1, 1], roles = cooperative(2),
+      swizzle_d = <3,2,3>, scheduler = persistent, epilogue = tma, epilogue_math = registers,
+      epilogue_tile = [256, 32]>} {
+  %c256 = arith.constant 256 : index
+  %as = sm.alloc : !a
+  %bs = sm.alloc : !b
+  %zero = sm.splat 0.0 : !acc
+  tile.work_tiles (%m, %n) of (%c256, %c256) by [256, 32] order(<row>) persistent {
+    %p = sm.wgmma tn %as, %bs, %zero by #mma : !a, !b, !acc -> !sm.pending<!acc>
+    %acc, %retired = sm.mma_wait 0, %p : !sm.pending<!acc> -> !acc
+    // expected-error @below {{lower-epilogue: epilogue = tma stores 64 rows a warpgroup, 2 warpgroups hold parts of 256 rows; take epilogue_tile = [128, 32]}}
+    tile.store %acc into %d[%m, %n] {
+    ^bb0(%x: f32):
+      tile.yield %x : f32
+    } : !acc, !mat
+  }
+  tile.return
+}
+}
+// -----
+
+// or that is no whole number of boxes.
+#tv = #tile.tv<threads (4,8,8):(256,1,16), values ((2,2,3),1,1):((128,8,1024),128,3072)>
+#mma = #sm.tiled_mma<wgmma.m64n24k16.f32.bf16, atoms [2, 1, 1]>
+!mat = memref<?x?xf32, strided<[?, 1]>>
+!acc = !sm.fragment<128x24xf32, #tv>
+!a = memref<128x64xbf16, #tile.layout<(128,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!b = memref<24x64xbf16, #tile.layout<(24,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%d: !mat, %ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(384) args(%d) : !mat
+  return
+}
+tile.kernel @kernel(%d: !mat) attributes {schedule = #tile.schedule<warps = [2, 1, 1], roles = cooperative(2),
+      swizzle_d = <3,2,3>, scheduler = persistent, epilogue = tma, epilogue_math = registers,
+      epilogue_tile = [128, 24]>} {
+  %c128 = arith.constant 128 : index
+  %as = sm.alloc : !a
+  %bs = sm.alloc : !b
+  %zero = sm.splat 0.0 : !acc
+  tile.work_tiles (%m, %n) of (%c128, %c128) by [128, 24] order(<row>) persistent {
+    %p = sm.wgmma tn %as, %bs, %zero by #mma : !a, !b, !acc -> !sm.pending<!acc>
+    %acc, %retired = sm.mma_wait 0, %p : !sm.pending<!acc> -> !acc
+    // expected-error @below {{lower-epilogue: epilogue = tma stores boxes of 32 columns with swizzle_d = (3, 2, 3), which must divide epilogue_tile's 24}}
+    tile.store %acc into %d[%m, %n] {
+    ^bb0(%x: f32):
+      tile.yield %x : f32
+    } : !acc, !mat
+  }
+  tile.return
+}
+}
+// -----
+
+// A part that is narrower than a tile's others is as wide as the tile leaves it, but none is wider than the tile.
+#tv = #tile.tv<threads (4,8,8):(256,1,16), values ((2,2,3),1,1):((128,8,1024),128,3072)>
+#mma = #sm.tiled_mma<wgmma.m64n24k16.f32.bf16, atoms [2, 1, 1]>
+!mat = memref<?x?xf32, strided<[?, 1]>>
+!acc = !sm.fragment<128x24xf32, #tv>
+!a = memref<128x64xbf16, #tile.layout<(128,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!b = memref<24x64xbf16, #tile.layout<(24,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%d: !mat, %ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(384) args(%d) : !mat
+  return
+}
+tile.kernel @kernel(%d: !mat) attributes {schedule = #tile.schedule<warps = [2, 1, 1], roles = cooperative(2),
+      swizzle_d = <3,2,3>, scheduler = persistent, epilogue = tma, epilogue_math = registers,
+      epilogue_tile = [128, 32]>} {
+  %c128 = arith.constant 128 : index
+  %as = sm.alloc : !a
+  %bs = sm.alloc : !b
+  %zero = sm.splat 0.0 : !acc
+  tile.work_tiles (%m, %n) of (%c128, %c128) by [128, 24] order(<row>) persistent {
+    %p = sm.wgmma tn %as, %bs, %zero by #mma : !a, !b, !acc -> !sm.pending<!acc>
+    %acc, %retired = sm.mma_wait 0, %p : !sm.pending<!acc> -> !acc
+    // expected-error @below {{lower-epilogue: epilogue_tile = [128, 32] does not divide the tile 128×24}}
+    tile.store %acc into %d[%m, %n] {
+    ^bb0(%x: f32):
+      tile.yield %x : f32
+    } : !acc, !mat
+  }
+  tile.return
+}
+}
+// -----
+
+// A matrix that the host has not passed has no tensor map.
+#tv = #tile.tv<threads (4,8,8):(256,1,16), values ((2,2,4),1,1):((128,8,1024),128,4096)>
+#mma = #sm.tiled_mma<wgmma.m64n32k16.f32.bf16, atoms [2, 1, 1]>
+!mat = memref<128x32xf32, strided<[32, 1]>>
+!acc = !sm.fragment<128x32xf32, #tv>
+!a = memref<128x64xbf16, #tile.layout<(128,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!b = memref<32x64xbf16, #tile.layout<(32,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%d: !mat, %ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(384) args(%d) : !mat
+  return
+}
+tile.kernel @kernel(%e: !mat) attributes {schedule = #tile.schedule<warps = [2, 1, 1], roles = cooperative(2),
+      swizzle_d = <3,2,3>, scheduler = persistent, epilogue = tma, epilogue_math = registers,
+      epilogue_tile = [128, 32]>} {
+  %c128 = arith.constant 128 : index
+  %yes = arith.constant true
+  %d = arith.select %yes, %e, %e : !mat
+  %as = sm.alloc : !a
+  %bs = sm.alloc : !b
+  %zero = sm.splat 0.0 : !acc
+  tile.work_tiles (%m, %n) of (%c128, %c128) by [128, 32] order(<row>) persistent {
+    %p = sm.wgmma tn %as, %bs, %zero by #mma : !a, !b, !acc -> !sm.pending<!acc>
+    %acc, %retired = sm.mma_wait 0, %p : !sm.pending<!acc> -> !acc
+    // expected-error @below {{lower-epilogue: names a matrix that is not an argument of the kernel; TMA needs a tensor map of it}}
+    tile.store %acc into %d[%m, %n] {
+    ^bb0(%x: f32):
+      tile.yield %x : f32
+    } : !acc, !mat
+  }
+  tile.return
+}
+}
+// -----
+
+// Maps are made where the kernel is launched: at one place.
+#tv = #tile.tv<threads (4,8,8):(256,1,16), values ((2,2,4),1,1):((128,8,1024),128,4096)>
+!mat = memref<?x?xf32, strided<[?, 1]>>
+!acc = !sm.fragment<128x32xf32, #tv>
+module attributes {tile.target = "sm_90a"} {
+// expected-error @below {{lower-epilogue: is launched at 0 places; its tensor maps are made at one}}
+tile.kernel @kernel(%d: !mat, %acc: !acc) attributes {schedule = #tile.schedule<warps = [2, 1, 1],
+      roles = cooperative(2), swizzle_d = <3,2,3>, scheduler = persistent, epilogue = tma,
+      epilogue_math = registers, epilogue_tile = [128, 32]>} {
+  %c0 = arith.constant 0 : index
+  tile.store %acc into %d[%c0, %c0] {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !acc, !mat
+  tile.return
+}
+}

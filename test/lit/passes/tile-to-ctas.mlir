@@ -114,6 +114,37 @@ func.func @persistent(%a: !mat, %b: !mat, %d: !mat) {
 }
 // -----
 
+// So is one whose CTAs take even runs of tiles; an order in groups has two numbers.
+// CHECK-LABEL: func.func @even_split
+// CHECK:       %[[TILES:.+]] = arith.muli
+// CHECK:       %[[SMS:.+]] = tile.sm_count
+// CHECK:       %[[AT_ONCE:.+]] = arith.muli %[[SMS]], %c{{[0-9]+}}
+// CHECK:       %[[GRID:.+]] = arith.minsi %[[TILES]], %[[AT_ONCE]]
+// CHECK:       tile.launch @even_split_kernel grid(%[[GRID]]) threads(32)
+// CHECK-LABEL: tile.kernel @even_split_kernel(
+// CHECK-SAME:    %[[A:.+]]: memref<?x?xf16, {{.*}}>, %[[B:.+]]: memref<?x?xf16, {{.*}}>, %{{.+}}: memref<?x?xf16
+// CHECK:       %[[K:.+]] = memref.dim %[[A]], %c0
+// CHECK:       tile.work_tiles (%[[ROW:.+]], %[[COLUMN:.+]]) of {{.*}} order(<groups 16, 8>) even_split {
+// CHECK:       scf.for %[[STEP:.+]] = %c0 to %[[K]] step %c16
+// CHECK:       tile.view %[[A]][%[[STEP]], %[[ROW]]] : {{.*}} to !tile.view<16x32xf16>
+// CHECK:       tile.view %[[B]][%[[STEP]], %[[COLUMN]]] : {{.*}} to !tile.view<16x32xf16>
+// CHECK:       tile.mma nt
+!mat = memref<?x?xf16, strided<[?, 1]>>
+#schedule = #tile.schedule<cta = [32, 32, 16], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1,
+  swizzle_a = <0,3,3>, swizzle_b = <0,3,3>, swizzle_d = <0,3,3>, raster = groups(16, 8), scheduler = even_split, epilogue = smem, epilogue_math = registers,
+  epilogue_tile = [32, 32]>
+module attributes {tile.target = "sm_80"} {
+func.func @even_split(%a: !mat, %b: !mat, %d: !mat) {
+  tile.gemm nt %a, %b into %d acc(f16) schedule(#schedule) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+// -----
+
 // Epilogue operands go to the kernel after A, B and D; each that has rows or columns is checked against D.
 // CHECK-LABEL: func.func @operands
 // CHECK-SAME:    kinds = ["full", "per_row", "per_column", "scalar"], layout = "tn"

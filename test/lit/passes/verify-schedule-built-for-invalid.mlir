@@ -54,6 +54,58 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !mat) attributes {schedule = #schedu
 }
 // -----
 
+!mat = memref<?x?xf16, strided<[?, 1]>>
+!window = !tile.view<32x32xf16>
+!acc = !tile.tile<32x32xf16>
+#schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
+  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  swizzle_d = <2,3,3>, raster = groups(16, 8), scheduler = one_shot, roles = single, epilogue = smem, epilogue_math = registers,
+  epilogue_tile = [32, 32]>
+module attributes {tile.target = "sm_80"} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !mat) attributes {schedule = #schedule} {
+  %c0 = arith.constant 0 : index
+  // expected-error @below {{verify-schedule: has the order #tile.raster<groups 16, 4>, but the kernel's schedule says raster = groups(16, 8); write the same in both, or lower again from level problem with it}}
+  tile.work_tiles (%m, %n) of (%c0, %c0) by [32, 32] order(<groups 16, 4>) one_shot {
+    %at = tile.view %a[%m, %c0] : !mat to !window
+    %bt = tile.view %b[%n, %c0] : !mat to !window
+    %zero = tile.splat 0.0 : !acc
+    %acc = tile.mma tn %at, %bt, %zero : !window, !window, !acc
+    tile.store %acc into %d[%m, %n] {
+    ^bb0(%x: f16):
+      tile.yield %x : f16
+    } : !acc, !mat
+  }
+  tile.return
+}
+}
+// -----
+
+!mat = memref<?x?xf16, strided<[?, 1]>>
+!window = !tile.view<32x32xf16>
+!acc = !tile.tile<32x32xf16>
+#schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
+  copy = cp.async.16, stages = 2, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  swizzle_d = <2,3,3>, raster = row, scheduler = persistent, roles = single, epilogue = smem, epilogue_math = registers,
+  epilogue_tile = [32, 32]>
+module attributes {tile.target = "sm_80"} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !mat) attributes {schedule = #schedule} {
+  %c0 = arith.constant 0 : index
+  // expected-error @below {{verify-schedule: is even_split, but the kernel's schedule says scheduler = persistent; lower again from level problem with it}}
+  tile.work_tiles (%m, %n) of (%c0, %c0) by [32, 32] order(<row>) even_split {
+    %at = tile.view %a[%m, %c0] : !mat to !window
+    %bt = tile.view %b[%n, %c0] : !mat to !window
+    %zero = tile.splat 0.0 : !acc
+    %acc = tile.mma tn %at, %bt, %zero : !window, !window, !acc
+    tile.store %acc into %d[%m, %n] {
+    ^bb0(%x: f16):
+      tile.yield %x : f16
+    } : !acc, !mat
+  }
+  tile.return
+}
+}
+// -----
+
 // How deep a K step is.
 !mat = memref<?x?xf16, strided<[?, 1]>>
 !window = !tile.view<32x16xf16>

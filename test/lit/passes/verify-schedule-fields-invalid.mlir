@@ -41,7 +41,7 @@ func.func @no_field(%a: !mat, %b: !mat, %d: !mat) {
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
 func.func @scheduler(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{verify-schedule: scheduler = lazy is not one of one_shot, persistent}}
+  // expected-error @below {{verify-schedule: scheduler = lazy is not one of one_shot, persistent, even_split}}
   tile.gemm tn %a, %b into %d acc(f16) schedule(#schedule) {
   ^bb0(%x: f16):
     tile.yield %x : f16
@@ -54,11 +54,11 @@ func.func @scheduler(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
   copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
-  swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = tma, epilogue_math = registers,
+  swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = late, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
 func.func @epilogue(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{verify-schedule: epilogue = tma is not one of smem, direct}}
+  // expected-error @below {{verify-schedule: epilogue = late is not one of smem, direct, tma}}
   tile.gemm tn %a, %b into %d acc(f16) schedule(#schedule) {
   ^bb0(%x: f16):
     tile.yield %x : f16
@@ -109,7 +109,7 @@ func.func @copy(%a: !mat, %b: !mat, %d: !mat) {
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
 func.func @raster(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{verify-schedule: raster = diagonal is not row, column or grouped(n)}}
+  // expected-error @below {{verify-schedule: raster = diagonal is not row, column, grouped(n) or groups(m, n)}}
   tile.gemm tn %a, %b into %d acc(f16) schedule(#schedule) {
   ^bb0(%x: f16):
     tile.yield %x : f16
@@ -127,6 +127,74 @@ func.func @raster(%a: !mat, %b: !mat, %d: !mat) {
 module attributes {tile.target = "sm_80"} {
 func.func @raster_group(%a: !mat, %b: !mat, %d: !mat) {
   // expected-error @below {{verify-schedule: raster = grouped(0): a band has at least 1 tile row; nearest is grouped(1)}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#schedule) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+// -----
+
+!mat = memref<?x?xf16, strided<[?, 1]>>
+#schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  swizzle_d = <2,3,3>, raster = row(4), scheduler = even_split, epilogue = smem, epilogue_math = registers,
+  epilogue_tile = [32, 32]>
+module attributes {tile.target = "sm_80"} {
+func.func @raster_row(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{verify-schedule: raster = row(4): row takes no number; take row}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#schedule) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+// -----
+
+!mat = memref<?x?xf16, strided<[?, 1]>>
+#schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  swizzle_d = <2,3,3>, raster = grouped(8, 4), scheduler = even_split, epilogue = smem, epilogue_math = registers,
+  epilogue_tile = [32, 32]>
+module attributes {tile.target = "sm_80"} {
+func.func @raster_two(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{verify-schedule: raster = grouped(8, 4): grouped takes tile rows, e.g. grouped(16)}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#schedule) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+// -----
+
+!mat = memref<?x?xf16, strided<[?, 1]>>
+#schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  swizzle_d = <2,3,3>, raster = groups(16), scheduler = even_split, epilogue = smem, epilogue_math = registers,
+  epilogue_tile = [32, 32]>
+module attributes {tile.target = "sm_80"} {
+func.func @raster_one(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{verify-schedule: raster = groups(16): groups takes tile rows and tile columns, e.g. groups(16, 8)}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#schedule) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+// -----
+
+!mat = memref<?x?xf16, strided<[?, 1]>>
+#schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
+  swizzle_d = <2,3,3>, raster = groups(16, 0), scheduler = even_split, epilogue = smem, epilogue_math = registers,
+  epilogue_tile = [32, 32]>
+module attributes {tile.target = "sm_80"} {
+func.func @raster_columns(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{verify-schedule: raster = groups(16, 0): a group has at least 1 tile row and column; nearest is groups(16, 1)}}
   tile.gemm tn %a, %b into %d acc(f16) schedule(#schedule) {
   ^bb0(%x: f16):
     tile.yield %x : f16

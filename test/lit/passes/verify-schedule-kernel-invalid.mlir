@@ -111,7 +111,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !mat) {
   swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
   epilogue_tile = [32, 32]>
 module attributes {tile.target = "sm_80"} {
-// expected-error @below {{verify-schedule: has no tile.mma or sm.mma_sync that says what it multiplies}}
+// expected-error @below {{verify-schedule: has no tile.mma, sm.mma_sync or sm.wgmma that says what it multiplies}}
 tile.kernel @kernel(%a: !mat, %b: !mat, %d: !mat) attributes {schedule = #schedule} {
   %c0 = arith.constant 0 : index
   %ring = sm.ring : !sm.ring<2 x [!buffer, !buffer]>

@@ -304,7 +304,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
   registers, epilogue_tile = [128, 8]>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{verify-schedule: layout nt has no schedule with roles; take tn, or roles = single}}
+  // expected-error @below {{verify-schedule: operand b: rows of 16 bytes with swizzle_b = <3,3,3>; they must be whole panels of 128 bytes: take a tile whose contiguous side is a multiple of 16, not 8}}
   tile.gemm nt %a, %b into %d acc(f32) schedule(#schedule) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -342,7 +342,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
   registers, epilogue_tile = [128, 8]>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{verify-schedule: roles go with scheduler = persistent and fragment_buffers = 1}}
+  // expected-error @below {{verify-schedule: roles go with scheduler = persistent or even_split and fragment_buffers = 1}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#schedule) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -361,7 +361,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
   registers, epilogue_tile = [128, 8]>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{verify-schedule: roles go with scheduler = persistent and fragment_buffers = 1}}
+  // expected-error @below {{verify-schedule: roles go with scheduler = persistent or even_split and fragment_buffers = 1}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#schedule) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -448,15 +448,15 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 }
 // -----
 
-// A tile that is not one atom for each consumer.
+// A tile whose rows are no whole blocks of 64 for each consumer, or whose columns are not the atom's.
 !mat = memref<?x?xbf16, strided<[?, 1]>>
-#schedule = #tile.schedule<cta = [256, 8, 64], warps = [2, 1, 1], permutation = [128, 8, 16], mma = wgmma.m64n8k16,
+#schedule = #tile.schedule<cta = [192, 8, 64], warps = [2, 1, 1], permutation = [128, 8, 16], mma = wgmma.m64n8k16,
   copy = tma, stages = 4, roles = cooperative(2), registers = [40, 232], fragment_buffers = 1, swizzle_a = <3,3,3>,
   swizzle_b = <3,3,3>, swizzle_d = <0,3,3>, raster = row, scheduler = persistent, epilogue = direct, epilogue_math =
-  registers, epilogue_tile = [256, 8]>
+  registers, epilogue_tile = [192, 8]>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{verify-schedule: cta = [256, 8, 64]: 2 consumer warpgroups multiply 128×8 by wgmma.m64n8k16; take [128, 8, 64]}}
+  // expected-error @below {{verify-schedule: cta M = 192 is not a multiple of 128, one step of the tiled mma; nearest is 256}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#schedule) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -474,7 +474,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
   registers, epilogue_tile = [128, 16]>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{verify-schedule: cta = [128, 16, 64]: 2 consumer warpgroups multiply 128×8 by wgmma.m64n8k16; take [128, 8, 64]}}
+  // expected-error @below {{verify-schedule: cta = [128, 16, 64]: 2 consumer warpgroups multiply 128×8 at once by wgmma.m64n8k16; take N = 8, or mma = wgmma.m64n16k16}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#schedule) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -523,15 +523,15 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 }
 // -----
 
-// each of 128 bytes,
+// of rows that are whole panels of the swizzle,
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [128, 8, 32], warps = [2, 1, 1], permutation = [128, 8, 16], mma = wgmma.m64n8k16,
-  copy = tma, stages = 4, roles = cooperative(2), registers = [40, 232], fragment_buffers = 1, swizzle_a = <2,3,3>,
+  copy = tma, stages = 4, roles = cooperative(2), registers = [40, 232], fragment_buffers = 1, swizzle_a = <3,3,3>,
   swizzle_b = <2,3,3>, swizzle_d = <0,3,3>, raster = row, scheduler = persistent, epilogue = direct, epilogue_math =
   registers, epilogue_tile = [128, 8]>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{verify-schedule: operand a: rows of 64 bytes with swizzle_a = <2,3,3>; wgmma is fed from rows of 128 bytes, <3,3,3>: take K = 64 in cta}}
+  // expected-error @below {{verify-schedule: operand a: rows of 64 bytes with swizzle_a = <3,3,3>; they must be whole panels of 128 bytes: take <2,3,3>}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#schedule) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -542,7 +542,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 }
 // -----
 
-// in the 128-byte swizzle.
+// in a swizzle that TMA and wgmma have,
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 #schedule = #tile.schedule<cta = [128, 8, 64], warps = [2, 1, 1], permutation = [128, 8, 16], mma = wgmma.m64n8k16,
   copy = tma, stages = 4, roles = cooperative(2), registers = [40, 232], fragment_buffers = 1, swizzle_a = <3,3,3>,
@@ -550,7 +550,25 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
   registers, epilogue_tile = [128, 8]>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{verify-schedule: operand b: rows of 128 bytes with swizzle_b = <0,3,3>; wgmma is fed from rows of 128 bytes, <3,3,3>: take K = 64 in cta}}
+  // expected-error @below {{verify-schedule: operand b: rows of 128 bytes with swizzle_b = <0,3,3>; TMA and wgmma have <3,3,3>, <2,3,3> and <1,3,3>: take <3,3,3>}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#schedule) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+#schedule = #tile.schedule<cta = [128, 8, 64], warps = [2, 1, 1], permutation = [128, 8, 16], mma = wgmma.m64n8k16,
+  copy = tma, stages = 4, roles = cooperative(2), registers = [40, 232], fragment_buffers = 1, swizzle_a = <3,3,3>,
+  swizzle_b = <3,3,4>, swizzle_d = <0,3,3>, raster = row, scheduler = persistent, epilogue = direct, epilogue_math =
+  registers, epilogue_tile = [128, 8]>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{verify-schedule: operand b: rows of 128 bytes with swizzle_b = <3,3,4>; TMA and wgmma have <3,3,3>, <2,3,3> and <1,3,3>: take <3,3,3>}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#schedule) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -607,6 +625,123 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
   // expected-error @below {{verify-schedule: needs 243920 bytes of shared memory (13 stages of 18432), sm_90a has 232448 a CTA; take stages = 12}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#schedule) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+// -----
+
+// Accumulators of all blocks of rows that a consumer has, in the registers that setmaxnreg gives it,
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+#schedule = #tile.schedule<cta = [256, 256, 64], warps = [2, 1, 1], permutation = [128, 256, 16], mma = wgmma.m64n256k16,
+  copy = tma, stages = 2, roles = cooperative(2), registers = [40, 232], fragment_buffers = 1, swizzle_a = <3,3,3>,
+  swizzle_b = <3,3,3>, swizzle_d = <0,3,3>, raster = row, scheduler = persistent, epilogue = direct,
+  epilogue_math = registers, epilogue_tile = [256, 256]>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{verify-schedule: cta = [256, 256, 64]: each thread of 2 consumer warpgroups holds 256 accumulators and needs about 40 registers beside them; it has 232: take cta = [256, 192, 64], or more for consumers in registers}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#schedule) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+// -----
+
+// or in those that it enters with.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+#schedule = #tile.schedule<cta = [256, 136, 64], warps = [2, 1, 1], permutation = [128, 136, 16], mma = wgmma.m64n136k16,
+  copy = tma, stages = 2, roles = cooperative(2), registers = [0, 0], fragment_buffers = 1, swizzle_a = <3,3,3>,
+  swizzle_b = <3,3,3>, swizzle_d = <0,3,3>, raster = row, scheduler = persistent, epilogue = direct,
+  epilogue_math = registers, epilogue_tile = [256, 136]>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{verify-schedule: cta = [256, 136, 64]: each thread of 2 consumer warpgroups holds 136 accumulators and needs about 40 registers beside them; it has 168: take cta = [256, 128, 64], or more for consumers in registers}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#schedule) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+// -----
+
+// What one wgmma writes must fit what its threads enter with.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+#schedule = #tile.schedule<cta = [192, 208, 64], warps = [3, 1, 1], permutation = [192, 208, 16], mma = wgmma.m64n208k16,
+  copy = tma, stages = 2, roles = cooperative(3), registers = [32, 160], fragment_buffers = 1, swizzle_a = <3,3,3>,
+  swizzle_b = <3,3,3>, swizzle_d = <0,3,3>, raster = row, scheduler = persistent, epilogue = direct,
+  epilogue_math = registers, epilogue_tile = [192, 208]>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{verify-schedule: mma = wgmma.m64n208k16 holds 104 accumulators a thread; with 26 beside them they exceed the 128 that each of 512 threads enters with: take N ≤ 200 in cta and mma}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#schedule) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+// -----
+
+// Maps of more dimensions count panels.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!matk = memref<?x72xbf16, strided<[?, 1]>>
+#schedule = #tile.schedule<cta = [128, 8, 64], warps = [2, 1, 1], permutation = [128, 8, 16], mma = wgmma.m64n8k16,
+  copy = tma.3d, stages = 2, roles = cooperative(2), registers = [40, 232], fragment_buffers = 1, swizzle_a = <3,3,3>,
+  swizzle_b = <3,3,3>, swizzle_d = <0,3,3>, raster = row, scheduler = persistent, epilogue = direct,
+  epilogue_math = registers, epilogue_tile = [128, 8]>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !matk, %b: !matk, %d: !mat) {
+  // expected-error @below {{verify-schedule: copy = tma.3d sees operand a as panels of 64 elements, which do not divide K = 72; take copy = tma, or pad K to 128}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#schedule) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !matk, !matk, !mat
+  return
+}
+}
+// -----
+
+// Cache hints of loads.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+#schedule = #tile.schedule<cta = [128, 8, 64], warps = [2, 1, 1], permutation = [128, 8, 16], mma = wgmma.m64n8k16,
+  copy = tma, stages = 2, roles = cooperative(2), registers = [40, 232], fragment_buffers = 1, swizzle_a = <3,3,3>,
+  swizzle_b = <3,3,3>, swizzle_d = <0,3,3>, raster = row, scheduler = persistent, cache_hints = [normal, streaming, normal],
+  epilogue = direct,
+  epilogue_math = registers, epilogue_tile = [128, 8]>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{verify-schedule: cache_hints: B = streaming is not one of normal, evict_first, evict_last}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#schedule) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+// -----
+
+// A single role copies by cp.async, which has no hints.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+#schedule = #tile.schedule<cta = [128, 8, 64], warps = [2, 1, 1], permutation = [32, 8, 16], mma = mma.m16n8k16,
+  copy = cp.async.16, stages = 2, roles = single, registers = [0, 0], fragment_buffers = 1, swizzle_a = <3,3,3>,
+  swizzle_b = <3,3,3>, swizzle_d = <0,3,3>, raster = row, scheduler = persistent, cache_hints = [evict_first, normal, normal],
+  epilogue = direct,
+  epilogue_math = registers, epilogue_tile = [128, 8]>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{verify-schedule: cache_hints: A = evict_first goes with copy = tma, not cp.async.16; take normal}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#schedule) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from cuda.bindings import driver as bindings
 
 _READ = {
     "ptr": ctypes.c_uint64,
@@ -40,7 +41,9 @@ class FakeDriver:
     """One GPU of capability `capability`; `kernel(arguments)` runs at each launch and sees the values by `types`."""
 
     CUdevice_attribute = CUfunction_attribute = CUjit_option = CUpointer_attribute = CUevent_flags = Names()
-    CUcontext = CUstream = CUdeviceptr = int
+    CUcontext = CUdeviceptr = int
+    CUstream, CUlaunchConfig = bindings.CUstream, bindings.CUlaunchConfig
+    CUlaunchAttribute, CUlaunchAttributeID = bindings.CUlaunchAttribute, bindings.CUlaunchAttributeID
 
     def __init__(self, capability: tuple[int, int] = (8, 0), types: Sequence[str] = ()) -> None:
         self.capability = capability
@@ -117,17 +120,18 @@ class FakeDriver:
         self.calls.append(("attribute", key.name, value))
         return (0,)
 
-    def cuLaunchKernel(self, function: str, *rest: Any) -> tuple[int]:
+    def cuLaunchKernelEx(self, config: Any, function: str, pointers: int, extra: int) -> tuple[int]:
         if self.launch_error:
             return (self.launch_error,)
-        *geometry, stream, pointers, _ = rest
+        grid = (config.gridDimX, config.gridDimY, config.gridDimZ)
+        block = (config.blockDimX, config.blockDimY, config.blockDimZ)
         slots = (ctypes.c_void_p * len(self.types)).from_address(pointers)
         values = [_read(kind, slots[i]) for i, kind in enumerate(self.types)]
         self.launches.append(
             SimpleNamespace(
                 function=function,
-                geometry=tuple(geometry),
-                stream=stream,
+                geometry=(*grid, *block, config.sharedMemBytes),
+                stream=int(config.hStream),
                 values=values,
                 context=self.cuCtxGetCurrent()[1],
             )
@@ -139,21 +143,25 @@ class FakeDriver:
         return (0, "event")
 
     def cuEventRecord(self, event: str, stream: int) -> tuple[int]:
-        self.calls.append(("record", stream))
+        self.calls.append(("record", int(stream)))
         return (0,)
 
     def cuStreamWaitEvent(self, stream: int, event: str, flags: int) -> tuple[int]:
-        self.calls.append(("wait", stream))
+        self.calls.append(("wait", int(stream)))
         return (0,)
 
     def cuEventDestroy(self, event: str) -> tuple[int]:
         return (0,)
 
     def cuMemAlloc(self, size: int) -> tuple[int, int]:
-        block = np.zeros(size + 256, dtype=np.uint8)
+        block = np.full(size + 256, 0x5A, dtype=np.uint8)
         address = -(-block.ctypes.data // 256) * 256
         self.memory[address] = block
         return (0, address)
+
+    def cuMemsetD8(self, address: int, value: int, size: int) -> tuple[int]:
+        ctypes.memset(address, value, size)
+        return (0,)
 
     def cuMemFree(self, address: int) -> tuple[int]:
         del self.memory[address]

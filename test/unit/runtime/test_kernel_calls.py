@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda.bindings import driver as bindings
 from fake_arrays import DLPackArray, FakeTorch, InterfaceArray, Tensor, aligned
 from fake_driver import FakeDriver
 from sample_kernel import PTX, argument, sample_manifest
@@ -234,7 +233,7 @@ def refusals() -> list[Any]:
         case(
             "row stride", "operand a: rows are 66 bytes apart, .* pad each row to 40 elements", a=aligned(M, 33)[:, :K]
         ),
-        case("empty", r"extent 0 of shape \(0, 32\) must be in \[1, 2147483647\]", a=aligned(1, K)[:0]),
+        case("empty", r"operand d: shape \(40, 24\) makes m = 40, but a of shape \(0, 32\)", a=aligned(1, K)[:0]),
         case(
             "overlapping rows",
             "rows of 24 elements overlap at row stride 0",
@@ -364,14 +363,12 @@ def test_code_that_the_driver_refuses_is_reported_with_its_log(fake: FakeDriver)
 
 def test_a_cluster_is_a_launch_attribute(fake: FakeDriver) -> None:
     given: list[Any] = []
-    for name in ("CUlaunchConfig", "CUlaunchAttribute", "CUlaunchAttributeID", "CUstream"):
-        setattr(fake, name, getattr(bindings, name))
 
     def launch(config: Any, function: str, pointers: int, extra: int) -> tuple[int]:
         given.append((config, function))
         return (0,)
 
-    fake.cuLaunchKernelEx = launch  # type: ignore[attr-defined]
+    fake.cuLaunchKernelEx = launch  # type: ignore[method-assign]
     manifest = sample_manifest(dtype="f16")
     manifest["host"][-1]["attributes"].update(cluster=[16, 1, 1], grid=[32, "ctas", 1])
     a, b, d = arrays()

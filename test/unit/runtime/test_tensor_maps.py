@@ -145,6 +145,13 @@ def test_a_swizzle_on_elements_is_the_drivers_span_in_bytes(
     assert swizzle_span(swizzle, dtype) == (0 if span == "NONE" else int(span[:-1]))
 
 
+def test_element_strides_go_to_the_driver_innermost_first(fake: MapDriver) -> None:
+    manifest = map_manifest(map_op("ta", "a", element_strides=[8, 1]), map_op("tb", "b", element_strides=[1, 1]))
+    a, b, d = arrays()
+    Kernel(manifest, PTX)(a, b, out=d)
+    assert [x.steps for x in fake.encoded] == [[1, 8], [1, 1]]
+
+
 def test_a_map_may_have_up_to_five_dimensions(fake: MapDriver) -> None:
     tensor = BoxedTensor("a", "f16", (2, 3, 4, 5, 64), (4096, 1024, 512, 72, 1), (1, 1, 2, 5, 64), None, 64)
     TensorMapEncoder()(TensorMap(4096, tensor), CONTEXT)
@@ -167,13 +174,14 @@ def test_a_map_is_encoded_once_for_all_that_it_says_and_again_for_anything_else(
                 {"box": (64, 64)},
                 {"swizzle": None},
                 {"l2_promotion": 128},
+                {"element_strides": (2, 1)},
             )
         ),
     ]
     assert number(encode(first, CONTEXT)) == 1
-    assert [number(encode(x, CONTEXT)) for x in others] == list(range(2, 9))
+    assert [number(encode(x, CONTEXT)) for x in others] == list(range(2, 10))
     assert number(encode(TensorMap(4096, replace(PLAIN, name="b")), CONTEXT)) == 1
-    assert [number(encode(x, CONTEXT)) for x in others] == list(range(2, 9))
+    assert [number(encode(x, CONTEXT)) for x in others] == list(range(2, 10))
     assert sum(call[0] == "find" for call in fake.calls) == 1
 
 
@@ -235,6 +243,23 @@ def test_a_host_function_says_what_to_map_without_a_driver() -> None:
     assert value == TensorMap(256, BoxedTensor("a", "f16", (300, 64), (72, 1), (128, 64), (3, 3, 3), 256))
 
 
+def test_a_map_of_more_dimensions_sees_a_matrix_as_panels_that_must_divide_it() -> None:
+    box = [1, 2, 128, 64]
+    mapped = compile_host(map_manifest(map_op("ta", "a", box=box), map_op("tb", "b", box=[128, 64])))
+
+    def a_map(columns: int) -> TensorMap:
+        extents = (("a", (300, columns), 264), ("b", (129, 64), 64), ("d", (4, 8), 8))
+        memrefs = {name: SimpleNamespace(address=256, shape=s, row_stride=stride) for name, s, stride in extents}
+        return mapped(memrefs)[0].arguments[0][0]
+
+    # Elements: a panel is 64 further on, a row 264.
+    panels = BoxedTensor("a", "f16", (1, 4, 300, 64), (64, 64, 264, 1), (1, 2, 128, 64), (3, 3, 3), 256)
+    assert a_map(256) == TensorMap(256, panels)
+    check_tensor_map(a_map(256))
+    with pytest.raises(LaunchError, match="operand a: a tensor map of rank 4 sees its 200 columns as panels of 64"):
+        a_map(200)
+
+
 def test_maps_of_a_swizzle_of_no_bits_are_maps_without(fake: MapDriver) -> None:
     manifest = map_manifest(map_op("ta", "a", swizzle=[0, 3, 3], box=[8, 256]), map_op("tb", "b"))
     a, b, d = arrays()
@@ -265,6 +290,11 @@ def test_maps_of_a_swizzle_of_no_bits_are_maps_without(fake: MapDriver) -> None:
         (4096, {"swizzle": (-1, 3, 3)}, r"swizzle \(-1, 3, 3\)"),
         (4096, {"l2_promotion": 32}, "L2 promotion 32, must be one of 0, 64, 128, 256 bytes"),
         (4096, {"shape": (4,), "strides": (1,), "box": (64,)}, "has rank 1, must have rank 2 to 5"),
+        (4096, {"shape": (4,) * 6, "strides": (8,) * 5 + (1,), "box": (8,) * 6}, "has rank 6, must have rank 2 to 5"),
+        (4096, {"element_strides": (0, 1)}, r"element strides \(0, 1\), must have 2 of 1 to 8"),
+        (4096, {"element_strides": (9, 1)}, r"element strides \(9, 1\), must have 2 of 1 to 8; pass a copy"),
+        (4096, {"element_strides": (2,)}, r"element strides \(2,\), must have 2"),
+        (4096, {"element_strides": (1, 2)}, r"element strides \(1, 2\), TMA ignores all but 1 in the last dimension"),
     ],
 )
 def test_a_map_that_tma_cannot_have_is_refused_before_the_driver_is_asked(
@@ -293,6 +323,34 @@ def test_an_operand_that_tma_cannot_read_is_refused_before_any_launch(fake: MapD
     assert not fake.launches
 
 
+def test_without_k_zeros_are_mapped_and_without_m_or_n_nothing(fake: MapDriver, torch: FakeTorch) -> None:
+    kernel = Kernel(map_manifest(), PTX)
+    d = Tensor(aligned(M, N))
+    for _ in range(2):
+        kernel(Tensor(aligned(M, 8)[:, :0]), Tensor(aligned(N, 8)[:, :0]), out=d)
+    assert [(x.shape, x.strides) for x in fake.encoded] == [([1, M], [16]), ([1, N], [16])]
+    for found in fake.encoded:
+        assert not any(ctypes.string_at(found.address, found.shape[1] * found.strides[0]))
+    assert [number(x.values[0]) for x in fake.launches] == [1, 1]
+    kernel(Tensor(aligned(1, K)[:0]), Tensor(aligned(N, K)), out=Tensor(aligned(1, N)[:0]))
+    assert (len(fake.encoded), len(fake.launches)) == (2, 2)
+
+
+@pytest.mark.parametrize("name", ["a", "b", "d"])
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_host_memory_is_never_mapped(fake: MapDriver, torch: FakeTorch, library: str, name: str) -> None:
+    kernel = Kernel(map_manifest(), PTX)
+    values = dict(zip("abd", arrays(Tensor), strict=True))
+    kernel(values["a"], values["b"], out=values["d"])
+    array = values[name].array
+    values[name] = array if library == "numpy" else Tensor(array, device="cpu", index=None)
+    with pytest.raises(
+        LaunchError, match=f"operand {name}: this {library}.* is on the CPU; operands must be on the GPU"
+    ):
+        kernel(values["a"], values["b"], out=values["d"])
+    assert (len(fake.encoded), len(fake.launches)) == (2, 1)
+
+
 def test_a_map_that_the_driver_refuses_is_reported_with_what_it_says(fake: MapDriver) -> None:
     fake.encode_error = 1
     encode = TensorMapEncoder()
@@ -314,12 +372,17 @@ def test_a_driver_without_tensor_maps_is_told_to_be_updated(fake: MapDriver) -> 
     [
         ([map_op("ta", "m")], "its operand must be one memref argument"),
         ([map_op("ta", "a", dtype="bf16")], "dtype is 'bf16', a has 'f16'"),
-        ([map_op("ta", "a", box=[128])], r"box is \[128\], must be two integers"),
+        ([map_op("ta", "a", box=[128])], r"box is \[128\], must be two to five integers"),
         ([map_op("ta", "a", box=None)], "box is None"),
+        ([map_op("ta", "a", box=[1, 1, 1, 1, 8, 64])], r"box is \[1, 1, 1, 1, 8, 64\], must be two to five integers"),
+        ([map_op("ta", "a", box=[1, 8, 64], element_strides=[1, 1])], "must be 3 integers or null"),
         ([map_op("ta", "a", box=[512, 64])], "must have sides of 1 to 256"),
         ([map_op("ta", "a", swizzle=[3, 3])], r"swizzle is \[3, 3\], must be three integers or null"),
         ([map_op("ta", "a", swizzle=[3, 4, 3])], "on f16 TMA has"),
         ([map_op("ta", "a", l2_promotion="big")], "L2 promotion big"),
+        ([map_op("ta", "a", element_strides=[9, 1])], r"element strides \(9, 1\), must have 2 of 1 to 8"),
+        ([map_op("ta", "a", element_strides=2)], "element_strides is 2, must be 2 integers or null"),
+        ([map_op("ta", "a", interleave=16)], "attribute 'interleave' is unknown"),
         ([map_op("ta", "a"), op("arith.addi", ["x"], ["ta", "ta"])], "a tensor map for operand, which only a launch"),
     ],
 )

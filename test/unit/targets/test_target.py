@@ -19,6 +19,19 @@ def test_a_newer_target_has_the_atoms_of_the_older_ones():
     assert "mma.m16n8k16.f32.bf16" in older and "cp.async.16" in older
 
 
+def test_stmatrix_comes_with_sm_90():
+    with_it = [target.name for target in targets.KNOWN if "stmatrix.x4" in target.copy_atoms]
+    assert with_it == ["sm_90", "sm_90a"]
+    atom = targets.get("sm_90").copy("stmatrix.x4")
+    assert (atom.source, atom.destination, atom.bytes_per_thread, atom.threads, atom.matrices) == (
+        "rmem",
+        "smem",
+        16,
+        32,
+        4,
+    )
+
+
 def test_only_the_a_target_is_bound_to_its_architecture():
     assert [target.name for target in targets.KNOWN if target.architecture_specific] == ["sm_90a"]
     assert targets.get("sm_90a").compute_capability == (9, 0)
@@ -30,7 +43,9 @@ def test_an_unknown_target_is_refused_with_the_known_ones_and_the_nearest():
 
 
 def test_an_atom_that_the_target_lacks_is_refused():
-    bare = targets.Target("sm_75", (7, 5), 65536, 65536, 1024, 16, 40, ("mma.m16n8k8.f32.f16",), ("ldmatrix.x4",))
+    bare = targets.Target(
+        "sm_75", (7, 5), 65536, 65536, 1024, 16, 40, 2**22, ("mma.m16n8k8.f32.f16",), ("ldmatrix.x4",)
+    )
     assert bare.mma("mma.m16n8k8.f32.f16").shape_mnk == (16, 8, 8)
     with pytest.raises(TargetError, match=r"sm_75 has no mma\.m16n8k16\.f32\.bf16; it has mma\.m16n8k8"):
         bare.mma("mma.m16n8k16.f32.bf16")

@@ -2,18 +2,28 @@
 // RUN: lowtide-opt %s --split-input-file --verify-diagnostics
 
 // Boxes: the rules of cuTensorMapEncodeTiled.
-// expected-error @below {{a box has two sides of 1 to 256 elements}}
+// expected-error @below {{a box has two to five sides of 1 to 256 elements}}
 func.func @f(%x: !sm.tensor_map<64xbf16>) { return }
 
 // -----
 
-// expected-error @below {{a box has two sides of 1 to 256 elements}}
+// expected-error @below {{a box has two to five sides of 1 to 256 elements}}
 func.func @f(%x: !sm.tensor_map<257x64xbf16>) { return }
 
 // -----
 
-// expected-error @below {{a box has two sides of 1 to 256 elements}}
+// expected-error @below {{a box has two to five sides of 1 to 256 elements}}
 func.func @f(%x: !sm.tensor_map<0x64xbf16>) { return }
+
+// -----
+
+// expected-error @below {{a box has two to five sides of 1 to 256 elements}}
+func.func @f(%x: !sm.tensor_map<1x1x1x2x64x64xbf16>) { return }
+
+// -----
+
+// expected-error @below {{the sides before panels, rows and columns are 1}}
+func.func @f(%x: !sm.tensor_map<2x2x64x64xbf16>) { return }
 
 // -----
 
@@ -173,10 +183,19 @@ func.func @f(%a: memref<64x64xf16>) {
 
 // -----
 
-tile.kernel @k(%map: !sm.tensor_map<8x64xbf16>, %full: !sm.mbarriers<2>, %i: index) {
+tile.kernel @k(%map: !sm.tensor_map<16x64xbf16>, %full: !sm.mbarriers<2>, %i: index) {
+  %s = sm.alloc : memref<24x64xbf16, #gpu.address_space<workgroup>>
+  // expected-error @below {{'sm.tma_load' op moves boxes of 16x64, which do not tile the buffer's 24x64}}
+  sm.tma_load %map[%i, %i] to %s signals %full[%i] : !sm.tensor_map<16x64xbf16>, memref<24x64xbf16, #gpu.address_space<workgroup>>, !sm.mbarriers<2>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%map: !sm.tensor_map<2x16x64xbf16>, %full: !sm.mbarriers<2>, %i: index) {
   %s = sm.alloc : memref<16x64xbf16, #gpu.address_space<workgroup>>
-  // expected-error @below {{'sm.tma_load' op moves a tile of 8x64 to one of 16x64}}
-  sm.tma_load %map[%i, %i] to %s signals %full[%i] : !sm.tensor_map<8x64xbf16>, memref<16x64xbf16, #gpu.address_space<workgroup>>, !sm.mbarriers<2>
+  // expected-error @below {{'sm.tma_load' op moves boxes of 16x128, which do not tile the buffer's 16x64}}
+  sm.tma_load %map[%i, %i] to %s signals %full[%i] : !sm.tensor_map<2x16x64xbf16>, memref<16x64xbf16, #gpu.address_space<workgroup>>, !sm.mbarriers<2>
   tile.return
 }
 
@@ -218,7 +237,7 @@ tile.kernel @k(%map: !sm.tensor_map<8x64xbf16>, %full: !sm.mbarriers<2>, %i: ind
 !pending = !sm.pending<!acc>
 tile.kernel @k(%as: !a, %bs: !b, %c: !acc) {
   // expected-error @below {{'sm.wgmma' op must yield the pending form of its accumulator}}
-  %p = sm.wgmma %as, %bs, %c by #mma : !a, !b, !acc -> !sm.pending<!sm.fragment<64x8xf16, #tv>>
+  %p = sm.wgmma tn %as, %bs, %c by #mma : !a, !b, !acc -> !sm.pending<!sm.fragment<64x8xf16, #tv>>
   tile.return
 }
 
@@ -231,8 +250,8 @@ tile.kernel @k(%as: !a, %bs: !b, %c: !acc) {
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
 tile.kernel @k(%as: !a, %bs: memref<8x32xbf16, #gpu.address_space<workgroup>>, %c: !acc) {
-  // expected-error @below {{'sm.wgmma' op A and B must be M×K and N×K with one K}}
-  %p = sm.wgmma %as, %bs, %c by #mma : !a, memref<8x32xbf16, #gpu.address_space<workgroup>>, !acc -> !pending
+  // expected-error @below {{'sm.wgmma' op K is 64 in A but 32 in B}}
+  %p = sm.wgmma tn %as, %bs, %c by #mma : !a, memref<8x32xbf16, #gpu.address_space<workgroup>>, !acc -> !pending
   tile.return
 }
 
@@ -245,8 +264,37 @@ tile.kernel @k(%as: !a, %bs: memref<8x32xbf16, #gpu.address_space<workgroup>>, %
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
 tile.kernel @k(%as: memref<4096xbf16, #gpu.address_space<workgroup>>, %bs: !b, %c: !acc) {
-  // expected-error @below {{'sm.wgmma' op A and B must be M×K and N×K with one K}}
-  %p = sm.wgmma %as, %bs, %c by #mma : memref<4096xbf16, #gpu.address_space<workgroup>>, !b, !acc -> !pending
+  // expected-error @below {{'sm.wgmma' op A and B must have two dimensions}}
+  %p = sm.wgmma tn %as, %bs, %c by #mma : memref<4096xbf16, #gpu.address_space<workgroup>>, !b, !acc -> !pending
+  tile.return
+}
+
+// -----
+
+// The letters say which dimension is K.
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<64x32xbf16, #gpu.address_space<workgroup>>
+!b = memref<64x8xbf16, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+!pending = !sm.pending<!acc>
+tile.kernel @k(%as: !a, %bs: !b, %c: !acc) {
+  // expected-error @below {{'sm.wgmma' op K is 32 in A but 64 in B}}
+  %p = sm.wgmma tt %as, %bs, %c by #mma : !a, !b, !acc -> !pending
+  tile.return
+}
+
+// -----
+
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<64x32xbf16, #gpu.address_space<workgroup>>
+!b = memref<64x8xbf16, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+!pending = !sm.pending<!acc>
+tile.kernel @k(%as: !a, %bs: !b, %c: !acc) {
+  // expected-error @below {{'sm.wgmma' op computes 32x8 but the accumulator is 64x8}}
+  %q = sm.wgmma nt %as, %bs, %c by #mma : !a, !b, !acc -> !pending
   tile.return
 }
 
@@ -260,7 +308,7 @@ tile.kernel @k(%as: memref<4096xbf16, #gpu.address_space<workgroup>>, %bs: !b, %
 !pending = !sm.pending<!acc>
 tile.kernel @k(%as: memref<128x64xbf16, #gpu.address_space<workgroup>>, %bs: !b, %c: !acc) {
   // expected-error @below {{'sm.wgmma' op computes 128x8 but the accumulator is 64x8}}
-  %p = sm.wgmma %as, %bs, %c by #mma : memref<128x64xbf16, #gpu.address_space<workgroup>>, !b, !acc -> !pending
+  %p = sm.wgmma tn %as, %bs, %c by #mma : memref<128x64xbf16, #gpu.address_space<workgroup>>, !b, !acc -> !pending
   tile.return
 }
 
@@ -274,7 +322,7 @@ tile.kernel @k(%as: memref<128x64xbf16, #gpu.address_space<workgroup>>, %bs: !b,
 !pending = !sm.pending<!acc>
 tile.kernel @k(%as: !a, %bs: memref<16x64xbf16, #gpu.address_space<workgroup>>, %c: !acc) {
   // expected-error @below {{'sm.wgmma' op computes 64x16 but the accumulator is 64x8}}
-  %p = sm.wgmma %as, %bs, %c by #mma : !a, memref<16x64xbf16, #gpu.address_space<workgroup>>, !acc -> !pending
+  %p = sm.wgmma tn %as, %bs, %c by #mma : !a, memref<16x64xbf16, #gpu.address_space<workgroup>>, !acc -> !pending
   tile.return
 }
 
@@ -288,7 +336,7 @@ tile.kernel @k(%as: !a, %bs: memref<16x64xbf16, #gpu.address_space<workgroup>>, 
 !pending = !sm.pending<!acc>
 tile.kernel @k(%as: !a, %bs: memref<8x64xf16, #gpu.address_space<workgroup>>, %c: !acc) {
   // expected-error @below {{'sm.wgmma' op A and B must have one element type}}
-  %p = sm.wgmma %as, %bs, %c by #mma : !a, memref<8x64xf16, #gpu.address_space<workgroup>>, !acc -> !pending
+  %p = sm.wgmma tn %as, %bs, %c by #mma : !a, memref<8x64xf16, #gpu.address_space<workgroup>>, !acc -> !pending
   tile.return
 }
 
@@ -302,7 +350,7 @@ tile.kernel @k(%as: !a, %bs: memref<8x64xf16, #gpu.address_space<workgroup>>, %c
 !pending = !sm.pending<!acc>
 tile.kernel @k(%as: memref<64x64xbf16>, %bs: !b, %c: !acc) {
   // expected-error @below {{'sm.wgmma' op operand #0 must be memref in shared memory, but got 'memref<64x64xbf16>'}}
-  %p = sm.wgmma %as, %bs, %c by #mma : memref<64x64xbf16>, !b, !acc -> !pending
+  %p = sm.wgmma tn %as, %bs, %c by #mma : memref<64x64xbf16>, !b, !acc -> !pending
   tile.return
 }
 

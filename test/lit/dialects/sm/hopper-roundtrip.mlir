@@ -76,6 +76,11 @@ func.func @maps(%a: !mat, %q: memref<64x64xi8>) {
   %plain = sm.tensor_map %q : memref<64x64xi8> to !sm.tensor_map<8x16xi8>
   // CHECK: sm.tensor_map %{{.+}} : memref<64x64xi8> to !sm.tensor_map<256x32xi8, swizzle<1,4,3>>
   %narrow = sm.tensor_map %q : memref<64x64xi8> to !sm.tensor_map<256x32xi8, swizzle<1,4,3>>
+  // As panels of 64 columns, two a box.
+  // CHECK: sm.tensor_map %{{.+}} : memref<?x?xbf16, strided<[?, 1]>> to !sm.tensor_map<2x64x64xbf16, swizzle<3,3,3>>
+  %panels = sm.tensor_map %a : !mat to !sm.tensor_map<2x64x64xbf16, swizzle<3,3,3>>
+  // CHECK: sm.tensor_map %{{.+}} : memref<?x?xbf16, strided<[?, 1]>> to !sm.tensor_map<1x1x1x64x64xbf16, swizzle<3,3,3>>
+  %five = sm.tensor_map %a : !mat to !sm.tensor_map<1x1x1x64x64xbf16, swizzle<3,3,3>>
   return
 }
 
@@ -89,6 +94,8 @@ tile.kernel @tma(%map: !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, %plain: !sm.t
   sm.tma_load %map[%m, %k] to %as signals %full[%c0] : !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, !a, !sm.mbarriers<2>
   // CHECK: sm.tma_load {{.*}} : !sm.tensor_map<8x16xi8>, memref<8x16xi8, #gpu.address_space<workgroup>>, !sm.mbarriers<2>
   sm.tma_load %plain[%m, %k] to %qs signals %full[%c0] : !sm.tensor_map<8x16xi8>, !plain, !sm.mbarriers<2>
+  // CHECK: sm.tma_load {{.*}} signals %{{.+}}[%c0] cache(evict_first) : !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+  sm.tma_load %map[%m, %k] to %as signals %full[%c0] cache(evict_first) : !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, !a, !sm.mbarriers<2>
   tile.return
 }
 
@@ -96,10 +103,13 @@ tile.kernel @tma(%map: !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, %plain: !sm.t
 // CHECK-LABEL: tile.kernel @wgmma
 tile.kernel @wgmma(%as: !a, %bs: !b) {
   %zero = sm.splat 0.0 : !acc
-  // CHECK: %[[P:.+]] = sm.wgmma %{{.+}}, %{{.+}}, %{{.+}} by #[[MMA]] : memref<64x64xbf16, {{.+}}>, memref<8x64xbf16, {{.+}}>, !sm.fragment<64x8xf32, #[[TV]]> -> !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>>
-  %p = sm.wgmma %as, %bs, %zero by #mma : !a, !b, !acc -> !pending
-  // CHECK: %[[Q:.+]] = sm.wgmma %{{.+}}, %{{.+}}, %[[P]] by #[[MMA]] : memref<64x64xbf16, {{.+}}>, memref<8x64xbf16, {{.+}}>, !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>> -> !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>>
-  %q = sm.wgmma %as, %bs, %p by #mma : !a, !b, !pending -> !pending
+  // CHECK: %[[P:.+]] = sm.wgmma tn %{{.+}}, %{{.+}}, %{{.+}} by #[[MMA]] : memref<64x64xbf16, {{.+}}>, memref<8x64xbf16, {{.+}}>, !sm.fragment<64x8xf32, #[[TV]]> -> !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>>
+  %p = sm.wgmma tn %as, %bs, %zero by #mma : !a, !b, !acc -> !pending
+  // CHECK: %[[Q:.+]] = sm.wgmma tn %{{.+}}, %{{.+}}, %[[P]] by #[[MMA]] : memref<64x64xbf16, {{.+}}>, memref<8x64xbf16, {{.+}}>, !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>> -> !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>>
+  %q = sm.wgmma tn %as, %bs, %p by #mma : !a, !b, !pending -> !pending
+  // The letters of the other layouts; A of 64x64 is M×K as well as K×M.
+  // CHECK: sm.wgmma nn
+  %other = sm.wgmma nn %as, %bs, %zero by #mma : !a, !b, !acc -> !pending
   // CHECK: %[[R:.+]], %{{.+}} = sm.mma_wait 1, %[[Q]] : !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>> -> !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>>
   %r, %retired = sm.mma_wait 1, %q : !pending -> !pending
   // CHECK: sm.mma_wait 0, %[[R]] : !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>> -> !sm.fragment<64x8xf32, #[[TV]]>

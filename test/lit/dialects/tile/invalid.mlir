@@ -61,7 +61,32 @@ module attributes {test.bad = #tile.raster<row 8>} {}
 
 // -----
 
-// expected-error @below {{unknown schedule field 'stage'; the fields are cta, warps, permutation, mma, copy, stages, roles, registers, fragment_buffers, swizzle_a, swizzle_b, swizzle_d, raster, scheduler, epilogue, epilogue_math, epilogue_tile}}
+// expected-error @below {{an order in groups needs their rows and columns in tiles, e.g. <groups 16, 8>}}
+module attributes {test.bad = #tile.raster<groups 16>} {}
+
+// -----
+
+// expected-error @below {{only an order in groups takes two numbers}}
+module attributes {test.bad = #tile.raster<grouped 16, 8>} {}
+
+// -----
+
+// expected-error @below {{expected row, column, grouped or groups, not 'spiral'}}
+module attributes {test.bad = #tile.raster<spiral>} {}
+
+// -----
+
+// expected-error @below {{schedule field 'cache_hints' takes [A, B, D], each a word, e.g. evict_first}}
+module attributes {test.bad = #tile.schedule<cache_hints = [1, 2, 3]>} {}
+
+// -----
+
+// expected-error @below {{schedule field 'epilogue_buffers' takes an integer}}
+module attributes {test.bad = #tile.schedule<epilogue_buffers = two>} {}
+
+// -----
+
+// expected-error @below {{unknown schedule field 'stage'; the fields are cta, warps, permutation, mma, copy, stages, roles, registers, fragment_buffers, swizzle_a, swizzle_b, swizzle_d, raster, scheduler, cache_hints, epilogue, epilogue_math, epilogue_tile, epilogue_buffers}}
 module attributes {test.bad = #tile.schedule<stage = 3>} {}
 
 // -----
@@ -96,7 +121,7 @@ module attributes {test.bad = #tile.schedule<swizzle_a = some>} {}
 
 // -----
 
-// expected-error @below {{schedule field 'raster' takes row, column or grouped(n)}}
+// expected-error @below {{schedule field 'raster' takes row, column, grouped(n) or groups(m, n)}}
 module attributes {test.bad = #tile.schedule<raster = 3>} {}
 
 // -----
@@ -328,7 +353,7 @@ tile.kernel @k() -> i32 { tile.return }
 
 tile.kernel @k() {
   %c0 = arith.constant 0 : index
-  // expected-error @below {{expected one_shot or persistent, not 'twice'}}
+  // expected-error @below {{expected one_shot, persistent or even_split, not 'twice'}}
   tile.work_tiles (%m, %n) of (%c0, %c0) by [8, 8] order(<grouped 1>) twice {
   }
   tile.return

@@ -16,11 +16,11 @@
   raster = grouped(8), swizzle_d = <3,3,4>, swizzle_b = auto, swizzle_a = <3,3,3>, fragment_buffers = 2, stages = 4,
   copy = cp.async.16, mma = mma.m16n8k16, permutation = [32, 64, 16], warps = [2, 4, 1], cta = [128, 256, 64]>
 
-// CHECK: module attributes {test.layout = #[[NESTED]], test.raster = [#tile.raster<row>, #tile.raster<column>, #tile.raster<grouped 8>], test.schedule = #[[MIXED]], test.swizzle = #tile.swizzle<3, 3, 3>, test.tv = #[[TV]]
+// CHECK: module attributes {test.layout = #[[NESTED]], test.raster = [#tile.raster<row>, #tile.raster<column>, #tile.raster<grouped 8>, #tile.raster<groups 16, 8>], test.schedule = #[[MIXED]], test.swizzle = #tile.swizzle<3, 3, 3>, test.tv = #[[TV]]
 module attributes {
   tile.level = "cta", tile.target = "sm_80",
   test.layout = #tile.layout<((8,16),64):((64,512),1)>,
-  test.raster = [#tile.raster<row>, #tile.raster<column>, #tile.raster<grouped 8>],
+  test.raster = [#tile.raster<row>, #tile.raster<column>, #tile.raster<grouped 8>, #tile.raster<groups 16, 8>],
   test.schedule = #tile.schedule<raster = row, permutation = [#tile.layout<(8,2):(1,8)>, 16, 16]>,
   test.swizzle = #tile.swizzle<3,3,3>,
   test.tv = #tile.tv<threads (4,8):(32,1), values (2,2):(16,8)>

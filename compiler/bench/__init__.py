@@ -1,0 +1,1 @@
+"""Kernels timed against each other and against cuBLAS on one GPU."""

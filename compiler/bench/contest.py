@@ -1,0 +1,223 @@
+"""One GEMM, computed by Lowtide's kernels and by their peers in the same rounds: torch.matmul, cuBLASLt's best.
+
+`Contest` makes operands and peers, takes kernels, drops whoever is wrong, and times the rest. `Standings` says who was
+how fast: rows for any table.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lowtide.compiler.bench import cublaslt, cublaslt_library, cublaslt_search
+from lowtide.compiler.bench.gpu_timing import (
+    TOLERANCE,
+    Contender,
+    Operands,
+    complaint,
+    operand_sets,
+    race,
+    ratio,
+    screen,
+    spread,
+    torch_with_gpu,
+)
+from lowtide.compiler.kernel import CompiledKernel
+from lowtide.compiler.spec import GemmSpec
+from lowtide.errors import DeviceError, Error, SpecError
+
+# Of cuBLASLt's algorithms: timed alone by a few launches, then the fastest interleaved, then in the counted rounds.
+ALONE_LAUNCHES, ALONE_MS, ALONE_SECONDS = 3, 5.0, 30.0  # ms an algorithm, seconds all of them
+SCREENED, FINALISTS = 12, 4
+HEADINGS = ("contender", "TFLOP/s", "to torch", "to cuBLASLt", "to the better")
+
+
+@dataclass(frozen=True)
+class Standings:
+    """After the rounds. `cublaslt`: finalists of the `offered` algorithms that ran; none where it took no part."""
+
+    flops: float
+    torch: Contender
+    cublaslt: tuple[Contender, ...]
+    offered: int
+    others: tuple[Contender, ...]
+
+    def best_cublaslt(self, kind: str) -> Contender | None:
+        """cuBLASLt's fastest finalist by the median of its rounds."""
+        return min(self.cublaslt, key=lambda one: statistics.median(one.seconds(kind)), default=None)
+
+    def better_peer(self, kind: str) -> Contender:
+        """The faster of torch and cuBLASLt's best, by medians."""
+        peers = [self.torch, *self.cublaslt]
+        return min(peers, key=lambda one: statistics.median(one.seconds(kind)))
+
+    def rows(self, kind: str) -> list[tuple[str, ...]]:
+        """Under HEADINGS, for `sustained` or `burst`: median (least … greatest) of the rounds; ratios are of the same
+        round, over 1 where the row is faster."""
+        best = self.best_cublaslt(kind)
+        named = [(self.torch.name, self.torch)]
+        if best is not None:
+            named.append((f"cuBLASLt best of {self.offered} ({best.name})", best))
+        named += [(contender.name, contender) for contender in self.others]
+        return [
+            (
+                name,
+                interval(spread(contender.seconds(kind), self.flops), 0),
+                interval(ratio(contender, self.torch, kind), 3),
+                "" if best is None else interval(ratio(contender, best, kind), 3),
+                interval(ratio(contender, self.better_peer(kind), kind), 3),
+            )
+            for name, contender in named
+        ]
+
+
+class Contest:
+    """The operands and peers of one problem; a context manager. `say` gets a line for whoever is dropped.
+
+    A, B and D of the spec have one dtype, extents are known, the epilogue is the sum itself. Raises SpecError
+    otherwise, DeviceError where torch or a GPU is missing.
+    """
+
+    def __init__(self, spec: GemmSpec, seed: int, say: Callable[[str], None]) -> None:
+        m, n, k = spec.m, spec.n, spec.k
+        if m is None or n is None or k is None:
+            raise SpecError("m, n and k must be given to time a product")
+        if spec.a != spec.d or spec.a not in TOLERANCE or spec.acc != "f32" or spec.epilogue is not None:
+            raise SpecError(
+                "torch.matmul and cuBLASLt compute D in the dtype of A and B with f32 accumulators and no epilogue "
+                "here; time such a product"
+            )
+        self.spec = spec
+        self._seed = seed
+        self._say = say
+        self._torch = torch_with_gpu()
+        self.sets = operand_sets(spec.layout, m, n, k, spec.a, seed)
+        self._flops = 2.0 * m * n * k
+        self._matmul: cublaslt.Matmul | None = None
+        self._workspace: Any = None
+        self._others: list[Contender] = []
+
+    def __enter__(self) -> "Contest":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._matmul is not None:
+            self._torch.cuda.synchronize()
+            self._matmul.close()
+
+    def add_kernel(self, name: str, kernel: CompiledKernel) -> bool:
+        """Take part with a kernel of the spec; False, and a line, where its result is wrong."""
+        return self.add(Contender(name, lambda i: _launch(kernel, self.sets[i])))
+
+    def add(self, contender: Contender) -> bool:
+        """Take part; False, and a line, where the result is wrong or the launch is refused."""
+        if not self._is_right(contender):
+            return False
+        self._others.append(contender)
+        return True
+
+    def run(self, rounds: int, with_cublaslt: bool) -> Standings:
+        """Time everyone. Raises DeviceError where torch.matmul itself is wrong or cuBLASLt is missing."""
+        sets = self.sets
+        torch = Contender(
+            "torch.matmul", lambda i: self._torch.matmul(sets[i].logical_a, sets[i].logical_b, out=sets[i].d)
+        )
+        if not self._is_right(torch):
+            raise DeviceError("torch.matmul's own result is wrong: this GPU is not to be trusted")
+        offered, finalists = self._cublaslt() if with_cublaslt else (0, ())
+        race([torch, *finalists, *self._others], len(sets), rounds, self._seed)
+        return Standings(self._flops, torch, finalists, offered, tuple(self._others))
+
+    def _is_right(self, contender: Contender) -> bool:
+        try:
+            found = complaint(contender, self.sets, self.spec.a)
+        except Error as error:
+            found = str(error)
+        if found:
+            self._say(f"{contender.name}: left out: {found}")
+        return not found
+
+    def _cublaslt(self) -> tuple[int, tuple[Contender, ...]]:
+        """How many algorithms have run and are not known to be wrong, and the fastest of them, which are right."""
+        assert self.spec.m is not None and self.spec.n is not None and self.spec.k is not None
+        first = self.sets[0]
+        strides = (first.a.stride(0), first.b.stride(0), first.d.stride(0))
+        description = cublaslt.describe(self.spec.a, self.spec.layout, self.spec.m, self.spec.n, self.spec.k, strides)
+        self._workspace = self._torch.empty(cublaslt.WORKSPACE_BYTES, device="cuda", dtype=self._torch.uint8)
+        self._matmul = cublaslt.Matmul(cublaslt_library.load(), description, self._workspace.data_ptr())
+        multiprocessors = self._torch.cuda.get_device_properties(first.d.device).multi_processor_count
+        algorithms = cublaslt_search.find(self._matmul, multiprocessors)
+        contenders = [self._algorithm_contender(self._matmul, algorithm) for algorithm in algorithms]
+        alone = self._alone(contenders)
+        screened: list[Contender] = []
+        wrong = 0
+        for contender in sorted(alone, key=alone.__getitem__):
+            if len(screened) == SCREENED:
+                break
+            if self._is_right(contender):
+                screened.append(contender)
+            else:
+                wrong += 1
+        fastest = screen(screened, len(self.sets), FINALISTS, self._seed)
+        return len(alone) - wrong, tuple(fastest)
+
+    def _alone(self, contenders: Sequence[Contender]) -> dict[Contender, float]:
+        """Milliseconds a launch of those that run; the others are counted and said."""
+        found: dict[Contender, float] = {}
+        deadline = time.monotonic() + ALONE_SECONDS
+        for number, contender in enumerate(contenders):
+            if time.monotonic() > deadline:
+                self._say(f"cuBLASLt: the last {len(contenders) - number} algorithms left out: no time for them")
+                contenders = contenders[:number]
+                break
+            try:
+                # The first launch loads code, and is not counted.
+                contender.launch(0)
+                self._torch.cuda.synchronize()
+                found[contender] = self._launch_ms(contender)
+            except DeviceError:
+                continue
+        if len(found) < len(contenders):
+            self._say(f"cuBLASLt: {len(contenders) - len(found)} algorithms refused to run")
+        return found
+
+    def _launch_ms(self, contender: Contender) -> float:
+        """By one launch, and as many more as fit into ALONE_MS, ALONE_LAUNCHES in all: the mean."""
+        count, elapsed = 1, self._elapsed_ms(contender, 1)
+        more = min(ALONE_LAUNCHES - 1, int(ALONE_MS / max(elapsed, 1e-3)) - 1)
+        if more > 0:
+            count, elapsed = count + more, elapsed + self._elapsed_ms(contender, more)
+        return elapsed / count
+
+    def _elapsed_ms(self, contender: Contender, count: int) -> float:
+        start, stop = (self._torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for i in range(count):
+            contender.launch(i % len(self.sets))
+        stop.record()
+        stop.synchronize()
+        return float(start.elapsed_time(stop))
+
+    def _algorithm_contender(self, matmul: cublaslt.Matmul, algorithm: cublaslt.Algorithm) -> Contender:
+        def launch(i: int) -> None:
+            a, b, d = (operand.data_ptr() for operand in (self.sets[i].a, self.sets[i].b, self.sets[i].d))
+            matmul.launch(algorithm, a, b, d, self._torch.cuda.current_stream().cuda_stream)
+
+        return Contender(algorithm.name, launch)
+
+
+def _launch(kernel: CompiledKernel, operands: Operands) -> object:
+    return kernel(operands.a, operands.b, out=operands.d)
+
+
+def interval(values: tuple[float, float, float], digits: int) -> str:
+    """`median (least … greatest)`."""
+    middle, least, greatest = (f"{value:.{digits}f}" for value in values)
+    return f"{middle} ({least} … {greatest})"
+
+
+def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; a bar within a cell is escaped."""
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

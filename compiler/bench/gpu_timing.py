@@ -1,0 +1,192 @@
+"""Timing GEMMs against each other on one GPU: interleaved, shuffled, on random data, in and out of the power limit.
+
+Every contender is a CUDA graph of launches that rotate over several sets of operands, more than L2 holds. In each
+round all contenders run once, in an order drawn anew; the first round is not counted. *Sustained* is a replay of about
+80 ms after 50 ms of the same; *burst* one of about 4 ms after 60 ms of idleness.
+
+torch makes the operands and the graphs. It is looked for when it is needed, and nothing else here needs it.
+"""
+
+import importlib
+import random
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from lowtide.errors import DeviceError
+
+KINDS = ("sustained", "burst")
+SUSTAINED_MS, WARM_MS, BURST_MS, IDLE_MS = 80.0, 50.0, 4.0, 60.0
+SCREEN_MS = 10.0
+L2_MULTIPLE_BYTES = 320 * 2**20
+CHECKED_ROWS = 64
+# ‖D − float64‖ / ‖float64‖ that rounding D to the dtype explains, with room: half a last place is 2⁻⁹ and 2⁻¹².
+TOLERANCE: Mapping[str, float] = MappingProxyType({"bf16": 4e-3, "f16": 6e-4})
+
+
+@dataclass(eq=False)
+class Contender:
+    """A name and how it computes operand set i, enqueued on torch's current stream.
+
+    `race` fills in seconds a launch, one entry a counted round.
+    """
+
+    name: str
+    launch: Callable[[int], object]
+    sustained: list[float] = field(default_factory=list)
+    burst: list[float] = field(default_factory=list)
+
+    def seconds(self, kind: str) -> list[float]:
+        """One of the two lists, by its name."""
+        return self.sustained if kind == "sustained" else self.burst
+
+
+@dataclass(frozen=True)
+class Operands:
+    """One set, as it lies in memory: A (M, K), or (K, M) for nn and nt; B (N, K), or (K, N) for tt and nt; D (M, N)."""
+
+    a: Any
+    b: Any
+    d: Any
+    layout: str
+
+    @property
+    def logical_a(self) -> Any:
+        """A as (M, K)."""
+        return self.a if self.layout[0] == "t" else self.a.t()
+
+    @property
+    def logical_b(self) -> Any:
+        """B as (K, N)."""
+        return self.b.t() if self.layout[1] == "n" else self.b
+
+
+def torch_with_gpu() -> Any:
+    """torch. Raises DeviceError where it is not installed, or sees no GPU."""
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        raise DeviceError("torch is not installed, and timing is done against it; install torch with CUDA") from None
+    if not torch.cuda.is_available():
+        raise DeviceError("torch sees no NVIDIA GPU here, so nothing can be timed; run it on a machine that has one")
+    return torch
+
+
+def operand_sets(layout: str, m: int, n: int, k: int, dtype: str, seed: int) -> list[Operands]:
+    """As many sets of normal random operands as L2 cannot hold, two at least; D is NaN. Raises DeviceError."""
+    torch = torch_with_gpu()
+    kind = {"bf16": torch.bfloat16, "f16": torch.float16}[dtype]
+    generator = torch.Generator(device="cuda").manual_seed(seed)
+    a_shape = (m, k) if layout[0] == "t" else (k, m)
+    b_shape = (n, k) if layout[1] == "n" else (k, n)
+    sets = []
+    for _ in range(max(2, -(-L2_MULTIPLE_BYTES // (2 * (m * k + n * k + m * n))))):
+        a, b = (torch.randn(shape, device="cuda", generator=generator).to(kind) for shape in (a_shape, b_shape))
+        sets.append(Operands(a, b, torch.full((m, n), float("nan"), device="cuda", dtype=kind), layout))
+    torch.cuda.synchronize()
+    return sets
+
+
+def complaint(contender: Contender, sets: Sequence[Operands], dtype: str) -> str:
+    """What is wrong with the contender's result, or "": every element written, sampled rows compared with float64."""
+    torch = torch_with_gpu()
+    operands = sets[0]
+    operands.d.fill_(float("nan"))
+    contender.launch(0)
+    torch.cuda.synchronize()
+    rows = torch.randperm(operands.d.shape[0], device="cuda")[:CHECKED_ROWS]
+    rows[0], rows[-1] = 0, operands.d.shape[0] - 1
+    expected = operands.logical_a[rows].double() @ operands.logical_b.double()
+    error = ((operands.d[rows].double() - expected).norm() / expected.norm()).item()
+    if bool(operands.d.isnan().any()):
+        return "elements of D were not written, or are NaN"
+    return "" if error < TOLERANCE[dtype] else f"relative error {error:.1e}, more than {TOLERANCE[dtype]:.1e}"
+
+
+def capture(contender: Contender, sets: int) -> Any:
+    """A graph of one launch for each operand set, which have been launched once before."""
+    torch = torch_with_gpu()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for i in range(sets):
+            contender.launch(i)
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        for i in range(sets):
+            contender.launch(i)
+    torch.cuda.synchronize()
+    return graph
+
+
+def replay(graph: Any, milliseconds: float, estimate_ms: float) -> tuple[float, int]:
+    """Replays for about so long; (elapsed ms by events, replays)."""
+    torch = torch_with_gpu()
+    count = max(1, round(milliseconds / estimate_ms))
+    start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    for _ in range(count):
+        graph.replay()
+    stop.record()
+    stop.synchronize()
+    return start.elapsed_time(stop), count
+
+
+def race(contenders: Sequence[Contender], sets: int, rounds: int, seed: int) -> None:
+    """Fills every contender's `sustained` and `burst`. Some 0.2 s a contender and round, one round more than asked."""
+    graphs = [(contender, capture(contender, sets)) for contender in contenders]
+    order = [(contender, graph, _estimate(graph)) for contender, graph in graphs]
+    shuffler = random.Random(seed)
+    for number in range(rounds + 1):
+        shuffler.shuffle(order)
+        for contender, graph, estimate in order:
+            replay(graph, WARM_MS, estimate)
+            elapsed, count = replay(graph, SUSTAINED_MS, estimate)
+            if number:
+                contender.sustained.append(elapsed / count / sets / 1e3)
+        shuffler.shuffle(order)
+        for contender, graph, estimate in order:
+            time.sleep(IDLE_MS / 1e3)
+            elapsed, count = replay(graph, BURST_MS, estimate)
+            if number:
+                contender.burst.append(elapsed / count / sets / 1e3)
+
+
+def screen(contenders: Sequence[Contender], sets: int, keep: int, seed: int) -> list[Contender]:
+    """The `keep` fastest of many, the fastest first, by some 20 ms of each.
+
+    Two passes, the second in the reverse order of the first: the card heats up on the way, so that who comes early in
+    one comes late in the other.
+    """
+    order = [(contender, capture(contender, sets)) for contender in contenders]
+    random.Random(seed).shuffle(order)
+    estimates = {contender: _estimate(graph) for contender, graph in order}
+    found = dict.fromkeys(estimates, 0.0)
+    for _ in range(2):
+        for contender, graph in order:
+            elapsed, count = replay(graph, SCREEN_MS, estimates[contender])
+            found[contender] += elapsed / count
+        order.reverse()
+    return sorted(found, key=found.__getitem__)[:keep]
+
+
+def _estimate(graph: Any) -> float:
+    """About how many ms a replay takes, at least one of a microsecond."""
+    first, _ = replay(graph, 1.0, 1.0)
+    elapsed, count = replay(graph, 2.0, max(first, 1e-3))
+    return max(elapsed / count, 1e-3)
+
+
+def spread(seconds: Sequence[float], flops: float) -> tuple[float, float, float]:
+    """(median, least, greatest) TFLOP/s."""
+    rates = [flops / s / 1e12 for s in seconds]
+    return statistics.median(rates), min(rates), max(rates)
+
+
+def ratio(contender: Contender, other: Contender, kind: str) -> tuple[float, float, float]:
+    """(median, least, greatest) of the rounds' ratios of speed; over 1: the first is faster."""
+    ratios = [y / x for x, y in zip(contender.seconds(kind), other.seconds(kind), strict=True)]
+    return statistics.median(ratios), min(ratios), max(ratios)

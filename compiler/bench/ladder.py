@@ -1,0 +1,174 @@
+"""The ladder of a target: each preset compiled for one problem, verified, and on a GPU timed with the others.
+
+A step is verified on a small ragged problem of its own, with guards around D, on the GPU or the interpreter; on a GPU,
+rows of the whole problem are compared with float64 as well, before it is timed.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from lowtide.compiler.bench.contest import Contest, Standings, interval
+from lowtide.compiler.bench.gpu_timing import KINDS, Contender, ratio, spread
+from lowtide.compiler.compile import compile_gemm
+from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.cubin import instruction_count
+from lowtide.compiler.gpu_run import run_on_gpu
+from lowtide.compiler.interpretation import inputs_for
+from lowtide.compiler.interpretation import run as interpret
+from lowtide.compiler.kernel import CompiledKernel
+from lowtide.compiler.presets import Preset
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.verdicts import Verdict, against_float64
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import Error
+
+# (M, N, K): no whole tile of any preset, rows of whole 16-byte units, more than one tile for a CTA of two SMs.
+RAGGED = (264, 72, 104)
+# Tensor maps of three dimensions and more see an operand as panels, which must be whole.
+RAGGED_IN_PANELS = (320, 128, 192)
+_PANELLED = ("tma.3d", "tma.4d", "tma.5d")
+_SMS = 2  # of the interpreter's GPU
+PEER = "torch.matmul (cuBLAS)"
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One preset of the ladder: its kernel, unless it was refused, and whether its results are right."""
+
+    name: str
+    preset: Preset
+    kernel: CompiledKernel | None
+    result: str
+    """ok, wrong, refused (not compiled), or failed (not run to its end)."""
+    message: str
+
+    @property
+    def ok(self) -> bool:
+        return self.result == "ok"
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a step takes: threads and shared memory (bytes) of a CTA, and by ptxas, None where there is none,
+    registers of a thread and instructions of the kernel."""
+
+    threads: int
+    shared_memory: int
+    registers: int | None
+    instructions: int | None
+
+
+def climb(spec: GemmSpec, presets: Mapping[str, Preset], seed: int, on_gpu: bool, say: Say) -> list[Step]:
+    """Compile and verify every step, in order; `say` gets its name before. A refusal is the step's verdict."""
+    steps = []
+    for name, preset in presets.items():
+        say(name)
+        kernel: CompiledKernel | None = None
+        try:
+            kernel = _compiled(spec, preset)
+            verdict = verify(spec, preset.target, preset.schedule, seed, on_gpu)
+            result, message = "ok" if verdict.ok else "wrong", verdict.message
+        except Error as error:
+            result, message = "refused" if kernel is None else "failed", str(error).partition("\n")[0]
+        steps.append(Step(name, preset, kernel, result, message))
+    return steps
+
+
+def _compiled(spec: GemmSpec, preset: Preset) -> CompiledKernel:
+    """The kernel, assembled where there is a ptxas: code that spills is refused by that alone."""
+    kernel = compile_gemm(spec, preset.target, preset.schedule)
+    _ = kernel.assembly
+    return kernel
+
+
+def verify(spec: GemmSpec, target: str, schedule: Schedule, seed: int, on_gpu: bool) -> Verdict:
+    """The spec's dtypes and layout, at ragged extents. Raises what compiling and running raise."""
+    extents = RAGGED_IN_PANELS if schedule.copy in _PANELLED else RAGGED
+    m, n, k = extents
+    small = replace(spec, m=m, n=n, k=k)
+    kernel = compile_gemm(small, target, schedule)
+    inputs = inputs_for(small, extents, "float", seed)
+    if on_gpu:
+        ran = run_on_gpu(kernel, small, inputs)
+        return Verdict(False, ran.complaint) if ran.complaint else against_float64(small, inputs, ran.d, seed)
+    with make_context() as context:
+        module = parse_text(kernel.levels[str(Level.NVVM)], context, f"<level {Level.NVVM}>")
+        return against_float64(small, inputs, interpret(module, small, inputs, sms=_SMS, seed=seed, domain="float"))
+
+
+def race_steps(spec: GemmSpec, steps: list[Step], rounds: int, seed: int, say: Say) -> Standings:
+    """Time the steps whose results are right, and torch.matmul, in the same shuffled rounds. Raises DeviceError."""
+    with Contest(spec, seed, say) as contest:
+        for step in steps:
+            if step.kernel is not None and step.ok:
+                contest.add_kernel(step.name, step.kernel)
+        return contest.run(rounds, with_cublaslt=False)
+
+
+def resources_of(kernel: CompiledKernel) -> Resources:
+    """From the host side's launch, and from ptxas where there is one."""
+    launch = kernel.manifest["host"][-1]["attributes"]
+    assembly = kernel.assembly
+    return Resources(
+        threads=int(launch["block"][0]),
+        shared_memory=int(launch["shared_memory"]),
+        registers=None if assembly is None else assembly.registers,
+        instructions=None if assembly is None else instruction_count(assembly.cubin),
+    )
+
+
+_COLUMNS = tuple(f"{kind} {column}" for kind in KINDS for column in ("TFLOP/s", "to cuBLAS", "to the step before"))
+TIMED_HEADINGS = ("step", *_COLUMNS, "what it adds")
+UNTIMED_HEADINGS = ("step", "result", "threads", "registers", "shared memory", "instructions", "what it adds")
+
+
+def timed_rows(steps: list[Step], standings: Standings, with_intervals: bool) -> list[tuple[str, ...]]:
+    """Under TIMED_HEADINGS; medians, or median (least … greatest). The last row is torch's."""
+    by_name = {contender.name: contender for contender in standings.others}
+    rows, before = [], None
+    for step in steps:
+        contender = by_name.get(step.name)
+        if contender is None:
+            # A step that is right in small may be found wrong, and said so, when it is to be timed.
+            word = "wrong" if step.ok else step.result
+            rows.append((step.name, word, *[""] * (len(_COLUMNS) - 1), step.preset.adds))
+            continue
+        rows.append((step.name, *_cells(contender, before, standings, with_intervals), step.preset.adds))
+        before = contender
+    return [*rows, (PEER, *_cells(standings.torch, None, standings, with_intervals), "")]
+
+
+def _cells(contender: Contender, before: Contender | None, standings: Standings, with_intervals: bool) -> list[str]:
+    cells = []
+    for kind in KINDS:
+        found = [(spread(contender.seconds(kind), standings.flops), 0), (ratio(contender, standings.torch, kind), 3)]
+        found += [] if before is None else [(ratio(contender, before, kind), 3)]
+        cells += [interval(*one) if with_intervals else f"{one[0][0]:.{one[1]}f}" for one in found]
+        cells += [""] if before is None else []
+    return cells
+
+
+def untimed_rows(steps: list[Step]) -> list[tuple[str, ...]]:
+    """Under UNTIMED_HEADINGS: what can be said without a GPU."""
+    rows = []
+    for step in steps:
+        found: list[str] = []
+        if step.kernel is not None:
+            taken = resources_of(step.kernel)
+            numbers = (taken.threads, taken.registers, taken.shared_memory, taken.instructions)
+            found = ["no ptxas" if number is None else str(number) for number in numbers]
+        rows.append((step.name, step.result, *(found or [""] * 4), step.preset.adds))
+    return rows
+
+
+def rates(steps: list[Step], standings: Standings) -> list[tuple[str, float, float]]:
+    """For a chart: (name, sustained, burst) in TFLOP/s, medians; the last is torch's."""
+    by_name = {contender.name: contender for contender in standings.others}
+    timed = [(step.name, by_name[step.name]) for step in steps if step.name in by_name]
+    return [
+        (name, spread(one.sustained, standings.flops)[0], spread(one.burst, standings.flops)[0])
+        for name, one in [*timed, (PEER, standings.torch)]
+    ]

@@ -1,0 +1,1 @@
+"""The command `lowtide`: one file a subcommand, and what they share."""

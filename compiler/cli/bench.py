@@ -1,0 +1,60 @@
+"""`lowtide bench`: one GEMM timed beside torch.matmul and cuBLASLt's best algorithm, in the same shuffled rounds."""
+
+from typing import Annotated
+
+import typer
+
+from lowtide.compiler.bench.contest import HEADINGS, Contest
+from lowtide.compiler.bench.gpu_timing import KINDS, torch_with_gpu
+from lowtide.compiler.cli import options
+from lowtide.compiler.cli.console import busy, line, problem_line, seed_or_drawn, table
+from lowtide.compiler.compile import compile_gemm
+
+Schedules = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--schedule", help="As of `lowtide run`; may be given more than once. Left out: chosen.", show_default=False
+    ),
+]
+Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Counted rounds.")]
+WithCublaslt = Annotated[
+    bool, typer.Option("--cublaslt/--no-cublaslt", help="Also cuBLASLt's best of up to 96 algorithms.")
+]
+
+
+def bench(
+    m: options.GivenM,
+    n: options.GivenN,
+    k: options.GivenK,
+    dtype: options.Dtype = None,
+    layout: options.Layout = None,
+    target: options.Target = None,
+    schedule: Schedules = None,
+    rounds: Rounds = 5,
+    seed: options.Seed = None,
+    cublaslt: WithCublaslt = True,
+) -> None:
+    """Time a GEMM against torch.matmul and cuBLASLt, sustained and in bursts. Asks for a GPU and torch.
+
+    Exit status: 0 for right results, 1 where a kernel's is wrong, 2 where refused.
+    """
+    spec = options.make_spec(m, n, k, dtype, layout=layout)
+    torch = torch_with_gpu()
+    seed = seed_or_drawn(seed)
+    line("problem", problem_line(spec, (m, n, k)))
+    line("gpu", f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
+    named: list[str | None] = list(schedule) if schedule else [None]
+    right = True
+    with busy("compiling") as update, Contest(spec, seed, lambda text: typer.echo(text, err=True)) as contest:
+        for text in named:
+            kernel = compile_gemm(spec, target or options.DEFAULT_TARGET, text)
+            right &= contest.add_kernel(f"lowtide {text or 'chosen'}", kernel)
+            line("schedule", str(kernel.schedule))
+        update("timing")
+        standings = contest.run(rounds, cublaslt)
+    for kind in KINDS:
+        typer.echo(f"\n{kind}")
+        table(HEADINGS, standings.rows(kind))
+    line("seed", str(seed))
+    if not right:
+        raise typer.Exit(1)

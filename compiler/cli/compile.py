@@ -1,0 +1,89 @@
+"""`lowtide compile`: a problem, or a dumped level, to PTX and machine code."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lowtide import targets
+from lowtide.compiler import driver
+from lowtide.compiler.cli import options
+from lowtide.compiler.cli.console import busy, line, on_pass, problem_line, time_table
+from lowtide.compiler.compile import resolve_schedule
+from lowtide.compiler.driver import Lowered
+from lowtide.compiler.interpretation import duration
+from lowtide.compiler.kernel import CompiledKernel
+from lowtide.compiler.problem_ir import problem_text
+from lowtide.compiler.ptxas import ENVIRONMENT_VARIABLE
+from lowtide.dialects.levels import Level
+from lowtide.errors import IRError
+
+Output = Annotated[Path | None, typer.Option("-o", "--output", help="Save the kernel to this folder.")]
+IrFile = Annotated[Path | None, typer.Option("--ir", help="Go on from this file, a dumped level, edited or not.")]
+Emit = Annotated[str | None, typer.Option("--emit", help="Print this level and stop there.", metavar="LEVEL")]
+
+
+def compile_(
+    m: options.M = None,
+    n: options.N = None,
+    k: options.K = None,
+    dtype: options.Dtype = None,
+    a: options.A = None,
+    b: options.B = None,
+    d: options.D = None,
+    acc: options.Acc = None,
+    layout: options.Layout = None,
+    epilogue: options.Epilogue = None,
+    target: options.Target = None,
+    schedule: options.ScheduleText = None,
+    dump_ir: options.DumpDir = None,
+    time_passes: options.TimePasses = False,
+    ir_file: IrFile = None,
+    output: Output = None,
+    emit: Emit = None,
+) -> None:
+    """Compile a problem, or go on from a dumped level."""
+    last = Level.PTX if emit is None else Level.named(emit)
+    if emit is not None and (output is not None or time_passes):
+        raise IRError("--emit prints a level and nothing else; leave out --output and --time-passes")
+    source: str | Path
+    if ir_file is not None:
+        problem = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}
+        options.refuse_beside_file(ir_file, **problem, epilogue=epilogue, schedule=schedule)
+        source, title = ir_file, str(ir_file)
+    else:
+        spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue)
+        target = target or options.DEFAULT_TARGET
+        source = problem_text(spec, targets.get(target), resolve_schedule(schedule))
+        title = problem_line(spec, (m, n, k))
+    started = time.perf_counter()
+    with busy("compiling") as update:
+        lowered = driver.lower(source, target=target, until=last, dump_dir=dump_ir, on_progress=on_pass(update))
+    if emit is not None:
+        typer.echo(lowered.levels[str(last)].rstrip("\n"))
+        return
+    line("problem", title)
+    _report(CompiledKernel(lowered), lowered, time.perf_counter() - started, output)
+    if time_passes:
+        time_table(lowered.timings)
+
+
+def _report(kernel: CompiledKernel, lowered: Lowered, seconds: float, output: Path | None) -> None:
+    line("schedule", str(kernel.schedule))
+    line("compiled", f"for {kernel.target.name} in {duration(seconds)}, from level {next(iter(kernel.levels))}")
+    line("ptx", f"{len(kernel.ptx.splitlines())} lines, {len(kernel.ptx)} bytes")
+    assembly = kernel.assembly
+    if assembly is None:
+        line(
+            "ptxas", f"not found (not in ${ENVIRONMENT_VARIABLE}, on PATH or in a wheel); the driver assembles the PTX"
+        )
+    else:
+        spills = f"spills {assembly.spill_stores} bytes stored, {assembly.spill_loads} loaded"
+        line("ptxas", f"{assembly.registers} registers a thread, {spills}, {len(assembly.cubin)} bytes of cubin")
+        for warning in assembly.warnings:
+            line("warning", warning)
+    if lowered.dump_dir is not None:
+        line("dumped", f"every step to {lowered.dump_dir}")
+    if output is not None:
+        line("saved", str(kernel.save(output)))

@@ -1,0 +1,126 @@
+"""`lowtide explain`: the chosen schedule and why, and what every memory access costs."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lowtide.compiler.cli import options
+from lowtide.compiler.cli.console import busy, line, on_pass, problem_line, table
+from lowtide.compiler.cli.explain_tables import print_accesses
+from lowtide.compiler.compile import resolve_schedule
+from lowtide.compiler.explain.composition import Composition, Grid
+from lowtide.compiler.explain.explanation import Explanation, explain_ir, explain_spec, schedule_fields
+
+IrFile = Annotated[Path | None, typer.Option("--ir", help="Explain this file: a dump of level problem to epilogue.")]
+Json = Annotated[bool, typer.Option("--json", help="Print it all as JSON (docs/explain.md).")]
+
+
+def explain(
+    m: options.M = None,
+    n: options.N = None,
+    k: options.K = None,
+    dtype: options.Dtype = None,
+    a: options.A = None,
+    b: options.B = None,
+    d: options.D = None,
+    acc: options.Acc = None,
+    layout: options.Layout = None,
+    epilogue: options.Epilogue = None,
+    target: options.Target = None,
+    schedule: options.ScheduleText = None,
+    ir_file: IrFile = None,
+    as_json: Json = False,
+) -> None:
+    """Say which schedule is chosen and why, and count bank conflicts and sectors of every memory access."""
+    with busy("compiling") as update:
+        if ir_file is not None:
+            problem = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}
+            options.refuse_beside_file(ir_file, **problem, epilogue=epilogue, schedule=schedule)
+            found = explain_ir(ir_file, target, on_progress=on_pass(update))
+        else:
+            spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue)
+            given = resolve_schedule(schedule)
+            found = explain_spec(spec, target or options.DEFAULT_TARGET, given, on_progress=on_pass(update))
+    if as_json:
+        typer.echo(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+    else:
+        _print(found)
+
+
+def _print(found: Explanation) -> None:
+    spec = found.spec
+    line("problem", problem_line(spec, (spec.m, spec.n, spec.k)))
+    line("target", found.target.name)
+    reasons = {} if found.choice is None else found.choice.reasons
+    heading = "why" if found.choice is not None else f"why: not chosen here, read off the kernel at {found.entered_at}"
+    typer.echo("")
+    fields = schedule_fields(found.schedule)
+    table(("schedule", "value", heading), [(name, text, reasons.get(name, "")) for name, text in fields.items()])
+    typer.echo("")
+    _print_resources(found)
+    _print_composition(found.composition)
+    print_accesses(found.accesses)
+
+
+def _print_resources(found: Explanation) -> None:
+    resources = found.resources
+    line("CTA", f"{resources.threads} threads, {resources.shared_memory} bytes of shared memory")
+    if resources.registers is None:
+        line("registers", "not known: " + ("the kernel is refused" if resources.warnings else "no ptxas here"))
+        limits = "shared memory and threads"
+    else:
+        spills = f"{resources.spill_stores} bytes of spills stored, {resources.spill_loads} loaded"
+        line("registers", f"{resources.registers} a thread, {spills}")
+        limits = "shared memory, threads and registers"
+    line("occupancy", f"{resources.ctas_per_sm} CTAs an SM, by {limits}")
+    for warning in resources.warnings:
+        line("warning", warning)
+
+
+def _print_composition(found: Composition) -> None:
+    if found.roles:
+        own = [f"{role.name} of {role.warps} warps" + _asks(role.registers) for role in found.roles]
+        line("roles", "; ".join(own))
+    if found.lane_registers_asked is not None:
+        asked, entry = found.lane_registers_asked, found.lane_registers_at_entry or 0
+        limit = f"the CTA enters with {entry}, {found.entry_registers} a thread"
+        fits = "" if asked <= entry else ": it waits for ever"
+        line("setmaxnreg", f"{asked} registers a lane, summed over the warpgroups; {limit}{fits}")
+    line("multiply", f"{found.accumulators} registers of accumulators a thread")
+    if found.stages:
+        scratch = ""
+        if found.scratch_buffers:
+            scratch = f"; scratch: {found.scratch_bytes} bytes in {_counted(found.scratch_buffers, 'buffer')}"
+        in_flight = found.stages * found.stage_bytes
+        line("stages", f"{found.stages} of {found.stage_bytes} bytes: {in_flight} in flight{scratch}")
+    if found.flops_per_byte is not None:
+        rate = (
+            f"; {found.l2_bytes_per_cycle:.1f} bytes a cycle and SM at wgmma's full rate"
+            if found.l2_bytes_per_cycle
+            else ""
+        )
+        line("intensity", f"{found.flops_per_byte:.1f} flops for a byte of A and B from L2{rate}")
+    _print_grid(found.grid)
+
+
+def _asks(registers: int) -> str:
+    return f", {registers} registers a thread" if registers else ""
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def _print_grid(grid: Grid) -> None:
+    how = f"tiles of {grid.tile[0]}x{grid.tile[1]}, order {grid.order}, scheduler {grid.scheduler}"
+    if grid.tiles is None or grid.ctas is None or not grid.at_once:
+        line("grid", f"{how}; tiles and CTAs are known at launch")
+        return
+    line("grid", f"{grid.tiles} {how}; {_counted(grid.ctas, 'CTA')}, {grid.at_once} at once on {grid.sms} SMs")
+    text = _counted(grid.full_waves or 0, "full wave")
+    if grid.last_wave:
+        text += f", a last one of {_counted(grid.last_wave, 'tile')}, {grid.last_wave / grid.at_once:.0%} of the CTAs"
+    rows, columns = _counted(grid.wave_rows or 0, "tile row"), _counted(grid.wave_columns or 0, "tile column")
+    line("waves", f"{text}; the first reads {rows} of A and {columns} of B")

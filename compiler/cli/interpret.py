@@ -1,0 +1,157 @@
+"""`lowtide interpret`: run a level, dumped and edited or made here, on random inputs on the CPU, and check D."""
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from mlir import ir
+
+from lowtide import targets
+from lowtide.compiler import interpretation
+from lowtide.compiler.cli import options
+from lowtide.compiler.cli.console import busy, line, on_ctas, on_pass, problem_line, seed_or_drawn
+from lowtide.compiler.compile import resolve_schedule
+from lowtide.compiler.contexts import make_context, parse_file, parse_text
+from lowtide.compiler.driver import AFTER_ATTRIBUTE, Progress, lower
+from lowtide.compiler.interpretation import check_interpreted, check_patience, cta_tile, duration, inputs_for
+from lowtide.compiler.problem_ir import problem_text
+from lowtide.compiler.references import Reference, reference_of
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.verdicts import Verdict, against_float64, check_memory, equality
+from lowtide.dialects.levels import Level, check_level, level_of, target_of
+from lowtide.errors import IRError, SpecError
+from lowtide.interpreter.domains import domain as number_domain
+
+File = Annotated[Path | None, typer.Argument(help="A dumped level, edited or not; none: the problem of the options.")]
+Against = Annotated[
+    Path | None,
+    typer.Option("--against", help="Check FILE against this dump; default: its own epilogue, or its folder's problem."),
+]
+
+
+def interpret(
+    file: File = None,
+    against: Against = None,
+    m: options.M = None,
+    n: options.N = None,
+    k: options.K = None,
+    dtype: options.Dtype = None,
+    a: options.A = None,
+    b: options.B = None,
+    d: options.D = None,
+    acc: options.Acc = None,
+    layout: options.Layout = None,
+    epilogue: options.Epilogue = None,
+    target: options.Target = None,
+    schedule: options.ScheduleText = None,
+    level: options.InterpretedLevel = None,
+    sms: options.Sms = 2,
+    seed: options.Seed = None,
+    domain: options.NumberDomain = "float",
+    force: options.Force = False,
+) -> None:
+    """Run a level on random inputs on the CPU, under the hardware's rules, and check D.
+
+    With --level, FILE is lowered to that level first.
+
+    Exit status: 0 for a right D, 1 for a wrong one, 2 where refused, by a broken rule of the hardware too.
+    """
+    if level is not None:
+        check_interpreted(level)
+    number_domain(domain)
+    seed = seed_or_drawn(seed)
+    with make_context() as context:
+        with busy("compiling") as update:
+            if file is None:
+                if against is not None:
+                    raise IRError("--against goes with a FILE; the problem of the options is checked against float64")
+                spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue)
+                target = target or options.DEFAULT_TARGET
+                text = problem_text(spec, targets.get(target), resolve_schedule(schedule))
+                module = _lowered(text, target, level or str(Level.NVVM), context, on_pass(update))
+                reference = Reference(spec, "float64")
+            else:
+                given = {"dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout, "epilogue": epilogue}
+                options.refuse_beside_file(file, **given, schedule=schedule)
+                module = _read(file, target, level, context, on_pass(update))
+                reference = reference_of(file, module, against)
+        verdict = _run(module, reference, (m, n, k), sms, seed, domain, force)
+    line("result", f"{'ok' if verdict.ok else 'WRONG'}: {verdict.message}")
+    line("seed", str(seed))
+    if not verdict.ok:
+        raise typer.Exit(1)
+
+
+def _read(file: Path, target: str | None, level: str | None, context: ir.Context, progress: Progress) -> ir.Module:
+    """The module of a file, held to its level; lowered where another level is asked for."""
+    module = parse_file(file, context)
+    own = level_of(module)
+    if level is not None and level != str(own):
+        return _lowered(file, target, level, context, progress)
+    check_interpreted(str(own))
+    if target is not None and targets.get(target) != target_of(module):
+        raise IRError(f"--target {target}, but {file} is for {target_of(module).name}; leave it out")
+    if AFTER_ATTRIBUTE not in module.operation.attributes:
+        check_level(module, own)
+    return module
+
+
+def _lowered(source: str | Path, target: str | None, level: str, context: ir.Context, progress: Progress) -> ir.Module:
+    lowered = lower(source, target=target, until=level, on_progress=progress)
+    return parse_text(lowered.levels[level], context, f"<level {level}>")
+
+
+def _run(
+    module: ir.Module,
+    reference: Reference,
+    given: tuple[int | None, ...],
+    sms: int,
+    seed: int,
+    domain: str,
+    force: bool,
+) -> Verdict:
+    """Interpret, and compare; prints what is run."""
+    spec, level = reference.spec, str(level_of(module))
+    if reference.module is not None and domain == "float":
+        raise IRError(
+            f"{reference.name}: rounding differs from level to level; compare with --domain exact, or against a dump "
+            f"of level {Level.ATOMS} or earlier, which says the epilogue"
+        )
+    extents = _extents(spec, given)
+    check_memory(*extents)
+    seconds = 0.0 if force else check_patience(extents, cta_tile(module), level)
+    inputs = inputs_for(spec, extents, domain, seed)
+    line("problem", problem_line(spec, extents))
+    line("level", f"{level}, {sms} SMs, numbers: {domain}")
+    line("against", reference.name if domain == "float" or reference.module else "the problem itself, interpreted")
+    started = time.perf_counter()
+    with busy("interpreting") as update:
+        progress = on_ctas(update, level, seconds)
+        result = interpretation.run(module, spec, inputs, sms=sms, seed=seed, domain=domain, on_progress=progress)
+        elapsed = time.perf_counter() - started
+        update("comparing")
+        verdict = _compare(module, reference, inputs, result, domain)
+    line("time", f"{duration(elapsed)} on the CPU")
+    return verdict
+
+
+def _compare(
+    module: ir.Module, reference: Reference, inputs: dict[str, Any], result: np.ndarray[Any, Any], domain: str
+) -> Verdict:
+    spec = reference.spec
+    if domain == "float":
+        return against_float64(spec, inputs, result)
+    if reference.module is not None:
+        other = interpretation.run(reference.module, spec, inputs, sms=1, seed=0, domain=domain)
+        return equality(result, other)
+    return interpretation.against_problem(spec, target_of(module), inputs, result, domain)
+
+
+def _extents(spec: GemmSpec, given: tuple[int | None, ...]) -> tuple[int, int, int]:
+    found = [getattr(spec, name) if value is None else value for name, value in zip("mnk", given, strict=True)]
+    for name, value in zip("mnk", found, strict=True):
+        if value is None:
+            raise SpecError(f"{name} is a run-time argument of this kernel; say which it is to be run with: --{name}")
+    return found[0], found[1], found[2]

@@ -1,0 +1,115 @@
+"""`lowtide ladder`: each preset of a target compiled, verified, and where a GPU is timed with the others and cuBLAS."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lowtide.compiler.bench import ladder as steps_of
+from lowtide.compiler.bench.bar_chart import svg, text_bars
+from lowtide.compiler.bench.contest import markdown
+from lowtide.compiler.bench.gpu_timing import torch_with_gpu
+from lowtide.compiler.bench.ladder import Step
+from lowtide.compiler.cli import options
+from lowtide.compiler.cli.console import busy, line, problem_line, seed_or_drawn, table
+from lowtide.compiler.presets import ladder_of
+from lowtide.compiler.spec import GemmSpec
+from lowtide.errors import DeviceError, Error
+
+Extent = Annotated[int, typer.Option(min=1, help="4096 if left out.", show_default=False)]
+Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Counted rounds.")]
+MarkdownFile = Annotated[Path | None, typer.Option("--markdown", help="File that gets the table as Markdown.")]
+ChartFile = Annotated[Path | None, typer.Option("--chart", help="File that gets a bar chart as SVG; asks for a GPU.")]
+
+
+def ladder(
+    target: options.Target = None,
+    m: Extent = 4096,
+    n: Extent = 4096,
+    k: Extent = 4096,
+    dtype: options.Dtype = None,
+    layout: options.Layout = None,
+    rounds: Rounds = 5,
+    seed: options.Seed = None,
+    markdown_file: MarkdownFile = None,
+    chart_file: ChartFile = None,
+) -> None:
+    """Compile each preset of a target, verify it, and time all of them interleaved with torch.matmul.
+
+    Without a GPU: a small ragged problem is verified on the interpreter, and nothing is timed.
+
+    Exit status: 0 for right results, 1 where a step's is wrong or refused, 2 where nothing could be done.
+    """
+    name = target or options.DEFAULT_TARGET
+    spec = options.make_spec(m, n, k, dtype, layout=layout)
+    presets = ladder_of(name)
+    seed = seed_or_drawn(seed)
+    missing = _no_timing()
+    if missing and chart_file is not None:
+        raise Error(f"--chart draws speeds, and nothing can be timed: {missing}")
+    line("problem", problem_line(spec, (m, n, k)))
+    line("target", name)
+    with busy("compiling") as update:
+        steps = steps_of.climb(spec, presets, seed, not missing, lambda step: update(f"compiling and verifying {step}"))
+    right = all(step.ok for step in steps)
+    if missing:
+        _report_untimed(steps, missing, markdown_file)
+    else:
+        right &= _report_timed(spec, steps, rounds, seed, markdown_file, chart_file)
+    for step in steps:
+        if not step.ok:
+            line(step.result, f"{step.name}: {step.message}")
+    line("seed", str(seed))
+    if not right:
+        raise typer.Exit(1)
+
+
+def _no_timing() -> str:
+    """Why nothing can be timed here; "" where it can."""
+    try:
+        torch_with_gpu()
+    except DeviceError as error:
+        return str(error)
+    return ""
+
+
+def _report_untimed(steps: list[Step], reason: str, markdown_file: Path | None) -> None:
+    rows = steps_of.untimed_rows(steps)
+    typer.echo("")
+    table(steps_of.UNTIMED_HEADINGS, rows, numbers=(2, 3, 4, 5))
+    typer.echo("")
+    ragged, panels = ("x".join(map(str, extents)) for extents in (steps_of.RAGGED, steps_of.RAGGED_IN_PANELS))
+    line("verified", f"{ragged} ({panels} where tensor maps ask for whole panels) on the interpreter, against float64")
+    line("time", f"nothing was timed: {reason}")
+    if markdown_file is not None:
+        _write(markdown_file, markdown(steps_of.UNTIMED_HEADINGS, rows) + "\n")
+
+
+def _report_timed(
+    spec: GemmSpec, steps: list[Step], rounds: int, seed: int, markdown_file: Path | None, chart_file: Path | None
+) -> bool:
+    """Whether every step whose result was right in small was right, and timed, at the problem's own size."""
+    torch = torch_with_gpu()
+    device = f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
+    line("gpu", device)
+    with busy("timing"):
+        standings = steps_of.race_steps(spec, steps, rounds, seed, lambda text: typer.echo(text, err=True))
+    typer.echo("")
+    table(steps_of.TIMED_HEADINGS, steps_of.timed_rows(steps, standings, False), numbers=range(1, 7))
+    bars = steps_of.rates(steps, standings)
+    typer.echo(f"\nsustained TFLOP/s\n{text_bars(bars)}\n")
+    title = f"{problem_line(spec, (spec.m, spec.n, spec.k))}, {device}"
+    if markdown_file is not None:
+        rows = steps_of.timed_rows(steps, standings, True)
+        _write(markdown_file, f"{title}, {rounds} rounds:\n\n{markdown(steps_of.TIMED_HEADINGS, rows)}\n")
+    if chart_file is not None:
+        _write(chart_file, svg(title, "TFLOP/s", bars))
+    return len(standings.others) == sum(step.ok for step in steps)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Error(f"cannot write {path}: {error.strerror}; give another file") from None
+    line("written", str(path))

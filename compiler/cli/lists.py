@@ -1,0 +1,35 @@
+"""`lowtide presets` and `lowtide targets`: what the names are that other commands take."""
+
+from lowtide.compiler.cli.console import table
+from lowtide.compiler.presets import LADDERS
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.targets import KNOWN
+
+
+def presets() -> None:
+    """List the named schedules: the target of each, what it adds to the one before, and what it sets."""
+    rows = [(name, preset.target, f"{preset.adds}\n{_fields(preset.schedule)}") for name, preset in LADDERS.items()]
+    table(("preset", "target", "what it adds to the one before; its schedule, the rest of which is chosen"), rows)
+
+
+def _fields(schedule: Schedule) -> str:
+    return str(schedule).removeprefix("#tile.schedule<").removesuffix(">") or "nothing fixed"
+
+
+def targets() -> None:
+    """List the targets, and what they have."""
+    kib = 1024
+    rows = [
+        (
+            target.name,
+            ".".join(map(str, target.compute_capability)),
+            f"{target.smem_bytes_per_cta // kib} KiB",
+            f"{target.smem_bytes_per_sm // kib} KiB",
+            str(target.max_threads_per_sm),
+            str(target.registers_per_thread),
+            str(target.sm_count),
+        )
+        for target in KNOWN
+    ]
+    headings = ("target", "capability", "shared memory a CTA", "an SM", "threads an SM", "registers a thread", "SMs")
+    table(headings, rows, numbers=(1, 2, 3, 4, 5, 6))

@@ -1,0 +1,67 @@
+"""The command `lowtide`: run, compile, interpret, explain, bench, ladder, presets, targets.
+
+Exit status: 0 where all went well, 1 where a result is wrong, 2 for what was refused: a message, no traceback.
+"""
+
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from lowtide.compiler.cli.bench import bench
+from lowtide.compiler.cli.compile import compile_
+from lowtide.compiler.cli.explain import explain
+from lowtide.compiler.cli.interpret import interpret
+from lowtide.compiler.cli.ladder import ladder
+from lowtide.compiler.cli.lists import presets, targets
+from lowtide.compiler.cli.run import run
+from lowtide.errors import Error
+
+
+class _Commands(TyperGroup):
+    """Turns what Lowtide refuses into a message and exit status 2."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Error as error:
+            typer.echo(f"lowtide: error: {error}", err=True)
+            raise typer.Exit(2) from None
+
+
+app = typer.Typer(
+    name="lowtide", cls=_Commands, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False
+)
+app.command()(run)
+app.command(name="compile")(compile_)
+app.command()(interpret)
+app.command()(explain)
+app.command()(bench)
+app.command()(ladder)
+app.command()(presets)
+app.command()(targets)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"lowtide {version('lowtide')}")
+        raise typer.Exit
+
+
+@app.callback()
+def lowtide(
+    show_version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """GEMM, lowered step by step to PTX, each step readable and runnable."""
+
+
+def main() -> None:
+    """The console script. Exits with the command's status."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

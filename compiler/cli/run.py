@@ -1,0 +1,135 @@
+"""`lowtide run`: multiply random matrices, on the GPU or the interpreter, and compare with float64."""
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import typer
+
+from lowtide.compiler.cli import options
+from lowtide.compiler.cli.console import busy, line, on_ctas, on_pass, problem_line, seed_or_drawn, time_table
+from lowtide.compiler.compile import compile_gemm
+from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.gpu_run import first_gpu, run_on_gpu
+from lowtide.compiler.interpretation import check_interpreted, check_patience, duration, inputs_for
+from lowtide.compiler.interpretation import run as interpret
+from lowtide.compiler.kernel import CompiledKernel
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.verdicts import Verdict, against_float64, check_memory
+from lowtide.dialects.levels import Level
+from lowtide.errors import DeviceError
+
+Extents = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """Where the kernel ran, how long that took, and whether D is right."""
+
+    where: str
+    time: str
+    verdict: Verdict
+
+
+def run(
+    m: options.GivenM,
+    n: options.GivenN,
+    k: options.GivenK,
+    dtype: options.Dtype = None,
+    a: options.A = None,
+    b: options.B = None,
+    d: options.D = None,
+    acc: options.Acc = None,
+    layout: options.Layout = None,
+    epilogue: options.Epilogue = None,
+    target: options.Target = None,
+    schedule: options.ScheduleText = None,
+    dump_ir: options.DumpDir = None,
+    time_passes: options.TimePasses = False,
+    dynamic: options.Dynamic = False,
+    level: options.InterpretedLevel = None,
+    sms: options.Sms = 2,
+    seed: options.Seed = None,
+    force: options.Force = False,
+) -> None:
+    """Multiply random matrices and compare with float64 within a derived bound.
+
+    On the GPU where there is one, else, or with --level, on the interpreter.
+
+    Exit status: 0 within bound, 1 not, 2 where refused.
+    """
+    spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue)
+    if level is not None:
+        check_interpreted(level)
+    check_memory(m, n, k)
+    seed = seed_or_drawn(seed)
+    line("problem", problem_line(spec, (m, n, k)))
+    started = time.perf_counter()
+    compiled = replace(spec, m=None, n=None, k=None) if dynamic else spec
+    with busy("compiling") as update:
+        kernel = compile_gemm(
+            compiled, target or options.DEFAULT_TARGET, schedule, dump_ir, on_progress=on_pass(update)
+        )
+    line("compiled", f"for {kernel.target.name} in {duration(time.perf_counter() - started)}")
+    line("schedule", str(kernel.schedule))
+    ran = _run(kernel, spec, (m, n, k), level, sms, seed, force)
+    line("ran", f"on {ran.where}")
+    line("time", ran.time)
+    line("result", f"{'ok' if ran.verdict.ok else 'WRONG'}: {ran.verdict.message}")
+    line("seed", str(seed))
+    if time_passes:
+        time_table(kernel.timings)
+    if not ran.verdict.ok:
+        raise typer.Exit(1)
+
+
+def _run(
+    kernel: CompiledKernel, spec: GemmSpec, extents: Extents, level: str | None, sms: int, seed: int, force: bool
+) -> _Ran:
+    """On the GPU, unless there is none or a level is asked for."""
+    reason = "as asked"
+    if level is None:
+        try:
+            gpu = first_gpu()
+        except DeviceError as error:
+            reason = str(error).partition(";")[0].partition(" (")[0]
+        else:
+            return _on_gpu(kernel, spec, extents, seed, gpu.name)
+    return _on_interpreter(kernel, spec, extents, level or str(Level.NVVM), sms, seed, force, reason)
+
+
+def _on_gpu(kernel: CompiledKernel, spec: GemmSpec, extents: Extents, seed: int, name: str) -> _Ran:
+    with busy("making random matrices") as update:
+        inputs = inputs_for(spec, extents, "float", seed)
+        update(f"running on {name}")
+        ran = run_on_gpu(kernel, spec, inputs)
+        update("comparing with float64")
+        verdict = against_float64(spec, inputs, ran.d, seed)
+    if ran.complaint:
+        verdict = Verdict(False, ran.complaint)
+    rate = 2.0 * extents[0] * extents[1] * extents[2] / ran.seconds / 1e12
+    return _Ran(name, f"{duration(ran.seconds)} a launch, {rate:.3g} TFLOP/s (mean of {ran.launches})", verdict)
+
+
+def _on_interpreter(
+    kernel: CompiledKernel,
+    spec: GemmSpec,
+    extents: Extents,
+    level: str,
+    sms: int,
+    seed: int,
+    force: bool,
+    reason: str,
+) -> _Ran:
+    seconds = 0.0 if force else check_patience(extents, kernel.schedule.cta, level)
+    inputs: dict[str, Any] = inputs_for(spec, extents, "float", seed)
+    started = time.perf_counter()
+    with busy("interpreting") as update, make_context() as context:
+        module = parse_text(kernel.levels[level], context, f"<level {level}>")
+        progress = on_ctas(update, level, seconds)
+        result = interpret(module, spec, inputs, sms=sms, seed=seed, domain="float", on_progress=progress)
+        elapsed = time.perf_counter() - started
+        update("comparing with float64")
+        verdict = against_float64(spec, inputs, result, seed)
+    where = f"the interpreter, level {level}, {sms} SMs ({reason})"
+    return _Ran(where, f"{duration(elapsed)} on the CPU, which says nothing of a GPU's", verdict)

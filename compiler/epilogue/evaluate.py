@@ -1,0 +1,64 @@
+"""Evaluates a traced epilogue in float64: what D would be without rounding."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from lowtide.compiler.dtypes import round_to
+from lowtide.compiler.epilogue.functions import erf
+from lowtide.compiler.epilogue.operands import EpilogueGraph
+from lowtide.compiler.epilogue.trace import Node
+
+_OPS: dict[str, Callable[..., np.ndarray]] = {
+    "neg": np.negative,
+    "abs": np.abs,
+    "exp": np.exp,
+    "log": np.log,
+    "tanh": np.tanh,
+    "erf": erf,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1.0 / np.sqrt(x),
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "div_approx": np.divide,
+    "max": np.maximum,
+    "min": np.minimum,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "not": np.logical_not,
+    "where": np.where,
+}
+
+
+def evaluate(graph: EpilogueGraph, acc: np.ndarray, operands: Sequence[np.ndarray]) -> np.ndarray:
+    """D in float64, not rounded to its type; `lt.cast` alone rounds.
+
+    `acc` (M, N) and `operands`, in the graph's order, are float64; the operands broadcast to (M, N): a vector per row
+    is (M, 1), one per column (1, N).
+    """
+    values: dict[int, np.ndarray] = {}
+    with np.errstate(all="ignore"):
+        for node in graph.nodes:
+            values[id(node)] = _evaluate(node, [values[id(other)] for other in node.inputs], acc, operands)
+    return np.array(np.broadcast_to(values[id(graph.result)], acc.shape), dtype=np.float64)
+
+
+def _evaluate(node: Node, inputs: list[np.ndarray], acc: np.ndarray, operands: Sequence[np.ndarray]) -> np.ndarray:
+    if node.op == "acc":
+        return acc
+    if node.op == "operand":
+        assert isinstance(node.attribute, int)
+        return operands[node.attribute]
+    if node.op == "const":
+        return np.asarray(node.attribute, dtype=np.float64)
+    if node.op == "cast":
+        return round_to(inputs[0], str(node.attribute))
+    return _OPS[node.op](*inputs)

@@ -1,0 +1,259 @@
+"""The epilogue: a Python function of the accumulator and named operands, of one element each.
+
+    def epilogue(acc, c: lt.Full, bias: lt.PerColumn, alpha: lt.Scalar):
+        return lt.relu(alpha * acc + 0.5 * c + bias)
+
+An operand's kind says which of its elements belongs to d[m, n]; `lt.Full["f32"]` names the element type, which is D's
+when left out (f32 for a scalar). All is computed in f32, whatever the accumulator and the operands are, and rounded to
+D's type once.
+"""
+
+import enum
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+from lowtide.compiler.dtypes import NUMPY, choices
+from lowtide.compiler.epilogue.trace import Node, Predicate, Traced, Tracer, in_order, is_ours
+from lowtide.errors import SpecError
+
+# Names that the call of a kernel, or of the reference, needs for itself.
+RESERVED_NAMES = frozenset({"a", "b", "d", "m", "n", "k", "out", "spec", "stream"})
+
+
+class OperandKind(enum.Enum):
+    """Which elements of an operand belong to d[m, n]. The value is the word that `tile.gemm` prints."""
+
+    FULL = "full"
+    PER_ROW = "per_row"
+    PER_COLUMN = "per_column"
+    SCALAR = "scalar"
+
+
+@dataclass(frozen=True)
+class OperandType:
+    """A kind and an element type (`None`: D's), as annotations say it."""
+
+    kind: OperandKind
+    dtype: str | None = None
+
+
+class _Kind(Traced):
+    """Base of the kinds. They are traced values to a type checker, and never made."""
+
+    __slots__ = ()
+    kind: OperandKind
+
+    def __class_getitem__(cls, dtype: str) -> OperandType:
+        return OperandType(cls.kind, dtype)
+
+
+class Full(_Kind):
+    """An operand of shape (M, N): element (m, n) for d[m, n]. Rows may be padded; last dimension contiguous."""
+
+    __slots__ = ()
+    kind = OperandKind.FULL
+
+
+class PerRow(_Kind):
+    """An operand of shape (M,): element m for d[m, n]."""
+
+    __slots__ = ()
+    kind = OperandKind.PER_ROW
+
+
+class PerColumn(_Kind):
+    """An operand of shape (N,): element n for d[m, n]."""
+
+    __slots__ = ()
+    kind = OperandKind.PER_COLUMN
+
+
+class Scalar(_Kind):
+    """One f32, given by value at each call."""
+
+    __slots__ = ()
+    kind = OperandKind.SCALAR
+
+
+_KINDS = "lt.Full, lt.PerRow, lt.PerColumn or lt.Scalar"
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A named epilogue operand: its kind and element type (f16, bf16, f32)."""
+
+    name: str
+    kind: OperandKind
+    dtype: str
+
+    def shape(self, m: int | None, n: int | None) -> tuple[int | None, ...]:
+        """The shape for a D of m rows and n columns (`None`: known at run time)."""
+        shapes = {OperandKind.FULL: (m, n), OperandKind.PER_ROW: (m,), OperandKind.PER_COLUMN: (n,)}
+        return shapes.get(self.kind, ())
+
+
+@dataclass(frozen=True, eq=False)
+class EpilogueGraph:
+    """A traced epilogue: d[m, n] is `result`, computed in f32 from the accumulator (`acc`) and the operands' elements,
+    rounded to `d`. `nodes` are all that the result needs, inputs before users."""
+
+    acc: str
+    d: str
+    operands: tuple[Operand, ...]
+    result: Node
+    nodes: tuple[Node, ...]
+
+
+def trace(function: Callable[..., Any] | None, acc: str, d: str) -> EpilogueGraph:
+    """Trace `function` (`None`: D is the accumulator, rounded) for accumulator and output types `acc`, `d`.
+
+    Raises `SpecError`, naming the line, if the function cannot be traced, an operand has no kind, or the value returned
+    is no number.
+    """
+    tracer = Tracer()
+    start = tracer.node("acc")
+    if function is None:
+        return EpilogueGraph(acc, d, (), start, (start,))
+    if not callable(function):
+        raise SpecError(
+            f"epilogue is {type(function).__name__} {function!r}; it must be a function of the accumulator, "
+            "or None for none"
+        )
+    parameters = _parameters(function)
+    operands = tuple(_operand(function, parameter, d) for parameter in parameters[1:])
+    positional: list[Any] = [Traced(tracer, start)]
+    by_name: dict[str, Any] = {}
+    for index, parameter in enumerate(parameters[1:]):
+        value = Traced(tracer, tracer.node("operand", (), index))
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            by_name[parameter.name] = value
+        else:
+            positional.append(value)
+    try:
+        returned = function(*positional, **by_name)
+    except SpecError:
+        raise
+    except Exception as error:
+        raise SpecError(
+            f"{_raised_at(error, function)}: the epilogue raised {type(error).__name__}: {error}; it may use "
+            "operators, constants and lowtide's functions (lt.exp, lt.where, …) only"
+        ) from error
+    result = _result(tracer, returned, function)
+    return EpilogueGraph(acc, d, operands, result, tuple(in_order(result)))
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The function's parameters, the accumulator first. Raises `SpecError` for a signature that cannot be."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (NameError, TypeError, ValueError) as error:
+        raise SpecError(f"epilogue {function!r} has no signature to read ({error}); wrap it in a def") from error
+    where = _defined_at(function)
+    if not parameters or parameters[0].kind in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD):
+        raise SpecError(f"{where}: the epilogue takes no accumulator; its first parameter is one: def epilogue(acc, …)")
+    for parameter in parameters:
+        if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            raise SpecError(
+                f"{where}: epilogue parameter {str(parameter)!r}: operands are named one by one, each with a kind"
+            )
+        if parameter.default is not inspect.Parameter.empty:
+            raise SpecError(
+                f"{where}: epilogue parameter {parameter.name!r} has a default; every operand is given at each call: "
+                "leave the default out, or make it a constant in the body"
+            )
+    first = _operand_type(function, parameters[0])
+    if first is not None:
+        raise SpecError(
+            f"{where}: the epilogue's first parameter, {parameters[0].name!r}, is the accumulator and takes no kind; "
+            "put it before the operands"
+        )
+    return parameters
+
+
+def _operand(function: Callable[..., Any], parameter: inspect.Parameter, d: str) -> Operand:
+    where, name = _defined_at(function), parameter.name
+    if name in RESERVED_NAMES:
+        raise SpecError(
+            f"{where}: the epilogue operand's name {name!r} is taken; the call of a kernel uses "
+            f"{', '.join(sorted(RESERVED_NAMES))}: rename it"
+        )
+    type = _operand_type(function, parameter)
+    if type is None:
+        raise SpecError(f"{where}: the epilogue operand {name!r} has no kind; annotate it with {_KINDS}")
+    if type.kind is OperandKind.SCALAR:
+        if type.dtype not in (None, "f32"):
+            raise SpecError(f"{where}: the scalar {name!r} of {type.dtype!r}: scalars are f32; write lt.Scalar")
+        return Operand(name, type.kind, "f32")
+    dtype = d if type.dtype is None else type.dtype
+    if dtype not in NUMPY:
+        raise SpecError(f"{where}: unknown dtype {dtype!r} of operand {name!r}: {choices(dtype, tuple(NUMPY))}")
+    return Operand(name, type.kind, dtype)
+
+
+def _operand_type(function: Callable[..., Any], parameter: inspect.Parameter) -> OperandType | None:
+    """What the annotation says, `None` if it is none of the kinds. Strings are evaluated where the function stands."""
+    annotation = parameter.annotation
+    if isinstance(annotation, str):
+        annotation = _evaluated(function, parameter.name, annotation)
+    if isinstance(annotation, type) and issubclass(annotation, _Kind) and annotation is not _Kind:
+        return OperandType(annotation.kind)
+    return annotation if isinstance(annotation, OperandType) else None
+
+
+def _evaluated(function: Callable[..., Any], name: str, annotation: str) -> Any:
+    code = _plain(function)
+    scope: dict[str, Any] = {}
+    if code is not None:
+        scope |= inspect.getclosurevars(code).nonlocals
+    try:
+        return eval(annotation, dict(code.__globals__) if code is not None else {}, scope)
+    except Exception as error:
+        raise SpecError(
+            f"{_defined_at(function)}: the annotation {annotation!r} of {name!r} cannot be evaluated ({error}); "
+            "import lowtide at the top of the module, or leave out `from __future__ import annotations`"
+        ) from error
+
+
+def _result(tracer: Tracer, returned: object, function: Callable[..., Any]) -> Node:
+    """The node of what the function returned; a constant will do."""
+    where = _defined_at(function)
+    if returned is None:
+        raise SpecError(f"{where}: the epilogue returned None; return the value of d's element")
+    if isinstance(returned, Predicate):
+        raise SpecError(f"{where}: the epilogue returned a comparison; return lt.where(condition, x, y)")
+    try:
+        return tracer.lift(returned)
+    except SpecError as error:
+        raise SpecError(
+            f"{where}: the epilogue returned {type(returned).__name__}; it must return one number made from its "
+            "arguments, or a constant"
+        ) from error
+
+
+def _plain(function: Callable[..., Any]) -> FunctionType | None:
+    """The Python function behind a callable (partial, method, object with __call__), if there is one."""
+    inner: Any = inspect.unwrap(function)
+    while hasattr(inner, "func"):
+        inner = inner.func
+    if not isinstance(inner, FunctionType):
+        inner = getattr(inner, "__func__", vars(type(inner)).get("__call__"))
+    return inner if isinstance(inner, FunctionType) else None
+
+
+def _defined_at(function: Callable[..., Any]) -> str:
+    code = _plain(function)
+    return f"{code.__code__.co_filename}:{code.__code__.co_firstlineno}" if code is not None else repr(function)
+
+
+def _raised_at(error: Exception, function: Callable[..., Any]) -> str:
+    """The user's innermost line in the traceback."""
+    where, trace = _defined_at(function), error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        if not is_ours(frame.f_globals.get("__name__", "")):
+            where = f"{frame.f_code.co_filename}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return where

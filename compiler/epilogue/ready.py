@@ -1,0 +1,80 @@
+"""Epilogues by name, for the command line. In Python any function of the accumulator will do."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from lowtide.compiler.dtypes import choices
+from lowtide.compiler.epilogue.functions import gelu, relu, silu, tanh
+from lowtide.compiler.epilogue.operands import Full, PerColumn, Scalar
+from lowtide.compiler.epilogue.trace import Traced
+from lowtide.errors import SpecError
+
+
+def _relu(acc: Traced) -> Traced:
+    return relu(acc)
+
+
+def _gelu(acc: Traced) -> Traced:
+    return gelu(acc)
+
+
+def _silu(acc: Traced) -> Traced:
+    return silu(acc)
+
+
+def _tanh(acc: Traced) -> Traced:
+    return tanh(acc)
+
+
+def _bias(acc: Traced, bias: PerColumn) -> Traced:
+    return acc + bias
+
+
+def _bias_relu(acc: Traced, bias: PerColumn) -> Traced:
+    return relu(acc + bias)
+
+
+def _bias_gelu(acc: Traced, bias: PerColumn) -> Traced:
+    return gelu(acc + bias)
+
+
+def _bias_silu(acc: Traced, bias: PerColumn) -> Traced:
+    return silu(acc + bias)
+
+
+def _scale(acc: Traced, alpha: Scalar) -> Traced:
+    return alpha * acc
+
+
+def _alpha_beta(acc: Traced, c: Full, alpha: Scalar, beta: Scalar) -> Traced:
+    return alpha * acc + beta * c
+
+
+def _residual(acc: Traced, bias: PerColumn, residual: Full) -> Traced:
+    return acc + bias + residual
+
+
+READY: Mapping[str, Callable[..., Any] | None] = MappingProxyType(
+    {
+        "none": None,
+        "relu": _relu,
+        "gelu": _gelu,
+        "silu": _silu,
+        "tanh": _tanh,
+        "bias": _bias,
+        "bias-relu": _bias_relu,
+        "bias-gelu": _bias_gelu,
+        "bias-silu": _bias_silu,
+        "scale": _scale,
+        "alpha-beta": _alpha_beta,
+        "residual": _residual,
+    }
+)
+
+
+def ready_epilogue(name: str) -> Callable[..., Any] | None:
+    """The epilogue of that name; None for `none`. Raises SpecError that lists the names."""
+    if name not in READY:
+        raise SpecError(f"unknown epilogue {name!r}: {choices(name, tuple(READY))}; others are written in Python")
+    return READY[name]

@@ -1,0 +1,264 @@
+"""Traces the user's epilogue function into a graph of scalar operations.
+
+The function runs once, on `Traced` values that record what is done with them. The graph is a DAG: equal operations on
+equal inputs are one node. What cannot be recorded (a branch on a value, a call into math or numpy) raises `SpecError`
+with the line of the user's code.
+"""
+
+import operator
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lowtide.errors import SpecError
+
+_OURS = ("lowtide.", "numpy.", "functools", "inspect")
+_LARGEST_F32 = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One operation on one element, in f32 (comparisons and their combinations: a truth value).
+
+    `op` is one of: acc, operand (attribute: its index), const (its value); neg, abs, exp, log, tanh, erf, sqrt, rsqrt;
+    add, sub, mul, div, div_approx (divisors of at least 1: `math_formulas.DIVIDE_APPROX`), max, min;
+    cast (the type rounded through); lt, le, gt, ge, eq, ne, and, or, not; where.
+    """
+
+    op: str
+    inputs: tuple["Node", ...] = ()
+    attribute: float | int | str | None = None
+
+
+class Tracer:
+    """Makes the nodes of one trace, each distinct one once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Any, ...], Node] = {}
+
+    def node(self, op: str, inputs: Sequence[Node] = (), attribute: float | int | str | None = None) -> Node:
+        # repr tells 0.0 from −0.0, and NaN equals itself
+        key = (op, *(id(node) for node in inputs), repr(attribute))
+        return self._known.setdefault(key, Node(op, tuple(inputs), attribute))
+
+    def lift(self, value: object) -> Node:
+        """The node of a traced value or a number. Raises `SpecError` for anything else."""
+        if isinstance(value, Traced | Predicate):
+            if value._tracer is not self:
+                refuse("a value of another epilogue's trace", "use only this function's own arguments")
+            if isinstance(value, Predicate):
+                refuse("a comparison used as a number", "choose with lt.where(condition, x, y)")
+            return value._node
+        if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+            return refuse(
+                f"{type(value).__name__} beside a traced value",
+                "constants are real numbers; pass arrays as operands (lt.Full, lt.PerRow, lt.PerColumn)",
+            )
+        number = float(value)
+        if np.isfinite(number) and abs(number) > _LARGEST_F32:
+            refuse(f"the constant {number!r}, beyond the largest f32 ({_LARGEST_F32:.6g})", "scale it down")
+        return self.node("const", (), number)
+
+    def lift_predicate(self, value: object) -> Node:
+        """The node of a comparison."""
+        if not isinstance(value, Predicate):
+            return refuse(f"{type(value).__name__} as a condition", "compare first, as in lt.where(x > 0, x, y)")
+        if value._tracer is not self:
+            return refuse("a value of another epilogue's trace", "use only this function's own arguments")
+        return value._node
+
+    def apply(self, op: str, *values: object, attribute: float | int | str | None = None) -> "Traced":
+        return Traced(self, self.node(op, [self.lift(value) for value in values], attribute))
+
+    def compare(self, op: str, x: object, y: object) -> "Predicate":
+        return Predicate(self, self.node(op, [self.lift(x), self.lift(y)]))
+
+
+def user_line() -> str:
+    """`file:line` of the innermost frame that is neither ours nor numpy's."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and is_ours(frame.f_globals.get("__name__", "")):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def is_ours(module: str) -> bool:
+    return any(module == name.rstrip(".") or module.startswith(name) for name in _OURS)
+
+
+def refuse(what: str, way_out: str) -> Any:
+    raise SpecError(f"{user_line()}: the epilogue cannot be traced through {what}; {way_out}")
+
+
+def _refused(what: str, way_out: str) -> Callable[..., Any]:
+    """A method that always refuses."""
+
+    def method(self: object, *arguments: object, **keywords: object) -> Any:
+        return refuse(what, way_out)
+
+    return method
+
+
+_NUMPY_BINARY = {"add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv}
+_NUMPY_COMPARE = {"less": operator.lt, "less_equal": operator.le, "greater": operator.gt, "greater_equal": operator.ge}
+_NUMPY_COMPARE |= {"equal": operator.eq, "not_equal": operator.ne}
+_NUMPY_NAMES = {"where": "where", "clip": "clamp"} | {
+    name: name for name in ("exp", "log", "tanh", "sqrt", "maximum", "minimum")
+}
+_BRANCH = "a branch: if, and/or/not, while, or a chain such as 0 < x < 1"
+_BRANCH_OUT = "choose with lt.where(condition, x, y), combine conditions with & | ~, or use lt.maximum, lt.clamp"
+_NUMBER_OUT = "the value is not known yet: use lt.exp, lt.tanh, lt.sqrt, … instead of math's functions"
+
+
+class _Recorded:
+    """What is common to traced numbers and conditions: everything that needs the value now is refused."""
+
+    __slots__ = ("_node", "_tracer")
+
+    def __init__(self, tracer: Tracer, node: Node) -> None:
+        self._tracer = tracer
+        self._node = node
+
+    __bool__ = _refused(_BRANCH, _BRANCH_OUT)
+    __float__ = __int__ = __index__ = __complex__ = _refused("a conversion to a Python number", _NUMBER_OUT)
+    __array__ = _refused("a conversion to a numpy array", _NUMBER_OUT)
+    __getitem__ = _refused("indexing", "the function sees one element; shapes come from the operands' kinds")
+    __iter__ = __len__ = __contains__ = _refused("iteration", "the function sees one element")
+    __round__ = __floor__ = __ceil__ = __trunc__ = _refused("rounding to an integer", "use lt.cast to round to a type")
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = _refused("// or %", "use / alone")
+    __matmul__ = __rmatmul__ = _refused("@", "the product A·B is done before; the function sees one element")
+    __hash__ = object.__hash__
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # protocols that others probe for
+            raise AttributeError(name)
+        return refuse(
+            f"the attribute .{name}", f"traced values have only operators; functions are lt.{name}(x) and so on"
+        )
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
+        """numpy numbers may stand beside traced values; numpy functions may not take them."""
+        name = ufunc.__name__
+        simple = (_NUMPY_BINARY | _NUMPY_COMPARE).get(name)
+        if simple is not None and method == "__call__" and not keywords:
+            first, second = (x.item() if isinstance(x, np.generic) else x for x in inputs)
+            if not isinstance(first, np.ndarray) and not isinstance(second, np.ndarray):
+                return simple(first, second)
+            return refuse(f"numpy.{name} with an array", "pass arrays as operands (lt.Full, lt.PerRow, lt.PerColumn)")
+        return self.__array_function__(ufunc, (), inputs, keywords)
+
+    def __array_function__(self, function: Any, types: Any, inputs: Any, keywords: Any) -> Any:
+        name = function.__name__
+        way_out = f"use lt.{_NUMPY_NAMES[name]}" if name in _NUMPY_NAMES else "use the functions of lowtide (lt.exp, …)"
+        return refuse(f"numpy.{name}", way_out)
+
+
+class Traced(_Recorded):
+    """A number of the epilogue, in f32. Has + − × ÷, unary −, abs, whole powers and comparisons."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Any) -> "Traced":
+        return self._tracer.apply("add", self, other)
+
+    def __radd__(self, other: Any) -> "Traced":
+        return self._tracer.apply("add", other, self)
+
+    def __sub__(self, other: Any) -> "Traced":
+        return self._tracer.apply("sub", self, other)
+
+    def __rsub__(self, other: Any) -> "Traced":
+        return self._tracer.apply("sub", other, self)
+
+    def __mul__(self, other: Any) -> "Traced":
+        return self._tracer.apply("mul", self, other)
+
+    def __rmul__(self, other: Any) -> "Traced":
+        return self._tracer.apply("mul", other, self)
+
+    def __truediv__(self, other: Any) -> "Traced":
+        return self._tracer.apply("div", self, other)
+
+    def __rtruediv__(self, other: Any) -> "Traced":
+        return self._tracer.apply("div", other, self)
+
+    def __pow__(self, exponent: Any) -> "Traced":
+        """x², x³ … x⁸ by multiplication."""
+        if isinstance(exponent, bool) or not isinstance(exponent, int) or not 1 <= exponent <= 8:
+            return refuse(
+                f"** {exponent!r}", "whole exponents 1 to 8 are; else lt.sqrt, lt.exp(y * lt.log(x)) or 1 / x"
+            )
+        power = self
+        for _ in range(exponent - 1):
+            power = power * self
+        return power
+
+    __rpow__ = _refused("a constant ** x", "use lt.exp(x * log(constant))")
+
+    def __neg__(self) -> "Traced":
+        return self._tracer.apply("neg", self)
+
+    def __pos__(self) -> "Traced":
+        return self
+
+    def __abs__(self) -> "Traced":
+        return self._tracer.apply("abs", self)
+
+    def __lt__(self, other: Any) -> "Predicate":
+        return self._tracer.compare("lt", self, other)
+
+    def __le__(self, other: Any) -> "Predicate":
+        return self._tracer.compare("le", self, other)
+
+    def __gt__(self, other: Any) -> "Predicate":
+        return self._tracer.compare("gt", self, other)
+
+    def __ge__(self, other: Any) -> "Predicate":
+        return self._tracer.compare("ge", self, other)
+
+    def __eq__(self, other: Any) -> "Predicate":  # type: ignore[override]
+        return self._tracer.compare("eq", self, other)
+
+    def __ne__(self, other: Any) -> "Predicate":  # type: ignore[override]
+        return self._tracer.compare("ne", self, other)
+
+    __hash__ = object.__hash__
+
+
+class Predicate(_Recorded):
+    """A comparison, for `lt.where` only. Conditions combine with & | ~."""
+
+    __slots__ = ()
+
+    def __and__(self, other: Any) -> "Predicate":
+        return self._combined("and", other)
+
+    def __or__(self, other: Any) -> "Predicate":
+        return self._combined("or", other)
+
+    def __invert__(self) -> "Predicate":
+        return Predicate(self._tracer, self._tracer.node("not", [self._node]))
+
+    def _combined(self, op: str, other: object) -> "Predicate":
+        return Predicate(self._tracer, self._tracer.node(op, [self._node, self._tracer.lift_predicate(other)]))
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = __abs__ = (
+        _refused("arithmetic on a comparison", "choose with lt.where(condition, 1.0, 0.0)")
+    )
+
+
+def in_order(result: Node) -> Iterator[Node]:
+    """Every node that the result needs, inputs before users."""
+    seen: set[int] = set()
+    stack: list[tuple[Node, bool]] = [(result, False)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            yield node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack.extend((other, False) for other in reversed(node.inputs))

@@ -1,0 +1,293 @@
+"""Every access to memory of a kernel at level `epilogue`, and what it costs: bank conflicts, sectors, boxes.
+
+All is computed from the ops themselves, their thread-value layouts, atoms and memref layouts, so that an edited dump is
+explained as it is. Addresses are bytes from the start of the buffer.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TypeAlias
+
+import numpy as np
+from mlir import ir
+from numpy.typing import NDArray
+from tensor_layouts import Swizzle, compose, mode, size
+
+from lowtide import targets
+from lowtide.compiler.explain.hopper import (
+    Product,
+    TmaAccess,
+    Transaction,
+    operand_conflicts,
+    products_of,
+    tma_load,
+    tma_store,
+    transactions_of,
+)
+from lowtide.compiler.explain.names import Names, cache_hint, row_stride
+from lowtide.dialects import sm, tile
+from lowtide.dialects.locations import place_of, where
+from lowtide.dialects.tile.layouts import SwizzleBits, layout_of, tv_of
+from lowtide.errors import IRError, ScheduleError
+from lowtide.passes.base import walk
+from lowtide.passes.support.problem import element_bits
+from lowtide.targets import Conflict, Sectors, WarpAccess, sectors_per_request, worst_conflict
+from lowtide.targets.ldmatrix import row_addresses
+from lowtide.targets.tv import coordinates, offsets
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class SharedAccess:
+    """One access to shared memory by all warps. `what` is the matrix that moves; `place` the op's place in a file."""
+
+    op: str
+    what: str
+    atom: str
+    direction: str
+    buffer: str
+    swizzle: SwizzleBits
+    conflict: Conflict
+    place: str | None
+    count: int = 1
+    """Ops that do the same."""
+
+
+@dataclass(frozen=True)
+class GlobalAccess:
+    """One access to global memory by all warps, in the worst of its requests, with rows `row_stride` bytes apart
+    (None for a vector) from a base that is aligned to a sector."""
+
+    op: str
+    what: str
+    atom: str
+    direction: str
+    sectors: Sectors
+    row_stride: int | None
+    stride_known: bool
+    place: str | None
+    count: int = 1
+    cache: str = "normal"
+
+
+Access: TypeAlias = "SharedAccess | GlobalAccess | TmaAccess"
+
+
+@dataclass(frozen=True)
+class Accesses:
+    """What a kernel does to memory, in program order; ops that do the same stand once."""
+
+    shared: tuple[SharedAccess, ...]
+    global_: tuple[GlobalAccess, ...]
+    tma: tuple[TmaAccess, ...]
+    transactions: tuple[Transaction, ...]
+    products: tuple[Product, ...]
+
+
+def accesses_of(module: ir.Module, *, in_file: bool) -> Accesses:
+    """The accesses of a module of level `epilogue`; `in_file`: its locations are worth telling.
+
+    Raises IRError for an op whose layouts no instruction can follow.
+    """
+    names = Names(module)
+    ops: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name in _READERS:
+            ops.append(op)
+        return ir.WalkResult.ADVANCE
+
+    kernels = walk(module, tile.KernelOp)
+    for kernel in kernels:
+        kernel.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    found: list[Access] = []
+    for op in ops:
+        place = where(op) if in_file and place_of(op.location) is not None else None
+        try:
+            found += (replace(access, place=place) for access in _READERS[op.name](op.opview, names))
+        except ScheduleError as error:
+            raise IRError(f"{where(op)}: {op.name}: {error}") from None
+    merged = _merged(found)
+    return Accesses(
+        tuple(access for access in merged if isinstance(access, SharedAccess)),
+        tuple(access for access in merged if isinstance(access, GlobalAccess)),
+        tuple(access for access in merged if isinstance(access, TmaAccess)),
+        tuple(found for kernel in kernels for found in transactions_of(kernel, names, in_file=in_file)),
+        tuple(found for kernel in kernels for found in products_of(kernel, in_file=in_file)),
+    )
+
+
+def _merged(accesses: list[Access]) -> list[Access]:
+    """Accesses that differ only in place and witness as one, the first, with their count."""
+    groups: dict[Access, list[Access]] = {}
+    for access in accesses:
+        key: Access = replace(access, place=None)
+        if isinstance(key, SharedAccess):
+            key = replace(key, conflict=replace(key.conflict, bank=0, lanes=(), addresses=()))
+        groups.setdefault(key, []).append(access)
+    return [replace(group[0], count=len(group)) for group in groups.values()]
+
+
+def _cp_async(op: ir.OpView, names: Names) -> list[Access]:
+    what, _, matrix = names.of_window(op.source)
+    buffer = ir.MemRefType(op.destination.type)
+    atom, bytes_of = op.copy.atom, element_bits(buffer.element_type) // 8
+    access = targets.fragment_access(atom, tv_of(op.copy.tv), tuple(buffer.shape), _bytes(atom) // bytes_of)
+    return [
+        _shared(op, what, atom, "write", buffer, access),
+        _matrix_access(op, what, atom, "read", matrix, access),
+    ]
+
+
+def _ldmatrix(op: ir.OpView, names: Names) -> list[Access]:
+    fragment, atom, trans = op.result.type, ir.StringAttr(op.atom).value, bool(op.trans)
+    matrices = int(atom.split(".")[1][1:])
+    starts = row_addresses(tv_of(fragment.tv), matrices, trans)
+    access = WarpAccess(atom, starts, tuple(fragment.shape), 8, "ldmatrix", trans, 8 * matrices)
+    name = atom + (".trans" if trans and not atom.endswith(".trans") else "")
+    buffer = ir.MemRefType(op.source.type)
+    return [_shared(op, names.of_fragment(fragment), name, "read", buffer, access, tuple(op.offsets))]
+
+
+def _tma_load(op: ir.OpView, names: Names) -> list[Access]:
+    return [tma_load(op, names)]
+
+
+def _tma_store(op: ir.OpView, names: Names) -> list[Access]:
+    return [tma_store(op, names)]
+
+
+def _wgmma(op: ir.OpView, names: Names) -> list[Access]:
+    found: list[Access] = []
+    for (what, conflict), buffer in zip(operand_conflicts(op).items(), (op.a, op.b), strict=True):
+        memref = ir.MemRefType(buffer.type)
+        _, swizzle = layout_of(memref.layout)
+        name = op.operation.name
+        found.append(SharedAccess(name, what, _family(op), "read", _buffer_text(memref), swizzle, conflict, None))
+    return found
+
+
+def _family(op: sm.WgmmaOp) -> str:
+    """`wgmma.m64n256k16`: the atom without its types."""
+    return ".".join(str(op.mma.atom).split(".")[:2])
+
+
+def _store_shared(op: ir.OpView, names: Names) -> list[Access]:
+    if ir.StringAttr(op.atom).value.startswith("stmatrix."):
+        return [_stmatrix(op)]
+    return [_scratch(op, op.value.type, op.destination, "write")]
+
+
+def _stmatrix(op: ir.OpView) -> SharedAccess:
+    """Rows of 8x8 matrices, addressed as ldmatrix addresses them (PTX ISA, "stmatrix")."""
+    atom = ir.StringAttr(op.atom).value
+    matrices, fragment = targets.copy_atom(atom).matrices, op.value.type
+    starts = row_addresses(tv_of(fragment.tv), matrices, False)
+    access = WarpAccess(atom, starts, tuple(fragment.shape), 8, "ldmatrix", lanes=8 * matrices)
+    return _shared(op, "epilogue scratch", atom, "write", ir.MemRefType(op.destination.type), access)
+
+
+def _load_shared(op: ir.OpView, names: Names) -> list[Access]:
+    return [_scratch(op, op.result.type, op.source, "read")]
+
+
+def _scratch(op: ir.OpView, fragment: ir.Type, buffer: ir.Value, direction: str) -> SharedAccess:
+    atom = ir.StringAttr(op.atom).value
+    access = _of_fragment(atom, fragment)
+    return _shared(op, "epilogue scratch", atom, direction, ir.MemRefType(buffer.type), access)
+
+
+def _load_global(op: ir.OpView, names: Names) -> list[Access]:
+    return [_window_access(op, op.result.type, op.source, "read", names)]
+
+
+def _store_global(op: ir.OpView, names: Names) -> list[Access]:
+    access = _window_access(op, op.value.type, op.destination, "write", names)
+    return [replace(access, cache=cache_hint(op))]
+
+
+def _window_access(op: ir.OpView, fragment: ir.Type, window: ir.Value, direction: str, names: Names) -> GlobalAccess:
+    what, kind, matrix = names.of_window(window)
+    atom = ir.StringAttr(op.atom).value
+    if kind == "full":
+        return _matrix_access(op, what, atom, direction, matrix, _of_fragment(atom, fragment))
+    return _vector_access(op, what, direction, matrix, fragment, axis=0 if kind == "per_row" else 1)
+
+
+def _of_fragment(atom: str, fragment: ir.Type) -> WarpAccess:
+    vector = _bytes(atom) * 8 // element_bits(fragment.element_type)
+    return targets.fragment_access(atom, tv_of(fragment.tv), tuple(fragment.shape), vector)
+
+
+def _bytes(atom: str) -> int:
+    """What one thread moves: the number that ends the atom's name."""
+    return targets.copy_atom(atom).bytes_per_thread
+
+
+def _shared(
+    op: ir.OpView,
+    what: str,
+    atom: str,
+    direction: str,
+    buffer: ir.MemRefType,
+    access: WarpAccess,
+    origin: tuple[int, ...] = (0, 0),
+) -> SharedAccess:
+    plain, swizzle = layout_of(buffer.layout)
+    layout = compose(Swizzle(*swizzle), plain)
+    rows, columns = size(mode(plain, 0)), size(mode(plain, 1))
+    stored = access.stored_coordinates() + np.array(origin)
+    if stored[..., 0].max() >= rows or stored[..., 1].max() + access.vector > columns:
+        raise ScheduleError(f"{atom} reaches past its buffer of {rows}x{columns}; correct its layouts or offsets")
+    element = stored[..., 0] + rows * (stored[..., 1] + np.arange(access.vector)[:, None, None])
+    place = offsets(layout, element)
+    if np.any(place != place[0] + np.arange(access.vector)[:, None, None]):
+        raise ScheduleError(
+            f"the buffer's layout parts the {access.vector} elements that {atom} moves at once; take a swizzle with "
+            f"M >= {(access.vector - 1).bit_length()}, or narrower accesses"
+        )
+    bytes_of = element_bits(buffer.element_type) // 8
+    conflict = worst_conflict(place[0] * bytes_of, access.vector * bytes_of, access.kind)
+    return SharedAccess(op.operation.name, what, atom, direction, _buffer_text(buffer), swizzle, conflict, None)
+
+
+def _buffer_text(buffer: ir.MemRefType) -> str:
+    return f"{'x'.join(map(str, buffer.shape))}x{buffer.element_type}"
+
+
+def _matrix_access(
+    op: ir.OpView, what: str, atom: str, direction: str, matrix: ir.MemRefType, access: WarpAccess
+) -> GlobalAccess:
+    bytes_of = element_bits(matrix.element_type) // 8
+    stride, known = row_stride(matrix)
+    sectors = targets.global_access_sectors(access, stride, bytes_of)
+    return GlobalAccess(op.operation.name, what, atom, direction, sectors, stride, known, None)
+
+
+def _vector_access(
+    op: ir.OpView, what: str, direction: str, vector: ir.MemRefType, fragment: ir.Type, axis: int
+) -> GlobalAccess:
+    """A vector repeated over a tile: one load of an element for each different row (or column) of a thread."""
+    bytes_of = element_bits(vector.element_type) // 8
+    held: Ints = coordinates(tv_of(fragment.tv), tuple(fragment.shape))[..., axis]
+    by_warp = held.reshape(-1, 32, held.shape[1]).swapaxes(1, 2).reshape(-1, 32) * bytes_of
+    requests = [sectors_per_request(addresses, bytes_of) for addresses in np.unique(by_warp, axis=0)]
+    worst = max(requests, key=lambda request: (request.touched, -request.ideal))
+    return GlobalAccess(op.operation.name, what, f"ld.global.{bytes_of}", direction, worst, None, True, None)
+
+
+_READERS: Mapping[str, Callable[[ir.OpView, Names], list[Access]]] = MappingProxyType(
+    {
+        sm.CpAsyncOp.OPERATION_NAME: _cp_async,
+        sm.LdmatrixOp.OPERATION_NAME: _ldmatrix,
+        sm.TmaLoadOp.OPERATION_NAME: _tma_load,
+        sm.TmaStoreOp.OPERATION_NAME: _tma_store,
+        sm.WgmmaOp.OPERATION_NAME: _wgmma,
+        sm.StoreSharedOp.OPERATION_NAME: _store_shared,
+        sm.LoadSharedOp.OPERATION_NAME: _load_shared,
+        sm.LoadGlobalOp.OPERATION_NAME: _load_global,
+        sm.StoreGlobalOp.OPERATION_NAME: _store_global,
+    }
+)

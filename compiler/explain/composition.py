@@ -1,0 +1,183 @@
+"""What a kernel at level `epilogue` is made of: roles, registers, stages; and how its CTAs share the output."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from mlir import ir
+
+from lowtide.compiler.explain.hopper import Product
+from lowtide.compiler.spec import GemmSpec
+from lowtide.dialects import sm, tile
+from lowtide.dialects.tile.layouts import tv_of
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.interpreter.ops_tile import tiles_of_cta, work_tile
+from lowtide.passes.base import walk
+from lowtide.passes.schedules.role_rules import entry_registers
+from lowtide.passes.schedules.rules import SCHEDULERS
+from lowtide.passes.support.problem import buffer_bytes, element_bits
+from lowtide.passes.support.rewriting import constant_of
+from lowtide.targets import Target
+from lowtide.targets.tv import extents
+
+# What a grid is computed by.
+_HOST_OPS: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
+    {"arith.muli": int.__mul__, "arith.minsi": min, "arith.ceildivsi": lambda x, y: -(-x // y)}
+)
+
+
+@dataclass(frozen=True)
+class Role:
+    """`registers` is what each thread asks for by setmaxnreg; 0 where it does not."""
+
+    name: str
+    warps: int
+    registers: int
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How the CTAs of a launch share the output tiles. What follows from extents is None where they come at run time.
+
+    A wave is as many tiles as CTAs run at once; `sms` are those of the target's usual product.
+    """
+
+    tile: tuple[int, int]
+    order: str
+    scheduler: str
+    sms: int
+    tiles: int | None
+    ctas: int | None
+    at_once: int | None
+    full_waves: int | None
+    last_wave: int | None
+    """Tiles of a last wave that is not full; 0 where all are."""
+    wave_rows: int | None
+    """Tile rows of the first wave: panels of A that it reads."""
+    wave_columns: int | None
+    """Tile columns of the first wave: panels of B that it reads."""
+
+
+@dataclass(frozen=True)
+class Composition:
+    """What a CTA is made of. Bytes are of shared memory; registers of 4 bytes."""
+
+    roles: tuple[Role, ...]
+    entry_registers: int | None
+    """A thread's, where there are roles: the SM's registers dealt out evenly, in steps of 8."""
+    lane_registers_asked: int | None
+    """Summed over one thread of each warpgroup, where setmaxnreg asks for registers."""
+    lane_registers_at_entry: int | None
+    """The same at entry: more cannot be asked for."""
+    accumulators: int
+    """Registers of accumulators, of a thread that multiplies."""
+    stages: int
+    stage_bytes: int
+    scratch_buffers: int
+    scratch_bytes: int
+    """Of all scratch buffers; none where the scratch reuses the ring."""
+    flops_per_byte: float | None
+    """Of A and B loaded for a CTA tile."""
+    l2_bytes_per_cycle: float | None
+    """A and B for one SM at the full rate of wgmma."""
+    grid: Grid
+
+
+def composition_of(
+    kernel: tile.KernelOp,
+    launch: tile.LaunchOp,
+    spec: GemmSpec,
+    schedule: Schedule,
+    target: Target,
+    ctas_per_sm: int,
+    products: tuple[Product, ...],
+) -> Composition:
+    """Read it off the kernel and its launch. `ctas_per_sm` fit on an SM at once."""
+    roles = _roles(kernel)
+    entry = entry_registers(schedule, target) if roles else None
+    asked = [role for role in roles if role.registers]
+    rings = [ring.result.type for ring in walk(kernel, sm.RingOp)]
+    stage_bytes = sum(buffer_bytes(buffer) for ring in rings for buffer in ring.buffers)
+    scratch = [buffer_bytes(op.result.type) for op in walk(kernel, sm.AllocOp)]
+    return Composition(
+        roles=roles,
+        entry_registers=entry,
+        lane_registers_asked=sum(role.warps // 4 * role.registers for role in roles) if asked else None,
+        lane_registers_at_entry=entry * sum(role.warps // 4 for role in roles) if entry is not None else None,
+        accumulators=_accumulators(kernel),
+        stages=rings[0].stages if rings else 0,
+        stage_bytes=stage_bytes,
+        scratch_buffers=len(scratch),
+        scratch_bytes=sum(scratch),
+        flops_per_byte=_flops_per_byte(kernel, rings[0].buffers) if rings else None,
+        l2_bytes_per_cycle=stage_bytes / products[0].cycles if products else None,
+        grid=_grid(walk(kernel, tile.WorkTilesOp)[0], launch, spec, target, max(1, ctas_per_sm)),
+    )
+
+
+def _roles(kernel: tile.KernelOp) -> tuple[Role, ...]:
+    return tuple(
+        Role(ir.StringAttr(name).value, warps, registers)
+        for op in walk(kernel, sm.RolesOp)
+        for name, warps, registers in zip(op.names, op.warps, op.registers, strict=True)
+    )
+
+
+def _accumulators(kernel: tile.KernelOp) -> int:
+    held = [op.result.type.fragment for op in walk(kernel, sm.WgmmaOp)]
+    held += [op.result.type for op in walk(kernel, sm.MmaSyncOp)]
+    if not held:
+        return 0
+    _, values = extents(tv_of(held[0].tv))
+    return int(values) * element_bits(held[0].element_type) // 32
+
+
+def _flops_per_byte(kernel: tile.KernelOp, stage: list[ir.Type]) -> float:
+    """2·M·N·K flops for (M + N)·K elements."""
+    m, n = walk(kernel, tile.WorkTilesOp)[0].tile
+    element_bytes = element_bits(ir.MemRefType(stage[0]).element_type) // 8
+    return 2 * m * n / ((m + n) * element_bytes)
+
+
+def _grid(work: tile.WorkTilesOp, launch: tile.LaunchOp, spec: GemmSpec, target: Target, ctas_per_sm: int) -> Grid:
+    tile_m, tile_n = work.tile
+    scheduler, order = SCHEDULERS[ir.IntegerAttr(work.scheduler).value], work.order
+    numbers = [str(number) for number in (order.group, order.columns) if number]
+    text = order.kind + (f"({', '.join(numbers)})" if numbers else "")
+    places = None if spec.m is None or spec.n is None else (-(-spec.m // tile_m), -(-spec.n // tile_n))
+    tiles = None if places is None else places[0] * places[1]
+    ctas = _host_value(launch.grid, target.sm_count)
+    at_once = None if ctas is None else min(ctas, target.sm_count * ctas_per_sm)
+    wave: list[tuple[int, int]] = []
+    if places and at_once and tiles and ctas:
+        first = [tiles_of_cta(scheduler, cta, ctas, tiles) for cta in range(at_once)]
+        wave = [work_tile(run[0], *places, order.kind, order.group, order.columns) for run in first if run]
+    return Grid(
+        tile=(tile_m, tile_n),
+        order=text,
+        scheduler=scheduler,
+        sms=target.sm_count,
+        tiles=tiles,
+        ctas=ctas,
+        at_once=at_once,
+        full_waves=tiles // at_once if tiles and at_once else None,
+        last_wave=tiles % at_once if tiles and at_once else None,
+        wave_rows=len({row for row, _ in wave}) or None,
+        wave_columns=len({column for _, column in wave}) or None,
+    )
+
+
+def _host_value(value: ir.Value, sms: int) -> int | None:
+    """An index of the host function, on a GPU of so many SMs; None where it comes at run time."""
+    constant = constant_of(value)
+    if constant is not None:
+        return constant
+    if isinstance(value.owner, ir.Block):
+        return None
+    op = value.owner
+    if op.name == "tile.sm_count":
+        return sms
+    operands = [known for operand in op.operands if (known := _host_value(operand, sms)) is not None]
+    if op.name not in _HOST_OPS or len(operands) != len(op.operands):
+        return None
+    return _HOST_OPS[op.name](*operands)

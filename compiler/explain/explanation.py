@@ -1,0 +1,211 @@
+"""`explain`: why a kernel looks as it does, and what its memory accesses cost.
+
+The schedule and its reasons come from schedule choice; all else is read off the kernel's own IR at level `epilogue`.
+docs/explain.md describes `Explanation.to_json`.
+"""
+
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from mlir import ir
+
+from lowtide import targets
+from lowtide.compiler import driver
+from lowtide.compiler.contexts import make_context, parse_file, parse_text
+from lowtide.compiler.driver import Lowered, Progress
+from lowtide.compiler.explain.accesses import Accesses, accesses_of
+from lowtide.compiler.explain.as_json import accesses_json, composition_json
+from lowtide.compiler.explain.composition import Composition, composition_of
+from lowtide.compiler.problem_ir import problem_text
+from lowtide.compiler.ptxas import assemble, find_ptxas
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_of_ir import spec_of
+from lowtide.dialects import tile
+from lowtide.dialects.levels import Level, level_of, target_of
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import CompileError, IRError, PassError, ScheduleError
+from lowtide.passes.base import walk
+from lowtide.passes.schedules.choice import Choice, choose
+from lowtide.passes.support.kernels import schedule_of
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import Target
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a CTA takes, and how many fit on an SM. `shared_memory` in bytes; the rest of a thread's, by ptxas, None
+    where there is no ptxas."""
+
+    threads: int
+    shared_memory: int
+    ctas_per_sm: int
+    registers: int | None
+    spill_stores: int | None
+    spill_loads: int | None
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What `explain` found. `choice` is None where the schedule was not chosen here but read off a kernel."""
+
+    spec: GemmSpec
+    whole: bool
+    target: Target
+    entered_at: str
+    schedule: Schedule
+    choice: Choice | None
+    resources: Resources
+    composition: Composition
+    accesses: Accesses
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, as docs/explain.md says."""
+        spec = self.spec
+        return {
+            "format": FORMAT,
+            "problem": {
+                **{name: getattr(spec, name) for name in ("m", "n", "k", "a", "b", "d", "acc", "layout")},
+                "operands": [
+                    {"name": operand.name, "kind": operand.kind.value, "dtype": operand.dtype}
+                    for operand in spec.operands
+                ],
+            },
+            "target": self.target.name,
+            "entered_at": self.entered_at,
+            "schedule": {"text": str(self.schedule), "fields": schedule_fields(self.schedule)},
+            "reasons": None if self.choice is None else dict(self.choice.reasons),
+            "swizzle_candidates": {} if self.choice is None else _candidates(self.choice),
+            "resources": asdict(self.resources) | {"warnings": list(self.resources.warnings)},
+            "kernel": composition_json(self.composition),
+            **accesses_json(self.accesses),
+        }
+
+
+def explain_spec(
+    spec: GemmSpec, target: str, schedule: Schedule | None = None, *, on_progress: Progress | None = None
+) -> Explanation:
+    """Compile a problem, and explain the result. Raises what compiling raises."""
+    return explain_ir(problem_text(spec, targets.get(target), schedule), target, on_progress=on_progress)
+
+
+def explain_ir(
+    source: str | os.PathLike[str], target: str | None = None, *, on_progress: Progress | None = None
+) -> Explanation:
+    """Explain IR of level `problem` to `epilogue`: text, or the path of a dump, edited or not.
+
+    A kernel of level `epilogue` that passes refuse is explained all the same, the refusal in `resources.warnings`.
+    Raises else what compiling raises, and IRError for a later level or a kernel that says too little of itself.
+    """
+    with make_context() as context:
+        origin = _read(source, context)
+        entered_at = level_of(origin)
+        if entered_at > Level.EPILOGUE:
+            raise IRError(
+                f"level {entered_at} no longer says which access is whose; explain a dump of level epilogue or earlier"
+            )
+        found = spec_of(origin)
+        # The file itself where it is of that level: its places can then be told.
+        as_given = entered_at is Level.EPILOGUE and driver.AFTER_ATTRIBUTE not in origin.operation.attributes
+        lowered = _lowered(source, target, on_progress, may_be_refused=as_given)
+        if isinstance(lowered, Lowered):
+            settled = lowered.target
+            module = (
+                origin if as_given else parse_text(lowered.levels[str(Level.EPILOGUE)], context, "<level epilogue>")
+            )
+        else:
+            settled, module = target_of(origin), origin
+        launch, kernel = _only(module, tile.LaunchOp), _only(module, tile.KernelOp)
+        schedule, accesses = schedule_of(kernel), accesses_of(module, in_file=as_given)
+        resources = _resources(launch, lowered, settled)
+        ctas_per_sm = resources.ctas_per_sm
+        return Explanation(
+            spec=found.spec,
+            whole=found.whole,
+            target=settled,
+            entered_at=str(entered_at),
+            schedule=schedule,
+            choice=_choice(origin, settled),
+            resources=resources,
+            composition=composition_of(kernel, launch, found.spec, schedule, settled, ctas_per_sm, accesses.products),
+            accesses=accesses,
+        )
+
+
+def _lowered(
+    source: str | os.PathLike[str], target: str | None, on_progress: Progress | None, *, may_be_refused: bool
+) -> Lowered | str:
+    """The compiled kernel; or, where it may be refused, why it is."""
+    try:
+        return driver.compile_ir(source, target=target, on_progress=on_progress)
+    except (ScheduleError, PassError, CompileError) as refusal:
+        if not may_be_refused:
+            raise
+        return str(refusal).splitlines()[0]
+
+
+def _read(source: str | os.PathLike[str], context: ir.Context) -> ir.Module:
+    if isinstance(source, str) and not source.rstrip().endswith(".mlir"):
+        return parse_text(source, context, "<text>")
+    return parse_file(Path(source), context)
+
+
+def _choice(origin: ir.Module, target: Target) -> Choice | None:
+    """How the schedule of a problem is chosen from the fields that it gives; None for a kernel that has its own."""
+    gemms = walk(origin, tile.GemmOp)
+    if not gemms:
+        return None
+    given = gemms[0].schedule
+    return choose(Problem.of(gemms[0]), target, Schedule() if given is None else Schedule.of(given))
+
+
+OpT = TypeVar("OpT", bound=ir.OpView)
+
+
+def _only(module: ir.Module, op_class: type[OpT]) -> OpT:
+    found = walk(module, op_class)
+    if len(found) != 1:
+        raise IRError(f"a kernel is explained alone: one {op_class.OPERATION_NAME}, this module has {len(found)}")
+    return found[0]
+
+
+def _resources(launch: tile.LaunchOp, lowered: Lowered | str, target: Target) -> Resources:
+    """`lowered` is why there is no code, where there is none."""
+    ptx, refused = (lowered.ptx, ()) if isinstance(lowered, Lowered) else (None, (f"not compiled: {lowered}",))
+    assembly = None if ptx is None or find_ptxas() is None else assemble(ptx, target, allow_spills=True)
+    threads, shared_memory = (int(ir.IntegerAttr(value).value) for value in (launch.threads, launch.shared_memory))
+    registers = None if assembly is None else assembly.registers
+    return Resources(
+        threads=threads,
+        shared_memory=shared_memory,
+        ctas_per_sm=target.ctas_per_sm(threads, shared_memory, registers or 1),
+        registers=registers,
+        spill_stores=None if assembly is None else assembly.spill_stores,
+        spill_loads=None if assembly is None else assembly.spill_loads,
+        warnings=refused if assembly is None else assembly.warnings,
+    )
+
+
+def schedule_fields(schedule: Schedule) -> dict[str, str]:
+    """Each decided field as the attribute prints it."""
+    whole = {}
+    for name in Schedule.names():
+        value = getattr(schedule, name)
+        if value is not None:
+            text = str(Schedule(**{name: value}))
+            whole[name] = text.partition(" = ")[2].removesuffix(">")
+    return whole
+
+
+def _candidates(choice: Choice) -> dict[str, Any]:
+    return {
+        field: {
+            "<{},{},{}>".format(*bits): {name: conflict.ways for name, conflict in found.items()}
+            for bits, found in decided.counts.items()
+        }
+        for field, decided in choice.swizzles.items()
+    }

@@ -1,0 +1,83 @@
+"""What the values of a kernel at level `epilogue` are called, and what its matrices are on the host."""
+
+from mlir import ir
+
+from lowtide.compiler.spec_of_ir import argument_names
+from lowtide.dialects import sm, tile
+from lowtide.errors import ScheduleError
+from lowtide.passes.base import walk
+from lowtide.passes.support.problem import OPERAND_KINDS, element_bits
+
+# Row strides known only at run time are taken to be this many bytes: a whole number of sectors.
+ASSUMED_ROW_STRIDE = 8192
+
+_CACHE_HINTS = ("normal", "evict_first", "evict_last", "streaming", "write_through")
+
+
+class Names:
+    """The names of a module's matrices, and the types that its mma.sync take for A and for B."""
+
+    def __init__(self, module: ir.Module) -> None:
+        self.arguments: dict[ir.Value, str] = {}
+        self.mapped: dict[ir.Value, ir.MemRefType] = {}
+        """The matrix behind each tensor map."""
+        self.operands: list[tuple[str, ir.Type]] = []
+        kernels = {
+            ir.StringAttr(kernel.attributes["sym_name"]).value: kernel.regions[0].blocks[0].arguments
+            for kernel in walk(module, tile.KernelOp)
+        }
+        host: dict[ir.Value, str] = {}
+        matrices: dict[ir.Value, ir.MemRefType] = {}
+
+        def visit(op: ir.Operation) -> ir.WalkResult:
+            if op.name == "func.func":
+                host.update(zip(op.regions[0].blocks[0].arguments, argument_names(op), strict=True))
+            elif op.name == "sm.tensor_map":
+                host[op.results[0]] = host.get(op.operands[0], "?")
+                matrices[op.results[0]] = ir.MemRefType(op.operands[0].type)
+            elif op.name == "tile.launch":
+                view = op.opview
+                inner = kernels.get(ir.FlatSymbolRefAttr(view.kernel).value, [])
+                for argument, given in zip(inner, view.args, strict=False):
+                    self.arguments[argument] = host.get(given, "?")
+                    if given in matrices:
+                        self.mapped[argument] = matrices[given]
+            elif op.name == "sm.mma_sync":
+                self.operands += [("a", op.operands[0].type), ("b", op.operands[1].type)]
+            return ir.WalkResult.ADVANCE
+
+        module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+
+    def of_window(self, value: ir.Value) -> tuple[str, str, ir.MemRefType]:
+        """Name, kind and type of the matrix or vector that a window shows."""
+        view = value.owner.opview if not isinstance(value.owner, ir.Block) else None
+        if not isinstance(view, tile.ViewOp):
+            raise ScheduleError("the window is no tile.view, so its matrix is not known; take it from one")
+        kind = "full" if view.kind is None else OPERAND_KINDS[ir.IntegerAttr(view.kind).value]
+        return self.arguments.get(view.source, "?"), kind, ir.MemRefType(view.source.type)
+
+    def of_map(self, value: ir.Value) -> tuple[str, ir.MemRefType]:
+        """Name and type of the matrix that a tensor map shows."""
+        if value not in self.mapped:
+            raise ScheduleError("the tensor map's matrix is not known; pass it to tile.launch from an sm.tensor_map")
+        return self.arguments[value], self.mapped[value]
+
+    def of_fragment(self, type_: ir.Type) -> str:
+        """Whether an mma takes fragments of this type as its a or its b."""
+        found = sorted({name for name, other in self.operands if other == type_})
+        return " or ".join(found) if found else "?"
+
+
+def row_stride(matrix: ir.MemRefType) -> tuple[int, bool]:
+    """Bytes from a row of a matrix to the next, and whether they follow from its extents.
+
+    The smallest stride that the kernels take: rows begin at multiples of 16 bytes.
+    """
+    if matrix.is_dynamic_dim(1):
+        return ASSUMED_ROW_STRIDE, False
+    return -(-matrix.get_dim_size(1) * element_bits(matrix.element_type) // 128) * 16, True
+
+
+def cache_hint(op: sm.TmaLoadOp | sm.TmaStoreOp | sm.StoreGlobalOp) -> str:
+    """The word of an op's `cache(…)`; `normal` where it has none."""
+    return "normal" if op.cache is None else _CACHE_HINTS[ir.IntegerAttr(op.cache).value]

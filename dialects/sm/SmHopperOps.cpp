@@ -1,0 +1,152 @@
+// Operations that Hopper brings: custom assembly and verifiers. What depends on the target is checked by passes.
+#include "Sm.h"
+
+using namespace mlir;
+using namespace lowtide;
+using namespace lowtide::sm;
+
+//===--- roles --------------------------------------------------------------------------------------------------===//
+
+ParseResult RolesOp::parse(OpAsmParser &parser, OperationState &result) {
+  Builder &builder = parser.getBuilder();
+  SmallVector<StringRef> names;
+  SmallVector<int64_t> warps, registers;
+  if (parser.parseOptionalAttrDictWithKeyword(result.attributes) || parser.parseLBrace())
+    return failure();
+  while (failed(parser.parseOptionalRBrace())) {
+    StringRef name;
+    int64_t count, wanted = 0;
+    if (parser.parseKeyword(&name) || parser.parseKeyword("warps") || parser.parseLParen() ||
+        parser.parseInteger(count) || parser.parseRParen())
+      return failure();
+    names.push_back(builder.getStringAttr(name).getValue());
+    if (succeeded(parser.parseOptionalKeyword("registers")) &&
+        (parser.parseLParen() || parser.parseInteger(wanted) || parser.parseRParen()))
+      return failure();
+    warps.push_back(count);
+    registers.push_back(wanted);
+    Region *body = result.addRegion();
+    if (parser.parseRegion(*body))
+      return failure();
+    if (body->empty())
+      body->emplaceBlock();
+    if (body->back().empty() || !body->back().back().hasTrait<OpTrait::IsTerminator>()) {
+      OpBuilder inner(parser.getContext());
+      inner.setInsertionPointToEnd(&body->back());
+      tile::YieldOp::create(inner, result.location, ValueRange());
+    }
+  }
+  result.addAttribute(getNamesAttrName(result.name), builder.getStrArrayAttr(names));
+  result.addAttribute(getWarpsAttrName(result.name), builder.getDenseI64ArrayAttr(warps));
+  result.addAttribute(getRegistersAttrName(result.name), builder.getDenseI64ArrayAttr(registers));
+  return success();
+}
+
+void RolesOp::print(OpAsmPrinter &printer) {
+  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
+                                           {getNamesAttrName(), getWarpsAttrName(), getRegistersAttrName()});
+  printer << " {";
+  printer.increaseIndent();
+  for (auto [name, warps, registers, body] : llvm::zip(getNames(), getWarps(), getRegisters(), getBodies())) {
+    printer.printNewline();
+    printer << cast<StringAttr>(name).getValue() << " warps(" << warps << ") ";
+    if (registers)
+      printer << "registers(" << registers << ") ";
+    printer.printRegion(body, /*printEntryBlockArgs=*/false, /*printBlockTerminators=*/false);
+  }
+  printer.decreaseIndent();
+  printer.printNewline();
+  printer << "}";
+}
+
+LogicalResult RolesOp::verify() {
+  size_t count = getBodies().size();
+  if (getNames().size() != count || getWarps().size() != count || getRegisters().size() != count)
+    return emitOpError() << "needs a name, a number of warps and of registers for each role";
+  for (auto [name, warps, registers] : llvm::zip(getNames(), getWarps(), getRegisters())) {
+    StringRef role = cast<StringAttr>(name).getValue();
+    if (role != "producer" && role != "consumer")
+      return emitOpError() << "knows the roles producer and consumer, not " << role;
+    if (warps < 4 || warps % 4)
+      return emitOpError() << "role " << role << " has " << warps << " warps; a role is made of warpgroups of four";
+    if (registers != 0 && (registers % 8 || registers < 24 || registers > 256))
+      return emitOpError() << "role " << role << " asks for " << registers
+                           << " registers; setmaxnreg takes multiples of 8 from 24 to 256";
+  }
+  return success();
+}
+
+//===--- TMA ----------------------------------------------------------------------------------------------------===//
+
+LogicalResult TensorMapOp::verify() {
+  auto source = cast<MemRefType>(getSource().getType());
+  if (source.getRank() != 2)
+    return emitOpError() << "maps matrices, not " << source;
+  if (source.getElementType() != getType().getElementType())
+    return emitOpError() << "maps boxes of " << getType().getElementType() << " onto a matrix of "
+                         << source.getElementType();
+  return success();
+}
+
+// Boxes of the map tile the buffer; both swizzle alike.
+static LogicalResult verifyBoxes(Operation *op, TensorMapType map, MemRefType buffer) {
+  ArrayRef<int64_t> box = map.getShape(), tile = buffer.getShape();
+  int64_t rows = box[box.size() - 2], columns = box.back() * (box.size() > 2 ? box[box.size() - 3] : 1);
+  if (tile.size() != 2 || tile[0] % rows || tile[1] % columns)
+    return op->emitOpError() << "moves boxes of " << rows << "x" << columns << ", which do not tile the buffer's "
+                             << tile[0] << "x" << tile.back();
+  if (map.getElementType() != buffer.getElementType())
+    return op->emitOpError() << "moves elements of " << map.getElementType() << " to a tile of "
+                             << buffer.getElementType();
+  auto layout = dyn_cast<tile::LayoutAttr>(buffer.getLayout());
+  tile::SwizzleAttr swizzle = layout ? layout.getSwizzle() : tile::SwizzleAttr();
+  int64_t wanted = swizzle ? swizzle.getBits() : 0, given = map.getSwizzle() ? map.getSwizzle().getBits() : 0;
+  if (wanted != given)
+    return op->emitOpError() << "the tensor map swizzles " << given << " bits, the buffer's layout " << wanted;
+  return success();
+}
+
+LogicalResult TmaLoadOp::verify() {
+  return verifyBoxes(*this, getMap().getType(), cast<MemRefType>(getDestination().getType()));
+}
+LogicalResult TmaStoreOp::verify() {
+  return verifyBoxes(*this, getMap().getType(), cast<MemRefType>(getSource().getType()));
+}
+
+//===--- wgmma --------------------------------------------------------------------------------------------------===//
+
+static FragmentType fragmentOf(Type type) {
+  if (auto pending = dyn_cast<PendingType>(type))
+    return pending.getFragment();
+  return cast<FragmentType>(type);
+}
+
+LogicalResult WgmmaOp::verify() {
+  auto a = cast<MemRefType>(getA().getType()), b = cast<MemRefType>(getB().getType());
+  FragmentType acc = fragmentOf(getAcc().getType());
+  if (acc != getType().getFragment())
+    return emitOpError() << "must yield the pending form of its accumulator";
+  if (a.getRank() != 2 || b.getRank() != 2)
+    return emitOpError() << "A and B must have two dimensions";
+  bool aIsMK = getLayout() == tile::GemmLayout::tn || getLayout() == tile::GemmLayout::tt;
+  bool bIsNK = getLayout() == tile::GemmLayout::tn || getLayout() == tile::GemmLayout::nn;
+  int64_t m = a.getDimSize(aIsMK ? 0 : 1), ka = a.getDimSize(aIsMK ? 1 : 0);
+  int64_t n = b.getDimSize(bIsNK ? 0 : 1), kb = b.getDimSize(bIsNK ? 1 : 0);
+  if (ka != kb)
+    return emitOpError() << "K is " << ka << " in A but " << kb << " in B";
+  if (m != acc.getShape()[0] || n != acc.getShape()[1])
+    return emitOpError() << "computes " << m << "x" << n << " but the accumulator is " << acc.getShape()[0] << "x"
+                         << acc.getShape()[1];
+  if (a.getElementType() != b.getElementType())
+    return emitOpError() << "A and B must have one element type";
+  return success();
+}
+
+LogicalResult MmaWaitOp::verify() {
+  bool readable = isa<FragmentType>(getResult().getType());
+  if (fragmentOf(getResult().getType()) != getAcc().getType().getFragment())
+    return emitOpError() << "must yield its own accumulator";
+  if (readable != (getPending() == 0))
+    return emitOpError() << "makes the accumulator readable exactly when no group stays in flight";
+  return success();
+}

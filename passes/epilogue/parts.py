@@ -1,0 +1,147 @@
+"""One tile.store while lower-epilogue takes it apart: its parts, and the epilogue region on a part."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mlir import ir
+from mlir.dialects import arith
+from tensor_layouts import Layout
+
+from lowtide.dialects import sm, tile
+from lowtide.dialects.tile.layouts import SwizzleBits, layout_attr, tv_attr
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import ScheduleError
+from lowtide.passes.schedules.facts import multiplying_threads
+from lowtide.passes.support.atoms import EpilogueAccess, epilogue_rows, part_of
+from lowtide.passes.support.problem import Problem, element_bits, kinds_of
+from lowtide.passes.support.rewriting import index_constant
+from lowtide.targets import TiledMma
+
+Origin = tuple[ir.Value, ir.Value]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the tile: the accumulators that hold it, and where it begins in D (row, column)."""
+
+    value: ir.Value
+    origin: Origin
+    is_last: bool
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """One tile.store, what the schedule says of it, and how the tiled mma holds its fragment."""
+
+    kernel: tile.KernelOp
+    store: tile.StoreOp
+    schedule: Schedule
+    mma: TiledMma
+
+    @property
+    def d_element(self) -> ir.Type:
+        return ir.MemRefType(self.store.d.type).element_type
+
+    @property
+    def acc_element(self) -> ir.Type:
+        return self.store.value.type.element_type
+
+    @property
+    def part_shape(self) -> tuple[int, int]:
+        """Rows and columns of a part; by TMA the last of a row may be narrower.
+
+        Raises ScheduleError for parts that do not fit, and unknown elements.
+        """
+        rows, columns = self.store.value.type.shape
+        for element in (self.acc_element, self.d_element):
+            element_bits(element)
+        whole = self.schedule.epilogue == "direct" or self.schedule.epilogue_tile is None
+        part_rows, part_columns = (rows, columns) if whole else self.schedule.epilogue_tile  # type: ignore[misc]
+        may_be_narrow = self.schedule.epilogue == "tma" and part_columns <= columns
+        if rows % part_rows or (columns % part_columns and not may_be_narrow):
+            raise ScheduleError(
+                f"epilogue_tile = [{part_rows}, {part_columns}] does not divide the tile {rows}×{columns}"
+            )
+        return part_rows, part_columns
+
+    def parts(self) -> Iterator[Part]:
+        """The tile's parts, each extracted at the insertion point when its turn comes."""
+        rows, columns = self.store.value.type.shape
+        part_rows, part_columns = self.part_shape
+        places = [(row, column) for row in range(0, rows, part_rows) for column in range(0, columns, part_columns)]
+        for row, column in places:
+            value = self._extract(row, column, (part_rows, min(part_columns, columns - column)))
+            origin = (_shifted(self.store.row, row), _shifted(self.store.column, column))
+            yield Part(value, origin, (row, column) == places[-1])
+
+    def _extract(self, row: int, column: int, shape: tuple[int, int]) -> ir.Value:
+        if shape == tuple(self.store.value.type.shape):
+            return self.store.value
+        result = fragment_type(part_of(self.mma, shape).tv("c", shape), shape, self.acc_element)
+        return sm.ExtractOp(result, self.store.value, [row, column]).result
+
+    def rows_access(self, shape: tuple[int, int]) -> EpilogueAccess:
+        """How rows of a part of this shape are read back and stored."""
+        problem = Problem(None, None, None, "", str(self.acc_element), str(self.d_element), "tn", ())
+        return epilogue_rows(self.schedule.with_(epilogue_tile=shape), problem, multiplying_threads(self.schedule))
+
+    def window(self, part: Part) -> ir.Value:
+        """The part's window of D."""
+        rows, columns = part.value.type.shape
+        window = ir.Type.parse(f"!tile.view<{rows}x{columns}x{self.d_element}>")
+        return tile.ViewOp(window, self.store.d, list(part.origin)).result
+
+    def map(self, value: ir.Value, origin: Origin) -> ir.Value:
+        """The epilogue region on a fragment, its operands loaded in the fragment's own layout."""
+        inputs = [value]
+        for operand, kind in zip(self.store.epilogue_operands, kinds_of(self.store), strict=True):
+            inputs.append(operand if kind == "scalar" else self._load(operand, kind, origin, value.type))
+        result = ir.Type.parse(
+            f"!sm.fragment<{value.type.shape[0]}x{value.type.shape[1]}x{self.d_element}, {value.type.tv}>"
+        )
+        mapped = sm.MapOp(result, inputs)
+        source = self.store.epilogue.blocks[0]
+        block = mapped.body.blocks.append(*[argument.type for argument in source.arguments])
+        _clone_body(source, block)
+        return mapped.result
+
+    def _load(self, operand: ir.Value, kind: str, origin: Origin, like: ir.Type) -> ir.Value:
+        element = ir.MemRefType(operand.type).element_type
+        rows, columns = like.shape
+        window = ir.Type.parse(f"!tile.view<{rows}x{columns}x{element}>")
+        offsets = {"full": list(origin), "per_row": [origin[0]], "per_column": [origin[1]]}[kind]
+        kind_attr = {"full": None, "per_row": 1, "per_column": 2}[kind]
+        attribute = None if kind_attr is None else ir.IntegerAttr.get(ir.IntegerType.get_signless(32), kind_attr)
+        view = tile.ViewOp(window, operand, offsets, kind=attribute).result
+        result = ir.Type.parse(f"!sm.fragment<{rows}x{columns}x{element}, {like.tv}>")
+        # As many neighbours as a thread holds in a row, at most 16 bytes.
+        run = 2 if self.schedule.epilogue_math == "registers" else self.rows_access((rows, columns)).rows.vector
+        bytes_per_load = min(16, run * element_bits(element) // 8)
+        return sm.LoadGlobalOp(result, view, f"ld.global.{bytes_per_load}").result
+
+
+def fragment_type(tv: Layout, shape: tuple[int, int], element: ir.Type) -> ir.Type:
+    """`!sm.fragment` of a shape and element, held as the thread-value layout says."""
+    return ir.Type.parse(f"!sm.fragment<{shape[0]}x{shape[1]}x{element}, {tv_attr(tv)}>")
+
+
+def buffer_type(layout: Layout, swizzle: SwizzleBits, shape: tuple[int, int], element: ir.Type | str) -> ir.Type:
+    """A memref in shared memory."""
+    text = layout_attr(layout, swizzle)
+    return ir.Type.parse(f"memref<{shape[0]}x{shape[1]}x{element}, {text}, #gpu.address_space<workgroup>>")
+
+
+def _shifted(value: ir.Value, by: int) -> ir.Value:
+    return value if by == 0 else arith.addi(value, index_constant(by))
+
+
+def _clone_body(source: ir.Block, target: ir.Block) -> None:
+    """Copies every op of a straight-line region, its terminator included."""
+    mapping = dict(zip(source.arguments, target.arguments, strict=True))
+    with ir.InsertionPoint(target):
+        for op in source.operations:
+            clone = op.operation.clone()
+            for position, operand in enumerate(op.operands):
+                if operand in mapping:
+                    clone.operands[position] = mapping[operand]
+            mapping.update(zip(op.results, clone.results, strict=True))

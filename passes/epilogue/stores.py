@@ -1,0 +1,127 @@
+"""The epilogue by TMA: fragments into scratch by stmatrix, boxes out of it, each warpgroup for itself.
+
+A warpgroup writes its 64 rows of a scratch buffer and one of its threads starts their store; nobody waits for another
+warpgroup. With several buffers the store of one part is in flight while the next is written. Where the parts' width
+does not divide the tile's, the last part of each row is narrower and has a buffer and a tensor map of its own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlir import ir
+
+from lowtide.dialects import sm, tile
+from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits
+from lowtide.errors import ScheduleError
+from lowtide.passes.base import Refusal
+from lowtide.passes.epilogue.parts import Epilogue, Part, buffer_type
+from lowtide.passes.schedules.cache_hints import cache_hint
+from lowtide.passes.schedules.facts import consumer_warpgroups, scratch_buffers
+from lowtide.passes.support.panels import panel_layout
+from lowtide.passes.support.problem import element_bits
+from lowtide.passes.support.rewriting import after
+from lowtide.passes.support.tensor_map_arguments import TensorMapArguments
+from lowtide.targets.atoms import WGMMA_ROWS
+
+
+def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments) -> None:
+    """All parts of a tile, at the insertion point; and after the work tiles a wait until the scratch is read.
+
+    Raises ScheduleError for parts that are not whole boxes.
+    """
+    schedule = epilogue.schedule
+    assert schedule.swizzle_d is not None
+    warpgroups = consumer_warpgroups(schedule)
+    shape = epilogue.part_shape
+    if shape[0] != WGMMA_ROWS * warpgroups:
+        way_out = (
+            f"take epilogue_tile = [{WGMMA_ROWS * warpgroups}, {shape[1]}]" if warpgroups else "take epilogue = smem"
+        )
+        raise ScheduleError(
+            f"epilogue = tma stores {WGMMA_ROWS} rows a warpgroup, {warpgroups} warpgroups hold parts of {shape[0]} "
+            f"rows; {way_out}"
+        )
+    bits, base, _ = schedule.swizzle_d
+    if bits and shape[1] % (1 << (bits + base)):
+        raise ScheduleError(
+            f"epilogue = tma stores boxes of {1 << (bits + base)} columns with swizzle_d = {schedule.swizzle_d}, which "
+            f"must divide epilogue_tile's {shape[1]}; take a multiple, or a narrower swizzle"
+        )
+    wide = _Scratch.make(epilogue, maps, shape, schedule.swizzle_d, scratch_buffers(schedule))
+    left = epilogue.store.value.type.shape[1] % shape[1]
+    # Its width need not suit a swizzle. Without one, rows of an odd number of 16 bytes start on different banks; of an
+    # even number, on every second or fourth.
+    narrow = _Scratch.make(epilogue, maps, (shape[0], left), NO_SWIZZLE, 1) if left else None
+    taken = _take_buffers(epilogue, wide, narrow)
+    for index, part in enumerate(epilogue.parts()):
+        _store_part(epilogue, part, taken[index], _groups_since(taken, index))
+    with after(_work_tiles(epilogue.store)):
+        # Shared memory lives as long as the CTA: no thread may end before it has been read.
+        sm.TmaStoreWaitOp(0, read=True)
+
+
+@dataclass(frozen=True)
+class _Scratch:
+    """Buffers for parts of one width, and the tensor map through which they are stored."""
+
+    buffers: tuple[ir.Value, ...]
+    tensor_map: ir.Value
+
+    @classmethod
+    def make(
+        cls, epilogue: Epilogue, maps: TensorMapArguments, shape: tuple[int, int], swizzle: SwizzleBits, count: int
+    ) -> "_Scratch":
+        type_ = buffer_type(panel_layout(shape, swizzle), swizzle, shape, epilogue.d_element)
+        tensor_map = maps.map_for(epilogue.store, epilogue.store.d, type_, rows=WGMMA_ROWS, is_written=True)
+        entry = epilogue.kernel.body.blocks[0]
+        placed = [op for op in entry.operations if isinstance(op.opview, sm.AllocOp)]
+        with after(placed[-1].opview) if placed else ir.InsertionPoint.at_block_begin(entry):
+            return cls(tuple(sm.AllocOp(type_).result for _ in range(count)), tensor_map)
+
+
+Place = tuple[ir.Value, ir.Value]  # a buffer, and the tensor map for what lies in it
+
+
+def _take_buffers(epilogue: Epilogue, wide: _Scratch, narrow: _Scratch | None) -> list[Place]:
+    """Where each part of the tile goes, in order: the wide parts take turns. A tile begins as the one before it."""
+    rows, columns = epilogue.store.value.type.shape
+    part_rows, part_columns = epilogue.part_shape
+    taken: list[Place] = []
+    turn = 0
+    for _ in range(0, rows, part_rows):
+        for column in range(0, columns, part_columns):
+            if narrow is not None and column + part_columns > columns:
+                taken.append((narrow.buffers[0], narrow.tensor_map))
+            else:
+                taken.append((wide.buffers[turn % len(wide.buffers)], wide.tensor_map))
+                turn += 1
+    return taken
+
+
+def _groups_since(taken: Sequence[Place], index: int) -> int:
+    """Stores started after the one that read this part's buffer last, in this tile or the one before."""
+    buffer = taken[index][0]
+    return next(since for since in range(len(taken)) if taken[index - 1 - since][0] == buffer)
+
+
+def _store_part(epilogue: Epilogue, part: Part, place: Place, groups_since: int) -> None:
+    buffer, tensor_map = place
+    matrices = 4 if part.value.type.shape[1] % 16 == 0 else 2  # of 8×8, above and beside each other, that make 16 rows
+    atom = f"stmatrix.x{matrices}" if element_bits(epilogue.d_element) == 16 else "st.shared.8"
+    value = epilogue.map(part.value, part.origin)
+    sm.TmaStoreWaitOp(groups_since, read=True)  # the store that read this buffer last is done with it
+    sm.BarrierOp(warpgroup=True)
+    sm.StoreSharedOp(value, buffer, atom)
+    sm.FenceProxyAsyncOp()
+    sm.BarrierOp(warpgroup=True)
+    sm.TmaStoreOp(buffer, tensor_map, *part.origin, cache=cache_hint(epilogue.schedule, 2))
+
+
+def _work_tiles(store: tile.StoreOp) -> ir.OpView:
+    """The loop over work tiles that a store stands in."""
+    op = store.operation.parent
+    while op is not None and not isinstance(op.opview, (tile.WorkTilesOp, tile.KernelOp)):
+        op = op.parent
+    if op is None or not isinstance(op.opview, tile.WorkTilesOp):
+        raise Refusal(store, "must stand in tile.work_tiles, after which its TMA stores are waited for")
+    return op.opview

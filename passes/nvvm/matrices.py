@@ -1,0 +1,86 @@
+"""ldmatrix and stmatrix: fragments of 16-bit elements from and to shared memory, 8×8 matrices at a time."""
+
+from mlir import ir
+from mlir.dialects import llvm
+from tensor_layouts import Layout
+
+from lowtide.dialects import sm
+from lowtide.dialects.tile.layouts import tv_of
+from lowtide.passes.base import Refusal
+from lowtide.passes.nvvm.context import Context, atom_of
+from lowtide.passes.nvvm.memory import shared_access
+from lowtide.passes.nvvm.values import Fragment, regroup
+from lowtide.passes.support.problem import element_bits
+from lowtide.targets import split_coordinates
+from lowtide.targets.ldmatrix import check_rows, row_addresses
+from lowtide.targets.tv import extents
+
+
+def lower_ldmatrix(context: Context, op: sm.LdmatrixOp) -> None:
+    """One ldmatrix for each group of registers; every lane supplies one row's address."""
+    fragment, buffer = op.result.type, context.buffer(op.source)
+    trans = bool(op.trans)
+    matrices = atom_of(op, op.atom.value, "ldmatrix.").matrices
+    source = _rows(op, fragment, matrices, trans, "loads", "of an ldmatrix")
+    split = split_coordinates(source, fragment.shape)
+    threads, values = (split.row_thread, split.col_thread), (split.row_values, split.col_values)
+    if trans:
+        threads, values = threads[::-1], values[::-1]
+    access = shared_access(context, buffer, *threads)
+    row0, column0 = op.offsets
+    registers: list[ir.Value] = []
+    for row, column in zip(*values, strict=True):
+        pointer = access.pointer(context, row0 + row, column0 + column)
+        registers += _ldmatrix(context, pointer, matrices, trans)
+    context.values[op.result] = Fragment(tuple(registers), 2, fragment, packed=True)
+
+
+def _rows(op: ir.OpView, fragment: sm.FragmentType, matrices: int, trans: bool, verb: str, operand: str) -> Layout:
+    """The row that each lane addresses in each instruction, from the fragment's thread-value layout alone."""
+    tv = tv_of(fragment.tv)
+    _, held = extents(tv)
+    if held % (2 * matrices):
+        raise Refusal(op, f"{verb} {2 * matrices} elements a thread at once, but a thread has {held}")
+    source = row_addresses(tv, matrices, trans)
+    check_rows(tv, source, fragment.shape, matrices, trans, operand)
+    return source
+
+
+def _ldmatrix(context: Context, pointer: ir.Value, matrices: int, trans: bool) -> list[ir.Value]:
+    i32 = context.emit.i32
+    result = i32 if matrices == 1 else ir.Type.parse(f"!llvm.struct<({', '.join(['i32'] * matrices)})>")
+    attributes = {"num": ir.IntegerAttr.get(i32, matrices), **_matrix_attributes(trans)}
+    loaded = ir.Operation.create("nvvm.ldmatrix", results=[result], operands=[pointer], attributes=attributes).result
+    if matrices == 1:
+        return [loaded]
+    return [llvm.ExtractValueOp(i32, loaded, [i]).result for i in range(matrices)]
+
+
+def _matrix_attributes(trans: bool) -> dict[str, ir.Attribute]:
+    return {
+        "layout": ir.Attribute.parse(f"#nvvm.mma_layout<{'col' if trans else 'row'}>"),
+        "shape": ir.Attribute.parse("#nvvm.ld_st_matrix_shape<m = 8, n = 8>"),
+        "eltType": ir.Attribute.parse("#nvvm.ld_st_matrix_elt_type<b16>"),
+    }
+
+
+def lower_stmatrix(context: Context, op: sm.StoreSharedOp) -> None:
+    """One stmatrix for each group of registers: the rows that lanes address are those that an ldmatrix would fill."""
+    buffer, fragment = context.buffer(op.destination), context.fragment(op.value)
+    if element_bits(fragment.type.element_type) != 16:
+        raise Refusal(op, f"stores 16-bit elements by stmatrix, not {fragment.type.element_type}; take st.shared.8")
+    matrices = atom_of(op, op.atom.value, "stmatrix.").matrices
+    split = split_coordinates(
+        _rows(op, fragment.type, matrices, False, "stores", "of an stmatrix"), fragment.type.shape
+    )
+    access = shared_access(context, buffer, split.row_thread, split.col_thread)
+    registers = [_packed(context, register) for register in regroup(fragment, 2).registers]
+    for index, (row, column) in enumerate(zip(split.row_values, split.col_values, strict=True)):
+        pointer = access.pointer(context, row, column)
+        stored = registers[index * matrices : (index + 1) * matrices]
+        ir.Operation.create("nvvm.stmatrix", operands=[pointer, *stored], attributes=_matrix_attributes(False))
+
+
+def _packed(context: Context, register: ir.Value) -> ir.Value:
+    """Two 16-bit elements as one i32."""
+    return register if register.type == context.emit.i32 else llvm.BitcastOp(context.emit.i32, register).result

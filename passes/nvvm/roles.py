@@ -1,0 +1,128 @@
+"""Roles and mbarriers of one thread's program."""
+
+from dataclasses import replace
+
+from mlir import ir
+from mlir.dialects import arith, scf
+
+from lowtide.dialects import sm
+from lowtide.passes.base import Refusal
+from lowtide.passes.nvvm.context import Context
+from lowtide.passes.nvvm.control import LowerBlock, first_of_warpgroup
+from lowtide.passes.nvvm.memory import element_pointer
+from lowtide.passes.schedules.facts import MBARRIER_BYTES
+from lowtide.targets.atoms import WARPGROUP_THREADS
+
+_WAIT_TICKS = 10_000_000  # nanoseconds that one try_wait may sleep; it is tried again
+
+
+def lower_roles(context: Context, op: sm.RolesOp, lower_block: LowerBlock) -> None:
+    """One branch on the thread index for each role, in order; the chain is marked with the roles' names."""
+    _lower_role(context, op, 0, 0, lower_block)
+
+
+def _lower_role(context: Context, op: sm.RolesOp, position: int, first: int, lower_block: LowerBlock) -> None:
+    """The role at `position`, whose threads begin at `first`, and in its else branch those that follow."""
+    names = [ir.StringAttr(name).value for name in op.names]
+    threads = 32 * op.warps[position]
+    is_last = position == len(names) - 1
+    if is_last:
+        _lower_body(context, op, position, first, lower_block)
+        return
+    condition = context.emit.less(context.tid, first + threads)
+    branch = scf.IfOp(condition, has_else=True)
+    branch.operation.attributes["roles"] = ir.ArrayAttr.get([op.names[position], op.names[position + 1]])
+    with ir.InsertionPoint(branch.then_block):
+        _lower_body(context, op, position, first, lower_block)
+        scf.YieldOp([])
+    with ir.InsertionPoint(branch.else_block):
+        _lower_role(context, op, position + 1, first + threads, lower_block)
+        scf.YieldOp([])
+
+
+def _lower_body(context: Context, op: sm.RolesOp, position: int, first: int, lower_block: LowerBlock) -> None:
+    body = op.bodies[position].blocks[0]
+    registers = op.registers[position]
+    name = ir.StringAttr(op.names[position]).value
+    if registers:
+        _set_max_registers(registers, "decrease" if name == "producer" else "increase")
+    own = arith.SubIOp(context.tid, context.emit.constant(first)).result if first else context.tid
+    role = replace(
+        context,
+        tid=own,
+        threads=32 * op.warps[position],
+        elected=name == "producer",
+        barrier=1 + position,
+        # The roles' own come first, then those of the warpgroups of the roles before this one.
+        warpgroup_barrier=1 + len(op.warps) + first // WARPGROUP_THREADS,
+    )
+    if name != "producer":
+        lower_block(role, body)
+        return
+    # One thread does all that a producer does.
+    is_first = arith.CmpIOp(arith.CmpIPredicate.eq, own, context.emit.constant(0)).result
+    single = scf.IfOp(is_first)
+    with ir.InsertionPoint(single.then_block):
+        lower_block(role, body)
+        scf.YieldOp([])
+
+
+def _set_max_registers(count: int, action: str) -> None:
+    ir.Operation.create(
+        "nvvm.setmaxregister",
+        attributes={
+            "regCount": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), count),
+            "action": ir.Attribute.parse(f"#nvvm<action {action}>"),
+        },
+    )
+
+
+def lower_mbarriers(context: Context, op: sm.MbarriersOp) -> None:
+    """Initialised by one thread, then made visible to the CTA and to the TMA unit."""
+    if op.at is None:
+        raise Refusal(op, "has no place in shared memory; run assign-smem-offsets first")
+    emit = context.emit
+    start = element_pointer(context.smem, int(op.at.value), emit.byte)
+    is_first = arith.CmpIOp(arith.CmpIPredicate.eq, context.tid, emit.constant(0)).result
+    arrivals = emit.constant(int(ir.IntegerAttr(op.arrivals).value))
+    branch = scf.IfOp(is_first)
+    with ir.InsertionPoint(branch.then_block):
+        for i in range(op.result.type.count):
+            pointer = element_pointer(start, MBARRIER_BYTES * i, emit.byte)
+            ir.Operation.create("nvvm.mbarrier.init", operands=[pointer, arrivals])
+        ir.Operation.create("nvvm.fence.mbarrier.init")
+        scf.YieldOp([])
+    ir.Operation.create("nvvm.barrier0")
+    context.values[op.result] = start
+
+
+def barrier_pointer(context: Context, barriers: ir.Value, index: ir.Value) -> ir.Value:
+    """The mbarrier object of a slot."""
+    offset = context.emit.mul(context.scalar(index), MBARRIER_BYTES)
+    return element_pointer(context.scalar(barriers), offset, context.emit.byte)
+
+
+def lower_mbarrier_wait(context: Context, op: sm.MbarrierWaitOp) -> None:
+    ticks = context.emit.constant(_WAIT_TICKS)
+    pointer = barrier_pointer(context, op.barriers, op.index)
+    ir.Operation.create("nvvm.mbarrier.try_wait.parity", operands=[pointer, context.scalar(op.phase), ticks])
+
+
+def lower_mbarrier_arrive(context: Context, op: sm.MbarrierArriveOp) -> None:
+    """By the producer's one thread, or by the first thread of each consumer warpgroup."""
+    emit = context.emit
+    pointer = barrier_pointer(context, op.barriers, op.index)
+
+    def arrive() -> None:
+        if op.bytes is None:
+            ir.Operation.create("nvvm.mbarrier.arrive", results=[emit.i64], operands=[pointer])
+        else:
+            size = emit.constant(int(ir.IntegerAttr(op.bytes).value))
+            ir.Operation.create("nvvm.mbarrier.arrive.expect_tx", operands=[pointer, size])
+
+    if context.elected:
+        arrive()
+        return
+    with ir.InsertionPoint(first_of_warpgroup(context).then_block):
+        arrive()
+        scf.YieldOp([])

@@ -1,0 +1,87 @@
+"""TMA loads of one thread's program."""
+
+from collections.abc import Iterator
+
+from mlir import ir
+from mlir.dialects import llvm
+
+from lowtide.dialects import sm
+from lowtide.errors import ScheduleError
+from lowtide.passes.base import Refusal
+from lowtide.passes.nvvm.context import Context
+from lowtide.passes.nvvm.memory import element_pointer
+from lowtide.passes.nvvm.roles import barrier_pointer
+from lowtide.passes.schedules.cache_hints import hint_name
+from lowtide.passes.support.panels import Panels
+
+# L2 cache-policy operands as createpolicy.fractional makes them for all of an access (PTX ISA, "createpolicy"), by the
+# cache hint. The ISA leaves the encoding open; these are the constants that compilers pass.
+_CACHE_POLICIES = {
+    "normal": 0x1000000000000000,
+    "evict_first": 0x12F0000000000000,
+    "evict_last": 0x14F0000000000000,
+}
+
+
+def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
+    """One instruction for each box that the buffer holds; the coordinates go innermost first."""
+    panels = _panels(op)
+    buffer, map_type = context.buffer(op.destination), op.map.type
+    barrier = barrier_pointer(context, op.barriers, op.index)
+    policy = cache_policy(context, op.cache)
+    row, column = context.scalar(op.row), context.scalar(op.column)
+    for offset, coordinates in boxes(context, panels, list(map_type.shape), row, column):
+        start = element_pointer(buffer.pointer, offset, context.emit.byte)
+        cluster = llvm.AddrSpaceCastOp(ir.Type.parse("!llvm.ptr<7>"), start).result
+        ir.Operation.create(
+            "nvvm.cp.async.bulk.tensor.shared.cluster.global",
+            operands=[cluster, context.scalar(op.map), *coordinates, barrier, *policy],
+            attributes={
+                "isCTAOnly": ir.BoolAttr.get(False),
+                "mode": ir.Attribute.parse("#nvvm.tma_load_mode<tile>"),
+                "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1, len(coordinates), 1, 0, 0, len(policy), 0]),
+            },
+        )
+
+
+def _panels(op: sm.TmaLoadOp) -> Panels:
+    """How the destination lies. Raises Refusal where its panels are not as wide as a box's rows."""
+    try:
+        panels = Panels.of(op.destination.type)
+    except ScheduleError as error:
+        raise Refusal(op, str(error)) from error
+    if panels.width != op.map.type.shape[-1]:
+        raise Refusal(
+            op,
+            f"boxes have rows of {op.map.type.shape[-1]} elements, the buffer panels of {panels.width}; both must be "
+            "the row of the swizzle",
+        )
+    return panels
+
+
+def boxes(
+    context: Context, panels: Panels, box: list[int], row: ir.Value, column: ir.Value
+) -> Iterator[tuple[int, list[ir.Value]]]:
+    """The boxes that fill a buffer from (row, column) of the matrix: byte offset in the buffer, and coordinates.
+
+    In maps of three to five dimensions the third counts panels, which start at a multiple of their width.
+    """
+    emit = context.emit
+    *outer, box_rows, width = box
+    together = outer[-1] if outer else 1
+    for panel in range(0, panels.count, together):
+        for first in range(0, panels.rows, box_rows):
+            at_row, at_column = emit.add(row, first), emit.add(column, panel * width)
+            if outer:
+                zeros = [emit.constant(0)] * (len(outer) - 1)
+                coordinates = [emit.constant(0), at_row, emit.div(at_column, width), *zeros]
+            else:
+                coordinates = [at_column, at_row]
+            yield panels.offset(first, panel * width), coordinates
+
+
+def cache_policy(context: Context, hint: ir.Attribute | None) -> list[ir.Value]:
+    """The operand for an L2 eviction priority: none where the hint is absent."""
+    if hint is None:
+        return []
+    return [context.emit.constant(_CACHE_POLICIES[hint_name(hint)], context.emit.i64)]

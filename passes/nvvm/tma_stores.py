@@ -1,0 +1,86 @@
+"""TMA stores of one thread's program: the first thread of each warpgroup starts them, commits and waits."""
+
+from mlir import ir
+from mlir.dialects import scf
+
+from lowtide.dialects import sm
+from lowtide.passes.base import Refusal
+from lowtide.passes.nvvm.context import Context
+from lowtide.passes.nvvm.control import first_of_warpgroup
+from lowtide.passes.nvvm.memory import element_pointer
+from lowtide.passes.nvvm.tma import cache_policy
+from lowtide.passes.schedules.cache_hints import hint_name
+from lowtide.passes.support.panels import Panels
+from lowtide.targets.atoms import WARPGROUP_THREADS
+
+_ALIGNMENT = 128  # bytes, of a box in shared memory
+_ROWS_A_PERIOD = 8  # of the swizzle's span, after which its pattern begins anew
+
+
+def lower_tma_store(context: Context, op: sm.TmaStoreOp) -> None:
+    """One store for each box of the warpgroup's rows, then one commit. Coordinates go innermost first."""
+    emit, buffer = context.emit, context.buffer(op.source)
+    panels = Panels.of(buffer.type)
+    own_rows = panels.rows // _warpgroups(context, op)
+    box_rows, box_columns = _box(op, own_rows, panels)
+    group = emit.div(context.tid, WARPGROUP_THREADS)
+    start = element_pointer(buffer.pointer, emit.mul(group, own_rows * panels.row_bytes), emit.byte)
+    first_row = emit.add(context.scalar(op.row), emit.mul(group, own_rows))
+    with ir.InsertionPoint(first_of_warpgroup(context).then_block):
+        for row in range(0, own_rows, box_rows):
+            for column in range(0, panels.columns, box_columns):
+                source = element_pointer(start, panels.offset(row, column), emit.byte)
+                _store(context, op, source, (emit.add(context.scalar(op.column), column), emit.add(first_row, row)))
+        ir.Operation.create("nvvm.cp.async.bulk.commit.group")
+        scf.YieldOp([])
+
+
+def _warpgroups(context: Context, op: sm.TmaStoreOp) -> int:
+    threads, rows = context.threads, op.source.type.shape[0]
+    if context.elected or threads % WARPGROUP_THREADS or rows % (threads // WARPGROUP_THREADS):
+        raise Refusal(op, f"deals {rows} rows out to the warpgroups of {1 if context.elected else threads} threads")
+    return threads // WARPGROUP_THREADS
+
+
+def _box(op: sm.TmaStoreOp, own_rows: int, panels: Panels) -> tuple[int, int]:
+    """Rows and columns of a box, which is a part of a panel: TMA reads it row after row, without gaps."""
+    shape = tuple(op.map.type.shape)
+    if len(shape) != 2:
+        raise Refusal(op, f"stores boxes of rows and columns; the map has boxes of {len(shape)} sides")
+    rows, columns = shape
+    if own_rows % rows:
+        raise Refusal(op, f"stores boxes of {rows} rows, but a warpgroup has {own_rows} rows of the buffer")
+    if columns != panels.width:
+        raise Refusal(op, f"stores boxes of {columns} columns out of panels of {panels.width}; make them alike")
+    if rows * panels.row_bytes % max(_ALIGNMENT, _ROWS_A_PERIOD * panels.span):
+        raise Refusal(op, f"stores boxes of {rows} rows, which do not begin where the swizzle's pattern does")
+    return rows, columns
+
+
+def _store(context: Context, op: sm.TmaStoreOp, source: ir.Value, coordinates: tuple[ir.Value, ir.Value]) -> None:
+    if hint_name(op.cache) in ("streaming", "write_through"):
+        raise Refusal(op, f"has cache({hint_name(op.cache)}); TMA stores take evict_first or evict_last")
+    policy = cache_policy(context, op.cache)
+    ir.Operation.create(
+        "nvvm.cp.async.bulk.tensor.global.shared.cta",
+        operands=[context.scalar(op.map), source, *coordinates, *policy],
+        attributes={
+            "mode": ir.Attribute.parse("#nvvm.tma_store_mode<tile>"),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1, 2, len(policy), 0]),
+        },
+    )
+
+
+def lower_tma_store_wait(context: Context, op: sm.TmaStoreWaitOp) -> None:
+    """Every thread waits for its own groups: all but one of a warpgroup have none, and pass."""
+    group = ir.IntegerAttr.get(context.emit.i32, int(ir.IntegerAttr(op.pending).value))
+    read = {"read": ir.UnitAttr.get()} if op.read else {}
+    ir.Operation.create("nvvm.cp.async.bulk.wait_group", attributes={"group": group, **read})
+
+
+def lower_fence_proxy_async(context: Context, op: sm.FenceProxyAsyncOp) -> None:
+    attributes = {
+        "kind": ir.Attribute.parse("#nvvm.proxy_kind<async.shared>"),
+        "space": ir.Attribute.parse("#nvvm.shared_space<cta>"),
+    }
+    ir.Operation.create("nvvm.fence.proxy", attributes=attributes)

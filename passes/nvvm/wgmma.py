@@ -1,0 +1,201 @@
+"""wgmma of one thread's program."""
+
+from dataclasses import dataclass
+
+from mlir import ir
+from mlir.dialects import arith, llvm, vector
+
+from lowtide.dialects import sm
+from lowtide.dialects.tile.layouts import tv_of
+from lowtide.errors import ScheduleError
+from lowtide.passes.base import Refusal
+from lowtide.passes.nvvm.context import Context
+from lowtide.passes.nvvm.memory import element_pointer
+from lowtide.passes.nvvm.values import Fragment, Pending, vector_type
+from lowtide.passes.support.atoms import is_transposed, tiled_mma_of
+from lowtide.passes.support.panels import Panels
+from lowtide.passes.support.problem import layout_letters
+from lowtide.targets import MmaAtom, TiledMma
+from lowtide.targets.atoms import WARPGROUP_THREADS
+from lowtide.targets.tv import extents
+
+# Matrix descriptors (PTX ISA, "Matrix Descriptor Format"): addresses and offsets count units of 16 bytes.
+_UNIT_BITS = 4
+_SWIZZLE_MODES = {128: 1, 64: 2, 32: 3}  # by the bytes of a row; bits 62 and 63
+_ROWS_A_PERIOD = 8  # rows of a panel after which its swizzle repeats
+
+
+def lower_wgmma(context: Context, op: sm.WgmmaOp) -> None:
+    """Fence, one wgmma for each k-slice of the buffers and each 64 rows of the warpgroup, commit."""
+    tiled = tiled_mma_of(op.mma)
+    letters = layout_letters(op)
+    fragment = op.result.type.fragment
+    blocks = _blocks(op, tiled, fragment)
+    m, _, k = tiled.atom.shape_mnk
+    a, b = (_Operand.of(context, op, name, letters) for name in "ab")
+    consumers = tiled.atom_layout[0]
+    # Blocks of 64 rows are dealt to the warpgroups in turn: a warpgroup's first is its own number's.
+    own = a.advanced(context, m) if consumers > 1 else a.start
+    a_descriptor, b_descriptor = a.descriptor(context, own), b.descriptor(context, b.start)
+    registers = list(_accumulators(context, op, fragment, blocks))
+    instruction = _Wgmma(tiled.atom, a.is_transposed, b.is_transposed)
+    starts = not isinstance(context.get(op.acc), Pending)
+    ir.Operation.create("nvvm.wgmma.fence.aligned")
+    for depth in range(0, a.depth, k):
+        b_slice = _moved(context, b_descriptor, b.offset(0, depth))
+        for block in range(blocks):
+            a_slice = _moved(context, a_descriptor, a.offset(block * consumers * m, depth))
+            registers[block] = instruction.emit(registers[block], a_slice, b_slice, clears=starts and not depth)
+    ir.Operation.create("nvvm.wgmma.commit.group.sync.aligned")
+    context.values[op.result] = Pending(tuple(registers), fragment)
+
+
+def _blocks(op: sm.WgmmaOp, tiled: TiledMma, fragment: sm.FragmentType) -> int:
+    """How many wgmmas along M a warpgroup needs for one k-slice."""
+    m, n, _ = tiled.atom.shape_mnk
+    rows, columns = fragment.shape
+    step = m * tiled.atom_layout[0]
+    if columns != n or rows % step or tiled.atom_layout[1:] != (1, 1):
+        raise Refusal(op, f"an accumulator of {rows}×{columns}: the warpgroups multiply {step}×{n} a step, M in turn")
+    if tv_of(fragment.tv) != tiled.tv("c", (rows, columns)):
+        raise Refusal(op, "the accumulator is not held as the tiled mma holds it")
+    return int(rows // step)
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """A or B in shared memory: where it starts, how it lies; transposed where its rows are those of K."""
+
+    start: ir.Value
+    panels: Panels
+    is_transposed: bool
+
+    @classmethod
+    def of(cls, context: Context, op: sm.WgmmaOp, name: str, letters: str) -> "_Operand":
+        buffer = context.buffer(op.a if name == "a" else op.b)
+        try:
+            panels = Panels.of(buffer.type)
+        except ScheduleError as error:
+            raise Refusal(op, f"operand {name.upper()}: {error}") from error
+        if panels.span not in _SWIZZLE_MODES or panels.row_bytes != panels.span or panels.swizzle[1:] != (3, 3):
+            raise Refusal(
+                op,
+                f"operand {name.upper()} lies in rows of {panels.row_bytes} bytes with swizzle<"
+                f"{','.join(map(str, panels.swizzle))}>; wgmma reads rows of 128, 64 or 32 bytes with swizzle<3,3,3>, "
+                "<2,3,3> or <1,3,3>",
+            )
+        return cls(buffer.pointer, panels, is_transposed(name, letters))
+
+    @property
+    def depth(self) -> int:
+        """K of the stage."""
+        return self.panels.rows if self.is_transposed else self.panels.columns
+
+    def offset(self, row: int, depth: int) -> int:
+        """Bytes from the start to an element of A (M, K) or B (N, K), both multiples of what a wgmma takes.
+
+        Along M or N it falls on a panel's start, or on a multiple of 8 rows; along K within a row of the swizzle too,
+        where the descriptor moves by its start address alone: the hardware swizzles by address bits.
+        """
+        return self.panels.offset(depth, row) if self.is_transposed else self.panels.offset(row, depth)
+
+    def advanced(self, context: Context, rows: int) -> ir.Value:
+        """The start, each warpgroup `rows` of M past the one before it."""
+        emit = context.emit
+        return element_pointer(
+            self.start, emit.mul(emit.div(context.tid, WARPGROUP_THREADS), self.offset(rows, 0)), emit.byte
+        )
+
+    def descriptor(self, context: Context, start: ir.Value) -> ir.Value:
+        """The matrix descriptor of what starts there (PTX ISA, "Strides").
+
+        Stride offset: from 8 rows of a panel to the next 8. Leading offset: from a panel to the next where M or N is
+        contiguous; with K contiguous a wgmma stays within a panel, and it is not used.
+        """
+        emit = context.emit
+        address = llvm.PtrToIntOp(emit.i32, start).result
+        units = arith.ExtUIOp(emit.i64, arith.ShRUIOp(address, emit.constant(_UNIT_BITS)).result).result
+        stride = _ROWS_A_PERIOD * self.panels.row_bytes >> _UNIT_BITS
+        leading = self.panels.panel_bytes >> _UNIT_BITS if self.is_transposed else 1
+        bits = _SWIZZLE_MODES[self.panels.span] << 62 | stride << 32 | leading << 16
+        signed = bits - (1 << 64) if bits >> 63 else bits
+        return arith.OrIOp(units, emit.constant(signed, emit.i64)).result
+
+
+def _moved(context: Context, descriptor: ir.Value, offset: int) -> ir.Value:
+    """The descriptor of what lies `offset` bytes further on."""
+    if not offset:
+        return descriptor
+    return arith.AddIOp(descriptor, context.emit.constant(offset >> _UNIT_BITS, context.emit.i64)).result
+
+
+def _accumulators(context: Context, op: sm.WgmmaOp, fragment: sm.FragmentType, blocks: int) -> tuple[ir.Value, ...]:
+    """The accumulators as the structs of registers that wgmma takes, one for each block of 64 rows."""
+    given = context.get(op.acc)
+    if isinstance(given, Pending):
+        return given.registers
+    splat = op.acc.owner
+    if (
+        isinstance(splat, ir.Block)
+        or not isinstance(splat.opview, sm.SplatOp)
+        or ir.FloatAttr(splat.opview.value).value
+    ):
+        raise Refusal(op, "starts from an accumulator that is neither pending nor sm.splat 0.0")
+    _, values = extents(tv_of(fragment.tv))
+    type_ = ir.Type.parse(f"!llvm.struct<({', '.join([str(fragment.element_type)] * (values // blocks))})>")
+    return tuple(ir.Operation.create("llvm.mlir.zero", results=[type_]).result for _ in range(blocks))
+
+
+class _Wgmma:
+    """nvvm.wgmma.mma_async of one atom, its attributes made once."""
+
+    def __init__(self, atom: MmaAtom, a_transposed: bool, b_transposed: bool) -> None:
+        m, n, k = atom.shape_mnk
+        one = ir.Attribute.parse("#nvvm.wgmma_scale_in<one>")
+        self.adding = {"scaleD": ir.Attribute.parse("#nvvm.wgmma_scale_out<one>")}
+        self.clearing = {"scaleD": ir.Attribute.parse("#nvvm.wgmma_scale_out<zero>")}
+        operand = ir.Attribute.parse(f"#nvvm.wgmma_type<{atom.a_dtype}>")
+        self.attributes = {
+            "shape": ir.Attribute.parse(f"#nvvm.shape<m = {m}, n = {n}, k = {k}>"),
+            "typeA": operand,
+            "typeB": operand,
+            "typeD": ir.Attribute.parse(f"#nvvm.wgmma_type<{atom.c_dtype}>"),
+            "scaleA": one,
+            "scaleB": one,
+            "layoutA": ir.Attribute.parse(f"#nvvm.mma_layout<{'col' if a_transposed else 'row'}>"),
+            "layoutB": ir.Attribute.parse(f"#nvvm.mma_layout<{'row' if b_transposed else 'col'}>"),
+        }
+
+    def emit(self, acc: ir.Value, a: ir.Value, b: ir.Value, *, clears: bool) -> ir.Value:
+        """A · B, added to the accumulators unless it `clears` them.
+
+        Clearing keeps their zeros out of it: ptxas serialises wgmma (C7520) where a register of them is also used for
+        another zero.
+        """
+        scale = self.clearing if clears else self.adding
+        return ir.Operation.create(
+            "nvvm.wgmma.mma_async", results=[acc.type], operands=[acc, a, b], attributes=self.attributes | scale
+        ).result
+
+
+def lower_mma_wait(context: Context, op: sm.MmaWaitOp) -> None:
+    """The last wait hands the registers on, so that no read of them is moved above it."""
+    pending = context.get(op.acc)
+    assert isinstance(pending, Pending)
+    count = int(ir.IntegerAttr(op.pending).value)
+    context.values[op.retired] = context.tid  # a proof, not a value: nothing reads it
+    if count:
+        group = ir.IntegerAttr.get(context.emit.i64, count)
+        ir.Operation.create("nvvm.wgmma.wait.group.sync.aligned", attributes={"group": group})
+        context.values[op.result] = pending
+        return
+    # Each struct goes through a wait of its own; those after the first find nothing in flight.
+    structs = [sm.PtxWgmmaWaitOp(0, struct).result for struct in pending.registers]
+    element, (_, values) = pending.type.element_type, extents(tv_of(pending.type.tv))
+    each, width = values // len(structs), 4
+    registers = []
+    for struct in structs:
+        parts = [llvm.ExtractValueOp(element, struct, [i]).result for i in range(each)]
+        for i in range(0, each, width):
+            registers.append(vector.FromElementsOp(vector_type(width, element), parts[i : i + width]).result)
+    context.values[op.result] = Fragment(tuple(registers), width, pending.type)

@@ -1,0 +1,162 @@
+"""What a kernel already is, held against the schedule that it carries.
+
+Passes read the schedule for what they still have to do, and the ops for what has been done. Where an edit changes only
+one of the two, it would be lost, or half of the kernel would be lowered for it; so both must say the same.
+"""
+
+from collections.abc import Iterator
+
+from mlir import ir
+
+from lowtide.dialects import sm, tile
+from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_of
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.base import Refusal, walk
+from lowtide.passes.schedules.cache_hints import hint_name
+from lowtide.passes.schedules.facts import consumer_warpgroups, threads_of
+from lowtide.passes.schedules.rules import SCHEDULERS
+from lowtide.passes.support.atoms import TMA_RANKS, stored_shape, tiled_mma, tiled_mma_attr
+from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.rewriting import defining_op
+
+AGAIN = "lower again from level problem with it"
+BOTH = f"write the same in both, or {AGAIN}"
+
+
+def mismatches(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
+    """A refusal for each way in which the kernel is not what its (complete) schedule says."""
+    yield from _work_tiles(kernel, schedule)
+    yield from _stages(kernel, schedule)
+    yield from _mma(kernel, schedule, problem)
+    yield from _operands(kernel, schedule, problem)
+    yield from _copies(kernel, schedule)
+    yield from _roles(kernel, schedule)
+    yield from _stores(kernel, schedule)
+
+
+def launch_mismatches(module: ir.Module) -> Iterator[Refusal]:
+    """A refusal for each launch whose CTA size is not what its kernel's schedule says, at any level."""
+    schedules = _schedules_by_kernel(module)
+    for launch in walk(module, tile.LaunchOp):
+        schedule = schedules.get(ir.FlatSymbolRefAttr(launch.kernel).value)
+        threads = ir.IntegerAttr(launch.threads).value
+        if schedule is not None and schedule.warps is not None and threads != threads_of(schedule):
+            scheduled = f"warps = {list(schedule.warps)}, which are {threads_of(schedule)}"
+            yield _refusal(launch, f"launches {threads} threads a CTA", scheduled, AGAIN)
+
+
+def _schedules_by_kernel(module: ir.Module) -> dict[str, Schedule]:
+    found: dict[str, Schedule] = {}
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if "schedule" in op.attributes and "sym_name" in op.attributes:
+            attribute = op.attributes["schedule"]
+            if isinstance(attribute, tile.ScheduleAttr):
+                found[ir.StringAttr(op.attributes["sym_name"]).value] = Schedule.of(attribute)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def _work_tiles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
+    assert schedule.cta is not None and schedule.raster is not None
+    for work in walk(kernel, tile.WorkTilesOp):
+        if tuple(work.tile) != schedule.cta[:2]:
+            yield _refusal(work, f"cuts tiles of {list(work.tile)}", f"cta = {list(schedule.cta)}", AGAIN)
+        scheduler = SCHEDULERS[ir.IntegerAttr(work.scheduler).value]
+        if scheduler != schedule.scheduler:
+            yield _refusal(work, f"is {scheduler}", f"scheduler = {schedule.scheduler}", AGAIN)
+        order = (work.order.kind, work.order.group, work.order.columns)
+        if order[: len(schedule.raster)] != schedule.raster:
+            yield _refusal(work, f"has the order {work.order}", _field("raster", schedule.raster), BOTH)
+
+
+def _stages(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
+    for ring in walk(kernel, sm.RingOp):
+        if ring.result.type.stages != schedule.stages:
+            yield _refusal(ring, f"has {ring.result.type.stages} stages", f"stages = {schedule.stages}", AGAIN)
+
+
+def _mma(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
+    scheduled = tiled_mma_attr(tiled_mma(schedule, problem))
+    for mma in (*walk(kernel, sm.MmaSyncOp), *walk(kernel, sm.WgmmaOp)):
+        if mma.mma != scheduled:
+            yield _refusal(mma, f"multiplies by {mma.mma}", str(scheduled), AGAIN)
+
+
+def _operands(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
+    """Shapes and swizzles of what A and B are multiplied from: windows, buffers, the stages of a ring."""
+    held = [(op, (op.a.type, op.b.type)) for op in walk(kernel, tile.MmaOp)]
+    held += [(op, tuple(op.result.type.buffers)) for op in walk(kernel, sm.RingOp)]
+    for op, types in held:
+        for operand, type_ in zip("ab", types, strict=False):
+            shape, wanted = tuple(type_.shape), stored_shape(operand, schedule, problem.layout)
+            if shape != wanted:
+                scheduled = f"cta = {list(schedule.cta or ())}, which makes them {list(wanted)}"
+                yield _refusal(op, f"takes {operand} in tiles of {list(shape)}", scheduled, AGAIN)
+            found, given = _swizzle(type_), getattr(schedule, f"swizzle_{operand}")
+            if found is not None and (found[0] != given[0] or (found[0] and found != given)):
+                built = "keeps {} with swizzle<{},{},{}>".format(operand, *found)
+                yield _refusal(op, built, _field(f"swizzle_{operand}", given), BOTH)
+
+
+def _swizzle(type_: ir.Type) -> SwizzleBits | None:
+    """A buffer's; None for a window of global memory."""
+    if not isinstance(type_, ir.MemRefType):
+        return None
+    return layout_of(type_.layout)[1] if isinstance(type_.layout, tile.LayoutAttr) else NO_SWIZZLE
+
+
+def _copies(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
+    for copy in walk(kernel, sm.CpAsyncOp):
+        if copy.copy.atom != schedule.copy:
+            yield _refusal(copy, f"copies by {copy.copy.atom}", f"copy = {schedule.copy}", AGAIN)
+    for load in walk(kernel, sm.TmaLoadOp):
+        rank = len(load.map.type.shape)
+        if rank != TMA_RANKS.get(str(schedule.copy)):
+            yield _refusal(load, f"loads boxes of {rank} dimensions", f"copy = {schedule.copy}", AGAIN)
+        yield from _load_hint(load, schedule)
+
+
+def _load_hint(load: sm.TmaLoadOp, schedule: Schedule) -> Iterator[Refusal]:
+    """A load of A or B has the cache hint that the schedule has for it."""
+    slot = defining_op(load.destination)
+    if not isinstance(slot, sm.RingSlotOp):
+        return
+    hints = schedule.cache_hints or ("normal",) * 3
+    found = hint_name(load.cache)
+    if found != hints[list(slot.buffers).index(load.destination)]:
+        yield _refusal(load, f"has cache({found})", f"cache_hints = [{', '.join(hints)}]", BOTH)
+
+
+def _roles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
+    for roles in walk(kernel, sm.RolesOp):
+        consumers = consumer_warpgroups(schedule)
+        if list(roles.warps) != [4, 4 * consumers]:
+            yield _refusal(roles, f"has roles of {list(roles.warps)} warps", _field("roles", schedule.roles), AGAIN)
+        if tuple(roles.registers) != schedule.registers:
+            scheduled = _field("registers", schedule.registers)
+            yield _refusal(roles, f"asks for {list(roles.registers)} registers", scheduled, BOTH)
+
+
+def _stores(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
+    """D is stored in the way, and with the cache hint, that the schedule has for it."""
+    hints = schedule.cache_hints or ("normal",) * 3
+    by_tma = walk(kernel, sm.TmaStoreOp)
+    for store in (*by_tma, *walk(kernel, sm.StoreGlobalOp)):
+        if bool(by_tma) != (schedule.epilogue == "tma"):
+            built = "stores by TMA" if by_tma else "stores without TMA"
+            yield _refusal(store, built, f"epilogue = {schedule.epilogue}", AGAIN)
+        if hint_name(store.cache) != hints[2]:
+            built = f"has cache({hint_name(store.cache)})"
+            yield _refusal(store, built, f"cache_hints = [{', '.join(hints)}]", BOTH)
+
+
+def _field(name: str, value: object) -> str:
+    """`name = value` as the schedule prints it."""
+    return str(Schedule().with_(**{name: value})).removeprefix("#tile.schedule<").removesuffix(">")
+
+
+def _refusal(op: ir.OpView, built: str, scheduled: str, way_out: str) -> Refusal:
+    return Refusal(op, f"{built}, but the kernel's schedule says {scheduled}; {way_out}")

@@ -1,0 +1,91 @@
+"""What follows from a complete schedule: threads, and bytes of shared memory."""
+
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.support.problem import ELEMENT_BITS, Problem
+from lowtide.targets import Target
+from lowtide.targets.atoms import WARPGROUP_THREADS
+
+# Each buffer in shared memory starts at a multiple of this, so that every swizzle of up to 128 bytes × 8 rows starts
+# on its own period.
+SMEM_ALIGNMENT = 1024
+MBARRIER_BYTES = 8  # PTX ISA, "Size and alignment of mbarrier object"
+
+
+def ring_bytes(schedule: Schedule, problem: Problem) -> int:
+    """Shared memory of the ring, in bytes."""
+    assert schedule.cta is not None and schedule.stages is not None
+    m, n, k = schedule.cta
+    return schedule.stages * (m + n) * k * ELEMENT_BITS[problem.ab] // 8
+
+
+def scratch_bytes(schedule: Schedule, problem: Problem) -> int:
+    """Shared memory of the epilogue's scratch, all its buffers, in bytes; 0 for direct stores."""
+    if schedule.epilogue == "direct":
+        return 0
+    assert schedule.epilogue_tile is not None
+    rows, columns = schedule.epilogue_tile
+    element = problem.d if schedule.epilogue_math == "registers" else problem.acc
+    sizes = [rows * columns * ELEMENT_BITS[element] // 8] * scratch_buffers(schedule)
+    if narrow := narrow_columns(schedule):
+        sizes.append(rows * narrow * ELEMENT_BITS[element] // 8)
+    return sum(aligned(size) for size in sizes[:-1]) + sizes[-1]
+
+
+def scratch_buffers(schedule: Schedule) -> int:
+    """Buffers that the parts of the epilogue take turns with, but for a narrower last part, which has its own."""
+    return schedule.epilogue_buffers or 1
+
+
+def narrow_columns(schedule: Schedule) -> int:
+    """Columns of the last part of a row of parts, where it is narrower than the epilogue tile; else 0."""
+    assert schedule.cta is not None and schedule.epilogue_tile is not None
+    return schedule.cta[1] % schedule.epilogue_tile[1] if schedule.epilogue == "tma" else 0
+
+
+def shared_memory_bytes(schedule: Schedule, problem: Problem) -> int:
+    """Dynamic shared memory of a CTA: the scratch reuses the drained ring where it fits in it."""
+    assert schedule.cta is not None and schedule.stages is not None
+    ring, scratch = ring_bytes(schedule, problem), scratch_bytes(schedule, problem)
+    m, n, k = schedule.cta
+    column = schedule.stages * k * ELEMENT_BITS[problem.ab] // 8
+    end = aligned(m * column) + n * column
+    if consumer_warpgroups(schedule):  # the producer runs ahead: the ring is never free; two mbarriers a slot
+        return (aligned(end) + scratch if scratch else end) + 2 * MBARRIER_BYTES * schedule.stages
+    return end if scratch <= ring else aligned(end) + scratch
+
+
+def aligned(offset: int) -> int:
+    """The first place from `offset` on where a buffer may start in shared memory, in bytes."""
+    return -(-offset // SMEM_ALIGNMENT) * SMEM_ALIGNMENT
+
+
+def consumer_warpgroups(schedule: Schedule) -> int:
+    """Warpgroups that multiply where the schedule has roles, else 0."""
+    return schedule.roles[1] if schedule.roles is not None and schedule.roles[0] == "cooperative" else 0
+
+
+def threads_of(schedule: Schedule) -> int:
+    """Threads of a CTA: those of the warps, or of one producer and the consumer warpgroups."""
+    consumers = consumer_warpgroups(schedule)
+    if consumers:
+        return WARPGROUP_THREADS * (1 + consumers)
+    assert schedule.warps is not None
+    return 32 * schedule.warps[0] * schedule.warps[1] * schedule.warps[2]
+
+
+def multiplying_threads(schedule: Schedule) -> int:
+    """Threads that hold accumulators."""
+    return WARPGROUP_THREADS * consumer_warpgroups(schedule) or threads_of(schedule)
+
+
+def swizzle_base(element: str) -> int:
+    """The base of a swizzle that keeps 16 bytes of an element type together: log2 of how many they are."""
+    return (128 // ELEMENT_BITS[element]).bit_length() - 1
+
+
+def registers_at_entry(threads: int, target: Target) -> int:
+    """Registers a thread of the only CTA of an SM enters with: as many as there are for all, a multiple of 8.
+
+    A thread addresses at most `target.registers_per_thread` of them (PTX ISA, "setmaxnreg").
+    """
+    return min(256, target.registers_per_sm // threads // 8 * 8)

@@ -1,0 +1,112 @@
+"""The tiled mma and the tiled copies that a schedule asks for, built from the target's atoms."""
+
+import re
+from dataclasses import dataclass
+
+from mlir import ir
+from tensor_layouts import Layout
+
+from lowtide import targets
+from lowtide.dialects import sm
+from lowtide.dialects.tile.layouts import layout_attr, layout_of, tv_attr
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.support.problem import ELEMENT_BITS, Problem, a_is_mk, b_is_nk
+from lowtide.targets import TiledCopy, TiledMma
+
+COPY_BYTES = {"cp.async.16": 16, "cp.async.8": 8, "cp.async.4": 4}
+
+# Dimensions of the tensor maps of each TMA copy.
+TMA_RANKS = {"tma": 2, "tma.3d": 3, "tma.4d": 4, "tma.5d": 5}
+
+
+def mma_atom_name(schedule: Schedule, problem: Problem) -> str:
+    """The full name of the mma atom: shape, accumulator and operand types, e.g. `mma.m16n8k16.f32.bf16`."""
+    return f"{schedule.mma}.{problem.acc}.{problem.ab}"
+
+
+def tiled_mma(schedule: Schedule, problem: Problem) -> TiledMma:
+    """The tiled mma of a complete schedule. Raises ScheduleError or TargetError where there is none."""
+    assert schedule.warps is not None
+    atom = targets.mma_atom(mma_atom_name(schedule, problem))
+    return TiledMma(atom, schedule.warps, schedule.permutation or (None, None, None))
+
+
+def part_of(mma: TiledMma, shape: tuple[int, int]) -> TiledMma:
+    """The tiled mma whose accumulator holds a part of the tile, `shape`, as `mma` holds it within the whole.
+
+    A wgmma's columns lie in runs of 8 whatever its width: a narrower atom holds fewer of them alike.
+    """
+    if not mma.atom.name.startswith("wgmma"):
+        return mma
+    name = re.sub(r"m64n\d+k", f"m64n{shape[1]}k", mma.atom.name)
+    return TiledMma(targets.mma_atom(name), mma.atom_layout)
+
+
+def tiled_mma_attr(mma: TiledMma) -> sm.TiledMmaAttr:
+    permutation = ""
+    if any(entry is not None for entry in mma.permutation):
+        extents = mma.tile_mnk
+        entries = (extent if entry is None else entry for entry, extent in zip(mma.permutation, extents, strict=True))
+        texts = (str(e) if isinstance(e, int) else str(layout_attr(e)) for e in entries)
+        permutation = f", permutation [{', '.join(texts)}]"
+    return ir.Attribute.parse(f"#sm.tiled_mma<{mma.atom.name}, atoms {list(mma.atom_layout)}{permutation}>")
+
+
+def tiled_mma_of(attribute: sm.TiledMmaAttr) -> TiledMma:
+    """From the attribute. Raises TargetError for an unknown atom, ScheduleError for a permutation that is none."""
+    m, n, k = attribute.atoms
+    entries: list[int | Layout | None] = [None, None, None]
+    if attribute.permutation is not None:
+        entries = [
+            layout_of(entry)[0] if not isinstance(entry, ir.IntegerAttr) else int(entry.value)
+            for entry in ir.ArrayAttr(attribute.permutation)
+        ]
+    return TiledMma(targets.mma_atom(attribute.atom), (m, n, k), (entries[0], entries[1], entries[2]))
+
+
+def stored_shape(operand: str, schedule: Schedule, letters: str) -> tuple[int, int]:
+    """A stage of A or B as it lies in shared memory: as in global memory, the contiguous dimension last."""
+    assert schedule.cta is not None
+    m, n, k = schedule.cta
+    if operand == "a":
+        return (m, k) if a_is_mk(letters) else (k, m)
+    return (n, k) if b_is_nk(letters) else (k, n)
+
+
+def is_transposed(operand: str, letters: str) -> bool:
+    """Whether a stage lies with K as its rows, so that ldmatrix must transpose."""
+    return not (a_is_mk(letters) if operand == "a" else b_is_nk(letters))
+
+
+def fill_copy(atom_name: str, shape: tuple[int, int], threads: int, element_bits: int) -> TiledCopy:
+    """The tiled copy that fills a stage of `shape`: vectors of the atom's bytes along the contiguous dimension."""
+    vector = targets.copy_atom(atom_name).bytes_per_thread * 8 // element_bits
+    threads_layout = targets.default_copy_threads(threads, *shape, vector)
+    return targets.make_tiled_copy(targets.copy_atom(atom_name), threads_layout, Layout((1, vector)), shape)
+
+
+def tiled_copy_attr(copy: TiledCopy) -> sm.TiledCopyAttr:
+    return ir.Attribute.parse(f"#sm.tiled_copy<{copy.atom.name}, {tv_attr(copy.tv)}>")
+
+
+@dataclass(frozen=True)
+class EpilogueAccess:
+    """How the epilogue goes through shared memory: the scratch's element, and the row copy out of it."""
+
+    scratch_element: str
+    rows: TiledCopy
+
+
+def epilogue_rows(schedule: Schedule, problem: Problem, threads: int) -> EpilogueAccess:
+    """The scratch and the 16-byte row accesses of a schedule's epilogue tile.
+
+    Raises ScheduleError where the threads cannot share the epilogue tile in 16-byte vectors.
+    """
+    assert schedule.epilogue_tile is not None
+    element = problem.d if schedule.epilogue_math == "registers" else problem.acc
+    vector = 128 // max(ELEMENT_BITS[element], ELEMENT_BITS[problem.d])
+    bytes_per_thread = vector * ELEMENT_BITS[problem.d] // 8
+    threads_layout = targets.default_copy_threads(threads, *schedule.epilogue_tile, vector)
+    atom = targets.copy_atom(f"st.global.{bytes_per_thread}")
+    rows = targets.make_tiled_copy(atom, threads_layout, Layout((1, vector)), schedule.epilogue_tile)
+    return EpilogueAccess(element, rows)

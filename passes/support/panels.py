@@ -1,0 +1,94 @@
+"""Panels: how a stage lies in shared memory for TMA and wgmma.
+
+A stage of R×C elements, as in global memory, is cut into panels of R×w, one after the other, where w elements are the
+row that its swizzle permutes (32, 64 or 128 bytes). A panel is what one box of a tensor map fills, and what a matrix
+descriptor strides over (PTX ISA, "Swizzling modes", "Matrix Descriptor").
+"""
+
+from dataclasses import dataclass
+
+from mlir import ir
+from tensor_layouts import Layout
+
+from lowtide.dialects.tile import LayoutAttr
+from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_of
+from lowtide.errors import ScheduleError
+from lowtide.passes.support.problem import element_bits
+
+
+def panel_layout(shape: tuple[int, int], swizzle: SwizzleBits) -> Layout:
+    """The layout, without its swizzle, of a stage: (R,(w,C/w)):(w,(1,R·w)), or (R,C):(C,1) where C is one panel.
+
+    Without a swizzle the whole stage is one panel. Raises ScheduleError where the columns are no multiple of w.
+    """
+    rows, columns = shape
+    width = panel_width(columns, swizzle)
+    if width == columns:
+        return Layout((rows, columns), (columns, 1))
+    return Layout((rows, (width, columns // width)), (width, (1, rows * width)))
+
+
+def panel_width(columns: int, swizzle: SwizzleBits) -> int:
+    """Elements in a row of a panel: the swizzle's w, or all columns where they are fewer.
+
+    Raises ScheduleError where w does not divide the columns.
+    """
+    bits, base, shift = swizzle
+    width = min(columns, 1 << (bits + base)) if bits else columns
+    if columns % width:
+        raise ScheduleError(
+            f"rows of {columns} elements are no whole panels of {width}, the row of swizzle<{bits},{base},{shift}>; "
+            f"take a narrower swizzle, or a multiple of {width}"
+        )
+    return width
+
+
+@dataclass(frozen=True)
+class Panels:
+    """A buffer that lies in panels: rows, columns and panel width in elements; its swizzle (B, M, S)."""
+
+    rows: int
+    columns: int
+    width: int
+    swizzle: SwizzleBits
+    element_bytes: int
+
+    @classmethod
+    def of(cls, buffer: ir.Type) -> "Panels":
+        """Of a memref in shared memory. Raises ScheduleError where its layout is another."""
+        memref = ir.MemRefType(buffer)
+        rows, columns = memref.shape
+        plain = Layout((rows, columns), (columns, 1)), NO_SWIZZLE
+        layout, swizzle = layout_of(memref.layout) if isinstance(memref.layout, LayoutAttr) else plain
+        if layout != panel_layout((rows, columns), swizzle):
+            raise ScheduleError(
+                f"a buffer of layout {layout} does not lie in panels; assign-smem-layouts writes "
+                f"{panel_layout((rows, columns), swizzle)}"
+            )
+        width = panel_width(columns, swizzle)
+        return cls(rows, columns, width, swizzle, element_bits(memref.element_type) // 8)
+
+    @property
+    def count(self) -> int:
+        return self.columns // self.width
+
+    @property
+    def span(self) -> int:
+        """Bytes of a row that the swizzle permutes; 0 without one."""
+        bits, base, _ = self.swizzle
+        return self.element_bytes << (bits + base) if bits else 0
+
+    @property
+    def row_bytes(self) -> int:
+        """From a row of a panel to the next."""
+        return self.width * self.element_bytes
+
+    @property
+    def panel_bytes(self) -> int:
+        """From a panel to the next."""
+        return self.rows * self.row_bytes
+
+    def offset(self, row: int, column: int) -> int:
+        """Bytes from the start to an element, before the swizzle."""
+        panel, within = divmod(column, self.width)
+        return panel * self.panel_bytes + row * self.row_bytes + within * self.element_bytes

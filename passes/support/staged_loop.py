@@ -1,0 +1,51 @@
+"""The K loop as promote-operands-to-smem leaves it: what a ring of stages is made from."""
+
+from dataclasses import dataclass
+
+from mlir import ir
+from mlir.dialects import scf
+
+from lowtide.dialects import sm, tile
+from lowtide.passes.base import Refusal
+from lowtide.passes.support.kernels import main_loop
+from lowtide.passes.support.rewriting import constant_of, defining_op, uses
+
+
+@dataclass(frozen=True)
+class StagedLoop:
+    """Copies A's and B's windows into a buffer each, multiplies them; carries the accumulator."""
+
+    loop: scf.ForOp
+    mma: tile.MmaOp
+    copies: tuple[sm.CopyOp, sm.CopyOp]
+
+    @classmethod
+    def match(cls, mma: tile.MmaOp) -> "StagedLoop":
+        """The loop around an mma. Refuses one of another form, or whose buffers are used elsewhere."""
+        loop = main_loop(mma)
+        copies = {}
+        for op in loop.body.operations:
+            if isinstance(op, sm.CopyOp):
+                copies[hash(op.destination)] = op
+            elif not isinstance(op, (tile.ViewOp, sm.BarrierOp, tile.MmaOp, scf.YieldOp)):
+                raise Refusal(op, "is not part of a K loop as promote-operands-to-smem leaves it")
+        if len(copies) != 2 or any(hash(operand) not in copies for operand in (mma.a, mma.b)):
+            raise Refusal(
+                mma, "needs both operands copied into shared memory in its loop; run promote-operands-to-smem"
+            )
+        carried, yielded = list(loop.inner_iter_args), list(loop.body.operations[-1].operands)
+        if carried != [mma.acc] or yielded != [mma.result]:
+            raise Refusal(loop, "must carry the accumulator of its tile.mma, and nothing else")
+        if constant_of(loop.lowerBound) != 0:
+            raise Refusal(loop, "must start at 0: its steps are counted from there")
+        for copy in copies.values():
+            buffer = copy.destination
+            if not isinstance(defining_op(buffer), sm.AllocOp):
+                raise Refusal(copy, "must fill a buffer of sm.alloc, which the ring replaces")
+            if any(use not in (copy, mma) for use in uses(buffer)):
+                raise Refusal(copy, "fills a buffer that is used outside its loop, so no ring can replace it")
+        return cls(loop, mma, (copies[hash(mma.a)], copies[hash(mma.b)]))
+
+    @property
+    def tile_k(self) -> ir.Value:
+        return self.loop.step

@@ -1,0 +1,122 @@
+"""The tensor maps that a kernel takes: made on the host from its matrices, passed behind its other arguments."""
+
+from mlir import ir
+from mlir.dialects import arith, cf
+
+from lowtide.dialects import sm, tile
+from lowtide.dialects.diagnostics import Diagnostics
+from lowtide.dialects.tile.layouts import layout_of
+from lowtide.errors import ScheduleError
+from lowtide.passes.base import Refusal
+from lowtide.passes.support.kernels import launches_of
+from lowtide.passes.support.panels import Panels
+from lowtide.passes.support.problem import element_bits
+from lowtide.passes.support.rewriting import before, constant_of, erase, extent, index_constant
+
+
+def launch_of(module: ir.Module, kernel: tile.KernelOp) -> tile.LaunchOp:
+    """The one launch of a kernel. Raises Refusal where there are several, or none."""
+    launches = launches_of(module, kernel)
+    if len(launches) != 1:
+        raise Refusal(kernel, f"is launched at {len(launches)} places; its tensor maps are made at one")
+    return launches[0]
+
+
+def box_text(op: ir.OpView, buffer: ir.Type, rows: int | None, rank: int) -> str:
+    """The `!sm.tensor_map` of the boxes that fill or empty a buffer. Raises Refusal where it does not lie in panels."""
+    try:
+        panels = Panels.of(buffer)
+    except ScheduleError as error:
+        raise Refusal(op, str(error)) from error
+    memref = ir.MemRefType(buffer)
+    _, (bits, base, shift) = layout_of(memref.layout)
+    sides = [rows or panels.rows, panels.width]
+    if rank > 2:
+        sides = [1] * (rank - 3) + [panels.count, *sides]
+    swizzle = f", swizzle<{bits},{base},{shift}>" if bits else ""
+    return f"!sm.tensor_map<{'x'.join(map(str, sides))}x{memref.element_type}{swizzle}>"
+
+
+def _assert_whole_panels(matrix: ir.Value, map_type: sm.TensorMapType) -> None:
+    """The host's check that the panels of a map of more than two dimensions divide the matrix's contiguous extent."""
+    width, rank = map_type.shape[-1], len(map_type.shape)
+    _assert_multiple(
+        matrix,
+        width,
+        f"copy = tma.{rank}d: the contiguous extent of A and of B must be a multiple of {width}, the row of a panel; "
+        "pad it, or compile with copy = tma",
+    )
+
+
+def _assert_whole_rows(matrix: ir.Value) -> None:
+    """The host's check that the rows of a matrix that TMA stores to are whole 16 bytes."""
+    unit = max(1, 128 // element_bits(ir.MemRefType(matrix.type).element_type))
+    _assert_multiple(
+        matrix,
+        unit,
+        f"epilogue = tma: N must be a multiple of {unit}, since TMA stores whole 16 bytes and would overwrite what "
+        "lies behind a row of D; pad N, or compile with epilogue = smem",
+    )
+
+
+def _assert_multiple(matrix: ir.Value, unit: int, message: str) -> None:
+    """A host check of the contiguous extent, where it is not known to be a multiple of `unit`."""
+    columns = extent(matrix, 1)
+    if (known := constant_of(columns)) is None or known % unit:
+        rest = arith.remui(columns, index_constant(unit))
+        cf.assert_(arith.cmpi(arith.CmpIPredicate.eq, rest, index_constant(0)), message)
+
+
+class TensorMapArguments:
+    """One map for each matrix and box; `finish` gives kernel and launch their new signature."""
+
+    def __init__(self, kernel: tile.KernelOp, launch: tile.LaunchOp) -> None:
+        self.kernel, self.launch = kernel, launch
+        self.entry = kernel.body.blocks[0]
+        self.matrices = list(self.entry.arguments)
+        self.found: dict[tuple[int, str], ir.Value] = {}
+        self.passed: list[ir.Value] = []
+
+    def map_for(
+        self,
+        op: ir.OpView,
+        matrix: ir.Value,
+        buffer: ir.Type,
+        *,
+        rows: int | None = None,
+        rank: int = 2,
+        is_written: bool = False,
+    ) -> ir.Value:
+        """The kernel argument that maps `matrix` in boxes as `buffer` holds them, `rows` of it where given.
+
+        A box of rank 2 is one panel; of rank 3 to 5 all panels of the buffer. The host checks the rows of a matrix that
+        is written. Raises Refusal for what is no TMA box.
+        """
+        if matrix not in self.matrices:
+            raise Refusal(op, "names a matrix that is not an argument of the kernel; TMA needs a tensor map of it")
+        position = self.matrices.index(matrix)
+        text = box_text(op, buffer, rows, rank)
+        if (position, text) not in self.found:
+            with Diagnostics(op.context) as diagnostics:
+                try:
+                    type_ = ir.Type.parse(text)
+                except ir.MLIRError as error:
+                    raise Refusal(op, f"is no TMA box: {'; '.join(diagnostics.of(error))}") from None
+            with before(self.launch):
+                if rank > 2:
+                    _assert_whole_panels(self.launch.args[position], type_)
+                if is_written and all(position != other for other, _ in self.found):
+                    _assert_whole_rows(self.launch.args[position])
+                self.passed.append(sm.TensorMapOp(type_, self.launch.args[position]).result)
+            self.found[position, text] = self.entry.add_argument(type_, ir.Location.unknown())
+        return self.found[position, text]
+
+    def finish(self) -> None:
+        """Gives kernel and launch their new signature."""
+        types = [argument.type for argument in self.entry.arguments]
+        self.kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+        launch = self.launch
+        with before(launch):
+            arguments = [*launch.args, *self.passed]
+            tile.LaunchOp(launch.kernel, launch.grid, launch.threads, arguments, shared_memory=launch.shared_memory)
+        erase(launch)

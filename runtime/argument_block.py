@@ -1,0 +1,76 @@
+"""The memory of a launch's arguments, as cuLaunchKernelEx reads it: an array of pointers, each to one argument.
+
+The layout is made once for a plan, a block for each set of values. A block is never written again, so that threads may
+launch from it at the same time; the driver copies the arguments during the launch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lowtide.errors import LaunchError
+from lowtide.runtime.dtypes import to_bits
+from lowtide.runtime.tensor_map_encoder import TENSOR_MAP_ALIGNMENT
+from lowtide.runtime.tensor_maps import TENSOR_MAP, TENSOR_MAP_BYTES, TensorMap
+
+_SLOT = 8  # bytes an argument takes in a block, tensor maps apart; the driver reads each at its own size
+_PACKING = {"ptr": "Q", "i64": "q", "i32": "i4x", "f32": "f4x", "f64": "d", "f16": "e6x", "bf16": "H6x"}
+
+
+class ArgumentBlock:
+    """One launch's arguments; `address` is that of the array of pointers to them."""
+
+    __slots__ = ("address", "storage")
+
+    def __init__(self, storage: Any, address: int) -> None:
+        self.storage = storage
+        self.address = address
+
+
+class ArgumentLayout:
+    """Where arguments of the given types lie in a block: tensor maps first, then the others, then the pointers."""
+
+    def __init__(self, types: Sequence[str]) -> None:
+        self.types = tuple(types)
+        self._plain = [i for i, kind in enumerate(types) if kind != TENSOR_MAP]
+        self._maps = [i for i, kind in enumerate(types) if kind == TENSOR_MAP]
+        self._bf16 = [i for i, kind in enumerate(types) if kind == "bf16"]
+        slots = TENSOR_MAP_BYTES * len(self._maps)
+        self._pointers = slots + _SLOT * len(self._plain)
+        offsets = {i: TENSOR_MAP_BYTES * position for position, i in enumerate(self._maps)}
+        offsets |= {i: slots + _SLOT * position for position, i in enumerate(self._plain)}
+        self._offsets = [offsets[i] for i in range(len(types))]
+        packing = "".join(_PACKING[types[i]] for i in self._plain)
+        self._struct = struct.Struct(f"<{f'{TENSOR_MAP_BYTES}s' * len(self._maps)}{packing}{'Q' * len(types)}")
+        self._memory = ctypes.c_char * (self._struct.size + TENSOR_MAP_ALIGNMENT)
+
+    def fill(self, values: Sequence[Any], encode: Callable[[TensorMap], bytes]) -> ArgumentBlock:
+        """A new block with these values; `encode` gives the bytes of a tensor map. Raises LaunchError for a value that
+        its type cannot hold, and what `encode` raises."""
+        maps = [encode(values[i]) for i in self._maps] if self._maps else ()
+        storage = self._memory()
+        base = ctypes.addressof(storage)
+        start = -base % TENSOR_MAP_ALIGNMENT
+        base += start
+        try:
+            if self._bf16:
+                values = [_bf16_bits(x) if i in self._bf16 else x for i, x in enumerate(values)]
+            plain = [values[i] for i in self._plain] if maps else values
+            self._struct.pack_into(storage, start, *maps, *plain, *[base + offset for offset in self._offsets])
+        except (struct.error, OverflowError) as error:
+            shown = ", ".join(f"{values[i]}: {self.types[i]}" for i in self._plain)
+            raise LaunchError(f"the launch arguments ({shown}) do not fit their types ({error})") from None
+        return ArgumentBlock(storage, base + self._pointers)
+
+
+def _bf16_bits(value: float) -> int:
+    bits = int(to_bits(np.float64(value), "bf16"))
+    if bits & 0x7FFF == 0x7F80 and math.isfinite(value):
+        raise OverflowError("float too large for bf16")
+    return bits

@@ -1,0 +1,81 @@
+"""All that a call on torch tensors depends on, as one tuple, and the cache that is asked with it.
+
+The key is made anew at each call from what the tensors are then, so that a tensor resized, moved or given other memory
+in place has another one. Its tuple is written as source and compiled, because a loop over the operands takes longer
+than the launch: for inputs a, b, a scalar and the output it is
+
+    (context()[1], v0.shape, v0.stride(), v0.dtype, v0.device, v0.data_ptr(), …, *scalar(2, v2), …)
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lowtide.runtime.checks import check_scalar
+
+_MEMREF = ("v{0}.shape", "v{0}.stride()", "v{0}.dtype", "v{0}.device", "v{0}.data_ptr()")
+_SCALAR_ENTRIES = 2
+
+
+class CallKeys:
+    """The keys of one kernel's calls. `of(values)` is the whole one, `signature(key)` leaves addresses and scalars
+    out, `calls(key)` is only them, in the order of the arguments. The current context comes first in both."""
+
+    def __init__(self, arguments: Sequence[Mapping[str, Any]], context: Callable[[], tuple[Any, Any]]) -> None:
+        parts, stays, varies = ["context()[1]"], [0], []
+        size = 1
+        for index, argument in enumerate(arguments):
+            if argument["kind"] == "scalar":
+                parts.append(f"*scalar({index}, v{index})")
+                varies.append(size)
+                size += _SCALAR_ENTRIES
+            else:
+                parts += [part.format(index) for part in _MEMREF]
+                size += len(_MEMREF)
+                stays += range(size - len(_MEMREF), size - 1)
+                varies.append(size - 1)
+
+        def scalar(index: int, value: Any) -> tuple[int | float, float]:
+            number = check_scalar(arguments[index], value)
+            return number, math.copysign(1.0, number)  # 0.0 and -0.0 are equal, and not the same
+
+        values = "".join(f"v{index}, " for index in range(len(arguments)))
+        source = f"def of(values):\n  {values}= values\n  return ({', '.join(parts)})\n"
+        scope: dict[str, Any] = {"context": context, "scalar": scalar}
+        exec(compile(source, "<key of a call>", "exec"), scope)
+        #: Raises LaunchError for a scalar that does not fit, and what objects that are no torch tensors raise.
+        self.of: Callable[[Sequence[Any]], tuple[Any, ...]] = scope["of"]
+        self.signature: Callable[[tuple[Any, ...]], tuple[Any, ...]] = operator.itemgetter(*stays)
+        self.calls: Callable[[tuple[Any, ...]], tuple[Any, ...]] = operator.itemgetter(*varies)
+
+
+class Recent(dict[Any, Any]):
+    """A dict that forgets: the `most` / 2 entries used last are kept, and never more than `most`.
+
+    A missing key gives None. Entries are held in two generations, so that finding one costs no more than in a dict:
+    when the young generation is full it becomes the old one, and what is found in the old one is young again. Threads
+    may share it.
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._half = most // 2
+        self._old: dict[Any, Any] = {}
+        self._lock = threading.Lock()
+
+    def __missing__(self, key: Any) -> Any:
+        found = self._old.get(key)
+        if found is not None:
+            self[key] = found
+        return found
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        with self._lock:
+            if len(self) >= self._half and key not in self:
+                self._old = dict(self)
+                self.clear()
+            super().__setitem__(key, value)

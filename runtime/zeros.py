@@ -1,0 +1,70 @@
+"""GEMMs without a sum: where K is 0, A and B are read as zeros of K = 1, so that D = epilogue(0), as in BLAS.
+
+Neither TMA nor a mainloop has to know of empty matrices then. (Where M or N is 0 there is no D, and nothing to launch.)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from lowtide.runtime import driver
+from lowtide.runtime.checks import pad_row
+from lowtide.runtime.dtypes import ITEMSIZE
+from lowtide.runtime.operands import Operand
+
+_LEAST_BYTES = 1 << 16
+
+
+class Zeros:
+    """Zeros in GPU memory, kept until the process ends, since graphs and bound launches may read them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[int, tuple[int, int]] = {}  # context: (address, bytes) of the largest
+
+    def address(self, size: int, context: int) -> int:
+        """Where at least `size` bytes of zeros lie in `context`. Raises DeviceError when there is no memory, or none
+        can be had as in a capture."""
+        with self._lock:
+            address, held = self._held.get(context, (0, 0))
+            if held < size:
+                held = max(_LEAST_BYTES, 1 << (size - 1).bit_length())
+                with driver.active(context):
+                    address = _allocate(held)
+                self._held[context] = address, held
+            return address
+
+
+def _allocate(size: int) -> int:
+    cuda = driver.api()
+    what = f"getting {size} bytes of zeros for K = 0 (before a stream is captured, make such a call outside of it)"
+    address = driver.check(cuda.cuMemAlloc(size), what)
+    driver.check(cuda.cuMemsetD8(address, 0, size), what)
+    driver.check(cuda.cuCtxSynchronize(), what)  # the launch may go to a stream that does not wait for this one
+    return int(address)
+
+
+def with_zeros(
+    operands: Mapping[str, Operand],
+    arguments: Sequence[Mapping[str, Any]],
+    dims: Mapping[str, Sequence[str]],
+    zeros: Zeros,
+    device: int,
+    context: int,
+) -> dict[str, Operand]:
+    """The operands with those of K = 0 replaced by zeros of K = 1; rows are padded as the kernel wants them."""
+    replaced = dict(operands)
+    for argument in arguments:
+        name = argument["name"]
+        if "k" not in dims[name]:
+            continue
+        rows, columns = (1 if dim == "k" else x for dim, x in zip(dims[name], operands[name].shape, strict=True))
+        row = pad_row(columns, argument["dtype"], argument.get("row_stride_alignment", 1))
+        address = zeros.address(rows * row * ITEMSIZE[argument["dtype"]], context)
+        replaced[name] = replace(
+            operands[name], address=address, shape=(rows, columns), strides=(row, 1), device=device
+        )
+    return replaced

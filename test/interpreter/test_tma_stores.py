@@ -1,0 +1,316 @@
+"""Epilogues by TMA stores: the same numbers as before they are lowered, and the faults that are caught in them.
+
+D in bf16, f16 and f32, parts of one and of several boxes and narrower last ones, one to four scratch buffers, one and
+two warpgroups, ragged edges, several work tiles a CTA; beside them stores with a cache operator. Faults are planted by
+one edit of the compiler's own text at levels epilogue and nvvm.
+"""
+
+import re
+
+import numpy as np
+import pytest
+from compiled import Step, expected, inputs_of, spec, steps_of
+from support import assert_same
+
+import lowtide as lt
+from lowtide import targets
+from lowtide.dialects.levels import Level
+from lowtide.errors import InterpreterError
+from lowtide.interpreter import hardware, interpret
+from lowtide.targets import TiledMma, mma_atom
+from lowtide.targets.ldmatrix import row_addresses
+from lowtide.targets.tv import coordinates, indices
+
+SM_90A = targets.get("sm_90a")
+
+ONE = "roles = cooperative(1), cta = [64, 64, 64], stages = 2, epilogue = tma"
+TWO = "roles = cooperative(2), cta = [128, 64, 64], stages = 2, epilogue = tma"
+LOWERED = ("lower-epilogue", "assign-smem-offsets", "convert-sm-to-nvvm")
+
+
+def add_bias(acc, bias: lt.PerColumn):
+    return acc + bias
+
+
+def scaled(acc, row: lt.PerRow, scale: lt.Scalar):
+    return scale * acc + row
+
+
+CASES = {
+    "one buffer": (spec(), f"{ONE}, epilogue_tile = [64, 32], epilogue_buffers = 1"),
+    "two buffers": (spec(dtype="f16", epilogue=add_bias), f"{TWO}, epilogue_tile = [128, 32], epilogue_buffers = 2"),
+    "four buffers": (spec(epilogue=scaled), f"{TWO}, epilogue_tile = [128, 16], epilogue_buffers = 4"),
+    "panels": (spec(epilogue=add_bias), f"{TWO}, epilogue_tile = [128, 64], swizzle_d = <2,3,3>"),
+    "f32": (spec(d="f32", epilogue=add_bias), TWO),
+    "no swizzle": (spec(), f"{ONE}, swizzle_d = <0,3,3>, cache_hints = [normal, normal, evict_first]"),
+    "two blocks of rows": (spec(), TWO.replace("128, 64, 64", "256, 64, 64")),
+    "narrow": (spec(), ONE.replace("64, 64, 64", "64, 24, 64")),
+    # The last part of a row is narrower: 64 + 24, 2 · 64 + 8, 4 · 32 + 8, 64 + 8 twice.
+    "narrow last part": (spec(epilogue=add_bias), TWO.replace("128, 64, 64", "128, 88, 64")),
+    "narrow after two": (spec(), TWO.replace("128, 64, 64", "128, 136, 64")),
+    "narrow of f32": (spec(d="f32"), TWO.replace("128, 64, 64", "128, 136, 64") + ", epilogue_buffers = 2"),
+    "narrow twice": (spec(dtype="f16"), TWO.replace("128, 64, 64", "256, 72, 64") + ", epilogue_buffers = 2"),
+    "streaming": (spec(), ONE.replace("tma", "direct, cache_hints = [normal, normal, streaming]")),
+    "write through": (spec(d="f32"), ONE.replace("tma", "smem, cache_hints = [normal, normal, write_through]")),
+}
+
+
+@pytest.fixture(scope="module", params=list(CASES))
+def compiled(request: pytest.FixtureRequest) -> tuple[lt.GemmSpec, list[Step]]:
+    problem, schedule = CASES[request.param]
+    return problem, steps_of(problem, schedule, SM_90A)
+
+
+@pytest.mark.parametrize("name", LOWERED)
+def test_a_pass_keeps_the_numbers(compiled: tuple[lt.GemmSpec, list[Step]], name: str) -> None:
+    problem, steps = compiled
+    (step,) = [step for step in steps if step.name == name]
+    assert step.before != step.after, f"{name} did nothing"
+    # One ragged tile, and with two SMs three tiles for each CTA or more.
+    for (m, n, k), orders in (((23, 24, 64), (0, 1)), (six_tiles(step.before), (2,))):
+        inputs = inputs_of(problem, m, n, k)
+        d = assert_same(step.before, step.after, inputs, orders=orders, sms=2)
+        assert np.array_equal(d, expected(problem, inputs))
+
+
+def six_tiles(text: str) -> tuple[int, int, int]:
+    """Extents of at least six of a module's CTA tiles, none whole; rows of D are whole 16 bytes, as TMA stores them."""
+    found = re.search(r"#tile\.schedule<cta = \[(\d+), (\d+), ", text)
+    assert found is not None
+    rows, columns = map(int, found.groups())
+    down = 3 if rows == 256 else 4
+    across = 2 if columns >= 64 else 4
+    return down * rows - 122, across * columns - 8, 70
+
+
+# What the instructions do ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", [16, 64])
+def test_the_rows_that_lanes_address_are_those_that_stmatrix_writes(columns: int) -> None:
+    """The passes' table of row addresses against the PTX ISA's formula: every element reaches its place."""
+    shape = (64, columns)
+    fragment = TiledMma(mma_atom(f"wgmma.m64n{columns}k16.f32.bf16")).tv("c", shape)
+    held = coordinates(fragment, shape)
+    values = held[..., 0] * columns + held[..., 1]  # each element is the number of its place
+    rows = indices(row_addresses(fragment, 4, False))
+    written = np.full(64 * columns, -1)
+    for warp in range(4):
+        lanes = slice(32 * warp, 32 * (warp + 1))
+        registers = values[lanes].reshape(32, -1, 4, 2)
+        for instruction in range(registers.shape[1]):
+            found = hardware.stmatrix(registers[:, instruction], 4, False)
+            starts = rows[lanes, instruction] % 64 * columns + rows[lanes, instruction] // 64
+            written[starts[:, None] + np.arange(8)] = found
+    assert np.array_equal(written, np.arange(64 * columns))
+
+
+def test_stmatrix_is_ldmatrix_the_other_way_round() -> None:
+    rows = np.arange(256).reshape(32, 8)
+    for trans in (False, True):
+        assert np.array_equal(hardware.stmatrix(hardware.ldmatrix(rows, 4, trans), 4, trans), rows)
+
+
+# Faults ---------------------------------------------------------------------------------------------------------------
+
+FAULTY, SCHEDULE = CASES["two buffers"]
+# Several tiles for the one CTA, so that buffers are used again.
+SHAPE = (256, 64, 64)
+
+
+@pytest.fixture(scope="module")
+def texts() -> dict[Level, str]:
+    return {step.level: step.after for step in steps_of(FAULTY, SCHEDULE, SM_90A) if step.level <= Level.NVVM}
+
+
+def faulty(text: str, pattern: str, replacement: str, at: int = 0) -> str:
+    """The text with occurrence `at` of a pattern, which must stand there, replaced."""
+    places = list(re.finditer(pattern, text, re.MULTILINE))
+    assert places, f"{pattern!r} is nowhere"
+    place = places[at]
+    return text[: place.start()] + place.expand(replacement) + text[place.end() :]
+
+
+def caught(text: str, message: str) -> None:
+    """The fault is found under every order of agents."""
+    for seed in (0, 1, 2):
+        with pytest.raises(InterpreterError, match=message):
+            interpret(text, inputs_of(FAULTY, *SHAPE), seed=seed, sms=1, domain="exact")
+
+
+HIDDEN = r"(sm\.tma_store|cp\.async\.bulk\.tensor).*not visible to the async proxy: reads what .* wrote, with "
+EPILOGUE_WAIT, NVVM_WAIT = r"^ *sm\.tma_store_wait read 1\n", r"^ *nvvm\.cp\.async\.bulk\.wait_group 1 \{read\}\n"
+EPILOGUE_BARRIER, NVVM_BARRIER = r"^ *sm\.barrier warpgroup\n", r"^ *nvvm\.barrier id = .* number_of_threads = .*\n"
+EPILOGUE_FENCE, NVVM_FENCE = r"^ *sm\.fence_proxy_async\n", r"^ *nvvm\.fence\.proxy .*\n"
+
+
+def test_what_is_not_faulty_runs(texts: dict[Level, str]) -> None:
+    inputs = inputs_of(FAULTY, *SHAPE)
+    for level in (Level.EPILOGUE, Level.NVVM):
+        for seed in (0, 1, 2):
+            found = interpret(texts[level], inputs, seed=seed, sms=1, domain="exact")
+            assert np.array_equal(found, expected(FAULTY, inputs))
+
+
+@pytest.mark.parametrize(("level", "fence"), [(Level.EPILOGUE, EPILOGUE_FENCE), (Level.NVVM, NVVM_FENCE)])
+def test_a_fence_left_out_is_found(texts: dict[Level, str], level: Level, fence: str) -> None:
+    caught(faulty(texts[level], fence, ""), HIDDEN + "no proxy fence by it before the barrier")
+
+
+@pytest.mark.parametrize(
+    ("level", "fence", "barrier"),
+    [(Level.EPILOGUE, EPILOGUE_FENCE, EPILOGUE_BARRIER), (Level.NVVM, NVVM_FENCE, NVVM_BARRIER)],
+)
+def test_a_fence_after_the_barrier_is_found(texts: dict[Level, str], level: Level, fence: str, barrier: str) -> None:
+    text = faulty(texts[level], f"({fence[1:]})( *{barrier[3:]})", r"\2\1")
+    caught(text, HIDDEN + "no barrier after its proxy fence")
+
+
+@pytest.mark.parametrize(
+    ("level", "fence", "barrier"),
+    [(Level.EPILOGUE, EPILOGUE_FENCE, EPILOGUE_BARRIER), (Level.NVVM, NVVM_FENCE, NVVM_BARRIER)],
+)
+def test_a_barrier_before_the_store_left_out_is_found(
+    texts: dict[Level, str], level: Level, fence: str, barrier: str
+) -> None:
+    text = faulty(texts[level], f"({fence[1:]}) *{barrier[3:]}", r"\1")
+    caught(text, r"race \(read after write\): reads what .* wrote, with no barrier between")
+
+
+@pytest.mark.parametrize(("level", "wait"), [(Level.EPILOGUE, EPILOGUE_WAIT), (Level.NVVM, NVVM_WAIT)])
+def test_a_wait_before_a_buffer_is_used_again_left_out_is_found(
+    texts: dict[Level, str], level: Level, wait: str
+) -> None:
+    # The second of two waits: in the first tile nothing is in flight in its buffer, in the next one there is.
+    found = r"race \(write after read\): writes what .* may still read by `"
+    caught(faulty(texts[level], wait, "", at=1), found)
+
+
+@pytest.mark.parametrize(
+    ("level", "old", "new"),
+    [
+        (Level.EPILOGUE, r"tma_store_wait read 1", "tma_store_wait read 2"),
+        (Level.NVVM, r"wait_group 1 \{read\}", "wait_group 2 {read}"),
+    ],
+)
+def test_a_wait_that_leaves_one_group_too_many_in_flight_is_found(
+    texts: dict[Level, str], level: Level, old: str, new: str
+) -> None:
+    caught(faulty(texts[level], old, new, at=1), r"race \(write after read\): writes what .* may still read by `")
+
+
+@pytest.mark.parametrize(
+    ("level", "wait"),
+    [(Level.EPILOGUE, r"(sm\.tma_store_wait read) {}\n"), (Level.NVVM, r"(nvvm\..*wait_group) {}( \{{read\}})\n")],
+)
+@pytest.mark.parametrize(("name", "in_flight"), [("narrow last part", 1), ("narrow after two", 2)])
+def test_a_wait_of_one_too_many_before_the_narrow_buffer_is_used_again_is_found(
+    level: Level, wait: str, name: str, in_flight: int
+) -> None:
+    problem, schedule = CASES[name]
+    text = [step for step in steps_of(problem, schedule, SM_90A) if step.level == level][-1].after
+    # The last of a tile's waits is the narrow part's; the next tile's is one group short.
+    pattern = wait.format(in_flight)
+    text = faulty(text, pattern, rf"\1 {in_flight + 1}" + (r"\2" if level is Level.NVVM else "") + "\n", at=-1)
+    for seed in (0, 1, 2):
+        with pytest.raises(InterpreterError, match=r"race \(write after read\): writes what .* may still read by `"):
+            interpret(text, inputs_of(problem, 256, 128, 64), seed=seed, sms=1, domain="exact")
+
+
+@pytest.mark.parametrize(
+    ("level", "wait", "barrier"),
+    [(Level.EPILOGUE, EPILOGUE_WAIT, EPILOGUE_BARRIER), (Level.NVVM, NVVM_WAIT, NVVM_BARRIER)],
+)
+def test_a_barrier_after_the_wait_left_out_is_found(
+    texts: dict[Level, str], level: Level, wait: str, barrier: str
+) -> None:
+    text = faulty(texts[level], f"({wait[1:]}) *{barrier[3:]}", r"\1", at=-1)
+    caught(text, r"race \(write after read\): writes what .* (read, with no barrier between|may still read by `)")
+
+
+@pytest.mark.parametrize(
+    ("level", "wait"),
+    [(Level.EPILOGUE, r"^ *sm\.tma_store_wait read 0\n"), (Level.NVVM, r"^ *nvvm\..*wait_group 0 \{read\}\n")],
+)
+def test_a_wait_at_the_end_left_out_is_found(texts: dict[Level, str], level: Level, wait: str) -> None:
+    caught(faulty(texts[level], wait, ""), r"the CTA ends and nobody has waited until this store has read shared")
+
+
+def test_a_commit_left_out_is_found(texts: dict[Level, str]) -> None:
+    text = faulty(texts[Level.NVVM], r"^ *nvvm\.cp\.async\.bulk\.commit\.group\n", "")
+    caught(text, r"race \(write after read\)|nobody has waited")
+
+
+@pytest.mark.parametrize("number", ["%tid", "2"])
+def test_a_wrong_barrier_is_found(texts: dict[Level, str], number: str) -> None:
+    """The role's barrier in place of a warpgroup's, where both warpgroups mix up; a barrier of every warp's own."""
+    text = texts[Level.NVVM]
+    (name,) = set(re.findall(r"nvvm\.barrier id = (%\w+) number_of_threads", text))
+    wrong = f"nvvm.barrier id = {name} number_of_threads"
+    definition = re.search(rf"^( *){name} = (.*)$", text, re.MULTILINE)
+    assert definition is not None
+    if number == "2":  # one barrier for all: the warpgroups meet on it in any mixture of four warps
+        role = f"{definition[1]}%one_barrier = arith.constant 2 : i32\n"
+    else:  # one for each warp, where 128 threads never arrive
+        role = f"{definition[1]}%c5_warp = arith.constant 5 : i32\n"
+        role += f"{definition[1]}%one_barrier = arith.shrui {_thread(text)}, %c5_warp : i32\n"
+    text = text.replace(definition[0], definition[0] + "\n" + role.rstrip("\n"), 1)
+    text = text.replace(wrong, wrong.replace(name, "%one_barrier"))
+    caught(text, r"race|uninitialised|not visible|deadlock")
+
+
+def _thread(text: str) -> str:
+    found = re.search(r"(%\w+) = nvvm\.read\.ptx\.sreg\.tid\.x", text)
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.parametrize("swizzle", ["<2,3,4>", "<2,4,3>"])
+def test_another_swizzle_in_the_buffer_than_in_the_map_shows_as_wrong_numbers(
+    texts: dict[Level, str], swizzle: str
+) -> None:
+    text = faulty(texts[Level.EPILOGUE], r"(\(128,32\):\(32,1\), swizzle)<2,3,3>", rf"\1{swizzle}")
+    inputs = inputs_of(FAULTY, *SHAPE)
+    assert (interpret(text, inputs, sms=1, domain="exact") != expected(FAULTY, inputs)).any()
+
+
+@pytest.mark.parametrize(
+    ("level", "old", "new"),
+    [
+        (Level.EPILOGUE, r"(to %\w+)\[(%\w+), (%\w+)\] : memref", r"\1[\3, \2] : memref"),
+        (Level.NVVM, r"box\[(%\w+), (%\w+)\] : !llvm.ptr, <3>", r"box[\2, \1] : !llvm.ptr, <3>"),
+    ],
+)
+def test_coordinates_in_the_wrong_order_leave_a_part_of_d_unwritten(
+    texts: dict[Level, str], level: Level, old: str, new: str
+) -> None:
+    caught(faulty(texts[level], old, new), r"D\[\d+, 0\] was never written")
+
+
+def test_a_store_by_every_lane_is_found(texts: dict[Level, str]) -> None:
+    text = faulty(
+        texts[Level.NVVM],
+        r"scf\.if %\w+ \{\n( *nvvm\.cp\.async\.bulk\.tensor\.global)",
+        r"%everyone = arith.constant true\n scf.if %everyone {\n\1",
+    )
+    caught(text, r"32 lanes start a store by TMA; one thread does: elect it")
+
+
+def test_a_matrix_whose_rows_are_not_16_bytes_apart_cannot_be_stored_to(texts: dict[Level, str]) -> None:
+    given = inputs_of(FAULTY, 128, 64, 64)
+    given["d"] = np.zeros((128, 67), np.int64)[:, :64]
+    with pytest.raises(InterpreterError, match=r"sm\.tensor_map .*rows 134 bytes apart: TMA needs multiples of 16"):
+        interpret(texts[Level.EPILOGUE], given, domain="exact")
+
+
+def test_rows_that_are_not_whole_16_bytes_are_refused_before_the_launch(texts: dict[Level, str]) -> None:
+    for level in (Level.EPILOGUE, Level.NVVM):
+        with pytest.raises(InterpreterError, match=r"N must be a multiple of 8, .* or compile with epilogue = smem"):
+            interpret(texts[level], inputs_of(FAULTY, 128, 60, 64), domain="exact")
+
+
+@pytest.mark.parametrize("level", [Level.EPILOGUE, Level.NVVM])
+def test_without_that_check_a_store_behind_a_row_is_found(texts: dict[Level, str], level: Level) -> None:
+    text = faulty(texts[level], r'^ *cf\.assert .*"epilogue = tma: N must be.*\n', "")
+    with pytest.raises(InterpreterError, match=r"a TMA store into rows of 120 bytes, .* what lies behind a row"):
+        interpret(text, inputs_of(FAULTY, 128, 60, 64), domain="exact")

@@ -1,0 +1,268 @@
+// verify-mbarriers refuses arrivals and bytes that the roles and the copies do not bear out: what, and what to write.
+// RUN: lowtide-opt %s --target sm_90a -p verify-mbarriers --split-input-file --verify-diagnostics
+
+// Bytes: fewer, more, none, where one box of 64 × 64 elements of 16 bits comes.
+#layout = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+!tile = memref<64x64xbf16, #layout, #gpu.address_space<workgroup>>
+!map = !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+tile.kernel @kernel(%a: !map) {
+  %ring = sm.ring : !sm.ring<2 x [!tile]>
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %empty = sm.mbarriers arrivals(2) : !sm.mbarriers<2>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  sm.roles {
+    producer warps(4) registers(0) {
+      sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
+      // expected-error @below {{verify-mbarriers: expects 8176 bytes, but the copies that signal this slot (1) bring 8192; write expects 8192}}
+      sm.mbarrier_arrive %full[%c0] expects 8176 : !sm.mbarriers<2>
+      %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>
+      sm.tma_load %a[%c0, %c0] to %x signals %full[%c0] : !map, !tile, !sm.mbarriers<2>
+    }
+    consumer warps(8) registers(0) {
+      sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %empty[%c0] : !sm.mbarriers<2>
+    }
+  }
+  tile.return
+}
+// -----
+
+#layout = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+!tile = memref<64x64xbf16, #layout, #gpu.address_space<workgroup>>
+!map = !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+tile.kernel @kernel(%a: !map) {
+  %ring = sm.ring : !sm.ring<2 x [!tile]>
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %empty = sm.mbarriers arrivals(2) : !sm.mbarriers<2>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  sm.roles {
+    producer warps(4) registers(0) {
+      sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
+      // expected-error @below {{verify-mbarriers: expects 8208 bytes, but the copies that signal this slot (1) bring 8192; write expects 8192}}
+      sm.mbarrier_arrive %full[%c0] expects 8208 : !sm.mbarriers<2>
+      %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>
+      sm.tma_load %a[%c0, %c0] to %x signals %full[%c0] : !map, !tile, !sm.mbarriers<2>
+    }
+    consumer warps(8) registers(0) {
+      sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %empty[%c0] : !sm.mbarriers<2>
+    }
+  }
+  tile.return
+}
+// -----
+
+#layout = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+!tile = memref<64x64xbf16, #layout, #gpu.address_space<workgroup>>
+!map = !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+tile.kernel @kernel(%a: !map) {
+  %ring = sm.ring : !sm.ring<2 x [!tile]>
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %empty = sm.mbarriers arrivals(2) : !sm.mbarriers<2>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  sm.roles {
+    producer warps(4) registers(0) {
+      sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
+      // expected-error @below {{verify-mbarriers: expects 0 bytes, but the copies that signal this slot (1) bring 8192; write expects 8192}}
+      sm.mbarrier_arrive %full[%c0] : !sm.mbarriers<2>
+      %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>
+      sm.tma_load %a[%c0, %c0] to %x signals %full[%c0] : !map, !tile, !sm.mbarriers<2>
+    }
+    consumer warps(8) registers(0) {
+      sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %empty[%c0] : !sm.mbarriers<2>
+    }
+  }
+  tile.return
+}
+// -----
+
+// Bytes of another slot are no bytes of this one.
+#layout = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+!tile = memref<64x64xbf16, #layout, #gpu.address_space<workgroup>>
+!map = !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+tile.kernel @kernel(%a: !map) {
+  %ring = sm.ring : !sm.ring<2 x [!tile]>
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %empty = sm.mbarriers arrivals(2) : !sm.mbarriers<2>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  sm.roles {
+    producer warps(4) registers(0) {
+      sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
+      // expected-error @below {{verify-mbarriers: expects 8192 bytes, but the copies that signal this slot (0) bring 0; write expects 0}}
+      sm.mbarrier_arrive %full[%c0] expects 8192 : !sm.mbarriers<2>
+      %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>
+      sm.tma_load %a[%c0, %c0] to %x signals %full[%c1] : !map, !tile, !sm.mbarriers<2>
+    }
+    consumer warps(8) registers(0) {
+      sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %empty[%c0] : !sm.mbarriers<2>
+    }
+  }
+  tile.return
+}
+// -----
+
+#layout = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+!tile = memref<64x64xbf16, #layout, #gpu.address_space<workgroup>>
+!map = !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+tile.kernel @kernel(%a: !map) {
+  %ring = sm.ring : !sm.ring<2 x [!tile]>
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %empty = sm.mbarriers arrivals(2) : !sm.mbarriers<2>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  sm.roles {
+    producer warps(4) registers(0) {
+      sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %full[%c0] : !sm.mbarriers<2>
+      %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>
+      // expected-error @below {{verify-mbarriers: signals a slot at which no arrival beside it expects its bytes; arrive there before it}}
+      sm.tma_load %a[%c0, %c0] to %x signals %full[%c1] : !map, !tile, !sm.mbarriers<2>
+    }
+    consumer warps(8) registers(0) {
+      sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %empty[%c0] : !sm.mbarriers<2>
+    }
+  }
+  tile.return
+}
+// -----
+
+// Arrivals: one thread of the producer, one of each consumer warpgroup.
+#layout = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+!tile = memref<64x64xbf16, #layout, #gpu.address_space<workgroup>>
+!map = !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+tile.kernel @kernel(%a: !map) {
+  %ring = sm.ring : !sm.ring<2 x [!tile]>
+  // expected-error @below {{verify-mbarriers: completes a phase after 2 arrivals, but its roles make 1: 1 by the producer; write arrivals(1)}}
+  %full = sm.mbarriers arrivals(2) : !sm.mbarriers<2>
+  %empty = sm.mbarriers arrivals(2) : !sm.mbarriers<2>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  sm.roles {
+    producer warps(4) registers(0) {
+      sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %full[%c0] expects 8192 : !sm.mbarriers<2>
+      %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>
+      sm.tma_load %a[%c0, %c0] to %x signals %full[%c0] : !map, !tile, !sm.mbarriers<2>
+    }
+    consumer warps(8) registers(0) {
+      sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %empty[%c0] : !sm.mbarriers<2>
+    }
+  }
+  tile.return
+}
+// -----
+
+#layout = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+!tile = memref<64x64xbf16, #layout, #gpu.address_space<workgroup>>
+!map = !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+tile.kernel @kernel(%a: !map) {
+  %ring = sm.ring : !sm.ring<2 x [!tile]>
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  // expected-error @below {{verify-mbarriers: completes a phase after 1 arrivals, but its roles make 2: 2 by the consumer; write arrivals(2)}}
+  %empty = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  sm.roles {
+    producer warps(4) registers(0) {
+      sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %full[%c0] expects 8192 : !sm.mbarriers<2>
+      %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>
+      sm.tma_load %a[%c0, %c0] to %x signals %full[%c0] : !map, !tile, !sm.mbarriers<2>
+    }
+    consumer warps(8) registers(0) {
+      sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %empty[%c0] : !sm.mbarriers<2>
+    }
+  }
+  tile.return
+}
+// -----
+
+// Twice at one slot, one right after the other.
+#layout = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+!tile = memref<64x64xbf16, #layout, #gpu.address_space<workgroup>>
+!map = !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+tile.kernel @kernel(%a: !map) {
+  %ring = sm.ring : !sm.ring<2 x [!tile]>
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  // expected-error @below {{verify-mbarriers: completes a phase after 2 arrivals, but its roles make 4: 4 by the consumer; write arrivals(4)}}
+  %empty = sm.mbarriers arrivals(2) : !sm.mbarriers<2>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  sm.roles {
+    producer warps(4) registers(0) {
+      sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %full[%c0] expects 8192 : !sm.mbarriers<2>
+      %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>
+      sm.tma_load %a[%c0, %c0] to %x signals %full[%c0] : !map, !tile, !sm.mbarriers<2>
+    }
+    consumer warps(8) registers(0) {
+      sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %empty[%c0] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %empty[%c0] : !sm.mbarriers<2>
+    }
+  }
+  tile.return
+}
+// -----
+
+// By both roles.
+#layout = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+!tile = memref<64x64xbf16, #layout, #gpu.address_space<workgroup>>
+!map = !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+tile.kernel @kernel(%a: !map) {
+  %ring = sm.ring : !sm.ring<2 x [!tile]>
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  // expected-error @below {{verify-mbarriers: completes a phase after 2 arrivals, but its roles make 3: 1 by the producer and 2 by the consumer; write arrivals(3)}}
+  %empty = sm.mbarriers arrivals(2) : !sm.mbarriers<2>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  sm.roles {
+    producer warps(4) registers(0) {
+      sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %full[%c0] expects 8192 : !sm.mbarriers<2>
+      sm.mbarrier_arrive %empty[%c0] : !sm.mbarriers<2>
+      %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>
+      sm.tma_load %a[%c0, %c0] to %x signals %full[%c0] : !map, !tile, !sm.mbarriers<2>
+    }
+    consumer warps(8) registers(0) {
+      sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %empty[%c0] : !sm.mbarriers<2>
+    }
+  }
+  tile.return
+}
+// -----
+
+// By nobody.
+#layout = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+!tile = memref<64x64xbf16, #layout, #gpu.address_space<workgroup>>
+!map = !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+tile.kernel @kernel(%a: !map) {
+  %ring = sm.ring : !sm.ring<2 x [!tile]>
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %empty = sm.mbarriers arrivals(2) : !sm.mbarriers<2>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  sm.roles {
+    producer warps(4) registers(0) {
+      // expected-error @below {{verify-mbarriers: waits for mbarriers that nobody arrives at, for ever; arrive where the slot is ready}}
+      sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %full[%c0] expects 8192 : !sm.mbarriers<2>
+      %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>
+      sm.tma_load %a[%c0, %c0] to %x signals %full[%c0] : !map, !tile, !sm.mbarriers<2>
+    }
+    consumer warps(8) registers(0) {
+      sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<2>
+    }
+  }
+  tile.return
+}

@@ -1,0 +1,46 @@
+// verify-mbarriers takes arrivals and bytes that the roles and the copies bear out, and changes nothing.
+// RUN: lowtide-opt %s --target sm_90a -p verify-mbarriers | filecheck %s
+
+#layout = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+!tile = memref<64x64xbf16, #layout, #gpu.address_space<workgroup>>
+!map = !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+// Two boxes of 8192 bytes a slot; one thread of the producer arrives, and one of each of two consumer warpgroups. The
+// consumer arrives at two places, one after the other: once a phase.
+// CHECK-LABEL: tile.kernel @kernel
+// CHECK:       sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+// CHECK:       sm.mbarriers arrivals(2) : !sm.mbarriers<2>
+// CHECK:       sm.mbarrier_arrive %{{.+}}[%{{.+}}] expects 16384
+tile.kernel @kernel(%a: !map, %b: !map) {
+  %ring = sm.ring : !sm.ring<2 x [!tile, !tile]>
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %empty = sm.mbarriers arrivals(2) : !sm.mbarriers<2>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  sm.roles {
+    producer warps(4) registers(0) {
+      scf.for %i = %c0 to %c1 step %c1 {
+        sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
+        sm.mbarrier_arrive %full[%c0] expects 16384 : !sm.mbarriers<2>
+        %x, %y = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile, !tile]>
+        sm.tma_load %a[%c0, %c0] to %x signals %full[%c0] : !map, !tile, !sm.mbarriers<2>
+        sm.tma_load %b[%c0, %c0] to %y signals %full[%c0] : !map, !tile, !sm.mbarriers<2>
+      }
+    }
+    consumer warps(8) registers(0) {
+      scf.for %i = %c0 to %c1 step %c1 {
+        sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<2>
+        sm.mbarrier_arrive %empty[%c0] : !sm.mbarriers<2>
+      }
+      sm.mbarrier_arrive %empty[%c1] : !sm.mbarriers<2>
+    }
+  }
+  tile.return
+}
+
+// Without roles nothing is counted.
+tile.kernel @no_roles() {
+  %c0 = arith.constant 0 : index
+  %full = sm.mbarriers arrivals(7) : !sm.mbarriers<2>
+  sm.mbarrier_arrive %full[%c0] : !sm.mbarriers<2>
+  tile.return
+}

@@ -1,0 +1,260 @@
+"""Calls of torch tensors seen before: what is not done again, and all that must be seen when it changes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_arrays import FakeTorch, InterfaceArray, OtherDevice, SimpleDevice, Tensor, aligned
+from fake_driver import FakeDriver
+from sample_kernel import PTX, argument, sample_manifest
+
+from lowtide.errors import LaunchError
+from lowtide.runtime import Kernel
+from lowtide.runtime import kernel as kernel_module
+from lowtide.runtime.call_keys import CallKeys, Recent
+
+TYPES = ("ptr", "i64", "ptr", "i64", "ptr", "i64", "i32", "i32", "i32")
+M, N, K = 40, 24, 32
+Install = Callable[[FakeDriver], FakeDriver]
+
+
+def kernel_of(*extra: dict[str, Any]) -> Kernel:
+    return Kernel(sample_manifest(*extra, dtype="f16"), PTX)
+
+
+def arrays() -> tuple[Tensor, Tensor, Tensor]:
+    return Tensor(aligned(M, K)), Tensor(aligned(N, K)), Tensor(aligned(M, N))
+
+
+@pytest.fixture
+def fake(install_driver: Install, torch: FakeTorch) -> FakeDriver:
+    return install_driver(FakeDriver(types=TYPES))
+
+
+def test_a_known_call_makes_no_records_no_plan_and_no_arguments(
+    fake: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel, (a, b, d) = kernel_of(), arrays()
+    kernel(a, b, out=d)
+
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("made again")
+
+    for name in ("view", "make_plan", "check_layout"):
+        monkeypatch.setattr(kernel_module, name, never)
+    plan = next(iter(kernel._plans.values()))
+    monkeypatch.setattr(type(plan), "prepare", never)
+    assert kernel(a, b, out=d) is d
+    assert fake.launches[1].values == fake.launches[0].values
+
+
+def test_new_addresses_of_a_known_signature_make_no_records(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = kernel_of()
+    kernel(*arrays()[:2], out=arrays()[2])
+    monkeypatch.delattr(kernel_module, "view")
+    a, b, d = arrays()
+    kernel(a, b, out=d)
+    assert fake.launches[1].values[:6:2] == [x.array.ctypes.data for x in (a, b, d)]
+
+
+def resized(tensor: Tensor) -> None:
+    tensor.shape = (tensor.shape[0] - 8, tensor.shape[1])
+
+
+def with_other_rows(tensor: Tensor) -> None:
+    tensor.array = np.lib.stride_tricks.as_strided(tensor.array, tensor.array.shape, (2 * K - 2, 2))
+
+
+def of_other_type(tensor: Tensor) -> None:
+    tensor.dtype = "torch.bfloat16"
+
+
+def on_the_cpu(tensor: Tensor) -> None:
+    tensor.device = SimpleDevice("cpu", None)
+
+
+def on_another_gpu(tensor: Tensor) -> None:
+    tensor.device = OtherDevice("cuda", 1)
+
+
+def misaligned(tensor: Tensor) -> None:
+    tensor.array = aligned(*tensor.array.shape, offset=8)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("a", resized, r"operand d: shape \(40, 24\) makes m = 40, but a of shape \(32, 32\)"),
+        ("d", resized, r"operand d: shape \(32, 24\) makes m = 32"),
+        ("b", with_other_rows, "operand b: rows are 62 bytes apart"),
+        ("a", of_other_type, "operand a: dtype is bf16, the kernel was compiled for f16"),
+        ("d", of_other_type, "operand d: dtype is bf16"),
+        ("b", on_the_cpu, r"operand b: this torch.Tensor is on the CPU"),
+        ("d", on_another_gpu, "operand d is on GPU 1, a is on GPU 0"),
+        ("a", misaligned, "operand a: base address .* must be a multiple of 16"),
+        ("d", misaligned, "operand d: base address"),
+    ],
+)
+def test_a_tensor_changed_in_place_is_checked_anew(
+    fake: FakeDriver, name: str, change: Callable[[Tensor], None], message: str
+) -> None:
+    kernel, tensors = kernel_of(), dict(zip("abd", arrays(), strict=True))
+    for _ in range(2):
+        kernel(tensors["a"], tensors["b"], out=tensors["d"])
+    change(tensors[name])
+    with pytest.raises(LaunchError, match=message):
+        kernel(tensors["a"], tensors["b"], out=tensors["d"])
+    assert len(fake.launches) == 2
+
+
+def test_other_rows_at_the_same_addresses_are_seen(fake: FakeDriver) -> None:
+    kernel, (_, b, d) = kernel_of(), arrays()
+    whole, wide = aligned(M, 2 * K), Tensor(aligned(1, 1))
+    wide.shape = (M, K)
+    for rows in (2 * K, K, 2 * K):
+        wide.array = np.lib.stride_tricks.as_strided(whole, (M, K), (2 * rows, 2))
+        kernel(wide, b, out=d)
+    assert [x.values[:2] for x in fake.launches] == [[whole.ctypes.data, rows] for rows in (2 * K, K, 2 * K)]
+
+
+def test_an_output_moved_over_an_input_is_refused(fake: FakeDriver) -> None:
+    kernel, (a, b, d) = kernel_of(), arrays()
+    for _ in range(2):
+        kernel(a, b, out=d)
+    d.array = a.array[:, :N]
+    with pytest.raises(LaunchError, match="the output's bytes reach into those of input a"):
+        kernel(a, b, out=d)
+
+
+def test_the_stream_is_read_or_taken_at_every_known_call(fake: FakeDriver, torch: FakeTorch) -> None:
+    kernel, (a, b, d) = kernel_of(), arrays()
+    for current, given in ((11, None), (12, None), (12, 5), (12, 0), (11, None)):
+        torch.stream = current
+        kernel(a, b, out=d, stream=given)
+    assert [x.stream for x in fake.launches] == [11, 12, 5, 0, 11]
+    with pytest.raises(LaunchError, match="stream: str is not a CUDA stream"):
+        kernel(a, b, out=d, stream="0")
+
+
+def test_a_known_call_in_another_context_is_loaded_and_launched_there(fake: FakeDriver) -> None:
+    kernel, (a, b, d) = kernel_of(), arrays()
+    for context in (1234, 5678, 1234):
+        fake.contexts[:] = [context]
+        kernel(a, b, out=d)
+        kernel(a, b, out=d)
+    assert [x.context for x in fake.launches] == [1234, 1234, 5678, 5678, 1234, 1234]
+    assert sum(call[0] == "load" for call in fake.calls) == 2
+
+
+def test_a_known_call_without_a_current_context_enters_the_primary_one(fake: FakeDriver) -> None:
+    kernel, (a, b, d) = kernel_of(), arrays()
+    for _ in range(3):
+        kernel(a, b, out=d)
+    assert [x.context for x in fake.launches] == [7000] * 3
+    assert fake.contexts == []
+
+
+def test_scalars_are_part_of_what_is_known_and_zeros_have_signs(install_driver: Install, torch: FakeTorch) -> None:
+    fake = install_driver(FakeDriver(types=(*TYPES, "bf16")))
+    kernel, (a, b, d) = kernel_of(argument("alpha", "scalar", "bf16")), arrays()
+    for alpha in (0.0, -0.0, 0.0, -0.0, 1, True, np.float32(1.0)):
+        kernel(a, b, alpha=alpha, out=d)
+    assert [x.values[-1] for x in fake.launches] == [0, 0x8000, 0, 0x8000, 0x3F80, 0x3F80, 0x3F80]
+
+
+def test_tensors_by_name_and_by_position_are_the_same_call(fake: FakeDriver) -> None:
+    kernel, (a, b, d) = kernel_of(), arrays()
+    kernel(a, b, out=d)
+    known = dict(kernel._launches)
+    kernel(a=a, b=b, out=d)
+    kernel(a, b=b, out=d)
+    assert dict(kernel._launches) == known
+    assert [x.values for x in fake.launches[1:]] == [fake.launches[0].values] * 2
+
+
+def test_known_shapes_still_get_an_output_of_their_own(fake: FakeDriver, torch: FakeTorch) -> None:
+    kernel = kernel_of()
+    outputs = []
+    for rows, stream in ((40, 11), (40, 12), (16, 12), (40, 12)):
+        torch.stream = stream
+        outputs.append(kernel(Tensor(aligned(rows, K)), Tensor(aligned(21, K))))
+    assert [x.shape for x in outputs] == [(40, 21), (40, 21), (16, 21), (40, 21)]
+    assert all(x.stride() == (24, 1) for x in outputs)
+    assert torch.allocated == [((40, 24), 11), ((40, 24), 12), ((16, 24), 12), ((40, 24), 12)]
+    assert len({id(x) for x in outputs}) == 4
+
+
+def test_other_libraries_arrays_are_never_known_by_key(fake: FakeDriver) -> None:
+    kernel, (a, b, d) = kernel_of(), arrays()
+    kernel(a, b, out=d)
+    c = InterfaceArray(a.array)
+    kernel(c, b, out=d)
+    c.__cuda_array_interface__["shape"] = (M - 8, K)
+    with pytest.raises(LaunchError, match="makes m = 40, but a of shape"):
+        kernel(c, b, out=d)
+
+
+def test_a_driver_that_refuses_a_known_call_is_reported(fake: FakeDriver) -> None:
+    kernel, (a, b, d) = kernel_of(), arrays()
+    kernel(a, b, out=d)
+    fake.launch_error = 701
+    with pytest.raises(LaunchError, match=r"with grid \(1, 1, 1\) of \(128, 1, 1\) threads failed: CUDA_ERROR_701"):
+        kernel(a, b, out=d)
+
+
+def test_the_calls_kept_are_bounded_and_forgotten_ones_come_back(
+    fake: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_module, "_MOST_LAUNCHES", 8)
+    kernel, (_, b, d) = kernel_of(), arrays()
+    tensors = [Tensor(aligned(M, K)) for _ in range(20)]
+    for a in (*tensors, *tensors):
+        kernel(a, b, out=d)
+    assert len(kernel._launches) + len(kernel._launches._old) <= 8
+    assert [x.values[0] for x in fake.launches] == [x.array.ctypes.data for x in (*tensors, *tensors)]
+
+
+def test_recent_entries_outlive_those_that_are_not_used() -> None:
+    recent = Recent(8)
+    for i in range(100):
+        recent[i] = -i
+        assert recent[i] == -i
+        assert recent[0] == 0 or i == 0
+        assert len(recent) + len(recent._old) <= 8
+    assert recent[50] is None
+    assert [recent[i] for i in (97, 98, 99)] == [-97, -98, -99]
+
+
+def test_threads_share_what_is_recent() -> None:
+    recent, wrong, barrier = Recent(16), [], threading.Barrier(4)
+
+    def work(offset: int) -> None:
+        barrier.wait()
+        for i in range(3000):
+            key = (i + offset) % 24
+            found = recent[key]
+            if found is None:
+                recent[key] = found = key * key
+            if found != key * key or len(recent) > 8:
+                wrong.append(key)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_the_parts_of_a_key_are_taken_apart_as_they_were_put_together() -> None:
+    arguments = [argument("a"), argument("b"), argument("alpha", "scalar", "f32"), argument("d", role="output")]
+    keys = CallKeys(arguments, lambda: (0, 7000))
+    a, b, d = arrays()
+    key = keys.of([a, b, -2.5, d])
+    assert keys.calls(key) == (a.data_ptr(), b.data_ptr(), -2.5, d.data_ptr())
+    rest = [part for x in (a, b, d) for part in (x.shape, x.stride(), x.dtype, x.device)]
+    assert keys.signature(key) == (7000, *rest)

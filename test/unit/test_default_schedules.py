@@ -1,0 +1,136 @@
+"""What the default schedule of a problem becomes on sm_90a: registers, spills, shared memory, instructions.
+
+One row a problem, pinned exactly: MLIR's and ptxas's versions stand in pyproject.toml. A row that changes is a kernel
+that changed: time it on a GPU (`benchmarks/`) before the row is written anew. No GPU is needed here.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pytest
+
+import lowtide as lt
+from lowtide.compiler.cubin import instruction_count
+from lowtide.compiler.kernel import CompiledKernel
+from lowtide.passes.schedules.facts import shared_memory_bytes
+from lowtide.passes.support.problem import Problem
+
+TARGET = "sm_90a"
+
+
+def biased(acc, bias: lt.PerColumn):
+    return lt.relu(acc + bias)
+
+
+def added(acc, c: lt.Full):
+    return acc + c
+
+
+class Pins(NamedTuple):
+    """The CTA tile, what a CTA takes, and what its code holds."""
+
+    tile: str
+    registers: int
+    """Of a thread, by ptxas: what it enters with where setmaxnreg moves them."""
+    shared_memory: int
+    """Dynamic, of a CTA, in bytes."""
+    wgmma: int
+    loads: int
+    """TMA loads of a box, in each K step that LLVM unrolls the producer's loop by."""
+    stores: int
+    """TMA stores of a box."""
+    stmatrix: int
+    barriers: int
+    """bar.sync, of a CTA, a role or a warpgroup."""
+    instructions: int
+    """Machine code, padding included."""
+
+
+def sized(m: int | None, n: int | None, k: int | None, dtype: str = "bf16", **more: Any) -> lt.GemmSpec:
+    return lt.GemmSpec(**{"m": m, "n": n, "k": k, "a": dtype, "b": dtype, "d": dtype} | more)
+
+
+def square(extent: int | None, dtype: str = "bf16", **more: Any) -> lt.GemmSpec:
+    return sized(extent, extent, extent, dtype, **more)
+
+
+# fmt: off
+PINNED: dict[str, tuple[lt.GemmSpec, Pins]] = {
+    # CTA tile, registers, shared memory; wgmma, loads, stores, stmatrix, barriers; instructions
+    "8192": (square(8192), Pins("256×184×64", 168, 216112, 16, 4, 6, 30, 14, 752)),
+    "4096x28672x4096": (sized(4096, 28672, 4096), Pins("256×184×64", 168, 216112, 16, 4, 6, 30, 14, 752)),
+    "4096": (square(4096), Pins("128×256×64", 168, 213040, 8, 4, 4, 16, 10, 592)),
+    "4096 tt": (square(4096, layout="tt"), Pins("128×256×64", 168, 213040, 8, 10, 4, 16, 10, 664)),
+    "4096 nn": (square(4096, layout="nn"), Pins("128×256×64", 168, 213040, 8, 6, 4, 16, 10, 616)),
+    "4096 nt": (square(4096, layout="nt"), Pins("128×256×64", 168, 213040, 8, 12, 4, 16, 10, 680)),
+    "8192 tt": (square(8192, layout="tt"), Pins("128×256×64", 168, 213040, 8, 10, 4, 16, 10, 672)),
+    "4096 f16": (square(4096, "f16"), Pins("128×256×64", 168, 213040, 8, 4, 4, 16, 10, 592)),
+    "8192 D of f32": (square(8192, d="f32"), Pins("256×184×64", 168, 214064, 16, 4, 12, 0, 26, 864)),
+    "8192 relu(acc + bias)": (square(8192, epilogue=biased), Pins("256×184×64", 168, 216112, 16, 4, 6, 30, 14, 1320)),
+    "4096 acc + c": (square(4096, epilogue=added), Pins("128×256×64", 168, 213056, 8, 4, 0, 0, 18, 1208)),
+    "3072": (square(3072), Pins("128×192×64", 168, 213056, 8, 4, 3, 12, 8, 552)),
+    "1536": (square(1536), Pins("128×144×64", 168, 211024, 8, 4, 3, 9, 8, 544)),
+    "512": (square(512), Pins("64×64×64", 58, 139392, 8, 16, 1, 4, 4, 696)),
+    "4096 columns": (sized(None, 4096, None), Pins("128×256×64", 168, 213040, 8, 2, 4, 16, 10, 608)),
+    "any extents": (square(None), Pins("128×256×64", 168, 229440, 8, 2, 0, 0, 6, 1128)),
+}
+# fmt: on
+
+
+@dataclass(frozen=True)
+class Case:
+    spec: lt.GemmSpec
+    kernel: CompiledKernel
+    pins: Pins
+
+
+@pytest.fixture(scope="module", params=list(PINNED))
+def case(request: pytest.FixtureRequest) -> Case:
+    spec, pins = PINNED[request.param]
+    return Case(spec, lt.compile_gemm(spec, target=TARGET), pins)
+
+
+def found(kernel: CompiledKernel) -> Pins:
+    assembly = kernel.assembly
+    assert assembly is not None and kernel.schedule.cta is not None
+
+    def count(pattern: str) -> int:
+        return len(re.findall(rf"^\s*(?:@%p\d+ )?{pattern}", kernel.ptx, re.MULTILINE))
+
+    return Pins(
+        tile="×".join(map(str, kernel.schedule.cta)),
+        registers=assembly.registers,
+        shared_memory=kernel.manifest["host"][-1]["attributes"]["shared_memory"],
+        wgmma=count(r"wgmma\.mma_async\."),
+        loads=count(r"cp\.async\.bulk\.tensor\.2d\.shared::cluster\.global\."),
+        stores=count(r"cp\.async\.bulk\.tensor\.2d\.global\.shared::cta\."),
+        stmatrix=count(r"stmatrix\."),
+        barriers=count(r"bar\.sync"),
+        instructions=instruction_count(assembly.cubin),
+    )
+
+
+def test_the_kernel_is_the_one_that_was_measured(case: Case) -> None:
+    assert found(case.kernel) == case.pins
+
+
+def test_nothing_spills_and_ptxas_has_nothing_to_say(case: Case) -> None:
+    assembly = case.kernel.assembly
+    assert assembly is not None
+    assert (assembly.spill_stores, assembly.spill_loads, assembly.stack_bytes, assembly.static_smem_bytes) == (0,) * 4
+    assert assembly.warnings == ()
+
+
+def test_shared_memory_is_what_the_schedule_was_judged_by(case: Case) -> None:
+    spec = case.spec
+    kinds = tuple(operand.kind.value for operand in spec.operands)
+    problem = Problem(spec.m, spec.n, spec.k, spec.a, spec.acc, spec.d, spec.layout, kinds)
+    assert shared_memory_bytes(case.kernel.schedule, problem) == case.pins.shared_memory
+
+
+def test_the_pinned_kernels_are_of_every_layout_type_and_store() -> None:
+    specs = [spec for spec, _ in PINNED.values()]
+    assert {spec.layout for spec in specs} == {"tn", "nn", "nt", "tt"}
+    assert {(spec.a, spec.d) for spec in specs} == {("bf16", "bf16"), ("f16", "f16"), ("bf16", "f32")}
+    assert {pins.stores == 0 for _, pins in PINNED.values()} == {False, True}

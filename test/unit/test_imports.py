@@ -1,0 +1,94 @@
+"""Imports go down only, a pass imports no pass, and nothing is imported inside a function but to stay optional."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+# What each folder may import of the package.
+BELOW = {
+    "targets": {"errors", "targets"},
+    "dialects": {"errors", "targets", "dialects"},
+    "passes": {"errors", "targets", "dialects", "passes"},
+    "interpreter": {"errors", "targets", "dialects", "interpreter"},
+    "runtime": {"errors", "runtime"},
+    "compiler": {"errors", "targets", "dialects", "passes", "interpreter", "runtime", "compiler"},
+}
+
+
+def files(folder: str) -> list[Path]:
+    return sorted(path for path in (ROOT / folder).rglob("*.py") if not path.name.startswith("_ods"))
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """Dotted names of the modules that are imported; `from package import module` counts as the module too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def upward(source: str, folder: str) -> list[str]:
+    """What a file of the folder imports of the package that does not lie below it."""
+    names = [name.split(".") for name in imported(ast.parse(source)) if name.startswith("lowtide.")]
+    return sorted({".".join(parts[:2]) for parts in names if parts[1] not in BELOW[folder]})
+
+
+def passes_imported(source: str, own: str) -> list[str]:
+    """The other passes that a file imports."""
+    passes = {path.stem for path in (ROOT / "passes").glob("*.py")} - {"__init__", "base", own}
+    found = [name.split(".") for name in imported(ast.parse(source)) if name.startswith("lowtide.passes.")]
+    return sorted({parts[2] for parts in found if parts[2] in passes})
+
+
+def inside_functions(source: str) -> list[int]:
+    """Lines of imports of the package within functions."""
+    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.FunctionDef, ast.Lambda))]
+    return [
+        node.lineno
+        for function in functions
+        for node in ast.walk(function)
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and any(name.startswith("lowtide") for name in imported(node))
+    ]
+
+
+def imports_mlir(source: str) -> bool:
+    return any(name.split(".")[0] == "mlir" for name in imported(ast.parse(source)))
+
+
+@pytest.mark.parametrize("folder", BELOW)
+def test_a_folder_imports_only_what_lies_below_it(folder: str) -> None:
+    found = {str(path.relative_to(ROOT)): upward(path.read_text(encoding="utf-8"), folder) for path in files(folder)}
+    assert {name: names for name, names in found.items() if names} == {}
+
+
+def test_a_pass_imports_no_pass() -> None:
+    found = {
+        str(path.relative_to(ROOT)): passes_imported(path.read_text(encoding="utf-8"), path.stem)
+        for path in files("passes")
+        if path != ROOT / "passes" / "__init__.py"
+    }
+    assert {name: names for name, names in found.items() if names} == {}
+
+
+def test_the_runtime_imports_no_mlir() -> None:
+    sources = {path.name: path.read_text(encoding="utf-8") for path in files("runtime")}
+    assert {name for name, source in sources.items() if imports_mlir(source)} == set()
+
+
+@pytest.mark.parametrize("folder", BELOW)
+def test_nothing_of_the_package_is_imported_inside_a_function(folder: str) -> None:
+    found = {str(path.relative_to(ROOT)): inside_functions(path.read_text(encoding="utf-8")) for path in files(folder)}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+def test_a_planted_import_is_found() -> None:
+    assert upward("from lowtide.compiler import driver", "passes") == ["lowtide.compiler"]
+    assert passes_imported("from lowtide.passes.bind_tma import BindTma", "bind_wgmma") == ["bind_tma"]
+    assert imports_mlir("from mlir import ir")
+    assert inside_functions("def f():\n    from lowtide.passes import base") == [2]

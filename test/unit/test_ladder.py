@@ -1,0 +1,266 @@
+"""`lowtide ladder` and `lowtide bench`: steps compiled and verified, tables, charts, and what a machine cannot do."""
+
+import re
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from lowtide.compiler.bench import contest, gpu_timing, ladder
+from lowtide.compiler.bench.bar_chart import svg, text_bars
+from lowtide.compiler.bench.gpu_timing import Contender
+from lowtide.compiler.cli import bench as cli_bench
+from lowtide.compiler.cli import ladder as cli_ladder
+from lowtide.compiler.cli.main import app
+from lowtide.compiler.cubin import instruction_count
+from lowtide.compiler.presets import Preset
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import CompileError, DeviceError, InterpreterError
+
+SMALL = Schedule(cta=(64, 64, 32), warps=(2, 2, 1), stages=2, target="sm_80")
+STEPS = {
+    "first": Preset(SMALL, "sm_80", "a small tile"),
+    "second": Preset(SMALL.with_(stages=3), "sm_80", "a third stage"),
+}
+PROBLEM = ("--m", "256", "--n", "256", "--k", "256")
+SECONDS = {"torch.matmul": 1.0, "first": 4.0, "second": 2.0, "lowtide chosen": 0.5}
+
+
+def lowtide(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def no_torch() -> Any:
+    raise DeviceError("torch is not installed, and timing is done against it; install torch with CUDA")
+
+
+@pytest.fixture
+def two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli_ladder, "ladder_of", lambda target: STEPS)
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (cli_ladder, cli_bench, contest):
+        monkeypatch.setattr(module, "torch_with_gpu", no_torch)
+
+
+@pytest.fixture
+def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """A GPU on which everyone takes SECONDS and bursts at twice the speed. Gives a function that makes one wrong."""
+    wrong: set[str] = set()
+    cuda = SimpleNamespace(get_device_name=lambda: "Fake GPU", synchronize=lambda: None)
+    torch = SimpleNamespace(cuda=cuda, __version__="9.9")
+
+    def race(contenders: list[Contender], sets: int, rounds: int, seed: int) -> None:
+        for one in contenders:
+            one.sustained += [SECONDS[one.name]] * rounds
+            one.burst += [SECONDS[one.name] / 2] * rounds
+
+    for module in (cli_ladder, cli_bench, contest):
+        monkeypatch.setattr(module, "torch_with_gpu", lambda: torch)
+    monkeypatch.setattr(contest, "operand_sets", lambda *given: [SimpleNamespace()])
+    monkeypatch.setattr(contest, "complaint", lambda one, sets, dtype: "off by one" if one.name in wrong else "")
+    monkeypatch.setattr(contest, "race", race)
+    monkeypatch.setattr(ladder, "run_on_gpu", computed_by_numpy)
+    return wrong.add
+
+
+def computed_by_numpy(kernel: Any, spec: Any, inputs: Any) -> Any:
+    a, b = (inputs[name].astype(np.float64) for name in "ab")
+    return SimpleNamespace(d=a @ b.T, complaint="")
+
+
+def rows_of(output: str) -> dict[str, list[str]]:
+    """Cells by step, of the table, whose columns stand two spaces apart."""
+    found = (re.split(r" {2,}", line) for line in output.splitlines())
+    return {cells[0]: cells[1:] for cells in found if len(cells) > 4}
+
+
+# The ladder -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("two_steps", "no_gpu")
+def test_without_a_gpu_each_step_is_verified_and_nothing_is_timed(tmp_path: Path) -> None:
+    page = tmp_path / "ladder.md"
+    result = lowtide("ladder", *PROBLEM, "--markdown", str(page), "--seed", "3")
+    assert result.exit_code == 0, result.output
+    rows = rows_of(result.stdout)
+    assert rows["first"][0] == rows["second"][0] == "ok"
+    assert rows["second"][-1] == "a third stage"
+    # Two and three stages of 64×32 of A and of B.
+    scratch = int(rows["first"][3]) - 2 * 8192
+    assert int(rows["second"][3]) == max(3 * 8192 + scratch, int(rows["first"][3]))
+    assert re.search(r"^time +nothing was timed: torch is not installed", result.stdout, re.MULTILINE)
+    assert re.search(r"^verified +264x72x104 .*on the interpreter", result.stdout, re.MULTILINE)
+    assert page.read_text(encoding="utf-8").startswith("| step | result | threads |")
+
+
+@pytest.mark.usefixtures("two_steps")
+def test_with_a_gpu_each_step_has_its_speed_and_two_ratios(fake_gpu: Callable[[str], None], tmp_path: Path) -> None:
+    page, chart = tmp_path / "ladder.md", tmp_path / "ladder.svg"
+    result = lowtide("ladder", *PROBLEM, "--markdown", str(page), "--chart", str(chart))
+    assert result.exit_code == 0, result.output
+    rate = 2 * 256**3 / 1e12
+    cells = [line.split(" | ") for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    by_name = {line[0].removeprefix("| "): line[1:] for line in cells}
+    assert [by_name["first"][i].split()[0] for i in (1, 4)] == ["0.250", "0.250"]
+    assert by_name["first"][2] == by_name["first"][5] == ""
+    assert [by_name["second"][i].split()[0] for i in (1, 2, 4, 5)] == ["0.500", "2.000", "0.500", "2.000"]
+    assert by_name["second"][0] == f"{rate / 2:.0f} ({rate / 2:.0f} … {rate / 2:.0f})"
+    assert by_name["torch.matmul (cuBLAS)"][1] == "1.000 (1.000 … 1.000)"
+    assert "Fake GPU, torch 9.9" in page.read_text(encoding="utf-8")
+    ElementTree.fromstring(chart.read_text(encoding="utf-8"))
+    assert list(rows_of(result.stdout))[1:4] == ["first", "second", "torch.matmul (cuBLAS)"]
+
+
+@pytest.mark.usefixtures("two_steps")
+def test_a_step_that_is_wrong_at_the_whole_problem_is_not_timed(fake_gpu: Callable[[str], None]) -> None:
+    fake_gpu("first")
+    result = lowtide("ladder", *PROBLEM)
+    assert result.exit_code == 1
+    assert "first: left out: off by one" in result.stderr
+    table = [line.split() for line in result.stdout.splitlines()]
+    assert next(line for line in table if line[:1] == ["first"])[1] == "wrong"
+    assert "0.500" in next(line for line in table if line[:1] == ["second"])
+
+
+@pytest.mark.usefixtures("two_steps")
+def test_a_store_past_the_edge_of_the_small_problem_makes_a_step_wrong(
+    fake_gpu: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spilling(kernel: Any, spec: Any, inputs: Any) -> Any:
+        return SimpleNamespace(d=computed_by_numpy(kernel, spec, inputs).d, complaint="bytes past D were written")
+
+    monkeypatch.setattr(ladder, "run_on_gpu", spilling)
+    result = lowtide("ladder", *PROBLEM)
+    assert result.exit_code == 1
+    assert re.search(r"^wrong +second: bytes past D were written$", result.stdout, re.MULTILINE)
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_step_that_is_refused_stands_in_the_table_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = STEPS | {"third": Preset(SMALL.with_(stages=1), "sm_80", "nothing")}
+    monkeypatch.setattr(cli_ladder, "ladder_of", lambda target: broken)
+    result = lowtide("ladder", *PROBLEM)
+    assert result.exit_code == 1
+    assert re.search(r"^refused +third: .*stages = 1", result.stdout, re.MULTILINE)
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.usefixtures("no_gpu")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--target", "sm_86"), "no preset names sm_86"),
+        (("--target", "sm_99"), "unknown target 'sm_99'"),
+        (("--chart", "x.svg"), "--chart draws speeds, and nothing can be timed: torch is not installed"),
+        (("--dtype", "f64"), "unknown dtype 'f64'"),
+    ],
+)
+def test_the_ladder_refuses(arguments: tuple[str, ...], message: str) -> None:
+    result = lowtide("ladder", *arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("lowtide: error: ") and message in result.stderr
+
+
+@pytest.mark.usefixtures("two_steps", "no_gpu")
+def test_a_step_that_breaks_a_rule_of_the_hardware_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interpret(*given: Any, **named: Any) -> Any:
+        raise InterpreterError("deadlock: warp 4 waits on full[0]\n  and more of it")
+
+    monkeypatch.setattr(ladder, "interpret", interpret)
+    result = lowtide("ladder", *PROBLEM)
+    assert result.exit_code == 1
+    assert re.search(r"^failed +second: deadlock: warp 4 waits on full\[0\]$", result.stdout, re.MULTILINE)
+
+
+# bench ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_bench_without_a_gpu_says_what_is_missing() -> None:
+    result = lowtide("bench", *PROBLEM)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("lowtide: error: torch is not installed")
+
+
+def test_bench_prints_sustained_and_burst(fake_gpu: Callable[[str], None]) -> None:
+    result = lowtide("bench", *PROBLEM, "--no-cublaslt", "--rounds", "2")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("lowtide chosen") == 2
+    assert result.stdout.count("2.000 (2.000 … 2.000)") == 4
+    assert result.stdout.index("\nsustained") < result.stdout.index("\nburst")
+
+
+def test_bench_times_no_wrong_kernel(fake_gpu: Callable[[str], None]) -> None:
+    fake_gpu("lowtide chosen")
+    result = lowtide("bench", *PROBLEM, "--no-cublaslt")
+    assert result.exit_code == 1
+    assert "lowtide chosen: left out: off by one" in result.stderr
+    assert "lowtide chosen" not in result.stdout
+
+
+def test_a_gpu_whose_torch_is_wrong_is_not_trusted(fake_gpu: Callable[[str], None]) -> None:
+    fake_gpu("torch.matmul")
+    result = lowtide("bench", *PROBLEM, "--no-cublaslt")
+    assert result.exit_code == 2
+    assert "torch.matmul's own result is wrong" in result.stderr
+
+
+def test_timing_is_in_the_dtypes_whose_rounding_is_known() -> None:
+    assert set(gpu_timing.TOLERANCE) == {"bf16", "f16"}
+
+
+# Charts and counts ----------------------------------------------------------------------------------------------------
+
+BARS = [("one", 100.0, 200.0), ("two & more", 300.0, 400.0), ("torch", 200.0, 250.0)]
+
+
+def test_text_bars_are_as_long_as_their_figures() -> None:
+    lines = text_bars(BARS).splitlines()
+    assert [line.split()[-1] for line in lines] == ["100", "300", "200"]
+    assert [line.count("█") for line in lines] == [16, 48, 32]
+    assert len({line.index("█") for line in lines}) == 1
+
+
+def test_the_chart_is_well_formed_and_to_scale() -> None:
+    root = ElementTree.fromstring(svg("a < b", "TFLOP/s", BARS))
+    namespace = "{http://www.w3.org/2000/svg}"
+    rectangles = [one for one in root.iter(f"{namespace}rect") if one.get("height") == "11"][2:]
+    widths = [float(one.get("width", "")) for one in rectangles]
+    assert widths == pytest.approx([105, 210, 315, 420, 210, 262.5])
+    line = next(root.iter(f"{namespace}line"))
+    assert float(line.get("x1", "")) == pytest.approx(float(rectangles[0].get("x", "")) + 210, abs=0.1)
+    texts = [one.text for one in root.iter(f"{namespace}text")]
+    assert {"a < b", "two & more", "TFLOP/s", "300"} <= set(texts)
+
+
+def elf(sections: dict[str, int]) -> bytes:
+    """A 64-bit ELF file with sections of these names and sizes."""
+    names = b"\0" + b"".join(name.encode() + b"\0" for name in [*sections, ".shstrtab"])
+    table = 64 + len(names)
+    entries, place = [], 1
+    for name, size in sections.items():
+        entries.append(struct.pack("<IIQQQQIIQQ", place, 1, 0, 0, 0, size, 0, 0, 0, 0))
+        place += len(name) + 1
+    entries.append(struct.pack("<IIQQQQIIQQ", place, 3, 0, 0, 64, len(names), 0, 0, 0, 0))
+    head = b"\x7fELF\x02".ljust(16, b"\0")
+    head += struct.pack("<HHIQQQIHHHHHH", 2, 190, 1, 0, 0, table, 0, 64, 0, 0, 64, len(entries), len(entries) - 1)
+    return head + names + b"".join(entries)
+
+
+def test_instructions_are_counted_in_the_sections_of_code() -> None:
+    assert instruction_count(elf({".text.gemm_kernel": 160, ".nv.info": 320, ".text.other": 32})) == 12
+
+
+@pytest.mark.parametrize("broken", [b"", b"PTX", elf({".text.a": 16})[:-8]])
+def test_what_is_no_cubin_is_refused(broken: bytes) -> None:
+    with pytest.raises(CompileError, match="machine code"):
+        instruction_count(broken)

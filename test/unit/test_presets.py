@@ -1,0 +1,106 @@
+"""Presets: each names its target and what it adds, fits that target, and is refused where instructions are missing."""
+
+import itertools
+import re
+from dataclasses import replace
+
+import pytest
+
+import lowtide as lt
+from lowtide.compiler.contexts import make_context
+from lowtide.compiler.presets import LADDERS, PRESETS, check_target, ladder_of
+from lowtide.compiler.problem_ir import problem_text
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import ScheduleError, TargetError
+from lowtide.passes.schedules.choice import choose
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import get
+
+PROBLEM = Problem(4096, 4096, 4096, "bf16", "f32", "bf16", "tn", ())
+SPEC = lt.GemmSpec(m=256, n=256, k=256, a="bf16", b="bf16", d="bf16")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_a_legal_schedule_of_the_target_that_it_names(name: str) -> None:
+    schedule = lt.presets[name]
+    assert schedule.target in ("sm_80", "sm_90a")
+    assert choose(PROBLEM, get(schedule.target), schedule).schedule.stages is not None
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_can_be_printed_and_passed_back(name: str) -> None:
+    schedule = lt.presets[name]
+    assert Schedule.parse(str(schedule)) == schedule
+    with make_context():
+        assert Schedule.of(schedule.attribute()) == schedule
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_each_step_of_a_ladder_differs_from_the_one_before_and_says_how(target: str) -> None:
+    steps = list(ladder_of(target).values())
+    assert len(steps) >= 7
+    assert all(step.target == step.schedule.target == target and step.adds for step in steps)
+    assert all(one.schedule != other.schedule for one, other in itertools.pairwise(steps))
+    assert len({step.adds for step in steps}) == len(steps)
+
+
+def test_the_ladders_hold_their_order_and_no_other_target() -> None:
+    names = [*ladder_of("sm_80"), *ladder_of("sm_90a")]
+    assert names == list(LADDERS) == list(PRESETS)
+    assert [name.removeprefix("sm90-") for name in ladder_of("sm_90a")] == [
+        "tma-wgmma",
+        "large-wgmma",
+        "producer-consumer",
+        "two-consumers",
+        "even-split",
+        "tile-groups",
+        "3d-maps",
+        "5d-maps",
+        "streaming-stores",
+        "smem-epilogue",
+        "tma-stores",
+        "bands",
+        "best",
+    ]
+
+
+@pytest.mark.parametrize("letters", ["tn", "tt", "nn", "nt"])
+def test_the_best_preset_leaves_everything_to_be_chosen_and_gets_roles(letters: str) -> None:
+    best = lt.presets["sm90-best"]
+    assert best == Schedule() and best.target == "sm_90a"
+    chosen = choose(replace(PROBLEM, layout=letters), get("sm_90a"), best).schedule
+    assert chosen.roles is not None and chosen.roles[0] == "cooperative"
+    assert (chosen.epilogue, str(chosen.copy)) == ("tma", "tma")
+
+
+def test_a_target_without_a_ladder_is_told_which_have_one() -> None:
+    with pytest.raises(ScheduleError, match="no preset names sm_86; ladders are there for sm_80, sm_90a"):
+        ladder_of("sm_86")
+    with pytest.raises(TargetError, match="unknown target 'sm_99'"):
+        ladder_of("sm_99")
+
+
+def test_the_target_is_no_field_of_the_attribute_and_no_part_of_equality() -> None:
+    schedule = lt.presets["sm90-best"]
+    assert schedule.target == "sm_90a"
+    assert "target" not in Schedule.names() and "target" not in str(schedule)
+    assert schedule == schedule.with_(target=None) and hash(schedule) == hash(schedule.with_(target=None))
+    assert schedule.with_(stages=2).target == "sm_90a"
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+def test_a_preset_is_refused_by_a_target_that_lacks_its_instructions(target: str) -> None:
+    with pytest.raises(ScheduleError) as error:
+        lt.compile_gemm(SPEC, target=target, schedule="sm90-best")
+    expected = rf"meant for sm_90a, which has wgmma\.m64nN.*, tma\b.*; {target} has not: compile for sm_90a, or take"
+    assert re.search(expected, str(error.value)), str(error.value)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_86", "sm_90", "sm_90a"])
+def test_presets_of_sm_80_may_go_wherever_its_instructions_are(target: str) -> None:
+    check_target(lt.presets["sm80-persistent"], get(target))
+    assert "grouped" in problem_text(SPEC, get(target), lt.presets["sm80-persistent"])
+
+
+def test_without_its_target_a_schedule_is_judged_by_its_fields() -> None:
+    check_target(lt.presets["sm90-best"].with_(target=None), get("sm_80"))
