@@ -32,7 +32,8 @@ def parse_file(path: Path, context: ir.Context) -> ir.Module:
     try:
         path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise IRError(f"cannot read {path}: {error}; name a file of MLIR text, such as a dumped level") from None
+        reason = getattr(error, "strerror", None) or error
+        raise IRError(f"cannot read {path}: {reason}; name a file of MLIR text, such as a dumped level") from None
     with Diagnostics(context) as diagnostics:
         try:
             return ir.Module.parseFile(str(path), context)

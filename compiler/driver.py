@@ -87,9 +87,8 @@ def lower(
     if last < first:
         raise IRError(f"the module is of level {first}, past level {last} already; ask for {first} or a later one")
     if dumps is not None:
-        table = STEPS
-        later = (level for level in table if level > first)
-        dumps.clear((level, n, step.name) for level in later for n, step in enumerate(table[level], 1))
+        later = (level for level in STEPS if level > first)
+        dumps.clear((level, n, step.name) for level in later for n, step in enumerate(STEPS[level], 1))
         write_whole(dumps.step(first, 0, "input"), str(compilation.module))
     compilation.start()
     for level in Level:
@@ -124,9 +123,14 @@ def _enter(source: Source, target: str | None, dumps: DumpFolder | None, on_prog
 
 
 def _parse_source(source: Source, context: ir.Context) -> ir.Module:
-    if isinstance(source, str) and not source.rstrip().endswith(".mlir"):
-        return parse_text(source, context, "<text>")
-    return parse_file(Path(source), context)
+    if not isinstance(source, str) or source.rstrip().endswith(".mlir"):
+        return parse_file(Path(source), context)
+    if source.strip() and not any(character in source for character in "\n{("):  # no op is written without these
+        raise IRError(
+            f"{source!r} is neither the text of a module nor the path of a dump; pass a pathlib.Path, or a string that "
+            "ends in .mlir"
+        )
+    return parse_text(source, context, "<text>")
 
 
 @dataclass
@@ -164,7 +168,7 @@ class _Compilation:
     def make_level(self, level: Level, after: str | None = None) -> None:
         """Run the steps of a level (those after a named one), then hold the result to the level."""
         steps = STEPS[level]
-        done = self._position(level, steps, after)
+        done = 0 if after is None else _position(level, steps, after)
         if level is Level.PTX:
             keep_device_side(self.module)
         before = self.module.operation.clone()
@@ -182,14 +186,6 @@ class _Compilation:
             self._end_level(level, steps[-1], len(steps))
         except IRError as error:
             self._fail(error, steps[-1].name, remaining, before, level)
-
-    def _position(self, level: Level, steps: tuple[Step, ...], after: str | None) -> int:
-        names = [step.name for step in steps]
-        if after is None:
-            return 0
-        if after not in names:
-            raise IRError(f"{AFTER_ATTRIBUTE} names {after!r}, no step of level {level}; its steps: {', '.join(names)}")
-        return names.index(after) + 1
 
     def _mark(self, level: Level, step: Step | None) -> None:
         """Write on the module where it stands: its level, and the step where the level is not complete."""
@@ -253,6 +249,14 @@ class _Compilation:
         kind = type(error) if type(error) is not IRError else PassError
         subject = message if name in message else f"{name}: {message}"
         raise kind(f"{subject}\n  IR before it: {path}\n  fails again with: {command}") from _fault(error)
+
+
+def _position(level: Level, steps: tuple[Step, ...], after: str) -> int:
+    """How many of a level's steps are done once the named one is. Raises IRError for a name that is none of theirs."""
+    names = [step.name for step in steps]
+    if after not in names:
+        raise IRError(f"{AFTER_ATTRIBUTE} names {after!r}, no step of level {level}; its steps: {', '.join(names)}")
+    return names.index(after) + 1
 
 
 def _fault(error: BaseException) -> BaseException | None:

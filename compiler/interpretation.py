@@ -16,7 +16,6 @@ from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.reference import padded_matrix, random_inputs
 from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.verdicts import Verdict, equality
-from lowtide.dialects import tile
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import InterpreterError
@@ -118,13 +117,5 @@ def against_problem(
 
 def cta_tile(module: ir.Module) -> tuple[int, int, int] | None:
     """The CTA tile by the schedule that the module carries; None where it carries none."""
-    found: list[tuple[int, int, int] | None] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if "schedule" in op.attributes and isinstance(op.attributes["schedule"], tile.ScheduleAttr):
-            found.append(Schedule.of(op.attributes["schedule"]).cta)
-            return ir.WalkResult.INTERRUPT
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found[0] if found else None
+    schedule = Schedule.carried_by(module)
+    return None if schedule is None else schedule.cta

@@ -13,7 +13,6 @@ from lowtide import interpreter, runtime
 from lowtide.compiler.driver import Lowered, Timing
 from lowtide.compiler.manifest import manifest_of
 from lowtide.compiler.ptxas import Assembly, assemble, confirm_registers, find_ptxas
-from lowtide.dialects import tile
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import InterpreterError, IRError
@@ -42,7 +41,7 @@ class CompiledKernel:
         text = self.levels.get(str(Level.LLVM))
         if text is None:
             raise IRError("no host-side IR is at hand: compilation was entered below level llvm")
-        return manifest_of(text, self.levels.get(str(Level.PROBLEM)), str(self.schedule))
+        return manifest_of(text, next(iter(self.levels.values())), str(self.schedule))
 
     @cached_property
     def assembly(self) -> Assembly | None:
@@ -127,13 +126,4 @@ def _schedule(lowered: Lowered) -> Schedule:
     text = [text for level, text in lowered.levels.items() if level != str(Level.PTX)][-1]
     with ir.Context() as context:
         context.enable_multithreading(False)
-        found: list[Schedule] = []
-
-        def visit(op: ir.Operation) -> ir.WalkResult:
-            if "schedule" in op.attributes and isinstance(op.attributes["schedule"], tile.ScheduleAttr):
-                found.append(Schedule.of(op.attributes["schedule"]))
-                return ir.WalkResult.INTERRUPT
-            return ir.WalkResult.ADVANCE
-
-        ir.Module.parse(text).operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found[0] if found else Schedule()
+        return Schedule.carried_by(ir.Module.parse(text)) or Schedule()

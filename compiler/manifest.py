@@ -10,11 +10,11 @@ from typing import Any
 from mlir import ir
 
 from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.spec_of_ir import argument_names, host_function
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import target_of
 from lowtide.errors import IRError
 from lowtide.passes.base import walk
-from lowtide.passes.support.problem import Problem
 from lowtide.runtime.manifest import FORMAT, OPERAND_DIMS
 
 # Rows of A, B and D are moved 16 bytes at a time (cp.async, st.global).
@@ -23,22 +23,29 @@ _MATRIX_ALIGNMENT = 16
 L2_PROMOTION = 256
 _ITEM_BYTES = {"f16": 2, "bf16": 2, "f32": 4}
 _EXAMPLE = {"m": 300, "n": 520, "k": 264}
-_PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+# Predicates of arith.cmpi and arith.cmpf, by their numbers in IR.
+_CMPI = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+_CMPF = tuple(
+    ["false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true"]
+)
 
 
-def manifest_of(lowered_text: str, problem_text: str | None, schedule: str) -> dict[str, Any]:
-    """From the text of level nvvm or llvm; `problem_text`, where at hand, gives the epilogue for checking.
+def manifest_of(lowered_text: str, origin_text: str, schedule: str) -> dict[str, Any]:
+    """From the text of level nvvm or llvm, and of the level that compilation was entered at, for the epilogue.
+
+    Below level atoms the epilogue is in pieces: then `epilogue_program` is None, and nothing can be checked by it.
 
     Raises IRError for a host function that the runtime cannot evaluate.
     """
     with make_context() as context:
         module = parse_text(lowered_text, context, "<host>")
-        function = _host_function(module)
+        function = host_function(module)
         facts = _facts(function)
         dims = _dims(facts)
-        names = _argument_names(function)
+        names = argument_names(function)
         arguments = _arguments(function, names, facts)
         spec = _spec(arguments, facts, dims)
+        epilogue_text, epilogue_program = _epilogue(origin_text, names, plain=not facts["kinds"])
         return {
             "format": FORMAT,
             "lowtide": version("lowtide"),
@@ -46,19 +53,12 @@ def manifest_of(lowered_text: str, problem_text: str | None, schedule: str) -> d
             "target": target_of(module).name,
             "spec": spec,
             "schedule": schedule,
-            "epilogue": _epilogue_text(problem_text),
-            "epilogue_program": _epilogue_program(problem_text, names),
+            "epilogue": epilogue_text,
+            "epilogue_program": epilogue_program,
             "example": {key: spec[key] or value for key, value in _EXAMPLE.items()},
             "arguments": arguments,
             "host": _HostOps(module, function, names).entries,
         }
-
-
-def _host_function(module: ir.Module) -> ir.OpView:
-    functions = [op for op in module.body.operations if op.operation.name == "func.func"]
-    if len(functions) != 1:
-        raise IRError(f"a kernel has one host function, this module has {len(functions)}")
-    return functions[0]
 
 
 def _facts(function: ir.OpView) -> dict[str, Any]:
@@ -79,17 +79,6 @@ def _facts(function: ir.OpView) -> dict[str, Any]:
 def _dims(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """The problem extents of a's, b's and d's dimensions."""
     return [*OPERAND_DIMS[facts["layout"]], ("m", "n")]
-
-
-def _argument_names(function: ir.OpView) -> list[str]:
-    count = len(function.regions[0].blocks[0].arguments)
-    names = ["a", "b", "d", *(f"operand{i}" for i in range(count - 3))]
-    if "arg_attrs" in function.attributes:
-        for position, attributes in enumerate(ir.ArrayAttr(function.attributes["arg_attrs"])):
-            entries = ir.DictAttr(attributes)
-            if "tile.name" in entries:
-                names[position] = ir.StringAttr(entries["tile.name"]).value
-    return names
 
 
 def _arguments(function: ir.OpView, names: list[str], facts: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -199,7 +188,7 @@ def _tensor_map_attributes(op: sm.TensorMapOp) -> dict[str, Any]:
 
 def _arith_attributes(op: ir.OpView) -> dict[str, Any]:
     if op.operation.name == "arith.cmpi":
-        return {"predicate": _PREDICATES[int(ir.IntegerAttr(op.attributes["predicate"]).value)]}
+        return {"predicate": _CMPI[int(ir.IntegerAttr(op.attributes["predicate"]).value)]}
     if op.operation.name in ("arith.trunci", "arith.index_cast", "arith.extsi", "arith.extui"):
         return {"type": str(op.results[0].type)}
     return {}
@@ -226,44 +215,40 @@ def _kernel_argument_type(type_: ir.Type) -> str:
     return "ptr" if text.startswith("!llvm.ptr") else text
 
 
-def _epilogue_text(problem_text: str | None) -> str | None:
-    """The epilogue region as it is printed; None for a plain conversion of the accumulator."""
-    if problem_text is None:
-        return None
+def _epilogue(origin_text: str, names: list[str], plain: bool) -> tuple[str | None, dict[str, Any] | None]:
+    """The epilogue region as it is printed (None for a plain conversion of the accumulator), and as a program.
+
+    `plain` where it has no operands. Both are None where no op has the region any more.
+    """
     with make_context() as context:
-        module = parse_text(problem_text, context, "<problem>")  # owns the ops: must outlive them
-        (gemm,) = walk(module, tile.GemmOp)
-        ops = list(gemm.epilogue.blocks[0].operations)
-        if Problem.of(gemm).kinds == () and all(
-            op.operation.name in ("arith.truncf", "tile.yield", "arith.extf") for op in ops
-        ):
-            return None
-        return "\n".join(str(op) for op in ops)
+        module = parse_text(origin_text, context, "<origin>")  # owns the ops: must outlive them
+        found = [*walk(module, tile.GemmOp), *walk(module, tile.StoreOp)]
+        if len(found) != 1:
+            return None, None
+        block = found[0].epilogue.blocks[0]
+        conversions = ("arith.truncf", "tile.yield", "arith.extf")
+        is_plain = plain and all(op.operation.name in conversions for op in block.operations)
+        text = None if is_plain else "\n".join(map(str, block.operations))
+        return text, _epilogue_program(block, ["x", *names[3:]])
 
 
-def _epilogue_program(problem_text: str | None, names: list[str]) -> dict[str, Any] | None:
-    """The epilogue region's ops in the host ops' form, for `lowtide.runtime verify`."""
-    if problem_text is None:
-        return None
-    with make_context() as context:
-        module = parse_text(problem_text, context, "<problem>")  # owns the ops: must outlive them
-        (gemm,) = walk(module, tile.GemmOp)
-        block = gemm.epilogue.blocks[0]
-        values = {argument: name for argument, name in zip(block.arguments, ["x", *names[3:]], strict=True)}
-        *body, terminator = block.operations
-        ops: list[dict[str, Any]] = []
-        for op in body:
-            operands = [values[operand] for operand in op.operands]
-            values[op.results[0]] = f"e{len(ops)}"
-            ops.append(
-                {
-                    "op": op.operation.name,
-                    "results": [values[op.results[0]]],
-                    "operands": operands,
-                    "attributes": _region_attributes(op),
-                }
-            )
-        return {"accumulator": "x", "ops": ops, "result": values[terminator.operands[0]]}
+def _epilogue_program(block: ir.Block, names: list[str]) -> dict[str, Any]:
+    """A region's ops in the host ops' form, for `lowtide.runtime verify`; `names` are those of its arguments."""
+    values: dict[ir.Value, str] = dict(zip(block.arguments, names, strict=True))
+    *body, terminator = block.operations
+    ops: list[dict[str, Any]] = []
+    for op in body:
+        operands = [values[operand] for operand in op.operands]
+        values[op.results[0]] = f"e{len(ops)}"
+        ops.append(
+            {
+                "op": op.operation.name,
+                "results": [values[op.results[0]]],
+                "operands": operands,
+                "attributes": _region_attributes(op),
+            }
+        )
+    return {"accumulator": names[0], "ops": ops, "result": values[terminator.operands[0]]}
 
 
 def _region_attributes(op: ir.OpView) -> dict[str, Any]:
@@ -273,29 +258,5 @@ def _region_attributes(op: ir.OpView) -> dict[str, Any]:
     if name in ("arith.truncf", "arith.extf"):
         return {"type": str(op.results[0].type)}
     if name == "arith.cmpf":
-        return {
-            "predicate": str(op.predicate).split()[0]
-            if not isinstance(op.predicate, ir.IntegerAttr)
-            else _CMPF[int(op.predicate.value)]
-        }
+        return {"predicate": _CMPF[int(ir.IntegerAttr(op.attributes["predicate"]).value)]}
     return {}
-
-
-_CMPF = (
-    "false",
-    "oeq",
-    "ogt",
-    "oge",
-    "olt",
-    "ole",
-    "one",
-    "ord",
-    "ueq",
-    "ugt",
-    "uge",
-    "ult",
-    "ule",
-    "une",
-    "uno",
-    "true",
-)

@@ -41,7 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         text = sys.stdin.read() if options.input == "-" else Path(options.input).read_text(encoding="utf-8")
         target = targets.get(options.target) if options.target else None
         parse_pipeline(options.pass_pipeline, make_context())
-    except (Error, OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        print(f"lowtide-opt: error: cannot read {options.input}: {reason}; name a file of MLIR text", file=sys.stderr)
+        return 1
+    except Error as error:
         print(f"lowtide-opt: error: {error}", file=sys.stderr)
         return 1
     outputs, succeeded = [], True

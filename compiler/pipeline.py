@@ -31,11 +31,9 @@ class Step:
         return Template(self.pipeline).substitute(chip=target.chip, features=target.ptx_feature)
 
 
-Road = Mapping[Level, tuple[Step, ...]]
-
 # Every kernel goes through all of it. Where two passes do one job in two ways (cp.async and mma.sync, or TMA and wgmma
 # with roles) the schedule on the kernel says which of them acts; the other leaves it alone.
-STEPS: Road = MappingProxyType(
+STEPS: Mapping[Level, tuple[Step, ...]] = MappingProxyType(
     {
         Level.PROBLEM: (
             Step("choose-schedule", "first: every later pass only reads the schedule"),

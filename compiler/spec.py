@@ -99,4 +99,5 @@ def _extent(name: str, value: object) -> int | None:
 
 def _choose(what: str, name: str, value: object, valid: tuple[str, ...]) -> None:
     if value not in valid or not isinstance(value, str):
-        raise SpecError(f"unknown {what} {value!r} for {name}: {choices(value, valid)}")
+        where = "" if what == name else f" for {name}"
+        raise SpecError(f"unknown {what} {value!r}{where}: {choices(value, valid)}")

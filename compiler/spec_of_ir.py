@@ -60,7 +60,7 @@ def spec_of(module: ir.Module) -> FoundProblem:
     Raises SpecError for one that no GemmSpec says, such as an epilogue op that Lowtide's own functions do not make;
     IRError where the module has no host function, or one that does not say what it computes.
     """
-    function = _host_function(module)
+    function = host_function(module)
     types = [argument.type for argument in function.regions[0].blocks[0].arguments]
     names = argument_names(function)
     found = [*walk(module, tile.GemmOp), *walk(module, tile.StoreOp)]
@@ -104,7 +104,8 @@ def argument_names(function: ir.OpView) -> list[str]:
     ]
 
 
-def _host_function(module: ir.Module) -> ir.OpView:
+def host_function(module: ir.Module) -> ir.OpView:
+    """The module's one func.func. Raises IRError where it has another number of them, or too few arguments."""
     functions = [op for op in module.body.operations if op.operation.name == "func.func"]
     if len(functions) != 1:
         raise IRError(f"a module has one host function (func.func), this one has {len(functions)}")

@@ -155,12 +155,6 @@ def _string_attribute(module: ir.Module, name: str, meaning: str) -> str:
     return attribute.value
 
 
-def legal_ops(level: Level, *, host: bool) -> tuple[str, ...]:
-    """The ops, and families of ops (`arith.*`), legal on a level's host or device side, sorted."""
-    table = HOST_OPS if host else DEVICE_OPS
-    return tuple(sorted(op for op, life in table.items() if life.first <= level <= life.last))
-
-
 def check_level(module: ir.Module, level: Level) -> None:
     """Raise IRError for the first op that does not belong to the level: op, location, level, where it belongs."""
     if level is Level.PTX:

@@ -34,6 +34,14 @@ class Wait:
     why: Callable[[], str]
 
 
+_REGISTERS = 65536  # of an SM
+
+
+def registers_that_fit(threads: int) -> int:
+    """Registers of each of the threads of one CTA at most: they are handed out by eight."""
+    return min(256, _REGISTERS // threads // 8 * 8)
+
+
 @dataclass(frozen=True)
 class LaunchRequest:
     """What `tile.launch` asks for. `shared_memory` in bytes, None before shared memory is laid out."""
@@ -50,7 +58,8 @@ class Machine:
     """What all agents of a launch share, or what the host function runs on (`launch` given, `grid` 0).
 
     `collective` says that a CTA is one agent (no op speaks of warps yet), else each warp is one; with `roles`, each
-    role is one, else each warpgroup of a consumer role.
+    role is one, else each warpgroup of a consumer role. `registers` are what each thread enters with; 0 where
+    the kernel does not say.
     """
 
     level: str
@@ -62,6 +71,7 @@ class Machine:
     collective: bool = True
     launch: Callable[[LaunchRequest, DecodedOp], None] | None = None
     roles: tuple[Role, ...] = ()
+    registers: int = 0
 
     @cached_property
     def seats(self) -> tuple[Seat, ...]:
@@ -83,12 +93,12 @@ class Cta:
     `spawned` are agents that an op has started and the scheduler has not yet taken up.
     """
 
-    def __init__(self, index: int, machine: Machine, shared_memory: int | None) -> None:
+    def __init__(self, index: int, machine: Machine, shared_memory: int | None, origin: int = 0) -> None:
         self.index = index
         self.machine = machine
         self.everyone = everyone(machine.seats)
         names = [seat.name for seat in machine.seats]
-        self.shared = SharedMemory(len(names), shared_memory, machine.domain.payload, names)
+        self.shared = SharedMemory(len(names), shared_memory, machine.domain.payload, names, origin)
         self.copies = AsyncCopies(self.shared)
         self.barriers: dict[str, Barrier] = {}
         self.rings: dict[int, Any] = {}
@@ -250,7 +260,7 @@ def spawn(state: AgentState, doing: str, op: DecodedOp, steps: Callable[[AgentSt
 
 def start_cta(machine: Machine, program: Program, index: int, request: LaunchRequest) -> list[Agent]:
     """The agents of CTA `index` of a launch, about to begin."""
-    cta = Cta(index, machine, request.shared_memory)
+    cta = Cta(index, machine, request.shared_memory, program.shared_origin)
     for name, start, size in program.buffers:
         cta.shared.place(name, start, size)
     machine.memory.enter(index, cta.shared.clocks)

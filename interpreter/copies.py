@@ -32,7 +32,7 @@ class AsyncCopies:
         used: Ints | None = None,
     ) -> None:
         """cp.async of `size` bytes by each lane of `access.lanes`; bytes after the first `used` are zero-filled."""
-        copy = start_copy(source, self.shared, access, shared_addresses, global_addresses, size, used)
+        copy = start_copy(source, self.shared, access, shared_addresses, global_addresses, size, used, by_threads=True)
         lanes = np.asarray(access.lanes)
         self._started[access.warp].append((copy, lanes, self._closed[access.warp, lanes]))
 

@@ -1,6 +1,7 @@
 """The host side: the host function is run as IR, and each launch that it asks for runs to its end at once."""
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -9,7 +10,16 @@ from mlir import ir
 
 from lowtide import targets
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.agents import AgentState, Cta, LaunchRequest, Machine, advance, run_all, start_cta
+from lowtide.interpreter.agents import (
+    AgentState,
+    Cta,
+    LaunchRequest,
+    Machine,
+    advance,
+    registers_that_fit,
+    run_all,
+    start_cta,
+)
 from lowtide.interpreter.domains import Domain
 from lowtide.interpreter.global_memory import GlobalMemory
 from lowtide.interpreter.ir_types import Scalar
@@ -17,6 +27,7 @@ from lowtide.interpreter.matrices import Matrix
 from lowtide.interpreter.program import DecodedOp, Program, decode, run_block
 from lowtide.interpreter.table import HANDLERS
 from lowtide.interpreter.teams import WARP
+from lowtide.interpreter.tensor_maps import TensorMap
 from lowtide.targets import Target
 
 #: Told, as the CTAs of a launch end, how many have ended, of how many.
@@ -84,6 +95,7 @@ class Host:
         if len(program.block.arguments) != len(request.arguments):
             raise InterpreterError(f"{op.describe()}: @{program.name} takes {len(program.block.arguments)} arguments")
         _check_roles(program, request, op)
+        _check_declared(program, request, op)
         self.memory.begin_launch()
         machine = Machine(
             self.level,
@@ -94,6 +106,7 @@ class Host:
             request.threads,
             collective=program.collective and self.level != "nvvm",
             roles=program.roles,
+            registers=_registers_at_entry(program),
         )
         ctas = (start_cta(machine, program, index, request) for index in range(request.grid))
         ended = itertools.count(1)
@@ -113,6 +126,34 @@ def _check_roles(program: Program, request: LaunchRequest, op: DecodedOp) -> Non
     if program.roles and needed != request.threads:
         roles = " + ".join(f"{role.warps} of role {role.name}" for role in program.roles)
         raise InterpreterError(f"{op.describe()}: {request.threads} threads a CTA; {roles} warps are {needed} threads")
+
+
+def _check_declared(program: Program, request: LaunchRequest, op: DecodedOp) -> None:
+    """What a gpu.func says of its launch, and what becomes its PTX leans on, must be so."""
+    sizes = program.attributes.get("known_block_size")
+    if sizes is not None and math.prod(sizes) != request.threads:
+        raise InterpreterError(
+            f"{op.describe()}: {request.threads} threads a CTA, known_block_size of @{program.name} has "
+            f"{math.prod(sizes)}; write the same in both"
+        )
+    held, most = _registers_at_entry(program), registers_that_fit(request.threads)
+    if held > most:
+        raise InterpreterError(
+            f"{op.describe()}: @{program.name} enters with {held} registers a thread (nvvm.maxnreg), {request.threads} "
+            f"threads can have {most} each; take at most that"
+        )
+    maps = [at for at, argument in enumerate(request.arguments) if isinstance(argument, TensorMap)]
+    said = sorted(program.attributes.get("tensor_maps", ()))
+    if program.level == "nvvm" and maps != said:
+        raise InterpreterError(
+            f"{op.describe()}: passes tensor maps as the arguments {maps}, @{program.name} has tensor_maps = {said}; "
+            "list them, since only those are passed by value, as the TMA unit needs them"
+        )
+
+
+def _registers_at_entry(program: Program) -> int:
+    """Of each thread, by nvvm.maxnreg, a multiple of eight; 0 where the kernel does not say."""
+    return -(-int(program.attributes.get("nvvm.maxnreg", 0)) // 8) * 8
 
 
 def _functions(module: ir.Module) -> list[ir.Operation]:

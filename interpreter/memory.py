@@ -59,13 +59,19 @@ class OpenRead:
 class SharedMemory(Cells):
     """Shared memory of one CTA of `warps` agents. With `size` None it grows with the buffers placed in it.
 
-    `names` are the agents' in messages, by default those of warps.
+    `names` are the agents' in messages, by default those of warps. Addresses begin at `origin`; places are counted from
+    there.
     """
 
     def __init__(
-        self, warps: int, size: int | None = None, payload: Any = np.float64, names: Sequence[str] = ()
+        self,
+        warps: int,
+        size: int | None = None,
+        payload: Any = np.float64,
+        names: Sequence[str] = (),
+        origin: int = 0,
     ) -> None:
-        super().__init__("shared memory", 0, size or 0, payload)
+        super().__init__("shared memory", origin, size or 0, payload)
         if warps > WARPS:
             raise InterpreterError(f"a CTA of {warps} warps; at most {WARPS}: launch with fewer threads")
         self.clocks = Clocks(warps, names)
@@ -121,22 +127,35 @@ class SharedMemory(Cells):
         self.clocks.warp_sync(warp)
 
     def start_copy(
-        self, access: Access, addresses: Ints, codes: Values, payload: Values, source: int | None = None
+        self,
+        access: Access,
+        addresses: Ints,
+        codes: Values,
+        payload: Values,
+        source: int | None = None,
+        by_threads: bool = False,
     ) -> InFlight:
         """An asynchronous copy of raw bytes (n, size) begins: they are in flight until `land`.
 
-        `source` is the clock that the write counts by, where not the agent's own. Raises InterpreterError for an access
-        out of bounds or misaligned, bytes in flight already, and a race.
+        `source` is the clock that the write counts by, where not the agent's own: the copy is then one by TMA, which
+        writes through the async proxy. `by_threads`: it writes as threads do, hidden from that proxy until they fence.
+        Raises InterpreterError for an access out of bounds or misaligned, bytes in flight already, a race, and what the
+        async proxy may not overwrite yet.
         """
         span = self.span(access, addresses, codes.shape[1])
+        if source is not None:
+            lane = lane_column(access)
+            self._check_writers(access, span, lane, "writes", "write after write")
+            self._check_shown(access, span, lane, "overwrites")
         self._before_write(access, span)
         span.put(self.codes, codes)
         span.put(self.payload, payload)
         span.put(self._write_epoch, IN_FLIGHT)
-        span.put(self._shown_epoch, 0)
+        if not by_threads:
+            span.put(self._shown_epoch, 0)
         if source is not None:
             span.put(self._writer, source * LANES + WHOLE_AGENT)
-        return InFlight(access, span.addresses, span.size)
+        return InFlight(access, span.addresses + self.origin, span.size)
 
     def land(self, copy: InFlight, chosen: NDArray[np.bool_] | None = None, epoch: int | None = None) -> None:
         """The bytes of a copy (of its rows `chosen`) are now written, by the threads that started it.
@@ -159,7 +178,7 @@ class SharedMemory(Cells):
         read = OpenRead(access, self.span(access, addresses, ELEMENT_BYTES[dtype] * count))
         lane = lane_column(access)
         self._check_writers(access, read.span, lane, "reads", "read after write")
-        self._check_shown(access, read.span, lane)
+        self._check_shown(access, read.span, lane, "reads")
         payload = self._read(access, read.span, dtype, count)
         self.open_reads[reader].append(read)
         read.span.put(self._reader[reader], WHOLE_AGENT)
@@ -178,14 +197,18 @@ class SharedMemory(Cells):
             read.span.put(self._reader[reader], WHOLE_AGENT)
 
     def fence_proxy(self, access: Access) -> None:
-        """fence.proxy.async by these lanes (all of the agent when None): shows what they wrote to the async proxy."""
+        """fence.proxy.async by these lanes (all of the agent when None): shows what they wrote to the async proxy.
+
+        Not what their cp.async, which writes as the threads do, has yet to fill.
+        """
         hidden = (self._shown_epoch == IN_FLIGHT) & (self._writer // LANES == access.warp)
+        hidden &= self._write_epoch != IN_FLIGHT
         if access.lanes is not None:
             hidden &= np.isin(self._writer % LANES, access.lanes)
         self._shown_epoch[hidden] = self.clocks.epoch(access.warp) + 1
 
-    def _check_shown(self, access: Access, span: Span, lane: Any) -> None:
-        """Raise for bytes that an asynchronous read may not see yet."""
+    def _check_shown(self, access: Access, span: Span, lane: Any, verb: str) -> None:
+        """Raise for bytes of threads that the async proxy may not see yet."""
         shown = span.get(self._shown_epoch)
         if not shown.any():
             return
@@ -197,7 +220,7 @@ class SharedMemory(Cells):
             is_fenced = shown[row, byte] != IN_FLIGHT
             lacks = "no barrier after its proxy fence" if is_fenced else "no proxy fence by it before the barrier"
             who = self._thread_name(int(writer[row, byte]))
-            rule = f"not visible to the async proxy: reads what {who} wrote, with {lacks}"
+            rule = f"not visible to the async proxy: {verb} what {who} wrote, with {lacks}"
             self.fail(access, span.addresses, row, byte, rule)
 
     def _before_read(self, access: Access, span: Span) -> None:
@@ -289,11 +312,12 @@ def start_copy(
     size: int,
     used: Ints | None = None,
     writer: int | None = None,
+    by_threads: bool = False,
 ) -> InFlight:
     """An asynchronous copy of `size` bytes from each global address, zero-filled after the first `used` bytes (n,).
 
     Global memory is read at once; the bytes land by `destination.land`. `writer` is the clock that the write counts by,
-    where not the agent's own. Raises InterpreterError.
+    where not the agent's own; `by_threads` as in `SharedMemory.start_copy`. Raises InterpreterError.
     """
     codes, payload = source.read_raw(access, global_addresses, size, used)
-    return destination.start_copy(access, shared_addresses, codes, payload, writer)
+    return destination.start_copy(access, shared_addresses, codes, payload, writer, by_threads)

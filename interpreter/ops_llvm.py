@@ -25,6 +25,7 @@ from lowtide.interpreter.program import DecodedOp, OpTable, Program, violation
 OPS = OpTable()
 
 _DYNAMIC_INDEX = -(2**31)
+_LEAST_ALIGNMENT, _MOST_ALIGNMENT = 16, 1024  # of shared memory: hardware's own, and the largest swizzle's period
 _ARRAY = re.compile(r"(?:!llvm\.)?array<(\d+) x (.*)>")
 
 # Arithmetic --------------------------------------------------------------------------------------------------------
@@ -181,26 +182,35 @@ def addrspacecast(state: AgentState, op: DecodedOp) -> None:
 
 
 def _prepare_addressof(op: DecodedOp, program: Program) -> None:
-    """Globals of shared memory lie one after the other, as the module lists them, the dynamic one (of size 0) last."""
+    """Globals of shared memory lie one after the other, as the module lists them, the dynamic one (of size 0) last.
+
+    Hardware may put the dynamic one at any multiple of its alignment. The first that is no multiple of more is taken,
+    so that what leans on a greater alignment, as swizzles do, goes wrong here too.
+    """
     scope = op.source.parent
     while scope.name not in ("gpu.module", "builtin.module"):
         scope = scope.parent
-    sizes = {}
+    sizes, alignments = {}, {}
     for child in scope.regions[0].blocks[0].operations:
         variable = child.operation
         if variable.name == "llvm.mlir.global" and decode_attribute(variable.attributes["addr_space"]) == SHARED:
             type = _pointee(str(decode_attribute(variable.attributes["global_type"])), variable.context)
-            sizes[decode_attribute(variable.attributes["sym_name"])] = size_of(type)
+            symbol = decode_attribute(variable.attributes["sym_name"])
+            sizes[symbol] = size_of(type)
+            said = decode_attribute(variable.attributes["alignment"]) if "alignment" in variable.attributes else 0
+            alignments[symbol] = max(_LEAST_ALIGNMENT, said)
     name = op.attributes["global_name"]
     if name not in sizes:
         raise InterpreterError(f"{op.describe()}: @{name} is no global of shared memory (addr_space = 3)")
     before = itertools.takewhile(lambda other: other != name, sizes) if sizes[name] else sizes
+    if not sizes[name]:
+        program.shared_origin = alignments[name] % _MOST_ALIGNMENT
     op.data = sum(-(-sizes[other] // 256) * 256 for other in before)
 
 
 @OPS.implements("llvm.mlir.addressof", prepare=_prepare_addressof)
 def addressof(state: AgentState, op: DecodedOp) -> None:
-    state.values[op.results[0]] = op.data
+    state.values[op.results[0]] = state.cta.shared.origin + op.data
 
 
 def _prepare_access(op: DecodedOp, program: Program) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from lowtide.interpreter import mbarriers, tensor_maps
-from lowtide.interpreter.agents import AgentState, Wait
+from lowtide.interpreter.agents import AgentState, Wait, registers_that_fit
 from lowtide.interpreter.lanes import active_lanes, uniform, whole_warp
 from lowtide.interpreter.mbarriers import OBJECT_BYTES, Mbarrier
 from lowtide.interpreter.program import DecodedOp, OpTable, Steps, violation
@@ -13,8 +13,6 @@ from lowtide.interpreter.teams import WARP
 from lowtide.interpreter.tensor_maps import TensorMap
 
 OPS = OpTable()
-
-_REGISTERS = 65536  # of an SM
 
 
 def _one_lane(state: AgentState, op: DecodedOp, what: str) -> None:
@@ -44,7 +42,7 @@ def mbarrier_init(state: AgentState, op: DecodedOp) -> None:
     barrier = Mbarrier.of(name, arrivals, shared.clocks)
     barrier.initialised, barrier.is_fenced = (state.warp, shared.clocks.epoch(state.warp)), False
     made[address] = barrier
-    shared.claim(name, address, OBJECT_BYTES)
+    shared.claim(name, address - shared.origin, OBJECT_BYTES)
 
 
 @OPS.implements("nvvm.fence.mbarrier.init")
@@ -148,11 +146,11 @@ def elect_sync(state: AgentState, op: DecodedOp) -> None:
 def setmaxregister(state: AgentState, op: DecodedOp) -> Steps:
     """Registers come from those that the CTA's other warps gave back; an increase waits for them.
 
-    PTX ISA, "setmaxnreg". At entry each thread has as many as fit, a multiple of eight.
+    PTX ISA, "setmaxnreg". At entry each thread has what the kernel says, or as many as fit: a multiple of eight.
     """
     whole_warp(state, op)
     cta, wanted = state.cta, op.attributes["regCount"]
-    held = cta.registers.get(state.warp, min(256, _REGISTERS // state.machine.threads // 8 * 8))
+    held = cta.registers.get(state.warp, state.machine.registers or registers_that_fit(state.machine.threads))
     action = "increase" if "increase" in op.attributes["action"] else "decrease"
     if (wanted < held) if action == "increase" else (wanted > held):
         raise violation(state, op, f"{wanted} registers a thread, which has {held}: that is no {action}")

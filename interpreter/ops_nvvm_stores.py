@@ -16,6 +16,8 @@ from lowtide.interpreter.tensor_maps import TensorMap
 
 OPS = OpTable()
 
+_KIND = re.compile(r".*<([\w.]+)>.*")
+
 
 def _prepare_stmatrix(op: DecodedOp, program: Program) -> None:
     attributes = op.attributes
@@ -44,8 +46,11 @@ def stmatrix(state: AgentState, op: DecodedOp) -> None:
 @OPS.implements("nvvm.fence.proxy")
 def fence_proxy(state: AgentState, op: DecodedOp) -> None:
     """The async proxy sees what the lanes wrote into shared memory, and mbarriers that they initialised."""
-    if "async" not in op.attributes["kind"]:
-        raise violation(state, op, f"a proxy fence {op.attributes['kind']}; those of the async proxy are interpreted")
+    kind = _KIND.sub(r"\1", op.attributes["kind"])
+    if kind not in ("async", "async.shared"):
+        raise violation(
+            state, op, f"a proxy fence {kind}, which orders nothing in shared memory; take async or async.shared"
+        )
     lanes = None if state.mask is None else state.lanes[state.mask]
     state.cta.shared.fence_proxy(state.access(op, lanes))
     for barrier in state.cta.mbarriers.values():

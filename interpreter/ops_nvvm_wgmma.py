@@ -203,6 +203,13 @@ def _open(state: AgentState, op: DecodedOp, warpgroup: Warpgroup, bits: int, row
         raise violation(
             state, op, f"base offset {descriptor.base_offset}: let the operand begin where its swizzle does"
         )
+    if descriptor.span and descriptor.start % (8 * descriptor.span) >= descriptor.span:
+        raise violation(
+            state,
+            op,
+            f"an operand that starts at shared memory address {descriptor.start:#x}, inside a swizzle's pattern, with "
+            f"base offset 0; let its rows begin at a multiple of {8 * descriptor.span}",
+        )
     width = ELEMENT_BYTES[plan.dtype]
     run = 16 // width
     depth = np.arange(plan.k)

@@ -103,7 +103,7 @@ def mbarrier_arrive(state: AgentState, op: DecodedOp) -> None:
     together(state, op)
     if state.team is state.cta.everyone:
         raise violation(state, op, "warpgroups of a role arrive; arrive inside sm.roles")
-    found, expected = _mbarrier(state, op, op.operands), op.attributes.get("bytes", 0)
+    found, expected = _mbarrier(state, op, op.operands[:2]), op.attributes.get("bytes", 0)
     mbarriers.arrive(state, op, found, state.seat.arrivals, expected * state.seat.arrivals)
 
 

@@ -128,7 +128,8 @@ class Program:
     """A decoded function.
 
     `buffers` are those in shared memory: name, first byte, bytes. `collective`: no op speaks of warps, so a whole CTA
-    is one agent. `roles` are those of its sm.roles.
+    is one agent. `roles` are those of its sm.roles. `attributes` are the function's. `shared_origin` is the address at
+    which its shared memory begins: at no greater power of two than the module asks for, up to 1024 (address 0).
     """
 
     name: str
@@ -140,6 +141,8 @@ class Program:
     collective: bool = True
     roles: tuple[Role, ...] = ()
     ring_users: dict[int, RingUsers] = field(default_factory=dict)  # by the slot of the ring
+    attributes: dict[str, Any] = field(default_factory=dict)
+    shared_origin: int = 0
 
 
 @dataclass
@@ -157,6 +160,7 @@ def decode(function: ir.Operation, level: str, domain: Domain, table: Mapping[st
     """
     name = ir.StringAttr(function.attributes["sym_name"]).value
     program = Program(name, level, domain, DecodedBlock((), (), (), (), ""), 0)
+    program.attributes = {named: decode_attribute(function.attributes[named]) for named in function.attributes}
     decoder = _Decoder(program, table)
     program.block = decoder.region(function.regions[0], function)
     program.slots = len(decoder.slots)

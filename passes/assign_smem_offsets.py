@@ -16,11 +16,9 @@ from mlir import ir
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
-from lowtide.errors import ScheduleError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts import MBARRIER_BYTES, aligned
-from lowtide.passes.support.kernels import launches_of
-from lowtide.passes.support.problem import buffer_bytes
+from lowtide.passes.support.kernels import bytes_of, launches_of
 from lowtide.targets import Target
 
 
@@ -53,20 +51,13 @@ def _lay_out(kernel: tile.KernelOp) -> int:
         for buffer in ring.result.type.buffers:
             offset = aligned(offset)
             places.append(offset)
-            offset += ring.result.type.stages * _bytes(ring, buffer)
+            offset += ring.result.type.stages * bytes_of(ring, buffer)
         ring.attributes["at"] = ir.DenseI64ArrayAttr.get(places)
     for alloc in walk(kernel, sm.AllocOp):
         offset = aligned(offset)
         alloc.attributes["at"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), offset)
-        offset += _bytes(alloc, alloc.result.type)
+        offset += bytes_of(alloc, alloc.result.type)
     for barriers in walk(kernel, sm.MbarriersOp):
         barriers.attributes["at"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), offset)
         offset += MBARRIER_BYTES * barriers.result.type.count
     return offset
-
-
-def _bytes(op: ir.OpView, buffer: ir.Type) -> int:
-    try:
-        return buffer_bytes(buffer)
-    except ScheduleError as error:
-        raise Refusal(op, str(error)) from error

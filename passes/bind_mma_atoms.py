@@ -18,15 +18,15 @@ from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile.layouts import tv_attr
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.atoms import is_transposed, mma_atom_name, tiled_mma, tiled_mma_attr
+from lowtide.passes.support.atoms import fragment_type, is_transposed, mma_atom_name, tiled_mma, tiled_mma_attr
 from lowtide.passes.support.kernels import kernels_of, main_loop, problem_of, schedule_of
 from lowtide.passes.support.problem import Problem
 from lowtide.passes.support.rewriting import before, defining_op, erase_if_unused, rebuild_loop, replace, uses
 from lowtide.targets import Target, TiledMma, ldmatrix_source
+from lowtide.targets.atoms import Operand
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,10 @@ class BindMmaAtoms(Pass):
                     raise Refusal(mma, str(error)) from error
 
 
-def fragment_type(mma: TiledMma, operand: str, shape: tuple[int, int], element: str) -> ir.Type:
-    tv = tv_attr(mma.tv(operand, shape))  # type: ignore[arg-type]
-    return ir.Type.parse(f"!sm.fragment<{shape[0]}x{shape[1]}x{element}, {tv}>")
-
-
 def _bind(mma: tile.MmaOp, schedule: Schedule, problem: Problem) -> None:
     tiled = tiled_mma(schedule, problem)
     rows, columns = mma.acc.type.shape
-    accumulator = fragment_type(tiled, "c", (rows, columns), problem.acc)
+    accumulator = fragment_type(tiled.tv("c", (rows, columns)), (rows, columns), problem.acc)
     loop = main_loop(mma)
     position = _carried_position(mma, loop)
     splat = defining_op(loop.initArgs[position])
@@ -70,7 +65,7 @@ def _bind(mma: tile.MmaOp, schedule: Schedule, problem: Problem) -> None:
         if not isinstance(use, tile.StoreOp):
             raise Refusal(use, "uses the accumulator; only tile.store may")
     inits = [zero if i == position else init for i, init in enumerate(loop.initArgs)]
-    new_loop = rebuild_loop(loop, inits, lambda carried: carried, lambda yielded, _: yielded)
+    new_loop = rebuild_loop(loop, inits, lambda carried: carried, lambda yielded: yielded)
     replace(loop, list(new_loop.results))
     _emit_fragments(mma, tiled, problem, new_loop.inner_iter_args[position])
     erase_if_unused(splat)
@@ -86,13 +81,14 @@ def _carried_position(mma: tile.MmaOp, loop: scf.ForOp) -> int:
 def _emit_fragments(mma: tile.MmaOp, tiled: TiledMma, problem: Problem, acc: ir.Value) -> None:
     """ldmatrix of both operands, whole, and the mma.sync, in place of the tile.mma."""
     fragments = []
+    operands: tuple[tuple[Operand, ir.Value], ...] = (("a", mma.a), ("b", mma.b))
     with before(mma):
-        for operand, buffer in (("a", mma.a), ("b", mma.b)):
+        for operand, buffer in operands:
             stored = ir.MemRefType(buffer.type).shape
             trans = is_transposed(operand, problem.layout)
             shape = (stored[1], stored[0]) if trans else (stored[0], stored[1])
             plan = ldmatrix_source(tiled, operand, shape, trans)
-            result = fragment_type(tiled, operand, shape, problem.ab)
+            result = fragment_type(tiled.tv(operand, shape), shape, problem.ab)
             atom = plan.atom_name.removesuffix(".trans")
             fragments.append(sm.LdmatrixOp(result, buffer, [0, 0], atom, trans=trans or None).result)
         product = sm.MmaSyncOp(*fragments, acc, tiled_mma_attr(tiled)).result

@@ -24,7 +24,7 @@ from mlir.dialects import scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.rewriting import before, constant_of, erase, ops_in, rebuild_loop
+from lowtide.passes.support.rewriting import before, constant_of, erase, ops_in, rebuild_loop, uses
 from lowtide.targets import Target
 
 
@@ -131,24 +131,20 @@ def _drop_carried_slots(loop: scf.ForOp) -> None:
     keep = [i for i, init in enumerate(loop.initArgs) if not isinstance(init.type, sm.SlotType)]
     if len(keep) == len(loop.initArgs):
         return
-    for i, (argument, result) in enumerate(zip(loop.inner_iter_args, loop.results, strict=True)):
-        if i not in keep:
-            for value in (argument, result):
-                for use in list(value.uses):
-                    if isinstance(
-                        use.owner.opview if hasattr(use.owner, "opview") else use.owner, sm.ConsumerReleaseOp
-                    ):
-                        use.owner.operation.erase()
     slots = {i: init for i, init in enumerate(loop.initArgs) if i not in keep}
+    for value in (value for i in slots for value in (loop.inner_iter_args[i], loop.results[i])):
+        for use in list(uses(value)):
+            if isinstance(use, sm.ConsumerReleaseOp):
+                erase(use)
 
     def arguments(carried: list[ir.Value]) -> list[ir.Value]:
         values = iter(carried)
         return [slots[i] if i in slots else next(values) for i in range(len(loop.initArgs))]
 
-    new = rebuild_loop(loop, [loop.initArgs[i] for i in keep], arguments, lambda y, _: [y[i] for i in keep])
+    new = rebuild_loop(loop, [loop.initArgs[i] for i in keep], arguments, lambda y: [y[i] for i in keep])
     for i, result in zip(keep, new.results, strict=True):
         loop.results[i].replace_all_uses_with(result)
-    loop.operation.erase()
+    erase(loop)
 
 
 def _bind_acquire(acquire: sm.ProducerAcquireOp, ordered: bool) -> None:
@@ -170,14 +166,13 @@ def _bind_slot(verb: sm.ProducerAcquireOp | sm.ConsumerWaitOp) -> None:
     slot = sm.RingSlotOp(verb.ring, verb.index)
     for old, new in zip(verb.buffers, slot.buffers, strict=True):
         old.replace_all_uses_with(new)
-    for use in list(verb.slot.uses):
-        _bind_end(use.owner)
+    for use in list(uses(verb.slot)):
+        _bind_end(use)
     erase(verb)
 
 
-def _bind_end(owner: ir.Operation | ir.OpView) -> None:
+def _bind_end(verb: sm.ProducerCommitOp | sm.ConsumerReleaseOp) -> None:
     """A commit closes a group; a release needs no instruction."""
-    verb = owner.operation.opview
     if isinstance(verb, sm.ProducerCommitOp):
         with before(verb), verb.operation.location:
             sm.CpAsyncCommitOp()

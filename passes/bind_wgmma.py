@@ -12,7 +12,7 @@ After    %full0, %a0, %b0 = sm.consumer_wait %ring[%r, %rp]                    (
            sm.consumer_release %ring, %held after %retired; advance }
          %acc, %last = sm.mma_wait 0, %p;  sm.consumer_release %ring, %held after %last
          Layouts nn, nt and tt likewise. Each warpgroup takes every so many-th 64 rows of M.
-Needs    level pipelined, roles; a schedule whose mma is wgmma.
+Needs    level atoms, roles; a schedule whose mma is wgmma.
 Refuses  an atom that the target lacks; a tile that the tiled mma does not divide; a loop of another form.
 Test     test/lit/passes/bind-wgmma.mlir, bind-wgmma-invalid.mlir
 """
@@ -24,10 +24,10 @@ from mlir import ir
 from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
-from lowtide.dialects.tile.layouts import tv_attr
+from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.atoms import mma_atom_name, tiled_mma, tiled_mma_attr
+from lowtide.passes.support.atoms import fragment_type, mma_atom_name, tiled_mma, tiled_mma_attr
 from lowtide.passes.support.kernels import kernels_of, main_loop, problem_of, schedule_of
 from lowtide.passes.support.rewriting import (
     before,
@@ -46,6 +46,8 @@ class BindWgmma(Pass):
     """Replaces tile.mma by wgmma."""
 
     name: ClassVar[str] = "bind-wgmma"
+    needs: ClassVar[Level] = Level.ATOMS
+    gives: ClassVar[Level] = Level.ATOMS
 
     def run(self, module: ir.Module, target: Target) -> None:
         for kernel in kernels_of(module, roles=True):
@@ -72,8 +74,8 @@ def _bind(mma: tile.MmaOp, tiled: TiledMma, acc_dtype: str) -> None:
     if not isinstance(splat, tile.SplatOp) or splat.value.value:
         raise Refusal(loop, "must start from tile.splat 0.0: wgmma clears its accumulators")
     wait = body[0]
-    ring, shape = wait.ring, mma.acc.type.shape
-    fragment = ir.Type.parse(f"!sm.fragment<{shape[0]}x{shape[1]}x{acc_dtype}, {tv_attr(tiled.tv('c', shape))}>")
+    ring, shape = wait.ring, tuple(mma.acc.type.shape)
+    fragment = fragment_type(tiled.tv("c", shape), shape, acc_dtype)
     pending = ir.Type.parse(f"!sm.pending<{fragment}>")
     attribute = tiled_mma_attr(tiled)
     with before(loop):

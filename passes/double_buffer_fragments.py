@@ -27,7 +27,7 @@ from mlir.dialects import scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.kernels import schedule_of
+from lowtide.passes.support.kernels import main_loop, schedule_of
 from lowtide.passes.support.rewriting import after, before, defining_op, ops_in, rebuild_loop
 from lowtide.targets import Target
 
@@ -45,11 +45,8 @@ class DoubleBufferFragments(Pass):
             if schedule_of(kernel, "fragment_buffers").fragment_buffers != 2:
                 continue
             for wait in walk(kernel, sm.ConsumerWaitOp):
-                loop = wait.operation.parent.opview
-                if not isinstance(loop, scf.ForOp):
-                    raise Refusal(wait, "must stand in the main loop, an scf.for")
                 with wait.operation.location:
-                    _rotate(_SlicedLoop.match(loop, wait))
+                    _rotate(_SlicedLoop.match(main_loop(wait), wait))
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,7 @@ def _rotate(sliced: _SlicedLoop) -> None:
             old.replace_all_uses_with(new)
         return carried[:count]
 
-    new_loop = rebuild_loop(loop, [*inits, *extra], arguments, lambda yielded, _: [*yielded, *carried_next])
+    new_loop = rebuild_loop(loop, [*inits, *extra], arguments, lambda yielded: [*yielded, *carried_next])
     for result, old in zip(new_loop.results[:count], list(loop.results), strict=True):
         old.replace_all_uses_with(result)
     for op in (*sliced.loads[0], sliced.wait):

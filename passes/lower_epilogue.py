@@ -33,10 +33,10 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.epilogue.parts import Epilogue, Part, buffer_type, fragment_type
+from lowtide.passes.epilogue.parts import Epilogue, Part, buffer_type
 from lowtide.passes.epilogue.stores import store_by_tma
 from lowtide.passes.schedules.cache_hints import cache_hint
-from lowtide.passes.support.atoms import tiled_mma_of
+from lowtide.passes.support.atoms import fragment_type, tiled_mma_of
 from lowtide.passes.support.kernels import is_specialized, schedule_of
 from lowtide.passes.support.problem import buffer_bytes, element_bits
 from lowtide.passes.support.rewriting import before, erase

@@ -52,10 +52,9 @@ class PipelineMainloop(Pass):
 
 
 def _pipeline(kernel: tile.KernelOp, staged: StagedLoop, stages: int) -> None:
-    buffers = [copy.destination for copy in staged.copies]
+    buffers = staged.buffers
     with ir.InsertionPoint.at_block_begin(kernel.body.blocks[0]):
-        types = ", ".join(str(buffer.type) for buffer in buffers)
-        ring = sm.RingOp(ir.Type.parse(f"!sm.ring<{stages} x [{types}]>")).result
+        ring = staged.make_ring(stages)
     with before(staged.loop):
         write, write_phase = _emit_prologue(staged, ring, stages)
         result = _emit_main_loop(staged, ring, stages, write, write_phase)
@@ -80,13 +79,7 @@ def _emit_prologue(staged: StagedLoop, ring: ir.Value, stages: int) -> tuple[ir.
 def _emit_fill(staged: StagedLoop, ring: ir.Value, step: ir.Value, write: ir.Value, phase: ir.Value) -> None:
     """Acquires a slot, starts the copies of K step `step` into it and commits."""
     acquire = sm.ProducerAcquireOp(ring, write, phase)
-    k = arith.muli(step, staged.tile_k)
-    for copy, buffer in zip(staged.copies, acquire.buffers, strict=True):
-        view = copy.source.owner.opview
-        offsets = [k if offset == staged.loop.induction_variable else offset for offset in view.offsets]
-        window = tile.ViewOp(view.result.type, view.source, offsets, kind=view.kind).result
-        sm.CopyAsyncOp(window, buffer)
-    sm.ProducerCommitOp(ring, acquire.slot)
+    staged.fill(acquire, {staged.loop.induction_variable: arith.muli(step, staged.tile_k)})
 
 
 def _emit_main_loop(

@@ -12,8 +12,9 @@ After    %ring = sm.ring : !sm.ring<4 x [A, B]>
                scf.for … { sm.consumer_wait; tile.mma; sm.consumer_release; advance }
                tile.store … } } }
          Each role has a work-tile loop of its own; the ring and its cursors outlive a tile.
-Needs    level smem; the schedule's `roles` = cooperative(n), `registers` and `stages`.
-Refuses  a kernel of another form; a schedule without these.
+Needs    level pipelined, a kernel that pipeline-mainloop has left alone; the schedule's `roles` = cooperative(n) and
+         `stages`. Without `registers` the roles keep those that they start with.
+Refuses  a kernel of another form; a schedule without stages.
 Test     test/lit/passes/specialize-roles.mlir, specialize-roles-invalid.mlir
 """
 
@@ -25,6 +26,7 @@ from mlir import ir
 from mlir.dialects import arith, scf
 
 from lowtide.dialects import sm, tile
+from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.kernels import kernels_of, schedule_of
@@ -35,7 +37,7 @@ from lowtide.passes.support.rewriting import (
     defining_op,
     erase,
     index_constant,
-    move_body,
+    move_region,
     ops_in,
 )
 from lowtide.passes.support.staged_loop import StagedLoop
@@ -50,6 +52,8 @@ class SpecializeRoles(Pass):
     """Gives every kernel a producer and a consumer role."""
 
     name: ClassVar[str] = "specialize-roles"
+    needs: ClassVar[Level] = Level.PIPELINED
+    gives: ClassVar[Level] = Level.PIPELINED
 
     def run(self, module: ir.Module, target: Target) -> None:
         for kernel in kernels_of(module, roles=True):
@@ -88,10 +92,9 @@ class _Kernel:
         assert schedule.roles is not None and schedule.stages is not None
         consumers = schedule.roles[1]
         registers = schedule.registers or (0, 0)
-        buffers = [copy.destination for copy in self.staged.copies]
+        buffers = self.staged.buffers
         with before(self.work):
-            types = ", ".join(str(buffer.type) for buffer in buffers)
-            ring = sm.RingOp(ir.Type.parse(f"!sm.ring<{schedule.stages} x [{types}]>")).result
+            ring = self.staged.make_ring(schedule.stages)
             roles = sm.RolesOp(
                 ir.ArrayAttr.get([ir.StringAttr.get("producer"), ir.StringAttr.get("consumer")]),
                 ir.DenseI64ArrayAttr.get([WARPGROUP_WARPS, WARPGROUP_WARPS * consumers]),
@@ -140,17 +143,9 @@ class _Kernel:
         with ir.InsertionPoint(loop.body):
             slot, phase = loop.inner_iter_args
             acquire = sm.ProducerAcquireOp(ring, slot, phase)
-            k = arith.muli(loop.induction_variable, self._tile_k())
-            places = {
-                self.staged.loop.induction_variable: k,
-                **dict(zip(self.work.body.blocks[0].arguments, origin, strict=True)),
-            }
-            for copy, buffer in zip(self.staged.copies, acquire.buffers, strict=True):
-                view = copy.source.owner.opview
-                offsets = [places.get(offset, offset) for offset in view.offsets]
-                window = tile.ViewOp(view.result.type, view.source, offsets, kind=view.kind).result
-                sm.CopyAsyncOp(window, buffer)
-            sm.ProducerCommitOp(ring, acquire.slot)
+            places = dict(zip(self.work.body.blocks[0].arguments, origin, strict=True))
+            places[self.staged.loop.induction_variable] = arith.muli(loop.induction_variable, self._tile_k())
+            self.staged.fill(acquire, places)
             advance = sm.RingAdvanceOp(ring, slot, phase)
             scf.YieldOp([advance.next_index, advance.next_phase])
         return list(loop.results)
@@ -169,11 +164,5 @@ class _Kernel:
         store = tile.StoreOp(
             loop.results[0], self.store.d, *origin, list(self.store.epilogue_operands), kinds=self.store.kinds
         )
-        source = self.store.epilogue.blocks[0]
-        region = store.epilogue.blocks.append(*[argument.type for argument in source.arguments])
-        yielded = list(source.operations)[-1].operands[0]
-        mapping = dict(zip(source.arguments, region.arguments, strict=True))
-        move_body(source, region, list(region.arguments))
-        with ir.InsertionPoint(region):
-            tile.YieldOp([mapping.get(yielded, yielded)])
+        move_region(self.store.epilogue.blocks[0], store.epilogue)
         return list(loop.results)[1:]

@@ -19,12 +19,12 @@ from mlir import ir
 
 from lowtide.dialects import sm
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile.layouts import tv_attr
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.atoms import tiled_mma_of
+from lowtide.passes.support.atoms import fragment_type, tiled_mma_of
 from lowtide.passes.support.rewriting import before, defining_op, erase_if_unused, replace
 from lowtide.targets import Target, TiledMma, ldmatrix_source
+from lowtide.targets.atoms import Operand
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,13 @@ def _split(mma: sm.MmaSyncOp, load_a: sm.LdmatrixOp, load_b: sm.LdmatrixOp) -> N
     erase_if_unused(load_b)
 
 
-def _slice(load: sm.LdmatrixOp, operand: str, tiled: TiledMma, k: int, step: int) -> ir.Value:
+def _slice(load: sm.LdmatrixOp, operand: Operand, tiled: TiledMma, k: int, step: int) -> ir.Value:
     """The load of K columns [k, k + step) of the fragment."""
     trans = bool(load.trans)
     rows = load.result.type.shape[0]
     row0, column0 = load.offsets
     offsets = [row0 + k, column0] if trans else [row0, column0 + k]
     plan = ldmatrix_source(tiled, operand, (rows, step), trans)
-    tv = tv_attr(tiled.tv(operand, (rows, step)))  # type: ignore[arg-type]
-    result = ir.Type.parse(f"!sm.fragment<{rows}x{step}x{load.result.type.element_type}, {tv}>")
+    result = fragment_type(tiled.tv(operand, (rows, step)), (rows, step), load.result.type.element_type)
     atom = plan.atom_name.removesuffix(".trans")
     return sm.LdmatrixOp(result, load.source, offsets, atom, trans=trans or None).result

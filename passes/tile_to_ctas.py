@@ -27,7 +27,7 @@ from lowtide.passes.schedules.facts import threads_of
 from lowtide.passes.schedules.rules import SCHEDULERS
 from lowtide.passes.support.kernels import schedule_of
 from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk, kinds_of, layout_letters
-from lowtide.passes.support.rewriting import before, ceil_div, constant_of, erase, extent, index_constant, move_body
+from lowtide.passes.support.rewriting import before, ceil_div, constant_of, erase, extent, index_constant, move_region
 from lowtide.targets import Target
 
 
@@ -132,13 +132,7 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str) -> None:
         acc = _emit_k_loop(gemm, a, b, k, list(body.arguments))
         store = tile.StoreOp(acc, d, *body.arguments, extras, kinds=gemm.kinds)
         tile.YieldOp([])
-    region = gemm.epilogue.blocks[0]
-    block = store.epilogue.blocks.append(*[argument.type for argument in region.arguments])
-    yielded = list(region.operations)[-1].operands[0]
-    mapping = dict(zip(region.arguments, block.arguments, strict=True))
-    move_body(region, block, list(block.arguments))
-    with ir.InsertionPoint(block):
-        tile.YieldOp([mapping.get(yielded, yielded)])
+    move_region(gemm.epilogue.blocks[0], store.epilogue)
 
 
 def _raster_attr(schedule: Schedule) -> tile.RasterAttr:

@@ -7,7 +7,8 @@ mbarrier object").
 Needs    sm.mbarriers beside sm.roles; other kernels are left alone.
 Refuses  `arrivals(n)` where another number of threads arrives in a phase: one of the producer, one of each warpgroup of
          the consumer; `expects n` where the copies that signal the same slot bring other bytes; copies that signal a
-         slot whose bytes nobody expects; a wait for what nobody arrives at.
+         slot whose bytes nobody expects; a wait for what nobody arrives at; a slot that is released, in a role that
+         multiplies by wgmma, without the proof (`after`) that what reads it is done.
 Test     test/lit/passes/verify-mbarriers.mlir, verify-mbarriers-invalid.mlir
 """
 
@@ -37,7 +38,7 @@ class VerifyMbarriers(Pass):
         for kernel in walk(module, tile.KernelOp):
             roles = [role for op in walk(kernel, sm.RolesOp) for role in _roles(op)]
             for barriers in walk(kernel, sm.MbarriersOp) if roles else ():
-                for refusal in (*_arrivals(barriers, roles), *_bytes(barriers, roles)):
+                for refusal in (*_arrivals(barriers, roles), *_bytes(barriers, roles), *_releases(barriers, roles)):
                     raise refusal
 
 
@@ -104,6 +105,19 @@ def _bytes(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]:
             yield Refusal(
                 load, "signals a slot at which no arrival beside it expects its bytes; arrive there before it"
             )
+
+
+def _releases(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]:
+    """wgmma reads shared memory after it was issued: only a wait says when it has done so."""
+    for role in roles:
+        if not any(walk(top, sm.WgmmaOp) for top in ops_in(role.body)):
+            continue
+        for arrive in role.uses(sm.MbarrierArriveOp, barriers):
+            if arrive.retired is None:
+                yield Refusal(
+                    arrive,
+                    "releases a slot that wgmma may still read; write `after` and what the sm.mma_wait for it retires",
+                )
 
 
 def _is_below(op: ir.OpView, block: ir.Block) -> bool:

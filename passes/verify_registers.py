@@ -5,14 +5,16 @@ level may have lost them, and ptxas then ignores every setmaxnreg, with no more 
 that are not there are waited for, for ever (PTX ISA, "setmaxnreg").
 
 Needs    level nvvm: gpu.func, and the branches that convert-sm-to-nvvm marks with their roles. What has no
-         nvvm.setmaxregister is left alone.
-Refuses  setmaxregister in a kernel without known_block_size; a launch of another size; more registers at entry than an
-         SM has; an increase below, or a decrease above, what a thread enters with; a sum over all warps beyond it.
+         nvvm.setmaxregister is held to its size alone.
+Refuses  a launch of another size than known_block_size, from which LLVM concludes which branches are taken;
+         setmaxregister in a kernel without one; more registers at entry than an SM has; an increase below, or a
+         decrease above, what a thread enters with; a sum over all warps beyond it.
 Test     test/lit/passes/verify-registers.mlir, verify-registers-invalid.mlir
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 from mlir import ir
@@ -30,23 +32,42 @@ _WARP = 32
 
 @dataclass(frozen=True)
 class VerifyRegisters(Pass):
-    """Checks every gpu.func whose roles change their registers."""
+    """Checks every gpu.func: its number of threads, and what its roles ask for."""
 
     name: ClassVar[str] = "verify-registers"
 
     def run(self, module: ir.Module, target: Target) -> None:
         for function in walk(module, gpu.GPUFuncOp):
-            changes = walk(function, nvvm.SetMaxRegisterOp)
+            changes, launches = walk(function, nvvm.SetMaxRegisterOp), launches_of(module, function)
+            for refusal in _launches(function, launches):
+                raise refusal
             if changes:
-                for refusal in _refusals(function, changes, launches_of(module, function), target):
+                for refusal in _refusals(function, changes, launches, target):
                     raise refusal
+
+
+def _launches(function: gpu.GPUFuncOp, launches: list[tile.LaunchOp]) -> Iterator[Refusal]:
+    threads = _threads(function)
+    for launch in launches if threads else ():
+        size = int(ir.IntegerAttr(launch.threads).value)
+        if size != threads:
+            yield Refusal(
+                launch, f"launches {size} threads a CTA, its kernel's known_block_size has {threads}; take it"
+            )
+
+
+def _threads(function: gpu.GPUFuncOp) -> int:
+    """Of a CTA, as known_block_size says; 0 where there is none."""
+    attributes = function.operation.attributes
+    return prod(ir.DenseI32ArrayAttr(attributes["known_block_size"])) if "known_block_size" in attributes else 0
 
 
 def _refusals(
     function: gpu.GPUFuncOp, changes: list[nvvm.SetMaxRegisterOp], launches: list[tile.LaunchOp], target: Target
 ) -> Iterator[Refusal]:
     attributes = function.operation.attributes
-    if "known_block_size" not in attributes:
+    threads = _threads(function)
+    if not threads:
         launched = next((int(ir.IntegerAttr(launch.threads).value) for launch in launches), "threads")
         yield Refusal(
             function,
@@ -54,14 +75,6 @@ def _refusals(
             f"would ignore it (C7508); give it known_block_size = array<i32: {launched}, 1, 1>",
         )
         return
-    x, y, z = ir.DenseI32ArrayAttr(attributes["known_block_size"])
-    threads = x * y * z
-    for launch in launches:
-        size = int(ir.IntegerAttr(launch.threads).value)
-        if size != threads:
-            yield Refusal(
-                launch, f"launches {size} threads a CTA, its kernel's known_block_size has {threads}; take it"
-            )
     entry = most = registers_at_entry(threads, target)
     if "nvvm.maxnreg" in attributes:  # handed out by eight: 255 are 256, of which a thread addresses one less
         entry = -(-int(ir.IntegerAttr(attributes["nvvm.maxnreg"]).value) // 8) * 8

@@ -6,9 +6,10 @@ TMA and wgmma swizzle address bits, so that a buffer swizzled for them starts at
 1024 bytes for rows of 128, 512 for 64, 256 for 32 (PTX ISA, "Swizzling modes", "Matrix descriptor format"). An mbarrier
 lies at a multiple of 8 bytes ("Size and alignment of mbarrier object"), vector accesses at one of 16.
 
-Needs    places (`at`) on sm.ring, sm.alloc and sm.mbarriers; what has none yet is left alone.
-Refuses  a misaligned place or stage; two places that overlap; a launch with less shared memory than they reach to, or
-         more than the target has.
+Needs    places (`at`) on sm.ring, sm.alloc and sm.mbarriers; what has none yet is left alone. At level nvvm the global
+         that they are counted from.
+Refuses  a misaligned place, stage or, beside TMA, global; two places that overlap; a launch with less shared memory
+         than they reach to, or more than the target has.
 Test     test/lit/passes/verify-smem-offsets.mlir, verify-smem-offsets-invalid.mlir
 """
 
@@ -18,6 +19,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from mlir import ir
+from mlir.dialects import gpu, llvm, nvvm
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.layouts import layout_of
@@ -28,6 +30,8 @@ from lowtide.passes.support.problem import buffer_bytes, element_bits
 from lowtide.targets import Target
 
 _VECTOR_BYTES = 16
+_LARGEST_PERIOD = 1024  # bytes, of the swizzle over rows of 128
+_SHARED = 3  # the address space
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,9 @@ class VerifySmemOffsets(Pass):
             places = sorted(_places(kernel), key=lambda place: place.start)
             own = launches_of(module, kernel)
             for refusal in (*_misaligned(places), *_overlapping(places), *_outside(places, own, target)):
+                raise refusal
+        for kernels in walk(module, gpu.GPUModuleOp):
+            for refusal in _misaligned_base(kernels):
                 raise refusal
 
 
@@ -104,6 +111,21 @@ def _misaligned(places: list[_Place]) -> Iterator[Refusal]:
                 place.op,
                 f"stages of {place.what} are {place.size} bytes apart; {place.why} needs a multiple of {place.align}: "
                 "take another CTA tile",
+            )
+
+
+def _misaligned_base(kernels: gpu.GPUModuleOp) -> Iterator[Refusal]:
+    """Below level epilogue the places are offsets from a global, and as aligned as that is."""
+    if not walk(kernels, nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp):
+        return
+    for variable in walk(kernels, llvm.GlobalOp):
+        attributes = variable.operation.attributes
+        said = int(ir.IntegerAttr(attributes["alignment"]).value) if "alignment" in attributes else 1
+        if int(ir.IntegerAttr(attributes["addr_space"]).value) == _SHARED and said % _LARGEST_PERIOD:
+            yield Refusal(
+                variable,
+                f"shared memory begins at a multiple of {said}; TMA and wgmma apply swizzles to addresses, which needs "
+                f"one of {_LARGEST_PERIOD}: write alignment = {_LARGEST_PERIOD}",
             )
 
 

@@ -27,16 +27,13 @@ _TINY = 2.0**-125  # what flushing or a subnormal's rounding may cost
 
 
 def evaluate(
-    program: Mapping[str, Any] | None, accumulator: Interval, operands: Mapping[str, Any], d: str
+    program: Mapping[str, Any], accumulator: Interval, operands: Mapping[str, Any], d: str
 ) -> tuple[Interval, np.ndarray]:
     """(value, low, high) of D, shape (M, N), for the accumulator's interval and the operands' float64 values; and D's
     error bound: how far the interval reaches from the value before the last rounding, and that rounding.
 
-    `operands` broadcast against (M, N). Without a program D is the accumulator, rounded to dtype `d`. Raises LoadError
-    for an op that is not known or a value that is not defined.
+    `operands` broadcast against (M, N). Raises LoadError for an op that is not known or a value that is not defined.
     """
-    if program is None:
-        return _cast(accumulator, d), _reach(accumulator, d)
     values: dict[str, Interval] = {program["accumulator"]: accumulator}
     for name, array in operands.items():
         exact = np.asarray(array, dtype=np.float64)
@@ -50,11 +47,12 @@ def evaluate(
                     f"epilogue_program: {op['op']} uses the undefined value {error}; save it again"
                 ) from None
             values[op["results"][0]] = _apply(op["op"], inputs, op.get("attributes", {}))
-    if not any(op["results"] == [program["result"]] for op in program["ops"]):
-        raise LoadError(f"epilogue_program: its result {program['result']!r} is not defined; save it again")
-    last = next(op for op in reversed(program["ops"]) if op["results"] == [program["result"]])
-    unrounded = values[last["operands"][0] if last["op"] == "arith.truncf" else program["result"]]
-    return values[program["result"]], _reach(unrounded, d)
+    result = program["result"]
+    if result not in values:
+        raise LoadError(f"epilogue_program: its result {result!r} is not defined; save it again")
+    # No truncf where D is the accumulator, or an operand, in its own type.
+    unrounded = {op["results"][0]: op["operands"][0] for op in program["ops"] if op["op"] == "arith.truncf"}
+    return values[result], _reach(values[unrounded.get(result, result)], d)
 
 
 def _reach(x: Interval, dtype: str) -> np.ndarray:
@@ -73,6 +71,8 @@ def _apply(name: str, inputs: list[Interval], attributes: Mapping[str, Any]) -> 
         return _cast(inputs[0], attributes.get("type", ""))
     if name == "arith.cmpf":
         return _compare(attributes.get("predicate", ""), *inputs)
+    if name in _CONDITIONS:
+        return _CONDITIONS[name](*(_truth(x) for x in inputs))
     if name == "arith.select":
         return _select(*inputs)
     if name == "math.fma":
@@ -173,8 +173,26 @@ def _compare(predicate: str, a: Interval, b: Interval) -> Interval:
     raise LoadError(f"epilogue_program: predicate {predicate!r} of arith.cmpf is not known; save the kernel again")
 
 
+def _truth(x: Interval) -> Interval:
+    """A predicate, also where it is the constant 0 or 1, as three arrays of bool."""
+    value, certainly, possibly = (np.asarray(part, dtype=bool) for part in x)
+    return value, certainly, possibly
+
+
+def _xor(a: Interval, b: Interval) -> Interval:
+    return a[0] ^ b[0], a[1] & ~b[2] | ~a[2] & b[1], a[2] & ~b[1] | ~a[1] & b[2]
+
+
+# On predicates as `_compare` gives them.
+_CONDITIONS: dict[str, Callable[[Interval, Interval], Interval]] = {
+    "arith.andi": lambda a, b: (a[0] & b[0], a[1] & b[1], a[2] & b[2]),
+    "arith.ori": lambda a, b: (a[0] | b[0], a[1] | b[1], a[2] | b[2]),
+    "arith.xori": _xor,  # with the constant true it is "not"
+}
+
+
 def _select(condition: Interval, a: Interval, b: Interval) -> Interval:
-    value, certainly, possibly = (np.asarray(x, dtype=bool) for x in condition)
+    value, certainly, possibly = _truth(condition)
     low = np.where(certainly, a[1], np.where(possibly, np.minimum(a[1], b[1]), b[1]))
     high = np.where(certainly, a[2], np.where(possibly, np.maximum(a[2], b[2]), b[2]))
     return np.where(value, a[0], b[0]), low, high

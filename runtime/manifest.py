@@ -4,7 +4,7 @@
      "files": {"kernel.ptx": {"size": 8123, "sha256": "…"}, "kernel.cubin": {…}},        filled by save
      "spec": {"m": 4096|null, "n": …, "k": …, "a": "bf16", "b": "bf16", "d": "bf16", "acc": "f32", "layout": "tn"},
      "schedule": text, "epilogue": text|null,                                             for the reader
-     "epilogue_program": {"accumulator": "x", "ops": [op, …], "result": "y"}|null,        for `verify`
+     "epilogue_program": {"accumulator": "x", "ops": [op, …], "result": "y"}|null,        for `verify`; null: not known
      "example": {"m": …, "n": …, "k": …},                                  run-time extents that `verify` uses
      "arguments": [{"name", "role": "input"|"output", "kind": "matrix"|"full"|"per_row"|"per_column"|"scalar",
                     "dtype", "shape": [int|null, …], "base_alignment": bytes, "row_stride_alignment": bytes}, …],

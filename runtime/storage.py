@@ -80,7 +80,8 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], str, bytes | Non
     format."""
     source = Path(path)
     if not source.is_dir():
-        raise LoadError(f"{source}: no such directory; pass the directory that `kernel.save` wrote")
+        what = "is no directory" if source.exists() else "no such directory"
+        raise LoadError(f"{source}: {what}; pass the directory that `kernel.save` wrote")
     try:
         manifest = json.loads(_read_bytes(source, MANIFEST))
     except ValueError as error:  # neither UTF-8 nor JSON

@@ -154,7 +154,7 @@ def expected(
             value = operands[name] if kind == "scalar" else operands[name].values()
             others[name] = {"full": lambda x: x[rows], "per_row": lambda x: x[rows, None]}.get(kind, lambda x: x)(value)
     accumulator = (product, product - error, product + error)
-    return evaluate(manifest.get("epilogue_program"), accumulator, others, manifest["spec"]["d"])
+    return evaluate(manifest["epilogue_program"], accumulator, others, manifest["spec"]["d"])
 
 
 def compare(d: np.ndarray, interval: Interval, bound: Any, rows: np.ndarray) -> tuple[float, str]:
@@ -197,8 +197,11 @@ def verify_kernel(kernel: Kernel, *, ordinal: int = 0, seed: int = 0, most_rows:
     At most `most_rows` rows, the first and the last among them, are compared with float64 when the product is large.
     Raises what loading and launching raise.
     """
-    if kernel.manifest.get("epilogue") and kernel.manifest.get("epilogue_program") is None:
-        raise LoadError("manifest: there is an epilogue but no epilogue_program to check it by; compile and save again")
+    if kernel.manifest.get("epilogue_program") is None:
+        raise LoadError(
+            "manifest: there is no epilogue_program to check D by, as where a dump was compiled that no longer says its"
+            " epilogue; compile it from level atoms or before and save it again"
+        )
     module = kernel.module_for(ordinal)
     rng = np.random.default_rng(seed)
     operands, exact = random_operands(kernel.manifest, rng)

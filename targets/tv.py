@@ -71,8 +71,8 @@ class SplitCoordinates:
 
     row_thread: Layout
     col_thread: Layout
-    row_values: list[int]
-    col_values: list[int]
+    row_values: tuple[int, ...]
+    col_values: tuple[int, ...]
 
 
 @lru_cache(maxsize=512)
@@ -87,7 +87,8 @@ def split_coordinates(tv: Layout, shape: Shape) -> SplitCoordinates:
     row_of, column_of = Layout((rows, columns), (1, 0)), Layout((rows, columns), (0, 1))
     row_thread, col_thread = (coalesce(compose(part, thread_part)) for part in (row_of, column_of))
     value_index = offsets(value_part, np.arange(values))
-    split = SplitCoordinates(row_thread, col_thread, (value_index % rows).tolist(), (value_index // rows).tolist())
+    row_values, col_values = (tuple(part.tolist()) for part in (value_index % rows, value_index // rows))
+    split = SplitCoordinates(row_thread, col_thread, row_values, col_values)
     lanes = np.arange(threads)
     row = offsets(row_thread, lanes)[:, None] + np.array(split.row_values)
     column = offsets(col_thread, lanes)[:, None] + np.array(split.col_values)

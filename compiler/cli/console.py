@@ -30,6 +30,11 @@ def line(label: str, text: str) -> None:
     typer.echo(f"{label:<11}{text}")
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 CTA`, `2 CTAs`."""
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> None:
     """A table; the columns `numbers` are aligned to the right. The last column may wrap."""
     result = Table(*headings, box=None, pad_edge=False, padding=(0, 2, 0, 0))

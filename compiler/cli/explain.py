@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lowtide.compiler.cli import options
-from lowtide.compiler.cli.console import busy, line, on_pass, problem_line, table
+from lowtide.compiler.cli.console import busy, counted, line, on_pass, problem_line, table
 from lowtide.compiler.cli.explain_tables import print_accesses
 from lowtide.compiler.compile import resolve_schedule
 from lowtide.compiler.explain.composition import Composition, Grid
@@ -74,7 +74,7 @@ def _print_resources(found: Explanation) -> None:
         spills = f"{resources.spill_stores} bytes of spills stored, {resources.spill_loads} loaded"
         line("registers", f"{resources.registers} a thread, {spills}")
         limits = "shared memory, threads and registers"
-    line("occupancy", f"{resources.ctas_per_sm} CTAs an SM, by {limits}")
+    line("occupancy", f"{counted(resources.ctas_per_sm, 'CTA')} an SM, by {limits}")
     for warning in resources.warnings:
         line("warning", warning)
 
@@ -92,9 +92,9 @@ def _print_composition(found: Composition) -> None:
     if found.stages:
         scratch = ""
         if found.scratch_buffers:
-            scratch = f"; scratch: {found.scratch_bytes} bytes in {_counted(found.scratch_buffers, 'buffer')}"
-        in_flight = found.stages * found.stage_bytes
-        line("stages", f"{found.stages} of {found.stage_bytes} bytes: {in_flight} in flight{scratch}")
+            scratch = f"; scratch: {found.scratch_bytes} bytes in {counted(found.scratch_buffers, 'buffer')}"
+        ring = found.stages * found.stage_bytes
+        line("stages", f"{found.stages} of {found.stage_bytes} bytes: a ring of {ring}{scratch}")
     if found.flops_per_byte is not None:
         rate = (
             f"; {found.l2_bytes_per_cycle:.1f} bytes a cycle and SM at wgmma's full rate"
@@ -109,18 +109,14 @@ def _asks(registers: int) -> str:
     return f", {registers} registers a thread" if registers else ""
 
 
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("" if count == 1 else "s")
-
-
 def _print_grid(grid: Grid) -> None:
     how = f"tiles of {grid.tile[0]}x{grid.tile[1]}, order {grid.order}, scheduler {grid.scheduler}"
     if grid.tiles is None or grid.ctas is None or not grid.at_once:
         line("grid", f"{how}; tiles and CTAs are known at launch")
         return
-    line("grid", f"{grid.tiles} {how}; {_counted(grid.ctas, 'CTA')}, {grid.at_once} at once on {grid.sms} SMs")
-    text = _counted(grid.full_waves or 0, "full wave")
+    line("grid", f"{grid.tiles} {how}; {counted(grid.ctas, 'CTA')}, {grid.at_once} at once on {grid.sms} SMs")
+    text = counted(grid.full_waves or 0, "full wave")
     if grid.last_wave:
-        text += f", a last one of {_counted(grid.last_wave, 'tile')}, {grid.last_wave / grid.at_once:.0%} of the CTAs"
-    rows, columns = _counted(grid.wave_rows or 0, "tile row"), _counted(grid.wave_columns or 0, "tile column")
+        text += f", a last one of {counted(grid.last_wave, 'tile')}, {grid.last_wave / grid.at_once:.0%} of the CTAs"
+    rows, columns = counted(grid.wave_rows or 0, "tile row"), counted(grid.wave_columns or 0, "tile column")
     line("waves", f"{text}; the first reads {rows} of A and {columns} of B")

@@ -2,7 +2,7 @@
 
 import typer
 
-from lowtide.compiler.cli.console import line, table
+from lowtide.compiler.cli.console import counted, line, table
 from lowtide.compiler.explain.accesses import Accesses, GlobalAccess, SharedAccess
 from lowtide.compiler.explain.hopper import (
     MULTIPLY_ADDS_A_CYCLE,
@@ -59,7 +59,7 @@ def _product_row(found: Product) -> tuple[str, ...]:
     each = found.a_bytes + found.b_bytes
     return (
         f"{found.atom} {found.letters}{_times(found.count, found.place)}",
-        f"{found.instructions} each of {found.warpgroups} warpgroups",
+        f"{found.instructions} each of {counted(found.warpgroups, 'warpgroup')}",
         f"{found.a_bytes} bytes of A, {found.b_bytes} of B",
         f"{found.warpgroups * each} bytes",
         str(found.cycles),

@@ -11,7 +11,7 @@ from mlir import ir
 from lowtide import targets
 from lowtide.compiler import interpretation
 from lowtide.compiler.cli import options
-from lowtide.compiler.cli.console import busy, line, on_ctas, on_pass, problem_line, seed_or_drawn
+from lowtide.compiler.cli.console import busy, counted, line, on_ctas, on_pass, problem_line, seed_or_drawn
 from lowtide.compiler.compile import resolve_schedule
 from lowtide.compiler.contexts import make_context, parse_file, parse_text
 from lowtide.compiler.driver import AFTER_ATTRIBUTE, Progress, lower
@@ -124,7 +124,7 @@ def _run(
     seconds = 0.0 if force else check_patience(extents, cta_tile(module), level)
     inputs = inputs_for(spec, extents, domain, seed)
     line("problem", problem_line(spec, extents))
-    line("level", f"{level}, {sms} SMs, numbers: {domain}")
+    line("level", f"{level}, {counted(sms, 'SM')}, numbers: {domain}")
     line("against", reference.name if domain == "float" or reference.module else "the problem itself, interpreted")
     started = time.perf_counter()
     with busy("interpreting") as update:

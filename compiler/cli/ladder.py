@@ -1,5 +1,6 @@
 """`lowtide ladder`: each preset of a target compiled, verified, and where a GPU is timed with the others and cuBLAS."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from lowtide.compiler.bench.gpu_timing import torch_with_gpu
 from lowtide.compiler.bench.ladder import Step
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, line, problem_line, seed_or_drawn, table
+from lowtide.compiler.dumps import write_whole
 from lowtide.compiler.presets import ladder_of
 from lowtide.compiler.spec import GemmSpec
 from lowtide.errors import DeviceError, Error
@@ -47,6 +49,8 @@ def ladder(
     missing = _no_timing()
     if missing and chart_file is not None:
         raise Error(f"--chart draws speeds, and nothing can be timed: {missing}")
+    for path in filter(None, (markdown_file, chart_file)):
+        _check_writable(path)
     line("problem", problem_line(spec, (m, n, k)))
     line("target", name)
     with busy("compiling") as update:
@@ -107,9 +111,13 @@ def _report_timed(
     return len(standings.others) == sum(step.ok for step in steps)
 
 
+def _check_writable(path: Path) -> None:
+    """Raise Error now rather than after minutes of timing."""
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise Error(f"cannot write {path}; name a file in a folder that exists or can be made, and is writable")
+
+
 def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise Error(f"cannot write {path}: {error.strerror}; give another file") from None
+    write_whole(path, text)
     line("written", str(path))

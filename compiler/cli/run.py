@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from lowtide.compiler.cli import options
-from lowtide.compiler.cli.console import busy, line, on_ctas, on_pass, problem_line, seed_or_drawn, time_table
+from lowtide.compiler.cli.console import busy, counted, line, on_ctas, on_pass, problem_line, seed_or_drawn, time_table
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.gpu_run import first_gpu, run_on_gpu
@@ -131,5 +131,5 @@ def _on_interpreter(
         elapsed = time.perf_counter() - started
         update("comparing with float64")
         verdict = against_float64(spec, inputs, result, seed)
-    where = f"the interpreter, level {level}, {sms} SMs ({reason})"
+    where = f"the interpreter, level {level}, {counted(sms, 'SM')} ({reason})"
     return _Ran(where, f"{duration(elapsed)} on the CPU, which says nothing of a GPU's", verdict)

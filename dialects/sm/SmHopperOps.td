@@ -59,16 +59,18 @@ def Sm_MbarrierWaitOp : Sm_Op<"mbarrier_wait", [Sm_Ordering]> {
 def Sm_MbarrierArriveOp : Sm_Op<"mbarrier_arrive", [Sm_Ordering]> {
   let summary = "One arrival for each warpgroup of the role; with `bytes`, also expects so many bytes";
   let description = [{
-    One thread of the warpgroup arrives. In a producer role one thread of the role does.
+    One thread of the warpgroup arrives. In a producer role one thread of the role does. `after` is the proof that the
+    wgmma that read the slot are done; where a role multiplies by wgmma, it releases no slot without.
 
     ```mlir
-    sm.mbarrier_arrive %empty[%slot] : !sm.mbarriers<4>
+    sm.mbarrier_arrive %empty[%slot] after %retired : !sm.mbarriers<4>
     sm.mbarrier_arrive %full[%slot] expects 49152 : !sm.mbarriers<4>
     ```
   }];
-  let arguments = (ins Sm_MbarriersType:$barriers, Index:$index, OptionalAttr<I64Attr>:$bytes);
+  let arguments = (ins Sm_MbarriersType:$barriers, Index:$index, OptionalAttr<I64Attr>:$bytes,
+                       Optional<Sm_RetiredType>:$retired);
   let assemblyFormat = [{
-    $barriers `[` $index `]` (`expects` $bytes^)? attr-dict `:` qualified(type($barriers))
+    $barriers `[` $index `]` (`expects` $bytes^)? (`after` $retired^)? attr-dict `:` qualified(type($barriers))
   }];
 }
 

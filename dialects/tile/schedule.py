@@ -95,6 +95,20 @@ class Schedule:
         return cls(**values)
 
     @classmethod
+    def carried_by(cls, module: ir.Module) -> "Schedule | None":
+        """The first schedule on an op of a module of any level: on the tile.gemm, later on the kernel."""
+        found: list[Schedule] = []
+
+        def visit(op: ir.Operation) -> ir.WalkResult:
+            if "schedule" not in op.attributes or not isinstance(op.attributes["schedule"], ScheduleAttr):
+                return ir.WalkResult.ADVANCE
+            found.append(cls.of(op.attributes["schedule"]))
+            return ir.WalkResult.INTERRUPT
+
+        module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+        return found[0] if found else None
+
+    @classmethod
     def parse(cls, text: str) -> "Schedule":
         """From `#tile.schedule<…>`, or from its fields alone: `stages = 4, raster = grouped(8)`."""
         whole = text if text.strip().startswith("#") else f"#tile.schedule<{text}>"

@@ -8,11 +8,11 @@ from mlir.dialects import arith
 from tensor_layouts import Layout
 
 from lowtide.dialects import sm, tile
-from lowtide.dialects.tile.layouts import SwizzleBits, layout_attr, tv_attr
+from lowtide.dialects.tile.layouts import SwizzleBits, layout_attr
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.facts import multiplying_threads
-from lowtide.passes.support.atoms import EpilogueAccess, epilogue_rows, part_of
+from lowtide.passes.support.atoms import EpilogueAccess, epilogue_rows, fragment_type, part_of
 from lowtide.passes.support.problem import Problem, element_bits, kinds_of
 from lowtide.passes.support.rewriting import index_constant
 from lowtide.targets import TiledMma
@@ -118,11 +118,6 @@ class Epilogue:
         run = 2 if self.schedule.epilogue_math == "registers" else self.rows_access((rows, columns)).rows.vector
         bytes_per_load = min(16, run * element_bits(element) // 8)
         return sm.LoadGlobalOp(result, view, f"ld.global.{bytes_per_load}").result
-
-
-def fragment_type(tv: Layout, shape: tuple[int, int], element: ir.Type) -> ir.Type:
-    """`!sm.fragment` of a shape and element, held as the thread-value layout says."""
-    return ir.Type.parse(f"!sm.fragment<{shape[0]}x{shape[1]}x{element}, {tv_attr(tv)}>")
 
 
 def buffer_type(layout: Layout, swizzle: SwizzleBits, shape: tuple[int, int], element: ir.Type | str) -> ir.Type:

@@ -1,5 +1,6 @@
 """mma.sync, and what is done to fragments element by element."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.values import Fragment, regroup, vector_type
 from lowtide.passes.support.atoms import tiled_mma_of
+from lowtide.passes.support.rewriting import defining_op
 from lowtide.targets import MmaAtom, coordinates
 from lowtide.targets.tv import extents
 
@@ -55,7 +57,6 @@ class _Instruction:
 
     def __init__(self, atom: MmaAtom) -> None:
         m, n, k = atom.shape_mnk
-        i32 = ir.IntegerType.get_signless(32)
         self.half_operands = atom.dtype("a") == "f16"
         self.half_accumulator = atom.dtype("c") == "f16"
         self.f16, self.f32 = ir.F16Type.get(), ir.F32Type.get()
@@ -73,7 +74,6 @@ class _Instruction:
                 [atom.registers("a"), atom.registers("b"), 2 if self.half_accumulator else 4]
             ),
         }
-        self.i32 = i32
 
     def emit(self, a: list[ir.Value], b: list[ir.Value], c: ir.Value) -> ir.Value:
         if self.half_operands:  # f16 registers are vectors of two, bf16 registers i32
@@ -118,31 +118,21 @@ def lower_map(context: Context, op: sm.MapOp) -> None:
     """The region, once for each register, on vectors."""
     fragments = [context.fragment(v) for v in op.inputs if isinstance(v.type, sm.FragmentType)]
     width = max(fragment.width for fragment in fragments)
-    registers = []
-    inputs = [_spread(context, value, width) for value in op.inputs]
+    count = len(fragments[0].registers) * fragments[0].width // width
+    inputs = [_spread(context, value, width, count) for value in op.inputs]
     body = op.body.blocks[0]
-    for index in range(len(regroup(fragments[0], width).registers)):
-        mapping = {argument: parts[index] for argument, parts in zip(body.arguments, inputs, strict=True)}
-        registers.append(_vectorize(context, body, mapping, width))
+    registers = [
+        _vectorize(context, body, dict(zip(body.arguments, parts, strict=True)), width)
+        for parts in zip(*inputs, strict=True)
+    ]
     context.values[op.result] = Fragment(tuple(registers), width, op.result.type)
 
 
-def _spread(context: Context, value: ir.Value, width: int) -> list[ir.Value]:
-    """A fragment's registers at the common width; a scalar as a vector, shared by all (as many as asked for)."""
+def _spread(context: Context, value: ir.Value, width: int, count: int) -> Sequence[ir.Value]:
+    """A fragment's registers at the common width; a scalar as a vector, the same for all `count`."""
     if isinstance(value.type, sm.FragmentType):
-        return list(regroup(context.fragment(value), width).registers)
-    scalar = context.scalar(value)
-    return _Repeated(vector.BroadcastOp(vector_type(width, scalar.type), scalar).result)
-
-
-class _Repeated(list[ir.Value]):
-    """The same value at every index."""
-
-    def __init__(self, value: ir.Value) -> None:
-        super().__init__([value])
-
-    def __getitem__(self, index: object) -> ir.Value:
-        return super().__getitem__(0)
+        return regroup(context.fragment(value), width).registers
+    return [_broadcast(context, value, width)] * count
 
 
 def _vectorize(context: Context, body: ir.Block, mapping: dict[ir.Value, ir.Value], width: int) -> ir.Value:
@@ -165,12 +155,13 @@ def _vectorize(context: Context, body: ir.Block, mapping: dict[ir.Value, ir.Valu
 
 def _outer(context: Context, value: ir.Value, width: int) -> ir.Value:
     """A value from outside the region, as a vector."""
-    owner = value.owner
-    if isinstance(owner, ir.Block):
-        scalar = context.scalar(value)
-    elif isinstance(owner.opview, arith.ConstantOp):  # canonicalize hoists constants out of regions
+    op = defining_op(value)
+    if isinstance(op, arith.ConstantOp):  # canonicalize hoists constants out of regions
         type_ = vector_type(width, value.type)
-        return arith.ConstantOp(type_, ir.DenseElementsAttr.get_splat(type_, owner.opview.value)).result
-    else:
-        scalar = context.scalar(value)
+        return arith.ConstantOp(type_, ir.DenseElementsAttr.get_splat(type_, op.value)).result
+    return _broadcast(context, value, width)
+
+
+def _broadcast(context: Context, value: ir.Value, width: int) -> ir.Value:
+    scalar = context.scalar(value)
     return vector.BroadcastOp(vector_type(width, scalar.type), scalar).result

@@ -19,7 +19,7 @@ from lowtide.passes.nvvm.values import (
     flatten,
     unflatten,
 )
-from lowtide.passes.support.problem import OPERAND_KINDS, element_bits
+from lowtide.passes.support.problem import OPERAND_KINDS, buffer_bytes
 from lowtide.passes.support.rewriting import constant_of
 from lowtide.targets.atoms import WARPGROUP_THREADS
 
@@ -136,13 +136,7 @@ def lower_ring(context: Context, op: sm.RingOp) -> None:
     if op.at is None:
         raise Refusal(op, "has no place in shared memory; run assign-smem-offsets first")
     pointers = tuple(element_pointer(context.smem, at, context.emit.byte) for at in op.at)
-    context.values[op.result] = Ring(pointers, tuple(_bytes(buffer) for buffer in ring.buffers), ring)
-
-
-def _bytes(buffer: ir.Type) -> int:
-    memref = ir.MemRefType(buffer)
-    rows, columns = memref.shape
-    return rows * columns * element_bits(memref.element_type) // 8
+    context.values[op.result] = Ring(pointers, tuple(buffer_bytes(buffer) for buffer in ring.buffers), ring)
 
 
 def _ring(context: Context, value: ir.Value) -> Ring:
@@ -183,6 +177,8 @@ def lower_alloc(context: Context, op: sm.AllocOp) -> None:
 def lower_barrier(context: Context, op: sm.BarrierOp) -> None:
     """bar.sync: of the whole CTA, of the role's threads, or of a warpgroup's, each on a barrier of its own."""
     emit = context.emit
+    if context.elected:
+        raise Refusal(op, "is run by a producer's one thread, which would wait for the others for ever; leave it out")
     if op.warpgroup:
         _check_warpgroups(context, op)
         number = emit.add(emit.div(context.tid, WARPGROUP_THREADS), context.warpgroup_barrier)
@@ -201,9 +197,9 @@ def first_of_warpgroup(context: Context) -> scf.IfOp:
 
 
 def _check_warpgroups(context: Context, op: sm.BarrierOp) -> None:
-    """Barriers 1 to 15 have numbers (PTX ISA, "bar, barrier"); one thread alone has no warpgroup to wait for."""
-    if context.elected or context.threads % WARPGROUP_THREADS:
-        raise Refusal(op, f"is run by {1 if context.elected else context.threads} threads, not by whole warpgroups")
+    """Barriers 1 to 15 have numbers (PTX ISA, "bar, barrier")."""
+    if context.threads % WARPGROUP_THREADS:
+        raise Refusal(op, f"is run by {context.threads} threads, not by whole warpgroups")
     last = context.warpgroup_barrier + context.threads // WARPGROUP_THREADS - 1
     if last > _LAST_BARRIER:
         raise Refusal(op, f"needs barriers up to {last}, a CTA has {_LAST_BARRIER}; take fewer warpgroups")

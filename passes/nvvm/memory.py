@@ -20,10 +20,6 @@ from lowtide.targets.tv import offsets
 _DYNAMIC = -(2**31)  # llvm.getelementptr's mark for an index that is an operand
 
 
-def pointer_type(space: int) -> ir.Type:
-    return ir.Type.parse(f"!llvm.ptr<{space}>")
-
-
 def element_pointer(base: ir.Value, index: ir.Value | int, element: ir.Type) -> ir.Value:
     """base + index elements."""
     if isinstance(index, int):
@@ -82,34 +78,27 @@ def shared_access(context: Context, buffer: SharedBuffer, row_thread: Layout, co
     rows, columns = (
         Axis(mode(layout, dim), thread, offsets(thread, threads)) for dim, thread in enumerate((row_thread, col_thread))
     )
-    thread = _weighted_sum(((rows.thread_offset, 1), (columns.thread_offset, 1)))
+    thread = _sum(rows.thread_offset, columns.thread_offset)
     offset = ThreadOffset.of(context.emit, thread, context.threads, context.tid, swizzle)
     return SharedAccess(buffer, offset, (rows, columns), element_bits(buffer.type.element_type) // 8)
 
 
-def _weighted_sum(parts: tuple[tuple[Layout, int], tuple[Layout, int]]) -> Layout:
-    """The layout t -> sum of weight * part(t), over the common refinement of the parts' shapes."""
-    modes = [_flat(part) for part, _ in parts]
-    shape: list[int] = []
-    stride: list[int] = []
-    first, second = (list(mode) for mode in modes)
-    (_, weight), (_, other_weight) = parts
+def _sum(first_part: Layout, second_part: Layout) -> Layout:
+    """The layout t -> first(t) + second(t), over the common refinement of their shapes."""
+    first, second = _flat(first_part), _flat(second_part)
+    modes: list[tuple[int, int]] = []
     while first and second:
         (s, d), (t, e) = first.pop(0), second.pop(0)
         step = min(s, t)
         if max(s, t) % step:
-            raise ScheduleError(f"thread layouts {parts[0][0]} and {parts[1][0]} have no common refinement")
-        shape.append(step)
-        stride.append(d * weight + e * other_weight)
+            raise ScheduleError(f"thread layouts {first_part} and {second_part} have no common refinement")
+        modes.append((step, d + e))
         if s > step:
             first.insert(0, (s // step, d * step))
         if t > step:
             second.insert(0, (t // step, e * step))
-    for rest, factor in ((first, weight), (second, other_weight)):
-        for s, d in rest:
-            shape.append(s)
-            stride.append(d * factor)
-    return Layout(tuple(shape), tuple(stride))
+    shape, stride = zip(*modes, *first, *second, strict=True)
+    return Layout(shape, stride)
 
 
 def _flat(layout: Layout) -> list[tuple[int, int]]:

@@ -6,7 +6,6 @@ from mlir import ir
 from mlir.dialects import llvm
 
 from lowtide.dialects import sm
-from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.memory import element_pointer
@@ -25,12 +24,18 @@ _CACHE_POLICIES = {
 
 def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
     """One instruction for each box that the buffer holds; the coordinates go innermost first."""
-    panels = _panels(op)
+    panels = Panels.of(op.destination.type)
+    if panels.width != op.map.type.shape[-1]:
+        raise Refusal(
+            op,
+            f"boxes have rows of {op.map.type.shape[-1]} elements, the buffer panels of {panels.width}; both must be "
+            "the row of the swizzle",
+        )
     buffer, map_type = context.buffer(op.destination), op.map.type
     barrier = barrier_pointer(context, op.barriers, op.index)
-    policy = cache_policy(context, op.cache)
+    policy = cache_policy(context, op)
     row, column = context.scalar(op.row), context.scalar(op.column)
-    for offset, coordinates in boxes(context, panels, list(map_type.shape), row, column):
+    for offset, coordinates in _boxes(context, panels, list(map_type.shape), row, column):
         start = element_pointer(buffer.pointer, offset, context.emit.byte)
         cluster = llvm.AddrSpaceCastOp(ir.Type.parse("!llvm.ptr<7>"), start).result
         ir.Operation.create(
@@ -44,22 +49,7 @@ def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
         )
 
 
-def _panels(op: sm.TmaLoadOp) -> Panels:
-    """How the destination lies. Raises Refusal where its panels are not as wide as a box's rows."""
-    try:
-        panels = Panels.of(op.destination.type)
-    except ScheduleError as error:
-        raise Refusal(op, str(error)) from error
-    if panels.width != op.map.type.shape[-1]:
-        raise Refusal(
-            op,
-            f"boxes have rows of {op.map.type.shape[-1]} elements, the buffer panels of {panels.width}; both must be "
-            "the row of the swizzle",
-        )
-    return panels
-
-
-def boxes(
+def _boxes(
     context: Context, panels: Panels, box: list[int], row: ir.Value, column: ir.Value
 ) -> Iterator[tuple[int, list[ir.Value]]]:
     """The boxes that fill a buffer from (row, column) of the matrix: byte offset in the buffer, and coordinates.
@@ -80,8 +70,11 @@ def boxes(
             yield panels.offset(first, panel * width), coordinates
 
 
-def cache_policy(context: Context, hint: ir.Attribute | None) -> list[ir.Value]:
-    """The operand for an L2 eviction priority: none where the hint is absent."""
-    if hint is None:
+def cache_policy(context: Context, op: sm.TmaLoadOp | sm.TmaStoreOp) -> list[ir.Value]:
+    """The operand for the op's L2 eviction priority: none where it has no hint. Refuses a hint of st.global's."""
+    if op.cache is None:
         return []
-    return [context.emit.constant(_CACHE_POLICIES[hint_name(hint)], context.emit.i64)]
+    hint = hint_name(op.cache)
+    if hint not in _CACHE_POLICIES:
+        raise Refusal(op, f"has cache({hint}), which is for st.global; TMA takes evict_first or evict_last")
+    return [context.emit.constant(_CACHE_POLICIES[hint], context.emit.i64)]

@@ -9,7 +9,6 @@ from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.control import first_of_warpgroup
 from lowtide.passes.nvvm.memory import element_pointer
 from lowtide.passes.nvvm.tma import cache_policy
-from lowtide.passes.schedules.cache_hints import hint_name
 from lowtide.passes.support.panels import Panels
 from lowtide.targets.atoms import WARPGROUP_THREADS
 
@@ -58,9 +57,7 @@ def _box(op: sm.TmaStoreOp, own_rows: int, panels: Panels) -> tuple[int, int]:
 
 
 def _store(context: Context, op: sm.TmaStoreOp, source: ir.Value, coordinates: tuple[ir.Value, ir.Value]) -> None:
-    if hint_name(op.cache) in ("streaming", "write_through"):
-        raise Refusal(op, f"has cache({hint_name(op.cache)}); TMA stores take evict_first or evict_last")
-    policy = cache_policy(context, op.cache)
+    policy = cache_policy(context, op)
     ir.Operation.create(
         "nvvm.cp.async.bulk.tensor.global.shared.cta",
         operands=[context.scalar(op.map), source, *coordinates, *policy],

@@ -2,18 +2,22 @@
 
 Passes read the schedule for what they still have to do, and the ops for what has been done. Where an edit changes only
 one of the two, it would be lost, or half of the kernel would be lowered for it; so both must say the same.
+
+Below level epilogue there is one thread's program, which shows little of this: the schedule there is a record that
+nothing reads, and is held to the launch alone.
 """
 
 from collections.abc import Iterator
 
 from mlir import ir
+from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Refusal, walk
 from lowtide.passes.schedules.cache_hints import hint_name
-from lowtide.passes.schedules.facts import consumer_warpgroups, threads_of
+from lowtide.passes.schedules.facts import consumer_warpgroups, narrow_columns, scratch_buffers, threads_of
 from lowtide.passes.schedules.rules import SCHEDULERS
 from lowtide.passes.support.atoms import TMA_RANKS, stored_shape, tiled_mma, tiled_mma_attr
 from lowtide.passes.support.problem import Problem
@@ -28,10 +32,12 @@ def mismatches(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> I
     yield from _work_tiles(kernel, schedule)
     yield from _stages(kernel, schedule)
     yield from _mma(kernel, schedule, problem)
+    yield from _fragments(kernel, schedule)
     yield from _operands(kernel, schedule, problem)
     yield from _copies(kernel, schedule)
     yield from _roles(kernel, schedule)
     yield from _stores(kernel, schedule)
+    yield from _scratch(kernel, schedule, problem)
 
 
 def launch_mismatches(module: ir.Module) -> Iterator[Refusal]:
@@ -85,6 +91,20 @@ def _mma(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterato
             yield _refusal(mma, f"multiplies by {mma.mma}", str(scheduled), AGAIN)
 
 
+def _fragments(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
+    """Once the ring's verbs are bound, a loop that loads a slice ahead carries fragments to its first mma."""
+    if walk(kernel, sm.ConsumerWaitOp):
+        return
+    for loop in walk(kernel, scf.ForOp):
+        first = next((op for op in loop.body.operations if isinstance(op, sm.MmaSyncOp)), None)
+        if first is None:
+            continue
+        buffers = 2 if first.a in list(loop.inner_iter_args) else 1
+        if buffers != schedule.fragment_buffers:
+            built = "multiplies fragments loaded " + ("a slice ahead" if buffers == 2 else "for the slice at hand")
+            yield _refusal(first, built, f"fragment_buffers = {schedule.fragment_buffers}", AGAIN)
+
+
 def _operands(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
     """Shapes and swizzles of what A and B are multiplied from: windows, buffers, the stages of a ring."""
     held = [(op, (op.a.type, op.b.type)) for op in walk(kernel, tile.MmaOp)]
@@ -95,10 +115,15 @@ def _operands(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> It
             if shape != wanted:
                 scheduled = f"cta = {list(schedule.cta or ())}, which makes them {list(wanted)}"
                 yield _refusal(op, f"takes {operand} in tiles of {list(shape)}", scheduled, AGAIN)
-            found, given = _swizzle(type_), getattr(schedule, f"swizzle_{operand}")
-            if found is not None and (found[0] != given[0] or (found[0] and found != given)):
-                built = "keeps {} with swizzle<{},{},{}>".format(operand, *found)
-                yield _refusal(op, built, _field(f"swizzle_{operand}", given), BOTH)
+            yield from _same_swizzle(op, operand, type_, f"swizzle_{operand}", schedule)
+
+
+def _same_swizzle(op: ir.OpView, what: str, type_: ir.Type, field: str, schedule: Schedule) -> Iterator[Refusal]:
+    """A buffer lies as its field says; no swizzle is the same whatever its other numbers."""
+    found, given = _swizzle(type_), getattr(schedule, field)
+    if found is not None and (found[0] != given[0] or (found[0] and found != given)):
+        built = "keeps {} with swizzle<{},{},{}>".format(what, *found)
+        yield _refusal(op, built, _field(field, given), BOTH)
 
 
 def _swizzle(type_: ir.Type) -> SwizzleBits | None:
@@ -151,6 +176,36 @@ def _stores(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
         if hint_name(store.cache) != hints[2]:
             built = f"has cache({hint_name(store.cache)})"
             yield _refusal(store, built, f"cache_hints = [{', '.join(hints)}]", BOTH)
+
+
+def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
+    """The epilogue goes through shared memory, or not, in the parts and buffers that the schedule has."""
+    stores, writes = walk(kernel, sm.StoreGlobalOp), walk(kernel, sm.StoreSharedOp)
+    if stores and schedule.epilogue in ("smem", "direct") and bool(writes) != (schedule.epilogue == "smem"):
+        built = "stores through shared memory" if writes else "stores straight from fragments"
+        yield _refusal(stores[0], built, f"epilogue = {schedule.epilogue}", AGAIN)
+    assert schedule.cta is not None and schedule.epilogue_tile is not None
+    shapes = [tuple(ir.MemRefType(write.destination.type).shape) for write in writes]
+    # Only the last part of a row may be narrower.
+    narrow = (schedule.epilogue_tile[0], narrow_columns(schedule)) if schedule.epilogue_tile in shapes else None
+    buffers = []
+    for write, shape in zip(writes, shapes, strict=True):
+        if shape == narrow:
+            continue
+        if shape != schedule.epilogue_tile:
+            scheduled = f"epilogue_tile = {list(schedule.epilogue_tile)}"
+            yield _refusal(write, f"writes parts of {list(shape)}", scheduled, AGAIN)
+        scratch = ir.MemRefType(write.destination.type)
+        element = problem.d if schedule.epilogue_math == "registers" else problem.acc
+        if str(scratch.element_type) != element:
+            built = f"writes scratch of {scratch.element_type}"
+            yield _refusal(write, built, f"epilogue_math = {schedule.epilogue_math}, with {element} there", AGAIN)
+        yield from _same_swizzle(write, "the scratch", scratch, "swizzle_d", schedule)
+        if write.destination not in buffers:
+            buffers.append(write.destination)
+    if walk(kernel, sm.TmaStoreOp) and buffers and len(buffers) != scratch_buffers(schedule):
+        built = f"takes turns with {len(buffers)} buffer{'s' if len(buffers) > 1 else ''}"
+        yield _refusal(writes[0], built, f"epilogue_buffers = {scratch_buffers(schedule)}", AGAIN)
 
 
 def _field(name: str, value: object) -> str:

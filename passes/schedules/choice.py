@@ -9,10 +9,13 @@ from math import ceil
 
 from lowtide import targets
 from lowtide.dialects.tile.layouts import SwizzleBits
-from lowtide.dialects.tile.schedule import Schedule
+from lowtide.dialects.tile.schedule import Extents3, Schedule
 from lowtide.errors import ScheduleError
+from lowtide.passes.schedules.asked_for import asks_for_no_roles, asks_for_roles
 from lowtide.passes.schedules.facts import multiplying_threads, ring_bytes, shared_memory_bytes, threads_of
-from lowtide.passes.schedules.role_choice import ASSUMED_EXTENT, choose_roles
+from lowtide.passes.schedules.role_choice import choose_roles
+from lowtide.passes.schedules.role_rules import has_wgmma
+from lowtide.passes.schedules.role_tiles import ASSUMED_EXTENT
 from lowtide.passes.schedules.rules import broken_field, broken_rule
 from lowtide.passes.support.atoms import epilogue_rows, fill_copy, is_transposed, part_of, stored_shape, tiled_mma
 from lowtide.passes.support.kernels import is_specialized
@@ -21,7 +24,8 @@ from lowtide.targets import SwizzleChoice, Target
 from lowtide.targets.atoms import Operand
 
 # CTA tile, warps, stages: large tiles reuse operands more, small ones fill the GPU on small problems.
-_CANDIDATES: tuple[tuple[tuple[int, int, int], tuple[int, int, int], int], ...] = (
+Candidate = tuple[Extents3, Extents3, int]
+_CANDIDATES: tuple[Candidate, ...] = (
     ((128, 256, 64), (2, 4, 1), 3),
     ((128, 256, 32), (2, 4, 1), 4),
     ((256, 128, 32), (4, 2, 1), 4),
@@ -33,8 +37,21 @@ _CANDIDATES: tuple[tuple[tuple[int, int, int], tuple[int, int, int], int], ...] 
     ((64, 64, 32), (2, 2, 1), 4),
 )
 
-# Elements of the epilogue tile that a thread holds where the epilogue reads whole rows.
+# Warps for tiles that the common ones do not divide, or whose copies they cannot share.
+_UNCOMMON_WARPS: tuple[Extents3, ...] = (
+    (2, 4, 1),
+    (4, 2, 1),
+    (2, 2, 1),
+    (4, 1, 1),
+    (1, 4, 1),
+    (2, 1, 1),
+    (1, 2, 1),
+    (1, 1, 1),
+)
+
+# Elements of the epilogue tile that a thread holds where the epilogue reads whole rows, or calls functions.
 _ROWS_VALUES = 32
+_FUNCTION_VALUES = 64
 
 # Cycles an SM spends outside the main loop of a CTA: launch, first loads, epilogue.
 _CTA_OVERHEAD = 2000
@@ -65,14 +82,51 @@ def _choose_tile(problem: Problem, target: Target, given: Schedule, reasons: dic
     if is_specialized(given):
         return choose_roles(problem, target, given, reasons)
     why_no_roles = ""
-    if given.roles is None and any(name.startswith("wgmma") for name in target.mma_atoms):
+    if given.roles is None and has_wgmma(target):
         try:
             return choose_roles(problem, target, given, reasons)
         except ScheduleError as error:  # what is given may ask for instructions of every target
-            why_no_roles = f"; a producer and consumers would not do: {error}"
-    ranked: list[tuple[float, int, Schedule]] = []
+            why_no_roles = str(error)
     refused: list[str] = []
-    for position, (cta, warps, stages) in enumerate(_CANDIDATES):
+    for candidates in (_CANDIDATES, _uncommon(given)):
+        best = _cheapest(candidates, problem, target, given, reasons, refused)
+        if best is not None:
+            reasons["roles"] += f"; a producer and consumers would not do: {why_no_roles}" * bool(why_no_roles)
+            return best
+    raise ScheduleError(_why_none_fits(refused[0] if refused else "", why_no_roles, given, problem))
+
+
+def _why_none_fits(without_roles: str, with_roles: str, given: Schedule, problem: Problem) -> str:
+    """The rule that stands against what is given: of the kind of schedule that it asks for, or of each kind."""
+    for_roles, for_none = asks_for_roles(given), asks_for_no_roles(given, problem) or given.roles is not None
+    if not with_roles or (for_none and not for_roles):
+        return f"no schedule fits: {without_roles}"
+    if for_roles and not for_none:
+        return f"no schedule fits: {with_roles}"
+    if with_roles == without_roles:
+        return f"no schedule fits: {with_roles}"
+    return f"no schedule fits: {with_roles}; nor with roles = single: {without_roles}"
+
+
+def _uncommon(given: Schedule) -> tuple[Candidate, ...]:
+    """More to try, for a tile or a permutation that goes with none of the common candidates."""
+    if given.cta is None and given.permutation is None:
+        return ()
+    tiles = [given.cta] if given.cta is not None else _known_tiles()
+    return tuple((cta, warps, stages) for stages in (3, 2) for warps in _UNCOMMON_WARPS for cta in tiles)
+
+
+def _cheapest(
+    candidates: tuple[Candidate, ...],
+    problem: Problem,
+    target: Target,
+    given: Schedule,
+    reasons: dict[str, str],
+    refused: list[str],
+) -> Schedule | None:
+    """The cheapest legal one of the candidates; None where none is legal, and the rules that they break."""
+    ranked: list[tuple[float, int, Schedule]] = []
+    for position, (cta, warps, stages) in enumerate(candidates):
         if given.cta is not None and given.warps is None and cta != given.cta and given.cta in _known_tiles():
             continue
         decided = {"cta": cta, "warps": warps, "stages": stages}
@@ -92,10 +146,9 @@ def _choose_tile(problem: Problem, target: Target, given: Schedule, reasons: dic
         message = broken_rule(trial, problem, target)
         if message is None:
             _explain_tile(best, best_cost, ranked, problem, given, reasons)
-            reasons["roles"] += why_no_roles
             return best
         refused.append(message)
-    raise ScheduleError(f"no schedule fits: {refused[0] if refused else 'no candidate has the given CTA tile'}")
+    return None
 
 
 def _known_tiles() -> list[tuple[int, int, int]]:
@@ -136,7 +189,7 @@ def _epilogue_tile(schedule: Schedule, problem: Problem) -> tuple[int, int]:
     """The tallest part of the CTA tile, full width, that fits into the drained ring.
 
     Where operands are read in rows, a thread holds them, the accumulators and the result at once: then it is also
-    low enough for `_ROWS_VALUES` elements a thread.
+    low enough for `_ROWS_VALUES` elements a thread, and for `_FUNCTION_VALUES` where it calls functions.
     """
     assert schedule.cta is not None
     m, n, _ = schedule.cta
@@ -145,6 +198,8 @@ def _epilogue_tile(schedule: Schedule, problem: Problem) -> tuple[int, int]:
     most = ring_bytes(schedule, problem) * 8 // ELEMENT_BITS[element]
     if not in_registers:
         most = min(most, _ROWS_VALUES * threads_of(schedule))
+    elif problem.has_math:
+        most = min(most, _FUNCTION_VALUES * threads_of(schedule))
     step = schedule.tiled_mma_tile[0]
     rows = m
     while rows > step and (rows * n > most or m % rows):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.facts import consumer_warpgroups, multiplying_threads, scratch_buffers, swizzle_base
+from lowtide.passes.schedules.role_rules import has_wgmma
 from lowtide.passes.support.atoms import epilogue_rows
 from lowtide.passes.support.problem import ELEMENT_BITS, Problem
 from lowtide.targets import Target
@@ -44,7 +45,8 @@ def epilogue_parts(schedule: Schedule, problem: Problem, target: Target) -> Iter
         return
     assert schedule.cta is not None and schedule.epilogue_tile is not None
     if schedule.epilogue == "tma" and not consumer_warpgroups(schedule):
-        yield "epilogue = tma stores by warpgroups of a role; take roles = cooperative(2), or epilogue = smem"
+        way_out = "roles = cooperative(2), or epilogue = smem" if has_wgmma(target) else "epilogue = smem"
+        yield f"epilogue = tma stores by warpgroups of a role; take {way_out}"
         return
     step_m, step_n, _ = schedule.tiled_mma_tile
     # The columns of a wgmma lie in runs of 8, which a part of the tile may take any number of.
@@ -54,7 +56,7 @@ def epilogue_parts(schedule: Schedule, problem: Problem, target: Target) -> Iter
         if part % step or (extent % part and not may_be_narrow):
             yield (
                 f"epilogue_tile {letter} = {part} must be a multiple of {step}, one step of the tiled mma, and divide "
-                f"the CTA tile's {extent}; nearest is {extent}"
+                f"the CTA tile's {extent}; nearest is {_nearest_part(part, step, extent)}"
             )
             return
     if schedule.epilogue == "tma":
@@ -64,6 +66,12 @@ def epilogue_parts(schedule: Schedule, problem: Problem, target: Target) -> Iter
         epilogue_rows(schedule, problem, multiplying_threads(schedule))
     except ScheduleError as error:
         yield f"epilogue_tile: {error}"
+
+
+def _nearest_part(part: int, step: int, extent: int) -> int:
+    """The extent of a part, a multiple of the step that divides the CTA tile's, nearest to the one given."""
+    parts = [size for size in range(step, extent + 1, step) if extent % size == 0]
+    return min(parts, key=lambda size: (abs(size - part), -size), default=extent)
 
 
 def stores_whole_rows(problem: Problem) -> bool:

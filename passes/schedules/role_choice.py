@@ -1,49 +1,30 @@
-"""How a schedule with roles is chosen: CTA tiles by cost, and the fields that follow from the tile.
+"""How a schedule with roles is chosen: the cheapest legal CTA tile, and the fields that follow from the tile."""
 
-The cost is in cycles of one SM, calibrated on an H200 (docs/performance.md): wgmma's own time, made longer by the bytes
-that a tile moves for its flops (the power limit rules there, and L2 traffic is what costs power), in whole waves of
-CTAs. Extents known only at run time are taken as 4096.
-"""
-
-from math import ceil, log2, sqrt
+from collections.abc import Iterator
+from math import log2, sqrt
 
 from lowtide.dialects.tile.layouts import SwizzleBits
-from lowtide.dialects.tile.schedule import Extents3, Schedule
+from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
-from lowtide.passes.schedules.epilogue_rules import TMA_HINTS, stores_whole_rows
+from lowtide.passes.schedules.asked_for import asks_for_tma_stores, may_store_by_tma, wgmma_width
 from lowtide.passes.schedules.facts import ring_bytes, shared_memory_bytes, swizzle_base
-from lowtide.passes.schedules.role_rules import contiguous_extent, swizzle_bits
+from lowtide.passes.schedules.role_rules import swizzle_bits
+from lowtide.passes.schedules.role_tiles import Tile, candidate_tiles, tile_cost
 from lowtide.passes.schedules.rules import broken_rule
 from lowtide.passes.support.atoms import stored_shape
-from lowtide.passes.support.problem import ELEMENT_BITS, Problem, b_is_nk
+from lowtide.passes.support.problem import ELEMENT_BITS, Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS, Operand
-
-ASSUMED_EXTENT = 4096
-
-# Rows of a CTA tile and the consumer warpgroups that share them, with the widest N whose accumulators fit. Any N in
-# steps of 8 is a tile: the one that fills the last wave is the cheapest.
-_ROWS: tuple[tuple[int, int, int], ...] = ((256, 2, 192), (192, 3, 200), (128, 2, 256), (64, 1, 256))
-_NARROWEST, _N_STEP = 64, 8
-_DEPTH = 64  # K of a stage: rows of 128 bytes
-
-_MULTIPLY_ADDS_A_CYCLE = 2048  # wgmma of 16-bit operands, an SM
-_TILE_OVERHEAD = 2000  # cycles: fill and epilogue of a tile
-_PART_OVERHEAD = 150  # cycles more for a part of the epilogue that is narrower than the others
-# How much longer a tile takes, measured under the power limit: for what L2 gives it, (M + N) / (M · N) a step, and for
-# what a wgmma reads from shared memory, (64 + N) / (64 · N).
-_L2_WEIGHT, _SHARED_WEIGHT = 14.3, 5.0
-_UNALIGNED_WEIGHT = 2.0  # of an operand whose rows start within L2's lines: each row of a box touches two
-_LINE_BYTES = 128
-_TALL_OVERHEAD = 3000  # cycles more of two blocks of 64 rows a warpgroup: a tile that starts and ends later
-_IDLE_GAIN = 0.4  # of a last wave's idle SMs: the power that they save speeds up the others
 
 _SHOWN = 6  # tiles in the reason
 _MOST_STAGES = 8
 _FEWEST_STAGES = 3  # below, a wait for L2 shows
 _MOST_EPILOGUE_BUFFERS = 4
 _SCRATCH_BYTES = 32768  # of an epilogue through shared memory without TMA
-_ACCUMULATORS_BESIDE_ROWS = 128  # a thread's, where the epilogue holds rows of a full operand too
+# Columns of a part of an epilogue without TMA. ptxas spills wider ones beside the accumulators of the largest tiles.
+_COLUMNS_BESIDE_OPERANDS = 64
+_COLUMNS_BESIDE_ROWS = 32  # of one full operand
+_COLUMNS_OF_FUNCTIONS = 32  # of f32
 
 
 def choose_roles(problem: Problem, target: Target, given: Schedule, reasons: dict[str, str]) -> Schedule:
@@ -52,49 +33,42 @@ def choose_roles(problem: Problem, target: Target, given: Schedule, reasons: dic
     Raises ScheduleError where there is none: the rule that the cheapest breaks.
     """
 
-    def rank(tile: tuple[Extents3, int]) -> tuple[float, int]:
+    def rank(tile: Tile) -> tuple[float, int]:
         """Among equals the larger tile, which moves fewer bytes."""
         (m, n, _), consumers = tile
         return tile_cost(tile[0], consumers, problem, target), -m * n
 
     # The rules take longer than the cost: they are asked until a tile passes.
-    tiles = sorted(_tiles(given, problem), key=rank)
     refused: list[str] = []
-    for cta, consumers in tiles:
-        candidate = _follow_roles(given.with_(cta=cta, roles=("cooperative", consumers)), problem, target)
-        # Swizzles of the scratch do not change what is legal; any stands in for them.
-        trial = candidate if candidate.swizzle_d is not None else candidate.with_(swizzle_d=(0, 3, 3))
-        message = broken_rule(trial, problem, target)
-        if message is None:
-            _explain(candidate, tiles, given, problem, target, reasons)
-            return candidate
-        refused.append(message)
+    for attempt, consumer_numbers in _attempts(given):
+        tiles = sorted(candidate_tiles(attempt, consumer_numbers, problem, target), key=rank)
+        for cta, consumers in tiles:
+            candidate = _follow_roles(attempt.with_(cta=cta, roles=("cooperative", consumers)), problem, target)
+            # Swizzles of the scratch do not change what is legal; any stands in for them.
+            trial = candidate if candidate.swizzle_d is not None else candidate.with_(swizzle_d=(0, 3, 3))
+            message = broken_rule(trial, problem, target)
+            if message is None:
+                _explain(candidate, tiles, given, problem, target, reasons)
+                return candidate
+            refused.append(message)
     raise ScheduleError(refused[0])
 
 
-def _tiles(given: Schedule, problem: Problem) -> list[tuple[Extents3, int]]:
-    """The CTA tiles and numbers of consumers to choose among."""
-    wanted = given.roles[1] if given.roles is not None else None
-    if given.cta is not None:
-        fitting = [consumers for consumers in (2, 1, 3) if given.cta[0] % (WGMMA_ROWS * consumers) == 0]
-        return [(given.cta, consumers) for consumers in ([wanted] if wanted is not None else fitting or [1])]
-    most = _ACCUMULATORS_BESIDE_ROWS if "full" in problem.kinds else 256
-    # Panels of N-contiguous B and rows of the epilogue's scratch want whole swizzle spans.
-    by_tma = given.epilogue == "tma" or (given.epilogue is None and _may_store_by_tma(given, problem))
-    any_width = b_is_nk(problem.layout) and by_tma
-    step = _N_STEP if any_width else _NARROWEST
-    widths = list(range(_NARROWEST, 257, step))
-    if problem.n is not None and problem.n < _NARROWEST:
-        widths.insert(0, 16 << max(0, (problem.n - 1) // 16).bit_length())
-    return [
-        ((rows, n, _DEPTH), consumers)
-        for rows, consumers, widest in _ROWS
-        for n in widths
-        if n <= widest
-        and rows * n // (128 * consumers) <= most
-        # Three consumers are only taken when asked for.
-        and (consumers == wanted if wanted is not None else consumers != 3)
-    ]
+def _attempts(given: Schedule) -> Iterator[tuple[Schedule, tuple[int, ...]]]:
+    """What is given, with the numbers of consumers to try: first what is usually best, then what else there is.
+
+    What is given may go with three consumers alone, or with an epilogue without TMA.
+    """
+    numbers: tuple[tuple[int, ...], ...] = ((1, 2), (3,))
+    if given.roles is not None:
+        numbers = ((given.roles[1],),)
+    elif given.cta is not None:
+        numbers = ((2, 1, 3),)
+    for consumers in numbers:
+        yield given, consumers
+    if given.epilogue is None and not asks_for_tma_stores(given):
+        for consumers in numbers:
+            yield given.with_(epilogue="smem"), consumers
 
 
 def _follow_roles(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
@@ -103,13 +77,13 @@ def _follow_roles(schedule: Schedule, problem: Problem, target: Target) -> Sched
     n = schedule.cta[1]
     consumers = schedule.roles[1]
     if schedule.epilogue is None:
-        schedule = schedule.with_(epilogue="tma" if _may_store_by_tma(schedule, problem) else "smem")
+        schedule = schedule.with_(epilogue="tma" if may_store_by_tma(schedule, problem) else "smem")
     if schedule.epilogue_math is None:
         rows = schedule.epilogue == "smem" and "full" in problem.kinds
         schedule = schedule.with_(epilogue_math="rows" if rows else "registers")
     chosen: dict[str, object] = {
         "warps": (consumers, 1, 1),
-        "permutation": (WGMMA_ROWS * consumers, n, 16),
+        "permutation": (WGMMA_ROWS * consumers, wgmma_width(schedule) or n, 16),
         "mma": f"wgmma.m64n{n}k16",
         "copy": "tma",
         "registers": _registers(consumers),
@@ -124,14 +98,6 @@ def _follow_roles(schedule: Schedule, problem: Problem, target: Target) -> Sched
         return _follow_tma_stores(schedule, problem, target)
     schedule = _fill(schedule, {"epilogue_tile": _epilogue_tile(schedule, problem)})
     return _fill(schedule, {"stages": max(2, _fitting_stages(schedule, problem, target))})
-
-
-def _may_store_by_tma(schedule: Schedule, problem: Problem) -> bool:
-    """Not where a full operand is read in whole rows, for which parts of the tile go through shared memory as they are;
-    nor where D's rows may end within 16 bytes, which TMA would write beyond; nor for hints that are not TMA's."""
-    reads_rows = "full" in problem.kinds or schedule.epilogue_math == "rows"
-    hint = schedule.cache_hints[2] if schedule.cache_hints is not None else "normal"
-    return not reads_rows and hint in TMA_HINTS and stores_whole_rows(problem)
 
 
 def _fill(schedule: Schedule, chosen: dict[str, object]) -> Schedule:
@@ -205,46 +171,27 @@ def _raster(schedule: Schedule, target: Target) -> tuple[str, int]:
 
 
 def _epilogue_tile(schedule: Schedule, problem: Problem) -> tuple[int, int]:
-    """The widest part of the tile whose scratch stays within `_SCRATCH_BYTES`; narrow beside operands.
+    """The widest part of the tile whose scratch stays within `_SCRATCH_BYTES`; narrow beside operands and functions.
 
-    The accumulators of the rest of the tile stay in registers meanwhile, so that operands have little room.
+    The accumulators of the rest of the tile stay in registers meanwhile, so that these have little room.
     """
     assert schedule.cta is not None
     m, n, _ = schedule.cta
     element = problem.d if schedule.epilogue_math == "registers" else problem.acc
     most = _SCRATCH_BYTES * 8 // (m * ELEMENT_BITS[element])
-    if problem.kinds:
-        most = min(most, 32 if schedule.epilogue_math == "rows" else 64)
+    if problem.kinds and schedule.epilogue_math == "rows":
+        most = min(most, _COLUMNS_BESIDE_ROWS // max(1, problem.kinds.count("full")))
+    elif problem.kinds:
+        most = min(most, _COLUMNS_BESIDE_OPERANDS)
+    if problem.has_math and problem.d == "f32":
+        most = min(most, _COLUMNS_OF_FUNCTIONS)
     widths = [width for width in range(8, n + 1, 8) if n % width == 0 and width <= most and width & (width - 1) == 0]
     return m, max(widths, default=n)
 
 
-def _unaligned(operand: Operand, problem: Problem) -> float:
-    """How much dearer an operand's bytes are than those of rows that start on L2's lines."""
-    _, extent_ = contiguous_extent(operand, problem)
-    is_aligned = extent_ is None or extent_ * ELEMENT_BITS[problem.ab] // 8 % _LINE_BYTES == 0
-    return 1.0 if is_aligned else _UNALIGNED_WEIGHT
-
-
-def tile_cost(cta: Extents3, consumers: int, problem: Problem, target: Target) -> float:
-    """Estimated cycles of the whole grid on the target."""
-    m, n, k = (extent or ASSUMED_EXTENT for extent in (problem.m, problem.n, problem.k))
-    tile_m, tile_n, tile_k = cta
-    step = tile_m * tile_n * tile_k / _MULTIPLY_ADDS_A_CYCLE
-    # A step's elements of A are worth 1 / tile_n of its multiply-adds each, those of B 1 / tile_m.
-    from_l2 = _unaligned("a", problem) / tile_n + _unaligned("b", problem) / tile_m
-    slowed = 1 + _L2_WEIGHT * from_l2 + _SHARED_WEIGHT * (1 / WGMMA_ROWS + 1 / tile_n)
-    filled = ceil(m / tile_m) * ceil(n / tile_n) / target.sm_count
-    waves = ceil(filled) - _IDLE_GAIN * (ceil(filled) - filled)
-    overhead = _TILE_OVERHEAD + (_PART_OVERHEAD if tile_n % 64 else 0)
-    if tile_m > WGMMA_ROWS * consumers:
-        overhead += _TALL_OVERHEAD
-    return waves * (ceil(k / tile_k) * step * slowed + overhead)
-
-
 def _explain(
     best: Schedule,
-    tiles: list[tuple[Extents3, int]],
+    tiles: list[Tile],
     given: Schedule,
     problem: Problem,
     target: Target,

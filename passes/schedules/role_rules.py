@@ -9,7 +9,7 @@ from lowtide.passes.support.atoms import TMA_RANKS, is_transposed, stored_shape,
 from lowtide.passes.support.panels import panel_width
 from lowtide.passes.support.problem import ELEMENT_BITS, Problem
 from lowtide.targets import Target
-from lowtide.targets.atoms import WGMMA_ROWS, Operand
+from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, Operand
 
 _OPERANDS: tuple[Operand, ...] = ("a", "b")
 _BESIDE_ACCUMULATORS = 40  # registers of a consumer for addresses, the epilogue and the loop
@@ -24,12 +24,12 @@ def roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     assert schedule.warps is not None and schedule.roles is not None
     consumers = consumer_warpgroups(schedule)
     if not consumers:
-        for name, atom in (("copy", schedule.copy), ("mma", schedule.mma)):
+        for name, atom, other in (("copy", schedule.copy, "cp.async.16"), ("mma", schedule.mma, "mma.m16n8k16")):
             if str(atom).startswith(("tma", "wgmma")):
-                yield f"{name} = {atom} needs a producer and consumers; take roles = cooperative(2)"
+                yield f"{name} = {atom} needs a producer and consumers; take {with_roles(target, f'{name} = {other}')}"
         if schedule.registers not in (None, (0, 0)):
             registers = list(schedule.registers or ())
-            yield f"registers = {registers} are those of roles; take [0, 0], or roles = cooperative(2)"
+            yield f"registers = {registers} are those of roles; take [0, 0]{or_roles(target)}"
         return
     if schedule.copy not in TMA_RANKS or not str(schedule.mma).startswith("wgmma"):
         yield f"roles = cooperative({consumers}) go with copy = tma and wgmma, not {schedule.copy} and {schedule.mma}"
@@ -38,6 +38,21 @@ def roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     if schedule.scheduler == "one_shot" or schedule.fragment_buffers != 1:
         yield "roles go with scheduler = persistent or even_split and fragment_buffers = 1"
     yield from _maxnreg(schedule, target)
+
+
+def has_wgmma(target: Target) -> bool:
+    """Whether the target has what schedules with roles are made of."""
+    return any(name.startswith("wgmma") for name in target.mma_atoms)
+
+
+def with_roles(target: Target, otherwise: str) -> str:
+    """What to take where only roles go with what is given, or otherwise on a target that has none."""
+    return "roles = cooperative(2)" if has_wgmma(target) else f"{otherwise}: {target.name} has no wgmma"
+
+
+def or_roles(target: Target) -> str:
+    """Roles as another way out, on a target that has them."""
+    return ", or roles = cooperative(2)" if has_wgmma(target) else ""
 
 
 def load_hints(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -112,11 +127,18 @@ def _accumulators(schedule: Schedule, target: Target) -> Iterator[str]:
     if needed > has:
         most = (has - _BESIDE_ACCUMULATORS) * 2 // blocks // 8 * 8
         smaller = f"[{m}, {most}, {schedule.cta[2]}]" if most >= 8 else f"fewer rows than {m}"
+        with_it = f"; mma = wgmma.m64n{most}k16 goes with that tile" if most >= 8 else ""
         yield (
             f"cta = {list(schedule.cta)}: each thread of {consumers} consumer warpgroups holds {blocks * n // 2} "
             f"accumulators and needs about {_BESIDE_ACCUMULATORS} registers beside them; it has {has}: take cta = "
-            f"{smaller}, or more for consumers in registers"
+            f"{smaller}, or more for consumers in registers{with_it}"
         )
+
+
+def widest(consumers: int, target: Target) -> int:
+    """N of the widest tile of 64 rows a consumer warpgroup whose accumulators fit, as the CTA enters."""
+    entry = registers_at_entry(WARPGROUP_THREADS * (1 + consumers), target)
+    return min(256, (entry - _BESIDE_ACCUMULATORS) * 2 // 8 * 8)
 
 
 def boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -127,7 +149,11 @@ def boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
         row_bytes = columns * ELEMENT_BITS[problem.ab] // 8
         at = f"operand {operand}: rows of {row_bytes} bytes with swizzle_{operand} = <{bits},{base},{shift}>"
         if rows > _MAX_BOX_ROWS:
-            yield f"operand {operand}: a TMA box of {rows} rows; at most {_MAX_BOX_ROWS}: take a smaller CTA tile"
+            smallest = rows == WGMMA_ROWS * consumer_warpgroups(schedule)
+            fewer = f", of at most cooperative({_MAX_BOX_ROWS // WGMMA_ROWS})" if smallest else ""
+            yield (
+                f"operand {operand}: a TMA box of {rows} rows; at most {_MAX_BOX_ROWS}: take a smaller CTA tile{fewer}"
+            )
         if (base, shift) != (_SWIZZLE_BASE, _SWIZZLE_SHIFT) or bits not in (1, 2, 3):
             yield f"{at}; TMA and wgmma have <3,3,3>, <2,3,3> and <1,3,3>: take {_swizzle_text(columns)}"
             return

@@ -3,6 +3,7 @@
 `verify-schedule` runs them on IR; `choose-schedule` keeps only candidates that pass them.
 """
 
+import re
 from collections.abc import Callable, Iterator
 
 from tensor_layouts import size
@@ -29,8 +30,8 @@ from lowtide.passes.support.atoms import (
     tiled_mma,
 )
 from lowtide.passes.support.problem import ELEMENT_BITS, Problem
-from lowtide.targets import Target, ldmatrix_source
-from lowtide.targets.atoms import Operand
+from lowtide.targets import MMA_ATOMS, Target, ldmatrix_source
+from lowtide.targets.atoms import Operand, families
 
 Rule = Callable[[Schedule, Problem, Target], Iterator[str]]
 
@@ -90,7 +91,8 @@ def _raster(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
     elif not all(1 <= number <= _MAX_EXTENT for number in numbers):
         nearest = ", ".join(str(min(max(number, 1), _MAX_EXTENT)) for number in numbers)
         what = "a band has at least 1 tile row" if kind == "grouped" else "a group has at least 1 tile row and column"
-        yield f"{shown}: {what}; nearest is {kind}({nearest})"
+        most = f", at most {_MAX_EXTENT}" if max(numbers) > _MAX_EXTENT else ""
+        yield f"{shown}: {what}{most}; nearest is {kind}({nearest})"
 
 
 def _positive(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -145,7 +147,9 @@ def _mma(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
         target.mma(mma_atom_name(schedule, problem))
         tiled_mma(schedule, problem)
     except TargetError as error:
-        yield f"mma = {schedule.mma} with {problem.ab} operands and {problem.acc} accumulators: {error}"
+        known = mma_atom_name(schedule, problem) in MMA_ATOMS
+        reason = str(error) if known else _unknown_mma(schedule, problem, target)
+        yield f"mma = {schedule.mma} with {problem.ab} operands and {problem.acc} accumulators: {reason}"
         return
     except ScheduleError as error:
         yield str(error)
@@ -156,6 +160,25 @@ def _mma(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
                 f"cta {letter} = {extent} is not a multiple of {step}, one step of the tiled mma; nearest is "
                 f"{max(1, round(extent / step)) * step}"
             )
+
+
+def _unknown_mma(schedule: Schedule, problem: Problem, target: Target) -> str:
+    """Why there is no such atom, and which of the target's to take for these types."""
+    name = mma_atom_name(schedule, problem)
+    types = f".{problem.acc}.{problem.ab}"
+    atoms = [atom.removesuffix(types) for atom in target.mma_atoms if atom.endswith(types)]
+    usable = [atom for atom in atoms if atom.startswith("wgmma") == (consumer_warpgroups(schedule) > 0)]
+    if not atoms:
+        way_out = f"{target.name} has none for these types; take f32 accumulators"
+    elif not usable:
+        way_out = f"{target.name} has none for these types with roles; take f32 accumulators, or roles = single "
+        way_out += "with mma = mma.m16n8k16"
+    elif wgmma := re.fullmatch(r"wgmma\.m64n(\d+)k16", schedule.mma or ""):
+        nearest = min(max(round(int(wgmma[1]) / 8) * 8, 8), 256)
+        way_out = f"wgmma takes N in steps of 8, up to 256; nearest is wgmma.m64n{nearest}k16, with cta N = {nearest}"
+    else:
+        way_out = f"take {families(usable)}"
+    return f"unknown mma atom {name!r}; {way_out}"
 
 
 def _registers(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -230,7 +253,16 @@ def _shared_memory(schedule: Schedule, problem: Problem, target: Target) -> Iter
 
 
 # Asked of each field by itself, so that an incomplete schedule can be held to them too.
-_FIELD_RULES: tuple[Rule, ...] = (_elements, _extents, _words, _raster, _positive, _role_fields, epilogue_fields)
+_FIELD_RULES: tuple[Rule, ...] = (
+    _elements,
+    _extents,
+    _words,
+    _raster,
+    _positive,
+    _role_fields,
+    epilogue_fields,
+    load_hints,
+)
 
 # In this order; a later rule may rely on an earlier one, so the first that fails ends the check.
 _RULES: tuple[Rule, ...] = (
@@ -238,7 +270,6 @@ _RULES: tuple[Rule, ...] = (
     *_FIELD_RULES,
     _threads,
     roles,
-    load_hints,
     _mma,
     wgmma,
     _registers,

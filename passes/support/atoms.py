@@ -64,6 +64,11 @@ def tiled_mma_of(attribute: sm.TiledMmaAttr) -> TiledMma:
     return TiledMma(targets.mma_atom(attribute.atom), (m, n, k), (entries[0], entries[1], entries[2]))
 
 
+def fragment_type(tv: Layout, shape: tuple[int, int], element: ir.Type | str) -> sm.FragmentType:
+    """`!sm.fragment` of a shape and element, held as the thread-value layout says."""
+    return ir.Type.parse(f"!sm.fragment<{shape[0]}x{shape[1]}x{element}, {tv_attr(tv)}>")
+
+
 def stored_shape(operand: str, schedule: Schedule, letters: str) -> tuple[int, int]:
     """A stage of A or B as it lies in shared memory: as in global memory, the contiguous dimension last."""
     assert schedule.cta is not None

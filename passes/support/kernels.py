@@ -5,9 +5,10 @@ from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal, walk
 from lowtide.passes.schedules.facts import consumer_warpgroups
-from lowtide.passes.support.problem import Problem, kinds_of, layout_letters
+from lowtide.passes.support.problem import Problem, buffer_bytes, kinds_of, layout_letters
 
 
 def kernels_of(module: ir.Module, *, roles: bool) -> list[tile.KernelOp]:
@@ -80,6 +81,14 @@ def _element(type_: ir.Type) -> ir.Type:
 def _loaded_transposed(kernel: tile.KernelOp, operand: ir.Value) -> bool:
     """Whether fragments of this type come by ldmatrix.trans; A's and B's types differ in their thread-value layouts."""
     return any(bool(load.trans) for load in walk(kernel, sm.LdmatrixOp) if load.result.type == operand.type)
+
+
+def bytes_of(op: ir.OpView, buffer: ir.Type) -> int:
+    """Bytes of a buffer of the op's. Refuses elements that nothing here computes with."""
+    try:
+        return buffer_bytes(buffer)
+    except ScheduleError as error:
+        raise Refusal(op, str(error)) from error
 
 
 def main_loop(op: ir.OpView) -> scf.ForOp:

@@ -63,6 +63,8 @@ class Problem:
     d: str
     layout: str
     kinds: tuple[str, ...]
+    has_math: bool = False
+    """Whether the epilogue calls functions (erf, exp, …), which want many registers."""
 
     @classmethod
     def of(cls, gemm: tile.GemmOp) -> "Problem":
@@ -79,6 +81,10 @@ class Problem:
             d=str(d.element_type),
             layout=letters,
             kinds=tuple(kinds_of(gemm)),
+            has_math=any(
+                op.operation.name.startswith("math.") and op.operation.name != "math.absf"
+                for op in gemm.epilogue.blocks[0].operations
+            ),
         )
 
 

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from mlir import ir
 from mlir.dialects import arith, memref, scf
 
+from lowtide.dialects import tile
+
 
 def index_constant(value: int) -> ir.Value:
     """An `index` constant at the current insertion point."""
@@ -69,49 +71,52 @@ def replace(op: ir.OpView, values: Sequence[ir.Value]) -> None:
     op.operation.erase()
 
 
-def move_body(source: ir.Block, target: ir.Block, arguments: Sequence[ir.Value]) -> None:
-    """Moves every op but the terminator to the end of `target`, block arguments replaced by the values given."""
+def move_body(source: ir.Block, target: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Value]:
+    """Moves every op but the terminator to the end of `target`, block arguments replaced by the values given.
+
+    Gives what the terminator, which stays behind, yields.
+    """
     for argument, value in zip(source.arguments, arguments, strict=True):
         argument.replace_all_uses_with(value)
-    moved = ops_in(source)
-    anchor = list(target.operations)[-1] if len(target.operations) else None
+    *moved, terminator = source.operations
     for op in moved:
         op.operation.detach_from_parent()
-        if anchor is None:
-            target.append(op.operation)
-        else:
-            ir.InsertionPoint(anchor).insert(op.operation)
+        target.append(op.operation)
+    return list(terminator.operands)
+
+
+def move_region(source: ir.Block, target: ir.Region) -> None:
+    """Moves a region's one block, which ends in tile.yield, into an op that has none yet."""
+    block = target.blocks.append(*[argument.type for argument in source.arguments])
+    yielded = move_body(source, block, list(block.arguments))
+    with ir.InsertionPoint(block):
+        tile.YieldOp(yielded)
 
 
 def rebuild_loop(
     loop: scf.ForOp,
     inits: Sequence[ir.Value],
     arguments: Callable[[list[ir.Value]], list[ir.Value]],
-    yields: Callable[[list[ir.Value], list[ir.Value]], list[ir.Value]],
+    yields: Callable[[list[ir.Value]], list[ir.Value]],
 ) -> scf.ForOp:
     """A loop of the same bounds that carries other values.
 
-    The body is moved into it: `arguments(new carried values)` stand for the old carried values; `yields(old yielded,
-    new carried)` are the new yielded values. The caller replaces the results and erases the old loop.
+    The body is moved into it: `arguments(new carried values)` stand for the old carried values; `yields(old yielded)`
+    are the new yielded values. The caller replaces the results and erases the old loop.
     """
     with before(loop), loop.operation.location:
         new = scf.ForOp(loop.lowerBound, loop.upperBound, loop.step, list(inits))
-        carried = list(new.inner_iter_args)
-        old_yield = list(loop.body.operations)[-1]
-        yielded = list(old_yield.operands)
-        body_arguments = [new.induction_variable, *arguments(carried)]
-        # What the old terminator yields may be an old block argument: look it up before it is replaced.
-        substitutes = {hash(old): new_ for old, new_ in zip(loop.body.arguments, body_arguments, strict=True)}
-        yielded = [substitutes.get(hash(value), value) for value in yielded]
-        move_body(loop.body, new.body, body_arguments)
+        carried = arguments(list(new.inner_iter_args))
+        yielded = move_body(loop.body, new.body, [new.induction_variable, *carried])
         with ir.InsertionPoint(new.body):
-            scf.YieldOp(yields(yielded, carried))
+            scf.YieldOp(yields(yielded))
     return new
 
 
 def uses(value: ir.Value) -> Iterator[ir.OpView]:
+    """The ops that read a value, once for each operand that does. Take a list of it before editing them."""
     for use in value.uses:
-        yield use.owner
+        yield use.owner.operation.opview
 
 
 def defining_op(value: ir.Value) -> ir.OpView | None:

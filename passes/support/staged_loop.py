@@ -1,5 +1,6 @@
 """The K loop as promote-operands-to-smem leaves it: what a ring of stages is made from."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mlir import ir
@@ -49,3 +50,22 @@ class StagedLoop:
     @property
     def tile_k(self) -> ir.Value:
         return self.loop.step
+
+    @property
+    def buffers(self) -> list[ir.Value]:
+        """A's and B's, in this order."""
+        return [copy.destination for copy in self.copies]
+
+    def make_ring(self, stages: int) -> ir.Value:
+        """A ring whose stages hold what the two buffers hold."""
+        types = ", ".join(str(buffer.type) for buffer in self.buffers)
+        return sm.RingOp(ir.Type.parse(f"!sm.ring<{stages} x [{types}]>")).result
+
+    def fill(self, acquire: sm.ProducerAcquireOp, offsets: Mapping[ir.Value, ir.Value]) -> None:
+        """Starts the copies into a slot and commits it. They read the loop's windows, at other offsets where given."""
+        for copy, buffer in zip(self.copies, acquire.buffers, strict=True):
+            view = copy.source.owner.opview
+            moved = [offsets.get(offset, offset) for offset in view.offsets]
+            window = tile.ViewOp(view.result.type, view.source, moved, kind=view.kind).result
+            sm.CopyAsyncOp(window, buffer)
+        sm.ProducerCommitOp(acquire.ring, acquire.slot)

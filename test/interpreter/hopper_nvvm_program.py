@@ -65,7 +65,8 @@ module attributes {{tile.level = "nvvm", tile.target = "sm_90a"}} {{
   }}
   gpu.module @kernels {{
     llvm.mlir.global external @smem() {{addr_space = 3 : i32, alignment = 1024 : i64}} : !llvm.array<0 x i8>
-    gpu.func @kernel(%map_a: !llvm.ptr, %map_b: !llvm.ptr, %d: !llvm.ptr<1>, %steps: i32) kernel {{
+    gpu.func @kernel(%map_a: !llvm.ptr, %map_b: !llvm.ptr, %d: !llvm.ptr<1>, %steps: i32) kernel
+        attributes {{known_block_size = array<i32: 256, 1, 1>, tensor_maps = array<i64: 0, 1>}} {{
       %c0 = arith.constant 0 : i32
       %c1 = arith.constant 1 : i32
       %c2 = arith.constant 2 : i32

@@ -168,12 +168,12 @@ _MAINLOOP_MBARRIERS = """
             sm.mbarrier_wait %full[%r, %rp] : !sm.mbarriers<2> // next
             %p1 = sm.wgmma tn %ar, %br, %p by #mma : !buffer_a, !buffer_b, !pending -> !pending
             %p2, %retired = sm.mma_wait 1, %p1 : !pending -> !pending
-            sm.mbarrier_arrive %empty[%previous] : !sm.mbarriers<2> // next
+            sm.mbarrier_arrive %empty[%previous] after %retired : !sm.mbarriers<2> // next
             %r3, %rp3 = sm.ring_advance %ring[%r, %rp] : !ring // consumer
             scf.yield %p2, %r3, %rp3, %r : !pending, index, index, index
           }
           %sum, %done = sm.mma_wait 0, %last : !pending -> !c
-          sm.mbarrier_arrive %empty[%before_last] : !sm.mbarriers<2> // last
+          sm.mbarrier_arrive %empty[%before_last] after %done : !sm.mbarriers<2> // last
 """
 
 _STORE = f"""

@@ -78,6 +78,8 @@ def test_a_consumer_role_that_is_one_agent_arrives_once_for_each_warpgroup():
         ),
         ("%p2, %retired = sm.mma_wait 1, %p1 : !pending -> !pending", ""),
         ("%sum, %done = sm.mma_wait 0, %last : !pending -> !c", ""),
+        (" after %retired", ""),
+        (" after %done", ""),
         ("(!pending, index", "(!acc, index"),
         ("scf.yield %p2, %r3, %rp3, %r : !pending", "scf.yield %p1, %r3, %rp3, %r : !acc"),
         ("tile.store %sum", "tile.store %last"),
@@ -147,7 +149,7 @@ def test_a_slot_released_while_wgmma_reads_it_is_found():
 # Faults: mbarriers and TMA --------------------------------------------------------------------------------------------
 
 EXPECT = "sm.mbarrier_arrive %full[%w] expects 24576 : !sm.mbarriers<2>"
-ARRIVE_EMPTY = "sm.mbarrier_arrive %empty[%previous] : !sm.mbarriers<2> // next"
+ARRIVE_EMPTY = "sm.mbarrier_arrive %empty[%previous] after %retired : !sm.mbarriers<2> // next"
 WAIT_FULL = "sm.mbarrier_wait %full[%r, %rp] : !sm.mbarriers<2> // next"
 WAIT_EMPTY = "sm.mbarrier_wait %empty[%w, %before] : !sm.mbarriers<2>"
 RETIRE = "%p2, %retired = sm.mma_wait 1, %p1 : !pending -> !pending"
@@ -216,7 +218,9 @@ def test_a_wait_on_an_empty_slot_left_out_is_found():
 
 
 def test_a_slot_released_before_the_wait_for_its_products_is_found_with_both_ops():
-    text = edited("atoms", (RETIRE, ""), (ARRIVE_EMPTY, f"{ARRIVE_EMPTY}\n            {RETIRE}"))
+    text = edited(
+        "atoms", (RETIRE, ""), (ARRIVE_EMPTY, f"{ARRIVE_EMPTY}\n            {RETIRE}".replace(" after %retired", ""))
+    )
     caught(
         text, r"sm\.tma_load .*race \(write after read\): writes what consumer warpgroup \d (read|may still read by `)"
     )

@@ -419,3 +419,59 @@ def test_both_addresses_of_a_copy_need_its_alignment(matrix: tuple[GlobalMemory,
         with pytest.raises(InterpreterError, match="lane 1: misaligned"):
             shared_rows, global_rows = np.array([0, 16 + off_shared]), np.array([base, base + 16 + off_global])
             AsyncCopies(shared()).start(memory, by(lanes=[0, 1]), shared_rows, global_rows, 16, used)
+
+
+# The async proxy ------------------------------------------------------------------------------------------------------
+
+
+def read_by_tma(memory: SharedMemory, address: int = 0) -> None:
+    memory.open_read(together(), np.array([address]), "bf16", 8)
+
+
+@pytest.mark.parametrize("fenced_at", [None, "before the wait", "after the barrier"])
+def test_what_cp_async_copied_is_hidden_without_a_fence_between_wait_and_barrier(
+    matrix: tuple[GlobalMemory, int], fenced_at: str | None
+) -> None:
+    """cp.async writes as the threads do, not by the async proxy (PTX ISA, "cp.async", "Async proxy")."""
+    memory, copies = copying(matrix)
+    if fenced_at == "before the wait":
+        memory.fence_proxy(by())
+    copies.wait(0, 0)
+    memory.barrier()
+    if fenced_at == "after the barrier":
+        memory.fence_proxy(by())
+    with pytest.raises(InterpreterError, match=r"not visible to the async proxy: reads what warp 0 lane 0 wrote"):
+        read_by_tma(memory)
+
+
+def test_what_cp_async_copied_is_shown_by_a_fence_between_wait_and_barrier(matrix: tuple[GlobalMemory, int]) -> None:
+    memory, copies = copying(matrix)
+    copies.wait(0, 0)
+    memory.fence_proxy(by())
+    memory.barrier()
+    read_by_tma(memory)
+
+
+@pytest.mark.parametrize("is_fenced", [False, True])
+def test_tma_overwrites_what_threads_wrote_only_behind_their_fence(is_fenced: bool) -> None:
+    memory = written()
+    clock = memory.clocks.add_source("TMA")
+    if is_fenced:
+        memory.fence_proxy(by())
+    memory.barrier()
+    codes, payload = np.zeros((1, 16), np.uint8), np.zeros((1, 16))
+    if is_fenced:
+        memory.start_copy(together(1), np.array([0]), codes, payload, clock)
+        return
+    with pytest.raises(InterpreterError, match=r"not visible to the async proxy: overwrites what warp 0 lane 0 wrote"):
+        memory.start_copy(together(1), np.array([0]), codes, payload, clock)
+
+
+def test_copies_land_where_they_began_wherever_shared_memory_begins(matrix: tuple[GlobalMemory, int]) -> None:
+    memory, base = SharedMemory(1, 4096, origin=512), matrix[1]
+    copies = AsyncCopies(memory)
+    copies.start(matrix[0], by(lanes=[0]), np.array([512]), np.array([base]), 16)
+    copies.wait_all(0)
+    assert memory.load(by(lanes=[0]), np.array([512]), "bf16", 8).tolist() == [list(range(8))]
+    with pytest.raises(InterpreterError, match=r"out of bounds.*address 0x0\b"):
+        memory.load(by(lanes=[0]), np.array([0]), "bf16", 8)

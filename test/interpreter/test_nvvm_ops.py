@@ -17,7 +17,7 @@ def run(
     """Run a snippet of %a (256 elements 0, 1, …) and %d (256 of `dtype`); %lane is the thread's number."""
     text = f"""
     gpu.module @kernels {{
-      llvm.mlir.global external @smem() {{addr_space = 3 : i32}} : !llvm.array<0 x i8>
+      llvm.mlir.global external @smem() {{addr_space = 3 : i32, alignment = 1024 : i64}} : !llvm.array<0 x i8>
       gpu.func @kernel(%a: !llvm.ptr<1>, %d: !llvm.ptr<1>) kernel {{
         %lane = nvvm.read.ptx.sreg.tid.x : i32
         %c0 = arith.constant 0 : i32

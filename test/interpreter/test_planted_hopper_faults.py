@@ -88,8 +88,8 @@ RELEASES = [
     Fault(
         "release before the products are retired",
         "atoms",
-        r"^( *%\S+, %\S+ = sm\.mma_wait 1, .*\n)( *sm\.mbarrier_arrive .*\n)",
-        r"\2\1",
+        r"^( *%\S+, %\S+ = sm\.mma_wait 1, .*\n)( *sm\.mbarrier_arrive \S+) after %\S+( .*\n)",
+        r"\2\3\1",
         r"sm\.tma_load .*race \(write after read\): writes what consumer warpgroup \d (read|may still read by `)",
     ),
     Fault(
@@ -102,7 +102,7 @@ RELEASES = [
     Fault(
         "release left out",
         "atoms",
-        r"^ *sm\.mbarrier_arrive %\d+\[%arg\d+\] :.*\n",
+        r"^ *sm\.mbarrier_arrive %\d+\[%arg\d+\] after .*\n",
         "",
         r"(?s)deadlock.*producer waits .*lacks 2 of 2 arrivals",
     ),
@@ -151,7 +151,7 @@ LAYOUTS = [
         "nvvm",
         rf"(arith\.constant ){_DESCRIPTOR}\b",
         rf"\g<1>{_OTHER_SWIZZLE - (1 << 64)}",
-        WRONG_NUMBERS,
+        r"nvvm\.wgmma\.mma_async.*inside a swizzle's pattern, with base offset 0",
     ),
     Fault(
         "another stride in the descriptors",
@@ -244,6 +244,48 @@ START = [
         r"(?s)deadlock.*waits at `nvvm\.setmaxregister.*for \d+ registers of the CTA's, of which \d+ are free",
     ),
     Fault("mbarriers over the end of the ring", "epilogue", r"at 90112", "at 73720", r"overlap"),
+    Fault(
+        "fewer registers at entry than roles ask for",
+        "nvvm",
+        r"nvvm\.maxnreg = 168",
+        "nvvm.maxnreg = 160",
+        r"(?s)deadlock.*waits at `nvvm\.setmaxregister.*for \d+ registers of the CTA's, of which \d+ are free",
+    ),
+    Fault(
+        "more registers at entry than an SM has",
+        "nvvm",
+        r"nvvm\.maxnreg = 168",
+        "nvvm.maxnreg = 176",
+        r"tile\.launch.*enters with 176 registers a thread .*384 threads can have 168 each",
+    ),
+    Fault(
+        "another number of threads than the launch has",
+        "nvvm",
+        r"known_block_size = array<i32: 384",
+        "known_block_size = array<i32: 256",
+        r"tile\.launch.*384 threads a CTA, known_block_size of @gemm_kernel has 256",
+    ),
+    Fault(
+        "a tensor map that is not passed by value",
+        "nvvm",
+        r"(tensor_maps = array<i64: \d+), \d+>",
+        r"\1>",
+        r"tile\.launch.*tensor maps as the arguments \[12, 13\], @gemm_kernel has tensor_maps = \[12\]",
+    ),
+    Fault(
+        "shared memory at less than the swizzle's period",
+        "nvvm",
+        "alignment = 1024",
+        "alignment = 512",
+        r"nvvm\.wgmma\.mma_async.*inside a swizzle's pattern, with base offset 0; .* a multiple of 1024",
+    ),
+    Fault(
+        "shared memory at less than TMA's alignment",
+        "nvvm",
+        "alignment = 1024",
+        "alignment = 64",
+        r"cp\.async\.bulk\.tensor.*TMA needs a multiple of 128",
+    ),
 ]
 
 FAULTS = [

@@ -157,6 +157,18 @@ def test_a_fence_left_out_is_found(texts: dict[Level, str], level: Level, fence:
     caught(faulty(texts[level], fence, ""), HIDDEN + "no proxy fence by it before the barrier")
 
 
+def test_a_fence_of_another_memory_is_found(texts: dict[Level, str]) -> None:
+    text = faulty(texts[Level.NVVM], r"<async\.shared>, space = #nvvm\.shared_space<cta>", "<async.global>")
+    caught(text, r"nvvm\.fence\.proxy.*async\.global, which orders nothing in shared memory")
+
+
+@pytest.mark.parametrize("alignment", [16, 512])
+def test_scratch_at_less_than_the_swizzles_period_is_found(texts: dict[Level, str], alignment: int) -> None:
+    """Whatever wgmma and the loads make of it: without them, only the stores would show it, by wrong numbers."""
+    text = faulty(texts[Level.NVVM], "alignment = 1024", f"alignment = {alignment}")
+    caught(text, r"TMA needs a multiple of 128|inside a swizzle's pattern")
+
+
 @pytest.mark.parametrize(
     ("level", "fence", "barrier"),
     [(Level.EPILOGUE, EPILOGUE_FENCE, EPILOGUE_BARRIER), (Level.NVVM, NVVM_FENCE, NVVM_BARRIER)],

@@ -12,7 +12,8 @@ import pytest
 
 import lowtide as lt
 from lowtide.compiler import opt_tool
-from lowtide.compiler.presets import PRESETS
+from lowtide.compiler.pipeline import STEPS
+from lowtide.compiler.presets import PRESETS, ladder_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.interpreter import domains
 
@@ -88,6 +89,12 @@ def test_paths_that_are_named_exist() -> None:
     assert missing == []
 
 
+def test_dumps_that_are_named_are_the_last_of_their_level() -> None:
+    named = [name for page in PAGES for name in re.findall(r"\bdump/\d\d-[\w/.-]+", page.read_text(encoding="utf-8"))]
+    last = {f"dump/{level.value:02d}-{level}/{len(steps):02d}-{steps[-1].name}.mlir" for level, steps in STEPS.items()}
+    assert named and set(named) <= last
+
+
 def test_ci_runs_the_readmes_own_command_for_the_tests() -> None:
     commands = re.findall(r"^python3 -m venv .*$", text_of("README.md"), re.MULTILINE)
     assert len(commands) == 2
@@ -124,6 +131,13 @@ def test_every_seed_has_its_row() -> None:
     counts = {0: 12, 1: 2, 2: 11, 3: 3, 4: 4}
     expected = [f"S{note}.{row}" for note, rows in counts.items() for row in range(1, rows + 1)]
     assert re.findall(r"^\| (S\d\.\d+) \|", text_of("docs/seeds.md"), re.MULTILINE) == expected
+
+
+@pytest.mark.parametrize("size", [4096, 8192])
+def test_the_ladders_have_the_steps_of_today(size: int) -> None:
+    rows = [line.strip("| ").split(" | ") for line in text_of(f"docs/ladder-{size}.md").splitlines()]
+    steps = [(row[0], row[-1]) for row in rows if row[0].startswith("sm90-")]
+    assert steps == [(name, preset.adds) for name, preset in ladder_of("sm_90a").items()]
 
 
 def test_presets_named_in_seeds_exist() -> None:

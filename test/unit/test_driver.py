@@ -234,6 +234,12 @@ def test_an_edited_level_that_breaks_its_rules_is_refused(compiled: Compiled, tm
         lower(path)
 
 
+@pytest.mark.parametrize("source", ["dump", "dump/08-llvm", "gemm.ptx"])
+def test_a_string_that_is_neither_text_nor_a_dump_is_refused_with_the_way_out(source: str) -> None:
+    with pytest.raises(IRError, match=f"{source!r} is neither the text of a module nor the path of a dump; pass a pa"):
+        lower(source)
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(IRError, match=r"cannot read .*missing.mlir"):
         lower(tmp_path / "missing.mlir")

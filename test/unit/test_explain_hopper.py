@@ -308,7 +308,8 @@ def test_the_command_prints_it_all(tmp_path: Path) -> None:
     for text in (
         "roles      producer of 4 warps, 40 registers a thread; consumer of 8 warps, 232 registers a thread",
         "setmaxnreg 504 registers a lane, summed over the warpgroups; the CTA enters with 504, 168 a thread",
-        "stages     3 of 49152 bytes: 147456 in flight; scratch: 32768 bytes in 2 buffers",
+        "stages     3 of 49152 bytes: a ring of 147456; scratch: 32768 bytes in 2 buffers",
+        "occupancy  1 CTA an SM, by shared memory and threads",
         "85.3 flops for a byte of A and B from L2; 48.0 bytes a cycle and SM at wgmma's full rate",
         "4 each of 2 warpgroups",
         "busy 640 cycles: 80.0 bytes a cycle of 128",

@@ -104,6 +104,12 @@ REFUSED_BY_A_PASS = {
         PassError,
         r"verify-smem-offsets: buffer 1 lies at 49280; swizzle<3,3,3>.* multiple of 1024: take 49152",
     ),
+    "shared memory off the swizzle's period": (
+        "nvvm",
+        replaced("alignment = 1024", "alignment = 128"),
+        PassError,
+        r"verify-smem-offsets: shared memory begins at a multiple of 128; .* one of 1024: write alignment = 1024",
+    ),
     "accumulators read while pending": (
         "epilogue",
         still_pending,
@@ -144,6 +150,10 @@ def test_the_compiler_sets_the_registers_at_entry_and_ptxas_confirms_them(kernel
 def test_a_kernel_whose_roles_keep_their_registers_has_no_bound_on_them() -> None:
     kernel = lt.compile_gemm(SPEC, target="sm_90a", schedule=f"{SCHEDULE}, registers = [0, 0]")
     assert ".maxnreg" not in kernel.ptx and kernel.cubin is not None
+    # LLVM leaves out the consumers' branch, which no thread below 128 takes.
+    text = replaced("known_block_size = array<i32: 384,", "known_block_size = array<i32: 128,")(kernel.levels["nvvm"])
+    with pytest.raises(PassError, match=r"verify-registers: launches 384 threads a CTA, .* known_block_size has 128"):
+        lt.compile_ir(text)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
 """Schedules with roles on sm_90a: what ptxas makes of them, what their levels print, where they are refused."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
+import lowtide as lt
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.kernel import CompiledKernel
@@ -134,6 +136,40 @@ def test_operands_of_every_layout_and_several_blocks_of_rows_neither_spill_nor_s
     # What the CTA enters with where setmaxnreg moves registers; else what one consumer uses.
     assert (assembly.spill_stores, assembly.spill_loads, assembly.stack_bytes, assembly.warnings) == (0, 0, 0, ())
     assert assembly.registers == registers or ("cooperative(1)" in fields and assembly.registers <= 255)
+
+
+def gelu(acc):
+    return lt.gelu(acc)
+
+
+def gelu_scaled(acc, alpha: lt.Scalar):
+    return lt.gelu(alpha * acc)
+
+
+def two_matrices(acc, c: lt.Full, e: lt.Full["f32"], bias: lt.PerColumn["f32"]):  # noqa: F821
+    return lt.relu(acc + c) * e + bias
+
+
+@pytest.mark.parametrize(
+    ("target", "size", "layout", "dtypes", "epilogue"),
+    [
+        # Rows of D of any length, which do not go by TMA: functions beside the accumulators of a large tile.
+        ("sm_90a", (19976, 4172, None), "nt", ("bf16", "bf16"), gelu),
+        ("sm_90a", (None, None, None), "tn", ("bf16", "f32"), gelu_scaled),
+        ("sm_90a", (246, 13509, 20), "nn", ("bf16", "f32"), gelu_scaled),
+        ("sm_90a", (65, None, 16), "tn", ("f16", "f32"), gelu_scaled),
+        ("sm_90a", (11797, 8502, 256), "tn", ("bf16", "f16"), two_matrices),
+        ("sm_80", (None, 18492, 158), "nn", ("f16", "f16"), gelu_scaled),
+    ],
+)
+def test_what_an_epilogue_computes_fits_beside_the_accumulators_of_the_default(
+    target: str, size: tuple[int | None, ...], layout: str, dtypes: tuple[str, str], epilogue: Callable[..., object]
+) -> None:
+    (m, n, k), (ab, d) = size, dtypes
+    spec = GemmSpec(m=m, n=n, k=k, a=ab, b=ab, d=d, layout=layout, epilogue=epilogue)
+    assembly = compile_gemm(spec, target=target).assembly  # raises for spills
+    assert assembly is not None
+    assert (assembly.spill_stores, assembly.spill_loads, assembly.warnings) == (0, 0, ())
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,28 @@ def test_the_ladder_refuses(arguments: tuple[str, ...], message: str) -> None:
     assert result.stderr.startswith("lowtide: error: ") and message in result.stderr
 
 
+@pytest.mark.parametrize("option", ["--markdown", "--chart"])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_timed(
+    option: str, fake_gpu: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def climb(*given: Any) -> Any:
+        raise AssertionError("a step was compiled")
+
+    monkeypatch.setattr(ladder, "climb", climb)
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    for path in (tmp_path, tmp_path / "file" / "below"):
+        result = lowtide("ladder", *PROBLEM, option, str(path))
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr.startswith(f"lowtide: error: cannot write {path}; name a file in a folder")
+
+
+@pytest.mark.usefixtures("two_steps", "no_gpu")
+def test_a_page_is_written_into_a_folder_that_is_made(tmp_path: Path) -> None:
+    page = tmp_path / "new" / "ladder.md"
+    assert lowtide("ladder", *PROBLEM, "--markdown", str(page)).exit_code == 0
+    assert [path.name for path in page.parent.iterdir()] == ["ladder.md"]
+
+
 @pytest.mark.usefixtures("two_steps", "no_gpu")
 def test_a_step_that_breaks_a_rule_of_the_hardware_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     def interpret(*given: Any, **named: Any) -> Any:

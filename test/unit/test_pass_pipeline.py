@@ -228,3 +228,25 @@ def test_every_pass_of_ours_is_on_a_road() -> None:
         for element in parse_pipeline(step.text(target), context)
     }
     assert {kind.name for kind in passes.REGISTRY} <= used
+
+
+def ours_by_level() -> list[tuple[Level, type[Pass]]]:
+    """Our passes in the order in which the table runs them, each with the level that it helps to make."""
+    named = {kind.name: kind for kind in passes.REGISTRY}
+    steps = [(level, step) for level, entries in STEPS.items() for step in entries]
+    return [(level, named[name]) for level, step in steps for name in step.pipeline.split(",") if name in named]
+
+
+def test_passes_are_listed_in_the_order_in_which_they_run():
+    assert list(passes.REGISTRY) == [kind for _, kind in ours_by_level()]
+
+
+def test_a_pass_that_rewrites_from_tile_to_ptx_says_which_level_it_takes_and_finds_it_in_the_table():
+    # The verifiers take any level, and what concerns arithmetic or the backend alone.
+    free = {"verify-schedule", "verify-mbarriers", "verify-smem-offsets", "verify-registers", "expand-math"}
+    at = Level.PROBLEM
+    for level, kind in ours_by_level():
+        if level < Level.LLVM and kind.name not in free:
+            assert kind.needs is at, kind.name
+            assert kind.gives is level, kind.name
+        at = level

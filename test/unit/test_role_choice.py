@@ -1,6 +1,7 @@
 """The default on sm_90a: which CTA tile is chosen, which road what is given leads to, and what holds of any choice."""
 
 import random
+from dataclasses import replace
 from math import ceil
 
 import pytest
@@ -125,6 +126,20 @@ def test_every_whole_part_has_a_buffer_where_they_fit(size: Size, part: tuple[in
     assert (schedule.epilogue_tile, schedule.epilogue_buffers) == (part, buffers)
 
 
+@pytest.mark.parametrize("size", [(20000, 4172, 500), (65, None, 16), (None, None, None)])
+@pytest.mark.parametrize("d", ["bf16", "f32"])
+def test_functions_without_tma_stores_have_room_beside_the_accumulators(size: Size, d: str) -> None:
+    schedule = chosen(replace(problem(*size, d=d, kinds=("full",)), has_math=True))
+    assert schedule.cta is not None and schedule.roles is not None
+    (m, n, _), consumers = schedule.cta, schedule.roles[1]
+    assert schedule.epilogue == "smem" and m == 64 * consumers
+    assert n // 2 <= (64 if consumers == 1 or d == "f32" else 128)
+
+
+def test_functions_change_nothing_where_stores_are_by_tma() -> None:
+    assert chosen(replace(problem(8192), has_math=True)) == chosen(problem(8192))
+
+
 # What is given --------------------------------------------------------------------------------------------------------
 
 
@@ -175,6 +190,13 @@ def test_what_only_a_schedule_without_roles_has_leads_to_one(fields: str) -> Non
         "raster = groups(16, 8)",
         "swizzle_a = <2,3,3>, cta = [128, 128, 32]",
         "cache_hints = [evict_first, evict_last, normal]",
+        "mma = wgmma.m64n72k16",
+        "registers = [32, 160]",
+        "warps = [3, 1, 1]",
+        "epilogue_tile = [192, 64]",
+        "epilogue_tile = [256, 64]",
+        "swizzle_d = <3,4,3>",
+        "roles = cooperative(4)",
     ],
 )
 def test_what_roles_go_with_stays_and_leads_to_them(fields: str) -> None:
@@ -190,6 +212,66 @@ def assert_kept(schedule: Schedule, fields: str) -> None:
     names = [name for name in Schedule.names() if getattr(given, name) is not None]
     assert names
     assert {name: getattr(schedule, name) for name in names} == {name: getattr(given, name) for name in names}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_given_wgmma_is_the_width_of_the_tile(layout: str) -> None:
+    """A width between the candidates', too, where B's panels allow it."""
+    schedule = chosen(problem(4096, layout=layout), "mma = wgmma.m64n80k16")
+    assert schedule.cta is not None and schedule.cta[1] == 80
+    assert broken_rule(schedule, problem(4096, layout=layout), SM_90A) is None
+
+
+@pytest.mark.parametrize("fields", ["epilogue_buffers = 2", "cache_hints = [normal, normal, evict_first]"])
+def test_what_only_tma_stores_have_leads_to_them_where_n_comes_at_run_time(fields: str) -> None:
+    schedule = chosen(problem(None), fields)
+    assert schedule.epilogue == "tma"
+    assert_kept(schedule, fields)
+    assert broken_rule(schedule, problem(None), SM_90A) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "of", "message"),
+    [
+        # More consumers than a tile is made for by itself: a rule, and no fault.
+        (
+            "roles = cooperative(5)",
+            LARGE,
+            r"a TMA box of 320 rows; at most 256: take a smaller CTA tile, of at most cooperative\(4\)",
+        ),
+        ("roles = cooperative(8)", LARGE, r"1152 threads.*take at most cooperative\(7\)"),
+        ("mma = wgmma.m64n264k16", LARGE, r"nearest is wgmma\.m64n256k16, with cta N = 256$"),
+        ("cta = [128, 100, 64], roles = cooperative(2)", LARGE, r"nearest is wgmma\.m64n96k16, with cta N = 96$"),
+        ("mma = wgmma.m64n256k16, cta = [128, 200, 64]", LARGE, r"cta N = 200 is not a multiple of 256"),
+        # The kind of schedule that is asked for says what is wrong, or both do.
+        ("registers = [0, 240]", LARGE, r"^no schedule fits: registers = \[0, 240\]: both roles ask .*$"),
+        ("epilogue = tma", problem(4096, kinds=("full",)), r"^no schedule fits: .*no room for a full operand.*smem$"),
+        (
+            "copy = tma.3d",
+            problem(4096, 4096, 72),
+            r"^no schedule fits: copy = tma.3d sees .* take copy = tma, or pad K",
+        ),
+        ("scheduler = one_shot, stages = 60", LARGE, r"^no schedule fits: needs [^;]*; take stages = \d+$"),
+        ("swizzle_a = <8,3,8>", LARGE, r"take <3,3,3>; nor with roles = single: .* take B \+ M \+ S ≤ \d+$"),
+        ("warps = [2, 2, 2]", LARGE, r"^no schedule fits: warps = [^;]*; take 1 along K$"),
+    ],
+)
+def test_what_fits_neither_kind_of_schedule_is_refused_with_its_way_out(fields: str, of: Problem, message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        chosen(of, fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ("mma = wgmma.m64n128k16", r"needs a producer and consumers; take mma = mma\.m16n8k16: sm_80 has no wgmma$"),
+        ("copy = tma", r"needs a producer and consumers; take copy = cp\.async\.16: sm_80 has no wgmma$"),
+        ("registers = [40, 232]", r"are those of roles; take \[0, 0\]$"),
+    ],
+)
+def test_no_way_out_leads_to_roles_that_the_target_lacks(fields: str, message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        choose(LARGE, get("sm_80"), Schedule.parse(fields))
 
 
 @pytest.mark.parametrize(("rows", "consumers"), [(64, 1), (128, 2), (256, 2), (192, 3)])

@@ -58,6 +58,43 @@ def test_a_field_that_fits_no_candidate_is_refused_with_the_rule() -> None:
         choose(LARGE, get("sm_80"), Schedule(cta=(128, 128, 64), stages=20))
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "cta = [128, 128, 128]",  # two stages of it fit
+        "cta = [64, 16, 64]",
+        "cta = [16, 64, 64]",
+        "cta = [96, 48, 32]",
+        "permutation = [16, 16, 16]",
+    ],
+)
+def test_a_tile_or_permutation_that_common_warps_do_not_divide_takes_others(fields: str) -> None:
+    given = Schedule.parse(fields)
+    schedule = choose(LARGE, get("sm_80"), given).schedule
+    assert (given.cta or schedule.cta, given.permutation or schedule.permutation) == (
+        schedule.cta,
+        schedule.permutation,
+    )
+    assert broken_rule(schedule, LARGE, get("sm_80")) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            "epilogue_tile = [24, 256], cta = [128, 256, 32]",
+            "multiple of 32, .* divide the CTA tile's 128; nearest is 32",
+        ),
+        ("raster = grouped(2147483648)", r"at least 1 tile row, at most 2147483647; nearest is grouped\(2147483647\)"),
+        ("mma = foo", r"unknown mma atom 'foo\.f32\.bf16'; take mma\.m16n8k8, mma\.m16n8k16$"),
+        ("cache_hints = [streaming, normal, normal]", "^cache_hints: A = streaming is not one of normal, evict_first"),
+    ],
+)
+def test_the_way_out_is_a_value_that_the_field_takes(fields: str, message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        choose(LARGE, get("sm_80"), Schedule.parse(fields))
+
+
 def test_shared_memory_counts_the_gap_in_front_of_each_buffer() -> None:
     schedule = Schedule(cta=(16, 48, 16), stages=3, epilogue="direct")
     # A: 3 stages of 512 bytes, up to the next multiple of 1024; B: 3 of 1536.

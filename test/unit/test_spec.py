@@ -71,7 +71,7 @@ def test_a_spec_is_frozen_and_compares_by_what_it_says():
         ({"acc": "bf16"}, "unknown accumulator 'bf16' for acc: valid are f32, f16"),
         ({"acc": "f16"}, "f16 accumulators take f16 inputs only; use acc='f32'"),
         ({"a": "f16"}, "a is f16 but b is bf16"),
-        ({"layout": "nnt"}, r"unknown layout 'nnt' for layout: valid are tn, tt, nn, nt; did you mean"),
+        ({"layout": "nnt"}, r"unknown layout 'nnt': valid are tn, tt, nn, nt; did you mean"),
         ({"layout": "TN"}, r"did you mean 'tn'\?"),
         ({"m": 0}, r"m is 0; extents are 1 to 2\*\*31-1"),
         ({"n": -4}, "n is -4"),

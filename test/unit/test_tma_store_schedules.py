@@ -100,6 +100,8 @@ def test_a_full_operand_takes_the_way_through_shared_memory() -> None:
 
 def test_warps_without_roles_do_not_store_by_tma() -> None:
     with pytest.raises(ScheduleError, match=r"take roles = cooperative\(2\), or epilogue = smem"):
+        choose(problem(), SM_90A, Schedule.parse("epilogue = tma, roles = single"))
+    with pytest.raises(ScheduleError, match=r"by warpgroups of a role; take epilogue = smem$"):
         choose(problem(), get("sm_80"), Schedule.parse("epilogue = tma"))
 
 
@@ -153,6 +155,35 @@ def test_a_hint_is_the_cache_operator_of_every_store(epilogue: str, hint: str, e
     fields = BEST.replace("tma", f"{epilogue}, cache_hints = [normal, normal, {hint}]")
     words = Counter(word for word in kernel_of(fields).ptx.split() if word.startswith("st.global"))
     assert set(words) == expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("epilogue_buffers = 2", "epilogue_buffers = 1", "takes turns with 2 buffers, but.*epilogue_buffers = 1"),
+        (
+            "swizzle_d = <3,3,3>",
+            "swizzle_d = <2,3,3>",
+            "keeps the scratch with swizzle<3,3,3>, but.*<2,3,3>; write the",
+        ),
+        # Its narrower last part would be as wide as the parts that were built.
+        ("epilogue_tile = [128, 64]", "epilogue_tile = [128, 128]", "writes parts of .128, 64., but.*.128, 128."),
+    ],
+)
+def test_a_dump_with_other_parts_than_its_schedule_says_is_refused(old: str, new: str, message: str) -> None:
+    fields = BEST.replace("256", "192" if "128, 128" in new else "256")
+    buffers = 1 if "128, 128" in new else 2
+    text = kernel_of(f"{fields}, stages = 3, epilogue_buffers = {buffers}").levels["epilogue"]
+    edited = text.replace(old, new, 1)
+    assert edited != text
+    with pytest.raises(PassError, match=message):
+        lower(edited)
+
+
+@pytest.mark.parametrize("fields", ["[256, 184, 64], epilogue_buffers = 2", "[128, 256, 64], epilogue_buffers = 4"])
+def test_a_dump_goes_on_with_narrower_parts_and_several_buffers(fields: str) -> None:
+    kernel = kernel_of(f"roles = cooperative(2), epilogue = tma, cta = {fields}")
+    assert lower(kernel.levels["epilogue"]).ptx == kernel.ptx
 
 
 @pytest.mark.parametrize(

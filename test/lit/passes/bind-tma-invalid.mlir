@@ -316,3 +316,84 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.
   tile.return
 }
 }
+// -----
+
+// Two rings: whose slots an mbarrier counts would not be said.
+#a = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!a = memref<64x64xbf16, #a, #gpu.address_space<workgroup>>
+!ring = !sm.ring<2 x [!a, !a]>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%a: !mat, %n: index) {
+  tile.launch @kernel grid(%n) threads(256) args(%a, %n) : !mat, index
+  return
+}
+// expected-error @below {{bind-tma: has 2 rings; TMA is bound for the one between its roles: run specialize-roles first}}
+tile.kernel @kernel(%a: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+  %c0 = arith.constant 0 : index
+  %ring = sm.ring : !ring
+  %other = sm.ring : !ring
+  sm.roles {
+    producer warps(4) {
+    }
+    consumer warps(4) {
+      %full, %as, %bs = sm.consumer_wait %other[%c0, %c0] : !ring
+    }
+  }
+  tile.return
+}
+}
+// -----
+
+// A slot that is never committed: nothing says when its copies are all under way.
+#a = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!a = memref<64x64xbf16, #a, #gpu.address_space<workgroup>>
+!ring = !sm.ring<2 x [!a, !a]>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%a: !mat, %n: index) {
+  tile.launch @kernel grid(%n) threads(256) args(%a, %n) : !mat, index
+  return
+}
+tile.kernel @kernel(%a: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+  %c0 = arith.constant 0 : index
+  %ring = sm.ring : !ring
+  sm.roles {
+    producer warps(4) {
+      // expected-error @below {{bind-tma: must give its slot to one sm.producer_commit: what lies between fills the slot}}
+      %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
+      %at = tile.view %a[%n, %c0] : !mat to !tile.view<64x64xbf16>
+      sm.copy_async %at to %as : !tile.view<64x64xbf16>, !a
+    }
+    consumer warps(4) {
+    }
+  }
+  tile.return
+}
+}
+// -----
+
+// Elements that nothing computes with have no bytes to expect.
+!mat = memref<?x?xi8, strided<[?, 1]>>
+!a = memref<64x64xi8, #tile.layout<(64,64):(64,1)>, #gpu.address_space<workgroup>>
+!ring = !sm.ring<2 x [!a, !a]>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%a: !mat, %n: index) {
+  tile.launch @kernel grid(%n) threads(256) args(%a, %n) : !mat, index
+  return
+}
+tile.kernel @kernel(%a: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+  %c0 = arith.constant 0 : index
+  %ring = sm.ring : !ring
+  sm.roles {
+    producer warps(4) {
+      // expected-error @below {{bind-tma: elements of i8: they are one of f16, bf16, f32}}
+      %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
+      sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
+    }
+    consumer warps(4) {
+    }
+  }
+  tile.return
+}
+}

@@ -1,5 +1,6 @@
 // bind-tma turns copies into TMA loads, the ring's verbs into mbarriers, and makes the tensor maps on the host.
 // RUN: lowtide-opt %s -p bind-tma | filecheck %s
+// RUN: lowtide-opt %s -p bind-tma | filecheck %s --check-prefix GONE
 
 // One map for each matrix and box, made where the kernel is launched, passed behind its other arguments.
 // CHECK-LABEL: func.func @host(
@@ -35,15 +36,19 @@
 // CHECK-NEXT:    sm.ring_slot %[[RING]][%c0{{.*}}]
 // CHECK:         %[[LAST:.+]]:3 = scf.for {{.*}} iter_args(%[[HELD:.+]] = %c0{{.*}}, %[[R:.+]] = %c1{{.*}}, %[[RP:.+]] = %c0{{.*}}) -> (index, index, index)
 // CHECK-NEXT:      sm.mbarrier_wait %[[FULL]][%[[R]], %[[RP]]] : !sm.mbarriers<4>
-// CHECK-NEXT:      sm.ring_slot %[[RING]][%[[R]]]
-// CHECK-NEXT:      sm.mbarrier_arrive %[[EMPTY]][%[[HELD]]] : !sm.mbarriers<4>
+// CHECK-NEXT:      %[[FA:.+]], %{{.+}} = sm.ring_slot %[[RING]][%[[R]]]
+// CHECK-NEXT:      memref.dim %[[FA]], %c0
+// CHECK-NEXT:      sm.mbarrier_arrive %[[EMPTY]][%[[HELD]]] after %[[PROOF:.+]] : !sm.mbarriers<4>
 // CHECK-NEXT:      %[[R2:.+]], %[[RP2:.+]] = sm.ring_advance %[[RING]][%[[R]], %[[RP]]]
 // CHECK-NEXT:      scf.yield %[[R]], %[[R2]], %[[RP2]] : index, index, index
-// CHECK:         sm.mbarrier_arrive %[[EMPTY]][%[[LAST]]#0] : !sm.mbarriers<4>
+// CHECK:         sm.mbarrier_arrive %[[EMPTY]][%[[LAST]]#0] after %[[PROOF]] : !sm.mbarriers<4>
 
-// CHECK-NOT:   sm.copy_async
-// CHECK-NOT:   sm.producer_
-// CHECK-NOT:   sm.consumer_
+// No copy and no verb is left, anywhere.
+// GONE-LABEL:  tile.kernel @kernel(
+// GONE-NOT:    sm.copy_async
+// GONE-NOT:    sm.producer_
+// GONE-NOT:    sm.consumer_
+// GONE:        tile.return
 #a = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
 #b = #tile.layout<(8,64):(64,1), swizzle<3,3,3>>
 !mat = memref<?x?xbf16, strided<[?, 1]>>
@@ -79,6 +84,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {
       %p = ub.poison : !sm.retired
       %last:3 = scf.for %k = %c1 to %n step %c1 iter_args(%held = %first, %r = %c1, %rp = %c0) -> (!sm.slot<read>, index, index) {
         %full, %as, %bs = sm.consumer_wait %ring[%r, %rp] : !ring
+        %read = memref.dim %as, %c0 : !a
         sm.consumer_release %ring, %held after %p : !ring, !sm.slot<read>
         %r2, %rp2 = sm.ring_advance %ring[%r, %rp] : !ring
         scf.yield %full, %r2, %rp2 : !sm.slot<read>, index, index

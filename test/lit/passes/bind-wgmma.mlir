@@ -63,17 +63,21 @@ tile.kernel @one_in_flight(%d: !out, %steps: index) attributes {
   tile.return
 }
 
-// Cursors go on from where the loop left them; a kernel without roles is not touched.
+// Cursors begin where the loop's did and go on from where it left them. The accumulator's old start is gone.
 // CHECK-LABEL: tile.kernel @cursor(
+// CHECK-NOT:   tile.splat
+// CHECK:       sm.consumer_wait %{{.+}}[%c1, %c0]
+// CHECK:       sm.ring_advance %{{.+}}[%c1, %c0]
 // CHECK:       %[[SUM:.+]]:4 = scf.for
 // CHECK:       sm.ring_advance %{{.+}}[%[[SUM]]#2, %[[SUM]]#3]
+// CHECK-NOT:   tile.splat
 tile.kernel @cursor(%d: !out, %steps: index) attributes {
     schedule = #tile.schedule<warps = [1, 1, 1], permutation = [64, 8, 16], mma = wgmma.m64n8k16, roles = cooperative(1)>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
   %zero = tile.splat 0.0 : !tile
-  %sum:3 = scf.for %i = %c0 to %steps step %c1 iter_args(%c = %zero, %r = %c0, %rp = %c0) -> (!tile, index, index) {
+  %sum:3 = scf.for %i = %c0 to %steps step %c1 iter_args(%c = %zero, %r = %c1, %rp = %c0) -> (!tile, index, index) {
       %full, %as, %bs = sm.consumer_wait %ring[%r, %rp] : !ring
       %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
       sm.consumer_release %ring, %full : !ring, !sm.slot<read>
@@ -112,6 +116,7 @@ tile.kernel @two_blocks(%d: !out, %steps: index) attributes {
   tile.return
 }
 
+// A kernel without roles is not touched.
 // CHECK-LABEL: tile.kernel @single(
 // CHECK:       tile.mma tn
 // CHECK-NOT:   sm.wgmma

@@ -35,6 +35,7 @@ func.func @in_flight(%p: !llvm.struct<(f32)>) {
 // CHECK-NEXT:  %[[R2:.+]] = vector.extract %[[B]][2]
 // CHECK-NEXT:  %[[R3:.+]] = vector.extract %[[B]][3]
 // CHECK-NEXT:  llvm.inline_asm has_side_effects "st.global.cs.v4.b32 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}" %[[A]], %[[R0]], %[[R1]], %[[R2]], %[[R3]] : (i64, i32, i32, i32, i32) -> ()
+// CHECK:       llvm.bitcast %[[V2]] : vector<2xf32> to vector<2xi32>
 // CHECK:       llvm.inline_asm has_side_effects "st.global.wt.v2.b32 [$0], {$1, $2};", "l,r,r,~{memory}"
 // CHECK:       %[[PAIR:.+]] = llvm.bitcast %[[V1]] : vector<2xf16> to i32
 // CHECK-NEXT:  llvm.inline_asm has_side_effects "st.global.cs.b32 [$0], $1;", "l,r,~{memory}" %{{.+}}, %[[PAIR]] : (i64, i32) -> ()

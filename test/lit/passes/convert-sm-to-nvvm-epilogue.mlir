@@ -22,6 +22,7 @@ func.func @host(%ctas: index, %d: !mat, %e: memref<64x40xbf16>, %v: memref<?xf32
   tile.launch @map grid(%ctas) threads(32) shared_memory(512) args(%f) : f32
   tile.launch @through_shared grid(%ctas) threads(32) shared_memory(128) args()
   tile.launch @store_whole grid(%ctas) threads(32) shared_memory(128) args(%e) : memref<64x40xbf16>
+  tile.launch @store_parts grid(%ctas) threads(32) shared_memory(128) args(%e) : memref<64x40xbf16>
   tile.launch @store_ragged grid(%ctas) threads(32) shared_memory(128) args(%d) : !mat
   tile.launch @load_full grid(%ctas) threads(32) shared_memory(128) args(%d) : !mat
   tile.launch @load_vector grid(%ctas) threads(32) shared_memory(256) args(%v) : memref<?xf32>
@@ -129,6 +130,48 @@ tile.kernel @store_whole(%d: memref<64x40xbf16>) {
   tile.work_tiles (%i, %j) of (%c64, %c40) by [8, 16] order(<row>) one_shot {
     %v = tile.view %d[%i, %j] : memref<64x40xbf16> to !window
     sm.store_global %c to %v by "st.global.4" : !pair, !window
+  }
+  tile.return
+}
+
+// Parts of a tile of 32 rows, of which each tile has all: eight rows from the 8th on lie in it, and nothing is asked.
+// From the 24th on they do too; from the 28th on they may reach over its end, and from the 40th on they begin past it: each
+// row is asked for by itself.
+// CHECK-LABEL: gpu.func @store_parts(
+// CHECK:       %[[PAIR:.+]] = llvm.load
+// CHECK-NOT:   arith.cmpi
+// CHECK:       llvm.store %[[PAIR]], %{{.+}} {alignment = 4 : i64} : vector<2xbf16>, !llvm.ptr<1>
+// CHECK-NOT:   arith.cmpi
+// CHECK:       llvm.store %[[PAIR]], %{{.+}} {alignment = 4 : i64} : vector<2xbf16>, !llvm.ptr<1>
+// CHECK:       %[[AT28:.+]] = arith.addi %[[I:.+]], %c28
+// CHECK:       %[[ROW28:.+]] = arith.addi %[[AT28]], %[[OWN:[^ ]+]]
+// CHECK:       %[[EXISTS:.+]] = arith.cmpi ult, %[[ROW28]], %c64
+// CHECK:       scf.if %[[EXISTS]] {
+// CHECK:       %[[AT40:.+]] = arith.addi %[[I]], %c40
+// CHECK:       %[[ROW40:.+]] = arith.addi %[[AT40]], %[[OWN]]
+// CHECK:       %[[THERE:.+]] = arith.cmpi ult, %[[ROW40]], %c64
+// CHECK:       scf.if %[[THERE]] {
+tile.kernel @store_parts(%d: memref<64x40xbf16>) {
+  %c64 = arith.constant 64 : index
+  %c40 = arith.constant 40 : index
+  %c8 = arith.constant 8 : index
+  %c24 = arith.constant 24 : index
+  %c28 = arith.constant 28 : index
+  %s = sm.alloc at 0 : !scratch
+  %c = sm.load_shared %s by "ld.shared.4" : !scratch to !pair
+  tile.work_tiles (%i, %j) of (%c64, %c40) by [32, 8] order(<row>) one_shot {
+    %i8 = arith.addi %i, %c8 : index
+    %v8 = tile.view %d[%i8, %j] : memref<64x40xbf16> to !window
+    sm.store_global %c to %v8 by "st.global.4" : !pair, !window
+    %i24 = arith.addi %i, %c24 : index
+    %v24 = tile.view %d[%i24, %j] : memref<64x40xbf16> to !window
+    sm.store_global %c to %v24 by "st.global.4" : !pair, !window
+    %i28 = arith.addi %i, %c28 : index
+    %v28 = tile.view %d[%i28, %j] : memref<64x40xbf16> to !window
+    sm.store_global %c to %v28 by "st.global.4" : !pair, !window
+    %i40 = arith.addi %i, %c40 : index
+    %v40 = tile.view %d[%i40, %j] : memref<64x40xbf16> to !window
+    sm.store_global %c to %v40 by "st.global.4" : !pair, !window
   }
   tile.return
 }

@@ -364,3 +364,48 @@ tile.kernel @kernel(%map: !map) {
   tile.return
 }
 }
+// -----
+
+// A hint of st.global's has no L2 policy.
+!a = memref<64x64xbf16, #tile.layout<(64,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!map = !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%ctas: index, %map: !map) {
+  tile.launch @kernel grid(%ctas) threads(256) shared_memory(9216) args(%map) : !map
+  return
+}
+tile.kernel @kernel(%map: !map) {
+  %c0 = arith.constant 0 : index
+  %full = sm.mbarriers arrivals(1) at 0 : !sm.mbarriers<1>
+  %as = sm.alloc at 1024 : !a
+  sm.roles {
+    producer warps(4) {
+      // expected-error @below {{convert-sm-to-nvvm: has cache(streaming), which is for st.global; TMA takes evict_first or evict_last}}
+      sm.tma_load %map[%c0, %c0] to %as signals %full[%c0] cache(streaming) : !map, !a, !sm.mbarriers<1>
+    }
+    consumer warps(4) {
+    }
+  }
+  tile.return
+}
+}
+// -----
+
+// One thread does a producer's work: a barrier of all its threads would never open.
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(256) shared_memory(0) args()
+  return
+}
+tile.kernel @kernel() {
+  sm.roles {
+    producer warps(4) {
+      // expected-error @below {{convert-sm-to-nvvm: is run by a producer's one thread, which would wait for the others for ever; leave it out}}
+      sm.barrier
+    }
+    consumer warps(4) {
+    }
+  }
+  tile.return
+}
+}

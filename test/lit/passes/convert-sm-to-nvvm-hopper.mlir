@@ -80,7 +80,7 @@
 // CHECK:         %[[P0:.+]] = nvvm.wgmma.mma_async %[[DA]], %[[DB]], %[[ZERO]], <m = 64, n = 8, k = 16>, D[<f32>, <zero>], A[<bf16>, <one>, <row>], B[<bf16>, <one>, <col>]
 // CHECK:         %[[DB1:.+]] = arith.addi %[[DB]], %c2_i64{{.*}} : i64
 // CHECK-NEXT:    %[[DA1:.+]] = arith.addi %[[DA]], %c2_i64{{.*}} : i64
-// CHECK-NEXT:    %[[P1:.+]] = nvvm.wgmma.mma_async %[[DA1]], %[[DB1]], %[[P0]],
+// CHECK-NEXT:    %[[P1:.+]] = nvvm.wgmma.mma_async %[[DA1]], %[[DB1]], %[[P0]], <m = 64, n = 8, k = 16>, D[<f32>, <one>]
 // CHECK:         %[[DA2:.+]] = arith.addi %[[DA]], %c4_i64
 // CHECK:         %[[P2:.+]] = nvvm.wgmma.mma_async %[[DA2]], %{{.+}}, %[[P1]],
 // CHECK:         %[[DA3:.+]] = arith.addi %[[DA]], %c6_i64
@@ -90,7 +90,7 @@
 // The second goes on from its registers, with no wait between; then all but one group are waited for.
 // CHECK-NOT:     wait
 // CHECK:         nvvm.wgmma.fence.aligned
-// CHECK:         nvvm.wgmma.mma_async %{{.+}}, %{{.+}}, %[[P3]],
+// CHECK:         nvvm.wgmma.mma_async %{{.+}}, %{{.+}}, %[[P3]], <m = 64, n = 8, k = 16>, D[<f32>, <one>]
 // CHECK-COUNT-2: nvvm.wgmma.mma_async
 // CHECK:         %[[Q3:.+]] = nvvm.wgmma.mma_async
 // CHECK-NEXT:    nvvm.wgmma.commit.group.sync.aligned

@@ -5,6 +5,7 @@
 // every 64th column. The hint is the L2 policy of evict_first.
 // CHECK-LABEL: gpu.func @kernel(
 // CHECK-DAG:   %[[POLICY:.+]] = arith.constant 1364590687093260288 : i64
+// CHECK-DAG:   %[[LAST:.+]] = arith.constant 1508705875169116160 : i64
 // CHECK:       %[[A:.+]] = llvm.getelementptr %{{.+}}[1024] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8
 // CHECK:       %[[P0:.+]] = llvm.addrspacecast %[[A]] : !llvm.ptr<3> to !llvm.ptr<7>
 // CHECK-NEXT:  nvvm.cp.async.bulk.tensor.shared.cluster.global %[[P0]], %{{.+}}, %{{.+}}, box[%c0_i32{{.*}}, %[[K:.+]]] l2_cache_hint = %[[POLICY]]
@@ -18,6 +19,9 @@
 
 // B of 16×64, N contiguous: one panel of 32-byte rows. Four dimensions: one load, at column, row, panel, 0.
 // CHECK:       nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.+}}, %{{.+}}, %{{.+}}, box[%c0_i32{{.*}}, %[[K]], %{{.+}}, %c0_i32{{.*}}] : !llvm.ptr<7>, !llvm.ptr
+
+// Five, with the L2 policy of evict_last: the same, at one 0 more.
+// CHECK:       box[%c0_i32{{.*}}, %[[K]], %{{.+}}, %c0_i32{{.*}}, %c0_i32{{.*}}] l2_cache_hint = %[[LAST]]
 // CHECK-NOT:   nvvm.cp.async.bulk.tensor
 
 // Each warpgroup's first 64 rows of M are a panel of their own, 8192 bytes on.
@@ -64,6 +68,7 @@
 #mma = #sm.tiled_mma<wgmma.m64n16k16.f32.bf16, atoms [2, 1, 1], permutation [128, 16, 16]>
 !map = !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
 !map4 = !sm.tensor_map<1x1x64x16xbf16, swizzle<1,3,3>>
+!map5 = !sm.tensor_map<1x1x1x64x16xbf16, swizzle<1,3,3>>
 !a = memref<64x256xbf16, #a, #gpu.address_space<workgroup>>
 !b = memref<64x16xbf16, #b, #gpu.address_space<workgroup>>
 !acc = !sm.fragment<256x16xf32, #tv>
@@ -72,12 +77,12 @@
 !deep_b = memref<8x128xf16, #tile.layout<(8,(64,2)):(64,(1,512)), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
 !one = !sm.fragment<64x8xf32, #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>>
 module attributes {tile.target = "sm_90a"} {
-func.func @host(%ctas: index, %map: !map, %map4: !map4) {
-  tile.launch @kernel grid(%ctas) threads(384) shared_memory(40960) args(%map, %map4) : !map, !map4
+func.func @host(%ctas: index, %map: !map, %map4: !map4, %map5: !map5) {
+  tile.launch @kernel grid(%ctas) threads(384) shared_memory(40960) args(%map, %map4, %map5) : !map, !map4, !map5
   tile.launch @deep grid(%ctas) threads(256) shared_memory(40960) args()
   return
 }
-tile.kernel @kernel(%map: !map, %map4: !map4) {
+tile.kernel @kernel(%map: !map, %map4: !map4, %map5: !map5) {
   %k = arith.constant 48 : index
   %c0 = arith.constant 0 : index
   %full = sm.mbarriers arrivals(1) at 0 : !sm.mbarriers<1>
@@ -87,6 +92,7 @@ tile.kernel @kernel(%map: !map, %map4: !map4) {
     producer warps(4) {
       sm.tma_load %map[%k, %c0] to %as signals %full[%c0] cache(evict_first) : !map, !a, !sm.mbarriers<1>
       sm.tma_load %map4[%k, %c0] to %bs signals %full[%c0] : !map4, !b, !sm.mbarriers<1>
+      sm.tma_load %map5[%k, %c0] to %bs signals %full[%c0] cache(evict_last) : !map5, !b, !sm.mbarriers<1>
     }
     consumer warps(8) {
       %zero = sm.splat 0.0 : !acc

@@ -1,4 +1,5 @@
-// convert-sm-to-nvvm: a role that asks for no registers keeps those it has; a barrier in a role is one of its own threads.
+// convert-sm-to-nvvm: a role that asks for no registers keeps those it has; a barrier in a role is one of its own threads;
+// what loops and work tiles carry.
 // RUN: lowtide-opt %s -p convert-sm-to-nvvm | filecheck %s
 
 // The chain of branches names its roles.
@@ -11,6 +12,16 @@
 // CHECK:       } else {
 // CHECK-NOT:     nvvm.setmaxregister
 
+// A role's loop is left to ptxas to unroll; work tiles hand their cursor from tile to tile, and on.
+// CHECK:         %[[TILES:.+]] = scf.for %{{.+}} = %{{.+}} to %{{.+}} step %{{.+}} iter_args(%[[CURSOR:.+]] = %c7_i32{{.*}}) -> (i32)
+// CHECK:           %[[NEXT:.+]] = scf.for %{{.+}} = %c0_i32{{.*}} to %c3_i32{{.*}} step %c1_i32{{.*}} iter_args(%[[AT:.+]] = %[[CURSOR]]) -> (i32)
+// CHECK-NEXT:        %[[STEP:.+]] = arith.addi %[[AT]], %c1_i32
+// CHECK-NEXT:        scf.yield %[[STEP]] : i32
+// CHECK-NEXT:      }
+// CHECK-NOT:       llvm.loop_annotation
+// CHECK:           scf.yield %[[NEXT]] : i32
+// CHECK:         arith.muli %[[TILES]], %[[TILES]]
+
 // Barrier 0 is the whole CTA's; that of the consumers counts their 128 threads.
 // CHECK:         nvvm.barrier id = %c2_i32{{.*}} number_of_threads = %c128_i32{{.*}}
 // CHECK-NOT:     nvvm.barrier0
@@ -18,6 +29,7 @@
 module attributes {tile.target = "sm_90a"} {
 func.func @host(%ctas: index) {
   tile.launch @kernel grid(%ctas) threads(256) shared_memory(0) args()
+  tile.launch @single grid(%ctas) threads(32) shared_memory(0) args()
   return
 }
 tile.kernel @kernel() {
@@ -26,9 +38,44 @@ tile.kernel @kernel() {
     producer warps(4) {
     }
     consumer warps(4) {
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %c3 = arith.constant 3 : index
+      %c7 = arith.constant 7 : index
+      %last = tile.work_tiles (%m, %n) of (%c3, %c3) by [1, 1] order(<row>) persistent iter_args(%cursor = %c7) -> (index) {
+        %next = scf.for %i = %c0 to %c3 step %c1 iter_args(%at = %cursor) -> (index) {
+          %step = arith.addi %at, %c1 : index
+          scf.yield %step : index
+        }
+        tile.yield %next : index
+      }
+      %use = arith.muli %last, %last : index
       sm.barrier
     }
   }
+  tile.return
+}
+
+// Where the same threads copy and multiply, a loop stays rolled. A one-shot CTA's only tile takes the cursor and gives it.
+// CHECK-LABEL: gpu.func @single(
+// CHECK:       %[[NEXT:.+]] = scf.for %{{.+}} = %c0_i32{{.*}} to %c3_i32{{.*}} step %c1_i32{{.*}} iter_args(%[[AT:.+]] = %c7_i32
+// CHECK-NEXT:    %[[STEP:.+]] = arith.addi %[[AT]], %c1_i32
+// CHECK-NEXT:    scf.yield %[[STEP]] : i32
+// CHECK-NEXT:  } {llvm.loop_annotation = #{{.+}}}
+// CHECK:       arith.muli %[[NEXT]], %[[NEXT]]
+tile.kernel @single() {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %c7 = arith.constant 7 : index
+  %last = tile.work_tiles (%m, %n) of (%c3, %c3) by [3, 3] order(<row>) one_shot iter_args(%cursor = %c7) -> (index) {
+    %next = scf.for %i = %c0 to %c3 step %c1 iter_args(%at = %cursor) -> (index) {
+      %step = arith.addi %at, %c1 : index
+      scf.yield %step : index
+    }
+    tile.yield %next : index
+  }
+  %use = arith.muli %last, %last : index
   tile.return
 }
 }

@@ -218,7 +218,7 @@ func.func @host(%d: memref<?x?xbf16>, %ctas: index) {
 tile.kernel @kernel(%map: !map) {
   %c0 = arith.constant 0 : index
   %buffer = sm.alloc at 0 : !buffer
-  // expected-error @below {{convert-sm-to-nvvm: has cache(streaming); TMA stores take evict_first or evict_last}}
+  // expected-error @below {{convert-sm-to-nvvm: has cache(streaming), which is for st.global; TMA takes evict_first or evict_last}}
   sm.tma_store %buffer to %map[%c0, %c0] cache(streaming) : !buffer, !map
   tile.return
 }
@@ -238,6 +238,26 @@ tile.kernel @kernel(%e: !mat) {
   %view = tile.view %e[%c0, %c0] : !mat to !tile.view<128x4xf32>
   // expected-error @below {{convert-sm-to-nvvm: has cache(evict_last), which is for TMA; st.global takes streaming, write_through}}
   sm.store_global %z to %view by "st.global.8" cache(evict_last) : !z, !tile.view<128x4xf32>
+  tile.return
+}
+}
+// -----
+
+// Barriers 1 and 2 are the roles', 3 would be a producer warpgroup's: those of 13 consumer warpgroups end at 16.
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(1792) shared_memory(0) args()
+  return
+}
+tile.kernel @kernel() {
+  sm.roles {
+    producer warps(4) {
+    }
+    consumer warps(52) {
+      // expected-error @below {{convert-sm-to-nvvm: needs barriers up to 16, a CTA has 15; take fewer warpgroups}}
+      sm.barrier warpgroup
+    }
+  }
   tile.return
 }
 }

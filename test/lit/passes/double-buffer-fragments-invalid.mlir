@@ -50,7 +50,7 @@ tile.kernel @kernel(%k: index) attributes {schedule = #tile.schedule<fragment_bu
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
   %zero = sm.splat 0.0 : !c
-  // expected-error @below {{double-buffer-fragments: must stand in the main loop, an scf.for}}
+  // expected-error @below {{double-buffer-fragments: must stand in the K loop, an scf.for}}
   %full, %a, %b = sm.consumer_wait %ring[%c0, %c0] : !ring
   sm.consumer_release %ring, %full : !ring, !sm.slot<read>
   tile.return

@@ -29,7 +29,12 @@ module attributes {tile.level = "atoms", tile.target = "sm_90a"} {
 // The host makes the map and passes it behind the other arguments; a box is what one warpgroup has of a panel.
 // CHECK-LABEL: func.func @host(
 // CHECK-SAME:    %[[HD:[^:]+]]: memref
-// CHECK:       %[[HMAP:.+]] = sm.tensor_map %[[HD]] : {{.*}} to !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+// TMA stores whole 16 bytes: 8 elements of bf16.
+// CHECK:       %[[COLUMNS:.+]] = memref.dim %[[HD]], %c1
+// CHECK:       %[[OVER:.+]] = arith.remui %[[COLUMNS]], %c8
+// CHECK:       %[[WHOLE:.+]] = arith.cmpi eq, %[[OVER]], %c0
+// CHECK-NEXT:  cf.assert %[[WHOLE]], "epilogue = tma: N must be a multiple of 8, since TMA stores whole 16 bytes and would overwrite what lies behind a row of D; pad N, or compile with epilogue = smem"
+// CHECK-NEXT:  %[[HMAP:.+]] = sm.tensor_map %[[HD]] : {{.*}} to !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
 // CHECK-NEXT:  tile.launch @two grid(%{{.+}}) threads(384) args(%[[HD]], %[[HMAP]])
 
 // Parts of two widths take two maps of one matrix.
@@ -176,6 +181,7 @@ tile.kernel @f32(%d: !wide) attributes {schedule = #tile.schedule<cta = [128, 12
 // CHECK:       %[[FIRST:.+]] = sm.alloc : memref<128x16xbf16, #[[WIDE]], #gpu.address_space<workgroup>>
 // CHECK-NEXT:  %[[SECOND:.+]] = sm.alloc : memref<128x16xbf16, #[[WIDE]], #gpu.address_space<workgroup>>
 // CHECK-NEXT:  %[[REST:.+]] = sm.alloc : memref<128x8xbf16, #[[NARROW]], #gpu.address_space<workgroup>>
+// CHECK-NOT:   sm.alloc : memref<128x8
 // CHECK:       tile.work_tiles (%[[M:.+]], %[[N:.+]]) of
 // CHECK:         sm.extract %{{.+}}[0, 0] : {{.*}} to !sm.fragment<128x16xf32,
 // CHECK:         sm.tma_store_wait read 2

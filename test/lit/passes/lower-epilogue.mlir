@@ -83,24 +83,25 @@ tile.kernel @registers(%fa: !a, %fb: !b, %d: !mat, %bias: memref<?xbf16>, %alpha
 }
 
 // Arithmetic on rows: accumulators go through shared memory as they are, operands are read as rows. A persistent CTA
-// fills its ring again, so the scratch in it must have been read by all.
+// fills its ring again, so the scratch in it must have been read by all. The third hint is D's.
 // CHECK-LABEL: tile.kernel @rows
+// CHECK-SAME:    %[[M:[^ :,]+]]: index, %[[N:[^ :,]+]]: index)
 // CHECK:       %[[ACC:.+]] = sm.mma_sync
 // CHECK:       %[[BUFFER:.+]] = sm.ring_reuse %ring : !ring{{.*}} to memref<32x32xf32, #[[WIDE]], #gpu.address_space<workgroup>>
 // CHECK-NEXT:  sm.store_shared %[[ACC]] to %[[BUFFER]] by "st.shared.8" : !sm.fragment<32x32xf32, #[[WHOLE]]>
 // CHECK-NEXT:  sm.barrier
 // CHECK-NEXT:  %[[X:.+]] = sm.load_shared %[[BUFFER]] by "ld.shared.16" : {{.*}} to !sm.fragment<32x32xf32, #[[ROWS4]]>
-// CHECK-NEXT:  %[[CV:.+]] = tile.view %{{.+}}[%{{.+}}, %{{.+}}] : {{.*}} to !tile.view<32x32xbf16>
+// CHECK-NEXT:  %[[CV:.+]] = tile.view %{{.+}}[%[[M]], %[[N]]] : {{.*}} to !tile.view<32x32xbf16>
 // CHECK-NEXT:  %[[C:.+]] = sm.load_global %[[CV]] by "ld.global.8" : !tile.view<32x32xbf16> to !sm.fragment<32x32xbf16, #[[ROWS4]]>
-// CHECK-NEXT:  %[[RV:.+]] = tile.view per_row %{{.+}}[%{{.+}}] : memref<?xf32> to !tile.view<32x32xf32>
+// CHECK-NEXT:  %[[RV:.+]] = tile.view per_row %{{.+}}[%[[M]]] : memref<?xf32> to !tile.view<32x32xf32>
 // CHECK-NEXT:  %[[R:.+]] = sm.load_global %[[RV]] by "ld.global.16" : !tile.view<32x32xf32> to !sm.fragment<32x32xf32, #[[ROWS4]]>
 // CHECK-NEXT:  %[[Y:.+]] = sm.map %[[X]], %[[C]], %[[R]]
-// CHECK:       sm.store_global %[[Y]] to %{{.+}} by "st.global.8" : !sm.fragment<32x32xbf16, #[[ROWS4]]>, !tile.view<32x32xbf16>
+// CHECK:       sm.store_global %[[Y]] to %{{.+}} by "st.global.8" cache(streaming) : !sm.fragment<32x32xbf16, #[[ROWS4]]>, !tile.view<32x32xbf16>
 // CHECK-NEXT:  sm.barrier
 // CHECK-NEXT:  tile.return
 tile.kernel @rows(%fa: !a, %fb: !b, %d: !mat, %c: !mat, %r: memref<?xf32>, %m: index, %n: index) attributes {
     schedule = #tile.schedule<warps = [1, 1, 1], swizzle_d = <2,2,3>, scheduler = persistent, epilogue = smem,
-      epilogue_math = rows, epilogue_tile = [32, 32]>} {
+      epilogue_math = rows, epilogue_tile = [32, 32], cache_hints = [normal, evict_last, streaming]>} {
   %ring = sm.ring : !large_ring
   %zero = sm.splat 0.0 : !c
   %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
@@ -139,11 +140,11 @@ tile.kernel @own_scratch(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
 // CHECK:       %[[ACC:.+]] = sm.mma_sync
 // CHECK-NEXT:  %[[Y:.+]] = sm.map %[[ACC]]
 // CHECK:       %[[WINDOW:.+]] = tile.view %{{.+}} to !tile.view<32x32xbf16>
-// CHECK-NEXT:  sm.store_global %[[Y]] to %[[WINDOW]] by "st.global.4" : !sm.fragment<32x32xbf16, #[[WHOLE]]>
+// CHECK-NEXT:  sm.store_global %[[Y]] to %[[WINDOW]] by "st.global.4" cache(write_through) : !sm.fragment<32x32xbf16, #[[WHOLE]]>
 // CHECK-NEXT:  tile.return
 tile.kernel @direct(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
     schedule = #tile.schedule<warps = [1, 1, 1], swizzle_d = <0,3,3>, scheduler = persistent, epilogue = direct,
-      epilogue_math = registers, epilogue_tile = [32, 32]>} {
+      epilogue_math = registers, epilogue_tile = [32, 32], cache_hints = [evict_first, normal, write_through]>} {
   %zero = sm.splat 0.0 : !c
   %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
   tile.store %acc into %d[%m, %m] {

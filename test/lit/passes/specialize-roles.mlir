@@ -32,7 +32,8 @@
 // CHECK-NEXT:      %[[C0:.+]] = arith.constant 0 : index
 // CHECK-NEXT:      tile.work_tiles (%[[ROW:.+]], %[[COLUMN:.+]]) of (%[[M]], %[[N]]) by [64, 8] order(<grouped 4>) persistent iter_args(%[[R0:.+]] = %[[C0]], %[[RP0:.+]] = %[[C0]]) -> (index, index) {
 // CHECK-NEXT:        %[[ZERO:.+]] = tile.splat 0.000000e+00
-// CHECK:             %[[SUM:.+]]:3 = scf.for {{.*}} iter_args(%[[ACC:.+]] = %[[ZERO]], %[[R:.+]] = %[[R0]], %[[RP:.+]] = %[[RP0]])
+// CHECK:             %[[STEPS:.+]] = arith.ceildivsi %[[K]], %c32{{.*}} : index
+// CHECK:             %[[SUM:.+]]:3 = scf.for %{{.+}} = %c0{{.*}} to %[[STEPS]] step %c1{{.*}} iter_args(%[[ACC:.+]] = %[[ZERO]], %[[R:.+]] = %[[R0]], %[[RP:.+]] = %[[RP0]])
 // CHECK-NEXT:          %[[FULL:.+]], %[[FA:.+]], %[[FB:.+]] = sm.consumer_wait %[[RING]][%[[R]], %[[RP]]] : !ring
 // CHECK-NEXT:          %[[NEXT:.+]] = tile.mma tn %[[FA]], %[[FB]], %[[ACC]]
 // CHECK-NEXT:          sm.consumer_release %[[RING]], %[[FULL]]

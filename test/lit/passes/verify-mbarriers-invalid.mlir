@@ -266,3 +266,30 @@ tile.kernel @kernel(%a: !map) {
   }
   tile.return
 }
+// -----
+
+// A slot that wgmma reads is released with the proof that it has been read.
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<64x64xbf16, #tile.layout<(64,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #tile.layout<(8,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+!pending = !sm.pending<!acc>
+tile.kernel @kernel(%a: !a, %b: !b) {
+  %empty = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  sm.roles {
+    producer warps(4) {
+      sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
+    }
+    consumer warps(4) {
+      %zero = sm.splat 0.0 : !acc
+      %p = sm.wgmma tn %a, %b, %zero by #mma : !a, !b, !acc -> !pending
+      %c, %retired = sm.mma_wait 0, %p : !pending -> !acc
+      // expected-error @below {{verify-mbarriers: releases a slot that wgmma may still read; write `after` and what the sm.mma_wait for it retires}}
+      sm.mbarrier_arrive %empty[%c0] : !sm.mbarriers<2>
+    }
+  }
+  tile.return
+}

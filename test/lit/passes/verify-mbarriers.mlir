@@ -44,3 +44,31 @@ tile.kernel @no_roles() {
   sm.mbarrier_arrive %full[%c0] : !sm.mbarriers<2>
   tile.return
 }
+
+// wgmma reads a slot until a wait has retired it.
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<64x64xbf16, #tile.layout<(64,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #tile.layout<(8,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+!pending = !sm.pending<!acc>
+// CHECK-LABEL: tile.kernel @released
+// CHECK:       %{{.+}}, %[[RETIRED:.+]] = sm.mma_wait 0
+// CHECK-NEXT:  sm.mbarrier_arrive %{{.+}}[%{{.+}}] after %[[RETIRED]] : !sm.mbarriers<2>
+tile.kernel @released(%a: !a, %b: !b) {
+  %empty = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  sm.roles {
+    producer warps(4) {
+      sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
+    }
+    consumer warps(4) {
+      %zero = sm.splat 0.0 : !acc
+      %p = sm.wgmma tn %a, %b, %zero by #mma : !a, !b, !acc -> !pending
+      %c, %retired = sm.mma_wait 0, %p : !pending -> !acc
+      sm.mbarrier_arrive %empty[%c0] after %retired : !sm.mbarriers<2>
+    }
+  }
+  tile.return
+}

@@ -85,6 +85,11 @@ def sample_manifest(
         "spec": {"m": None, "n": None, "k": None, "a": dtype, "b": dtype, "d": dtype, "acc": acc, "layout": "tn"},
         "schedule": "#tile.schedule<cta = [128, 128, 32]>",
         "epilogue": None,
+        "epilogue_program": {
+            "accumulator": "x",
+            "ops": [op("arith.truncf", ["y"], ["x"], type=dtype)],
+            "result": "y",
+        },
         "example": {"m": 70, "n": 45, "k": 33},
         "arguments": arguments,
         "host": host,

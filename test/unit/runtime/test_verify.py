@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,13 @@ import pytest
 from fake_driver import FakeDriver
 from sample_kernel import PTX, argument, op, sample_manifest
 
+import lowtide as lt
 from lowtide import runtime
 from lowtide.errors import LoadError
 from lowtide.runtime import __main__ as command
 from lowtide.runtime.dtypes import from_bits, round_to, to_bits
 from lowtide.runtime.epilogue import evaluate
-from lowtide.runtime.verify import accumulator_growth, verify_kernel
+from lowtide.runtime.verify import accumulator_growth, expected, random_operands, verify_kernel
 
 TYPES = ("ptr", "i64", "ptr", "i64", "ptr", "i64", "i32", "i32", "i32")
 STORED = {"bf16": np.uint16, "f16": np.float16, "f32": np.float32}
@@ -196,9 +197,61 @@ def test_an_epilogue_is_checked_by_its_program(install_driver: Any, fault: str) 
     assert outcome.ok == (not fault), outcome.message
 
 
-def test_an_epilogue_without_its_program_cannot_be_verified(install_driver: Any) -> None:
-    with pytest.raises(LoadError, match="no epilogue_program"):
-        verify(install_driver, gemm("bf16", in_f32), {**sample_manifest(), "epilogue": "relu(acc)"})
+def test_a_kernel_that_does_not_say_its_epilogue_cannot_be_verified(install_driver: Any) -> None:
+    """As one compiled from a level below problem: that there is no epilogue does not follow."""
+    with pytest.raises(LoadError, match=r"no epilogue_program to check D by.* compile it from level atoms or before"):
+        verify(install_driver, gemm("bf16", in_f32), {**sample_manifest(), "epilogue_program": None})
+
+
+def with_conditions(acc: Any, row: lt.PerRow, column: lt.PerColumn) -> Any:
+    return lt.where((acc > row) & (acc != column) | ~(acc < column), acc, column)
+
+
+def an_operand(acc: Any, c: lt.Full) -> Any:
+    return c
+
+
+@pytest.mark.parametrize("d", ["bf16", "f32"])
+@pytest.mark.parametrize("epilogue", [None, with_conditions, an_operand])
+def test_what_the_compiler_writes_of_an_epilogue_is_understood(epilogue: Any, d: str) -> None:
+    """`expected` holds the float64 reference, and no interval is wide where nothing is uncertain."""
+    spec = lt.GemmSpec(m=24, n=40, k=16, a="bf16", b="bf16", d=d, epilogue=epilogue)
+    manifest = lt.compile_gemm(spec).manifest
+    held, exact = random_operands(manifest, np.random.default_rng(3))
+    inputs = {name: array.values() for name, array in held.items()}
+    (value, low, high), _ = expected(manifest, held, exact, np.arange(24))
+    reference, bound = lt.reference_with_bound(spec, **inputs)
+    rounded = round_to(reference, d)
+    assert ((low <= rounded) & (rounded <= high)).all()
+    assert (np.abs(value - reference) <= bound).all()
+    assert ((high - low) < 0.1).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [
+        ("arith.andi", {"TT": "T", "TF": "F", "T?": "?", "FF": "F", "F?": "F", "??": "?"}),
+        ("arith.ori", {"TT": "T", "TF": "T", "T?": "T", "FF": "F", "F?": "?", "??": "?"}),
+        ("arith.xori", {"TT": "F", "TF": "T", "T?": "?", "FF": "F", "F?": "?", "??": "?"}),
+    ],
+)
+def test_a_condition_of_conditions_is_as_certain_as_they_are(name: str, table: Mapping[str, str]) -> None:
+    """True, false, or not known: 10 > 1, 1 > 10, and x > 1 for an x in [0, 2]. The selection shows what follows."""
+    x = (np.array([0.5]), np.array([0.0]), np.array([2.0]))
+    pairs = {"T": ["ten", "one"], "F": ["one", "ten"], "?": ["x", "one"]}
+    outcomes = {"T": (10.0, 10.0), "F": (1.0, 1.0), "?": (1.0, 10.0)}
+    for kinds, wanted in table.items():
+        for first, second in (kinds, kinds[::-1]):
+            ops = [
+                op("arith.constant", ["one"], [], value=1.0),
+                op("arith.constant", ["ten"], [], value=10.0),
+                op("arith.cmpf", ["p"], pairs[first], predicate="ogt"),
+                op("arith.cmpf", ["q"], pairs[second], predicate="ogt"),
+                op(name, ["t"], ["p", "q"]),
+                op("arith.select", ["y"], ["t", "ten", "one"]),
+            ]
+            (_, low, high), _ = evaluate({"accumulator": "x", "ops": ops, "result": "y"}, x, {}, "f32")
+            assert (low.item(), high.item()) == outcomes[wanted], (first, second)
 
 
 def test_a_run_time_extent_needs_an_example(install_driver: Any) -> None:

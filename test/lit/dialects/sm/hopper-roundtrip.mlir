@@ -62,6 +62,8 @@ tile.kernel @mbarriers(%ring: !ring, %slot: !sm.slot<read>, %retired: !sm.retire
   sm.mbarrier_arrive %full[%c0] : !sm.mbarriers<2>
   // CHECK: sm.mbarrier_arrive %[[FULL]][%c0] expects 9216 : !sm.mbarriers<2>
   sm.mbarrier_arrive %full[%c0] expects 9216 : !sm.mbarriers<2>
+  // CHECK: sm.mbarrier_arrive %{{.+}}[%c0] after %{{.+}} : !sm.mbarriers<4>
+  sm.mbarrier_arrive %empty[%c0] after %retired : !sm.mbarriers<4>
   // CHECK: sm.consumer_release %{{.+}}, %[[SLOT:.+]] after %{{.+}} : !ring, !sm.slot<read>
   sm.consumer_release %ring, %slot after %retired : !ring, !sm.slot<read>
   tile.return
