@@ -19,6 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import lowtide as lt
 from lowtide.compiler.pipeline import STEPS
 from lowtide.compiler.presets import PRESETS
 from lowtide.dialects.levels import DEVICE_OPS, HOST_OPS, RULES, Level
@@ -132,6 +133,7 @@ _EXCERPTS: Mapping[str, tuple[str, int, str]] = MappingProxyType(
         "cta": ("tile.work_tiles", 1, "tile.store"),
         "pipelined": ("scf.for", 2, "sm.producer_tail"),
         "atoms": ("scf.for", 2, "sm.cp_async_wait 0"),
+        "atoms on sm_90a": ("sm.roles", 1, "sm.mma_wait 0"),
     }
 )
 _WIDTH = 110
@@ -145,9 +147,11 @@ def readme() -> str:
         sys.exit("README.md: no python block after <!-- example -->")
     scope: dict[str, Any] = {}
     exec(compile(example[1], "README.md", "exec"), scope)
-    for level, span in _EXCERPTS.items():
-        block = re.compile(rf"(<!-- level: {level} -->\n```mlir\n).*?(```)", re.DOTALL)
-        excerpt = _excerpt(scope["kernel"].levels[level], *span)
+    kernels = {"": scope["kernel"], "sm_90a": lt.compile_gemm(scope["spec"], target="sm_90a")}
+    for shown, span in _EXCERPTS.items():
+        block = re.compile(rf"(<!-- level: {shown} -->\n```mlir\n).*?(```)", re.DOTALL)
+        level, _, target = shown.partition(" on ")
+        excerpt = _excerpt(kernels[target].levels[level], *span)
         text = block.sub(lambda match, excerpt=excerpt: match[1] + excerpt + match[2], text)
     return text
 

@@ -15,13 +15,16 @@ using namespace lowtide::sm;
 #include "SmTypes.cpp.inc"
 
 namespace {
-// Ring types are long and many: dumps name them once.
+// Types of rings and of what is in flight are long and many: dumps name them once.
 struct SmAsmInterface : public OpAsmDialectInterface {
   using OpAsmDialectInterface::OpAsmDialectInterface;
   AliasResult getAlias(Type type, raw_ostream &os) const final {
-    if (!isa<RingType>(type))
+    if (isa<RingType>(type))
+      os << "ring";
+    else if (isa<PendingType>(type))
+      os << "pending";
+    else
       return AliasResult::NoAlias;
-    os << "ring";
     return AliasResult::OverridableAlias;
   }
   AliasResult getAlias(Attribute attribute, raw_ostream &os) const final {

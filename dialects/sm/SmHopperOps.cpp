@@ -76,6 +76,19 @@ LogicalResult RolesOp::verify() {
   return success();
 }
 
+//===--- mbarriers ----------------------------------------------------------------------------------------------===//
+
+// Where bytes are expected, slots become full; where nothing but threads arrives, they become empty.
+void MbarriersOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  bool isFull = false, isEmpty = false;
+  for (Operation *user : getResult().getUsers()) {
+    auto arrive = dyn_cast<MbarrierArriveOp>(user);
+    isFull |= isa<TmaLoadOp>(user) || (arrive && arrive.getBytes());
+    isEmpty |= arrive && !arrive.getBytes();
+  }
+  setName(getResult(), isFull ? "full" : isEmpty ? "empty" : "mbarriers");
+}
+
 //===--- TMA ----------------------------------------------------------------------------------------------------===//
 
 LogicalResult TensorMapOp::verify() {

@@ -29,7 +29,8 @@ def Sm_RolesOp : Sm_Op<"roles", [RecursiveMemoryEffects, NoRegionArguments]> {
 
 //===--- mbarriers ----------------------------------------------------------------------------------------------===//
 
-def Sm_MbarriersOp : Sm_Op<"mbarriers", [MemoryEffects<[MemAlloc, MemRead<Sm_Sync>, MemWrite<Sm_Sync>]>]> {
+def Sm_MbarriersOp : Sm_Op<"mbarriers", [MemoryEffects<[MemAlloc, MemRead<Sm_Sync>, MemWrite<Sm_Sync>]>,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "mbarrier objects in shared memory, initialised and seen by all threads of the CTA";
   let description = [{
     Each completes a phase after `arrivals` arrivals and all bytes that they expected (PTX ISA, "mbarrier").

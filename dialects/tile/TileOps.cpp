@@ -1,6 +1,7 @@
 // Operations of the tile dialect: custom assembly and verifiers. What depends on the target is checked by passes.
 #include "Tile.h"
 
+#include "mlir/IR/BuiltinDialect.h"
 #include "mlir/Interfaces/FunctionImplementation.h"
 
 using namespace mlir;
@@ -37,6 +38,22 @@ void lowtide::tile::printKindedOperands(OpAsmPrinter &printer, Operation *, Oper
     printer << stringifyOperandKind(static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt())) << " " << operand
             << " : " << type;
   });
+}
+
+// The accumulator, then each operand by its kind.
+static void nameEpilogueArguments(Region &region, ArrayAttr kinds, OpAsmSetValueNameFn setName) {
+  if (region.empty() || region.getNumArguments() != kinds.size() + 1)
+    return;
+  setName(region.getArgument(0), "acc");
+  for (auto [argument, kind] : llvm::zip(region.getArguments().drop_front(), kinds))
+    setName(argument, stringifyOperandKind(static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt())));
+}
+
+void GemmOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setName) {
+  nameEpilogueArguments(region, getKinds(), setName);
+}
+void StoreOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setName) {
+  nameEpilogueArguments(region, getKinds(), setName);
 }
 
 static Type elementTypeOf(Type type) {
@@ -146,6 +163,26 @@ void KernelOp::print(OpAsmPrinter &printer) {
                                            getArgAttrsAttrName(), getResAttrsAttrName());
 }
 
+// The matrices A, B and D come first; what is neither memref nor scalar goes by its type's name.
+void KernelOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setName) {
+  static constexpr StringLiteral kMatrices[] = {"A", "B", "D"};
+  if (region.empty())
+    return;
+  auto isMatrix = [](BlockArgument argument) {
+    auto type = dyn_cast<MemRefType>(argument.getType());
+    return type && type.getRank() == 2;
+  };
+  ArrayRef<BlockArgument> arguments = region.getArguments();
+  bool hasMatrices = arguments.size() >= 3 && llvm::all_of(arguments.take_front(3), isMatrix);
+  for (auto [position, argument] : llvm::enumerate(arguments)) {
+    Type type = argument.getType();
+    if (hasMatrices && position < std::size(kMatrices))
+      setName(argument, kMatrices[position]);
+    else if (!isa<BuiltinDialect>(type.getDialect()))
+      setName(argument, type.getAbstractType().getName().rsplit('.').second);
+  }
+}
+
 LogicalResult KernelOp::verify() {
   if (!getFunctionType().getResults().empty())
     return emitOpError() << "must not return values";
@@ -240,6 +277,13 @@ void WorkTilesOp::print(OpAsmPrinter &printer) {
       {getTileAttrName(), getOrderAttrName(), getSchedulerAttrName()});
   printer << " ";
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false, /*printBlockTerminators=*/!getInits().empty());
+}
+
+void WorkTilesOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setName) {
+  if (region.empty() || region.getNumArguments() < 2)
+    return;
+  setName(region.getArgument(0), "m");
+  setName(region.getArgument(1), "n");
 }
 
 LogicalResult WorkTilesOp::verify() {

@@ -3,6 +3,7 @@
 #define LOWTIDE_TILE_OPS_TD
 
 include "TileAttrs.td"
+include "mlir/IR/OpAsmInterface.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/CallInterfaces.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
@@ -11,12 +12,15 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 
 class Tile_Op<string mnemonic, list<Trait> traits = []> : Op<Tile_Dialect, mnemonic, traits>;
 
+// Its region's arguments have names of their own in dumps.
+def Tile_NamesArguments : DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>;
+
 def Tile_OutputMemRef : Arg<AnyMemRef, "matrix written", [MemWrite]>;
 def Tile_InputMemRef : Arg<AnyMemRef, "matrix read", [MemRead]>;
 
 //===--- the problem --------------------------------------------------------------------------------------------===//
 
-def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock]> {
+def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
   let summary = "D = epilogue(A · B, operands…) on whole matrices";
   let description = [{
     The problem, and nothing about how it is solved. `layout` says how A and B lie in memory (last dimension
@@ -97,7 +101,7 @@ def Tile_LaunchOp : Tile_Op<"launch", [DeclareOpInterfaceMethods<SymbolUserOpInt
 
 //===--- the kernel ---------------------------------------------------------------------------------------------===//
 
-def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove, SingleBlock,
+def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove, SingleBlock, Tile_NamesArguments,
     HasParent<"::mlir::ModuleOp">]> {
   let summary = "A device kernel, as one CTA sees it";
   let description = [{
@@ -131,7 +135,7 @@ def Tile_ReturnOp : Tile_Op<"return", [Pure, Terminator, ReturnLike, HasParent<"
   let assemblyFormat = "attr-dict";
 }
 
-def Tile_WorkTilesOp : Tile_Op<"work_tiles", [SingleBlock, RecursiveMemoryEffects]> {
+def Tile_WorkTilesOp : Tile_Op<"work_tiles", [SingleBlock, RecursiveMemoryEffects, Tile_NamesArguments]> {
   let summary = "Runs its body for each work tile of this CTA";
   let description = [{
     Cuts the `rows`×`columns` extent into tiles of `tile`, orders them by `order` and hands them to the CTAs of the
@@ -208,7 +212,7 @@ def Tile_MmaOp : Tile_Op<"mma", [AllTypesMatch<["acc", "result"]>]> {
   let hasVerifier = 1;
 }
 
-def Tile_StoreOp : Tile_Op<"store", [SingleBlock]> {
+def Tile_StoreOp : Tile_Op<"store", [SingleBlock, Tile_NamesArguments]> {
   let summary = "Applies the epilogue to an accumulator and writes it into D";
   let description = [{
     The window of D starts at the offsets, has the accumulator's shape and is clipped at D's edge. The region is that of

@@ -160,8 +160,8 @@ def test_an_arrival_left_out_is_a_deadlock_that_says_which_phase_lacks_what():
     caught(
         edited("atoms", (ARRIVE_EMPTY, "")),
         r"(?s)deadlock, level atoms.*CTA 0 producer waits at `sm\.mbarrier_wait.*: for phase parity 0: phase 0 "
-        r"\(parity 0\) of %\d+\[0\] lacks 2 of 2 arrivals.*CTA 0 consumer warpgroup 1 waits at `sm\.mbarrier_wait.*: "
-        r"for phase parity 1: phase 1 \(parity 1\) of %\d+\[0\] lacks 1 of 1 arrivals",
+        r"\(parity 0\) of %\w+\[0\] lacks 2 of 2 arrivals.*CTA 0 consumer warpgroup 1 waits at `sm\.mbarrier_wait.*: "
+        r"for phase parity 1: phase 1 \(parity 1\) of %\w+\[0\] lacks 1 of 1 arrivals",
     )
 
 
@@ -178,7 +178,7 @@ def test_the_wrong_phase_of_an_empty_slot_is_a_deadlock():
 def test_too_few_expected_bytes_are_found():
     text = edited("atoms", ("expects 24576", "expects 16384"))
     caught(
-        text, r"sm\.tma_load .*TMA load by producer: (its \d+ bytes land on|phase 0 of %\d+\[0\] has all its arrivals)"
+        text, r"sm\.tma_load .*TMA load by producer: (its \d+ bytes land on|phase 0 of %\w+\[0\] has all its arrivals)"
     )
 
 
@@ -203,7 +203,7 @@ def test_a_wrong_count_of_arrivals_is_found(count):
 def test_more_arrivals_than_a_phase_has_are_found():
     text = edited("atoms", (EXPECT, f"{EXPECT}\nsm.mbarrier_arrive %full[%w] : !sm.mbarriers<2>"))
     caught(
-        text, r"sm\.mbarrier_arrive .*producer: arrives once more at %\d+\[0\], whose phase 0 has 1 of its 1 arrivals"
+        text, r"sm\.mbarrier_arrive .*producer: arrives once more at %\w+\[0\], whose phase 0 has 1 of its 1 arrivals"
     )
 
 
@@ -214,7 +214,7 @@ def test_a_wait_on_a_full_slot_left_out_is_found():
 
 def test_a_wait_on_an_empty_slot_left_out_is_found():
     text = edited("atoms", (WAIT_EMPTY, ""))
-    caught(text, r"sm\.tma_load .*producer: (race|in flight)|arrives once more at %\d+\[0\]")
+    caught(text, r"sm\.tma_load .*producer: (race|in flight)|arrives once more at %\w+\[0\]")
 
 
 def test_a_slot_released_before_the_wait_for_its_products_is_found_with_both_ops():

@@ -205,7 +205,7 @@ WRONG_TV_LAYOUTS = [
 
 # relu(acc + bias) becomes relu(acc) + bias.
 _EPILOGUE = (
-    r"^( *)(%\d+) = arith\.addf (%arg\d+), (%\d+) : f32\n( *)(%cst) = (.*)\n *(%\d+) = arith\.maximumf \2, \6 : f32\n"
+    r"^( *)(%\d+) = arith\.addf (%\w+), (%\d+) : f32\n( *)(%cst) = (.*)\n *(%\d+) = arith\.maximumf \2, \6 : f32\n"
 )
 _REORDERED = r"\5\6 = \7\n\1\2 = arith.maximumf \3, \6 : f32\n\1\8 = arith.addf \2, \4 : f32\n"
 WRONG_ORDERS = [

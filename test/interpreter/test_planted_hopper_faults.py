@@ -42,15 +42,15 @@ WRONG_PARITIES = [
     Fault(
         "wrong parity of an empty slot",
         "atoms",
-        r"(%\d+ = arith\.xori (%arg\d+), %c1 : index\n *sm\.mbarrier_wait %\d+\[%arg\d+, )%\d+",
+        r"(%\d+ = arith\.xori (%arg\d+), %c1 : index\n *sm\.mbarrier_wait %\w+\[%arg\d+, )%\d+",
         r"\1\2",
-        r"(?s)deadlock.*producer waits at `sm\.mbarrier_wait.*for phase parity 0: phase 0 \(parity 0\) of %\d+\[0\] "
+        r"(?s)deadlock.*producer waits at `sm\.mbarrier_wait.*for phase parity 0: phase 0 \(parity 0\) of %\w+\[0\] "
         r"lacks 2 of 2 arrivals.*consumer warpgroup 0 waits",
     ),
     Fault(
         "wrong parity of a full slot",
         "atoms",
-        r"^( *)(sm\.mbarrier_wait %\d+\[%arg\d+, )(%arg\d+)",
+        r"^( *)(sm\.mbarrier_wait %\w+\[%arg\d+, )(%arg\d+)",
         r"\1%flipped = arith.xori \3, %c1 : index\n\1\2%flipped",
         f"{NOT_THERE_YET}|deadlock",
         1,
@@ -65,14 +65,14 @@ WRONG_COUNTS = [
         "expects 24576",
         "expects 24592",
         r"(?s)deadlock, level epilogue.*CTA 0 consumer warpgroup 0 waits at `sm\.mbarrier_wait.*: for phase parity 0: "
-        r"phase 0 \(parity 0\) of %\d+\[0\] lacks 16 bytes.*CTA 0 consumer warpgroup 1 waits",
+        r"phase 0 \(parity 0\) of %\w+\[0\] lacks 16 bytes.*CTA 0 consumer warpgroup 1 waits",
     ),
     Fault(
         "an arrival too many counted",
         "epilogue",
         r"arrivals\(2\)",
         "arrivals(3)",
-        r"(?s)deadlock.*producer waits at `sm\.mbarrier_wait.*phase 0 \(parity 0\) of %\d+\[0\] lacks 1 of 3 arrivals",
+        r"(?s)deadlock.*producer waits at `sm\.mbarrier_wait.*phase 0 \(parity 0\) of %\w+\[0\] lacks 1 of 3 arrivals",
     ),
     Fault("an arrival too few counted", "epilogue", r"arrivals\(2\)", "arrivals(1)", f"{OVERTAKEN}|once more|deadlock"),
     Fault(
@@ -95,14 +95,14 @@ RELEASES = [
     Fault(
         "release of the slot that is being read",
         "atoms",
-        r"(sm\.mbarrier_wait %\d+\[(%arg\d+), %arg\d+\].*\n(?:.*\n){3} *sm\.mbarrier_arrive %\d+\[)%arg\d+",
+        r"(sm\.mbarrier_wait %\w+\[(%arg\d+), %arg\d+\].*\n(?:.*\n){3} *sm\.mbarrier_arrive %\w+\[)%arg\d+",
         r"\1\2",
         f"{OVERTAKEN}|deadlock|may still read",
     ),
     Fault(
         "release left out",
         "atoms",
-        r"^ *sm\.mbarrier_arrive %\d+\[%arg\d+\] after .*\n",
+        r"^ *sm\.mbarrier_arrive %\w+\[%arg\d+\] after .*\n",
         "",
         r"(?s)deadlock.*producer waits .*lacks 2 of 2 arrivals",
     ),
@@ -169,7 +169,7 @@ LAYOUTS = [
         None,
     ),
     Fault("coordinates of a box swapped", "nvvm", r"box\[(%\d+), ?(%\d+)\]", r"box[\2, \1]", WRONG_NUMBERS),
-    Fault("a box of B from the tile before", "atoms", r"(sm\.tma_load %arg4\[)%arg\d+", r"\1%c0", WRONG_NUMBERS),
+    Fault("a box of B from the tile before", "atoms", r"(sm\.tma_load %tensor_map_0\[)%n", r"\1%c0", WRONG_NUMBERS),
 ]
 
 # Loops over K steps stand in the order of the roles; the consumers' first step stands before theirs.

@@ -94,8 +94,8 @@ def test_a_store_moves_the_boxes_of_all_warpgroups() -> None:
 
 def test_cache_hints_are_those_of_the_ops() -> None:
     cached = (
-        "signals %2[%arg11] : !sm.tensor_map<256x64",
-        "signals %2[%arg11] cache(evict_last) : !sm.tensor_map<256x64",
+        "to %b signals %full[%arg3] : !sm.tensor_map<256x64",
+        "to %b signals %full[%arg3] cache(evict_last) : !sm.tensor_map<256x64",
     )
     found = accesses(epilogue_level(), cached)["tma_accesses"]
     assert [(access["what"], access["cache"]) for access in found] == [
@@ -132,7 +132,7 @@ def test_a_refused_dump_is_explained_and_the_refusal_is_a_warning(tmp_path: Path
     output = CliRunner().invoke(app, ["explain", "--ir", str(file)]).stdout
     assert "registers  not known: the kernel is refused" in output
     number = 1 + [*map(str.strip, file.read_text().splitlines())].index(
-        "sm.mbarrier_arrive %2[%arg11] expects 65536 : !sm.mbarriers<3>"
+        "sm.mbarrier_arrive %full[%arg3] expects 65536 : !sm.mbarriers<3>"
     )
     outcome = f"line {number}: its phase never completes; expect 49152"
     assert f"mbarrier   a, b: expects 65536 bytes, the copies bring 49152, {outcome}" in output

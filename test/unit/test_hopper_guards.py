@@ -49,7 +49,7 @@ def without_the_wait(text: str) -> str:
 
 def still_pending(text: str) -> str:
     """Level epilogue: the last wait leaves its group in flight, and its accumulators are read all the same."""
-    (wait,) = re.findall(r"(%\w+), %\w+ = sm\.mma_wait 0, \S+ : (\S+ \S+) -> (.*)\n", text)
+    (wait,) = re.findall(r"(%\w+), %\w+ = sm\.mma_wait 0, \S+ : (\S+) -> (.*)\n", text)
     result, pending, fragment = wait
     text = re.sub(r"(sm\.mma_wait )0(, .* -> ).*", rf"\g<1>1\g<2>{pending}", text)
     return text.replace(f"sm.map {result} : {fragment}", f"sm.map {result} : {pending}")

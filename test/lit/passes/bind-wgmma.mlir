@@ -5,6 +5,7 @@
 // CHECK-DAG: #[[TV:.+]] = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
 // CHECK-DAG: #[[TWO:.+]] = #tile.tv<threads (4,8,4):(256,1,16), values ((2,2,1),2,1):((128,8,1024),64,1024)>
 // CHECK-DAG: #[[MMA:.+]] = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1], permutation [64, 8, 16]>
+// CHECK-DAG: ![[PENDING:.+]] = !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>>
 // CHECK-LABEL: tile.kernel @one_in_flight(
 // CHECK-SAME:    %[[D:.+]]: memref<?x?xf32, {{.*}}>, %[[STEPS:.+]]: index)
 // CHECK:       %[[RING:.+]] = sm.ring : !ring
@@ -12,7 +13,7 @@
 // The first K step is taken out of the loop: nothing runs yet that it could wait for.
 // CHECK:       %[[ZERO:.+]] = sm.splat 0.000000e+00 : !sm.fragment<64x8xf32, #[[TV]]>
 // CHECK-NEXT:  %[[S0:.+]], %[[A0:.+]], %[[B0:.+]] = sm.consumer_wait %[[RING]][%c0, %c0] : !ring
-// CHECK-NEXT:  %[[P0:.+]] = sm.wgmma tn %[[A0]], %[[B0]], %[[ZERO]] by #[[MMA]] : {{.*}}, !sm.fragment<64x8xf32, #[[TV]]> -> !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>>
+// CHECK-NEXT:  %[[P0:.+]] = sm.wgmma tn %[[A0]], %[[B0]], %[[ZERO]] by #[[MMA]] : {{.*}}, !sm.fragment<64x8xf32, #[[TV]]> -> ![[PENDING]]
 // CHECK-NEXT:  %[[R1:.+]], %[[RP1:.+]] = sm.ring_advance %[[RING]][%c0, %c0] : !ring
 
 // The loop carries the pending accumulator and the slot that it reads: that slot is released only once a wait has said

@@ -15,6 +15,7 @@
 
 // CHECK-DAG: #[[TV:tv]] = #tile.tv<
 // CHECK-DAG: #[[MMA:tiled_mma]] = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+// CHECK-DAG: !pending = !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>>
 
 // Any number of roles; registers are printed where they are asked for. A body captures what is outside.
 // CHECK-LABEL: tile.kernel @roles
@@ -49,12 +50,13 @@ tile.kernel @roles(%ring: !ring) {
   tile.return
 }
 
+// Slots become full where bytes are expected, empty where threads arrive: dumps name them so.
 // CHECK-LABEL: tile.kernel @mbarriers
 tile.kernel @mbarriers(%ring: !ring, %slot: !sm.slot<read>, %retired: !sm.retired) {
   %c0 = arith.constant 0 : index
-  // CHECK: %[[FULL:.+]] = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  // CHECK: %[[FULL:full]] = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
   %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
-  // CHECK: sm.mbarriers arrivals(2) at 1024 : !sm.mbarriers<4>
+  // CHECK: %[[EMPTY:empty]] = sm.mbarriers arrivals(2) at 1024 : !sm.mbarriers<4>
   %empty = sm.mbarriers arrivals(2) at 1024 : !sm.mbarriers<4>
   // CHECK: sm.mbarrier_wait %[[FULL]][%c0, %c0] : !sm.mbarriers<2>
   sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<2>
@@ -62,7 +64,7 @@ tile.kernel @mbarriers(%ring: !ring, %slot: !sm.slot<read>, %retired: !sm.retire
   sm.mbarrier_arrive %full[%c0] : !sm.mbarriers<2>
   // CHECK: sm.mbarrier_arrive %[[FULL]][%c0] expects 9216 : !sm.mbarriers<2>
   sm.mbarrier_arrive %full[%c0] expects 9216 : !sm.mbarriers<2>
-  // CHECK: sm.mbarrier_arrive %{{.+}}[%c0] after %{{.+}} : !sm.mbarriers<4>
+  // CHECK: sm.mbarrier_arrive %[[EMPTY]][%c0] after %{{.+}} : !sm.mbarriers<4>
   sm.mbarrier_arrive %empty[%c0] after %retired : !sm.mbarriers<4>
   // CHECK: sm.consumer_release %{{.+}}, %[[SLOT:.+]] after %{{.+}} : !ring, !sm.slot<read>
   sm.consumer_release %ring, %slot after %retired : !ring, !sm.slot<read>
@@ -105,16 +107,16 @@ tile.kernel @tma(%map: !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, %plain: !sm.t
 // CHECK-LABEL: tile.kernel @wgmma
 tile.kernel @wgmma(%as: !a, %bs: !b) {
   %zero = sm.splat 0.0 : !acc
-  // CHECK: %[[P:.+]] = sm.wgmma tn %{{.+}}, %{{.+}}, %{{.+}} by #[[MMA]] : memref<64x64xbf16, {{.+}}>, memref<8x64xbf16, {{.+}}>, !sm.fragment<64x8xf32, #[[TV]]> -> !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>>
+  // CHECK: %[[P:.+]] = sm.wgmma tn %{{.+}}, %{{.+}}, %{{.+}} by #[[MMA]] : memref<64x64xbf16, {{.+}}>, memref<8x64xbf16, {{.+}}>, !sm.fragment<64x8xf32, #[[TV]]> -> !pending
   %p = sm.wgmma tn %as, %bs, %zero by #mma : !a, !b, !acc -> !pending
-  // CHECK: %[[Q:.+]] = sm.wgmma tn %{{.+}}, %{{.+}}, %[[P]] by #[[MMA]] : memref<64x64xbf16, {{.+}}>, memref<8x64xbf16, {{.+}}>, !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>> -> !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>>
+  // CHECK: %[[Q:.+]] = sm.wgmma tn %{{.+}}, %{{.+}}, %[[P]] by #[[MMA]] : memref<64x64xbf16, {{.+}}>, memref<8x64xbf16, {{.+}}>, !pending -> !pending
   %q = sm.wgmma tn %as, %bs, %p by #mma : !a, !b, !pending -> !pending
   // The letters of the other layouts; A of 64x64 is M×K as well as K×M.
   // CHECK: sm.wgmma nn
   %other = sm.wgmma nn %as, %bs, %zero by #mma : !a, !b, !acc -> !pending
-  // CHECK: %[[R:.+]], %{{.+}} = sm.mma_wait 1, %[[Q]] : !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>> -> !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>>
+  // CHECK: %[[R:.+]], %{{.+}} = sm.mma_wait 1, %[[Q]] : !pending -> !pending
   %r, %retired = sm.mma_wait 1, %q : !pending -> !pending
-  // CHECK: sm.mma_wait 0, %[[R]] : !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>> -> !sm.fragment<64x8xf32, #[[TV]]>
+  // CHECK: sm.mma_wait 0, %[[R]] : !pending -> !sm.fragment<64x8xf32, #[[TV]]>
   %c, %last = sm.mma_wait 0, %r : !pending -> !acc
   tile.return
 }

@@ -29,8 +29,8 @@ module attributes {
 // CHECK-LABEL: func.func @gemm_plain
 func.func @gemm_plain(%a: memref<64x32xf16>, %b: memref<48x32xf16>, %d: memref<64x48xf16>) {
   // CHECK: tile.gemm tn %{{.+}}, %{{.+}} into %{{.+}} acc(f16) {
-  // CHECK-NEXT: ^bb0(%[[X:.+]]: f16):
-  // CHECK-NEXT: tile.yield %[[X]] : f16
+  // CHECK-NEXT: ^bb0(%acc: f16):
+  // CHECK-NEXT: tile.yield %acc : f16
   // CHECK-NEXT: } : memref<64x32xf16>, memref<48x32xf16>, memref<64x48xf16>
   tile.gemm tn %a, %b into %d acc(f16) {
   ^bb0(%x: f16):
@@ -46,6 +46,8 @@ func.func @gemm_operands(%a: memref<?x?xbf16, strided<[?, 1]>>, %b: memref<?x?xb
   // CHECK: tile.gemm nt %{{.+}}, %{{.+}} into %{{.+}} acc(f32)
   // CHECK-SAME: operands(full %{{.+}} : memref<?x?xbf16, strided<[?, 1]>>, per_row %{{.+}} : memref<?xf32>, per_column %{{.+}} : memref<?xbf16>, scalar %{{.+}} : f32)
   // CHECK-SAME: schedule(#[[FULL]])
+  // What the region computes with is named by what it is.
+  // CHECK-NEXT: ^bb0(%acc: f32, %full: bf16, %per_row: f32, %per_column: bf16, %scalar: f32):
   tile.gemm nt %a, %b into %d acc(f32)
       operands(full %c : memref<?x?xbf16, strided<[?, 1]>>, per_row %row : memref<?xf32>,
                per_column %column : memref<?xbf16>, scalar %alpha : f32)
@@ -71,6 +73,19 @@ func.func @host(%d: memref<?x?xf32, strided<[?, 1]>>) {
 // CHECK-LABEL: tile.kernel @nothing() {
 tile.kernel @nothing() {
   // CHECK-NEXT: tile.return
+  tile.return
+}
+
+// The matrices are A, B and D, the first row and column of a tile m and n, whatever they were called.
+// CHECK-LABEL: tile.kernel @named(
+// CHECK-SAME:    %A: memref<8x16xbf16>, %B: memref<8x16xbf16>, %D: memref<8x8xf32>, %{{arg.+}}: memref<8x8xf32>)
+// CHECK:         tile.work_tiles (%m, %n) of
+// CHECK:         tile.view %A[%m, %c0]
+tile.kernel @named(%x: memref<8x16xbf16>, %y: memref<8x16xbf16>, %z: memref<8x8xf32>, %c: memref<8x8xf32>) {
+  %c0 = arith.constant 0 : index
+  tile.work_tiles (%i, %j) of (%c0, %c0) by [8, 8] order(<row>) one_shot {
+    %v = tile.view %x[%i, %c0] : memref<8x16xbf16> to !tile.view<8x16xbf16>
+  }
   tile.return
 }
 
