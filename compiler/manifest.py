@@ -10,10 +10,10 @@ from typing import Any
 from mlir import ir
 
 from lowtide.compiler.contexts import make_context, parse_text
-from lowtide.compiler.spec_of_ir import argument_names, host_function
+from lowtide.compiler.spec_of_ir import argument_names, epilogue_ops, host_function
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import target_of
-from lowtide.errors import IRError
+from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
 from lowtide.runtime.manifest import FORMAT, OPERAND_DIMS
 
@@ -218,7 +218,7 @@ def _kernel_argument_type(type_: ir.Type) -> str:
 def _epilogue(origin_text: str, names: list[str], plain: bool) -> tuple[str | None, dict[str, Any] | None]:
     """The epilogue region as it is printed (None for a plain conversion of the accumulator), and as a program.
 
-    `plain` where it has no operands. Both are None where no op has the region any more.
+    `plain` where it has no operands. Both are None where no op has the region any more, or it reads what is no operand.
     """
     with make_context() as context:
         module = parse_text(origin_text, context, "<origin>")  # owns the ops: must outlive them
@@ -226,16 +226,20 @@ def _epilogue(origin_text: str, names: list[str], plain: bool) -> tuple[str | No
         if len(found) != 1:
             return None, None
         block = found[0].epilogue.blocks[0]
+        try:
+            region = epilogue_ops(block)
+        except SpecError:
+            return None, None
         conversions = ("arith.truncf", "tile.yield", "arith.extf")
-        is_plain = plain and all(op.operation.name in conversions for op in block.operations)
-        text = None if is_plain else "\n".join(map(str, block.operations))
-        return text, _epilogue_program(block, ["x", *names[3:]])
+        is_plain = plain and all(op.operation.name in conversions for op in region)
+        text = None if is_plain else "\n".join(map(str, region))
+        values: dict[ir.Value, str] = dict(zip(block.arguments, ["x", *names[3:]], strict=True))
+        return text, _epilogue_program(region, values)
 
 
-def _epilogue_program(block: ir.Block, names: list[str]) -> dict[str, Any]:
-    """A region's ops in the host ops' form, for `lowtide.runtime verify`; `names` are those of its arguments."""
-    values: dict[ir.Value, str] = dict(zip(block.arguments, names, strict=True))
-    *body, terminator = block.operations
+def _epilogue_program(region: list[ir.OpView], values: dict[ir.Value, str]) -> dict[str, Any]:
+    """A region's ops in the host ops' form, for `lowtide.runtime verify`; `values` names its arguments, first "x"."""
+    *body, terminator = region
     ops: list[dict[str, Any]] = []
     for op in body:
         operands = [values[operand] for operand in op.operands]
@@ -248,7 +252,7 @@ def _epilogue_program(block: ir.Block, names: list[str]) -> dict[str, Any]:
                 "attributes": _region_attributes(op),
             }
         )
-    return {"accumulator": names[0], "ops": ops, "result": values[terminator.operands[0]]}
+    return {"accumulator": "x", "ops": ops, "result": values[terminator.operands[0]]}
 
 
 def _region_attributes(op: ir.OpView) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from mlir import ir
+from mlir.dialects import arith
 
 from lowtide.compiler.epilogue.operands import OperandKind, OperandType
 from lowtide.compiler.epilogue.trace import Node, Traced, Tracer
@@ -21,6 +22,7 @@ from lowtide.dialects.locations import where
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
 from lowtide.passes.support.problem import kinds_of, layout_letters
+from lowtide.passes.support.rewriting import defining_op, values_from_outside
 from lowtide.runtime.manifest import OPERAND_DIMS
 
 Epilogue = Callable[..., Any]
@@ -114,6 +116,22 @@ def host_function(module: ir.Module) -> ir.OpView:
     return functions[0]
 
 
+def epilogue_ops(block: ir.Block) -> list[ir.OpView]:
+    """The ops of an epilogue's region, the terminator last, after the constants outside that they read.
+
+    Canonicalize hoists constants out of the region. Raises SpecError for another value from outside.
+    """
+    constants: dict[ir.Value, ir.OpView] = {}
+    for reader, _, value in values_from_outside(block):
+        constant = defining_op(value)
+        if not isinstance(constant, arith.ConstantOp):
+            raise SpecError(
+                f"{where(reader)}: the epilogue reads a value from outside its region; make it one of its operands"
+            )
+        constants[value] = constant
+    return [*constants.values(), *block.operations]
+
+
 def _dtype(type_: ir.Type) -> str:
     return str(type_.element_type if isinstance(type_, ir.MemRefType) else type_)
 
@@ -173,7 +191,7 @@ class _Region:
 
 def _read(block: ir.Block, d: str) -> _Region:
     """A region's ops. The rounding to D's type that ends it is left to whoever compares."""
-    *body, last = block.operations
+    *body, last = epilogue_ops(block)
     numbers: dict[ir.Value, int] = {argument: index for index, argument in enumerate(block.arguments)}
     steps = []
     for op in body:

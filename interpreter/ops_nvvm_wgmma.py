@@ -2,12 +2,13 @@
 
 A group is done once all four warps have committed it and one waits for it. Its accumulators can be passed on, to the
 next wgmma and through loops, but not looked into, until a wait hands them on (`sm.ptx_wgmma_wait`, or the assembly that
-it becomes): a wait that they do not pass through holds back no read of them in the compiler.
+it becomes): a wait that they do not pass through holds back no read of them in the compiler. They go to one such user
+only: for a second one the compiler copies registers that a wgmma may still write.
 """
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from lowtide.interpreter.cells import ELEMENT_BYTES
 from lowtide.interpreter.hardware import MatrixDescriptor
 from lowtide.interpreter.lanes import uniform, whole_warp
 from lowtide.interpreter.memory import OpenRead
+from lowtide.interpreter.pending import PendingRegister, PendingRegisters, hand_to
 from lowtide.interpreter.program import DecodedOp, OpTable, Program, Steps, violation
 from lowtide.interpreter.teams import WARPGROUP
 
@@ -29,40 +31,6 @@ Ints = NDArray[np.int64]
 
 _ASSEMBLY = re.compile(r"wgmma\.wait_group\.sync\.aligned (\d+);")
 _ROWS = 16  # of the accumulators that one warp holds
-
-
-class TouchedWhilePending(ValueError):
-    """A register that a wgmma may still write was used."""
-
-
-@dataclass(frozen=True)
-class PendingRegister:
-    """One accumulator register (32,) of a group that is not known to be done."""
-
-    payload: Values
-    group: int
-
-    __array_ufunc__ = None
-
-    def _refuse(self, *operands: Any, **named: Any) -> NoReturn:
-        raise TouchedWhilePending(
-            f"an accumulator register of wgmma group {self.group} before a wait has handed it on; read what "
-            "sm.ptx_wgmma_wait gives"
-        )
-
-    __array__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
-    __lt__ = __le__ = __gt__ = __ge__ = __float__ = __int__ = __index__ = __neg__ = __abs__ = __bool__ = _refuse
-
-
-@dataclass(frozen=True)
-class PendingRegisters:
-    """The accumulators of one warp, (32, values), written last by a group."""
-
-    registers: Values
-    group: int
-
-    def __getitem__(self, index: int) -> PendingRegister:
-        return PendingRegister(self.registers[:, index], self.group)
 
 
 @dataclass(eq=False)
@@ -153,6 +121,8 @@ def mma_async(state: AgentState, op: DecodedOp) -> None:
             op,
             "registers that other instructions wrote are handed to wgmma; put nvvm.wgmma.fence.aligned before it",
         )
+    if isinstance(acc, PendingRegisters):
+        hand_to(state, op, acc)
     _check_same(state, op, warpgroup, warp, (op, *bits))
     rows = np.arange(_ROWS * warp, _ROWS * (warp + 1))
     left = _open(state, op, warpgroup, bits[0], rows, plan.k_major[0])
@@ -164,7 +134,7 @@ def mma_async(state: AgentState, op: DecodedOp) -> None:
         matrix[row, column] = _registers(acc, plan.n // 2)
     product = state.machine.domain.dot(left, right, matrix, plan.accumulator)
     group = warpgroup.committed[warp]
-    state.values[op.results[0]] = PendingRegisters(product[row, column], group)
+    state.values[op.results[0]] = PendingRegisters(product[row, column], group=group)
     if not state.mmas or state.mmas[-1] != group:
         state.mmas.append(group)
 
@@ -242,6 +212,7 @@ def ptx_wgmma_wait(state: AgentState, op: DecodedOp) -> Steps:
     yield from _wait(state, op, op.attributes["pending"])
     acc = state.values[op.operands[0]]
     if isinstance(acc, PendingRegisters):
+        hand_to(state, op, acc)
         _check_done(state, op, acc.group)
         acc = tuple(acc.registers.T)
     state.values[op.results[0]] = acc
@@ -255,9 +226,10 @@ def inline_asm(state: AgentState, op: DecodedOp) -> Steps:
         raise violation(state, op, "this assembly is not interpreted; interpret the level before")
     yield from _wait(state, op, int(match[1]))
     registers = [state.values[slot] for slot in op.operands]
-    for register in registers:
-        if isinstance(register, PendingRegister):
-            _check_done(state, op, register.group)
+    pending = [register for register in registers if isinstance(register, PendingRegister)]
+    for owner in {id(register.owner): register.owner for register in pending}.values():
+        hand_to(state, op, owner)
+        _check_done(state, op, owner.group)
     ready = tuple(each.payload if isinstance(each, PendingRegister) else each for each in registers)
     state.values[op.results[0]] = ready
 

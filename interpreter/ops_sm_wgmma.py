@@ -17,6 +17,7 @@ from lowtide.interpreter.agents import AgentState, together
 from lowtide.interpreter.ir_types import Fragment, MemRef, PendingType
 from lowtide.interpreter.memory import OpenRead
 from lowtide.interpreter.ops_tile import LAYOUTS
+from lowtide.interpreter.pending import Pending, hand_to
 from lowtide.interpreter.program import DecodedOp, OpTable, Program, violation
 from lowtide.interpreter.shared_buffers import SharedBuffer
 
@@ -26,13 +27,6 @@ Values = NDArray[Any]
 
 _ATOM = re.compile(r"wgmma\.m64n(\d+)k16\.(\w+)\.(\w+)")
 _M = 64
-
-
-@dataclass(frozen=True)
-class Pending:
-    """Accumulator registers (128, values) that a group may still write."""
-
-    registers: Values
 
 
 @dataclass(frozen=True)
@@ -117,6 +111,8 @@ def wgmma(state: AgentState, op: DecodedOp) -> None:
     a, b, acc = (state.values[slot] for slot in op.operands)
     left, read_a = _open(state, op, a, plan.rows(group), plan.transposed[0])
     right, read_b = _open(state, op, b, plan.columns(group), plan.transposed[1])
+    if isinstance(acc, Pending):
+        hand_to(state, op, acc)
     registers = acc.registers if isinstance(acc, Pending) else acc
     rows, columns = hardware.wgmma_accumulator(plan.n)
     atoms_m, atoms_n = plan.atoms
@@ -146,7 +142,11 @@ def mma_wait(state: AgentState, op: DecodedOp) -> None:
     together(state, op)
     acc, pending = state.values[op.operands[0]], op.attributes["pending"]
     retire(state, pending)
-    state.values[op.results[0]] = acc if isinstance(op.result_types[0], PendingType) else acc.registers
+    if isinstance(op.result_types[0], PendingType):
+        state.values[op.results[0]] = acc
+    else:
+        hand_to(state, op, acc)
+        state.values[op.results[0]] = acc.registers
     state.values[op.results[1]] = True
 
 

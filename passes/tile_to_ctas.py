@@ -8,7 +8,8 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
                      %acc = scf.for %k … { tile.mma tn (tile.view %a[%m, %k]), (tile.view %b[%n, %k]), %c }
                      tile.store %acc into %d[%m, %n] { epilogue }
 Needs    level problem, with a complete schedule.
-Refuses  more than one tile.gemm in a function; a schedule that leaves open what it reads.
+Refuses  more than one tile.gemm in a function; a schedule that leaves open what it reads; an epilogue that reads of the
+         host what is neither operand nor constant.
 Test     test/lit/passes/tile-to-ctas.mlir, tile-to-ctas-invalid.mlir
 """
 
@@ -27,7 +28,17 @@ from lowtide.passes.schedules.facts import threads_of
 from lowtide.passes.schedules.rules import SCHEDULERS
 from lowtide.passes.support.kernels import schedule_of
 from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk, kinds_of, layout_letters
-from lowtide.passes.support.rewriting import before, ceil_div, constant_of, erase, extent, index_constant, move_region
+from lowtide.passes.support.rewriting import (
+    before,
+    ceil_div,
+    constant_of,
+    defining_op,
+    erase,
+    extent,
+    index_constant,
+    move_region,
+    values_from_outside,
+)
 from lowtide.targets import Target
 
 
@@ -132,7 +143,20 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str) -> None:
         acc = _emit_k_loop(gemm, a, b, k, list(body.arguments))
         store = tile.StoreOp(acc, d, *body.arguments, extras, kinds=gemm.kinds)
         tile.YieldOp([])
+    _take_constants_along(gemm.epilogue.blocks[0])
     move_region(gemm.epilogue.blocks[0], store.epilogue)
+
+
+def _take_constants_along(epilogue: ir.Block) -> None:
+    """Into the region go the constants outside that it reads: canonicalize hoists them, and a kernel sees no host's."""
+    own: dict[ir.Value, ir.Value] = {}
+    for reader, number, value in list(values_from_outside(epilogue)):
+        constant = defining_op(value)
+        if not isinstance(constant, arith.ConstantOp):
+            raise Refusal(reader, "reads a value from outside the epilogue; make it one of the tile.gemm's operands")
+        if value not in own:
+            own[value] = constant.operation.clone(ir.InsertionPoint.at_block_begin(epilogue)).results[0]
+        reader.operation.operands[number] = own[value]
 
 
 def _raster_attr(schedule: Schedule) -> tile.RasterAttr:

@@ -50,6 +50,10 @@ class _Role:
     threads_arriving: int
     body: ir.Block
 
+    def has(self, op_class: type[ir.OpView]) -> bool:
+        """Whether it has an op of a class."""
+        return any(walk(top, op_class) for top in ops_in(self.body))
+
     def uses(self, op_class: type[OpT], barriers: sm.MbarriersOp) -> list[OpT]:
         """Its ops of a class on these barriers."""
         ops = [op for top in ops_in(self.body) for op in walk(top, op_class)]
@@ -108,9 +112,14 @@ def _bytes(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]:
 
 
 def _releases(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]:
-    """wgmma reads shared memory after it was issued: only a wait says when it has done so."""
+    """wgmma reads shared memory after it was issued: only a wait says when it has done so.
+
+    Held are the barriers that a role which loads by TMA waits for: what arrives there gives a slot back.
+    """
+    if not any(role.has(sm.TmaLoadOp) and role.uses(sm.MbarrierWaitOp, barriers) for role in roles):
+        return
     for role in roles:
-        if not any(walk(top, sm.WgmmaOp) for top in ops_in(role.body)):
+        if not role.has(sm.WgmmaOp):
             continue
         for arrive in role.uses(sm.MbarrierArriveOp, barriers):
             if arrive.retired is None:

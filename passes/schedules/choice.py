@@ -98,12 +98,10 @@ def _choose_tile(problem: Problem, target: Target, given: Schedule, reasons: dic
 
 def _why_none_fits(without_roles: str, with_roles: str, given: Schedule, problem: Problem) -> str:
     """The rule that stands against what is given: of the kind of schedule that it asks for, or of each kind."""
-    for_roles, for_none = asks_for_roles(given), asks_for_no_roles(given, problem) or given.roles is not None
+    for_roles, for_none = asks_for_roles(given), asks_for_no_roles(given, problem)
     if not with_roles or (for_none and not for_roles):
         return f"no schedule fits: {without_roles}"
-    if for_roles and not for_none:
-        return f"no schedule fits: {with_roles}"
-    if with_roles == without_roles:
+    if with_roles == without_roles or (for_roles and not for_none):
         return f"no schedule fits: {with_roles}"
     return f"no schedule fits: {with_roles}; nor with roles = single: {without_roles}"
 

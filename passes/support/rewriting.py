@@ -122,3 +122,15 @@ def uses(value: ir.Value) -> Iterator[ir.OpView]:
 def defining_op(value: ir.Value) -> ir.OpView | None:
     """The op that gives the value; None for a block's argument."""
     return None if isinstance(value.owner, ir.Block) else value.owner.opview
+
+
+def values_from_outside(block: ir.Block) -> Iterator[tuple[ir.OpView, int, ir.Value]]:
+    """Where ops of a region's one block, which hold no regions, read a value from outside: op, operand's number, value.
+
+    Such as the constants that canonicalize hoists. Take a list of it before editing them.
+    """
+    inside = {*block.arguments, *(result for op in block.operations for result in op.results)}
+    for op in block.operations:
+        for number, value in enumerate(op.operands):
+            if value not in inside:
+                yield op, number, value

@@ -108,6 +108,9 @@ RELEASES = [
     ),
 ]
 
+# A register that a wgmma may still write is copied for the second of two users; its numbers are right on SSA values.
+TWO_USERS = r"takes accumulators that `%.*(wgmma\.mma_async|mma_wait 0|ptx_wgmma_wait 0).* has taken over"
+
 PRODUCTS = [
     Fault(
         "a group left in flight where accumulators are read",
@@ -131,6 +134,28 @@ PRODUCTS = [
         "",
         rf"{IN_FLIGHT}|race|commit",
         1,
+    ),
+    Fault(
+        "accumulators handed to a second wgmma",
+        "nvvm",
+        r"^( *)%\d+( = nvvm\.wgmma\.mma_async %\d+, %\d+, %\d+, .*\n)",
+        r"\1%spare\2\g<0>",
+        TWO_USERS,
+        1,
+    ),
+    Fault(
+        "accumulators handed to a second wait, nvvm",
+        "nvvm",
+        r"^( *)%\d+( = sm\.ptx_wgmma_wait 0, .*\n)",
+        r"\1%spare\2\g<0>",
+        TWO_USERS,
+    ),
+    Fault(
+        "accumulators handed to a second wait",
+        "atoms",
+        r"^( *)%\w+, %\w+( = sm\.mma_wait 0, .*\n)",
+        r"\1%spare, %early\2\g<0>",
+        TWO_USERS,
     ),
     Fault(
         "always the first slot",

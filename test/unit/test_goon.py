@@ -14,13 +14,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mlir.passmanager import PassManager
 
 import lowtide as lt
 from lowtide import targets
-from lowtide.compiler.contexts import make_context, parse_file
+from lowtide.compiler.contexts import make_context, parse_file, parse_text
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.problem_ir import problem_text
+from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.dialects.levels import Level
+from lowtide.errors import SpecError
 
 IR_LEVELS = [str(level) for level in Level if level is not Level.PTX]
 SCHEDULE = "cta = [64, 64, 32], warps = [2, 2, 1], stages = 3"
@@ -94,6 +97,35 @@ def test_a_kernel_that_was_gone_on_from_is_saved_and_checked_as_the_whole_one(co
     if IR_LEVELS.index(level) > IR_LEVELS.index("atoms"):  # the epilogue is in pieces
         whole |= {"epilogue": "", "epilogue_program": None}
     assert manifest == whole
+
+
+@pytest.mark.parametrize("level", ["problem", "cta", "pipelined", "atoms"])
+def test_an_epilogue_whose_constants_canonicalize_has_hoisted_is_still_known(compiled: Compiled, level: str) -> None:
+    text = compiled.kernel.levels[level]
+    with make_context() as context:
+        module = parse_text(text, context, "<level>")
+        PassManager.parse("builtin.module(canonicalize)").run(module.operation)
+        hoisted = str(module)
+        region = hoisted[hoisted.index("^bb0") :]
+        assert "arith.constant" not in region[: region.index("tile.yield")]
+        found_spec = spec_of(module).spec
+    inputs = lt.random_inputs(spec(), 20, 36, 40, np.random.default_rng(0))
+    np.testing.assert_array_equal(lt.reference(found_spec, **inputs), lt.reference(spec(), **inputs))
+    found, whole = (kernel.manifest["epilogue_program"]["ops"] for kernel in (lt.compile_ir(hoisted), compiled.kernel))
+    assert sorted((op["op"], str(op["attributes"])) for op in found) == sorted(
+        (op["op"], str(op["attributes"])) for op in whole
+    )
+
+
+def test_an_epilogue_that_reads_what_is_no_operand_runs_but_is_not_checked(compiled: Compiled) -> None:
+    scalar = re.search(r"\^bb0\(%acc: f32, .*(%scalar\w*): f32\)", compiled.kernel.levels["cta"])
+    given = re.search(r"scalar (%\w+) : f32", compiled.kernel.levels["cta"])
+    assert scalar is not None and given is not None
+    edited = replaced(compiled.kernel.levels["cta"], f"arith.mulf {scalar[1]}, %acc", f"arith.mulf {given[1]}, %acc")
+    manifest = lt.compile_ir(edited).manifest
+    assert manifest["epilogue"] is None and manifest["epilogue_program"] is None
+    with make_context() as context, pytest.raises(SpecError, match=r"reads a value from outside its region; make it"):
+        spec_of(parse_text(edited, context, "<edited>"))
 
 
 # What is edited shows.

@@ -62,6 +62,12 @@ REFUSED_BY_A_PASS = {
         ScheduleError,
         r"verify-schedule: registers = \[40, 240\] need 520 a lane over all warpgroups, the CTA enters with 504",
     ),
+    "a slot released without the proof that wgmma has read it": (
+        "atoms",
+        lambda text: re.sub(r" after %\w+", "", text, count=1),
+        PassError,
+        r"verify-mbarriers: releases a slot that wgmma may still read; write `after`",
+    ),
     "registers beyond those at entry, in code": (
         "nvvm",
         replaced("increase 232", "increase 240"),
@@ -138,6 +144,13 @@ def test_a_bad_kernel_is_refused_where_compilation_goes_on_from_it(kernel: Compi
     assert text != kernel.levels[level]
     with pytest.raises(error, match=message):
         lt.compile_ir(text)
+
+
+def test_a_variable_of_ones_own_in_shared_memory_is_as_aligned_as_one_likes(kernel: CompiledKernel) -> None:
+    """The rings lie in the dynamic part alone."""
+    own = "    llvm.mlir.global internal @own() {addr_space = 3 : i32, alignment = 8 : i64} : i64\n"
+    edited = gone_on_from(kernel, "nvvm", replaced("    llvm.mlir.global", f"{own}    llvm.mlir.global"))
+    assert ".shared .align 1024 .b8 " in edited.ptx
 
 
 def test_the_compiler_sets_the_registers_at_entry_and_ptxas_confirms_them(kernel: CompiledKernel) -> None:

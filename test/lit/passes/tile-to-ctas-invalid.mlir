@@ -45,3 +45,17 @@ func.func @two(%a: memref<64x32xf16>, %b: memref<64x32xf16>, %d: memref<64x64xf1
 // expected-error @unknown {{tile-to-ctas takes level problem, but the module is of level smem: run the passes from problem on, or correct tile.level}}
 module attributes {tile.level = "smem", tile.target = "sm_80"} {
 }
+// -----
+
+module attributes {tile.target = "sm_80"} {
+func.func @reads_the_host(%a: memref<64x32xf16>, %b: memref<64x32xf16>, %d: memref<64x64xf16>, %s: f16) {
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], raster = row,
+      scheduler = one_shot>) {
+  ^bb0(%x: f16):
+    // expected-error @below {{tile-to-ctas: reads a value from outside the epilogue; make it one of the tile.gemm's operands}}
+    %y = arith.mulf %x, %s : f16
+    tile.yield %y : f16
+  } : memref<64x32xf16>, memref<64x32xf16>, memref<64x64xf16>
+  return
+}
+}

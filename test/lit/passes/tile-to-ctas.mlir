@@ -198,3 +198,31 @@ func.func @swapped(%a: !mat, %b: !mat, %d: !out, %c: !out) {
   return
 }
 }
+// -----
+
+// A constant that canonicalize has hoisted out of the epilogue comes along into the kernel, once.
+// CHECK-LABEL: func.func @hoisted
+// CHECK-LABEL: tile.kernel @hoisted_kernel
+// CHECK:       %[[HALF:.+]] = arith.constant 5.000000e-01 : f32
+// CHECK:       ^bb0(%[[X:.+]]: f32):
+// CHECK-NEXT:    %[[Y:.+]] = arith.mulf %[[X]], %[[HALF]] : f32
+// CHECK-NEXT:    %[[Z:.+]] = arith.addf %[[Y]], %[[HALF]] : f32
+// CHECK-NEXT:    tile.yield %[[Z]] : f32
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+#schedule = #tile.schedule<cta = [32, 32, 16], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
+  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1,
+  swizzle_a = <0,3,3>, swizzle_b = <0,3,3>, swizzle_d = <0,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
+  epilogue_tile = [32, 32]>
+module attributes {tile.target = "sm_80"} {
+func.func @hoisted(%a: !mat, %b: !mat, %d: !out) {
+  %half = arith.constant 5.0e-01 : f32
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#schedule) {
+  ^bb0(%x: f32):
+    %y = arith.mulf %x, %half : f32
+    %z = arith.addf %y, %half : f32
+    tile.yield %z : f32
+  } : !mat, !mat, !out
+  return
+}
+}

@@ -273,17 +273,22 @@ tile.kernel @kernel(%a: !map) {
 #mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
 !a = memref<64x64xbf16, #tile.layout<(64,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
 !b = memref<8x64xbf16, #tile.layout<(8,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!map = !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
-tile.kernel @kernel(%a: !a, %b: !b) {
+tile.kernel @kernel(%x: !map, %a: !a, %b: !b) {
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
   %empty = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   sm.roles {
     producer warps(4) {
       sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %full[%c0] expects 8192 : !sm.mbarriers<2>
+      sm.tma_load %x[%c0, %c0] to %a signals %full[%c0] : !map, !a, !sm.mbarriers<2>
     }
     consumer warps(4) {
+      sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<2>
       %zero = sm.splat 0.0 : !acc
       %p = sm.wgmma tn %a, %b, %zero by #mma : !a, !b, !acc -> !pending
       %c, %retired = sm.mma_wait 0, %p : !pending -> !acc

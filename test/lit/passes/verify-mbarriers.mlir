@@ -55,15 +55,19 @@ tile.kernel @no_roles() {
 // CHECK-LABEL: tile.kernel @released
 // CHECK:       %{{.+}}, %[[RETIRED:.+]] = sm.mma_wait 0
 // CHECK-NEXT:  sm.mbarrier_arrive %{{.+}}[%{{.+}}] after %[[RETIRED]] : !sm.mbarriers<2>
-tile.kernel @released(%a: !a, %b: !b) {
+tile.kernel @released(%x: !map, %a: !a, %b: !b) {
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
   %empty = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   sm.roles {
     producer warps(4) {
       sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %full[%c0] expects 8192 : !sm.mbarriers<2>
+      sm.tma_load %x[%c0, %c0] to %a signals %full[%c0] : !map, !a, !sm.mbarriers<2>
     }
     consumer warps(4) {
+      sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<2>
       %zero = sm.splat 0.0 : !acc
       %p = sm.wgmma tn %a, %b, %zero by #mma : !a, !b, !acc -> !pending
       %c, %retired = sm.mma_wait 0, %p : !pending -> !acc
