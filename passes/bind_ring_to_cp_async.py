@@ -1,11 +1,11 @@
 """bind-ring-to-cp-async: bind the ring's verbs to cp.async groups and barriers, and derive the wait depth.
 
-Before   %full, %a, %b = sm.consumer_wait %ring[%r, %rp]      After   sm.cp_async_wait 1; sm.barrier
-                                                                      %a, %b = sm.ring_slot %ring[%r]
-         %slot, %a, %b = sm.producer_acquire %ring[%w, %wp]           %a, %b = sm.ring_slot %ring[%w]
-         sm.producer_commit %ring, %slot                              sm.cp_async_commit
-         sm.consumer_release %ring, %full                             (nothing: see below)
-         sm.producer_tail %ring                                       sm.cp_async_wait 0; sm.barrier
+Before   %full, %a, %b = sm.consumer_wait %ring[%r, %rp];  sm.consumer_release %ring, %full
+         %slot, %a, %b = sm.producer_acquire %ring[%w, %wp];  sm.producer_commit %ring, %slot
+         sm.producer_tail %ring
+After    sm.cp_async_wait 1;  sm.barrier;  %a, %b = sm.ring_slot %ring[%r]       (of a release nothing is left)
+         %a, %b = sm.ring_slot %ring[%w];  sm.cp_async_commit
+         sm.cp_async_wait 0;  sm.barrier
          A group is one commit. The wait depth is the number of groups committed after the one that is waited for,
          counted over the program (`_Cursor`): waiting for all but so many makes exactly this slot land.
          A slot may be refilled once a barrier lies between its release and the acquire; the barrier of a wait does

@@ -6,6 +6,7 @@ import ctypes
 from types import SimpleNamespace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from fake_arrays import DLPackArray, FakeTorch, InterfaceArray, Tensor
@@ -13,11 +14,6 @@ from fake_arrays import DLPackArray, FakeTorch, InterfaceArray, Tensor
 from lowtide.errors import LaunchError
 from lowtide.runtime.operands import Operand, _ManagedTensorVersioned, parse_capsule, view
 from lowtide.runtime.streams import current_stream, handle_of, library_of
-
-try:
-    import ml_dtypes
-except ImportError:
-    ml_dtypes = None
 
 
 def padded() -> np.ndarray:
@@ -134,8 +130,6 @@ def test_what_is_not_a_gpu_array_is_refused(value: Any, message: str) -> None:
 
 
 def test_a_numpy_array_of_ml_dtypes_is_refused_as_one_on_the_cpu() -> None:
-    if ml_dtypes is None:
-        pytest.skip("ml_dtypes is not installed")
     with pytest.raises(LaunchError, match="is on the CPU"):
         view(np.zeros((2, 3), dtype=ml_dtypes.bfloat16), "a")
 
