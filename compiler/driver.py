@@ -17,7 +17,6 @@ from lowtide import targets
 from lowtide.compiler.contexts import make_context, parse_file, parse_text
 from lowtide.compiler.dumps import DumpFolder, write_whole
 from lowtide.compiler.pass_pipeline import Element, UpstreamFailure, parse_pipeline, run_element
-from lowtide.compiler.pipeline import ENTRY_STEP, STEPS, Step
 from lowtide.compiler.ptx import keep_device_side, ptx_text
 from lowtide.compiler.reproducer import command_line, message_at, write_reproducer
 from lowtide.dialects.diagnostics import Diagnostics
@@ -32,6 +31,7 @@ from lowtide.dialects.levels import (
 )
 from lowtide.errors import CompileError, Error, IRError, PassError
 from lowtide.passes.base import Pass
+from lowtide.passes.pipeline import ENTRY_STEP, STEPS, Step
 from lowtide.targets import Target
 
 # On a module between two levels: the last step that it has been through.

@@ -16,7 +16,7 @@ from lowtide.compiler.ptxas import Assembly, assemble, confirm_registers, find_p
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import InterpreterError, IRError
-from lowtide.interpreter.domains import FLOAT_DTYPES
+from lowtide.interpreter.numbers.domains import FLOAT_DTYPES
 from lowtide.targets import Target
 
 

@@ -13,8 +13,8 @@ from mlir import ir
 from mlir.passmanager import PassManager
 
 from lowtide.errors import Error, PassError
-from lowtide.passes import REGISTRY
 from lowtide.passes.base import Pass
+from lowtide.passes.pipeline import REGISTRY
 from lowtide.targets import Target
 
 # Offered for a misspelt name besides our own; MLIR gives no list of the passes it knows.

@@ -3,7 +3,7 @@
     python examples/own_pass.py
 
 To keep such a pass: a file in passes/, a line in passes/__init__.py (then `lowtide-opt` knows it), a line in
-compiler/pipeline.py (then the driver runs it), and its tests; see README.md.
+passes/pipeline.py (then the driver runs it), and its tests; see README.md.
 """
 
 import subprocess
@@ -20,8 +20,8 @@ from lowtide.compiler.contexts import make_context
 from lowtide.compiler.pass_pipeline import parse_pipeline, run_pipeline
 from lowtide.dialects import tile
 from lowtide.dialects.levels import Level, target_of
-from lowtide.passes import REGISTRY
 from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.pipeline import REGISTRY
 from lowtide.targets import Target
 
 

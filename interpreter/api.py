@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from lowtide.dialects.diagnostics import Diagnostics  # importing the package registers the dialects
 from lowtide.errors import InterpreterError, IRError
-from lowtide.interpreter import domains
-from lowtide.interpreter.global_memory import GlobalMemory
 from lowtide.interpreter.host import LEVELS, Host, Progress, matrix_of
-from lowtide.interpreter.ir_types import MemRef, Scalar, decode_type
-from lowtide.interpreter.ops_tile import LAYOUTS
+from lowtide.interpreter.machine.global_memory import GlobalMemory
+from lowtide.interpreter.numbers import domains
+from lowtide.interpreter.ops.tile import LAYOUTS
+from lowtide.interpreter.program.ir_types import MemRef, Scalar, decode_type
 
 Array = NDArray[Any]
 

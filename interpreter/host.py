@@ -10,7 +10,7 @@ from mlir import ir
 
 from lowtide import targets
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.agents import (
+from lowtide.interpreter.machine.agents import (
     AgentState,
     Cta,
     LaunchRequest,
@@ -20,14 +20,14 @@ from lowtide.interpreter.agents import (
     run_all,
     start_cta,
 )
-from lowtide.interpreter.domains import Domain
-from lowtide.interpreter.global_memory import GlobalMemory
-from lowtide.interpreter.ir_types import Scalar
-from lowtide.interpreter.matrices import Matrix
-from lowtide.interpreter.program import DecodedOp, Program, decode, run_block
-from lowtide.interpreter.table import HANDLERS
-from lowtide.interpreter.teams import WARP
-from lowtide.interpreter.tensor_maps import TensorMap
+from lowtide.interpreter.machine.global_memory import GlobalMemory
+from lowtide.interpreter.machine.matrices import Matrix
+from lowtide.interpreter.machine.teams import WARP
+from lowtide.interpreter.machine.tensor_maps import TensorMap
+from lowtide.interpreter.numbers.domains import Domain
+from lowtide.interpreter.ops.table import HANDLERS
+from lowtide.interpreter.program.ir_types import Scalar
+from lowtide.interpreter.program.program import DecodedOp, Program, decode, run_block
 from lowtide.targets import Target
 
 #: Told, as the CTAs of a launch end, how many have ended, of how many.

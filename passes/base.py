@@ -2,7 +2,7 @@
 
 A pass is a pure function of the IR and the target: decisions are read off `#tile.schedule`, never made twice. A new
 pass is a file with one subclass of `Pass`, entered in `passes/__init__.py`; its place in the compilation is a line of
-`compiler/pipeline.py`.
+`passes/pipeline.py`.
 """
 
 import difflib

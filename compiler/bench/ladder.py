@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 
 from lowtide.compiler.bench.contest import Contest, Standings, interval
 from lowtide.compiler.bench.gpu_timing import KINDS, Contender, ratio, spread
+from lowtide.compiler.checking.gpu_run import run_on_gpu
+from lowtide.compiler.checking.interpretation import inputs_for
+from lowtide.compiler.checking.interpretation import run as interpret
+from lowtide.compiler.checking.verdicts import Verdict, against_float64
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.cubin import instruction_count
-from lowtide.compiler.gpu_run import run_on_gpu
-from lowtide.compiler.interpretation import inputs_for
-from lowtide.compiler.interpretation import run as interpret
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.presets import Preset
 from lowtide.compiler.spec import GemmSpec
-from lowtide.compiler.verdicts import Verdict, against_float64
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error

@@ -8,11 +8,11 @@ import typer
 
 from lowtide import targets
 from lowtide.compiler import driver
+from lowtide.compiler.checking.interpretation import duration
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, line, on_pass, problem_line, time_table
 from lowtide.compiler.compile import resolve_schedule
 from lowtide.compiler.driver import Lowered
-from lowtide.compiler.interpretation import duration
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.ptxas import ENVIRONMENT_VARIABLE

@@ -13,9 +13,9 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from lowtide.compiler.checking.expected import operands_text
+from lowtide.compiler.checking.interpretation import duration
 from lowtide.compiler.driver import Timing
-from lowtide.compiler.interpretation import duration
-from lowtide.compiler.references import operands_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
 

@@ -9,20 +9,20 @@ import typer
 from mlir import ir
 
 from lowtide import targets
-from lowtide.compiler import interpretation
+from lowtide.compiler.checking import interpretation
+from lowtide.compiler.checking.expected import Reference, reference_of
+from lowtide.compiler.checking.interpretation import check_interpreted, check_patience, cta_tile, duration, inputs_for
+from lowtide.compiler.checking.verdicts import Verdict, against_float64, check_memory, equality
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, counted, line, on_ctas, on_pass, problem_line, seed_or_drawn
 from lowtide.compiler.compile import resolve_schedule
 from lowtide.compiler.contexts import make_context, parse_file, parse_text
 from lowtide.compiler.driver import AFTER_ATTRIBUTE, Progress, lower
-from lowtide.compiler.interpretation import check_interpreted, check_patience, cta_tile, duration, inputs_for
 from lowtide.compiler.problem_ir import problem_text
-from lowtide.compiler.references import Reference, reference_of
 from lowtide.compiler.spec import GemmSpec
-from lowtide.compiler.verdicts import Verdict, against_float64, check_memory, equality
 from lowtide.dialects.levels import Level, check_level, level_of, target_of
 from lowtide.errors import IRError, SpecError
-from lowtide.interpreter.domains import domain as number_domain
+from lowtide.interpreter.numbers.domains import domain as number_domain
 
 File = Annotated[Path | None, typer.Argument(help="A dumped level, edited or not; none: the problem of the options.")]
 Against = Annotated[

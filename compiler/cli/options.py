@@ -8,8 +8,8 @@ import typer
 from lowtide.compiler.epilogue.ready import READY, ready_epilogue
 from lowtide.compiler.spec import ACCUMULATOR_DTYPES, INPUT_DTYPES, LAYOUTS, OUTPUT_DTYPES, GemmSpec
 from lowtide.errors import Error
-from lowtide.interpreter.domains import DOMAINS
 from lowtide.interpreter.host import LEVELS
+from lowtide.interpreter.numbers.domains import DOMAINS
 
 DEFAULT_TARGET = "sm_80"
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import typer
 
+from lowtide.compiler.checking.gpu_run import first_gpu, run_on_gpu
+from lowtide.compiler.checking.interpretation import check_interpreted, check_patience, duration, inputs_for
+from lowtide.compiler.checking.interpretation import run as interpret
+from lowtide.compiler.checking.verdicts import Verdict, against_float64, check_memory
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, counted, line, on_ctas, on_pass, problem_line, seed_or_drawn, time_table
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.contexts import make_context, parse_text
-from lowtide.compiler.gpu_run import first_gpu, run_on_gpu
-from lowtide.compiler.interpretation import check_interpreted, check_patience, duration, inputs_for
-from lowtide.compiler.interpretation import run as interpret
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.spec import GemmSpec
-from lowtide.compiler.verdicts import Verdict, against_float64, check_memory
 from lowtide.dialects.levels import Level
 from lowtide.errors import DeviceError
 

@@ -11,7 +11,7 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.interpreter.ops_tile import tiles_of_cta, work_tile
+from lowtide.interpreter.ops.tile import tiles_of_cta, work_tile
 from lowtide.passes.base import walk
 from lowtide.passes.schedules.role_rules import entry_registers
 from lowtide.passes.schedules.rules import SCHEDULERS

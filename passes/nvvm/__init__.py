@@ -1,1 +1,17 @@
-"""How convert-sm-to-nvvm writes one thread's program: values, addresses, and one file for each family of ops."""
+"""Level `nvvm`: the program of one thread.
+
+The kernel is a `gpu.func` in upstream's scf, arith, vector, llvm and nvvm dialects. convert-sm-to-nvvm unrolls each op
+that spoke for the CTA, one file per family of ops.
+"""
+
+from lowtide.passes.nvvm.convert_sm_to_nvvm import ConvertSmToNvvm
+from lowtide.passes.nvvm.expand_math import ExpandMath
+from lowtide.passes.nvvm.verify_registers import VerifyRegisters
+from lowtide.passes.steps import Step
+
+STEPS = (
+    Step(ConvertSmToNvvm, "one thread's program, from the layouts alone"),
+    Step(ExpandMath, "before LLVM sees math ops that it would call a library for"),
+    Step("cse,canonicalize,cse", "folds the addresses that the conversion writes out in full", "simplify"),
+    Step(VerifyRegisters, "what roles ask for, while the branches still name them"),
+)

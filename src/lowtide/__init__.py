@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lowtide import runtime
+    from lowtide.compiler.checking.reference import compare, error_bound, random_inputs, reference, reference_with_bound
     from lowtide.compiler.compile import compile_gemm, compile_ir
     from lowtide.compiler.epilogue.functions import (
         cast,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     )
     from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar
     from lowtide.compiler.presets import PRESETS as presets
-    from lowtide.compiler.reference import compare, error_bound, random_inputs, reference, reference_with_bound
     from lowtide.compiler.spec import GemmSpec
     from lowtide.dialects.tile.schedule import Schedule
     from lowtide.errors import (
@@ -92,7 +92,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     **{name: ("lowtide.compiler.epilogue.operands", name) for name in ("Full", "PerColumn", "PerRow", "Scalar")},
     **{name: ("lowtide.compiler.epilogue.functions", name) for name in _FUNCTIONS},
     **{
-        name: ("lowtide.compiler.reference", name)
+        name: ("lowtide.compiler.checking.reference", name)
         for name in ("compare", "error_bound", "random_inputs", "reference", "reference_with_bound")
     },
     **{name: ("lowtide.errors", name) for name in _ERRORS},

@@ -11,9 +11,9 @@ from lowtide import targets
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.driver import lower
 from lowtide.compiler.pass_pipeline import parse_pipeline, run_element
-from lowtide.compiler.pipeline import STEPS
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.dialects.levels import Level
+from lowtide.passes.pipeline import STEPS
 
 TARGET = targets.get("sm_80")
 

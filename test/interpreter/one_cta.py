@@ -5,11 +5,11 @@ from typing import Any
 
 from mlir import ir
 
-from lowtide.interpreter.agents import LaunchRequest, Machine, run_all, start_cta
-from lowtide.interpreter.domains import domain
-from lowtide.interpreter.global_memory import GlobalMemory
-from lowtide.interpreter.program import decode
-from lowtide.interpreter.table import HANDLERS
+from lowtide.interpreter.machine.agents import LaunchRequest, Machine, run_all, start_cta
+from lowtide.interpreter.machine.global_memory import GlobalMemory
+from lowtide.interpreter.numbers.domains import domain
+from lowtide.interpreter.ops.table import HANDLERS
+from lowtide.interpreter.program.program import decode
 
 # name, rows, columns, element type, payload (None: not written)
 MatrixInMemory = tuple[str, int, int, str, Any]

@@ -9,7 +9,7 @@ from support import assert_same, gemm_inputs, integer_matrix
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret
-from lowtide.interpreter.ops_tile import tiles_of_cta, work_tile
+from lowtide.interpreter.ops.tile import tiles_of_cta, work_tile
 
 # (M, N, K): one tile; ragged everywhere; trip counts 1, 2 (stages - 1), 3, 7 (2 · stages + 1); more tiles than CTAs
 SHAPES = [(32, 32, 32), (33, 70, 100), (1, 1, 1), (40, 8, 64), (16, 33, 96), (20, 40, 224), (100, 72, 8)]

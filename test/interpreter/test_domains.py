@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.domains import domain
+from lowtide.interpreter.numbers.domains import domain
 
 
 def values(*numbers: float, name: str = "float") -> np.ndarray:

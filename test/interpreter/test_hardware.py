@@ -5,8 +5,8 @@ import pytest
 from tensor_layouts import Layout, Swizzle, compose
 
 from lowtide.errors import InterpreterError
-from lowtide.interpreter import hardware
-from lowtide.interpreter.domains import domain
+from lowtide.interpreter.machine import hardware
+from lowtide.interpreter.numbers.domains import domain
 from lowtide.targets import MMA_ATOMS, MmaAtom
 
 SHAPES = list(hardware.MMA_FRAGMENTS)

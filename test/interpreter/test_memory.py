@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.cells import Access
-from lowtide.interpreter.copies import AsyncCopies
-from lowtide.interpreter.global_memory import GlobalMemory
-from lowtide.interpreter.memory import SharedMemory
+from lowtide.interpreter.machine.copies import AsyncCopies
+from lowtide.interpreter.machine.global_memory import GlobalMemory
+from lowtide.interpreter.machine.memory import SharedMemory
+from lowtide.interpreter.numbers.cells import Access
 
 LANES = np.arange(32)
 

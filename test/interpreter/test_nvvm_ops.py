@@ -5,7 +5,7 @@ import pytest
 from one_cta import run_kernel
 
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.domains import domain
+from lowtide.interpreter.numbers.domains import domain
 
 INPUT = np.arange(256.0)
 LANES = np.arange(32)

@@ -16,10 +16,9 @@ from compiled import TARGET, Step, expected, inputs_of, spec, steps_of
 from support import assert_same
 
 import lowtide as lt
-from lowtide.compiler.pipeline import STEPS
 from lowtide.dialects.levels import Level
 from lowtide.interpreter import interpret
-from lowtide.passes import REGISTRY
+from lowtide.passes.pipeline import REGISTRY, STEPS
 from lowtide.passes.schedules.choice import ctas_per_sm
 from lowtide.passes.support import math_formulas as formulas
 from lowtide.passes.support.problem import Problem

@@ -16,7 +16,8 @@ import lowtide as lt
 from lowtide import targets
 from lowtide.dialects.levels import Level
 from lowtide.errors import InterpreterError
-from lowtide.interpreter import hardware, interpret
+from lowtide.interpreter import interpret
+from lowtide.interpreter.machine import hardware
 from lowtide.targets import TiledMma, mma_atom
 from lowtide.targets.ldmatrix import row_addresses
 from lowtide.targets.tv import coordinates, indices

@@ -12,11 +12,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from lowtide import runtime
+from lowtide.compiler.checking.gpu_run import GpuRun
 from lowtide.compiler.cli import compile as cli_compile
 from lowtide.compiler.cli import console as cli_console
 from lowtide.compiler.cli import run as cli_run
 from lowtide.compiler.cli.main import app
-from lowtide.compiler.gpu_run import GpuRun
 from lowtide.compiler.presets import PRESETS
 from lowtide.errors import DeviceError
 from lowtide.runtime.driver import Device
@@ -143,7 +143,7 @@ def test_run_exits_with_1_where_the_result_is_wrong(
 
 def test_run_compares_some_rows_of_a_large_product(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_gpu(monkeypatch)
-    monkeypatch.setattr("lowtide.compiler.verdicts._MOST_PRODUCTS", 50 * 40 * 20)
+    monkeypatch.setattr("lowtide.compiler.checking.verdicts._MOST_PRODUCTS", 50 * 40 * 20)
     assert "20 of 70 rows compared" in reported(accepted("run", *SMALL), "result")
 
 
@@ -204,7 +204,7 @@ def test_an_option_that_cannot_be_read_is_a_usage_error(options: tuple[str, ...]
 
 
 def test_force_starts_the_interpreter_whatever_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lowtide.compiler.interpretation.LONGEST_SECONDS", 1e-6)
+    monkeypatch.setattr("lowtide.compiler.checking.interpretation.LONGEST_SECONDS", 1e-6)
     assert "take a GPU, a smaller problem, or --force" in refused(*RUN)
     accepted(*RUN, "--force")
 

@@ -12,10 +12,10 @@ import pytest
 
 import lowtide as lt
 from lowtide.compiler import opt_tool
-from lowtide.compiler.pipeline import STEPS
 from lowtide.compiler.presets import PRESETS, ladder_of
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.interpreter import domains
+from lowtide.interpreter.numbers import domains
+from lowtide.passes.pipeline import STEPS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -15,10 +15,10 @@ from lowtide import targets
 from lowtide.compiler import driver, dumps, opt_tool
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.driver import Lowered, compile_ir, lower
-from lowtide.compiler.pipeline import STEPS, Step
 from lowtide.dialects.levels import Level
 from lowtide.errors import CompileError, Error, IRError, PassError, ScheduleError, TargetError
-from lowtide.passes.tile_to_ctas import TileToCtas
+from lowtide.passes.cta.tile_to_ctas import TileToCtas
+from lowtide.passes.pipeline import STEPS, Step
 
 IR_LEVELS = [level for level in Level if level is not Level.PTX]
 

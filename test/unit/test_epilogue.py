@@ -14,13 +14,13 @@ from mlir import ir
 from mlir.execution_engine import ExecutionEngine
 from mlir.passmanager import PassManager
 
+from lowtide.compiler.checking.bound import Interval, propagate
 from lowtide.compiler.epilogue import functions as lt
-from lowtide.compiler.epilogue.bound import Interval, propagate
 from lowtide.compiler.epilogue.emit import element_type, emit
 from lowtide.compiler.epilogue.evaluate import evaluate
 from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar, trace
 from lowtide.errors import SpecError
-from lowtide.passes.expand_math import ExpandMath
+from lowtide.passes.nvvm.expand_math import ExpandMath
 from lowtide.targets import get
 
 LEAKED = []

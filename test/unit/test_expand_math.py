@@ -9,8 +9,8 @@ from mlir.passmanager import PassManager
 from lowtide.compiler.ptxas import assemble
 from lowtide.errors import PassError
 from lowtide.passes.base import Pass
-from lowtide.passes.convert_math_to_intrinsics import ConvertMathToIntrinsics
-from lowtide.passes.expand_math import HARDWARE_OPS, ExpandMath
+from lowtide.passes.llvm.convert_math_to_intrinsics import ConvertMathToIntrinsics
+from lowtide.passes.nvvm.expand_math import HARDWARE_OPS, ExpandMath
 from lowtide.targets import get
 
 FUNCTIONS = {"math.exp": "%x", "math.tanh": "%x", "math.erf": "%x", "math.log": "%x", "math.sqrt": "%x"}

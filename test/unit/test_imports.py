@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from lowtide.passes.pipeline import REGISTRY
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 # What each folder may import of the package.
@@ -39,11 +41,14 @@ def upward(source: str, folder: str) -> list[str]:
     return sorted({".".join(parts[:2]) for parts in names if parts[1] not in BELOW[folder]})
 
 
+def module_of(path: Path) -> str:
+    return ".".join(("lowtide", *path.relative_to(ROOT).with_suffix("").parts))
+
+
 def passes_imported(source: str, own: str) -> list[str]:
     """The other passes that a file imports."""
-    passes = {path.stem for path in (ROOT / "passes").glob("*.py")} - {"__init__", "base", own}
-    found = [name.split(".") for name in imported(ast.parse(source)) if name.startswith("lowtide.passes.")]
-    return sorted({parts[2] for parts in found if parts[2] in passes})
+    passes = {kind.__module__: kind.name for kind in REGISTRY if kind.__module__ != own}
+    return sorted({passes[name] for name in imported(ast.parse(source)) if name in passes})
 
 
 def inside_functions(source: str) -> list[int]:
@@ -69,9 +74,9 @@ def test_a_folder_imports_only_what_lies_below_it(folder: str) -> None:
 
 def test_a_pass_imports_no_pass() -> None:
     found = {
-        str(path.relative_to(ROOT)): passes_imported(path.read_text(encoding="utf-8"), path.stem)
+        str(path.relative_to(ROOT)): passes_imported(path.read_text(encoding="utf-8"), module_of(path))
         for path in files("passes")
-        if path != ROOT / "passes" / "__init__.py"
+        if path.name != "__init__.py"  # a level's, which lists its passes
     }
     assert {name: names for name, names in found.items() if names} == {}
 
@@ -89,6 +94,8 @@ def test_nothing_of_the_package_is_imported_inside_a_function(folder: str) -> No
 
 def test_a_planted_import_is_found() -> None:
     assert upward("from lowtide.compiler import driver", "passes") == ["lowtide.compiler"]
-    assert passes_imported("from lowtide.passes.bind_tma import BindTma", "bind_wgmma") == ["bind_tma"]
+    assert passes_imported("from lowtide.passes.atoms.bind_tma import BindTma", "lowtide.passes.atoms.bind_wgmma") == [
+        "bind-tma"
+    ]
     assert imports_mlir("from mlir import ir")
     assert inside_functions("def f():\n    from lowtide.passes import base") == [2]

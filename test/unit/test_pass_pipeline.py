@@ -12,12 +12,13 @@ from mlir import ir
 from lowtide import passes, targets
 from lowtide.compiler.contexts import make_context
 from lowtide.compiler.pass_pipeline import UpstreamFailure, parse_pipeline, run_pipeline
-from lowtide.compiler.pipeline import ENTRY_STEP, STEPS
 from lowtide.dialects import tile
 from lowtide.dialects.diagnostics import Diagnostics
 from lowtide.dialects.levels import Level, level_of
 from lowtide.errors import IRError, PassError, ScheduleError
+from lowtide.passes import pipeline as table
 from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.pipeline import ENTRY_STEP, STEPS
 from lowtide.targets import Target
 
 SM_80 = targets.get("sm_80")
@@ -186,15 +187,17 @@ def test_an_upstream_pass_that_fails_says_so() -> None:
 
 def test_every_pass_file_is_in_the_registry_once() -> None:
     found: set[type[Pass]] = set()
-    for file in Path(passes.__path__[0]).glob("*.py"):
-        module = importlib.import_module(f"lowtide.passes.{file.stem}" if file.stem != "__init__" else "lowtide.passes")
+    root = Path(passes.__path__[0])
+    for file in root.rglob("*.py"):
+        parts = file.relative_to(root).with_suffix("").parts
+        module = importlib.import_module(".".join(("lowtide.passes", *parts)).removesuffix(".__init__"))
         found |= {
             value
             for value in vars(module).values()
             if inspect.isclass(value) and issubclass(value, Pass) and not inspect.isabstract(value)
         }
-    assert found == set(passes.REGISTRY)
-    names = [kind.name for kind in passes.REGISTRY]
+    assert found == set(table.REGISTRY)
+    names = [kind.name for kind in table.REGISTRY]
     assert len(names) == len(set(names))
 
 
@@ -227,18 +230,19 @@ def test_every_pass_of_ours_is_on_a_road() -> None:
         for step in entries
         for element in parse_pipeline(step.text(target), context)
     }
-    assert {kind.name for kind in passes.REGISTRY} <= used
+    assert {kind.name for kind in table.REGISTRY} <= used
 
 
 def ours_by_level() -> list[tuple[Level, type[Pass]]]:
     """Our passes in the order in which the table runs them, each with the level that it helps to make."""
-    named = {kind.name: kind for kind in passes.REGISTRY}
+    named = {kind.name: kind for kind in table.REGISTRY}
     steps = [(level, step) for level, entries in STEPS.items() for step in entries]
     return [(level, named[name]) for level, step in steps for name in step.pipeline.split(",") if name in named]
 
 
-def test_passes_are_listed_in_the_order_in_which_they_run():
-    assert list(passes.REGISTRY) == [kind for _, kind in ours_by_level()]
+def test_a_pass_stands_in_the_folder_of_the_level_that_it_makes():
+    for level, kind in ours_by_level():
+        assert kind.__module__ == f"lowtide.passes.{level}.{kind.name.replace('-', '_')}"
 
 
 def test_a_pass_that_rewrites_from_tile_to_ptx_says_which_level_it_takes_and_finds_it_in_the_table():

@@ -6,10 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from lowtide.compiler.dtypes import NUMPY
-from lowtide.compiler.epilogue import functions as lt
-from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar
-from lowtide.compiler.reference import (
+from lowtide.compiler.checking.reference import (
     compare,
     error_bound,
     padded_matrix,
@@ -17,6 +14,9 @@ from lowtide.compiler.reference import (
     reference,
     reference_with_bound,
 )
+from lowtide.compiler.dtypes import NUMPY
+from lowtide.compiler.epilogue import functions as lt
+from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar
 from lowtide.compiler.spec import GemmSpec
 from lowtide.errors import SpecError
 
@@ -228,7 +228,7 @@ def test_padded_rows_hold_their_values():
 def test_large_outputs_are_evaluated_in_blocks(monkeypatch):
     spec, inputs = SPECS["bf16"], inputs_of(SPECS["bf16"])
     whole = reference_with_bound(spec, **inputs)
-    monkeypatch.setattr("lowtide.compiler.reference._BLOCK", 64)
+    monkeypatch.setattr("lowtide.compiler.checking.reference._BLOCK", 64)
     np.testing.assert_array_equal(whole, reference_with_bound(spec, **inputs))
 
 

@@ -11,9 +11,9 @@ import pytest
 from fake_driver import FakeDriver
 
 import lowtide as lt
-from lowtide.compiler.gpu_run import GpuRun, run_on_gpu
+from lowtide.compiler.checking.gpu_run import GpuRun, run_on_gpu
+from lowtide.compiler.checking.verdicts import against_float64
 from lowtide.compiler.kernel import CompiledKernel
-from lowtide.compiler.verdicts import against_float64
 from lowtide.errors import DeviceError, LaunchError
 from lowtide.runtime.dtypes import from_bits, to_bits
 

@@ -1,0 +1,1 @@
+"""What judges results: the float64 reference, its error bound, verdicts, and runs on CPU and GPU."""

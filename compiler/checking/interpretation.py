@@ -1,0 +1,121 @@
+"""Running a level on random inputs on the CPU, and holding D against what it must be: the work of `lowtide interpret`
+and of `lowtide run` where there is no GPU."""
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from mlir import ir
+
+from lowtide import interpreter
+from lowtide.compiler.checking.reference import padded_matrix, random_inputs
+from lowtide.compiler.checking.verdicts import Verdict, equality
+from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.dtypes import NUMPY
+from lowtide.compiler.problem_ir import problem_text
+from lowtide.compiler.spec import GemmSpec
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.host import LEVELS, Progress
+from lowtide.targets import Target
+
+# Multiply-adds a second of one CPU core, the padding of ragged tiles among them: measured once, for estimates.
+_SPEED: Mapping[str, float] = MappingProxyType(
+    {"problem": 5e8, "cta": 3e8, "smem": 1e8, "pipelined": 5e7, "atoms": 2e7, "epilogue": 2e7, "nvvm": 6e6}
+)
+LONGEST_SECONDS = 600.0
+
+# Elements that lie after each row of a matrix, beyond what alignment asks: a kernel that reads them is found out.
+ROW_PADDING = 8
+
+
+def check_interpreted(level: str) -> None:
+    """Raise InterpreterError for a level that is not interpreted, IRError for none."""
+    if str(Level.named(level)) not in LEVELS:
+        raise InterpreterError(f"level {level} is not interpreted; the levels that are: {', '.join(LEVELS)}")
+
+
+def estimated_seconds(extents: tuple[int, int, int], cta: tuple[int, int, int] | None, level: str) -> float:
+    """About how long the interpreter takes for a product of (M, N, K) at a level, within a factor of a few.
+
+    `cta` is the CTA tile, whole ones of which are computed.
+    """
+    tiles = (1, 1, 1) if cta is None or level == str(Level.PROBLEM) else cta
+    padded = [math.ceil(extent / tile) * tile for extent, tile in zip(extents, tiles, strict=True)]
+    return math.prod(padded) / _SPEED[level]
+
+
+def check_patience(extents: tuple[int, int, int], cta: tuple[int, int, int] | None, level: str) -> float:
+    """The estimated seconds. Raises InterpreterError where that is more than anyone waits for."""
+    seconds = estimated_seconds(extents, cta, level)
+    if seconds > LONGEST_SECONDS:
+        earlier = [name for name in LEVELS if estimated_seconds(extents, cta, name) <= LONGEST_SECONDS]
+        other = f", an earlier level (--level {earlier[-1]})" if earlier else ""
+        raise InterpreterError(
+            f"{'x'.join(map(str, extents))} at level {level} takes the interpreter about {duration(seconds)}, more "
+            f"than {duration(LONGEST_SECONDS)}: take a GPU, a smaller problem{other}, or --force"
+        )
+    return seconds
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a reader wants them: 2.4 ms, 12 s, 3 min, 40 h."""
+    if seconds < 1:
+        return f"{1000 * seconds:.3g} ms"
+    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def inputs_for(spec: GemmSpec, extents: tuple[int | None, ...], domain: str, seed: int) -> dict[str, Any]:
+    """Random inputs by name, rows padded with NaN; small integers where the number domain knows no others."""
+    m, n, k = extents
+    inputs = random_inputs(spec, m, n, k, np.random.default_rng(seed), row_padding=ROW_PADDING)
+    return inputs if domain == "float" else {name: _as_integers(value) for name, value in inputs.items()}
+
+
+def _as_integers(value: Any) -> Any:
+    if not isinstance(value, np.ndarray):
+        return float(round(2 * value))
+    value[...] = np.clip(np.rint(2 * value.astype(np.float64)), -3, 3).astype(value.dtype)
+    return value
+
+
+def run(
+    module: ir.Module,
+    spec: GemmSpec,
+    inputs: Mapping[str, Any],
+    *,
+    sms: int,
+    seed: int,
+    domain: str,
+    on_progress: Progress = lambda ended, ctas: None,
+) -> np.ndarray[Any, Any]:
+    """D of a module on the interpreter, from what `inputs_for` gives. Raises InterpreterError."""
+    m = inputs["a"].shape[0 if spec.layout[0] == "t" else 1]
+    n = inputs["b"].shape[0 if spec.layout[1] == "n" else 1]
+    item = NUMPY[spec.d].itemsize
+    row = -(-n * item // 16) * 16 // item + ROW_PADDING
+    d = padded_matrix(np.zeros((m, n)), spec.d, row)
+    operands = {name: value for name, value in inputs.items() if name not in ("a", "b")}
+    ordered = {"a": inputs["a"], "b": inputs["b"], "d": d, **operands}
+    return interpreter.interpret(module, ordered, sms=sms, seed=seed, domain=domain, on_progress=on_progress)
+
+
+def against_problem(
+    spec: GemmSpec, target: Target, inputs: Mapping[str, Any], d: np.ndarray[Any, Any], domain: str
+) -> Verdict:
+    """D against the problem itself, interpreted in the same exact domain: equal in every element."""
+    with make_context() as context:
+        problem = parse_text(problem_text(spec, target), context, "<problem>")
+        return equality(d, run(problem, spec, inputs, sms=1, seed=0, domain=domain))
+
+
+def cta_tile(module: ir.Module) -> tuple[int, int, int] | None:
+    """The CTA tile by the schedule that the module carries; None where it carries none."""
+    schedule = Schedule.carried_by(module)
+    return None if schedule is None else schedule.cta

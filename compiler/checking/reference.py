@@ -1,0 +1,241 @@
+"""What a kernel's D must be: the float64 reference, a bound on the error derived for each element, the comparison.
+
+The accumulator is Σ a·b with n = K + ⌈K/16⌉ + 2 roundings of u = 2⁻²³ (tensor cores truncate; 2⁻¹⁰ for f16
+accumulators), so it is off by at most ((1+u)ⁿ − 1)·|A||B|, which is below γₙ = nu/(1 − nu) (Higham, Accuracy and
+Stability of Numerical Algorithms, 3.1) and holds where nu ≥ 1 too, though it says little there. `epilogue_bound`
+carries that interval through the epilogue, and half an ulp of D's type is added.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lowtide.compiler.checking.bound import Interval, propagate
+from lowtide.compiler.dtypes import NUMPY, half_ulp, round_to
+from lowtide.compiler.epilogue.evaluate import evaluate
+from lowtide.compiler.epilogue.operands import Operand, OperandKind
+from lowtide.compiler.spec import GemmSpec
+from lowtide.errors import SpecError
+
+_UNIT = {"f32": 2.0**-23, "f16": 2.0**-10}
+_TINY = {
+    "f32": 2.0**-149,
+    "f16": 2.0**-24,
+}  # smallest subnormal: what one rounding costs at most where no digits are left
+_LARGEST = {"f32": float(np.finfo(np.float32).max), "f16": float(np.finfo(np.float16).max)}
+_BLOCK = 1 << 16  # elements of D that the epilogue is evaluated on at once: the arrays stay in cache
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The outcome of `compare`: the worst |d − reference| / bound, where it is, and a sentence about it."""
+
+    max_ratio: float
+    worst_index: tuple[int, int]
+    ok: bool
+    message: str
+
+
+def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> np.ndarray:
+    """D (M, N) in float64, not rounded to D's type.
+
+    `a`, `b`: as the spec's layout says, taken as values of the spec's dtypes; `operands`: the epilogue's, by name.
+    Raises `SpecError` for shapes or names that do not fit the spec.
+    """
+    left, right = _matrices(spec, a, b)
+    given = _operands(spec, operands, left.shape[0], right.shape[1])
+    with np.errstate(all="ignore"):
+        acc = left @ right
+    result = np.empty_like(acc)
+    for rows in _row_blocks(acc.shape):
+        result[rows] = evaluate(spec.epilogue_graph, acc[rows], [_rows_of(value, rows) for value in given])
+    return result
+
+
+def error_bound(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> np.ndarray:
+    """The most that each element of D (M, N) may differ from `reference`, float64. Same arguments and errors.
+
+    Infinite where an intermediate or the result may overflow, or where the epilogue divides by what may be 0.
+    """
+    return reference_with_bound(spec, a, b, **operands)[1]
+
+
+def reference_with_bound(
+    spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """`reference` and `error_bound` together, with one product A · B."""
+    left, right = _matrices(spec, a, b)
+    given = _operands(spec, operands, left.shape[0], right.shape[1])
+    with np.errstate(all="ignore"):
+        acc, magnitude = left @ right, np.abs(left) @ np.abs(right)
+    values, bounds = np.empty_like(acc), np.empty_like(acc)
+    for rows in _row_blocks(acc.shape):
+        block = [_rows_of(value, rows) for value in given]
+        values[rows] = evaluate(spec.epilogue_graph, acc[rows], block)
+        interval = propagate(
+            spec.epilogue_graph, _accumulator(acc[rows], magnitude[rows], left.shape[1], spec.acc), block
+        )
+        bounds[rows] = _distance(values[rows], interval, spec.d)
+    return values, bounds
+
+
+def compare(spec: GemmSpec, d: np.ndarray, ref: np.ndarray, bound: np.ndarray) -> Comparison:
+    """Compare a kernel's D (M, N, of the spec's dtype) with `reference` and `error_bound`.
+
+    NaN passes only where the reference is NaN, and must be there. Raises `SpecError` if the shapes differ.
+    """
+    if not d.shape == ref.shape == bound.shape:
+        raise SpecError(f"d is {d.shape}, the reference {ref.shape}, the bound {bound.shape}; all three must be (M, N)")
+    got = np.asarray(d).astype(np.float64)
+    ratio = np.empty_like(ref)
+    for rows in _row_blocks(ref.shape):
+        ratio[rows] = _ratio(got[rows], ref[rows], bound[rows])
+    row, column = (int(index) for index in np.unravel_index(int(np.argmax(ratio)), ratio.shape))
+    worst = float(ratio[row, column])
+    values = f"{got[row, column]:.9g}, float64 says {ref[row, column]:.9g}, bound {bound[row, column]:.3g}"
+    at = f"d[{row}, {column}] = {values}"
+    failed = int(np.count_nonzero(ratio > 1.0))
+    if failed:
+        message = f"{failed} of {ratio.size} elements are out of bound; the worst, by {worst:.3g}: {at}"
+    else:
+        message = f"all {ratio.size} elements within bound; the worst error is {worst:.3g} of it: {at}"
+    unbounded = int(np.count_nonzero(np.isinf(bound)))
+    if unbounded:
+        message += (
+            f"; {unbounded} elements have no finite bound (possible overflow, or too many roundings for {spec.acc})"
+        )
+    return Comparison(worst, (row, column), failed == 0, message)
+
+
+def random_inputs(
+    spec: GemmSpec, m: int | None, n: int | None, k: int | None, rng: np.random.Generator, row_padding: int = 0
+) -> dict[str, Any]:
+    """Normally distributed `a`, `b` and epilogue operands, by name, for extents `m`, `n`, `k` (`None`: the spec's).
+
+    Rows of A and B start at multiples of 16 bytes from the first, as kernels ask; `row_padding` more elements (rounded
+    up likewise) lie after each, after each row of a full operand exactly `row_padding`. Pads hold NaN, so that a read
+    of one shows. Scalars are Python floats. Raises `SpecError` for extents that contradict the spec's or are unknown.
+    """
+    rows_of_d, columns_of_d = _settle(spec, "m", m), _settle(spec, "n", n)
+    concrete = dataclasses.replace(spec, m=rows_of_d, n=columns_of_d, k=_settle(spec, "k", k))
+    inputs: dict[str, Any] = {}
+    for name, dtype, extents in (("a", spec.a, concrete.a_shape), ("b", spec.b, concrete.b_shape)):
+        rows, columns = extents
+        assert rows is not None and columns is not None
+        stride = -(-(columns + row_padding) // 8) * 8
+        inputs[name] = padded_matrix(rng.standard_normal((rows, columns)), dtype, stride)
+    for operand in spec.operands:
+        if operand.kind is OperandKind.SCALAR:
+            inputs[operand.name] = float(np.float32(rng.standard_normal()))
+            continue
+        values = rng.standard_normal(
+            [extent for extent in operand.shape(rows_of_d, columns_of_d) if extent is not None]
+        )
+        if operand.kind is OperandKind.FULL:
+            inputs[operand.name] = padded_matrix(values, operand.dtype, values.shape[1] + row_padding)
+        else:
+            inputs[operand.name] = values.astype(NUMPY[operand.dtype])
+    return inputs
+
+
+def padded_matrix(values: np.ndarray, dtype: str, row_stride: int) -> np.ndarray:
+    """`values` (rows, columns) in `dtype`, its rows `row_stride` elements apart, NaN between them."""
+    buffer = np.full((values.shape[0], row_stride), np.nan, dtype=NUMPY[dtype])
+    buffer[:, : values.shape[1]] = values.astype(NUMPY[dtype])
+    return buffer[:, : values.shape[1]]
+
+
+def _matrices(spec: GemmSpec, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A as (M, K) and B as (K, N), float64, checked against the spec."""
+    for name, array, expected in (("a", a, spec.a_shape), ("b", b, spec.b_shape)):
+        fits = array.ndim == 2 and all(want in (None, have) for want, have in zip(expected, array.shape, strict=True))
+        if not fits:
+            raise SpecError(f"{name} has shape {array.shape}; layout {spec.layout} wants {_shape_text(expected)}")
+    left = np.asarray(a).astype(NUMPY[spec.a]).astype(np.float64)
+    right = np.asarray(b).astype(NUMPY[spec.b]).astype(np.float64)
+    left = left if spec.layout in ("tn", "tt") else left.T
+    right = right.T if spec.layout in ("tn", "nn") else right
+    if left.shape[1] != right.shape[0]:
+        raise SpecError(f"a says K = {left.shape[1]}, b says {right.shape[0]} (layout {spec.layout}); they must agree")
+    return left, right
+
+
+def _operands(spec: GemmSpec, given: Mapping[str, Any], m: int, n: int) -> list[np.ndarray]:
+    """The epilogue's operands in order, float64, each broadcasting to (M, N)."""
+    names = [operand.name for operand in spec.operands]
+    if set(given) != set(names):
+        raise SpecError(f"epilogue operands given: {sorted(given)}; the epilogue takes {sorted(names)}")
+    return [_operand(operand, np.asarray(given[operand.name]), m, n) for operand in spec.operands]
+
+
+def _operand(operand: Operand, value: np.ndarray, m: int, n: int) -> np.ndarray:
+    expected = operand.shape(m, n)
+    if value.shape != expected:
+        raise SpecError(
+            f"operand {operand.name!r} has shape {value.shape}; {operand.kind.value} wants {_shape_text(expected)}"
+        )
+    exact = value.astype(NUMPY[operand.dtype]).astype(np.float64)
+    return exact[:, None] if operand.kind is OperandKind.PER_ROW else exact
+
+
+def _shape_text(shape: tuple[int | None, ...]) -> str:
+    words = ["any" if extent is None else str(extent) for extent in shape]
+    return f"({words[0]},)" if len(words) == 1 else f"({', '.join(words)})"
+
+
+def _settle(spec: GemmSpec, name: str, value: int | None) -> int:
+    """The extent, from the argument or the spec."""
+    fixed: int | None = getattr(spec, name)
+    if value is None and fixed is None:
+        raise SpecError(f"{name} is a run-time argument of this spec; say which value the inputs are for")
+    if value is not None and fixed is not None and value != fixed:
+        raise SpecError(f"{name} = {value} contradicts the spec's {fixed}; leave it None")
+    settled = fixed if value is None else value
+    assert settled is not None
+    return settled
+
+
+def _accumulator(acc: np.ndarray, magnitude: np.ndarray, k: int, dtype: str) -> Interval:
+    """Where the accumulator may lie; anywhere, where a partial sum may overflow."""
+    roundings = k + -(-k // 16) + 2
+    growth = math.expm1(min(roundings * math.log1p(_UNIT[dtype]), 700.0))
+    with np.errstate(all="ignore"):
+        error = growth * magnitude + roundings * (1.0 + growth) * _TINY[dtype]
+        overflows = ~(magnitude + error <= _LARGEST[dtype])
+        low, high = acc - error, acc + error
+    return Interval(np.where(overflows, -np.inf, low), np.where(overflows, np.inf, high))
+
+
+def _distance(value: np.ndarray, interval: Interval, dtype: str) -> np.ndarray:
+    """How far D, rounded from anywhere in the interval, may be from the reference; no limit where D may overflow."""
+    low, high = interval.low, interval.high
+    with np.errstate(all="ignore"):
+        distance = np.maximum(np.where(low == value, 0.0, value - low), np.where(high == value, 0.0, high - value))
+        distance = np.maximum(distance, 0.0) + half_ulp(np.maximum(np.abs(low), np.abs(high)), dtype)
+    finite = np.isfinite(round_to(low, dtype)) & np.isfinite(round_to(high, dtype)) & np.isfinite(distance)
+    return np.where(finite, distance, np.inf)
+
+
+def _ratio(got: np.ndarray, ref: np.ndarray, bound: np.ndarray) -> np.ndarray:
+    """|got − ref| / bound: 0 where equal or both NaN, ∞ where only one is NaN or the bound is 0."""
+    with np.errstate(all="ignore"):
+        ratio = np.abs(got - ref) / bound
+        ratio = np.where(np.isinf(bound), 0.0, ratio)
+        ratio = np.where(got == ref, 0.0, ratio)
+    nan_got, nan_ref = np.isnan(got), np.isnan(ref)
+    ratio = np.where(nan_got & nan_ref, 0.0, np.where(nan_got | nan_ref, np.inf, ratio))
+    return np.where(np.isnan(ratio), np.inf, ratio)
+
+
+def _rows_of(value: np.ndarray, rows: slice) -> np.ndarray:
+    """The part of a broadcastable operand that belongs to these rows of D."""
+    return value[rows] if value.ndim == 2 and value.shape[0] > 1 else value
+
+
+def _row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
+    step = max(1, _BLOCK // shape[1])
+    return (slice(row, row + step) for row in range(0, shape[0], step))

@@ -1,0 +1,70 @@
+"""Whether a D that was computed on random inputs is right, in a sentence."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lowtide.compiler.checking.reference import compare, reference_with_bound
+from lowtide.compiler.spec import GemmSpec
+from lowtide.errors import SpecError
+
+# Multiply-adds in float64 that a check may cost; of a larger product only some rows are compared.
+_MOST_PRODUCTS = 2**32
+_BYTES_PER_ELEMENT = 24  # of host memory, for a matrix, its float64 copy and the magnitudes
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether D is right, and a sentence that says how far off it is, or where it differs first."""
+
+    ok: bool
+    message: str
+
+
+def check_memory(m: int, n: int, k: int) -> None:
+    """Raise SpecError where the inputs and the check of a product would not fit into this machine's memory."""
+    needed = _BYTES_PER_ELEMENT * (m * k + n * k + m * n)
+    present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > present:
+        raise SpecError(
+            f"{m}x{n}x{k} takes about {needed / 2**30:,.0f} GiB of host memory to make and to check, this machine has "
+            f"{present / 2**30:,.0f}; take a smaller problem, or only compile it"
+        )
+
+
+def against_float64(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: int = 0) -> Verdict:
+    """D against float64 within the derived bound: all of it, or the first, the last and random rows of a large one."""
+    m, n = d.shape
+    k = inputs["a"].shape[1 if spec.layout[0] == "t" else 0]
+    count = min(m, max(16, _MOST_PRODUCTS // (n * k)))
+    if count == m:
+        found = compare(spec, d, *reference_with_bound(spec, **inputs))
+        return Verdict(found.ok, found.message)
+    middle = np.random.default_rng(seed).choice(m - 2, size=count - 2, replace=False) + 1
+    rows = np.sort(np.concatenate([[0, m - 1], middle]))
+    some = replace(spec, m=None)
+    found = compare(some, d[rows], *reference_with_bound(some, **_rows_of(spec, inputs, rows)))
+    return Verdict(found.ok, f"{found.message} (row {rows[found.worst_index[0]]} of D; {count} of {m} rows compared)")
+
+
+def _rows_of(spec: GemmSpec, inputs: Mapping[str, Any], rows: Array) -> dict[str, Any]:
+    """The inputs that belong to some rows of D."""
+    by_row = {operand.name for operand in spec.operands if operand.kind.value in ("full", "per_row")}
+    result = {name: value[rows] if name in by_row else value for name, value in inputs.items()}
+    result["a"] = inputs["a"][rows] if spec.layout[0] == "t" else inputs["a"][:, rows]
+    return result
+
+
+def equality(d: Array, expected: Array) -> Verdict:
+    """Whether two results of an exact domain are the same."""
+    wrong = np.argwhere(d != expected)
+    if not len(wrong):
+        return Verdict(True, f"all {d.size} elements are equal")
+    row, column = (int(index) for index in wrong[0])
+    values = f"{d[row, column]}, should be {expected[row, column]}"
+    return Verdict(False, f"{len(wrong)} of {d.size} elements differ; the first: d[{row}, {column}] = {values}")

@@ -1,0 +1,70 @@
+"""cp.async groups: which copies of which thread a wait covers (PTX ISA, "cp.async.commit_group", "…wait_group").
+
+Each thread counts its own groups. A copy belongs to the group that is open when it starts; `commit` closes it (it may
+be empty); `wait(n)` returns when all but the last n closed groups have landed. What was never committed never lands.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.interpreter.machine.global_memory import GlobalMemory
+from lowtide.interpreter.machine.memory import InFlight, SharedMemory, start_copy
+from lowtide.interpreter.numbers.cells import Access, Ints, Values
+
+
+class AsyncCopies:
+    """The cp.async of one CTA's threads, into its shared memory."""
+
+    def __init__(self, shared: SharedMemory) -> None:
+        self.shared = shared
+        self._closed: NDArray[np.int64] = np.zeros((shared.clocks.warps, 32), np.int64)
+        self._started: list[list[tuple[InFlight, Ints, Ints]]] = [[] for _ in range(shared.clocks.warps)]
+
+    def start(
+        self,
+        source: GlobalMemory,
+        access: Access,
+        shared_addresses: Ints,
+        global_addresses: Ints,
+        size: int,
+        used: Ints | None = None,
+    ) -> None:
+        """cp.async of `size` bytes by each lane of `access.lanes`; bytes after the first `used` are zero-filled."""
+        copy = start_copy(source, self.shared, access, shared_addresses, global_addresses, size, used, by_threads=True)
+        lanes = np.asarray(access.lanes)
+        self._started[access.warp].append((copy, lanes, self._closed[access.warp, lanes]))
+
+    def commit(self, warp: int, active: Values | None = None) -> None:
+        """cp.async.commit_group by the lanes of a warp (those where `active` (32,) is true)."""
+        self._closed[warp] += 1 if active is None else active
+
+    def wait(self, warp: int, pending: int, active: Values | None = None) -> None:
+        """cp.async.wait_group `pending` by the lanes of a warp (those where `active` (32,) is true)."""
+        landed = self._closed[warp] - pending  # groups below this number
+        if active is not None:
+            landed = np.where(active, landed, 0)
+        remaining = []
+        for copy, lanes, group in self._started[warp]:
+            done = group < landed[lanes]
+            if done.any():
+                self.shared.land(copy, None if done.all() else done)
+            if not done.all():
+                kept = InFlight(_of_rows(copy.access, ~done), copy.addresses[~done], copy.size)
+                remaining.append((kept, lanes[~done], group[~done]))
+        self._started[warp] = remaining
+
+    def wait_all(self, warp: int, active: Values | None = None) -> None:
+        """cp.async.wait_all: as a commit and a wait for every group."""
+        self.commit(warp, active)
+        self.wait(warp, 0, active)
+
+    def in_flight(self, warp: int) -> int:
+        """How many copies of the warp's lanes have started and not landed."""
+        return sum(len(lanes) for _, lanes, _ in self._started[warp])
+
+
+def _of_rows(access: Access, rows: Values) -> Access:
+    lanes = None if access.lanes is None else np.asarray(access.lanes)[rows]
+    return replace(access, lanes=lanes)

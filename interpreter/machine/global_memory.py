@@ -1,0 +1,200 @@
+"""Global memory with the rules of ordering: each byte remembers the thread that wrote it last in this launch, and when.
+
+An access to a byte that another thread wrote must be ordered after it, by barriers within a CTA; between CTAs nothing
+orders. Bytes that a TMA store writes are in flight from `start_store` to `land_store`: until then nothing orders them.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.interpreter.machine.clocks import Clocks
+from lowtide.interpreter.numbers.cells import (
+    CODES,
+    CONTINUED,
+    ELEMENT_BYTES,
+    IN_FLIGHT,
+    LANES,
+    UNWRITTEN,
+    WARPS,
+    WHOLE_AGENT,
+    ZERO,
+    Access,
+    Buffer,
+    Cells,
+    Ints,
+    Span,
+    Values,
+    lane_column,
+    padded,
+    thread_name,
+)
+
+_ORIGIN = 1 << 20  # of global memory: a null pointer or a shared address is out of its bounds
+_GAP = 256  # at least so many bytes between two allocations, and every allocation's alignment
+
+
+class GlobalMemory(Cells):
+    """Global memory of one GPU: allocations apart from each other, accessible only where a matrix has elements."""
+
+    def __init__(self, payload: Any = np.float64) -> None:
+        super().__init__("global memory", _ORIGIN, 0, payload)
+        self._accessible: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self._writer: NDArray[np.int64] = np.zeros(0, np.int64)  # thread of the grid + 1; 0 nobody in this launch
+        self._epoch: NDArray[np.int32] = np.zeros(0, np.int32)  # the writer's epoch + 1
+        self._clocks: dict[int, Clocks] = {}
+
+    def allocate(
+        self,
+        name: str,
+        rows: int,
+        columns: int,
+        row_stride: int,
+        dtype: str,
+        values: Values | None = None,
+        misalign: int = 0,
+    ) -> int:
+        """A matrix (or, with one row, a vector) `row_stride` elements from row to row; its address.
+
+        The address is a multiple of 256 bytes, plus `misalign`. Padding between rows is not accessible. `values`,
+        payload (rows, columns), initialises it; without, reading it before it is written is an error.
+        """
+        width = ELEMENT_BYTES[dtype]
+        start = -(-max(self.size, _GAP) // _GAP) * _GAP + misalign
+        end = start + (max(rows - 1, 0) * row_stride + columns) * width
+        self._grow(end + _GAP)
+        buffer = Buffer(name, start, end, dtype, rows, columns, row_stride * width)
+        self.buffers.append(buffer)
+        first = _first_bytes(buffer)
+        for byte in range(width):
+            self._accessible[first + byte] = True
+            if values is not None:
+                self.codes[first + byte] = CONTINUED if byte else CODES[dtype]
+        if values is not None:
+            self.payload[first] = values
+        return start + self.origin
+
+    def contents(self, name: str) -> tuple[Values, NDArray[np.bool_]]:
+        """An allocation's payload (rows, columns), and which of its elements were ever written."""
+        buffer = next(buffer for buffer in self.buffers if buffer.name == name)
+        first = _first_bytes(buffer)
+        return self.payload[first], self.codes[first] != UNWRITTEN
+
+    def begin_launch(self) -> None:
+        """All that earlier launches did is ordered before what follows."""
+        self._writer[:] = 0
+        self._clocks = {}
+
+    def enter(self, cta: int, clocks: Clocks) -> None:
+        """A CTA of this launch, with the clocks of its warps."""
+        self._clocks[cta] = clocks
+
+    def read_raw(self, access: Access, addresses: Ints, size: int, used: Ints | None) -> tuple[Values, Values]:
+        """Bytes as they are, `size` from each address: codes and payload (n, size).
+
+        Of each row only the first `used` bytes are touched (all when None), the others are zero. Addresses must be
+        multiples of `size` even of rows that touch nothing (PTX ISA, "cp.async"). Raises InterpreterError.
+        """
+        if used is None or (used == size).all():
+            span = self.span(access, addresses, size)
+            self._before_read(access, span)
+            codes, payload = span.get(self.codes), span.get(self.payload)
+            self._check_written(access, span.addresses, codes == UNWRITTEN)
+            return codes, payload
+        addresses = np.asarray(addresses, np.int64)
+        if (addresses & (size - 1)).any():
+            row = int(np.flatnonzero(addresses & (size - 1))[0])
+            rule = f"misaligned: {size} bytes need an address that is a multiple of {size}"
+            self.fail(access, addresses - self.origin, row, 0, rule)
+        codes = np.full((len(addresses), size), ZERO, np.uint8)
+        payload = np.zeros((len(addresses), size), self.payload.dtype)
+        for count in np.unique(used[used > 0]):
+            chosen = used == count
+            lanes = None if access.lanes is None else np.asarray(access.lanes)[chosen]
+            part = replace(access, lanes=lanes)
+            span = self.span(part, addresses[chosen], int(count), align=int(count & -count))
+            self._before_read(part, span)
+            codes[chosen, :count], payload[chosen, :count] = span.get(self.codes), span.get(self.payload)
+            self._check_written(part, span.addresses, codes[chosen, :count] == UNWRITTEN)
+        return codes, payload
+
+    def start_store(self, access: Access, addresses: Ints, payload: Values, dtype: str, count: int = 1) -> Span:
+        """As `store`, by an asynchronous copy: until `land_store` nothing orders what was written."""
+        self.store(access, addresses, payload, dtype, count, align=ELEMENT_BYTES[dtype])
+        span = self.span(access, addresses, ELEMENT_BYTES[dtype] * count, align=ELEMENT_BYTES[dtype])
+        span.put(self._writer, (access.cta * WARPS + access.warp) * LANES + WHOLE_AGENT + 1)
+        span.put(self._epoch, IN_FLIGHT)
+        return span
+
+    def land_store(self, access: Access, span: Span) -> None:
+        """What was stored asynchronously is written now, by the access's lanes in their agent's present epoch."""
+        span.put(self._writer, (access.cta * WARPS + access.warp) * LANES + lane_column(access) + 1)
+        span.put(self._epoch, np.int32(self._clocks[access.cta].epoch(access.warp) + 1))
+
+    def _grow(self, size: int) -> None:
+        more = padded(size) - padded(self.size)
+        for name in ("payload", "codes", "_accessible", "_writer", "_epoch"):
+            array = getattr(self, name)
+            setattr(self, name, np.concatenate([array, np.zeros(more, array.dtype)]))
+        self.size = size
+
+    def _check_written(self, access: Access, addresses: Ints, unwritten: Values) -> None:
+        if unwritten.any():
+            row, byte = (int(index[0]) for index in np.nonzero(unwritten))
+            self.fail(access, addresses, row, byte, "uninitialised: read where nothing was written")
+
+    def _check_accessible(self, access: Access, span: Span) -> None:
+        accessible = span.get(self._accessible)
+        if not accessible.all():
+            row, byte = (int(index[0]) for index in np.nonzero(~accessible))
+            self.fail(
+                access, span.addresses, row, byte, f"out of bounds: {span.size} bytes, not all of them in a matrix"
+            )
+
+    def _before_read(self, access: Access, span: Span) -> None:
+        if span.get(self._writer).any():
+            self._check_writers(access, span, "reads", "read after write")
+
+    def _before_write(self, access: Access, span: Span) -> None:
+        if span.get(self._writer).any():
+            self._check_writers(access, span, "writes", "write after write")
+        lane = lane_column(access)
+        thread = (access.cta * WARPS + access.warp) * LANES + lane + 1
+        span.put(self._writer, thread)
+        epoch = self._clocks[access.cta].epoch(access.warp) if access.cta in self._clocks else 0
+        span.put(self._epoch, np.int32(epoch + 1))
+        if lane is not WHOLE_AGENT and (span.get(self._writer) != thread).any():
+            row, byte = (int(index[0]) for index in np.nonzero(span.get(self._writer) != thread))
+            self.fail(access, span.addresses, row, byte, "race: two lanes write the same bytes in one instruction")
+
+    def _check_writers(self, access: Access, span: Span, verb: str, kind: str) -> None:
+        """Raise where another thread wrote in this launch and nothing orders its write before this access."""
+        writer, stored = span.get(self._writer) - 1, span.get(self._epoch)
+        warp, lane = writer // LANES, lane_column(access)
+        racing = (writer >= 0) & (warp // WARPS != access.cta)
+        if access.cta in self._clocks:
+            known = self._clocks[access.cta].known[access.warp]
+            mine = (writer >= 0) & ~racing
+            late = stored > known[np.where(mine, warp % WARPS, 0)]
+            same = (warp % WARPS == access.warp) & (writer % LANES == lane) & (writer % LANES != WHOLE_AGENT)
+            racing |= mine & late & ~same
+        if racing.any():
+            row, byte = (int(index[0]) for index in np.nonzero(racing))
+            other = int(writer[row, byte])
+            cta = other // LANES // WARPS
+            names = self._clocks[cta].names if cta in self._clocks else ()
+            who = f"CTA {cta} {thread_name(other % (LANES * WARPS), names)}"
+            self.fail(
+                access, span.addresses, row, byte, f"race ({kind}): {verb} what {who} wrote, nothing orders the two"
+            )
+
+
+def _first_bytes(buffer: Buffer) -> Ints:
+    """Relative address of each element's first byte: array (rows, columns)."""
+    return (
+        buffer.start
+        + np.arange(buffer.rows)[:, None] * buffer.stride
+        + (np.arange(buffer.columns) * ELEMENT_BYTES[buffer.dtype])
+    )

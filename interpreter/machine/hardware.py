@@ -1,0 +1,174 @@
+"""What the warp-wide instructions do to registers, by the PTX ISA's own formulas.
+
+Written from the text of the PTX ISA and not from the thread-value layouts that the passes work with, so that a wrong
+layout shows as a wrong number (test/interpreter/test_hardware.py compares the two). Fragments are arrays
+(32 lanes, values), values in the order of the instruction's registers, low half of a register first.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.numbers.domains import Domain
+
+Ints = NDArray[np.int64]
+Values = NDArray[Any]
+
+_LANE = np.arange(32)[:, None]
+_GROUP = _LANE >> 2  # groupID = %laneid >> 2
+_IN_GROUP = _LANE % 4  # threadID_in_group = %laneid % 4
+
+
+@dataclass(frozen=True)
+class MmaFragments:
+    """Where the elements of an mma's fragments stand in its matrices: (row, column) arrays (32, values) each.
+
+    A is (M, K); B is (K, N) in the PTX ISA, so `b` holds (k, n); C and D are (M, N).
+    """
+
+    shape: tuple[int, int, int]
+    a: tuple[Ints, Ints]
+    b: tuple[Ints, Ints]
+    c: tuple[Ints, Ints]
+
+
+def _accumulator() -> tuple[Ints, Ints]:
+    """c_i: row = groupID for i < 2, groupID + 8 for i >= 2; col = threadID_in_group * 2 + (i & 1)."""
+    i = np.arange(4)
+    return _GROUP + 8 * (i >= 2), _IN_GROUP * 2 + (i & 1)
+
+
+def _m16n8k8() -> MmaFragments:
+    """PTX ISA, "Matrix Fragments for mma.m16n8k8", .f16 and .bf16."""
+    i, j = np.arange(4), np.arange(2)
+    # a_i: row = groupID for a0 and a1, groupID + 8 for a2 and a3; col = threadID_in_group * 2 + (i & 1)
+    a = _GROUP + 8 * (i >= 2), _IN_GROUP * 2 + (i & 1)
+    # b_i: row = threadID_in_group * 2 + i; col = groupID
+    b = _IN_GROUP * 2 + j, _GROUP + 0 * j
+    return MmaFragments((16, 8, 8), a, b, _accumulator())
+
+
+def _m16n8k16() -> MmaFragments:
+    """PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type", .f16 and .bf16."""
+    i, j = np.arange(8), np.arange(4)
+    # a_i: row = groupID for 0 <= i < 2 and 4 <= i < 6, else groupID + 8;
+    #      col = threadID_in_group * 2 + (i & 1), and 8 more for i >= 4
+    upper = (i < 2) | ((i >= 4) & (i < 6))
+    a = _GROUP + 8 * ~upper, _IN_GROUP * 2 + (i & 1) + 8 * (i >= 4)
+    # b_i: row = threadID_in_group * 2 + (i & 1), and 8 more for i >= 2; col = groupID
+    b = _IN_GROUP * 2 + (j & 1) + 8 * (j >= 2), _GROUP + 0 * j
+    return MmaFragments((16, 8, 16), a, b, _accumulator())
+
+
+MMA_FRAGMENTS: Mapping[tuple[int, int, int], MmaFragments] = MappingProxyType(
+    {fragments.shape: fragments for fragments in (_m16n8k8(), _m16n8k16())}
+)
+
+
+def fragments_of(shape: tuple[int, int, int]) -> MmaFragments:
+    """The fragments of mma.sync of a shape (m, n, k). Raises InterpreterError for one that is not modelled."""
+    if shape not in MMA_FRAGMENTS:
+        known = ", ".join("m{}n{}k{}".format(*shape) for shape in MMA_FRAGMENTS)
+        raise InterpreterError("mma.sync m{}n{}k{} is not interpreted; known are ".format(*shape) + known)
+    return MMA_FRAGMENTS[shape]
+
+
+def mma(shape: tuple[int, int, int], a: Values, b: Values, c: Values, domain: Domain, dtype: str) -> Values:
+    """D = A · B + C by one warp (PTX ISA, "mma"): fragments (32, values); D has the accumulator type `dtype`."""
+    fragments = fragments_of(shape)
+    m, n, k = shape
+    matrix_a = np.empty((m, k), a.dtype)
+    matrix_b = np.empty((n, k), b.dtype)
+    matrix_c = np.empty((m, n), c.dtype)
+    matrix_a[fragments.a] = a
+    matrix_b[fragments.b[::-1]] = b
+    matrix_c[fragments.c] = c
+    return domain.dot(matrix_a, matrix_b, matrix_c, dtype)[fragments.c]
+
+
+def wgmma_accumulator(n: int) -> tuple[Ints, Ints]:
+    """(row, column) of a warpgroup's accumulators in the 64xN tile: arrays (128 threads, n / 2 values).
+
+    PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16", D: row = 16 * (warp % 4) + lane / 4, and 8 more where
+    (i / 2) % 2 is 1; col = 8 * (i / 4) + 2 * (lane % 4) + i % 2. Raises InterpreterError for an N that wgmma lacks.
+    """
+    if n % 8 or not 8 <= n <= 256:
+        raise InterpreterError(f"wgmma.m64n{n}k16: N is a multiple of 8 from 8 to 256")
+    thread, i = np.arange(128)[:, None], np.arange(n // 2)
+    warp, lane = thread // 32, thread % 32
+    return 16 * warp + lane // 4 + 8 * (i // 2 % 2), 8 * (i // 4) + 2 * (lane % 4) + i % 2
+
+
+@dataclass(frozen=True)
+class MatrixDescriptor:
+    """What wgmma is told of an operand in shared memory (PTX ISA, "Matrix Descriptor Format"). Offsets in bytes."""
+
+    start: int
+    leading: int
+    stride: int
+    base_offset: int
+    span: int
+
+    @classmethod
+    def decode(cls, bits: int) -> "MatrixDescriptor":
+        """Bits 0–13 start address, 16–29 leading and 32–45 stride byte offset, each / 16; 49–51 base offset; 62–63
+        swizzling mode: 0 none, 1 128 bytes, 2 64 bytes, 3 32 bytes."""
+        start, leading, stride = ((bits >> at & 0x3FFF) << 4 for at in (0, 16, 32))
+        return cls(start, leading, stride, bits >> 49 & 7, (0, 128, 64, 32)[bits >> 62 & 3])
+
+    def addresses(self, rows: Ints, depth: Ints, width: int, k_major: bool) -> Ints:
+        """Byte addresses of the elements (row, k) of `width` bytes: array (rows, depth).
+
+        Rows are those along M or N (PTX ISA, "Shared Memory Matrix Layout"). With K contiguous, eight rows of a
+        swizzle's span (16 bytes without one) lie together, the next eight `stride` further; without a swizzle the next
+        16 bytes along K `leading` further. With M or N contiguous it is eight k that lie together, a span of rows each.
+        """
+        unit = self.span or 16
+        along, across = (depth * width, rows) if k_major else (rows * width, depth)
+        first, second = (self.leading, self.stride) if self.span or k_major else (self.stride, self.leading)
+        inner = along // unit * first + along % unit
+        outer = across // 8 * second + across % 8 * unit
+        plain = inner[None, :] + outer[:, None] if k_major else inner[:, None] + outer[None, :]
+        return tma_swizzle(self.start + plain, self.span)
+
+
+def tma_swizzle(addresses: Ints, span: int) -> Ints:
+    """Shared memory addresses that TMA and wgmma use in place of `addresses`, for rows of `span` bytes (0: the same).
+
+    PTX ISA, "Swizzling modes": of the byte address, bits [4, 7) are xored with bits [7, 10) for 128 bytes, [4, 6) with
+    [7, 9) for 64, bit 4 with bit 7 for 32.
+    """
+    if span not in (0, 32, 64, 128):
+        raise InterpreterError(f"a swizzle over {span} bytes; there are those over 32, 64 and 128")
+    bits = {0: 0, 32: 0x10, 64: 0x30, 128: 0x70}[span]
+    return addresses ^ (addresses >> 3 & bits)
+
+
+def ldmatrix(rows: Values, num: int, trans: bool) -> Values:
+    """What each lane receives: array (32, num, 2), the low and high half of `num` registers.
+
+    `rows` holds the 8 elements that the address of each lane points at: array (8 * num, 8), the rows of matrix 0 from
+    lanes 0–7, of matrix 1 from lanes 8–15, and so on. Lane l receives of each matrix the elements 2 * (l % 4) and the
+    next one of row l / 4; with `trans`, of the transposed matrix (PTX ISA, "ldmatrix").
+    """
+    matrices = rows.reshape(num, 8, 8)
+    if trans:
+        matrices = matrices.swapaxes(1, 2)
+    return matrices.reshape(num, 32, 2).swapaxes(0, 1)
+
+
+def stmatrix(registers: Values, num: int, trans: bool) -> Values:
+    """The rows that are written: array (8 * num, 8), row r of matrix j to the address that lane 8 * j + r gives.
+
+    `registers`: array (32, num, 2), the low and high half of each lane's `num` registers. Lane l holds of each matrix
+    the elements 2 * (l % 4) and the next one of row l / 4; with `trans`, of the transposed one (PTX ISA, "stmatrix").
+    """
+    matrices = registers.swapaxes(0, 1).reshape(num, 8, 8)
+    if trans:
+        matrices = matrices.swapaxes(1, 2)
+    return matrices.reshape(8 * num, 8)

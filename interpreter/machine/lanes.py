@@ -1,0 +1,71 @@
+"""Between an agent's values, uniform or by lane, and memory's rows: one address for each active lane."""
+
+from typing import Any
+
+import numpy as np
+
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.numbers.cells import Access, Cells, Ints
+from lowtide.interpreter.program.ir_types import Pointer, Type
+from lowtide.interpreter.program.program import DecodedOp, violation
+
+GLOBAL, SHARED = 1, 3
+
+
+def memory_of(state: AgentState, op: DecodedOp, type: Type, address: Any) -> Cells:
+    """The memory that a pointer points into; a generic one by its value."""
+    space = type.space if isinstance(type, Pointer) else 0
+    if space == GLOBAL:
+        return state.machine.memory
+    if space == SHARED:
+        return state.cta.shared
+    if space != 0:
+        raise violation(state, op, f"address space {space} is not interpreted; known are 0 generic, 1 global, 3 shared")
+    in_global = np.min(address, initial=2**62) >= state.machine.memory.origin
+    return state.machine.memory if in_global else state.cta.shared
+
+
+def active_rows(state: AgentState, op: DecodedOp, address: Any) -> tuple[Access, Ints]:
+    """The addresses of the active lanes, (n,), and who accesses them.
+
+    A uniform address that all lanes read is one row, accessed by the warp as a whole.
+    """
+    if not isinstance(address, np.ndarray):
+        if state.mask is None:
+            return state.access(op), np.array([address], np.int64)
+        address = np.full(32, address, np.int64)
+    lanes = state.lanes
+    if state.mask is not None:
+        lanes, address = lanes[state.mask], address[state.mask]
+    return state.access(op, lanes), address
+
+
+def uniform(state: AgentState, op: DecodedOp, value: Any) -> int:
+    """The one value of the active lanes. Raises InterpreterError where they differ."""
+    if not isinstance(value, np.ndarray):
+        return int(value)
+    values = np.unique(value if state.mask is None else value[state.mask])
+    if len(values) != 1:
+        raise violation(state, op, f"the lanes of the warp give different values {values.tolist()}; give one")
+    return int(values[0])
+
+
+def active_lanes(state: AgentState) -> int:
+    """How many lanes execute the op."""
+    return len(state.lanes) if state.mask is None else int(state.mask.sum())
+
+
+def spread(state: AgentState, rows: Any) -> Any:
+    """Rows of the active lanes as rows of all lanes; a single row of the whole warp stays uniform."""
+    if state.mask is None:
+        return rows
+    result = np.zeros((32, *rows.shape[1:]), rows.dtype)
+    result[state.mask] = rows
+    return result
+
+
+def whole_warp(state: AgentState, op: DecodedOp) -> None:
+    """Raises InterpreterError in divergent code, for instructions that all lanes execute together."""
+    if state.mask is not None:
+        missing = np.flatnonzero(~state.mask).tolist()
+        raise violation(state, op, f"all 32 lanes must execute it together (.sync.aligned); lanes {missing} do not")

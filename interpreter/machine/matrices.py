@@ -1,0 +1,146 @@
+"""Matrices in global memory as values, and the windows that `tile.view` cuts from them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.program.ir_types import Scalar
+from lowtide.interpreter.program.program import DecodedOp
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A memref in global memory: byte address, extents, elements from row to row. A vector has one extent."""
+
+    name: str
+    address: int
+    shape: tuple[int, ...]
+    row_stride: int
+    element: Scalar
+
+    def addresses(self, rows: Any, columns: Any) -> Ints:
+        """Byte addresses of elements; a vector's are its columns'."""
+        return self.address + (np.asarray(rows, np.int64) * self.row_stride + columns) * self.element.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window of `shape` whose first element is (row, column) of the matrix.
+
+    `kind` says what a matrix of one dimension has an element for: "per_row" or "per_column"; else it is "full".
+    """
+
+    matrix: Matrix
+    row: int
+    column: int
+    shape: tuple[int, int]
+    kind: str = "full"
+
+    @property
+    def inside(self) -> tuple[int, int]:
+        """How many rows and columns of the window lie in the matrix."""
+        shape = self.matrix.shape
+        rows, columns = {
+            "full": shape,
+            "per_row": (shape[0], self.column + self.shape[1]),
+            "per_column": (self.row + self.shape[0], shape[0]),
+        }[self.kind]
+        return _clip(rows - self.row, self.shape[0]), _clip(columns - self.column, self.shape[1])
+
+    def element_addresses(self, rows: Ints, columns: Ints) -> Ints:
+        """Byte addresses of the elements at (row, column) of the window."""
+        if self.kind == "per_row":
+            return self.matrix.addresses(0, self.row + rows + np.zeros_like(columns))
+        if self.kind == "per_column":
+            return self.matrix.addresses(0, self.column + columns + np.zeros_like(rows))
+        return self.matrix.addresses(self.row + rows, self.column + columns)
+
+
+def _clip(size: int, limit: int) -> int:
+    return max(0, min(size, limit))
+
+
+def load_inside(state: AgentState, op: DecodedOp, window: Window) -> NDArray[Any]:
+    """The part of a window that lies in its matrix, read by the whole agent: payload (rows, columns) inside.
+
+    A vector's window comes as (rows, 1) or (1, columns), to be broadcast.
+    """
+    rows, columns = window.inside
+    element = window.matrix.element
+    access, memory = state.access(op), state.machine.memory
+    if rows == 0 or columns == 0:
+        return np.zeros((rows, columns), state.machine.domain.payload)
+    if window.kind == "full":
+        addresses = window.matrix.addresses(window.row + np.arange(rows), window.column)
+        return memory.load(access, addresses, element.name, columns, align=_alignment(addresses, element.bytes))
+    start, count = (window.row, rows) if window.kind == "per_row" else (window.column, columns)
+    addresses = window.matrix.addresses(0, np.array([start]))
+    vector = memory.load(access, addresses, element.name, count, align=_alignment(addresses, element.bytes))
+    return vector.reshape((-1, 1) if window.kind == "per_row" else (1, -1))
+
+
+def load_window(state: AgentState, op: DecodedOp, window: Window) -> NDArray[Any]:
+    """A window read by the whole agent: payload of its shape, zero outside the matrix."""
+    rows, columns = window.inside
+    result = np.zeros(window.shape, state.machine.domain.payload)
+    result[:rows, :columns] = load_inside(state, op, window)
+    return result
+
+
+def store_inside(state: AgentState, op: DecodedOp, window: Window, payload: Any) -> None:
+    """Write the part of a full window that lies in its matrix: the agent writes its share of the rows."""
+    rows, columns = window.inside
+    if rows and columns:
+        element = window.matrix.element
+        addresses = window.matrix.addresses(window.row + np.arange(rows)[state.share], window.column)
+        state.machine.memory.store(
+            state.access(op),
+            addresses,
+            payload[state.share],
+            element.name,
+            columns,
+            align=_alignment(addresses, element.bytes),
+        )
+
+
+def load_elements(state: AgentState, op: DecodedOp, window: Window, rows: Ints, columns: Ints) -> NDArray[Any]:
+    """Each lane reads its elements of a window, zero outside: payload (32, values) at coordinates (32, values)."""
+    result = np.zeros(rows.shape, state.machine.domain.payload)
+    chosen, lanes = _chosen(state, window, rows, columns)
+    if lanes.size:
+        addresses = window.element_addresses(rows[chosen], columns[chosen])
+        loaded = state.machine.memory.load(state.access(op, lanes), addresses, window.matrix.element.name)
+        result[chosen] = loaded[:, 0]
+    return result
+
+
+def store_elements(
+    state: AgentState, op: DecodedOp, window: Window, rows: Ints, columns: Ints, payload: NDArray[Any]
+) -> None:
+    """Each lane writes its elements of a window; those outside the matrix are dropped."""
+    chosen, lanes = _chosen(state, window, rows, columns)
+    if lanes.size:
+        addresses = window.element_addresses(rows[chosen], columns[chosen])
+        state.machine.memory.store(
+            state.access(op, lanes), addresses, payload[chosen][:, None], window.matrix.element.name
+        )
+
+
+def _chosen(state: AgentState, window: Window, rows: Ints, columns: Ints) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+    """Which elements lie in the matrix and belong to active lanes, and the lane of each of them."""
+    inside_rows, inside_columns = window.inside
+    chosen = (rows < inside_rows) & (columns < inside_columns)
+    if state.mask is not None:
+        chosen &= state.mask[:, None]
+    return chosen, np.broadcast_to(state.lanes[:, None], chosen.shape)[chosen]
+
+
+def _alignment(addresses: Ints, width: int) -> int:
+    """The largest power of two up to 16 that divides all addresses, at least the element's bytes."""
+    bits = int(np.bitwise_or.reduce(addresses)) | 16
+    return max(bits & -bits, width)

@@ -1,0 +1,158 @@
+"""mbarrier objects: phases that complete by arrivals and by bytes (PTX ISA, "mbarrier").
+
+A phase completes when no arrival and no byte is pending. A wait learns what the arrivals of the completed phases had
+released. Bytes that TMA writes are visible to who waited for the phase that counted them, and to nobody else: each
+mbarrier is a clock of its own, whose epochs are its phases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lowtide.interpreter.machine.agents import AgentState, Wait
+from lowtide.interpreter.machine.clocks import Clocks, Knowledge, joined, nothing
+from lowtide.interpreter.program.program import DecodedOp, Steps, violation
+
+MAX_ARRIVALS = 2**20 - 1
+MAX_BYTES = 2**20 - 1  # of the tx-count (PTX ISA, "tx-count")
+OBJECT_BYTES = 8
+
+
+@dataclass(eq=False)
+class Mbarrier:
+    """One mbarrier: `arrivals` expected in each phase, those `pending` in the present one, and its pending bytes.
+
+    `completed` phases are over. `source` is its clock among `clocks`. `gathered` is what the arrivals of the present
+    phase released, `released` what a wait learns. `load` is the last copy that signals it: its phase and its op.
+    At level nvvm: `initialised` by which agent in which epoch, and whether a fence has shown it to TMA.
+    """
+
+    name: str
+    arrivals: int
+    clocks: Clocks
+    source: int = 0
+    pending: int = 0
+    bytes: int = 0
+    completed: int = 0
+    gathered: Knowledge = field(default_factory=nothing)
+    released: Knowledge = field(default_factory=nothing)
+    load: tuple[int, DecodedOp] | None = None
+    initialised: tuple[int, int] | None = None
+    is_fenced: bool = True
+
+    @classmethod
+    def of(cls, name: str, arrivals: int, clocks: Clocks) -> Mbarrier:
+        """An mbarrier as its initialisation leaves it, in the middle of phase 0."""
+        return cls(name, arrivals, clocks, clocks.add_source(f"TMA on {name}"), pending=arrivals)
+
+    @property
+    def state(self) -> str:
+        """Where it stands, for messages."""
+        parts = [f"{self.pending} of {self.arrivals} arrivals"] if self.pending else []
+        parts += [f"{self.bytes} bytes"] if self.bytes > 0 else []
+        lacks = f"lacks {' and '.join(parts)}" if parts else "is about to complete"
+        return f"phase {self.completed} (parity {self.completed & 1}) of {self.name} {lacks}"
+
+    def passed(self, parity: int) -> bool:
+        """Whether the phase of this parity that came last has completed."""
+        return self.completed & 1 != parity
+
+
+def wait(state: AgentState, op: DecodedOp, barrier: Mbarrier, parity: int) -> Steps:
+    """Wait until the phase of this parity has completed (mbarrier.try_wait.parity until it is true)."""
+    if parity not in (0, 1):
+        raise violation(state, op, f"a phase is known by its parity, 0 or 1, not {parity}")
+    yield Wait(lambda: barrier.passed(parity), lambda: f"for phase parity {parity}: {barrier.state}")
+    learn(state, barrier)
+
+
+def learn(state: AgentState, barrier: Mbarrier) -> None:
+    """What a successful wait tells the agent."""
+    state.cta.shared.clocks.acquire(state.warp, barrier.released)
+
+
+def arrive(
+    state: AgentState, op: DecodedOp, barrier: Mbarrier, count: int = 1, expected: int = 0, relaxed: bool = False
+) -> None:
+    """Expect so many bytes more, then arrive `count` times. `relaxed`: what was done before is not released."""
+    if expected:
+        expect(state, op, barrier, expected)
+    if count > barrier.pending:
+        raise violation(
+            state,
+            op,
+            f"arrives {'once' if count == 1 else f'{count} times'} more at {barrier.name}, whose phase "
+            f"{barrier.completed} has {barrier.arrivals - barrier.pending} of its {barrier.arrivals} arrivals and "
+            f"lacks {barrier.bytes} bytes; wait for the phase before arriving for the next, or expect as many arrivals "
+            "as there are",
+        )
+    if not relaxed:
+        barrier.gathered = joined(barrier.gathered, barrier.clocks.release(state.warp))
+    barrier.pending -= count
+    _complete(state, op, barrier)
+
+
+def expect(state: AgentState, op: DecodedOp, barrier: Mbarrier, expected: int) -> None:
+    """expect_tx: the present phase waits for so many bytes more."""
+    barrier.bytes += expected
+    if not 0 <= expected <= MAX_BYTES or barrier.bytes > MAX_BYTES:
+        raise violation(
+            state,
+            op,
+            f"{barrier.bytes} bytes pending on {barrier.name}; an mbarrier counts to {MAX_BYTES}: use smaller stages",
+        )
+
+
+def complete_bytes(state: AgentState, op: DecodedOp, barrier: Mbarrier, phase: int, count: int) -> None:
+    """complete_tx: `count` bytes of a copy started in `phase` have landed."""
+    if barrier.completed != phase:
+        raise violation(
+            state,
+            op,
+            f"its {count} bytes land on {barrier.name} when phase {phase}, which they belong to, has completed without "
+            "them; expect the bytes of all boxes that signal one phase",
+        )
+    barrier.bytes -= count
+    _complete(state, op, barrier)
+
+
+def note_load(state: AgentState, op: DecodedOp, barrier: Mbarrier) -> None:
+    """A copy that signals the present phase has been started; somebody must wait for it before the kernel ends."""
+    if barrier.load is None:
+        state.cta.at_end.append(lambda ending: _check_waited(ending, barrier))
+    barrier.load = barrier.completed, op
+
+
+def _check_waited(state: AgentState, barrier: Mbarrier) -> None:
+    """At the end of the CTA. Raises InterpreterError where a copy may still write its shared memory."""
+    assert barrier.load is not None
+    phase, op = barrier.load
+    if barrier.clocks.known[:, barrier.source].max() <= phase:
+        raise violation(
+            state,
+            op,
+            f"the kernel ends and nobody has waited for phase {phase} of {barrier.name}, which it signals; wait for "
+            "every copy into shared memory before the last thread ends",
+        )
+
+
+def _complete(state: AgentState, op: DecodedOp, barrier: Mbarrier) -> None:
+    """End the phase if nothing is pending."""
+    if barrier.pending:
+        return
+    if barrier.bytes < 0:
+        raise violation(
+            state,
+            op,
+            f"phase {barrier.completed} of {barrier.name} has all its arrivals and {-barrier.bytes} bytes more than "
+            "were expected; expect the bytes of all boxes that signal it",
+        )
+    if barrier.bytes == 0:
+        barrier.completed += 1
+        barrier.pending = barrier.arrivals
+        ended = np.zeros(barrier.source + 1, np.int32)
+        ended[barrier.source] = barrier.completed
+        barrier.released = joined(joined(barrier.released, barrier.gathered), ended)
+        barrier.gathered = nothing()

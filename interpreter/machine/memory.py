@@ -1,0 +1,323 @@
+"""Shared memory with the rules of ordering: who may read and write which bytes when.
+
+Each byte remembers the thread that wrote it last and in which epoch (clocks.py), and its last reader in each warp. An
+access to a byte that another thread wrote, or a write to one that another thread read, must be ordered after it, else
+it is a race, whether or not this run's order of agents shows a wrong number. An agent that is a whole CTA (levels cta
+to pipelined; `Access.lanes` None) needs a barrier after its own accesses too.
+
+Bytes that cp.async or TMA fills are in flight from `start_copy` to `SharedMemory.land`: nobody may touch them (PTX ISA,
+"cp.async": the order of an access without a wait is undefined). Bytes that wgmma or TMA reads are open from `open_read`
+to `close_reads`: nobody may write them. Both read through the async proxy: what a thread wrote is hidden from it until
+the thread's `fence_proxy`, which a barrier must follow (PTX ISA, "Async proxy", "membar/fence").
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.machine.clocks import Clocks
+from lowtide.interpreter.machine.global_memory import GlobalMemory
+from lowtide.interpreter.numbers.cells import (
+    ELEMENT_BYTES,
+    IN_FLIGHT,
+    LANES,
+    WARPS,
+    WHOLE_AGENT,
+    Access,
+    Buffer,
+    Cells,
+    Ints,
+    Span,
+    Values,
+    lane_column,
+    padded,
+    thread_name,
+)
+
+
+@dataclass(slots=True)
+class InFlight:
+    """Bytes of shared memory that an asynchronous copy fills: `size` from each address."""
+
+    access: Access
+    addresses: Ints
+    size: int
+
+
+@dataclass(eq=False, slots=True)
+class OpenRead:
+    """Bytes of shared memory that an asynchronous op may still read: those of its span."""
+
+    access: Access
+    span: Span
+
+
+class SharedMemory(Cells):
+    """Shared memory of one CTA of `warps` agents. With `size` None it grows with the buffers placed in it.
+
+    `names` are the agents' in messages, by default those of warps. Addresses begin at `origin`; places are counted from
+    there.
+    """
+
+    def __init__(
+        self,
+        warps: int,
+        size: int | None = None,
+        payload: Any = np.float64,
+        names: Sequence[str] = (),
+        origin: int = 0,
+    ) -> None:
+        super().__init__("shared memory", origin, size or 0, payload)
+        if warps > WARPS:
+            raise InterpreterError(f"a CTA of {warps} warps; at most {WARPS}: launch with fewer threads")
+        self.clocks = Clocks(warps, names)
+        self.open_reads: list[list[OpenRead]] = [[] for _ in range(warps)]  # of each reader, oldest first
+        self._reader_clocks = list(range(warps))  # readers are the agents, and what reads on nobody's behalf
+        self._objects: list[Buffer] = []
+        self._fixed = size is not None
+        self._write_epoch: NDArray[np.int32] = np.zeros(padded(self.size), np.int32)  # + 1; 0 never written
+        self._writer: NDArray[np.int32] = np.zeros(padded(self.size), np.int32)
+        # The epoch of the fence that showed a write to the async proxy, + 1; 0 where nothing is hidden from it.
+        self._shown_epoch: NDArray[np.int32] = np.zeros(padded(self.size), np.int32)
+        self._read_epoch: NDArray[np.int32] = np.zeros((warps, padded(self.size)), np.int32)  # + 1; 0 never read
+        self._reader: NDArray[np.uint8] = np.zeros((warps, padded(self.size)), np.uint8)  # lane
+
+    def place(self, name: str, start: int, size: int) -> None:
+        """Name `size` bytes from `start`. Buffers may overlap: the one placed last gives the name in messages.
+
+        Raises InterpreterError where they lie beyond the shared memory of the launch.
+        """
+        end = start + size
+        if end > self.size:
+            if self._fixed:
+                raise InterpreterError(
+                    f"{name} ends at byte {end} of shared memory, the launch has {self.size}; launch with more"
+                )
+            for field in ("payload", "codes", "_write_epoch", "_writer", "_shown_epoch", "_read_epoch", "_reader"):
+                array = getattr(self, field)
+                more = [(0, 0)] * (array.ndim - 1) + [(0, padded(end) - array.shape[-1])]
+                setattr(self, field, np.pad(array, more))
+            self.size = end
+        self.buffers.append(Buffer(name, start, end))
+
+    def add_reader(self, name: str) -> tuple[int, int]:
+        """What reads asynchronously and is no agent: its number among readers, and its clock."""
+        clock = self.clocks.add_source(name)
+        for field in ("_read_epoch", "_reader"):
+            setattr(self, field, np.pad(getattr(self, field), ((0, 1), (0, 0))))
+        self._reader_clocks.append(clock)
+        self.open_reads.append([])
+        return len(self._reader_clocks) - 1, clock
+
+    def claim(self, name: str, start: int, size: int) -> None:
+        """From here on these bytes are an object that no ordinary access may touch."""
+        self._objects.append(Buffer(name, start, start + size))
+        self._write_epoch[start : start + size] = IN_FLIGHT
+
+    def barrier(self, warps: list[int] | None = None) -> None:
+        """bar.sync by `warps` (all when None): their accesses so far are before all their later ones."""
+        self.clocks.barrier(warps)
+
+    def warp_sync(self, warp: int) -> None:
+        """bar.warp.sync: as `barrier` among the lanes of one warp."""
+        self.clocks.warp_sync(warp)
+
+    def start_copy(
+        self,
+        access: Access,
+        addresses: Ints,
+        codes: Values,
+        payload: Values,
+        source: int | None = None,
+        by_threads: bool = False,
+    ) -> InFlight:
+        """An asynchronous copy of raw bytes (n, size) begins: they are in flight until `land`.
+
+        `source` is the clock that the write counts by, where not the agent's own: the copy is then one by TMA, which
+        writes through the async proxy. `by_threads`: it writes as threads do, hidden from that proxy until they fence.
+        Raises InterpreterError for an access out of bounds or misaligned, bytes in flight already, a race, and what the
+        async proxy may not overwrite yet.
+        """
+        span = self.span(access, addresses, codes.shape[1])
+        if source is not None:
+            lane = lane_column(access)
+            self._check_writers(access, span, lane, "writes", "write after write")
+            self._check_shown(access, span, lane, "overwrites")
+        self._before_write(access, span)
+        span.put(self.codes, codes)
+        span.put(self.payload, payload)
+        span.put(self._write_epoch, IN_FLIGHT)
+        if not by_threads:
+            span.put(self._shown_epoch, 0)
+        if source is not None:
+            span.put(self._writer, source * LANES + WHOLE_AGENT)
+        return InFlight(access, span.addresses + self.origin, span.size)
+
+    def land(self, copy: InFlight, chosen: NDArray[np.bool_] | None = None, epoch: int | None = None) -> None:
+        """The bytes of a copy (of its rows `chosen`) are now written, by the threads that started it.
+
+        `epoch`: in which epoch of who writes them; by default the present one of the agent that started the copy.
+        """
+        rows = copy.addresses if chosen is None else copy.addresses[chosen]
+        span = self.span(copy.access, rows, copy.size)
+        present = self.clocks.epoch(copy.access.warp) if epoch is None else epoch
+        span.put(self._write_epoch, np.int32(present + 1))
+
+    def open_read(
+        self, access: Access, addresses: Ints, dtype: str, count: int, reader: int | None = None
+    ) -> tuple[Values, OpenRead]:
+        """As `load`, through the async proxy; the bytes may still be read later, until `close_reads`.
+
+        `reader` is who reads them, where not the agent.
+        """
+        reader = access.warp if reader is None else reader
+        read = OpenRead(access, self.span(access, addresses, ELEMENT_BYTES[dtype] * count))
+        lane = lane_column(access)
+        self._check_writers(access, read.span, lane, "reads", "read after write")
+        self._check_shown(access, read.span, lane, "reads")
+        payload = self._read(access, read.span, dtype, count)
+        self.open_reads[reader].append(read)
+        read.span.put(self._reader[reader], WHOLE_AGENT)
+        read.span.put(self._read_epoch[reader], IN_FLIGHT)
+        return payload, read
+
+    def close_reads(self, reader: int, reads: Sequence[OpenRead], epoch: int, lane: int = WHOLE_AGENT) -> None:
+        """These reads of a reader are done, in this epoch of it; `lane` is who knows it without a barrier."""
+        closed = set(map(id, reads))
+        self.open_reads[reader] = [read for read in self.open_reads[reader] if id(read) not in closed]
+        for read in reads:
+            read.span.put(self._read_epoch[reader], np.int32(epoch + 1))
+            read.span.put(self._reader[reader], lane)
+        for read in self.open_reads[reader]:
+            read.span.put(self._read_epoch[reader], IN_FLIGHT)
+            read.span.put(self._reader[reader], WHOLE_AGENT)
+
+    def fence_proxy(self, access: Access) -> None:
+        """fence.proxy.async by these lanes (all of the agent when None): shows what they wrote to the async proxy.
+
+        Not what their cp.async, which writes as the threads do, has yet to fill.
+        """
+        hidden = (self._shown_epoch == IN_FLIGHT) & (self._writer // LANES == access.warp)
+        hidden &= self._write_epoch != IN_FLIGHT
+        if access.lanes is not None:
+            hidden &= np.isin(self._writer % LANES, access.lanes)
+        self._shown_epoch[hidden] = self.clocks.epoch(access.warp) + 1
+
+    def _check_shown(self, access: Access, span: Span, lane: Any, verb: str) -> None:
+        """Raise for bytes of threads that the async proxy may not see yet."""
+        shown = span.get(self._shown_epoch)
+        if not shown.any():
+            return
+        writer = span.get(self._writer)
+        mine = (writer == access.warp * LANES + lane) & (shown != IN_FLIGHT)
+        hidden = (shown > self.clocks.known[access.warp, writer // LANES]) & ~mine
+        if hidden.any():
+            row, byte = (int(index[0]) for index in np.nonzero(hidden))
+            is_fenced = shown[row, byte] != IN_FLIGHT
+            lacks = "no barrier after its proxy fence" if is_fenced else "no proxy fence by it before the barrier"
+            who = self._thread_name(int(writer[row, byte]))
+            rule = f"not visible to the async proxy: {verb} what {who} wrote, with {lacks}"
+            self.fail(access, span.addresses, row, byte, rule)
+
+    def _before_read(self, access: Access, span: Span) -> None:
+        warp, lane = access.warp, lane_column(access)
+        self._check_writers(access, span, lane, "reads", "read after write")
+        epoch = np.int32(self.clocks.epoch(warp) + 1)
+        read_epoch, reader = self._read_epoch[warp], self._reader[warp]
+        if lane is WHOLE_AGENT:
+            span.put(reader, WHOLE_AGENT)
+        else:
+            again = (span.get(read_epoch) == epoch) & (span.get(reader) != lane)
+            span.put(reader, lane)
+            again |= span.get(reader) != lane
+            if again.any():  # several lanes in one epoch: each is another thread than the rest
+                reader[(span.addresses[:, None] + np.arange(span.size))[again]] = WHOLE_AGENT
+        span.put(read_epoch, epoch)
+        for read in self.open_reads[warp]:
+            read.span.put(read_epoch, IN_FLIGHT)
+
+    def _before_write(self, access: Access, span: Span) -> None:
+        warp, lane = access.warp, lane_column(access)
+        self._check_writers(access, span, lane, "writes", "write after write")
+        self._check_readers(access, span, lane)
+        thread = warp * LANES + lane
+        span.put(self._writer, thread)
+        span.put(self._write_epoch, np.int32(self.clocks.epoch(warp) + 1))
+        span.put(self._shown_epoch, IN_FLIGHT)
+        if lane is not WHOLE_AGENT and (span.get(self._writer) != thread).any():
+            row, byte = (int(index[0]) for index in np.nonzero(span.get(self._writer) != thread))
+            self.fail(access, span.addresses, row, byte, "race: two lanes write the same bytes in one instruction")
+
+    def _check_writers(self, access: Access, span: Span, lane: Any, verb: str, kind: str) -> None:
+        known = self.clocks.known[access.warp]
+        stored = span.get(self._write_epoch)
+        if stored.size == 0 or stored.max() <= known.min():  # all warps know of all of it
+            return
+        writer = span.get(self._writer)
+        same = (writer == access.warp * LANES + lane) & (writer % LANES != WHOLE_AGENT)
+        racing = (stored > known[writer // LANES]) & (~same | (stored == IN_FLIGHT))
+        if racing.any():
+            row, byte = (int(index[0]) for index in np.nonzero(racing))
+            thread, at = int(writer[row, byte]), int(span.addresses[row]) + byte
+            held = next((each.name for each in self._objects if each.start <= at < each.end), None)
+            who, is_agent = self._thread_name(thread), thread // LANES < self.clocks.warps
+            if held is not None:
+                rule = f"{verb} the bytes of {held}; lay out shared memory so that buffers and mbarriers do not overlap"
+            elif stored[row, byte] == IN_FLIGHT:
+                awaited = "its group" if is_agent else "the mbarrier's phase"
+                rule = f"in flight: {verb} what an asynchronous copy of {who} fills, before a wait for {awaited}"
+            else:
+                missing = "barrier between" if is_agent else "wait for the mbarrier's phase before"
+                rule = f"race ({kind}): {verb} what {who} wrote, with no {missing}"
+            self.fail(access, span.addresses, row, byte, rule)
+
+    def _check_readers(self, access: Access, span: Span, lane: Any) -> None:
+        known = self.clocks.known[access.warp, self._reader_clocks]
+        stored = span.get(self._read_epoch)  # (readers, n, size)
+        if not (stored > known[:, None, None]).any():
+            return
+        racing = stored > known[:, None, None]
+        reader = span.get(self._reader[access.warp])
+        racing[access.warp] &= (reader != lane) | (reader == WHOLE_AGENT)
+        if racing.any():
+            warp, row, byte = (int(index[0]) for index in np.nonzero(racing))  # warp: the reader's number
+            at = int(span.addresses[row]) + byte
+            who = self._thread_name(self._reader_clocks[warp] * LANES + int(self._reader[warp, at]))
+            rule = f"race (write after read): writes what {who} read, with no barrier between"
+            if stored[warp, row, byte] == IN_FLIGHT:
+                rule = f"race (write after read): writes what {who} may still read by {self._open_op(warp, at)}"
+            self.fail(access, span.addresses, row, byte, rule)
+
+    def _open_op(self, warp: int, at: int) -> str:
+        """The op of an agent whose read of a byte is open."""
+        for read in self.open_reads[warp]:
+            if ((read.span.addresses <= at) & (at < read.span.addresses + read.span.size)).any():
+                return read.access.op.describe()
+        return "an asynchronous op"
+
+    def _thread_name(self, thread: int) -> str:
+        return thread_name(thread, self.clocks.names)
+
+
+def start_copy(
+    source: GlobalMemory,
+    destination: SharedMemory,
+    access: Access,
+    shared_addresses: Ints,
+    global_addresses: Ints,
+    size: int,
+    used: Ints | None = None,
+    writer: int | None = None,
+    by_threads: bool = False,
+) -> InFlight:
+    """An asynchronous copy of `size` bytes from each global address, zero-filled after the first `used` bytes (n,).
+
+    Global memory is read at once; the bytes land by `destination.land`. `writer` is the clock that the write counts by,
+    where not the agent's own; `by_threads` as in `SharedMemory.start_copy`. Raises InterpreterError.
+    """
+    codes, payload = source.read_raw(access, global_addresses, size, used)
+    return destination.start_copy(access, shared_addresses, codes, payload, writer, by_threads)

@@ -1,0 +1,69 @@
+"""Accumulators that a wgmma may still write, as values.
+
+They can be passed on, to one next wgmma or to the wait that makes them readable, but not looked into. For a second user
+the compiler copies the registers, at a time when a wgmma may still write them.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from numpy.typing import NDArray
+
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.program.program import DecodedOp, violation
+
+Values = NDArray[Any]
+
+
+class TouchedWhilePending(ValueError):
+    """A register that a wgmma may still write was used."""
+
+
+@dataclass(eq=False)
+class Pending:
+    """An agent's accumulators, (lanes, values), and the op that they were handed to."""
+
+    registers: Values
+    user: DecodedOp | None = None
+
+
+@dataclass(eq=False)
+class PendingRegisters(Pending):
+    """The accumulators of one warp, (32, values), written last by a group."""
+
+    group: int = 0
+
+    def __getitem__(self, index: int) -> "PendingRegister":
+        return PendingRegister(self.registers[:, index], self.group, self)
+
+
+@dataclass(frozen=True)
+class PendingRegister:
+    """One accumulator register (32,) of a group that is not known to be done, and of which accumulators it is."""
+
+    payload: Values
+    group: int
+    owner: PendingRegisters
+
+    __array_ufunc__ = None
+
+    def _refuse(self, *operands: Any, **named: Any) -> NoReturn:
+        raise TouchedWhilePending(
+            f"an accumulator register of wgmma group {self.group} before a wait has handed it on; read what "
+            "sm.ptx_wgmma_wait gives"
+        )
+
+    __array__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = __float__ = __int__ = __index__ = __neg__ = __abs__ = __bool__ = _refuse
+
+
+def hand_to(state: AgentState, op: DecodedOp, acc: Pending) -> None:
+    """The op takes the accumulators over. Raises InterpreterError where another one has."""
+    if acc.user is not None:
+        raise violation(
+            state,
+            op,
+            f"takes accumulators that {acc.user.describe()} has taken over, so that registers are copied which a wgmma "
+            "may still write; use what that op gives",
+        )
+    acc.user = op

@@ -1,0 +1,89 @@
+"""Buffers in shared memory as values, read and written whole by an agent that is a whole CTA."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.program.ir_types import MemRef
+from lowtide.interpreter.program.program import DecodedOp, Program
+
+if TYPE_CHECKING:
+    from lowtide.interpreter.machine.rings import SlotRight
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedBuffer:
+    """A memref in shared memory: its first byte, its type and, in a slot of a ring, the right that gave it."""
+
+    address: int
+    type: MemRef
+    right: SlotRight | None = None
+
+    def check(self, state: AgentState, op: DecodedOp, use: str) -> None:
+        """Raise InterpreterError where a slot's buffer may not be used ("read", "write") now."""
+        if self.right is not None:
+            self.right.check(state, op, use)
+
+    def chunks(self) -> tuple[Ints, int]:
+        """Byte addresses of runs of neighbouring elements, in coordinate order, and the elements of a run."""
+        layout = self.type.layout
+        assert layout is not None
+        starts, length = layout.runs
+        return self.address + starts * self.type.element.bytes, length
+
+    def addresses(self, rows: Ints, columns: Ints) -> Ints:
+        """Byte addresses of elements."""
+        assert self.type.layout is not None
+        return self.address + self.type.layout.table[rows, columns] * self.type.element.bytes
+
+
+def load_buffer(state: AgentState, op: DecodedOp, buffer: SharedBuffer) -> NDArray[Any]:
+    """A whole buffer, read by the whole agent: payload of its shape."""
+    buffer.check(state, op, "read")
+    addresses, length = buffer.chunks()
+    payload = state.cta.shared.load(state.access(op), addresses, buffer.type.element.name, length)
+    return payload.reshape(buffer.type.shape)
+
+
+def store_buffer(state: AgentState, op: DecodedOp, buffer: SharedBuffer, payload: NDArray[Any]) -> None:
+    """Write a whole buffer: the agent writes its share of it."""
+    buffer.check(state, op, "write")
+    addresses, length = buffer.chunks()
+    mine, runs = state.share, payload.reshape(-1, length)
+    state.cta.shared.store(state.access(op), addresses[mine], runs[mine], buffer.type.element.name, length)
+
+
+def reserve(op: DecodedOp, program: Program, name: str, size: int, at: int | None, align: int = 128) -> int:
+    """Room for a buffer of `size` bytes: its offset, `at` where given, else a multiple of `align`.
+
+    Raises InterpreterError where it overlaps another.
+    """
+    taken = program.buffers
+    start = at if at is not None else -(-max((begin + held for _, begin, held in taken), default=0) // align) * align
+    for other, begin, held in taken:
+        if start < begin + held and begin < start + size:
+            raise InterpreterError(
+                f"{op.describe()}: {name} at bytes [{start}, {start + size}) overlaps {other} at [{begin}, "
+                f"{begin + held}); buffers share storage by sm.ring_reuse only"
+            )
+    taken.append((name, start, size))
+    return start
+
+
+def alignment_of(type: MemRef) -> int:
+    """Where a buffer begins when nothing says it: where its swizzle's pattern does, at least at 128 bytes."""
+    swizzle = type.layout.swizzle if type.layout else None
+    return max(128, type.element.bytes << sum(swizzle)) if swizzle else 128
+
+
+def name_of(op: DecodedOp, index: int = 0) -> str:
+    """The SSA name of a result, for messages."""
+    return op.source.results[index].get_name()

@@ -1,0 +1,171 @@
+"""Tensor maps as values, and what TMA does with them: boxes of a matrix into shared memory.
+
+A box lies in shared memory row after row, without gaps, its last side fastest; then its 16-byte units are permuted by
+the bits of the shared memory address (`hardware.tma_swizzle`), not by anything that a buffer's layout says.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.interpreter.machine import hardware, mbarriers
+from lowtide.interpreter.machine.agents import AgentState, spawn
+from lowtide.interpreter.machine.matrices import Matrix
+from lowtide.interpreter.machine.mbarriers import Mbarrier
+from lowtide.interpreter.machine.memory import start_copy
+from lowtide.interpreter.program.ir_types import Scalar
+from lowtide.interpreter.program.program import DecodedOp, Steps, violation
+
+Ints = NDArray[np.int64]
+
+UNIT = 16  # bytes that a swizzle keeps together
+ALIGNMENT = 128  # of a box in shared memory (PTX ISA, "cp.async.bulk.tensor")
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """Boxes of a matrix seen as a tensor; sides, extents and strides outermost first, in elements.
+
+    `span` is the swizzle's, 32, 64 or 128 bytes, or 0 for none.
+    """
+
+    matrix: Matrix
+    box: tuple[int, ...]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    span: int
+
+    @property
+    def element(self) -> Scalar:
+        return self.matrix.element
+
+    @property
+    def bytes(self) -> int:
+        """Of one box, which are what an mbarrier counts wherever the box lies."""
+        return prod(self.box) * self.element.bytes
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of the matrix that a box covers."""
+        return self.box[-2], prod(self.box[:-2]) * self.box[-1]
+
+    def corner(self, row: int, column: int) -> tuple[int, ...]:
+        """The coordinates of the box that begins at an element of the matrix."""
+        if len(self.box) == 2:
+            return row, column
+        panel, within = divmod(column, self.box[-1])
+        return (0,) * (len(self.box) - 3) + (panel, row, within)
+
+
+def encode(
+    state: AgentState, op: DecodedOp, matrix: Matrix, box: tuple[int, ...], swizzle: tuple[int, int, int] | None
+) -> TensorMap:
+    """As cuTensorMapEncodeTiled, on a box that the type's verifier has passed.
+
+    With more than two sides the matrix is seen as panels, as wide as the box. Raises InterpreterError for a matrix
+    that TMA cannot read, or that panels do not divide.
+    """
+    rows, columns = matrix.shape
+    stride, width = matrix.row_stride * matrix.element.bytes, box[-1]
+    if matrix.address % UNIT or stride % UNIT:
+        raise violation(
+            state,
+            op,
+            f"{matrix.name} at address {matrix.address:#x} with rows {stride} bytes apart: TMA needs multiples of "
+            f"{UNIT}",
+        )
+    shape: tuple[int, ...] = (rows, columns)
+    strides: tuple[int, ...] = (matrix.row_stride, 1)
+    if len(box) > 2:
+        if columns % width:
+            raise violation(state, op, f"{matrix.name} has {columns} columns, no whole panels of {width}; pad them")
+        outer = len(box) - 3
+        shape = (1,) * outer + (columns // width, rows, width)
+        strides = (width,) * outer + (width, matrix.row_stride, 1)
+    return TensorMap(matrix, box, shape, strides, UNIT << swizzle[0] if swizzle and swizzle[0] else 0)
+
+
+@dataclass(frozen=True)
+class BoxPlaces:
+    """Where a box lies: for each run of `size` bytes, in shared memory, in global memory, and how many bytes exist."""
+
+    shared: Ints
+    globals: Ints
+    used: Ints
+    size: int
+
+
+def places(map: TensorMap, corner: tuple[int, ...], address: int) -> BoxPlaces:
+    """The box at `corner` (coordinates outermost first) and its image at a shared memory address, swizzled."""
+    unit = _unit(map, corner)
+    width = map.element.bytes
+    inside = [part.reshape(-1) for part in np.mgrid[tuple(slice(0, side) for side in map.box[:-1])]]
+    starts = np.arange(0, map.box[-1], unit)
+    runs = [np.repeat(part, len(starts)) for part in inside]
+    inner = np.tile(starts, len(inside[0]))
+    offset = np.zeros_like(inner)
+    for side, part in zip(map.box[:-1], runs, strict=True):
+        offset = offset * side + part
+    offset = (offset * map.box[-1] + inner) * width
+    found = [part + at for part, at in zip((*runs, inner), corner, strict=True)]
+    held = found[-1] >= 0
+    for part, extent in zip(found[:-1], map.shape[:-1], strict=True):
+        held &= (part >= 0) & (part < extent)
+    used = np.where(held, np.clip((map.shape[-1] - found[-1]) * width, 0, unit * width), 0)
+    element = sum(part * stride for part, stride in zip(found, map.strides, strict=True))
+    source = np.where(used > 0, map.matrix.address + element * width, map.matrix.address)
+    return BoxPlaces(hardware.tma_swizzle(address + offset, map.span), source, used, unit * width)
+
+
+def load_box(
+    state: AgentState,
+    op: DecodedOp,
+    map: TensorMap,
+    corner: tuple[int, ...],
+    address: int,
+    barrier: Mbarrier,
+) -> None:
+    """cp.async.bulk.tensor: the box at `corner` begins to land at a shared address and signals a barrier.
+
+    Coordinates come outermost first. Elements outside the tensor become zero. It lands at any time later, the full
+    box's bytes are then counted.
+    """
+    if address % ALIGNMENT:
+        raise violation(state, op, f"a box at shared memory address {address:#x}; TMA needs a multiple of {ALIGNMENT}")
+    box = places(map, corner, address)
+    memory, shared = state.machine.memory, state.cta.shared
+    flight = start_copy(memory, shared, state.access(op), box.shared, box.globals, box.size, box.used, barrier.source)
+    mbarriers.note_load(state, op, barrier)
+    phase = barrier.completed
+
+    def landing(aside: AgentState) -> Steps:
+        yield from ()
+        shared.land(flight, epoch=phase)
+        mbarriers.complete_bytes(aside, op, barrier, phase, map.bytes)
+
+    spawn(state, f"TMA load by {state.seat.name}", op, landing)
+
+
+def load_tile(
+    state: AgentState,
+    op: DecodedOp,
+    map: TensorMap,
+    origin: tuple[int, int],
+    tile: tuple[int, int],
+    address: int,
+    barrier: Mbarrier,
+) -> None:
+    """The boxes that hold a tile of the matrix, one after the other in shared memory: down the rows, then across."""
+    rows, columns = map.tile
+    for column in range(0, tile[1], columns):
+        for row in range(0, tile[0], rows):
+            load_box(state, op, map, map.corner(origin[0] + row, origin[1] + column), address, barrier)
+            address += map.bytes
+
+
+def _unit(map: TensorMap, corner: tuple[int, ...]) -> int:
+    """Elements that are read together: 16 bytes of them where the box begins at a multiple of that."""
+    elements = UNIT // map.element.bytes
+    return elements if corner[-1] >= 0 and corner[-1] % elements == 0 else 1

@@ -1,0 +1,121 @@
+"""TMA stores: boxes of shared memory into a matrix, in groups that a thread commits and waits for.
+
+PTX ISA, "cp.async.bulk.tensor", "cp.async.bulk.commit_group", "cp.async.bulk.wait_group". A store reads shared memory,
+through the async proxy, at any time until a wait with `.read` covers its group: until then nobody may write the bytes.
+It writes the matrix at any time until a wait without `.read`, or the end of the kernel: until then nobody may touch it.
+"""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.memory import OpenRead
+from lowtide.interpreter.machine.tensor_maps import ALIGNMENT, BoxPlaces, TensorMap, places
+from lowtide.interpreter.numbers.cells import WHOLE_AGENT, Access, Span
+from lowtide.interpreter.program.program import DecodedOp, violation
+
+_GRANULE = 16  # bytes: what a row's last store writes at least, zeros behind the tensor (seen on an H200)
+
+
+@dataclass(eq=False)
+class Store:
+    """One box on its way: what it reads, the bytes that it writes, and the op that started it."""
+
+    op: DecodedOp
+    read: OpenRead
+    written: list[tuple[Access, Span]]
+
+
+@dataclass(eq=False)
+class Groups:
+    """The bulk groups of one thread: `committed` of them so far, each with its stores while they read or write."""
+
+    started: list[Store] = field(default_factory=list)
+    committed: int = 0
+    reading: dict[int, list[Store]] = field(default_factory=dict)
+    writing: dict[int, list[Store]] = field(default_factory=dict)
+
+
+def groups_of(state: AgentState, lane: int = WHOLE_AGENT) -> Groups:
+    """The groups of one thread, or of the one thread that speaks for an agent."""
+    stores = state.cta.stores
+    if (state.warp, lane) not in stores:
+        made = stores[state.warp, lane] = Groups()
+        state.cta.at_end.append(lambda ending: _check_read(ending, made))
+    found: Groups = stores[state.warp, lane]
+    return found
+
+
+def store_box(
+    state: AgentState, op: DecodedOp, map: TensorMap, corner: tuple[int, ...], address: int, lane: int = WHOLE_AGENT
+) -> None:
+    """cp.async.bulk.tensor: one thread starts a store of the box at a shared address. Coordinates outermost first.
+
+    Elements outside the tensor are dropped, in units of 16 bytes. Raises InterpreterError for a misaligned box, rows of
+    the tensor that are not whole units, a box that the async proxy may not see, and a race.
+    """
+    if address % ALIGNMENT:
+        raise violation(state, op, f"a box at shared memory address {address:#x}; TMA needs a multiple of {ALIGNMENT}")
+    box = places(map, corner, address)
+    element = map.element
+    row_bytes = map.shape[-1] * element.bytes
+    if row_bytes % _GRANULE:
+        raise violation(
+            state,
+            op,
+            f"a TMA store into rows of {row_bytes} bytes, which writes {_GRANULE} at a time and so overwrites what "
+            "lies behind a row",
+        )
+    lanes = None if lane == WHOLE_AGENT else np.full(len(box.shared), lane)
+    access = state.access(op, lanes)
+    payload, read = state.cta.shared.open_read(access, box.shared, element.name, box.size // element.bytes)
+    written = _write(state, access, box, payload, element.name, element.bytes)
+    groups_of(state, lane).started.append(Store(op, read, written))
+
+
+def _write(
+    state: AgentState, access: Access, box: BoxPlaces, payload: np.ndarray, dtype: str, width: int
+) -> list[tuple[Access, Span]]:
+    """The part of a box that lies in the matrix, written asynchronously: runs of as many elements as exist."""
+    written = []
+    for used in np.unique(box.used[box.used > 0]):
+        chosen = box.used == used
+        lanes = None if access.lanes is None else np.asarray(access.lanes)[chosen]
+        part, count = replace(access, lanes=lanes), int(used) // width
+        span = state.machine.memory.start_store(part, box.globals[chosen], payload[chosen, :count], dtype, count)
+        written.append((part, span))
+    return written
+
+
+def commit(state: AgentState, lane: int = WHOLE_AGENT) -> None:
+    """cp.async.bulk.commit_group: what the thread has started since the last one is a group."""
+    groups = groups_of(state, lane)
+    groups.reading[groups.committed] = groups.started
+    groups.writing[groups.committed] = groups.started
+    groups.started = []
+    groups.committed += 1
+
+
+def wait(state: AgentState, pending: int, read: bool, lane: int = WHOLE_AGENT) -> None:
+    """cp.async.bulk.wait_group: all but the `pending` youngest groups are done, or have `read` their boxes."""
+    groups, shared, memory = groups_of(state, lane), state.cta.shared, state.machine.memory
+    covered = groups.committed - pending
+    for number in [number for number in groups.reading if number < covered]:
+        reads = [store.read for store in groups.reading.pop(number)]
+        shared.close_reads(state.warp, reads, shared.clocks.epoch(state.warp), lane)
+    for number in [number for number in groups.writing if number < covered and not read]:
+        for store in groups.writing.pop(number):
+            for access, span in store.written:
+                memory.land_store(access, span)
+
+
+def _check_read(state: AgentState, groups: Groups) -> None:
+    """At the end of the CTA. Raises InterpreterError where a store may still read its shared memory."""
+    for store in (*groups.started, *(store for stores in groups.reading.values() for store in stores)):
+        raise violation(
+            state,
+            store.op,
+            "the CTA ends and nobody has waited until this store has read shared memory; wait for all groups "
+            "(sm.tma_store_wait read 0) before the last thread ends",
+        )

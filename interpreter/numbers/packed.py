@@ -1,0 +1,68 @@
+"""Registers of 32 bits that hold two 16-bit numbers, as ldmatrix and mma.sync have them.
+
+The IR types them i32; here they keep the two numbers of the domain and their type. They can be passed on, selected,
+stored and cast back to vectors of the same type, and nothing else: arithmetic on such bits is refused.
+"""
+
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.numbers.domains import Domain
+
+Values = NDArray[Any]
+
+
+class Packed:
+    """Integers of 32 bits, an i32 or a vector of them, that hold numbers of the 16-bit type `dtype`.
+
+    `payload`: array (32, 2) of an i32, (32, n, 2) of a vector, with 1 in place of 32 where uniform; the low half first.
+    `dtype` is "zero" where the halves are zero of any type.
+    """
+
+    __array_ufunc__ = None  # so that numpy hands its operators over to those below
+    __slots__ = ("dtype", "payload")
+
+    def __init__(self, payload: Values, dtype: str) -> None:
+        self.payload = payload
+        self.dtype = dtype
+
+    def unpack(self, dtype: str) -> Values:
+        """The payload, as numbers of `dtype`. Raises InterpreterError where it holds another type's."""
+        if self.dtype not in (dtype, "zero"):
+            raise InterpreterError(f"a register that holds two {self.dtype} is read as two {dtype}; load it as {dtype}")
+        return self.payload
+
+    def blend(self, condition: Any, other: Any) -> "Packed":
+        """This where the condition (32,) holds, else `other`."""
+        if not isinstance(other, Packed):
+            raise InterpreterError("a register that holds 16-bit numbers is joined with a plain integer")
+        if self.dtype != other.dtype and "zero" not in (self.dtype, other.dtype):
+            raise InterpreterError(f"a register that holds {self.dtype} is joined with one that holds {other.dtype}")
+        column = np.asarray(condition).reshape(-1, *(1,) * (self.payload.ndim - 1))
+        dtype = other.dtype if self.dtype == "zero" else self.dtype
+        return Packed(np.where(column, self.payload, other.payload), dtype)
+
+    def _refuse(self, *operands: Any) -> NoReturn:
+        raise InterpreterError(
+            f"integer arithmetic on a register that holds two {self.dtype}: the interpreter keeps numbers, not their "
+            "bits; cast it to a vector of its type first (llvm.bitcast)"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __and__ = __rand__ = __or__ = __ror__ = _refuse
+    __xor__ = __rxor__ = __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = __floordiv__ = __mod__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = __int__ = __index__ = __neg__ = __invert__ = __abs__ = __bool__ = _refuse
+
+
+def unpack(value: Any, dtype: str, domain: Domain) -> Values:
+    """The two numbers of a 32-bit register: array (32 or 1, 2), from a packed one, a vector of two, or plain bits."""
+    if isinstance(value, Packed):
+        return value.unpack(dtype)
+    if isinstance(value, np.ndarray) and value.ndim == 2:
+        return value
+    bits = np.atleast_1d(np.asarray(value, np.int32))[:, None]
+    if not bits.any():
+        return np.zeros((len(bits), 2), domain.payload)
+    return domain.from_bits(bits.view(np.uint16), dtype)

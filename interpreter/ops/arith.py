@@ -1,0 +1,329 @@
+"""The arith dialect: integers exactly in their width, floats in the number domain.
+
+Integers are kept signed; an unsigned op looks at them through an unsigned view. Every op works alike on uniform
+scalars, on arrays over lanes, and on arrays over the elements of vectors, tiles or fragments.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.program.ir_types import Scalar, Type, Vector
+from lowtide.interpreter.program.program import DecodedOp, OpTable, Program, violation
+
+OPS = OpTable()
+
+PREDICATES_F = (
+    "false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord",
+    "ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true",
+)  # fmt: skip
+
+
+def element_of(type: Type) -> Scalar:
+    """The scalar type of a scalar or vector."""
+    if isinstance(type, Vector):
+        return type.element
+    if isinstance(type, Scalar):
+        return type
+    raise InterpreterError(f"{type} is no scalar or vector: arithmetic is interpreted on numbers only")
+
+
+def canonical(value: Any, scalar: Scalar) -> Any:
+    """An integer result brought into its width: two's complement."""
+    if isinstance(value, np.ndarray):
+        return value if value.dtype == scalar.dtype else value.astype(scalar.dtype)
+    if scalar.bits == 1:
+        return bool(value & 1)
+    value = int(value)
+    half = 1 << (scalar.bits - 1)
+    if -half <= value < half:
+        return value
+    return ((value + half) & (2 * half - 1)) - half
+
+
+def unsigned(value: Any, scalar: Scalar) -> Any:
+    """The same bits, read as an unsigned number."""
+    if isinstance(value, np.ndarray):
+        return value if scalar.bits == 1 else value.view(f"u{scalar.bits // 8}")
+    return int(value) & ((1 << scalar.bits) - 1)
+
+
+def _prepare_constant(op: DecodedOp, program: Program) -> None:
+    value, type = op.attributes["value"], op.result_types[0]
+    element = element_of(type)
+    if element.is_float:
+        if isinstance(type, Vector):
+            constant = program.domain.constant
+            flat = [constant(float(entry), element.name) for entry in value.reshape(-1)]
+            op.data = np.array(flat, dtype=program.domain.payload).reshape(1, *type.shape)
+        else:
+            op.data = program.domain.constant(value, element.name)
+    elif isinstance(type, Vector):
+        op.data = value.astype(element.dtype).reshape(1, *type.shape)
+    else:
+        op.data = canonical(value, element)
+
+
+@OPS.implements("arith.constant", prepare=_prepare_constant)
+def constant(state: AgentState, op: DecodedOp) -> None:
+    state.values[op.results[0]] = op.data
+
+
+# Integers -------------------------------------------------------------------------------------------------------------
+
+_WRAPPING: dict[str, Callable[[Any, Any], Any]] = {
+    "arith.addi": lambda x, y: x + y,
+    "arith.subi": lambda x, y: x - y,
+    "arith.muli": lambda x, y: x * y,
+    "arith.andi": lambda x, y: x & y,
+    "arith.ori": lambda x, y: x | y,
+    "arith.xori": lambda x, y: x ^ y,
+    "arith.minsi": lambda x, y: np.minimum(x, y) if _any_array(x, y) else min(x, y),
+    "arith.maxsi": lambda x, y: np.maximum(x, y) if _any_array(x, y) else max(x, y),
+}
+
+
+def _any_array(x: Any, y: Any) -> bool:
+    return isinstance(x, np.ndarray) or isinstance(y, np.ndarray)
+
+
+def _prepare_binary(op: DecodedOp, program: Program) -> None:
+    op.data = (_WRAPPING[op.name], element_of(op.result_types[0]))
+
+
+@OPS.implements(*_WRAPPING, prepare=_prepare_binary)
+def wrapping(state: AgentState, op: DecodedOp) -> None:
+    values, (x, y), (function, scalar) = state.values, op.operands, op.data
+    result = function(values[x], values[y])
+    if result.__class__ is not np.ndarray or result.dtype != scalar.dtype:
+        result = canonical(result, scalar)
+    values[op.results[0]] = result
+
+
+def _truncating(x: Any, y: Any) -> Any:
+    if _any_array(x, y):
+        return np.sign(x) * np.sign(y) * (abs(x) // abs(y))
+    quotient = abs(x) // abs(y)
+    return quotient if (x < 0) == (y < 0) else -quotient
+
+
+_DIVIDING: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
+    "arith.divsi": (_truncating, False),
+    "arith.remsi": (lambda x, y: x - y * _truncating(x, y), False),
+    "arith.floordivsi": (lambda x, y: x // y, False),
+    "arith.ceildivsi": (lambda x, y: -(-x // y), False),
+    "arith.divui": (lambda x, y: x // y, True),
+    "arith.remui": (lambda x, y: x % y, True),
+    "arith.ceildivui": (lambda x, y: -(-x // y), True),
+}
+
+
+@OPS.implements(*_DIVIDING)
+def dividing(state: AgentState, op: DecodedOp) -> None:
+    function, is_unsigned = _DIVIDING[op.name]
+    scalar = element_of(op.result_types[0])
+    x, y = (np.asarray(v, np.int64) if isinstance(v, np.ndarray) else v for v in _operands(state, op))
+    if np.any(np.asarray(y) == 0):
+        raise violation(state, op, "a division by zero has no value; guard the divisor")
+    if is_unsigned:  # as signed 64-bit numbers that hold the unsigned ones; 64-bit operands are never that large here
+        x, y = (_widen(v, scalar) for v in (x, y))
+    state.values[op.results[0]] = canonical(function(x, y), scalar)
+
+
+def _widen(value: Any, scalar: Scalar) -> Any:
+    if isinstance(value, np.ndarray):
+        return value & ((1 << scalar.bits) - 1) if scalar.bits < 64 else value
+    return unsigned(value, scalar)
+
+
+@OPS.implements("arith.minui", "arith.maxui")
+def unsigned_extremum(state: AgentState, op: DecodedOp) -> None:
+    scalar = element_of(op.result_types[0])
+    x, y = (unsigned(value, scalar) for value in _operands(state, op))
+    if _any_array(x, y):
+        result = (np.minimum if op.name.endswith("minui") else np.maximum)(x, y).astype(scalar.dtype)
+    else:
+        result = canonical((min if op.name.endswith("minui") else max)(x, y), scalar)
+    state.values[op.results[0]] = result
+
+
+@OPS.implements("arith.shli", "arith.shrsi", "arith.shrui")
+def shift(state: AgentState, op: DecodedOp) -> None:
+    scalar = element_of(op.result_types[0])
+    x, amount = _operands(state, op)
+    if np.any((np.asarray(amount) < 0) | (np.asarray(amount) >= scalar.bits)):
+        raise violation(state, op, f"a shift by {amount} is poison for {scalar.name}; shift by 0 … {scalar.bits - 1}")
+    if op.name == "arith.shli":
+        result = x << amount
+    elif op.name == "arith.shrsi":
+        result = x >> amount
+    else:
+        x = unsigned(x, scalar)
+        result = x >> (amount.astype(x.dtype) if _both_arrays(x, amount) else amount)
+    state.values[op.results[0]] = canonical(result, scalar)
+
+
+def _both_arrays(x: Any, y: Any) -> bool:
+    return isinstance(x, np.ndarray) and isinstance(y, np.ndarray)
+
+
+_COMPARE_I: tuple[tuple[Callable[[Any, Any], Any], bool], ...] = (
+    (lambda x, y: x == y, False),
+    (lambda x, y: x != y, False),
+    (lambda x, y: x < y, False),
+    (lambda x, y: x <= y, False),
+    (lambda x, y: x > y, False),
+    (lambda x, y: x >= y, False),
+    (lambda x, y: x < y, True),
+    (lambda x, y: x <= y, True),
+    (lambda x, y: x > y, True),
+    (lambda x, y: x >= y, True),
+)
+
+
+@OPS.implements("arith.cmpi")
+def cmpi(state: AgentState, op: DecodedOp) -> None:
+    function, is_unsigned = _COMPARE_I[op.attributes["predicate"]]
+    x, y = _operands(state, op)
+    if is_unsigned:
+        scalar = element_of(op.operand_types[0])
+        x, y = unsigned(x, scalar), unsigned(y, scalar)
+    state.values[op.results[0]] = function(x, y)
+
+
+@OPS.implements("arith.index_cast", "arith.extsi", "arith.trunci")
+def signed_cast(state: AgentState, op: DecodedOp) -> None:
+    (value,) = _operands(state, op)
+    scalar = element_of(op.result_types[0])
+    if scalar.bits > 1 and element_of(op.operand_types[0]).bits == 1:  # i1 is -1 or 0 when signed
+        value = -value.astype(np.int8) if isinstance(value, np.ndarray) else -int(value)
+    elif scalar.bits == 1 and isinstance(value, np.ndarray):
+        value = value & 1
+    state.values[op.results[0]] = canonical(value, scalar)
+
+
+@OPS.implements("arith.index_castui", "arith.extui")
+def unsigned_cast(state: AgentState, op: DecodedOp) -> None:
+    (value,) = _operands(state, op)
+    state.values[op.results[0]] = canonical(
+        unsigned(value, element_of(op.operand_types[0])), element_of(op.result_types[0])
+    )
+
+
+# Floats ---------------------------------------------------------------------------------------------------------------
+
+_ROUNDED = {"arith.addf": "add", "arith.subf": "subtract", "arith.mulf": "multiply", "arith.divf": "divide"}
+_UNROUNDED = {
+    "arith.maximumf": "maximum",
+    "arith.minimumf": "minimum",
+    "arith.maxnumf": "max_number",
+    "arith.minnumf": "min_number",
+}
+
+
+def _prepare_float(op: DecodedOp, program: Program) -> None:
+    name = _ROUNDED.get(op.name) or _UNROUNDED[op.name]
+    op.data = (getattr(program.domain, name), element_of(op.result_types[0]).name)
+
+
+@OPS.implements(*_ROUNDED, prepare=_prepare_float)
+def rounded(state: AgentState, op: DecodedOp) -> None:
+    values, (x, y), (function, dtype) = state.values, op.operands, op.data
+    values[op.results[0]] = function(values[x], values[y], dtype)
+
+
+@OPS.implements(*_UNROUNDED, prepare=_prepare_float)
+def unrounded(state: AgentState, op: DecodedOp) -> None:
+    values, (x, y) = state.values, op.operands
+    values[op.results[0]] = op.data[0](values[x], values[y])
+
+
+@OPS.implements("arith.negf")
+def negf(state: AgentState, op: DecodedOp) -> None:
+    state.values[op.results[0]] = state.machine.domain.negate(state.values[op.operands[0]])
+
+
+@OPS.implements("arith.cmpf")
+def cmpf(state: AgentState, op: DecodedOp) -> None:
+    x, y = _operands(state, op)
+    state.values[op.results[0]] = state.machine.domain.compare(PREDICATES_F[op.attributes["predicate"]], x, y)
+
+
+@OPS.implements("arith.truncf", "arith.extf")
+def float_cast(state: AgentState, op: DecodedOp) -> None:
+    (value,) = _operands(state, op)
+    state.values[op.results[0]] = state.machine.domain.round(value, element_of(op.result_types[0]).name)
+
+
+@OPS.implements("arith.sitofp", "arith.uitofp")
+def from_integer(state: AgentState, op: DecodedOp) -> None:
+    (value,) = _operands(state, op)
+    source = element_of(op.operand_types[0])
+    if op.name == "arith.uitofp":
+        value = unsigned(value, source)
+    elif source.bits == 1:
+        value = -np.asarray(value, np.int8)
+    state.values[op.results[0]] = state.machine.domain.from_integer(value, element_of(op.result_types[0]).name)
+
+
+@OPS.implements("arith.fptosi", "arith.fptoui")
+def to_integer(state: AgentState, op: DecodedOp) -> None:
+    (value,) = _operands(state, op)
+    scalar = element_of(op.result_types[0])
+    dtype = scalar.dtype if op.name == "arith.fptosi" else np.dtype(f"u{scalar.bytes}")
+    result = np.asarray(state.machine.domain.to_integer(value, dtype)).view(scalar.dtype)
+    state.values[op.results[0]] = result if result.ndim else int(result)
+
+
+@OPS.implements("arith.bitcast")
+def bitcast(state: AgentState, op: DecodedOp) -> None:
+    (value,) = _operands(state, op)
+    source, target = element_of(op.operand_types[0]), element_of(op.result_types[0])
+    domain = state.machine.domain
+    if source.is_float:
+        bits = np.asarray(domain.to_bits(value, source.name))
+        if not target.is_float:
+            bits = bits.view(target.dtype)
+            state.values[op.results[0]] = bits if bits.ndim else int(bits)
+            return
+    else:
+        bits = np.asarray(unsigned(value, source)).astype(f"u{source.bytes}")
+    state.values[op.results[0]] = domain.from_bits(bits, target.name)
+
+
+@OPS.implements("arith.select")
+def select(state: AgentState, op: DecodedOp) -> None:
+    condition, x, y = _operands(state, op)
+    if not isinstance(condition, np.ndarray):
+        result = x if condition else y
+    else:
+        result = blend(condition, x, y)
+        if isinstance(op.result_types[0], Scalar) and not op.result_types[0].is_float:
+            result = canonical(result, op.result_types[0])
+    state.values[op.results[0]] = result
+
+
+def blend(condition: Any, x: Any, y: Any) -> Any:
+    """`x` where the condition holds, else `y`, for whatever a slot may hold."""
+    if x is y:
+        return x
+    if x is None or y is None:
+        return y if x is None else x
+    if isinstance(x, tuple):
+        return tuple(blend(condition, a, b) for a, b in zip(x, y, strict=True))
+    if hasattr(x, "blend"):
+        return x.blend(condition, y)
+    extra = max(np.ndim(x), np.ndim(y)) - condition.ndim
+    result = np.where(condition.reshape(condition.shape + (1,) * max(extra, 0)), x, y)
+    for side in (x, y):
+        if isinstance(side, np.ndarray) and result.dtype != side.dtype:
+            return result.astype(side.dtype)
+    return result
+
+
+def _operands(state: AgentState, op: DecodedOp) -> list[Any]:
+    values = state.values
+    return [values[slot] for slot in op.operands]

@@ -1,0 +1,371 @@
+"""The llvm dialect as far as level nvvm has it: pointers, loads and stores, structs, bit casts.
+
+A pointer is its byte address; a struct is a tuple. Integer and float arithmetic is what the arith and math dialects do.
+"""
+
+import itertools
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from mlir import ir
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.lanes import SHARED, active_rows, memory_of, spread
+from lowtide.interpreter.numbers.cells import Access, Cells, Ints
+from lowtide.interpreter.numbers.packed import Packed
+from lowtide.interpreter.ops import arith as ops_arith
+from lowtide.interpreter.ops import math as ops_math
+from lowtide.interpreter.program.ir_attributes import decode_attribute
+from lowtide.interpreter.program.ir_types import Array, Scalar, Struct, Type, Vector, decode_type
+from lowtide.interpreter.program.program import DecodedOp, OpTable, Program, violation
+
+OPS = OpTable()
+
+_DYNAMIC_INDEX = -(2**31)
+_LEAST_ALIGNMENT, _MOST_ALIGNMENT = 16, 1024  # of shared memory: hardware's own, and the largest swizzle's period
+_ARRAY = re.compile(r"(?:!llvm\.)?array<(\d+) x (.*)>")
+
+# Arithmetic --------------------------------------------------------------------------------------------------------
+
+_SAME_AS: Mapping[str, str] = MappingProxyType(
+    {
+        "llvm.mlir.constant": "arith.constant",
+        "llvm.add": "arith.addi",
+        "llvm.sub": "arith.subi",
+        "llvm.mul": "arith.muli",
+        "llvm.and": "arith.andi",
+        "llvm.or": "arith.ori",
+        "llvm.xor": "arith.xori",
+        "llvm.shl": "arith.shli",
+        "llvm.lshr": "arith.shrui",
+        "llvm.ashr": "arith.shrsi",
+        "llvm.sdiv": "arith.divsi",
+        "llvm.srem": "arith.remsi",
+        "llvm.udiv": "arith.divui",
+        "llvm.urem": "arith.remui",
+        "llvm.icmp": "arith.cmpi",
+        "llvm.zext": "arith.extui",
+        "llvm.sext": "arith.extsi",
+        "llvm.trunc": "arith.trunci",
+        "llvm.select": "arith.select",
+        "llvm.fadd": "arith.addf",
+        "llvm.fsub": "arith.subf",
+        "llvm.fmul": "arith.mulf",
+        "llvm.fdiv": "arith.divf",
+        "llvm.fneg": "arith.negf",
+        "llvm.fcmp": "arith.cmpf",
+        "llvm.fpext": "arith.extf",
+        "llvm.fptrunc": "arith.truncf",
+        "llvm.sitofp": "arith.sitofp",
+        "llvm.uitofp": "arith.uitofp",
+        "llvm.fptosi": "arith.fptosi",
+        "llvm.fptoui": "arith.fptoui",
+        "llvm.intr.smin": "arith.minsi",
+        "llvm.intr.smax": "arith.maxsi",
+        "llvm.intr.umin": "arith.minui",
+        "llvm.intr.umax": "arith.maxui",
+        "llvm.intr.minnum": "arith.minnumf",
+        "llvm.intr.maxnum": "arith.maxnumf",
+        "llvm.intr.minimum": "arith.minimumf",
+        "llvm.intr.maximum": "arith.maximumf",
+        "llvm.intr.fma": "math.fma",
+        "llvm.intr.fabs": "math.absf",
+    }
+)
+
+_INTRINSICS: Mapping[str, str] = MappingProxyType(
+    {
+        "llvm.fabs.f32": "absf",
+        "llvm.copysign.f32": "copysign",
+        "llvm.nvvm.ex2.approx": "exp2",
+        "llvm.nvvm.lg2.approx.f": "log2",
+        "llvm.nvvm.rsqrt.approx.f": "rsqrt",
+        "llvm.nvvm.sqrt.rn.f": "sqrt",
+    }
+)
+
+
+def _as_upstream(op: DecodedOp, program: Program) -> None:
+    """From here on the op is the one of arith or math; messages still show what stands in the IR."""
+    op.name = _SAME_AS[op.name]
+    entry = (ops_arith.OPS if op.name.startswith("arith.") else ops_math.OPS)[op.name]
+    op.handler = entry.handler
+    if entry.prepare is not None:
+        entry.prepare(op, program)
+
+
+@OPS.implements(*_SAME_AS, prepare=_as_upstream)
+def same_as_upstream(state: AgentState, op: DecodedOp) -> None:
+    """Stands in for the handler that `_as_upstream` puts in its place."""
+
+
+@OPS.implements("llvm.call_intrinsic")
+def call_intrinsic(state: AgentState, op: DecodedOp) -> None:
+    name, domain = op.attributes["intrin"], state.machine.domain
+    operands = [state.values[slot] for slot in op.operands]
+    if name == "llvm.fma.f32":
+        x, y, z = operands
+        state.values[op.results[0]] = domain.fma(x, y, z, "f32")
+    elif name in _INTRINSICS:
+        state.values[op.results[0]] = domain.apply(_INTRINSICS[name], "f32", *operands)
+    else:
+        raise violation(state, op, f"intrinsic {name} is not interpreted; known are {', '.join(_INTRINSICS)}")
+
+
+# Pointers ----------------------------------------------------------------------------------------------------------
+
+
+def size_of(type: Type) -> int:
+    """Bytes of a type in memory. Raises InterpreterError for one that has no plain size."""
+    if isinstance(type, Scalar):
+        return type.bytes
+    if isinstance(type, Vector):
+        return int(np.prod(type.shape)) * type.element.bytes
+    if isinstance(type, Array):
+        return type.length * size_of(type.element)
+    raise InterpreterError(f"the size of {type} in memory is not interpreted; address elements, vectors or arrays")
+
+
+def _pointee(text: str, context: ir.Context) -> Type:
+    """A type that a pointer is stepped by; arrays nest, and then print without their dialect."""
+    if match := _ARRAY.fullmatch(text):
+        return Array(int(match[1]), _pointee(match[2], context))
+    return decode_type(ir.Type.parse(text, context))
+
+
+def _prepare_gep(op: DecodedOp, program: Program) -> None:
+    """The constant part of the offset, and the slots and strides of the run-time indices."""
+    type, constant, steps = _pointee(str(op.attributes["elem_type"]), op.source.context), 0, []
+    slots = iter(op.operands[1:])
+    for depth, index in enumerate(op.attributes["rawConstantIndices"]):
+        if depth:
+            if not isinstance(type, Array | Vector):
+                raise InterpreterError(f"{op.describe()}: index {depth} goes into {type}; only arrays are interpreted")
+            type = type.element
+        if index == _DYNAMIC_INDEX:
+            steps.append((next(slots), size_of(type)))
+        else:
+            constant += index * size_of(type)
+    op.data = constant, steps
+
+
+@OPS.implements("llvm.getelementptr", prepare=_prepare_gep)
+def getelementptr(state: AgentState, op: DecodedOp) -> None:
+    constant, steps = op.data
+    address = state.values[op.operands[0]] + constant
+    for slot, stride in steps:
+        index = state.values[slot]
+        if isinstance(index, np.ndarray):
+            index = index.astype(np.int64)
+        address = address + index * stride
+    state.values[op.results[0]] = address
+
+
+@OPS.implements("llvm.inttoptr")
+def inttoptr(state: AgentState, op: DecodedOp) -> None:
+    value = ops_arith.unsigned(state.values[op.operands[0]], op.operand_types[0])  # type: ignore[arg-type]
+    state.values[op.results[0]] = value.astype(np.int64) if isinstance(value, np.ndarray) else value
+
+
+@OPS.implements("llvm.ptrtoint")
+def ptrtoint(state: AgentState, op: DecodedOp) -> None:
+    value = state.values[op.operands[0]]
+    state.values[op.results[0]] = ops_arith.canonical(value, op.result_types[0])  # type: ignore[arg-type]
+
+
+@OPS.implements("llvm.addrspacecast")
+def addrspacecast(state: AgentState, op: DecodedOp) -> None:
+    state.values[op.results[0]] = state.values[op.operands[0]]
+
+
+def _prepare_addressof(op: DecodedOp, program: Program) -> None:
+    """Globals of shared memory lie one after the other, as the module lists them, the dynamic one (of size 0) last.
+
+    Hardware may put the dynamic one at any multiple of its alignment. The first that is no multiple of more is taken,
+    so that what leans on a greater alignment, as swizzles do, goes wrong here too.
+    """
+    scope = op.source.parent
+    while scope.name not in ("gpu.module", "builtin.module"):
+        scope = scope.parent
+    sizes, alignments = {}, {}
+    for child in scope.regions[0].blocks[0].operations:
+        variable = child.operation
+        if variable.name == "llvm.mlir.global" and decode_attribute(variable.attributes["addr_space"]) == SHARED:
+            type = _pointee(str(decode_attribute(variable.attributes["global_type"])), variable.context)
+            symbol = decode_attribute(variable.attributes["sym_name"])
+            sizes[symbol] = size_of(type)
+            said = decode_attribute(variable.attributes["alignment"]) if "alignment" in variable.attributes else 0
+            alignments[symbol] = max(_LEAST_ALIGNMENT, said)
+    name = op.attributes["global_name"]
+    if name not in sizes:
+        raise InterpreterError(f"{op.describe()}: @{name} is no global of shared memory (addr_space = 3)")
+    before = itertools.takewhile(lambda other: other != name, sizes) if sizes[name] else sizes
+    if not sizes[name]:
+        program.shared_origin = alignments[name] % _MOST_ALIGNMENT
+    op.data = sum(-(-sizes[other] // 256) * 256 for other in before)
+
+
+@OPS.implements("llvm.mlir.addressof", prepare=_prepare_addressof)
+def addressof(state: AgentState, op: DecodedOp) -> None:
+    state.values[op.results[0]] = state.cta.shared.origin + op.data
+
+
+def _prepare_access(op: DecodedOp, program: Program) -> None:
+    """(pointer slot, its type, element type, elements, alignment) of a load or store."""
+    is_load = op.name == "llvm.load"
+    type = op.result_types[0] if is_load else op.operand_types[0]
+    element = type.element if isinstance(type, Vector) else type
+    if not isinstance(element, Scalar) or element.bits == 1:
+        raise InterpreterError(f"{op.describe()}: memory holds floats, integers of at least 8 bits and their vectors")
+    count = int(np.prod(type.shape)) if isinstance(type, Vector) else 1
+    pointer = 0 if is_load else 1
+    op.data = (op.operands[pointer], op.operand_types[pointer], element, count, op.attributes.get("alignment"))
+
+
+@OPS.implements("llvm.load", prepare=_prepare_access)
+def load(state: AgentState, op: DecodedOp) -> None:
+    slot, pointer, element, count, align = op.data
+    address = state.values[slot]
+    cells = memory_of(state, op, pointer, address)
+    access, rows = active_rows(state, op, address)
+    type = op.result_types[0]
+    if not element.is_float and element.bits == 32 and _holds_halves(cells, rows):
+        payload, dtype = cells.load_any(access, rows, 2, 2 * count)
+        shape = (len(payload), *type.shape, 2) if isinstance(type, Vector) else (len(payload), 2)
+        state.values[op.results[0]] = Packed(spread(state, payload.reshape(shape)), dtype)
+        return
+    payload = spread(state, cells.load(access, rows, element.name, count, align))
+    if not element.is_float:
+        payload = payload.astype(element.dtype)
+    if isinstance(type, Vector):
+        state.values[op.results[0]] = payload.reshape(len(payload), *type.shape)
+    elif len(payload) == 1:
+        state.values[op.results[0]] = payload[0, 0] if element.is_float else int(payload[0, 0])
+    else:
+        state.values[op.results[0]] = payload[:, 0]
+
+
+def _holds_halves(cells: Cells, rows: Ints) -> bool:
+    """Whether 16-bit floats lie where an i32 is read: then the register is a packed one."""
+    at = int(rows[0]) - cells.origin if len(rows) else -1
+    return 0 <= at < cells.size and cells.dtype_at(at) in ("f16", "bf16")
+
+
+@OPS.implements("llvm.store", prepare=_prepare_access)
+def store(state: AgentState, op: DecodedOp) -> None:
+    value = state.values[op.operands[0]]
+    slot, pointer, element, count, align = op.data
+    address = state.values[slot]
+    if not isinstance(address, np.ndarray):
+        address = np.full(32, address, np.int64)
+    cells = memory_of(state, op, pointer, address)
+    access, rows = active_rows(state, op, address)
+    if value is None:
+        raise violation(state, op, "a value that was never given (undef or poison) is stored")
+    dtype = element.name
+    if isinstance(value, Packed):
+        value, dtype, count = value.payload, "bf16" if value.dtype == "zero" else value.dtype, 2 * count
+    _store_rows(state, cells, access, rows, value, dtype, count, align)
+
+
+def _store_rows(
+    state: AgentState, cells: Cells, access: Access, rows: Ints, value: Any, dtype: str, count: int, align: int | None
+) -> None:
+    """Store a value, uniform or by lane, for the active lanes."""
+    payload = np.asarray(value)
+    payload = payload.reshape(1, 1) if payload.ndim == 0 else payload.reshape(len(payload), count)
+    if state.mask is not None and len(payload) > 1:
+        payload = payload[state.mask]
+    cells.store(access, rows, payload, dtype, count, align)
+
+
+# Structs and bit casts ------------------------------------------------------------------------------------------------
+
+
+def _nothing(type: Type) -> Any:
+    return tuple(_nothing(element) for element in type.elements) if isinstance(type, Struct) else None
+
+
+@OPS.implements("llvm.mlir.undef", "llvm.mlir.poison")
+def undef(state: AgentState, op: DecodedOp) -> None:
+    state.values[op.results[0]] = _nothing(op.result_types[0])
+
+
+@OPS.implements("llvm.mlir.zero")
+def zero(state: AgentState, op: DecodedOp) -> None:
+    state.values[op.results[0]] = _zero(state, op.result_types[0])
+
+
+def _zero(state: AgentState, type: Type) -> Any:
+    if isinstance(type, Struct):
+        return tuple(_zero(state, element) for element in type.elements)
+    element = type.element if isinstance(type, Vector) else type
+    if isinstance(element, Scalar) and element.is_float:
+        value: Any = state.machine.domain.constant(0.0, element.name)
+    else:
+        value = False if element == Scalar("i1", 1) else 0
+    return np.full((1, *type.shape), value) if isinstance(type, Vector) else value
+
+
+@OPS.implements("llvm.extractvalue")
+def extractvalue(state: AgentState, op: DecodedOp) -> None:
+    value = state.values[op.operands[0]]
+    for index in op.attributes["position"]:
+        value = value[index]
+    state.values[op.results[0]] = value
+
+
+@OPS.implements("llvm.insertvalue")
+def insertvalue(state: AgentState, op: DecodedOp) -> None:
+    whole, value = (state.values[slot] for slot in op.operands)
+    state.values[op.results[0]] = _replaced(whole, op.attributes["position"], value)
+
+
+def _replaced(whole: tuple[Any, ...], position: tuple[int, ...], value: Any) -> tuple[Any, ...]:
+    index, *deeper = position
+    new = _replaced(whole[index], tuple(deeper), value) if deeper else value
+    return (*whole[:index], new, *whole[index + 1 :])
+
+
+@OPS.implements("llvm.bitcast", "vector.bitcast")
+def bitcast(state: AgentState, op: DecodedOp) -> None:
+    source, target = op.operand_types[0], op.result_types[0]
+    value = state.values[op.operands[0]]
+    from_element, to_element = ops_arith.element_of(source), ops_arith.element_of(target)
+    shape = target.shape if isinstance(target, Vector) else ()
+    if isinstance(value, Packed):
+        if to_element.is_float:
+            payload = value.unpack(to_element.name)
+            value = payload.reshape(len(payload), *shape)
+        else:
+            value = Packed(value.payload.reshape(len(value.payload), *shape, 2), value.dtype)
+    elif from_element.name != to_element.name:
+        if from_element.is_float and from_element.bits == 16 and to_element.bits == 32 and not to_element.is_float:
+            value = Packed(value.reshape(len(value), *shape, 2), from_element.name)
+        else:
+            value = _cast_bits(state, value, source, target)
+    state.values[op.results[0]] = value
+
+
+def _cast_bits(state: AgentState, value: Any, source: Type, target: Type) -> Any:
+    """Real bits, which only the domain of floats has; zero is zero in each domain."""
+    domain, shape = state.machine.domain, target.shape if isinstance(target, Vector) else ()
+    from_element, to_element = ops_arith.element_of(source), ops_arith.element_of(target)
+    rows = np.asarray(value)
+    rows = rows.reshape(len(rows) if rows.ndim else 1, -1)
+    if not rows.any():
+        count = rows.shape[1] * from_element.bits // to_element.bits
+        result = np.zeros((len(rows), count), domain.payload if to_element.is_float else to_element.dtype)
+    else:
+        bits = domain.to_bits(rows, from_element.name) if from_element.is_float else rows.astype(from_element.dtype)
+        bits = np.ascontiguousarray(bits).view(f"u{to_element.bytes}")
+        result = domain.from_bits(bits, to_element.name) if to_element.is_float else bits.view(to_element.dtype)
+    if isinstance(target, Vector):
+        return result.reshape(len(result), *shape)
+    if len(result) > 1:
+        return result[:, 0]
+    return result[0, 0] if to_element.is_float else int(result[0, 0])

@@ -1,0 +1,152 @@
+"""The sm dialect, memory: buffers and rings in shared memory, copies into them."""
+
+import numpy as np
+
+from lowtide.interpreter.machine import rings
+from lowtide.interpreter.machine.agents import AgentState, together
+from lowtide.interpreter.machine.matrices import load_window
+from lowtide.interpreter.machine.memory import start_copy
+from lowtide.interpreter.machine.shared_buffers import SharedBuffer, alignment_of, name_of, reserve, store_buffer
+from lowtide.interpreter.program.ir_types import MemRef, Ring
+from lowtide.interpreter.program.program import DecodedOp, OpTable, Program, RingUsers, Steps, violation
+
+OPS = OpTable()
+
+
+# Buffers --------------------------------------------------------------------------------------------------------------
+
+
+def _prepare_alloc(op: DecodedOp, program: Program) -> None:
+    type = op.result_types[0]
+    assert isinstance(type, MemRef)
+    op.data = reserve(op, program, name_of(op), type.bytes, op.attributes.get("at"), alignment_of(type))
+
+
+@OPS.implements("sm.alloc", prepare=_prepare_alloc)
+def alloc(state: AgentState, op: DecodedOp) -> None:
+    type = op.result_types[0]
+    assert isinstance(type, MemRef)
+    state.values[op.results[0]] = SharedBuffer(op.data, type)
+
+
+@OPS.implements("sm.copy")
+def copy(state: AgentState, op: DecodedOp) -> None:
+    together(state, op)
+    window, buffer = (state.values[slot] for slot in op.operands)
+    store_buffer(state, op, buffer, load_window(state, op, window))
+
+
+# The ring -------------------------------------------------------------------------------------------------------------
+
+
+def _prepare_ring(op: DecodedOp, program: Program) -> None:
+    type = op.result_types[0]
+    assert isinstance(type, Ring)
+    at = op.attributes.get("at") or (None,) * len(type.buffers)
+    starts = tuple(
+        reserve(op, program, f"{name_of(op)} buffer {index}", type.stages * buffer.bytes, start, alignment_of(buffer))
+        for index, (buffer, start) in enumerate(zip(type.buffers, at, strict=True))
+    )
+    op.data = starts, program.ring_users.setdefault(op.results[0], RingUsers())
+
+
+@OPS.implements("sm.ring", prepare=_prepare_ring)
+def ring(state: AgentState, op: DecodedOp) -> None:
+    type, slot = op.result_types[0], op.results[0]
+    assert isinstance(type, Ring)
+    if slot not in state.cta.rings:
+        made = state.cta.rings[slot] = rings.RingState.of(type, op.data[0], state.cta, op.data[1])
+        state.cta.at_end.append(lambda ending: rings.check_drained(ending, op, made, "the kernel ends"))
+    state.values[slot] = state.cta.rings[slot]
+
+
+@OPS.implements("sm.producer_acquire")
+def producer_acquire(state: AgentState, op: DecodedOp) -> Steps:
+    together(state, op)
+    ring, index, phase = (state.values[slot] for slot in op.operands)
+    right = yield from rings.acquire(state, op, ring, index, phase)
+    _give(state, op, right)
+
+
+@OPS.implements("sm.consumer_wait")
+def consumer_wait(state: AgentState, op: DecodedOp) -> Steps:
+    together(state, op)
+    ring, index, phase = (state.values[slot] for slot in op.operands)
+    right = yield from rings.wait(state, op, ring, index, phase)
+    _give(state, op, right)
+
+
+def _give(state: AgentState, op: DecodedOp, right: rings.SlotRight) -> None:
+    for slot, value in zip(op.results, (right, *right.ring.buffers(right.index, right)), strict=True):
+        state.values[slot] = value
+
+
+@OPS.implements("sm.producer_commit")
+def producer_commit(state: AgentState, op: DecodedOp) -> None:
+    rings.commit(state, op, _right(state, op))
+
+
+@OPS.implements("sm.consumer_release")
+def consumer_release(state: AgentState, op: DecodedOp) -> None:
+    rings.release(state, op, _right(state, op))
+
+
+def _right(state: AgentState, op: DecodedOp) -> rings.SlotRight:
+    together(state, op)
+    ring, right = (state.values[slot] for slot in op.operands[:2])
+    if right.ring is not ring:
+        raise violation(state, op, "the slot is of another ring; name the ring that gave it")
+    return right
+
+
+@OPS.implements("sm.producer_tail")
+def producer_tail(state: AgentState, op: DecodedOp) -> Steps:
+    yield from rings.tail(state, op, state.values[op.operands[0]])
+
+
+@OPS.implements("sm.ring_advance")
+def ring_advance(state: AgentState, op: DecodedOp) -> None:
+    ring, index, phase = (state.values[slot] for slot in op.operands)
+    wraps = index + 1 == ring.type.stages
+    following = (0, phase ^ 1) if wraps else (index + 1, phase)
+    state.values[op.results[0]], state.values[op.results[1]] = following
+
+
+@OPS.implements("sm.ring_slot")
+def ring_slot(state: AgentState, op: DecodedOp) -> None:
+    ring, index = (state.values[slot] for slot in op.operands)
+    if not 0 <= index < ring.type.stages:
+        raise violation(state, op, f"slot {index} of a ring of {ring.type.stages}; take 0 … {ring.type.stages - 1}")
+    for slot, buffer in zip(op.results, ring.buffers(index), strict=True):
+        state.values[slot] = buffer
+
+
+@OPS.implements("sm.ring_reuse")
+def ring_reuse(state: AgentState, op: DecodedOp) -> None:
+    ring, type = state.values[op.operands[0]], op.result_types[0]
+    assert isinstance(type, MemRef)
+    rings.check_drained(state, op, ring, "reuses the storage")
+    state.values[op.results[0]] = SharedBuffer(ring.starts[0], type)
+
+
+@OPS.implements("sm.copy_async")
+def copy_async(state: AgentState, op: DecodedOp) -> None:
+    together(state, op)
+    window, buffer = (state.values[slot] for slot in op.operands)
+    if buffer.right is None:
+        raise violation(state, op, "the destination must be a slot's buffer, given by sm.producer_acquire")
+    buffer.check(state, op, "write")
+    rows, columns = (part.reshape(-1)[state.share] for part in np.indices(window.shape))
+    inside_rows, inside_columns = window.inside
+    width = buffer.type.element.bytes
+    used = np.where((rows < inside_rows) & (columns < inside_columns), width, 0)
+    flight = start_copy(
+        state.machine.memory,
+        state.cta.shared,
+        state.access(op),
+        buffer.addresses(rows, columns),
+        window.element_addresses(rows, columns),
+        width,
+        used,
+    )
+    buffer.right.stage.copies.append(flight)

@@ -1,0 +1,231 @@
+"""The sm dialect, registers: fragments by thread-value layout, their loads, stores and products.
+
+Where an element lies follows from the fragment's TV layout; what an instruction does to registers follows from the PTX
+ISA (`hardware.py`). A wrong TV layout therefore shows as a wrong number.
+"""
+
+import re
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.machine import hardware
+from lowtide.interpreter.machine.agents import AgentState, together, without_roles
+from lowtide.interpreter.machine.matrices import load_elements, store_elements
+from lowtide.interpreter.machine.shared_buffers import SharedBuffer
+from lowtide.interpreter.ops.tile import apply_block
+from lowtide.interpreter.program.ir_types import Fragment, MemRef
+from lowtide.interpreter.program.program import DecodedOp, OpTable, Program, Steps
+
+OPS = OpTable(by_warp=True)
+
+Values = NDArray[Any]
+Ints = NDArray[np.int64]
+
+_MMA_ATOM = re.compile(r"mma\.m(\d+)n(\d+)k(\d+)\.(\w+)\.(\w+)")
+
+
+def _fragment(type: Any) -> Fragment:
+    assert isinstance(type, Fragment)
+    return type
+
+
+@OPS.implements("sm.splat")
+def splat(state: AgentState, op: DecodedOp) -> None:
+    type, domain = _fragment(op.result_types[0]), state.machine.domain
+    value = domain.constant(op.attributes["value"], type.element.name)
+    state.values[op.results[0]] = np.full((len(state.lanes), type.tv.values), value, domain.payload)
+
+
+# ldmatrix and mma.sync ------------------------------------------------------------------------------------------------
+
+
+def _prepare_ldmatrix(op: DecodedOp, program: Program) -> None:
+    """The byte offset in the buffer of the row that each lane addresses: array (warps, instructions, 8 · matrices).
+
+    Lane r of the eight that address matrix j points at the element that the instruction puts first into row r: held by
+    thread 4 · r as its value 2 · j, with .trans by thread r / 2 as its value 2 · j + r % 2 (PTX ISA, "ldmatrix").
+    """
+    fragment, source, attributes = _fragment(op.result_types[0]), op.operand_types[0], op.attributes
+    assert isinstance(source, MemRef) and source.layout is not None
+    matrices, trans = int(attributes["atom"].split(".")[1][1:]), bool(attributes.get("trans", False))
+    threads, values = fragment.tv.threads, fragment.tv.values
+    if values % (2 * matrices) or threads % 32:
+        raise InterpreterError(
+            f"{op.describe()}: {threads} threads with {values} values are not whole warps of {attributes['atom']}'s "
+            f"{2 * matrices} values"
+        )
+    rows, columns = (
+        part.reshape(threads // 32, 32, -1, matrices, 2) for part in fragment.tv.coordinates(fragment.shape[0])
+    )
+    row = np.arange(8)
+    lane, half = (row // 2, row % 2) if trans else (4 * row, 0 * row)
+    held = [np.moveaxis(part[:, lane, :, :, half], 0, -1) for part in (rows, columns)]  # (warps, groups, matrices, 8)
+    if trans:
+        held.reverse()
+    first, second = (part + offset for part, offset in zip(held, attributes["offsets"], strict=True))
+    offsets = source.layout.table[first, second] * source.element.bytes
+    op.data = (offsets.reshape(threads // 32, -1, 8 * matrices), matrices, trans)
+
+
+@OPS.implements("sm.ldmatrix", prepare=_prepare_ldmatrix)
+def ldmatrix(state: AgentState, op: DecodedOp) -> None:
+    buffer: SharedBuffer = state.values[op.operands[0]]
+    together(state, op)
+    without_roles(state, op)
+    buffer.check(state, op, "read")
+    offsets, matrices, trans = op.data
+    offsets = offsets[state.warp]
+    addresses = buffer.address + offsets.reshape(-1)
+    rows = state.cta.shared.load(state.access(op), addresses, buffer.type.element.name, 8)
+    groups = [hardware.ldmatrix(group, matrices, trans) for group in rows.reshape(len(offsets), -1, 8)]
+    state.values[op.results[0]] = np.stack(groups, axis=1).reshape(len(state.lanes), -1)
+
+
+def _prepare_mma(op: DecodedOp, program: Program) -> None:
+    attribute = op.source.attributes["mma"]
+    match = _MMA_ATOM.fullmatch(attribute.atom)
+    if match is None:
+        raise InterpreterError(
+            f"{op.describe()}: unknown mma atom {attribute.atom}; known are mma.m16n8k8 and m16n8k16"
+        )
+    m, n, k = (int(extent) for extent in match.groups()[:3])
+    warps_m, warps_n, warps_k = attribute.atoms
+    if warps_k != 1:
+        raise InterpreterError(
+            f"{op.describe()}: {warps_k} warps along K need a reduction, which this op has not; use 1"
+        )
+    (rows_m, depth), (rows_n, _) = (_fragment(type).shape for type in op.operand_types[:2])
+    rests = (rows_m // (m * warps_m), rows_n // (n * warps_n), depth // k)
+    fragments = hardware.fragments_of((m, n, k))
+    for type, atom, (x, y) in zip(
+        op.operand_types, (fragments.a, fragments.b, fragments.c), ((0, 2), (1, 2), (0, 1)), strict=True
+    ):
+        needed = atom[0].shape[1] * rests[x] * rests[y]
+        if _fragment(type).tv.values != needed:
+            raise InterpreterError(
+                f"{op.describe()}: a thread holds {_fragment(type).tv.values} values of {_fragment(type).shape}, "
+                f"{attribute.atom} on {warps_m}x{warps_n} warps takes {needed}"
+            )
+    op.data = (fragments, rests)
+
+
+@OPS.implements("sm.mma_sync", prepare=_prepare_mma)
+def mma_sync(state: AgentState, op: DecodedOp) -> None:
+    """Each warp's atoms, k outermost; values count atom registers first, then atoms along rows, then along columns."""
+    together(state, op)
+    without_roles(state, op)
+    a, b, c = (state.values[slot] for slot in op.operands)
+    fragments, (atoms_m, atoms_n, atoms_k) = op.data
+    m, n, k = fragments.shape
+    lanes = len(state.lanes)
+    registers_a = a.reshape(lanes, atoms_k, atoms_m, -1)
+    registers_b = b.reshape(lanes, atoms_k, atoms_n, -1)
+    registers_c = c.reshape(lanes, atoms_n, atoms_m, -1)
+    # All atoms of one k step at once: atom (i, j) multiplies rows i of the stacked A by rows j of the stacked B.
+    matrix_c = np.empty((atoms_m, m, atoms_n, n), c.dtype)
+    matrix_c[:, fragments.c[0], :, fragments.c[1]] = registers_c.transpose(0, 3, 2, 1)
+    result = matrix_c.reshape(atoms_m * m, atoms_n * n)
+    dtype = _fragment(op.result_types[0]).element.name
+    for step in range(atoms_k):
+        matrix_a = np.empty((atoms_m, m, k), a.dtype)
+        matrix_b = np.empty((atoms_n, n, k), b.dtype)
+        matrix_a[:, fragments.a[0], fragments.a[1]] = registers_a[:, step].transpose(1, 0, 2)
+        matrix_b[:, fragments.b[1], fragments.b[0]] = registers_b[:, step].transpose(1, 0, 2)
+        result = state.machine.domain.dot(matrix_a.reshape(-1, k), matrix_b.reshape(-1, k), result, dtype)
+    tiles = result.reshape(atoms_m, m, atoms_n, n)
+    taken = tiles[:, fragments.c[0], :, fragments.c[1]]  # (lanes, values, atoms_m, atoms_n)
+    state.values[op.results[0]] = taken.transpose(0, 3, 2, 1).reshape(lanes, -1)
+
+
+# Elementwise ----------------------------------------------------------------------------------------------------------
+
+
+def _prepare_extract(op: DecodedOp, program: Program) -> None:
+    """For each thread and value of the result, which of the thread's source values it is."""
+    source, result = _fragment(op.operand_types[0]), _fragment(op.result_types[0])
+    rows, columns = result.tv.coordinates(result.shape[0])
+    wanted = rows + op.attributes["offsets"][0] + (columns + op.attributes["offsets"][1]) * source.shape[0]
+    held = source.tv.table
+    if held.shape[0] != wanted.shape[0]:
+        raise InterpreterError(
+            f"{op.describe()}: {wanted.shape[0]} threads take parts of what {held.shape[0]} threads hold; use as many"
+        )
+    order = np.argsort(held, axis=1)
+    chosen = np.empty_like(wanted)
+    for thread in range(len(held)):
+        ranked = held[thread, order[thread]]
+        place = np.minimum(np.searchsorted(ranked, wanted[thread]), len(ranked) - 1)
+        missing = np.flatnonzero(ranked[place] != wanted[thread])
+        if missing.size:
+            value = int(missing[0])
+            raise InterpreterError(
+                f"{op.describe()}: thread {thread} does not hold element ({rows[thread, value]}, "
+                f"{columns[thread, value]}) of the part; every thread must hold its own"
+            )
+        chosen[thread] = order[thread][place]
+    op.data = chosen
+
+
+@OPS.implements("sm.extract", prepare=_prepare_extract)
+def extract(state: AgentState, op: DecodedOp) -> None:
+    state.values[op.results[0]] = np.take_along_axis(state.values[op.operands[0]], op.data[state.thread], axis=1)
+
+
+@OPS.implements("sm.map")
+def map_(state: AgentState, op: DecodedOp) -> Steps:
+    elements = [state.values[slot] for slot in op.operands]
+    shape = (len(state.lanes), _fragment(op.result_types[0]).tv.values)
+    state.values[op.results[0]] = yield from apply_block(state, op.regions[0], elements, shape)
+
+
+# Loads and stores -----------------------------------------------------------------------------------------------------
+
+
+def _coordinates(state: AgentState, type: Fragment) -> tuple[Ints, Ints]:
+    rows, columns = type.tv.coordinates(type.shape[0])
+    return rows[state.thread], columns[state.thread]
+
+
+def _active(state: AgentState, addresses: Ints) -> tuple[Any, Ints]:
+    """Which lanes take part, and the lane of each of their addresses."""
+    chosen: Any = slice(None) if state.mask is None else state.mask
+    return chosen, np.repeat(state.lanes[chosen], addresses.shape[1])
+
+
+@OPS.implements("sm.store_shared")
+def store_shared(state: AgentState, op: DecodedOp) -> None:
+    value, buffer = (state.values[slot] for slot in op.operands)
+    buffer.check(state, op, "write")
+    addresses = buffer.addresses(*_coordinates(state, _fragment(op.operand_types[0])))
+    chosen, lanes = _active(state, addresses)
+    state.cta.shared.store(
+        state.access(op, lanes), addresses[chosen].reshape(-1), value[chosen].reshape(-1, 1), buffer.type.element.name
+    )
+
+
+@OPS.implements("sm.load_shared")
+def load_shared(state: AgentState, op: DecodedOp) -> None:
+    buffer, type = state.values[op.operands[0]], _fragment(op.result_types[0])
+    buffer.check(state, op, "read")
+    addresses = buffer.addresses(*_coordinates(state, type))
+    chosen, lanes = _active(state, addresses)
+    result = np.zeros(addresses.shape, state.machine.domain.payload)
+    loaded = state.cta.shared.load(state.access(op, lanes), addresses[chosen].reshape(-1), buffer.type.element.name)
+    result[chosen] = loaded.reshape(-1, addresses.shape[1])
+    state.values[op.results[0]] = result
+
+
+@OPS.implements("sm.load_global")
+def load_global(state: AgentState, op: DecodedOp) -> None:
+    rows, columns = _coordinates(state, _fragment(op.result_types[0]))
+    state.values[op.results[0]] = load_elements(state, op, state.values[op.operands[0]], rows, columns)
+
+
+@OPS.implements("sm.store_global")
+def store_global(state: AgentState, op: DecodedOp) -> None:
+    value, window = (state.values[slot] for slot in op.operands)
+    rows, columns = _coordinates(state, _fragment(op.operand_types[0]))
+    store_elements(state, op, window, rows, columns, value)

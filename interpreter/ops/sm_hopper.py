@@ -1,0 +1,130 @@
+"""The sm dialect, Hopper: roles, mbarriers, TMA and asynchronous wgmma."""
+
+from typing import Any
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.machine import mbarriers, tensor_maps
+from lowtide.interpreter.machine.agents import AgentState, barrier, together
+from lowtide.interpreter.machine.mbarriers import Mbarrier
+from lowtide.interpreter.machine.shared_buffers import name_of, reserve
+from lowtide.interpreter.machine.teams import PRODUCER, Role
+from lowtide.interpreter.program.ir_types import Mbarriers, TensorMapType
+from lowtide.interpreter.program.program import (
+    DecodedBlock,
+    DecodedOp,
+    OpTable,
+    Program,
+    RingUsers,
+    Steps,
+    run_block,
+    violation,
+)
+
+OPS = OpTable()
+
+# Roles ----------------------------------------------------------------------------------------------------------------
+
+
+def _prepare_roles(op: DecodedOp, program: Program) -> None:
+    if program.roles or op.source.parent.name != "tile.kernel":
+        raise InterpreterError(f"{op.describe()}: a kernel has one sm.roles, outermost in it")
+    names, warps = op.attributes["names"], op.attributes["warps"]
+    program.roles = tuple(Role(name, count) for name, count in zip(names, warps, strict=True))
+    for index, region in enumerate(op.regions):
+        _note_rings(program, region, index)
+
+
+def _note_rings(program: Program, block: DecodedBlock, role: int) -> None:
+    """Which rings the role of this block fills and reads."""
+    for op in block.ops:
+        if op.name == "sm.producer_acquire":
+            program.ring_users.setdefault(op.operands[0], RingUsers()).producers.add(role)
+        elif op.name == "sm.consumer_wait":
+            program.ring_users.setdefault(op.operands[0], RingUsers()).consumers.add(role)
+        for region in op.regions:
+            _note_rings(program, region, role)
+
+
+@OPS.implements("sm.roles", prepare=_prepare_roles)
+def roles(state: AgentState, op: DecodedOp) -> Steps:
+    """Each agent runs its role's region; what follows waits for all of them."""
+    assert state.seat.role is not None
+    state.enter_role()
+    yield from run_block(state, op.regions[state.seat.role])
+    state.leave_role()
+    state.op = op
+    yield from barrier(state, op, "after sm.roles")
+
+
+# mbarriers ------------------------------------------------------------------------------------------------------------
+
+
+def _prepare_mbarriers(op: DecodedOp, program: Program) -> None:
+    type = op.result_types[0]
+    assert isinstance(type, Mbarriers)
+    size = type.count * mbarriers.OBJECT_BYTES
+    op.data = reserve(op, program, name_of(op), size, op.attributes.get("at"), mbarriers.OBJECT_BYTES)
+    if op.data % mbarriers.OBJECT_BYTES:
+        raise InterpreterError(f"{op.describe()}: mbarriers lie at multiples of {mbarriers.OBJECT_BYTES} bytes")
+
+
+@OPS.implements("sm.mbarriers", prepare=_prepare_mbarriers)
+def make_mbarriers(state: AgentState, op: DecodedOp) -> None:
+    type, slot, made = op.result_types[0], op.results[0], state.cta.mbarriers
+    assert isinstance(type, Mbarriers)
+    if state.team is not state.cta.everyone:
+        raise violation(
+            state, op, "all threads of the CTA must see the mbarriers initialised; make them before sm.roles"
+        )
+    if slot not in made:
+        clocks = state.cta.shared.clocks
+        names = (f"{name_of(op)}[{index}]" for index in range(type.count))
+        made[slot] = [Mbarrier.of(name, op.attributes["arrivals"], clocks) for name in names]
+        state.cta.shared.claim(name_of(op), op.data, type.count * mbarriers.OBJECT_BYTES)
+    state.values[slot] = made[slot]
+
+
+def _mbarrier(state: AgentState, op: DecodedOp, slots: tuple[int, ...]) -> Mbarrier:
+    barriers, index = (state.values[slot] for slot in slots)
+    if not 0 <= index < len(barriers):
+        raise violation(state, op, f"mbarrier {index} of {len(barriers)}; take 0 … {len(barriers) - 1}")
+    found: Mbarrier = barriers[index]
+    return found
+
+
+@OPS.implements("sm.mbarrier_wait")
+def mbarrier_wait(state: AgentState, op: DecodedOp) -> Steps:
+    together(state, op)
+    yield from mbarriers.wait(state, op, _mbarrier(state, op, op.operands[:2]), state.values[op.operands[2]])
+
+
+@OPS.implements("sm.mbarrier_arrive")
+def mbarrier_arrive(state: AgentState, op: DecodedOp) -> None:
+    together(state, op)
+    if state.team is state.cta.everyone:
+        raise violation(state, op, "warpgroups of a role arrive; arrive inside sm.roles")
+    found, expected = _mbarrier(state, op, op.operands[:2]), op.attributes.get("bytes", 0)
+    mbarriers.arrive(state, op, found, state.seat.arrivals, expected * state.seat.arrivals)
+
+
+# TMA ------------------------------------------------------------------------------------------------------------------
+
+
+@OPS.implements("sm.tensor_map")
+def tensor_map(state: AgentState, op: DecodedOp) -> None:
+    type = op.result_types[0]
+    assert isinstance(type, TensorMapType)
+    matrix: Any = state.values[op.operands[0]]
+    state.values[op.results[0]] = tensor_maps.encode(state, op, matrix, type.shape, type.swizzle)
+
+
+@OPS.implements("sm.tma_load")
+def tma_load(state: AgentState, op: DecodedOp) -> None:
+    together(state, op)
+    role = state.seat.role
+    if role is None or state.team is state.cta.everyone or state.machine.roles[role].name != PRODUCER:
+        raise violation(state, op, "one thread starts a copy by TMA; start it in a producer role, which is one thread")
+    map, row, column, buffer = (state.values[slot] for slot in op.operands[:4])
+    buffer.check(state, op, "write")
+    found = _mbarrier(state, op, op.operands[4:])
+    tensor_maps.load_tile(state, op, map, (row, column), buffer.type.shape, buffer.address, found)

@@ -1,0 +1,67 @@
+"""The sm dialect: stores by TMA, what orders them, and barriers of a warpgroup."""
+
+from lowtide.interpreter.machine import tensor_stores
+from lowtide.interpreter.machine.agents import AgentState, barrier, together
+from lowtide.interpreter.machine.teams import PRODUCER, WARP, WARPGROUP
+from lowtide.interpreter.program.ir_types import MemRef, TensorMapType
+from lowtide.interpreter.program.program import DecodedOp, OpTable, Steps, violation
+
+OPS = OpTable()
+
+
+@OPS.implements("sm.barrier")
+def barrier_(state: AgentState, op: DecodedOp) -> Steps:
+    if not op.attributes.get("warpgroup", False):
+        yield from barrier(state, op)
+    elif state.seat.role is None and not state.machine.collective:
+        yield from barrier(state, op, f"of warpgroup {state.warp // WARPGROUP}", WARPGROUP)
+    else:  # the agent is a warpgroup, or several: its own accesses are ordered
+        together(state, op)
+        state.cta.shared.barrier([state.warp])
+
+
+@OPS.implements("sm.fence_proxy_async")
+def fence_proxy_async(state: AgentState, op: DecodedOp) -> None:
+    together(state, op)
+    state.cta.shared.fence_proxy(state.access(op))
+
+
+@OPS.implements("sm.tma_store")
+def tma_store(state: AgentState, op: DecodedOp) -> None:
+    """The agent's share of the buffer's rows. Boxes lie down the rows, then across, one after the other."""
+    together(state, op)
+    _check_role(state, op)
+    buffer, map, row, column = (state.values[slot] for slot in op.operands)
+    buffer.check(state, op, "read")
+    source, type = op.operand_types[0], op.operand_types[1]
+    assert isinstance(source, MemRef) and isinstance(type, TensorMapType)
+    (rows, columns), (box_rows, box_columns) = source.shape, map.tile
+    assert rows is not None and columns is not None
+    members = state.team.members
+    own = rows // len(members)
+    first = own * members.index(state.warp)
+    if rows % len(members) or own % box_rows:
+        raise violation(
+            state, op, f"{rows} rows for {len(members)} warpgroups are no whole boxes of {box_rows} for each"
+        )
+    address = buffer.address
+    for right in range(0, columns, box_columns):
+        for down in range(0, rows, box_rows):
+            if first <= down < first + own:
+                tensor_stores.store_box(state, op, map, map.corner(row + down, column + right), address)
+            address += map.bytes
+    tensor_stores.commit(state)
+
+
+@OPS.implements("sm.tma_store_wait")
+def tma_store_wait(state: AgentState, op: DecodedOp) -> None:
+    together(state, op)
+    _check_role(state, op)
+    tensor_stores.wait(state, op.attributes["pending"], bool(op.attributes.get("read", False)))
+
+
+def _check_role(state: AgentState, op: DecodedOp) -> None:
+    role = state.seat.role
+    is_warpgroup = role is not None and state.team is not state.cta.everyone and len(state.lanes) > WARP
+    if not is_warpgroup or (role is not None and state.machine.roles[role].name == PRODUCER):
+        raise violation(state, op, "warpgroups store by TMA, each for itself; do it in a consumer role")

@@ -1,0 +1,158 @@
+"""The sm dialect: asynchronous products by wgmma, one agent a warpgroup.
+
+A group's operands stay open for reading until a wait covers it. Its registers follow the PTX ISA (`hardware.py`), and
+not the fragment's thread-value layout.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.machine import hardware
+from lowtide.interpreter.machine.agents import AgentState, together
+from lowtide.interpreter.machine.memory import OpenRead
+from lowtide.interpreter.machine.pending import Pending, hand_to
+from lowtide.interpreter.machine.shared_buffers import SharedBuffer
+from lowtide.interpreter.ops.tile import LAYOUTS
+from lowtide.interpreter.program.ir_types import Fragment, MemRef, PendingType
+from lowtide.interpreter.program.program import DecodedOp, OpTable, Program, violation
+
+OPS = OpTable(by_warp=True)
+
+Values = NDArray[Any]
+
+_ATOM = re.compile(r"wgmma\.m64n(\d+)k16\.(\w+)\.(\w+)")
+_M = 64
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Of one warpgroup's part: atoms along M and N, columns of an atom, how atoms are dealt to warpgroups.
+
+    `transposed` says of A and of B whether K is its rows.
+    """
+
+    atoms: tuple[int, int]
+    n: int
+    warpgroups: tuple[int, int]
+    dtype: str
+    transposed: tuple[bool, bool]
+
+    def rows(self, group: int) -> NDArray[np.int64]:
+        """Rows of A that a warpgroup multiplies: every `warpgroups[0]`-th block of 64."""
+        return _blocks(_M, self.atoms[0], self.warpgroups[0], group % self.warpgroups[0])
+
+    def columns(self, group: int) -> NDArray[np.int64]:
+        """Rows of B, which are columns of D."""
+        return _blocks(self.n, self.atoms[1], self.warpgroups[1], group // self.warpgroups[0])
+
+
+def _blocks(size: int, count: int, step: int, first: int) -> NDArray[np.int64]:
+    return ((first + step * np.arange(count))[:, None] * size + np.arange(size)).reshape(-1)
+
+
+def _fragment(type: Any) -> Fragment:
+    fragment = type.fragment if isinstance(type, PendingType) else type
+    assert isinstance(fragment, Fragment)
+    return fragment
+
+
+def _prepare_wgmma(op: DecodedOp, program: Program) -> None:
+    attribute = op.source.attributes["mma"]
+    match = _ATOM.fullmatch(attribute.atom)
+    if match is None:
+        raise InterpreterError(f"{op.describe()}: unknown atom {attribute.atom}; known are wgmma.m64nNk16")
+    n = int(match[1])
+    hardware.wgmma_accumulator(n)
+    warpgroups_m, warpgroups_n, warpgroups_k = attribute.atoms
+    if warpgroups_k != 1:
+        raise InterpreterError(f"{op.describe()}: {warpgroups_k} warpgroups along K need a reduction; use 1")
+    letters = LAYOUTS[op.attributes["layout"]]
+    transposed = letters[0] == "n", letters[1] == "t"
+    shapes = [type.shape for type in op.operand_types[:2] if isinstance(type, MemRef)]
+    (rows, depth), (columns, _) = (
+        reversed(shape) if swap else shape for shape, swap in zip(shapes, transposed, strict=True)
+    )
+    fragment = _fragment(op.result_types[0])
+    assert rows is not None and columns is not None and depth is not None
+    atoms = rows // (_M * warpgroups_m), columns // (n * warpgroups_n)
+    if (atoms[0] * _M * warpgroups_m, atoms[1] * n * warpgroups_n) != (rows, columns) or depth % 16:
+        raise InterpreterError(
+            f"{op.describe()}: {rows}x{columns}x{depth} are no whole atoms {attribute.atom} on "
+            f"{warpgroups_m}x{warpgroups_n} warpgroups"
+        )
+    held = atoms[0] * atoms[1] * n // 2
+    if fragment.tv.values != held:
+        raise InterpreterError(
+            f"{op.describe()}: a thread holds {fragment.tv.values} values of {fragment.shape}, {attribute.atom} on "
+            f"{warpgroups_m}x{warpgroups_n} warpgroups takes {held}"
+        )
+    op.data = _Plan(atoms, n, (warpgroups_m, warpgroups_n), fragment.element.name, transposed)
+
+
+@OPS.implements("sm.wgmma", prepare=_prepare_wgmma)
+def wgmma(state: AgentState, op: DecodedOp) -> None:
+    """The part of one warpgroup; values count atom registers first, then atoms along M, then along N."""
+    together(state, op)
+    plan: _Plan = op.data
+    team = state.team.members
+    if len(team) != plan.warpgroups[0] * plan.warpgroups[1] or len(state.lanes) != 128:
+        raise violation(
+            state,
+            op,
+            f"for {plan.warpgroups[0]}x{plan.warpgroups[1]} warpgroups, and {len(team)} execute it together; run it in "
+            "a consumer role of as many",
+        )
+    group = team.index(state.warp)
+    a, b, acc = (state.values[slot] for slot in op.operands)
+    left, read_a = _open(state, op, a, plan.rows(group), plan.transposed[0])
+    right, read_b = _open(state, op, b, plan.columns(group), plan.transposed[1])
+    if isinstance(acc, Pending):
+        hand_to(state, op, acc)
+    registers = acc.registers if isinstance(acc, Pending) else acc
+    rows, columns = hardware.wgmma_accumulator(plan.n)
+    atoms_m, atoms_n = plan.atoms
+    matrix = np.empty((atoms_m, _M, atoms_n, plan.n), registers.dtype)
+    matrix[:, rows, :, columns] = registers.reshape(len(state.lanes), atoms_n, atoms_m, -1).transpose(0, 3, 2, 1)
+    result = state.machine.domain.dot(left, right, matrix.reshape(atoms_m * _M, atoms_n * plan.n), plan.dtype)
+    taken = result.reshape(matrix.shape)[:, rows, :, columns]
+    state.values[op.results[0]] = Pending(taken.transpose(0, 3, 2, 1).reshape(len(state.lanes), -1))
+    state.mmas.append((read_a, read_b))
+
+
+def _open(
+    state: AgentState, op: DecodedOp, buffer: SharedBuffer, rows: NDArray[np.int64], transposed: bool
+) -> tuple[Values, OpenRead]:
+    """Rows along M or N of a buffer, (rows, K), which stay open for reading; its columns where it is transposed."""
+    buffer.check(state, op, "read")
+    starts, length = buffer.chunks()
+    table = starts.reshape(buffer.type.shape[0] or 0, -1)
+    # Rows come in whole blocks, of at least as many as a run has elements.
+    addresses = (table[:, rows[::length] // length] if transposed else table[rows]).reshape(-1)
+    payload, read = state.cta.shared.open_read(state.access(op), addresses, buffer.type.element.name, length)
+    return (payload.reshape(-1, len(rows)).T if transposed else payload.reshape(len(rows), -1)), read
+
+
+@OPS.implements("sm.mma_wait")
+def mma_wait(state: AgentState, op: DecodedOp) -> None:
+    together(state, op)
+    acc, pending = state.values[op.operands[0]], op.attributes["pending"]
+    retire(state, pending)
+    if isinstance(op.result_types[0], PendingType):
+        state.values[op.results[0]] = acc
+    else:
+        hand_to(state, op, acc)
+        state.values[op.results[0]] = acc.registers
+    state.values[op.results[1]] = True
+
+
+def retire(state: AgentState, pending: int) -> None:
+    """All groups but the `pending` youngest are done (PTX ISA, "wgmma.wait_group")."""
+    done = state.mmas[: max(0, len(state.mmas) - pending)]
+    state.mmas = state.mmas[len(done) :]
+    shared = state.cta.shared
+    shared.close_reads(state.warp, [read for group in done for read in group], shared.clocks.epoch(state.warp))

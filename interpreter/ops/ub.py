@@ -1,0 +1,11 @@
+"""The ub dialect: poison, a value that may be passed on and inserted into, and computed with nowhere."""
+
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.program.program import DecodedOp, OpTable
+
+OPS = OpTable()
+
+
+@OPS.implements("ub.poison")
+def poison(state: AgentState, op: DecodedOp) -> None:
+    state.values[op.results[0]] = None

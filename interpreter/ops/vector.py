@@ -1,0 +1,157 @@
+"""The vector dialect: rearranging the elements of vectors in registers.
+
+A vector is an array (32, *shape), or (1, *shape) where uniform; None is poison, which may be inserted into only.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.program.ir_types import Scalar, Type, Vector
+from lowtide.interpreter.program.program import DecodedOp, OpTable, Program, violation
+
+OPS = OpTable()
+
+_DYNAMIC = -(2**63)
+
+
+def as_rows(value: Any, type: Type) -> Any:
+    """A scalar as a column (32,) or (1,), a vector as it is: what can be put beside others along lanes."""
+    if isinstance(type, Vector):
+        return value
+    array = np.asarray(value)
+    return array if array.ndim else array.reshape(1)
+
+
+def scalar_of(column: Any, type: Scalar) -> Any:
+    """A column (32,) as it is; (1,) as the uniform scalar."""
+    if len(column) > 1:
+        return column
+    return column[0] if type.is_float else column[0].item()
+
+
+def _empty(state: AgentState, type: Vector, lanes: int) -> Any:
+    dtype = state.machine.domain.payload if type.element.is_float else type.element.dtype
+    return np.zeros((lanes, *type.shape), dtype)
+
+
+def _result(value: Any, type: Type) -> Any:
+    return value if isinstance(type, Vector) else scalar_of(value, type)  # type: ignore[arg-type]
+
+
+def _static_position(op: DecodedOp, program: Program) -> None:
+    op.data = tuple(op.attributes["static_position"])
+
+
+def _position(state: AgentState, op: DecodedOp, dynamic: Sequence[int]) -> tuple[Any, ...]:
+    """The position with its run-time indices; one that differs by lane comes as a column."""
+    if not dynamic:
+        return op.data
+    slots = iter(dynamic)
+    position = tuple(state.values[next(slots)] if index == _DYNAMIC else index for index in op.data)
+    vector = op.operand_types[0 if op.name == "vector.extract" else 1]
+    for index, extent in zip(position, vector.shape, strict=False):  # type: ignore[union-attr]
+        if np.any((np.asarray(index) < 0) | (np.asarray(index) >= extent)):
+            raise violation(state, op, f"position {index} is outside the vector's {extent} elements")
+    return position
+
+
+@OPS.implements("vector.extract", prepare=_static_position)
+def extract(state: AgentState, op: DecodedOp) -> None:
+    vector = state.values[op.operands[0]]
+    position = _position(state, op, op.operands[1:])
+    by_lane = any(isinstance(index, np.ndarray) for index in position)
+    place = (state.lanes % len(vector) if by_lane else slice(None), *position)
+    state.values[op.results[0]] = _result(vector[place], op.result_types[0])
+
+
+@OPS.implements("vector.insert", prepare=_static_position)
+def insert(state: AgentState, op: DecodedOp) -> None:
+    value = as_rows(state.values[op.operands[0]], op.operand_types[0])
+    vector, type = state.values[op.operands[1]], op.result_types[0]
+    assert isinstance(type, Vector)
+    position = _position(state, op, op.operands[2:])
+    by_lane = any(isinstance(index, np.ndarray) for index in position)
+    lanes = max(len(value), 1 if vector is None else len(vector), len(state.lanes) if by_lane else 1)
+    result = _empty(state, type, lanes)
+    if vector is not None:
+        result[:] = vector
+    place = (state.lanes if by_lane else slice(None), *position)
+    result[place] = value
+    state.values[op.results[0]] = result
+
+
+@OPS.implements("vector.from_elements")
+def from_elements(state: AgentState, op: DecodedOp) -> None:
+    type = op.result_types[0]
+    assert isinstance(type, Vector)
+    columns = [as_rows(state.values[slot], type.element) for slot in op.operands]
+    result = np.stack(np.broadcast_arrays(*columns), axis=1)
+    state.values[op.results[0]] = result.reshape(len(result), *type.shape)
+
+
+@OPS.implements("vector.to_elements")
+def to_elements(state: AgentState, op: DecodedOp) -> None:
+    vector = state.values[op.operands[0]]
+    flat = vector.reshape(len(vector), -1)
+    for index, (slot, type) in enumerate(zip(op.results, op.result_types, strict=True)):
+        state.values[slot] = scalar_of(flat[:, index], type)  # type: ignore[arg-type]
+
+
+@OPS.implements("vector.broadcast")
+def broadcast(state: AgentState, op: DecodedOp) -> None:
+    type = op.result_types[0]
+    assert isinstance(type, Vector)
+    source = as_rows(state.values[op.operands[0]], op.operand_types[0])
+    missing = len(type.shape) + 1 - source.ndim
+    source = source.reshape(len(source), *(1,) * missing, *source.shape[1:])
+    state.values[op.results[0]] = np.broadcast_to(source, (len(source), *type.shape))
+
+
+@OPS.implements("vector.shape_cast")
+def shape_cast(state: AgentState, op: DecodedOp) -> None:
+    type, vector = op.result_types[0], state.values[op.operands[0]]
+    assert isinstance(type, Vector)
+    state.values[op.results[0]] = vector.reshape(len(vector), *type.shape)
+
+
+def _slices(op: DecodedOp, program: Program) -> None:
+    attributes = op.attributes
+    sizes = attributes.get("sizes") or op.operand_types[0].shape  # type: ignore[union-attr]
+    steps = zip(attributes["offsets"], sizes, attributes["strides"], strict=True)
+    op.data = (slice(None), *(slice(at, at + (size - 1) * step + 1, step) for at, size, step in steps))
+
+
+@OPS.implements("vector.extract_strided_slice", prepare=_slices)
+def extract_strided_slice(state: AgentState, op: DecodedOp) -> None:
+    state.values[op.results[0]] = state.values[op.operands[0]][op.data]
+
+
+@OPS.implements("vector.insert_strided_slice", prepare=_slices)
+def insert_strided_slice(state: AgentState, op: DecodedOp) -> None:
+    part, vector = (state.values[slot] for slot in op.operands)
+    type = op.result_types[0]
+    assert isinstance(type, Vector)
+    result = _empty(state, type, max(len(part), 1 if vector is None else len(vector)))
+    if vector is not None:
+        result[:] = vector
+    result[op.data] = part
+    state.values[op.results[0]] = result
+
+
+@OPS.implements("vector.shuffle")
+def shuffle(state: AgentState, op: DecodedOp) -> None:
+    x, y = (state.values[slot] for slot in op.operands)
+    lanes = max(len(x), len(y))
+    both = np.concatenate([np.broadcast_to(side, (lanes, *side.shape[1:])) for side in (x, y)], axis=1)
+    state.values[op.results[0]] = both[:, list(op.attributes["mask"])]
+
+
+@OPS.implements("vector.fma")
+def fma(state: AgentState, op: DecodedOp) -> None:
+    x, y, z = (state.values[slot] for slot in op.operands)
+    type = op.result_types[0]
+    assert isinstance(type, Vector)
+    state.values[op.results[0]] = state.machine.domain.fma(x, y, z, type.element.name)

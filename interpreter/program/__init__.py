@@ -1,0 +1,1 @@
+"""IR as plain Python data, decoded once before it runs."""

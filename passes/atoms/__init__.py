@@ -1,0 +1,25 @@
+"""Level `atoms`: every copy and product is bound to an instruction.
+
+cp.async, ldmatrix and mma.sync, or TMA, mbarriers and wgmma. Values in registers are fragments, typed by which thread
+holds which element. One op still speaks for the whole CTA.
+"""
+
+from lowtide.passes.atoms.bind_copy_atoms import BindCopyAtoms
+from lowtide.passes.atoms.bind_mma_atoms import BindMmaAtoms
+from lowtide.passes.atoms.bind_ring_to_cp_async import BindRingToCpAsync
+from lowtide.passes.atoms.bind_tma import BindTma
+from lowtide.passes.atoms.bind_wgmma import BindWgmma
+from lowtide.passes.atoms.double_buffer_fragments import DoubleBufferFragments
+from lowtide.passes.atoms.split_k_slices import SplitKSlices
+from lowtide.passes.steps import Step
+
+STEPS = (
+    Step(BindMmaAtoms, "first of the bindings: the fragments' layouts decide how shared memory is read"),
+    Step(BindWgmma, "where the schedule has roles: what a release waits for is known once the mma is bound"),
+    Step(BindTma, "then the ring's verbs: bytes and arrivals are counted from the copies and roles"),
+    Step(BindCopyAtoms, "copies lie as the threads of the tiled mma allow"),
+    Step(SplitKSlices, "once the mma atom says how deep one slice is"),
+    Step(DoubleBufferFragments, "needs the slices, and one ldmatrix for each"),
+    Step(BindRingToCpAsync, "after all that moves waits: what one covers is counted from the commits"),
+    Step("cse", "one constant each", "simplify"),
+)

@@ -1,0 +1,50 @@
+"""bind-copy-atoms: bind every asynchronous copy to the tiled copy of the schedule.
+
+Before   sm.copy_async %at to %a : !tile.view<128x32xbf16>, memref<…>
+After    sm.cp_async %at to %a by #sm.tiled_copy<cp.async.16, #tv> : !tile.view<128x32xbf16>, memref<…>
+Needs    a complete schedule (its `copy` and `warps`).
+Refuses  a copy atom that the target lacks; a tile that the threads cannot share evenly.
+Test     test/lit/passes/atoms/bind-copy-atoms.mlir, bind-copy-atoms-invalid.mlir
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+
+from lowtide.dialects import sm
+from lowtide.dialects.levels import Level
+from lowtide.errors import ScheduleError, TargetError
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.schedules.facts import threads_of
+from lowtide.passes.support.atoms import COPY_BYTES, fill_copy, tiled_copy_attr
+from lowtide.passes.support.kernels import kernels_of, schedule_of
+from lowtide.passes.support.problem import element_bits
+from lowtide.passes.support.rewriting import before, erase
+from lowtide.targets import Target
+
+
+@dataclass(frozen=True)
+class BindCopyAtoms(Pass):
+    """Replaces sm.copy_async by sm.cp_async."""
+
+    name: ClassVar[str] = "bind-copy-atoms"
+    needs: ClassVar[Level] = Level.ATOMS
+    gives: ClassVar[Level] = Level.ATOMS
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for kernel in kernels_of(module, roles=False):
+            schedule = schedule_of(kernel, "copy", "warps")
+            for copy in walk(kernel, sm.CopyAsyncOp):
+                view = copy.source.type
+                if schedule.copy not in COPY_BYTES:
+                    raise Refusal(copy, f"copy = {schedule.copy} is not one of {', '.join(COPY_BYTES)}")
+                try:
+                    target.copy(schedule.copy)
+                    bits = element_bits(view.element_type)
+                    tiled = fill_copy(schedule.copy, view.shape, threads_of(schedule), bits)
+                except (ScheduleError, TargetError) as error:
+                    raise Refusal(copy, str(error)) from error
+                with before(copy), copy.operation.location:
+                    sm.CpAsyncOp(copy.source, copy.destination, tiled_copy_attr(tiled))
+                erase(copy)

@@ -1,0 +1,157 @@
+"""bind-tma: bind the ring's copies to TMA loads and its verbs to mbarriers.
+
+Before   host    tile.launch @k … args(%a, %b, %d)
+         device  %slot, %a, %b = sm.producer_acquire %ring[%w, %wp];  sm.copy_async (tile.view %A[%m, %k]) to %a; …
+                 sm.producer_commit %ring, %slot
+                 %full, %a, %b = sm.consumer_wait %ring[%r, %rp];  sm.consumer_release %ring, %full after %retired
+After    host    %map = sm.tensor_map %a : … to !sm.tensor_map<128x64xbf16, swizzle<3,3,3>>
+                 tile.launch @k … args(%a, %b, %d, %map, %map2)
+         device  %full = sm.mbarriers arrivals(1);  %empty = sm.mbarriers arrivals(2)
+                 sm.mbarrier_wait %empty[%w, %wp ^ 1];  sm.mbarrier_arrive %full[%w] expects 49152
+                 %a, %b = sm.ring_slot %ring[%w];  sm.tma_load %map[%m, %k] to %a signals %full[%w]; …
+                 sm.mbarrier_wait %full[%r, %rp];  %a, %b = sm.ring_slot %ring[%r]
+                 sm.mbarrier_arrive %empty[%slot] after %retired
+         The bytes are those of the copies between acquire and commit; the arrivals those of the roles: one producer,
+         one for each consumer warpgroup. A box is a panel of the buffer; with copy = tma.3d, tma.4d or tma.5d it is all
+         panels, the map has so many dimensions, and the host asserts that panels divide the matrix. The first two of
+         cache_hints go onto the loads of A and B.
+Needs    level atoms, roles.
+Refuses  copies that do not read a matrix that is a kernel argument; a release without the proof that a wgmma is done;
+         a slot that is not committed once; other roles; another number of rings than one; a kernel launched at several
+         places, or at none.
+Test     test/lit/passes/atoms/bind-tma.mlir, bind-tma-invalid.mlir
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+from mlir.dialects import arith, scf
+
+from lowtide.dialects import sm, tile
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.schedules.cache_hints import cache_hint
+from lowtide.passes.support.atoms import TMA_RANKS
+from lowtide.passes.support.kernels import bytes_of, kernels_of, schedule_of
+from lowtide.passes.support.rewriting import before, erase, index_constant, rebuild_loop, uses
+from lowtide.passes.support.tensor_map_arguments import TensorMapArguments, launch_of
+from lowtide.targets import Target
+from lowtide.targets.atoms import WARPGROUP_WARPS
+
+
+@dataclass(frozen=True)
+class BindTma(Pass):
+    """Replaces the copies and verbs of the ring that joins the roles of each kernel."""
+
+    name: ClassVar[str] = "bind-tma"
+    needs: ClassVar[Level] = Level.ATOMS
+    gives: ClassVar[Level] = Level.ATOMS
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for kernel in kernels_of(module, roles=True):
+            launch = launch_of(module, kernel)
+            with kernel.operation.location:
+                _bind(kernel, launch, schedule_of(kernel))
+
+
+def _bind(kernel: tile.KernelOp, launch: tile.LaunchOp, schedule: Schedule) -> None:
+    roles = walk(kernel, sm.RolesOp)
+    if len(roles) != 1:
+        raise Refusal(kernel, f"has {len(roles)} sm.roles; TMA is bound for a producer and its consumers")
+    consumers = _consumer_warpgroups(roles[0])
+    maps = TensorMapArguments(kernel, launch)
+    with before(roles[0]):
+        barriers = ir.Type.parse(f"!sm.mbarriers<{_ring(kernel).stages}>")
+        full = sm.MbarriersOp(barriers, 1).result
+        empty = sm.MbarriersOp(barriers, consumers).result
+    for release in walk(kernel, sm.ConsumerReleaseOp):
+        if release.retired is None:
+            raise Refusal(release, "releases a slot without the proof (`after`) that what reads it is done")
+    for loop in walk(kernel, scf.ForOp):
+        _carry_index(loop)
+    for release in walk(kernel, sm.ConsumerReleaseOp):
+        _bind_release(release, empty)
+    for acquire in walk(kernel, sm.ProducerAcquireOp):
+        _bind_producer(acquire, full, empty, maps, schedule)
+    for wait in walk(kernel, sm.ConsumerWaitOp):
+        _bind_consumer(wait, full)
+    maps.finish()
+
+
+def _ring(kernel: tile.KernelOp) -> sm.RingType:
+    rings = walk(kernel, sm.RingOp)
+    if len(rings) != 1:
+        raise Refusal(
+            kernel, f"has {len(rings)} rings; TMA is bound for the one between its roles: run specialize-roles first"
+        )
+    return rings[0].result.type
+
+
+def _consumer_warpgroups(roles: sm.RolesOp) -> int:
+    names = [ir.StringAttr(name).value for name in roles.names]
+    if names != ["producer", "consumer"]:
+        raise Refusal(roles, f"has the roles {', '.join(names)}; TMA is bound for one producer and one consumer role")
+    return int(roles.warps[1]) // WARPGROUP_WARPS
+
+
+def _carry_index(loop: scf.ForOp) -> None:
+    """A carried slot becomes the index of that slot; a release then takes the index."""
+    if not any(isinstance(init.type, sm.SlotType) for init in loop.initArgs):
+        return
+    inits = [_index_of(init) for init in loop.initArgs]
+    new = rebuild_loop(loop, inits, lambda carried: carried, lambda yielded: [_index_of(value) for value in yielded])
+    for old, value in zip(loop.results, new.results, strict=True):
+        old.replace_all_uses_with(value)
+    erase(loop)
+
+
+def _index_of(slot: ir.Value) -> ir.Value:
+    """The index of a slot, by the wait that gave it. Another value, such as what a loop carries for one, as it is."""
+    return slot.owner.opview.index if isinstance(slot.type, sm.SlotType) else slot
+
+
+def _bind_producer(
+    acquire: sm.ProducerAcquireOp, full: ir.Value, empty: ir.Value, maps: TensorMapArguments, schedule: Schedule
+) -> None:
+    commits = list(uses(acquire.slot))
+    if len(commits) != 1 or not isinstance(commits[0], sm.ProducerCommitOp):
+        raise Refusal(acquire, "must give its slot to one sm.producer_commit: what lies between fills the slot")
+    copies = [use for buffer in acquire.buffers for use in uses(buffer)]
+    for copy in copies:
+        if not isinstance(copy, sm.CopyAsyncOp):
+            raise Refusal(copy, "uses a slot that is being filled; only sm.copy_async may")
+    size = sum(bytes_of(acquire, buffer.type) for buffer in acquire.buffers)
+    with before(acquire), acquire.operation.location:
+        # The first round finds every slot empty: the parity before the first passes at once.
+        opposite = arith.xori(acquire.phase, index_constant(1))
+        sm.MbarrierWaitOp(empty, acquire.index, opposite)
+        sm.MbarrierArriveOp(full, acquire.index, bytes=size)
+        slot = sm.RingSlotOp(acquire.ring, acquire.index)
+    for old, new in zip(acquire.buffers, slot.buffers, strict=True):
+        old.replace_all_uses_with(new)
+    hints = {buffer: cache_hint(schedule, operand) for operand, buffer in enumerate(slot.buffers)}
+    for copy in copies:
+        view, buffer = copy.source.owner.opview, copy.destination
+        with before(copy), copy.operation.location:
+            tensor_map = maps.map_for(copy, view.source, buffer.type, rank=TMA_RANKS.get(str(schedule.copy), 2))
+            sm.TmaLoadOp(tensor_map, *view.offsets, buffer, full, acquire.index, cache=hints[buffer])
+        erase(copy)
+    erase(commits[0])
+    erase(acquire)
+
+
+def _bind_consumer(wait: sm.ConsumerWaitOp, full: ir.Value) -> None:
+    with before(wait), wait.operation.location:
+        sm.MbarrierWaitOp(full, wait.index, wait.phase)
+        slot = sm.RingSlotOp(wait.ring, wait.index)
+    for old, new in zip(wait.buffers, slot.buffers, strict=True):
+        old.replace_all_uses_with(new)
+    erase(wait)
+
+
+def _bind_release(release: sm.ConsumerReleaseOp, empty: ir.Value) -> None:
+    with before(release), release.operation.location:
+        sm.MbarrierArriveOp(empty, _index_of(release.slot), retired=release.retired)
+    erase(release)

@@ -1,0 +1,103 @@
+"""bind-wgmma: bind every mma to wgmma on shared memory, one group in flight while the next is issued.
+
+Before   scf.for %i … iter_args(%c, %r, %rp) {
+           %full, %a, %b = sm.consumer_wait %ring[%r, %rp]
+           %c2 = tile.mma tn %a, %b, %c; sm.consumer_release %ring, %full; advance }
+After    %full0, %a0, %b0 = sm.consumer_wait %ring[%r, %rp]                    (the first K step, peeled)
+         %p0 = sm.wgmma tn %a0, %b0, %zero
+         %p, %held, … = scf.for %i = 1 … iter_args(%p = %p0, %held = %full0, …) {
+           %full, %a, %b = sm.consumer_wait %ring[%r, %rp]
+           %q = sm.wgmma tn %a, %b, %p
+           %q2, %retired = sm.mma_wait 1, %q                                   (the group before this one is done)
+           sm.consumer_release %ring, %held after %retired; advance }
+         %acc, %last = sm.mma_wait 0, %p;  sm.consumer_release %ring, %held after %last
+         Layouts nn, nt and tt likewise. Each warpgroup takes every so many-th 64 rows of M.
+Needs    level atoms, roles; a schedule whose mma is wgmma.
+Refuses  an atom that the target lacks; a tile that the tiled mma does not divide; a loop of another form.
+Test     test/lit/passes/atoms/bind-wgmma.mlir, bind-wgmma-invalid.mlir
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+from mlir.dialects import scf
+
+from lowtide.dialects import sm, tile
+from lowtide.dialects.levels import Level
+from lowtide.errors import ScheduleError, TargetError
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.support.atoms import fragment_type, mma_atom_name, tiled_mma, tiled_mma_attr
+from lowtide.passes.support.kernels import kernels_of, main_loop, problem_of, schedule_of
+from lowtide.passes.support.rewriting import (
+    before,
+    constant_of,
+    defining_op,
+    erase,
+    erase_if_unused,
+    index_constant,
+    ops_in,
+)
+from lowtide.targets import Target, TiledMma
+
+
+@dataclass(frozen=True)
+class BindWgmma(Pass):
+    """Replaces tile.mma by wgmma."""
+
+    name: ClassVar[str] = "bind-wgmma"
+    needs: ClassVar[Level] = Level.ATOMS
+    gives: ClassVar[Level] = Level.ATOMS
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for kernel in kernels_of(module, roles=True):
+            schedule = schedule_of(kernel)
+            for mma in walk(kernel, tile.MmaOp):
+                problem = problem_of(kernel)
+                try:
+                    target.mma(mma_atom_name(schedule, problem))
+                    with mma.operation.location:
+                        _bind(mma, tiled_mma(schedule, problem), problem.acc)
+                except (ScheduleError, TargetError) as error:
+                    raise Refusal(mma, str(error)) from error
+
+
+def _bind(mma: tile.MmaOp, tiled: TiledMma, acc_dtype: str) -> None:
+    loop = main_loop(mma)
+    body = ops_in(loop.body)
+    forms = [sm.ConsumerWaitOp, tile.MmaOp, sm.ConsumerReleaseOp, sm.RingAdvanceOp]
+    if [type(op) for op in body] != forms or len(loop.initArgs) != 3:
+        raise Refusal(loop, "must wait, multiply, release and advance, as specialize-roles leaves it")
+    if constant_of(loop.lowerBound) != 0 or constant_of(loop.step) != 1:
+        raise Refusal(loop, "must count its K steps from 0 by 1: the first is taken out of it")
+    splat = defining_op(loop.initArgs[0])
+    if not isinstance(splat, tile.SplatOp) or splat.value.value:
+        raise Refusal(loop, "must start from tile.splat 0.0: wgmma clears its accumulators")
+    wait = body[0]
+    ring, shape = wait.ring, tuple(mma.acc.type.shape)
+    fragment = fragment_type(tiled.tv("c", shape), shape, acc_dtype)
+    pending = ir.Type.parse(f"!sm.pending<{fragment}>")
+    attribute = tiled_mma_attr(tiled)
+    with before(loop):
+        zero = sm.SplatOp(fragment, splat.value).result
+        slot, phase = loop.initArgs[1], loop.initArgs[2]
+        first = sm.ConsumerWaitOp(ring, slot, phase)
+        started = sm.WgmmaOp(pending, mma.layout, *first.buffers, zero, attribute).result
+        after = sm.RingAdvanceOp(ring, slot, phase)
+        inits = [started, first.slot, after.next_index, after.next_phase]
+        new = scf.ForOp(index_constant(1), loop.upperBound, loop.step, inits)
+        with ir.InsertionPoint(new.body):
+            acc, held, slot, phase = new.inner_iter_args
+            following = sm.ConsumerWaitOp(ring, slot, phase)
+            issued = sm.WgmmaOp(pending, mma.layout, *following.buffers, acc, attribute).result
+            waited = sm.MmaWaitOp(pending, ir.Type.parse("!sm.retired"), 1, issued)
+            sm.ConsumerReleaseOp(ring, held, retired=waited.retired)
+            advance = sm.RingAdvanceOp(ring, slot, phase)
+            scf.YieldOp([waited.result, following.slot, advance.next_index, advance.next_phase])
+        acc, held, slot, phase = new.results
+        done = sm.MmaWaitOp(fragment, ir.Type.parse("!sm.retired"), 0, acc)
+        sm.ConsumerReleaseOp(ring, held, retired=done.retired)
+    for old, value in zip(loop.results, (done.result, slot, phase), strict=True):
+        old.replace_all_uses_with(value)
+    erase(loop)
+    erase_if_unused(splat)

@@ -1,0 +1,130 @@
+"""double-buffer-fragments: load the fragments of the next k-slice while this one is multiplied, also across K steps.
+
+Before   scf.for … iter_args(%c, %r, …) {
+           %full, %a, %b = sm.consumer_wait %ring[%r, %rp]
+           acquire; cp_async …; commit
+           load slice 0; mma slice 0; load slice 1; mma slice 1
+           sm.consumer_release %ring, %full }
+After    %full0, %a0, %b0 = sm.consumer_wait %ring[0, 0]; load slice 0 of it
+         scf.for … iter_args(%c, %r, …, %full, %a, %b, %fa, %fb) {
+           acquire; cp_async …; commit
+           load slice 1; mma slice 0                       (each slice is loaded one mma ahead)
+           sm.consumer_release %ring, %full
+           %full2, %a2, %b2 = sm.consumer_wait %ring[next]; load slice 0 of it
+           mma slice 1 }
+         sm.consumer_release %ring, %full                  (the slot that was waited for last; zeros past K)
+Needs    level atoms, after split-k-slices; the schedule's `fragment_buffers` = 2 (with 1 it does nothing).
+Refuses  a loop of another form.
+Test     test/lit/passes/atoms/double-buffer-fragments.mlir, double-buffer-fragments-invalid.mlir
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+from mlir.dialects import scf
+
+from lowtide.dialects import sm, tile
+from lowtide.dialects.levels import Level
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.support.kernels import main_loop, schedule_of
+from lowtide.passes.support.rewriting import after, before, defining_op, ops_in, rebuild_loop
+from lowtide.targets import Target
+
+
+@dataclass(frozen=True)
+class DoubleBufferFragments(Pass):
+    """Rotates the main loop by one k-slice."""
+
+    name: ClassVar[str] = "double-buffer-fragments"
+    needs: ClassVar[Level] = Level.ATOMS
+    gives: ClassVar[Level] = Level.ATOMS
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for kernel in walk(module, tile.KernelOp):
+            if schedule_of(kernel, "fragment_buffers").fragment_buffers != 2:
+                continue
+            for wait in walk(kernel, sm.ConsumerWaitOp):
+                with wait.operation.location:
+                    _rotate(_SlicedLoop.match(main_loop(wait), wait))
+
+
+@dataclass(frozen=True)
+class _SlicedLoop:
+    """The main loop as split-k-slices leaves it."""
+
+    loop: scf.ForOp
+    wait: sm.ConsumerWaitOp
+    release: sm.ConsumerReleaseOp
+    advance: sm.RingAdvanceOp  # of the read cursor
+    loads: list[list[sm.LdmatrixOp]]  # for each slice, of A and of B
+    mmas: list[sm.MmaSyncOp]
+
+    @classmethod
+    def match(cls, loop: scf.ForOp, wait: sm.ConsumerWaitOp) -> "_SlicedLoop":
+        body = ops_in(loop.body)
+        mmas = [op for op in body if isinstance(op, sm.MmaSyncOp)]
+        releases = [op for op in body if isinstance(op, sm.ConsumerReleaseOp)]
+        advances = [op for op in body if isinstance(op, sm.RingAdvanceOp) and op.index == wait.index]
+        if not mmas or len(releases) != 1 or len(advances) != 1:
+            raise Refusal(loop, "must hold one wait, one release, one advance of the read cursor, and mma.sync")
+        loads = []
+        for mma in mmas:
+            pair = [defining_op(operand) for operand in (mma.a, mma.b)]
+            for load, buffer in zip(pair, wait.buffers, strict=True):
+                if not isinstance(load, sm.LdmatrixOp) or load.source != buffer:
+                    raise Refusal(mma, "operands must come by sm.ldmatrix from the slot that its loop waits for")
+            loads.append(pair)
+        carried = list(loop.inner_iter_args)
+        if wait.index not in carried or wait.phase not in carried:
+            raise Refusal(wait, "must wait at a cursor that its loop carries")
+        return cls(loop, wait, releases[0], advances[0], loads, mmas)
+
+
+def _rotate(sliced: _SlicedLoop) -> None:
+    loop, ring = sliced.loop, sliced.wait.ring
+    cursor = [list(loop.inner_iter_args).index(value) for value in (sliced.wait.index, sliced.wait.phase)]
+    with before(loop):
+        first = sm.ConsumerWaitOp(ring, *(loop.initArgs[i] for i in cursor))
+        first_fragments = [_load(load, buffer) for load, buffer in zip(sliced.loads[0], first.buffers, strict=True)]
+        start = sm.RingAdvanceOp(ring, first.index, first.phase)
+    _move_loads_ahead(sliced)
+    # At the loop's end: give the slot back, wait for the next one and load its first slice, before the last mma.
+    sliced.release.operation.move_before(sliced.mmas[-1].operation)
+    with before(sliced.mmas[-1]):
+        following = sm.ConsumerWaitOp(ring, sliced.wait.index, sliced.wait.phase)
+        next_fragments = [_load(load, buffer) for load, buffer in zip(sliced.loads[0], following.buffers, strict=True)]
+    stale = [sliced.wait.slot, *sliced.wait.buffers, *(load.result for load in sliced.loads[0])]
+    carried_next = [following.slot, *following.buffers, *next_fragments]
+    # The read cursor runs one slot ahead now: it starts after the slot that is already waited for.
+    inits = list(loop.initArgs)
+    inits[cursor[0]], inits[cursor[1]] = start.next_index, start.next_phase
+    extra = [first.slot, *first.buffers, *first_fragments]
+    count = len(inits)
+
+    def arguments(carried: list[ir.Value]) -> list[ir.Value]:
+        for old, new in zip(stale, carried[count:], strict=True):
+            old.replace_all_uses_with(new)
+        return carried[:count]
+
+    new_loop = rebuild_loop(loop, [*inits, *extra], arguments, lambda yielded: [*yielded, *carried_next])
+    for result, old in zip(new_loop.results[:count], list(loop.results), strict=True):
+        old.replace_all_uses_with(result)
+    for op in (*sliced.loads[0], sliced.wait):
+        op.operation.erase()
+    loop.operation.erase()
+    with after(new_loop):
+        sm.ConsumerReleaseOp(ring, new_loop.results[count])
+
+
+def _move_loads_ahead(sliced: _SlicedLoop) -> None:
+    """Each slice but the first is loaded before the mma of the slice ahead of it."""
+    for loads, previous in zip(sliced.loads[1:], sliced.mmas, strict=False):
+        for load in loads:
+            load.operation.move_before(previous.operation)
+
+
+def _load(load: sm.LdmatrixOp, buffer: ir.Value) -> ir.Value:
+    """The same load from another slot's buffer."""
+    trans = True if load.trans else None
+    return sm.LdmatrixOp(load.result.type, buffer, list(load.offsets), load.atom, trans=trans).result

@@ -1,0 +1,77 @@
+"""split-k-slices: cut every mma along K into steps of one atom, each with fragments of its own.
+
+Before   %fa = sm.ldmatrix %a[0, 0] … to !sm.fragment<128x32xbf16, #tv>; %fb = …
+         %c2 = sm.mma_sync %fa, %fb, %c by #tiled_mma
+After    %fa0 = sm.ldmatrix %a[0, 0] … to !sm.fragment<128x16xbf16, #tv2>; %fb0 = …
+         %c1 = sm.mma_sync %fa0, %fb0, %c by #tiled_mma
+         %fa1 = sm.ldmatrix %a[0, 16] …; %fb1 = …
+         %c2 = sm.mma_sync %fa1, %fb1, %c1 by #tiled_mma
+         so that a fragment lives in registers for one slice only.
+Needs    level atoms: operands that come from sm.ldmatrix.
+Refuses  an mma.sync whose operands do not; a K that is not whole slices.
+Test     test/lit/passes/atoms/split-k-slices.mlir, split-k-slices-invalid.mlir
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+
+from lowtide.dialects import sm
+from lowtide.dialects.levels import Level
+from lowtide.errors import ScheduleError, TargetError
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.support.atoms import fragment_type, tiled_mma_of
+from lowtide.passes.support.rewriting import before, defining_op, erase_if_unused, replace
+from lowtide.targets import Target, TiledMma, ldmatrix_source
+from lowtide.targets.atoms import Operand
+
+
+@dataclass(frozen=True)
+class SplitKSlices(Pass):
+    """Splits each sm.mma_sync into one for each k-slice."""
+
+    name: ClassVar[str] = "split-k-slices"
+    needs: ClassVar[Level] = Level.ATOMS
+    gives: ClassVar[Level] = Level.ATOMS
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for mma in walk(module, sm.MmaSyncOp):
+            loads = [defining_op(operand) for operand in (mma.a, mma.b)]
+            for name, load in zip("AB", loads, strict=True):
+                if not isinstance(load, sm.LdmatrixOp):
+                    raise Refusal(mma, f"operand {name} must come from sm.ldmatrix")
+            try:
+                with mma.operation.location:
+                    _split(mma, loads[0], loads[1])
+            except (ScheduleError, TargetError) as error:
+                raise Refusal(mma, str(error)) from error
+
+
+def _split(mma: sm.MmaSyncOp, load_a: sm.LdmatrixOp, load_b: sm.LdmatrixOp) -> None:
+    tiled = tiled_mma_of(mma.mma)
+    depth, step = mma.a.type.shape[1], tiled.tile_mnk[2]
+    if depth == step:
+        return
+    if depth % step:
+        raise Refusal(mma, f"K = {depth} is not a multiple of {step}, one step of the tiled mma")
+    acc = mma.acc
+    with before(mma):
+        for k in range(0, depth, step):
+            fa, fb = _slice(load_a, "a", tiled, k, step), _slice(load_b, "b", tiled, k, step)
+            acc = sm.MmaSyncOp(fa, fb, acc, mma.mma).result
+    replace(mma, [acc])
+    erase_if_unused(load_a)
+    erase_if_unused(load_b)
+
+
+def _slice(load: sm.LdmatrixOp, operand: Operand, tiled: TiledMma, k: int, step: int) -> ir.Value:
+    """The load of K columns [k, k + step) of the fragment."""
+    trans = bool(load.trans)
+    rows = load.result.type.shape[0]
+    row0, column0 = load.offsets
+    offsets = [row0 + k, column0] if trans else [row0, column0 + k]
+    plan = ldmatrix_source(tiled, operand, (rows, step), trans)
+    result = fragment_type(tiled.tv(operand, (rows, step)), (rows, step), load.result.type.element_type)
+    atom = plan.atom_name.removesuffix(".trans")
+    return sm.LdmatrixOp(result, load.source, offsets, atom, trans=trans or None).result

@@ -1,0 +1,13 @@
+"""Level `cta`: which CTA computes which tile of D, and in which order.
+
+The host launches a kernel; its CTAs take output tiles (`tile.work_tiles`) and loop over K with one `tile.mma` on
+windows of A and B. The epilogue is the region of a `tile.store`.
+"""
+
+from lowtide.passes.cta.tile_to_ctas import TileToCtas
+from lowtide.passes.steps import Step
+
+STEPS = (
+    Step(TileToCtas, "who computes what comes before how"),
+    Step("cse", "one constant each. Not canonicalize: it would dissolve a K loop of one step", "simplify"),
+)

@@ -1,0 +1,187 @@
+"""tile-to-ctas: say who computes what: a kernel whose CTAs take output tiles, and the K loop of one tile.
+
+Before   tile.gemm tn %a, %b into %d acc(f32) schedule(…) { epilogue }
+After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the extents agree
+                 tile.launch @gemm_kernel grid(%tiles) threads(256) args(%a, %b, %d)
+         device  tile.kernel @gemm_kernel(…) {
+                   tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] order(<grouped 8>) one_shot {
+                     %acc = scf.for %k … { tile.mma tn (tile.view %a[%m, %k]), (tile.view %b[%n, %k]), %c }
+                     tile.store %acc into %d[%m, %n] { epilogue }
+Needs    level problem, with a complete schedule.
+Refuses  more than one tile.gemm in a function; a schedule that leaves open what it reads; an epilogue that reads of the
+         host what is neither operand nor constant.
+Test     test/lit/passes/cta/tile-to-ctas.mlir, tile-to-ctas-invalid.mlir
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+from mlir.dialects import arith, cf, func, scf
+
+from lowtide.dialects import tile
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.schedules.choice import ctas_per_sm
+from lowtide.passes.schedules.facts import threads_of
+from lowtide.passes.schedules.rules import SCHEDULERS
+from lowtide.passes.support.kernels import schedule_of
+from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk, kinds_of, layout_letters
+from lowtide.passes.support.rewriting import (
+    before,
+    ceil_div,
+    constant_of,
+    defining_op,
+    erase,
+    extent,
+    index_constant,
+    move_region,
+    values_from_outside,
+)
+from lowtide.targets import Target
+
+
+@dataclass(frozen=True)
+class TileToCtas(Pass):
+    """Turns each tile.gemm into a kernel and its launch."""
+
+    name: ClassVar[str] = "tile-to-ctas"
+    needs: ClassVar[Level] = Level.PROBLEM
+    gives: ClassVar[Level] = Level.CTA
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for function in walk(module, func.FuncOp):
+            gemms = walk(function, tile.GemmOp)
+            if len(gemms) > 1:
+                raise Refusal(gemms[1], "is the second tile.gemm of its function; put each in a function of its own")
+            for gemm in gemms:
+                schedule = schedule_of(gemm, "cta", "warps", "raster", "scheduler")
+                if schedule.scheduler != "one_shot":  # how many CTAs run at once depends on their shared memory
+                    schedule_of(gemm, "stages", "epilogue", "epilogue_math", "epilogue_tile")
+                name = f"{ir.StringAttr(function.sym_name).value}_kernel"
+                with gemm.operation.location:
+                    _note_problem(function, gemm)
+                    _emit_host(gemm, name, target)
+                    _emit_kernel(module, gemm, name)
+                erase(gemm)
+
+
+def _note_problem(function: func.FuncOp, gemm: tile.GemmOp) -> None:
+    """What the saved kernel's manifest says of the problem, once the tile.gemm is gone."""
+    kinds = ir.ArrayAttr.get([ir.StringAttr.get(kind) for kind in kinds_of(gemm)])
+    layout = ir.StringAttr.get(layout_letters(gemm))
+    function.attributes["tile.gemm"] = ir.DictAttr.get({"acc": gemm.acc, "kinds": kinds, "layout": layout})
+
+
+def _emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
+    """Shape checks, the grid and the launch, in place of the gemm."""
+    schedule, problem = Schedule.of(gemm.schedule), Problem.of(gemm)
+    assert schedule.cta is not None
+    with before(gemm):
+        m, n = extent(gemm.d, 0), extent(gemm.d, 1)
+        _assert_shapes(gemm, m, n)
+        tiles_m = ceil_div(m, index_constant(schedule.cta[0]))
+        tiles_n = ceil_div(n, index_constant(schedule.cta[1]))
+        grid = arith.muli(tiles_m, tiles_n)
+        if schedule.scheduler != "one_shot":
+            at_once = index_constant(ctas_per_sm(schedule, problem, target))
+            sms = tile.SmCountOp(ir.IndexType.get()).result
+            grid = arith.minsi(grid, arith.muli(sms, at_once))
+        arguments = [gemm.a, gemm.b, gemm.d, *gemm.epilogue_operands]
+        tile.LaunchOp(kernel, grid, threads_of(schedule), arguments)
+
+
+def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
+    """Host checks that the extents agree, where that is not known yet."""
+    letters = layout_letters(gemm)
+    a_m, a_k = (0, 1) if a_is_mk(letters) else (1, 0)
+    b_n, b_k = (0, 1) if b_is_nk(letters) else (1, 0)
+    k = extent(gemm.a, a_k)
+    checks = [
+        (gemm.a, a_m, m, "A and D must have the same M"),
+        (gemm.b, b_n, n, "B and D must have the same N"),
+        (gemm.b, b_k, k, "A and B must have the same K"),
+    ]
+    for position, (operand, kind) in enumerate(zip(gemm.epilogue_operands, kinds_of(gemm), strict=True)):
+        if kind in ("full", "per_row"):
+            checks.append((operand, 0, m, f"epilogue operand {position} must have M rows"))
+        if kind in ("full", "per_column"):
+            checks.append((operand, 1 if kind == "full" else 0, n, f"epilogue operand {position} must have N columns"))
+    for operand, dim, expected, message in checks:
+        found = extent(operand, dim)
+        if constant_of(found) is None or constant_of(found) != constant_of(expected):
+            cf.assert_(arith.cmpi(arith.CmpIPredicate.eq, found, expected), message)
+
+
+def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str) -> None:
+    """The kernel: work tiles, the K loop, the store with the epilogue region."""
+    schedule, letters = Schedule.of(gemm.schedule), layout_letters(gemm)
+    assert schedule.cta is not None and schedule.raster is not None
+    operands = [gemm.a, gemm.b, gemm.d, *gemm.epilogue_operands]
+    types = [value.type for value in operands]
+    with ir.InsertionPoint(module.body):
+        kernel = tile.KernelOp(name, ir.TypeAttr.get(ir.FunctionType.get(types, [])))
+    kernel.attributes["schedule"] = gemm.schedule
+    entry = kernel.body.blocks.append(*types)
+    a, b, d, *extras = entry.arguments
+    with ir.InsertionPoint(entry):
+        rows, columns = extent(d, 0), extent(d, 1)
+        k = extent(a, 1 if a_is_mk(letters) else 0)
+        work = tile.WorkTilesOp(
+            [],
+            rows,
+            columns,
+            [],
+            ir.DenseI64ArrayAttr.get(schedule.cta[:2]),
+            _raster_attr(schedule),
+            ir.IntegerAttr.get(ir.IntegerType.get_signless(32), SCHEDULERS.index(str(schedule.scheduler))),
+        )
+        tile.ReturnOp()
+    body = work.body.blocks.append(ir.IndexType.get(), ir.IndexType.get())
+    with ir.InsertionPoint(body):
+        acc = _emit_k_loop(gemm, a, b, k, list(body.arguments))
+        store = tile.StoreOp(acc, d, *body.arguments, extras, kinds=gemm.kinds)
+        tile.YieldOp([])
+    _take_constants_along(gemm.epilogue.blocks[0])
+    move_region(gemm.epilogue.blocks[0], store.epilogue)
+
+
+def _take_constants_along(epilogue: ir.Block) -> None:
+    """Into the region go the constants outside that it reads: canonicalize hoists them, and a kernel sees no host's."""
+    own: dict[ir.Value, ir.Value] = {}
+    for reader, number, value in list(values_from_outside(epilogue)):
+        constant = defining_op(value)
+        if not isinstance(constant, arith.ConstantOp):
+            raise Refusal(reader, "reads a value from outside the epilogue; make it one of the tile.gemm's operands")
+        if value not in own:
+            own[value] = constant.operation.clone(ir.InsertionPoint.at_block_begin(epilogue)).results[0]
+        reader.operation.operands[number] = own[value]
+
+
+def _raster_attr(schedule: Schedule) -> tile.RasterAttr:
+    kind, *numbers = schedule.raster or ("row", 0)
+    return ir.Attribute.parse(f"#tile.raster<{kind} {', '.join(map(str, numbers)) if any(numbers) else ''}>")
+
+
+def _emit_k_loop(gemm: tile.GemmOp, a: ir.Value, b: ir.Value, k: ir.Value, origin: list[ir.Value]) -> ir.Value:
+    """The accumulator of one output tile: a loop over K with one tile.mma."""
+    schedule, letters = Schedule.of(gemm.schedule), layout_letters(gemm)
+    assert schedule.cta is not None
+    tile_m, tile_n, tile_k = schedule.cta
+    accumulator = ir.Type.parse(f"!tile.tile<{tile_m}x{tile_n}x{ir.TypeAttr(gemm.acc).value}>")
+    zero = tile.SplatOp(accumulator, 0.0).result
+    loop = scf.ForOp(index_constant(0), k, index_constant(tile_k), [zero])
+    with ir.InsertionPoint(loop.body):
+        m, n = origin
+        a_view = _view(a, m, loop.induction_variable, tile_m, tile_k, a_is_mk(letters))
+        b_view = _view(b, n, loop.induction_variable, tile_n, tile_k, b_is_nk(letters))
+        scf.YieldOp([tile.MmaOp(accumulator, gemm.layout, a_view, b_view, loop.inner_iter_args[0]).result])
+    return loop.results[0]
+
+
+def _view(source: ir.Value, outer: ir.Value, k: ir.Value, size: int, tile_k: int, k_last: bool) -> ir.Value:
+    """The window at (outer, k) of an operand that lies with K last, or first."""
+    shape, offsets = ((size, tile_k), (outer, k)) if k_last else ((tile_k, size), (k, outer))
+    element = ir.MemRefType(source.type).element_type
+    return tile.ViewOp(ir.Type.parse(f"!tile.view<{shape[0]}x{shape[1]}x{element}>"), source, list(offsets)).result

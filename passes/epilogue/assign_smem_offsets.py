@@ -1,0 +1,63 @@
+"""assign-smem-offsets: lay out shared memory, and tell the launch how much there is.
+
+Before   %ring = sm.ring : !ring                       tile.launch @k … threads(128) args(…)
+After    %ring = sm.ring at [0, 24576] : !ring         tile.launch @k … threads(128) shared_memory(49152) args(…)
+         Each buffer's stages lie one after the other, each buffer starts at a multiple of 1024 bytes, so that every
+         swizzle up to 128 bytes × 8 rows starts on its own period.
+Needs    level epilogue.
+Refuses  more shared memory than the target has for a CTA; elements that nothing computes with.
+Test     test/lit/passes/epilogue/assign-smem-offsets.mlir, assign-smem-offsets-invalid.mlir
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+
+from lowtide.dialects import sm, tile
+from lowtide.dialects.levels import Level
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.schedules.facts import MBARRIER_BYTES, aligned
+from lowtide.passes.support.kernels import bytes_of, launches_of
+from lowtide.targets import Target
+
+
+@dataclass(frozen=True)
+class AssignSmemOffsets(Pass):
+    """Gives `at` to every sm.ring and sm.alloc, and shared_memory to every launch."""
+
+    name: ClassVar[str] = "assign-smem-offsets"
+    needs: ClassVar[Level] = Level.EPILOGUE
+    gives: ClassVar[Level] = Level.EPILOGUE
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for kernel in walk(module, tile.KernelOp):
+            size = _lay_out(kernel)
+            if size > target.smem_bytes_per_cta:
+                raise Refusal(
+                    kernel,
+                    f"needs {size} bytes of shared memory, {target.name} has {target.smem_bytes_per_cta} a CTA; "
+                    "take fewer stages or a smaller CTA tile",
+                )
+            for launch in launches_of(module, kernel):
+                launch.attributes["shared_memory"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), size)
+
+
+def _lay_out(kernel: tile.KernelOp) -> int:
+    """Places rings, buffers and mbarriers, in program order; gives the bytes used."""
+    offset = 0
+    for ring in walk(kernel, sm.RingOp):
+        places = []
+        for buffer in ring.result.type.buffers:
+            offset = aligned(offset)
+            places.append(offset)
+            offset += ring.result.type.stages * bytes_of(ring, buffer)
+        ring.attributes["at"] = ir.DenseI64ArrayAttr.get(places)
+    for alloc in walk(kernel, sm.AllocOp):
+        offset = aligned(offset)
+        alloc.attributes["at"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), offset)
+        offset += bytes_of(alloc, alloc.result.type)
+    for barriers in walk(kernel, sm.MbarriersOp):
+        barriers.attributes["at"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), offset)
+        offset += MBARRIER_BYTES * barriers.result.type.count
+    return offset

@@ -1,0 +1,141 @@
+"""lower-epilogue: take tile.store apart into epilogue arithmetic, a pass through shared memory, and wide stores.
+
+Before   tile.store %acc into %d[%m, %n] operands(per_column %bias : …) { region } : !sm.fragment<…>, memref<…>
+After    for each epilogue tile (here the whole CTA tile), with epilogue_math = registers:
+           %part = sm.extract %acc[0, 0]
+           %bias_n = sm.load_global (tile.view per_column %bias[%n]) : … to the accumulator's thread-value layout
+           %y = sm.map %part, %bias_n { region }
+           %scratch = sm.ring_reuse %ring (or sm.alloc, where the scratch is larger than the ring)
+           sm.store_shared %y to %scratch; sm.barrier
+           %rows = sm.load_shared %scratch : to rows of 16 bytes a thread
+           sm.store_global %rows to (tile.view %d[%m, %n]); sm.barrier
+         With epilogue_math = rows the accumulators go through shared memory as they are, and operands are read and the
+         region applied on rows. With epilogue = direct, %y is stored from the accumulator's layout. With epilogue = tma
+         the scratch is stored by TMA, through a tensor map of D that the host makes (epilogue/stores.py):
+           sm.tma_store_wait read 1; sm.barrier warpgroup                     (of two scratch buffers, this one is free)
+           sm.store_shared %y to %scratch by "stmatrix.x4"; sm.fence_proxy_async; sm.barrier warpgroup
+           sm.tma_store %scratch to %map[%m, %n]
+         The region is one sm.map in every case: what it computes is never looked at. The third of cache_hints goes onto
+         the stores as cache(…).
+Needs    level atoms, tile.store on a fragment, a drained ring; for epilogue = tma, roles.
+Refuses  an epilogue tile that the tiled mma or the threads cannot share; a kernel without an sm.mma_sync or sm.wgmma;
+         epilogue = tma without roles, for a D that is no kernel argument, for a kernel launched at several places.
+Test     test/lit/passes/epilogue/lower-epilogue.mlir, lower-epilogue-tma.mlir, lower-epilogue-invalid.mlir
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+from tensor_layouts import Layout
+
+from lowtide.dialects import sm, tile
+from lowtide.dialects.levels import Level
+from lowtide.errors import ScheduleError, TargetError
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.epilogue.parts import Epilogue, Part, buffer_type
+from lowtide.passes.epilogue.stores import store_by_tma
+from lowtide.passes.schedules.cache_hints import cache_hint
+from lowtide.passes.support.atoms import fragment_type, tiled_mma_of
+from lowtide.passes.support.kernels import is_specialized, schedule_of
+from lowtide.passes.support.problem import buffer_bytes, element_bits
+from lowtide.passes.support.rewriting import before, erase
+from lowtide.passes.support.tensor_map_arguments import TensorMapArguments, launch_of
+from lowtide.targets import Target
+
+# What it reads of the schedule.
+_FIELDS = ("warps", "scheduler", "epilogue", "epilogue_math", "epilogue_tile", "swizzle_d")
+
+
+@dataclass(frozen=True)
+class LowerEpilogue(Pass):
+    """Replaces every tile.store."""
+
+    name: ClassVar[str] = "lower-epilogue"
+    needs: ClassVar[Level] = Level.ATOMS
+    gives: ClassVar[Level] = Level.EPILOGUE
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for kernel in walk(module, tile.KernelOp):
+            schedule = schedule_of(kernel, *_FIELDS)
+            by_tma = schedule.epilogue == "tma" and bool(walk(kernel, tile.StoreOp))
+            maps = TensorMapArguments(kernel, launch_of(module, kernel)) if by_tma else None
+            for store in walk(kernel, tile.StoreOp):
+                if not isinstance(store.value.type, sm.FragmentType):
+                    raise Refusal(store, f"stores {store.value.type}, not a fragment; run bind-mma-atoms first")
+                mmas = [*walk(kernel, sm.MmaSyncOp), *walk(kernel, sm.WgmmaOp)]
+                if not mmas:
+                    raise Refusal(
+                        store, "has no sm.mma_sync or sm.wgmma in its kernel that says how its fragment is held"
+                    )
+                with store.operation.location:
+                    try:
+                        _lower(Epilogue(kernel, store, schedule, tiled_mma_of(mmas[0].mma)), maps)
+                    except (ScheduleError, TargetError) as error:
+                        raise Refusal(store, str(error)) from error
+            if maps is not None:
+                maps.finish()
+
+
+def _lower(epilogue: Epilogue, maps: TensorMapArguments | None) -> None:
+    """Every part of the tile, in place of the store. Raises ScheduleError for parts that do not fit."""
+    with before(epilogue.store):
+        if maps is not None:
+            store_by_tma(epilogue, maps)
+        elif epilogue.schedule.epilogue == "direct":
+            for part in epilogue.parts():
+                _store_direct(epilogue, part)
+        else:
+            scratch = _scratch(epilogue)
+            for part in epilogue.parts():
+                _store_through(epilogue, scratch, part)
+            # The next work tile's copies must not overtake these reads of the scratch.
+            if epilogue.schedule.scheduler != "one_shot":
+                sm.BarrierOp()
+    erase(epilogue.store)
+
+
+def _scratch(epilogue: Epilogue) -> ir.Value:
+    """The scratch buffer: the drained ring's storage where it is large enough, else a buffer of its own.
+
+    A ring that a producer runs ahead in is never drained.
+    """
+    shape = epilogue.part_shape
+    assert epilogue.schedule.swizzle_d is not None
+    layout = Layout(shape, (shape[1], 1))
+    buffer = buffer_type(layout, epilogue.schedule.swizzle_d, shape, epilogue.rows_access(shape).scratch_element)
+    for ring in walk(epilogue.kernel, sm.RingOp) if not is_specialized(epilogue.schedule) else ():
+        if buffer_bytes(buffer) <= ring_size(ring.result.type):
+            return sm.RingReuseOp(buffer, ring.result).result
+    with ir.InsertionPoint.at_block_begin(epilogue.kernel.body.blocks[0]):
+        return sm.AllocOp(buffer).result
+
+
+def _store_direct(epilogue: Epilogue, part: Part) -> None:
+    y = epilogue.map(part.value, part.origin)
+    bytes_per_store = 2 * element_bits(epilogue.d_element) // 8
+    sm.StoreGlobalOp(y, epilogue.window(part), f"st.global.{bytes_per_store}", cache=cache_hint(epilogue.schedule, 2))
+
+
+def _store_through(epilogue: Epilogue, scratch: ir.Value, part: Part) -> None:
+    shape = tuple(part.value.type.shape)
+    access = epilogue.rows_access(shape)
+    element = ir.Type.parse(access.scratch_element)
+    bytes_of = element_bits(element) // 8
+    in_registers = epilogue.schedule.epilogue_math == "registers"
+    value = epilogue.map(part.value, part.origin) if in_registers else part.value
+    sm.StoreSharedOp(value, scratch, f"st.shared.{2 * bytes_of}")
+    sm.BarrierOp()
+    rows_type = fragment_type(access.rows.tv, shape, element)
+    rows = sm.LoadSharedOp(rows_type, scratch, f"ld.shared.{access.rows.vector * bytes_of}").result
+    if not in_registers:
+        rows = epilogue.map(rows, part.origin)
+    hint = cache_hint(epilogue.schedule, 2)
+    sm.StoreGlobalOp(rows, epilogue.window(part), access.rows.atom.name, cache=hint)
+    if not part.is_last:
+        sm.BarrierOp()
+
+
+def ring_size(ring: sm.RingType) -> int:
+    """Bytes of a ring's storage."""
+    return ring.stages * sum(buffer_bytes(buffer) for buffer in ring.buffers)

@@ -1,0 +1,157 @@
+"""verify-smem-offsets: hold the places in shared memory against each other, the launch and the hardware's alignment.
+
+Changes nothing. assign-smem-offsets lays shared memory out; an edited level may put a buffer elsewhere.
+
+TMA and wgmma swizzle address bits, so that a buffer swizzled for them starts at a multiple of the swizzle's period:
+1024 bytes for rows of 128, 512 for 64, 256 for 32 (PTX ISA, "Swizzling modes", "Matrix descriptor format"). An mbarrier
+lies at a multiple of 8 bytes ("Size and alignment of mbarrier object"), vector accesses at one of 16.
+
+Needs    places (`at`) on sm.ring, sm.alloc and sm.mbarriers; what has none yet is left alone. At level nvvm the global
+         that they are counted from.
+Refuses  a misaligned place, stage or, beside TMA, global; two places that overlap; a launch with less shared memory
+         than they reach to, or more than the target has.
+Test     test/lit/passes/epilogue/verify-smem-offsets.mlir, verify-smem-offsets-invalid.mlir
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+from mlir import ir
+from mlir.dialects import gpu, llvm, nvvm
+
+from lowtide.dialects import sm, tile
+from lowtide.dialects.tile.layouts import layout_of
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.schedules.facts import MBARRIER_BYTES
+from lowtide.passes.support.kernels import launches_of
+from lowtide.passes.support.problem import buffer_bytes, element_bits
+from lowtide.targets import Target
+
+_VECTOR_BYTES = 16
+_LARGEST_PERIOD = 1024  # bytes, of the swizzle over rows of 128
+_SHARED = 3  # the address space
+
+
+@dataclass(frozen=True)
+class VerifySmemOffsets(Pass):
+    """Checks every place in shared memory, and every launch's size of it."""
+
+    name: ClassVar[str] = "verify-smem-offsets"
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for kernel in walk(module, tile.KernelOp):
+            places = sorted(_places(kernel), key=lambda place: place.start)
+            own = launches_of(module, kernel)
+            for refusal in (*_misaligned(places), *_overlapping(places), *_outside(places, own, target)):
+                raise refusal
+        for kernels in walk(module, gpu.GPUModuleOp):
+            for refusal in _misaligned_base(kernels):
+                raise refusal
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Bytes of shared memory: `count` pieces of `size`, one after the other, each to start at a multiple of `align`."""
+
+    op: ir.OpView
+    what: str
+    start: int
+    count: int
+    size: int
+    align: int
+    why: str
+
+    @property
+    def end(self) -> int:
+        return self.start + self.count * self.size
+
+
+def _places(kernel: tile.KernelOp) -> Iterator[_Place]:
+    by_address = bool(walk(kernel, sm.TmaLoadOp))  # as TMA fills the ring, and wgmma reads it
+    for ring in walk(kernel, sm.RingOp):
+        for number, (start, buffer) in enumerate(zip(ring.at or (), ring.result.type.buffers, strict=False)):
+            align, why = _alignment(buffer, by_address)
+            stages, size = ring.result.type.stages, buffer_bytes(buffer)
+            yield _Place(ring, f"buffer {number}", int(start), stages, size, align, why)
+    for alloc in walk(kernel, sm.AllocOp):
+        if alloc.at is not None:
+            stored = any(isinstance(use.owner.operation.opview, sm.TmaStoreOp) for use in alloc.result.uses)
+            align, why = _alignment(alloc.result.type, stored)
+            size = buffer_bytes(alloc.result.type)
+            yield _Place(alloc, "the buffer", int(ir.IntegerAttr(alloc.at).value), 1, size, align, why)
+    for barriers in walk(kernel, sm.MbarriersOp):
+        if barriers.at is not None:
+            start, count = int(ir.IntegerAttr(barriers.at).value), barriers.result.type.count
+            yield _Place(barriers, "the first", start, count, MBARRIER_BYTES, MBARRIER_BYTES, "an mbarrier")
+
+
+def _alignment(buffer: ir.Type, by_address: bool) -> tuple[int, str]:
+    """Bytes that a buffer starts at a multiple of, and why."""
+    memref = ir.MemRefType(buffer)
+    if by_address and isinstance(memref.layout, tile.LayoutAttr):
+        bits, base, shift = layout_of(memref.layout)[1]
+        if bits:
+            period = (1 << (bits + base + shift)) * element_bits(memref.element_type) // 8
+            return period, f"swizzle<{bits},{base},{shift}>, which TMA and wgmma apply to addresses,"
+    return _VECTOR_BYTES, "a vector access"
+
+
+def _misaligned(places: list[_Place]) -> Iterator[Refusal]:
+    for place in places:
+        if place.start < 0 or place.start % place.align:
+            nearest = max(0, round(place.start / place.align)) * place.align
+            yield Refusal(
+                place.op,
+                f"{place.what} lies at {place.start}; {place.why} needs a multiple of {place.align}: take {nearest}",
+            )
+        if place.count > 1 and place.size % place.align:
+            yield Refusal(
+                place.op,
+                f"stages of {place.what} are {place.size} bytes apart; {place.why} needs a multiple of {place.align}: "
+                "take another CTA tile",
+            )
+
+
+def _misaligned_base(kernels: gpu.GPUModuleOp) -> Iterator[Refusal]:
+    """Below level epilogue the places are offsets from a global, and as aligned as that is."""
+    if not walk(kernels, nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp):
+        return
+    for variable in walk(kernels, llvm.GlobalOp):
+        attributes = variable.operation.attributes
+        if not str(attributes["global_type"]).startswith("!llvm.array<0 x "):  # places are in the dynamic part
+            continue
+        said = int(ir.IntegerAttr(attributes["alignment"]).value) if "alignment" in attributes else 1
+        if int(ir.IntegerAttr(attributes["addr_space"]).value) == _SHARED and said % _LARGEST_PERIOD:
+            yield Refusal(
+                variable,
+                f"shared memory begins at a multiple of {said}; TMA and wgmma apply swizzles to addresses, which needs "
+                f"one of {_LARGEST_PERIOD}: write alignment = {_LARGEST_PERIOD}",
+            )
+
+
+def _overlapping(places: list[_Place]) -> Iterator[Refusal]:
+    for first, second in pairwise(places):
+        if second.start < first.end:
+            yield Refusal(
+                second.op,
+                f"{second.what} lies at {second.start}, within {first.start} to {first.end} of "
+                f"{first.op.operation.name}; take {-(-first.end // second.align) * second.align} or more",
+            )
+
+
+def _outside(places: list[_Place], launches: list[tile.LaunchOp], target: Target) -> Iterator[Refusal]:
+    end = max((place.end for place in places), default=0)
+    for launch in launches:
+        if launch.shared_memory is None:
+            continue
+        size = int(ir.IntegerAttr(launch.shared_memory).value)
+        if size < end:
+            yield Refusal(launch, f"gives {size} bytes of shared memory, its kernel uses {end}; write {end}")
+        if size > target.smem_bytes_per_cta:
+            yield Refusal(
+                launch,
+                f"gives {size} bytes of shared memory, {target.name} has {target.smem_bytes_per_cta} a CTA; take at "
+                "most that",
+            )

@@ -1,0 +1,23 @@
+"""Level `llvm`: the device side in the LLVM dialect, the host side as before.
+
+Inline assembly appears here and nowhere above. The host side stays readable for the manifest and the interpreter.
+"""
+
+from lowtide.passes.llvm.convert_math_to_intrinsics import ConvertMathToIntrinsics
+from lowtide.passes.llvm.convert_ptx_ops_to_asm import ConvertPtxOpsToAsm
+from lowtide.passes.llvm.keep_loops_rolled import KeepLoopsRolled
+from lowtide.passes.llvm.pass_tensor_maps_by_value import PassTensorMapsByValue
+from lowtide.passes.steps import Step
+
+STEPS = (
+    Step(ConvertPtxOpsToAsm, "the one place where inline assembly is written"),
+    Step(ConvertMathToIntrinsics, "upstream's conversion would call libdevice for these"),
+    Step(
+        "gpu.module(convert-scf-to-cf,convert-gpu-to-nvvm,convert-nvvm-to-llvm,convert-to-llvm,"
+        "reconcile-unrealized-casts,canonicalize,cse)",
+        "the device side only: the host side stays readable for the manifest and the interpreter",
+        "lower-device-to-llvm",
+    ),
+    Step(PassTensorMapsByValue, "the attributes do not verify before there is an llvm.func"),
+    Step(KeepLoopsRolled, "once there are branches that can hold the annotation"),
+)

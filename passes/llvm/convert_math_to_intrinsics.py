@@ -1,0 +1,62 @@
+"""convert-math-to-intrinsics: each math op that the hardware has becomes the LLVM intrinsic of its instruction.
+
+Before   %y = math.exp2 %x fastmath<afn> : vector<2xf32>
+After    %0 = vector.extract %x[0] …; %1 = llvm.call_intrinsic "llvm.nvvm.ex2.approx"(%0) : (f32) -> f32; …
+Needs    expand-math: of the math dialect only what one instruction computes, on f32 or vectors of f32.
+Gives    no math op. Vectors are taken apart (PTX has no vector form). Upstream's convert-gpu-to-nvvm, run after it,
+         would otherwise call libdevice for each of these.
+Refuses  a math op that expand-math should have replaced.
+Test     test/lit/passes/llvm/convert-math-to-intrinsics.mlir, convert-math-to-intrinsics-invalid.mlir
+"""
+
+import itertools
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+from mlir.dialects import llvm, vector
+
+from lowtide.passes.base import Pass, Refusal
+from lowtide.passes.support.math_types import check_type, math_ops
+from lowtide.targets import Target
+
+# math op -> LLVM intrinsic, and in the comment the instruction that NVPTX selects for it
+INTRINSICS = {
+    "math.absf": "llvm.fabs.f32",  # abs.f32
+    "math.copysign": "llvm.copysign.f32",  # copysign.f32
+    "math.exp2": "llvm.nvvm.ex2.approx",  # ex2.approx.f32
+    "math.fma": "llvm.fma.f32",  # fma.rn.f32
+    "math.log2": "llvm.nvvm.lg2.approx.f",  # lg2.approx.f32
+    "math.rsqrt": "llvm.nvvm.rsqrt.approx.f",  # rsqrt.approx.f32
+    "math.sqrt": "llvm.nvvm.sqrt.rn.f",  # sqrt.rn.f32
+}
+
+
+@dataclass(frozen=True)
+class ConvertMathToIntrinsics(Pass):
+    """Replaces every math op."""
+
+    name: ClassVar[str] = "convert-math-to-intrinsics"
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for op in math_ops(module):
+            check_type(op)
+            intrinsic = INTRINSICS.get(op.name)
+            if intrinsic is None:
+                raise Refusal(op, f"is no single instruction, as {', '.join(INTRINSICS)} are: run expand-math first")
+            with ir.InsertionPoint(op), op.location:
+                value = _call(intrinsic, op.results[0].type, list(op.operands))
+            op.results[0].replace_all_uses_with(value)
+            op.erase()
+
+
+def _call(intrinsic: str, type: ir.Type, operands: list[ir.Value]) -> ir.Value:
+    """The intrinsic on scalars, or on each element of vectors."""
+    if not isinstance(type, ir.VectorType):
+        return llvm.CallIntrinsicOp(type, intrinsic, operands, [], []).result
+    f32 = ir.F32Type.get()
+    elements = []
+    for position in itertools.product(*(range(extent) for extent in ir.VectorType(type).shape)):
+        scalars = [vector.ExtractOp(operand, [], list(position)).result for operand in operands]
+        elements.append(llvm.CallIntrinsicOp(f32, intrinsic, scalars, [], []).result)
+    return vector.FromElementsOp(type, elements).result

@@ -1,0 +1,101 @@
+"""convert-ptx-ops-to-asm: write the instructions that the nvvm dialect lacks as inline assembly; nothing else does.
+
+Before   %c = sm.ptx_wgmma_wait 0, %p : !llvm.struct<(f32, f32)>
+         sm.ptx_store streaming %v to %p : vector<8xbf16>, !llvm.ptr<1>
+After    %c = llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;", "=f,=f,0,1" … -> !llvm.struct<…>
+         llvm.inline_asm has_side_effects "st.global.cs.v4.b32 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}" …
+Needs    level nvvm.
+Refuses  registers other than a struct of f32; stores of other than 2, 4, 8 or 16 bytes, of other elements, or with
+         another hint.
+Test     test/lit/passes/llvm/convert-ptx-ops-to-asm.mlir, convert-ptx-ops-to-asm-invalid.mlir
+"""
+
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from mlir import ir
+from mlir.dialects import llvm, vector
+
+from lowtide.dialects import sm
+from lowtide.errors import ScheduleError
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.schedules.cache_hints import hint_name
+from lowtide.passes.support.problem import element_bits
+from lowtide.passes.support.rewriting import before, erase, replace
+from lowtide.targets import Target
+
+# Cache operators by hint (PTX ISA, "Cache Operators").
+_OPERATORS = {"streaming": "cs", "write_through": "wt"}
+# Of a store of so many bytes: the PTX type, the type and number of its registers, and their constraint.
+_STORES = {2: ("b16", 16, 1, "h"), 4: ("b32", 32, 1, "r"), 8: ("v2.b32", 32, 2, "r"), 16: ("v4.b32", 32, 4, "r")}
+
+
+@dataclass(frozen=True)
+class ConvertPtxOpsToAsm(Pass):
+    """Replaces every sm.ptx_… op."""
+
+    name: ClassVar[str] = "convert-ptx-ops-to-asm"
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for wait in walk(module, sm.PtxWgmmaWaitOp):
+            with before(wait), wait.operation.location:
+                replace(wait, [_wait_through_registers(wait)])
+        for store in walk(module, sm.PtxStoreOp):
+            with before(store), store.operation.location:
+                _store_with_operator(store)
+            erase(store)
+
+
+def _wait_through_registers(wait: sm.PtxWgmmaWaitOp) -> ir.Value:
+    """Every register goes in and comes out again: what reads it stays behind the wait."""
+    parts = list(wait.acc.type.body) if isinstance(wait.acc.type, llvm.StructType) else []
+    if not parts or any(not isinstance(part, ir.F32Type) for part in parts):
+        raise Refusal(wait, f"threads a struct of f32 registers, not {wait.acc.type}")
+    registers = [llvm.ExtractValueOp(part, wait.acc, [i]).result for i, part in enumerate(parts)]
+    constraints = ",".join(["=f"] * len(parts) + [str(i) for i in range(len(parts))])
+    pending = int(ir.IntegerAttr(wait.pending).value)
+    return llvm.InlineAsmOp(
+        wait.acc.type,
+        registers,
+        f"wgmma.wait_group.sync.aligned {pending};",
+        constraints,
+        has_side_effects=True,
+    ).res
+
+
+def _store_with_operator(store: sm.PtxStoreOp) -> None:
+    """st.global.cs or .wt of the value's bits."""
+    hint = hint_name(store.cache)
+    if hint not in _OPERATORS:
+        raise Refusal(store, f"has the hint {hint}; st.global has streaming and write_through")
+    size = _bytes(store)
+    if size not in _STORES:
+        raise Refusal(store, f"is a store of {size} bytes; st.global.cs and .wt store 2, 4, 8 or 16")
+    kind, bits, count, constraint = _STORES[size]
+    i64, register = ir.IntegerType.get_signless(64), ir.IntegerType.get_signless(bits)
+    address = llvm.PtrToIntOp(i64, store.pointer).result
+    if count == 1:
+        registers = [llvm.BitcastOp(register, store.value).result]
+        value = "$1"
+    else:
+        whole = llvm.BitcastOp(ir.VectorType.get([count], register), store.value).result
+        registers = [vector.ExtractOp(whole, [], [i]).result for i in range(count)]
+        value = "{" + ", ".join(f"${1 + i}" for i in range(count)) + "}"
+    llvm.InlineAsmOp(
+        None,
+        [address, *registers],
+        f"st.global.{_OPERATORS[hint]}.{kind} [$0], {value};",
+        ",".join(["l", *[constraint] * count, "~{memory}"]),
+        has_side_effects=True,
+    )
+
+
+def _bytes(store: sm.PtxStoreOp) -> int:
+    type_ = store.value.type
+    vector_type = type_ if isinstance(type_, ir.VectorType) else None
+    count = prod(vector_type.shape) if vector_type is not None else 1
+    try:
+        return count * element_bits(vector_type.element_type if vector_type is not None else type_) // 8
+    except ScheduleError as error:
+        raise Refusal(store, str(error)) from error

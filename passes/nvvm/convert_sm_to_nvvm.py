@@ -1,0 +1,242 @@
+"""convert-sm-to-nvvm: from what the CTA does to one thread's program.
+
+Before   tile.kernel @gemm_kernel(%a: memref<?x?xbf16, strided<[?, 1]>>, …) { … sm.ldmatrix … sm.mma_sync … }
+         tile.launch @gemm_kernel grid(%g) threads(128) shared_memory(49152) args(%a, …)
+After    gpu.module @kernels { gpu.func @gemm_kernel(%a: !llvm.ptr<1>, %lda: i64, %m: i32, %k: i32, …) kernel {
+           %tid = nvvm.read.ptx.sreg.tid.x … nvvm.ldmatrix … nvvm.mma.sync … } }
+         tile.launch @gemm_kernel … args(base address, row stride and dynamic extents of each matrix)
+         The kernel says its threads and, where roles change them, its registers at entry (nvvm.maxnreg).
+         Every tiled op is unrolled into this thread's instructions; addresses come from its thread-value layout and
+         the buffer's layout. One handler for each op, in passes/nvvm/.
+Needs    level epilogue, shared memory laid out.
+Refuses  an op without a handler; a thread-value layout that an instruction cannot serve; a kernel that is not launched.
+Test     test/lit/passes/nvvm/convert-sm-to-nvvm.mlir, convert-sm-to-nvvm-{copies,epilogue,mma,hopper,operands,
+         roles,stores,invalid,hopper-invalid,stores-invalid}.mlir
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mlir import ir
+from mlir.dialects import arith, memref, scf
+
+from lowtide.dialects import sm, tile
+from lowtide.dialects.levels import Level
+from lowtide.errors import ScheduleError, TargetError
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.nvvm import compute, control, copies, matrices, roles, tma, tma_stores, wgmma, work_tiles
+from lowtide.passes.nvvm.context import Context
+from lowtide.passes.nvvm.emit import Emitter
+from lowtide.passes.nvvm.values import TENSOR_MAPS_ATTRIBUTE, GlobalMatrix
+from lowtide.passes.schedules.facts import registers_at_entry
+from lowtide.passes.support.kernels import launches_of
+from lowtide.passes.support.rewriting import before, erase, index_constant, ops_in
+from lowtide.targets import Target
+
+MODULE_NAME = "kernels"
+_SMEM_SYMBOL = "shared_memory"
+
+_HANDLERS: dict[type, Callable[[Context, Any], None]] = {
+    tile.ViewOp: control.lower_view,
+    memref.DimOp: control.lower_dim,
+    sm.RingOp: control.lower_ring,
+    sm.RingSlotOp: control.lower_ring_slot,
+    sm.RingAdvanceOp: control.lower_ring_advance,
+    sm.RingReuseOp: control.lower_ring_reuse,
+    sm.AllocOp: control.lower_alloc,
+    sm.BarrierOp: control.lower_barrier,
+    sm.CpAsyncOp: copies.lower_cp_async,
+    sm.CpAsyncCommitOp: control.lower_cp_async_commit,
+    sm.CpAsyncWaitOp: control.lower_cp_async_wait,
+    sm.LdmatrixOp: matrices.lower_ldmatrix,
+    sm.StoreSharedOp: copies.lower_store_shared,
+    sm.LoadSharedOp: copies.lower_load_shared,
+    sm.LoadGlobalOp: copies.lower_load_global,
+    sm.StoreGlobalOp: copies.lower_store_global,
+    sm.SplatOp: compute.lower_splat,
+    sm.MmaSyncOp: compute.lower_mma_sync,
+    sm.ExtractOp: compute.lower_extract,
+    sm.MapOp: compute.lower_map,
+    sm.MbarriersOp: roles.lower_mbarriers,
+    sm.MbarrierWaitOp: roles.lower_mbarrier_wait,
+    sm.MbarrierArriveOp: roles.lower_mbarrier_arrive,
+    sm.TmaLoadOp: tma.lower_tma_load,
+    sm.TmaStoreOp: tma_stores.lower_tma_store,
+    sm.TmaStoreWaitOp: tma_stores.lower_tma_store_wait,
+    sm.FenceProxyAsyncOp: tma_stores.lower_fence_proxy_async,
+    sm.WgmmaOp: wgmma.lower_wgmma,
+    sm.MmaWaitOp: wgmma.lower_mma_wait,
+}
+_REGION_HANDLERS: dict[type, Callable[[Context, Any, control.LowerBlock], None]] = {
+    tile.WorkTilesOp: work_tiles.lower_work_tiles,
+    scf.ForOp: control.lower_loop,
+    sm.RolesOp: roles.lower_roles,
+}
+
+
+@dataclass(frozen=True)
+class ConvertSmToNvvm(Pass):
+    """Turns every tile.kernel into a gpu.func, and its launches with it."""
+
+    name: ClassVar[str] = "convert-sm-to-nvvm"
+    needs: ClassVar[Level] = Level.EPILOGUE
+    gives: ClassVar[Level] = Level.NVVM
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        kernels = walk(module, tile.KernelOp)
+        if not kernels:
+            return
+        with ir.InsertionPoint(module.body):
+            gpu_module = _gpu_module(target)
+        for kernel in kernels:
+            own = launches_of(module, kernel)
+            with kernel.operation.location:
+                _convert_kernel(gpu_module, kernel, _threads(kernel, own), target)
+            for launch in own:
+                _convert_launch(launch)
+            erase(kernel)
+
+
+def _threads(kernel: tile.KernelOp, launches: list[tile.LaunchOp]) -> int:
+    """Threads of a CTA, as the kernel's launches say it."""
+    if not launches:
+        raise Refusal(kernel, "is never launched, so its number of threads is unknown")
+    threads = [int(ir.IntegerAttr(launch.threads).value) for launch in launches]
+    for launch, count in zip(launches, threads, strict=True):
+        if count != threads[0]:
+            raise Refusal(launch, f"launches {count} threads a CTA, an earlier launch of the kernel {threads[0]}")
+    return threads[0]
+
+
+def _gpu_module(target: Target) -> ir.Block:
+    """The gpu.module for the target, with the symbol of dynamic shared memory; gives its block."""
+    text = f"""
+    gpu.module @{MODULE_NAME} [#nvvm.target<O = 3, chip = "{target.chip}", features = "{target.ptx_feature}">] {{
+      llvm.mlir.global external @{_SMEM_SYMBOL}() {{addr_space = 3 : i32, alignment = 1024 : i64}} : !llvm.array<0 x i8>
+    }}"""
+    op = ir.Operation.parse(text)
+    ir.InsertionPoint.current.insert(op)
+    return op.regions[0].blocks[0]
+
+
+def _convert_kernel(gpu_module: ir.Block, kernel: tile.KernelOp, threads: int, target: Target) -> None:
+    entry = kernel.body.blocks[0]
+    types = [type_ for argument in entry.arguments for type_ in _argument_types(argument.type)]
+    with ir.InsertionPoint(gpu_module):
+        function = ir.Operation.create(
+            "gpu.func",
+            attributes={
+                "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, [])),
+                "sym_name": kernel.sym_name,
+                "gpu.kernel": ir.UnitAttr.get(),
+                "known_block_size": ir.DenseI32ArrayAttr.get([threads, 1, 1]),
+                # One CTA an SM is enough: registers are not to be saved by spilling.
+                "nvvm.minctasm": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1),
+                **_registers_at_entry(kernel, threads, target),
+                **_tensor_map_positions(entry),
+                **{name: kernel.attributes[name] for name in ("schedule",) if name in kernel.attributes},
+            },
+            regions=1,
+        )
+    body = function.regions[0].blocks.append(*types)
+    emit = Emitter(body)
+    with ir.InsertionPoint(body):
+        pointer = ir.Type.parse("!llvm.ptr<3>")
+        symbol = ir.FlatSymbolRefAttr.get(_SMEM_SYMBOL)
+        smem = ir.Operation.create("llvm.mlir.addressof", results=[pointer], attributes={"global_name": symbol}).result
+        context = Context(emit, control.special_register("tid.x"), threads, smem)
+        _bind_arguments(context, entry, list(body.arguments))
+        _lower_block(context, entry)
+        ir.Operation.create("gpu.return")
+
+
+def _argument_types(type_: ir.Type) -> list[ir.Type]:
+    """What a kernel argument becomes: base pointer, row stride (i64), and an i32 for each dynamic extent."""
+    if isinstance(type_, sm.TensorMapType):
+        return [ir.Type.parse("!llvm.ptr")]
+    if not isinstance(type_, ir.MemRefType):
+        return [type_]
+    i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
+    dynamic = [i32 for dim in range(type_.rank) if type_.is_dynamic_dim(dim)]
+    return [ir.Type.parse("!llvm.ptr<1>"), *([i64] if type_.rank == 2 else []), *dynamic]
+
+
+def _registers_at_entry(kernel: tile.KernelOp, threads: int, target: Target) -> dict[str, ir.Attribute]:
+    """Where roles change their registers, ptxas must know how many they start from (its advisory C7508)."""
+    if not any(any(op.registers) for op in walk(kernel, sm.RolesOp)):
+        return {}
+    count = min(registers_at_entry(threads, target), target.registers_per_thread)
+    return {"nvvm.maxnreg": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), count)}
+
+
+def _tensor_map_positions(entry: ir.Block) -> dict[str, ir.Attribute]:
+    """Where the function's arguments are tensor maps, for `pass-tensor-maps-by-value`."""
+    positions, count = [], 0
+    for argument in entry.arguments:
+        if isinstance(argument.type, sm.TensorMapType):
+            positions.append(count)
+        count += len(_argument_types(argument.type))
+    return {TENSOR_MAPS_ATTRIBUTE: ir.DenseI64ArrayAttr.get(positions)} if positions else {}
+
+
+def _bind_arguments(context: Context, entry: ir.Block, flat: list[ir.Value]) -> None:
+    values = iter(flat)
+    for argument in entry.arguments:
+        type_ = argument.type
+        if not isinstance(type_, ir.MemRefType):
+            context.values[argument] = next(values)
+            continue
+        pointer = next(values)
+        stride = next(values) if type_.rank == 2 else None
+        extents = tuple(
+            next(values) if type_.is_dynamic_dim(dim) else type_.get_dim_size(dim) for dim in range(type_.rank)
+        )
+        context.values[argument] = GlobalMatrix(pointer, stride, extents, type_.element_type)
+
+
+def _lower_block(context: Context, block: ir.Block) -> None:
+    """Lowers every op but the terminator, at the current insertion point."""
+    for op in ops_in(block):
+        try:
+            with op.operation.location:
+                if type(op) in _REGION_HANDLERS:
+                    _REGION_HANDLERS[type(op)](context, op, _lower_block)
+                elif type(op) in _HANDLERS:
+                    _HANDLERS[type(op)](context, op)
+                elif op.operation.name.startswith("arith."):
+                    control.lower_arith(context, op)
+                else:
+                    raise Refusal(op, "has no counterpart in one thread's program")
+        except (ScheduleError, TargetError) as error:
+            raise Refusal(op, str(error)) from error
+
+
+def _convert_launch(launch: tile.LaunchOp) -> None:
+    """Passes base address, row stride and dynamic extents in place of each memref."""
+    arguments: list[ir.Value] = []
+    with before(launch), launch.operation.location:
+        for operand in launch.args:
+            type_ = operand.type
+            if not isinstance(type_, ir.MemRefType):
+                arguments.append(operand)
+                continue
+            arguments.append(memref.ExtractAlignedPointerAsIndexOp(operand).result)
+            if type_.rank == 2:
+                arguments.append(_row_stride(operand))
+            i32 = ir.IntegerType.get_signless(32)
+            for dim in range(type_.rank):
+                if type_.is_dynamic_dim(dim):
+                    arguments.append(arith.IndexCastOp(i32, memref.DimOp(operand, index_constant(dim)).result).result)
+        shared = launch.shared_memory
+        tile.LaunchOp(launch.kernel, launch.grid, launch.threads, arguments, shared_memory=shared)
+    erase(launch)
+
+
+def _row_stride(operand: ir.Value) -> ir.Value:
+    """The distance of two rows, in elements, as i64."""
+    index = ir.IndexType.get()
+    element = ir.MemRefType(operand.type).element_type
+    results = [ir.MemRefType.get([], element), *[index] * 5]
+    metadata = ir.Operation.create("memref.extract_strided_metadata", results=results, operands=[operand])
+    return arith.IndexCastOp(ir.IntegerType.get_signless(64), metadata.results[4]).result

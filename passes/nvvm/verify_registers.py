@@ -1,0 +1,144 @@
+"""verify-registers: hold what roles ask for by setmaxregister against what their CTA enters with.
+
+Changes nothing. convert-sm-to-nvvm writes the number of threads and the registers at entry on the kernel; an edited
+level may have lost them, and ptxas then ignores every setmaxnreg, with no more than an advisory (C7508). Registers
+that are not there are waited for, for ever (PTX ISA, "setmaxnreg").
+
+Needs    level nvvm: gpu.func, and the branches that convert-sm-to-nvvm marks with their roles. What has no
+         nvvm.setmaxregister is held to its size alone.
+Refuses  a launch of another size than known_block_size, from which LLVM concludes which branches are taken;
+         setmaxregister in a kernel without one; more registers at entry than an SM has; an increase below, or a
+         decrease above, what a thread enters with; a sum over all warps beyond it.
+Test     test/lit/passes/nvvm/verify-registers.mlir, verify-registers-invalid.mlir
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from mlir import ir
+from mlir.dialects import arith, gpu, nvvm, scf
+
+from lowtide.dialects import tile
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.schedules.facts import registers_at_entry
+from lowtide.passes.support.kernels import launches_of
+from lowtide.passes.support.rewriting import constant_of
+from lowtide.targets import Target
+
+_WARP = 32
+
+
+@dataclass(frozen=True)
+class VerifyRegisters(Pass):
+    """Checks every gpu.func: its number of threads, and what its roles ask for."""
+
+    name: ClassVar[str] = "verify-registers"
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for function in walk(module, gpu.GPUFuncOp):
+            changes, launches = walk(function, nvvm.SetMaxRegisterOp), launches_of(module, function)
+            for refusal in _launches(function, launches):
+                raise refusal
+            if changes:
+                for refusal in _refusals(function, changes, launches, target):
+                    raise refusal
+
+
+def _launches(function: gpu.GPUFuncOp, launches: list[tile.LaunchOp]) -> Iterator[Refusal]:
+    threads = _threads(function)
+    for launch in launches if threads else ():
+        size = int(ir.IntegerAttr(launch.threads).value)
+        if size != threads:
+            yield Refusal(
+                launch, f"launches {size} threads a CTA, its kernel's known_block_size has {threads}; take it"
+            )
+
+
+def _threads(function: gpu.GPUFuncOp) -> int:
+    """Of a CTA, as known_block_size says; 0 where there is none."""
+    attributes = function.operation.attributes
+    return prod(ir.DenseI32ArrayAttr(attributes["known_block_size"])) if "known_block_size" in attributes else 0
+
+
+def _refusals(
+    function: gpu.GPUFuncOp, changes: list[nvvm.SetMaxRegisterOp], launches: list[tile.LaunchOp], target: Target
+) -> Iterator[Refusal]:
+    attributes = function.operation.attributes
+    threads = _threads(function)
+    if not threads:
+        launched = next((int(ir.IntegerAttr(launch.threads).value) for launch in launches), "threads")
+        yield Refusal(
+            function,
+            "changes its registers by nvvm.setmaxregister but does not say how many threads it has, so that ptxas "
+            f"would ignore it (C7508); give it known_block_size = array<i32: {launched}, 1, 1>",
+        )
+        return
+    entry = most = registers_at_entry(threads, target)
+    if "nvvm.maxnreg" in attributes:  # handed out by eight: 255 are 256, of which a thread addresses one less
+        entry = -(-int(ir.IntegerAttr(attributes["nvvm.maxnreg"]).value) // 8) * 8
+    if entry > most:
+        yield Refusal(
+            function,
+            f"enters with {entry} registers a thread (nvvm.maxnreg), but {threads} threads share the "
+            f"{target.registers_per_sm} of an SM; take at most {most}",
+        )
+    yield from _changes(function, changes, threads, entry)
+
+
+def _changes(
+    function: gpu.GPUFuncOp, changes: list[nvvm.SetMaxRegisterOp], threads: int, entry: int
+) -> Iterator[Refusal]:
+    """Direction of each change, and their sum over the warps that make them."""
+    roles: dict[tuple[int, int], int] = {}
+    for change in changes:
+        count = int(ir.IntegerAttr(change.regCount).value)
+        action = "increase" if "increase" in str(change.action) else "decrease"
+        if (count < entry) if action == "increase" else (count > entry):
+            limit = "at least" if action == "increase" else "at most"
+            yield Refusal(
+                change,
+                f"asks for {count} registers a thread, which enters with {entry}: that is no {action}; take {limit} "
+                f"{entry}",
+            )
+        range_ = _threads_at(change, threads)
+        roles[range_] = max(count, roles.get(range_, 0))
+    wanted = sum((last - first) * count for (first, last), count in roles.items())
+    wanted += (threads - sum(last - first for first, last in roles)) * entry
+    if wanted > threads * entry:
+        parts = " + ".join(f"{last - first} threads × {count}" for (first, last), count in sorted(roles.items()))
+        (first, last), count = max(roles.items(), key=lambda role: role[1])
+        over = wanted - threads * entry
+        yield Refusal(
+            function,
+            f"asks for {wanted} registers by nvvm.setmaxregister ({parts}), but enters with {threads * entry} "
+            f"({threads} × {entry}), so that the last to ask would wait for ever; take at most "
+            f"{(count - -(-over // (last - first))) // 8 * 8} in place of {count}",
+        )
+
+
+def _threads_at(op: ir.OpView, threads: int) -> tuple[int, int]:
+    """The threads, from the first to the one past the last, of the role that the op stands in."""
+    first, last = 0, threads
+    inner, at = op.operation, op.operation.parent
+    while at is not None and not isinstance(at.opview, gpu.GPUFuncOp):
+        branch = at.opview
+        if isinstance(branch, scf.IfOp) and "roles" in branch.attributes:
+            bound = _bound(branch)
+            if inner.block == branch.then_block:
+                last = min(last, bound)
+            else:
+                first = max(first, bound)
+        inner, at = at, at.parent
+    return first, last
+
+
+def _bound(branch: scf.IfOp) -> int:
+    """How many threads, counted from the first, take the branch of a role."""
+    condition = branch.condition.owner
+    compare = None if isinstance(condition, ir.Block) else condition.opview
+    bound = constant_of(compare.rhs) if isinstance(compare, arith.CmpIOp) else None
+    if bound is None or bound % _WARP:
+        raise Refusal(branch, "must compare the thread's index with a constant number of whole warps to part its roles")
+    return bound

@@ -1,0 +1,168 @@
+"""specialize-roles: split the K loop into a producer that copies and consumers that multiply, joined by a ring.
+
+Before   tile.work_tiles (%m, %n) of … persistent {
+           scf.for %k … { sm.copy %at to %as; sm.copy %bt to %bs; sm.barrier; tile.mma tn %as, %bs, %c; sm.barrier }
+           tile.store %acc into %d[%m, %n] … }
+After    %ring = sm.ring : !sm.ring<4 x [A, B]>
+         sm.roles {
+           producer warps(4) registers(40) {
+             tile.work_tiles … iter_args(%w, %wp) { scf.for … { acquire; copy_async ×2; commit; advance } } }
+           consumer warps(8) registers(232) {
+             tile.work_tiles … iter_args(%r, %rp) {
+               scf.for … { sm.consumer_wait; tile.mma; sm.consumer_release; advance }
+               tile.store … } } }
+         Each role has a work-tile loop of its own; the ring and its cursors outlive a tile.
+Needs    level pipelined, a kernel that pipeline-mainloop has left alone; the schedule's `roles` = cooperative(n) and
+         `stages`. Without `registers` the roles keep those that they start with.
+Refuses  a kernel of another form; a schedule without stages.
+Test     test/lit/passes/pipelined/specialize-roles.mlir, specialize-roles-invalid.mlir
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+from mlir import ir
+from mlir.dialects import arith, scf
+
+from lowtide.dialects import sm, tile
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.pipelined.staged_loop import StagedLoop
+from lowtide.passes.support.kernels import kernels_of, schedule_of
+from lowtide.passes.support.rewriting import (
+    before,
+    ceil_div,
+    constant_of,
+    defining_op,
+    erase,
+    index_constant,
+    move_region,
+    ops_in,
+)
+from lowtide.targets import Target
+from lowtide.targets.atoms import WARPGROUP_WARPS
+
+Pair: TypeAlias = tuple[ir.Value, ir.Value]  # (row, column) of a tile, or (slot, phase) of a cursor
+
+
+@dataclass(frozen=True)
+class SpecializeRoles(Pass):
+    """Gives every kernel a producer and a consumer role."""
+
+    name: ClassVar[str] = "specialize-roles"
+    needs: ClassVar[Level] = Level.PIPELINED
+    gives: ClassVar[Level] = Level.PIPELINED
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for kernel in kernels_of(module, roles=True):
+            schedule = schedule_of(kernel, "stages")
+            for work in walk(kernel, tile.WorkTilesOp):
+                with work.operation.location:
+                    _Kernel.match(work).specialize(schedule)
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """The work tiles of a kernel as assign-smem-layouts leaves it."""
+
+    work: tile.WorkTilesOp
+    splat: tile.SplatOp
+    staged: StagedLoop
+    store: tile.StoreOp
+
+    @classmethod
+    def match(cls, work: tile.WorkTilesOp) -> "_Kernel":
+        mmas, stores = walk(work, tile.MmaOp), walk(work, tile.StoreOp)
+        if len(mmas) != 1 or len(stores) != 1 or len(work.inits):
+            raise Refusal(work, "must hold one K loop and one tile.store, and carry nothing")
+        staged, store = StagedLoop.match(mmas[0]), stores[0]
+        splat = defining_op(staged.loop.initArgs[0])
+        if not isinstance(splat, tile.SplatOp) or store.value != staged.loop.results[0]:
+            raise Refusal(staged.loop, "must start from a tile.splat and give what tile.store stores")
+        if constant_of(staged.tile_k) is None:
+            raise Refusal(staged.loop, "must have a constant step, the K extent of the CTA tile")
+        for op in ops_in(work.body.blocks[0]):
+            if op not in (splat, staged.loop, store) and not isinstance(op, arith.ConstantOp):
+                raise Refusal(op, "belongs to no role: a work tile is its splat, its K loop and its tile.store")
+        return cls(work, splat, staged, store)
+
+    def specialize(self, schedule: Schedule) -> None:
+        assert schedule.roles is not None and schedule.stages is not None
+        consumers = schedule.roles[1]
+        registers = schedule.registers or (0, 0)
+        buffers = self.staged.buffers
+        with before(self.work):
+            ring = self.staged.make_ring(schedule.stages)
+            roles = sm.RolesOp(
+                ir.ArrayAttr.get([ir.StringAttr.get("producer"), ir.StringAttr.get("consumer")]),
+                ir.DenseI64ArrayAttr.get([WARPGROUP_WARPS, WARPGROUP_WARPS * consumers]),
+                ir.DenseI64ArrayAttr.get(list(registers)),
+                2,
+            )
+        for region, fill in zip(roles.bodies, (self._emit_producer, self._emit_consumer), strict=True):
+            body = region.blocks.append()
+            with ir.InsertionPoint(body):
+                self._emit_work(ring, fill)
+                tile.YieldOp([])
+        erase(self.work)
+        for buffer in buffers:
+            erase(buffer.owner.opview)
+
+    def _emit_work(self, ring: ir.Value, fill: Callable[[ir.Value, Pair, Pair], Sequence[ir.Value]]) -> None:
+        """A role's work tiles, which carry its cursor in the ring."""
+        zero = index_constant(0)
+        index = ir.IndexType.get()
+        work = tile.WorkTilesOp(
+            [index, index],
+            self.work.rows,
+            self.work.columns,
+            [zero, zero],
+            self.work.tile,
+            self.work.order,
+            self.work.scheduler,
+        )
+        body = work.body.blocks.append(*[index] * 4)
+        with ir.InsertionPoint(body):
+            row, column, slot, phase = body.arguments
+            tile.YieldOp(list(fill(ring, (row, column), (slot, phase))))
+
+    def _tile_k(self) -> ir.Value:
+        """The step of the K loop, as a constant of the role's own."""
+        step = constant_of(self.staged.tile_k)
+        assert step is not None
+        return index_constant(step)
+
+    def _steps(self) -> ir.Value:
+        return ceil_div(self.staged.loop.upperBound, self._tile_k())
+
+    def _emit_producer(self, ring: ir.Value, origin: Pair, cursor: Pair) -> list[ir.Value]:
+        """Fills one slot for each K step; gives the cursor after the last."""
+        loop = scf.ForOp(index_constant(0), self._steps(), index_constant(1), list(cursor))
+        with ir.InsertionPoint(loop.body):
+            slot, phase = loop.inner_iter_args
+            acquire = sm.ProducerAcquireOp(ring, slot, phase)
+            places = dict(zip(self.work.body.blocks[0].arguments, origin, strict=True))
+            places[self.staged.loop.induction_variable] = arith.muli(loop.induction_variable, self._tile_k())
+            self.staged.fill(acquire, places)
+            advance = sm.RingAdvanceOp(ring, slot, phase)
+            scf.YieldOp([advance.next_index, advance.next_phase])
+        return list(loop.results)
+
+    def _emit_consumer(self, ring: ir.Value, origin: Pair, cursor: Pair) -> list[ir.Value]:
+        """Multiplies slot after slot, then stores; gives the cursor after the last."""
+        zero = tile.SplatOp(self.splat.result.type, self.splat.value).result
+        loop = scf.ForOp(index_constant(0), self._steps(), index_constant(1), [zero, *cursor])
+        with ir.InsertionPoint(loop.body):
+            acc, slot, phase = loop.inner_iter_args
+            wait = sm.ConsumerWaitOp(ring, slot, phase)
+            product = tile.MmaOp(acc.type, self.staged.mma.layout, *wait.buffers, acc).result
+            sm.ConsumerReleaseOp(ring, wait.slot)
+            advance = sm.RingAdvanceOp(ring, slot, phase)
+            scf.YieldOp([product, advance.next_index, advance.next_phase])
+        store = tile.StoreOp(
+            loop.results[0], self.store.d, *origin, list(self.store.epilogue_operands), kinds=self.store.kinds
+        )
+        move_region(self.store.epilogue.blocks[0], store.epilogue)
+        return list(loop.results)[1:]

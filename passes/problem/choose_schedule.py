@@ -1,0 +1,40 @@
+"""choose-schedule: decide everything that the other passes only read.
+
+Before   tile.gemm tn %a, %b into %d acc(f32) …
+After    tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<cta = [128, 128, 32], stages = 4, …>) …
+Needs    level problem; fields already given are kept, the others (and `auto`) are decided.
+Refuses  a problem for which no schedule with the given fields is legal on the target.
+Test     test/lit/passes/problem/choose-schedule.mlir, choose-schedule-invalid.mlir
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+
+from lowtide.dialects import tile
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import ScheduleError
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.schedules.choice import choose
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import Target
+
+
+@dataclass(frozen=True)
+class ChooseSchedule(Pass):
+    """Completes the schedule on every tile.gemm."""
+
+    name: ClassVar[str] = "choose-schedule"
+    needs: ClassVar[Level] = Level.PROBLEM
+    gives: ClassVar[Level] = Level.PROBLEM
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for gemm in walk(module, tile.GemmOp):
+            given = Schedule() if gemm.schedule is None else Schedule.of(gemm.schedule)
+            try:
+                choice = choose(Problem.of(gemm), target, given)
+            except ScheduleError as error:
+                raise Refusal(gemm, str(error)) from error
+            gemm.attributes["schedule"] = choice.schedule.attribute()

@@ -1,0 +1,50 @@
+"""verify-schedule: hold every schedule against the target and the problem. Changes nothing.
+
+Needs    a schedule on tile.gemm or, entering from a dump of a later level, on its tile.kernel.
+Refuses  what breaks a rule: the rule, the limit, and the nearest legal value (schedules/rules.py); a kernel that was
+         built for another schedule than the one it carries (schedules/built_for.py).
+Test     test/lit/passes/problem/verify-schedule.mlir and, for each kind of refusal, verify-schedule-…-invalid.mlir
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+
+from lowtide.dialects import tile
+from lowtide.errors import ScheduleError
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.schedules.built_for import launch_mismatches, mismatches
+from lowtide.passes.schedules.rules import broken_rule
+from lowtide.passes.support.kernels import problem_of, schedule_of
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import Target
+
+
+@dataclass(frozen=True)
+class VerifySchedule(Pass):
+    """Checks the schedule of every tile.gemm and tile.kernel."""
+
+    name: ClassVar[str] = "verify-schedule"
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for gemm in walk(module, tile.GemmOp):
+            _hold(gemm, Problem.of(gemm), target)
+        for kernel in walk(module, tile.KernelOp):
+            problem = problem_of(kernel)
+            _hold(kernel, problem, target)
+            _refuse_first(mismatches(kernel, schedule_of(kernel), problem))
+        _refuse_first(launch_mismatches(module))
+
+
+def _hold(op: tile.GemmOp | tile.KernelOp, problem: Problem, target: Target) -> None:
+    """Refuse, as a ScheduleError, a schedule that breaks a rule of the target or of the problem."""
+    message = broken_rule(schedule_of(op), problem, target)
+    if message is not None:
+        raise Refusal(op, message) from ScheduleError(message)
+
+
+def _refuse_first(refusals: Iterator[Refusal]) -> None:
+    for refusal in refusals:
+        raise refusal

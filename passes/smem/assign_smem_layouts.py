@@ -1,0 +1,59 @@
+"""assign-smem-layouts: give each operand's buffer the swizzle that the schedule has for it, and TMA's its panels.
+
+Before   %as = sm.alloc : memref<128x32xbf16, #tile.layout<(128,32):(32,1)>, workgroup>
+After    %as = sm.alloc : memref<128x32xbf16, #tile.layout<(128,32):(32,1), swizzle<2,3,3>>, workgroup>
+         In a schedule with roles, whose stages TMA fills and wgmma reads, rows wider than the swizzle are cut into
+         panels, one after the other: 128x128 with swizzle<3,3,3> is (128,(64,2)):(64,(1,8192)).
+Needs    level smem, and a kernel whose schedule has `swizzle_a` and `swizzle_b` resolved. Only applies them: they are
+         chosen, with the conflicts counted, by choose-schedule.
+Refuses  a schedule without them; an mma on other buffers than sm.alloc; rows that panels do not divide.
+Test     test/lit/passes/smem/assign-smem-layouts.mlir, assign-smem-layouts-invalid.mlir
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+
+from lowtide.dialects import sm, tile
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile.layouts import SwizzleBits, layout_attr, layout_of
+from lowtide.errors import ScheduleError
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.support.kernels import is_specialized, schedule_of
+from lowtide.passes.support.panels import panel_layout
+from lowtide.passes.support.rewriting import before, defining_op, replace
+from lowtide.targets import Target
+
+
+@dataclass(frozen=True)
+class AssignSmemLayouts(Pass):
+    """Swizzles the buffers that feed each tile.mma."""
+
+    name: ClassVar[str] = "assign-smem-layouts"
+    needs: ClassVar[Level] = Level.SMEM
+    gives: ClassVar[Level] = Level.SMEM
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for kernel in walk(module, tile.KernelOp):
+            schedule = schedule_of(kernel, "swizzle_a", "swizzle_b")
+            for mma in walk(kernel, tile.MmaOp):
+                for name, buffer, swizzle in (("A", mma.a, schedule.swizzle_a), ("B", mma.b, schedule.swizzle_b)):
+                    alloc = defining_op(buffer)
+                    if not isinstance(alloc, sm.AllocOp):
+                        raise Refusal(mma, f"operand {name} does not come from sm.alloc; run promote-operands-to-smem")
+                    if swizzle is not None:
+                        _swizzle(alloc, swizzle, in_panels=is_specialized(schedule))
+
+
+def _swizzle(alloc: sm.AllocOp, swizzle: SwizzleBits, in_panels: bool) -> None:
+    old = ir.MemRefType(alloc.result.type)
+    layout, _ = layout_of(old.layout)
+    if in_panels:
+        try:
+            layout = panel_layout((old.shape[0], old.shape[1]), swizzle)
+        except ScheduleError as error:
+            raise Refusal(alloc, str(error)) from error
+    new = ir.MemRefType.get(old.shape, old.element_type, layout_attr(layout, swizzle), old.memory_space)
+    with before(alloc), alloc.operation.location:
+        replace(alloc, [sm.AllocOp(new).result])

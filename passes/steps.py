@@ -1,0 +1,33 @@
+"""A step: one entry of the table that makes a level from the one before it."""
+
+from dataclasses import dataclass
+from string import Template
+
+from lowtide.passes.base import Pass
+from lowtide.targets import Target
+
+
+@dataclass(frozen=True)
+class Step:
+    """A pass of ours, or a pipeline of upstream's in which `$chip` and `$features` are the target's.
+
+    `why` is the reason for its place. `label` is what dumps, times and errors call it; left out, the pipeline itself.
+    """
+
+    run: type[Pass] | str
+    why: str
+    label: str = ""
+
+    @property
+    def pipeline(self) -> str:
+        """As `lowtide-opt --pass-pipeline` takes it, `$chip` and `$features` still open."""
+        return self.run if isinstance(self.run, str) else self.run.name
+
+    @property
+    def name(self) -> str:
+        """What dumps, times and errors call the step."""
+        return self.label or self.pipeline
+
+    def text(self, target: Target) -> str:
+        """The pipeline for a target."""
+        return Template(self.pipeline).substitute(chip=target.chip, features=target.ptx_feature)
