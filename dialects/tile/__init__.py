@@ -9,4 +9,5 @@ from .._lowtide import (  # noqa: F401
     TileType,
     ViewType,
 )
+from .._tile_enum_gen import GemmLayout, OperandKind, RasterKind, SchedulerKind  # noqa: F401
 from .._tile_ops_gen import *  # noqa: F403
