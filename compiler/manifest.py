@@ -15,6 +15,7 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import target_of
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
+from lowtide.passes.support.problem import Problem
 from lowtide.runtime.manifest import FORMAT, OPERAND_DIMS
 
 # Rows of A, B and D are moved 16 bytes at a time (cp.async, st.global).
@@ -62,18 +63,11 @@ def manifest_of(lowered_text: str, origin_text: str, schedule: str) -> dict[str,
 
 
 def _facts(function: ir.OpView) -> dict[str, Any]:
-    """What tile-to-ctas noted of the tile.gemm: accumulator, layout, kinds."""
-    attributes = function.attributes
-    if "tile.gemm" not in attributes:
-        raise IRError(
-            'the host function lacks tile.gemm = {acc = …, kinds = […], layout = "…"}, which tile-to-ctas notes'
-        )
-    facts = ir.DictAttr(attributes["tile.gemm"])
-    return {
-        "acc": str(ir.TypeAttr(facts["acc"]).value),
-        "layout": ir.StringAttr(facts["layout"]).value,
-        "kinds": [ir.StringAttr(kind).value for kind in ir.ArrayAttr(facts["kinds"])],
-    }
+    """What `#tile.problem` says of the tile.gemm: accumulator, layout, kinds."""
+    if "tile.problem" not in function.attributes:
+        raise IRError("the host function lacks tile.problem = #tile.problem<…>, which tile-to-ctas writes")
+    problem = Problem.of_attribute(function.attributes["tile.problem"])
+    return {"acc": problem.acc, "layout": str(problem.layout), "kinds": [str(kind) for kind in problem.kinds]}
 
 
 def _dims(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:

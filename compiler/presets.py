@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from lowtide import targets
+from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.targets import Target
@@ -28,19 +29,19 @@ def _on(target: str, steps: Mapping[str, tuple[str, Schedule]]) -> dict[str, Pre
     return {name: Preset(schedule.with_(target=target), target, adds) for name, (adds, schedule) in steps.items()}
 
 
-_SM80 = Schedule(cta=(128, 128, 32), warps=(2, 2, 1))
-_DIRECT = _SM80.with_(epilogue="direct", raster=("row", 0))
-_BANDS = _SM80.with_(raster=("grouped", 8))
+_SM80 = Schedule().with_(grid_tile=(128, 128), k=32, atoms=(2, 2, 1))
+_DIRECT = _SM80.with_(epilogue_path="direct", order="row")
+_BANDS = _SM80.with_(order="grouped(8)")
 
 _SM80_STEPS = {
     "sm80-two-stages": (
         "cp.async, ldmatrix and mma.sync, two stages in shared memory without a swizzle",
-        _DIRECT.with_(stages=2, fragment_buffers=1, swizzle_a=(0, 3, 3), swizzle_b=(0, 3, 3)),
+        _DIRECT.with_(stages=2, fragment_buffers=1, a_swizzle=NO_SWIZZLE, b_swizzle=NO_SWIZZLE),
     ),
     "sm80-swizzled": ("swizzles that leave no bank conflict", _DIRECT.with_(stages=2, fragment_buffers=1)),
     "sm80-three-stages": ("a third stage", _DIRECT.with_(stages=3, fragment_buffers=1)),
     "sm80-double-buffered": ("fragments loaded one k-slice ahead", _DIRECT.with_(stages=3)),
-    "sm80-smem-epilogue": ("stores of whole rows, through shared memory", _SM80.with_(stages=3, raster=("row", 0))),
+    "sm80-smem-epilogue": ("stores of whole rows, through shared memory", _SM80.with_(stages=3, order="row")),
     "sm80-rasterized": ("work tiles in bands of eight rows, for L2", _BANDS.with_(stages=3)),
     "sm80-five-stages": ("two more stages", _BANDS.with_(stages=5)),
     "sm80-persistent": (
@@ -49,28 +50,29 @@ _SM80_STEPS = {
     ),
     "sm80-large-tile": (
         "a tile twice as wide and deep, eight warps, one tile a CTA",
-        Schedule(cta=(128, 256, 64), warps=(2, 4, 1), stages=3, raster=("grouped", 8)),
+        Schedule().with_(grid_tile=(128, 256), k=64, atoms=(2, 4, 1), stages=3, order="grouped(8)"),
     ),
 }
 
-_ONE_CONSUMER = Schedule(
-    cta=(64, 256, 64), roles=("cooperative", 1), registers=(0, 0), raster=("row", 0), epilogue="direct"
+_ONE_CONSUMER = Schedule().with_(
+    grid_tile=(64, 256), k=64, roles="cooperative(1)", registers=(0, 0), order="row", epilogue_path="direct"
 )
-_TWO_CONSUMERS = Schedule(
-    cta=(128, 256, 64),
-    roles=("cooperative", 2),
+_TWO_CONSUMERS = Schedule().with_(
+    grid_tile=(128, 256),
+    k=64,
+    roles="cooperative(2)",
     stages=4,
-    raster=("row", 0),
+    order="row",
     scheduler="persistent",
-    epilogue="direct",
+    epilogue_path="direct",
 )
-_GROUPS = _TWO_CONSUMERS.with_(raster=("groups", 16, 8))
-_TMA_STORES = _GROUPS.with_(epilogue="tma", epilogue_tile=(128, 64), epilogue_buffers=2)
+_GROUPS = _TWO_CONSUMERS.with_(order="groups(16, 8)")
+_TMA_STORES = _GROUPS.with_(epilogue_path="tma", epilogue_tile=(128, 64), buffers=2)
 
 _SM90A_STEPS = {
     "sm90-tma-wgmma": (
         "TMA loads with the 128 B swizzle, mbarriers, wgmma m64n64k16, two stages",
-        _ONE_CONSUMER.with_(cta=(64, 64, 64), stages=2),
+        _ONE_CONSUMER.with_(grid_tile=(64, 64), stages=2),
     ),
     "sm90-large-wgmma": ("wgmma m64n256k16", _ONE_CONSUMER.with_(stages=2)),
     "sm90-producer-consumer": ("a queue of five stages between producer and consumer", _ONE_CONSUMER.with_(stages=5)),
@@ -80,21 +82,27 @@ _SM90A_STEPS = {
     ),
     "sm90-even-split": ("an even run of neighbouring tiles for each CTA", _TWO_CONSUMERS.with_(scheduler="even_split")),
     "sm90-tile-groups": ("tiles in turn instead, in groups of 16 × 8 that share operands in L2", _GROUPS),
-    "sm90-3d-maps": ("tensor maps of three dimensions: one box for all panels of a tile", _GROUPS.with_(copy="tma.3d")),
-    "sm90-5d-maps": ("the same with five dimensions, the outer ones of extent one", _GROUPS.with_(copy="tma.5d")),
+    "sm90-3d-maps": (
+        "tensor maps of three dimensions: one box for all panels of a tile",
+        _GROUPS.with_(a_copy="tma.3d", b_copy="tma.3d"),
+    ),
+    "sm90-5d-maps": (
+        "the same with five dimensions, the outer ones of extent one",
+        _GROUPS.with_(a_copy="tma.5d", b_copy="tma.5d"),
+    ),
     "sm90-streaming-stores": (
         "maps of two dimensions again, stores of D that L2 drops first",
-        _GROUPS.with_(copy="tma", cache_hints=("normal", "normal", "streaming")),
+        _GROUPS.with_(a_copy="tma", b_copy="tma", epilogue_cache="streaming"),
     ),
     "sm90-smem-epilogue": (
         "stores of whole rows, through shared memory, for one stage less; no hints",
-        _GROUPS.with_(stages=3, epilogue="smem"),
+        _GROUPS.with_(stages=3, epilogue_path="smem"),
     ),
     "sm90-tma-stores": (
         "stores of D by TMA, under way while the next tile is multiplied; four stages again",
         _TMA_STORES,
     ),
-    "sm90-bands": ("tiles in bands of 16 rows in place of groups", _TMA_STORES.with_(raster=("grouped", 16))),
+    "sm90-bands": ("tiles in bands of 16 rows in place of groups", _TMA_STORES.with_(order="grouped(16)")),
     "sm90-best": ("everything chosen for the shape", Schedule()),
 }
 

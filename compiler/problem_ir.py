@@ -6,16 +6,13 @@ from lowtide.compiler.contexts import make_context
 from lowtide.compiler.epilogue.emit import emit
 from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.presets import check_target
-from lowtide.compiler.spec import LAYOUTS, GemmSpec
+from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects import tile
 from lowtide.dialects.levels import Level, set_level, set_target
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.targets import Target
 
 FUNCTION = "gemm"
-_KINDS = tuple(
-    kind.value for kind in (OperandKind.FULL, OperandKind.PER_ROW, OperandKind.PER_COLUMN, OperandKind.SCALAR)
-)
 
 
 def problem_text(spec: GemmSpec, target: Target, schedule: Schedule | None = None) -> str:
@@ -49,17 +46,16 @@ def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
     )
     block = function.regions[0].blocks.append(*types)
     a, b, d, *operands = block.arguments
-    i32 = ir.IntegerType.get_signless(32)
     acc = ir.Type.parse(spec.acc)
     with ir.InsertionPoint(block):
         gemm = tile.GemmOp(
-            ir.IntegerAttr.get(i32, LAYOUTS.index(spec.layout)),
+            tile.GemmLayout[spec.layout],
             a,
             b,
             d,
             ir.TypeAttr.get(acc),
             operands,
-            kinds=ir.ArrayAttr.get([ir.IntegerAttr.get(i32, _KINDS.index(o.kind.value)) for o in spec.operands]),
+            kinds=[tile.OperandKind[operand.kind.value] for operand in spec.operands],
             schedule=None if schedule is None else schedule.attribute(),
         )
         ir.Operation.create("func.return")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import CompileError
-from lowtide.passes.schedules.facts import consumer_warpgroups, threads_of
+from lowtide.passes.schedules.facts import threads_of
 from lowtide.targets import Target
 
 ENVIRONMENT_VARIABLE = "LOWTIDE_PTXAS"
@@ -119,7 +119,7 @@ def confirm_registers(assembly: Assembly, schedule: Schedule, target: Target) ->
     Raises CompileError: a CTA that could not start, or whose warps would wait for registers for ever. A schedule that
     does not say how many threads there are has nothing to be held against.
     """
-    if schedule.warps is None:
+    if schedule.multiply.atoms is None:
         return
     threads = threads_of(schedule)
     held = -(-assembly.registers // _REGISTER_UNIT) * _REGISTER_UNIT
@@ -129,14 +129,13 @@ def confirm_registers(assembly: Assembly, schedule: Schedule, target: Target) ->
             f"an SM of {target.name} has {target.registers_per_sm}, so that no CTA would start: keep the kernel's "
             "known_block_size, or take fewer warps"
         )
-    producer, consumer = schedule.registers or (0, 0)
-    consumers = consumer_warpgroups(schedule)
+    (producer, consumer), consumers = schedule.mainloop.registers or (0, 0), schedule.consumers
     wanted, entry = producer + consumers * consumer, (1 + consumers) * held
     if consumer and wanted > entry:
         raise CompileError(
-            f"registers = [{producer}, {consumer}] need {wanted} a lane over all warpgroups, ptxas lets the CTA enter "
-            f"with {entry} ({1 + consumers} × {assembly.registers}), so that the last to ask would wait for ever: keep "
-            f"the kernel's nvvm.maxnreg, or take consumer ≤ {(entry - producer) // consumers // 8 * 8}"
+            f"registers = [{producer}, {consumer}] need {wanted} per lane over all warpgroups, ptxas lets the CTA "
+            f"enter with {entry} ({1 + consumers} × {assembly.registers}), so that the last to ask would wait for "
+            f"ever: keep the kernel's nvvm.maxnreg, or take consumer ≤ {(entry - producer) // consumers // 8 * 8}"
         )
 
 

@@ -21,7 +21,7 @@ from lowtide.dialects import tile
 from lowtide.dialects.locations import where
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
-from lowtide.passes.support.problem import kinds_of, layout_letters
+from lowtide.passes.support.problem import Problem
 from lowtide.passes.support.rewriting import defining_op, values_from_outside
 from lowtide.runtime.manifest import OPERAND_DIMS
 
@@ -66,17 +66,16 @@ def spec_of(module: ir.Module) -> FoundProblem:
     types = [argument.type for argument in function.regions[0].blocks[0].arguments]
     names = argument_names(function)
     found = [*walk(module, tile.GemmOp), *walk(module, tile.StoreOp)]
-    if "tile.gemm" in function.attributes:
-        facts = ir.DictAttr(function.attributes["tile.gemm"])
-        layout, acc = ir.StringAttr(facts["layout"]).value, str(ir.TypeAttr(facts["acc"]).value)
-        kinds = [ir.StringAttr(kind).value for kind in ir.ArrayAttr(facts["kinds"])]
+    if "tile.problem" in function.attributes:
+        problem = Problem.of_attribute(function.attributes["tile.problem"])
     elif found and isinstance(found[0], tile.GemmOp):
-        layout, acc, kinds = layout_letters(found[0]), str(ir.TypeAttr(found[0].acc).value), kinds_of(found[0])
+        problem = Problem.of(found[0])
     else:
         raise SpecError(
-            "the module does not say what it computes: its host function has neither a tile.gemm nor tile.gemm = "
-            '{acc = …, kinds = […], layout = "…"}; begin from a dump of Lowtide'
+            "the module does not say what it computes: its host function has neither a tile.gemm nor tile.problem = "
+            "#tile.problem<…>; begin from a dump of Lowtide"
         )
+    layout, kinds = str(problem.layout), [str(kind) for kind in problem.kinds]
     operands = [(name, kind, _dtype(type_)) for name, kind, type_ in zip(names[3:], kinds, types[3:], strict=True)]
     whole = bool(found)
     return FoundProblem(
@@ -85,7 +84,7 @@ def spec_of(module: ir.Module) -> FoundProblem:
             a=_dtype(types[0]),
             b=_dtype(types[1]),
             d=_dtype(types[2]),
-            acc=acc,
+            acc=problem.acc,
             layout=layout,
             epilogue=_replay(found[0].epilogue.blocks[0] if whole else None, operands, _dtype(types[2])),
         ),

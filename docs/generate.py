@@ -123,7 +123,10 @@ def schedule_page() -> str:
 
 
 def _fields(schedule: Schedule) -> str:
-    return str(schedule).removeprefix("#tile.schedule<").removesuffix(">") or "nothing"
+    names = (
+        (path.removeprefix("mainloop.").removeprefix("multiply."), text) for path, text in schedule.texts().items()
+    )
+    return ", ".join(f"{name} = {text}" for name, text in names) or "nothing"
 
 
 # Of each level shown in README.md: from the n-th line with this to the next line with that.

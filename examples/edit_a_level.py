@@ -12,7 +12,7 @@ from pathlib import Path
 
 import lowtide as lt
 
-SCHEDULE = "cta = [64, 64, 32], warps = [2, 2, 1], stages = 3"
+SCHEDULE = "grid.tile = [64, 64], k = 32, stages = 3, atoms = [2, 2, 1]"
 
 
 def spec_scaled_by(factor: float) -> lt.GemmSpec:

@@ -17,7 +17,7 @@ def scaled_residual(acc, c: lt.Full, bias: lt.PerColumn, alpha: lt.Scalar):
 
 def main() -> None:
     spec = lt.GemmSpec(m=None, n=None, k=None, a="bf16", b="bf16", d="bf16", epilogue=scaled_residual)
-    kernel = lt.compile_gemm(spec, target="sm_80", schedule="cta = [64, 64, 32], stages = 3")
+    kernel = lt.compile_gemm(spec, target="sm_80", schedule="grid.tile = [64, 64], k = 32, stages = 3")
     print(kernel.levels["problem"])
 
     # Ragged extents, rows padded by 8 elements: the pads hold NaN, so that reading one would show.

@@ -20,6 +20,7 @@ from lowtide.compiler.contexts import make_context
 from lowtide.compiler.pass_pipeline import parse_pipeline, run_pipeline
 from lowtide.dialects import tile
 from lowtide.dialects.levels import Level, target_of
+from lowtide.dialects.tile.fields import grouped
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.pipeline import REGISTRY
 from lowtide.targets import Target
@@ -39,15 +40,15 @@ class RasterizeInBands(Pass):
             if self.rows < 1:
                 raise Refusal(kernel, f"a band of {self.rows} tile rows; take at least 1")
             for loop in walk(kernel, tile.WorkTilesOp):
-                loop.operation.attributes["order"] = ir.Attribute.parse(f"#tile.raster<grouped {self.rows}>")
+                loop.operation.attributes["order"] = tile.RasterAttr.get(tile.RasterKind.grouped, self.rows)
             # Kernel and schedule must say the same: verify-schedule holds them to it.
-            schedule = lt.Schedule.of(kernel.attributes["schedule"]).with_(raster=("grouped", self.rows))
+            schedule = lt.Schedule.of(kernel.attributes["schedule"]).with_(order=grouped(self.rows))
             kernel.attributes["schedule"] = schedule.attribute()
 
 
 def main() -> None:
     spec = lt.GemmSpec(m=200, n=140, k=64, a="f16", b="f16", d="f32")
-    problem = lt.compile_gemm(spec, schedule="cta = [64, 64, 32], stages = 2").levels["problem"]
+    problem = lt.compile_gemm(spec, schedule="grid.tile = [64, 64], k = 32, stages = 2").levels["problem"]
 
     # lowtide-opt knows the passes that are registered …
     command = [sys.executable, "-m", "lowtide.compiler.opt_tool", "-", "-p", "tile-to-ctas,canonicalize,cse"]

@@ -27,7 +27,7 @@ from lowtide.errors import Error
 RAGGED = (264, 72, 104)
 # Tensor maps of three dimensions and more see an operand as panels, which must be whole.
 RAGGED_IN_PANELS = (320, 128, 192)
-_PANELLED = ("tma.3d", "tma.4d", "tma.5d")
+_PANELLED = frozenset({"tma.3d", "tma.4d", "tma.5d"})
 _SMS = 2  # of the interpreter's GPU
 PEER = "torch.matmul (cuBLAS)"
 
@@ -86,7 +86,8 @@ def _compiled(spec: GemmSpec, preset: Preset) -> CompiledKernel:
 
 def verify(spec: GemmSpec, target: str, schedule: Schedule, seed: int, on_gpu: bool) -> Verdict:
     """The spec's dtypes and layout, at ragged extents. Raises what compiling and running raise."""
-    extents = RAGGED_IN_PANELS if schedule.copy in _PANELLED else RAGGED
+    copies = {schedule.mainloop.a.copy, schedule.mainloop.b.copy}
+    extents = RAGGED_IN_PANELS if copies & _PANELLED else RAGGED
     m, n, k = extents
     small = replace(spec, m=m, n=n, k=k)
     kernel = compile_gemm(small, target, schedule)

@@ -118,4 +118,4 @@ def against_problem(
 def cta_tile(module: ir.Module) -> tuple[int, int, int] | None:
     """The CTA tile by the schedule that the module carries; None where it carries none."""
     schedule = Schedule.carried_by(module)
-    return None if schedule is None else schedule.cta
+    return None if schedule is None or schedule.grid.tile is None or schedule.mainloop.k is None else schedule.tile_mnk

@@ -11,7 +11,7 @@ from lowtide.compiler.cli.console import busy, counted, line, on_pass, problem_l
 from lowtide.compiler.cli.explain_tables import print_accesses
 from lowtide.compiler.compile import resolve_schedule
 from lowtide.compiler.explain.composition import Composition, Grid
-from lowtide.compiler.explain.explanation import Explanation, explain_ir, explain_spec, schedule_fields
+from lowtide.compiler.explain.explanation import Explanation, explain_ir, explain_spec
 
 IrFile = Annotated[Path | None, typer.Option("--ir", help="Explain this file: a dump of level problem to epilogue.")]
 Json = Annotated[bool, typer.Option("--json", help="Print it all as JSON (docs/explain.md).")]
@@ -56,7 +56,7 @@ def _print(found: Explanation) -> None:
     reasons = {} if found.choice is None else found.choice.reasons
     heading = "why" if found.choice is not None else f"why: not chosen here, read off the kernel at {found.entered_at}"
     typer.echo("")
-    fields = schedule_fields(found.schedule)
+    fields = found.schedule.texts()
     table(("schedule", "value", heading), [(name, text, reasons.get(name, "")) for name, text in fields.items()])
     typer.echo("")
     _print_resources(found)

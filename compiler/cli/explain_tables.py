@@ -58,7 +58,7 @@ def _times(count: int, place: str | None) -> str:
 def _product_row(found: Product) -> tuple[str, ...]:
     each = found.a_bytes + found.b_bytes
     return (
-        f"{found.atom} {found.letters}{_times(found.count, found.place)}",
+        f"{found.atom} {found.layout}{_times(found.count, found.place)}",
         f"{found.instructions} each of {counted(found.warpgroups, 'warpgroup')}",
         f"{found.a_bytes} bytes of A, {found.b_bytes} of B",
         f"{found.warpgroups * each} bytes",

@@ -45,7 +45,7 @@ Epilogue = Annotated[str | None, _problem("--epilogue", f"What follows the sums:
 Target = Annotated[str | None, _kernel("--target", f"Default {DEFAULT_TARGET}; `lowtide targets` lists them.")]
 ScheduleText = Annotated[
     str | None,
-    _kernel("--schedule", "A preset's name (`lowtide presets`) or fields: 'cta = [128, 128, 32], stages = 3'."),
+    _kernel("--schedule", "A preset's name (`lowtide presets`) or fields: 'grid.tile = [128, 128], stages = 3'."),
 ]
 DumpDir = Annotated[Path | None, _kernel("--dump-ir", "Folder that gets every step as NN-level/NN-pass.mlir.")]
 TimePasses = Annotated[

@@ -121,7 +121,7 @@ def _on_interpreter(
     force: bool,
     reason: str,
 ) -> _Ran:
-    seconds = 0.0 if force else check_patience(extents, kernel.schedule.cta, level)
+    seconds = 0.0 if force else check_patience(extents, kernel.schedule.tile_mnk, level)
     inputs: dict[str, Any] = inputs_for(spec, extents, "float", seed)
     started = time.perf_counter()
     with busy("interpreting") as update, make_context() as context:

@@ -96,7 +96,7 @@ def _transaction(found: Transaction) -> dict[str, Any]:
 def _product(found: Product) -> dict[str, Any]:
     return {
         "atom": found.atom,
-        "layout": found.letters,
+        "layout": str(found.layout),
         "warpgroups": found.warpgroups,
         "slices": found.slices,
         "instructions": found.instructions,

@@ -13,8 +13,7 @@ from lowtide.dialects.tile.layouts import tv_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.interpreter.ops.tile import tiles_of_cta, work_tile
 from lowtide.passes.base import walk
-from lowtide.passes.schedules.role_rules import entry_registers
-from lowtide.passes.schedules.rules import SCHEDULERS
+from lowtide.passes.schedules.facts import registers_at_entry, threads_of
 from lowtide.passes.support.problem import buffer_bytes, element_bits
 from lowtide.passes.support.rewriting import constant_of
 from lowtide.targets import Target
@@ -94,7 +93,7 @@ def composition_of(
 ) -> Composition:
     """Read it off the kernel and its launch. `ctas_per_sm` fit on an SM at once."""
     roles = _roles(kernel)
-    entry = entry_registers(schedule, target) if roles else None
+    entry = registers_at_entry(threads_of(schedule), target) if roles else None
     asked = [role for role in roles if role.registers]
     rings = [ring.result.type for ring in walk(kernel, sm.RingOp)]
     stage_bytes = sum(buffer_bytes(buffer) for ring in rings for buffer in ring.buffers)
@@ -141,7 +140,7 @@ def _flops_per_byte(kernel: tile.KernelOp, stage: list[ir.Type]) -> float:
 
 def _grid(work: tile.WorkTilesOp, launch: tile.LaunchOp, spec: GemmSpec, target: Target, ctas_per_sm: int) -> Grid:
     tile_m, tile_n = work.tile
-    scheduler, order = SCHEDULERS[ir.IntegerAttr(work.scheduler).value], work.order
+    scheduler, order = str(tile.SchedulerKind(ir.IntegerAttr(work.scheduler).value)), work.order
     numbers = [str(number) for number in (order.group, order.columns) if number]
     text = order.kind + (f"({', '.join(numbers)})" if numbers else "")
     places = None if spec.m is None or spec.n is None else (-(-spec.m // tile_m), -(-spec.n // tile_n))

@@ -77,7 +77,7 @@ class Explanation:
             },
             "target": self.target.name,
             "entered_at": self.entered_at,
-            "schedule": {"text": str(self.schedule), "fields": schedule_fields(self.schedule)},
+            "schedule": {"text": str(self.schedule), "fields": self.schedule.texts()},
             "reasons": None if self.choice is None else dict(self.choice.reasons),
             "swizzle_candidates": {} if self.choice is None else _candidates(self.choice),
             "resources": asdict(self.resources) | {"warnings": list(self.resources.warnings)},
@@ -188,17 +188,6 @@ def _resources(launch: tile.LaunchOp, lowered: Lowered | str, target: Target) ->
         spill_loads=None if assembly is None else assembly.spill_loads,
         warnings=refused if assembly is None else assembly.warnings,
     )
-
-
-def schedule_fields(schedule: Schedule) -> dict[str, str]:
-    """Each decided field as the attribute prints it."""
-    whole = {}
-    for name in Schedule.names():
-        value = getattr(schedule, name)
-        if value is not None:
-            text = str(Schedule(**{name: value}))
-            whole[name] = text.partition(" = ")[2].removesuffix(">")
-    return whole
 
 
 def _candidates(choice: Choice) -> dict[str, Any]:

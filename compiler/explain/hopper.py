@@ -17,11 +17,12 @@ from lowtide.compiler.explain.names import Names, cache_hint, row_stride
 from lowtide.compiler.manifest import L2_PROMOTION
 from lowtide.dialects import sm, tile
 from lowtide.dialects.locations import place_of, where
+from lowtide.dialects.tile import GemmLayout
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_of, swizzle_bits
 from lowtide.errors import IRError, ScheduleError
 from lowtide.passes.base import walk
 from lowtide.passes.support.atoms import is_transposed, tiled_mma_of
-from lowtide.passes.support.problem import buffer_bytes, element_bits, layout_letters
+from lowtide.passes.support.problem import buffer_bytes, element_bits, layout_of_op
 from lowtide.targets import Conflict, Sectors
 
 # Of 16-bit operands, by the tensor cores of one SM: 989 TFLOP/s of an H100's 132 SMs at 1.83 GHz (NVIDIA H100 Tensor
@@ -75,7 +76,7 @@ class Product:
     """One group of wgmma: a K step of the CTA tile, all warpgroups together. Bytes are read from shared memory."""
 
     atom: str
-    letters: str
+    layout: GemmLayout
     warpgroups: int
     slices: int
     """k-slices of a step."""
@@ -184,9 +185,9 @@ def _place(op: ir.OpView, in_file: bool) -> str | None:
 
 
 def _product(op: sm.WgmmaOp, place: str | None) -> Product:
-    tiled, letters = tiled_mma_of(op.mma), layout_letters(op)
+    tiled, layout = tiled_mma_of(op.mma), layout_of_op(op)
     m, n, k = tiled.atom.shape_mnk
-    (rows, columns), depth = op.result.type.fragment.shape, _depth(op, letters)
+    (rows, columns), depth = op.result.type.fragment.shape, _depth(op, layout)
     warpgroups = prod(tiled.atom_layout)
     blocks = rows * columns // (m * n * warpgroups)
     element_bytes = element_bits(ir.MemRefType(op.a.type).element_type) // 8
@@ -196,7 +197,7 @@ def _product(op: sm.WgmmaOp, place: str | None) -> Product:
         raise IRError(f"{where(op)}: {op.operation.name}: {error}") from None
     return Product(
         atom=tiled.atom.name,
-        letters=letters,
+        layout=layout,
         warpgroups=warpgroups,
         slices=depth // k,
         blocks=blocks,
@@ -208,9 +209,9 @@ def _product(op: sm.WgmmaOp, place: str | None) -> Product:
     )
 
 
-def _depth(op: sm.WgmmaOp, letters: str) -> int:
+def _depth(op: sm.WgmmaOp, layout: GemmLayout) -> int:
     """K of a step."""
-    depth: int = ir.MemRefType(op.a.type).shape[0 if is_transposed("a", letters) else 1]
+    depth: int = ir.MemRefType(op.a.type).shape[0 if is_transposed("a", layout) else 1]
     return depth
 
 

@@ -23,6 +23,7 @@ LOWTIDE_ATTRIBUTE(tile, Swizzle)
 LOWTIDE_ATTRIBUTE(tile, Layout)
 LOWTIDE_ATTRIBUTE(tile, ThreadValue)
 LOWTIDE_ATTRIBUTE(tile, Schedule)
+LOWTIDE_ATTRIBUTE(tile, Problem)
 LOWTIDE_ATTRIBUTE(tile, Raster)
 LOWTIDE_ATTRIBUTE(sm, TiledMma)
 LOWTIDE_ATTRIBUTE(sm, TiledCopy)
@@ -58,7 +59,44 @@ MlirAttribute lowtideThreadValuePart(MlirAttribute attribute, int part) {
 }
 
 MlirAttribute lowtideScheduleFields(MlirAttribute attribute) {
-  return wrap(Attribute(as<tile::ScheduleAttr>(attribute).getFields()));
+  return wrap(Attribute(tile::fieldsOf(as<tile::ScheduleAttr>(attribute))));
+}
+MlirAttribute lowtideScheduleGet(MlirAttribute fields) {
+  Location loc = UnknownLoc::get(unwrap(fields).getContext());
+  return wrap(Attribute(tile::scheduleOf(as<DictionaryAttr>(fields), [&] { return emitError(loc); })));
+}
+
+MlirStringRef lowtideProblemLayout(MlirAttribute attribute) {
+  return wrap(tile::stringifyGemmLayout(as<tile::ProblemAttr>(attribute).getLayout()));
+}
+MlirType lowtideProblemType(MlirAttribute attribute, int position) {
+  auto problem = as<tile::ProblemAttr>(attribute);
+  Type types[] = {problem.getA(), problem.getB(), problem.getAcc(), problem.getD()};
+  return wrap(types[position]);
+}
+intptr_t lowtideProblemOperandCount(MlirAttribute attribute) {
+  return as<tile::ProblemAttr>(attribute).getKinds().size();
+}
+MlirStringRef lowtideProblemOperandKind(MlirAttribute attribute, intptr_t position) {
+  return wrap(tile::stringifyOperandKind(as<tile::ProblemAttr>(attribute).getKinds()[position]));
+}
+MlirType lowtideProblemOperandType(MlirAttribute attribute, intptr_t position) {
+  return wrap(as<tile::ProblemAttr>(attribute).getOperands()[position]);
+}
+MlirAttribute lowtideProblemGet(int layout, MlirType a, MlirType b, MlirType acc, MlirType d, intptr_t count,
+                                const int *kinds, const MlirType *operands) {
+  SmallVector<tile::OperandKind> operandKinds;
+  SmallVector<Type> types;
+  for (intptr_t i = 0; i < count; ++i) {
+    operandKinds.push_back(static_cast<tile::OperandKind>(kinds[i]));
+    types.push_back(unwrap(operands[i]));
+  }
+  MLIRContext *context = unwrap(a).getContext();
+  Location loc = UnknownLoc::get(context);
+  return wrap(Attribute(tile::ProblemAttr::getChecked([&] { return emitError(loc); }, context,
+                                                      static_cast<tile::GemmLayout>(layout), unwrap(a), unwrap(b),
+                                                      unwrap(acc), unwrap(d), ArrayRef<tile::OperandKind>(operandKinds),
+                                                      ArrayRef<Type>(types))));
 }
 
 MlirStringRef lowtideRasterKind(MlirAttribute attribute) {
@@ -66,6 +104,11 @@ MlirStringRef lowtideRasterKind(MlirAttribute attribute) {
 }
 int64_t lowtideRasterGroup(MlirAttribute attribute) { return as<tile::RasterAttr>(attribute).getGroup(); }
 int64_t lowtideRasterColumns(MlirAttribute attribute) { return as<tile::RasterAttr>(attribute).getColumns(); }
+MlirAttribute lowtideRasterGet(MlirContext context, int kind, int64_t group, int64_t columns) {
+  Location loc = UnknownLoc::get(unwrap(context));
+  return wrap(Attribute(tile::RasterAttr::getChecked([&] { return emitError(loc); }, unwrap(context),
+                                                     static_cast<tile::RasterKind>(kind), group, columns)));
+}
 
 MlirStringRef lowtideTiledMmaAtom(MlirAttribute attribute) {
   return wrap(as<sm::TiledMmaAttr>(attribute).getAtom().getValue());

@@ -22,6 +22,7 @@ LOWTIDE_ATTRIBUTE(Swizzle)
 LOWTIDE_ATTRIBUTE(Layout)
 LOWTIDE_ATTRIBUTE(ThreadValue)
 LOWTIDE_ATTRIBUTE(Schedule)
+LOWTIDE_ATTRIBUTE(Problem)
 LOWTIDE_ATTRIBUTE(Raster)
 LOWTIDE_ATTRIBUTE(TiledMma)
 LOWTIDE_ATTRIBUTE(TiledCopy)
@@ -44,10 +45,22 @@ MlirAttribute lowtideLayoutShape(MlirAttribute attribute);
 MlirAttribute lowtideLayoutStride(MlirAttribute attribute);
 MlirAttribute lowtideLayoutSwizzle(MlirAttribute attribute); /* null without a swizzle */
 MlirAttribute lowtideThreadValuePart(MlirAttribute attribute, int part); /* thread shape, stride, value shape, stride */
+/* A schedule as nested dictionaries of builtin attributes, and back; null, with a diagnostic, for one that is none. */
 MlirAttribute lowtideScheduleFields(MlirAttribute attribute);
+MlirAttribute lowtideScheduleGet(MlirAttribute fields);
+/* Layout, a, b, acc and d of a problem, then a kind and a type for each operand of its epilogue. */
+MlirStringRef lowtideProblemLayout(MlirAttribute attribute);
+MlirType lowtideProblemType(MlirAttribute attribute, int position);
+intptr_t lowtideProblemOperandCount(MlirAttribute attribute);
+MlirStringRef lowtideProblemOperandKind(MlirAttribute attribute, intptr_t position);
+MlirType lowtideProblemOperandType(MlirAttribute attribute, intptr_t position);
+/* Kinds as the numbers of OperandKind; null, with a diagnostic, for a problem that is none. */
+MlirAttribute lowtideProblemGet(int layout, MlirType a, MlirType b, MlirType acc, MlirType d, intptr_t count,
+                                const int *kinds, const MlirType *operands);
 MlirStringRef lowtideRasterKind(MlirAttribute attribute);
 int64_t lowtideRasterGroup(MlirAttribute attribute);
 int64_t lowtideRasterColumns(MlirAttribute attribute);
+MlirAttribute lowtideRasterGet(MlirContext context, int kind, int64_t group, int64_t columns); /* null: as above */
 MlirStringRef lowtideTiledMmaAtom(MlirAttribute attribute);
 MlirAttribute lowtideTiledMmaAtoms(MlirAttribute attribute);
 MlirAttribute lowtideTiledMmaPermutation(MlirAttribute attribute); /* null without one */

@@ -4,6 +4,8 @@
 #include "mlir-c/IR.h"
 #include "mlir/Bindings/Python/NanobindAdaptors.h"
 
+#include <nanobind/stl/vector.h>
+
 namespace nb = nanobind;
 using namespace mlir::python::nanobind_adaptors;
 
@@ -12,6 +14,13 @@ static std::string text(MlirStringRef ref) { return std::string(ref.data, ref.le
 // None for a null attribute.
 static nb::object orNone(MlirAttribute attribute) {
   return mlirAttributeIsNull(attribute) ? nb::none() : nb::cast(attribute);
+}
+
+// Raises ValueError for a null attribute; why stands in the diagnostics of the context.
+static MlirAttribute orInvalid(MlirAttribute attribute, const char *what) {
+  if (mlirAttributeIsNull(attribute))
+    throw nb::value_error(what);
+  return attribute;
 }
 
 static nb::tuple shapeOf(MlirType type) {
@@ -38,11 +47,45 @@ NB_MODULE(_lowtide, m) {
       .def_property_readonly("value_shape", [](MlirAttribute self) { return lowtideThreadValuePart(self, 2); })
       .def_property_readonly("value_stride", [](MlirAttribute self) { return lowtideThreadValuePart(self, 3); });
   mlir_attribute_subclass(m, "ScheduleAttr", lowtideIsSchedule, lowtideScheduleTypeId)
-      .def_property_readonly("fields", &lowtideScheduleFields);
+      .def_property_readonly("fields", &lowtideScheduleFields)
+      .def_classmethod("get", [](nb::object cls, MlirAttribute fields) {
+        return cls(orInvalid(lowtideScheduleGet(fields), "not the fields of a schedule"));
+      });
+  mlir_attribute_subclass(m, "ProblemAttr", lowtideIsProblem, lowtideProblemTypeId)
+      .def_property_readonly("layout", [](MlirAttribute self) { return text(lowtideProblemLayout(self)); })
+      .def_property_readonly("types",
+                             [](MlirAttribute self) {
+                               nb::list types;
+                               for (int i = 0; i < 4; ++i)
+                                 types.append(lowtideProblemType(self, i));
+                               return nb::tuple(types);
+                             })
+      .def_property_readonly("operands",
+                             [](MlirAttribute self) {
+                               nb::list operands;
+                               for (intptr_t i = 0, e = lowtideProblemOperandCount(self); i < e; ++i)
+                                 operands.append(nb::make_tuple(text(lowtideProblemOperandKind(self, i)),
+                                                                lowtideProblemOperandType(self, i)));
+                               return operands;
+                             })
+      .def_classmethod("get", [](nb::object cls, int layout, MlirType a, MlirType b, MlirType acc, MlirType d,
+                                 const std::vector<int> &kinds, const std::vector<MlirType> &operands) {
+        if (kinds.size() != operands.size())
+          throw nb::value_error("as many kinds as operands");
+        return cls(orInvalid(lowtideProblemGet(layout, a, b, acc, d, kinds.size(), kinds.data(), operands.data()),
+                             "not a problem"));
+      });
   mlir_attribute_subclass(m, "RasterAttr", lowtideIsRaster, lowtideRasterTypeId)
       .def_property_readonly("kind", [](MlirAttribute self) { return text(lowtideRasterKind(self)); })
       .def_property_readonly("group", &lowtideRasterGroup)
-      .def_property_readonly("columns", &lowtideRasterColumns);
+      .def_property_readonly("columns", &lowtideRasterColumns)
+      .def_classmethod(
+          "get",
+          [](nb::object cls, int kind, int64_t group, int64_t columns, MlirContext context) {
+            return cls(orInvalid(lowtideRasterGet(context, kind, group, columns), "not a rasterization order"));
+          },
+          nb::arg("cls"), nb::arg("kind"), nb::arg("group") = 0, nb::arg("columns") = 0,
+          nb::arg("context") = nb::none());
   mlir_attribute_subclass(m, "TiledMmaAttr", lowtideIsTiledMma, lowtideTiledMmaTypeId)
       .def_property_readonly("atom", [](MlirAttribute self) { return text(lowtideTiledMmaAtom(self)); })
       .def_property_readonly("atoms", &lowtideTiledMmaAtoms)

@@ -44,12 +44,6 @@ def Sm_SlotUse : I32EnumAttr<"SlotUse", "what a slot of a ring may be used for",
   let cppNamespace = "::lowtide::sm";
 }
 
-def Sm_CacheHint : I32EnumAttr<"CacheHint", "how caches keep what an access moves", [
-    I32EnumAttrCase<"normal", 0>, I32EnumAttrCase<"evict_first", 1>, I32EnumAttrCase<"evict_last", 2>,
-    I32EnumAttrCase<"streaming", 3>, I32EnumAttrCase<"write_through", 4>]> {
-  let cppNamespace = "::lowtide::sm";
-}
-
 def Sm_RingType : Sm_Type<"Ring", "ring"> {
   let summary = "A ring of stages in shared memory: each slot holds one buffer of every type listed";
   let description = [{

@@ -106,7 +106,7 @@ def Sm_TmaLoadOp : Sm_Op<"tma_load"> {
     ```
   }];
   let arguments = (ins Sm_TensorMapType:$map, Index:$row, Index:$column, Sm_WriteShared:$destination,
-                       Sm_MbarriersType:$barriers, Index:$index, OptionalAttr<Sm_CacheHint>:$cache);
+                       Sm_MbarriersType:$barriers, Index:$index, OptionalAttr<Tile_CacheHint>:$cache);
   let assemblyFormat = [{
     $map `[` $row `,` $column `]` `to` $destination `signals` $barriers `[` $index `]` (`cache` `(` $cache^ `)`)? attr-dict
     `:` qualified(type($map)) `,` type($destination) `,` qualified(type($barriers))
@@ -128,7 +128,7 @@ def Sm_TmaStoreOp : Sm_Op<"tma_store", [MemoryEffects<[MemRead<Sm_Sync>, MemWrit
     ```
   }];
   let arguments = (ins Sm_ReadShared:$source, Sm_TensorMapType:$map, Index:$row, Index:$column,
-                       OptionalAttr<Sm_CacheHint>:$cache);
+                       OptionalAttr<Tile_CacheHint>:$cache);
   let assemblyFormat = [{
     $source `to` $map `[` $row `,` $column `]` (`cache` `(` $cache^ `)`)? attr-dict `:` type($source) `,`
     qualified(type($map))
@@ -231,7 +231,7 @@ def Sm_PtxStoreOp : Sm_Op<"ptx_store", [MemoryEffects<[MemWrite]>]> {
     sm.ptx_store write_through %v to %p : vector<8xbf16>, !llvm.ptr<1>
     ```
   }];
-  let arguments = (ins Sm_CacheHint:$cache, AnyType:$value, AnyType:$pointer);
+  let arguments = (ins Tile_CacheHint:$cache, AnyType:$value, AnyType:$pointer);
   let assemblyFormat = "$cache $value `to` $pointer attr-dict `:` type($value) `,` type($pointer)";
 }
 

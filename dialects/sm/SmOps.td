@@ -402,7 +402,7 @@ def Sm_StoreGlobalOp : Sm_Op<"store_global"> {
     ```
   }];
   let arguments = (ins Sm_FragmentType:$value, Arg<Tile_ViewType, "window written", [MemWrite]>:$destination,
-                       StrAttr:$atom, OptionalAttr<Sm_CacheHint>:$cache);
+                       StrAttr:$atom, OptionalAttr<Tile_CacheHint>:$cache);
   let assemblyFormat = [{
     $value `to` $destination `by` $atom (`cache` `(` $cache^ `)`)? attr-dict `:` qualified(type($value)) `,`
     qualified(type($destination))

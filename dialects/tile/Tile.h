@@ -43,6 +43,10 @@ int64_t cosizeOf(mlir::Attribute shape, mlir::Attribute stride);
 SwizzleAttr parseBareSwizzle(mlir::AsmParser &parser);
 void printBareSwizzle(mlir::AsmPrinter &printer, SwizzleAttr swizzle);
 
+// A schedule as nested dictionaries of builtin attributes, and back; null, with an error, for one that is none.
+mlir::DictionaryAttr fieldsOf(ScheduleAttr schedule);
+ScheduleAttr scheduleOf(mlir::DictionaryAttr fields, llvm::function_ref<mlir::InFlightDiagnostic()> emitError);
+
 // `kind %operand : type, …`, shared by the ops that carry epilogue operands.
 mlir::ParseResult parseKindedOperands(mlir::OpAsmParser &parser,
                                       llvm::SmallVectorImpl<mlir::OpAsmParser::UnresolvedOperand> &operands,

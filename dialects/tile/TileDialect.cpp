@@ -24,6 +24,8 @@ struct TileAsmInterface : public OpAsmDialectInterface {
       os << "tv";
     else if (isa<ScheduleAttr>(attribute))
       os << "schedule";
+    else if (isa<ProblemAttr>(attribute))
+      os << "problem";
     else
       return AliasResult::NoAlias;
     return AliasResult::OverridableAlias;

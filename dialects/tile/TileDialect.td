@@ -2,6 +2,7 @@
 #ifndef LOWTIDE_TILE_DIALECT_TD
 #define LOWTIDE_TILE_DIALECT_TD
 
+include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/OpBase.td"
 
 def Tile_Dialect : Dialect {
@@ -16,6 +17,16 @@ def Tile_Dialect : Dialect {
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect"];
+}
+
+class Tile_Attr<string className, string keyword, list<Trait> traits = []>
+    : AttrDef<Tile_Dialect, className, traits> {
+  let mnemonic = keyword;
+}
+
+class Tile_Type<string className, string keyword, list<Trait> traits = []>
+    : TypeDef<Tile_Dialect, className, traits> {
+  let mnemonic = keyword;
 }
 
 #endif // LOWTIDE_TILE_DIALECT_TD

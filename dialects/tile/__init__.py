@@ -2,6 +2,7 @@
 
 from .._lowtide import (  # noqa: F401
     LayoutAttr,
+    ProblemAttr,
     RasterAttr,
     ScheduleAttr,
     SwizzleAttr,
@@ -9,5 +10,14 @@ from .._lowtide import (  # noqa: F401
     TileType,
     ViewType,
 )
-from .._tile_enum_gen import GemmLayout, OperandKind, RasterKind, SchedulerKind  # noqa: F401
+from .._tile_enum_gen import (  # noqa: F401
+    CacheHint,
+    EpilogueMath,
+    GemmLayout,
+    OperandKind,
+    RasterKind,
+    RolesKind,
+    SchedulerKind,
+    StorePath,
+)
 from .._tile_ops_gen import *  # noqa: F403

@@ -1,98 +1,207 @@
-"""The Python face of `#tile.schedule`: one field for each decision, None where it is still to be made."""
+"""The Python face of `#tile.schedule`: its parts as frozen dataclasses, a field None where it is still to be chosen.
 
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+A field is named by its path, `mainloop.a.copy`, or by any end of it that names no other field: `stages`, `a.copy`,
+`epilogue.tile`. Keyword arguments write `_` for the dots.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache
+from typing import Any, TypeVar
 
 from mlir import ir
-from tensor_layouts import Layout, size
+from tensor_layouts import size
 
-from lowtide.dialects._lowtide import LayoutAttr, ScheduleAttr, SwizzleAttr
-from lowtide.dialects.tile.layouts import SwizzleBits, layout_of, swizzle_bits
+from lowtide.dialects._lowtide import ScheduleAttr
+from lowtide.dialects._tile_enum_gen import CacheHint, EpilogueMath, RolesKind, SchedulerKind, StorePath
+from lowtide.dialects.diagnostics import Diagnostics
+from lowtide.dialects.tile.fields import (
+    ORDER,
+    ROLES,
+    SWIZZLE,
+    Extents2,
+    Extents3,
+    Integer,
+    Integers,
+    Kind,
+    Modes,
+    Name,
+    Order,
+    Permutation,
+    Roles,
+    Word,
+)
+from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.errors import ScheduleError
 
-Extents3 = tuple[int, int, int]
-Extents2 = tuple[int, int]
-Permutation = tuple[int | Layout, int | Layout, int | Layout]
-Call = tuple[str, int] | tuple[str, int, int]
-Hints = tuple[str, str, str]
+PartT = TypeVar("PartT", bound="_Part")
 
-# Fields that a complete schedule may leave out: no hints, one scratch buffer.
-OPTIONAL_FIELDS = ("cache_hints", "epilogue_buffers")
 
-# Fields whose value is a word, or a word with numbers: `row`, `grouped(8)`, `groups(16, 8)`.
-_CALLS = ("raster", "roles")
+def _is(kind: Kind) -> dict[str, Kind]:
+    return {"kind": kind}
+
+
+class _Part:
+    """A part checks the values of its fields when it is made."""
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):  # type: ignore[arg-type]
+            value, kind = getattr(self, entry.name), entry.metadata.get("kind")
+            if value is None or kind is None:
+                continue
+            try:
+                object.__setattr__(self, entry.name, kind.check(value))
+            except (TypeError, ValueError) as error:
+                why = f": {error}" if str(error) else ""
+                name = f"{type(self).__name__.lower()}.{entry.name}"
+                raise ScheduleError(f"{name} = {value!r}{why}; it takes {kind.form}") from None
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """Every decision that the passes read. The table of fields and values is `#tile.schedule`'s in docs/.
+class Grid(_Part):
+    """`#tile.grid`: which CTA computes which tile of D, and in which order."""
 
-    `raster` is ("row", 0), ("column", 0), ("grouped", tile rows in a band) or ("groups", tile rows, tile columns);
-    `roles` is ("single", 0) or ("cooperative", consumer warpgroups); swizzles are (B, M, S) in elements;
-    `cache_hints` are those of A, B and D. `cache_hints` and `epilogue_buffers` may stay None: normal, and one.
-    A field left None (`auto` in IR) is decided by `choose-schedule`.
+    tile: Extents2 | None = field(default=None, metadata=_is(Integers(2, "[M, N]")))
+    order: Order | None = field(default=None, metadata=_is(ORDER))
+    scheduler: SchedulerKind | None = field(default=None, metadata=_is(Word(SchedulerKind)))
+
+
+@dataclass(frozen=True)
+class Operand(_Part):
+    """`#tile.operand`: how A or B reaches the multiply. `cache` may stay None: normal."""
+
+    copy: str | None = field(default=None, metadata=_is(Name("the name of an atom, e.g. cp.async.16")))
+    swizzle: SwizzleBits | None = field(default=None, metadata=_is(SWIZZLE))
+    cache: CacheHint | None = field(default=None, metadata=_is(Word(CacheHint)))
+
+
+@dataclass(frozen=True)
+class Mainloop(_Part):
+    """`#tile.mainloop`: how the loop over K is staged, and by which warps."""
+
+    k: int | None = field(default=None, metadata=_is(Integer()))
+    stages: int | None = field(default=None, metadata=_is(Integer()))
+    roles: Roles | None = field(default=None, metadata=_is(ROLES))
+    registers: Extents2 | None = field(default=None, metadata=_is(Integers(2, "[producer, consumer]")))
+    a: Operand = Operand()
+    b: Operand = Operand()
+
+    def operand(self, name: str) -> Operand:
+        """The operand called `a` or `b`."""
+        return {"a": self.a, "b": self.b}[name]
+
+
+@dataclass(frozen=True)
+class Multiply(_Part):
+    """`#tile.multiply`: by which instruction the tiles are multiplied, and by which warps."""
+
+    atom: str | None = field(default=None, metadata=_is(Name("the name of an atom, e.g. mma.m16n8k16")))
+    atoms: Extents3 | None = field(default=None, metadata=_is(Integers(3, "[M, N, K]")))
+    permutation: Permutation | None = field(default=None, metadata=_is(Modes()))
+    fragment_buffers: int | None = field(default=None, metadata=_is(Integer()))
+
+    @property
+    def step(self) -> Extents3:
+        """Extents of one step of the tiled mma, from the permutation, which must be decided."""
+        assert self.permutation is not None
+        m, n, k = (size(mode) for mode in self.permutation)
+        return m, n, k
+
+
+@dataclass(frozen=True)
+class Epilogue(_Part):
+    """`#tile.epilogue`: how the accumulators become D. `buffers` and `cache` may stay None: one, and normal."""
+
+    path: StorePath | None = field(default=None, metadata=_is(Word(StorePath)))
+    math: EpilogueMath | None = field(default=None, metadata=_is(Word(EpilogueMath)))
+    tile: Extents2 | None = field(default=None, metadata=_is(Integers(2, "[M, N]")))
+    buffers: int | None = field(default=None, metadata=_is(Integer()))
+    swizzle: SwizzleBits | None = field(default=None, metadata=_is(SWIZZLE))
+    cache: CacheHint | None = field(default=None, metadata=_is(Word(CacheHint)))
+
+
+@dataclass(frozen=True)
+class Schedule(_Part):
+    """Every decision that the passes read. The fields and values of each part are `#tile.schedule`'s in docs/.
 
     `target` is no decision and not in the attribute: the name of the target that the schedule is meant for, as presets
     say it. `compile_gemm` refuses a target that lacks what that one has; two schedules are equal whatever it says.
     """
 
-    cta: Extents3 | None = None
-    warps: Extents3 | None = None
-    permutation: Permutation | None = None
-    mma: str | None = None
-    copy: str | None = None
-    stages: int | None = None
-    roles: Call | None = None
-    registers: Extents2 | None = None
-    fragment_buffers: int | None = None
-    swizzle_a: SwizzleBits | None = None
-    swizzle_b: SwizzleBits | None = None
-    swizzle_d: SwizzleBits | None = None
-    raster: Call | None = None
-    scheduler: str | None = None
-    cache_hints: Hints | None = None
-    epilogue: str | None = None
-    epilogue_math: str | None = None
-    epilogue_tile: Extents2 | None = None
-    epilogue_buffers: int | None = None
+    grid: Grid = Grid()
+    mainloop: Mainloop = Mainloop()
+    multiply: Multiply = Multiply()
+    epilogue: Epilogue = Epilogue()
     target: str | None = field(default=None, compare=False)
 
     @property
-    def tiled_mma_tile(self) -> Extents3:
-        """Extents of one step of the tiled mma, from the permutation."""
-        assert self.permutation is not None
-        m, n, k = (size(entry) for entry in self.permutation)
-        return m, n, k
+    def consumers(self) -> int:
+        """Warpgroups that only multiply; 0 where every warp copies and multiplies, or roles are not decided."""
+        roles = self.mainloop.roles
+        return roles.consumers if roles is not None and roles.kind is RolesKind.cooperative else 0
+
+    @property
+    def tile_mnk(self) -> Extents3:
+        """The CTA tile and K of a step, which must be decided."""
+        assert self.grid.tile is not None and self.mainloop.k is not None
+        return (*self.grid.tile, self.mainloop.k)
+
+    @staticmethod
+    def paths() -> tuple[str, ...]:
+        """Every field of the attribute, in printing order: `grid.tile`, …, `epilogue.cache`."""
+        return tuple(_kinds())
+
+    def get(self, name: str) -> Any:
+        """The value of a field, by its path or an unambiguous end of it. Raises ScheduleError for another name."""
+        value: Any = self
+        for step in _resolve(name).split("."):
+            value = getattr(value, step)
+        return value
+
+    def decided(self) -> dict[str, Any]:
+        """The fields that are not None, by path."""
+        return {path: value for path in self.paths() if (value := self.get(path)) is not None}
+
+    def texts(self) -> dict[str, str]:
+        """As `decided`, each value as the attribute prints it."""
+        return {path: _kinds()[path].text(value) for path, value in self.decided().items()}
 
     def with_(self, **changes: Any) -> "Schedule":
-        """A copy with some fields changed. Raises ScheduleError for a field that is not one."""
-        unknown = sorted(set(changes) - {*self.names(), "target"})
-        if unknown:
-            raise ScheduleError(f"unknown schedule field {unknown[0]!r}; the fields are {', '.join(self.names())}")
-        return replace(self, **changes)
+        """A copy with some fields changed: `with_(stages=4, grid_tile=(128, 128), order="grouped(8)")`.
 
-    @classmethod
-    def names(cls) -> list[str]:
-        """The fields of the attribute."""
-        return [entry.name for entry in fields(cls) if entry.name != "target"]
+        Raises ScheduleError for a name that is no field, or several, and for a value that the field does not take.
+        """
+        target = {"target": changes.pop("target")} if "target" in changes else {}
+        return self.set({_resolve(name, separator="_"): value for name, value in changes.items()}, **target)
+
+    def set(self, values: Mapping[str, Any], **own: Any) -> "Schedule":
+        """As `with_`, by path."""
+        changed = replace(self, **own) if own else self
+        for path, value in values.items():
+            changed = _replaced(changed, path.split("."), value)
+        return changed
+
+    def filled(self, values: Mapping[str, Any]) -> "Schedule":
+        """A copy in which the fields that are None have these values, by path."""
+        return self.set({path: value for path, value in values.items() if self.get(path) is None})
 
     def __str__(self) -> str:
         """The attribute's text, which `Schedule.parse` reads."""
-        given = ((name, getattr(self, name)) for name in self.names())
-        return "#tile.schedule<" + ", ".join(f"{n} = {_text(n, v)}" for n, v in given if v is not None) + ">"
+        with ir.Context():
+            return str(self.attribute())
 
     def attribute(self) -> ScheduleAttr:
-        """The attribute, in the current context. Raises ScheduleError for a value that its field does not take."""
-        try:
-            return ir.Attribute.parse(str(self))
-        except ir.MLIRError as error:
-            raise ScheduleError(f"{self} is not a schedule: {_first_message(error)}") from None
+        """The attribute, in the current context. Raises ScheduleError for numbers that no schedule has."""
+        with Diagnostics(ir.Context.current) as diagnostics:
+            try:
+                return ScheduleAttr.get(_encoded(self))
+            except ValueError as error:
+                raise ScheduleError(_first(diagnostics.errors) or str(error)) from None
 
     @classmethod
     def of(cls, attribute: ScheduleAttr) -> "Schedule":
-        """From the attribute; `auto` becomes None."""
-        values = {entry.name: _value(entry.name, entry.attr) for entry in ir.DictAttr(attribute.fields)}
-        return cls(**values)
+        """From the attribute."""
+        return _decoded(cls, attribute.fields)
 
     @classmethod
     def carried_by(cls, module: ir.Module) -> "Schedule | None":
@@ -110,57 +219,121 @@ class Schedule:
 
     @classmethod
     def parse(cls, text: str) -> "Schedule":
-        """From `#tile.schedule<…>`, or from its fields alone: `stages = 4, raster = grouped(8)`."""
-        whole = text if text.strip().startswith("#") else f"#tile.schedule<{text}>"
+        """From `#tile.schedule<…>`, or from fields and parts alone: `stages = 4, grid.tile = [128, 128]`.
+
+        Raises ScheduleError with the parser's message, for unknown fields, and for a field that is given twice.
+        """
         with ir.Context():
-            try:
-                return cls.of(ScheduleAttr(ir.Attribute.parse(whole)))
-            except ir.MLIRError as error:
-                raise ScheduleError(f"{text!r} is not a schedule: {_first_message(error)}") from None
+            if text.strip().startswith("#"):
+                return _parsed(text, text)
+            values: dict[str, Any] = {}
+            for name, value in _assignments(text):
+                path = _part_names().get(name) or _resolve(name)
+                steps = path.split(".")
+                nested = "".join(f"{step} = <" for step in steps[:-1]) + f"{steps[-1]} = {value}" + ">" * len(steps)
+                for given, decided in _parsed(f"#tile.schedule<{nested}", text).decided().items():
+                    if given in values:
+                        raise ScheduleError(f"{text!r} gives {given} twice; give it once")
+                    values[given] = decided
+            return cls().set(values)
 
 
-def _first_message(error: ir.MLIRError) -> str:
-    diagnostics = error.error_diagnostics
-    return diagnostics[0].message if diagnostics else str(error)
+@cache
+def _kinds() -> Mapping[str, Kind]:
+    """The kind of each field, by path."""
+    return dict(_walk(Schedule()))
 
 
-def _text(name: str, value: Any) -> str:
-    if name.startswith("swizzle"):
-        return "<{},{},{}>".format(*value)
-    if name in _CALLS:
-        word, *arguments = value
-        return f"{word}({', '.join(map(str, arguments))})" if any(arguments) else word
-    if name == "cache_hints":
-        return f"[{', '.join(value)}]"
-    if name == "permutation":
-        return "[" + ", ".join(_permutation_text(entry) for entry in value) + "]"
-    return str(list(value)) if isinstance(value, tuple) else str(value)
+def _walk(part: _Part, prefix: str = "") -> Iterator[tuple[str, Kind]]:
+    for entry in fields(part):  # type: ignore[arg-type]
+        if (kind := entry.metadata.get("kind")) is not None:
+            yield prefix + entry.name, kind
+        elif is_dataclass(nested := getattr(part, entry.name)):
+            yield from _walk(nested, f"{prefix}{entry.name}.")  # type: ignore[arg-type]
 
 
-def _permutation_text(entry: int | Layout) -> str:
-    if isinstance(entry, int):
-        return str(entry)
-    return f"#tile.layout<{entry.shape}:{entry.stride}>".replace(" ", "")
+@cache
+def _part_names() -> Mapping[str, str]:
+    """The path of each part, by its path and by its last step: no two parts end alike."""
+    paths = dict.fromkeys(path.rpartition(".")[0] for path in Schedule.paths())
+    return {name: path for path in paths for name in (path, path.rpartition(".")[2])}
 
 
-def _value(name: str, attribute: ir.Attribute) -> Any:
-    if name == "permutation":
-        if isinstance(attribute, ir.DenseI64ArrayAttr):
-            return tuple(attribute)
-        return tuple(_permutation_entry(entry) for entry in ir.ArrayAttr(attribute))
-    if isinstance(attribute, SwizzleAttr):
-        return swizzle_bits(attribute)
-    if isinstance(attribute, ir.StringAttr):
-        if attribute.value == "auto":
-            return None
-        return (attribute.value, 0) if name in _CALLS else attribute.value
-    if isinstance(attribute, ir.IntegerAttr):
-        return int(attribute.value)
-    if isinstance(attribute, ir.DenseI64ArrayAttr):
-        return tuple(attribute)
-    entries = list(ir.ArrayAttr(attribute))
-    return tuple(e.value if isinstance(e, ir.StringAttr) else int(ir.IntegerAttr(e).value) for e in entries)
+def _resolve(name: str, separator: str = ".") -> str:
+    """The path that a name means."""
+    found = _spellings(separator).get(name, [])
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ScheduleError(f"schedule field {name!r} is several: write {' or '.join(found)}")
+    raise ScheduleError(f"unknown schedule field {name!r}; the fields are {', '.join(Schedule.paths())}")
 
 
-def _permutation_entry(attribute: ir.Attribute) -> int | Layout:
-    return layout_of(attribute)[0] if isinstance(attribute, LayoutAttr) else int(ir.IntegerAttr(attribute).value)
+@cache
+def _spellings(separator: str) -> Mapping[str, list[str]]:
+    """The paths that each name can mean: every end of a path names it."""
+    result: dict[str, list[str]] = {}
+    for path in Schedule.paths():
+        steps = path.split(".")
+        for start in range(len(steps)):
+            result.setdefault(separator.join(steps[start:]), []).append(path)
+    return result
+
+
+def _replaced(part: PartT, steps: list[str], value: Any) -> PartT:
+    first, *rest = steps
+    return replace(part, **{first: _replaced(getattr(part, first), rest, value) if rest else value})  # type: ignore[type-var]
+
+
+def _encoded(part: _Part) -> ir.DictAttr:
+    """Nested dictionaries without the fields that are None."""
+    entries = {}
+    for entry in fields(part):  # type: ignore[arg-type]
+        value, kind = getattr(part, entry.name), entry.metadata.get("kind")
+        if kind is not None and value is not None:
+            entries[entry.name] = kind.encode(value)
+        elif kind is None and is_dataclass(value) and len(nested := _encoded(value)):  # type: ignore[arg-type]
+            entries[entry.name] = nested
+    return ir.DictAttr.get(entries)
+
+
+def _decoded(kind_of_part: type[PartT], attribute: ir.DictAttr) -> PartT:
+    empty = kind_of_part()
+    values: dict[str, Any] = {}
+    for entry in attribute:
+        own = next(f for f in fields(empty) if f.name == entry.name)  # type: ignore[arg-type]
+        kind = own.metadata.get("kind")
+        nested = getattr(empty, entry.name)
+        values[entry.name] = kind.decode(entry.attr) if kind is not None else _decoded(type(nested), entry.attr)
+    return kind_of_part(**values)
+
+
+def _parsed(attribute: str, text: str) -> Schedule:
+    with Diagnostics(ir.Context.current) as diagnostics:
+        try:
+            return Schedule.of(ScheduleAttr(ir.Attribute.parse(attribute)))
+        except (ir.MLIRError, ValueError) as error:
+            found = diagnostics.of(error) if isinstance(error, ir.MLIRError) else []
+            raise ScheduleError(f"{text!r} is not a schedule: {_first(found) or error}") from None
+
+
+def _first(messages: list[str]) -> str:
+    """The first message, without its place in text that the user has not seen."""
+    return messages[0].partition(": ")[2] if messages else ""
+
+
+def _assignments(text: str) -> Iterator[tuple[str, str]]:
+    """`name = value` of each, cut at the commas outside of brackets."""
+    depth, start, pieces = 0, 0, []
+    for place, character in enumerate(text):
+        depth += (character in "<[(") - (character in ">])")
+        if character == "," and depth == 0:
+            pieces.append(text[start:place])
+            start = place + 1
+    for piece in (*pieces, text[start:]):
+        name, equals, value = piece.partition("=")
+        if not piece.strip() and not pieces:
+            return
+        if not equals:
+            raise ScheduleError(f"{text!r} is not a schedule: {piece.strip()!r} is not name = value")
+        yield name.strip(), value.strip()

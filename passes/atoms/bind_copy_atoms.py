@@ -20,7 +20,7 @@ from lowtide.passes.schedules.facts import threads_of
 from lowtide.passes.support.atoms import COPY_BYTES, fill_copy, tiled_copy_attr
 from lowtide.passes.support.kernels import kernels_of, schedule_of
 from lowtide.passes.support.problem import element_bits
-from lowtide.passes.support.rewriting import before, erase
+from lowtide.passes.support.rewriting import before, defining_op, erase
 from lowtide.targets import Target
 
 
@@ -34,17 +34,26 @@ class BindCopyAtoms(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for kernel in kernels_of(module, roles=False):
-            schedule = schedule_of(kernel, "copy", "warps")
+            schedule = schedule_of(kernel, "mainloop.a.copy", "mainloop.b.copy", "multiply.atoms")
             for copy in walk(kernel, sm.CopyAsyncOp):
-                view = copy.source.type
-                if schedule.copy not in COPY_BYTES:
-                    raise Refusal(copy, f"copy = {schedule.copy} is not one of {', '.join(COPY_BYTES)}")
+                view, name = copy.source.type, _operand_filled(copy)
+                atom = schedule.mainloop.operand(name).copy
+                if atom not in COPY_BYTES:
+                    raise Refusal(copy, f"{name}.copy = {atom} is not one of {', '.join(COPY_BYTES)}")
                 try:
-                    target.copy(schedule.copy)
+                    target.copy(atom)
                     bits = element_bits(view.element_type)
-                    tiled = fill_copy(schedule.copy, view.shape, threads_of(schedule), bits)
+                    tiled = fill_copy(atom, view.shape, threads_of(schedule), bits)
                 except (ScheduleError, TargetError) as error:
                     raise Refusal(copy, str(error)) from error
                 with before(copy), copy.operation.location:
                     sm.CpAsyncOp(copy.source, copy.destination, tiled_copy_attr(tiled))
                 erase(copy)
+
+
+def _operand_filled(copy: sm.CopyAsyncOp) -> str:
+    """Which operand's buffer of a slot the copy fills."""
+    acquire = defining_op(copy.destination)
+    if not isinstance(acquire, sm.ProducerAcquireOp):
+        raise Refusal(copy, "must fill a buffer of the slot that its sm.producer_acquire gives")
+    return "ab"[list(acquire.buffers).index(copy.destination)]

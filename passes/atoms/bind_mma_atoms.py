@@ -39,7 +39,7 @@ class BindMmaAtoms(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for kernel in kernels_of(module, roles=False):
-            schedule = schedule_of(kernel, "mma", "warps", "permutation")
+            schedule = schedule_of(kernel, "multiply.atom", "multiply.atoms", "multiply.permutation")
             for mma in walk(kernel, tile.MmaOp):
                 problem = problem_of(kernel)
                 try:
@@ -88,7 +88,7 @@ def _emit_fragments(mma: tile.MmaOp, tiled: TiledMma, problem: Problem, acc: ir.
             trans = is_transposed(operand, problem.layout)
             shape = (stored[1], stored[0]) if trans else (stored[0], stored[1])
             plan = ldmatrix_source(tiled, operand, shape, trans)
-            result = fragment_type(tiled.tv(operand, shape), shape, problem.ab)
+            result = fragment_type(tiled.tv(operand, shape), shape, problem.operand(operand))
             atom = plan.atom_name.removesuffix(".trans")
             fragments.append(sm.LdmatrixOp(result, buffer, [0, 0], atom, trans=trans or None).result)
         product = sm.MmaSyncOp(*fragments, acc, tiled_mma_attr(tiled)).result

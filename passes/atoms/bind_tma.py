@@ -14,7 +14,7 @@ After    host    %map = sm.tensor_map %a : … to !sm.tensor_map<128x64xbf16, sw
          The bytes are those of the copies between acquire and commit; the arrivals those of the roles: one producer,
          one for each consumer warpgroup. A box is a panel of the buffer; with copy = tma.3d, tma.4d or tma.5d it is all
          panels, the map has so many dimensions, and the host asserts that panels divide the matrix. The first two of
-         cache_hints go onto the loads of A and B.
+         a.cache and b.cache go onto the loads of A and B.
 Needs    level atoms, roles.
 Refuses  copies that do not read a matrix that is a kernel argument; a release without the proof that a wgmma is done;
          a slot that is not committed once; other roles; another number of rings than one; a kernel launched at several
@@ -32,8 +32,8 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.schedules.cache_hints import cache_hint
 from lowtide.passes.support.atoms import TMA_RANKS
+from lowtide.passes.support.cache_hints import written
 from lowtide.passes.support.kernels import bytes_of, kernels_of, schedule_of
 from lowtide.passes.support.rewriting import before, erase, index_constant, rebuild_loop, uses
 from lowtide.passes.support.tensor_map_arguments import TensorMapArguments, launch_of
@@ -131,12 +131,13 @@ def _bind_producer(
         slot = sm.RingSlotOp(acquire.ring, acquire.index)
     for old, new in zip(acquire.buffers, slot.buffers, strict=True):
         old.replace_all_uses_with(new)
-    hints = {buffer: cache_hint(schedule, operand) for operand, buffer in enumerate(slot.buffers)}
+    operands = dict(zip(slot.buffers, (schedule.mainloop.a, schedule.mainloop.b), strict=True))
     for copy in copies:
         view, buffer = copy.source.owner.opview, copy.destination
+        operand = operands[buffer]
         with before(copy), copy.operation.location:
-            tensor_map = maps.map_for(copy, view.source, buffer.type, rank=TMA_RANKS.get(str(schedule.copy), 2))
-            sm.TmaLoadOp(tensor_map, *view.offsets, buffer, full, acquire.index, cache=hints[buffer])
+            tensor_map = maps.map_for(copy, view.source, buffer.type, rank=TMA_RANKS.get(str(operand.copy), 2))
+            sm.TmaLoadOp(tensor_map, *view.offsets, buffer, full, acquire.index, cache=written(operand.cache))
         erase(copy)
     erase(commits[0])
     erase(acquire)

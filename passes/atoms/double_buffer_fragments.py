@@ -42,7 +42,7 @@ class DoubleBufferFragments(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for kernel in walk(module, tile.KernelOp):
-            if schedule_of(kernel, "fragment_buffers").fragment_buffers != 2:
+            if schedule_of(kernel, "multiply.fragment_buffers").multiply.fragment_buffers != 2:
                 continue
             for wait in walk(kernel, sm.ConsumerWaitOp):
                 with wait.operation.location:

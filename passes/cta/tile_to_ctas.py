@@ -21,13 +21,13 @@ from mlir.dialects import arith, cf, func, scf
 
 from lowtide.dialects import tile
 from lowtide.dialects.levels import Level
+from lowtide.dialects.tile import OperandKind, SchedulerKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.schedules.choice import ctas_per_sm
 from lowtide.passes.schedules.facts import threads_of
-from lowtide.passes.schedules.rules import SCHEDULERS
+from lowtide.passes.schedules.grid_cost import ctas_per_sm
 from lowtide.passes.support.kernels import schedule_of
-from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk, kinds_of, layout_letters
+from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk, kinds_of, layout_of_op, problem_attribute
 from lowtide.passes.support.rewriting import (
     before,
     ceil_div,
@@ -40,6 +40,10 @@ from lowtide.passes.support.rewriting import (
     values_from_outside,
 )
 from lowtide.targets import Target
+
+# What it reads of the schedule, and what more says how many CTAs an SM holds.
+_FIELDS = ("grid.tile", "grid.order", "grid.scheduler", "mainloop.k", "multiply.atoms")
+_SHARED_MEMORY_FIELDS = ("mainloop.stages", "epilogue.path", "epilogue.math", "epilogue.tile")
 
 
 @dataclass(frozen=True)
@@ -56,35 +60,30 @@ class TileToCtas(Pass):
             if len(gemms) > 1:
                 raise Refusal(gemms[1], "is the second tile.gemm of its function; put each in a function of its own")
             for gemm in gemms:
-                schedule = schedule_of(gemm, "cta", "warps", "raster", "scheduler")
-                if schedule.scheduler != "one_shot":  # how many CTAs run at once depends on their shared memory
-                    schedule_of(gemm, "stages", "epilogue", "epilogue_math", "epilogue_tile")
+                schedule = schedule_of(
+                    gemm, "grid.tile", "grid.order", "grid.scheduler", "mainloop.k", "multiply.atoms"
+                )
+                if schedule.grid.scheduler is not SchedulerKind.one_shot:  # the CTAs at once share an SM's memory
+                    schedule_of(gemm, *_SHARED_MEMORY_FIELDS)
                 name = f"{ir.StringAttr(function.sym_name).value}_kernel"
                 with gemm.operation.location:
-                    _note_problem(function, gemm)
+                    function.attributes["tile.problem"] = problem_attribute(gemm)
                     _emit_host(gemm, name, target)
                     _emit_kernel(module, gemm, name)
                 erase(gemm)
 
 
-def _note_problem(function: func.FuncOp, gemm: tile.GemmOp) -> None:
-    """What the saved kernel's manifest says of the problem, once the tile.gemm is gone."""
-    kinds = ir.ArrayAttr.get([ir.StringAttr.get(kind) for kind in kinds_of(gemm)])
-    layout = ir.StringAttr.get(layout_letters(gemm))
-    function.attributes["tile.gemm"] = ir.DictAttr.get({"acc": gemm.acc, "kinds": kinds, "layout": layout})
-
-
 def _emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
     """Shape checks, the grid and the launch, in place of the gemm."""
     schedule, problem = Schedule.of(gemm.schedule), Problem.of(gemm)
-    assert schedule.cta is not None
+    tile_m, tile_n, _ = schedule.tile_mnk
     with before(gemm):
         m, n = extent(gemm.d, 0), extent(gemm.d, 1)
         _assert_shapes(gemm, m, n)
-        tiles_m = ceil_div(m, index_constant(schedule.cta[0]))
-        tiles_n = ceil_div(n, index_constant(schedule.cta[1]))
+        tiles_m = ceil_div(m, index_constant(tile_m))
+        tiles_n = ceil_div(n, index_constant(tile_n))
         grid = arith.muli(tiles_m, tiles_n)
-        if schedule.scheduler != "one_shot":
+        if schedule.grid.scheduler is not SchedulerKind.one_shot:
             at_once = index_constant(ctas_per_sm(schedule, problem, target))
             sms = tile.SmCountOp(ir.IndexType.get()).result
             grid = arith.minsi(grid, arith.muli(sms, at_once))
@@ -94,9 +93,9 @@ def _emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
 
 def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
     """Host checks that the extents agree, where that is not known yet."""
-    letters = layout_letters(gemm)
-    a_m, a_k = (0, 1) if a_is_mk(letters) else (1, 0)
-    b_n, b_k = (0, 1) if b_is_nk(letters) else (1, 0)
+    layout = layout_of_op(gemm)
+    a_m, a_k = (0, 1) if a_is_mk(layout) else (1, 0)
+    b_n, b_k = (0, 1) if b_is_nk(layout) else (1, 0)
     k = extent(gemm.a, a_k)
     checks = [
         (gemm.a, a_m, m, "A and D must have the same M"),
@@ -104,10 +103,12 @@ def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
         (gemm.b, b_k, k, "A and B must have the same K"),
     ]
     for position, (operand, kind) in enumerate(zip(gemm.epilogue_operands, kinds_of(gemm), strict=True)):
-        if kind in ("full", "per_row"):
+        if kind in (OperandKind.full, OperandKind.per_row):
             checks.append((operand, 0, m, f"epilogue operand {position} must have M rows"))
-        if kind in ("full", "per_column"):
-            checks.append((operand, 1 if kind == "full" else 0, n, f"epilogue operand {position} must have N columns"))
+        if kind in (OperandKind.full, OperandKind.per_column):
+            checks.append(
+                (operand, 1 if kind is OperandKind.full else 0, n, f"epilogue operand {position} must have N columns")
+            )
     for operand, dim, expected, message in checks:
         found = extent(operand, dim)
         if constant_of(found) is None or constant_of(found) != constant_of(expected):
@@ -116,26 +117,28 @@ def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
 
 def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str) -> None:
     """The kernel: work tiles, the K loop, the store with the epilogue region."""
-    schedule, letters = Schedule.of(gemm.schedule), layout_letters(gemm)
-    assert schedule.cta is not None and schedule.raster is not None
+    schedule, layout = Schedule.of(gemm.schedule), layout_of_op(gemm)
+    assert schedule.grid.tile is not None and schedule.grid.order is not None
+    order = schedule.grid.order
     operands = [gemm.a, gemm.b, gemm.d, *gemm.epilogue_operands]
     types = [value.type for value in operands]
     with ir.InsertionPoint(module.body):
         kernel = tile.KernelOp(name, ir.TypeAttr.get(ir.FunctionType.get(types, [])))
     kernel.attributes["schedule"] = gemm.schedule
+    kernel.attributes["problem"] = problem_attribute(gemm)
     entry = kernel.body.blocks.append(*types)
     a, b, d, *extras = entry.arguments
     with ir.InsertionPoint(entry):
         rows, columns = extent(d, 0), extent(d, 1)
-        k = extent(a, 1 if a_is_mk(letters) else 0)
+        k = extent(a, 1 if a_is_mk(layout) else 0)
         work = tile.WorkTilesOp(
             [],
             rows,
             columns,
             [],
-            ir.DenseI64ArrayAttr.get(schedule.cta[:2]),
-            _raster_attr(schedule),
-            ir.IntegerAttr.get(ir.IntegerType.get_signless(32), SCHEDULERS.index(str(schedule.scheduler))),
+            ir.DenseI64ArrayAttr.get(schedule.grid.tile),
+            tile.RasterAttr.get(order.kind, order.rows, order.columns),
+            schedule.grid.scheduler,
         )
         tile.ReturnOp()
     body = work.body.blocks.append(ir.IndexType.get(), ir.IndexType.get())
@@ -159,23 +162,17 @@ def _take_constants_along(epilogue: ir.Block) -> None:
         reader.operation.operands[number] = own[value]
 
 
-def _raster_attr(schedule: Schedule) -> tile.RasterAttr:
-    kind, *numbers = schedule.raster or ("row", 0)
-    return ir.Attribute.parse(f"#tile.raster<{kind} {', '.join(map(str, numbers)) if any(numbers) else ''}>")
-
-
 def _emit_k_loop(gemm: tile.GemmOp, a: ir.Value, b: ir.Value, k: ir.Value, origin: list[ir.Value]) -> ir.Value:
     """The accumulator of one output tile: a loop over K with one tile.mma."""
-    schedule, letters = Schedule.of(gemm.schedule), layout_letters(gemm)
-    assert schedule.cta is not None
-    tile_m, tile_n, tile_k = schedule.cta
+    layout = layout_of_op(gemm)
+    tile_m, tile_n, tile_k = Schedule.of(gemm.schedule).tile_mnk
     accumulator = ir.Type.parse(f"!tile.tile<{tile_m}x{tile_n}x{ir.TypeAttr(gemm.acc).value}>")
     zero = tile.SplatOp(accumulator, 0.0).result
     loop = scf.ForOp(index_constant(0), k, index_constant(tile_k), [zero])
     with ir.InsertionPoint(loop.body):
         m, n = origin
-        a_view = _view(a, m, loop.induction_variable, tile_m, tile_k, a_is_mk(letters))
-        b_view = _view(b, n, loop.induction_variable, tile_n, tile_k, b_is_nk(letters))
+        a_view = _view(a, m, loop.induction_variable, tile_m, tile_k, a_is_mk(layout))
+        b_view = _view(b, n, loop.induction_variable, tile_n, tile_k, b_is_nk(layout))
         scf.YieldOp([tile.MmaOp(accumulator, gemm.layout, a_view, b_view, loop.inner_iter_args[0]).result])
     return loop.results[0]
 

@@ -15,7 +15,7 @@ After    for each epilogue tile (here the whole CTA tile), with epilogue_math = 
            sm.tma_store_wait read 1; sm.barrier warpgroup                     (of two scratch buffers, this one is free)
            sm.store_shared %y to %scratch by "stmatrix.x4"; sm.fence_proxy_async; sm.barrier warpgroup
            sm.tma_store %scratch to %map[%m, %n]
-         The region is one sm.map in every case: what it computes is never looked at. The third of cache_hints goes onto
+         The region is one sm.map in every case: what it computes is never looked at. epilogue.cache goes onto
          the stores as cache(…).
 Needs    level atoms, tile.store on a fragment, a drained ring; for epilogue = tma, roles.
 Refuses  an epilogue tile that the tiled mma or the threads cannot share; a kernel without an sm.mma_sync or sm.wgmma;
@@ -31,11 +31,11 @@ from tensor_layouts import Layout
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
+from lowtide.dialects.tile import EpilogueMath, SchedulerKind, StorePath
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.epilogue.parts import Epilogue, Part, buffer_type
 from lowtide.passes.epilogue.stores import store_by_tma
-from lowtide.passes.schedules.cache_hints import cache_hint
 from lowtide.passes.support.atoms import fragment_type, tiled_mma_of
 from lowtide.passes.support.kernels import is_specialized, schedule_of
 from lowtide.passes.support.problem import buffer_bytes, element_bits
@@ -44,7 +44,14 @@ from lowtide.passes.support.tensor_map_arguments import TensorMapArguments, laun
 from lowtide.targets import Target
 
 # What it reads of the schedule.
-_FIELDS = ("warps", "scheduler", "epilogue", "epilogue_math", "epilogue_tile", "swizzle_d")
+_FIELDS = (
+    "grid.scheduler",
+    "multiply.atoms",
+    "epilogue.path",
+    "epilogue.math",
+    "epilogue.tile",
+    "epilogue.swizzle",
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,7 @@ class LowerEpilogue(Pass):
     def run(self, module: ir.Module, target: Target) -> None:
         for kernel in walk(module, tile.KernelOp):
             schedule = schedule_of(kernel, *_FIELDS)
-            by_tma = schedule.epilogue == "tma" and bool(walk(kernel, tile.StoreOp))
+            by_tma = schedule.epilogue.path is StorePath.tma and bool(walk(kernel, tile.StoreOp))
             maps = TensorMapArguments(kernel, launch_of(module, kernel)) if by_tma else None
             for store in walk(kernel, tile.StoreOp):
                 if not isinstance(store.value.type, sm.FragmentType):
@@ -82,7 +89,7 @@ def _lower(epilogue: Epilogue, maps: TensorMapArguments | None) -> None:
     with before(epilogue.store):
         if maps is not None:
             store_by_tma(epilogue, maps)
-        elif epilogue.schedule.epilogue == "direct":
+        elif epilogue.schedule.epilogue.path is StorePath.direct:
             for part in epilogue.parts():
                 _store_direct(epilogue, part)
         else:
@@ -90,7 +97,7 @@ def _lower(epilogue: Epilogue, maps: TensorMapArguments | None) -> None:
             for part in epilogue.parts():
                 _store_through(epilogue, scratch, part)
             # The next work tile's copies must not overtake these reads of the scratch.
-            if epilogue.schedule.scheduler != "one_shot":
+            if epilogue.schedule.grid.scheduler is not SchedulerKind.one_shot:
                 sm.BarrierOp()
     erase(epilogue.store)
 
@@ -101,9 +108,10 @@ def _scratch(epilogue: Epilogue) -> ir.Value:
     A ring that a producer runs ahead in is never drained.
     """
     shape = epilogue.part_shape
-    assert epilogue.schedule.swizzle_d is not None
+    swizzle = epilogue.schedule.epilogue.swizzle
+    assert swizzle is not None
     layout = Layout(shape, (shape[1], 1))
-    buffer = buffer_type(layout, epilogue.schedule.swizzle_d, shape, epilogue.rows_access(shape).scratch_element)
+    buffer = buffer_type(layout, swizzle, shape, epilogue.rows_access(shape).scratch_element)
     for ring in walk(epilogue.kernel, sm.RingOp) if not is_specialized(epilogue.schedule) else ():
         if buffer_bytes(buffer) <= ring_size(ring.result.type):
             return sm.RingReuseOp(buffer, ring.result).result
@@ -114,7 +122,7 @@ def _scratch(epilogue: Epilogue) -> ir.Value:
 def _store_direct(epilogue: Epilogue, part: Part) -> None:
     y = epilogue.map(part.value, part.origin)
     bytes_per_store = 2 * element_bits(epilogue.d_element) // 8
-    sm.StoreGlobalOp(y, epilogue.window(part), f"st.global.{bytes_per_store}", cache=cache_hint(epilogue.schedule, 2))
+    sm.StoreGlobalOp(y, epilogue.window(part), f"st.global.{bytes_per_store}", cache=epilogue.cache)
 
 
 def _store_through(epilogue: Epilogue, scratch: ir.Value, part: Part) -> None:
@@ -122,7 +130,7 @@ def _store_through(epilogue: Epilogue, scratch: ir.Value, part: Part) -> None:
     access = epilogue.rows_access(shape)
     element = ir.Type.parse(access.scratch_element)
     bytes_of = element_bits(element) // 8
-    in_registers = epilogue.schedule.epilogue_math == "registers"
+    in_registers = epilogue.schedule.epilogue.math is EpilogueMath.registers
     value = epilogue.map(part.value, part.origin) if in_registers else part.value
     sm.StoreSharedOp(value, scratch, f"st.shared.{2 * bytes_of}")
     sm.BarrierOp()
@@ -130,8 +138,7 @@ def _store_through(epilogue: Epilogue, scratch: ir.Value, part: Part) -> None:
     rows = sm.LoadSharedOp(rows_type, scratch, f"ld.shared.{access.rows.vector * bytes_of}").result
     if not in_registers:
         rows = epilogue.map(rows, part.origin)
-    hint = cache_hint(epilogue.schedule, 2)
-    sm.StoreGlobalOp(rows, epilogue.window(part), access.rows.atom.name, cache=hint)
+    sm.StoreGlobalOp(rows, epilogue.window(part), access.rows.atom.name, cache=epilogue.cache)
     if not part.is_last:
         sm.BarrierOp()
 

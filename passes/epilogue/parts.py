@@ -8,12 +8,14 @@ from mlir.dialects import arith
 from tensor_layouts import Layout
 
 from lowtide.dialects import sm, tile
+from lowtide.dialects.tile import CacheHint, EpilogueMath, OperandKind, StorePath
 from lowtide.dialects.tile.layouts import SwizzleBits, layout_attr
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.facts import multiplying_threads
-from lowtide.passes.support.atoms import EpilogueAccess, epilogue_rows, fragment_type, part_of
-from lowtide.passes.support.problem import Problem, element_bits, kinds_of
+from lowtide.passes.support.atoms import EpilogueAccess, fragment_type, part_of, rows_of_part
+from lowtide.passes.support.cache_hints import written
+from lowtide.passes.support.problem import element_bits, kinds_of
 from lowtide.passes.support.rewriting import index_constant
 from lowtide.targets import TiledMma
 
@@ -47,6 +49,11 @@ class Epilogue:
         return self.store.value.type.element_type
 
     @property
+    def cache(self) -> CacheHint | None:
+        """`cache(…)` of what stores D."""
+        return written(self.schedule.epilogue.cache)
+
+    @property
     def part_shape(self) -> tuple[int, int]:
         """Rows and columns of a part; by TMA the last of a row may be narrower.
 
@@ -55,12 +62,13 @@ class Epilogue:
         rows, columns = self.store.value.type.shape
         for element in (self.acc_element, self.d_element):
             element_bits(element)
-        whole = self.schedule.epilogue == "direct" or self.schedule.epilogue_tile is None
-        part_rows, part_columns = (rows, columns) if whole else self.schedule.epilogue_tile  # type: ignore[misc]
-        may_be_narrow = self.schedule.epilogue == "tma" and part_columns <= columns
+        part = self.schedule.epilogue.tile
+        whole = self.schedule.epilogue.path is StorePath.direct or part is None
+        part_rows, part_columns = (rows, columns) if whole or part is None else part
+        may_be_narrow = self.schedule.epilogue.path is StorePath.tma and part_columns <= columns
         if rows % part_rows or (columns % part_columns and not may_be_narrow):
             raise ScheduleError(
-                f"epilogue_tile = [{part_rows}, {part_columns}] does not divide the tile {rows}×{columns}"
+                f"epilogue.tile = [{part_rows}, {part_columns}] does not divide the tile {rows}×{columns}"
             )
         return part_rows, part_columns
 
@@ -82,8 +90,9 @@ class Epilogue:
 
     def rows_access(self, shape: tuple[int, int]) -> EpilogueAccess:
         """How rows of a part of this shape are read back and stored."""
-        problem = Problem(None, None, None, "", str(self.acc_element), str(self.d_element), "tn", ())
-        return epilogue_rows(self.schedule.with_(epilogue_tile=shape), problem, multiplying_threads(self.schedule))
+        in_registers = self.schedule.epilogue.math is EpilogueMath.registers
+        d = str(self.d_element)
+        return rows_of_part(shape, d if in_registers else str(self.acc_element), d, multiplying_threads(self.schedule))
 
     def window(self, part: Part) -> ir.Value:
         """The part's window of D."""
@@ -95,7 +104,7 @@ class Epilogue:
         """The epilogue region on a fragment, its operands loaded in the fragment's own layout."""
         inputs = [value]
         for operand, kind in zip(self.store.epilogue_operands, kinds_of(self.store), strict=True):
-            inputs.append(operand if kind == "scalar" else self._load(operand, kind, origin, value.type))
+            inputs.append(operand if kind is OperandKind.scalar else self._load(operand, kind, origin, value.type))
         result = ir.Type.parse(
             f"!sm.fragment<{value.type.shape[0]}x{value.type.shape[1]}x{self.d_element}, {value.type.tv}>"
         )
@@ -105,17 +114,20 @@ class Epilogue:
         _clone_body(source, block)
         return mapped.result
 
-    def _load(self, operand: ir.Value, kind: str, origin: Origin, like: ir.Type) -> ir.Value:
+    def _load(self, operand: ir.Value, kind: OperandKind, origin: Origin, like: ir.Type) -> ir.Value:
         element = ir.MemRefType(operand.type).element_type
         rows, columns = like.shape
         window = ir.Type.parse(f"!tile.view<{rows}x{columns}x{element}>")
-        offsets = {"full": list(origin), "per_row": [origin[0]], "per_column": [origin[1]]}[kind]
-        kind_attr = {"full": None, "per_row": 1, "per_column": 2}[kind]
-        attribute = None if kind_attr is None else ir.IntegerAttr.get(ir.IntegerType.get_signless(32), kind_attr)
-        view = tile.ViewOp(window, operand, offsets, kind=attribute).result
+        row, column = origin
+        offsets = {OperandKind.full: [row, column], OperandKind.per_row: [row], OperandKind.per_column: [column]}[kind]
+        view = tile.ViewOp(window, operand, offsets, kind=None if kind is OperandKind.full else kind).result
         result = ir.Type.parse(f"!sm.fragment<{rows}x{columns}x{element}, {like.tv}>")
         # As many neighbours as a thread holds in a row, at most 16 bytes.
-        run = 2 if self.schedule.epilogue_math == "registers" else self.rows_access((rows, columns)).rows.vector
+        run = (
+            2
+            if self.schedule.epilogue.math is EpilogueMath.registers
+            else self.rows_access((rows, columns)).rows.vector
+        )
         bytes_per_load = min(16, run * element_bits(element) // 8)
         return sm.LoadGlobalOp(result, view, f"ld.global.{bytes_per_load}").result
 

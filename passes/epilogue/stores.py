@@ -15,8 +15,7 @@ from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
 from lowtide.passes.epilogue.parts import Epilogue, Part, buffer_type
-from lowtide.passes.schedules.cache_hints import cache_hint
-from lowtide.passes.schedules.facts import consumer_warpgroups, scratch_buffers
+from lowtide.passes.schedules.facts import scratch_buffers
 from lowtide.passes.support.panels import panel_layout
 from lowtide.passes.support.problem import element_bits
 from lowtide.passes.support.rewriting import after
@@ -30,24 +29,26 @@ def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments) -> None:
     Raises ScheduleError for parts that are not whole boxes.
     """
     schedule = epilogue.schedule
-    assert schedule.swizzle_d is not None
-    warpgroups = consumer_warpgroups(schedule)
+    swizzle, warpgroups = schedule.epilogue.swizzle, schedule.consumers
+    assert swizzle is not None
     shape = epilogue.part_shape
     if shape[0] != WGMMA_ROWS * warpgroups:
         way_out = (
-            f"take epilogue_tile = [{WGMMA_ROWS * warpgroups}, {shape[1]}]" if warpgroups else "take epilogue = smem"
+            f"take epilogue.tile = [{WGMMA_ROWS * warpgroups}, {shape[1]}]"
+            if warpgroups
+            else "take epilogue.path = smem"
         )
         raise ScheduleError(
-            f"epilogue = tma stores {WGMMA_ROWS} rows a warpgroup, {warpgroups} warpgroups hold parts of {shape[0]} "
-            f"rows; {way_out}"
+            f"epilogue.path = tma stores {WGMMA_ROWS} rows per warpgroup, {warpgroups} warpgroups hold parts of "
+            f"{shape[0]} rows; {way_out}"
         )
-    bits, base, _ = schedule.swizzle_d
+    bits, base, _ = swizzle
     if bits and shape[1] % (1 << (bits + base)):
         raise ScheduleError(
-            f"epilogue = tma stores boxes of {1 << (bits + base)} columns with swizzle_d = {schedule.swizzle_d}, which "
-            f"must divide epilogue_tile's {shape[1]}; take a multiple, or a narrower swizzle"
+            f"epilogue.path = tma stores boxes of {1 << (bits + base)} columns with epilogue.swizzle = {swizzle}, "
+            f"which must divide epilogue.tile's {shape[1]}; take a multiple, or a narrower swizzle"
         )
-    wide = _Scratch.make(epilogue, maps, shape, schedule.swizzle_d, scratch_buffers(schedule))
+    wide = _Scratch.make(epilogue, maps, shape, swizzle, scratch_buffers(schedule))
     left = epilogue.store.value.type.shape[1] % shape[1]
     # Its width need not suit a swizzle. Without one, rows of an odd number of 16 bytes start on different banks; of an
     # even number, on every second or fourth.
@@ -114,7 +115,7 @@ def _store_part(epilogue: Epilogue, part: Part, place: Place, groups_since: int)
     sm.StoreSharedOp(value, buffer, atom)
     sm.FenceProxyAsyncOp()
     sm.BarrierOp(warpgroup=True)
-    sm.TmaStoreOp(buffer, tensor_map, *part.origin, cache=cache_hint(epilogue.schedule, 2))
+    sm.TmaStoreOp(buffer, tensor_map, *part.origin, cache=epilogue.cache)
 
 
 def _work_tiles(store: tile.StoreOp) -> ir.OpView:

@@ -6,6 +6,7 @@ from mlir import ir
 from mlir.dialects import arith, scf
 
 from lowtide.dialects import sm, tile
+from lowtide.dialects.tile import OperandKind
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.memory import element_pointer
@@ -19,7 +20,7 @@ from lowtide.passes.nvvm.values import (
     flatten,
     unflatten,
 )
-from lowtide.passes.support.problem import OPERAND_KINDS, buffer_bytes
+from lowtide.passes.support.problem import buffer_bytes
 from lowtide.passes.support.rewriting import constant_of
 from lowtide.targets.atoms import WARPGROUP_THREADS
 
@@ -42,7 +43,7 @@ def special_register(name: str) -> ir.Value:
 def lower_view(context: Context, op: tile.ViewOp) -> None:
     matrix = context.get(op.source)
     assert isinstance(matrix, GlobalMatrix)
-    kind = "full" if op.kind is None else OPERAND_KINDS[ir.IntegerAttr(op.kind).value]
+    kind = OperandKind.full if op.kind is None else OperandKind(ir.IntegerAttr(op.kind).value)
     offsets = tuple(_offset(context, value) for value in op.offsets)
     context.values[op.result] = Window(kind, matrix, offsets, tuple(op.result.type.shape))
 

@@ -135,7 +135,7 @@ def _convert_kernel(gpu_module: ir.Block, kernel: tile.KernelOp, threads: int, t
                 "nvvm.minctasm": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1),
                 **_registers_at_entry(kernel, threads, target),
                 **_tensor_map_positions(entry),
-                **{name: kernel.attributes[name] for name in ("schedule",) if name in kernel.attributes},
+                **{name: kernel.attributes[name] for name in ("schedule", "problem") if name in kernel.attributes},
             },
             regions=1,
         )

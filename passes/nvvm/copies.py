@@ -8,6 +8,7 @@ from mlir import ir
 from mlir.dialects import arith, llvm, scf, vector
 
 from lowtide.dialects import sm
+from lowtide.dialects.tile import CacheHint, OperandKind
 from lowtide.dialects.tile.layouts import layout_of, tv_of
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context, atom_of
@@ -22,7 +23,7 @@ from lowtide.passes.nvvm.memory import (
     shared_access,
 )
 from lowtide.passes.nvvm.values import Fragment, Window, regroup, vector_type
-from lowtide.passes.schedules.cache_hints import hint_name
+from lowtide.passes.support.cache_hints import hint_of
 from lowtide.passes.support.problem import element_bits
 from lowtide.targets import SplitCoordinates, split_coordinates
 
@@ -155,10 +156,10 @@ def lower_store_global(context: Context, op: sm.StoreGlobalOp) -> None:
 
 def _cached_store(op: sm.StoreGlobalOp) -> Store:
     """Stores a value through a pointer, of so many bytes, with the op's cache operator."""
-    hint = hint_name(op.cache)
-    if hint == "normal":
+    hint = hint_of(op)
+    if hint is CacheHint.normal:
         return _store_plain
-    if hint not in ("streaming", "write_through"):
+    if hint not in (CacheHint.streaming, CacheHint.write_through):
         raise Refusal(op, f"has cache({hint}), which is for TMA; st.global takes streaming, write_through")
 
     def store(value: ir.Value, pointer: ir.Value, size: int) -> None:
@@ -207,7 +208,7 @@ def lower_load_global(context: Context, op: sm.LoadGlobalOp) -> None:
     """A fragment from global memory. What repeats along a broadcast vector is loaded once."""
     window, fragment = context.window(op.source), op.result.type
     split = split_coordinates(tv_of(fragment.tv), fragment.shape)
-    if window.kind == "full":
+    if window.kind is OperandKind.full:
         registers, run = _load_full(context, op, window, split)
     else:
         registers, run = _load_vector(context, op, window, split)
@@ -292,7 +293,7 @@ def _load_vector(
 ) -> tuple[list[ir.Value], int]:
     """One load for each different row (or column) that the thread's values have."""
     matrix = window.matrix
-    by_row = window.kind == "per_row"
+    by_row = window.kind is OperandKind.per_row
     layout, places = (split.row_thread, split.row_values) if by_row else (split.col_thread, split.col_values)
     part = context.emit.layout(layout, context.tid)
     start = window.offsets[0].value if part is None else context.emit.add(window.offsets[0].value, part)
@@ -316,7 +317,7 @@ def _load_vector(
 
 def _vector_exists(context: Context, window: Window, index: ir.Value) -> ir.Value | None:
     extent, offset = window.matrix.extents[0], window.offsets[0]
-    shape = window.shape[0 if window.kind == "per_row" else 1]
+    shape = window.shape[0 if window.kind is OperandKind.per_row else 1]
     if isinstance(extent, int) and extent % offset.multiple == 0 and offset.room is not None and shape <= offset.room:
         return None
     return context.emit.less(index, extent)

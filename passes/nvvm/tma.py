@@ -6,19 +6,20 @@ from mlir import ir
 from mlir.dialects import llvm
 
 from lowtide.dialects import sm
+from lowtide.dialects.tile import CacheHint
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.memory import element_pointer
 from lowtide.passes.nvvm.roles import barrier_pointer
-from lowtide.passes.schedules.cache_hints import hint_name
+from lowtide.passes.support.cache_hints import hint_of
 from lowtide.passes.support.panels import Panels
 
 # L2 cache-policy operands as createpolicy.fractional makes them for all of an access (PTX ISA, "createpolicy"), by the
 # cache hint. The ISA leaves the encoding open; these are the constants that compilers pass.
 _CACHE_POLICIES = {
-    "normal": 0x1000000000000000,
-    "evict_first": 0x12F0000000000000,
-    "evict_last": 0x14F0000000000000,
+    CacheHint.normal: 0x1000000000000000,
+    CacheHint.evict_first: 0x12F0000000000000,
+    CacheHint.evict_last: 0x14F0000000000000,
 }
 
 
@@ -74,7 +75,7 @@ def cache_policy(context: Context, op: sm.TmaLoadOp | sm.TmaStoreOp) -> list[ir.
     """The operand for the op's L2 eviction priority: none where it has no hint. Refuses a hint of st.global's."""
     if op.cache is None:
         return []
-    hint = hint_name(op.cache)
+    hint = hint_of(op)
     if hint not in _CACHE_POLICIES:
         raise Refusal(op, f"has cache({hint}), which is for st.global; TMA takes evict_first or evict_last")
     return [context.emit.constant(_CACHE_POLICIES[hint], context.emit.i64)]

@@ -6,6 +6,7 @@ from mlir import ir
 from mlir.dialects import arith, llvm, vector
 
 from lowtide.dialects import sm
+from lowtide.dialects.tile import GemmLayout
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
@@ -14,7 +15,7 @@ from lowtide.passes.nvvm.memory import element_pointer
 from lowtide.passes.nvvm.values import Fragment, Pending, vector_type
 from lowtide.passes.support.atoms import is_transposed, tiled_mma_of
 from lowtide.passes.support.panels import Panels
-from lowtide.passes.support.problem import layout_letters
+from lowtide.passes.support.problem import layout_of_op
 from lowtide.targets import MmaAtom, TiledMma
 from lowtide.targets.atoms import WARPGROUP_THREADS
 from lowtide.targets.tv import extents
@@ -28,11 +29,11 @@ _ROWS_A_PERIOD = 8  # rows of a panel after which its swizzle repeats
 def lower_wgmma(context: Context, op: sm.WgmmaOp) -> None:
     """Fence, one wgmma for each k-slice of the buffers and each 64 rows of the warpgroup, commit."""
     tiled = tiled_mma_of(op.mma)
-    letters = layout_letters(op)
+    layout = layout_of_op(op)
     fragment = op.result.type.fragment
     blocks = _blocks(op, tiled, fragment)
     m, _, k = tiled.atom.shape_mnk
-    a, b = (_Operand.of(context, op, name, letters) for name in "ab")
+    a, b = (_Operand.of(context, op, name, layout) for name in "ab")
     consumers = tiled.atom_layout[0]
     # Blocks of 64 rows are dealt to the warpgroups in turn: a warpgroup's first is its own number's.
     own = a.advanced(context, m) if consumers > 1 else a.start
@@ -71,7 +72,7 @@ class _Operand:
     is_transposed: bool
 
     @classmethod
-    def of(cls, context: Context, op: sm.WgmmaOp, name: str, letters: str) -> "_Operand":
+    def of(cls, context: Context, op: sm.WgmmaOp, name: str, layout: GemmLayout) -> "_Operand":
         buffer = context.buffer(op.a if name == "a" else op.b)
         try:
             panels = Panels.of(buffer.type)
@@ -84,7 +85,7 @@ class _Operand:
                 f"{','.join(map(str, panels.swizzle))}>; wgmma reads rows of 128, 64 or 32 bytes with swizzle<3,3,3>, "
                 "<2,3,3> or <1,3,3>",
             )
-        return cls(buffer.pointer, panels, is_transposed(name, letters))
+        return cls(buffer.pointer, panels, is_transposed(name, layout))
 
     @property
     def depth(self) -> int:

@@ -7,10 +7,10 @@ from mlir import ir
 from mlir.dialects import arith, scf
 
 from lowtide.dialects import tile
+from lowtide.dialects.tile import RasterKind, SchedulerKind
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.control import LowerBlock, bind_all, special_register
 from lowtide.passes.nvvm.values import flatten
-from lowtide.passes.schedules.rules import SCHEDULERS
 
 
 def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerBlock) -> None:
@@ -22,8 +22,8 @@ def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerB
     cta = special_register("ctaid.x")
     body = op.body.blocks[0]
     inits = [context.get(value) for value in op.inits]
-    scheduler = SCHEDULERS[ir.IntegerAttr(op.scheduler).value]
-    if scheduler == "one_shot":
+    scheduler = SchedulerKind(ir.IntegerAttr(op.scheduler).value)
+    if scheduler is SchedulerKind.one_shot:
         for argument, init in zip(list(body.arguments)[2:], inits, strict=True):
             context.values[argument] = init
         results = _lower_tile(context, op, cta, tiles, lower_block)
@@ -31,7 +31,7 @@ def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerB
             context.values[result] = context.get(old)
         return
     total = arith.MulIOp(*tiles).result
-    bounds = (_every_so_many if scheduler == "persistent" else _even_run)(context, cta, total)
+    bounds = (_every_so_many if scheduler is SchedulerKind.persistent else _even_run)(context, cta, total)
     loop = scf.ForOp(*bounds, [v for init in inits for v in flatten(init)])
     bind_all(context, list(body.arguments)[2:], inits, list(loop.inner_iter_args))
     with ir.InsertionPoint(loop.body):
@@ -74,12 +74,13 @@ def _rasterize(
     context: Context, order: tile.RasterAttr, index: ir.Value, tiles_m: ir.Value, tiles_n: ir.Value
 ) -> tuple[ir.Value, ir.Value]:
     """Row and column of the work tile with this number, as `#tile.raster` orders them."""
-    if order.kind == "row":
+    kind = RasterKind[order.kind]
+    if kind is RasterKind.row:
         return arith.DivUIOp(index, tiles_n).result, arith.RemUIOp(index, tiles_n).result
-    if order.kind == "column":
+    if kind is RasterKind.column:
         return arith.RemUIOp(index, tiles_m).result, arith.DivUIOp(index, tiles_m).result
     first, height, within = _cut(context, index, tiles_m, order.group, tiles_n)
-    if order.kind == "grouped":  # down the band first
+    if kind is RasterKind.grouped:  # down the band first
         row = arith.AddIOp(first, arith.RemUIOp(within, height).result).result
         return row, arith.DivUIOp(within, height).result
     left, width, place = _cut(context, within, tiles_n, order.columns, height)

@@ -42,7 +42,7 @@ class PipelineMainloop(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for kernel in kernels_of(module, roles=False):
-            stages = schedule_of(kernel, "stages").stages
+            stages = schedule_of(kernel, "mainloop.stages").mainloop.stages
             for mma in walk(kernel, tile.MmaOp):
                 if stages is None or stages < 2:
                     raise Refusal(kernel, f"schedule has stages = {stages}; a pipeline needs at least 2")

@@ -57,7 +57,7 @@ class SpecializeRoles(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for kernel in kernels_of(module, roles=True):
-            schedule = schedule_of(kernel, "stages")
+            schedule = schedule_of(kernel, "mainloop.stages")
             for work in walk(kernel, tile.WorkTilesOp):
                 with work.operation.location:
                     _Kernel.match(work).specialize(schedule)
@@ -89,12 +89,12 @@ class _Kernel:
         return cls(work, splat, staged, store)
 
     def specialize(self, schedule: Schedule) -> None:
-        assert schedule.roles is not None and schedule.stages is not None
-        consumers = schedule.roles[1]
-        registers = schedule.registers or (0, 0)
+        assert schedule.mainloop.stages is not None
+        consumers = schedule.consumers
+        registers = schedule.mainloop.registers or (0, 0)
         buffers = self.staged.buffers
         with before(self.work):
-            ring = self.staged.make_ring(schedule.stages)
+            ring = self.staged.make_ring(schedule.mainloop.stages)
             roles = sm.RolesOp(
                 ir.ArrayAttr.get([ir.StringAttr.get("producer"), ir.StringAttr.get("consumer")]),
                 ir.DenseI64ArrayAttr.get([WARPGROUP_WARPS, WARPGROUP_WARPS * consumers]),

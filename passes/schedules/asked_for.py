@@ -2,59 +2,60 @@
 
 import re
 
+from lowtide.dialects.tile import CacheHint, EpilogueMath, OperandKind, SchedulerKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.passes.schedules.epilogue_rules import TMA_HINTS, stores_whole_rows
+from lowtide.passes.schedules.epilogue_rules import STORE_HINTS, stores_whole_rows
 from lowtide.passes.support.atoms import TMA_RANKS
 from lowtide.passes.support.problem import Problem
 
-NO_HINTS = ("normal", "normal", "normal")
+_NO_HINT = (None, CacheHint.normal)
 
 
 def asks_for_roles(given: Schedule) -> bool:
     """Whether something is given that only schedules with roles have."""
-    hints = given.cache_hints or NO_HINTS
+    operands = (given.mainloop.a, given.mainloop.b)
     return (
-        given.copy in TMA_RANKS
-        or (given.mma or "").startswith("wgmma")
-        or given.registers not in (None, (0, 0))
-        or given.epilogue == "tma"
+        any(operand.copy in TMA_RANKS or operand.cache not in _NO_HINT for operand in operands)
+        or (given.multiply.atom or "").startswith("wgmma")
+        or given.mainloop.registers not in (None, (0, 0))
+        or given.epilogue.path is StorePath.tma
         or asks_for_tma_stores(given)
-        or hints[:2] != NO_HINTS[:2]
     )
 
 
 def asks_for_no_roles(given: Schedule, problem: Problem) -> bool:
     """Whether something is given that no schedule with roles has."""
+    multiply = given.multiply
     return (
-        (given.copy or "").startswith("cp.async")
-        or (given.mma or "").startswith("mma.")
-        or given.fragment_buffers == 2
-        or given.scheduler == "one_shot"
-        or (given.warps is not None and given.warps[1:] != (1, 1))
+        any((operand.copy or "").startswith("cp.async") for operand in (given.mainloop.a, given.mainloop.b))
+        or (multiply.atom or "").startswith("mma.")
+        or multiply.fragment_buffers == 2
+        or given.grid.scheduler is SchedulerKind.one_shot
+        or (multiply.atoms is not None and multiply.atoms[1:] != (1, 1))
         or problem.acc != "f32"
     )
 
 
 def asks_for_tma_stores(given: Schedule) -> bool:
-    """Whether something is given that only TMA stores have: the host then holds an N that comes at run time to them."""
-    return (given.epilogue_buffers or 1) > 1 or (given.cache_hints or NO_HINTS)[2] in TMA_HINTS[1:]
+    """Whether something is given that only TMA stores have: the host then checks an N that comes at run time."""
+    only_tma = set(STORE_HINTS[StorePath.tma]) - set(STORE_HINTS[StorePath.smem])
+    return (given.epilogue.buffers or 1) > 1 or given.epilogue.cache in only_tma
 
 
 def may_store_by_tma(schedule: Schedule, problem: Problem) -> bool:
     """Not where a full operand is read in whole rows, for which parts of the tile go through shared memory as they are;
     nor where D's rows may end within 16 bytes, which TMA would write beyond; nor for hints that are not TMA's."""
-    reads_rows = "full" in problem.kinds or schedule.epilogue_math == "rows"
-    hint = (schedule.cache_hints or NO_HINTS)[2]
+    reads_rows = OperandKind.full in problem.kinds or schedule.epilogue.math is EpilogueMath.rows
     whole = stores_whole_rows(problem) or (problem.n is None and asks_for_tma_stores(schedule))
-    return not reads_rows and hint in TMA_HINTS and whole
+    return not reads_rows and schedule.epilogue.cache in (None, *STORE_HINTS[StorePath.tma]) and whole
 
 
 def stores_by_tma(given: Schedule, problem: Problem) -> bool:
     """Whether TMA stores are given, or will be chosen."""
-    return given.epilogue == "tma" or (given.epilogue is None and may_store_by_tma(given, problem))
+    return given.epilogue.path is StorePath.tma or (given.epilogue.path is None and may_store_by_tma(given, problem))
 
 
 def wgmma_width(given: Schedule) -> int | None:
     """N of the wgmma that is given, if one is."""
-    name = re.fullmatch(r"wgmma\.m64n(\d+)k16", given.mma or "")
+    name = re.fullmatch(r"wgmma\.m64n(\d+)k16", given.multiply.atom or "")
     return int(name[1]) if name else None

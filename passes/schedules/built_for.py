@@ -13,13 +13,14 @@ from mlir import ir
 from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
+from lowtide.dialects.tile import CacheHint, RasterKind, SchedulerKind, StorePath
+from lowtide.dialects.tile.fields import Order
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Refusal, walk
-from lowtide.passes.schedules.cache_hints import hint_name
-from lowtide.passes.schedules.facts import consumer_warpgroups, narrow_columns, scratch_buffers, threads_of
-from lowtide.passes.schedules.rules import SCHEDULERS
+from lowtide.passes.schedules.facts import narrow_columns, scratch_buffers, scratch_element, threads_of
 from lowtide.passes.support.atoms import TMA_RANKS, stored_shape, tiled_mma, tiled_mma_attr
+from lowtide.passes.support.cache_hints import hint_of
 from lowtide.passes.support.problem import Problem
 from lowtide.passes.support.rewriting import defining_op
 
@@ -46,9 +47,9 @@ def launch_mismatches(module: ir.Module) -> Iterator[Refusal]:
     for launch in walk(module, tile.LaunchOp):
         schedule = schedules.get(ir.FlatSymbolRefAttr(launch.kernel).value)
         threads = ir.IntegerAttr(launch.threads).value
-        if schedule is not None and schedule.warps is not None and threads != threads_of(schedule):
-            scheduled = f"warps = {list(schedule.warps)}, which are {threads_of(schedule)}"
-            yield _refusal(launch, f"launches {threads} threads a CTA", scheduled, AGAIN)
+        if schedule is not None and schedule.multiply.atoms is not None and threads != threads_of(schedule):
+            scheduled = f"atoms = {list(schedule.multiply.atoms)}, which are {threads_of(schedule)}"
+            yield _refusal(launch, f"launches {threads} threads per CTA", scheduled, AGAIN)
 
 
 def _schedules_by_kernel(module: ir.Module) -> dict[str, Schedule]:
@@ -66,22 +67,24 @@ def _schedules_by_kernel(module: ir.Module) -> dict[str, Schedule]:
 
 
 def _work_tiles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
-    assert schedule.cta is not None and schedule.raster is not None
+    grid = schedule.grid
+    assert grid.tile is not None
     for work in walk(kernel, tile.WorkTilesOp):
-        if tuple(work.tile) != schedule.cta[:2]:
-            yield _refusal(work, f"cuts tiles of {list(work.tile)}", f"cta = {list(schedule.cta)}", AGAIN)
-        scheduler = SCHEDULERS[ir.IntegerAttr(work.scheduler).value]
-        if scheduler != schedule.scheduler:
-            yield _refusal(work, f"is {scheduler}", f"scheduler = {schedule.scheduler}", AGAIN)
-        order = (work.order.kind, work.order.group, work.order.columns)
-        if order[: len(schedule.raster)] != schedule.raster:
-            yield _refusal(work, f"has the order {work.order}", _field("raster", schedule.raster), BOTH)
+        if tuple(work.tile) != grid.tile:
+            yield _refusal(work, f"cuts tiles of {list(work.tile)}", f"grid.tile = {list(grid.tile)}", AGAIN)
+        scheduler = SchedulerKind(ir.IntegerAttr(work.scheduler).value)
+        if scheduler is not grid.scheduler:
+            yield _refusal(work, f"is {scheduler}", f"scheduler = {grid.scheduler}", AGAIN)
+        order = Order(RasterKind[work.order.kind], work.order.group, work.order.columns)
+        if order != grid.order:
+            yield _refusal(work, f"has the order {order}", f"order = {grid.order}", BOTH)
 
 
 def _stages(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
     for ring in walk(kernel, sm.RingOp):
-        if ring.result.type.stages != schedule.stages:
-            yield _refusal(ring, f"has {ring.result.type.stages} stages", f"stages = {schedule.stages}", AGAIN)
+        stages = schedule.mainloop.stages
+        if ring.result.type.stages != stages:
+            yield _refusal(ring, f"has {ring.result.type.stages} stages", f"stages = {stages}", AGAIN)
 
 
 def _mma(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
@@ -100,9 +103,9 @@ def _fragments(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
         if first is None:
             continue
         buffers = 2 if first.a in list(loop.inner_iter_args) else 1
-        if buffers != schedule.fragment_buffers:
+        if buffers != schedule.multiply.fragment_buffers:
             built = "multiplies fragments loaded " + ("a slice ahead" if buffers == 2 else "for the slice at hand")
-            yield _refusal(first, built, f"fragment_buffers = {schedule.fragment_buffers}", AGAIN)
+            yield _refusal(first, built, f"fragment_buffers = {schedule.multiply.fragment_buffers}", AGAIN)
 
 
 def _operands(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
@@ -113,17 +116,17 @@ def _operands(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> It
         for operand, type_ in zip("ab", types, strict=False):
             shape, wanted = tuple(type_.shape), stored_shape(operand, schedule, problem.layout)
             if shape != wanted:
-                scheduled = f"cta = {list(schedule.cta or ())}, which makes them {list(wanted)}"
+                scheduled = f"a CTA tile of {list(schedule.tile_mnk)}, which makes them {list(wanted)}"
                 yield _refusal(op, f"takes {operand} in tiles of {list(shape)}", scheduled, AGAIN)
-            yield from _same_swizzle(op, operand, type_, f"swizzle_{operand}", schedule)
+            yield from _same_swizzle(op, operand, type_, f"{operand}.swizzle", schedule)
 
 
 def _same_swizzle(op: ir.OpView, what: str, type_: ir.Type, field: str, schedule: Schedule) -> Iterator[Refusal]:
     """A buffer lies as its field says; no swizzle is the same whatever its other numbers."""
-    found, given = _swizzle(type_), getattr(schedule, field)
+    found, given = _swizzle(type_), schedule.get(field)
     if found is not None and (found[0] != given[0] or (found[0] and found != given)):
         built = "keeps {} with swizzle<{},{},{}>".format(what, *found)
-        yield _refusal(op, built, _field(field, given), BOTH)
+        yield _refusal(op, built, "{} = <{},{},{}>".format(field, *given), BOTH)
 
 
 def _swizzle(type_: ir.Type) -> SwizzleBits | None:
@@ -135,82 +138,79 @@ def _swizzle(type_: ir.Type) -> SwizzleBits | None:
 
 def _copies(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
     for copy in walk(kernel, sm.CpAsyncOp):
-        if copy.copy.atom != schedule.copy:
-            yield _refusal(copy, f"copies by {copy.copy.atom}", f"copy = {schedule.copy}", AGAIN)
+        name = _operand_filled(copy.destination)
+        scheduled = schedule.mainloop.operand(name).copy if name else copy.copy.atom
+        if copy.copy.atom != scheduled:
+            yield _refusal(copy, f"copies by {copy.copy.atom}", f"{name}.copy = {scheduled}", AGAIN)
     for load in walk(kernel, sm.TmaLoadOp):
-        rank = len(load.map.type.shape)
-        if rank != TMA_RANKS.get(str(schedule.copy)):
-            yield _refusal(load, f"loads boxes of {rank} dimensions", f"copy = {schedule.copy}", AGAIN)
-        yield from _load_hint(load, schedule)
+        name = _operand_filled(load.destination)
+        if name is None:
+            continue
+        operand, rank = schedule.mainloop.operand(name), len(load.map.type.shape)
+        if rank != TMA_RANKS.get(str(operand.copy)):
+            yield _refusal(load, f"loads boxes of {rank} dimensions", f"{name}.copy = {operand.copy}", AGAIN)
+        found, hint = hint_of(load), operand.cache or CacheHint.normal
+        if found is not hint:
+            yield _refusal(load, f"has cache({found})", f"{name}.cache = {hint}", BOTH)
 
 
-def _load_hint(load: sm.TmaLoadOp, schedule: Schedule) -> Iterator[Refusal]:
-    """A load of A or B has the cache hint that the schedule has for it."""
-    slot = defining_op(load.destination)
-    if not isinstance(slot, sm.RingSlotOp):
-        return
-    hints = schedule.cache_hints or ("normal",) * 3
-    found = hint_name(load.cache)
-    if found != hints[list(slot.buffers).index(load.destination)]:
-        yield _refusal(load, f"has cache({found})", f"cache_hints = [{', '.join(hints)}]", BOTH)
+def _operand_filled(buffer: ir.Value) -> str | None:
+    """Which operand's buffer of a slot it is; None for a buffer of no slot."""
+    slot = defining_op(buffer)
+    return "ab"[list(slot.buffers).index(buffer)] if isinstance(slot, sm.RingSlotOp) else None
 
 
 def _roles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
     for roles in walk(kernel, sm.RolesOp):
-        consumers = consumer_warpgroups(schedule)
-        if list(roles.warps) != [4, 4 * consumers]:
-            yield _refusal(roles, f"has roles of {list(roles.warps)} warps", _field("roles", schedule.roles), AGAIN)
-        if tuple(roles.registers) != schedule.registers:
-            scheduled = _field("registers", schedule.registers)
+        mainloop = schedule.mainloop
+        if list(roles.warps) != [4, 4 * schedule.consumers]:
+            yield _refusal(roles, f"has roles of {list(roles.warps)} warps", f"roles = {mainloop.roles}", AGAIN)
+        if tuple(roles.registers) != mainloop.registers:
+            scheduled = f"registers = {list(mainloop.registers or ())}"
             yield _refusal(roles, f"asks for {list(roles.registers)} registers", scheduled, BOTH)
 
 
 def _stores(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
     """D is stored in the way, and with the cache hint, that the schedule has for it."""
-    hints = schedule.cache_hints or ("normal",) * 3
+    path, hint = schedule.epilogue.path, schedule.epilogue.cache or CacheHint.normal
     by_tma = walk(kernel, sm.TmaStoreOp)
     for store in (*by_tma, *walk(kernel, sm.StoreGlobalOp)):
-        if bool(by_tma) != (schedule.epilogue == "tma"):
+        if bool(by_tma) != (path is StorePath.tma):
             built = "stores by TMA" if by_tma else "stores without TMA"
-            yield _refusal(store, built, f"epilogue = {schedule.epilogue}", AGAIN)
-        if hint_name(store.cache) != hints[2]:
-            built = f"has cache({hint_name(store.cache)})"
-            yield _refusal(store, built, f"cache_hints = [{', '.join(hints)}]", BOTH)
+            yield _refusal(store, built, f"epilogue.path = {path}", AGAIN)
+        if hint_of(store) is not hint:
+            yield _refusal(store, f"has cache({hint_of(store)})", f"epilogue.cache = {hint}", BOTH)
 
 
 def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
     """The epilogue goes through shared memory, or not, in the parts and buffers that the schedule has."""
     stores, writes = walk(kernel, sm.StoreGlobalOp), walk(kernel, sm.StoreSharedOp)
-    if stores and schedule.epilogue in ("smem", "direct") and bool(writes) != (schedule.epilogue == "smem"):
+    epilogue = schedule.epilogue
+    if stores and epilogue.path is not StorePath.tma and bool(writes) != (epilogue.path is StorePath.smem):
         built = "stores through shared memory" if writes else "stores straight from fragments"
-        yield _refusal(stores[0], built, f"epilogue = {schedule.epilogue}", AGAIN)
-    assert schedule.cta is not None and schedule.epilogue_tile is not None
+        yield _refusal(stores[0], built, f"epilogue.path = {epilogue.path}", AGAIN)
+    assert epilogue.tile is not None
     shapes = [tuple(ir.MemRefType(write.destination.type).shape) for write in writes]
     # Only the last part of a row may be narrower.
-    narrow = (schedule.epilogue_tile[0], narrow_columns(schedule)) if schedule.epilogue_tile in shapes else None
+    narrow = (epilogue.tile[0], narrow_columns(schedule)) if epilogue.tile in shapes else None
     buffers = []
     for write, shape in zip(writes, shapes, strict=True):
         if shape == narrow:
             continue
-        if shape != schedule.epilogue_tile:
-            scheduled = f"epilogue_tile = {list(schedule.epilogue_tile)}"
+        if shape != epilogue.tile:
+            scheduled = f"epilogue.tile = {list(epilogue.tile)}"
             yield _refusal(write, f"writes parts of {list(shape)}", scheduled, AGAIN)
         scratch = ir.MemRefType(write.destination.type)
-        element = problem.d if schedule.epilogue_math == "registers" else problem.acc
+        element = scratch_element(schedule, problem)
         if str(scratch.element_type) != element:
             built = f"writes scratch of {scratch.element_type}"
-            yield _refusal(write, built, f"epilogue_math = {schedule.epilogue_math}, with {element} there", AGAIN)
-        yield from _same_swizzle(write, "the scratch", scratch, "swizzle_d", schedule)
+            yield _refusal(write, built, f"epilogue.math = {epilogue.math}, with {element} there", AGAIN)
+        yield from _same_swizzle(write, "the scratch", scratch, "epilogue.swizzle", schedule)
         if write.destination not in buffers:
             buffers.append(write.destination)
     if walk(kernel, sm.TmaStoreOp) and buffers and len(buffers) != scratch_buffers(schedule):
         built = f"takes turns with {len(buffers)} buffer{'s' if len(buffers) > 1 else ''}"
-        yield _refusal(writes[0], built, f"epilogue_buffers = {scratch_buffers(schedule)}", AGAIN)
-
-
-def _field(name: str, value: object) -> str:
-    """`name = value` as the schedule prints it."""
-    return str(Schedule().with_(**{name: value})).removeprefix("#tile.schedule<").removesuffix(">")
+        yield _refusal(writes[0], built, f"epilogue.buffers = {scratch_buffers(schedule)}", AGAIN)
 
 
 def _refusal(op: ir.OpView, built: str, scheduled: str, way_out: str) -> Refusal:

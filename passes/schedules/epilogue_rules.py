@@ -1,77 +1,87 @@
-"""What a schedule must satisfy of its epilogue: words that go together, parts of the tile, the scratch's swizzle."""
+"""What the epilogue of a schedule must satisfy: words that go together, parts of the tile, the scratch's swizzle."""
 
 from collections.abc import Iterator
 
+from lowtide.dialects.tile import CacheHint, EpilogueMath, OperandKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
-from lowtide.passes.schedules.facts import consumer_warpgroups, multiplying_threads, scratch_buffers, swizzle_base
-from lowtide.passes.schedules.role_rules import has_wgmma
+from lowtide.passes.schedules.facts import multiplying_threads, scratch_buffers, scratch_element, swizzle_base
+from lowtide.passes.schedules.mainloop_rules import has_wgmma, swizzle_of
+from lowtide.passes.schedules.tma_rules import MAX_BOX_SIDE
 from lowtide.passes.support.atoms import epilogue_rows
 from lowtide.passes.support.problem import ELEMENT_BITS, Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS
 
-# Hints for D by epilogue: what TMA's stores take, and what st.global does.
-TMA_HINTS = ("normal", "evict_first", "evict_last")
-_STORE_HINTS = ("normal", "streaming", "write_through")
-_BOX_SIDE = 256  # elements, at most (PTX ISA, "Tensor maps")
+_THREAD_HINTS = (CacheHint.normal, CacheHint.streaming, CacheHint.write_through)
+
+# The hints that each path's stores take.
+STORE_HINTS = {
+    StorePath.smem: _THREAD_HINTS,
+    StorePath.direct: _THREAD_HINTS,
+    StorePath.tma: (CacheHint.normal, CacheHint.evict_first, CacheHint.evict_last),
+}
 
 
-def epilogue_fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Words and numbers, as far as they are given."""
-    for name, allowed in (("epilogue", ("smem", "direct", "tma")), ("epilogue_math", ("registers", "rows"))):
-        value = getattr(schedule, name)
-        if value is not None and value not in allowed:
-            yield f"{name} = {value} is not one of {', '.join(allowed)}"
-    if schedule.epilogue in ("direct", "tma") and schedule.epilogue_math == "rows":
-        yield f"epilogue_math = rows needs epilogue = smem; with {schedule.epilogue} stores take registers"
-    buffers = schedule.epilogue_buffers
+    path, buffers, cache = schedule.epilogue.path, schedule.epilogue.buffers, schedule.epilogue.cache
+    if schedule.epilogue.tile is not None and min(schedule.epilogue.tile) < 1:
+        yield f"epilogue.tile = {list(schedule.epilogue.tile)}: every extent is at least 1"
+    if path not in (None, StorePath.smem) and schedule.epilogue.math is EpilogueMath.rows:
+        yield f"epilogue.math = rows needs epilogue.path = smem; with {path} stores take registers"
     if buffers is not None and buffers < 1:
-        yield f"epilogue_buffers = {buffers}: at least 1 buffer; nearest is 1"
-    elif buffers is not None and buffers > 1 and schedule.epilogue in ("direct", "smem"):
-        yield f"epilogue_buffers = {buffers} are those of epilogue = tma, not {schedule.epilogue}; take 1"
-    hint = schedule.cache_hints[2] if schedule.cache_hints is not None else "normal"
-    if hint not in (*TMA_HINTS, *_STORE_HINTS):
-        yield f"cache_hints: D = {hint} is not one of {', '.join(dict.fromkeys((*TMA_HINTS, *_STORE_HINTS)))}"
-    elif schedule.epilogue is not None:
-        taken = TMA_HINTS if schedule.epilogue == "tma" else _STORE_HINTS
-        if hint not in taken:
-            yield f"cache_hints: D = {hint} with epilogue = {schedule.epilogue}, whose stores take {', '.join(taken)}"
+        yield f"epilogue.buffers = {buffers}: at least 1 buffer; nearest is 1"
+    elif buffers is not None and buffers > 1 and path not in (None, StorePath.tma):
+        yield f"epilogue.buffers = {buffers} are those of epilogue.path = tma, not {path}; take 1"
+    if cache is not None and path is not None and cache not in STORE_HINTS[path]:
+        taken = ", ".join(map(str, STORE_HINTS[path]))
+        yield f"epilogue.cache = {cache} with epilogue.path = {path}, whose stores take {taken}"
 
 
-def epilogue_parts(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+def parts(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Parts of the tile that the atoms hold and the stores can take."""
-    if schedule.epilogue == "direct":
+    path = schedule.epilogue.path
+    if path is StorePath.direct:
         return
-    assert schedule.cta is not None and schedule.epilogue_tile is not None
-    if schedule.epilogue == "tma" and not consumer_warpgroups(schedule):
-        way_out = "roles = cooperative(2), or epilogue = smem" if has_wgmma(target) else "epilogue = smem"
-        yield f"epilogue = tma stores by warpgroups of a role; take {way_out}"
+    assert schedule.epilogue.tile is not None
+    if path is StorePath.tma and not schedule.consumers:
+        way_out = "roles = cooperative(2), or epilogue.path = smem" if has_wgmma(target) else "epilogue.path = smem"
+        yield f"epilogue.path = tma stores by warpgroups of a role; take {way_out}"
         return
-    step_m, step_n, _ = schedule.tiled_mma_tile
+    step_m, step_n, _ = schedule.multiply.step
     # The columns of a wgmma lie in runs of 8, which a part of the tile may take any number of.
-    steps = (step_m, 8 if consumer_warpgroups(schedule) else step_n)
-    for letter, extent, part, step in zip("MN", schedule.cta, schedule.epilogue_tile, steps, strict=False):
-        may_be_narrow = letter == "N" and schedule.epilogue == "tma" and part <= extent  # its last part
+    steps = (step_m, 8 if schedule.consumers else step_n)
+    for letter, extent, part, step in zip("MN", schedule.tile_mnk, schedule.epilogue.tile, steps, strict=False):
+        may_be_narrow = letter == "N" and path is StorePath.tma and part <= extent  # its last part
         if part % step or (extent % part and not may_be_narrow):
             yield (
-                f"epilogue_tile {letter} = {part} must be a multiple of {step}, one step of the tiled mma, and divide "
+                f"epilogue.tile {letter} = {part} must be a multiple of {step}, one step of the tiled mma, and divide "
                 f"the CTA tile's {extent}; nearest is {_nearest_part(part, step, extent)}"
             )
             return
-    if schedule.epilogue == "tma":
+    if path is StorePath.tma:
         yield from _tma_stores(schedule, problem)
         return
     try:
         epilogue_rows(schedule, problem, multiplying_threads(schedule))
     except ScheduleError as error:
-        yield f"epilogue_tile: {error}"
+        yield f"epilogue.tile: {error}"
+
+
+def swizzle(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """The swizzle of the scratch, where threads store through it."""
+    if schedule.epilogue.path is not StorePath.smem:
+        return
+    assert schedule.epilogue.swizzle is not None and schedule.epilogue.tile is not None
+    bits = ELEMENT_BITS[scratch_element(schedule, problem)]
+    yield from swizzle_of("epilogue.swizzle", schedule.epilogue.swizzle, schedule.epilogue.tile, bits)
 
 
 def _nearest_part(part: int, step: int, extent: int) -> int:
     """The extent of a part, a multiple of the step that divides the CTA tile's, nearest to the one given."""
-    parts = [size for size in range(step, extent + 1, step) if extent % size == 0]
-    return min(parts, key=lambda size: (abs(size - part), -size), default=extent)
+    fitting = [size for size in range(step, extent + 1, step) if extent % size == 0]
+    return min(fitting, key=lambda size: (abs(size - part), -size), default=extent)
 
 
 def stores_whole_rows(problem: Problem) -> bool:
@@ -81,34 +91,36 @@ def stores_whole_rows(problem: Problem) -> bool:
 
 def _tma_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
     """Each warpgroup stores 64 rows of a part, in boxes as wide as the swizzle's span."""
-    assert schedule.cta is not None and schedule.epilogue_tile is not None and schedule.swizzle_d is not None
-    rows, columns = schedule.epilogue_tile
-    if "full" in problem.kinds:
-        yield "epilogue = tma has no room for a full operand, which is read in rows; take epilogue = smem"
+    assert schedule.epilogue.tile is not None and schedule.epilogue.swizzle is not None
+    rows, columns = schedule.epilogue.tile
+    if OperandKind.full in problem.kinds:
+        yield "epilogue.path = tma has no room for a full operand, which is read in rows; take epilogue.path = smem"
     if problem.n is not None and not stores_whole_rows(problem):
         whole = 128 // ELEMENT_BITS[problem.d]
         yield (
-            f"epilogue = tma stores whole 16 bytes and would overwrite what lies behind D's rows of {problem.n} "
-            f"elements; take epilogue = smem, or N = {-(-problem.n // whole) * whole}"
+            f"epilogue.path = tma stores whole 16 bytes and would overwrite what lies behind D's rows of {problem.n} "
+            f"elements; take epilogue.path = smem, or N = {-(-problem.n // whole) * whole}"
         )
-    wanted = WGMMA_ROWS * consumer_warpgroups(schedule)
+    wanted = WGMMA_ROWS * schedule.consumers
     if rows != wanted:
-        yield f"epilogue_tile M = {rows}: TMA stores take 64 rows of each warpgroup; take {wanted}"
-    bits, base, shift = schedule.swizzle_d
+        yield f"epilogue.tile M = {rows}: TMA stores take 64 rows of each warpgroup; take {wanted}"
+    bits, base, shift = schedule.epilogue.swizzle
     unit = swizzle_base(problem.d)
     if bits and (bits > 3 or (base, shift) != (unit, 3)):
-        yield f"swizzle_d = <{bits},{base},{shift}>: TMA swizzles units of 16 bytes; take <{min(bits, 3)},{unit},3>"
+        nearest = f"<{min(bits, 3)},{unit},3>"
+        yield f"epilogue.swizzle = <{bits},{base},{shift}>: TMA swizzles units of 16 bytes; take {nearest}"
         return
     width = 1 << (bits + unit) if bits else columns
     if columns % width:
         narrower = max(b for b in range(bits) if b == 0 or columns % (1 << (b + unit)) == 0)
         yield (
-            f"epilogue_tile N = {columns}: swizzle_d = <{bits},{base},{shift}> takes boxes of {width} columns; take a "
-            f"multiple of {width}, or swizzle_d = <{narrower},{unit},3>"
+            f"epilogue.tile N = {columns}: epilogue.swizzle = <{bits},{base},{shift}> takes boxes of {width} columns; "
+            f"take a multiple of {width}, or epilogue.swizzle = <{narrower},{unit},3>"
         )
-    if width > _BOX_SIDE or columns * ELEMENT_BITS[problem.d] % 128:
-        yield f"epilogue_tile N = {columns}: a box's row is a multiple of 16 bytes and at most {_BOX_SIDE} elements"
-    parts, buffers = schedule.cta[0] // rows * (schedule.cta[1] // columns), scratch_buffers(schedule)
-    if parts % buffers:
-        nearest = max(count for count in range(1, buffers) if parts % count == 0)
-        yield f"epilogue_buffers = {buffers} take turns with {parts} parts of the tile, evenly; nearest is {nearest}"
+    if width > MAX_BOX_SIDE or columns * ELEMENT_BITS[problem.d] % 128:
+        yield f"epilogue.tile N = {columns}: a box's row is a multiple of 16 bytes and at most {MAX_BOX_SIDE} elements"
+    m, n, _ = schedule.tile_mnk
+    count, buffers = m // rows * (n // columns), scratch_buffers(schedule)
+    if count % buffers:
+        fewer = max(number for number in range(1, buffers) if count % number == 0)
+        yield f"epilogue.buffers = {buffers} take turns with {count} parts of the tile, evenly; nearest is {fewer}"

@@ -1,5 +1,6 @@
 """What follows from a complete schedule: threads, and bytes of shared memory."""
 
+from lowtide.dialects.tile import EpilogueMath, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.support.problem import ELEMENT_BITS, Problem
 from lowtide.targets import Target
@@ -13,44 +14,49 @@ MBARRIER_BYTES = 8  # PTX ISA, "Size and alignment of mbarrier object"
 
 def ring_bytes(schedule: Schedule, problem: Problem) -> int:
     """Shared memory of the ring, in bytes."""
-    assert schedule.cta is not None and schedule.stages is not None
-    m, n, k = schedule.cta
-    return schedule.stages * (m + n) * k * ELEMENT_BITS[problem.ab] // 8
+    assert schedule.mainloop.stages is not None
+    m, n, k = schedule.tile_mnk
+    return schedule.mainloop.stages * (m * ELEMENT_BITS[problem.a] + n * ELEMENT_BITS[problem.b]) * k // 8
+
+
+def scratch_element(schedule: Schedule, problem: Problem) -> str:
+    """The element type of the epilogue's scratch."""
+    return problem.d if schedule.epilogue.math is EpilogueMath.registers else problem.acc
 
 
 def scratch_bytes(schedule: Schedule, problem: Problem) -> int:
     """Shared memory of the epilogue's scratch, all its buffers, in bytes; 0 for direct stores."""
-    if schedule.epilogue == "direct":
+    if schedule.epilogue.path is StorePath.direct:
         return 0
-    assert schedule.epilogue_tile is not None
-    rows, columns = schedule.epilogue_tile
-    element = problem.d if schedule.epilogue_math == "registers" else problem.acc
-    sizes = [rows * columns * ELEMENT_BITS[element] // 8] * scratch_buffers(schedule)
+    assert schedule.epilogue.tile is not None
+    rows, columns = schedule.epilogue.tile
+    bits = ELEMENT_BITS[scratch_element(schedule, problem)]
+    sizes = [rows * columns * bits // 8] * scratch_buffers(schedule)
     if narrow := narrow_columns(schedule):
-        sizes.append(rows * narrow * ELEMENT_BITS[element] // 8)
+        sizes.append(rows * narrow * bits // 8)
     return sum(aligned(size) for size in sizes[:-1]) + sizes[-1]
 
 
 def scratch_buffers(schedule: Schedule) -> int:
-    """Buffers that the parts of the epilogue take turns with, but for a narrower last part, which has its own."""
-    return schedule.epilogue_buffers or 1
+    """Buffers that the parts of the epilogue take in turn, but for a narrower last part, which has its own."""
+    return schedule.epilogue.buffers or 1
 
 
 def narrow_columns(schedule: Schedule) -> int:
     """Columns of the last part of a row of parts, where it is narrower than the epilogue tile; else 0."""
-    assert schedule.cta is not None and schedule.epilogue_tile is not None
-    return schedule.cta[1] % schedule.epilogue_tile[1] if schedule.epilogue == "tma" else 0
+    assert schedule.grid.tile is not None and schedule.epilogue.tile is not None
+    return schedule.grid.tile[1] % schedule.epilogue.tile[1] if schedule.epilogue.path is StorePath.tma else 0
 
 
 def shared_memory_bytes(schedule: Schedule, problem: Problem) -> int:
     """Dynamic shared memory of a CTA: the scratch reuses the drained ring where it fits in it."""
-    assert schedule.cta is not None and schedule.stages is not None
+    assert schedule.mainloop.stages is not None
     ring, scratch = ring_bytes(schedule, problem), scratch_bytes(schedule, problem)
-    m, n, k = schedule.cta
-    column = schedule.stages * k * ELEMENT_BITS[problem.ab] // 8
-    end = aligned(m * column) + n * column
-    if consumer_warpgroups(schedule):  # the producer runs ahead: the ring is never free; two mbarriers a slot
-        return (aligned(end) + scratch if scratch else end) + 2 * MBARRIER_BYTES * schedule.stages
+    m, n, k = schedule.tile_mnk
+    rows = schedule.mainloop.stages * k
+    end = aligned(m * rows * ELEMENT_BITS[problem.a] // 8) + n * rows * ELEMENT_BITS[problem.b] // 8
+    if schedule.consumers:  # the producer runs ahead: the ring is never free; two mbarriers per slot
+        return (aligned(end) + scratch if scratch else end) + 2 * MBARRIER_BYTES * schedule.mainloop.stages
     return end if scratch <= ring else aligned(end) + scratch
 
 
@@ -59,23 +65,18 @@ def aligned(offset: int) -> int:
     return -(-offset // SMEM_ALIGNMENT) * SMEM_ALIGNMENT
 
 
-def consumer_warpgroups(schedule: Schedule) -> int:
-    """Warpgroups that multiply where the schedule has roles, else 0."""
-    return schedule.roles[1] if schedule.roles is not None and schedule.roles[0] == "cooperative" else 0
-
-
 def threads_of(schedule: Schedule) -> int:
     """Threads of a CTA: those of the warps, or of one producer and the consumer warpgroups."""
-    consumers = consumer_warpgroups(schedule)
-    if consumers:
-        return WARPGROUP_THREADS * (1 + consumers)
-    assert schedule.warps is not None
-    return 32 * schedule.warps[0] * schedule.warps[1] * schedule.warps[2]
+    if schedule.consumers:
+        return WARPGROUP_THREADS * (1 + schedule.consumers)
+    assert schedule.multiply.atoms is not None
+    m, n, k = schedule.multiply.atoms
+    return 32 * m * n * k
 
 
 def multiplying_threads(schedule: Schedule) -> int:
     """Threads that hold accumulators."""
-    return WARPGROUP_THREADS * consumer_warpgroups(schedule) or threads_of(schedule)
+    return WARPGROUP_THREADS * schedule.consumers or threads_of(schedule)
 
 
 def swizzle_base(element: str) -> int:
@@ -84,7 +85,7 @@ def swizzle_base(element: str) -> int:
 
 
 def registers_at_entry(threads: int, target: Target) -> int:
-    """Registers a thread of the only CTA of an SM enters with: as many as there are for all, a multiple of 8.
+    """Registers with which each thread of the only CTA of an SM enters: an even share, a multiple of 8.
 
     A thread addresses at most `target.registers_per_thread` of them (PTX ISA, "setmaxnreg").
     """

@@ -4,7 +4,7 @@ Before   %as = sm.alloc : memref<128x32xbf16, #tile.layout<(128,32):(32,1)>, wor
 After    %as = sm.alloc : memref<128x32xbf16, #tile.layout<(128,32):(32,1), swizzle<2,3,3>>, workgroup>
          In a schedule with roles, whose stages TMA fills and wgmma reads, rows wider than the swizzle are cut into
          panels, one after the other: 128x128 with swizzle<3,3,3> is (128,(64,2)):(64,(1,8192)).
-Needs    level smem, and a kernel whose schedule has `swizzle_a` and `swizzle_b` resolved. Only applies them: they are
+Needs    level smem, and a kernel whose schedule has `a.swizzle` and `b.swizzle` resolved. Only applies them: they are
          chosen, with the conflicts counted, by choose-schedule.
 Refuses  a schedule without them; an mma on other buffers than sm.alloc; rows that panels do not divide.
 Test     test/lit/passes/smem/assign-smem-layouts.mlir, assign-smem-layouts-invalid.mlir
@@ -36,9 +36,10 @@ class AssignSmemLayouts(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for kernel in walk(module, tile.KernelOp):
-            schedule = schedule_of(kernel, "swizzle_a", "swizzle_b")
+            schedule = schedule_of(kernel, "mainloop.a.swizzle", "mainloop.b.swizzle")
+            swizzles = schedule.mainloop.a.swizzle, schedule.mainloop.b.swizzle
             for mma in walk(kernel, tile.MmaOp):
-                for name, buffer, swizzle in (("A", mma.a, schedule.swizzle_a), ("B", mma.b, schedule.swizzle_b)):
+                for name, buffer, swizzle in zip("AB", (mma.a, mma.b), swizzles, strict=True):
                     alloc = defining_op(buffer)
                     if not isinstance(alloc, sm.AllocOp):
                         raise Refusal(mma, f"operand {name} does not come from sm.alloc; run promote-operands-to-smem")

@@ -8,6 +8,7 @@ from tensor_layouts import Layout
 
 from lowtide import targets
 from lowtide.dialects import sm
+from lowtide.dialects.tile import EpilogueMath, GemmLayout
 from lowtide.dialects.tile.layouts import layout_attr, layout_of, tv_attr
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.support.problem import ELEMENT_BITS, Problem, a_is_mk, b_is_nk
@@ -21,14 +22,14 @@ TMA_RANKS = {"tma": 2, "tma.3d": 3, "tma.4d": 4, "tma.5d": 5}
 
 def mma_atom_name(schedule: Schedule, problem: Problem) -> str:
     """The full name of the mma atom: shape, accumulator and operand types, e.g. `mma.m16n8k16.f32.bf16`."""
-    return f"{schedule.mma}.{problem.acc}.{problem.ab}"
+    return f"{schedule.multiply.atom}.{problem.acc}.{problem.a}"
 
 
 def tiled_mma(schedule: Schedule, problem: Problem) -> TiledMma:
     """The tiled mma of a complete schedule. Raises ScheduleError or TargetError where there is none."""
-    assert schedule.warps is not None
+    assert schedule.multiply.atoms is not None
     atom = targets.mma_atom(mma_atom_name(schedule, problem))
-    return TiledMma(atom, schedule.warps, schedule.permutation or (None, None, None))
+    return TiledMma(atom, schedule.multiply.atoms, schedule.multiply.permutation or (None, None, None))
 
 
 def part_of(mma: TiledMma, shape: tuple[int, int]) -> TiledMma:
@@ -69,18 +70,17 @@ def fragment_type(tv: Layout, shape: tuple[int, int], element: ir.Type | str) ->
     return ir.Type.parse(f"!sm.fragment<{shape[0]}x{shape[1]}x{element}, {tv_attr(tv)}>")
 
 
-def stored_shape(operand: str, schedule: Schedule, letters: str) -> tuple[int, int]:
+def stored_shape(operand: str, schedule: Schedule, layout: GemmLayout) -> tuple[int, int]:
     """A stage of A or B as it lies in shared memory: as in global memory, the contiguous dimension last."""
-    assert schedule.cta is not None
-    m, n, k = schedule.cta
+    m, n, k = schedule.tile_mnk
     if operand == "a":
-        return (m, k) if a_is_mk(letters) else (k, m)
-    return (n, k) if b_is_nk(letters) else (k, n)
+        return (m, k) if a_is_mk(layout) else (k, m)
+    return (n, k) if b_is_nk(layout) else (k, n)
 
 
-def is_transposed(operand: str, letters: str) -> bool:
+def is_transposed(operand: str, layout: GemmLayout) -> bool:
     """Whether a stage lies with K as its rows, so that ldmatrix must transpose."""
-    return not (a_is_mk(letters) if operand == "a" else b_is_nk(letters))
+    return not (a_is_mk(layout) if operand == "a" else b_is_nk(layout))
 
 
 def fill_copy(atom_name: str, shape: tuple[int, int], threads: int, element_bits: int) -> TiledCopy:
@@ -107,11 +107,16 @@ def epilogue_rows(schedule: Schedule, problem: Problem, threads: int) -> Epilogu
 
     Raises ScheduleError where the threads cannot share the epilogue tile in 16-byte vectors.
     """
-    assert schedule.epilogue_tile is not None
-    element = problem.d if schedule.epilogue_math == "registers" else problem.acc
-    vector = 128 // max(ELEMENT_BITS[element], ELEMENT_BITS[problem.d])
-    bytes_per_thread = vector * ELEMENT_BITS[problem.d] // 8
-    threads_layout = targets.default_copy_threads(threads, *schedule.epilogue_tile, vector)
+    assert schedule.epilogue.tile is not None
+    element = problem.d if schedule.epilogue.math is EpilogueMath.registers else problem.acc
+    return rows_of_part(schedule.epilogue.tile, element, problem.d, threads)
+
+
+def rows_of_part(shape: tuple[int, int], element: str, d: str, threads: int) -> EpilogueAccess:
+    """As `epilogue_rows`, for a part of any shape: `element` lies in the scratch, `d` in D."""
+    vector = 128 // max(ELEMENT_BITS[element], ELEMENT_BITS[d])
+    bytes_per_thread = vector * ELEMENT_BITS[d] // 8
+    threads_layout = targets.default_copy_threads(threads, *shape, vector)
     atom = targets.copy_atom(f"st.global.{bytes_per_thread}")
-    rows = targets.make_tiled_copy(atom, threads_layout, Layout((1, vector)), schedule.epilogue_tile)
+    rows = targets.make_tiled_copy(atom, threads_layout, Layout((1, vector)), shape)
     return EpilogueAccess(element, rows)

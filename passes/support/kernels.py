@@ -1,14 +1,13 @@
-"""What passes read off a kernel: its schedule, the problem it came from, its main loop."""
+"""What passes read off a kernel: its schedule, its problem, its main loop, its launches."""
 
 from mlir import ir
 from mlir.dialects import scf
 
-from lowtide.dialects import sm, tile
+from lowtide.dialects import tile
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal, walk
-from lowtide.passes.schedules.facts import consumer_warpgroups
-from lowtide.passes.support.problem import Problem, buffer_bytes, kinds_of, layout_letters
+from lowtide.passes.support.problem import Problem, buffer_bytes
 
 
 def kernels_of(module: ir.Module, *, roles: bool) -> list[tile.KernelOp]:
@@ -24,7 +23,7 @@ def launches_of(module: ir.Module, kernel: ir.OpView) -> list[tile.LaunchOp]:
 
 def is_specialized(schedule: Schedule) -> bool:
     """Whether a schedule asks for roles."""
-    return consumer_warpgroups(schedule) > 0
+    return schedule.consumers > 0
 
 
 def _schedule_if_any(kernel: tile.KernelOp) -> Schedule:
@@ -32,55 +31,26 @@ def _schedule_if_any(kernel: tile.KernelOp) -> Schedule:
 
 
 def schedule_of(op: tile.KernelOp | tile.GemmOp, *needed: str) -> Schedule:
-    """The schedule on a kernel or gemm. Refuses an op without one, or with one that leaves a needed field open."""
+    """The schedule on a kernel or gemm. Refuses an op without one, or with one that leaves a needed field open.
+
+    `needed` are paths of fields: `mainloop.stages`.
+    """
     if "schedule" not in op.attributes:
         raise Refusal(op, "has no schedule; run choose-schedule first, or write one")
     schedule = Schedule.of(op.attributes["schedule"])
-    for name in needed:
-        if getattr(schedule, name) is None:
-            raise Refusal(op, f"schedule leaves {name} open; run choose-schedule first, or write it")
+    for path in needed:
+        if schedule.get(path) is None:
+            raise Refusal(op, f"schedule leaves {path} open; run choose-schedule first, or write it")
     return schedule
 
 
 def problem_of(kernel: tile.KernelOp) -> Problem:
-    """Element types and layout of the GEMM that a kernel computes, at any of its levels; sizes are left open.
-
-    Refuses a kernel without an mma and a store to read them off.
-    """
-    for mma in walk(kernel, tile.MmaOp):
-        ab, letters = _element(mma.a.type), layout_letters(mma)
-        return _problem(kernel, ab, mma.acc.type.element_type, letters)
-    for mma_sync in walk(kernel, sm.MmaSyncOp):
-        letters = ("n" if _loaded_transposed(kernel, mma_sync.a) else "t") + (
-            "t" if _loaded_transposed(kernel, mma_sync.b) else "n"
+    """The problem that a kernel carries; sizes are left open. Refuses a kernel without one."""
+    if "problem" not in kernel.attributes:
+        raise Refusal(
+            kernel, "has no problem; write #tile.problem beside its schedule, or lower again from level problem"
         )
-        return _problem(kernel, _element(mma_sync.a.type), mma_sync.acc.type.element_type, letters)
-    for wgmma in walk(kernel, sm.WgmmaOp):
-        acc = wgmma.result.type.fragment.element_type
-        return _problem(kernel, _element(wgmma.a.type), acc, layout_letters(wgmma))
-    raise Refusal(kernel, "has no tile.mma, sm.mma_sync or sm.wgmma that says what it multiplies")
-
-
-def _problem(kernel: tile.KernelOp, ab: ir.Type, acc: ir.Type, letters: str) -> Problem:
-    stores = [(store.d.type, tuple(kinds_of(store))) for store in walk(kernel, tile.StoreOp)]
-    stores += [(part.destination.type, ()) for part in walk(kernel, sm.StoreGlobalOp)]
-    stores += [(part.source.type, ()) for part in walk(kernel, sm.TmaStoreOp)]
-    if not stores:
-        raise Refusal(kernel, "has no tile.store or sm.store_global that says what it writes")
-    d, kinds = stores[0]
-    return Problem(None, None, None, str(ab), str(acc), str(_element(d)), letters, kinds)
-
-
-def _element(type_: ir.Type) -> ir.Type:
-    """The element type of a window, a fragment or a memref."""
-    if isinstance(type_, (tile.ViewType, sm.FragmentType)):
-        return type_.element_type
-    return ir.MemRefType(type_).element_type
-
-
-def _loaded_transposed(kernel: tile.KernelOp, operand: ir.Value) -> bool:
-    """Whether fragments of this type come by ldmatrix.trans; A's and B's types differ in their thread-value layouts."""
-    return any(bool(load.trans) for load in walk(kernel, sm.LdmatrixOp) if load.result.type == operand.type)
+    return Problem.of_attribute(kernel.attributes["problem"])
 
 
 def bytes_of(op: ir.OpView, buffer: ir.Type) -> int:

@@ -1,4 +1,4 @@
-"""The facts of a `tile.gemm` that passes ask for: sizes, layouts, element types, epilogue operands."""
+"""The problem that a `tile.gemm` or a kernel computes: sizes, layout, element types, kinds of epilogue operands."""
 
 from dataclasses import dataclass
 from math import prod
@@ -6,32 +6,31 @@ from math import prod
 from mlir import ir
 
 from lowtide.dialects import sm, tile
+from lowtide.dialects.tile import GemmLayout, OperandKind
 from lowtide.errors import ScheduleError
 
 # Bits of an element, by the type's name in IR.
 ELEMENT_BITS = {"f16": 16, "bf16": 16, "f32": 32}
-OPERAND_KINDS = ("full", "per_row", "per_column", "scalar")
-LAYOUTS = ("tn", "tt", "nn", "nt")
 
 
-def layout_letters(op: tile.GemmOp | tile.MmaOp | sm.WgmmaOp) -> str:
-    """`tn`, `tt`, `nn` or `nt`."""
-    return LAYOUTS[ir.IntegerAttr(op.layout).value]
+def layout_of_op(op: tile.GemmOp | tile.MmaOp | sm.WgmmaOp) -> GemmLayout:
+    """How A and B lie for the op."""
+    return GemmLayout(ir.IntegerAttr(op.layout).value)
 
 
-def a_is_mk(letters: str) -> bool:
-    """A lies as (M, K): its first letter is t."""
-    return letters[0] == "t"
+def a_is_mk(layout: GemmLayout) -> bool:
+    """A lies as (M, K)."""
+    return layout in (GemmLayout.tn, GemmLayout.tt)
 
 
-def b_is_nk(letters: str) -> bool:
-    """B lies as (N, K): its second letter is n."""
-    return letters[1] == "n"
+def b_is_nk(layout: GemmLayout) -> bool:
+    """B lies as (N, K)."""
+    return layout in (GemmLayout.tn, GemmLayout.nn)
 
 
-def kinds_of(op: tile.GemmOp | tile.StoreOp) -> list[str]:
+def kinds_of(op: tile.GemmOp | tile.StoreOp) -> list[OperandKind]:
     """The kind of each epilogue operand."""
-    return [OPERAND_KINDS[ir.IntegerAttr(kind).value] for kind in op.kinds]
+    return [OperandKind(ir.IntegerAttr(kind).value) for kind in op.kinds]
 
 
 def element_bits(element: ir.Type) -> int:
@@ -53,39 +52,67 @@ def static_extent(memref: ir.MemRefType, dim: int) -> int | None:
 
 @dataclass(frozen=True)
 class Problem:
-    """Sizes (None: known at run time) and element types (`bf16`, …) of a GEMM."""
+    """Sizes (None: known at run time), layout and element types (`bf16`, …) of a GEMM."""
 
     m: int | None
     n: int | None
     k: int | None
-    ab: str
+    a: str
+    b: str
     acc: str
     d: str
-    layout: str
-    kinds: tuple[str, ...]
+    layout: GemmLayout
+    kinds: tuple[OperandKind, ...] = ()
+    operands: tuple[str, ...] = ()
+    """The element type of each epilogue operand."""
     has_math: bool = False
     """Whether the epilogue calls functions (erf, exp, …), which want many registers."""
 
+    def operand(self, name: str) -> str:
+        """The element type of `a` or `b`."""
+        return {"a": self.a, "b": self.b}[name]
+
     @classmethod
     def of(cls, gemm: tile.GemmOp) -> "Problem":
+        """The problem of a tile.gemm."""
         a, b, d = (ir.MemRefType(value.type) for value in (gemm.a, gemm.b, gemm.d))
-        letters = layout_letters(gemm)
-        k_in_a, k_in_b = (1 if a_is_mk(letters) else 0), (1 if b_is_nk(letters) else 0)
-        k = static_extent(a, k_in_a)
+        layout = layout_of_op(gemm)
+        k_in_a, k_in_b = (1 if a_is_mk(layout) else 0), (1 if b_is_nk(layout) else 0)
         return cls(
             m=_either(static_extent(d, 0), static_extent(a, 1 - k_in_a)),
             n=_either(static_extent(d, 1), static_extent(b, 1 - k_in_b)),
-            k=_either(k, static_extent(b, k_in_b)),
-            ab=str(a.element_type),
+            k=_either(static_extent(a, k_in_a), static_extent(b, k_in_b)),
+            a=str(a.element_type),
+            b=str(b.element_type),
             acc=str(ir.TypeAttr(gemm.acc).value),
             d=str(d.element_type),
-            layout=letters,
+            layout=layout,
             kinds=tuple(kinds_of(gemm)),
+            operands=tuple(str(_element(operand.type)) for operand in gemm.epilogue_operands),
             has_math=any(
                 op.operation.name.startswith("math.") and op.operation.name != "math.absf"
                 for op in gemm.epilogue.blocks[0].operations
             ),
         )
+
+    @classmethod
+    def of_attribute(cls, attribute: tile.ProblemAttr) -> "Problem":
+        """The problem that a kernel or a host function carries; its sizes are left open."""
+        a, b, acc, d = map(str, attribute.types)
+        kinds = tuple(OperandKind[kind] for kind, _ in attribute.operands)
+        types = tuple(str(type_) for _, type_ in attribute.operands)
+        return cls(None, None, None, a, b, acc, d, GemmLayout[attribute.layout], kinds, types)
+
+
+def problem_attribute(gemm: tile.GemmOp) -> tile.ProblemAttr:
+    """`#tile.problem` of a tile.gemm."""
+    a, b, d = (_element(value.type) for value in (gemm.a, gemm.b, gemm.d))
+    operands = [_element(operand.type) for operand in gemm.epilogue_operands]
+    return tile.ProblemAttr.get(layout_of_op(gemm), a, b, ir.TypeAttr(gemm.acc).value, d, kinds_of(gemm), operands)
+
+
+def _element(type_: ir.Type) -> ir.Type:
+    return ir.MemRefType(type_).element_type if isinstance(type_, ir.MemRefType) else type_
 
 
 def _either(x: int | None, y: int | None) -> int | None:

@@ -11,7 +11,7 @@ from lowtide.errors import InterpreterError, IRError
 from lowtide.interpreter import interpret
 
 LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm")
-SMALL = "cta = [32, 32, 32], warps = [2, 1, 1], stages = 3"
+SMALL = "grid.tile = [32, 32], k = 32, stages = 3, atoms = [2, 1, 1]"
 
 
 def add_row(acc, row: lt.PerRow, c: lt.Full):
@@ -36,7 +36,7 @@ HOPPER = {
     "the default": (spec(), None, (150, 131, 100)),
     "a full operand": (SPEC, None, (150, 131, 100)),
     # What is chosen for 8192³: parts of 64, 64 and 56 columns, two blocks of rows.
-    "a narrow last part": (spec(d="f32"), "cta = [256, 184, 64], epilogue = tma", (270, 196, 72)),
+    "a narrow last part": (spec(d="f32"), "grid.tile = [256, 184], k = 64, epilogue.path = tma", (270, 196, 72)),
 }
 
 

@@ -21,14 +21,14 @@ LAYOUTS = ("tn", "nn", "nt", "tt")
 LEVELS = (Level.SMEM, Level.PIPELINED, Level.ATOMS, Level.EPILOGUE, Level.NVVM)
 PASSES = ("assign-smem-layouts", "bind-wgmma", "bind-tma", "convert-sm-to-nvvm")
 
-TWO = "roles = cooperative(2), stages = 2, epilogue = direct"
+TWO = "stages = 2, roles = cooperative(2), epilogue.path = direct"
 SCHEDULES = {
     # Blocks of 64 rows: two a warpgroup of two, two of one, one each of three.
     "two by two": f"{TWO}, cta = [256, 16, 32]",
     # Its parts are one block of rows of each warpgroup, half as wide as the tile.
-    "parts": "roles = cooperative(2), stages = 2, cta = [256, 32, 16], epilogue_tile = [128, 16]",
-    "one by two": "roles = cooperative(1), stages = 2, cta = [128, 32, 16]",
-    "three": "roles = cooperative(3), stages = 2, cta = [192, 32, 16]",
+    "parts": "grid.tile = [256, 32], k = 16, stages = 2, roles = cooperative(2), epilogue.tile = [128, 16]",
+    "one by two": "grid.tile = [128, 32], k = 16, stages = 2, roles = cooperative(1)",
+    "three": "grid.tile = [192, 32], k = 16, stages = 2, roles = cooperative(3)",
     # Panels: K = 128 is two of 64 elements, K = 96 three of 32, K = 48 three of 16; N = 96 three of 32.
     "deep": f"{TWO}, cta = [128, 32, 128]",
     "panels of 32": f"{TWO}, cta = [128, 96, 96]",
@@ -70,7 +70,7 @@ def test_a_pass_keeps_the_numbers_of_operands_in_panels(layout: str, name: str) 
 @pytest.mark.parametrize("copy", ["tma.3d", "tma.4d", "tma.5d"])
 def test_maps_of_more_dimensions_move_all_panels_at_once(copy: str, layout: str) -> None:
     problem = spec(layout, d="f32")
-    hints = "cache_hints = [evict_first, evict_last, normal]"
+    hints = "a.cache = evict_first, b.cache = evict_last"
     schedule = f"{TWO}, cta = [128, 96, 64], copy = {copy}, swizzle_a = <2,3,3>, {hints}"
     levels = last_of(steps_of(problem, schedule, SM_90A))
     assert levels[Level.NVVM].count("nvvm.cp.async.bulk.tensor.shared.cluster.global") == 2
@@ -83,7 +83,10 @@ def test_maps_of_more_dimensions_move_all_panels_at_once(copy: str, layout: str)
 def test_panels_that_do_not_divide_the_matrix_are_refused_on_the_host() -> None:
     problem = spec("tn", d="f32")
     levels = last_of(steps_of(problem, f"{TWO}, cta = [128, 32, 64], copy = tma.3d", SM_90A))
-    with pytest.raises(lt.Error, match=r"copy = tma.3d: the contiguous extent .* multiple of 64"):
+    with pytest.raises(
+        lt.Error,
+        match=r"a.copy = tma.3d: the contiguous extent .* multiple of 64, b.copy = tma.3d: the contiguous extent .* multiple of 64",
+    ):
         interpret(levels[Level.ATOMS], inputs_of(problem, 128, 32, 72), domain="exact")
 
 

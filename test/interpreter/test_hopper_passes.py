@@ -16,8 +16,8 @@ from lowtide.interpreter import interpret
 
 SM_90A = targets.get("sm_90a")
 
-ONE = "roles = cooperative(1), cta = [64, 32, 64], stages = 2"
-TWO = "roles = cooperative(2), cta = [128, 64, 64], stages = 3"
+ONE = "grid.tile = [64, 32], k = 64, stages = 2, roles = cooperative(1)"
+TWO = "grid.tile = [128, 64], k = 64, stages = 3, roles = cooperative(2)"
 PASSES = (
     "tile-to-ctas",
     "promote-operands-to-smem",

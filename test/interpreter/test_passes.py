@@ -61,74 +61,78 @@ class Case:
 
 
 CASES = [
-    Case("tn", "cta = [32, 32, 32], warps = [2, 1, 1], stages = 3", ((70, 45, 40), (1, 1, 1))),
-    Case("tt", "cta = [32, 32, 32], warps = [2, 1, 1], stages = 3", ((45, 37, 40),), spec=spec("tt")),
-    Case("nn", "cta = [32, 32, 32], warps = [1, 2, 1], stages = 3", ((45, 37, 40),), spec=spec("nn")),
-    Case("nt", "cta = [32, 32, 32], warps = [2, 2, 1], stages = 3", ((45, 37, 40),), spec=spec("nt")),
-    Case("two-stages", "cta = [32, 32, 32], warps = [1, 1, 1], stages = 2", trips(2, 32), tuple(LOOP)),
-    Case("three-stages", "cta = [32, 32, 16], warps = [2, 1, 1], stages = 3", trips(3, 16), tuple(LOOP)),
+    Case("tn", "grid.tile = [32, 32], k = 32, stages = 3, atoms = [2, 1, 1]", ((70, 45, 40), (1, 1, 1))),
+    Case("tt", "grid.tile = [32, 32], k = 32, stages = 3, atoms = [2, 1, 1]", ((45, 37, 40),), spec=spec("tt")),
+    Case("nn", "grid.tile = [32, 32], k = 32, stages = 3, atoms = [1, 2, 1]", ((45, 37, 40),), spec=spec("nn")),
+    Case("nt", "grid.tile = [32, 32], k = 32, stages = 3, atoms = [2, 2, 1]", ((45, 37, 40),), spec=spec("nt")),
+    Case("two-stages", "grid.tile = [32, 32], k = 32, stages = 2, atoms = [1, 1, 1]", trips(2, 32), tuple(LOOP)),
+    Case("three-stages", "grid.tile = [32, 32], k = 16, stages = 3, atoms = [2, 1, 1]", trips(3, 16), tuple(LOOP)),
     Case(
         "five-stages-one-fragment-buffer",
-        "cta = [32, 32, 16], warps = [1, 1, 1], stages = 5, fragment_buffers = 1",
+        "grid.tile = [32, 32], k = 16, stages = 5, atoms = [1, 1, 1], fragment_buffers = 1",
         trips(5, 16),
         tuple(LOOP),
     ),
     Case(
         "two-stages-one-fragment-buffer",
-        "cta = [32, 32, 32], warps = [2, 1, 1], stages = 2, fragment_buffers = 1",
+        "grid.tile = [32, 32], k = 32, stages = 2, atoms = [2, 1, 1], fragment_buffers = 1",
         trips(2, 32),
         tuple(LOOP),
     ),
     # At most one CTA fits an SM, and two SMs are at hand: nine work tiles are four or five for each CTA.
-    Case("persistent", "cta = [32, 32, 128], warps = [1, 1, 1], stages = 6, scheduler = persistent", ((70, 90, 200),)),
+    Case(
+        "persistent",
+        "grid.tile = [32, 32], scheduler = persistent, k = 128, stages = 6, atoms = [1, 1, 1]",
+        ((70, 90, 200),),
+    ),
     Case(
         "persistent-direct",
-        "cta = [32, 32, 128], warps = [2, 1, 1], stages = 6, scheduler = persistent, epilogue = direct",
+        "grid.tile = [32, 32], scheduler = persistent, k = 128, stages = 6, atoms = [2, 1, 1], epilogue.path = direct",
         ((70, 90, 100),),
         (*LOOP, "lower-epilogue"),
     ),
     Case(
         "raster-row",
-        "cta = [32, 32, 32], warps = [1, 1, 1], raster = row",
+        "grid.tile = [32, 32], order = row, k = 32, atoms = [1, 1, 1]",
         ((70, 90, 24),),
         ("tile-to-ctas", "convert-sm-to-nvvm"),
     ),
     Case(
         "raster-column",
-        "cta = [32, 32, 32], warps = [1, 1, 1], raster = column",
+        "grid.tile = [32, 32], order = column, k = 32, atoms = [1, 1, 1]",
         ((70, 90, 24),),
         ("tile-to-ctas", "convert-sm-to-nvvm"),
     ),
     Case(
         "raster-grouped",
-        "cta = [32, 32, 32], warps = [1, 1, 1], raster = grouped(2)",
+        "grid.tile = [32, 32], order = grouped(2), k = 32, atoms = [1, 1, 1]",
         ((70, 90, 24),),
         ("tile-to-ctas", "convert-sm-to-nvvm"),
     ),
     # 5 × 3 tiles in groups of 2 × 2: ragged groups at both edges; over 2 CTAs, runs of 8 and of 7 tiles.
     Case(
         "raster-groups-even-split",
-        "cta = [32, 32, 128], warps = [1, 1, 1], stages = 6, raster = groups(2, 2), scheduler = even_split",
+        "grid.tile = [32, 32], order = groups(2, 2), scheduler = even_split, k = 128, stages = 6, atoms = [1, 1, 1]",
         ((150, 90, 24),),
         ("tile-to-ctas", "lower-epilogue", "convert-sm-to-nvvm"),
     ),
     Case(
         "epilogue-in-registers",
-        "cta = [64, 32, 32], warps = [2, 1, 1], epilogue_math = registers, epilogue_tile = [32, 32]",
+        "grid.tile = [64, 32], k = 32, atoms = [2, 1, 1], epilogue.math = registers, epilogue.tile = [32, 32]",
         ((45, 27, 24), (70, 40, 24)),
         tuple(EPILOGUE),
         spec(epilogue=every_kind),
     ),
     Case(
         "epilogue-on-rows",
-        "cta = [64, 32, 32], warps = [2, 1, 1], epilogue_math = rows, epilogue_tile = [32, 32]",
+        "grid.tile = [64, 32], k = 32, atoms = [2, 1, 1], epilogue.math = rows, epilogue.tile = [32, 32]",
         ((45, 27, 24), (70, 40, 24)),
         tuple(EPILOGUE),
         spec(epilogue=every_kind),
     ),
     Case(
         "epilogue-direct",
-        "cta = [32, 32, 32], warps = [2, 1, 1], epilogue = direct",
+        "grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], epilogue.path = direct",
         ((45, 27, 24), (32, 40, 24)),
         tuple(EPILOGUE),
         spec(epilogue=every_kind),
@@ -136,59 +140,59 @@ CASES = [
     # The scratch is larger than the ring, so it is a buffer of its own; and persistent, so it is filled again.
     Case(
         "epilogue-beside-the-ring",
-        "cta = [64, 64, 16], warps = [2, 2, 1], stages = 2, epilogue_tile = [64, 64], scheduler = persistent",
+        "grid.tile = [64, 64], scheduler = persistent, k = 16, stages = 2, atoms = [2, 2, 1], epilogue.tile = [64, 64]",
         ((70, 66, 24),),
         tuple(EPILOGUE),
         spec(d="f32"),
     ),
     Case(
         "f16-accumulators",
-        "cta = [32, 32, 32], warps = [2, 1, 1], stages = 3",
+        "grid.tile = [32, 32], k = 32, stages = 3, atoms = [2, 1, 1]",
         ((45, 37, 40),),
         (*ATOMS, "lower-epilogue"),
         spec(dtype="f16", acc="f16"),
     ),
     Case(
         "f16-accumulators-on-rows",
-        "cta = [32, 32, 32], warps = [1, 2, 1], stages = 3, epilogue_math = rows",
+        "grid.tile = [32, 32], k = 32, stages = 3, atoms = [1, 2, 1], epilogue.math = rows",
         ((45, 37, 40),),
         (*ATOMS, "lower-epilogue"),
         spec(dtype="f16", acc="f16", epilogue=every_kind),
     ),
     Case(
         "f32-output",
-        "cta = [32, 32, 32], warps = [2, 1, 1], stages = 3",
+        "grid.tile = [32, 32], k = 32, stages = 3, atoms = [2, 1, 1]",
         ((45, 37, 40),),
         (*ATOMS, "lower-epilogue"),
         spec(dtype="f16", d="f32"),
     ),
     Case(
         "short-atom",
-        "cta = [32, 32, 16], warps = [2, 1, 1], mma = mma.m16n8k8, stages = 3",
+        "grid.tile = [32, 32], k = 16, stages = 3, atom = mma.m16n8k8, atoms = [2, 1, 1]",
         ((45, 37, 40),),
         tuple(LOOP),
     ),
     Case(
         "narrow-copies",
-        "cta = [32, 32, 16], warps = [2, 1, 1], copy = cp.async.8, stages = 3",
+        "grid.tile = [32, 32], k = 16, stages = 3, a.copy = cp.async.8, b.copy = cp.async.8, atoms = [2, 1, 1]",
         ((45, 37, 40),),
         ("bind-copy-atoms", "bind-ring-to-cp-async", "convert-sm-to-nvvm"),
     ),
     Case(
         "one-n-atom-a-step",
-        "cta = [32, 32, 32], warps = [1, 2, 1], permutation = [16, 16, 16], stages = 3",
+        "grid.tile = [32, 32], k = 32, stages = 3, atoms = [1, 2, 1], permutation = [16, 16, 16]",
         ((45, 37, 40),),
         tuple(ATOMS),
     ),
     Case(
         "unswizzled",
-        "cta = [32, 32, 32], warps = [2, 1, 1], swizzle_a = <0,3,3>, swizzle_b = <1,3,3>, swizzle_d = <0,3,3>",
+        "grid.tile = [32, 32], k = 32, a.swizzle = <0,3,3>, b.swizzle = <1,3,3>, atoms = [2, 1, 1], epilogue.swizzle = <0,3,3>",
         ((45, 37, 40),),
         ("assign-smem-layouts", "lower-epilogue", "convert-sm-to-nvvm"),
     ),
     Case(
         "static-extents",
-        "cta = [32, 32, 32], warps = [2, 1, 1], stages = 3",
+        "grid.tile = [32, 32], k = 32, stages = 3, atoms = [2, 1, 1]",
         ((45, 37, 40),),
         spec=spec(m=45, n=37, k=40),
     ),
@@ -290,7 +294,7 @@ FORMULAS: dict[str, tuple[Any, Any, formulas.Error]] = {
 def test_expanded_functions_stay_within_their_errors_and_their_intrinsics_are_the_same(name: str) -> None:
     epilogue, exact, error = FORMULAS[name]
     kernel = spec(d="f32", epilogue=epilogue)
-    steps = steps_of(kernel, "cta = [32, 32, 32], warps = [1, 1, 1], epilogue = direct")
+    steps = steps_of(kernel, "grid.tile = [32, 32], k = 32, atoms = [1, 1, 1], epilogue.path = direct")
     inputs = inputs_of(kernel, 23, 29, 24)
     want = exact((inputs["a"] @ inputs["b"].T).astype(np.float64))
     expand, convert = (step_named(steps, step) for step in MATH)
@@ -304,6 +308,6 @@ def test_expanded_functions_stay_within_their_errors_and_their_intrinsics_are_th
 
 def test_an_absolute_value_is_exact_through_the_passes_on_math_ops() -> None:
     kernel = spec(epilogue=lambda acc: abs(acc - 1.0))
-    steps = steps_of(kernel, "cta = [32, 32, 32], warps = [1, 1, 1]")
+    steps = steps_of(kernel, "grid.tile = [32, 32], k = 32, atoms = [1, 1, 1]")
     for name in MATH:
         hold(step_named(steps, name), kernel, (23, 29, 24))

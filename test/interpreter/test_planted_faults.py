@@ -20,7 +20,7 @@ def add_bias_then_relu(acc, bias: lt.PerColumn):
 
 
 SPEC = spec(epilogue=add_bias_then_relu)
-SCHEDULE = "cta = [32, 32, 32], warps = [2, 1, 1], stages = 3"
+SCHEDULE = "grid.tile = [32, 32], k = 32, stages = 3, atoms = [2, 1, 1]"
 INPUTS = inputs_of(SPEC, 40, 45, 133)  # ragged in every direction; five K steps
 SEEDS = (0, 1)
 

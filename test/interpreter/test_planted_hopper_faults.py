@@ -15,7 +15,7 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret
 
 SPEC = spec()
-SCHEDULE = "roles = cooperative(2), cta = [128, 64, 64], stages = 3, epilogue = smem, raster = row"
+SCHEDULE = "grid.tile = [128, 64], order = row, k = 64, stages = 3, roles = cooperative(2), epilogue.path = smem"
 INPUTS = inputs_of(SPEC, 140, 72, 64 * 4 + 3)  # 2 × 2 work tiles, ragged in every direction; five K steps
 SEEDS = (0, 1)
 

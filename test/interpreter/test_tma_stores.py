@@ -24,8 +24,8 @@ from lowtide.targets.tv import coordinates, indices
 
 SM_90A = targets.get("sm_90a")
 
-ONE = "roles = cooperative(1), cta = [64, 64, 64], stages = 2, epilogue = tma"
-TWO = "roles = cooperative(2), cta = [128, 64, 64], stages = 2, epilogue = tma"
+ONE = "grid.tile = [64, 64], k = 64, stages = 2, roles = cooperative(1), epilogue.path = tma"
+TWO = "grid.tile = [128, 64], k = 64, stages = 2, roles = cooperative(2), epilogue.path = tma"
 LOWERED = ("lower-epilogue", "assign-smem-offsets", "convert-sm-to-nvvm")
 
 

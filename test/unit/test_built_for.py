@@ -1,76 +1,127 @@
 """A dump whose schedule alone is edited: taken up where passes still read it, refused where the kernel is built."""
 
 from collections.abc import Mapping
+from functools import cache
 
 import pytest
+from mlir import ir
 
 import lowtide as lt
+from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.kernel import CompiledKernel
 
-MMA_SYNC = "cta = [64, 64, 32], stages = 3, epilogue_tile = [64, 64], swizzle_d = <3,3,3>"
-WGMMA = "roles = cooperative(2), cta = [128, 128, 64], epilogue = smem, epilogue_tile = [128, 64], swizzle_d = <3,3,3>"
+MMA_SYNC = "grid.tile = [64, 64], k = 32, stages = 3, order = row, epilogue.tile = [64, 64], epilogue.swizzle = <3,3,3>"
+WGMMA = "grid.tile = [128, 128], k = 64, order = groups(16, 8), roles = cooperative(2), epilogue.path = smem, "
+WGMMA += "epilogue.tile = [128, 64], epilogue.swizzle = <3,3,3>"
+KERNELS: Mapping[str, tuple[str, str]] = {
+    "mma.sync": ("sm_80", MMA_SYNC),
+    "direct": ("sm_80", MMA_SYNC + ", epilogue.path = direct"),
+    "single-buffered": ("sm_80", MMA_SYNC + ", fragment_buffers = 1"),
+    "wgmma": ("sm_90a", WGMMA),
+}
 
 
-def compiled(target: str, schedule: str) -> CompiledKernel:
+@cache
+def compiled(name: str) -> CompiledKernel:
+    target, schedule = KERNELS[name]
     spec = lt.GemmSpec(m=None, n=4096, k=None, a="bf16", b="bf16", d="bf16")
     return lt.compile_gemm(spec, target=target, schedule=schedule)
 
 
-@pytest.fixture(scope="module")
-def kernels() -> Mapping[str, CompiledKernel]:
-    return {
-        "mma.sync": compiled("sm_80", MMA_SYNC),
-        "direct": compiled("sm_80", MMA_SYNC + ", epilogue = direct"),
-        "wgmma": compiled("sm_90a", WGMMA),
-    }
+def edited(kernel: CompiledKernel, level: str, fields: str) -> str:
+    """The level with other fields in its schedule."""
+    changes = lt.Schedule.parse(fields).decided()
+    with make_context() as context:
+        module = parse_text(kernel.levels[level], context, level)
+        with context, ir.Location.unknown():
+            attribute = kernel.schedule.set(changes).attribute()
+
+            def edit(op: ir.Operation) -> ir.WalkResult:
+                if "schedule" in op.attributes:
+                    op.attributes["schedule"] = attribute
+                return ir.WalkResult.ADVANCE
+
+            module.operation.walk(edit)
+        return str(module)
 
 
-def edited(kernel: CompiledKernel, level: str, old: str, new: str) -> str:
-    text = kernel.levels[level]
-    assert text.count(old) == 1, f"{old!r} is in the text {text.count(old)} times"
-    return text.replace(old, new)
-
-
+# A field, the last level that still reads it, and what the kernel below that level is.
 EDITS = [
-    ("mma.sync", "fragment_buffers = 2", "fragment_buffers = 1", "pipelined", "fragments loaded a slice ahead"),
-    ("mma.sync", "epilogue = smem", "epilogue = direct", "atoms", "stores through shared memory"),
-    ("direct", "epilogue = direct", "epilogue = smem", "atoms", "stores straight from fragments"),
-    ("mma.sync", "epilogue_math = registers", "epilogue_math = rows", "atoms", "writes scratch of bf16"),
-    ("mma.sync", "epilogue_tile = [64, 64]", "epilogue_tile = [32, 64]", "atoms", "writes parts of .64, 64."),
-    ("mma.sync", "swizzle_d = <3,3,3>", "swizzle_d = <2,3,3>", "atoms", "keeps the scratch with swizzle<3,3,3>"),
-    ("wgmma", "epilogue = smem", "epilogue = direct", "atoms", "stores through shared memory"),
-    ("wgmma", "epilogue_tile = [128, 64]", "epilogue_tile = [128, 32]", "atoms", "writes parts of .128, 64."),
-    ("wgmma", "epilogue_math = registers", "epilogue_math = rows", "atoms", "writes scratch of bf16"),
+    ("mma.sync", "fragment_buffers = 1", "pipelined", "fragments loaded a slice ahead"),
+    ("mma.sync", "epilogue.path = direct", "atoms", "stores through shared memory"),
+    ("direct", "epilogue.path = smem", "atoms", "stores straight from fragments"),
+    ("mma.sync", "epilogue.math = rows", "atoms", "writes scratch of bf16"),
+    ("mma.sync", "epilogue.tile = [32, 64]", "atoms", "writes parts of .64, 64."),
+    ("mma.sync", "epilogue.swizzle = <2,3,3>", "atoms", "keeps the scratch with swizzle<3,3,3>"),
+    ("wgmma", "epilogue.path = direct", "atoms", "stores through shared memory"),
+    ("wgmma", "epilogue.tile = [128, 32]", "atoms", "writes parts of .128, 64."),
+    ("wgmma", "epilogue.math = rows", "atoms", "writes scratch of bf16"),
 ]
 
 
-@pytest.mark.parametrize(("name", "old", "new", "last", "built"), EDITS, ids=[f"{e[0]}: {e[2]}" for e in EDITS])
+@pytest.mark.parametrize(("name", "fields", "last", "built"), EDITS, ids=[f"{e[0]}: {e[1]}" for e in EDITS])
 def test_an_edited_field_takes_effect_up_to_its_last_reader_and_is_refused_below(
-    kernels: Mapping[str, CompiledKernel], name: str, old: str, new: str, last: str, built: str
+    name: str, fields: str, last: str, built: str
 ) -> None:
-    kernel = kernels[name]
-    assert lt.compile_ir(edited(kernel, last, old, new)).ptx != kernel.ptx
+    kernel = compiled(name)
+    assert lt.compile_ir(edited(kernel, last, fields)).ptx != kernel.ptx
     with pytest.raises(lt.PassError, match=rf"{built}.*, but the kernel's schedule says"):
-        lt.compile_ir(edited(kernel, "epilogue", old, new))
+        lt.compile_ir(edited(kernel, "epilogue", fields))
+
+
+# A field that has been lowered when the level is made, and what the refusal says of the kernel and of the schedule.
+LOWERED = [
+    ("mma.sync", "cta", "order = grouped(4)", "has the order row", r"order = grouped\(4\); write the same in both"),
+    ("mma.sync", "cta", "scheduler = persistent", "is one_shot", "scheduler = persistent; lower again"),
+    ("mma.sync", "cta", "grid.tile = [128, 64]", "cuts tiles of .64, 64.", r"grid.tile = \[128, 64\]; lower again"),
+    ("mma.sync", "cta", "k = 64", "takes a in tiles of .64, 32.", r"\[64, 64, 64\], which makes them \[64, 64\]"),
+    ("mma.sync", "cta", "atoms = [1, 2, 1]", "launches 128 threads", r"atoms = \[1, 2, 1\], which are 64; lower again"),
+    ("mma.sync", "pipelined", "stages = 2", "has 3 stages", "stages = 2; lower again"),
+    ("mma.sync", "pipelined", "b.swizzle = <0,3,3>", "keeps b with swizzle<2,3,3>", "b.swizzle = <0,3,3>; write"),
+    ("mma.sync", "atoms", "a.copy = cp.async.8", "copies by cp.async.16", "a.copy = cp.async.8; lower again"),
+    ("mma.sync", "atoms", "permutation = [32, 16, 16]", "multiplies by #sm.tiled_mma", r"permutation \[32, 16, 16\]"),
+    ("wgmma", "cta", "order = groups(16, 4)", r"has the order groups\(16, 8\)", r"order = groups\(16, 4\); write"),
+    ("wgmma", "cta", "scheduler = even_split", "is persistent", "scheduler = even_split; lower again"),
+    ("wgmma", "pipelined", "registers = [32, 232]", r"asks for \[40, 232\] registers", r"\[32, 232\]; write the same"),
+    ("wgmma", "pipelined", "roles = cooperative(1), atoms = [1, 1, 1], permutation = [64, 128, 16], "
+     "registers = [0, 0], epilogue.tile = [64, 64]", r"has roles of \[4, 8\] warps", r"roles = cooperative\(1\)"),
+    ("wgmma", "atoms", "a.copy = tma.3d", "loads boxes of 2 dimensions", "a.copy = tma.3d; lower again"),
+    ("wgmma", "atoms", "a.cache = evict_last", r"has cache\(normal\)", "a.cache = evict_last; write the same in both"),
+    ("wgmma", "epilogue", "epilogue.cache = streaming", r"has cache\(normal\)", "epilogue.cache = streaming; write"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "fields", "built", "scheduled"), LOWERED, ids=[f"{e[0]}: {e[2]}" for e in LOWERED]
+)
+def test_an_edited_field_that_was_lowered_is_refused(
+    name: str, level: str, fields: str, built: str, scheduled: str
+) -> None:
+    with pytest.raises(lt.Error, match=rf"{built}.*, but the kernel's schedule says .*{scheduled}"):
+        lt.compile_ir(edited(compiled(name), level, fields))
 
 
 def test_single_buffered_fragments_are_refused_as_double_buffered() -> None:
-    kernel = compiled("sm_80", MMA_SYNC + ", fragment_buffers = 1")
+    kernel = compiled("single-buffered")
     assert lt.compile_ir(kernel.levels["atoms"]).ptx == kernel.ptx
     with pytest.raises(
         lt.PassError, match="for the slice at hand, but the kernel's schedule says fragment_buffers = 2"
     ):
-        lt.compile_ir(edited(kernel, "atoms", "fragment_buffers = 1", "fragment_buffers = 2"))
+        lt.compile_ir(edited(kernel, "atoms", "fragment_buffers = 2"))
 
 
 @pytest.mark.parametrize(
     ("target", "schedule", "d"),
     [
-        ("sm_80", "cta = [128, 64, 16], epilogue_math = rows", "bf16"),
-        ("sm_80", "cta = [64, 64, 16], stages = 2, epilogue_math = rows, epilogue_tile = [64, 64]", "bf16"),
-        ("sm_80", "epilogue = direct, swizzle_d = <3,3,3>", "f32"),
-        ("sm_90a", "roles = cooperative(2), cta = [256, 184, 64], epilogue = tma", "f32"),
-        ("sm_90a", "roles = cooperative(1), cta = [64, 96, 64], epilogue = smem, epilogue_math = rows", "bf16"),
+        ("sm_80", "grid.tile = [128, 64], k = 16, epilogue.math = rows", "bf16"),
+        ("sm_80", "grid.tile = [64, 64], k = 16, stages = 2, epilogue.math = rows, epilogue.tile = [64, 64]", "bf16"),
+        ("sm_80", "epilogue.path = direct, epilogue.swizzle = <3,3,3>", "f32"),
+        ("sm_90a", "grid.tile = [256, 184], k = 64, roles = cooperative(2), epilogue.path = tma", "f32"),
+        (
+            "sm_90a",
+            "grid.tile = [64, 96], k = 64, roles = cooperative(1), epilogue.path = smem, epilogue.math = rows",
+            "bf16",
+        ),
     ],
 )
 def test_what_was_lowered_goes_on(target: str, schedule: str, d: str) -> None:

@@ -104,8 +104,8 @@ def test_ci_runs_the_readmes_own_command_for_the_tests() -> None:
 def test_the_schedule_page_has_every_field_and_preset() -> None:
     page = text_of("docs/schedule.md")
     rows = re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
-    names = {name for row in rows for name in re.findall(r"`([\w-]+)`", row)}
-    assert names == set(Schedule.names()) | set(PRESETS)
+    names = {name for row in rows for name in re.findall(r"`([\w.-]+)`", row)}
+    assert names == set(Schedule.paths()) | set(PRESETS)
 
 
 def test_the_page_on_lowtide_opt_has_every_flag_and_no_other() -> None:

@@ -3,24 +3,24 @@
 // RUN: not lowtide-opt %s --split-input-file 2>&1 | filecheck %s
 
 // Places: above, below, beside, counted; the line numbers are those of the whole file.
-// expected-error @below {{unknown schedule field 'stage'}}
+// expected-error @below {{schedule has no field 'stage'}}
 module attributes {test.bad = #tile.schedule<stage = 3>} {}
 
 // -----
 
-module attributes {test.bad = #tile.schedule<stages = three>} {}
-// expected-error @above {{schedule field 'stages' takes an integer}}
+module attributes {test.bad = #tile.schedule<mainloop = <stages = three>>} {}
+// expected-error @above {{stages takes an integer}}
 
 // -----
 
-module attributes {test.bad = #tile.schedule<stages = two>} {} // expected-error {{schedule field 'stages' takes an integer}}
+module attributes {test.bad = #tile.schedule<mainloop = <stages = two>>} {} // expected-error {{stages takes an integer}}
 
 // -----
 
-// expected-error @+3 {{schedule field 'stages' takes}}
+// expected-error @+3 {{stages takes}}
 
 // A line between.
-module attributes {test.bad = #tile.schedule<stages = one>} {}
+module attributes {test.bad = #tile.schedule<mainloop = <stages = one>>} {}
 
 // -----
 
@@ -40,7 +40,7 @@ func.func @f() -> i32 {
   return %0 : i32
 }
 
-// CHECK: diagnostics.mlir:7:{{[0-9]+}}: error: unknown schedule field 'stage'
+// CHECK: diagnostics.mlir:7:{{[0-9]+}}: error: schedule has no field 'stage'
 // CHECK-NEXT: module attributes {test.bad = #tile.schedule<stage = 3>} {}
 // CHECK-NEXT: ^
-// CHECK: diagnostics.mlir:11:{{[0-9]+}}: error: schedule field 'stages' takes an integer
+// CHECK: diagnostics.mlir:11:{{[0-9]+}}: error: stages takes an integer

@@ -22,7 +22,10 @@
 module attributes {tile.level = "problem", tile.target = "sm_80"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat, %bias: memref<?xf32>) {
   tile.gemm tn %a, %b into %d acc(f32) operands(per_column %bias : memref<?xf32>)
-      schedule(#tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], stages = 3, raster = grouped(4), scheduler = persistent>) {
+      schedule(#tile.schedule<
+  grid = <tile = [32, 32], order = grouped(4), scheduler = persistent>,
+  mainloop = <k = 32, stages = 3>,
+  multiply = <atoms = [1, 1, 1]>>) {
   ^bb0(%x: f32, %c: f32):
     %s = arith.addf %x, %c : f32
     %e = math.exp %s : f32

@@ -1,18 +1,48 @@
 // What the tile dialect refuses of a loop over work tiles that carries values, and of a schedule's roles.
 // RUN: lowtide-opt %s --split-input-file --verify-diagnostics
 
-// expected-error @below {{schedule field 'roles' takes single or cooperative(n)}}
-module attributes {test.bad = #tile.schedule<roles = 2>} {}
+// expected-error @below {{expected valid keyword}}
+module attributes {test.bad = #tile.schedule<mainloop = <roles = 2>>} {}
 
 // -----
 
-// expected-error @below {{schedule field 'registers' takes [producer, consumer]}}
-module attributes {test.bad = #tile.schedule<registers = 168>} {}
+// expected-error @below {{roles = pair is not single or cooperative}}
+module attributes {test.bad = #tile.schedule<mainloop = <roles = pair>>} {}
 
 // -----
 
-// expected-error @below {{schedule field 'registers' takes [producer, consumer]}}
-module attributes {test.bad = #tile.schedule<registers = [40, 232, 232]>} {}
+// expected-error @below {{roles = single takes no number; take single, or cooperative(2)}}
+module attributes {test.bad = #tile.schedule<mainloop = <roles = single(2)>>} {}
+
+// -----
+
+// expected-error @below {{roles = cooperative needs the number of consumer warpgroups, e.g. cooperative(2)}}
+module attributes {test.bad = #tile.schedule<mainloop = <roles = cooperative>>} {}
+
+// -----
+
+// expected-error @below {{roles take one number at most: single, cooperative(n)}}
+module attributes {test.bad = #tile.schedule<mainloop = <roles = cooperative(1, 2)>>} {}
+
+// -----
+
+// expected-error @below {{registers takes [producer, consumer]}}
+module attributes {test.bad = #tile.schedule<mainloop = <registers = [40, 232, 232]>>} {}
+
+// -----
+
+// expected-error @below {{'xy' is not a layout; the layouts are tn, tt, nn and nt}}
+module attributes {test.bad = #tile.problem<xy, a = bf16, b = bf16, acc = f32, d = bf16>} {}
+
+// -----
+
+// expected-error @below {{the types of a problem are element types: integers or floats}}
+module attributes {test.bad = #tile.problem<tn, a = index, b = bf16, acc = f32, d = bf16>} {}
+
+// -----
+
+// expected-error @below {{'per_tile' is not a kind of operand; the kinds are full, per_row, per_column and scalar}}
+module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, operands = [per_tile f32]>} {}
 
 // -----
 

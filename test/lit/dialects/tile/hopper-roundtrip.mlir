@@ -3,13 +3,18 @@
 // RUN: lowtide-opt %s --mlir-print-op-generic | lowtide-opt > %t.generic && diff %t.once %t.generic
 // RUN: filecheck %s < %t.once
 
-// Roles and registers print behind stages.
-// CHECK: #[[COOPERATIVE:.+]] = #tile.schedule<stages = 4, roles = cooperative(2), registers = [40, 232], fragment_buffers = 1>
-// CHECK: #[[SINGLE:.+]] = #tile.schedule<roles = single, registers = [0, 0]>
-// CHECK: module attributes {test.cooperative = #[[COOPERATIVE]], test.single = #[[SINGLE]]}
+// Roles and registers; problems, with operands of their epilogue and without.
+// CHECK-DAG: #[[PLAIN:.+]] = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>
+// CHECK-DAG: #[[OPERANDS:.+]] = #tile.problem<nt, a = f16, b = f16, acc = f16, d = f32, operands = [per_column bf16, scalar f32]>
+// CHECK: #[[COOPERATIVE:.+]] = #tile.schedule<
+// CHECK-NEXT:   mainloop = <stages = 4, roles = cooperative(2), registers = [40, 232]>,
+// CHECK-NEXT:   multiply = <fragment_buffers = 1>>
+// CHECK: module attributes {test.cooperative = #[[COOPERATIVE]], test.operands = #[[OPERANDS]], test.plain = #[[PLAIN]]}
 module attributes {
-  test.cooperative = #tile.schedule<fragment_buffers = 1, registers = [40, 232], roles = cooperative(2), stages = 4>,
-  test.single = #tile.schedule<registers = [0, 0], roles = single>
+  test.cooperative = #tile.schedule<mainloop = <stages = 4, roles = cooperative(2), registers = [40, 232]>,
+                                    multiply = <fragment_buffers = 1>>,
+  test.plain = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+  test.operands = #tile.problem<nt, a = f16, b = f16, acc = f16, d = f32, operands = [per_column bf16, scalar f32]>
 } {
 
 // What is carried: one value, several of several types, none. Only where something is carried is the yield printed.

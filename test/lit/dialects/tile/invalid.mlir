@@ -76,58 +76,73 @@ module attributes {test.bad = #tile.raster<spiral>} {}
 
 // -----
 
-// expected-error @below {{schedule field 'cache_hints' takes [A, B, D], each a word, e.g. evict_first}}
-module attributes {test.bad = #tile.schedule<cache_hints = [1, 2, 3]>} {}
+// expected-error @below {{cache = often is not normal, evict_first, evict_last, streaming or write_through}}
+module attributes {test.bad = #tile.schedule<mainloop = <a = <cache = often>>>} {}
 
 // -----
 
-// expected-error @below {{schedule field 'epilogue_buffers' takes an integer}}
-module attributes {test.bad = #tile.schedule<epilogue_buffers = two>} {}
+// expected-error @below {{buffers takes an integer}}
+module attributes {test.bad = #tile.schedule<epilogue = <buffers = two>>} {}
 
 // -----
 
-// expected-error @below {{unknown schedule field 'stage'; the fields are cta, warps, permutation, mma, copy, stages, roles, registers, fragment_buffers, swizzle_a, swizzle_b, swizzle_d, raster, scheduler, cache_hints, epilogue, epilogue_math, epilogue_tile, epilogue_buffers}}
-module attributes {test.bad = #tile.schedule<stage = 3>} {}
+// expected-error @below {{schedule has no field 'stages'; its fields are grid, mainloop, multiply, epilogue}}
+module attributes {test.bad = #tile.schedule<stages = 3>} {}
 
 // -----
 
-// expected-error @below {{schedule field 'stages' is given twice}}
-module attributes {test.bad = #tile.schedule<stages = 3, stages = 4>} {}
+// expected-error @below {{mainloop has no field 'stage'; its fields are k, stages, roles, registers, a, b}}
+module attributes {test.bad = #tile.schedule<mainloop = <stage = 3>>} {}
 
 // -----
 
-// expected-error @below {{schedule field 'stages' takes an integer}}
-module attributes {test.bad = #tile.schedule<stages = three>} {}
+// expected-error @below {{operand has no field 'hint'; its fields are copy, swizzle, cache}}
+module attributes {test.bad = #tile.operand<hint = normal>} {}
 
 // -----
 
-// expected-error @below {{schedule field 'cta' takes [M, N, K]}}
-module attributes {test.bad = #tile.schedule<cta = [128, 128]>} {}
+// expected-error @below {{field 'stages' of mainloop is given twice}}
+module attributes {test.bad = #tile.schedule<mainloop = <stages = 3, stages = 4>>} {}
 
 // -----
 
-// expected-error @below {{schedule field 'permutation' takes [M, N, K], each an extent or a layout}}
-module attributes {test.bad = #tile.schedule<permutation = [16, #tile.layout<8:1>]>} {}
+// expected-error @below {{tile takes [M, N]}}
+module attributes {test.bad = #tile.schedule<grid = <tile = [128, 128, 32]>>} {}
 
 // -----
 
-// expected-error @below {{schedule field 'mma' takes an atom's name, e.g. mma.m16n8k16}}
-module attributes {test.bad = #tile.schedule<mma = 16>} {}
+// expected-error @below {{permutation takes [M, N, K], each an extent or a layout}}
+module attributes {test.bad = #tile.schedule<multiply = <permutation = [16, #tile.layout<8:1>]>>} {}
 
 // -----
 
-// expected-error @below {{schedule field 'swizzle_a' takes <B,M,S> or auto}}
-module attributes {test.bad = #tile.schedule<swizzle_a = some>} {}
+// expected-error @below {{atom takes the name of an atom, e.g. mma.m16n8k16}}
+module attributes {test.bad = #tile.schedule<multiply = <atom = 16>>} {}
 
 // -----
 
-// expected-error @below {{schedule field 'raster' takes row, column, grouped(n) or groups(m, n)}}
-module attributes {test.bad = #tile.schedule<raster = 3>} {}
+// expected-error @below {{expected '<'}}
+module attributes {test.bad = #tile.schedule<mainloop = <a = <swizzle = some>>>} {}
 
 // -----
 
-// expected-error @below {{schedule field 'epilogue_tile' takes [M, N]}}
-module attributes {test.bad = #tile.schedule<epilogue_tile = [1, 2, 3]>} {}
+// expected-error @below {{order = diagonal is not row, column, grouped or groups}}
+module attributes {test.bad = #tile.schedule<grid = <order = diagonal>>} {}
+
+// -----
+
+// expected-error @below {{an order takes two numbers at most: row, column, grouped(n), groups(m, n)}}
+module attributes {test.bad = #tile.schedule<grid = <order = groups(1, 2, 3)>>} {}
+
+// -----
+
+// expected-error @below {{only a grouped order takes a number}}
+module attributes {test.bad = #tile.schedule<grid = <order = row(8)>>} {}
+
+// -----
+
+// expected-error @below {{scheduler = lazy is not one_shot, persistent or even_split}}
+module attributes {test.bad = #tile.schedule<grid = <scheduler = lazy>>} {}
 
 // -----
 

@@ -3,25 +3,38 @@
 // RUN: lowtide-opt %s --mlir-print-op-generic | lowtide-opt > %t.generic && diff %t.once %t.generic
 // RUN: filecheck %s < %t.once
 
-// Layouts and schedules are named once, ahead of the module; schedule fields print in the order of the table.
+// Layouts and schedules are named once, ahead of the module. Parts and fields of a schedule print in the order of the tables;
+// a part may be named by an alias.
 // CHECK-DAG: #[[NESTED:.+]] = #tile.layout<((8,16),64):((64,512),1)>
 // CHECK-DAG: #[[STAGE:.+]] = #tile.layout<(128,64):(64,1), swizzle<3,3,3>>
 // CHECK-DAG: #[[PERMUTED:.+]] = #tile.layout<(8,2):(1,8)>
-// CHECK-DAG: #[[FULL:.+]] = #tile.schedule<cta = [128, 256, 64], warps = [2, 4, 1], permutation = [32, 64, 16], mma = mma.m16n8k16, copy = cp.async.16, stages = 4, fragment_buffers = 2, swizzle_a = <3,3,3>, swizzle_b = auto, swizzle_d = <3,3,4>, raster = grouped(8), scheduler = persistent, epilogue = smem, epilogue_math = registers, epilogue_tile = [32, 256]>
-// CHECK-DAG: #[[STAGES:.+]] = #tile.schedule<stages = 3>
-// CHECK-DAG: #[[MIXED:.+]] = #tile.schedule<permutation = [#[[PERMUTED]], 16, 16], raster = row>
-// CHECK-DAG: #[[TV:.+]] = #tile.tv<threads (4,8):(32,1), values (2,2):(16,8)>
+// CHECK: #[[FULL:.+]] = #tile.schedule<
+// CHECK-NEXT:   grid = <tile = [128, 256], order = groups(16, 8), scheduler = persistent>,
+// CHECK-NEXT:   mainloop = <k = 64, stages = 4, roles = single, registers = [0, 0],
+// CHECK-NEXT:     a = <copy = cp.async.16, swizzle = <3,3,3>, cache = evict_last>,
+// CHECK-NEXT:     b = <copy = cp.async.16>>,
+// CHECK-NEXT:   multiply = <atom = mma.m16n8k16, atoms = [2, 4, 1], permutation = [32, 64, 16], fragment_buffers = 2>,
+// CHECK-NEXT:   epilogue = <path = smem, math = registers, tile = [32, 256], buffers = 1, swizzle = <3,3,4>, cache = streaming>>
+// CHECK: #[[STAGES:.+]] = #tile.schedule<
+// CHECK-NEXT:   mainloop = <stages = 3>>
+// CHECK: #[[TV:.+]] = #tile.tv<threads (4,8):(32,1), values (2,2):(16,8)>
+// CHECK: #[[MIXED:.+]] = #tile.schedule<
+// CHECK-NEXT:   grid = <order = row>,
+// CHECK-NEXT:   multiply = <permutation = [#[[PERMUTED]], 16, 16]>>
 
-#schedule = #tile.schedule<epilogue_tile = [32, 256], epilogue_math = registers, epilogue = smem, scheduler = persistent,
-  raster = grouped(8), swizzle_d = <3,3,4>, swizzle_b = auto, swizzle_a = <3,3,3>, fragment_buffers = 2, stages = 4,
-  copy = cp.async.16, mma = mma.m16n8k16, permutation = [32, 64, 16], warps = [2, 4, 1], cta = [128, 256, 64]>
+#operand = #tile.operand<swizzle = <3,3,3>, copy = cp.async.16, cache = evict_last>
+#schedule = #tile.schedule<
+  epilogue = <tile = [32, 256], math = registers, path = smem, cache = streaming, buffers = 1, swizzle = <3,3,4>>,
+  mainloop = <b = <copy = cp.async.16>, a = #operand, stages = 4, roles = single, registers = [0, 0], k = 64>,
+  multiply = <fragment_buffers = 2, atom = mma.m16n8k16, permutation = [32, 64, 16], atoms = [2, 4, 1]>,
+  grid = <scheduler = persistent, order = groups(16, 8), tile = [128, 256]>>
 
 // CHECK: module attributes {test.layout = #[[NESTED]], test.raster = [#tile.raster<row>, #tile.raster<column>, #tile.raster<grouped 8>, #tile.raster<groups 16, 8>], test.schedule = #[[MIXED]], test.swizzle = #tile.swizzle<3, 3, 3>, test.tv = #[[TV]]
 module attributes {
   tile.level = "cta", tile.target = "sm_80",
   test.layout = #tile.layout<((8,16),64):((64,512),1)>,
   test.raster = [#tile.raster<row>, #tile.raster<column>, #tile.raster<grouped 8>, #tile.raster<groups 16, 8>],
-  test.schedule = #tile.schedule<raster = row, permutation = [#tile.layout<(8,2):(1,8)>, 16, 16]>,
+  test.schedule = #tile.schedule<grid = <order = row>, multiply = <permutation = [#tile.layout<(8,2):(1,8)>, 16, 16]>>,
   test.swizzle = #tile.swizzle<3,3,3>,
   test.tv = #tile.tv<threads (4,8):(32,1), values (2,2):(16,8)>
 } {
@@ -91,7 +104,7 @@ tile.kernel @named(%x: memref<8x16xbf16>, %y: memref<8x16xbf16>, %z: memref<8x8x
 
 // CHECK-LABEL: tile.kernel @kernel
 // CHECK-SAME: attributes {schedule = #[[STAGES]]}
-tile.kernel @kernel(%d: memref<?x?xf32, strided<[?, 1]>>) attributes {schedule = #tile.schedule<stages = 3>} {
+tile.kernel @kernel(%d: memref<?x?xf32, strided<[?, 1]>>) attributes {schedule = #tile.schedule<mainloop = <stages = 3>>} {
   %c0 = arith.constant 0 : index
   // CHECK: tile.work_tiles (%[[M:.+]], %[[N:.+]]) of (%c0, %c0) by [128, 64] order(<row>) one_shot {
   // CHECK-NEXT: }

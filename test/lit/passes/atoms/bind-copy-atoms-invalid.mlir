@@ -3,11 +3,15 @@
 
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 !buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
+!ring = !sm.ring<3 x [!buffer, !buffer]>
 module attributes {tile.target = "sm_80"} {
-tile.kernel @no_fill(%a: !mat, %as: !buffer) attributes {schedule = #tile.schedule<copy = st.global.16, warps = [1, 1, 1]>} {
+tile.kernel @no_fill(%a: !mat, %ring: !ring) attributes {schedule = #tile.schedule<
+  mainloop = <a = <copy = st.global.16>, b = <copy = st.global.16>>,
+  multiply = <atoms = [1, 1, 1]>>} {
   %c0 = arith.constant 0 : index
   %at = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xbf16>
-  // expected-error @below {{bind-copy-atoms: copy = st.global.16 is not one of cp.async.16, cp.async.8, cp.async.4}}
+  %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
+  // expected-error @below {{bind-copy-atoms: a.copy = st.global.16 is not one of cp.async.16, cp.async.8, cp.async.4}}
   sm.copy_async %at to %as : !tile.view<32x32xbf16>, !buffer
   tile.return
 }
@@ -16,10 +20,14 @@ tile.kernel @no_fill(%a: !mat, %as: !buffer) attributes {schedule = #tile.schedu
 
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 !buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
+!ring = !sm.ring<3 x [!buffer, !buffer]>
 module attributes {tile.target = "sm_80"} {
-tile.kernel @threads(%a: !mat, %as: !buffer) attributes {schedule = #tile.schedule<copy = cp.async.16, warps = [8, 1, 1]>} {
+tile.kernel @threads(%a: !mat, %ring: !ring) attributes {schedule = #tile.schedule<
+  mainloop = <a = <copy = cp.async.16>, b = <copy = cp.async.16>>,
+  multiply = <atoms = [8, 1, 1]>>} {
   %c0 = arith.constant 0 : index
   %at = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xbf16>
+  %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
   // expected-error @below {{bind-copy-atoms: 256 threads cannot share a tile 32x32 in vectors of 8 elements; take a larger tile, fewer warps, or extents that are powers of two}}
   sm.copy_async %at to %as : !tile.view<32x32xbf16>, !buffer
   tile.return
@@ -29,9 +37,10 @@ tile.kernel @threads(%a: !mat, %as: !buffer) attributes {schedule = #tile.schedu
 
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 !buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
+!ring = !sm.ring<3 x [!buffer, !buffer]>
 module attributes {tile.target = "sm_80"} {
-// expected-error @below {{bind-copy-atoms: schedule leaves copy open; run choose-schedule first, or write it}}
-tile.kernel @open() attributes {schedule = #tile.schedule<warps = [1, 1, 1]>} {
+// expected-error @below {{bind-copy-atoms: schedule leaves mainloop.a.copy open; run choose-schedule first, or write it}}
+tile.kernel @open() attributes {schedule = #tile.schedule<multiply = <atoms = [1, 1, 1]>>} {
   tile.return
 }
 }
@@ -39,12 +48,31 @@ tile.kernel @open() attributes {schedule = #tile.schedule<warps = [1, 1, 1]>} {
 
 !mat = memref<?x?xf64, strided<[?, 1]>>
 !buffer = memref<32x32xf64, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
+!ring = !sm.ring<3 x [!buffer, !buffer]>
 module attributes {tile.target = "sm_80"} {
-tile.kernel @element(%a: !mat, %as: !buffer) attributes {schedule = #tile.schedule<copy = cp.async.16, warps = [1, 1, 1]>} {
+tile.kernel @element(%a: !mat, %ring: !ring) attributes {schedule = #tile.schedule<
+  mainloop = <a = <copy = cp.async.16>, b = <copy = cp.async.16>>,
+  multiply = <atoms = [1, 1, 1]>>} {
   %c0 = arith.constant 0 : index
   %at = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xf64>
+  %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
   // expected-error @below {{bind-copy-atoms: elements of f64: they are one of f16, bf16, f32}}
   sm.copy_async %at to %as : !tile.view<32x32xf64>, !buffer
+  tile.return
+}
+}
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
+module attributes {tile.target = "sm_80"} {
+tile.kernel @no_slot(%a: !mat, %as: !buffer) attributes {schedule = #tile.schedule<
+  mainloop = <a = <copy = cp.async.16>, b = <copy = cp.async.16>>,
+  multiply = <atoms = [1, 1, 1]>>} {
+  %c0 = arith.constant 0 : index
+  %at = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xbf16>
+  // expected-error @below {{bind-copy-atoms: must fill a buffer of the slot that its sm.producer_acquire gives}}
+  sm.copy_async %at to %as : !tile.view<32x32xbf16>, !buffer
   tile.return
 }
 }

@@ -12,23 +12,45 @@
 
 // CHECK-LABEL: tile.kernel @one_warp
 // CHECK:       %[[WINDOW:.+]] = tile.view
-// CHECK-NEXT:  sm.cp_async %[[WINDOW]] to %{{.+}} by #[[COPY]] : !tile.view<32x32xbf16>, memref<32x32xbf16,
+// CHECK:       sm.cp_async %[[WINDOW]] to %{{.+}} by #[[COPY]] : !tile.view<32x32xbf16>, memref<32x32xbf16,
 // CHECK-NOT:   sm.copy_async
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 !buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
+!ring = !sm.ring<3 x [!buffer, !buffer]>
 module attributes {tile.level = "atoms", tile.target = "sm_80"} {
-tile.kernel @one_warp(%a: !mat, %as: !buffer) attributes {schedule = #tile.schedule<copy = cp.async.16, warps = [1, 1, 1]>} {
+tile.kernel @one_warp(%a: !mat, %ring: !ring) attributes {schedule = #tile.schedule<
+  mainloop = <a = <copy = cp.async.16>, b = <copy = cp.async.16>>,
+  multiply = <atoms = [1, 1, 1]>>} {
   %c0 = arith.constant 0 : index
   %at = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xbf16>
+  %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
   sm.copy_async %at to %as : !tile.view<32x32xbf16>, !buffer
+  tile.return
+}
+
+// Each operand has an atom of its own.
+// CHECK-LABEL: tile.kernel @both
+// CHECK:       sm.cp_async %{{.+}} to %{{.+}} by #[[COPY]]
+// CHECK:       sm.cp_async %{{.+}} to %{{.+}} by #[[COPY3]]
+tile.kernel @both(%a: !mat, %ring: !ring) attributes {schedule = #tile.schedule<
+  mainloop = <a = <copy = cp.async.16>, b = <copy = cp.async.8>>,
+  multiply = <atoms = [1, 1, 1]>>} {
+  %c0 = arith.constant 0 : index
+  %at = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xbf16>
+  %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
+  sm.copy_async %at to %as : !tile.view<32x32xbf16>, !buffer
+  sm.copy_async %at to %bs : !tile.view<32x32xbf16>, !buffer
   tile.return
 }
 
 // CHECK-LABEL: tile.kernel @two_warps
 // CHECK:       sm.cp_async %{{.+}} to %{{.+}} by #[[COPY2]]
-tile.kernel @two_warps(%a: !mat, %as: !buffer) attributes {schedule = #tile.schedule<copy = cp.async.16, warps = [1, 2, 1]>} {
+tile.kernel @two_warps(%a: !mat, %ring: !ring) attributes {schedule = #tile.schedule<
+  mainloop = <a = <copy = cp.async.16>, b = <copy = cp.async.16>>,
+  multiply = <atoms = [1, 2, 1]>>} {
   %c0 = arith.constant 0 : index
   %at = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xbf16>
+  %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
   sm.copy_async %at to %as : !tile.view<32x32xbf16>, !buffer
   tile.return
 }
@@ -36,9 +58,12 @@ tile.kernel @two_warps(%a: !mat, %as: !buffer) attributes {schedule = #tile.sche
 // A narrower atom: eight threads for a row.
 // CHECK-LABEL: tile.kernel @narrow
 // CHECK:       sm.cp_async %{{.+}} to %{{.+}} by #[[COPY3]]
-tile.kernel @narrow(%a: !mat, %as: !buffer) attributes {schedule = #tile.schedule<copy = cp.async.8, warps = [1, 1, 1]>} {
+tile.kernel @narrow(%a: !mat, %ring: !ring) attributes {schedule = #tile.schedule<
+  mainloop = <a = <copy = cp.async.8>, b = <copy = cp.async.8>>,
+  multiply = <atoms = [1, 1, 1]>>} {
   %c0 = arith.constant 0 : index
   %at = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xbf16>
+  %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
   sm.copy_async %at to %as : !tile.view<32x32xbf16>, !buffer
   tile.return
 }

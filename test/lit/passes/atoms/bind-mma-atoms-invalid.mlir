@@ -7,9 +7,10 @@
 !b = memref<32x16xbf16, #tile.layout<(32,16):(16,1)>, #gpu.address_space<workgroup>>
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
-// expected-error @below {{bind-mma-atoms: schedule leaves permutation open; run choose-schedule first, or write it}}
+// expected-error @below {{bind-mma-atoms: schedule leaves multiply.permutation open; run choose-schedule first, or write it}}
 tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], mma = mma.m16n8k16>} {
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    schedule = #tile.schedule<multiply = <atom = mma.m16n8k16, atoms = [1, 1, 1]>>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
   %zero = tile.splat 0.0 : !tile
@@ -33,7 +34,8 @@ tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
 tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], permutation = [16, 16, 32], mma = mma.m16n8k32>} {
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    schedule = #tile.schedule<multiply = <atom = mma.m16n8k32, atoms = [1, 1, 1], permutation = [16, 16, 32]>>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
   %zero = tile.splat 0.0 : !tile
@@ -58,7 +60,8 @@ tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
 !tile = !tile.tile<24x32xf32>
 module attributes {tile.target = "sm_80"} {
 tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16>} {
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    schedule = #tile.schedule<multiply = <atom = mma.m16n8k16, atoms = [1, 1, 1], permutation = [16, 16, 16]>>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
   %zero = tile.splat 0.0 : !tile
@@ -83,7 +86,8 @@ tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
 tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index, %given: !tile) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16>} {
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    schedule = #tile.schedule<multiply = <atom = mma.m16n8k16, atoms = [1, 1, 1], permutation = [16, 16, 16]>>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
   %zero = tile.splat 0.0 : !tile
@@ -108,7 +112,8 @@ tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index, %given: !tile) attrib
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
 tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16>} {
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    schedule = #tile.schedule<multiply = <atom = mma.m16n8k16, atoms = [1, 1, 1], permutation = [16, 16, 16]>>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
   %zero = tile.splat 0.0 : !tile
@@ -133,7 +138,8 @@ tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
 tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16>} {
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    schedule = #tile.schedule<multiply = <atom = mma.m16n8k16, atoms = [1, 1, 1], permutation = [16, 16, 16]>>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
   %zero = tile.splat 0.0 : !tile
@@ -159,7 +165,8 @@ tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
 tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16>} {
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    schedule = #tile.schedule<multiply = <atom = mma.m16n8k16, atoms = [1, 1, 1], permutation = [16, 16, 16]>>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
   %zero = tile.splat 0.0 : !tile
@@ -180,9 +187,9 @@ tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
 !b = memref<32x16xbf16, #tile.layout<(32,16):(16,1)>, #gpu.address_space<workgroup>>
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
-// expected-error @below {{bind-mma-atoms: has no tile.store or sm.store_global that says what it writes}}
+// expected-error @below {{bind-mma-atoms: has no problem; write #tile.problem beside its schedule, or lower again from level problem}}
 tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16>} {
+    schedule = #tile.schedule<multiply = <atom = mma.m16n8k16, atoms = [1, 1, 1], permutation = [16, 16, 16]>>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
   %zero = tile.splat 0.0 : !tile

@@ -18,7 +18,7 @@
 !columns = memref<16x32xbf16, #tile.layout<(16,32):(32,1)>, #gpu.address_space<workgroup>>
 !hrows = memref<32x16xf16, #tile.layout<(32,16):(16,1)>, #gpu.address_space<workgroup>>
 !hcolumns = memref<16x32xf16, #tile.layout<(16,32):(32,1)>, #gpu.address_space<workgroup>>
-#schedule = #tile.schedule<warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16>
+#schedule = #tile.schedule<multiply = <atom = mma.m16n8k16, atoms = [1, 1, 1], permutation = [16, 16, 16]>>
 module attributes {tile.level = "pipelined", tile.target = "sm_80"} {
 // The accumulator is a fragment wherever it goes: where it starts, around the loop, into the store. What else the loop
 // carries stays.
@@ -32,7 +32,8 @@ module attributes {tile.level = "pipelined", tile.target = "sm_80"} {
 // CHECK:         scf.yield %{{.+}}, %[[NEXT]] : index, !sm.fragment<32x32xf32, #[[C]]>
 // CHECK:       tile.store %[[SUM]]#1 into %{{.+}}[%c0, %[[SUM]]#0] {
 // CHECK:       } : !sm.fragment<32x32xf32, #[[C]]>, memref<?x?xbf16
-tile.kernel @tn(%as: !rows, %bs: !rows, %d: !mat, %k: index) attributes {schedule = #schedule} {
+tile.kernel @tn(%as: !rows, %bs: !rows, %d: !mat, %k: index) attributes {schedule = #schedule,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
   %zero = tile.splat 0.0 : !tile.tile<32x32xf32>
@@ -53,7 +54,8 @@ tile.kernel @tn(%as: !rows, %bs: !rows, %d: !mat, %k: index) attributes {schedul
 // CHECK-LABEL: tile.kernel @nt
 // CHECK:       sm.ldmatrix %{{.+}}[0, 0] by "ldmatrix.x4" trans : memref<16x32xbf16, {{.*}}> to !sm.fragment<32x16xbf16, #[[A]]>
 // CHECK-NEXT:  sm.ldmatrix %{{.+}}[0, 0] by "ldmatrix.x4" trans : memref<16x32xbf16, {{.*}}> to !sm.fragment<32x16xbf16, #[[B]]>
-tile.kernel @nt(%as: !columns, %bs: !columns, %d: !mat, %k: index) attributes {schedule = #schedule} {
+tile.kernel @nt(%as: !columns, %bs: !columns, %d: !mat, %k: index) attributes {schedule = #schedule,
+    problem = #tile.problem<nt, a = bf16, b = bf16, acc = f32, d = bf16>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
   %zero = tile.splat 0.0 : !tile.tile<32x32xf32>
@@ -75,7 +77,8 @@ tile.kernel @nt(%as: !columns, %bs: !columns, %d: !mat, %k: index) attributes {s
 // CHECK:       sm.ldmatrix %{{.+}}[0, 0] by "ldmatrix.x4" : memref<32x16xf16, {{.*}}> to !sm.fragment<32x16xf16, #[[A]]>
 // CHECK-NEXT:  sm.ldmatrix %{{.+}}[0, 0] by "ldmatrix.x4" trans : memref<16x32xf16, {{.*}}> to !sm.fragment<32x16xf16, #[[B]]>
 // CHECK-NEXT:  sm.mma_sync {{.*}} by #{{.+}} : !sm.fragment<32x16xf16
-tile.kernel @tt(%as: !hrows, %bs: !hcolumns, %d: memref<?x?xf16>, %k: index) attributes {schedule = #schedule} {
+tile.kernel @tt(%as: !hrows, %bs: !hcolumns, %d: memref<?x?xf16>, %k: index) attributes {schedule = #schedule,
+    problem = #tile.problem<tt, a = f16, b = f16, acc = f16, d = f16>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
   %zero = tile.splat 0.0 : !tile.tile<32x32xf16>
@@ -96,7 +99,8 @@ tile.kernel @tt(%as: !hrows, %bs: !hcolumns, %d: memref<?x?xf16>, %k: index) att
 // CHECK:       sm.ldmatrix {{.*}} to !sm.fragment<32x16xbf16, #{{.+}}>
 // CHECK:       sm.mma_sync {{.*}} by #{{.+}} :
 tile.kernel @two_warps(%as: !rows, %bs: !rows, %d: !mat, %k: index) attributes {
-    schedule = #tile.schedule<warps = [2, 1, 1], permutation = [32, 16, 16], mma = mma.m16n8k16>} {
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    schedule = #tile.schedule<multiply = <atom = mma.m16n8k16, atoms = [2, 1, 1], permutation = [32, 16, 16]>>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
   %zero = tile.splat 0.0 : !tile.tile<32x32xf32>

@@ -13,7 +13,7 @@ func.func @host(%a: !mat, %b: !mat, %n: index) {
   return
 }
 // expected-error @below {{bind-tma: is launched at 0 places; its tensor maps are made at one}}
-tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1)>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %k = arith.constant 64 : index
@@ -52,7 +52,7 @@ func.func @host(%a: !mat, %b: !mat, %n: index) {
   return
 }
 // expected-error @below {{bind-tma: is launched at 2 places; its tensor maps are made at one}}
-tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1)>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %k = arith.constant 64 : index
@@ -90,7 +90,7 @@ func.func @host(%a: !mat, %b: !mat, %n: index) {
   return
 }
 // expected-error @below {{bind-tma: has 0 sm.roles; TMA is bound for a producer and its consumers}}
-tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1)>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %k = arith.constant 64 : index
@@ -112,7 +112,7 @@ func.func @host(%a: !mat, %b: !mat, %n: index) {
   tile.launch @kernel grid(%n) threads(256) args(%a, %b, %n) : !mat, !mat, index
   return
 }
-tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1)>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %k = arith.constant 64 : index
@@ -141,7 +141,7 @@ func.func @host(%a: !mat, %b: !mat, %n: index) {
   tile.launch @kernel grid(%n) threads(256) args(%a, %b, %n) : !mat, !mat, index
   return
 }
-tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1)>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %k = arith.constant 64 : index
@@ -178,7 +178,7 @@ func.func @host(%a: !mat, %b: !mat, %n: index) {
   tile.launch @kernel grid(%n) threads(256) args(%a, %b, %n) : !mat, !mat, index
   return
 }
-tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1)>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %k = arith.constant 64 : index
@@ -215,7 +215,7 @@ func.func @host(%a: !mat, %b: !mat, %n: index) {
   tile.launch @kernel grid(%n) threads(256) args(%a, %b, %n) : !mat, !mat, index
   return
 }
-tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1)>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %k = arith.constant 64 : index
@@ -254,7 +254,7 @@ func.func @host(%a: !mat, %b: !mat, %n: index) {
   tile.launch @kernel grid(%n) threads(256) args(%a, %b, %n) : !mat, !mat, index
   return
 }
-tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1)>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %k = arith.constant 64 : index
@@ -292,7 +292,7 @@ func.func @host(%a: !mat, %b: !mat, %n: index) {
   tile.launch @kernel grid(%n) threads(256) args(%a, %b, %n) : !mat, !mat, index
   return
 }
-tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1)>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %k = arith.constant 64 : index
@@ -329,7 +329,7 @@ func.func @host(%a: !mat, %n: index) {
   return
 }
 // expected-error @below {{bind-tma: has 2 rings; TMA is bound for the one between its roles: run specialize-roles first}}
-tile.kernel @kernel(%a: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %n: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1)>>} {
   %c0 = arith.constant 0 : index
   %ring = sm.ring : !ring
   %other = sm.ring : !ring
@@ -355,7 +355,7 @@ func.func @host(%a: !mat, %n: index) {
   tile.launch @kernel grid(%n) threads(256) args(%a, %n) : !mat, index
   return
 }
-tile.kernel @kernel(%a: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %n: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1)>>} {
   %c0 = arith.constant 0 : index
   %ring = sm.ring : !ring
   sm.roles {
@@ -382,7 +382,7 @@ func.func @host(%a: !mat, %n: index) {
   tile.launch @kernel grid(%n) threads(256) args(%a, %n) : !mat, index
   return
 }
-tile.kernel @kernel(%a: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %n: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1)>>} {
   %c0 = arith.constant 0 : index
   %ring = sm.ring : !ring
   sm.roles {

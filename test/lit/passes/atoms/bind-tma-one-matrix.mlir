@@ -18,7 +18,7 @@ func.func @host(%a: !mat, %n: index) {
   tile.launch @kernel grid(%n) threads(256) args(%a, %n) : !mat, index
   return
 }
-tile.kernel @kernel(%a: !mat, %n: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %n: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1)>>} {
   %c0 = arith.constant 0 : index
   %ring = sm.ring : !ring
   sm.roles {

@@ -43,7 +43,7 @@ func.func @host_flat(%a: !mat, %b: !mat, %n: index) {
   tile.launch @flat grid(%n) threads(256) args(%a, %b, %n) : !mat, !mat, index
   return
 }
-tile.kernel @flat(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<copy = tma, roles = cooperative(1)>} {
+tile.kernel @flat(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1), a = <copy = tma>, b = <copy = tma>>>} {
   %c0 = arith.constant 0 : index
   %ring = sm.ring : !ring
   sm.roles {
@@ -64,7 +64,8 @@ func.func @host_three(%a: !mat, %b: !mat, %n: index) {
   tile.launch @three grid(%n) threads(256) args(%a, %b, %n) : !mat, !mat, index
   return
 }
-tile.kernel @three(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<copy = tma.3d, roles = cooperative(1), cache_hints = [evict_first, normal, normal]>} {
+tile.kernel @three(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<
+  mainloop = <roles = cooperative(1), a = <copy = tma.3d, cache = evict_first>, b = <copy = tma.3d>>>} {
   %c0 = arith.constant 0 : index
   %ring = sm.ring : !ring
   sm.roles {
@@ -85,7 +86,9 @@ func.func @host_five(%a: !known, %b: !mat, %n: index) {
   tile.launch @five grid(%n) threads(256) args(%a, %b, %n) : !known, !mat, index
   return
 }
-tile.kernel @five(%a: !known, %b: !mat, %n: index) attributes {schedule = #tile.schedule<copy = tma.5d, roles = cooperative(1), cache_hints = [normal, evict_last, streaming]>} {
+tile.kernel @five(%a: !known, %b: !mat, %n: index) attributes {schedule = #tile.schedule<
+  mainloop = <roles = cooperative(1), a = <copy = tma.5d>, b = <copy = tma.5d, cache = evict_last>>,
+  epilogue = <cache = streaming>>} {
   %c0 = arith.constant 0 : index
   %ring = sm.ring : !ring
   sm.roles {

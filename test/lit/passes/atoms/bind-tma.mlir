@@ -61,7 +61,7 @@ func.func @host(%a: !mat, %b: !mat, %n: index) {
   return
 }
 tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {
-    schedule = #tile.schedule<roles = cooperative(2)>} {
+    schedule = #tile.schedule<mainloop = <roles = cooperative(2)>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c8 = arith.constant 8 : index

@@ -11,7 +11,10 @@
 !tile = !tile.tile<96x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%d: !out, %steps: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], permutation = [64, 8, 16], mma = wgmma.m64n8k16, roles = cooperative(1)>} {
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    schedule = #tile.schedule<
+  mainloop = <roles = cooperative(1)>,
+  multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
@@ -43,7 +46,10 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90"} {
 tile.kernel @kernel(%d: !out, %steps: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], permutation = [64, 8, 16], mma = wgmma.m64n8k16, roles = cooperative(1)>} {
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    schedule = #tile.schedule<
+  mainloop = <roles = cooperative(1)>,
+  multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
@@ -75,7 +81,10 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%d: !out, %steps: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], permutation = [64, 8, 16], mma = wgmma.m64n12k16, roles = cooperative(1)>} {
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    schedule = #tile.schedule<
+  mainloop = <roles = cooperative(1)>,
+  multiply = <atom = wgmma.m64n12k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
@@ -107,7 +116,10 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%d: !out, %steps: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], permutation = [32, 8, 16], mma = wgmma.m64n8k16, roles = cooperative(1)>} {
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    schedule = #tile.schedule<
+  mainloop = <roles = cooperative(1)>,
+  multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [32, 8, 16]>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
@@ -138,9 +150,11 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
 !ring = !sm.ring<2 x [!a, !b]>
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
-// expected-error @below {{bind-wgmma: has no tile.store or sm.store_global that says what it writes}}
+// expected-error @below {{bind-wgmma: has no problem; write #tile.problem beside its schedule, or lower again from level problem}}
 tile.kernel @kernel(%d: !out, %steps: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], permutation = [64, 8, 16], mma = wgmma.m64n8k16, roles = cooperative(1)>} {
+    schedule = #tile.schedule<
+  mainloop = <roles = cooperative(1)>,
+  multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
@@ -167,7 +181,10 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%d: !out, %steps: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], permutation = [64, 8, 16], mma = wgmma.m64n8k16, roles = cooperative(1)>} {
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    schedule = #tile.schedule<
+  mainloop = <roles = cooperative(1)>,
+  multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
@@ -200,7 +217,10 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%d: !out, %steps: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], permutation = [64, 8, 16], mma = wgmma.m64n8k16, roles = cooperative(1)>} {
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    schedule = #tile.schedule<
+  mainloop = <roles = cooperative(1)>,
+  multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
@@ -232,7 +252,10 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%d: !out, %steps: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], permutation = [64, 8, 16], mma = wgmma.m64n8k16, roles = cooperative(1)>} {
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    schedule = #tile.schedule<
+  mainloop = <roles = cooperative(1)>,
+  multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
@@ -264,7 +287,10 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%d: !out, %steps: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], permutation = [64, 8, 16], mma = wgmma.m64n8k16, roles = cooperative(1)>} {
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    schedule = #tile.schedule<
+  mainloop = <roles = cooperative(1)>,
+  multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
@@ -296,7 +322,10 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%d: !out, %steps: index, %start: !tile) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], permutation = [64, 8, 16], mma = wgmma.m64n8k16, roles = cooperative(1)>} {
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    schedule = #tile.schedule<
+  mainloop = <roles = cooperative(1)>,
+  multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
@@ -328,7 +357,10 @@ tile.kernel @kernel(%d: !out, %steps: index, %start: !tile) attributes {
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%d: !out, %steps: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], permutation = [64, 8, 16], mma = wgmma.m64n8k16, roles = cooperative(1)>} {
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    schedule = #tile.schedule<
+  mainloop = <roles = cooperative(1)>,
+  multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
@@ -360,7 +392,10 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%d: !out, %as: !a, %bs: !b, %c0: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], permutation = [64, 8, 16], mma = wgmma.m64n8k16, roles = cooperative(1)>} {
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    schedule = #tile.schedule<
+  mainloop = <roles = cooperative(1)>,
+  multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
   %zero = tile.splat 0.0 : !tile
   // expected-error @below {{bind-wgmma: must stand in the K loop, an scf.for; it stands in tile.kernel}}
   %acc = tile.mma tn %as, %bs, %zero : !a, !b, !tile

@@ -13,8 +13,8 @@
 !b = !sm.fragment<32x16xbf16, #tv_b>
 !c = !sm.fragment<32x32xf32, #tv_c>
 module attributes {tile.target = "sm_80"} {
-// expected-error @below {{double-buffer-fragments: schedule leaves fragment_buffers open; run choose-schedule first, or write it}}
-tile.kernel @kernel(%k: index) attributes {schedule = #tile.schedule<stages = 3>} {
+// expected-error @below {{double-buffer-fragments: schedule leaves multiply.fragment_buffers open; run choose-schedule first, or write it}}
+tile.kernel @kernel(%k: index) attributes {schedule = #tile.schedule<mainloop = <stages = 3>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
@@ -45,7 +45,7 @@ tile.kernel @kernel(%k: index) attributes {schedule = #tile.schedule<stages = 3>
 !b = !sm.fragment<32x16xbf16, #tv_b>
 !c = !sm.fragment<32x32xf32, #tv_c>
 module attributes {tile.target = "sm_80"} {
-tile.kernel @kernel(%k: index) attributes {schedule = #tile.schedule<fragment_buffers = 2>} {
+tile.kernel @kernel(%k: index) attributes {schedule = #tile.schedule<multiply = <fragment_buffers = 2>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
@@ -70,7 +70,7 @@ tile.kernel @kernel(%k: index) attributes {schedule = #tile.schedule<fragment_bu
 !b = !sm.fragment<32x16xbf16, #tv_b>
 !c = !sm.fragment<32x32xf32, #tv_c>
 module attributes {tile.target = "sm_80"} {
-tile.kernel @kernel(%k: index) attributes {schedule = #tile.schedule<fragment_buffers = 2>} {
+tile.kernel @kernel(%k: index) attributes {schedule = #tile.schedule<multiply = <fragment_buffers = 2>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
@@ -101,7 +101,7 @@ tile.kernel @kernel(%k: index) attributes {schedule = #tile.schedule<fragment_bu
 !b = !sm.fragment<32x16xbf16, #tv_b>
 !c = !sm.fragment<32x32xf32, #tv_c>
 module attributes {tile.target = "sm_80"} {
-tile.kernel @kernel(%k: index) attributes {schedule = #tile.schedule<fragment_buffers = 2>} {
+tile.kernel @kernel(%k: index) attributes {schedule = #tile.schedule<multiply = <fragment_buffers = 2>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
@@ -133,7 +133,7 @@ tile.kernel @kernel(%k: index) attributes {schedule = #tile.schedule<fragment_bu
 !b = !sm.fragment<32x16xbf16, #tv_b>
 !c = !sm.fragment<32x32xf32, #tv_c>
 module attributes {tile.target = "sm_80"} {
-tile.kernel @kernel(%k: index, %other: !buffer) attributes {schedule = #tile.schedule<fragment_buffers = 2>} {
+tile.kernel @kernel(%k: index, %other: !buffer) attributes {schedule = #tile.schedule<multiply = <fragment_buffers = 2>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
@@ -165,7 +165,7 @@ tile.kernel @kernel(%k: index, %other: !buffer) attributes {schedule = #tile.sch
 !b = !sm.fragment<32x16xbf16, #tv_b>
 !c = !sm.fragment<32x32xf32, #tv_c>
 module attributes {tile.target = "sm_80"} {
-tile.kernel @kernel(%k: index) attributes {schedule = #tile.schedule<fragment_buffers = 2>} {
+tile.kernel @kernel(%k: index) attributes {schedule = #tile.schedule<multiply = <fragment_buffers = 2>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring

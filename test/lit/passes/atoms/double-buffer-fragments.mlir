@@ -45,7 +45,7 @@ module attributes {tile.level = "atoms", tile.target = "sm_80"} {
 // The last slot that was waited for holds zeros past K; it is given back.
 // CHECK:       sm.consumer_release %[[RING]], %[[SUM]]#5
 // CHECK-NEXT:  sm.producer_tail
-tile.kernel @two_slices(%k: index) attributes {schedule = #tile.schedule<fragment_buffers = 2>} {
+tile.kernel @two_slices(%k: index) attributes {schedule = #tile.schedule<multiply = <fragment_buffers = 2>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
@@ -78,7 +78,7 @@ tile.kernel @two_slices(%k: index) attributes {schedule = #tile.schedule<fragmen
 // CHECK-NEXT:    %[[FB2:.+]] = sm.ldmatrix
 // CHECK-NEXT:    sm.mma_sync %[[FA]], %[[FB]],
 // CHECK:         scf.yield {{.*}}, %[[FA2]], %[[FB2]] :
-tile.kernel @one_slice(%k: index) attributes {schedule = #tile.schedule<fragment_buffers = 2>} {
+tile.kernel @one_slice(%k: index) attributes {schedule = #tile.schedule<multiply = <fragment_buffers = 2>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
@@ -101,7 +101,7 @@ tile.kernel @one_slice(%k: index) attributes {schedule = #tile.schedule<fragment
 // CHECK-NOT:   sm.ldmatrix
 // CHECK:       scf.for
 // CHECK-NEXT:    sm.consumer_wait
-tile.kernel @single(%k: index) attributes {schedule = #tile.schedule<fragment_buffers = 1>} {
+tile.kernel @single(%k: index) attributes {schedule = #tile.schedule<multiply = <fragment_buffers = 1>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring

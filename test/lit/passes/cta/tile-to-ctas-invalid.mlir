@@ -15,8 +15,8 @@ func.func @no_schedule(%a: memref<64x32xf16>, %b: memref<64x32xf16>, %d: memref<
 
 module attributes {tile.target = "sm_80"} {
 func.func @incomplete(%a: memref<64x32xf16>, %b: memref<64x32xf16>, %d: memref<64x64xf16>) {
-  // expected-error @below {{tile-to-ctas: schedule leaves warps open; run choose-schedule first, or write it}}
-  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<cta = [32, 32, 32]>) {
+  // expected-error @below {{tile-to-ctas: schedule leaves grid.order open; run choose-schedule first, or write it}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<grid = <tile = [32, 32]>, mainloop = <k = 32>>) {
   ^bb0(%x: f16):
     tile.yield %x : f16
   } : memref<64x32xf16>, memref<64x32xf16>, memref<64x64xf16>
@@ -49,8 +49,10 @@ module attributes {tile.level = "smem", tile.target = "sm_80"} {
 
 module attributes {tile.target = "sm_80"} {
 func.func @reads_the_host(%a: memref<64x32xf16>, %b: memref<64x32xf16>, %d: memref<64x64xf16>, %s: f16) {
-  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], raster = row,
-      scheduler = one_shot>) {
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<
+  grid = <tile = [32, 32], order = row, scheduler = one_shot>,
+  mainloop = <k = 32>,
+  multiply = <atoms = [1, 1, 1]>>) {
   ^bb0(%x: f16):
     // expected-error @below {{tile-to-ctas: reads a value from outside the epilogue; make it one of the tile.gemm's operands}}
     %y = arith.mulf %x, %s : f16

@@ -2,9 +2,10 @@
 // RUN: lowtide-opt %s -p tile-to-ctas,canonicalize,cse --split-input-file | filecheck %s
 
 // The module moves to level cta, and the host function remembers what the problem was.
+// CHECK: #[[PROBLEM:.+]] = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>
 // CHECK-LABEL: module attributes {tile.level = "cta", tile.target = "sm_80"}
 // CHECK:       func.func @dynamic(%[[A:.+]]: memref<?x?xbf16, {{.*}}>, %[[B:.+]]: memref<?x?xbf16, {{.*}}>, %[[D:.+]]: memref<?x?xbf16, {{.*}}>)
-// CHECK-SAME:    attributes {tile.gemm = {acc = f32, kinds = [], layout = "tn"}}
+// CHECK-SAME:    attributes {tile.problem = #[[PROBLEM]]}
 
 // Extents that are known only at run time are compared before the launch.
 // CHECK-DAG:   %[[M:.+]] = memref.dim %[[D]], %c0
@@ -28,7 +29,7 @@
 
 // The kernel: tiles in the schedule's order, a loop over K with one mma on windows, the epilogue at the store.
 // CHECK-LABEL: tile.kernel @dynamic_kernel(
-// CHECK-SAME:    %[[A:.+]]: memref<?x?xbf16, {{.*}}>, %[[B:.+]]: memref<?x?xbf16, {{.*}}>, %[[D:.+]]: memref<?x?xbf16, {{.*}}>) attributes {schedule = #schedule}
+// CHECK-SAME:    %[[A:.+]]: memref<?x?xbf16, {{.*}}>, %[[B:.+]]: memref<?x?xbf16, {{.*}}>, %[[D:.+]]: memref<?x?xbf16, {{.*}}>) attributes {problem = #{{.+}}, schedule = #schedule}
 // CHECK-DAG:   %[[M:.+]] = memref.dim %[[D]], %c0
 // CHECK-DAG:   %[[N:.+]] = memref.dim %[[D]], %c1
 // CHECK-DAG:   %[[K:.+]] = memref.dim %[[A]], %c1
@@ -44,10 +45,13 @@
 // CHECK-NEXT:      %[[Y:.+]] = arith.truncf %[[X]] : f32 to bf16
 // CHECK-NEXT:      tile.yield %[[Y]] : bf16
 !mat = memref<?x?xbf16, strided<[?, 1]>>
-#schedule = #tile.schedule<cta = [32, 64, 16], warps = [1, 2, 1], permutation = [16, 32, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1,
-  swizzle_a = <0,3,3>, swizzle_b = <0,3,3>, swizzle_d = <0,3,3>, raster = grouped(4), scheduler = one_shot, epilogue = smem, epilogue_math = registers,
-  epilogue_tile = [32, 64]>
+#schedule = #tile.schedule<
+  grid = <tile = [32, 64], order = grouped(4), scheduler = one_shot>,
+  mainloop = <k = 16, stages = 2, roles = single,
+    a = <copy = cp.async.16, swizzle = <0,3,3>>,
+    b = <copy = cp.async.16, swizzle = <0,3,3>>>,
+  multiply = <atom = mma.m16n8k16, atoms = [1, 2, 1], permutation = [16, 32, 16], fragment_buffers = 1>,
+  epilogue = <path = smem, math = registers, tile = [32, 64], swizzle = <0,3,3>>>
 module attributes {tile.level = "problem", tile.target = "sm_80"} {
 func.func @dynamic(%a: !mat, %b: !mat, %d: !mat) {
   tile.gemm tn %a, %b into %d acc(f32) schedule(#schedule) {
@@ -67,10 +71,13 @@ func.func @dynamic(%a: !mat, %b: !mat, %d: !mat) {
 // CHECK-LABEL: tile.kernel @static_kernel
 // CHECK:       tile.work_tiles ({{.*}}) of (%c100, %c65) by [32, 32] order(<row>) one_shot {
 // CHECK:       scf.for %{{.+}} = %c0 to %c40 step %c16
-#schedule = #tile.schedule<cta = [32, 32, 16], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1,
-  swizzle_a = <0,3,3>, swizzle_b = <0,3,3>, swizzle_d = <0,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
-  epilogue_tile = [32, 32]>
+#schedule = #tile.schedule<
+  grid = <tile = [32, 32], order = row, scheduler = one_shot>,
+  mainloop = <k = 16, stages = 2, roles = single,
+    a = <copy = cp.async.16, swizzle = <0,3,3>>,
+    b = <copy = cp.async.16, swizzle = <0,3,3>>>,
+  multiply = <atom = mma.m16n8k16, atoms = [1, 1, 1], permutation = [16, 16, 16], fragment_buffers = 1>,
+  epilogue = <path = smem, math = registers, tile = [32, 32], swizzle = <0,3,3>>>
 module attributes {tile.target = "sm_80"} {
 func.func @static(%a: memref<100x40xf16>, %b: memref<65x40xf16>, %d: memref<100x65xf16>) {
   tile.gemm tn %a, %b into %d acc(f16) schedule(#schedule) {
@@ -99,10 +106,13 @@ func.func @static(%a: memref<100x40xf16>, %b: memref<65x40xf16>, %d: memref<100x
 // CHECK:       tile.view %[[B]][%[[STEP]], %[[COLUMN]]] : {{.*}} to !tile.view<16x32xf16>
 // CHECK:       tile.mma nt
 !mat = memref<?x?xf16, strided<[?, 1]>>
-#schedule = #tile.schedule<cta = [32, 32, 16], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1,
-  swizzle_a = <0,3,3>, swizzle_b = <0,3,3>, swizzle_d = <0,3,3>, raster = column, scheduler = persistent, epilogue = smem, epilogue_math = registers,
-  epilogue_tile = [32, 32]>
+#schedule = #tile.schedule<
+  grid = <tile = [32, 32], order = column, scheduler = persistent>,
+  mainloop = <k = 16, stages = 2, roles = single,
+    a = <copy = cp.async.16, swizzle = <0,3,3>>,
+    b = <copy = cp.async.16, swizzle = <0,3,3>>>,
+  multiply = <atom = mma.m16n8k16, atoms = [1, 1, 1], permutation = [16, 16, 16], fragment_buffers = 1>,
+  epilogue = <path = smem, math = registers, tile = [32, 32], swizzle = <0,3,3>>>
 module attributes {tile.target = "sm_80"} {
 func.func @persistent(%a: !mat, %b: !mat, %d: !mat) {
   tile.gemm nt %a, %b into %d acc(f16) schedule(#schedule) {
@@ -130,10 +140,13 @@ func.func @persistent(%a: !mat, %b: !mat, %d: !mat) {
 // CHECK:       tile.view %[[B]][%[[STEP]], %[[COLUMN]]] : {{.*}} to !tile.view<16x32xf16>
 // CHECK:       tile.mma nt
 !mat = memref<?x?xf16, strided<[?, 1]>>
-#schedule = #tile.schedule<cta = [32, 32, 16], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1,
-  swizzle_a = <0,3,3>, swizzle_b = <0,3,3>, swizzle_d = <0,3,3>, raster = groups(16, 8), scheduler = even_split, epilogue = smem, epilogue_math = registers,
-  epilogue_tile = [32, 32]>
+#schedule = #tile.schedule<
+  grid = <tile = [32, 32], order = groups(16, 8), scheduler = even_split>,
+  mainloop = <k = 16, stages = 2, roles = single,
+    a = <copy = cp.async.16, swizzle = <0,3,3>>,
+    b = <copy = cp.async.16, swizzle = <0,3,3>>>,
+  multiply = <atom = mma.m16n8k16, atoms = [1, 1, 1], permutation = [16, 16, 16], fragment_buffers = 1>,
+  epilogue = <path = smem, math = registers, tile = [32, 32], swizzle = <0,3,3>>>
 module attributes {tile.target = "sm_80"} {
 func.func @even_split(%a: !mat, %b: !mat, %d: !mat) {
   tile.gemm nt %a, %b into %d acc(f16) schedule(#schedule) {
@@ -146,8 +159,8 @@ func.func @even_split(%a: !mat, %b: !mat, %d: !mat) {
 // -----
 
 // Epilogue operands go to the kernel after A, B and D; each that has rows or columns is checked against D.
+// CHECK:       #tile.problem<tn, {{.+}} operands = [full f32, per_row f32, per_column f32, scalar f32]>
 // CHECK-LABEL: func.func @operands
-// CHECK-SAME:    kinds = ["full", "per_row", "per_column", "scalar"], layout = "tn"
 // CHECK:       cf.assert %{{.+}}, "epilogue operand 0 must have M rows"
 // CHECK:       cf.assert %{{.+}}, "epilogue operand 0 must have N columns"
 // CHECK:       cf.assert %{{.+}}, "epilogue operand 1 must have M rows"
@@ -162,10 +175,13 @@ func.func @even_split(%a: !mat, %b: !mat, %d: !mat) {
 // CHECK-NEXT:      tile.yield %[[Y]] : f32
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 !out = memref<?x?xf32, strided<[?, 1]>>
-#schedule = #tile.schedule<cta = [32, 32, 16], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1,
-  swizzle_a = <0,3,3>, swizzle_b = <0,3,3>, swizzle_d = <0,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = rows,
-  epilogue_tile = [32, 32]>
+#schedule = #tile.schedule<
+  grid = <tile = [32, 32], order = row, scheduler = one_shot>,
+  mainloop = <k = 16, stages = 2, roles = single,
+    a = <copy = cp.async.16, swizzle = <0,3,3>>,
+    b = <copy = cp.async.16, swizzle = <0,3,3>>>,
+  multiply = <atom = mma.m16n8k16, atoms = [1, 1, 1], permutation = [16, 16, 16], fragment_buffers = 1>,
+  epilogue = <path = smem, math = rows, tile = [32, 32], swizzle = <0,3,3>>>
 module attributes {tile.target = "sm_80"} {
 func.func @operands(%a: !mat, %b: !mat, %d: !out, %c: !out, %row: memref<?xf32>, %column: memref<?xf32>, %s: f32) {
   tile.gemm tn %a, %b into %d acc(f32) operands(full %c : !out, per_row %row : memref<?xf32>,
@@ -185,10 +201,13 @@ func.func @operands(%a: !mat, %b: !mat, %d: !out, %c: !out, %row: memref<?xf32>,
 // CHECK-NEXT:    tile.yield %[[E]] : f32
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 !out = memref<?x?xf32, strided<[?, 1]>>
-#schedule = #tile.schedule<cta = [32, 32, 16], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1,
-  swizzle_a = <0,3,3>, swizzle_b = <0,3,3>, swizzle_d = <0,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = rows,
-  epilogue_tile = [32, 32]>
+#schedule = #tile.schedule<
+  grid = <tile = [32, 32], order = row, scheduler = one_shot>,
+  mainloop = <k = 16, stages = 2, roles = single,
+    a = <copy = cp.async.16, swizzle = <0,3,3>>,
+    b = <copy = cp.async.16, swizzle = <0,3,3>>>,
+  multiply = <atom = mma.m16n8k16, atoms = [1, 1, 1], permutation = [16, 16, 16], fragment_buffers = 1>,
+  epilogue = <path = smem, math = rows, tile = [32, 32], swizzle = <0,3,3>>>
 module attributes {tile.target = "sm_80"} {
 func.func @swapped(%a: !mat, %b: !mat, %d: !out, %c: !out) {
   tile.gemm tn %a, %b into %d acc(f32) operands(full %c : !out) schedule(#schedule) {
@@ -210,10 +229,13 @@ func.func @swapped(%a: !mat, %b: !mat, %d: !out, %c: !out) {
 // CHECK-NEXT:    tile.yield %[[Z]] : f32
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 !out = memref<?x?xf32, strided<[?, 1]>>
-#schedule = #tile.schedule<cta = [32, 32, 16], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1,
-  swizzle_a = <0,3,3>, swizzle_b = <0,3,3>, swizzle_d = <0,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
-  epilogue_tile = [32, 32]>
+#schedule = #tile.schedule<
+  grid = <tile = [32, 32], order = row, scheduler = one_shot>,
+  mainloop = <k = 16, stages = 2, roles = single,
+    a = <copy = cp.async.16, swizzle = <0,3,3>>,
+    b = <copy = cp.async.16, swizzle = <0,3,3>>>,
+  multiply = <atom = mma.m16n8k16, atoms = [1, 1, 1], permutation = [16, 16, 16], fragment_buffers = 1>,
+  epilogue = <path = smem, math = registers, tile = [32, 32], swizzle = <0,3,3>>>
 module attributes {tile.target = "sm_80"} {
 func.func @hoisted(%a: !mat, %b: !mat, %d: !out) {
   %half = arith.constant 5.0e-01 : f32

@@ -11,10 +11,12 @@
 !c = !sm.fragment<32x32xf32, #tv_c>
 !mat = memref<?x?xf32, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
-// expected-error @below {{lower-epilogue: schedule leaves swizzle_d open; run choose-schedule first, or write it}}
+// expected-error @below {{lower-epilogue: schedule leaves epilogue.swizzle open; run choose-schedule first, or write it}}
 tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], scheduler = one_shot,
-      epilogue = smem, epilogue_math = registers, epilogue_tile = [32, 32]>} {
+    schedule = #tile.schedule<
+  grid = <scheduler = one_shot>,
+  multiply = <atoms = [1, 1, 1]>,
+  epilogue = <path = smem, math = registers, tile = [32, 32]>>} {
   %zero = sm.splat 0.0 : !c
   %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
   tile.store %acc into %d[%m, %m] {
@@ -37,8 +39,10 @@ tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
 !mat = memref<?x?xf32, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %tile: !tile.tile<32x32xf32>, %m: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], swizzle_d = <2,2,3>, scheduler = one_shot,
-      epilogue = smem, epilogue_math = registers, epilogue_tile = [32, 32]>} {
+    schedule = #tile.schedule<
+  grid = <scheduler = one_shot>,
+  multiply = <atoms = [1, 1, 1]>,
+  epilogue = <path = smem, math = registers, tile = [32, 32], swizzle = <2,2,3>>>} {
   %zero = sm.splat 0.0 : !c
   %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
   // expected-error @below {{lower-epilogue: stores !tile.tile<32x32xf32>, not a fragment; run bind-mma-atoms first}}
@@ -62,8 +66,10 @@ tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %tile: !tile.tile<32x32xf32>, %m
 !mat = memref<?x?xf32, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], swizzle_d = <2,2,3>, scheduler = one_shot,
-      epilogue = smem, epilogue_math = registers, epilogue_tile = [32, 32]>} {
+    schedule = #tile.schedule<
+  grid = <scheduler = one_shot>,
+  multiply = <atoms = [1, 1, 1]>,
+  epilogue = <path = smem, math = registers, tile = [32, 32], swizzle = <2,2,3>>>} {
   %acc = sm.splat 0.0 : !c
   // expected-error @below {{lower-epilogue: has no sm.mma_sync or sm.wgmma in its kernel that says how its fragment is held}}
   tile.store %acc into %d[%m, %m] {
@@ -86,8 +92,10 @@ tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
 !mat = memref<?x?xf32, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], swizzle_d = <2,2,3>, scheduler = one_shot,
-      epilogue = smem, epilogue_math = registers, epilogue_tile = [32, 32]>} {
+    schedule = #tile.schedule<
+  grid = <scheduler = one_shot>,
+  multiply = <atoms = [1, 1, 1]>,
+  epilogue = <path = smem, math = registers, tile = [32, 32], swizzle = <2,2,3>>>} {
   %zero = sm.splat 0.0 : !c
   %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
   // expected-error @below {{lower-epilogue: unknown mma atom 'mma.m16n8k99.f32.bf16'}}
@@ -111,11 +119,13 @@ tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
 !mat = memref<?x?xf32, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], swizzle_d = <2,2,3>, scheduler = one_shot,
-      epilogue = smem, epilogue_math = registers, epilogue_tile = [24, 32]>} {
+    schedule = #tile.schedule<
+  grid = <scheduler = one_shot>,
+  multiply = <atoms = [1, 1, 1]>,
+  epilogue = <path = smem, math = registers, tile = [24, 32], swizzle = <2,2,3>>>} {
   %zero = sm.splat 0.0 : !c
   %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
-  // expected-error @below {{lower-epilogue: epilogue_tile = [24, 32] does not divide the tile 32×32}}
+  // expected-error @below {{lower-epilogue: epilogue.tile = [24, 32] does not divide the tile 32×32}}
   tile.store %acc into %d[%m, %m] {
   ^bb0(%x: f32):
     tile.yield %x : f32
@@ -136,8 +146,10 @@ tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
 !mat = memref<?x?xf32, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], swizzle_d = <2,2,3>, scheduler = one_shot,
-      epilogue = smem, epilogue_math = registers, epilogue_tile = [8, 32]>} {
+    schedule = #tile.schedule<
+  grid = <scheduler = one_shot>,
+  multiply = <atoms = [1, 1, 1]>,
+  epilogue = <path = smem, math = registers, tile = [8, 32], swizzle = <2,2,3>>>} {
   %zero = sm.splat 0.0 : !c
   %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
   // expected-error @below {{lower-epilogue: operand c: the tile's m = 8 is not a multiple of the tiled MMA's 16; nearest is 16}}
@@ -161,8 +173,10 @@ tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
 !mat = memref<?x?xf32, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
-    schedule = #tile.schedule<warps = [8, 1, 1], swizzle_d = <2,2,3>, scheduler = one_shot,
-      epilogue = smem, epilogue_math = registers, epilogue_tile = [32, 16]>} {
+    schedule = #tile.schedule<
+  grid = <scheduler = one_shot>,
+  multiply = <atoms = [8, 1, 1]>,
+  epilogue = <path = smem, math = registers, tile = [32, 16], swizzle = <2,2,3>>>} {
   %zero = sm.splat 0.0 : !c
   %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
   // expected-error @below {{lower-epilogue: 256 threads cannot share a tile 32x16 in vectors of 4 elements}}
@@ -186,8 +200,10 @@ tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
 !mat = memref<?x?xf64, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], swizzle_d = <2,2,3>, scheduler = one_shot,
-      epilogue = smem, epilogue_math = registers, epilogue_tile = [32, 32]>} {
+    schedule = #tile.schedule<
+  grid = <scheduler = one_shot>,
+  multiply = <atoms = [1, 1, 1]>,
+  epilogue = <path = smem, math = registers, tile = [32, 32], swizzle = <2,2,3>>>} {
   %zero = sm.splat 0.0 : !c
   %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
   // expected-error @below {{lower-epilogue: elements of f64: they are one of f16, bf16, f32}}
@@ -216,11 +232,13 @@ func.func @host(%fa: !a, %fb: !b, %d: !mat, %m: index) {
   return
 }
 tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], swizzle_d = <0,2,3>, scheduler = one_shot,
-      epilogue = tma, epilogue_math = registers, epilogue_tile = [32, 32]>} {
+    schedule = #tile.schedule<
+  grid = <scheduler = one_shot>,
+  multiply = <atoms = [1, 1, 1]>,
+  epilogue = <path = tma, math = registers, tile = [32, 32], swizzle = <0,2,3>>>} {
   %zero = sm.splat 0.0 : !c
   %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
-  // expected-error @below {{lower-epilogue: epilogue = tma stores 64 rows a warpgroup, 0 warpgroups hold parts of 32 rows; take epilogue = smem}}
+  // expected-error @below {{lower-epilogue: epilogue.path = tma stores 64 rows per warpgroup, 0 warpgroups hold parts of 32 rows; take epilogue.path = smem}}
   tile.store %acc into %d[%m, %m] {
   ^bb0(%x: f32):
     tile.yield %x : f32
@@ -242,9 +260,11 @@ func.func @host(%d: !mat, %ctas: index) {
   tile.launch @kernel grid(%ctas) threads(384) args(%d) : !mat
   return
 }
-tile.kernel @kernel(%d: !mat) attributes {schedule = #tile.schedule<warps = [2, 1, 1], roles = cooperative(2),
-      swizzle_d = <3,2,3>, scheduler = persistent, epilogue = tma, epilogue_math = registers,
-      epilogue_tile = [256, 32]>} {
+tile.kernel @kernel(%d: !mat) attributes {schedule = #tile.schedule<
+  grid = <scheduler = persistent>,
+  mainloop = <roles = cooperative(2)>,
+  multiply = <atoms = [2, 1, 1]>,
+  epilogue = <path = tma, math = registers, tile = [256, 32], swizzle = <3,2,3>>>} {
   %c256 = arith.constant 256 : index
   %as = sm.alloc : !a
   %bs = sm.alloc : !b
@@ -252,7 +272,7 @@ tile.kernel @kernel(%d: !mat) attributes {schedule = #tile.schedule<warps = [2, 
   tile.work_tiles (%m, %n) of (%c256, %c256) by [256, 32] order(<row>) persistent {
     %p = sm.wgmma tn %as, %bs, %zero by #mma : !a, !b, !acc -> !sm.pending<!acc>
     %acc, %retired = sm.mma_wait 0, %p : !sm.pending<!acc> -> !acc
-    // expected-error @below {{lower-epilogue: epilogue = tma stores 64 rows a warpgroup, 2 warpgroups hold parts of 256 rows; take epilogue_tile = [128, 32]}}
+    // expected-error @below {{lower-epilogue: epilogue.path = tma stores 64 rows per warpgroup, 2 warpgroups hold parts of 256 rows; take epilogue.tile = [128, 32]}}
     tile.store %acc into %d[%m, %n] {
     ^bb0(%x: f32):
       tile.yield %x : f32
@@ -275,9 +295,11 @@ func.func @host(%d: !mat, %ctas: index) {
   tile.launch @kernel grid(%ctas) threads(384) args(%d) : !mat
   return
 }
-tile.kernel @kernel(%d: !mat) attributes {schedule = #tile.schedule<warps = [2, 1, 1], roles = cooperative(2),
-      swizzle_d = <3,2,3>, scheduler = persistent, epilogue = tma, epilogue_math = registers,
-      epilogue_tile = [128, 24]>} {
+tile.kernel @kernel(%d: !mat) attributes {schedule = #tile.schedule<
+  grid = <scheduler = persistent>,
+  mainloop = <roles = cooperative(2)>,
+  multiply = <atoms = [2, 1, 1]>,
+  epilogue = <path = tma, math = registers, tile = [128, 24], swizzle = <3,2,3>>>} {
   %c128 = arith.constant 128 : index
   %as = sm.alloc : !a
   %bs = sm.alloc : !b
@@ -285,7 +307,7 @@ tile.kernel @kernel(%d: !mat) attributes {schedule = #tile.schedule<warps = [2, 
   tile.work_tiles (%m, %n) of (%c128, %c128) by [128, 24] order(<row>) persistent {
     %p = sm.wgmma tn %as, %bs, %zero by #mma : !a, !b, !acc -> !sm.pending<!acc>
     %acc, %retired = sm.mma_wait 0, %p : !sm.pending<!acc> -> !acc
-    // expected-error @below {{lower-epilogue: epilogue = tma stores boxes of 32 columns with swizzle_d = (3, 2, 3), which must divide epilogue_tile's 24}}
+    // expected-error @below {{lower-epilogue: epilogue.path = tma stores boxes of 32 columns with epilogue.swizzle = (3, 2, 3), which must divide epilogue.tile's 24}}
     tile.store %acc into %d[%m, %n] {
     ^bb0(%x: f32):
       tile.yield %x : f32
@@ -308,9 +330,11 @@ func.func @host(%d: !mat, %ctas: index) {
   tile.launch @kernel grid(%ctas) threads(384) args(%d) : !mat
   return
 }
-tile.kernel @kernel(%d: !mat) attributes {schedule = #tile.schedule<warps = [2, 1, 1], roles = cooperative(2),
-      swizzle_d = <3,2,3>, scheduler = persistent, epilogue = tma, epilogue_math = registers,
-      epilogue_tile = [128, 32]>} {
+tile.kernel @kernel(%d: !mat) attributes {schedule = #tile.schedule<
+  grid = <scheduler = persistent>,
+  mainloop = <roles = cooperative(2)>,
+  multiply = <atoms = [2, 1, 1]>,
+  epilogue = <path = tma, math = registers, tile = [128, 32], swizzle = <3,2,3>>>} {
   %c128 = arith.constant 128 : index
   %as = sm.alloc : !a
   %bs = sm.alloc : !b
@@ -318,7 +342,7 @@ tile.kernel @kernel(%d: !mat) attributes {schedule = #tile.schedule<warps = [2, 
   tile.work_tiles (%m, %n) of (%c128, %c128) by [128, 24] order(<row>) persistent {
     %p = sm.wgmma tn %as, %bs, %zero by #mma : !a, !b, !acc -> !sm.pending<!acc>
     %acc, %retired = sm.mma_wait 0, %p : !sm.pending<!acc> -> !acc
-    // expected-error @below {{lower-epilogue: epilogue_tile = [128, 32] does not divide the tile 128×24}}
+    // expected-error @below {{lower-epilogue: epilogue.tile = [128, 32] does not divide the tile 128×24}}
     tile.store %acc into %d[%m, %n] {
     ^bb0(%x: f32):
       tile.yield %x : f32
@@ -341,9 +365,11 @@ func.func @host(%d: !mat, %ctas: index) {
   tile.launch @kernel grid(%ctas) threads(384) args(%d) : !mat
   return
 }
-tile.kernel @kernel(%e: !mat) attributes {schedule = #tile.schedule<warps = [2, 1, 1], roles = cooperative(2),
-      swizzle_d = <3,2,3>, scheduler = persistent, epilogue = tma, epilogue_math = registers,
-      epilogue_tile = [128, 32]>} {
+tile.kernel @kernel(%e: !mat) attributes {schedule = #tile.schedule<
+  grid = <scheduler = persistent>,
+  mainloop = <roles = cooperative(2)>,
+  multiply = <atoms = [2, 1, 1]>,
+  epilogue = <path = tma, math = registers, tile = [128, 32], swizzle = <3,2,3>>>} {
   %c128 = arith.constant 128 : index
   %yes = arith.constant true
   %d = arith.select %yes, %e, %e : !mat
@@ -370,9 +396,11 @@ tile.kernel @kernel(%e: !mat) attributes {schedule = #tile.schedule<warps = [2, 
 !acc = !sm.fragment<128x32xf32, #tv>
 module attributes {tile.target = "sm_90a"} {
 // expected-error @below {{lower-epilogue: is launched at 0 places; its tensor maps are made at one}}
-tile.kernel @kernel(%d: !mat, %acc: !acc) attributes {schedule = #tile.schedule<warps = [2, 1, 1],
-      roles = cooperative(2), swizzle_d = <3,2,3>, scheduler = persistent, epilogue = tma,
-      epilogue_math = registers, epilogue_tile = [128, 32]>} {
+tile.kernel @kernel(%d: !mat, %acc: !acc) attributes {schedule = #tile.schedule<
+  grid = <scheduler = persistent>,
+  mainloop = <roles = cooperative(2)>,
+  multiply = <atoms = [2, 1, 1]>,
+  epilogue = <path = tma, math = registers, tile = [128, 32], swizzle = <3,2,3>>>} {
   %c0 = arith.constant 0 : index
   tile.store %acc into %d[%c0, %c0] {
   ^bb0(%x: f32):

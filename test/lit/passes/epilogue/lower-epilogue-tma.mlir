@@ -84,9 +84,11 @@ func.func @host(%d: !mat, %e: !wide, %ctas: index) {
 // Shared memory lives until it has been read.
 // CHECK-NEXT:  sm.tma_store_wait read 0
 // CHECK-NOT:   tile.store
-tile.kernel @two(%d: !mat) attributes {schedule = #tile.schedule<cta = [128, 128, 64], warps = [2, 1, 1],
-    roles = cooperative(2), scheduler = persistent, swizzle_d = <3,3,3>, cache_hints = [normal, normal, evict_first],
-    epilogue = tma, epilogue_math = registers, epilogue_tile = [128, 64], epilogue_buffers = 2>} {
+tile.kernel @two(%d: !mat) attributes {schedule = #tile.schedule<
+  grid = <tile = [128, 128], scheduler = persistent>,
+  mainloop = <k = 64, roles = cooperative(2)>,
+  multiply = <atoms = [2, 1, 1]>,
+  epilogue = <path = tma, math = registers, tile = [128, 64], buffers = 2, swizzle = <3,3,3>, cache = evict_first>>} {
   %c128 = arith.constant 128 : index
   %as = sm.alloc : !a
   %bs = sm.alloc : !b
@@ -120,9 +122,11 @@ tile.kernel @two(%d: !mat) attributes {schedule = #tile.schedule<cta = [128, 128
 // CHECK-NEXT:  sm.barrier warpgroup
 // CHECK-NEXT:  sm.tma_store %[[BUFFER]] to %{{.+}} : memref<128x128xbf16, #[[TWO]], #gpu.address_space<workgroup>>, !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
 // CHECK:       sm.tma_store_wait read 0
-tile.kernel @one(%d: !mat) attributes {schedule = #tile.schedule<cta = [128, 128, 64], warps = [2, 1, 1],
-    roles = cooperative(2), scheduler = persistent, swizzle_d = <3,3,3>,
-    epilogue = tma, epilogue_math = registers, epilogue_tile = [128, 128]>} {
+tile.kernel @one(%d: !mat) attributes {schedule = #tile.schedule<
+  grid = <tile = [128, 128], scheduler = persistent>,
+  mainloop = <k = 64, roles = cooperative(2)>,
+  multiply = <atoms = [2, 1, 1]>,
+  epilogue = <path = tma, math = registers, tile = [128, 128], swizzle = <3,3,3>>>} {
   %c128 = arith.constant 128 : index
   %as = sm.alloc : !a
   %bs = sm.alloc : !b
@@ -150,9 +154,11 @@ tile.kernel @one(%d: !mat) attributes {schedule = #tile.schedule<cta = [128, 128
 // CHECK:       %[[BUFFER:.+]] = sm.alloc : memref<128x32xf32, #[[F32]], #gpu.address_space<workgroup>>
 // CHECK:       sm.store_shared %{{.+}} to %[[BUFFER]] by "st.shared.8"
 // CHECK:       sm.tma_store %[[BUFFER]] to %{{.+}} : memref<128x32xf32, #[[F32]], #gpu.address_space<workgroup>>, !sm.tensor_map<64x32xf32, swizzle<3,2,3>>
-tile.kernel @f32(%d: !wide) attributes {schedule = #tile.schedule<cta = [128, 128, 64], warps = [2, 1, 1],
-    roles = cooperative(2), scheduler = persistent, swizzle_d = <3,2,3>,
-    epilogue = tma, epilogue_math = registers, epilogue_tile = [128, 32]>} {
+tile.kernel @f32(%d: !wide) attributes {schedule = #tile.schedule<
+  grid = <tile = [128, 128], scheduler = persistent>,
+  mainloop = <k = 64, roles = cooperative(2)>,
+  multiply = <atoms = [2, 1, 1]>,
+  epilogue = <path = tma, math = registers, tile = [128, 32], swizzle = <3,2,3>>>} {
   %c128 = arith.constant 128 : index
   %as = sm.alloc : !a
   %bs = sm.alloc : !b
@@ -212,9 +218,11 @@ tile.kernel @f32(%d: !wide) attributes {schedule = #tile.schedule<cta = [128, 12
 // CHECK:         sm.tma_store %[[REST]] to %[[RNARROW]][%[[M128]], %[[N32]]]
 // CHECK-NEXT:  }
 // CHECK-NEXT:  sm.tma_store_wait read 0
-tile.kernel @rest(%d: !mat) attributes {schedule = #tile.schedule<cta = [256, 40, 64], warps = [2, 1, 1],
-    roles = cooperative(2), scheduler = persistent, swizzle_d = <1,3,3>,
-    epilogue = tma, epilogue_math = registers, epilogue_tile = [128, 16], epilogue_buffers = 2>} {
+tile.kernel @rest(%d: !mat) attributes {schedule = #tile.schedule<
+  grid = <tile = [256, 40], scheduler = persistent>,
+  mainloop = <k = 64, roles = cooperative(2)>,
+  multiply = <atoms = [2, 1, 1]>,
+  epilogue = <path = tma, math = registers, tile = [128, 16], buffers = 2, swizzle = <1,3,3>>>} {
   %c256 = arith.constant 256 : index
   %as = sm.alloc : !a_rest
   %bs = sm.alloc : !b_rest
@@ -250,9 +258,11 @@ tile.kernel @rest(%d: !mat) attributes {schedule = #tile.schedule<cta = [256, 40
 // CHECK:       sm.tma_store %[[REST]] to %{{.+}} : {{.*}}, !sm.tensor_map<64x8xf32>
 // CHECK-NEXT:  }
 // CHECK-NEXT:  sm.tma_store_wait read 0
-tile.kernel @turns(%d: !wide) attributes {schedule = #tile.schedule<cta = [128, 40, 64], warps = [2, 1, 1],
-    roles = cooperative(2), scheduler = persistent, swizzle_d = <2,2,3>,
-    epilogue = tma, epilogue_math = registers, epilogue_tile = [128, 16]>} {
+tile.kernel @turns(%d: !wide) attributes {schedule = #tile.schedule<
+  grid = <tile = [128, 40], scheduler = persistent>,
+  mainloop = <k = 64, roles = cooperative(2)>,
+  multiply = <atoms = [2, 1, 1]>,
+  epilogue = <path = tma, math = registers, tile = [128, 16], swizzle = <2,2,3>>>} {
   %c256 = arith.constant 256 : index
   %as = sm.alloc : !a
   %bs = sm.alloc : !b_rest

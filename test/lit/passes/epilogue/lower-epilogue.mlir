@@ -64,8 +64,10 @@ module attributes {tile.level = "atoms", tile.target = "sm_80"} {
 // A one-shot CTA ends here: no barrier after the last store.
 // CHECK-NEXT:  tile.return
 tile.kernel @registers(%fa: !a, %fb: !b, %d: !mat, %bias: memref<?xbf16>, %alpha: f32, %m: index, %n: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], swizzle_d = <1,3,3>, scheduler = one_shot, epilogue = smem,
-      epilogue_math = registers, epilogue_tile = [16, 32]>} {
+    schedule = #tile.schedule<
+  grid = <scheduler = one_shot>,
+  multiply = <atoms = [1, 1, 1]>,
+  epilogue = <path = smem, math = registers, tile = [16, 32], swizzle = <1,3,3>>>} {
   %ring = sm.ring : !ring
   %zero = sm.splat 0.0 : !c
   %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
@@ -100,8 +102,11 @@ tile.kernel @registers(%fa: !a, %fb: !b, %d: !mat, %bias: memref<?xbf16>, %alpha
 // CHECK-NEXT:  sm.barrier
 // CHECK-NEXT:  tile.return
 tile.kernel @rows(%fa: !a, %fb: !b, %d: !mat, %c: !mat, %r: memref<?xf32>, %m: index, %n: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], swizzle_d = <2,2,3>, scheduler = persistent, epilogue = smem,
-      epilogue_math = rows, epilogue_tile = [32, 32], cache_hints = [normal, evict_last, streaming]>} {
+    schedule = #tile.schedule<
+  grid = <scheduler = persistent>,
+  mainloop = <b = <cache = evict_last>>,
+  multiply = <atoms = [1, 1, 1]>,
+  epilogue = <path = smem, math = rows, tile = [32, 32], swizzle = <2,2,3>, cache = streaming>>} {
   %ring = sm.ring : !large_ring
   %zero = sm.splat 0.0 : !c
   %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
@@ -122,8 +127,10 @@ tile.kernel @rows(%fa: !a, %fb: !b, %d: !mat, %c: !mat, %r: memref<?xf32>, %m: i
 // CHECK-NOT:   sm.ring_reuse
 // CHECK:       sm.store_shared %{{.+}} to %[[BUFFER]]
 tile.kernel @own_scratch(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], swizzle_d = <2,2,3>, scheduler = one_shot, epilogue = smem,
-      epilogue_math = rows, epilogue_tile = [32, 32]>} {
+    schedule = #tile.schedule<
+  grid = <scheduler = one_shot>,
+  multiply = <atoms = [1, 1, 1]>,
+  epilogue = <path = smem, math = rows, tile = [32, 32], swizzle = <2,2,3>>>} {
   %ring = sm.ring : !sm.ring<1 x [!buffer, !buffer]>
   %zero = sm.splat 0.0 : !c
   %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
@@ -143,8 +150,11 @@ tile.kernel @own_scratch(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
 // CHECK-NEXT:  sm.store_global %[[Y]] to %[[WINDOW]] by "st.global.4" cache(write_through) : !sm.fragment<32x32xbf16, #[[WHOLE]]>
 // CHECK-NEXT:  tile.return
 tile.kernel @direct(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
-    schedule = #tile.schedule<warps = [1, 1, 1], swizzle_d = <0,3,3>, scheduler = persistent, epilogue = direct,
-      epilogue_math = registers, epilogue_tile = [32, 32], cache_hints = [evict_first, normal, write_through]>} {
+    schedule = #tile.schedule<
+  grid = <scheduler = persistent>,
+  mainloop = <a = <cache = evict_first>>,
+  multiply = <atoms = [1, 1, 1]>,
+  epilogue = <path = direct, math = registers, tile = [32, 32], swizzle = <0,3,3>, cache = write_through>>} {
   %zero = sm.splat 0.0 : !c
   %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
   tile.store %acc into %d[%m, %m] {

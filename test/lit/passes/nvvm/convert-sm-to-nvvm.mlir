@@ -47,7 +47,7 @@ func.func @host(%a: !mat, %b: memref<100x64xbf16>, %bias: memref<?xf32>, %alpha:
 }
 
 tile.kernel @interface(%a: !mat, %b: memref<100x64xbf16>, %bias: memref<?xf32>, %alpha: f32)
-    attributes {schedule = #tile.schedule<stages = 2>} {
+    attributes {schedule = #tile.schedule<mainloop = <stages = 2>>} {
   tile.return
 }
 

@@ -7,7 +7,7 @@
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
 // expected-error @below {{pipeline-mainloop: schedule has stages = 1; a pipeline needs at least 2}}
-tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<stages = 1>} {
+tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <stages = 1>>} {
   %as = sm.alloc : !buffer
   %bs = sm.alloc : !buffer
   %c0 = arith.constant 0 : index
@@ -32,8 +32,8 @@ tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<stages = 1>}
 !buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
-// expected-error @below {{pipeline-mainloop: schedule leaves stages open; run choose-schedule first, or write it}}
-tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<raster = row>} {
+// expected-error @below {{pipeline-mainloop: schedule leaves mainloop.stages open; run choose-schedule first, or write it}}
+tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<grid = <order = row>>} {
   %as = sm.alloc : !buffer
   %bs = sm.alloc : !buffer
   %c0 = arith.constant 0 : index
@@ -58,7 +58,7 @@ tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<raster = row
 !buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
-tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<stages = 2>} {
+tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <stages = 2>>} {
   %as = sm.alloc : !buffer
   %bs = sm.alloc : !buffer
   %c0 = arith.constant 0 : index
@@ -77,7 +77,7 @@ tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<stages = 2>}
 !buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
-tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<stages = 2>} {
+tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <stages = 2>>} {
   %as = sm.alloc : !buffer
   %bs = sm.alloc : !buffer
   %c0 = arith.constant 0 : index
@@ -104,7 +104,7 @@ tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<stages = 2>}
 !buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
-tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<stages = 2>} {
+tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <stages = 2>>} {
   %as = sm.alloc : !buffer
   %bs = sm.alloc : !buffer
   %c0 = arith.constant 0 : index
@@ -129,7 +129,7 @@ tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<stages = 2>}
 !buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
-tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<stages = 2>} {
+tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <stages = 2>>} {
   %as = sm.alloc : !buffer
   %bs = sm.alloc : !buffer
   %c0 = arith.constant 0 : index
@@ -155,7 +155,7 @@ tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<stages = 2>}
 !buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
-tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<stages = 2>} {
+tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <stages = 2>>} {
   %as = sm.alloc : !buffer
   %bs = sm.alloc : !buffer
   %c0 = arith.constant 0 : index
@@ -181,7 +181,7 @@ tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<stages = 2>}
 !buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
-tile.kernel @kernel(%a: !mat, %as: !buffer) attributes {schedule = #tile.schedule<stages = 2>} {
+tile.kernel @kernel(%a: !mat, %as: !buffer) attributes {schedule = #tile.schedule<mainloop = <stages = 2>>} {
   %bs = sm.alloc : !buffer
   %c0 = arith.constant 0 : index
   %c32 = arith.constant 32 : index
@@ -205,7 +205,7 @@ tile.kernel @kernel(%a: !mat, %as: !buffer) attributes {schedule = #tile.schedul
 !buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
-tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<stages = 2>} {
+tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <stages = 2>>} {
   %as = sm.alloc : !buffer
   %bs = sm.alloc : !buffer
   %c0 = arith.constant 0 : index

@@ -53,7 +53,7 @@
 !b = memref<64x32xbf16, #b, #gpu.address_space<workgroup>>
 !tile = !tile.tile<32x64xf32>
 module attributes {tile.level = "smem", tile.target = "sm_80"} {
-tile.kernel @four_stages(%a: !mat, %b: !mat, %m: index, %k: index) attributes {schedule = #tile.schedule<stages = 4>} {
+tile.kernel @four_stages(%a: !mat, %b: !mat, %m: index, %k: index) attributes {schedule = #tile.schedule<mainloop = <stages = 4>>} {
   %bs = sm.alloc : !b
   %as = sm.alloc : !a
   %c0 = arith.constant 0 : index
@@ -84,7 +84,7 @@ tile.kernel @four_stages(%a: !mat, %b: !mat, %m: index, %k: index) attributes {s
 // CHECK:       sm.producer_acquire
 // CHECK:       scf.for {{.*}} to %c2{{.*}} step
 // CHECK:       sm.consumer_wait
-tile.kernel @two_stages(%a: !mat) attributes {schedule = #tile.schedule<stages = 2>} {
+tile.kernel @two_stages(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <stages = 2>>} {
   %bs = sm.alloc : !a
   %as = sm.alloc : !a
   %c0 = arith.constant 0 : index

@@ -10,8 +10,8 @@
 !b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
-// expected-error @below {{specialize-roles: schedule leaves stages open; run choose-schedule first, or write it}}
-tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<roles = cooperative(1)>} {
+// expected-error @below {{specialize-roles: schedule leaves mainloop.stages open; run choose-schedule first, or write it}}
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1)>>} {
   %as = sm.alloc : !a
   %bs = sm.alloc : !b
   tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
@@ -45,7 +45,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribut
 !b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
-tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<mainloop = <stages = 2, roles = cooperative(1)>>} {
   %as = sm.alloc : !a
   %bs = sm.alloc : !b
   // expected-error @below {{specialize-roles: must hold one K loop and one tile.store, and carry nothing}}
@@ -84,7 +84,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribut
 !b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
-tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<mainloop = <stages = 2, roles = cooperative(1)>>} {
   %as = sm.alloc : !a
   %bs = sm.alloc : !b
   // expected-error @below {{specialize-roles: must hold one K loop and one tile.store, and carry nothing}}
@@ -120,7 +120,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribut
 !b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
-tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index, %start: !tile) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index, %start: !tile) attributes {schedule = #tile.schedule<mainloop = <stages = 2, roles = cooperative(1)>>} {
   %as = sm.alloc : !a
   %bs = sm.alloc : !b
   tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
@@ -155,7 +155,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index, %start: 
 !b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
-tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<mainloop = <stages = 2, roles = cooperative(1)>>} {
   %as = sm.alloc : !a
   %bs = sm.alloc : !b
   tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
@@ -190,7 +190,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribut
 !b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
-tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<mainloop = <stages = 2, roles = cooperative(1)>>} {
   %as = sm.alloc : !a
   %bs = sm.alloc : !b
   tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
@@ -225,7 +225,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribut
 !b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
-tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<mainloop = <stages = 2, roles = cooperative(1)>>} {
   %as = sm.alloc : !a
   %bs = sm.alloc : !b
   tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
@@ -261,7 +261,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribut
 !b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
-tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<mainloop = <stages = 2, roles = cooperative(1)>>} {
   %as = sm.alloc : !a
   %bs = sm.alloc : !b
   tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
@@ -297,7 +297,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribut
 !b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
-tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<mainloop = <stages = 2, roles = cooperative(1)>>} {
   %as = sm.alloc : !a
   %bs = sm.alloc : !b
   %other = sm.alloc : !b
@@ -332,7 +332,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribut
 !b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
-tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<mainloop = <stages = 2, roles = cooperative(1)>>} {
   %as = sm.alloc : !a
   %bs = sm.alloc : !b
   tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
@@ -367,7 +367,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribut
 !b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
-tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index, %bs: !b) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index, %bs: !b) attributes {schedule = #tile.schedule<mainloop = <stages = 2, roles = cooperative(1)>>} {
   %as = sm.alloc : !a
   tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
     %zero = tile.splat 0.0 : !tile
@@ -401,7 +401,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index, %bs: !b)
 !b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
-tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<mainloop = <stages = 2, roles = cooperative(1)>>} {
   %as = sm.alloc : !a
   %bs = sm.alloc : !b
   tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
@@ -435,7 +435,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribut
 !b = memref<8x32xbf16, #gpu.address_space<workgroup>>
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
-tile.kernel @kernel(%d: !out, %M: index) attributes {schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+tile.kernel @kernel(%d: !out, %M: index) attributes {schedule = #tile.schedule<mainloop = <stages = 2, roles = cooperative(1)>>} {
   %as = sm.alloc : !a
   %bs = sm.alloc : !b
   tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {

@@ -57,7 +57,7 @@
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @cooperative(%a: !mat, %b: !mat, %d: !mat, %bias: memref<?xf32>, %M: index, %N: index, %K: index) attributes {
-    schedule = #tile.schedule<stages = 4, roles = cooperative(2), registers = [40, 232]>} {
+    schedule = #tile.schedule<mainloop = <stages = 4, roles = cooperative(2), registers = [40, 232]>>} {
   %bs = sm.alloc : !b
   %as = sm.alloc : !a
   tile.work_tiles (%m, %n) of (%M, %N) by [64, 8] order(<grouped 4>) persistent {
@@ -94,7 +94,7 @@ tile.kernel @cooperative(%a: !mat, %b: !mat, %d: !mat, %bias: memref<?xf32>, %M:
 // CHECK:           %[[STEPS:.+]] = arith.constant 4 : index
 // CHECK:           scf.for %{{.+}} = %c0{{.*}} to %[[STEPS]] step
 tile.kernel @static(%a: !mat, %b: !mat, %d: memref<?x?xf32, strided<[?, 1]>>, %M: index) attributes {
-    schedule = #tile.schedule<stages = 2, roles = cooperative(1)>} {
+    schedule = #tile.schedule<mainloop = <stages = 2, roles = cooperative(1)>>} {
   %c100 = arith.constant 100 : index
   %bs = sm.alloc : !b
   %as = sm.alloc : !a
@@ -122,7 +122,7 @@ tile.kernel @static(%a: !mat, %b: !mat, %d: memref<?x?xf32, strided<[?, 1]>>, %M
 // CHECK-LABEL: tile.kernel @single
 // CHECK-NEXT:    sm.barrier
 // CHECK-NOT:     sm.roles
-tile.kernel @single() attributes {schedule = #tile.schedule<stages = 2, roles = single>} {
+tile.kernel @single() attributes {schedule = #tile.schedule<mainloop = <stages = 2, roles = single>>} {
   sm.barrier
   tile.return
 }

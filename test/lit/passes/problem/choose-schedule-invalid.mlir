@@ -5,8 +5,8 @@
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @no_candidate(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: cta M = 100 is not a multiple of 32, one step of the tiled mma; nearest is 96}}
-  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<cta = [100, 128, 32]>) {
+  // expected-error @below {{choose-schedule: no schedule fits: grid.tile M = 100 is not a multiple of 32, one step of the tiled mma; nearest is 96}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [100, 128]>, mainloop = <k = 32>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y : bf16
@@ -21,7 +21,7 @@ func.func @no_candidate(%a: !mat, %b: !mat, %d: !mat) {
 module attributes {tile.target = "sm_80"} {
 func.func @copies(%a: !mat, %b: !mat, %d: !mat) {
   // expected-error @below {{no schedule fits: operand a: 128 threads cannot share a tile 32x16 in vectors of 8 elements}}
-  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<cta = [32, 64, 16], warps = [2, 2, 1]>) {
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [32, 64]>, mainloop = <k = 16>, multiply = <atoms = [2, 2, 1]>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y : bf16
@@ -36,7 +36,7 @@ func.func @copies(%a: !mat, %b: !mat, %d: !mat) {
 module attributes {tile.target = "sm_80"} {
 func.func @stages(%a: !mat, %b: !mat, %d: !mat) {
   // expected-error @below {{choose-schedule: stages = 0 is out of range: 2 to 64; nearest is 2}}
-  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<stages = 0>) {
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <stages = 0>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y : bf16
@@ -49,8 +49,8 @@ func.func @stages(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @warps(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: warps = [0, 1, 1]: every extent is at least 1}}
-  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<warps = [0, 1, 1], cta = [512, 512, 16]>) {
+  // expected-error @below {{choose-schedule: atoms = [0, 1, 1]: every extent is at least 1}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<multiply = <atoms = [0, 1, 1]>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y : bf16
@@ -64,7 +64,7 @@ func.func @warps(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @accumulator(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{no schedule fits: mma = mma.m16n8k16 with bf16 operands and f16 accumulators: unknown mma atom 'mma.m16n8k16.f16.bf16'}}
+  // expected-error @below {{no schedule fits: atom = mma.m16n8k16 with bf16 operands and f16 accumulators: unknown mma atom 'mma.m16n8k16.f16.bf16'}}
   tile.gemm tn %a, %b into %d acc(f16) {
   ^bb0(%x: f16):
     %y = arith.extf %x : f16 to f32
@@ -95,8 +95,8 @@ func.func @element(%a: !mat, %b: !mat, %d: !wide) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90"} {
 func.func @wgmma(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: mma = wgmma.m64n128k16 with bf16 operands and f32 accumulators: sm_90 has no wgmma.m64n128k16}}
-  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mma = wgmma.m64n128k16, roles = cooperative(2)>) {
+  // expected-error @below {{choose-schedule: atom = wgmma.m64n128k16 with bf16 operands and f32 accumulators: sm_90 has no wgmma.m64n128k16}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = cooperative(2)>, multiply = <atom = wgmma.m64n128k16>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y : bf16
@@ -110,9 +110,11 @@ func.func @wgmma(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @buffers(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: epilogue_buffers = 4 take turns with 2 parts of the tile, evenly; nearest is 2}}
-  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<cta = [128, 184, 64], roles = cooperative(2),
-      epilogue = tma, epilogue_buffers = 4>) {
+  // expected-error @below {{choose-schedule: epilogue.buffers = 4 take turns with 2 parts of the tile, evenly; nearest is 2}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<
+  grid = <tile = [128, 184]>,
+  mainloop = <k = 64, roles = cooperative(2)>,
+  epilogue = <path = tma, buffers = 4>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y : bf16
@@ -128,8 +130,8 @@ func.func @buffers(%a: !mat, %b: !mat, %d: !mat) {
 !a = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @rows(%a: !a, %b: !b, %d: !mat) {
-  // expected-error @below {{would overwrite what lies behind D's rows of 4092 elements; take epilogue = smem, or N = 4096}}
-  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<roles = cooperative(2), epilogue = tma>) {
+  // expected-error @below {{would overwrite what lies behind D's rows of 4092 elements; take epilogue.path = smem, or N = 4096}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = cooperative(2)>, epilogue = <path = tma>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y : bf16

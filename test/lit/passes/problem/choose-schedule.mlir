@@ -3,7 +3,13 @@
 // RUN: lowtide-opt %s -p choose-schedule,verify-schedule --split-input-file | filecheck %s
 
 // Every field is decided: tile and warps by cost, the others from them, each swizzle by counting conflicts.
-// CHECK:      #schedule = #tile.schedule<[[LARGE:cta = .+, warps = .+, permutation = .+, mma = mma.m16n8k16, copy = cp.async.16, stages = [0-9]+, roles = single, fragment_buffers = 2, swizzle_a = <.+>, swizzle_b = <.+>, swizzle_d = <.+>, raster = grouped\(8\), scheduler = one_shot, epilogue = smem, epilogue_math = registers, epilogue_tile = .+]]>
+// CHECK:      #schedule = #tile.schedule<
+// CHECK-NEXT:   grid = <tile = [[LARGE:.+]], order = grouped(8), scheduler = one_shot>,
+// CHECK-NEXT:   mainloop = <k = {{[0-9]+}}, stages = {{[0-9]+}}, roles = single,
+// CHECK-NEXT:     a = <copy = cp.async.16, swizzle = <{{.+}}>>,
+// CHECK-NEXT:     b = <copy = cp.async.16, swizzle = <{{.+}}>>>,
+// CHECK-NEXT:   multiply = <atom = mma.m16n8k16, atoms = {{.+}}, permutation = {{.+}}, fragment_buffers = 2>,
+// CHECK-NEXT:   epilogue = <path = smem, math = registers, tile = {{.+}}, swizzle = <{{.+}}>>>
 // CHECK-LABEL: func.func @large
 // CHECK:      tile.gemm tn {{.*}} schedule(#schedule)
 module attributes {tile.level = "problem", tile.target = "sm_80"} {
@@ -19,7 +25,8 @@ func.func @large(%a: memref<4096x4096xbf16>, %b: memref<4096x4096xbf16>, %d: mem
 // -----
 
 // A small problem takes a small tile: more CTAs, less of the tile past the edge.
-// CHECK: #schedule = #tile.schedule<cta = [64, 64, {{.*}}], warps = [2, 2, 1],
+// CHECK: grid = <tile = [64, 64],
+// CHECK: atoms = [2, 2, 1]
 // CHECK-LABEL: func.func @small
 module attributes {tile.target = "sm_80"} {
 func.func @small(%a: memref<64x512xbf16>, %b: memref<64x512xbf16>, %d: memref<64x64xbf16>) {
@@ -34,7 +41,7 @@ func.func @small(%a: memref<64x512xbf16>, %b: memref<64x512xbf16>, %d: memref<64
 // -----
 
 // Extents known only at run time are taken to be large.
-// CHECK: #schedule = #tile.schedule<[[LARGE]]>
+// CHECK: grid = <tile = [[LARGE]],
 // CHECK-LABEL: func.func @dynamic
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
@@ -50,7 +57,7 @@ func.func @dynamic(%a: !mat, %b: !mat, %d: !mat) {
 // -----
 
 // A target with less shared memory takes a choice that fits it.
-// CHECK: #schedule = #tile.schedule<cta = [128, {{.*}}, stages =
+// CHECK: grid = <tile = [128, {{.*}}]
 // CHECK-LABEL: func.func @little_shared_memory
 !mat = memref<?x?xf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_86"} {
@@ -67,13 +74,13 @@ func.func @little_shared_memory(%a: !mat, %b: !mat, %d: !mat) {
 
 // An operand with one element for each of D is read in whole rows, so the epilogue's arithmetic moves there; its
 // scratch then holds accumulators, whole rows of the tile at a time.
-// CHECK:      #schedule = #tile.schedule<cta = [128, 128, 32],
-// CHECK-SAME: epilogue_math = rows, epilogue_tile = [{{[0-9]+}}, 128]>
+// CHECK: grid = <tile = [128, 128],
+// CHECK: epilogue = <path = smem, math = rows, tile = [{{[0-9]+}}, 128],
 // CHECK-LABEL: func.func @full_operand
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @full_operand(%a: !mat, %b: !mat, %d: !mat, %c: !mat) {
-  tile.gemm tn %a, %b into %d acc(f32) operands(full %c : !mat) schedule(#tile.schedule<cta = [128, 128, 32]>) {
+  tile.gemm tn %a, %b into %d acc(f32) operands(full %c : !mat) schedule(#tile.schedule<grid = <tile = [128, 128]>, mainloop = <k = 32>>) {
   ^bb0(%x: f32, %r: bf16):
     %s = arith.extf %r : bf16 to f32
     %z = arith.addf %x, %s : f32
@@ -86,12 +93,13 @@ func.func @full_operand(%a: !mat, %b: !mat, %d: !mat, %c: !mat) {
 // -----
 
 // Operands that lie the other way make rows of another length in shared memory, and need other swizzles.
-// CHECK:      swizzle_a = <3,3,4>, swizzle_b = <3,3,5>
+// CHECK: a = <copy = cp.async.16, swizzle = <3,3,4>>
+// CHECK: b = <copy = cp.async.16, swizzle = <3,3,5>>
 // CHECK-LABEL: func.func @other_layout
 !mat = memref<?x?xf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @other_layout(%a: !mat, %b: !mat, %d: !mat) {
-  tile.gemm nt %a, %b into %d acc(f16) schedule(#tile.schedule<cta = [128, 256, 32]>) {
+  tile.gemm nt %a, %b into %d acc(f16) schedule(#tile.schedule<grid = <tile = [128, 256]>, mainloop = <k = 32>>) {
   ^bb0(%x: f16):
     tile.yield %x : f16
   } : !mat, !mat, !mat
@@ -102,16 +110,20 @@ func.func @other_layout(%a: !mat, %b: !mat, %d: !mat) {
 
 // Given fields stay as they are, in whatever order they were written; `auto` is as good as left out; what depends on
 // them follows.
-// CHECK:      #schedule = #tile.schedule<cta = [96, 48, 64], warps = [3, 1, 1], permutation = [48, 16, 16],
-// CHECK-SAME: stages = 5, roles = single, fragment_buffers = 1, swizzle_a = <1,4,3>, swizzle_b = <3,3,3>,
-// CHECK-SAME: raster = row, scheduler = persistent
-// CHECK-SAME: epilogue_tile = [{{[0-9]+}}, 48]>
+// CHECK:      grid = <tile = [96, 48], order = row, scheduler = persistent>,
+// CHECK-NEXT: mainloop = <k = 64, stages = 5, roles = single,
+// CHECK-NEXT: a = <copy = {{.+}}, swizzle = <1,4,3>>
+// CHECK-NEXT: b = <copy = {{.+}}, swizzle = <3,3,3>>
+// CHECK-NEXT: multiply = <atom = mma.m16n8k16, atoms = [3, 1, 1], permutation = [48, 16, 16], fragment_buffers = 1>
+// CHECK-NEXT: epilogue = <{{.+}}, tile = [{{[0-9]+}}, 48],
 // CHECK-LABEL: func.func @given
 !mat = memref<?x?xf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @given(%a: !mat, %b: !mat, %d: !mat) {
-  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<scheduler = persistent, raster = row, swizzle_b = auto,
-      swizzle_a = <1,4,3>, fragment_buffers = 1, stages = 5, warps = [3, 1, 1], cta = [96, 48, 64]>) {
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<
+  grid = <tile = [96, 48], order = row, scheduler = persistent>,
+  mainloop = <k = 64, stages = 5, a = <swizzle = <1,4,3>>>,
+  multiply = <atoms = [3, 1, 1], fragment_buffers = 1>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to f16
     tile.yield %y : f16
@@ -122,12 +134,12 @@ func.func @given(%a: !mat, %b: !mat, %d: !mat) {
 // -----
 
 // Direct stores have no scratch, so nothing to swizzle, and the arithmetic runs on the fragments.
-// CHECK: swizzle_d = <0,3,3>, {{.*}} epilogue = direct, epilogue_math = registers,
+// CHECK: epilogue = <path = direct, math = registers, {{.*}} swizzle = <0,3,3>>
 // CHECK-LABEL: func.func @direct
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @direct(%a: !mat, %b: !mat, %d: !mat, %c: !mat) {
-  tile.gemm tn %a, %b into %d acc(f32) operands(full %c : !mat) schedule(#tile.schedule<epilogue = direct>) {
+  tile.gemm tn %a, %b into %d acc(f32) operands(full %c : !mat) schedule(#tile.schedule<epilogue = <path = direct>>) {
   ^bb0(%x: f32, %r: bf16):
     tile.yield %r : bf16
   } : !mat, !mat, !mat
@@ -137,12 +149,12 @@ func.func @direct(%a: !mat, %b: !mat, %d: !mat, %c: !mat) {
 // -----
 
 // The smaller atom makes half the step along K.
-// CHECK: permutation = [32, 32, 8], mma = mma.m16n8k8,
+// CHECK: multiply = <atom = mma.m16n8k8, {{.*}} permutation = [32, 32, 8],
 // CHECK-LABEL: func.func @smaller_atom
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @smaller_atom(%a: !mat, %b: !mat, %d: !mat) {
-  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<cta = [64, 64, 32], mma = mma.m16n8k8>) {
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [64, 64]>, mainloop = <k = 32>, multiply = <atom = mma.m16n8k8>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y : bf16
@@ -154,10 +166,12 @@ func.func @smaller_atom(%a: !mat, %b: !mat, %d: !mat) {
 
 // A target with wgmma takes a producer and consumers, and the tile that fills the last wave; what is left of its N
 // beside parts of 64 columns is a narrower part.
-// CHECK:      #schedule = #tile.schedule<cta = [256, 184, 64], warps = [2, 1, 1], permutation = [128, 184, 16],
-// CHECK-SAME: mma = wgmma.m64n184k16, copy = tma, stages = 3, roles = cooperative(2), registers = [40, 232],
-// CHECK-SAME: scheduler = persistent, cache_hints = [normal, normal, evict_first], epilogue = tma,
-// CHECK-SAME: epilogue_math = registers, epilogue_tile = [128, 64], epilogue_buffers = 2>
+// CHECK:      grid = <tile = [256, 184], {{.*}} scheduler = persistent>,
+// CHECK-NEXT: mainloop = <k = 64, stages = 3, roles = cooperative(2), registers = [40, 232],
+// CHECK-NEXT: a = <copy = tma,
+// CHECK-NEXT: b = <copy = tma,
+// CHECK-NEXT: multiply = <atom = wgmma.m64n184k16, atoms = [2, 1, 1], permutation = [128, 184, 16],
+// CHECK-NEXT: epilogue = <path = tma, math = registers, tile = [128, 64], buffers = 2, {{.*}} cache = evict_first>
 // CHECK-LABEL: func.func @roles
 module attributes {tile.target = "sm_90a"} {
 func.func @roles(%a: memref<8192x8192xbf16>, %b: memref<8192x8192xbf16>, %d: memref<8192x8192xbf16>) {
@@ -172,7 +186,9 @@ func.func @roles(%a: memref<8192x8192xbf16>, %b: memref<8192x8192xbf16>, %d: mem
 // -----
 
 // Panels of an N-contiguous B are whole, and rows of D that may end within 16 bytes are not stored by TMA.
-// CHECK:      #schedule = #tile.schedule<cta = [128, 256, 64], {{.*}} roles = cooperative(2), {{.*}} epilogue = smem,
+// CHECK: grid = <tile = [128, 256],
+// CHECK: roles = cooperative(2)
+// CHECK: epilogue = <path = smem,
 // CHECK-LABEL: func.func @run_time_extents
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
@@ -188,13 +204,15 @@ func.func @run_time_extents(%a: !mat, %b: !mat, %d: !mat) {
 // -----
 
 // A field that only cp.async and mma.sync have leads to them, on any target.
-// CHECK:      #schedule = #tile.schedule<cta = [128, 128, 64], warps = [2, 2, 1], {{.*}} mma = mma.m16n8k16, copy = cp.async.16,
-// CHECK-SAME: roles = single, {{.*}} scheduler = one_shot, epilogue = smem
+// CHECK: grid = <tile = [128, 128], {{.*}} scheduler = one_shot>
+// CHECK: roles = single
+// CHECK: multiply = <atom = mma.m16n8k16, atoms = [2, 2, 1],
+// CHECK: epilogue = <path = smem,
 // CHECK-LABEL: func.func @warps_given
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @warps_given(%a: !mat, %b: !mat, %d: !mat) {
-  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<warps = [2, 2, 1]>) {
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<multiply = <atoms = [2, 2, 1]>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y : bf16

@@ -4,10 +4,13 @@
 
 !mat = memref<?x?xf16, strided<[?, 1]>>
 !columns = memref<32x32xf16, #tile.layout<(32,32):(32,1), swizzle<2,3,3>>, #gpu.address_space<workgroup>>
-#schedule = #tile.schedule<cta = [32, 32, 32], warps = [1, 1, 1], permutation = [16, 16, 16], mma = mma.m16n8k16,
-  copy = cp.async.16, stages = 2, roles = single, fragment_buffers = 1, swizzle_a = <2,3,3>, swizzle_b = <2,3,3>,
-  swizzle_d = <2,3,3>, raster = row, scheduler = one_shot, epilogue = smem, epilogue_math = registers,
-  epilogue_tile = [32, 32]>
+#schedule = #tile.schedule<
+  grid = <tile = [32, 32], order = row, scheduler = one_shot>,
+  mainloop = <k = 32, stages = 2, roles = single,
+    a = <copy = cp.async.16, swizzle = <2,3,3>>,
+    b = <copy = cp.async.16, swizzle = <2,3,3>>>,
+  multiply = <atom = mma.m16n8k16, atoms = [1, 1, 1], permutation = [16, 16, 16], fragment_buffers = 1>,
+  epilogue = <path = smem, math = registers, tile = [32, 32], swizzle = <2,3,3>>>
 #mma = #sm.tiled_mma<mma.m16n8k16.f16.f16, atoms [1, 1, 1], permutation [16, 16, 16]>
 !fa = !sm.fragment<32x16xf16, #tile.tv<threads (4,8):(64,1), values ((2,2,2),2,1):((32,8,256),16,512)>>
 !fb = !sm.fragment<32x16xf16, #tile.tv<threads (4,8):(64,1), values ((2,2),4,1):((32,256),8,512)>>
@@ -24,8 +27,9 @@ func.func @problem(%a: !mat, %b: !mat, %d: !mat) {
   return
 }
 
-// Layout and element types are read off what the kernel loads, multiplies and stores.
-tile.kernel @kernel(%a: !mat, %b: !mat, %d: !mat) attributes {schedule = #schedule} {
+// A kernel carries its problem beside the schedule.
+tile.kernel @kernel(%a: !mat, %b: !mat, %d: !mat) attributes {
+    problem = #tile.problem<nt, a = f16, b = f16, acc = f16, d = f16>, schedule = #schedule} {
   %c0 = arith.constant 0 : index
   %ring = sm.ring : !ring
   %zero = sm.splat 0.0 : !fc

@@ -13,8 +13,8 @@ tile.kernel @no_schedule() {
 // `auto` is for choose-schedule to resolve: it counts the conflicts.
 !buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
 module attributes {tile.target = "sm_80"} {
-// expected-error @below {{assign-smem-layouts: schedule leaves swizzle_b open; run choose-schedule first, or write it}}
-tile.kernel @auto() attributes {schedule = #tile.schedule<swizzle_a = <2,3,3>, swizzle_b = auto>} {
+// expected-error @below {{assign-smem-layouts: schedule leaves mainloop.b.swizzle open; run choose-schedule first, or write it}}
+tile.kernel @auto() attributes {schedule = #tile.schedule<mainloop = <a = <swizzle = <2,3,3>>>>} {
   tile.return
 }
 }
@@ -22,7 +22,7 @@ tile.kernel @auto() attributes {schedule = #tile.schedule<swizzle_a = <2,3,3>, s
 
 !buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
 module attributes {tile.target = "sm_80"} {
-tile.kernel @argument(%bs: !buffer) attributes {schedule = #tile.schedule<swizzle_a = <2,3,3>, swizzle_b = <2,3,3>>} {
+tile.kernel @argument(%bs: !buffer) attributes {schedule = #tile.schedule<mainloop = <a = <swizzle = <2,3,3>>, b = <swizzle = <2,3,3>>>>} {
   %as = sm.alloc : !buffer
   %zero = tile.splat 0.0 : !tile.tile<32x32xf32>
   // expected-error @below {{assign-smem-layouts: operand B does not come from sm.alloc; run promote-operands-to-smem}}
@@ -35,7 +35,8 @@ tile.kernel @argument(%bs: !buffer) attributes {schedule = #tile.schedule<swizzl
 // Rows that the swizzle's do not divide.
 !buffer = memref<32x96xbf16, #tile.layout<(32,96):(96,1)>, #gpu.address_space<workgroup>>
 module attributes {tile.target = "sm_90a"} {
-tile.kernel @panels() attributes {schedule = #tile.schedule<roles = cooperative(1), swizzle_a = <3,3,3>, swizzle_b = <2,3,3>>} {
+tile.kernel @panels() attributes {schedule = #tile.schedule<
+  mainloop = <roles = cooperative(1), a = <swizzle = <3,3,3>>, b = <swizzle = <2,3,3>>>>} {
   // expected-error @below {{assign-smem-layouts: rows of 96 elements are no whole panels of 64, the row of swizzle<3,3,3>; take a narrower swizzle, or a multiple of 64}}
   %as = sm.alloc : !buffer
   %bs = sm.alloc : !buffer

@@ -21,7 +21,7 @@
 !wide_a = memref<64x192xbf16, #tile.layout<(64,192):(192,1)>, #gpu.address_space<workgroup>>
 !wide_b = memref<16x64xbf16, #tile.layout<(16,64):(64,1)>, #gpu.address_space<workgroup>>
 module attributes {tile.level = "smem", tile.target = "sm_80"} {
-tile.kernel @both(%a: !mat) attributes {schedule = #tile.schedule<swizzle_a = <2,3,3>, swizzle_b = <1,3,3>>} {
+tile.kernel @both(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <a = <swizzle = <2,3,3>>, b = <swizzle = <1,3,3>>>>} {
   %as = sm.alloc : !buffer
   %bs = sm.alloc : !buffer
   %other = sm.alloc : !buffer
@@ -38,7 +38,7 @@ tile.kernel @both(%a: !mat) attributes {schedule = #tile.schedule<swizzle_a = <2
 // A swizzle of no bits is none.
 // CHECK-LABEL: tile.kernel @none
 // CHECK-NEXT:  sm.alloc : memref<32x32xbf16, #[[PLAIN]], #gpu.address_space<workgroup>>
-tile.kernel @none(%a: !mat) attributes {schedule = #tile.schedule<swizzle_a = <0,3,3>, swizzle_b = <0,3,3>>} {
+tile.kernel @none(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <a = <swizzle = <0,3,3>>, b = <swizzle = <0,3,3>>>>} {
   %as = sm.alloc : !buffer
   %bs = sm.alloc : !buffer
   %zero = tile.splat 0.0 : !tile.tile<32x32xf32>
@@ -50,7 +50,8 @@ tile.kernel @none(%a: !mat) attributes {schedule = #tile.schedule<swizzle_a = <0
 // CHECK-LABEL: tile.kernel @panels
 // CHECK-NEXT:  sm.alloc : memref<64x192xbf16, #[[PA]], #gpu.address_space<workgroup>>
 // CHECK-NEXT:  sm.alloc : memref<16x64xbf16, #[[PB]], #gpu.address_space<workgroup>>
-tile.kernel @panels() attributes {schedule = #tile.schedule<roles = cooperative(1), swizzle_a = <3,3,3>, swizzle_b = <1,3,3>>} {
+tile.kernel @panels() attributes {schedule = #tile.schedule<
+  mainloop = <roles = cooperative(1), a = <swizzle = <3,3,3>>, b = <swizzle = <1,3,3>>>>} {
   %as = sm.alloc : !wide_a
   %bs = sm.alloc : !wide_b
   %zero = tile.splat 0.0 : !tile.tile<192x16xf32>
@@ -62,7 +63,8 @@ tile.kernel @panels() attributes {schedule = #tile.schedule<roles = cooperative(
 // CHECK-LABEL: tile.kernel @one_panel
 // CHECK-NEXT:  sm.alloc : memref<32x32xbf16, #[[A]], #gpu.address_space<workgroup>>
 // CHECK-NEXT:  sm.alloc : memref<32x32xbf16, #[[PC]], #gpu.address_space<workgroup>>
-tile.kernel @one_panel() attributes {schedule = #tile.schedule<roles = cooperative(1), swizzle_a = <2,3,3>, swizzle_b = <1,3,3>>} {
+tile.kernel @one_panel() attributes {schedule = #tile.schedule<
+  mainloop = <roles = cooperative(1), a = <swizzle = <2,3,3>>, b = <swizzle = <1,3,3>>>>} {
   %as = sm.alloc : !buffer
   %bs = sm.alloc : !buffer
   %zero = tile.splat 0.0 : !tile.tile<32x32xf32>

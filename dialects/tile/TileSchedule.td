@@ -1,0 +1,216 @@
+// What a kernel is to be (`#tile.problem`) and by which decisions (`#tile.schedule` and its parts).
+#ifndef LOWTIDE_TILE_SCHEDULE_TD
+#define LOWTIDE_TILE_SCHEDULE_TD
+
+include "TileDialect.td"
+include "mlir/IR/EnumAttr.td"
+
+class Tile_Enum<string name, string summary, list<I32EnumAttrCase> cases> : I32EnumAttr<name, summary, cases> {
+  let cppNamespace = "::lowtide::tile";
+}
+
+def Tile_GemmLayout : Tile_Enum<"GemmLayout", "how A and B lie in memory, in BLAS's letters", [
+    I32EnumAttrCase<"tn", 0>, I32EnumAttrCase<"tt", 1>, I32EnumAttrCase<"nn", 2>, I32EnumAttrCase<"nt", 3>]>;
+
+def Tile_OperandKind : Tile_Enum<"OperandKind", "what an epilogue operand has one element for", [
+    I32EnumAttrCase<"full", 0>, I32EnumAttrCase<"per_row", 1>, I32EnumAttrCase<"per_column", 2>,
+    I32EnumAttrCase<"scalar", 3>]>;
+
+def Tile_RasterKind : Tile_Enum<"RasterKind", "order in which work tiles are handed out", [
+    I32EnumAttrCase<"row", 0>, I32EnumAttrCase<"column", 1>, I32EnumAttrCase<"grouped", 2>,
+    I32EnumAttrCase<"groups", 3>]>;
+
+def Tile_SchedulerKind : Tile_Enum<"SchedulerKind", "how CTAs take work tiles", [
+    I32EnumAttrCase<"one_shot", 0>, I32EnumAttrCase<"persistent", 1>, I32EnumAttrCase<"even_split", 2>]>;
+
+def Tile_RolesKind : Tile_Enum<"RolesKind", "how the warps of a CTA share the work", [
+    I32EnumAttrCase<"single", 0>, I32EnumAttrCase<"cooperative", 1>]>;
+
+def Tile_StorePath : Tile_Enum<"StorePath", "how the accumulators reach D", [
+    I32EnumAttrCase<"smem", 0>, I32EnumAttrCase<"direct", 1>, I32EnumAttrCase<"tma", 2>]>;
+
+def Tile_EpilogueMath : Tile_Enum<"EpilogueMath", "where the epilogue region runs", [
+    I32EnumAttrCase<"registers", 0>, I32EnumAttrCase<"rows", 1>]>;
+
+def Tile_CacheHint : Tile_Enum<"CacheHint", "how caches keep what an access moves", [
+    I32EnumAttrCase<"normal", 0>, I32EnumAttrCase<"evict_first", 1>, I32EnumAttrCase<"evict_last", 2>,
+    I32EnumAttrCase<"streaming", 3>, I32EnumAttrCase<"write_through", 4>]>;
+
+def Tile_RasterAttr : Tile_Attr<"Raster", "raster"> {
+  let summary = "Rasterization order: in which order work tiles are handed out";
+  let description = [{
+    `row`: along a row of output tiles first; `column`: down a column first; `grouped n`: bands of `n` tile rows, down
+    the band first, so that tiles in flight together share operands in L2; `groups m, n`: the same bands, cut into
+    groups of `m` × `n` tiles, each walked row by row.
+
+    ```mlir
+    #tile.raster<grouped 8>
+    #tile.raster<groups 16, 8>
+    ```
+  }];
+  let parameters = (ins EnumParameter<Tile_RasterKind>:$kind, DefaultValuedParameter<"int64_t", "0">:$group,
+                        DefaultValuedParameter<"int64_t", "0">:$columns);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
+// A field that is left out is decided by `choose-schedule`.
+def Tile_OptionalInt : OptionalParameter<"std::optional<int64_t>">;
+class Tile_OptionalEnum<string name> : OptionalParameter<"std::optional<" # name # ">">;
+class Tile_OptionalAttr<string name> : OptionalParameter<name>;
+
+// A part of the schedule: `<name = value, …>`, each field at most once and in any order.
+class Tile_SchedulePart<string className, string keyword> : Tile_Attr<className, keyword> {
+  let hasCustomAssemblyFormat = 1;
+}
+
+def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
+  let summary = "The part of a schedule that says which CTA computes which tile of D, and in which order";
+  let description = [{
+    | field | value | meaning |
+    |---|---|---|
+    | `tile` | `[M, N]` | CTA tile of D, in elements |
+    | `order` | `row`, `column`, `grouped(n)`, `groups(m, n)` | order of work tiles, as in `#tile.raster` |
+    | `scheduler` | `one_shot`, `persistent`, `even_split` | one CTA per work tile; as many CTAs as fit, CTA i of g taking tiles i, i + g, …; as many as fit, each taking a run of neighbouring tiles of equal length |
+
+    ```mlir
+    #tile.grid<tile = [128, 256], order = grouped(16), scheduler = persistent>
+    ```
+  }];
+  let parameters = (ins Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$tile, Tile_OptionalAttr<"RasterAttr">:$order,
+                        Tile_OptionalEnum<"SchedulerKind">:$scheduler);
+}
+
+def Tile_RolesAttr : Tile_Attr<"Roles", "roles"> {
+  let summary = "How the warps of a CTA share the work";
+  let description = [{
+    `single`: every warp copies and multiplies. `cooperative n`: one producer warpgroup copies for `n` consumer
+    warpgroups, which share a tile.
+
+    ```mlir
+    #tile.roles<cooperative 2>
+    ```
+  }];
+  let parameters = (ins EnumParameter<Tile_RolesKind>:$kind, DefaultValuedParameter<"int64_t", "0">:$consumers);
+  let assemblyFormat = "`<` $kind ($consumers^)? `>`";
+  let genVerifyDecl = 1;
+}
+
+def Tile_OperandAttr : Tile_SchedulePart<"Operand", "operand"> {
+  let summary = "How A or B reaches the multiply: a part of the mainloop";
+  let description = [{
+    | field | value | meaning |
+    |---|---|---|
+    | `copy` | name | atom that fills the operand's stage, e.g. `cp.async.16`, `tma`, `tma.3d` |
+    | `swizzle` | `<B,M,S>` | swizzle of the stage in shared memory |
+    | `cache` | `normal`, `evict_first`, `evict_last` | how L2 keeps what TMA loads; left out: `normal` |
+
+    ```mlir
+    #tile.operand<copy = tma, swizzle = <3,3,3>, cache = evict_last>
+    ```
+  }];
+  let parameters = (ins Tile_OptionalAttr<"::mlir::StringAttr">:$copy, Tile_OptionalAttr<"SwizzleAttr">:$swizzle,
+                        Tile_OptionalEnum<"CacheHint">:$cache);
+}
+
+def Tile_MainloopAttr : Tile_SchedulePart<"Mainloop", "mainloop"> {
+  let summary = "The part of a schedule that says how the loop over K is staged, and by which warps";
+  let description = [{
+    | field | value | meaning |
+    |---|---|---|
+    | `k` | integer | K of one step, in elements |
+    | `stages` | integer ≥ 2 | slots of the ring in shared memory |
+    | `roles` | `single`, `cooperative(n)` | every warp copies and multiplies, or one producer warpgroup copies for n consumer warpgroups that share a tile |
+    | `registers` | `[producer, consumer]` | registers per thread that each role asks for by setmaxnreg; `[0, 0]`: as at entry |
+    | `a`, `b` | `<…>` | how the operand reaches the multiply, as in `#tile.operand` |
+
+    ```mlir
+    #tile.mainloop<k = 64, stages = 4, roles = cooperative(2), registers = [40, 232],
+      a = <copy = tma, swizzle = <3,3,3>>,
+      b = <copy = tma, swizzle = <3,3,3>>>
+    ```
+  }];
+  let parameters = (ins Tile_OptionalInt:$k, Tile_OptionalInt:$stages, Tile_OptionalAttr<"RolesAttr">:$roles,
+                        Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$registers, Tile_OptionalAttr<"OperandAttr">:$a,
+                        Tile_OptionalAttr<"OperandAttr">:$b);
+}
+
+def Tile_MultiplyAttr : Tile_SchedulePart<"Multiply", "multiply"> {
+  let summary = "The part of a schedule that says by which instruction the tiles are multiplied, and by which warps";
+  let description = [{
+    | field | value | meaning |
+    |---|---|---|
+    | `atom` | name | mma atom, e.g. `mma.m16n8k16`, `wgmma.m64n256k16` |
+    | `atoms` | `[M, N, K]` | how many atoms lie side by side, each on a warp (wgmma: a warpgroup) of its own |
+    | `permutation` | `[M, N, K]`, each an extent or a layout | the tiled mma's permutation; its extents are one step of the tiled mma |
+    | `fragment_buffers` | 1 or 2 | 2: the fragments of the next k-slice are loaded while this one is multiplied |
+
+    ```mlir
+    #tile.multiply<atom = mma.m16n8k16, atoms = [2, 2, 1], permutation = [32, 32, 16], fragment_buffers = 2>
+    ```
+  }];
+  let parameters = (ins Tile_OptionalAttr<"::mlir::StringAttr">:$atom,
+                        Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$atoms,
+                        Tile_OptionalAttr<"::mlir::Attribute">:$permutation, Tile_OptionalInt:$fragmentBuffers);
+}
+
+def Tile_EpilogueAttr : Tile_SchedulePart<"Epilogue", "epilogue"> {
+  let summary = "The part of a schedule that says how the accumulators become D";
+  let description = [{
+    | field | value | meaning |
+    |---|---|---|
+    | `path` | `smem`, `direct`, `tma` | stores through shared memory, straight from the fragments, or through shared memory by asynchronous TMA stores |
+    | `math` | `registers`, `rows` | where the epilogue region runs: on the accumulator fragments, or after shared memory on whole rows |
+    | `tile` | `[M, N]` | the part of the CTA tile that the scratch in shared memory holds at a time |
+    | `buffers` | integer | scratch buffers that the parts take in turn (`tma`); left out: 1 |
+    | `swizzle` | `<B,M,S>` | swizzle of the scratch |
+    | `cache` | `normal`, `evict_first`, `evict_last` (`tma`), `streaming`, `write_through` (otherwise) | how caches keep what is stored; left out: `normal` |
+
+    ```mlir
+    #tile.epilogue<path = tma, math = registers, tile = [128, 64], buffers = 4, swizzle = <3,3,3>>
+    ```
+  }];
+  let parameters = (ins Tile_OptionalEnum<"StorePath">:$path, Tile_OptionalEnum<"EpilogueMath">:$math,
+                        Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$tile, Tile_OptionalInt:$buffers,
+                        Tile_OptionalAttr<"SwizzleAttr">:$swizzle, Tile_OptionalEnum<"CacheHint">:$cache);
+}
+
+def Tile_ScheduleAttr : Tile_SchedulePart<"Schedule", "schedule"> {
+  let summary = "Every decision that the passes read, by what a kernel is made of";
+  let description = [{
+    The grid of CTAs (`#tile.grid`), the loop over K (`#tile.mainloop`), the multiply (`#tile.multiply`) and the epilogue
+    (`#tile.epilogue`). `choose-schedule` decides every field; a schedule written by hand may leave out parts and
+    fields, which are then chosen.
+
+    ```mlir
+    #tile.schedule<
+      grid = <tile = [128, 256], order = grouped(16), scheduler = persistent>,
+      mainloop = <k = 64, stages = 4, roles = cooperative(2), registers = [40, 232],
+        a = <copy = tma, swizzle = <3,3,3>>,
+        b = <copy = tma, swizzle = <3,3,3>>>,
+      multiply = <atom = wgmma.m64n256k16, atoms = [2, 1, 1], permutation = [128, 256, 16], fragment_buffers = 1>,
+      epilogue = <path = tma, math = registers, tile = [128, 64], buffers = 4, swizzle = <3,3,3>>>
+    ```
+  }];
+  let parameters = (ins Tile_OptionalAttr<"GridAttr">:$grid, Tile_OptionalAttr<"MainloopAttr">:$mainloop,
+                        Tile_OptionalAttr<"MultiplyAttr">:$multiply, Tile_OptionalAttr<"EpilogueAttr">:$epilogue);
+}
+
+def Tile_ProblemAttr : Tile_Attr<"Problem", "problem"> {
+  let summary = "What a kernel computes: layout and element types of A, B, the accumulator, D and the epilogue's operands";
+  let description = [{
+    Stands on the host function and on the kernel from level `cta` on, beside the schedule, so that passes need not read
+    types back from the ops that are left. Extents are those of the memrefs.
+
+    ```mlir
+    #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, operands = [per_column bf16, scalar f32]>
+    ```
+  }];
+  let parameters = (ins EnumParameter<Tile_GemmLayout>:$layout, "::mlir::Type":$a, "::mlir::Type":$b,
+                        "::mlir::Type":$acc, "::mlir::Type":$d, ArrayRefParameter<"OperandKind">:$kinds,
+                        ArrayRefParameter<"::mlir::Type">:$operands);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
+#endif // LOWTIDE_TILE_SCHEDULE_TD

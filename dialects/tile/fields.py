@@ -1,0 +1,261 @@
+"""Values of a schedule's fields: their types in Python, and how each kind of field is checked, written and read.
+
+Words are the enums of ODS. A `Kind` turns what a user gives into the typed value, and that into the builtin attribute
+that stands for it in the dictionary of `#tile.schedule` (`lowtide::tile::fieldsOf`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Protocol, TypeAlias
+
+from mlir import ir
+from tensor_layouts import Layout
+
+from lowtide.dialects._tile_enum_gen import RasterKind, RolesKind
+from lowtide.dialects.tile.layouts import layout_attr, layout_of
+
+Extents2: TypeAlias = tuple[int, int]
+Extents3: TypeAlias = tuple[int, int, int]
+Mode: TypeAlias = "int | Layout"
+Permutation: TypeAlias = tuple[Mode, Mode, Mode]
+
+
+@dataclass(frozen=True)
+class Order:
+    """Rasterization order, as `#tile.raster`: `rows` and `columns` of a band or group in tiles; 0 where it has none."""
+
+    kind: RasterKind
+    rows: int = 0
+    columns: int = 0
+
+    def __str__(self) -> str:
+        return _call(str(self.kind), self.rows, self.columns)
+
+
+@dataclass(frozen=True)
+class Roles:
+    """How the warps of a CTA share the work, as `#tile.roles`: `consumers` in warpgroups; 0 where it has none."""
+
+    kind: RolesKind
+    consumers: int = 0
+
+    def __str__(self) -> str:
+        return _call(str(self.kind), self.consumers)
+
+
+SINGLE = Roles(RolesKind.single)
+
+
+def cooperative(consumers: int) -> Roles:
+    """One producer warpgroup and `consumers` consumer warpgroups."""
+    return Roles(RolesKind.cooperative, consumers)
+
+
+def grouped(rows: int) -> Order:
+    """Bands of `rows` tile rows."""
+    return Order(RasterKind.grouped, rows)
+
+
+def _call(word: str, *numbers: int) -> str:
+    given = ", ".join(str(number) for number in numbers if number)
+    return f"{word}({given})" if given else word
+
+
+class Kind(Protocol):
+    """A kind of field."""
+
+    @property
+    def form(self) -> str:
+        """What a value looks like, for messages."""
+
+    def check(self, value: Any) -> Any:
+        """The typed value. Raises ValueError or TypeError for a value of another form."""
+
+    def encode(self, value: Any) -> ir.Attribute:
+        """The builtin attribute of a checked value, in the current context."""
+
+    def decode(self, attribute: ir.Attribute) -> Any:
+        """The value of such an attribute."""
+
+    def text(self, value: Any) -> str:
+        """The value as the attribute prints it."""
+
+
+class _Plain:
+    """Kinds whose values print as they are."""
+
+    def text(self, value: Any) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True)
+class Integer(_Plain):
+    form: str = "an integer"
+
+    def check(self, value: Any) -> int:
+        return _integer(value)
+
+    def encode(self, value: int) -> ir.Attribute:
+        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+
+    def decode(self, attribute: ir.Attribute) -> int:
+        return int(ir.IntegerAttr(attribute).value)
+
+
+@dataclass(frozen=True)
+class Integers:
+    """A fixed number of integers."""
+
+    count: int
+    form: str
+
+    def text(self, value: tuple[int, ...]) -> str:
+        return "<" + ",".join(map(str, value)) + ">" if self.form.startswith("<") else str(list(value))
+
+    def check(self, value: Any) -> tuple[int, ...]:
+        numbers = tuple(_integer(number) for number in _sequence(value))
+        if len(numbers) != self.count:
+            raise ValueError(f"{len(numbers)} numbers")
+        return numbers
+
+    def encode(self, value: tuple[int, ...]) -> ir.Attribute:
+        return ir.DenseI64ArrayAttr.get(value)
+
+    def decode(self, attribute: ir.Attribute) -> tuple[int, ...]:
+        return tuple(ir.DenseI64ArrayAttr(attribute))
+
+
+@dataclass(frozen=True)
+class Name(_Plain):
+    """The name of an atom, as the tables in `targets/` have it."""
+
+    form: str
+
+    def check(self, value: Any) -> str:
+        if not isinstance(value, str) or not value:
+            raise TypeError
+        return value
+
+    def encode(self, value: str) -> ir.Attribute:
+        return ir.StringAttr.get(value)
+
+    def decode(self, attribute: ir.Attribute) -> str:
+        return str(ir.StringAttr(attribute).value)
+
+
+@dataclass(frozen=True)
+class Word(_Plain):
+    """A word of an enum of ODS; text is accepted too."""
+
+    enum: type[IntEnum]
+
+    @property
+    def form(self) -> str:
+        return _alternatives(self.enum)
+
+    def check(self, value: Any) -> IntEnum:
+        return _word(self.enum, value)
+
+    def encode(self, value: IntEnum) -> ir.Attribute:
+        return ir.StringAttr.get(str(value))
+
+    def decode(self, attribute: ir.Attribute) -> IntEnum:
+        return self.enum[ir.StringAttr(attribute).value]
+
+
+@dataclass(frozen=True)
+class Call(_Plain):
+    """A word with numbers: an `Order` or `Roles`; text such as `grouped(8)` is accepted too."""
+
+    value: type[Order] | type[Roles]
+    enum: type[IntEnum]
+    numbers: Callable[[Any], tuple[int, ...]]
+    form: str
+
+    def check(self, value: Any) -> Order | Roles:
+        if isinstance(value, str):
+            word, opened, inside = value.strip().partition("(")
+            if opened and not inside.endswith(")"):
+                raise ValueError("a parenthesis is not closed")
+            numbers = [int(text) for text in inside[:-1].split(",")] if opened else []
+            value = self.value(_word(self.enum, word), *numbers)  # type: ignore[arg-type]
+        if not isinstance(value, self.value) or not isinstance(value.kind, self.enum):
+            raise TypeError
+        for number in self.numbers(value):
+            _integer(number)
+        return value
+
+    def encode(self, value: Order | Roles) -> ir.Attribute:
+        numbers = ir.DenseI64ArrayAttr.get(self.numbers(value))
+        return ir.ArrayAttr.get([ir.StringAttr.get(str(value.kind)), numbers])
+
+    def decode(self, attribute: ir.Attribute) -> Order | Roles:
+        word, numbers = ir.ArrayAttr(attribute)
+        kind = self.enum[ir.StringAttr(word).value]
+        return self.value(kind, *ir.DenseI64ArrayAttr(numbers))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Modes:
+    """A permutation: an extent or a layout each for M, N and K."""
+
+    form: str = "[M, N, K], each an extent or a layout"
+
+    def text(self, value: tuple[Mode, ...]) -> str:
+        return f"[{', '.join(_mode_text(mode) for mode in value)}]"
+
+    def check(self, value: Any) -> tuple[Mode, ...]:
+        modes = tuple(mode if isinstance(mode, Layout) else _integer(mode) for mode in _sequence(value))
+        if len(modes) != 3:
+            raise ValueError(f"{len(modes)} modes")
+        return modes
+
+    def encode(self, value: tuple[Mode, ...]) -> ir.Attribute:
+        return ir.ArrayAttr.get(
+            [layout_attr(mode) if isinstance(mode, Layout) else Integer().encode(mode) for mode in value]
+        )
+
+    def decode(self, attribute: ir.Attribute) -> tuple[Mode, ...]:
+        modes = ir.ArrayAttr(attribute)
+        return tuple(int(m.value) if isinstance(m, ir.IntegerAttr) else layout_of(m)[0] for m in modes)
+
+
+ORDER = Call(Order, RasterKind, lambda order: (order.rows, order.columns), "row, column, grouped(n) or groups(m, n)")
+ROLES = Call(Roles, RolesKind, lambda roles: (roles.consumers,), "single or cooperative(n)")
+SWIZZLE = Integers(3, "<B,M,S>")
+
+
+def _mode_text(mode: Mode) -> str:
+    if isinstance(mode, Layout):
+        return f"#tile.layout<{mode.shape}:{mode.stride}>".replace(" ", "")
+    return str(mode)
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError
+    if not -(2**63) <= value < 2**63:
+        raise ValueError("more than 64 bits")
+    return int(value)
+
+
+def _sequence(value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, (tuple, list)):
+        raise TypeError
+    return tuple(value)
+
+
+def _word(enum: type[IntEnum], value: Any) -> IntEnum:
+    if isinstance(value, enum):
+        return value
+    if not isinstance(value, str):
+        raise TypeError
+    if value not in enum.__members__:
+        raise ValueError(f"not {_alternatives(enum)}")
+    return enum[value]
+
+
+def _alternatives(enum: type[IntEnum]) -> str:
+    *most, last = enum.__members__
+    return f"{', '.join(most)} or {last}"

@@ -1,0 +1,156 @@
+"""How the epilogue of a schedule is chosen: path, where the region runs, parts of the tile, buffers, swizzle."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lowtide import targets
+from lowtide.dialects.tile import CacheHint, EpilogueMath, OperandKind, StorePath
+from lowtide.dialects.tile.fields import Extents2
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.schedules.asked_for import may_store_by_tma
+from lowtide.passes.schedules.facts import multiplying_threads, ring_bytes, scratch_element, swizzle_base, threads_of
+from lowtide.passes.schedules.mainloop_choice import fitting_stages
+from lowtide.passes.support.atoms import epilogue_rows, part_of, tiled_mma
+from lowtide.passes.support.problem import ELEMENT_BITS, Problem
+from lowtide.targets import SwizzleChoice, Target
+from lowtide.targets.atoms import WGMMA_ROWS
+
+# Elements of the epilogue tile that a thread holds where the epilogue reads whole rows, or calls functions.
+_ROWS_VALUES = 32
+_FUNCTION_VALUES = 64
+
+_MOST_BUFFERS = 4
+_FEWEST_STAGES = 3  # below, a wait for L2 shows
+_SCRATCH_BYTES = 32768  # of an epilogue through shared memory without TMA, beside roles
+# Columns of a part of such an epilogue. ptxas spills wider ones beside the accumulators of the largest tiles.
+_COLUMNS_BESIDE_OPERANDS = 64
+_COLUMNS_BESIDE_ROWS = 32  # of one full operand
+_COLUMNS_OF_FUNCTIONS = 32  # of f32
+
+
+def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
+    """Decides how the accumulators reach D, and where the region runs."""
+    by_tma = schedule.consumers > 0 and may_store_by_tma(schedule, problem)
+    schedule = schedule.filled({"epilogue.path": StorePath.tma if by_tma else StorePath.smem})
+    # Operands read for each element want whole rows; without them, converting first halves the traffic.
+    rows = schedule.epilogue.path is StorePath.smem and OperandKind.full in problem.kinds
+    return schedule.filled({"epilogue.math": EpilogueMath.rows if rows else EpilogueMath.registers})
+
+
+def parts(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
+    """Decides tile, buffers and hints; and the swizzle of scratch that TMA stores."""
+    if not schedule.consumers:
+        return schedule.filled({"epilogue.tile": _tile(schedule, problem)})
+    if schedule.epilogue.path is not StorePath.tma:
+        return schedule.filled({"epilogue.tile": _tile_beside_roles(schedule, problem)})
+    schedule = schedule.filled(_boxes(schedule, problem))
+    if _outgrows_l2(problem, target):
+        schedule = schedule.filled({"epilogue.cache": CacheHint.evict_first})
+    return schedule.filled({"epilogue.buffers": _buffers(schedule, problem, target)})
+
+
+def _tile(schedule: Schedule, problem: Problem) -> Extents2:
+    """The tallest part of the CTA tile, full width, that fits into the drained ring.
+
+    Where operands are read in rows, a thread holds them, the accumulators and the result at once: then it is also
+    low enough for `_ROWS_VALUES` elements per thread, and for `_FUNCTION_VALUES` where it calls functions.
+    """
+    m, n, _ = schedule.tile_mnk
+    most = ring_bytes(schedule, problem) * 8 // ELEMENT_BITS[scratch_element(schedule, problem)]
+    if schedule.epilogue.math is EpilogueMath.rows:
+        most = min(most, _ROWS_VALUES * threads_of(schedule))
+    elif problem.has_math:
+        most = min(most, _FUNCTION_VALUES * threads_of(schedule))
+    step = schedule.multiply.step[0]
+    rows = m
+    while rows > step and (rows * n > most or m % rows):
+        rows -= step
+    return rows, n
+
+
+def _tile_beside_roles(schedule: Schedule, problem: Problem) -> Extents2:
+    """The widest part of the tile whose scratch stays within `_SCRATCH_BYTES`; narrow beside operands and functions.
+
+    The accumulators of the rest of the tile stay in registers meanwhile, so that these have little room.
+    """
+    m, n, _ = schedule.tile_mnk
+    most = _SCRATCH_BYTES * 8 // (m * ELEMENT_BITS[scratch_element(schedule, problem)])
+    if problem.kinds and schedule.epilogue.math is EpilogueMath.rows:
+        most = min(most, _COLUMNS_BESIDE_ROWS // max(1, problem.kinds.count(OperandKind.full)))
+    elif problem.kinds:
+        most = min(most, _COLUMNS_BESIDE_OPERANDS)
+    if problem.has_math and problem.d == "f32":
+        most = min(most, _COLUMNS_OF_FUNCTIONS)
+    widths = [width for width in range(8, n + 1, 8) if n % width == 0 and width <= most and width & (width - 1) == 0]
+    return m, max(widths, default=n)
+
+
+def _boxes(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
+    """Parts of one box per warpgroup, as wide as a swizzle's row can be."""
+    unit = swizzle_base(problem.d)
+    _, n, _ = schedule.tile_mnk
+    if schedule.epilogue.tile is not None:
+        width = schedule.epilogue.tile[1]
+        bits = next((bits for bits in (3, 2, 1) if width % (1 << (bits + unit)) == 0), 0)
+    else:  # as wide as a box can be; what is left of N is a narrower part
+        bits = next((bits for bits in (3, 2, 1) if n >= 1 << (bits + unit)), 0)
+    return {
+        "epilogue.tile": (WGMMA_ROWS * schedule.consumers, 1 << (bits + unit)),
+        "epilogue.swizzle": (bits, unit, 3),
+    }
+
+
+def _buffers(schedule: Schedule, problem: Problem, target: Target) -> int:
+    """A buffer for each part if they fit beside the stages: such a part waits for no store of this tile."""
+    m, n, _ = schedule.tile_mnk
+    assert schedule.epilogue.tile is not None
+    rows, columns = schedule.epilogue.tile
+    number = max(1, m // max(1, rows) * (n // max(1, columns)))
+    counts = [count for count in range(_MOST_BUFFERS, 0, -1) if number % count == 0]
+    wanted = schedule.mainloop.stages or _FEWEST_STAGES
+    stages = {count: fitting_stages(schedule.with_(buffers=count), problem, target) for count in counts}
+    return next((count for count in counts if stages[count] >= wanted), counts[-1])
+
+
+def _outgrows_l2(problem: Problem, target: Target) -> bool:
+    """Whether D is larger than L2, so that nothing finds it there: it may then leave first, for A and B to stay."""
+    if problem.m is None or problem.n is None:
+        return False
+    return problem.m * problem.n * ELEMENT_BITS[problem.d] // 8 > target.l2_bytes
+
+
+def scratch_swizzle(schedule: Schedule, problem: Problem) -> SwizzleChoice:
+    """The swizzle of the scratch: counts the conflicts of the fragments' stores and of the rows' loads."""
+    access = epilogue_rows(schedule, problem, multiplying_threads(schedule))
+    shape = schedule.epilogue.tile
+    assert shape is not None
+    element_bytes = ELEMENT_BITS[access.scratch_element] // 8
+    tv = part_of(tiled_mma(schedule, problem), shape).tv("c", shape)
+    vector = access.rows.vector
+    accesses = [
+        targets.fragment_access(f"st.shared.{2 * element_bytes}", tv, shape, 2),
+        targets.fragment_access(f"ld.shared.{vector * element_bytes}", access.rows.tv, shape, vector),
+    ]
+    return targets.choose_swizzle(shape, accesses, element_bytes)
+
+
+def reasons(schedule: Schedule) -> Mapping[str, str]:
+    """Why the fields are what they are; scratch that threads store has a swizzle with a reason of its own."""
+    in_rows = schedule.epilogue.math is EpilogueMath.rows
+    math = "a full operand is read in whole rows" if in_rows else "converting before shared memory halves its traffic"
+    if not schedule.consumers:
+        return {
+            "epilogue.path": "rows of 16-byte stores need shared memory in between",
+            "epilogue.math": math,
+            "epilogue.tile": "the tallest part that fits the drained ring, and the registers beside operands",
+        }
+    by_tma = schedule.epilogue.path is StorePath.tma
+    rows = "rows of 16-byte stores: a full operand is read in rows, or D's rows may end within 16 bytes"
+    return {
+        "epilogue.path": "stores by TMA are under way while the next tile is multiplied" if by_tma else rows,
+        "epilogue.math": math,
+        "epilogue.tile": "one box of TMA per warpgroup" if by_tma else "what the scratch holds",
+        "epilogue.buffers": "a part with a buffer of its own waits for no store of this tile",
+        "epilogue.cache": "D is larger than L2: it leaves first, and A and B stay",
+        **({"epilogue.swizzle": "TMA's own: stmatrix writes without conflict"} if by_tma else {}),
+    }

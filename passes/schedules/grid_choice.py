@@ -1,0 +1,161 @@
+"""How the grid of a schedule is chosen: the tiles to choose among, the order of work tiles, the scheduler."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import log2, sqrt
+from typing import Any
+
+from tensor_layouts import size
+
+from lowtide.dialects.tile import OperandKind, SchedulerKind
+from lowtide.dialects.tile.fields import Extents2, Extents3, Order, grouped
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.schedules.asked_for import stores_by_tma, wgmma_width
+from lowtide.passes.schedules.multiply_rules import widest
+from lowtide.passes.support.problem import Problem, b_is_nk
+from lowtide.targets import Target
+from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A tile without roles: extents, warps, stages."""
+
+    tile: Extents2
+    k: int
+    atoms: Extents3
+    stages: int
+
+    def values(self) -> dict[str, Any]:
+        """By path of the schedule's fields."""
+        named = {"grid.tile": self.tile, "mainloop.k": self.k, "multiply.atoms": self.atoms}
+        return named | {"mainloop.stages": self.stages}
+
+
+# Large tiles reuse operands more, small ones fill the GPU on small problems.
+_COMMON = (
+    Candidate((128, 256), 64, (2, 4, 1), 3),
+    Candidate((128, 256), 32, (2, 4, 1), 4),
+    Candidate((256, 128), 32, (4, 2, 1), 4),
+    Candidate((128, 128), 64, (2, 2, 1), 3),
+    Candidate((128, 128), 32, (2, 2, 1), 4),
+    Candidate((128, 64), 64, (2, 2, 1), 3),
+    Candidate((64, 128), 64, (2, 2, 1), 3),
+    Candidate((64, 64), 64, (2, 2, 1), 4),
+    Candidate((64, 64), 32, (2, 2, 1), 4),
+)
+
+# Warps for tiles that the common ones do not divide, or whose copies they cannot share.
+_UNCOMMON_WARPS: tuple[Extents3, ...] = (
+    (2, 4, 1),
+    (4, 2, 1),
+    (2, 2, 1),
+    (4, 1, 1),
+    (1, 4, 1),
+    (2, 1, 1),
+    (1, 2, 1),
+    (1, 1, 1),
+)
+
+# With roles: rows of a CTA tile and the consumer warpgroups that share them, with the widest N whose accumulators fit.
+# Any N in steps of 8 is a tile: the one that fills the last wave is the cheapest. Four consumers and more take 64 rows
+# each.
+_ROWS: tuple[tuple[int, int, int], ...] = ((256, 2, 192), (192, 3, 200), (128, 2, 256), (64, 1, 256))
+_NARROWEST, _N_STEP = 64, 8
+_DEPTH = 64  # K of a step: rows of 128 bytes
+
+_ACCUMULATORS_BESIDE_ROWS = 128  # a thread's, where the epilogue holds rows of a full operand too
+# Accumulators of a thread where an epilogue without TMA calls functions, in tiles of one block of rows per consumer:
+# ptxas interleaves the calls of a whole part, and spills beside more.
+_ACCUMULATORS_BESIDE_FUNCTIONS, _FEW_BESIDE_FUNCTIONS = 128, 64
+
+
+def candidates(given: Schedule) -> Iterator[tuple[Candidate, ...]]:
+    """Tiles without roles: the common ones that agree with what is given, then more where that goes with none."""
+    tile, k = given.grid.tile, given.mainloop.k
+    agreeing = tuple(c for c in _COMMON if tile in (None, c.tile) and k in (None, c.k))
+    yield agreeing if agreeing and given.multiply.atoms is None else _COMMON
+    if tile is not None or k is not None or given.multiply.permutation is not None:
+        shapes = dict.fromkeys((tile or c.tile, k or c.k) for c in _COMMON)
+        yield tuple(
+            Candidate(shape, depth, atoms, stages)
+            for stages in (3, 2)
+            for atoms in _UNCOMMON_WARPS
+            for shape, depth in shapes
+        )
+
+
+Tile = tuple[Extents3, int]
+"""M, N and K of a step, and the number of consumer warpgroups that share the tile."""
+
+
+def role_tiles(given: Schedule, numbers: tuple[int, ...], problem: Problem, target: Target) -> list[Tile]:
+    """Tiles with roles, each with one of the numbers of consumers."""
+    depth = given.mainloop.k or _DEPTH
+    if given.grid.tile is not None:
+        rows, columns = given.grid.tile
+        dealt = [consumers for consumers in numbers if rows % (WGMMA_ROWS * consumers) == 0]
+        return [((rows, columns, depth), consumers) for consumers in dealt or [min(numbers)]]
+    rows_of = [entry for entry in _ROWS if entry[1] in numbers] or [
+        (WGMMA_ROWS * consumers, consumers, widest(consumers, target)) for consumers in numbers
+    ]
+    sizes = [(rows, n, consumers, most_n) for rows, consumers, most_n in rows_of for n in _widths(given, problem)]
+    fitting = [
+        (rows, n, consumers, most_n)
+        for rows, n, consumers, most_n in sizes
+        if n <= most_n and _leaves_room(rows, n, consumers, given, problem)
+    ]
+    # Where what is given leaves no tile that fits, the rules say why.
+    return [((rows, n, depth), consumers) for rows, n, consumers, _ in fitting or sizes]
+
+
+def _leaves_room(rows: int, n: int, consumers: int, given: Schedule, problem: Problem) -> bool:
+    """Whether the epilogue has registers beside a tile's accumulators."""
+    accumulators = rows * n // (WARPGROUP_THREADS * consumers)
+    if OperandKind.full in problem.kinds and accumulators > _ACCUMULATORS_BESIDE_ROWS:
+        return False
+    if not problem.has_math or stores_by_tma(given, problem):
+        return True
+    is_tight = consumers == 1 or problem.d == "f32"  # no setmaxnreg, or results as wide as accumulators
+    most = _FEW_BESIDE_FUNCTIONS if is_tight else _ACCUMULATORS_BESIDE_FUNCTIONS
+    return accumulators <= most and rows == WGMMA_ROWS * consumers
+
+
+def _widths(given: Schedule, problem: Problem) -> list[int]:
+    """N of the CTA tiles to choose among; one where the wgmma or the permutation that is given has it."""
+    if width := wgmma_width(given):
+        return [width]
+    if given.multiply.permutation is not None:
+        return [size(given.multiply.permutation[1])]
+    # Panels of N-contiguous B and rows of the epilogue's scratch want whole swizzle spans.
+    any_width = b_is_nk(problem.layout) and stores_by_tma(given, problem)
+    widths = list(range(_NARROWEST, 257, _N_STEP if any_width else _NARROWEST))
+    if problem.n is not None and problem.n < _NARROWEST:
+        widths.insert(0, 16 << max(0, (problem.n - 1) // 16).bit_length())
+    return widths
+
+
+def follow(schedule: Schedule, target: Target) -> Mapping[str, Any]:
+    """Order and scheduler for a tile, by path."""
+    if not schedule.consumers:
+        return {"grid.order": grouped(8), "grid.scheduler": SchedulerKind.one_shot}
+    return {"grid.order": _square_bands(schedule, target), "grid.scheduler": SchedulerKind.persistent}
+
+
+def _square_bands(schedule: Schedule, target: Target) -> Order:
+    """Bands so high that the tiles in flight cover about a square of D: they share the most operands in L2."""
+    m, n, _ = schedule.tile_mnk
+    return grouped(2 ** max(0, round(log2(sqrt(target.sm_count * n / m)))))
+
+
+def reasons(schedule: Schedule) -> Mapping[str, str]:
+    """Why order and scheduler are what `follow` gives."""
+    if not schedule.consumers:
+        return {
+            "grid.order": "bands of 8 tile rows keep the operands of CTAs in flight in L2",
+            "grid.scheduler": "one CTA per work tile; the hardware balances them",
+        }
+    return {
+        "grid.order": "bands so high that the tiles in flight cover about a square of D, for L2",
+        "grid.scheduler": "the producer fetches the next tile while the consumers finish this one",
+    }

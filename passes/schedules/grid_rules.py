@@ -1,0 +1,52 @@
+"""What the grid of a schedule must satisfy: its tile and its order."""
+
+from collections.abc import Iterator
+
+from lowtide.dialects.tile import RasterKind
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.support.problem import ELEMENT_BITS, Problem
+from lowtide.targets import Target
+
+LARGEST_EXTENT = 2**31 - 1  # device code counts rows and columns in 32 bits
+
+# What each order counts.
+_COUNTED = {
+    RasterKind.row: "",
+    RasterKind.column: "",
+    RasterKind.grouped: "a band has at least 1 tile row",
+    RasterKind.groups: "a group has at least 1 tile row and column",
+}
+
+
+def extents(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """Extents of the problem."""
+    for letter, extent in zip("MNK", (problem.m, problem.n, problem.k), strict=True):
+        if extent is not None and not 1 <= extent <= LARGEST_EXTENT:
+            yield f"{letter} = {extent} is out of range: 1 to {LARGEST_EXTENT}"
+
+
+def order(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """Numbers of the order, as far as it is given."""
+    if schedule.grid.order is None:
+        return
+    kind, numbers = schedule.grid.order.kind, (schedule.grid.order.rows, schedule.grid.order.columns)
+    if max(numbers) > LARGEST_EXTENT:
+        nearest = ", ".join(str(min(number, LARGEST_EXTENT)) for number in numbers if number)
+        most = f"{_COUNTED[kind]}, at most {LARGEST_EXTENT}"
+        yield f"order = {schedule.grid.order}: {most}; nearest is {kind}({nearest})"
+
+
+def tile(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """The CTA tile, as far as it is given: its accumulators are registers of one SM."""
+    if schedule.grid.tile is None:
+        return
+    if min(schedule.grid.tile) < 1:
+        yield f"grid.tile = {list(schedule.grid.tile)}: every extent is at least 1"
+        return
+    rows, columns = schedule.grid.tile
+    most = target.registers_per_sm * 32 // ELEMENT_BITS.get(problem.acc, 32)
+    if rows * columns > most:
+        yield (
+            f"grid.tile = [{rows}, {columns}] holds {rows * columns} accumulators of {problem.acc}, the registers of "
+            f"an SM of {target.name} hold {most}; take a tile of at most [128, 256]"
+        )

@@ -1,0 +1,99 @@
+"""How the mainloop of a schedule is chosen: copies, stages, the registers of roles, the swizzles of the stages."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lowtide import targets
+from lowtide.dialects.tile.fields import SINGLE, Extents2
+from lowtide.dialects.tile.layouts import SwizzleBits
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.schedules.facts import ring_bytes, shared_memory_bytes, threads_of
+from lowtide.passes.schedules.tma_rules import swizzle_bits
+from lowtide.passes.support.atoms import fill_copy, is_transposed, stored_shape, tiled_mma
+from lowtide.passes.support.problem import ELEMENT_BITS, Problem
+from lowtide.targets import SwizzleChoice, Target
+from lowtide.targets.atoms import Operand
+
+_MOST_STAGES = 8
+
+
+def follow(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
+    """The fields that follow from the tile and the consumers, but for the stages and, without roles, the swizzles."""
+    if not schedule.consumers:
+        return {
+            "mainloop.roles": SINGLE,
+            "mainloop.a.copy": "cp.async.16",
+            "mainloop.b.copy": "cp.async.16",
+        }
+    return {
+        "mainloop.registers": _registers(schedule.consumers),
+        "mainloop.a.copy": "tma",
+        "mainloop.b.copy": "tma",
+        "mainloop.a.swizzle": _panel_swizzle("a", schedule, problem),
+        "mainloop.b.swizzle": _panel_swizzle("b", schedule, problem),
+    }
+
+
+def _registers(consumers: int) -> Extents2:
+    """Registers of producer and consumer. With fewer than 40 a producer that starts a box per panel spills.
+
+    One consumer has what it needs from the start.
+    """
+    return {2: (40, 232), 3: (32, 160)}.get(consumers, (0, 0))
+
+
+def _panel_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> SwizzleBits:
+    """The widest swizzle whose panels divide the stage's rows; the narrowest stands in where none does."""
+    _, columns = stored_shape(operand, schedule, problem.layout)
+    return swizzle_bits(columns) or 1, 3, 3
+
+
+def fitting_stages(schedule: Schedule, problem: Problem, target: Target) -> int:
+    """Stages that fit beside the epilogue's scratch, at most `_MOST_STAGES`."""
+    fitting = range(_MOST_STAGES, 0, -1)
+    limit = target.smem_bytes_per_cta
+    return next((n for n in fitting if shared_memory_bytes(schedule.with_(stages=n), problem) <= limit), 0)
+
+
+def stage_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> SwizzleChoice:
+    """The swizzle of a stage without roles: counts the conflicts of the fill's writes and of ldmatrix's reads."""
+    shape = stored_shape(operand, schedule, problem.layout)
+    bits = ELEMENT_BITS[problem.operand(operand)]
+    atom = schedule.mainloop.operand(operand).copy
+    assert atom is not None
+    copy = fill_copy(atom, shape, threads_of(schedule), bits)
+    mma = tiled_mma(schedule, problem)
+    m, n, k = schedule.tile_mnk
+    plan = targets.ldmatrix_source(
+        mma, operand, (m if operand == "a" else n, k), is_transposed(operand, problem.layout)
+    )
+    accesses = [targets.copy_access(copy, atom), targets.ldmatrix_access(plan, plan.atom_name)]
+    return targets.choose_swizzle(shape, accesses, bits // 8)
+
+
+def reasons(schedule: Schedule, problem: Problem) -> Mapping[str, str]:
+    """Why the fields are what they are; without roles the swizzles have reasons of their own."""
+    ring = f"{ring_bytes(schedule, problem)} bytes of ring"
+    if not schedule.consumers:
+        widest = "the widest cp.async; 16 bytes bypass L1"
+        return {
+            "mainloop.stages": f"deep enough to cover the latency of global memory; {ring}",
+            "mainloop.roles": "every warp copies and multiplies; cp.async needs no warp of its own",
+            "mainloop.a.copy": widest,
+            "mainloop.b.copy": widest,
+        }
+    consumers = f"{schedule.consumers} consumer warpgroup{'s' if schedule.consumers > 1 else ''}"
+    moved = "moved from the producer, which needs few, to the accumulators"
+    copies = "TMA: one thread copies, and the boxes come swizzled"
+    shared = "the widest that TMA and wgmma share for its rows: no conflict"
+    return {
+        "mainloop.stages": f"as many as fit beside the epilogue's scratch, up to {_MOST_STAGES}; {ring}",
+        "mainloop.roles": f"a producer runs ahead of {consumers}",
+        "mainloop.registers": moved
+        if schedule.mainloop.registers != (0, 0)
+        else "one consumer has enough from the start",
+        "mainloop.a.copy": copies,
+        "mainloop.b.copy": copies,
+        "mainloop.a.swizzle": shared,
+        "mainloop.b.swizzle": shared,
+    }

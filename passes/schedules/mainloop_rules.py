@@ -1,0 +1,181 @@
+"""What the mainloop of a schedule must satisfy: stages, roles and their registers, copies, swizzles, shared memory."""
+
+from collections.abc import Iterator
+
+from lowtide.dialects.tile import CacheHint, SchedulerKind
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import ScheduleError
+from lowtide.passes.schedules.facts import registers_at_entry, ring_bytes, shared_memory_bytes, threads_of
+from lowtide.passes.schedules.tma_rules import MAX_BOX_SIDE, boxes
+from lowtide.passes.support.atoms import (
+    COPY_BYTES,
+    TMA_RANKS,
+    fill_copy,
+    is_transposed,
+    stored_shape,
+    tiled_mma,
+)
+from lowtide.passes.support.problem import ELEMENT_BITS, Problem, a_is_mk
+from lowtide.targets import Target, ldmatrix_source
+from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, Operand
+
+OPERANDS: tuple[Operand, ...] = ("a", "b")
+_LOAD_HINTS = (CacheHint.normal, CacheHint.evict_first, CacheHint.evict_last)
+
+
+def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """Words and numbers, as far as they are given."""
+    mainloop = schedule.mainloop
+    if mainloop.k is not None and mainloop.k < 1:
+        yield f"k = {mainloop.k}: a step is at least 1 deep"
+    if mainloop.stages is not None and not 2 <= mainloop.stages <= 64:
+        yield f"stages = {mainloop.stages} is out of range: 2 to 64; nearest is {2 if mainloop.stages < 2 else 64}"
+    for count in mainloop.registers or ():
+        if count != 0 and (count % 8 or not 24 <= count <= 256):
+            nearest = min(max(round(count / 8) * 8, 24), 256)
+            yield (
+                f"registers = {list(mainloop.registers or ())}: setmaxnreg takes multiples of 8 from 24 to 256, or 0 "
+                f"to leave them; nearest is {nearest}"
+            )
+    for name in OPERANDS:
+        operand, allowed = mainloop.operand(name), (*COPY_BYTES, *TMA_RANKS)
+        if operand.copy is not None and operand.copy not in allowed:
+            yield f"{name}.copy = {operand.copy} is not one of {', '.join(allowed)}"
+        if operand.cache not in (None, *_LOAD_HINTS):
+            yield f"{name}.cache = {operand.cache} is not one of {', '.join(map(str, _LOAD_HINTS))}"
+        elif operand.cache not in (None, CacheHint.normal) and operand.copy not in (None, *TMA_RANKS):
+            yield f"{name}.cache = {operand.cache} goes with {name}.copy = tma, not {operand.copy}; take normal"
+
+
+def roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """What a producer and its consumers need of each other; and that nothing else asks for their atoms."""
+    if not schedule.consumers:
+        yield from _without_roles(schedule, target)
+        return
+    yield from _too_many(schedule, problem, target)
+    consumers, multiply = schedule.consumers, schedule.multiply
+    for name in OPERANDS:
+        copy = schedule.mainloop.operand(name).copy
+        if copy not in TMA_RANKS or not str(multiply.atom).startswith("wgmma"):
+            found = f"{copy} and {multiply.atom}"
+            yield f"roles = cooperative({consumers}) go with {name}.copy = tma and wgmma, not {found}"
+    if multiply.atoms != (consumers, 1, 1):
+        yield f"atoms = {list(multiply.atoms or ())} count the consumer warpgroups; take [{consumers}, 1, 1]"
+    if schedule.grid.scheduler is SchedulerKind.one_shot or multiply.fragment_buffers != 1:
+        yield "roles go with scheduler = persistent or even_split and fragment_buffers = 1"
+    yield from _maxnreg(schedule, target)
+
+
+def _without_roles(schedule: Schedule, target: Target) -> Iterator[str]:
+    asked = [(f"{name}.copy", schedule.mainloop.operand(name).copy, "cp.async.16") for name in OPERANDS]
+    for name, found, other in (*asked, ("atom", schedule.multiply.atom, "mma.m16n8k16")):
+        if str(found).startswith(("tma", "wgmma")):
+            otherwise = f"{name} = {other}: {target.name} has no wgmma"
+            way_out = "roles = cooperative(2)" if has_wgmma(target) else otherwise
+            yield f"{name} = {found} needs a producer and consumers; take {way_out}"
+    registers = schedule.mainloop.registers
+    if registers not in (None, (0, 0)):
+        or_roles = ", or roles = cooperative(2)" if has_wgmma(target) else ""
+        yield f"registers = {list(registers or ())} are those of roles; take [0, 0]{or_roles}"
+
+
+def _too_many(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """Warpgroups are limited by threads, and by the box that fetches their rows of A where these lie as rows."""
+    threads = threads_of(schedule)
+    if threads > target.max_threads_per_cta:
+        most = target.max_threads_per_cta // WARPGROUP_THREADS - 1
+        if a_is_mk(problem.layout):
+            most = min(most, MAX_BOX_SIDE // WGMMA_ROWS)
+        yield (
+            f"roles = cooperative({schedule.consumers}) are {threads} threads, {target.name} has at most "
+            f"{target.max_threads_per_cta} per CTA; take at most cooperative({most})"
+        )
+
+
+def has_wgmma(target: Target) -> bool:
+    """Whether the target has what schedules with roles are made of."""
+    return any(name.startswith("wgmma") for name in target.mma_atoms)
+
+
+def _maxnreg(schedule: Schedule, target: Target) -> Iterator[str]:
+    """setmaxnreg moves registers between roles: their sum is what the CTA has at entry, or it waits for ever."""
+    producer, consumer = schedule.mainloop.registers or (0, 0)
+    consumers = schedule.consumers
+    if (producer == 0) != (consumer == 0):
+        yield f"registers = [{producer}, {consumer}]: both roles ask for registers, or none (0)"
+    each = registers_at_entry(threads_of(schedule), target)
+    entry = (1 + consumers) * each
+    wanted = producer + consumers * consumer
+    if wanted > entry:
+        yield (
+            f"registers = [{producer}, {consumer}] need {wanted} per lane over all warpgroups, the CTA enters with "
+            f"{entry}; take consumer ≤ {(entry - producer) // consumers // 8 * 8}"
+        )
+    if producer > each or 0 < consumer < each:
+        yield (
+            f"registers = [{producer}, {consumer}]: the CTA enters with {each} per thread, from which a producer may "
+            f"only come down and a consumer go up; take producer ≤ {each} ≤ consumer"
+        )
+
+
+def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """Copies that the threads can share, and whose tiles the multiply can read."""
+    by_tma = [schedule.mainloop.operand(name).copy in TMA_RANKS for name in OPERANDS]
+    if any(by_tma):
+        yield from boxes(schedule, problem, target)
+        return
+    for name in OPERANDS:
+        copy = schedule.mainloop.operand(name).copy
+        assert copy is not None
+        shape = stored_shape(name, schedule, problem.layout)
+        rows = schedule.tile_mnk[OPERANDS.index(name)]
+        try:
+            fill_copy(copy, shape, threads_of(schedule), ELEMENT_BITS[problem.operand(name)])
+        except ScheduleError as error:
+            yield f"operand {name}: {error}"
+        try:
+            mma = tiled_mma(schedule, problem)
+            ldmatrix_source(mma, name, (rows, mma.tile_mnk[2]), is_transposed(name, problem.layout))
+        except ScheduleError as error:  # names the operand itself
+            yield str(error)
+
+
+def swizzles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """Swizzles that permute whole tiles, in units that no access of 16 bytes cuts."""
+    for name in OPERANDS:
+        shape = stored_shape(name, schedule, problem.layout)
+        swizzle, bits = schedule.mainloop.operand(name).swizzle, ELEMENT_BITS[problem.operand(name)]
+        assert swizzle is not None
+        yield from swizzle_of(f"{name}.swizzle", swizzle, shape, bits)
+
+
+def swizzle_of(name: str, swizzle: tuple[int, int, int], shape: tuple[int, int], element_bits: int) -> Iterator[str]:
+    """The rule for one swizzle, of a tile of `shape` that is accessed by 16 bytes."""
+    bits, base, shift = swizzle
+    if bits == 0:
+        return
+    span, elements, vector = 1 << (bits + base + shift), shape[0] * shape[1], 16
+    if elements % span:
+        yield (
+            f"{name} = <{bits},{base},{shift}> permutes {span} elements, which do not divide the tile's "
+            f"{shape[0]}×{shape[1]}; take B + M + S ≤ {(elements & -elements).bit_length() - 1}"
+        )
+    if (1 << base) * element_bits // 8 < vector:
+        yield (
+            f"{name} = <{bits},{base},{shift}> moves units of {(1 << base) * element_bits // 8} bytes, accesses are of "
+            f"{vector}; take M ≥ {(vector * 8 // element_bits).bit_length() - 1}"
+        )
+
+
+def shared_memory(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """Ring and scratch fit into the shared memory of a CTA."""
+    assert schedule.mainloop.stages is not None
+    needed = shared_memory_bytes(schedule, problem)
+    if needed > target.smem_bytes_per_cta:
+        stage = ring_bytes(schedule, problem) // schedule.mainloop.stages
+        fitting = (target.smem_bytes_per_cta - (needed - ring_bytes(schedule, problem))) // stage
+        yield (
+            f"needs {needed} bytes of shared memory ({schedule.mainloop.stages} stages of {stage}), {target.name} has "
+            f"{target.smem_bytes_per_cta} per CTA; "
+            + (f"take stages = {fitting}" if fitting >= 2 else "take a smaller CTA tile")
+        )

@@ -1,0 +1,147 @@
+"""What the multiply of a schedule must satisfy: atoms, warps, the tiled mma, accumulators in registers."""
+
+import re
+from collections.abc import Iterator
+
+from tensor_layouts import size
+
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import ScheduleError, TargetError
+from lowtide.passes.schedules.facts import multiplying_threads, registers_at_entry, threads_of
+from lowtide.passes.support.atoms import mma_atom_name, tiled_mma
+from lowtide.passes.support.problem import ELEMENT_BITS, Problem
+from lowtide.targets import MMA_ATOMS, Target
+from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, families
+
+_BESIDE_ACCUMULATORS = 40  # registers of a consumer for addresses, the epilogue and the loop
+_BESIDE_WGMMA = 26  # registers that ptxas wants at entry beside the accumulators of one wgmma (its C7602)
+
+
+def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """Numbers, as far as they are given."""
+    multiply = schedule.multiply
+    for name, extents in (("atoms", multiply.atoms), ("permutation", multiply.permutation)):
+        if extents is not None and any(size(extent) < 1 for extent in extents):
+            yield f"{name} = {list(extents)}: every extent is at least 1"
+    if multiply.fragment_buffers not in (None, 1, 2):
+        yield f"fragment_buffers = {multiply.fragment_buffers} is not 1 or 2"
+
+
+def threads(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """Warps of a CTA."""
+    atoms, needed = schedule.multiply.atoms, threads_of(schedule)
+    assert atoms is not None
+    if needed > target.max_threads_per_cta and not schedule.consumers:
+        yield (
+            f"atoms = {list(atoms)} are {needed} threads, {target.name} has at most {target.max_threads_per_cta} per "
+            f"CTA; take at most {target.max_threads_per_cta // 32} warps"
+        )
+    if atoms[2] != 1:
+        yield f"atoms = {list(atoms)}: warps along K would need a sum across warps; take 1 along K"
+
+
+def atom(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """The atom, the tiled mma made of it, and a CTA tile that it divides."""
+    if problem.a != problem.b:
+        yield f"A of {problem.a} and B of {problem.b}: every atom takes both of one type; convert one of them"
+        return
+    try:
+        target.mma(mma_atom_name(schedule, problem))
+        tiled_mma(schedule, problem)
+    except TargetError as error:
+        known = mma_atom_name(schedule, problem) in MMA_ATOMS
+        reason = str(error) if known else _unknown(schedule, problem, target)
+        yield f"atom = {schedule.multiply.atom} with {problem.a} operands and {problem.acc} accumulators: {reason}"
+        return
+    except ScheduleError as error:
+        yield str(error)
+        return
+    names = ("grid.tile M", "grid.tile N", "k")
+    for name, extent, step in zip(names, schedule.tile_mnk, schedule.multiply.step, strict=True):
+        if extent % step:
+            yield (
+                f"{name} = {extent} is not a multiple of {step}, one step of the tiled mma; nearest is "
+                f"{max(1, round(extent / step)) * step}"
+            )
+
+
+def _unknown(schedule: Schedule, problem: Problem, target: Target) -> str:
+    """Why there is no such atom, and which of the target's to take for these types."""
+    name = mma_atom_name(schedule, problem)
+    types = f".{problem.acc}.{problem.a}"
+    atoms = [known.removesuffix(types) for known in target.mma_atoms if known.endswith(types)]
+    usable = [known for known in atoms if known.startswith("wgmma") == (schedule.consumers > 0)]
+    if not atoms:
+        way_out = f"{target.name} has none for these types; take f32 accumulators"
+    elif not usable:
+        way_out = f"{target.name} has none for these types with roles; take f32 accumulators, or roles = single "
+        way_out += "with atom = mma.m16n8k16"
+    elif wgmma_name := re.fullmatch(r"wgmma\.m64n(\d+)k16", schedule.multiply.atom or ""):
+        nearest = min(max(round(int(wgmma_name[1]) / 8) * 8, 8), 256)
+        way_out = f"wgmma takes N in steps of 8, up to 256; nearest is wgmma.m64n{nearest}k16, with N = {nearest} in "
+        way_out += "grid.tile"
+    else:
+        way_out = f"take {families(usable)}"
+    return f"unknown mma atom {name!r}; {way_out}"
+
+
+def accumulators(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """Accumulators of a thread are registers that one instruction can name."""
+    m, n, _ = schedule.tile_mnk
+    each = m * n // multiplying_threads(schedule) * ELEMENT_BITS[problem.acc] // 32
+    if each >= target.registers_per_thread:
+        yield (
+            f"grid.tile = [{m}, {n}] needs {each} accumulator registers per thread, {target.name} has "
+            f"{target.registers_per_thread}; take more warps or a smaller tile"
+        )
+
+
+def wgmma(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """The consumer warpgroups take blocks of 64 rows of A in turn, each by one wgmma per k-slice."""
+    consumers = schedule.consumers
+    if not consumers:
+        return
+    m, n, k = tiled_mma(schedule, problem).atom.shape_mnk
+    rows, columns, _ = schedule.tile_mnk
+    step = m * consumers
+    if columns != n:
+        yield (
+            f"grid.tile = [{rows}, {columns}]: {consumers} consumer warpgroups multiply {step}×{n} at once by "
+            f"{schedule.multiply.atom}; take N = {n}, or atom = wgmma.m64n{columns}k16"
+        )
+    if schedule.multiply.permutation != (step, n, k):
+        yield f"permutation is not [{step}, {n}, {k}]: wgmma takes rows and columns in order; take that"
+    yield from _consumer_registers(schedule, target)
+
+
+def _consumer_registers(schedule: Schedule, target: Target) -> Iterator[str]:
+    """A consumer's accumulators stay in registers: N / 2 of them for each block of 64 rows."""
+    consumers, (m, n, _) = schedule.consumers, schedule.tile_mnk
+    blocks = m // (WGMMA_ROWS * consumers)
+    entry = registers_at_entry(threads_of(schedule), target)
+    if n // 2 + _BESIDE_WGMMA > entry:
+        yield (
+            f"atom = {schedule.multiply.atom} holds {n // 2} accumulators per thread; with {_BESIDE_WGMMA} beside them "
+            f"they exceed the {entry} with which each of {threads_of(schedule)} threads enters: take N ≤ "
+            f"{(entry - _BESIDE_WGMMA) * 2 // 8 * 8} in grid.tile and atom"
+        )
+    has = min((schedule.mainloop.registers or (0, 0))[1] or entry, target.registers_per_thread)
+    if blocks * n // 2 + _BESIDE_ACCUMULATORS > has:
+        most = widest_of(blocks, has)
+        smaller = f"grid.tile = [{m}, {most}]" if most >= 8 else f"fewer rows than {m} in grid.tile"
+        with_it = f"; atom = wgmma.m64n{most}k16 goes with that tile" if most >= 8 else ""
+        yield (
+            f"grid.tile = [{m}, {n}]: each thread of {consumers} consumer warpgroups holds {blocks * n // 2} "
+            f"accumulators and needs about {_BESIDE_ACCUMULATORS} registers beside them; it has {has}: take {smaller}, "
+            f"or more for consumers in registers{with_it}"
+        )
+
+
+def widest_of(blocks: int, registers: int) -> int:
+    """N of the widest wgmma of which `blocks` blocks of 64 rows fit in so many registers of a thread."""
+    return min(256, (registers - _BESIDE_ACCUMULATORS) * 2 // blocks // 8 * 8)
+
+
+def widest(consumers: int, target: Target) -> int:
+    """N of the widest tile of 64 rows per consumer warpgroup whose accumulators fit, as the CTA enters."""
+    return widest_of(1, registers_at_entry(WARPGROUP_THREADS * (1 + consumers), target))

@@ -1,0 +1,81 @@
+"""What TMA asks of the operands that it loads: boxes, their swizzles, whole panels."""
+
+from collections.abc import Iterator
+
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import ScheduleError
+from lowtide.passes.support.atoms import TMA_RANKS, is_transposed, stored_shape
+from lowtide.passes.support.panels import panel_width
+from lowtide.passes.support.problem import ELEMENT_BITS, Problem
+from lowtide.targets import Target
+from lowtide.targets.atoms import WGMMA_ROWS, Operand
+
+_OPERANDS: tuple[Operand, ...] = ("a", "b")
+MAX_BOX_SIDE = 256  # elements (PTX ISA, "Tensor maps")
+_SWIZZLE_BASE, _SWIZZLE_SHIFT = 3, 3  # of 16-bit elements: 16 bytes stay together, rows of 128 bytes are told apart
+
+
+def boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """TMA moves boxes: at most 256 elements per side; wgmma is fed from rows as long as their swizzle."""
+    for operand in _OPERANDS:
+        rows, columns = stored_shape(operand, schedule, problem.layout)
+        swizzle = schedule.mainloop.operand(operand).swizzle
+        assert swizzle is not None
+        bits, base, shift = swizzle
+        row_bytes = columns * ELEMENT_BITS[problem.operand(operand)] // 8
+        at = f"operand {operand}: rows of {row_bytes} bytes with {operand}.swizzle = <{bits},{base},{shift}>"
+        if rows > MAX_BOX_SIDE:
+            smallest = rows == WGMMA_ROWS * schedule.consumers
+            fewer = f", of at most cooperative({MAX_BOX_SIDE // WGMMA_ROWS})" if smallest else ""
+            yield (
+                f"operand {operand}: a TMA box of {rows} rows; at most {MAX_BOX_SIDE}: take a smaller CTA tile{fewer}"
+            )
+        if (base, shift) != (_SWIZZLE_BASE, _SWIZZLE_SHIFT) or bits not in (1, 2, 3):
+            yield f"{at}; TMA and wgmma have <3,3,3>, <2,3,3> and <1,3,3>: take {_swizzle_text(columns)}"
+            return
+        try:
+            width = panel_width(columns, swizzle)
+            is_whole = width * ELEMENT_BITS[problem.operand(operand)] // 8 == 16 << bits
+        except ScheduleError:
+            is_whole = False
+        if not is_whole:
+            yield f"{at}; they must be whole panels of {16 << bits} bytes: take {_swizzle_text(columns)}"
+            return
+    yield from _whole_panels(schedule, problem)
+
+
+def _swizzle_text(columns: int) -> str:
+    """The swizzle that fits rows of so many 16-bit elements, as a way out."""
+    bits = swizzle_bits(columns)
+    if bits is None:
+        return f"a tile whose contiguous side is a multiple of 16, not {columns}"
+    return f"<{bits},{_SWIZZLE_BASE},{_SWIZZLE_SHIFT}>"
+
+
+def swizzle_bits(columns: int) -> int | None:
+    """The bits of the widest swizzle whose row divides rows of so many 16-bit elements; None where none does."""
+    return next((bits for bits in (3, 2, 1) if columns % (8 << bits) == 0), None)
+
+
+def _whole_panels(schedule: Schedule, problem: Problem) -> Iterator[str]:
+    """Maps of more than two dimensions see a matrix as panels: its contiguous extent is a multiple of their width."""
+    for operand in _OPERANDS:
+        copy, swizzle = schedule.mainloop.operand(operand).copy, schedule.mainloop.operand(operand).swizzle
+        if TMA_RANKS.get(str(copy), 2) == 2:
+            continue
+        assert swizzle is not None
+        _, columns = stored_shape(operand, schedule, problem.layout)
+        width = panel_width(columns, swizzle)
+        letter, extent = contiguous_extent(operand, problem)
+        if extent is not None and extent % width:
+            yield (
+                f"{operand}.copy = {copy} sees operand {operand} as panels of {width} elements, which do not divide "
+                f"{letter} = {extent}; take {operand}.copy = tma, or pad {letter} to {-(-extent // width) * width}"
+            )
+
+
+def contiguous_extent(operand: Operand, problem: Problem) -> tuple[str, int | None]:
+    """The contiguous dimension of A or B in global memory, its letter and its extent (None: known at run time)."""
+    if not is_transposed(operand, problem.layout):
+        return "K", problem.k
+    return ("M", problem.m) if operand == "a" else ("N", problem.n)

@@ -1,0 +1,62 @@
+// choose-schedule refuses fields of the grid, or of the problem itself that no schedule has: the rule broken, its limit and the nearest legal value.
+// RUN: lowtide-opt %s -p choose-schedule --split-input-file --verify-diagnostics
+
+// Numbers out of range.
+!mat = memref<?x?xf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @cta(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: grid.tile = [0, 32]: every extent is at least 1}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<grid = <tile = [0, 32]>>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// Elements that nothing here computes with.
+!mat = memref<?x?xf16, strided<[?, 1]>>
+!wide = memref<?x?xf64, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @element(%a: !mat, %b: !mat, %d: !wide) {
+  // expected-error @below {{choose-schedule: D of f64: elements are one of f16, bf16, f32}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<>) {
+  ^bb0(%x: f32):
+    %y = arith.extf %x : f32 to f64
+    tile.yield %y : f64
+  } : !mat, !mat, !wide
+  return
+}
+}
+
+// -----
+
+// Nothing to compute.
+!mat = memref<?x?xf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @extent(%a: memref<0x64xf16>, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: M = 0 is out of range: 1 to 2147483647}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : memref<0x64xf16>, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// With fewer than two it is no ring: the tile must shrink.
+!mat = memref<?x?xf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @tile(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: grid.tile = [512, 512] holds 262144 accumulators of f16, the registers of an SM of sm_80 hold 131072; take a tile of at most [128, 256]}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<grid = <tile = [512, 512]>>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}

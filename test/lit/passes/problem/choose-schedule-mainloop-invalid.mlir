@@ -1,0 +1,526 @@
+// choose-schedule refuses fields of the mainloop that no schedule has: the rule broken, its limit and the nearest legal value.
+// RUN: lowtide-opt %s -p choose-schedule --split-input-file --verify-diagnostics
+
+!mat = memref<?x?xf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @copy(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: a.copy = cp.async.32 is not one of cp.async.16, cp.async.8, cp.async.4, tma, tma.3d, tma.4d, tma.5d}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<mainloop = <a = <copy = cp.async.32>>>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @one_stage(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: stages = 1 is out of range: 2 to 64; nearest is 2}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<mainloop = <stages = 1>>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @many_stages(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: stages = 65 is out of range: 2 to 64; nearest is 64}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<mainloop = <stages = 65>>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// A stage that the threads cannot share evenly.
+!mat = memref<?x?xf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @shares(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: operand b: 128 threads cannot share a tile 32x16 in vectors of 8 elements; take a larger tile, fewer warps, or extents that are powers of two}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<
+      grid = <tile = [64, 32]>,
+      mainloop = <k = 16>,
+      multiply = <permutation = [64, 16, 16]>,
+      epilogue = <tile = [32, 32]>>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// A permutation of K that parts the eight elements that one row of ldmatrix loads.
+!mat = memref<?x?xf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @rows(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: operand a: ldmatrix needs eight elements side by side along the columns of the tile 32x16, 8-aligned; this tiled MMA's permutation scatters them; drop it or use ld.shared}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<
+      grid = <tile = [32, 32]>,
+      multiply = <atoms = [1, 1, 1], permutation = [16, 16, #tile.layout<(2,8):(8,1)>]>>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// Swizzles: within the tile, and in units that hold the widest access.
+!mat = memref<?x?xf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @span(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: a.swizzle = <3,3,5> permutes 2048 elements, which do not divide the tile's 32×32; take B + M + S ≤ 10}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<
+      grid = <tile = [32, 32]>,
+      mainloop = <k = 32, a = <swizzle = <3,3,5>>>,
+      multiply = <atoms = [1, 1, 1]>>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @units(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: b.swizzle = <3,2,3> moves units of 8 bytes, accesses are of 16; take M ≥ 3}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<
+      mainloop = <k = 32, stages = 2, b = <swizzle = <3,2,3>>>,
+      multiply = <atoms = [1, 1, 1]>>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// Shared memory: with fewer stages it fits.
+!mat = memref<?x?xf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @stages(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: needs 262144 bytes of shared memory (64 stages of 4096), sm_80 has 166912 per CTA; take stages = 40}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<
+      grid = <tile = [32, 32]>,
+      mainloop = <k = 32, stages = 64>,
+      multiply = <atoms = [1, 1, 1]>>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// Registers that setmaxnreg does not take: negative, too few, too many, not a multiple of 8.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: registers = [-8, 232]: setmaxnreg takes multiples of 8 from 24 to 256, or 0 to leave them; nearest is 24}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <registers = [-8, 232]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: registers = [16, 232]: setmaxnreg takes multiples of 8 from 24 to 256, or 0 to leave them; nearest is 24}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <registers = [16, 232]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: registers = [40, 264]: setmaxnreg takes multiples of 8 from 24 to 256, or 0 to leave them; nearest is 256}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <registers = [40, 264]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: registers = [40, 230]: setmaxnreg takes multiples of 8 from 24 to 256, or 0 to leave them; nearest is 232}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <registers = [40, 230]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// Warps of roles are warpgroups.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: roles = cooperative(8) are 1152 threads, sm_90a has at most 1024 per CTA; take at most cooperative(4)}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = cooperative(8)>, multiply = <permutation = [128, 8, 16]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// TMA and wgmma without roles, and registers that only roles have.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: roles = cooperative(2) go with a.copy = tma and wgmma, not tma and mma.m16n8k16; nor with roles = single: a.copy = tma needs a producer and consumers; take roles = cooperative(2)}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <a = <copy = tma>>, multiply = <atom = mma.m16n8k16>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: roles = cooperative(2) go with b.copy = tma and wgmma, not cp.async.16 and wgmma.m64n8k16; nor with roles = single: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2)}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <b = <copy = cp.async.16>>, multiply = <atom = wgmma.m64n8k16>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: roles = cooperative(2) go with a.copy = tma and wgmma, not tma and mma.m16n8k16; nor with roles = single: registers = [40, 232] are those of roles; take [0, 0], or roles = cooperative(2)}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <registers = [40, 232]>, multiply = <atom = mma.m16n8k16>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// Roles without TMA and wgmma.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: roles = cooperative(2) go with a.copy = tma and wgmma, not cp.async.16 and wgmma.m64n8k16; nor with roles = single: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2)}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <a = <copy = cp.async.16>>, multiply = <atom = wgmma.m64n8k16>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: roles = cooperative(2) go with a.copy = tma and wgmma, not tma and mma.m16n8k16; nor with roles = single: b.copy = tma needs a producer and consumers; take roles = cooperative(2)}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <b = <copy = tma>>, multiply = <atom = mma.m16n8k16>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// K that is not contiguous.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: operand b: rows of 16 bytes with b.swizzle = <3,3,3>; they must be whole panels of 128 bytes: take a tile whose contiguous side is a multiple of 16, not 8}}
+  tile.gemm nt %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <b = <swizzle = <3,3,3>>>, multiply = <atom = wgmma.m64n8k16>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// Warps that are not the consumers'.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: atoms = [4, 2, 1] count the consumer warpgroups; take [2, 1, 1]; nor with roles = single: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2)}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<multiply = <atom = wgmma.m64n8k16, atoms = [4, 2, 1]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// A ring that outlives a tile is for CTAs that do.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: roles go with scheduler = persistent or even_split and fragment_buffers = 1; nor with roles = single: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2)}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <scheduler = one_shot>, multiply = <atom = wgmma.m64n8k16>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// wgmma has no fragments of A and B.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: roles go with scheduler = persistent or even_split and fragment_buffers = 1; nor with roles = single: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2)}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<multiply = <atom = wgmma.m64n8k16, fragment_buffers = 2>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// setmaxnreg: one role takes what the other gives.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: registers = [0, 232]: both roles ask for registers, or none (0)}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <registers = [0, 232]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// More than there are would wait for ever: 3 · 168 a lane is what a CTA of 384 threads has.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: registers = [40, 240] need 520 per lane over all warpgroups, the CTA enters with 504; take consumer ≤ 232}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <registers = [40, 240]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// Each role goes its own way only.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: registers = [40, 160]: the CTA enters with 168 per thread, from which a producer may only come down and a consumer go up; take producer ≤ 168 ≤ consumer}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <registers = [40, 160]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// Boxes: at most 256 rows,
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: operand a: a TMA box of 320 rows; at most 256: take a smaller CTA tile, of at most cooperative(4)}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = cooperative(5)>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// of rows that are whole panels of the swizzle,
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: operand a: rows of 64 bytes with a.swizzle = <3,3,3>; they must be whole panels of 128 bytes: take <2,3,3>}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <k = 32, a = <swizzle = <3,3,3>>>, multiply = <atom = wgmma.m64n8k16>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// in a swizzle that TMA and wgmma have,
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: operand b: rows of 128 bytes with b.swizzle = <0,3,3>; TMA and wgmma have <3,3,3>, <2,3,3> and <1,3,3>: take <3,3,3>}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <b = <swizzle = <0,3,3>>>, multiply = <atom = wgmma.m64n8k16>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: operand b: rows of 128 bytes with b.swizzle = <3,3,4>; TMA and wgmma have <3,3,3>, <2,3,3> and <1,3,3>: take <3,3,3>}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <b = <swizzle = <3,3,4>>>, multiply = <atom = wgmma.m64n8k16>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// Ring, scratch and two mbarriers a slot: 13·18432 + 4096 + 13·16 bytes.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: needs 243920 bytes of shared memory (13 stages of 18432), sm_90a has 232448 per CTA; take stages = 12; nor with roles = single: grid.tile = [128, 256] needs 512 accumulator registers per thread, sm_90a has 255; take more warps or a smaller tile}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<
+      mainloop = <stages = 13>,
+      multiply = <atoms = [2, 1, 1], permutation = [128, 16, 16]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// Maps of more dimensions count panels.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!matk = memref<?x72xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !matk, %b: !matk, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: a.copy = tma.3d sees operand a as panels of 64 elements, which do not divide K = 72; take a.copy = tma, or pad K to 128}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <a = <copy = tma.3d>>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !matk, !matk, !mat
+  return
+}
+}
+
+// -----
+
+// Cache hints of loads.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: b.cache = streaming is not one of normal, evict_first, evict_last}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <b = <cache = streaming>>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// A single role copies by cp.async, which has no hints.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: roles = cooperative(2) go with a.copy = tma and wgmma, not tma and mma.m16n8k16; nor with roles = single: a.cache = evict_first goes with a.copy = tma, not cp.async.16; take normal}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <a = <cache = evict_first>>, multiply = <atom = mma.m16n8k16>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}

@@ -1,0 +1,256 @@
+// choose-schedule refuses fields of the multiply that no schedule has: the rule broken, its limit and the nearest legal value.
+// RUN: lowtide-opt %s -p choose-schedule --split-input-file --verify-diagnostics
+
+!mat = memref<?x?xf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @warps(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: atoms = [-1, 1, 1]: every extent is at least 1}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<multiply = <atoms = [-1, 1, 1]>>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @permutation_extent(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: permutation = [0, 16, 16]: every extent is at least 1}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<multiply = <permutation = [0, 16, 16]>>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @fragment_buffers(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: fragment_buffers = 3 is not 1 or 2}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<multiply = <fragment_buffers = 3>>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// More threads than a CTA may have.
+!mat = memref<?x?xf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @threads(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: atoms = [8, 8, 1] are 2048 threads, sm_80 has at most 1024 per CTA; take at most 32 warps}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<multiply = <atoms = [8, 8, 1]>>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// Each warp keeps its own sum.
+!mat = memref<?x?xf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @warps_along_k(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: atoms = [1, 1, 2]: warps along K would need a sum across warps; take 1 along K}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<multiply = <atoms = [1, 1, 2]>>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// The tiled mma: its atom, its permutation, its step.
+!mat = memref<?x?xf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @atom(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: atom = mma.m64n8k16 with f16 operands and f16 accumulators: unknown mma atom 'mma.m64n8k16.f16.f16'; take mma.m16n8k8, mma.m16n8k16}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<multiply = <atom = mma.m64n8k16>>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @permutation(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: permutation of m has extent 40, which the 2 atoms of 16 do not divide; nearest is 32}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<multiply = <permutation = [40, 16, 16]>>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @not_a_permutation(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: permutation of n (8, 2) : (1, 1) does not permute 0…15}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<multiply = <atoms = [1, 1, 1], permutation = [16, #tile.layout<(8,2):(1,1)>, 16]>>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @cta_step(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: k = 40 is not a multiple of 16, one step of the tiled mma; nearest is 32}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<mainloop = <k = 40>, multiply = <atoms = [1, 1, 1]>>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// Accumulators that no thread can hold.
+!mat = memref<?x?xf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @registers(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: grid.tile = [256, 256] needs 1024 accumulator registers per thread, sm_80 has 255; take more warps or a smaller tile}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<grid = <tile = [256, 256]>, multiply = <atoms = [1, 1, 1]>>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// An atom that the target lacks.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: atom = wgmma.m64n8k16 with bf16 operands and f32 accumulators: sm_90 has no wgmma.m64n8k16.f32.bf16; it has mma.m16n8k8.f32.f16, mma.m16n8k16.f32.f16, mma.m16n8k8.f32.bf16, mma.m16n8k16.f32.bf16, mma.m16n8k8.f16.f16, mma.m16n8k16.f16.f16}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = cooperative(2)>, multiply = <permutation = [128, 8, 16]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// A tile whose rows are no whole blocks of 64 for each consumer, or whose columns are not the atom's.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: grid.tile M = 192 is not a multiple of 128, one step of the tiled mma; nearest is 256}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [192, 8]>, mainloop = <roles = cooperative(2)>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: grid.tile = [128, 16]: 2 consumer warpgroups multiply 128×8 at once by wgmma.m64n8k16; take N = 8, or atom = wgmma.m64n16k16}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [128, 16]>, multiply = <atom = wgmma.m64n8k16>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// A permutation of rows: wgmma reads them as they lie.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: permutation is not [128, 8, 16]: wgmma takes rows and columns in order; take that}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<
+      multiply = <atom = wgmma.m64n8k16, permutation = [#tile.layout<(8,2,8):(1,64,8)>, 8, 16]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// Accumulators of all blocks of rows that a consumer has, in the registers that setmaxnreg gives it,
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: grid.tile = [256, 256]: each thread of 2 consumer warpgroups holds 256 accumulators and needs about 40 registers beside them; it has 232: take grid.tile = [256, 192], or more for consumers in registers; atom = wgmma.m64n192k16 goes with that tile; nor with roles = single: grid.tile = [256, 256] needs 256 accumulator registers per thread, sm_90a has 255; take more warps or a smaller tile}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [256, 256]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// or in those that it enters with.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: grid.tile = [256, 136]: each thread of 2 consumer warpgroups holds 136 accumulators and needs about 40 registers beside them; it has 168: take grid.tile = [256, 128], or more for consumers in registers; atom = wgmma.m64n128k16 goes with that tile; nor with roles = single: grid.tile N = 136 is not a multiple of 32, one step of the tiled mma; nearest is 128}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [256, 136]>, mainloop = <registers = [0, 0]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// What one wgmma writes must fit what its threads enter with.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: atom = wgmma.m64n208k16 holds 104 accumulators per thread; with 26 beside them they exceed the 128 with which each of 512 threads enters: take N ≤ 200 in grid.tile and atom}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = cooperative(3)>, multiply = <permutation = [192, 208, 16]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
