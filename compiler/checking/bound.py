@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lowtide.compiler.dtypes import round_to
 from lowtide.compiler.epilogue.functions import erf
 from lowtide.compiler.epilogue.operands import EpilogueGraph
 from lowtide.compiler.epilogue.trace import Node
+from lowtide.elements import element_type
 from lowtide.passes.support import math_formulas as formulas
+from lowtide.runtime.dtypes import round_to
 
-_LARGEST = float(np.finfo(np.float32).max)
+_LARGEST = element_type("f32").largest
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from numpy.lib.stride_tricks import as_strided
 from lowtide import runtime
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.spec import GemmSpec
+from lowtide.elements import element_type
 from lowtide.errors import DeviceError
 from lowtide.runtime import driver
-from lowtide.runtime.dtypes import ITEMSIZE
 from lowtide.runtime.verify import GUARD_BYTES, check_written, host_array
 
 _ROW_ALIGNMENT = 16
@@ -124,7 +124,7 @@ class _Buffers:
 
     def upload(self, array: np.ndarray[Any, Any], dtype: str) -> runtime.Operand:
         """An array, its rows with their padding, as an operand in GPU memory."""
-        item = ITEMSIZE[dtype]
+        item = element_type(dtype).bytes
         row = array.strides[0] // item if array.ndim == 2 else array.shape[0]
         # The view of a padded matrix ends with its last row's padding: `padded_matrix` cut it from whole rows.
         whole = as_strided(array, (array.shape[0], row), array.strides) if array.ndim == 2 else array

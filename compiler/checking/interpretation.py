@@ -13,7 +13,7 @@ from lowtide import interpreter
 from lowtide.compiler.checking.reference import padded_matrix, random_inputs
 from lowtide.compiler.checking.verdicts import Verdict, equality
 from lowtide.compiler.contexts import make_context, parse_text
-from lowtide.compiler.dtypes import NUMPY
+from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
@@ -98,7 +98,7 @@ def run(
     """D of a module on the interpreter, from what `inputs_for` gives. Raises InterpreterError."""
     m = inputs["a"].shape[0 if spec.layout[0] == "t" else 1]
     n = inputs["b"].shape[0 if spec.layout[1] == "n" else 1]
-    item = NUMPY[spec.d].itemsize
+    item = numpy_dtype(spec.d).itemsize
     row = -(-n * item // 16) * 16 // item + ROW_PADDING
     d = padded_matrix(np.zeros((m, n)), spec.d, row)
     operands = {name: value for name, value in inputs.items() if name not in ("a", "b")}

@@ -15,18 +15,14 @@ from typing import Any
 import numpy as np
 
 from lowtide.compiler.checking.bound import Interval, propagate
-from lowtide.compiler.dtypes import NUMPY, half_ulp, round_to
+from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue.evaluate import evaluate
 from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.spec import GemmSpec
+from lowtide.elements import element_type
 from lowtide.errors import SpecError
+from lowtide.runtime.dtypes import half_unit, round_to
 
-_UNIT = {"f32": 2.0**-23, "f16": 2.0**-10}
-_TINY = {
-    "f32": 2.0**-149,
-    "f16": 2.0**-24,
-}  # smallest subnormal: what one rounding costs at most where no digits are left
-_LARGEST = {"f32": float(np.finfo(np.float32).max), "f16": float(np.finfo(np.float16).max)}
 _BLOCK = 1 << 16  # elements of D that the epilogue is evaluated on at once: the arrays stay in cache
 
 
@@ -138,14 +134,14 @@ def random_inputs(
         if operand.kind is OperandKind.FULL:
             inputs[operand.name] = padded_matrix(values, operand.dtype, values.shape[1] + row_padding)
         else:
-            inputs[operand.name] = values.astype(NUMPY[operand.dtype])
+            inputs[operand.name] = values.astype(numpy_dtype(operand.dtype))
     return inputs
 
 
 def padded_matrix(values: np.ndarray, dtype: str, row_stride: int) -> np.ndarray:
     """`values` (rows, columns) in `dtype`, its rows `row_stride` elements apart, NaN between them."""
-    buffer = np.full((values.shape[0], row_stride), np.nan, dtype=NUMPY[dtype])
-    buffer[:, : values.shape[1]] = values.astype(NUMPY[dtype])
+    buffer = np.full((values.shape[0], row_stride), np.nan, dtype=numpy_dtype(dtype))
+    buffer[:, : values.shape[1]] = values.astype(numpy_dtype(dtype))
     return buffer[:, : values.shape[1]]
 
 
@@ -155,8 +151,8 @@ def _matrices(spec: GemmSpec, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray,
         fits = array.ndim == 2 and all(want in (None, have) for want, have in zip(expected, array.shape, strict=True))
         if not fits:
             raise SpecError(f"{name} has shape {array.shape}; layout {spec.layout} wants {_shape_text(expected)}")
-    left = np.asarray(a).astype(NUMPY[spec.a]).astype(np.float64)
-    right = np.asarray(b).astype(NUMPY[spec.b]).astype(np.float64)
+    left = np.asarray(a).astype(numpy_dtype(spec.a)).astype(np.float64)
+    right = np.asarray(b).astype(numpy_dtype(spec.b)).astype(np.float64)
     left = left if spec.layout in ("tn", "tt") else left.T
     right = right.T if spec.layout in ("tn", "nn") else right
     if left.shape[1] != right.shape[0]:
@@ -178,7 +174,7 @@ def _operand(operand: Operand, value: np.ndarray, m: int, n: int) -> np.ndarray:
         raise SpecError(
             f"operand {operand.name!r} has shape {value.shape}; {operand.kind.value} wants {_shape_text(expected)}"
         )
-    exact = value.astype(NUMPY[operand.dtype]).astype(np.float64)
+    exact = value.astype(numpy_dtype(operand.dtype)).astype(np.float64)
     return exact[:, None] if operand.kind is OperandKind.PER_ROW else exact
 
 
@@ -201,11 +197,12 @@ def _settle(spec: GemmSpec, name: str, value: int | None) -> int:
 
 def _accumulator(acc: np.ndarray, magnitude: np.ndarray, k: int, dtype: str) -> Interval:
     """Where the accumulator may lie; anywhere, where a partial sum may overflow."""
-    roundings = k + -(-k // 16) + 2
-    growth = math.expm1(min(roundings * math.log1p(_UNIT[dtype]), 700.0))
+    row, roundings = element_type(dtype), k + -(-k // 16) + 2
+    growth = math.expm1(min(roundings * math.log1p(row.spacing), 700.0))
     with np.errstate(all="ignore"):
-        error = growth * magnitude + roundings * (1.0 + growth) * _TINY[dtype]
-        overflows = ~(magnitude + error <= _LARGEST[dtype])
+        # A rounding costs at most the smallest subnormal where no digits are left.
+        error = growth * magnitude + roundings * (1.0 + growth) * row.smallest
+        overflows = ~(magnitude + error <= row.largest)
         low, high = acc - error, acc + error
     return Interval(np.where(overflows, -np.inf, low), np.where(overflows, np.inf, high))
 
@@ -215,7 +212,7 @@ def _distance(value: np.ndarray, interval: Interval, dtype: str) -> np.ndarray:
     low, high = interval.low, interval.high
     with np.errstate(all="ignore"):
         distance = np.maximum(np.where(low == value, 0.0, value - low), np.where(high == value, 0.0, high - value))
-        distance = np.maximum(distance, 0.0) + half_ulp(np.maximum(np.abs(low), np.abs(high)), dtype)
+        distance = np.maximum(distance, 0.0) + half_unit(np.maximum(np.abs(low), np.abs(high)), dtype)
     finite = np.isfinite(round_to(low, dtype)) & np.isfinite(round_to(high, dtype)) & np.isfinite(distance)
     return np.where(finite, distance, np.inf)
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from lowtide.compiler.dtypes import round_to
 from lowtide.compiler.epilogue.functions import erf
 from lowtide.compiler.epilogue.operands import EpilogueGraph
 from lowtide.compiler.epilogue.trace import Node
+from lowtide.runtime.dtypes import round_to
 
 _OPS: dict[str, Callable[..., np.ndarray]] = {
     "neg": np.negative,

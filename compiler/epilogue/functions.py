@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.compiler.dtypes import NUMPY, choices
+from lowtide.compiler.dtypes import choices, numpy_dtype
 from lowtide.compiler.epilogue.trace import Predicate, Traced, Tracer, refuse
+from lowtide.elements import kernel_types
 from lowtide.errors import SpecError
 
 # Taylor coefficients of erf at every 1/128 of [0, 6], one row a power; erf(6) is 1 in float64.
@@ -127,12 +128,12 @@ def where(condition: Any, x: Any, y: Any) -> Any:
 
 def cast(x: Any, dtype: str) -> Any:
     """x rounded to the nearest value of `dtype` (f16, bf16, f32); computing goes on in f32."""
-    if dtype not in NUMPY:
-        raise SpecError(f"cast to unknown dtype {dtype!r}: {choices(dtype, tuple(NUMPY))}")
+    if dtype not in kernel_types():
+        raise SpecError(f"cast to unknown dtype {dtype!r}: {choices(dtype, kernel_types())}")
     tracer = _tracer_of(x)
     if tracer is None:
         with np.errstate(over="ignore"):
-            rounded = np.asarray(x).astype(NUMPY[dtype])
+            rounded = np.asarray(x).astype(numpy_dtype(dtype))
             return rounded.astype(np.result_type(x, np.float32))
     return x if dtype == "f32" else tracer.apply("cast", x, attribute=dtype)
 

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from lowtide.elements import element_type
 from lowtide.errors import SpecError
 
 _OURS = ("lowtide.", "numpy.", "functools", "inspect")
-_LARGEST_F32 = float(np.finfo(np.float32).max)
+_LARGEST_F32 = element_type("f32").largest
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,10 +10,11 @@ from tensor_layouts import Layout
 from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.layouts import SwizzleBits, layout_attr
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.facts import multiplying_threads
 from lowtide.passes.support.atoms import EpilogueAccess, epilogue_rows, fragment_type, part_of
-from lowtide.passes.support.problem import Problem, element_bits, kinds_of
+from lowtide.passes.support.problem import Problem, element_bits, element_name, kinds_of
 from lowtide.passes.support.rewriting import index_constant
 from lowtide.targets import TiledMma
 
@@ -82,7 +83,7 @@ class Epilogue:
 
     def rows_access(self, shape: tuple[int, int]) -> EpilogueAccess:
         """How rows of a part of this shape are read back and stored."""
-        problem = Problem(None, None, None, "", str(self.acc_element), str(self.d_element), "tn", ())
+        problem = Problem(None, None, None, "", element_name(self.acc_element), element_name(self.d_element), "tn", ())
         return epilogue_rows(self.schedule.with_(epilogue_tile=shape), problem, multiplying_threads(self.schedule))
 
     def window(self, part: Part) -> ir.Value:
@@ -121,7 +122,8 @@ class Epilogue:
 
 
 def buffer_type(layout: Layout, swizzle: SwizzleBits, shape: tuple[int, int], element: ir.Type | str) -> ir.Type:
-    """A memref in shared memory."""
+    """A memref in shared memory, of a type or of the one that a row's name stands for."""
+    element = element_type(element).ir if isinstance(element, str) else element
     text = layout_attr(layout, swizzle)
     return ir.Type.parse(f"memref<{shape[0]}x{shape[1]}x{element}, {text}, #gpu.address_space<workgroup>>")
 

@@ -6,6 +6,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.epilogue_rules import TMA_HINTS, stores_whole_rows
 from lowtide.passes.support.atoms import TMA_RANKS
 from lowtide.passes.support.problem import Problem
+from lowtide.targets import has_wgmma
 
 NO_HINTS = ("normal", "normal", "normal")
 
@@ -31,7 +32,7 @@ def asks_for_no_roles(given: Schedule, problem: Problem) -> bool:
         or given.fragment_buffers == 2
         or given.scheduler == "one_shot"
         or (given.warps is not None and given.warps[1:] != (1, 1))
-        or problem.acc != "f32"
+        or not has_wgmma(problem.ab, problem.acc)
     )
 
 

@@ -20,7 +20,7 @@ from lowtide.passes.schedules.cache_hints import hint_name
 from lowtide.passes.schedules.facts import consumer_warpgroups, narrow_columns, scratch_buffers, threads_of
 from lowtide.passes.schedules.rules import SCHEDULERS
 from lowtide.passes.support.atoms import TMA_RANKS, stored_shape, tiled_mma, tiled_mma_attr
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem import Problem, element_name
 from lowtide.passes.support.rewriting import defining_op
 
 AGAIN = "lower again from level problem with it"
@@ -197,7 +197,7 @@ def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Ite
             yield _refusal(write, f"writes parts of {list(shape)}", scheduled, AGAIN)
         scratch = ir.MemRefType(write.destination.type)
         element = problem.d if schedule.epilogue_math == "registers" else problem.acc
-        if str(scratch.element_type) != element:
+        if element_name(scratch.element_type) != element:
             built = f"writes scratch of {scratch.element_type}"
             yield _refusal(write, built, f"epilogue_math = {schedule.epilogue_math}, with {element} there", AGAIN)
         yield from _same_swizzle(write, "the scratch", scratch, "swizzle_d", schedule)

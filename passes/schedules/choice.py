@@ -10,6 +10,7 @@ from math import ceil
 from lowtide import targets
 from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.dialects.tile.schedule import Extents3, Schedule
+from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.asked_for import asks_for_no_roles, asks_for_roles
 from lowtide.passes.schedules.facts import multiplying_threads, ring_bytes, shared_memory_bytes, threads_of
@@ -19,7 +20,7 @@ from lowtide.passes.schedules.role_tiles import ASSUMED_EXTENT
 from lowtide.passes.schedules.rules import broken_field, broken_rule
 from lowtide.passes.support.atoms import epilogue_rows, fill_copy, is_transposed, part_of, stored_shape, tiled_mma
 from lowtide.passes.support.kernels import is_specialized
-from lowtide.passes.support.problem import ELEMENT_BITS, Problem
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import SwizzleChoice, Target
 from lowtide.targets.atoms import Operand
 
@@ -193,7 +194,7 @@ def _epilogue_tile(schedule: Schedule, problem: Problem) -> tuple[int, int]:
     m, n, _ = schedule.cta
     in_registers = schedule.epilogue_math == "registers"
     element = problem.d if in_registers else problem.acc
-    most = ring_bytes(schedule, problem) * 8 // ELEMENT_BITS[element]
+    most = ring_bytes(schedule, problem) * 8 // element_type(element).bits
     if not in_registers:
         most = min(most, _ROWS_VALUES * threads_of(schedule))
     elif problem.has_math:
@@ -216,9 +217,9 @@ def cost(schedule: Schedule, problem: Problem, target: Target) -> float:
     mma_cycles = tile_m * tile_n * tile_k / 1024 * max(1.0, 4 / warps)
     # Fragments come through shared memory at 128 bytes a cycle: each warp reads its rows of A and of B.
     warp_m, warp_n = tile_m // schedule.warps[0], tile_n // schedule.warps[1]  # type: ignore[index]
-    fragment_bytes = warps * (warp_m + warp_n) * tile_k * ELEMENT_BITS[problem.ab] // 8
+    fragment_bytes = warps * (warp_m + warp_n) * tile_k * element_type(problem.ab).bits // 8
     # L2 gives an SM about 32 bytes a cycle.
-    fill_bytes = (tile_m + tile_n) * tile_k * ELEMENT_BITS[problem.ab] // 8
+    fill_bytes = (tile_m + tile_n) * tile_k * element_type(problem.ab).bits // 8
     step_cycles = max(mma_cycles, fragment_bytes / 128, fill_bytes / 32)
     ctas = ceil(m / tile_m) * ceil(n / tile_n)
     at_once = target.sm_count * ctas_per_sm(schedule, problem, target)
@@ -232,7 +233,7 @@ def ctas_per_sm(schedule: Schedule, problem: Problem, target: Target) -> int:
     if is_specialized(schedule):
         return 1  # its ring takes most of the shared memory, and its roles share out all registers
     threads = threads_of(schedule)
-    accumulators = schedule.cta[0] * schedule.cta[1] * ELEMENT_BITS[problem.acc] // 32 // threads
+    accumulators = schedule.cta[0] * schedule.cta[1] * element_type(problem.acc).bits // 32 // threads
     registers = min(target.registers_per_thread, accumulators + 96)
     return max(1, target.ctas_per_sm(threads, shared_memory_bytes(schedule, problem), registers))
 
@@ -299,7 +300,7 @@ def _choose_swizzles(
 def stage_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> SwizzleChoice:
     """Counts the fill's writes and ldmatrix's reads of one operand's stage."""
     shape = stored_shape(operand, schedule, problem.layout)
-    bits = ELEMENT_BITS[problem.ab]
+    bits = element_type(problem.ab).bits
     assert schedule.copy is not None and schedule.cta is not None
     copy = fill_copy(schedule.copy, shape, threads_of(schedule), bits)
     mma = tiled_mma(schedule, problem)
@@ -313,7 +314,7 @@ def scratch_swizzle(schedule: Schedule, problem: Problem) -> SwizzleChoice:
     """Counts the fragments' stores and the rows' loads of the epilogue's scratch."""
     access = epilogue_rows(schedule, problem, multiplying_threads(schedule))
     assert schedule.epilogue_tile is not None
-    element_bytes = ELEMENT_BITS[access.scratch_element] // 8
+    element_bytes = element_type(access.scratch_element).bits // 8
     tv = part_of(tiled_mma(schedule, problem), schedule.epilogue_tile).tv("c", schedule.epilogue_tile)
     accesses = [
         targets.fragment_access(f"st.shared.{2 * element_bytes}", tv, schedule.epilogue_tile, 2),

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.facts import consumer_warpgroups, multiplying_threads, scratch_buffers, swizzle_base
 from lowtide.passes.schedules.role_rules import has_wgmma
 from lowtide.passes.support.atoms import epilogue_rows
-from lowtide.passes.support.problem import ELEMENT_BITS, Problem
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS
 
@@ -76,7 +77,7 @@ def _nearest_part(part: int, step: int, extent: int) -> int:
 
 def stores_whole_rows(problem: Problem) -> bool:
     """Whether D's rows are known to be whole 16 bytes: TMA writes no less, not even at the edge (seen on an H200)."""
-    return problem.n is not None and problem.n * ELEMENT_BITS[problem.d] % 128 == 0
+    return problem.n is not None and problem.n * element_type(problem.d).bits % 128 == 0
 
 
 def _tma_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
@@ -86,7 +87,7 @@ def _tma_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
     if "full" in problem.kinds:
         yield "epilogue = tma has no room for a full operand, which is read in rows; take epilogue = smem"
     if problem.n is not None and not stores_whole_rows(problem):
-        whole = 128 // ELEMENT_BITS[problem.d]
+        whole = 128 // element_type(problem.d).bits
         yield (
             f"epilogue = tma stores whole 16 bytes and would overwrite what lies behind D's rows of {problem.n} "
             f"elements; take epilogue = smem, or N = {-(-problem.n // whole) * whole}"
@@ -106,7 +107,7 @@ def _tma_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
             f"epilogue_tile N = {columns}: swizzle_d = <{bits},{base},{shift}> takes boxes of {width} columns; take a "
             f"multiple of {width}, or swizzle_d = <{narrower},{unit},3>"
         )
-    if width > _BOX_SIDE or columns * ELEMENT_BITS[problem.d] % 128:
+    if width > _BOX_SIDE or columns * element_type(problem.d).bits % 128:
         yield f"epilogue_tile N = {columns}: a box's row is a multiple of 16 bytes and at most {_BOX_SIDE} elements"
     parts, buffers = schedule.cta[0] // rows * (schedule.cta[1] // columns), scratch_buffers(schedule)
     if parts % buffers:

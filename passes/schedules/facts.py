@@ -1,7 +1,8 @@
 """What follows from a complete schedule: threads, and bytes of shared memory."""
 
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.passes.support.problem import ELEMENT_BITS, Problem
+from lowtide.elements import element_type
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_THREADS
 
@@ -15,7 +16,7 @@ def ring_bytes(schedule: Schedule, problem: Problem) -> int:
     """Shared memory of the ring, in bytes."""
     assert schedule.cta is not None and schedule.stages is not None
     m, n, k = schedule.cta
-    return schedule.stages * (m + n) * k * ELEMENT_BITS[problem.ab] // 8
+    return schedule.stages * (m + n) * k * element_type(problem.ab).bits // 8
 
 
 def scratch_bytes(schedule: Schedule, problem: Problem) -> int:
@@ -25,9 +26,9 @@ def scratch_bytes(schedule: Schedule, problem: Problem) -> int:
     assert schedule.epilogue_tile is not None
     rows, columns = schedule.epilogue_tile
     element = problem.d if schedule.epilogue_math == "registers" else problem.acc
-    sizes = [rows * columns * ELEMENT_BITS[element] // 8] * scratch_buffers(schedule)
+    sizes = [rows * columns * element_type(element).bits // 8] * scratch_buffers(schedule)
     if narrow := narrow_columns(schedule):
-        sizes.append(rows * narrow * ELEMENT_BITS[element] // 8)
+        sizes.append(rows * narrow * element_type(element).bits // 8)
     return sum(aligned(size) for size in sizes[:-1]) + sizes[-1]
 
 
@@ -47,7 +48,7 @@ def shared_memory_bytes(schedule: Schedule, problem: Problem) -> int:
     assert schedule.cta is not None and schedule.stages is not None
     ring, scratch = ring_bytes(schedule, problem), scratch_bytes(schedule, problem)
     m, n, k = schedule.cta
-    column = schedule.stages * k * ELEMENT_BITS[problem.ab] // 8
+    column = schedule.stages * k * element_type(problem.ab).bits // 8
     end = aligned(m * column) + n * column
     if consumer_warpgroups(schedule):  # the producer runs ahead: the ring is never free; two mbarriers a slot
         return (aligned(end) + scratch if scratch else end) + 2 * MBARRIER_BYTES * schedule.stages
@@ -80,7 +81,7 @@ def multiplying_threads(schedule: Schedule) -> int:
 
 def swizzle_base(element: str) -> int:
     """The base of a swizzle that keeps 16 bytes of an element type together: log2 of how many they are."""
-    return (128 // ELEMENT_BITS[element]).bit_length() - 1
+    return (128 // element_type(element).bits).bit_length() - 1
 
 
 def registers_at_entry(threads: int, target: Target) -> int:

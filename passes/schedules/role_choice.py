@@ -5,6 +5,7 @@ from math import log2, sqrt
 
 from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.asked_for import asks_for_tma_stores, may_store_by_tma, wgmma_width
 from lowtide.passes.schedules.facts import ring_bytes, shared_memory_bytes, swizzle_base
@@ -12,7 +13,7 @@ from lowtide.passes.schedules.role_rules import swizzle_bits
 from lowtide.passes.schedules.role_tiles import Tile, candidate_tiles, tile_cost
 from lowtide.passes.schedules.rules import broken_rule
 from lowtide.passes.support.atoms import stored_shape
-from lowtide.passes.support.problem import ELEMENT_BITS, Problem
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS, Operand
 
@@ -139,7 +140,7 @@ def _outgrows_l2(problem: Problem, target: Target) -> bool:
     """Whether D is larger than L2, so that nobody finds it there: it may then leave first, for A and B to stay."""
     if problem.m is None or problem.n is None:
         return False
-    return problem.m * problem.n * ELEMENT_BITS[problem.d] // 8 > target.l2_bytes
+    return problem.m * problem.n * element_type(problem.d).bits // 8 > target.l2_bytes
 
 
 def _fitting_stages(schedule: Schedule, problem: Problem, target: Target) -> int:
@@ -178,12 +179,12 @@ def _epilogue_tile(schedule: Schedule, problem: Problem) -> tuple[int, int]:
     assert schedule.cta is not None
     m, n, _ = schedule.cta
     element = problem.d if schedule.epilogue_math == "registers" else problem.acc
-    most = _SCRATCH_BYTES * 8 // (m * ELEMENT_BITS[element])
+    most = _SCRATCH_BYTES * 8 // (m * element_type(element).bits)
     if problem.kinds and schedule.epilogue_math == "rows":
         most = min(most, _COLUMNS_BESIDE_ROWS // max(1, problem.kinds.count("full")))
     elif problem.kinds:
         most = min(most, _COLUMNS_BESIDE_OPERANDS)
-    if problem.has_math and problem.d == "f32":
+    if problem.has_math and element_type(problem.d).bits >= element_type(problem.acc).bits:
         most = min(most, _COLUMNS_OF_FUNCTIONS)
     widths = [width for width in range(8, n + 1, 8) if n % width == 0 and width <= most and width & (width - 1) == 0]
     return m, max(widths, default=n)

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.facts import consumer_warpgroups, registers_at_entry, threads_of
 from lowtide.passes.support.atoms import TMA_RANKS, is_transposed, stored_shape, tiled_mma
 from lowtide.passes.support.panels import panel_width
-from lowtide.passes.support.problem import ELEMENT_BITS, Problem
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, Operand
 
@@ -146,7 +147,7 @@ def boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     for operand in _OPERANDS:
         rows, columns = stored_shape(operand, schedule, problem.layout)
         bits, base, shift = swizzle = getattr(schedule, f"swizzle_{operand}")
-        row_bytes = columns * ELEMENT_BITS[problem.ab] // 8
+        row_bytes = columns * element_type(problem.ab).bits // 8
         at = f"operand {operand}: rows of {row_bytes} bytes with swizzle_{operand} = <{bits},{base},{shift}>"
         if rows > _MAX_BOX_ROWS:
             smallest = rows == WGMMA_ROWS * consumer_warpgroups(schedule)
@@ -158,7 +159,7 @@ def boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
             yield f"{at}; TMA and wgmma have <3,3,3>, <2,3,3> and <1,3,3>: take {_swizzle_text(columns)}"
             return
         try:
-            is_whole = panel_width(columns, swizzle) * ELEMENT_BITS[problem.ab] // 8 == 16 << bits
+            is_whole = panel_width(columns, swizzle) * element_type(problem.ab).bits // 8 == 16 << bits
         except ScheduleError:
             is_whole = False
         if not is_whole:

@@ -10,9 +10,10 @@ from math import ceil
 from tensor_layouts import size
 
 from lowtide.dialects.tile.schedule import Extents3, Schedule
+from lowtide.elements import element_type
 from lowtide.passes.schedules.asked_for import stores_by_tma, wgmma_width
 from lowtide.passes.schedules.role_rules import contiguous_extent, widest
-from lowtide.passes.support.problem import ELEMENT_BITS, Problem, b_is_nk
+from lowtide.passes.support.problem import Problem, b_is_nk
 from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, Operand
 
@@ -69,7 +70,8 @@ def _leaves_room(rows: int, n: int, consumers: int, given: Schedule, problem: Pr
         return False
     if not problem.has_math or stores_by_tma(given, problem):
         return True
-    is_tight = consumers == 1 or problem.d == "f32"  # no setmaxnreg, or results as wide as accumulators
+    # No setmaxnreg, or results as wide as accumulators.
+    is_tight = consumers == 1 or element_type(problem.d).bits >= element_type(problem.acc).bits
     most = _FEW_BESIDE_FUNCTIONS if is_tight else _ACCUMULATORS_BESIDE_FUNCTIONS
     return accumulators <= most and rows == WGMMA_ROWS * consumers
 
@@ -91,7 +93,7 @@ def _widths(given: Schedule, problem: Problem) -> list[int]:
 def _unaligned(operand: Operand, problem: Problem) -> float:
     """How much dearer an operand's bytes are than those of rows that start on L2's lines."""
     _, extent_ = contiguous_extent(operand, problem)
-    is_aligned = extent_ is None or extent_ * ELEMENT_BITS[problem.ab] // 8 % _LINE_BYTES == 0
+    is_aligned = extent_ is None or extent_ * element_type(problem.ab).bits // 8 % _LINE_BYTES == 0
     return 1.0 if is_aligned else _UNALIGNED_WEIGHT
 
 

@@ -10,6 +10,7 @@ from tensor_layouts import size
 
 from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.dialects.tile.schedule import OPTIONAL_FIELDS, Schedule
+from lowtide.elements import element_type, kernel_types
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.schedules.epilogue_rules import epilogue_fields, epilogue_parts
 from lowtide.passes.schedules.facts import (
@@ -21,7 +22,7 @@ from lowtide.passes.schedules.facts import (
 )
 from lowtide.passes.schedules.role_rules import boxes, load_hints, roles, wgmma
 from lowtide.passes.support.atoms import (
-    COPY_BYTES,
+    CP_ASYNC_COPIES,
     TMA_RANKS,
     fill_copy,
     is_transposed,
@@ -29,7 +30,7 @@ from lowtide.passes.support.atoms import (
     stored_shape,
     tiled_mma,
 )
-from lowtide.passes.support.problem import ELEMENT_BITS, Problem
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import MMA_ATOMS, Target, ldmatrix_source
 from lowtide.targets.atoms import Operand, families
 
@@ -56,8 +57,8 @@ def _complete(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
 
 def _elements(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     for name, element in (("A and B", problem.ab), ("the accumulator", problem.acc), ("D", problem.d)):
-        if element not in ELEMENT_BITS:
-            yield f"{name} of {element}: elements are one of {', '.join(ELEMENT_BITS)}"
+        if element not in kernel_types():
+            yield f"{name} of {element}: elements are one of {', '.join(kernel_types())}"
 
 
 def _extents(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -69,7 +70,7 @@ def _extents(schedule: Schedule, problem: Problem, target: Target) -> Iterator[s
 def _words(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     for name, allowed in (
         ("scheduler", SCHEDULERS),
-        ("copy", (*COPY_BYTES, *TMA_RANKS)),
+        ("copy", (*CP_ASYNC_COPIES, *TMA_RANKS)),
     ):
         value = getattr(schedule, name)
         if value is not None and value not in allowed:
@@ -183,7 +184,8 @@ def _unknown_mma(schedule: Schedule, problem: Problem, target: Target) -> str:
 
 def _registers(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     assert schedule.cta is not None
-    accumulators = schedule.cta[0] * schedule.cta[1] // multiplying_threads(schedule) * ELEMENT_BITS[problem.acc] // 32
+    values = schedule.cta[0] * schedule.cta[1] // multiplying_threads(schedule)
+    accumulators = values * element_type(problem.acc).bits // 32
     if accumulators >= target.registers_per_thread:
         yield (
             f"cta {schedule.cta[0]}×{schedule.cta[1]} needs {accumulators} accumulator registers a thread, "
@@ -201,7 +203,7 @@ def _copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
         shape = stored_shape(operand, schedule, problem.layout)
         rows = schedule.cta[0 if operand == "a" else 1]
         try:
-            fill_copy(schedule.copy, shape, threads_of(schedule), ELEMENT_BITS[problem.ab])
+            fill_copy(schedule.copy, shape, threads_of(schedule), element_type(problem.ab).bits)
         except ScheduleError as error:
             yield f"operand {operand}: {error}"
         try:
@@ -232,10 +234,11 @@ def _swizzles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
                 f"{name} = <{bits},{base},{shift}> permutes {span} elements, which do not divide the tile's "
                 f"{shape[0]}×{shape[1]}; take B + M + S ≤ {(elements & -elements).bit_length() - 1}"
             )
-        if (1 << base) * ELEMENT_BITS[element] // 8 < vector:
+        unit = (1 << base) * element_type(element).bits // 8
+        if unit < vector:
             yield (
-                f"{name} = <{bits},{base},{shift}> moves units of {(1 << base) * ELEMENT_BITS[element] // 8} bytes, "
-                f"accesses are of {vector}; take M ≥ {(vector * 8 // ELEMENT_BITS[element]).bit_length() - 1}"
+                f"{name} = <{bits},{base},{shift}> moves units of {unit} bytes, "
+                f"accesses are of {vector}; take M ≥ {(vector * 8 // element_type(element).bits).bit_length() - 1}"
             )
 
 

@@ -8,7 +8,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal, walk
 from lowtide.passes.schedules.facts import consumer_warpgroups
-from lowtide.passes.support.problem import Problem, buffer_bytes, kinds_of, layout_letters
+from lowtide.passes.support.problem import Problem, buffer_bytes, element_name, kinds_of, layout_letters
 
 
 def kernels_of(module: ir.Module, *, roles: bool) -> list[tile.KernelOp]:
@@ -68,7 +68,7 @@ def _problem(kernel: tile.KernelOp, ab: ir.Type, acc: ir.Type, letters: str) -> 
     if not stores:
         raise Refusal(kernel, "has no tile.store or sm.store_global that says what it writes")
     d, kinds = stores[0]
-    return Problem(None, None, None, str(ab), str(acc), str(_element(d)), letters, kinds)
+    return Problem(None, None, None, element_name(ab), element_name(acc), element_name(_element(d)), letters, kinds)
 
 
 def _element(type_: ir.Type) -> ir.Type:

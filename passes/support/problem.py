@@ -6,10 +6,9 @@ from math import prod
 from mlir import ir
 
 from lowtide.dialects import sm, tile
+from lowtide.elements import element_of_ir, kernel_types
 from lowtide.errors import ScheduleError
 
-# Bits of an element, by the type's name in IR.
-ELEMENT_BITS = {"f16": 16, "bf16": 16, "f32": 32}
 OPERAND_KINDS = ("full", "per_row", "per_column", "scalar")
 LAYOUTS = ("tn", "tt", "nn", "nt")
 
@@ -36,9 +35,15 @@ def kinds_of(op: tile.GemmOp | tile.StoreOp) -> list[str]:
 
 def element_bits(element: ir.Type) -> int:
     """Bits of an element. Raises ScheduleError for a type that nothing here computes with."""
-    if str(element) not in ELEMENT_BITS:
-        raise ScheduleError(f"elements of {element}: they are one of {', '.join(ELEMENT_BITS)}")
-    return ELEMENT_BITS[str(element)]
+    row = element_of_ir(element)
+    if row is None or not row.in_kernels:
+        raise ScheduleError(f"elements of {element}: they are one of {', '.join(kernel_types())}")
+    return row.bits
+
+
+def element_name(element: ir.Type) -> str:
+    """Lowtide's name of an element type; for a type without a row, as IR prints it."""
+    return str(element_of_ir(element) or element)
 
 
 def buffer_bytes(buffer: ir.Type) -> int:
@@ -53,7 +58,7 @@ def static_extent(memref: ir.MemRefType, dim: int) -> int | None:
 
 @dataclass(frozen=True)
 class Problem:
-    """Sizes (None: known at run time) and element types (`bf16`, …) of a GEMM."""
+    """Sizes (None: known at run time) and element types (names of rows of `lowtide.elements`) of a GEMM."""
 
     m: int | None
     n: int | None
@@ -76,9 +81,9 @@ class Problem:
             m=_either(static_extent(d, 0), static_extent(a, 1 - k_in_a)),
             n=_either(static_extent(d, 1), static_extent(b, 1 - k_in_b)),
             k=_either(k, static_extent(b, k_in_b)),
-            ab=str(a.element_type),
-            acc=str(ir.TypeAttr(gemm.acc).value),
-            d=str(d.element_type),
+            ab=element_name(a.element_type),
+            acc=element_name(ir.TypeAttr(gemm.acc).value),
+            d=element_name(d.element_type),
             layout=letters,
             kinds=tuple(kinds_of(gemm)),
             has_math=any(

@@ -16,7 +16,7 @@ from mlir.passmanager import PassManager
 
 from lowtide.compiler.checking.bound import Interval, propagate
 from lowtide.compiler.epilogue import functions as lt
-from lowtide.compiler.epilogue.emit import element_type, emit
+from lowtide.compiler.epilogue.emit import emit, ir_type
 from lowtide.compiler.epilogue.evaluate import evaluate
 from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar, trace
 from lowtide.errors import SpecError
@@ -33,7 +33,7 @@ def fused(acc, c: Full, bias: PerColumn, row: PerRow, alpha: Scalar):
 def module_of(function, acc="f32", d="bf16", lanes=0) -> ir.Module:
     """A func of the traced epilogue, for inspection. Needs a context and location."""
     graph = trace(function, acc, d)
-    types = [element_type(name) for name in (acc, *(operand.dtype for operand in graph.operands), d)]
+    types = [ir_type(name) for name in (acc, *(operand.dtype for operand in graph.operands), d)]
     if lanes:
         types = [ir.VectorType.get([lanes], type) for type in types]
     arguments = ", ".join(f"%a{index}: {type}" for index, type in enumerate(types[:-1]))

@@ -14,7 +14,7 @@ from lowtide.compiler.checking.reference import (
     reference,
     reference_with_bound,
 )
-from lowtide.compiler.dtypes import NUMPY
+from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue import functions as lt
 from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar
 from lowtide.compiler.spec import GemmSpec
@@ -37,7 +37,7 @@ def inputs_of(spec: GemmSpec, seed: int = 3, row_padding: int = 0) -> dict:
 
 def accumulate(spec: GemmSpec, inputs: dict) -> np.ndarray:
     """Σ a·b in the accumulator's type, rounded after each product: what the bound is for."""
-    type = NUMPY[spec.acc]
+    type = numpy_dtype(spec.acc)
     left = np.asarray(inputs["a"]) if spec.layout in ("tn", "tt") else np.asarray(inputs["a"]).T
     right = np.asarray(inputs["b"]).T if spec.layout in ("tn", "nn") else np.asarray(inputs["b"])
     acc = np.zeros((left.shape[0], right.shape[1]), dtype=type)
@@ -54,7 +54,7 @@ def simulate(spec: GemmSpec, inputs: dict, acc: np.ndarray | None = None) -> np.
     if "row" in values:
         values["row"] = values["row"][:, None]
     out = acc if spec.epilogue is None else spec.epilogue(acc, **values)
-    return np.asarray(out).astype(np.float32).astype(NUMPY[spec.d])
+    return np.asarray(out).astype(np.float32).astype(numpy_dtype(spec.d))
 
 
 SPECS = {
@@ -94,7 +94,7 @@ def test_an_epilogue_in_the_wrong_order_is_out_of_bound():
     spec = spec_of(epilogue=lambda acc: lt.relu(acc) - 1.0)
     inputs = inputs_of(spec)
     ref, bound = reference_with_bound(spec, **inputs)
-    wrong = np.maximum(accumulate(spec, inputs) - np.float32(1), 0).astype(NUMPY["bf16"])
+    wrong = np.maximum(accumulate(spec, inputs) - np.float32(1), 0).astype(numpy_dtype("bf16"))
     assert not compare(spec, wrong, ref, bound).ok
 
 
