@@ -157,13 +157,19 @@ def expected(
 
 
 def compare(d: np.ndarray, interval: Interval, bound: Any, rows: np.ndarray) -> tuple[float, str]:
-    """The largest error over bound in the rows compared, and a message where an element is out of its interval."""
+    """The largest error over bound in the rows compared, and a message where an element is out of its interval.
+
+    An interval with an infinite end holds NaN too: what overflows may cancel. Where every interval has one there is
+    nothing to compare, and the message says so.
+    """
     value, low, high = (np.broadcast_to(x, d.shape) for x in interval)
-    undefined = np.isnan(value)
+    undefined, open_ = np.isnan(value), ~(np.isfinite(low) & np.isfinite(high))
     with np.errstate(all="ignore"):
-        inside = np.where(np.isnan(d), undefined, (d >= low) & (d <= high) | undefined & ~np.isfinite(low))
+        inside = np.where(np.isnan(d), undefined | open_, (d >= low) & (d <= high) | undefined & ~np.isfinite(low))
         ratio = np.abs(d - value) / bound
     worst = float(np.max(np.where(np.isfinite(ratio), ratio, 0.0)))
+    if open_.all():
+        return worst, f"none of {d.size} elements can be judged: each may overflow, or has no bound; take a smaller k"
     if inside.all():
         return worst, ""
     i, j = (int(x) for x in np.argwhere(~inside)[0])

@@ -78,7 +78,7 @@ def interpret(
                 module = _read(file, target, level, context, on_pass(update))
                 reference = reference_of(file, module, against)
         verdict = _run(module, reference, (m, n, k), sms, seed, domain, force)
-    line("result", f"{'ok' if verdict.ok else 'WRONG'}: {verdict.message}")
+    line("result", f"{verdict.word}: {verdict.message}")
     line("seed", str(seed))
     if not verdict.ok:
         raise typer.Exit(1)

@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from cuda.bindings import driver
 from mlir import ir
 
 import lowtide as lt
@@ -52,7 +53,6 @@ def test_sizes_agree_with_numpy_and_mlir(name):
 
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_the_driver_has_the_data_type_of_its_tensor_maps(name):
-    driver = pytest.importorskip("cuda.bindings.driver")
     assert hasattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{element_type(name).tensor_map}")
 
 
