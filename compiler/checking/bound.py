@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lowtide.compiler.epilogue.functions import erf
+from lowtide.compiler.epilogue.erf import erf
 from lowtide.compiler.epilogue.operands import EpilogueGraph
 from lowtide.compiler.epilogue.trace import Node
 from lowtide.elements import element_type

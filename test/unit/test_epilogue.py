@@ -176,6 +176,26 @@ def adds_an_array(acc):
     return np.zeros(3) + acc
 
 
+def multiplies_by_an_array(acc):
+    return np.ones((2, 2)) * acc
+
+
+def chooses_an_array(acc):
+    return lt.maximum(acc, np.zeros(1))
+
+
+def adds_a_complex_number(acc):
+    return acc + np.complex128(1)
+
+
+def adds_an_array_of_text(acc):
+    return acc + np.array("a")
+
+
+def folds_a_huge_constant(acc):
+    return acc * lt.sqrt(1e39)
+
+
 def adds_text(acc):
     return acc + "1"
 
@@ -225,7 +245,12 @@ REFUSED_INSIDE = [
     (indexes, "indexing; the function sees one element"),
     (iterates, "iteration"),
     (calls_a_method, r"lt\.relu\(x\)"),
-    (adds_an_array, "pass arrays as operands"),
+    (adds_an_array, r"an array of shape \(3,\).*make it an operand: .* lt\.Full"),
+    (multiplies_by_an_array, r"an array of shape \(2, 2\).*make it an operand"),
+    (chooses_an_array, r"an array of shape \(1,\).*make it an operand"),
+    (adds_a_complex_number, "complex128 beside a traced value; constants are real numbers"),
+    (adds_an_array_of_text, "an array of <U1 beside a traced value"),
+    (folds_a_huge_constant, r"1e\+39, beyond the largest f32"),
     (adds_text, "str beside a traced value"),
     (adds_a_bool, "bool beside a traced value"),
     (huge_constant, r"1e\+39, beyond the largest f32"),
