@@ -1,8 +1,8 @@
-"""What a kernel's D must be: the float64 reference, a bound on the error derived for each element, the comparison.
+"""What a kernel's D must be: the float64 reference, a derived error bound for each element, and the comparison.
 
 The accumulator is Σ a·b with n = K + ⌈K/16⌉ + 2 roundings of u = 2⁻²³ (tensor cores truncate; 2⁻¹⁰ for f16
 accumulators), so it is off by at most ((1+u)ⁿ − 1)·|A||B|, which is below γₙ = nu/(1 − nu) (Higham, Accuracy and
-Stability of Numerical Algorithms, 3.1) and holds where nu ≥ 1 too, though it says little there. `epilogue_bound`
+Stability of Numerical Algorithms, 3.1) and holds where nu ≥ 1 too, though it says little there. `bound`
 carries that interval through the epilogue, and half an ulp of D's type is added.
 """
 

@@ -1,4 +1,4 @@
-"""Whether a D that was computed on random inputs is right, in a sentence."""
+"""Verdicts on a D that was computed on random inputs: whether it is right, in a sentence."""
 
 import os
 from collections.abc import Mapping
