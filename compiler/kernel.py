@@ -11,12 +11,12 @@ from mlir import ir
 
 from lowtide import interpreter, runtime
 from lowtide.compiler.driver import Lowered, Timing
+from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.manifest import manifest_of
 from lowtide.compiler.ptxas import Assembly, assemble, confirm_registers, find_ptxas
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import InterpreterError, IRError
-from lowtide.interpreter.numbers.domains import FLOAT_DTYPES
 from lowtide.targets import Target
 
 
@@ -116,7 +116,7 @@ class CompiledKernel:
 
 def _aligned_rows(shape: tuple[int, int], dtype: str) -> np.ndarray[Any, Any]:
     """An array whose rows start at multiples of 16 bytes, as kernels ask of D."""
-    item = np.dtype(FLOAT_DTYPES[dtype])
+    item = numpy_dtype(dtype)
     vector = 16 // item.itemsize
     return np.empty((shape[0], -(-shape[1] // vector) * vector), item)[:, : shape[1]]
 

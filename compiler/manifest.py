@@ -13,16 +13,16 @@ from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.spec_of_ir import argument_names, epilogue_ops, host_function
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import target_of
+from lowtide.elements import element_type
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem import Problem, element_name
 from lowtide.runtime.manifest import FORMAT, OPERAND_DIMS
 
 # Rows of A, B and D are moved 16 bytes at a time (cp.async, st.global).
 _MATRIX_ALIGNMENT = 16
 # What a miss of a TMA load brings to L2 at least, in bytes.
 L2_PROMOTION = 256
-_ITEM_BYTES = {"f16": 2, "bf16": 2, "f32": 4}
 _EXAMPLE = {"m": 300, "n": 520, "k": 264}
 # Predicates of arith.cmpi and arith.cmpf, by their numbers in IR.
 _CMPI = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
@@ -81,8 +81,8 @@ def _arguments(function: ir.OpView, names: list[str], facts: Mapping[str, Any]) 
     for name, kind, value in zip(names, kinds, function.regions[0].blocks[0].arguments, strict=True):
         type_ = value.type
         is_memref = isinstance(type_, ir.MemRefType)
-        dtype = str(type_.element_type) if is_memref else str(type_)
-        alignment = _MATRIX_ALIGNMENT if kind == "matrix" else _ITEM_BYTES[dtype]
+        dtype = element_name(type_.element_type if is_memref else type_)
+        alignment = _MATRIX_ALIGNMENT if kind == "matrix" else element_type(dtype).bytes
         shape = (
             [None if type_.is_dynamic_dim(i) else type_.get_dim_size(i) for i in range(type_.rank)] if is_memref else []
         )
@@ -176,7 +176,7 @@ def _tensor_map_attributes(op: sm.TensorMapOp) -> dict[str, Any]:
         "box": list(type_.shape),
         "swizzle": swizzle,
         "l2_promotion": L2_PROMOTION,
-        "dtype": str(type_.element_type),
+        "dtype": element_name(type_.element_type),
     }
 
 

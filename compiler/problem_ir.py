@@ -3,13 +3,14 @@
 from mlir import ir
 
 from lowtide.compiler.contexts import make_context
-from lowtide.compiler.epilogue.emit import emit
+from lowtide.compiler.epilogue.emit import emit, ir_type
 from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.presets import check_target
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects import tile
 from lowtide.dialects.levels import Level, set_level, set_target
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
 from lowtide.targets import Target
 
 FUNCTION = "gemm"
@@ -46,7 +47,7 @@ def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
     )
     block = function.regions[0].blocks.append(*types)
     a, b, d, *operands = block.arguments
-    acc = ir.Type.parse(spec.acc)
+    acc = ir_type(spec.acc)
     with ir.InsertionPoint(block):
         gemm = tile.GemmOp(
             tile.GemmLayout[spec.layout],
@@ -59,20 +60,20 @@ def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
             schedule=None if schedule is None else schedule.attribute(),
         )
         ir.Operation.create("func.return")
-    region = gemm.epilogue.blocks.append(acc, *[ir.Type.parse(operand.dtype) for operand in spec.operands])
+    region = gemm.epilogue.blocks.append(acc, *[ir_type(operand.dtype) for operand in spec.operands])
     with ir.InsertionPoint(region):
         tile.YieldOp([emit(spec.epilogue_graph, list(region.arguments))])
 
 
 def _matrix(shape: tuple[int | None, ...], dtype: str) -> ir.Type:
     extents = "x".join("?" if extent is None else str(extent) for extent in shape)
-    return ir.Type.parse(f"memref<{extents}x{dtype}, strided<[?, 1]>>")
+    return ir.Type.parse(f"memref<{extents}x{element_type(dtype).ir}, strided<[?, 1]>>")
 
 
 def _operand_type(spec: GemmSpec, kind: OperandKind, dtype: str) -> ir.Type:
     if kind is OperandKind.FULL:
         return _matrix((spec.m, spec.n), dtype)
     if kind is OperandKind.SCALAR:
-        return ir.Type.parse(dtype)
+        return ir_type(dtype)
     extent = spec.m if kind is OperandKind.PER_ROW else spec.n
-    return ir.Type.parse(f"memref<{'?' if extent is None else extent}x{dtype}>")
+    return ir.Type.parse(f"memref<{'?' if extent is None else extent}x{element_type(dtype).ir}>")

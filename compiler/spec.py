@@ -7,11 +7,10 @@ from typing import Any
 
 from lowtide.compiler.dtypes import choices
 from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, trace
+from lowtide.elements import kernel_types
 from lowtide.errors import SpecError
+from lowtide.targets import accumulator_types, operand_types
 
-INPUT_DTYPES = ("f16", "bf16")
-OUTPUT_DTYPES = ("f16", "bf16", "f32")
-ACCUMULATOR_DTYPES = ("f32", "f16")
 LAYOUTS = ("tn", "tt", "nn", "nt")
 LARGEST_EXTENT = 2**31 - 1  # inside a tile, and for extents, indices are 32-bit
 
@@ -43,17 +42,22 @@ class GemmSpec:
     def __post_init__(self) -> None:
         for name in ("m", "n", "k"):
             object.__setattr__(self, name, _extent(name, getattr(self, name)))
-        _choose("dtype", "a", self.a, INPUT_DTYPES)
-        _choose("dtype", "b", self.b, INPUT_DTYPES)
-        _choose("dtype", "d", self.d, OUTPUT_DTYPES)
-        _choose("accumulator", "acc", self.acc, ACCUMULATOR_DTYPES)
+        _choose("dtype", "a", self.a, operand_types())
+        _choose("dtype", "b", self.b, operand_types())
+        _choose("dtype", "d", self.d, kernel_types())
+        _choose("accumulator", "acc", self.acc, accumulator_types())
         _choose("layout", "layout", self.layout, LAYOUTS)
-        if self.a != self.b:
+        sums = accumulator_types(self.a, self.b)
+        if not sums:
             raise SpecError(
                 f"a is {self.a} but b is {self.b}: the mma instructions multiply equal types; convert one of the two"
             )
-        if self.acc == "f16" and self.a != "f16":
-            raise SpecError(f"acc='f16' with {self.a} inputs: f16 accumulators take f16 inputs only; use acc='f32'")
+        if self.acc not in sums:
+            takers = dict.fromkeys(dtype for dtype in operand_types() if self.acc in accumulator_types(dtype, dtype))
+            raise SpecError(
+                f"acc={self.acc!r} with {self.a} inputs: {self.acc} accumulators take {' and '.join(takers)} inputs "
+                f"only; use acc={sums[0]!r}"
+            )
         object.__setattr__(self, "epilogue_graph", trace(self.epilogue, self.acc, self.d))
 
     @property

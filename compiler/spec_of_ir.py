@@ -21,7 +21,7 @@ from lowtide.dialects import tile
 from lowtide.dialects.locations import where
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem import Problem, element_name
 from lowtide.passes.support.rewriting import defining_op, values_from_outside
 from lowtide.runtime.manifest import OPERAND_DIMS
 
@@ -132,7 +132,7 @@ def epilogue_ops(block: ir.Block) -> list[ir.OpView]:
 
 
 def _dtype(type_: ir.Type) -> str:
-    return str(type_.element_type if isinstance(type_, ir.MemRefType) else type_)
+    return element_name(type_.element_type if isinstance(type_, ir.MemRefType) else type_)
 
 
 def _extents(types: list[ir.Type], layout: str) -> dict[str, int | None]:
@@ -195,7 +195,7 @@ def _read(block: ir.Block, d: str) -> _Region:
     steps = []
     for op in body:
         name, attribute = _node(op)
-        dtype = str(op.results[0].type)
+        dtype = element_name(op.results[0].type)
         exact = name == "same" and op.operation.name != "arith.truncf"
         rounded = None if exact or dtype in ("f32", "i1") or name in ("const", "where") else dtype
         # Of the negation's two inputs the second is the constant true.

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from lowtide.elements import element_type
 from lowtide.errors import LaunchError
 from lowtide.runtime.checks import pad_row
-from lowtide.runtime.dtypes import TORCH_NAME
 
 
 def allocate(like: Any, library: str, shape: tuple[int, int], dtype: str, alignment: int, stream: int | None) -> Any:
@@ -39,7 +39,7 @@ def torch_allocator(like: Any, shape: tuple[int, int], dtype: str, alignment: in
     torch = sys.modules["torch"]
     rows, columns = shape
     padded = pad_row(columns, dtype, alignment)
-    kind = getattr(torch, TORCH_NAME[dtype])
+    kind = getattr(torch, element_type(dtype).library)
     make = functools.partial(torch.empty, (rows, padded), dtype=kind, device=like.device)
     return make if padded == columns else lambda: make()[:, :columns]
 
@@ -50,12 +50,12 @@ def _torch_empty(like: Any, shape: tuple[int, int], dtype: str, stream: int | No
     if stream is not None:
         context = torch.cuda.stream(torch.cuda.ExternalStream(stream, device=like.device))
     with context:
-        return torch.empty(shape, dtype=getattr(torch, TORCH_NAME[dtype]), device=like.device)
+        return torch.empty(shape, dtype=getattr(torch, element_type(dtype).library), device=like.device)
 
 
 def _cupy_empty(like: Any, shape: tuple[int, int], dtype: str, stream: int | None) -> Any:
     cupy = sys.modules["cupy"]
-    kind = getattr(cupy, TORCH_NAME[dtype], None)
+    kind = getattr(cupy, element_type(dtype).library, None)
     if kind is None:
         raise LaunchError(f"out: CuPy has no {dtype}; pass out= with such an array of another library, by DLPack")
     context: AbstractContextManager[Any] = nullcontext() if stream is None else cupy.cuda.ExternalStream(stream)

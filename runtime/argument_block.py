@@ -14,13 +14,17 @@ from typing import Any
 
 import numpy as np
 
+from lowtide.elements import element_type
 from lowtide.errors import LaunchError
-from lowtide.runtime.dtypes import to_bits
+from lowtide.runtime.dtypes import round_to, to_bits
 from lowtide.runtime.tensor_map_encoder import TENSOR_MAP_ALIGNMENT
 from lowtide.runtime.tensor_maps import TENSOR_MAP, TENSOR_MAP_BYTES, TensorMap
 
 _SLOT = 8  # bytes an argument takes in a block, tensor maps apart; the driver reads each at its own size
-_PACKING = {"ptr": "Q", "i64": "q", "i32": "i4x", "f32": "f4x", "f64": "d", "f16": "e6x", "bf16": "H6x"}
+_POINTER = "ptr"
+# What struct calls the elements that it packs, by typestr; others go as their bits.
+_STRUCT = {"i8": "q", "i4": "i", "f4": "f", "f8": "d", "f2": "e"}
+_STRUCT_BITS = {1: "B", 2: "H"}
 
 
 class ArgumentBlock:
@@ -40,13 +44,13 @@ class ArgumentLayout:
         self.types = tuple(types)
         self._plain = [i for i, kind in enumerate(types) if kind != TENSOR_MAP]
         self._maps = [i for i, kind in enumerate(types) if kind == TENSOR_MAP]
-        self._bf16 = [i for i, kind in enumerate(types) if kind == "bf16"]
+        self._as_bits = [i for i in self._plain if types[i] != _POINTER and element_type(types[i]).typestr is None]
         slots = TENSOR_MAP_BYTES * len(self._maps)
         self._pointers = slots + _SLOT * len(self._plain)
         offsets = {i: TENSOR_MAP_BYTES * position for position, i in enumerate(self._maps)}
         offsets |= {i: slots + _SLOT * position for position, i in enumerate(self._plain)}
         self._offsets = [offsets[i] for i in range(len(types))]
-        packing = "".join(_PACKING[types[i]] for i in self._plain)
+        packing = "".join(_packing(types[i]) for i in self._plain)
         self._struct = struct.Struct(f"<{f'{TENSOR_MAP_BYTES}s' * len(self._maps)}{packing}{'Q' * len(types)}")
         self._memory = ctypes.c_char * (self._struct.size + TENSOR_MAP_ALIGNMENT)
 
@@ -59,8 +63,8 @@ class ArgumentLayout:
         start = -base % TENSOR_MAP_ALIGNMENT
         base += start
         try:
-            if self._bf16:
-                values = [_bf16_bits(x) if i in self._bf16 else x for i, x in enumerate(values)]
+            if self._as_bits:
+                values = [_bits(x, self.types[i]) if i in self._as_bits else x for i, x in enumerate(values)]
             plain = [values[i] for i in self._plain] if maps else values
             self._struct.pack_into(storage, start, *maps, *plain, *[base + offset for offset in self._offsets])
         except (struct.error, OverflowError) as error:
@@ -69,8 +73,16 @@ class ArgumentLayout:
         return ArgumentBlock(storage, base + self._pointers)
 
 
-def _bf16_bits(value: float) -> int:
-    bits = int(to_bits(np.float64(value), "bf16"))
-    if bits & 0x7FFF == 0x7F80 and math.isfinite(value):
-        raise OverflowError("float too large for bf16")
-    return bits
+def _packing(kind: str) -> str:
+    """struct's format of a slot that holds one argument."""
+    if kind == _POINTER:
+        return "Q"
+    row = element_type(kind)
+    code = _STRUCT_BITS[row.bytes] if row.typestr is None else _STRUCT[row.typestr]
+    return f"{code}{_SLOT - row.bytes}x"
+
+
+def _bits(value: float, kind: str) -> int:
+    if math.isfinite(value) and not math.isfinite(round_to(value, kind)):
+        raise OverflowError(f"float too large for {kind}")
+    return int(to_bits(np.float64(value), kind))

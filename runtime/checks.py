@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from lowtide.elements import element_type
 from lowtide.errors import LaunchError
-from lowtide.runtime.dtypes import ITEMSIZE
 from lowtide.runtime.operands import Operand
 
 MAX_EXTENT = 2**31 - 1
@@ -51,7 +51,7 @@ def check_layout(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
 
 
 def _check_strides(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
-    name, shape, size = argument["name"], operand.shape, ITEMSIZE[operand.dtype]
+    name, shape, size = argument["name"], operand.shape, element_type(operand.dtype).bytes
     if any(stride < 0 for stride in operand.strides):
         raise LaunchError(f"operand {name}: strides {operand.strides} must not be negative: copy it")
     if shape[-1] > 1 and operand.strides[-1] != 1:
@@ -79,7 +79,7 @@ def _check_strides(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
 
 def pad_row(columns: int, dtype: str, alignment: int) -> int:
     """The least row length in elements, at least `columns`, of which `alignment` bytes divide the size."""
-    unit = max(1, alignment // ITEMSIZE[dtype])
+    unit = max(1, alignment // element_type(dtype).bytes)
     return -(-columns // unit) * unit
 
 
@@ -122,7 +122,7 @@ def check_devices(devices: Mapping[str, int | None]) -> int:
 def address_error(argument: Mapping[str, Any], address: int) -> LaunchError:
     """The refusal of a base address that is null or not aligned."""
     alignment = argument.get("base_alignment", 1)
-    elements = max(1, alignment // ITEMSIZE[argument["dtype"]])
+    elements = max(1, alignment // element_type(argument["dtype"]).bytes)
     return LaunchError(
         f"operand {argument['name']}: base address {address:#x} must be a multiple of {alignment} bytes and not null;"
         f" pass a copy, or a slice that starts at a multiple of {elements} elements"
@@ -144,10 +144,11 @@ def check_scalar(argument: Mapping[str, Any], value: Any) -> int | float:
         raise LaunchError(
             f"operand {name}: {type(value).__name__} is not a number; a scalar goes by value: use .item()"
         )
-    if dtype.startswith(("i", "u")):
-        bits = 8 * ITEMSIZE[dtype]
-        low, high = (0, 2**bits - 1) if dtype[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-        if int(value) != value or not low <= value <= high:
-            raise LaunchError(f"operand {name}: {value} is not an integer in [{low}, {high}] as {dtype} needs")
+    row = element_type(dtype)
+    if not row.is_float:
+        if int(value) != value or not row.lowest <= value <= row.largest:
+            raise LaunchError(
+                f"operand {name}: {value} is not an integer in [{row.lowest}, {row.largest}] as {dtype} needs"
+            )
         return int(value)
     return float(value)

@@ -1,113 +1,102 @@
-"""Element types by Lowtide's names, and what other libraries call them.
+"""Element types by the names that other libraries give them, and their values rounded, as bits, and back.
 
-Sizes are bytes. bf16 needs nothing but numpy: its bytes are held as uint16.
+All follows from the rows of `lowtide.elements`, and numpy is enough: an array of a type that numpy lacks (bf16, f8…) is
+held as unsigned integers of its size.
 """
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-ITEMSIZE: dict[str, int] = {
-    "f16": 2,
-    "bf16": 2,
-    "f32": 4,
-    "f64": 8,
-    "f8e4m3": 1,
-    "f8e5m2": 1,
-    "i8": 1,
-    "u8": 1,
-    "i16": 2,
-    "i32": 4,
-    "i64": 8,
-}
+from lowtide.elements import ELEMENTS, ElementType, element_type
 
-#: The dtype's last name component in torch, numpy, CuPy and ml_dtypes.
-LIBRARY_NAMES: dict[str, str] = {
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "float32": "f32",
-    "float64": "f64",
-    "float8_e4m3fn": "f8e4m3",
-    "float8_e5m2": "f8e5m2",
-    "int8": "i8",
-    "uint8": "u8",
-    "int16": "i16",
-    "int32": "i32",
-    "int64": "i64",
-}
-TORCH_NAME: dict[str, str] = {ours: theirs for theirs, ours in LIBRARY_NAMES.items()}
+#: Our name by the dtype's last name component in torch, numpy, CuPy and ml_dtypes.
+LIBRARY_NAMES: dict[str, str] = {row.library: row.name for row in ELEMENTS.values()}
 
-#: (code, bits) of DLDataType, dlpack.h 1.1.
-DLPACK_NAMES: dict[tuple[int, int], str] = {
-    (2, 16): "f16",
-    (4, 16): "bf16",
-    (2, 32): "f32",
-    (2, 64): "f64",
-    (10, 8): "f8e4m3",
-    (12, 8): "f8e5m2",
-    (0, 8): "i8",
-    (1, 8): "u8",
-    (0, 16): "i16",
-    (0, 32): "i32",
-    (0, 64): "i64",
-}
+#: By (code, bits) of DLDataType.
+DLPACK_NAMES: dict[tuple[int, int], str] = {(row.dlpack, row.bits): row.name for row in ELEMENTS.values()}
 
-#: typestr of the CUDA array interface, without its byte order.
-TYPESTR_NAMES: dict[str, str] = {
-    "f2": "f16",
-    "f4": "f32",
-    "f8": "f64",
-    "i1": "i8",
-    "u1": "u8",
-    "i2": "i16",
-    "i4": "i32",
-    "i8": "i64",
-}
+#: By the typestr of the CUDA array interface, without its byte order.
+TYPESTR_NAMES: dict[str, str] = {row.typestr: row.name for row in ELEMENTS.values() if row.typestr is not None}
 
-#: (precision in bits with the hidden one, smallest normal exponent, largest finite) of each float type: IEEE 754.
-FLOAT_FORMATS: dict[str, tuple[int, int, float]] = {
-    "f16": (11, -14, 65504.0),
-    "bf16": (8, -126, float((2 - 2**-7) * 2.0**127)),
-    "f32": (24, -126, float(np.finfo(np.float32).max)),
-}
+
+def stored_dtype(dtype: str) -> np.dtype[Any]:
+    """The numpy dtype of an array that holds the bytes of elements: numpy's own, or unsigned integers."""
+    row = element_type(dtype)
+    return np.dtype(row.typestr or f"u{row.bytes}")
 
 
 def round_to(values: Any, dtype: str) -> np.ndarray:
-    """The float64 values rounded to nearest even in `dtype` (subnormals kept, overflow to infinity), as float64."""
-    values = np.asarray(values, dtype=np.float64)
-    if dtype == "f64":
-        return values
-    precision, smallest, largest = FLOAT_FORMATS[dtype]
-    _, exponent = np.frexp(values)
-    unit = np.maximum(exponent, smallest + 1) - precision
+    """The float64 values rounded to the nearest of a float type (ties to even, subnormals kept), as float64.
+
+    What is too large becomes ±∞, or NaN in a type without infinities.
+    """
+    values, row = np.asarray(values, dtype=np.float64), element_type(dtype)
+    if row.typestr is not None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return values.astype(row.typestr).astype(np.float64)
     finite = np.isfinite(values)
     safe = np.where(finite, values, 0.0)
+    unit = _unit_exponent(safe, row)
     rounded = np.ldexp(np.rint(np.ldexp(safe, -unit)), unit)
-    rounded = np.where(np.abs(rounded) > largest, np.copysign(math.inf, rounded), rounded)
-    return np.where(finite, rounded, values)
+    beyond = np.copysign(math.inf, rounded) if row.has_infinity else math.nan
+    rounded = np.where(np.abs(rounded) > row.largest, beyond, rounded)
+    return np.where(finite, rounded, values if row.has_infinity else math.nan)
 
 
 def half_unit(values: Any, dtype: str) -> np.ndarray:
     """The most that rounding to `dtype` changes each value, half a unit in its last place (below overflow)."""
-    precision, smallest, _ = FLOAT_FORMATS.get(dtype, (53, -1022, 0.0))
     values = np.asarray(values, dtype=np.float64)
-    _, exponent = np.frexp(np.where(np.isfinite(values), values, 0.0))
-    return np.ldexp(0.5, np.maximum(exponent, smallest + 1) - precision)
+    return np.ldexp(0.5, _unit_exponent(np.where(np.isfinite(values), values, 0.0), element_type(dtype)))
 
 
 def to_bits(values: np.ndarray, dtype: str) -> np.ndarray:
-    """The values rounded to `dtype`, as an array that holds its bytes (bf16: uint16)."""
-    rounded = round_to(values, dtype)
-    if dtype == "bf16":
-        return (np.asarray(rounded, dtype=np.float32, order="C").view(np.uint32) >> 16).astype(np.uint16)
-    return rounded.astype({"f16": np.float16, "f32": np.float32, "f64": np.float64}[dtype])
+    """The values rounded to a float type, as an array of `stored_dtype`."""
+    row, rounded = element_type(dtype), round_to(values, dtype)
+    if row.typestr is not None:
+        return rounded.astype(row.typestr)
+    fraction = row.precision - 1
+    infinity = ((1 << (row.bits - row.precision)) - 1) << fraction
+    magnitude = np.where(np.isfinite(rounded), np.abs(rounded), 0.0)
+    unit = _unit_exponent(magnitude, row)
+    steps = np.ldexp(magnitude, -unit).astype(np.int64)  # the significand, or less of a subnormal
+    bits = ((unit - _least_unit(row)).astype(np.int64) << fraction) + steps
+    nan = infinity | 1 << (fraction - 1) if row.has_infinity else (1 << (row.bits - 1)) - 1
+    bits = np.where(np.isinf(rounded), infinity, np.where(np.isnan(rounded), nan, bits))
+    return (bits | np.signbit(rounded).astype(np.int64) << (row.bits - 1)).astype(f"u{row.bytes}")
 
 
 def from_bits(stored: np.ndarray, dtype: str) -> np.ndarray:
     """float64 values of an array as `to_bits` makes it."""
-    if dtype == "bf16":
-        return (stored.view(np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    return stored.view({"f16": np.float16, "f32": np.float32, "f64": np.float64}[dtype]).astype(np.float64)
+    row = element_type(dtype)
+    if row.typestr is not None:
+        return stored.view(row.typestr).astype(np.float64)
+    return _values_of_bits(row)[stored.view(f"u{row.bytes}")]
+
+
+@lru_cache(maxsize=8)
+def _values_of_bits(row: ElementType) -> np.ndarray:
+    """The value of every bit pattern of a float type of at most 16 bits."""
+    fraction = row.precision - 1
+    bits = np.arange(1 << row.bits, dtype=np.int64)
+    exponent = bits >> fraction & (1 << (row.bits - row.precision)) - 1
+    significand = bits & (1 << fraction) - 1 | np.where(exponent > 0, 1 << fraction, 0)
+    values = np.ldexp(significand.astype(np.float64), np.maximum(exponent, 1) - 1 + _least_unit(row))
+    beyond = np.where(significand == 1 << fraction, math.inf, math.nan) if row.has_infinity else math.nan
+    values = np.where(values > row.largest, beyond, values)
+    return np.where(bits >> (row.bits - 1), -values, values)
+
+
+def _unit_exponent(values: np.ndarray, row: ElementType) -> np.ndarray:
+    """The exponent of the unit in the last place of finite values."""
+    _, exponent = np.frexp(values)
+    return np.where(values == 0, _least_unit(row), np.maximum(exponent - row.precision, _least_unit(row)))
+
+
+def _least_unit(row: ElementType) -> int:
+    """The exponent of the smallest subnormal."""
+    return row.min_exponent + 1 - row.precision

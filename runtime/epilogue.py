@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from lowtide.elements import ELEMENTS, element_of_ir, element_type
 from lowtide.errors import LoadError
-from lowtide.runtime.dtypes import FLOAT_FORMATS, half_unit, round_to
+from lowtide.runtime.dtypes import half_unit, round_to
 
 Interval = tuple[np.ndarray, np.ndarray, np.ndarray]
 
-_ROUNDING = 2.0**-23  # twice the unit roundoff of f32
+_ROUNDING = element_type("f32").spacing  # twice the unit roundoff
 _FUNCTION_ERROR = 2.0**-18  # relative; and absolute below
 _FUNCTION_FLOOR = 2.0**-22
 _TINY = 2.0**-125  # what flushing or a subnormal's rounding may cost
@@ -141,18 +142,18 @@ def _corners(function: Callable[..., Any], *inputs: Interval) -> Interval:
 def _widen(x: Interval, relative: float, absolute: float) -> Interval:
     """The ends moved out by the rounding error, and past the largest float to infinity."""
     value, low, high = x
-    largest = FLOAT_FORMATS["f32"][2]
+    largest = element_type("f32").largest
     low = low - (np.where(np.isfinite(low), np.abs(low), 0.0) * relative + absolute)
     high = high + (np.where(np.isfinite(high), np.abs(high), 0.0) * relative + absolute)
     return value, np.where(low < -largest, -math.inf, low), np.where(high > largest, math.inf, high)
 
 
 def _cast(x: Interval, dtype: str) -> Interval:
-    if dtype == "f64":
-        return x
-    if dtype not in FLOAT_FORMATS:
-        raise LoadError(f"epilogue_program: arith.truncf to {dtype!r}, must be one of {', '.join(FLOAT_FORMATS)}")
-    return x[0], round_to(x[1], dtype), round_to(x[2], dtype)
+    row = element_of_ir(dtype)
+    if row is None or not row.is_float:
+        floats = ", ".join(row.ir for row in ELEMENTS.values() if row.is_float)
+        raise LoadError(f"epilogue_program: arith.truncf to {dtype!r}, must be one of {floats}")
+    return x[0], round_to(x[1], row.name), round_to(x[2], row.name)
 
 
 def _compare(predicate: str, a: Interval, b: Interval) -> Interval:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from lowtide.elements import element_type
 from lowtide.errors import LaunchError, LoadError
 from lowtide.runtime.host_ops import (
     BINARY,
@@ -46,12 +47,7 @@ from lowtide.runtime.tensor_maps import (
 #: Bytes of each launch argument type.
 ARGUMENT_BYTES: dict[str, int] = {
     "ptr": 8,
-    "i64": 8,
-    "i32": 4,
-    "f32": 4,
-    "f64": 8,
-    "f16": 2,
-    "bf16": 2,
+    **{name: element_type(name).bytes for name in ("i64", "i32", "f32", "f64", "f16", "bf16")},
     TENSOR_MAP: TENSOR_MAP_BYTES,
 }
 _TENSOR_MAP_ATTRIBUTES = {"box", "swizzle", "l2_promotion", "dtype", "element_strides"}

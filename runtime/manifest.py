@@ -38,8 +38,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lowtide.elements import ELEMENTS
 from lowtide.errors import LoadError
-from lowtide.runtime.dtypes import ITEMSIZE
 
 FORMAT = 1
 KINDS: dict[str, int] = {"matrix": 2, "full": 2, "per_row": 1, "per_column": 1, "scalar": 0}
@@ -105,8 +105,8 @@ def _validate_spec(spec: Mapping[str, Any], where: str) -> None:
         if key not in spec or not _is_extent(spec[key]):
             raise LoadError(f"{where}: spec.{key} is {spec.get(key)!r}, must be null or an integer ≥ 1")
     for key in ("a", "b", "d", "acc"):
-        if spec.get(key) not in ITEMSIZE:
-            raise LoadError(f"{where}: spec.{key} is {spec.get(key)!r}, must be one of {', '.join(ITEMSIZE)}")
+        if spec.get(key) not in ELEMENTS:
+            raise LoadError(f"{where}: spec.{key} is {spec.get(key)!r}, must be one of {', '.join(ELEMENTS)}")
     if spec.get("layout") not in OPERAND_DIMS:
         raise LoadError(f"{where}: spec.layout is {spec.get('layout')!r}, must be one of {', '.join(OPERAND_DIMS)}")
 
@@ -125,8 +125,8 @@ def _validate_arguments(arguments: Sequence[Any], where: str) -> None:
             raise LoadError(f"{at}: kind {kind!r} must be one of {', '.join(KINDS)}")
         if argument.get("role") not in ("input", "output"):
             raise LoadError(f"{at}: role {argument.get('role')!r} must be input or output")
-        if argument.get("dtype") not in ITEMSIZE:
-            raise LoadError(f"{at}: dtype {argument.get('dtype')!r} must be one of {', '.join(ITEMSIZE)}")
+        if argument.get("dtype") not in ELEMENTS:
+            raise LoadError(f"{at}: dtype {argument.get('dtype')!r} must be one of {', '.join(ELEMENTS)}")
         shape = argument.get("shape")
         if not isinstance(shape, list) or len(shape) != KINDS[kind] or not all(map(_is_extent, shape)):
             raise LoadError(f"{at}: shape {shape!r} must have {KINDS[kind]} extents, each null or an integer ≥ 1")

@@ -10,8 +10,9 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any
 
+from lowtide.elements import ELEMENTS, element_type
 from lowtide.errors import LaunchError
-from lowtide.runtime.dtypes import DLPACK_NAMES, ITEMSIZE, LIBRARY_NAMES, TYPESTR_NAMES
+from lowtide.runtime.dtypes import DLPACK_NAMES, LIBRARY_NAMES, TYPESTR_NAMES
 from lowtide.runtime.streams import library_of
 
 _CUDA, _CUDA_MANAGED = 2, 13
@@ -25,7 +26,7 @@ class Operand:
     address: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    dtype: str  # a key of dtypes.ITEMSIZE
+    dtype: str  # a row's name
     device: int | None  # the GPU's ordinal; None where the array does not say
     library: str = ""  # "torch", "cupy" or ""
     stream: int | None = None  # where the array's producer may still be writing it
@@ -72,7 +73,7 @@ def _not_on_gpu(name: str, value: Any, where: str) -> LaunchError:
 
 
 def _unknown_dtype(name: str, dtype: object) -> LaunchError:
-    return LaunchError(f"operand {name}: dtype {dtype} is unknown; known are {', '.join(ITEMSIZE)}: cast it first")
+    return LaunchError(f"operand {name}: dtype {dtype} is unknown; known are {', '.join(ELEMENTS)}: cast it first")
 
 
 def _view_torch(tensor: Any, name: str) -> Operand:
@@ -99,7 +100,7 @@ def _view_interface(value: Any, interface: Any, name: str) -> Operand:
         raise LaunchError(f"operand {name}: masked arrays are not read; pass the data without its mask")
     address, read_only = interface["data"]
     strides = interface.get("strides")
-    size = ITEMSIZE[dtype]
+    size = element_type(dtype).bytes
     if strides is not None and any(x % size for x in strides):
         raise LaunchError(
             f"operand {name}: strides {tuple(strides)} bytes are not multiples of {dtype}'s {size}; copy it"

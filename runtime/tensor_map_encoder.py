@@ -13,9 +13,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from lowtide.elements import element_type
 from lowtide.errors import LaunchError
 from lowtide.runtime import driver
-from lowtide.runtime.dtypes import ITEMSIZE
 from lowtide.runtime.tensor_maps import (
     TENSOR_MAP_BYTES,
     BoxedTensor,
@@ -46,20 +46,6 @@ ENCODE_TILED = ctypes.CFUNCTYPE(
     ctypes.c_int,
 )
 
-#: What TMA calls each type; it moves bytes, so that types which it lacks go as integers of their size.
-_DATA_TYPES = {
-    "f16": "FLOAT16",
-    "bf16": "BFLOAT16",
-    "f32": "FLOAT32",
-    "f64": "FLOAT64",
-    "f8e4m3": "UINT8",
-    "f8e5m2": "UINT8",
-    "i8": "UINT8",
-    "u8": "UINT8",
-    "i16": "UINT16",
-    "i32": "INT32",
-    "i64": "INT64",
-}
 _SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 _PROMOTIONS = {0: "NONE", 64: "L2_64B", 128: "L2_128B", 256: "L2_256B"}
 _DriverArguments = tuple[tuple[Any, ...], tuple[Any, ...]]
@@ -118,9 +104,10 @@ class TensorMapEncoder:
 def _driver_arguments(tensor: BoxedTensor) -> _DriverArguments:
     """What cuTensorMapEncodeTiled takes after the map's own address, before and after the tensor's."""
     cuda = driver.api()
-    rank, size = len(tensor.shape), ITEMSIZE[tensor.dtype]
+    rank, size = len(tensor.shape), element_type(tensor.dtype).bytes
     swizzle = _SWIZZLES[swizzle_span(tensor.swizzle, tensor.dtype) or 0]
-    before = (int(getattr(cuda.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_DATA_TYPES[tensor.dtype]}")), rank)
+    data_type = f"CU_TENSOR_MAP_DATA_TYPE_{element_type(tensor.dtype).tensor_map}"
+    before = (int(getattr(cuda.CUtensorMapDataType, data_type)), rank)
     after = (
         (ctypes.c_uint64 * rank)(*reversed(tensor.shape)),
         (ctypes.c_uint64 * (rank - 1))(*(stride * size for stride in reversed(tensor.strides[:-1]))),

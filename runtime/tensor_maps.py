@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from lowtide.elements import element_type
 from lowtide.errors import Error, LaunchError
-from lowtide.runtime.dtypes import ITEMSIZE
 
 TENSOR_MAP = "tensor_map"  # the type of a kernel argument
 TENSOR_MAP_BYTES = 128
@@ -35,7 +35,7 @@ class BoxedTensor:
     """All of a tensor map but the base address. `name`, the operand's, is for messages: equality leaves it out."""
 
     name: str = field(compare=False)
-    dtype: str  # a key of dtypes.ITEMSIZE
+    dtype: str  # a row's name
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     box: tuple[int, ...]
@@ -86,11 +86,11 @@ def swizzle_span(swizzle: Swizzle | None, dtype: str) -> int | None:
     bits, base, shift = swizzle
     if bits not in _SWIZZLE_BITS or base != _swizzle_base(dtype) or shift != _SWIZZLE_SHIFT:
         return None
-    return 2 ** (bits + base) * ITEMSIZE[dtype]
+    return 2 ** (bits + base) * element_type(dtype).bytes
 
 
 def _swizzle_base(dtype: str) -> int:
-    return (_CHUNK // ITEMSIZE[dtype]).bit_length() - 1
+    return (_CHUNK // element_type(dtype).bytes).bit_length() - 1
 
 
 def check_box(
@@ -108,9 +108,9 @@ def check_box(
         raise error(f"{at} has rank {len(box)}, must have rank 2 to 5; fold dimensions that lie together")
     if any(not 1 <= side <= MAX_BOX_SIDE for side in box):
         raise error(f"{at} must have sides of 1 to {MAX_BOX_SIDE}; copy it as several boxes")
-    row = box[-1] * ITEMSIZE[dtype]
+    row = box[-1] * element_type(dtype).bytes
     if row % _CHUNK:
-        unit = _CHUNK // ITEMSIZE[dtype]
+        unit = _CHUNK // element_type(dtype).bytes
         raise error(
             f"{at} has rows of {row} bytes, must be a multiple of {_CHUNK}; make its last side a multiple of {unit}"
         )
@@ -122,7 +122,7 @@ def check_box(
     if span and row > span:
         raise error(
             f"{at} has rows of {row} bytes, its swizzle permutes {span}; make its last side at most"
-            f" {span // ITEMSIZE[dtype]}, or take a wider swizzle"
+            f" {span // element_type(dtype).bytes}, or take a wider swizzle"
         )
     if l2_promotion not in L2_PROMOTIONS:
         raise error(f"{at} has L2 promotion {l2_promotion}, must be one of {', '.join(map(str, L2_PROMOTIONS))} bytes")
@@ -152,7 +152,7 @@ def check_address(address: int, tensor: BoxedTensor) -> None:
         raise LaunchError(
             f"operand {tensor.name}: a tensor map of shape {tensor.shape} starts at address {address:#x}, must be a"
             f" multiple of {_CHUNK} bytes and not null; pass a copy, or a slice that starts at a multiple of"
-            f" {_CHUNK // ITEMSIZE[tensor.dtype]} elements"
+            f" {_CHUNK // element_type(tensor.dtype).bytes} elements"
         )
 
 
@@ -166,7 +166,7 @@ def check_tensor(tensor: BoxedTensor) -> None:
         tensor.l2_promotion,
         element_strides=tensor.element_strides,
     )
-    at, size = f"operand {tensor.name}: a tensor map of shape {tensor.shape}", ITEMSIZE[tensor.dtype]
+    at, size = f"operand {tensor.name}: a tensor map of shape {tensor.shape}", element_type(tensor.dtype).bytes
     if not len(tensor.shape) == len(tensor.strides) == len(tensor.box):
         raise LaunchError(
             f"{at} has {len(tensor.strides)} strides and a box of rank {len(tensor.box)}; all must have one rank"

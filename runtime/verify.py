@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from lowtide.elements import element_type
 from lowtide.errors import LoadError
 from lowtide.runtime import driver
 from lowtide.runtime.checks import pad_row
-from lowtide.runtime.dtypes import FLOAT_FORMATS, ITEMSIZE, from_bits, to_bits
+from lowtide.runtime.dtypes import from_bits, stored_dtype, to_bits
 from lowtide.runtime.epilogue import Interval, evaluate
 from lowtide.runtime.kernel import Kernel
 from lowtide.runtime.manifest import problem_dims
@@ -27,7 +28,6 @@ from lowtide.runtime.operands import Operand
 
 GUARD_BYTES = 4096
 POISON = 0xFF  # NaN in every float type
-_EXACT_SUM = {"f16": 2.0**11, "f32": 2.0**24}  # integers up to here are exact
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,11 @@ class HostArray:
     dtype: str
 
     def elements(self) -> np.ndarray:
-        """The rows with their padding, shape (rows, row_stride), as stored (bf16: uint16)."""
+        """The rows with their padding, shape (rows, row_stride), in `stored_dtype`."""
         rows = self.shape[0] if len(self.shape) == 2 else 1
-        size = rows * self.row_stride * ITEMSIZE[self.dtype]
+        size = rows * self.row_stride * element_type(self.dtype).bytes
         whole = self.stored[GUARD_BYTES : GUARD_BYTES + size]
-        kind: Any = {"bf16": np.uint16, "f16": np.float16, "f32": np.float32, "f64": np.float64}[self.dtype]
-        return whole.view(kind).reshape(rows, self.row_stride)
+        return whole.view(stored_dtype(self.dtype)).reshape(rows, self.row_stride)
 
     def values(self) -> np.ndarray:
         """The elements in float64, in `shape`."""
@@ -71,9 +70,9 @@ def host_array(
     """A poisoned array with `values` in it, its rows padded to `alignment` bytes and by `padding` units more."""
     row_stride = pad_row(shape[-1], dtype, alignment)
     if len(shape) == 2:
-        row_stride += padding * max(1, alignment // ITEMSIZE[dtype])
+        row_stride += padding * max(1, alignment // element_type(dtype).bytes)
     rows = shape[0] if len(shape) == 2 else 1
-    stored = np.full(2 * GUARD_BYTES + rows * row_stride * ITEMSIZE[dtype], POISON, dtype=np.uint8)
+    stored = np.full(2 * GUARD_BYTES + rows * row_stride * element_type(dtype).bytes, POISON, dtype=np.uint8)
     array = HostArray(stored, shape, row_stride, dtype)
     if values is not None:
         array.elements()[:, : shape[-1]] = to_bits(values.reshape(rows, shape[-1]), dtype)
@@ -85,15 +84,15 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
     extents = example_extents(manifest)
     bound, _ = accumulator_growth(manifest["spec"]["acc"], extents["k"])
     exact = not math.isfinite(bound)
-    limit = _EXACT_SUM.get(manifest["spec"]["acc"], 2.0**24)
+    limit = element_type(manifest["spec"]["acc"]).exact_integers
     share = min(1.0, math.sqrt(limit / 4 / extents["k"]))  # of non-zeros, so that no partial sum leaves the exact range
     operands: dict[str, Any] = {}
     for argument in manifest["arguments"]:
         name, dtype = argument["name"], argument["dtype"]
         if argument["role"] == "output":
             continue
-        if dtype not in (*FLOAT_FORMATS, "f64"):
-            raise LoadError(f"operand {name}: verify makes no inputs of dtype {dtype}, only {', '.join(FLOAT_FORMATS)}")
+        if not element_type(dtype).is_float:
+            raise LoadError(f"operand {name}: verify makes no inputs of dtype {dtype}, only of floating point")
         if argument["kind"] == "scalar":
             operands[name] = float(from_bits(np.atleast_1d(to_bits(rng.standard_normal(1), dtype)), dtype)[0])
             continue
@@ -124,7 +123,7 @@ def example_extents(manifest: Mapping[str, Any]) -> dict[str, int]:
 def accumulator_growth(accumulator: str, k: int) -> tuple[float, int]:
     """γ_n for a sum over `k` products, infinite where n·u ≥ 1, and n."""
     roundings = k + -(-k // 16) + 2
-    unit = 2.0**-10 if accumulator == "f16" else 2.0**-23
+    unit = element_type(accumulator).spacing
     return (roundings * unit / (1 - roundings * unit) if roundings * unit < 1 else math.inf), roundings
 
 
@@ -139,7 +138,7 @@ def expected(
     b = b if dims[names[1]] == ("k", "n") else b.T
     product, size = a @ b, np.abs(a) @ np.abs(b)
     if exact:
-        limit = _EXACT_SUM.get(manifest["spec"]["acc"], 2.0**24)
+        limit = element_type(manifest["spec"]["acc"]).exact_integers
         if float(size.max()) > limit:
             raise LoadError(
                 f"manifest: k is too large for exact {manifest['spec']['acc']} sums; give a smaller example.k"
@@ -158,13 +157,19 @@ def expected(
 
 
 def compare(d: np.ndarray, interval: Interval, bound: Any, rows: np.ndarray) -> tuple[float, str]:
-    """The largest error over bound in the rows compared, and a message where an element is out of its interval."""
+    """The largest error over bound in the rows compared, and a message where an element is out of its interval.
+
+    An interval with an infinite end holds NaN too: what overflows may cancel. Where every interval has one there is
+    nothing to compare, and the message says so.
+    """
     value, low, high = (np.broadcast_to(x, d.shape) for x in interval)
-    undefined = np.isnan(value)
+    undefined, open_ = np.isnan(value), ~(np.isfinite(low) & np.isfinite(high))
     with np.errstate(all="ignore"):
-        inside = np.where(np.isnan(d), undefined, (d >= low) & (d <= high) | undefined & ~np.isfinite(low))
+        inside = np.where(np.isnan(d), undefined | open_, (d >= low) & (d <= high) | undefined & ~np.isfinite(low))
         ratio = np.abs(d - value) / bound
     worst = float(np.max(np.where(np.isfinite(ratio), ratio, 0.0)))
+    if open_.all():
+        return worst, f"none of {d.size} elements can be judged: each may overflow, or has no bound; take a smaller k"
     if inside.all():
         return worst, ""
     i, j = (int(x) for x in np.argwhere(~inside)[0])
@@ -182,8 +187,8 @@ def check_written(result: HostArray) -> str:
         return "bytes before or after D were written"
     if (np.ascontiguousarray(elements[:, columns:]).view(np.uint8) != POISON).any():
         return "the padding of D's rows was written"
-    poison = np.full(ITEMSIZE[result.dtype], POISON, dtype=np.uint8).view(elements.dtype)
-    bits = np.dtype(f"u{ITEMSIZE[result.dtype]}")
+    poison = np.full(element_type(result.dtype).bytes, POISON, dtype=np.uint8).view(elements.dtype)
+    bits = np.dtype(f"u{element_type(result.dtype).bytes}")
     untouched = np.ascontiguousarray(elements[:, :columns]).view(bits) == poison.view(bits)
     if untouched.any():
         i, j = (int(x) for x in np.argwhere(untouched)[0])

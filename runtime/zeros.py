@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from lowtide.elements import element_type
 from lowtide.runtime import driver
 from lowtide.runtime.checks import pad_row
-from lowtide.runtime.dtypes import ITEMSIZE
 from lowtide.runtime.operands import Operand
 
 _LEAST_BYTES = 1 << 16
@@ -63,7 +63,7 @@ def with_zeros(
             continue
         rows, columns = (1 if dim == "k" else x for dim, x in zip(dims[name], operands[name].shape, strict=True))
         row = pad_row(columns, argument["dtype"], argument.get("row_stride_alignment", 1))
-        address = zeros.address(rows * row * ITEMSIZE[argument["dtype"]], context)
+        address = zeros.address(rows * row * element_type(argument["dtype"]).bytes, context)
         replaced[name] = replace(
             operands[name], address=address, shape=(rows, columns), strides=(row, 1), device=device
         )

@@ -10,7 +10,17 @@ from lowtide.targets.accesses import (
     shared_access_conflicts,
     swizzled,
 )
-from lowtide.targets.atoms import COPY_ATOMS, MMA_ATOMS, CopyAtom, MmaAtom, copy_atom, mma_atom
+from lowtide.targets.atoms import (
+    COPY_ATOMS,
+    MMA_ATOMS,
+    CopyAtom,
+    MmaAtom,
+    accumulator_types,
+    copy_atom,
+    has_wgmma,
+    mma_atom,
+    operand_types,
+)
 from lowtide.targets.banks import Conflict, Sectors, conflicts, lines_per_request, sectors_per_request, worst_conflict
 from lowtide.targets.known import KNOWN, get
 from lowtide.targets.ldmatrix import LdmatrixPlan, ldmatrix_source
@@ -34,6 +44,7 @@ __all__ = [
     "TiledCopy",
     "TiledMma",
     "WarpAccess",
+    "accumulator_types",
     "choose_swizzle",
     "conflicts",
     "coordinates",
@@ -44,11 +55,13 @@ __all__ = [
     "fragment_access",
     "get",
     "global_access_sectors",
+    "has_wgmma",
     "ldmatrix_access",
     "ldmatrix_source",
     "lines_per_request",
     "make_tiled_copy",
     "mma_atom",
+    "operand_types",
     "sectors_per_request",
     "shared_access_conflicts",
     "split_coordinates",

@@ -15,6 +15,7 @@ from typing import Literal
 
 from tensor_layouts import Layout, atoms_nv
 
+from lowtide.elements import element_type
 from lowtide.errors import TargetError
 
 Operand = Literal["a", "b", "c"]
@@ -22,8 +23,6 @@ MemorySpace = Literal["gmem", "smem", "rmem"]
 
 # wgmma's unit: four warps, which multiply 64 rows of A (PTX ISA, "Warpgroup").
 WARPGROUP_WARPS, WARPGROUP_THREADS, WGMMA_ROWS = 4, 128, 64
-
-DTYPE_BITS: Mapping[str, int] = MappingProxyType({"f16": 16, "bf16": 16, "f32": 32})
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class MmaAtom:
         return {"a": self.a_layout, "b": self.b_layout, "c": self.c_layout}[operand]
 
     def dtype(self, operand: Operand) -> str:
-        """The element type of `operand`."""
+        """The element type of `operand`, a row's name in `lowtide.elements`."""
         return {"a": self.a_dtype, "b": self.b_dtype, "c": self.c_dtype}[operand]
 
     def tile_shape(self, operand: Operand) -> tuple[int, int]:
@@ -65,7 +64,7 @@ class MmaAtom:
 
     def registers(self, operand: Operand) -> int:
         """32-bit registers of `operand` that each thread holds."""
-        return self.values(operand) * DTYPE_BITS[self.dtype(operand)] // 32
+        return self.values(operand) * element_type(self.dtype(operand)).bits // 32
 
     @property
     def accumulators(self) -> int:
@@ -87,8 +86,15 @@ class CopyAtom:
     matrices: int = 0
     """8x8 matrices of 16-bit elements, for ldmatrix and stmatrix."""
     transposed: bool = False
+    tensor_rank: int = 0
+    """Dimensions of the tensor map that a TMA copy reads by; 0 for others."""
+
+    @property
+    def is_cp_async(self) -> bool:
+        return self.name.startswith("cp.async.")
 
 
+# mma.sync by (accumulator, operands, K).
 _MMA_SOURCES = {
     ("f32", "f16", 8): atoms_nv.SM80_16x8x8_F32F16F16F32_TN,
     ("f32", "f16", 16): atoms_nv.SM80_16x8x16_F32F16F16F32_TN,
@@ -97,6 +103,10 @@ _MMA_SOURCES = {
     ("f16", "f16", 8): atoms_nv.SM80_16x8x8_F16F16F16F16_TN,
     ("f16", "f16", 16): atoms_nv.SM80_16x8x16_F16F16F16F16_TN,
 }
+
+# wgmma by (accumulator, operands). K is 32 bytes of the operands.
+_WGMMA_TYPES = (("f32", "f16"), ("f32", "bf16"))
+_WGMMA_K_BITS = 256
 
 
 def _mma_atoms() -> dict[str, MmaAtom]:
@@ -119,24 +129,27 @@ def _mma_atoms() -> dict[str, MmaAtom]:
 
 
 def _wgmma_atoms() -> dict[str, MmaAtom]:
-    """wgmma m64nNk16, N = 8 … 256, A and B from shared memory (PTX ISA, "wgmma.mma_async")."""
-    atoms = {}
-    for ab_dtype in ("f16", "bf16"):
-        for n in range(8, 257, 8):
-            name = f"wgmma.m64n{n}k16.f32.{ab_dtype}"
-            atoms[name] = MmaAtom(
-                name=name,
-                shape_mnk=(64, n, 16),
-                a_dtype=ab_dtype,
-                b_dtype=ab_dtype,
-                c_dtype="f32",
-                a_layout=atoms_nv.gmma_ab_layout(64, 16),
-                b_layout=atoms_nv.gmma_ab_layout(n, 16),
-                c_layout=atoms_nv.gmma_c_layout(n),
-                ptx=f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{ab_dtype}.{ab_dtype}",
-                threads=128,
-            )
-    return atoms
+    """wgmma of every N, 8 … 256, A and B from shared memory (PTX ISA, "wgmma.mma_async")."""
+    atoms = (wgmma_atom(n, c_dtype, ab_dtype) for c_dtype, ab_dtype in _WGMMA_TYPES for n in range(8, 257, 8))
+    return {atom.name: atom for atom in atoms}
+
+
+def wgmma_atom(n: int, c_dtype: str, ab_dtype: str) -> MmaAtom:
+    """wgmma m64nNk…: A (64, K) and B (N, K) of one type from shared memory, C (64, N) in registers."""
+    operands, k = element_type(ab_dtype), _WGMMA_K_BITS // element_type(ab_dtype).bits
+    shape = f"m{WGMMA_ROWS}n{n}k{k}"
+    return MmaAtom(
+        name=f"wgmma.{shape}.{c_dtype}.{ab_dtype}",
+        shape_mnk=(WGMMA_ROWS, n, k),
+        a_dtype=ab_dtype,
+        b_dtype=ab_dtype,
+        c_dtype=c_dtype,
+        a_layout=atoms_nv.gmma_ab_layout(WGMMA_ROWS, k),
+        b_layout=atoms_nv.gmma_ab_layout(n, k),
+        c_layout=atoms_nv.gmma_c_layout(n),
+        ptx=f"wgmma.mma_async.sync.aligned.{shape}.{element_type(c_dtype).ptx}.{operands.ptx}.{operands.ptx}",
+        threads=WARPGROUP_THREADS,
+    )
 
 
 def _copy_atoms() -> dict[str, CopyAtom]:
@@ -152,13 +165,38 @@ def _copy_atoms() -> dict[str, CopyAtom]:
         atoms.append(CopyAtom(f"ld.global.{size}", "gmem", "rmem", size))
         atoms.append(CopyAtom(f"st.global.{size}", "rmem", "gmem", size))
     # A box at a time, whatever its bytes; of two dimensions, or of the number named.
-    atoms += [CopyAtom(name, "gmem", "smem", 0) for name in ("tma", "tma.3d", "tma.4d", "tma.5d")]
+    for rank in (2, 3, 4, 5):
+        atoms.append(CopyAtom("tma" if rank == 2 else f"tma.{rank}d", "gmem", "smem", 0, tensor_rank=rank))
     return {atom.name: atom for atom in atoms}
 
 
-WGMMA_ATOMS: Mapping[str, MmaAtom] = MappingProxyType(_wgmma_atoms())
-MMA_ATOMS: Mapping[str, MmaAtom] = MappingProxyType({**_mma_atoms(), **WGMMA_ATOMS})
+_WGMMA = _wgmma_atoms()
+_MMA = {**_mma_atoms(), **_WGMMA}
+WGMMA_ATOMS: Mapping[str, MmaAtom] = MappingProxyType(_WGMMA)
+MMA_ATOMS: Mapping[str, MmaAtom] = MappingProxyType(_MMA)
 COPY_ATOMS: Mapping[str, CopyAtom] = MappingProxyType(_copy_atoms())
+
+
+def operand_types() -> tuple[str, ...]:
+    """The element types that some mma instruction multiplies."""
+    return tuple(dict.fromkeys(dtype for atom in MMA_ATOMS.values() for dtype in (atom.a_dtype, atom.b_dtype)))
+
+
+def accumulator_types(a_dtype: str | None = None, b_dtype: str | None = None) -> tuple[str, ...]:
+    """The element types that mma instructions sum in; of those that multiply the given types, where given."""
+    atoms = (
+        atom
+        for atom in MMA_ATOMS.values()
+        if (a_dtype is None or atom.a_dtype == a_dtype) and (b_dtype is None or atom.b_dtype == b_dtype)
+    )
+    return tuple(dict.fromkeys(atom.c_dtype for atom in atoms))
+
+
+def has_wgmma(ab_dtype: str, c_dtype: str) -> bool:
+    """Whether wgmma multiplies these types with these accumulators."""
+    return any(
+        (atom.a_dtype, atom.b_dtype, atom.c_dtype) == (ab_dtype, ab_dtype, c_dtype) for atom in WGMMA_ATOMS.values()
+    )
 
 
 def families(names: Iterable[str]) -> str:

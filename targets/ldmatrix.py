@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tensor_layouts import Layout, coalesce, compose, mode
 
+from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
-from lowtide.targets.atoms import DTYPE_BITS, Operand
+from lowtide.targets.atoms import Operand
 from lowtide.targets.tiled import TiledMma
 from lowtide.targets.tv import Shape, coordinates, extents, indices
 
@@ -62,7 +63,7 @@ def ldmatrix_source(tiled_mma: TiledMma, operand: Operand, tile_shape: Shape, tr
     16-byte aligned in shared memory.
     """
     dtype = tiled_mma.atom.dtype(operand)
-    if operand == "c" or DTYPE_BITS[dtype] != 16:
+    if operand == "c" or element_type(dtype).bits != 16:
         raise ScheduleError(f"ldmatrix loads 16-bit operands a and b, not {operand} of {dtype}; use ld.shared")
     fragment = tiled_mma.tv(operand, tile_shape)
     _, values = extents(fragment)

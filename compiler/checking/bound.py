@@ -2,7 +2,10 @@
 
 Interval arithmetic in float64. Each operation's exact image of the intervals is widened by the error of the f32
 operation that computes it: half an ulp where it rounds correctly, what passes/support/math_formulas.py states where it
-approximates. What may overflow in f32 has an infinite end. Whether a value may be NaN is not tracked.
+approximates. What may overflow in f32 has an infinite end.
+
+An interval also says whether the value may be NaN (∞ − ∞, 0 · ∞, 0 / 0, ∞ / ∞, a root or logarithm of what may be
+negative, any operation on NaN), and whether it may be a number: the root of what must be negative may not.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,21 +13,48 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lowtide.compiler.dtypes import round_to
-from lowtide.compiler.epilogue.functions import erf
+from lowtide.compiler.epilogue.erf import erf
 from lowtide.compiler.epilogue.operands import EpilogueGraph
 from lowtide.compiler.epilogue.trace import Node
+from lowtide.elements import element_type
 from lowtide.passes.support import math_formulas as formulas
+from lowtide.runtime.dtypes import round_to
 
-_LARGEST = float(np.finfo(np.float32).max)
+_LARGEST = element_type("f32").largest
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Arrays of lower and upper limits, float64, of one shape."""
+    """Arrays of one shape: lower and upper limits in float64, whether the value may be NaN, and whether a number.
+
+    The limits hold for numbers alone; where the value is NaN for certain they say nothing.
+    """
 
     low: np.ndarray
     high: np.ndarray
+    maybe_nan: np.ndarray | np.bool_ = np.False_
+    maybe_number: np.ndarray | np.bool_ = np.True_
+
+    @classmethod
+    def exact(cls, values: np.ndarray) -> "Interval":
+        """Known values, NaN among them."""
+        is_nan = np.isnan(values)
+        return cls(np.where(is_nan, -np.inf, values), np.where(is_nan, np.inf, values), is_nan, ~is_nan)
+
+    def after(self, *inputs: "Interval", nan: np.ndarray | np.bool_ = np.False_) -> "Interval":
+        """These limits, as the result of an operation that may give NaN by itself, and gives NaN for NaN."""
+        number = self.maybe_number
+        for x in inputs:
+            nan, number = nan | x.maybe_nan, number & x.maybe_number
+        return Interval(self.low, self.high, nan, number)
+
+    @property
+    def maybe_zero(self) -> np.ndarray:
+        return np.asarray((self.low <= 0) & (self.high >= 0))
+
+    @property
+    def maybe_infinite(self) -> np.ndarray:
+        return np.isinf(self.low) | np.isinf(self.high)
 
 
 @dataclass(frozen=True)
@@ -54,7 +84,8 @@ def propagate(graph: EpilogueGraph, acc: Interval, operands: Sequence[np.ndarray
                 inputs = [values[id(other)] for other in node.inputs]
                 values[id(node)] = _propagate(node, inputs, acc, operands)
     result = values[id(graph.result)]
-    return Interval(*(np.array(np.broadcast_to(end, acc.low.shape)) for end in (result.low, result.high)))
+    parts = (result.low, result.high, result.maybe_nan, result.maybe_number)
+    return Interval(*(np.array(np.broadcast_to(part, acc.low.shape)) for part in parts))
 
 
 def _propagate(node: Node, inputs: list[Interval], acc: Interval, operands: Sequence[np.ndarray]) -> Interval:
@@ -62,14 +93,16 @@ def _propagate(node: Node, inputs: list[Interval], acc: Interval, operands: Sequ
         return acc
     if node.op == "operand":
         assert isinstance(node.attribute, int)
-        return Interval(operands[node.attribute], operands[node.attribute])
+        return Interval.exact(operands[node.attribute])
     if node.op == "const":
         exact = np.asarray(node.attribute, dtype=np.float64)
         rounded = round_to(exact, "f32")
+        if np.isnan(exact):
+            return Interval.exact(exact)
         return Interval(np.minimum(exact, rounded), np.maximum(exact, rounded))
     if node.op == "cast":
         (x,) = inputs
-        return Interval(round_to(x.low, str(node.attribute)), round_to(x.high, str(node.attribute)))
+        return Interval(*(round_to(end, str(node.attribute)) for end in (x.low, x.high))).after(x)
     return _OPS[node.op](*inputs)
 
 
@@ -83,33 +116,53 @@ def _widen(low: np.ndarray, high: np.ndarray, error: formulas.Error = formulas.R
 
 
 def _corners(x: Interval, y: Interval, op: np.ufunc) -> tuple[np.ndarray, np.ndarray]:
-    """Least and greatest of op over the four pairs of ends. 0·∞ counts as 0: no product of finite values is NaN."""
+    """Least and greatest of op over the four pairs of ends. 0·∞ counts as 0, which the products of numbers reach."""
     pairs = [op(a, b) for a in (x.low, x.high) for b in (y.low, y.high)]
     corners = np.stack(np.broadcast_arrays(*(np.where(np.isnan(corner), 0.0, corner) for corner in pairs)))
     return corners.min(axis=0), corners.max(axis=0)
 
 
+def _add(x: Interval, y: Interval) -> Interval:
+    cancels = (np.isposinf(x.high) & np.isneginf(y.low)) | (np.isneginf(x.low) & np.isposinf(y.high))
+    return _widen(x.low + y.low, x.high + y.high).after(x, y, nan=cancels)
+
+
+def _neg(x: Interval) -> Interval:
+    return Interval(-x.high, -x.low).after(x)
+
+
 def _mul(x: Interval, y: Interval) -> Interval:
-    return _widen(*_corners(x, y, np.multiply))
+    undefined = (x.maybe_zero & y.maybe_infinite) | (x.maybe_infinite & y.maybe_zero)
+    return _widen(*_corners(x, y, np.multiply)).after(x, y, nan=undefined)
 
 
 def _div(x: Interval, y: Interval, error: formulas.Error = formulas.ROUNDED) -> Interval:
     low, high = _corners(x, y, np.divide)
-    pole = (y.low <= 0) & (y.high >= 0)
-    return _widen(np.where(pole, -np.inf, low), np.where(pole, np.inf, high), error)
+    pole = y.maybe_zero
+    undefined = (x.maybe_zero & pole) | (x.maybe_infinite & y.maybe_infinite)
+    return _widen(np.where(pole, -np.inf, low), np.where(pole, np.inf, high), error).after(x, y, nan=undefined)
 
 
 def _div_approx(x: Interval, y: Interval) -> Interval:
-    """Divisors above 2¹²⁶ may give 0."""
+    """Divisors above 2¹²⁶ may give 0, and NaN for an infinite dividend."""
     quotient = _div(x, y, formulas.DIVIDE_APPROX)
     vanishes = np.maximum(np.abs(y.low), np.abs(y.high)) > formulas.DIVIDE_APPROX_LIMIT
     low = np.where(vanishes, np.minimum(quotient.low, 0.0), quotient.low)
-    return Interval(low, np.where(vanishes, np.maximum(quotient.high, 0.0), quotient.high))
+    high = np.where(vanishes, np.maximum(quotient.high, 0.0), quotient.high)
+    return Interval(low, high).after(quotient, nan=vanishes & x.maybe_infinite)
 
 
 def _abs(x: Interval) -> Interval:
-    low = np.where((x.low <= 0) & (x.high >= 0), 0.0, np.minimum(np.abs(x.low), np.abs(x.high)))
-    return Interval(low, np.maximum(np.abs(x.low), np.abs(x.high)))
+    low = np.where(x.maybe_zero, 0.0, np.minimum(np.abs(x.low), np.abs(x.high)))
+    return Interval(low, np.maximum(np.abs(x.low), np.abs(x.high))).after(x)
+
+
+def _max(x: Interval, y: Interval) -> Interval:
+    return Interval(np.maximum(x.low, y.low), np.maximum(x.high, y.high)).after(x, y)
+
+
+def _min(x: Interval, y: Interval) -> Interval:
+    return Interval(np.minimum(x.low, y.low), np.minimum(x.high, y.high)).after(x, y)
 
 
 def _rising(function: Callable, error: formulas.Error, least: float = -np.inf, greatest: float = np.inf) -> Callable:
@@ -117,34 +170,55 @@ def _rising(function: Callable, error: formulas.Error, least: float = -np.inf, g
 
     def apply(x: Interval) -> Interval:
         wide = _widen(function(x.low), function(x.high), error)
-        return Interval(np.clip(wide.low, least, greatest), np.clip(wide.high, least, greatest))
+        return Interval(np.clip(wide.low, least, greatest), np.clip(wide.high, least, greatest)).after(x)
+
+    return apply
+
+
+def _of_positive(function: Callable[[Interval], Interval]) -> Callable[[Interval], Interval]:
+    """A function that is NaN below 0."""
+
+    def apply(x: Interval) -> Interval:
+        result = function(Interval(np.maximum(x.low, 0.0), np.maximum(x.high, 0.0)))
+        number = x.maybe_number & (x.high >= 0)
+        return Interval(result.low, result.high, x.maybe_nan | (x.low < 0), number)
 
     return apply
 
 
 def _rsqrt(x: Interval) -> Interval:
-    low, high = (1.0 / np.sqrt(np.maximum(end, 0.0)) for end in (x.high, x.low))
-    wide = _widen(low, high, formulas.RSQRT_APPROX)
+    wide = _widen(1.0 / np.sqrt(x.high), 1.0 / np.sqrt(x.low), formulas.RSQRT_APPROX)
     return Interval(np.maximum(wide.low, 0.0), wide.high)
 
 
 def _where(condition: Truth, x: Interval, y: Interval) -> Interval:
-    low = np.minimum(np.where(condition.maybe, x.low, np.inf), np.where(condition.maybe_not, y.low, np.inf))
-    high = np.maximum(np.where(condition.maybe, x.high, -np.inf), np.where(condition.maybe_not, y.high, -np.inf))
-    return Interval(low, high)
+    first, second = condition.maybe & x.maybe_number, condition.maybe_not & y.maybe_number
+    low = np.minimum(np.where(first, x.low, np.inf), np.where(second, y.low, np.inf))
+    high = np.maximum(np.where(first, x.high, -np.inf), np.where(second, y.high, -np.inf))
+    nan = (condition.maybe & x.maybe_nan) | (condition.maybe_not & y.maybe_nan)
+    number = first | second
+    return Interval(np.where(number, low, -np.inf), np.where(number, high, np.inf), nan, number)
+
+
+def _compared(x: Interval, y: Interval, holds: np.ndarray, fails: np.ndarray) -> Truth:
+    """What numbers make of a comparison; a comparison with NaN does not hold."""
+    numbers = x.maybe_number & y.maybe_number
+    return Truth(holds & numbers, (fails & numbers) | x.maybe_nan | y.maybe_nan)
 
 
 def _less(x: Interval, y: Interval) -> Truth:
-    return Truth(x.low < y.high, x.high >= y.low)
+    return _compared(x, y, x.low < y.high, x.high >= y.low)
 
 
 def _less_equal(x: Interval, y: Interval) -> Truth:
-    return Truth(x.low <= y.high, x.high > y.low)
+    return _compared(x, y, x.low <= y.high, x.high > y.low)
 
 
 def _equal(x: Interval, y: Interval) -> Truth:
+    if x is y:  # one node: x == x asks whether it is a number
+        return _compared(x, y, np.ones_like(x.low, dtype=bool), np.zeros_like(x.low, dtype=bool))
     overlap = (x.low <= y.high) & (y.low <= x.high)
-    return Truth(overlap, ~((x.low == x.high) & (y.low == y.high) & (x.low == y.low)))
+    return _compared(x, y, overlap, ~((x.low == x.high) & (y.low == y.high) & (x.low == y.low)))
 
 
 def _not(x: Truth) -> Truth:
@@ -163,19 +237,19 @@ _CONDITIONS: dict[str, Callable[..., Truth]] = {
     "not": _not,
 }
 _OPS: dict[str, Callable[..., Interval]] = {
-    "neg": lambda x: Interval(-x.high, -x.low),
+    "neg": _neg,
     "abs": _abs,
-    "add": lambda x, y: _widen(x.low + y.low, x.high + y.high),
-    "sub": lambda x, y: _widen(x.low - y.high, x.high - y.low),
+    "add": _add,
+    "sub": lambda x, y: _add(x, _neg(y)),
     "mul": _mul,
     "div": _div,
     "div_approx": _div_approx,
-    "max": lambda x, y: Interval(np.maximum(x.low, y.low), np.maximum(x.high, y.high)),
-    "min": lambda x, y: Interval(np.minimum(x.low, y.low), np.minimum(x.high, y.high)),
+    "max": _max,
+    "min": _min,
     "exp": _rising(np.exp, formulas.EXP, least=0.0),
-    "log": _rising(lambda x: np.log(np.maximum(x, 0.0)), formulas.LOG),
+    "log": _of_positive(_rising(np.log, formulas.LOG)),
     "tanh": _rising(np.tanh, formulas.TANH, -1.0, 1.0),
     "erf": _rising(erf, formulas.ERF, -1.0, 1.0),
-    "sqrt": _rising(lambda x: np.sqrt(np.maximum(x, 0.0)), formulas.ROUNDED, least=0.0),
-    "rsqrt": _rsqrt,
+    "sqrt": _of_positive(_rising(np.sqrt, formulas.ROUNDED, least=0.0)),
+    "rsqrt": _of_positive(_rsqrt),
 }

@@ -1,6 +1,6 @@
-"""Running a compiled kernel once on the GPU here, without an array library: the work of `lowtide run`.
+"""Runs a compiled kernel on the GPU at hand, without an array library, for `lowtide run`.
 
-D is filled with a poison and lies between guards, so that an element left out or a store past the edge shows.
+D is filled with NaN and lies between guard bytes: an element that is not written, or a store past the edge, is found.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,9 +13,9 @@ from numpy.lib.stride_tricks import as_strided
 from lowtide import runtime
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.spec import GemmSpec
+from lowtide.elements import element_type
 from lowtide.errors import DeviceError
 from lowtide.runtime import driver
-from lowtide.runtime.dtypes import ITEMSIZE
 from lowtide.runtime.verify import GUARD_BYTES, check_written, host_array
 
 _ROW_ALIGNMENT = 16
@@ -25,8 +25,8 @@ _MOST_LAUNCHES = 200
 
 @dataclass(frozen=True)
 class GpuRun:
-    """D (M, N) in float64, a complaint about what was written where ("" where all is well), and the mean time of a
-    launch over `launches` of them."""
+    """D (M, N) in float64; a complaint about elements not written, or bytes written beside D ("" for none); and the
+    mean time of a launch in seconds, over `launches` of them."""
 
     d: np.ndarray[Any, Any]
     complaint: str
@@ -75,7 +75,7 @@ def _synchronize() -> None:
 
 
 def _timed(launch: Callable[[], Any]) -> tuple[float, int]:
-    """Mean seconds of a launch, and how many were timed: by events around all of them, after one estimate."""
+    """Mean seconds of a launch, and how many were timed: by events around all of them. One launch gives an estimate."""
     cuda = driver.api()
     stream = cuda.CUstream(0)
     flags = cuda.CUevent_flags.CU_EVENT_DEFAULT.value
@@ -100,7 +100,7 @@ def _timed(launch: Callable[[], Any]) -> tuple[float, int]:
 
 
 class _Buffers:
-    """GPU memory that is given back at the end, whatever happens."""
+    """GPU memory, freed on exit."""
 
     def __init__(self, device: int) -> None:
         self.device = device
@@ -114,7 +114,7 @@ class _Buffers:
             driver.api().cuMemFree(address)  # a failure here only follows from one that is reported
 
     def allocate(self, size: int) -> int:
-        """The address of `size` bytes. Raises DeviceError where the GPU has not as many."""
+        """The address of `size` bytes. Raises DeviceError if the GPU has too few."""
         try:
             address = driver.check(driver.api().cuMemAlloc(size), f"allocating {size} bytes on the GPU")
         except DeviceError as error:
@@ -124,7 +124,7 @@ class _Buffers:
 
     def upload(self, array: np.ndarray[Any, Any], dtype: str) -> runtime.Operand:
         """An array, its rows with their padding, as an operand in GPU memory."""
-        item = ITEMSIZE[dtype]
+        item = element_type(dtype).bytes
         row = array.strides[0] // item if array.ndim == 2 else array.shape[0]
         # The view of a padded matrix ends with its last row's padding: `padded_matrix` cut it from whole rows.
         whole = as_strided(array, (array.shape[0], row), array.strides) if array.ndim == 2 else array

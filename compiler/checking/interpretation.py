@@ -1,5 +1,4 @@
-"""Running a level on random inputs on the CPU, and holding D against what it must be: the work of `lowtide interpret`
-and of `lowtide run` where there is no GPU."""
+"""Runs a level on random inputs on the CPU, for `lowtide interpret`, and for `lowtide run` without a GPU."""
 
 import math
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from lowtide import interpreter
 from lowtide.compiler.checking.reference import padded_matrix, random_inputs
 from lowtide.compiler.checking.verdicts import Verdict, equality
 from lowtide.compiler.contexts import make_context, parse_text
-from lowtide.compiler.dtypes import NUMPY
+from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
@@ -22,18 +21,18 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.host import LEVELS, Progress
 from lowtide.targets import Target
 
-# Multiply-adds a second of one CPU core, the padding of ragged tiles among them: measured once, for estimates.
+# Multiply-adds per second of one CPU core, those of padded tiles included: measured once, for estimates.
 _SPEED: Mapping[str, float] = MappingProxyType(
     {"problem": 5e8, "cta": 3e8, "smem": 1e8, "pipelined": 5e7, "atoms": 2e7, "epilogue": 2e7, "nvvm": 6e6}
 )
 LONGEST_SECONDS = 600.0
 
-# Elements that lie after each row of a matrix, beyond what alignment asks: a kernel that reads them is found out.
+# Elements after each row of a matrix, beyond what alignment needs. They are NaN: a kernel that reads them fails.
 ROW_PADDING = 8
 
 
 def check_interpreted(level: str) -> None:
-    """Raise InterpreterError for a level that is not interpreted, IRError for none."""
+    """Raise InterpreterError for a level that is not interpreted, IRError for a name that is no level."""
     if str(Level.named(level)) not in LEVELS:
         raise InterpreterError(f"level {level} is not interpreted; the levels that are: {', '.join(LEVELS)}")
 
@@ -49,7 +48,7 @@ def estimated_seconds(extents: tuple[int, int, int], cta: tuple[int, int, int] |
 
 
 def check_patience(extents: tuple[int, int, int], cta: tuple[int, int, int] | None, level: str) -> float:
-    """The estimated seconds. Raises InterpreterError where that is more than anyone waits for."""
+    """The estimated seconds. Raises InterpreterError if they are more than LONGEST_SECONDS."""
     seconds = estimated_seconds(extents, cta, level)
     if seconds > LONGEST_SECONDS:
         earlier = [name for name in LEVELS if estimated_seconds(extents, cta, name) <= LONGEST_SECONDS]
@@ -62,7 +61,7 @@ def check_patience(extents: tuple[int, int, int], cta: tuple[int, int, int] | No
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a reader wants them: 2.4 ms, 12 s, 3 min, 40 h."""
+    """Seconds in a readable unit: 2.4 ms, 12 s, 3 min, 40 h."""
     if seconds < 1:
         return f"{1000 * seconds:.3g} ms"
     for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
@@ -72,7 +71,7 @@ def duration(seconds: float) -> str:
 
 
 def inputs_for(spec: GemmSpec, extents: tuple[int | None, ...], domain: str, seed: int) -> dict[str, Any]:
-    """Random inputs by name, rows padded with NaN; small integers where the number domain knows no others."""
+    """Random inputs by name, rows padded with NaN; small integers unless the number domain is float."""
     m, n, k = extents
     inputs = random_inputs(spec, m, n, k, np.random.default_rng(seed), row_padding=ROW_PADDING)
     return inputs if domain == "float" else {name: _as_integers(value) for name, value in inputs.items()}
@@ -98,7 +97,7 @@ def run(
     """D of a module on the interpreter, from what `inputs_for` gives. Raises InterpreterError."""
     m = inputs["a"].shape[0 if spec.layout[0] == "t" else 1]
     n = inputs["b"].shape[0 if spec.layout[1] == "n" else 1]
-    item = NUMPY[spec.d].itemsize
+    item = numpy_dtype(spec.d).itemsize
     row = -(-n * item // 16) * 16 // item + ROW_PADDING
     d = padded_matrix(np.zeros((m, n)), spec.d, row)
     operands = {name: value for name, value in inputs.items() if name not in ("a", "b")}
@@ -109,7 +108,7 @@ def run(
 def against_problem(
     spec: GemmSpec, target: Target, inputs: Mapping[str, Any], d: np.ndarray[Any, Any], domain: str
 ) -> Verdict:
-    """D against the problem itself, interpreted in the same exact domain: equal in every element."""
+    """Whether D equals that of the problem, interpreted in the same exact domain."""
     with make_context() as context:
         problem = parse_text(problem_text(spec, target), context, "<problem>")
         return equality(d, run(problem, spec, inputs, sms=1, seed=0, domain=domain))

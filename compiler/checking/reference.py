@@ -1,8 +1,8 @@
-"""What a kernel's D must be: the float64 reference, a bound on the error derived for each element, the comparison.
+"""What a kernel's D must be: the float64 reference, a derived error bound for each element, and the comparison.
 
 The accumulator is Σ a·b with n = K + ⌈K/16⌉ + 2 roundings of u = 2⁻²³ (tensor cores truncate; 2⁻¹⁰ for f16
 accumulators), so it is off by at most ((1+u)ⁿ − 1)·|A||B|, which is below γₙ = nu/(1 − nu) (Higham, Accuracy and
-Stability of Numerical Algorithms, 3.1) and holds where nu ≥ 1 too, though it says little there. `epilogue_bound`
+Stability of Numerical Algorithms, 3.1) and holds where nu ≥ 1 too, though it says little there. `bound`
 carries that interval through the epilogue, and half an ulp of D's type is added.
 """
 
@@ -15,29 +15,29 @@ from typing import Any
 import numpy as np
 
 from lowtide.compiler.checking.bound import Interval, propagate
-from lowtide.compiler.dtypes import NUMPY, half_ulp, round_to
+from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue.evaluate import evaluate
 from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.spec import GemmSpec
+from lowtide.elements import element_type
 from lowtide.errors import SpecError
+from lowtide.runtime.dtypes import half_unit, round_to
 
-_UNIT = {"f32": 2.0**-23, "f16": 2.0**-10}
-_TINY = {
-    "f32": 2.0**-149,
-    "f16": 2.0**-24,
-}  # smallest subnormal: what one rounding costs at most where no digits are left
-_LARGEST = {"f32": float(np.finfo(np.float32).max), "f16": float(np.finfo(np.float16).max)}
 _BLOCK = 1 << 16  # elements of D that the epilogue is evaluated on at once: the arrays stay in cache
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The outcome of `compare`: the worst |d − reference| / bound, where it is, and a sentence about it."""
+    """The outcome of `compare`: the worst |d − reference| / bound, where it is, and a sentence about it.
+
+    `judged` counts the elements that have a finite bound; without one there is no verdict, and `ok` is False.
+    """
 
     max_ratio: float
     worst_index: tuple[int, int]
     ok: bool
     message: str
+    judged: int
 
 
 def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> np.ndarray:
@@ -59,7 +59,8 @@ def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> 
 def error_bound(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> np.ndarray:
     """The most that each element of D (M, N) may differ from `reference`, float64. Same arguments and errors.
 
-    Infinite where an intermediate or the result may overflow, or where the epilogue divides by what may be 0.
+    Infinite where nothing can be said: the result, or what it is made from, may overflow; the epilogue divides by what
+    may be 0; or rounding decides whether it is NaN. 0 where the reference is NaN, or infinite, and D must be the same.
     """
     return reference_with_bound(spec, a, b, **operands)[1]
 
@@ -71,7 +72,7 @@ def reference_with_bound(
     left, right = _matrices(spec, a, b)
     given = _operands(spec, operands, left.shape[0], right.shape[1])
     with np.errstate(all="ignore"):
-        acc, magnitude = left @ right, np.abs(left) @ np.abs(right)
+        acc, magnitude = left @ right, _finite(left) @ _finite(right)
     values, bounds = np.empty_like(acc), np.empty_like(acc)
     for rows in _row_blocks(acc.shape):
         block = [_rows_of(value, rows) for value in given]
@@ -86,7 +87,9 @@ def reference_with_bound(
 def compare(spec: GemmSpec, d: np.ndarray, ref: np.ndarray, bound: np.ndarray) -> Comparison:
     """Compare a kernel's D (M, N, of the spec's dtype) with `reference` and `error_bound`.
 
-    NaN passes only where the reference is NaN, and must be there. Raises `SpecError` if the shapes differ.
+    An element whose bound is infinite is not judged: a right kernel may give any number there, or NaN. Elsewhere NaN
+    passes only where the reference is NaN, and is required there. `ok` if at least one element is judged, and all that
+    are judged are within their bounds. Raises `SpecError` if the shapes differ.
     """
     if not d.shape == ref.shape == bound.shape:
         raise SpecError(f"d is {d.shape}, the reference {ref.shape}, the bound {bound.shape}; all three must be (M, N)")
@@ -98,17 +101,19 @@ def compare(spec: GemmSpec, d: np.ndarray, ref: np.ndarray, bound: np.ndarray) -
     worst = float(ratio[row, column])
     values = f"{got[row, column]:.9g}, float64 says {ref[row, column]:.9g}, bound {bound[row, column]:.3g}"
     at = f"d[{row}, {column}] = {values}"
-    failed = int(np.count_nonzero(ratio > 1.0))
+    failed, unjudged = int(np.count_nonzero(ratio > 1.0)), int(np.count_nonzero(np.isinf(bound)))
+    why = f"no finite bound: possible overflow, division by 0, NaN, or too many roundings for {spec.acc}"
+    if unjudged == ratio.size:
+        message = f"none of the {ratio.size} elements can be judged ({why}); take smaller inputs, or a smaller K"
+        return Comparison(math.nan, (row, column), False, message, 0)
     if failed:
         message = f"{failed} of {ratio.size} elements are out of bound; the worst, by {worst:.3g}: {at}"
     else:
-        message = f"all {ratio.size} elements within bound; the worst error is {worst:.3g} of it: {at}"
-    unbounded = int(np.count_nonzero(np.isinf(bound)))
-    if unbounded:
-        message += (
-            f"; {unbounded} elements have no finite bound (possible overflow, or too many roundings for {spec.acc})"
-        )
-    return Comparison(worst, (row, column), failed == 0, message)
+        number = f"all {ratio.size}" if not unjudged else f"{ratio.size - unjudged} of {ratio.size}"
+        message = f"{number} elements within bound; the worst error is {worst:.3g} of it: {at}"
+    if unjudged:
+        message += f"; {unjudged} of {ratio.size} elements cannot be judged ({why})"
+    return Comparison(worst, (row, column), failed == 0, message, ratio.size - unjudged)
 
 
 def random_inputs(
@@ -138,14 +143,14 @@ def random_inputs(
         if operand.kind is OperandKind.FULL:
             inputs[operand.name] = padded_matrix(values, operand.dtype, values.shape[1] + row_padding)
         else:
-            inputs[operand.name] = values.astype(NUMPY[operand.dtype])
+            inputs[operand.name] = values.astype(numpy_dtype(operand.dtype))
     return inputs
 
 
 def padded_matrix(values: np.ndarray, dtype: str, row_stride: int) -> np.ndarray:
     """`values` (rows, columns) in `dtype`, its rows `row_stride` elements apart, NaN between them."""
-    buffer = np.full((values.shape[0], row_stride), np.nan, dtype=NUMPY[dtype])
-    buffer[:, : values.shape[1]] = values.astype(NUMPY[dtype])
+    buffer = np.full((values.shape[0], row_stride), np.nan, dtype=numpy_dtype(dtype))
+    buffer[:, : values.shape[1]] = values.astype(numpy_dtype(dtype))
     return buffer[:, : values.shape[1]]
 
 
@@ -155,8 +160,8 @@ def _matrices(spec: GemmSpec, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray,
         fits = array.ndim == 2 and all(want in (None, have) for want, have in zip(expected, array.shape, strict=True))
         if not fits:
             raise SpecError(f"{name} has shape {array.shape}; layout {spec.layout} wants {_shape_text(expected)}")
-    left = np.asarray(a).astype(NUMPY[spec.a]).astype(np.float64)
-    right = np.asarray(b).astype(NUMPY[spec.b]).astype(np.float64)
+    left = np.asarray(a).astype(numpy_dtype(spec.a)).astype(np.float64)
+    right = np.asarray(b).astype(numpy_dtype(spec.b)).astype(np.float64)
     left = left if spec.layout in ("tn", "tt") else left.T
     right = right.T if spec.layout in ("tn", "nn") else right
     if left.shape[1] != right.shape[0]:
@@ -178,7 +183,7 @@ def _operand(operand: Operand, value: np.ndarray, m: int, n: int) -> np.ndarray:
         raise SpecError(
             f"operand {operand.name!r} has shape {value.shape}; {operand.kind.value} wants {_shape_text(expected)}"
         )
-    exact = value.astype(NUMPY[operand.dtype]).astype(np.float64)
+    exact = value.astype(numpy_dtype(operand.dtype)).astype(np.float64)
     return exact[:, None] if operand.kind is OperandKind.PER_ROW else exact
 
 
@@ -199,36 +204,49 @@ def _settle(spec: GemmSpec, name: str, value: int | None) -> int:
     return settled
 
 
+def _finite(matrix: np.ndarray) -> np.ndarray:
+    """The magnitudes, 0 for what is not finite."""
+    return np.where(np.isfinite(matrix), np.abs(matrix), 0.0)
+
+
 def _accumulator(acc: np.ndarray, magnitude: np.ndarray, k: int, dtype: str) -> Interval:
-    """Where the accumulator may lie; anywhere, where a partial sum may overflow."""
-    roundings = k + -(-k // 16) + 2
-    growth = math.expm1(min(roundings * math.log1p(_UNIT[dtype]), 700.0))
+    """Where the accumulator may lie; anywhere, where a partial sum may overflow.
+
+    `magnitude` is that of the finite products: infinite inputs give an infinite accumulator, or NaN, whatever the order
+    of the sums, unless the others overflow.
+    """
+    row, roundings = element_type(dtype), k + -(-k // 16) + 2
+    growth = math.expm1(min(roundings * math.log1p(row.spacing), 700.0))
     with np.errstate(all="ignore"):
-        error = growth * magnitude + roundings * (1.0 + growth) * _TINY[dtype]
-        overflows = ~(magnitude + error <= _LARGEST[dtype])
+        # A rounding costs at most the smallest subnormal where no digits are left.
+        error = growth * magnitude + roundings * (1.0 + growth) * row.smallest
+        overflows = ~(magnitude + error <= row.largest)
         low, high = acc - error, acc + error
-    return Interval(np.where(overflows, -np.inf, low), np.where(overflows, np.inf, high))
+    is_nan = np.isnan(acc)  # float64 itself does not overflow: an input is NaN, or ∞ − ∞ or 0 · ∞ is summed
+    anywhere = overflows | is_nan
+    return Interval(np.where(anywhere, -np.inf, low), np.where(anywhere, np.inf, high), anywhere, ~is_nan)
 
 
 def _distance(value: np.ndarray, interval: Interval, dtype: str) -> np.ndarray:
-    """How far D, rounded from anywhere in the interval, may be from the reference; no limit where D may overflow."""
+    """How far D, rounded from anywhere in the interval, may be from the reference; no limit where D may overflow or be
+    NaN. 0 where D must be what the reference is, NaN or infinite."""
     low, high = interval.low, interval.high
     with np.errstate(all="ignore"):
         distance = np.maximum(np.where(low == value, 0.0, value - low), np.where(high == value, 0.0, high - value))
-        distance = np.maximum(distance, 0.0) + half_ulp(np.maximum(np.abs(low), np.abs(high)), dtype)
+        distance = np.maximum(distance, 0.0) + half_unit(np.maximum(np.abs(low), np.abs(high)), dtype)
     finite = np.isfinite(round_to(low, dtype)) & np.isfinite(round_to(high, dtype)) & np.isfinite(distance)
-    return np.where(finite, distance, np.inf)
+    distance = np.where(finite & ~interval.maybe_nan, distance, np.inf)
+    same = np.where(np.isnan(value), ~interval.maybe_number, (low == value) & (high == value) & ~interval.maybe_nan)
+    return np.where(same & ~np.isfinite(value), 0.0, distance)
 
 
 def _ratio(got: np.ndarray, ref: np.ndarray, bound: np.ndarray) -> np.ndarray:
-    """|got − ref| / bound: 0 where equal or both NaN, ∞ where only one is NaN or the bound is 0."""
+    """|got − ref| / bound: 0 where equal or both NaN, ∞ where one is NaN or the bound is 0; −1 where not judged."""
     with np.errstate(all="ignore"):
         ratio = np.abs(got - ref) / bound
-        ratio = np.where(np.isinf(bound), 0.0, ratio)
-        ratio = np.where(got == ref, 0.0, ratio)
-    nan_got, nan_ref = np.isnan(got), np.isnan(ref)
-    ratio = np.where(nan_got & nan_ref, 0.0, np.where(nan_got | nan_ref, np.inf, ratio))
-    return np.where(np.isnan(ratio), np.inf, ratio)
+    ratio = np.where(np.isnan(ratio), np.inf, ratio)
+    same = (got == ref) | (np.isnan(got) & np.isnan(ref))
+    return np.where(np.isinf(bound), -1.0, np.where(same, 0.0, ratio))
 
 
 def _rows_of(value: np.ndarray, rows: slice) -> np.ndarray:

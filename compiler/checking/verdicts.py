@@ -1,4 +1,4 @@
-"""Whether a D that was computed on random inputs is right, in a sentence."""
+"""Verdicts on a D that was computed on random inputs: whether it is right, in a sentence."""
 
 import os
 from collections.abc import Mapping
@@ -20,10 +20,19 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether D is right, and a sentence that says how far off it is, or where it differs first."""
+    """Whether D is right, and a sentence that says how far off it is, or where it differs first.
+
+    `is_judged` is False where nothing can be said of any element; `ok` is then False too.
+    """
 
     ok: bool
     message: str
+    is_judged: bool = True
+
+    @property
+    def word(self) -> str:
+        """For the start of a line."""
+        return "ok" if self.ok else "WRONG" if self.is_judged else "NOT JUDGED"
 
 
 def check_memory(m: int, n: int, k: int) -> None:
@@ -44,12 +53,13 @@ def against_float64(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: i
     count = min(m, max(16, _MOST_PRODUCTS // (n * k)))
     if count == m:
         found = compare(spec, d, *reference_with_bound(spec, **inputs))
-        return Verdict(found.ok, found.message)
+        return Verdict(found.ok, found.message, found.judged > 0)
     middle = np.random.default_rng(seed).choice(m - 2, size=count - 2, replace=False) + 1
     rows = np.sort(np.concatenate([[0, m - 1], middle]))
     some = replace(spec, m=None)
     found = compare(some, d[rows], *reference_with_bound(some, **_rows_of(spec, inputs, rows)))
-    return Verdict(found.ok, f"{found.message} (row {rows[found.worst_index[0]]} of D; {count} of {m} rows compared)")
+    message = f"{found.message} (row {rows[found.worst_index[0]]} of D; {count} of {m} rows compared)"
+    return Verdict(found.ok, message, found.judged > 0)
 
 
 def _rows_of(spec: GemmSpec, inputs: Mapping[str, Any], rows: Array) -> dict[str, Any]:

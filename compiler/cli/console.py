@@ -13,7 +13,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from lowtide.compiler.checking.expected import operands_text
+from lowtide.compiler.checking.expected_problem import operands_text
 from lowtide.compiler.checking.interpretation import duration
 from lowtide.compiler.driver import Timing
 from lowtide.compiler.spec import GemmSpec

@@ -10,7 +10,7 @@ from mlir import ir
 
 from lowtide import targets
 from lowtide.compiler.checking import interpretation
-from lowtide.compiler.checking.expected import Reference, reference_of
+from lowtide.compiler.checking.expected_problem import ExpectedProblem, expected_problem
 from lowtide.compiler.checking.interpretation import check_interpreted, check_patience, cta_tile, duration, inputs_for
 from lowtide.compiler.checking.verdicts import Verdict, against_float64, check_memory, equality
 from lowtide.compiler.cli import options
@@ -71,14 +71,14 @@ def interpret(
                 target = target or options.DEFAULT_TARGET
                 text = problem_text(spec, targets.get(target), resolve_schedule(schedule))
                 module = _lowered(text, target, level or str(Level.NVVM), context, on_pass(update))
-                reference = Reference(spec, "float64")
+                reference = ExpectedProblem(spec, "float64")
             else:
                 given = {"dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout, "epilogue": epilogue}
                 options.refuse_beside_file(file, **given, schedule=schedule)
                 module = _read(file, target, level, context, on_pass(update))
-                reference = reference_of(file, module, against)
+                reference = expected_problem(file, module, against)
         verdict = _run(module, reference, (m, n, k), sms, seed, domain, force)
-    line("result", f"{'ok' if verdict.ok else 'WRONG'}: {verdict.message}")
+    line("result", f"{verdict.word}: {verdict.message}")
     line("seed", str(seed))
     if not verdict.ok:
         raise typer.Exit(1)
@@ -105,7 +105,7 @@ def _lowered(source: str | Path, target: str | None, level: str, context: ir.Con
 
 def _run(
     module: ir.Module,
-    reference: Reference,
+    reference: ExpectedProblem,
     given: tuple[int | None, ...],
     sms: int,
     seed: int,
@@ -138,7 +138,7 @@ def _run(
 
 
 def _compare(
-    module: ir.Module, reference: Reference, inputs: dict[str, Any], result: np.ndarray[Any, Any], domain: str
+    module: ir.Module, reference: ExpectedProblem, inputs: dict[str, Any], result: np.ndarray[Any, Any], domain: str
 ) -> Verdict:
     spec = reference.spec
     if domain == "float":

@@ -6,10 +6,12 @@ from typing import Annotated
 import typer
 
 from lowtide.compiler.epilogue.ready import READY, ready_epilogue
-from lowtide.compiler.spec import ACCUMULATOR_DTYPES, INPUT_DTYPES, LAYOUTS, OUTPUT_DTYPES, GemmSpec
+from lowtide.compiler.spec import LAYOUTS, GemmSpec
+from lowtide.elements import kernel_types
 from lowtide.errors import Error
 from lowtide.interpreter.host import LEVELS
 from lowtide.interpreter.numbers.domains import DOMAINS
+from lowtide.targets import accumulator_types, operand_types
 
 DEFAULT_TARGET = "sm_80"
 
@@ -32,13 +34,12 @@ GivenK = Annotated[int, _problem("--k", "Terms of each sum.")]
 M = Annotated[int | None, _problem("--m", "Rows of D; left out, a run-time argument of the kernel.")]
 N = Annotated[int | None, _problem("--n", "Columns of D; likewise.")]
 K = Annotated[int | None, _problem("--k", "Terms of each sum; likewise.")]
-Dtype = Annotated[
-    str | None, _problem("--dtype", f"Of A, B and D: {', '.join(INPUT_DTYPES)}. Default bf16. --a, --b, --d override.")
-]
+_DTYPES = f"Of A, B and D: {', '.join(operand_types())}. Default bf16. --a, --b, --d override."
+Dtype = Annotated[str | None, _problem("--dtype", _DTYPES)]
 A = Annotated[str | None, _problem("--a", "Dtype of A.")]
 B = Annotated[str | None, _problem("--b", "Dtype of B.")]
-D = Annotated[str | None, _problem("--d", f"Dtype of D: {', '.join(OUTPUT_DTYPES)}.")]
-Acc = Annotated[str | None, _problem("--acc", f"Of the sums: {', '.join(ACCUMULATOR_DTYPES)}. Default f32.")]
+D = Annotated[str | None, _problem("--d", f"Dtype of D: {', '.join(kernel_types())}.")]
+Acc = Annotated[str | None, _problem("--acc", f"Of the sums: {', '.join(accumulator_types())}. Default f32.")]
 Layout = Annotated[str | None, _problem("--layout", f"How A and B lie: {', '.join(LAYOUTS)}. Default tn.")]
 Epilogue = Annotated[str | None, _problem("--epilogue", f"What follows the sums: {', '.join(READY)}.")]
 

@@ -75,7 +75,7 @@ def run(
     ran = _run(kernel, spec, (m, n, k), level, sms, seed, force)
     line("ran", f"on {ran.where}")
     line("time", ran.time)
-    line("result", f"{'ok' if ran.verdict.ok else 'WRONG'}: {ran.verdict.message}")
+    line("result", f"{ran.verdict.word}: {ran.verdict.message}")
     line("seed", str(seed))
     if time_passes:
         time_table(kernel.timings)

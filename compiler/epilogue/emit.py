@@ -8,6 +8,7 @@ from mlir.dialects import arith, math
 
 from lowtide.compiler.epilogue.operands import EpilogueGraph
 from lowtide.compiler.epilogue.trace import Node
+from lowtide.elements import element_type
 
 Build = Callable[..., ir.Value]
 
@@ -42,10 +43,9 @@ _COMPARE = {
 }
 
 
-def element_type(name: str) -> ir.Type:
-    """The MLIR type of f16, bf16 or f32."""
-    types: dict[str, Callable[[], ir.Type]] = {"f16": ir.F16Type.get, "bf16": ir.BF16Type.get, "f32": ir.F32Type.get}
-    return types[name]()
+def ir_type(name: str) -> ir.Type:
+    """The MLIR type of an element type."""
+    return ir.Type.parse(element_type(name).ir)
 
 
 def emit(graph: EpilogueGraph, arguments: Sequence[ir.Value]) -> ir.Value:
@@ -98,7 +98,7 @@ def _constant(value: float, shape: list[int] | None) -> ir.Value:
 
 def _convert(value: ir.Value, name: str, shape: list[int] | None) -> ir.Value:
     """Extend to f32, or round from f32."""
-    type = _like(element_type(name), shape)
+    type = _like(ir_type(name), shape)
     if value.type == type:
         return value
     return (arith.ExtFOp if name == "f32" else arith.TruncFOp)(type, value).result

@@ -1,13 +1,13 @@
-"""Evaluates a traced epilogue in float64: what D would be without rounding."""
+"""Evaluates a traced epilogue: in float64, as D would be without rounding, or a trace of constants, as kernels do."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from lowtide.compiler.dtypes import round_to
-from lowtide.compiler.epilogue.functions import erf
+from lowtide.compiler.epilogue.erf import erf
 from lowtide.compiler.epilogue.operands import EpilogueGraph
-from lowtide.compiler.epilogue.trace import Node
+from lowtide.compiler.epilogue.trace import Node, in_order
+from lowtide.runtime.dtypes import round_to
 
 _OPS: dict[str, Callable[..., np.ndarray]] = {
     "neg": np.negative,
@@ -49,6 +49,19 @@ def evaluate(graph: EpilogueGraph, acc: np.ndarray, operands: Sequence[np.ndarra
         for node in graph.nodes:
             values[id(node)] = _evaluate(node, [values[id(other)] for other in node.inputs], acc, operands)
     return np.array(np.broadcast_to(values[id(graph.result)], acc.shape), dtype=np.float64)
+
+
+def folded(result: Node) -> np.float32:
+    """The value of a trace that only constants enter, every operation rounded to f32, as the kernel would compute it.
+
+    Functions such as exp come out correctly rounded; the kernel's are within `math_formulas`' errors of that.
+    """
+    values: dict[int, np.ndarray] = {}
+    with np.errstate(all="ignore"):
+        for node in in_order(result):
+            exact = _evaluate(node, [values[id(other)] for other in node.inputs], np.empty(0), ())
+            values[id(node)] = exact if exact.dtype == np.bool_ else round_to(exact, "f32")
+    return np.float32(values[id(result)])
 
 
 def _evaluate(node: Node, inputs: list[np.ndarray], acc: np.ndarray, operands: Sequence[np.ndarray]) -> np.ndarray:

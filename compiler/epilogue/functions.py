@@ -1,107 +1,118 @@
 """The functions of an epilogue: lt.relu, lt.exp, lt.gelu, lt.where, …
 
-Each takes traced values, and numpy arrays or numbers as well, so that the same epilogue can be run in numpy.
+Each takes traced values, and numbers beside them. Of numbers alone it gives the number that a kernel would compute, as
+np.float32: every operation is rounded to f32. Arrays are left to numpy, so that the same epilogue can be run there.
 """
 
+import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 
-from lowtide.compiler.dtypes import NUMPY, choices
-from lowtide.compiler.epilogue.trace import Predicate, Traced, Tracer, refuse
+from lowtide.compiler.dtypes import choices, numpy_dtype
+from lowtide.compiler.epilogue.erf import erf as erf_of_arrays
+from lowtide.compiler.epilogue.evaluate import folded
+from lowtide.compiler.epilogue.trace import Predicate, Traced, Tracer, number_of, refuse, truth_of
+from lowtide.elements import kernel_types
 from lowtide.errors import SpecError
 
-# Taylor coefficients of erf at every 1/128 of [0, 6], one row a power; erf(6) is 1 in float64.
-_ERF_STEPS = 128
-_ERF_POINTS = np.arange(6 * _ERF_STEPS + 1) / _ERF_STEPS
+Parameters = ParamSpec("Parameters")
 
 
-def _erf_coefficients() -> np.ndarray:
-    """cₙ = erf⁽ⁿ⁾(x)/n! at every point: n(n−1)cₙ = −2((n−1)x cₙ₋₁ + (n−2)cₙ₋₂), from erf″ = −2x erf′."""
-    x = _ERF_POINTS
-    rows = [np.array([math.erf(point) for point in x]), 2.0 / math.sqrt(math.pi) * np.exp(-x * x)]
-    for n in range(2, 8):
-        before = (n - 2) * rows[n - 2]
-        rows.append(-2.0 * (x * (n - 1) * rows[n - 1] + before) / (n * (n - 1)))
-    return np.stack(rows)
+def _folds(function: Callable[Parameters, Any]) -> Callable[Parameters, Any]:
+    """Of numbers alone: trace the function on constants, and compute the trace."""
+
+    @functools.wraps(function)
+    def folding(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Any:
+        values = [value for value in (*arguments, *keywords.values()) if not isinstance(value, str)]
+        if not values or any(number_of(value) is None for value in values):
+            return function(*arguments, **keywords)
+        tracer = Tracer()
+
+        def constant(value: Any) -> Any:
+            return value if isinstance(value, str) else Traced(tracer, tracer.lift(value))
+
+        result = function(*map(constant, arguments), **{name: constant(value) for name, value in keywords.items()})
+        return folded(result._node)
+
+    return folding
 
 
-_ERF_COEFFICIENTS = _erf_coefficients()
-
-
-def _erf_numpy(x: Any) -> Any:
-    """erf in float64, to some 1e-15, by the Taylor polynomial at the nearest point of the table."""
-    magnitude = np.fmin(np.abs(np.asarray(x, dtype=np.float64)), 6.0)
-    index = np.rint(magnitude * _ERF_STEPS).astype(np.int64)
-    distance = magnitude - _ERF_POINTS[index]
-    value = _ERF_COEFFICIENTS[-1][index]
-    for row in _ERF_COEFFICIENTS[-2::-1]:
-        value = value * distance + row[index]
-    return np.where(np.isnan(x), np.nan, np.copysign(value, x))
-
-
+@_folds
 def maximum(x: Any, y: Any) -> Any:
     """The larger of x and y; NaN if either is."""
     return _call("max", np.maximum, x, y)
 
 
+@_folds
 def minimum(x: Any, y: Any) -> Any:
     """The smaller of x and y; NaN if either is."""
     return _call("min", np.minimum, x, y)
 
 
+@_folds
 def relu(x: Any) -> Any:
     """max(x, 0). NaN stays NaN."""
     return maximum(x, 0.0)
 
 
+@_folds
 def clamp(x: Any, low: Any, high: Any) -> Any:
     """min(max(x, low), high). NaN stays NaN."""
     return minimum(maximum(x, low), high)
 
 
+@_folds
 def exp(x: Any) -> Any:
     """eˣ, to `lowtide.passes.support.math_formulas.EXP`."""
     return _call("exp", np.exp, x)
 
 
+@_folds
 def log(x: Any) -> Any:
     """The natural logarithm, to `lowtide.passes.support.math_formulas.LOG`: −∞ at 0, NaN below."""
     return _call("log", np.log, x)
 
 
+@_folds
 def tanh(x: Any) -> Any:
     """The hyperbolic tangent, to `lowtide.passes.support.math_formulas.TANH`."""
     return _call("tanh", np.tanh, x)
 
 
+@_folds
 def erf(x: Any) -> Any:
     """The error function 2/√π ∫₀ˣ e^{−t²} dt, to `lowtide.passes.support.math_formulas.ERF`."""
-    return _call("erf", _erf_numpy, x)
+    return _call("erf", erf_of_arrays, x)
 
 
+@_folds
 def sqrt(x: Any) -> Any:
     """The square root, correctly rounded; NaN below 0."""
     return _call("sqrt", np.sqrt, x)
 
 
+@_folds
 def rsqrt(x: Any) -> Any:
     """1/√x, to `lowtide.passes.support.math_formulas.RSQRT_APPROX`: ∞ at 0, NaN below."""
     return _call("rsqrt", lambda y: 1.0 / np.sqrt(y), x)
 
 
+@_folds
 def sigmoid(x: Any) -> Any:
     """1 / (1 + e⁻ˣ)."""
     return _call("div_approx", np.divide, 1.0, 1.0 + exp(-x))
 
 
+@_folds
 def silu(x: Any) -> Any:
     """x · sigmoid(x), as x / (1 + e⁻ˣ)."""
     return _call("div_approx", np.divide, x, 1.0 + exp(-x))
 
 
+@_folds
 def gelu(x: Any, approximate: str = "none") -> Any:
     """x · Φ(x): with "none" by erf, with "tanh" by ½(1 + tanh u), u = √(2/π)(x + 0.044715 x³) (Hendrycks, Gimpel 2016).
 
@@ -117,22 +128,30 @@ def gelu(x: Any, approximate: str = "none") -> Any:
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:
-    """x where the condition (a comparison of traced values) holds, else y. Both are computed."""
-    tracer = _tracer_of(condition, x, y)
+    """x where the condition (a comparison of traced values) holds, else y. Both are computed.
+
+    A condition that is known, True or False, chooses at once.
+    """
+    tracer, known = _tracer_of(condition, x, y), truth_of(condition)
+    if tracer is None and known is not None and number_of(x) is not None and number_of(y) is not None:
+        return cast(x if known else y, "f32")
     if tracer is None:
         return np.where(condition, x, y)
+    if known is not None:
+        return Traced(tracer, [tracer.lift(y), tracer.lift(x)][known])
     inputs = [tracer.lift_predicate(condition), tracer.lift(x), tracer.lift(y)]
     return Traced(tracer, tracer.node("where", inputs))
 
 
+@_folds
 def cast(x: Any, dtype: str) -> Any:
     """x rounded to the nearest value of `dtype` (f16, bf16, f32); computing goes on in f32."""
-    if dtype not in NUMPY:
-        raise SpecError(f"cast to unknown dtype {dtype!r}: {choices(dtype, tuple(NUMPY))}")
+    if dtype not in kernel_types():
+        raise SpecError(f"cast to unknown dtype {dtype!r}: {choices(dtype, kernel_types())}")
     tracer = _tracer_of(x)
     if tracer is None:
         with np.errstate(over="ignore"):
-            rounded = np.asarray(x).astype(NUMPY[dtype])
+            rounded = np.asarray(x).astype(numpy_dtype(dtype))
             return rounded.astype(np.result_type(x, np.float32))
     return x if dtype == "f32" else tracer.apply("cast", x, attribute=dtype)
 

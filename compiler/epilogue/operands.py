@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from lowtide.compiler.dtypes import NUMPY, choices
+from lowtide.compiler.dtypes import choices
 from lowtide.compiler.epilogue.trace import Node, Predicate, Traced, Tracer, in_order, is_ours
+from lowtide.elements import kernel_types
 from lowtide.errors import SpecError
 
 # Names that the call of a kernel, or of the reference, needs for itself.
@@ -188,8 +189,8 @@ def _operand(function: Callable[..., Any], parameter: inspect.Parameter, d: str)
             raise SpecError(f"{where}: the scalar {name!r} of {type.dtype!r}: scalars are f32; write lt.Scalar")
         return Operand(name, type.kind, "f32")
     dtype = d if type.dtype is None else type.dtype
-    if dtype not in NUMPY:
-        raise SpecError(f"{where}: unknown dtype {dtype!r} of operand {name!r}: {choices(dtype, tuple(NUMPY))}")
+    if dtype not in kernel_types():
+        raise SpecError(f"{where}: unknown dtype {dtype!r} of operand {name!r}: {choices(dtype, kernel_types())}")
     return Operand(name, type.kind, dtype)
 
 

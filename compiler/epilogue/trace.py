@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
+from lowtide.elements import element_type
 from lowtide.errors import SpecError
 
 _OURS = ("lowtide.", "numpy.", "functools", "inspect")
-_LARGEST_F32 = float(np.finfo(np.float32).max)
+_LARGEST_F32 = element_type("f32").largest
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,12 +54,11 @@ class Tracer:
             if isinstance(value, Predicate):
                 refuse("a comparison used as a number", "choose with lt.where(condition, x, y)")
             return value._node
-        if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
-            return refuse(
-                f"{type(value).__name__} beside a traced value",
-                "constants are real numbers; pass arrays as operands (lt.Full, lt.PerRow, lt.PerColumn)",
-            )
-        number = float(value)
+        number = number_of(value)
+        if number is None:
+            if isinstance(value, np.ndarray) and value.ndim:
+                return refuse(f"an array of shape {value.shape} beside a traced value", _ARRAY_OUT)
+            return refuse(f"{_type_name(value)} beside a traced value", f"constants are real numbers; {_ARRAY_OUT}")
         if np.isfinite(number) and abs(number) > _LARGEST_F32:
             refuse(f"the constant {number!r}, beyond the largest f32 ({_LARGEST_F32:.6g})", "scale it down")
         return self.node("const", (), number)
@@ -75,6 +76,27 @@ class Tracer:
 
     def compare(self, op: str, x: object, y: object) -> "Predicate":
         return Predicate(self, self.node(op, [self.lift(x), self.lift(y)]))
+
+
+def number_of(value: object) -> float | None:
+    """The value of a real number of Python, numpy or ml_dtypes, or of an array of no dimensions; None for others."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if isinstance(value, np.generic):
+        is_real = value.dtype.kind in "fiu" or type(value).__module__ == ml_dtypes.__name__
+        return float(value) if is_real else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def truth_of(value: object) -> bool | None:
+    """The value of a bool of Python or numpy, or of an array of no dimensions; None for others."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    return bool(value) if isinstance(value, bool | np.bool_) else None
+
+
+def _type_name(value: object) -> str:
+    return f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
 def user_line() -> str:
@@ -110,6 +132,9 @@ _NUMPY_NAMES = {"where": "where", "clip": "clamp"} | {
 }
 _BRANCH = "a branch: if, and/or/not, while, or a chain such as 0 < x < 1"
 _BRANCH_OUT = "choose with lt.where(condition, x, y), combine conditions with & | ~, or use lt.maximum, lt.clamp"
+_ARRAY_OUT = (
+    "make it an operand: a parameter of the epilogue annotated lt.Full, lt.PerRow or lt.PerColumn, given at each call"
+)
 _NUMBER_OUT = "the value is not known yet: use lt.exp, lt.tanh, lt.sqrt, … instead of math's functions"
 
 
@@ -144,10 +169,11 @@ class _Recorded:
         name = ufunc.__name__
         simple = (_NUMPY_BINARY | _NUMPY_COMPARE).get(name)
         if simple is not None and method == "__call__" and not keywords:
-            first, second = (x.item() if isinstance(x, np.generic) else x for x in inputs)
-            if not isinstance(first, np.ndarray) and not isinstance(second, np.ndarray):
-                return simple(first, second)
-            return refuse(f"numpy.{name} with an array", "pass arrays as operands (lt.Full, lt.PerRow, lt.PerColumn)")
+            for x in inputs:
+                if isinstance(x, np.ndarray) and x.ndim:
+                    return refuse(f"numpy.{name} with an array of shape {x.shape}", _ARRAY_OUT)
+            numbers = (number_of(x) for x in inputs)
+            return simple(*(x if number is None else number for x, number in zip(inputs, numbers, strict=True)))
         return self.__array_function__(ufunc, (), inputs, keywords)
 
     def __array_function__(self, function: Any, types: Any, inputs: Any, keywords: Any) -> Any:

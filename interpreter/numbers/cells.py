@@ -13,6 +13,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.elements import ELEMENTS
 from lowtide.errors import InterpreterError
 
 Ints = NDArray[np.integer[Any]]
@@ -30,7 +31,8 @@ LANES = 256
 WARPS = 32
 """Of one CTA, at most."""
 
-_WIDTHS = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8}
+# By MLIR's names, i1 included, of which a byte is stored.
+_WIDTHS = {"i1": 1, **{row.ir: row.bytes for row in ELEMENTS.values()}}
 ELEMENT_BYTES: Mapping[str, int] = MappingProxyType(_WIDTHS)
 CODES: Mapping[str, int] = MappingProxyType({dtype: code for code, dtype in enumerate(_WIDTHS, start=1)})
 _NAMES: Mapping[int, str] = MappingProxyType({code: dtype for dtype, code in CODES.items()})

@@ -6,7 +6,7 @@
           can be compared bit by bit.
 `field`   integers modulo 2³¹ − 1: exact too, and dyadic constants such as 0.5 exist in it.
 
-Values are numpy arrays (any shape) of the domain's `payload` dtype; element types are "f16", "bf16", "f32", "f64".
+Values are numpy arrays (any shape) of the domain's `payload` dtype; float types go by their MLIR names: "bf16", "f32".
 Float casts may overflow to infinity on purpose: run under `numpy.errstate(all="ignore")`.
 """
 
@@ -16,18 +16,19 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
-import ml_dtypes
+import ml_dtypes  # noqa: F401 - makes numpy know the names of the types that it lacks
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.elements import ELEMENTS
 from lowtide.errors import InterpreterError
 
 Values = NDArray[Any]
 
-FLOAT_DTYPES: Mapping[str, Any] = MappingProxyType(
-    {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
-)
-_BITS: Mapping[str, Any] = MappingProxyType({"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "f64": np.uint64})
+# By MLIR's names.
+_FLOATS = {row.ir: row for row in ELEMENTS.values() if row.is_float}
+FLOAT_DTYPES: Mapping[str, Any] = MappingProxyType({name: np.dtype(row.library) for name, row in _FLOATS.items()})
+_BITS: Mapping[str, Any] = MappingProxyType({name: np.dtype(f"u{row.bytes}") for name, row in _FLOATS.items()})
 
 _COMPARISONS: Mapping[str, Callable[[Values, Values], Values]] = MappingProxyType(
     {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from mlir import ir
 
+from lowtide.interpreter.numbers.domains import FLOAT_DTYPES
+
 _HEX_FLOAT = re.compile(r"0x[0-9A-Fa-f]+")
 
 
@@ -57,7 +59,4 @@ def _dense(attribute: ir.DenseElementsAttr) -> np.ndarray[Any, Any]:
 
 def _bits_to_float(bits: int, element: str) -> float:
     """The value of a float that MLIR prints as its bits: infinities and NaN."""
-    if element == "bf16":
-        return float(np.array(bits << 16, np.uint32).view(np.float32))
-    unsigned, floating = {"f16": ("u2", "f2"), "f32": ("u4", "f4"), "f64": ("u8", "f8")}[element]
-    return float(np.array(bits, unsigned).view(floating))
+    return float(np.array(bits, f"u{FLOAT_DTYPES[element].itemsize}").view(FLOAT_DTYPES[element]))

@@ -10,6 +10,7 @@ from mlir import ir
 from mlir.dialects import llvm
 
 from lowtide.dialects import sm, tile
+from lowtide.elements import ELEMENTS
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.program.ir_attributes import nested
 from lowtide.interpreter.program.layouts import SharedLayout, ThreadValue
@@ -162,7 +163,7 @@ Type: TypeAlias = (
     | Other
 )
 
-_FLOATS = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}
+_FLOATS = {row.ir: row.bits for row in ELEMENTS.values() if row.is_float}
 _ARRAY = re.compile(r"!llvm\.array<(\d+) x (.*)>")
 
 

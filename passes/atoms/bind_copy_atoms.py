@@ -17,7 +17,7 @@ from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts import threads_of
-from lowtide.passes.support.atoms import COPY_BYTES, fill_copy, tiled_copy_attr
+from lowtide.passes.support.atoms import CP_ASYNC_COPIES, fill_copy, tiled_copy_attr
 from lowtide.passes.support.kernels import kernels_of, schedule_of
 from lowtide.passes.support.problem import element_bits
 from lowtide.passes.support.rewriting import before, defining_op, erase
@@ -38,8 +38,8 @@ class BindCopyAtoms(Pass):
             for copy in walk(kernel, sm.CopyAsyncOp):
                 view, name = copy.source.type, _operand_filled(copy)
                 atom = schedule.mainloop.operand(name).copy
-                if atom not in COPY_BYTES:
-                    raise Refusal(copy, f"{name}.copy = {atom} is not one of {', '.join(COPY_BYTES)}")
+                if atom not in CP_ASYNC_COPIES:
+                    raise Refusal(copy, f"{name}.copy = {atom} is not one of {', '.join(CP_ASYNC_COPIES)}")
                 try:
                     target.copy(atom)
                     bits = element_bits(view.element_type)

@@ -32,6 +32,7 @@ from tensor_layouts import Layout
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import EpilogueMath, SchedulerKind, StorePath
+from lowtide.elements import element_type
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.epilogue.parts import Epilogue, Part, buffer_type
@@ -128,7 +129,7 @@ def _store_direct(epilogue: Epilogue, part: Part) -> None:
 def _store_through(epilogue: Epilogue, scratch: ir.Value, part: Part) -> None:
     shape = tuple(part.value.type.shape)
     access = epilogue.rows_access(shape)
-    element = ir.Type.parse(access.scratch_element)
+    element = ir.Type.parse(element_type(access.scratch_element).ir)
     bytes_of = element_bits(element) // 8
     in_registers = epilogue.schedule.epilogue.math is EpilogueMath.registers
     value = epilogue.map(part.value, part.origin) if in_registers else part.value

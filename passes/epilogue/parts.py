@@ -11,11 +11,12 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.tile import CacheHint, EpilogueMath, OperandKind, StorePath
 from lowtide.dialects.tile.layouts import SwizzleBits, layout_attr
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.facts import multiplying_threads
 from lowtide.passes.support.atoms import EpilogueAccess, fragment_type, part_of, rows_of_part
 from lowtide.passes.support.cache_hints import written
-from lowtide.passes.support.problem import element_bits, kinds_of
+from lowtide.passes.support.problem import element_bits, element_name, kinds_of
 from lowtide.passes.support.rewriting import index_constant
 from lowtide.targets import TiledMma
 
@@ -91,8 +92,8 @@ class Epilogue:
     def rows_access(self, shape: tuple[int, int]) -> EpilogueAccess:
         """How rows of a part of this shape are read back and stored."""
         in_registers = self.schedule.epilogue.math is EpilogueMath.registers
-        d = str(self.d_element)
-        return rows_of_part(shape, d if in_registers else str(self.acc_element), d, multiplying_threads(self.schedule))
+        d, acc = element_name(self.d_element), element_name(self.acc_element)
+        return rows_of_part(shape, d if in_registers else acc, d, multiplying_threads(self.schedule))
 
     def window(self, part: Part) -> ir.Value:
         """The part's window of D."""
@@ -133,7 +134,8 @@ class Epilogue:
 
 
 def buffer_type(layout: Layout, swizzle: SwizzleBits, shape: tuple[int, int], element: ir.Type | str) -> ir.Type:
-    """A memref in shared memory."""
+    """A memref in shared memory, of a type or of the one that a row's name stands for."""
+    element = element_type(element).ir if isinstance(element, str) else element
     text = layout_attr(layout, swizzle)
     return ir.Type.parse(f"memref<{shape[0]}x{shape[1]}x{element}, {text}, #gpu.address_space<workgroup>>")
 

@@ -9,6 +9,7 @@ from mlir.dialects import arith, llvm, vector
 
 from lowtide.dialects import sm
 from lowtide.dialects.tile.layouts import tv_of
+from lowtide.elements import element_type
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.values import Fragment, regroup, vector_type
@@ -57,40 +58,35 @@ class _Instruction:
 
     def __init__(self, atom: MmaAtom) -> None:
         m, n, k = atom.shape_mnk
-        self.half_operands = atom.dtype("a") == "f16"
-        self.half_accumulator = atom.dtype("c") == "f16"
-        self.f16, self.f32 = ir.F16Type.get(), ir.F32Type.get()
-        self.pair = vector_type(2, self.f16)
-        registers = ["vector<2xf16>"] * 2 if self.half_accumulator else ["f32"] * 4
-        self.result = ir.Type.parse(f"!llvm.struct<({', '.join(registers)})>")
-        operand = ir.Attribute.parse(f"#nvvm.mma_type<{atom.dtype('a')}>")
+        operands, accumulators = element_type(atom.dtype("a")), element_type(atom.dtype("c"))
+        self.operand, self.accumulator = (ir.Type.parse(row.mma_register) for row in (operands, accumulators))
+        self.registers = atom.registers("c")
+        self.result = ir.Type.parse(f"!llvm.struct<({', '.join([accumulators.mma_register] * self.registers)})>")
+        operand = ir.Attribute.parse(f"#nvvm.mma_type<{operands.ptx}>")
         self.attributes = {
             "shape": ir.Attribute.parse(f"#nvvm.shape<m = {m}, n = {n}, k = {k}>"),
             "layoutA": ir.Attribute.parse("#nvvm.mma_layout<row>"),
             "layoutB": ir.Attribute.parse("#nvvm.mma_layout<col>"),
             "multiplicandAPtxType": operand,
             "multiplicandBPtxType": operand,
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get(
-                [atom.registers("a"), atom.registers("b"), 2 if self.half_accumulator else 4]
-            ),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([atom.registers("a"), atom.registers("b"), self.registers]),
         }
 
     def emit(self, a: list[ir.Value], b: list[ir.Value], c: ir.Value) -> ir.Value:
-        if self.half_operands:  # f16 registers are vectors of two, bf16 registers i32
-            a, b = ([llvm.BitcastOp(self.pair, register).result for register in fragment] for fragment in (a, b))
-        if self.half_accumulator:
-            parts = [vector.ShuffleOp(c, c, [i, i + 1], results=[self.pair]).result for i in (0, 2)]
+        if a[0].type != self.operand:
+            a, b = ([llvm.BitcastOp(self.operand, register).result for register in fragment] for fragment in (a, b))
+        is_packed = isinstance(self.accumulator, ir.VectorType)
+        if is_packed:
+            parts = [vector.ShuffleOp(c, c, [i, i + 1], results=[self.accumulator]).result for i in (0, 2)]
         else:
-            parts = [vector.ExtractOp(c, [], [i]).result for i in range(4)]
+            parts = [vector.ExtractOp(c, [], [i]).result for i in range(self.registers)]
         product = ir.Operation.create(
             "nvvm.mma.sync", results=[self.result], operands=[*a, *b, *parts], attributes=self.attributes
         ).result
-        if self.half_accumulator:
-            low, high = (llvm.ExtractValueOp(self.pair, product, [i]).result for i in range(2))
-            return vector.ShuffleOp(low, high, [0, 1, 2, 3], results=[c.type]).result
-        return vector.FromElementsOp(
-            c.type, [llvm.ExtractValueOp(self.f32, product, [i]).result for i in range(4)]
-        ).result
+        sums = [llvm.ExtractValueOp(self.accumulator, product, [i]).result for i in range(self.registers)]
+        if is_packed:
+            return vector.ShuffleOp(*sums, [0, 1, 2, 3], results=[c.type]).result
+        return vector.FromElementsOp(c.type, sums).result
 
 
 def lower_extract(context: Context, op: sm.ExtractOp) -> None:

@@ -8,6 +8,7 @@ from mlir.dialects import arith, llvm, vector
 from lowtide.dialects import sm
 from lowtide.dialects.tile import GemmLayout
 from lowtide.dialects.tile.layouts import tv_of
+from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
@@ -155,12 +156,12 @@ class _Wgmma:
         one = ir.Attribute.parse("#nvvm.wgmma_scale_in<one>")
         self.adding = {"scaleD": ir.Attribute.parse("#nvvm.wgmma_scale_out<one>")}
         self.clearing = {"scaleD": ir.Attribute.parse("#nvvm.wgmma_scale_out<zero>")}
-        operand = ir.Attribute.parse(f"#nvvm.wgmma_type<{atom.a_dtype}>")
+        operand = ir.Attribute.parse(f"#nvvm.wgmma_type<{element_type(atom.a_dtype).ptx}>")
         self.attributes = {
             "shape": ir.Attribute.parse(f"#nvvm.shape<m = {m}, n = {n}, k = {k}>"),
             "typeA": operand,
             "typeB": operand,
-            "typeD": ir.Attribute.parse(f"#nvvm.wgmma_type<{atom.c_dtype}>"),
+            "typeD": ir.Attribute.parse(f"#nvvm.wgmma_type<{element_type(atom.c_dtype).ptx}>"),
             "scaleA": one,
             "scaleB": one,
             "layoutA": ir.Attribute.parse(f"#nvvm.mma_layout<{'col' if a_transposed else 'row'}>"),

@@ -7,11 +7,12 @@ from lowtide import targets
 from lowtide.dialects.tile import CacheHint, EpilogueMath, OperandKind, StorePath
 from lowtide.dialects.tile.fields import Extents2
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
 from lowtide.passes.schedules.asked_for import may_store_by_tma
 from lowtide.passes.schedules.facts import multiplying_threads, ring_bytes, scratch_element, swizzle_base, threads_of
 from lowtide.passes.schedules.mainloop_choice import fitting_stages
 from lowtide.passes.support.atoms import epilogue_rows, part_of, tiled_mma
-from lowtide.passes.support.problem import ELEMENT_BITS, Problem
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import SwizzleChoice, Target
 from lowtide.targets.atoms import WGMMA_ROWS
 
@@ -56,7 +57,7 @@ def _tile(schedule: Schedule, problem: Problem) -> Extents2:
     low enough for `_ROWS_VALUES` elements per thread, and for `_FUNCTION_VALUES` where it calls functions.
     """
     m, n, _ = schedule.tile_mnk
-    most = ring_bytes(schedule, problem) * 8 // ELEMENT_BITS[scratch_element(schedule, problem)]
+    most = ring_bytes(schedule, problem) * 8 // element_type(scratch_element(schedule, problem)).bits
     if schedule.epilogue.math is EpilogueMath.rows:
         most = min(most, _ROWS_VALUES * threads_of(schedule))
     elif problem.has_math:
@@ -74,7 +75,7 @@ def _tile_beside_roles(schedule: Schedule, problem: Problem) -> Extents2:
     The accumulators of the rest of the tile stay in registers meanwhile, so that these have little room.
     """
     m, n, _ = schedule.tile_mnk
-    most = _SCRATCH_BYTES * 8 // (m * ELEMENT_BITS[scratch_element(schedule, problem)])
+    most = _SCRATCH_BYTES * 8 // (m * element_type(scratch_element(schedule, problem)).bits)
     if problem.kinds and schedule.epilogue.math is EpilogueMath.rows:
         most = min(most, _COLUMNS_BESIDE_ROWS // max(1, problem.kinds.count(OperandKind.full)))
     elif problem.kinds:
@@ -116,7 +117,7 @@ def _outgrows_l2(problem: Problem, target: Target) -> bool:
     """Whether D is larger than L2, so that nothing finds it there: it may then leave first, for A and B to stay."""
     if problem.m is None or problem.n is None:
         return False
-    return problem.m * problem.n * ELEMENT_BITS[problem.d] // 8 > target.l2_bytes
+    return problem.m * problem.n * element_type(problem.d).bits // 8 > target.l2_bytes
 
 
 def scratch_swizzle(schedule: Schedule, problem: Problem) -> SwizzleChoice:
@@ -124,7 +125,7 @@ def scratch_swizzle(schedule: Schedule, problem: Problem) -> SwizzleChoice:
     access = epilogue_rows(schedule, problem, multiplying_threads(schedule))
     shape = schedule.epilogue.tile
     assert shape is not None
-    element_bytes = ELEMENT_BITS[access.scratch_element] // 8
+    element_bytes = element_type(access.scratch_element).bits // 8
     tv = part_of(tiled_mma(schedule, problem), shape).tv("c", shape)
     vector = access.rows.vector
     accesses = [

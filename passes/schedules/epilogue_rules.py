@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 from lowtide.dialects.tile import CacheHint, EpilogueMath, OperandKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.facts import multiplying_threads, scratch_buffers, scratch_element, swizzle_base
 from lowtide.passes.schedules.mainloop_rules import has_wgmma, swizzle_of
 from lowtide.passes.schedules.tma_rules import MAX_BOX_SIDE
 from lowtide.passes.support.atoms import epilogue_rows
-from lowtide.passes.support.problem import ELEMENT_BITS, Problem
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS
 
@@ -74,7 +75,7 @@ def swizzle(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
     if schedule.epilogue.path is not StorePath.smem:
         return
     assert schedule.epilogue.swizzle is not None and schedule.epilogue.tile is not None
-    bits = ELEMENT_BITS[scratch_element(schedule, problem)]
+    bits = element_type(scratch_element(schedule, problem)).bits
     yield from swizzle_of("epilogue.swizzle", schedule.epilogue.swizzle, schedule.epilogue.tile, bits)
 
 
@@ -86,7 +87,7 @@ def _nearest_part(part: int, step: int, extent: int) -> int:
 
 def stores_whole_rows(problem: Problem) -> bool:
     """Whether D's rows are known to be whole 16 bytes: TMA writes no less, not even at the edge (seen on an H200)."""
-    return problem.n is not None and problem.n * ELEMENT_BITS[problem.d] % 128 == 0
+    return problem.n is not None and problem.n * element_type(problem.d).bits % 128 == 0
 
 
 def _tma_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
@@ -96,7 +97,7 @@ def _tma_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
     if OperandKind.full in problem.kinds:
         yield "epilogue.path = tma has no room for a full operand, which is read in rows; take epilogue.path = smem"
     if problem.n is not None and not stores_whole_rows(problem):
-        whole = 128 // ELEMENT_BITS[problem.d]
+        whole = 128 // element_type(problem.d).bits
         yield (
             f"epilogue.path = tma stores whole 16 bytes and would overwrite what lies behind D's rows of {problem.n} "
             f"elements; take epilogue.path = smem, or N = {-(-problem.n // whole) * whole}"
@@ -117,7 +118,7 @@ def _tma_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
             f"epilogue.tile N = {columns}: epilogue.swizzle = <{bits},{base},{shift}> takes boxes of {width} columns; "
             f"take a multiple of {width}, or epilogue.swizzle = <{narrower},{unit},3>"
         )
-    if width > MAX_BOX_SIDE or columns * ELEMENT_BITS[problem.d] % 128:
+    if width > MAX_BOX_SIDE or columns * element_type(problem.d).bits % 128:
         yield f"epilogue.tile N = {columns}: a box's row is a multiple of 16 bytes and at most {MAX_BOX_SIDE} elements"
     m, n, _ = schedule.tile_mnk
     count, buffers = m // rows * (n // columns), scratch_buffers(schedule)

@@ -2,7 +2,8 @@
 
 from lowtide.dialects.tile import EpilogueMath, StorePath
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.passes.support.problem import ELEMENT_BITS, Problem
+from lowtide.elements import element_type
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_THREADS
 
@@ -16,7 +17,7 @@ def ring_bytes(schedule: Schedule, problem: Problem) -> int:
     """Shared memory of the ring, in bytes."""
     assert schedule.mainloop.stages is not None
     m, n, k = schedule.tile_mnk
-    return schedule.mainloop.stages * (m * ELEMENT_BITS[problem.a] + n * ELEMENT_BITS[problem.b]) * k // 8
+    return schedule.mainloop.stages * (m * element_type(problem.a).bits + n * element_type(problem.b).bits) * k // 8
 
 
 def scratch_element(schedule: Schedule, problem: Problem) -> str:
@@ -30,7 +31,7 @@ def scratch_bytes(schedule: Schedule, problem: Problem) -> int:
         return 0
     assert schedule.epilogue.tile is not None
     rows, columns = schedule.epilogue.tile
-    bits = ELEMENT_BITS[scratch_element(schedule, problem)]
+    bits = element_type(scratch_element(schedule, problem)).bits
     sizes = [rows * columns * bits // 8] * scratch_buffers(schedule)
     if narrow := narrow_columns(schedule):
         sizes.append(rows * narrow * bits // 8)
@@ -54,7 +55,7 @@ def shared_memory_bytes(schedule: Schedule, problem: Problem) -> int:
     ring, scratch = ring_bytes(schedule, problem), scratch_bytes(schedule, problem)
     m, n, k = schedule.tile_mnk
     rows = schedule.mainloop.stages * k
-    end = aligned(m * rows * ELEMENT_BITS[problem.a] // 8) + n * rows * ELEMENT_BITS[problem.b] // 8
+    end = aligned(m * rows * element_type(problem.a).bits // 8) + n * rows * element_type(problem.b).bits // 8
     if schedule.consumers:  # the producer runs ahead: the ring is never free; two mbarriers per slot
         return (aligned(end) + scratch if scratch else end) + 2 * MBARRIER_BYTES * schedule.mainloop.stages
     return end if scratch <= ring else aligned(end) + scratch
@@ -81,7 +82,7 @@ def multiplying_threads(schedule: Schedule) -> int:
 
 def swizzle_base(element: str) -> int:
     """The base of a swizzle that keeps 16 bytes of an element type together: log2 of how many they are."""
-    return (128 // ELEMENT_BITS[element]).bit_length() - 1
+    return (128 // element_type(element).bits).bit_length() - 1
 
 
 def registers_at_entry(threads: int, target: Target) -> int:

@@ -7,9 +7,10 @@ from math import ceil
 
 from lowtide.dialects.tile.fields import Extents3
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
 from lowtide.passes.schedules.facts import shared_memory_bytes, threads_of
 from lowtide.passes.schedules.tma_rules import contiguous_extent
-from lowtide.passes.support.problem import ELEMENT_BITS, Problem
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS, Operand
 
@@ -46,10 +47,13 @@ def cost(schedule: Schedule, problem: Problem, target: Target) -> float:
     # mma.sync: 1024 multiply-adds per cycle and SM; four sub-cores need a warp each to reach it.
     mma_cycles = tile_m * tile_n * tile_k / 1024 * max(1.0, 4 / warps)
     # Fragments come through shared memory at 128 bytes per cycle: each warp reads its rows of A and of B.
-    rows_of_a, rows_of_b = tile_m // warps_m * ELEMENT_BITS[problem.a], tile_n // warps_n * ELEMENT_BITS[problem.b]
+    rows_of_a, rows_of_b = (
+        tile_m // warps_m * element_type(problem.a).bits,
+        tile_n // warps_n * element_type(problem.b).bits,
+    )
     fragment_bytes = warps * (rows_of_a + rows_of_b) * tile_k // 8
     # L2 gives an SM about 32 bytes per cycle.
-    fill_bytes = (tile_m * ELEMENT_BITS[problem.a] + tile_n * ELEMENT_BITS[problem.b]) * tile_k // 8
+    fill_bytes = (tile_m * bits_a + tile_n * bits_b) * tile_k // 8
     step_cycles = max(mma_cycles, fragment_bytes / 128, fill_bytes / 32)
     ctas = ceil(m / tile_m) * ceil(n / tile_n)
     at_once = target.sm_count * ctas_per_sm(schedule, problem, target)
@@ -79,7 +83,7 @@ def ctas_per_sm(schedule: Schedule, problem: Problem, target: Target) -> int:
         return 1  # its ring takes most of the shared memory, and its roles share out all registers
     threads = threads_of(schedule)
     m, n, _ = schedule.tile_mnk
-    accumulators = m * n * ELEMENT_BITS[problem.acc] // 32 // threads
+    accumulators = m * n * element_type(problem.acc).bits // 32 // threads
     registers = min(target.registers_per_thread, accumulators + 96)
     return max(1, target.ctas_per_sm(threads, shared_memory_bytes(schedule, problem), registers))
 
@@ -91,5 +95,5 @@ def _sizes(problem: Problem) -> tuple[int, int, int]:
 def _unaligned(operand: Operand, problem: Problem) -> float:
     """How much dearer an operand's bytes are than those of rows that start on L2's lines."""
     _, extent = contiguous_extent(operand, problem)
-    is_aligned = extent is None or extent * ELEMENT_BITS[problem.operand(operand)] // 8 % _LINE_BYTES == 0
+    is_aligned = extent is None or extent * element_type(problem.operand(operand)).bits // 8 % _LINE_BYTES == 0
     return 1.0 if is_aligned else _UNALIGNED_WEIGHT

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from lowtide.dialects.tile import RasterKind
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.passes.support.problem import ELEMENT_BITS, Problem
+from lowtide.elements import element_type
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 
 LARGEST_EXTENT = 2**31 - 1  # device code counts rows and columns in 32 bits
@@ -44,7 +45,7 @@ def tile(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
         yield f"grid.tile = {list(schedule.grid.tile)}: every extent is at least 1"
         return
     rows, columns = schedule.grid.tile
-    most = target.registers_per_sm * 32 // ELEMENT_BITS.get(problem.acc, 32)
+    most = target.registers_per_sm * 32 // element_type(problem.acc).bits
     if rows * columns > most:
         yield (
             f"grid.tile = [{rows}, {columns}] holds {rows * columns} accumulators of {problem.acc}, the registers of "

@@ -7,10 +7,11 @@ from lowtide import targets
 from lowtide.dialects.tile.fields import SINGLE, Extents2
 from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
 from lowtide.passes.schedules.facts import ring_bytes, shared_memory_bytes, threads_of
 from lowtide.passes.schedules.tma_rules import swizzle_bits
 from lowtide.passes.support.atoms import fill_copy, is_transposed, stored_shape, tiled_mma
-from lowtide.passes.support.problem import ELEMENT_BITS, Problem
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import SwizzleChoice, Target
 from lowtide.targets.atoms import Operand
 
@@ -58,7 +59,7 @@ def fitting_stages(schedule: Schedule, problem: Problem, target: Target) -> int:
 def stage_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> SwizzleChoice:
     """The swizzle of a stage without roles: counts the conflicts of the fill's writes and of ldmatrix's reads."""
     shape = stored_shape(operand, schedule, problem.layout)
-    bits = ELEMENT_BITS[problem.operand(operand)]
+    bits = element_type(problem.operand(operand)).bits
     atom = schedule.mainloop.operand(operand).copy
     assert atom is not None
     copy = fill_copy(atom, shape, threads_of(schedule), bits)

@@ -4,18 +4,19 @@ from collections.abc import Iterator
 
 from lowtide.dialects.tile import CacheHint, SchedulerKind
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.facts import registers_at_entry, ring_bytes, shared_memory_bytes, threads_of
 from lowtide.passes.schedules.tma_rules import MAX_BOX_SIDE, boxes
 from lowtide.passes.support.atoms import (
-    COPY_BYTES,
+    CP_ASYNC_COPIES,
     TMA_RANKS,
     fill_copy,
     is_transposed,
     stored_shape,
     tiled_mma,
 )
-from lowtide.passes.support.problem import ELEMENT_BITS, Problem, a_is_mk
+from lowtide.passes.support.problem import Problem, a_is_mk
 from lowtide.targets import Target, ldmatrix_source
 from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, Operand
 
@@ -38,7 +39,7 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
                 f"to leave them; nearest is {nearest}"
             )
     for name in OPERANDS:
-        operand, allowed = mainloop.operand(name), (*COPY_BYTES, *TMA_RANKS)
+        operand, allowed = mainloop.operand(name), (*CP_ASYNC_COPIES, *TMA_RANKS)
         if operand.copy is not None and operand.copy not in allowed:
             yield f"{name}.copy = {operand.copy} is not one of {', '.join(allowed)}"
         if operand.cache not in (None, *_LOAD_HINTS):
@@ -130,7 +131,7 @@ def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
         shape = stored_shape(name, schedule, problem.layout)
         rows = schedule.tile_mnk[OPERANDS.index(name)]
         try:
-            fill_copy(copy, shape, threads_of(schedule), ELEMENT_BITS[problem.operand(name)])
+            fill_copy(copy, shape, threads_of(schedule), element_type(problem.operand(name)).bits)
         except ScheduleError as error:
             yield f"operand {name}: {error}"
         try:
@@ -144,7 +145,7 @@ def swizzles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[s
     """Swizzles that permute whole tiles, in units that no access of 16 bytes cuts."""
     for name in OPERANDS:
         shape = stored_shape(name, schedule, problem.layout)
-        swizzle, bits = schedule.mainloop.operand(name).swizzle, ELEMENT_BITS[problem.operand(name)]
+        swizzle, bits = schedule.mainloop.operand(name).swizzle, element_type(problem.operand(name)).bits
         assert swizzle is not None
         yield from swizzle_of(f"{name}.swizzle", swizzle, shape, bits)
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from tensor_layouts import size
 
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.schedules.facts import multiplying_threads, registers_at_entry, threads_of
 from lowtide.passes.support.atoms import mma_atom_name, tiled_mma
-from lowtide.passes.support.problem import ELEMENT_BITS, Problem
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import MMA_ATOMS, Target
 from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, families
 
@@ -88,7 +89,7 @@ def _unknown(schedule: Schedule, problem: Problem, target: Target) -> str:
 def accumulators(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Accumulators of a thread are registers that one instruction can name."""
     m, n, _ = schedule.tile_mnk
-    each = m * n // multiplying_threads(schedule) * ELEMENT_BITS[problem.acc] // 32
+    each = m * n // multiplying_threads(schedule) * element_type(problem.acc).bits // 32
     if each >= target.registers_per_thread:
         yield (
             f"grid.tile = [{m}, {n}] needs {each} accumulator registers per thread, {target.name} has "

@@ -7,8 +7,9 @@ that pass them.
 from collections.abc import Callable, Iterator
 
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import kernel_types
 from lowtide.passes.schedules import epilogue_rules, grid_rules, mainloop_rules, multiply_rules
-from lowtide.passes.support.problem import ELEMENT_BITS, Problem
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 
 Rule = Callable[[Schedule, Problem, Target], Iterator[str]]
@@ -27,8 +28,8 @@ def _complete(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
 
 def _elements(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     for name, element in (("A", problem.a), ("B", problem.b), ("the accumulator", problem.acc), ("D", problem.d)):
-        if element not in ELEMENT_BITS:
-            yield f"{name} of {element}: elements are one of {', '.join(ELEMENT_BITS)}"
+        if element not in kernel_types():
+            yield f"{name} of {element}: elements are one of {', '.join(kernel_types())}"
 
 
 # Asked of each field by itself, so that an incomplete schedule can be checked too.

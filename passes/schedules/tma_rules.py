@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.support.atoms import TMA_RANKS, is_transposed, stored_shape
 from lowtide.passes.support.panels import panel_width
-from lowtide.passes.support.problem import ELEMENT_BITS, Problem
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS, Operand
 
@@ -22,7 +23,7 @@ def boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
         swizzle = schedule.mainloop.operand(operand).swizzle
         assert swizzle is not None
         bits, base, shift = swizzle
-        row_bytes = columns * ELEMENT_BITS[problem.operand(operand)] // 8
+        row_bytes = columns * element_type(problem.operand(operand)).bits // 8
         at = f"operand {operand}: rows of {row_bytes} bytes with {operand}.swizzle = <{bits},{base},{shift}>"
         if rows > MAX_BOX_SIDE:
             smallest = rows == WGMMA_ROWS * schedule.consumers
@@ -35,7 +36,7 @@ def boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
             return
         try:
             width = panel_width(columns, swizzle)
-            is_whole = width * ELEMENT_BITS[problem.operand(operand)] // 8 == 16 << bits
+            is_whole = width * element_type(problem.operand(operand)).bits // 8 == 16 << bits
         except ScheduleError:
             is_whole = False
         if not is_whole:

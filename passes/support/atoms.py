@@ -11,13 +11,14 @@ from lowtide.dialects import sm
 from lowtide.dialects.tile import EpilogueMath, GemmLayout
 from lowtide.dialects.tile.layouts import layout_attr, layout_of, tv_attr
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.passes.support.problem import ELEMENT_BITS, Problem, a_is_mk, b_is_nk
+from lowtide.elements import element_type
+from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk
 from lowtide.targets import TiledCopy, TiledMma
 
-COPY_BYTES = {"cp.async.16": 16, "cp.async.8": 8, "cp.async.4": 4}
+CP_ASYNC_COPIES = tuple(name for name, atom in targets.COPY_ATOMS.items() if atom.is_cp_async)
 
 # Dimensions of the tensor maps of each TMA copy.
-TMA_RANKS = {"tma": 2, "tma.3d": 3, "tma.4d": 4, "tma.5d": 5}
+TMA_RANKS = {name: atom.tensor_rank for name, atom in targets.COPY_ATOMS.items() if atom.tensor_rank}
 
 
 def mma_atom_name(schedule: Schedule, problem: Problem) -> str:
@@ -66,7 +67,8 @@ def tiled_mma_of(attribute: sm.TiledMmaAttr) -> TiledMma:
 
 
 def fragment_type(tv: Layout, shape: tuple[int, int], element: ir.Type | str) -> sm.FragmentType:
-    """`!sm.fragment` of a shape and element, held as the thread-value layout says."""
+    """`!sm.fragment` of a shape and element (a type, or a row's name), held as the thread-value layout says."""
+    element = element_type(element).ir if isinstance(element, str) else element
     return ir.Type.parse(f"!sm.fragment<{shape[0]}x{shape[1]}x{element}, {tv_attr(tv)}>")
 
 
@@ -114,8 +116,8 @@ def epilogue_rows(schedule: Schedule, problem: Problem, threads: int) -> Epilogu
 
 def rows_of_part(shape: tuple[int, int], element: str, d: str, threads: int) -> EpilogueAccess:
     """As `epilogue_rows`, for a part of any shape: `element` lies in the scratch, `d` in D."""
-    vector = 128 // max(ELEMENT_BITS[element], ELEMENT_BITS[d])
-    bytes_per_thread = vector * ELEMENT_BITS[d] // 8
+    vector = 128 // max(element_type(element).bits, element_type(d).bits)
+    bytes_per_thread = vector * element_type(d).bits // 8
     threads_layout = targets.default_copy_threads(threads, *shape, vector)
     atom = targets.copy_atom(f"st.global.{bytes_per_thread}")
     rows = targets.make_tiled_copy(atom, threads_layout, Layout((1, vector)), shape)

@@ -7,10 +7,8 @@ from mlir import ir
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.tile import GemmLayout, OperandKind
+from lowtide.elements import element_of_ir, kernel_types
 from lowtide.errors import ScheduleError
-
-# Bits of an element, by the type's name in IR.
-ELEMENT_BITS = {"f16": 16, "bf16": 16, "f32": 32}
 
 
 def layout_of_op(op: tile.GemmOp | tile.MmaOp | sm.WgmmaOp) -> GemmLayout:
@@ -35,9 +33,15 @@ def kinds_of(op: tile.GemmOp | tile.StoreOp) -> list[OperandKind]:
 
 def element_bits(element: ir.Type) -> int:
     """Bits of an element. Raises ScheduleError for a type that nothing here computes with."""
-    if str(element) not in ELEMENT_BITS:
-        raise ScheduleError(f"elements of {element}: they are one of {', '.join(ELEMENT_BITS)}")
-    return ELEMENT_BITS[str(element)]
+    row = element_of_ir(element)
+    if row is None or not row.in_kernels:
+        raise ScheduleError(f"elements of {element}: they are one of {', '.join(kernel_types())}")
+    return row.bits
+
+
+def element_name(element: ir.Type) -> str:
+    """Lowtide's name of an element type; for a type without a row, as IR prints it."""
+    return str(element_of_ir(element) or element)
 
 
 def buffer_bytes(buffer: ir.Type) -> int:
@@ -52,7 +56,7 @@ def static_extent(memref: ir.MemRefType, dim: int) -> int | None:
 
 @dataclass(frozen=True)
 class Problem:
-    """Sizes (None: known at run time), layout and element types (`bf16`, …) of a GEMM."""
+    """Sizes (None: known at run time), layout and element types (names of rows of `lowtide.elements`) of a GEMM."""
 
     m: int | None
     n: int | None
@@ -82,13 +86,13 @@ class Problem:
             m=_either(static_extent(d, 0), static_extent(a, 1 - k_in_a)),
             n=_either(static_extent(d, 1), static_extent(b, 1 - k_in_b)),
             k=_either(static_extent(a, k_in_a), static_extent(b, k_in_b)),
-            a=str(a.element_type),
-            b=str(b.element_type),
-            acc=str(ir.TypeAttr(gemm.acc).value),
-            d=str(d.element_type),
+            a=element_name(a.element_type),
+            b=element_name(b.element_type),
+            acc=element_name(ir.TypeAttr(gemm.acc).value),
+            d=element_name(d.element_type),
             layout=layout,
             kinds=tuple(kinds_of(gemm)),
-            operands=tuple(str(_element(operand.type)) for operand in gemm.epilogue_operands),
+            operands=tuple(element_name(_element(operand.type)) for operand in gemm.epilogue_operands),
             has_math=any(
                 op.operation.name.startswith("math.") and op.operation.name != "math.absf"
                 for op in gemm.epilogue.blocks[0].operations
@@ -98,9 +102,9 @@ class Problem:
     @classmethod
     def of_attribute(cls, attribute: tile.ProblemAttr) -> "Problem":
         """The problem that a kernel or a host function carries; its sizes are left open."""
-        a, b, acc, d = map(str, attribute.types)
+        a, b, acc, d = map(element_name, attribute.types)
         kinds = tuple(OperandKind[kind] for kind, _ in attribute.operands)
-        types = tuple(str(type_) for _, type_ in attribute.operands)
+        types = tuple(element_name(type_) for _, type_ in attribute.operands)
         return cls(None, None, None, a, b, acc, d, GemmLayout[attribute.layout], kinds, types)
 
 

@@ -3,19 +3,18 @@
 import numpy as np
 
 import lowtide as lt
+from lowtide.elements import element_type
 
 try:
     import torch
 except ImportError:
     torch = None
 
-DTYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}
-ITEMSIZE = {"f16": 2, "bf16": 2, "f32": 4}
 GUARD_ROWS = 8  # above and below D
 
 
 def torch_dtype(name: str) -> "torch.dtype":
-    return getattr(torch, DTYPES[name])
+    return getattr(torch, element_type(name).library)
 
 
 def padded(values: np.ndarray, dtype: str, pad: int) -> "torch.Tensor":
@@ -45,7 +44,7 @@ def on_gpu(spec: lt.GemmSpec, name: str, value: np.ndarray | float, rng: np.rand
     if value.ndim == 1:
         return torch.from_numpy(value.astype(np.float32)).to("cuda", torch_dtype(dtype))
     if name in ("a", "b"):
-        return padded(value, dtype, aligned_pad(value.shape[1], ITEMSIZE[dtype], int(rng.integers(0, 3))))
+        return padded(value, dtype, aligned_pad(value.shape[1], element_type(dtype).bytes, int(rng.integers(0, 3))))
     return padded(value, dtype, int(rng.integers(0, 4)))
 
 
@@ -59,7 +58,7 @@ def check(spec: lt.GemmSpec, kernel: object, size: tuple[int, int, int], rng: np
     m, n, k = size
     inputs = lt.random_inputs(spec, m, n, k, rng)
     operands = {name: on_gpu(spec, name, value, rng) for name, value in inputs.items()}
-    pad = aligned_pad(n, ITEMSIZE[spec.d], int(rng.integers(1, 3)))
+    pad = aligned_pad(n, element_type(spec.d).bytes, int(rng.integers(1, 3)))
     # Poisoned: an element that is left out is NaN, as the padding is.
     whole = torch.full((m + 2 * GUARD_ROWS, n + pad), float("nan"), device="cuda", dtype=torch_dtype(spec.d))
     out = whole[GUARD_ROWS : GUARD_ROWS + m, :n]
@@ -76,7 +75,7 @@ def check(spec: lt.GemmSpec, kernel: object, size: tuple[int, int, int], rng: np
 
 def random_matrix(rows: int, columns: int, dtype: str = "bf16", padding: int = 0) -> "torch.Tensor":
     """Random normal values on the GPU; rows padded to 16 bytes and by `padding` units of 16 bytes."""
-    pad = aligned_pad(columns, ITEMSIZE[dtype], padding)
+    pad = aligned_pad(columns, element_type(dtype).bytes, padding)
     return torch.randn(rows, columns + pad, device="cuda").to(torch_dtype(dtype))[:, :columns]
 
 

@@ -16,7 +16,7 @@ from mlir.passmanager import PassManager
 
 from lowtide.compiler.checking.bound import Interval, propagate
 from lowtide.compiler.epilogue import functions as lt
-from lowtide.compiler.epilogue.emit import element_type, emit
+from lowtide.compiler.epilogue.emit import emit, ir_type
 from lowtide.compiler.epilogue.evaluate import evaluate
 from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar, trace
 from lowtide.errors import SpecError
@@ -33,7 +33,7 @@ def fused(acc, c: Full, bias: PerColumn, row: PerRow, alpha: Scalar):
 def module_of(function, acc="f32", d="bf16", lanes=0) -> ir.Module:
     """A func of the traced epilogue, for inspection. Needs a context and location."""
     graph = trace(function, acc, d)
-    types = [element_type(name) for name in (acc, *(operand.dtype for operand in graph.operands), d)]
+    types = [ir_type(name) for name in (acc, *(operand.dtype for operand in graph.operands), d)]
     if lanes:
         types = [ir.VectorType.get([lanes], type) for type in types]
     arguments = ", ".join(f"%a{index}: {type}" for index, type in enumerate(types[:-1]))
@@ -176,6 +176,26 @@ def adds_an_array(acc):
     return np.zeros(3) + acc
 
 
+def multiplies_by_an_array(acc):
+    return np.ones((2, 2)) * acc
+
+
+def chooses_an_array(acc):
+    return lt.maximum(acc, np.zeros(1))
+
+
+def adds_a_complex_number(acc):
+    return acc + np.complex128(1)
+
+
+def adds_an_array_of_text(acc):
+    return acc + np.array("a")
+
+
+def folds_a_huge_constant(acc):
+    return acc * lt.sqrt(1e39)
+
+
 def adds_text(acc):
     return acc + "1"
 
@@ -225,7 +245,12 @@ REFUSED_INSIDE = [
     (indexes, "indexing; the function sees one element"),
     (iterates, "iteration"),
     (calls_a_method, r"lt\.relu\(x\)"),
-    (adds_an_array, "pass arrays as operands"),
+    (adds_an_array, r"an array of shape \(3,\).*make it an operand: .* lt\.Full"),
+    (multiplies_by_an_array, r"an array of shape \(2, 2\).*make it an operand"),
+    (chooses_an_array, r"an array of shape \(1,\).*make it an operand"),
+    (adds_a_complex_number, "complex128 beside a traced value; constants are real numbers"),
+    (adds_an_array_of_text, "an array of <U1 beside a traced value"),
+    (folds_a_huge_constant, r"1e\+39, beyond the largest f32"),
     (adds_text, "str beside a traced value"),
     (adds_a_bool, "bool beside a traced value"),
     (huge_constant, r"1e\+39, beyond the largest f32"),

@@ -12,12 +12,12 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 # What each folder may import of the package.
 BELOW = {
-    "targets": {"errors", "targets"},
-    "dialects": {"errors", "targets", "dialects"},
-    "passes": {"errors", "targets", "dialects", "passes"},
-    "interpreter": {"errors", "targets", "dialects", "interpreter"},
-    "runtime": {"errors", "runtime"},
-    "compiler": {"errors", "targets", "dialects", "passes", "interpreter", "runtime", "compiler"},
+    "targets": {"elements", "errors", "targets"},
+    "dialects": {"elements", "errors", "targets", "dialects"},
+    "passes": {"elements", "errors", "targets", "dialects", "passes"},
+    "interpreter": {"elements", "errors", "targets", "dialects", "interpreter"},
+    "runtime": {"elements", "errors", "runtime"},
+    "compiler": {"elements", "errors", "targets", "dialects", "passes", "interpreter", "runtime", "compiler"},
 }
 
 

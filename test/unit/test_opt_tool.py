@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lowtide.compiler.checking.expectations import Report, expectations, unmet
+from lowtide.compiler.expected_diagnostics import Report, expectations, unmet
 from lowtide.compiler.opt_tool import main
 
 BAD = "module attributes {test.bad = #tile.schedule<stages = one>} {}\n"

@@ -14,7 +14,8 @@ from lowtide.compiler.checking.reference import (
     reference,
     reference_with_bound,
 )
-from lowtide.compiler.dtypes import NUMPY
+from lowtide.compiler.checking.verdicts import against_float64
+from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue import functions as lt
 from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar
 from lowtide.compiler.spec import GemmSpec
@@ -37,7 +38,7 @@ def inputs_of(spec: GemmSpec, seed: int = 3, row_padding: int = 0) -> dict:
 
 def accumulate(spec: GemmSpec, inputs: dict) -> np.ndarray:
     """Σ a·b in the accumulator's type, rounded after each product: what the bound is for."""
-    type = NUMPY[spec.acc]
+    type = numpy_dtype(spec.acc)
     left = np.asarray(inputs["a"]) if spec.layout in ("tn", "tt") else np.asarray(inputs["a"]).T
     right = np.asarray(inputs["b"]).T if spec.layout in ("tn", "nn") else np.asarray(inputs["b"])
     acc = np.zeros((left.shape[0], right.shape[1]), dtype=type)
@@ -54,7 +55,7 @@ def simulate(spec: GemmSpec, inputs: dict, acc: np.ndarray | None = None) -> np.
     if "row" in values:
         values["row"] = values["row"][:, None]
     out = acc if spec.epilogue is None else spec.epilogue(acc, **values)
-    return np.asarray(out).astype(np.float32).astype(NUMPY[spec.d])
+    return np.asarray(out).astype(np.float32).astype(numpy_dtype(spec.d))
 
 
 SPECS = {
@@ -94,7 +95,7 @@ def test_an_epilogue_in_the_wrong_order_is_out_of_bound():
     spec = spec_of(epilogue=lambda acc: lt.relu(acc) - 1.0)
     inputs = inputs_of(spec)
     ref, bound = reference_with_bound(spec, **inputs)
-    wrong = np.maximum(accumulate(spec, inputs) - np.float32(1), 0).astype(NUMPY["bf16"])
+    wrong = np.maximum(accumulate(spec, inputs) - np.float32(1), 0).astype(numpy_dtype("bf16"))
     assert not compare(spec, wrong, ref, bound).ok
 
 
@@ -155,16 +156,17 @@ def test_zeros_are_exact():
 
 def test_a_result_near_the_largest_may_be_infinite_or_not():
     spec = GemmSpec(a="f16", b="f16", d="f16")
-    a = np.array([[256.0]], dtype=np.float16)
-    b = np.array([[255.9]], dtype=np.float16)  # 65504 and a little: rounds to the largest f16, or to ∞
-    ref, bound = reference_with_bound(spec, a, b * np.float16(1.0))
-    big, big_bound = reference_with_bound(spec, a * np.float16(2), b)
-    assert np.isfinite(ref[0, 0])
-    assert np.isinf(big_bound[0, 0])
-    assert compare(spec, np.array([[np.inf]], np.float16), big, big_bound).ok
-    assert compare(spec, np.array([[65504.0]], np.float16), big, big_bound).ok
-    assert "no finite bound" in compare(spec, np.array([[np.inf]], np.float16), big, big_bound).message
-    assert not compare(spec, np.array([[100.0]], np.float16), ref, bound).ok
+    a = np.array([[256.0], [512.0]], dtype=np.float16)
+    b = np.array([[255.9]], dtype=np.float16)  # the first is the largest f16, the second rounds to ∞
+    ref, bound = reference_with_bound(spec, a, b)
+    assert np.isfinite(bound[0, 0])
+    assert np.isinf(bound[1, 0])
+    for second in (np.inf, 65504.0):
+        result = compare(spec, np.array([[65504.0], [second]], np.float16), ref, bound)
+        assert result.ok, result.message
+        assert result.judged == 1
+        assert "1 of 2 elements cannot be judged (no finite bound" in result.message
+    assert not compare(spec, np.array([[100.0], [np.inf]], np.float16), ref, bound).ok
 
 
 def test_nan_passes_only_where_the_reference_has_it():
@@ -188,6 +190,94 @@ def test_infinite_inputs_must_give_infinite_results():
     ref, bound = reference_with_bound(spec, a, np.ones_like(a))
     assert ref[0, 0] == np.inf
     assert compare(spec, ref.astype(ml_dtypes.bfloat16), ref, bound).ok
+
+
+def test_infinite_inputs_leave_nothing_open_unless_finite_ones_may_overflow():
+    spec = GemmSpec(a="bf16", b="bf16", d="bf16")
+    a = np.ones((3, 8), dtype=ml_dtypes.bfloat16)
+    a[0, 0], a[1, :2], a[2, 0] = np.inf, [np.inf, -np.inf], -np.inf
+    a[2, 1:3] = 3e38  # +∞ in one order of the sums: then NaN
+    ref, bound = reference_with_bound(spec, a, np.ones((1, 8), dtype=ml_dtypes.bfloat16))
+    assert bound.ravel().tolist() == [0.0, 0.0, np.inf]
+    d = np.array([[np.inf], [np.nan], [-np.inf]])
+    assert compare(spec, d, ref, bound).ok
+    for index, wrong in ((0, -np.inf), (0, 3e38), (1, 1.0)):
+        planted = d.copy()
+        planted[index] = wrong
+        assert compare(spec, planted, ref, bound).worst_index == (index, 0)
+
+
+def overflowing(acc):
+    e = lt.exp(2.0 * acc)
+    return (e - 1.0) / (e + 1.0)
+
+
+def sums(*values: float) -> dict[str, np.ndarray]:
+    """Inputs whose product is the values, in one column."""
+    a = np.zeros((len(values), 8), dtype=ml_dtypes.bfloat16)
+    a[:, 0] = values
+    b = np.zeros((1, 8), dtype=ml_dtypes.bfloat16)
+    b[0, 0] = 1
+    return {"a": a, "b": b}
+
+
+def test_a_right_kernel_that_overflows_to_nan_passes_and_a_wrong_element_beside_it_does_not():
+    """e²ˣ is infinite in f32 for 64, and ∞ / ∞ is NaN; float64 says 1."""
+    spec = GemmSpec(a="bf16", b="bf16", d="f32", epilogue=overflowing)
+    ref, bound = reference_with_bound(spec, **sums(0.5, 64.0, 1.0))
+    assert np.isfinite(bound).ravel().tolist() == [True, False, True]
+    d = ref.copy()
+    d[1] = np.nan
+    result = compare(spec, d, ref, bound)
+    assert result.ok, result.message
+    assert result.judged == 2
+    assert "1 of 3 elements cannot be judged" in result.message
+    for wrong in (ref[2, 0] + 0.01, np.nan, np.inf):
+        planted = d.copy()
+        planted[2] = wrong
+        result = compare(spec, planted, ref, bound)
+        assert not result.ok
+        assert result.worst_index == (2, 0)
+        assert "1 of 3 elements are out of bound" in result.message
+        assert "1 of 3 elements cannot be judged" in result.message
+
+
+def test_without_an_element_that_can_be_judged_there_is_no_verdict():
+    spec = GemmSpec(a="bf16", b="bf16", d="f32", epilogue=overflowing)
+    ref, bound = reference_with_bound(spec, **sums(64.0, 80.0))
+    result = compare(spec, ref, ref, bound)
+    assert not result.ok
+    assert result.judged == 0
+    assert "none of the 2 elements can be judged" in result.message
+    assert against_float64(spec, sums(64.0, 80.0), ref).word == "NOT JUDGED"
+    assert against_float64(spec, sums(0.5, 80.0), reference(spec, **sums(0.5, 80.0))).word == "ok"
+
+
+@pytest.mark.parametrize("function", [lt.sqrt, lt.rsqrt, lt.log])
+def test_a_function_of_what_may_be_negative_is_nan_for_certain_or_open(function):
+    spec = GemmSpec(a="bf16", b="bf16", d="f32", epilogue=lambda acc: function(acc))
+    inputs = sums(4.0, -4.0, 0.0)
+    inputs["a"][2, 1:3], inputs["b"][0, 1:3] = [1, -1], 1  # 0 within the error of its sum
+    ref, bound = reference_with_bound(spec, **inputs)
+    assert bound[1, 0] == 0
+    assert np.isnan(ref[1, 0])
+    assert np.isinf(bound[2, 0])
+    for open_ in (np.nan, 2.0**-12):
+        assert compare(spec, np.array([ref[0], ref[1], [open_]]), ref, bound).ok
+    assert not compare(spec, np.array([ref[0], [0.0], [0.0]]), ref, bound).ok
+    assert not compare(spec, np.array([[np.nan], ref[1], [0.0]]), ref, bound).ok
+
+
+def test_a_comparison_with_nan_takes_the_other_side():
+    def chosen(acc):
+        root = lt.sqrt(acc)
+        return lt.where(root >= 0.0, root, -1.0) + lt.where(root != root, 8.0, 0.0)
+
+    spec = GemmSpec(a="bf16", b="bf16", d="f32", epilogue=chosen)
+    ref, bound = reference_with_bound(spec, **sums(4.0, -4.0))
+    assert ref.ravel().tolist() == [2.0, 7.0]
+    assert np.all(bound < 1e-3)
+    assert compare(spec, ref, ref, bound).ok
 
 
 def test_subnormal_results_are_rounded_by_their_spacing():

@@ -20,7 +20,7 @@ from lowtide.errors import LoadError
 from lowtide.runtime import __main__ as command
 from lowtide.runtime.dtypes import from_bits, round_to, to_bits
 from lowtide.runtime.epilogue import evaluate
-from lowtide.runtime.verify import accumulator_growth, expected, random_operands, verify_kernel
+from lowtide.runtime.verify import accumulator_growth, compare, expected, random_operands, verify_kernel
 
 TYPES = ("ptr", "i64", "ptr", "i64", "ptr", "i64", "i32", "i32", "i32")
 STORED = {"bf16": np.uint16, "f16": np.float16, "f32": np.float32}
@@ -259,6 +259,19 @@ def test_a_run_time_extent_needs_an_example(install_driver: Any) -> None:
     del manifest["example"]["n"]
     with pytest.raises(LoadError, match=r"example.n is None"):
         verify(install_driver, gemm("bf16", in_f32), manifest)
+
+
+def test_nan_is_right_where_an_interval_is_infinite_and_wrong_elsewhere() -> None:
+    interval = (np.array([[1.0, 1.0]]), np.array([[0.0, 0.5]]), np.array([[np.inf, 1.5]]))
+    rows = np.arange(1)
+    assert compare(np.array([[np.nan, 1.0]]), interval, 0.5, rows)[1] == ""
+    assert "1 elements out of bound" in compare(np.array([[np.nan, np.nan]]), interval, 0.5, rows)[1]
+    assert "1 elements out of bound" in compare(np.array([[np.nan, 2.0]]), interval, 0.5, rows)[1]
+
+
+def test_where_no_interval_is_finite_there_is_no_verdict() -> None:
+    interval = (np.array([[1.0]]), np.array([[0.0]]), np.array([[np.inf]]))
+    assert "none of 1 elements can be judged" in compare(np.array([[1.0]]), interval, 0.5, np.arange(1))[1]
 
 
 def test_rows_are_sampled_only_when_the_product_is_large(install_driver: Any) -> None:

@@ -1,5 +1,7 @@
 """Atoms: the TV layouts against the PTX ISA's formulas, names and sizes."""
 
+import re
+
 import numpy as np
 import pytest
 from ptx_fragments import mma_element
@@ -70,3 +72,16 @@ def test_an_unknown_atom_is_refused_with_the_nearest():
         targets.mma_atom("mma.m16n8k16.f32.bf61")
     with pytest.raises(TargetError, match=r"unknown copy atom 'cp\.async\.32'"):
         targets.copy_atom("cp.async.32")
+
+
+@pytest.mark.parametrize("name", [name for name in targets.COPY_ATOMS if re.search(r"\.\d+$", name)])
+def test_a_copy_atom_moves_the_bytes_that_its_name_says(name):
+    """PTX ISA: cp.async copies 4, 8 or 16 bytes; ld and st up to 16."""
+    atom = targets.copy_atom(name)
+    assert atom.bytes_per_thread == int(name.rpartition(".")[2])
+    assert atom.bytes_per_thread in ((4, 8, 16) if atom.is_cp_async else (1, 2, 4, 8, 16))
+
+
+def test_a_tma_copy_has_a_tensor_map_of_the_rank_that_its_name_says_and_others_have_none():
+    ranks = {name: atom.tensor_rank for name, atom in targets.COPY_ATOMS.items() if atom.tensor_rank}
+    assert ranks == {"tma": 2, "tma.3d": 3, "tma.4d": 4, "tma.5d": 5}

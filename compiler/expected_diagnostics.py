@@ -1,8 +1,9 @@
-"""`expected-error` and its kin: what a test says that MLIR must report, held against what it did report.
+"""The diagnostics that a test expects, written in its comments, and how they differ from those reported.
 
-As in mlir-opt: `// expected-error @+1 {{part of the message}}`, with error, warning, remark or note; the line is the
-comment's own, or `@+n`, `@-n`, `@above`, `@below` (the next line that expects nothing itself), or `@unknown` for a
-report without a place. `expected-error-re` takes `{{…}}` inside the braces as a regular expression.
+For `lowtide-opt --verify-diagnostics`, as in mlir-opt: `// expected-error @+1 {{part of the message}}`, with error,
+warning, remark or note. The line is the comment's own, or `@+n`, `@-n`, `@above`, `@below` (the next line without an
+expectation), or `@unknown` for a report without a place. `expected-error-re` takes `{{…}}` inside the braces as a
+regular expression.
 """
 
 import re

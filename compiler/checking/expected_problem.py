@@ -1,4 +1,4 @@
-"""What a dumped level is checked against: its own epilogue, another dump, or the problem in its dump folder."""
+"""Which problem a dumped file is checked against: the one it says itself, that of another dump, or of its folder."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +13,10 @@ from lowtide.errors import IRError
 
 
 @dataclass(frozen=True)
-class Reference:
-    """The problem that D must be the answer to. `name` says where it comes from.
+class ExpectedProblem:
+    """The problem that D must solve, and in `name` where it was found.
 
-    `module` is set where that is a level which no longer says its epilogue: it can only be run beside the other.
+    `module` is set if it was found in a level that no longer says its epilogue: then it can only be run and compared.
     """
 
     spec: GemmSpec
@@ -24,16 +24,15 @@ class Reference:
     module: ir.Module | None = None
 
 
-def reference_of(file: Path, module: ir.Module, against: Path | None) -> Reference:
-    """The reference of a module read from a file; `against` names one.
+def expected_problem(file: Path, module: ir.Module, against: Path | None) -> ExpectedProblem:
+    """The problem of a module that was read from `file`; `against` names a file to take it from.
 
-    Raises IRError where the module does not say its epilogue and nothing else does, or where the other file is of
-    another problem.
+    Raises IRError if the module does not say its epilogue and no other file does, or if the problems differ.
     """
     own = spec_of(module)
     other = against
     if other is None and own.whole:
-        return Reference(own.spec, "float64, with the epilogue in the file")
+        return ExpectedProblem(own.spec, "float64, with the epilogue in the file")
     if other is None:
         other = dumped_problem(file)
     if other is not None:
@@ -44,10 +43,12 @@ def reference_of(file: Path, module: ir.Module, against: Path | None) -> Referen
             f"{file} no longer says its epilogue, which takes {names}: give an earlier dump with --against, such as "
             f"one of level {Level.PROBLEM}"
         )
-    return Reference(own.spec, "float64, of A · B alone: the file no longer says its epilogue; --against names one")
+    return ExpectedProblem(
+        own.spec, "float64, of A · B alone: the file no longer says its epilogue; --against names one"
+    )
 
 
-def _from(file: Path, spec: GemmSpec, context: ir.Context) -> Reference:
+def _from(file: Path, spec: GemmSpec, context: ir.Context) -> ExpectedProblem:
     module = parse_file(file, context)
     found = spec_of(module)
     for name, ours in _facts(spec).items():
@@ -55,8 +56,8 @@ def _from(file: Path, spec: GemmSpec, context: ir.Context) -> Reference:
         if ours != theirs:
             raise IRError(f"{file} is of another problem: its {name} are {theirs}, here {ours}; name its own")
     if found.whole:
-        return Reference(found.spec, f"float64, with the epilogue in {file}")
-    return Reference(found.spec, f"{file}, interpreted beside it", module)
+        return ExpectedProblem(found.spec, f"float64, with the epilogue in {file}")
+    return ExpectedProblem(found.spec, f"{file}, interpreted beside it", module)
 
 
 def _facts(spec: GemmSpec) -> dict[str, str]:

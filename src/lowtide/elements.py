@@ -1,0 +1,221 @@
+"""The element types of matrices, one row each: what every part of Lowtide knows of them.
+
+Data and the standard library alone, so that targets, passes, interpreter, front end and runtime read the same rows. A
+new type is a row here and, where tensor cores multiply it, an atom in `targets/atoms.py`.
+
+Sources: IEEE 754-2019; OCP 8-bit Floating Point Specification 1.0; dlpack.h 1.1; CUDA driver API,
+"CUtensorMapDataType"; PTX ISA, "Fundamental Types" and "Alternate Floating-Point Data Formats".
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from lowtide.errors import SpecError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElementType:
+    """One element type. What other systems call it is text, which the users of those systems resolve."""
+
+    name: str
+    """In specs, operands and manifests."""
+    kind: Literal["float", "signed", "unsigned"]
+    bits: int
+    largest: float
+    """The largest finite value."""
+    precision: int = 0
+    """Bits of a float's significand, the hidden one included."""
+    min_exponent: int = 0
+    """The smallest normal float is 2 to this power."""
+    has_infinity: bool = True
+    """Whether a float that is too large becomes infinite; without an infinity it becomes NaN."""
+    in_kernels: bool = False
+    """Whether kernels load and store it, and epilogues convert it to f32 and back."""
+    ir: str
+    """The MLIR type."""
+    ptx: str
+    """The type in names of PTX's mma instructions."""
+    mma_register: str = "i32"
+    """The MLIR type of nvvm.mma.sync's registers that hold it."""
+    library: str
+    """The last component of the dtype's name in numpy, ml_dtypes, torch and CuPy."""
+    typestr: str | None = None
+    """In the CUDA array interface, without the byte order; None for what numpy by itself lacks too."""
+    dlpack: int
+    """The code of DLDataType; its bits are `bits`."""
+    tensor_map: str
+    """CU_TENSOR_MAP_DATA_TYPE_…; TMA moves bytes, so a type that it lacks goes as an integer of its size."""
+    aliases: tuple[str, ...] = ()
+    """What else people call it: for the hint in an error, never accepted."""
+
+    @property
+    def bytes(self) -> int:
+        """The size in memory."""
+        return self.bits // 8
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def lowest(self) -> float:
+        """The least finite value."""
+        return {"float": -self.largest, "signed": -self.largest - 1, "unsigned": 0}[self.kind]
+
+    @property
+    def spacing(self) -> float:
+        """From 1 to the next float, twice the unit roundoff: what an operation that truncates may cost; 0 of ints."""
+        return 2.0 ** (1 - self.precision) if self.is_float else 0.0
+
+    @property
+    def smallest(self) -> float:
+        """The smallest positive float, a subnormal."""
+        return 2.0 ** (self.min_exponent + 1 - self.precision)
+
+    @property
+    def exact_integers(self) -> float:
+        """Every integer from 0 to this is a value of the type."""
+        return 2.0**self.precision if self.is_float else self.largest
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _integer(bits: int, tensor_map: str, is_signed: bool = True) -> ElementType:
+    return ElementType(
+        name=f"{'i' if is_signed else 'u'}{bits}",
+        kind="signed" if is_signed else "unsigned",
+        bits=bits,
+        largest=2 ** (bits - is_signed) - 1,
+        ir=f"{'' if is_signed else 'u'}i{bits}",
+        ptx=f"{'s' if is_signed else 'u'}{bits}",
+        library=f"{'' if is_signed else 'u'}int{bits}",
+        typestr=f"{'i' if is_signed else 'u'}{bits // 8}",
+        dlpack=0 if is_signed else 1,
+        tensor_map=tensor_map,
+    )
+
+
+_ROWS: dict[str, ElementType] = {
+    row.name: row
+    for row in (
+        ElementType(
+            name="f16",
+            kind="float",
+            bits=16,
+            largest=65504.0,
+            precision=11,
+            min_exponent=-14,
+            in_kernels=True,
+            ir="f16",
+            ptx="f16",
+            mma_register="vector<2xf16>",
+            library="float16",
+            typestr="f2",
+            dlpack=2,
+            tensor_map="FLOAT16",
+            aliases=("half", "fp16"),
+        ),
+        ElementType(
+            name="bf16",
+            kind="float",
+            bits=16,
+            largest=(2 - 2.0**-7) * 2.0**127,
+            precision=8,
+            min_exponent=-126,
+            in_kernels=True,
+            ir="bf16",
+            ptx="bf16",
+            library="bfloat16",
+            dlpack=4,
+            tensor_map="BFLOAT16",
+            aliases=("bfloat",),
+        ),
+        ElementType(
+            name="f32",
+            kind="float",
+            bits=32,
+            largest=(2 - 2.0**-23) * 2.0**127,
+            precision=24,
+            min_exponent=-126,
+            in_kernels=True,
+            ir="f32",
+            ptx="f32",
+            mma_register="f32",
+            library="float32",
+            typestr="f4",
+            dlpack=2,
+            tensor_map="FLOAT32",
+            aliases=("float", "fp32"),
+        ),
+        ElementType(
+            name="f64",
+            kind="float",
+            bits=64,
+            largest=(2 - 2.0**-52) * 2.0**1023,
+            precision=53,
+            min_exponent=-1022,
+            ir="f64",
+            ptx="f64",
+            mma_register="f64",
+            library="float64",
+            typestr="f8",
+            dlpack=2,
+            tensor_map="FLOAT64",
+            aliases=("double", "fp64"),
+        ),
+        ElementType(
+            name="f8e4m3",
+            kind="float",
+            bits=8,
+            largest=448.0,
+            precision=4,
+            min_exponent=-6,
+            has_infinity=False,
+            ir="f8E4M3FN",
+            ptx="e4m3",
+            library="float8_e4m3fn",
+            dlpack=10,
+            tensor_map="UINT8",
+        ),
+        ElementType(
+            name="f8e5m2",
+            kind="float",
+            bits=8,
+            largest=57344.0,
+            precision=3,
+            min_exponent=-14,
+            ir="f8E5M2",
+            ptx="e5m2",
+            library="float8_e5m2",
+            dlpack=12,
+            tensor_map="UINT8",
+        ),
+        _integer(8, "UINT8"),
+        _integer(8, "UINT8", is_signed=False),
+        _integer(16, "UINT16"),
+        _integer(32, "INT32"),
+        _integer(64, "INT64"),
+    )
+}
+ELEMENTS: Mapping[str, ElementType] = MappingProxyType(_ROWS)
+
+
+def element_type(name: str) -> ElementType:
+    """The row of the type that Lowtide calls `name`. Raises SpecError that lists the known ones."""
+    if name not in ELEMENTS:
+        raise SpecError(f"unknown element type {name!r}; known are {', '.join(ELEMENTS)}")
+    return ELEMENTS[name]
+
+
+def element_of_ir(type_: object) -> ElementType | None:
+    """The row of an MLIR type, or of its text; None where it is no element type."""
+    text = str(type_)
+    return next((row for row in ELEMENTS.values() if row.ir == text), None)
+
+
+def kernel_types() -> tuple[str, ...]:
+    """The names of the types that kernels load, store and convert."""
+    return tuple(row.name for row in ELEMENTS.values() if row.in_kernels)

@@ -1,0 +1,55 @@
+"""What a refusal advises is legal itself: a schedule that is refused, with the advice taken, compiles.
+
+They fail where an advised N is rounded by `// 8 * 9` in place of `// 8 * 8`.
+"""
+
+import re
+
+import pytest
+
+import lowtide as lt
+from lowtide.compiler.compile import compile_gemm
+
+SPEC = lt.GemmSpec(m=4096, n=4096, k=4096, a="bf16", b="bf16", d="bf16")
+
+
+def schedule(m: int, n: int, consumers: int, k: int = 64) -> str:
+    return f"cta = [{m}, {n}, {k}], roles = cooperative({consumers}), mma = wgmma.m64n{n}k16"
+
+
+def advised(message: str, m: int, n: int) -> tuple[int, int]:
+    """(M, N) of the CTA tile that a message says to take, with the wgmma that is as wide."""
+    if narrower := re.search(r"take N ≤ (\d+) in cta and mma", message):
+        return m, int(narrower[1])
+    tile = re.search(r"take cta = \[(\d+), (\d+), \d+\].*mma = wgmma\.m64n(\d+)k16 goes with that tile", message)
+    assert tile is not None, message
+    assert tile[2] == tile[3]
+    return int(tile[1]), int(tile[2])
+
+
+def refusal(m: int, n: int, consumers: int) -> str:
+    with pytest.raises(lt.ScheduleError) as caught:
+        compile_gemm(SPEC, target="sm_90a", schedule=schedule(m, n, consumers))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("m", "n", "consumers"), [(256, 256, 2), (128, 256, 1), (192, 256, 1), (256, 200, 2)])
+def test_the_tile_advised_for_too_many_accumulators_compiles_and_a_wider_one_does_not(m, n, consumers):
+    rows, columns = advised(refusal(m, n, consumers), m, n)
+    compile_gemm(SPEC, target="sm_90a", schedule=schedule(rows, columns, consumers))
+    refusal(rows, columns + 8, consumers)
+
+
+def test_taking_one_advice_after_the_other_ends_at_a_tile_that_compiles():
+    """A message names one rule: what enters with too few registers may then hold too many accumulators."""
+    m, n, consumers = 256, 256, 4
+    for _ in range(2):
+        m, n = advised(refusal(m, n, consumers), m, n)
+        try:
+            compile_gemm(SPEC, target="sm_90a", schedule=schedule(m, n, consumers))
+        except lt.ScheduleError:
+            continue
+        break
+    else:
+        pytest.fail(f"[{m}, {n}] is advised, and refused")
+    refusal(m, n + 8, consumers)
