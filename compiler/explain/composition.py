@@ -15,8 +15,8 @@ from lowtide.interpreter.ops.tile import tiles_of_cta, work_tile
 from lowtide.passes.base import walk
 from lowtide.passes.schedules.role_rules import entry_registers
 from lowtide.passes.schedules.rules import SCHEDULERS
+from lowtide.passes.support.builder import constant_of
 from lowtide.passes.support.problem import buffer_bytes, element_bits
-from lowtide.passes.support.rewriting import constant_of
 from lowtide.targets import Target
 from lowtide.targets.tv import extents
 

@@ -28,16 +28,9 @@ from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.atoms import fragment_type, mma_atom_name, tiled_mma, tiled_mma_attr
+from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import kernels_of, main_loop, problem_of, schedule_of
-from lowtide.passes.support.rewriting import (
-    before,
-    constant_of,
-    defining_op,
-    erase,
-    erase_if_unused,
-    index_constant,
-    ops_in,
-)
+from lowtide.passes.support.rewriting import before, defining_op, erase, erase_if_unused, ops_in
 from lowtide.targets import Target, TiledMma
 
 
@@ -85,7 +78,7 @@ def _bind(mma: tile.MmaOp, tiled: TiledMma, acc_dtype: str) -> None:
         started = sm.WgmmaOp(pending, mma.layout, *first.buffers, zero, attribute).result
         after = sm.RingAdvanceOp(ring, slot, phase)
         inits = [started, first.slot, after.next_index, after.next_phase]
-        new = scf.ForOp(index_constant(1), loop.upperBound, loop.step, inits)
+        new = scf.ForOp(Builder.index().constant(1), loop.upperBound, loop.step, inits)
         with ir.InsertionPoint(new.body):
             acc, held, slot, phase = new.inner_iter_args
             following = sm.ConsumerWaitOp(ring, slot, phase)

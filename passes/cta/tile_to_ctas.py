@@ -26,19 +26,10 @@ from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.choice import ctas_per_sm
 from lowtide.passes.schedules.facts import threads_of
 from lowtide.passes.schedules.rules import SCHEDULERS
+from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import schedule_of
 from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk, kinds_of, layout_letters
-from lowtide.passes.support.rewriting import (
-    before,
-    ceil_div,
-    constant_of,
-    defining_op,
-    erase,
-    extent,
-    index_constant,
-    move_region,
-    values_from_outside,
-)
+from lowtide.passes.support.rewriting import before, defining_op, erase, extent, move_region, values_from_outside
 from lowtide.targets import Target
 
 
@@ -81,13 +72,11 @@ def _emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
     with before(gemm):
         m, n = extent(gemm.d, 0), extent(gemm.d, 1)
         _assert_shapes(gemm, m, n)
-        tiles_m = ceil_div(m, index_constant(schedule.cta[0]))
-        tiles_n = ceil_div(n, index_constant(schedule.cta[1]))
-        grid = arith.muli(tiles_m, tiles_n)
+        build = Builder.index()
+        grid = build.mul(build.ceil_sdiv(m, schedule.cta[0]), build.ceil_sdiv(n, schedule.cta[1]))
         if schedule.scheduler != "one_shot":
-            at_once = index_constant(ctas_per_sm(schedule, problem, target))
             sms = tile.SmCountOp(ir.IndexType.get()).result
-            grid = arith.minsi(grid, arith.muli(sms, at_once))
+            grid = build.smin(grid, build.mul(sms, ctas_per_sm(schedule, problem, target)))
         arguments = [gemm.a, gemm.b, gemm.d, *gemm.epilogue_operands]
         tile.LaunchOp(kernel, grid, threads_of(schedule), arguments)
 
@@ -109,9 +98,9 @@ def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
         if kind in ("full", "per_column"):
             checks.append((operand, 1 if kind == "full" else 0, n, f"epilogue operand {position} must have N columns"))
     for operand, dim, expected, message in checks:
-        found = extent(operand, dim)
-        if constant_of(found) is None or constant_of(found) != constant_of(expected):
-            cf.assert_(arith.cmpi(arith.CmpIPredicate.eq, found, expected), message)
+        agrees = Builder.index().eq(extent(operand, dim), expected)
+        if not constant_of(agrees):
+            cf.assert_(agrees, message)
 
 
 def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str) -> None:
@@ -171,7 +160,8 @@ def _emit_k_loop(gemm: tile.GemmOp, a: ir.Value, b: ir.Value, k: ir.Value, origi
     tile_m, tile_n, tile_k = schedule.cta
     accumulator = ir.Type.parse(f"!tile.tile<{tile_m}x{tile_n}x{ir.TypeAttr(gemm.acc).value}>")
     zero = tile.SplatOp(accumulator, 0.0).result
-    loop = scf.ForOp(index_constant(0), k, index_constant(tile_k), [zero])
+    build = Builder.index()
+    loop = scf.ForOp(build.constant(0), k, build.constant(tile_k), [zero])
     with ir.InsertionPoint(loop.body):
         m, n = origin
         a_view = _view(a, m, loop.induction_variable, tile_m, tile_k, a_is_mk(letters))

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mlir import ir
-from mlir.dialects import arith
 from tensor_layouts import Layout
 
 from lowtide.dialects import sm, tile
@@ -13,8 +12,8 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.facts import multiplying_threads
 from lowtide.passes.support.atoms import EpilogueAccess, epilogue_rows, fragment_type, part_of
+from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.problem import Problem, element_bits, kinds_of
-from lowtide.passes.support.rewriting import index_constant
 from lowtide.targets import TiledMma
 
 Origin = tuple[ir.Value, ir.Value]
@@ -66,12 +65,13 @@ class Epilogue:
 
     def parts(self) -> Iterator[Part]:
         """The tile's parts, each extracted at the insertion point when its turn comes."""
+        build = Builder.index()
         rows, columns = self.store.value.type.shape
         part_rows, part_columns = self.part_shape
         places = [(row, column) for row in range(0, rows, part_rows) for column in range(0, columns, part_columns)]
         for row, column in places:
             value = self._extract(row, column, (part_rows, min(part_columns, columns - column)))
-            origin = (_shifted(self.store.row, row), _shifted(self.store.column, column))
+            origin = (build.add(self.store.row, row), build.add(self.store.column, column))
             yield Part(value, origin, (row, column) == places[-1])
 
     def _extract(self, row: int, column: int, shape: tuple[int, int]) -> ir.Value:
@@ -124,10 +124,6 @@ def buffer_type(layout: Layout, swizzle: SwizzleBits, shape: tuple[int, int], el
     """A memref in shared memory."""
     text = layout_attr(layout, swizzle)
     return ir.Type.parse(f"memref<{shape[0]}x{shape[1]}x{element}, {text}, #gpu.address_space<workgroup>>")
-
-
-def _shifted(value: ir.Value, by: int) -> ir.Value:
-    return value if by == 0 else arith.addi(value, index_constant(by))
 
 
 def _clone_body(source: ir.Block, target: ir.Block) -> None:

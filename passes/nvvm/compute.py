@@ -25,7 +25,7 @@ def lower_splat(context: Context, op: sm.SplatOp) -> None:
     _, values = extents(tv_of(fragment.tv))
     type_ = vector_type(_ACCUMULATOR_WIDTH, fragment.element_type)
     value = ir.FloatAttr.get(fragment.element_type, ir.FloatAttr(op.value).value)
-    register = arith.ConstantOp(type_, ir.DenseElementsAttr.get_splat(type_, value)).result
+    register = arith.constant(type_, ir.DenseElementsAttr.get_splat(type_, value))
     context.values[op.result] = Fragment((register,) * (values // _ACCUMULATOR_WIDTH), _ACCUMULATOR_WIDTH, fragment)
 
 
@@ -158,7 +158,7 @@ def _outer(context: Context, value: ir.Value, width: int) -> ir.Value:
     op = defining_op(value)
     if isinstance(op, arith.ConstantOp):  # canonicalize hoists constants out of regions
         type_ = vector_type(width, value.type)
-        return arith.ConstantOp(type_, ir.DenseElementsAttr.get_splat(type_, op.value)).result
+        return arith.constant(type_, ir.DenseElementsAttr.get_splat(type_, op.value))
     return _broadcast(context, value, width)
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from mlir import ir
-from mlir.dialects import arith, memref, scf
+from mlir.dialects import memref, scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
@@ -27,11 +27,11 @@ from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.nvvm import compute, control, copies, matrices, roles, tma, tma_stores, wgmma, work_tiles
 from lowtide.passes.nvvm.context import Context
-from lowtide.passes.nvvm.emit import Emitter
 from lowtide.passes.nvvm.values import TENSOR_MAPS_ATTRIBUTE, GlobalMatrix
 from lowtide.passes.schedules.facts import registers_at_entry
+from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.kernels import launches_of
-from lowtide.passes.support.rewriting import before, erase, index_constant, ops_in
+from lowtide.passes.support.rewriting import before, erase, extent, ops_in
 from lowtide.targets import Target
 
 MODULE_NAME = "kernels"
@@ -140,12 +140,12 @@ def _convert_kernel(gpu_module: ir.Block, kernel: tile.KernelOp, threads: int, t
             regions=1,
         )
     body = function.regions[0].blocks.append(*types)
-    emit = Emitter(body)
+    build = Builder(ir.IntegerType.get_signless(32), constants_in=body)
     with ir.InsertionPoint(body):
         pointer = ir.Type.parse("!llvm.ptr<3>")
         symbol = ir.FlatSymbolRefAttr.get(_SMEM_SYMBOL)
         smem = ir.Operation.create("llvm.mlir.addressof", results=[pointer], attributes={"global_name": symbol}).result
-        context = Context(emit, control.special_register("tid.x"), threads, smem)
+        context = Context(build, control.special_register("tid.x"), threads, smem)
         _bind_arguments(context, entry, list(body.arguments))
         _lower_block(context, entry)
         ir.Operation.create("gpu.return")
@@ -214,6 +214,7 @@ def _lower_block(context: Context, block: ir.Block) -> None:
 
 def _convert_launch(launch: tile.LaunchOp) -> None:
     """Passes base address, row stride and dynamic extents in place of each memref."""
+    build = Builder.index()
     arguments: list[ir.Value] = []
     with before(launch), launch.operation.location:
         for operand in launch.args:
@@ -223,20 +224,21 @@ def _convert_launch(launch: tile.LaunchOp) -> None:
                 continue
             arguments.append(memref.ExtractAlignedPointerAsIndexOp(operand).result)
             if type_.rank == 2:
-                arguments.append(_row_stride(operand))
-            i32 = ir.IntegerType.get_signless(32)
-            for dim in range(type_.rank):
-                if type_.is_dynamic_dim(dim):
-                    arguments.append(arith.IndexCastOp(i32, memref.DimOp(operand, index_constant(dim)).result).result)
+                arguments.append(build.index_cast(_row_stride(operand), build.i64))
+            arguments += [
+                build.index_cast(extent(operand, dim), build.i32)
+                for dim in range(type_.rank)
+                if type_.is_dynamic_dim(dim)
+            ]
         shared = launch.shared_memory
         tile.LaunchOp(launch.kernel, launch.grid, launch.threads, arguments, shared_memory=shared)
     erase(launch)
 
 
 def _row_stride(operand: ir.Value) -> ir.Value:
-    """The distance of two rows, in elements, as i64."""
+    """The distance of two rows, in elements."""
     index = ir.IndexType.get()
     element = ir.MemRefType(operand.type).element_type
     results = [ir.MemRefType.get([], element), *[index] * 5]
     metadata = ir.Operation.create("memref.extract_strided_metadata", results=results, operands=[operand])
-    return arith.IndexCastOp(ir.IntegerType.get_signless(64), metadata.results[4]).result
+    return metadata.results[4]

@@ -47,7 +47,7 @@ def _rows(op: ir.OpView, fragment: sm.FragmentType, matrices: int, trans: bool, 
 
 
 def _ldmatrix(context: Context, pointer: ir.Value, matrices: int, trans: bool) -> list[ir.Value]:
-    i32 = context.emit.i32
+    i32 = context.build.i32
     result = i32 if matrices == 1 else ir.Type.parse(f"!llvm.struct<({', '.join(['i32'] * matrices)})>")
     attributes = {"num": ir.IntegerAttr.get(i32, matrices), **_matrix_attributes(trans)}
     loaded = ir.Operation.create("nvvm.ldmatrix", results=[result], operands=[pointer], attributes=attributes).result
@@ -83,4 +83,4 @@ def lower_stmatrix(context: Context, op: sm.StoreSharedOp) -> None:
 
 def _packed(context: Context, register: ir.Value) -> ir.Value:
     """Two 16-bit elements as one i32."""
-    return register if register.type == context.emit.i32 else llvm.BitcastOp(context.emit.i32, register).result
+    return register if register.type == context.build.i32 else llvm.BitcastOp(context.build.i32, register).result

@@ -36,7 +36,7 @@ def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
     policy = cache_policy(context, op)
     row, column = context.scalar(op.row), context.scalar(op.column)
     for offset, coordinates in _boxes(context, panels, list(map_type.shape), row, column):
-        start = element_pointer(buffer.pointer, offset, context.emit.byte)
+        start = element_pointer(buffer.pointer, offset, context.build.i8)
         cluster = llvm.AddrSpaceCastOp(ir.Type.parse("!llvm.ptr<7>"), start).result
         ir.Operation.create(
             "nvvm.cp.async.bulk.tensor.shared.cluster.global",
@@ -56,15 +56,15 @@ def _boxes(
 
     In maps of three to five dimensions the third counts panels, which start at a multiple of their width.
     """
-    emit = context.emit
+    build = context.build
     *outer, box_rows, width = box
     together = outer[-1] if outer else 1
     for panel in range(0, panels.count, together):
         for first in range(0, panels.rows, box_rows):
-            at_row, at_column = emit.add(row, first), emit.add(column, panel * width)
+            at_row, at_column = build.add(row, first), build.add(column, panel * width)
             if outer:
-                zeros = [emit.constant(0)] * (len(outer) - 1)
-                coordinates = [emit.constant(0), at_row, emit.div(at_column, width), *zeros]
+                zeros = [build.constant(0)] * (len(outer) - 1)
+                coordinates = [build.constant(0), at_row, build.udiv(at_column, width), *zeros]
             else:
                 coordinates = [at_column, at_row]
             yield panels.offset(first, panel * width), coordinates
@@ -77,4 +77,4 @@ def cache_policy(context: Context, op: sm.TmaLoadOp | sm.TmaStoreOp) -> list[ir.
     hint = hint_name(op.cache)
     if hint not in _CACHE_POLICIES:
         raise Refusal(op, f"has cache({hint}), which is for st.global; TMA takes evict_first or evict_last")
-    return [context.emit.constant(_CACHE_POLICIES[hint], context.emit.i64)]
+    return [context.build.constant(_CACHE_POLICIES[hint], context.build.i64)]

@@ -18,18 +18,18 @@ _ROWS_A_PERIOD = 8  # of the swizzle's span, after which its pattern begins anew
 
 def lower_tma_store(context: Context, op: sm.TmaStoreOp) -> None:
     """One store for each box of the warpgroup's rows, then one commit. Coordinates go innermost first."""
-    emit, buffer = context.emit, context.buffer(op.source)
+    build, buffer = context.build, context.buffer(op.source)
     panels = Panels.of(buffer.type)
     own_rows = panels.rows // _warpgroups(context, op)
     box_rows, box_columns = _box(op, own_rows, panels)
-    group = emit.div(context.tid, WARPGROUP_THREADS)
-    start = element_pointer(buffer.pointer, emit.mul(group, own_rows * panels.row_bytes), emit.byte)
-    first_row = emit.add(context.scalar(op.row), emit.mul(group, own_rows))
+    group = build.udiv(context.tid, WARPGROUP_THREADS)
+    start = element_pointer(buffer.pointer, build.mul(group, own_rows * panels.row_bytes), build.i8)
+    first_row = build.add(context.scalar(op.row), build.mul(group, own_rows))
     with ir.InsertionPoint(first_of_warpgroup(context).then_block):
         for row in range(0, own_rows, box_rows):
             for column in range(0, panels.columns, box_columns):
-                source = element_pointer(start, panels.offset(row, column), emit.byte)
-                _store(context, op, source, (emit.add(context.scalar(op.column), column), emit.add(first_row, row)))
+                source = element_pointer(start, panels.offset(row, column), build.i8)
+                _store(context, op, source, (build.add(context.scalar(op.column), column), build.add(first_row, row)))
         ir.Operation.create("nvvm.cp.async.bulk.commit.group")
         scf.YieldOp([])
 
@@ -70,7 +70,7 @@ def _store(context: Context, op: sm.TmaStoreOp, source: ir.Value, coordinates: t
 
 def lower_tma_store_wait(context: Context, op: sm.TmaStoreWaitOp) -> None:
     """Every thread waits for its own groups: all but one of a warpgroup have none, and pass."""
-    group = ir.IntegerAttr.get(context.emit.i32, int(ir.IntegerAttr(op.pending).value))
+    group = ir.IntegerAttr.get(context.build.i32, int(ir.IntegerAttr(op.pending).value))
     read = {"read": ir.UnitAttr.get()} if op.read else {}
     ir.Operation.create("nvvm.cp.async.bulk.wait_group", attributes={"group": group, **read})
 

@@ -23,8 +23,8 @@ from mlir.dialects import arith, gpu, nvvm, scf
 from lowtide.dialects import tile
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts import registers_at_entry
+from lowtide.passes.support.builder import constant_of
 from lowtide.passes.support.kernels import launches_of
-from lowtide.passes.support.rewriting import constant_of
 from lowtide.targets import Target
 
 _WARP = 32

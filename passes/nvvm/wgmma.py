@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mlir import ir
-from mlir.dialects import arith, llvm, vector
+from mlir.dialects import llvm, vector
 
 from lowtide.dialects import sm
 from lowtide.dialects.tile.layouts import tv_of
@@ -101,9 +101,9 @@ class _Operand:
 
     def advanced(self, context: Context, rows: int) -> ir.Value:
         """The start, each warpgroup `rows` of M past the one before it."""
-        emit = context.emit
+        build = context.build
         return element_pointer(
-            self.start, emit.mul(emit.div(context.tid, WARPGROUP_THREADS), self.offset(rows, 0)), emit.byte
+            self.start, build.mul(build.udiv(context.tid, WARPGROUP_THREADS), self.offset(rows, 0)), build.i8
         )
 
     def descriptor(self, context: Context, start: ir.Value) -> ir.Value:
@@ -112,21 +112,18 @@ class _Operand:
         Stride offset: from 8 rows of a panel to the next 8. Leading offset: from a panel to the next where M or N is
         contiguous; with K contiguous a wgmma stays within a panel, and it is not used.
         """
-        emit = context.emit
-        address = llvm.PtrToIntOp(emit.i32, start).result
-        units = arith.ExtUIOp(emit.i64, arith.ShRUIOp(address, emit.constant(_UNIT_BITS)).result).result
+        build = context.build
+        address = llvm.PtrToIntOp(build.i32, start).result
+        units = build.zext(build.lshr(address, _UNIT_BITS), build.i64)
         stride = _ROWS_A_PERIOD * self.panels.row_bytes >> _UNIT_BITS
         leading = self.panels.panel_bytes >> _UNIT_BITS if self.is_transposed else 1
         bits = _SWIZZLE_MODES[self.panels.span] << 62 | stride << 32 | leading << 16
-        signed = bits - (1 << 64) if bits >> 63 else bits
-        return arith.OrIOp(units, emit.constant(signed, emit.i64)).result
+        return build.or_(units, bits)
 
 
 def _moved(context: Context, descriptor: ir.Value, offset: int) -> ir.Value:
     """The descriptor of what lies `offset` bytes further on."""
-    if not offset:
-        return descriptor
-    return arith.AddIOp(descriptor, context.emit.constant(offset >> _UNIT_BITS, context.emit.i64)).result
+    return context.build.add(descriptor, offset >> _UNIT_BITS)
 
 
 def _accumulators(context: Context, op: sm.WgmmaOp, fragment: sm.FragmentType, blocks: int) -> tuple[ir.Value, ...]:
@@ -185,7 +182,7 @@ def lower_mma_wait(context: Context, op: sm.MmaWaitOp) -> None:
     count = int(ir.IntegerAttr(op.pending).value)
     context.values[op.retired] = context.tid  # a proof, not a value: nothing reads it
     if count:
-        group = ir.IntegerAttr.get(context.emit.i64, count)
+        group = ir.IntegerAttr.get(context.build.i64, count)
         ir.Operation.create("nvvm.wgmma.wait.group.sync.aligned", attributes={"group": group})
         context.values[op.result] = pending
         return

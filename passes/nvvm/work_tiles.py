@@ -4,21 +4,22 @@ All is unsigned 32-bit: a launch has fewer than 2³¹ tiles, and nothing below e
 """
 
 from mlir import ir
-from mlir.dialects import arith, scf
+from mlir.dialects import scf
 
 from lowtide.dialects import tile
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.control import LowerBlock, bind_all, special_register
 from lowtide.passes.nvvm.values import flatten
 from lowtide.passes.schedules.rules import SCHEDULERS
+from lowtide.passes.support.builder import Builder
 
 
 def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerBlock) -> None:
     """This CTA's work tiles: one, or a loop over those that fall to it, which carries what the op carries."""
-    emit = context.emit
+    build = context.build
     rows, columns = context.scalar(op.rows), context.scalar(op.columns)
     tile_m, tile_n = op.tile
-    tiles = (emit.div(emit.add(rows, tile_m - 1), tile_m), emit.div(emit.add(columns, tile_n - 1), tile_n))
+    tiles = (build.udiv(build.add(rows, tile_m - 1), tile_m), build.udiv(build.add(columns, tile_n - 1), tile_n))
     cta = special_register("ctaid.x")
     body = op.body.blocks[0]
     inits = [context.get(value) for value in op.inits]
@@ -30,7 +31,7 @@ def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerB
         for result, old in zip(op.results_, results, strict=True):
             context.values[result] = context.get(old)
         return
-    total = arith.MulIOp(*tiles).result
+    total = build.mul(*tiles)
     bounds = (_every_so_many if scheduler == "persistent" else _even_run)(context, cta, total)
     loop = scf.ForOp(*bounds, [v for init in inits for v in flatten(init)])
     bind_all(context, list(body.arguments)[2:], inits, list(loop.inner_iter_args))
@@ -51,52 +52,48 @@ def _even_run(context: Context, cta: ir.Value, total: ir.Value) -> tuple[ir.Valu
     By quotient and remainder: i · total would not fit in 32 bits.
     """
     ctas = special_register("nctaid.x")
-    each, over = arith.DivUIOp(total, ctas).result, arith.RemUIOp(total, ctas).result
-    emit = context.emit
-    first = emit.add(arith.MulIOp(cta, each).result, arith.MinUIOp(cta, over).result)
-    one_more = arith.ExtUIOp(emit.i32, emit.less(cta, over)).result
-    return first, emit.add(emit.add(first, each), one_more), emit.constant(1)
+    build = context.build
+    each, over = build.udiv(total, ctas), build.urem(total, ctas)
+    first = build.add(build.mul(cta, each), build.umin(cta, over))
+    one_more = build.zext(build.ult(cta, over), build.i32)
+    return first, build.add(build.add(first, each), one_more), build.constant(1)
 
 
 def _lower_tile(
     context: Context, op: tile.WorkTilesOp, index: ir.Value, tiles: tuple[ir.Value, ir.Value], lower_block: LowerBlock
 ) -> list[ir.Value]:
     """One tile; gives what the body yields."""
-    m, n = _rasterize(context, op.order, index, *tiles)
+    m, n = _rasterize(context.build, op.order, index, *tiles)
     body = op.body.blocks[0]
     for argument, place, extent in zip(list(body.arguments)[:2], (m, n), op.tile, strict=True):
-        context.values[argument] = context.emit.mul(place, extent)
+        context.values[argument] = context.build.mul(place, extent)
     lower_block(context, body)
     return list(list(body.operations)[-1].operands)
 
 
 def _rasterize(
-    context: Context, order: tile.RasterAttr, index: ir.Value, tiles_m: ir.Value, tiles_n: ir.Value
+    build: Builder, order: tile.RasterAttr, index: ir.Value, tiles_m: ir.Value, tiles_n: ir.Value
 ) -> tuple[ir.Value, ir.Value]:
     """Row and column of the work tile with this number, as `#tile.raster` orders them."""
     if order.kind == "row":
-        return arith.DivUIOp(index, tiles_n).result, arith.RemUIOp(index, tiles_n).result
+        return build.udiv(index, tiles_n), build.urem(index, tiles_n)
     if order.kind == "column":
-        return arith.RemUIOp(index, tiles_m).result, arith.DivUIOp(index, tiles_m).result
-    first, height, within = _cut(context, index, tiles_m, order.group, tiles_n)
+        return build.urem(index, tiles_m), build.udiv(index, tiles_m)
+    first, height, within = _cut(build, index, tiles_m, order.group, tiles_n)
     if order.kind == "grouped":  # down the band first
-        row = arith.AddIOp(first, arith.RemUIOp(within, height).result).result
-        return row, arith.DivUIOp(within, height).result
-    left, width, place = _cut(context, within, tiles_n, order.columns, height)
-    row = arith.AddIOp(first, arith.DivUIOp(place, width).result).result
-    return row, arith.AddIOp(left, arith.RemUIOp(place, width).result).result
+        return build.add(first, build.urem(within, height)), build.udiv(within, height)
+    left, width, place = _cut(build, within, tiles_n, order.columns, height)
+    return build.add(first, build.udiv(place, width)), build.add(left, build.urem(place, width))
 
 
 def _cut(
-    context: Context, index: ir.Value, extent: ir.Value, size: int, across: ir.Value
+    build: Builder, index: ir.Value, extent: ir.Value, size: int, across: ir.Value
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
     """Place `index` in strips of `size` of the extent, `across` long: the strip's start, its size, the place in it.
 
     The last strip may be narrower. A strip wider than the extent is cut to it, so that its tiles fit in 32 bits.
     """
-    emit = context.emit
-    size_here = arith.MinUIOp(extent, emit.constant(size)).result
-    tiles = arith.MulIOp(across, size_here).result
-    first = arith.MulIOp(arith.DivUIOp(index, tiles).result, size_here).result
-    left = arith.SubIOp(extent, first).result
-    return first, arith.MinUIOp(left, size_here).result, arith.RemUIOp(index, tiles).result
+    size_here = build.umin(extent, size)
+    tiles = build.mul(across, size_here)
+    first = build.mul(build.udiv(index, tiles), size_here)
+    return first, build.umin(build.sub(extent, first), size_here), build.urem(index, tiles)

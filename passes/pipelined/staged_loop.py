@@ -8,8 +8,9 @@ from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
 from lowtide.passes.base import Refusal
+from lowtide.passes.support.builder import constant_of
 from lowtide.passes.support.kernels import main_loop
-from lowtide.passes.support.rewriting import constant_of, defining_op, uses
+from lowtide.passes.support.rewriting import defining_op, uses
 
 
 @dataclass(frozen=True)

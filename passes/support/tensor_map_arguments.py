@@ -1,17 +1,18 @@
 """The tensor maps that a kernel takes: made on the host from its matrices, passed behind its other arguments."""
 
 from mlir import ir
-from mlir.dialects import arith, cf
+from mlir.dialects import cf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.diagnostics import Diagnostics
 from lowtide.dialects.tile.layouts import layout_of
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
+from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import launches_of
 from lowtide.passes.support.panels import Panels
 from lowtide.passes.support.problem import element_bits
-from lowtide.passes.support.rewriting import before, constant_of, erase, extent, index_constant
+from lowtide.passes.support.rewriting import before, erase, extent
 
 
 def launch_of(module: ir.Module, kernel: tile.KernelOp) -> tile.LaunchOp:
@@ -61,10 +62,10 @@ def _assert_whole_rows(matrix: ir.Value) -> None:
 
 def _assert_multiple(matrix: ir.Value, unit: int, message: str) -> None:
     """A host check of the contiguous extent, where it is not known to be a multiple of `unit`."""
-    columns = extent(matrix, 1)
-    if (known := constant_of(columns)) is None or known % unit:
-        rest = arith.remui(columns, index_constant(unit))
-        cf.assert_(arith.cmpi(arith.CmpIPredicate.eq, rest, index_constant(0)), message)
+    build = Builder.index()
+    is_multiple = build.eq(build.urem(extent(matrix, 1), unit), 0)
+    if not constant_of(is_multiple):
+        cf.assert_(is_multiple, message)
 
 
 class TensorMapArguments:
