@@ -4,14 +4,13 @@ from mlir import ir
 
 from lowtide.compiler.spec_of_ir import argument_names
 from lowtide.dialects import sm, tile
+from lowtide.dialects.enums import cache_hint_of, operand_kind
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import walk
-from lowtide.passes.support.problem import OPERAND_KINDS, element_bits
+from lowtide.passes.support.problem import element_bits
 
 # Row strides known only at run time are taken to be this many bytes: a whole number of sectors.
 ASSUMED_ROW_STRIDE = 8192
-
-_CACHE_HINTS = ("normal", "evict_first", "evict_last", "streaming", "write_through")
 
 
 class Names:
@@ -53,7 +52,7 @@ class Names:
         view = value.owner.opview if not isinstance(value.owner, ir.Block) else None
         if not isinstance(view, tile.ViewOp):
             raise ScheduleError("the window is no tile.view, so its matrix is not known; take it from one")
-        kind = "full" if view.kind is None else OPERAND_KINDS[ir.IntegerAttr(view.kind).value]
+        kind = str(operand_kind(view))
         return self.arguments.get(view.source, "?"), kind, ir.MemRefType(view.source.type)
 
     def of_map(self, value: ir.Value) -> tuple[str, ir.MemRefType]:
@@ -80,4 +79,4 @@ def row_stride(matrix: ir.MemRefType) -> tuple[int, bool]:
 
 def cache_hint(op: sm.TmaLoadOp | sm.TmaStoreOp | sm.StoreGlobalOp) -> str:
     """The word of an op's `cache(…)`; `normal` where it has none."""
-    return "normal" if op.cache is None else _CACHE_HINTS[ir.IntegerAttr(op.cache).value]
+    return str(cache_hint_of(op))

@@ -64,7 +64,7 @@ def _bind(kernel: tile.KernelOp, launch: tile.LaunchOp, schedule: Schedule) -> N
     consumers = _consumer_warpgroups(roles[0])
     maps = TensorMapArguments(kernel, launch)
     with before(roles[0]):
-        barriers = ir.Type.parse(f"!sm.mbarriers<{_ring(kernel).stages}>")
+        barriers = sm.MbarriersType.get(_ring(kernel).stages)
         full = sm.MbarriersOp(barriers, 1).result
         empty = sm.MbarriersOp(barriers, consumers).result
     for release in walk(kernel, sm.ConsumerReleaseOp):

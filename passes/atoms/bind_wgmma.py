@@ -50,12 +50,12 @@ class BindWgmma(Pass):
                 try:
                     target.mma(mma_atom_name(schedule, problem))
                     with mma.operation.location:
-                        _bind(mma, tiled_mma(schedule, problem), problem.acc)
+                        _bind(mma, tiled_mma(schedule, problem))
                 except (ScheduleError, TargetError) as error:
                     raise Refusal(mma, str(error)) from error
 
 
-def _bind(mma: tile.MmaOp, tiled: TiledMma, acc_dtype: str) -> None:
+def _bind(mma: tile.MmaOp, tiled: TiledMma) -> None:
     loop = main_loop(mma)
     body = ops_in(loop.body)
     forms = [sm.ConsumerWaitOp, tile.MmaOp, sm.ConsumerReleaseOp, sm.RingAdvanceOp]
@@ -68,8 +68,8 @@ def _bind(mma: tile.MmaOp, tiled: TiledMma, acc_dtype: str) -> None:
         raise Refusal(loop, "must start from tile.splat 0.0: wgmma clears its accumulators")
     wait = body[0]
     ring, shape = wait.ring, tuple(mma.acc.type.shape)
-    fragment = fragment_type(tiled.tv("c", shape), shape, acc_dtype)
-    pending = ir.Type.parse(f"!sm.pending<{fragment}>")
+    fragment = fragment_type(tiled.tv("c", shape), shape, mma.acc.type.element_type)
+    pending = sm.PendingType.get(fragment)
     attribute = tiled_mma_attr(tiled)
     with before(loop):
         zero = sm.SplatOp(fragment, splat.value).result
@@ -83,12 +83,12 @@ def _bind(mma: tile.MmaOp, tiled: TiledMma, acc_dtype: str) -> None:
             acc, held, slot, phase = new.inner_iter_args
             following = sm.ConsumerWaitOp(ring, slot, phase)
             issued = sm.WgmmaOp(pending, mma.layout, *following.buffers, acc, attribute).result
-            waited = sm.MmaWaitOp(pending, ir.Type.parse("!sm.retired"), 1, issued)
+            waited = sm.MmaWaitOp(pending, sm.RetiredType.get(), 1, issued)
             sm.ConsumerReleaseOp(ring, held, retired=waited.retired)
             advance = sm.RingAdvanceOp(ring, slot, phase)
             scf.YieldOp([waited.result, following.slot, advance.next_index, advance.next_phase])
         acc, held, slot, phase = new.results
-        done = sm.MmaWaitOp(fragment, ir.Type.parse("!sm.retired"), 0, acc)
+        done = sm.MmaWaitOp(fragment, sm.RetiredType.get(), 0, acc)
         sm.ConsumerReleaseOp(ring, held, retired=done.retired)
     for old, value in zip(loop.results, (done.result, slot, phase), strict=True):
         old.replace_all_uses_with(value)

@@ -20,15 +20,16 @@ from mlir import ir
 from mlir.dialects import arith, cf, func, scf
 
 from lowtide.dialects import tile
+from lowtide.dialects.enums import operand_kinds
 from lowtide.dialects.levels import Level
+from lowtide.dialects.tile import OperandKind, SchedulerKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.choice import ctas_per_sm
 from lowtide.passes.schedules.facts import threads_of
-from lowtide.passes.schedules.rules import SCHEDULERS
 from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import schedule_of
-from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk, kinds_of, layout_letters
+from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk, layout_letters
 from lowtide.passes.support.rewriting import before, defining_op, erase, extent, move_region, values_from_outside
 from lowtide.targets import Target
 
@@ -60,7 +61,7 @@ class TileToCtas(Pass):
 
 def _note_problem(function: func.FuncOp, gemm: tile.GemmOp) -> None:
     """What the saved kernel's manifest says of the problem, once the tile.gemm is gone."""
-    kinds = ir.ArrayAttr.get([ir.StringAttr.get(kind) for kind in kinds_of(gemm)])
+    kinds = ir.ArrayAttr.get([ir.StringAttr.get(str(kind)) for kind in operand_kinds(gemm)])
     layout = ir.StringAttr.get(layout_letters(gemm))
     function.attributes["tile.gemm"] = ir.DictAttr.get({"acc": gemm.acc, "kinds": kinds, "layout": layout})
 
@@ -92,11 +93,13 @@ def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
         (gemm.b, b_n, n, "B and D must have the same N"),
         (gemm.b, b_k, k, "A and B must have the same K"),
     ]
-    for position, (operand, kind) in enumerate(zip(gemm.epilogue_operands, kinds_of(gemm), strict=True)):
-        if kind in ("full", "per_row"):
+    for position, (operand, kind) in enumerate(zip(gemm.epilogue_operands, operand_kinds(gemm), strict=True)):
+        if kind in (OperandKind.full, OperandKind.per_row):
             checks.append((operand, 0, m, f"epilogue operand {position} must have M rows"))
-        if kind in ("full", "per_column"):
-            checks.append((operand, 1 if kind == "full" else 0, n, f"epilogue operand {position} must have N columns"))
+        if kind in (OperandKind.full, OperandKind.per_column):
+            checks.append(
+                (operand, 1 if kind is OperandKind.full else 0, n, f"epilogue operand {position} must have N columns")
+            )
     for operand, dim, expected, message in checks:
         agrees = Builder.index().eq(extent(operand, dim), expected)
         if not constant_of(agrees):
@@ -124,7 +127,7 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str) -> None:
             [],
             ir.DenseI64ArrayAttr.get(schedule.cta[:2]),
             _raster_attr(schedule),
-            ir.IntegerAttr.get(ir.IntegerType.get_signless(32), SCHEDULERS.index(str(schedule.scheduler))),
+            SchedulerKind[str(schedule.scheduler)],
         )
         tile.ReturnOp()
     body = work.body.blocks.append(ir.IndexType.get(), ir.IndexType.get())
@@ -158,7 +161,7 @@ def _emit_k_loop(gemm: tile.GemmOp, a: ir.Value, b: ir.Value, k: ir.Value, origi
     schedule, letters = Schedule.of(gemm.schedule), layout_letters(gemm)
     assert schedule.cta is not None
     tile_m, tile_n, tile_k = schedule.cta
-    accumulator = ir.Type.parse(f"!tile.tile<{tile_m}x{tile_n}x{ir.TypeAttr(gemm.acc).value}>")
+    accumulator = tile.TileType.get((tile_m, tile_n), ir.TypeAttr(gemm.acc).value)
     zero = tile.SplatOp(accumulator, 0.0).result
     build = Builder.index()
     loop = scf.ForOp(build.constant(0), k, build.constant(tile_k), [zero])
@@ -174,4 +177,4 @@ def _view(source: ir.Value, outer: ir.Value, k: ir.Value, size: int, tile_k: int
     """The window at (outer, k) of an operand that lies with K last, or first."""
     shape, offsets = ((size, tile_k), (outer, k)) if k_last else ((tile_k, size), (k, outer))
     element = ir.MemRefType(source.type).element_type
-    return tile.ViewOp(ir.Type.parse(f"!tile.view<{shape[0]}x{shape[1]}x{element}>"), source, list(offsets)).result
+    return tile.ViewOp(tile.ViewType.get(shape, element), source, list(offsets)).result

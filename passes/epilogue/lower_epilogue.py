@@ -33,10 +33,11 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.epilogue.parts import Epilogue, Part, buffer_type
+from lowtide.passes.epilogue.parts import Epilogue, Part
 from lowtide.passes.epilogue.stores import store_by_tma
 from lowtide.passes.schedules.cache_hints import cache_hint
 from lowtide.passes.support.atoms import fragment_type, tiled_mma_of
+from lowtide.passes.support.buffers import buffer_type
 from lowtide.passes.support.kernels import is_specialized, schedule_of
 from lowtide.passes.support.problem import buffer_bytes, element_bits
 from lowtide.passes.support.rewriting import before, erase
@@ -103,7 +104,7 @@ def _scratch(epilogue: Epilogue) -> ir.Value:
     shape = epilogue.part_shape
     assert epilogue.schedule.swizzle_d is not None
     layout = Layout(shape, (shape[1], 1))
-    buffer = buffer_type(layout, epilogue.schedule.swizzle_d, shape, epilogue.rows_access(shape).scratch_element)
+    buffer = buffer_type(shape, epilogue.scratch_element, layout, epilogue.schedule.swizzle_d)
     for ring in walk(epilogue.kernel, sm.RingOp) if not is_specialized(epilogue.schedule) else ():
         if buffer_bytes(buffer) <= ring_size(ring.result.type):
             return sm.RingReuseOp(buffer, ring.result).result
@@ -120,7 +121,7 @@ def _store_direct(epilogue: Epilogue, part: Part) -> None:
 def _store_through(epilogue: Epilogue, scratch: ir.Value, part: Part) -> None:
     shape = tuple(part.value.type.shape)
     access = epilogue.rows_access(shape)
-    element = ir.Type.parse(access.scratch_element)
+    element = epilogue.scratch_element
     bytes_of = element_bits(element) // 8
     in_registers = epilogue.schedule.epilogue_math == "registers"
     value = epilogue.map(part.value, part.origin) if in_registers else part.value

@@ -4,16 +4,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mlir import ir
-from tensor_layouts import Layout
 
 from lowtide.dialects import sm, tile
-from lowtide.dialects.tile.layouts import SwizzleBits, layout_attr
+from lowtide.dialects.enums import operand_kinds
+from lowtide.dialects.tile import OperandKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
+from lowtide.passes.base import Refusal
 from lowtide.passes.schedules.facts import multiplying_threads
 from lowtide.passes.support.atoms import EpilogueAccess, epilogue_rows, fragment_type, part_of
 from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.problem import Problem, element_bits, kinds_of
+from lowtide.passes.support.problem import Problem, element_bits
 from lowtide.targets import TiledMma
 
 Origin = tuple[ir.Value, ir.Value]
@@ -44,6 +45,11 @@ class Epilogue:
     @property
     def acc_element(self) -> ir.Type:
         return self.store.value.type.element_type
+
+    @property
+    def scratch_element(self) -> ir.Type:
+        """Elements of the scratch buffer: the region runs before it, or after."""
+        return self.d_element if self.schedule.epilogue_math == "registers" else self.acc_element
 
     @property
     def part_shape(self) -> tuple[int, int]:
@@ -88,42 +94,35 @@ class Epilogue:
     def window(self, part: Part) -> ir.Value:
         """The part's window of D."""
         rows, columns = part.value.type.shape
-        window = ir.Type.parse(f"!tile.view<{rows}x{columns}x{self.d_element}>")
+        window = tile.ViewType.get((rows, columns), self.d_element)
         return tile.ViewOp(window, self.store.d, list(part.origin)).result
 
     def map(self, value: ir.Value, origin: Origin) -> ir.Value:
         """The epilogue region on a fragment, its operands loaded in the fragment's own layout."""
         inputs = [value]
-        for operand, kind in zip(self.store.epilogue_operands, kinds_of(self.store), strict=True):
-            inputs.append(operand if kind == "scalar" else self._load(operand, kind, origin, value.type))
-        result = ir.Type.parse(
-            f"!sm.fragment<{value.type.shape[0]}x{value.type.shape[1]}x{self.d_element}, {value.type.tv}>"
-        )
+        for operand, kind in zip(self.store.epilogue_operands, operand_kinds(self.store), strict=True):
+            inputs.append(operand if kind is OperandKind.scalar else self._load(operand, kind, origin, value.type))
+        result = sm.FragmentType.get(value.type.shape, self.d_element, value.type.tv)
         mapped = sm.MapOp(result, inputs)
         source = self.store.epilogue.blocks[0]
         block = mapped.body.blocks.append(*[argument.type for argument in source.arguments])
         _clone_body(source, block)
         return mapped.result
 
-    def _load(self, operand: ir.Value, kind: str, origin: Origin, like: ir.Type) -> ir.Value:
+    def _load(self, operand: ir.Value, kind: OperandKind, origin: Origin, like: ir.Type) -> ir.Value:
         element = ir.MemRefType(operand.type).element_type
-        rows, columns = like.shape
-        window = ir.Type.parse(f"!tile.view<{rows}x{columns}x{element}>")
-        offsets = {"full": list(origin), "per_row": [origin[0]], "per_column": [origin[1]]}[kind]
-        kind_attr = {"full": None, "per_row": 1, "per_column": 2}[kind]
-        attribute = None if kind_attr is None else ir.IntegerAttr.get(ir.IntegerType.get_signless(32), kind_attr)
-        view = tile.ViewOp(window, operand, offsets, kind=attribute).result
-        result = ir.Type.parse(f"!sm.fragment<{rows}x{columns}x{element}, {like.tv}>")
+        row, column = origin
+        offsets = {OperandKind.full: [row, column], OperandKind.per_row: [row], OperandKind.per_column: [column]}
+        if kind not in offsets:
+            raise Refusal(self.store, f"has an operand of kind {kind}, which no part is loaded of; take another kind")
+        window = tile.ViewType.get(like.shape, element)
+        said = None if kind is OperandKind.full else kind
+        view = tile.ViewOp(window, operand, offsets[kind], kind=said).result
+        result = sm.FragmentType.get(like.shape, element, like.tv)
         # As many neighbours as a thread holds in a row, at most 16 bytes.
-        run = 2 if self.schedule.epilogue_math == "registers" else self.rows_access((rows, columns)).rows.vector
+        run = 2 if self.schedule.epilogue_math == "registers" else self.rows_access(tuple(like.shape)).rows.vector
         bytes_per_load = min(16, run * element_bits(element) // 8)
         return sm.LoadGlobalOp(result, view, f"ld.global.{bytes_per_load}").result
-
-
-def buffer_type(layout: Layout, swizzle: SwizzleBits, shape: tuple[int, int], element: ir.Type | str) -> ir.Type:
-    """A memref in shared memory."""
-    text = layout_attr(layout, swizzle)
-    return ir.Type.parse(f"memref<{shape[0]}x{shape[1]}x{element}, {text}, #gpu.address_space<workgroup>>")
 
 
 def _clone_body(source: ir.Block, target: ir.Block) -> None:

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 from mlir import ir
-from mlir.dialects import arith, llvm, vector
+from mlir.dialects import arith, llvm, nvvm, vector
 
 from lowtide.dialects import sm
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.passes.base import Refusal
+from lowtide.passes.nvvm.attributes import enum_attribute, mma_shape
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.values import Fragment, regroup, vector_type
 from lowtide.passes.support.atoms import tiled_mma_of
@@ -61,19 +62,10 @@ class _Instruction:
         self.half_accumulator = atom.dtype("c") == "f16"
         self.f16, self.f32 = ir.F16Type.get(), ir.F32Type.get()
         self.pair = vector_type(2, self.f16)
-        registers = ["vector<2xf16>"] * 2 if self.half_accumulator else ["f32"] * 4
-        self.result = ir.Type.parse(f"!llvm.struct<({', '.join(registers)})>")
-        operand = ir.Attribute.parse(f"#nvvm.mma_type<{atom.dtype('a')}>")
-        self.attributes = {
-            "shape": ir.Attribute.parse(f"#nvvm.shape<m = {m}, n = {n}, k = {k}>"),
-            "layoutA": ir.Attribute.parse("#nvvm.mma_layout<row>"),
-            "layoutB": ir.Attribute.parse("#nvvm.mma_layout<col>"),
-            "multiplicandAPtxType": operand,
-            "multiplicandBPtxType": operand,
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get(
-                [atom.registers("a"), atom.registers("b"), 2 if self.half_accumulator else 4]
-            ),
-        }
+        self.result = llvm.StructType.get_literal([self.pair] * 2 if self.half_accumulator else [self.f32] * 4)
+        self.shape = mma_shape(m, n, k)
+        self.layouts = enum_attribute(nvvm.MMALayout.row), enum_attribute(nvvm.MMALayout.col)
+        self.operand = enum_attribute(nvvm.MMATypes[atom.dtype("a")])
 
     def emit(self, a: list[ir.Value], b: list[ir.Value], c: ir.Value) -> ir.Value:
         if self.half_operands:  # f16 registers are vectors of two, bf16 registers i32
@@ -82,9 +74,8 @@ class _Instruction:
             parts = [vector.ShuffleOp(c, c, [i, i + 1], results=[self.pair]).result for i in (0, 2)]
         else:
             parts = [vector.ExtractOp(c, [], [i]).result for i in range(4)]
-        product = ir.Operation.create(
-            "nvvm.mma.sync", results=[self.result], operands=[*a, *b, *parts], attributes=self.attributes
-        ).result
+        types = {"multiplicandAPtxType": self.operand, "multiplicandBPtxType": self.operand}
+        product = nvvm.MmaOp(self.result, self.shape, *self.layouts, a, b, parts, **types).result
         if self.half_accumulator:
             low, high = (llvm.ExtractValueOp(self.pair, product, [i]).result for i in range(2))
             return vector.ShuffleOp(low, high, [0, 1, 2, 3], results=[c.type]).result

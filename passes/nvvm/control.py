@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 from mlir import ir
-from mlir.dialects import arith, scf
+from mlir.dialects import arith, nvvm, scf
 
 from lowtide.dialects import sm, tile
+from lowtide.dialects.enums import operand_kind
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.memory import element_pointer
@@ -20,7 +21,7 @@ from lowtide.passes.nvvm.values import (
     unflatten,
 )
 from lowtide.passes.support.builder import constant_of
-from lowtide.passes.support.problem import OPERAND_KINDS, buffer_bytes
+from lowtide.passes.support.problem import buffer_bytes
 from lowtide.targets.atoms import WARPGROUP_THREADS
 
 _LAST_BARRIER = 15
@@ -33,18 +34,11 @@ _ROLLED = "#llvm.loop_annotation<unroll = <disable = true>>"
 LowerBlock = Callable[[Context, ir.Block], None]
 
 
-def special_register(name: str) -> ir.Value:
-    """A special register, e.g. `tid.x`, as i32 (PTX ISA, "Special Registers")."""
-    i32 = ir.IntegerType.get_signless(32)
-    return ir.Operation.create(f"nvvm.read.ptx.sreg.{name}", results=[i32]).result
-
-
 def lower_view(context: Context, op: tile.ViewOp) -> None:
     matrix = context.get(op.source)
     assert isinstance(matrix, GlobalMatrix)
-    kind = "full" if op.kind is None else OPERAND_KINDS[ir.IntegerAttr(op.kind).value]
     offsets = tuple(_offset(context, value) for value in op.offsets)
-    context.values[op.result] = Window(kind, matrix, offsets, tuple(op.result.type.shape))
+    context.values[op.result] = Window(operand_kind(op), matrix, offsets, tuple(op.result.type.shape))
 
 
 def _offset(context: Context, value: ir.Value) -> Offset:
@@ -183,7 +177,7 @@ def lower_barrier(context: Context, op: sm.BarrierOp) -> None:
         number = build.add(build.udiv(context.tid, WARPGROUP_THREADS), context.warpgroup_barrier)
         _named_barrier(number, build.constant(WARPGROUP_THREADS))
     elif context.barrier == 0:
-        ir.Operation.create("nvvm.barrier0")
+        nvvm.Barrier0Op()
     else:
         _named_barrier(build.constant(context.barrier), build.constant(context.threads))
 
@@ -204,14 +198,12 @@ def _check_warpgroups(context: Context, op: sm.BarrierOp) -> None:
 
 
 def _named_barrier(number: ir.Value, threads: ir.Value) -> None:
-    segments = ir.DenseI32ArrayAttr.get([1, 1, 0])
-    ir.Operation.create("nvvm.barrier", operands=[number, threads], attributes={"operandSegmentSizes": segments})
+    nvvm.BarrierOp(None, barrierId=number, numberOfThreads=threads)
 
 
 def lower_cp_async_commit(context: Context, op: sm.CpAsyncCommitOp) -> None:
-    ir.Operation.create("nvvm.cp.async.commit.group")
+    nvvm.CpAsyncCommitGroupOp()
 
 
 def lower_cp_async_wait(context: Context, op: sm.CpAsyncWaitOp) -> None:
-    pending = ir.IntegerAttr.get(context.build.i32, int(ir.IntegerAttr(op.pending).value))
-    ir.Operation.create("nvvm.cp.async.wait.group", attributes={"n": pending})
+    nvvm.CpAsyncWaitGroupOp(op.pending.value)

@@ -5,9 +5,12 @@ from functools import partial
 
 import numpy as np
 from mlir import ir
-from mlir.dialects import arith, llvm, scf, vector
+from mlir.dialects import arith, llvm, nvvm, scf, vector
 
 from lowtide.dialects import sm
+from lowtide.dialects.enums import cache_hint_of
+from lowtide.dialects.sm import CacheHint
+from lowtide.dialects.tile import OperandKind
 from lowtide.dialects.tile.layouts import layout_of, tv_of
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context, atom_of
@@ -23,7 +26,6 @@ from lowtide.passes.nvvm.memory import (
 )
 from lowtide.passes.nvvm.thread_offsets import layout_offset
 from lowtide.passes.nvvm.values import Fragment, Window, regroup, vector_type
-from lowtide.passes.schedules.cache_hints import hint_name
 from lowtide.passes.support.builder import Scalar
 from lowtide.passes.support.problem import element_bits
 from lowtide.targets import SplitCoordinates, split_coordinates
@@ -78,15 +80,8 @@ def _source_bytes(
 
 def _cp_async(target: ir.Value, source: ir.Value, size: int, length: ir.Value | None) -> None:
     # cp.async.cg (L2 only) exists for 16 bytes alone.
-    cache = "cg" if size == 16 else "ca"
-    ir.Operation.create(
-        "nvvm.cp.async.shared.global",
-        operands=[target, source, *([] if length is None else [length])],
-        attributes={
-            "size": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), size),
-            "modifier": ir.Attribute.parse(f"#nvvm<load_cache_modifier {cache}>"),
-        },
-    )
+    cache = nvvm.LoadCacheModifierKind.CG if size == 16 else nvvm.LoadCacheModifierKind.CA
+    nvvm.CpAsyncOp(target, source, size, cache, cpSize=length)
 
 
 def _check_runs(op: ir.OpView, split: SplitCoordinates, run: int, swizzle: tuple[int, int, int]) -> None:
@@ -154,10 +149,10 @@ def lower_store_global(context: Context, op: sm.StoreGlobalOp) -> None:
 
 def _cached_store(op: sm.StoreGlobalOp) -> Store:
     """Stores a value through a pointer, of so many bytes, with the op's cache operator."""
-    hint = hint_name(op.cache)
-    if hint == "normal":
+    hint = cache_hint_of(op)
+    if hint is CacheHint.normal:
         return _store_plain
-    if hint not in ("streaming", "write_through"):
+    if hint not in (CacheHint.streaming, CacheHint.write_through):
         raise Refusal(op, f"has cache({hint}), which is for TMA; st.global takes streaming, write_through")
 
     def store(value: ir.Value, pointer: ir.Value, size: int) -> None:
@@ -206,7 +201,7 @@ def lower_load_global(context: Context, op: sm.LoadGlobalOp) -> None:
     """A fragment from global memory. What repeats along a broadcast vector is loaded once."""
     window, fragment = context.window(op.source), op.result.type
     split = split_coordinates(tv_of(fragment.tv), fragment.shape)
-    if window.kind == "full":
+    if window.kind is OperandKind.full:
         registers, run = _load_full(context, op, window, split)
     else:
         registers, run = _load_vector(context, op, window, split)
@@ -290,7 +285,7 @@ def _load_vector(
 ) -> tuple[list[ir.Value], int]:
     """One load for each different row (or column) that the thread's values have."""
     matrix = window.matrix
-    by_row = window.kind == "per_row"
+    by_row = window.kind is OperandKind.per_row
     layout, places = (split.row_thread, split.row_values) if by_row else (split.col_thread, split.col_values)
     start = context.build.add(window.offsets[0].value, layout_offset(context.build, layout, context.tid))
     loaded: dict[int, ir.Value] = {}
@@ -313,7 +308,7 @@ def _load_vector(
 
 def _vector_exists(context: Context, window: Window, index: ir.Value) -> ir.Value | None:
     extent, offset = window.matrix.extents[0], window.offsets[0]
-    shape = window.shape[0 if window.kind == "per_row" else 1]
+    shape = window.shape[0 if window.kind is OperandKind.per_row else 1]
     if isinstance(extent, int) and extent % offset.multiple == 0 and offset.room is not None and shape <= offset.room:
         return None
     return context.build.ult(index, extent)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from mlir import ir
-from mlir.dialects import scf
+from mlir.dialects import nvvm, scf
 
 from lowtide.dialects import sm
 from lowtide.passes.base import Refusal
@@ -45,7 +45,8 @@ def _lower_body(context: Context, op: sm.RolesOp, position: int, first: int, low
     registers = op.registers[position]
     name = ir.StringAttr(op.names[position]).value
     if registers:
-        _set_max_registers(registers, "decrease" if name == "producer" else "increase")
+        action = nvvm.SetMaxRegisterAction.decrease if name == "producer" else nvvm.SetMaxRegisterAction.increase
+        nvvm.SetMaxRegisterOp(registers, action)
     own = context.build.sub(context.tid, first)
     role = replace(
         context,
@@ -66,31 +67,21 @@ def _lower_body(context: Context, op: sm.RolesOp, position: int, first: int, low
         scf.YieldOp([])
 
 
-def _set_max_registers(count: int, action: str) -> None:
-    ir.Operation.create(
-        "nvvm.setmaxregister",
-        attributes={
-            "regCount": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), count),
-            "action": ir.Attribute.parse(f"#nvvm<action {action}>"),
-        },
-    )
-
-
 def lower_mbarriers(context: Context, op: sm.MbarriersOp) -> None:
     """Initialised by one thread, then made visible to the CTA and to the TMA unit."""
     if op.at is None:
         raise Refusal(op, "has no place in shared memory; run assign-smem-offsets first")
     build = context.build
     start = element_pointer(context.smem, int(op.at.value), build.i8)
-    arrivals = build.constant(int(ir.IntegerAttr(op.arrivals).value))
+    arrivals = build.constant(op.arrivals.value)
     branch = scf.IfOp(build.eq(context.tid, 0))
     with ir.InsertionPoint(branch.then_block):
         for i in range(op.result.type.count):
             pointer = element_pointer(start, MBARRIER_BYTES * i, build.i8)
-            ir.Operation.create("nvvm.mbarrier.init", operands=[pointer, arrivals])
-        ir.Operation.create("nvvm.fence.mbarrier.init")
+            nvvm.MBarrierInitOp(pointer, arrivals)
+        nvvm.FenceMbarrierInitOp()
         scf.YieldOp([])
-    ir.Operation.create("nvvm.barrier0")
+    nvvm.Barrier0Op()
     context.values[op.result] = start
 
 
@@ -103,7 +94,7 @@ def barrier_pointer(context: Context, barriers: ir.Value, index: ir.Value) -> ir
 def lower_mbarrier_wait(context: Context, op: sm.MbarrierWaitOp) -> None:
     ticks = context.build.constant(_WAIT_TICKS)
     pointer = barrier_pointer(context, op.barriers, op.index)
-    ir.Operation.create("nvvm.mbarrier.try_wait.parity", operands=[pointer, context.scalar(op.phase), ticks])
+    nvvm.MBarrierTryWaitParityOp(pointer, context.scalar(op.phase), ticks)
 
 
 def lower_mbarrier_arrive(context: Context, op: sm.MbarrierArriveOp) -> None:
@@ -113,10 +104,10 @@ def lower_mbarrier_arrive(context: Context, op: sm.MbarrierArriveOp) -> None:
 
     def arrive() -> None:
         if op.bytes is None:
-            ir.Operation.create("nvvm.mbarrier.arrive", results=[build.i64], operands=[pointer])
+            nvvm.MBarrierArriveOp(build.i64, pointer)
         else:
-            size = build.constant(int(ir.IntegerAttr(op.bytes).value))
-            ir.Operation.create("nvvm.mbarrier.arrive.expect_tx", operands=[pointer, size])
+            size = build.constant(op.bytes.value)
+            nvvm.MBarrierArriveExpectTxOp(None, pointer, size)
 
     if context.elected:
         arrive()

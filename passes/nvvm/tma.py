@@ -3,23 +3,25 @@
 from collections.abc import Iterator
 
 from mlir import ir
-from mlir.dialects import llvm
+from mlir.dialects import llvm, nvvm
 
 from lowtide.dialects import sm
+from lowtide.dialects.enums import cache_hint_of
+from lowtide.dialects.sm import CacheHint
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.memory import element_pointer
 from lowtide.passes.nvvm.roles import barrier_pointer
-from lowtide.passes.schedules.cache_hints import hint_name
 from lowtide.passes.support.panels import Panels
 
 # L2 cache-policy operands as createpolicy.fractional makes them for all of an access (PTX ISA, "createpolicy"), by the
 # cache hint. The ISA leaves the encoding open; these are the constants that compilers pass.
 _CACHE_POLICIES = {
-    "normal": 0x1000000000000000,
-    "evict_first": 0x12F0000000000000,
-    "evict_last": 0x14F0000000000000,
+    CacheHint.normal: 0x1000000000000000,
+    CacheHint.evict_first: 0x12F0000000000000,
+    CacheHint.evict_last: 0x14F0000000000000,
 }
+_CLUSTER = 7  # the address space of shared memory in a cluster
 
 
 def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
@@ -37,15 +39,9 @@ def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
     row, column = context.scalar(op.row), context.scalar(op.column)
     for offset, coordinates in _boxes(context, panels, list(map_type.shape), row, column):
         start = element_pointer(buffer.pointer, offset, context.build.i8)
-        cluster = llvm.AddrSpaceCastOp(ir.Type.parse("!llvm.ptr<7>"), start).result
-        ir.Operation.create(
-            "nvvm.cp.async.bulk.tensor.shared.cluster.global",
-            operands=[cluster, context.scalar(op.map), *coordinates, barrier, *policy],
-            attributes={
-                "isCTAOnly": ir.BoolAttr.get(False),
-                "mode": ir.Attribute.parse("#nvvm.tma_load_mode<tile>"),
-                "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1, len(coordinates), 1, 0, 0, len(policy), 0]),
-            },
+        cluster = llvm.AddrSpaceCastOp(llvm.PointerType.get(_CLUSTER), start).result
+        nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(
+            cluster, context.scalar(op.map), coordinates, barrier, [], l2CacheHint=policy
         )
 
 
@@ -70,11 +66,11 @@ def _boxes(
             yield panels.offset(first, panel * width), coordinates
 
 
-def cache_policy(context: Context, op: sm.TmaLoadOp | sm.TmaStoreOp) -> list[ir.Value]:
-    """The operand for the op's L2 eviction priority: none where it has no hint. Refuses a hint of st.global's."""
+def cache_policy(context: Context, op: sm.TmaLoadOp | sm.TmaStoreOp) -> ir.Value | None:
+    """The operand for the op's L2 eviction priority; None where it has no hint. Refuses a hint of st.global's."""
     if op.cache is None:
-        return []
-    hint = hint_name(op.cache)
+        return None
+    hint = cache_hint_of(op)
     if hint not in _CACHE_POLICIES:
         raise Refusal(op, f"has cache({hint}), which is for st.global; TMA takes evict_first or evict_last")
-    return [context.build.constant(_CACHE_POLICIES[hint], context.build.i64)]
+    return context.build.constant(_CACHE_POLICIES[hint], context.build.i64)

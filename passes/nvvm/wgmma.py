@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 
 from mlir import ir
-from mlir.dialects import llvm, vector
+from mlir.dialects import llvm, nvvm, vector
 
 from lowtide.dialects import sm
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
+from lowtide.passes.nvvm.attributes import enum_attribute, mma_shape
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.memory import element_pointer
 from lowtide.passes.nvvm.values import Fragment, Pending, vector_type
@@ -40,13 +41,13 @@ def lower_wgmma(context: Context, op: sm.WgmmaOp) -> None:
     registers = list(_accumulators(context, op, fragment, blocks))
     instruction = _Wgmma(tiled.atom, a.is_transposed, b.is_transposed)
     starts = not isinstance(context.get(op.acc), Pending)
-    ir.Operation.create("nvvm.wgmma.fence.aligned")
+    nvvm.WgmmaFenceAlignedOp()
     for depth in range(0, a.depth, k):
         b_slice = _moved(context, b_descriptor, b.offset(0, depth))
         for block in range(blocks):
             a_slice = _moved(context, a_descriptor, a.offset(block * consumers * m, depth))
             registers[block] = instruction.emit(registers[block], a_slice, b_slice, clears=starts and not depth)
-    ir.Operation.create("nvvm.wgmma.commit.group.sync.aligned")
+    nvvm.WgmmaGroupSyncAlignedOp()
     context.values[op.result] = Pending(tuple(registers), fragment)
 
 
@@ -139,8 +140,8 @@ def _accumulators(context: Context, op: sm.WgmmaOp, fragment: sm.FragmentType, b
     ):
         raise Refusal(op, "starts from an accumulator that is neither pending nor sm.splat 0.0")
     _, values = extents(tv_of(fragment.tv))
-    type_ = ir.Type.parse(f"!llvm.struct<({', '.join([str(fragment.element_type)] * (values // blocks))})>")
-    return tuple(ir.Operation.create("llvm.mlir.zero", results=[type_]).result for _ in range(blocks))
+    type_ = llvm.StructType.get_literal([fragment.element_type] * (values // blocks))
+    return tuple(llvm.ZeroOp(type_).res for _ in range(blocks))
 
 
 class _Wgmma:
@@ -148,19 +149,21 @@ class _Wgmma:
 
     def __init__(self, atom: MmaAtom, a_transposed: bool, b_transposed: bool) -> None:
         m, n, k = atom.shape_mnk
-        one = ir.Attribute.parse("#nvvm.wgmma_scale_in<one>")
-        self.adding = {"scaleD": ir.Attribute.parse("#nvvm.wgmma_scale_out<one>")}
-        self.clearing = {"scaleD": ir.Attribute.parse("#nvvm.wgmma_scale_out<zero>")}
-        operand = ir.Attribute.parse(f"#nvvm.wgmma_type<{atom.a_dtype}>")
+        one = enum_attribute(nvvm.WGMMAScaleIn.one)
+        operand = enum_attribute(nvvm.WGMMATypes[atom.a_dtype])
+        layouts = {False: nvvm.MMALayout.row, True: nvvm.MMALayout.col}
+        self.shape = mma_shape(m, n, k)
+        self.adding, self.clearing = (
+            enum_attribute(scale) for scale in (nvvm.WGMMAScaleOut.one, nvvm.WGMMAScaleOut.zero)
+        )
         self.attributes = {
-            "shape": ir.Attribute.parse(f"#nvvm.shape<m = {m}, n = {n}, k = {k}>"),
             "typeA": operand,
             "typeB": operand,
-            "typeD": ir.Attribute.parse(f"#nvvm.wgmma_type<{atom.c_dtype}>"),
+            "typeD": enum_attribute(nvvm.WGMMATypes[atom.c_dtype]),
             "scaleA": one,
             "scaleB": one,
-            "layoutA": ir.Attribute.parse(f"#nvvm.mma_layout<{'col' if a_transposed else 'row'}>"),
-            "layoutB": ir.Attribute.parse(f"#nvvm.mma_layout<{'row' if b_transposed else 'col'}>"),
+            "layoutA": enum_attribute(layouts[a_transposed]),
+            "layoutB": enum_attribute(layouts[not b_transposed]),
         }
 
     def emit(self, acc: ir.Value, a: ir.Value, b: ir.Value, *, clears: bool) -> ir.Value:
@@ -170,20 +173,17 @@ class _Wgmma:
         another zero.
         """
         scale = self.clearing if clears else self.adding
-        return ir.Operation.create(
-            "nvvm.wgmma.mma_async", results=[acc.type], operands=[acc, a, b], attributes=self.attributes | scale
-        ).result
+        return nvvm.WgmmaMmaAsyncOp(acc.type, acc, a, b, self.shape, scaleD=scale, **self.attributes).results_
 
 
 def lower_mma_wait(context: Context, op: sm.MmaWaitOp) -> None:
     """The last wait hands the registers on, so that no read of them is moved above it."""
     pending = context.get(op.acc)
     assert isinstance(pending, Pending)
-    count = int(ir.IntegerAttr(op.pending).value)
+    count = op.pending.value
     context.values[op.retired] = context.tid  # a proof, not a value: nothing reads it
     if count:
-        group = ir.IntegerAttr.get(context.build.i64, count)
-        ir.Operation.create("nvvm.wgmma.wait.group.sync.aligned", attributes={"group": group})
+        nvvm.WgmmaWaitGroupSyncOp(count)
         context.values[op.result] = pending
         return
     # Each struct goes through a wait of its own; those after the first find nothing in flight.

@@ -59,8 +59,7 @@ class StagedLoop:
 
     def make_ring(self, stages: int) -> ir.Value:
         """A ring whose stages hold what the two buffers hold."""
-        types = ", ".join(str(buffer.type) for buffer in self.buffers)
-        return sm.RingOp(ir.Type.parse(f"!sm.ring<{stages} x [{types}]>")).result
+        return sm.RingOp(sm.RingType.get(stages, [buffer.type for buffer in self.buffers])).result
 
     def fill(self, acquire: sm.ProducerAcquireOp, offsets: Mapping[ir.Value, ir.Value]) -> None:
         """Starts the copies into a slot and commits it. They read the loop's windows, at other offsets where given."""

@@ -6,32 +6,47 @@ from math import prod
 from mlir import ir
 
 from lowtide.dialects import sm, tile
+from lowtide.dialects.enums import gemm_layout, operand_kinds
+from lowtide.dialects.tile import GemmLayout
 from lowtide.errors import ScheduleError
 
 # Bits of an element, by the type's name in IR.
 ELEMENT_BITS = {"f16": 16, "bf16": 16, "f32": 32}
-OPERAND_KINDS = ("full", "per_row", "per_column", "scalar")
-LAYOUTS = ("tn", "tt", "nn", "nt")
+
+# Whether A lies as (M, K) and B as (N, K).
+_K_IS_LAST = {
+    GemmLayout.tn: (True, True),
+    GemmLayout.tt: (True, False),
+    GemmLayout.nn: (False, True),
+    GemmLayout.nt: (False, False),
+}
 
 
 def layout_letters(op: tile.GemmOp | tile.MmaOp | sm.WgmmaOp) -> str:
     """`tn`, `tt`, `nn` or `nt`."""
-    return LAYOUTS[ir.IntegerAttr(op.layout).value]
+    return str(gemm_layout(op))
 
 
 def a_is_mk(letters: str) -> bool:
     """A lies as (M, K): its first letter is t."""
-    return letters[0] == "t"
+    return _k_is_last(letters)[0]
 
 
 def b_is_nk(letters: str) -> bool:
     """B lies as (N, K): its second letter is n."""
-    return letters[1] == "n"
+    return _k_is_last(letters)[1]
+
+
+def _k_is_last(letters: str) -> tuple[bool, bool]:
+    layout = GemmLayout[letters]
+    if layout not in _K_IS_LAST:
+        raise ScheduleError(f"no pass takes the layout {letters}; take one of {', '.join(map(str, _K_IS_LAST))}")
+    return _K_IS_LAST[layout]
 
 
 def kinds_of(op: tile.GemmOp | tile.StoreOp) -> list[str]:
     """The kind of each epilogue operand."""
-    return [OPERAND_KINDS[ir.IntegerAttr(kind).value] for kind in op.kinds]
+    return [str(kind) for kind in operand_kinds(op)]
 
 
 def element_bits(element: ir.Type) -> int:
