@@ -142,7 +142,8 @@ NB_MODULE(_lowtide, m) {
           nb::arg("context") = nb::none())
       .def_property_readonly("atom", [](MlirAttribute self) { return text(lowtideTiledMmaAtom(self)); })
       .def_property_readonly("atoms", &lowtideTiledMmaAtoms)
-      .def_property_readonly("permutation", [](MlirAttribute self) { return orNone(lowtideTiledMmaPermutation(self)); });
+      .def_property_readonly("permutation",
+                             [](MlirAttribute self) { return orNone(lowtideTiledMmaPermutation(self)); });
   mlir_attribute_subclass(m, "TiledCopyAttr", lowtideIsTiledCopy, lowtideTiledCopyTypeId)
       .def_classmethod(
           "get",
