@@ -9,13 +9,14 @@ from mlir import ir
 from lowtide.compiler.explain.hopper import Product
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects import sm, tile
+from lowtide.dialects.enums import scheduler_kind
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.interpreter.ops.tile import tiles_of_cta, work_tile
 from lowtide.passes.base import walk
 from lowtide.passes.schedules.facts import registers_at_entry, threads_of
+from lowtide.passes.support.builder import constant_of
 from lowtide.passes.support.problem import buffer_bytes, element_bits
-from lowtide.passes.support.rewriting import constant_of
 from lowtide.targets import Target
 from lowtide.targets.tv import extents
 
@@ -140,7 +141,7 @@ def _flops_per_byte(kernel: tile.KernelOp, stage: list[ir.Type]) -> float:
 
 def _grid(work: tile.WorkTilesOp, launch: tile.LaunchOp, spec: GemmSpec, target: Target, ctas_per_sm: int) -> Grid:
     tile_m, tile_n = work.tile
-    scheduler, order = str(tile.SchedulerKind(ir.IntegerAttr(work.scheduler).value)), work.order
+    scheduler, order = str(scheduler_kind(work)), work.order
     numbers = [str(number) for number in (order.group, order.columns) if number]
     text = order.kind + (f"({', '.join(numbers)})" if numbers else "")
     places = None if spec.m is None or spec.n is None else (-(-spec.m // tile_m), -(-spec.n // tile_n))

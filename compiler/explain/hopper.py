@@ -16,13 +16,14 @@ from lowtide import targets
 from lowtide.compiler.explain.names import Names, cache_hint, row_stride
 from lowtide.compiler.manifest import L2_PROMOTION
 from lowtide.dialects import sm, tile
+from lowtide.dialects.enums import gemm_layout
 from lowtide.dialects.locations import place_of, where
 from lowtide.dialects.tile import GemmLayout
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_of, swizzle_bits
 from lowtide.errors import IRError, ScheduleError
 from lowtide.passes.base import walk
 from lowtide.passes.support.atoms import is_transposed, tiled_mma_of
-from lowtide.passes.support.problem import buffer_bytes, element_bits, layout_of_op
+from lowtide.passes.support.problem import buffer_bytes, element_bits
 from lowtide.targets import Conflict, Sectors
 
 # Of 16-bit operands, by the tensor cores of one SM: 989 TFLOP/s of an H100's 132 SMs at 1.83 GHz (NVIDIA H100 Tensor
@@ -185,7 +186,7 @@ def _place(op: ir.OpView, in_file: bool) -> str | None:
 
 
 def _product(op: sm.WgmmaOp, place: str | None) -> Product:
-    tiled, layout = tiled_mma_of(op.mma), layout_of_op(op)
+    tiled, layout = tiled_mma_of(op.mma), gemm_layout(op)
     m, n, k = tiled.atom.shape_mnk
     (rows, columns), depth = op.result.type.fragment.shape, _depth(op, layout)
     warpgroups = prod(tiled.atom_layout)

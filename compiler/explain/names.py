@@ -4,10 +4,10 @@ from mlir import ir
 
 from lowtide.compiler.spec_of_ir import argument_names
 from lowtide.dialects import sm, tile
+from lowtide.dialects.enums import cache_hint_of, operand_kind
 from lowtide.dialects.tile import OperandKind
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import walk
-from lowtide.passes.support.cache_hints import hint_of
 from lowtide.passes.support.problem import element_bits
 
 # Row strides known only at run time are taken to be this many bytes: a whole number of sectors.
@@ -53,7 +53,7 @@ class Names:
         view = value.owner.opview if not isinstance(value.owner, ir.Block) else None
         if not isinstance(view, tile.ViewOp):
             raise ScheduleError("the window is no tile.view, so its matrix is not known; take it from one")
-        kind = OperandKind.full if view.kind is None else OperandKind(ir.IntegerAttr(view.kind).value)
+        kind = operand_kind(view)
         return self.arguments.get(view.source, "?"), kind, ir.MemRefType(view.source.type)
 
     def of_map(self, value: ir.Value) -> tuple[str, ir.MemRefType]:
@@ -80,4 +80,4 @@ def row_stride(matrix: ir.MemRefType) -> tuple[int, bool]:
 
 def cache_hint(op: sm.TmaLoadOp | sm.TmaStoreOp | sm.StoreGlobalOp) -> str:
     """The word of an op's `cache(…)`; `normal` where it has none."""
-    return str(hint_of(op))
+    return str(cache_hint_of(op))

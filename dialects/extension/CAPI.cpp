@@ -39,6 +39,32 @@ LOWTIDE_TYPE(sm, Mbarriers)
 
 template <typename T> static T as(MlirAttribute attribute) { return cast<T>(unwrap(attribute)); }
 
+// An attribute or type of these parameters; null, and an error reported, where they do not verify.
+template <typename T, typename... Parameters> static auto make(MlirContext context, Parameters... parameters) {
+  MLIRContext *own = unwrap(context);
+  auto emitError = mlir::detail::getDefaultDiagnosticEmitFn(UnknownLoc::get(own));
+  using Kind = std::conditional_t<std::is_base_of_v<Attribute, T>, Attribute, Type>;
+  return wrap(Kind(T::getChecked(emitError, own, parameters...)));
+}
+
+// Whether an attribute or type, where there is one, is of a kind; says so where not.
+template <typename T, typename Handle> static bool expect(MlirContext context, Handle handle, const char *what) {
+  if (!handle.ptr || isa<T>(unwrap(handle)))
+    return true;
+  emitError(UnknownLoc::get(unwrap(context))) << "expected " << what << ", not " << unwrap(handle);
+  return false;
+}
+
+// The attribute as one of its kind; null for null.
+template <typename T> static T orNull(MlirAttribute attribute) { return dyn_cast_or_null<T>(unwrap(attribute)); }
+
+static ArrayRef<int64_t> array(intptr_t size, const int64_t *values) { return {values, static_cast<size_t>(size)}; }
+
+//===--- attributes ---------------------------------------------------------------------------------------------===//
+
+MlirAttribute lowtideMakeSwizzle(MlirContext context, int64_t bits, int64_t base, int64_t shift) {
+  return make<tile::SwizzleAttr>(context, bits, base, shift);
+}
 void lowtideSwizzleGet(MlirAttribute attribute, int64_t *bits, int64_t *base, int64_t *shift) {
   auto swizzle = as<tile::SwizzleAttr>(attribute);
   *bits = swizzle.getBits();
@@ -46,12 +72,22 @@ void lowtideSwizzleGet(MlirAttribute attribute, int64_t *bits, int64_t *base, in
   *shift = swizzle.getShift();
 }
 
+MlirAttribute lowtideMakeLayout(MlirContext context, MlirAttribute shape, MlirAttribute stride, MlirAttribute swizzle) {
+  if (!expect<tile::SwizzleAttr>(context, swizzle, "#tile.swizzle"))
+    return {};
+  return make<tile::LayoutAttr>(context, unwrap(shape), unwrap(stride), orNull<tile::SwizzleAttr>(swizzle));
+}
 MlirAttribute lowtideLayoutShape(MlirAttribute attribute) { return wrap(as<tile::LayoutAttr>(attribute).getShape()); }
 MlirAttribute lowtideLayoutStride(MlirAttribute attribute) { return wrap(as<tile::LayoutAttr>(attribute).getStride()); }
 MlirAttribute lowtideLayoutSwizzle(MlirAttribute attribute) {
   return wrap(Attribute(as<tile::LayoutAttr>(attribute).getSwizzle()));
 }
 
+MlirAttribute lowtideMakeThreadValue(MlirContext context, MlirAttribute threadShape, MlirAttribute threadStride,
+                                     MlirAttribute valueShape, MlirAttribute valueStride) {
+  return make<tile::ThreadValueAttr>(context, unwrap(threadShape), unwrap(threadStride), unwrap(valueShape),
+                                     unwrap(valueStride));
+}
 MlirAttribute lowtideThreadValuePart(MlirAttribute attribute, int part) {
   auto tv = as<tile::ThreadValueAttr>(attribute);
   Attribute parts[] = {tv.getThreadShape(), tv.getThreadStride(), tv.getValueShape(), tv.getValueStride()};
@@ -110,6 +146,12 @@ MlirAttribute lowtideRasterGet(MlirContext context, int kind, int64_t group, int
                                                      static_cast<tile::RasterKind>(kind), group, columns)));
 }
 
+MlirAttribute lowtideMakeTiledMma(MlirContext context, MlirStringRef atom, intptr_t rank, const int64_t *atoms,
+                                  MlirAttribute permutation) {
+  MLIRContext *own = unwrap(context);
+  return make<sm::TiledMmaAttr>(context, StringAttr::get(own, unwrap(atom)),
+                                DenseI64ArrayAttr::get(own, array(rank, atoms)), unwrap(permutation));
+}
 MlirStringRef lowtideTiledMmaAtom(MlirAttribute attribute) {
   return wrap(as<sm::TiledMmaAttr>(attribute).getAtom().getValue());
 }
@@ -119,6 +161,14 @@ MlirAttribute lowtideTiledMmaAtoms(MlirAttribute attribute) {
 MlirAttribute lowtideTiledMmaPermutation(MlirAttribute attribute) {
   return wrap(as<sm::TiledMmaAttr>(attribute).getPermutation());
 }
+
+MlirAttribute lowtideMakeTiledCopy(MlirContext context, MlirStringRef atom, MlirAttribute tv) {
+  if (!expect<tile::ThreadValueAttr>(context, tv, "#tile.tv"))
+    return {};
+  MLIRContext *own = unwrap(context);
+  return wrap(Attribute(
+      sm::TiledCopyAttr::get(own, StringAttr::get(own, unwrap(atom)), as<tile::ThreadValueAttr>(tv))));
+}
 MlirStringRef lowtideTiledCopyAtom(MlirAttribute attribute) {
   return wrap(as<sm::TiledCopyAttr>(attribute).getAtom().getValue());
 }
@@ -126,6 +176,14 @@ MlirAttribute lowtideTiledCopyTv(MlirAttribute attribute) {
   return wrap(Attribute(as<sm::TiledCopyAttr>(attribute).getTv()));
 }
 
+//===--- types --------------------------------------------------------------------------------------------------===//
+
+MlirType lowtideMakeTile(MlirContext context, intptr_t rank, const int64_t *shape, MlirType elementType) {
+  return make<tile::TileType>(context, array(rank, shape), unwrap(elementType));
+}
+MlirType lowtideMakeView(MlirContext context, intptr_t rank, const int64_t *shape, MlirType elementType) {
+  return make<tile::ViewType>(context, array(rank, shape), unwrap(elementType));
+}
 int64_t lowtideShapeExtent(MlirType type, int dim) {
   Type t = unwrap(type);
   if (auto tileType = dyn_cast<tile::TileType>(t))
@@ -136,7 +194,6 @@ int64_t lowtideShapeExtent(MlirType type, int dim) {
     return map.getShape()[dim];
   return cast<sm::FragmentType>(t).getShape()[dim];
 }
-
 MlirType lowtideElementType(MlirType type) {
   Type t = unwrap(type);
   if (auto tileType = dyn_cast<tile::TileType>(t))
@@ -148,22 +205,57 @@ MlirType lowtideElementType(MlirType type) {
   return wrap(cast<sm::FragmentType>(t).getElementType());
 }
 
+MlirType lowtideMakeFragment(MlirContext context, intptr_t rank, const int64_t *shape, MlirType elementType,
+                             MlirAttribute tv) {
+  if (!expect<tile::ThreadValueAttr>(context, tv, "#tile.tv"))
+    return {};
+  return make<sm::FragmentType>(context, array(rank, shape), unwrap(elementType), as<tile::ThreadValueAttr>(tv));
+}
 MlirAttribute lowtideFragmentTv(MlirType type) {
   return wrap(Attribute(cast<sm::FragmentType>(unwrap(type)).getTv()));
+}
+
+MlirType lowtideMakePending(MlirContext context, MlirType fragment) {
+  if (!expect<sm::FragmentType>(context, fragment, "!sm.fragment"))
+    return {};
+  return wrap(Type(sm::PendingType::get(unwrap(context), cast<sm::FragmentType>(unwrap(fragment)))));
+}
+MlirType lowtidePendingFragment(MlirType type) {
+  return wrap(Type(cast<sm::PendingType>(unwrap(type)).getFragment()));
+}
+
+MlirType lowtideMakeRetired(MlirContext context) { return wrap(Type(sm::RetiredType::get(unwrap(context)))); }
+
+MlirType lowtideMakeRing(MlirContext context, int64_t stages, intptr_t count, const MlirType *buffers) {
+  SmallVector<Type> types;
+  return make<sm::RingType>(context, stages, unwrapList(count, buffers, types));
 }
 int64_t lowtideRingStages(MlirType type) { return cast<sm::RingType>(unwrap(type)).getStages(); }
 intptr_t lowtideRingBufferCount(MlirType type) { return cast<sm::RingType>(unwrap(type)).getBuffers().size(); }
 MlirType lowtideRingBuffer(MlirType type, intptr_t index) {
   return wrap(cast<sm::RingType>(unwrap(type)).getBuffers()[index]);
 }
+
+MlirType lowtideMakeSlot(MlirContext context, uint32_t use) {
+  if (std::optional<sm::SlotUse> known = sm::symbolizeSlotUse(use))
+    return wrap(Type(sm::SlotType::get(unwrap(context), *known)));
+  emitError(UnknownLoc::get(unwrap(context))) << "no use of a slot has the number " << use;
+  return {};
+}
 MlirStringRef lowtideSlotUse(MlirType type) {
   return wrap(sm::stringifySlotUse(cast<sm::SlotType>(unwrap(type)).getUse()));
 }
-MlirType lowtidePendingFragment(MlirType type) {
-  return wrap(Type(cast<sm::PendingType>(unwrap(type)).getFragment()));
+
+MlirType lowtideMakeTensorMap(MlirContext context, intptr_t rank, const int64_t *shape, MlirType elementType,
+                              MlirAttribute swizzle) {
+  if (!expect<tile::SwizzleAttr>(context, swizzle, "#tile.swizzle"))
+    return {};
+  return make<sm::TensorMapType>(context, array(rank, shape), unwrap(elementType), orNull<tile::SwizzleAttr>(swizzle));
 }
 int lowtideTensorMapRank(MlirType type) { return cast<sm::TensorMapType>(unwrap(type)).getShape().size(); }
 MlirAttribute lowtideTensorMapSwizzle(MlirType type) {
   return wrap(Attribute(cast<sm::TensorMapType>(unwrap(type)).getSwizzle()));
 }
+
+MlirType lowtideMakeMbarriers(MlirContext context, int64_t count) { return make<sm::MbarriersType>(context, count); }
 int64_t lowtideMbarriersCount(MlirType type) { return cast<sm::MbarriersType>(unwrap(type)).getCount(); }

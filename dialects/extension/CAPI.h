@@ -39,12 +39,22 @@ LOWTIDE_TYPE(Mbarriers)
 #undef LOWTIDE_ATTRIBUTE
 #undef LOWTIDE_TYPE
 
+/* `lowtideMake…` checks what it is given: null, and an error reported to the context, for what does not verify. */
+
+MlirAttribute lowtideMakeSwizzle(MlirContext context, int64_t bits, int64_t base, int64_t shift);
 void lowtideSwizzleGet(MlirAttribute attribute, int64_t *bits, int64_t *base, int64_t *shift);
-/* Nested tuples: i64 integer attributes and arrays of them. */
+
+/* Shapes and strides are nested tuples: i64 integer attributes and arrays of them. */
+MlirAttribute lowtideMakeLayout(MlirContext context, MlirAttribute shape, MlirAttribute stride,
+                                MlirAttribute swizzle); /* null for no swizzle */
 MlirAttribute lowtideLayoutShape(MlirAttribute attribute);
 MlirAttribute lowtideLayoutStride(MlirAttribute attribute);
 MlirAttribute lowtideLayoutSwizzle(MlirAttribute attribute); /* null without a swizzle */
+
+MlirAttribute lowtideMakeThreadValue(MlirContext context, MlirAttribute threadShape, MlirAttribute threadStride,
+                                     MlirAttribute valueShape, MlirAttribute valueStride);
 MlirAttribute lowtideThreadValuePart(MlirAttribute attribute, int part); /* thread shape, stride, value shape, stride */
+
 /* A schedule as nested dictionaries of builtin attributes, and back; null, with a diagnostic, for one that is none. */
 MlirAttribute lowtideScheduleFields(MlirAttribute attribute);
 MlirAttribute lowtideScheduleGet(MlirAttribute fields);
@@ -61,23 +71,47 @@ MlirStringRef lowtideRasterKind(MlirAttribute attribute);
 int64_t lowtideRasterGroup(MlirAttribute attribute);
 int64_t lowtideRasterColumns(MlirAttribute attribute);
 MlirAttribute lowtideRasterGet(MlirContext context, int kind, int64_t group, int64_t columns); /* null: as above */
+
+
+MlirAttribute lowtideMakeTiledMma(MlirContext context, MlirStringRef atom, intptr_t rank, const int64_t *atoms,
+                                  MlirAttribute permutation); /* null for none */
 MlirStringRef lowtideTiledMmaAtom(MlirAttribute attribute);
 MlirAttribute lowtideTiledMmaAtoms(MlirAttribute attribute);
 MlirAttribute lowtideTiledMmaPermutation(MlirAttribute attribute); /* null without one */
+
+MlirAttribute lowtideMakeTiledCopy(MlirContext context, MlirStringRef atom, MlirAttribute tv);
 MlirStringRef lowtideTiledCopyAtom(MlirAttribute attribute);
 MlirAttribute lowtideTiledCopyTv(MlirAttribute attribute);
 
-/* tile, view, fragment and tensor map */
+MlirType lowtideMakeTile(MlirContext context, intptr_t rank, const int64_t *shape, MlirType elementType);
+MlirType lowtideMakeView(MlirContext context, intptr_t rank, const int64_t *shape, MlirType elementType);
+/* of a tile, view, fragment or tensor map */
 int64_t lowtideShapeExtent(MlirType type, int dim);
-int lowtideTensorMapRank(MlirType type);
 MlirType lowtideElementType(MlirType type);
+
+MlirType lowtideMakeFragment(MlirContext context, intptr_t rank, const int64_t *shape, MlirType elementType,
+                             MlirAttribute tv);
 MlirAttribute lowtideFragmentTv(MlirType type);
+
+MlirType lowtideMakePending(MlirContext context, MlirType fragment);
+MlirType lowtidePendingFragment(MlirType type);
+
+MlirType lowtideMakeRetired(MlirContext context);
+
+MlirType lowtideMakeRing(MlirContext context, int64_t stages, intptr_t count, const MlirType *buffers);
 int64_t lowtideRingStages(MlirType type);
 intptr_t lowtideRingBufferCount(MlirType type);
 MlirType lowtideRingBuffer(MlirType type, intptr_t index);
+
+MlirType lowtideMakeSlot(MlirContext context, uint32_t use);
 MlirStringRef lowtideSlotUse(MlirType type);
-MlirType lowtidePendingFragment(MlirType type);
+
+MlirType lowtideMakeTensorMap(MlirContext context, intptr_t rank, const int64_t *shape, MlirType elementType,
+                              MlirAttribute swizzle); /* null for none */
+int lowtideTensorMapRank(MlirType type);
 MlirAttribute lowtideTensorMapSwizzle(MlirType type); /* null without one */
+
+MlirType lowtideMakeMbarriers(MlirContext context, int64_t count);
 int64_t lowtideMbarriersCount(MlirType type);
 
 #ifdef __cplusplus

@@ -1,9 +1,13 @@
 // The Python module: registers the dialects and gives typed access to their attributes and types.
 #include "CAPI.h"
 
+#include "mlir-c/BuiltinAttributes.h"
+#include "mlir-c/BuiltinTypes.h"
+#include "mlir-c/Diagnostics.h"
 #include "mlir-c/IR.h"
 #include "mlir/Bindings/Python/NanobindAdaptors.h"
-
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 namespace nb = nanobind;
@@ -16,11 +20,56 @@ static nb::object orNone(MlirAttribute attribute) {
   return mlirAttributeIsNull(attribute) ? nb::none() : nb::cast(attribute);
 }
 
-// Raises ValueError for a null attribute; why stands in the diagnostics of the context.
-static MlirAttribute orInvalid(MlirAttribute attribute, const char *what) {
-  if (mlirAttributeIsNull(attribute))
-    throw nb::value_error(what);
-  return attribute;
+static MlirStringRef stringRef(const std::string &text) { return mlirStringRefCreate(text.data(), text.size()); }
+
+static MlirAttribute orNull(const std::optional<MlirAttribute> &attribute) {
+  return attribute ? *attribute : mlirAttributeGetNull();
+}
+
+// The errors that a context reports while this lives, as one text.
+class Errors {
+public:
+  explicit Errors(MlirContext context)
+      : context(context), handler(mlirContextAttachDiagnosticHandler(context, take, &text, nullptr)) {}
+  ~Errors() { mlirContextDetachDiagnosticHandler(context, handler); }
+  std::string text;
+
+private:
+  static MlirLogicalResult take(MlirDiagnostic diagnostic, void *text) {
+    auto append = [](MlirStringRef part, void *text) {
+      static_cast<std::string *>(text)->append(part.data, part.length);
+    };
+    mlirDiagnosticPrint(diagnostic, append, text);
+    return mlirLogicalResultSuccess();
+  }
+  MlirContext context;
+  MlirDiagnosticHandlerID handler;
+};
+
+// What a C function makes, as an object of its class; a ValueError with the verifier's message where it makes null.
+template <typename Make> static nb::object checked(nb::object cls, MlirContext context, Make make) {
+  Errors errors(context);
+  auto made = make();
+  if (!made.ptr)
+    throw nb::value_error(errors.text.c_str());
+  return cls(made);
+}
+
+// Nested tuples of integers, and of layouts where a permutation has them, as attributes.
+static MlirAttribute tuple(MlirContext context, nb::handle value) {
+  MlirAttribute attribute;
+  int64_t integer;
+  if (nb::try_cast(value, integer))
+    return mlirIntegerAttrGet(mlirIntegerTypeGet(context, 64), integer);
+  if (nb::isinstance<nb::tuple>(value) || nb::isinstance<nb::list>(value)) {
+    std::vector<MlirAttribute> elements;
+    for (nb::handle element : value)
+      elements.push_back(tuple(context, element));
+    return mlirArrayAttrGet(context, elements.size(), elements.data());
+  }
+  if (nb::try_cast(value, attribute))
+    return attribute;
+  throw nb::type_error("expected 64-bit integers, attributes, or tuples of them");
 }
 
 static nb::tuple shapeOf(MlirType type) {
@@ -32,16 +81,43 @@ NB_MODULE(_lowtide, m) {
   m.def("register_dialects", [](MlirDialectRegistry registry) { lowtideRegisterDialects(registry); });
 
   mlir_attribute_subclass(m, "SwizzleAttr", lowtideIsSwizzle, lowtideSwizzleTypeId)
+      .def_classmethod(
+          "get",
+          [](nb::object cls, int64_t bits, int64_t base, int64_t shift, MlirContext context) {
+            return checked(cls, context, [&] { return lowtideMakeSwizzle(context, bits, base, shift); });
+          },
+          nb::arg("cls"), nb::arg("bits"), nb::arg("base"), nb::arg("shift"), nb::arg("context") = nb::none())
       .def_property_readonly("bms", [](MlirAttribute self) {
         int64_t bits, base, shift;
         lowtideSwizzleGet(self, &bits, &base, &shift);
         return nb::make_tuple(bits, base, shift);
       });
   mlir_attribute_subclass(m, "LayoutAttr", lowtideIsLayout, lowtideLayoutTypeId)
+      .def_classmethod(
+          "get",
+          [](nb::object cls, nb::object shape, nb::object stride, std::optional<MlirAttribute> swizzle,
+             MlirContext context) {
+            return checked(cls, context, [&] {
+              return lowtideMakeLayout(context, tuple(context, shape), tuple(context, stride), orNull(swizzle));
+            });
+          },
+          nb::arg("cls"), nb::arg("shape"), nb::arg("stride"), nb::arg("swizzle") = nb::none(),
+          nb::arg("context") = nb::none())
       .def_property_readonly("shape", &lowtideLayoutShape)
       .def_property_readonly("stride", &lowtideLayoutStride)
       .def_property_readonly("swizzle", [](MlirAttribute self) { return orNone(lowtideLayoutSwizzle(self)); });
   mlir_attribute_subclass(m, "ThreadValueAttr", lowtideIsThreadValue, lowtideThreadValueTypeId)
+      .def_classmethod(
+          "get",
+          [](nb::object cls, nb::object threadShape, nb::object threadStride, nb::object valueShape,
+             nb::object valueStride, MlirContext context) {
+            return checked(cls, context, [&] {
+              return lowtideMakeThreadValue(context, tuple(context, threadShape), tuple(context, threadStride),
+                                            tuple(context, valueShape), tuple(context, valueStride));
+            });
+          },
+          nb::arg("cls"), nb::arg("thread_shape"), nb::arg("thread_stride"), nb::arg("value_shape"),
+          nb::arg("value_stride"), nb::arg("context") = nb::none())
       .def_property_readonly("thread_shape", [](MlirAttribute self) { return lowtideThreadValuePart(self, 0); })
       .def_property_readonly("thread_stride", [](MlirAttribute self) { return lowtideThreadValuePart(self, 1); })
       .def_property_readonly("value_shape", [](MlirAttribute self) { return lowtideThreadValuePart(self, 2); })
@@ -49,7 +125,7 @@ NB_MODULE(_lowtide, m) {
   mlir_attribute_subclass(m, "ScheduleAttr", lowtideIsSchedule, lowtideScheduleTypeId)
       .def_property_readonly("fields", &lowtideScheduleFields)
       .def_classmethod("get", [](nb::object cls, MlirAttribute fields) {
-        return cls(orInvalid(lowtideScheduleGet(fields), "not the fields of a schedule"));
+        return checked(cls, mlirAttributeGetContext(fields), [&] { return lowtideScheduleGet(fields); });
       });
   mlir_attribute_subclass(m, "ProblemAttr", lowtideIsProblem, lowtideProblemTypeId)
       .def_property_readonly("layout", [](MlirAttribute self) { return text(lowtideProblemLayout(self)); })
@@ -72,8 +148,9 @@ NB_MODULE(_lowtide, m) {
                                  const std::vector<int> &kinds, const std::vector<MlirType> &operands) {
         if (kinds.size() != operands.size())
           throw nb::value_error("as many kinds as operands");
-        return cls(orInvalid(lowtideProblemGet(layout, a, b, acc, d, kinds.size(), kinds.data(), operands.data()),
-                             "not a problem"));
+        return checked(cls, mlirTypeGetContext(a), [&] {
+          return lowtideProblemGet(layout, a, b, acc, d, kinds.size(), kinds.data(), operands.data());
+        });
       });
   mlir_attribute_subclass(m, "RasterAttr", lowtideIsRaster, lowtideRasterTypeId)
       .def_property_readonly("kind", [](MlirAttribute self) { return text(lowtideRasterKind(self)); })
@@ -82,32 +159,96 @@ NB_MODULE(_lowtide, m) {
       .def_classmethod(
           "get",
           [](nb::object cls, int kind, int64_t group, int64_t columns, MlirContext context) {
-            return cls(orInvalid(lowtideRasterGet(context, kind, group, columns), "not a rasterization order"));
+            return checked(cls, context, [&] { return lowtideRasterGet(context, kind, group, columns); });
           },
           nb::arg("cls"), nb::arg("kind"), nb::arg("group") = 0, nb::arg("columns") = 0,
           nb::arg("context") = nb::none());
   mlir_attribute_subclass(m, "TiledMmaAttr", lowtideIsTiledMma, lowtideTiledMmaTypeId)
+      .def_classmethod(
+          "get",
+          [](nb::object cls, std::string atom, std::vector<int64_t> atoms, nb::object permutation,
+             MlirContext context) {
+            return checked(cls, context, [&] {
+              return lowtideMakeTiledMma(context, stringRef(atom), atoms.size(), atoms.data(),
+                                         permutation.is_none() ? mlirAttributeGetNull() : tuple(context, permutation));
+            });
+          },
+          nb::arg("cls"), nb::arg("atom"), nb::arg("atoms"), nb::arg("permutation") = nb::none(),
+          nb::arg("context") = nb::none())
       .def_property_readonly("atom", [](MlirAttribute self) { return text(lowtideTiledMmaAtom(self)); })
       .def_property_readonly("atoms", &lowtideTiledMmaAtoms)
-      .def_property_readonly("permutation", [](MlirAttribute self) { return orNone(lowtideTiledMmaPermutation(self)); });
+      .def_property_readonly("permutation",
+                             [](MlirAttribute self) { return orNone(lowtideTiledMmaPermutation(self)); });
   mlir_attribute_subclass(m, "TiledCopyAttr", lowtideIsTiledCopy, lowtideTiledCopyTypeId)
+      .def_classmethod(
+          "get",
+          [](nb::object cls, std::string atom, MlirAttribute tv, MlirContext context) {
+            return checked(cls, context, [&] { return lowtideMakeTiledCopy(context, stringRef(atom), tv); });
+          },
+          nb::arg("cls"), nb::arg("atom"), nb::arg("tv"), nb::arg("context") = nb::none())
       .def_property_readonly("atom", [](MlirAttribute self) { return text(lowtideTiledCopyAtom(self)); })
       .def_property_readonly("tv", &lowtideTiledCopyTv);
 
   mlir_type_subclass(m, "TileType", lowtideIsTile, lowtideTileTypeId)
+      .def_classmethod(
+          "get",
+          [](nb::object cls, std::vector<int64_t> shape, MlirType elementType, MlirContext context) {
+            return checked(cls, context, [&] {
+              return lowtideMakeTile(context, shape.size(), shape.data(), elementType);
+            });
+          },
+          nb::arg("cls"), nb::arg("shape"), nb::arg("element_type"), nb::arg("context") = nb::none())
       .def_property_readonly("shape", &shapeOf)
       .def_property_readonly("element_type", &lowtideElementType);
   mlir_type_subclass(m, "ViewType", lowtideIsView, lowtideViewTypeId)
+      .def_classmethod(
+          "get",
+          [](nb::object cls, std::vector<int64_t> shape, MlirType elementType, MlirContext context) {
+            return checked(cls, context, [&] {
+              return lowtideMakeView(context, shape.size(), shape.data(), elementType);
+            });
+          },
+          nb::arg("cls"), nb::arg("shape"), nb::arg("element_type"), nb::arg("context") = nb::none())
       .def_property_readonly("shape", &shapeOf)
       .def_property_readonly("element_type", &lowtideElementType);
   mlir_type_subclass(m, "FragmentType", lowtideIsFragment, lowtideFragmentTypeId)
+      .def_classmethod(
+          "get",
+          [](nb::object cls, std::vector<int64_t> shape, MlirType elementType, MlirAttribute tv, MlirContext context) {
+            return checked(cls, context, [&] {
+              return lowtideMakeFragment(context, shape.size(), shape.data(), elementType, tv);
+            });
+          },
+          nb::arg("cls"), nb::arg("shape"), nb::arg("element_type"), nb::arg("tv"), nb::arg("context") = nb::none())
       .def_property_readonly("shape", &shapeOf)
       .def_property_readonly("element_type", &lowtideElementType)
       .def_property_readonly("tv", &lowtideFragmentTv);
   mlir_type_subclass(m, "PendingType", lowtideIsPending, lowtidePendingTypeId)
+      .def_classmethod(
+          "get",
+          [](nb::object cls, MlirType fragment, MlirContext context) {
+            return checked(cls, context, [&] { return lowtideMakePending(context, fragment); });
+          },
+          nb::arg("cls"), nb::arg("fragment"), nb::arg("context") = nb::none())
       .def_property_readonly("fragment", &lowtidePendingFragment);
-  mlir_type_subclass(m, "RetiredType", lowtideIsRetired, lowtideRetiredTypeId);
+  mlir_type_subclass(m, "RetiredType", lowtideIsRetired, lowtideRetiredTypeId)
+      .def_classmethod(
+          "get",
+          [](nb::object cls, MlirContext context) {
+            return checked(cls, context, [&] { return lowtideMakeRetired(context); });
+          },
+          nb::arg("cls"), nb::arg("context") = nb::none());
   mlir_type_subclass(m, "TensorMapType", lowtideIsTensorMap, lowtideTensorMapTypeId)
+      .def_classmethod(
+          "get",
+          [](nb::object cls, std::vector<int64_t> shape, MlirType elementType, std::optional<MlirAttribute> swizzle,
+             MlirContext context) {
+            return checked(cls, context, [&] {
+              return lowtideMakeTensorMap(context, shape.size(), shape.data(), elementType, orNull(swizzle));
+            });
+          },
+          nb::arg("cls"), nb::arg("shape"), nb::arg("element_type"), nb::arg("swizzle") = nb::none(),
+          nb::arg("context") = nb::none())
       .def_property_readonly("shape",
                              [](MlirType self) {
                                nb::list sides;
@@ -118,10 +259,30 @@ NB_MODULE(_lowtide, m) {
       .def_property_readonly("element_type", &lowtideElementType)
       .def_property_readonly("swizzle", [](MlirType self) { return orNone(lowtideTensorMapSwizzle(self)); });
   mlir_type_subclass(m, "MbarriersType", lowtideIsMbarriers, lowtideMbarriersTypeId)
+      .def_classmethod(
+          "get",
+          [](nb::object cls, int64_t count, MlirContext context) {
+            return checked(cls, context, [&] { return lowtideMakeMbarriers(context, count); });
+          },
+          nb::arg("cls"), nb::arg("count"), nb::arg("context") = nb::none())
       .def_property_readonly("count", &lowtideMbarriersCount);
   mlir_type_subclass(m, "SlotType", lowtideIsSlot, lowtideSlotTypeId)
+      .def_classmethod(
+          "get",
+          [](nb::object cls, uint32_t use, MlirContext context) {
+            return checked(cls, context, [&] { return lowtideMakeSlot(context, use); });
+          },
+          nb::arg("cls"), nb::arg("use"), nb::arg("context") = nb::none())
       .def_property_readonly("use", [](MlirType self) { return text(lowtideSlotUse(self)); });
   mlir_type_subclass(m, "RingType", lowtideIsRing, lowtideRingTypeId)
+      .def_classmethod(
+          "get",
+          [](nb::object cls, int64_t stages, std::vector<MlirType> buffers, MlirContext context) {
+            return checked(cls, context, [&] {
+              return lowtideMakeRing(context, stages, buffers.size(), buffers.data());
+            });
+          },
+          nb::arg("cls"), nb::arg("stages"), nb::arg("buffers"), nb::arg("context") = nb::none())
       .def_property_readonly("stages", &lowtideRingStages)
       .def_property_readonly("buffers", [](MlirType self) {
         nb::list buffers;

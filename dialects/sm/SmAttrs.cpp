@@ -22,71 +22,7 @@ int64_t lowtide::sm::byteSize(MemRefType type) {
   return elements * type.getElementTypeBitWidth() / 8;
 }
 
-// An atom's name, e.g. mma.m16n8k16.f32.bf16.
-static StringAttr parseAtomName(AsmParser &parser) {
-  StringRef name;
-  if (parser.parseKeyword(&name))
-    return {};
-  return parser.getBuilder().getStringAttr(name);
-}
-
-static ParseResult parseExtents(AsmParser &parser, SmallVectorImpl<int64_t> &extents) {
-  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
-                                        [&]() -> ParseResult { return parser.parseInteger(extents.emplace_back()); });
-}
-
 //===--- tiled mma ----------------------------------------------------------------------------------------------===//
-
-// A permutation is an array of extents (IntegerAttr) and layouts.
-static Attribute parsePermutation(AsmParser &parser) {
-  SmallVector<Attribute> elements;
-  Builder &builder = parser.getBuilder();
-  auto parseElement = [&]() -> ParseResult {
-    int64_t extent;
-    OptionalParseResult isInteger = parser.parseOptionalInteger(extent);
-    if (isInteger.has_value()) {
-      elements.push_back(builder.getI64IntegerAttr(extent));
-      return *isInteger;
-    }
-    return parser.parseAttribute(elements.emplace_back());
-  };
-  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseElement))
-    return {};
-  return builder.getArrayAttr(elements);
-}
-
-Attribute TiledMmaAttr::parse(AsmParser &parser, Type) {
-  StringAttr atom;
-  SmallVector<int64_t> atoms;
-  Attribute permutation;
-  if (parser.parseLess() || !(atom = parseAtomName(parser)) || parser.parseComma() || parser.parseKeyword("atoms") ||
-      parseExtents(parser, atoms))
-    return {};
-  if (succeeded(parser.parseOptionalComma()) &&
-      (parser.parseKeyword("permutation") || !(permutation = parsePermutation(parser))))
-    return {};
-  if (parser.parseGreater())
-    return {};
-  return parser.getChecked<TiledMmaAttr>(parser.getContext(), atom,
-                                         parser.getBuilder().getDenseI64ArrayAttr(atoms), permutation);
-}
-
-void TiledMmaAttr::print(AsmPrinter &printer) const {
-  printer << "<" << getAtom().getValue() << ", atoms [";
-  llvm::interleaveComma(getAtoms().asArrayRef(), printer);
-  printer << "]";
-  if (auto permutation = dyn_cast_or_null<ArrayAttr>(getPermutation())) {
-    printer << ", permutation [";
-    llvm::interleaveComma(permutation, printer, [&](Attribute element) {
-      if (auto extent = dyn_cast<IntegerAttr>(element))
-        printer << extent.getInt();
-      else
-        printer << element;
-    });
-    printer << "]";
-  }
-  printer << ">";
-}
 
 LogicalResult TiledMmaAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringAttr, DenseI64ArrayAttr atoms,
                                    Attribute permutation) {
@@ -101,39 +37,7 @@ LogicalResult TiledMmaAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
-//===--- tiled copy ---------------------------------------------------------------------------------------------===//
-
-Attribute TiledCopyAttr::parse(AsmParser &parser, Type) {
-  StringAttr atom;
-  tile::ThreadValueAttr tv;
-  if (parser.parseLess() || !(atom = parseAtomName(parser)) || parser.parseComma() || parser.parseAttribute(tv) ||
-      parser.parseGreater())
-    return {};
-  return TiledCopyAttr::get(parser.getContext(), atom, tv);
-}
-
-void TiledCopyAttr::print(AsmPrinter &printer) const {
-  printer << "<" << getAtom().getValue() << ", " << Attribute(getTv()) << ">";
-}
-
 //===--- ring ---------------------------------------------------------------------------------------------------===//
-
-Type RingType::parse(AsmParser &parser) {
-  int64_t stages;
-  SmallVector<Type> buffers;
-  if (parser.parseLess() || parser.parseInteger(stages) || parser.parseKeyword("x") ||
-      parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
-                                     [&]() -> ParseResult { return parser.parseType(buffers.emplace_back()); }) ||
-      parser.parseGreater())
-    return {};
-  return parser.getChecked<RingType>(parser.getContext(), stages, ArrayRef<Type>(buffers));
-}
-
-void RingType::print(AsmPrinter &printer) const {
-  printer << "<" << getStages() << " x [";
-  llvm::interleaveComma(getBuffers(), printer);
-  printer << "]>";
-}
 
 LogicalResult RingType::verify(function_ref<InFlightDiagnostic()> emitError, int64_t stages, ArrayRef<Type> buffers) {
   if (stages < 1)
@@ -144,23 +48,6 @@ LogicalResult RingType::verify(function_ref<InFlightDiagnostic()> emitError, int
 }
 
 //===--- fragment -----------------------------------------------------------------------------------------------===//
-
-Type FragmentType::parse(AsmParser &parser) {
-  SmallVector<int64_t> shape;
-  Type elementType;
-  tile::ThreadValueAttr tv;
-  if (parser.parseLess() || parser.parseDimensionList(shape, /*allowDynamic=*/false) ||
-      parser.parseType(elementType) || parser.parseComma() || parser.parseAttribute(tv) || parser.parseGreater())
-    return {};
-  return parser.getChecked<FragmentType>(parser.getContext(), ArrayRef<int64_t>(shape), elementType, tv);
-}
-
-void FragmentType::print(AsmPrinter &printer) const {
-  printer << "<";
-  for (int64_t extent : getShape())
-    printer << extent << "x";
-  printer << getElementType() << ", " << Attribute(getTv()) << ">";
-}
 
 LogicalResult FragmentType::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<int64_t> shape,
                                    Type elementType, tile::ThreadValueAttr tv) {
@@ -177,36 +64,6 @@ LogicalResult FragmentType::verify(function_ref<InFlightDiagnostic()> emitError,
 }
 
 //===--- tensor map, mbarriers ----------------------------------------------------------------------------------===//
-
-Type TensorMapType::parse(AsmParser &parser) {
-  SmallVector<int64_t> shape;
-  Type elementType;
-  tile::SwizzleAttr swizzle;
-  if (parser.parseLess() || parser.parseDimensionList(shape, /*allowDynamic=*/false) || parser.parseType(elementType))
-    return {};
-  if (succeeded(parser.parseOptionalComma())) {
-    int64_t bits, base, shift;
-    if (parser.parseKeyword("swizzle") || parser.parseLess() || parser.parseInteger(bits) || parser.parseComma() ||
-        parser.parseInteger(base) || parser.parseComma() || parser.parseInteger(shift) || parser.parseGreater())
-      return {};
-    swizzle = parser.getChecked<tile::SwizzleAttr>(parser.getContext(), bits, base, shift);
-    if (!swizzle)
-      return {};
-  }
-  if (parser.parseGreater())
-    return {};
-  return parser.getChecked<TensorMapType>(parser.getContext(), ArrayRef<int64_t>(shape), elementType, swizzle);
-}
-
-void TensorMapType::print(AsmPrinter &printer) const {
-  printer << "<";
-  for (int64_t extent : getShape())
-    printer << extent << "x";
-  printer << getElementType();
-  if (tile::SwizzleAttr swizzle = getSwizzle())
-    printer << ", swizzle<" << swizzle.getBits() << "," << swizzle.getBase() << "," << swizzle.getShift() << ">";
-  printer << ">";
-}
 
 // The rules of cuTensorMapEncodeTiled that do not depend on the matrix.
 LogicalResult TensorMapType::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<int64_t> shape,

@@ -22,7 +22,9 @@ def Sm_TiledMmaAttr : Sm_Attr<"TiledMma", "tiled_mma"> {
   }];
   let parameters = (ins "::mlir::StringAttr":$atom, "::mlir::DenseI64ArrayAttr":$atoms,
                         OptionalParameter<"::mlir::Attribute">:$permutation);
-  let hasCustomAssemblyFormat = 1;
+  let assemblyFormat = [{
+    `<` custom<AtomName>($atom) `,` `atoms` $atoms (`,` `permutation` custom<Permutation>($permutation)^)? `>`
+  }];
   let genVerifyDecl = 1;
 }
 
@@ -36,7 +38,7 @@ def Sm_TiledCopyAttr : Sm_Attr<"TiledCopy", "tiled_copy"> {
     ```
   }];
   let parameters = (ins "::mlir::StringAttr":$atom, "::lowtide::tile::ThreadValueAttr":$tv);
-  let hasCustomAssemblyFormat = 1;
+  let assemblyFormat = "`<` custom<AtomName>($atom) `,` qualified($tv) `>`";
 }
 
 def Sm_SlotUse : I32EnumAttr<"SlotUse", "what a slot of a ring may be used for", [
@@ -53,7 +55,7 @@ def Sm_RingType : Sm_Type<"Ring", "ring"> {
     ```
   }];
   let parameters = (ins "int64_t":$stages, ArrayRefParameter<"::mlir::Type">:$buffers);
-  let hasCustomAssemblyFormat = 1;
+  let assemblyFormat = "`<` $stages `x` ` ` `[` $buffers `]` `>`";
   let genVerifyDecl = 1;
 }
 
@@ -80,7 +82,7 @@ def Sm_FragmentType : Sm_Type<"Fragment", "fragment"> {
   }];
   let parameters = (ins ArrayRefParameter<"int64_t">:$shape, "::mlir::Type":$elementType,
                         "::lowtide::tile::ThreadValueAttr":$tv);
-  let hasCustomAssemblyFormat = 1;
+  let assemblyFormat = "`<` custom<ShapedElement>($shape, $elementType) `,` qualified($tv) `>`";
   let genVerifyDecl = 1;
 }
 
@@ -120,7 +122,9 @@ def Sm_TensorMapType : Sm_Type<"TensorMap", "tensor_map"> {
   }];
   let parameters = (ins ArrayRefParameter<"int64_t">:$shape, "::mlir::Type":$elementType,
                         OptionalParameter<"::lowtide::tile::SwizzleAttr">:$swizzle);
-  let hasCustomAssemblyFormat = 1;
+  let assemblyFormat = [{
+    `<` custom<ShapedElement>($shape, $elementType) (`,` `swizzle` `` custom<BareSwizzle>($swizzle)^)? `>`
+  }];
   let genVerifyDecl = 1;
 }
 

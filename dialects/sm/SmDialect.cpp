@@ -7,6 +7,44 @@ using namespace mlir;
 using namespace lowtide;
 using namespace lowtide::sm;
 
+// An atom's name, e.g. mma.m16n8k16.f32.bf16.
+static ParseResult parseAtomName(AsmParser &parser, StringAttr &atom) {
+  StringRef name;
+  if (parser.parseKeyword(&name))
+    return failure();
+  atom = parser.getBuilder().getStringAttr(name);
+  return success();
+}
+static void printAtomName(AsmPrinter &printer, StringAttr atom) { printer << atom.getValue(); }
+
+// A permutation: an array of extents (IntegerAttr) and layouts.
+static ParseResult parsePermutation(AsmParser &parser, Attribute &permutation) {
+  SmallVector<Attribute> elements;
+  Builder &builder = parser.getBuilder();
+  auto parseElement = [&]() -> ParseResult {
+    int64_t extent;
+    OptionalParseResult isInteger = parser.parseOptionalInteger(extent);
+    if (!isInteger.has_value())
+      return parser.parseAttribute(elements.emplace_back());
+    elements.push_back(builder.getI64IntegerAttr(extent));
+    return *isInteger;
+  };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseElement))
+    return failure();
+  permutation = builder.getArrayAttr(elements);
+  return success();
+}
+static void printPermutation(AsmPrinter &printer, Attribute permutation) {
+  printer << "[";
+  llvm::interleaveComma(cast<ArrayAttr>(permutation), printer, [&](Attribute element) {
+    if (auto extent = dyn_cast<IntegerAttr>(element))
+      printer << extent.getInt();
+    else
+      printer << element;
+  });
+  printer << "]";
+}
+
 #include "SmDialect.cpp.inc"
 #include "SmEnums.cpp.inc"
 #define GET_ATTRDEF_CLASSES

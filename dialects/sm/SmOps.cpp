@@ -5,24 +5,6 @@ using namespace mlir;
 using namespace lowtide;
 using namespace lowtide::sm;
 
-//===--- shared assembly ----------------------------------------------------------------------------------------===//
-
-// `[0, 16]`: offsets known at compile time.
-static ParseResult parseStaticOffsets(OpAsmParser &parser, DenseI64ArrayAttr &offsets) {
-  SmallVector<int64_t> values;
-  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
-                                     [&]() -> ParseResult { return parser.parseInteger(values.emplace_back()); }))
-    return failure();
-  offsets = parser.getBuilder().getDenseI64ArrayAttr(values);
-  return success();
-}
-
-static void printStaticOffsets(OpAsmPrinter &printer, Operation *, DenseI64ArrayAttr offsets) {
-  printer << "[";
-  llvm::interleaveComma(offsets.asArrayRef(), printer);
-  printer << "]";
-}
-
 //===--- shared verification ------------------------------------------------------------------------------------===//
 
 LogicalResult lowtide::sm::verifySameTile(Operation *op, ArrayRef<int64_t> shapeA, Type elementA,

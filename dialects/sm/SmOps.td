@@ -290,7 +290,7 @@ def Sm_LdmatrixOp : Sm_Op<"ldmatrix"> {
   let arguments = (ins Sm_ReadShared:$source, DenseI64ArrayAttr:$offsets, StrAttr:$atom, UnitAttr:$trans);
   let results = (outs Sm_FragmentType:$result);
   let assemblyFormat = [{
-    $source `` custom<StaticOffsets>($offsets) `by` $atom (`trans` $trans^)? attr-dict `:` qualified(type($source)) `to` qualified(type($result))
+    $source `` $offsets `by` $atom (`trans` $trans^)? attr-dict `:` qualified(type($source)) `to` qualified(type($result))
   }];
   let hasVerifier = 1;
 }
@@ -323,7 +323,7 @@ def Sm_ExtractOp : Sm_Op<"extract", [Pure]> {
   }];
   let arguments = (ins Sm_FragmentType:$source, DenseI64ArrayAttr:$offsets);
   let results = (outs Sm_FragmentType:$result);
-  let assemblyFormat = "$source `` custom<StaticOffsets>($offsets) attr-dict `:` qualified(type($source)) `to` qualified(type($result))";
+  let assemblyFormat = "$source `` $offsets attr-dict `:` qualified(type($source)) `to` qualified(type($result))";
   let hasVerifier = 1;
 }
 

@@ -41,6 +41,7 @@ int64_t cosizeOf(mlir::Attribute shape, mlir::Attribute stride);
 
 // `<B,M,S>` without the attribute's own prefix.
 SwizzleAttr parseBareSwizzle(mlir::AsmParser &parser);
+mlir::ParseResult parseBareSwizzle(mlir::AsmParser &parser, SwizzleAttr &swizzle);
 void printBareSwizzle(mlir::AsmPrinter &printer, SwizzleAttr swizzle);
 
 // A schedule as nested dictionaries of builtin attributes, and back; null, with an error, for one that is none.
@@ -60,5 +61,19 @@ mlir::LogicalResult verifyEpilogue(mlir::Operation *op, mlir::Region &region, ml
                                    mlir::OperandRange operands, mlir::ArrayAttr kinds, mlir::Type result);
 
 } // namespace lowtide::tile
+
+namespace lowtide {
+
+// Parts of the assembly of attributes and types of both dialects, for custom<…>.
+
+// shape:stride, e.g. (4,(2,1)):(1,(4,0))
+mlir::ParseResult parseShapeStride(mlir::AsmParser &parser, mlir::Attribute &shape, mlir::Attribute &stride);
+void printShapeStride(mlir::AsmPrinter &printer, mlir::Attribute shape, mlir::Attribute stride);
+
+// 128x64xbf16
+mlir::ParseResult parseShapedElement(mlir::AsmParser &parser, llvm::SmallVector<int64_t> &shape, mlir::Type &element);
+void printShapedElement(mlir::AsmPrinter &printer, llvm::ArrayRef<int64_t> shape, mlir::Type element);
+
+} // namespace lowtide
 
 #endif // LOWTIDE_TILE_H

@@ -42,6 +42,24 @@ void lowtide::tile::printIntTuple(AsmPrinter &printer, Attribute tuple) {
   printer << ")";
 }
 
+ParseResult lowtide::parseShapeStride(AsmParser &parser, Attribute &shape, Attribute &stride) {
+  FailureOr<Attribute> s = parseIntTuple(parser);
+  if (failed(s) || parser.parseColon())
+    return failure();
+  FailureOr<Attribute> d = parseIntTuple(parser);
+  if (failed(d))
+    return failure();
+  shape = *s;
+  stride = *d;
+  return success();
+}
+
+void lowtide::printShapeStride(AsmPrinter &printer, Attribute shape, Attribute stride) {
+  printIntTuple(printer, shape);
+  printer << ":";
+  printIntTuple(printer, stride);
+}
+
 bool lowtide::tile::isIntTuple(Attribute tuple) {
   if (auto integer = dyn_cast<IntegerAttr>(tuple))
     return integer.getType().isSignlessInteger(64);
@@ -103,6 +121,18 @@ static LogicalResult verifyShapeStride(function_ref<InFlightDiagnostic()> emitEr
   return success();
 }
 
+//===--- shape and element --------------------------------------------------------------------------------------===//
+
+ParseResult lowtide::parseShapedElement(AsmParser &parser, SmallVector<int64_t> &shape, Type &element) {
+  return failure(parser.parseDimensionList(shape, /*allowDynamic=*/false) || parser.parseType(element));
+}
+
+void lowtide::printShapedElement(AsmPrinter &printer, ArrayRef<int64_t> shape, Type element) {
+  for (int64_t extent : shape)
+    printer << extent << "x";
+  printer << element;
+}
+
 //===--- swizzle ------------------------------------------------------------------------------------------------===//
 
 LogicalResult SwizzleAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t bits, int64_t base,
@@ -118,24 +148,6 @@ LogicalResult SwizzleAttr::verify(function_ref<InFlightDiagnostic()> emitError, 
 
 //===--- layout -------------------------------------------------------------------------------------------------===//
 
-static ParseResult parseShapeStride(AsmParser &parser, Attribute &shape, Attribute &stride) {
-  FailureOr<Attribute> s = parseIntTuple(parser);
-  if (failed(s) || parser.parseColon())
-    return failure();
-  FailureOr<Attribute> d = parseIntTuple(parser);
-  if (failed(d))
-    return failure();
-  shape = *s;
-  stride = *d;
-  return success();
-}
-
-static void printShapeStride(AsmPrinter &printer, Attribute shape, Attribute stride) {
-  printIntTuple(printer, shape);
-  printer << ":";
-  printIntTuple(printer, stride);
-}
-
 SwizzleAttr lowtide::tile::parseBareSwizzle(AsmParser &parser) {
   int64_t bits, base, shift;
   if (parser.parseLess() || parser.parseInteger(bits) || parser.parseComma() || parser.parseInteger(base) ||
@@ -148,28 +160,9 @@ void lowtide::tile::printBareSwizzle(AsmPrinter &printer, SwizzleAttr swizzle) {
   printer << "<" << swizzle.getBits() << "," << swizzle.getBase() << "," << swizzle.getShift() << ">";
 }
 
-Attribute LayoutAttr::parse(AsmParser &parser, Type) {
-  Attribute shape, stride;
-  SwizzleAttr swizzle;
-  if (parser.parseLess() || parseShapeStride(parser, shape, stride))
-    return {};
-  if (succeeded(parser.parseOptionalComma())) {
-    if (parser.parseKeyword("swizzle") || !(swizzle = parseBareSwizzle(parser)))
-      return {};
-  }
-  if (parser.parseGreater())
-    return {};
-  return parser.getChecked<LayoutAttr>(parser.getContext(), shape, stride, swizzle);
-}
-
-void LayoutAttr::print(AsmPrinter &printer) const {
-  printer << "<";
-  printShapeStride(printer, getShape(), getStride());
-  if (SwizzleAttr swizzle = getSwizzle()) {
-    printer << ", swizzle";
-    printBareSwizzle(printer, swizzle);
-  }
-  printer << ">";
+ParseResult lowtide::tile::parseBareSwizzle(AsmParser &parser, SwizzleAttr &swizzle) {
+  swizzle = parseBareSwizzle(parser);
+  return success(static_cast<bool>(swizzle));
 }
 
 LogicalResult LayoutAttr::verify(function_ref<InFlightDiagnostic()> emitError, Attribute shape, Attribute stride,
@@ -221,23 +214,6 @@ LogicalResult LayoutAttr::getStridesAndOffset(ArrayRef<int64_t> shape, SmallVect
 }
 
 //===--- thread-value layout ------------------------------------------------------------------------------------===//
-
-Attribute ThreadValueAttr::parse(AsmParser &parser, Type) {
-  Attribute threadShape, threadStride, valueShape, valueStride;
-  if (parser.parseLess() || parser.parseKeyword("threads") || parseShapeStride(parser, threadShape, threadStride) ||
-      parser.parseComma() || parser.parseKeyword("values") || parseShapeStride(parser, valueShape, valueStride) ||
-      parser.parseGreater())
-    return {};
-  return parser.getChecked<ThreadValueAttr>(parser.getContext(), threadShape, threadStride, valueShape, valueStride);
-}
-
-void ThreadValueAttr::print(AsmPrinter &printer) const {
-  printer << "<threads ";
-  printShapeStride(printer, getThreadShape(), getThreadStride());
-  printer << ", values ";
-  printShapeStride(printer, getValueShape(), getValueStride());
-  printer << ">";
-}
 
 LogicalResult ThreadValueAttr::verify(function_ref<InFlightDiagnostic()> emitError, Attribute threadShape,
                                       Attribute threadStride, Attribute valueShape, Attribute valueStride) {
@@ -295,18 +271,6 @@ LogicalResult RasterAttr::verify(function_ref<InFlightDiagnostic()> emitError, R
 
 //===--- types --------------------------------------------------------------------------------------------------===//
 
-static ParseResult parseTileBody(AsmParser &parser, SmallVectorImpl<int64_t> &shape, Type &elementType) {
-  return failure(parser.parseLess() || parser.parseDimensionList(shape, /*allowDynamic=*/false) ||
-                 parser.parseType(elementType) || parser.parseGreater());
-}
-
-static void printTileBody(AsmPrinter &printer, ArrayRef<int64_t> shape, Type elementType) {
-  printer << "<";
-  for (int64_t extent : shape)
-    printer << extent << "x";
-  printer << elementType << ">";
-}
-
 static LogicalResult verifyTileBody(function_ref<InFlightDiagnostic()> emitError, ArrayRef<int64_t> shape,
                                     Type elementType) {
   if (shape.size() != 2 || llvm::any_of(shape, [](int64_t extent) { return extent < 1; }))
@@ -316,26 +280,9 @@ static LogicalResult verifyTileBody(function_ref<InFlightDiagnostic()> emitError
   return success();
 }
 
-Type TileType::parse(AsmParser &parser) {
-  SmallVector<int64_t> shape;
-  Type elementType;
-  if (parseTileBody(parser, shape, elementType))
-    return {};
-  return parser.getChecked<TileType>(parser.getContext(), ArrayRef<int64_t>(shape), elementType);
-}
-void TileType::print(AsmPrinter &printer) const { printTileBody(printer, getShape(), getElementType()); }
 LogicalResult TileType::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<int64_t> shape, Type type) {
   return verifyTileBody(emitError, shape, type);
 }
-
-Type ViewType::parse(AsmParser &parser) {
-  SmallVector<int64_t> shape;
-  Type elementType;
-  if (parseTileBody(parser, shape, elementType))
-    return {};
-  return parser.getChecked<ViewType>(parser.getContext(), ArrayRef<int64_t>(shape), elementType);
-}
-void ViewType::print(AsmPrinter &printer) const { printTileBody(printer, getShape(), getElementType()); }
 LogicalResult ViewType::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<int64_t> shape, Type type) {
   return verifyTileBody(emitError, shape, type);
 }

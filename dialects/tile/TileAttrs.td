@@ -35,7 +35,7 @@ def Tile_LayoutAttr : Tile_Attr<"Layout", "layout", [
   }];
   let parameters = (ins "::mlir::Attribute":$shape, "::mlir::Attribute":$stride,
                         OptionalParameter<"SwizzleAttr">:$swizzle);
-  let hasCustomAssemblyFormat = 1;
+  let assemblyFormat = "`<` custom<ShapeStride>($shape, $stride) (`,` `swizzle` `` custom<BareSwizzle>($swizzle)^)? `>`";
   let genVerifyDecl = 1;
 }
 
@@ -51,7 +51,10 @@ def Tile_ThreadValueAttr : Tile_Attr<"ThreadValue", "tv"> {
   }];
   let parameters = (ins "::mlir::Attribute":$threadShape, "::mlir::Attribute":$threadStride,
                         "::mlir::Attribute":$valueShape, "::mlir::Attribute":$valueStride);
-  let hasCustomAssemblyFormat = 1;
+  let assemblyFormat = [{
+    `<` `threads` custom<ShapeStride>($threadShape, $threadStride) `,`
+        `values` custom<ShapeStride>($valueShape, $valueStride) `>`
+  }];
   let genVerifyDecl = 1;
 }
 
@@ -63,7 +66,7 @@ def Tile_TileType : Tile_Type<"Tile", "tile"> {
     ```
   }];
   let parameters = (ins ArrayRefParameter<"int64_t">:$shape, "::mlir::Type":$elementType);
-  let hasCustomAssemblyFormat = 1;
+  let assemblyFormat = "`<` custom<ShapedElement>($shape, $elementType) `>`";
   let genVerifyDecl = 1;
 }
 
@@ -77,7 +80,7 @@ def Tile_ViewType : Tile_Type<"View", "view"> {
     ```
   }];
   let parameters = (ins ArrayRefParameter<"int64_t">:$shape, "::mlir::Type":$elementType);
-  let hasCustomAssemblyFormat = 1;
+  let assemblyFormat = "`<` custom<ShapedElement>($shape, $elementType) `>`";
   let genVerifyDecl = 1;
 }
 

@@ -1,4 +1,13 @@
-# The op classes are generated and untyped: to a type checker every name of this module is Any.
+# The op classes are generated and untyped: to a type checker every other name of this module is Any.
 from typing import Any
+
+from .._tile_enum_gen import CacheHint as CacheHint
+from .._tile_enum_gen import EpilogueMath as EpilogueMath
+from .._tile_enum_gen import GemmLayout as GemmLayout
+from .._tile_enum_gen import OperandKind as OperandKind
+from .._tile_enum_gen import RasterKind as RasterKind
+from .._tile_enum_gen import RolesKind as RolesKind
+from .._tile_enum_gen import SchedulerKind as SchedulerKind
+from .._tile_enum_gen import StorePath as StorePath
 
 def __getattr__(name: str) -> Any: ...

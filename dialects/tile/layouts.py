@@ -25,18 +25,14 @@ def int_tuple(attribute: ir.Attribute) -> IntTuple:
     return tuple(int_tuple(element) for element in ir.ArrayAttr(attribute))
 
 
-def _text(value: IntTuple) -> str:
-    return str(value) if isinstance(value, int) else "(" + ",".join(_text(element) for element in value) + ")"
-
-
-def _shape_stride(layout: Layout) -> str:
-    return f"{_text(layout.shape)}:{_text(layout.stride)}"
-
-
 def layout_attr(layout: Layout, swizzle: SwizzleBits = NO_SWIZZLE) -> LayoutAttr:
     """`#tile.layout`; a swizzle of no bits is left out."""
-    suffix = f", swizzle<{swizzle[0]},{swizzle[1]},{swizzle[2]}>" if swizzle[0] else ""
-    return ir.Attribute.parse(f"#tile.layout<{_shape_stride(layout)}{suffix}>")
+    return LayoutAttr.get(layout.shape, layout.stride, swizzle_attr(swizzle))
+
+
+def swizzle_attr(swizzle: SwizzleBits) -> SwizzleAttr | None:
+    """`#tile.swizzle`; None for a swizzle of no bits."""
+    return SwizzleAttr.get(*swizzle) if swizzle[0] else None
 
 
 def layout_of(attribute: LayoutAttr) -> tuple[Layout, SwizzleBits]:
@@ -59,7 +55,8 @@ def swizzle_offset(offset: NDArray[np.int64], swizzle: SwizzleBits) -> NDArray[n
 
 def tv_attr(tv: Layout) -> ThreadValueAttr:
     """`#tile.tv` of a layout with the two top modes (thread, value)."""
-    return ir.Attribute.parse(f"#tile.tv<threads {_shape_stride(mode(tv, 0))}, values {_shape_stride(mode(tv, 1))}>")
+    threads, values = mode(tv, 0), mode(tv, 1)
+    return ThreadValueAttr.get(threads.shape, threads.stride, values.shape, values.stride)
 
 
 def tv_of(attribute: ThreadValueAttr) -> Layout:

@@ -53,7 +53,7 @@ class BindMmaAtoms(Pass):
 def _bind(mma: tile.MmaOp, schedule: Schedule, problem: Problem) -> None:
     tiled = tiled_mma(schedule, problem)
     rows, columns = mma.acc.type.shape
-    accumulator = fragment_type(tiled.tv("c", (rows, columns)), (rows, columns), problem.acc)
+    accumulator = fragment_type(tiled.tv("c", (rows, columns)), (rows, columns), mma.acc.type.element_type)
     loop = main_loop(mma)
     position = _carried_position(mma, loop)
     splat = defining_op(loop.initArgs[position])
@@ -84,11 +84,12 @@ def _emit_fragments(mma: tile.MmaOp, tiled: TiledMma, problem: Problem, acc: ir.
     operands: tuple[tuple[Operand, ir.Value], ...] = (("a", mma.a), ("b", mma.b))
     with before(mma):
         for operand, buffer in operands:
-            stored = ir.MemRefType(buffer.type).shape
+            memref = ir.MemRefType(buffer.type)
+            stored = memref.shape
             trans = is_transposed(operand, problem.layout)
             shape = (stored[1], stored[0]) if trans else (stored[0], stored[1])
             plan = ldmatrix_source(tiled, operand, shape, trans)
-            result = fragment_type(tiled.tv(operand, shape), shape, problem.operand(operand))
+            result = fragment_type(tiled.tv(operand, shape), shape, memref.element_type)
             atom = plan.atom_name.removesuffix(".trans")
             fragments.append(sm.LdmatrixOp(result, buffer, [0, 0], atom, trans=trans or None).result)
         product = sm.MmaSyncOp(*fragments, acc, tiled_mma_attr(tiled)).result

@@ -24,7 +24,8 @@ from mlir.dialects import scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.rewriting import before, constant_of, erase, ops_in, rebuild_loop, uses
+from lowtide.passes.support.builder import constant_of
+from lowtide.passes.support.rewriting import before, erase, ops_in, rebuild_loop, uses
 from lowtide.targets import Target
 
 

@@ -26,16 +26,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlir import ir
-from mlir.dialects import arith, scf
+from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.atoms import TMA_RANKS
+from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.cache_hints import written
 from lowtide.passes.support.kernels import bytes_of, kernels_of, schedule_of
-from lowtide.passes.support.rewriting import before, erase, index_constant, rebuild_loop, uses
+from lowtide.passes.support.rewriting import before, erase, rebuild_loop, uses
 from lowtide.passes.support.tensor_map_arguments import TensorMapArguments, launch_of
 from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_WARPS
@@ -63,7 +64,7 @@ def _bind(kernel: tile.KernelOp, launch: tile.LaunchOp, schedule: Schedule) -> N
     consumers = _consumer_warpgroups(roles[0])
     maps = TensorMapArguments(kernel, launch)
     with before(roles[0]):
-        barriers = ir.Type.parse(f"!sm.mbarriers<{_ring(kernel).stages}>")
+        barriers = sm.MbarriersType.get(_ring(kernel).stages)
         full = sm.MbarriersOp(barriers, 1).result
         empty = sm.MbarriersOp(barriers, consumers).result
     for release in walk(kernel, sm.ConsumerReleaseOp):
@@ -125,8 +126,7 @@ def _bind_producer(
     size = sum(bytes_of(acquire, buffer.type) for buffer in acquire.buffers)
     with before(acquire), acquire.operation.location:
         # The first round finds every slot empty: the parity before the first passes at once.
-        opposite = arith.xori(acquire.phase, index_constant(1))
-        sm.MbarrierWaitOp(empty, acquire.index, opposite)
+        sm.MbarrierWaitOp(empty, acquire.index, Builder.index().xor(acquire.phase, 1))
         sm.MbarrierArriveOp(full, acquire.index, bytes=size)
         slot = sm.RingSlotOp(acquire.ring, acquire.index)
     for old, new in zip(acquire.buffers, slot.buffers, strict=True):

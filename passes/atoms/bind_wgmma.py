@@ -28,16 +28,9 @@ from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.atoms import fragment_type, mma_atom_name, tiled_mma, tiled_mma_attr
+from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import kernels_of, main_loop, problem_of, schedule_of
-from lowtide.passes.support.rewriting import (
-    before,
-    constant_of,
-    defining_op,
-    erase,
-    erase_if_unused,
-    index_constant,
-    ops_in,
-)
+from lowtide.passes.support.rewriting import before, defining_op, erase, erase_if_unused, ops_in
 from lowtide.targets import Target, TiledMma
 
 
@@ -57,12 +50,12 @@ class BindWgmma(Pass):
                 try:
                     target.mma(mma_atom_name(schedule, problem))
                     with mma.operation.location:
-                        _bind(mma, tiled_mma(schedule, problem), problem.acc)
+                        _bind(mma, tiled_mma(schedule, problem))
                 except (ScheduleError, TargetError) as error:
                     raise Refusal(mma, str(error)) from error
 
 
-def _bind(mma: tile.MmaOp, tiled: TiledMma, acc_dtype: str) -> None:
+def _bind(mma: tile.MmaOp, tiled: TiledMma) -> None:
     loop = main_loop(mma)
     body = ops_in(loop.body)
     forms = [sm.ConsumerWaitOp, tile.MmaOp, sm.ConsumerReleaseOp, sm.RingAdvanceOp]
@@ -75,8 +68,8 @@ def _bind(mma: tile.MmaOp, tiled: TiledMma, acc_dtype: str) -> None:
         raise Refusal(loop, "must start from tile.splat 0.0: wgmma clears its accumulators")
     wait = body[0]
     ring, shape = wait.ring, tuple(mma.acc.type.shape)
-    fragment = fragment_type(tiled.tv("c", shape), shape, acc_dtype)
-    pending = ir.Type.parse(f"!sm.pending<{fragment}>")
+    fragment = fragment_type(tiled.tv("c", shape), shape, mma.acc.type.element_type)
+    pending = sm.PendingType.get(fragment)
     attribute = tiled_mma_attr(tiled)
     with before(loop):
         zero = sm.SplatOp(fragment, splat.value).result
@@ -85,17 +78,17 @@ def _bind(mma: tile.MmaOp, tiled: TiledMma, acc_dtype: str) -> None:
         started = sm.WgmmaOp(pending, mma.layout, *first.buffers, zero, attribute).result
         after = sm.RingAdvanceOp(ring, slot, phase)
         inits = [started, first.slot, after.next_index, after.next_phase]
-        new = scf.ForOp(index_constant(1), loop.upperBound, loop.step, inits)
+        new = scf.ForOp(Builder.index().constant(1), loop.upperBound, loop.step, inits)
         with ir.InsertionPoint(new.body):
             acc, held, slot, phase = new.inner_iter_args
             following = sm.ConsumerWaitOp(ring, slot, phase)
             issued = sm.WgmmaOp(pending, mma.layout, *following.buffers, acc, attribute).result
-            waited = sm.MmaWaitOp(pending, ir.Type.parse("!sm.retired"), 1, issued)
+            waited = sm.MmaWaitOp(pending, sm.RetiredType.get(), 1, issued)
             sm.ConsumerReleaseOp(ring, held, retired=waited.retired)
             advance = sm.RingAdvanceOp(ring, slot, phase)
             scf.YieldOp([waited.result, following.slot, advance.next_index, advance.next_phase])
         acc, held, slot, phase = new.results
-        done = sm.MmaWaitOp(fragment, ir.Type.parse("!sm.retired"), 0, acc)
+        done = sm.MmaWaitOp(fragment, sm.RetiredType.get(), 0, acc)
         sm.ConsumerReleaseOp(ring, held, retired=done.retired)
     for old, value in zip(loop.results, (done.result, slot, phase), strict=True):
         old.replace_all_uses_with(value)

@@ -20,25 +20,17 @@ from mlir import ir
 from mlir.dialects import arith, cf, func, scf
 
 from lowtide.dialects import tile
+from lowtide.dialects.enums import gemm_layout, operand_kinds
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import OperandKind, SchedulerKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts import threads_of
 from lowtide.passes.schedules.grid_cost import ctas_per_sm
+from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import schedule_of
-from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk, kinds_of, layout_of_op, problem_attribute
-from lowtide.passes.support.rewriting import (
-    before,
-    ceil_div,
-    constant_of,
-    defining_op,
-    erase,
-    extent,
-    index_constant,
-    move_region,
-    values_from_outside,
-)
+from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk, problem_attribute
+from lowtide.passes.support.rewriting import before, defining_op, erase, extent, move_region, values_from_outside
 from lowtide.targets import Target
 
 # What it reads of the schedule, and what more says how many CTAs an SM holds.
@@ -80,20 +72,18 @@ def _emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
     with before(gemm):
         m, n = extent(gemm.d, 0), extent(gemm.d, 1)
         _assert_shapes(gemm, m, n)
-        tiles_m = ceil_div(m, index_constant(tile_m))
-        tiles_n = ceil_div(n, index_constant(tile_n))
-        grid = arith.muli(tiles_m, tiles_n)
+        build = Builder.index()
+        grid = build.mul(build.ceil_sdiv(m, tile_m), build.ceil_sdiv(n, tile_n))
         if schedule.grid.scheduler is not SchedulerKind.one_shot:
-            at_once = index_constant(ctas_per_sm(schedule, problem, target))
             sms = tile.SmCountOp(ir.IndexType.get()).result
-            grid = arith.minsi(grid, arith.muli(sms, at_once))
+            grid = build.smin(grid, build.mul(sms, ctas_per_sm(schedule, problem, target)))
         arguments = [gemm.a, gemm.b, gemm.d, *gemm.epilogue_operands]
         tile.LaunchOp(kernel, grid, threads_of(schedule), arguments)
 
 
 def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
     """Host checks that the extents agree, where that is not known yet."""
-    layout = layout_of_op(gemm)
+    layout = gemm_layout(gemm)
     a_m, a_k = (0, 1) if a_is_mk(layout) else (1, 0)
     b_n, b_k = (0, 1) if b_is_nk(layout) else (1, 0)
     k = extent(gemm.a, a_k)
@@ -102,7 +92,7 @@ def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
         (gemm.b, b_n, n, "B and D must have the same N"),
         (gemm.b, b_k, k, "A and B must have the same K"),
     ]
-    for position, (operand, kind) in enumerate(zip(gemm.epilogue_operands, kinds_of(gemm), strict=True)):
+    for position, (operand, kind) in enumerate(zip(gemm.epilogue_operands, operand_kinds(gemm), strict=True)):
         if kind in (OperandKind.full, OperandKind.per_row):
             checks.append((operand, 0, m, f"epilogue operand {position} must have M rows"))
         if kind in (OperandKind.full, OperandKind.per_column):
@@ -110,14 +100,14 @@ def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
                 (operand, 1 if kind is OperandKind.full else 0, n, f"epilogue operand {position} must have N columns")
             )
     for operand, dim, expected, message in checks:
-        found = extent(operand, dim)
-        if constant_of(found) is None or constant_of(found) != constant_of(expected):
-            cf.assert_(arith.cmpi(arith.CmpIPredicate.eq, found, expected), message)
+        agrees = Builder.index().eq(extent(operand, dim), expected)
+        if not constant_of(agrees):
+            cf.assert_(agrees, message)
 
 
 def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str) -> None:
     """The kernel: work tiles, the K loop, the store with the epilogue region."""
-    schedule, layout = Schedule.of(gemm.schedule), layout_of_op(gemm)
+    schedule, layout = Schedule.of(gemm.schedule), gemm_layout(gemm)
     assert schedule.grid.tile is not None and schedule.grid.order is not None
     order = schedule.grid.order
     operands = [gemm.a, gemm.b, gemm.d, *gemm.epilogue_operands]
@@ -164,11 +154,12 @@ def _take_constants_along(epilogue: ir.Block) -> None:
 
 def _emit_k_loop(gemm: tile.GemmOp, a: ir.Value, b: ir.Value, k: ir.Value, origin: list[ir.Value]) -> ir.Value:
     """The accumulator of one output tile: a loop over K with one tile.mma."""
-    layout = layout_of_op(gemm)
+    layout = gemm_layout(gemm)
     tile_m, tile_n, tile_k = Schedule.of(gemm.schedule).tile_mnk
-    accumulator = ir.Type.parse(f"!tile.tile<{tile_m}x{tile_n}x{ir.TypeAttr(gemm.acc).value}>")
+    accumulator = tile.TileType.get((tile_m, tile_n), ir.TypeAttr(gemm.acc).value)
     zero = tile.SplatOp(accumulator, 0.0).result
-    loop = scf.ForOp(index_constant(0), k, index_constant(tile_k), [zero])
+    build = Builder.index()
+    loop = scf.ForOp(build.constant(0), k, build.constant(tile_k), [zero])
     with ir.InsertionPoint(loop.body):
         m, n = origin
         a_view = _view(a, m, loop.induction_variable, tile_m, tile_k, a_is_mk(layout))
@@ -181,4 +172,4 @@ def _view(source: ir.Value, outer: ir.Value, k: ir.Value, size: int, tile_k: int
     """The window at (outer, k) of an operand that lies with K last, or first."""
     shape, offsets = ((size, tile_k), (outer, k)) if k_last else ((tile_k, size), (k, outer))
     element = ir.MemRefType(source.type).element_type
-    return tile.ViewOp(ir.Type.parse(f"!tile.view<{shape[0]}x{shape[1]}x{element}>"), source, list(offsets)).result
+    return tile.ViewOp(tile.ViewType.get(shape, element), source, list(offsets)).result

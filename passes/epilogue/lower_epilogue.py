@@ -32,12 +32,12 @@ from tensor_layouts import Layout
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import EpilogueMath, SchedulerKind, StorePath
-from lowtide.elements import element_type
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.epilogue.parts import Epilogue, Part, buffer_type
+from lowtide.passes.epilogue.parts import Epilogue, Part
 from lowtide.passes.epilogue.stores import store_by_tma
 from lowtide.passes.support.atoms import fragment_type, tiled_mma_of
+from lowtide.passes.support.buffers import buffer_type
 from lowtide.passes.support.kernels import is_specialized, schedule_of
 from lowtide.passes.support.problem import buffer_bytes, element_bits
 from lowtide.passes.support.rewriting import before, erase
@@ -112,7 +112,7 @@ def _scratch(epilogue: Epilogue) -> ir.Value:
     swizzle = epilogue.schedule.epilogue.swizzle
     assert swizzle is not None
     layout = Layout(shape, (shape[1], 1))
-    buffer = buffer_type(layout, swizzle, shape, epilogue.rows_access(shape).scratch_element)
+    buffer = buffer_type(shape, epilogue.scratch_element, layout, swizzle)
     for ring in walk(epilogue.kernel, sm.RingOp) if not is_specialized(epilogue.schedule) else ():
         if buffer_bytes(buffer) <= ring_size(ring.result.type):
             return sm.RingReuseOp(buffer, ring.result).result
@@ -129,7 +129,7 @@ def _store_direct(epilogue: Epilogue, part: Part) -> None:
 def _store_through(epilogue: Epilogue, scratch: ir.Value, part: Part) -> None:
     shape = tuple(part.value.type.shape)
     access = epilogue.rows_access(shape)
-    element = ir.Type.parse(element_type(access.scratch_element).ir)
+    element = epilogue.scratch_element
     bytes_of = element_bits(element) // 8
     in_registers = epilogue.schedule.epilogue.math is EpilogueMath.registers
     value = epilogue.map(part.value, part.origin) if in_registers else part.value

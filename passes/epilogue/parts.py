@@ -4,20 +4,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mlir import ir
-from mlir.dialects import arith
-from tensor_layouts import Layout
 
 from lowtide.dialects import sm, tile
+from lowtide.dialects.enums import operand_kinds
 from lowtide.dialects.tile import CacheHint, EpilogueMath, OperandKind, StorePath
-from lowtide.dialects.tile.layouts import SwizzleBits, layout_attr
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
+from lowtide.passes.base import Refusal
 from lowtide.passes.schedules.facts import multiplying_threads
 from lowtide.passes.support.atoms import EpilogueAccess, fragment_type, part_of, rows_of_part
+from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.cache_hints import written
-from lowtide.passes.support.problem import element_bits, element_name, kinds_of
-from lowtide.passes.support.rewriting import index_constant
+from lowtide.passes.support.problem import element_bits, element_name
 from lowtide.targets import TiledMma
 
 Origin = tuple[ir.Value, ir.Value]
@@ -55,6 +53,11 @@ class Epilogue:
         return written(self.schedule.epilogue.cache)
 
     @property
+    def scratch_element(self) -> ir.Type:
+        """Elements of the scratch buffer: the region runs before it, or after."""
+        return self.d_element if self.schedule.epilogue.math is EpilogueMath.registers else self.acc_element
+
+    @property
     def part_shape(self) -> tuple[int, int]:
         """Rows and columns of a part; by TMA the last of a row may be narrower.
 
@@ -75,12 +78,13 @@ class Epilogue:
 
     def parts(self) -> Iterator[Part]:
         """The tile's parts, each extracted at the insertion point when its turn comes."""
+        build = Builder.index()
         rows, columns = self.store.value.type.shape
         part_rows, part_columns = self.part_shape
         places = [(row, column) for row in range(0, rows, part_rows) for column in range(0, columns, part_columns)]
         for row, column in places:
             value = self._extract(row, column, (part_rows, min(part_columns, columns - column)))
-            origin = (_shifted(self.store.row, row), _shifted(self.store.column, column))
+            origin = (build.add(self.store.row, row), build.add(self.store.column, column))
             yield Part(value, origin, (row, column) == places[-1])
 
     def _extract(self, row: int, column: int, shape: tuple[int, int]) -> ir.Value:
@@ -91,24 +95,21 @@ class Epilogue:
 
     def rows_access(self, shape: tuple[int, int]) -> EpilogueAccess:
         """How rows of a part of this shape are read back and stored."""
-        in_registers = self.schedule.epilogue.math is EpilogueMath.registers
-        d, acc = element_name(self.d_element), element_name(self.acc_element)
-        return rows_of_part(shape, d if in_registers else acc, d, multiplying_threads(self.schedule))
+        scratch, d = element_name(self.scratch_element), element_name(self.d_element)
+        return rows_of_part(shape, scratch, d, multiplying_threads(self.schedule))
 
     def window(self, part: Part) -> ir.Value:
         """The part's window of D."""
         rows, columns = part.value.type.shape
-        window = ir.Type.parse(f"!tile.view<{rows}x{columns}x{self.d_element}>")
+        window = tile.ViewType.get((rows, columns), self.d_element)
         return tile.ViewOp(window, self.store.d, list(part.origin)).result
 
     def map(self, value: ir.Value, origin: Origin) -> ir.Value:
         """The epilogue region on a fragment, its operands loaded in the fragment's own layout."""
         inputs = [value]
-        for operand, kind in zip(self.store.epilogue_operands, kinds_of(self.store), strict=True):
+        for operand, kind in zip(self.store.epilogue_operands, operand_kinds(self.store), strict=True):
             inputs.append(operand if kind is OperandKind.scalar else self._load(operand, kind, origin, value.type))
-        result = ir.Type.parse(
-            f"!sm.fragment<{value.type.shape[0]}x{value.type.shape[1]}x{self.d_element}, {value.type.tv}>"
-        )
+        result = sm.FragmentType.get(value.type.shape, self.d_element, value.type.tv)
         mapped = sm.MapOp(result, inputs)
         source = self.store.epilogue.blocks[0]
         block = mapped.body.blocks.append(*[argument.type for argument in source.arguments])
@@ -117,31 +118,19 @@ class Epilogue:
 
     def _load(self, operand: ir.Value, kind: OperandKind, origin: Origin, like: ir.Type) -> ir.Value:
         element = ir.MemRefType(operand.type).element_type
-        rows, columns = like.shape
-        window = ir.Type.parse(f"!tile.view<{rows}x{columns}x{element}>")
         row, column = origin
-        offsets = {OperandKind.full: [row, column], OperandKind.per_row: [row], OperandKind.per_column: [column]}[kind]
-        view = tile.ViewOp(window, operand, offsets, kind=None if kind is OperandKind.full else kind).result
-        result = ir.Type.parse(f"!sm.fragment<{rows}x{columns}x{element}, {like.tv}>")
+        offsets = {OperandKind.full: [row, column], OperandKind.per_row: [row], OperandKind.per_column: [column]}
+        if kind not in offsets:
+            raise Refusal(self.store, f"has an operand of kind {kind}, which no part is loaded of; take another kind")
+        window = tile.ViewType.get(like.shape, element)
+        said = None if kind is OperandKind.full else kind
+        view = tile.ViewOp(window, operand, offsets[kind], kind=said).result
+        result = sm.FragmentType.get(like.shape, element, like.tv)
         # As many neighbours as a thread holds in a row, at most 16 bytes.
-        run = (
-            2
-            if self.schedule.epilogue.math is EpilogueMath.registers
-            else self.rows_access((rows, columns)).rows.vector
-        )
+        in_registers = self.schedule.epilogue.math is EpilogueMath.registers
+        run = 2 if in_registers else self.rows_access(tuple(like.shape)).rows.vector
         bytes_per_load = min(16, run * element_bits(element) // 8)
         return sm.LoadGlobalOp(result, view, f"ld.global.{bytes_per_load}").result
-
-
-def buffer_type(layout: Layout, swizzle: SwizzleBits, shape: tuple[int, int], element: ir.Type | str) -> ir.Type:
-    """A memref in shared memory, of a type or of the one that a row's name stands for."""
-    element = element_type(element).ir if isinstance(element, str) else element
-    text = layout_attr(layout, swizzle)
-    return ir.Type.parse(f"memref<{shape[0]}x{shape[1]}x{element}, {text}, #gpu.address_space<workgroup>>")
-
-
-def _shifted(value: ir.Value, by: int) -> ir.Value:
-    return value if by == 0 else arith.addi(value, index_constant(by))
 
 
 def _clone_body(source: ir.Block, target: ir.Block) -> None:

@@ -14,8 +14,9 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
-from lowtide.passes.epilogue.parts import Epilogue, Part, buffer_type
+from lowtide.passes.epilogue.parts import Epilogue, Part
 from lowtide.passes.schedules.facts import scratch_buffers
+from lowtide.passes.support.buffers import buffer_type
 from lowtide.passes.support.panels import panel_layout
 from lowtide.passes.support.problem import element_bits
 from lowtide.passes.support.rewriting import after
@@ -72,7 +73,7 @@ class _Scratch:
     def make(
         cls, epilogue: Epilogue, maps: TensorMapArguments, shape: tuple[int, int], swizzle: SwizzleBits, count: int
     ) -> "_Scratch":
-        type_ = buffer_type(panel_layout(shape, swizzle), swizzle, shape, epilogue.d_element)
+        type_ = buffer_type(shape, epilogue.d_element, panel_layout(shape, swizzle), swizzle)
         tensor_map = maps.map_for(epilogue.store, epilogue.store.d, type_, rows=WGMMA_ROWS, is_written=True)
         entry = epilogue.kernel.body.blocks[0]
         placed = [op for op in entry.operations if isinstance(op.opview, sm.AllocOp)]

@@ -73,7 +73,7 @@ def _arrivals(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]
         arrives = role.uses(sm.MbarrierArriveOp, barriers)
         if arrives:
             arriving[role.name] = role.threads_arriving * max(sum(_at_once(a, b) for b in arrives) for a in arrives)
-    found, said = sum(arriving.values()), int(ir.IntegerAttr(barriers.arrivals).value)
+    found, said = sum(arriving.values()), barriers.arrivals.value
     if not arriving:
         for wait in (wait for role in roles for wait in role.uses(sm.MbarrierWaitOp, barriers)):
             yield Refusal(wait, "waits for mbarriers that nobody arrives at, for ever; arrive where the slot is ready")
@@ -98,7 +98,7 @@ def _bytes(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]:
             own = [load for load in loads if load.index == arrive.index and _is_below(load, arrive.operation.block)]
             loads = [load for load in loads if load not in own]
             brought = sum(buffer_bytes(load.destination.type) for load in own)
-            said = 0 if arrive.bytes is None else int(ir.IntegerAttr(arrive.bytes).value)
+            said = 0 if arrive.bytes is None else arrive.bytes.value
             if said != brought:
                 yield Refusal(
                     arrive,

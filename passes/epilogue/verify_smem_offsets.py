@@ -80,10 +80,10 @@ def _places(kernel: tile.KernelOp) -> Iterator[_Place]:
             stored = any(isinstance(use.owner.operation.opview, sm.TmaStoreOp) for use in alloc.result.uses)
             align, why = _alignment(alloc.result.type, stored)
             size = buffer_bytes(alloc.result.type)
-            yield _Place(alloc, "the buffer", int(ir.IntegerAttr(alloc.at).value), 1, size, align, why)
+            yield _Place(alloc, "the buffer", alloc.at.value, 1, size, align, why)
     for barriers in walk(kernel, sm.MbarriersOp):
         if barriers.at is not None:
-            start, count = int(ir.IntegerAttr(barriers.at).value), barriers.result.type.count
+            start, count = barriers.at.value, barriers.result.type.count
             yield _Place(barriers, "the first", start, count, MBARRIER_BYTES, MBARRIER_BYTES, "an mbarrier")
 
 
@@ -146,7 +146,7 @@ def _outside(places: list[_Place], launches: list[tile.LaunchOp], target: Target
     for launch in launches:
         if launch.shared_memory is None:
             continue
-        size = int(ir.IntegerAttr(launch.shared_memory).value)
+        size = launch.shared_memory.value
         if size < end:
             yield Refusal(launch, f"gives {size} bytes of shared memory, its kernel uses {end}; write {end}")
         if size > target.smem_bytes_per_cta:

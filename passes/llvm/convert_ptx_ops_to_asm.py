@@ -18,10 +18,10 @@ from mlir import ir
 from mlir.dialects import llvm, vector
 
 from lowtide.dialects import sm
+from lowtide.dialects.enums import cache_hint_of
 from lowtide.dialects.tile import CacheHint
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.cache_hints import hint_of
 from lowtide.passes.support.problem import element_bits
 from lowtide.passes.support.rewriting import before, erase, replace
 from lowtide.targets import Target
@@ -55,7 +55,7 @@ def _wait_through_registers(wait: sm.PtxWgmmaWaitOp) -> ir.Value:
         raise Refusal(wait, f"threads a struct of f32 registers, not {wait.acc.type}")
     registers = [llvm.ExtractValueOp(part, wait.acc, [i]).result for i, part in enumerate(parts)]
     constraints = ",".join(["=f"] * len(parts) + [str(i) for i in range(len(parts))])
-    pending = int(ir.IntegerAttr(wait.pending).value)
+    pending = wait.pending.value
     return llvm.InlineAsmOp(
         wait.acc.type,
         registers,
@@ -67,7 +67,7 @@ def _wait_through_registers(wait: sm.PtxWgmmaWaitOp) -> ir.Value:
 
 def _store_with_operator(store: sm.PtxStoreOp) -> None:
     """st.global.cs or .wt of the value's bits."""
-    hint = hint_of(store)
+    hint = cache_hint_of(store)
     if hint not in _OPERATORS:
         raise Refusal(store, f"has the hint {hint}; st.global has streaming and write_through")
     size = _bytes(store)

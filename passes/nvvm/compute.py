@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 from mlir import ir
-from mlir.dialects import arith, llvm, vector
+from mlir.dialects import arith, llvm, nvvm, vector
 
 from lowtide.dialects import sm
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.elements import element_type
 from lowtide.passes.base import Refusal
+from lowtide.passes.nvvm.attributes import enum_attribute, mma_shape
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.values import Fragment, regroup, vector_type
 from lowtide.passes.support.atoms import tiled_mma_of
@@ -26,7 +27,7 @@ def lower_splat(context: Context, op: sm.SplatOp) -> None:
     _, values = extents(tv_of(fragment.tv))
     type_ = vector_type(_ACCUMULATOR_WIDTH, fragment.element_type)
     value = ir.FloatAttr.get(fragment.element_type, ir.FloatAttr(op.value).value)
-    register = arith.ConstantOp(type_, ir.DenseElementsAttr.get_splat(type_, value)).result
+    register = arith.constant(type_, ir.DenseElementsAttr.get_splat(type_, value))
     context.values[op.result] = Fragment((register,) * (values // _ACCUMULATOR_WIDTH), _ACCUMULATOR_WIDTH, fragment)
 
 
@@ -61,16 +62,10 @@ class _Instruction:
         operands, accumulators = element_type(atom.dtype("a")), element_type(atom.dtype("c"))
         self.operand, self.accumulator = (ir.Type.parse(row.mma_register) for row in (operands, accumulators))
         self.registers = atom.registers("c")
-        self.result = ir.Type.parse(f"!llvm.struct<({', '.join([accumulators.mma_register] * self.registers)})>")
-        operand = ir.Attribute.parse(f"#nvvm.mma_type<{operands.ptx}>")
-        self.attributes = {
-            "shape": ir.Attribute.parse(f"#nvvm.shape<m = {m}, n = {n}, k = {k}>"),
-            "layoutA": ir.Attribute.parse("#nvvm.mma_layout<row>"),
-            "layoutB": ir.Attribute.parse("#nvvm.mma_layout<col>"),
-            "multiplicandAPtxType": operand,
-            "multiplicandBPtxType": operand,
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([atom.registers("a"), atom.registers("b"), self.registers]),
-        }
+        self.result = llvm.StructType.get_literal([self.accumulator] * self.registers)
+        self.shape = mma_shape(m, n, k)
+        self.layouts = enum_attribute(nvvm.MMALayout.row), enum_attribute(nvvm.MMALayout.col)
+        self.types = enum_attribute(nvvm.MMATypes[operands.ptx])
 
     def emit(self, a: list[ir.Value], b: list[ir.Value], c: ir.Value) -> ir.Value:
         if a[0].type != self.operand:
@@ -80,9 +75,8 @@ class _Instruction:
             parts = [vector.ShuffleOp(c, c, [i, i + 1], results=[self.accumulator]).result for i in (0, 2)]
         else:
             parts = [vector.ExtractOp(c, [], [i]).result for i in range(self.registers)]
-        product = ir.Operation.create(
-            "nvvm.mma.sync", results=[self.result], operands=[*a, *b, *parts], attributes=self.attributes
-        ).result
+        types = {"multiplicandAPtxType": self.types, "multiplicandBPtxType": self.types}
+        product = nvvm.MmaOp(self.result, self.shape, *self.layouts, a, b, parts, **types).result
         sums = [llvm.ExtractValueOp(self.accumulator, product, [i]).result for i in range(self.registers)]
         if is_packed:
             return vector.ShuffleOp(*sums, [0, 1, 2, 3], results=[c.type]).result
@@ -154,7 +148,7 @@ def _outer(context: Context, value: ir.Value, width: int) -> ir.Value:
     op = defining_op(value)
     if isinstance(op, arith.ConstantOp):  # canonicalize hoists constants out of regions
         type_ = vector_type(width, value.type)
-        return arith.ConstantOp(type_, ir.DenseElementsAttr.get_splat(type_, op.value)).result
+        return arith.constant(type_, ir.DenseElementsAttr.get_splat(type_, op.value))
     return _broadcast(context, value, width)
 
 

@@ -1,4 +1,4 @@
-"""What the lowerings of single ops share: the emitter, the thread index, and the values lowered so far."""
+"""What the lowerings of single ops share: the builder, the thread index, and the values lowered so far."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from mlir import ir
 
 from lowtide.passes.base import Refusal
-from lowtide.passes.nvvm.emit import Emitter
 from lowtide.passes.nvvm.values import Fragment, Lowered, SharedBuffer, Window
+from lowtide.passes.support.builder import Builder
 from lowtide.targets import CopyAtom, copy_atom
 
 
@@ -15,7 +15,7 @@ from lowtide.targets import CopyAtom, copy_atom
 class Context:
     """The state of one kernel's conversion."""
 
-    emit: Emitter
+    build: Builder  # of i32; constants stand at the function's start
     tid: ir.Value
     threads: int
     smem: ir.Value  # start of dynamic shared memory, !llvm.ptr<3>

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from mlir import ir
-from mlir.dialects import arith, scf
+from mlir.dialects import arith, nvvm, scf
 
 from lowtide.dialects import sm, tile
-from lowtide.dialects.tile import OperandKind
+from lowtide.dialects.enums import operand_kind
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.memory import element_pointer
@@ -20,8 +20,8 @@ from lowtide.passes.nvvm.values import (
     flatten,
     unflatten,
 )
+from lowtide.passes.support.builder import constant_of
 from lowtide.passes.support.problem import buffer_bytes
-from lowtide.passes.support.rewriting import constant_of
 from lowtide.targets.atoms import WARPGROUP_THREADS
 
 _LAST_BARRIER = 15
@@ -34,18 +34,11 @@ _ROLLED = "#llvm.loop_annotation<unroll = <disable = true>>"
 LowerBlock = Callable[[Context, ir.Block], None]
 
 
-def special_register(name: str) -> ir.Value:
-    """A special register, e.g. `tid.x`, as i32 (PTX ISA, "Special Registers")."""
-    i32 = ir.IntegerType.get_signless(32)
-    return ir.Operation.create(f"nvvm.read.ptx.sreg.{name}", results=[i32]).result
-
-
 def lower_view(context: Context, op: tile.ViewOp) -> None:
     matrix = context.get(op.source)
     assert isinstance(matrix, GlobalMatrix)
-    kind = OperandKind.full if op.kind is None else OperandKind(ir.IntegerAttr(op.kind).value)
     offsets = tuple(_offset(context, value) for value in op.offsets)
-    context.values[op.result] = Window(kind, matrix, offsets, tuple(op.result.type.shape))
+    context.values[op.result] = Window(operand_kind(op), matrix, offsets, tuple(op.result.type.shape))
 
 
 def _offset(context: Context, value: ir.Value) -> Offset:
@@ -101,22 +94,22 @@ def bind_all(context: Context, old: list[ir.Value], likes: list[Lowered], flat: 
 
 def lower_arith(context: Context, op: ir.OpView) -> None:
     """Index arithmetic in i32; other types as they are."""
-    emit = context.emit
+    build = context.build
     if isinstance(op, arith.ConstantOp):
         value = op.value
         if isinstance(op.result.type, ir.IndexType):
-            context.values[op.result] = emit.constant(int(ir.IntegerAttr(value).value))
+            context.values[op.result] = build.constant(int(ir.IntegerAttr(value).value))
         else:
-            context.values[op.result] = arith.ConstantOp(op.result.type, value).result
+            context.values[op.result] = arith.constant(op.result.type, value)
         return
     operands = [context.scalar(operand) for operand in op.operands]
     if isinstance(op, (arith.CeilDivSIOp, arith.CeilDivUIOp)):
         divisor = constant_of(op.rhs)
         if divisor is None:
             raise Refusal(op, "divides by a value that is not a constant")
-        context.values[op.result] = emit.div(emit.add(operands[0], divisor - 1), divisor)
+        context.values[op.result] = build.udiv(build.add(operands[0], divisor - 1), divisor)
         return
-    types = [emit.i32 if isinstance(result.type, ir.IndexType) else result.type for result in op.results]
+    types = [build.i32 if isinstance(result.type, ir.IndexType) else result.type for result in op.results]
     attributes = {name: op.attributes[name] for name in op.attributes}
     clone = ir.Operation.create(op.operation.name, results=types, operands=operands, attributes=attributes)
     context.values.update(zip(op.results, clone.results, strict=True))
@@ -129,14 +122,14 @@ def lower_dim(context: Context, op: ir.OpView) -> None:
     if dim is None:
         raise Refusal(op, "asks for a dimension that is not a constant")
     extent = matrix.extents[dim]
-    context.values[op.results[0]] = context.emit.constant(extent) if isinstance(extent, int) else extent
+    context.values[op.results[0]] = context.build.constant(extent) if isinstance(extent, int) else extent
 
 
 def lower_ring(context: Context, op: sm.RingOp) -> None:
     ring = op.result.type
     if op.at is None:
         raise Refusal(op, "has no place in shared memory; run assign-smem-offsets first")
-    pointers = tuple(element_pointer(context.smem, at, context.emit.byte) for at in op.at)
+    pointers = tuple(element_pointer(context.smem, at, context.build.i8) for at in op.at)
     context.values[op.result] = Ring(pointers, tuple(buffer_bytes(buffer) for buffer in ring.buffers), ring)
 
 
@@ -149,18 +142,17 @@ def _ring(context: Context, value: ir.Value) -> Ring:
 def lower_ring_slot(context: Context, op: sm.RingSlotOp) -> None:
     ring, index = _ring(context, op.ring), context.scalar(op.index)
     for buffer, start, size in zip(op.buffers, ring.pointers, ring.stage_bytes, strict=True):
-        pointer = element_pointer(start, context.emit.mul(index, size), context.emit.byte)
+        pointer = element_pointer(start, context.build.mul(index, size), context.build.i8)
         context.values[buffer] = SharedBuffer(pointer, ir.MemRefType(buffer.type))
 
 
 def lower_ring_advance(context: Context, op: sm.RingAdvanceOp) -> None:
-    emit = context.emit
-    following = emit.add(context.scalar(op.index), 1)
-    stages = emit.constant(_ring(context, op.ring).type.stages)
-    is_last = arith.CmpIOp(arith.CmpIPredicate.eq, following, stages).result
-    context.values[op.next_index] = emit.select(is_last, emit.constant(0), following)
+    build = context.build
+    following = build.add(context.scalar(op.index), 1)
+    is_last = build.eq(following, _ring(context, op.ring).type.stages)
+    context.values[op.next_index] = build.select(is_last, 0, following)
     phase = context.scalar(op.phase)
-    context.values[op.next_phase] = emit.select(is_last, emit.xor(phase, 1), phase)
+    context.values[op.next_phase] = build.select(is_last, build.xor(phase, 1), phase)
 
 
 def lower_ring_reuse(context: Context, op: sm.RingReuseOp) -> None:
@@ -171,30 +163,29 @@ def lower_ring_reuse(context: Context, op: sm.RingReuseOp) -> None:
 def lower_alloc(context: Context, op: sm.AllocOp) -> None:
     if op.at is None:
         raise Refusal(op, "has no place in shared memory; run assign-smem-offsets first")
-    pointer = element_pointer(context.smem, int(op.at.value), context.emit.byte)
+    pointer = element_pointer(context.smem, int(op.at.value), context.build.i8)
     context.values[op.result] = SharedBuffer(pointer, ir.MemRefType(op.result.type))
 
 
 def lower_barrier(context: Context, op: sm.BarrierOp) -> None:
     """bar.sync: of the whole CTA, of the role's threads, or of a warpgroup's, each on a barrier of its own."""
-    emit = context.emit
+    build = context.build
     if context.elected:
         raise Refusal(op, "is run by a producer's one thread, which would wait for the others for ever; leave it out")
     if op.warpgroup:
         _check_warpgroups(context, op)
-        number = emit.add(emit.div(context.tid, WARPGROUP_THREADS), context.warpgroup_barrier)
-        _named_barrier(number, emit.constant(WARPGROUP_THREADS))
+        number = build.add(build.udiv(context.tid, WARPGROUP_THREADS), context.warpgroup_barrier)
+        _named_barrier(number, build.constant(WARPGROUP_THREADS))
     elif context.barrier == 0:
-        ir.Operation.create("nvvm.barrier0")
+        nvvm.Barrier0Op()
     else:
-        _named_barrier(emit.constant(context.barrier), emit.constant(context.threads))
+        _named_barrier(build.constant(context.barrier), build.constant(context.threads))
 
 
 def first_of_warpgroup(context: Context) -> scf.IfOp:
     """A branch, still empty, that the first thread of each warpgroup takes."""
-    emit = context.emit
-    lane = arith.AndIOp(context.tid, emit.constant(WARPGROUP_THREADS - 1)).result
-    return scf.IfOp(arith.CmpIOp(arith.CmpIPredicate.eq, lane, emit.constant(0)).result)
+    build = context.build
+    return scf.IfOp(build.eq(build.urem(context.tid, WARPGROUP_THREADS), 0))
 
 
 def _check_warpgroups(context: Context, op: sm.BarrierOp) -> None:
@@ -207,14 +198,12 @@ def _check_warpgroups(context: Context, op: sm.BarrierOp) -> None:
 
 
 def _named_barrier(number: ir.Value, threads: ir.Value) -> None:
-    segments = ir.DenseI32ArrayAttr.get([1, 1, 0])
-    ir.Operation.create("nvvm.barrier", operands=[number, threads], attributes={"operandSegmentSizes": segments})
+    nvvm.BarrierOp(None, barrierId=number, numberOfThreads=threads)
 
 
 def lower_cp_async_commit(context: Context, op: sm.CpAsyncCommitOp) -> None:
-    ir.Operation.create("nvvm.cp.async.commit.group")
+    nvvm.CpAsyncCommitGroupOp()
 
 
 def lower_cp_async_wait(context: Context, op: sm.CpAsyncWaitOp) -> None:
-    pending = ir.IntegerAttr.get(context.emit.i32, int(ir.IntegerAttr(op.pending).value))
-    ir.Operation.create("nvvm.cp.async.wait.group", attributes={"n": pending})
+    nvvm.CpAsyncWaitGroupOp(op.pending.value)

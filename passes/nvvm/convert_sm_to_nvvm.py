@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from mlir import ir
-from mlir.dialects import arith, memref, scf
+from mlir.dialects import gpu, llvm, memref, nvvm, scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
@@ -27,15 +27,16 @@ from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.nvvm import compute, control, copies, matrices, roles, tma, tma_stores, wgmma, work_tiles
 from lowtide.passes.nvvm.context import Context
-from lowtide.passes.nvvm.emit import Emitter
 from lowtide.passes.nvvm.values import TENSOR_MAPS_ATTRIBUTE, GlobalMatrix
 from lowtide.passes.schedules.facts import registers_at_entry
+from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.kernels import launches_of
-from lowtide.passes.support.rewriting import before, erase, index_constant, ops_in
+from lowtide.passes.support.rewriting import before, erase, extent, ops_in
 from lowtide.targets import Target
 
 MODULE_NAME = "kernels"
 _SMEM_SYMBOL = "shared_memory"
+_GLOBAL, _SHARED = 1, 3  # address spaces
 
 _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     tile.ViewOp: control.lower_view,
@@ -102,7 +103,7 @@ def _threads(kernel: tile.KernelOp, launches: list[tile.LaunchOp]) -> int:
     """Threads of a CTA, as the kernel's launches say it."""
     if not launches:
         raise Refusal(kernel, "is never launched, so its number of threads is unknown")
-    threads = [int(ir.IntegerAttr(launch.threads).value) for launch in launches]
+    threads = [launch.threads.value for launch in launches]
     for launch, count in zip(launches, threads, strict=True):
         if count != threads[0]:
             raise Refusal(launch, f"launches {count} threads a CTA, an earlier launch of the kernel {threads[0]}")
@@ -111,13 +112,17 @@ def _threads(kernel: tile.KernelOp, launches: list[tile.LaunchOp]) -> int:
 
 def _gpu_module(target: Target) -> ir.Block:
     """The gpu.module for the target, with the symbol of dynamic shared memory; gives its block."""
-    text = f"""
-    gpu.module @{MODULE_NAME} [#nvvm.target<O = 3, chip = "{target.chip}", features = "{target.ptx_feature}">] {{
-      llvm.mlir.global external @{_SMEM_SYMBOL}() {{addr_space = 3 : i32, alignment = 1024 : i64}} : !llvm.array<0 x i8>
-    }}"""
-    op = ir.Operation.parse(text)
-    ir.InsertionPoint.current.insert(op)
-    return op.regions[0].blocks[0]
+    options = f'O = 3, chip = "{target.chip}", features = "{target.ptx_feature}"'
+    module = gpu.GPUModuleOp(MODULE_NAME, targets=ir.ArrayAttr.get([ir.Attribute.parse(f"#nvvm.target<{options}>")]))
+    with ir.InsertionPoint(module.bodyRegion.blocks.append()):
+        llvm.GlobalOp(
+            ir.Type.parse("!llvm.array<0 x i8>"),
+            _SMEM_SYMBOL,
+            ir.Attribute.parse("#llvm.linkage<external>"),
+            addr_space=_SHARED,
+            alignment=1024,
+        )
+    return module.bodyRegion.blocks[0]
 
 
 def _convert_kernel(gpu_module: ir.Block, kernel: tile.KernelOp, threads: int, target: Target) -> None:
@@ -140,26 +145,24 @@ def _convert_kernel(gpu_module: ir.Block, kernel: tile.KernelOp, threads: int, t
             regions=1,
         )
     body = function.regions[0].blocks.append(*types)
-    emit = Emitter(body)
+    build = Builder(ir.IntegerType.get_signless(32), constants_in=body)
     with ir.InsertionPoint(body):
-        pointer = ir.Type.parse("!llvm.ptr<3>")
-        symbol = ir.FlatSymbolRefAttr.get(_SMEM_SYMBOL)
-        smem = ir.Operation.create("llvm.mlir.addressof", results=[pointer], attributes={"global_name": symbol}).result
-        context = Context(emit, control.special_register("tid.x"), threads, smem)
+        smem = llvm.AddressOfOp(llvm.PointerType.get(_SHARED), _SMEM_SYMBOL).res
+        context = Context(build, nvvm.ThreadIdXOp(build.i32).result, threads, smem)
         _bind_arguments(context, entry, list(body.arguments))
         _lower_block(context, entry)
-        ir.Operation.create("gpu.return")
+        gpu.ReturnOp([])
 
 
 def _argument_types(type_: ir.Type) -> list[ir.Type]:
     """What a kernel argument becomes: base pointer, row stride (i64), and an i32 for each dynamic extent."""
     if isinstance(type_, sm.TensorMapType):
-        return [ir.Type.parse("!llvm.ptr")]
+        return [llvm.PointerType.get()]
     if not isinstance(type_, ir.MemRefType):
         return [type_]
     i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
     dynamic = [i32 for dim in range(type_.rank) if type_.is_dynamic_dim(dim)]
-    return [ir.Type.parse("!llvm.ptr<1>"), *([i64] if type_.rank == 2 else []), *dynamic]
+    return [llvm.PointerType.get(_GLOBAL), *([i64] if type_.rank == 2 else []), *dynamic]
 
 
 def _registers_at_entry(kernel: tile.KernelOp, threads: int, target: Target) -> dict[str, ir.Attribute]:
@@ -214,6 +217,7 @@ def _lower_block(context: Context, block: ir.Block) -> None:
 
 def _convert_launch(launch: tile.LaunchOp) -> None:
     """Passes base address, row stride and dynamic extents in place of each memref."""
+    build = Builder.index()
     arguments: list[ir.Value] = []
     with before(launch), launch.operation.location:
         for operand in launch.args:
@@ -223,20 +227,21 @@ def _convert_launch(launch: tile.LaunchOp) -> None:
                 continue
             arguments.append(memref.ExtractAlignedPointerAsIndexOp(operand).result)
             if type_.rank == 2:
-                arguments.append(_row_stride(operand))
-            i32 = ir.IntegerType.get_signless(32)
-            for dim in range(type_.rank):
-                if type_.is_dynamic_dim(dim):
-                    arguments.append(arith.IndexCastOp(i32, memref.DimOp(operand, index_constant(dim)).result).result)
+                arguments.append(build.index_cast(_row_stride(operand), build.i64))
+            arguments += [
+                build.index_cast(extent(operand, dim), build.i32)
+                for dim in range(type_.rank)
+                if type_.is_dynamic_dim(dim)
+            ]
         shared = launch.shared_memory
         tile.LaunchOp(launch.kernel, launch.grid, launch.threads, arguments, shared_memory=shared)
     erase(launch)
 
 
 def _row_stride(operand: ir.Value) -> ir.Value:
-    """The distance of two rows, in elements, as i64."""
+    """The distance of two rows, in elements."""
     index = ir.IndexType.get()
     element = ir.MemRefType(operand.type).element_type
     results = [ir.MemRefType.get([], element), *[index] * 5]
     metadata = ir.Operation.create("memref.extract_strided_metadata", results=results, operands=[operand])
-    return arith.IndexCastOp(ir.IntegerType.get_signless(64), metadata.results[4]).result
+    return metadata.results[4]

@@ -5,9 +5,10 @@ from functools import partial
 
 import numpy as np
 from mlir import ir
-from mlir.dialects import arith, llvm, scf, vector
+from mlir.dialects import arith, llvm, nvvm, scf, vector
 
 from lowtide.dialects import sm
+from lowtide.dialects.enums import cache_hint_of
 from lowtide.dialects.tile import CacheHint, OperandKind
 from lowtide.dialects.tile.layouts import layout_of, tv_of
 from lowtide.passes.base import Refusal
@@ -22,8 +23,9 @@ from lowtide.passes.nvvm.memory import (
     is_before_edge,
     shared_access,
 )
+from lowtide.passes.nvvm.thread_offsets import layout_offset
 from lowtide.passes.nvvm.values import Fragment, Window, regroup, vector_type
-from lowtide.passes.support.cache_hints import hint_of
+from lowtide.passes.support.builder import Scalar
 from lowtide.passes.support.problem import element_bits
 from lowtide.targets import SplitCoordinates, split_coordinates
 
@@ -41,8 +43,8 @@ def lower_cp_async(context: Context, op: sm.CpAsyncOp) -> None:
     access = shared_access(context, buffer, split.row_thread, split.col_thread)
     row0, column0 = _thread_origin(context, window, split)
     for value in range(0, len(split.row_values), run):
-        row = context.emit.add(row0, split.row_values[value])
-        column = context.emit.add(column0, split.col_values[value])
+        row = context.build.add(row0, split.row_values[value])
+        column = context.build.add(column0, split.col_values[value])
         source = global_pointer(context, window, row, column)
         target = access.pointer(context, split.row_values[value], split.col_values[value])
         length = _source_bytes(context, window, row, column, run, element_bytes)
@@ -53,8 +55,7 @@ def _thread_origin(context: Context, window: Window, split: SplitCoordinates) ->
     """Row and column, in the matrix, of the thread's own place in the window."""
     origin = []
     for offset, layout in zip(window.offsets, (split.row_thread, split.col_thread), strict=True):
-        part = context.emit.layout(layout, context.tid)
-        origin.append(offset.value if part is None else context.emit.add(offset.value, part))
+        origin.append(context.build.add(offset.value, layout_offset(context.build, layout, context.tid)))
     return origin[0], origin[1]
 
 
@@ -62,33 +63,24 @@ def _source_bytes(
     context: Context, window: Window, row: ir.Value, column: ir.Value, run: int, element_bytes: int
 ) -> ir.Value | None:
     """Bytes of a run of columns that exist; None where all always do."""
-    emit = context.emit
-    full, zero = emit.constant(run * element_bytes), emit.constant(0)
+    build = context.build
     row_exists = is_before_edge(context, window, 0, row)
     columns = window.matrix.extents[1]
     whole_runs = inside(window, 1) is not Inside.PARTLY or (isinstance(columns, int) and columns % run == 0)
     column_exists = is_before_edge(context, window, 1, column)
-    exists = both(row_exists, column_exists)
+    exists = both(context, row_exists, column_exists)
     if exists is None:
         return None
+    length: Scalar = run * element_bytes
     if not whole_runs:
-        end = emit.constant(columns) if isinstance(columns, int) else columns
-        left = emit.mul(arith.SubIOp(end, column).result, element_bytes)
-        full = arith.MinUIOp(left, full).result
-    return emit.select(exists, full, zero)
+        length = build.umin(build.mul(build.sub(columns, column), element_bytes), length)
+    return build.select(exists, length, 0)
 
 
 def _cp_async(target: ir.Value, source: ir.Value, size: int, length: ir.Value | None) -> None:
     # cp.async.cg (L2 only) exists for 16 bytes alone.
-    cache = "cg" if size == 16 else "ca"
-    ir.Operation.create(
-        "nvvm.cp.async.shared.global",
-        operands=[target, source, *([] if length is None else [length])],
-        attributes={
-            "size": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), size),
-            "modifier": ir.Attribute.parse(f"#nvvm<load_cache_modifier {cache}>"),
-        },
-    )
+    cache = nvvm.LoadCacheModifierKind.CG if size == 16 else nvvm.LoadCacheModifierKind.CA
+    nvvm.CpAsyncOp(target, source, size, cache, cpSize=length)
 
 
 def _check_runs(op: ir.OpView, split: SplitCoordinates, run: int, swizzle: tuple[int, int, int]) -> None:
@@ -149,14 +141,14 @@ def lower_store_global(context: Context, op: sm.StoreGlobalOp) -> None:
     _check_runs(op, split, run, (0, 0, 0))
     row0, column0 = _thread_origin(context, window, split)
     for index, register in enumerate(regroup(fragment, run).registers):
-        row = context.emit.add(row0, split.row_values[index * run])
-        column = context.emit.add(column0, split.col_values[index * run])
+        row = context.build.add(row0, split.row_values[index * run])
+        column = context.build.add(column0, split.col_values[index * run])
         _store_run(context, window, (row, column), register, run, _cached_store(op))
 
 
 def _cached_store(op: sm.StoreGlobalOp) -> Store:
     """Stores a value through a pointer, of so many bytes, with the op's cache operator."""
-    hint = hint_of(op)
+    hint = cache_hint_of(op)
     if hint is CacheHint.normal:
         return _store_plain
     if hint not in (CacheHint.streaming, CacheHint.write_through):
@@ -175,14 +167,14 @@ def _store_plain(value: ir.Value, pointer: ir.Value, size: int) -> None:
 def _store_run(
     context: Context, window: Window, place: tuple[ir.Value, ir.Value], register: ir.Value, run: int, store: Store
 ) -> None:
-    emit, element = context.emit, window.matrix.element
+    build, element = context.build, window.matrix.element
     row, column = place
     size = run * element_bits(element) // 8
     row_exists = is_before_edge(context, window, 0, row)
     columns = window.matrix.extents[1]
     whole_runs = inside(window, 1) is not Inside.PARTLY or (isinstance(columns, int) and columns % run == 0)
-    last = column if whole_runs else emit.add(column, run - 1)
-    whole = both(row_exists, is_before_edge(context, window, 1, last))
+    last = column if whole_runs else build.add(column, run - 1)
+    whole = both(context, row_exists, is_before_edge(context, window, 1, last))
     pointer = global_pointer(context, window, row, column)
     if whole is None:
         store(register, pointer, size)
@@ -195,7 +187,7 @@ def _store_run(
         return
     with ir.InsertionPoint(branch.else_block):
         for i in range(run):
-            exists = both(row_exists, is_before_edge(context, window, 1, emit.add(column, i)))
+            exists = both(context, row_exists, is_before_edge(context, window, 1, build.add(column, i)))
             single = scf.IfOp(exists)
             with ir.InsertionPoint(single.then_block):
                 value = vector.ExtractOp(register, [], [i]).result
@@ -224,20 +216,19 @@ def _load_full(
     aligned = _is_aligned(context, window, run)
     registers = []
     for value in range(0, len(split.row_values), run):
-        row = context.emit.add(row0, split.row_values[value])
-        column = context.emit.add(column0, split.col_values[value])
+        row = context.build.add(row0, split.row_values[value])
+        column = context.build.add(column0, split.col_values[value])
         registers.append(_load_run(context, window, row, column, run, aligned))
     return registers, run
 
 
 def _is_aligned(context: Context, window: Window, run: int) -> ir.Value:
     """Whether every run of the matrix may be loaded at once: base and row stride are multiples of its bytes."""
-    matrix, i64 = window.matrix, context.emit.i64
+    matrix, build = window.matrix, context.build
     element_bytes = element_bits(matrix.element) // 8
-    base = llvm.PtrToIntOp(i64, matrix.pointer).result
-    stride = arith.MulIOp(matrix.row_stride, context.emit.constant(element_bytes, i64)).result
-    bits = arith.AndIOp(arith.OrIOp(base, stride).result, context.emit.constant(run * element_bytes - 1, i64)).result
-    return arith.CmpIOp(arith.CmpIPredicate.eq, bits, context.emit.constant(0, i64)).result
+    base = llvm.PtrToIntOp(build.i64, matrix.pointer).result
+    stride = build.mul(matrix.row_stride, element_bytes)
+    return build.eq(build.and_(build.or_(base, stride), run * element_bytes - 1), 0)
 
 
 def _load_run(
@@ -247,8 +238,8 @@ def _load_run(
     element = window.matrix.element
     type_ = vector_type(run, element)
     row_exists = is_before_edge(context, window, 0, row)
-    last = is_before_edge(context, window, 1, context.emit.add(column, run - 1))
-    whole = both(aligned, both(row_exists, last))
+    last = is_before_edge(context, window, 1, context.build.add(column, run - 1))
+    whole = both(context, aligned, both(context, row_exists, last))
     branch = scf.IfOp(whole, [type_], has_else=True)
     with ir.InsertionPoint(branch.then_block):
         pointer = global_pointer(context, window, row, column)
@@ -257,8 +248,8 @@ def _load_run(
     with ir.InsertionPoint(branch.else_block):
         elements = []
         for i in range(run):
-            place = context.emit.add(column, i)
-            exists = both(row_exists, is_before_edge(context, window, 1, place))
+            place = context.build.add(column, i)
+            exists = both(context, row_exists, is_before_edge(context, window, 1, place))
             elements.append(_load_element(context, window, (row, place), exists))
         scf.YieldOp([vector.FromElementsOp(type_, elements).result])
     return branch.results[0]
@@ -284,7 +275,7 @@ def _where(exists: ir.Value | None, element: ir.Type, load: Callable[[], ir.Valu
     with ir.InsertionPoint(branch.then_block):
         scf.YieldOp([load()])
     with ir.InsertionPoint(branch.else_block):
-        scf.YieldOp([arith.ConstantOp(element, 0.0).result])
+        scf.YieldOp([arith.constant(element, 0.0)])
     return branch.results[0]
 
 
@@ -295,12 +286,11 @@ def _load_vector(
     matrix = window.matrix
     by_row = window.kind is OperandKind.per_row
     layout, places = (split.row_thread, split.row_values) if by_row else (split.col_thread, split.col_values)
-    part = context.emit.layout(layout, context.tid)
-    start = window.offsets[0].value if part is None else context.emit.add(window.offsets[0].value, part)
+    start = context.build.add(window.offsets[0].value, layout_offset(context.build, layout, context.tid))
     loaded: dict[int, ir.Value] = {}
     for place in places:
         if place not in loaded:
-            index = context.emit.add(start, place)
+            index = context.build.add(start, place)
             exists = _vector_exists(context, window, index)
             loaded[place] = _where(exists, matrix.element, partial(_load_at, context, window, index))
     run = _run(op, "ld.global.", op.result.type)
@@ -320,11 +310,10 @@ def _vector_exists(context: Context, window: Window, index: ir.Value) -> ir.Valu
     shape = window.shape[0 if window.kind is OperandKind.per_row else 1]
     if isinstance(extent, int) and extent % offset.multiple == 0 and offset.room is not None and shape <= offset.room:
         return None
-    return context.emit.less(index, extent)
+    return context.build.ult(index, extent)
 
 
 def _load_at(context: Context, window: Window, index: ir.Value) -> ir.Value:
     element = window.matrix.element
-    wide = arith.ExtUIOp(context.emit.i64, index).result
-    pointer = element_pointer(window.matrix.pointer, wide, element)
+    pointer = element_pointer(window.matrix.pointer, context.build.zext(index, context.build.i64), element)
     return llvm.LoadOp(element, pointer, alignment=element_bits(element) // 8).result

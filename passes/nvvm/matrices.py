@@ -1,7 +1,7 @@
 """ldmatrix and stmatrix: fragments of 16-bit elements from and to shared memory, 8×8 matrices at a time."""
 
 from mlir import ir
-from mlir.dialects import llvm
+from mlir.dialects import llvm, nvvm
 from tensor_layouts import Layout
 
 from lowtide.dialects import sm
@@ -47,21 +47,18 @@ def _rows(op: ir.OpView, fragment: sm.FragmentType, matrices: int, trans: bool, 
 
 
 def _ldmatrix(context: Context, pointer: ir.Value, matrices: int, trans: bool) -> list[ir.Value]:
-    i32 = context.emit.i32
-    result = i32 if matrices == 1 else ir.Type.parse(f"!llvm.struct<({', '.join(['i32'] * matrices)})>")
-    attributes = {"num": ir.IntegerAttr.get(i32, matrices), **_matrix_attributes(trans)}
-    loaded = ir.Operation.create("nvvm.ldmatrix", results=[result], operands=[pointer], attributes=attributes).result
+    i32 = context.build.i32
+    result = i32 if matrices == 1 else llvm.StructType.get_literal([i32] * matrices)
+    loaded = nvvm.LdMatrixOp(result, pointer, matrices, *_matrix_attributes(trans)).res
     if matrices == 1:
         return [loaded]
     return [llvm.ExtractValueOp(i32, loaded, [i]).result for i in range(matrices)]
 
 
-def _matrix_attributes(trans: bool) -> dict[str, ir.Attribute]:
-    return {
-        "layout": ir.Attribute.parse(f"#nvvm.mma_layout<{'col' if trans else 'row'}>"),
-        "shape": ir.Attribute.parse("#nvvm.ld_st_matrix_shape<m = 8, n = 8>"),
-        "eltType": ir.Attribute.parse("#nvvm.ld_st_matrix_elt_type<b16>"),
-    }
+def _matrix_attributes(trans: bool) -> tuple[nvvm.MMALayout, ir.Attribute, nvvm.LdStMatrixEltType]:
+    """Layout, shape and elements of matrices of 8×8 elements of 16 bits."""
+    layout = nvvm.MMALayout.col if trans else nvvm.MMALayout.row
+    return layout, ir.Attribute.parse("#nvvm.ld_st_matrix_shape<m = 8, n = 8>"), nvvm.LdStMatrixEltType.B16
 
 
 def lower_stmatrix(context: Context, op: sm.StoreSharedOp) -> None:
@@ -78,9 +75,9 @@ def lower_stmatrix(context: Context, op: sm.StoreSharedOp) -> None:
     for index, (row, column) in enumerate(zip(split.row_values, split.col_values, strict=True)):
         pointer = access.pointer(context, row, column)
         stored = registers[index * matrices : (index + 1) * matrices]
-        ir.Operation.create("nvvm.stmatrix", operands=[pointer, *stored], attributes=_matrix_attributes(False))
+        nvvm.StMatrixOp(pointer, stored, *_matrix_attributes(False))
 
 
 def _packed(context: Context, register: ir.Value) -> ir.Value:
     """Two 16-bit elements as one i32."""
-    return register if register.type == context.emit.i32 else llvm.BitcastOp(context.emit.i32, register).result
+    return register if register.type == context.build.i32 else llvm.BitcastOp(context.build.i32, register).result

@@ -5,27 +5,29 @@ from enum import Enum
 
 import numpy as np
 from mlir import ir
-from mlir.dialects import arith, llvm
+from mlir.dialects import llvm
 from numpy.typing import NDArray
 from tensor_layouts import Layout, compose, flatten, mode
 
 from lowtide.dialects.tile.layouts import layout_of
 from lowtide.errors import ScheduleError
 from lowtide.passes.nvvm.context import Context
-from lowtide.passes.nvvm.emit import ThreadOffset
+from lowtide.passes.nvvm.thread_offsets import ThreadOffset
 from lowtide.passes.nvvm.values import SharedBuffer, Window
+from lowtide.passes.support.builder import Scalar, constant_of
 from lowtide.passes.support.problem import element_bits
 from lowtide.targets.tv import offsets
 
 _DYNAMIC = -(2**31)  # llvm.getelementptr's mark for an index that is an operand
 
 
-def element_pointer(base: ir.Value, index: ir.Value | int, element: ir.Type) -> ir.Value:
+def element_pointer(base: ir.Value, index: Scalar, element: ir.Type) -> ir.Value:
     """base + index elements."""
-    if isinstance(index, int):
-        if index == 0:
-            return base
-        return llvm.GEPOp(base.type, base, [], [index], element, None).result
+    known = index if isinstance(index, int) else constant_of(index)
+    if known == 0:
+        return base
+    if known is not None and abs(known) < 2**31:  # what the op holds as an attribute
+        return llvm.GEPOp(base.type, base, [], [known], element, None).result
     return llvm.GEPOp(base.type, base, [index], [_DYNAMIC], element, None).result
 
 
@@ -64,11 +66,11 @@ class SharedAccess:
 
     def pointer(self, context: Context, row: int, column: int) -> ir.Value:
         """The address of the element that lies (row, column) beyond the thread's own, as !llvm.ptr<3>."""
-        emit = context.emit
-        offset, constant = self.thread.at(emit, self.axes[0].offset(row) + self.axes[1].offset(column))
+        build = context.build
+        offset, constant = self.thread.at(build, self.axes[0].offset(row) + self.axes[1].offset(column))
         # The run-time part first, the constant last: then it folds into the instruction's address.
-        start = element_pointer(self.buffer.pointer, emit.mul(offset, self.element_bytes), emit.byte)
-        return element_pointer(start, constant * self.element_bytes, emit.byte)
+        start = element_pointer(self.buffer.pointer, build.mul(offset, self.element_bytes), build.i8)
+        return element_pointer(start, constant * self.element_bytes, build.i8)
 
 
 def shared_access(context: Context, buffer: SharedBuffer, row_thread: Layout, col_thread: Layout) -> SharedAccess:
@@ -79,7 +81,7 @@ def shared_access(context: Context, buffer: SharedBuffer, row_thread: Layout, co
         Axis(mode(layout, dim), thread, offsets(thread, threads)) for dim, thread in enumerate((row_thread, col_thread))
     )
     thread = _sum(rows.thread_offset, columns.thread_offset)
-    offset = ThreadOffset.of(context.emit, thread, context.threads, context.tid, swizzle)
+    offset = ThreadOffset.of(context.build, thread, context.threads, context.tid, swizzle)
     return SharedAccess(buffer, offset, (rows, columns), element_bits(buffer.type.element_type) // 8)
 
 
@@ -132,20 +134,19 @@ def is_before_edge(context: Context, window: Window, dim: int, index: ir.Value) 
     if known is Inside.ALL:
         return None
     probe = window.offsets[dim].value if known is Inside.ALL_OR_NOTHING else index
-    return context.emit.less(probe, window.matrix.extents[dim])
+    return context.build.ult(probe, window.matrix.extents[dim])
 
 
-def both(x: ir.Value | None, y: ir.Value | None) -> ir.Value | None:
+def both(context: Context, x: ir.Value | None, y: ir.Value | None) -> ir.Value | None:
     """The conjunction of two conditions, None being true."""
     if x is None or y is None:
         return y if x is None else x
-    return arith.AndIOp(x, y).result
+    return context.build.and_(x, y)
 
 
 def global_pointer(context: Context, window: Window, row: ir.Value, column: ir.Value) -> ir.Value:
     """The address of element (row, column) of the matrix: 64-bit, for a row stride may be large."""
-    matrix, i64 = window.matrix, context.emit.i64
+    matrix, build = window.matrix, context.build
     assert matrix.row_stride is not None
-    index = arith.MulIOp(arith.ExtUIOp(i64, row).result, matrix.row_stride).result
-    index = arith.AddIOp(index, arith.ExtUIOp(i64, column).result).result
-    return element_pointer(matrix.pointer, index, matrix.element)
+    start = build.mul(build.zext(row, build.i64), matrix.row_stride)
+    return element_pointer(matrix.pointer, build.add(start, build.zext(column, build.i64)), matrix.element)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from mlir import ir
-from mlir.dialects import arith, scf
+from mlir.dialects import nvvm, scf
 
 from lowtide.dialects import sm
 from lowtide.passes.base import Refusal
@@ -29,7 +29,7 @@ def _lower_role(context: Context, op: sm.RolesOp, position: int, first: int, low
     if is_last:
         _lower_body(context, op, position, first, lower_block)
         return
-    condition = context.emit.less(context.tid, first + threads)
+    condition = context.build.ult(context.tid, first + threads)
     branch = scf.IfOp(condition, has_else=True)
     branch.operation.attributes["roles"] = ir.ArrayAttr.get([op.names[position], op.names[position + 1]])
     with ir.InsertionPoint(branch.then_block):
@@ -45,8 +45,9 @@ def _lower_body(context: Context, op: sm.RolesOp, position: int, first: int, low
     registers = op.registers[position]
     name = ir.StringAttr(op.names[position]).value
     if registers:
-        _set_max_registers(registers, "decrease" if name == "producer" else "increase")
-    own = arith.SubIOp(context.tid, context.emit.constant(first)).result if first else context.tid
+        action = nvvm.SetMaxRegisterAction.decrease if name == "producer" else nvvm.SetMaxRegisterAction.increase
+        nvvm.SetMaxRegisterOp(registers, action)
+    own = context.build.sub(context.tid, first)
     role = replace(
         context,
         tid=own,
@@ -60,65 +61,53 @@ def _lower_body(context: Context, op: sm.RolesOp, position: int, first: int, low
         lower_block(role, body)
         return
     # One thread does all that a producer does.
-    is_first = arith.CmpIOp(arith.CmpIPredicate.eq, own, context.emit.constant(0)).result
-    single = scf.IfOp(is_first)
+    single = scf.IfOp(context.build.eq(own, 0))
     with ir.InsertionPoint(single.then_block):
         lower_block(role, body)
         scf.YieldOp([])
-
-
-def _set_max_registers(count: int, action: str) -> None:
-    ir.Operation.create(
-        "nvvm.setmaxregister",
-        attributes={
-            "regCount": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), count),
-            "action": ir.Attribute.parse(f"#nvvm<action {action}>"),
-        },
-    )
 
 
 def lower_mbarriers(context: Context, op: sm.MbarriersOp) -> None:
     """Initialised by one thread, then made visible to the CTA and to the TMA unit."""
     if op.at is None:
         raise Refusal(op, "has no place in shared memory; run assign-smem-offsets first")
-    emit = context.emit
-    start = element_pointer(context.smem, int(op.at.value), emit.byte)
-    is_first = arith.CmpIOp(arith.CmpIPredicate.eq, context.tid, emit.constant(0)).result
-    arrivals = emit.constant(int(ir.IntegerAttr(op.arrivals).value))
-    branch = scf.IfOp(is_first)
+    build = context.build
+    start = element_pointer(context.smem, int(op.at.value), build.i8)
+    arrivals = build.constant(op.arrivals.value)
+    branch = scf.IfOp(build.eq(context.tid, 0))
     with ir.InsertionPoint(branch.then_block):
         for i in range(op.result.type.count):
-            pointer = element_pointer(start, MBARRIER_BYTES * i, emit.byte)
-            ir.Operation.create("nvvm.mbarrier.init", operands=[pointer, arrivals])
-        ir.Operation.create("nvvm.fence.mbarrier.init")
+            pointer = element_pointer(start, MBARRIER_BYTES * i, build.i8)
+            nvvm.MBarrierInitOp(pointer, arrivals)
+        nvvm.FenceMbarrierInitOp()
         scf.YieldOp([])
-    ir.Operation.create("nvvm.barrier0")
+    nvvm.Barrier0Op()
     context.values[op.result] = start
 
 
 def barrier_pointer(context: Context, barriers: ir.Value, index: ir.Value) -> ir.Value:
     """The mbarrier object of a slot."""
-    offset = context.emit.mul(context.scalar(index), MBARRIER_BYTES)
-    return element_pointer(context.scalar(barriers), offset, context.emit.byte)
+    offset = context.build.mul(context.scalar(index), MBARRIER_BYTES)
+    return element_pointer(context.scalar(barriers), offset, context.build.i8)
 
 
 def lower_mbarrier_wait(context: Context, op: sm.MbarrierWaitOp) -> None:
-    ticks = context.emit.constant(_WAIT_TICKS)
+    ticks = context.build.constant(_WAIT_TICKS)
     pointer = barrier_pointer(context, op.barriers, op.index)
-    ir.Operation.create("nvvm.mbarrier.try_wait.parity", operands=[pointer, context.scalar(op.phase), ticks])
+    nvvm.MBarrierTryWaitParityOp(pointer, context.scalar(op.phase), ticks)
 
 
 def lower_mbarrier_arrive(context: Context, op: sm.MbarrierArriveOp) -> None:
     """By the producer's one thread, or by the first thread of each consumer warpgroup."""
-    emit = context.emit
+    build = context.build
     pointer = barrier_pointer(context, op.barriers, op.index)
 
     def arrive() -> None:
         if op.bytes is None:
-            ir.Operation.create("nvvm.mbarrier.arrive", results=[emit.i64], operands=[pointer])
+            nvvm.MBarrierArriveOp(build.i64, pointer)
         else:
-            size = emit.constant(int(ir.IntegerAttr(op.bytes).value))
-            ir.Operation.create("nvvm.mbarrier.arrive.expect_tx", operands=[pointer, size])
+            size = build.constant(op.bytes.value)
+            nvvm.MBarrierArriveExpectTxOp(None, pointer, size)
 
     if context.elected:
         arrive()

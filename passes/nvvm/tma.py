@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 
 from mlir import ir
-from mlir.dialects import llvm
+from mlir.dialects import llvm, nvvm
 
 from lowtide.dialects import sm
+from lowtide.dialects.enums import cache_hint_of
 from lowtide.dialects.tile import CacheHint
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.memory import element_pointer
 from lowtide.passes.nvvm.roles import barrier_pointer
-from lowtide.passes.support.cache_hints import hint_of
 from lowtide.passes.support.panels import Panels
 
 # L2 cache-policy operands as createpolicy.fractional makes them for all of an access (PTX ISA, "createpolicy"), by the
@@ -21,6 +21,7 @@ _CACHE_POLICIES = {
     CacheHint.evict_first: 0x12F0000000000000,
     CacheHint.evict_last: 0x14F0000000000000,
 }
+_CLUSTER = 7  # the address space of shared memory in a cluster
 
 
 def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
@@ -37,16 +38,10 @@ def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
     policy = cache_policy(context, op)
     row, column = context.scalar(op.row), context.scalar(op.column)
     for offset, coordinates in _boxes(context, panels, list(map_type.shape), row, column):
-        start = element_pointer(buffer.pointer, offset, context.emit.byte)
-        cluster = llvm.AddrSpaceCastOp(ir.Type.parse("!llvm.ptr<7>"), start).result
-        ir.Operation.create(
-            "nvvm.cp.async.bulk.tensor.shared.cluster.global",
-            operands=[cluster, context.scalar(op.map), *coordinates, barrier, *policy],
-            attributes={
-                "isCTAOnly": ir.BoolAttr.get(False),
-                "mode": ir.Attribute.parse("#nvvm.tma_load_mode<tile>"),
-                "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1, len(coordinates), 1, 0, 0, len(policy), 0]),
-            },
+        start = element_pointer(buffer.pointer, offset, context.build.i8)
+        cluster = llvm.AddrSpaceCastOp(llvm.PointerType.get(_CLUSTER), start).result
+        nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(
+            cluster, context.scalar(op.map), coordinates, barrier, [], l2CacheHint=policy
         )
 
 
@@ -57,25 +52,25 @@ def _boxes(
 
     In maps of three to five dimensions the third counts panels, which start at a multiple of their width.
     """
-    emit = context.emit
+    build = context.build
     *outer, box_rows, width = box
     together = outer[-1] if outer else 1
     for panel in range(0, panels.count, together):
         for first in range(0, panels.rows, box_rows):
-            at_row, at_column = emit.add(row, first), emit.add(column, panel * width)
+            at_row, at_column = build.add(row, first), build.add(column, panel * width)
             if outer:
-                zeros = [emit.constant(0)] * (len(outer) - 1)
-                coordinates = [emit.constant(0), at_row, emit.div(at_column, width), *zeros]
+                zeros = [build.constant(0)] * (len(outer) - 1)
+                coordinates = [build.constant(0), at_row, build.udiv(at_column, width), *zeros]
             else:
                 coordinates = [at_column, at_row]
             yield panels.offset(first, panel * width), coordinates
 
 
-def cache_policy(context: Context, op: sm.TmaLoadOp | sm.TmaStoreOp) -> list[ir.Value]:
-    """The operand for the op's L2 eviction priority: none where it has no hint. Refuses a hint of st.global's."""
+def cache_policy(context: Context, op: sm.TmaLoadOp | sm.TmaStoreOp) -> ir.Value | None:
+    """The operand for the op's L2 eviction priority; None where it has no hint. Refuses a hint of st.global's."""
     if op.cache is None:
-        return []
-    hint = hint_of(op)
+        return None
+    hint = cache_hint_of(op)
     if hint not in _CACHE_POLICIES:
         raise Refusal(op, f"has cache({hint}), which is for st.global; TMA takes evict_first or evict_last")
-    return [context.emit.constant(_CACHE_POLICIES[hint], context.emit.i64)]
+    return context.build.constant(_CACHE_POLICIES[hint], context.build.i64)

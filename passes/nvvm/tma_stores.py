@@ -1,7 +1,7 @@
 """TMA stores of one thread's program: the first thread of each warpgroup starts them, commits and waits."""
 
 from mlir import ir
-from mlir.dialects import scf
+from mlir.dialects import nvvm, scf
 
 from lowtide.dialects import sm
 from lowtide.passes.base import Refusal
@@ -18,19 +18,19 @@ _ROWS_A_PERIOD = 8  # of the swizzle's span, after which its pattern begins anew
 
 def lower_tma_store(context: Context, op: sm.TmaStoreOp) -> None:
     """One store for each box of the warpgroup's rows, then one commit. Coordinates go innermost first."""
-    emit, buffer = context.emit, context.buffer(op.source)
+    build, buffer = context.build, context.buffer(op.source)
     panels = Panels.of(buffer.type)
     own_rows = panels.rows // _warpgroups(context, op)
     box_rows, box_columns = _box(op, own_rows, panels)
-    group = emit.div(context.tid, WARPGROUP_THREADS)
-    start = element_pointer(buffer.pointer, emit.mul(group, own_rows * panels.row_bytes), emit.byte)
-    first_row = emit.add(context.scalar(op.row), emit.mul(group, own_rows))
+    group = build.udiv(context.tid, WARPGROUP_THREADS)
+    start = element_pointer(buffer.pointer, build.mul(group, own_rows * panels.row_bytes), build.i8)
+    first_row = build.add(context.scalar(op.row), build.mul(group, own_rows))
     with ir.InsertionPoint(first_of_warpgroup(context).then_block):
         for row in range(0, own_rows, box_rows):
             for column in range(0, panels.columns, box_columns):
-                source = element_pointer(start, panels.offset(row, column), emit.byte)
-                _store(context, op, source, (emit.add(context.scalar(op.column), column), emit.add(first_row, row)))
-        ir.Operation.create("nvvm.cp.async.bulk.commit.group")
+                source = element_pointer(start, panels.offset(row, column), build.i8)
+                _store(context, op, source, (build.add(context.scalar(op.column), column), build.add(first_row, row)))
+        nvvm.CpAsyncBulkCommitGroupOp()
         scf.YieldOp([])
 
 
@@ -58,26 +58,13 @@ def _box(op: sm.TmaStoreOp, own_rows: int, panels: Panels) -> tuple[int, int]:
 
 def _store(context: Context, op: sm.TmaStoreOp, source: ir.Value, coordinates: tuple[ir.Value, ir.Value]) -> None:
     policy = cache_policy(context, op)
-    ir.Operation.create(
-        "nvvm.cp.async.bulk.tensor.global.shared.cta",
-        operands=[context.scalar(op.map), source, *coordinates, *policy],
-        attributes={
-            "mode": ir.Attribute.parse("#nvvm.tma_store_mode<tile>"),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1, 2, len(policy), 0]),
-        },
-    )
+    nvvm.CpAsyncBulkTensorSharedCTAToGlobalOp(context.scalar(op.map), source, coordinates, l2CacheHint=policy)
 
 
 def lower_tma_store_wait(context: Context, op: sm.TmaStoreWaitOp) -> None:
     """Every thread waits for its own groups: all but one of a warpgroup have none, and pass."""
-    group = ir.IntegerAttr.get(context.emit.i32, int(ir.IntegerAttr(op.pending).value))
-    read = {"read": ir.UnitAttr.get()} if op.read else {}
-    ir.Operation.create("nvvm.cp.async.bulk.wait_group", attributes={"group": group, **read})
+    nvvm.CpAsyncBulkWaitGroupOp(op.pending.value, read=bool(op.read))
 
 
 def lower_fence_proxy_async(context: Context, op: sm.FenceProxyAsyncOp) -> None:
-    attributes = {
-        "kind": ir.Attribute.parse("#nvvm.proxy_kind<async.shared>"),
-        "space": ir.Attribute.parse("#nvvm.shared_space<cta>"),
-    }
-    ir.Operation.create("nvvm.fence.proxy", attributes=attributes)
+    nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)

@@ -8,6 +8,7 @@ from mlir import ir
 from mlir.dialects import vector
 
 from lowtide.dialects import sm
+from lowtide.dialects.tile import OperandKind
 
 # On a kernel: the positions of the arguments that are tensor maps.
 TENSOR_MAPS_ATTRIBUTE = "tensor_maps"
@@ -41,7 +42,7 @@ class Offset:
 class Window:
     """A tile.view: kind, matrix, and one offset for each dimension of the matrix."""
 
-    kind: str
+    kind: OperandKind
     matrix: GlobalMatrix
     offsets: tuple[Offset, ...]
     shape: tuple[int, int]

@@ -23,8 +23,8 @@ from mlir.dialects import arith, gpu, nvvm, scf
 from lowtide.dialects import tile
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts import registers_at_entry
+from lowtide.passes.support.builder import constant_of
 from lowtide.passes.support.kernels import launches_of
-from lowtide.passes.support.rewriting import constant_of
 from lowtide.targets import Target
 
 _WARP = 32
@@ -49,7 +49,7 @@ class VerifyRegisters(Pass):
 def _launches(function: gpu.GPUFuncOp, launches: list[tile.LaunchOp]) -> Iterator[Refusal]:
     threads = _threads(function)
     for launch in launches if threads else ():
-        size = int(ir.IntegerAttr(launch.threads).value)
+        size = launch.threads.value
         if size != threads:
             yield Refusal(
                 launch, f"launches {size} threads a CTA, its kernel's known_block_size has {threads}; take it"
@@ -68,7 +68,7 @@ def _refusals(
     attributes = function.operation.attributes
     threads = _threads(function)
     if not threads:
-        launched = next((int(ir.IntegerAttr(launch.threads).value) for launch in launches), "threads")
+        launched = next((launch.threads.value for launch in launches), "threads")
         yield Refusal(
             function,
             "changes its registers by nvvm.setmaxregister but does not say how many threads it has, so that ptxas "
@@ -93,7 +93,7 @@ def _changes(
     """Direction of each change, and their sum over the warps that make them."""
     roles: dict[tuple[int, int], int] = {}
     for change in changes:
-        count = int(ir.IntegerAttr(change.regCount).value)
+        count = change.regCount.value
         action = "increase" if "increase" in str(change.action) else "decrease"
         if (count < entry) if action == "increase" else (count > entry):
             limit = "at least" if action == "increase" else "at most"

@@ -3,20 +3,21 @@
 from dataclasses import dataclass
 
 from mlir import ir
-from mlir.dialects import arith, llvm, vector
+from mlir.dialects import llvm, nvvm, vector
 
 from lowtide.dialects import sm
+from lowtide.dialects.enums import gemm_layout
 from lowtide.dialects.tile import GemmLayout
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
+from lowtide.passes.nvvm.attributes import enum_attribute, mma_shape
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.memory import element_pointer
 from lowtide.passes.nvvm.values import Fragment, Pending, vector_type
 from lowtide.passes.support.atoms import is_transposed, tiled_mma_of
 from lowtide.passes.support.panels import Panels
-from lowtide.passes.support.problem import layout_of_op
 from lowtide.targets import MmaAtom, TiledMma
 from lowtide.targets.atoms import WARPGROUP_THREADS
 from lowtide.targets.tv import extents
@@ -30,7 +31,7 @@ _ROWS_A_PERIOD = 8  # rows of a panel after which its swizzle repeats
 def lower_wgmma(context: Context, op: sm.WgmmaOp) -> None:
     """Fence, one wgmma for each k-slice of the buffers and each 64 rows of the warpgroup, commit."""
     tiled = tiled_mma_of(op.mma)
-    layout = layout_of_op(op)
+    layout = gemm_layout(op)
     fragment = op.result.type.fragment
     blocks = _blocks(op, tiled, fragment)
     m, _, k = tiled.atom.shape_mnk
@@ -42,13 +43,13 @@ def lower_wgmma(context: Context, op: sm.WgmmaOp) -> None:
     registers = list(_accumulators(context, op, fragment, blocks))
     instruction = _Wgmma(tiled.atom, a.is_transposed, b.is_transposed)
     starts = not isinstance(context.get(op.acc), Pending)
-    ir.Operation.create("nvvm.wgmma.fence.aligned")
+    nvvm.WgmmaFenceAlignedOp()
     for depth in range(0, a.depth, k):
         b_slice = _moved(context, b_descriptor, b.offset(0, depth))
         for block in range(blocks):
             a_slice = _moved(context, a_descriptor, a.offset(block * consumers * m, depth))
             registers[block] = instruction.emit(registers[block], a_slice, b_slice, clears=starts and not depth)
-    ir.Operation.create("nvvm.wgmma.commit.group.sync.aligned")
+    nvvm.WgmmaGroupSyncAlignedOp()
     context.values[op.result] = Pending(tuple(registers), fragment)
 
 
@@ -103,9 +104,9 @@ class _Operand:
 
     def advanced(self, context: Context, rows: int) -> ir.Value:
         """The start, each warpgroup `rows` of M past the one before it."""
-        emit = context.emit
+        build = context.build
         return element_pointer(
-            self.start, emit.mul(emit.div(context.tid, WARPGROUP_THREADS), self.offset(rows, 0)), emit.byte
+            self.start, build.mul(build.udiv(context.tid, WARPGROUP_THREADS), self.offset(rows, 0)), build.i8
         )
 
     def descriptor(self, context: Context, start: ir.Value) -> ir.Value:
@@ -114,21 +115,18 @@ class _Operand:
         Stride offset: from 8 rows of a panel to the next 8. Leading offset: from a panel to the next where M or N is
         contiguous; with K contiguous a wgmma stays within a panel, and it is not used.
         """
-        emit = context.emit
-        address = llvm.PtrToIntOp(emit.i32, start).result
-        units = arith.ExtUIOp(emit.i64, arith.ShRUIOp(address, emit.constant(_UNIT_BITS)).result).result
+        build = context.build
+        address = llvm.PtrToIntOp(build.i32, start).result
+        units = build.zext(build.lshr(address, _UNIT_BITS), build.i64)
         stride = _ROWS_A_PERIOD * self.panels.row_bytes >> _UNIT_BITS
         leading = self.panels.panel_bytes >> _UNIT_BITS if self.is_transposed else 1
         bits = _SWIZZLE_MODES[self.panels.span] << 62 | stride << 32 | leading << 16
-        signed = bits - (1 << 64) if bits >> 63 else bits
-        return arith.OrIOp(units, emit.constant(signed, emit.i64)).result
+        return build.or_(units, bits)
 
 
 def _moved(context: Context, descriptor: ir.Value, offset: int) -> ir.Value:
     """The descriptor of what lies `offset` bytes further on."""
-    if not offset:
-        return descriptor
-    return arith.AddIOp(descriptor, context.emit.constant(offset >> _UNIT_BITS, context.emit.i64)).result
+    return context.build.add(descriptor, offset >> _UNIT_BITS)
 
 
 def _accumulators(context: Context, op: sm.WgmmaOp, fragment: sm.FragmentType, blocks: int) -> tuple[ir.Value, ...]:
@@ -144,8 +142,8 @@ def _accumulators(context: Context, op: sm.WgmmaOp, fragment: sm.FragmentType, b
     ):
         raise Refusal(op, "starts from an accumulator that is neither pending nor sm.splat 0.0")
     _, values = extents(tv_of(fragment.tv))
-    type_ = ir.Type.parse(f"!llvm.struct<({', '.join([str(fragment.element_type)] * (values // blocks))})>")
-    return tuple(ir.Operation.create("llvm.mlir.zero", results=[type_]).result for _ in range(blocks))
+    type_ = llvm.StructType.get_literal([fragment.element_type] * (values // blocks))
+    return tuple(llvm.ZeroOp(type_).res for _ in range(blocks))
 
 
 class _Wgmma:
@@ -153,19 +151,21 @@ class _Wgmma:
 
     def __init__(self, atom: MmaAtom, a_transposed: bool, b_transposed: bool) -> None:
         m, n, k = atom.shape_mnk
-        one = ir.Attribute.parse("#nvvm.wgmma_scale_in<one>")
-        self.adding = {"scaleD": ir.Attribute.parse("#nvvm.wgmma_scale_out<one>")}
-        self.clearing = {"scaleD": ir.Attribute.parse("#nvvm.wgmma_scale_out<zero>")}
-        operand = ir.Attribute.parse(f"#nvvm.wgmma_type<{element_type(atom.a_dtype).ptx}>")
+        one = enum_attribute(nvvm.WGMMAScaleIn.one)
+        operand = enum_attribute(nvvm.WGMMATypes[element_type(atom.a_dtype).ptx])
+        layouts = {False: nvvm.MMALayout.row, True: nvvm.MMALayout.col}
+        self.shape = mma_shape(m, n, k)
+        self.adding, self.clearing = (
+            enum_attribute(scale) for scale in (nvvm.WGMMAScaleOut.one, nvvm.WGMMAScaleOut.zero)
+        )
         self.attributes = {
-            "shape": ir.Attribute.parse(f"#nvvm.shape<m = {m}, n = {n}, k = {k}>"),
             "typeA": operand,
             "typeB": operand,
-            "typeD": ir.Attribute.parse(f"#nvvm.wgmma_type<{element_type(atom.c_dtype).ptx}>"),
+            "typeD": enum_attribute(nvvm.WGMMATypes[element_type(atom.c_dtype).ptx]),
             "scaleA": one,
             "scaleB": one,
-            "layoutA": ir.Attribute.parse(f"#nvvm.mma_layout<{'col' if a_transposed else 'row'}>"),
-            "layoutB": ir.Attribute.parse(f"#nvvm.mma_layout<{'row' if b_transposed else 'col'}>"),
+            "layoutA": enum_attribute(layouts[a_transposed]),
+            "layoutB": enum_attribute(layouts[not b_transposed]),
         }
 
     def emit(self, acc: ir.Value, a: ir.Value, b: ir.Value, *, clears: bool) -> ir.Value:
@@ -175,20 +175,17 @@ class _Wgmma:
         another zero.
         """
         scale = self.clearing if clears else self.adding
-        return ir.Operation.create(
-            "nvvm.wgmma.mma_async", results=[acc.type], operands=[acc, a, b], attributes=self.attributes | scale
-        ).result
+        return nvvm.WgmmaMmaAsyncOp(acc.type, acc, a, b, self.shape, scaleD=scale, **self.attributes).results_
 
 
 def lower_mma_wait(context: Context, op: sm.MmaWaitOp) -> None:
     """The last wait hands the registers on, so that no read of them is moved above it."""
     pending = context.get(op.acc)
     assert isinstance(pending, Pending)
-    count = int(ir.IntegerAttr(op.pending).value)
+    count = op.pending.value
     context.values[op.retired] = context.tid  # a proof, not a value: nothing reads it
     if count:
-        group = ir.IntegerAttr.get(context.emit.i64, count)
-        ir.Operation.create("nvvm.wgmma.wait.group.sync.aligned", attributes={"group": group})
+        nvvm.WgmmaWaitGroupSyncOp(count)
         context.values[op.result] = pending
         return
     # Each struct goes through a wait of its own; those after the first find nothing in flight.

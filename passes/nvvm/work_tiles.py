@@ -3,101 +3,136 @@
 All is unsigned 32-bit: a launch has fewer than 2³¹ tiles, and nothing below exceeds their number.
 """
 
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TypeAlias, TypeVar
+
 from mlir import ir
-from mlir.dialects import arith, scf
+from mlir.dialects import nvvm, scf
 
 from lowtide.dialects import tile
+from lowtide.dialects.enums import raster_kind, scheduler_kind
 from lowtide.dialects.tile import RasterKind, SchedulerKind
+from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
-from lowtide.passes.nvvm.control import LowerBlock, bind_all, special_register
+from lowtide.passes.nvvm.control import LowerBlock, bind_all
 from lowtide.passes.nvvm.values import flatten
+from lowtide.passes.support.builder import Builder
+
+Bounds: TypeAlias = tuple[ir.Value, ir.Value, ir.Value]  # first, end, step
+Pair: TypeAlias = tuple[ir.Value, ir.Value]  # along M, along N
+
+Word = TypeVar("Word", bound=IntEnum)
+Lowering = TypeVar("Lowering")
 
 
 def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerBlock) -> None:
     """This CTA's work tiles: one, or a loop over those that fall to it, which carries what the op carries."""
-    emit = context.emit
+    build = context.build
     rows, columns = context.scalar(op.rows), context.scalar(op.columns)
     tile_m, tile_n = op.tile
-    tiles = (emit.div(emit.add(rows, tile_m - 1), tile_m), emit.div(emit.add(columns, tile_n - 1), tile_n))
-    cta = special_register("ctaid.x")
-    body = op.body.blocks[0]
+    tiles = (build.udiv(build.add(rows, tile_m - 1), tile_m), build.udiv(build.add(columns, tile_n - 1), tile_n))
+    cta = nvvm.BlockIdXOp(build.i32).result
+    carried = list(op.body.blocks[0].arguments)[2:]
     inits = [context.get(value) for value in op.inits]
-    scheduler = SchedulerKind(ir.IntegerAttr(op.scheduler).value)
+    scheduler = scheduler_kind(op)
     if scheduler is SchedulerKind.one_shot:
-        for argument, init in zip(list(body.arguments)[2:], inits, strict=True):
+        for argument, init in zip(carried, inits, strict=True):
             context.values[argument] = init
         results = _lower_tile(context, op, cta, tiles, lower_block)
         for result, old in zip(op.results_, results, strict=True):
             context.values[result] = context.get(old)
         return
-    total = arith.MulIOp(*tiles).result
-    bounds = (_every_so_many if scheduler is SchedulerKind.persistent else _even_run)(context, cta, total)
+    bounds = _lowering_of(op, "scheduler", scheduler, _LOOPS)(build, cta, build.mul(*tiles))
     loop = scf.ForOp(*bounds, [v for init in inits for v in flatten(init)])
-    bind_all(context, list(body.arguments)[2:], inits, list(loop.inner_iter_args))
+    bind_all(context, carried, inits, list(loop.inner_iter_args))
     with ir.InsertionPoint(loop.body):
         yielded = _lower_tile(context, op, loop.induction_variable, tiles, lower_block)
         scf.YieldOp([value for old in yielded for value in flatten(context.get(old))])
     bind_all(context, list(op.results_), inits, list(loop.results))
 
 
-def _every_so_many(context: Context, cta: ir.Value, total: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """Bounds and step of the loop: CTA i of g takes tiles i, i + g, …"""
-    return cta, total, special_register("nctaid.x")
-
-
-def _even_run(context: Context, cta: ir.Value, total: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """Bounds and step of the loop: CTA i takes the i-th run of neighbouring tiles; the first total mod g, one more.
-
-    By quotient and remainder: i · total would not fit in 32 bits.
-    """
-    ctas = special_register("nctaid.x")
-    each, over = arith.DivUIOp(total, ctas).result, arith.RemUIOp(total, ctas).result
-    emit = context.emit
-    first = emit.add(arith.MulIOp(cta, each).result, arith.MinUIOp(cta, over).result)
-    one_more = arith.ExtUIOp(emit.i32, emit.less(cta, over)).result
-    return first, emit.add(emit.add(first, each), one_more), emit.constant(1)
+def _lowering_of(op: tile.WorkTilesOp, what: str, word: Word, lowerings: dict[Word, Lowering]) -> Lowering:
+    """The lowering of an enum's word. Refuses a word without one."""
+    if word not in lowerings:
+        raise Refusal(op, f"has the {what} {word}, which has no lowering; take {', '.join(map(str, lowerings))}")
+    return lowerings[word]
 
 
 def _lower_tile(
-    context: Context, op: tile.WorkTilesOp, index: ir.Value, tiles: tuple[ir.Value, ir.Value], lower_block: LowerBlock
+    context: Context, op: tile.WorkTilesOp, index: ir.Value, tiles: Pair, lower_block: LowerBlock
 ) -> list[ir.Value]:
     """One tile; gives what the body yields."""
-    m, n = _rasterize(context, op.order, index, *tiles)
+    place = _lowering_of(op, "order", raster_kind(op.order), _ORDERS)(context.build, op.order, index, tiles)
     body = op.body.blocks[0]
-    for argument, place, extent in zip(list(body.arguments)[:2], (m, n), op.tile, strict=True):
-        context.values[argument] = context.emit.mul(place, extent)
+    for argument, number, extent in zip(list(body.arguments)[:2], place, op.tile, strict=True):
+        context.values[argument] = context.build.mul(number, extent)
     lower_block(context, body)
     return list(list(body.operations)[-1].operands)
 
 
-def _rasterize(
-    context: Context, order: tile.RasterAttr, index: ir.Value, tiles_m: ir.Value, tiles_n: ir.Value
-) -> tuple[ir.Value, ir.Value]:
-    """Row and column of the work tile with this number, as `#tile.raster` orders them."""
-    kind = RasterKind[order.kind]
-    if kind is RasterKind.row:
-        return arith.DivUIOp(index, tiles_n).result, arith.RemUIOp(index, tiles_n).result
-    if kind is RasterKind.column:
-        return arith.RemUIOp(index, tiles_m).result, arith.DivUIOp(index, tiles_m).result
-    first, height, within = _cut(context, index, tiles_m, order.group, tiles_n)
-    if kind is RasterKind.grouped:  # down the band first
-        row = arith.AddIOp(first, arith.RemUIOp(within, height).result).result
-        return row, arith.DivUIOp(within, height).result
-    left, width, place = _cut(context, within, tiles_n, order.columns, height)
-    row = arith.AddIOp(first, arith.DivUIOp(place, width).result).result
-    return row, arith.AddIOp(left, arith.RemUIOp(place, width).result).result
+def _every_nth(build: Builder, cta: ir.Value, total: ir.Value) -> Bounds:
+    """CTA i of g takes tiles i, i + g, …"""
+    return cta, total, nvvm.GridDimXOp(build.i32).result
+
+
+def _even_run(build: Builder, cta: ir.Value, total: ir.Value) -> Bounds:
+    """CTA i takes the i-th run of neighbouring tiles; the first total mod g, one more.
+
+    By quotient and remainder: i · total would not fit in 32 bits.
+    """
+    ctas = nvvm.GridDimXOp(build.i32).result
+    each, over = build.udiv(total, ctas), build.urem(total, ctas)
+    first = build.add(build.mul(cta, each), build.umin(cta, over))
+    one_more = build.zext(build.ult(cta, over), build.i32)
+    return first, build.add(build.add(first, each), one_more), build.constant(1)
+
+
+def _by_rows(build: Builder, order: tile.RasterAttr, index: ir.Value, tiles: Pair) -> Pair:
+    """Along a row of tiles first."""
+    return build.udiv(index, tiles[1]), build.urem(index, tiles[1])
+
+
+def _by_columns(build: Builder, order: tile.RasterAttr, index: ir.Value, tiles: Pair) -> Pair:
+    """Down a column of tiles first."""
+    return build.urem(index, tiles[0]), build.udiv(index, tiles[0])
+
+
+def _in_bands(build: Builder, order: tile.RasterAttr, index: ir.Value, tiles: Pair) -> Pair:
+    """In bands of `group` rows, down the band first."""
+    first, height, within = _cut(build, index, tiles[0], order.group, tiles[1])
+    return build.add(first, build.urem(within, height)), build.udiv(within, height)
+
+
+def _in_groups(build: Builder, order: tile.RasterAttr, index: ir.Value, tiles: Pair) -> Pair:
+    """In bands of `group` rows, cut into groups of `columns` columns, each walked row by row."""
+    first, height, within = _cut(build, index, tiles[0], order.group, tiles[1])
+    left, width, place = _cut(build, within, tiles[1], order.columns, height)
+    return build.add(first, build.udiv(place, width)), build.add(left, build.urem(place, width))
 
 
 def _cut(
-    context: Context, index: ir.Value, extent: ir.Value, size: int, across: ir.Value
+    build: Builder, index: ir.Value, extent: ir.Value, size: int, across: ir.Value
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
     """Place `index` in strips of `size` of the extent, `across` long: the strip's start, its size, the place in it.
 
     The last strip may be narrower. A strip wider than the extent is cut to it, so that its tiles fit in 32 bits.
     """
-    emit = context.emit
-    size_here = arith.MinUIOp(extent, emit.constant(size)).result
-    tiles = arith.MulIOp(across, size_here).result
-    first = arith.MulIOp(arith.DivUIOp(index, tiles).result, size_here).result
-    left = arith.SubIOp(extent, first).result
-    return first, arith.MinUIOp(left, size_here).result, arith.RemUIOp(index, tiles).result
+    size_here = build.umin(extent, size)
+    tiles = build.mul(across, size_here)
+    first = build.mul(build.udiv(index, tiles), size_here)
+    return first, build.umin(build.sub(extent, first), size_here), build.urem(index, tiles)
+
+
+# Bounds of the loop over a CTA's tiles. `one_shot` needs none.
+_LOOPS: dict[SchedulerKind, Callable[[Builder, ir.Value, ir.Value], Bounds]] = {
+    SchedulerKind.persistent: _every_nth,
+    SchedulerKind.even_split: _even_run,
+}
+# Row and column of the work tile with a number, as `#tile.raster` orders them.
+_ORDERS: dict[RasterKind, Callable[[Builder, tile.RasterAttr, ir.Value, Pair], Pair]] = {
+    RasterKind.row: _by_rows,
+    RasterKind.column: _by_columns,
+    RasterKind.grouped: _in_bands,
+    RasterKind.groups: _in_groups,
+}

@@ -21,14 +21,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlir import ir
-from mlir.dialects import arith, scf
+from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.pipelined.staged_loop import StagedLoop
+from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.kernels import kernels_of, schedule_of
-from lowtide.passes.support.rewriting import before, ceil_div, erase, index_constant, replace
+from lowtide.passes.support.rewriting import before, erase, replace
 from lowtide.targets import Target
 
 
@@ -66,8 +67,9 @@ def _pipeline(kernel: tile.KernelOp, staged: StagedLoop, stages: int) -> None:
 
 def _emit_prologue(staged: StagedLoop, ring: ir.Value, stages: int) -> tuple[ir.Value, ir.Value]:
     """Fills all slots but one; gives the cursor of the next slot to fill."""
-    zero, one = index_constant(0), index_constant(1)
-    loop = scf.ForOp(zero, index_constant(stages - 1), one, [zero, zero])
+    build = Builder.index()
+    zero, one = build.constant(0), build.constant(1)
+    loop = scf.ForOp(zero, build.constant(stages - 1), one, [zero, zero])
     with ir.InsertionPoint(loop.body):
         write, phase = loop.inner_iter_args
         _emit_fill(staged, ring, loop.induction_variable, write, phase)
@@ -79,21 +81,22 @@ def _emit_prologue(staged: StagedLoop, ring: ir.Value, stages: int) -> tuple[ir.
 def _emit_fill(staged: StagedLoop, ring: ir.Value, step: ir.Value, write: ir.Value, phase: ir.Value) -> None:
     """Acquires a slot, starts the copies of K step `step` into it and commits."""
     acquire = sm.ProducerAcquireOp(ring, write, phase)
-    staged.fill(acquire, {staged.loop.induction_variable: arith.muli(step, staged.tile_k)})
+    staged.fill(acquire, {staged.loop.induction_variable: Builder.index().mul(step, staged.tile_k)})
 
 
 def _emit_main_loop(
     staged: StagedLoop, ring: ir.Value, stages: int, write: ir.Value, write_phase: ir.Value
 ) -> ir.Value:
     """The loop over K steps; gives the accumulator."""
-    zero, one = index_constant(0), index_constant(1)
-    steps = ceil_div(staged.loop.upperBound, staged.tile_k)
+    build = Builder.index()
+    zero, one = build.constant(0), build.constant(1)
+    steps = build.ceil_sdiv(staged.loop.upperBound, staged.tile_k)
     init = staged.loop.initArgs[0]
     loop = scf.ForOp(zero, steps, one, [init, zero, zero, write, write_phase])
     with ir.InsertionPoint(loop.body):
         acc, read, read_phase, fill, fill_phase = loop.inner_iter_args
         wait = sm.ConsumerWaitOp(ring, read, read_phase)
-        ahead = arith.addi(loop.induction_variable, index_constant(stages - 1))
+        ahead = build.add(loop.induction_variable, stages - 1)
         _emit_fill(staged, ring, ahead, fill, fill_phase)
         a, b = wait.buffers
         product = tile.MmaOp(acc.type, staged.mma.layout, a, b, acc).result

@@ -30,17 +30,9 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.pipelined.staged_loop import StagedLoop
+from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import kernels_of, schedule_of
-from lowtide.passes.support.rewriting import (
-    before,
-    ceil_div,
-    constant_of,
-    defining_op,
-    erase,
-    index_constant,
-    move_region,
-    ops_in,
-)
+from lowtide.passes.support.rewriting import before, defining_op, erase, move_region, ops_in
 from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_WARPS
 
@@ -112,8 +104,8 @@ class _Kernel:
 
     def _emit_work(self, ring: ir.Value, fill: Callable[[ir.Value, Pair, Pair], Sequence[ir.Value]]) -> None:
         """A role's work tiles, which carry its cursor in the ring."""
-        zero = index_constant(0)
         index = ir.IndexType.get()
+        zero = Builder(index).constant(0)
         work = tile.WorkTilesOp(
             [index, index],
             self.work.rows,
@@ -128,23 +120,27 @@ class _Kernel:
             row, column, slot, phase = body.arguments
             tile.YieldOp(list(fill(ring, (row, column), (slot, phase))))
 
-    def _tile_k(self) -> ir.Value:
-        """The step of the K loop, as a constant of the role's own."""
+    @property
+    def _tile_k(self) -> int:
+        """The step of the K loop."""
         step = constant_of(self.staged.tile_k)
         assert step is not None
-        return index_constant(step)
+        return step
 
-    def _steps(self) -> ir.Value:
-        return ceil_div(self.staged.loop.upperBound, self._tile_k())
+    def _k_loop(self, inits: Sequence[ir.Value]) -> scf.ForOp:
+        """A loop over the K steps, still empty."""
+        build = Builder.index()
+        steps = build.ceil_sdiv(self.staged.loop.upperBound, self._tile_k)
+        return scf.ForOp(build.constant(0), steps, build.constant(1), list(inits))
 
     def _emit_producer(self, ring: ir.Value, origin: Pair, cursor: Pair) -> list[ir.Value]:
         """Fills one slot for each K step; gives the cursor after the last."""
-        loop = scf.ForOp(index_constant(0), self._steps(), index_constant(1), list(cursor))
+        loop = self._k_loop(cursor)
         with ir.InsertionPoint(loop.body):
             slot, phase = loop.inner_iter_args
             acquire = sm.ProducerAcquireOp(ring, slot, phase)
             places = dict(zip(self.work.body.blocks[0].arguments, origin, strict=True))
-            places[self.staged.loop.induction_variable] = arith.muli(loop.induction_variable, self._tile_k())
+            places[self.staged.loop.induction_variable] = Builder.index().mul(loop.induction_variable, self._tile_k)
             self.staged.fill(acquire, places)
             advance = sm.RingAdvanceOp(ring, slot, phase)
             scf.YieldOp([advance.next_index, advance.next_phase])
@@ -153,7 +149,7 @@ class _Kernel:
     def _emit_consumer(self, ring: ir.Value, origin: Pair, cursor: Pair) -> list[ir.Value]:
         """Multiplies slot after slot, then stores; gives the cursor after the last."""
         zero = tile.SplatOp(self.splat.result.type, self.splat.value).result
-        loop = scf.ForOp(index_constant(0), self._steps(), index_constant(1), [zero, *cursor])
+        loop = self._k_loop([zero, *cursor])
         with ir.InsertionPoint(loop.body):
             acc, slot, phase = loop.inner_iter_args
             wait = sm.ConsumerWaitOp(ring, slot, phase)

@@ -8,8 +8,9 @@ from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
 from lowtide.passes.base import Refusal
+from lowtide.passes.support.builder import constant_of
 from lowtide.passes.support.kernels import main_loop
-from lowtide.passes.support.rewriting import constant_of, defining_op, uses
+from lowtide.passes.support.rewriting import defining_op, uses
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,7 @@ class StagedLoop:
 
     def make_ring(self, stages: int) -> ir.Value:
         """A ring whose stages hold what the two buffers hold."""
-        types = ", ".join(str(buffer.type) for buffer in self.buffers)
-        return sm.RingOp(ir.Type.parse(f"!sm.ring<{stages} x [{types}]>")).result
+        return sm.RingOp(sm.RingType.get(stages, [buffer.type for buffer in self.buffers])).result
 
     def fill(self, acquire: sm.ProducerAcquireOp, offsets: Mapping[ir.Value, ir.Value]) -> None:
         """Starts the copies into a slot and commits it. They read the loop's windows, at other offsets where given."""

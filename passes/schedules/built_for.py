@@ -13,14 +13,14 @@ from mlir import ir
 from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
-from lowtide.dialects.tile import CacheHint, RasterKind, SchedulerKind, StorePath
+from lowtide.dialects.enums import cache_hint_of, raster_kind, scheduler_kind
+from lowtide.dialects.tile import CacheHint, StorePath
 from lowtide.dialects.tile.fields import Order
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Refusal, walk
 from lowtide.passes.schedules.facts import narrow_columns, scratch_buffers, scratch_element, threads_of
 from lowtide.passes.support.atoms import TMA_RANKS, stored_shape, tiled_mma, tiled_mma_attr
-from lowtide.passes.support.cache_hints import hint_of
 from lowtide.passes.support.problem import Problem
 from lowtide.passes.support.rewriting import defining_op
 
@@ -72,10 +72,10 @@ def _work_tiles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
     for work in walk(kernel, tile.WorkTilesOp):
         if tuple(work.tile) != grid.tile:
             yield _refusal(work, f"cuts tiles of {list(work.tile)}", f"grid.tile = {list(grid.tile)}", AGAIN)
-        scheduler = SchedulerKind(ir.IntegerAttr(work.scheduler).value)
+        scheduler = scheduler_kind(work)
         if scheduler is not grid.scheduler:
             yield _refusal(work, f"is {scheduler}", f"scheduler = {grid.scheduler}", AGAIN)
-        order = Order(RasterKind[work.order.kind], work.order.group, work.order.columns)
+        order = Order(raster_kind(work.order), work.order.group, work.order.columns)
         if order != grid.order:
             yield _refusal(work, f"has the order {order}", f"order = {grid.order}", BOTH)
 
@@ -149,7 +149,7 @@ def _copies(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
         operand, rank = schedule.mainloop.operand(name), len(load.map.type.shape)
         if rank != TMA_RANKS.get(str(operand.copy)):
             yield _refusal(load, f"loads boxes of {rank} dimensions", f"{name}.copy = {operand.copy}", AGAIN)
-        found, hint = hint_of(load), operand.cache or CacheHint.normal
+        found, hint = cache_hint_of(load), operand.cache or CacheHint.normal
         if found is not hint:
             yield _refusal(load, f"has cache({found})", f"{name}.cache = {hint}", BOTH)
 
@@ -178,8 +178,8 @@ def _stores(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
         if bool(by_tma) != (path is StorePath.tma):
             built = "stores by TMA" if by_tma else "stores without TMA"
             yield _refusal(store, built, f"epilogue.path = {path}", AGAIN)
-        if hint_of(store) is not hint:
-            yield _refusal(store, f"has cache({hint_of(store)})", f"epilogue.cache = {hint}", BOTH)
+        if cache_hint_of(store) is not hint:
+            yield _refusal(store, f"has cache({cache_hint_of(store)})", f"epilogue.cache = {hint}", BOTH)
 
 
 def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:

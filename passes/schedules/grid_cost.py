@@ -47,11 +47,8 @@ def cost(schedule: Schedule, problem: Problem, target: Target) -> float:
     # mma.sync: 1024 multiply-adds per cycle and SM; four sub-cores need a warp each to reach it.
     mma_cycles = tile_m * tile_n * tile_k / 1024 * max(1.0, 4 / warps)
     # Fragments come through shared memory at 128 bytes per cycle: each warp reads its rows of A and of B.
-    rows_of_a, rows_of_b = (
-        tile_m // warps_m * element_type(problem.a).bits,
-        tile_n // warps_n * element_type(problem.b).bits,
-    )
-    fragment_bytes = warps * (rows_of_a + rows_of_b) * tile_k // 8
+    bits_a, bits_b = element_type(problem.a).bits, element_type(problem.b).bits
+    fragment_bytes = warps * (tile_m // warps_m * bits_a + tile_n // warps_n * bits_b) * tile_k // 8
     # L2 gives an SM about 32 bytes per cycle.
     fill_bytes = (tile_m * bits_a + tile_n * bits_b) * tile_k // 8
     step_cycles = max(mma_cycles, fragment_bytes / 128, fill_bytes / 32)

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlir import ir
+from tensor_layouts import Layout
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.support.buffers import buffer_type
 from lowtide.passes.support.rewriting import after, before
 from lowtide.targets import Target
 
@@ -53,9 +55,6 @@ def _promote(kernel: tile.KernelOp, mma: tile.MmaOp) -> None:
         sm.BarrierOp()
 
 
-def _row_major(view: tile.ViewType) -> ir.Type:
+def _row_major(view: tile.ViewType) -> ir.MemRefType:
     rows, columns = view.shape
-    return ir.Type.parse(
-        f"memref<{rows}x{columns}x{view.element_type}, #tile.layout<({rows},{columns}):({columns},1)>, "
-        "#gpu.address_space<workgroup>>"
-    )
+    return buffer_type((rows, columns), view.element_type, Layout((rows, columns), (columns, 1)))

@@ -45,13 +45,12 @@ def part_of(mma: TiledMma, shape: tuple[int, int]) -> TiledMma:
 
 
 def tiled_mma_attr(mma: TiledMma) -> sm.TiledMmaAttr:
-    permutation = ""
+    permutation = None
     if any(entry is not None for entry in mma.permutation):
         extents = mma.tile_mnk
         entries = (extent if entry is None else entry for entry, extent in zip(mma.permutation, extents, strict=True))
-        texts = (str(e) if isinstance(e, int) else str(layout_attr(e)) for e in entries)
-        permutation = f", permutation [{', '.join(texts)}]"
-    return ir.Attribute.parse(f"#sm.tiled_mma<{mma.atom.name}, atoms {list(mma.atom_layout)}{permutation}>")
+        permutation = [layout_attr(entry) if isinstance(entry, Layout) else entry for entry in entries]
+    return sm.TiledMmaAttr.get(mma.atom.name, mma.atom_layout, permutation)
 
 
 def tiled_mma_of(attribute: sm.TiledMmaAttr) -> TiledMma:
@@ -68,8 +67,8 @@ def tiled_mma_of(attribute: sm.TiledMmaAttr) -> TiledMma:
 
 def fragment_type(tv: Layout, shape: tuple[int, int], element: ir.Type | str) -> sm.FragmentType:
     """`!sm.fragment` of a shape and element (a type, or a row's name), held as the thread-value layout says."""
-    element = element_type(element).ir if isinstance(element, str) else element
-    return ir.Type.parse(f"!sm.fragment<{shape[0]}x{shape[1]}x{element}, {tv_attr(tv)}>")
+    element = ir.Type.parse(element_type(element).ir) if isinstance(element, str) else element
+    return sm.FragmentType.get(shape, element, tv_attr(tv))
 
 
 def stored_shape(operand: str, schedule: Schedule, layout: GemmLayout) -> tuple[int, int]:
@@ -93,7 +92,7 @@ def fill_copy(atom_name: str, shape: tuple[int, int], threads: int, element_bits
 
 
 def tiled_copy_attr(copy: TiledCopy) -> sm.TiledCopyAttr:
-    return ir.Attribute.parse(f"#sm.tiled_copy<{copy.atom.name}, {tv_attr(copy.tv)}>")
+    return sm.TiledCopyAttr.get(copy.atom.name, tv_attr(copy.tv))
 
 
 @dataclass(frozen=True)

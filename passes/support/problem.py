@@ -5,30 +5,35 @@ from math import prod
 
 from mlir import ir
 
-from lowtide.dialects import sm, tile
+from lowtide.dialects import tile
+from lowtide.dialects.enums import gemm_layout, operand_kinds
 from lowtide.dialects.tile import GemmLayout, OperandKind
 from lowtide.elements import element_of_ir, kernel_types
 from lowtide.errors import ScheduleError
 
-
-def layout_of_op(op: tile.GemmOp | tile.MmaOp | sm.WgmmaOp) -> GemmLayout:
-    """How A and B lie for the op."""
-    return GemmLayout(ir.IntegerAttr(op.layout).value)
+# Whether A lies as (M, K) and B as (N, K).
+_K_IS_LAST = {
+    GemmLayout.tn: (True, True),
+    GemmLayout.tt: (True, False),
+    GemmLayout.nn: (False, True),
+    GemmLayout.nt: (False, False),
+}
 
 
 def a_is_mk(layout: GemmLayout) -> bool:
     """A lies as (M, K)."""
-    return layout in (GemmLayout.tn, GemmLayout.tt)
+    return _k_is_last(layout)[0]
 
 
 def b_is_nk(layout: GemmLayout) -> bool:
     """B lies as (N, K)."""
-    return layout in (GemmLayout.tn, GemmLayout.nn)
+    return _k_is_last(layout)[1]
 
 
-def kinds_of(op: tile.GemmOp | tile.StoreOp) -> list[OperandKind]:
-    """The kind of each epilogue operand."""
-    return [OperandKind(ir.IntegerAttr(kind).value) for kind in op.kinds]
+def _k_is_last(layout: GemmLayout) -> tuple[bool, bool]:
+    if layout not in _K_IS_LAST:
+        raise ScheduleError(f"no pass takes the layout {layout}; take one of {', '.join(map(str, _K_IS_LAST))}")
+    return _K_IS_LAST[layout]
 
 
 def element_bits(element: ir.Type) -> int:
@@ -80,7 +85,7 @@ class Problem:
     def of(cls, gemm: tile.GemmOp) -> "Problem":
         """The problem of a tile.gemm."""
         a, b, d = (ir.MemRefType(value.type) for value in (gemm.a, gemm.b, gemm.d))
-        layout = layout_of_op(gemm)
+        layout = gemm_layout(gemm)
         k_in_a, k_in_b = (1 if a_is_mk(layout) else 0), (1 if b_is_nk(layout) else 0)
         return cls(
             m=_either(static_extent(d, 0), static_extent(a, 1 - k_in_a)),
@@ -91,7 +96,7 @@ class Problem:
             acc=element_name(ir.TypeAttr(gemm.acc).value),
             d=element_name(d.element_type),
             layout=layout,
-            kinds=tuple(kinds_of(gemm)),
+            kinds=tuple(operand_kinds(gemm)),
             operands=tuple(element_name(_element(operand.type)) for operand in gemm.epilogue_operands),
             has_math=any(
                 op.operation.name.startswith("math.") and op.operation.name != "math.absf"
@@ -112,7 +117,7 @@ def problem_attribute(gemm: tile.GemmOp) -> tile.ProblemAttr:
     """`#tile.problem` of a tile.gemm."""
     a, b, d = (_element(value.type) for value in (gemm.a, gemm.b, gemm.d))
     operands = [_element(operand.type) for operand in gemm.epilogue_operands]
-    return tile.ProblemAttr.get(layout_of_op(gemm), a, b, ir.TypeAttr(gemm.acc).value, d, kinds_of(gemm), operands)
+    return tile.ProblemAttr.get(gemm_layout(gemm), a, b, ir.TypeAttr(gemm.acc).value, d, operand_kinds(gemm), operands)
 
 
 def _element(type_: ir.Type) -> ir.Type:

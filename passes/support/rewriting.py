@@ -1,40 +1,20 @@
-"""Small steps that passes share when they rebuild IR: constants, loops with other carried values, moving blocks."""
+"""Small steps that passes share when they rebuild IR: loops with other carried values, moving blocks."""
 
 from collections.abc import Callable, Iterator, Sequence
 
 from mlir import ir
-from mlir.dialects import arith, memref, scf
+from mlir.dialects import memref, scf
 
 from lowtide.dialects import tile
-
-
-def index_constant(value: int) -> ir.Value:
-    """An `index` constant at the current insertion point."""
-    return arith.constant(ir.IndexType.get(), value)
-
-
-def constant_of(value: ir.Value) -> int | None:
-    """The value of an integer or index constant; None for anything else."""
-    owner = value.owner
-    if isinstance(owner, ir.Block) or not isinstance(owner.opview, arith.ConstantOp):
-        return None
-    return int(ir.IntegerAttr(owner.opview.value).value)
-
-
-def ceil_div(x: ir.Value, y: ir.Value) -> ir.Value:
-    """⌈x / y⌉, folded where both are constants."""
-    numerator, denominator = constant_of(x), constant_of(y)
-    if numerator is not None and denominator is not None:
-        return index_constant(-(-numerator // denominator))
-    return arith.ceildivsi(x, y)
+from lowtide.passes.support.builder import Builder
 
 
 def extent(memref_: ir.Value, dim: int) -> ir.Value:
     """The extent of a memref along a dimension: a constant where its type says it."""
-    type_ = ir.MemRefType(memref_.type)
+    type_, build = ir.MemRefType(memref_.type), Builder.index()
     if type_.is_dynamic_dim(dim):
-        return memref.dim(memref_, index_constant(dim))
-    return index_constant(type_.get_dim_size(dim))
+        return memref.dim(memref_, build.constant(dim))
+    return build.constant(type_.get_dim_size(dim))
 
 
 def before(op: ir.OpView | ir.Operation) -> ir.InsertionPoint:

@@ -1,17 +1,17 @@
 """The tensor maps that a kernel takes: made on the host from its matrices, passed behind its other arguments."""
 
 from mlir import ir
-from mlir.dialects import arith, cf
+from mlir.dialects import cf
 
 from lowtide.dialects import sm, tile
-from lowtide.dialects.diagnostics import Diagnostics
-from lowtide.dialects.tile.layouts import layout_of
+from lowtide.dialects.tile.layouts import layout_of, swizzle_attr
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
+from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import launches_of
 from lowtide.passes.support.panels import Panels
 from lowtide.passes.support.problem import element_bits
-from lowtide.passes.support.rewriting import before, constant_of, erase, extent, index_constant
+from lowtide.passes.support.rewriting import before, erase, extent
 
 
 def launch_of(module: ir.Module, kernel: tile.KernelOp) -> tile.LaunchOp:
@@ -22,19 +22,24 @@ def launch_of(module: ir.Module, kernel: tile.KernelOp) -> tile.LaunchOp:
     return launches[0]
 
 
-def box_text(op: ir.OpView, buffer: ir.Type, rows: int | None, rank: int) -> str:
-    """The `!sm.tensor_map` of the boxes that fill or empty a buffer. Raises Refusal where it does not lie in panels."""
+def box_type(op: ir.OpView, buffer: ir.Type, rows: int | None, rank: int) -> sm.TensorMapType:
+    """The `!sm.tensor_map` of the boxes that fill or empty a buffer.
+
+    Raises Refusal where the buffer does not lie in panels, or a box is not one that TMA takes.
+    """
     try:
         panels = Panels.of(buffer)
     except ScheduleError as error:
         raise Refusal(op, str(error)) from error
     memref = ir.MemRefType(buffer)
-    _, (bits, base, shift) = layout_of(memref.layout)
+    _, swizzle = layout_of(memref.layout)
     sides = [rows or panels.rows, panels.width]
     if rank > 2:
         sides = [1] * (rank - 3) + [panels.count, *sides]
-    swizzle = f", swizzle<{bits},{base},{shift}>" if bits else ""
-    return f"!sm.tensor_map<{'x'.join(map(str, sides))}x{memref.element_type}{swizzle}>"
+    try:
+        return sm.TensorMapType.get(sides, memref.element_type, swizzle_attr(swizzle))
+    except ValueError as error:
+        raise Refusal(op, f"needs a TMA box of {'×'.join(map(str, sides))} {memref.element_type}: {error}") from None
 
 
 def _assert_whole_panels(matrix: ir.Value, map_type: sm.TensorMapType) -> None:
@@ -61,10 +66,10 @@ def _assert_whole_rows(matrix: ir.Value) -> None:
 
 def _assert_multiple(matrix: ir.Value, unit: int, message: str) -> None:
     """A host check of the contiguous extent, where it is not known to be a multiple of `unit`."""
-    columns = extent(matrix, 1)
-    if (known := constant_of(columns)) is None or known % unit:
-        rest = arith.remui(columns, index_constant(unit))
-        cf.assert_(arith.cmpi(arith.CmpIPredicate.eq, rest, index_constant(0)), message)
+    build = Builder.index()
+    is_multiple = build.eq(build.urem(extent(matrix, 1), unit), 0)
+    if not constant_of(is_multiple):
+        cf.assert_(is_multiple, message)
 
 
 class TensorMapArguments:
@@ -74,7 +79,7 @@ class TensorMapArguments:
         self.kernel, self.launch = kernel, launch
         self.entry = kernel.body.blocks[0]
         self.matrices = list(self.entry.arguments)
-        self.found: dict[tuple[int, str], ir.Value] = {}
+        self.found: dict[tuple[int, sm.TensorMapType], ir.Value] = {}
         self.passed: list[ir.Value] = []
 
     def map_for(
@@ -95,21 +100,16 @@ class TensorMapArguments:
         if matrix not in self.matrices:
             raise Refusal(op, "names a matrix that is not an argument of the kernel; TMA needs a tensor map of it")
         position = self.matrices.index(matrix)
-        text = box_text(op, buffer, rows, rank)
-        if (position, text) not in self.found:
-            with Diagnostics(op.context) as diagnostics:
-                try:
-                    type_ = ir.Type.parse(text)
-                except ir.MLIRError as error:
-                    raise Refusal(op, f"is no TMA box: {'; '.join(diagnostics.of(error))}") from None
+        type_ = box_type(op, buffer, rows, rank)
+        if (position, type_) not in self.found:
             with before(self.launch):
                 if rank > 2:
                     _assert_whole_panels(self.launch.args[position], type_)
                 if is_written and all(position != other for other, _ in self.found):
                     _assert_whole_rows(self.launch.args[position])
                 self.passed.append(sm.TensorMapOp(type_, self.launch.args[position]).result)
-            self.found[position, text] = self.entry.add_argument(type_, ir.Location.unknown())
-        return self.found[position, text]
+            self.found[position, type_] = self.entry.add_argument(type_, ir.Location.unknown())
+        return self.found[position, type_]
 
     def finish(self) -> None:
         """Gives kernel and launch their new signature."""

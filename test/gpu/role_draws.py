@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from math import ceil
 
 import lowtide as lt
+from lowtide.dialects.tile import GemmLayout
 from lowtide.passes.schedules.choice import choose
-from lowtide.passes.support.problem import LAYOUTS, Problem
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import get
+
+LAYOUTS = tuple(map(str, GemmLayout))
 
 TARGET = "sm_90a"
 KERNELS = 360  # ten of each kind: consumers, layout, store

@@ -6,13 +6,16 @@ from math import ceil
 
 import pytest
 
+from lowtide.dialects.tile import GemmLayout
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.choice import Choice, choose
 from lowtide.passes.schedules.facts import shared_memory_bytes
 from lowtide.passes.schedules.rules import broken_rule
-from lowtide.passes.support.problem import LAYOUTS, Problem
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import get
+
+LAYOUTS = tuple(map(str, GemmLayout))
 
 SM_90A = get("sm_90a")
 Size = tuple[int | None, int | None, int | None]

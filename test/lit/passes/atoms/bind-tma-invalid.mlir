@@ -263,7 +263,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.
     producer warps(4) {
       %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c1] : !ring
       %at = tile.view %a[%n, %k] : !mat to !tile.view<264x64xbf16>
-      // expected-error @below {{bind-tma: is no TMA box: !sm.tensor_map<264x64xbf16, swizzle<3,3,3>>:1:5: a box has two to five sides of 1 to 256 elements}}
+      // expected-error @below {{bind-tma: needs a TMA box of 264×64 bf16: a box has two to five sides of 1 to 256 elements}}
       sm.copy_async %at to %as : !tile.view<264x64xbf16>, !a
       %bt = tile.view %b[%c0, %k] : !mat to !tile.view<8x64xbf16>
       sm.copy_async %bt to %bs : !tile.view<8x64xbf16>, !b

@@ -17,45 +17,31 @@ func.func @host(%inside: memref<96x64xbf16>, %whole: memref<100x72xbf16>, %odd: 
   tile.launch @ldmatrix grid(%ctas) threads(32) shared_memory(12288) args()
   return
 }
-// A static extent that the tile divides: a window at a work tile's origin lies inside, so nothing is asked. The thread's
+// A static extent that the tile divides: a window at a work tile's origin lies inside, so there is no check. The thread's
 // address in shared memory is swizzled once; its second row is a constant further on. Rows times the 64-bit stride.
 // CHECK-LABEL: gpu.func @inside(
 // CHECK-SAME:    %[[A:.+]]: !llvm.ptr<1>, %[[LDA:.+]]: i64) kernel
 // CHECK:       %[[SMEM:.+]] = llvm.mlir.addressof @shared_memory : !llvm.ptr<3>
-// CHECK:       %[[TID:.+]] = nvvm.read.ptx.sreg.tid.x
+// CHECK-NOT:   arith.cmpi
 // CHECK:       %[[S:.+]] = llvm.getelementptr %[[SMEM]][1024] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8
-// CHECK:       %[[I:.+]] = arith.shli %{{.+}}, %c5
-// CHECK-NEXT:  %[[J:.+]] = arith.shli %{{.+}}, %c5
-// CHECK-NEXT:  %[[LANE4:.+]] = arith.andi %[[TID]], %c3
-// CHECK-NEXT:  %[[COLUMN:.+]] = arith.shli %[[LANE4]], %c3
-// CHECK-NEXT:  %[[ROW:.+]] = arith.shrui %[[TID]], %c2
-// CHECK-NEXT:  %[[DOWN:.+]] = arith.shli %[[ROW]], %c5
-// CHECK-NEXT:  %[[PLAIN:.+]] = arith.addi %[[COLUMN]], %[[DOWN]]
-// CHECK-NEXT:  %[[SHIFTED:.+]] = arith.shrui %[[PLAIN]], %c3
-// CHECK-NEXT:  %[[BITS:.+]] = arith.andi %[[SHIFTED]], %c24
-// CHECK-NEXT:  %[[SWIZZLED:.+]] = arith.xori %[[PLAIN]], %[[BITS]]
-// CHECK-NEXT:  %[[M:.+]] = arith.addi %[[I]], %[[ROW]]
-// CHECK-NEXT:  %[[K:.+]] = arith.addi %[[J]], %[[COLUMN]]
-// CHECK-NEXT:  %[[M64:.+]] = arith.extui %[[M]] : i32 to i64
-// CHECK-NEXT:  %[[ROWS:.+]] = arith.muli %[[M64]], %[[LDA]]
-// CHECK-NEXT:  %[[K64:.+]] = arith.extui %[[K]] : i32 to i64
-// CHECK-NEXT:  %[[INDEX:.+]] = arith.addi %[[ROWS]], %[[K64]]
-// CHECK-NEXT:  %[[FROM:.+]] = llvm.getelementptr %[[A]][%[[INDEX]]] : {{.*}}, bf16
-// CHECK-NEXT:  %[[BYTES:.+]] = arith.shli %[[SWIZZLED]], %c1
-// CHECK-NEXT:  %[[TO:.+]] = llvm.getelementptr %[[S]][%[[BYTES]]] : {{.*}}, i8
-// CHECK-NEXT:  nvvm.cp.async.shared.global %[[TO]], %[[FROM]], 16, cache = cg : !llvm.ptr<3>, !llvm.ptr<1>
+// CHECK:       arith.xori
+// CHECK-NOT:   arith.xori
+// CHECK:       %[[ROWS:.+]] = arith.muli %{{.+}}, %[[LDA]] : i64
+// CHECK:       %[[INDEX:.+]] = arith.addi %[[ROWS]], %{{.+}} : i64
+// CHECK:       %[[FROM:.+]] = llvm.getelementptr %[[A]][%[[INDEX]]] : {{.*}}, bf16
+// CHECK:       %[[TO:.+]] = llvm.getelementptr %[[S]][%{{.+}}] : {{.*}}, i8
+// CHECK:       nvvm.cp.async.shared.global %[[TO]], %[[FROM]], 16, cache = cg : !llvm.ptr<3>, !llvm.ptr<1>
 // CHECK:       %[[TO2:.+]] = llvm.getelementptr %[[TO]][1024] : {{.*}}, i8
-// CHECK-NEXT:  nvvm.cp.async.shared.global %[[TO2]], %{{.+}}, 16, cache = cg : !llvm.ptr<3>, !llvm.ptr<1>
+// CHECK:       nvvm.cp.async.shared.global %[[TO2]], %{{.+}}, 16, cache = cg : !llvm.ptr<3>, !llvm.ptr<1>
 
-// A window that runs ahead may start past the edge, but never straddles it: one question for the whole window, zero
-// bytes where it is outside.
-// CHECK:       %[[AHEAD:.+]] = arith.muli %[[J]], %c32
-// CHECK:       %[[EXISTS:.+]] = arith.cmpi ult, %[[AHEAD]], %c64
-// CHECK-NEXT:  %[[SIZE:.+]] = arith.select %[[EXISTS]], %c16{{.*}}, %c0
-// CHECK-NEXT:  nvvm.cp.async.shared.global %[[TO]], %{{.+}}, 16, cache = cg, %[[SIZE]] : !llvm.ptr<3>, !llvm.ptr<1>, i32
+// A window that runs ahead may start past the edge, but never straddles it: one check for the whole window, zero bytes
+// where it is outside.
+// CHECK:       %[[EXISTS:.+]] = arith.cmpi ult, %{{.+}}, %c64
+// CHECK-NOT:   arith.cmpi
+// CHECK:       %[[SIZE:.+]] = arith.select %[[EXISTS]], %c16{{.*}}, %c0
+// CHECK:       nvvm.cp.async.shared.global %[[TO]], %{{.+}}, 16, cache = cg, %[[SIZE]] : !llvm.ptr<3>, !llvm.ptr<1>, i32
 // CHECK:       nvvm.cp.async.shared.global %[[TO2]], %{{.+}}, 16, cache = cg, %[[SIZE]]
-
-// CHECK-NEXT:  nvvm.cp.async.commit.group
+// CHECK:       nvvm.cp.async.commit.group
 // CHECK-NEXT:  nvvm.cp.async.wait.group 1
 // CHECK-NEXT:  nvvm.barrier0
 tile.kernel @inside(%a: memref<96x64xbf16>) {
@@ -81,10 +67,10 @@ tile.kernel @inside(%a: memref<96x64xbf16>) {
 // CHECK-LABEL: gpu.func @whole_runs(
 // CHECK-NOT:   arith.minui
 // CHECK:       %[[ROW_EXISTS:.+]] = arith.cmpi ult, %{{.+}}, %c100
-// CHECK-NEXT:  %[[COLUMN_EXISTS:.+]] = arith.cmpi ult, %{{.+}}, %c72
-// CHECK-NEXT:  %[[BOTH:.+]] = arith.andi %[[ROW_EXISTS]], %[[COLUMN_EXISTS]]
-// CHECK-NEXT:  %[[SIZE:.+]] = arith.select %[[BOTH]], %c16{{.*}}, %c0
-// CHECK-NEXT:  nvvm.cp.async.shared.global %{{.+}}, %{{.+}}, 16, cache = cg, %[[SIZE]]
+// CHECK:       %[[COLUMN_EXISTS:.+]] = arith.cmpi ult, %{{.+}}, %c72
+// CHECK:       %[[BOTH:.+]] = arith.andi %[[ROW_EXISTS]], %[[COLUMN_EXISTS]]
+// CHECK:       %[[SIZE:.+]] = arith.select %[[BOTH]], %c16{{.*}}, %c0
+// CHECK:       nvvm.cp.async.shared.global %{{.+}}, %{{.+}}, 16, cache = cg, %[[SIZE]]
 // CHECK-NOT:   arith.minui
 tile.kernel @whole_runs(%a: memref<100x72xbf16>) {
   %c100 = arith.constant 100 : index
@@ -100,17 +86,17 @@ tile.kernel @whole_runs(%a: memref<100x72xbf16>) {
 // 70 columns are not: the last copy of a row is short, and the hardware fills in zeros. Eight bytes go through L1.
 // CHECK-LABEL: gpu.func @odd(
 // CHECK:       %[[BOTH:.+]] = arith.andi %{{.+}}, %{{.+}} : i1
-// CHECK-NEXT:  %[[LEFT:.+]] = arith.subi %c70{{.*}}, %[[COLUMN:.+]] : i32
-// CHECK-NEXT:  %[[LEFT_BYTES:.+]] = arith.shli %[[LEFT]], %c1
-// CHECK-NEXT:  %[[SHORT:.+]] = arith.minui %[[LEFT_BYTES]], %c8
-// CHECK-NEXT:  %[[SIZE:.+]] = arith.select %[[BOTH]], %[[SHORT]], %c0
-// CHECK-NEXT:  nvvm.cp.async.shared.global %[[TO:.+]], %{{.+}}, 8, cache = ca, %[[SIZE]]
+// CHECK:       %[[LEFT:.+]] = arith.subi %c70{{.*}}, %[[COLUMN:.+]] : i32
+// CHECK:       %[[LEFT_BYTES:.+]] = arith.shli %[[LEFT]], %c1
+// CHECK:       %[[SHORT:.+]] = arith.minui %[[LEFT_BYTES]], %c8
+// CHECK:       %[[SIZE:.+]] = arith.select %[[BOTH]], %[[SHORT]], %c0
+// CHECK:       nvvm.cp.async.shared.global %[[TO:.+]], %{{.+}}, 8, cache = ca, %[[SIZE]]
 
 // Four rows on, a bit of the swizzle changes: an xor of the thread's part, and the constant that is left.
 // CHECK:       %[[MOVED:.+]] = arith.xori %{{.+}}, %c16
-// CHECK-NEXT:  %[[MOVED_BYTES:.+]] = arith.shli %[[MOVED]], %c1
-// CHECK-NEXT:  %[[TO4:.+]] = llvm.getelementptr %{{.+}}[%[[MOVED_BYTES]]]
-// CHECK-NEXT:  %[[TO4B:.+]] = llvm.getelementptr %[[TO4]][256]
+// CHECK:       %[[MOVED_BYTES:.+]] = arith.shli %[[MOVED]], %c1
+// CHECK:       %[[TO4:.+]] = llvm.getelementptr %{{.+}}[%[[MOVED_BYTES]]]
+// CHECK:       %[[TO4B:.+]] = llvm.getelementptr %[[TO4]][256]
 // CHECK:       nvvm.cp.async.shared.global %[[TO4B]],
 tile.kernel @odd(%a: memref<100x70xbf16>) {
   %c100 = arith.constant 100 : index
@@ -127,13 +113,13 @@ tile.kernel @odd(%a: memref<100x70xbf16>) {
 // CHECK-LABEL: gpu.func @dynamic(
 // CHECK-SAME:    %{{.+}}: !llvm.ptr<1>, %{{.+}}: i64, %[[M:.+]]: i32, %[[N:.+]]: i32) kernel
 // CHECK:       %[[ROW_EXISTS:.+]] = arith.cmpi ult, %{{.+}}, %[[M]]
-// CHECK-NEXT:  %[[COLUMN_EXISTS:.+]] = arith.cmpi ult, %[[COLUMN:.+]], %[[N]]
-// CHECK-NEXT:  %[[BOTH:.+]] = arith.andi %[[ROW_EXISTS]], %[[COLUMN_EXISTS]]
-// CHECK-NEXT:  %[[LEFT:.+]] = arith.subi %[[N]], %[[COLUMN]]
-// CHECK-NEXT:  %[[LEFT_BYTES:.+]] = arith.shli %[[LEFT]], %c1
-// CHECK-NEXT:  %[[SHORT:.+]] = arith.minui %[[LEFT_BYTES]], %c16
-// CHECK-NEXT:  %[[SIZE:.+]] = arith.select %[[BOTH]], %[[SHORT]], %c0
-// CHECK-NEXT:  nvvm.cp.async.shared.global %{{.+}}, %{{.+}}, 16, cache = cg, %[[SIZE]]
+// CHECK:       %[[COLUMN_EXISTS:.+]] = arith.cmpi ult, %[[COLUMN:.+]], %[[N]]
+// CHECK:       %[[BOTH:.+]] = arith.andi %[[ROW_EXISTS]], %[[COLUMN_EXISTS]]
+// CHECK:       %[[LEFT:.+]] = arith.subi %[[N]], %[[COLUMN]]
+// CHECK:       %[[LEFT_BYTES:.+]] = arith.shli %[[LEFT]], %c1
+// CHECK:       %[[SHORT:.+]] = arith.minui %[[LEFT_BYTES]], %c16
+// CHECK:       %[[SIZE:.+]] = arith.select %[[BOTH]], %[[SHORT]], %c0
+// CHECK:       nvvm.cp.async.shared.global %{{.+}}, %{{.+}}, 16, cache = cg, %[[SIZE]]
 tile.kernel @dynamic(%a: !mat) {
   %c0 = arith.constant 0 : index
   %s = sm.alloc at 0 : !rows
@@ -145,52 +131,45 @@ tile.kernel @dynamic(%a: !mat) {
   tile.return
 }
 
-// The ring's cursor wraps after the last slot. Stages of A lie 2048 bytes apart, those of B 1024 from byte 6144 on.
+// The ring's cursor wraps after the last slot. Stages of A are 2048 bytes apart, those of B 1024 from byte 6144 on.
 // CHECK-LABEL: gpu.func @ldmatrix(
 // CHECK:       %[[SMEM:.+]] = llvm.mlir.addressof @shared_memory
-// CHECK:       %[[TID:.+]] = nvvm.read.ptx.sreg.tid.x
 // CHECK:       %[[BS:.+]] = llvm.getelementptr %[[SMEM]][6144]
-// CHECK-NEXT:  %[[NEXT:.+]] = arith.addi %c1{{.*}}, %c1
-// CHECK-NEXT:  %[[LAST:.+]] = arith.cmpi eq, %[[NEXT]], %c3
-// CHECK-NEXT:  %[[SLOT:.+]] = arith.select %[[LAST]], %c0{{.*}}, %[[NEXT]]
+// CHECK:       scf.for %[[I:.+]] = %c0
+// CHECK:       %[[NEXT:.+]] = arith.addi %[[I]], %c1
+// CHECK:       %[[LAST:.+]] = arith.cmpi eq, %[[NEXT]], %c3
+// CHECK:       %[[SLOT:.+]] = arith.select %[[LAST]], %c0{{.*}}, %[[NEXT]]
 // CHECK:       %[[A_STAGE:.+]] = arith.shli %[[SLOT]], %c11
-// CHECK-NEXT:  %[[A:.+]] = llvm.getelementptr %[[SMEM]][%[[A_STAGE]]]
-// CHECK-NEXT:  %[[B_STAGE:.+]] = arith.shli %[[SLOT]], %c10
-// CHECK-NEXT:  %[[B:.+]] = llvm.getelementptr %[[BS]][%[[B_STAGE]]]
+// CHECK:       %[[A:.+]] = llvm.getelementptr %[[SMEM]][%[[A_STAGE]]]
+// CHECK:       %[[B_STAGE:.+]] = arith.shli %[[SLOT]], %c10
+// CHECK:       %[[B:.+]] = llvm.getelementptr %[[BS]][%[[B_STAGE]]]
 
-// A: lanes 0-15 address rows 0-15 of the left 8 columns, lanes 16-31 the same rows of the right ones. The second k-slice,
-// 16 columns on, is an xor; the lower 16 rows are a constant further on.
-// CHECK-NEXT:  %[[ROW:.+]] = arith.andi %[[TID]], %c15
-// CHECK-NEXT:  %[[DOWN:.+]] = arith.shli %[[ROW]], %c5
-// CHECK-NEXT:  %[[RIGHT:.+]] = arith.shrui %[[TID]], %c4
-// CHECK-NEXT:  %[[COLUMN:.+]] = arith.shli %[[RIGHT]], %c3
-// CHECK-NEXT:  %[[PLAIN:.+]] = arith.addi %[[DOWN]], %[[COLUMN]]
-// CHECK-NEXT:  %[[SHIFTED:.+]] = arith.shrui %[[PLAIN]], %c3
-// CHECK-NEXT:  %[[BITS:.+]] = arith.andi %[[SHIFTED]], %c24
-// CHECK-NEXT:  %[[SWIZZLED:.+]] = arith.xori %[[PLAIN]], %[[BITS]]
-// CHECK-NEXT:  %[[SLICE:.+]] = arith.xori %[[SWIZZLED]], %c16
-// CHECK-NEXT:  %[[BYTES:.+]] = arith.shli %[[SLICE]], %c1
-// CHECK-NEXT:  %[[UPPER:.+]] = llvm.getelementptr %[[A]][%[[BYTES]]]
-// CHECK-NEXT:  nvvm.ldmatrix %[[UPPER]] {{.*}} layout = #nvvm.mma_layout<row>, num = 4 : i32, {{.*}} -> !llvm.struct<(i32, i32, i32, i32)>
-// CHECK-NEXT:  %[[LOWER:.+]] = llvm.getelementptr %[[UPPER]][1024]
-// CHECK-NEXT:  nvvm.ldmatrix %[[LOWER]]
+// A: each lane addresses a row. The second k-slice, 16 columns on, is an xor of the swizzled offset; the lower 16 rows
+// are a constant further on.
+// CHECK:       %[[SLICE:.+]] = arith.xori %{{.+}}, %c16
+// CHECK:       %[[BYTES:.+]] = arith.shli %[[SLICE]], %c1
+// CHECK:       %[[UPPER:.+]] = llvm.getelementptr %[[A]][%[[BYTES]]]
+// CHECK:       nvvm.ldmatrix %[[UPPER]] {{.*}} layout = #nvvm.mma_layout<row>, num = 4 : i32, {{.*}} -> !llvm.struct<(i32, i32, i32, i32)>
+// CHECK:       %[[LOWER:.+]] = llvm.getelementptr %[[UPPER]][1024]
+// CHECK:       nvvm.ldmatrix %[[LOWER]]
 
-// B, K down its rows: lanes 0-7 and 16-23 address K rows, lane bit 3 the next eight columns, bit 4 the next eight rows.
-// CHECK:       %[[ROW8:.+]] = arith.andi %[[TID]], %c7
-// CHECK-NEXT:  arith.shli %[[ROW8]], %c5
-// CHECK:       nvvm.ldmatrix %{{.+}} {{.*}} layout = #nvvm.mma_layout<col>, num = 4 : i32
+// B has K down its rows: transposed.
+// CHECK:       %[[LEFT:.+]] = llvm.getelementptr %[[B]][
+// CHECK:       nvvm.ldmatrix %[[LEFT]] {{.*}} layout = #nvvm.mma_layout<col>, num = 4 : i32
 
-// Where a fragment has less, so has the instruction.
+// An atom of fewer matrices is an instruction of fewer.
 // CHECK:       nvvm.ldmatrix %{{.+}} {{.*}} layout = #nvvm.mma_layout<row>, num = 2 : i32, {{.*}} -> !llvm.struct<(i32, i32)>
 tile.kernel @ldmatrix() {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %ring = sm.ring at [0, 6144] : !ring
-  %i, %p = sm.ring_advance %ring[%c1, %c0] : !ring
-  %a, %b = sm.ring_slot %ring[%i] : !ring
-  %f = sm.ldmatrix %a[0, 16] by "ldmatrix.x4" : !rows to !sm.fragment<32x16xbf16, #tile.tv<threads (4,8):(64,1), values ((2,2,2),2,1):((32,8,256),16,512)>>
-  %g = sm.ldmatrix %b[0, 0] by "ldmatrix.x4" trans : !columns to !sm.fragment<32x16xbf16, #tile.tv<threads (4,8):(64,1), values ((2,2,2),2,1):((32,8,256),16,512)>>
-  %h = sm.ldmatrix %a[0, 0] by "ldmatrix.x2" : !rows to !sm.fragment<8x16xbf16, #tile.tv<threads (4,8):(16,1), values ((2,2),1,1):((8,64),8,128)>>
+  scf.for %j = %c0 to %c1 step %c1 {
+    %i, %p = sm.ring_advance %ring[%j, %c0] : !ring
+    %a, %b = sm.ring_slot %ring[%i] : !ring
+    %f = sm.ldmatrix %a[0, 16] by "ldmatrix.x4" : !rows to !sm.fragment<32x16xbf16, #tile.tv<threads (4,8):(64,1), values ((2,2,2),2,1):((32,8,256),16,512)>>
+    %g = sm.ldmatrix %b[0, 0] by "ldmatrix.x4" trans : !columns to !sm.fragment<32x16xbf16, #tile.tv<threads (4,8):(64,1), values ((2,2,2),2,1):((32,8,256),16,512)>>
+    %h = sm.ldmatrix %a[0, 0] by "ldmatrix.x2" : !rows to !sm.fragment<8x16xbf16, #tile.tv<threads (4,8):(16,1), values ((2,2),1,1):((8,64),8,128)>>
+  }
   tile.return
 }
 }

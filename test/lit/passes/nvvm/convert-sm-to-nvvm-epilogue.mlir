@@ -215,7 +215,7 @@ tile.kernel @store_ragged(%d: !mat) {
 // CHECK-LABEL: gpu.func @load_full(
 // CHECK-SAME:    %[[C:.+]]: !llvm.ptr<1>, %[[LD:.+]]: i64, %[[M:.+]]: i32, %[[N:.+]]: i32) kernel
 // CHECK:       %[[BASE:.+]] = llvm.ptrtoint %[[C]]
-// CHECK-NEXT:  %[[STRIDE:.+]] = arith.muli %[[LD]], %c2
+// CHECK-NEXT:  %[[STRIDE:.+]] = arith.shli %[[LD]], %c1
 // CHECK-NEXT:  %[[EITHER:.+]] = arith.ori %[[BASE]], %[[STRIDE]]
 // CHECK-NEXT:  %[[OFF:.+]] = arith.andi %[[EITHER]], %c3
 // CHECK-NEXT:  %[[ALIGNED:.+]] = arith.cmpi eq, %[[OFF]], %c0

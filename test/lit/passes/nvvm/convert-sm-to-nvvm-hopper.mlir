@@ -38,18 +38,16 @@
 // CHECK-NEXT:    scf.if %[[ELECTED]] {
 
 // Slot 3 of the empty barriers lies 3·8 bytes on; the wait sleeps at most 10 ms at a time.
-// CHECK:           %[[AT:.+]] = arith.shli %c3_i32{{.*}}, %c3_i32{{.*}} : i32
-// CHECK-NEXT:      %[[E3:.+]] = llvm.getelementptr %[[EMPTY]][%[[AT]]] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i8
+// CHECK:           %[[E3:.+]] = llvm.getelementptr %[[EMPTY]][24] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8
 // CHECK-NEXT:      nvvm.mbarrier.try_wait.parity %[[E3]], %c1_i32{{.*}}, %c10000000_i32{{.*}} : !llvm.ptr<3>, i32, i32
 
 // It arrives by itself, with the bytes, on slot 1.
-// CHECK:           %[[F1:.+]] = llvm.getelementptr %[[FULL]][%{{.+}}]
+// CHECK:           %[[F1:.+]] = llvm.getelementptr %[[FULL]][8]
 // CHECK-NEXT:      nvvm.mbarrier.arrive.expect_tx %[[F1]], %c9216_i32 : !llvm.ptr<3>, i32
 
 // Coordinates of the box innermost first: column 192, then row 3. The buffer lies one stage of 2¹⁴ bytes on.
-// CHECK:           %[[STAGE:.+]] = arith.shli %c1_i32{{.*}}, %c14_i32{{.*}} : i32
-// CHECK:           %[[A1:.+]] = llvm.getelementptr %[[SMEM]][%[[STAGE]]]
-// CHECK:           %[[SIGNAL:.+]] = llvm.getelementptr %[[FULL]][%{{.+}}]
+// CHECK:           %[[A1:.+]] = llvm.getelementptr %[[SMEM]][16384]
+// CHECK:           %[[SIGNAL:.+]] = llvm.getelementptr %[[FULL]][8]
 // CHECK-NEXT:      %[[A1C:.+]] = llvm.addrspacecast %[[A1]] : !llvm.ptr<3> to !llvm.ptr<7>
 // CHECK-NEXT:      nvvm.cp.async.bulk.tensor.shared.cluster.global %[[A1C]], %[[MAP]], %[[SIGNAL]], box[%c192_i32{{.*}}, %c3_i32{{.*}}] : !llvm.ptr<7>, !llvm.ptr
 // CHECK-NEXT:    }

@@ -27,10 +27,8 @@ func.func @host(%ctas: index, %d: memref<32x40xbf16>) {
 // Of a 32×32 accumulator each thread carries eight vectors of four: one for each atom, rows of atoms first. A buffer is
 // carried as its pointer. K = 40 makes ⌈40/16⌉ steps.
 // CHECK-LABEL: gpu.func @loop(
-// CHECK:       %[[UP:.+]] = arith.addi %c40{{.*}}, %c15
-// CHECK-NEXT:  %[[STEPS:.+]] = arith.shrui %[[UP]], %c4
 // CHECK:       %[[ZERO:.+]] = arith.constant dense<0.000000e+00> : vector<4xf32>
-// CHECK:       scf.for %{{.+}} = %c0{{.*}} to %[[STEPS]] step %c1{{.*}} iter_args(%[[C00:[^ ]+]] = %[[ZERO]], %[[C10:[^ ]+]] = %[[ZERO]], %[[C01:[^ ]+]] = %[[ZERO]], %[[C11:[^ ]+]] = %[[ZERO]], %[[C02:[^ ]+]] = %[[ZERO]], %[[C12:[^ ]+]] = %[[ZERO]], %[[C03:[^ ]+]] = %[[ZERO]], %[[C13:[^ ]+]] = %[[ZERO]], %[[AS:[^ ]+]] = %{{[^ ]+}})
+// CHECK:       scf.for %{{.+}} = %c0{{.*}} to %c3{{.*}} step %c1{{.*}} iter_args(%[[C00:[^ ]+]] = %[[ZERO]], %[[C10:[^ ]+]] = %[[ZERO]], %[[C01:[^ ]+]] = %[[ZERO]], %[[C11:[^ ]+]] = %[[ZERO]], %[[C02:[^ ]+]] = %[[ZERO]], %[[C12:[^ ]+]] = %[[ZERO]], %[[C03:[^ ]+]] = %[[ZERO]], %[[C13:[^ ]+]] = %[[ZERO]], %[[AS:[^ ]+]] = %{{[^ ]+}})
 
 // Two ldmatrix.x4 give A's two atoms of four registers, two more B's four atoms of two.
 // CHECK:         %[[START:.+]] = llvm.getelementptr %[[AS]][

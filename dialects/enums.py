@@ -1,0 +1,43 @@
+"""Enums of ops, read as the Python enums that TableGen generates from ODS: one reader per enum.
+
+Builders of ops take the enums as they are.
+"""
+
+from mlir import ir
+
+from lowtide.dialects import sm, tile
+from lowtide.dialects.tile import CacheHint, GemmLayout, OperandKind, RasterKind, SchedulerKind
+
+
+def gemm_layout(op: tile.GemmOp | tile.MmaOp | sm.WgmmaOp) -> GemmLayout:
+    """How A and B lie."""
+    return GemmLayout(_number(op.layout))
+
+
+def operand_kind(view: tile.ViewOp) -> OperandKind:
+    """What the matrix or vector of a window has one element for; `full` where it says nothing."""
+    return OperandKind.full if view.kind is None else OperandKind(_number(view.kind))
+
+
+def operand_kinds(op: tile.GemmOp | tile.StoreOp) -> list[OperandKind]:
+    """The kind of each epilogue operand."""
+    return [OperandKind(_number(kind)) for kind in op.kinds]
+
+
+def scheduler_kind(work: tile.WorkTilesOp) -> SchedulerKind:
+    """How CTAs take work tiles."""
+    return SchedulerKind(_number(work.scheduler))
+
+
+def raster_kind(order: tile.RasterAttr) -> RasterKind:
+    """In which order work tiles are handed out."""
+    return RasterKind[order.kind]
+
+
+def cache_hint_of(op: sm.TmaLoadOp | sm.TmaStoreOp | sm.StoreGlobalOp | sm.PtxStoreOp) -> CacheHint:
+    """The op's `cache(…)`; `normal` where it has none."""
+    return CacheHint.normal if op.cache is None else CacheHint(_number(op.cache))
+
+
+def _number(attribute: ir.Attribute) -> int:
+    return int(ir.IntegerAttr(attribute).value)

@@ -1,0 +1,213 @@
+"""Every word of every enum of the dialects, on both roads: it has code of its own, or is refused by name.
+
+The words are read off the enums, so that a new one is covered when it is added.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from functools import cache
+
+import pytest
+from mlir import ir
+
+import lowtide as lt
+from lowtide import targets
+from lowtide.compiler.kernel import CompiledKernel
+from lowtide.dialects import sm, tile
+from lowtide.dialects.tile import CacheHint, GemmLayout, OperandKind, RasterKind, SchedulerKind, SlotUse
+from lowtide.passes.base import walk
+from lowtide.passes.llvm.convert_ptx_ops_to_asm import ConvertPtxOpsToAsm
+from lowtide.passes.nvvm import work_tiles
+from lowtide.passes.nvvm.convert_sm_to_nvvm import ConvertSmToNvvm
+
+TARGETS = ("sm_80", "sm_90a")
+
+
+@cache
+def kernel(target: str) -> CompiledKernel:
+    return lt.compile_gemm(lt.GemmSpec(m=4096, n=4096, k=4096, a="bf16", b="bf16", d="bf16"), target=target)
+
+
+def outcomes(words: Iterable[IntEnum], code: Callable[[str], str]) -> dict[str, str]:
+    """By word: the code, or the error of ours that refuses it."""
+    found = {}
+    for word in map(str, words):
+        try:
+            found[word] = code(word)
+        except lt.Error as error:
+            found[word] = f"refused: {error}"
+    return found
+
+
+def check(found: Mapping[str, str]) -> set[str]:
+    """Each word's code is its own, and a refusal names its word. Gives the words that are taken."""
+    refused = {word: text for word, text in found.items() if text.startswith("refused: ")}
+    for word, text in refused.items():
+        assert word in text, f"the refusal of {word} does not name it: {text}"
+    taken = {word: text for word, text in found.items() if word not in refused}
+    assert len(set(taken.values())) == len(taken), f"of {', '.join(taken)}, two give the same code"
+    return set(taken)
+
+
+def lowered(target: str, edit: Callable[[ir.Module], None]) -> str:
+    """The device code of the kernel, edited at level epilogue."""
+    with ir.Context() as context, ir.Location.unknown():
+        context.emit_error_diagnostics = True
+        module = ir.Module.parse(kernel(target).levels["epilogue"])
+        edit(module)
+        for step in (ConvertSmToNvvm(), ConvertPtxOpsToAsm()):
+            step.apply(module, targets.get(target))
+        return str(module)
+
+
+def raster(word: str) -> ir.Attribute:
+    """An order of this word, with as many numbers as it takes."""
+    for numbers in ("", " 2", " 2, 3"):
+        try:
+            return ir.Attribute.parse(f"#tile.raster<{word}{numbers}>")
+        except ir.MLIRError:
+            continue
+    raise lt.IRError(f"{word} takes other numbers")
+
+
+def orders(target: str) -> dict[str, str]:
+    def edit(module: ir.Module, word: str) -> None:
+        for work in walk(module, tile.WorkTilesOp):
+            work.attributes["order"] = raster(word)
+
+    return outcomes(RasterKind, lambda word: lowered(target, lambda module: edit(module, word)))
+
+
+def with_enum(op_class: type[ir.OpView], name: str, enum: type[IntEnum], word: str) -> Callable[[ir.Module], None]:
+    def edit(module: ir.Module) -> None:
+        number = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), enum[word])
+        ops = walk(module, op_class)
+        assert ops
+        for op in ops:
+            op.operation.attributes[name] = number
+
+    return edit
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_order_has_code_of_its_own(target: str) -> None:
+    assert {"row", "column", "grouped", "groups"} <= check(orders(target))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_scheduler_has_code_of_its_own(target: str) -> None:
+    def code(word: str) -> str:
+        return lowered(target, with_enum(tile.WorkTilesOp, "scheduler", SchedulerKind, word))
+
+    assert {"one_shot", "persistent", "even_split"} <= check(outcomes(SchedulerKind, code))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_layout_of_a_and_b_has_code_of_its_own(target: str) -> None:
+    def code(word: str) -> str:
+        spec = lt.GemmSpec(m=None, n=None, k=None, a="bf16", b="bf16", d="bf16", layout=word)
+        return lt.compile_gemm(spec, target=target).ptx
+
+    assert {"tn", "tt", "nn", "nt"} <= check(outcomes(GemmLayout, code))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_kind_of_epilogue_operand_has_code_of_its_own(target: str) -> None:
+    mat = "memref<?x?xbf16, strided<[?, 1]>>"
+    template = """
+    module attributes {{tile.level = "problem", tile.target = "{target}"}} {{
+    func.func @gemm(%a: {mat}, %b: {mat}, %d: {mat}, %x: {type}) {{
+      tile.gemm tn %a, %b into %d acc(f32) operands({word} %x : {type}) {{
+      ^bb0(%acc: f32, %e: f32):
+        %sum = arith.addf %acc, %e : f32
+        %y = arith.truncf %sum : f32 to bf16
+        tile.yield %y : bf16
+      }} : {mat}, {mat}, {mat}
+      return
+    }}
+    }}"""
+
+    def code(word: str) -> str:
+        errors = []
+        for type_ in ("memref<?x?xf32, strided<[?, 1]>>", "memref<?xf32>", "f32"):
+            try:
+                return lt.compile_ir(template.format(target=target, mat=mat, type=type_, word=word)).ptx
+            except lt.Error as error:
+                errors.append(str(error))
+        raise lt.IRError("; ".join(errors))
+
+    assert {"full", "per_row", "per_column", "scalar"} <= check(outcomes(OperandKind, code))
+
+
+HINTED = [
+    ("sm_80", sm.StoreGlobalOp, {"normal", "streaming", "write_through"}),
+    ("sm_90a", sm.TmaLoadOp, {"normal", "evict_first", "evict_last"}),
+    ("sm_90a", sm.TmaStoreOp, {"normal", "evict_first", "evict_last"}),
+]
+
+
+@pytest.mark.parametrize(("target", "op_class", "taken"), HINTED, ids=[op.OPERATION_NAME for _, op, _ in HINTED])
+def test_every_cache_hint_has_code_of_its_own_or_is_refused(
+    target: str, op_class: type[ir.OpView], taken: set[str]
+) -> None:
+    def code(word: str) -> str:
+        return lowered(target, with_enum(op_class, "cache", CacheHint, word))
+
+    assert taken <= check(outcomes(CacheHint, code))
+
+
+def slots(text: str) -> set[str]:
+    """The uses of the slots that a module's values are."""
+    with ir.Context(), ir.Location.unknown():
+        found = set()
+
+        def visit(op: ir.Operation) -> ir.WalkResult:
+            found.update(value.type.use for value in op.results if isinstance(value.type, sm.SlotType))
+            return ir.WalkResult.ADVANCE
+
+        ir.Module.parse(text).operation.walk(visit)
+        return found
+
+
+SLOT = """
+!ring = !sm.ring<2 x [memref<8x8xf32, #gpu.address_space<workgroup>>]>
+func.func @f(%ring: !ring, %slot: !sm.slot<{word}>) {{
+  {verb}
+  return
+}}"""
+VERBS = [f"{name} %ring, %slot : !ring, !sm.slot<{{word}}>" for name in ("sm.producer_commit", "sm.consumer_release")]
+
+
+def takes(verb: str, word: str) -> bool:
+    with ir.Context() as context:
+        try:
+            ir.Module.parse(SLOT.format(verb=verb.format(word=word), word=word), context)
+        except ir.MLIRError:
+            return False
+        return True
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_use_of_a_slot_is_bound_to_instructions_or_taken_by_no_verb(target: str) -> None:
+    levels = kernel(target).levels
+    assert not slots(levels["atoms"])
+    for use in map(str, SlotUse):
+        verbs = [verb for verb in VERBS if takes(verb, use)]
+        assert len(verbs) == (1 if use in slots(levels["pipelined"]) else 0), use
+    assert {"write", "read"} <= slots(levels["pipelined"])
+
+
+def test_two_words_with_one_lowering_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fault that the checks above are for."""
+    monkeypatch.setitem(work_tiles._ORDERS, RasterKind.column, work_tiles._ORDERS[RasterKind.row])
+    with pytest.raises(AssertionError, match="two give the same code"):
+        check(orders("sm_80"))
+
+
+def test_a_word_without_a_lowering_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(work_tiles._ORDERS, RasterKind.groups)
+    assert check(orders("sm_80")) == {"row", "column", "grouped"}
+    monkeypatch.delitem(work_tiles._LOOPS, SchedulerKind.even_split)
+    edit = with_enum(tile.WorkTilesOp, "scheduler", SchedulerKind, "even_split")
+    with pytest.raises(lt.PassError, match="scheduler even_split, which has no lowering; take persistent"):
+        lowered("sm_80", edit)
