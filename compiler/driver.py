@@ -7,6 +7,7 @@ level that was dumped, edited or not, and read back goes on exactly as if it had
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -78,23 +79,24 @@ def lower(
     schedule is chosen first, else an edited schedule is verified. `dump_dir` gets a file for each step.
 
     Raises IRError for IR that is malformed or not of its level, PassError (or the class of the error behind it, such
-    as ScheduleError) where a pass refuses, with a reproducer; Error for a folder that cannot be written.
+    as ScheduleError) where a pass refuses, with a reproducer; Error for a folder that cannot be written, or that
+    another compilation is dumping into.
     """
     last = until if isinstance(until, Level) else Level.named(until)
-    dumps = DumpFolder(dump_dir) if dump_dir is not None else None
-    compilation = _enter(source, target, dumps, on_progress or (lambda level, step: None))
-    first = compilation.level
-    if last < first:
-        raise IRError(f"the module is of level {first}, past level {last} already; ask for {first} or a later one")
-    if dumps is not None:
-        later = (level for level in STEPS if level > first)
-        dumps.clear((level, n, step.name) for level in later for n, step in enumerate(STEPS[level], 1))
-        write_whole(dumps.step(first, 0, "input"), str(compilation.module))
-    compilation.start()
-    for level in Level:
-        if first < level <= last:
-            compilation.make_level(level)
-    return compilation.result()
+    with nullcontext() if dump_dir is None else DumpFolder(dump_dir) as dumps:
+        compilation = _enter(source, target, dumps, on_progress or (lambda level, step: None))
+        first = compilation.level
+        if last < first:
+            raise IRError(f"the module is of level {first}, past level {last} already; ask for {first} or a later one")
+        if dumps is not None:
+            later = (level for level in STEPS if level > first)
+            dumps.clear((level, n, step.name) for level in later for n, step in enumerate(STEPS[level], 1))
+            write_whole(dumps.step(first, 0, "input"), str(compilation.module))
+        compilation.start()
+        for level in Level:
+            if first < level <= last:
+                compilation.make_level(level)
+        return compilation.result()
 
 
 def compile_ir(
@@ -213,13 +215,13 @@ class _Compilation:
         """Legal ops, print and reparse, which verifies; dump."""
         started = time.perf_counter()
         check_level(self.module, level)
-        text = str(self.module)
+        text, name = str(self.module), f"<level {level}>"
         if self.dumps is not None:
             path = self.dumps.step(level, number, step.name)
             write_whole(path, text)
-            self.module = parse_file(path, self.context)
-        else:
-            self.module = parse_text(text, self.context, f"<level {level}>")
+            name = str(path)
+        # The text, never the file: whoever else writes there cannot change this compilation.
+        self.module = parse_text(text, self.context, name)
         # Below these levels upstream's printers are at work, and the text is long: a test holds those.
         if level <= Level.EPILOGUE and str(self.module) != text:
             raise IRError(f"level {level} does not read back as it was printed; this is a fault of the dialects")

@@ -199,7 +199,7 @@ def test_two_threads_do_not_disturb_each_other(compiled: Compiled) -> None:
         (
             problem().replace('"problem"', '"cta"'),
             IRError,
-            r"-:3:5: tile.gemm does not belong",
+            "<text>:3:5: tile.gemm does not belong",
         ),
         (
             problem().replace("{tile.level", '{tile.after = "cse", tile.level'),
