@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sample_kernel import PTX, sample_manifest
+from sample_kernel import PTX, cubin_of, sample_manifest
 
 from lowtide import runtime
 from lowtide.errors import LoadError
 from lowtide.runtime import storage
 
-CUBIN = bytes(range(256))
+CUBIN = cubin_of(sample_manifest())
 
 
 @pytest.fixture
