@@ -207,7 +207,7 @@ class _Compilation:
             try:
                 _run(element, self.module, self.target)
             except Error as error:
-                self._fail(error, str(element), str(element), before, None)
+                self._fail(error, str(element), str(element), before, refusal=_is_refusal(element, error))
             name = step.name if len(elements) == 1 else str(element)
             self.timings.append(Timing(level, name, _owner(element), time.perf_counter() - started))
 
@@ -235,9 +235,24 @@ class _Compilation:
         if self.dumps is not None:
             write_whole(self.dumps.ptx(), self.ptx)
 
-    def _fail(self, error: Error, name: str, pipeline: str, before: ir.Operation, level: Level | None) -> NoReturn:
-        """Raise the error again with its reproducer and its place in it; `level`: the check of that level failed."""
+    def _fail(
+        self,
+        error: Error,
+        name: str,
+        pipeline: str,
+        before: ir.Operation,
+        level: Level | None = None,
+        refusal: bool = False,
+    ) -> NoReturn:
+        """Raise the error again with its reproducer and its place in it; `level`: the check of that level failed.
+
+        Without a dump folder a refusal has no reproducer: who tries many schedules would leave a file for each.
+        """
         folder = self.dumps.path if self.dumps is not None else None
+        if folder is None and refusal:
+            raise type(error)(
+                f"{error}\n  for the IR before it, and the command that fails again: dump_ir=… or --dump-ir …"
+            ) from None
         path = write_reproducer(str(before), pipeline, self.target, folder, level=level)
 
         def run(module: ir.Module) -> None:
@@ -259,6 +274,11 @@ def _position(level: Level, steps: tuple[Step, ...], after: str) -> int:
     if after not in names:
         raise IRError(f"{AFTER_ATTRIBUTE} names {after!r}, no step of level {level}; its steps: {', '.join(names)}")
     return names.index(after) + 1
+
+
+def _is_refusal(element: Element, error: Error) -> bool:
+    """Whether a pass of ours refused what it was given; else something is wrong with the pass, or in the backend."""
+    return isinstance(element, Pass) and type(error) is not IRError and _fault(error) is None
 
 
 def _fault(error: BaseException) -> BaseException | None:

@@ -3,7 +3,7 @@
     lowtide-opt in.mlir --pass-pipeline='tile-to-ctas,canonicalize,cse' --target=sm_80
 
 Exit status: 0 where all went well (with --verify-diagnostics: where exactly the expected diagnostics came), 1 where
-not, 2 for a wrong command line.
+not, 2 for a wrong command line; 130 after an interrupt, 141 where the reader of a pipe is gone.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from lowtide.compiler.dumps import write_whole
 from lowtide.compiler.pass_pipeline import Element, UpstreamFailure, parse_pipeline, run_pipeline
 from lowtide.dialects.levels import TARGET_ATTRIBUTE, Level, check_level, level_of, target_of
 from lowtide.dialects.locations import place_of
+from lowtide.entry import guard
 from lowtide.errors import Error
 from lowtide.passes.pipeline import REGISTRY
 from lowtide.targets import Target
@@ -56,10 +57,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     output = "// -----\n".join(printed for printed in outputs if printed is not None)
     try:
         if options.output == "-":
-            sys.stdout.write(output)
+            print(output, end="")
         elif succeeded:
             write_whole(Path(options.output), output)
-    except (Error, BrokenPipeError) as error:
+    except Error as error:
         print(f"lowtide-opt: error: {error}", file=sys.stderr)
         return 1
     return 0 if succeeded else 1
@@ -194,4 +195,4 @@ def _as_report(diagnostic: ir.Diagnostic, kind: str) -> Report:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(guard("lowtide-opt", main, refused=1))

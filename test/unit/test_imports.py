@@ -16,8 +16,8 @@ BELOW = {
     "dialects": {"errors", "targets", "dialects"},
     "passes": {"errors", "targets", "dialects", "passes"},
     "interpreter": {"errors", "targets", "dialects", "interpreter"},
-    "runtime": {"errors", "runtime"},
-    "compiler": {"errors", "targets", "dialects", "passes", "interpreter", "runtime", "compiler"},
+    "runtime": {"entry", "errors", "runtime"},
+    "compiler": {"entry", "errors", "targets", "dialects", "passes", "interpreter", "runtime", "compiler"},
 }
 
 
