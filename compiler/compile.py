@@ -11,7 +11,7 @@ from lowtide.compiler.presets import PRESETS
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.errors import ScheduleError
+from lowtide.errors import ScheduleError, SpecError
 
 
 def compile_gemm(
@@ -28,6 +28,8 @@ def compile_gemm(
     is chosen. `dump_ir`: a folder that gets each step as `NN-level/NN-pass.mlir`, and the PTX.
     It is `compile_ir` of the problem. Raises TargetError, ScheduleError, PassError, CompileError.
     """
+    if not isinstance(spec, GemmSpec):
+        raise SpecError(f"spec is {type(spec).__name__}; give a lowtide.GemmSpec")
     given = resolve_schedule(schedule)
     text = problem_text(spec, targets.get(target), given)
     return CompiledKernel(driver.compile_ir(text, target=target, dump_dir=dump_ir, on_progress=on_progress))

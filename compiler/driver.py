@@ -4,7 +4,6 @@ Each level ends with the verifier, the table of legal ops, and a print and repar
 level that was dumped, edited or not, and read back goes on exactly as if it had never left.
 """
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -15,7 +14,7 @@ from typing import NoReturn
 from mlir import ir
 
 from lowtide import targets
-from lowtide.compiler.contexts import make_context, parse_file, parse_text
+from lowtide.compiler.contexts import Source, make_context, parse_source, parse_text
 from lowtide.compiler.dumps import DumpFolder, write_whole
 from lowtide.compiler.pass_pipeline import Element, UpstreamFailure, parse_pipeline, run_element
 from lowtide.compiler.ptx import keep_device_side, ptx_text
@@ -38,7 +37,6 @@ from lowtide.targets import Target
 # On a module between two levels: the last step that it has been through.
 AFTER_ATTRIBUTE = "tile.after"
 
-Source = str | os.PathLike[str]
 Progress = Callable[[Level, str], None]
 
 
@@ -109,7 +107,7 @@ def compile_ir(
 def _enter(source: Source, target: str | None, dumps: DumpFolder | None, on_progress: Progress) -> "_Compilation":
     """Parse, and settle level and target."""
     context = make_context()
-    module = _parse_source(source, context)
+    module = parse_source(source, context)
     attributes = module.operation.attributes
     if TARGET_ATTRIBUTE not in attributes:
         if target is None:
@@ -122,17 +120,6 @@ def _enter(source: Source, target: str | None, dumps: DumpFolder | None, on_prog
             f"again from level {Level.PROBLEM} with {TARGET_ATTRIBUTE} changed"
         )
     return _Compilation(context, module, settled, dumps, on_progress, level_of(module))
-
-
-def _parse_source(source: Source, context: ir.Context) -> ir.Module:
-    if not isinstance(source, str) or source.rstrip().endswith(".mlir"):
-        return parse_file(Path(source), context)
-    if source.strip() and not any(character in source for character in "\n{("):  # no op is written without these
-        raise IRError(
-            f"{source!r} is neither the text of a module nor the path of a dump; pass a pathlib.Path, or a string that "
-            "ends in .mlir"
-        )
-    return parse_text(source, context, "<text>")
 
 
 @dataclass

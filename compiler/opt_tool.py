@@ -22,6 +22,7 @@ from lowtide.compiler.dumps import write_whole
 from lowtide.compiler.pass_pipeline import Element, UpstreamFailure, parse_pipeline, run_pipeline
 from lowtide.dialects.levels import TARGET_ATTRIBUTE, Level, check_level, level_of, target_of
 from lowtide.dialects.locations import place_of
+from lowtide.dialects.text import check_text
 from lowtide.entry import guard
 from lowtide.errors import Error
 from lowtide.passes.pipeline import REGISTRY
@@ -138,7 +139,9 @@ class _Job:
 
     def _run(self, context: ir.Context) -> str:
         # Blank lines in front give each part the line numbers that it has in the file.
-        module = ir.Module.parse("\n" * (self.first_line - 1) + self.text, context)
+        text = "\n" * (self.first_line - 1) + self.text
+        check_text(text, self.options.input)
+        module = ir.Module.parse(text, context)
         target = self._target(module)
         elements = parse_pipeline(self.options.pass_pipeline, context)
         run_pipeline(elements, module, target, after=lambda element: self._print_after(element, module))
