@@ -13,9 +13,9 @@ from typing import NoReturn
 
 from mlir import ir
 
-from lowtide import targets
 from lowtide.compiler.contexts import Source, make_context, parse_source, parse_text
 from lowtide.compiler.dumps import DumpFolder, write_whole
+from lowtide.compiler.native import resolve
 from lowtide.compiler.pass_pipeline import Element, UpstreamFailure, parse_pipeline, run_element
 from lowtide.compiler.ptx import keep_device_side, ptx_text
 from lowtide.compiler.reproducer import command_line, message_at, write_reproducer
@@ -73,8 +73,9 @@ def lower(
     """Take IR of any level down to level `until`.
 
     `source` is the text of a module, or a path: a `Path`, or a `str` that ends in `.mlir`. Its level is read off
-    `tile.level`; its target off `tile.target`, which `target` may supply but not contradict. From level `problem` the
-    schedule is chosen first, else an edited schedule is verified. `dump_dir` gets a file for each step.
+    `tile.level`; its target off `tile.target`, which `target` (a name or `native`) may supply but not contradict. From
+    level `problem` the schedule is chosen first, else an edited schedule is verified. `dump_dir` gets a file for each
+    step.
 
     Raises IRError for IR that is malformed or not of its level, PassError (or the class of the error behind it, such
     as ScheduleError) where a pass refuses, with a reproducer; Error for a folder that cannot be written, or that
@@ -107,14 +108,15 @@ def compile_ir(
 def _enter(source: Source, target: str | None, dumps: DumpFolder | None, on_progress: Progress) -> "_Compilation":
     """Parse, and settle level and target."""
     context = make_context()
+    asked = None if target is None else resolve(target)
     module = parse_source(source, context)
     attributes = module.operation.attributes
     if TARGET_ATTRIBUTE not in attributes:
-        if target is None:
+        if asked is None:
             raise IRError(f'the module has no {TARGET_ATTRIBUTE} and no target was given: add one, e.g. target="sm_80"')
-        set_target(module, targets.get(target))
+        set_target(module, asked)
     settled = target_of(module)
-    if target is not None and targets.get(target) != settled:
+    if asked not in (None, settled):
         raise IRError(
             f"target {target} was asked for, but the module is for {settled.name}: leave the argument out, or lower "
             f"again from level {Level.PROBLEM} with {TARGET_ATTRIBUTE} changed"

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from mlir import ir
 
-from lowtide import targets
 from lowtide.compiler.checking.expectations import Report, expectations, unmet
 from lowtide.compiler.contexts import make_context
 from lowtide.compiler.dumps import write_whole
+from lowtide.compiler.native import resolve
 from lowtide.compiler.pass_pipeline import Element, UpstreamFailure, parse_pipeline, run_pipeline
 from lowtide.dialects.levels import TARGET_ATTRIBUTE, Level, check_level, level_of, target_of
 from lowtide.dialects.locations import place_of
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         text = sys.stdin.read() if options.input == "-" else Path(options.input).read_text(encoding="utf-8")
-        target = targets.get(options.target) if options.target else None
+        target = resolve(options.target) if options.target else None
         parse_pipeline(options.pass_pipeline, make_context())
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("input", nargs="?", default="-", help="file to read; - for standard input (default)")
     parser.add_argument("-o", dest="output", default="-", help="file to write; - for standard output (default)")
     parser.add_argument("-p", "--pass-pipeline", default="", metavar="PASSES", help="e.g. 'tile-to-ctas,cse'")
-    parser.add_argument("--target", metavar="NAME", help="e.g. sm_80; where given, tile.target must agree")
+    parser.add_argument("--target", metavar="NAME", help="e.g. sm_80, or native; where given, tile.target must agree")
     parser.add_argument("--split-input-file", action="store_true", help="the parts between lines `// -----` apart")
     parser.add_argument("--verify-diagnostics", action="store_true", help="hold diagnostics against expected-… lines")
     parser.add_argument(

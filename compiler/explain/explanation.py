@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 from mlir import ir
 
-from lowtide import targets
 from lowtide.compiler import driver
 from lowtide.compiler.contexts import make_context, parse_source, parse_text
 from lowtide.compiler.driver import Lowered, Progress
 from lowtide.compiler.explain.accesses import Accesses, accesses_of
 from lowtide.compiler.explain.as_json import accesses_json, composition_json
 from lowtide.compiler.explain.composition import Composition, composition_of
+from lowtide.compiler.native import resolve
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.ptxas import assemble, find_ptxas
 from lowtide.compiler.spec import GemmSpec
@@ -89,7 +89,7 @@ def explain_spec(
     spec: GemmSpec, target: str, schedule: Schedule | None = None, *, on_progress: Progress | None = None
 ) -> Explanation:
     """Compile a problem, and explain the result. Raises what compiling raises."""
-    return explain_ir(problem_text(spec, targets.get(target), schedule), target, on_progress=on_progress)
+    return explain_ir(problem_text(spec, resolve(target), schedule), target, on_progress=on_progress)
 
 
 def explain_ir(
