@@ -96,7 +96,7 @@ def test_an_interrupt_during_compilation_leaves_whole_dumps_and_nothing_else(tmp
 
 
 def test_a_refused_schedule_leaves_no_temporary_folder(tmp_path: Path) -> None:
-    done = shell(f"TMPDIR={tmp_path} @ compile {' '.join(SMALL)} --schedule 'cta = [100, 64, 32]'")
+    done = shell(f"TMPDIR={tmp_path} @ compile {' '.join(SMALL)} --schedule 'grid.tile = [100, 64]'")
     assert done.returncode == 2
     assert "100" in done.stderr and "--dump-ir" in done.stderr
     assert list(tmp_path.iterdir()) == []

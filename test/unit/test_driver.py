@@ -298,9 +298,9 @@ def test_without_a_dump_folder_a_refusal_leaves_nothing(tmp_path: Path, monkeypa
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     with pytest.raises((PassError, ScheduleError), match=r"(?s)^<text>:3:5: 'tile.gemm': .*100.*dump_ir="):
-        lower(problem(schedule="cta = [100, 64, 32]"))
+        lower(problem(schedule="grid = <tile = [100, 64]>"))
     path = tmp_path / "edited.mlir"
-    path.write_text(problem(schedule="cta = [100, 64, 32]"))
+    path.write_text(problem(schedule="grid = <tile = [100, 64]>"))
     with pytest.raises((PassError, ScheduleError), match=rf"^{path}:3:5: 'tile.gemm': "):
         lower(path)
     assert os.listdir(tmp_path / "tmp") == []

@@ -17,11 +17,14 @@ from lowtide.dialects.levels import Level
 from lowtide.errors import Error, IRError
 
 
+SCHEDULE = "#tile.schedule<grid = <tile = [64, 64]>, mainloop = <k = 32, stages = 3>>"
+
+
 def problem(scale: str) -> str:
     matrix = "memref<?x?xbf16, strided<[?, 1]>>"
     return f"""module attributes {{tile.level = "problem", tile.target = "sm_80"}} {{
   func.func @gemm(%a: {matrix}, %b: {matrix}, %d: {matrix}) {{
-    tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<cta = [64, 64, 32], stages = 3>) {{
+    tile.gemm tn %a, %b into %d acc(f32) schedule({SCHEDULE}) {{
     ^bb0(%x: f32):
       %c = arith.constant {scale} : f32
       %s = arith.mulf %x, %c : f32
@@ -124,8 +127,7 @@ def test_locations_name_the_dumped_file(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(driver, "parse_text", parse)
     lower(problem("1.5"), dump_dir=tmp_path, until="cta")
-    assert names[0] == "<text>"
-    assert names[-1] == str(max((tmp_path / "02-cta").iterdir()))
+    assert names == [str(max((tmp_path / level).iterdir())) for level in ("01-problem", "02-cta")]
 
 
 @pytest.mark.parametrize("path", ["a\0b", "file/below", "file"])
