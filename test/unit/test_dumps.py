@@ -16,7 +16,6 @@ from lowtide.compiler.dumps import DumpFolder, write_whole
 from lowtide.dialects.levels import Level
 from lowtide.errors import Error, IRError
 
-
 SCHEDULE = "#tile.schedule<grid = <tile = [64, 64]>, mainloop = <k = 32, stages = 3>>"
 
 
