@@ -3,15 +3,15 @@
 import difflib
 import os
 
-from lowtide import targets
 from lowtide.compiler import driver
 from lowtide.compiler.driver import Progress
 from lowtide.compiler.kernel import CompiledKernel
+from lowtide.compiler.native import resolve
 from lowtide.compiler.presets import PRESETS
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.errors import ScheduleError
+from lowtide.errors import ScheduleError, SpecError
 
 
 def compile_gemm(
@@ -22,15 +22,21 @@ def compile_gemm(
     *,
     on_progress: Progress | None = None,
 ) -> CompiledKernel:
-    """Compile a GEMM for a target (`sm_80`, `sm_90a`, …; never read off the GPU at hand).
+    """Compile a GEMM for a target.
 
+    `target`: `sm_80`, which every later GPU runs too, if left out; `sm_86`, …, `sm_90a`; or `native`, the one that fits
+    the GPU at hand best (DeviceError without a GPU). On Hopper, name `sm_90a` or `native` to have TMA and wgmma.
     `schedule`: None to have it chosen, a preset's name, `#tile.schedule<…>` text, or a `Schedule`; what it leaves open
     is chosen. `dump_ir`: a folder that gets each step as `NN-level/NN-pass.mlir`, and the PTX.
-    It is `compile_ir` of the problem. Raises TargetError, ScheduleError, PassError, CompileError.
+    It is `compile_ir` of the problem. Raises SpecError, TargetError, DeviceError, ScheduleError, PassError,
+    CompileError.
     """
+    if not isinstance(spec, GemmSpec):
+        raise SpecError(f"spec is {type(spec).__name__}; give a lowtide.GemmSpec")
     given = resolve_schedule(schedule)
-    text = problem_text(spec, targets.get(target), given)
-    return CompiledKernel(driver.compile_ir(text, target=target, dump_dir=dump_ir, on_progress=on_progress))
+    settled = resolve(target)
+    text = problem_text(spec, settled, given)
+    return CompiledKernel(driver.compile_ir(text, target=settled.name, dump_dir=dump_ir, on_progress=on_progress))
 
 
 def compile_ir(
@@ -40,7 +46,10 @@ def compile_ir(
     *,
     on_progress: Progress | None = None,
 ) -> CompiledKernel:
-    """Go on from IR of any level: text, or the path of a dump, edited or not. See `lowtide.compiler.driver.lower`."""
+    """Go on from IR of any level: text, or the path of a dump, edited or not. See `lowtide.compiler.driver.lower`.
+
+    `target` is the module's own if left out; where given, by name or as `native`, the two must agree.
+    """
     return CompiledKernel(driver.compile_ir(source, target=target, dump_dir=dump_ir, on_progress=on_progress))
 
 

@@ -1,11 +1,16 @@
 """MLIR contexts as every compilation here makes them, and parsing into them."""
 
+import os
 from pathlib import Path
 
 from mlir import ir
 
 from lowtide.dialects.diagnostics import Diagnostics  # importing the package registers the dialects
+from lowtide.dialects.text import check_text
 from lowtide.errors import IRError
+
+Source = str | os.PathLike[str]
+_SHOWN = 100  # characters of a bad source
 
 
 def make_context() -> ir.Context:
@@ -17,25 +22,62 @@ def make_context() -> ir.Context:
     return context
 
 
+def parse_source(source: Source, context: ir.Context) -> ir.Module:
+    """Parse what a user gives as IR: the text of a module, or a path: a `Path`, or a `str` that ends in `.mlir`.
+
+    Raises IRError for what is neither, and for text that is no legal module.
+    """
+    if not isinstance(source, str | os.PathLike) or not isinstance(os.fspath(source), str):
+        raise IRError(
+            f"IR is text or the path of a dump, this is {type(source).__name__}; pass a str or a pathlib.Path"
+        )
+    if not isinstance(source, str) or source.rstrip().endswith(".mlir"):
+        return parse_file(Path(source), context)
+    if source.strip() and not any(character in source for character in "\n{("):  # no op is written without these
+        cut = source if len(source) <= _SHOWN else source[:_SHOWN] + "…"
+        raise IRError(
+            f"{cut!r} is neither the text of a module nor the path of a dump; pass a pathlib.Path, or a string that "
+            "ends in .mlir"
+        )
+    check_text(source, "<text>")
+    return parse_text(source, context, "<text>")
+
+
 def parse_text(text: str, context: ir.Context, name: str) -> ir.Module:
-    """Parse and verify a module. Raises IRError with MLIR's messages, `name` standing for the text's place."""
+    """Parse and verify a module that Lowtide printed, or that `check_text` has seen; `name` stands for the file in
+    locations. Raises IRError with MLIR's messages."""
+    name = name.encode(errors="replace").decode()  # a path may have bytes that are no UTF-8
     with Diagnostics(context) as diagnostics:
         try:
-            return ir.Module.parse(text, context)
+            parsed = ir.Operation.parse(text, source_name=name, context=context)
         except ir.MLIRError as error:
-            messages = (message.replace("-:", f"{name}:", 1) for message in diagnostics.of(error))
-            raise IRError(f"not a legal module: {'; '.join(messages)}") from None
+            raise IRError(f"not a legal module: {'; '.join(diagnostics.of(error))}") from None
+    return _as_module(parsed)
 
 
 def parse_file(path: Path, context: ir.Context) -> ir.Module:
     """Parse and verify a module; locations name the file. Raises IRError with MLIR's messages."""
     try:
-        path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise IRError(f"cannot read {path}: {reason}; name a file of MLIR text, such as a dumped level") from None
-    with Diagnostics(context) as diagnostics:
-        try:
-            return ir.Module.parseFile(str(path), context)
-        except ir.MLIRError as error:
-            raise IRError(f"not a legal module: {'; '.join(diagnostics.of(error))}") from None
+    check_text(text, str(path))
+    return parse_text(text, context, str(path))
+
+
+def _as_module(parsed: ir.OpView) -> ir.Module:
+    """The op as an `ir.Module`, which alone owns what a compilation works on; another op becomes its only op.
+
+    `ir.Module.parse` would make one at once, but its locations cannot name a file.
+    """
+    with parsed.context:
+        module = ir.Module.create(parsed.location)
+    if parsed.operation.name != "builtin.module":
+        module.body.append(parsed)
+        return module
+    for name in parsed.attributes:
+        module.operation.attributes[name] = parsed.attributes[name]
+    for op in list(parsed.regions[0].blocks[0].operations):
+        module.body.append(op)
+    return module

@@ -4,18 +4,18 @@ Each level ends with the verifier, the table of legal ops, and a print and repar
 level that was dumped, edited or not, and read back goes on exactly as if it had never left.
 """
 
-import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
 from mlir import ir
 
-from lowtide import targets
-from lowtide.compiler.contexts import make_context, parse_file, parse_text
+from lowtide.compiler.contexts import Source, make_context, parse_source, parse_text
 from lowtide.compiler.dumps import DumpFolder, write_whole
+from lowtide.compiler.native import resolve
 from lowtide.compiler.pass_pipeline import Element, UpstreamFailure, parse_pipeline, run_element
 from lowtide.compiler.ptx import keep_device_side, ptx_text
 from lowtide.compiler.reproducer import command_line, message_at, write_reproducer
@@ -37,7 +37,6 @@ from lowtide.targets import Target
 # On a module between two levels: the last step that it has been through.
 AFTER_ATTRIBUTE = "tile.after"
 
-Source = str | os.PathLike[str]
 Progress = Callable[[Level, str], None]
 
 
@@ -74,27 +73,29 @@ def lower(
     """Take IR of any level down to level `until`.
 
     `source` is the text of a module, or a path: a `Path`, or a `str` that ends in `.mlir`. Its level is read off
-    `tile.level`; its target off `tile.target`, which `target` may supply but not contradict. From level `problem` the
-    schedule is chosen first, else an edited schedule is verified. `dump_dir` gets a file for each step.
+    `tile.level`; its target off `tile.target`, which `target` (a name or `native`) may supply but not contradict. From
+    level `problem` the schedule is chosen first, else an edited schedule is verified. `dump_dir` gets a file for each
+    step.
 
     Raises IRError for IR that is malformed or not of its level, PassError (or the class of the error behind it, such
-    as ScheduleError) where a pass refuses, with a reproducer; Error for a folder that cannot be written.
+    as ScheduleError) where a pass refuses, with a reproducer; Error for a folder that cannot be written, or that
+    another compilation is dumping into.
     """
     last = until if isinstance(until, Level) else Level.named(until)
-    dumps = DumpFolder(dump_dir) if dump_dir is not None else None
-    compilation = _enter(source, target, dumps, on_progress or (lambda level, step: None))
-    first = compilation.level
-    if last < first:
-        raise IRError(f"the module is of level {first}, past level {last} already; ask for {first} or a later one")
-    if dumps is not None:
-        later = (level for level in STEPS if level > first)
-        dumps.clear((level, n, step.name) for level in later for n, step in enumerate(STEPS[level], 1))
-        write_whole(dumps.step(first, 0, "input"), str(compilation.module))
-    compilation.start()
-    for level in Level:
-        if first < level <= last:
-            compilation.make_level(level)
-    return compilation.result()
+    with nullcontext() if dump_dir is None else DumpFolder(dump_dir) as dumps:
+        compilation = _enter(source, target, dumps, on_progress or (lambda level, step: None))
+        first = compilation.level
+        if last < first:
+            raise IRError(f"the module is of level {first}, past level {last} already; ask for {first} or a later one")
+        if dumps is not None:
+            later = (level for level in STEPS if level > first)
+            dumps.clear((level, n, step.name) for level in later for n, step in enumerate(STEPS[level], 1))
+            write_whole(dumps.step(first, 0, "input"), str(compilation.module))
+        compilation.start()
+        for level in Level:
+            if first < level <= last:
+                compilation.make_level(level)
+        return compilation.result()
 
 
 def compile_ir(
@@ -107,30 +108,20 @@ def compile_ir(
 def _enter(source: Source, target: str | None, dumps: DumpFolder | None, on_progress: Progress) -> "_Compilation":
     """Parse, and settle level and target."""
     context = make_context()
-    module = _parse_source(source, context)
+    asked = None if target is None else resolve(target)
+    module = parse_source(source, context)
     attributes = module.operation.attributes
     if TARGET_ATTRIBUTE not in attributes:
-        if target is None:
+        if asked is None:
             raise IRError(f'the module has no {TARGET_ATTRIBUTE} and no target was given: add one, e.g. target="sm_80"')
-        set_target(module, targets.get(target))
+        set_target(module, asked)
     settled = target_of(module)
-    if target is not None and targets.get(target) != settled:
+    if asked not in (None, settled):
         raise IRError(
             f"target {target} was asked for, but the module is for {settled.name}: leave the argument out, or lower "
             f"again from level {Level.PROBLEM} with {TARGET_ATTRIBUTE} changed"
         )
     return _Compilation(context, module, settled, dumps, on_progress, level_of(module))
-
-
-def _parse_source(source: Source, context: ir.Context) -> ir.Module:
-    if not isinstance(source, str) or source.rstrip().endswith(".mlir"):
-        return parse_file(Path(source), context)
-    if source.strip() and not any(character in source for character in "\n{("):  # no op is written without these
-        raise IRError(
-            f"{source!r} is neither the text of a module nor the path of a dump; pass a pathlib.Path, or a string that "
-            "ends in .mlir"
-        )
-    return parse_text(source, context, "<text>")
 
 
 @dataclass
@@ -205,7 +196,7 @@ class _Compilation:
             try:
                 _run(element, self.module, self.target)
             except Error as error:
-                self._fail(error, str(element), str(element), before, None)
+                self._fail(error, str(element), str(element), before, refusal=_is_refusal(element, error))
             name = step.name if len(elements) == 1 else str(element)
             self.timings.append(Timing(level, name, _owner(element), time.perf_counter() - started))
 
@@ -213,13 +204,13 @@ class _Compilation:
         """Legal ops, print and reparse, which verifies; dump."""
         started = time.perf_counter()
         check_level(self.module, level)
-        text = str(self.module)
+        text, name = str(self.module), f"<level {level}>"
         if self.dumps is not None:
             path = self.dumps.step(level, number, step.name)
             write_whole(path, text)
-            self.module = parse_file(path, self.context)
-        else:
-            self.module = parse_text(text, self.context, f"<level {level}>")
+            name = str(path)
+        # The text, never the file: whoever else writes there cannot change this compilation.
+        self.module = parse_text(text, self.context, name)
         # Below these levels upstream's printers are at work, and the text is long: a test holds those.
         if level <= Level.EPILOGUE and str(self.module) != text:
             raise IRError(f"level {level} does not read back as it was printed; this is a fault of the dialects")
@@ -233,9 +224,24 @@ class _Compilation:
         if self.dumps is not None:
             write_whole(self.dumps.ptx(), self.ptx)
 
-    def _fail(self, error: Error, name: str, pipeline: str, before: ir.Operation, level: Level | None) -> NoReturn:
-        """Raise the error again with its reproducer and its place in it; `level`: the check of that level failed."""
+    def _fail(
+        self,
+        error: Error,
+        name: str,
+        pipeline: str,
+        before: ir.Operation,
+        level: Level | None = None,
+        refusal: bool = False,
+    ) -> NoReturn:
+        """Raise the error again with its reproducer and its place in it; `level`: the check of that level failed.
+
+        Without a dump folder a refusal has no reproducer: who tries many schedules would leave a file for each.
+        """
         folder = self.dumps.path if self.dumps is not None else None
+        if folder is None and refusal:
+            raise type(error)(
+                f"{error}\n  for the IR before it, and the command that fails again: dump_ir=… or --dump-ir …"
+            ) from None
         path = write_reproducer(str(before), pipeline, self.target, folder, level=level)
 
         def run(module: ir.Module) -> None:
@@ -257,6 +263,11 @@ def _position(level: Level, steps: tuple[Step, ...], after: str) -> int:
     if after not in names:
         raise IRError(f"{AFTER_ATTRIBUTE} names {after!r}, no step of level {level}; its steps: {', '.join(names)}")
     return names.index(after) + 1
+
+
+def _is_refusal(element: Element, error: Error) -> bool:
+    """Whether a pass of ours refused what it was given; else something is wrong with the pass, or in the backend."""
+    return isinstance(element, Pass) and type(error) is not IRError and _fault(error) is None
 
 
 def _fault(error: BaseException) -> BaseException | None:

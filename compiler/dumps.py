@@ -1,4 +1,4 @@
-"""The dump folder: one numbered file a step, each written whole or not at all.
+"""The dump folder: one numbered file per step, each written whole or not at all.
 
     01-problem/00-input.mlir, 01-choose-schedule.mlir, 02-verify-schedule.mlir
     02-cta/01-tile-to-ctas.mlir
@@ -9,11 +9,14 @@ The first number is the level's, the second the step's place in the table of ste
 compilation was entered. The last file of a level is the level.
 """
 
+import fcntl
 import os
-import tempfile
+import secrets
+import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
 
 from lowtide.dialects.levels import Level
 from lowtide.errors import Error
@@ -24,33 +27,73 @@ REPRODUCER = "reproducer.mlir"
 def write_whole(path: Path, text: str) -> None:
     """Write a file by way of a temporary beside it, so that a reader or a crash never sees half of it.
 
-    Raises Error where the folder or the file cannot be written.
+    A symbolic link is followed; what is no regular file (a device, a pipe) is written to as it is. Raises Error where
+    the folder or the file cannot be written.
     """
-    temporary = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except OSError as error:
-        if temporary is not None:
+        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+            path.write_text(text, encoding="utf-8")
+            return
+        target = Path(os.path.realpath(path))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Named before it is made, so that an interrupt at any point leaves nothing behind.
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        try:
+            with open(temporary, "x", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(temporary, target)
+        finally:
             with suppress(OSError):
-                os.unlink(temporary)
+                temporary.unlink()
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
         raise Error(
-            f"cannot write {path}: {error.strerror or error}; name a folder that exists or can be made, and is writable"
+            f"cannot write {path}: {getattr(error, 'strerror', None) or error}; name a folder that exists or can be "
+            "made, and is writable"
         ) from None
 
 
 class DumpFolder:
-    """Where a compilation writes its levels. Raises Error at once where the folder cannot be written."""
+    """Where a compilation writes its levels; in a `with` block, which keeps other compilations out.
+
+    The lock is the operating system's, on the folder itself: nothing is left behind, whatever ends the process. Raises
+    Error at once where the folder cannot be written, or another compilation is dumping into it.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+            raise Error(f"a dump folder is a str or a pathlib.Path, not {type(path).__name__}")
         self.path = Path(path)
-        probe = self.path / ".writable"
+        self._handle: int | None = None
+
+    def __enter__(self) -> "DumpFolder":
+        probe = self.path / f".writable.{secrets.token_hex(4)}"
         write_whole(probe, "")
         probe.unlink()
+        self._lock()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._handle is not None:
+            # Closing alone would leave it locked while a process forked meanwhile lives.
+            fcntl.flock(self._handle, fcntl.LOCK_UN)
+            os.close(self._handle)
+            self._handle = None
+
+    def _lock(self) -> None:
+        handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            raise Error(
+                f"another compilation is dumping into {self.path}; name another folder, or wait until that one is done"
+            ) from None
+        except OSError:
+            os.close(handle)  # a file system without locks: the files may mix, the compilation never reads them
+            return
+        self._handle = handle
 
     def step(self, level: Level, number: int, name: str) -> Path:
         """The file of a step; `number` counts from 1 in the level's table, 0 is what came in."""
@@ -66,4 +109,7 @@ class DumpFolder:
         Other files are left alone: a user may keep edited levels beside the dumped ones.
         """
         for path in (*(self.step(*step) for step in steps), self.ptx(), self.path / REPRODUCER):
-            path.unlink(missing_ok=True)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise Error(f"cannot replace {path}: {error.strerror}; remove it, or name another folder") from None

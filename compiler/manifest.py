@@ -17,6 +17,7 @@ from lowtide.elements import element_type
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
 from lowtide.passes.support.problem import Problem, element_name
+from lowtide.runtime.epilogue import check_program
 from lowtide.runtime.manifest import FORMAT, OPERAND_DIMS
 
 # Rows of A, B and D are moved 16 bytes at a time (cp.async, st.global).
@@ -212,7 +213,8 @@ def _kernel_argument_type(type_: ir.Type) -> str:
 def _epilogue(origin_text: str, names: list[str], plain: bool) -> tuple[str | None, dict[str, Any] | None]:
     """The epilogue region as it is printed (None for a plain conversion of the accumulator), and as a program.
 
-    `plain` where it has no operands. Both are None where no op has the region any more, or it reads what is no operand.
+    `plain` where it has no operands. Both are None where no op has the region any more, or it reads what is no operand;
+    the program alone where it has an op that the runtime cannot check.
     """
     with make_context() as context:
         module = parse_text(origin_text, context, "<origin>")  # owns the ops: must outlive them
@@ -228,7 +230,12 @@ def _epilogue(origin_text: str, names: list[str], plain: bool) -> tuple[str | No
         is_plain = plain and all(op.operation.name in conversions for op in region)
         text = None if is_plain else "\n".join(map(str, region))
         values: dict[ir.Value, str] = dict(zip(block.arguments, ["x", *names[3:]], strict=True))
-        return text, _epilogue_program(region, values)
+        program = _epilogue_program(region, values)
+    try:
+        check_program(program, names[3:])
+    except ValueError:  # written by hand, with an op that `verify` has no bound for
+        return text, None
+    return text, program
 
 
 def _epilogue_program(region: list[ir.OpView], values: dict[ir.Value, str]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
     lowtide-opt in.mlir --pass-pipeline='tile-to-ctas,canonicalize,cse' --target=sm_80
 
 Exit status: 0 where all went well (with --verify-diagnostics: where exactly the expected diagnostics came), 1 where
-not, 2 for a wrong command line.
+not, 2 for a wrong command line; 130 after an interrupt, 141 where the reader of a pipe is gone.
 """
 
 import argparse
@@ -15,13 +15,15 @@ from pathlib import Path
 
 from mlir import ir
 
-from lowtide import targets
 from lowtide.compiler.contexts import make_context
 from lowtide.compiler.dumps import write_whole
 from lowtide.compiler.expected_diagnostics import Report, expectations, unmet
+from lowtide.compiler.native import resolve
 from lowtide.compiler.pass_pipeline import Element, UpstreamFailure, parse_pipeline, run_pipeline
 from lowtide.dialects.levels import TARGET_ATTRIBUTE, Level, check_level, level_of, target_of
 from lowtide.dialects.locations import place_of
+from lowtide.dialects.text import check_text
+from lowtide.entry import guard
 from lowtide.errors import Error
 from lowtide.passes.pipeline import REGISTRY
 from lowtide.targets import Target
@@ -39,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         text = sys.stdin.read() if options.input == "-" else Path(options.input).read_text(encoding="utf-8")
-        target = targets.get(options.target) if options.target else None
+        target = resolve(options.target) if options.target else None
         parse_pipeline(options.pass_pipeline, make_context())
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -56,10 +58,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     output = "// -----\n".join(printed for printed in outputs if printed is not None)
     try:
         if options.output == "-":
-            sys.stdout.write(output)
+            print(output, end="")
         elif succeeded:
             write_whole(Path(options.output), output)
-    except (Error, BrokenPipeError) as error:
+    except Error as error:
         print(f"lowtide-opt: error: {error}", file=sys.stderr)
         return 1
     return 0 if succeeded else 1
@@ -72,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("input", nargs="?", default="-", help="file to read; - for standard input (default)")
     parser.add_argument("-o", dest="output", default="-", help="file to write; - for standard output (default)")
     parser.add_argument("-p", "--pass-pipeline", default="", metavar="PASSES", help="e.g. 'tile-to-ctas,cse'")
-    parser.add_argument("--target", metavar="NAME", help="e.g. sm_80; where given, tile.target must agree")
+    parser.add_argument("--target", metavar="NAME", help="e.g. sm_80, or native; where given, tile.target must agree")
     parser.add_argument("--split-input-file", action="store_true", help="the parts between lines `// -----` apart")
     parser.add_argument("--verify-diagnostics", action="store_true", help="hold diagnostics against expected-… lines")
     parser.add_argument(
@@ -137,7 +139,9 @@ class _Job:
 
     def _run(self, context: ir.Context) -> str:
         # Blank lines in front give each part the line numbers that it has in the file.
-        module = ir.Module.parse("\n" * (self.first_line - 1) + self.text, context)
+        text = "\n" * (self.first_line - 1) + self.text
+        check_text(text, self.options.input)
+        module = ir.Module.parse(text, context)
         target = self._target(module)
         elements = parse_pipeline(self.options.pass_pipeline, context)
         run_pipeline(elements, module, target, after=lambda element: self._print_after(element, module))
@@ -194,4 +198,4 @@ def _as_report(diagnostic: ir.Diagnostic, kind: str) -> Report:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(guard("lowtide-opt", main, refused=1))

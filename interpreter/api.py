@@ -8,6 +8,7 @@ from mlir import ir
 from numpy.typing import NDArray
 
 from lowtide.dialects.diagnostics import Diagnostics  # importing the package registers the dialects
+from lowtide.dialects.text import check_text
 from lowtide.errors import InterpreterError, IRError
 from lowtide.interpreter.host import LEVELS, Host, Progress, matrix_of
 from lowtide.interpreter.machine.global_memory import GlobalMemory
@@ -58,6 +59,7 @@ def interpret(
 
 def _parse(text: str, context: ir.Context) -> ir.Module:
     """Raises IRError with MLIR's messages for a text that is no legal module."""
+    check_text(text, "<text>")
     with Diagnostics(context) as diagnostics:
         try:
             return ir.Module.parse(text, context)

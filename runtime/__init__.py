@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 
+from lowtide.errors import LoadError
 from lowtide.runtime.host_program import HostProgram, LaunchRecord, compile_host
 from lowtide.runtime.kernel import Kernel
 from lowtide.runtime.operands import Operand
@@ -24,7 +25,11 @@ __all__ = ["HostProgram", "Kernel", "Launch", "LaunchRecord", "Operand", "compil
 def load(path: str | os.PathLike[str]) -> Kernel:
     """The kernel saved in the directory `path`; touches no driver.
 
-    Raises LoadError when it is missing, truncated, damaged, or from another version of the format.
+    Raises LoadError when it is missing, truncated, damaged, or from another version of the format; the message names
+    file and entry.
     """
     manifest, ptx, cubin = read(path)
-    return Kernel(manifest, ptx, cubin)
+    try:
+        return Kernel(manifest, ptx, cubin)
+    except LoadError as error:  # a launch that cannot be, or code of another kernel
+        raise LoadError(f"{os.fspath(path)}: {error}") from None

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 
+from lowtide.entry import guard
 from lowtide.errors import DeviceError, Error
 from lowtide.runtime import driver, load
 from lowtide.runtime.verify import example_extents, verify_kernel
@@ -72,4 +73,4 @@ def _give_up(directory: str, timeout: float) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(guard("lowtide.runtime", main, refused=1))

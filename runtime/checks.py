@@ -10,9 +10,8 @@ import numpy as np
 
 from lowtide.elements import element_type
 from lowtide.errors import LaunchError
+from lowtide.runtime.limits import MAX_EXTENT
 from lowtide.runtime.operands import Operand
-
-MAX_EXTENT = 2**31 - 1
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,12 @@ def device(ordinal: int) -> Device:
     )
 
 
+def current_device() -> Device:
+    """The GPU of this thread's current context, else the first one. Raises DeviceError without a GPU or driver."""
+    initialize()
+    return device(int(check(api().cuCtxGetDevice(), "reading the current GPU")) if current_context() else 0)
+
+
 def current_context() -> int:
     """The handle of this thread's current context, 0 when there is none."""
     return int(check(api().cuCtxGetCurrent(), "reading the current context"))

@@ -10,7 +10,7 @@ exact because rounding is monotone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,50 @@ _ROUNDING = element_type("f32").spacing  # twice the unit roundoff
 _FUNCTION_ERROR = 2.0**-18  # relative; and absolute below
 _FUNCTION_FLOOR = 2.0**-22
 _TINY = 2.0**-125  # what flushing or a subnormal's rounding may cost
+
+
+def check_program(program: Mapping[str, Any], operands: Iterable[str]) -> None:
+    """Check that `evaluate` can run a program on operands of these names. Raises ValueError that names the op."""
+    known = {program["accumulator"], *operands}
+    conditions: set[str] = set()  # values that are true or false, or constants, which may be either
+    numbers = set(known)
+    for position, op in enumerate(program["ops"]):
+        name, inputs = op["op"], op.get("operands", [])
+        at = f"epilogue_program[{position}] ({name})"
+        if name not in _ARITY:
+            raise ValueError(f"{at}: unknown op, perhaps of another version")
+        if len(inputs) != _ARITY[name] or len(op.get("results", ())) != 1:
+            raise ValueError(f"{at}: must have {_ARITY[name]} operands and one result")
+        undefined = [value for value in inputs if value not in known]
+        if undefined:
+            raise ValueError(f"{at}: value {undefined[0]!r} is used before it is defined")
+        wanted = len(inputs) if name in _CONDITIONS else int(name == "arith.select")
+        for number, value in enumerate(inputs):
+            if value not in (conditions if number < wanted else numbers):
+                raise ValueError(f"{at}: operand {value!r} must be a {'condition' if number < wanted else 'number'}")
+        _check_attributes(at, name, op.get("attributes", {}))
+        result = op["results"][0]
+        known.add(result)
+        is_condition = name == "arith.cmpf" or name in _CONDITIONS
+        (conditions if is_condition else numbers).add(result)
+        (numbers if is_condition else conditions).discard(result)
+        if name == "arith.constant":
+            conditions.add(result)
+    if program["result"] not in numbers:
+        raise ValueError(f"epilogue_program: its result {program['result']!r} is not a number that it defines")
+
+
+def _check_attributes(at: str, name: str, attributes: Mapping[str, Any]) -> None:
+    value, type_, predicate = (attributes.get(key) for key in ("value", "type", "predicate"))
+    if name == "arith.constant" and not isinstance(value, bool | int | float):
+        raise ValueError(f"{at}: attribute 'value' is {value!r}, must be a number")
+    if name == "arith.constant" and isinstance(value, int) and abs(value) >= 2**64:
+        raise ValueError(f"{at}: attribute 'value' must have at most 64 bits")
+    floats = [row.ir for row in ELEMENTS.values() if row.is_float]
+    if name == "arith.truncf" and type_ not in floats:
+        raise ValueError(f"{at}: attribute 'type' is {type_!r}, must be one of {', '.join(floats)}")
+    if name == "arith.cmpf" and predicate not in _PREDICATES:
+        raise ValueError(f"{at}: attribute 'predicate' is {predicate!r}, must be one of {', '.join(_PREDICATES)}")
 
 
 def evaluate(
@@ -197,3 +241,19 @@ def _select(condition: Interval, a: Interval, b: Interval) -> Interval:
     low = np.where(certainly, a[1], np.where(possibly, np.minimum(a[1], b[1]), b[1]))
     high = np.where(certainly, a[2], np.where(possibly, np.maximum(a[2], b[2]), b[2]))
     return np.where(value, a[0], b[0]), low, high
+
+
+_PREDICATES = tuple(order + kind for order in "ou" for kind in ("eq", "ne", "gt", "ge", "lt", "le"))
+#: Every op of a program, and how many operands it takes.
+_ARITY: Mapping[str, int] = {
+    "arith.constant": 0,
+    "arith.extf": 1,
+    "arith.truncf": 1,
+    "arith.cmpf": 2,
+    "arith.select": 3,
+    "math.fma": 3,
+    "math.absf": 1,
+    **{name: 1 if name == "arith.negf" else 2 for name in _ARITHMETIC},
+    **{name: 1 for name in _MONOTONE},
+    **{name: 2 for name in _CONDITIONS},
+}

@@ -37,9 +37,9 @@ BINARY = {
     "arith.andi": "{0} & {1}",
     "arith.ori": "{0} | {1}",
     "arith.xori": "{0} ^ {1}",
-    "arith.shli": "{0} << {1}",
-    "arith.shrsi": "{0} >> {1}",
-    "arith.shrui": "({0} & M) >> {1}",
+    "arith.shli": "{0} << shift({1})",
+    "arith.shrsi": "{0} >> shift({1})",
+    "arith.shrui": "({0} & M) >> shift({1})",
 }
 KEEPS_I1 = {"arith.andi", "arith.ori", "arith.xori"}
 SIGNED_CASTS = {"arith.index_cast", "arith.extsi"}

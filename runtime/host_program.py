@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from lowtide.elements import element_type
 from lowtide.errors import LaunchError, LoadError
 from lowtide.runtime.host_ops import (
     BINARY,
@@ -33,10 +32,11 @@ from lowtide.runtime.host_ops import (
     remsi,
     wrap,
 )
-from lowtide.runtime.manifest import NAME
+from lowtide.runtime.launch_shape import FLOAT_TYPES, LaunchShape, read_shape
+from lowtide.runtime.limits import MAX_GRID, capability_of
+from lowtide.runtime.manifest import NAME, is_integer, shown
 from lowtide.runtime.tensor_maps import (
     TENSOR_MAP,
-    TENSOR_MAP_BYTES,
     BoxedTensor,
     Swizzle,
     TensorMap,
@@ -44,12 +44,7 @@ from lowtide.runtime.tensor_maps import (
     check_box,
 )
 
-#: Bytes of each launch argument type.
-ARGUMENT_BYTES: dict[str, int] = {
-    "ptr": 8,
-    **{name: element_type(name).bytes for name in ("i64", "i32", "f32", "f64", "f16", "bf16")},
-    TENSOR_MAP: TENSOR_MAP_BYTES,
-}
+_LONGEST = 500  # characters of a message, which may quote what was edited
 _TENSOR_MAP_ATTRIBUTES = {"box", "swizzle", "l2_promotion", "dtype", "element_strides"}
 
 
@@ -62,17 +57,6 @@ class HostMemRef(Protocol):
     def shape(self) -> Sequence[int]: ...
     @property
     def row_stride(self) -> int: ...
-
-
-@dataclass(frozen=True)
-class LaunchShape:
-    """What a launch says before any argument is known."""
-
-    kernel: str
-    block: tuple[int, int, int]
-    cluster: tuple[int, int, int] | None
-    shared_memory: int  # dynamic, bytes a CTA
-    types: tuple[str, ...]  # of the kernel's arguments, keys of ARGUMENT_BYTES
 
 
 @dataclass(frozen=True)
@@ -164,7 +148,7 @@ def _boxed_tensor(
 
 
 def _are_integers(value: Any, count: int) -> bool:
-    return isinstance(value, list) and len(value) == count and all(isinstance(x, int) for x in value)
+    return isinstance(value, list) and len(value) == count and all(map(is_integer, value))
 
 
 class _Compiler:
@@ -177,7 +161,9 @@ class _Compiler:
         self.ranks = {x["name"]: len(x["shape"]) for x in manifest["arguments"]}
         self.dtypes = {x["name"]: x["dtype"] for x in manifest["arguments"]}
         self.scalars = frozenset(x["name"] for x in manifest["arguments"] if x["kind"] == "scalar")
+        self.capability = capability_of(manifest["target"])[:2]
         self.locals: dict[str, str] = {}
+        self.scalar_types: dict[str, str] = {}
         self.late_values: set[str] = set()
         self.i1_values: set[str] = set()
         self.map_values: set[str] = set()
@@ -194,6 +180,7 @@ class _Compiler:
         for index, argument in enumerate(self.arguments):
             if argument in self.scalars:
                 self.locals[argument] = f"p{index}"
+                self.scalar_types[f"p{index}"] = self.dtypes[argument]
                 self.late_values.add(f"p{index}")
 
     def compile(self) -> HostProgram:
@@ -212,7 +199,8 @@ class _Compiler:
             "divsi": divsi,
             "remsi": remsi,
             "wrap": wrap,
-            "grid": _geometry((2**31 - 1, 65535, 65535), self.name),
+            "shift": self.shift,
+            "grid": _geometry(MAX_GRID, self.name),
             "fail": self.failure(tuple(self.messages)),
             "ZeroDivision": self.zero_division,
         }
@@ -247,6 +235,12 @@ class _Compiler:
     def zero_division(self) -> LaunchError:
         return LaunchError(f"{self.name}: the host function divides by zero for these extents")
 
+    def shift(self, count: int) -> int:
+        """How far a shift goes; by 64 bits or more it has no value."""
+        if not 0 <= count < 64:
+            raise LaunchError(f"{self.name}: the host function shifts 64 bits by {count}; compile and save it again")
+        return count
+
     def visit(self, op: Mapping[str, Any]) -> None:
         name, attributes = op["op"], op.get("attributes", {})
         if name == "tile.launch":
@@ -273,7 +267,7 @@ class _Compiler:
     def memref_operand(self, op: Mapping[str, Any]) -> str:
         operands = op.get("operands", [])
         if len(operands) != 1 or operands[0] not in self.ranks or operands[0] in self.scalars:
-            raise LoadError(f"{self.at}: its operand must be one memref argument")
+            raise self.refuse("its operand must be one memref argument")
         return str(operands[0])
 
     def memref(self, op: Mapping[str, Any]) -> None:
@@ -281,8 +275,8 @@ class _Compiler:
         rank = self.ranks[argument]
         if op["op"] == "memref.dim":
             index = op.get("attributes", {}).get("index")
-            if not isinstance(index, int) or not 0 <= index < rank:
-                raise LoadError(f"{self.at}: index {index!r} is outside the {rank} dimensions of {argument}")
+            if not is_integer(index) or not 0 <= index < rank:
+                raise self.refuse(f"index {index!r} is outside the {rank} dimensions of {argument}")
             self.define(op, [], f"m[{argument!r}].shape[{index}]")
         elif op["op"] == "memref.row_stride":
             self.define(op, [], f"m[{argument!r}].row_stride")
@@ -291,29 +285,29 @@ class _Compiler:
             self.late_values.add(local)
             self.define(op, [local], local)
         else:
-            raise LoadError(
-                f"{self.at}: unknown op; the kernel was saved by another version, compile and save it again"
-            )
+            raise self.refuse("unknown op, perhaps of another version")
 
     def tensor_map(self, op: Mapping[str, Any]) -> None:
         """All but the address follows from shape and strides, and is made in `early`."""
         argument, attributes = self.memref_operand(op), op.get("attributes", {})
         dtype, promotion = self.dtypes[argument], attributes.get("l2_promotion", 0)
+        if not is_integer(promotion):
+            raise self.refuse(f"l2_promotion is {promotion!r}, must be bytes")
         box, swizzle = attributes.get("box"), attributes.get("swizzle")
         if self.ranks[argument] != 2:
-            raise LoadError(f"{self.at}: {argument} has rank {self.ranks[argument]}, must have rank 2")
+            raise self.refuse(f"{argument} has rank {self.ranks[argument]}, must have rank 2")
         if attributes.get("dtype") != dtype:
-            raise LoadError(f"{self.at}: dtype is {attributes.get('dtype')!r}, {argument} has {dtype!r}")
+            raise self.refuse(f"dtype is {attributes.get('dtype')!r}, {argument} has {dtype!r}")
         if not isinstance(box, list) or not 2 <= len(box) <= 5 or not _are_integers(box, len(box)):
-            raise LoadError(f"{self.at}: box is {box!r}, must be two to five integers, rows and columns last")
+            raise self.refuse(f"box is {box!r}, must be two to five integers, rows and columns last")
         if swizzle is not None and not _are_integers(swizzle, 3):
-            raise LoadError(f"{self.at}: swizzle is {swizzle!r}, must be three integers or null")
+            raise self.refuse(f"swizzle is {swizzle!r}, must be three integers or null")
         steps = attributes.get("element_strides")
         if steps is not None and not _are_integers(steps, len(box)):
-            raise LoadError(f"{self.at}: element_strides is {steps!r}, must be {len(box)} integers or null")
+            raise self.refuse(f"element_strides is {steps!r}, must be {len(box)} integers or null")
         unknown = sorted(set(attributes) - _TENSOR_MAP_ATTRIBUTES)
         if unknown:
-            raise LoadError(f"{self.at}: attribute {unknown[0]!r} is unknown; compile and save the kernel again")
+            raise self.refuse(f"attribute {unknown[0]!r} is unknown")
         kept, steps = tuple(swizzle) if swizzle and swizzle[0] else None, tuple(steps or ())
         check_box(argument, dtype, box, kept, promotion, LoadError, steps)
         tensor = f"t{len(self.tensors)}"
@@ -333,11 +327,8 @@ class _Compiler:
                 self.i1_values.add(local)
         elif name == "arith.cmpi":
             values = self.operands(op, 2)
-            if attributes.get("predicate") not in PREDICATES:
-                raise LoadError(
-                    f"{self.at}: predicate {attributes.get('predicate')!r} must be one of {', '.join(PREDICATES)}"
-                )
-            self.i1_values.add(self.define(op, values, PREDICATES[attributes["predicate"]].format(*values)))
+            predicate = PREDICATES[self.word(attributes, "predicate", PREDICATES)]
+            self.i1_values.add(self.define(op, values, predicate.format(*values)))
         elif name == "arith.select":
             values = self.operands(op, 3)
             local = self.define(op, values, "{1} if {0} else {2}".format(*values))
@@ -349,88 +340,100 @@ class _Compiler:
             self.define(op, [value], f"{sign}int({value})" if value in self.i1_values else value)
         elif name == "arith.trunci":
             (value,) = self.operands(op, 1)
-            kind = attributes.get("type")
-            if kind not in WIDTHS:
-                raise LoadError(f"{self.at}: attribute 'type' is {kind!r}, must be one of {', '.join(WIDTHS)}")
+            kind = self.word(attributes, "type", WIDTHS)
             text = f"bool({value} & 1)" if kind == "i1" else f"wrap({value}, {WIDTHS[kind]})"
             local = self.define(op, [value], text)
             if kind == "i1":
                 self.i1_values.add(local)
         else:
-            raise LoadError(
-                f"{self.at}: unknown op; the kernel was saved by another version, compile and save it again"
-            )
+            raise self.refuse("unknown op, perhaps of another version")
 
     def launch(self, attributes: Mapping[str, Any]) -> None:
-        arguments = attributes.get("arguments")
-        kernel, shared_memory = attributes.get("kernel"), attributes.get("shared_memory") or 0
-        if not isinstance(kernel, str) or not isinstance(arguments, list) or not isinstance(shared_memory, int):
-            raise LoadError(f"{self.at}: kernel, arguments or shared_memory is missing or ill-typed")
-        values, types = [], []
-        for argument in arguments:
-            if not isinstance(argument, dict) or argument.get("type") not in ARGUMENT_BYTES or "value" not in argument:
-                raise LoadError(
-                    f"{self.at}: argument {argument!r} must have a value and a type of {', '.join(ARGUMENT_BYTES)}"
-                )
-            value = self.value(argument["value"])
-            if (value in self.map_values) != (argument["type"] == TENSOR_MAP):
-                raise LoadError(
-                    f"{self.at}: argument {argument!r} must have type {TENSOR_MAP!r} just where its value is that of"
-                    f" sm.tensor_map; compile and save the kernel again"
-                )
-            values.append(value)
-            types.append(argument["type"])
-        block, cluster = self.extents(attributes, "block"), attributes.get("cluster")
-        if len(attributes.get("grid") or ()) != 3:
-            raise LoadError(f"{self.at}: grid is {attributes.get('grid')!r}, must have three extents")
-        grid = [self.value(x) for x in attributes["grid"]]
+        try:
+            shape = read_shape(attributes, self.capability)
+        except ValueError as error:
+            raise self.refuse(str(error)) from None
+        values = [
+            self.launch_argument(argument["value"], kind)
+            for argument, kind in zip(attributes["arguments"], shape.types, strict=True)
+        ]
+        grid = [self.value(extent) for extent in attributes["grid"]]
         if self.late_values.intersection(grid):
-            raise LoadError(f"{self.at}: the grid depends on an address or a run-time scalar; compile the kernel again")
+            raise self.refuse("the grid depends on an address or a run-time scalar")
         self.read_late(values)
-        sides = self.extents(attributes, "cluster") if cluster else None
-        self.launches.append(LaunchShape(kernel, block, sides, shared_memory, tuple(types)))
-        self.constants.append(sides or (1, 1, 1))
+        self.launches.append(shape)
+        self.constants.append(shape.cluster or (1, 1, 1))
         self.grids.append(f"grid(({', '.join(grid)}), c[{len(self.constants) - 1}])")
         self.rows.append(f"({''.join(f'{value}, ' for value in values)})")
 
-    def extents(self, attributes: Mapping[str, Any], key: str) -> tuple[int, int, int]:
-        value = attributes.get(key)
-        if not isinstance(value, list) or len(value) != 3 or not all(isinstance(x, int) and x >= 1 for x in value):
-            raise LoadError(f"{self.at}: {key} is {value!r}, must be three integers ≥ 1")
-        return (value[0], value[1], value[2])
+    def launch_argument(self, entry: Any, kind: str) -> str:
+        """The local of a kernel's argument. Maps, floats, integers and addresses go to parameters of their own type."""
+        if not isinstance(entry, str):
+            numbers = (int, float) if kind in FLOAT_TYPES else int
+            if isinstance(entry, bool) or not isinstance(entry, numbers) or kind == TENSOR_MAP:
+                raise self.refuse(f"argument {entry!r} is no value of type {kind!r}")
+            return self.literal(entry)
+        value = self.lookup(entry)
+        scalar = self.scalar_types.get(value, "")
+        if (value in self.map_values) != (kind == TENSOR_MAP):
+            raise self.refuse(
+                f"argument {entry!r} must have type {TENSOR_MAP!r} just where it is that of sm.tensor_map"
+            )
+        if (kind in FLOAT_TYPES or scalar in FLOAT_TYPES) and kind != scalar:
+            raise self.refuse(f"argument {entry!r} has type {kind!r}, must have {scalar or 'an integer type'!r}")
+        return value
 
     def constant(self, value: Any) -> Any:
-        if not isinstance(value, int | float):
-            raise LoadError(f"{self.at}: attribute 'value' is {value!r}, must be a number")
+        if not is_integer(value) and not isinstance(value, bool):
+            raise self.refuse(f"attribute 'value' is {value!r}, must be a number without a fraction")
+        if not -(2**63) <= value < 2**64:
+            raise self.refuse(f"attribute 'value' is {value!r}, must have at most 64 bits")
         return value
 
     def value(self, entry: Any) -> str:
-        """A launch operand: a value's name, or a number in place."""
-        if isinstance(entry, str):
-            return self.lookup(entry)
-        self.constants.append(self.constant(entry))
+        """An extent of the grid: a value's name, or a number in place."""
+        if not isinstance(entry, str):
+            return self.literal(entry)
+        value = self.lookup(entry)
+        if value in self.map_values:
+            raise self.refuse(f"the grid depends on the tensor map {entry!r}")
+        return value
+
+    def literal(self, number: float) -> str:
+        self.constants.append(number)
         return f"c[{len(self.constants) - 1}]"
+
+    def refuse(self, what: str) -> LoadError:
+        """A LoadError at the op that is being visited."""
+        return LoadError(f"{self.at}: {shown(what, str, _LONGEST)}; compile and save the kernel again")
+
+    def word(self, attributes: Mapping[str, Any], key: str, known: Mapping[str, Any]) -> str:
+        """An attribute that is one of the known words."""
+        found = attributes.get(key)
+        if not isinstance(found, str) or found not in known:
+            raise self.refuse(f"attribute {key!r} is {found!r}, must be one of {', '.join(known)}")
+        return found
 
     def lookup(self, name: str) -> str:
         if name not in self.locals:
-            raise LoadError(
-                f"{self.at}: value {name!r} is used before it is defined; compile and save the kernel again"
-            )
+            raise self.refuse(f"value {name!r} is used before it is defined")
         return self.locals[name]
 
     def operands(self, op: Mapping[str, Any], count: int) -> list[str]:
         names = op.get("operands", [])
         if len(names) != count:
-            raise LoadError(f"{self.at}: has {len(names)} operands, must have {count}")
+            raise self.refuse(f"has {len(names)} operands, must have {count}")
         values = [self.lookup(name) for name in names]
         if self.map_values.intersection(values):
-            raise LoadError(f"{self.at}: has a tensor map for operand, which only a launch takes")
+            raise self.refuse("has a tensor map for operand, which only a launch takes")
+        if any(self.scalar_types.get(value) in FLOAT_TYPES for value in values):
+            raise self.refuse("has a float for operand, which only a launch takes")
         return values
 
     def define(self, op: Mapping[str, Any], values: Sequence[str], text: str) -> str:
         results = op.get("results", [])
         if len(results) != 1 or not NAME.match(results[0]) or results[0] in self.locals:
-            raise LoadError(f"{self.at}: must define one new value, has {results!r}")
+            raise self.refuse(f"must define one new value, has {results!r}")
         local = f"v{len(self.locals)}"
         self.locals[results[0]] = local
         self.emit(values, f"{local} = {text}")

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lowtide.errors import LaunchError, LoadError
+from lowtide.errors import LaunchError
 from lowtide.runtime import driver, storage
 from lowtide.runtime.allocation import allocate, torch_allocator
 from lowtide.runtime.call_keys import CallKeys, Recent
 from lowtide.runtime.checks import MatrixView, check_devices, check_dims, check_layout, check_output, check_scalar
+from lowtide.runtime.code import check_code
 from lowtide.runtime.host_program import compile_host
+from lowtide.runtime.limits import capability_of
 from lowtide.runtime.manifest import problem_dims, validate
 from lowtide.runtime.module import LoadedModule, load_module
 from lowtide.runtime.operands import Operand, view
@@ -41,16 +42,15 @@ class Kernel:
     """
 
     def __init__(self, manifest: Mapping[str, Any], ptx: str, cubin: bytes | None = None) -> None:
-        """Raises LoadError when the manifest is invalid or names a kernel that the PTX lacks."""
+        """Raises LoadError when the manifest is invalid, or does not fit the PTX or the cubin."""
         validate(manifest, f"kernel {manifest.get('name', '?')}" if isinstance(manifest, Mapping) else "kernel")
         self.manifest: dict[str, Any] = dict(manifest)
         self.ptx = ptx
         self.cubin = cubin
         self.name: str = manifest["name"]
         self.program = compile_host(manifest)
-        for shape in self.program.launches:
-            if not re.search(rf"\.entry\s+{re.escape(shape.kernel)}\b", ptx):
-                raise LoadError(f"kernel {self.name}: the PTX has no entry {shape.kernel!r}; compile and save it again")
+        capability = capability_of(manifest["target"])[:2]
+        check_code(f"kernel {self.name}", manifest["target"], capability, self.program.launches, ptx, cubin)
         self._arguments: tuple[dict[str, Any], ...] = tuple(manifest["arguments"])
         self._dims = problem_dims(manifest)
         self._names = [x["name"] for x in self._arguments]

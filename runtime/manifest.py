@@ -1,7 +1,8 @@
 """The manifest: what a saved kernel says about itself, as JSON. It is the serialisation of the host-side IR.
 
     {"format": 1, "lowtide": "0.1.0", "name": "gemm", "target": "sm_80",
-     "files": {"kernel.ptx": {"size": 8123, "sha256": "…"}, "kernel.cubin": {…}},        filled by save
+     "files": {"kernel.ptx": {"size": 8123, "sha256": "…"}, "kernel.cubin": {…}},        filled by save, as is
+     "sha256": "…",                                                                       of all other entries
      "spec": {"m": 4096|null, "n": …, "k": …, "a": "bf16", "b": "bf16", "d": "bf16", "acc": "f32", "layout": "tn"},
      "schedule": text, "epilogue": text|null,                                             for the reader
      "epilogue_program": {"accumulator": "x", "ops": [op, …], "result": "y"}|null,        for `verify`; null: not known
@@ -35,11 +36,13 @@ The parameter is aligned to 64 bytes in the PTX. Elements outside of the operand
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeGuard
 
 from lowtide.elements import ELEMENTS
 from lowtide.errors import LoadError
+from lowtide.runtime.epilogue import check_program
+from lowtide.runtime.limits import MAX_EXTENT
 
 FORMAT = 1
 KINDS: dict[str, int] = {"matrix": 2, "full": 2, "per_row": 1, "per_column": 1, "scalar": 0}
@@ -61,100 +64,202 @@ _REQUIRED: dict[str, type] = {
     "name": str,
     "target": str,
     "spec": dict,
+    "schedule": str,
     "arguments": list,
     "host": list,
 }
+_MOST_OPS = 10000
+_MOST_ARGUMENTS = 256
+_MOST_NESTING = 16
+_MAX_ALIGNMENT = 4096
+_MOST_LETTERS = 200  # of a name
+_SHOWN = 80  # characters of a bad value
 
 
 def validate(manifest: Any, where: str = "manifest") -> None:
-    """Check a manifest's structure; the host ops themselves are checked by `host_program.compile_host`.
+    """Check every entry but the launches and operands of the host ops, which `host_program.compile_host` checks.
 
-    Raises LoadError that starts with `where`: another format, a missing or ill-typed entry, an unknown kind or dtype,
-    arguments that do not make a GEMM (two input matrices and one output).
+    Raises LoadError that starts with `where` and names the entry: another format, a missing or ill-typed entry, a value
+    out of range, arguments that do not make a GEMM (two input matrices and one output).
     """
     if not isinstance(manifest, dict):
         raise LoadError(
             f"{where}: a manifest is a JSON object, this is {type(manifest).__name__}; save the kernel again"
         )
     found = manifest.get("format")
-    if found != FORMAT or isinstance(found, bool):
+    if found != FORMAT or not is_integer(found):
         raise LoadError(
-            f"{where}: format {found!r} was saved by another version of lowtide"
-            f" ({manifest.get('lowtide', 'unknown')}); this one reads format {FORMAT}: compile and save it again"
+            f"{where}: format {shown(found)} was saved by another version of lowtide"
+            f" ({shown(manifest.get('lowtide', 'unknown'), str)}); this one reads format {FORMAT}: compile and save it"
+            " again"
         )
+    try:
+        _check_plain(manifest)
+        _check_entries(manifest)
+    except ValueError as error:
+        raise LoadError(f"{where}: {error}; save the kernel again") from None
+
+
+def shown(value: Any, form: Callable[[Any], str] = repr, most: int = _SHOWN) -> str:
+    """A value for a message, cut after `most` characters."""
+    text = form(value)
+    return text if len(text) <= most else text[:most] + "…"
+
+
+def is_integer(value: Any) -> bool:
+    """An int that is no bool: JSON tells them apart."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _check_plain(value: Any, depth: int = 0) -> None:
+    """What can be written as JSON in UTF-8, and no deeper than a manifest is."""
+    if depth > _MOST_NESTING:
+        raise ValueError(f"entries are nested more than {_MOST_NESTING} deep")
+    if isinstance(value, str):
+        if not _is_text(value):
+            raise ValueError(f"text {shown(value)} has half a surrogate pair, which UTF-8 does not write")
+    elif isinstance(value, dict):
+        for key, entry in value.items():
+            if not isinstance(key, str):
+                raise ValueError(f"entry {shown(key)} is {type(key).__name__}, must be named by text")
+            _check_plain(key, depth + 1)
+            _check_plain(entry, depth + 1)
+    elif isinstance(value, list):
+        for entry in value:
+            _check_plain(entry, depth + 1)
+    elif isinstance(value, int) and abs(value) >= 2**64:
+        raise ValueError("an integer has more than 64 bits")
+    elif value is not None and not isinstance(value, bool | int | float):
+        raise ValueError(f"{shown(value)} is {type(value).__name__}, which JSON does not have")
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_entries(manifest: Mapping[str, Any]) -> None:
     for key, kind in _REQUIRED.items():
         if not isinstance(manifest.get(key), kind):
             state = "ill-typed" if key in manifest else "missing"
-            raise LoadError(f"{where}: entry {key!r} is {state}, must be {kind.__name__}; save the kernel again")
-    if not re.fullmatch(r"sm_\d{2,3}[af]?", manifest["target"]):
-        raise LoadError(f"{where}: target {manifest['target']!r} is not of the form sm_NN, sm_NNa or sm_NNf")
-    _validate_spec(manifest["spec"], where)
-    _validate_arguments(manifest["arguments"], where)
-    _validate_ops(manifest["host"], f"{where}: host")
-    program = manifest.get("epilogue_program")
-    if program is not None:
-        if not isinstance(program, dict) or not isinstance(program.get("ops"), list):
-            raise LoadError(f"{where}: epilogue_program is ill-typed, must be an object with a list of ops, or null")
-        _validate_ops(program["ops"], f"{where}: epilogue_program")
-        if not all(isinstance(program.get(key), str) for key in ("accumulator", "result")):
-            raise LoadError(f"{where}: epilogue_program must name its 'accumulator' and its 'result'")
+            raise ValueError(f"entry {key!r} is {state}, must be {kind.__name__}")
+    if not manifest["name"].isprintable() or not manifest["name"]:
+        raise ValueError(f"name is {shown(manifest['name'])}, must be printable and not empty")
+    if not re.fullmatch(r"sm_\d{2,3}[af]?", manifest["target"], re.ASCII):
+        raise ValueError(f"target {shown(manifest['target'])} is not of the form sm_NN, sm_NNa or sm_NNf")
+    if not isinstance(manifest.get("epilogue"), str | None):
+        raise ValueError(f"epilogue is {shown(manifest['epilogue'])}, must be text or null")
+    _check_spec(manifest["spec"])
+    _check_example(manifest.get("example"), manifest["spec"])
+    _check_arguments(manifest["arguments"])
+    dims = problem_dims(manifest)
+    for argument in manifest["arguments"]:
+        for dim, extent in zip(dims[argument["name"]], argument["shape"], strict=True):
+            whole = manifest["spec"][dim]
+            if None not in (extent, whole) and extent != whole:
+                raise ValueError(f"argument {argument['name']} has {dim} = {extent}, but spec.{dim} is {whole}")
+    _check_ops(manifest["host"], "host")
+    if manifest.get("epilogue_program") is not None:
+        _check_program(manifest["epilogue_program"], dims)
 
 
-def _validate_spec(spec: Mapping[str, Any], where: str) -> None:
+def _check_spec(spec: Mapping[str, Any]) -> None:
     for key in ("m", "n", "k"):
         if key not in spec or not _is_extent(spec[key]):
-            raise LoadError(f"{where}: spec.{key} is {spec.get(key)!r}, must be null or an integer ≥ 1")
+            raise ValueError(f"spec.{key} is {shown(spec.get(key))}, must be null or an integer from 1 to {MAX_EXTENT}")
     for key in ("a", "b", "d", "acc"):
-        if spec.get(key) not in ELEMENTS:
-            raise LoadError(f"{where}: spec.{key} is {spec.get(key)!r}, must be one of {', '.join(ELEMENTS)}")
-    if spec.get("layout") not in OPERAND_DIMS:
-        raise LoadError(f"{where}: spec.layout is {spec.get('layout')!r}, must be one of {', '.join(OPERAND_DIMS)}")
+        if not _is_word(spec.get(key), ELEMENTS):
+            raise ValueError(f"spec.{key} is {shown(spec.get(key))}, must be one of {', '.join(ELEMENTS)}")
+    if not _is_word(spec.get("layout"), OPERAND_DIMS):
+        raise ValueError(f"spec.layout is {shown(spec.get('layout'))}, must be one of {', '.join(OPERAND_DIMS)}")
 
 
-def _validate_arguments(arguments: Sequence[Any], where: str) -> None:
+def _check_example(example: Any, spec: Mapping[str, Any]) -> None:
+    if example is None:
+        return
+    if not isinstance(example, dict):
+        raise ValueError(f"example is {shown(example)}, must be an object or null")
+    for key, value in example.items():
+        if key not in ("m", "n", "k") or value is None or not _is_extent(value):
+            raise ValueError(f"example.{key} is {shown(value)}; it gives m, n and k, integers from 1 to {MAX_EXTENT}")
+        if spec[key] not in (None, value):
+            raise ValueError(f"example.{key} is {value}, the kernel was compiled for {spec[key]}")
+
+
+def _check_arguments(arguments: Sequence[Any]) -> None:
+    if len(arguments) > _MOST_ARGUMENTS:
+        raise ValueError(f"there are {len(arguments)} arguments, at most {_MOST_ARGUMENTS} are read")
     seen: set[str] = set()
     for position, argument in enumerate(arguments):
-        at = f"{where}: arguments[{position}]"
+        at = f"arguments[{position}]"
         if not isinstance(argument, dict):
-            raise LoadError(f"{at} is {type(argument).__name__}, must be an object")
-        name, kind = argument.get("name"), argument.get("kind")
-        if not isinstance(name, str) or not NAME.match(name) or name in seen:
-            raise LoadError(f"{at}: name {name!r} is not a new identifier")
+            raise ValueError(f"{at} is {type(argument).__name__}, must be an object")
+        name = argument.get("name")
+        if not _is_name(name) or name in seen:
+            raise ValueError(f"{at}: name {shown(name)} is not a new identifier")
         seen.add(name)
-        if kind not in KINDS:
-            raise LoadError(f"{at}: kind {kind!r} must be one of {', '.join(KINDS)}")
-        if argument.get("role") not in ("input", "output"):
-            raise LoadError(f"{at}: role {argument.get('role')!r} must be input or output")
-        if argument.get("dtype") not in ELEMENTS:
-            raise LoadError(f"{at}: dtype {argument.get('dtype')!r} must be one of {', '.join(ELEMENTS)}")
-        shape = argument.get("shape")
-        if not isinstance(shape, list) or len(shape) != KINDS[kind] or not all(map(_is_extent, shape)):
-            raise LoadError(f"{at}: shape {shape!r} must have {KINDS[kind]} extents, each null or an integer ≥ 1")
-        for key in ("base_alignment", "row_stride_alignment"):
-            value = argument.get(key, 1)
-            if not isinstance(value, int) or value < 1 or value & (value - 1):
-                raise LoadError(f"{at}: {key} {value!r} must be a power of two in bytes")
+        _check_argument(argument, at)
     inputs = [x for x in arguments if x["role"] == "input" and x["kind"] == "matrix"]
     outputs = [x for x in arguments if x["role"] == "output"]
     if len(inputs) != 2 or len(outputs) != 1 or outputs[0]["kind"] != "matrix":
-        raise LoadError(f"{where}: a GEMM has two input matrices and one output matrix; save the kernel again")
+        raise ValueError("a GEMM has two input matrices and one output matrix")
 
 
-def _validate_ops(ops: Sequence[Any], where: str) -> None:
+def _check_argument(argument: Mapping[str, Any], at: str) -> None:
+    kind, shape = argument.get("kind"), argument.get("shape")
+    if not _is_word(kind, KINDS):
+        raise ValueError(f"{at}: kind {shown(kind)} must be one of {', '.join(KINDS)}")
+    if not _is_word(argument.get("role"), ("input", "output")):
+        raise ValueError(f"{at}: role {shown(argument.get('role'))} must be input or output")
+    if not _is_word(argument.get("dtype"), ELEMENTS):
+        raise ValueError(f"{at}: dtype {shown(argument.get('dtype'))} must be one of {', '.join(ELEMENTS)}")
+    if not isinstance(shape, list) or len(shape) != KINDS[str(kind)] or not all(map(_is_extent, shape)):
+        raise ValueError(
+            f"{at}: shape {shown(shape)} must have {KINDS[str(kind)]} extents, each null or an integer ≥ 1"
+        )
+    for key in ("base_alignment", "row_stride_alignment"):
+        value = argument.get(key, 1)
+        if not is_integer(value) or not 1 <= value <= _MAX_ALIGNMENT or value & (value - 1):
+            raise ValueError(f"{at}: {key} {shown(value)} must be a power of two in bytes, at most {_MAX_ALIGNMENT}")
+
+
+def _check_ops(ops: Sequence[Any], where: str) -> None:
+    if len(ops) > _MOST_OPS:
+        raise ValueError(f"{where} has {len(ops)} ops, at most {_MOST_OPS} are read")
     for position, op in enumerate(ops):
         at = f"{where}[{position}]"
-        if not isinstance(op, dict) or not isinstance(op.get("op"), str):
-            raise LoadError(f"{at} is not an op: an object with a name in 'op'")
+        if not isinstance(op, dict) or not isinstance(op.get("op"), str) or len(op["op"]) > _MOST_LETTERS:
+            raise ValueError(f"{at} is not an op: an object with a name in 'op'")
         for key, kind in (("results", list), ("operands", list), ("attributes", dict)):
             if not isinstance(op.get(key, kind()), kind):
-                raise LoadError(f"{at} ({op['op']}): {key} must be {kind.__name__}")
+                raise ValueError(f"{at} ({op['op']}): {key} must be {kind.__name__}")
         for name in (*op.get("results", ()), *op.get("operands", ())):
-            if not isinstance(name, str) or not NAME.match(name):
-                raise LoadError(f"{at} ({op['op']}): value name {name!r} is not an identifier")
+            if not _is_name(name):
+                raise ValueError(f"{at} ({op['op']}): value name {shown(name)} is not an identifier")
+
+
+def _check_program(program: Any, dims: Mapping[str, tuple[str, ...]]) -> None:
+    if not isinstance(program, dict) or not isinstance(program.get("ops"), list):
+        raise ValueError("epilogue_program is ill-typed, must be an object with a list of ops, or null")
+    _check_ops(program["ops"], "epilogue_program")
+    if not all(_is_name(program.get(key)) for key in ("accumulator", "result")):
+        raise ValueError("epilogue_program must name its 'accumulator' and its 'result'")
+    check_program(program, dims)
+
+
+def _is_word(value: Any, known: Collection[str]) -> bool:
+    return isinstance(value, str) and value in known
+
+
+def _is_name(value: Any) -> TypeGuard[str]:
+    return isinstance(value, str) and len(value) <= _MOST_LETTERS and NAME.match(value) is not None
 
 
 def _is_extent(value: Any) -> bool:
-    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1)
+    return value is None or (is_integer(value) and 1 <= value <= MAX_EXTENT)
 
 
 def problem_dims(manifest: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

@@ -7,14 +7,14 @@ family-specific one (sm_100f) within its major version.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from lowtide.errors import DeviceError, LaunchError, LoadError
 from lowtide.runtime import driver
-from lowtide.runtime.host_program import LaunchShape
+from lowtide.runtime.launch_shape import LaunchShape
+from lowtide.runtime.limits import capability_of
 
 _LOG_BYTES = 16384
 _PORTABLE_CLUSTER = 8
@@ -28,14 +28,6 @@ class LoadedModule:
     device: driver.Device
     code: str  # "cubin" or "ptx"
     functions: dict[str, Any]
-
-
-def capability_of(target: str) -> tuple[int, int, str]:
-    """Major and minor capability and suffix ("", "a", "f") of a target's name, e.g. sm_90a → (9, 0, "a")."""
-    match = re.fullmatch(r"sm_(\d+)(\d)([af]?)", target)
-    if match is None:
-        raise LoadError(f"target {target!r} is not of the form sm_NN, sm_NNa or sm_NNf")
-    return int(match[1]), int(match[2]), match[3]
 
 
 def choose_code(target: str, capability: tuple[int, int], has_cubin: bool) -> str | None:

@@ -34,11 +34,6 @@ class GpuRun:
     launches: int
 
 
-def first_gpu() -> driver.Device:
-    """The GPU that a run goes to. Raises DeviceError where there is none, or no driver, or no cuda-python."""
-    return driver.device(0)
-
-
 def run_on_gpu(kernel: CompiledKernel, spec: GemmSpec, inputs: Mapping[str, Any], device: int = 0) -> GpuRun:
     """Launch on inputs of `random_inputs`, copy D back, then time more launches of the same.
 

@@ -9,6 +9,7 @@ from lowtide.compiler.bench.gpu_timing import KINDS, torch_with_gpu
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, line, problem_line, seed_or_drawn, table
 from lowtide.compiler.compile import compile_gemm
+from lowtide.compiler.native import choose
 
 Schedules = Annotated[
     list[str] | None,
@@ -42,12 +43,14 @@ def bench(
     torch = torch_with_gpu()
     seed = seed_or_drawn(seed)
     line("problem", problem_line(spec, (m, n, k)))
+    chosen = choose(target)
+    line("target", f"{chosen.name} ({chosen.reason})")
     line("gpu", f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
     named: list[str | None] = list(schedule) if schedule else [None]
     right = True
     with busy("compiling") as update, Contest(spec, seed, lambda text: typer.echo(text, err=True)) as contest:
         for text in named:
-            kernel = compile_gemm(spec, target or options.DEFAULT_TARGET, text)
+            kernel = compile_gemm(spec, chosen.name, text)
             right &= contest.add_kernel(f"lowtide {text or 'chosen'}", kernel)
             line("schedule", str(kernel.schedule))
         update("timing")

@@ -14,6 +14,7 @@ from lowtide.compiler.cli.console import busy, line, on_pass, problem_line, time
 from lowtide.compiler.compile import resolve_schedule
 from lowtide.compiler.driver import Lowered
 from lowtide.compiler.kernel import CompiledKernel
+from lowtide.compiler.native import choose
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.ptxas import ENVIRONMENT_VARIABLE
 from lowtide.dialects.levels import Level
@@ -48,13 +49,15 @@ def compile_(
     if emit is not None and (output is not None or time_passes):
         raise IRError("--emit prints a level and nothing else; leave out --output and --time-passes")
     source: str | Path
+    reason = ""
     if ir_file is not None:
         problem = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}
         options.refuse_beside_file(ir_file, **problem, epilogue=epilogue, schedule=schedule)
         source, title = ir_file, str(ir_file)
     else:
         spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue)
-        target = target or options.DEFAULT_TARGET
+        chosen = choose(target)
+        target, reason = chosen.name, chosen.reason
         source = problem_text(spec, targets.get(target), resolve_schedule(schedule))
         title = problem_line(spec, (m, n, k))
     started = time.perf_counter()
@@ -64,6 +67,7 @@ def compile_(
         typer.echo(lowered.levels[str(last)].rstrip("\n"))
         return
     line("problem", title)
+    line("target", lowered.target.name + (f" ({reason})" if reason else ""))
     _report(CompiledKernel(lowered), lowered, time.perf_counter() - started, output)
     if time_passes:
         time_table(lowered.timings)

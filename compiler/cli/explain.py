@@ -12,6 +12,7 @@ from lowtide.compiler.cli.explain_tables import print_accesses
 from lowtide.compiler.compile import resolve_schedule
 from lowtide.compiler.explain.composition import Composition, Grid
 from lowtide.compiler.explain.explanation import Explanation, explain_ir, explain_spec
+from lowtide.compiler.native import choose
 
 IrFile = Annotated[Path | None, typer.Option("--ir", help="Explain this file: a dump of level problem to epilogue.")]
 Json = Annotated[bool, typer.Option("--json", help="Print it all as JSON (docs/explain.md).")]
@@ -34,6 +35,7 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Say which schedule is chosen and why, and count bank conflicts and sectors of every memory access."""
+    reason = ""
     with busy("compiling") as update:
         if ir_file is not None:
             problem = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}
@@ -42,17 +44,19 @@ def explain(
         else:
             spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue)
             given = resolve_schedule(schedule)
-            found = explain_spec(spec, target or options.DEFAULT_TARGET, given, on_progress=on_pass(update))
+            chosen = choose(target)
+            reason = chosen.reason
+            found = explain_spec(spec, chosen.name, given, on_progress=on_pass(update))
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
     else:
-        _print(found)
+        _print(found, reason)
 
 
-def _print(found: Explanation) -> None:
+def _print(found: Explanation, reason: str) -> None:
     spec = found.spec
     line("problem", problem_line(spec, (spec.m, spec.n, spec.k)))
-    line("target", found.target.name)
+    line("target", found.target.name + (f" ({reason})" if reason else ""))
     reasons = {} if found.choice is None else found.choice.reasons
     heading = "why" if found.choice is not None else f"why: not chosen here, read off the kernel at {found.entered_at}"
     typer.echo("")

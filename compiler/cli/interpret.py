@@ -18,6 +18,7 @@ from lowtide.compiler.cli.console import busy, counted, line, on_ctas, on_pass, 
 from lowtide.compiler.compile import resolve_schedule
 from lowtide.compiler.contexts import make_context, parse_file, parse_text
 from lowtide.compiler.driver import AFTER_ATTRIBUTE, Progress, lower
+from lowtide.compiler.native import choose, resolve
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level, check_level, level_of, target_of
@@ -68,9 +69,10 @@ def interpret(
                 if against is not None:
                     raise IRError("--against goes with a FILE; the problem of the options is checked against float64")
                 spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue)
-                target = target or options.DEFAULT_TARGET
-                text = problem_text(spec, targets.get(target), resolve_schedule(schedule))
-                module = _lowered(text, target, level or str(Level.NVVM), context, on_pass(update))
+                chosen = choose(target)
+                line("target", f"{chosen.name} ({chosen.reason})")
+                text = problem_text(spec, targets.get(chosen.name), resolve_schedule(schedule))
+                module = _lowered(text, chosen.name, level or str(Level.NVVM), context, on_pass(update))
                 reference = ExpectedProblem(spec, "float64")
             else:
                 given = {"dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout, "epilogue": epilogue}
@@ -91,7 +93,7 @@ def _read(file: Path, target: str | None, level: str | None, context: ir.Context
     if level is not None and level != str(own):
         return _lowered(file, target, level, context, progress)
     check_interpreted(str(own))
-    if target is not None and targets.get(target) != target_of(module):
+    if target is not None and resolve(target) != target_of(module):
         raise IRError(f"--target {target}, but {file} is for {target_of(module).name}; leave it out")
     if AFTER_ATTRIBUTE not in module.operation.attributes:
         check_level(module, own)

@@ -14,9 +14,11 @@ from lowtide.compiler.bench.ladder import Step
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, line, problem_line, seed_or_drawn, table
 from lowtide.compiler.dumps import write_whole
-from lowtide.compiler.presets import ladder_of
+from lowtide.compiler.native import choose
+from lowtide.compiler.presets import LADDERS, ladder_of
 from lowtide.compiler.spec import GemmSpec
 from lowtide.errors import DeviceError, Error
+from lowtide.targets import KNOWN
 
 Extent = Annotated[int, typer.Option(min=1, help="4096 if left out.", show_default=False)]
 Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Counted rounds.")]
@@ -42,9 +44,9 @@ def ladder(
 
     Exit status: 0 for right results, 1 where a step's is wrong or refused, 2 where nothing could be done.
     """
-    name = target or options.DEFAULT_TARGET
     spec = options.make_spec(m, n, k, dtype, layout=layout)
-    presets = ladder_of(name)
+    chosen = choose(target, [known for known in KNOWN if known.name in {one.target for one in LADDERS.values()}])
+    presets = ladder_of(chosen.name)
     seed = seed_or_drawn(seed)
     missing = _no_timing()
     if missing and chart_file is not None:
@@ -52,7 +54,7 @@ def ladder(
     for path in filter(None, (markdown_file, chart_file)):
         _check_writable(path)
     line("problem", problem_line(spec, (m, n, k)))
-    line("target", name)
+    line("target", f"{chosen.name} ({chosen.reason})")
     with busy("compiling") as update:
         steps = steps_of.climb(spec, presets, seed, not missing, lambda step: update(f"compiling and verifying {step}"))
     right = all(step.ok for step in steps)

@@ -1,8 +1,10 @@
 """The command `lowtide`: run, compile, interpret, explain, bench, ladder, presets, targets.
 
-Exit status: 0 where all went well, 1 where a result is wrong, 2 for what was refused: a message, no traceback.
+Exit status: 0 where all went well, 1 where a result is wrong, 2 for what was refused: a message, no traceback. 130
+after an interrupt, 141 where the reader of a pipe is gone (`lowtide … | head`).
 """
 
+import sys
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -16,7 +18,10 @@ from lowtide.compiler.cli.interpret import interpret
 from lowtide.compiler.cli.ladder import ladder
 from lowtide.compiler.cli.lists import presets, targets
 from lowtide.compiler.cli.run import run
+from lowtide.entry import guard, status_of
 from lowtide.errors import Error
+
+_REFUSED = 2
 
 
 class _Commands(TyperGroup):
@@ -27,7 +32,12 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
         except Error as error:
             typer.echo(f"lowtide: error: {error}", err=True)
-            raise typer.Exit(2) from None
+            raise typer.Exit(_REFUSED) from None
+        except (KeyboardInterrupt, OSError) as error:
+            status = status_of(error, "lowtide", _REFUSED)
+            if status is None:
+                raise
+            raise SystemExit(status) from None
 
 
 app = typer.Typer(
@@ -59,9 +69,9 @@ def lowtide(
 
 
 def main() -> None:
-    """The console script. Exits with the command's status."""
+    """The command. Exits with its status."""
     app()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(guard("lowtide", main, refused=_REFUSED))

@@ -6,14 +6,13 @@ from typing import Annotated
 import typer
 
 from lowtide.compiler.epilogue.ready import READY, ready_epilogue
+from lowtide.compiler.native import NATIVE, WITHOUT_GPU
 from lowtide.compiler.spec import LAYOUTS, GemmSpec
 from lowtide.elements import kernel_types
 from lowtide.errors import Error
 from lowtide.interpreter.host import LEVELS
 from lowtide.interpreter.numbers.domains import DOMAINS
 from lowtide.targets import accumulator_types, operand_types
-
-DEFAULT_TARGET = "sm_80"
 
 _PROBLEM = "The problem"
 _KERNEL = "The kernel"
@@ -43,7 +42,10 @@ Acc = Annotated[str | None, _problem("--acc", f"Of the sums: {', '.join(accumula
 Layout = Annotated[str | None, _problem("--layout", f"How A and B lie: {', '.join(LAYOUTS)}. Default tn.")]
 Epilogue = Annotated[str | None, _problem("--epilogue", f"What follows the sums: {', '.join(READY)}.")]
 
-Target = Annotated[str | None, _kernel("--target", f"Default {DEFAULT_TARGET}; `lowtide targets` lists them.")]
+Target = Annotated[
+    str | None,
+    _kernel("--target", f"A name (`lowtide targets`), or {NATIVE}: the GPU's. Default: that, or {WITHOUT_GPU}."),
+]
 ScheduleText = Annotated[
     str | None,
     _kernel("--schedule", "A preset's name (`lowtide presets`) or fields: 'grid.tile = [128, 128], stages = 3'."),

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from lowtide.compiler.checking.gpu_run import first_gpu, run_on_gpu
+from lowtide.compiler.checking.gpu_run import run_on_gpu
 from lowtide.compiler.checking.interpretation import check_interpreted, check_patience, duration, inputs_for
 from lowtide.compiler.checking.interpretation import run as interpret
 from lowtide.compiler.checking.verdicts import Verdict, against_float64, check_memory
@@ -15,9 +15,11 @@ from lowtide.compiler.cli.console import busy, counted, line, on_ctas, on_pass, 
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.kernel import CompiledKernel
+from lowtide.compiler.native import choose
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
 from lowtide.errors import DeviceError
+from lowtide.runtime import driver
 
 Extents = tuple[int, int, int]
 
@@ -63,16 +65,16 @@ def run(
         check_interpreted(level)
     check_memory(m, n, k)
     seed = seed_or_drawn(seed)
+    chosen = choose(target)
     line("problem", problem_line(spec, (m, n, k)))
+    line("target", f"{chosen.name} ({chosen.reason})")
     started = time.perf_counter()
     compiled = replace(spec, m=None, n=None, k=None) if dynamic else spec
     with busy("compiling") as update:
-        kernel = compile_gemm(
-            compiled, target or options.DEFAULT_TARGET, schedule, dump_ir, on_progress=on_pass(update)
-        )
+        kernel = compile_gemm(compiled, chosen.name, schedule, dump_ir, on_progress=on_pass(update))
     line("compiled", f"for {kernel.target.name} in {duration(time.perf_counter() - started)}")
     line("schedule", str(kernel.schedule))
-    ran = _run(kernel, spec, (m, n, k), level, sms, seed, force)
+    ran = _run(kernel, spec, (m, n, k), level, sms, seed, force, chosen.not_on_gpu)
     line("ran", f"on {ran.where}")
     line("time", ran.time)
     line("result", f"{ran.verdict.word}: {ran.verdict.message}")
@@ -84,31 +86,38 @@ def run(
 
 
 def _run(
-    kernel: CompiledKernel, spec: GemmSpec, extents: Extents, level: str | None, sms: int, seed: int, force: bool
+    kernel: CompiledKernel,
+    spec: GemmSpec,
+    extents: Extents,
+    level: str | None,
+    sms: int,
+    seed: int,
+    force: bool,
+    not_on_gpu: str,
 ) -> _Ran:
-    """On the GPU, unless there is none or a level is asked for."""
-    reason = "as asked"
-    if level is None:
+    """On the GPU, unless there is none (`not_on_gpu` says why, where that is known) or a level is asked for."""
+    reason = not_on_gpu if level is None else "as asked"
+    if not reason:
         try:
-            gpu = first_gpu()
+            gpu = driver.current_device()
         except DeviceError as error:
             reason = str(error).partition(";")[0].partition(" (")[0]
         else:
-            return _on_gpu(kernel, spec, extents, seed, gpu.name)
+            return _on_gpu(kernel, spec, extents, seed, gpu)
     return _on_interpreter(kernel, spec, extents, level or str(Level.NVVM), sms, seed, force, reason)
 
 
-def _on_gpu(kernel: CompiledKernel, spec: GemmSpec, extents: Extents, seed: int, name: str) -> _Ran:
+def _on_gpu(kernel: CompiledKernel, spec: GemmSpec, extents: Extents, seed: int, gpu: driver.Device) -> _Ran:
     with busy("making random matrices") as update:
         inputs = inputs_for(spec, extents, "float", seed)
-        update(f"running on {name}")
-        ran = run_on_gpu(kernel, spec, inputs)
+        update(f"running on {gpu.name}")
+        ran = run_on_gpu(kernel, spec, inputs, gpu.ordinal)
         update("comparing with float64")
         verdict = against_float64(spec, inputs, ran.d, seed)
     if ran.complaint:
         verdict = Verdict(False, ran.complaint)
     rate = 2.0 * extents[0] * extents[1] * extents[2] / ran.seconds / 1e12
-    return _Ran(name, f"{duration(ran.seconds)} a launch, {rate:.3g} TFLOP/s (mean of {ran.launches})", verdict)
+    return _Ran(gpu.name, f"{duration(ran.seconds)} a launch, {rate:.3g} TFLOP/s (mean of {ran.launches})", verdict)
 
 
 def _on_interpreter(

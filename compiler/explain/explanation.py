@@ -6,18 +6,17 @@ docs/explain.md describes `Explanation.to_json`.
 
 import os
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 from mlir import ir
 
-from lowtide import targets
 from lowtide.compiler import driver
-from lowtide.compiler.contexts import make_context, parse_file, parse_text
+from lowtide.compiler.contexts import make_context, parse_source, parse_text
 from lowtide.compiler.driver import Lowered, Progress
 from lowtide.compiler.explain.accesses import Accesses, accesses_of
 from lowtide.compiler.explain.as_json import accesses_json, composition_json
 from lowtide.compiler.explain.composition import Composition, composition_of
+from lowtide.compiler.native import resolve
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.ptxas import assemble, find_ptxas
 from lowtide.compiler.spec import GemmSpec
@@ -90,7 +89,7 @@ def explain_spec(
     spec: GemmSpec, target: str, schedule: Schedule | None = None, *, on_progress: Progress | None = None
 ) -> Explanation:
     """Compile a problem, and explain the result. Raises what compiling raises."""
-    return explain_ir(problem_text(spec, targets.get(target), schedule), target, on_progress=on_progress)
+    return explain_ir(problem_text(spec, resolve(target), schedule), target, on_progress=on_progress)
 
 
 def explain_ir(
@@ -102,7 +101,7 @@ def explain_ir(
     Raises else what compiling raises, and IRError for a later level or a kernel that says too little of itself.
     """
     with make_context() as context:
-        origin = _read(source, context)
+        origin = parse_source(source, context)
         entered_at = level_of(origin)
         if entered_at > Level.EPILOGUE:
             raise IRError(
@@ -146,12 +145,6 @@ def _lowered(
         if not may_be_refused:
             raise
         return str(refusal).splitlines()[0]
-
-
-def _read(source: str | os.PathLike[str], context: ir.Context) -> ir.Module:
-    if isinstance(source, str) and not source.rstrip().endswith(".mlir"):
-        return parse_text(source, context, "<text>")
-    return parse_file(Path(source), context)
 
 
 def _choice(origin: ir.Module, target: Target) -> Choice | None:

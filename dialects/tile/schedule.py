@@ -15,6 +15,7 @@ from tensor_layouts import size
 from lowtide.dialects._lowtide import ScheduleAttr
 from lowtide.dialects._tile_enum_gen import CacheHint, EpilogueMath, RolesKind, SchedulerKind, StorePath
 from lowtide.dialects.diagnostics import Diagnostics
+from lowtide.dialects.text import check_text
 from lowtide.dialects.tile.fields import (
     ORDER,
     ROLES,
@@ -223,6 +224,7 @@ class Schedule(_Part):
 
         Raises ScheduleError with the parser's message, for unknown fields, and for a field that is given twice.
         """
+        check_text(text, "<schedule>", ScheduleError)
         with ir.Context():
             if text.strip().startswith("#"):
                 return _parsed(text, text)

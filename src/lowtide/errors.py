@@ -25,7 +25,7 @@ class IRError(Error):
 
 
 class PassError(IRError):
-    """A pass refused an op. The message names the op, its location, the rule and the reproducer."""
+    """A pass refused an op. The message names the op, its location and the rule, and the reproducer if there is one."""
 
 
 class InterpreterError(Error):

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from lowtide.compiler.cli import run as cli_run
 from lowtide.compiler.cli.main import app
 from lowtide.compiler.presets import PRESETS
 from lowtide.errors import DeviceError
+from lowtide.runtime import driver
 from lowtide.runtime.driver import Device
 from lowtide.targets import KNOWN
 
-SMALL = ("--m", "70", "--n", "50", "--k", "40")
+SMALL = ("--m", "70", "--n", "50", "--k", "40", "--target", "sm_80")
 RUN = ("run", *SMALL, "--level", "smem")
 LEVELS = ["problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm"]
 
@@ -104,21 +106,79 @@ def test_run_without_a_gpu_runs_level_nvvm_and_says_why(monkeypatch: pytest.Monk
     def none() -> Device:
         raise DeviceError("no NVIDIA driver is installed here (libcuda); run it elsewhere")
 
-    monkeypatch.setattr(cli_run, "first_gpu", none)
+    monkeypatch.setattr(driver, "current_device", none)
     output = accepted("run", "--m", "5", "--n", "9", "--k", "3")
     expected = "on the interpreter, level nvvm, 2 SMs (no NVIDIA driver is installed here)"
     assert reported(output, "ran") == expected
+    assert reported(output, "target") == "sm_90a (no NVIDIA driver is installed here)"
 
 
 def fake_gpu(monkeypatch: pytest.MonkeyPatch, error: float = 0.0, complaint: str = "") -> None:
     """A GPU whose kernels add `error` to float64's result."""
 
-    def run(kernel: Any, spec: Any, inputs: Any) -> GpuRun:
+    def run(kernel: Any, spec: Any, inputs: Any, device: int) -> GpuRun:
         a, b = (inputs[name].astype(np.float64) for name in "ab")
         return GpuRun(a @ b.T + error, complaint, 0.001, 200)
 
-    monkeypatch.setattr(cli_run, "first_gpu", lambda: Device(0, "Fake GPU", (8, 0), 166912, 108))
+    monkeypatch.setattr(driver, "current_device", lambda: Device(0, "Fake GPU", (8, 0), 166912, 108))
     monkeypatch.setattr(cli_run, "run_on_gpu", run)
+
+
+def hopper(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "current_device", lambda: Device(0, "NVIDIA H200", (9, 0), 232448, 132))
+
+
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> Device:
+        raise DeviceError("the NVIDIA driver sees no GPU; run it elsewhere")
+
+    monkeypatch.setattr(driver, "current_device", none)
+
+
+DEFAULTS: tuple[tuple[Callable[[pytest.MonkeyPatch], None], str], ...] = (
+    (hopper, "sm_90a (native: NVIDIA H200)"),
+    (no_gpu, "sm_90a (the NVIDIA driver sees no GPU)"),
+)
+
+
+@pytest.mark.parametrize(("machine", "expected"), DEFAULTS, ids=["hopper", "no gpu"])
+@pytest.mark.parametrize("command", ["run", "compile", "interpret", "explain"])
+def test_commands_compile_for_the_gpu_at_hand_and_say_so(
+    command: str, machine: Callable[[pytest.MonkeyPatch], None], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(monkeypatch)
+    level = ("--level", "smem") if command in ("run", "interpret") else ()
+    output = accepted(command, "--m", "72", "--n", "48", "--k", "40", *level)
+    assert reported(output, "target") == expected
+
+
+def test_the_first_command_of_the_readme_gives_wgmma_on_hopper(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake_gpu(monkeypatch)
+    hopper(monkeypatch)
+    output = accepted("run", "--m", "300", "--n", "520", "--k", "264", "--dump-ir", str(tmp_path))
+    assert reported(output, "ran") == "on NVIDIA H200"
+    assert "wgmma.mma_async" in (tmp_path / "09-ptx" / "kernel.ptx").read_text()
+
+
+def test_native_on_the_command_line_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_gpu(monkeypatch)
+    for command in ("run", "compile", "interpret", "explain", "ladder"):
+        message = refused(command, "--m", "72", "--n", "48", "--k", "40", "--target", "native")
+        assert (
+            'target="native" asks for the GPU at hand: the NVIDIA driver sees no GPU; name a target: sm_80, ' in message
+        )
+
+
+def test_a_gpu_that_is_too_old_is_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "current_device", lambda: Device(0, "T4", (7, 5), 65536, 40))
+    output = accepted("run", "--m", "8", "--n", "8", "--k", "8")
+    assert reported(output, "target") == "sm_90a (no target runs on T4, of compute capability 7.5)"
+    assert reported(output, "ran").startswith("on the interpreter, level nvvm, 2 SMs (no target runs on T4")
+
+
+def test_a_target_asked_for_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    hopper(monkeypatch)
+    assert reported(accepted("compile", *SMALL), "target") == "sm_80 (as asked)"
 
 
 def test_run_on_a_gpu_names_it_and_its_rate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +281,7 @@ def test_a_dump_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None
 
 
 def test_compile_reports_the_schedule_sizes_and_ptxas() -> None:
-    output = accepted("compile", "--n", "48")
+    output = accepted("compile", "--n", "48", "--target", "sm_80")
     assert reported(output, "problem") == "bf16 tn ?x48x? to bf16, f32 accumulators"
     assert re.match(r"for sm_80 in [\d.]+ m?s, from level problem", reported(output, "compiled"))
     assert re.match(r"\d+ lines, \d+ bytes", reported(output, "ptx"))
@@ -339,7 +399,7 @@ def test_interpret_makes_the_level_of_a_problem() -> None:
 
 
 def test_interpret_wants_run_time_extents(tmp_path: Path) -> None:
-    accepted("compile", "--dump-ir", str(tmp_path))
+    accepted("compile", "--target", "sm_80", "--dump-ir", str(tmp_path))
     file = str(level_file(tmp_path, "cta"))
     assert "say which it is to be run with: --m" in refused("interpret", file)
     assert reported(accepted("interpret", file, *SMALL), "problem").startswith("bf16 tn 70x50x40")

@@ -16,8 +16,8 @@ BELOW = {
     "dialects": {"elements", "errors", "targets", "dialects"},
     "passes": {"elements", "errors", "targets", "dialects", "passes"},
     "interpreter": {"elements", "errors", "targets", "dialects", "interpreter"},
-    "runtime": {"elements", "errors", "runtime"},
-    "compiler": {"elements", "errors", "targets", "dialects", "passes", "interpreter", "runtime", "compiler"},
+    "runtime": {"elements", "entry", "errors", "runtime"},
+    "compiler": {"elements", "entry", "errors", "targets", "dialects", "passes", "interpreter", "runtime", "compiler"},
 }
 
 

@@ -2,9 +2,56 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
-PTX = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry gemm_kernel(\n.param .u64 a\n)\n{ ret; }\n"
+from lowtide.runtime import Kernel
+
+_PARAMETERS = {
+    "ptr": ".u64 .ptr .global .align 1 {}",
+    "i64": ".u64 {}",
+    "i32": ".u32 {}",
+    "f32": ".f32 {}",
+    "f16": ".b16 {}",
+    "bf16": ".b16 {}",
+    "tensor_map": ".align 64 .b8 {}[128]",
+}
+
+
+def ptx_of(manifest: dict[str, Any]) -> str:
+    """PTX with an entry for each launch of a manifest, which takes its arguments and does nothing."""
+    text = f".version 8.0\n.target {manifest['target']}\n.address_size 64\n"
+    for launch in (entry["attributes"] for entry in manifest["host"] if entry["op"] == "tile.launch"):
+        types = [_PARAMETERS[argument["type"]] for argument in launch["arguments"]]
+        parameters = ",\n".join("\t.param " + form.format(f"p{number}") for number, form in enumerate(types))
+        text += f".visible .entry {launch['kernel']}(\n{parameters}\n)\n{{ ret; }}\n"
+    return text
+
+
+def kernel_from(manifest: dict[str, Any], cubin: bytes | None = None) -> Kernel:
+    """A kernel of a manifest, with PTX that goes with it."""
+    return Kernel(manifest, ptx_of(manifest), cubin)
+
+
+def cubin_of(manifest: dict[str, Any]) -> bytes:
+    """An ELF file as ptxas writes it, as far as the runtime reads it: header, flags, and a section per kernel."""
+    kernels = {entry["attributes"]["kernel"] for entry in manifest["host"] if entry["op"] == "tile.launch"}
+    return elf({f".text.{kernel}": 160 for kernel in sorted(kernels)}, manifest["target"])
+
+
+def elf(sections: dict[str, int], target: str = "sm_80") -> bytes:
+    """A 64-bit ELF file with sections of these names and sizes."""
+    names = b"\0" + b"".join(name.encode() + b"\0" for name in [*sections, ".shstrtab"])
+    table = 64 + len(names)
+    entries, place = [], 1
+    for name, size in sections.items():
+        entries.append(struct.pack("<IIQQQQIIQQ", place, 1, 0, 0, 0, size, 0, 0, 0, 0))
+        place += len(name) + 1
+    entries.append(struct.pack("<IIQQQQIIQQ", place, 3, 0, 0, 64, len(names), 0, 0, 0, 0))
+    flags = int(target[3:].rstrip("af")) << 8 | 4
+    head = b"\x7fELF\x02\x01\x01\x41\x08".ljust(16, b"\0")
+    head += struct.pack("<HHIQQQIHHHHHH", 2, 190, 1, 0, 0, table, flags, 64, 0, 0, 64, len(entries), len(entries) - 1)
+    return head + names + b"".join(entries)
 
 
 def op(name: str, results: list[str], operands: list[str], **attributes: Any) -> dict[str, Any]:
@@ -83,7 +130,7 @@ def sample_manifest(
         "name": "gemm",
         "target": target,
         "spec": {"m": None, "n": None, "k": None, "a": dtype, "b": dtype, "d": dtype, "acc": acc, "layout": "tn"},
-        "schedule": "#tile.schedule<cta = [128, 128, 32]>",
+        "schedule": "#tile.schedule<grid = <tile = [128, 128]>, mainloop = <k = 32>>",
         "epilogue": None,
         "epilogue_program": {
             "accumulator": "x",
@@ -94,3 +141,6 @@ def sample_manifest(
         "arguments": arguments,
         "host": host,
     }
+
+
+PTX = ptx_of(sample_manifest())

@@ -187,9 +187,9 @@ def test_a_division_by_zero_is_an_error_of_ours() -> None:
 
 
 def test_an_empty_or_too_big_grid_is_refused() -> None:
-    manifest = program_of(op("arith.constant", ["v"], [], value=1))
     for extent in (0, 2**31):
-        manifest["host"][-1]["attributes"]["grid"] = [extent, 1, 1]
+        manifest = program_of(op("arith.constant", ["v"], [], value=extent))
+        manifest["host"][-1]["attributes"]["grid"] = ["v", 1, 1]
         with pytest.raises(LaunchError, match="CUDA allows 1 to"):
             compile_host(manifest)(ARGUMENTS)
 
@@ -208,7 +208,7 @@ def test_an_empty_or_too_big_grid_is_refused() -> None:
         ([op("arith.constant", ["v"], [], value=3)] * 2, "must define one new value"),
         (
             [op("arith.constant", ["x"], [], value=3), op("arith.cmpi", ["v"], ["x", "x"], predicate="lt")],
-            "predicate 'lt'",
+            "'predicate' is 'lt', must be one of eq",
         ),
         ([op("arith.constant", ["x"], [], value=3), op("arith.trunci", ["v"], ["x"])], "attribute 'type' is None"),
     ],
@@ -221,7 +221,26 @@ def test_ops_that_cannot_be_are_refused_when_loading(ops: list[dict[str, Any]], 
 @pytest.mark.parametrize(
     ("attributes", "message"),
     [
-        ({"kernel": None}, "kernel, arguments or shared_memory"),
+        ({"kernel": None}, "kernel is None, must be the name of an entry"),
+        ({"kernel": "a\nb"}, "kernel is 'a"),
+        ({"arguments": None}, "arguments is NoneType, must be a list"),
+        ({"arguments": [{"value": "p", "type": ["ptr"]}]}, "must have a value and a type"),
+        ({"arguments": [{"value": "p", "type": "f32"}]}, "has type 'f32', must have 'an integer type'"),
+        ({"arguments": [{"value": True, "type": "i32"}]}, "True is no value of type 'i32'"),
+        ({"arguments": [{"value": 1.5, "type": "i32"}]}, "1.5 is no value of type 'i32'"),
+        ({"shared_memory": -1}, "shared_memory is -1, must be 0 to 166912 bytes"),
+        ({"shared_memory": 166913}, "shared_memory is 166913, must be 0 to 166912 bytes"),
+        ({"shared_memory": 10**12}, "shared_memory is 1000000000000, must be"),
+        ({"shared_memory": 1.0}, "shared_memory is 1.0, must be"),
+        ({"block": [2**40, 1, 1]}, r"block is \[1099511627776, 1, 1\], must be three integers from 1 to"),
+        ({"block": [32, 32, 2]}, "2048 threads; a CTA has at most 1024"),
+        ({"block": [1, 1, 128]}, "block is"),
+        ({"cluster": [2, 1, 1]}, r"cluster is \[2, 1, 1\], must be three integers from 1 to \[1, 1, 1\]"),
+        ({"cluster": False}, "cluster is False"),
+        ({"grid": [-1, 1, 1]}, r"grid is \[-1, 1, 1\], must have values, or integers from 1 to"),
+        ({"grid": [1, 65536, 1]}, "grid is"),
+        ({"grid": [1.0, 1, 1]}, "grid is"),
+        ({"clusters": [1, 1, 1]}, "attribute 'clusters' is unknown"),
         ({"block": [32, 1]}, "block is"),
         ({"cluster": [0, 1, 1]}, "cluster is"),
         ({"grid": [1]}, "grid is"),
@@ -234,6 +253,34 @@ def test_a_launch_that_cannot_be_is_refused_when_loading(attributes: dict[str, A
     compile_host(manifest)
     manifest["host"][-1]["attributes"].update(attributes)
     with pytest.raises(LoadError, match=message):
+        compile_host(manifest)
+
+
+@pytest.mark.parametrize(
+    ("sides", "legal"), [([16, 1, 1], True), ([4, 4, 1], True), ([99, 1, 1], False), ([8, 4, 1], False)]
+)
+def test_a_cluster_is_at_most_what_the_target_has(sides: list[int], legal: bool) -> None:
+    manifest = program_of(op("arith.constant", ["v"], [], value=1))
+    manifest["target"] = "sm_90a"
+    manifest["host"][-1]["attributes"]["cluster"] = sides
+    if legal:
+        assert compile_host(manifest).launches[0].cluster == tuple(sides)
+        return
+    with pytest.raises(LoadError, match=r"cluster is .*16"):
+        compile_host(manifest)
+
+
+def test_a_shift_past_the_width_is_an_error_of_ours() -> None:
+    for count in (64, 10**18, -1):
+        ops = [op("arith.constant", ["x"], [], value=1), op("arith.constant", ["y"], [], value=count)]
+        with pytest.raises(LaunchError, match=f"shifts 64 bits by {count}"):
+            evaluate(*ops, op("arith.shli", ["v"], ["x", "y"]))
+
+
+def test_a_float_takes_part_in_no_arithmetic_on_the_host() -> None:
+    manifest = sample_manifest(argument("alpha", "scalar", "f32"))
+    manifest["host"].insert(0, op("arith.addi", ["v"], ["alpha", "alpha"]))
+    with pytest.raises(LoadError, match="has a float for operand"):
         compile_host(manifest)
 
 

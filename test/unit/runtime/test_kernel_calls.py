@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fake_arrays import DLPackArray, FakeTorch, InterfaceArray, Tensor, aligned
 from fake_driver import FakeDriver
-from sample_kernel import PTX, argument, sample_manifest
+from sample_kernel import argument, cubin_of, kernel_from, sample_manifest
 
 from lowtide.errors import DeviceError, LaunchError, LoadError
 from lowtide.runtime import Kernel, Operand
@@ -21,7 +21,7 @@ Install = Callable[[FakeDriver], FakeDriver]
 
 
 def kernel_of(*extra: dict[str, Any], **more: Any) -> Kernel:
-    return Kernel(sample_manifest(*extra, dtype="f16", **more), PTX)
+    return kernel_from(sample_manifest(*extra, dtype="f16", **more))
 
 
 def arrays(wrap: Any = InterfaceArray) -> tuple[Any, Any, Any]:
@@ -271,7 +271,7 @@ def test_compiled_extents_are_checked(fake: FakeDriver) -> None:
     manifest["arguments"][0]["shape"] = [None, 64]
     a, b, d = arrays()
     with pytest.raises(LaunchError, match="is 32, the kernel was compiled for 64"):
-        Kernel(manifest, PTX)(a, b, out=d)
+        kernel_from(manifest)(a, b, out=d)
 
 
 @pytest.mark.parametrize(
@@ -324,13 +324,13 @@ def test_a_launch_that_the_driver_refuses_is_reported(fake: FakeDriver) -> None:
 @pytest.mark.parametrize(
     ("target", "capability", "cubin", "code"),
     [
-        ("sm_80", (8, 0), True, b"CUBIN"),
-        ("sm_80", (8, 6), True, b"CUBIN"),
+        ("sm_80", (8, 0), True, b"\x7fELF"),
+        ("sm_80", (8, 6), True, b"\x7fELF"),
         ("sm_86", (8, 0), True, None),
         ("sm_80", (9, 0), True, b".version"),
         ("sm_80", (8, 0), False, b".version"),
         ("sm_90", (8, 9), True, None),
-        ("sm_90a", (9, 0), True, b"CUBIN"),
+        ("sm_90a", (9, 0), True, b"\x7fELF"),
         ("sm_90a", (10, 0), True, None),
         ("sm_90a", (8, 0), False, None),
         ("sm_100f", (10, 3), False, b".version"),
@@ -341,7 +341,8 @@ def test_the_code_that_runs_on_the_gpu_is_loaded_or_the_architecture_refused(
     install_driver: Install, target: str, capability: tuple[int, int], cubin: bool, code: bytes | None
 ) -> None:
     fake = install_driver(FakeDriver(capability, TYPES))
-    kernel = Kernel(sample_manifest(dtype="f16", target=target), PTX, b"CUBIN" if cubin else None)
+    manifest = sample_manifest(dtype="f16", target=target)
+    kernel = kernel_from(manifest, cubin_of(manifest) if cubin else None)
     a, b, d = arrays()
     if code is None:
         with pytest.raises(
@@ -369,10 +370,11 @@ def test_a_cluster_is_a_launch_attribute(fake: FakeDriver) -> None:
         return (0,)
 
     fake.cuLaunchKernelEx = launch  # type: ignore[method-assign]
-    manifest = sample_manifest(dtype="f16")
+    fake.capability = (9, 0)
+    manifest = sample_manifest(dtype="f16", target="sm_90")
     manifest["host"][-1]["attributes"].update(cluster=[16, 1, 1], grid=[32, "ctas", 1])
     a, b, d = arrays()
-    launch = Kernel(manifest, PTX).bind(a, b, out=d, stream=9)
+    launch = kernel_from(manifest).bind(a, b, out=d, stream=9)
     launch()
     launch()
     (config, function), (again, _) = given
@@ -384,8 +386,9 @@ def test_a_cluster_is_a_launch_attribute(fake: FakeDriver) -> None:
 
 
 def test_more_shared_memory_than_the_gpu_has_is_refused(fake: FakeDriver) -> None:
+    fake.attributes["CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"] = 101376
     manifest = sample_manifest(dtype="f16")
-    manifest["host"][-1]["attributes"]["shared_memory"] = 166913
+    manifest["host"][-1]["attributes"]["shared_memory"] = 166912
     a, b, d = arrays()
-    with pytest.raises(DeviceError, match="needs 166913 bytes of shared memory, Fake GPU gives a CTA at most 166912"):
-        Kernel(manifest, PTX)(a, b, out=d)
+    with pytest.raises(DeviceError, match="needs 166912 bytes of shared memory, Fake GPU gives a CTA at most 101376"):
+        kernel_from(manifest)(a, b, out=d)

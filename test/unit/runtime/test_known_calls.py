@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fake_arrays import FakeTorch, InterfaceArray, OtherDevice, SimpleDevice, Tensor, aligned
 from fake_driver import FakeDriver
-from sample_kernel import PTX, argument, sample_manifest
+from sample_kernel import argument, kernel_from, sample_manifest
 
 from lowtide.errors import LaunchError
 from lowtide.runtime import Kernel
@@ -23,7 +23,7 @@ Install = Callable[[FakeDriver], FakeDriver]
 
 
 def kernel_of(*extra: dict[str, Any]) -> Kernel:
-    return Kernel(sample_manifest(*extra, dtype="f16"), PTX)
+    return kernel_from(sample_manifest(*extra, dtype="f16"))
 
 
 def arrays() -> tuple[Tensor, Tensor, Tensor]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fake_arrays import InterfaceArray, aligned
 from fake_driver import FakeDriver
-from sample_kernel import PTX, sample_manifest
+from sample_kernel import PTX, kernel_from, sample_manifest
 
 import lowtide
 from lowtide import runtime
@@ -46,7 +46,7 @@ def test_importing_and_loading_touch_neither_the_compiler_nor_cuda(tmp_path: Pat
 def call() -> Any:
     manifest = sample_manifest(dtype="f16")
     a, b, d = (InterfaceArray(aligned(16, 16)) for _ in range(3))
-    return runtime.Kernel(manifest, PTX)(a, b, out=d)
+    return kernel_from(manifest)(a, b, out=d)
 
 
 def with_results(init: Any, count: tuple[int, int] = (0, 1)) -> FakeDriver:

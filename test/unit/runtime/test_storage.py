@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sample_kernel import PTX, sample_manifest
+from sample_kernel import PTX, cubin_of, sample_manifest
 
 from lowtide import runtime
 from lowtide.errors import LoadError
 from lowtide.runtime import storage
 
-CUBIN = bytes(range(256))
+CUBIN = cubin_of(sample_manifest())
 
 
 @pytest.fixture
@@ -82,17 +86,150 @@ def test_a_disk_that_fills_leaves_the_old_kernel_and_nothing_else(saved: Path, m
 
 def test_a_rename_that_fails_puts_the_old_kernel_back(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replace = os.replace
+    refused: list[Any] = []
 
     def refuse(source: Any, target: Any) -> None:
-        if str(source).endswith(".new"):
+        if Path(target) == saved and not refused:
+            refused.append(source)
             raise OSError(1, "Operation not permitted")
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(LoadError, match="Operation not permitted"):
-        runtime.save(saved, {**sample_manifest(), "name": "other"}, PTX, CUBIN)
+        runtime.save(saved, {**sample_manifest(), "name": "other"}, PTX, None)
+    assert refused
     assert runtime.load(saved).name == "gemm"
     assert os.listdir(saved.parent) == ["gemm"]
+
+
+def test_an_interrupt_between_the_renames_puts_the_old_kernel_back(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = os.replace
+    interrupted: list[Any] = []
+
+    def interrupt(source: Any, target: Any) -> None:
+        replace(source, target)
+        if Path(source) == saved and not interrupted:
+            interrupted.append(source)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        runtime.save(saved, {**sample_manifest(), "name": "other"}, PTX, None)
+    assert runtime.load(saved).name == "gemm"
+    assert os.listdir(saved.parent) == ["gemm"]
+
+
+def test_a_link_to_a_saved_kernel_is_followed(saved: Path, tmp_path: Path) -> None:
+    for name in ("gemm", "new"):
+        link = tmp_path / f"to-{name}"
+        link.symlink_to(name)
+        assert runtime.save(link, {**sample_manifest(), "name": "other"}, PTX, None) == link
+        assert link.is_symlink()
+        assert runtime.load(link).name == runtime.load(tmp_path / name).name == "other"
+    assert sorted(os.listdir(tmp_path)) == ["gemm", "new", "to-gemm", "to-new"]
+
+
+@pytest.mark.parametrize("path", [".", "..", "../..", "/"])
+def test_the_working_directory_is_not_replaced(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a" / "b")
+    with pytest.raises(LoadError, match=r"cannot save to .*: it is the working directory, or holds it; name a folder"):
+        runtime.save(path, sample_manifest(), PTX, None)
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_a_name_as_long_as_the_file_system_allows_is_saved_and_a_longer_one_refused(tmp_path: Path) -> None:
+    runtime.load(runtime.save(tmp_path / ("k" * 255), sample_manifest(), PTX, None))
+    with pytest.raises(LoadError, match=r"cannot save to .*: File name too long; choose a path"):
+        runtime.save(tmp_path / ("k" * 256), sample_manifest(), PTX, None)
+
+
+def test_a_load_in_the_midst_of_a_save_waits_for_it(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the two renames there is no folder; then a reader has the old one open, whose files are gone."""
+    replace = os.replace
+    during: list[Any] = []
+
+    def slow(source: Any, target: Any) -> None:
+        replace(source, target)
+        if Path(source) == saved:
+            reader = threading.Thread(target=lambda: during.append(runtime.load(saved).name))
+            reader.start()
+            readers.append(reader)
+            time.sleep(0.1)
+
+    readers: list[threading.Thread] = []
+    monkeypatch.setattr(os, "replace", slow)
+    runtime.save(saved, {**sample_manifest(), "name": "other"}, PTX, None)
+    for reader in readers:
+        reader.join()
+    assert during == ["other"]
+
+
+def test_a_load_whose_folder_is_replaced_under_it_reads_the_new_one_whole(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = storage._read_bytes
+    other = {**sample_manifest(), "name": "other"}
+
+    def replace_first(source: Path, folder: int, name: str) -> bytes:
+        if name == "kernel.ptx" and runtime.save in pending:
+            pending.clear()
+            runtime.save(saved, other, PTX + "// other\n", None)
+        return read(source, folder, name)
+
+    pending: list[Any] = [runtime.save]
+    monkeypatch.setattr(storage, "_read_bytes", replace_first)
+    kernel = runtime.load(saved)
+    assert (kernel.name, kernel.ptx, kernel.cubin) == ("other", PTX + "// other\n", None)
+
+
+WORK = """
+import sys
+sys.path.insert(0, sys.argv[4])
+from sample_kernel import ptx_of, sample_manifest
+from lowtide import runtime
+path, name, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
+manifest = {**sample_manifest(), "name": name}
+manifest["host"][-1]["attributes"]["kernel"] = name
+ptx = ptx_of(manifest)
+runtime.save(path, manifest, ptx, None)
+print("started", flush=True)
+sys.stdin.readline()
+for _ in range(rounds):
+    runtime.save(path, manifest, ptx, None)
+    kernel = runtime.load(path)
+    assert kernel.program.launches[0].kernel == kernel.name, kernel.name
+    assert f".entry {kernel.name}(" in kernel.ptx
+"""
+
+
+def test_processes_that_save_to_one_path_and_load_from_it_see_whole_kernels(tmp_path: Path) -> None:
+    path, here = tmp_path / "shared", str(Path(__file__).parent)
+    command = [sys.executable, "-c", WORK, str(path)]
+    workers = [
+        subprocess.Popen(
+            [*command, f"kernel_{number}", "60", here],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(4)
+    ]
+    for worker in workers:
+        assert worker.stdout is not None and worker.stdout.readline() == "started\n", worker.communicate()[1]
+    results = []
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write("go\n")
+        worker.stdin.flush()
+    for worker in workers:
+        results.append((worker.communicate()[1], worker.returncode))
+    assert results == [("", 0)] * 4
+    assert runtime.load(path).name.startswith("kernel_")
+    assert os.listdir(tmp_path) == ["shared"]
 
 
 def test_a_path_below_a_file_cannot_be_written(tmp_path: Path) -> None:

@@ -13,10 +13,9 @@ import pytest
 from cuda.bindings import driver as bindings
 from fake_arrays import FakeTorch, InterfaceArray, Tensor, aligned
 from fake_driver import FakeDriver
-from sample_kernel import PTX, argument, op, sample_manifest
+from sample_kernel import argument, kernel_from, op, sample_manifest
 
 from lowtide.errors import DeviceError, LaunchError, LoadError
-from lowtide.runtime import Kernel
 from lowtide.runtime.host_program import compile_host
 from lowtide.runtime.tensor_map_encoder import ENCODE_TILED, TensorMapEncoder
 from lowtide.runtime.tensor_maps import BoxedTensor, TensorMap, check_tensor_map, swizzle_span
@@ -105,7 +104,7 @@ def arrays(wrap: Any = InterfaceArray) -> tuple[Any, Any, Any]:
 
 def test_a_kernel_gets_each_map_by_value_among_its_other_arguments(fake: MapDriver) -> None:
     a, b, d = arrays()
-    Kernel(map_manifest(), PTX)(a, b, out=d)
+    kernel_from(map_manifest())(a, b, out=d)
     ((first, constant, second, output),) = [x.values for x in fake.launches]
     assert (number(first), constant, number(second)) == (1, 0x3FC0, 2)
     assert output == d.array.ctypes.data
@@ -115,7 +114,7 @@ def test_a_kernel_gets_each_map_by_value_among_its_other_arguments(fake: MapDriv
 
 def test_the_driver_is_told_dimensions_innermost_first_and_strides_in_bytes(fake: MapDriver) -> None:
     a, b, d = arrays()
-    Kernel(map_manifest(), PTX)(a, b, out=d)
+    kernel_from(map_manifest())(a, b, out=d)
     found = fake.encoded[0]
     assert (found.dtype, found.shape, found.strides) == ("FLOAT16", [K, M], [2 * (K + 8)])
     assert (found.box, found.steps, found.modes) == ([64, 128], [1, 1], (0, 0))
@@ -148,7 +147,7 @@ def test_a_swizzle_on_elements_is_the_drivers_span_in_bytes(
 def test_element_strides_go_to_the_driver_innermost_first(fake: MapDriver) -> None:
     manifest = map_manifest(map_op("ta", "a", element_strides=[8, 1]), map_op("tb", "b", element_strides=[1, 1]))
     a, b, d = arrays()
-    Kernel(manifest, PTX)(a, b, out=d)
+    kernel_from(manifest)(a, b, out=d)
     assert [x.steps for x in fake.encoded] == [[1, 8], [1, 1]]
 
 
@@ -212,7 +211,7 @@ def test_threads_share_the_maps_of_a_kernel(fake: MapDriver) -> None:
 
 
 def test_calls_encode_anew_only_for_new_pointers(fake: MapDriver, torch: FakeTorch) -> None:
-    kernel = Kernel(map_manifest(), PTX)
+    kernel = kernel_from(map_manifest())
     a, b, d = arrays(Tensor)
     other = Tensor(aligned(M, K + 8)[:, :K])
     for left in (a, a, other, a):
@@ -223,7 +222,7 @@ def test_calls_encode_anew_only_for_new_pointers(fake: MapDriver, torch: FakeTor
 
 
 def test_a_bound_launch_encodes_when_it_is_bound_and_never_again(fake: MapDriver, torch: FakeTorch) -> None:
-    launch = Kernel(map_manifest(), PTX).bind(*arrays(Tensor)[:2], out=arrays(Tensor)[2])
+    launch = kernel_from(map_manifest()).bind(*arrays(Tensor)[:2], out=arrays(Tensor)[2])
     assert len(fake.encoded) == 2
     launch()
     launch()
@@ -263,7 +262,7 @@ def test_a_map_of_more_dimensions_sees_a_matrix_as_panels_that_must_divide_it() 
 def test_maps_of_a_swizzle_of_no_bits_are_maps_without(fake: MapDriver) -> None:
     manifest = map_manifest(map_op("ta", "a", swizzle=[0, 3, 3], box=[8, 256]), map_op("tb", "b"))
     a, b, d = arrays()
-    Kernel(manifest, PTX)(a, b, out=d)
+    kernel_from(manifest)(a, b, out=d)
     assert [x.swizzle for x in fake.encoded] == ["NONE", "128B"]
 
 
@@ -315,7 +314,7 @@ def test_an_operand_that_tma_cannot_read_is_refused_before_any_launch(fake: MapD
     for entry in manifest["arguments"]:
         entry.update(base_alignment=2, row_stride_alignment=2)
     manifest["host"] = [x for x in manifest["host"] if x["op"] != "cf.assert"]
-    kernel, (a, b, d) = Kernel(manifest, PTX), arrays()
+    kernel, (a, b, d) = kernel_from(manifest), arrays()
     with pytest.raises(LaunchError, match=r"operand b: a tensor map of shape \(24, 64\) has rows 130 bytes apart"):
         kernel(a, InterfaceArray(aligned(N, K + 1)[:, :K]), out=d)
     with pytest.raises(LaunchError, match=r"operand a: .* must be a multiple of 16 bytes"):
@@ -324,7 +323,7 @@ def test_an_operand_that_tma_cannot_read_is_refused_before_any_launch(fake: MapD
 
 
 def test_without_k_zeros_are_mapped_and_without_m_or_n_nothing(fake: MapDriver, torch: FakeTorch) -> None:
-    kernel = Kernel(map_manifest(), PTX)
+    kernel = kernel_from(map_manifest())
     d = Tensor(aligned(M, N))
     for _ in range(2):
         kernel(Tensor(aligned(M, 8)[:, :0]), Tensor(aligned(N, 8)[:, :0]), out=d)
@@ -339,7 +338,7 @@ def test_without_k_zeros_are_mapped_and_without_m_or_n_nothing(fake: MapDriver, 
 @pytest.mark.parametrize("name", ["a", "b", "d"])
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_host_memory_is_never_mapped(fake: MapDriver, torch: FakeTorch, library: str, name: str) -> None:
-    kernel = Kernel(map_manifest(), PTX)
+    kernel = kernel_from(map_manifest())
     values = dict(zip("abd", arrays(Tensor), strict=True))
     kernel(values["a"], values["b"], out=values["d"])
     array = values[name].array
@@ -379,7 +378,7 @@ def test_a_driver_without_tensor_maps_is_told_to_be_updated(fake: MapDriver) -> 
         ([map_op("ta", "a", box=[512, 64])], "must have sides of 1 to 256"),
         ([map_op("ta", "a", swizzle=[3, 3])], r"swizzle is \[3, 3\], must be three integers or null"),
         ([map_op("ta", "a", swizzle=[3, 4, 3])], "on f16 TMA has"),
-        ([map_op("ta", "a", l2_promotion="big")], "L2 promotion big"),
+        ([map_op("ta", "a", l2_promotion="big")], "l2_promotion is 'big'"),
         ([map_op("ta", "a", element_strides=[9, 1])], r"element strides \(9, 1\), must have 2 of 1 to 8"),
         ([map_op("ta", "a", element_strides=2)], "element_strides is 2, must be 2 integers or null"),
         ([map_op("ta", "a", interleave=16)], "attribute 'interleave' is unknown"),
@@ -400,7 +399,7 @@ def test_only_a_matrix_is_mapped() -> None:
 
 @pytest.mark.parametrize("entry", [{"value": "ta", "type": "ptr"}, {"value": "pd", "type": "tensor_map"}])
 def test_a_kernel_argument_and_its_type_must_agree_on_being_a_map(entry: dict[str, Any]) -> None:
-    with pytest.raises(LoadError, match="must have type 'tensor_map' just where its value is that of"):
+    with pytest.raises(LoadError, match="must have type 'tensor_map' just where it is that of"):
         compile_host(map_manifest(arguments=[entry]))
 
 
@@ -409,4 +408,4 @@ def test_a_grid_that_is_not_whole_clusters_is_refused(fake: MapDriver) -> None:
     manifest["host"][-1]["attributes"].update(cluster=[2, 1, 1], grid=[3, 1, 1])
     a, b, d = arrays()
     with pytest.raises(LaunchError, match=r"would be \(3, 1, 1\) CTAs, must be whole clusters of \(2, 1, 1\)"):
-        Kernel(manifest, PTX)(a, b, out=d)
+        kernel_from(manifest)(a, b, out=d)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_driver import FakeDriver
-from sample_kernel import PTX, argument, op, sample_manifest
+from sample_kernel import PTX, argument, kernel_from, op, ptx_of, sample_manifest
 
 import lowtide as lt
 from lowtide import runtime
@@ -81,7 +81,7 @@ def in_f16(a: Matrix, b: Matrix) -> Matrix:
 def verify(install: Any, kernel: Any, manifest: dict[str, Any], types: tuple[str, ...] = TYPES, **more: Any) -> Any:
     fake = install(FakeDriver(types=types))
     fake.kernel = kernel
-    outcome = verify_kernel(runtime.Kernel(manifest, PTX), **more)
+    outcome = verify_kernel(kernel_from(manifest), **more)
     assert not fake.memory
     return outcome
 
@@ -287,8 +287,9 @@ def test_the_command_prints_a_line_a_kernel_and_fails_if_one_does(
     install_driver: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake = install_driver(FakeDriver(types=TYPES))
+    other_manifest = sample_manifest(target="sm_90a")
     good = str(runtime.save(tmp_path / "good", sample_manifest(), PTX, None))
-    other = str(runtime.save(tmp_path / "other", sample_manifest(target="sm_90a"), PTX, None))
+    other = str(runtime.save(tmp_path / "other", other_manifest, ptx_of(other_manifest), None))
     fake.kernel = gemm("bf16", in_f32)
     assert command.main(["verify", good]) == 0
     text = capsys.readouterr().out

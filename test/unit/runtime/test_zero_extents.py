@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fake_arrays import DLPackArray, FakeTorch, InterfaceArray, Tensor, aligned
 from fake_driver import FakeDriver
-from sample_kernel import PTX, argument, op, sample_manifest
+from sample_kernel import argument, kernel_from, op, sample_manifest
 
 from lowtide.errors import DeviceError, LaunchError
 from lowtide.runtime import Kernel
@@ -44,7 +44,7 @@ def fake(install_driver: Install) -> FakeDriver:
 
 
 def kernel_of(*extra: dict[str, Any]) -> Kernel:
-    return Kernel(sample_manifest(*extra, dtype="f16"), PTX)
+    return kernel_from(sample_manifest(*extra, dtype="f16"))
 
 
 @pytest.mark.parametrize("wrap", [InterfaceArray, DLPackArray, Tensor])
@@ -100,7 +100,7 @@ def test_matrices_that_lie_along_k_have_a_row_of_zeros(fake: FakeDriver) -> None
     seen: list[list[Any]] = []
     fake.kernel = seen.append
     d = InterfaceArray(aligned(M, N))
-    Kernel(manifest, PTX)(InterfaceArray(empty(0, M)), InterfaceArray(empty(0, N)), out=d)
+    kernel_from(manifest)(InterfaceArray(empty(0, M)), InterfaceArray(empty(0, N)), out=d)
     pa, lda, pb, ldb, *_, m, n, k = seen[0]
     assert (lda, ldb, m, n, k) == (M, N, M, N, 1)
     assert not values_at(pa, 1, M, M).any()
@@ -147,6 +147,6 @@ def test_a_compiled_extent_is_not_zero(fake: FakeDriver) -> None:
     manifest = sample_manifest(dtype="f16")
     manifest["arguments"][0]["shape"] = [None, 32]
     with pytest.raises(LaunchError, match="is 0, the kernel was compiled for 32"):
-        Kernel(manifest, PTX)(
+        kernel_from(manifest)(
             InterfaceArray(empty(M, 0)), InterfaceArray(empty(N, 0)), out=InterfaceArray(aligned(M, N))
         )

@@ -1,0 +1,112 @@
+"""Folders that are replaced whole, while others read and replace them.
+
+A new folder is written beside its place, under a hidden name, and renamed into it. A rename cannot replace a folder
+that has files, so the old one is renamed to a hidden name first: for a moment there is none. A reader therefore opens
+the folder once and reads its files relative to that handle. Where something is missing it tries again, if the folder
+is another one by then or a hidden one lies beside it (`while_replaced`). So it sees the old folder or the new one,
+never a mix. There is no lock that a crash could leave behind.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+_TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
+_MOST_TRIES = 100  # of a writer, against others that get in first
+_LEAST_LOOKS = 3  # of a reader: the signs of a replacement may pass between two looks
+_PATIENCE = 1.0  # seconds that a reader waits for a replacement to end
+_PAUSE = 0.002
+
+
+def write_folder(target: Path, files: Mapping[str, bytes], may_replace: Callable[[Path], bool]) -> bool:
+    """Put a folder of these files at `target`, whole or not at all.
+
+    False where `target` is there and `may_replace` says no of it. Raises OSError, after which the old folder, if there
+    was one, is in its place.
+    """
+    fresh = _beside(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fresh.mkdir()
+        for name, data in files.items():
+            (fresh / name).write_bytes(data)
+        for _ in range(_MOST_TRIES):
+            before = _identity(target)
+            if before is None or may_replace(target):
+                if _exchange(fresh, target):
+                    return True
+            elif _identity(target) == before:  # else it was being removed while it was looked at
+                return False
+        raise OSError(f"others replace it all the time ({_MOST_TRIES} tries)")
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _exchange(fresh: Path, target: Path) -> bool:
+    """Whether `fresh` is now at `target`; not where another writer was faster."""
+    old = _beside(target)
+    try:
+        with suppress(FileNotFoundError):
+            os.replace(target, old)
+        os.replace(fresh, target)
+    except BaseException as error:
+        with suppress(OSError):
+            os.replace(old, target)  # fails where there was none, or another writer's is there
+        if isinstance(error, OSError) and error.errno in _TAKEN:
+            return False
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+    return True
+
+
+def while_replaced(folder: Path, read: Callable[[], Result], failure: type[Exception]) -> Result:
+    """What `read` gives. Where it raises `failure` because the folder is being replaced, it is tried again."""
+    deadline = time.monotonic() + _PATIENCE
+    looks = 0
+    while True:
+        before = _identity(folder)
+        try:
+            return read()
+        except failure:
+            looks += 1
+            replaced = _in_progress(folder) or _identity(folder) != before
+            if time.monotonic() > deadline or not (replaced or looks < _LEAST_LOOKS):
+                raise
+        time.sleep(_PAUSE)
+
+
+def _beside(target: Path) -> Path:
+    return target.parent / f"{_prefix(target)}{secrets.token_hex(4)}"
+
+
+def _prefix(target: Path) -> str:
+    """Of the hidden names beside a folder; short, whatever its own name is."""
+    return f".lowtide-{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:12]}-"
+
+
+def _in_progress(folder: Path) -> bool:
+    target = Path(os.path.realpath(folder))
+    try:
+        return any(name.startswith(_prefix(target)) for name in os.listdir(target.parent))
+    except OSError:
+        return False
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        status = os.stat(folder)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -1,0 +1,99 @@
+"""What a launch says before any argument is known, read from the manifest and checked by CUDA's limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lowtide.elements import element_type
+from lowtide.runtime.limits import (
+    MAX_BLOCK,
+    MAX_GRID,
+    MAX_THREADS,
+    max_cluster,
+    max_shared_memory,
+)
+from lowtide.runtime.manifest import is_integer, shown
+from lowtide.runtime.tensor_maps import TENSOR_MAP, TENSOR_MAP_BYTES
+
+#: Bytes of each launch argument type.
+ARGUMENT_BYTES: dict[str, int] = {
+    "ptr": 8,
+    **{name: element_type(name).bytes for name in ("i64", "i32", "f32", "f64", "f16", "bf16")},
+    TENSOR_MAP: TENSOR_MAP_BYTES,
+}
+FLOAT_TYPES = ("f16", "bf16", "f32", "f64")
+_KEYS = ("kernel", "grid", "block", "cluster", "shared_memory", "arguments")
+Extents = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class LaunchShape:
+    """What a launch says before any argument is known."""
+
+    kernel: str
+    block: Extents
+    cluster: Extents | None
+    shared_memory: int  # dynamic, bytes per CTA
+    types: tuple[str, ...]  # of the kernel's arguments, keys of ARGUMENT_BYTES
+
+
+def read_shape(attributes: Mapping[str, Any], capability: tuple[int, int]) -> LaunchShape:
+    """The attributes of a tile.launch, for a target of `capability`. Raises ValueError that names entry and limit."""
+    for key in _KEYS:
+        if key not in attributes:
+            raise ValueError(f"{key} is missing; a launch says {', '.join(_KEYS)}")
+    unknown = sorted(set(attributes) - set(_KEYS))
+    if unknown:
+        raise ValueError(f"attribute {unknown[0]!r} is unknown; a launch says {', '.join(_KEYS)}")
+    kernel, arguments = attributes["kernel"], attributes["arguments"]
+    if not isinstance(kernel, str) or not kernel.isascii() or not kernel.isprintable() or not kernel:
+        raise ValueError(f"kernel is {shown(kernel)}, must be the name of an entry of the PTX")
+    if not isinstance(arguments, list):
+        raise ValueError(f"arguments is {type(arguments).__name__}, must be a list")
+    types = [argument.get("type") if isinstance(argument, dict) else None for argument in arguments]
+    for argument, kind in zip(arguments, types, strict=True):
+        if not isinstance(kind, str) or kind not in ARGUMENT_BYTES or "value" not in argument:
+            raise ValueError(f"argument {shown(argument)} must have a value and a type of {', '.join(ARGUMENT_BYTES)}")
+    block, cluster = _block(attributes["block"]), _cluster(attributes["cluster"], capability)
+    _check_grid(attributes["grid"])
+    memory, most = attributes["shared_memory"], max_shared_memory(capability)
+    if not is_integer(memory) or not 0 <= memory <= most:
+        raise ValueError(f"shared_memory is {shown(memory)}, must be 0 to {most} bytes, as on the target")
+    return LaunchShape(kernel, block, cluster, memory, tuple(map(str, types)))
+
+
+def _block(value: Any) -> Extents:
+    sides = _extents("block", value, MAX_BLOCK)
+    if math.prod(sides) > MAX_THREADS:
+        raise ValueError(f"block is {shown(value)}, {math.prod(sides)} threads; a CTA has at most {MAX_THREADS}")
+    return sides
+
+
+def _cluster(value: Any, capability: tuple[int, int]) -> Extents | None:
+    if value is None:
+        return None
+    most = max_cluster(capability)
+    sides = _extents("cluster", value, (most, most, most))
+    if math.prod(sides) > most:
+        raise ValueError(f"cluster is {shown(value)}, {math.prod(sides)} CTAs; on the target one has at most {most}")
+    return sides
+
+
+def _check_grid(value: Any) -> None:
+    """Three extents, numbers in range or names of values."""
+    if not isinstance(value, list) or len(value) != len(MAX_GRID):
+        raise ValueError(f"grid is {shown(value)}, must have three extents")
+    for extent, most in zip(value, MAX_GRID, strict=True):
+        if not isinstance(extent, str) and not (is_integer(extent) and 1 <= extent <= most):
+            raise ValueError(f"grid is {shown(value)}, must have values, or integers from 1 to {list(MAX_GRID)}")
+
+
+def _extents(key: str, value: Any, most: Extents) -> Extents:
+    if not isinstance(value, list) or len(value) != 3 or not all(map(is_integer, value)):
+        raise ValueError(f"{key} is {shown(value)}, must be three integers ≥ 1")
+    if not all(1 <= side <= limit for side, limit in zip(value, most, strict=True)):
+        raise ValueError(f"{key} is {shown(value)}, must be three integers from 1 to {list(most)}")
+    return (value[0], value[1], value[2])

@@ -1,0 +1,80 @@
+"""Where the console scripts start: interrupts, and output that cannot be written, end in a message and no traceback.
+
+It imports nothing of a command before it watches for interrupts: importing MLIR takes half a second.
+
+Exit status: 130 after an interrupt and 141 where the reader of a pipe is gone, as shells have it.
+"""
+
+import errno
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+INTERRUPTED = 130  # 128 + SIGINT
+READER_GONE = 141  # 128 + SIGPIPE
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG)
+
+
+def lowtide() -> int:
+    """The command `lowtide`."""
+    return guard("lowtide", lambda: importlib.import_module("lowtide.compiler.cli.main").main(), refused=2)
+
+
+def lowtide_opt() -> int:
+    """The command `lowtide-opt`."""
+    return guard("lowtide-opt", lambda: importlib.import_module("lowtide.compiler.opt_tool").main(), refused=1)
+
+
+def guard(program: str, command: Callable[[], int | None], *, refused: int) -> int:
+    """The exit status of a command, all of whose output is written. `refused` is the status where that cannot be."""
+    _open_closed_streams()
+    try:
+        try:
+            return command() or 0
+        finally:
+            sys.stdout.flush()
+    except (KeyboardInterrupt, OSError) as error:
+        status = status_of(error, program, refused)
+        if status is None:
+            raise
+        return status
+
+
+def status_of(error: BaseException, program: str, refused: int) -> int | None:
+    """The exit status after an interrupt or a failed write to standard output, said on standard error. None for
+    anything else."""
+    if isinstance(error, KeyboardInterrupt):
+        _say(f"\n{program}: interrupted")
+        return INTERRUPTED
+    if not isinstance(error, OSError) or error.filename is not None:
+        return None
+    if error.errno == errno.EPIPE:
+        _drop_output()
+        return READER_GONE
+    if error.errno not in _UNWRITABLE:
+        return None
+    _drop_output()
+    _say(f"{program}: error: cannot write the output: {error.strerror}; send it where there is room")
+    return refused
+
+
+def _open_closed_streams() -> None:
+    """A shell may start a command with standard output or error closed (`>&-`); Python has None for these."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
+
+
+def _drop_output() -> None:
+    """What is still buffered would fail once more when Python ends."""
+    with suppress(OSError, AttributeError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
