@@ -10,24 +10,18 @@ from mlir import ir
 
 from lowtide import targets
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine.agents import (
-    AgentState,
-    Cta,
-    LaunchRequest,
-    Machine,
-    advance,
-    registers_that_fit,
-    run_all,
-    start_cta,
-)
+from lowtide.interpreter.machine.agents import AgentState, Cta, LaunchRequest, Machine, registers_that_fit
+from lowtide.interpreter.machine.execution import advance, run_block
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.matrices import Matrix
+from lowtide.interpreter.machine.scheduling import run_all, start_cta
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.tensor_maps import TensorMap
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.ops.table import HANDLERS
+from lowtide.interpreter.program.decoding import decode
 from lowtide.interpreter.program.ir_types import Scalar
-from lowtide.interpreter.program.program import DecodedOp, Program, decode, run_block
+from lowtide.interpreter.program.program import DecodedOp, Program
 from lowtide.targets import Target
 
 #: Told, as the CTAs of a launch end, how many have ended, of how many.

@@ -5,12 +5,14 @@ from typing import Any
 import numpy as np
 
 from lowtide.interpreter.machine import mbarriers, tensor_maps
-from lowtide.interpreter.machine.agents import AgentState, Wait, registers_that_fit
+from lowtide.interpreter.machine.agents import AgentState, Steps, Wait, registers_that_fit
+from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_lanes, uniform, whole_warp
 from lowtide.interpreter.machine.mbarriers import OBJECT_BYTES, Mbarrier
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.tensor_maps import TensorMap
-from lowtide.interpreter.program.program import DecodedOp, OpTable, Steps, violation
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedOp
 
 OPS = OpTable()
 

@@ -15,14 +15,16 @@ from numpy.typing import NDArray
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware
-from lowtide.interpreter.machine.agents import AgentState, Wait
+from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
+from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.hardware import MatrixDescriptor
 from lowtide.interpreter.machine.lanes import uniform, whole_warp
 from lowtide.interpreter.machine.memory import OpenRead
 from lowtide.interpreter.machine.pending import PendingRegister, PendingRegisters, hand_to
 from lowtide.interpreter.machine.teams import WARPGROUP
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES
-from lowtide.interpreter.program.program import DecodedOp, OpTable, Program, Steps, violation
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedOp, Program
 
 OPS = OpTable()
 

@@ -13,13 +13,16 @@ from numpy.typing import NDArray
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware
-from lowtide.interpreter.machine.agents import AgentState, together
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.barriers import together
+from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.memory import OpenRead
 from lowtide.interpreter.machine.pending import Pending, hand_to
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.ops.tile import LAYOUTS
 from lowtide.interpreter.program.ir_types import Fragment, MemRef, PendingType
-from lowtide.interpreter.program.program import DecodedOp, OpTable, Program, violation
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedOp, Program
 
 OPS = OpTable(by_warp=True)
 

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.interpreter.machine.agents import AgentState, LaunchRequest
+from lowtide.interpreter.machine.agents import AgentState, LaunchRequest, Steps
+from lowtide.interpreter.machine.execution import run_block, violation
 from lowtide.interpreter.machine.matrices import (
     Matrix,
     Window,
@@ -18,7 +19,8 @@ from lowtide.interpreter.machine.matrices import (
 )
 from lowtide.interpreter.machine.shared_buffers import load_buffer
 from lowtide.interpreter.program.ir_types import Fragment, Tile, View
-from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, OpTable, Program, Steps, run_block, violation
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Program
 
 OPS = OpTable()
 
