@@ -42,7 +42,8 @@ _PROBLEM = f"""
 """
 
 _KERNEL = """
-  func.func @gemm(%a: !matrix, %b: !matrix, %d: !matrix, %bias: !vector) {{
+  func.func @gemm(%a: !matrix, %b: !matrix, %d: !matrix, %bias: !vector)
+      attributes {{tile.gemm = {{acc = f32, kinds = ["per_column"], layout = "tn"}}}} {{
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c32 = arith.constant 32 : index

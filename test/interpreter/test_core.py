@@ -1,5 +1,7 @@
 """Each level computes the GEMM that it says, under every order of agents; inputs that do not fit are refused."""
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -145,27 +147,43 @@ def test_a_missing_operand_is_refused():
 
 
 def test_a_matrix_of_the_wrong_rank_is_refused():
-    refused(program("cta"), inputs_of(8, 8, 8) | {"bias": np.zeros((1, 8))}, "bias has 2 dimensions")
+    refused(
+        program("cta"),
+        inputs_of(8, 8, 8) | {"bias": np.zeros((1, 8), np.int64)},
+        "bias: .* rank 2, must have rank 1",
+        domain="exact",
+    )
 
 
 def test_a_column_major_matrix_is_refused():
-    refused(program("cta"), inputs_of(8, 8, 8) | {"a": np.zeros((8, 8)).T}, "make it contiguous")
+    refused(
+        program("cta"), inputs_of(8, 8, 8) | {"a": np.zeros((8, 8), int).T}, "pass a contiguous copy", domain="exact"
+    )
 
 
 def test_overlapping_rows_are_refused():
     overlapping = np.lib.stride_tricks.as_strided(np.zeros(16, np.int64), (8, 8), (8, 8))
-    refused(program("cta"), inputs_of(8, 8, 8) | {"a": overlapping}, "overlap")
+    refused(program("cta"), inputs_of(8, 8, 8) | {"a": overlapping}, "overlap", domain="exact")
+
+
+def test_operands_that_disagree_are_refused():
+    given = inputs_of(8, 8, 8) | {"b": integer_matrix(np.random.default_rng(0), 8, 16)}
+    refused(program("cta"), given, r"operand b: shape \(8, 16\) makes k = 16, but a .* it 8; b must", domain="exact")
 
 
 def test_operands_that_disagree_fail_the_host_functions_assertion():
-    rng = np.random.default_rng(0)
-    refused(program("cta"), inputs_of(8, 8, 8) | {"b": integer_matrix(rng, 8, 16)}, "K differs in A and B")
+    """Where the module does not say how they lie, its own assertions do."""
+    given = inputs_of(8, 8, 8) | {"b": integer_matrix(np.random.default_rng(0), 8, 16)}
+    text = re.sub(r"attributes {tile\.gemm = .*}} {", "{", program("cta"))
+    refused(text, given, "K differs in A and B", domain="exact")
+    del given["d"]
+    refused(text, given, "does not say how A and B lie; give D", domain="exact")
 
 
 def test_a_fraction_has_no_place_in_the_exact_domain():
     refused(
         program("cta"),
-        inputs_of(8, 8, 8) | {"a": np.full((8, 8), 0.5)},
+        inputs_of(8, 8, 8) | {"a": np.full((8, 8), 0.5, ml_dtypes.bfloat16)},
         "no an input that is not integer|not integer",
         domain="exact",
     )
@@ -173,14 +191,15 @@ def test_a_fraction_has_no_place_in_the_exact_domain():
 
 def test_an_op_without_meaning_is_named_with_its_place():
     text = program("cta").replace("%zero = tile.splat", "%u = memref.alloc() : memref<4xf32>\n      %zero = tile.splat")
-    refused(text, inputs_of(8, 8, 8), "memref.alloc has no meaning to the interpreter at level cta")
+    refused(text, inputs_of(8, 8, 8), "memref.alloc has no meaning to the interpreter at level cta", domain="exact")
 
 
 # The rest of what one call may say ------------------------------------------------------------------------------------
 
 _ALL_KINDS = """
 module attributes {tile.level = "LEVEL", tile.target = "sm_80"} {
-  func.func @gemm(%a: !m, %b: !m, %d: memref<?x?xf32, strided<[?, 1]>>, %c: !m, %row: !v, %column: !v, %s: f32) {
+  func.func @gemm(%a: !m, %b: !m, %d: memref<?x?xf32, strided<[?, 1]>>, %c: !m, %row: !v, %column: !v, %s: f32)
+      FACTS {
     BODY
     return
   }
@@ -206,10 +225,18 @@ _TYPES = """
 """
 
 
+def _facts(layout):
+    """What a host function says of its GEMM once tile.gemm is lowered."""
+    kinds = '["full", "per_row", "per_column", "scalar"]'
+    return f'attributes {{tile.gemm = {{acc = f32, kinds = {kinds}, layout = "{layout}"}}}}'
+
+
 def all_kinds(level, layout):
     gemm = f"tile.gemm {layout} %a, %b into %d acc(f32) {_KINDS} {_REGION} : !m, !m, !out"
     if level == "problem":
-        return _TYPES + _ALL_KINDS.replace("LEVEL", level).replace("BODY", gemm).replace("KERNEL", "")
+        return _TYPES + _ALL_KINDS.replace("LEVEL", level).replace("BODY", gemm).replace("KERNEL", "").replace(
+            "FACTS", ""
+        )
     a_at, b_at = ("%m, %k" if layout[0] == "t" else "%k, %m"), ("%n, %k" if layout[1] == "n" else "%k, %n")
     k_of = 1 if layout[0] == "t" else 0
     launch = """%one = arith.constant 1 : index
@@ -236,7 +263,9 @@ def all_kinds(level, layout):
     }}
     tile.return
   }}"""
-    return _TYPES + _ALL_KINDS.replace("LEVEL", level).replace("BODY", launch).replace("KERNEL", kernel)
+    return _TYPES + _ALL_KINDS.replace("LEVEL", level).replace("BODY", launch).replace("KERNEL", kernel).replace(
+        "FACTS", _facts(layout)
+    )
 
 
 @pytest.mark.parametrize("layout", ["tn", "tt", "nn", "nt"])

@@ -1,10 +1,12 @@
 """Level nvvm for sm_90a: mbarriers, TMA and wgmma by warps, and the faults that are caught in them."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 from compiled import aligned
 from hopper_nvvm_program import edited
 from one_cta import run_kernel
+from support import cast
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret
@@ -42,7 +44,7 @@ def test_the_program_computes_the_product_under_every_order(trips):
 
 def test_floats_are_multiplied_as_exactly_as_integers_are():
     given = inputs(3)
-    np.testing.assert_array_equal(interpret(edited(), given), given["a"] @ given["b"].T)
+    np.testing.assert_array_equal(interpret(edited(), cast(given, ml_dtypes.bfloat16)), given["a"] @ given["b"].T)
 
 
 # mbarriers ------------------------------------------------------------------------------------------------------------

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
 import pytest
 from by_level import tried_at
 from case import Case, check, hold, step_named
 from compiled import Step, inputs_of, steps_of
 from math_cases import ABSOLUTE, FORMULAS, SCHEDULE
+from support import cast
 
 from lowtide.dialects.levels import Level
 from lowtide.interpreter import interpret
@@ -22,7 +24,7 @@ def test_a_pass_keeps_the_numbers(steps: Callable[[Case], list[Step]], case: Cas
 def test_intrinsics_give_the_same_numbers_as_the_math_ops(name: str) -> None:
     problem = FORMULAS[name].spec
     convert = step_named(steps_of(problem, SCHEDULE), "convert-math-to-intrinsics")
-    inputs = inputs_of(problem, 23, 29, 24)
+    inputs = cast(inputs_of(problem, 23, 29, 24), ml_dtypes.bfloat16)
     assert "math." in convert.before and "math." not in convert.after
     np.testing.assert_array_equal(interpret(convert.after, inputs, seed=1), interpret(convert.before, inputs))
 

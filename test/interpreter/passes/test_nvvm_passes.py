@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
 import pytest
 from by_level import case_named, tried_at
 from case import Case, check, hold, step_named
 from compiled import Step, inputs_of, steps_of
 from math_cases import ABSOLUTE, FORMULAS, SCHEDULE
+from support import cast
 
 from lowtide.dialects.levels import Level
 from lowtide.interpreter import interpret
@@ -31,8 +33,8 @@ def test_expanded_functions_stay_within_their_errors(name: str) -> None:
     """On integers these functions have no value, so they run in f32."""
     formula = FORMULAS[name]
     expand = step_named(steps_of(formula.spec, SCHEDULE), "expand-math")
-    inputs = inputs_of(formula.spec, 23, 29, 24)
-    want = formula.exact((inputs["a"] @ inputs["b"].T).astype(np.float64))
+    inputs = cast(inputs_of(formula.spec, 23, 29, 24), ml_dtypes.bfloat16)
+    want = formula.exact(inputs["a"].astype(np.float64) @ inputs["b"].astype(np.float64).T)
     assert f"math.{name} " in expand.before and f"math.{name} " not in expand.after
     for text in (expand.before, expand.after):
         found = interpret(text, inputs).astype(np.float64)
