@@ -105,6 +105,7 @@ class Cta:
         self.rings: dict[int, Any] = {}
         self.mbarriers: dict[int, Any] = {}  # by slot, at level nvvm by address
         self.warpgroups: dict[int, Any] = {}  # what wgmma keeps for each
+        self.rendezvous: dict[int, Any] = {}  # what the warps of a warpgroup execute together, by its number
         self.stores: dict[tuple[int, int], Any] = {}  # groups of TMA stores, by agent and lane
         self.registers: dict[int, int] = {}  # a thread's, of each warp that has changed them
         self.free_registers = 0
