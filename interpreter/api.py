@@ -12,6 +12,7 @@ from lowtide.errors import InterpreterError, IRError
 from lowtide.interpreter.host import LEVELS, Host, Progress
 from lowtide.interpreter.inputs import D_POSITION, arguments_of, matrix_of
 from lowtide.interpreter.machine.global_memory import GlobalMemory
+from lowtide.interpreter.machine.traces import Trace
 from lowtide.interpreter.numbers import domains
 from lowtide.interpreter.program.ir_types import MemRef, Scalar, Type
 
@@ -26,6 +27,7 @@ def interpret(
     seed: int = 0,
     domain: str = "float",
     on_progress: Progress = lambda ended, ctas: None,
+    trace: Trace | None = None,
 ) -> Array:
     """Run a module on `inputs`, in the order of the host function's arguments; returns D, shape (M, N).
 
@@ -36,7 +38,7 @@ def interpret(
     allocated, its rows at multiples of 16 bytes. Where K is 0, D is the epilogue of 0; where M or N is, D is empty.
     `sms` is how many CTAs run at a time, and what tile.sm_count yields; `seed` gives the order of agents; `domain` is
     "float" (D in its own dtype), "exact" or "field" (D in int64): see `domains`. `on_progress` hears, as the CTAs of a
-    launch end, how many have ended, of how many.
+    launch end, how many have ended, of how many. `trace` is filled with what each CTA computes, in sequence.
     Raises InterpreterError for a level that is not interpreted, inputs that do not fit, and every broken rule of the
     hardware: races, deadlocks, bytes read before they are written or before their copy is waited for, accesses out of
     bounds; and where D is not written everywhere. Raises IRError for text that is no legal module.
@@ -45,14 +47,14 @@ def interpret(
         with ir.Context() as context:
             context.enable_multithreading(False)
             parsed = _parse(module, context)
-            return interpret(parsed, inputs, sms=sms, seed=seed, domain=domain, on_progress=on_progress)
+            return interpret(parsed, inputs, sms=sms, seed=seed, domain=domain, on_progress=on_progress, trace=trace)
     sms = _whole("sms", sms, "it is how many SMs there are, at least 1")
     seed = _whole("seed", seed, "it draws the order of agents")
     if sms < 1:
         raise InterpreterError(f"sms = {sms}: a launch needs at least one SM")
     numbers = domains.domain(domain)
-    memory = GlobalMemory(numbers.payload)
-    host = Host(module, level_of(module), numbers, memory, sms, seed, on_progress)
+    memory = GlobalMemory(numbers.payload, None if trace is None else trace.store)
+    host = Host(module, level_of(module), numbers, memory, sms, seed, on_progress, trace)
     arguments = arguments_of(host.function(), inputs, numbers)
     _, d, type = arguments[D_POSITION]
     assert isinstance(type, MemRef) and isinstance(d, np.ndarray)
@@ -60,6 +62,8 @@ def interpret(
         return numbers.to_array(np.zeros(d.shape, numbers.payload), type.element.name)
     with np.errstate(all="ignore"):
         placed = _placed(host, arguments)
+        if trace is not None:
+            trace.level, trace.output = host.level, memory.buffers[D_POSITION]
         host.run(placed)
     return _output(host, placed[D_POSITION])
 

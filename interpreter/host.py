@@ -15,6 +15,7 @@ from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.scheduling import run_all, start_cta
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.tensor_maps import TensorMap
+from lowtide.interpreter.machine.traces import Trace
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.ops.table import HANDLERS
 from lowtide.interpreter.program.decoding import decode
@@ -40,6 +41,7 @@ class Host:
         sms: int,
         seed: int,
         on_progress: Progress,
+        trace: Trace | None = None,
     ) -> None:
         self.level = level
         self.domain = domain
@@ -47,6 +49,7 @@ class Host:
         self.sms = sms
         self.seed = seed
         self.on_progress = on_progress
+        self.trace = trace
         self.target = _target(module)
         self.functions = {_symbol(op): op for op in _functions(module)}
         self.kernels: dict[str, Program] = {}
@@ -98,6 +101,7 @@ class Host:
             collective=program.collective and self.level != "nvvm",
             roles=program.roles,
             registers=_registers_at_entry(program),
+            trace=self.trace,
         )
         ctas = (start_cta(machine, program, index, request) for index in range(request.grid))
         ended = itertools.count(1)

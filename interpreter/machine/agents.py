@@ -18,6 +18,7 @@ from lowtide.interpreter.machine.copies import AsyncCopies
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.memory import SharedMemory
 from lowtide.interpreter.machine.teams import WARP, Seat, everyone, seats_of, team_of
+from lowtide.interpreter.machine.traces import Trace
 from lowtide.interpreter.numbers.cells import Access, Ints
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.program import DecodedOp, Role
@@ -60,7 +61,7 @@ class Machine:
 
     `collective` says that a CTA is one agent (no op speaks of warps yet), else each warp is one; with `roles`, each
     role is one, else each warpgroup of a consumer role. `registers` are what each thread enters with; 0 where
-    the kernel does not say.
+    the kernel does not say. `trace` takes down what CTAs compute, if anything does.
     """
 
     level: str
@@ -73,6 +74,7 @@ class Machine:
     launch: Callable[[LaunchRequest, DecodedOp], None] | None = None
     roles: tuple[Role, ...] = ()
     registers: int = 0
+    trace: Trace | None = None
 
     @cached_property
     def seats(self) -> tuple[Seat, ...]:

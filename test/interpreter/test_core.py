@@ -11,7 +11,6 @@ from support import assert_same, gemm_inputs, integer_matrix
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret
-from lowtide.interpreter.ops.tile import tiles_of_cta, work_tile
 
 # (M, N, K): one tile; ragged everywhere; trip counts 1, 2 (stages - 1), 3, 7 (2 · stages + 1); more tiles than CTAs
 SHAPES = [(32, 32, 32), (33, 70, 100), (1, 1, 1), (40, 8, 64), (16, 33, 96), (20, 40, 224), (100, 72, 8)]
@@ -64,50 +63,6 @@ def test_the_prime_field_gives_the_product_modulo_its_prime(level):
     d = interpret(program(level), {"a": a, "b": b, "bias": bias}, domain="field")
     expected = (a.astype(object) @ b.T.astype(object) + bias) % (2**31 - 1)
     assert (d.astype(object) == expected).all()
-
-
-ORDERS = [("row", 0), ("column", 0), ("grouped", 1), ("grouped", 3), ("grouped", 8)]
-ORDERS += [("groups", m, n) for m, n in ((1, 1), (2, 3), (3, 2), (16, 8))]
-
-
-@pytest.mark.parametrize("order", ORDERS, ids=str)
-@pytest.mark.parametrize("tiles", [(1, 1), (1, 7), (7, 1), (5, 3), (3, 5), (8, 8)], ids=str)
-def test_a_rasterization_order_visits_each_tile_once(order, tiles):
-    visited = [work_tile(index, *tiles, *order) for index in range(tiles[0] * tiles[1])]
-    assert sorted(visited) == [(m, n) for m in range(tiles[0]) for n in range(tiles[1])]
-
-
-@pytest.mark.parametrize("scheduler", ["one_shot", "persistent", "even_split"])
-def test_a_scheduler_hands_out_each_tile_once(scheduler):
-    for total in (1, 2, 3, 7, 12, 13):
-        for ctas in range(total if scheduler == "one_shot" else 1, total + 1):
-            shares = [list(tiles_of_cta(scheduler, cta, ctas, total)) for cta in range(ctas)]
-            handed_out = [index for share in shares for index in share]
-            assert sorted(handed_out) == list(range(total))
-            if scheduler == "even_split":
-                assert handed_out == list(range(total))  # neighbours, in the order of the CTAs
-                assert len(shares[0]) - len(shares[-1]) in (0, 1)
-
-
-def test_a_grouped_order_goes_down_a_band_first():
-    assert [work_tile(index, 5, 2, "grouped", 2) for index in range(6)] == [
-        (0, 0),
-        (1, 0),
-        (0, 1),
-        (1, 1),
-        (2, 0),
-        (3, 0),
-    ]
-
-
-def test_an_order_in_groups_walks_each_group_row_by_row_and_the_ragged_ones_last():
-    # 3 × 5 tiles in groups of 2 × 3: two groups in the first band, two low ones in the second.
-    assert [work_tile(index, 3, 5, "groups", 2, 3) for index in range(15)] == [
-        *((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)),
-        *((0, 3), (0, 4), (1, 3), (1, 4)),
-        *((2, 0), (2, 1), (2, 2)),
-        *((2, 3), (2, 4)),
-    ]
 
 
 def test_two_seeds_give_different_orders_and_the_same_numbers():
