@@ -64,19 +64,20 @@ def _dims(function: ir.Operation) -> list[str]:
 
     It says so on tile.gemm, and once that is lowered on the host function.
     """
-    facts: dict[str, Any] = {}
-    if "tile.gemm" in function.attributes:
-        facts = decode_attribute(function.attributes["tile.gemm"])
+    if "tile.problem" in function.attributes:
+        problem = function.attributes["tile.problem"]
+        return _dims_of(problem.layout, [kind for kind, _ in problem.operands])
     for op in function.regions[0].blocks[0].operations:
         if op.operation.name == "tile.gemm":
             found = op.operation.attributes
             kinds = decode_attribute(found["kinds"]) if "kinds" in found else ()
             layout = tile.GemmLayout(decode_attribute(found["layout"])).name
-            facts = {"layout": layout, "kinds": [tile.OperandKind(kind).name for kind in kinds]}
-    if not facts:
-        return []
-    layout = facts["layout"]
-    return [_A_DIMS[layout[0]], _B_DIMS[layout[1]], "mn", *(_KIND_DIMS[kind] for kind in facts["kinds"])]
+            return _dims_of(layout, [tile.OperandKind(kind).name for kind in kinds])
+    return []
+
+
+def _dims_of(layout: str, kinds: list[str]) -> list[str]:
+    return [_A_DIMS[layout[0]], _B_DIMS[layout[1]], "mn", *(_KIND_DIMS[kind] for kind in kinds)]
 
 
 def _with_output(given: dict[str, Any], types: Sequence[Type], dims: Sequence[str], domain: Domain) -> dict[str, Any]:

@@ -129,7 +129,7 @@ def test_operands_that_disagree_are_refused():
 def test_operands_that_disagree_fail_the_host_functions_assertion():
     """Where the module does not say how they lie, its own assertions do."""
     given = inputs_of(8, 8, 8) | {"b": integer_matrix(np.random.default_rng(0), 8, 16)}
-    text = re.sub(r"attributes {tile\.gemm = .*}} {", "{", program("cta"))
+    text = re.sub(r"attributes {tile\.problem =\s.*>} {", "{", program("cta"))
     refused(text, given, "K differs in A and B", domain="exact")
     del given["d"]
     refused(text, given, "does not say how A and B lie; give D", domain="exact")
@@ -182,8 +182,9 @@ _TYPES = """
 
 def _facts(layout):
     """What a host function says of its GEMM once tile.gemm is lowered."""
-    kinds = '["full", "per_row", "per_column", "scalar"]'
-    return f'attributes {{tile.gemm = {{acc = f32, kinds = {kinds}, layout = "{layout}"}}}}'
+    kinds = "full bf16, per_row bf16, per_column bf16, scalar f32"
+    problem = f"#tile.problem<{layout}, a = bf16, b = bf16, acc = f32, d = f32, operands = [{kinds}]>"
+    return f"attributes {{tile.problem = {problem}}}"
 
 
 def all_kinds(level, layout):

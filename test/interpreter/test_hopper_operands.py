@@ -22,17 +22,17 @@ LEVELS = (Level.SMEM, Level.PIPELINED, Level.ATOMS, Level.EPILOGUE, Level.NVVM)
 TWO = "stages = 2, roles = cooperative(2), epilogue.path = direct"
 SCHEDULES = {
     # Blocks of 64 rows: two a warpgroup of two, two of one, one each of three.
-    "two by two": f"{TWO}, cta = [256, 16, 32]",
+    "two by two": f"{TWO}, grid.tile = [256, 16], k = 32",
     # Its parts are one block of rows of each warpgroup, half as wide as the tile.
     "parts": "grid.tile = [256, 32], k = 16, stages = 2, roles = cooperative(2), epilogue.tile = [128, 16]",
     "one by two": "grid.tile = [128, 32], k = 16, stages = 2, roles = cooperative(1)",
     "three": "grid.tile = [192, 32], k = 16, stages = 2, roles = cooperative(3)",
     # Panels: K = 128 is two of 64 elements, K = 96 three of 32, K = 48 three of 16; N = 96 three of 32.
-    "deep": f"{TWO}, cta = [128, 32, 128]",
-    "panels of 32": f"{TWO}, cta = [128, 96, 96]",
-    "panels of 16": f"{TWO}, cta = [128, 16, 48]",
+    "deep": f"{TWO}, grid.tile = [128, 32], k = 128",
+    "panels of 32": f"{TWO}, grid.tile = [128, 96], k = 96",
+    "panels of 16": f"{TWO}, grid.tile = [128, 16], k = 48",
     # A narrower swizzle than the rows allow.
-    "narrow": f"{TWO}, cta = [128, 64, 64], swizzle_a = <2,3,3>, swizzle_b = <1,3,3>",
+    "narrow": f"{TWO}, grid.tile = [128, 64], k = 64, a.swizzle = <2,3,3>, b.swizzle = <1,3,3>",
 }
 CASES = [(layout, schedule) for layout in LAYOUTS for schedule in ("two by two", "deep", "panels of 32", "narrow")]
 CASES += [("tn", "parts"), ("nt", "one by two")]
@@ -59,7 +59,7 @@ def test_every_level_gives_the_same_d(layout: str, schedule: str) -> None:
 def test_maps_of_more_dimensions_move_all_panels_at_once(copy: str, layout: str) -> None:
     problem = spec(layout, d="f32")
     hints = "a.cache = evict_first, b.cache = evict_last"
-    schedule = f"{TWO}, cta = [128, 96, 64], copy = {copy}, swizzle_a = <2,3,3>, {hints}"
+    schedule = f"{TWO}, grid.tile = [128, 96], k = 64, a.copy = {copy}, b.copy = {copy}, a.swizzle = <2,3,3>, {hints}"
     levels = last_of(steps_of(problem, schedule, SM_90A))
     assert levels[Level.NVVM].count("nvvm.cp.async.bulk.tensor.shared.cluster.global") == 2
     inputs = inputs_of(problem, 160, 96, 192)
@@ -70,11 +70,9 @@ def test_maps_of_more_dimensions_move_all_panels_at_once(copy: str, layout: str)
 
 def test_panels_that_do_not_divide_the_matrix_are_refused_on_the_host() -> None:
     problem = spec("tn", d="f32")
-    levels = last_of(steps_of(problem, f"{TWO}, cta = [128, 32, 64], copy = tma.3d", SM_90A))
-    with pytest.raises(
-        lt.Error,
-        match=r"a.copy = tma.3d: the contiguous extent .* multiple of 64, b.copy = tma.3d: the contiguous extent .* multiple of 64",
-    ):
+    schedule = f"{TWO}, grid.tile = [128, 32], k = 64, a.copy = tma.3d, b.copy = tma.3d"
+    levels = last_of(steps_of(problem, schedule, SM_90A))
+    with pytest.raises(lt.Error, match=r"copy = tma.3d: the contiguous extent .* multiple of 64"):
         interpret(levels[Level.ATOMS], inputs_of(problem, 128, 32, 72), domain="exact")
 
 
@@ -89,7 +87,7 @@ def test_panels_that_do_not_divide_the_matrix_are_refused_on_the_host() -> None:
 )
 def test_a_planted_fault_in_a_descriptor_is_caught(layout: str, old: int, new: int) -> None:
     problem = spec(layout, d="f32")
-    schedule = f"{TWO}, cta = [128, 128, {64 if layout == 'tn' else 32}]"
+    schedule = f"{TWO}, grid.tile = [128, 128], k = {64 if layout == 'tn' else 32}"
     text = last_of(steps_of(problem, schedule, SM_90A))[Level.NVVM]
     base = (1 << 62) | (64 << 32) | ((256 if layout == "nt" else 1) << 16)
     inputs = inputs_of(problem, 128, 128, 64)

@@ -21,7 +21,7 @@ from lowtide.targets.tv import coordinates, indices
 
 SM_90A = targets.get("sm_90a")
 
-TWO = "roles = cooperative(2), cta = [128, 64, 64], stages = 2, epilogue = tma"
+TWO = "roles = cooperative(2), grid.tile = [128, 64], k = 64, stages = 2, epilogue.path = tma"
 
 
 def add_bias(acc, bias: lt.PerColumn):
@@ -59,7 +59,7 @@ def test_stmatrix_is_ldmatrix_the_other_way_round() -> None:
 # Faults ---------------------------------------------------------------------------------------------------------------
 
 FAULTY = spec(dtype="f16", epilogue=add_bias)
-SCHEDULE = f"{TWO}, epilogue_tile = [128, 32], epilogue_buffers = 2"
+SCHEDULE = f"{TWO}, epilogue.tile = [128, 32], epilogue.buffers = 2"
 # Several tiles for the one CTA, so that buffers are used again.
 SHAPE = (256, 64, 64)
 
@@ -159,8 +159,8 @@ def test_a_wait_that_leaves_one_group_too_many_in_flight_is_found(
 
 # The last part of a row is narrower than the others: 64 + 24, 2 · 64 + 8.
 NARROW = {
-    "narrow last part": (spec(epilogue=add_bias), TWO.replace("128, 64, 64", "128, 88, 64")),
-    "narrow after two": (spec(), TWO.replace("128, 64, 64", "128, 136, 64")),
+    "narrow last part": (spec(epilogue=add_bias), TWO.replace("128, 64", "128, 88")),
+    "narrow after two": (spec(), TWO.replace("128, 64", "128, 136")),
 }
 
 

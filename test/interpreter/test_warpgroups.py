@@ -13,7 +13,7 @@ from lowtide.interpreter import interpret
 
 SPEC = spec(d="f32")
 SHAPE = (128, 64, 448)
-SCHEDULE = "roles = cooperative(2), cta = [128, 64, 64], stages = 3"
+SCHEDULE = "roles = cooperative(2), grid.tile = [128, 64], k = 64, stages = 3"
 
 RULE = r"the four warps of a warpgroup must execute the same instruction \(\.aligned\): take it out of the branch"
 OTHER = rf"CTA 0 warp \d+.*: warp \d+(, warp \d+)* of its warpgroup executed `.*` at .* here; {RULE}"

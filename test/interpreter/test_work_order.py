@@ -94,22 +94,22 @@ def test_an_order_in_groups_walks_each_group_row_by_row_and_the_ragged_ones_last
 # Every level keeps to it ----------------------------------------------------------------------------------------------
 
 # So much shared memory that one CTA fits an SM: a persistent one takes several tiles.
-ONE_PER_SM = "cta = [32, 32, 128], warps = [2, 1, 1], stages = 6"
-ONE = "roles = cooperative(1), cta = [64, 32, 64], stages = 2"
-TWO = "roles = cooperative(2), cta = [128, 32, 64], stages = 2"
+ONE_PER_SM = "grid.tile = [32, 32], k = 128, atoms = [2, 1, 1], stages = 6"
+ONE = "roles = cooperative(1), grid.tile = [64, 32], k = 64, stages = 2"
+TWO = "roles = cooperative(2), grid.tile = [128, 32], k = 64, stages = 2"
 RASTERS = ("row", "column", "grouped(2)", "groups(2, 2)")
 SCHEDULES = [
     *(
-        ("sm_80", f"{ONE_PER_SM}, raster = {raster}, scheduler = {scheduler.name}")
+        ("sm_80", f"{ONE_PER_SM}, order = {raster}, scheduler = {scheduler.name}")
         for raster in RASTERS
         for scheduler in SchedulerKind
     ),
-    ("sm_80", f"{ONE_PER_SM}, raster = column, scheduler = persistent, epilogue = direct"),
+    ("sm_80", f"{ONE_PER_SM}, order = column, scheduler = persistent, epilogue.path = direct"),
     *(
-        ("sm_90a", f"{ONE}, raster = {raster}, scheduler = {scheduler}")
+        ("sm_90a", f"{ONE}, order = {raster}, scheduler = {scheduler}")
         for raster, scheduler in (("row", "persistent"), ("column", "persistent"), ("groups(2, 2)", "even_split"))
     ),
-    ("sm_90a", f"{TWO}, raster = column, scheduler = persistent, epilogue = tma"),
+    ("sm_90a", f"{TWO}, order = column, scheduler = persistent, epilogue.path = tma"),
 ]
 PLAIN = spec()
 LEVELS = (Level.CTA, Level.SMEM, Level.PIPELINED, Level.ATOMS, Level.EPILOGUE, Level.NVVM)
@@ -145,7 +145,7 @@ def test_every_level_keeps_each_ctas_sequence_of_work_tiles(target: str, schedul
 @pytest.mark.parametrize("raster", RASTERS)
 def test_the_first_wave_that_explain_tells_of_is_the_one_observed_at_level_nvvm(raster: str, scheduler: str) -> None:
     problem, sm_80 = spec(m=150, n=88, k=16), replace(targets.get("sm_80"), sm_count=4)
-    schedule = f"{ONE_PER_SM}, raster = {raster}, scheduler = {scheduler}"
+    schedule = f"{ONE_PER_SM}, order = {raster}, scheduler = {scheduler}"
     texts = {step.level: step.after for step in steps_of(problem, schedule)}
     trace = Trace()
     interpret(texts[Level.NVVM], inputs_of(problem, 150, 88, 16), sms=4, domain="exact", trace=trace)
@@ -184,13 +184,13 @@ def test_an_order_lowered_as_another_is_found(
 
     monkeypatch.setattr(work_tiles, "_rasterize", wrong)
     with pytest.raises(AssertionError, match=r"CTA \d+ .*stores to"):
-        assert_same_order(*traces_of("sm_80", f"{ONE_PER_SM}, raster = {meant}, scheduler = {scheduler}", 3, ENDS))
+        assert_same_order(*traces_of("sm_80", f"{ONE_PER_SM}, order = {meant}, scheduler = {scheduler}", 3, ENDS))
 
 
 def test_a_scheduler_lowered_as_another_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work_tiles, "_even_run", work_tiles._every_so_many)
     with pytest.raises(AssertionError, match=r"CTA \d+ .*stores to"):
-        assert_same_order(*traces_of("sm_80", f"{ONE_PER_SM}, raster = row, scheduler = even_split", 3, ENDS))
+        assert_same_order(*traces_of("sm_80", f"{ONE_PER_SM}, order = row, scheduler = even_split", 3, ENDS))
 
 
 def test_roles_that_walk_other_tiles_are_found() -> None:

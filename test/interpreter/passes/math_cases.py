@@ -12,7 +12,7 @@ from compiled import spec
 import lowtide as lt
 from lowtide.passes.support import math_formulas
 
-SCHEDULE = "cta = [32, 32, 32], warps = [1, 1, 1], epilogue = direct"
+SCHEDULE = "grid.tile = [32, 32], k = 32, atoms = [1, 1, 1], epilogue.path = direct"
 ABSOLUTE = spec(epilogue=lambda acc: abs(acc - 1.0))
 
 

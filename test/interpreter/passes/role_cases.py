@@ -11,9 +11,9 @@ import lowtide as lt
 from lowtide import targets
 
 SM_90A = targets.get("sm_90a")
-ONE = "roles = cooperative(1), cta = [64, 32, 64], stages = 2"
-TWO = "roles = cooperative(2), cta = [128, 64, 64], stages = 3"
-PANELS = "roles = cooperative(2), cta = [256, 96, 32], stages = 2, epilogue = direct"
+ONE = "roles = cooperative(1), grid.tile = [64, 32], k = 64, stages = 2"
+TWO = "roles = cooperative(2), grid.tile = [128, 64], k = 64, stages = 3"
+PANELS = "roles = cooperative(2), grid.tile = [256, 96], k = 32, stages = 2, epilogue.path = direct"
 EVERY = (
     "tile-to-ctas",
     "promote-operands-to-smem",
@@ -42,11 +42,11 @@ def _panels(layout: str) -> Case:
 CASES = [
     _case("roles-one", PLAIN, ONE, (*EVERY, *VERIFY, "convert-ptx-ops-to-asm")),
     _case("roles-two", PLAIN, TWO),
-    _case("roles-direct", PLAIN, f"{TWO}, epilogue = direct"),
+    _case("roles-direct", PLAIN, f"{TWO}, epilogue.path = direct"),
     _case("roles-one-every-kind", EVERY_KIND, ONE),
-    _case("roles-parts", EVERY_KIND, f"{TWO}, epilogue_tile = [128, 16], raster = column"),
+    _case("roles-parts", EVERY_KIND, f"{TWO}, epilogue.tile = [128, 16], order = column"),
     # Producer and consumers walk the same runs of tiles.
-    _case("roles-even-split", PLAIN, f"{ONE}, raster = groups(2, 2), scheduler = even_split"),
+    _case("roles-even-split", PLAIN, f"{ONE}, order = groups(2, 2), scheduler = even_split"),
     _panels("nt"),
     _panels("tn"),
 ]
