@@ -11,7 +11,6 @@ from mlir import ir
 
 from lowtide import interpreter, runtime
 from lowtide.compiler.driver import Lowered, Timing
-from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.manifest import manifest_of
 from lowtide.compiler.ptxas import Assembly, assemble, confirm_registers, find_ptxas
 from lowtide.dialects.levels import Level
@@ -89,36 +88,24 @@ class CompiledKernel:
     ) -> np.ndarray[Any, Any]:
         """Run a level on a CPU under the hardware's rules: numpy in, D out.
 
-        `sms`: how many SMs; `seed`: the order in which agents run. Raises InterpreterError for a level that is not
-        interpreted or was not compiled, and for every rule of the hardware that the kernel breaks.
+        Operands as in a call: the dtypes that the kernel was compiled for; any M, N, K, 0 included. In the domains
+        "exact" and "field" arrays may hold integers of any dtype. `sms`: how many SMs, at least 1; `seed`: an integer
+        that draws the order in which agents run. Raises InterpreterError for operands that do not fit, for a level that
+        is not interpreted or was not compiled, and for every rule of the hardware that the kernel breaks.
         """
         if level == str(Level.PTX):
             raise InterpreterError(f"level {level} is not interpreted; the last that is, is {Level.NVVM}")
-        if level not in self.levels:
+        if not isinstance(level, str) or level not in self.levels:
             raise InterpreterError(f"level {level!r} is not at hand; this kernel has {', '.join(self.levels)}")
-        extents = self._output_shape(np.shape(a), np.shape(b))
         names = [argument["name"] for argument in self.manifest["arguments"]]
-        given = {"a": a, "b": b, "d": _aligned_rows(extents, self.manifest["spec"]["d"]), **operands}
+        given = {"a": a, "b": b, **operands}
         unknown = sorted(set(given) - set(names))
-        missing = [name for name in names if name not in given]
+        missing = [name for name in names if name not in given and name != "d"]
         if unknown or missing:
             what = f"unknown operand {unknown[0]!r}" if unknown else f"missing operand {missing[0]!r}"
             raise InterpreterError(f"{what}; this kernel takes {', '.join(names)}")
-        inputs = {name: given[name] for name in names}
+        inputs = {name: given[name] for name in names if name in given}
         return interpreter.interpret(self.levels[level], inputs, sms=sms, seed=seed, domain=domain)
-
-    def _output_shape(self, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, int]:
-        if len(a) != 2 or len(b) != 2:
-            raise InterpreterError("a and b must have two dimensions")
-        layout = self.manifest["spec"]["layout"]
-        return a[0] if layout[0] == "t" else a[1], b[0] if layout[1] == "n" else b[1]
-
-
-def _aligned_rows(shape: tuple[int, int], dtype: str) -> np.ndarray[Any, Any]:
-    """An array whose rows start at multiples of 16 bytes, as kernels ask of D."""
-    item = numpy_dtype(dtype)
-    vector = 16 // item.itemsize
-    return np.empty((shape[0], -(-shape[1] // vector) * vector), item)[:, : shape[1]]
 
 
 def _schedule(lowered: Lowered) -> Schedule:

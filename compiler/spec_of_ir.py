@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from mlir import ir
 from mlir.dialects import arith
 
-from lowtide.compiler.epilogue.operands import OperandKind, OperandType
+from lowtide.compiler.epilogue.operands import OperandKind, OperandType, name_error
 from lowtide.compiler.epilogue.trace import Node, Traced, Tracer
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects import tile
@@ -93,16 +93,24 @@ def spec_of(module: ir.Module) -> FoundProblem:
 
 
 def argument_names(function: ir.OpView) -> list[str]:
-    """The names of the host function's arguments: a, b, d, and the operands' as `tile.name` has them."""
+    """The names of the host function's arguments: a, b, d, and the operands' as `tile.name` has them.
+
+    Raises IRError for names that no operands of a kernel can have.
+    """
     count = len(function.regions[0].blocks[0].arguments)
     names = ["a", "b", "d", *(f"operand{i}" for i in range(count - 3))]
     attributes = function.attributes
     given = ir.ArrayAttr(attributes["arg_attrs"]) if "arg_attrs" in attributes else []
     entries = [ir.DictAttr(entry) for entry in given]
-    return [
+    found = [
         ir.StringAttr(entry["tile.name"]).value if "tile.name" in entry else name
         for name, entry in zip(names, entries or [{}] * count, strict=True)
     ]
+    for index, name in enumerate(found[3:], 3):
+        twice = f"the epilogue operand's name {name!r} is given twice: rename one" if name in found[:index] else None
+        if (error := name_error(name) or twice) is not None:
+            raise IRError(f"{where(function)}: {error} (tile.name of argument {index})")
+    return found
 
 
 def host_function(module: ir.Module) -> ir.OpView:

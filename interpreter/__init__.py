@@ -1,5 +1,6 @@
 """Every level from problem to nvvm on a CPU, with the hardware's own rules; see `interpret`."""
 
 from lowtide.interpreter.api import interpret
+from lowtide.interpreter.machine.traces import Trace
 
-__all__ = ["interpret"]
+__all__ = ["Trace", "interpret"]

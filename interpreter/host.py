@@ -5,29 +5,21 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-import numpy as np
 from mlir import ir
 
 from lowtide import targets
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine.agents import (
-    AgentState,
-    Cta,
-    LaunchRequest,
-    Machine,
-    advance,
-    registers_that_fit,
-    run_all,
-    start_cta,
-)
+from lowtide.interpreter.machine.agents import AgentState, Cta, LaunchRequest, Machine, registers_that_fit
+from lowtide.interpreter.machine.execution import advance, run_block
 from lowtide.interpreter.machine.global_memory import GlobalMemory
-from lowtide.interpreter.machine.matrices import Matrix
+from lowtide.interpreter.machine.scheduling import run_all, start_cta
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.tensor_maps import TensorMap
+from lowtide.interpreter.machine.traces import Trace
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.ops.table import HANDLERS
-from lowtide.interpreter.program.ir_types import Scalar
-from lowtide.interpreter.program.program import DecodedOp, Program, decode, run_block
+from lowtide.interpreter.program.decoding import decode
+from lowtide.interpreter.program.program import DecodedOp, Program
 from lowtide.targets import Target
 
 #: Told, as the CTAs of a launch end, how many have ended, of how many.
@@ -49,6 +41,7 @@ class Host:
         sms: int,
         seed: int,
         on_progress: Progress,
+        trace: Trace | None = None,
     ) -> None:
         self.level = level
         self.domain = domain
@@ -56,6 +49,7 @@ class Host:
         self.sms = sms
         self.seed = seed
         self.on_progress = on_progress
+        self.trace = trace
         self.target = _target(module)
         self.functions = {_symbol(op): op for op in _functions(module)}
         self.kernels: dict[str, Program] = {}
@@ -107,6 +101,7 @@ class Host:
             collective=program.collective and self.level != "nvvm",
             roles=program.roles,
             registers=_registers_at_entry(program),
+            trace=self.trace,
         )
         ctas = (start_cta(machine, program, index, request) for index in range(request.grid))
         ended = itertools.count(1)
@@ -178,26 +173,3 @@ def _target(module: ir.Module) -> Target | None:
 
 def _symbol(op: ir.Operation) -> str:
     return ir.StringAttr(op.attributes["sym_name"]).value
-
-
-def matrix_of(
-    memory: GlobalMemory, domain: Domain, name: str, array: np.ndarray[Any, Any], element: Scalar, filled: bool
-) -> Matrix:
-    """A matrix or vector argument, allocated as the array lies: rows as far apart as its strides say.
-
-    Raises InterpreterError for an array whose last dimension is not contiguous, or whose rows overlap.
-    """
-    rows, columns = array.shape if array.ndim == 2 else (1, array.shape[0])
-    size = array.dtype.itemsize
-    if columns > 1 and array.strides[-1] != size:
-        raise InterpreterError(f"{name}: its last dimension has stride {array.strides[-1]} bytes; make it contiguous")
-    row_stride = columns
-    if array.ndim == 2:
-        row_stride, rest = divmod(array.strides[0], size)
-        if rest or row_stride < columns:
-            if rows > 1:
-                raise InterpreterError(f"{name}: rows of {columns} elements overlap at {array.strides[0]} bytes apart")
-            row_stride = -(-columns * element.bytes // 16) * 16 // element.bytes  # of one row it says nothing
-    payload = domain.round(domain.from_array(array), element.name) if filled else None
-    address = memory.allocate(name, rows, columns, row_stride, element.name, payload)
-    return Matrix(name, address, array.shape, row_stride, element)

@@ -12,6 +12,7 @@ import enum
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from keyword import iskeyword
 from types import FunctionType
 from typing import Any
 
@@ -20,8 +21,25 @@ from lowtide.compiler.epilogue.trace import Node, Predicate, Traced, Tracer, in_
 from lowtide.elements import kernel_types
 from lowtide.errors import SpecError
 
-# Names that the call of a kernel, or of the reference, needs for itself.
-RESERVED_NAMES = frozenset({"a", "b", "d", "m", "n", "k", "out", "spec", "stream"})
+# Names that the call of a kernel, its interpretation, or the reference needs for itself.
+RESERVED_NAMES = frozenset(
+    {"a", "b", "d", "m", "n", "k", "domain", "level", "out", "seed", "self", "sms", "spec", "stream"}
+)
+
+
+def name_error(name: str) -> str | None:
+    """Why no epilogue operand can have this name; None where one can."""
+    if name in RESERVED_NAMES:
+        return (
+            f"the epilogue operand's name {name!r} is taken; kernels and what checks them use "
+            f"{', '.join(sorted(RESERVED_NAMES))}: rename it"
+        )
+    if not (name.isascii() and name.isidentifier()) or iskeyword(name):
+        return (
+            f"the epilogue operand's name {name!r} cannot be passed or saved; operands are named by ASCII letters, "
+            "digits and _, not by Python's keywords: rename it"
+        )
+    return None
 
 
 class OperandKind(enum.Enum):
@@ -176,11 +194,8 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 def _operand(function: Callable[..., Any], parameter: inspect.Parameter, d: str) -> Operand:
     where, name = _defined_at(function), parameter.name
-    if name in RESERVED_NAMES:
-        raise SpecError(
-            f"{where}: the epilogue operand's name {name!r} is taken; the call of a kernel uses "
-            f"{', '.join(sorted(RESERVED_NAMES))}: rename it"
-        )
+    if (error := name_error(name)) is not None:
+        raise SpecError(f"{where}: {error}")
     type = _operand_type(function, parameter)
     if type is None:
         raise SpecError(f"{where}: the epilogue operand {name!r} has no kind; annotate it with {_KINDS}")

@@ -9,10 +9,9 @@ from mlir import ir
 from lowtide.compiler.explain.hopper import Product
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects import sm, tile
-from lowtide.dialects.enums import scheduler_kind
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.interpreter.ops.tile import tiles_of_cta, work_tile
+from lowtide.interpreter.ops.tile import work_order
 from lowtide.passes.base import walk
 from lowtide.passes.schedules.facts import registers_at_entry, threads_of
 from lowtide.passes.support.builder import constant_of
@@ -141,21 +140,21 @@ def _flops_per_byte(kernel: tile.KernelOp, stage: list[ir.Type]) -> float:
 
 def _grid(work: tile.WorkTilesOp, launch: tile.LaunchOp, spec: GemmSpec, target: Target, ctas_per_sm: int) -> Grid:
     tile_m, tile_n = work.tile
-    scheduler, order = str(scheduler_kind(work)), work.order
+    order = work_order(work.operation)
     numbers = [str(number) for number in (order.group, order.columns) if number]
-    text = order.kind + (f"({', '.join(numbers)})" if numbers else "")
+    text = order.kind.name + (f"({', '.join(numbers)})" if numbers else "")
     places = None if spec.m is None or spec.n is None else (-(-spec.m // tile_m), -(-spec.n // tile_n))
     tiles = None if places is None else places[0] * places[1]
     ctas = _host_value(launch.grid, target.sm_count)
     at_once = None if ctas is None else min(ctas, target.sm_count * ctas_per_sm)
     wave: list[tuple[int, int]] = []
-    if places and at_once and tiles and ctas:
-        first = [tiles_of_cta(scheduler, cta, ctas, tiles) for cta in range(at_once)]
-        wave = [work_tile(run[0], *places, order.kind, order.group, order.columns) for run in first if run]
+    if places and at_once and ctas:
+        first = (next(order.tiles_of(cta, ctas, places), None) for cta in range(at_once))
+        wave = [place for place in first if place is not None]
     return Grid(
         tile=(tile_m, tile_n),
         order=text,
-        scheduler=scheduler,
+        scheduler=order.scheduler.name,
         sms=target.sm_count,
         tiles=tiles,
         ctas=ctas,

@@ -4,6 +4,7 @@ An access to a byte that another thread wrote must be ordered after it, by barri
 orders. Bytes that a TMA store writes are in flight from `start_store` to `land_store`: until then nothing orders them.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -39,12 +40,13 @@ _GAP = 256  # at least so many bytes between two allocations, and every allocati
 class GlobalMemory(Cells):
     """Global memory of one GPU: allocations apart from each other, accessible only where a matrix has elements."""
 
-    def __init__(self, payload: Any = np.float64) -> None:
+    def __init__(self, payload: Any = np.float64, on_write: Callable[[Access, Span], None] | None = None) -> None:
         super().__init__("global memory", _ORIGIN, 0, payload)
         self._accessible: NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._writer: NDArray[np.int64] = np.zeros(0, np.int64)  # thread of the grid + 1; 0 nobody in this launch
         self._epoch: NDArray[np.int32] = np.zeros(0, np.int32)  # the writer's epoch + 1
         self._clocks: dict[int, Clocks] = {}
+        self._on_write = on_write
 
     def allocate(
         self,
@@ -158,6 +160,8 @@ class GlobalMemory(Cells):
             self._check_writers(access, span, "reads", "read after write")
 
     def _before_write(self, access: Access, span: Span) -> None:
+        if self._on_write is not None:
+            self._on_write(access, span)
         if span.get(self._writer).any():
             self._check_writers(access, span, "writes", "write after write")
         lane = lane_column(access)

@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.numbers.cells import Access, Cells, Ints
 from lowtide.interpreter.program.ir_types import Pointer, Type
-from lowtide.interpreter.program.program import DecodedOp, violation
+from lowtide.interpreter.program.program import DecodedOp
 
 GLOBAL, SHARED = 1, 3
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lowtide.interpreter.machine.agents import AgentState, Wait
+from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
 from lowtide.interpreter.machine.clocks import Clocks, Knowledge, joined, nothing
-from lowtide.interpreter.program.program import DecodedOp, Steps, violation
+from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.program.program import DecodedOp
 
 MAX_ARRIVALS = 2**20 - 1
 MAX_BYTES = 2**20 - 1  # of the tx-count (PTX ISA, "tx-count")

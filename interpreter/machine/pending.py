@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.program.program import DecodedOp, violation
+from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.program.program import DecodedOp
 
 Values = NDArray[Any]
 

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lowtide.interpreter.machine.agents import AgentState, Barrier, Cta, Wait, barrier, name_with_end
+from lowtide.interpreter.machine.agents import AgentState, Barrier, Cta, Steps, Wait
+from lowtide.interpreter.machine.barriers import barrier, name_with_end
 from lowtide.interpreter.machine.clocks import Knowledge, joined, nothing
+from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.memory import InFlight
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.numbers.cells import UNWRITTEN
 from lowtide.interpreter.program.ir_types import Ring
-from lowtide.interpreter.program.program import DecodedOp, RingUsers, Steps, violation
+from lowtide.interpreter.program.program import DecodedOp, RingUsers
 
 WRITE, READ = "write", "read"
 
@@ -131,6 +133,10 @@ class SlotRight:
                 f"{use}s slot {self.index}, which is {self.ring.status(self.index, self.warp)}; {use} between its "
                 f"{between}",
             )
+
+    def start(self, copy: InFlight) -> None:
+        """A copy into the slot has been started; it lands when the slot is first waited for."""
+        self.stage.copies.append(copy)
 
 
 def acquire(state: AgentState, op: DecodedOp, ring: RingState, index: int, phase: int) -> Steps:

@@ -1,22 +1,28 @@
 """Buffers in shared memory as values, read and written whole by an agent that is a whole CTA."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.memory import InFlight
 from lowtide.interpreter.program.ir_types import MemRef
 from lowtide.interpreter.program.program import DecodedOp, Program
 
-if TYPE_CHECKING:
-    from lowtide.interpreter.machine.rings import SlotRight
-
 Ints = NDArray[np.int64]
+
+
+class Right(Protocol):
+    """What allows an agent to use the buffers of a ring's slot for a while (`rings.SlotRight`)."""
+
+    def check(self, state: AgentState, op: DecodedOp, use: str) -> None:
+        """Raise InterpreterError unless the slot may now be used so ("read", "write")."""
+
+    def start(self, copy: InFlight) -> None:
+        """A copy into the slot has been started; it is in flight until the slot is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +31,7 @@ class SharedBuffer:
 
     address: int
     type: MemRef
-    right: SlotRight | None = None
+    right: Right | None = None
 
     def check(self, state: AgentState, op: DecodedOp, use: str) -> None:
         """Raise InterpreterError where a slot's buffer may not be used ("read", "write") now."""

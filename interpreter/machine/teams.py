@@ -7,23 +7,13 @@ consumer role. An agent runs the kernel from its first op on and of `sm.roles` o
 
 from dataclasses import dataclass
 
+from lowtide.interpreter.program.program import Role
+
 WARP = 32
 WARPGROUP = 4
 """Warps of a warpgroup."""
 
 PRODUCER, CONSUMER = "producer", "consumer"
-
-
-@dataclass(frozen=True)
-class Role:
-    """A region of `sm.roles`."""
-
-    name: str
-    warps: int
-
-    @property
-    def warpgroups(self) -> int:
-        return self.warps // WARPGROUP
 
 
 @dataclass(frozen=True)
@@ -66,9 +56,9 @@ def _seats_of_roles(collective: bool, roles: tuple[Role, ...]) -> tuple[Seat, ..
         if role.name == PRODUCER:
             seats.append(Seat(len(seats), name, WARP, 0, index))
         elif collective:
-            seats.append(Seat(len(seats), name, WARP, 0, index, role.warpgroups))
+            seats.append(Seat(len(seats), name, WARP, 0, index, role.warps // WARPGROUP))
         else:
-            for group in range(role.warpgroups):
+            for group in range(role.warps // WARPGROUP):
                 lanes = WARP * WARPGROUP
                 seats.append(Seat(len(seats), f"{name} warpgroup {group}", lanes, lanes * group, index))
     return tuple(seats)

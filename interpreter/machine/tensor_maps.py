@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.interpreter.machine import hardware, mbarriers
-from lowtide.interpreter.machine.agents import AgentState, spawn
+from lowtide.interpreter.machine.agents import AgentState, Steps
+from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import Matrix
 from lowtide.interpreter.machine.mbarriers import Mbarrier
 from lowtide.interpreter.machine.memory import start_copy
+from lowtide.interpreter.machine.scheduling import spawn
 from lowtide.interpreter.program.ir_types import Scalar
-from lowtide.interpreter.program.program import DecodedOp, Steps, violation
+from lowtide.interpreter.program.program import DecodedOp
 
 Ints = NDArray[np.int64]
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.memory import OpenRead
 from lowtide.interpreter.machine.tensor_maps import ALIGNMENT, BoxPlaces, TensorMap, places
 from lowtide.interpreter.numbers.cells import WHOLE_AGENT, Access, Span
-from lowtide.interpreter.program.program import DecodedOp, violation
+from lowtide.interpreter.program.program import DecodedOp
 
 _GRANULE = 16  # bytes: what a row's last store writes at least, zeros behind the tensor (seen on an H200)
 

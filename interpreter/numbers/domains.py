@@ -329,6 +329,6 @@ DOMAINS: Mapping[str, type[Domain]] = MappingProxyType(
 
 def domain(name: str) -> Domain:
     """The number domain `name`: "float", "exact" or "field". Raises InterpreterError for another."""
-    if name not in DOMAINS:
+    if not isinstance(name, str) or name not in DOMAINS:
         raise InterpreterError(f"unknown number domain {name!r}; known are {', '.join(DOMAINS)}")
     return DOMAINS[name]()

@@ -11,8 +11,10 @@ import numpy as np
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.program.ir_types import Scalar, Type, Vector
-from lowtide.interpreter.program.program import DecodedOp, OpTable, Program, violation
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedOp, Program
 
 OPS = OpTable()
 

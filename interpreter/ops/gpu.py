@@ -2,8 +2,10 @@
 
 from typing import Any
 
-from lowtide.interpreter.machine.agents import AgentState, barrier
-from lowtide.interpreter.program.program import DecodedOp, OpTable, Program, Steps
+from lowtide.interpreter.machine.agents import AgentState, Steps
+from lowtide.interpreter.machine.barriers import barrier
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedOp, Program
 
 OPS = OpTable()
 

@@ -14,14 +14,15 @@ from mlir import ir
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import SHARED, active_rows, memory_of, spread
 from lowtide.interpreter.numbers.cells import Access, Cells, Ints
 from lowtide.interpreter.numbers.packed import Packed
-from lowtide.interpreter.ops import arith as ops_arith
-from lowtide.interpreter.ops import math as ops_math
+from lowtide.interpreter.ops import arith, math
 from lowtide.interpreter.program.ir_attributes import decode_attribute
 from lowtide.interpreter.program.ir_types import Array, Scalar, Struct, Type, Vector, decode_type
-from lowtide.interpreter.program.program import DecodedOp, OpTable, Program, violation
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedOp, Program
 
 OPS = OpTable()
 
@@ -92,7 +93,7 @@ _INTRINSICS: Mapping[str, str] = MappingProxyType(
 def _as_upstream(op: DecodedOp, program: Program) -> None:
     """From here on the op is the one of arith or math; messages still show what stands in the IR."""
     op.name = _SAME_AS[op.name]
-    entry = (ops_arith.OPS if op.name.startswith("arith.") else ops_math.OPS)[op.name]
+    entry = (arith.OPS if op.name.startswith("arith.") else math.OPS)[op.name]
     op.handler = entry.handler
     if entry.prepare is not None:
         entry.prepare(op, program)
@@ -167,14 +168,14 @@ def getelementptr(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("llvm.inttoptr")
 def inttoptr(state: AgentState, op: DecodedOp) -> None:
-    value = ops_arith.unsigned(state.values[op.operands[0]], op.operand_types[0])  # type: ignore[arg-type]
+    value = arith.unsigned(state.values[op.operands[0]], op.operand_types[0])  # type: ignore[arg-type]
     state.values[op.results[0]] = value.astype(np.int64) if isinstance(value, np.ndarray) else value
 
 
 @OPS.implements("llvm.ptrtoint")
 def ptrtoint(state: AgentState, op: DecodedOp) -> None:
     value = state.values[op.operands[0]]
-    state.values[op.results[0]] = ops_arith.canonical(value, op.result_types[0])  # type: ignore[arg-type]
+    state.values[op.results[0]] = arith.canonical(value, op.result_types[0])  # type: ignore[arg-type]
 
 
 @OPS.implements("llvm.addrspacecast")
@@ -335,7 +336,7 @@ def _replaced(whole: tuple[Any, ...], position: tuple[int, ...], value: Any) -> 
 def bitcast(state: AgentState, op: DecodedOp) -> None:
     source, target = op.operand_types[0], op.result_types[0]
     value = state.values[op.operands[0]]
-    from_element, to_element = ops_arith.element_of(source), ops_arith.element_of(target)
+    from_element, to_element = arith.element_of(source), arith.element_of(target)
     shape = target.shape if isinstance(target, Vector) else ()
     if isinstance(value, Packed):
         if to_element.is_float:
@@ -354,7 +355,7 @@ def bitcast(state: AgentState, op: DecodedOp) -> None:
 def _cast_bits(state: AgentState, value: Any, source: Type, target: Type) -> Any:
     """Real bits, which only the domain of floats has; zero is zero in each domain."""
     domain, shape = state.machine.domain, target.shape if isinstance(target, Vector) else ()
-    from_element, to_element = ops_arith.element_of(source), ops_arith.element_of(target)
+    from_element, to_element = arith.element_of(source), arith.element_of(target)
     rows = np.asarray(value)
     rows = rows.reshape(len(rows) if rows.ndim else 1, -1)
     if not rows.any():

@@ -2,7 +2,8 @@
 
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.ops.arith import element_of
-from lowtide.interpreter.program.program import DecodedOp, OpTable
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedOp
 
 OPS = OpTable()
 

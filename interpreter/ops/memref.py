@@ -3,8 +3,10 @@
 from typing import Any
 
 from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import Matrix
-from lowtide.interpreter.program.program import DecodedOp, OpTable, violation
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedOp
 
 OPS = OpTable()
 

@@ -7,11 +7,14 @@ import numpy as np
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware
-from lowtide.interpreter.machine.agents import AgentState, barrier
+from lowtide.interpreter.machine.agents import AgentState, Steps
+from lowtide.interpreter.machine.barriers import barrier
+from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_rows, uniform, whole_warp
 from lowtide.interpreter.numbers.packed import Packed, unpack
 from lowtide.interpreter.program.ir_types import Struct, Vector
-from lowtide.interpreter.program.program import DecodedOp, OpTable, Program, Steps, violation
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedOp, Program
 
 OPS = OpTable()
 

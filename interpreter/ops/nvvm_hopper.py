@@ -5,12 +5,15 @@ from typing import Any
 import numpy as np
 
 from lowtide.interpreter.machine import mbarriers, tensor_maps
-from lowtide.interpreter.machine.agents import AgentState, Wait, registers_that_fit
-from lowtide.interpreter.machine.lanes import active_lanes, uniform, whole_warp
+from lowtide.interpreter.machine.agents import AgentState, Steps, Wait, registers_that_fit
+from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.machine.lanes import active_lanes, uniform
 from lowtide.interpreter.machine.mbarriers import OBJECT_BYTES, Mbarrier
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.tensor_maps import TensorMap
-from lowtide.interpreter.program.program import DecodedOp, OpTable, Steps, violation
+from lowtide.interpreter.machine.warpgroups import meet
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedOp
 
 OPS = OpTable()
 
@@ -148,7 +151,7 @@ def setmaxregister(state: AgentState, op: DecodedOp) -> Steps:
 
     PTX ISA, "setmaxnreg". At entry each thread has what the kernel says, or as many as fit: a multiple of eight.
     """
-    whole_warp(state, op)
+    meet(state, op)
     cta, wanted = state.cta, op.attributes["regCount"]
     held = cta.registers.get(state.warp, state.machine.registers or registers_that_fit(state.machine.threads))
     action = "increase" if "increase" in op.attributes["action"] else "decrease"

@@ -8,11 +8,13 @@ import numpy as np
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware, tensor_stores
 from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_lanes, active_rows, uniform, whole_warp
 from lowtide.interpreter.machine.tensor_maps import TensorMap
 from lowtide.interpreter.numbers.packed import Packed, unpack
 from lowtide.interpreter.program.ir_types import Scalar, Vector
-from lowtide.interpreter.program.program import DecodedOp, OpTable, Program, violation
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedOp, Program
 
 OPS = OpTable()
 

@@ -15,14 +15,17 @@ from numpy.typing import NDArray
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware
-from lowtide.interpreter.machine.agents import AgentState, Wait
+from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
+from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.hardware import MatrixDescriptor
 from lowtide.interpreter.machine.lanes import uniform, whole_warp
 from lowtide.interpreter.machine.memory import OpenRead
 from lowtide.interpreter.machine.pending import PendingRegister, PendingRegisters, hand_to
 from lowtide.interpreter.machine.teams import WARPGROUP
+from lowtide.interpreter.machine.warpgroups import meet
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES
-from lowtide.interpreter.program.program import DecodedOp, OpTable, Program, Steps, violation
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedOp, Program
 
 OPS = OpTable()
 
@@ -37,22 +40,18 @@ _ROWS = 16  # of the accumulators that one warp holds
 class Warpgroup:
     """What four warps do together: groups committed by each, and the open reads of each group.
 
-    `reader` and `clock` are those of its asynchronous reads; an epoch is a group. `issued` holds, for each wgmma that
-    not all four have issued, its operands and how many have.
+    `reader` and `clock` are those of its asynchronous reads; an epoch is a group.
     """
 
     reader: int
     clock: int
     committed: list[int] = field(default_factory=lambda: [0] * WARPGROUP)
-    counts: list[int] = field(default_factory=lambda: [0] * WARPGROUP)
-    issued: dict[int, tuple[tuple[Any, ...], int]] = field(default_factory=dict)
     reads: dict[int, list[OpenRead]] = field(default_factory=dict)
 
 
-def _warpgroup(state: AgentState, op: DecodedOp) -> tuple[Warpgroup, int]:
-    """The agent's warpgroup, and which of its warps it is."""
-    whole_warp(state, op)
-    number, warp = divmod(state.warp, WARPGROUP)
+def _warpgroup(state: AgentState, op: DecodedOp, *operands: Any) -> tuple[Warpgroup, int]:
+    """The agent's warpgroup, which executes the op together, and which of its warps it is."""
+    number, warp = meet(state, op, *operands)
     found = state.cta.warpgroups
     if number not in found:
         found[number] = Warpgroup(*state.cta.shared.add_reader(f"wgmma of warpgroup {number}"))
@@ -105,16 +104,17 @@ def _word(attribute: str) -> str:
 @OPS.implements("nvvm.wgmma.fence.aligned")
 def fence(state: AgentState, op: DecodedOp) -> None:
     """Orders what the warp did to registers before a wgmma that uses them."""
-    whole_warp(state, op)
+    meet(state, op)
     state.fenced = True
 
 
 @OPS.implements("nvvm.wgmma.mma_async", prepare=_prepare_mma)
 def mma_async(state: AgentState, op: DecodedOp) -> None:
     plan: _Plan = op.data
-    warpgroup, warp = _warpgroup(state, op)
+    whole_warp(state, op)
     acc = state.values[op.operands[0]]
     bits = [uniform(state, op, state.values[slot]) for slot in op.operands[1:3]]
+    warpgroup, warp = _warpgroup(state, op, *bits)
     if not isinstance(acc, PendingRegisters) and not state.fenced:
         raise violation(
             state,
@@ -123,7 +123,6 @@ def mma_async(state: AgentState, op: DecodedOp) -> None:
         )
     if isinstance(acc, PendingRegisters):
         hand_to(state, op, acc)
-    _check_same(state, op, warpgroup, warp, (op, *bits))
     rows = np.arange(_ROWS * warp, _ROWS * (warp + 1))
     left = _open(state, op, warpgroup, bits[0], rows, plan.k_major[0])
     right = _open(state, op, warpgroup, bits[1], np.arange(plan.n), plan.k_major[1])
@@ -147,22 +146,6 @@ def _registers(acc: Any, count: int) -> Values:
     if len(columns) != count:
         raise ValueError(f"{len(columns)} accumulators a thread, the instruction has {count}")
     return np.stack(columns, axis=1)
-
-
-def _check_same(state: AgentState, op: DecodedOp, warpgroup: Warpgroup, warp: int, given: tuple[Any, ...]) -> None:
-    """Raise InterpreterError unless the warps of the warpgroup issue the same, one after the other."""
-    count = warpgroup.counts[warp]
-    warpgroup.counts[warp] += 1
-    first, seen = warpgroup.issued.pop(count, (given, 0))
-    if first[0] is not given[0] or first[1:] != given[1:]:
-        raise violation(
-            state,
-            op,
-            f"descriptors {given[1]:#x} and {given[2]:#x}, where another warp of the warpgroup has "
-            f"{first[0].describe()} with {first[1]:#x} and {first[2]:#x}; the four warps execute it together",
-        )
-    if seen + 1 < WARPGROUP:
-        warpgroup.issued[count] = first, seen + 1
 
 
 def _open(state: AgentState, op: DecodedOp, warpgroup: Warpgroup, bits: int, rows: Ints, k_major: bool) -> Values:

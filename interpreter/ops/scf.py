@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.agents import AgentState, Steps
+from lowtide.interpreter.machine.execution import run_block, violation
 from lowtide.interpreter.ops.arith import blend
-from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, OpTable, Program, Steps, run_block, violation
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Program
 
 OPS = OpTable()
 

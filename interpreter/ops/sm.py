@@ -3,12 +3,15 @@
 import numpy as np
 
 from lowtide.interpreter.machine import rings
-from lowtide.interpreter.machine.agents import AgentState, together
+from lowtide.interpreter.machine.agents import AgentState, Steps
+from lowtide.interpreter.machine.barriers import together
+from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import load_window
 from lowtide.interpreter.machine.memory import start_copy
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer, alignment_of, name_of, reserve, store_buffer
 from lowtide.interpreter.program.ir_types import MemRef, Ring
-from lowtide.interpreter.program.program import DecodedOp, OpTable, Program, RingUsers, Steps, violation
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedOp, Program, RingUsers
 
 OPS = OpTable()
 
@@ -149,4 +152,4 @@ def copy_async(state: AgentState, op: DecodedOp) -> None:
         width,
         used,
     )
-    buffer.right.stage.copies.append(flight)
+    buffer.right.start(flight)

@@ -3,10 +3,12 @@
 import numpy as np
 
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine.agents import AgentState, without_roles
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.barriers import without_roles
 from lowtide.interpreter.machine.memory import start_copy
 from lowtide.interpreter.program.ir_types import MemRef, decode_tv
-from lowtide.interpreter.program.program import DecodedOp, OpTable, Program
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedOp, Program
 
 OPS = OpTable(by_warp=True)
 

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware
-from lowtide.interpreter.machine.agents import AgentState, together, without_roles
+from lowtide.interpreter.machine.agents import AgentState, Steps
+from lowtide.interpreter.machine.barriers import together, without_roles
 from lowtide.interpreter.machine.matrices import load_elements, store_elements
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.ops.tile import apply_block
 from lowtide.interpreter.program.ir_types import Fragment, MemRef
-from lowtide.interpreter.program.program import DecodedOp, OpTable, Program, Steps
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedOp, Program
 
 OPS = OpTable(by_warp=True)
 

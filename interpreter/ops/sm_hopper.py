@@ -4,21 +4,15 @@ from typing import Any
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import mbarriers, tensor_maps
-from lowtide.interpreter.machine.agents import AgentState, barrier, together
+from lowtide.interpreter.machine.agents import AgentState, Steps
+from lowtide.interpreter.machine.barriers import barrier, together
+from lowtide.interpreter.machine.execution import run_block, violation
 from lowtide.interpreter.machine.mbarriers import Mbarrier
 from lowtide.interpreter.machine.shared_buffers import name_of, reserve
-from lowtide.interpreter.machine.teams import PRODUCER, Role
+from lowtide.interpreter.machine.teams import PRODUCER
 from lowtide.interpreter.program.ir_types import Mbarriers, TensorMapType
-from lowtide.interpreter.program.program import (
-    DecodedBlock,
-    DecodedOp,
-    OpTable,
-    Program,
-    RingUsers,
-    Steps,
-    run_block,
-    violation,
-)
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Program, RingUsers, Role
 
 OPS = OpTable()
 

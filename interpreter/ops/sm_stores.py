@@ -1,10 +1,13 @@
 """The sm dialect: stores by TMA, what orders them, and barriers of a warpgroup."""
 
 from lowtide.interpreter.machine import tensor_stores
-from lowtide.interpreter.machine.agents import AgentState, barrier, together
+from lowtide.interpreter.machine.agents import AgentState, Steps
+from lowtide.interpreter.machine.barriers import barrier, together
+from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.teams import PRODUCER, WARP, WARPGROUP
 from lowtide.interpreter.program.ir_types import MemRef, TensorMapType
-from lowtide.interpreter.program.program import DecodedOp, OpTable, Steps, violation
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedOp
 
 OPS = OpTable()
 

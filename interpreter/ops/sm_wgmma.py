@@ -11,15 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.dialects.tile import GemmLayout
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware
-from lowtide.interpreter.machine.agents import AgentState, together
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.barriers import together
+from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.memory import OpenRead
 from lowtide.interpreter.machine.pending import Pending, hand_to
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
-from lowtide.interpreter.ops.tile import LAYOUTS
 from lowtide.interpreter.program.ir_types import Fragment, MemRef, PendingType
-from lowtide.interpreter.program.program import DecodedOp, OpTable, Program, violation
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedOp, Program
 
 OPS = OpTable(by_warp=True)
 
@@ -71,7 +74,7 @@ def _prepare_wgmma(op: DecodedOp, program: Program) -> None:
     warpgroups_m, warpgroups_n, warpgroups_k = attribute.atoms
     if warpgroups_k != 1:
         raise InterpreterError(f"{op.describe()}: {warpgroups_k} warpgroups along K need a reduction; use 1")
-    letters = LAYOUTS[op.attributes["layout"]]
+    letters = GemmLayout(op.attributes["layout"]).name
     transposed = letters[0] == "n", letters[1] == "t"
     shapes = [type.shape for type in op.operand_types[:2] if isinstance(type, MemRef)]
     (rows, depth), (columns, _) = (

@@ -4,9 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from mlir import ir
 from numpy.typing import NDArray
 
-from lowtide.interpreter.machine.agents import AgentState, LaunchRequest
+from lowtide.dialects.tile import GemmLayout, OperandKind, RasterKind, SchedulerKind
+from lowtide.interpreter.machine.agents import AgentState, LaunchRequest, Steps
+from lowtide.interpreter.machine.execution import run_block, violation
 from lowtide.interpreter.machine.matrices import (
     Matrix,
     Window,
@@ -17,18 +20,12 @@ from lowtide.interpreter.machine.matrices import (
     store_inside,
 )
 from lowtide.interpreter.machine.shared_buffers import load_buffer
+from lowtide.interpreter.machine.work_order import WorkOrder
 from lowtide.interpreter.program.ir_types import Fragment, Tile, View
-from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, OpTable, Program, Steps, run_block, violation
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Program
 
 OPS = OpTable()
-
-LAYOUTS = ("tn", "tt", "nn", "nt")
-KINDS = ("full", "per_row", "per_column", "scalar")
-
-# The words of tile.work_tiles' scheduler, by number.
-_SCHEDULERS = ("one_shot", "persistent", "even_split")
-RASTERS = ("row", "column", "grouped")
-
 
 # The problem ----------------------------------------------------------------------------------------------------------
 
@@ -36,7 +33,7 @@ RASTERS = ("row", "column", "grouped")
 @OPS.implements("tile.gemm")
 def gemm(state: AgentState, op: DecodedOp) -> Steps:
     a, b, d, *operands = (state.values[slot] for slot in op.operands)
-    layout = LAYOUTS[op.attributes["layout"]]
+    layout = GemmLayout(op.attributes["layout"]).name
     m, n = d.shape
     left, right = (load_window(state, op, Window(x, 0, 0, x.shape)) for x in (a, b))
     left, right = _as_mk(left, layout), _as_nk(right, layout)
@@ -48,11 +45,11 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
 
 
 def _as_mk(a: NDArray[Any], layout: str) -> NDArray[Any]:
-    return a if layout[0] == "t" else a.T
+    return {"t": a, "n": a.T}[layout[0]]
 
 
 def _as_nk(b: NDArray[Any], layout: str) -> NDArray[Any]:
-    return b if layout[1] == "n" else b.T
+    return {"n": b, "t": b.T}[layout[1]]
 
 
 # The host -------------------------------------------------------------------------------------------------------------
@@ -79,53 +76,33 @@ def launch(state: AgentState, op: DecodedOp) -> None:
 # The kernel -----------------------------------------------------------------------------------------------------------
 
 
+def work_order(op: Any) -> WorkOrder:
+    """What a tile.work_tiles says of who computes which tile when. Raises InterpreterError for an unknown word."""
+    order = op.attributes["order"]
+    scheduler = SchedulerKind(ir.IntegerAttr(op.attributes["scheduler"]).value)
+    return WorkOrder(scheduler, RasterKind[order.kind], order.group, order.columns)
+
+
 def _prepare_work_tiles(op: DecodedOp, program: Program) -> None:
-    order = op.source.attributes["order"]
-    op.data = (order.kind, order.group, order.columns)
+    op.data = work_order(op.source)
 
 
 @OPS.implements("tile.work_tiles", prepare=_prepare_work_tiles)
 def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
     rows, columns, *carried = (state.values[slot] for slot in op.operands)
-    tile = op.attributes["tile"]
-    tiles_m, tiles_n = -(-rows // tile[0]), -(-columns // tile[1])
-    total, grid, first = tiles_m * tiles_n, state.machine.grid, state.cta.index
+    machine, cta, order = state.machine, state.cta.index, op.data
+    height, width = op.attributes["tile"]
+    noted = None if machine.trace is None else machine.trace.begin_work(cta, state.name, (height, width))
     row, column, *following = op.regions[0].arguments
-    for index in tiles_of_cta(_SCHEDULERS[op.attributes["scheduler"]], first, grid, total):
-        m, n = work_tile(index, tiles_m, tiles_n, *op.data)
-        state.values[row], state.values[column] = m * tile[0], n * tile[1]
+    for m, n in order.tiles_of(cta, machine.grid, (-(-rows // height), -(-columns // width))):
+        place = state.values[row], state.values[column] = m * height, n * width
+        if noted is not None:
+            noted.append(place)
         for slot, value in zip(following, carried, strict=True):
             state.values[slot] = value
         carried = yield from run_block(state, op.regions[0])
     for slot, value in zip(op.results, carried, strict=True):
         state.values[slot] = value
-
-
-def tiles_of_cta(scheduler: str, cta: int, ctas: int, total: int) -> range:
-    """The places in the rasterization order whose tiles a CTA of the launch computes, one after the other."""
-    if scheduler == "one_shot":
-        return range(cta, min(cta + 1, total))
-    if scheduler == "persistent":
-        return range(cta, total, ctas)
-    longer = total % ctas  # the runs of the first CTAs are one tile longer
-    starts = [index * (total // ctas) + min(index, longer) for index in (cta, cta + 1)]
-    return range(*starts)
-
-
-def work_tile(index: int, tiles_m: int, tiles_n: int, kind: str, rows: int, columns: int = 0) -> tuple[int, int]:
-    """The tile (m, n) that comes at place `index` of a rasterization order, by its definition in `#tile.raster`."""
-    if kind == "row":
-        return index // tiles_n, index % tiles_n
-    if kind == "column":
-        return index % tiles_m, index // tiles_m
-    top = index // (rows * tiles_n) * rows
-    height = min(tiles_m - top, rows)
-    within = index - top * tiles_n
-    if kind == "grouped":
-        return top + within % height, within // height
-    left = within // (height * columns) * columns
-    row, column = divmod(within - left * height, min(tiles_n - left, columns))
-    return top + row, left + column
 
 
 @OPS.implements("tile.splat")
@@ -142,22 +119,23 @@ def view(state: AgentState, op: DecodedOp) -> None:
     matrix, *offsets = (state.values[slot] for slot in op.operands)
     type = op.result_types[0]
     assert isinstance(type, View)
-    state.values[op.results[0]] = window_at(matrix, KINDS[op.attributes.get("kind", 0)], offsets, type.shape)
+    state.values[op.results[0]] = window_at(matrix, OperandKind(op.attributes.get("kind", 0)), offsets, type.shape)
 
 
-def window_at(matrix: Matrix, kind: str, offsets: list[int], shape: tuple[int, int]) -> Window:
+def window_at(matrix: Matrix, kind: OperandKind, offsets: list[int], shape: tuple[int, int]) -> Window:
     """The window of a matrix, or of a vector by kind, at offsets (two, or a vector's one)."""
-    if kind == "per_row":
-        return Window(matrix, offsets[0], 0, shape, kind)
-    if kind == "per_column":
-        return Window(matrix, 0, offsets[0], shape, kind)
-    return Window(matrix, offsets[0], offsets[1], shape, kind)
+    row, column = {
+        OperandKind.full: lambda: (offsets[0], offsets[1]),
+        OperandKind.per_row: lambda: (offsets[0], 0),
+        OperandKind.per_column: lambda: (0, offsets[0]),
+    }[kind]()
+    return Window(matrix, row, column, shape, kind.name)
 
 
 @OPS.implements("tile.mma")
 def mma(state: AgentState, op: DecodedOp) -> None:
     a, b, acc = (state.values[slot] for slot in op.operands)
-    layout, type = LAYOUTS[op.attributes["layout"]], op.result_types[0]
+    layout, type = GemmLayout(op.attributes["layout"]).name, op.result_types[0]
     assert isinstance(type, Tile)
     left, right = (_operand(state, op, x) for x in (a, b))
     state.values[op.results[0]] = state.machine.domain.dot(
@@ -188,11 +166,15 @@ def store(state: AgentState, op: DecodedOp) -> Steps:
 def _operand_windows(op: DecodedOp, window: Window, operands: list[Any]) -> Iterator[Any]:
     """The window of each epilogue operand that lies where `window` lies in D; a scalar as it is."""
     for operand, number in zip(operands, op.attributes.get("kinds", ()), strict=True):
-        kind = KINDS[number]
-        if kind == "scalar":
+        kind = OperandKind(number)
+        if kind == OperandKind.scalar:
             yield operand
         else:
-            offsets = {"per_row": [window.row], "per_column": [window.column]}.get(kind, [window.row, window.column])
+            offsets = {
+                OperandKind.full: [window.row, window.column],
+                OperandKind.per_row: [window.row],
+                OperandKind.per_column: [window.column],
+            }[kind]
             yield window_at(operand, kind, offsets, window.shape)
 
 

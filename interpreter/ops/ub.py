@@ -1,7 +1,8 @@
 """The ub dialect: poison, a value that may be passed on and inserted into, and computed with nowhere."""
 
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.program.program import DecodedOp, OpTable
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedOp
 
 OPS = OpTable()
 

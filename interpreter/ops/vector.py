@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.program.ir_types import Scalar, Type, Vector
-from lowtide.interpreter.program.program import DecodedOp, OpTable, Program, violation
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedOp, Program
 
 OPS = OpTable()
 

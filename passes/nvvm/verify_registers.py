@@ -8,7 +8,8 @@ Needs    level nvvm: gpu.func, and the branches that convert-sm-to-nvvm marks wi
          nvvm.setmaxregister is held to its size alone.
 Refuses  a launch of another size than known_block_size, from which LLVM concludes which branches are taken;
          setmaxregister in a kernel without one; more registers at entry than an SM has; an increase below, or a
-         decrease above, what a thread enters with; a sum over all warps beyond it.
+         decrease above, what a thread enters with; a sum over all warps beyond it; one that not all four warps of
+         a warpgroup execute: in a role of part of one, or in a branch that is no role's.
 Test     test/lit/passes/nvvm/verify-registers.mlir, verify-registers-invalid.mlir
 """
 
@@ -27,7 +28,7 @@ from lowtide.passes.support.builder import constant_of
 from lowtide.passes.support.kernels import launches_of
 from lowtide.targets import Target
 
-_WARP = 32
+_WARP, _WARPGROUP = 32, 128
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,10 @@ def _changes(
 
 
 def _threads_at(op: ir.OpView, threads: int) -> tuple[int, int]:
-    """The threads, from the first to the one past the last, of the role that the op stands in."""
+    """The threads, from the first to the one past the last, of the role that the op stands in: whole warpgroups.
+
+    Raises Refusal where not all threads of a warpgroup reach the op (PTX ISA, "setmaxnreg": .aligned).
+    """
     first, last = 0, threads
     inner, at = op.operation, op.operation.parent
     while at is not None and not isinstance(at.opview, gpu.GPUFuncOp):
@@ -130,7 +134,19 @@ def _threads_at(op: ir.OpView, threads: int) -> tuple[int, int]:
                 last = min(last, bound)
             else:
                 first = max(first, bound)
+        elif isinstance(branch, scf.IfOp):
+            raise Refusal(
+                op,
+                "stands in a branch that is no role's, but all four warps of a warpgroup must execute it together "
+                "(.aligned); move it to the beginning of its role",
+            )
         inner, at = at, at.parent
+    if first % _WARPGROUP or last % _WARPGROUP:
+        raise Refusal(
+            op,
+            f"is executed by the threads {first} to {last - 1}, but all {_WARPGROUP} threads of a warpgroup must "
+            "execute it together (.aligned); part the roles between warpgroups",
+        )
     return first, last
 
 

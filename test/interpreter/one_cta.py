@@ -5,11 +5,12 @@ from typing import Any
 
 from mlir import ir
 
-from lowtide.interpreter.machine.agents import LaunchRequest, Machine, run_all, start_cta
+from lowtide.interpreter.machine.agents import LaunchRequest, Machine
 from lowtide.interpreter.machine.global_memory import GlobalMemory
+from lowtide.interpreter.machine.scheduling import run_all, start_cta
 from lowtide.interpreter.numbers.domains import domain
 from lowtide.interpreter.ops.table import HANDLERS
-from lowtide.interpreter.program.program import decode
+from lowtide.interpreter.program.decoding import decode
 
 # name, rows, columns, element type, payload (None: not written)
 MatrixInMemory = tuple[str, int, int, str, Any]

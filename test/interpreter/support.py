@@ -7,7 +7,7 @@ import numpy as np
 from mlir import ir
 from numpy.typing import NDArray
 
-from lowtide.interpreter import interpret
+from lowtide.interpreter import Trace, interpret
 
 Array = NDArray[Any]
 
@@ -19,17 +19,69 @@ def assert_same(
     orders: Iterable[int] = (0, 1, 2),
     sms: int = 2,
 ) -> Array:
-    """Both modules give the same D, bit for bit, on exact integers, `after` under every order of agents; returns D."""
-    expected = interpret(before, inputs, sms=sms, domain="exact")
+    """Both modules give the same D, bit for bit, on exact integers, `after` under every order of agents; returns D.
+
+    Each CTA computes the same work tiles in the same sequence in both.
+    """
+    first = Trace()
+    expected = interpret(before, inputs, sms=sms, domain="exact", trace=first)
     for seed in orders:
-        found = interpret(after, inputs, sms=sms, seed=seed, domain="exact")
+        second = Trace()
+        found = interpret(after, inputs, sms=sms, seed=seed, domain="exact", trace=second)
         wrong = np.argwhere(found != expected)
-        first = tuple(wrong[0].tolist()) if len(wrong) else ()
+        place = tuple(wrong[0].tolist()) if len(wrong) else ()
         assert not len(wrong), (
-            f"order {seed}: D differs in {len(wrong)} of {expected.size} elements, first at {first}: "
-            f"{found[first]}, not {expected[first]}"
+            f"order {seed}: D differs in {len(wrong)} of {expected.size} elements, first at {place}: "
+            f"{found[place]}, not {expected[place]}"
         )
+        assert_same_order(first, second)
     return expected
+
+
+def assert_same_order(before: Trace, after: Trace) -> None:
+    """The CTAs of two runs of one problem compute the same work tiles, each in the same sequence.
+
+    At level nvvm the tiles are those that the agents of a CTA store to; each must keep to the sequence, and together
+    they must store to every tile. Level problem has no CTAs: nothing is compared.
+    """
+    if before.level == "problem":
+        return
+    if before.tile is None:
+        assert _stores(before) == _stores(after), "the stores into D differ, or come in another sequence"
+        return
+    expected = before.tiles()
+    if after.tile is not None:
+        assert (after.tile, after.tiles()) == (before.tile, expected), "work tiles differ, or come in another sequence"
+        return
+    found = after.stored_tiles(before.tile)
+    assert found.keys() == expected.keys(), f"CTAs {sorted(found)} store into D, {sorted(expected)} have work tiles"
+    for cta, tiles in expected.items():
+        stored = {place for agent in found[cta].values() for place in agent}
+        assert stored == set(tiles), f"CTA {cta} stores to the tiles at {sorted(stored)}, not {tiles}"
+        for agent, sequence in found[cta].items():
+            remaining = iter(tiles)
+            assert all(place in remaining for place in sequence), f"CTA {cta} {agent} stores to {sequence}, not {tiles}"
+
+
+def _stores(trace: Trace) -> dict[tuple[int, str], list[tuple[int, int]]]:
+    return {
+        (cta, agent): [place for rows, columns in events for place in zip(rows.tolist(), columns.tolist(), strict=True)]
+        for cta, agents in trace.stores.items()
+        for agent, events in agents.items()
+    }
+
+
+def cast(inputs: Mapping[str, Any], dtype: Any) -> dict[str, Any]:
+    """The arrays in another dtype, as the number domain "float" wants them; rows stay as far apart."""
+
+    def one(array: Array) -> Array:
+        if array.ndim != 2:
+            return array.astype(dtype)
+        rows = np.zeros((len(array), array.strides[0] // array.itemsize), dtype)
+        rows[:, : array.shape[1]] = array
+        return rows[:, : array.shape[1]]
+
+    return {name: one(value) if isinstance(value, np.ndarray) else value for name, value in inputs.items()}
 
 
 def integer_matrix(rng: np.random.Generator, rows: int, columns: int, padding: int = 0, largest: int = 3) -> Array:

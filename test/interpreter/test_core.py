@@ -1,5 +1,7 @@
 """Each level computes the GEMM that it says, under every order of agents; inputs that do not fit are refused."""
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -9,7 +11,6 @@ from support import assert_same, gemm_inputs, integer_matrix
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret
-from lowtide.interpreter.ops.tile import tiles_of_cta, work_tile
 
 # (M, N, K): one tile; ragged everywhere; trip counts 1, 2 (stages - 1), 3, 7 (2 · stages + 1); more tiles than CTAs
 SHAPES = [(32, 32, 32), (33, 70, 100), (1, 1, 1), (40, 8, 64), (16, 33, 96), (20, 40, 224), (100, 72, 8)]
@@ -64,50 +65,6 @@ def test_the_prime_field_gives_the_product_modulo_its_prime(level):
     assert (d.astype(object) == expected).all()
 
 
-ORDERS = [("row", 0), ("column", 0), ("grouped", 1), ("grouped", 3), ("grouped", 8)]
-ORDERS += [("groups", m, n) for m, n in ((1, 1), (2, 3), (3, 2), (16, 8))]
-
-
-@pytest.mark.parametrize("order", ORDERS, ids=str)
-@pytest.mark.parametrize("tiles", [(1, 1), (1, 7), (7, 1), (5, 3), (3, 5), (8, 8)], ids=str)
-def test_a_rasterization_order_visits_each_tile_once(order, tiles):
-    visited = [work_tile(index, *tiles, *order) for index in range(tiles[0] * tiles[1])]
-    assert sorted(visited) == [(m, n) for m in range(tiles[0]) for n in range(tiles[1])]
-
-
-@pytest.mark.parametrize("scheduler", ["one_shot", "persistent", "even_split"])
-def test_a_scheduler_hands_out_each_tile_once(scheduler):
-    for total in (1, 2, 3, 7, 12, 13):
-        for ctas in range(total if scheduler == "one_shot" else 1, total + 1):
-            shares = [list(tiles_of_cta(scheduler, cta, ctas, total)) for cta in range(ctas)]
-            handed_out = [index for share in shares for index in share]
-            assert sorted(handed_out) == list(range(total))
-            if scheduler == "even_split":
-                assert handed_out == list(range(total))  # neighbours, in the order of the CTAs
-                assert len(shares[0]) - len(shares[-1]) in (0, 1)
-
-
-def test_a_grouped_order_goes_down_a_band_first():
-    assert [work_tile(index, 5, 2, "grouped", 2) for index in range(6)] == [
-        (0, 0),
-        (1, 0),
-        (0, 1),
-        (1, 1),
-        (2, 0),
-        (3, 0),
-    ]
-
-
-def test_an_order_in_groups_walks_each_group_row_by_row_and_the_ragged_ones_last():
-    # 3 × 5 tiles in groups of 2 × 3: two groups in the first band, two low ones in the second.
-    assert [work_tile(index, 3, 5, "groups", 2, 3) for index in range(15)] == [
-        *((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)),
-        *((0, 3), (0, 4), (1, 3), (1, 4)),
-        *((2, 0), (2, 1), (2, 2)),
-        *((2, 3), (2, 4)),
-    ]
-
-
 def test_two_seeds_give_different_orders_and_the_same_numbers():
     inputs = inputs_of(64, 64, 64)
     results = [interpret(program("atoms"), inputs, seed=seed, domain="exact") for seed in range(4)]
@@ -145,27 +102,43 @@ def test_a_missing_operand_is_refused():
 
 
 def test_a_matrix_of_the_wrong_rank_is_refused():
-    refused(program("cta"), inputs_of(8, 8, 8) | {"bias": np.zeros((1, 8))}, "bias has 2 dimensions")
+    refused(
+        program("cta"),
+        inputs_of(8, 8, 8) | {"bias": np.zeros((1, 8), np.int64)},
+        "bias: .* rank 2, must have rank 1",
+        domain="exact",
+    )
 
 
 def test_a_column_major_matrix_is_refused():
-    refused(program("cta"), inputs_of(8, 8, 8) | {"a": np.zeros((8, 8)).T}, "make it contiguous")
+    refused(
+        program("cta"), inputs_of(8, 8, 8) | {"a": np.zeros((8, 8), int).T}, "pass a contiguous copy", domain="exact"
+    )
 
 
 def test_overlapping_rows_are_refused():
     overlapping = np.lib.stride_tricks.as_strided(np.zeros(16, np.int64), (8, 8), (8, 8))
-    refused(program("cta"), inputs_of(8, 8, 8) | {"a": overlapping}, "overlap")
+    refused(program("cta"), inputs_of(8, 8, 8) | {"a": overlapping}, "overlap", domain="exact")
+
+
+def test_operands_that_disagree_are_refused():
+    given = inputs_of(8, 8, 8) | {"b": integer_matrix(np.random.default_rng(0), 8, 16)}
+    refused(program("cta"), given, r"operand b: shape \(8, 16\) makes k = 16, but a .* it 8; b must", domain="exact")
 
 
 def test_operands_that_disagree_fail_the_host_functions_assertion():
-    rng = np.random.default_rng(0)
-    refused(program("cta"), inputs_of(8, 8, 8) | {"b": integer_matrix(rng, 8, 16)}, "K differs in A and B")
+    """Where the module does not say how they lie, its own assertions do."""
+    given = inputs_of(8, 8, 8) | {"b": integer_matrix(np.random.default_rng(0), 8, 16)}
+    text = re.sub(r"attributes {tile\.problem =\s.*>} {", "{", program("cta"))
+    refused(text, given, "K differs in A and B", domain="exact")
+    del given["d"]
+    refused(text, given, "does not say how A and B lie; give D", domain="exact")
 
 
 def test_a_fraction_has_no_place_in_the_exact_domain():
     refused(
         program("cta"),
-        inputs_of(8, 8, 8) | {"a": np.full((8, 8), 0.5)},
+        inputs_of(8, 8, 8) | {"a": np.full((8, 8), 0.5, ml_dtypes.bfloat16)},
         "no an input that is not integer|not integer",
         domain="exact",
     )
@@ -173,14 +146,15 @@ def test_a_fraction_has_no_place_in_the_exact_domain():
 
 def test_an_op_without_meaning_is_named_with_its_place():
     text = program("cta").replace("%zero = tile.splat", "%u = memref.alloc() : memref<4xf32>\n      %zero = tile.splat")
-    refused(text, inputs_of(8, 8, 8), "memref.alloc has no meaning to the interpreter at level cta")
+    refused(text, inputs_of(8, 8, 8), "memref.alloc has no meaning to the interpreter at level cta", domain="exact")
 
 
 # The rest of what one call may say ------------------------------------------------------------------------------------
 
 _ALL_KINDS = """
 module attributes {tile.level = "LEVEL", tile.target = "sm_80"} {
-  func.func @gemm(%a: !m, %b: !m, %d: memref<?x?xf32, strided<[?, 1]>>, %c: !m, %row: !v, %column: !v, %s: f32) {
+  func.func @gemm(%a: !m, %b: !m, %d: memref<?x?xf32, strided<[?, 1]>>, %c: !m, %row: !v, %column: !v, %s: f32)
+      FACTS {
     BODY
     return
   }
@@ -206,10 +180,19 @@ _TYPES = """
 """
 
 
+def _facts(layout):
+    """What a host function says of its GEMM once tile.gemm is lowered."""
+    kinds = "full bf16, per_row bf16, per_column bf16, scalar f32"
+    problem = f"#tile.problem<{layout}, a = bf16, b = bf16, acc = f32, d = f32, operands = [{kinds}]>"
+    return f"attributes {{tile.problem = {problem}}}"
+
+
 def all_kinds(level, layout):
     gemm = f"tile.gemm {layout} %a, %b into %d acc(f32) {_KINDS} {_REGION} : !m, !m, !out"
     if level == "problem":
-        return _TYPES + _ALL_KINDS.replace("LEVEL", level).replace("BODY", gemm).replace("KERNEL", "")
+        return _TYPES + _ALL_KINDS.replace("LEVEL", level).replace("BODY", gemm).replace("KERNEL", "").replace(
+            "FACTS", ""
+        )
     a_at, b_at = ("%m, %k" if layout[0] == "t" else "%k, %m"), ("%n, %k" if layout[1] == "n" else "%k, %n")
     k_of = 1 if layout[0] == "t" else 0
     launch = """%one = arith.constant 1 : index
@@ -236,7 +219,9 @@ def all_kinds(level, layout):
     }}
     tile.return
   }}"""
-    return _TYPES + _ALL_KINDS.replace("LEVEL", level).replace("BODY", launch).replace("KERNEL", kernel)
+    return _TYPES + _ALL_KINDS.replace("LEVEL", level).replace("BODY", launch).replace("KERNEL", kernel).replace(
+        "FACTS", _facts(layout)
+    )
 
 
 @pytest.mark.parametrize("layout", ["tn", "tt", "nn", "nt"])

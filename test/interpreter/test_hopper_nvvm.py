@@ -1,10 +1,12 @@
 """Level nvvm for sm_90a: mbarriers, TMA and wgmma by warps, and the faults that are caught in them."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 from compiled import aligned
 from hopper_nvvm_program import edited
 from one_cta import run_kernel
+from support import cast
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret
@@ -42,7 +44,7 @@ def test_the_program_computes_the_product_under_every_order(trips):
 
 def test_floats_are_multiplied_as_exactly_as_integers_are():
     given = inputs(3)
-    np.testing.assert_array_equal(interpret(edited(), given), given["a"] @ given["b"].T)
+    np.testing.assert_array_equal(interpret(edited(), cast(given, ml_dtypes.bfloat16)), given["a"] @ given["b"].T)
 
 
 # mbarriers ------------------------------------------------------------------------------------------------------------
@@ -217,15 +219,10 @@ def test_warps_with_different_descriptors_are_found():
           %two = arith.shrui %thirty_two, %c4 : i32
           %by0 = arith.extui %two : i32 to i64"""
     caught(
-        r"where another warp of the warpgroup has",
+        r"operands 0x\w+, 0x\w+, where (warp \d(, )?)+ of its warpgroup has 0x.* give them the same operands",
         ("%c64 = arith.constant 64 : i32", "%c64 = arith.constant 64 : i32\n      %c32 = arith.constant 32 : i32"),
         ("%by0 = arith.constant 0 : i64", mine),
     )
-
-
-def test_a_warp_that_takes_no_part_is_a_deadlock():
-    some = "%few = arith.cmpi ult, %own, %c64 : i32\n scf.if %few {\n nvvm.wgmma.commit.group.sync.aligned\n }"
-    caught(r"(?s)deadlock.*for wgmma group \d, which warp 6, warp 7 has not committed", (COMMIT, some))
 
 
 def test_wgmma_in_divergent_code_is_refused():

@@ -8,7 +8,6 @@ of the buffers: what the passes write must make the two agree.
 import numpy as np
 import pytest
 from compiled import Step, expected, inputs_of, spec, steps_of
-from support import assert_same
 
 import lowtide as lt
 from lowtide import targets
@@ -19,22 +18,21 @@ from lowtide.interpreter import interpret
 SM_90A = targets.get("sm_90a")
 LAYOUTS = ("tn", "nn", "nt", "tt")
 LEVELS = (Level.SMEM, Level.PIPELINED, Level.ATOMS, Level.EPILOGUE, Level.NVVM)
-PASSES = ("assign-smem-layouts", "bind-wgmma", "bind-tma", "convert-sm-to-nvvm")
 
 TWO = "stages = 2, roles = cooperative(2), epilogue.path = direct"
 SCHEDULES = {
     # Blocks of 64 rows: two a warpgroup of two, two of one, one each of three.
-    "two by two": f"{TWO}, cta = [256, 16, 32]",
+    "two by two": f"{TWO}, grid.tile = [256, 16], k = 32",
     # Its parts are one block of rows of each warpgroup, half as wide as the tile.
     "parts": "grid.tile = [256, 32], k = 16, stages = 2, roles = cooperative(2), epilogue.tile = [128, 16]",
     "one by two": "grid.tile = [128, 32], k = 16, stages = 2, roles = cooperative(1)",
     "three": "grid.tile = [192, 32], k = 16, stages = 2, roles = cooperative(3)",
     # Panels: K = 128 is two of 64 elements, K = 96 three of 32, K = 48 three of 16; N = 96 three of 32.
-    "deep": f"{TWO}, cta = [128, 32, 128]",
-    "panels of 32": f"{TWO}, cta = [128, 96, 96]",
-    "panels of 16": f"{TWO}, cta = [128, 16, 48]",
+    "deep": f"{TWO}, grid.tile = [128, 32], k = 128",
+    "panels of 32": f"{TWO}, grid.tile = [128, 96], k = 96",
+    "panels of 16": f"{TWO}, grid.tile = [128, 16], k = 48",
     # A narrower swizzle than the rows allow.
-    "narrow": f"{TWO}, cta = [128, 64, 64], swizzle_a = <2,3,3>, swizzle_b = <1,3,3>",
+    "narrow": f"{TWO}, grid.tile = [128, 64], k = 64, a.swizzle = <2,3,3>, b.swizzle = <1,3,3>",
 }
 CASES = [(layout, schedule) for layout in LAYOUTS for schedule in ("two by two", "deep", "panels of 32", "narrow")]
 CASES += [("tn", "parts"), ("nt", "one by two")]
@@ -56,22 +54,12 @@ def test_every_level_gives_the_same_d(layout: str, schedule: str) -> None:
         assert np.array_equal(found, expected(problem, inputs)), level
 
 
-@pytest.mark.parametrize("layout", ["nt", "tn"])
-@pytest.mark.parametrize("name", PASSES)
-def test_a_pass_keeps_the_numbers_of_operands_in_panels(layout: str, name: str) -> None:
-    problem = spec(layout, d="f32")
-    (step,) = [step for step in steps_of(problem, f"{TWO}, cta = [256, 96, 32]", SM_90A) if step.name == name]
-    inputs = inputs_of(problem, 259, 90, 70)
-    d = assert_same(step.before, step.after, inputs, orders=(0, 1), sms=2)
-    assert np.array_equal(d, expected(problem, inputs))
-
-
 @pytest.mark.parametrize("layout", ["tn", "nt"])
 @pytest.mark.parametrize("copy", ["tma.3d", "tma.4d", "tma.5d"])
 def test_maps_of_more_dimensions_move_all_panels_at_once(copy: str, layout: str) -> None:
     problem = spec(layout, d="f32")
     hints = "a.cache = evict_first, b.cache = evict_last"
-    schedule = f"{TWO}, cta = [128, 96, 64], copy = {copy}, swizzle_a = <2,3,3>, {hints}"
+    schedule = f"{TWO}, grid.tile = [128, 96], k = 64, a.copy = {copy}, b.copy = {copy}, a.swizzle = <2,3,3>, {hints}"
     levels = last_of(steps_of(problem, schedule, SM_90A))
     assert levels[Level.NVVM].count("nvvm.cp.async.bulk.tensor.shared.cluster.global") == 2
     inputs = inputs_of(problem, 160, 96, 192)
@@ -82,11 +70,9 @@ def test_maps_of_more_dimensions_move_all_panels_at_once(copy: str, layout: str)
 
 def test_panels_that_do_not_divide_the_matrix_are_refused_on_the_host() -> None:
     problem = spec("tn", d="f32")
-    levels = last_of(steps_of(problem, f"{TWO}, cta = [128, 32, 64], copy = tma.3d", SM_90A))
-    with pytest.raises(
-        lt.Error,
-        match=r"a.copy = tma.3d: the contiguous extent .* multiple of 64, b.copy = tma.3d: the contiguous extent .* multiple of 64",
-    ):
+    schedule = f"{TWO}, grid.tile = [128, 32], k = 64, a.copy = tma.3d, b.copy = tma.3d"
+    levels = last_of(steps_of(problem, schedule, SM_90A))
+    with pytest.raises(lt.Error, match=r"a.copy = tma.3d: the contiguous extent .* multiple of 64, b.copy = tma.3d: the contiguous extent .* multiple of 64"):
         interpret(levels[Level.ATOMS], inputs_of(problem, 128, 32, 72), domain="exact")
 
 
@@ -101,7 +87,7 @@ def test_panels_that_do_not_divide_the_matrix_are_refused_on_the_host() -> None:
 )
 def test_a_planted_fault_in_a_descriptor_is_caught(layout: str, old: int, new: int) -> None:
     problem = spec(layout, d="f32")
-    schedule = f"{TWO}, cta = [128, 128, {64 if layout == 'tn' else 32}]"
+    schedule = f"{TWO}, grid.tile = [128, 128], k = {64 if layout == 'tn' else 32}"
     text = last_of(steps_of(problem, schedule, SM_90A))[Level.NVVM]
     base = (1 << 62) | (64 << 32) | ((256 if layout == "nt" else 1) << 16)
     inputs = inputs_of(problem, 128, 128, 64)

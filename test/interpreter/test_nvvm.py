@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from one_cta import run_kernel
+from support import cast
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret
@@ -121,7 +123,8 @@ MMA_F16 = """
 HOST = """
 module attributes {tile.level = "nvvm", tile.target = "sm_80"} {
 func.func @gemm(%a: memref<32x16xbf16, strided<[?, 1]>>, %b: memref<8x16xbf16, strided<[?, 1]>>,
-    %d: memref<32x8xf32, strided<[?, 1]>>) {
+    %d: memref<32x8xf32, strided<[?, 1]>>)
+    attributes {tile.problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = f32>} {
   %c1 = arith.constant 1 : index
   %ia = memref.extract_aligned_pointer_as_index %a : memref<32x16xbf16, strided<[?, 1]>> -> index
   %ja = arith.index_cast %ia : index to i64
@@ -172,7 +175,7 @@ def test_the_kernel_multiplies_with_f16_accumulators(operands: tuple[np.ndarray,
 def test_a_module_of_level_nvvm_is_interpreted(operands: tuple[np.ndarray, np.ndarray], number_domain: str) -> None:
     a, b = operands
     text = HOST.replace("KERNEL", kernel())
-    found = interpret(text, {"a": a, "b": b}, domain=number_domain)
+    found = interpret(text, cast({"a": a, "b": b}, ml_dtypes.bfloat16), domain=number_domain)
     expected = a @ b.T
     assert np.array_equal(found, expected % (2**31 - 1) if number_domain == "field" else expected)
 

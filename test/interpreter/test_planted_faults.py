@@ -276,7 +276,8 @@ def test_a_refill_that_overtakes_the_reads_of_the_scratch_is_found() -> None:
     With copies of 16 bytes a warp would refill just what it has read itself.
     """
     kernel = spec(d="f32")
-    text = levels_of(kernel, f"{SCHEDULE}, copy = cp.async.8, scheduler = persistent")["epilogue"]
+    schedule = f"{SCHEDULE}, a.copy = cp.async.8, b.copy = cp.async.8, scheduler = persistent"
+    text = levels_of(kernel, schedule)["epilogue"]
     inputs = inputs_of(kernel, 100, 100, 40)
     np.testing.assert_array_equal(interpret(text, inputs, sms=1, domain="exact"), expected(kernel, inputs))
     fault = Fault("", "epilogue", r"^ *sm\.barrier\n(?= *\}\n *tile\.return)", "", "")

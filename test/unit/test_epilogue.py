@@ -15,10 +15,12 @@ from mlir.execution_engine import ExecutionEngine
 from mlir.passmanager import PassManager
 
 from lowtide.compiler.checking.bound import Interval, propagate
+from lowtide.compiler.checking.reference import reference, reference_with_bound
 from lowtide.compiler.epilogue import functions as lt
 from lowtide.compiler.epilogue.emit import emit, ir_type
 from lowtide.compiler.epilogue.evaluate import evaluate
-from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar, trace
+from lowtide.compiler.epilogue.operands import RESERVED_NAMES, Full, PerColumn, PerRow, Scalar, trace
+from lowtide.compiler.kernel import CompiledKernel
 from lowtide.errors import SpecError
 from lowtide.passes.nvvm.expand_math import ExpandMath
 from lowtide.targets import get
@@ -302,6 +304,14 @@ def with_reserved_name(acc, b: Full):
     return acc + b
 
 
+def with_a_keyword_of_interpret(acc, level: PerColumn):
+    return acc + level
+
+
+def with_a_name_that_is_not_ascii(acc, größe: PerColumn):
+    return acc + größe
+
+
 def with_unknown_dtype(acc, c: Full["float32"]):  # noqa: F821, UP037
     return acc + c
 
@@ -340,7 +350,12 @@ REFUSED_OUTSIDE = [
     (with_star, r"named one by one"),
     (with_default, "'c' has a default"),
     (with_kind_on_the_accumulator, "is the accumulator and takes no kind"),
-    (with_reserved_name, "'b' is taken"),
+    (
+        with_reserved_name,
+        "'b' is taken; kernels .* use a, b, d, domain, k, level, m, .*, seed, self, sms, .*: rename it",
+    ),
+    (with_a_keyword_of_interpret, "'level' is taken"),
+    (with_a_name_that_is_not_ascii, "'größe' cannot be passed or saved; operands are named by ASCII letters"),
     (with_unknown_dtype, r"unknown dtype 'float32' of operand 'c': .* did you mean 'f32'"),
     (with_typed_scalar, "scalars are f32"),
     (with_unresolved_annotation, r"'nowhere\.Full' of 'c' cannot be evaluated"),
@@ -350,6 +365,18 @@ REFUSED_OUTSIDE = [
     (returning_two, "returned tuple"),
     (generating, "returned generator"),
 ]
+
+
+def test_every_keyword_of_a_kernels_calls_is_reserved():
+    """Else an operand of that name could not be given."""
+    calls = (CompiledKernel.__call__, CompiledKernel.bind, CompiledKernel.interpret, reference, reference_with_bound)
+    named = {
+        parameter.name
+        for call in calls
+        for parameter in inspect.signature(call).parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+    assert named <= RESERVED_NAMES
 
 
 @pytest.mark.parametrize(("function", "message"), REFUSED_OUTSIDE, ids=lambda value: getattr(value, "__name__", ""))

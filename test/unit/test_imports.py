@@ -20,6 +20,9 @@ BELOW = {
     "compiler": {"elements", "entry", "errors", "targets", "dialects", "passes", "interpreter", "runtime", "compiler"},
 }
 
+# The layers of the interpreter, lowest first; each imports itself and those before it.
+INTERPRETER = ("numbers", "program", "machine", "ops", "inputs", "host", "api")
+
 
 def files(folder: str) -> list[Path]:
     return sorted(path for path in (ROOT / folder).rglob("*.py") if not path.name.startswith("_ods"))
@@ -43,6 +46,31 @@ def upward(source: str, folder: str) -> list[str]:
 
 def module_of(path: Path) -> str:
     return ".".join(("lowtide", *path.relative_to(ROOT).with_suffix("").parts))
+
+
+def upward_in_interpreter(source: str, layer: str) -> list[str]:
+    """What a file of a layer of the interpreter imports of the interpreter that does not lie below it."""
+    names = [name.split(".") for name in imported(ast.parse(source)) if name.startswith("lowtide.interpreter.")]
+    below = INTERPRETER[: INTERPRETER.index(layer) + 1]
+    return sorted({".".join(parts[:3]) for parts in names if parts[2] not in below})
+
+
+def circle(imports: dict[str, set[str]]) -> list[str]:
+    """Modules that import each other in a circle, `[]` where there is none; `imports` are those of each module."""
+    done: set[str] = set()
+
+    def walk(module: str, path: list[str]) -> list[str]:
+        if module in path:
+            return [*path[path.index(module) :], module]
+        if module in done:
+            return []
+        for other in sorted(imports[module] & imports.keys()):
+            if found := walk(other, [*path, module]):
+                return found
+        done.add(module)
+        return []
+
+    return next((found for module in sorted(imports) if (found := walk(module, []))), [])
 
 
 def passes_imported(source: str, own: str) -> list[str]:
@@ -72,6 +100,26 @@ def test_a_folder_imports_only_what_lies_below_it(folder: str) -> None:
     assert {name: names for name, names in found.items() if names} == {}
 
 
+@pytest.mark.parametrize("layer", INTERPRETER)
+def test_a_layer_of_the_interpreter_imports_only_what_lies_below_it(layer: str) -> None:
+    paths = files(f"interpreter/{layer}") or [ROOT / "interpreter" / f"{layer}.py"]
+    found = {path.name: upward_in_interpreter(path.read_text(encoding="utf-8"), layer) for path in paths}
+    assert {name: names for name, names in found.items() if names} == {}
+
+
+def test_every_file_of_the_interpreter_is_in_a_layer() -> None:
+    layers = {path.relative_to(ROOT / "interpreter").parts[0].removesuffix(".py") for path in files("interpreter")}
+    assert layers == {*INTERPRETER, "__init__"}
+
+
+@pytest.mark.parametrize("folder", BELOW)
+def test_modules_import_each_other_in_no_circle(folder: str) -> None:
+    """Imports for type checkers alone count too."""
+    modules = {module_of(path): path for path in files(folder) if path.name != "__init__.py"}
+    imports = {name: set(imported(ast.parse(path.read_text(encoding="utf-8")))) for name, path in modules.items()}
+    assert circle(imports) == []
+
+
 def test_a_pass_imports_no_pass() -> None:
     found = {
         str(path.relative_to(ROOT)): passes_imported(path.read_text(encoding="utf-8"), module_of(path))
@@ -97,5 +145,11 @@ def test_a_planted_import_is_found() -> None:
     assert passes_imported("from lowtide.passes.atoms.bind_tma import BindTma", "lowtide.passes.atoms.bind_wgmma") == [
         "bind-tma"
     ]
+    assert upward_in_interpreter("from lowtide.interpreter.machine import agents", "program") == [
+        "lowtide.interpreter.machine"
+    ]
+    assert upward_in_interpreter("from lowtide.interpreter.program import program", "machine") == []
+    assert circle({"a": {"b"}, "b": {"c", "d"}, "c": set(), "d": {"b"}}) == ["b", "d", "b"]
+    assert circle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
     assert imports_mlir("from mlir import ir")
     assert inside_functions("def f():\n    from lowtide.passes import base") == [2]

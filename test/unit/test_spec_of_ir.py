@@ -91,3 +91,19 @@ def test_a_host_function_that_does_not_say_what_it_computes_is_refused() -> None
 def test_an_unknown_ready_epilogue_is_refused_with_the_names() -> None:
     with pytest.raises(SpecError, match=r"unknown epilogue 'geLU': valid are none, relu, .*did you mean 'gelu'\?"):
         ready_epilogue("geLU")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("level", "the epilogue operand's name 'level' is taken"),
+        ("class", "the epilogue operand's name 'class' cannot be passed or saved"),
+        ("größe", "cannot be passed or saved"),
+        ("two words", "cannot be passed or saved"),
+        ("r", "the epilogue operand's name 'r' is given twice"),
+    ],
+)
+def test_a_name_that_no_operand_can_have_is_refused_in_ir_too(name: str, message: str) -> None:
+    text = problem_text(spec_with(every_op), targets.get("sm_80")).replace('"c"', f'"{name}"')
+    with pytest.raises(IRError, match=rf"{message}.*\(tile\.name of argument \d\)"):
+        found_in(text)

@@ -188,3 +188,46 @@ gpu.module @kernels {
   }
 }
 }
+// -----
+
+// One of the two warpgroups of the role would ask by two of its warps.
+module attributes {tile.target = "sm_90a"} {
+gpu.module @kernels {
+  gpu.func @kernel() kernel attributes { known_block_size = array<i32: 384, 1, 1>, nvvm.maxnreg = 168 : i32, nvvm.minctasm = 1 : i32} {
+    %c128 = arith.constant 128 : i32
+    %c192 = arith.constant 192 : i32
+    %tid = nvvm.read.ptx.sreg.tid.x : i32
+    %producer = arith.cmpi ult, %tid, %c192 : i32
+    scf.if %producer {
+      // expected-error @below {{verify-registers: is executed by the threads 0 to 191, but all 128 threads of a warpgroup must execute it together (.aligned); part the roles between warpgroups}}
+      nvvm.setmaxregister decrease 40
+    } {roles = ["producer", "consumer"]}
+    gpu.return
+  }
+}
+}
+// -----
+
+// Two warps of a warpgroup ask for other registers than the others.
+module attributes {tile.target = "sm_90a"} {
+gpu.module @kernels {
+  gpu.func @kernel() kernel attributes { known_block_size = array<i32: 384, 1, 1>, nvvm.maxnreg = 168 : i32, nvvm.minctasm = 1 : i32} {
+    %c128 = arith.constant 128 : i32
+    %c192 = arith.constant 192 : i32
+    %tid = nvvm.read.ptx.sreg.tid.x : i32
+    %producer = arith.cmpi ult, %tid, %c128 : i32
+    scf.if %producer {
+      nvvm.setmaxregister decrease 40
+    } else {
+      %some = arith.cmpi ult, %tid, %c192 : i32
+      scf.if %some {
+        // expected-error @below {{verify-registers: stands in a branch that is no role's, but all four warps of a warpgroup must execute it together (.aligned); move it to the beginning of its role}}
+        nvvm.setmaxregister increase 232
+      } else {
+        nvvm.setmaxregister increase 224
+      }
+    } {roles = ["producer", "consumer"]}
+    gpu.return
+  }
+}
+}

@@ -1,0 +1,216 @@
+"""What a module is run on: arrays and numbers, checked as the runtime checks a launch's operands, and put in memory."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from mlir import ir
+from numpy.typing import NDArray
+
+from lowtide.dialects import tile
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.machine.global_memory import GlobalMemory
+from lowtide.interpreter.machine.matrices import Matrix
+from lowtide.interpreter.numbers.domains import FLOAT_DTYPES, Domain
+from lowtide.interpreter.program.ir_attributes import decode_attribute
+from lowtide.interpreter.program.ir_types import MemRef, Scalar, Type, decode_type
+
+Array = NDArray[Any]
+
+D_POSITION = 2  # of D among the host function's arguments: a, b, d, epilogue operands
+
+_NUMPY_NAMES: Mapping[str, str] = MappingProxyType(
+    {"f16": "np.float16", "bf16": "ml_dtypes.bfloat16", "f32": "np.float32", "f64": "np.float64"}
+)
+_ROW_BYTES = 16  # rows of matrices begin at multiples of it where nothing says how they lie
+
+# The problem's extents of an operand's dimensions, as it lies in memory.
+_A_DIMS: Mapping[str, str] = MappingProxyType({"t": "mk", "n": "km"})
+_B_DIMS: Mapping[str, str] = MappingProxyType({"n": "nk", "t": "kn"})
+_KIND_DIMS: Mapping[str, str] = MappingProxyType({"full": "mn", "per_row": "m", "per_column": "n", "scalar": ""})
+
+
+def arguments_of(
+    function: ir.Operation, inputs: Mapping[str, Any], domain: Domain
+) -> list[tuple[str, Array | float | int, Type]]:
+    """Name, value and type of each argument of the host function; D is made where it is not given.
+
+    Where K is 0, A and B are zeros of K = 1, so that D = epilogue(0): no level has to know of empty matrices. Raises
+    InterpreterError for what is no array or number, has another shape or dtype than the module is for, or disagrees
+    with another operand on an extent.
+    """
+    types = [decode_type(argument.type) for argument in function.regions[0].blocks[0].arguments]
+    dims = _dims(function)
+    given = dict(inputs)
+    if len(types) <= D_POSITION or not isinstance(types[D_POSITION], MemRef):
+        raise InterpreterError("the host function's arguments are a, b, d and the epilogue's operands")
+    if "d" not in given:
+        given = _with_output(given, types, dims, domain)
+    if len(given) != len(types):
+        raise InterpreterError(
+            f"the host function takes {len(types)} arguments, {len(given)} are given: {', '.join(given)}"
+        )
+    values = [_checked(name, value, type, domain) for (name, value), type in zip(given.items(), types, strict=True)]
+    names = list(given)
+    extents = _extents(names, values, dims) if dims else {}
+    if extents.get("k") == 0:
+        values = [_without_k(*each) for each in zip(values, types, dims, strict=True)]
+    return list(zip(names, values, types, strict=True))
+
+
+def _dims(function: ir.Operation) -> list[str]:
+    """For each argument the problem's extents, "m", "n" and "k", of its dimensions; none where the module does not say.
+
+    It says so on tile.gemm, and once that is lowered on the host function.
+    """
+    if "tile.problem" in function.attributes:
+        problem = function.attributes["tile.problem"]
+        return _dims_of(problem.layout, [kind for kind, _ in problem.operands])
+    for op in function.regions[0].blocks[0].operations:
+        if op.operation.name == "tile.gemm":
+            found = op.operation.attributes
+            kinds = decode_attribute(found["kinds"]) if "kinds" in found else ()
+            layout = tile.GemmLayout(decode_attribute(found["layout"])).name
+            return _dims_of(layout, [tile.OperandKind(kind).name for kind in kinds])
+    return []
+
+
+def _dims_of(layout: str, kinds: list[str]) -> list[str]:
+    return [_A_DIMS[layout[0]], _B_DIMS[layout[1]], "mn", *(_KIND_DIMS[kind] for kind in kinds)]
+
+
+def _with_output(given: dict[str, Any], types: Sequence[Type], dims: Sequence[str], domain: Domain) -> dict[str, Any]:
+    """The inputs with an array for D in its place, rows at multiples of 16 bytes."""
+    names = list(given)
+    if len(names) < D_POSITION:
+        raise InterpreterError("the first two inputs are the matrices a and b")
+    type = types[D_POSITION]
+    assert isinstance(type, MemRef)
+    found: dict[str, int] = {}
+    for name, wanted, letters in zip(names[:D_POSITION], types, dims, strict=False):
+        assert isinstance(wanted, MemRef)
+        found |= dict(zip(letters, _matrix(name, given[name], wanted, domain).shape, strict=True))
+    shape = [found.get(dim) if extent is None else extent for dim, extent in zip("mn", type.shape, strict=True)]
+    if None in shape:
+        raise InterpreterError('the module does not say how A and B lie; give D among the inputs, under the name "d"')
+    output = _padded(shape[0] or 0, shape[1] or 0, np.dtype(FLOAT_DTYPES[type.element.name]), type.element)
+    return {name: given.get(name, output) for name in (*names[:D_POSITION], "d", *names[D_POSITION:])}
+
+
+def _padded(rows: int, columns: int, dtype: np.dtype[Any], element: Scalar) -> Array:
+    """Zeros whose rows begin at multiples of 16 bytes of the element type in memory."""
+    unit = _ROW_BYTES // element.bytes
+    return np.zeros((rows, -(-columns // unit) * unit), dtype)[:, :columns]
+
+
+def _checked(name: str, value: Any, type: Type, domain: Domain) -> Array | float | int:
+    if isinstance(type, MemRef):
+        return _matrix(name, value, type, None if name == "d" else domain)
+    if not isinstance(type, Scalar):
+        raise InterpreterError(f"{name}: an argument of type {type} is not interpreted; pass memrefs and scalars")
+    if not isinstance(value, int | float | np.integer | np.floating):
+        kind = value.__class__.__name__
+        raise InterpreterError(f"operand {name}: {kind} is not a number; a scalar goes by value: use .item()")
+    if type.is_float:
+        return float(value)
+    if int(value) != value:
+        raise InterpreterError(f"operand {name}: {value} is not an integer as {type.name} needs; round it")
+    return int(value)
+
+
+def _matrix(name: str, value: Any, type: MemRef, domain: Domain | None) -> Array:
+    """A matrix or vector as an array of the shape and dtype that the module is for; of any dtype without a domain."""
+    array = _array(name, value)
+    if domain is not None:
+        _check_dtype(name, array, type.element, domain)
+    shape = array.shape
+    if len(shape) != len(type.shape):
+        raise InterpreterError(
+            f"operand {name}: shape {shape} has rank {len(shape)}, must have rank {len(type.shape)}: reshape it"
+        )
+    for axis, (extent, wanted) in enumerate(zip(shape, type.shape, strict=True)):
+        if wanted is not None and extent != wanted:
+            raise InterpreterError(
+                f"operand {name}: extent {axis} of shape {shape} is {extent}, the kernel was compiled for {wanted}; "
+                "compile it with that extent None to give it at run time"
+            )
+    return array
+
+
+def _array(name: str, value: Any) -> Array:
+    if isinstance(value, np.ma.MaskedArray):
+        raise InterpreterError(f"operand {name}: masked arrays are not read; pass the data without its mask")
+    if isinstance(value, np.ndarray):
+        return value
+    kind = f"{type(value).__module__.partition('.')[0]}.{type(value).__name__}".removeprefix("builtins.")
+    if not any(hasattr(value, way) for way in ("__array__", "__array_interface__")) or isinstance(value, np.generic):
+        raise InterpreterError(f"operand {name}: {kind} is not an array; pass a numpy array")
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InterpreterError(
+            f"operand {name}: this {kind} gives no numpy array ({error}); copy it to the CPU, or pass one"
+        ) from None
+
+
+def _check_dtype(name: str, array: Array, element: Scalar, domain: Domain) -> None:
+    """Domains of integers take integers of any type too."""
+    wanted = np.dtype(FLOAT_DTYPES[element.name])
+    if array.dtype == wanted or (domain.name != "float" and array.dtype.kind in "iu"):
+        return
+    names = {np.dtype(dtype): name for name, dtype in FLOAT_DTYPES.items()}
+    raise InterpreterError(
+        f"operand {name}: dtype is {names.get(array.dtype, array.dtype)}, the kernel was compiled for {element.name}: "
+        f"cast it by .astype({_NUMPY_NAMES[element.name]})"
+    )
+
+
+def _extents(names: Sequence[str], values: Sequence[Any], dims: Sequence[str]) -> dict[str, int]:
+    """The problem's extents m, n and k. Raises InterpreterError that names two operands which disagree on one."""
+    found: dict[str, tuple[int, str]] = {}
+    shapes = {name: np.shape(value) for name, value in zip(names, values, strict=True)}
+    for (name, shape), letters in zip(shapes.items(), dims, strict=True):
+        for dim, extent in zip(letters, shape, strict=True):
+            first, owner = found.setdefault(dim, (extent, name))
+            if extent != first:
+                raise InterpreterError(
+                    f"operand {name}: shape {shape} makes {dim} = {extent}, but {owner} of shape {shapes[owner]} makes "
+                    f"it {first}; {name} must be ({', '.join(letters)})"
+                )
+    return {dim: extent for dim, (extent, _) in found.items()}
+
+
+def _without_k(value: Any, type: Type, dims: str) -> Any:
+    """Zeros of K = 1 in place of an operand of K = 0; what has no K, or a fixed one, as it is."""
+    if "k" not in dims or not isinstance(type, MemRef) or type.shape[dims.index("k")] is not None:
+        return value
+    rows, columns = (extent or 1 if dim == "k" else extent for dim, extent in zip(dims, value.shape, strict=True))
+    return _padded(rows, columns, value.dtype, type.element)
+
+
+def matrix_of(memory: GlobalMemory, domain: Domain, name: str, array: Array, element: Scalar, filled: bool) -> Matrix:
+    """A matrix or vector argument, allocated as the array lies: rows as far apart as its strides say.
+
+    Raises InterpreterError for an array whose last dimension is not contiguous, or whose rows overlap.
+    """
+    rows, columns = array.shape if array.ndim == 2 else (1, array.shape[0])
+    size = array.dtype.itemsize
+    if columns > 1 and array.strides[-1] != size:
+        raise InterpreterError(
+            f"operand {name}: the last dimension has stride {array.strides[-1]} bytes, must have {size} (rows may be "
+            "padded): pass a contiguous copy, or compile for the layout in which it lies"
+        )
+    row_stride = columns
+    if array.ndim == 2:
+        row_stride, rest = divmod(array.strides[0], size)
+        if rest or row_stride < columns:
+            if rows > 1:
+                raise InterpreterError(
+                    f"operand {name}: rows of {columns} elements overlap at {array.strides[0]} bytes apart; pass a copy"
+                )
+            unit = _ROW_BYTES // element.bytes
+            row_stride = -(-columns // unit) * unit  # of one row it says nothing
+    payload = domain.round(domain.from_array(array), element.name) if filled else None
+    address = memory.allocate(name, rows, columns, row_stride, element.name, payload)
+    return Matrix(name, address, array.shape, row_stride, element)

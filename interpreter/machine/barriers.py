@@ -1,0 +1,59 @@
+"""What agents of a CTA do together: ops that all threads execute, and barriers."""
+
+import numpy as np
+
+from lowtide.interpreter.machine.agents import AgentState, Barrier, Cta, Steps, Wait
+from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.program.program import DecodedOp
+
+
+def together(state: AgentState, op: DecodedOp) -> None:
+    """Raise InterpreterError in divergent code, for an op that all threads of the agent execute together."""
+    if state.mask is not None:
+        missing = np.flatnonzero(~state.mask).tolist()
+        raise violation(
+            state, op, f"all threads must execute it together; lanes {missing} do not: take it out of the branch"
+        )
+
+
+def barrier(state: AgentState, op: DecodedOp, identifier: int | str = 0, warps: int | None = None) -> Steps:
+    """bar.sync: wait until `warps` agents (all of the team by default) have arrived (PTX ISA, "bar, barrier").
+
+    Orders every access of the agents that meet, to shared and global memory. Raises InterpreterError in divergent code.
+    """
+    if state.mask is not None:
+        raise violation(
+            state, op, f"a barrier in divergent code: lanes {np.flatnonzero(~state.mask).tolist()} do not arrive"
+        )
+    cta, members = state.cta, state.team.members
+    expected = warps or len(members)
+    name = f"{identifier}" if state.team is cta.everyone else f"{identifier} of role {state.team.name}"
+    gate = cta.barriers.setdefault(name, Barrier())
+    gate.arrived[state.warp] = op
+    if len(gate.arrived) >= expected:
+        cta.shared.barrier(sorted(gate.arrived))
+        gate.arrived = {}
+        gate.rounds += 1
+        yield Wait(lambda: True, lambda: "")
+        return
+    mine = gate.rounds
+
+    def why() -> str:
+        missing = sorted(set(members) - set(gate.arrived))
+        names = ", ".join(name_with_end(cta, warp) for warp in missing)
+        kind = "agents" if state.machine.roles else "warps"
+        return f"barrier {name}: {len(gate.arrived)} of {expected} {kind} have arrived, not {names}"
+
+    yield Wait(lambda: gate.rounds > mine, why)
+
+
+def name_with_end(cta: Cta, agent: int) -> str:
+    """An agent's name, and whether it, or its role, has ended."""
+    has_ended = agent in cta.ended or agent in cta.role_ended
+    return f"{cta.machine.seats[agent].name}{' (ended)' if has_ended else ''}"
+
+
+def without_roles(state: AgentState, op: DecodedOp) -> None:
+    """Raise InterpreterError inside sm.roles, for an op that is interpreted by warps: agents of roles are none."""
+    if state.machine.roles:
+        raise violation(state, op, "not interpreted in a role; there copies are by TMA and products by wgmma")

@@ -1,0 +1,56 @@
+"""Runs decoded ops for one agent, and the contract that their handlers follow.
+
+A handler interprets one op (interpreter/ops/, one file per dialect or hardware family, one function per op):
+
+    @OPS.implements("arith.addf")
+    def addf(state: AgentState, op: DecodedOp) -> None:
+        a, b = op.operands                      # slot numbers
+        state.values[op.results[0]] = state.machine.domain.add(state.values[a], state.values[b], op.result_types[0])
+
+- A handler that may wait, or that runs a region, is a generator function: it yields `agents.Wait` objects and runs a
+  region by `yielded = yield from run_block(state, op.regions[0])`.
+- What can be worked out before the run goes into `prepare`: `@OPS.implements("x.y", prepare=f)` with
+  `f(op: DecodedOp, program: Program)`; it leaves its result in `op.data`.
+- A terminator has no handler: `run_block` returns the values of its operands.
+- `state.mask` is None while all lanes are active, else a bool array (32,) of those that are. Handlers without side
+  effects may ignore it; memory, barriers and other effects must not.
+- A broken rule: `raise violation(state, op, "what, the limit, the way out")`.
+
+Values in `state.values`: integers and index: a Python int where uniform (bool for i1), else an array (32,) of the
+type's `Scalar.dtype`. Floats: payloads of the number domain, a scalar where uniform, else an array (32,). Vectors:
+arrays (32, *shape), or (1, *shape) where uniform. Pointers: byte addresses as i64. Tiles (levels cta … pipelined): an
+array of the tile's shape. Fragments: array (32, values).
+"""
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
+from lowtide.interpreter.program.program import DecodedBlock, DecodedOp
+
+
+def run_block(state: AgentState, block: DecodedBlock) -> Steps:
+    """Run a block's ops in order; returns the values of its terminator's operands."""
+    for op in block.ops:
+        state.op = op
+        if op.resumable:
+            yield from op.handler(state, op)
+        else:
+            op.handler(state, op)
+    values = state.values
+    return [values[slot] for slot in block.results]
+
+
+def violation(state: AgentState, op: DecodedOp, rule: str) -> InterpreterError:
+    """The error for a broken rule: the op, where it stands, who ran it, and the rule."""
+    return InterpreterError(f"{op.describe()}, level {state.machine.level}, {state.who()}: {rule}")
+
+
+def advance(state: AgentState, steps: Steps) -> Wait | None:
+    """Run until the next wait; None at the end. What Python refuses to compute becomes an InterpreterError."""
+    try:
+        return next(steps)
+    except StopIteration:
+        return None
+    except (ArithmeticError, ValueError, IndexError, TypeError, KeyError) as error:
+        if state.op is None:
+            raise
+        raise violation(state, state.op, f"{type(error).__name__}: {error}") from error

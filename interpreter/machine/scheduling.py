@@ -1,0 +1,101 @@
+"""Runs the agents of a launch: each until it yields a `Wait`, then another of those that can go on, drawn from a seed.
+
+Where none can go on, it reports who waits for what.
+"""
+
+from collections.abc import Callable, Iterator
+from random import Random
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.machine.agents import Agent, AgentState, Cta, LaunchRequest, Machine, Steps
+from lowtide.interpreter.machine.execution import advance, run_block, violation
+from lowtide.interpreter.program.program import DecodedOp, Program
+
+
+def spawn(state: AgentState, doing: str, op: DecodedOp, steps: Callable[[AgentState], Steps]) -> None:
+    """Start what `op` leaves to run by itself beside the CTA's agents, as a copy by TMA: `doing` names it."""
+    cta = state.cta
+    aside = AgentState(state.machine, cta, state.seat, 0, doing)
+    aside.op = op
+    cta.spawned.append(Agent(aside, steps(aside)))
+
+
+def start_cta(machine: Machine, program: Program, index: int, request: LaunchRequest) -> list[Agent]:
+    """The agents of CTA `index` of a launch, about to begin."""
+    cta = Cta(index, machine, request.shared_memory, program.shared_origin)
+    for name, start, size in program.buffers:
+        cta.shared.place(name, start, size)
+    machine.memory.enter(index, cta.shared.clocks)
+    agents = []
+    for seat in machine.seats:
+        state = AgentState(machine, cta, seat, program.slots)
+        for slot, value in zip(program.block.arguments, request.arguments, strict=True):
+            state.values[slot] = value
+        agents.append(Agent(state, _whole(state, program)))
+    return agents
+
+
+def _whole(state: AgentState, program: Program) -> Steps:
+    yield from run_block(state, program.block)
+    cta = state.cta
+    if state.mmas and state.op is not None:
+        raise violation(state, state.op, f"ends with {len(state.mmas)} groups of wgmma in flight; wait for them before")
+    cta.ended.add(state.warp)
+    if len(cta.ended) == len(state.machine.seats):
+        for check in cta.at_end:
+            check(state)
+
+
+def run_all(
+    ctas: Iterator[list[Agent]], resident: int, seed: int, on_end: Callable[[int], None] = lambda cta: None
+) -> None:
+    """Run CTAs to their end, `resident` at a time, agents in an order drawn from `seed`; `on_end` hears of each end.
+
+    Raises InterpreterError when nobody can go on.
+    """
+    order = Random(seed)
+    running: list[Agent] = []
+    held: dict[int, int] = {}  # CTA -> agents not yet ended
+
+    def refill() -> None:
+        while len(held) < resident and (agents := next(ctas, None)) is not None:
+            held[agents[0].state.cta.index] = len(agents)
+            running.extend(agents)
+
+    refill()
+    while running:
+        able = [agent for agent in running if agent.can_go_on()]
+        if not able:
+            raise _deadlock(running)
+        agent = order.choice(able)
+        ended, cta = not _resume(agent), agent.state.cta
+        index = cta.index
+        if cta.spawned:
+            running.extend(cta.spawned)
+            held[index] += len(cta.spawned)
+            cta.spawned = []
+        if ended:
+            running.remove(agent)
+            held[index] -= 1
+            if held[index] == 0:
+                del held[index]
+                on_end(index)
+                refill()
+
+
+def _resume(agent: Agent) -> bool:
+    """Run until the next wait; False when the agent has ended."""
+    agent.waits = advance(agent.state, agent.steps)
+    return agent.waits is not None
+
+
+def _deadlock(running: list[Agent]) -> InterpreterError:
+    lines = [
+        f"  {agent.state.who()} waits at {agent.state.op.describe()}: {agent.waits.why()}"
+        for agent in running[:16]
+        if agent.state.op is not None and agent.waits is not None
+    ]
+    more = [f"  and {len(running) - 16} more"] if len(running) > 16 else []
+    return InterpreterError(
+        "\n".join([f"deadlock, level {running[0].state.machine.level}: nobody can go on", *lines, *more])
+    )

@@ -1,0 +1,93 @@
+"""What the four warps of a warpgroup must execute together: one rendezvous for wgmma's instructions and setmaxnreg.
+
+By .aligned all threads of the warpgroup must execute the same instruction (PTX ISA, "wgmma.mma_async", "wgmma.fence",
+"wgmma.commit_group", "wgmma.wait_group", "setmaxnreg"). The warps need not arrive at the same time, and learn nothing
+of each other: the n-th such instruction of each must be the same one, with the same operands.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.machine.lanes import whole_warp
+from lowtide.interpreter.machine.teams import WARPGROUP
+from lowtide.interpreter.program.program import DecodedOp
+
+_RULE = "the four warps of a warpgroup must execute the same instruction (.aligned)"
+
+
+@dataclass(eq=False)
+class Meeting:
+    """One aligned instruction that not all warps of a warpgroup have executed: who has, and with which operands."""
+
+    op: DecodedOp
+    operands: tuple[Any, ...]
+    warps: list[int]
+
+
+@dataclass(eq=False)
+class Rendezvous:
+    """How many aligned instructions each warp of a warpgroup has executed, and those that some have yet to execute."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * WARPGROUP)
+    open: dict[int, Meeting] = field(default_factory=dict)
+
+
+def meet(state: AgentState, op: DecodedOp, *operands: Any) -> tuple[int, int]:
+    """The warp executes an aligned instruction: the number of its warpgroup in the CTA, and its own in that.
+
+    Raises InterpreterError in divergent code, for warps that form no warpgroup, and where another warp has executed
+    another instruction here, or the same with other operands.
+    """
+    whole_warp(state, op)
+    group, warp = divmod(state.warp, WARPGROUP)
+    cta = state.cta
+    if group not in cta.rendezvous:
+        first, count = WARPGROUP * group, len(cta.machine.seats)
+        if first + WARPGROUP > count:
+            raise violation(
+                state, op, f"the CTA's {count} warps leave {count - first} from warp {first} on; a warpgroup has four"
+            )
+        made = cta.rendezvous[group] = Rendezvous()
+        cta.at_end.append(lambda ending: _check_all_met(ending, made))
+    rendezvous: Rendezvous = cta.rendezvous[group]
+    place = rendezvous.counts[warp]
+    rendezvous.counts[warp] += 1
+    meeting = rendezvous.open.setdefault(place, Meeting(op, operands, []))
+    others = f"{_names(meeting.warps)} of its warpgroup"
+    if meeting.op is not op:
+        raise violation(state, op, f"{others} executed {_at(meeting)} here; {_RULE}: take it out of the branch")
+    if meeting.operands != operands:
+        both = f"operands {_text(operands)}, where {others} has {_text(meeting.operands)}"
+        raise violation(state, op, f"{both}; {_RULE}: give them the same operands")
+    meeting.warps.append(state.warp)
+    if len(meeting.warps) == WARPGROUP:
+        del rendezvous.open[place]
+    return group, warp
+
+
+def _check_all_met(ending: AgentState, rendezvous: Rendezvous) -> None:
+    """What some warps of a warpgroup executed and the others, which have ended, did not."""
+    if rendezvous.open:
+        meeting = rendezvous.open[min(rendezvous.open)]
+        first = meeting.warps[0] // WARPGROUP * WARPGROUP
+        others = sorted(set(range(first, first + WARPGROUP)) - set(meeting.warps))
+        raise InterpreterError(
+            f"{_at(meeting)}, level {ending.machine.level}, CTA {ending.cta.index}: executed by "
+            f"{_names(sorted(meeting.warps))}, not by {_names(others)} of the warpgroup; {_RULE}: "
+            "take it out of the branch"
+        )
+
+
+def _at(meeting: Meeting) -> str:
+    return meeting.op.describe()
+
+
+def _names(warps: list[int]) -> str:
+    return ", ".join(f"warp {warp}" for warp in warps)
+
+
+def _text(operands: tuple[Any, ...]) -> str:
+    return ", ".join(f"{operand:#x}" for operand in operands)

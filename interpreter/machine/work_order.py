@@ -1,0 +1,101 @@
+"""Which work tiles a CTA computes, in which sequence: the meaning of `tile.work_tiles`, without MLIR.
+
+Each word of the dialect's enums has an entry here; one without is refused.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from lowtide.dialects.tile import RasterKind, SchedulerKind
+from lowtide.errors import InterpreterError
+
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class WorkOrder:
+    """The scheduler, and the order of tiles with its numbers (`group` and `columns`, 0 where it has none)."""
+
+    scheduler: SchedulerKind
+    kind: RasterKind
+    group: int = 0
+    columns: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises InterpreterError for a word that has no meaning here."""
+        for word, known in ((self.scheduler, SCHEDULERS), (self.kind, ORDERS)):
+            if word not in known:
+                names = ", ".join(each.name for each in known)
+                raise InterpreterError(f"tile.work_tiles: {word.name} is not interpreted; known are {names}")
+
+    def tile_at(self, index: int, tiles: Place) -> Place:
+        """The tile (m, n) at place `index` of the order, of `tiles` tiles along M and N."""
+        return ORDERS[self.kind](index, tiles, self)
+
+    def places(self, cta: int, ctas: int, total: int) -> range:
+        """The places in the order whose tiles a CTA of the launch computes, one after the other."""
+        return SCHEDULERS[self.scheduler](cta, ctas, total)
+
+    def tiles_of(self, cta: int, ctas: int, tiles: Place) -> Iterator[Place]:
+        """The tiles (m, n) that a CTA computes, one after the other."""
+        return (self.tile_at(index, tiles) for index in self.places(cta, ctas, tiles[0] * tiles[1]))
+
+
+def _one_shot(cta: int, ctas: int, total: int) -> range:
+    return range(cta, min(cta + 1, total))
+
+
+def _persistent(cta: int, ctas: int, total: int) -> range:
+    return range(cta, total, ctas)
+
+
+def _even_split(cta: int, ctas: int, total: int) -> range:
+    """Neighbouring tiles; the runs of the first CTAs are one tile longer where they do not come out even."""
+    start, end = (index * (total // ctas) + min(index, total % ctas) for index in (cta, cta + 1))
+    return range(start, end)
+
+
+def _row(index: int, tiles: Place, order: WorkOrder) -> Place:
+    return index // tiles[1], index % tiles[1]
+
+
+def _column(index: int, tiles: Place, order: WorkOrder) -> Place:
+    return index % tiles[0], index // tiles[0]
+
+
+def _band(index: int, tiles: Place, order: WorkOrder) -> tuple[int, int, int]:
+    """Of the band of `group` tile rows: its first row, how many it has (fewer in the last), and the place in it."""
+    top = index // (order.group * tiles[1]) * order.group
+    return top, min(tiles[0] - top, order.group), index - top * tiles[1]
+
+
+def _grouped(index: int, tiles: Place, order: WorkOrder) -> Place:
+    """Down each column of a band."""
+    top, height, within = _band(index, tiles, order)
+    return top + within % height, within // height
+
+
+def _groups(index: int, tiles: Place, order: WorkOrder) -> Place:
+    """Groups of `columns` tile columns in a band, each row by row."""
+    top, height, within = _band(index, tiles, order)
+    left = within // (height * order.columns) * order.columns
+    row, column = divmod(within - left * height, min(tiles[1] - left, order.columns))
+    return top + row, left + column
+
+
+SCHEDULERS: Mapping[SchedulerKind, Callable[[int, int, int], range]] = MappingProxyType(
+    {
+        SchedulerKind.one_shot: _one_shot,
+        SchedulerKind.persistent: _persistent,
+        SchedulerKind.even_split: _even_split,
+    }
+)
+ORDERS: Mapping[RasterKind, Callable[[int, Place, WorkOrder], Place]] = MappingProxyType(
+    {
+        RasterKind.row: _row,
+        RasterKind.column: _column,
+        RasterKind.grouped: _grouped,
+        RasterKind.groups: _groups,
+    }
+)

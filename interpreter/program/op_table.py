@@ -1,0 +1,37 @@
+"""The table of handlers by op name. The contract of a handler: machine/execution.py."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from lowtide.interpreter.program.program import DecodedOp, Handler, Program
+
+#: Works out before the run what does not depend on values, and leaves it in `op.data`.
+Prepare: TypeAlias = Callable[[DecodedOp, Program], None]
+
+
+@dataclass(frozen=True)
+class Implementation:
+    handler: Handler
+    prepare: Prepare | None
+    resumable: bool
+    by_warp: bool
+
+
+class OpTable(dict[str, Implementation]):
+    """Handlers by op name. `by_warp`: its ops speak of warps and lanes, so an agent is a warp."""
+
+    def __init__(self, by_warp: bool = False) -> None:
+        super().__init__()
+        self.by_warp = by_warp
+
+    def implements(self, *names: str, prepare: Prepare | None = None) -> Callable[[Handler], Handler]:
+        """Enter the decorated function as the handler of `names`."""
+
+        def enter(handler: Handler) -> Handler:
+            for name in names:
+                self[name] = Implementation(handler, prepare, inspect.isgeneratorfunction(handler), self.by_warp)
+            return handler
+
+        return enter

@@ -1,0 +1,68 @@
+"""One kernel on which passes are tried: compiled pass by pass, and run before and after each on several shapes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from compiled import Step, expected, inputs_of, spec
+from support import assert_same
+
+import lowtide as lt
+from lowtide import targets
+from lowtide.targets import Target
+
+Shape = tuple[int, int, int]
+
+TN = spec()
+SM_80 = targets.get("sm_80")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel, the shapes (M, N, K) it runs on, and the passes that are tried on it.
+
+    `large` shapes take longer, and run under one order of agents. `idle` are the passes that leave this kernel alone;
+    those that only verify always do.
+    """
+
+    name: str
+    schedule: str
+    shapes: tuple[Shape, ...]
+    passes: tuple[str, ...]
+    spec: lt.GemmSpec = TN
+    target: Target = SM_80
+    large: tuple[Shape, ...] = ()
+    idle: tuple[str, ...] = ()
+
+
+def every_kind(acc, c: lt.Full, row: lt.PerRow["f32"], column: lt.PerColumn, scale: lt.Scalar):  # noqa: F821
+    """An epilogue with an operand of each kind."""
+    return lt.relu(scale * acc + 2.0 * c - row) + column
+
+
+def trips(stages: int, tile_k: int) -> tuple[Shape, ...]:
+    """One ragged tile, for each trip count at which the ring does something else: K ends within the last step."""
+    return tuple((23, 29, tile_k * count - 3) for count in sorted({1, stages - 1, stages, 2 * stages + 1}))
+
+
+def step_named(steps: list[Step], name: str) -> Step:
+    """The one step of a compilation that has this name."""
+    return next(step for step in steps if step.name == name)
+
+
+def hold(step: Step, case: Case) -> None:
+    """Before and after the step the kernel gives the same D, bit for bit on integers, and float64's.
+
+    A pass that leaves the kernel alone would make this say nothing, so that it must change it.
+    """
+    is_idle = step.name in case.idle or step.name.startswith("verify-")
+    assert (step.before == step.after) == is_idle, f"{step.name} should {'not ' * is_idle}change this kernel"
+    for shapes, orders in ((case.shapes, (0, 1)), (case.large, (2,))):
+        for shape in shapes:
+            check(step, case.spec, shape, orders)
+
+
+def check(step: Step, problem: lt.GemmSpec, shape: Shape, orders: tuple[int, ...] = (0, 1), sms: int = 2) -> None:
+    """The same D before and after the step on one shape, and float64's, so that two equal mistakes do not pass."""
+    inputs = inputs_of(problem, *shape)
+    d = assert_same(step.before, step.after, inputs, orders=orders, sms=sms)
+    np.testing.assert_array_equal(d, expected(problem, inputs))

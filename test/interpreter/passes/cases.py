@@ -1,0 +1,175 @@
+"""Kernels without roles: cp.async, ldmatrix and mma.sync, on sm_80."""
+
+from case import Case, every_kind, trips
+from compiled import spec
+
+from lowtide.dialects.levels import Level
+from lowtide.passes.pipeline import REGISTRY, STEPS
+
+# The passes on math ops have tests of their own; those on roles leave these kernels as they are, as is tested.
+MATH = ("expand-math", "convert-math-to-intrinsics")
+WITH_ROLES = ("specialize-roles", "bind-wgmma", "bind-tma", "verify-mbarriers", "verify-registers")
+OURS = {kind.name for kind in REGISTRY}
+EVERY = tuple(
+    step.name
+    for level, steps in STEPS.items()
+    if level <= Level.NVVM
+    for step in steps
+    if step.name in OURS and step.name not in MATH + WITH_ROLES
+)
+
+# The passes that a detail of the K loop, of the fragments, or of the epilogue passes through.
+LOOP = ("pipeline-mainloop", "split-k-slices", "double-buffer-fragments", "bind-ring-to-cp-async", "convert-sm-to-nvvm")
+ATOMS = ("bind-mma-atoms", "bind-copy-atoms", "split-k-slices", "convert-sm-to-nvvm")
+EPILOGUE = ("tile-to-ctas", "lower-epilogue", "assign-smem-offsets", "convert-sm-to-nvvm")
+RASTER = ("tile-to-ctas", "convert-sm-to-nvvm")
+
+CASES = [
+    Case("tn", "grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], stages = 3", ((70, 45, 40), (1, 1, 1)), EVERY),
+    Case("tt", "grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], stages = 3", ((45, 37, 40),), EVERY, spec("tt")),
+    Case("nn", "grid.tile = [32, 32], k = 32, atoms = [1, 2, 1], stages = 3", ((45, 37, 40),), EVERY, spec("nn")),
+    Case("nt", "grid.tile = [32, 32], k = 32, atoms = [2, 2, 1], stages = 3", ((45, 37, 40),), EVERY, spec("nt")),
+    Case("two-stages", "grid.tile = [32, 32], k = 32, atoms = [1, 1, 1], stages = 2", trips(2, 32), LOOP),
+    # Where a step of K is one slice there is nothing to split.
+    Case(
+        "three-stages",
+        "grid.tile = [32, 32], k = 16, atoms = [2, 1, 1], stages = 3",
+        trips(3, 16),
+        LOOP,
+        idle=("split-k-slices",),
+    ),
+    Case(
+        "five-stages-one-fragment-buffer",
+        "grid.tile = [32, 32], k = 16, atoms = [1, 1, 1], stages = 5, fragment_buffers = 1",
+        trips(5, 16),
+        LOOP,
+        idle=("split-k-slices", "double-buffer-fragments"),
+    ),
+    Case(
+        "two-stages-one-fragment-buffer",
+        "grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], stages = 2, fragment_buffers = 1",
+        trips(2, 32),
+        LOOP,
+        idle=("double-buffer-fragments",),
+    ),
+    # At most one CTA fits an SM, and two SMs are at hand: nine work tiles are four or five for each CTA.
+    Case(
+        "persistent",
+        "grid.tile = [32, 32], k = 128, atoms = [1, 1, 1], stages = 6, scheduler = persistent",
+        ((70, 90, 200),),
+        EVERY,
+    ),
+    Case(
+        "persistent-direct",
+        "grid.tile = [32, 32], k = 128, atoms = [2, 1, 1], stages = 6, scheduler = persistent, epilogue.path = direct",
+        ((70, 90, 100),),
+        (*LOOP, "lower-epilogue"),
+    ),
+    Case(
+        "raster-row",
+        "grid.tile = [32, 32], k = 32, atoms = [1, 1, 1], order = row",
+        ((70, 90, 24),),
+        RASTER,
+    ),
+    Case(
+        "raster-column",
+        "grid.tile = [32, 32], k = 32, atoms = [1, 1, 1], order = column",
+        ((70, 90, 24),),
+        RASTER,
+    ),
+    Case(
+        "raster-grouped",
+        "grid.tile = [32, 32], k = 32, atoms = [1, 1, 1], order = grouped(2)",
+        ((70, 90, 24),),
+        RASTER,
+    ),
+    # 5 × 3 tiles in groups of 2 × 2: ragged groups at both edges; over 2 CTAs, runs of 8 and of 7 tiles.
+    Case(
+        "raster-groups-even-split",
+        "grid.tile = [32, 32], k = 128, atoms = [1, 1, 1], stages = 6, order = groups(2, 2), scheduler = even_split",
+        ((150, 90, 24),),
+        ("tile-to-ctas", "lower-epilogue", "convert-sm-to-nvvm"),
+    ),
+    Case(
+        "epilogue-in-registers",
+        "grid.tile = [64, 32], k = 32, atoms = [2, 1, 1], epilogue.math = registers, epilogue.tile = [32, 32]",
+        ((45, 27, 24), (70, 40, 24)),
+        EPILOGUE,
+        spec(epilogue=every_kind),
+    ),
+    Case(
+        "epilogue-on-rows",
+        "grid.tile = [64, 32], k = 32, atoms = [2, 1, 1], epilogue.math = rows, epilogue.tile = [32, 32]",
+        ((45, 27, 24), (70, 40, 24)),
+        EPILOGUE,
+        spec(epilogue=every_kind),
+    ),
+    Case(
+        "epilogue-direct",
+        "grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], epilogue.path = direct",
+        ((45, 27, 24), (32, 40, 24)),
+        EPILOGUE,
+        spec(epilogue=every_kind),
+    ),
+    # The scratch is larger than the ring, so it is a buffer of its own; and persistent, so it is filled again.
+    Case(
+        "epilogue-beside-the-ring",
+        "grid.tile = [64, 64], k = 16, atoms = [2, 2, 1], stages = 2, epilogue.tile = [64, 64], scheduler = persistent",
+        ((70, 66, 24),),
+        EPILOGUE,
+        spec(d="f32"),
+    ),
+    Case(
+        "f16-accumulators",
+        "grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], stages = 3",
+        ((45, 37, 40),),
+        (*ATOMS, "lower-epilogue"),
+        spec(dtype="f16", acc="f16"),
+    ),
+    Case(
+        "f16-accumulators-on-rows",
+        "grid.tile = [32, 32], k = 32, atoms = [1, 2, 1], stages = 3, epilogue.math = rows",
+        ((45, 37, 40),),
+        (*ATOMS, "lower-epilogue"),
+        spec(dtype="f16", acc="f16", epilogue=every_kind),
+    ),
+    Case(
+        "f32-output",
+        "grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], stages = 3",
+        ((45, 37, 40),),
+        (*ATOMS, "lower-epilogue"),
+        spec(dtype="f16", d="f32"),
+    ),
+    Case(
+        "short-atom",
+        "grid.tile = [32, 32], k = 16, atoms = [2, 1, 1], atom = mma.m16n8k8, stages = 3",
+        ((45, 37, 40),),
+        LOOP,
+    ),
+    Case(
+        "narrow-copies",
+        "grid.tile = [32, 32], k = 16, atoms = [2, 1, 1], a.copy = cp.async.8, b.copy = cp.async.8, stages = 3",
+        ((45, 37, 40),),
+        ("bind-copy-atoms", "bind-ring-to-cp-async", "convert-sm-to-nvvm"),
+    ),
+    Case(
+        "one-n-atom-a-step",
+        "grid.tile = [32, 32], k = 32, atoms = [1, 2, 1], permutation = [16, 16, 16], stages = 3",
+        ((45, 37, 40),),
+        ATOMS,
+    ),
+    Case(
+        "unswizzled",
+        "grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], a.swizzle = <0,3,3>, b.swizzle = <1,3,3>, "
+        "epilogue.swizzle = <0,3,3>",
+        ((45, 37, 40),),
+        ("assign-smem-layouts", "lower-epilogue", "convert-sm-to-nvvm"),
+    ),
+    Case(
+        "static-extents",
+        "grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], stages = 3",
+        ((45, 37, 40),),
+        EVERY,
+        spec(m=45, n=37, k=40),
+    ),
+]

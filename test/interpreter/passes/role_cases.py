@@ -1,0 +1,52 @@
+"""Kernels with a producer and consumers: TMA, mbarriers and wgmma, on sm_90a.
+
+One and two consumer warpgroups; every trip count at which the ring does something else; ragged extents and padded rows;
+several work tiles per CTA; operands in panels; epilogues through shared memory and straight from the fragments.
+"""
+
+from case import Case, every_kind, trips
+from compiled import spec
+
+import lowtide as lt
+from lowtide import targets
+
+SM_90A = targets.get("sm_90a")
+ONE = "roles = cooperative(1), grid.tile = [64, 32], k = 64, stages = 2"
+TWO = "roles = cooperative(2), grid.tile = [128, 64], k = 64, stages = 3"
+PANELS = "roles = cooperative(2), grid.tile = [256, 96], k = 32, stages = 2, epilogue.path = direct"
+EVERY = (
+    "tile-to-ctas",
+    "promote-operands-to-smem",
+    "assign-smem-layouts",
+    "specialize-roles",
+    "bind-wgmma",
+    "bind-tma",
+    "lower-epilogue",
+    "assign-smem-offsets",
+    "convert-sm-to-nvvm",
+)
+VERIFY = ("verify-mbarriers", "verify-registers")
+OPERANDS = ("assign-smem-layouts", "bind-wgmma", "bind-tma", "convert-sm-to-nvvm")
+PLAIN, EVERY_KIND = spec(d="f32"), spec(d="f32", epilogue=every_kind)
+
+
+def _case(name: str, problem: lt.GemmSpec, schedule: str, passes: tuple[str, ...] = EVERY) -> Case:
+    stages = 2 if "stages = 2" in schedule else 3
+    return Case(name, schedule, (*trips(stages, 64), (300, 140, 70)), passes, problem, SM_90A)
+
+
+def _panels(layout: str) -> Case:
+    return Case(f"roles-panels-{layout}", PANELS, ((259, 90, 70),), OPERANDS, spec(layout, d="f32"), SM_90A)
+
+
+CASES = [
+    _case("roles-one", PLAIN, ONE, (*EVERY, *VERIFY, "convert-ptx-ops-to-asm")),
+    _case("roles-two", PLAIN, TWO),
+    _case("roles-direct", PLAIN, f"{TWO}, epilogue.path = direct"),
+    _case("roles-one-every-kind", EVERY_KIND, ONE),
+    _case("roles-parts", EVERY_KIND, f"{TWO}, epilogue.tile = [128, 16], order = column"),
+    # Producer and consumers walk the same runs of tiles.
+    _case("roles-even-split", PLAIN, f"{ONE}, order = groups(2, 2), scheduler = even_split"),
+    _panels("nt"),
+    _panels("tn"),
+]

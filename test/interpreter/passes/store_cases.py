@@ -1,0 +1,54 @@
+"""Kernels whose epilogue ends in TMA stores, or in stores with a cache operator, on sm_90a.
+
+D in bf16, f16 and f32, parts of one and of several boxes and narrower last ones, one to four scratch buffers, one and
+two warpgroups, ragged edges, several work tiles per CTA.
+"""
+
+from case import Case
+from compiled import spec
+
+import lowtide as lt
+from lowtide import targets
+
+SM_90A = targets.get("sm_90a")
+PASSES = ("lower-epilogue", "assign-smem-offsets", "convert-sm-to-nvvm")
+ONE, TWO, PLAIN = (64, 64), (128, 64), spec()
+
+
+def add_bias(acc, bias: lt.PerColumn):
+    return acc + bias
+
+
+def scaled(acc, row: lt.PerRow, scale: lt.Scalar):
+    return scale * acc + row
+
+
+def _case(name: str, tile: tuple[int, int], problem: lt.GemmSpec = PLAIN, rest: str = "", path: str = "tma") -> Case:
+    rows, columns = tile
+    groups = 1 if rows == 64 else 2
+    grid = f"grid.tile = [{rows}, {columns}]"
+    schedule = f"{grid}, k = 64, stages = 2, roles = cooperative({groups}), epilogue.path = {path}"
+    # At least six tiles, none whole, three for each of two CTAs; rows of D are whole 16 bytes, as TMA stores them.
+    six = ((3 if rows == 256 else 4) * rows - 122, (2 if columns >= 64 else 4) * columns - 8, 70)
+    given = f"{schedule}, {rest}" if rest else schedule
+    return Case(f"stores-{name}", given, ((23, 24, 64),), PASSES, problem, SM_90A, (six,))
+
+
+BIAS = spec(epilogue=add_bias)
+CASES = [
+    _case("one-buffer", ONE, rest="epilogue.tile = [64, 32], epilogue.buffers = 1"),
+    _case("two-buffers", TWO, spec(dtype="f16", epilogue=add_bias), "epilogue.tile = [128, 32], epilogue.buffers = 2"),
+    _case("four-buffers", TWO, spec(epilogue=scaled), "epilogue.tile = [128, 16], epilogue.buffers = 4"),
+    _case("panels", TWO, BIAS, "epilogue.tile = [128, 64], epilogue.swizzle = <2,3,3>"),
+    _case("f32", TWO, spec(d="f32", epilogue=add_bias)),
+    _case("no-swizzle", ONE, rest="epilogue.swizzle = <0,3,3>, epilogue.cache = evict_first"),
+    _case("two-blocks-of-rows", (256, 64)),
+    _case("narrow", (64, 24)),
+    # The last part of a row is narrower: 64 + 24, 2 · 64 + 8, 4 · 32 + 8, 64 + 8 twice.
+    _case("narrow-last-part", (128, 88), BIAS),
+    _case("narrow-after-two", (128, 136)),
+    _case("narrow-of-f32", (128, 136), spec(d="f32"), "epilogue.buffers = 2"),
+    _case("narrow-twice", (256, 72), spec(dtype="f16"), "epilogue.buffers = 2"),
+    _case("streaming", ONE, rest="epilogue.cache = streaming", path="direct"),
+    _case("write-through", ONE, spec(d="f32"), "epilogue.cache = write_through", path="smem"),
+]

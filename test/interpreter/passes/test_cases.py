@@ -1,0 +1,62 @@
+"""What the cases as a whole must show: every pass is tried, upstream's too, and CTAs compute several tiles."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from by_level import ALL, case_named
+from case import Case, check, step_named
+from cases import CASES, EVERY, OURS, WITH_ROLES
+from compiled import Step, expected, inputs_of
+from role_cases import CASES as WITH_A_PRODUCER
+
+from lowtide.dialects.levels import Level
+from lowtide.interpreter import Trace, interpret
+from lowtide.passes.pipeline import STEPS
+
+
+def test_every_pass_down_to_level_nvvm_is_tried() -> None:
+    ours = {step.name for level, steps in STEPS.items() if level <= Level.NVVM for step in steps} & OURS
+    assert {name for case in ALL for name in case.passes} >= ours - {"expand-math"}  # which has tests of its own
+
+
+def test_case_names_are_unique() -> None:
+    assert len({case.name for case in ALL}) == len(ALL)
+
+
+def test_upstreams_passes_keep_the_numbers_too(steps: Callable[[Case], list[Step]]) -> None:
+    case = CASES[0]
+    upstream = [step for step in steps(case) if step.name not in OURS]
+    assert {step.name for step in upstream} == {"cse", "canonicalize"}
+    for step in upstream:
+        check(step, case.spec, case.shapes[0], orders=(0,))
+
+
+def test_passes_on_roles_leave_a_kernel_without_them_alone(steps: Callable[[Case], list[Step]]) -> None:
+    case = CASES[0]
+    assert set(EVERY) == set(case.passes)
+    assert not {step.name for step in steps(case) if step.after != step.before} & set(WITH_ROLES)
+
+
+@pytest.mark.parametrize("name", ["persistent", "persistent-direct"])
+def test_the_persistent_kernels_give_each_cta_at_least_three_work_tiles(
+    steps: Callable[[Case], list[Step]], name: str
+) -> None:
+    case = case_named(name)
+    after = step_named(steps(case), "tile-to-ctas").after
+    for shape in case.shapes:
+        trace = Trace()
+        interpret(after, inputs_of(case.spec, *shape), sms=2, domain="exact", trace=trace)
+        assert min(map(len, trace.tiles().values())) >= 3
+
+
+@pytest.mark.parametrize("case", WITH_A_PRODUCER[:6], ids=lambda case: case.name)
+def test_every_level_of_a_kernel_with_roles_gives_the_same_d_under_every_order(
+    steps: Callable[[Case], list[Step]], case: Case
+) -> None:
+    last = {step.level: step.after for step in steps(case) if step.level <= Level.NVVM}
+    inputs = inputs_of(case.spec, 130, 70, 200)
+    for level in (Level.CTA, Level.PIPELINED, Level.ATOMS, Level.EPILOGUE, Level.NVVM):
+        for seed in (0, 1, 2):
+            found = interpret(last[level], inputs, sms=1, seed=seed, domain="exact")
+            assert np.array_equal(found, expected(case.spec, inputs)), (level, seed)

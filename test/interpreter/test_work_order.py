@@ -1,0 +1,202 @@
+"""Which CTA computes which work tile, in which sequence: what each word means, and that every level keeps to it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from compiled import inputs_of, spec, steps_of
+from support import assert_same_order
+
+from lowtide import targets
+from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.explain.composition import composition_of
+from lowtide.dialects import tile
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile import GemmLayout, OperandKind, RasterKind, SchedulerKind
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import InterpreterError
+from lowtide.interpreter import Trace, inputs, interpret
+from lowtide.interpreter.machine.work_order import ORDERS, SCHEDULERS, WorkOrder
+from lowtide.passes.base import walk
+from lowtide.passes.nvvm import work_tiles
+
+# The definitions ------------------------------------------------------------------------------------------------------
+
+# Every word, with the numbers that it takes.
+NUMBERS: dict[Any, tuple[tuple[int, ...], ...]] = {
+    RasterKind.row: ((),),
+    RasterKind.column: ((),),
+    RasterKind.grouped: ((1,), (3,), (8,)),
+    RasterKind.groups: ((1, 1), (2, 3), (3, 2), (16, 8)),
+}
+WORDS = [(kind, numbers) for kind, choices in NUMBERS.items() for numbers in choices]
+
+
+def order_of(kind: Any, numbers: tuple[int, ...] = (), scheduler: Any = SchedulerKind.one_shot) -> WorkOrder:
+    return WorkOrder(scheduler, kind, *numbers)
+
+
+def test_every_word_of_the_dialect_has_a_meaning() -> None:
+    assert set(ORDERS) == set(RasterKind) == set(NUMBERS)
+    assert set(SCHEDULERS) == set(SchedulerKind)
+    assert {kind.name for kind in OperandKind} == set(inputs._KIND_DIMS)
+    assert {layout.name for layout in GemmLayout} == {a + b for a in inputs._A_DIMS for b in inputs._B_DIMS}
+
+
+class Unknown:
+    name = "diagonal"
+
+
+def test_a_word_without_a_meaning_is_refused_and_not_taken_for_another() -> None:
+    with pytest.raises(InterpreterError, match="diagonal is not interpreted; known are row, column, grouped, groups"):
+        order_of(Unknown())
+    with pytest.raises(InterpreterError, match="diagonal is not interpreted; known are one_shot, persistent"):
+        order_of(RasterKind.row, scheduler=Unknown())
+
+
+@pytest.mark.parametrize(("kind", "numbers"), WORDS, ids=str)
+@pytest.mark.parametrize("tiles", [(1, 1), (1, 7), (7, 1), (5, 3), (3, 5), (8, 8)], ids=str)
+def test_an_order_visits_each_tile_once(kind: Any, numbers: tuple[int, ...], tiles: tuple[int, int]) -> None:
+    order = order_of(kind, numbers)
+    visited = [order.tile_at(index, tiles) for index in range(tiles[0] * tiles[1])]
+    assert sorted(visited) == [(m, n) for m in range(tiles[0]) for n in range(tiles[1])]
+
+
+@pytest.mark.parametrize("scheduler", SchedulerKind, ids=lambda word: word.name)
+def test_a_scheduler_hands_out_each_tile_once(scheduler: Any) -> None:
+    order = order_of(RasterKind.row, scheduler=scheduler)
+    for total in (1, 2, 3, 7, 12, 13):
+        for ctas in range(total if scheduler == SchedulerKind.one_shot else 1, total + 1):
+            shares = [list(order.places(cta, ctas, total)) for cta in range(ctas)]
+            handed_out = [index for share in shares for index in share]
+            assert sorted(handed_out) == list(range(total))
+            if scheduler == SchedulerKind.even_split:
+                assert handed_out == list(range(total))  # neighbours, in the order of the CTAs
+                assert len(shares[0]) - len(shares[-1]) in (0, 1)
+
+
+def test_a_grouped_order_goes_down_a_band_first() -> None:
+    order = order_of(RasterKind.grouped, (2,))
+    assert [order.tile_at(index, (5, 2)) for index in range(6)] == [(0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (3, 0)]
+
+
+def test_an_order_in_groups_walks_each_group_row_by_row_and_the_ragged_ones_last() -> None:
+    # 3 × 5 tiles in groups of 2 × 3: two groups in the first band, two low ones in the second.
+    order = order_of(RasterKind.groups, (2, 3))
+    assert [order.tile_at(index, (3, 5)) for index in range(15)] == [
+        *((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)),
+        *((0, 3), (0, 4), (1, 3), (1, 4)),
+        *((2, 0), (2, 1), (2, 2)),
+        *((2, 3), (2, 4)),
+    ]
+
+
+# Every level keeps to it ----------------------------------------------------------------------------------------------
+
+# So much shared memory that one CTA fits an SM: a persistent one takes several tiles.
+ONE_PER_SM = "grid.tile = [32, 32], k = 128, atoms = [2, 1, 1], stages = 6"
+ONE = "roles = cooperative(1), grid.tile = [64, 32], k = 64, stages = 2"
+TWO = "roles = cooperative(2), grid.tile = [128, 32], k = 64, stages = 2"
+RASTERS = ("row", "column", "grouped(2)", "groups(2, 2)")
+SCHEDULES = [
+    *(
+        ("sm_80", f"{ONE_PER_SM}, order = {raster}, scheduler = {scheduler.name}")
+        for raster in RASTERS
+        for scheduler in SchedulerKind
+    ),
+    ("sm_80", f"{ONE_PER_SM}, order = column, scheduler = persistent, epilogue.path = direct"),
+    *(
+        ("sm_90a", f"{ONE}, order = {raster}, scheduler = {scheduler}")
+        for raster, scheduler in (("row", "persistent"), ("column", "persistent"), ("groups(2, 2)", "even_split"))
+    ),
+    ("sm_90a", f"{TWO}, order = column, scheduler = persistent, epilogue.path = tma"),
+]
+PLAIN = spec()
+LEVELS = (Level.CTA, Level.SMEM, Level.PIPELINED, Level.ATOMS, Level.EPILOGUE, Level.NVVM)
+
+
+def traces_of(target: str, schedule: str, sms: int, levels: tuple[Level, ...] = LEVELS) -> list[Trace]:
+    """The order observed at each level. (`assert_same` compares it before and after each pass.)"""
+    given = inputs_of(PLAIN, *(150, 88, 16) if target == "sm_80" else (300, 88, 16))
+    texts = {step.level: step.after for step in steps_of(PLAIN, schedule, targets.get(target))}
+    traces = []
+    for level in levels:
+        traces.append(Trace())
+        interpret(texts[level], given, sms=sms, domain="exact", trace=traces[-1])
+    return traces
+
+
+@pytest.mark.parametrize(("target", "schedule"), SCHEDULES)
+def test_every_level_keeps_each_ctas_sequence_of_work_tiles(target: str, schedule: str) -> None:
+    first, *others = traces_of(target, schedule, 3 if target == "sm_80" else 2)
+    tiles = first.tiles()
+    assert sum(map(len, tiles.values())) == (9 if TWO in schedule else 15)
+    assert "one_shot" in schedule or max(map(len, tiles.values())) >= 3
+    assert [trace.level for trace in others] == [str(level) for level in LEVELS[1:]]
+    assert others[-1].tile is None  # no op says it any more
+    for trace in others:
+        assert_same_order(first, trace)
+
+
+# `explain` agrees with what is run ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheduler", ["one_shot", "persistent", "even_split"])
+@pytest.mark.parametrize("raster", RASTERS)
+def test_the_first_wave_that_explain_tells_of_is_the_one_observed_at_level_nvvm(raster: str, scheduler: str) -> None:
+    problem, sm_80 = spec(m=150, n=88, k=16), replace(targets.get("sm_80"), sm_count=4)
+    schedule = f"{ONE_PER_SM}, order = {raster}, scheduler = {scheduler}"
+    texts = {step.level: step.after for step in steps_of(problem, schedule)}
+    trace = Trace()
+    interpret(texts[Level.NVVM], inputs_of(problem, 150, 88, 16), sms=4, domain="exact", trace=trace)
+    stored = trace.stored_tiles((32, 32))
+    first = [next(iter(stored[cta].values()))[0] for cta in range(4)]
+    module = parse_text(texts[Level.EPILOGUE], make_context(), "<epilogue>")
+    (kernel,), (launch,) = walk(module, tile.KernelOp), walk(module, tile.LaunchOp)
+    given = Schedule.carried_by(module)
+    grid = composition_of(kernel, launch, problem, given, sm_80, 1, ()).grid
+    assert (grid.at_once, grid.tiles, grid.scheduler) == (4, 15, scheduler)
+    assert (grid.wave_rows, grid.wave_columns) == (len({row for row, _ in first}), len({column for _, column in first}))
+
+
+# Faults ---------------------------------------------------------------------------------------------------------------
+
+
+ENDS = (Level.CTA, Level.NVVM)
+
+
+class _Order:
+    """An order's attribute with another word."""
+
+    def __init__(self, order: Any, kind: str) -> None:
+        self.kind, self.group, self.columns = kind, order.group, order.columns
+
+
+@pytest.mark.parametrize("scheduler", ["one_shot", "persistent", "even_split"])
+@pytest.mark.parametrize(("meant", "lowered"), [("column", "row"), ("row", "column"), ("grouped(2)", "row")])
+def test_an_order_lowered_as_another_is_found(
+    monkeypatch: pytest.MonkeyPatch, meant: str, lowered: str, scheduler: str
+) -> None:
+    right = work_tiles._rasterize
+
+    def wrong(context: Any, order: Any, *rest: Any) -> Any:
+        return right(context, _Order(order, lowered), *rest)
+
+    monkeypatch.setattr(work_tiles, "_rasterize", wrong)
+    with pytest.raises(AssertionError, match=r"CTA \d+ .*stores to"):
+        assert_same_order(*traces_of("sm_80", f"{ONE_PER_SM}, order = {meant}, scheduler = {scheduler}", 3, ENDS))
+
+
+def test_a_scheduler_lowered_as_another_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work_tiles, "_even_run", work_tiles._every_so_many)
+    with pytest.raises(AssertionError, match=r"CTA \d+ .*stores to"):
+        assert_same_order(*traces_of("sm_80", f"{ONE_PER_SM}, order = row, scheduler = even_split", 3, ENDS))
+
+
+def test_roles_that_walk_other_tiles_are_found() -> None:
+    """A trace of agents out of step; the kernel itself would deadlock or give wrong numbers."""
+    trace = Trace()
+    trace.begin_work(0, "producer", (64, 32)).extend([(0, 0), (64, 0)])
+    trace.begin_work(0, "consumer", (64, 32)).extend([(0, 0), (0, 32)])
+    with pytest.raises(InterpreterError, match=r"CTA 0: producer computes the work tiles .*, consumer .*the same"):
+        trace.tiles()
