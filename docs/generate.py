@@ -1,4 +1,4 @@
-"""Generates what repeats the code: pages on dialects, passes and levels, the table of presets, the IR in README.md.
+"""Generates what repeats the code: pages on dialects, passes and levels, tables of presets, the IR in README.md.
 
     python docs/generate.py            write them
     python docs/generate.py --check    write nothing; exit 1 where a page is not what would be written
@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 import lowtide as lt
-from lowtide.compiler.presets import PRESETS
+from lowtide.compiler.presets import PRESETS, ladder_of
 from lowtide.dialects.levels import DEVICE_OPS, HOST_OPS, RULES, Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass
@@ -129,6 +129,26 @@ def _fields(schedule: Schedule) -> str:
     return ", ".join(f"{name} = {text}" for name, text in names) or "nothing"
 
 
+def ladder_page(size: int) -> str:
+    """The page of a ladder: a row for each preset of today, with its measured figures or as not measured."""
+    head, rows, tail = _split_ladder((ROOT / "docs" / f"ladder-{size}.md").read_text(encoding="utf-8"))
+    measured = {row[0]: row[1:-1] for row in rows}
+    steps = ladder_of("sm_90a")
+    blank = ["not measured", *[""] * (len(rows[0]) - 3)]
+    table = [[name, *measured.get(name, blank), preset.adds] for name, preset in steps.items()]
+    table += [row for row in rows if not row[0].startswith("sm90-")]
+    return head + "".join(f"| {' | '.join(row)} |\n" for row in table) + tail
+
+
+def _split_ladder(text: str) -> tuple[str, list[list[str]], str]:
+    """What stands before the rows of the table, their cells, and what follows."""
+    found = re.search(r"(?s)^(.*?\n\|(?: -+ \|)+\n)((?:\|[^\n]*\n)+)(.*)$", text)
+    if found is None:
+        sys.exit("a ladder page has no table")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in found[2].splitlines()]
+    return found[1], rows, found[3]
+
+
 # Of each level shown in README.md: from the n-th line with this to the next line with that.
 _EXCERPTS: Mapping[str, tuple[str, int, str]] = MappingProxyType(
     {
@@ -174,6 +194,8 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "passes.md": passes_page,
         "levels.md": levels_page,
         "schedule.md": schedule_page,
+        "ladder-4096.md": lambda: ladder_page(4096),
+        "ladder-8192.md": lambda: ladder_page(8192),
         "../README.md": readme,
     }
 )

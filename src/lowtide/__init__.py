@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 
 # In a checkout the subpackages are links to folders of the repository. They are imported by the paths that git knows,
 # so that tracebacks, debuggers and coverage name these. (Where the package is installed the two are one.)
-__path__.insert(0, os.path.dirname(os.path.realpath(os.path.join(os.path.dirname(__file__), "runtime"))))
+_folders = os.path.dirname(os.path.realpath(os.path.join(os.path.dirname(__file__), "runtime")))
+__path__ = list(dict.fromkeys((_folders, *__path__)))
 
 _FUNCTIONS = (  # of epilogues
     "cast",

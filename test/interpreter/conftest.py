@@ -1,0 +1,1 @@
+"""Puts this folder's helpers where tests in folders below find them."""
