@@ -144,6 +144,18 @@ def test_a_preset_that_was_not_timed_stands_in_the_ladder_as_not_measured(monkey
     assert {len(row) for row in rows} == {len(rows[0])}
 
 
+@pytest.mark.parametrize("size", [4096, 8192])
+def test_the_charts_show_the_figures_of_their_pages(size: int) -> None:
+    chart = text_of(f"docs/ladder-{size}.svg")
+    rows = [
+        line.split(" | ") for line in text_of(f"docs/ladder-{size}.md").splitlines() if "…" in line.partition(" | ")[2]
+    ]
+    assert rows
+    for row in rows:
+        assert f">{row[0].removeprefix('| ')}<" in chart
+        assert all(f">{row[column].split()[0]}<" in chart for column in (1, 4))
+
+
 def test_presets_named_in_seeds_exist() -> None:
     named = set(re.findall(r"`(sm\d\d-[\w-]+)`", text_of("docs/seeds.md")))
     assert {name.partition("-")[0] for name in named} == {"sm80", "sm90"} and named <= set(PRESETS)
