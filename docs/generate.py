@@ -1,7 +1,8 @@
-"""Generates what repeats the code: pages on dialects, passes and levels, the table of presets, the IR in README.md.
+"""Generates what repeats the code: pages on dialects, passes and levels, tables of presets, the IR in README.md.
 
     python docs/generate.py            write them
     python docs/generate.py --check    write nothing; exit 1 where a page is not what would be written
+    python docs/generate.py --charts   write only the charts of the ladders, from the figures in their pages
 
 Dialect pages come from the TableGen files by mlir-tblgen, which `pip install -e '.[test]'` brings.
 """
@@ -19,7 +20,8 @@ from types import MappingProxyType
 from typing import Any
 
 import lowtide as lt
-from lowtide.compiler.presets import PRESETS
+from lowtide.compiler.bench.bar_chart import svg
+from lowtide.compiler.presets import PRESETS, ladder_of
 from lowtide.dialects.levels import DEVICE_OPS, HOST_OPS, RULES, Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass
@@ -129,6 +131,38 @@ def _fields(schedule: Schedule) -> str:
     return ", ".join(f"{name} = {text}" for name, text in names) or "nothing"
 
 
+def ladder_page(size: int) -> str:
+    """The page of a ladder: a row for each preset of today, with its measured figures or as not measured."""
+    head, rows, tail = _split_ladder((ROOT / "docs" / f"ladder-{size}.md").read_text(encoding="utf-8"))
+    measured = {row[0]: row[1:-1] for row in rows}
+    steps = ladder_of("sm_90a")
+    blank = ["not measured", *[""] * (len(rows[0]) - 3)]
+    table = [[name, *measured.get(name, blank), preset.adds] for name, preset in steps.items()]
+    table += [row for row in rows if not row[0].startswith("sm90-")]
+    return head + "".join(f"| {' | '.join(row)} |\n" for row in table) + tail
+
+
+def ladder_chart(size: int) -> str:
+    """The chart of a ladder's measured rows, as SVG. Raises lowtide.Error where matplotlib is missing."""
+    text = (ROOT / "docs" / f"ladder-{size}.md").read_text(encoding="utf-8")
+    title = re.search(r"(?m)^[\d-]+\. (.*), \d+ rounds:$", text)
+    if title is None:
+        sys.exit(f"ladder-{size}.md: no line that ends in the number of rounds")
+    measured = [row for row in _split_ladder(text)[1] if row[1] != "not measured"]
+    # The medians: the first figures of the columns with TFLOP/s.
+    bars = [(row[0], float(row[1].split()[0]), float(row[4].split()[0])) for row in measured]
+    return svg(title[1], "TFLOP/s", bars)
+
+
+def _split_ladder(text: str) -> tuple[str, list[list[str]], str]:
+    """What stands before the rows of the table, their cells, and what follows."""
+    found = re.search(r"(?s)^(.*?\n\|(?: -+ \|)+\n)((?:\|[^\n]*\n)+)(.*)$", text)
+    if found is None:
+        sys.exit("a ladder page has no table")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in found[2].splitlines()]
+    return found[1], rows, found[3]
+
+
 # Of each level shown in README.md: from the n-th line with this to the next line with that.
 _EXCERPTS: Mapping[str, tuple[str, int, str]] = MappingProxyType(
     {
@@ -174,6 +208,8 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "passes.md": passes_page,
         "levels.md": levels_page,
         "schedule.md": schedule_page,
+        "ladder-4096.md": lambda: ladder_page(4096),
+        "ladder-8192.md": lambda: ladder_page(8192),
         "../README.md": readme,
     }
 )
@@ -184,7 +220,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a page is out of date")
     parser.add_argument("--folder", type=Path, default=ROOT / "docs", help="where the pages lie (default: docs)")
+    parser.add_argument("--charts", action="store_true", help="write the charts of the ladders, and nothing else")
     options = parser.parse_args(argv)
+    if options.charts:
+        for size in (4096, 8192):
+            (options.folder / f"ladder-{size}.svg").write_text(ladder_chart(size), encoding="utf-8")
+        return 0
     stale = []
     for name, generate in PAGES.items():
         path, text = options.folder / name, generate()

@@ -1,7 +1,12 @@
-"""Bars of a table's speeds: as text for a terminal, as SVG for a page. No library draws them."""
+"""Bars of a table's speeds: as text for a terminal, and as SVG for a page, drawn by matplotlib."""
 
+import importlib
+import io
+import textwrap
 from collections.abc import Sequence
-from html import escape
+from types import ModuleType
+
+from lowtide.errors import Error
 
 Bar = tuple[str, float, float]
 """Name, sustained, burst, in one unit."""
@@ -9,14 +14,12 @@ Bar = tuple[str, float, float]
 _BLOCKS = " ▏▎▍▌▋▊▉█"  # eighths of a column
 _WIDTH = 48  # columns of the longest text bar
 
-_ROW, _BAR, _TOP, _SCALE = 34, 11, 56, 420.0  # SVG user units
-_MARGIN = 12
-_CHARACTER = 7.2
 _SUSTAINED, _BURST, _PEER = "#1f5f8b", "#9cc3dd", "#8a8a8a"
+_TITLE_COLUMNS = 60
 
 
 def text_bars(bars: Sequence[Bar]) -> str:
-    """A line a bar, of the sustained speed."""
+    """One line per bar, of the sustained speed."""
     most = max(sustained for _, sustained, _ in bars)
     width = max(len(name) for name, _, _ in bars)
     lines = []
@@ -27,49 +30,43 @@ def text_bars(bars: Sequence[Bar]) -> str:
     return "\n".join(lines)
 
 
+def matplotlib_or_refuse() -> ModuleType:
+    """matplotlib. Raises Error, which says how to install it, where it is missing."""
+    try:
+        return importlib.import_module("matplotlib")
+    except ImportError:
+        raise Error("charts are drawn by matplotlib, which is not installed; pip install 'lowtide[bench]'") from None
+
+
 def svg(title: str, unit: str, bars: Sequence[Bar]) -> str:
-    """Two bars a row, sustained above burst; the last row is the peer, whose speeds are also drawn as lines across.
+    """Two bars per row, sustained above burst. The last row is the peer; a dashed line marks its sustained speed.
 
-    Readable on light and on dark pages: it brings its own ground.
+    Raises Error where matplotlib is missing.
     """
-    most = max(max(sustained, burst) for _, sustained, burst in bars)
-    left = _MARGIN + _CHARACTER * max(len(name) for name, _, _ in bars) + _MARGIN
-    width, height = left + _SCALE + 70, _TOP + _ROW * len(bars) + _MARGIN
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" '
-        f'height="{height}" font-family="ui-monospace, monospace" font-size="12" role="img">',
-        f"<title>{escape(title)}</title>",
-        f'<rect width="{width:.0f}" height="{height}" fill="#ffffff"/>',
-        f'<text x="{_MARGIN}" y="22" font-size="14" fill="#222222">{escape(title)}</text>',
-        *_legend(left, unit),
-    ]
-    for row, (name, sustained, burst) in enumerate(bars):
-        is_peer = row == len(bars) - 1
-        top = _TOP + _ROW * row
-        parts.append(f'<text x="{_MARGIN}" y="{top + _BAR + 4}" fill="#222222">{escape(name)}</text>')
-        for offset, value, colour in ((0, sustained, _PEER if is_peer else _SUSTAINED), (_BAR + 1, burst, _BURST)):
-            length = _SCALE * value / most
-            parts.append(
-                f'<rect x="{left:.1f}" y="{top + offset}" width="{length:.1f}" height="{_BAR}" fill="{colour}"/>'
-            )
-            parts.append(
-                f'<text x="{left + length + 4:.1f}" y="{top + offset + 10}" font-size="10" fill="#222222">'
-                f"{value:.0f}</text>"
-            )
-    _, sustained, _ = bars[-1]
-    line = left + _SCALE * sustained / most
-    parts.append(
-        f'<line x1="{line:.1f}" x2="{line:.1f}" y1="{_TOP - 4}" y2="{height - _MARGIN}" stroke="{_PEER}" '
-        'stroke-dasharray="4 3"/>'
-    )
-    return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def _legend(left: float, unit: str) -> list[str]:
-    parts = []
-    for place, (text, colour) in enumerate((("sustained", _SUSTAINED), ("burst", _BURST))):
-        x = left + 110 * place
-        parts.append(f'<rect x="{x:.1f}" y="34" width="{_BAR}" height="{_BAR}" fill="{colour}"/>')
-        parts.append(f'<text x="{x + _BAR + 4:.1f}" y="44" fill="#222222">{text}</text>')
-    parts.append(f'<text x="{left + 220:.1f}" y="44" fill="#222222">{escape(unit)}</text>')
-    return parts
+    settings = {"svg.fonttype": "none", "svg.hashsalt": "lowtide", "font.family": "monospace", "font.size": 9}
+    with matplotlib_or_refuse().rc_context(settings):
+        figure = importlib.import_module("matplotlib.figure").Figure(
+            figsize=(9, 1.3 + 0.42 * len(bars)), layout="constrained"
+        )
+        axes = figure.add_subplot()
+        rows = range(len(bars))
+        colours = [*[_SUSTAINED] * (len(bars) - 1), _PEER]
+        drawn = (
+            axes.barh([row - 0.2 for row in rows], [one[1] for one in bars], 0.4, color=colours, label="sustained"),
+            axes.barh([row + 0.2 for row in rows], [one[2] for one in bars], 0.4, color=_BURST, label="burst"),
+        )
+        # Behind the bars, and each figure on a ground of its own: the line crosses neither.
+        axes.axvline(bars[-1][1], color=_PEER, linestyle="--", linewidth=1, zorder=0)
+        for container in drawn:
+            ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+            axes.bar_label(container, fmt="%.0f", padding=3, fontsize=8, bbox=ground)
+        axes.set_yticks(rows, [one[0] for one in bars])
+        axes.invert_yaxis()
+        axes.margins(x=0.08, y=0.01)
+        axes.set_xlabel(unit)
+        axes.spines[["top", "right"]].set_visible(False)
+        figure.legend(handles=drawn, loc="outside upper right", ncols=2, frameon=False)
+        figure.suptitle(textwrap.fill(title, _TITLE_COLUMNS), x=0.01, ha="left", fontsize=10)
+        text = io.StringIO()
+        figure.savefig(text, format="svg", facecolor="white", metadata={"Date": None, "Title": title})
+    return text.getvalue()

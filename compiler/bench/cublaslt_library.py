@@ -2,6 +2,9 @@
 
 Numbers, types and structs are those of cublasLt.h, the same from CUDA 12 to 13 (NVIDIA's cuBLAS manual, "Using the
 cuBLASLt API"); the header's comments say which attribute has how many bytes, and cuBLASLt refuses any other size.
+
+nvmath-python's `nvmath.bindings.cublasLt` has all the functions that are called here. They take the same pointers and
+sizes, so only the numbers, the structs and the loading of the library could come from there, for a dependency more.
 """
 
 import ctypes

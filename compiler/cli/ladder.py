@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lowtide.compiler.bench import ladder as steps_of
-from lowtide.compiler.bench.bar_chart import svg, text_bars
+from lowtide.compiler.bench.bar_chart import matplotlib_or_refuse, svg, text_bars
 from lowtide.compiler.bench.contest import markdown
 from lowtide.compiler.bench.gpu_timing import torch_with_gpu
 from lowtide.compiler.bench.ladder import Step
@@ -23,7 +23,9 @@ from lowtide.targets import KNOWN
 Extent = Annotated[int, typer.Option(min=1, help="4096 if left out.", show_default=False)]
 Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Counted rounds.")]
 MarkdownFile = Annotated[Path | None, typer.Option("--markdown", help="File that gets the table as Markdown.")]
-ChartFile = Annotated[Path | None, typer.Option("--chart", help="File that gets a bar chart as SVG; asks for a GPU.")]
+ChartFile = Annotated[
+    Path | None, typer.Option("--chart", help="File that gets a bar chart as SVG; needs a GPU and matplotlib.")
+]
 
 
 def ladder(
@@ -51,6 +53,8 @@ def ladder(
     missing = _no_timing()
     if missing and chart_file is not None:
         raise Error(f"--chart draws speeds, and nothing can be timed: {missing}")
+    if chart_file is not None:
+        matplotlib_or_refuse()
     for path in filter(None, (markdown_file, chart_file)):
         _check_writable(path)
     line("problem", problem_line(spec, (m, n, k)))

@@ -10,6 +10,7 @@ Names are imported when they are first used, so that `lowtide.runtime` can be us
 """
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ if TYPE_CHECKING:
         SpecError,
         TargetError,
     )
+
+# In a checkout the subpackages are links to folders of the repository. They are imported by the paths that git knows,
+# so that tracebacks, debuggers and coverage name these. (Where the package is installed the two are one.)
+_folders = os.path.dirname(os.path.realpath(os.path.join(os.path.dirname(__file__), "runtime")))
+__path__ = list(dict.fromkeys((_folders, *__path__)))
 
 _FUNCTIONS = (  # of epilogues
     "cast",

@@ -1,0 +1,110 @@
+"""README's chapter on passes, taken at its word: its blocks go where it says, in a copy of the tree, and are run."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PASS = "passes/cta/merge_clamps.py"
+STEPS = "passes/cta/__init__.py"
+LIT_TEST = "test/lit/passes/cta/merge-clamps.mlir"
+SEMANTIC_TEST = "test/interpreter/passes/test_merge_clamps.py"
+LIT = ("-c", "from lit.main import main; main()", "-v")
+
+
+def chapter() -> str:
+    found = re.search(r"^## Write a pass\n(.*?)^## ", (ROOT / "README.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def blocks() -> dict[str, str]:
+    """The text of each block that stands under the path of a file."""
+    found = re.findall(r"^   `([\w./-]+)`:\n\n   ```\w+\n(.*?)^   ```$", chapter(), re.DOTALL | re.MULTILINE)
+    return {path: textwrap.dedent(text) for path, text in found}
+
+
+def enter(tree: Path) -> None:
+    """The import before the folder's others, the step below TileToCtas, as item 2 says."""
+    import_line, _, step = blocks()[STEPS].partition("\n")
+    text = (tree / STEPS).read_text(encoding="utf-8")
+    text = re.sub(r"(?m)^(?=from lowtide\.passes\.cta)", import_line + "\n", text, count=1)
+    text = re.sub(r"(?m)^    Step\(TileToCtas,.*\n", lambda line: line[0] + step.strip("\n") + "\n", text, count=1)
+    (tree / STEPS).write_text(text, encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tree with the pass wired in."""
+    copy = tmp_path_factory.mktemp("tree") / "lowtide"
+    left_out = shutil.ignore_patterns(".git", ".venv", ".*_cache", "build", "dist", "__pycache__", "Output")
+    shutil.copytree(ROOT, copy, symlinks=True, ignore=left_out)
+    for path, text in blocks().items():
+        if path != STEPS:
+            (copy / path).parent.mkdir(exist_ok=True)
+            (copy / path).write_text(text, encoding="utf-8")
+    enter(copy)
+    return copy
+
+
+def run(tree: Path, *arguments: str) -> str:
+    """This Python in the copy. Returns its output; fails where the exit status is not 0."""
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "COLUMNS": "200"}
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_chapter_has_every_file_of_the_pass() -> None:
+    assert set(blocks()) == {PASS, STEPS, LIT_TEST, SEMANTIC_TEST}
+    for path in re.findall(r"`(test/[\w./-]+)`(?!:)", chapter()):
+        assert (ROOT / path).exists(), path
+
+
+def test_the_pass_is_formatted_and_lint_free(tree: Path) -> None:
+    run(tree, "-m", "ruff", "check", "passes", "test/interpreter")
+    run(tree, "-m", "ruff", "format", "--check", "passes", "test/interpreter")
+
+
+def test_its_lit_test_passes_and_fails_without_it(tree: Path) -> None:
+    run(tree, *LIT, LIT_TEST)
+    broken = tree / "test/lit/passes/cta/broken.mlir"
+    text = (tree / LIT_TEST).read_text(encoding="utf-8")
+    broken.write_text(text.replace("-p merge-clamps,cse", "-p cse"), encoding="utf-8")
+    with pytest.raises(AssertionError, match=r"arith\.maximumf"):
+        run(tree, *LIT, str(broken))
+    broken.unlink()
+
+
+def test_its_semantic_test_passes_and_fails_where_it_changes_numbers(tree: Path) -> None:
+    pytest_ = ("-m", "pytest", "-q", "-p", "no:cacheprovider", SEMANTIC_TEST)
+    assert "1 passed" in run(tree, *pytest_)
+    source = (tree / PASS).read_text(encoding="utf-8")
+    (tree / PASS).write_text(source.replace("> (sign * second,", "< (sign * second,"), encoding="utf-8")
+    try:
+        with pytest.raises(AssertionError, match="D differs"):
+            run(tree, *pytest_)
+    finally:
+        (tree / PASS).write_text(source, encoding="utf-8")
+
+
+def test_the_driver_takes_it_and_the_pages_are_written(tree: Path) -> None:
+    run(tree, "docs/generate.py")
+    assert "merge-clamps" in (tree / "docs" / "passes.md").read_text(encoding="utf-8")
+    units = ("driver", "pass_pipeline", "imports", "docs")
+    run(tree, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *(f"test/unit/test_{name}.py" for name in units))
+
+
+def test_the_example_is_the_same_pass() -> None:
+    def code(text: str) -> str:
+        return text[text.index("@dataclass") :].strip()
+
+    own = (ROOT / "examples" / "own_pass.py").read_text(encoding="utf-8")
+    assert code(blocks()[PASS]) == code(own.partition("\n\n\ndef relu_and_clamp")[0])
