@@ -19,6 +19,7 @@ from lowtide.compiler.epilogue.trace import Node, Traced, Tracer
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects import tile
 from lowtide.dialects.locations import where
+from lowtide.elements import EPILOGUE_TYPE
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
 from lowtide.passes.support.problem import Problem, element_name
@@ -205,7 +206,7 @@ def _read(block: ir.Block, d: str) -> _Region:
         name, attribute = _node(op)
         dtype = element_name(op.results[0].type)
         exact = name == "same" and op.operation.name != "arith.truncf"
-        rounded = None if exact or dtype in ("f32", "i1") or name in ("const", "where") else dtype
+        rounded = None if exact or dtype in (EPILOGUE_TYPE, "i1") or name in ("const", "where") else dtype
         # Of the negation's two inputs the second is the constant true.
         inputs = tuple(numbers[operand] for operand in list(op.operands)[: 1 if name == "not" else None])
         steps.append(_Step(name, inputs, attribute, rounded))

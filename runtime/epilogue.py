@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.elements import ELEMENTS, element_of_ir, element_type
+from lowtide.elements import ELEMENTS, EPILOGUE_TYPE, element_of_ir, element_type
 from lowtide.errors import LoadError
 from lowtide.runtime.dtypes import half_unit, round_to
 
 Interval = tuple[np.ndarray, np.ndarray, np.ndarray]
 
-_ROUNDING = element_type("f32").spacing  # twice the unit roundoff
+_ROUNDING = element_type(EPILOGUE_TYPE).spacing  # twice the unit roundoff
 _FUNCTION_ERROR = 2.0**-18  # relative; and absolute below
 _FUNCTION_FLOOR = 2.0**-22
 _TINY = 2.0**-125  # what flushing or a subnormal's rounding may cost
@@ -186,7 +186,7 @@ def _corners(function: Callable[..., Any], *inputs: Interval) -> Interval:
 def _widen(x: Interval, relative: float, absolute: float) -> Interval:
     """The ends moved out by the rounding error, and past the largest float to infinity."""
     value, low, high = x
-    largest = element_type("f32").largest
+    largest = element_type(EPILOGUE_TYPE).largest
     low = low - (np.where(np.isfinite(low), np.abs(low), 0.0) * relative + absolute)
     high = high + (np.where(np.isfinite(high), np.abs(high), 0.0) * relative + absolute)
     return value, np.where(low < -largest, -math.inf, low), np.where(high > largest, math.inf, high)

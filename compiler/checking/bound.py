@@ -16,11 +16,11 @@ import numpy as np
 from lowtide.compiler.epilogue.erf import erf
 from lowtide.compiler.epilogue.operands import EpilogueGraph
 from lowtide.compiler.epilogue.trace import Node
-from lowtide.elements import element_type
+from lowtide.elements import EPILOGUE_TYPE, element_type
 from lowtide.passes.support import math_formulas as formulas
 from lowtide.runtime.dtypes import round_to
 
-_LARGEST = element_type("f32").largest
+_LARGEST = element_type(EPILOGUE_TYPE).largest
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _propagate(node: Node, inputs: list[Interval], acc: Interval, operands: Sequ
         return Interval.exact(operands[node.attribute])
     if node.op == "const":
         exact = np.asarray(node.attribute, dtype=np.float64)
-        rounded = round_to(exact, "f32")
+        rounded = round_to(exact, EPILOGUE_TYPE)
         if np.isnan(exact):
             return Interval.exact(exact)
         return Interval(np.minimum(exact, rounded), np.maximum(exact, rounded))

@@ -131,7 +131,8 @@ def random_inputs(
     for name, dtype, extents in (("a", spec.a, concrete.a_shape), ("b", spec.b, concrete.b_shape)):
         rows, columns = extents
         assert rows is not None and columns is not None
-        stride = -(-(columns + row_padding) // 8) * 8
+        unit = 16 // element_type(dtype).bytes
+        stride = -(-(columns + row_padding) // unit) * unit
         inputs[name] = padded_matrix(rng.standard_normal((rows, columns)), dtype, stride)
     for operand in spec.operands:
         if operand.kind is OperandKind.SCALAR:

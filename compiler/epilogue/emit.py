@@ -8,7 +8,7 @@ from mlir.dialects import arith, math
 
 from lowtide.compiler.epilogue.operands import EpilogueGraph
 from lowtide.compiler.epilogue.trace import Node
-from lowtide.elements import element_type
+from lowtide.elements import EPILOGUE_TYPE, element_type
 
 Build = Callable[..., ir.Value]
 
@@ -64,14 +64,14 @@ def emit(graph: EpilogueGraph, arguments: Sequence[ir.Value]) -> ir.Value:
 
 def _build(node: Node, inputs: list[ir.Value], arguments: Sequence[ir.Value], shape: list[int] | None) -> ir.Value:
     if node.op == "acc":
-        return _convert(arguments[0], "f32", shape)
+        return _convert(arguments[0], EPILOGUE_TYPE, shape)
     if node.op == "operand":
         assert isinstance(node.attribute, int)
-        return _convert(arguments[1 + node.attribute], "f32", shape)
+        return _convert(arguments[1 + node.attribute], EPILOGUE_TYPE, shape)
     if node.op == "const":
         return _constant(float(np.float32(node.attribute)), shape)
     if node.op == "cast":
-        return _convert(_convert(inputs[0], str(node.attribute), shape), "f32", shape)
+        return _convert(_convert(inputs[0], str(node.attribute), shape), EPILOGUE_TYPE, shape)
     if node.op == "where":
         return arith.SelectOp(*inputs).result
     if node.op == "not":
@@ -101,4 +101,4 @@ def _convert(value: ir.Value, name: str, shape: list[int] | None) -> ir.Value:
     type = _like(ir_type(name), shape)
     if value.type == type:
         return value
-    return (arith.ExtFOp if name == "f32" else arith.TruncFOp)(type, value).result
+    return (arith.ExtFOp if name == EPILOGUE_TYPE else arith.TruncFOp)(type, value).result

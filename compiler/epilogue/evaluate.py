@@ -7,6 +7,7 @@ import numpy as np
 from lowtide.compiler.epilogue.erf import erf
 from lowtide.compiler.epilogue.operands import EpilogueGraph
 from lowtide.compiler.epilogue.trace import Node, in_order
+from lowtide.elements import EPILOGUE_TYPE
 from lowtide.runtime.dtypes import round_to
 
 _OPS: dict[str, Callable[..., np.ndarray]] = {
@@ -60,7 +61,7 @@ def folded(result: Node) -> np.float32:
     with np.errstate(all="ignore"):
         for node in in_order(result):
             exact = _evaluate(node, [values[id(other)] for other in node.inputs], np.empty(0), ())
-            values[id(node)] = exact if exact.dtype == np.bool_ else round_to(exact, "f32")
+            values[id(node)] = exact if exact.dtype == np.bool_ else round_to(exact, EPILOGUE_TYPE)
     return np.float32(values[id(result)])
 
 

@@ -15,7 +15,7 @@ from lowtide.compiler.dtypes import choices, numpy_dtype
 from lowtide.compiler.epilogue.erf import erf as erf_of_arrays
 from lowtide.compiler.epilogue.evaluate import folded
 from lowtide.compiler.epilogue.trace import Predicate, Traced, Tracer, number_of, refuse, truth_of
-from lowtide.elements import kernel_types
+from lowtide.elements import EPILOGUE_TYPE, kernel_types
 from lowtide.errors import SpecError
 
 Parameters = ParamSpec("Parameters")
@@ -134,7 +134,7 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     """
     tracer, known = _tracer_of(condition, x, y), truth_of(condition)
     if tracer is None and known is not None and number_of(x) is not None and number_of(y) is not None:
-        return cast(x if known else y, "f32")
+        return cast(x if known else y, EPILOGUE_TYPE)
     if tracer is None:
         return np.where(condition, x, y)
     if known is not None:
@@ -153,7 +153,7 @@ def cast(x: Any, dtype: str) -> Any:
         with np.errstate(over="ignore"):
             rounded = np.asarray(x).astype(numpy_dtype(dtype))
             return rounded.astype(np.result_type(x, np.float32))
-    return x if dtype == "f32" else tracer.apply("cast", x, attribute=dtype)
+    return x if dtype == EPILOGUE_TYPE else tracer.apply("cast", x, attribute=dtype)
 
 
 def _tracer_of(*values: object) -> Tracer | None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from lowtide.compiler.dtypes import choices
 from lowtide.compiler.epilogue.trace import Node, Predicate, Traced, Tracer, in_order, is_ours
-from lowtide.elements import kernel_types
+from lowtide.elements import EPILOGUE_TYPE, kernel_types
 from lowtide.errors import SpecError
 
 # Names that the call of a kernel, its interpretation, or the reference needs for itself.
@@ -200,9 +200,9 @@ def _operand(function: Callable[..., Any], parameter: inspect.Parameter, d: str)
     if type is None:
         raise SpecError(f"{where}: the epilogue operand {name!r} has no kind; annotate it with {_KINDS}")
     if type.kind is OperandKind.SCALAR:
-        if type.dtype not in (None, "f32"):
+        if type.dtype not in (None, EPILOGUE_TYPE):
             raise SpecError(f"{where}: the scalar {name!r} of {type.dtype!r}: scalars are f32; write lt.Scalar")
-        return Operand(name, type.kind, "f32")
+        return Operand(name, type.kind, EPILOGUE_TYPE)
     dtype = d if type.dtype is None else type.dtype
     if dtype not in kernel_types():
         raise SpecError(f"{where}: unknown dtype {dtype!r} of operand {name!r}: {choices(dtype, kernel_types())}")

@@ -14,11 +14,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from lowtide.elements import element_type
+from lowtide.elements import EPILOGUE_TYPE, element_type
 from lowtide.errors import SpecError
 
 _OURS = ("lowtide.", "numpy.", "functools", "inspect")
-_LARGEST_F32 = element_type("f32").largest
+_LARGEST_F32 = element_type(EPILOGUE_TYPE).largest
 
 
 @dataclass(frozen=True, eq=False)

@@ -200,6 +200,9 @@ _ROWS: dict[str, ElementType] = {
         _integer(64, "INT64"),
     )
 }
+# What epilogues compute in, whatever accumulators and operands are.
+EPILOGUE_TYPE = "f32"
+
 ELEMENTS: Mapping[str, ElementType] = MappingProxyType(_ROWS)
 
 
