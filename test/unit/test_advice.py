@@ -13,15 +13,15 @@ from lowtide.compiler.compile import compile_gemm
 SPEC = lt.GemmSpec(m=4096, n=4096, k=4096, a="bf16", b="bf16", d="bf16")
 
 
-def schedule(m: int, n: int, consumers: int, k: int = 64) -> str:
-    return f"cta = [{m}, {n}, {k}], roles = cooperative({consumers}), mma = wgmma.m64n{n}k16"
+def schedule(m: int, n: int, consumers: int) -> str:
+    return f"grid.tile = [{m}, {n}], roles = cooperative({consumers}), atom = wgmma.m64n{n}k16"
 
 
 def advised(message: str, m: int, n: int) -> tuple[int, int]:
     """(M, N) of the CTA tile that a message says to take, with the wgmma that is as wide."""
-    if narrower := re.search(r"take N ≤ (\d+) in cta and mma", message):
+    if narrower := re.search(r"take N ≤ (\d+) in grid.tile and atom", message):
         return m, int(narrower[1])
-    tile = re.search(r"take cta = \[(\d+), (\d+), \d+\].*mma = wgmma\.m64n(\d+)k16 goes with that tile", message)
+    tile = re.search(r"take grid.tile = \[(\d+), (\d+)\].*atom = wgmma\.m64n(\d+)k16 goes with that tile", message)
     assert tile is not None, message
     assert tile[2] == tile[3]
     return int(tile[1]), int(tile[2])

@@ -17,6 +17,7 @@ import lowtide as lt
 from lowtide import elements, targets
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.contexts import make_context
+from lowtide.dialects.tile import GemmLayout
 from lowtide.elements import ElementType, element_type
 from lowtide.passes.schedules import facts
 from lowtide.passes.support.atoms import fill_copy
@@ -90,8 +91,8 @@ def test_a_type_of_16_bits_gives_the_kernels_of_bf16(toy, target, layout):
 
 
 def test_a_type_of_8_bits_takes_half_the_shared_memory_and_twice_the_elements_in_16_bytes(tiny):
-    halves = Problem(None, None, None, "bf16", "f32", "f16", "tn", ())
-    bytes_ = dataclasses.replace(halves, ab="tiny")
+    halves = Problem(None, None, None, "bf16", "bf16", "f32", "f16", GemmLayout.tn)
+    bytes_ = dataclasses.replace(halves, a="tiny", b="tiny")
     kernel = compile_gemm(lt.GemmSpec(a="bf16", b="bf16", d="f16"), target="sm_90a")
     assert facts.ring_bytes(kernel.schedule, halves) == 2 * facts.ring_bytes(kernel.schedule, bytes_)
     scratch = facts.scratch_bytes(kernel.schedule, halves)
