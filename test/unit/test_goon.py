@@ -304,7 +304,7 @@ def test_a_pass_that_refuses_an_edit_leaves_the_command_that_fails_again(compile
 
 
 def test_without_a_dump_folder_a_refusal_says_how_to_get_the_command(compiled: Compiled) -> None:
-    text = replaced(compiled.kernel.levels["cta"], "warps = [2, 2, 1]", "warps = [8, 8, 1]")
+    text = replaced(compiled.kernel.levels["cta"], "atoms = [2, 2, 1]", "atoms = [8, 8, 1]")
     with pytest.raises(lt.ScheduleError, match=r"(?s)2048 threads, sm_80 has at most 1024.*fails again: dump_ir="):
         lt.compile_ir(text)
 
