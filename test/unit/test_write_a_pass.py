@@ -69,8 +69,8 @@ def test_the_chapter_has_every_file_of_the_pass() -> None:
 
 
 def test_the_pass_is_formatted_and_lint_free(tree: Path) -> None:
-    run(tree, "-m", "ruff", "check", "passes", "test/interpreter")
-    run(tree, "-m", "ruff", "format", "--check", "passes", "test/interpreter")
+    run(tree, "-m", "ruff", "check", PASS, STEPS, SEMANTIC_TEST)
+    run(tree, "-m", "ruff", "format", "--check", PASS, STEPS, SEMANTIC_TEST)
 
 
 def test_its_lit_test_passes_and_fails_without_it(tree: Path) -> None:
