@@ -25,10 +25,10 @@ module attributes {tile.level = "pipelined", tile.target = "sm_80"} {
 // CHECK-LABEL: tile.kernel @tn(
 // CHECK-SAME:    %[[AS:.+]]: memref<32x16xbf16, {{.*}}>, %[[BS:.+]]: memref<32x16xbf16, {{.*}}>, %{{.+}}: memref<?x?
 // CHECK:       %[[ZERO:.+]] = sm.splat 0.000000e+00 : !sm.fragment<32x32xf32, #[[C]]>
-// CHECK-NEXT:  %[[SUM:.+]]:2 = scf.for {{.*}} iter_args(%[[N:.+]] = %c0, %[[ACC:.+]] = %[[ZERO]])
-// CHECK-NEXT:    %[[FA:.+]] = sm.ldmatrix %[[AS]][0, 0] by "ldmatrix.x4" : {{.*}} to !sm.fragment<32x16xbf16, #[[A]]>
-// CHECK-NEXT:    %[[FB:.+]] = sm.ldmatrix %[[BS]][0, 0] by "ldmatrix.x4" : {{.*}} to !sm.fragment<32x16xbf16, #[[B]]>
-// CHECK-NEXT:    %[[NEXT:.+]] = sm.mma_sync %[[FA]], %[[FB]], %[[ACC]] by #[[MMA]] : !sm.fragment<32x16xbf16, #[[A]]>, !sm.fragment<32x16xbf16, #[[B]]>, !sm.fragment<32x32xf32, #[[C]]>
+// CHECK:       %[[SUM:.+]]:2 = scf.for {{.*}} iter_args(%[[N:.+]] = %c0, %[[ACC:.+]] = %[[ZERO]])
+// CHECK:         %[[FA:.+]] = sm.ldmatrix %[[AS]][0, 0] by "ldmatrix.x4" : {{.*}} to !sm.fragment<32x16xbf16, #[[A]]>
+// CHECK:         %[[FB:.+]] = sm.ldmatrix %[[BS]][0, 0] by "ldmatrix.x4" : {{.*}} to !sm.fragment<32x16xbf16, #[[B]]>
+// CHECK:         %[[NEXT:.+]] = sm.mma_sync %[[FA]], %[[FB]], %[[ACC]] by #[[MMA]] : !sm.fragment<32x16xbf16, #[[A]]>, !sm.fragment<32x16xbf16, #[[B]]>, !sm.fragment<32x32xf32, #[[C]]>
 // CHECK:         scf.yield %{{.+}}, %[[NEXT]] : index, !sm.fragment<32x32xf32, #[[C]]>
 // CHECK:       tile.store %[[SUM]]#1 into %{{.+}}[%c0, %[[SUM]]#0] {
 // CHECK:       } : !sm.fragment<32x32xf32, #[[C]]>, memref<?x?xbf16
@@ -53,7 +53,7 @@ tile.kernel @tn(%as: !rows, %bs: !rows, %d: !mat, %k: index) attributes {schedul
 // Where K comes first in shared memory, ldmatrix transposes; the fragments are the same.
 // CHECK-LABEL: tile.kernel @nt
 // CHECK:       sm.ldmatrix %{{.+}}[0, 0] by "ldmatrix.x4" trans : memref<16x32xbf16, {{.*}}> to !sm.fragment<32x16xbf16, #[[A]]>
-// CHECK-NEXT:  sm.ldmatrix %{{.+}}[0, 0] by "ldmatrix.x4" trans : memref<16x32xbf16, {{.*}}> to !sm.fragment<32x16xbf16, #[[B]]>
+// CHECK:       sm.ldmatrix %{{.+}}[0, 0] by "ldmatrix.x4" trans : memref<16x32xbf16, {{.*}}> to !sm.fragment<32x16xbf16, #[[B]]>
 tile.kernel @nt(%as: !columns, %bs: !columns, %d: !mat, %k: index) attributes {schedule = #schedule,
     problem = #tile.problem<nt, a = bf16, b = bf16, acc = f32, d = bf16>} {
   %c0 = arith.constant 0 : index
@@ -75,8 +75,8 @@ tile.kernel @nt(%as: !columns, %bs: !columns, %d: !mat, %k: index) attributes {s
 // CHECK-LABEL: tile.kernel @tt
 // CHECK:       sm.splat 0.000000e+00 : !sm.fragment<32x32xf16, #[[C]]>
 // CHECK:       sm.ldmatrix %{{.+}}[0, 0] by "ldmatrix.x4" : memref<32x16xf16, {{.*}}> to !sm.fragment<32x16xf16, #[[A]]>
-// CHECK-NEXT:  sm.ldmatrix %{{.+}}[0, 0] by "ldmatrix.x4" trans : memref<16x32xf16, {{.*}}> to !sm.fragment<32x16xf16, #[[B]]>
-// CHECK-NEXT:  sm.mma_sync {{.*}} by #{{.+}} : !sm.fragment<32x16xf16
+// CHECK:       sm.ldmatrix %{{.+}}[0, 0] by "ldmatrix.x4" trans : memref<16x32xf16, {{.*}}> to !sm.fragment<32x16xf16, #[[B]]>
+// CHECK:       sm.mma_sync {{.*}} by #{{.+}} : !sm.fragment<32x16xf16
 tile.kernel @tt(%as: !hrows, %bs: !hcolumns, %d: memref<?x?xf16>, %k: index) attributes {schedule = #schedule,
     problem = #tile.problem<tt, a = f16, b = f16, acc = f16, d = f16>} {
   %c0 = arith.constant 0 : index

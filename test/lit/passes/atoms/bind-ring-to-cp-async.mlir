@@ -12,19 +12,19 @@ module attributes {tile.level = "atoms", tile.target = "sm_80"} {
 // CHECK-LABEL: tile.kernel @three_stages
 // CHECK:       %[[RING:.+]] = sm.ring : !ring
 // CHECK:       %[[WRITE:.+]]:2 = scf.for {{.*}} iter_args(%[[W:.+]] = %c0, %[[WP:.+]] = %c0)
-// CHECK-NEXT:    %[[A:.+]] = sm.ring_slot %[[RING]][%[[W]]] : !ring
-// CHECK-NEXT:    sm.copy_async %{{.+}} to %[[A]] :
+// CHECK:         %[[A:.+]] = sm.ring_slot %[[RING]][%[[W]]] : !ring
+// CHECK:         sm.copy_async %{{.+}} to %[[A]] :
 // CHECK-NEXT:    sm.cp_async_commit
-// CHECK-NEXT:    sm.ring_advance
+// CHECK:         sm.ring_advance
 // CHECK:       scf.for {{.*}} iter_args(%[[R:.+]] = %c0, %[[RP:.+]] = %c0, %[[W:.+]] = %[[WRITE]]#0, %[[WP:.+]] = %[[WRITE]]#1)
 // CHECK-NEXT:    sm.cp_async_wait 1
 // CHECK-NEXT:    sm.barrier
-// CHECK-NEXT:    %[[A:.+]] = sm.ring_slot %[[RING]][%[[R]]] : !ring
-// CHECK-NEXT:    %[[EA:.+]] = sm.ring_slot %[[RING]][%[[W]]] : !ring
-// CHECK-NEXT:    sm.copy_async %{{.+}} to %[[EA]] :
+// CHECK:         %[[A:.+]] = sm.ring_slot %[[RING]][%[[R]]] : !ring
+// CHECK:         %[[EA:.+]] = sm.ring_slot %[[RING]][%[[W]]] : !ring
+// CHECK:         sm.copy_async %{{.+}} to %[[EA]] :
 // CHECK-NEXT:    sm.cp_async_commit
-// CHECK-NEXT:    sm.ldmatrix %[[A]][0, 0]
-// CHECK-NEXT:    sm.ring_advance
+// CHECK:         sm.ldmatrix %[[A]][0, 0]
+// CHECK:         sm.ring_advance
 
 // The tail drains: no group in flight, all threads there.
 // CHECK:       }
@@ -66,15 +66,15 @@ tile.kernel @three_stages(%v: !window, %k: index) {
 // CHECK:       }
 // CHECK-NEXT:  sm.cp_async_wait 1
 // CHECK-NEXT:  sm.barrier
-// CHECK-NEXT:  %[[A0:.+]] = sm.ring_slot %{{.+}}[%c0] : !ring
+// CHECK:       %[[A0:.+]] = sm.ring_slot %{{.+}}[%c0] : !ring
 // CHECK:       scf.for {{.*}} iter_args(%{{[^,]+}} = %{{[^,]+}}, %{{[^,]+}} = %c0, %[[A:.+]] = %[[A0]])
-// CHECK-NEXT:    sm.ring_slot
-// CHECK-NEXT:    sm.copy_async
+// CHECK:         sm.ring_slot
+// CHECK:         sm.copy_async
 // CHECK-NEXT:    sm.cp_async_commit
-// CHECK-NEXT:    sm.ldmatrix %[[A]][0, 0]
-// CHECK-NEXT:    sm.cp_async_wait 1
+// CHECK:         sm.ldmatrix %[[A]][0, 0]
+// CHECK:         sm.cp_async_wait 1
 // CHECK-NEXT:    sm.barrier
-// CHECK-NEXT:    %[[A2:.+]] = sm.ring_slot
+// CHECK:         %[[A2:.+]] = sm.ring_slot
 // CHECK:         scf.yield %{{.+}}, %{{.+}}, %[[A2]] :
 // CHECK-NOT:   sm.consumer_release
 tile.kernel @one_ahead(%v: !window, %k: index) {
@@ -112,13 +112,13 @@ tile.kernel @one_ahead(%v: !window, %k: index) {
 // CHECK:       sm.cp_async_commit
 // CHECK:       scf.for
 // CHECK-NEXT:    sm.barrier
-// CHECK-NEXT:    sm.ring_slot
-// CHECK-NEXT:    sm.cp_async_commit
+// CHECK:         sm.ring_slot
+// CHECK:         sm.cp_async_commit
 // CHECK-NEXT:    sm.cp_async_wait 2
 // CHECK-NEXT:    sm.barrier
-// CHECK-NEXT:    %[[A:.+]] = sm.ring_slot
-// CHECK-NEXT:    sm.ldmatrix %[[A]][0, 0]
-// CHECK-NEXT:  }
+// CHECK:         %[[A:.+]] = sm.ring_slot
+// CHECK:         sm.ldmatrix %[[A]][0, 0]
+// CHECK:       }
 tile.kernel @acquire_first(%v: !window, %k: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -143,15 +143,15 @@ tile.kernel @acquire_first(%v: !window, %k: index) {
 // one; and the count starts anew after it.
 // CHECK-LABEL: tile.kernel @work_tiles
 // CHECK:       tile.work_tiles
-// CHECK-NEXT:    sm.ring_slot
-// CHECK-NEXT:    sm.cp_async_commit
+// CHECK:         sm.ring_slot
+// CHECK:         sm.cp_async_commit
 // CHECK-NEXT:    sm.cp_async_wait 0
 // CHECK-NEXT:    sm.barrier
-// CHECK-NEXT:    sm.ring_slot
-// CHECK-NEXT:    sm.cp_async_wait 0
+// CHECK:         sm.ring_slot
+// CHECK:         sm.cp_async_wait 0
 // CHECK-NEXT:    sm.barrier
-// CHECK-NEXT:    sm.ring_slot
-// CHECK-NEXT:    sm.cp_async_commit
+// CHECK:         sm.ring_slot
+// CHECK:         sm.cp_async_commit
 // CHECK-NEXT:    sm.cp_async_wait 0
 tile.kernel @work_tiles(%v: !window, %k: index) {
   %c0 = arith.constant 0 : index

@@ -6,8 +6,8 @@
 // CHECK-LABEL: func.func @host(
 // CHECK-SAME:    %[[A:.+]]: memref<?x?xbf16, {{.*}}>, %[[B:.+]]: memref<?x?xbf16, {{.*}}>, %[[N:.+]]: index)
 // CHECK:       %[[MA:.+]] = sm.tensor_map %[[A]] : memref<?x?xbf16, strided<[?, 1]>> to !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
-// CHECK-NEXT:  %[[MB:.+]] = sm.tensor_map %[[B]] : memref<?x?xbf16, strided<[?, 1]>> to !sm.tensor_map<8x64xbf16, swizzle<3,3,3>>
-// CHECK-NEXT:  tile.launch @kernel grid(%[[N]]) threads(384) args(%[[A]], %[[B]], %[[N]], %[[MA]], %[[MB]])
+// CHECK:       %[[MB:.+]] = sm.tensor_map %[[B]] : memref<?x?xbf16, strided<[?, 1]>> to !sm.tensor_map<8x64xbf16, swizzle<3,3,3>>
+// CHECK:       tile.launch @kernel grid(%[[N]]) threads(384) args(%[[A]], %[[B]], %[[N]], %[[MA]], %[[MB]])
 
 // CHECK-LABEL: tile.kernel @kernel(
 // CHECK-SAME:    %{{.+}}: memref<?x?xbf16, {{.*}}>, %{{.+}}: memref<?x?xbf16, {{.*}}>, %[[N:.+]]: index, %[[MA:.+]]: !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, %[[MB:.+]]: !sm.tensor_map<8x64xbf16, swizzle<3,3,3>>)
@@ -15,32 +15,32 @@
 // A slot is full after the producer's one arrival (and its bytes), empty after one of each consumer warpgroup.
 // CHECK:       %[[RING:.+]] = sm.ring : !ring
 // CHECK:       %[[FULL:.+]] = sm.mbarriers arrivals(1) : !sm.mbarriers<4>
-// CHECK-NEXT:  %[[EMPTY:.+]] = sm.mbarriers arrivals(2) : !sm.mbarriers<4>
+// CHECK:       %[[EMPTY:.+]] = sm.mbarriers arrivals(2) : !sm.mbarriers<4>
 
 // The producer waits for the phase before the slot's, which at first passes at once; it expects the bytes of both full
 // boxes, (64 + 8)·64·2, before it starts them.
 // CHECK:       producer warps(4) {
 // CHECK:         scf.for {{.*}} iter_args(%[[W:.+]] = %c0{{.*}}, %[[WP:.+]] = %c0{{.*}})
 // CHECK:           %[[BEFORE:.+]] = arith.xori %[[WP]], %c1{{.*}} : index
-// CHECK-NEXT:      sm.mbarrier_wait %[[EMPTY]][%[[W]], %[[BEFORE]]] : !sm.mbarriers<4>
+// CHECK:           sm.mbarrier_wait %[[EMPTY]][%[[W]], %[[BEFORE]]] : !sm.mbarriers<4>
 // CHECK-NEXT:      sm.mbarrier_arrive %[[FULL]][%[[W]]] expects 9216 : !sm.mbarriers<4>
-// CHECK-NEXT:      %[[AS:.+]], %[[BS:.+]] = sm.ring_slot %[[RING]][%[[W]]] : !ring
+// CHECK:           %[[AS:.+]], %[[BS:.+]] = sm.ring_slot %[[RING]][%[[W]]] : !ring
 // CHECK:           sm.tma_load %[[MA]][%[[N]], %[[K:.+]]] to %[[AS]] signals %[[FULL]][%[[W]]] :
 // CHECK:           sm.tma_load %[[MB]][%c8{{.*}}, %[[K]]] to %[[BS]] signals %[[FULL]][%[[W]]] :
-// CHECK-NEXT:      sm.ring_advance
+// CHECK:           sm.ring_advance
 
 // The consumers wait for the phase itself. Where they carry the slot that they hold, its index is carried; the arrival
 // takes the place of the release.
 // CHECK:       consumer warps(8) {
 // CHECK:         sm.mbarrier_wait %[[FULL]][%c0{{.*}}, %c0{{.*}}] : !sm.mbarriers<4>
-// CHECK-NEXT:    sm.ring_slot %[[RING]][%c0{{.*}}]
+// CHECK:         sm.ring_slot %[[RING]][%c0{{.*}}]
 // CHECK:         %[[LAST:.+]]:3 = scf.for {{.*}} iter_args(%[[HELD:.+]] = %c0{{.*}}, %[[R:.+]] = %c1{{.*}}, %[[RP:.+]] = %c0{{.*}}) -> (index, index, index)
 // CHECK-NEXT:      sm.mbarrier_wait %[[FULL]][%[[R]], %[[RP]]] : !sm.mbarriers<4>
-// CHECK-NEXT:      %[[FA:.+]], %{{.+}} = sm.ring_slot %[[RING]][%[[R]]]
-// CHECK-NEXT:      memref.dim %[[FA]], %c0
-// CHECK-NEXT:      sm.mbarrier_arrive %[[EMPTY]][%[[HELD]]] after %[[PROOF:.+]] : !sm.mbarriers<4>
-// CHECK-NEXT:      %[[R2:.+]], %[[RP2:.+]] = sm.ring_advance %[[RING]][%[[R]], %[[RP]]]
-// CHECK-NEXT:      scf.yield %[[R]], %[[R2]], %[[RP2]] : index, index, index
+// CHECK:           %[[FA:.+]], %{{.+}} = sm.ring_slot %[[RING]][%[[R]]]
+// CHECK:           memref.dim %[[FA]], %c0
+// CHECK:           sm.mbarrier_arrive %[[EMPTY]][%[[HELD]]] after %[[PROOF:.+]] : !sm.mbarriers<4>
+// CHECK:           %[[R2:.+]], %[[RP2:.+]] = sm.ring_advance %[[RING]][%[[R]], %[[RP]]]
+// CHECK:           scf.yield %[[R]], %[[R2]], %[[RP2]] : index, index, index
 // CHECK:         sm.mbarrier_arrive %[[EMPTY]][%[[LAST]]#0] after %[[PROOF]] : !sm.mbarriers<4>
 
 // No copy and no verb is left, anywhere.

@@ -12,19 +12,19 @@
 
 // The first K step is taken out of the loop: nothing runs yet that it could wait for.
 // CHECK:       %[[ZERO:.+]] = sm.splat 0.000000e+00 : !sm.fragment<64x8xf32, #[[TV]]>
-// CHECK-NEXT:  %[[S0:.+]], %[[A0:.+]], %[[B0:.+]] = sm.consumer_wait %[[RING]][%c0, %c0] : !ring
+// CHECK:       %[[S0:.+]], %[[A0:.+]], %[[B0:.+]] = sm.consumer_wait %[[RING]][%c0, %c0] : !ring
 // CHECK-NEXT:  %[[P0:.+]] = sm.wgmma tn %[[A0]], %[[B0]], %[[ZERO]] by #[[MMA]] : {{.*}}, !sm.fragment<64x8xf32, #[[TV]]> -> ![[PENDING]]
-// CHECK-NEXT:  %[[R1:.+]], %[[RP1:.+]] = sm.ring_advance %[[RING]][%c0, %c0] : !ring
+// CHECK:       %[[R1:.+]], %[[RP1:.+]] = sm.ring_advance %[[RING]][%c0, %c0] : !ring
 
 // The loop carries the pending accumulator and the slot that it reads: that slot is released only once a wait has said
 // that its group is done, and with the proof of it.
 // CHECK:       %[[SUM:.+]]:4 = scf.for %{{.+}} = %c1{{.*}} to %[[STEPS]] step %c1{{.*}} iter_args(%[[P:.+]] = %[[P0]], %[[HELD:.+]] = %[[S0]], %[[R:.+]] = %[[R1]], %[[RP:.+]] = %[[RP1]])
 // CHECK-NEXT:    %[[S:.+]], %[[A:.+]], %[[B:.+]] = sm.consumer_wait %[[RING]][%[[R]], %[[RP]]] : !ring
-// CHECK-NEXT:    %[[Q:.+]] = sm.wgmma tn %[[A]], %[[B]], %[[P]] by #[[MMA]]
-// CHECK-NEXT:    %[[Q2:.+]], %[[DONE:.+]] = sm.mma_wait 1, %[[Q]]
-// CHECK-NEXT:    sm.consumer_release %[[RING]], %[[HELD]] after %[[DONE]] : !ring, !sm.slot<read>
-// CHECK-NEXT:    %[[R2:.+]], %[[RP2:.+]] = sm.ring_advance %[[RING]][%[[R]], %[[RP]]] : !ring
-// CHECK-NEXT:    scf.yield %[[Q2]], %[[S]], %[[R2]], %[[RP2]]
+// CHECK:         %[[Q:.+]] = sm.wgmma tn %[[A]], %[[B]], %[[P]] by #[[MMA]]
+// CHECK:         %[[Q2:.+]], %[[DONE:.+]] = sm.mma_wait 1, %[[Q]]
+// CHECK:         sm.consumer_release %[[RING]], %[[HELD]] after %[[DONE]] : !ring, !sm.slot<read>
+// CHECK:         %[[R2:.+]], %[[RP2:.+]] = sm.ring_advance %[[RING]][%[[R]], %[[RP]]] : !ring
+// CHECK:         scf.yield %[[Q2]], %[[S]], %[[R2]], %[[RP2]]
 
 // The last group is waited for, its slot released, and the accumulator readable.
 // CHECK:       %[[C:.+]], %[[LAST:.+]] = sm.mma_wait 0, %[[SUM]]#0 : {{.*}} -> !sm.fragment<64x8xf32, #[[TV]]>

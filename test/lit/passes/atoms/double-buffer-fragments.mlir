@@ -17,12 +17,12 @@ module attributes {tile.level = "atoms", tile.target = "sm_80"} {
 // CHECK-LABEL: tile.kernel @two_slices
 // CHECK:       %[[RING:.+]] = sm.ring
 // CHECK:       %[[SLOT0:.+]], %[[A0:.+]], %[[B0:.+]] = sm.consumer_wait %[[RING]][%c0, %c0]
-// CHECK-NEXT:  %[[FA0:.+]] = sm.ldmatrix %[[A0]][0, 0]
-// CHECK-NEXT:  %[[FB0:.+]] = sm.ldmatrix %[[B0]][0, 0]
-// CHECK-NEXT:  %[[R0:.+]], %[[RP0:.+]] = sm.ring_advance %[[RING]][%c0, %c0]
+// CHECK:       %[[FA0:.+]] = sm.ldmatrix %[[A0]][0, 0]
+// CHECK:       %[[FB0:.+]] = sm.ldmatrix %[[B0]][0, 0]
+// CHECK:       %[[R0:.+]], %[[RP0:.+]] = sm.ring_advance %[[RING]][%c0, %c0]
 
 // The loop carries the slot, its buffers and the loaded slice beside what it carried.
-// CHECK-NEXT:  %[[SUM:.+]]:10 = scf.for {{.*}} iter_args(%[[ACC:.+]] = %{{.+}}, %[[R:.+]] = %[[R0]], %[[RP:.+]] = %[[RP0]], %[[W:.+]] = %{{.+}}, %[[WP:.+]] = %{{.+}}, %[[SLOT:.+]] = %[[SLOT0]], %[[A:.+]] = %[[A0]], %[[B:.+]] = %[[B0]], %[[FA:.+]] = %[[FA0]], %[[FB:.+]] = %[[FB0]])
+// CHECK:       %[[SUM:.+]]:10 = scf.for {{.*}} iter_args(%[[ACC:.+]] = %{{.+}}, %[[R:.+]] = %[[R0]], %[[RP:.+]] = %[[RP0]], %[[W:.+]] = %{{.+}}, %[[WP:.+]] = %{{.+}}, %[[SLOT:.+]] = %[[SLOT0]], %[[A:.+]] = %[[A0]], %[[B:.+]] = %[[B0]], %[[FA:.+]] = %[[FA0]], %[[FB:.+]] = %[[FB0]])
 
 // The copies of a later K step start first, as before.
 // CHECK-NEXT:    %[[EMPTY:.+]], %{{.+}}, %{{.+}} = sm.producer_acquire %[[RING]][%[[W]], %[[WP]]]
@@ -30,17 +30,17 @@ module attributes {tile.level = "atoms", tile.target = "sm_80"} {
 
 // Slice 1 is loaded ahead of the mma of slice 0; then the slot is given back and the next one's slice 0 loaded, ahead
 // of the mma of slice 1.
-// CHECK-NEXT:    %[[FA1:.+]] = sm.ldmatrix %[[A]][0, 16]
-// CHECK-NEXT:    %[[FB1:.+]] = sm.ldmatrix %[[B]][0, 16]
-// CHECK-NEXT:    %[[C1:.+]] = sm.mma_sync %[[FA]], %[[FB]], %[[ACC]]
-// CHECK-NEXT:    sm.consumer_release %[[RING]], %[[SLOT]]
+// CHECK:         %[[FA1:.+]] = sm.ldmatrix %[[A]][0, 16]
+// CHECK:         %[[FB1:.+]] = sm.ldmatrix %[[B]][0, 16]
+// CHECK:         %[[C1:.+]] = sm.mma_sync %[[FA]], %[[FB]], %[[ACC]]
+// CHECK:         sm.consumer_release %[[RING]], %[[SLOT]]
 // CHECK-NEXT:    %[[SLOT2:.+]], %[[A2:.+]], %[[B2:.+]] = sm.consumer_wait %[[RING]][%[[R]], %[[RP]]]
-// CHECK-NEXT:    %[[FA2:.+]] = sm.ldmatrix %[[A2]][0, 0]
-// CHECK-NEXT:    %[[FB2:.+]] = sm.ldmatrix %[[B2]][0, 0]
-// CHECK-NEXT:    %[[C2:.+]] = sm.mma_sync %[[FA1]], %[[FB1]], %[[C1]]
-// CHECK-NEXT:    %[[R2:.+]], %[[RP2:.+]] = sm.ring_advance %[[RING]][%[[R]], %[[RP]]]
-// CHECK-NEXT:    %[[W2:.+]], %[[WP2:.+]] = sm.ring_advance %[[RING]][%[[W]], %[[WP]]]
-// CHECK-NEXT:    scf.yield %[[C2]], %[[R2]], %[[RP2]], %[[W2]], %[[WP2]], %[[SLOT2]], %[[A2]], %[[B2]], %[[FA2]], %[[FB2]]
+// CHECK:         %[[FA2:.+]] = sm.ldmatrix %[[A2]][0, 0]
+// CHECK:         %[[FB2:.+]] = sm.ldmatrix %[[B2]][0, 0]
+// CHECK:         %[[C2:.+]] = sm.mma_sync %[[FA1]], %[[FB1]], %[[C1]]
+// CHECK:         %[[R2:.+]], %[[RP2:.+]] = sm.ring_advance %[[RING]][%[[R]], %[[RP]]]
+// CHECK:         %[[W2:.+]], %[[WP2:.+]] = sm.ring_advance %[[RING]][%[[W]], %[[WP]]]
+// CHECK:         scf.yield %[[C2]], %[[R2]], %[[RP2]], %[[W2]], %[[WP2]], %[[SLOT2]], %[[A2]], %[[B2]], %[[FA2]], %[[FB2]]
 
 // The last slot that was waited for holds zeros past K; it is given back.
 // CHECK:       sm.consumer_release %[[RING]], %[[SUM]]#5
@@ -74,9 +74,9 @@ tile.kernel @two_slices(%k: index) attributes {schedule = #tile.schedule<multipl
 // CHECK:       scf.for {{.*}}, %[[FA:.+]] = %{{.+}}, %[[FB:.+]] = %{{.+}}) ->
 // CHECK-NEXT:    sm.consumer_release
 // CHECK-NEXT:    sm.consumer_wait
-// CHECK-NEXT:    %[[FA2:.+]] = sm.ldmatrix
-// CHECK-NEXT:    %[[FB2:.+]] = sm.ldmatrix
-// CHECK-NEXT:    sm.mma_sync %[[FA]], %[[FB]],
+// CHECK:         %[[FA2:.+]] = sm.ldmatrix
+// CHECK:         %[[FB2:.+]] = sm.ldmatrix
+// CHECK:         sm.mma_sync %[[FA]], %[[FB]],
 // CHECK:         scf.yield {{.*}}, %[[FA2]], %[[FB2]] :
 tile.kernel @one_slice(%k: index) attributes {schedule = #tile.schedule<multiply = <fragment_buffers = 2>>} {
   %c0 = arith.constant 0 : index

@@ -20,17 +20,18 @@ module attributes {tile.level = "atoms", tile.target = "sm_80"} {
 // CHECK-DAG:   #[[B:.+]] = #tile.tv<threads (4,8):(64,1), values ((2,2),4,1):((32,256),8,512)>
 // CHECK-LABEL: tile.kernel @three_slices(
 // CHECK-SAME:    %[[AS:.+]]: memref<32x48xbf16, {{.*}}>, %[[BS:.+]]: memref<48x32xbf16
-// CHECK-NEXT:  %[[C0:.+]] = sm.splat
-// CHECK-NEXT:  %[[A0:.+]] = sm.ldmatrix %[[AS]][0, 0] by "ldmatrix.x4" : {{.*}} to !sm.fragment<32x16xbf16, #[[A]]>
-// CHECK-NEXT:  %[[B0:.+]] = sm.ldmatrix %[[BS]][0, 0] by "ldmatrix.x4" trans : {{.*}} to !sm.fragment<32x16xbf16, #[[B]]>
-// CHECK-NEXT:  %[[C1:.+]] = sm.mma_sync %[[A0]], %[[B0]], %[[C0]] by #tiled_mma
-// CHECK-NEXT:  %[[A1:.+]] = sm.ldmatrix %[[AS]][0, 16] by "ldmatrix.x4" :
-// CHECK-NEXT:  %[[B1:.+]] = sm.ldmatrix %[[BS]][16, 0] by "ldmatrix.x4" trans :
-// CHECK-NEXT:  %[[C2:.+]] = sm.mma_sync %[[A1]], %[[B1]], %[[C1]] by #tiled_mma
-// CHECK-NEXT:  %[[A2:.+]] = sm.ldmatrix %[[AS]][0, 32] by "ldmatrix.x4" :
-// CHECK-NEXT:  %[[B2:.+]] = sm.ldmatrix %[[BS]][32, 0] by "ldmatrix.x4" trans :
-// CHECK-NEXT:  %{{.+}} = sm.mma_sync %[[A2]], %[[B2]], %[[C2]] by #tiled_mma
-// CHECK-NEXT:  tile.return
+// CHECK:       %[[C0:.+]] = sm.splat
+// CHECK:       %[[A0:.+]] = sm.ldmatrix %[[AS]][0, 0] by "ldmatrix.x4" : {{.*}} to !sm.fragment<32x16xbf16, #[[A]]>
+// CHECK:       %[[B0:.+]] = sm.ldmatrix %[[BS]][0, 0] by "ldmatrix.x4" trans : {{.*}} to !sm.fragment<32x16xbf16, #[[B]]>
+// CHECK:       %[[C1:.+]] = sm.mma_sync %[[A0]], %[[B0]], %[[C0]] by #tiled_mma
+// CHECK:       %[[A1:.+]] = sm.ldmatrix %[[AS]][0, 16] by "ldmatrix.x4" :
+// CHECK:       %[[B1:.+]] = sm.ldmatrix %[[BS]][16, 0] by "ldmatrix.x4" trans :
+// CHECK:       %[[C2:.+]] = sm.mma_sync %[[A1]], %[[B1]], %[[C1]] by #tiled_mma
+// CHECK:       %[[A2:.+]] = sm.ldmatrix %[[AS]][0, 32] by "ldmatrix.x4" :
+// CHECK:       %[[B2:.+]] = sm.ldmatrix %[[BS]][32, 0] by "ldmatrix.x4" trans :
+// CHECK:       %{{.+}} = sm.mma_sync %[[A2]], %[[B2]], %[[C2]] by #tiled_mma
+// CHECK-NOT:   sm.mma_sync
+// CHECK:       tile.return
 tile.kernel @three_slices(%as: !rows, %bs: !columns) {
   %c = sm.splat 0.0 : !c
   %fa = sm.ldmatrix %as[0, 0] by "ldmatrix.x4" : !rows to !sm.fragment<32x48xbf16, #tv_a>

@@ -34,16 +34,16 @@
 // CHECK-DAG:   %[[N:.+]] = memref.dim %[[D]], %c1
 // CHECK-DAG:   %[[K:.+]] = memref.dim %[[A]], %c1
 // CHECK:       tile.work_tiles (%[[ROW:.+]], %[[COLUMN:.+]]) of (%[[M]], %[[N]]) by [32, 64] order(<grouped 4>) one_shot {
-// CHECK-NEXT:    %[[ZERO:.+]] = tile.splat 0.000000e+00 : !tile.tile<32x64xf32>
-// CHECK-NEXT:    %[[SUM:.+]] = scf.for %[[STEP:.+]] = %c0 to %[[K]] step %c16 iter_args(%[[ACC:.+]] = %[[ZERO]])
-// CHECK-NEXT:      %[[AT:.+]] = tile.view %[[A]][%[[ROW]], %[[STEP]]] : {{.*}} to !tile.view<32x16xbf16>
-// CHECK-NEXT:      %[[BT:.+]] = tile.view %[[B]][%[[COLUMN]], %[[STEP]]] : {{.*}} to !tile.view<64x16xbf16>
-// CHECK-NEXT:      %[[NEXT:.+]] = tile.mma tn %[[AT]], %[[BT]], %[[ACC]]
-// CHECK-NEXT:      scf.yield %[[NEXT]]
+// CHECK:         %[[ZERO:.+]] = tile.splat 0.000000e+00 : !tile.tile<32x64xf32>
+// CHECK:         %[[SUM:.+]] = scf.for %[[STEP:.+]] = %c0 to %[[K]] step %c16 iter_args(%[[ACC:.+]] = %[[ZERO]])
+// CHECK:           %[[AT:.+]] = tile.view %[[A]][%[[ROW]], %[[STEP]]] : {{.*}} to !tile.view<32x16xbf16>
+// CHECK:           %[[BT:.+]] = tile.view %[[B]][%[[COLUMN]], %[[STEP]]] : {{.*}} to !tile.view<64x16xbf16>
+// CHECK:           %[[NEXT:.+]] = tile.mma tn %[[AT]], %[[BT]], %[[ACC]]
+// CHECK:           scf.yield %[[NEXT]]
 // CHECK:         tile.store %[[SUM]] into %[[D]][%[[ROW]], %[[COLUMN]]] {
 // CHECK-NEXT:    ^bb0(%[[X:.+]]: f32):
-// CHECK-NEXT:      %[[Y:.+]] = arith.truncf %[[X]] : f32 to bf16
-// CHECK-NEXT:      tile.yield %[[Y]] : bf16
+// CHECK:           %[[Y:.+]] = arith.truncf %[[X]] : f32 to bf16
+// CHECK:           tile.yield %[[Y]] : bf16
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 #schedule = #tile.schedule<
   grid = <tile = [32, 64], order = grouped(4), scheduler = one_shot>,
@@ -171,8 +171,8 @@ func.func @even_split(%a: !mat, %b: !mat, %d: !mat) {
 // CHECK-SAME:    %[[C:[^:]+]]: memref<?x?xf32, strided<[?, 1]>>, %[[ROW:[^:]+]]: memref<?xf32>, %[[COLUMN:[^:]+]]: memref<?xf32>, %[[SCALAR:[^:]+]]: f32)
 // CHECK:       tile.store {{.*}} operands(full %[[C]] : {{.*}}, per_row %[[ROW]] : memref<?xf32>, per_column %[[COLUMN]] : memref<?xf32>, scalar %[[SCALAR]] : f32) {
 // CHECK-NEXT:    ^bb0(%[[X:.+]]: f32, %[[E:.+]]: f32, %{{.+}}: f32, %{{.+}}: f32, %{{.+}}: f32):
-// CHECK-NEXT:      %[[Y:.+]] = arith.addf %[[X]], %[[E]] : f32
-// CHECK-NEXT:      tile.yield %[[Y]] : f32
+// CHECK:           %[[Y:.+]] = arith.addf %[[X]], %[[E]] : f32
+// CHECK:           tile.yield %[[Y]] : f32
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 !out = memref<?x?xf32, strided<[?, 1]>>
 #schedule = #tile.schedule<
@@ -224,9 +224,9 @@ func.func @swapped(%a: !mat, %b: !mat, %d: !out, %c: !out) {
 // CHECK-LABEL: tile.kernel @hoisted_kernel
 // CHECK:       %[[HALF:.+]] = arith.constant 5.000000e-01 : f32
 // CHECK:       ^bb0(%[[X:.+]]: f32):
-// CHECK-NEXT:    %[[Y:.+]] = arith.mulf %[[X]], %[[HALF]] : f32
-// CHECK-NEXT:    %[[Z:.+]] = arith.addf %[[Y]], %[[HALF]] : f32
-// CHECK-NEXT:    tile.yield %[[Z]] : f32
+// CHECK:         %[[Y:.+]] = arith.mulf %[[X]], %[[HALF]] : f32
+// CHECK:         %[[Z:.+]] = arith.addf %[[Y]], %[[HALF]] : f32
+// CHECK:         tile.yield %[[Z]] : f32
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 !out = memref<?x?xf32, strided<[?, 1]>>
 #schedule = #tile.schedule<

@@ -20,9 +20,9 @@ func.func @launches(%ctas: index) {
 }
 
 // CHECK-LABEL: tile.kernel @one_ring
-// CHECK-NEXT:  sm.alloc at 11264 : memref<16x32xf32,
-// CHECK-NEXT:  sm.ring at [0, 5120] :
-// CHECK-NEXT:  sm.ring_reuse
+// CHECK:       sm.alloc at 11264 : memref<16x32xf32,
+// CHECK:       sm.ring at [0, 5120] :
+// CHECK:       sm.ring_reuse
 tile.kernel @one_ring() {
   %scratch = sm.alloc : !scratch
   %ring = sm.ring : !sm.ring<3 x [!a, !b]>

@@ -33,7 +33,7 @@ module attributes {tile.level = "atoms", tile.target = "sm_90a"} {
 // CHECK:       %[[COLUMNS:.+]] = memref.dim %[[HD]], %c1
 // CHECK:       %[[OVER:.+]] = arith.remui %[[COLUMNS]], %c8
 // CHECK:       %[[WHOLE:.+]] = arith.cmpi eq, %[[OVER]], %c0
-// CHECK-NEXT:  cf.assert %[[WHOLE]], "epilogue = tma: N must be a multiple of 8, since TMA stores whole 16 bytes and would overwrite what lies behind a row of D; pad N, or compile with epilogue = smem"
+// CHECK:       cf.assert %[[WHOLE]], "epilogue = tma: N must be a multiple of 8, since TMA stores whole 16 bytes and would overwrite what lies behind a row of D; pad N, or compile with epilogue = smem"
 // CHECK-NEXT:  %[[HMAP:.+]] = sm.tensor_map %[[HD]] : {{.*}} to !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
 // CHECK-NEXT:  tile.launch @two grid(%{{.+}}) threads(384) args(%[[HD]], %[[HMAP]])
 
@@ -54,15 +54,15 @@ func.func @host(%d: !mat, %e: !wide, %ctas: index) {
 // CHECK-LABEL: tile.kernel @two(
 // CHECK-SAME:    %[[D:[^:]+]]: memref<?x?xbf16, strided<[?, 1]>>, %[[MAP:[^:]+]]: !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>)
 // CHECK:       sm.alloc : memref<128x64xbf16, #[[ONE]], #gpu.address_space<workgroup>>
-// CHECK-NEXT:  sm.alloc : memref<128x64xbf16, #[[ONE]], #gpu.address_space<workgroup>>
-// CHECK-NEXT:  %[[FIRST:.+]] = sm.alloc : memref<128x64xbf16, #[[ONE]], #gpu.address_space<workgroup>>
-// CHECK-NEXT:  %[[SECOND:.+]] = sm.alloc : memref<128x64xbf16, #[[ONE]], #gpu.address_space<workgroup>>
+// CHECK:       sm.alloc : memref<128x64xbf16, #[[ONE]], #gpu.address_space<workgroup>>
+// CHECK:       %[[FIRST:.+]] = sm.alloc : memref<128x64xbf16, #[[ONE]], #gpu.address_space<workgroup>>
+// CHECK:       %[[SECOND:.+]] = sm.alloc : memref<128x64xbf16, #[[ONE]], #gpu.address_space<workgroup>>
 // CHECK:       tile.work_tiles (%[[M:.+]], %[[N:.+]]) of
 // CHECK:         %[[ACC:.+]], %{{.+}} = sm.mma_wait 0,
 
 // The arithmetic comes before the wait: it needs no buffer.
-// CHECK-NEXT:    %[[LEFT:.+]] = sm.extract %[[ACC]][0, 0] : {{.*}} to !sm.fragment<128x64xf32, #[[PART]]>
-// CHECK-NEXT:    %[[Y:.+]] = sm.map %[[LEFT]]
+// CHECK:         %[[LEFT:.+]] = sm.extract %[[ACC]][0, 0] : {{.*}} to !sm.fragment<128x64xf32, #[[PART]]>
+// CHECK:         %[[Y:.+]] = sm.map %[[LEFT]]
 // CHECK:         } : !sm.fragment<128x64xbf16, #[[PART]]>
 // CHECK-NEXT:    sm.tma_store_wait read 1
 // CHECK-NEXT:    sm.barrier warpgroup
@@ -185,8 +185,8 @@ tile.kernel @f32(%d: !wide) attributes {schedule = #tile.schedule<
 // CHECK-LABEL: tile.kernel @rest(
 // CHECK-SAME:    %[[RWIDE:[^:]+]]: !sm.tensor_map<64x16xbf16, swizzle<1,3,3>>, %[[RNARROW:[^:]+]]: !sm.tensor_map<64x8xbf16>)
 // CHECK:       %[[FIRST:.+]] = sm.alloc : memref<128x16xbf16, #[[WIDE]], #gpu.address_space<workgroup>>
-// CHECK-NEXT:  %[[SECOND:.+]] = sm.alloc : memref<128x16xbf16, #[[WIDE]], #gpu.address_space<workgroup>>
-// CHECK-NEXT:  %[[REST:.+]] = sm.alloc : memref<128x8xbf16, #[[NARROW]], #gpu.address_space<workgroup>>
+// CHECK:       %[[SECOND:.+]] = sm.alloc : memref<128x16xbf16, #[[WIDE]], #gpu.address_space<workgroup>>
+// CHECK:       %[[REST:.+]] = sm.alloc : memref<128x8xbf16, #[[NARROW]], #gpu.address_space<workgroup>>
 // CHECK-NOT:   sm.alloc : memref<128x8
 // CHECK:       tile.work_tiles (%[[M:.+]], %[[N:.+]]) of
 // CHECK:         sm.extract %{{.+}}[0, 0] : {{.*}} to !sm.fragment<128x16xf32,

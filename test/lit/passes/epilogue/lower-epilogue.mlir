@@ -28,38 +28,38 @@ module attributes {tile.level = "atoms", tile.target = "sm_80"} {
 // CHECK-SAME:    %[[D:[^ :,]+]]: memref<?x?xbf16, strided<[?, 1]>>, %[[BIAS:[^:]+]]: memref<?xbf16>, %[[ALPHA:[^:]+]]: f32, %[[M:[^:]+]]: index, %[[N:[^:]+]]: index)
 // CHECK:       %[[ACC:.+]] = sm.mma_sync
 // CHECK:       %[[BUFFER:.+]] = sm.ring_reuse %ring : !ring to memref<16x32xbf16, #[[SCRATCH]], #gpu.address_space<workgroup>>
-// CHECK-NEXT:  %[[TOP:.+]] = sm.extract %[[ACC]][0, 0] : !sm.fragment<32x32xf32, #[[WHOLE]]> to !sm.fragment<16x32xf32, #[[PART]]>
+// CHECK:       %[[TOP:.+]] = sm.extract %[[ACC]][0, 0] : !sm.fragment<32x32xf32, #[[WHOLE]]> to !sm.fragment<16x32xf32, #[[PART]]>
 
 // Operands are read in the fragment's own layout; a scalar is shared by all.
-// CHECK-NEXT:  %[[BIASES:.+]] = tile.view per_column %[[BIAS]][%[[N]]] : memref<?xbf16> to !tile.view<16x32xbf16>
-// CHECK-NEXT:  %[[BN:.+]] = sm.load_global %[[BIASES]] by "ld.global.4" : !tile.view<16x32xbf16> to !sm.fragment<16x32xbf16, #[[PART]]>
-// CHECK-NEXT:  %[[Y:.+]] = sm.map %[[TOP]], %[[BN]], %[[ALPHA]] : !sm.fragment<16x32xf32, #[[PART]]>, !sm.fragment<16x32xbf16, #[[PART]]>, f32 {
-// CHECK-NEXT:  ^bb0(%[[X:.+]]: f32, %[[B:.+]]: bf16, %[[F:.+]]: f32):
-// CHECK-NEXT:    %[[SCALED:.+]] = arith.mulf %[[X]], %[[F]] : f32
-// CHECK-NEXT:    %[[WIDER:.+]] = arith.extf %[[B]] : bf16 to f32
-// CHECK-NEXT:    %[[SHIFTED:.+]] = arith.addf %[[SCALED]], %[[WIDER]] : f32
-// CHECK-NEXT:    %[[NARROW:.+]] = arith.truncf %[[SHIFTED]] : f32 to bf16
-// CHECK-NEXT:    tile.yield %[[NARROW]] : bf16
+// CHECK:       %[[BIASES:.+]] = tile.view per_column %[[BIAS]][%[[N]]] : memref<?xbf16> to !tile.view<16x32xbf16>
+// CHECK:       %[[BN:.+]] = sm.load_global %[[BIASES]] by "ld.global.4" : !tile.view<16x32xbf16> to !sm.fragment<16x32xbf16, #[[PART]]>
+// CHECK:       %[[Y:.+]] = sm.map %[[TOP]], %[[BN]], %[[ALPHA]] : !sm.fragment<16x32xf32, #[[PART]]>, !sm.fragment<16x32xbf16, #[[PART]]>, f32 {
+// CHECK:       ^bb0(%[[X:.+]]: f32, %[[B:.+]]: bf16, %[[F:.+]]: f32):
+// CHECK:         %[[SCALED:.+]] = arith.mulf %[[X]], %[[F]] : f32
+// CHECK:         %[[WIDER:.+]] = arith.extf %[[B]] : bf16 to f32
+// CHECK:         %[[SHIFTED:.+]] = arith.addf %[[SCALED]], %[[WIDER]] : f32
+// CHECK:         %[[NARROW:.+]] = arith.truncf %[[SHIFTED]] : f32 to bf16
+// CHECK:         tile.yield %[[NARROW]] : bf16
 // CHECK-NEXT:  } : !sm.fragment<16x32xbf16, #[[PART]]>
 
 // All have stored before any loads; all have loaded before the scratch is stored to again.
 // CHECK-NEXT:  sm.store_shared %[[Y]] to %[[BUFFER]] by "st.shared.4"
 // CHECK-NEXT:  sm.barrier
 // CHECK-NEXT:  %[[LOADED:.+]] = sm.load_shared %[[BUFFER]] by "ld.shared.16" : {{.*}} to !sm.fragment<16x32xbf16, #[[ROWS]]>
-// CHECK-NEXT:  %[[WINDOW:.+]] = tile.view %[[D]][%[[M]], %[[N]]] : {{.*}} to !tile.view<16x32xbf16>
-// CHECK-NEXT:  sm.store_global %[[LOADED]] to %[[WINDOW]] by "st.global.16"
+// CHECK:       %[[WINDOW:.+]] = tile.view %[[D]][%[[M]], %[[N]]] : {{.*}} to !tile.view<16x32xbf16>
+// CHECK:       sm.store_global %[[LOADED]] to %[[WINDOW]] by "st.global.16"
 // CHECK-NEXT:  sm.barrier
 
 // The lower half: its window starts 16 rows further down; that of the bias is the same, and cse sees it.
-// CHECK-NEXT:  %[[BOTTOM:.+]] = sm.extract %[[ACC]][16, 0]
+// CHECK:       %[[BOTTOM:.+]] = sm.extract %[[ACC]][16, 0]
 // CHECK:       %[[M16:.+]] = arith.addi %[[M]], %c16
 // CHECK-NOT:   tile.view per_column
 // CHECK:       sm.map %[[BOTTOM]],
 // CHECK:       sm.store_shared
 // CHECK-NEXT:  sm.barrier
 // CHECK-NEXT:  sm.load_shared
-// CHECK-NEXT:  %[[WINDOW2:.+]] = tile.view %[[D]][%[[M16]], %[[N]]]
-// CHECK-NEXT:  sm.store_global %{{.+}} to %[[WINDOW2]]
+// CHECK:       %[[WINDOW2:.+]] = tile.view %[[D]][%[[M16]], %[[N]]]
+// CHECK:       sm.store_global %{{.+}} to %[[WINDOW2]]
 
 // A one-shot CTA ends here: no barrier after the last store.
 // CHECK-NEXT:  tile.return
@@ -93,13 +93,13 @@ tile.kernel @registers(%fa: !a, %fb: !b, %d: !mat, %bias: memref<?xbf16>, %alpha
 // CHECK-NEXT:  sm.store_shared %[[ACC]] to %[[BUFFER]] by "st.shared.8" : !sm.fragment<32x32xf32, #[[WHOLE]]>
 // CHECK-NEXT:  sm.barrier
 // CHECK-NEXT:  %[[X:.+]] = sm.load_shared %[[BUFFER]] by "ld.shared.16" : {{.*}} to !sm.fragment<32x32xf32, #[[ROWS4]]>
-// CHECK-NEXT:  %[[CV:.+]] = tile.view %{{.+}}[%[[M]], %[[N]]] : {{.*}} to !tile.view<32x32xbf16>
-// CHECK-NEXT:  %[[C:.+]] = sm.load_global %[[CV]] by "ld.global.8" : !tile.view<32x32xbf16> to !sm.fragment<32x32xbf16, #[[ROWS4]]>
-// CHECK-NEXT:  %[[RV:.+]] = tile.view per_row %{{.+}}[%[[M]]] : memref<?xf32> to !tile.view<32x32xf32>
-// CHECK-NEXT:  %[[R:.+]] = sm.load_global %[[RV]] by "ld.global.16" : !tile.view<32x32xf32> to !sm.fragment<32x32xf32, #[[ROWS4]]>
-// CHECK-NEXT:  %[[Y:.+]] = sm.map %[[X]], %[[C]], %[[R]]
+// CHECK:       %[[CV:.+]] = tile.view %{{.+}}[%[[M]], %[[N]]] : {{.*}} to !tile.view<32x32xbf16>
+// CHECK:       %[[C:.+]] = sm.load_global %[[CV]] by "ld.global.8" : !tile.view<32x32xbf16> to !sm.fragment<32x32xbf16, #[[ROWS4]]>
+// CHECK:       %[[RV:.+]] = tile.view per_row %{{.+}}[%[[M]]] : memref<?xf32> to !tile.view<32x32xf32>
+// CHECK:       %[[R:.+]] = sm.load_global %[[RV]] by "ld.global.16" : !tile.view<32x32xf32> to !sm.fragment<32x32xf32, #[[ROWS4]]>
+// CHECK:       %[[Y:.+]] = sm.map %[[X]], %[[C]], %[[R]]
 // CHECK:       sm.store_global %[[Y]] to %{{.+}} by "st.global.8" cache(streaming) : !sm.fragment<32x32xbf16, #[[ROWS4]]>, !tile.view<32x32xbf16>
-// CHECK-NEXT:  sm.barrier
+// CHECK:       sm.barrier
 // CHECK-NEXT:  tile.return
 tile.kernel @rows(%fa: !a, %fb: !b, %d: !mat, %c: !mat, %r: memref<?xf32>, %m: index, %n: index) attributes {
     schedule = #tile.schedule<
@@ -123,7 +123,7 @@ tile.kernel @rows(%fa: !a, %fb: !b, %d: !mat, %c: !mat, %r: memref<?xf32>, %m: i
 
 // A scratch that is larger than the ring gets storage of its own.
 // CHECK-LABEL: tile.kernel @own_scratch
-// CHECK-NEXT:  %[[BUFFER:.+]] = sm.alloc : memref<32x32xf32, #[[WIDE]], #gpu.address_space<workgroup>>
+// CHECK:       %[[BUFFER:.+]] = sm.alloc : memref<32x32xf32, #[[WIDE]], #gpu.address_space<workgroup>>
 // CHECK-NOT:   sm.ring_reuse
 // CHECK:       sm.store_shared %{{.+}} to %[[BUFFER]]
 tile.kernel @own_scratch(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
@@ -145,9 +145,9 @@ tile.kernel @own_scratch(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
 // Direct stores: pairs of neighbours from the fragment as it is held; no scratch, no barrier.
 // CHECK-LABEL: tile.kernel @direct
 // CHECK:       %[[ACC:.+]] = sm.mma_sync
-// CHECK-NEXT:  %[[Y:.+]] = sm.map %[[ACC]]
+// CHECK:       %[[Y:.+]] = sm.map %[[ACC]]
 // CHECK:       %[[WINDOW:.+]] = tile.view %{{.+}} to !tile.view<32x32xbf16>
-// CHECK-NEXT:  sm.store_global %[[Y]] to %[[WINDOW]] by "st.global.4" cache(write_through) : !sm.fragment<32x32xbf16, #[[WHOLE]]>
+// CHECK:       sm.store_global %[[Y]] to %[[WINDOW]] by "st.global.4" cache(write_through) : !sm.fragment<32x32xbf16, #[[WHOLE]]>
 // CHECK-NEXT:  tile.return
 tile.kernel @direct(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
     schedule = #tile.schedule<

@@ -4,14 +4,14 @@ module attributes {tile.target = "sm_80"} {
 
 // CHECK-LABEL: func.func @scalars(
 // CHECK-SAME:    %[[X:.+]]: f32)
-// CHECK-NEXT:  llvm.call_intrinsic "llvm.nvvm.ex2.approx"(%[[X]]) : (f32) -> f32
-// CHECK-NEXT:  llvm.call_intrinsic "llvm.nvvm.lg2.approx.f"(%[[X]])
-// CHECK-NEXT:  llvm.call_intrinsic "llvm.nvvm.sqrt.rn.f"(%[[X]])
-// CHECK-NEXT:  llvm.call_intrinsic "llvm.nvvm.rsqrt.approx.f"(%[[X]])
-// CHECK-NEXT:  llvm.call_intrinsic "llvm.fabs.f32"(%[[X]])
-// CHECK-NEXT:  llvm.call_intrinsic "llvm.copysign.f32"(%[[X]], %[[X]])
-// CHECK-NEXT:  llvm.call_intrinsic "llvm.fma.f32"(%[[X]], %[[X]], %[[X]])
-// CHECK-NEXT:  return
+// CHECK:       llvm.call_intrinsic "llvm.nvvm.ex2.approx"(%[[X]]) : (f32) -> f32
+// CHECK:       llvm.call_intrinsic "llvm.nvvm.lg2.approx.f"(%[[X]])
+// CHECK:       llvm.call_intrinsic "llvm.nvvm.sqrt.rn.f"(%[[X]])
+// CHECK:       llvm.call_intrinsic "llvm.nvvm.rsqrt.approx.f"(%[[X]])
+// CHECK:       llvm.call_intrinsic "llvm.fabs.f32"(%[[X]])
+// CHECK:       llvm.call_intrinsic "llvm.copysign.f32"(%[[X]], %[[X]])
+// CHECK:       llvm.call_intrinsic "llvm.fma.f32"(%[[X]], %[[X]], %[[X]])
+// CHECK:       return
 func.func @scalars(%x: f32) {
   %0 = math.exp2 %x : f32
   %1 = math.log2 %x : f32
@@ -25,12 +25,12 @@ func.func @scalars(%x: f32) {
 
 // CHECK-LABEL: func.func @vector(
 // CHECK-SAME:    %[[X:.+]]: vector<2xf32>)
-// CHECK-NEXT:  %[[X0:.+]] = vector.extract %[[X]][0]
-// CHECK-NEXT:  %[[Y0:.+]] = llvm.call_intrinsic "llvm.nvvm.ex2.approx"(%[[X0]])
-// CHECK-NEXT:  %[[X1:.+]] = vector.extract %[[X]][1]
-// CHECK-NEXT:  %[[Y1:.+]] = llvm.call_intrinsic "llvm.nvvm.ex2.approx"(%[[X1]])
-// CHECK-NEXT:  %[[Y:.+]] = vector.from_elements %[[Y0]], %[[Y1]] : vector<2xf32>
-// CHECK-NEXT:  return %[[Y]]
+// CHECK:       %[[X0:.+]] = vector.extract %[[X]][0]
+// CHECK:       %[[Y0:.+]] = llvm.call_intrinsic "llvm.nvvm.ex2.approx"(%[[X0]])
+// CHECK:       %[[X1:.+]] = vector.extract %[[X]][1]
+// CHECK:       %[[Y1:.+]] = llvm.call_intrinsic "llvm.nvvm.ex2.approx"(%[[X1]])
+// CHECK:       %[[Y:.+]] = vector.from_elements %[[Y0]], %[[Y1]] : vector<2xf32>
+// CHECK:       return %[[Y]]
 func.func @vector(%x: vector<2xf32>) -> vector<2xf32> {
   %y = math.exp2 %x fastmath<afn> : vector<2xf32>
   return %y : vector<2xf32>

@@ -6,9 +6,9 @@
 // CHECK-LABEL: func.func @wait(
 // CHECK-SAME:    %[[P:.+]]: !llvm.struct<(f32, f32, f32)>)
 // CHECK:       %[[R0:.+]] = llvm.extractvalue %[[P]][0]
-// CHECK-NEXT:  %[[R1:.+]] = llvm.extractvalue %[[P]][1]
-// CHECK-NEXT:  %[[R2:.+]] = llvm.extractvalue %[[P]][2]
-// CHECK-NEXT:  %[[C:.+]] = llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;", "=f,=f,=f,0,1,2" %[[R0]], %[[R1]], %[[R2]] : (f32, f32, f32) -> !llvm.struct<(f32, f32, f32)>
+// CHECK:       %[[R1:.+]] = llvm.extractvalue %[[P]][1]
+// CHECK:       %[[R2:.+]] = llvm.extractvalue %[[P]][2]
+// CHECK:       %[[C:.+]] = llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;", "=f,=f,=f,0,1,2" %[[R0]], %[[R1]], %[[R2]] : (f32, f32, f32) -> !llvm.struct<(f32, f32, f32)>
 // CHECK-NEXT:  return %[[C]]
 // CHECK-NOT:   sm.ptx_
 module attributes {tile.target = "sm_90a"} {
@@ -29,20 +29,20 @@ func.func @in_flight(%p: !llvm.struct<(f32)>) {
 // CHECK-LABEL: func.func @stores(
 // CHECK-SAME:    %[[V8:[^:]+]]: vector<8xbf16>, %[[V2:[^:]+]]: vector<2xf32>, %[[V1:[^:]+]]: vector<2xf16>, %[[X:[^:]+]]: f32, %[[H:[^:]+]]: bf16, %[[P:[^:]+]]: !llvm.ptr<1>)
 // CHECK:       %[[A:.+]] = llvm.ptrtoint %[[P]] : !llvm.ptr<1> to i64
-// CHECK-NEXT:  %[[B:.+]] = llvm.bitcast %[[V8]] : vector<8xbf16> to vector<4xi32>
-// CHECK-NEXT:  %[[R0:.+]] = vector.extract %[[B]][0]
-// CHECK-NEXT:  %[[R1:.+]] = vector.extract %[[B]][1]
-// CHECK-NEXT:  %[[R2:.+]] = vector.extract %[[B]][2]
-// CHECK-NEXT:  %[[R3:.+]] = vector.extract %[[B]][3]
-// CHECK-NEXT:  llvm.inline_asm has_side_effects "st.global.cs.v4.b32 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}" %[[A]], %[[R0]], %[[R1]], %[[R2]], %[[R3]] : (i64, i32, i32, i32, i32) -> ()
+// CHECK:       %[[B:.+]] = llvm.bitcast %[[V8]] : vector<8xbf16> to vector<4xi32>
+// CHECK:       %[[R0:.+]] = vector.extract %[[B]][0]
+// CHECK:       %[[R1:.+]] = vector.extract %[[B]][1]
+// CHECK:       %[[R2:.+]] = vector.extract %[[B]][2]
+// CHECK:       %[[R3:.+]] = vector.extract %[[B]][3]
+// CHECK:       llvm.inline_asm has_side_effects "st.global.cs.v4.b32 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}" %[[A]], %[[R0]], %[[R1]], %[[R2]], %[[R3]] : (i64, i32, i32, i32, i32) -> ()
 // CHECK:       llvm.bitcast %[[V2]] : vector<2xf32> to vector<2xi32>
 // CHECK:       llvm.inline_asm has_side_effects "st.global.wt.v2.b32 [$0], {$1, $2};", "l,r,r,~{memory}"
 // CHECK:       %[[PAIR:.+]] = llvm.bitcast %[[V1]] : vector<2xf16> to i32
-// CHECK-NEXT:  llvm.inline_asm has_side_effects "st.global.cs.b32 [$0], $1;", "l,r,~{memory}" %{{.+}}, %[[PAIR]] : (i64, i32) -> ()
+// CHECK:       llvm.inline_asm has_side_effects "st.global.cs.b32 [$0], $1;", "l,r,~{memory}" %{{.+}}, %[[PAIR]] : (i64, i32) -> ()
 // CHECK:       llvm.bitcast %[[X]] : f32 to i32
-// CHECK-NEXT:  llvm.inline_asm has_side_effects "st.global.wt.b32 [$0], $1;"
+// CHECK:       llvm.inline_asm has_side_effects "st.global.wt.b32 [$0], $1;"
 // CHECK:       %[[HALF:.+]] = llvm.bitcast %[[H]] : bf16 to i16
-// CHECK-NEXT:  llvm.inline_asm has_side_effects "st.global.cs.b16 [$0], $1;", "l,h,~{memory}" %{{.+}}, %[[HALF]] : (i64, i16) -> ()
+// CHECK:       llvm.inline_asm has_side_effects "st.global.cs.b16 [$0], $1;", "l,h,~{memory}" %{{.+}}, %[[HALF]] : (i64, i16) -> ()
 // CHECK-NOT:   sm.ptx_
 func.func @stores(%v8: vector<8xbf16>, %v2: vector<2xf32>, %v1: vector<2xf16>, %x: f32, %h: bf16, %p: !llvm.ptr<1>) {
   sm.ptx_store streaming %v8 to %p : vector<8xbf16>, !llvm.ptr<1>

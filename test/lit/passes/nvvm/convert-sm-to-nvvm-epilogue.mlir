@@ -55,13 +55,13 @@ tile.kernel @extract(%f: f32) {
 // CHECK-LABEL: gpu.func @map(
 // CHECK-SAME:    %[[F:.+]]: f32) kernel
 // CHECK:       %[[X:.+]] = arith.constant dense<2.000000e+00> : vector<4xf32>
-// CHECK-NEXT:  %[[FS:.+]] = vector.broadcast %[[F]] : f32 to vector<4xf32>
-// CHECK-NEXT:  %[[HALF:.+]] = arith.constant dense<5.000000e-01> : vector<4xf32>
-// CHECK-NEXT:  %[[SCALED:.+]] = arith.mulf %[[X]], %[[FS]] fastmath<contract> : vector<4xf32>
-// CHECK-NEXT:  %[[SHIFTED:.+]] = arith.addf %[[SCALED]], %[[HALF]] : vector<4xf32>
-// CHECK-NEXT:  %[[ONE:.+]] = arith.constant dense<1.000000e+00> : vector<4xf32>
-// CHECK-NEXT:  %[[MAX:.+]] = arith.maximumf %[[SHIFTED]], %[[ONE]] : vector<4xf32>
-// CHECK-NEXT:  %[[Y:.+]] = arith.truncf %[[MAX]] : vector<4xf32> to vector<4xbf16>
+// CHECK:       %[[FS:.+]] = vector.broadcast %[[F]] : f32 to vector<4xf32>
+// CHECK:       %[[HALF:.+]] = arith.constant dense<5.000000e-01> : vector<4xf32>
+// CHECK:       %[[SCALED:.+]] = arith.mulf %[[X]], %[[FS]] fastmath<contract> : vector<4xf32>
+// CHECK:       %[[SHIFTED:.+]] = arith.addf %[[SCALED]], %[[HALF]] : vector<4xf32>
+// CHECK:       %[[ONE:.+]] = arith.constant dense<1.000000e+00> : vector<4xf32>
+// CHECK:       %[[MAX:.+]] = arith.maximumf %[[SHIFTED]], %[[ONE]] : vector<4xf32>
+// CHECK:       %[[Y:.+]] = arith.truncf %[[MAX]] : vector<4xf32> to vector<4xbf16>
 tile.kernel @map(%f: f32) {
   %s = sm.alloc at 0 : !scratch_narrow
   %one = arith.constant 1.0 : f32
@@ -79,25 +79,17 @@ tile.kernel @map(%f: f32) {
   tile.return
 }
 
-// Runs go in one access, aligned to its bytes; runs of another length are put together or taken apart. Lane t has the
-// pair of columns 2·(t mod 4) of row t/4.
+// Runs go in one access, aligned to its bytes; runs of another length are put together or taken apart.
 // CHECK-LABEL: gpu.func @through_shared(
 // CHECK:       %[[SMEM:.+]] = llvm.mlir.addressof @shared_memory
-// CHECK:       %[[TID:.+]] = nvvm.read.ptx.sreg.tid.x
-// CHECK-NEXT:  %[[QUAD:.+]] = arith.andi %[[TID]], %c3
-// CHECK-NEXT:  %[[COLUMN:.+]] = arith.shli %[[QUAD]], %c1
-// CHECK-NEXT:  %[[ROW:.+]] = arith.shrui %[[TID]], %c2
-// CHECK-NEXT:  %[[DOWN:.+]] = arith.shli %[[ROW]], %c3
-// CHECK-NEXT:  %[[OFFSET:.+]] = arith.addi %[[COLUMN]], %[[DOWN]]
-// CHECK-NEXT:  %[[BYTES:.+]] = arith.shli %[[OFFSET]], %c1
-// CHECK-NEXT:  %[[AT:.+]] = llvm.getelementptr %[[SMEM]][%[[BYTES]]]
-// CHECK-NEXT:  %[[PAIR:.+]] = llvm.load %[[AT]] {alignment = 4 : i64} : !llvm.ptr<3> -> vector<2xbf16>
+// CHECK:       %[[AT:.+]] = llvm.getelementptr %[[SMEM]][%{{.+}}]
+// CHECK:       %[[PAIR:.+]] = llvm.load %[[AT]] {alignment = 4 : i64} : !llvm.ptr<3> -> vector<2xbf16>
 // CHECK-NEXT:  llvm.store %[[PAIR]], %[[AT]] {alignment = 4 : i64} : vector<2xbf16>, !llvm.ptr<3>
 // CHECK-NEXT:  %[[FIRST:.+]] = llvm.load %[[AT]] {alignment = 2 : i64} : !llvm.ptr<3> -> vector<1xbf16>
-// CHECK-NEXT:  %[[AT1:.+]] = llvm.getelementptr %[[AT]][2]
-// CHECK-NEXT:  %[[SECOND:.+]] = llvm.load %[[AT1]] {alignment = 2 : i64} : !llvm.ptr<3> -> vector<1xbf16>
-// CHECK-NEXT:  %[[BOTH:.+]] = vector.shuffle %[[FIRST]], %[[SECOND]] [0, 1]
-// CHECK-NEXT:  llvm.store %[[BOTH]], %[[AT]] {alignment = 4 : i64}
+// CHECK:       %[[AT1:.+]] = llvm.getelementptr %[[AT]][2]
+// CHECK:       %[[SECOND:.+]] = llvm.load %[[AT1]] {alignment = 2 : i64} : !llvm.ptr<3> -> vector<1xbf16>
+// CHECK:       %[[BOTH:.+]] = vector.shuffle %[[FIRST]], %[[SECOND]] [0, 1]
+// CHECK:       llvm.store %[[BOTH]], %[[AT]] {alignment = 4 : i64}
 tile.kernel @through_shared() {
   %s = sm.alloc at 0 : !scratch
   %c = sm.load_shared %s by "ld.shared.4" : !scratch to !pair
@@ -181,23 +173,23 @@ tile.kernel @store_parts(%d: memref<64x40xbf16>) {
 // CHECK-SAME:    %{{.+}}: !llvm.ptr<1>, %{{.+}}: i64, %[[M:.+]]: i32, %[[N:.+]]: i32) kernel
 // CHECK:       %[[PAIR:.+]] = llvm.load
 // CHECK:       %[[ROW_EXISTS:.+]] = arith.cmpi ult, %{{.+}}, %[[M]]
-// CHECK-NEXT:  %[[LAST:.+]] = arith.addi %[[COLUMN:.+]], %c1
-// CHECK-NEXT:  %[[LAST_EXISTS:.+]] = arith.cmpi ult, %[[LAST]], %[[N]]
-// CHECK-NEXT:  %[[WHOLE:.+]] = arith.andi %[[ROW_EXISTS]], %[[LAST_EXISTS]]
+// CHECK:       %[[LAST:.+]] = arith.addi %[[COLUMN:.+]], %c1
+// CHECK:       %[[LAST_EXISTS:.+]] = arith.cmpi ult, %[[LAST]], %[[N]]
+// CHECK:       %[[WHOLE:.+]] = arith.andi %[[ROW_EXISTS]], %[[LAST_EXISTS]]
 // CHECK:       %[[AT:.+]] = llvm.getelementptr %{{.+}} -> !llvm.ptr<1>, bf16
-// CHECK-NEXT:  scf.if %[[WHOLE]] {
+// CHECK:       scf.if %[[WHOLE]] {
 // CHECK-NEXT:    llvm.store %[[PAIR]], %[[AT]] {alignment = 4 : i64} : vector<2xbf16>, !llvm.ptr<1>
 // CHECK-NEXT:  } else {
-// CHECK-NEXT:    %[[FIRST:.+]] = arith.cmpi ult, %[[COLUMN]], %[[N]]
-// CHECK-NEXT:    %[[FIRST_EXISTS:.+]] = arith.andi %[[ROW_EXISTS]], %[[FIRST]]
-// CHECK-NEXT:    scf.if %[[FIRST_EXISTS]] {
-// CHECK-NEXT:      %[[ELEMENT:.+]] = vector.extract %[[PAIR]][0]
-// CHECK-NEXT:      llvm.store %[[ELEMENT]], %[[AT]] {alignment = 2 : i64} : bf16, !llvm.ptr<1>
+// CHECK:         %[[FIRST:.+]] = arith.cmpi ult, %[[COLUMN]], %[[N]]
+// CHECK:         %[[FIRST_EXISTS:.+]] = arith.andi %[[ROW_EXISTS]], %[[FIRST]]
+// CHECK:         scf.if %[[FIRST_EXISTS]] {
+// CHECK:           %[[ELEMENT:.+]] = vector.extract %[[PAIR]][0]
+// CHECK:           llvm.store %[[ELEMENT]], %[[AT]] {alignment = 2 : i64} : bf16, !llvm.ptr<1>
 // CHECK-NEXT:    }
 // CHECK-NEXT:    scf.if %[[WHOLE]] {
-// CHECK-NEXT:      %[[ELEMENT1:.+]] = vector.extract %[[PAIR]][1]
-// CHECK-NEXT:      %[[AT1:.+]] = llvm.getelementptr %[[AT]][1]
-// CHECK-NEXT:      llvm.store %[[ELEMENT1]], %[[AT1]] {alignment = 2 : i64} : bf16, !llvm.ptr<1>
+// CHECK:           %[[ELEMENT1:.+]] = vector.extract %[[PAIR]][1]
+// CHECK:           %[[AT1:.+]] = llvm.getelementptr %[[AT]][1]
+// CHECK:           llvm.store %[[ELEMENT1]], %[[AT1]] {alignment = 2 : i64} : bf16, !llvm.ptr<1>
 tile.kernel @store_ragged(%d: !mat) {
   %c0 = arith.constant 0 : index
   %m = memref.dim %d, %c0 : !mat
@@ -215,21 +207,21 @@ tile.kernel @store_ragged(%d: !mat) {
 // CHECK-LABEL: gpu.func @load_full(
 // CHECK-SAME:    %[[C:.+]]: !llvm.ptr<1>, %[[LD:.+]]: i64, %[[M:.+]]: i32, %[[N:.+]]: i32) kernel
 // CHECK:       %[[BASE:.+]] = llvm.ptrtoint %[[C]]
-// CHECK-NEXT:  %[[STRIDE:.+]] = arith.shli %[[LD]], %c1
-// CHECK-NEXT:  %[[EITHER:.+]] = arith.ori %[[BASE]], %[[STRIDE]]
-// CHECK-NEXT:  %[[OFF:.+]] = arith.andi %[[EITHER]], %c3
-// CHECK-NEXT:  %[[ALIGNED:.+]] = arith.cmpi eq, %[[OFF]], %c0
+// CHECK:       %[[STRIDE:.+]] = arith.shli %[[LD]], %c1
+// CHECK:       %[[EITHER:.+]] = arith.ori %[[BASE]], %[[STRIDE]]
+// CHECK:       %[[OFF:.+]] = arith.andi %[[EITHER]], %c3
+// CHECK:       %[[ALIGNED:.+]] = arith.cmpi eq, %[[OFF]], %c0
 // CHECK:       %[[INSIDE:.+]] = arith.andi %{{.+}}, %{{.+}} : i1
-// CHECK-NEXT:  %[[WHOLE:.+]] = arith.andi %[[ALIGNED]], %[[INSIDE]] : i1
-// CHECK-NEXT:  %[[PAIR:.+]] = scf.if %[[WHOLE]] -> (vector<2xbf16>) {
+// CHECK:       %[[WHOLE:.+]] = arith.andi %[[ALIGNED]], %[[INSIDE]] : i1
+// CHECK:       %[[PAIR:.+]] = scf.if %[[WHOLE]] -> (vector<2xbf16>) {
 // CHECK:         %[[LOADED:.+]] = llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr<1> -> vector<2xbf16>
 // CHECK-NEXT:    scf.yield %[[LOADED]]
 // CHECK-NEXT:  } else {
 // CHECK:         %[[FIRST:.+]] = scf.if %{{.+}} -> (bf16) {
 // CHECK:           llvm.load %{{.+}} {alignment = 2 : i64} : !llvm.ptr<1> -> bf16
 // CHECK:         } else {
-// CHECK-NEXT:      %[[ZERO:.+]] = arith.constant 0.000000e+00 : bf16
-// CHECK-NEXT:      scf.yield %[[ZERO]]
+// CHECK:           %[[ZERO:.+]] = arith.constant 0.000000e+00 : bf16
+// CHECK:           scf.yield %[[ZERO]]
 // CHECK:         %[[SECOND:.+]] = scf.if %[[INSIDE]] -> (bf16) {
 // CHECK:         vector.from_elements %[[FIRST]], %[[SECOND]] : vector<2xbf16>
 tile.kernel @load_full(%d: !mat) {
@@ -248,10 +240,10 @@ tile.kernel @load_full(%d: !mat) {
 // CHECK-LABEL: gpu.func @load_vector(
 // CHECK-SAME:    %[[R:.+]]: !llvm.ptr<1>, %[[M:.+]]: i32) kernel
 // CHECK:       %[[EXISTS:.+]] = arith.cmpi ult, %[[ROW:.+]], %[[M]]
-// CHECK-NEXT:  %[[X:.+]] = scf.if %[[EXISTS]] -> (f32) {
-// CHECK-NEXT:    %[[WIDE:.+]] = arith.extui %[[ROW]] : i32 to i64
-// CHECK-NEXT:    %[[AT:.+]] = llvm.getelementptr %[[R]][%[[WIDE]]] : {{.*}}, f32
-// CHECK-NEXT:    llvm.load %[[AT]] {alignment = 4 : i64} : !llvm.ptr<1> -> f32
+// CHECK:       %[[X:.+]] = scf.if %[[EXISTS]] -> (f32) {
+// CHECK:         %[[WIDE:.+]] = arith.extui %[[ROW]] : i32 to i64
+// CHECK:         %[[AT:.+]] = llvm.getelementptr %[[R]][%[[WIDE]]] : {{.*}}, f32
+// CHECK:         llvm.load %[[AT]] {alignment = 4 : i64} : !llvm.ptr<1> -> f32
 // CHECK:       vector.from_elements %[[X]], %[[X]] : vector<2xf32>
 // CHECK:       %[[X0:.+]] = scf.if
 // CHECK:       %[[X1:.+]] = scf.if

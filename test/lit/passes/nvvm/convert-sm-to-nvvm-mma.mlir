@@ -33,28 +33,28 @@ func.func @host(%ctas: index, %d: memref<32x40xbf16>) {
 // Two ldmatrix.x4 give A's two atoms of four registers, two more B's four atoms of two.
 // CHECK:         %[[START:.+]] = llvm.getelementptr %[[AS]][
 // CHECK:         %[[A0:.+]] = nvvm.ldmatrix %[[START]]
-// CHECK-NEXT:    %[[A00:.+]] = llvm.extractvalue %[[A0]][0]
-// CHECK-NEXT:    %[[A01:.+]] = llvm.extractvalue %[[A0]][1]
-// CHECK-NEXT:    %[[A02:.+]] = llvm.extractvalue %[[A0]][2]
-// CHECK-NEXT:    %[[A03:.+]] = llvm.extractvalue %[[A0]][3]
+// CHECK:         %[[A00:.+]] = llvm.extractvalue %[[A0]][0]
+// CHECK:         %[[A01:.+]] = llvm.extractvalue %[[A0]][1]
+// CHECK:         %[[A02:.+]] = llvm.extractvalue %[[A0]][2]
+// CHECK:         %[[A03:.+]] = llvm.extractvalue %[[A0]][3]
 // CHECK:         %[[A1:.+]] = nvvm.ldmatrix
-// CHECK-NEXT:    %[[A10:.+]] = llvm.extractvalue %[[A1]][0]
+// CHECK:         %[[A10:.+]] = llvm.extractvalue %[[A1]][0]
 // CHECK:         %[[B01:.+]] = nvvm.ldmatrix
-// CHECK-NEXT:    %[[B00:.+]] = llvm.extractvalue %[[B01]][0]
-// CHECK-NEXT:    %[[B0X:.+]] = llvm.extractvalue %[[B01]][1]
-// CHECK-NEXT:    %[[B10:.+]] = llvm.extractvalue %[[B01]][2]
-// CHECK-NEXT:    %[[B1X:.+]] = llvm.extractvalue %[[B01]][3]
+// CHECK:         %[[B00:.+]] = llvm.extractvalue %[[B01]][0]
+// CHECK:         %[[B0X:.+]] = llvm.extractvalue %[[B01]][1]
+// CHECK:         %[[B10:.+]] = llvm.extractvalue %[[B01]][2]
+// CHECK:         %[[B1X:.+]] = llvm.extractvalue %[[B01]][3]
 // CHECK:         %[[B23:.+]] = nvvm.ldmatrix
-// CHECK-NEXT:    %[[B20:.+]] = llvm.extractvalue %[[B23]][0]
+// CHECK:         %[[B20:.+]] = llvm.extractvalue %[[B23]][0]
 // CHECK:         %[[B30:.+]] = llvm.extractvalue %[[B23]][2]
 
 // bf16 registers go in as they are; a result goes back into the vector of its atom.
 // CHECK:         %[[X0:.+]] = vector.extract %[[C00]][0]
-// CHECK-NEXT:    %[[X1:.+]] = vector.extract %[[C00]][1]
-// CHECK-NEXT:    %[[X2:.+]] = vector.extract %[[C00]][2]
-// CHECK-NEXT:    %[[X3:.+]] = vector.extract %[[C00]][3]
-// CHECK-NEXT:    %[[D:.+]] = nvvm.mma.sync A[%[[A00]], %[[A01]], %[[A02]], %[[A03]]] B[%[[B00]], %[[B0X]]] C[%[[X0]], %[[X1]], %[[X2]], %[[X3]]] {layoutA = #nvvm.mma_layout<row>, layoutB = #nvvm.mma_layout<col>, multiplicandAPtxType = #nvvm.mma_type<bf16>, multiplicandBPtxType = #nvvm.mma_type<bf16>, shape = #nvvm.shape<m = 16, n = 8, k = 16>}
-// CHECK-NEXT:    %[[Y0:.+]] = llvm.extractvalue %[[D]][0]
+// CHECK:         %[[X1:.+]] = vector.extract %[[C00]][1]
+// CHECK:         %[[X2:.+]] = vector.extract %[[C00]][2]
+// CHECK:         %[[X3:.+]] = vector.extract %[[C00]][3]
+// CHECK:         %[[D:.+]] = nvvm.mma.sync A[%[[A00]], %[[A01]], %[[A02]], %[[A03]]] B[%[[B00]], %[[B0X]]] C[%[[X0]], %[[X1]], %[[X2]], %[[X3]]] {layoutA = #nvvm.mma_layout<row>, layoutB = #nvvm.mma_layout<col>, multiplicandAPtxType = #nvvm.mma_type<bf16>, multiplicandBPtxType = #nvvm.mma_type<bf16>, shape = #nvvm.shape<m = 16, n = 8, k = 16>}
+// CHECK:         %[[Y0:.+]] = llvm.extractvalue %[[D]][0]
 // CHECK:         %[[D00:.+]] = vector.from_elements %[[Y0]],
 
 // Along N there and back, so that neighbours share an operand: the first row of atoms from the left, the second from
@@ -93,11 +93,11 @@ tile.kernel @loop(%d: memref<32x40xbf16>) {
 // CHECK:       %[[ZERO:.+]] = arith.constant dense<0.000000e+00> : vector<4xf16>
 // CHECK:       %[[A0:.+]] = llvm.bitcast %{{.+}} : i32 to vector<2xf16>
 // CHECK-COUNT-5: llvm.bitcast %{{.+}} : i32 to vector<2xf16>
-// CHECK-NEXT:  %[[LOW:.+]] = vector.shuffle %[[ZERO]], %[[ZERO]] [0, 1]
-// CHECK-NEXT:  %[[HIGH:.+]] = vector.shuffle %[[ZERO]], %[[ZERO]] [2, 3]
-// CHECK-NEXT:  %[[D:.+]] = nvvm.mma.sync A[%[[A0]], {{.*}} C[%[[LOW]], %[[HIGH]]] {{.*}} -> !llvm.struct<(vector<2xf16>, vector<2xf16>)>
-// CHECK-NEXT:  %[[D0:.+]] = llvm.extractvalue %[[D]][0]
-// CHECK-NEXT:  %[[D1:.+]] = llvm.extractvalue %[[D]][1]
+// CHECK:       %[[LOW:.+]] = vector.shuffle %[[ZERO]], %[[ZERO]] [0, 1]
+// CHECK:       %[[HIGH:.+]] = vector.shuffle %[[ZERO]], %[[ZERO]] [2, 3]
+// CHECK:       %[[D:.+]] = nvvm.mma.sync A[%[[A0]], {{.*}} C[%[[LOW]], %[[HIGH]]] {{.*}} -> !llvm.struct<(vector<2xf16>, vector<2xf16>)>
+// CHECK:       %[[D0:.+]] = llvm.extractvalue %[[D]][0]
+// CHECK:       %[[D1:.+]] = llvm.extractvalue %[[D]][1]
 // CHECK:       vector.shuffle %[[D0]], %[[D1]] [0, 1, 2, 3]
 tile.kernel @half() {
   %as = sm.alloc at 0 : !half

@@ -15,8 +15,8 @@
 // A role's loop is left to ptxas to unroll; work tiles hand their cursor from tile to tile, and on.
 // CHECK:         %[[TILES:.+]] = scf.for %{{.+}} = %{{.+}} to %{{.+}} step %{{.+}} iter_args(%[[CURSOR:.+]] = %c7_i32{{.*}}) -> (i32)
 // CHECK:           %[[NEXT:.+]] = scf.for %{{.+}} = %c0_i32{{.*}} to %c3_i32{{.*}} step %c1_i32{{.*}} iter_args(%[[AT:.+]] = %[[CURSOR]]) -> (i32)
-// CHECK-NEXT:        %[[STEP:.+]] = arith.addi %[[AT]], %c1_i32
-// CHECK-NEXT:        scf.yield %[[STEP]] : i32
+// CHECK:             %[[STEP:.+]] = arith.addi %[[AT]], %c1_i32
+// CHECK:             scf.yield %[[STEP]] : i32
 // CHECK-NEXT:      }
 // CHECK-NOT:       llvm.loop_annotation
 // CHECK:           scf.yield %[[NEXT]] : i32
@@ -59,8 +59,8 @@ tile.kernel @kernel() {
 // Where the same threads copy and multiply, a loop stays rolled. A one-shot CTA's only tile takes the cursor and gives it.
 // CHECK-LABEL: gpu.func @single(
 // CHECK:       %[[NEXT:.+]] = scf.for %{{.+}} = %c0_i32{{.*}} to %c3_i32{{.*}} step %c1_i32{{.*}} iter_args(%[[AT:.+]] = %c7_i32
-// CHECK-NEXT:    %[[STEP:.+]] = arith.addi %[[AT]], %c1_i32
-// CHECK-NEXT:    scf.yield %[[STEP]] : i32
+// CHECK:         %[[STEP:.+]] = arith.addi %[[AT]], %c1_i32
+// CHECK:         scf.yield %[[STEP]] : i32
 // CHECK-NEXT:  } {llvm.loop_annotation = #{{.+}}}
 // CHECK:       arith.muli %[[NEXT]], %[[NEXT]]
 tile.kernel @single() {

@@ -32,36 +32,36 @@ func.func @host(%d: memref<?x?xbf16, strided<[?, 1]>>, %e: !edge, %ctas: index) 
 // CHECK-DAG:   %[[POLICY:.+]] = arith.constant 1364590687093260288 : i64
 // CHECK:       %[[SMEM:.+]] = llvm.mlir.addressof @shared_memory
 // CHECK:       } else {
-// CHECK-NEXT:    %[[TID:.+]] = arith.subi %{{.+}}, %[[C128]]
+// CHECK:         %[[TID:.+]] = arith.subi %{{.+}}, %[[C128]]
 
 // A thread waits for its own groups. Barriers 1 and 2 are the roles'; a producer's warpgroup would have 3, those of the
 // consumers have 4 and 5.
 // CHECK:         nvvm.cp.async.bulk.wait_group 1 {read}
-// CHECK-NEXT:    %[[GROUP:.+]] = arith.shrui %[[TID]], %[[C7]]
-// CHECK-NEXT:    %[[ID:.+]] = arith.addi %[[GROUP]], %[[C4]]
-// CHECK-NEXT:    nvvm.barrier id = %[[ID]] number_of_threads = %[[C128]]
+// CHECK:         %[[GROUP:.+]] = arith.shrui %[[TID]], %[[C7]]
+// CHECK:         %[[ID:.+]] = arith.addi %[[GROUP]], %[[C4]]
+// CHECK:         nvvm.barrier id = %[[ID]] number_of_threads = %[[C128]]
 
 // 16 columns at a time, four registers of two elements. Lane l addresses row l % 16, lanes from 16 on 8 columns further;
 // a thread computes that once. The second panel lies 4096 bytes on.
 // CHECK:         %[[P:.+]] = llvm.getelementptr %[[SMEM]][%{{.+}}]
-// CHECK-NEXT:    nvvm.stmatrix %[[P]], %{{.+}}, %{{.+}}, %{{.+}}, %{{.+}} {eltType = #nvvm.ld_st_matrix_elt_type<b16>, layout = #nvvm.mma_layout<row>, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>}
-// CHECK-NEXT:    %[[NEXT:.+]] = llvm.getelementptr %[[P]][4096]
-// CHECK-NEXT:    nvvm.stmatrix %[[NEXT]],
+// CHECK:         nvvm.stmatrix %[[P]], %{{.+}}, %{{.+}}, %{{.+}}, %{{.+}} {eltType = #nvvm.ld_st_matrix_elt_type<b16>, layout = #nvvm.mma_layout<row>, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>}
+// CHECK:         %[[NEXT:.+]] = llvm.getelementptr %[[P]][4096]
+// CHECK:         nvvm.stmatrix %[[NEXT]],
 // CHECK-NOT:     nvvm.stmatrix
 // CHECK:         nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
 // CHECK-NEXT:    nvvm.barrier id = %[[ID]] number_of_threads = %[[C128]]
 
 // The first thread of each warpgroup stores its 64 rows, 2048 bytes of each panel, and commits.
-// CHECK:         %[[OWN:.+]] = arith.shli %[[GROUP]], %[[C11]]
-// CHECK-NEXT:    %[[START:.+]] = llvm.getelementptr %[[SMEM]][%[[OWN]]]
-// CHECK-NEXT:    %[[ROWS:.+]] = arith.shli %[[GROUP]], %[[C6]]
-// CHECK-NEXT:    %[[ROW:.+]] = arith.addi %[[ROWS]], %[[M]]
-// CHECK-NEXT:    %[[LANE:.+]] = arith.andi %[[TID]], %[[C127]]
-// CHECK-NEXT:    %[[FIRST:.+]] = arith.cmpi eq, %[[LANE]], %[[C0]]
-// CHECK-NEXT:    scf.if %[[FIRST]] {
+// CHECK-DAG:     %[[OWN:.+]] = arith.shli %[[GROUP]], %[[C11]]
+// CHECK-DAG:     %[[START:.+]] = llvm.getelementptr %[[SMEM]][%[[OWN]]]
+// CHECK-DAG:     %[[ROWS:.+]] = arith.shli %[[GROUP]], %[[C6]]
+// CHECK-DAG:     %[[ROW:.+]] = arith.addi %[[ROWS]], %[[M]]
+// CHECK-DAG:     %[[LANE:.+]] = arith.andi %[[TID]], %[[C127]]
+// CHECK-DAG:     %[[FIRST:.+]] = arith.cmpi eq, %[[LANE]], %[[C0]]
+// CHECK:         scf.if %[[FIRST]] {
 // CHECK-NEXT:      nvvm.cp.async.bulk.tensor.global.shared.cta %[[MAP]], %[[START]], box[%[[N]], %[[ROW]]] l2_cache_hint = %[[POLICY]]
-// CHECK-NEXT:      %[[PANEL:.+]] = llvm.getelementptr %[[START]][4096]
-// CHECK-NEXT:      nvvm.cp.async.bulk.tensor.global.shared.cta %[[MAP]], %[[PANEL]], box[%[[N16]], %[[ROW]]] l2_cache_hint = %[[POLICY]]
+// CHECK:           %[[PANEL:.+]] = llvm.getelementptr %[[START]][4096]
+// CHECK:           nvvm.cp.async.bulk.tensor.global.shared.cta %[[MAP]], %[[PANEL]], box[%[[N16]], %[[ROW]]] l2_cache_hint = %[[POLICY]]
 // CHECK-NEXT:      nvvm.cp.async.bulk.commit.group
 // CHECK-NEXT:    }
 // CHECK-NEXT:    nvvm.cp.async.bulk.wait_group 0

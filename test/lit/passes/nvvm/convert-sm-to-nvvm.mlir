@@ -53,17 +53,15 @@ tile.kernel @interface(%a: !mat, %b: memref<100x64xbf16>, %bias: memref<?xf32>, 
 
 // One shot, by rows: tile t is in row t / tiles_n. Powers of two divide by shifts.
 // CHECK-LABEL: gpu.func @row(
-// CHECK-SAME:    %{{.+}}: !llvm.ptr<1>, %{{.+}}: i64, %[[M:.+]]: i32, %[[N:.+]]: i32)
-// CHECK:       %[[UP_M:.+]] = arith.addi %[[M]], %c31
-// CHECK-NEXT:  %[[TILES_M:.+]] = arith.shrui %[[UP_M]], %c5
-// CHECK-NEXT:  %[[UP_N:.+]] = arith.addi %[[N]], %c47
-// CHECK-NEXT:  %[[TILES_N:.+]] = arith.divui %[[UP_N]], %c48
-// CHECK-NEXT:  %[[CTA:.+]] = nvvm.read.ptx.sreg.ctaid.x
-// CHECK-NEXT:  %[[ROW:.+]] = arith.divui %[[CTA]], %[[TILES_N]]
-// CHECK-NEXT:  %[[COLUMN:.+]] = arith.remui %[[CTA]], %[[TILES_N]]
-// CHECK-NEXT:  %[[I:.+]] = arith.shli %[[ROW]], %c5
-// CHECK-NEXT:  %[[J:.+]] = arith.muli %[[COLUMN]], %c48
-// CHECK-NEXT:  arith.addi %[[I]], %[[J]]
+// CHECK:       %[[TILES_M:.+]] = arith.shrui %{{.+}}, %c5
+// CHECK:       %[[TILES_N:.+]] = arith.divui %{{.+}}, %c48
+// CHECK:       %[[CTA:.+]] = nvvm.read.ptx.sreg.ctaid.x
+// CHECK-NOT:   scf.for
+// CHECK-DAG:   %[[ROW:.+]] = arith.divui %[[CTA]], %[[TILES_N]]
+// CHECK-DAG:   %[[COLUMN:.+]] = arith.remui %[[CTA]], %[[TILES_N]]
+// CHECK-DAG:   %[[I:.+]] = arith.shli %[[ROW]], %c5
+// CHECK-DAG:   %[[J:.+]] = arith.muli %[[COLUMN]], %c48
+// CHECK:       arith.addi %[[I]], %[[J]]
 tile.kernel @row(%d: !mat) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -77,17 +75,15 @@ tile.kernel @row(%d: !mat) {
 
 // By columns: tile t is in column t / tiles_m.
 // CHECK-LABEL: gpu.func @column(
-// CHECK-SAME:    %{{.+}}: !llvm.ptr<1>, %{{.+}}: i64, %[[M:.+]]: i32, %[[N:.+]]: i32)
-// CHECK:       %[[UP_M:.+]] = arith.addi %[[M]], %c31
-// CHECK-NEXT:  %[[TILES_M:.+]] = arith.shrui %[[UP_M]], %c5
-// CHECK-NEXT:  %[[UP_N:.+]] = arith.addi %[[N]], %c47
-// CHECK-NEXT:  %[[TILES_N:.+]] = arith.divui %[[UP_N]], %c48
-// CHECK-NEXT:  %[[CTA:.+]] = nvvm.read.ptx.sreg.ctaid.x
-// CHECK-NEXT:  %[[ROW:.+]] = arith.remui %[[CTA]], %[[TILES_M]]
-// CHECK-NEXT:  %[[COLUMN:.+]] = arith.divui %[[CTA]], %[[TILES_M]]
-// CHECK-NEXT:  %[[I:.+]] = arith.shli %[[ROW]], %c5
-// CHECK-NEXT:  %[[J:.+]] = arith.muli %[[COLUMN]], %c48
-// CHECK-NEXT:  arith.addi %[[I]], %[[J]]
+// CHECK:       %[[TILES_M:.+]] = arith.shrui %{{.+}}, %c5
+// CHECK:       %[[TILES_N:.+]] = arith.divui %{{.+}}, %c48
+// CHECK:       %[[CTA:.+]] = nvvm.read.ptx.sreg.ctaid.x
+// CHECK-NOT:   scf.for
+// CHECK-DAG:   %[[ROW:.+]] = arith.remui %[[CTA]], %[[TILES_M]]
+// CHECK-DAG:   %[[COLUMN:.+]] = arith.divui %[[CTA]], %[[TILES_M]]
+// CHECK-DAG:   %[[I:.+]] = arith.shli %[[ROW]], %c5
+// CHECK-DAG:   %[[J:.+]] = arith.muli %[[COLUMN]], %c48
+// CHECK:       arith.addi %[[I]], %[[J]]
 tile.kernel @column(%d: !mat) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -99,31 +95,18 @@ tile.kernel @column(%d: !mat) {
   tile.return
 }
 
-// Persistent: tiles from this CTA's number on, as many apart as there are CTAs. In bands of six tile rows, down the band
-// first; the last band may be lower.
+// Persistent: tiles from this CTA's number on, as many apart as there are CTAs. In bands of at most six tile rows. Which
+// tile each CTA computes is tested by running levels side by side.
 // CHECK-LABEL: gpu.func @grouped(
-// CHECK-SAME:    %{{.+}}: !llvm.ptr<1>, %{{.+}}: i64, %[[M:.+]]: i32, %[[N:.+]]: i32)
-// CHECK:       %[[UP_M:.+]] = arith.addi %[[M]], %c31
-// CHECK-NEXT:  %[[TILES_M:.+]] = arith.shrui %[[UP_M]], %c5
-// CHECK-NEXT:  %[[UP_N:.+]] = arith.addi %[[N]], %c47
-// CHECK-NEXT:  %[[TILES_N:.+]] = arith.divui %[[UP_N]], %c48
-// CHECK-NEXT:  %[[CTA:.+]] = nvvm.read.ptx.sreg.ctaid.x
-// CHECK-NEXT:  %[[TILES:.+]] = arith.muli %[[TILES_M]], %[[TILES_N]]
-// CHECK-NEXT:  %[[CTAS:.+]] = nvvm.read.ptx.sreg.nctaid.x
-// CHECK-NEXT:  scf.for %[[T:.+]] = %[[CTA]] to %[[TILES]] step %[[CTAS]] : i32 {
-// CHECK-NEXT:    %[[SIX:.+]] = arith.minui %[[TILES_M]], %c6
-// CHECK-NEXT:    %[[BAND:.+]] = arith.muli %[[TILES_N]], %[[SIX]]
-// CHECK-NEXT:    %[[B:.+]] = arith.divui %[[T]], %[[BAND]]
-// CHECK-NEXT:    %[[FIRST:.+]] = arith.muli %[[B]], %[[SIX]]
-// CHECK-NEXT:    %[[LEFT:.+]] = arith.subi %[[TILES_M]], %[[FIRST]]
-// CHECK-NEXT:    %[[HEIGHT:.+]] = arith.minui %[[LEFT]], %[[SIX]]
-// CHECK-NEXT:    %[[WITHIN:.+]] = arith.remui %[[T]], %[[BAND]]
-// CHECK-NEXT:    %[[DOWN:.+]] = arith.remui %[[WITHIN]], %[[HEIGHT]]
-// CHECK-NEXT:    %[[ROW:.+]] = arith.addi %[[FIRST]], %[[DOWN]]
-// CHECK-NEXT:    %[[COLUMN:.+]] = arith.divui %[[WITHIN]], %[[HEIGHT]]
-// CHECK-NEXT:  %[[I:.+]] = arith.shli %[[ROW]], %c5
-// CHECK-NEXT:  %[[J:.+]] = arith.muli %[[COLUMN]], %c48
-// CHECK-NEXT:  arith.addi %[[I]], %[[J]]
+// CHECK-DAG:   %[[TILES_M:.+]] = arith.shrui %{{.+}}, %c5
+// CHECK-DAG:   %[[TILES_N:.+]] = arith.divui %{{.+}}, %c48
+// CHECK-DAG:   %[[CTA:.+]] = nvvm.read.ptx.sreg.ctaid.x
+// CHECK-DAG:   %[[CTAS:.+]] = nvvm.read.ptx.sreg.nctaid.x
+// CHECK-DAG:   %[[TILES:.+]] = arith.muli %[[TILES_M]], %[[TILES_N]]
+// CHECK:       scf.for %[[T:.+]] = %[[CTA]] to %[[TILES]] step %[[CTAS]] : i32 {
+// CHECK:         %[[SIX:.+]] = arith.minui %[[TILES_M]], %c6
+// CHECK:         %[[BAND:.+]] = arith.muli %[[TILES_N]], %[[SIX]]
+// CHECK:         arith.divui %[[T]], %[[BAND]]
 tile.kernel @grouped(%d: !mat) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -135,47 +118,24 @@ tile.kernel @grouped(%d: !mat) {
   tile.return
 }
 
-// Evenly split: CTA i of g takes tiles / g neighbouring tiles from i · (tiles / g) + min(i, tiles mod g) on, the first
-// tiles mod g CTAs one more. In groups of six by five tiles: bands of six tile rows, cut into groups of five columns, each
-// walked row by row.
+// Evenly split: CTA i of g takes a run of tiles / g neighbouring tiles, the first tiles mod g CTAs one more. In bands of
+// at most six tile rows, cut into groups of at most five columns.
 // CHECK-LABEL: gpu.func @groups(
-// CHECK-SAME:    %{{.+}}: !llvm.ptr<1>, %{{.+}}: i64, %[[M:.+]]: i32, %[[N:.+]]: i32)
-// CHECK:       %[[TILES_M:.+]] = arith.shrui %{{.+}}, %c5
-// CHECK:       %[[TILES_N:.+]] = arith.divui %{{.+}}, %c48
-// CHECK-NEXT:  %[[CTA:.+]] = nvvm.read.ptx.sreg.ctaid.x
-// CHECK-NEXT:  %[[TILES:.+]] = arith.muli %[[TILES_M]], %[[TILES_N]]
-// CHECK-NEXT:  %[[CTAS:.+]] = nvvm.read.ptx.sreg.nctaid.x
-// CHECK-NEXT:  %[[EACH:.+]] = arith.divui %[[TILES]], %[[CTAS]]
-// CHECK-NEXT:  %[[OVER:.+]] = arith.remui %[[TILES]], %[[CTAS]]
-// CHECK-NEXT:  %[[WHOLE:.+]] = arith.muli %[[CTA]], %[[EACH]]
-// CHECK-NEXT:  %[[LONGER:.+]] = arith.minui %[[CTA]], %[[OVER]]
-// CHECK-NEXT:  %[[START:.+]] = arith.addi %[[WHOLE]], %[[LONGER]]
-// CHECK-NEXT:  %[[IS_LONGER:.+]] = arith.cmpi ult, %[[CTA]], %[[OVER]]
-// CHECK-NEXT:  %[[ONE_MORE:.+]] = arith.extui %[[IS_LONGER]] : i1 to i32
-// CHECK-NEXT:  %[[SHORT_END:.+]] = arith.addi %[[START]], %[[EACH]]
-// CHECK-NEXT:  %[[END:.+]] = arith.addi %[[SHORT_END]], %[[ONE_MORE]]
-// CHECK-NEXT:  scf.for %[[T:.+]] = %[[START]] to %[[END]] step %c1_i32 : i32 {
-// CHECK-NEXT:    %[[SIX:.+]] = arith.minui %[[TILES_M]], %c6
-// CHECK-NEXT:    %[[BAND:.+]] = arith.muli %[[TILES_N]], %[[SIX]]
-// CHECK-NEXT:    %[[B:.+]] = arith.divui %[[T]], %[[BAND]]
-// CHECK-NEXT:    %[[FIRST:.+]] = arith.muli %[[B]], %[[SIX]]
-// CHECK-NEXT:    %[[LEFT:.+]] = arith.subi %[[TILES_M]], %[[FIRST]]
-// CHECK-NEXT:    %[[HEIGHT:.+]] = arith.minui %[[LEFT]], %[[SIX]]
-// CHECK-NEXT:    %[[WITHIN:.+]] = arith.remui %[[T]], %[[BAND]]
-// CHECK-NEXT:    %[[FIVE:.+]] = arith.minui %[[TILES_N]], %c5
-// CHECK-NEXT:    %[[GROUP:.+]] = arith.muli %[[HEIGHT]], %[[FIVE]]
-// CHECK-NEXT:    %[[G:.+]] = arith.divui %[[WITHIN]], %[[GROUP]]
-// CHECK-NEXT:    %[[FIRST_N:.+]] = arith.muli %[[G]], %[[FIVE]]
-// CHECK-NEXT:    %[[LEFT_N:.+]] = arith.subi %[[TILES_N]], %[[FIRST_N]]
-// CHECK-NEXT:    %[[WIDTH:.+]] = arith.minui %[[LEFT_N]], %[[FIVE]]
-// CHECK-NEXT:    %[[PLACE:.+]] = arith.remui %[[WITHIN]], %[[GROUP]]
-// CHECK-NEXT:    %[[DOWN:.+]] = arith.divui %[[PLACE]], %[[WIDTH]]
-// CHECK-NEXT:    %[[ROW:.+]] = arith.addi %[[FIRST]], %[[DOWN]]
-// CHECK-NEXT:    %[[ALONG:.+]] = arith.remui %[[PLACE]], %[[WIDTH]]
-// CHECK-NEXT:    %[[COLUMN:.+]] = arith.addi %[[FIRST_N]], %[[ALONG]]
-// CHECK-NEXT:  %[[I:.+]] = arith.shli %[[ROW]], %c5
-// CHECK-NEXT:  %[[J:.+]] = arith.muli %[[COLUMN]], %c48
-// CHECK-NEXT:  arith.addi %[[I]], %[[J]]
+// CHECK-DAG:   %[[TILES_M:.+]] = arith.shrui %{{.+}}, %c5
+// CHECK-DAG:   %[[TILES_N:.+]] = arith.divui %{{.+}}, %c48
+// CHECK-DAG:   %[[CTA:.+]] = nvvm.read.ptx.sreg.ctaid.x
+// CHECK-DAG:   %[[CTAS:.+]] = nvvm.read.ptx.sreg.nctaid.x
+// CHECK-DAG:   %[[TILES:.+]] = arith.muli %[[TILES_M]], %[[TILES_N]]
+// CHECK-DAG:   arith.divui %[[TILES]], %[[CTAS]]
+// CHECK-DAG:   %[[OVER:.+]] = arith.remui %[[TILES]], %[[CTAS]]
+// CHECK-DAG:   %[[IS_LONGER:.+]] = arith.cmpi ult, %[[CTA]], %[[OVER]]
+// CHECK:       scf.for %[[T:.+]] = %{{.+}} to %{{.+}} step %c1_i32 : i32 {
+// CHECK:         %[[SIX:.+]] = arith.minui %[[TILES_M]], %c6
+// CHECK:         %[[BAND:.+]] = arith.muli %[[TILES_N]], %[[SIX]]
+// CHECK-DAG:     %[[WITHIN:.+]] = arith.remui %[[T]], %[[BAND]]
+// CHECK-DAG:     %[[FIVE:.+]] = arith.minui %[[TILES_N]], %c5
+// CHECK-DAG:     %[[GROUP:.+]] = arith.muli %{{.+}}, %[[FIVE]]
+// CHECK:         arith.divui %[[WITHIN]], %[[GROUP]]
 tile.kernel @groups(%d: !mat) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index

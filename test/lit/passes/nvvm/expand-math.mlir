@@ -34,14 +34,14 @@ func.func @vector(%x: vector<4xf32>) -> vector<4xf32> {
 // What is one instruction stays.
 // CHECK-LABEL: func.func @kept(
 // CHECK-SAME:    %[[X:.+]]: f32)
-// CHECK-NEXT:  math.exp2 %[[X]]
-// CHECK-NEXT:  math.log2 %[[X]]
-// CHECK-NEXT:  math.sqrt %[[X]]
-// CHECK-NEXT:  math.rsqrt %[[X]]
-// CHECK-NEXT:  math.absf %[[X]]
-// CHECK-NEXT:  math.copysign %[[X]], %[[X]]
-// CHECK-NEXT:  math.fma %[[X]], %[[X]], %[[X]]
-// CHECK-NEXT:  return
+// CHECK:       math.exp2 %[[X]]
+// CHECK:       math.log2 %[[X]]
+// CHECK:       math.sqrt %[[X]]
+// CHECK:       math.rsqrt %[[X]]
+// CHECK:       math.absf %[[X]]
+// CHECK:       math.copysign %[[X]], %[[X]]
+// CHECK:       math.fma %[[X]], %[[X]], %[[X]]
+// CHECK:       return
 func.func @kept(%x: f32) {
   %0 = math.exp2 %x : f32
   %1 = math.log2 %x : f32

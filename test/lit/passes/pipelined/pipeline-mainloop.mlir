@@ -8,7 +8,7 @@
 // CHECK-SAME:    %[[A:.+]]: memref<?x?xbf16, {{.*}}>, %[[B:.+]]: memref<?x?xbf16, {{.*}}>, %[[M:.+]]: index, %[[K:.+]]: index)
 
 // The ring stands at the kernel's start in place of the buffers.
-// CHECK-NEXT:  %[[RING:.+]] = sm.ring : !ring
+// CHECK:       %[[RING:.+]] = sm.ring : !ring
 // CHECK-NOT:   sm.alloc
 // CHECK-NOT:   sm.copy %
 // CHECK-NOT:   sm.barrier
@@ -16,32 +16,32 @@
 // Prologue: three of the four slots are filled, from the first on.
 // CHECK:       %[[WRITE:.+]]:2 = scf.for %[[STEP:.+]] = %c0{{.*}} to %c3{{.*}} step %c1{{.*}} iter_args(%[[W:.+]] = %c0{{.*}}, %[[WP:.+]] = %c0{{.*}})
 // CHECK-NEXT:    %[[EMPTY:.+]], %[[AS:.+]], %[[BS:.+]] = sm.producer_acquire %[[RING]][%[[W]], %[[WP]]] : !ring
-// CHECK-NEXT:    %[[AT:.+]] = arith.muli %[[STEP]], %c32
-// CHECK-NEXT:    %[[AV:.+]] = tile.view %[[A]][%[[M]], %[[AT]]]
-// CHECK-NEXT:    sm.copy_async %[[AV]] to %[[AS]] :
-// CHECK-NEXT:    %[[BV:.+]] = tile.view %[[B]][%c0, %[[AT]]]
-// CHECK-NEXT:    sm.copy_async %[[BV]] to %[[BS]] :
+// CHECK:         %[[AT:.+]] = arith.muli %[[STEP]], %c32
+// CHECK:         %[[AV:.+]] = tile.view %[[A]][%[[M]], %[[AT]]]
+// CHECK:         sm.copy_async %[[AV]] to %[[AS]] :
+// CHECK:         %[[BV:.+]] = tile.view %[[B]][%c0, %[[AT]]]
+// CHECK:         sm.copy_async %[[BV]] to %[[BS]] :
 // CHECK-NEXT:    sm.producer_commit %[[RING]], %[[EMPTY]]
-// CHECK-NEXT:    %[[W2:.+]], %[[WP2:.+]] = sm.ring_advance %[[RING]][%[[W]], %[[WP]]]
-// CHECK-NEXT:    scf.yield %[[W2]], %[[WP2]] : index, index
+// CHECK:         %[[W2:.+]], %[[WP2:.+]] = sm.ring_advance %[[RING]][%[[W]], %[[WP]]]
+// CHECK:         scf.yield %[[W2]], %[[WP2]] : index, index
 
 // Main loop, one round for each K step: wait for a slot, refill the one that the round before released, multiply.
 // CHECK:       %[[STEPS:.+]] = arith.ceildivsi %[[K]], %c32
 // CHECK:       %[[SUM:.+]]:5 = scf.for %[[I:.+]] = %c0{{.*}} to %[[STEPS]] step %c1{{.*}} iter_args(%[[ACC:.+]] = %{{.+}}, %[[R:.+]] = %c0{{.*}}, %[[RP:.+]] = %c0{{.*}}, %[[W:.+]] = %[[WRITE]]#0, %[[WP:.+]] = %[[WRITE]]#1)
 // CHECK-NEXT:    %[[FULL:.+]], %[[FA:.+]], %[[FB:.+]] = sm.consumer_wait %[[RING]][%[[R]], %[[RP]]] : !ring
 // CHECK:         %[[AHEAD:.+]] = arith.addi %[[I]], %c3
-// CHECK-NEXT:    %[[EMPTY:.+]], %[[EA:.+]], %[[EB:.+]] = sm.producer_acquire %[[RING]][%[[W]], %[[WP]]] : !ring
-// CHECK-NEXT:    %[[AT:.+]] = arith.muli %[[AHEAD]], %c32
-// CHECK-NEXT:    tile.view %[[A]][%[[M]], %[[AT]]]
-// CHECK-NEXT:    sm.copy_async %{{.+}} to %[[EA]] :
-// CHECK-NEXT:    tile.view %[[B]][%c0, %[[AT]]]
-// CHECK-NEXT:    sm.copy_async %{{.+}} to %[[EB]] :
+// CHECK:         %[[EMPTY:.+]], %[[EA:.+]], %[[EB:.+]] = sm.producer_acquire %[[RING]][%[[W]], %[[WP]]] : !ring
+// CHECK:         %[[AT:.+]] = arith.muli %[[AHEAD]], %c32
+// CHECK:         tile.view %[[A]][%[[M]], %[[AT]]]
+// CHECK:         sm.copy_async %{{.+}} to %[[EA]] :
+// CHECK:         tile.view %[[B]][%c0, %[[AT]]]
+// CHECK:         sm.copy_async %{{.+}} to %[[EB]] :
 // CHECK-NEXT:    sm.producer_commit %[[RING]], %[[EMPTY]]
-// CHECK-NEXT:    %[[NEXT:.+]] = tile.mma tn %[[FA]], %[[FB]], %[[ACC]]
-// CHECK-NEXT:    sm.consumer_release %[[RING]], %[[FULL]]
-// CHECK-NEXT:    %[[R2:.+]], %[[RP2:.+]] = sm.ring_advance %[[RING]][%[[R]], %[[RP]]]
-// CHECK-NEXT:    %[[W2:.+]], %[[WP2:.+]] = sm.ring_advance %[[RING]][%[[W]], %[[WP]]]
-// CHECK-NEXT:    scf.yield %[[NEXT]], %[[R2]], %[[RP2]], %[[W2]], %[[WP2]]
+// CHECK:         %[[NEXT:.+]] = tile.mma tn %[[FA]], %[[FB]], %[[ACC]]
+// CHECK:         sm.consumer_release %[[RING]], %[[FULL]]
+// CHECK:         %[[R2:.+]], %[[RP2:.+]] = sm.ring_advance %[[RING]][%[[R]], %[[RP]]]
+// CHECK:         %[[W2:.+]], %[[WP2:.+]] = sm.ring_advance %[[RING]][%[[W]], %[[WP]]]
+// CHECK:         scf.yield %[[NEXT]], %[[R2]], %[[RP2]], %[[W2]], %[[WP2]]
 
 // The ring is drained before anything else happens; the accumulator goes on from the new loop.
 // CHECK:       sm.producer_tail %[[RING]] : !ring

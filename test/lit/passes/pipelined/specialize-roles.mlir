@@ -10,42 +10,42 @@
 // CHECK:       %[[RING:.+]] = sm.ring : !ring
 
 // One warpgroup fills a slot for each of the ⌈K/32⌉ steps, as fast as slots come free, and goes on with the next tile.
-// CHECK-NEXT:  sm.roles {
-// CHECK-NEXT:    producer warps(4) registers(40) {
-// CHECK-NEXT:      %[[C0:.+]] = arith.constant 0 : index
-// CHECK-NEXT:      tile.work_tiles (%[[ROW:.+]], %[[COLUMN:.+]]) of (%[[M]], %[[N]]) by [64, 8] order(<grouped 4>) persistent iter_args(%[[W0:.+]] = %[[C0]], %[[WP0:.+]] = %[[C0]]) -> (index, index) {
+// CHECK:       sm.roles {
+// CHECK:         producer warps(4) registers(40) {
+// CHECK:           %[[C0:.+]] = arith.constant 0 : index
+// CHECK:           tile.work_tiles (%[[ROW:.+]], %[[COLUMN:.+]]) of (%[[M]], %[[N]]) by [64, 8] order(<grouped 4>) persistent iter_args(%[[W0:.+]] = %[[C0]], %[[WP0:.+]] = %[[C0]]) -> (index, index) {
 // CHECK:             %[[STEPS:.+]] = arith.ceildivsi %[[K]], %c32{{.*}} : index
 // CHECK:             %[[WRITE:.+]]:2 = scf.for %[[I:.+]] = %c0{{.*}} to %[[STEPS]] step %c1{{.*}} iter_args(%[[W:.+]] = %[[W0]], %[[WP:.+]] = %[[WP0]])
 // CHECK-NEXT:          %[[SLOT:.+]], %[[AS:.+]], %[[BS:.+]] = sm.producer_acquire %[[RING]][%[[W]], %[[WP]]] : !ring
 // CHECK:               %[[AT:.+]] = arith.muli %[[I]], %c32
-// CHECK-NEXT:          %[[AV:.+]] = tile.view %[[A]][%[[ROW]], %[[AT]]]
-// CHECK-NEXT:          sm.copy_async %[[AV]] to %[[AS]] :
-// CHECK-NEXT:          %[[BV:.+]] = tile.view %[[B]][%[[COLUMN]], %[[AT]]]
-// CHECK-NEXT:          sm.copy_async %[[BV]] to %[[BS]] :
+// CHECK:               %[[AV:.+]] = tile.view %[[A]][%[[ROW]], %[[AT]]]
+// CHECK:               sm.copy_async %[[AV]] to %[[AS]] :
+// CHECK:               %[[BV:.+]] = tile.view %[[B]][%[[COLUMN]], %[[AT]]]
+// CHECK:               sm.copy_async %[[BV]] to %[[BS]] :
 // CHECK-NEXT:          sm.producer_commit %[[RING]], %[[SLOT]]
-// CHECK-NEXT:          %[[W2:.+]], %[[WP2:.+]] = sm.ring_advance %[[RING]][%[[W]], %[[WP]]]
-// CHECK-NEXT:          scf.yield %[[W2]], %[[WP2]] : index, index
+// CHECK:               %[[W2:.+]], %[[WP2:.+]] = sm.ring_advance %[[RING]][%[[W]], %[[WP]]]
+// CHECK:               scf.yield %[[W2]], %[[WP2]] : index, index
 // CHECK:             tile.yield %[[WRITE]]#0, %[[WRITE]]#1 : index, index
 
 // Two warpgroups take the slots in the same order, multiply, and store each tile; no value comes from the producer.
 // CHECK:         consumer warps(8) registers(232) {
-// CHECK-NEXT:      %[[C0:.+]] = arith.constant 0 : index
-// CHECK-NEXT:      tile.work_tiles (%[[ROW:.+]], %[[COLUMN:.+]]) of (%[[M]], %[[N]]) by [64, 8] order(<grouped 4>) persistent iter_args(%[[R0:.+]] = %[[C0]], %[[RP0:.+]] = %[[C0]]) -> (index, index) {
-// CHECK-NEXT:        %[[ZERO:.+]] = tile.splat 0.000000e+00
+// CHECK:           %[[C0:.+]] = arith.constant 0 : index
+// CHECK:           tile.work_tiles (%[[ROW:.+]], %[[COLUMN:.+]]) of (%[[M]], %[[N]]) by [64, 8] order(<grouped 4>) persistent iter_args(%[[R0:.+]] = %[[C0]], %[[RP0:.+]] = %[[C0]]) -> (index, index) {
+// CHECK:             %[[ZERO:.+]] = tile.splat 0.000000e+00
 // CHECK:             %[[STEPS:.+]] = arith.ceildivsi %[[K]], %c32{{.*}} : index
 // CHECK:             %[[SUM:.+]]:3 = scf.for %{{.+}} = %c0{{.*}} to %[[STEPS]] step %c1{{.*}} iter_args(%[[ACC:.+]] = %[[ZERO]], %[[R:.+]] = %[[R0]], %[[RP:.+]] = %[[RP0]])
 // CHECK-NEXT:          %[[FULL:.+]], %[[FA:.+]], %[[FB:.+]] = sm.consumer_wait %[[RING]][%[[R]], %[[RP]]] : !ring
-// CHECK-NEXT:          %[[NEXT:.+]] = tile.mma tn %[[FA]], %[[FB]], %[[ACC]]
-// CHECK-NEXT:          sm.consumer_release %[[RING]], %[[FULL]]
-// CHECK-NEXT:          %[[R2:.+]], %[[RP2:.+]] = sm.ring_advance %[[RING]][%[[R]], %[[RP]]]
-// CHECK-NEXT:          scf.yield %[[NEXT]], %[[R2]], %[[RP2]]
+// CHECK:               %[[NEXT:.+]] = tile.mma tn %[[FA]], %[[FB]], %[[ACC]]
+// CHECK:               sm.consumer_release %[[RING]], %[[FULL]]
+// CHECK:               %[[R2:.+]], %[[RP2:.+]] = sm.ring_advance %[[RING]][%[[R]], %[[RP]]]
+// CHECK:               scf.yield %[[NEXT]], %[[R2]], %[[RP2]]
 
 // The epilogue moves with the store.
 // CHECK:             tile.store %[[SUM]]#0 into %[[D]][%[[ROW]], %[[COLUMN]]] operands(per_column %[[BIAS]] : memref<?xf32>) {
 // CHECK-NEXT:        ^bb0(%[[X:.+]]: f32, %[[E:.+]]: f32):
-// CHECK-NEXT:          %[[Y:.+]] = arith.addf %[[X]], %[[E]] : f32
-// CHECK-NEXT:          %[[Z:.+]] = arith.truncf %[[Y]] : f32 to bf16
-// CHECK-NEXT:          tile.yield %[[Z]] : bf16
+// CHECK:               %[[Y:.+]] = arith.addf %[[X]], %[[E]] : f32
+// CHECK:               %[[Z:.+]] = arith.truncf %[[Y]] : f32 to bf16
+// CHECK:               tile.yield %[[Z]] : bf16
 // CHECK:             tile.yield %[[SUM]]#1, %[[SUM]]#2 : index, index
 // CHECK-NOT:   sm.copy %
 // CHECK-NOT:   sm.barrier

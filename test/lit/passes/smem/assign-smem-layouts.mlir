@@ -9,12 +9,12 @@
 // CHECK-DAG: #[[PLAIN:.+]] = #tile.layout<(32,32):(32,1)>
 
 // CHECK-LABEL: tile.kernel @both
-// CHECK-NEXT:  %[[AS:.+]] = sm.alloc : memref<32x32xbf16, #[[A]], #gpu.address_space<workgroup>>
-// CHECK-NEXT:  %[[BS:.+]] = sm.alloc : memref<32x32xbf16, #[[B]], #gpu.address_space<workgroup>>
-// CHECK-NEXT:  %[[OTHER:.+]] = sm.alloc : memref<32x32xbf16, #[[PLAIN]], #gpu.address_space<workgroup>>
+// CHECK:       %[[AS:.+]] = sm.alloc : memref<32x32xbf16, #[[A]], #gpu.address_space<workgroup>>
+// CHECK:       %[[BS:.+]] = sm.alloc : memref<32x32xbf16, #[[B]], #gpu.address_space<workgroup>>
+// CHECK:       %[[OTHER:.+]] = sm.alloc : memref<32x32xbf16, #[[PLAIN]], #gpu.address_space<workgroup>>
 // CHECK:       sm.copy %{{.+}} to %[[AS]] : !tile.view<32x32xbf16>, memref<32x32xbf16, #[[A]], #gpu.address_space<workgroup>>
-// CHECK-NEXT:  sm.copy %{{.+}} to %[[BS]] : !tile.view<32x32xbf16>, memref<32x32xbf16, #[[B]], #gpu.address_space<workgroup>>
-// CHECK-NEXT:  sm.copy %{{.+}} to %[[OTHER]]
+// CHECK:       sm.copy %{{.+}} to %[[BS]] : !tile.view<32x32xbf16>, memref<32x32xbf16, #[[B]], #gpu.address_space<workgroup>>
+// CHECK:       sm.copy %{{.+}} to %[[OTHER]]
 // CHECK-NEXT:  tile.mma tn %[[AS]], %[[BS]], %{{.+}} : memref<32x32xbf16, #[[A]], #gpu.address_space<workgroup>>, memref<32x32xbf16, #[[B]], #gpu.address_space<workgroup>>
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 !buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
@@ -37,7 +37,7 @@ tile.kernel @both(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <a 
 
 // A swizzle of no bits is none.
 // CHECK-LABEL: tile.kernel @none
-// CHECK-NEXT:  sm.alloc : memref<32x32xbf16, #[[PLAIN]], #gpu.address_space<workgroup>>
+// CHECK:       sm.alloc : memref<32x32xbf16, #[[PLAIN]], #gpu.address_space<workgroup>>
 tile.kernel @none(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <a = <swizzle = <0,3,3>>, b = <swizzle = <0,3,3>>>>} {
   %as = sm.alloc : !buffer
   %bs = sm.alloc : !buffer
@@ -48,8 +48,8 @@ tile.kernel @none(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <a 
 
 // What TMA fills and wgmma reads lies in panels, each a row of its swizzle wide, one after the other.
 // CHECK-LABEL: tile.kernel @panels
-// CHECK-NEXT:  sm.alloc : memref<64x192xbf16, #[[PA]], #gpu.address_space<workgroup>>
-// CHECK-NEXT:  sm.alloc : memref<16x64xbf16, #[[PB]], #gpu.address_space<workgroup>>
+// CHECK:       sm.alloc : memref<64x192xbf16, #[[PA]], #gpu.address_space<workgroup>>
+// CHECK:       sm.alloc : memref<16x64xbf16, #[[PB]], #gpu.address_space<workgroup>>
 tile.kernel @panels() attributes {schedule = #tile.schedule<
   mainloop = <roles = cooperative(1), a = <swizzle = <3,3,3>>, b = <swizzle = <1,3,3>>>>} {
   %as = sm.alloc : !wide_a
@@ -61,8 +61,8 @@ tile.kernel @panels() attributes {schedule = #tile.schedule<
 
 // A row that is one panel needs no cut.
 // CHECK-LABEL: tile.kernel @one_panel
-// CHECK-NEXT:  sm.alloc : memref<32x32xbf16, #[[A]], #gpu.address_space<workgroup>>
-// CHECK-NEXT:  sm.alloc : memref<32x32xbf16, #[[PC]], #gpu.address_space<workgroup>>
+// CHECK:       sm.alloc : memref<32x32xbf16, #[[A]], #gpu.address_space<workgroup>>
+// CHECK:       sm.alloc : memref<32x32xbf16, #[[PC]], #gpu.address_space<workgroup>>
 tile.kernel @one_panel() attributes {schedule = #tile.schedule<
   mainloop = <roles = cooperative(1), a = <swizzle = <2,3,3>>, b = <swizzle = <1,3,3>>>>} {
   %as = sm.alloc : !buffer

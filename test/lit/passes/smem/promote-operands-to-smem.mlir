@@ -7,18 +7,18 @@
 // CHECK-LABEL: tile.kernel @one_k_step
 
 // The buffers are made once, at the kernel's start, row-major, each of its window's shape.
-// CHECK-NEXT:  %[[BS:.+]] = sm.alloc : memref<64x16xbf16, #[[LB]], #gpu.address_space<workgroup>>
-// CHECK-NEXT:  %[[AS:.+]] = sm.alloc : memref<32x16xbf16, #[[LA]], #gpu.address_space<workgroup>>
+// CHECK:       %[[BS:.+]] = sm.alloc : memref<64x16xbf16, #[[LB]], #gpu.address_space<workgroup>>
+// CHECK:       %[[AS:.+]] = sm.alloc : memref<32x16xbf16, #[[LA]], #gpu.address_space<workgroup>>
 
 // All threads fill them before any reads; all have read before they are filled again.
 // CHECK:       scf.for {{.*}} iter_args(%[[ACC:.+]] = %{{.+}})
-// CHECK-NEXT:    %[[AT:.+]] = tile.view
-// CHECK-NEXT:    %[[BT:.+]] = tile.view
-// CHECK-NEXT:    sm.copy %[[AT]] to %[[AS]]
+// CHECK:         %[[AT:.+]] = tile.view
+// CHECK:         %[[BT:.+]] = tile.view
+// CHECK:         sm.copy %[[AT]] to %[[AS]]
 // CHECK-NEXT:    sm.copy %[[BT]] to %[[BS]]
 // CHECK-NEXT:    sm.barrier
-// CHECK-NEXT:    %[[NEXT:.+]] = tile.mma tn %[[AS]], %[[BS]], %[[ACC]]
-// CHECK-NEXT:    sm.barrier
+// CHECK:         %[[NEXT:.+]] = tile.mma tn %[[AS]], %[[BS]], %[[ACC]]
+// CHECK:         sm.barrier
 // CHECK-NEXT:    scf.yield %[[NEXT]]
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.level = "cta", tile.target = "sm_80"} {
