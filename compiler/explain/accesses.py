@@ -28,6 +28,7 @@ from lowtide.compiler.explain.hopper import (
 from lowtide.compiler.explain.names import Names, cache_hint, row_stride
 from lowtide.dialects import sm, tile
 from lowtide.dialects.locations import place_of, where
+from lowtide.dialects.tile import OperandKind
 from lowtide.dialects.tile.layouts import SwizzleBits, layout_of, tv_of
 from lowtide.errors import IRError, ScheduleError
 from lowtide.passes.base import walk
@@ -211,9 +212,9 @@ def _store_global(op: ir.OpView, names: Names) -> list[Access]:
 def _window_access(op: ir.OpView, fragment: ir.Type, window: ir.Value, direction: str, names: Names) -> GlobalAccess:
     what, kind, matrix = names.of_window(window)
     atom = ir.StringAttr(op.atom).value
-    if kind == "full":
+    if kind is OperandKind.full:
         return _matrix_access(op, what, atom, direction, matrix, _of_fragment(atom, fragment))
-    return _vector_access(op, what, direction, matrix, fragment, axis=0 if kind == "per_row" else 1)
+    return _vector_access(op, what, direction, matrix, fragment, axis=0 if kind is OperandKind.per_row else 1)
 
 
 def _of_fragment(atom: str, fragment: ir.Type) -> WarpAccess:

@@ -38,11 +38,14 @@ def order(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
 
 
 def tile(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """The CTA tile, as far as it is given: its accumulators are registers of one SM."""
-    if schedule.grid.tile is None:
-        return
-    if min(schedule.grid.tile) < 1:
+    """Extents of the CTA tile, as far as it is given."""
+    if schedule.grid.tile is not None and min(schedule.grid.tile) < 1:
         yield f"grid.tile = {list(schedule.grid.tile)}: every extent is at least 1"
+
+
+def accumulators(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """The accumulators of the CTA tile, as far as it is given, are registers of one SM."""
+    if schedule.grid.tile is None:
         return
     rows, columns = schedule.grid.tile
     most = target.registers_per_sm * 32 // element_type(problem.acc).bits

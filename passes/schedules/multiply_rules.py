@@ -121,10 +121,11 @@ def _consumer_registers(schedule: Schedule, target: Target) -> Iterator[str]:
     blocks = m // (WGMMA_ROWS * consumers)
     entry = registers_at_entry(threads_of(schedule), target)
     if n // 2 + _BESIDE_WGMMA > entry:
+        most = min((entry - _BESIDE_WGMMA) * 2 // 8 * 8, widest_of(blocks, entry))
         yield (
             f"atom = {schedule.multiply.atom} holds {n // 2} accumulators per thread; with {_BESIDE_WGMMA} beside them "
             f"they exceed the {entry} with which each of {threads_of(schedule)} threads enters: take N ≤ "
-            f"{(entry - _BESIDE_WGMMA) * 2 // 8 * 8} in grid.tile and atom"
+            f"{most} in grid.tile and atom"
         )
     has = min((schedule.mainloop.registers or (0, 0))[1] or entry, target.registers_per_thread)
     if blocks * n // 2 + _BESIDE_ACCUMULATORS > has:

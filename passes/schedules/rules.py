@@ -32,8 +32,7 @@ def _elements(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
             yield f"{name} of {element}: elements are one of {', '.join(kernel_types())}"
 
 
-# Asked of each field by itself, so that an incomplete schedule can be checked too.
-_FIELD_RULES: tuple[Rule, ...] = (
+_VALUE_RULES: tuple[Rule, ...] = (
     _elements,
     grid_rules.extents,
     grid_rules.order,
@@ -43,14 +42,18 @@ _FIELD_RULES: tuple[Rule, ...] = (
     epilogue_rules.fields,
 )
 
+# Asked of each field by itself, so that an incomplete schedule can be checked too.
+_FIELD_RULES: tuple[Rule, ...] = (*_VALUE_RULES, grid_rules.accumulators)
+
 # In this order; a later rule may rely on an earlier one, so the first that fails ends the check.
 _RULES: tuple[Rule, ...] = (
     _complete,
-    *_FIELD_RULES,
+    *_VALUE_RULES,
     multiply_rules.threads,
     mainloop_rules.roles,
     multiply_rules.atom,
     mainloop_rules.copies,
+    grid_rules.accumulators,
     multiply_rules.wgmma,
     multiply_rules.accumulators,
     epilogue_rules.parts,

@@ -33,23 +33,33 @@ def refusal(m: int, n: int, consumers: int) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(("m", "n", "consumers"), [(256, 256, 2), (128, 256, 1), (192, 256, 1), (256, 200, 2)])
+@pytest.mark.parametrize(
+    ("m", "n", "consumers"), [(256, 256, 2), (128, 256, 1), (192, 256, 1), (256, 200, 2), (256, 256, 4)]
+)
 def test_the_tile_advised_for_too_many_accumulators_compiles_and_a_wider_one_does_not(m, n, consumers):
     rows, columns = advised(refusal(m, n, consumers), m, n)
     compile_gemm(SPEC, target="sm_90a", schedule=schedule(rows, columns, consumers))
     refusal(rows, columns + 8, consumers)
 
 
-def test_taking_one_advice_after_the_other_ends_at_a_tile_that_compiles():
-    """A message names one rule: what enters with too few registers may then hold too many accumulators."""
-    m, n, consumers = 256, 256, 4
-    for _ in range(2):
-        m, n = advised(refusal(m, n, consumers), m, n)
-        try:
-            compile_gemm(SPEC, target="sm_90a", schedule=schedule(m, n, consumers))
-        except lt.ScheduleError:
-            continue
-        break
-    else:
-        pytest.fail(f"[{m}, {n}] is advised, and refused")
-    refusal(m, n + 8, consumers)
+@pytest.mark.parametrize(
+    ("given", "message", "advice"),
+    [
+        # A box of 512 rows would be refused whatever its N.
+        (
+            "grid.tile = [512, 64], roles = cooperative(4)",
+            r"a TMA box of 512 rows.*take a smaller CTA tile",
+            "[256, 64]",
+        ),
+        ("roles = cooperative(9)", r"take at most cooperative\(4\)", "roles = cooperative(4)"),
+        ("roles = cooperative(7)", r"of at most cooperative\(4\)", "roles = cooperative(4)"),
+        ("grid.tile = [2147483647, 64], k = 32", r"take a tile of at most \[128, 256\]", "[128, 256]"),
+        ("grid.tile = [128, 100], k = 32, roles = single", r"grid.tile N = 100 .* nearest is 96", "[128, 96]"),
+    ],
+)
+def test_what_a_refusal_advises_compiles(given: str, message: str, advice: str) -> None:
+    with pytest.raises(lt.ScheduleError, match=message):
+        compile_gemm(SPEC, target="sm_90a", schedule=given)
+    changed = f"grid.tile = {advice}" if advice.startswith("[") else advice
+    fields = lt.Schedule.parse(given).set(lt.Schedule.parse(changed).decided())
+    compile_gemm(SPEC, target="sm_90a", schedule=fields)
