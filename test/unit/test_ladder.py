@@ -23,7 +23,7 @@ from lowtide.compiler.presets import Preset
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import CompileError, DeviceError, InterpreterError
 
-SMALL = Schedule(cta=(64, 64, 32), warps=(2, 2, 1), stages=2, target="sm_80")
+SMALL = Schedule().with_(grid_tile=(64, 64), k=32, atoms=(2, 2, 1), stages=2, target="sm_80")
 STEPS = {
     "first": Preset(SMALL, "sm_80", "a small tile"),
     "second": Preset(SMALL.with_(stages=3), "sm_80", "a third stage"),

@@ -83,7 +83,7 @@ def sample_manifest(
         "name": "gemm",
         "target": target,
         "spec": {"m": None, "n": None, "k": None, "a": dtype, "b": dtype, "d": dtype, "acc": acc, "layout": "tn"},
-        "schedule": "#tile.schedule<cta = [128, 128, 32]>",
+        "schedule": "#tile.schedule<grid = <tile = [128, 128]>, mainloop = <k = 32>>",
         "epilogue": None,
         "epilogue_program": {
             "accumulator": "x",
