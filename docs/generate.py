@@ -23,7 +23,6 @@ import lowtide as lt
 from lowtide.compiler.bench.bar_chart import svg
 from lowtide.compiler.presets import PRESETS, ladder_of
 from lowtide.dialects.levels import DEVICE_OPS, HOST_OPS, RULES, Level
-from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass
 from lowtide.passes.pipeline import REGISTRY, STEPS
 
@@ -119,16 +118,9 @@ def schedule_page() -> str:
     """schedule.md with its table of presets made anew."""
     text = (ROOT / "docs" / "schedule.md").read_text(encoding="utf-8")
     rows = ["| preset | what it fixes |", "|---|---|"]
-    rows += [f"| `{name}` | {_fields(schedule)} |" for name, schedule in PRESETS.items()]
+    rows += [f"| `{name}` | {schedule.shorthand() or 'nothing'} |" for name, schedule in PRESETS.items()]
     head, _, rest = text.partition("<!-- presets -->")
     return head + "<!-- presets -->\n" + "\n".join(rows) + "\n" + rest[rest.index("<!-- end of presets -->") :]
-
-
-def _fields(schedule: Schedule) -> str:
-    names = (
-        (path.removeprefix("mainloop.").removeprefix("multiply."), text) for path, text in schedule.texts().items()
-    )
-    return ", ".join(f"{name} = {text}" for name, text in names) or "nothing"
 
 
 def ladder_page(size: int) -> str:

@@ -8,12 +8,12 @@ from lowtide.targets import KNOWN
 
 def presets() -> None:
     """List the named schedules: the target of each, what it adds to the one before, and what it sets."""
-    rows = [(name, preset.target, f"{preset.adds}\n{_fields(preset.schedule)}") for name, preset in LADDERS.items()]
+    rows = [(name, preset.target, f"{preset.adds}\n{_fixed(preset.schedule)}") for name, preset in LADDERS.items()]
     table(("preset", "target", "what it adds to the one before; its schedule, the rest of which is chosen"), rows)
 
 
-def _fields(schedule: Schedule) -> str:
-    return str(schedule).removeprefix("#tile.schedule<").removesuffix(">") or "nothing fixed"
+def _fixed(schedule: Schedule) -> str:
+    return schedule.shorthand() or "nothing fixed"
 
 
 def targets() -> None:

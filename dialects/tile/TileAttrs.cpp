@@ -259,13 +259,13 @@ void RasterAttr::print(AsmPrinter &printer) const {
 LogicalResult RasterAttr::verify(function_ref<InFlightDiagnostic()> emitError, RasterKind kind, int64_t group,
                                  int64_t columns) {
   if (kind == RasterKind::grouped && group < 1)
-    return emitError() << "a grouped order needs the number of tile rows in a band, e.g. <grouped 8>";
+    return emitError() << "grouped needs the number of tile rows in a band, at least 1, e.g. 8";
   if (kind == RasterKind::groups && (group < 1 || columns < 1))
-    return emitError() << "an order in groups needs their rows and columns in tiles, e.g. <groups 16, 8>";
+    return emitError() << "groups need their tile rows and tile columns, at least 1 each, e.g. 16 and 8";
   if (kind != RasterKind::grouped && kind != RasterKind::groups && group != 0)
-    return emitError() << "only a grouped order takes a number";
+    return emitError() << stringifyRasterKind(kind) << " takes no number";
   if (kind != RasterKind::groups && columns != 0)
-    return emitError() << "only an order in groups takes two numbers";
+    return emitError() << stringifyRasterKind(kind) << " takes one number at most; groups take two";
   return success();
 }
 

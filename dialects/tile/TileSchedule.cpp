@@ -154,13 +154,23 @@ struct Schedule {
 
 //===--- parsing ------------------------------------------------------------------------------------------------===//
 
+// MLIR's integers may be written true and false; these may not.
+ParseResult parseNumber(AsmParser &parser, StringRef field, int64_t &number) {
+  SMLoc loc = parser.getCurrentLocation();
+  StringRef word;
+  OptionalParseResult parsed = std::nullopt;
+  if (failed(parser.parseOptionalKeyword(&word)))
+    parsed = parser.parseOptionalInteger(number);
+  return parsed.has_value() ? *parsed : ParseResult(parser.emitError(loc) << field << " takes an integer");
+}
+
 // `word` or `word(8)` or `word(16, 8)`.
-ParseResult parseCall(AsmParser &parser, StringRef &word, SmallVectorImpl<int64_t> &numbers) {
+ParseResult parseCall(AsmParser &parser, StringRef field, StringRef &word, SmallVectorImpl<int64_t> &numbers) {
   if (parser.parseKeyword(&word))
     return failure();
   if (failed(parser.parseOptionalLParen()))
     return success();
-  return failure(parser.parseCommaSeparatedList([&] { return parser.parseInteger(numbers.emplace_back()); }) ||
+  return failure(parser.parseCommaSeparatedList([&] { return parseNumber(parser, field, numbers.emplace_back()); }) ||
                  parser.parseRParen());
 }
 
@@ -204,7 +214,7 @@ struct Parse {
     at(field, [&](SMLoc loc) -> ParseResult {
       SmallVector<int64_t> numbers;
       if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
-                                         [&] { return parser.parseInteger(numbers.emplace_back()); }))
+                                         [&] { return parseNumber(parser, field, numbers.emplace_back()); }))
         return failure();
       if (numbers.size() != count)
         return parser.emitError(loc) << field << " takes " << form;
@@ -213,10 +223,7 @@ struct Parse {
     });
   }
   void integer(StringRef field, std::optional<int64_t> &slot) {
-    at(field, [&](SMLoc loc) -> ParseResult {
-      OptionalParseResult parsed = parser.parseOptionalInteger(slot.emplace());
-      return parsed.has_value() ? *parsed : ParseResult(parser.emitError(loc) << field << " takes an integer");
-    });
+    at(field, [&](SMLoc) { return parseNumber(parser, field, slot.emplace()); });
   }
   void atom(StringRef field, StringAttr &slot, StringRef example) {
     at(field, [&](SMLoc loc) -> ParseResult {
@@ -241,7 +248,7 @@ struct Parse {
       StringRef word;
       SmallVector<int64_t> numbers;
       RasterKind kind;
-      if (parseCall(parser, word, numbers) || parseEnum(parser, loc, word, field, kind))
+      if (parseCall(parser, field, word, numbers) || parseEnum(parser, loc, word, field, kind))
         return failure();
       if (numbers.size() > 2)
         return parser.emitError(loc) << "an order takes two numbers at most: row, column, grouped(n), groups(m, n)";
@@ -255,7 +262,7 @@ struct Parse {
       StringRef word;
       SmallVector<int64_t> numbers;
       RolesKind kind;
-      if (parseCall(parser, word, numbers) || parseEnum(parser, loc, word, field, kind))
+      if (parseCall(parser, field, word, numbers) || parseEnum(parser, loc, word, field, kind))
         return failure();
       if (numbers.size() > 1)
         return parser.emitError(loc) << "roles take one number at most: single, cooperative(n)";
@@ -269,12 +276,15 @@ struct Parse {
     at(field, [&](SMLoc loc) -> ParseResult {
       SmallVector<Attribute> modes;
       auto parseMode = [&]() -> ParseResult {
+        LayoutAttr layout;
+        OptionalParseResult isLayout = parser.parseOptionalAttribute(layout);
+        if (isLayout.has_value())
+          return modes.push_back(layout), *isLayout;
         int64_t extent;
-        OptionalParseResult isExtent = parser.parseOptionalInteger(extent);
-        if (!isExtent.has_value())
-          return parser.parseAttribute(modes.emplace_back());
+        if (parseNumber(parser, field, extent))
+          return failure();
         modes.push_back(parser.getBuilder().getI64IntegerAttr(extent));
-        return *isExtent;
+        return success();
       };
       if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseMode))
         return failure();

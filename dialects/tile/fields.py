@@ -4,6 +4,7 @@ Words are the enums of ODS. A `Kind` turns what a user gives into the typed valu
 that stands for it in the dictionary of `#tile.schedule` (`lowtide::tile::fieldsOf`).
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -43,6 +44,9 @@ class Roles:
     def __str__(self) -> str:
         return _call(str(self.kind), self.consumers)
 
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*")  # a bare identifier of MLIR
+_CALL = re.compile(r"\s*(\w+)\s*(?:\(\s*(-?\d+(?:\s*,\s*-?\d+)*)\s*\))?\s*", re.ASCII)
 
 SINGLE = Roles(RolesKind.single)
 
@@ -133,7 +137,7 @@ class Name(_Plain):
     form: str
 
     def check(self, value: Any) -> str:
-        if not isinstance(value, str) or not value:
+        if not isinstance(value, str) or not _NAME.fullmatch(value):
             raise TypeError
         return value
 
@@ -175,11 +179,14 @@ class Call(_Plain):
 
     def check(self, value: Any) -> Order | Roles:
         if isinstance(value, str):
-            word, opened, inside = value.strip().partition("(")
-            if opened and not inside.endswith(")"):
-                raise ValueError("a parenthesis is not closed")
-            numbers = [int(text) for text in inside[:-1].split(",")] if opened else []
-            value = self.value(_word(self.enum, word), *numbers)  # type: ignore[arg-type]
+            call = _CALL.fullmatch(value)
+            if call is None:
+                raise TypeError
+            numbers = [int(number) for number in call[2].split(",")] if call[2] else []
+            kind = _word(self.enum, call[1])
+            if len(numbers) > len(self.numbers(self.value(kind))):  # type: ignore[arg-type]
+                raise ValueError(f"{len(numbers)} numbers")
+            value = self.value(kind, *numbers)  # type: ignore[arg-type]
         if not isinstance(value, self.value) or not isinstance(value.kind, self.enum):
             raise TypeError
         for number in self.numbers(value):

@@ -48,14 +48,20 @@ class _Part:
     def __post_init__(self) -> None:
         for entry in fields(self):  # type: ignore[arg-type]
             value, kind = getattr(self, entry.name), entry.metadata.get("kind")
-            if value is None or kind is None:
-                continue
-            try:
-                object.__setattr__(self, entry.name, kind.check(value))
-            except (TypeError, ValueError) as error:
-                why = f": {error}" if str(error) else ""
-                name = f"{type(self).__name__.lower()}.{entry.name}"
-                raise ScheduleError(f"{name} = {value!r}{why}; it takes {kind.form}") from None
+            name = f"{type(self).__name__.lower()}.{entry.name}"
+            if kind is not None and value is not None:
+                object.__setattr__(self, entry.name, _checked(name, kind, value))
+            elif isinstance(entry.default, _Part) and not isinstance(value, type(entry.default)):
+                raise ScheduleError(f"{name} = {value!r}; it takes a {type(entry.default).__name__}")
+
+
+def _checked(name: str, kind: Kind, value: Any) -> Any:
+    """The typed value of a field."""
+    try:
+        return kind.check(value)
+    except (TypeError, ValueError) as error:
+        why = f": {error}" if str(error) else ""
+        raise ScheduleError(f"{name} = {value!r}{why}; it takes {kind.form}") from None
 
 
 @dataclass(frozen=True)
@@ -167,19 +173,34 @@ class Schedule(_Part):
         """As `decided`, each value as the attribute prints it."""
         return {path: _kinds()[path].text(value) for path, value in self.decided().items()}
 
+    def shorthand(self) -> str:
+        """The decided fields as a list that `parse` reads: `grid.tile = [128, 128], stages = 4`."""
+        short = (
+            f"{path.removeprefix('mainloop.').removeprefix('multiply.')} = {t}" for path, t in self.texts().items()
+        )
+        return ", ".join(short)
+
     def with_(self, **changes: Any) -> "Schedule":
         """A copy with some fields changed: `with_(stages=4, grid_tile=(128, 128), order="grouped(8)")`.
 
         Raises ScheduleError for a name that is no field, or several, and for a value that the field does not take.
         """
-        target = {"target": changes.pop("target")} if "target" in changes else {}
-        return self.set({_resolve(name, separator="_"): value for name, value in changes.items()}, **target)
+        changed = replace(self, target=changes.pop("target")) if "target" in changes else self
+        values: dict[str, Any] = {}
+        for name, value in changes.items():
+            path = _resolve(name, separator="_")
+            if path in values:
+                raise ScheduleError(f"{name} gives {path} twice; give it once")
+            values[path] = value
+        return changed.set(values)
 
-    def set(self, values: Mapping[str, Any], **own: Any) -> "Schedule":
+    def set(self, values: Mapping[str, Any]) -> "Schedule":
         """As `with_`, by path."""
-        changed = replace(self, **own) if own else self
-        for path, value in values.items():
-            changed = _replaced(changed, path.split("."), value)
+        changed = self
+        for name, value in values.items():
+            path = _resolve(name)
+            checked = None if value is None else _checked(path, _kinds()[path], value)
+            changed = _replaced(changed, path.split("."), checked)
         return changed
 
     def filled(self, values: Mapping[str, Any]) -> "Schedule":
@@ -229,8 +250,12 @@ class Schedule(_Part):
             if text.strip().startswith("#"):
                 return _parsed(text, text)
             values: dict[str, Any] = {}
+            paths: set[str] = set()
             for name, value in _assignments(text):
                 path = _part_names().get(name) or _resolve(name)
+                if path in paths:
+                    raise ScheduleError(f"{text!r} gives {path} twice; give it once")
+                paths.add(path)
                 steps = path.split(".")
                 nested = "".join(f"{step} = <" for step in steps[:-1]) + f"{steps[-1]} = {value}" + ">" * len(steps)
                 for given, decided in _parsed(f"#tile.schedule<{nested}", text).decided().items():

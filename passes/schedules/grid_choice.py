@@ -97,9 +97,13 @@ def role_tiles(given: Schedule, numbers: tuple[int, ...], problem: Problem, targ
         dealt = [consumers for consumers in numbers if rows % (WGMMA_ROWS * consumers) == 0]
         return [((rows, columns, depth), consumers) for consumers in dealt or [min(numbers)]]
     rows_of = [entry for entry in _ROWS if entry[1] in numbers] or [
-        (WGMMA_ROWS * consumers, consumers, widest(consumers, target)) for consumers in numbers
+        (WGMMA_ROWS * consumers, consumers, widest(consumers, problem, target)) for consumers in numbers
     ]
-    sizes = [(rows, n, consumers, most_n) for rows, consumers, most_n in rows_of for n in _widths(given, problem)]
+    sizes = [
+        (rows, n, consumers, most_n)
+        for rows, consumers, most_n in rows_of
+        for n in _widths(given, problem, min(_NARROWEST, most_n))
+    ]
     fitting = [
         (rows, n, consumers, most_n)
         for rows, n, consumers, most_n in sizes
@@ -121,7 +125,7 @@ def _leaves_room(rows: int, n: int, consumers: int, given: Schedule, problem: Pr
     return accumulators <= most and rows == WGMMA_ROWS * consumers
 
 
-def _widths(given: Schedule, problem: Problem) -> list[int]:
+def _widths(given: Schedule, problem: Problem, narrowest: int) -> list[int]:
     """N of the CTA tiles to choose among; one where the wgmma or the permutation that is given has it."""
     if width := wgmma_width(given):
         return [width]
@@ -129,7 +133,7 @@ def _widths(given: Schedule, problem: Problem) -> list[int]:
         return [size(given.multiply.permutation[1])]
     # Panels of N-contiguous B and rows of the epilogue's scratch want whole swizzle spans.
     any_width = b_is_nk(problem.layout) and stores_by_tma(given, problem)
-    widths = list(range(_NARROWEST, 257, _N_STEP if any_width else _NARROWEST))
+    widths = list(range(narrowest, 257, _N_STEP if any_width else _NARROWEST))
     if problem.n is not None and problem.n < _NARROWEST:
         widths.insert(0, 16 << max(0, (problem.n - 1) // 16).bit_length())
     return widths

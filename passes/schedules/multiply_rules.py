@@ -10,7 +10,7 @@ from lowtide.elements import element_type
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.schedules.facts import multiplying_threads, registers_at_entry, threads_of
 from lowtide.passes.support.atoms import mma_atom_name, tiled_mma
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem import Problem, b_is_nk
 from lowtide.targets import MMA_ATOMS, Target
 from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, families
 
@@ -112,16 +112,17 @@ def wgmma(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
         )
     if schedule.multiply.permutation != (step, n, k):
         yield f"permutation is not [{step}, {n}, {k}]: wgmma takes rows and columns in order; take that"
-    yield from _consumer_registers(schedule, target)
+    yield from _consumer_registers(schedule, problem, target)
 
 
-def _consumer_registers(schedule: Schedule, target: Target) -> Iterator[str]:
+def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """A consumer's accumulators stay in registers: N / 2 of them for each block of 64 rows."""
     consumers, (m, n, _) = schedule.consumers, schedule.tile_mnk
     blocks = m // (WGMMA_ROWS * consumers)
     entry = registers_at_entry(threads_of(schedule), target)
+    step = column_step(problem)
     if n // 2 + _BESIDE_WGMMA > entry:
-        most = min((entry - _BESIDE_WGMMA) * 2 // 8 * 8, widest_of(blocks, entry))
+        most = min((entry - _BESIDE_WGMMA) * 2 // step * step, widest_of(blocks, entry, step))
         yield (
             f"atom = {schedule.multiply.atom} holds {n // 2} accumulators per thread; with {_BESIDE_WGMMA} beside them "
             f"they exceed the {entry} with which each of {threads_of(schedule)} threads enters: take N ≤ "
@@ -129,7 +130,7 @@ def _consumer_registers(schedule: Schedule, target: Target) -> Iterator[str]:
         )
     has = min((schedule.mainloop.registers or (0, 0))[1] or entry, target.registers_per_thread)
     if blocks * n // 2 + _BESIDE_ACCUMULATORS > has:
-        most = widest_of(blocks, has)
+        most = widest_of(blocks, has, step)
         smaller = f"grid.tile = [{m}, {most}]" if most >= 8 else f"fewer rows than {m} in grid.tile"
         with_it = f"; atom = wgmma.m64n{most}k16 goes with that tile" if most >= 8 else ""
         yield (
@@ -139,11 +140,16 @@ def _consumer_registers(schedule: Schedule, target: Target) -> Iterator[str]:
         )
 
 
-def widest_of(blocks: int, registers: int) -> int:
-    """N of the widest wgmma of which `blocks` blocks of 64 rows fit in so many registers of a thread."""
-    return min(256, (registers - _BESIDE_ACCUMULATORS) * 2 // blocks // 8 * 8)
+def column_step(problem: Problem) -> int:
+    """N of a wgmma counts in steps of 8; of 16 where rows of N in shared memory are whole swizzled units."""
+    return 8 if b_is_nk(problem.layout) else 16
 
 
-def widest(consumers: int, target: Target) -> int:
+def widest_of(blocks: int, registers: int, step: int) -> int:
+    """N of the widest wgmma, in steps, of which `blocks` blocks of 64 rows fit in so many registers of a thread."""
+    return min(256, (registers - _BESIDE_ACCUMULATORS) * 2 // blocks // step * step)
+
+
+def widest(consumers: int, problem: Problem, target: Target) -> int:
     """N of the widest tile of 64 rows per consumer warpgroup whose accumulators fit, as the CTA enters."""
-    return widest_of(1, registers_at_entry(WARPGROUP_THREADS * (1 + consumers), target))
+    return widest_of(1, registers_at_entry(WARPGROUP_THREADS * (1 + consumers), target), column_step(problem))

@@ -5,11 +5,13 @@ leaves some fields open. What the rules of the target refuse is drawn again, and
 """
 
 import random
+import re
 from dataclasses import dataclass
 from math import ceil
 
 import lowtide as lt
-from lowtide.dialects.tile import GemmLayout
+from lowtide.dialects.tile import GemmLayout, OperandKind, StorePath
+from lowtide.dialects.tile.fields import cooperative
 from lowtide.passes.schedules.choice import choose
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import get
@@ -22,8 +24,8 @@ _SM_90A = get(TARGET)
 _MOST_TRIES = 400
 _MOST_ELEMENTS = 5_000_000  # of D where there are many tiles: the float64 reference takes a second there
 _MANY_TILES = 140  # more than an H200 has SMs, 132: some CTAs take a second one
-_WHOLE_ROW = 8  # elements that N is a multiple of where epilogue = tma
-_PANEL = 64  # elements that the contiguous extents are multiples of where copy = tma.3d and on
+_WHOLE_ROW = 8  # elements that N is a multiple of where epilogue.path = tma
+_PANEL = 64  # elements that the contiguous extents are multiples of where A or B goes by tma.3d and on
 
 Size = tuple[int, int, int]
 
@@ -61,24 +63,25 @@ EPILOGUES = {
     "full": full,
     "everything": everything,
 }
-# With epilogue = tma no full operand is read.
+# With epilogue.path = tma no full operand is read.
 _WITHOUT_FULL = tuple(name for name in EPILOGUES if name not in ("full", "everything"))
 
+LAYOUTS = tuple(map(str, GemmLayout))
 CONSUMERS = (1, 2, 3)
 STORES = ("tma", "smem", "direct")
 COLUMNS = (8, 16, 24, 32, 48, 64, 80, 96, 128, 128, 160, 192, 192, 224, 256, 256)
 DEPTHS = (32, 64, 64, 64, 128)
 COPIES = ("tma", "tma", "tma", "tma.3d", "tma.4d", "tma.5d")
-RASTERS = (
+ORDERS = (
     None,
-    ("row", 0),
-    ("column", 0),
-    ("grouped", 1),
-    ("grouped", 3),
-    ("grouped", 16),
-    ("groups", 2, 2),
-    ("groups", 3, 5),
-    ("groups", 16, 8),
+    "row",
+    "column",
+    "grouped(1)",
+    "grouped(3)",
+    "grouped(16)",
+    "groups(2, 2)",
+    "groups(3, 5)",
+    "groups(16, 8)",
 )
 SCHEDULERS = ("persistent", "even_split")
 REGISTERS = {1: (None, (0, 0)), 2: (None, None, (40, 232), (24, 240), (0, 0)), 3: (None, None, (32, 160), (0, 0))}
@@ -101,20 +104,19 @@ class Draw:
     refused: int
 
     def __str__(self) -> str:
-        schedule = self.schedule
+        grid, mainloop, buffers = self.schedule.grid, self.schedule.mainloop, self.schedule.epilogue.buffers
         extents = "x".join(str(extent or "?") for extent in (self.spec.m, self.spec.n, self.spec.k))
-        buffers = f"-{schedule.epilogue_buffers}buffers" if schedule.epilogue_buffers else ""
         return "-".join(
             (
                 title(self.number),
                 f"{self.spec.a}.{self.spec.d}",
                 extents,
-                "x".join(map(str, schedule.cta)),
-                f"{schedule.stages}stages",
-                schedule.copy,
-                "_".join(map(str, schedule.raster)) if schedule.raster else "auto",
-                schedule.scheduler,
-                self.epilogue + buffers,
+                "x".join(map(str, self.schedule.tile_mnk)),
+                f"{mainloop.stages}stages",
+                mainloop.a.copy,
+                "_".join(re.findall(r"\w+", str(grid.order))) if grid.order else "auto",
+                str(grid.scheduler),
+                self.epilogue + (f"-{buffers}buffers" if buffers else ""),
             )
         )
 
@@ -155,10 +157,10 @@ def draw(number: int, attempt: int = 0) -> Draw:
 
 def refusal(spec: lt.GemmSpec, schedule: lt.Schedule) -> str | None:
     """The rule that the schedule breaks for the problem; None for a legal one."""
-    kinds = tuple(operand.kind.value for operand in spec.operands)
-    problem = Problem(spec.m, spec.n, spec.k, spec.a, spec.acc, spec.d, spec.layout, kinds)
-    if schedule.epilogue == "smem" and schedule.swizzle_d is None:
-        schedule = schedule.with_(swizzle_d=(0, 3, 3))  # any is legal; choosing one takes longer than all the rules
+    layout, kinds = GemmLayout[spec.layout], tuple(OperandKind[operand.kind.value] for operand in spec.operands)
+    problem = Problem(spec.m, spec.n, spec.k, spec.a, spec.b, spec.acc, spec.d, layout, kinds)
+    if schedule.epilogue.path is StorePath.smem:  # any swizzle is legal; choosing one takes longer than all the rules
+        schedule = schedule.filled({"epilogue.swizzle": (0, 3, 3)})
     try:
         choose(problem, _SM_90A, schedule)
     except lt.ScheduleError as error:
@@ -173,18 +175,26 @@ def _schedule(rng: random.Random, consumers: int, store: str) -> lt.Schedule:
     narrow = rng.choice((None, None, None, (2, 3, 3), (1, 3, 3)))
     part = rng.choice((None, None, 8, 16, 32, 64, 128))
     hints = (rng.choice(HINTS["tma"]), rng.choice(HINTS["tma"]), rng.choice(HINTS[store]))
-    return lt.Schedule(
-        cta=(rows, columns, depth),
-        roles=("cooperative", consumers),
-        stages=rng.randint(2, 5),
-        registers=rng.choice(REGISTERS[consumers]),
-        copy=rng.choice(COPIES),
-        swizzle_a=narrow if rng.random() < 0.5 else None,
-        swizzle_b=narrow,
-        raster=rng.choice(RASTERS),
-        scheduler=rng.choice(SCHEDULERS),
-        cache_hints=rng.choice((None, hints)),
-        epilogue=store,
+    stages, registers, copy = rng.randint(2, 5), rng.choice(REGISTERS[consumers]), rng.choice(COPIES)
+    a_swizzle = narrow if rng.random() < 0.5 else None
+    order, scheduler = rng.choice(ORDERS), rng.choice(SCHEDULERS)
+    a_cache, b_cache, d_cache = rng.choice(((None, None, None), hints))
+    return lt.Schedule().with_(
+        grid_tile=(rows, columns),
+        order=order,
+        scheduler=scheduler,
+        k=depth,
+        stages=stages,
+        roles=cooperative(consumers),
+        registers=registers,
+        a_copy=copy,
+        b_copy=copy,
+        a_swizzle=a_swizzle,
+        b_swizzle=narrow,
+        a_cache=a_cache,
+        b_cache=b_cache,
+        epilogue_cache=d_cache,
+        epilogue_path=store,
         epilogue_math=rng.choice((None, "registers", "rows")) if store == "smem" else None,
         epilogue_tile=None if part is None or store == "direct" else (rng.choice((rows, 64 * consumers)), part),
         epilogue_buffers=rng.choice((None, 1, 2, 4)) if store == "tma" else None,
@@ -194,7 +204,7 @@ def _schedule(rng: random.Random, consumers: int, store: str) -> lt.Schedule:
 def _sizes(rng: random.Random, schedule: lt.Schedule, layout: str) -> tuple[Size, Size]:
     """Two sizes, most of them ragged."""
     contiguous = {"m" if layout[0] == "n" else "k", "k" if layout[1] == "n" else "n"}
-    unit = {x: _PANEL if schedule.copy != "tma" and x in contiguous else 1 for x in "mnk"}
+    unit = {x: _PANEL if schedule.mainloop.a.copy != "tma" and x in contiguous else 1 for x in "mnk"}
     found = []
     for _ in range(2):
         size = _many_tiles(rng, schedule) if rng.random() < 0.2 else _any_size(rng, schedule)
@@ -206,7 +216,7 @@ def _sizes(rng: random.Random, schedule: lt.Schedule, layout: str) -> tuple[Size
 def _any_size(rng: random.Random, schedule: lt.Schedule) -> Size:
     """Extents from one element to several tiles; now and then whole tiles."""
     extents = []
-    for tile, most in zip(schedule.cta, (900, 900, 1100), strict=True):
+    for tile, most in zip(schedule.tile_mnk, (900, 900, 1100), strict=True):
         kind = rng.random()
         if kind < 0.15:
             extents.append(tile * rng.randint(1, 3))
@@ -220,7 +230,7 @@ def _any_size(rng: random.Random, schedule: lt.Schedule) -> Size:
 
 def _many_tiles(rng: random.Random, schedule: lt.Schedule) -> Size:
     """More work tiles than there are SMs, the last ones ragged."""
-    rows, columns, depth = schedule.cta
+    rows, columns, depth = schedule.tile_mnk
     most = max(_MANY_TILES, min(700, _MOST_ELEMENTS // (rows * columns)))
     tiles = rng.randint(_MANY_TILES, most)
     down = rng.randint(1, 40)

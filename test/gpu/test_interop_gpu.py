@@ -26,7 +26,7 @@ class OnlyDlpack:
 
 def kernel(dtype: str) -> object:
     spec = lt.GemmSpec(a=dtype, b=dtype, d=dtype)
-    return lt.compile_gemm(spec, target="sm_80", schedule="cta = [64, 64, 32], stages = 3")
+    return lt.compile_gemm(spec, target="sm_80", schedule="grid.tile = [64, 64], k = 32, stages = 3")
 
 
 def test_cupy_arrays_go_in_and_come_out():

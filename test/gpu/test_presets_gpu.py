@@ -8,6 +8,7 @@ from role_draws import TARGET, refusal
 import lowtide as lt
 from lowtide.compiler.bench.ladder import climb
 from lowtide.compiler.presets import check_target, ladder_of
+from lowtide.dialects.tile import StorePath
 from lowtide.targets import get
 
 torch = pytest.importorskip("torch")
@@ -38,8 +39,8 @@ def hopper() -> None:
 def check_preset(name: str, spec: lt.GemmSpec) -> None:
     kernel = lt.compile_gemm(spec, target=TARGET, schedule=name)
     # Boxes of whole panels take extents that panels divide; TMA stores, rows of D of whole 16 bytes.
-    unit = 64 if str(kernel.schedule.copy).startswith("tma.") else 1
-    whole = max(unit, 8 if kernel.schedule.epilogue == "tma" else 1)
+    unit = 64 if str(kernel.schedule.mainloop.a.copy).startswith("tma.") else 1
+    whole = max(unit, 8 if kernel.schedule.epilogue.path is StorePath.tma else 1)
     rng = np.random.default_rng(len(name))
     for size in SIZES:
         m, n, k = (-(-extent // side) * side for extent, side in zip(size, (unit, whole, unit), strict=True))

@@ -39,15 +39,15 @@ def silu_of_full(acc, c: lt.Full):
 EPILOGUES = (None, plain, bias_relu, everything, silu_of_full)
 SCHEDULES = (
     None,
-    "cta = [64, 64, 32], warps = [2, 2, 1], stages = 2",
-    "cta = [64, 128, 64], warps = [1, 4, 1], stages = 3, fragment_buffers = 1",
-    "cta = [128, 64, 32], warps = [4, 1, 1], stages = 5, raster = column",
-    "cta = [96, 64, 32], warps = [2, 2, 1], stages = 3, raster = row",
-    "cta = [128, 128, 32], warps = [2, 2, 1], stages = 4, scheduler = persistent",
-    "cta = [128, 128, 32], warps = [2, 2, 1], stages = 3, epilogue = direct",
-    "cta = [128, 128, 32], warps = [2, 2, 1], stages = 3, epilogue_math = rows, epilogue_tile = [32, 128]",
-    "cta = [64, 64, 16], warps = [2, 2, 1], stages = 4, mma = mma.m16n8k8",
-    "cta = [128, 256, 32], warps = [2, 4, 1], stages = 3",
+    "grid.tile = [64, 64], k = 32, stages = 2, atoms = [2, 2, 1]",
+    "grid.tile = [64, 128], k = 64, stages = 3, atoms = [1, 4, 1], fragment_buffers = 1",
+    "grid.tile = [128, 64], order = column, k = 32, stages = 5, atoms = [4, 1, 1]",
+    "grid.tile = [96, 64], order = row, k = 32, stages = 3, atoms = [2, 2, 1]",
+    "grid.tile = [128, 128], scheduler = persistent, k = 32, stages = 4, atoms = [2, 2, 1]",
+    "grid.tile = [128, 128], k = 32, stages = 3, atoms = [2, 2, 1], epilogue.path = direct",
+    "grid.tile = [128, 128], k = 32, stages = 3, atoms = [2, 2, 1], epilogue.math = rows, epilogue.tile = [32, 128]",
+    "grid.tile = [64, 64], k = 16, stages = 4, atom = mma.m16n8k8, atoms = [2, 2, 1]",
+    "grid.tile = [128, 256], k = 32, stages = 3, atoms = [2, 4, 1]",
 )
 
 

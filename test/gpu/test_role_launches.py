@@ -10,8 +10,8 @@ torch = pytest.importorskip("torch")
 
 pytestmark = pytest.mark.gpu
 
-TILE = "roles = cooperative(2), cta = [128, 128, 64], stages = 3"
-BY_TMA = f"{TILE}, epilogue = tma, epilogue_tile = [128, 64], epilogue_buffers = 2"
+TILE = "grid.tile = [128, 128], k = 64, stages = 3, roles = cooperative(2)"
+BY_TMA = f"{TILE}, epilogue.path = tma, epilogue.tile = [128, 64], epilogue.buffers = 2"
 SPEC = lt.GemmSpec(a="bf16", b="bf16", d="bf16")
 
 
@@ -102,8 +102,8 @@ def test_d_written_again_while_tma_stores_are_in_flight_holds_each_product(buffe
     # 24 × 26 tiles, four or five for each CTA of an H200: a buffer is filled again while its last store is read.
     m, n, k = 24 * 128 - 5, 26 * 128 - 8, 72
     part = 32 if buffers == 4 else 64
-    schedule = f"{TILE}, scheduler = {scheduler}, epilogue = tma, epilogue_tile = [128, {part}]"
-    kernel = lt.compile_gemm(SPEC, target="sm_90a", schedule=f"{schedule}, epilogue_buffers = {buffers}")
+    schedule = f"{TILE}, scheduler = {scheduler}, epilogue.path = tma, epilogue.tile = [128, {part}]"
+    kernel = lt.compile_gemm(SPEC, target="sm_90a", schedule=f"{schedule}, epilogue.buffers = {buffers}")
     b, d = random_matrix(n, k), poisoned(m, n)
     inputs = [random_matrix(m, k) for _ in range(4)]
     found = []
@@ -173,7 +173,7 @@ def bias(acc, bias: lt.PerColumn):
 @pytest.mark.parametrize("store", ["tma", "smem", "direct"])
 def test_without_a_sum_d_is_the_epilogue_of_zero(layout, store):
     spec = lt.GemmSpec(a="bf16", b="bf16", d="bf16", layout=layout, epilogue=bias)
-    kernel = lt.compile_gemm(spec, target="sm_90a", schedule=f"{TILE}, epilogue = {store}")
+    kernel = lt.compile_gemm(spec, target="sm_90a", schedule=f"{TILE}, epilogue.path = {store}")
     m, n = 150, 200
     a = random_matrix(m, 0) if layout[0] == "t" else random_matrix(0, m)
     b = random_matrix(n, 0) if layout[1] == "n" else random_matrix(0, n)
@@ -221,7 +221,7 @@ def test_operands_that_tma_cannot_reach_are_refused_and_nothing_is_launched(kern
 
 
 def test_a_width_that_boxes_of_panels_do_not_divide_is_refused_at_the_launch():
-    kernel = lt.compile_gemm(SPEC, target="sm_90a", schedule=f"{TILE}, copy = tma.3d")
+    kernel = lt.compile_gemm(SPEC, target="sm_90a", schedule=f"{TILE}, a.copy = tma.3d, b.copy = tma.3d")
     check(SPEC, kernel, (200, 136, 192), np.random.default_rng(0))
     d = poisoned(200, 136)
     with pytest.raises(lt.LaunchError, match="must be a multiple of 64, the row of a panel"):

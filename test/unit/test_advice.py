@@ -4,6 +4,7 @@ They fail where an advised N is rounded by `// 8 * 9` in place of `// 8 * 8`.
 """
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_the_tile_advised_for_too_many_accumulators_compiles_and_a_wider_one_doe
 
 
 @pytest.mark.parametrize(
-    ("given", "message", "advice"),
+    ("layout", "given", "message", "advice"),
     [
         # A box of 512 rows would be refused whatever its N.
         (
@@ -51,15 +52,19 @@ def test_the_tile_advised_for_too_many_accumulators_compiles_and_a_wider_one_doe
             r"a TMA box of 512 rows.*take a smaller CTA tile",
             "[256, 64]",
         ),
-        ("roles = cooperative(9)", r"take at most cooperative\(4\)", "roles = cooperative(4)"),
-        ("roles = cooperative(7)", r"of at most cooperative\(4\)", "roles = cooperative(4)"),
-        ("grid.tile = [2147483647, 64], k = 32", r"take a tile of at most \[128, 256\]", "[128, 256]"),
-        ("grid.tile = [128, 100], k = 32, roles = single", r"grid.tile N = 100 .* nearest is 96", "[128, 96]"),
+        ("tn", "roles = cooperative(9)", r"take at most cooperative\(4\)", "roles = cooperative(4)"),
+        ("tn", "roles = cooperative(7)", r"of at most cooperative\(4\)", "roles = cooperative(4)"),
+        ("tn", "grid.tile = [2147483647, 64], k = 32", r"take a tile of at most \[128, 256\]", "[128, 256]"),
+        ("tn", "grid.tile = [128, 100], k = 32, roles = single", r"grid.tile N = 100 .* nearest is 96", "[128, 96]"),
+        # N is contiguous in B: 56 columns would not be whole swizzled rows.
+        ("nt", "grid.tile = [512, 64], roles = cooperative(4)", r"take grid.tile = \[512, 48\]", "[512, 48]"),
+        ("nt", "roles = cooperative(8)", r"take at most cooperative\(7\)", "roles = cooperative(7)"),
     ],
 )
-def test_what_a_refusal_advises_compiles(given: str, message: str, advice: str) -> None:
+def test_what_a_refusal_advises_compiles(layout: str, given: str, message: str, advice: str) -> None:
+    spec = replace(SPEC, layout=layout)
     with pytest.raises(lt.ScheduleError, match=message):
-        compile_gemm(SPEC, target="sm_90a", schedule=given)
+        compile_gemm(spec, target="sm_90a", schedule=given)
     changed = f"grid.tile = {advice}" if advice.startswith("[") else advice
     fields = lt.Schedule.parse(given).set(lt.Schedule.parse(changed).decided())
-    compile_gemm(SPEC, target="sm_90a", schedule=fields)
+    compile_gemm(spec, target="sm_90a", schedule=fields)

@@ -19,6 +19,7 @@ from lowtide.compiler.cli import console as cli_console
 from lowtide.compiler.cli import run as cli_run
 from lowtide.compiler.cli.main import app
 from lowtide.compiler.presets import PRESETS
+from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import DeviceError
 from lowtide.runtime import driver
 from lowtide.runtime.driver import Device
@@ -64,7 +65,7 @@ def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every step of a small kernel with a bias, in f16, nt."""
     folder = tmp_path_factory.mktemp("dump")
     problem = (*SMALL, "--dtype", "f16", "--layout", "nt", "--epilogue", "bias-relu")
-    accepted("compile", *problem, "--schedule", "cta = [64, 64, 32], stages = 3", "--dump-ir", str(folder))
+    accepted("compile", *problem, "--schedule", "grid.tile = [64, 64], k = 32, stages = 3", "--dump-ir", str(folder))
     return folder
 
 
@@ -89,7 +90,8 @@ def test_run_reports_where_it_ran_the_schedule_the_error_and_the_time() -> None:
     output = accepted(*RUN, "--seed", "7")
     assert reported(output, "problem") == "bf16 tn 70x50x40 to bf16, f32 accumulators"
     assert reported(output, "ran") == "on the interpreter, level smem, 2 SMs (as asked)"
-    assert reported(output, "schedule").startswith("#tile.schedule<cta = ")
+    schedule = re.search(r"^schedule +(#tile\.schedule<.*?)^ran ", output, re.MULTILINE | re.DOTALL)
+    assert schedule is not None and Schedule.parse(schedule[1]).grid.tile is not None
     assert re.match(r"ok: all 3500 elements within bound; the worst error is 0\.\d+ of it", reported(output, "result"))
     assert re.match(r"[\d.]+ m?s on the CPU", reported(output, "time"))
     assert reported(output, "seed") == "7"
@@ -240,10 +242,11 @@ def test_run_says_how_long_each_pass_took_and_whose_it_is() -> None:
         (("--n", "2147483648"), "n is 2147483648; extents are 1 to 2**31-1"),
         (("--m", "2000000000", "--n", "2000000000"), "of host memory to make and to check"),
         (("--schedule", "sm80-swizled"), "did you mean 'sm80-swizzled'?"),
-        (("--schedule", "cta = 3"), "is not a schedule"),
-        (("--schedule", "cta = [100, 128, 32], warps = [2, 2, 1]"), "100 is not a multiple of"),
-        (("--schedule", "cta = [128, 128, 32], stages = 30"), "bytes of shared memory"),
-        (("--schedule", "cta = [256, 256, 32], warps = [8, 8, 1]"), "at most 1024 a CTA"),
+        (("--schedule", "grid.tile = 3"), "'grid.tile = 3' is not a schedule: expected '['"),
+        (("--schedule", "tiles = [64, 64]"), "unknown schedule field 'tiles'; the fields are grid.tile, grid.order,"),
+        (("--schedule", "grid.tile = [100, 128], k = 32, atoms = [2, 2, 1]"), "100 is not a multiple of"),
+        (("--schedule", "grid.tile = [128, 128], k = 32, stages = 30"), "bytes of shared memory"),
+        (("--schedule", "grid.tile = [256, 256], k = 32, atoms = [8, 8, 1]"), "at most 1024 per CTA"),
         (("--level", "llvm"), "level llvm is not interpreted; the levels that are: problem"),
         (("--level", "ctas"), "unknown level 'ctas'; the levels are problem"),
         (
@@ -479,15 +482,15 @@ def test_interpret_refuses_a_dump_below_nvvm(dump: Path) -> None:
 
 def test_explain_prints_reasons_resources_and_accesses() -> None:
     output = accepted("explain", *SMALL, "--schedule", "stages = 3")
-    assert re.search(r"^stages +3 +given$", output, re.MULTILINE)
-    assert re.search(r"^swizzle_a .*1-way", output, re.MULTILINE)
+    assert re.search(r"^mainloop\.stages +3 +given$", output, re.MULTILINE)
+    assert re.search(r"^mainloop\.a\.swizzle .*1-way", output, re.MULTILINE)
     assert re.match(r"\d+ threads, \d+ bytes of shared memory", reported(output, "CTA"))
     assert re.search(r"^a +ldmatrix.x4 reads", output, re.MULTILINE)
     assert re.search(r"^d +st.global.16 writes", output, re.MULTILINE)
 
 
 def test_explain_shows_a_conflict_with_its_witness() -> None:
-    output = accepted("explain", *SMALL, "--schedule", "cta = [64, 64, 32], swizzle_a = <0,3,3>")
+    output = accepted("explain", *SMALL, "--schedule", "grid.tile = [64, 64], k = 32, a.swizzle = <0,3,3>")
     row = next(line for line in output.splitlines() if re.match(r"a +ldmatrix", line))
     assert "4-way" in row
     assert "bank 0: lane 0 at byte 0, lane 2 at byte 128, lane 4 at byte 256, lane 6 at byte 384" in row
@@ -521,7 +524,9 @@ def test_explain_refuses_levels_below_epilogue(dump: Path, level: str) -> None:
 def test_presets_and_targets_are_listed() -> None:
     presets, targets = accepted("presets"), accepted("targets")
     assert all(re.search(rf"^{name} ", presets, re.MULTILINE) for name in PRESETS)
-    assert re.search(r"^sm80-three-stages +sm_80 +a third stage\n +cta = .*, stages = 3,", presets, re.MULTILINE)
+    assert re.search(
+        r"^sm80-three-stages +sm_80 +a third stage\n\s+grid = .*\n +mainloop = .*stages = 3>", presets, re.MULTILINE
+    )
     assert all(re.search(rf"^{target.name} ", targets, re.MULTILINE) for target in KNOWN)
 
 

@@ -13,6 +13,7 @@ import pytest
 import lowtide as lt
 from lowtide.compiler.cubin import instruction_count
 from lowtide.compiler.kernel import CompiledKernel
+from lowtide.dialects.tile import GemmLayout, OperandKind
 from lowtide.passes.schedules.facts import shared_memory_bytes
 from lowtide.passes.support.problem import Problem
 
@@ -93,13 +94,13 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 def found(kernel: CompiledKernel) -> Pins:
     assembly = kernel.assembly
-    assert assembly is not None and kernel.schedule.cta is not None
+    assert assembly is not None
 
     def count(pattern: str) -> int:
         return len(re.findall(rf"^\s*(?:@%p\d+ )?{pattern}", kernel.ptx, re.MULTILINE))
 
     return Pins(
-        tile="×".join(map(str, kernel.schedule.cta)),
+        tile="×".join(map(str, kernel.schedule.tile_mnk)),
         registers=assembly.registers,
         shared_memory=kernel.manifest["host"][-1]["attributes"]["shared_memory"],
         wgmma=count(r"wgmma\.mma_async\."),
@@ -124,8 +125,8 @@ def test_nothing_spills_and_ptxas_has_nothing_to_say(case: Case) -> None:
 
 def test_shared_memory_is_what_the_schedule_was_judged_by(case: Case) -> None:
     spec = case.spec
-    kinds = tuple(operand.kind.value for operand in spec.operands)
-    problem = Problem(spec.m, spec.n, spec.k, spec.a, spec.acc, spec.d, spec.layout, kinds)
+    layout, kinds = GemmLayout[spec.layout], tuple(OperandKind[operand.kind.value] for operand in spec.operands)
+    problem = Problem(spec.m, spec.n, spec.k, spec.a, spec.b, spec.acc, spec.d, layout, kinds)
     assert shared_memory_bytes(case.kernel.schedule, problem) == case.pins.shared_memory
 
 

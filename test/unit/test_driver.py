@@ -23,7 +23,11 @@ from lowtide.passes.pipeline import STEPS, Step
 IR_LEVELS = [level for level in Level if level is not Level.PTX]
 
 
-def problem(scale: str = "1.5", schedule: str = "cta = [64, 64, 32], warps = [2, 2, 1], stages = 3") -> str:
+SCHEDULE = "grid = <tile = [64, 64]>, mainloop = <k = 32, stages = 3>, multiply = <atoms = [2, 2, 1]>"
+BAD_TILE = "grid = <tile = [100, 64]>, mainloop = <k = 32>"
+
+
+def problem(scale: str = "1.5", schedule: str = SCHEDULE) -> str:
     matrix = "memref<?x?xbf16, strided<[?, 1]>>"
     return f"""module attributes {{tile.level = "problem", tile.target = "sm_80"}} {{
   func.func @gemm(%a: {matrix}, %b: {matrix}, %d: {matrix}) {{
@@ -284,7 +288,7 @@ def test_a_refusal_names_op_place_and_rule_and_leaves_a_reproducer(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises((PassError, ScheduleError)) as caught:
-        lower(problem(schedule="cta = [100, 64, 32]"), dump_dir=tmp_path)
+        lower(problem(schedule=BAD_TILE), dump_dir=tmp_path)
     path = tmp_path / "reproducer.mlir"
     message = str(caught.value)
     assert re.match(rf"{path}:\d+:\d+: 'tile.gemm': choose-schedule: .*100", message), message

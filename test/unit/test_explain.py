@@ -14,7 +14,7 @@ from lowtide.compiler.explain.explanation import explain_ir, explain_spec
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import IRError, ScheduleError
 
-SCHEDULE = Schedule(cta=(64, 64, 32), warps=(2, 2, 1), stages=3)
+SCHEDULE = Schedule().with_(grid_tile=(64, 64), k=32, atoms=(2, 2, 1), stages=3)
 TYPES: dict[str, Any] = {
     "shared": {
         "op": str,
@@ -69,8 +69,8 @@ def global_(found: dict[str, Any], what: str) -> dict[str, Any]:
 @pytest.mark.parametrize("bits", [0, 1, 2, None])
 def test_the_kernels_conflicts_are_those_that_the_choice_counted(layout: str, bits: int | None) -> None:
     swizzle = None if bits is None else (bits, 3, 3)
-    counted = explained(layout)["swizzle_candidates"]["swizzle_a"]
-    found = explained(layout, swizzle_a=swizzle)
+    counted = explained(layout)["swizzle_candidates"]["mainloop.a.swizzle"]
+    found = explained(layout, a_swizzle=swizzle)
     for atom in ("cp.async.16", "ldmatrix.x4"):
         access = shared(found, "a", atom)
         candidate = "<{},{},{}>".format(*access["swizzle"])
@@ -80,7 +80,7 @@ def test_the_kernels_conflicts_are_those_that_the_choice_counted(layout: str, bi
 
 def test_a_conflict_has_the_witness_that_the_layout_implies() -> None:
     # Rows of 64 bytes without a swizzle: every second row of an 8x8 matrix begins in the same bank.
-    access = shared(explained(swizzle_a=(0, 3, 3)), "a", "ldmatrix")
+    access = shared(explained(a_swizzle=(0, 3, 3)), "a", "ldmatrix")
     assert (access["ways"], access["wavefronts"], access["ideal_wavefronts"]) == (4, 128, 32)
     assert access["witness"] == {"bank": 0, "lanes": [0, 2, 4, 6], "addresses": [0, 128, 256, 384]}
 
@@ -92,7 +92,7 @@ def test_a_chosen_swizzle_leaves_no_conflict_and_no_witness() -> None:
 
 def test_the_second_k_slice_is_counted_where_it_lies() -> None:
     # Two k-slices of 16: the one at column 16 conflicts in other banks, as often.
-    found = explained(swizzle_a=(0, 3, 3), fragment_buffers=1)
+    found = explained(a_swizzle=(0, 3, 3), fragment_buffers=1)
     assert shared(found, "a", "ldmatrix")["count"] == 2
 
 
@@ -123,7 +123,7 @@ def test_epilogue_operands_are_named_and_vectors_are_read_by_elements() -> None:
 
 
 def test_direct_stores_go_without_shared_memory() -> None:
-    found = explained(epilogue="direct")
+    found = explained(epilogue_path="direct")
     assert not [x for x in found["shared_accesses"] if x["what"] == "epilogue scratch"]
     # Four lanes beside each other store 16 bytes of a row: half a sector, of eight rows.
     assert global_(found, "d")["atom"] == "st.global.4"
@@ -143,10 +143,32 @@ def _per_row(acc: Any, r: lt.PerRow) -> Any:
     return acc * r
 
 
+def test_operands_are_read_along_their_own_axis() -> None:
+    found = explain_spec(
+        lt.GemmSpec(m=64, n=64, k=64, a="f16", b="f16", d="f16", epilogue=_of_every_shape), "sm_80", SCHEDULE
+    ).to_json()
+    # A warp reads two rows of 64 elements by 8 bytes per thread; of the vector of rows two elements beside each other,
+    # of the vector of columns every fourth element at once.
+    assert global_(found, "c")["atom"] == "ld.global.8"
+    assert (global_(found, "c")["sectors"], global_(found, "c")["row_stride_bytes"]) == (2 * 4, 128)
+    assert (global_(found, "r")["sectors"], global_(found, "r")["ideal_sectors"]) == (1, 1)
+    assert (global_(found, "v")["sectors"], global_(found, "v")["ideal_sectors"]) == (4, 1)
+
+
+def _of_every_shape(acc: Any, c: lt.Full, r: lt.PerRow, v: lt.PerColumn) -> Any:
+    return acc * r + c + v
+
+
 def test_given_fields_are_said_to_be_given_and_chosen_ones_have_reasons() -> None:
     reasons = explained()["reasons"]
-    assert {name for name, why in reasons.items() if why == "given"} == {"cta", "warps", "stages"}
-    assert set(reasons) >= {"swizzle_a", "swizzle_b", "swizzle_d", "raster", "epilogue", "mma", "copy"}
+    assert {name for name, why in reasons.items() if why == "given"} == {
+        "grid.tile",
+        "mainloop.k",
+        "mainloop.stages",
+        "multiply.atoms",
+    }
+    assert set(reasons) >= {f"{part}.swizzle" for part in ("mainloop.a", "mainloop.b", "epilogue")}
+    assert set(reasons) >= {"grid.order", "epilogue.path", "multiply.atom", "mainloop.a.copy", "mainloop.b.copy"}
 
 
 def test_resources_are_the_kernels_own(monkeypatch: pytest.MonkeyPatch) -> None:

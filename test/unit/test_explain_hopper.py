@@ -20,8 +20,8 @@ from lowtide.compiler.manifest import L2_PROMOTION
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import IRError, ScheduleError
 
-SCHEDULE = Schedule(cta=(128, 256, 64), roles=("cooperative", 2), stages=3)
-TMA_STORES = SCHEDULE.with_(epilogue="tma", epilogue_tile=(128, 64), epilogue_buffers=2)
+SCHEDULE = Schedule().with_(grid_tile=(128, 256), k=64, roles="cooperative(2)", stages=3)
+TMA_STORES = SCHEDULE.with_(epilogue_path="tma", epilogue_tile=(128, 64), epilogue_buffers=2)
 LAYOUT_A = "#tile.layout<(128,64):(64,1), swizzle<3,3,3>>"
 LAYOUT_B = "#tile.layout<(256,64):(64,1), swizzle<3,3,3>>"
 
@@ -79,7 +79,7 @@ def test_a_buffer_wider_than_a_box_takes_several() -> None:
 
 def test_a_box_of_several_panels_is_one_instruction() -> None:
     # Two panels of 64 elements side by side: rows of 256 bytes, 1024 apart.
-    schedule = SCHEDULE.with_(cta=(128, 128, 128), stages=2, copy="tma.3d")
+    schedule = SCHEDULE.with_(grid_tile=(128, 128), k=128, stages=2, a_copy="tma.3d", b_copy="tma.3d")
     found = explain_spec(spec(k=512), "sm_90a", schedule).to_json()["tma_accesses"]
     access = named(found, "a")
     assert (access["box"], access["boxes"], access["bytes"]) == ([2, 128, 64], 1, 128 * 128 * 2)
@@ -213,7 +213,7 @@ def test_a_k_step_of_wgmma_is_counted_by_instructions_bytes_and_cycles() -> None
 
 
 def test_blocks_of_a_warpgroup_each_read_all_of_b() -> None:
-    schedule = SCHEDULE.with_(cta=(256, 192, 64))
+    schedule = SCHEDULE.with_(grid_tile=(256, 192), k=64)
     found = explain_spec(spec(), "sm_90a", schedule).to_json()
     (product,) = found["wgmma"]
     assert (product["instructions"], product["a_bytes"], product["b_bytes"]) == (8, 2 * 2048, 2 * 6144)
@@ -252,13 +252,13 @@ def test_registers_stages_and_intensity_are_the_kernels_own() -> None:
 
 
 def test_registers_that_were_not_moved_are_not_summed() -> None:
-    schedule = Schedule(cta=(64, 64, 64), roles=("cooperative", 1), registers=(0, 0), stages=2)
+    schedule = Schedule().with_(grid_tile=(64, 64), k=64, roles="cooperative(1)", registers=(0, 0), stages=2)
     kernel = explain_spec(spec(), "sm_90a", schedule).to_json()["kernel"]
     assert (kernel["lane_registers_asked"], kernel["accumulators"]) == (None, 32)
 
 
 def test_waves_are_those_of_the_persistent_grid() -> None:
-    schedule = SCHEDULE.with_(raster=("grouped", 16))
+    schedule = SCHEDULE.with_(order="grouped(16)")
     grid = explain_spec(spec(m=4096, n=4096, k=4096), "sm_90a", schedule).to_json()["kernel"]["grid"]
     assert grid == {
         "tile": [128, 256],
@@ -282,7 +282,9 @@ def test_a_grid_known_at_launch_has_no_waves() -> None:
 
 
 def test_kernels_without_roles_have_waves_too() -> None:
-    found = explain_spec(spec(m=1024, n=1024), "sm_80", Schedule(cta=(64, 64, 32), warps=(2, 2, 1), stages=3)).to_json()
+    found = explain_spec(
+        spec(m=1024, n=1024), "sm_80", Schedule().with_(grid_tile=(64, 64), k=32, atoms=(2, 2, 1), stages=3)
+    ).to_json()
     grid, at_once = found["kernel"]["grid"], 108 * found["resources"]["ctas_per_sm"]
     assert (grid["ctas"], grid["at_once"], found["kernel"]["entry_registers"]) == (256, min(256, at_once), None)
     assert (found["kernel"]["accumulators"], found["kernel"]["scratch_buffers"]) == (32, 0)

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mlir.passmanager import PassManager
+from schedule_edits import with_schedule
 
 import lowtide as lt
 from lowtide import targets
@@ -26,7 +27,7 @@ from lowtide.dialects.levels import Level
 from lowtide.errors import SpecError
 
 IR_LEVELS = [str(level) for level in Level if level is not Level.PTX]
-SCHEDULE = "cta = [64, 64, 32], warps = [2, 2, 1], stages = 3"
+SCHEDULE = "grid.tile = [64, 64], k = 32, stages = 3, atoms = [2, 2, 1]"
 
 
 def spec(constant: float = 1.5) -> lt.GemmSpec:
@@ -67,7 +68,7 @@ def replaced(text: str, old: str, new: str) -> str:
     ("given", "schedule"),
     [
         (spec(), SCHEDULE),
-        (lt.GemmSpec(a="f16", b="f16", d="f16", acc="f16", layout="nt"), "cta = [64, 64, 32], stages = 2"),
+        (lt.GemmSpec(a="f16", b="f16", d="f16", acc="f16", layout="nt"), "grid.tile = [64, 64], k = 32, stages = 2"),
         (lt.GemmSpec(m=300, n=520, k=264, a="bf16", b="bf16", d="f32"), None),
     ],
     ids=["operands", "f16-nt", "static-default"],
@@ -153,26 +154,25 @@ def test_an_edited_constant_shows_in_the_result(compiled: Compiled) -> None:
 
 # Fields that a level's passes still read, and the last level that does.
 EDITS = [
-    ("stages = 3", "stages = 4", "smem"),
-    ("swizzle_a = <2,3,3>", "swizzle_a = <1,3,3>", "cta"),
-    ("fragment_buffers = 2", "fragment_buffers = 1", "pipelined"),
-    ("copy = cp.async.16", "copy = cp.async.8", "pipelined"),
-    ("epilogue_tile = [64, 64]", "epilogue_tile = [32, 64]", "atoms"),
-    ("swizzle_d = <3,2,3>", "swizzle_d = <2,2,3>", "atoms"),
-    ("raster = grouped(8)", "raster = column", "problem"),
-    ("cta = [64, 64, 32]", "cta = [64, 64, 64]", "problem"),
+    ("stages = 4", "smem"),
+    ("a.swizzle = <1,3,3>", "cta"),
+    ("b.swizzle = <1,3,3>", "cta"),
+    ("fragment_buffers = 1", "pipelined"),
+    ("a.copy = cp.async.8, b.copy = cp.async.8", "pipelined"),
+    ("b.copy = cp.async.8", "pipelined"),
+    ("epilogue.tile = [32, 64]", "atoms"),
+    ("epilogue.swizzle = <2,2,3>", "atoms"),
+    ("order = column", "problem"),
+    ("k = 64", "problem"),
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "last"), EDITS, ids=[new for _, new, _ in EDITS])
-def test_an_edited_schedule_gives_the_ptx_of_the_schedule_so_edited(
-    compiled: Compiled, old: str, new: str, last: str
-) -> None:
-    whole = str(compiled.kernel.schedule)
-    wanted = lt.compile_gemm(spec(), schedule=replaced(whole, old, new))
+@pytest.mark.parametrize(("edit", "last"), EDITS, ids=[edit for edit, _ in EDITS])
+def test_an_edited_schedule_gives_the_ptx_of_the_schedule_so_edited(compiled: Compiled, edit: str, last: str) -> None:
+    wanted = lt.compile_gemm(spec(), schedule=with_schedule(str(compiled.kernel.schedule), edit))
     assert wanted.ptx != compiled.kernel.ptx
     for level in {"problem", last}:
-        edited = lt.compile_ir(replaced(compiled.kernel.levels[level], old, new))
+        edited = lt.compile_ir(with_schedule(compiled.kernel.levels[level], edit))
         assert edited.ptx == wanted.ptx
         assert edited.schedule == wanted.schedule
 
@@ -180,61 +180,41 @@ def test_an_edited_schedule_gives_the_ptx_of_the_schedule_so_edited(
 # What an edit leaves in disagreement is refused, never half done.
 
 DISAGREEMENTS = [
-    (
-        "cta",
-        "cta = [64, 64, 32]",
-        "cta = [128, 64, 32]",
-        "tile.work_tiles.*cuts tiles of .64, 64., but.*cta = .128, 64, 32.",
-    ),
-    (
-        "cta",
-        "cta = [64, 64, 32]",
-        "cta = [64, 64, 64]",
-        "tile.mma.*takes a in tiles of .64, 32.*makes them .64, 64.",
-    ),
-    (
-        "atoms",
-        "stages = 3",
-        "stages = 4",
-        "sm.ring.*has 3 stages, but the kernel's schedule says stages = 4; lower again",
-    ),
-    (
-        "smem",
-        "swizzle_a = <2,3,3>",
-        "swizzle_a = <1,3,3>",
-        "keeps a with swizzle<2,3,3>, but.*swizzle_a = <1,3,3>; write",
-    ),
-    (
-        "atoms",
-        "swizzle_b = <2,3,3>",
-        "swizzle_b = <1,3,3>",
-        "keeps b with swizzle<2,3,3>, but.*swizzle_b = <1,3,3>; write",
-    ),
-    (
-        "cta",
-        "raster = grouped(8)",
-        "raster = row",
-        "has the order #tile.raster<grouped 8>, but.*raster = row; write the same",
-    ),
-    ("cta", "scheduler = one_shot", "scheduler = persistent", "is one_shot, but.*scheduler = persistent; lower again"),
+    ("cta", "grid.tile = [128, 64]", "tile.work_tiles.*cuts tiles of .64, 64., but.*grid.tile = .128, 64."),
+    ("cta", "k = 64", "tile.mma.*takes a in tiles of .64, 32.*makes them .64, 64."),
+    ("atoms", "stages = 4", "sm.ring.*has 3 stages, but the kernel's schedule says stages = 4; lower again"),
+    ("smem", "a.swizzle = <1,3,3>", "keeps a with swizzle<2,3,3>, but.*a.swizzle = <1,3,3>; write"),
+    ("atoms", "b.swizzle = <1,3,3>", "keeps b with swizzle<2,3,3>, but.*b.swizzle = <1,3,3>; write"),
+    ("cta", "order = row", r"has the order grouped\(8\), but.*order = row; write the same"),
+    ("cta", "scheduler = persistent", "is one_shot, but.*scheduler = persistent; lower again"),
+    ("atoms", "a.copy = cp.async.8", "sm.cp_async.*copies by cp.async.16, but.*a.copy = cp.async.8"),
+    ("atoms", "b.copy = cp.async.8", "sm.cp_async.*copies by cp.async.16, but.*b.copy = cp.async.8"),
+    ("epilogue", "atom = mma.m16n8k8", "sm.mma_sync.*multiplies by .*m16n8k16.*says.*m16n8k8"),
+    ("smem", "atoms = [2, 1, 1]", "launches 128 threads per CTA, but.*atoms = .2, 1, 1., which are 64"),
+]
+
+# The same the other way round: not the schedule is edited, but what it says.
+EDITED_KERNELS = [
     ("pipelined", ") one_shot", ") persistent", "is persistent, but.*scheduler = one_shot; lower again"),
-    ("atoms", "copy = cp.async.16", "copy = cp.async.8", "sm.cp_async.*copies by cp.async.16, but.*copy = cp.async.8"),
-    ("epilogue", "mma = mma.m16n8k16", "mma = mma.m16n8k8", "sm.mma_sync.*multiplies by .*m16n8k16.*says.*m16n8k8"),
-    (
-        "smem",
-        "warps = [2, 2, 1]",
-        "warps = [2, 1, 1]",
-        "launches 128 threads a CTA, but.*warps = .2, 1, 1., which are 64",
-    ),
-    ("nvvm", "threads(128)", "threads(64)", "launches 64 threads a CTA, but.*warps = .2, 2, 1., which are 128"),
-    ("llvm", "threads(128)", "threads(256)", "launches 256 threads a CTA, but.*warps = .2, 2, 1., which are 128"),
+    ("nvvm", "threads(128)", "threads(64)", "launches 64 threads per CTA, but.*atoms = .2, 2, 1., which are 128"),
+    ("llvm", "threads(128)", "threads(256)", "launches 256 threads per CTA, but.*atoms = .2, 2, 1., which are 128"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("level", "old", "new", "message"), DISAGREEMENTS, ids=[f"{e[0]}: {e[2]}" for e in DISAGREEMENTS]
+    ("level", "edit", "message"), DISAGREEMENTS, ids=[f"{level}: {edit}" for level, edit, _ in DISAGREEMENTS]
 )
-def test_a_schedule_and_a_kernel_that_disagree_are_refused(
+def test_a_schedule_that_says_other_than_its_kernel_is_refused(
+    compiled: Compiled, tmp_path: Path, level: str, edit: str, message: str
+) -> None:
+    with pytest.raises(lt.PassError, match=message):
+        lt.compile_ir(with_schedule(compiled.kernel.levels[level], edit), dump_ir=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("level", "old", "new", "message"), EDITED_KERNELS, ids=[f"{e[0]}: {e[2]}" for e in EDITED_KERNELS]
+)
+def test_a_kernel_that_is_other_than_its_schedule_says_is_refused(
     compiled: Compiled, tmp_path: Path, level: str, old: str, new: str, message: str
 ) -> None:
     with pytest.raises(lt.PassError, match=message):
@@ -398,7 +378,7 @@ def test_two_compilations_in_two_threads_give_the_texts_of_one_after_the_other(t
         start.wait()
         try:
             lt.compile_gemm(
-                spec(given[name]), schedule="cta = [64, 64, 32], stages = 60", dump_ir=tmp_path / f"no-{name}"
+                spec(given[name]), schedule="grid.tile = [64, 64], k = 32, stages = 60", dump_ir=tmp_path / f"no-{name}"
             )
         except lt.ScheduleError as error:
             refusals.append(str(error))

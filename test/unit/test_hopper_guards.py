@@ -16,7 +16,7 @@ from lowtide.compiler.kernel import CompiledKernel
 from lowtide.errors import CompileError, IRError, PassError, ScheduleError
 
 SPEC = lt.GemmSpec(a="bf16", b="bf16", d="bf16")
-SCHEDULE = "roles = cooperative(2), cta = [128, 64, 64], stages = 3, epilogue = direct"
+SCHEDULE = "grid.tile = [128, 64], k = 64, stages = 3, roles = cooperative(2), epilogue.path = direct"
 
 Edit = Callable[[str], str]
 
@@ -60,7 +60,7 @@ REFUSED_BY_A_PASS = {
         "epilogue",
         replaced("232", "240"),
         ScheduleError,
-        r"verify-schedule: registers = \[40, 240\] need 520 a lane over all warpgroups, the CTA enters with 504",
+        r"verify-schedule: registers = \[40, 240\] need 520 per lane over all warpgroups, the CTA enters with 504",
     ),
     "a slot released without the proof that wgmma has read it": (
         "atoms",
@@ -157,7 +157,7 @@ def test_the_compiler_sets_the_registers_at_entry_and_ptxas_confirms_them(kernel
     assert ".maxntid 384, 1, 1\n" in kernel.ptx and ".maxnreg 168\n" in kernel.ptx
     assembly = kernel.assembly
     assert assembly is not None and assembly.registers == 168 == 65536 // 384 // 8 * 8
-    assert kernel.schedule.registers == (40, 232) and 3 * assembly.registers >= 40 + 2 * 232
+    assert kernel.schedule.mainloop.registers == (40, 232) and 3 * assembly.registers >= 40 + 2 * 232
 
 
 def test_a_kernel_whose_roles_keep_their_registers_has_no_bound_on_them() -> None:
@@ -173,7 +173,7 @@ def test_a_kernel_whose_roles_keep_their_registers_has_no_bound_on_them() -> Non
     ("registers", "message"),
     [
         (176, "ptxas gives each of 384 threads 176 registers, 67584 in all; an SM of sm_90a has 65536"),
-        (160, r"registers = \[40, 232\] need 504 a lane .* enter with 480 \(3 × 160\).*take consumer ≤ 216"),
+        (160, r"registers = \[40, 232\] need 504 per lane .* enter with 480 \(3 × 160\).*take consumer ≤ 216"),
     ],
 )
 def test_what_ptxas_gives_is_held_against_the_schedule(
@@ -202,7 +202,7 @@ def test_accumulators_touched_before_the_wait_fail_the_build(kernel: CompiledKer
 
 
 def test_spills_fail_the_build_wherever_machine_code_is_asked_for(tmp_path: Path) -> None:
-    schedule = "cta = [128, 192, 32], warps = [2, 2, 1], stages = 2, permutation = [32, 32, 16]"
+    schedule = "grid.tile = [128, 192], k = 32, stages = 2, atoms = [2, 2, 1], permutation = [32, 32, 16]"
     bad = lt.compile_gemm(SPEC, target="sm_80", schedule=schedule)
     with pytest.raises(CompileError, match=r"spills \d+ bytes a thread"):
         _ = bad.cubin

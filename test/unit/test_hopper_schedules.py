@@ -11,6 +11,8 @@ from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
+from lowtide.dialects.tile import GemmLayout
+from lowtide.dialects.tile.fields import cooperative
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.choice import choose
@@ -21,7 +23,7 @@ from lowtide.targets import get
 
 SM_90A = get("sm_90a")
 SPEC = GemmSpec(m=4096, n=4096, k=4096, a="bf16", b="bf16", d="bf16")
-PROBLEM = Problem(4096, 4096, 4096, "bf16", "f32", "bf16", "tn", ())
+PROBLEM = Problem(4096, 4096, 4096, "bf16", "bf16", "f32", "bf16", GemmLayout.tn)
 IR_LEVELS = [level for level in Level if level is not Level.PTX]
 READ_LEVELS = [level for level in Level if level <= Level.EPILOGUE]
 
@@ -38,7 +40,7 @@ def epilogue(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def kernel(epilogue: str) -> CompiledKernel:
     """4096³ by one producer and two consumer warpgroups, four stages of 128×256×64."""
-    schedule = f"cta = [128, 256, 64], roles = cooperative(2), stages = 4, epilogue = {epilogue}"
+    schedule = f"grid.tile = [128, 256], k = 64, stages = 4, roles = cooperative(2), epilogue.path = {epilogue}"
     return compile_gemm(SPEC, target="sm_90a", schedule=schedule)
 
 
@@ -109,21 +111,21 @@ def test_what_is_chosen_for_two_consumers_neither_spills_nor_serialises() -> Non
     assembly = kernel.assembly
     assert assembly is not None
     assert (assembly.registers, assembly.spill_stores, assembly.spill_loads, assembly.warnings) == (168, 0, 0, ())
-    assert kernel.schedule.registers == (40, 232)
+    assert kernel.schedule.mainloop.registers == (40, 232)
 
 
 @pytest.mark.parametrize(
     ("layout", "fields", "registers"),
     [
         # Two blocks of 64 rows a warpgroup: 192 accumulators a thread.
-        *((layout, "cta = [256, 192, 64]", 168) for layout in ("tn", "nn", "nt", "tt")),
-        ("nt", "cta = [256, 192, 64], copy = tma.3d", 168),
-        ("nn", "cta = [128, 256, 64]", 168),
-        ("nt", "cta = [128, 256, 64]", 168),
-        ("tt", "cta = [128, 256, 64]", 168),
-        ("tn", "cta = [128, 256, 128], stages = 2", 168),
-        ("tn", "roles = cooperative(3), cta = [192, 192, 64]", 128),
-        ("tt", "roles = cooperative(1), cta = [128, 192, 64]", 228),
+        *((layout, "grid.tile = [256, 192], k = 64", 168) for layout in ("tn", "nn", "nt", "tt")),
+        ("nt", "grid.tile = [256, 192], k = 64, a.copy = tma.3d, b.copy = tma.3d", 168),
+        ("nn", "grid.tile = [128, 256], k = 64", 168),
+        ("nt", "grid.tile = [128, 256], k = 64", 168),
+        ("tt", "grid.tile = [128, 256], k = 64", 168),
+        ("tn", "grid.tile = [128, 256], k = 128, stages = 2", 168),
+        ("tn", "grid.tile = [192, 192], k = 64, roles = cooperative(3)", 128),
+        ("tt", "grid.tile = [128, 192], k = 64, roles = cooperative(1)", 228),
     ],
 )
 def test_operands_of_every_layout_and_several_blocks_of_rows_neither_spill_nor_serialise(
@@ -173,46 +175,57 @@ def test_what_an_epilogue_computes_fits_beside_the_accumulators_of_the_default(
 
 
 @pytest.mark.parametrize(
-    ("layout", "cta", "swizzles"),
+    ("layout", "tile", "k", "swizzles"),
     [
-        ("tn", (128, 64, 64), ((3, 3, 3), (3, 3, 3))),
-        ("tn", (128, 64, 96), ((2, 3, 3), (2, 3, 3))),
-        ("tn", (128, 64, 16), ((1, 3, 3), (1, 3, 3))),
+        (GemmLayout.tn, (128, 64), 64, ((3, 3, 3), (3, 3, 3))),
+        (GemmLayout.tn, (128, 64), 96, ((2, 3, 3), (2, 3, 3))),
+        (GemmLayout.tn, (128, 64), 16, ((1, 3, 3), (1, 3, 3))),
         # What is contiguous decides: K of A, N of B.
-        ("tt", (128, 48, 32), ((2, 3, 3), (1, 3, 3))),
-        ("nn", (128, 48, 32), ((3, 3, 3), (2, 3, 3))),
+        (GemmLayout.tt, (128, 48), 32, ((2, 3, 3), (1, 3, 3))),
+        (GemmLayout.nn, (128, 48), 32, ((3, 3, 3), (2, 3, 3))),
     ],
 )
 def test_stages_are_swizzled_as_widely_as_their_rows_allow(
-    layout: str, cta: tuple[int, int, int], swizzles: tuple[tuple[int, int, int], tuple[int, int, int]]
+    layout: GemmLayout, tile: tuple[int, int], k: int, swizzles: tuple[tuple[int, int, int], tuple[int, int, int]]
 ) -> None:
-    given = Schedule(roles=("cooperative", 2), cta=cta)
-    chosen = choose(replace(PROBLEM, layout=layout), SM_90A, given).schedule
-    assert (chosen.swizzle_a, chosen.swizzle_b) == swizzles
+    given = Schedule().with_(roles=cooperative(2), grid_tile=tile, k=k)
+    mainloop = choose(replace(PROBLEM, layout=layout), SM_90A, given).schedule.mainloop
+    assert (mainloop.a.swizzle, mainloop.b.swizzle) == swizzles
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_86", "sm_89", "sm_90"])
 def test_roles_are_refused_where_there_is_no_wgmma(target: str) -> None:
-    with pytest.raises(ScheduleError, match=rf"mma = wgmma.m64n\d+k16 with bf16 .*: {target} has no wgmma.m64n"):
-        choose(PROBLEM, get(target), Schedule(roles=("cooperative", 2)))
+    with pytest.raises(ScheduleError, match=rf"atom = wgmma.m64n\d+k16 with bf16 .*: {target} has no wgmma.m64n"):
+        choose(PROBLEM, get(target), Schedule().with_(roles=cooperative(2)))
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
         ("roles = foo", "roles = foo is not single or cooperative"),
-        ("roles = cooperative(0)", "nearest is cooperative"),
+        ("roles = cooperative(0)", "cooperative needs the number of consumer warpgroups"),
         ("roles = single(1)", "single takes no number"),
         ("registers = [-40, 232]", "setmaxnreg takes multiples of 8 from 24 to 256"),
         ("roles = single, registers = [40, 232]", "are those of roles"),
-        ("roles = cooperative(2), registers = [40, 240]", "need 520 a lane over all warpgroups"),
+        ("roles = cooperative(2), registers = [40, 240]", "need 520 per lane over all warpgroups"),
         (
-            "roles = cooperative(2), cta = [256, 256, 64]",
-            "holds 256 accumulators .*; it has 232: take cta",
+            "grid.tile = [256, 256], k = 64, roles = cooperative(2)",
+            "holds 256 accumulators .*; it has 232: take grid.tile",
         ),
-        ("roles = cooperative(3), cta = [192, 256, 64]", "holds 128 accumulators .* exceed the 128 .* take N ≤ 200"),
-        ("roles = cooperative(2), cta = [128, 72, 64], copy = tma.6d", "copy = tma.6d is not one of .*tma.5d"),
-        ("roles = cooperative(2), cache_hints = [evict_soon, normal, normal]", "A = evict_soon is not one of normal"),
+        (
+            "grid.tile = [192, 256], k = 64, roles = cooperative(3)",
+            "holds 128 accumulators .* exceed the 128 .* take N ≤ 200",
+        ),
+        (
+            "grid.tile = [128, 72], k = 64, roles = cooperative(2), a.copy = tma.6d, b.copy = tma.6d",
+            "a.copy = tma.6d is not one of .*tma.5d$",
+        ),
+        ("grid.tile = [128, 72], k = 64, roles = cooperative(2), b.copy = tma.6d", "^b.copy = tma.6d is not one of"),
+        (
+            "grid.tile = [128, 128], k = 64, roles = cooperative(2), a.copy = tma, b.copy = cp.async.16",
+            r"roles = cooperative\(2\) go with b.copy = tma and wgmma, not cp.async.16 and wgmma",
+        ),
+        ("roles = cooperative(2), a.cache = evict_soon", "cache = evict_soon is not normal, evict_first"),
     ],
 )
 def test_a_malformed_role_is_refused_before_anything_is_chosen(fields: str, message: str) -> None:
@@ -223,5 +236,5 @@ def test_a_malformed_role_is_refused_before_anything_is_chosen(fields: str, mess
 @pytest.mark.parametrize("consumers", [1, 2, 3])
 def test_a_tile_for_any_number_of_consumers_is_legal(consumers: int) -> None:
     for blocks in (1, 2 if consumers < 3 else 1):
-        given = Schedule(roles=("cooperative", consumers), cta=(64 * consumers * blocks, 128, 64))
+        given = Schedule().with_(roles=cooperative(consumers), grid_tile=(64 * consumers * blocks, 128), k=64)
         assert broken_rule(choose(PROBLEM, SM_90A, given).schedule, PROBLEM, SM_90A) is None

@@ -7,7 +7,7 @@ import pytest
 from lowtide.compiler.expected_diagnostics import Report, expectations, unmet
 from lowtide.compiler.opt_tool import main
 
-BAD = "module attributes {test.bad = #tile.schedule<stages = one>} {}\n"
+BAD = "module attributes {test.bad = #tile.schedule<mainloop = <stages = one>>} {}\n"
 
 
 def error(line: int | None, message: str = "a message") -> Report:
@@ -70,7 +70,7 @@ def test_the_status_says_whether_all_went_well(tmp_path: Path, capsys: pytest.Ca
     assert capsys.readouterr().out == "module {\n}\n"
     assert main([write(tmp_path, BAD)]) == 1
     captured = capsys.readouterr()
-    assert captured.out == "" and "schedule field 'stages' takes an integer" in captured.err
+    assert captured.out == "" and "in.mlir:1:67: error: stages takes an integer" in captured.err
     with pytest.raises(SystemExit) as caught:
         main(["--no-such-flag"])
     assert caught.value.code == 2

@@ -3,11 +3,13 @@
 from collections import Counter
 
 import pytest
+from schedule_edits import with_schedule
 
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.driver import lower
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.spec import GemmSpec
+from lowtide.dialects.tile import EpilogueMath, GemmLayout, OperandKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import PassError, ScheduleError
 from lowtide.passes.schedules.choice import choose
@@ -16,12 +18,12 @@ from lowtide.passes.support.problem import Problem
 from lowtide.targets import get
 
 SM_90A = get("sm_90a")
-THREE = "roles = cooperative(3), cta = [192, 128, 64], epilogue = tma"
-BEST = "roles = cooperative(2), cta = [128, 256, 64], epilogue = tma"
+THREE = "grid.tile = [192, 128], k = 64, roles = cooperative(3), epilogue.path = tma"
+BEST = "grid.tile = [128, 256], k = 64, roles = cooperative(2), epilogue.path = tma"
 
 
-def problem(d: str = "bf16", *kinds: str) -> Problem:
-    return Problem(4096, 4096, 4096, "bf16", "f32", d, "tn", kinds)
+def problem(d: str = "bf16", *kinds: OperandKind) -> Problem:
+    return Problem(4096, 4096, 4096, "bf16", "bf16", "f32", d, GemmLayout.tn, kinds)
 
 
 def chosen(fields: str, d: str = "bf16") -> Schedule:
@@ -33,8 +35,8 @@ def chosen(fields: str, d: str = "bf16") -> Schedule:
     [
         (BEST, "bf16", ((128, 64), (3, 3, 3))),
         (BEST, "f32", ((128, 32), (3, 2, 3))),
-        (BEST + ", epilogue_tile = [128, 128]", "f16", ((128, 128), (3, 3, 3))),
-        (BEST + ", epilogue_tile = [128, 32]", "bf16", ((128, 32), (2, 3, 3))),
+        (BEST + ", epilogue.tile = [128, 128]", "f16", ((128, 128), (3, 3, 3))),
+        (BEST + ", epilogue.tile = [128, 32]", "bf16", ((128, 32), (2, 3, 3))),
         (BEST.replace("256", "192"), "bf16", ((128, 64), (3, 3, 3))),
         (BEST.replace("128, 256", "256, 192"), "bf16", ((128, 64), (3, 3, 3))),
         (BEST.replace("256", "24"), "bf16", ((128, 16), (1, 3, 3))),
@@ -47,37 +49,44 @@ def test_parts_are_as_wide_as_the_widest_swizzle_and_buffers_come_out_even(
     fields: str, d: str, expected: tuple[object, ...]
 ) -> None:
     schedule = chosen(fields, d)
-    assert (schedule.epilogue_tile, schedule.swizzle_d, schedule.epilogue_math) == (*expected, "registers")
-    assert schedule.cta is not None and schedule.epilogue_tile is not None
-    (m, n, _), (rows, columns) = schedule.cta, schedule.epilogue_tile
+    epilogue = schedule.epilogue
+    assert (epilogue.tile, epilogue.swizzle, epilogue.math) == (*expected, EpilogueMath.registers)
+    assert epilogue.tile is not None
+    (m, n, _), (rows, columns) = schedule.tile_mnk, epilogue.tile
     assert (m // rows) * (n // columns) % scratch_buffers(schedule) == 0
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ("epilogue = tmas", "epilogue = tmas is not one of smem, direct, tma"),
-        ("epilogue = tma, epilogue_math = rows", "with tma stores take registers"),
-        ("epilogue = tma, epilogue_buffers = 0", "at least 1 buffer; nearest is 1"),
-        ("epilogue = direct, epilogue_buffers = 2", "epilogue_buffers = 2 are those of epilogue = tma, not direct"),
+        ("epilogue.path = tmas", "path = tmas is not smem, direct or tma"),
+        ("epilogue.path = tma, epilogue.math = rows", "with tma stores take registers"),
+        ("epilogue.path = tma, epilogue.buffers = 0", "at least 1 buffer; nearest is 1"),
         (
-            "epilogue = tma, cache_hints = [normal, normal, often]",
-            "cache_hints: D = often is not one of normal, evict_",
+            "epilogue.path = direct, epilogue.buffers = 2",
+            "epilogue.buffers = 2 are those of epilogue.path = tma, not direct",
         ),
-        ("epilogue = tma, cache_hints = [normal, normal, streaming]", "whose stores take normal, evict_first, evict_l"),
-        ("epilogue = smem, cache_hints = [normal, normal, evict_first]", "whose stores take normal, streaming, write_"),
         (
-            "epilogue = direct, cache_hints = [normal, normal, evict_last]",
+            "epilogue.path = tma, epilogue.cache = often",
+            "cache = often is not normal, evict_",
+        ),
+        ("epilogue.path = tma, epilogue.cache = streaming", "whose stores take normal, evict_first, evict_l"),
+        ("epilogue.path = smem, epilogue.cache = evict_first", "whose stores take normal, streaming, write_"),
+        (
+            "epilogue.path = direct, epilogue.cache = evict_last",
             "whose stores take normal, streaming, write_",
         ),
-        (f"{BEST}, epilogue_tile = [128, 512]", "epilogue_tile N = 512 .*divide the CTA tile's 256"),
-        (f"{BEST}, epilogue_tile = [128, 32], swizzle_d = <3,3,3>", "take a multiple of 64, or swizzle_d = <2,3,3>"),
-        (f"{BEST}, swizzle_d = <3,2,3>", "TMA swizzles units of 16 bytes; take <3,3,3>"),
-        (f"{BEST}, swizzle_d = <4,3,4>", "TMA swizzles units of 16 bytes; take <3,3,3>"),
-        (f"{BEST}, epilogue_buffers = 3", "take turns with 4 parts of the tile, evenly; nearest is 2"),
+        (f"{BEST}, epilogue.tile = [128, 512]", "epilogue.tile N = 512 .*divide the CTA tile's 256"),
         (
-            f"{BEST.replace('128, 256', '256, 128')}, epilogue_tile = [256, 64]",
-            "epilogue_tile M = 256: TMA stores take 64 rows of each warpgroup; take 128",
+            f"{BEST}, epilogue.tile = [128, 32], epilogue.swizzle = <3,3,3>",
+            "take a multiple of 64, or epilogue.swizzle = <2,3,3>",
+        ),
+        (f"{BEST}, epilogue.swizzle = <3,2,3>", "TMA swizzles units of 16 bytes; take <3,3,3>"),
+        (f"{BEST}, epilogue.swizzle = <4,3,4>", "TMA swizzles units of 16 bytes; take <3,3,3>"),
+        (f"{BEST}, epilogue.buffers = 3", "take turns with 4 parts of the tile, evenly; nearest is 2"),
+        (
+            f"{BEST.replace('128, 256', '256, 128')}, epilogue.tile = [256, 64]",
+            "epilogue.tile M = 256: TMA stores take 64 rows of each warpgroup; take 128",
         ),
     ],
 )
@@ -87,27 +96,26 @@ def test_what_does_not_go_together_is_refused_with_the_way_out(fields: str, mess
 
 
 def test_a_row_of_an_unswizzled_box_has_at_most_256_elements() -> None:
-    fields = (
-        "roles = cooperative(1), cta = [64, 256, 64], epilogue = tma, swizzle_d = <0,3,3>, epilogue_tile = [64, 256]"
-    )
-    assert chosen(fields + ", stages = 2").epilogue_tile == (64, 256)
+    fields = "grid.tile = [64, 256], k = 64, stages = 2, roles = cooperative(1)"
+    fields += ", epilogue.path = tma, epilogue.tile = [64, 256], epilogue.swizzle = <0,3,3>"
+    assert chosen(fields).epilogue.tile == (64, 256)
 
 
 def test_a_full_operand_takes_the_way_through_shared_memory() -> None:
-    with pytest.raises(ScheduleError, match="no room for a full operand, which is read in rows; take epilogue = smem"):
-        choose(problem("bf16", "full"), SM_90A, Schedule.parse(BEST))
+    with pytest.raises(ScheduleError, match=r"no room for a full operand, .* read in rows; take epilogue\.path = smem"):
+        choose(problem("bf16", OperandKind.full), SM_90A, Schedule.parse(BEST))
 
 
 def test_warps_without_roles_do_not_store_by_tma() -> None:
-    with pytest.raises(ScheduleError, match=r"take roles = cooperative\(2\), or epilogue = smem"):
-        choose(problem(), SM_90A, Schedule.parse("epilogue = tma, roles = single"))
-    with pytest.raises(ScheduleError, match=r"by warpgroups of a role; take epilogue = smem$"):
-        choose(problem(), get("sm_80"), Schedule.parse("epilogue = tma"))
+    with pytest.raises(ScheduleError, match=r"take roles = cooperative\(2\), or epilogue.path = smem"):
+        choose(problem(), SM_90A, Schedule.parse("roles = single, epilogue.path = tma"))
+    with pytest.raises(ScheduleError, match=r"by warpgroups of a role; take epilogue.path = smem$"):
+        choose(problem(), get("sm_80"), Schedule.parse("epilogue.path = tma"))
 
 
 @pytest.mark.parametrize("buffers", [1, 2, 4])
 def test_shared_memory_counts_every_buffer(buffers: int) -> None:
-    schedule = chosen(f"{BEST}, stages = 3, epilogue_buffers = {buffers}")
+    schedule = chosen(f"{BEST}, stages = 3, epilogue.buffers = {buffers}")
     ring, mbarriers = 3 * (128 + 256) * 64 * 2, 2 * 3 * 8
     assert scratch_bytes(schedule, problem()) == buffers * 128 * 64 * 2
     assert shared_memory_bytes(schedule, problem()) == ring + buffers * 128 * 64 * 2 + mbarriers
@@ -120,9 +128,9 @@ def kernel_of(fields: str, d: str = "bf16") -> CompiledKernel:
     return compile_gemm(GemmSpec(m=4096, n=4096, k=4096, a="bf16", b="bf16", d=d), target="sm_90a", schedule=fields)
 
 
-@pytest.mark.parametrize("parts", ["stages = 4, epilogue_tile = [128, 64]", "stages = 3, epilogue_tile = [128, 128]"])
+@pytest.mark.parametrize("parts", ["stages = 4, epilogue.tile = [128, 64]", "stages = 3, epilogue.tile = [128, 128]"])
 def test_tma_stores_cost_no_registers(parts: str) -> None:
-    kernel = kernel_of(f"{BEST}, {parts}, epilogue_buffers = 2")
+    kernel = kernel_of(f"{BEST}, {parts}, epilogue.buffers = 2")
     assembly = kernel.assembly
     assert assembly is not None
     assert (assembly.registers, assembly.spill_stores, assembly.spill_loads, assembly.warnings) == (168, 0, 0, ())
@@ -130,7 +138,7 @@ def test_tma_stores_cost_no_registers(parts: str) -> None:
 
 
 def test_a_tile_is_sixteen_stmatrix_and_four_boxes() -> None:
-    ptx = kernel_of(f"{BEST}, stages = 3, epilogue_tile = [128, 64], epilogue_buffers = 2").ptx
+    ptx = kernel_of(f"{BEST}, stages = 3, epilogue.tile = [128, 64], epilogue.buffers = 2").ptx
     counts = {
         "stmatrix.sync.aligned.m8n8.x4.shared.b16": 16,
         "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [": 4,
@@ -152,56 +160,49 @@ def test_a_tile_is_sixteen_stmatrix_and_four_boxes() -> None:
     ],
 )
 def test_a_hint_is_the_cache_operator_of_every_store(epilogue: str, hint: str, expected: set[str]) -> None:
-    fields = BEST.replace("tma", f"{epilogue}, cache_hints = [normal, normal, {hint}]")
+    fields = BEST.replace("tma", f"{epilogue}, epilogue.cache = {hint}")
     words = Counter(word for word in kernel_of(fields).ptx.split() if word.startswith("st.global"))
     assert set(words) == expected
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("edit", "message"),
     [
-        ("epilogue_buffers = 2", "epilogue_buffers = 1", "takes turns with 2 buffers, but.*epilogue_buffers = 1"),
-        (
-            "swizzle_d = <3,3,3>",
-            "swizzle_d = <2,3,3>",
-            "keeps the scratch with swizzle<3,3,3>, but.*<2,3,3>; write the",
-        ),
+        ("epilogue.buffers = 1", "takes turns with 2 buffers, but.*epilogue.buffers = 1"),
+        ("epilogue.swizzle = <2,3,3>", "keeps the scratch with swizzle<3,3,3>, but.*<2,3,3>; write the"),
         # Its narrower last part would be as wide as the parts that were built.
-        ("epilogue_tile = [128, 64]", "epilogue_tile = [128, 128]", "writes parts of .128, 64., but.*.128, 128."),
+        ("epilogue.tile = [128, 128]", "writes parts of .128, 64., but.*.128, 128."),
     ],
 )
-def test_a_dump_with_other_parts_than_its_schedule_says_is_refused(old: str, new: str, message: str) -> None:
-    fields = BEST.replace("256", "192" if "128, 128" in new else "256")
-    buffers = 1 if "128, 128" in new else 2
-    text = kernel_of(f"{fields}, stages = 3, epilogue_buffers = {buffers}").levels["epilogue"]
-    edited = text.replace(old, new, 1)
-    assert edited != text
+def test_a_dump_with_other_parts_than_its_schedule_says_is_refused(edit: str, message: str) -> None:
+    fields = BEST.replace("256", "192" if "128, 128" in edit else "256")
+    buffers = 1 if "128, 128" in edit else 2
+    text = kernel_of(f"{fields}, stages = 3, epilogue.buffers = {buffers}").levels["epilogue"]
     with pytest.raises(PassError, match=message):
-        lower(edited)
+        lower(with_schedule(text, edit))
 
 
-@pytest.mark.parametrize("fields", ["[256, 184, 64], epilogue_buffers = 2", "[128, 256, 64], epilogue_buffers = 4"])
+@pytest.mark.parametrize("fields", ["[256, 184], epilogue.buffers = 2", "[128, 256], epilogue.buffers = 4"])
 def test_a_dump_goes_on_with_narrower_parts_and_several_buffers(fields: str) -> None:
-    kernel = kernel_of(f"roles = cooperative(2), epilogue = tma, cta = {fields}")
+    kernel = kernel_of(f"k = 64, roles = cooperative(2), epilogue.path = tma, grid.tile = {fields}")
     assert lower(kernel.levels["epilogue"]).ptx == kernel.ptx
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("edit", "message"),
     [
-        ("epilogue = tma", "epilogue = smem", "stores by TMA, but the kernel's schedule says epilogue = smem"),
         (
-            "[normal, normal, evict_first]",
-            "[normal, normal, evict_last]",
-            "'sm.tma_store': .*has cache.evict_first., but",
+            "epilogue.path = smem, epilogue.cache = normal",
+            "stores by TMA, but the kernel's schedule says epilogue.path = smem",
         ),
+        ("epilogue.cache = evict_last", "'sm.tma_store': .*has cache.evict_first., but"),
     ],
 )
-def test_a_dump_that_stores_otherwise_than_its_schedule_says_is_refused(old: str, new: str, message: str) -> None:
-    text = kernel_of(f"{BEST}, epilogue_buffers = 1, cache_hints = [normal, normal, evict_first]").levels["epilogue"]
-    edited = text.replace(old, new, 1)
-    if "smem" in new:
-        edited = edited.replace("evict_first]", "normal]", 1).replace(" cache(evict_first)", "")
-    assert edited != text
+def test_a_dump_that_stores_otherwise_than_its_schedule_says_is_refused(edit: str, message: str) -> None:
+    text = kernel_of(f"{BEST}, epilogue.buffers = 1, epilogue.cache = evict_first").levels["epilogue"]
+    edited = with_schedule(text, edit)
+    if "smem" in edit:
+        assert " cache(evict_first)" in edited
+        edited = edited.replace(" cache(evict_first)", "")
     with pytest.raises(PassError, match=message):
         lower(edited)

@@ -51,22 +51,22 @@ func.func @f(%a: memref<4x8xf32, #tile.layout<((2,4),8):((1,2),8)>>) { return }
 
 // -----
 
-// expected-error @below {{a grouped order needs the number of tile rows in a band, e.g. <grouped 8>}}
+// expected-error @below {{grouped needs the number of tile rows in a band, at least 1, e.g. 8}}
 module attributes {test.bad = #tile.raster<grouped>} {}
 
 // -----
 
-// expected-error @below {{only a grouped order takes a number}}
+// expected-error @below {{row takes no number}}
 module attributes {test.bad = #tile.raster<row 8>} {}
 
 // -----
 
-// expected-error @below {{an order in groups needs their rows and columns in tiles, e.g. <groups 16, 8>}}
+// expected-error @below {{groups need their tile rows and tile columns, at least 1 each, e.g. 16 and 8}}
 module attributes {test.bad = #tile.raster<groups 16>} {}
 
 // -----
 
-// expected-error @below {{only an order in groups takes two numbers}}
+// expected-error @below {{grouped takes one number at most; groups take two}}
 module attributes {test.bad = #tile.raster<grouped 16, 8>} {}
 
 // -----
@@ -136,7 +136,7 @@ module attributes {test.bad = #tile.schedule<grid = <order = groups(1, 2, 3)>>} 
 
 // -----
 
-// expected-error @below {{only a grouped order takes a number}}
+// expected-error @below {{row takes no number}}
 module attributes {test.bad = #tile.schedule<grid = <order = row(8)>>} {}
 
 // -----

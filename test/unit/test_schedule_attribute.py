@@ -1,0 +1,228 @@
+"""What the Python face of `#tile.schedule` refuses, and how: values, text, names. Nothing is printed on the way."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from lowtide.dialects.tile import CacheHint, RasterKind, RolesKind
+from lowtide.dialects.tile.fields import Order, Roles, cooperative
+from lowtide.dialects.tile.schedule import Grid, Operand, Schedule
+from lowtide.errors import ScheduleError
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
+    yield
+    assert capfd.readouterr() == ("", "")
+
+
+# Values ---------------------------------------------------------------------------------------------------------------
+
+ORDERS_TAKEN = r"it takes row, column, grouped\(n\) or groups\(m, n\)"
+ROLES_TAKEN = r"it takes single or cooperative\(n\)"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        # Another number of numbers.
+        ("a_swizzle", (3, 3, 3, 3), r"swizzle = \(3, 3, 3, 3\): 4 numbers; it takes <B,M,S>"),
+        ("epilogue_swizzle", (2, 3), r"epilogue\.swizzle = \(2, 3\): 2 numbers; it takes <B,M,S>"),
+        ("grid_tile", (64, 64, 32), r"grid\.tile = \(64, 64, 32\): 3 numbers; it takes \[M, N\]"),
+        ("epilogue_tile", (64,), r"epilogue\.tile = .*; it takes \[M, N\]"),
+        ("registers", (), r"mainloop\.registers = .*; it takes \[producer, consumer\]"),
+        ("atoms", (2, 2), r"multiply\.atoms = .*; it takes \[M, N, K\]"),
+        ("permutation", (16, 16), r"multiply\.permutation = .*; it takes \[M, N, K\], each an extent or a layout"),
+        # Another type; True is no 1.
+        ("stages", True, r"mainloop\.stages = True; it takes an integer"),
+        ("stages", "3", r"mainloop\.stages = '3'; it takes an integer"),
+        ("k", 32.0, r"mainloop\.k = 32\.0; it takes an integer"),
+        ("grid_tile", (True, 64), r"grid\.tile = \(True, 64\); it takes \[M, N\]"),
+        ("grid_tile", 64, r"grid\.tile = 64; it takes \[M, N\]"),
+        ("a_swizzle", (True, 3, 3), r"swizzle = \(True, 3, 3\); it takes <B,M,S>"),
+        ("a_swizzle", "<3,3,3>", r"swizzle = '<3,3,3>'; it takes <B,M,S>"),
+        ("permutation", (16, True, 16), r"multiply\.permutation = .*; it takes \[M, N, K\]"),
+        ("order", Order(RasterKind.grouped, True), ORDERS_TAKEN),
+        ("roles", cooperative(True), ROLES_TAKEN),
+        ("stages", 2**63, r"mainloop\.stages = 9223372036854775808: more than 64 bits"),
+        ("permutation", (16, -(2**63) - 1, 16), r"multiply\.permutation = .*: more than 64 bits"),
+        # Words.
+        ("order", "r", rf"grid\.order = 'r': not row, column, grouped or groups; {ORDERS_TAKEN}"),
+        ("order", ("row", 0), rf"grid\.order = \('row', 0\); {ORDERS_TAKEN}"),
+        ("order", RasterKind.row, ORDERS_TAKEN),
+        ("order", Order("grouped", 8), ORDERS_TAKEN),
+        ("order", "grouped(8", rf"a parenthesis is not closed; {ORDERS_TAKEN}"),
+        ("order", Roles(RolesKind.single), ORDERS_TAKEN),
+        ("roles", "producer(1)", rf"mainloop\.roles = .*: not single or cooperative; {ROLES_TAKEN}"),
+        ("roles", ("cooperative", 2), ROLES_TAKEN),
+        ("scheduler", "one", r"grid\.scheduler = 'one': not one_shot, persistent or even_split"),
+        ("scheduler", 0, r"grid\.scheduler = 0; it takes one_shot, persistent or even_split"),
+        ("scheduler", CacheHint.normal, r"grid\.scheduler = .*; it takes one_shot, persistent or even_split"),
+        ("a_cache", "often", r"cache = 'often': not normal, evict_first"),
+        ("epilogue_path", "tmas", r"epilogue\.path = 'tmas': not smem, direct or tma"),
+        ("epilogue_math", True, r"epilogue\.math = True; it takes registers or rows"),
+        # Names of atoms: one word, as the text of the attribute has it.
+        ("atom", "", r"multiply\.atom = ''; it takes the name of an atom, e\.g\. mma\.m16n8k16"),
+        ("atom", 16, r"multiply\.atom = 16; it takes the name of an atom"),
+        ("atom", "mma.m16n8k16, fragment_buffers = 1", r"multiply\.atom = .*it takes the name of an atom"),
+        ("a_copy", "tma 3d", r"copy = 'tma 3d'.*it takes the name of an atom, e\.g\. cp\.async\.16"),
+    ],
+)
+def test_a_value_that_a_field_does_not_take_is_refused_with_what_it_takes(
+    field: str, value: object, message: str
+) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        Schedule().with_(**{field: value})
+
+
+@pytest.mark.parametrize("value", ["grouped(x)", "grouped()", "grouped(1, 2, 3)", "row(", "groups(1; 2)"])
+def test_a_malformed_call_is_refused_in_words_of_the_schedule_alone(value: str) -> None:
+    with pytest.raises(ScheduleError, match=ORDERS_TAKEN) as caught:
+        Schedule().with_(order=value)
+    assert "__init__" not in str(caught.value) and "int()" not in str(caught.value)
+
+
+def test_parts_check_their_values_too() -> None:
+    with pytest.raises(ScheduleError, match=r"grid\.tile = 3; it takes \[M, N\]"):
+        Grid(tile=3)  # type: ignore[arg-type]
+    with pytest.raises(ScheduleError, match=r"operand\.swizzle = \(1, 2\): 2 numbers"):
+        Operand(swizzle=(1, 2))  # type: ignore[arg-type]
+
+
+# Numbers that the words do not go with, and swizzles that are none: the attribute itself refuses them.
+ILLEGAL = [
+    ("order", "row(3)", "order = row(3)"),
+    ("order", "grouped", "order = grouped"),
+    ("order", "grouped(0)", "order = grouped(0)"),
+    ("order", "grouped(8, 8)", "order = grouped(8, 8)"),
+    ("order", "groups(8)", "order = groups(8)"),
+    ("roles", "single(1)", "roles = single(1)"),
+    ("roles", "cooperative", "roles = cooperative"),
+    ("a_swizzle", (-1, 3, 3), "a.swizzle = <-1,3,3>"),
+    ("b_swizzle", (3, 3, 200), "b.swizzle = <3,3,200>"),
+    ("epilogue_swizzle", (3, 3, 2), "epilogue.swizzle = <3,3,2>"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "text"), ILLEGAL, ids=[text for _, _, text in ILLEGAL])
+def test_numbers_that_no_schedule_has_are_refused_alike_as_a_value_and_as_text(
+    field: str, value: object, text: str
+) -> None:
+    schedule = Schedule().with_(**{field: value})
+    with pytest.raises(ScheduleError) as by_value:
+        str(schedule)
+    with pytest.raises(ScheduleError) as by_text:
+        Schedule.parse(text)
+    assert str(by_text.value) == f"{text!r} is not a schedule: {by_value.value}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("stages", r"'stages' is not name = value"),
+        ("stages = 2,", r"'' is not name = value"),
+        ("stages =", r"stages takes an integer"),
+        ("stages = one", r"stages takes an integer"),
+        ("stages = true", r"stages takes an integer"),
+        ("stages = 2.5", r"is not a schedule"),
+        ("stages = 9223372036854775808", r"integer value too large"),
+        ("stages = 2 k = 32", r"expected '>'"),
+        ("grid.tile = [64, 64, 32]", r"tile takes \[M, N\]"),
+        ("grid.tile = [true, 64]", r"is not a schedule"),
+        ("grid.tile = 64", r"expected '\['"),
+        ("permutation = [16, 16]", r"permutation takes \[M, N, K\], each an extent or a layout"),
+        ("permutation = [16, 1.5, 16]", r"permutation takes \[M, N, K\], each an extent or a layout"),
+        ("a.swizzle = <3,3>", r"expected ','"),
+        ("a.swizzle = <3,3,3,3>", r"expected '>'"),
+        ("order = r", r"order = r is not row, column, grouped or groups"),
+        ("order = groups(1, 2, 3)", r"an order takes two numbers at most: row, column, grouped\(n\), groups\(m, n\)"),
+        ("roles = cooperative(1, 2)", r"roles take one number at most: single, cooperative\(n\)"),
+        ("scheduler = one", r"scheduler = one is not one_shot, persistent or even_split"),
+        ("a.cache = often", r"cache = often is not normal, evict_first"),
+        ("atom = 3", r"atom takes the name of an atom, e\.g\. mma\.m16n8k16"),
+        ("stages = 3>, x = <", r"schedule has no field 'x'; its fields are grid, mainloop, multiply, epilogue"),
+        ("grid = <k = 32>", r"grid has no field 'k'; its fields are tile, order, scheduler"),
+        ("#tile.schedule<", r"is not a schedule"),
+        ("#tile.schedule<> ,", r"is not a schedule"),
+        ("#tile.raster<row>", r"is not a schedule"),
+    ],
+)
+def test_text_that_is_no_schedule_is_refused_with_itself_and_the_reason(text: str, message: str) -> None:
+    with pytest.raises(ScheduleError, match=message) as caught:
+        Schedule.parse(text)
+    assert repr(text) in str(caught.value)
+
+
+# Names ----------------------------------------------------------------------------------------------------------------
+
+
+def names_of(path: str) -> list[str]:
+    """Every end of a path."""
+    steps = path.split(".")
+    return [".".join(steps[start:]) for start in range(len(steps))]
+
+
+MEANINGS = Counter(name for path in Schedule.paths() for name in names_of(path))
+AMBIGUOUS = {
+    "tile": "grid.tile or epilogue.tile",
+    "copy": "mainloop.a.copy or mainloop.b.copy",
+    "swizzle": "mainloop.a.swizzle or mainloop.b.swizzle or epilogue.swizzle",
+    "cache": "mainloop.a.cache or mainloop.b.cache or epilogue.cache",
+}
+
+
+def test_the_ambiguous_names_are_known() -> None:
+    assert {name for name, count in MEANINGS.items() if count > 1} == set(AMBIGUOUS)
+
+
+@pytest.mark.parametrize(("name", "paths"), AMBIGUOUS.items())
+def test_an_ambiguous_name_is_refused_with_what_to_write_instead(name: str, paths: str) -> None:
+    for refused in (lambda: Schedule().get(name), lambda: Schedule().with_(**{name: None}), lambda: parse(name)):
+        with pytest.raises(ScheduleError, match=f"^schedule field '{name}' is several: write {paths}$"):
+            refused()
+    for path in paths.split(" or "):
+        assert Schedule().get(path) is None
+        assert Schedule().with_(**{path.replace(".", "_"): None}) == Schedule()
+
+
+def parse(name: str) -> Schedule:
+    return Schedule.parse(f"{name} = 1")
+
+
+@pytest.mark.parametrize("name", ["cta", "a", "grid", "mainloop.tile", "a.b.copy", "swizzle_a", "tile.grid", ""])
+def test_an_unknown_name_is_refused_with_the_fields_that_there_are(name: str) -> None:
+    known = f"^unknown schedule field {name!r}; the fields are {', '.join(Schedule.paths())}$"
+    with pytest.raises(ScheduleError, match=known):
+        Schedule().get(name)
+    with pytest.raises(ScheduleError, match=known):
+        Schedule().with_(**{name: 1})
+    if name not in ("a", "grid"):  # parts, which text may give as a whole
+        with pytest.raises(ScheduleError, match=known):
+            parse(name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "stages = 2, stages = 2",
+        "stages = 2, mainloop.stages = 3",
+        "mainloop = <k = 32, stages = 2>, stages = 3",
+        "k = 32, stages = 2, mainloop = <stages = 3>",
+    ],
+)
+def test_a_field_that_text_gives_twice_is_refused(text: str) -> None:
+    with pytest.raises(ScheduleError, match=r"gives mainloop\.stages twice; give it once$"):
+        Schedule.parse(text)
+
+
+def test_a_field_or_part_that_the_attribute_gives_twice_is_refused() -> None:
+    with pytest.raises(ScheduleError, match="field 'stages' of mainloop is given twice"):
+        Schedule.parse("#tile.schedule<mainloop = <stages = 2, stages = 2>>")
+    with pytest.raises(ScheduleError, match="field 'mainloop' of schedule is given twice"):
+        Schedule.parse("#tile.schedule<mainloop = <stages = 2>, mainloop = <k = 32>>")
+
+
+def test_a_field_that_two_arguments_give_is_refused() -> None:
+    with pytest.raises(ScheduleError, match=r"mainloop\.stages twice"):
+        Schedule().with_(stages=2, mainloop_stages=3)
