@@ -48,6 +48,7 @@ def test_the_tile_advised_for_too_many_accumulators_compiles_and_a_wider_one_doe
     [
         # A box of 512 rows would be refused whatever its N.
         (
+            "tn",
             "grid.tile = [512, 64], roles = cooperative(4)",
             r"a TMA box of 512 rows.*take a smaller CTA tile",
             "[256, 64]",
