@@ -18,6 +18,7 @@
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/StringExtras.h"
 
 #include "TileDialect.h.inc"
 #include "TileEnums.h.inc"
@@ -29,6 +30,15 @@
 #include "TileOps.h.inc"
 
 namespace lowtide::tile {
+
+// Every word of an enum, for messages: "row, column or grouped". The values count from 0.
+template <typename Enum> std::string wordsOf(llvm::StringRef conjunction = "or") {
+  llvm::SmallVector<llvm::StringRef> words;
+  for (uint32_t value = 0; !stringifyEnum(static_cast<Enum>(value)).empty(); ++value)
+    words.push_back(stringifyEnum(static_cast<Enum>(value)));
+  std::string last = words.pop_back_val().str();
+  return words.empty() ? last : llvm::join(words, ", ") + " " + conjunction.str() + " " + last;
+}
 
 // A nested integer tuple is an i64 IntegerAttr or an ArrayAttr of such; it prints as 8 or (4,(2,1)).
 mlir::FailureOr<mlir::Attribute> parseIntTuple(mlir::AsmParser &parser);

@@ -233,7 +233,7 @@ Attribute RasterAttr::parse(AsmParser &parser, Type) {
     return {};
   std::optional<RasterKind> kind = symbolizeRasterKind(word);
   if (!kind) {
-    parser.emitError(loc) << "expected row, column, grouped or groups, not '" << word << "'";
+    parser.emitError(loc) << "expected " << wordsOf<RasterKind>() << ", not '" << word << "'";
     return {};
   }
   int64_t group = 0, columns = 0;

@@ -21,7 +21,7 @@ ParseResult lowtide::tile::parseKindedOperands(OpAsmParser &parser,
       return failure();
     std::optional<OperandKind> kind = symbolizeOperandKind(word);
     if (!kind)
-      return parser.emitError(loc) << "expected full, per_row, per_column or scalar, not '" << word << "'";
+      return parser.emitError(loc) << "expected " << wordsOf<OperandKind>() << ", not '" << word << "'";
     values.push_back(static_cast<int32_t>(*kind));
     return failure(parser.parseOperand(operands.emplace_back()) || parser.parseColonType(types.emplace_back()));
   };

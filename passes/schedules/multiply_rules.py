@@ -120,15 +120,15 @@ def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) ->
     consumers, (m, n, _) = schedule.consumers, schedule.tile_mnk
     blocks = m // (WGMMA_ROWS * consumers)
     entry = registers_at_entry(threads_of(schedule), target)
+    has = min((schedule.mainloop.registers or (0, 0))[1] or entry, target.registers_per_thread)
     step = column_step(problem)
     if n // 2 + _BESIDE_WGMMA > entry:
-        most = min((entry - _BESIDE_WGMMA) * 2 // step * step, widest_of(blocks, entry, step))
+        most = min((entry - _BESIDE_WGMMA) * 2 // step * step, widest_of(blocks, has, step))
         yield (
             f"atom = {schedule.multiply.atom} holds {n // 2} accumulators per thread; with {_BESIDE_WGMMA} beside them "
             f"they exceed the {entry} with which each of {threads_of(schedule)} threads enters: take N ≤ "
             f"{most} in grid.tile and atom"
         )
-    has = min((schedule.mainloop.registers or (0, 0))[1] or entry, target.registers_per_thread)
     if blocks * n // 2 + _BESIDE_ACCUMULATORS > has:
         most = widest_of(blocks, has, step)
         smaller = f"grid.tile = [{m}, {most}]" if most >= 8 else f"fewer rows than {m} in grid.tile"

@@ -165,30 +165,19 @@ def test_the_first_wave_that_explain_tells_of_is_the_one_observed_at_level_nvvm(
 ENDS = (Level.CTA, Level.NVVM)
 
 
-class _Order:
-    """An order's attribute with another word."""
-
-    def __init__(self, order: Any, kind: str) -> None:
-        self.kind, self.group, self.columns = kind, order.group, order.columns
-
-
 @pytest.mark.parametrize("scheduler", ["one_shot", "persistent", "even_split"])
 @pytest.mark.parametrize(("meant", "lowered"), [("column", "row"), ("row", "column"), ("grouped(2)", "row")])
 def test_an_order_lowered_as_another_is_found(
     monkeypatch: pytest.MonkeyPatch, meant: str, lowered: str, scheduler: str
 ) -> None:
-    right = work_tiles._rasterize
-
-    def wrong(context: Any, order: Any, *rest: Any) -> Any:
-        return right(context, _Order(order, lowered), *rest)
-
-    monkeypatch.setattr(work_tiles, "_rasterize", wrong)
+    kind = RasterKind[meant.partition("(")[0]]
+    monkeypatch.setitem(work_tiles._ORDERS, kind, work_tiles._ORDERS[RasterKind[lowered]])
     with pytest.raises(AssertionError, match=r"CTA \d+ .*stores to"):
         assert_same_order(*traces_of("sm_80", f"{ONE_PER_SM}, order = {meant}, scheduler = {scheduler}", 3, ENDS))
 
 
 def test_a_scheduler_lowered_as_another_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work_tiles, "_even_run", work_tiles._every_so_many)
+    monkeypatch.setitem(work_tiles._LOOPS, SchedulerKind.even_split, work_tiles._LOOPS[SchedulerKind.persistent])
     with pytest.raises(AssertionError, match=r"CTA \d+ .*stores to"):
         assert_same_order(*traces_of("sm_80", f"{ONE_PER_SM}, order = row, scheduler = even_split", 3, ENDS))
 

@@ -14,7 +14,17 @@ import lowtide as lt
 from lowtide import targets
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.dialects import sm, tile
-from lowtide.dialects.tile import CacheHint, GemmLayout, OperandKind, RasterKind, SchedulerKind, SlotUse
+from lowtide.dialects.sm import SlotUse
+from lowtide.dialects.tile import (
+    CacheHint,
+    EpilogueMath,
+    GemmLayout,
+    OperandKind,
+    RasterKind,
+    RolesKind,
+    SchedulerKind,
+    StorePath,
+)
 from lowtide.passes.base import walk
 from lowtide.passes.llvm.convert_ptx_ops_to_asm import ConvertPtxOpsToAsm
 from lowtide.passes.nvvm import work_tiles
@@ -109,6 +119,34 @@ def test_every_layout_of_a_and_b_has_code_of_its_own(target: str) -> None:
         return lt.compile_gemm(spec, target=target).ptx
 
     assert {"tn", "tt", "nn", "nt"} <= check(outcomes(GemmLayout, code))
+
+
+@pytest.mark.parametrize(
+    ("field", "enum", "taken"),
+    [
+        ("roles", RolesKind, {"sm_80": {"single"}, "sm_90a": {"single", "cooperative"}}),
+        ("path", StorePath, {"sm_80": {"smem", "direct"}, "sm_90a": {"smem", "direct", "tma"}}),
+        ("math", EpilogueMath, {"sm_80": {"registers", "rows"}, "sm_90a": {"registers", "rows"}}),
+    ],
+    ids=["roles", "path", "math"],
+)
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_word_of_a_schedule_field_has_code_of_its_own_or_is_refused(
+    target: str, field: str, enum: type[IntEnum], taken: Mapping[str, set[str]]
+) -> None:
+    spec = lt.GemmSpec(m=4096, n=4096, k=4096, a="bf16", b="bf16", d="f32")
+
+    def code(word: str) -> str:
+        errors = []
+        # Other fields that a word may need: a number, or a path through shared memory.
+        for rest in ("", "(1)", ", path = smem"):
+            try:
+                return lt.compile_gemm(spec, target=target, schedule=f"{field} = {word}{rest}").ptx
+            except lt.Error as error:
+                errors.append(str(error))
+        raise lt.ScheduleError("; ".join(errors))
+
+    assert check(outcomes(enum, code)) == taken[target]
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -52,7 +52,7 @@ ROLES_TAKEN = r"it takes single or cooperative\(n\)"
         ("order", ("row", 0), rf"grid\.order = \('row', 0\); {ORDERS_TAKEN}"),
         ("order", RasterKind.row, ORDERS_TAKEN),
         ("order", Order("grouped", 8), ORDERS_TAKEN),
-        ("order", "grouped(8", rf"a parenthesis is not closed; {ORDERS_TAKEN}"),
+        ("order", "grouped(8", rf"grid\.order = 'grouped\(8'; {ORDERS_TAKEN}"),
         ("order", Roles(RolesKind.single), ORDERS_TAKEN),
         ("roles", "producer(1)", rf"mainloop\.roles = .*: not single or cooperative; {ROLES_TAKEN}"),
         ("roles", ("cooperative", 2), ROLES_TAKEN),

@@ -245,7 +245,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: atom = wgmma.m64n208k16 holds 104 accumulators per thread; with 26 beside them they exceed the 128 with which each of 512 threads enters: take N ≤ 176 in grid.tile and atom}}
+  // expected-error @below {{choose-schedule: atom = wgmma.m64n208k16 holds 104 accumulators per thread; with 26 beside them they exceed the 128 with which each of 512 threads enters: take N ≤ 200 in grid.tile and atom}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = cooperative(3)>, multiply = <permutation = [192, 208, 16]>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16

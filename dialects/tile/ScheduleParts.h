@@ -1,0 +1,143 @@
+// The parts of `#tile.schedule` as C++ structs. Each lists its fields once, in `visit`; the parser, the printer
+// (TileSchedule.cpp) and the conversions to and from a dictionary (ScheduleFields.cpp) walk that list.
+#ifndef LOWTIDE_DIALECTS_TILE_SCHEDULEPARTS_H
+#define LOWTIDE_DIALECTS_TILE_SCHEDULEPARTS_H
+
+#include "Tile.h"
+
+namespace lowtide::tile::parts {
+using namespace mlir;
+
+struct Grid {
+  using Attr = GridAttr;
+  static constexpr StringLiteral name = "grid";
+  DenseI64ArrayAttr tile;
+  RasterAttr order;
+  std::optional<SchedulerKind> scheduler;
+
+  Grid() = default;
+  explicit Grid(GridAttr a) : tile(a.getTile()), order(a.getOrder()), scheduler(a.getScheduler()) {}
+  GridAttr build(MLIRContext *context) const { return GridAttr::get(context, tile, order, scheduler); }
+  template <typename Visitor> void visit(Visitor &&visitor) {
+    visitor.extents("tile", tile, 2, "[M, N]");
+    visitor.value("order", order);
+    visitor.word("scheduler", scheduler);
+  }
+};
+
+struct Operand {
+  using Attr = OperandAttr;
+  static constexpr StringLiteral name = "operand";
+  StringAttr copy;
+  SwizzleAttr swizzle;
+  std::optional<CacheHint> cache;
+
+  Operand() = default;
+  explicit Operand(OperandAttr a) : copy(a.getCopy()), swizzle(a.getSwizzle()), cache(a.getCache()) {}
+  OperandAttr build(MLIRContext *context) const { return OperandAttr::get(context, copy, swizzle, cache); }
+  template <typename Visitor> void visit(Visitor &&visitor) {
+    visitor.atom("copy", copy, "cp.async.16");
+    visitor.value("swizzle", swizzle);
+    visitor.word("cache", cache);
+  }
+};
+
+struct Mainloop {
+  using Attr = MainloopAttr;
+  static constexpr StringLiteral name = "mainloop";
+  std::optional<int64_t> k, stages;
+  RolesAttr roles;
+  DenseI64ArrayAttr registers;
+  OperandAttr a, b;
+
+  Mainloop() = default;
+  explicit Mainloop(MainloopAttr m)
+      : k(m.getK()), stages(m.getStages()), roles(m.getRoles()), registers(m.getRegisters()), a(m.getA()),
+        b(m.getB()) {}
+  MainloopAttr build(MLIRContext *context) const {
+    return MainloopAttr::get(context, k, stages, roles, registers, a, b);
+  }
+  template <typename Visitor> void visit(Visitor &&visitor) {
+    visitor.integer("k", k);
+    visitor.integer("stages", stages);
+    visitor.value("roles", roles);
+    visitor.extents("registers", registers, 2, "[producer, consumer]");
+    visitor.template part<Operand>("a", a);
+    visitor.template part<Operand>("b", b);
+  }
+};
+
+struct Multiply {
+  using Attr = MultiplyAttr;
+  static constexpr StringLiteral name = "multiply";
+  StringAttr atom;
+  DenseI64ArrayAttr atoms;
+  Attribute permutation;
+  std::optional<int64_t> fragmentBuffers;
+
+  Multiply() = default;
+  explicit Multiply(MultiplyAttr m)
+      : atom(m.getAtom()), atoms(m.getAtoms()), permutation(m.getPermutation()),
+        fragmentBuffers(m.getFragmentBuffers()) {}
+  MultiplyAttr build(MLIRContext *context) const {
+    return MultiplyAttr::get(context, atom, atoms, permutation, fragmentBuffers);
+  }
+  template <typename Visitor> void visit(Visitor &&visitor) {
+    visitor.atom("atom", atom, "mma.m16n8k16");
+    visitor.extents("atoms", atoms, 3, "[M, N, K]");
+    visitor.permutation("permutation", permutation);
+    visitor.integer("fragment_buffers", fragmentBuffers);
+  }
+};
+
+struct Epilogue {
+  using Attr = EpilogueAttr;
+  static constexpr StringLiteral name = "epilogue";
+  std::optional<StorePath> path;
+  std::optional<EpilogueMath> math;
+  DenseI64ArrayAttr tile;
+  std::optional<int64_t> buffers;
+  SwizzleAttr swizzle;
+  std::optional<CacheHint> cache;
+
+  Epilogue() = default;
+  explicit Epilogue(EpilogueAttr e)
+      : path(e.getPath()), math(e.getMath()), tile(e.getTile()), buffers(e.getBuffers()), swizzle(e.getSwizzle()),
+        cache(e.getCache()) {}
+  EpilogueAttr build(MLIRContext *context) const {
+    return EpilogueAttr::get(context, path, math, tile, buffers, swizzle, cache);
+  }
+  template <typename Visitor> void visit(Visitor &&visitor) {
+    visitor.word("path", path);
+    visitor.word("math", math);
+    visitor.extents("tile", tile, 2, "[M, N]");
+    visitor.integer("buffers", buffers);
+    visitor.value("swizzle", swizzle);
+    visitor.word("cache", cache);
+  }
+};
+
+struct Schedule {
+  using Attr = ScheduleAttr;
+  static constexpr StringLiteral name = "schedule";
+  GridAttr grid;
+  MainloopAttr mainloop;
+  MultiplyAttr multiply;
+  EpilogueAttr epilogue;
+
+  Schedule() = default;
+  explicit Schedule(ScheduleAttr s)
+      : grid(s.getGrid()), mainloop(s.getMainloop()), multiply(s.getMultiply()), epilogue(s.getEpilogue()) {}
+  ScheduleAttr build(MLIRContext *context) const {
+    return ScheduleAttr::get(context, grid, mainloop, multiply, epilogue);
+  }
+  template <typename Visitor> void visit(Visitor &&visitor) {
+    visitor.template part<Grid>("grid", grid);
+    visitor.template part<Mainloop>("mainloop", mainloop);
+    visitor.template part<Multiply>("multiply", multiply);
+    visitor.template part<Epilogue>("epilogue", epilogue);
+  }
+};
+} // namespace lowtide::tile::parts
+
+#endif // LOWTIDE_DIALECTS_TILE_SCHEDULEPARTS_H

@@ -1,0 +1,67 @@
+// `#tile.problem`: parsing, printing and verification.
+#include "Tile.h"
+
+using namespace mlir;
+using namespace lowtide::tile;
+
+Attribute ProblemAttr::parse(AsmParser &parser, Type) {
+  SMLoc loc = parser.getCurrentLocation();
+  StringRef letters;
+  if (parser.parseLess() || parser.parseKeyword(&letters))
+    return {};
+  std::optional<GemmLayout> layout = symbolizeGemmLayout(letters);
+  if (!layout) {
+    parser.emitError(loc) << "'" << letters << "' is not a layout; the layouts are " << wordsOf<GemmLayout>("and");
+    return {};
+  }
+  constexpr StringLiteral names[] = {"a", "b", "acc", "d"};
+  Type types[4];
+  for (auto [name, type] : llvm::zip(names, types))
+    if (parser.parseComma() || parser.parseKeyword(name) || parser.parseEqual() || parser.parseType(type))
+      return {};
+  SmallVector<OperandKind> kinds;
+  SmallVector<Type> operands;
+  auto parseOperand = [&]() -> ParseResult {
+    SMLoc at = parser.getCurrentLocation();
+    StringRef word;
+    if (parser.parseKeyword(&word))
+      return failure();
+    std::optional<OperandKind> kind = symbolizeOperandKind(word);
+    if (!kind)
+      return parser.emitError(at) << "'" << word << "' is not a kind of operand; the kinds are "
+                                  << wordsOf<OperandKind>("and");
+    kinds.push_back(*kind);
+    return parser.parseType(operands.emplace_back());
+  };
+  if (succeeded(parser.parseOptionalComma()))
+    if (parser.parseKeyword("operands") || parser.parseEqual() ||
+        parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseOperand))
+      return {};
+  if (parser.parseGreater())
+    return {};
+  return parser.getChecked<ProblemAttr>(loc, parser.getContext(), *layout, types[0], types[1], types[2], types[3],
+                                        ArrayRef<OperandKind>(kinds), ArrayRef<Type>(operands));
+}
+
+void ProblemAttr::print(AsmPrinter &printer) const {
+  printer << "<" << stringifyGemmLayout(getLayout()) << ", a = " << getA() << ", b = " << getB() << ", acc = "
+          << getAcc() << ", d = " << getD();
+  if (!getKinds().empty()) {
+    printer << ", operands = [";
+    llvm::interleaveComma(llvm::zip(getKinds(), getOperands()), printer, [&](auto operand) {
+      printer << stringifyOperandKind(std::get<0>(operand)) << " " << std::get<1>(operand);
+    });
+    printer << "]";
+  }
+  printer << ">";
+}
+
+LogicalResult ProblemAttr::verify(function_ref<InFlightDiagnostic()> emitError, GemmLayout, Type a, Type b, Type acc,
+                                  Type d, ArrayRef<OperandKind> kinds, ArrayRef<Type> operands) {
+  if (kinds.size() != operands.size())
+    return emitError() << "there are " << kinds.size() << " kinds of operands for " << operands.size() << " types";
+  auto isElement = [](Type type) { return type && type.isIntOrFloat(); };
+  if (!isElement(a) || !isElement(b) || !isElement(acc) || !isElement(d) || !llvm::all_of(operands, isElement))
+    return emitError() << "the types of a problem are element types: integers or floats";
+  return success();
+}
