@@ -105,7 +105,7 @@ struct Parse {
       if (parseCall(parser, field, word, numbers) || parseEnum(parser, loc, word, field, kind))
         return failure();
       if (numbers.size() > 2)
-        return parser.emitError(loc) << "an order takes two numbers at most: row, column, grouped(n), groups(m, n)";
+        return parser.emitError(loc) << "an order takes at most two numbers, e.g. groups(16, 8)";
       numbers.resize(2, 0);
       auto emit = [&] { return parser.emitError(loc); };
       return success(bool(slot = RasterAttr::getChecked(emit, parser.getContext(), kind, numbers[0], numbers[1])));
@@ -119,7 +119,7 @@ struct Parse {
       if (parseCall(parser, field, word, numbers) || parseEnum(parser, loc, word, field, kind))
         return failure();
       if (numbers.size() > 1)
-        return parser.emitError(loc) << "roles take one number at most: single, cooperative(n)";
+        return parser.emitError(loc) << "roles take at most one number, e.g. cooperative(2)";
       auto emit = [&] { return parser.emitError(loc); };
       int64_t consumers = numbers.empty() ? 0 : numbers[0];
       return success(bool(slot = RolesAttr::getChecked(emit, parser.getContext(), kind, consumers)));

@@ -5,9 +5,10 @@ that stands for it in the dictionary of `#tile.schedule` (`lowtide::tile::fields
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
 from mlir import ir
@@ -156,7 +157,7 @@ class Word(_Plain):
 
     @property
     def form(self) -> str:
-        return _alternatives(self.enum)
+        return _alternatives(self.enum.__members__)
 
     def check(self, value: Any) -> IntEnum:
         return _word(self.enum, value)
@@ -175,7 +176,11 @@ class Call(_Plain):
     value: type[Order] | type[Roles]
     enum: type[IntEnum]
     numbers: Callable[[Any], tuple[int, ...]]
-    form: str
+    takes: Mapping[IntEnum, str]  # the numbers of the words that take any, for messages
+
+    @property
+    def form(self) -> str:
+        return _alternatives(f"{kind}{self.takes.get(kind, '')}" for kind in self.enum)
 
     def check(self, value: Any) -> Order | Roles:
         if isinstance(value, str):
@@ -228,8 +233,13 @@ class Modes:
         return tuple(int(m.value) if isinstance(m, ir.IntegerAttr) else layout_of(m)[0] for m in modes)
 
 
-ORDER = Call(Order, RasterKind, lambda order: (order.rows, order.columns), "row, column, grouped(n) or groups(m, n)")
-ROLES = Call(Roles, RolesKind, lambda roles: (roles.consumers,), "single or cooperative(n)")
+ORDER = Call(
+    Order,
+    RasterKind,
+    lambda order: (order.rows, order.columns),
+    MappingProxyType({RasterKind.grouped: "(n)", RasterKind.groups: "(m, n)"}),
+)
+ROLES = Call(Roles, RolesKind, lambda roles: (roles.consumers,), MappingProxyType({RolesKind.cooperative: "(n)"}))
 SWIZZLE = Integers(3, "<B,M,S>")
 
 
@@ -259,10 +269,10 @@ def _word(enum: type[IntEnum], value: Any) -> IntEnum:
     if not isinstance(value, str):
         raise TypeError
     if value not in enum.__members__:
-        raise ValueError(f"not {_alternatives(enum)}")
+        raise ValueError(f"not {_alternatives(enum.__members__)}")
     return enum[value]
 
 
-def _alternatives(enum: type[IntEnum]) -> str:
-    *most, last = enum.__members__
+def _alternatives(words: Iterable[str]) -> str:
+    *most, last = words
     return f"{', '.join(most)} or {last}"

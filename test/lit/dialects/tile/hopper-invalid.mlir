@@ -21,7 +21,7 @@ module attributes {test.bad = #tile.schedule<mainloop = <roles = cooperative>>} 
 
 // -----
 
-// expected-error @below {{roles take one number at most: single, cooperative(n)}}
+// expected-error @below {{roles take at most one number, e.g. cooperative(2)}}
 module attributes {test.bad = #tile.schedule<mainloop = <roles = cooperative(1, 2)>>} {}
 
 // -----

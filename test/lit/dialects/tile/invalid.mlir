@@ -131,7 +131,7 @@ module attributes {test.bad = #tile.schedule<grid = <order = diagonal>>} {}
 
 // -----
 
-// expected-error @below {{an order takes two numbers at most: row, column, grouped(n), groups(m, n)}}
+// expected-error @below {{an order takes at most two numbers, e.g. groups(16, 8)}}
 module attributes {test.bad = #tile.schedule<grid = <order = groups(1, 2, 3)>>} {}
 
 // -----
