@@ -22,7 +22,7 @@ def write_reproducer(text: str, pipeline: str, target: Target, folder: Path | No
 
 
 def command_line(path: Path, pipeline: str, target: Target, *, level: Level | None) -> str:
-    """The `lowtide-opt` command that runs a pipeline on a file and, where given, holds the result to a level."""
+    """The `lowtide-opt` command that runs a pipeline on a file and, where given, checks the result against a level."""
     words = ["lowtide-opt", str(path), f"--target={target.name}", f"--pass-pipeline={pipeline}"]
     if level is not None:
         words.append(f"--check-level={level}")

@@ -1,4 +1,4 @@
-"""What happened before what in one CTA: a vector clock for each agent (a warp, a warpgroup, a role, or the whole CTA).
+"""Happens-before within one CTA: a vector clock for each agent (a warp, a warpgroup, a role, or the whole CTA).
 
 An *epoch* of an agent ends at each of its ordering events. What an agent did in an epoch is ordered before another's
 present once that one knows of a later epoch: `known[r, w] > epoch`. Threads of one warp are not ordered among

@@ -1,4 +1,4 @@
-"""Shared memory with the rules of ordering: who may read and write which bytes when.
+"""Shared memory with the rules of ordering: which agent may read and write which bytes, and when.
 
 Each byte remembers the thread that wrote it last and in which epoch (clocks.py), and its last reader in each warp. An
 access to a byte that another thread wrote, or a write to one that another thread read, must be ordered after it, else

@@ -1,8 +1,8 @@
 """Byte-addressed memory whose bytes hold numbers of a domain, and what each byte is part of.
 
 Each element lies at the byte address of its first byte: there stand its payload and the code of its type; its further
-bytes say "continued". So a read that does not meet whole elements of its own type is found, whatever the domain. Bytes
-that cp.async zero-fills read as zero of any type. All functions take arrays of addresses, one a lane (a *row*).
+bytes say "continued". So a read that does not match whole elements of its own type is found in every domain. Bytes
+that cp.async zero-fills read as zero of any type. All functions take arrays of addresses, one per lane (a *row*).
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,15 +23,15 @@ WHOLE_AGENT = 128
 """The lane number under which all lanes of an agent (a warp, a warpgroup, a role, a CTA) together access memory."""
 
 IN_FLIGHT = np.iinfo(np.int32).max
-"""As the epoch of a write or read: after everybody's present."""
+"""As the epoch of a write or read: later than every agent's current epoch."""
 
 LANES = 256
 """A thread's number is agent · LANES + lane."""
 
 WARPS = 32
-"""Of one CTA, at most."""
+"""Maximum per CTA."""
 
-# By MLIR's names, i1 included, of which a byte is stored.
+# By MLIR names; an i1 is stored as a byte.
 _WIDTHS = {"i1": 1, **{row.ir: row.bytes for row in ELEMENTS.values()}}
 ELEMENT_BYTES: Mapping[str, int] = MappingProxyType(_WIDTHS)
 CODES: Mapping[str, int] = MappingProxyType({dtype: code for code, dtype in enumerate(_WIDTHS, start=1)})
@@ -129,7 +129,7 @@ class Cells:
         return self._read(access, span, dtype, count)
 
     def load_any(self, access: Access, addresses: Ints, width: int, count: int = 1) -> tuple[Values, str]:
-        """As `load`, for elements of `width` bytes of whatever one type: payload, and the type's name.
+        """As `load`, for elements of `width` bytes of any one type: payload, and the type's name.
 
         The name is "zero" where all bytes are zero-filled. Raises InterpreterError also where types differ.
         """

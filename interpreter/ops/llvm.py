@@ -1,4 +1,4 @@
-"""The llvm dialect as far as level nvvm has it: pointers, loads and stores, structs, bit casts.
+"""The llvm dialect as level nvvm uses it: pointers, loads and stores, structs, bit casts.
 
 A pointer is its byte address; a struct is a tuple. Integer and float arithmetic is what the arith and math dialects do.
 """

@@ -1,4 +1,4 @@
-"""The nvvm dialect as far as the sm_80 road has it: special registers, cp.async, barriers, ldmatrix, mma.sync."""
+"""The nvvm dialect as the sm_80 pipeline uses it: special registers, cp.async, barriers, ldmatrix, mma.sync."""
 
 import re
 from typing import Any
@@ -110,7 +110,7 @@ def barrier0(state: AgentState, op: DecodedOp) -> Steps:
 
 @OPS.implements("nvvm.barrier")
 def named_barrier(state: AgentState, op: DecodedOp) -> Steps:
-    """bar.sync, of all threads or of as many as the op says; its reductions are not interpreted."""
+    """bar.sync, of all threads or of the number that the op gives; its reductions are not interpreted."""
     identifier, threads, reduction = op.operand_groups()
     if reduction:
         raise violation(state, op, "a barrier with a reduction is not interpreted; use a plain one")
@@ -168,7 +168,7 @@ def _prepare_mma(op: DecodedOp, program: Program) -> None:
     types = [re.sub(r".*<(\w+)>.*", r"\1", op.attributes[f"multiplicand{side}PtxType"]) for side in "AB"]
     if types[0] != types[1] or types[0] not in ("f16", "bf16"):
         raise InterpreterError(
-            f"{op.describe()}: mma.sync of {types[0]} and {types[1]}; both f16 or both bf16 it must be"
+            f"{op.describe()}: mma.sync of {types[0]} and {types[1]}; they must be both f16 or both bf16"
         )
     result = op.result_types[0]
     assert isinstance(result, Struct)
@@ -196,7 +196,7 @@ def mma_sync(state: AgentState, op: DecodedOp) -> None:
 
 
 def _fragment(registers: list[Any]) -> Any:
-    """Two values a register, side by side: array (32, values)."""
+    """Two values per register, side by side: array (32, values)."""
     if any(len(register) != 32 for register in registers):
         registers = [np.broadcast_to(register, (32, 2)) for register in registers]
     return np.concatenate(registers, axis=1)

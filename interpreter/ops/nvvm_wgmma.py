@@ -1,9 +1,9 @@
 """The nvvm dialect: wgmma, four warps of a warpgroup at a time, each with its quarter of the rows.
 
-A group is done once all four warps have committed it and one waits for it. Its accumulators can be passed on, to the
-next wgmma and through loops, but not looked into, until a wait hands them on (`sm.ptx_wgmma_wait`, or the assembly that
-it becomes): a wait that they do not pass through holds back no read of them in the compiler. They go to one such user
-only: for a second one the compiler copies registers that a wgmma may still write.
+A group is done once all four warps have committed it and one waits for it. Until then its accumulators may be passed to
+the next wgmma and through loops, but not read. They become readable as results of a wait (`sm.ptx_wgmma_wait`, or the
+assembly that it becomes): without this data dependence the compiler may move a read above the wait. They may have only
+one such user: for a second one the compiler would copy registers that a wgmma may still write.
 """
 
 import re
@@ -144,7 +144,7 @@ def _registers(acc: Any, count: int) -> Values:
         return acc.registers
     columns = [np.broadcast_to(register, 32) for register in acc]
     if len(columns) != count:
-        raise ValueError(f"{len(columns)} accumulators a thread, the instruction has {count}")
+        raise ValueError(f"{len(columns)} accumulators per thread, the instruction has {count}")
     return np.stack(columns, axis=1)
 
 
