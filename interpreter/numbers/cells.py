@@ -37,6 +37,8 @@ ELEMENT_BYTES: Mapping[str, int] = MappingProxyType(_WIDTHS)
 CODES: Mapping[str, int] = MappingProxyType({dtype: code for code, dtype in enumerate(_WIDTHS, start=1)})
 _NAMES: Mapping[int, str] = MappingProxyType({code: dtype for dtype, code in CODES.items()})
 UNWRITTEN, ZERO, CONTINUED = 0, 254, 255
+ZERO_TYPE = "zero"
+"""In place of a type: 16-bit elements that are zero of any type."""
 _WORDS: Mapping[int, Any] = MappingProxyType({1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64})
 
 
@@ -131,14 +133,14 @@ class Cells:
     def load_any(self, access: Access, addresses: Ints, width: int, count: int = 1) -> tuple[Values, str]:
         """As `load`, for elements of `width` bytes of any one type: payload, and the type's name.
 
-        The name is "zero" where all bytes are zero-filled. Raises InterpreterError also where types differ.
+        The name is ZERO_TYPE where all bytes are zero-filled. Raises InterpreterError also where types differ.
         """
         span = self.span(access, addresses, width * count)
         self._before_read(access, span)
         words = span.get(self.codes).view(_WORDS[width])
         written = words[words != _ZEROS[width]]
         if not written.size:
-            return self.payload[self._elements(span, width, count)], "zero"
+            return self.payload[self._elements(span, width, count)], ZERO_TYPE
         dtype = next((name for name, word in _PATTERNS.items() if word == written[0] and _WIDTHS[name] == width), None)
         if dtype is None:
             self._refuse_contents(access, span, words == written[0], f"a {8 * width}-bit element", width)
@@ -151,11 +153,13 @@ class Cells:
 
         Raises InterpreterError for an access out of bounds or misaligned, bytes in flight, and a race.
         """
-        width = ELEMENT_BYTES[dtype]
+        is_zero = dtype == ZERO_TYPE
+        width = 2 if is_zero else ELEMENT_BYTES[dtype]
         span = self.span(access, addresses, width * count, align)
         self._before_write(access, span)
-        codes = np.full((1, width * count), CONTINUED, np.uint8)
-        codes[0, ::width] = CODES[dtype]
+        codes = np.full((1, width * count), ZERO if is_zero else CONTINUED, np.uint8)
+        if not is_zero:
+            codes[0, ::width] = CODES[dtype]
         span.put(self.codes, codes)
         self.payload[self._elements(span, width, count)] = payload
 

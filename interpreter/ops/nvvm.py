@@ -11,7 +11,7 @@ from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.barriers import barrier
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_rows, uniform, whole_warp
-from lowtide.interpreter.numbers.packed import Packed, unpack
+from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed, unpack
 from lowtide.interpreter.program.ir_types import Struct, Vector
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
@@ -166,9 +166,9 @@ def _prepare_mma(op: DecodedOp, program: Program) -> None:
             f"{op.describe()}: mma.sync takes A by rows and B by columns, not {' and '.join(layouts)}"
         )
     types = [re.sub(r".*<(\w+)>.*", r"\1", op.attributes[f"multiplicand{side}PtxType"]) for side in "AB"]
-    if types[0] != types[1] or types[0] not in ("f16", "bf16"):
+    if types[0] != types[1] or types[0] not in PACKED_TYPES:
         raise InterpreterError(
-            f"{op.describe()}: mma.sync of {types[0]} and {types[1]}; they must be both f16 or both bf16"
+            f"{op.describe()}: mma.sync of {types[0]} and {types[1]}; take one of {' and '.join(PACKED_TYPES)} for both"
         )
     result = op.result_types[0]
     assert isinstance(result, Struct)

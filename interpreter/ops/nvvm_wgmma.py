@@ -24,6 +24,7 @@ from lowtide.interpreter.machine.pending import PendingRegister, PendingRegister
 from lowtide.interpreter.machine.teams import WARPGROUP
 from lowtide.interpreter.machine.warpgroups import meet
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES
+from lowtide.interpreter.numbers.packed import PACKED_TYPES
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
 
@@ -79,9 +80,10 @@ def _prepare_mma(op: DecodedOp, program: Program) -> None:
     m, n, k = (int(number) for number in re.findall(r"= (\d+)", attributes["shape"]))
     types = [_word(attributes[f"type{side}"]) for side in "ABD"]
     scales = [_word(attributes[f"scale{side}"]) for side in "AB"]
-    if (m, k) != (64, 16) or types[0] != types[1] or types[0] not in ("f16", "bf16") or types[2] not in ("f32", "f16"):
+    if (m, k) != (64, 16) or types[0] != types[1] or types[0] not in PACKED_TYPES or types[2] not in ("f32", "f16"):
         raise InterpreterError(
-            f"{op.describe()}: wgmma m{m}n{n}k{k} of {', '.join(types)}; m64nNk16 of f16 or bf16 is interpreted"
+            f"{op.describe()}: wgmma m{m}n{n}k{k} of {', '.join(types)}; m64nNk16 of "
+            f"{' or '.join(PACKED_TYPES)} is interpreted"
         )
     if scales != ["one", "one"]:
         raise InterpreterError(f"{op.describe()}: operands that are negated are not interpreted")
