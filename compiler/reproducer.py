@@ -1,4 +1,4 @@
-"""What a failing pass leaves behind: the IR before it, and the command that fails the same way."""
+"""Reproducers of failing passes: the IR before the pass, and a command that fails in the same way."""
 
 import shlex
 import tempfile

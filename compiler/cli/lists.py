@@ -1,4 +1,4 @@
-"""`lowtide presets` and `lowtide targets`: what the names are that other commands take."""
+"""`lowtide presets` and `lowtide targets`: the names that other commands accept."""
 
 from lowtide.compiler.cli.console import table
 from lowtide.compiler.presets import LADDERS

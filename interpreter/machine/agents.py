@@ -160,7 +160,7 @@ class AgentState:
 
     @property
     def share(self) -> slice:
-        """Which of the parts of an op that all threads do together are this agent's: every n-th, for n agents."""
+        """This agent's share of an op that all threads execute together: every n-th part, for n agents."""
         return slice(self.team.members.index(self.warp), None, len(self.team.members))
 
     def access(self, op: DecodedOp, lanes: Ints | None = None) -> Access:
