@@ -14,7 +14,7 @@ _SHOWN = 100  # characters of a bad source
 
 
 def make_context() -> ir.Context:
-    """A context of its own for one compilation, so that two in two threads do not meet."""
+    """A fresh context for one compilation, so that compilations in different threads share nothing."""
     context = ir.Context()
     context.enable_multithreading(False)
     # Without this MLIR keeps errors back, and aborts the process where a pass reports one but succeeds.

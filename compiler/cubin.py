@@ -1,4 +1,4 @@
-"""What a cubin says without a disassembler: how many instructions its kernels have."""
+"""Counts the instructions of a cubin's kernels, without a disassembler."""
 
 from lowtide.errors import CompileError
 from lowtide.runtime.code import sections

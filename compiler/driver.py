@@ -1,7 +1,7 @@
-"""Compiling: one fold over the table of steps, from whichever level the IR is of down to the level asked for.
+"""The driver: runs the steps of the table in order, from the level of the input IR down to the requested level.
 
-Each level ends with the verifier, the table of legal ops, and a print and reparse: the text is the contract, so a
-level that was dumped, edited or not, and read back goes on exactly as if it had never left.
+Each level ends with the verifier, the check of legal ops, and a print and reparse. The text is the contract: a level
+that is dumped and read back compiles exactly as if it had stayed in memory.
 """
 
 import time
@@ -126,7 +126,7 @@ def _enter(source: Source, target: str | None, dumps: DumpFolder | None, on_prog
 
 @dataclass
 class _Compilation:
-    """The module on its way down; one object a compilation, shared with nobody."""
+    """The module on its way down; one object per compilation, not shared."""
 
     context: ir.Context
     module: ir.Module
@@ -143,7 +143,7 @@ class _Compilation:
         return Lowered(self.texts, self.target, self.ptx, tuple(self.timings), folder)
 
     def start(self) -> None:
-        """Bring what came in to the end of its own level."""
+        """Finish the level that the input is at."""
         attributes = self.module.operation.attributes
         resumed = AFTER_ATTRIBUTE in attributes
         if not resumed:
@@ -157,7 +157,7 @@ class _Compilation:
         self.texts[str(self.level)] = str(self.module)
 
     def make_level(self, level: Level, after: str | None = None) -> None:
-        """Run the steps of a level (those after a named one), then hold the result to the level."""
+        """Run the steps of a level (those after a named one), then check the result against the level."""
         steps = STEPS[level]
         done = 0 if after is None else _position(level, steps, after)
         if level is Level.PTX:

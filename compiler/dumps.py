@@ -5,8 +5,8 @@
     …
     09-ptx/kernel.ptx
 
-The first number is the level's, the second the step's place in the table of steps: the same each time, wherever a
-compilation was entered. The last file of a level is the level.
+The first number is the level's, the second the step's place in the table of steps. They do not depend on the level at
+which compilation starts. The last file of a level holds the finished level.
 """
 
 import fcntl
@@ -55,7 +55,7 @@ def write_whole(path: Path, text: str) -> None:
 class DumpFolder:
     """Where a compilation writes its levels; in a `with` block, which keeps other compilations out.
 
-    The lock is the operating system's, on the folder itself: nothing is left behind, whatever ends the process. Raises
+    The lock is the operating system's, on the folder itself: nothing is left behind, however the process ends. Raises
     Error at once where the folder cannot be written, or another compilation is dumping into it.
     """
 

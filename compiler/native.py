@@ -1,6 +1,6 @@
 """`target="native"`: the known target that fits the GPU at hand best.
 
-It is the one way to ask for that GPU; any other name means the same kernel on every machine.
+Only `native` depends on the GPU at hand; any other target gives the same kernel on every machine.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def resolve(name: str) -> Target:
 
 
 def native_target() -> tuple[Target, driver.Device]:
-    """The target that fits the GPU at hand best, and that GPU: the one of the current context, else the first.
+    """The best target for the GPU at hand, and that GPU: the one of the current context, else the first.
 
     Best is the target for exactly this architecture (sm_90a on a GPU of 9.0), else the newest that runs there, if
     possible one whose kernels ask for no more shared memory than the GPU has. Raises DeviceError where there is no GPU,

@@ -1,7 +1,7 @@
 """Pipelines as text: our passes and upstream's by name in one string.
 
 `tile-to-ctas,canonicalize,cse,gpu.module(convert-scf-to-cf),pipeline-mainloop`: a name is ours where the registry has
-it; every other element goes to an MLIR pass manager of its own. Ours stand at the top only (Python passes cannot
+it; every other element runs in its own MLIR pass manager. Ours can be at the top level only (Python passes cannot
 nest); options are written as MLIR writes them, `name{key=value key=value}`.
 """
 

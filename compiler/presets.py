@@ -1,6 +1,6 @@
-"""Named schedules, one for each step of a target's road that is worth measuring. What a preset leaves open is chosen.
+"""Named schedules, one for each step of a target that is worth measuring. Fields that a preset leaves open are chosen.
 
-A ladder is the presets of one target in the order of this table: what each adds is measured against the one before it.
+A ladder is the presets of one target in the order of this table: each adds something to the one before.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ _SM80_STEPS = {
         _BANDS.with_(stages=4, scheduler="persistent"),
     ),
     "sm80-large-tile": (
-        "a tile twice as wide and deep, eight warps, one tile a CTA",
+        "a tile twice as wide and deep, eight warps, one tile per CTA",
         Schedule().with_(grid_tile=(128, 256), k=64, atoms=(2, 4, 1), stages=3, order="grouped(8)"),
     ),
 }

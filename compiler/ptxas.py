@@ -20,14 +20,14 @@ from lowtide.targets import Target
 
 ENVIRONMENT_VARIABLE = "LOWTIDE_PTXAS"
 _TIMEOUT_SECONDS = 300
-_REGISTER_UNIT = 8  # registers are handed to a thread by so many
+_REGISTER_UNIT = 8  # registers per thread are allocated in multiples of this
 # C7519: ptxas puts a warpgroup.arrive before the first wgmma of freshly written registers. It costs nothing.
 _HARMLESS_ADVISORIES = frozenset({"7519"})
 
 
 @dataclass(frozen=True)
 class Assembly:
-    """Machine code, and ptxas's report on it. Registers are a thread's; spills and stack bytes a thread's, too."""
+    """Machine code, and ptxas's report on it. Registers, spills and stack bytes are per thread."""
 
     cubin: bytes = field(repr=False)
     registers: int
@@ -109,15 +109,15 @@ def _report(cubin: bytes, log: str) -> Assembly:
 
 
 def _largest(pattern: str, log: str) -> int:
-    """The largest number that the log has in that place, over all kernels; 0 where it has none."""
+    """The largest number that the pattern finds in the log, over all kernels; 0 where it finds none."""
     return max(map(int, re.findall(pattern, log)), default=0)
 
 
 def confirm_registers(assembly: Assembly, schedule: Schedule, target: Target) -> None:
-    """Hold what ptxas gave a kernel against what its CTA can have, and against what its roles will ask for.
+    """Compare the registers that ptxas gave a kernel with what its CTA can have and what its roles will ask for.
 
-    Raises CompileError: a CTA that could not start, or whose warps would wait for registers for ever. A schedule that
-    does not say how many threads there are has nothing to be held against.
+    Raises CompileError: a CTA that could not start, or warps that would wait for registers forever. Nothing is checked
+    where the schedule does not say how many threads there are.
     """
     if schedule.multiply.atoms is None:
         return
@@ -134,8 +134,8 @@ def confirm_registers(assembly: Assembly, schedule: Schedule, target: Target) ->
     if consumer and wanted > entry:
         raise CompileError(
             f"registers = [{producer}, {consumer}] need {wanted} per lane over all warpgroups, ptxas lets the CTA "
-            f"enter with {entry} ({1 + consumers} × {assembly.registers}), so that the last to ask would wait for "
-            f"ever: keep the kernel's nvvm.maxnreg, or take consumer ≤ {(entry - producer) // consumers // 8 * 8}"
+            f"enter with {entry} ({1 + consumers} × {assembly.registers}), so that the last to ask would wait "
+            f"forever: keep the kernel's nvvm.maxnreg, or take consumer ≤ {(entry - producer) // consumers // 8 * 8}"
         )
 
 
@@ -146,12 +146,12 @@ def _refuse_bad_code(assembly: Assembly, allow_spills: bool) -> None:
         raise CompileError(f"ptxas: {advisories[0]}; {_way_out(advisories[0])}")
     if (assembly.spill_stores or assembly.spill_loads) and not allow_spills:
         raise CompileError(
-            f"the kernel spills {assembly.spill_stores} bytes a thread to memory and loads {assembly.spill_loads} "
-            f"(at {assembly.registers} registers a thread); choose a smaller CTA tile or more warps"
+            f"the kernel spills {assembly.spill_stores} bytes per thread to memory and loads {assembly.spill_loads} "
+            f"(at {assembly.registers} registers per thread); choose a smaller CTA tile or more warps"
         )
 
 
 def _way_out(advisory: str) -> str:
     if "C7508" in advisory:  # setmaxnreg is ignored: the registers at entry are not known
         return "give the kernel its number of threads and registers at entry: known_block_size and nvvm.maxnreg"
-    return "touch accumulators only after the wait for them, or choose a schedule with fewer registers a thread"
+    return "touch accumulators only after the wait for them, or choose a schedule with fewer registers per thread"

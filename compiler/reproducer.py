@@ -1,4 +1,4 @@
-"""What a failing pass leaves behind: the IR before it, and the command that fails the same way."""
+"""Reproducers of failing passes: the IR before the pass, and a command that fails in the same way."""
 
 import shlex
 import tempfile
@@ -22,7 +22,7 @@ def write_reproducer(text: str, pipeline: str, target: Target, folder: Path | No
 
 
 def command_line(path: Path, pipeline: str, target: Target, *, level: Level | None) -> str:
-    """The `lowtide-opt` command that runs a pipeline on a file and, where given, holds the result to a level."""
+    """The `lowtide-opt` command that runs a pipeline on a file and, where given, checks the result against a level."""
     words = ["lowtide-opt", str(path), f"--target={target.name}", f"--pass-pipeline={pipeline}"]
     if level is not None:
         words.append(f"--check-level={level}")

@@ -1,4 +1,4 @@
-"""`GemmSpec`: what is to be computed, D = epilogue(A · B, operands…), and nothing about how."""
+"""`GemmSpec`: what a kernel computes, D = epilogue(A · B, operands…). The schedule says how."""
 
 import operator
 from collections.abc import Callable

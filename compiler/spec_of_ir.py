@@ -1,4 +1,4 @@
-"""The problem that a module computes, read back off its IR: what a dumped level is checked against.
+"""The problem that a module computes, read back from its IR. Dumped levels are checked against it.
 
 Down to level `atoms` the module says it all: layouts, types, extents, and the epilogue as a region, on `tile.gemm` or
 `tile.store`. Further down the region has been taken apart; extents, layout and operands' kinds are still on the host

@@ -22,7 +22,7 @@ from lowtide.interpreter.program.decoding import decode
 from lowtide.interpreter.program.program import DecodedOp, Program
 from lowtide.targets import Target
 
-#: Told, as the CTAs of a launch end, how many have ended, of how many.
+#: Called as CTAs of a launch end, with the number that have ended and the total.
 Progress: TypeAlias = Callable[[int, int], None]
 
 LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm")
@@ -77,7 +77,7 @@ class Host:
             raise InterpreterError(f"{op.describe()}: a grid of {request.grid} CTAs; 1 to 2^31 - 1 can be launched")
         if request.threads % WARP or not WARP <= request.threads <= MAX_THREADS:
             raise InterpreterError(
-                f"{op.describe()}: {request.threads} threads a CTA; a multiple of {WARP} up to {MAX_THREADS} is needed"
+                f"{op.describe()}: {request.threads} threads per CTA; take a multiple of {WARP} up to {MAX_THREADS}"
             )
         limit = self.target.smem_bytes_per_cta if self.target else None
         if limit is not None and (request.shared_memory or 0) > limit:
@@ -120,7 +120,9 @@ def _check_roles(program: Program, request: LaunchRequest, op: DecodedOp) -> Non
     needed = sum(role.warps for role in program.roles) * WARP
     if program.roles and needed != request.threads:
         roles = " + ".join(f"{role.warps} of role {role.name}" for role in program.roles)
-        raise InterpreterError(f"{op.describe()}: {request.threads} threads a CTA; {roles} warps are {needed} threads")
+        raise InterpreterError(
+            f"{op.describe()}: {request.threads} threads per CTA; {roles} warps are {needed} threads"
+        )
 
 
 def _check_declared(program: Program, request: LaunchRequest, op: DecodedOp) -> None:
@@ -128,14 +130,14 @@ def _check_declared(program: Program, request: LaunchRequest, op: DecodedOp) -> 
     sizes = program.attributes.get("known_block_size")
     if sizes is not None and math.prod(sizes) != request.threads:
         raise InterpreterError(
-            f"{op.describe()}: {request.threads} threads a CTA, known_block_size of @{program.name} has "
+            f"{op.describe()}: {request.threads} threads per CTA, known_block_size of @{program.name} has "
             f"{math.prod(sizes)}; write the same in both"
         )
     held, most = _registers_at_entry(program), registers_that_fit(request.threads)
     if held > most:
         raise InterpreterError(
-            f"{op.describe()}: @{program.name} enters with {held} registers a thread (nvvm.maxnreg), {request.threads} "
-            f"threads can have {most} each; take at most that"
+            f"{op.describe()}: @{program.name} enters with {held} registers per thread (nvvm.maxnreg), "
+            f"{request.threads} threads can have {most} each; take at most that"
         )
     maps = [at for at, argument in enumerate(request.arguments) if isinstance(argument, TensorMap)]
     said = sorted(program.attributes.get("tensor_maps", ()))

@@ -1,4 +1,4 @@
-"""What a module is run on: arrays and numbers, checked as the runtime checks a launch's operands, and put in memory."""
+"""The inputs of a run: arrays and numbers, checked like the operands of a launch, and copied to memory."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType

@@ -31,5 +31,5 @@ def load(path: str | os.PathLike[str]) -> Kernel:
     manifest, ptx, cubin = read(path)
     try:
         return Kernel(manifest, ptx, cubin)
-    except LoadError as error:  # a launch that cannot be, or code of another kernel
+    except LoadError as error:  # an impossible launch, or code of another kernel
         raise LoadError(f"{os.fspath(path)}: {error}") from None

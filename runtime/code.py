@@ -96,7 +96,7 @@ def _parameter_bytes(text: str, kernel: str) -> int:
 
 
 def _check_threads(directives: str, launch: LaunchShape) -> None:
-    """.maxntid bounds the threads of a CTA, .reqntid gives them axis by axis."""
+    """.maxntid bounds the threads per CTA, .reqntid gives them axis by axis."""
     for directive, exact in ((".maxntid", False), (".reqntid", True)):
         found = re.search(rf"\{directive}\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", directives)
         if found is None:

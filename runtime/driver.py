@@ -77,7 +77,7 @@ class Device:
     ordinal: int
     name: str
     capability: tuple[int, int]
-    shared_memory: int  # the most a CTA may have, static and dynamic, by opt-in
+    shared_memory: int  # maximum per CTA, static and dynamic, by opt-in
     sm_count: int
 
 

@@ -92,7 +92,7 @@ def _beside(target: Path) -> Path:
 
 
 def _prefix(target: Path) -> str:
-    """Of the hidden names beside a folder; short, whatever its own name is."""
+    """The prefix of the hidden names beside a folder; short even if the folder's own name is long."""
     return f".lowtide-{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:12]}-"
 
 

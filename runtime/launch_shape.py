@@ -1,4 +1,4 @@
-"""What a launch says before any argument is known, read from the manifest and checked by CUDA's limits."""
+"""The parts of a launch known before its arguments, read from the manifest and checked against CUDA's limits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Extents = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class LaunchShape:
-    """What a launch says before any argument is known."""
+    """The parts of a launch that are known before its arguments."""
 
     kernel: str
     block: Extents

@@ -1,4 +1,4 @@
-"""CUDA's limits on a launch, for checks that no driver is needed for.
+"""CUDA's limits on a launch, for checks without a driver.
 
 Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 """
@@ -30,12 +30,12 @@ _SHARED_MEMORY: dict[tuple[int, int], int] = {
 
 
 def max_shared_memory(capability: tuple[int, int]) -> int:
-    """Bytes of dynamic shared memory that a CTA can have; the largest known where the capability is not."""
+    """Maximum bytes of dynamic shared memory per CTA; for an unknown capability, the largest known limit."""
     return _SHARED_MEMORY.get(capability, _LARGEST_SHARED_MEMORY)
 
 
 def max_cluster(capability: tuple[int, int]) -> int:
-    """CTAs of a cluster; 1 where the capability has no clusters."""
+    """Maximum CTAs per cluster; 1 where the capability has no clusters."""
     return MAX_CLUSTER if capability >= _FIRST_CLUSTERS else 1
 
 

@@ -104,8 +104,8 @@ def _function(name: str, module: Any, kernel: str) -> Any:
 def _check_shared_memory(name: str, kernel: str, wanted: int, device: driver.Device) -> None:
     if wanted > device.shared_memory:
         raise DeviceError(
-            f"kernel {name}: {kernel} needs {wanted} bytes of shared memory, {device.name} gives a CTA at most"
-            f" {device.shared_memory}; compile it with fewer stages or a smaller CTA tile"
+            f"kernel {name}: {kernel} needs {wanted} bytes of shared memory, {device.name} has at most"
+            f" {device.shared_memory} per CTA; compile it with fewer stages or a smaller CTA tile"
         )
 
 
@@ -134,6 +134,6 @@ def _prepare(name: str, kernel: str, function: Any, shapes: list[LaunchShape], d
         threads = shape.block[0] * shape.block[1] * shape.block[2]
         if threads > int(most):
             raise LaunchError(
-                f"kernel {name}: {kernel} has {threads} threads a CTA, its registers allow {int(most)} on"
+                f"kernel {name}: {kernel} has {threads} threads per CTA, its registers allow {int(most)} on"
                 f" {device.name}; compile it with fewer warps or a smaller CTA tile"
             )

@@ -35,7 +35,7 @@ class Operand:
 
     @property
     def signature(self) -> tuple[Any, ...]:
-        """All that a launch depends on apart from the address."""
+        """Everything that a launch depends on except the address."""
         return (self.shape, self.strides, self.dtype, self.device, self.library, self.read_only)
 
 

@@ -1,8 +1,8 @@
-"""A launch in two steps: what stays for one signature of operands, then what follows from addresses and scalars.
+"""A launch in two steps: first what depends on the operands' signature, then what depends on addresses and scalars.
 
 `LaunchPlan` is made once for each (context, shapes, strides, dtypes, device), `PreparedLaunch` once for each set of
 base addresses and run-time scalars under it; what is left for the call is the stream. A prepared launch's arguments are
-never written again, so that threads share it.
+never written again, so threads can share it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which CUDA stream a launch goes to: the one given, or the current one of the operands' library."""
+"""The CUDA stream of a launch: the one given, or the current stream of the operands' library."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def check_box(
     error: type[Error] = LaunchError,
     element_strides: Sequence[int] = (),
 ) -> None:
-    """Check what a map says before the tensor is known. Raises `error`."""
+    """Check the parts of a map that do not depend on the tensor. Raises `error`."""
     at = f"operand {name}: a tensor map's box of {'×'.join(map(str, box))} {dtype}"
     if not 2 <= len(box) <= 5:
         raise error(f"{at} has rank {len(box)}, must have rank 2 to 5; fold dimensions that lie together")
@@ -147,7 +147,7 @@ def check_tensor_map(tensor_map: TensorMap) -> None:
 
 
 def check_address(address: int, tensor: BoxedTensor) -> None:
-    """The part of `check_tensor_map` that is on the address. Raises LaunchError."""
+    """The part of `check_tensor_map` that concerns the address. Raises LaunchError."""
     if address <= 0 or address % _CHUNK:
         raise LaunchError(
             f"operand {tensor.name}: a tensor map of shape {tensor.shape} starts at address {address:#x}, must be a"
@@ -157,7 +157,7 @@ def check_address(address: int, tensor: BoxedTensor) -> None:
 
 
 def check_tensor(tensor: BoxedTensor) -> None:
-    """The part of `check_tensor_map` that is on all but the address. Raises LaunchError."""
+    """The part of `check_tensor_map` that concerns everything but the address. Raises LaunchError."""
     check_box(
         tensor.name,
         tensor.dtype,

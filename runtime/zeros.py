@@ -1,6 +1,6 @@
 """GEMMs without a sum: where K is 0, A and B are read as zeros of K = 1, so that D = epilogue(0), as in BLAS.
 
-Neither TMA nor a mainloop has to know of empty matrices then. (Where M or N is 0 there is no D, and nothing to launch.)
+So TMA and mainloops need no case for empty matrices. (Where M or N is 0, D is empty and nothing is launched.)
 """
 
 from __future__ import annotations

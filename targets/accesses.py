@@ -23,7 +23,7 @@ _CORE_ROWS, _CORE_ROW_BYTES = 8, 16
 
 @dataclass(frozen=True)
 class WarpAccess:
-    """A memory instruction of every warp of a CTA, as often as the tile needs it.
+    """A memory instruction that every warp of a CTA repeats until the tile is covered.
 
     `starts` maps (thread, instruction) to the column-major index, in the tile `shape`, of the first of `vector`
     elements; they lie along the columns, or, with `transposed`, along the rows of a tile stored as (columns, rows).

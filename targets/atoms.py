@@ -80,7 +80,7 @@ class CopyAtom:
     source: MemorySpace
     destination: MemorySpace
     bytes_per_thread: int
-    """What one thread moves; for ldmatrix and stmatrix, what it receives or gives: four bytes a matrix."""
+    """What one thread moves; for ldmatrix and stmatrix, what it receives or gives: four bytes per matrix."""
     threads: int = 1
     """Threads that execute it together."""
     matrices: int = 0
@@ -164,7 +164,7 @@ def _copy_atoms() -> dict[str, CopyAtom]:
         atoms.append(CopyAtom(f"st.shared.{size}", "rmem", "smem", size))
         atoms.append(CopyAtom(f"ld.global.{size}", "gmem", "rmem", size))
         atoms.append(CopyAtom(f"st.global.{size}", "rmem", "gmem", size))
-    # A box at a time, whatever its bytes; of two dimensions, or of the number named.
+    # One box at a time, of any size; of two dimensions, or of the number named.
     for rank in (2, 3, 4, 5):
         atoms.append(CopyAtom("tma" if rank == 2 else f"tma.{rank}d", "gmem", "smem", 0, tensor_rank=rank))
     return {atom.name: atom for atom in atoms}

@@ -1,9 +1,9 @@
 """Bank conflicts of an access to shared memory, and sectors and lines of one to global memory, counted.
 
-Shared memory has 32 banks of 4-byte words. A warp's access is served in phases: of 32 lanes up to 4 bytes a lane, of
-16 lanes (half-warps) at 8 bytes, of 8 lanes (quarter-warps) at 16 bytes; ldmatrix takes one phase a matrix, of its
-eight 16-byte rows. Within a phase a bank serves one word at a time, to as many lanes as ask for it: the number of
-distinct words in the fullest bank is the phase's ways. (CUDA C++ Programming Guide, "Shared Memory"; the split into
+Shared memory has 32 banks of 4-byte words. A warp's access is served in phases: 32 lanes per phase at up to 4 bytes
+per lane, 16 lanes (half-warps) at 8 bytes, 8 lanes (quarter-warps) at 16 bytes. ldmatrix takes one phase per matrix,
+for its eight 16-byte rows. Within a phase a bank serves one word at a time, to all lanes that ask for it: the number
+of distinct words in the fullest bank is the phase's ways. (CUDA C++ Programming Guide, "Shared Memory"; the split into
 phases is how the profiler counts wavefronts.)
 """
 
@@ -51,7 +51,7 @@ def worst_conflict(addresses: NDArray[np.int64], bytes_per_lane: int, kind: Acce
     """
     if bytes_per_lane not in _LANES_PER_PHASE or (kind == "ldmatrix" and bytes_per_lane != 16):
         raise ScheduleError(
-            f"a {kind} access has no {bytes_per_lane} bytes a lane; "
+            f"a {kind} access has no {bytes_per_lane} bytes per lane; "
             + ("ldmatrix rows are 16 bytes" if kind == "ldmatrix" else "take 1, 2, 4, 8 or 16")
         )
     active = addresses >= 0

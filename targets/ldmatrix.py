@@ -48,7 +48,7 @@ class LdmatrixPlan:
     @property
     def values(self) -> NDArray[np.int64]:
         """Array [instruction, 2 * matrices]: the indices into the fragment's value mode that each instruction fills,
-        register by register, two 16-bit values a register."""
+        register by register, two 16-bit values per register."""
         per_instruction = 2 * self.matrices
         return np.arange(self.instructions * per_instruction, dtype=np.int64).reshape(-1, per_instruction)
 

@@ -1,4 +1,4 @@
-"""The choice of a shared-memory swizzle: count the conflicts of each candidate, take the least.
+"""The choice of a shared-memory swizzle: the candidate with the fewest bank conflicts.
 
 swizzle<B, M, S> exchanges units of 2^M elements: it xors B bits of the unit's number with the B bits S above them.
 A unit is 16 bytes here, the widest access; S = 3 mixes what lies 128 bytes (all banks) apart; a longer row needs its

@@ -1,6 +1,6 @@
 """Tiled MMA and tiled copy: an atom repeated over threads and values until it covers a CTA tile.
 
-Both answer with TV layouts (`tv.py`), from which passes take every index; there is no formula beside them.
+Both return TV layouts (`tv.py`). Passes compute every index from these layouts and use no other formula.
 The construction is CuTe's (`TiledMMA::thrfrg_A/B/C`, `make_tiled_copy`): first the permutation reorders a mode, then
 it divides into (atom, threads, rest).
 """

@@ -1,7 +1,7 @@
-"""One GEMM, computed by Lowtide's kernels and by their peers in the same rounds: torch.matmul, cuBLASLt's best.
+"""One GEMM timed in the same rounds: Lowtide's kernels, torch.matmul and cuBLASLt's best algorithms.
 
-`Contest` makes operands and peers, takes kernels, drops whoever is wrong, and times the rest. `Standings` says who was
-how fast: rows for any table.
+`Contest` makes operands and peers, takes kernels, drops those with wrong results, and times the rest. `Standings` holds
+the times, as rows for a table.
 """
 
 import statistics
@@ -73,7 +73,7 @@ class Standings:
 
 
 class Contest:
-    """The operands and peers of one problem; a context manager. `say` gets a line for whoever is dropped.
+    """The operands and peers of one problem; a context manager. `say` gets a line for each contender that is dropped.
 
     A, B and D of the spec have one dtype, extents are known, the epilogue is the sum itself. Raises SpecError
     otherwise, DeviceError where torch or a GPU is missing.
@@ -163,7 +163,7 @@ class Contest:
         return len(alone) - wrong, tuple(fastest)
 
     def _alone(self, contenders: Sequence[Contender]) -> dict[Contender, float]:
-        """Milliseconds a launch of those that run; the others are counted and said."""
+        """Milliseconds per launch of each algorithm that runs; the others are counted and reported."""
         found: dict[Contender, float] = {}
         deadline = time.monotonic() + ALONE_SECONDS
         for number, contender in enumerate(contenders):
@@ -183,7 +183,7 @@ class Contest:
         return found
 
     def _launch_ms(self, contender: Contender) -> float:
-        """By one launch, and as many more as fit into ALONE_MS, ALONE_LAUNCHES in all: the mean."""
+        """The mean of one launch and as many more as fit into ALONE_MS, at most ALONE_LAUNCHES in all."""
         count, elapsed = 1, self._elapsed_ms(contender, 1)
         more = min(ALONE_LAUNCHES - 1, int(ALONE_MS / max(elapsed, 1e-3)) - 1)
         if more > 0:

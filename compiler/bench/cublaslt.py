@@ -1,6 +1,6 @@
-"""cuBLASLt for one GEMM: its heuristic's answers and other configurations, each checked, each of which can be launched.
+"""cuBLASLt for one GEMM: its heuristic's answers and other configurations, each checked and ready to launch.
 
-A peer for measurements, and nothing that Lowtide computes with. cuBLASLt's matrices are column-major and D here is
+Only for measurements: Lowtide's own kernels do not use cuBLASLt. cuBLASLt's matrices are column-major and D here is
 row-major, so it is asked for Dᵀ = op(B) · op(A): B is its first operand.
 """
 
@@ -36,7 +36,7 @@ from lowtide.errors import DeviceError
 REQUESTED = 64  # algorithms asked of the heuristic
 IDS_REQUESTED = 1024
 WORKSPACE_BYTES = 128 * 2**20
-ALIGNMENT = 256  # bytes, of every operand's start: what the heuristic takes for granted
+ALIGNMENT = 256  # bytes, of every operand's start: what the heuristic assumes
 _WORDS: Mapping[Setting, str] = MappingProxyType(
     {
         Setting.ID: "id",

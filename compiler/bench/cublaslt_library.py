@@ -1,10 +1,10 @@
-"""libcublasLt by ctypes: its structs, the numbers of its enumerations, its algorithm structs read and changed.
+"""Bindings to libcublasLt by ctypes: structs, enumeration values, and access to the fields of its algorithm structs.
 
 Numbers, types and structs are those of cublasLt.h, the same from CUDA 12 to 13 (NVIDIA's cuBLAS manual, "Using the
 cuBLASLt API"); the header's comments say which attribute has how many bytes, and cuBLASLt refuses any other size.
 
 nvmath-python's `nvmath.bindings.cublasLt` has all the functions that are called here. They take the same pointers and
-sizes, so only the numbers, the structs and the loading of the library could come from there, for a dependency more.
+sizes, so it could replace only the numbers, the structs and the loading of the library, and would add a dependency.
 """
 
 import ctypes
@@ -47,7 +47,7 @@ class Setting(IntEnum):
 
 
 class Capability(IntEnum):
-    """cublasLtMatmulAlgoCapAttributes_t, of it what is asked here; each is of four bytes or an array of such."""
+    """The cublasLtMatmulAlgoCapAttributes_t that are read here; each has four bytes or is an array of such values."""
 
     SPLIT_K = 0
     REDUCTION_MASK = 1
@@ -110,7 +110,7 @@ class Library:
             raise DeviceError(f"{name} failed: {said.decode() if said else 'unknown status'} ({status})")
 
     def settings(self, struct: AlgorithmStruct) -> dict[Setting, int]:
-        """What the algorithm is made of; what this cuBLASLt does not know is left out."""
+        """What the algorithm is made of; attributes that this cuBLASLt does not know are left out."""
         found = {}
         for setting in Setting:
             value, written = _value(setting, 0), ctypes.c_size_t(0)
@@ -128,7 +128,7 @@ class Library:
         return found
 
     def changed(self, struct: AlgorithmStruct, changes: Mapping[Setting, int]) -> AlgorithmStruct | None:
-        """A copy with these settings; None where cuBLASLt takes one of them not."""
+        """A copy with these settings; None where cuBLASLt rejects one of them."""
         copy = AlgorithmStruct.from_buffer_copy(struct)
         for setting, number in changes.items():
             value = _value(setting, number)
@@ -144,7 +144,7 @@ class Library:
         return copy
 
     def capability(self, struct: AlgorithmStruct, attribute: Capability) -> tuple[int, ...]:
-        """The attribute's numbers: one, or as many as an array has; none where cuBLASLt does not say."""
+        """The attribute's values: one, or all elements of an array; empty where cuBLASLt does not say."""
         name, written = "cublasLtMatmulAlgoCapGetAttribute", ctypes.c_size_t(0)
         leading = (ctypes.byref(struct), ctypes.c_int(attribute))
         # Asked with no bytes, it says how many it has.

@@ -1,8 +1,8 @@
 """Which of cuBLASLt's algorithms to time: what its heuristic offers, their neighbours, and a sweep over the rest.
 
 The heuristic alone may offer no more than eight. Its lower-level functions (cublasLtMatmulAlgoGetIds, AlgoInit,
-AlgoCapGetAttribute, AlgoConfigSetAttribute, AlgoCheck) configure any other; NVIDIA's manual says of them that they are
-there to "implement own heuristic and find routines". Deterministic: the same GPU, cuBLASLt and problem, the same list.
+AlgoCapGetAttribute, AlgoConfigSetAttribute, AlgoCheck) configure any other; NVIDIA's manual recommends
+them to "implement own heuristic and find routines". The list depends only on GPU, cuBLASLt and problem.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -106,7 +106,7 @@ def family(library: Library, base: AlgorithmStruct) -> Family:
 
 
 def neighbours(one: Family) -> Iterator[Mapping[Setting, int]]:
-    """What to change on the base, a setting at a time and every kind of setting in turn."""
+    """What to change on the base: one setting at a time, round-robin over the kinds of setting."""
     settings, may = one.settings, one.capabilities
     tile, cluster = transposed(settings.get(Setting.TILE, UNDEFINED)), settings.get(Setting.CLUSTER, CLUSTER_AUTO)
     choices: dict[Setting, Iterable[int]] = {
@@ -155,7 +155,7 @@ def sweep(
 
 
 def alternate(sources: Iterable[Iterable[Item]]) -> Iterator[Item]:
-    """One of each source in turn, until all are exhausted."""
+    """Round-robin over the sources, until all are exhausted."""
     left = [iter(source) for source in sources]
     while left:
         alive = []

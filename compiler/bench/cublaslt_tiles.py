@@ -55,7 +55,7 @@ def tile_count(number: int, rows: int, columns: int) -> int:
 
 
 def tile_cost(number: int, rows: int, columns: int, multiprocessors: int) -> float:
-    """Whole waves times one CTA's work for a step of K: products, and loads by their weight. Only for ordering.
+    """Whole waves times the work per CTA and step of K (products and weighted loads). Only for ordering.
 
     Large tiles cost least for large results, small ones where large tiles would leave multiprocessors idle. A tile that
     is not known here comes last.

@@ -31,7 +31,7 @@ TOLERANCE: Mapping[str, float] = MappingProxyType({"bf16": 4e-3, "f16": 6e-4})
 class Contender:
     """A name and how it computes operand set i, enqueued on torch's current stream.
 
-    `race` fills in seconds a launch, one entry a counted round.
+    `race` fills in seconds per launch, one entry for each counted round.
     """
 
     name: str
@@ -123,7 +123,7 @@ def capture(contender: Contender, sets: int) -> Any:
 
 
 def replay(graph: Any, milliseconds: float, estimate_ms: float) -> tuple[float, int]:
-    """Replays for about so long; (elapsed ms by events, replays)."""
+    """Replay for about `milliseconds`; returns (elapsed ms by events, number of replays)."""
     torch = torch_with_gpu()
     count = max(1, round(milliseconds / estimate_ms))
     start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -136,7 +136,7 @@ def replay(graph: Any, milliseconds: float, estimate_ms: float) -> tuple[float, 
 
 
 def race(contenders: Sequence[Contender], sets: int, rounds: int, seed: int) -> None:
-    """Fills every contender's `sustained` and `burst`. Some 0.2 s a contender and round, one round more than asked."""
+    """Fill `sustained` and `burst` of each contender, in one more round than asked: 0.2 s per contender and round."""
     graphs = [(contender, capture(contender, sets)) for contender in contenders]
     order = [(contender, graph, _estimate(graph)) for contender, graph in graphs]
     shuffler = random.Random(seed)

@@ -23,7 +23,7 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error
 
-# (M, N, K): no whole tile of any preset, rows of whole 16-byte units, more than one tile for a CTA of two SMs.
+# (M, N, K): no whole tile of any preset, rows of whole 16-byte units, more than one tile per CTA on two SMs.
 RAGGED = (264, 72, 104)
 # Tensor maps of three dimensions and more see an operand as panels, which must be whole.
 RAGGED_IN_PANELS = (320, 128, 192)
@@ -52,8 +52,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Resources:
-    """What a step takes: threads and shared memory (bytes) of a CTA, and by ptxas, None where there is none,
-    registers of a thread and instructions of the kernel."""
+    """What a step takes: threads and shared memory (bytes) per CTA. By ptxas (None without it): registers per thread
+    and instructions of the kernel."""
 
     threads: int
     shared_memory: int

@@ -1,4 +1,4 @@
-"""Checks results: is D what the problem says it must be?
+"""Checks whether D is what the problem says.
 
 `reference`: D in float64, the error bound of each element, and the comparison; `bound`: the intervals of an epilogue,
 from which the bound comes. `verdicts`: one sentence on a D, against float64 or against another D. `expected_problem`:

@@ -1,6 +1,6 @@
-"""Carries intervals through a traced epilogue: between what limits the computed f32 values must lie.
+"""Interval arithmetic on a traced epilogue: the limits between which the computed f32 values must lie.
 
-Interval arithmetic in float64. Each operation's exact image of the intervals is widened by the error of the f32
+Computed in float64. Each operation's exact image of the intervals is widened by the error of the f32
 operation that computes it: half an ulp where it rounds correctly, what passes/support/math_formulas.py states where it
 approximates. What may overflow in f32 has an infinite end.
 

@@ -1,4 +1,4 @@
-"""Which problem a dumped file is checked against: the one it says itself, that of another dump, or of its folder."""
+"""The problem that a dumped file is checked against: its own, another dump's, or that of its dump folder."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -26,7 +26,7 @@ _MOST_LAUNCHES = 200
 @dataclass(frozen=True)
 class GpuRun:
     """D (M, N) in float64; a complaint about elements not written, or bytes written beside D ("" for none); and the
-    mean time of a launch in seconds, over `launches` of them."""
+    mean seconds per launch, over `launches` launches."""
 
     d: np.ndarray[Any, Any]
     complaint: str
@@ -70,7 +70,7 @@ def _synchronize() -> None:
 
 
 def _timed(launch: Callable[[], Any]) -> tuple[float, int]:
-    """Mean seconds of a launch, and how many were timed: by events around all of them. One launch gives an estimate."""
+    """Mean seconds per launch, and how many launches were timed, by events around all. One launch gives an estimate."""
     cuda = driver.api()
     stream = cuda.CUstream(0)
     flags = cuda.CUevent_flags.CU_EVENT_DEFAULT.value

@@ -84,7 +84,7 @@ def _report(kernel: CompiledKernel, lowered: Lowered, seconds: float, output: Pa
         )
     else:
         spills = f"spills {assembly.spill_stores} bytes stored, {assembly.spill_loads} loaded"
-        line("ptxas", f"{assembly.registers} registers a thread, {spills}, {len(assembly.cubin)} bytes of cubin")
+        line("ptxas", f"{assembly.registers} registers per thread, {spills}, {len(assembly.cubin)} bytes of cubin")
         for warning in assembly.warnings:
             line("warning", warning)
     if lowered.dump_dir is not None:

@@ -78,7 +78,7 @@ def _print_resources(found: Explanation) -> None:
         spills = f"{resources.spill_stores} bytes of spills stored, {resources.spill_loads} loaded"
         line("registers", f"{resources.registers} a thread, {spills}")
         limits = "shared memory, threads and registers"
-    line("occupancy", f"{counted(resources.ctas_per_sm, 'CTA')} an SM, by {limits}")
+    line("occupancy", f"{counted(resources.ctas_per_sm, 'CTA')} per SM, by {limits}")
     for warning in resources.warnings:
         line("warning", warning)
 
@@ -89,10 +89,10 @@ def _print_composition(found: Composition) -> None:
         line("roles", "; ".join(own))
     if found.lane_registers_asked is not None:
         asked, entry = found.lane_registers_asked, found.lane_registers_at_entry or 0
-        limit = f"the CTA enters with {entry}, {found.entry_registers} a thread"
-        fits = "" if asked <= entry else ": it waits for ever"
-        line("setmaxnreg", f"{asked} registers a lane, summed over the warpgroups; {limit}{fits}")
-    line("multiply", f"{found.accumulators} registers of accumulators a thread")
+        limit = f"the CTA enters with {entry}, {found.entry_registers} per thread"
+        fits = "" if asked <= entry else ": it waits forever"
+        line("setmaxnreg", f"{asked} registers per lane, summed over the warpgroups; {limit}{fits}")
+    line("multiply", f"{found.accumulators} accumulator registers per thread")
     if found.stages:
         scratch = ""
         if found.scratch_buffers:
@@ -101,16 +101,16 @@ def _print_composition(found: Composition) -> None:
         line("stages", f"{found.stages} of {found.stage_bytes} bytes: a ring of {ring}{scratch}")
     if found.flops_per_byte is not None:
         rate = (
-            f"; {found.l2_bytes_per_cycle:.1f} bytes a cycle and SM at wgmma's full rate"
+            f"; {found.l2_bytes_per_cycle:.1f} bytes per cycle and SM at wgmma's full rate"
             if found.l2_bytes_per_cycle
             else ""
         )
-        line("intensity", f"{found.flops_per_byte:.1f} flops for a byte of A and B from L2{rate}")
+        line("intensity", f"{found.flops_per_byte:.1f} flops per byte of A and B from L2{rate}")
     _print_grid(found.grid)
 
 
 def _asks(registers: int) -> str:
-    return f", {registers} registers a thread" if registers else ""
+    return f", {registers} registers per thread" if registers else ""
 
 
 def _print_grid(grid: Grid) -> None:

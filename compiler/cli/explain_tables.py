@@ -18,7 +18,7 @@ def print_accesses(accesses: Accesses) -> None:
     if accesses.products:
         typer.echo(
             "\nwgmma, a K step of all warpgroups (m64nNk16 takes N/2 cycles at full rate: "
-            f"{MULTIPLY_ADDS_A_CYCLE} multiply-adds a cycle and SM)"
+            f"{MULTIPLY_ADDS_A_CYCLE} multiply-adds per cycle and SM)"
         )
         table(
             ("access", "instructions", "a k-slice of a warpgroup reads", "of the CTA", "cycles", "shared memory"),
@@ -63,7 +63,7 @@ def _product_row(found: Product) -> tuple[str, ...]:
         f"{found.a_bytes} bytes of A, {found.b_bytes} of B",
         f"{found.warpgroups * each} bytes",
         str(found.cycles),
-        f"busy {found.wavefronts} cycles: {found.bytes_per_cycle:.1f} bytes a cycle of {SHARED_BYTES_A_CYCLE}",
+        f"busy {found.wavefronts} cycles: {found.bytes_per_cycle:.1f} bytes per cycle of {SHARED_BYTES_A_CYCLE}",
     )
 
 

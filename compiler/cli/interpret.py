@@ -87,7 +87,7 @@ def interpret(
 
 
 def _read(file: Path, target: str | None, level: str | None, context: ir.Context, progress: Progress) -> ir.Module:
-    """The module of a file, held to its level; lowered where another level is asked for."""
+    """The module of a file, checked for its level; lowered if another level is asked for."""
     module = parse_file(file, context)
     own = level_of(module)
     if level is not None and level != str(own):

@@ -1,4 +1,4 @@
-"""`lowtide presets` and `lowtide targets`: what the names are that other commands take."""
+"""`lowtide presets` and `lowtide targets`: the names that other commands accept."""
 
 from lowtide.compiler.cli.console import table
 from lowtide.compiler.presets import LADDERS
@@ -31,5 +31,13 @@ def targets() -> None:
         )
         for target in KNOWN
     ]
-    headings = ("target", "capability", "shared memory a CTA", "an SM", "threads an SM", "registers a thread", "SMs")
+    headings = (
+        "target",
+        "capability",
+        "shared memory per CTA",
+        "per SM",
+        "threads per SM",
+        "registers per thread",
+        "SMs",
+    )
     table(headings, rows, numbers=(1, 2, 3, 4, 5, 6))

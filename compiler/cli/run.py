@@ -117,7 +117,7 @@ def _on_gpu(kernel: CompiledKernel, spec: GemmSpec, extents: Extents, seed: int,
     if ran.complaint:
         verdict = Verdict(False, ran.complaint)
     rate = 2.0 * extents[0] * extents[1] * extents[2] / ran.seconds / 1e12
-    return _Ran(gpu.name, f"{duration(ran.seconds)} a launch, {rate:.3g} TFLOP/s (mean of {ran.launches})", verdict)
+    return _Ran(gpu.name, f"{duration(ran.seconds)} per launch, {rate:.3g} TFLOP/s (mean of {ran.launches})", verdict)
 
 
 def _on_interpreter(

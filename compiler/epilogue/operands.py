@@ -4,8 +4,8 @@
         return lt.relu(alpha * acc + 0.5 * c + bias)
 
 An operand's kind says which of its elements belongs to d[m, n]; `lt.Full["f32"]` names the element type, which is D's
-when left out (f32 for a scalar). All is computed in f32, whatever the accumulator and the operands are, and rounded to
-D's type once.
+when left out (f32 for a scalar). All is computed in f32, independent of the types of accumulator and operands, and
+rounded to D's type once.
 """
 
 import enum

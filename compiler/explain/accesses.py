@@ -270,7 +270,7 @@ def _matrix_access(
 def _vector_access(
     op: ir.OpView, what: str, direction: str, vector: ir.MemRefType, fragment: ir.Type, axis: int
 ) -> GlobalAccess:
-    """A vector repeated over a tile: one load of an element for each different row (or column) of a thread."""
+    """A vector repeated over a tile: one load of an element per distinct row (or column) of a thread."""
     bytes_of = element_bits(vector.element_type) // 8
     held: Ints = coordinates(tv_of(fragment.tv), tuple(fragment.shape))[..., axis]
     by_warp = held.reshape(-1, 32, held.shape[1]).swapaxes(1, 2).reshape(-1, 32) * bytes_of

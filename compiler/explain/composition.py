@@ -36,9 +36,9 @@ class Role:
 
 @dataclass(frozen=True)
 class Grid:
-    """How the CTAs of a launch share the output tiles. What follows from extents is None where they come at run time.
+    """How the CTAs of a launch share the output tiles. Fields that depend on run-time extents are None.
 
-    A wave is as many tiles as CTAs run at once; `sms` are those of the target's usual product.
+    A wave is one tile for each CTA that runs at once; `sms` are those of the target's usual product.
     """
 
     tile: tuple[int, int]
@@ -59,26 +59,26 @@ class Grid:
 
 @dataclass(frozen=True)
 class Composition:
-    """What a CTA is made of. Bytes are of shared memory; registers of 4 bytes."""
+    """What a CTA is made of. Bytes are bytes of shared memory; registers are 32-bit."""
 
     roles: tuple[Role, ...]
     entry_registers: int | None
-    """A thread's, where there are roles: the SM's registers dealt out evenly, in steps of 8."""
+    """Per thread, with roles only: the SM's registers divided evenly, rounded down to a multiple of 8."""
     lane_registers_asked: int | None
     """Summed over one thread of each warpgroup, where setmaxnreg asks for registers."""
     lane_registers_at_entry: int | None
     """The same at entry: more cannot be asked for."""
     accumulators: int
-    """Registers of accumulators, of a thread that multiplies."""
+    """Accumulator registers per thread that multiplies."""
     stages: int
     stage_bytes: int
     scratch_buffers: int
     scratch_bytes: int
     """Of all scratch buffers; none where the scratch reuses the ring."""
     flops_per_byte: float | None
-    """Of A and B loaded for a CTA tile."""
+    """Per byte of A and B loaded for a CTA tile."""
     l2_bytes_per_cycle: float | None
-    """A and B for one SM at the full rate of wgmma."""
+    """A and B per SM, at the full rate of wgmma."""
     grid: Grid
 
 
@@ -167,7 +167,7 @@ def _grid(work: tile.WorkTilesOp, launch: tile.LaunchOp, spec: GemmSpec, target:
 
 
 def _host_value(value: ir.Value, sms: int) -> int | None:
-    """An index of the host function, on a GPU of so many SMs; None where it comes at run time."""
+    """An index of the host function, on a GPU of `sms` SMs; None where it is known only at run time."""
     constant = constant_of(value)
     if constant is not None:
         return constant

@@ -36,7 +36,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Resources:
-    """What a CTA takes, and how many fit on an SM. `shared_memory` in bytes; the rest of a thread's, by ptxas, None
+    """Resources per CTA, and CTAs per SM. `shared_memory` is in bytes; the rest is per thread, from ptxas, None
     where there is no ptxas."""
 
     threads: int

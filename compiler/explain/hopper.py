@@ -63,7 +63,7 @@ class TmaAccess:
 
 @dataclass(frozen=True)
 class Transaction:
-    """The bytes that an mbarrier expects in a phase, against those of the TMA loads that signal it."""
+    """The bytes that an mbarrier expects per phase, and those of the TMA loads that signal it."""
 
     what: str
     expects: int
@@ -100,7 +100,7 @@ class Product:
 
     @property
     def bytes_per_cycle(self) -> float:
-        """That shared memory must give at the full rate, of 128 that it can."""
+        """Bytes per cycle that shared memory must deliver at the full rate; it can deliver 128."""
         return self.warpgroups * self.slices * (self.a_bytes + self.b_bytes) / self.cycles
 
 

@@ -1,4 +1,4 @@
-"""What the values of a kernel at level `epilogue` are called, and what its matrices are on the host."""
+"""Names of the values of a kernel at level `epilogue`, and the host matrices behind them."""
 
 from mlir import ir
 

@@ -36,11 +36,11 @@ Steps: TypeAlias = Generator[Wait, None, Any]
 """What a handler that may wait returns."""
 
 
-_REGISTERS = 65536  # of an SM
+_REGISTERS = 65536  # per SM
 
 
 def registers_that_fit(threads: int) -> int:
-    """Registers per thread of a CTA of `threads` threads, at most: they are allocated in units of eight."""
+    """Maximum registers per thread in a CTA of `threads` threads: they are allocated in units of eight."""
     return min(256, _REGISTERS // threads // 8 * 8)
 
 
@@ -109,7 +109,7 @@ class Cta:
         self.warpgroups: dict[int, Any] = {}  # what wgmma keeps for each
         self.rendezvous: dict[int, Any] = {}  # what the warps of a warpgroup execute together, by its number
         self.stores: dict[tuple[int, int], Any] = {}  # groups of TMA stores, by agent and lane
-        self.registers: dict[int, int] = {}  # a thread's, of each warp that has changed them
+        self.registers: dict[int, int] = {}  # per thread, for each warp that has changed them
         self.free_registers = 0
         self.spawned: list[Agent] = []
         self.ended: set[int] = set()
@@ -160,7 +160,7 @@ class AgentState:
 
     @property
     def share(self) -> slice:
-        """Which of the parts of an op that all threads do together are this agent's: every n-th, for n agents."""
+        """This agent's share of an op that all threads execute together: every n-th part, for n agents."""
         return slice(self.team.members.index(self.warp), None, len(self.team.members))
 
     def access(self, op: DecodedOp, lanes: Ints | None = None) -> Access:

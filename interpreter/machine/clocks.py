@@ -1,4 +1,4 @@
-"""What happened before what in one CTA: a vector clock for each agent (a warp, a warpgroup, a role, or the whole CTA).
+"""Happens-before within one CTA: a vector clock for each agent (a warp, a warpgroup, a role, or the whole CTA).
 
 An *epoch* of an agent ends at each of its ordering events. What an agent did in an epoch is ordered before another's
 present once that one knows of a later epoch: `known[r, w] > epoch`. Threads of one warp are not ordered among
@@ -49,12 +49,12 @@ class Clocks:
         self.known[members] = self.known[members].max(axis=0)
 
     def release(self, warp: int) -> Knowledge:
-        """The agent's present epoch ends; what who `acquire`s the result will then know."""
+        """The agent's current epoch ends. Returns what an agent that `acquire`s it will then know."""
         self.known[warp, warp] += 1
         return self.known[warp].copy()
 
     def acquire(self, warp: int, knowledge: Knowledge) -> None:
-        """The agent learns what was released; clocks added since then it learns nothing of."""
+        """The agent learns what was released; it learns nothing about clocks added since then."""
         mine = self.known[warp, : len(knowledge)]
         np.maximum(mine, knowledge, out=mine)
 

@@ -40,7 +40,7 @@ def run_block(state: AgentState, block: DecodedBlock) -> Steps:
 
 
 def violation(state: AgentState, op: DecodedOp, rule: str) -> InterpreterError:
-    """The error for a broken rule: the op, where it stands, who ran it, and the rule."""
+    """The error for a broken rule: the op, its location, the agent that ran it, and the rule."""
     return InterpreterError(f"{op.describe()}, level {state.machine.level}, {state.who()}: {rule}")
 
 

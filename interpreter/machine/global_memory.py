@@ -1,7 +1,8 @@
 """Global memory with the rules of ordering: each byte remembers the thread that wrote it last in this launch, and when.
 
-An access to a byte that another thread wrote must be ordered after it, by barriers within a CTA; between CTAs nothing
-orders. Bytes that a TMA store writes are in flight from `start_store` to `land_store`: until then nothing orders them.
+An access to a byte that another thread wrote must be ordered after it, by barriers within a CTA; nothing orders
+accesses of different CTAs. Bytes that a TMA store writes are in flight from `start_store` to `land_store`: until then
+nothing orders them.
 """
 
 from collections.abc import Callable
@@ -34,7 +35,7 @@ from lowtide.interpreter.numbers.cells import (
 )
 
 _ORIGIN = 1 << 20  # of global memory: a null pointer or a shared address is out of its bounds
-_GAP = 256  # at least so many bytes between two allocations, and every allocation's alignment
+_GAP = 256  # bytes: the least gap between two allocations, and their alignment
 
 
 class GlobalMemory(Cells):

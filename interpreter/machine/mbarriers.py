@@ -1,8 +1,8 @@
 """mbarrier objects: phases that complete by arrivals and by bytes (PTX ISA, "mbarrier").
 
 A phase completes when no arrival and no byte is pending. A wait learns what the arrivals of the completed phases had
-released. Bytes that TMA writes are visible to who waited for the phase that counted them, and to nobody else: each
-mbarrier is a clock of its own, whose epochs are its phases.
+released. Bytes that TMA writes are visible only to agents that waited for the phase that counted them:
+each mbarrier has its own clock, with its phases as epochs.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def learn(state: AgentState, barrier: Mbarrier) -> None:
 def arrive(
     state: AgentState, op: DecodedOp, barrier: Mbarrier, count: int = 1, expected: int = 0, relaxed: bool = False
 ) -> None:
-    """Expect so many bytes more, then arrive `count` times. `relaxed`: what was done before is not released."""
+    """Expect this many more bytes, then arrive `count` times. `relaxed`: earlier accesses are not released."""
     if expected:
         expect(state, op, barrier, expected)
     if count > barrier.pending:
@@ -96,7 +96,7 @@ def arrive(
 
 
 def expect(state: AgentState, op: DecodedOp, barrier: Mbarrier, expected: int) -> None:
-    """expect_tx: the present phase waits for so many bytes more."""
+    """expect_tx: the current phase waits for this many more bytes."""
     barrier.bytes += expected
     if not 0 <= expected <= MAX_BYTES or barrier.bytes > MAX_BYTES:
         raise violation(

@@ -1,4 +1,4 @@
-"""Shared memory with the rules of ordering: who may read and write which bytes when.
+"""Shared memory with the rules of ordering: which agent may read and write which bytes, and when.
 
 Each byte remembers the thread that wrote it last and in which epoch (clocks.py), and its last reader in each warp. An
 access to a byte that another thread wrote, or a write to one that another thread read, must be ordered after it, else
@@ -105,7 +105,7 @@ class SharedMemory(Cells):
         self.buffers.append(Buffer(name, start, end))
 
     def add_reader(self, name: str) -> tuple[int, int]:
-        """What reads asynchronously and is no agent: its number among readers, and its clock."""
+        """An asynchronous reader that is not an agent: its number among readers, and its clock."""
         clock = self.clocks.add_source(name)
         for field in ("_read_epoch", "_reader"):
             setattr(self, field, np.pad(getattr(self, field), ((0, 1), (0, 0))))
@@ -114,7 +114,7 @@ class SharedMemory(Cells):
         return len(self._reader_clocks) - 1, clock
 
     def claim(self, name: str, start: int, size: int) -> None:
-        """From here on these bytes are an object that no ordinary access may touch."""
+        """From now on these bytes belong to an object that ordinary accesses may not touch."""
         self._objects.append(Buffer(name, start, start + size))
         self._write_epoch[start : start + size] = IN_FLIGHT
 

@@ -1,4 +1,4 @@
-"""The ring's protocol: acquire, commit, wait, release, each checked, for a CTA of one agent, several warps, or roles.
+"""The ring's protocol: checked acquire, commit, wait and release, for a CTA of one agent, several warps, or roles.
 
 Producers fill the slots in ring order and consumers read them in ring order: (index, phase) of the k-th is
 (k mod stages, ⌊k / stages⌋ mod 2). Without roles every agent is both. A slot is full once every producer has committed

@@ -1,6 +1,6 @@
 """Runs the agents of a launch: each until it yields a `Wait`, then another of those that can go on, drawn from a seed.
 
-Where none can go on, it reports who waits for what.
+If none can go on, it reports what each agent waits for.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,8 +1,8 @@
-"""Who the agents of a CTA are, and which of them do an op together.
+"""The agents of a CTA, and which of them execute an op together.
 
-Without roles: one agent for the whole CTA at collective levels, else one a warp. With `sm.roles`: one a role at
-collective levels; else one for a producer role, as one elected thread does all its work, and one a warpgroup of a
-consumer role. An agent runs the kernel from its first op on and of `sm.roles` only its own role's region.
+Without roles: one agent for the whole CTA at collective levels, else one per warp. With `sm.roles`: one per role
+at collective levels; else one for a producer role, since one elected thread does all its work, and one per warpgroup of
+a consumer role. An agent runs the kernel from its first op, and inside `sm.roles` only the region of its own role.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ PRODUCER, CONSUMER = "producer", "consumer"
 
 @dataclass(frozen=True)
 class Team:
-    """Agents that do together what an op says all threads do: those of a CTA, or of one role."""
+    """The agents that execute collective ops together: those of a CTA, or of one role."""
 
     name: str
     members: tuple[int, ...]
@@ -41,7 +41,7 @@ class Seat:
 
 
 def seats_of(threads: int, collective: bool, roles: tuple[Role, ...]) -> tuple[Seat, ...]:
-    """The agents of a CTA of so many threads."""
+    """The agents of a CTA of `threads` threads."""
     if roles:
         return _seats_of_roles(collective, roles)
     count = 1 if collective else threads // WARP

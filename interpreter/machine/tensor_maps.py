@@ -45,7 +45,7 @@ class TensorMap:
 
     @property
     def bytes(self) -> int:
-        """Of one box, which are what an mbarrier counts wherever the box lies."""
+        """Bytes per box, as an mbarrier counts them wherever the box lies."""
         return prod(self.box) * self.element.bytes
 
     @property

@@ -1,4 +1,4 @@
-"""What a run did, in sequence: which work tiles each CTA computed, and which elements of D it stored.
+"""A record of a run, in order: which work tiles each CTA computed, and which elements of D it stored.
 
 Where an op says it (`tile.work_tiles`, levels cta to epilogue) the tiles are recorded; at level nvvm no op does, and
 they are read from the stores.

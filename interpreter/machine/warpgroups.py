@@ -1,8 +1,8 @@
 """What the four warps of a warpgroup must execute together: one rendezvous for wgmma's instructions and setmaxnreg.
 
 By .aligned all threads of the warpgroup must execute the same instruction (PTX ISA, "wgmma.mma_async", "wgmma.fence",
-"wgmma.commit_group", "wgmma.wait_group", "setmaxnreg"). The warps need not arrive at the same time, and learn nothing
-of each other: the n-th such instruction of each must be the same one, with the same operands.
+"wgmma.commit_group", "wgmma.wait_group", "setmaxnreg"). The warps need not arrive at the same time and are not
+synchronised: the n-th such instruction of each must be the same, with the same operands.
 """
 
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Which work tiles a CTA computes, in which sequence: the meaning of `tile.work_tiles`, without MLIR.
+"""The work tiles of each CTA, in order: the meaning of `tile.work_tiles`, without MLIR.
 
 Each word of the dialect's enums has an entry here; one without is refused.
 """
@@ -34,11 +34,11 @@ class WorkOrder:
         return ORDERS[self.kind](index, tiles, self)
 
     def places(self, cta: int, ctas: int, total: int) -> range:
-        """The places in the order whose tiles a CTA of the launch computes, one after the other."""
+        """Positions in the tile order of the tiles that a CTA of the launch computes, in sequence."""
         return SCHEDULERS[self.scheduler](cta, ctas, total)
 
     def tiles_of(self, cta: int, ctas: int, tiles: Place) -> Iterator[Place]:
-        """The tiles (m, n) that a CTA computes, one after the other."""
+        """The tiles (m, n) that a CTA computes, in sequence."""
         return (self.tile_at(index, tiles) for index in self.places(cta, ctas, tiles[0] * tiles[1]))
 
 
@@ -51,7 +51,7 @@ def _persistent(cta: int, ctas: int, total: int) -> range:
 
 
 def _even_split(cta: int, ctas: int, total: int) -> range:
-    """Neighbouring tiles; the runs of the first CTAs are one tile longer where they do not come out even."""
+    """A run of neighbouring tiles; if the tiles do not divide evenly, the first CTAs take one more."""
     start, end = (index * (total // ctas) + min(index, total % ctas) for index in (cta, cta + 1))
     return range(start, end)
 

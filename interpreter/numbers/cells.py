@@ -1,8 +1,8 @@
 """Byte-addressed memory whose bytes hold numbers of a domain, and what each byte is part of.
 
 Each element lies at the byte address of its first byte: there stand its payload and the code of its type; its further
-bytes say "continued". So a read that does not meet whole elements of its own type is found, whatever the domain. Bytes
-that cp.async zero-fills read as zero of any type. All functions take arrays of addresses, one a lane (a *row*).
+bytes say "continued". So a read that does not match whole elements of its own type is found in every domain. Bytes
+that cp.async zero-fills read as zero of any type. All functions take arrays of addresses, one per lane (a *row*).
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,20 +23,22 @@ WHOLE_AGENT = 128
 """The lane number under which all lanes of an agent (a warp, a warpgroup, a role, a CTA) together access memory."""
 
 IN_FLIGHT = np.iinfo(np.int32).max
-"""As the epoch of a write or read: after everybody's present."""
+"""As the epoch of a write or read: later than every agent's current epoch."""
 
 LANES = 256
 """A thread's number is agent · LANES + lane."""
 
 WARPS = 32
-"""Of one CTA, at most."""
+"""Maximum per CTA."""
 
-# By MLIR's names, i1 included, of which a byte is stored.
+# By MLIR names; an i1 is stored as a byte.
 _WIDTHS = {"i1": 1, **{row.ir: row.bytes for row in ELEMENTS.values()}}
 ELEMENT_BYTES: Mapping[str, int] = MappingProxyType(_WIDTHS)
 CODES: Mapping[str, int] = MappingProxyType({dtype: code for code, dtype in enumerate(_WIDTHS, start=1)})
 _NAMES: Mapping[int, str] = MappingProxyType({code: dtype for dtype, code in CODES.items()})
 UNWRITTEN, ZERO, CONTINUED = 0, 254, 255
+ZERO_TYPE = "zero"
+"""In place of a type: 16-bit elements that are zero of any type."""
 _WORDS: Mapping[int, Any] = MappingProxyType({1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64})
 
 
@@ -129,16 +131,16 @@ class Cells:
         return self._read(access, span, dtype, count)
 
     def load_any(self, access: Access, addresses: Ints, width: int, count: int = 1) -> tuple[Values, str]:
-        """As `load`, for elements of `width` bytes of whatever one type: payload, and the type's name.
+        """As `load`, for elements of `width` bytes of any one type: payload, and the type's name.
 
-        The name is "zero" where all bytes are zero-filled. Raises InterpreterError also where types differ.
+        The name is ZERO_TYPE where all bytes are zero-filled. Raises InterpreterError also where types differ.
         """
         span = self.span(access, addresses, width * count)
         self._before_read(access, span)
         words = span.get(self.codes).view(_WORDS[width])
         written = words[words != _ZEROS[width]]
         if not written.size:
-            return self.payload[self._elements(span, width, count)], "zero"
+            return self.payload[self._elements(span, width, count)], ZERO_TYPE
         dtype = next((name for name, word in _PATTERNS.items() if word == written[0] and _WIDTHS[name] == width), None)
         if dtype is None:
             self._refuse_contents(access, span, words == written[0], f"a {8 * width}-bit element", width)
@@ -151,11 +153,13 @@ class Cells:
 
         Raises InterpreterError for an access out of bounds or misaligned, bytes in flight, and a race.
         """
-        width = ELEMENT_BYTES[dtype]
+        is_zero = dtype == ZERO_TYPE
+        width = 2 if is_zero else ELEMENT_BYTES[dtype]
         span = self.span(access, addresses, width * count, align)
         self._before_write(access, span)
-        codes = np.full((1, width * count), CONTINUED, np.uint8)
-        codes[0, ::width] = CODES[dtype]
+        codes = np.full((1, width * count), ZERO if is_zero else CONTINUED, np.uint8)
+        if not is_zero:
+            codes[0, ::width] = CODES[dtype]
         span.put(self.codes, codes)
         self.payload[self._elements(span, width, count)] = payload
 

@@ -2,7 +2,7 @@
 
 `float`   what the hardware computes: every value a float64 that holds an f16, bf16, f32 or f64 exactly; each operation
           computes in float64 and rounds once to its type.
-`exact`   integers without rounding: a GEMM on integers comes out the same whatever the order of its sums, so two levels
+`exact`   integers without rounding: a GEMM on integers does not depend on the order of its sums, so two levels
           can be compared bit by bit.
 `field`   integers modulo 2³¹ − 1: exact too, and dyadic constants such as 0.5 exist in it.
 
@@ -68,7 +68,7 @@ class FloatDomain:
     payload: Any = np.float64
 
     def from_array(self, array: Values) -> Values:
-        """The payload of a matrix that the user gave, in whatever dtype."""
+        """The payload of a matrix that the user gave, of any dtype."""
         return np.asarray(array).astype(np.float64)
 
     def to_array(self, values: Values, dtype: str) -> Values:

@@ -9,17 +9,22 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.elements import ELEMENTS
 from lowtide.errors import InterpreterError
+from lowtide.interpreter.numbers.cells import ZERO_TYPE
 from lowtide.interpreter.numbers.domains import Domain
 
 Values = NDArray[Any]
+
+PACKED_TYPES: tuple[str, ...] = tuple(row.ir for row in ELEMENTS.values() if row.is_float and row.bits == 16)
+"""The types, by their MLIR names, that a register holds two of."""
 
 
 class Packed:
     """Integers of 32 bits, an i32 or a vector of them, that hold numbers of the 16-bit type `dtype`.
 
     `payload`: array (32, 2) of an i32, (32, n, 2) of a vector, with 1 in place of 32 where uniform; the low half first.
-    `dtype` is "zero" where the halves are zero of any type.
+    `dtype` is ZERO_TYPE where the halves are zero of any type.
     """
 
     __array_ufunc__ = None  # so that numpy hands its operators over to those below
@@ -31,7 +36,7 @@ class Packed:
 
     def unpack(self, dtype: str) -> Values:
         """The payload, as numbers of `dtype`. Raises InterpreterError where it holds another type's."""
-        if self.dtype not in (dtype, "zero"):
+        if self.dtype not in (dtype, ZERO_TYPE):
             raise InterpreterError(f"a register that holds two {self.dtype} is read as two {dtype}; load it as {dtype}")
         return self.payload
 
@@ -39,10 +44,10 @@ class Packed:
         """This where the condition (32,) holds, else `other`."""
         if not isinstance(other, Packed):
             raise InterpreterError("a register that holds 16-bit numbers is joined with a plain integer")
-        if self.dtype != other.dtype and "zero" not in (self.dtype, other.dtype):
+        if self.dtype != other.dtype and ZERO_TYPE not in (self.dtype, other.dtype):
             raise InterpreterError(f"a register that holds {self.dtype} is joined with one that holds {other.dtype}")
         column = np.asarray(condition).reshape(-1, *(1,) * (self.payload.ndim - 1))
-        dtype = other.dtype if self.dtype == "zero" else self.dtype
+        dtype = other.dtype if self.dtype == ZERO_TYPE else self.dtype
         return Packed(np.where(column, self.payload, other.payload), dtype)
 
     def _refuse(self, *operands: Any) -> NoReturn:

@@ -309,7 +309,7 @@ def select(state: AgentState, op: DecodedOp) -> None:
 
 
 def blend(condition: Any, x: Any, y: Any) -> Any:
-    """`x` where the condition holds, else `y`, for whatever a slot may hold."""
+    """`x` where the condition holds, else `y`, for any kind of value."""
     if x is y:
         return x
     if x is None or y is None:

@@ -1,4 +1,4 @@
-"""The gpu dialect inside a kernel: who a thread is, and the barrier of its CTA."""
+"""The gpu dialect inside a kernel: thread and block indices, and the CTA barrier."""
 
 from typing import Any
 

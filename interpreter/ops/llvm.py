@@ -1,4 +1,4 @@
-"""The llvm dialect as far as level nvvm has it: pointers, loads and stores, structs, bit casts.
+"""The llvm dialect as level nvvm uses it: pointers, loads and stores, structs, bit casts.
 
 A pointer is its byte address; a struct is a tuple. Integer and float arithmetic is what the arith and math dialects do.
 """
@@ -17,7 +17,7 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import SHARED, active_rows, memory_of, spread
 from lowtide.interpreter.numbers.cells import Access, Cells, Ints
-from lowtide.interpreter.numbers.packed import Packed
+from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
 from lowtide.interpreter.ops import arith, math
 from lowtide.interpreter.program.ir_attributes import decode_attribute
 from lowtide.interpreter.program.ir_types import Array, Scalar, Struct, Type, Vector, decode_type
@@ -252,8 +252,8 @@ def load(state: AgentState, op: DecodedOp) -> None:
 
 def _holds_halves(cells: Cells, rows: Ints) -> bool:
     """Whether 16-bit floats lie where an i32 is read: then the register is a packed one."""
-    at = int(rows[0]) - cells.origin if len(rows) else -1
-    return 0 <= at < cells.size and cells.dtype_at(at) in ("f16", "bf16")
+    starts = rows - cells.origin
+    return any(cells.dtype_at(int(at)) in PACKED_TYPES for at in starts[(starts >= 0) & (starts < cells.size)])
 
 
 @OPS.implements("llvm.store", prepare=_prepare_access)
@@ -269,7 +269,7 @@ def store(state: AgentState, op: DecodedOp) -> None:
         raise violation(state, op, "a value that was never given (undef or poison) is stored")
     dtype = element.name
     if isinstance(value, Packed):
-        value, dtype, count = value.payload, "bf16" if value.dtype == "zero" else value.dtype, 2 * count
+        value, dtype, count = value.payload, value.dtype, 2 * count
     _store_rows(state, cells, access, rows, value, dtype, count, align)
 
 

@@ -1,4 +1,4 @@
-"""The nvvm dialect as far as the sm_80 road has it: special registers, cp.async, barriers, ldmatrix, mma.sync."""
+"""The nvvm dialect as the sm_80 pipeline uses it: special registers, cp.async, barriers, ldmatrix, mma.sync."""
 
 import re
 from typing import Any
@@ -11,7 +11,7 @@ from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.barriers import barrier
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_rows, uniform, whole_warp
-from lowtide.interpreter.numbers.packed import Packed, unpack
+from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed, unpack
 from lowtide.interpreter.program.ir_types import Struct, Vector
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
@@ -110,7 +110,7 @@ def barrier0(state: AgentState, op: DecodedOp) -> Steps:
 
 @OPS.implements("nvvm.barrier")
 def named_barrier(state: AgentState, op: DecodedOp) -> Steps:
-    """bar.sync, of all threads or of as many as the op says; its reductions are not interpreted."""
+    """bar.sync, of all threads or of the number that the op gives; its reductions are not interpreted."""
     identifier, threads, reduction = op.operand_groups()
     if reduction:
         raise violation(state, op, "a barrier with a reduction is not interpreted; use a plain one")
@@ -166,9 +166,9 @@ def _prepare_mma(op: DecodedOp, program: Program) -> None:
             f"{op.describe()}: mma.sync takes A by rows and B by columns, not {' and '.join(layouts)}"
         )
     types = [re.sub(r".*<(\w+)>.*", r"\1", op.attributes[f"multiplicand{side}PtxType"]) for side in "AB"]
-    if types[0] != types[1] or types[0] not in ("f16", "bf16"):
+    if types[0] != types[1] or types[0] not in PACKED_TYPES:
         raise InterpreterError(
-            f"{op.describe()}: mma.sync of {types[0]} and {types[1]}; both f16 or both bf16 it must be"
+            f"{op.describe()}: mma.sync of {types[0]} and {types[1]}; take one of {' and '.join(PACKED_TYPES)} for both"
         )
     result = op.result_types[0]
     assert isinstance(result, Struct)
@@ -196,7 +196,7 @@ def mma_sync(state: AgentState, op: DecodedOp) -> None:
 
 
 def _fragment(registers: list[Any]) -> Any:
-    """Two values a register, side by side: array (32, values)."""
+    """Two values per register, side by side: array (32, values)."""
     if any(len(register) != 32 for register in registers):
         registers = [np.broadcast_to(register, (32, 2)) for register in registers]
     return np.concatenate(registers, axis=1)

@@ -149,14 +149,15 @@ def elect_sync(state: AgentState, op: DecodedOp) -> None:
 def setmaxregister(state: AgentState, op: DecodedOp) -> Steps:
     """Registers come from those that the CTA's other warps gave back; an increase waits for them.
 
-    PTX ISA, "setmaxnreg". At entry each thread has what the kernel says, or as many as fit: a multiple of eight.
+    PTX ISA, "setmaxnreg". At entry each thread has the number that the kernel gives, else the largest multiple of
+    eight that fits.
     """
     meet(state, op)
     cta, wanted = state.cta, op.attributes["regCount"]
     held = cta.registers.get(state.warp, state.machine.registers or registers_that_fit(state.machine.threads))
     action = "increase" if "increase" in op.attributes["action"] else "decrease"
     if (wanted < held) if action == "increase" else (wanted > held):
-        raise violation(state, op, f"{wanted} registers a thread, which has {held}: that is no {action}")
+        raise violation(state, op, f"asks for {wanted} registers per thread, but each has {held}: that is no {action}")
     needed = (wanted - held) * WARP
     if needed > 0:
         yield Wait(

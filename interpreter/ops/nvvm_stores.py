@@ -11,6 +11,7 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_lanes, active_rows, uniform, whole_warp
 from lowtide.interpreter.machine.tensor_maps import TensorMap
+from lowtide.interpreter.numbers.cells import ZERO_TYPE
 from lowtide.interpreter.numbers.packed import Packed, unpack
 from lowtide.interpreter.program.ir_types import Scalar, Vector
 from lowtide.interpreter.program.op_table import OpTable
@@ -33,8 +34,12 @@ def stmatrix(state: AgentState, op: DecodedOp) -> None:
     """Lanes 8 j to 8 j + 7 give the addresses of the rows of matrix j, each of 16 bytes (PTX ISA, "stmatrix")."""
     whole_warp(state, op)
     address, *registers = (state.values[slot] for slot in op.operands)
-    packed = [register.dtype for register in registers if isinstance(register, Packed) and register.dtype != "zero"]
-    dtype = packed[0] if packed else "bf16"
+    packed = [register.dtype for register in registers if isinstance(register, Packed) and register.dtype != ZERO_TYPE]
+    if not packed and any(not isinstance(register, Packed) and np.any(register) for register in registers):
+        raise violation(
+            state, op, "registers of plain integers; cast vectors of two 16-bit floats to i32 (llvm.bitcast)"
+        )
+    dtype = packed[0] if packed else ZERO_TYPE
     domain, count = state.machine.domain, len(registers)
     values = np.empty((32, count, 2), domain.payload)
     for index, register in enumerate(registers):

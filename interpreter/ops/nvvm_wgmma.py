@@ -1,9 +1,9 @@
 """The nvvm dialect: wgmma, four warps of a warpgroup at a time, each with its quarter of the rows.
 
-A group is done once all four warps have committed it and one waits for it. Its accumulators can be passed on, to the
-next wgmma and through loops, but not looked into, until a wait hands them on (`sm.ptx_wgmma_wait`, or the assembly that
-it becomes): a wait that they do not pass through holds back no read of them in the compiler. They go to one such user
-only: for a second one the compiler copies registers that a wgmma may still write.
+A group is done once all four warps have committed it and one waits for it. Until then its accumulators may be passed to
+the next wgmma and through loops, but not read. They become readable as results of a wait (`sm.ptx_wgmma_wait`, or the
+assembly that it becomes): without this data dependence the compiler may move a read above the wait. They may have only
+one such user: for a second one the compiler would copy registers that a wgmma may still write.
 """
 
 import re
@@ -24,6 +24,7 @@ from lowtide.interpreter.machine.pending import PendingRegister, PendingRegister
 from lowtide.interpreter.machine.teams import WARPGROUP
 from lowtide.interpreter.machine.warpgroups import meet
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES
+from lowtide.interpreter.numbers.packed import PACKED_TYPES
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
 
@@ -79,9 +80,10 @@ def _prepare_mma(op: DecodedOp, program: Program) -> None:
     m, n, k = (int(number) for number in re.findall(r"= (\d+)", attributes["shape"]))
     types = [_word(attributes[f"type{side}"]) for side in "ABD"]
     scales = [_word(attributes[f"scale{side}"]) for side in "AB"]
-    if (m, k) != (64, 16) or types[0] != types[1] or types[0] not in ("f16", "bf16") or types[2] not in ("f32", "f16"):
+    if (m, k) != (64, 16) or types[0] != types[1] or types[0] not in PACKED_TYPES or types[2] not in ("f32", "f16"):
         raise InterpreterError(
-            f"{op.describe()}: wgmma m{m}n{n}k{k} of {', '.join(types)}; m64nNk16 of f16 or bf16 is interpreted"
+            f"{op.describe()}: wgmma m{m}n{n}k{k} of {', '.join(types)}; m64nNk16 of "
+            f"{' or '.join(PACKED_TYPES)} is interpreted"
         )
     if scales != ["one", "one"]:
         raise InterpreterError(f"{op.describe()}: operands that are negated are not interpreted")
@@ -144,7 +146,7 @@ def _registers(acc: Any, count: int) -> Values:
         return acc.registers
     columns = [np.broadcast_to(register, 32) for register in acc]
     if len(columns) != count:
-        raise ValueError(f"{len(columns)} accumulators a thread, the instruction has {count}")
+        raise ValueError(f"{len(columns)} accumulators per thread, the instruction has {count}")
     return np.stack(columns, axis=1)
 
 

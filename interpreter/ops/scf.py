@@ -1,7 +1,7 @@
 """The scf dialect: structured control flow, uniform over a warp or divergent.
 
-Divergent branches run one after the other under a mask, and results are joined by lane; a loop whose trip count
-differs between lanes goes on, under a mask, while any lane is in it.
+Divergent branches run one after the other under a mask, and results are joined by lane; a loop with different
+trip counts per lane runs under a mask until the last lane leaves it.
 """
 
 from typing import Any

@@ -25,7 +25,7 @@ def _prepare_cp_async(op: DecodedOp, program: Program) -> None:
     rows, columns = decode_tv(attribute.tv).coordinates(type.layout.extents[0])
     if rows.shape[1] % length:
         raise InterpreterError(
-            f"{op.describe()}: {rows.shape[1]} values a thread are not whole runs of {length} ({attribute.atom})"
+            f"{op.describe()}: {rows.shape[1]} values per thread are not whole runs of {length} ({attribute.atom})"
         )
     rows, columns = (part.reshape(len(part), -1, length) for part in (rows, columns))
     offsets = type.layout.table[rows, columns]

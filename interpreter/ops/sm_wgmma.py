@@ -1,4 +1,4 @@
-"""The sm dialect: asynchronous products by wgmma, one agent a warpgroup.
+"""The sm dialect: asynchronous products by wgmma, one agent per warpgroup.
 
 A group's operands stay open for reading until a wait covers it. Its registers follow the PTX ISA (`hardware.py`), and
 not the fragment's thread-value layout.
@@ -134,7 +134,7 @@ def _open(
     buffer.check(state, op, "read")
     starts, length = buffer.chunks()
     table = starts.reshape(buffer.type.shape[0] or 0, -1)
-    # Rows come in whole blocks, of at least as many as a run has elements.
+    # Rows come in whole blocks; a block has at least one row for each element of a run.
     addresses = (table[:, rows[::length] // length] if transposed else table[rows]).reshape(-1)
     payload, read = state.cta.shared.open_read(state.access(op), addresses, buffer.type.element.name, length)
     return (payload.reshape(-1, len(rows)).T if transposed else payload.reshape(len(rows), -1)), read

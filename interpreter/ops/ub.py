@@ -1,4 +1,4 @@
-"""The ub dialect: poison, a value that may be passed on and inserted into, and computed with nowhere."""
+"""The ub dialect: poison, a value that may be passed on and inserted into, but not computed with."""
 
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.program.op_table import OpTable

@@ -1,6 +1,6 @@
-"""The element types of matrices, one row each: what every part of Lowtide knows of them.
+"""The element types of matrices, one row each: the only place where Lowtide describes them.
 
-Data and the standard library alone, so that targets, passes, interpreter, front end and runtime read the same rows. A
+This module needs only the standard library, so that targets, passes, interpreter, front end and runtime can read it. A
 new type is a row here and, where tensor cores multiply it, an atom in `targets/atoms.py`.
 
 Sources: IEEE 754-2019; OCP 8-bit Floating Point Specification 1.0; dlpack.h 1.1; CUDA driver API,
@@ -17,7 +17,7 @@ from lowtide.errors import SpecError
 
 @dataclass(frozen=True, kw_only=True)
 class ElementType:
-    """One element type. What other systems call it is text, which the users of those systems resolve."""
+    """One element type. Names in other systems are plain text, resolved by the code that uses those systems."""
 
     name: str
     """In specs, operands and manifests."""
@@ -48,7 +48,7 @@ class ElementType:
     tensor_map: str
     """CU_TENSOR_MAP_DATA_TYPE_…; TMA moves bytes, so a type that it lacks goes as an integer of its size."""
     aliases: tuple[str, ...] = ()
-    """What else people call it: for the hint in an error, never accepted."""
+    """Other common names, for hints in errors; never accepted as input."""
 
     @property
     def bytes(self) -> int:
@@ -66,7 +66,7 @@ class ElementType:
 
     @property
     def spacing(self) -> float:
-        """From 1 to the next float, twice the unit roundoff: what an operation that truncates may cost; 0 of ints."""
+        """From 1 to the next float: the relative error bound of truncation, twice the unit roundoff. 0 for integers."""
         return 2.0 ** (1 - self.precision) if self.is_float else 0.0
 
     @property
@@ -200,7 +200,7 @@ _ROWS: dict[str, ElementType] = {
         _integer(64, "INT64"),
     )
 }
-# What epilogues compute in, whatever accumulators and operands are.
+# The type that epilogues compute in, for all accumulators and operands.
 EPILOGUE_TYPE = "f32"
 
 ELEMENTS: Mapping[str, ElementType] = MappingProxyType(_ROWS)

@@ -1,6 +1,6 @@
 """Where the console scripts start: interrupts, and output that cannot be written, end in a message and no traceback.
 
-It imports nothing of a command before it watches for interrupts: importing MLIR takes half a second.
+Commands are imported only after interrupts are handled: importing MLIR takes half a second.
 
 Exit status: 130 after an interrupt and 141 where the reader of a pipe is gone, as shells have it.
 """

@@ -9,7 +9,7 @@ class Error(Exception):
 
 
 class SpecError(Error):
-    """A `GemmSpec` that cannot be: unknown dtype or layout, impossible size, or an epilogue that cannot be traced."""
+    """An invalid `GemmSpec`: unknown dtype or layout, impossible size, or an epilogue that cannot be traced."""
 
 
 class TargetError(Error):

@@ -1,4 +1,4 @@
-"""One GEMM on the GPU held to float64: padded operands, a poisoned D whose surroundings must stay as they were."""
+"""One GEMM on the GPU compared with float64: padded operands, a poisoned D, and guards around D."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""A GEMM in hand-written PTX, one thread an element of D, and its manifest: what the runtime's GPU tests launch."""
+"""A GEMM in hand-written PTX, one thread per element of D, and its manifest: what the runtime's GPU tests launch."""
 
 from __future__ import annotations
 

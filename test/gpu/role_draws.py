@@ -122,7 +122,7 @@ class Draw:
 
 
 def kind(number: int) -> tuple[int, str, str]:
-    """Consumers, layout and store go round, so that each combination comes up as often, whatever the rules refuse."""
+    """Cycle through consumers, layout and store, so that refusals do not change how often each combination comes up."""
     return CONSUMERS[number % 3], LAYOUTS[number // 3 % 4], STORES[number // 12 % 3]
 
 
@@ -169,7 +169,7 @@ def refusal(spec: lt.GemmSpec, schedule: lt.Schedule) -> str | None:
 
 
 def _schedule(rng: random.Random, consumers: int, store: str) -> lt.Schedule:
-    """Any schedule for so many consumers; what is legal is for the rules to say."""
+    """Any schedule for this number of consumers; the rules then decide whether it is legal."""
     rows = 64 * consumers * rng.choice([blocks for blocks in (1, 2, 3, 4) if 64 * consumers * blocks <= 256])
     columns, depth = rng.choice(COLUMNS), rng.choice(DEPTHS)
     narrow = rng.choice((None, None, None, (2, 3, 3), (1, 3, 3)))

@@ -1,6 +1,6 @@
 """Random problems and schedules with roles on the GPU against float64: TMA, wgmma, every store, every layout.
 
-What is drawn, and how it is held to the rules first, is in role_draws.py.
+role_draws.py draws the problems and schedules and checks them against the rules.
 """
 
 import numpy as np

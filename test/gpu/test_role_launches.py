@@ -23,7 +23,7 @@ def hopper() -> None:
 
 @pytest.fixture(scope="module")
 def kernel() -> object:
-    """Any M, N and K; D by TMA stores from two scratch buffers in turn."""
+    """Any M, N and K; D by TMA stores that alternate between two scratch buffers."""
     return lt.compile_gemm(SPEC, target="sm_90a", schedule=BY_TMA)
 
 
@@ -195,7 +195,7 @@ def test_a_d_without_elements_is_given_back_and_nothing_is_launched(kernel, m, n
 
 
 def wide(rows: int, columns: int, row: int) -> "torch.Tensor":
-    """Zeros whose rows are so many elements apart."""
+    """Zeros with rows this many elements apart."""
     return torch.zeros(rows * row, device="cuda", dtype=torch.bfloat16).view(rows, row)[:, :columns]
 
 

@@ -1,6 +1,6 @@
 """A GEMM for sm_90a at level nvvm, D (f32) = A · Bᵀ, written by hand: one producer thread, one consumer warpgroup.
 
-CTA tile 64x16x64, two stages, one tile a CTA, (M, 16). Slot s of A lies at byte 8192 s, of B at 16384 + 2048 s; the
+CTA tile 64x16x64, two stages, one tile per CTA, (M, 16). Slot s of A lies at byte 8192 s, of B at 16384 + 2048 s; the
 mbarriers of full slots at 20480, those of empty ones at 20496. Tests plant faults by replacing a line (`edited`).
 """
 

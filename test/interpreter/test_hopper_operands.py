@@ -47,7 +47,7 @@ def last_of(steps: list[Step]) -> dict[Level, str]:
 def test_every_level_gives_the_same_d(layout: str, schedule: str) -> None:
     problem = spec(layout, "f16" if schedule == "deep" else "bf16", d="f32")
     levels = last_of(steps_of(problem, SCHEDULES[schedule], SM_90A))
-    # Ragged in M, N and K, several work tiles a CTA, and the ring goes round.
+    # Ragged in M, N and K, several work tiles per CTA, and the ring wraps around.
     inputs = inputs_of(problem, 290, 53, 203)
     for level in LEVELS:
         found = interpret(levels[level], inputs, sms=1, seed=len(level.name), domain="exact")

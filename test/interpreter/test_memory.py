@@ -289,7 +289,7 @@ def test_threads_of_one_cta_need_a_barrier_in_global_memory_too() -> None:
 
 
 def copying(matrix: tuple[GlobalMemory, int], used: np.ndarray | None = None) -> tuple[SharedMemory, AsyncCopies]:
-    """16 rows of 32 bytes by the lanes of warp 0, one group of one copy a lane."""
+    """16 rows of 32 bytes by the lanes of warp 0, one group of one copy per lane."""
     memory, base = matrix
     block = shared()
     copies = AsyncCopies(block)

@@ -266,6 +266,11 @@ REFUSALS = {
         "%c32 = arith.constant 32 : i32\n nvvm.barrier id = %lane number_of_threads = %c32",
         "the lanes of the warp give different values",
     ),
+    "stmatrix of plain integers": (
+        """nvvm.stmatrix %ps8, %c16 {layout = #nvvm.mma_layout<row>, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>,
+        eltType = #nvvm.ld_st_matrix_elt_type<b16>} : !llvm.ptr<3>, i32""",
+        "registers of plain integers",
+    ),
     "ldmatrix of what nobody wrote": (f"%r = {LDMATRIX}", "uninitialised"),
     "a store of undef": (
         "%u = llvm.mlir.undef : f32\n llvm.store %u, %pd : f32, !llvm.ptr<1>",

@@ -8,7 +8,7 @@ from lowtide.errors import InterpreterError
 
 
 def lanes(body, inputs=(), result="i32", threads=32):
-    """Runs `body`, which computes %r from the lane's %t and from %x0, %x1, … (a value a lane); its value by lane.
+    """Runs `body`, which computes %r from the lane's %t and from %x0, %x1, … (one value per lane); its value by lane.
 
     `inputs`: (element type, array of 32).
     """

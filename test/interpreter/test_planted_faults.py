@@ -125,18 +125,33 @@ WRONG_SWIZZLES.append(
 # Of the kernel's arguments %arg2 and %arg3 are A's extents, %arg6 and %arg7 B's, %arg10 and %arg11 D's.
 WRONG_PREDICATES = [
     Fault(
-        "copies of A held to N instead of M", "nvvm", r"(cmpi ult, %\d+, )%arg2\b", r"\g<1>%arg6", OUT_OF_BOUNDS, None
+        "copies of A limited to N instead of M",
+        "nvvm",
+        r"(cmpi ult, %\d+, )%arg2\b",
+        r"\g<1>%arg6",
+        OUT_OF_BOUNDS,
+        None,
     ),
     Fault(
-        "copies of B held to M instead of N", "nvvm", r"(cmpi ult, %\d+, )%arg6\b", r"\g<1>%arg2", WRONG_NUMBERS, None
+        "copies of B limited to M instead of N",
+        "nvvm",
+        r"(cmpi ult, %\d+, )%arg6\b",
+        r"\g<1>%arg2",
+        WRONG_NUMBERS,
+        None,
     ),
-    Fault("copies of A held to M along K", "nvvm", r"(cmpi ult, %\d+, )%arg3\b", r"\g<1>%arg2", WRONG_NUMBERS, None),
-    Fault("bias held to M instead of N", "nvvm", r"(cmpi ult, %\d+, )%arg13\b", r"\g<1>%arg10", WRONG_NUMBERS, None),
+    Fault("copies of A limited to M along K", "nvvm", r"(cmpi ult, %\d+, )%arg3\b", r"\g<1>%arg2", WRONG_NUMBERS, None),
+    Fault("bias limited to M instead of N", "nvvm", r"(cmpi ult, %\d+, )%arg13\b", r"\g<1>%arg10", WRONG_NUMBERS, None),
     Fault(
-        "rows of D held to N instead of M", "nvvm", r"(cmpi ult, %\d+, )%arg10\b", r"\g<1>%arg11", OUT_OF_BOUNDS, None
+        "rows of D limited to N instead of M",
+        "nvvm",
+        r"(cmpi ult, %\d+, )%arg10\b",
+        r"\g<1>%arg11",
+        OUT_OF_BOUNDS,
+        None,
     ),
     Fault(
-        "columns of D held to M instead of N",
+        "columns of D limited to M instead of N",
         "nvvm",
         r"(cmpi ult, %\d+, )%arg11\b",
         r"\g<1>%arg10",

@@ -281,14 +281,14 @@ START = [
         "nvvm",
         r"nvvm\.maxnreg = 168",
         "nvvm.maxnreg = 176",
-        r"tile\.launch.*enters with 176 registers a thread .*384 threads can have 168 each",
+        r"tile\.launch.*enters with 176 registers per thread .*384 threads can have 168 each",
     ),
     Fault(
         "another number of threads than the launch has",
         "nvvm",
         r"known_block_size = array<i32: 384",
         "known_block_size = array<i32: 256",
-        r"tile\.launch.*384 threads a CTA, known_block_size of @gemm_kernel has 256",
+        r"tile\.launch.*384 threads per CTA, known_block_size of @gemm_kernel has 256",
     ),
     Fault(
         "a tensor map that is not passed by value",

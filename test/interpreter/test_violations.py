@@ -86,7 +86,7 @@ def test_a_grid_of_no_ctas_is_refused():
 
 @pytest.mark.parametrize("threads", [0, 48, 2048])
 def test_a_cta_of_impossible_size_is_refused(threads):
-    found(edited("cta", ("threads(128)", f"threads({threads})")), f"{threads} threads a CTA")
+    found(edited("cta", ("threads(128)", f"threads({threads})")), f"{threads} threads per CTA")
 
 
 # Level pipelined: the ring --------------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def test_an_order_in_groups_walks_each_group_row_by_row_and_the_ragged_ones_last
 
 # Every level keeps to it ----------------------------------------------------------------------------------------------
 
-# So much shared memory that one CTA fits an SM: a persistent one takes several tiles.
+# Enough shared memory that only one CTA fits on an SM, so a persistent one takes several tiles.
 ONE_PER_SM = "grid.tile = [32, 32], k = 128, atoms = [2, 1, 1], stages = 6"
 ONE = "roles = cooperative(1), grid.tile = [64, 32], k = 64, stages = 2"
 TWO = "roles = cooperative(2), grid.tile = [128, 32], k = 64, stages = 2"

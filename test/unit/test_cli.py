@@ -187,7 +187,7 @@ def test_run_on_a_gpu_names_it_and_its_rate(monkeypatch: pytest.MonkeyPatch) -> 
     fake_gpu(monkeypatch)
     output = accepted("run", *SMALL)
     assert reported(output, "ran") == "on Fake GPU"
-    assert reported(output, "time") == "1 ms a launch, 0.00028 TFLOP/s (mean of 200)"
+    assert reported(output, "time") == "1 ms per launch, 0.00028 TFLOP/s (mean of 200)"
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_compile_reports_the_schedule_sizes_and_ptxas() -> None:
     assert reported(output, "problem") == "bf16 tn ?x48x? to bf16, f32 accumulators"
     assert re.match(r"for sm_80 in [\d.]+ m?s, from level problem", reported(output, "compiled"))
     assert re.match(r"\d+ lines, \d+ bytes", reported(output, "ptx"))
-    assert re.match(r"\d+ registers a thread, spills 0 bytes stored, 0 loaded|none in", reported(output, "ptxas"))
+    assert re.match(r"\d+ registers per thread, spills 0 bytes stored, 0 loaded|none in", reported(output, "ptxas"))
 
 
 def test_compile_says_so_where_there_is_no_ptxas(monkeypatch: pytest.MonkeyPatch) -> None:

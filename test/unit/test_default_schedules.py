@@ -1,6 +1,6 @@
 """What the default schedule of a problem becomes on sm_90a: registers, spills, shared memory, instructions.
 
-One row a problem, pinned exactly: MLIR's and ptxas's versions stand in pyproject.toml. A row that changes is a kernel
+One row per problem, pinned exactly: MLIR's and ptxas's versions stand in pyproject.toml. A row that changes is a kernel
 that changed: time it on a GPU (`benchmarks/`) before the row is written anew. No GPU is needed here.
 """
 
@@ -29,13 +29,13 @@ def added(acc, c: lt.Full):
 
 
 class Pins(NamedTuple):
-    """The CTA tile, what a CTA takes, and what its code holds."""
+    """The CTA tile, the resources per CTA, and instruction counts."""
 
     tile: str
     registers: int
-    """Of a thread, by ptxas: what it enters with where setmaxnreg moves them."""
+    """Per thread, by ptxas: the number at entry where setmaxnreg changes it."""
     shared_memory: int
-    """Dynamic, of a CTA, in bytes."""
+    """Dynamic, per CTA, in bytes."""
     wgmma: int
     loads: int
     """TMA loads of a box, in each K step that LLVM unrolls the producer's loop by."""

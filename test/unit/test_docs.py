@@ -1,4 +1,4 @@
-"""The pages hold to the code: generated ones are current, reference ones complete, links and paths lead somewhere."""
+"""The pages match the code: generated ones are current, reference ones complete, links and paths valid."""
 
 import argparse
 import importlib.util

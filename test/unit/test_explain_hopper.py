@@ -308,13 +308,13 @@ def test_the_command_prints_it_all(tmp_path: Path) -> None:
     file.write_text(epilogue_level())
     output = CliRunner().invoke(app, ["explain", "--ir", str(file)]).stdout
     for text in (
-        "roles      producer of 4 warps, 40 registers a thread; consumer of 8 warps, 232 registers a thread",
-        "setmaxnreg 504 registers a lane, summed over the warpgroups; the CTA enters with 504, 168 a thread",
+        "roles      producer of 4 warps, 40 registers per thread; consumer of 8 warps, 232 registers per thread",
+        "setmaxnreg 504 registers per lane, summed over the warpgroups; the CTA enters with 504, 168 per thread",
         "stages     3 of 49152 bytes: a ring of 147456; scratch: 32768 bytes in 2 buffers",
-        "occupancy  1 CTA an SM, by shared memory and threads",
-        "85.3 flops for a byte of A and B from L2; 48.0 bytes a cycle and SM at wgmma's full rate",
+        "occupancy  1 CTA per SM, by shared memory and threads",
+        "85.3 flops per byte of A and B from L2; 48.0 bytes per cycle and SM at wgmma's full rate",
         "4 each of 2 warpgroups",
-        "busy 640 cycles: 80.0 bytes a cycle of 128",
+        "busy 640 cycles: 80.0 bytes per cycle of 128",
         "stmatrix.x4 writes",
         "mbarrier   a, b: expects 49152 bytes, the copies bring 49152\n",
     ):

@@ -1,4 +1,4 @@
-"""Going on from a level: compiling is one fold over texts, so what is edited shows, and what breaks a rule is refused.
+"""Compiling from a dumped level: edits take effect, and edits that break a rule are refused.
 
 `test_driver.py` holds the driver itself. Here are the promises to a user of `compile_gemm` and `compile_ir`, as
 equalities of text, on a kernel with operands of every kind.

@@ -117,7 +117,7 @@ def test_what_is_chosen_for_two_consumers_neither_spills_nor_serialises() -> Non
 @pytest.mark.parametrize(
     ("layout", "fields", "registers"),
     [
-        # Two blocks of 64 rows a warpgroup: 192 accumulators a thread.
+        # Two blocks of 64 rows per warpgroup: 192 accumulators per thread.
         *((layout, "grid.tile = [256, 192], k = 64", 168) for layout in ("tn", "nn", "nt", "tt")),
         ("nt", "grid.tile = [256, 192], k = 64, a.copy = tma.3d, b.copy = tma.3d", 168),
         ("nn", "grid.tile = [128, 256], k = 64", 168),

@@ -1,4 +1,4 @@
-"""The levels, their table of legal ops, and the check that holds a module to it."""
+"""The levels, their table of legal ops, and the check of a module against it."""
 
 import pytest
 from mlir import ir

@@ -2,7 +2,7 @@
 
 `toy` has the size of bf16 and multiplies as bf16 does, but IR has it as i16, so that nothing can take it for bf16. The
 kernels must be those of bf16 at every level, to the last byte of PTX, with i16 in place of bf16 where A and B lie in
-memory: whatever a pass asks about the type, it asks the row.
+memory: passes must read everything about the type from the row.
 
 `tiny` has 8 bits: sizes, rules and rings follow its row, where a constant for 16 bits would show.
 """

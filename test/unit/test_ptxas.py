@@ -52,7 +52,7 @@ def test_the_largest_of_several_kernels_is_reported(tmp_path: Path) -> None:
 
 def test_spills_are_an_error_unless_allowed(tmp_path: Path) -> None:
     program = fake(tmp_path, "0 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads\nUsed 255 registers")
-    with pytest.raises(CompileError, match="spills 8 bytes a thread to memory and loads 12 "):
+    with pytest.raises(CompileError, match="spills 8 bytes per thread to memory and loads 12 "):
         ptxas.assemble(PTX, SM_80, ptxas=program)
     assert ptxas.assemble(PTX, SM_80, ptxas=program, allow_spills=True).spill_loads == 12
 

@@ -1,4 +1,4 @@
-"""Schedules and their text: what is printed is read back, by whatever names; drawn from the fields and their kinds."""
+"""Schedules and their text: what is printed is read back, by any names; drawn from the fields and their kinds."""
 
 import random
 from collections import Counter

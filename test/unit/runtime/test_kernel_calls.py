@@ -390,5 +390,5 @@ def test_more_shared_memory_than_the_gpu_has_is_refused(fake: FakeDriver) -> Non
     manifest = sample_manifest(dtype="f16")
     manifest["host"][-1]["attributes"]["shared_memory"] = 166912
     a, b, d = arrays()
-    with pytest.raises(DeviceError, match="needs 166912 bytes of shared memory, Fake GPU gives a CTA at most 101376"):
+    with pytest.raises(DeviceError, match="needs 166912 bytes of shared memory, Fake GPU has at most 101376 per CTA"):
         kernel_from(manifest)(a, b, out=d)
