@@ -1,4 +1,4 @@
-"""What MLIR reports, as text: an error's messages with their places, wherever the context sends them."""
+"""MLIR diagnostics as text: the messages of an error, with their locations."""
 
 from types import TracebackType
 

@@ -1,7 +1,7 @@
 """Level `atoms`: every copy and product is bound to an instruction.
 
 cp.async, ldmatrix and mma.sync, or TMA, mbarriers and wgmma. Values in registers are fragments, typed by which thread
-holds which element. One op still speaks for the whole CTA.
+holds which element. Each op still describes the whole CTA.
 """
 
 from lowtide.passes.atoms.bind_copy_atoms import BindCopyAtoms

@@ -1,7 +1,7 @@
 """Level `nvvm`: the program of one thread.
 
-The kernel is a `gpu.func` in upstream's scf, arith, vector, llvm and nvvm dialects. convert-sm-to-nvvm unrolls each op
-that spoke for the CTA, one file per family of ops.
+The kernel is a `gpu.func` in upstream's scf, arith, vector, llvm and nvvm dialects. convert-sm-to-nvvm unrolls each
+CTA-wide op, with one file per family of ops.
 """
 
 from lowtide.passes.nvvm.convert_sm_to_nvvm import ConvertSmToNvvm

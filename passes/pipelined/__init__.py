@@ -1,7 +1,7 @@
 """Level `pipelined`: copies run ahead of the products, through a ring of stages.
 
 The four verbs acquire, commit, wait and release order them, in one role or between a producer and its consumers
-(`sm.roles`). What the verbs cost on a target is not said yet.
+(`sm.roles`). How a target implements the verbs is decided at level `atoms`.
 """
 
 from lowtide.passes.pipelined.pipeline_mainloop import PipelineMainloop
