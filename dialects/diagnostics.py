@@ -30,7 +30,7 @@ class Diagnostics:
         return True
 
     def of(self, error: ir.MLIRError) -> list[str]:
-        """The messages behind an exception: `place: message`, notes after theirs."""
+        """The messages of an exception: `place: message`, each followed by its notes."""
         carried = [message for diagnostic in error.error_diagnostics for message in _messages(diagnostic)]
         return carried or self.errors or [str(error)]
 

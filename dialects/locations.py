@@ -21,7 +21,7 @@ def describe(location: ir.Location) -> str:
 
 
 def place_of(location: ir.Location) -> Place | None:
-    """(file, line, column); of fused, named and inlined locations the first place in a file. None where none is."""
+    """(file, line, column); of fused, named and inlined locations the first place in a file. None if there is none."""
     if location.is_a_file():
         return location.filename, location.start_line, location.start_col
     if location.is_a_name():

@@ -44,7 +44,7 @@ class AssignSmemOffsets(Pass):
 
 
 def _lay_out(kernel: tile.KernelOp) -> int:
-    """Places rings, buffers and mbarriers, in program order; gives the bytes used."""
+    """Places rings, buffers and mbarriers, in program order; returns the bytes used."""
     offset = 0
     for ring in walk(kernel, sm.RingOp):
         places = []

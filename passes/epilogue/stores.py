@@ -51,8 +51,8 @@ def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments) -> None:
         )
     wide = _Scratch.make(epilogue, maps, shape, swizzle, scratch_buffers(schedule))
     left = epilogue.store.value.type.shape[1] % shape[1]
-    # Its width need not suit a swizzle. Without one, rows of an odd number of 16 bytes start on different banks; of an
-    # even number, on every second or fourth.
+    # Its width may not suit a swizzle, so it has none. Rows of an odd number of 16-byte units then start on different
+    # banks; of an even number, on every second or fourth.
     narrow = _Scratch.make(epilogue, maps, (shape[0], left), NO_SWIZZLE, 1) if left else None
     taken = _take_buffers(epilogue, wide, narrow)
     for index, part in enumerate(epilogue.parts()):
@@ -101,7 +101,7 @@ def _take_buffers(epilogue: Epilogue, wide: _Scratch, narrow: _Scratch | None) -
 
 
 def _groups_since(taken: Sequence[Place], index: int) -> int:
-    """Stores started after the one that read this part's buffer last, in this tile or the one before."""
+    """The number of stores started since the last one that reads this part's buffer, in this tile or the one before."""
     buffer = taken[index][0]
     return next(since for since in range(len(taken)) if taken[index - 1 - since][0] == buffer)
 
@@ -120,7 +120,7 @@ def _store_part(epilogue: Epilogue, part: Part, place: Place, groups_since: int)
 
 
 def _work_tiles(store: tile.StoreOp) -> ir.OpView:
-    """The loop over work tiles that a store stands in."""
+    """The loop over work tiles that contains a store."""
     op = store.operation.parent
     while op is not None and not isinstance(op.opview, (tile.WorkTilesOp, tile.KernelOp)):
         op = op.parent

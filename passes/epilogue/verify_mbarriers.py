@@ -130,7 +130,7 @@ def _releases(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]
 
 
 def _is_below(op: ir.OpView, block: ir.Block) -> bool:
-    """Whether the op stands in the block, or in a region within."""
+    """Whether the op is in the block, or in a nested region."""
     at: ir.Operation | None = op.operation
     while at is not None and not isinstance(at.opview, tile.KernelOp):
         if at.block == block:

@@ -126,7 +126,7 @@ def _spread(context: Context, value: ir.Value, width: int, count: int) -> Sequen
 
 
 def _vectorize(context: Context, body: ir.Block, mapping: dict[ir.Value, ir.Value], width: int) -> ir.Value:
-    """Clones a straight-line scalar region on vectors of `width`; gives what it yields."""
+    """Clones a straight-line scalar region on vectors of `width`; returns what it yields."""
     *ops, terminator = body.operations
     for op in ops:
         results = [vector_type(width, result.type) for result in op.results]

@@ -84,7 +84,7 @@ def lower_loop(context: Context, op: scf.ForOp, lower_block: LowerBlock) -> None
 
 
 def bind_all(context: Context, old: list[ir.Value], likes: list[Lowered], flat: list[ir.Value]) -> None:
-    """Binds each old value to the next of the new values, as many as its counterpart in `likes` has."""
+    """Binds each old value to consecutive new values, as many as its counterpart in `likes` has."""
     start = 0
     for value, like in zip(old, likes, strict=True):
         count = len(flatten(like))
@@ -93,7 +93,7 @@ def bind_all(context: Context, old: list[ir.Value], likes: list[Lowered], flat: 
 
 
 def lower_arith(context: Context, op: ir.OpView) -> None:
-    """Index arithmetic in i32; other types as they are."""
+    """Index arithmetic in i32; other types are unchanged."""
     build = context.build
     if isinstance(op, arith.ConstantOp):
         value = op.value

@@ -10,6 +10,6 @@ from lowtide.passes.steps import Step
 
 STEPS = (
     Step(PipelineMainloop, "copies and mma are still one op each, so that a stage is one loop iteration"),
-    Step(SpecializeRoles, "where the schedule has roles: they are split as the ring that joins them is made"),
+    Step(SpecializeRoles, "where the schedule has roles: makes them together with the ring that joins them"),
     Step("cse", "one constant each", "simplify"),
 )

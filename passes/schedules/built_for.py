@@ -130,7 +130,7 @@ def _same_swizzle(op: ir.OpView, what: str, type_: ir.Type, field: str, schedule
 
 
 def _swizzle(type_: ir.Type) -> SwizzleBits | None:
-    """A buffer's; None for a window of global memory."""
+    """The swizzle of a buffer; None for a window of global memory."""
     if not isinstance(type_, ir.MemRefType):
         return None
     return layout_of(type_.layout)[1] if isinstance(type_.layout, tile.LayoutAttr) else NO_SWIZZLE

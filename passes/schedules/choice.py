@@ -154,7 +154,7 @@ def _attempts(given: Schedule) -> Iterator[tuple[Schedule, tuple[int, ...]]]:
 
 
 def _follow(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
-    """The fields that follow from tile, warps or consumers, but for swizzles chosen by their conflicts.
+    """The fields that follow from tile, warps or consumers, except swizzles, which are chosen by their conflicts.
 
     With roles, stages come last: the most that fit beside the epilogue's scratch. Without, the candidate sets them.
     """

@@ -80,7 +80,7 @@ def stored_shape(operand: str, schedule: Schedule, layout: GemmLayout) -> tuple[
 
 
 def is_transposed(operand: str, layout: GemmLayout) -> bool:
-    """Whether a stage lies with K as its rows, so that ldmatrix must transpose."""
+    """Whether the rows of a stage are indexed by K, so that ldmatrix must transpose."""
     return not (a_is_mk(layout) if operand == "a" else b_is_nk(layout))
 
 

@@ -32,7 +32,7 @@ def constant_of(value: ir.Value) -> int | None:
 class _Binary:
     """An operation on two integers of one type, and what folds it.
 
-    `evaluate` takes both operands as unsigned or, where `signed`, as signed, and gives None where the operation is
+    `evaluate` takes both operands as unsigned or, where `signed`, as signed, and returns None where the operation is
     undefined. x op `neutral` is x; x op `absorbing` is `absorbing`.
     """
 

@@ -17,7 +17,7 @@ from lowtide.passes.support.problem import element_bits
 
 
 def panel_layout(shape: tuple[int, int], swizzle: SwizzleBits) -> Layout:
-    """The layout, without its swizzle, of a stage: (R,(w,C/w)):(w,(1,R·w)), or (R,C):(C,1) where C is one panel.
+    """The layout, without its swizzle, of a stage: (R,(w,C/w)):(w,(1,R·w)), or (R,C):(C,1) if C is one panel.
 
     Without a swizzle the whole stage is one panel. Raises ScheduleError if the columns are not a multiple of w.
     """
@@ -55,7 +55,7 @@ class Panels:
 
     @classmethod
     def of(cls, buffer: ir.Type) -> "Panels":
-        """Of a memref in shared memory. Raises ScheduleError where its layout is another."""
+        """The panels of a memref in shared memory. Raises ScheduleError for any other layout."""
         memref = ir.MemRefType(buffer)
         rows, columns = memref.shape
         plain = Layout((rows, columns), (columns, 1)), NO_SWIZZLE

@@ -54,7 +54,7 @@ def replace(op: ir.OpView, values: Sequence[ir.Value]) -> None:
 def move_body(source: ir.Block, target: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Value]:
     """Moves every op but the terminator to the end of `target`, block arguments replaced by the values given.
 
-    Gives what the terminator, which stays behind, yields.
+    Returns the values that the terminator yields. The terminator stays in the old block.
     """
     for argument, value in zip(source.arguments, arguments, strict=True):
         argument.replace_all_uses_with(value)
