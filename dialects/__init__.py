@@ -1,4 +1,4 @@
-"""What the IR can say: the dialects `tile` and `sm`, their attributes and types, and the legal ops of each level.
+"""The dialects `tile` and `sm`, their attributes and types, and the legal ops of each level.
 
 Importing this package registers both dialects for every MLIR context made afterwards.
 """

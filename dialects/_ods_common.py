@@ -1,4 +1,4 @@
-"""What the generated op classes import, from MLIR's own bindings."""
+"""Names that the generated op classes import, from MLIR's bindings."""
 
 from mlir.dialects._ods_common import *  # noqa: F403
 from mlir.dialects._ods_common import (  # noqa: F401  (underscored names do not come with the star)

@@ -1,4 +1,4 @@
-"""What MLIR reports, as text: an error's messages with their places, wherever the context sends them."""
+"""MLIR diagnostics as text: the messages of an error, with their locations."""
 
 from types import TracebackType
 
@@ -30,7 +30,7 @@ class Diagnostics:
         return True
 
     def of(self, error: ir.MLIRError) -> list[str]:
-        """The messages behind an exception: `place: message`, notes after theirs."""
+        """The messages of an exception: `place: message`, each followed by its notes."""
         carried = [message for diagnostic in error.error_diagnostics for message in _messages(diagnostic)]
         return carried or self.errors or [str(error)]
 

@@ -10,7 +10,7 @@ from lowtide.dialects.tile import CacheHint, GemmLayout, OperandKind, RasterKind
 
 
 def gemm_layout(op: tile.GemmOp | tile.MmaOp | sm.WgmmaOp) -> GemmLayout:
-    """How A and B lie."""
+    """The layouts of A and B."""
     return GemmLayout(_number(op.layout))
 
 

@@ -1,7 +1,7 @@
 """The nine levels of the IR, and which ops live on which of them.
 
-One table for the host's functions and one for device code: an op's first and last level. `check_level` holds a
-module to them; the driver calls it after each step, so that no op outlives its level.
+One table for the host's functions and one for device code: an op's first and last level. `check_level` checks
+a module; the driver calls it after each step, so that no op stays past its last level.
 """
 
 from collections.abc import Callable, Mapping
@@ -60,7 +60,7 @@ def _lives(*rows: tuple[Level, Level, str]) -> Mapping[str, Life]:
     return MappingProxyType({op: Life(first, last) for first, last, ops in rows for op in ops.split()})
 
 
-# A name ending in `*` stands for every op that begins so; the longest match counts.
+# A name ending in `*` stands for every op with that prefix; the longest match counts.
 HOST_OPS = _lives(
     (PROBLEM, LLVM, "func.func func.return arith.*"),
     (PROBLEM, PROBLEM, "tile.gemm tile.yield math.*"),
@@ -94,7 +94,7 @@ DEVICE_OPS = _lives(
 
 
 class Rule(NamedTuple):
-    """What an op must look like on some of its levels, beyond being there."""
+    """A condition on the form of an op on some of its levels."""
 
     op: str
     first: Level
@@ -136,12 +136,12 @@ def target_of(module: ir.Module) -> Target:
 
 
 def set_level(module: ir.Module, level: Level) -> None:
-    """Mark the module as of this level."""
+    """Set the level of the module."""
     module.operation.attributes[LEVEL_ATTRIBUTE] = ir.StringAttr.get(str(level), module.context)
 
 
 def set_target(module: ir.Module, target: Target) -> None:
-    """Mark the module as made for this target."""
+    """Set the target of the module."""
     module.operation.attributes[TARGET_ATTRIBUTE] = ir.StringAttr.get(target.name, module.context)
 
 
@@ -167,7 +167,7 @@ def check_level(module: ir.Module, level: Level) -> None:
 
 
 def _first_complaint(top: ir.Operation, level: Level, host: bool) -> str | None:
-    verdicts: dict[str, str | None] = {}  # of a name, whichever op bears it: levels nvvm and llvm have thousands
+    verdicts: dict[str, str | None] = {}  # by name, not by op: levels nvvm and llvm have thousands of ops
     complaints: list[str] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
@@ -203,7 +203,7 @@ def _misplaced(name: str, level: Level, host: bool) -> str | None:
 
 
 def _broken_rule(op: ir.Operation, name: str, level: Level) -> str | None:
-    """What an op that belongs to the level should look like there, where it does not."""
+    """The message for an op that belongs to the level but does not have the form required there."""
     for rule in _RULES_OF.get(name, ()):
         if rule.first <= level <= rule.last and not rule.holds(op.opview):
             return f"at level {level} {name} {rule.message}; this one does not"
@@ -211,7 +211,7 @@ def _broken_rule(op: ir.Operation, name: str, level: Level) -> str | None:
 
 
 def _life(name: str, host: bool) -> Life | None:
-    """When an op lives: its own row, or the row of its family."""
+    """The levels of an op: its own row, or the row of its family."""
     table = HOST_OPS if host else DEVICE_OPS
     if name in table:
         return table[name]

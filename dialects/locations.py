@@ -1,4 +1,4 @@
-"""Where an op stands in the source, in the form that editors know: `file:line:column`."""
+"""Source locations of ops in the form that editors recognize: `file:line:column`."""
 
 from mlir import ir
 
@@ -6,12 +6,12 @@ Place = tuple[str, int, int]
 
 
 def where(op: ir.Operation | ir.OpView) -> str:
-    """The op's location as `file:line:column`, or as MLIR prints it where it is no place in a file."""
+    """The op's location as `file:line:column`, or as MLIR prints it if it is not in a file."""
     return describe(op.location)
 
 
 def describe(location: ir.Location) -> str:
-    """A location as `file:line:column`, or as MLIR prints it where it is no place in a file."""
+    """A location as `file:line:column`, or as MLIR prints it if it is not in a file."""
     place = place_of(location)
     if place is not None:
         file, line, column = place
@@ -21,7 +21,7 @@ def describe(location: ir.Location) -> str:
 
 
 def place_of(location: ir.Location) -> Place | None:
-    """(file, line, column); of fused, named and inlined locations the first place in a file. None where none is."""
+    """(file, line, column); of fused, named and inlined locations the first place in a file. None if there is none."""
     if location.is_a_file():
         return location.filename, location.start_line, location.start_col
     if location.is_a_name():

@@ -1,6 +1,6 @@
-"""Checks on a text before MLIR's parser sees it, which would end the process.
+"""Checks on a text before it goes to MLIR's parser.
 
-The parser calls itself at each bracket that opens, and runs out of stack at some thousands.
+The parser recurses at each opening bracket; a few thousand of them overflow the stack and end the process.
 """
 
 import re
@@ -10,12 +10,12 @@ from lowtide.errors import Error, IRError
 
 MOST_NESTING = 256  # the levels of a kernel come to about 10
 _OPENING = {")": "(", "]": "[", "}": "{", ">": "<"}
-# Strings and comments are passed over, and so are arrows and comparisons, whose signs are no brackets.
+# Skips strings and comments, and the > of arrows and comparisons, which are not brackets.
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|->|[<>]=|[()\[\]{}<>]')
 
 
 def check_text(text: str, name: str, error: type[Error] = IRError) -> None:
-    """Raise `error` for a text that no parser may be given; `name` stands for its place."""
+    """Raise `error` for a text that must not go to the parser; `name` stands for its location."""
     try:
         text.encode()
     except UnicodeEncodeError as fault:

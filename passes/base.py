@@ -1,6 +1,6 @@
-"""What every pass is: a frozen dataclass whose fields are its options, and which refuses at an op.
+"""The base class of passes: a frozen dataclass whose fields are its options, and which reports refusals at an op.
 
-A pass is a pure function of the IR and the target: decisions are read off `#tile.schedule`, never made twice. A new
+A pass is a pure function of the IR and the target: it reads decisions off `#tile.schedule` and makes none. A new
 pass is a file with one subclass of `Pass`, entered in `passes/__init__.py`; its place in the compilation is a line of
 `passes/pipeline.py`.
 """
@@ -23,10 +23,10 @@ OpT = TypeVar("OpT", bound=ir.OpView)
 
 
 class Refusal(PassError):
-    """Raised by a pass for an op that it does not take: `raise Refusal(op, "rule, limit and way out")`.
+    """Raised by a pass for an op that it does not accept: `raise Refusal(op, "rule, limit and way out")`.
 
-    `Pass.apply` reports it as an MLIR error at the op. Raised `from` another of our errors it ends as an error of
-    that class: `raise Refusal(gemm, str(error)) from error`.
+    `Pass.apply` reports it as an MLIR error at the op. If it is raised `from` another error
+    of Lowtide, the reported error has that class: `raise Refusal(gemm, str(error)) from error`.
     """
 
     def __init__(self, op: ir.Operation | ir.OpView, rule: str) -> None:
@@ -43,15 +43,15 @@ class Pass(ABC):
     """
 
     name: ClassVar[str]
-    """Verb and object, as pipelines spell it: `tile-to-ctas`."""
+    """The name in pipelines, verb and object: `tile-to-ctas`."""
     needs: ClassVar[Level | None] = None
-    """What `tile.level` must say on entry, where the module says it at all; None: any level."""
+    """The level that `tile.level` must name on entry, if the module has it; None: any level."""
     gives: ClassVar[Level | None] = None
-    """What `tile.level` says afterwards; None: as before. The first pass of a level moves the module to it."""
+    """The level that `tile.level` names afterwards; None: unchanged. The first pass of a level sets it."""
 
     @abstractmethod
     def run(self, module: ir.Module, target: Target) -> None:
-        """Rewrite the module in place. Raises Refusal for an op that it does not take."""
+        """Rewrite the module in place. Raises Refusal for an op that it does not accept."""
 
     def apply(self, module: ir.Module, target: Target) -> None:
         """Run, with the checks around it: level on entry, level and verifier on exit.
@@ -137,7 +137,7 @@ def verify(module: ir.Module, what: str) -> None:
 
 
 def walk(module: ir.Module | ir.Operation | ir.OpView, op_class: type[OpT]) -> list[OpT]:
-    """Every op of a class below the module or op, outer before inner, as a list that outlives rewriting."""
+    """Every op of a class below the module or op, outer before inner, as a list that stays valid under rewriting."""
     found: list[OpT] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:

@@ -1,8 +1,8 @@
-"""The table of steps, put together from the folders: which passes make each level, in which order, and why there.
+"""The table of steps, joined from the folders: the passes that produce each level, their order, and the reason for it.
 
 A level is made from the one before it by its steps, in order; compiling is one fold over this table
-(`compiler/driver.py`). Every kernel goes through all of it. Where two passes do one job in two ways (cp.async and
-mma.sync, or TMA and wgmma with roles), the schedule on the kernel says which of them acts; the other leaves it alone.
+(`compiler/driver.py`). Every kernel goes through all of it. Where two passes are alternatives (cp.async and mma.sync,
+or TMA and wgmma with roles), the schedule on the kernel decides which one acts; the other leaves the kernel unchanged.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ STEPS: Mapping[Level, tuple[Step, ...]] = MappingProxyType(
 REGISTRY: tuple[type[Pass], ...] = tuple(
     step.run for steps in STEPS.values() for step in steps if not isinstance(step.run, str)
 )
-"""Our passes in the order in which they run: those whose names `lowtide-opt` knows."""
+"""Lowtide's passes in the order in which they run, by the names that `lowtide-opt` knows."""
 
 # Run before anything else where a compilation is entered from a dumped level: it may have been edited.
 ENTRY_STEP = Step(

@@ -1,4 +1,4 @@
-"""A step: one entry of the table that makes a level from the one before it."""
+"""A step: one entry of the list of passes that lower one level to the next."""
 
 from dataclasses import dataclass
 from string import Template
@@ -9,9 +9,9 @@ from lowtide.targets import Target
 
 @dataclass(frozen=True)
 class Step:
-    """A pass of ours, or a pipeline of upstream's in which `$chip` and `$features` are the target's.
+    """A Lowtide pass, or an upstream pipeline in which `$chip` and `$features` are the target's.
 
-    `why` is the reason for its place. `label` is what dumps, times and errors call it; left out, the pipeline itself.
+    `why` is the reason for its place. `label` names it in dumps, times and errors; by default the pipeline itself.
     """
 
     run: type[Pass] | str
@@ -25,7 +25,7 @@ class Step:
 
     @property
     def name(self) -> str:
-        """What dumps, times and errors call the step."""
+        """The name of the step in dumps, times and errors."""
         return self.label or self.pipeline
 
     def text(self, target: Target) -> str:

@@ -1,4 +1,4 @@
-"""The sm dialect: how one SM does it. Ops are generated from SmOps.td."""
+"""The sm dialect: copies, barriers and multiplies as an SM executes them. Ops are generated from SmOps.td."""
 
 from .._lowtide import (  # noqa: F401
     FragmentType,

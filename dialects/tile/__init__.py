@@ -1,4 +1,4 @@
-"""The tile dialect: what is computed, on which tile. Ops are generated from TileOps.td."""
+"""The tile dialect: computation on tiles. Ops are generated from TileOps.td."""
 
 from .._lowtide import (  # noqa: F401
     LayoutAttr,

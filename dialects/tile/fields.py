@@ -1,7 +1,7 @@
 """Values of a schedule's fields: their types in Python, and how each kind of field is checked, written and read.
 
-Words are the enums of ODS. A `Kind` turns what a user gives into the typed value, and that into the builtin attribute
-that stands for it in the dictionary of `#tile.schedule` (`lowtide::tile::fieldsOf`).
+Words are the enums of ODS. A `Kind` converts what a user gives to the typed value, and that to the builtin attribute
+that represents it in the dictionary of `#tile.schedule` (`lowtide::tile::fieldsOf`).
 """
 
 import re
@@ -25,7 +25,7 @@ Permutation: TypeAlias = tuple[Mode, Mode, Mode]
 
 @dataclass(frozen=True)
 class Order:
-    """Rasterization order, as `#tile.raster`: `rows` and `columns` of a band or group in tiles; 0 where it has none."""
+    """Rasterization order, as `#tile.raster`: `rows` and `columns` of a band or group in tiles; 0 if it has none."""
 
     kind: RasterKind
     rows: int = 0
@@ -37,7 +37,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Roles:
-    """How the warps of a CTA share the work, as `#tile.roles`: `consumers` in warpgroups; 0 where it has none."""
+    """How the warps of a CTA share the work, as `#tile.roles`: `consumers` in warpgroups; 0 if it has none."""
 
     kind: RolesKind
     consumers: int = 0

@@ -1,6 +1,6 @@
 """Layout attributes as `tensor_layouts` layouts, and back.
 
-`#tile.layout`, `#tile.tv` and `#tile.swizzle` only write down what `tensor_layouts` computes with.
+`#tile.layout`, `#tile.tv` and `#tile.swizzle` are the IR form of layouts that `tensor_layouts` computes with.
 """
 
 from typing import TypeAlias

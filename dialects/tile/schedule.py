@@ -1,7 +1,7 @@
-"""The Python face of `#tile.schedule`: its parts as frozen dataclasses, a field None where it is still to be chosen.
+"""`#tile.schedule` in Python: its parts as frozen dataclasses, with None for a field that is not decided yet.
 
-A field is named by its path, `mainloop.a.copy`, or by any end of it that names no other field: `stages`, `a.copy`,
-`epilogue.tile`. Keyword arguments write `_` for the dots.
+A field is named by its path, `mainloop.a.copy`, or by any suffix of it that names no other field: `stages`, `a.copy`,
+`epilogue.tile`. Keyword arguments have `_` in place of dots.
 """
 
 from collections.abc import Iterator, Mapping
@@ -75,7 +75,7 @@ class Grid(_Part):
 
 @dataclass(frozen=True)
 class Operand(_Part):
-    """`#tile.operand`: how A or B reaches the multiply. `cache` may stay None: normal."""
+    """`#tile.operand`: how A or B is copied for the multiply. `cache` may stay None: normal."""
 
     copy: str | None = field(default=None, metadata=_is(Name("the name of an atom, e.g. cp.async.16")))
     swizzle: SwizzleBits | None = field(default=None, metadata=_is(SWIZZLE))
@@ -84,7 +84,7 @@ class Operand(_Part):
 
 @dataclass(frozen=True)
 class Mainloop(_Part):
-    """`#tile.mainloop`: how the loop over K is staged, and by which warps."""
+    """`#tile.mainloop`: how the loop over K is pipelined, and by which warps."""
 
     k: int | None = field(default=None, metadata=_is(Integer()))
     stages: int | None = field(default=None, metadata=_is(Integer()))
@@ -131,8 +131,8 @@ class Epilogue(_Part):
 class Schedule(_Part):
     """Every decision that the passes read. The fields and values of each part are `#tile.schedule`'s in docs/.
 
-    `target` is no decision and not in the attribute: the name of the target that the schedule is meant for, as presets
-    say it. `compile_gemm` refuses a target that lacks what that one has; two schedules are equal whatever it says.
+    `target` is not a decision and not in the attribute: it names the target that the schedule is meant for, as presets
+    set it. `compile_gemm` refuses a target that lacks features of that one. Equality of schedules ignores it.
     """
 
     grid: Grid = Grid()
@@ -159,7 +159,7 @@ class Schedule(_Part):
         return tuple(_kinds())
 
     def get(self, name: str) -> Any:
-        """The value of a field, by its path or an unambiguous end of it. Raises ScheduleError for another name."""
+        """The value of a field, by its path or an unambiguous suffix of it. Raises ScheduleError for another name."""
         value: Any = self
         for step in _resolve(name).split("."):
             value = getattr(value, step)
@@ -183,7 +183,7 @@ class Schedule(_Part):
     def with_(self, **changes: Any) -> "Schedule":
         """A copy with some fields changed: `with_(stages=4, grid_tile=(128, 128), order="grouped(8)")`.
 
-        Raises ScheduleError for a name that is no field, or several, and for a value that the field does not take.
+        Raises ScheduleError for an unknown or ambiguous name, and for a value that the field does not take.
         """
         changed = replace(self, target=changes.pop("target")) if "target" in changes else self
         values: dict[str, Any] = {}
@@ -213,7 +213,7 @@ class Schedule(_Part):
             return str(self.attribute())
 
     def attribute(self) -> ScheduleAttr:
-        """The attribute, in the current context. Raises ScheduleError for numbers that no schedule has."""
+        """The attribute, in the current context. Raises ScheduleError for invalid numbers."""
         with Diagnostics(ir.Context.current) as diagnostics:
             try:
                 return ScheduleAttr.get(_encoded(self))
@@ -281,7 +281,7 @@ def _walk(part: _Part, prefix: str = "") -> Iterator[tuple[str, Kind]]:
 
 @cache
 def _part_names() -> Mapping[str, str]:
-    """The path of each part, by its path and by its last step: no two parts end alike."""
+    """The path of each part, by its path and by its last step, which is unique."""
     paths = dict.fromkeys(path.rpartition(".")[0] for path in Schedule.paths())
     return {name: path for path in paths for name in (path, path.rpartition(".")[2])}
 
@@ -292,13 +292,13 @@ def _resolve(name: str, separator: str = ".") -> str:
     if len(found) == 1:
         return found[0]
     if found:
-        raise ScheduleError(f"schedule field {name!r} is several: write {' or '.join(found)}")
+        raise ScheduleError(f"schedule field {name!r} is ambiguous: write {' or '.join(found)}")
     raise ScheduleError(f"unknown schedule field {name!r}; the fields are {', '.join(Schedule.paths())}")
 
 
 @cache
 def _spellings(separator: str) -> Mapping[str, list[str]]:
-    """The paths that each name can mean: every end of a path names it."""
+    """The paths that each name can mean: every suffix of a path names it."""
     result: dict[str, list[str]] = {}
     for path in Schedule.paths():
         steps = path.split(".")

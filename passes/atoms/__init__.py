@@ -1,7 +1,7 @@
 """Level `atoms`: every copy and product is bound to an instruction.
 
 cp.async, ldmatrix and mma.sync, or TMA, mbarriers and wgmma. Values in registers are fragments, typed by which thread
-holds which element. One op still speaks for the whole CTA.
+holds which element. Each op still describes the whole CTA.
 """
 
 from lowtide.passes.atoms.bind_copy_atoms import BindCopyAtoms
@@ -17,9 +17,9 @@ STEPS = (
     Step(BindMmaAtoms, "first of the bindings: the fragments' layouts decide how shared memory is read"),
     Step(BindWgmma, "where the schedule has roles: what a release waits for is known once the mma is bound"),
     Step(BindTma, "then the ring's verbs: bytes and arrivals are counted from the copies and roles"),
-    Step(BindCopyAtoms, "copies lie as the threads of the tiled mma allow"),
-    Step(SplitKSlices, "once the mma atom says how deep one slice is"),
+    Step(BindCopyAtoms, "the layout of copies depends on the threads of the tiled mma"),
+    Step(SplitKSlices, "once the mma atom sets the depth of a slice"),
     Step(DoubleBufferFragments, "needs the slices, and one ldmatrix for each"),
-    Step(BindRingToCpAsync, "after all that moves waits: what one covers is counted from the commits"),
+    Step(BindRingToCpAsync, "after every pass that moves waits: the depth of a wait is counted from the commits"),
     Step("cse", "one constant each", "simplify"),
 )

@@ -3,7 +3,7 @@
 Before   sm.copy_async %at to %a : !tile.view<128x32xbf16>, memref<…>
 After    sm.cp_async %at to %a by #sm.tiled_copy<cp.async.16, #tv> : !tile.view<128x32xbf16>, memref<…>
 Needs    a complete schedule (its `copy` and `warps`).
-Refuses  a copy atom that the target lacks; a tile that the threads cannot share evenly.
+Refuses  a copy atom that the target lacks; a tile that the threads cannot divide evenly.
 Test     test/lit/passes/atoms/bind-copy-atoms.mlir, bind-copy-atoms-invalid.mlir
 """
 
@@ -52,7 +52,7 @@ class BindCopyAtoms(Pass):
 
 
 def _operand_filled(copy: sm.CopyAsyncOp) -> str:
-    """Which operand's buffer of a slot the copy fills."""
+    """Whether the copy fills the buffer of A or of B in its slot."""
     acquire = defining_op(copy.destination)
     if not isinstance(acquire, sm.ProducerAcquireOp):
         raise Refusal(copy, "must fill a buffer of the slot that its sm.producer_acquire gives")

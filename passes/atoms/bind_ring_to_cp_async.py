@@ -3,13 +3,13 @@
 Before   %full, %a, %b = sm.consumer_wait %ring[%r, %rp];  sm.consumer_release %ring, %full
          %slot, %a, %b = sm.producer_acquire %ring[%w, %wp];  sm.producer_commit %ring, %slot
          sm.producer_tail %ring
-After    sm.cp_async_wait 1;  sm.barrier;  %a, %b = sm.ring_slot %ring[%r]       (of a release nothing is left)
+After    sm.cp_async_wait 1;  sm.barrier;  %a, %b = sm.ring_slot %ring[%r]       (the release is removed)
          %a, %b = sm.ring_slot %ring[%w];  sm.cp_async_commit
          sm.cp_async_wait 0;  sm.barrier
          A group is one commit. The wait depth is the number of groups committed after the one that is waited for,
-         counted over the program (`_Cursor`): waiting for all but so many makes exactly this slot land.
-         A slot may be refilled once a barrier lies between its release and the acquire; the barrier of a wait does
-         (one is inserted where none lies between).
+         counted over the program (`_Cursor`): cp.async.wait_group n returns when at most the n latest are pending.
+         A slot may be refilled if there is a barrier between its release and the acquire. The barrier of a wait
+         counts; if there is none, one is inserted.
 Needs    level atoms; one prologue with a constant trip count, one main loop with as many commits as waits.
 Refuses  loops for which no constant depth exists; a wait for what was never committed; a second ring.
 Test     test/lit/passes/atoms/bind-ring-to-cp-async.mlir, bind-ring-to-cp-async-invalid.mlir
@@ -95,7 +95,7 @@ class _Cursor:
         if trips is None or waited:
             raise Refusal(
                 loop,
-                f"commits {added} and waits for {waited} slots a round, so its waits have no constant depth; "
+                f"commits {added} and waits for {waited} slots per round, so its waits have no constant depth; "
                 "only a prologue of constant length may differ",
             )
         self.commits = commits + added * trips
@@ -114,9 +114,9 @@ def _constant_trips(loop: scf.ForOp) -> int | None:
 
 
 def _barrier_since_release(acquire: sm.ProducerAcquireOp) -> bool:
-    """Whether a barrier (a wait's, a tail's) lies between the release of a slot in one round and its next acquire.
+    """Whether a barrier (of a wait or tail) lies between the release of a slot in one round and its next acquire.
 
-    The slot acquired in a round was released in the round before; outside the main loop the ring is still untouched.
+    The slot acquired in a round was released in the round before; before the main loop no slot has been used.
     """
     body = ops_in(acquire.operation.block)
     releases = [i for i, op in enumerate(body) if isinstance(op, sm.ConsumerReleaseOp)]
@@ -128,7 +128,7 @@ def _barrier_since_release(acquire: sm.ProducerAcquireOp) -> bool:
 
 
 def _drop_carried_slots(loop: scf.ForOp) -> None:
-    """Slots are rights, not data: bound loops carry none. Their releases go with them."""
+    """Slots are tokens without data: bound loops do not carry them, and their releases are removed."""
     keep = [i for i, init in enumerate(loop.initArgs) if not isinstance(init.type, sm.SlotType)]
     if len(keep) == len(loop.initArgs):
         return

@@ -11,14 +11,14 @@ After    host    %map = sm.tensor_map %a : … to !sm.tensor_map<128x64xbf16, sw
                  %a, %b = sm.ring_slot %ring[%w];  sm.tma_load %map[%m, %k] to %a signals %full[%w]; …
                  sm.mbarrier_wait %full[%r, %rp];  %a, %b = sm.ring_slot %ring[%r]
                  sm.mbarrier_arrive %empty[%slot] after %retired
-         The bytes are those of the copies between acquire and commit; the arrivals those of the roles: one producer,
-         one for each consumer warpgroup. A box is a panel of the buffer; with copy = tma.3d, tma.4d or tma.5d it is all
-         panels, the map has so many dimensions, and the host asserts that panels divide the matrix. The first two of
-         a.cache and b.cache go onto the loads of A and B.
+         The expected bytes are those of the copies between acquire and commit. The full barrier has one arrival, the
+         producer's; the empty barrier has one per consumer warpgroup. A box is one panel of the buffer. With copy =
+         tma.3d, tma.4d or tma.5d the map has 3, 4 or 5 dimensions, a box is all panels, and the host asserts that
+         panels divide the matrix. a.cache and b.cache become hints on the loads of A and B.
 Needs    level atoms, roles.
-Refuses  copies that do not read a matrix that is a kernel argument; a release without the proof that a wgmma is done;
-         a slot that is not committed once; other roles; another number of rings than one; a kernel launched at several
-         places, or at none.
+Refuses  copies from a matrix that is not a kernel argument; a release without the proof that a wgmma is done; a slot
+         that is not committed exactly once; roles other than one producer and one consumer; more or fewer than one
+         ring; a kernel without exactly one launch.
 Test     test/lit/passes/atoms/bind-tma.mlir, bind-tma-invalid.mlir
 """
 
@@ -98,7 +98,7 @@ def _consumer_warpgroups(roles: sm.RolesOp) -> int:
 
 
 def _carry_index(loop: scf.ForOp) -> None:
-    """A carried slot becomes the index of that slot; a release then takes the index."""
+    """A carried slot becomes its index; a release then takes the index."""
     if not any(isinstance(init.type, sm.SlotType) for init in loop.initArgs):
         return
     inits = [_index_of(init) for init in loop.initArgs]
@@ -109,7 +109,7 @@ def _carry_index(loop: scf.ForOp) -> None:
 
 
 def _index_of(slot: ir.Value) -> ir.Value:
-    """The index of a slot, by the wait that gave it. Another value, such as what a loop carries for one, as it is."""
+    """The index of a slot from a wait. Any other value, such as a loop argument, is returned as is."""
     return slot.owner.opview.index if isinstance(slot.type, sm.SlotType) else slot
 
 

@@ -11,7 +11,8 @@ After    %full0, %a0, %b0 = sm.consumer_wait %ring[%r, %rp]                    (
            %q2, %retired = sm.mma_wait 1, %q                                   (the group before this one is done)
            sm.consumer_release %ring, %held after %retired; advance }
          %acc, %last = sm.mma_wait 0, %p;  sm.consumer_release %ring, %held after %last
-         Layouts nn, nt and tt likewise. Each warpgroup takes every so many-th 64 rows of M.
+         Layouts nn, nt and tt likewise. Blocks of 64 rows of M go round-robin to the warpgroups: with n warpgroups,
+         each takes every n-th block.
 Needs    level atoms, roles; a schedule whose mma is wgmma.
 Refuses  an atom that the target lacks; a tile that the tiled mma does not divide; a loop of another form.
 Test     test/lit/passes/atoms/bind-wgmma.mlir, bind-wgmma-invalid.mlir

@@ -1,4 +1,4 @@
-"""split-k-slices: cut every mma along K into steps of one atom, each with fragments of its own.
+"""split-k-slices: split every mma along K into steps of one atom, each with its own fragments.
 
 Before   %fa = sm.ldmatrix %a[0, 0] … to !sm.fragment<128x32xbf16, #tv>; %fb = …
          %c2 = sm.mma_sync %fa, %fb, %c by #tiled_mma
@@ -6,7 +6,7 @@ After    %fa0 = sm.ldmatrix %a[0, 0] … to !sm.fragment<128x16xbf16, #tv2>; %fb
          %c1 = sm.mma_sync %fa0, %fb0, %c by #tiled_mma
          %fa1 = sm.ldmatrix %a[0, 16] …; %fb1 = …
          %c2 = sm.mma_sync %fa1, %fb1, %c1 by #tiled_mma
-         so that a fragment lives in registers for one slice only.
+         so that a fragment is in registers for one slice only.
 Needs    level atoms: operands that come from sm.ldmatrix.
 Refuses  an mma.sync whose operands do not; a K that is not whole slices.
 Test     test/lit/passes/atoms/split-k-slices.mlir, split-k-slices-invalid.mlir

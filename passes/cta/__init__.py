@@ -9,5 +9,5 @@ from lowtide.passes.steps import Step
 
 STEPS = (
     Step(TileToCtas, "who computes what comes before how"),
-    Step("cse", "one constant each. Not canonicalize: it would dissolve a K loop of one step", "simplify"),
+    Step("cse", "one constant each. Not canonicalize: it would remove a K loop of one step", "simplify"),
 )

@@ -1,4 +1,4 @@
-"""tile-to-ctas: say who computes what: a kernel whose CTAs take output tiles, and the K loop of one tile.
+"""tile-to-ctas: assign output tiles to the CTAs of a kernel, and write the K loop of one tile.
 
 Before   tile.gemm tn %a, %b into %d acc(f32) schedule(…) { epilogue }
 After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the extents agree
@@ -8,8 +8,8 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
                      %acc = scf.for %k … { tile.mma tn (tile.view %a[%m, %k]), (tile.view %b[%n, %k]), %c }
                      tile.store %acc into %d[%m, %n] { epilogue }
 Needs    level problem, with a complete schedule.
-Refuses  more than one tile.gemm in a function; a schedule that leaves open what it reads; an epilogue that reads of the
-         host what is neither operand nor constant.
+Refuses  more than one tile.gemm in a function; a schedule without a field that it reads; an epilogue that reads a host
+         value other than its operands and constants.
 Test     test/lit/passes/cta/tile-to-ctas.mlir, tile-to-ctas-invalid.mlir
 """
 
@@ -33,7 +33,7 @@ from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk, problem_at
 from lowtide.passes.support.rewriting import before, defining_op, erase, extent, move_region, values_from_outside
 from lowtide.targets import Target
 
-# What it reads of the schedule, and what more says how many CTAs an SM holds.
+# The schedule fields that it reads, and those that also determine the number of CTAs per SM.
 _FIELDS = ("grid.tile", "grid.order", "grid.scheduler", "mainloop.k", "multiply.atoms")
 _SHARED_MEMORY_FIELDS = ("mainloop.stages", "epilogue.path", "epilogue.math", "epilogue.tile")
 
@@ -50,12 +50,12 @@ class TileToCtas(Pass):
         for function in walk(module, func.FuncOp):
             gemms = walk(function, tile.GemmOp)
             if len(gemms) > 1:
-                raise Refusal(gemms[1], "is the second tile.gemm of its function; put each in a function of its own")
+                raise Refusal(gemms[1], "is the second tile.gemm of its function; put each in its own function")
             for gemm in gemms:
                 schedule = schedule_of(
                     gemm, "grid.tile", "grid.order", "grid.scheduler", "mainloop.k", "multiply.atoms"
                 )
-                if schedule.grid.scheduler is not SchedulerKind.one_shot:  # the CTAs at once share an SM's memory
+                if schedule.grid.scheduler is not SchedulerKind.one_shot:  # resident CTAs share the memory of an SM
                     schedule_of(gemm, *_SHARED_MEMORY_FIELDS)
                 name = f"{ir.StringAttr(function.sym_name).value}_kernel"
                 with gemm.operation.location:
@@ -82,7 +82,7 @@ def _emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
 
 
 def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
-    """Host checks that the extents agree, where that is not known yet."""
+    """Host checks that extents agree, where they are known only at run time."""
     layout = gemm_layout(gemm)
     a_m, a_k = (0, 1) if a_is_mk(layout) else (1, 0)
     b_n, b_k = (0, 1) if b_is_nk(layout) else (1, 0)
@@ -141,7 +141,7 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str) -> None:
 
 
 def _take_constants_along(epilogue: ir.Block) -> None:
-    """Into the region go the constants outside that it reads: canonicalize hoists them, and a kernel sees no host's."""
+    """Copies constants that the region reads into it: canonicalize hoists them, but a kernel cannot read them."""
     own: dict[ir.Value, ir.Value] = {}
     for reader, number, value in list(values_from_outside(epilogue)):
         constant = defining_op(value)
@@ -169,7 +169,7 @@ def _emit_k_loop(gemm: tile.GemmOp, a: ir.Value, b: ir.Value, k: ir.Value, origi
 
 
 def _view(source: ir.Value, outer: ir.Value, k: ir.Value, size: int, tile_k: int, k_last: bool) -> ir.Value:
-    """The window at (outer, k) of an operand that lies with K last, or first."""
+    """The window at (outer, k) of an operand, with K as its last or first dimension."""
     shape, offsets = ((size, tile_k), (outer, k)) if k_last else ((tile_k, size), (k, outer))
     element = ir.MemRefType(source.type).element_type
     return tile.ViewOp(tile.ViewType.get(shape, element), source, list(offsets)).result

@@ -1,7 +1,7 @@
 """Level `epilogue`: how the accumulators become D, and where everything lies in shared memory.
 
 Fragments go through the epilogue region and through scratch in shared memory to wide or TMA stores; `tile.store` is
-gone, every buffer has its offset.
+gone, and every buffer has its offset.
 """
 
 from lowtide.passes.epilogue.assign_smem_offsets import AssignSmemOffsets
@@ -13,7 +13,7 @@ from lowtide.passes.steps import Step
 STEPS = (
     Step(LowerEpilogue, "needs the accumulator's thread-value layout"),
     Step(AssignSmemOffsets, "last: every buffer, the epilogue's scratch among them, is known"),
-    Step("cse", "operands that several parts of the epilogue read are read once", "simplify"),
-    Step(VerifyMbarriers, "arrivals and bytes, while copies and roles still stand beside their mbarriers"),
-    Step(VerifySmemOffsets, "places in shared memory, while they still have names"),
+    Step("cse", "operands that several parts of the epilogue read are loaded once", "simplify"),
+    Step(VerifyMbarriers, "checks arrivals and bytes while copies and roles are still ops"),
+    Step(VerifySmemOffsets, "checks offsets in shared memory while buffers still have names"),
 )

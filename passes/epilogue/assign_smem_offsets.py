@@ -1,11 +1,11 @@
-"""assign-smem-offsets: lay out shared memory, and tell the launch how much there is.
+"""assign-smem-offsets: lay out shared memory, and set its size at the launch.
 
 Before   %ring = sm.ring : !ring                       tile.launch @k … threads(128) args(…)
 After    %ring = sm.ring at [0, 24576] : !ring         tile.launch @k … threads(128) shared_memory(49152) args(…)
-         Each buffer's stages lie one after the other, each buffer starts at a multiple of 1024 bytes, so that every
-         swizzle up to 128 bytes × 8 rows starts on its own period.
+         The stages of a buffer are consecutive. Each buffer starts at a multiple of 1024 bytes, the period of the
+         largest swizzle: 128 bytes × 8 rows.
 Needs    level epilogue.
-Refuses  more shared memory than the target has for a CTA; elements that nothing computes with.
+Refuses  more shared memory than the target has per CTA; unsupported element types.
 Test     test/lit/passes/epilogue/assign-smem-offsets.mlir, assign-smem-offsets-invalid.mlir
 """
 
@@ -36,7 +36,7 @@ class AssignSmemOffsets(Pass):
             if size > target.smem_bytes_per_cta:
                 raise Refusal(
                     kernel,
-                    f"needs {size} bytes of shared memory, {target.name} has {target.smem_bytes_per_cta} a CTA; "
+                    f"needs {size} bytes of shared memory, {target.name} has {target.smem_bytes_per_cta} per CTA; "
                     "take fewer stages or a smaller CTA tile",
                 )
             for launch in launches_of(module, kernel):
@@ -44,7 +44,7 @@ class AssignSmemOffsets(Pass):
 
 
 def _lay_out(kernel: tile.KernelOp) -> int:
-    """Places rings, buffers and mbarriers, in program order; gives the bytes used."""
+    """Places rings, buffers and mbarriers, in program order; returns the bytes used."""
     offset = 0
     for ring in walk(kernel, sm.RingOp):
         places = []

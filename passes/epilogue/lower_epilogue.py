@@ -1,4 +1,4 @@
-"""lower-epilogue: take tile.store apart into epilogue arithmetic, a pass through shared memory, and wide stores.
+"""lower-epilogue: split tile.store into epilogue arithmetic, a pass through shared memory, and wide stores.
 
 Before   tile.store %acc into %d[%m, %n] operands(per_column %bias : …) { region } : !sm.fragment<…>, memref<…>
 After    for each epilogue tile (here the whole CTA tile), with epilogue_math = registers:
@@ -7,19 +7,19 @@ After    for each epilogue tile (here the whole CTA tile), with epilogue_math = 
            %y = sm.map %part, %bias_n { region }
            %scratch = sm.ring_reuse %ring (or sm.alloc, where the scratch is larger than the ring)
            sm.store_shared %y to %scratch; sm.barrier
-           %rows = sm.load_shared %scratch : to rows of 16 bytes a thread
+           %rows = sm.load_shared %scratch : in rows of 16 bytes per thread
            sm.store_global %rows to (tile.view %d[%m, %n]); sm.barrier
-         With epilogue_math = rows the accumulators go through shared memory as they are, and operands are read and the
-         region applied on rows. With epilogue = direct, %y is stored from the accumulator's layout. With epilogue = tma
+         With epilogue_math = rows the accumulators go through shared memory, and operands are read and the region
+         applied in rows. With epilogue = direct, %y is stored from the accumulator's layout. With epilogue = tma
          the scratch is stored by TMA, through a tensor map of D that the host makes (epilogue/stores.py):
-           sm.tma_store_wait read 1; sm.barrier warpgroup                     (of two scratch buffers, this one is free)
+           sm.tma_store_wait read 1; sm.barrier warpgroup                     (this one of two scratch buffers is free)
            sm.store_shared %y to %scratch by "stmatrix.x4"; sm.fence_proxy_async; sm.barrier warpgroup
            sm.tma_store %scratch to %map[%m, %n]
-         The region is one sm.map in every case: what it computes is never looked at. epilogue.cache goes onto
-         the stores as cache(…).
+         The region becomes one sm.map in every case, whatever it computes. epilogue.cache becomes cache(…) on the
+         stores.
 Needs    level atoms, tile.store on a fragment, a drained ring; for epilogue = tma, roles.
-Refuses  an epilogue tile that the tiled mma or the threads cannot share; a kernel without an sm.mma_sync or sm.wgmma;
-         epilogue = tma without roles, for a D that is no kernel argument, for a kernel launched at several places.
+Refuses  an epilogue tile that the tiled mma or the threads cannot divide evenly; a kernel without sm.mma_sync or
+         sm.wgmma; epilogue = tma without roles, for a D that is no kernel argument, or with several launches.
 Test     test/lit/passes/epilogue/lower-epilogue.mlir, lower-epilogue-tma.mlir, lower-epilogue-invalid.mlir
 """
 
@@ -104,9 +104,9 @@ def _lower(epilogue: Epilogue, maps: TensorMapArguments | None) -> None:
 
 
 def _scratch(epilogue: Epilogue) -> ir.Value:
-    """The scratch buffer: the drained ring's storage where it is large enough, else a buffer of its own.
+    """The scratch buffer: the drained ring's storage where it is large enough, else a separate buffer.
 
-    A ring that a producer runs ahead in is never drained.
+    A ring that a producer fills ahead is never drained.
     """
     shape = epilogue.part_shape
     swizzle = epilogue.schedule.epilogue.swizzle

@@ -1,4 +1,4 @@
-"""One tile.store while lower-epilogue takes it apart: its parts, and the epilogue region on a part."""
+"""One tile.store as lower-epilogue splits it: its parts, and the epilogue region on a part."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """One tile.store, what the schedule says of it, and how the tiled mma holds its fragment."""
+    """One tile.store, its part of the schedule, and the layout of its fragment in the tiled mma."""
 
     kernel: tile.KernelOp
     store: tile.StoreOp
@@ -49,7 +49,7 @@ class Epilogue:
 
     @property
     def cache(self) -> CacheHint | None:
-        """`cache(…)` of what stores D."""
+        """`cache(…)` of the stores to D."""
         return written(self.schedule.epilogue.cache)
 
     @property
@@ -77,7 +77,7 @@ class Epilogue:
         return part_rows, part_columns
 
     def parts(self) -> Iterator[Part]:
-        """The tile's parts, each extracted at the insertion point when its turn comes."""
+        """The tile's parts, each extracted at the insertion point as it is reached."""
         build = Builder.index()
         rows, columns = self.store.value.type.shape
         part_rows, part_columns = self.part_shape
@@ -126,7 +126,7 @@ class Epilogue:
         said = None if kind is OperandKind.full else kind
         view = tile.ViewOp(window, operand, offsets[kind], kind=said).result
         result = sm.FragmentType.get(like.shape, element, like.tv)
-        # As many neighbours as a thread holds in a row, at most 16 bytes.
+        # The run of neighbouring values that a thread holds in a row, at most 16 bytes.
         in_registers = self.schedule.epilogue.math is EpilogueMath.registers
         run = 2 if in_registers else self.rows_access(tuple(like.shape)).rows.vector
         bytes_per_load = min(16, run * element_bits(element) // 8)

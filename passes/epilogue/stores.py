@@ -1,8 +1,8 @@
-"""The epilogue by TMA: fragments into scratch by stmatrix, boxes out of it, each warpgroup for itself.
+"""The epilogue by TMA: each warpgroup writes its fragments to scratch by stmatrix and stores them as boxes.
 
-A warpgroup writes its 64 rows of a scratch buffer and one of its threads starts their store; nobody waits for another
-warpgroup. With several buffers the store of one part is in flight while the next is written. Where the parts' width
-does not divide the tile's, the last part of each row is narrower and has a buffer and a tensor map of its own.
+A warpgroup writes its 64 rows of a scratch buffer, and one of its threads starts their store; no warpgroup waits for
+another. With several buffers the store of one part is in flight while the next is written. If the width of the parts
+does not divide the tile's, the last part of each row is narrower and has its own buffer and tensor map.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from lowtide.targets.atoms import WGMMA_ROWS
 
 
 def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments) -> None:
-    """All parts of a tile, at the insertion point; and after the work tiles a wait until the scratch is read.
+    """Stores all parts of a tile at the insertion point, and waits after the work tiles until the scratch is read.
 
     Raises ScheduleError for parts that are not whole boxes.
     """
@@ -51,14 +51,14 @@ def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments) -> None:
         )
     wide = _Scratch.make(epilogue, maps, shape, swizzle, scratch_buffers(schedule))
     left = epilogue.store.value.type.shape[1] % shape[1]
-    # Its width need not suit a swizzle. Without one, rows of an odd number of 16 bytes start on different banks; of an
-    # even number, on every second or fourth.
+    # Its width may not suit a swizzle, so it has none. Rows of an odd number of 16-byte units then start on different
+    # banks; of an even number, on every second or fourth.
     narrow = _Scratch.make(epilogue, maps, (shape[0], left), NO_SWIZZLE, 1) if left else None
     taken = _take_buffers(epilogue, wide, narrow)
     for index, part in enumerate(epilogue.parts()):
         _store_part(epilogue, part, taken[index], _groups_since(taken, index))
     with after(_work_tiles(epilogue.store)):
-        # Shared memory lives as long as the CTA: no thread may end before it has been read.
+        # Shared memory is freed when the CTA ends: no thread may end before the stores have read it.
         sm.TmaStoreWaitOp(0, read=True)
 
 
@@ -85,7 +85,7 @@ Place = tuple[ir.Value, ir.Value]  # a buffer, and the tensor map for what lies 
 
 
 def _take_buffers(epilogue: Epilogue, wide: _Scratch, narrow: _Scratch | None) -> list[Place]:
-    """Where each part of the tile goes, in order: the wide parts take turns. A tile begins as the one before it."""
+    """The buffer of each part of the tile, in order: wide parts alternate. Every tile starts with the same buffer."""
     rows, columns = epilogue.store.value.type.shape
     part_rows, part_columns = epilogue.part_shape
     taken: list[Place] = []
@@ -101,7 +101,7 @@ def _take_buffers(epilogue: Epilogue, wide: _Scratch, narrow: _Scratch | None) -
 
 
 def _groups_since(taken: Sequence[Place], index: int) -> int:
-    """Stores started after the one that read this part's buffer last, in this tile or the one before."""
+    """The number of stores started since the last one that reads this part's buffer, in this tile or the one before."""
     buffer = taken[index][0]
     return next(since for since in range(len(taken)) if taken[index - 1 - since][0] == buffer)
 
@@ -120,7 +120,7 @@ def _store_part(epilogue: Epilogue, part: Part, place: Place, groups_since: int)
 
 
 def _work_tiles(store: tile.StoreOp) -> ir.OpView:
-    """The loop over work tiles that a store stands in."""
+    """The loop over work tiles that contains a store."""
     op = store.operation.parent
     while op is not None and not isinstance(op.opview, (tile.WorkTilesOp, tile.KernelOp)):
         op = op.parent

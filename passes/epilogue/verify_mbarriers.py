@@ -1,14 +1,14 @@
-"""verify-mbarriers: hold arrivals and expected bytes against the roles that arrive and the copies that signal.
+"""verify-mbarriers: check arrivals and expected bytes against the roles that arrive and the copies that signal.
 
-Changes nothing. bind-tma counts both; an edited level may say something else: on hardware, a kernel that never ends, or
-one that reads what has not landed (PTX ISA, "Phase of the mbarrier object", "Tracking asynchronous operations by the
-mbarrier object").
+Changes nothing. bind-tma counts both; an edited level may have other numbers. On hardware such a kernel hangs, or reads
+data before it has arrived (PTX ISA, "Phase of the mbarrier object", "Tracking asynchronous operations by the mbarrier
+object").
 
 Needs    sm.mbarriers beside sm.roles; other kernels are left alone.
-Refuses  `arrivals(n)` where another number of threads arrives in a phase: one of the producer, one of each warpgroup of
-         the consumer; `expects n` where the copies that signal the same slot bring other bytes; copies that signal a
-         slot whose bytes nobody expects; a wait for what nobody arrives at; a slot that is released, in a role that
-         multiplies by wgmma, without the proof (`after`) that what reads it is done.
+Refuses  `arrivals(n)` unless n threads arrive per phase: one of the producer, one of each warpgroup of the consumer;
+         `expects n` unless the copies that signal the same slot bring n bytes; copies that signal a slot without an
+         `expects`; a wait on mbarriers at which no thread arrives; in a role that multiplies by wgmma, the release of
+         a slot without the proof (`after`) that the wgmmas that read it are done.
 Test     test/lit/passes/epilogue/verify-mbarriers.mlir, verify-mbarriers-invalid.mlir
 """
 
@@ -67,7 +67,7 @@ def _roles(op: sm.RolesOp) -> Iterator[_Role]:
 
 
 def _arrivals(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]:
-    """Each role goes through the slots once a round; it may do so at several places, one after the other."""
+    """Each role visits every slot once per round of the ring, at one place or at several, one after the other."""
     arriving: dict[str, int] = {}
     for role in roles:
         arrives = role.uses(sm.MbarrierArriveOp, barriers)
@@ -76,7 +76,7 @@ def _arrivals(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]
     found, said = sum(arriving.values()), barriers.arrivals.value
     if not arriving:
         for wait in (wait for role in roles for wait in role.uses(sm.MbarrierWaitOp, barriers)):
-            yield Refusal(wait, "waits for mbarriers that nobody arrives at, for ever; arrive where the slot is ready")
+            yield Refusal(wait, "waits for mbarriers at which no thread arrives; arrive where the slot is ready")
     elif found != said:
         who = " and ".join(f"{count} by the {name}" for name, count in arriving.items())
         yield Refusal(
@@ -91,7 +91,7 @@ def _at_once(one: sm.MbarrierArriveOp, other: sm.MbarrierArriveOp) -> bool:
 
 
 def _bytes(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]:
-    """What the copies bring to a slot, all boxes in full (TMA counts what it clips), must be what is expected there."""
+    """A slot must expect the bytes that its copies bring, with every box in full (TMA counts clipped bytes)."""
     for role in roles:
         loads = role.uses(sm.TmaLoadOp, barriers)
         for arrive in role.uses(sm.MbarrierArriveOp, barriers):
@@ -112,9 +112,9 @@ def _bytes(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]:
 
 
 def _releases(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]:
-    """wgmma reads shared memory after it was issued: only a wait says when it has done so.
+    """wgmma reads shared memory asynchronously: only a wait tells when it is done.
 
-    Held are the barriers that a role which loads by TMA waits for: what arrives there gives a slot back.
+    This checks the barriers that a role which loads by TMA waits for: an arrival there releases a slot.
     """
     if not any(role.has(sm.TmaLoadOp) and role.uses(sm.MbarrierWaitOp, barriers) for role in roles):
         return
@@ -130,7 +130,7 @@ def _releases(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]
 
 
 def _is_below(op: ir.OpView, block: ir.Block) -> bool:
-    """Whether the op stands in the block, or in a region within."""
+    """Whether the op is in the block, or in a nested region."""
     at: ir.Operation | None = op.operation
     while at is not None and not isinstance(at.opview, tile.KernelOp):
         if at.block == block:

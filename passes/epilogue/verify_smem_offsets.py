@@ -1,15 +1,15 @@
-"""verify-smem-offsets: hold the places in shared memory against each other, the launch and the hardware's alignment.
+"""verify-smem-offsets: check offsets in shared memory for overlap, alignment, and the size at the launch.
 
-Changes nothing. assign-smem-offsets lays shared memory out; an edited level may put a buffer elsewhere.
+Changes nothing. assign-smem-offsets lays out shared memory; an edited level may place a buffer elsewhere.
 
-TMA and wgmma swizzle address bits, so that a buffer swizzled for them starts at a multiple of the swizzle's period:
+TMA and wgmma swizzle address bits, so a buffer swizzled for them must start at a multiple of the swizzle's period:
 1024 bytes for rows of 128, 512 for 64, 256 for 32 (PTX ISA, "Swizzling modes", "Matrix descriptor format"). An mbarrier
-lies at a multiple of 8 bytes ("Size and alignment of mbarrier object"), vector accesses at one of 16.
+is aligned to 8 bytes ("Size and alignment of mbarrier object"), vector accesses to 16.
 
-Needs    places (`at`) on sm.ring, sm.alloc and sm.mbarriers; what has none yet is left alone. At level nvvm the global
-         that they are counted from.
-Refuses  a misaligned place, stage or, beside TMA, global; two places that overlap; a launch with less shared memory
-         than they reach to, or more than the target has.
+Needs    offsets (`at`) on sm.ring, sm.alloc and sm.mbarriers; ops without one are skipped. At level nvvm, the global
+         to which the offsets are relative.
+Refuses  a misaligned offset or stage, or in a kernel with TMA a misaligned global; two buffers that overlap; a launch
+         with less shared memory than the kernel uses, or more than the target has.
 Test     test/lit/passes/epilogue/verify-smem-offsets.mlir, verify-smem-offsets-invalid.mlir
 """
 
@@ -53,7 +53,7 @@ class VerifySmemOffsets(Pass):
 
 @dataclass(frozen=True)
 class _Place:
-    """Bytes of shared memory: `count` pieces of `size`, one after the other, each to start at a multiple of `align`."""
+    """Bytes of shared memory: `count` consecutive pieces of `size` bytes, each aligned to `align`."""
 
     op: ir.OpView
     what: str
@@ -88,7 +88,7 @@ def _places(kernel: tile.KernelOp) -> Iterator[_Place]:
 
 
 def _alignment(buffer: ir.Type, by_address: bool) -> tuple[int, str]:
-    """Bytes that a buffer starts at a multiple of, and why."""
+    """The alignment of a buffer in bytes, and the reason."""
     memref = ir.MemRefType(buffer)
     if by_address and isinstance(memref.layout, tile.LayoutAttr):
         bits, base, shift = layout_of(memref.layout)[1]
@@ -115,7 +115,7 @@ def _misaligned(places: list[_Place]) -> Iterator[Refusal]:
 
 
 def _misaligned_base(kernels: gpu.GPUModuleOp) -> Iterator[Refusal]:
-    """Below level epilogue the places are offsets from a global, and as aligned as that is."""
+    """Below level epilogue offsets are relative to a global, whose alignment limits theirs."""
     if not walk(kernels, nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp):
         return
     for variable in walk(kernels, llvm.GlobalOp):
@@ -152,6 +152,6 @@ def _outside(places: list[_Place], launches: list[tile.LaunchOp], target: Target
         if size > target.smem_bytes_per_cta:
             yield Refusal(
                 launch,
-                f"gives {size} bytes of shared memory, {target.name} has {target.smem_bytes_per_cta} a CTA; take at "
+                f"gives {size} bytes of shared memory, {target.name} has {target.smem_bytes_per_cta} per CTA; take at "
                 "most that",
             )

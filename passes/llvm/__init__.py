@@ -1,6 +1,6 @@
 """Level `llvm`: the device side in the LLVM dialect, the host side as before.
 
-Inline assembly appears here and nowhere above. The host side stays readable for the manifest and the interpreter.
+Inline assembly appears only here. The host side is unchanged, so that the manifest and the interpreter can read it.
 """
 
 from lowtide.passes.llvm.convert_math_to_intrinsics import ConvertMathToIntrinsics
@@ -15,7 +15,7 @@ STEPS = (
     Step(
         "gpu.module(convert-scf-to-cf,convert-gpu-to-nvvm,convert-nvvm-to-llvm,convert-to-llvm,"
         "reconcile-unrealized-casts,canonicalize,cse)",
-        "the device side only: the host side stays readable for the manifest and the interpreter",
+        "the device side only: the manifest and the interpreter read the host side",
         "lower-device-to-llvm",
     ),
     Step(PassTensorMapsByValue, "the attributes do not verify before there is an llvm.func"),

@@ -1,9 +1,9 @@
-"""convert-math-to-intrinsics: each math op that the hardware has becomes the LLVM intrinsic of its instruction.
+"""convert-math-to-intrinsics: lower each math op that the hardware has to the LLVM intrinsic of its instruction.
 
 Before   %y = math.exp2 %x fastmath<afn> : vector<2xf32>
 After    %0 = vector.extract %x[0] …; %1 = llvm.call_intrinsic "llvm.nvvm.ex2.approx"(%0) : (f32) -> f32; …
-Needs    expand-math: of the math dialect only what one instruction computes, on f32 or vectors of f32.
-Gives    no math op. Vectors are taken apart (PTX has no vector form). Upstream's convert-gpu-to-nvvm, run after it,
+Needs    expand-math: only math ops that are one instruction, on f32 or vectors of f32.
+Gives    no math op. Vectors are split (PTX has no vector form). Upstream's convert-gpu-to-nvvm, run after it,
          would otherwise call libdevice for each of these.
 Refuses  a math op that expand-math should have replaced.
 Test     test/lit/passes/llvm/convert-math-to-intrinsics.mlir, convert-math-to-intrinsics-invalid.mlir

@@ -1,12 +1,12 @@
-"""convert-ptx-ops-to-asm: write the instructions that the nvvm dialect lacks as inline assembly; nothing else does.
+"""convert-ptx-ops-to-asm: write the instructions that the nvvm dialect lacks as inline assembly.
 
 Before   %c = sm.ptx_wgmma_wait 0, %p : !llvm.struct<(f32, f32)>
          sm.ptx_store streaming %v to %p : vector<8xbf16>, !llvm.ptr<1>
 After    %c = llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;", "=f,=f,0,1" … -> !llvm.struct<…>
          llvm.inline_asm has_side_effects "st.global.cs.v4.b32 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}" …
 Needs    level nvvm.
-Refuses  registers other than a struct of f32; stores of other than 2, 4, 8 or 16 bytes, of other elements, or with
-         another hint.
+Refuses  registers that are not a struct of f32; stores of a size other than 2, 4, 8 or 16 bytes, of unsupported
+         elements, or with a hint that st.global does not have.
 Test     test/lit/passes/llvm/convert-ptx-ops-to-asm.mlir, convert-ptx-ops-to-asm-invalid.mlir
 """
 
@@ -28,7 +28,7 @@ from lowtide.targets import Target
 
 # Cache operators by hint (PTX ISA, "Cache Operators").
 _OPERATORS = {CacheHint.streaming: "cs", CacheHint.write_through: "wt"}
-# Of a store of so many bytes: the PTX type, the type and number of its registers, and their constraint.
+# By the bytes of a store: the PTX type, the type and number of its registers, and their constraint.
 _STORES = {2: ("b16", 16, 1, "h"), 4: ("b32", 32, 1, "r"), 8: ("v2.b32", 32, 2, "r"), 16: ("v4.b32", 32, 4, "r")}
 
 
@@ -49,7 +49,7 @@ class ConvertPtxOpsToAsm(Pass):
 
 
 def _wait_through_registers(wait: sm.PtxWgmmaWaitOp) -> ir.Value:
-    """Every register goes in and comes out again: what reads it stays behind the wait."""
+    """Every register is an input and an output, so that its reads stay after the wait."""
     parts = list(wait.acc.type.body) if isinstance(wait.acc.type, llvm.StructType) else []
     if not parts or any(not isinstance(part, ir.F32Type) for part in parts):
         raise Refusal(wait, f"threads a struct of f32 registers, not {wait.acc.type}")

@@ -1,10 +1,11 @@
-"""keep-loops-rolled: move the wish not to be unrolled to where LLVM looks for it.
+"""keep-loops-rolled: move the no-unroll annotation to the attribute that LLVM reads.
 
 Before   llvm.br ^bb1(%i : i32) {llvm.loop_annotation = #loop_annotation}
 After    llvm.br ^bb1(%i : i32) {loop_annotation = #loop_annotation}
          convert-sm-to-nvvm puts the annotation on loops in which all threads copy and multiply; upstream's conversions
-         carry it to the branch back, but not into its own attribute. From there it becomes `.pragma "nounroll"`.
-         Without it ptxas unrolls a loop of few steps together with the copies before it, and runs out of registers.
+         keep it on the back edge as a discardable attribute. As the branch's own attribute it becomes
+         `.pragma "nounroll"`. Without that, ptxas unrolls a short loop together with the copies before it, and runs
+         out of registers.
 Needs    device code in the llvm dialect.
 Refuses  nothing.
 Test     test/lit/passes/llvm/keep-loops-rolled.mlir
@@ -25,7 +26,7 @@ _OWN = "loop_annotation"
 
 @dataclass(frozen=True)
 class KeepLoopsRolled(Pass):
-    """Hands the annotation of every branch back to LLVM."""
+    """Moves the annotation of every branch to its own attribute."""
 
     name: ClassVar[str] = "keep-loops-rolled"
 

@@ -1,9 +1,9 @@
-"""pass-tensor-maps-by-value: tensor maps are kernel parameters themselves, and stay where they are.
+"""pass-tensor-maps-by-value: pass tensor maps as __grid_constant__ kernel parameters, by value.
 
 Before   llvm.func @k(%map: !llvm.ptr) attributes {nvvm.kernel, tensor_maps = array<i64: 0>}
 After    llvm.func @k(%map: !llvm.ptr {llvm.align = 64 : i64, llvm.byval = !llvm.array<128 x i8>, nvvm.grid_constant})
-         Without nvvm.grid_constant LLVM copies the map to local memory, where the TMA unit does not find it.
-Needs    device code in the llvm dialect: the attributes do not survive on, or do not verify on, a gpu.func.
+         Without nvvm.grid_constant LLVM copies the map to local memory, which the TMA unit cannot read.
+Needs    device code in the llvm dialect: on a gpu.func the attributes are lost, or do not verify.
 Refuses  nothing.
 Test     test/lit/passes/llvm/pass-tensor-maps-by-value.mlir
 """

@@ -1,7 +1,7 @@
 """Level `nvvm`: the program of one thread.
 
-The kernel is a `gpu.func` in upstream's scf, arith, vector, llvm and nvvm dialects. convert-sm-to-nvvm unrolls each op
-that spoke for the CTA, one file per family of ops.
+The kernel is a `gpu.func` in upstream's scf, arith, vector, llvm and nvvm dialects. convert-sm-to-nvvm unrolls each
+CTA-wide op, with one file per family of ops.
 """
 
 from lowtide.passes.nvvm.convert_sm_to_nvvm import ConvertSmToNvvm
@@ -11,7 +11,7 @@ from lowtide.passes.steps import Step
 
 STEPS = (
     Step(ConvertSmToNvvm, "one thread's program, from the layouts alone"),
-    Step(ExpandMath, "before LLVM sees math ops that it would call a library for"),
+    Step(ExpandMath, "before LLVM, which would lower these math ops to library calls"),
     Step("cse,canonicalize,cse", "folds the addresses that the conversion writes out in full", "simplify"),
-    Step(VerifyRegisters, "what roles ask for, while the branches still name them"),
+    Step(VerifyRegisters, "checks register requests while the branches still name their roles"),
 )

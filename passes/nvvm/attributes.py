@@ -1,4 +1,4 @@
-"""Attributes of nvvm's ops that are made once and serve many."""
+"""Attributes of nvvm ops, cached for reuse."""
 
 from enum import IntEnum
 
@@ -6,7 +6,7 @@ from mlir import ir
 
 
 def enum_attribute(value: IntEnum) -> ir.Attribute:
-    """What the builders of nvvm's ops make of an enum, e.g. `nvvm.MMALayout.row`."""
+    """The attribute that the builders of nvvm ops make from an enum, e.g. `nvvm.MMALayout.row`."""
     return ir.AttrBuilder.get(f"{type(value).__name__}Attr")(value, context=ir.Context.current)
 
 

@@ -1,4 +1,4 @@
-"""mma.sync, and what is done to fragments element by element."""
+"""mma.sync, and elementwise ops on fragments."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ from lowtide.passes.support.rewriting import defining_op
 from lowtide.targets import MmaAtom, coordinates
 from lowtide.targets.tv import extents
 
-_ACCUMULATOR_WIDTH = 4  # elements of C that a thread holds for one m16n8 atom
+_ACCUMULATOR_WIDTH = 4  # elements of C per thread of one m16n8 atom
 
 
 def lower_splat(context: Context, op: sm.SplatOp) -> None:
@@ -32,7 +32,7 @@ def lower_splat(context: Context, op: sm.SplatOp) -> None:
 
 
 def lower_mma_sync(context: Context, op: sm.MmaSyncOp) -> None:
-    """One mma.sync for each atom of the warp, along N there and back, so that neighbours share an operand."""
+    """One mma.sync per atom of the warp, back and forth along N, so that consecutive ones share an operand."""
     tiled = tiled_mma_of(op.mma)
     a, b, c = (context.fragment(value) for value in (op.a, op.b, op.acc))
     for name, fragment, shape in (("a", a, op.a.type.shape), ("b", b, op.b.type.shape), ("c", c, op.acc.type.shape)):
@@ -84,7 +84,7 @@ class _Instruction:
 
 
 def lower_extract(context: Context, op: sm.ExtractOp) -> None:
-    """The registers that lie in the sub-tile, found by their coordinates."""
+    """The registers of the sub-tile, found by the coordinates of their values."""
     source, target = context.fragment(op.source), op.result.type
     row, column = op.offsets
     held = coordinates(tv_of(source.type.tv), source.type.shape)
@@ -99,7 +99,7 @@ def lower_extract(context: Context, op: sm.ExtractOp) -> None:
     width = source.width
     firsts = np.array(values[::width])
     if np.any(firsts % width) or values != (firsts[:, None] + np.arange(width)).ravel().tolist():
-        raise Refusal(op, f"takes the values of a thread apart that lie together in registers of {width}")
+        raise Refusal(op, f"extracts part of a register of {width} values; take whole registers")
     registers = tuple(source.registers[first // width] for first in firsts)
     context.values[op.result] = Fragment(registers, width, target)
 
@@ -119,14 +119,14 @@ def lower_map(context: Context, op: sm.MapOp) -> None:
 
 
 def _spread(context: Context, value: ir.Value, width: int, count: int) -> Sequence[ir.Value]:
-    """A fragment's registers at the common width; a scalar as a vector, the same for all `count`."""
+    """A fragment's registers at the common width; a scalar as `count` equal vectors."""
     if isinstance(value.type, sm.FragmentType):
         return regroup(context.fragment(value), width).registers
     return [_broadcast(context, value, width)] * count
 
 
 def _vectorize(context: Context, body: ir.Block, mapping: dict[ir.Value, ir.Value], width: int) -> ir.Value:
-    """Clones a straight-line scalar region on vectors of `width`; gives what it yields."""
+    """Clones a straight-line scalar region on vectors of `width`; returns what it yields."""
     *ops, terminator = body.operations
     for op in ops:
         results = [vector_type(width, result.type) for result in op.results]

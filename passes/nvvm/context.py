@@ -1,4 +1,4 @@
-"""What the lowerings of single ops share: the builder, the thread index, and the values lowered so far."""
+"""State that the lowerings of ops share: the builder, the thread index, and the values lowered so far."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -52,7 +52,7 @@ Handler = Callable[[Context, ir.OpView], None]
 
 
 def atom_of(op: ir.OpView, name: str, family: str) -> CopyAtom:
-    """The copy atom that an op names. Refuses one of another family than the op's."""
+    """The copy atom that an op names. Refuses an atom of another family."""
     if not name.startswith(family):
         raise Refusal(op, f"takes an atom {family}*, not {name}")
     return copy_atom(name)

@@ -26,8 +26,8 @@ from lowtide.targets.atoms import WARPGROUP_THREADS
 
 _LAST_BARRIER = 15
 
-# ptxas unrolls a loop of few steps together with the copies in front of it; where the same threads copy and multiply,
-# the registers for that are not there. In roles it gains up to 2 % (1024³ on an H200).
+# ptxas unrolls a short loop together with the copies before it. If the same threads copy and multiply, there are not
+# enough registers for that. With roles unrolling gains up to 2 % (1024³ on an H200).
 LOOP_ANNOTATION = "llvm.loop_annotation"
 _ROLLED = "#llvm.loop_annotation<unroll = <disable = true>>"
 
@@ -42,7 +42,7 @@ def lower_view(context: Context, op: tile.ViewOp) -> None:
 
 
 def _offset(context: Context, value: ir.Value) -> Offset:
-    """A window's offset, with what its origin tells of it."""
+    """A window's offset, with what its origin implies."""
     return Offset(context.scalar(value), *_origin(value))
 
 
@@ -84,7 +84,7 @@ def lower_loop(context: Context, op: scf.ForOp, lower_block: LowerBlock) -> None
 
 
 def bind_all(context: Context, old: list[ir.Value], likes: list[Lowered], flat: list[ir.Value]) -> None:
-    """Each old value is held in as many of the new ones, in order, as the value it is like."""
+    """Binds each old value to consecutive new values, as many as its counterpart in `likes` has."""
     start = 0
     for value, like in zip(old, likes, strict=True):
         count = len(flatten(like))
@@ -93,7 +93,7 @@ def bind_all(context: Context, old: list[ir.Value], likes: list[Lowered], flat: 
 
 
 def lower_arith(context: Context, op: ir.OpView) -> None:
-    """Index arithmetic in i32; other types as they are."""
+    """Index arithmetic in i32; other types are unchanged."""
     build = context.build
     if isinstance(op, arith.ConstantOp):
         value = op.value
@@ -168,10 +168,10 @@ def lower_alloc(context: Context, op: sm.AllocOp) -> None:
 
 
 def lower_barrier(context: Context, op: sm.BarrierOp) -> None:
-    """bar.sync: of the whole CTA, of the role's threads, or of a warpgroup's, each on a barrier of its own."""
+    """bar.sync: of the whole CTA, of the role's threads, or of a warpgroup's, each with its own barrier."""
     build = context.build
     if context.elected:
-        raise Refusal(op, "is run by a producer's one thread, which would wait for the others for ever; leave it out")
+        raise Refusal(op, "is run by a producer's one thread, which would wait for the others forever; leave it out")
     if op.warpgroup:
         _check_warpgroups(context, op)
         number = build.add(build.udiv(context.tid, WARPGROUP_THREADS), context.warpgroup_barrier)
@@ -183,18 +183,18 @@ def lower_barrier(context: Context, op: sm.BarrierOp) -> None:
 
 
 def first_of_warpgroup(context: Context) -> scf.IfOp:
-    """A branch, still empty, that the first thread of each warpgroup takes."""
+    """An empty branch that the first thread of each warpgroup takes."""
     build = context.build
     return scf.IfOp(build.eq(build.urem(context.tid, WARPGROUP_THREADS), 0))
 
 
 def _check_warpgroups(context: Context, op: sm.BarrierOp) -> None:
-    """Barriers 1 to 15 have numbers (PTX ISA, "bar, barrier")."""
+    """Checks that the barriers are within 1 to 15 (PTX ISA, "bar, barrier")."""
     if context.threads % WARPGROUP_THREADS:
         raise Refusal(op, f"is run by {context.threads} threads, not by whole warpgroups")
     last = context.warpgroup_barrier + context.threads // WARPGROUP_THREADS - 1
     if last > _LAST_BARRIER:
-        raise Refusal(op, f"needs barriers up to {last}, a CTA has {_LAST_BARRIER}; take fewer warpgroups")
+        raise Refusal(op, f"needs barriers up to {last}, but a CTA has {_LAST_BARRIER}; take fewer warpgroups")
 
 
 def _named_barrier(number: ir.Value, threads: ir.Value) -> None:

@@ -1,15 +1,15 @@
-"""convert-sm-to-nvvm: from what the CTA does to one thread's program.
+"""convert-sm-to-nvvm: lower CTA-wide ops to the program of one thread.
 
 Before   tile.kernel @gemm_kernel(%a: memref<?x?xbf16, strided<[?, 1]>>, …) { … sm.ldmatrix … sm.mma_sync … }
          tile.launch @gemm_kernel grid(%g) threads(128) shared_memory(49152) args(%a, …)
 After    gpu.module @kernels { gpu.func @gemm_kernel(%a: !llvm.ptr<1>, %lda: i64, %m: i32, %k: i32, …) kernel {
            %tid = nvvm.read.ptx.sreg.tid.x … nvvm.ldmatrix … nvvm.mma.sync … } }
          tile.launch @gemm_kernel … args(base address, row stride and dynamic extents of each matrix)
-         The kernel says its threads and, where roles change them, its registers at entry (nvvm.maxnreg).
+         The kernel has the number of threads and, if roles change their registers, those at entry (nvvm.maxnreg).
          Every tiled op is unrolled into this thread's instructions; addresses come from its thread-value layout and
          the buffer's layout. One handler for each op, in passes/nvvm/.
 Needs    level epilogue, shared memory laid out.
-Refuses  an op without a handler; a thread-value layout that an instruction cannot serve; a kernel that is not launched.
+Refuses  an op without a handler; a thread-value layout that an instruction does not support; a kernel without a launch.
 Test     test/lit/passes/nvvm/convert-sm-to-nvvm.mlir, convert-sm-to-nvvm-{copies,epilogue,mma,hopper,operands,
          roles,stores,invalid,hopper-invalid,stores-invalid}.mlir
 """
@@ -100,13 +100,13 @@ class ConvertSmToNvvm(Pass):
 
 
 def _threads(kernel: tile.KernelOp, launches: list[tile.LaunchOp]) -> int:
-    """Threads of a CTA, as the kernel's launches say it."""
+    """Threads per CTA, from the kernel's launches."""
     if not launches:
         raise Refusal(kernel, "is never launched, so its number of threads is unknown")
     threads = [launch.threads.value for launch in launches]
     for launch, count in zip(launches, threads, strict=True):
         if count != threads[0]:
-            raise Refusal(launch, f"launches {count} threads a CTA, an earlier launch of the kernel {threads[0]}")
+            raise Refusal(launch, f"launches {count} threads per CTA, an earlier launch of the kernel {threads[0]}")
     return threads[0]
 
 
@@ -136,7 +136,7 @@ def _convert_kernel(gpu_module: ir.Block, kernel: tile.KernelOp, threads: int, t
                 "sym_name": kernel.sym_name,
                 "gpu.kernel": ir.UnitAttr.get(),
                 "known_block_size": ir.DenseI32ArrayAttr.get([threads, 1, 1]),
-                # One CTA an SM is enough: registers are not to be saved by spilling.
+                # One CTA per SM is enough: ptxas must not spill to save registers.
                 "nvvm.minctasm": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1),
                 **_registers_at_entry(kernel, threads, target),
                 **_tensor_map_positions(entry),
@@ -155,7 +155,7 @@ def _convert_kernel(gpu_module: ir.Block, kernel: tile.KernelOp, threads: int, t
 
 
 def _argument_types(type_: ir.Type) -> list[ir.Type]:
-    """What a kernel argument becomes: base pointer, row stride (i64), and an i32 for each dynamic extent."""
+    """The types that replace a kernel argument: base pointer, row stride (i64), and an i32 for each dynamic extent."""
     if isinstance(type_, sm.TensorMapType):
         return [llvm.PointerType.get()]
     if not isinstance(type_, ir.MemRefType):
@@ -166,7 +166,7 @@ def _argument_types(type_: ir.Type) -> list[ir.Type]:
 
 
 def _registers_at_entry(kernel: tile.KernelOp, threads: int, target: Target) -> dict[str, ir.Attribute]:
-    """Where roles change their registers, ptxas must know how many they start from (its advisory C7508)."""
+    """If roles change their registers, ptxas must know the number at entry (its advisory C7508)."""
     if not any(any(op.registers) for op in walk(kernel, sm.RolesOp)):
         return {}
     count = min(registers_at_entry(threads, target), target.registers_per_thread)
@@ -174,7 +174,7 @@ def _registers_at_entry(kernel: tile.KernelOp, threads: int, target: Target) -> 
 
 
 def _tensor_map_positions(entry: ir.Block) -> dict[str, ir.Attribute]:
-    """Where the function's arguments are tensor maps, for `pass-tensor-maps-by-value`."""
+    """The positions of arguments that are tensor maps, for `pass-tensor-maps-by-value`."""
     positions, count = [], 0
     for argument in entry.arguments:
         if isinstance(argument.type, sm.TensorMapType):
@@ -239,7 +239,7 @@ def _convert_launch(launch: tile.LaunchOp) -> None:
 
 
 def _row_stride(operand: ir.Value) -> ir.Value:
-    """The distance of two rows, in elements."""
+    """The row stride, in elements."""
     index = ir.IndexType.get()
     element = ir.MemRefType(operand.type).element_type
     results = [ir.MemRefType.get([], element), *[index] * 5]

@@ -1,4 +1,4 @@
-"""cp.async, and the loads and stores of fragments: one thread's instructions of each tiled copy."""
+"""cp.async, and the loads and stores of fragments: the instructions of one thread for each tiled copy."""
 
 from collections.abc import Callable
 from functools import partial
@@ -33,7 +33,7 @@ Store = Callable[[ir.Value, ir.Value, int], None]
 
 
 def lower_cp_async(context: Context, op: sm.CpAsyncOp) -> None:
-    """One cp.async for each run of the thread's values; what lies past the edge is zero-filled by a shorter source."""
+    """One cp.async per run of the thread's values; a shorter source size zero-fills what lies past the edge."""
     window, buffer = context.window(op.source), context.buffer(op.destination)
     size = atom_of(op, op.copy.atom, "cp.async.").bytes_per_thread
     element_bytes = element_bits(window.matrix.element) // 8
@@ -52,7 +52,7 @@ def lower_cp_async(context: Context, op: sm.CpAsyncOp) -> None:
 
 
 def _thread_origin(context: Context, window: Window, split: SplitCoordinates) -> tuple[ir.Value, ir.Value]:
-    """Row and column, in the matrix, of the thread's own place in the window."""
+    """Row and column in the matrix of the thread's first element in the window."""
     origin = []
     for offset, layout in zip(window.offsets, (split.row_thread, split.col_thread), strict=True):
         origin.append(context.build.add(offset.value, layout_offset(context.build, layout, context.tid)))
@@ -62,7 +62,7 @@ def _thread_origin(context: Context, window: Window, split: SplitCoordinates) ->
 def _source_bytes(
     context: Context, window: Window, row: ir.Value, column: ir.Value, run: int, element_bytes: int
 ) -> ir.Value | None:
-    """Bytes of a run of columns that exist; None where all always do."""
+    """Bytes of a run of columns inside the matrix; None if the run is always whole."""
     build = context.build
     row_exists = is_before_edge(context, window, 0, row)
     columns = window.matrix.extents[1]
@@ -84,7 +84,7 @@ def _cp_async(target: ir.Value, source: ir.Value, size: int, length: ir.Value | 
 
 
 def _check_runs(op: ir.OpView, split: SplitCoordinates, run: int, swizzle: tuple[int, int, int]) -> None:
-    """Each run of values lies side by side in a row, starts at a multiple of itself, and no swizzle parts it."""
+    """Checks that each run of values is contiguous in a row, aligned to its size, and not split by the swizzle."""
     if run < 1 or len(split.row_values) % run:
         raise Refusal(op, f"moves {run} elements at once, but a thread has {len(split.row_values)}")
     rows = np.array(split.row_values).reshape(-1, run)
@@ -134,7 +134,7 @@ def _run(op: ir.OpView, family: str, fragment: sm.FragmentType) -> int:
 
 
 def lower_store_global(context: Context, op: sm.StoreGlobalOp) -> None:
-    """Runs of a fragment's values as vector stores where a run exists whole, else element by element."""
+    """Vector stores of the runs of a fragment's values that are inside the matrix, else stores of single elements."""
     window, fragment = context.window(op.destination), context.fragment(op.value)
     run = _run(op, "st.global.", fragment.type)
     split = split_coordinates(tv_of(fragment.type.tv), fragment.type.shape)
@@ -147,7 +147,7 @@ def lower_store_global(context: Context, op: sm.StoreGlobalOp) -> None:
 
 
 def _cached_store(op: sm.StoreGlobalOp) -> Store:
-    """Stores a value through a pointer, of so many bytes, with the op's cache operator."""
+    """Stores a value of `size` bytes through a pointer, with the op's cache operator."""
     hint = cache_hint_of(op)
     if hint is CacheHint.normal:
         return _store_plain
@@ -197,7 +197,7 @@ def _store_run(
 
 
 def lower_load_global(context: Context, op: sm.LoadGlobalOp) -> None:
-    """A fragment from global memory. What repeats along a broadcast vector is loaded once."""
+    """Loads a fragment from global memory. Values that repeat along a broadcast vector are loaded once."""
     window, fragment = context.window(op.source), op.result.type
     split = split_coordinates(tv_of(fragment.tv), fragment.shape)
     if window.kind is OperandKind.full:
@@ -223,7 +223,7 @@ def _load_full(
 
 
 def _is_aligned(context: Context, window: Window, run: int) -> ir.Value:
-    """Whether every run of the matrix may be loaded at once: base and row stride are multiples of its bytes."""
+    """Whether runs of the matrix are aligned for vector loads: base and row stride are multiples of the run's bytes."""
     matrix, build = window.matrix, context.build
     element_bytes = element_bits(matrix.element) // 8
     base = llvm.PtrToIntOp(build.i64, matrix.pointer).result
@@ -268,7 +268,7 @@ def _load_element(
 
 
 def _where(exists: ir.Value | None, element: ir.Type, load: Callable[[], ir.Value]) -> ir.Value:
-    """The loaded element where it exists, else zero; the load is not made elsewhere."""
+    """The element if it is inside the matrix, else zero; nothing is loaded outside."""
     if exists is None:
         return load()
     branch = scf.IfOp(exists, [element], has_else=True)
@@ -282,7 +282,7 @@ def _where(exists: ir.Value | None, element: ir.Type, load: Callable[[], ir.Valu
 def _load_vector(
     context: Context, op: sm.LoadGlobalOp, window: Window, split: SplitCoordinates
 ) -> tuple[list[ir.Value], int]:
-    """One load for each different row (or column) that the thread's values have."""
+    """One load for each distinct row (or column) of the thread's values."""
     matrix = window.matrix
     by_row = window.kind is OperandKind.per_row
     layout, places = (split.row_thread, split.row_values) if by_row else (split.col_thread, split.col_values)

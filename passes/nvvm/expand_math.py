@@ -1,10 +1,10 @@
-"""expand-math: exp, tanh, erf and log become what the hardware has.
+"""expand-math: expand exp, tanh, erf and log into operations that the hardware has.
 
 Before   %y = math.exp %x : f32
 After    %h = arith.mulf %x, %log2e : f32 …; %e = math.exp2 %h fastmath<afn> : f32; …
 Needs    f32 or vectors of f32.
-Gives    of the math dialect only `HARDWARE_OPS`, each one instruction: convert-math-to-intrinsics names it. No call
-         into libdevice is left for upstream's lowering to make.
+Gives    of the math dialect only `HARDWARE_OPS`, each of which convert-math-to-intrinsics lowers to one instruction.
+         Upstream's lowering then makes no call into libdevice.
 Refuses  any other math op, and any other element type: the epilogue computes in f32.
 Test     test/lit/passes/nvvm/expand-math.mlir, expand-math-invalid.mlir; its numbers: test/unit/test_expand_math.py,
          test_math_formulas.py

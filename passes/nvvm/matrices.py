@@ -17,7 +17,7 @@ from lowtide.targets.tv import extents
 
 
 def lower_ldmatrix(context: Context, op: sm.LdmatrixOp) -> None:
-    """One ldmatrix for each group of registers; every lane supplies one row's address."""
+    """One ldmatrix per group of registers; every lane supplies the address of one row."""
     fragment, buffer = op.result.type, context.buffer(op.source)
     trans = bool(op.trans)
     matrices = atom_of(op, op.atom.value, "ldmatrix.").matrices
@@ -40,7 +40,7 @@ def _rows(op: ir.OpView, fragment: sm.FragmentType, matrices: int, trans: bool, 
     tv = tv_of(fragment.tv)
     _, held = extents(tv)
     if held % (2 * matrices):
-        raise Refusal(op, f"{verb} {2 * matrices} elements a thread at once, but a thread has {held}")
+        raise Refusal(op, f"{verb} {2 * matrices} elements per thread at once, but a thread has {held}")
     source = row_addresses(tv, matrices, trans)
     check_rows(tv, source, fragment.shape, matrices, trans, operand)
     return source
@@ -62,7 +62,7 @@ def _matrix_attributes(trans: bool) -> tuple[nvvm.MMALayout, ir.Attribute, nvvm.
 
 
 def lower_stmatrix(context: Context, op: sm.StoreSharedOp) -> None:
-    """One stmatrix for each group of registers: the rows that lanes address are those that an ldmatrix would fill."""
+    """One stmatrix per group of registers; lanes address the same rows as for ldmatrix."""
     buffer, fragment = context.buffer(op.destination), context.fragment(op.value)
     if element_bits(fragment.type.element_type) != 16:
         raise Refusal(op, f"stores 16-bit elements by stmatrix, not {fragment.type.element_type}; take st.shared.8")

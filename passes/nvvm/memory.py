@@ -1,4 +1,4 @@
-"""Addresses of elements in shared and global memory, and what must be asked before an access to the latter."""
+"""Addresses of elements in shared and global memory, and bounds checks for global memory."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -18,7 +18,7 @@ from lowtide.passes.support.builder import Scalar, constant_of
 from lowtide.passes.support.problem import element_bits
 from lowtide.targets.tv import offsets
 
-_DYNAMIC = -(2**31)  # llvm.getelementptr's mark for an index that is an operand
+_DYNAMIC = -(2**31)  # llvm.getelementptr's marker for an index that is an operand
 
 
 def element_pointer(base: ir.Value, index: Scalar, element: ir.Type) -> ir.Value:
@@ -33,7 +33,7 @@ def element_pointer(base: ir.Value, index: Scalar, element: ir.Type) -> ir.Value
 
 @dataclass(frozen=True)
 class Axis:
-    """One dimension of a buffer: its layout, and where along it the threads of an access lie."""
+    """One dimension of a buffer: its layout, and the coordinate of each thread of an access along it."""
 
     layout: Layout
     thread: Layout
@@ -41,11 +41,11 @@ class Axis:
 
     @property
     def thread_offset(self) -> Layout:
-        """The offset of each thread's place."""
+        """The offset of each thread."""
         return compose(self.layout, self.thread)
 
     def offset(self, value: int) -> int:
-        """What lies `value` further on adds, for every thread. Raises ScheduleError where it adds less to some."""
+        """The offset that a step of `value` adds. Raises ScheduleError if it is not the same for all threads."""
         here, moved = offsets(self.layout, self.places), offsets(self.layout, self.places + value)
         step: int = moved[0] - here[0]
         if np.any(moved - here != step):
@@ -57,7 +57,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class SharedAccess:
-    """Where the values of a thread lie in a buffer: a run-time part for the thread, one offset for each value."""
+    """Offsets of a thread's values in a buffer: a run-time part for the thread, a constant for each value."""
 
     buffer: SharedBuffer
     thread: ThreadOffset
@@ -111,7 +111,7 @@ def _flat(layout: Layout) -> list[tuple[int, int]]:
 
 
 class Inside(Enum):
-    """What is known of a window along one dimension: all of it lies inside the matrix, all or nothing, or neither."""
+    """What is known of a window along one dimension: fully inside the matrix, all or nothing, or neither."""
 
     ALL = 0
     ALL_OR_NOTHING = 1
@@ -129,7 +129,7 @@ def inside(window: Window, dim: int) -> Inside:
 
 
 def is_before_edge(context: Context, window: Window, dim: int, index: ir.Value) -> ir.Value | None:
-    """Whether the element at `index` of the matrix exists along one dimension; None where it always does."""
+    """Whether `index` is inside the matrix along one dimension; None if it always is."""
     known = inside(window, dim)
     if known is Inside.ALL:
         return None
@@ -145,7 +145,7 @@ def both(context: Context, x: ir.Value | None, y: ir.Value | None) -> ir.Value |
 
 
 def global_pointer(context: Context, window: Window, row: ir.Value, column: ir.Value) -> ir.Value:
-    """The address of element (row, column) of the matrix: 64-bit, for a row stride may be large."""
+    """The address of element (row, column) of the matrix, in 64 bits since the row stride may be large."""
     matrix, build = window.matrix, context.build
     assert matrix.row_stride is not None
     start = build.mul(build.zext(row, build.i64), matrix.row_stride)

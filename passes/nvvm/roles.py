@@ -1,4 +1,4 @@
-"""Roles and mbarriers of one thread's program."""
+"""Lowering of roles and mbarriers to one thread's program."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ def lower_roles(context: Context, op: sm.RolesOp, lower_block: LowerBlock) -> No
 
 
 def _lower_role(context: Context, op: sm.RolesOp, position: int, first: int, lower_block: LowerBlock) -> None:
-    """The role at `position`, whose threads begin at `first`, and in its else branch those that follow."""
+    """The role at `position`, whose threads begin at `first`; the roles after it are in its else branch."""
     names = [ir.StringAttr(name).value for name in op.names]
     threads = 32 * op.warps[position]
     is_last = position == len(names) - 1
@@ -54,13 +54,13 @@ def _lower_body(context: Context, op: sm.RolesOp, position: int, first: int, low
         threads=32 * op.warps[position],
         elected=name == "producer",
         barrier=1 + position,
-        # The roles' own come first, then those of the warpgroups of the roles before this one.
+        # The barriers of the roles come first, then those of the warpgroups of the roles before this one.
         warpgroup_barrier=1 + len(op.warps) + first // WARPGROUP_THREADS,
     )
     if name != "producer":
         lower_block(role, body)
         return
-    # One thread does all that a producer does.
+    # One thread runs the whole producer.
     single = scf.IfOp(context.build.eq(own, 0))
     with ir.InsertionPoint(single.then_block):
         lower_block(role, body)
@@ -98,7 +98,7 @@ def lower_mbarrier_wait(context: Context, op: sm.MbarrierWaitOp) -> None:
 
 
 def lower_mbarrier_arrive(context: Context, op: sm.MbarrierArriveOp) -> None:
-    """By the producer's one thread, or by the first thread of each consumer warpgroup."""
+    """Arrival of the producer's one thread, or of the first thread of each consumer warpgroup."""
     build = context.build
     pointer = barrier_pointer(context, op.barriers, op.index)
 

@@ -1,4 +1,4 @@
-"""Where a thread's elements lie: layouts and swizzles of a run-time index.
+"""Offsets of a thread's elements: layouts and swizzles of a run-time index.
 
 Everything inside a tile is i32; only global addresses are i64.
 """

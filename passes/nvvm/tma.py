@@ -1,4 +1,4 @@
-"""TMA loads of one thread's program."""
+"""Lowering of TMA loads to one thread's program."""
 
 from collections.abc import Iterator
 
@@ -14,8 +14,8 @@ from lowtide.passes.nvvm.memory import element_pointer
 from lowtide.passes.nvvm.roles import barrier_pointer
 from lowtide.passes.support.panels import Panels
 
-# L2 cache-policy operands as createpolicy.fractional makes them for all of an access (PTX ISA, "createpolicy"), by the
-# cache hint. The ISA leaves the encoding open; these are the constants that compilers pass.
+# L2 cache-policy operands by cache hint, as createpolicy.fractional returns them for fraction 1.0 (PTX ISA,
+# "createpolicy"). The ISA does not define the encoding; these are the constants that compilers pass.
 _CACHE_POLICIES = {
     CacheHint.normal: 0x1000000000000000,
     CacheHint.evict_first: 0x12F0000000000000,

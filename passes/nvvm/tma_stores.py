@@ -1,4 +1,4 @@
-"""TMA stores of one thread's program: the first thread of each warpgroup starts them, commits and waits."""
+"""Lowering of TMA stores: the first thread of each warpgroup starts them, commits and waits."""
 
 from mlir import ir
 from mlir.dialects import nvvm, scf
@@ -13,11 +13,11 @@ from lowtide.passes.support.panels import Panels
 from lowtide.targets.atoms import WARPGROUP_THREADS
 
 _ALIGNMENT = 128  # bytes, of a box in shared memory
-_ROWS_A_PERIOD = 8  # of the swizzle's span, after which its pattern begins anew
+_ROWS_A_PERIOD = 8  # of the swizzle's span, after which its pattern repeats
 
 
 def lower_tma_store(context: Context, op: sm.TmaStoreOp) -> None:
-    """One store for each box of the warpgroup's rows, then one commit. Coordinates go innermost first."""
+    """One store per box of the warpgroup's rows, then one commit. Coordinates are innermost first."""
     build, buffer = context.build, context.buffer(op.source)
     panels = Panels.of(buffer.type)
     own_rows = panels.rows // _warpgroups(context, op)
@@ -37,7 +37,7 @@ def lower_tma_store(context: Context, op: sm.TmaStoreOp) -> None:
 def _warpgroups(context: Context, op: sm.TmaStoreOp) -> int:
     threads, rows = context.threads, op.source.type.shape[0]
     if context.elected or threads % WARPGROUP_THREADS or rows % (threads // WARPGROUP_THREADS):
-        raise Refusal(op, f"deals {rows} rows out to the warpgroups of {1 if context.elected else threads} threads")
+        raise Refusal(op, f"splits {rows} rows among the warpgroups of {1 if context.elected else threads} threads")
     return threads // WARPGROUP_THREADS
 
 
@@ -62,7 +62,7 @@ def _store(context: Context, op: sm.TmaStoreOp, source: ir.Value, coordinates: t
 
 
 def lower_tma_store_wait(context: Context, op: sm.TmaStoreWaitOp) -> None:
-    """Every thread waits for its own groups: all but one of a warpgroup have none, and pass."""
+    """Every thread waits for its own groups: all but one thread per warpgroup have none, and do not wait."""
     nvvm.CpAsyncBulkWaitGroupOp(op.pending.value, read=bool(op.read))
 
 

@@ -1,4 +1,4 @@
-"""What a value of level `epilogue` becomes in one thread's program."""
+"""The lowered form of values of level `epilogue` in one thread's program."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,10 +26,10 @@ class GlobalMatrix:
 
 @dataclass(frozen=True)
 class Offset:
-    """Where a window starts along one dimension, and what is known of it.
+    """Where a window starts along one dimension, and what is known about that offset.
 
-    The value is `shift` past a multiple of `multiple`; `room` elements from it on lie within the tile that was handed
-    out (None: the window may start past the edge, as copies that run ahead do).
+    The value is a multiple of `multiple` plus `shift`; the `room` elements from it on are within the work tile (None:
+    the window may start past the edge, as in copies that run ahead).
     """
 
     value: ir.Value

@@ -1,15 +1,16 @@
-"""verify-registers: hold what roles ask for by setmaxregister against what their CTA enters with.
+"""verify-registers: check the registers that roles request by setmaxregister against those that the CTA enters with.
 
 Changes nothing. convert-sm-to-nvvm writes the number of threads and the registers at entry on the kernel; an edited
-level may have lost them, and ptxas then ignores every setmaxnreg, with no more than an advisory (C7508). Registers
-that are not there are waited for, for ever (PTX ISA, "setmaxnreg").
+level may have lost them, and ptxas then ignores every setmaxnreg, with only an advisory (C7508). A request for more
+registers than are free waits forever (PTX ISA, "setmaxnreg").
 
-Needs    level nvvm: gpu.func, and the branches that convert-sm-to-nvvm marks with their roles. What has no
-         nvvm.setmaxregister is held to its size alone.
-Refuses  a launch of another size than known_block_size, from which LLVM concludes which branches are taken;
-         setmaxregister in a kernel without one; more registers at entry than an SM has; an increase below, or a
-         decrease above, what a thread enters with; a sum over all warps beyond it; one that not all four warps of
-         a warpgroup execute: in a role of part of one, or in a branch that is no role's.
+Needs    level nvvm: gpu.func, and the branches that convert-sm-to-nvvm marks with their roles. For a kernel without
+         nvvm.setmaxregister only the launch's size is checked.
+Refuses  a launch whose size is not known_block_size, from which LLVM derives which branches are taken; setmaxregister
+         in a kernel without known_block_size; more registers at entry than an SM has; an increase to fewer, or a
+         decrease to more, registers per thread than at entry; a sum over all warps that exceeds the registers at
+         entry; a setmaxregister that not all four warps of a warpgroup execute, because the role has only some of
+         them or because it is in a branch that belongs to no role.
 Test     test/lit/passes/nvvm/verify-registers.mlir, verify-registers-invalid.mlir
 """
 
@@ -33,7 +34,7 @@ _WARP, _WARPGROUP = 32, 128
 
 @dataclass(frozen=True)
 class VerifyRegisters(Pass):
-    """Checks every gpu.func: its number of threads, and what its roles ask for."""
+    """Checks the number of threads and the register requests of every gpu.func."""
 
     name: ClassVar[str] = "verify-registers"
 
@@ -53,12 +54,13 @@ def _launches(function: gpu.GPUFuncOp, launches: list[tile.LaunchOp]) -> Iterato
         size = launch.threads.value
         if size != threads:
             yield Refusal(
-                launch, f"launches {size} threads a CTA, its kernel's known_block_size has {threads}; take it"
+                launch,
+                f"launches {size} threads per CTA, but its kernel's known_block_size has {threads}; take {threads}",
             )
 
 
 def _threads(function: gpu.GPUFuncOp) -> int:
-    """Of a CTA, as known_block_size says; 0 where there is none."""
+    """Threads per CTA, from known_block_size; 0 if there is none."""
     attributes = function.operation.attributes
     return prod(ir.DenseI32ArrayAttr(attributes["known_block_size"])) if "known_block_size" in attributes else 0
 
@@ -77,12 +79,12 @@ def _refusals(
         )
         return
     entry = most = registers_at_entry(threads, target)
-    if "nvvm.maxnreg" in attributes:  # handed out by eight: 255 are 256, of which a thread addresses one less
+    if "nvvm.maxnreg" in attributes:  # allocated in units of 8: 255 take 256, of which a thread can address 255
         entry = -(-int(ir.IntegerAttr(attributes["nvvm.maxnreg"]).value) // 8) * 8
     if entry > most:
         yield Refusal(
             function,
-            f"enters with {entry} registers a thread (nvvm.maxnreg), but {threads} threads share the "
+            f"enters with {entry} registers per thread (nvvm.maxnreg), but {threads} threads share the "
             f"{target.registers_per_sm} of an SM; take at most {most}",
         )
     yield from _changes(function, changes, threads, entry)
@@ -91,7 +93,7 @@ def _refusals(
 def _changes(
     function: gpu.GPUFuncOp, changes: list[nvvm.SetMaxRegisterOp], threads: int, entry: int
 ) -> Iterator[Refusal]:
-    """Direction of each change, and their sum over the warps that make them."""
+    """The direction of each change, and the sum over the warps that make them."""
     roles: dict[tuple[int, int], int] = {}
     for change in changes:
         count = change.regCount.value
@@ -100,7 +102,7 @@ def _changes(
             limit = "at least" if action == "increase" else "at most"
             yield Refusal(
                 change,
-                f"asks for {count} registers a thread, which enters with {entry}: that is no {action}; take {limit} "
+                f"asks for {count} registers per thread, which enters with {entry}: that is no {action}; take {limit} "
                 f"{entry}",
             )
         range_ = _threads_at(change, threads)
@@ -114,15 +116,15 @@ def _changes(
         yield Refusal(
             function,
             f"asks for {wanted} registers by nvvm.setmaxregister ({parts}), but enters with {threads * entry} "
-            f"({threads} × {entry}), so that the last to ask would wait for ever; take at most "
+            f"({threads} × {entry}), so that the last to ask would wait forever; take at most "
             f"{(count - -(-over // (last - first))) // 8 * 8} in place of {count}",
         )
 
 
 def _threads_at(op: ir.OpView, threads: int) -> tuple[int, int]:
-    """The threads, from the first to the one past the last, of the role that the op stands in: whole warpgroups.
+    """The range of threads (first, one past the last) of the role that contains the op: whole warpgroups.
 
-    Raises Refusal where not all threads of a warpgroup reach the op (PTX ISA, "setmaxnreg": .aligned).
+    Raises Refusal if not all threads of a warpgroup reach the op (PTX ISA, "setmaxnreg": .aligned).
     """
     first, last = 0, threads
     inner, at = op.operation, op.operation.parent
@@ -137,7 +139,7 @@ def _threads_at(op: ir.OpView, threads: int) -> tuple[int, int]:
         elif isinstance(branch, scf.IfOp):
             raise Refusal(
                 op,
-                "stands in a branch that is no role's, but all four warps of a warpgroup must execute it together "
+                "is in a branch that belongs to no role, but all four warps of a warpgroup must execute it together "
                 "(.aligned); move it to the beginning of its role",
             )
         inner, at = at, at.parent
@@ -145,16 +147,16 @@ def _threads_at(op: ir.OpView, threads: int) -> tuple[int, int]:
         raise Refusal(
             op,
             f"is executed by the threads {first} to {last - 1}, but all {_WARPGROUP} threads of a warpgroup must "
-            "execute it together (.aligned); part the roles between warpgroups",
+            "execute it together (.aligned); split the roles between warpgroups",
         )
     return first, last
 
 
 def _bound(branch: scf.IfOp) -> int:
-    """How many threads, counted from the first, take the branch of a role."""
+    """How many threads, from the first on, take the branch of a role."""
     condition = branch.condition.owner
     compare = None if isinstance(condition, ir.Block) else condition.opview
     bound = constant_of(compare.rhs) if isinstance(compare, arith.CmpIOp) else None
     if bound is None or bound % _WARP:
-        raise Refusal(branch, "must compare the thread's index with a constant number of whole warps to part its roles")
+        raise Refusal(branch, "must compare the thread's index with a constant number of whole warps to split roles")
     return bound

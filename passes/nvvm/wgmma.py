@@ -1,4 +1,4 @@
-"""wgmma of one thread's program."""
+"""Lowering of wgmma to one thread's program."""
 
 from dataclasses import dataclass
 
@@ -37,7 +37,7 @@ def lower_wgmma(context: Context, op: sm.WgmmaOp) -> None:
     m, _, k = tiled.atom.shape_mnk
     a, b = (_Operand.of(context, op, name, layout) for name in "ab")
     consumers = tiled.atom_layout[0]
-    # Blocks of 64 rows are dealt to the warpgroups in turn: a warpgroup's first is its own number's.
+    # Blocks of 64 rows are assigned round-robin: warpgroup i starts with block i.
     own = a.advanced(context, m) if consumers > 1 else a.start
     a_descriptor, b_descriptor = a.descriptor(context, own), b.descriptor(context, b.start)
     registers = list(_accumulators(context, op, fragment, blocks))
@@ -54,14 +54,14 @@ def lower_wgmma(context: Context, op: sm.WgmmaOp) -> None:
 
 
 def _blocks(op: sm.WgmmaOp, tiled: TiledMma, fragment: sm.FragmentType) -> int:
-    """How many wgmmas along M a warpgroup needs for one k-slice."""
+    """The number of wgmmas along M per warpgroup and k-slice."""
     m, n, _ = tiled.atom.shape_mnk
     rows, columns = fragment.shape
     step = m * tiled.atom_layout[0]
     if columns != n or rows % step or tiled.atom_layout[1:] != (1, 1):
-        raise Refusal(op, f"an accumulator of {rows}×{columns}: the warpgroups multiply {step}×{n} a step, M in turn")
+        raise Refusal(op, f"an accumulator of {rows}×{columns}: the warpgroups multiply {step}×{n} per step, along M")
     if tv_of(fragment.tv) != tiled.tv("c", (rows, columns)):
-        raise Refusal(op, "the accumulator is not held as the tiled mma holds it")
+        raise Refusal(op, "the accumulator does not have the thread-value layout of the tiled mma")
     return int(rows // step)
 
 
@@ -95,25 +95,25 @@ class _Operand:
         return self.panels.rows if self.is_transposed else self.panels.columns
 
     def offset(self, row: int, depth: int) -> int:
-        """Bytes from the start to an element of A (M, K) or B (N, K), both multiples of what a wgmma takes.
+        """Bytes from the start to an element of A (M, K) or B (N, K), both multiples of the extents of a wgmma.
 
-        Along M or N it falls on a panel's start, or on a multiple of 8 rows; along K within a row of the swizzle too,
-        where the descriptor moves by its start address alone: the hardware swizzles by address bits.
+        Along M or N the element is at the start of a panel, or at a multiple of 8 rows. Along K it may also be within a
+        swizzled row: adding to the start address is enough there, since the hardware swizzles address bits.
         """
         return self.panels.offset(depth, row) if self.is_transposed else self.panels.offset(row, depth)
 
     def advanced(self, context: Context, rows: int) -> ir.Value:
-        """The start, each warpgroup `rows` of M past the one before it."""
+        """The start for this warpgroup: each starts `rows` rows of M after the one before it."""
         build = context.build
         return element_pointer(
             self.start, build.mul(build.udiv(context.tid, WARPGROUP_THREADS), self.offset(rows, 0)), build.i8
         )
 
     def descriptor(self, context: Context, start: ir.Value) -> ir.Value:
-        """The matrix descriptor of what starts there (PTX ISA, "Strides").
+        """The matrix descriptor for a start address (PTX ISA, "Strides").
 
         Stride offset: from 8 rows of a panel to the next 8. Leading offset: from a panel to the next where M or N is
-        contiguous; with K contiguous a wgmma stays within a panel, and it is not used.
+        contiguous; with K contiguous a wgmma stays within a panel, and the field is unused.
         """
         build = context.build
         address = llvm.PtrToIntOp(build.i32, start).result
@@ -125,7 +125,7 @@ class _Operand:
 
 
 def _moved(context: Context, descriptor: ir.Value, offset: int) -> ir.Value:
-    """The descriptor of what lies `offset` bytes further on."""
+    """The descriptor moved by `offset` bytes."""
     return context.build.add(descriptor, offset >> _UNIT_BITS)
 
 
@@ -171,15 +171,15 @@ class _Wgmma:
     def emit(self, acc: ir.Value, a: ir.Value, b: ir.Value, *, clears: bool) -> ir.Value:
         """A · B, added to the accumulators unless it `clears` them.
 
-        Clearing keeps their zeros out of it: ptxas serialises wgmma (C7520) where a register of them is also used for
-        another zero.
+        Clearing avoids registers of zeros: ptxas serialises wgmma (C7520) if such a register is also used for another
+        zero.
         """
         scale = self.clearing if clears else self.adding
         return nvvm.WgmmaMmaAsyncOp(acc.type, acc, a, b, self.shape, scaleD=scale, **self.attributes).results_
 
 
 def lower_mma_wait(context: Context, op: sm.MmaWaitOp) -> None:
-    """The last wait hands the registers on, so that no read of them is moved above it."""
+    """The last wait returns the registers, so that no read of them is moved above it."""
     pending = context.get(op.acc)
     assert isinstance(pending, Pending)
     count = op.pending.value
@@ -188,7 +188,7 @@ def lower_mma_wait(context: Context, op: sm.MmaWaitOp) -> None:
         nvvm.WgmmaWaitGroupSyncOp(count)
         context.values[op.result] = pending
         return
-    # Each struct goes through a wait of its own; those after the first find nothing in flight.
+    # Each struct goes through its own wait; after the first wait nothing is in flight.
     structs = [sm.PtxWgmmaWaitOp(0, struct).result for struct in pending.registers]
     element, (_, values) = pending.type.element_type, extents(tv_of(pending.type.tv))
     each, width = values // len(structs), 4

@@ -1,6 +1,6 @@
-"""Which work tiles a CTA computes, in which order: schedulers and rasterization orders in one thread's program.
+"""The work tiles of each CTA and their order: schedulers and rasterization orders in one thread's program.
 
-All is unsigned 32-bit: a launch has fewer than 2³¹ tiles, and nothing below exceeds their number.
+All arithmetic is unsigned 32-bit: a launch has fewer than 2³¹ tiles, and no value here exceeds their number.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ Lowering = TypeVar("Lowering")
 
 
 def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerBlock) -> None:
-    """This CTA's work tiles: one, or a loop over those that fall to it, which carries what the op carries."""
+    """This CTA's work tiles: one, or a loop over those assigned to it, which carries the op's values."""
     build = context.build
     rows, columns = context.scalar(op.rows), context.scalar(op.columns)
     tile_m, tile_n = op.tile
@@ -53,7 +53,7 @@ def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerB
 
 
 def _lowering_of(op: tile.WorkTilesOp, what: str, word: Word, lowerings: dict[Word, Lowering]) -> Lowering:
-    """The lowering of an enum's word. Refuses a word without one."""
+    """The lowering of an enum's word. Refuses a word that has none."""
     if word not in lowerings:
         raise Refusal(op, f"has the {what} {word}, which has no lowering; take {', '.join(map(str, lowerings))}")
     return lowerings[word]
@@ -62,7 +62,7 @@ def _lowering_of(op: tile.WorkTilesOp, what: str, word: Word, lowerings: dict[Wo
 def _lower_tile(
     context: Context, op: tile.WorkTilesOp, index: ir.Value, tiles: Pair, lower_block: LowerBlock
 ) -> list[ir.Value]:
-    """One tile; gives what the body yields."""
+    """One tile; returns what the body yields."""
     place = _lowering_of(op, "order", raster_kind(op.order), _ORDERS)(context.build, op.order, index, tiles)
     body = op.body.blocks[0]
     for argument, number, extent in zip(list(body.arguments)[:2], place, op.tile, strict=True):
@@ -77,9 +77,9 @@ def _every_nth(build: Builder, cta: ir.Value, total: ir.Value) -> Bounds:
 
 
 def _even_run(build: Builder, cta: ir.Value, total: ir.Value) -> Bounds:
-    """CTA i takes the i-th run of neighbouring tiles; the first total mod g, one more.
+    """CTA i takes the i-th run of neighbouring tiles; the first total mod g CTAs take one more.
 
-    By quotient and remainder: i · total would not fit in 32 bits.
+    Uses quotient and remainder, since i · total would not fit in 32 bits.
     """
     ctas = nvvm.GridDimXOp(build.i32).result
     each, over = build.udiv(total, ctas), build.urem(total, ctas)
@@ -114,7 +114,7 @@ def _in_groups(build: Builder, order: tile.RasterAttr, index: ir.Value, tiles: P
 def _cut(
     build: Builder, index: ir.Value, extent: ir.Value, size: int, across: ir.Value
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """Place `index` in strips of `size` of the extent, `across` long: the strip's start, its size, the place in it.
+    """Position `index` in strips of `size` along the extent, `across` long: strip start, size, position in it.
 
     The last strip may be narrower. A strip wider than the extent is cut to it, so that its tiles fit in 32 bits.
     """

@@ -1,7 +1,7 @@
 """Level `pipelined`: copies run ahead of the products, through a ring of stages.
 
 The four verbs acquire, commit, wait and release order them, in one role or between a producer and its consumers
-(`sm.roles`). What the verbs cost on a target is not said yet.
+(`sm.roles`). How a target implements the verbs is decided at level `atoms`.
 """
 
 from lowtide.passes.pipelined.pipeline_mainloop import PipelineMainloop
@@ -10,6 +10,6 @@ from lowtide.passes.steps import Step
 
 STEPS = (
     Step(PipelineMainloop, "copies and mma are still one op each, so that a stage is one loop iteration"),
-    Step(SpecializeRoles, "where the schedule has roles: they are split as the ring that joins them is made"),
+    Step(SpecializeRoles, "where the schedule has roles: makes them together with the ring that joins them"),
     Step("cse", "one constant each", "simplify"),
 )

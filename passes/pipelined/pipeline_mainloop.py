@@ -11,7 +11,7 @@ After    %ring = sm.ring : !sm.ring<3 x [A, B]>                       (once, at 
            %c2 = tile.mma tn %a, %b, %c
            sm.consumer_release %ring, %full; advance both }
          sm.producer_tail %ring
-         Copies past K need no case of their own: windows clip, so they fill their slots with zeros.
+         Copies past K need no special case: windows clip, so they fill their slots with zeros.
 Needs    level smem; the schedule's `stages` ≥ 2.
 Refuses  a K loop of another form; a schedule of fewer than two stages.
 Test     test/lit/passes/pipelined/pipeline-mainloop.mlir, pipeline-mainloop-invalid.mlir
@@ -66,7 +66,7 @@ def _pipeline(kernel: tile.KernelOp, staged: StagedLoop, stages: int) -> None:
 
 
 def _emit_prologue(staged: StagedLoop, ring: ir.Value, stages: int) -> tuple[ir.Value, ir.Value]:
-    """Fills all slots but one; gives the cursor of the next slot to fill."""
+    """Fills all slots but one; returns the cursor of the next slot to fill."""
     build = Builder.index()
     zero, one = build.constant(0), build.constant(1)
     loop = scf.ForOp(zero, build.constant(stages - 1), one, [zero, zero])
@@ -87,7 +87,7 @@ def _emit_fill(staged: StagedLoop, ring: ir.Value, step: ir.Value, write: ir.Val
 def _emit_main_loop(
     staged: StagedLoop, ring: ir.Value, stages: int, write: ir.Value, write_phase: ir.Value
 ) -> ir.Value:
-    """The loop over K steps; gives the accumulator."""
+    """The loop over K steps; returns the accumulator."""
     build = Builder.index()
     zero, one = build.constant(0), build.constant(1)
     steps = build.ceil_sdiv(staged.loop.upperBound, staged.tile_k)

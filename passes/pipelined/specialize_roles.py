@@ -11,9 +11,9 @@ After    %ring = sm.ring : !sm.ring<4 x [A, B]>
              tile.work_tiles … iter_args(%r, %rp) {
                scf.for … { sm.consumer_wait; tile.mma; sm.consumer_release; advance }
                tile.store … } } }
-         Each role has a work-tile loop of its own; the ring and its cursors outlive a tile.
-Needs    level pipelined, a kernel that pipeline-mainloop has left alone; the schedule's `roles` = cooperative(n) and
-         `stages`. Without `registers` the roles keep those that they start with.
+         Each role has its own work-tile loop; the ring and its cursors continue from one tile to the next.
+Needs    level pipelined, a kernel that pipeline-mainloop left unchanged; the schedule's `roles` = cooperative(n) and
+         `stages`. Without `registers` the roles keep the registers at entry.
 Refuses  a kernel of another form; a schedule without stages.
 Test     test/lit/passes/pipelined/specialize-roles.mlir, specialize-roles-invalid.mlir
 """
@@ -128,13 +128,13 @@ class _Kernel:
         return step
 
     def _k_loop(self, inits: Sequence[ir.Value]) -> scf.ForOp:
-        """A loop over the K steps, still empty."""
+        """An empty loop over the K steps."""
         build = Builder.index()
         steps = build.ceil_sdiv(self.staged.loop.upperBound, self._tile_k)
         return scf.ForOp(build.constant(0), steps, build.constant(1), list(inits))
 
     def _emit_producer(self, ring: ir.Value, origin: Pair, cursor: Pair) -> list[ir.Value]:
-        """Fills one slot for each K step; gives the cursor after the last."""
+        """Fills one slot per K step; returns the cursor after the last."""
         loop = self._k_loop(cursor)
         with ir.InsertionPoint(loop.body):
             slot, phase = loop.inner_iter_args
@@ -147,7 +147,7 @@ class _Kernel:
         return list(loop.results)
 
     def _emit_consumer(self, ring: ir.Value, origin: Pair, cursor: Pair) -> list[ir.Value]:
-        """Multiplies slot after slot, then stores; gives the cursor after the last."""
+        """Multiplies one slot per K step, then stores; returns the cursor after the last."""
         zero = tile.SplatOp(self.splat.result.type, self.splat.value).result
         loop = self._k_loop([zero, *cursor])
         with ir.InsertionPoint(loop.body):

@@ -1,4 +1,4 @@
-"""The K loop as promote-operands-to-smem leaves it: what a ring of stages is made from."""
+"""The K loop as promote-operands-to-smem leaves it, from which a ring of stages is made."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class StagedLoop:
         return [copy.destination for copy in self.copies]
 
     def make_ring(self, stages: int) -> ir.Value:
-        """A ring whose stages hold what the two buffers hold."""
+        """A ring whose stages have the types of the two buffers."""
         return sm.RingOp(sm.RingType.get(stages, [buffer.type for buffer in self.buffers])).result
 
     def fill(self, acquire: sm.ProducerAcquireOp, offsets: Mapping[ir.Value, ir.Value]) -> None:

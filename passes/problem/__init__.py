@@ -1,7 +1,7 @@
-"""Level `problem`: what is computed, on whole matrices, and the schedule by which it will be.
+"""Level `problem`: the computation on whole matrices, and the schedule to compile it by.
 
 One `tile.gemm` per host function: shapes, layouts, types, and the epilogue as a region. The schedule is completed and
-checked here, before anything is built on it.
+checked here, before any other pass reads it.
 """
 
 from lowtide.passes.problem.choose_schedule import ChooseSchedule
@@ -10,5 +10,5 @@ from lowtide.passes.steps import Step
 
 STEPS = (
     Step(ChooseSchedule, "first: every later pass only reads the schedule"),
-    Step(VerifySchedule, "before anything is built on it: the rules of the target, in the user's terms"),
+    Step(VerifySchedule, "before any pass relies on it: the rules of the target, in the user's terms"),
 )

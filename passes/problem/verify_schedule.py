@@ -1,8 +1,8 @@
-"""verify-schedule: hold every schedule against the target and the problem. Changes nothing.
+"""verify-schedule: check every schedule against the target and the problem. Changes nothing.
 
 Needs    a schedule on tile.gemm or, entering from a dump of a later level, on its tile.kernel.
-Refuses  what breaks a rule: the rule, the limit, and the nearest legal value (schedules/rules.py); a kernel that was
-         built for another schedule than the one it carries (schedules/built_for.py).
+Refuses  a schedule that breaks a rule, with the rule, the limit, and the nearest legal value (schedules/rules.py); a
+         kernel that was lowered for another schedule than the one it carries (schedules/built_for.py).
 Test     test/lit/passes/problem/verify-schedule.mlir and, for each kind of refusal, verify-schedule-…-invalid.mlir
 """
 

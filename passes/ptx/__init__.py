@@ -1,4 +1,4 @@
-"""Level `ptx`: text, by upstream's NVPTX backend. No pass of ours acts here."""
+"""Level `ptx`: text, by upstream's NVPTX backend. No Lowtide pass runs here."""
 
 from lowtide.passes.steps import Step
 

@@ -1,4 +1,4 @@
-"""What the fields that a user has given ask for: roles, no roles, stores by TMA."""
+"""Which kind of schedule the given fields ask for: roles, no roles, TMA stores."""
 
 import re
 
@@ -12,7 +12,7 @@ _NO_HINT = (None, CacheHint.normal)
 
 
 def asks_for_roles(given: Schedule) -> bool:
-    """Whether something is given that only schedules with roles have."""
+    """Whether a given field has a value that only schedules with roles have."""
     operands = (given.mainloop.a, given.mainloop.b)
     return (
         any(operand.copy in TMA_RANKS or operand.cache not in _NO_HINT for operand in operands)
@@ -24,7 +24,7 @@ def asks_for_roles(given: Schedule) -> bool:
 
 
 def asks_for_no_roles(given: Schedule, problem: Problem) -> bool:
-    """Whether something is given that no schedule with roles has."""
+    """Whether a given field has a value that no schedule with roles has."""
     multiply = given.multiply
     return (
         any((operand.copy or "").startswith("cp.async") for operand in (given.mainloop.a, given.mainloop.b))
@@ -37,14 +37,14 @@ def asks_for_no_roles(given: Schedule, problem: Problem) -> bool:
 
 
 def asks_for_tma_stores(given: Schedule) -> bool:
-    """Whether something is given that only TMA stores have: the host then checks an N that comes at run time."""
+    """Whether a given field has a value that only TMA stores have: the host then checks an N known only at run time."""
     only_tma = set(STORE_HINTS[StorePath.tma]) - set(STORE_HINTS[StorePath.smem])
     return (given.epilogue.buffers or 1) > 1 or given.epilogue.cache in only_tma
 
 
 def may_store_by_tma(schedule: Schedule, problem: Problem) -> bool:
-    """Not where a full operand is read in whole rows, for which parts of the tile go through shared memory as they are;
-    nor where D's rows may end within 16 bytes, which TMA would write beyond; nor for hints that are not TMA's."""
+    """False if a full operand is read in whole rows, since accumulators then go through shared memory; if D's rows may
+    not be multiples of 16 bytes, since TMA would write past their end; and for cache hints of st.global."""
     reads_rows = OperandKind.full in problem.kinds or schedule.epilogue.math is EpilogueMath.rows
     whole = stores_whole_rows(problem) or (problem.n is None and asks_for_tma_stores(schedule))
     return not reads_rows and schedule.epilogue.cache in (None, *STORE_HINTS[StorePath.tma]) and whole
@@ -56,6 +56,6 @@ def stores_by_tma(given: Schedule, problem: Problem) -> bool:
 
 
 def wgmma_width(given: Schedule) -> int | None:
-    """N of the wgmma that is given, if one is."""
+    """N of the given wgmma, if any."""
     name = re.fullmatch(r"wgmma\.m64n(\d+)k16", given.multiply.atom or "")
     return int(name[1]) if name else None

@@ -1,10 +1,10 @@
-"""What a kernel already is, held against the schedule that it carries.
+"""Checks the ops of a kernel that is already lowered in part against the schedule that it carries.
 
-Passes read the schedule for what they still have to do, and the ops for what has been done. Where an edit changes only
-one of the two, it would be lost, or half of the kernel would be lowered for it; so both must say the same.
+Passes read the schedule for what they still have to do, and the ops for what has been done. An edit of only one of the
+two would be lost, or would apply to half of the kernel, so both must agree.
 
-Below level epilogue there is one thread's program, which shows little of this: the schedule there is a record that
-nothing reads, and is held to the launch alone.
+Below level epilogue the kernel is one thread's program, in which little of the schedule is visible. No pass reads the
+schedule there, and only the number of threads at the launch is checked.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ BOTH = f"write the same in both, or {AGAIN}"
 
 
 def mismatches(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
-    """A refusal for each way in which the kernel is not what its (complete) schedule says."""
+    """A refusal for each difference between the kernel and its (complete) schedule."""
     yield from _work_tiles(kernel, schedule)
     yield from _stages(kernel, schedule)
     yield from _mma(kernel, schedule, problem)
@@ -42,7 +42,7 @@ def mismatches(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> I
 
 
 def launch_mismatches(module: ir.Module) -> Iterator[Refusal]:
-    """A refusal for each launch whose CTA size is not what its kernel's schedule says, at any level."""
+    """A refusal for each launch whose CTA size differs from its kernel's schedule, at any level."""
     schedules = _schedules_by_kernel(module)
     for launch in walk(module, tile.LaunchOp):
         schedule = schedules.get(ir.FlatSymbolRefAttr(launch.kernel).value)
@@ -109,7 +109,7 @@ def _fragments(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
 
 
 def _operands(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
-    """Shapes and swizzles of what A and B are multiplied from: windows, buffers, the stages of a ring."""
+    """Shapes and swizzles of the operands of the multiply: windows, buffers, or the stages of a ring."""
     held = [(op, (op.a.type, op.b.type)) for op in walk(kernel, tile.MmaOp)]
     held += [(op, tuple(op.result.type.buffers)) for op in walk(kernel, sm.RingOp)]
     for op, types in held:
@@ -122,7 +122,7 @@ def _operands(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> It
 
 
 def _same_swizzle(op: ir.OpView, what: str, type_: ir.Type, field: str, schedule: Schedule) -> Iterator[Refusal]:
-    """A buffer lies as its field says; no swizzle is the same whatever its other numbers."""
+    """A buffer has the swizzle of its field; all swizzles of zero bits are equal."""
     found, given = _swizzle(type_), schedule.get(field)
     if found is not None and (found[0] != given[0] or (found[0] and found != given)):
         built = "keeps {} with swizzle<{},{},{}>".format(what, *found)
@@ -130,7 +130,7 @@ def _same_swizzle(op: ir.OpView, what: str, type_: ir.Type, field: str, schedule
 
 
 def _swizzle(type_: ir.Type) -> SwizzleBits | None:
-    """A buffer's; None for a window of global memory."""
+    """The swizzle of a buffer; None for a window of global memory."""
     if not isinstance(type_, ir.MemRefType):
         return None
     return layout_of(type_.layout)[1] if isinstance(type_.layout, tile.LayoutAttr) else NO_SWIZZLE
@@ -155,7 +155,7 @@ def _copies(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
 
 
 def _operand_filled(buffer: ir.Value) -> str | None:
-    """Which operand's buffer of a slot it is; None for a buffer of no slot."""
+    """Whether a buffer of a slot is A's or B's; None for a buffer that is not in a slot."""
     slot = defining_op(buffer)
     return "ab"[list(slot.buffers).index(buffer)] if isinstance(slot, sm.RingSlotOp) else None
 
@@ -171,7 +171,7 @@ def _roles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
 
 
 def _stores(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
-    """D is stored in the way, and with the cache hint, that the schedule has for it."""
+    """D is stored by the path and with the cache hint of the schedule."""
     path, hint = schedule.epilogue.path, schedule.epilogue.cache or CacheHint.normal
     by_tma = walk(kernel, sm.TmaStoreOp)
     for store in (*by_tma, *walk(kernel, sm.StoreGlobalOp)):
@@ -183,7 +183,7 @@ def _stores(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
 
 
 def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
-    """The epilogue goes through shared memory, or not, in the parts and buffers that the schedule has."""
+    """The epilogue uses shared memory, parts and buffers as the schedule says."""
     stores, writes = walk(kernel, sm.StoreGlobalOp), walk(kernel, sm.StoreSharedOp)
     epilogue = schedule.epilogue
     if stores and epilogue.path is not StorePath.tma and bool(writes) != (epilogue.path is StorePath.smem):
@@ -209,7 +209,7 @@ def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Ite
         if write.destination not in buffers:
             buffers.append(write.destination)
     if walk(kernel, sm.TmaStoreOp) and buffers and len(buffers) != scratch_buffers(schedule):
-        built = f"takes turns with {len(buffers)} buffer{'s' if len(buffers) > 1 else ''}"
+        built = f"alternates between {len(buffers)} buffer{'s' if len(buffers) > 1 else ''}"
         yield _refusal(writes[0], built, f"epilogue.buffers = {scratch_buffers(schedule)}", AGAIN)
 
 

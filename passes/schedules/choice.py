@@ -1,7 +1,7 @@
 """How a schedule is chosen: the cheapest legal tile, the fields that follow from it, and a reason for each.
 
-The choices of each part are in its own file; here is the order in which they are made. With roles and without, tiles
-are ranked by cost, and the rules are asked from the cheapest on, until one passes: they take longer than the cost.
+Each part of the schedule is chosen in its own file; this file sets the order. Tiles, with or without roles, are sorted
+by estimated cost, and the first that passes the rules is taken: checking the rules takes longer than the estimate.
 """
 
 from collections.abc import Iterator
@@ -56,14 +56,14 @@ def choose(problem: Problem, target: Target, given: Schedule) -> Choice:
 
 
 def _choose_tile(problem: Problem, target: Target, given: Schedule) -> tuple[Schedule, str, str]:
-    """The schedule but for swizzles, why its tile, and why no roles where they were tried."""
+    """The schedule except for swizzles, the reason for its tile, and why it has no roles if they were tried."""
     if given.consumers:
         return *_with_roles(problem, target, given), ""
     why_no_roles = ""
     if given.mainloop.roles is None and has_wgmma(target):
         try:
             return *_with_roles(problem, target, given), ""
-        except ScheduleError as error:  # what is given may ask for instructions of every target
+        except ScheduleError as error:  # the given fields may ask for instructions that every target has
             why_no_roles = str(error)
     refused: list[str] = []
     for candidates in grid_choice.candidates(given):
@@ -74,7 +74,7 @@ def _choose_tile(problem: Problem, target: Target, given: Schedule) -> tuple[Sch
 
 
 def _why_none_fits(without_roles: str, with_roles: str, given: Schedule, problem: Problem) -> str:
-    """The rule that stands against what is given: of the kind of schedule that it asks for, or of each kind."""
+    """The rule that the given fields break: for the kind of schedule that they ask for, or for both kinds."""
     for_roles, for_none = asks_for_roles(given), asks_for_no_roles(given, problem)
     if not with_roles or (for_none and not for_roles):
         return f"no schedule fits: {without_roles}"
@@ -86,7 +86,7 @@ def _why_none_fits(without_roles: str, with_roles: str, given: Schedule, problem
 def _cheapest(
     candidates: tuple[Candidate, ...], problem: Problem, target: Target, given: Schedule, refused: list[str]
 ) -> tuple[Schedule, str] | None:
-    """The cheapest legal one of the candidates without roles; None where none is, and the rules that they break."""
+    """The cheapest legal candidate without roles, or None; `refused` collects the rules that the others break."""
     ranked: list[tuple[float, int, Schedule]] = []
     for position, candidate in enumerate(candidates):
         try:
@@ -109,11 +109,11 @@ def _cheapest(
 def _with_roles(problem: Problem, target: Target, given: Schedule) -> tuple[Schedule, str]:
     """The cheapest legal schedule with roles that agrees with what is given.
 
-    Raises ScheduleError where there is none: the rule that the cheapest breaks.
+    Raises ScheduleError with the rule that the cheapest one breaks if none is legal.
     """
 
     def rank(tile: Tile) -> tuple[float, int]:
-        """Among equals the larger tile, which moves fewer bytes."""
+        """At equal cost the larger tile, which moves fewer bytes."""
         (m, n, _), consumers = tile
         return role_cost(tile[0], consumers, problem, target), -m * n
 
@@ -137,9 +137,9 @@ def _why_role_tile(own: Tile, tiles: list[Tile], problem: Problem, target: Targe
 
 
 def _attempts(given: Schedule) -> Iterator[tuple[Schedule, tuple[int, ...]]]:
-    """What is given, with the numbers of consumers to try: first what is usually best, then what else there is.
+    """The given fields with each number of consumers to try, the usually best ones first.
 
-    What is given may go with three consumers alone, or with an epilogue without TMA.
+    Some given fields are legal only with three consumers, or only with an epilogue without TMA.
     """
     numbers: tuple[tuple[int, ...], ...] = ((1, 2), (3,))
     if given.consumers:
@@ -154,9 +154,9 @@ def _attempts(given: Schedule) -> Iterator[tuple[Schedule, tuple[int, ...]]]:
 
 
 def _follow(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
-    """The fields that follow from tile, warps or consumers, but for swizzles chosen by their conflicts.
+    """The fields that follow from tile, warps or consumers, except swizzles, which are chosen by their conflicts.
 
-    Stages come last with roles, as many as fit beside the epilogue's scratch; without, they are the candidate's.
+    With roles, stages come last: the most that fit beside the epilogue's scratch. Without, the candidate sets them.
     """
     schedule = epilogue_choice.path_and_math(schedule, problem)
     schedule = schedule.filled(multiply_choice.follow(schedule))
@@ -169,7 +169,7 @@ def _follow(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
 
 
 def _broken_rule(schedule: Schedule, problem: Problem, target: Target) -> str | None:
-    """As `broken_rule`; open swizzles do not change what is legal, so that any stands in for them."""
+    """As `broken_rule`. Undecided swizzles get a placeholder, since they do not change what is legal."""
     return broken_rule(schedule.filled(dict.fromkeys(_SWIZZLES, NO_SWIZZLE)), problem, target)
 
 

@@ -16,12 +16,12 @@ from lowtide.passes.support.problem import Problem
 from lowtide.targets import SwizzleChoice, Target
 from lowtide.targets.atoms import WGMMA_ROWS
 
-# Elements of the epilogue tile that a thread holds where the epilogue reads whole rows, or calls functions.
+# Elements of the epilogue tile per thread if the epilogue reads whole rows, or calls functions.
 _ROWS_VALUES = 32
 _FUNCTION_VALUES = 64
 
 _MOST_BUFFERS = 4
-_FEWEST_STAGES = 3  # below, a wait for L2 shows
+_FEWEST_STAGES = 3  # with fewer, the wait for L2 is visible
 _SCRATCH_BYTES = 32768  # of an epilogue through shared memory without TMA, beside roles
 # Columns of a part of such an epilogue. ptxas spills wider ones beside the accumulators of the largest tiles.
 _COLUMNS_BESIDE_OPERANDS = 64
@@ -53,8 +53,8 @@ def parts(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
 def _tile(schedule: Schedule, problem: Problem) -> Extents2:
     """The tallest part of the CTA tile, full width, that fits into the drained ring.
 
-    Where operands are read in rows, a thread holds them, the accumulators and the result at once: then it is also
-    low enough for `_ROWS_VALUES` elements per thread, and for `_FUNCTION_VALUES` where it calls functions.
+    Where operands are read in rows, a thread holds operands, accumulators and result at once: then it is also
+    limited to `_ROWS_VALUES` elements per thread, and to `_FUNCTION_VALUES` where it calls functions.
     """
     m, n, _ = schedule.tile_mnk
     most = ring_bytes(schedule, problem) * 8 // element_type(scratch_element(schedule, problem)).bits
@@ -72,7 +72,7 @@ def _tile(schedule: Schedule, problem: Problem) -> Extents2:
 def _tile_beside_roles(schedule: Schedule, problem: Problem) -> Extents2:
     """The widest part of the tile whose scratch stays within `_SCRATCH_BYTES`; narrow beside operands and functions.
 
-    The accumulators of the rest of the tile stay in registers meanwhile, so that these have little room.
+    Operands and function calls need registers while the accumulators of the rest of the tile stay in theirs.
     """
     m, n, _ = schedule.tile_mnk
     most = _SCRATCH_BYTES * 8 // (m * element_type(scratch_element(schedule, problem)).bits)
@@ -102,7 +102,7 @@ def _boxes(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
 
 
 def _buffers(schedule: Schedule, problem: Problem, target: Target) -> int:
-    """A buffer for each part if they fit beside the stages: such a part waits for no store of this tile."""
+    """One buffer per part if they fit beside the stages: then no part waits for a store of the same tile."""
     m, n, _ = schedule.tile_mnk
     assert schedule.epilogue.tile is not None
     rows, columns = schedule.epilogue.tile
@@ -114,14 +114,14 @@ def _buffers(schedule: Schedule, problem: Problem, target: Target) -> int:
 
 
 def _outgrows_l2(problem: Problem, target: Target) -> bool:
-    """Whether D is larger than L2, so that nothing finds it there: it may then leave first, for A and B to stay."""
+    """Whether D is larger than L2: then it is evicted first, so that A and B stay in L2."""
     if problem.m is None or problem.n is None:
         return False
     return problem.m * problem.n * element_type(problem.d).bits // 8 > target.l2_bytes
 
 
 def scratch_swizzle(schedule: Schedule, problem: Problem) -> SwizzleChoice:
-    """The swizzle of the scratch: counts the conflicts of the fragments' stores and of the rows' loads."""
+    """The swizzle of the scratch: the one with the fewest bank conflicts of fragment stores and row loads."""
     access = epilogue_rows(schedule, problem, multiplying_threads(schedule))
     shape = schedule.epilogue.tile
     assert shape is not None
@@ -136,7 +136,7 @@ def scratch_swizzle(schedule: Schedule, problem: Problem) -> SwizzleChoice:
 
 
 def reasons(schedule: Schedule) -> Mapping[str, str]:
-    """Why the fields are what they are; scratch that threads store has a swizzle with a reason of its own."""
+    """The reason for each field; the swizzle of scratch that threads store has its own reason."""
     in_rows = schedule.epilogue.math is EpilogueMath.rows
     math = "a full operand is read in whole rows" if in_rows else "converting before shared memory halves its traffic"
     if not schedule.consumers:
@@ -148,10 +148,10 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
     by_tma = schedule.epilogue.path is StorePath.tma
     rows = "rows of 16-byte stores: a full operand is read in rows, or D's rows may end within 16 bytes"
     return {
-        "epilogue.path": "stores by TMA are under way while the next tile is multiplied" if by_tma else rows,
+        "epilogue.path": "TMA stores overlap the multiply of the next tile" if by_tma else rows,
         "epilogue.math": math,
         "epilogue.tile": "one box of TMA per warpgroup" if by_tma else "what the scratch holds",
-        "epilogue.buffers": "a part with a buffer of its own waits for no store of this tile",
-        "epilogue.cache": "D is larger than L2: it leaves first, and A and B stay",
+        "epilogue.buffers": "with one buffer per part, no part waits for a store of the same tile",
+        "epilogue.cache": "D is larger than L2: it is evicted first, and A and B stay",
         **({"epilogue.swizzle": "TMA's own: stmatrix writes without conflict"} if by_tma else {}),
     }

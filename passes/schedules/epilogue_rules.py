@@ -25,7 +25,7 @@ STORE_HINTS = {
 
 
 def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Words and numbers, as far as they are given."""
+    """The fields that are words or numbers, if they are given."""
     path, buffers, cache = schedule.epilogue.path, schedule.epilogue.buffers, schedule.epilogue.cache
     if schedule.epilogue.tile is not None and min(schedule.epilogue.tile) < 1:
         yield f"epilogue.tile = {list(schedule.epilogue.tile)}: every extent is at least 1"
@@ -41,7 +41,7 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
 
 
 def parts(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Parts of the tile that the atoms hold and the stores can take."""
+    """Parts that divide the tile in steps of the tiled mma, and that the stores can take."""
     path = schedule.epilogue.path
     if path is StorePath.direct:
         return
@@ -51,7 +51,7 @@ def parts(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
         yield f"epilogue.path = tma stores by warpgroups of a role; take {way_out}"
         return
     step_m, step_n, _ = schedule.multiply.step
-    # The columns of a wgmma lie in runs of 8, which a part of the tile may take any number of.
+    # The columns of a wgmma are held in runs of 8; a part of the tile may have any number of runs.
     steps = (step_m, 8 if schedule.consumers else step_n)
     for letter, extent, part, step in zip("MN", schedule.tile_mnk, schedule.epilogue.tile, steps, strict=False):
         may_be_narrow = letter == "N" and path is StorePath.tma and part <= extent  # its last part
@@ -80,13 +80,13 @@ def swizzle(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
 
 
 def _nearest_part(part: int, step: int, extent: int) -> int:
-    """The extent of a part, a multiple of the step that divides the CTA tile's, nearest to the one given."""
+    """The legal extent of a part nearest to the given one: a multiple of the step that divides the CTA tile's."""
     fitting = [size for size in range(step, extent + 1, step) if extent % size == 0]
     return min(fitting, key=lambda size: (abs(size - part), -size), default=extent)
 
 
 def stores_whole_rows(problem: Problem) -> bool:
-    """Whether D's rows are known to be whole 16 bytes: TMA writes no less, not even at the edge (seen on an H200)."""
+    """Whether D's rows are known to be multiples of 16 bytes: TMA writes no less, even at an edge (seen on H200)."""
     return problem.n is not None and problem.n * element_type(problem.d).bits % 128 == 0
 
 

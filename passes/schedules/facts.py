@@ -39,35 +39,35 @@ def scratch_bytes(schedule: Schedule, problem: Problem) -> int:
 
 
 def scratch_buffers(schedule: Schedule) -> int:
-    """Buffers that the parts of the epilogue take in turn, but for a narrower last part, which has its own."""
+    """Buffers between which the parts of the epilogue alternate; a narrower last part has its own buffer."""
     return schedule.epilogue.buffers or 1
 
 
 def narrow_columns(schedule: Schedule) -> int:
-    """Columns of the last part of a row of parts, where it is narrower than the epilogue tile; else 0."""
+    """Columns of the last part in a row of parts if it is narrower than the epilogue tile; else 0."""
     assert schedule.grid.tile is not None and schedule.epilogue.tile is not None
     return schedule.grid.tile[1] % schedule.epilogue.tile[1] if schedule.epilogue.path is StorePath.tma else 0
 
 
 def shared_memory_bytes(schedule: Schedule, problem: Problem) -> int:
-    """Dynamic shared memory of a CTA: the scratch reuses the drained ring where it fits in it."""
+    """Dynamic shared memory per CTA: the scratch reuses the drained ring if it fits there."""
     assert schedule.mainloop.stages is not None
     ring, scratch = ring_bytes(schedule, problem), scratch_bytes(schedule, problem)
     m, n, k = schedule.tile_mnk
     rows = schedule.mainloop.stages * k
     end = aligned(m * rows * element_type(problem.a).bits // 8) + n * rows * element_type(problem.b).bits // 8
-    if schedule.consumers:  # the producer runs ahead: the ring is never free; two mbarriers per slot
+    if schedule.consumers:  # the producer runs ahead, so the ring is never free; two mbarriers per slot
         return (aligned(end) + scratch if scratch else end) + 2 * MBARRIER_BYTES * schedule.mainloop.stages
     return end if scratch <= ring else aligned(end) + scratch
 
 
 def aligned(offset: int) -> int:
-    """The first place from `offset` on where a buffer may start in shared memory, in bytes."""
+    """The smallest offset in bytes, at least `offset`, at which a buffer may start in shared memory."""
     return -(-offset // SMEM_ALIGNMENT) * SMEM_ALIGNMENT
 
 
 def threads_of(schedule: Schedule) -> int:
-    """Threads of a CTA: those of the warps, or of one producer and the consumer warpgroups."""
+    """Threads per CTA: those of the warps, or of one producer and the consumer warpgroups."""
     if schedule.consumers:
         return WARPGROUP_THREADS * (1 + schedule.consumers)
     assert schedule.multiply.atoms is not None
@@ -81,12 +81,12 @@ def multiplying_threads(schedule: Schedule) -> int:
 
 
 def swizzle_base(element: str) -> int:
-    """The base of a swizzle that keeps 16 bytes of an element type together: log2 of how many they are."""
+    """The base of a swizzle that keeps 16 bytes of an element type together: log2 of the number of elements."""
     return (128 // element_type(element).bits).bit_length() - 1
 
 
 def registers_at_entry(threads: int, target: Target) -> int:
-    """Registers with which each thread of the only CTA of an SM enters: an even share, a multiple of 8.
+    """Registers per thread at entry with one CTA per SM: an even share, rounded down to a multiple of 8.
 
     A thread addresses at most `target.registers_per_thread` of them (PTX ISA, "setmaxnreg").
     """

@@ -57,21 +57,21 @@ _UNCOMMON_WARPS: tuple[Extents3, ...] = (
     (1, 1, 1),
 )
 
-# With roles: rows of a CTA tile and the consumer warpgroups that share them, with the widest N whose accumulators fit.
-# Any N in steps of 8 is a tile: the one that fills the last wave is the cheapest. Four consumers and more take 64 rows
-# each.
+# With roles: rows of a CTA tile and the consumer warpgroups that share them, with the largest N whose accumulators fit.
+# Multiples of 8 up to that N are candidates: the cheapest is the one that fills the last wave. With four or more
+# consumers each has 64 rows.
 _ROWS: tuple[tuple[int, int, int], ...] = ((256, 2, 192), (192, 3, 200), (128, 2, 256), (64, 1, 256))
 _NARROWEST, _N_STEP = 64, 8
 _DEPTH = 64  # K of a step: rows of 128 bytes
 
-_ACCUMULATORS_BESIDE_ROWS = 128  # a thread's, where the epilogue holds rows of a full operand too
-# Accumulators of a thread where an epilogue without TMA calls functions, in tiles of one block of rows per consumer:
-# ptxas interleaves the calls of a whole part, and spills beside more.
+_ACCUMULATORS_BESIDE_ROWS = 128  # per thread, if the epilogue also holds rows of a full operand
+# Accumulators per thread if an epilogue without TMA calls functions, in tiles of one block of rows per consumer: ptxas
+# interleaves the calls of a whole part, and spills with more.
 _ACCUMULATORS_BESIDE_FUNCTIONS, _FEW_BESIDE_FUNCTIONS = 128, 64
 
 
 def candidates(given: Schedule) -> Iterator[tuple[Candidate, ...]]:
-    """Tiles without roles: the common ones that agree with what is given, then more where that goes with none."""
+    """Tiles without roles: the common ones that agree with the given fields; if none does, more."""
     tile, k = given.grid.tile, given.mainloop.k
     agreeing = tuple(c for c in _COMMON if tile in (None, c.tile) and k in (None, c.k))
     yield agreeing if agreeing and given.multiply.atoms is None else _COMMON
@@ -109,12 +109,12 @@ def role_tiles(given: Schedule, numbers: tuple[int, ...], problem: Problem, targ
         for rows, n, consumers, most_n in sizes
         if n <= most_n and _leaves_room(rows, n, consumers, given, problem)
     ]
-    # Where what is given leaves no tile that fits, the rules say why.
+    # If the given fields leave no tile that fits, the rules say why.
     return [((rows, n, depth), consumers) for rows, n, consumers, _ in fitting or sizes]
 
 
 def _leaves_room(rows: int, n: int, consumers: int, given: Schedule, problem: Problem) -> bool:
-    """Whether the epilogue has registers beside a tile's accumulators."""
+    """Whether the epilogue has enough registers beside a tile's accumulators."""
     accumulators = rows * n // (WARPGROUP_THREADS * consumers)
     if OperandKind.full in problem.kinds and accumulators > _ACCUMULATORS_BESIDE_ROWS:
         return False
@@ -126,7 +126,7 @@ def _leaves_room(rows: int, n: int, consumers: int, given: Schedule, problem: Pr
 
 
 def _widths(given: Schedule, problem: Problem, narrowest: int) -> list[int]:
-    """N of the CTA tiles to choose among; one where the wgmma or the permutation that is given has it."""
+    """N of the CTA tiles to choose among; a single one if the given wgmma or permutation fixes it."""
     if width := wgmma_width(given):
         return [width]
     if given.multiply.permutation is not None:
@@ -147,7 +147,7 @@ def follow(schedule: Schedule, target: Target) -> Mapping[str, Any]:
 
 
 def _square_bands(schedule: Schedule, target: Target) -> Order:
-    """Bands so high that the tiles in flight cover about a square of D: they share the most operands in L2."""
+    """The band height at which the tiles in flight cover about a square of D: they share the most operands in L2."""
     m, n, _ = schedule.tile_mnk
     return grouped(2 ** max(0, round(log2(sqrt(target.sm_count * n / m)))))
 
@@ -160,6 +160,6 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
             "grid.scheduler": "one CTA per work tile; the hardware balances them",
         }
     return {
-        "grid.order": "bands so high that the tiles in flight cover about a square of D, for L2",
+        "grid.order": "the tiles in flight cover about a square of D, which shares the most operands in L2",
         "grid.scheduler": "the producer fetches the next tile while the consumers finish this one",
     }

@@ -1,4 +1,4 @@
-"""What a grid of CTA tiles costs, in cycles of one SM, with roles and without.
+"""Estimated cost of a grid of CTA tiles, in cycles of one SM, with and without roles.
 
 Both models are deliberately small. Extents known only at run time are taken as 4096.
 """
@@ -16,40 +16,40 @@ from lowtide.targets.atoms import WGMMA_ROWS, Operand
 
 _ASSUMED_EXTENT = 4096
 
-# Cycles an SM spends outside the main loop of a CTA without roles: launch, first loads, epilogue.
+# Cycles outside the main loop per CTA without roles: launch, first loads, epilogue.
 _CTA_OVERHEAD = 2000
 
-# With roles, calibrated on an H200 (docs/performance.md): wgmma's own time, made longer by the bytes that a tile moves
-# for its flops (the power limit rules there, and L2 traffic is what costs power), in whole waves of CTAs.
+# With roles, calibrated on an H200 (docs/performance.md): the time of the wgmmas, scaled up by the bytes per flop
+# of a tile (the GPU runs at its power limit, and L2 traffic costs power), in whole waves of CTAs.
 _MULTIPLY_ADDS_PER_CYCLE = 2048  # wgmma of 16-bit operands, per SM
 _TILE_OVERHEAD = 2000  # cycles: fill and epilogue of a tile
-_PART_OVERHEAD = 150  # cycles more for a part of the epilogue that is narrower than the others
-# How much longer a tile takes, measured under the power limit: for what L2 gives it, (M + N) / (M · N) per step, and
-# for what a wgmma reads from shared memory, (64 + N) / (64 · N).
+_PART_OVERHEAD = 150  # extra cycles for a part of the epilogue that is narrower than the others
+# Slowdown of a tile, measured at the power limit: by its L2 traffic, (M + N) / (M · N) per step, and by the
+# shared memory traffic of its wgmmas, (64 + N) / (64 · N).
 _L2_WEIGHT, _SHARED_WEIGHT = 14.3, 5.0
-_UNALIGNED_WEIGHT = 2.0  # of an operand whose rows start within L2's lines: each row of a box touches two
+_UNALIGNED_WEIGHT = 2.0  # of an operand whose rows do not start on L2 lines: each row of a box touches two
 _LINE_BYTES = 128
-_TALL_OVERHEAD = 3000  # cycles more of two blocks of 64 rows per warpgroup: a tile that starts and ends later
-_IDLE_GAIN = 0.4  # of a last wave's idle SMs: the power that they save speeds up the others
+_TALL_OVERHEAD = 3000  # extra cycles for two blocks of 64 rows per warpgroup: such a tile starts and ends later
+_IDLE_GAIN = 0.4  # of the idle SMs in the last wave: the power that they save speeds up the others
 
 
 def cost(schedule: Schedule, problem: Problem, target: Target) -> float:
     """Estimated cycles of the whole grid of a schedule without roles.
 
-    A CTA tile costs the larger of its tensor-core time and its memory traffic; the grid runs in waves of as many CTAs
-    as fit at once.
+    A CTA tile costs the larger of its tensor-core time and its memory time; the grid runs in waves of the CTAs that fit
+    on the GPU at once.
     """
     m, n, k = _sizes(problem)
     tile_m, tile_n, tile_k = schedule.tile_mnk
     assert schedule.multiply.atoms is not None
     warps_m, warps_n, _ = schedule.multiply.atoms
     warps = threads_of(schedule) // 32
-    # mma.sync: 1024 multiply-adds per cycle and SM; four sub-cores need a warp each to reach it.
+    # mma.sync: 1024 multiply-adds per cycle and SM, which takes at least one warp on each of the four sub-cores.
     mma_cycles = tile_m * tile_n * tile_k / 1024 * max(1.0, 4 / warps)
-    # Fragments come through shared memory at 128 bytes per cycle: each warp reads its rows of A and of B.
+    # Shared memory bandwidth: 128 bytes per cycle. Each warp reads its rows of A and of B.
     bits_a, bits_b = element_type(problem.a).bits, element_type(problem.b).bits
     fragment_bytes = warps * (tile_m // warps_m * bits_a + tile_n // warps_n * bits_b) * tile_k // 8
-    # L2 gives an SM about 32 bytes per cycle.
+    # L2 bandwidth: about 32 bytes per cycle and SM.
     fill_bytes = (tile_m * bits_a + tile_n * bits_b) * tile_k // 8
     step_cycles = max(mma_cycles, fragment_bytes / 128, fill_bytes / 32)
     ctas = ceil(m / tile_m) * ceil(n / tile_n)
@@ -63,7 +63,7 @@ def role_cost(tile: Extents3, consumers: int, problem: Problem, target: Target) 
     m, n, k = _sizes(problem)
     tile_m, tile_n, tile_k = tile
     step = tile_m * tile_n * tile_k / _MULTIPLY_ADDS_PER_CYCLE
-    # A step's elements of A are worth 1 / tile_n of its multiply-adds each, those of B 1 / tile_m.
+    # Per multiply-add a step loads 1 / tile_n elements of A and 1 / tile_m of B.
     from_l2 = _unaligned("a", problem) / tile_n + _unaligned("b", problem) / tile_m
     slowed = 1 + _L2_WEIGHT * from_l2 + _SHARED_WEIGHT * (1 / WGMMA_ROWS + 1 / tile_n)
     filled = ceil(m / tile_m) * ceil(n / tile_n) / target.sm_count
@@ -75,7 +75,7 @@ def role_cost(tile: Extents3, consumers: int, problem: Problem, target: Target) 
 
 
 def ctas_per_sm(schedule: Schedule, problem: Problem, target: Target) -> int:
-    """CTAs that one SM holds at once, by shared memory, threads and an estimate of the registers."""
+    """Resident CTAs per SM, by shared memory, threads and an estimate of the registers."""
     if schedule.consumers:
         return 1  # its ring takes most of the shared memory, and its roles share out all registers
     threads = threads_of(schedule)
@@ -90,7 +90,7 @@ def _sizes(problem: Problem) -> tuple[int, int, int]:
 
 
 def _unaligned(operand: Operand, problem: Problem) -> float:
-    """How much dearer an operand's bytes are than those of rows that start on L2's lines."""
+    """Cost of an operand's bytes relative to rows that start on L2 lines."""
     _, extent = contiguous_extent(operand, problem)
     is_aligned = extent is None or extent * element_type(problem.operand(operand)).bits // 8 % _LINE_BYTES == 0
     return 1.0 if is_aligned else _UNALIGNED_WEIGHT

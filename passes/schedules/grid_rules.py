@@ -27,7 +27,7 @@ def extents(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
 
 
 def order(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Numbers of the order, as far as it is given."""
+    """The numbers of the order, if it is given."""
     if schedule.grid.order is None:
         return
     kind, numbers = schedule.grid.order.kind, (schedule.grid.order.rows, schedule.grid.order.columns)
@@ -38,19 +38,19 @@ def order(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
 
 
 def tile(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Extents of the CTA tile, as far as it is given."""
+    """The extents of the CTA tile, if it is given."""
     if schedule.grid.tile is not None and min(schedule.grid.tile) < 1:
         yield f"grid.tile = {list(schedule.grid.tile)}: every extent is at least 1"
 
 
 def accumulators(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """The accumulators of the CTA tile, as far as it is given, are registers of one SM."""
+    """The accumulators of the CTA tile, if it is given, must fit in the registers of one SM."""
     if schedule.grid.tile is None:
         return
     rows, columns = schedule.grid.tile
     most = target.registers_per_sm * 32 // element_type(problem.acc).bits
     if rows * columns > most:
         yield (
-            f"grid.tile = [{rows}, {columns}] holds {rows * columns} accumulators of {problem.acc}, the registers of "
-            f"an SM of {target.name} hold {most}; take a tile of at most [128, 256]"
+            f"grid.tile = [{rows}, {columns}] holds {rows * columns} accumulators of {problem.acc}, but the registers "
+            f"of one SM of {target.name} hold {most}; take a tile of at most [128, 256]"
         )

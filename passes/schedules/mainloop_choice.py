@@ -19,7 +19,7 @@ _MOST_STAGES = 8
 
 
 def follow(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
-    """The fields that follow from the tile and the consumers, but for the stages and, without roles, the swizzles."""
+    """The fields that follow from the tile and the consumers, except the stages and, without roles, the swizzles."""
     if not schedule.consumers:
         return {
             "mainloop.roles": SINGLE,
@@ -36,15 +36,15 @@ def follow(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
 
 
 def _registers(consumers: int) -> Extents2:
-    """Registers of producer and consumer. With fewer than 40 a producer that starts a box per panel spills.
+    """Registers per thread of producer and consumer. A producer that issues one box per panel spills below 40.
 
-    One consumer has what it needs from the start.
+    With one consumer the registers at entry are enough.
     """
     return {2: (40, 232), 3: (32, 160)}.get(consumers, (0, 0))
 
 
 def _panel_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> SwizzleBits:
-    """The widest swizzle whose panels divide the stage's rows; the narrowest stands in where none does."""
+    """The widest swizzle whose panels divide the stage's rows; the narrowest if none does."""
     _, columns = stored_shape(operand, schedule, problem.layout)
     return swizzle_bits(columns) or 1, 3, 3
 
@@ -57,7 +57,7 @@ def fitting_stages(schedule: Schedule, problem: Problem, target: Target) -> int:
 
 
 def stage_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> SwizzleChoice:
-    """The swizzle of a stage without roles: counts the conflicts of the fill's writes and of ldmatrix's reads."""
+    """The swizzle of a stage without roles: the one with the fewest bank conflicts of copies and ldmatrix."""
     shape = stored_shape(operand, schedule, problem.layout)
     bits = element_type(problem.operand(operand)).bits
     atom = schedule.mainloop.operand(operand).copy
@@ -73,13 +73,13 @@ def stage_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> Swi
 
 
 def reasons(schedule: Schedule, problem: Problem) -> Mapping[str, str]:
-    """Why the fields are what they are; without roles the swizzles have reasons of their own."""
+    """The reason for each field; without roles the swizzles have their own reasons."""
     ring = f"{ring_bytes(schedule, problem)} bytes of ring"
     if not schedule.consumers:
         widest = "the widest cp.async; 16 bytes bypass L1"
         return {
             "mainloop.stages": f"deep enough to cover the latency of global memory; {ring}",
-            "mainloop.roles": "every warp copies and multiplies; cp.async needs no warp of its own",
+            "mainloop.roles": "every warp copies and multiplies; cp.async needs no separate warp",
             "mainloop.a.copy": widest,
             "mainloop.b.copy": widest,
         }
@@ -88,11 +88,11 @@ def reasons(schedule: Schedule, problem: Problem) -> Mapping[str, str]:
     copies = "TMA: one thread copies, and the boxes come swizzled"
     shared = "the widest that TMA and wgmma share for its rows: no conflict"
     return {
-        "mainloop.stages": f"as many as fit beside the epilogue's scratch, up to {_MOST_STAGES}; {ring}",
+        "mainloop.stages": f"the most that fit beside the epilogue's scratch, up to {_MOST_STAGES}; {ring}",
         "mainloop.roles": f"a producer runs ahead of {consumers}",
         "mainloop.registers": moved
         if schedule.mainloop.registers != (0, 0)
-        else "one consumer has enough from the start",
+        else "with one consumer the registers at entry are enough",
         "mainloop.a.copy": copies,
         "mainloop.b.copy": copies,
         "mainloop.a.swizzle": shared,

@@ -25,7 +25,7 @@ _LOAD_HINTS = (CacheHint.normal, CacheHint.evict_first, CacheHint.evict_last)
 
 
 def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Words and numbers, as far as they are given."""
+    """The fields that are words or numbers, if they are given."""
     mainloop = schedule.mainloop
     if mainloop.k is not None and mainloop.k < 1:
         yield f"k = {mainloop.k}: a step is at least 1 deep"
@@ -49,7 +49,7 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
 
 
 def roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """What a producer and its consumers need of each other; and that nothing else asks for their atoms."""
+    """Fields that roles require together; and atoms that only roles have."""
     if not schedule.consumers:
         yield from _without_roles(schedule, target)
         return
@@ -81,7 +81,7 @@ def _without_roles(schedule: Schedule, target: Target) -> Iterator[str]:
 
 
 def _too_many(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Warpgroups are limited by threads, and by the box that fetches their rows of A where these lie as rows."""
+    """Warpgroups are limited by threads per CTA, and by the TMA box of their rows of A if A has K contiguous."""
     threads = threads_of(schedule)
     if threads > target.max_threads_per_cta:
         most = target.max_threads_per_cta // WARPGROUP_THREADS - 1
@@ -94,12 +94,12 @@ def _too_many(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
 
 
 def has_wgmma(target: Target) -> bool:
-    """Whether the target has what schedules with roles are made of."""
+    """Whether the target has the instructions of schedules with roles."""
     return any(name.startswith("wgmma") for name in target.mma_atoms)
 
 
 def _maxnreg(schedule: Schedule, target: Target) -> Iterator[str]:
-    """setmaxnreg moves registers between roles: their sum is what the CTA has at entry, or it waits for ever."""
+    """setmaxnreg moves registers between roles: a sum above the registers at entry would wait forever."""
     producer, consumer = schedule.mainloop.registers or (0, 0)
     consumers = schedule.consumers
     if (producer == 0) != (consumer == 0):
@@ -142,7 +142,7 @@ def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
 
 
 def swizzles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Swizzles that permute whole tiles, in units that no access of 16 bytes cuts."""
+    """Swizzles divide the tile, and their units are at least one 16-byte access."""
     for name in OPERANDS:
         shape = stored_shape(name, schedule, problem.layout)
         swizzle, bits = schedule.mainloop.operand(name).swizzle, element_type(problem.operand(name)).bits
@@ -169,7 +169,7 @@ def swizzle_of(name: str, swizzle: tuple[int, int, int], shape: tuple[int, int],
 
 
 def shared_memory(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Ring and scratch fit into the shared memory of a CTA."""
+    """Ring and scratch fit in the shared memory per CTA."""
     assert schedule.mainloop.stages is not None
     needed = shared_memory_bytes(schedule, problem)
     if needed > target.smem_bytes_per_cta:

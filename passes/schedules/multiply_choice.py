@@ -35,7 +35,7 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
         return {
             "multiply.atom": "wgmma as wide as the tile: the fewest reads of A from shared memory",
             "multiply.atoms": "one per consumer warpgroup",
-            "multiply.permutation": "the consumers take blocks of 64 rows in turn; columns in order",
+            "multiply.permutation": "blocks of 64 rows go round-robin to the consumers; columns in order",
             "multiply.fragment_buffers": "wgmma reads shared memory: no fragments of A and B",
         }
     return {

@@ -19,7 +19,7 @@ _BESIDE_WGMMA = 26  # registers that ptxas wants at entry beside the accumulator
 
 
 def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Numbers, as far as they are given."""
+    """The fields that are numbers, if they are given."""
     multiply = schedule.multiply
     for name, extents in (("atoms", multiply.atoms), ("permutation", multiply.permutation)):
         if extents is not None and any(size(extent) < 1 for extent in extents):
@@ -29,7 +29,7 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
 
 
 def threads(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Warps of a CTA."""
+    """Number of warps per CTA."""
     atoms, needed = schedule.multiply.atoms, threads_of(schedule)
     assert atoms is not None
     if needed > target.max_threads_per_cta and not schedule.consumers:
@@ -67,7 +67,7 @@ def atom(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
 
 
 def _unknown(schedule: Schedule, problem: Problem, target: Target) -> str:
-    """Why there is no such atom, and which of the target's to take for these types."""
+    """Why there is no such atom, and which atoms of the target take these types."""
     name = mma_atom_name(schedule, problem)
     types = f".{problem.acc}.{problem.a}"
     atoms = [known.removesuffix(types) for known in target.mma_atoms if known.endswith(types)]
@@ -87,7 +87,7 @@ def _unknown(schedule: Schedule, problem: Problem, target: Target) -> str:
 
 
 def accumulators(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Accumulators of a thread are registers that one instruction can name."""
+    """The accumulators per thread are limited by the registers that an instruction can address."""
     m, n, _ = schedule.tile_mnk
     each = m * n // multiplying_threads(schedule) * element_type(problem.acc).bits // 32
     if each >= target.registers_per_thread:
@@ -98,7 +98,7 @@ def accumulators(schedule: Schedule, problem: Problem, target: Target) -> Iterat
 
 
 def wgmma(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """The consumer warpgroups take blocks of 64 rows of A in turn, each by one wgmma per k-slice."""
+    """Blocks of 64 rows of A are assigned round-robin to the consumer warpgroups; one wgmma per block and k-slice."""
     consumers = schedule.consumers
     if not consumers:
         return
@@ -141,15 +141,15 @@ def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) ->
 
 
 def column_step(problem: Problem) -> int:
-    """N of a wgmma counts in steps of 8; of 16 where rows of N in shared memory are whole swizzled units."""
+    """N of a wgmma is a multiple of 8; of 16 where rows of N in shared memory are whole swizzled units."""
     return 8 if b_is_nk(problem.layout) else 16
 
 
 def widest_of(blocks: int, registers: int, step: int) -> int:
-    """N of the widest wgmma, in steps, of which `blocks` blocks of 64 rows fit in so many registers of a thread."""
+    """The largest N, a multiple of `step`, of a wgmma of which `blocks` accumulators fit in `registers` per thread."""
     return min(256, (registers - _BESIDE_ACCUMULATORS) * 2 // blocks // step * step)
 
 
 def widest(consumers: int, problem: Problem, target: Target) -> int:
-    """N of the widest tile of 64 rows per consumer warpgroup whose accumulators fit, as the CTA enters."""
+    """The largest N of a tile with 64 rows per consumer warpgroup whose accumulators fit in the registers at entry."""
     return widest_of(1, registers_at_entry(WARPGROUP_THREADS * (1 + consumers), target), column_step(problem))

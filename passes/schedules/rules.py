@@ -42,7 +42,7 @@ _VALUE_RULES: tuple[Rule, ...] = (
     epilogue_rules.fields,
 )
 
-# Asked of each field by itself, so that an incomplete schedule can be checked too.
+# Each checks one field by itself, so that an incomplete schedule can be checked too.
 _FIELD_RULES: tuple[Rule, ...] = (*_VALUE_RULES, grid_rules.accumulators)
 
 # In this order; a later rule may rely on an earlier one, so the first that fails ends the check.

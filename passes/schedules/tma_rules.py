@@ -1,4 +1,4 @@
-"""What TMA asks of the operands that it loads: boxes, their swizzles, whole panels."""
+"""Requirements of TMA on the operands that it loads: boxes, swizzles, whole panels."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ _SWIZZLE_BASE, _SWIZZLE_SHIFT = 3, 3  # of 16-bit elements: 16 bytes stay togeth
 
 
 def boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """TMA moves boxes: at most 256 elements per side; wgmma is fed from rows as long as their swizzle."""
+    """TMA moves boxes of at most 256 elements per side; wgmma reads rows as long as their swizzle."""
     for operand in _OPERANDS:
         rows, columns = stored_shape(operand, schedule, problem.layout)
         swizzle = schedule.mainloop.operand(operand).swizzle
@@ -46,7 +46,7 @@ def boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
 
 
 def _swizzle_text(columns: int) -> str:
-    """The swizzle that fits rows of so many 16-bit elements, as a way out."""
+    """The swizzle that fits rows of `columns` 16-bit elements, as a way out."""
     bits = swizzle_bits(columns)
     if bits is None:
         return f"a tile whose contiguous side is a multiple of 16, not {columns}"
@@ -54,12 +54,12 @@ def _swizzle_text(columns: int) -> str:
 
 
 def swizzle_bits(columns: int) -> int | None:
-    """The bits of the widest swizzle whose row divides rows of so many 16-bit elements; None where none does."""
+    """The bits of the widest swizzle whose row divides `columns` 16-bit elements; None if none does."""
     return next((bits for bits in (3, 2, 1) if columns % (8 << bits) == 0), None)
 
 
 def _whole_panels(schedule: Schedule, problem: Problem) -> Iterator[str]:
-    """Maps of more than two dimensions see a matrix as panels: its contiguous extent is a multiple of their width."""
+    """Tensor maps of rank 3 to 5 view a matrix as panels: its contiguous extent must be a multiple of their width."""
     for operand in _OPERANDS:
         copy, swizzle = schedule.mainloop.operand(operand).copy, schedule.mainloop.operand(operand).swizzle
         if TMA_RANKS.get(str(copy), 2) == 2:

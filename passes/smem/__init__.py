@@ -10,5 +10,5 @@ from lowtide.passes.steps import Step
 
 STEPS = (
     Step(PromoteOperandsToSmem, "while a K step is still one mma on two windows"),
-    Step(AssignSmemLayouts, "as soon as there are buffers; the ring then takes their types as they are"),
+    Step(AssignSmemLayouts, "as soon as there are buffers, since the ring takes over their types"),
 )

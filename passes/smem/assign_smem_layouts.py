@@ -1,12 +1,12 @@
-"""assign-smem-layouts: give each operand's buffer the swizzle that the schedule has for it, and TMA's its panels.
+"""assign-smem-layouts: apply the schedule's swizzle to each operand's buffer, and split rows into panels for TMA.
 
 Before   %as = sm.alloc : memref<128x32xbf16, #tile.layout<(128,32):(32,1)>, workgroup>
 After    %as = sm.alloc : memref<128x32xbf16, #tile.layout<(128,32):(32,1), swizzle<2,3,3>>, workgroup>
-         In a schedule with roles, whose stages TMA fills and wgmma reads, rows wider than the swizzle are cut into
-         panels, one after the other: 128x128 with swizzle<3,3,3> is (128,(64,2)):(64,(1,8192)).
-Needs    level smem, and a kernel whose schedule has `a.swizzle` and `b.swizzle` resolved. Only applies them: they are
-         chosen, with the conflicts counted, by choose-schedule.
-Refuses  a schedule without them; an mma on other buffers than sm.alloc; rows that panels do not divide.
+         With roles, where TMA fills the stages and wgmma reads them, rows wider than the swizzle are split into
+         consecutive panels: 128x128 with swizzle<3,3,3> is (128,(64,2)):(64,(1,8192)).
+Needs    level smem, and a schedule with `a.swizzle` and `b.swizzle`, which choose-schedule picks by counting bank
+         conflicts.
+Refuses  a schedule without them; an mma whose buffers are not of sm.alloc; rows that panels do not divide.
 Test     test/lit/passes/smem/assign-smem-layouts.mlir, assign-smem-layouts-invalid.mlir
 """
 

@@ -6,7 +6,7 @@ After    %as = sm.alloc : memref<128x32xbf16, #tile.layout<(128,32):(32,1)>, wor
          %c2 = tile.mma tn %as, %bs, %c
          sm.barrier
 Needs    level cta. The layout is still row-major: assign-smem-layouts comes next.
-Refuses  tile.mma whose operands are not windows of global memory.
+Refuses  a tile.mma whose operands are not windows of global memory.
 Test     test/lit/passes/smem/promote-operands-to-smem.mlir, promote-operands-to-smem-invalid.mlir
 """
 

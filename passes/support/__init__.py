@@ -1,1 +1,1 @@
-"""What passes share: kernels and problems read off the IR, rewriting, atoms, panels, tensor maps, formulas."""
+"""Code that passes share: reading kernels and problems off the IR, rewriting, atoms, panels, tensor maps, formulas."""

@@ -27,16 +27,16 @@ def mma_atom_name(schedule: Schedule, problem: Problem) -> str:
 
 
 def tiled_mma(schedule: Schedule, problem: Problem) -> TiledMma:
-    """The tiled mma of a complete schedule. Raises ScheduleError or TargetError where there is none."""
+    """The tiled mma of a complete schedule. Raises ScheduleError or TargetError if there is none."""
     assert schedule.multiply.atoms is not None
     atom = targets.mma_atom(mma_atom_name(schedule, problem))
     return TiledMma(atom, schedule.multiply.atoms, schedule.multiply.permutation or (None, None, None))
 
 
 def part_of(mma: TiledMma, shape: tuple[int, int]) -> TiledMma:
-    """The tiled mma whose accumulator holds a part of the tile, `shape`, as `mma` holds it within the whole.
+    """The tiled mma whose accumulator layout for a part of the tile, `shape`, is that of `mma` within the whole tile.
 
-    A wgmma's columns lie in runs of 8 whatever its width: a narrower atom holds fewer of them alike.
+    A wgmma of any width holds its columns in runs of 8: a narrower atom holds fewer runs in the same layout.
     """
     if not mma.atom.name.startswith("wgmma"):
         return mma
@@ -72,7 +72,7 @@ def fragment_type(tv: Layout, shape: tuple[int, int], element: ir.Type | str) ->
 
 
 def stored_shape(operand: str, schedule: Schedule, layout: GemmLayout) -> tuple[int, int]:
-    """A stage of A or B as it lies in shared memory: as in global memory, the contiguous dimension last."""
+    """The shape of a stage of A or B in shared memory: as in global memory, the contiguous dimension last."""
     m, n, k = schedule.tile_mnk
     if operand == "a":
         return (m, k) if a_is_mk(layout) else (k, m)
@@ -80,7 +80,7 @@ def stored_shape(operand: str, schedule: Schedule, layout: GemmLayout) -> tuple[
 
 
 def is_transposed(operand: str, layout: GemmLayout) -> bool:
-    """Whether a stage lies with K as its rows, so that ldmatrix must transpose."""
+    """Whether the rows of a stage are indexed by K, so that ldmatrix must transpose."""
     return not (a_is_mk(layout) if operand == "a" else b_is_nk(layout))
 
 
@@ -97,7 +97,7 @@ def tiled_copy_attr(copy: TiledCopy) -> sm.TiledCopyAttr:
 
 @dataclass(frozen=True)
 class EpilogueAccess:
-    """How the epilogue goes through shared memory: the scratch's element, and the row copy out of it."""
+    """The epilogue's pass through shared memory: the scratch's element, and the row copy out of it."""
 
     scratch_element: str
     rows: TiledCopy
@@ -114,7 +114,7 @@ def epilogue_rows(schedule: Schedule, problem: Problem, threads: int) -> Epilogu
 
 
 def rows_of_part(shape: tuple[int, int], element: str, d: str, threads: int) -> EpilogueAccess:
-    """As `epilogue_rows`, for a part of any shape: `element` lies in the scratch, `d` in D."""
+    """As `epilogue_rows`, for a part of any shape: `element` is the scratch's element type, `d` is D's."""
     vector = 128 // max(element_type(element).bits, element_type(d).bits)
     bytes_per_thread = vector * element_type(d).bits // 8
     threads_layout = targets.default_copy_threads(threads, *shape, vector)

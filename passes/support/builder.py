@@ -1,4 +1,4 @@
-"""Integer and index code at the insertion point: one builder for all passes, which folds what is known.
+"""Integer and index code at the insertion point: one builder for all passes, which folds constants.
 
 Operations are named as LLVM names them: `u` is unsigned, `s` signed; what has neither is the same for both. An operand
 may be a Python int, which becomes a constant of the other operand's type (of the builder's own type where both are).
@@ -32,7 +32,7 @@ def constant_of(value: ir.Value) -> int | None:
 class _Binary:
     """An operation on two integers of one type, and what folds it.
 
-    `evaluate` takes both operands as unsigned or, where `signed`, as signed, and gives None where the operation is
+    `evaluate` takes both operands as unsigned or, where `signed`, as signed, and returns None where the operation is
     undefined. x op `neutral` is x; x op `absorbing` is `absorbing`.
     """
 

@@ -1,4 +1,4 @@
-"""Cache hints from the schedule onto loads and stores."""
+"""Cache hints of the schedule, for loads and stores."""
 
 from lowtide.dialects.tile import CacheHint
 

@@ -1,4 +1,4 @@
-"""What passes read off a kernel: its schedule, its problem, its main loop, its launches."""
+"""Properties of a kernel that passes read: its schedule, problem, main loop and launches."""
 
 from mlir import ir
 from mlir.dialects import scf
@@ -11,7 +11,7 @@ from lowtide.passes.support.problem import Problem, buffer_bytes
 
 
 def kernels_of(module: ir.Module, *, roles: bool) -> list[tile.KernelOp]:
-    """The kernels whose schedule has roles (a producer and consumers), or those whose warps all do the same."""
+    """The kernels whose schedule has roles (a producer and consumers), or those without roles."""
     return [kernel for kernel in walk(module, tile.KernelOp) if is_specialized(_schedule_if_any(kernel)) == roles]
 
 
@@ -31,7 +31,7 @@ def _schedule_if_any(kernel: tile.KernelOp) -> Schedule:
 
 
 def schedule_of(op: tile.KernelOp | tile.GemmOp, *needed: str) -> Schedule:
-    """The schedule on a kernel or gemm. Refuses an op without one, or with one that leaves a needed field open.
+    """The schedule on a kernel or gemm. Refuses an op without one, or with a needed field undecided.
 
     `needed` are paths of fields: `mainloop.stages`.
     """
@@ -54,7 +54,7 @@ def problem_of(kernel: tile.KernelOp) -> Problem:
 
 
 def bytes_of(op: ir.OpView, buffer: ir.Type) -> int:
-    """Bytes of a buffer of the op's. Refuses elements that nothing here computes with."""
+    """Bytes of a buffer of the op. Refuses unsupported element types."""
     try:
         return buffer_bytes(buffer)
     except ScheduleError as error:

@@ -1,10 +1,10 @@
-"""exp, tanh, erf and log from what the hardware has: each formula once, for whoever can add, multiply and take 2ˣ.
+"""exp, tanh, erf and log from hardware operations: one formula each, for any implementation of `FloatOps`.
 
-`FloatOps` is the handful of f32 operations the formulas need. `expand-math` implements it by building IR, the tests
-by numpy float32, so the errors stated here are measured on the very sequence that is emitted.
+`FloatOps` has the few f32 operations that the formulas need. `expand-math` implements it by building IR, the tests
+by numpy float32, so the errors stated here are measured on the same sequence of operations that is emitted.
 
 The coefficients are minimax fits on the stated intervals (weighted least squares, reweighted until the error is
-level), rounded to f32 one after another with the rest refitted.
+equalized), rounded to f32 one at a time with the others refitted.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class Error:
 
 TINY = 2.0**-149  # the smallest subnormal f32: rounding costs half of it where no digits are left
 
-# PTX ISA 9.7.3 (floating-point instructions), taken as promises of the hardware.
+# PTX ISA 9.7.3 (floating-point instructions), taken as guarantees of the hardware.
 EX2_APPROX = Error(2.0**-22, TINY)
 LG2_APPROX = Error(2.0**-22, 2.0**-22)  # absolute in (0.5, 2), relative outside
 RSQRT_APPROX = Error(2.0**-22.4)
@@ -97,7 +97,7 @@ def exp(ops: FloatOps[V, P], x: V) -> V:
     clamped = ops.minimum(ops.maximum(x, ops.constant(-_EXP_LIMIT)), ops.constant(_EXP_LIMIT))
     log2e = ops.constant(_LOG2E_HI)
     high = ops.multiply(clamped, log2e)
-    low = ops.fma(clamped, log2e, ops.negate(high))  # exact: what the product lost
+    low = ops.fma(clamped, log2e, ops.negate(high))  # exact: the rounding error of the product
     low = ops.fma(clamped, ops.constant(_LOG2E_LO), low)
     return ops.multiply(ops.exp2(high), ops.fma(low, ops.constant(_LN2), ops.constant(1.0)))
 

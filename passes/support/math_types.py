@@ -1,4 +1,4 @@
-"""What the two math passes share: finding math ops, and the types they take."""
+"""Code that the two math passes share: finding math ops, and the types that they accept."""
 
 from mlir import ir
 

@@ -1,8 +1,8 @@
-"""Panels: how a stage lies in shared memory for TMA and wgmma.
+"""Panels: the layout of a stage in shared memory for TMA and wgmma.
 
-A stage of R×C elements, as in global memory, is cut into panels of R×w, one after the other, where w elements are the
-row that its swizzle permutes (32, 64 or 128 bytes). A panel is what one box of a tensor map fills, and what a matrix
-descriptor strides over (PTX ISA, "Swizzling modes", "Matrix Descriptor").
+A stage of R×C elements is split into consecutive panels of R×w, where w elements are the row that its swizzle permutes
+(32, 64 or 128 bytes). One box of a tensor map fills one panel, and a matrix descriptor has the stride between panels
+(PTX ISA, "Swizzling modes", "Matrix Descriptor").
 """
 
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from lowtide.passes.support.problem import element_bits
 
 
 def panel_layout(shape: tuple[int, int], swizzle: SwizzleBits) -> Layout:
-    """The layout, without its swizzle, of a stage: (R,(w,C/w)):(w,(1,R·w)), or (R,C):(C,1) where C is one panel.
+    """The layout, without its swizzle, of a stage: (R,(w,C/w)):(w,(1,R·w)), or (R,C):(C,1) if C is one panel.
 
-    Without a swizzle the whole stage is one panel. Raises ScheduleError where the columns are no multiple of w.
+    Without a swizzle the whole stage is one panel. Raises ScheduleError if the columns are not a multiple of w.
     """
     rows, columns = shape
     width = panel_width(columns, swizzle)
@@ -29,9 +29,9 @@ def panel_layout(shape: tuple[int, int], swizzle: SwizzleBits) -> Layout:
 
 
 def panel_width(columns: int, swizzle: SwizzleBits) -> int:
-    """Elements in a row of a panel: the swizzle's w, or all columns where they are fewer.
+    """Elements in a row of a panel: the swizzle's w, or all columns if they are fewer.
 
-    Raises ScheduleError where w does not divide the columns.
+    Raises ScheduleError if w does not divide the columns.
     """
     bits, base, shift = swizzle
     width = min(columns, 1 << (bits + base)) if bits else columns
@@ -45,7 +45,7 @@ def panel_width(columns: int, swizzle: SwizzleBits) -> int:
 
 @dataclass(frozen=True)
 class Panels:
-    """A buffer that lies in panels: rows, columns and panel width in elements; its swizzle (B, M, S)."""
+    """A buffer split into panels: rows, columns and panel width in elements; its swizzle (B, M, S)."""
 
     rows: int
     columns: int
@@ -55,7 +55,7 @@ class Panels:
 
     @classmethod
     def of(cls, buffer: ir.Type) -> "Panels":
-        """Of a memref in shared memory. Raises ScheduleError where its layout is another."""
+        """The panels of a memref in shared memory. Raises ScheduleError for any other layout."""
         memref = ir.MemRefType(buffer)
         rows, columns = memref.shape
         plain = Layout((rows, columns), (columns, 1)), NO_SWIZZLE
@@ -80,12 +80,12 @@ class Panels:
 
     @property
     def row_bytes(self) -> int:
-        """From a row of a panel to the next."""
+        """Bytes from a row of a panel to the next."""
         return self.width * self.element_bytes
 
     @property
     def panel_bytes(self) -> int:
-        """From a panel to the next."""
+        """Bytes from a panel to the next."""
         return self.rows * self.row_bytes
 
     def offset(self, row: int, column: int) -> int:

@@ -37,7 +37,7 @@ def _k_is_last(layout: GemmLayout) -> tuple[bool, bool]:
 
 
 def element_bits(element: ir.Type) -> int:
-    """Bits of an element. Raises ScheduleError for a type that nothing here computes with."""
+    """Bits of an element. Raises ScheduleError for an unsupported type."""
     row = element_of_ir(element)
     if row is None or not row.in_kernels:
         raise ScheduleError(f"elements of {element}: they are one of {', '.join(kernel_types())}")
@@ -45,7 +45,7 @@ def element_bits(element: ir.Type) -> int:
 
 
 def element_name(element: ir.Type) -> str:
-    """Lowtide's name of an element type; for a type without a row, as IR prints it."""
+    """Lowtide's name of an element type; for a type without a row in the table, its text in IR."""
     return str(element_of_ir(element) or element)
 
 
@@ -75,7 +75,7 @@ class Problem:
     operands: tuple[str, ...] = ()
     """The element type of each epilogue operand."""
     has_math: bool = False
-    """Whether the epilogue calls functions (erf, exp, …), which want many registers."""
+    """Whether the epilogue calls functions (erf, exp, …), which need many registers."""
 
     def operand(self, name: str) -> str:
         """The element type of `a` or `b`."""

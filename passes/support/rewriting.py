@@ -1,4 +1,4 @@
-"""Small steps that passes share when they rebuild IR: loops with other carried values, moving blocks."""
+"""Helpers for rewriting IR: loops with other carried values, moving blocks."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -39,13 +39,13 @@ def erase(op: ir.OpView | ir.Operation) -> None:
 
 
 def erase_if_unused(op: ir.OpView | ir.Operation) -> None:
-    """Erases an op that nothing reads any more. (Erasing one that is still read would end the process.)"""
+    """Erases an op that nothing reads any more. (Erasing an op that is still read would end the process.)"""
     if not any(list(result.uses) for result in op.operation.results):
         op.operation.erase()
 
 
 def replace(op: ir.OpView, values: Sequence[ir.Value]) -> None:
-    """Gives the op's uses the values and erases it; the types may differ."""
+    """Replaces the op's results by the values and erases it; the types may differ."""
     for result, value in zip(op.operation.results, values, strict=True):
         result.replace_all_uses_with(value)
     op.operation.erase()
@@ -54,7 +54,7 @@ def replace(op: ir.OpView, values: Sequence[ir.Value]) -> None:
 def move_body(source: ir.Block, target: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Value]:
     """Moves every op but the terminator to the end of `target`, block arguments replaced by the values given.
 
-    Gives what the terminator, which stays behind, yields.
+    Returns the values that the terminator yields. The terminator stays in the old block.
     """
     for argument, value in zip(source.arguments, arguments, strict=True):
         argument.replace_all_uses_with(value)
@@ -94,20 +94,20 @@ def rebuild_loop(
 
 
 def uses(value: ir.Value) -> Iterator[ir.OpView]:
-    """The ops that read a value, once for each operand that does. Take a list of it before editing them."""
+    """The ops that read a value, once for each operand that does. Make a list of the result before editing them."""
     for use in value.uses:
         yield use.owner.operation.opview
 
 
 def defining_op(value: ir.Value) -> ir.OpView | None:
-    """The op that gives the value; None for a block's argument."""
+    """The op that defines the value; None for a block argument."""
     return None if isinstance(value.owner, ir.Block) else value.owner.opview
 
 
 def values_from_outside(block: ir.Block) -> Iterator[tuple[ir.OpView, int, ir.Value]]:
-    """Where ops of a region's one block, which hold no regions, read a value from outside: op, operand's number, value.
+    """Operands of ops in a block that are defined outside it: op, operand number, value. Ignores nested regions.
 
-    Such as the constants that canonicalize hoists. Take a list of it before editing them.
+    Such values are, for example, constants that canonicalize hoists. Make a list of the result before editing the ops.
     """
     inside = {*block.arguments, *(result for op in block.operations for result in op.results)}
     for op in block.operations:

@@ -1,4 +1,4 @@
-"""The tensor maps that a kernel takes: made on the host from its matrices, passed behind its other arguments."""
+"""Tensor map arguments of a kernel: encoded on the host from its matrices, passed after its other arguments."""
 
 from mlir import ir
 from mlir.dialects import cf
@@ -54,7 +54,7 @@ def _assert_whole_panels(matrix: ir.Value, map_type: sm.TensorMapType) -> None:
 
 
 def _assert_whole_rows(matrix: ir.Value) -> None:
-    """The host's check that the rows of a matrix that TMA stores to are whole 16 bytes."""
+    """The host's check that the rows of a matrix that TMA stores to are a multiple of 16 bytes."""
     unit = max(1, 128 // element_bits(ir.MemRefType(matrix.type).element_type))
     _assert_multiple(
         matrix,
@@ -92,10 +92,10 @@ class TensorMapArguments:
         rank: int = 2,
         is_written: bool = False,
     ) -> ir.Value:
-        """The kernel argument that maps `matrix` in boxes as `buffer` holds them, `rows` of it where given.
+        """The kernel argument that maps `matrix` in boxes of the shape of `buffer`, or of `rows` of its rows.
 
         A box of rank 2 is one panel; of rank 3 to 5 all panels of the buffer. The host checks the rows of a matrix that
-        is written. Raises Refusal for what is no TMA box.
+        is written. Raises Refusal if TMA has no such box.
         """
         if matrix not in self.matrices:
             raise Refusal(op, "names a matrix that is not an argument of the kernel; TMA needs a tensor map of it")

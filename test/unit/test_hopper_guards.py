@@ -165,7 +165,7 @@ def test_a_kernel_whose_roles_keep_their_registers_has_no_bound_on_them() -> Non
     assert ".maxnreg" not in kernel.ptx and kernel.cubin is not None
     # LLVM leaves out the consumers' branch, which no thread below 128 takes.
     text = replaced("known_block_size = array<i32: 384,", "known_block_size = array<i32: 128,")(kernel.levels["nvvm"])
-    with pytest.raises(PassError, match=r"verify-registers: launches 384 threads a CTA, .* known_block_size has 128"):
+    with pytest.raises(PassError, match=r"verify-registers: launches 384 threads per CTA, .* known_block_size has 128"):
         lt.compile_ir(text)
 
 

@@ -179,7 +179,7 @@ def test_the_ambiguous_names_are_known() -> None:
 @pytest.mark.parametrize(("name", "paths"), AMBIGUOUS.items())
 def test_an_ambiguous_name_is_refused_with_what_to_write_instead(name: str, paths: str) -> None:
     for refused in (lambda: Schedule().get(name), lambda: Schedule().with_(**{name: None}), lambda: parse(name)):
-        with pytest.raises(ScheduleError, match=f"^schedule field '{name}' is several: write {paths}$"):
+        with pytest.raises(ScheduleError, match=f"^schedule field '{name}' is ambiguous: write {paths}$"):
             refused()
     for path in paths.split(" or "):
         assert Schedule().get(path) is None

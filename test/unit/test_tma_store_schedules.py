@@ -168,7 +168,7 @@ def test_a_hint_is_the_cache_operator_of_every_store(epilogue: str, hint: str, e
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        ("epilogue.buffers = 1", "takes turns with 2 buffers, but.*epilogue.buffers = 1"),
+        ("epilogue.buffers = 1", "alternates between 2 buffers, but.*epilogue.buffers = 1"),
         ("epilogue.swizzle = <2,3,3>", "keeps the scratch with swizzle<3,3,3>, but.*<2,3,3>; write the"),
         # Its narrower last part would be as wide as the parts that were built.
         ("epilogue.tile = [128, 128]", "writes parts of .128, 64., but.*.128, 128."),

@@ -31,7 +31,7 @@ func.func @two(%a: memref<64x32xf16>, %b: memref<64x32xf16>, %d: memref<64x64xf1
   ^bb0(%x: f16):
     tile.yield %x : f16
   } : memref<64x32xf16>, memref<64x32xf16>, memref<64x64xf16>
-  // expected-error @below {{tile-to-ctas: is the second tile.gemm of its function; put each in a function of its own}}
+  // expected-error @below {{tile-to-ctas: is the second tile.gemm of its function; put each in its own function}}
   tile.gemm tn %a, %b into %d acc(f16) {
   ^bb0(%x: f16):
     tile.yield %x : f16

@@ -254,7 +254,7 @@ tile.kernel @kernel(%a: !map) {
   %c1 = arith.constant 1 : index
   sm.roles {
     producer warps(4) registers(0) {
-      // expected-error @below {{verify-mbarriers: waits for mbarriers that nobody arrives at, for ever; arrive where the slot is ready}}
+      // expected-error @below {{verify-mbarriers: waits for mbarriers at which no thread arrives; arrive where the slot is ready}}
       sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
       sm.mbarrier_arrive %full[%c0] expects 8192 : !sm.mbarriers<2>
       %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>

@@ -161,7 +161,7 @@ tile.kernel @kernel(%a: !map) {
 module attributes {tile.target = "sm_90a"} {
 func.func @host(%a: !map) {
   %c1 = arith.constant 1 : index
-  // expected-error @below {{verify-smem-offsets: gives 232449 bytes of shared memory, sm_90a has 232448 a CTA; take at most that}}
+  // expected-error @below {{verify-smem-offsets: gives 232449 bytes of shared memory, sm_90a has 232448 per CTA; take at most that}}
   tile.launch @kernel grid(%c1) threads(384) shared_memory(232449) args(%a) : !map
   return
 }

@@ -173,7 +173,7 @@ tile.kernel @kernel() {
     }
     consumer warps(8) {
       %zero = sm.splat 0.0 : !acc
-      // expected-error @below {{convert-sm-to-nvvm: the accumulator is not held as the tiled mma holds it}}
+      // expected-error @below {{convert-sm-to-nvvm: the accumulator does not have the thread-value layout of the tiled mma}}
       %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
@@ -199,7 +199,7 @@ tile.kernel @kernel() {
     }
     consumer warps(8) {
       %zero = sm.splat 0.0 : !acc
-      // expected-error @below {{convert-sm-to-nvvm: an accumulator of 128×8: the warpgroups multiply 192×8 a step, M in turn}}
+      // expected-error @below {{convert-sm-to-nvvm: an accumulator of 128×8: the warpgroups multiply 192×8 per step, along M}}
       %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [3, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
@@ -224,7 +224,7 @@ tile.kernel @kernel() {
     }
     consumer warps(8) {
       %zero = sm.splat 0.0 : !acc
-      // expected-error @below {{convert-sm-to-nvvm: an accumulator of 128×8: the warpgroups multiply 128×16 a step, M in turn}}
+      // expected-error @below {{convert-sm-to-nvvm: an accumulator of 128×8: the warpgroups multiply 128×16 per step, along M}}
       %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n16k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
@@ -250,7 +250,7 @@ tile.kernel @kernel() {
     }
     consumer warps(8) {
       %zero = sm.splat 0.0 : !acc
-      // expected-error @below {{convert-sm-to-nvvm: the accumulator is not held as the tiled mma holds it}}
+      // expected-error @below {{convert-sm-to-nvvm: the accumulator does not have the thread-value layout of the tiled mma}}
       %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
@@ -400,7 +400,7 @@ func.func @host(%ctas: index) {
 tile.kernel @kernel() {
   sm.roles {
     producer warps(4) {
-      // expected-error @below {{convert-sm-to-nvvm: is run by a producer's one thread, which would wait for the others for ever; leave it out}}
+      // expected-error @below {{convert-sm-to-nvvm: is run by a producer's one thread, which would wait for the others forever; leave it out}}
       sm.barrier
     }
     consumer warps(4) {

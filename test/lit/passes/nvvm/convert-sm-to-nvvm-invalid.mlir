@@ -14,7 +14,7 @@ tile.kernel @kernel() {
 module attributes {tile.target = "sm_80"} {
 func.func @host(%ctas: index) {
   tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args()
-  // expected-error @below {{convert-sm-to-nvvm: launches 64 threads a CTA, an earlier launch of the kernel 32}}
+  // expected-error @below {{convert-sm-to-nvvm: launches 64 threads per CTA, an earlier launch of the kernel 32}}
   tile.launch @kernel grid(%ctas) threads(64) shared_memory(0) args()
   return
 }
@@ -206,7 +206,7 @@ func.func @host(%ctas: index) {
 }
 tile.kernel @kernel() {
   %s = sm.alloc at 0 : !buffer
-  // expected-error @below {{convert-sm-to-nvvm: loads 8 elements a thread at once, but a thread has 2}}
+  // expected-error @below {{convert-sm-to-nvvm: loads 8 elements per thread at once, but a thread has 2}}
   %f = sm.ldmatrix %s[0, 0] by "ldmatrix.x4" : !buffer to !sm.fragment<8x8xf16, #tile.tv<threads (4,8):(16,1), values (2,1):(8,8)>>
   tile.return
 }
@@ -303,7 +303,7 @@ func.func @host(%ctas: index) {
 }
 tile.kernel @kernel() {
   %f = sm.splat 0.0 : !sm.fragment<32x8xf32, #tile.tv<threads (4,8):(64,1), values ((2,2),2,1):((32,8),16,256)>>
-  // expected-error @below {{convert-sm-to-nvvm: takes the values of a thread apart that lie together in registers of 4}}
+  // expected-error @below {{convert-sm-to-nvvm: extracts part of a register of 4 values; take whole registers}}
   %g = sm.extract %f[8, 0] : !sm.fragment<32x8xf32, #tile.tv<threads (4,8):(64,1), values ((2,2),2,1):((32,8),16,256)>> to !sm.fragment<8x8xf32, #tile.tv<threads (4,8):(16,1), values (2,1):(8,8)>>
   tile.return
 }

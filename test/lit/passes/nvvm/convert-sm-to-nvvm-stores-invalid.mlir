@@ -30,7 +30,7 @@ func.func @host(%ctas: index) {
 tile.kernel @kernel() {
   %buffer = sm.alloc at 0 : !buffer
   %y = sm.splat 1.0 : !y
-  // expected-error @below {{convert-sm-to-nvvm: stores 8 elements a thread at once, but a thread has 4}}
+  // expected-error @below {{convert-sm-to-nvvm: stores 8 elements per thread at once, but a thread has 4}}
   sm.store_shared %y to %buffer by "stmatrix.x4" : !y, !buffer
   tile.return
 }
@@ -182,7 +182,7 @@ tile.kernel @kernel(%map: !map) {
   %buffer = sm.alloc at 0 : !buffer
   sm.roles {
     producer warps(4) {
-      // expected-error @below {{convert-sm-to-nvvm: deals 64 rows out to the warpgroups of 1 threads}}
+      // expected-error @below {{convert-sm-to-nvvm: splits 64 rows among the warpgroups of 1 threads}}
       sm.tma_store %buffer to %map[%c0, %c0] : !buffer, !map
     }
     consumer warps(4) {
@@ -254,7 +254,7 @@ tile.kernel @kernel() {
     producer warps(4) {
     }
     consumer warps(52) {
-      // expected-error @below {{convert-sm-to-nvvm: needs barriers up to 16, a CTA has 15; take fewer warpgroups}}
+      // expected-error @below {{convert-sm-to-nvvm: needs barriers up to 16, but a CTA has 15; take fewer warpgroups}}
       sm.barrier warpgroup
     }
   }

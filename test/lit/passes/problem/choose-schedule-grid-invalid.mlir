@@ -52,7 +52,7 @@ func.func @extent(%a: memref<0x64xf16>, %b: !mat, %d: !mat) {
 !mat = memref<?x?xf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @tile(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: grid.tile = [512, 512] holds 262144 accumulators of f16, the registers of an SM of sm_80 hold 131072; take a tile of at most [128, 256]}}
+  // expected-error @below {{choose-schedule: grid.tile = [512, 512] holds 262144 accumulators of f16, but the registers of one SM of sm_80 hold 131072; take a tile of at most [128, 256]}}
   tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<grid = <tile = [512, 512]>>) {
   ^bb0(%x: f16):
     tile.yield %x : f16
