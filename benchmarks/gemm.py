@@ -1,10 +1,10 @@
-"""Lowtide's GEMMs beside their peers: torch.matmul (cuBLAS), cuBLASLt's best algorithm, Triton held to mma.sync.
+"""Lowtide's GEMMs compared with torch.matmul (cuBLAS), cuBLASLt's best algorithm and Triton limited to mma.sync.
 
     python benchmarks/gemm.py --size 4096 --size 4096,28672,4096 [--dtype bf16 --dtype f16] [--layout tn --layout nt]
         [--schedule NAME|TEXT|chosen …] [--cublaslt] [--triton] [--target sm_90a] [--rounds 5] [--seed 0]
 
-Prints two Markdown tables a case, sustained and burst: TFLOP/s and the ratios to torch.matmul, to cuBLASLt's best and
-to the better of both, each median (least … greatest) over the same shuffled rounds. Before that, every contender's
+Prints two Markdown tables per case, sustained and burst: TFLOP/s and the ratios to torch.matmul, to cuBLASLt's best and
+to the better of both, each as median (least … greatest) over the same shuffled rounds. Before timing, every contender's
 result is compared with float64 on sampled rows. Every size is run with every dtype and every layout.
 """
 
@@ -28,7 +28,7 @@ def say(text: str) -> None:
 
 
 def add_kernels(contest: Contest, target: str, schedules: list[str]) -> None:
-    """Compile each schedule, say what became of it, and let it take part."""
+    """Compile each schedule, print the result, and add the kernel to the contest."""
     for schedule in schedules:
         try:
             kernel = lt.compile_gemm(contest.spec, target=target, schedule=None if schedule == CHOSEN else schedule)
@@ -74,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--target", default="sm_90a", help="what Lowtide compiles for")
     result.add_argument("--cublaslt", action="store_true", help="cuBLASLt's best of up to 96 algorithms")
-    result.add_argument("--triton", action="store_true", help="Triton held to mma.sync, for tn")
+    result.add_argument("--triton", action="store_true", help="Triton limited to mma.sync, for tn")
     result.add_argument("--rounds", type=int, default=5, help="counted rounds")
     result.add_argument("--seed", type=int, default=0, help="of operands and of the order")
     result.add_argument("--timeout", type=float, default=500.0, help="seconds after which the process ends itself")

@@ -1,13 +1,13 @@
-"""Host time of a call, beside torch's in the same process: bound launches, calls with and without an output given.
+"""Host time per call, compared with torch in the same process: bound launches, calls with and without `out`.
 
     python benchmarks/launch.py [--size 64 --size 128,64,256] [--dtype bf16] [--schedule NAME|TEXT|chosen …]
         [--target sm_90a] [--rounds 21] [--calls 200] [--seed 0]
 
-Each round takes every contender once, in an order drawn anew: so many calls in a row, timed by the host's clock, then
-the GPU is waited for, outside of the time; the first round is not counted. The problem is small and the calls few, so
-that no call waits for the GPU or for room in its queue. Before that, every contender's result is compared with float64.
-Prints one Markdown table a case: microseconds a call, median (least … greatest), and the median of the rounds' ratios
-to torch.matmul(out=); below 1 is less host time.
+Each round runs every contender once, in random order: `--calls` calls in a row, timed by the host's clock, followed
+by a synchronization that is not timed. The first round is not counted. The problem is small and the calls are few, so
+no call waits for the GPU or for space in its queue. Before timing, every contender's result is compared with float64.
+Prints one Markdown table per case: microseconds per call, median (least … greatest), and the median of the rounds'
+ratios to torch.matmul(out=); below 1 is less host time.
 """
 
 import argparse
@@ -35,7 +35,7 @@ ROTATING_SETS = 8
 
 @dataclass
 class Contender:
-    """A way to launch; `call` gives D. Filled with seconds a call by `race`, one entry a counted round."""
+    """A way to launch; `call` returns D. `race` fills `seconds`: seconds per call, one entry per counted round."""
 
     name: str
     call: Callable[[], object]

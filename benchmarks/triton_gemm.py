@@ -1,4 +1,4 @@
-"""Triton held to mma.sync (`arch="sm80"`): a `tn` GEMM, the peer of Lowtide's road without wgmma."""
+"""Triton limited to mma.sync (`arch="sm80"`): a `tn` GEMM, compared with Lowtide's schedules without wgmma."""
 
 from collections.abc import Callable, Sequence
 

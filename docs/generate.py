@@ -1,7 +1,7 @@
-"""Generates what repeats the code: pages on dialects, passes and levels, tables of presets, the IR in README.md.
+"""Generates the documentation that is derived from the code: dialects, passes, levels, presets, the IR in README.md.
 
-    python docs/generate.py            write them
-    python docs/generate.py --check    write nothing; exit 1 where a page is not what would be written
+    python docs/generate.py            write the pages
+    python docs/generate.py --check    write nothing; exit 1 if a page is out of date
     python docs/generate.py --charts   write only the charts of the ladders, from the figures in their pages
 
 Dialect pages come from the TableGen files by mlir-tblgen, which `pip install -e '.[test]'` brings.
@@ -51,6 +51,7 @@ def dialect_page(dialect: str) -> str:
     own = (folder / dialect / f"{dialect.capitalize()}Attrs.td").read_text(encoding="utf-8")
     text = _without_enums_of_others(text, own)
     text = re.sub(r"^(### `[\w.]+`) \(::.*\)$", r"\1", text, flags=re.MULTILINE)
+    text = _without_cpp(text)
     text = re.sub(r"\n{3,}", "\n\n", text)
     return _PAGES_HEAD + text.strip() + "\n"
 
@@ -63,15 +64,23 @@ def _without_enums_of_others(text: str, own: str) -> str:
     return head + found * bool(kept) + "\n" * bool(kept) + "".join(kept)
 
 
+def _without_cpp(text: str) -> str:
+    """Drop the C++ parameters of attributes and types, whose examples show the syntax, and all C++ namespaces."""
+    text = re.sub(r"(?m)^Syntax:\s+```\n[#!](?s:.*?)\n```\n", "", text)
+    text = re.sub(r"(?m)^Syntax: `[#!][\w.]+`\n", "", text)
+    text = re.sub(r"(?m)^#### Parameters:\n\n(?:\|.*\n)+", "", text)
+    return re.sub(r"::(?:mlir|llvm|lowtide)::(?:\w+::)*", "", text)
+
+
 def passes_page() -> str:
-    """The table of steps with each step's reason, then what each pass says about itself."""
+    """The table of steps with the reason for each, then the docstring of each pass."""
     by_name = {kind.name: kind for kind in REGISTRY}
     lines = [
         "# The passes, in pipeline order",
         "",
-        "Each folder of `passes/` lists the steps that make its level; `passes/pipeline.py` joins the lists. The",
-        "steps are the same for all targets. Under each pass stands the head of its file.",
-        "The last step of a level is followed by the verifier, the table of legal ops, and a print and reparse.",
+        "Each folder of `passes/` lists the steps that produce its level; `passes/pipeline.py` joins the lists. The",
+        "steps are the same for all targets. The section of each pass shows the docstring of its file. After the last",
+        "step of a level, the compiler runs the verifier, checks the legal ops, and prints and reparses the IR.",
     ]
     for level, steps in STEPS.items():
         lines += ["", f"## {level.value} `{level}`", "", "| step | why here |", "|---|---|"]
@@ -96,35 +105,35 @@ def _pass_section(kind: type[Pass]) -> list[str]:
 
 
 def levels_page() -> str:
-    """When each op lives."""
+    """The levels at which each op is legal."""
     names = ", ".join(f"`{level}`" for level in Level)
     lines = [
         "# The ops of each level",
         "",
-        "`dialects/levels.py` holds these tables and checks a module against them after each step. A name that ends in",
-        f"`*` stands for every op that begins so. The levels, in order: {names}.",
+        "`dialects/levels.py` defines these tables and checks a module against them after each level. A name that ends",
+        f"in `*` matches every op with that prefix. The levels, in order: {names}.",
     ]
     for side, table in (("Host functions", HOST_OPS), ("Device code", DEVICE_OPS)):
         lines += ["", f"## {side}", "", "| from | to | ops |", "|---|---|---|"]
         for life in sorted(set(table.values())):
             ops = " ".join(f"`{op}`" for op in sorted(table) if table[op] == life)
             lines.append(f"| {life.first.value} `{life.first}` | {life.last.value} `{life.last}` | {ops} |")
-    lines += ["", "## Rules", "", "| op | from | to | there it |", "|---|---|---|---|"]
+    lines += ["", "## Rules", "", "| op | from | to | rule |", "|---|---|---|---|"]
     lines += [f"| `{rule.op}` | `{rule.first}` | `{rule.last}` | {rule.message} |" for rule in RULES]
     return _PAGES_HEAD + "\n".join(lines) + "\n"
 
 
 def schedule_page() -> str:
-    """schedule.md with its table of presets made anew."""
+    """schedule.md with its table of presets regenerated."""
     text = (ROOT / "docs" / "schedule.md").read_text(encoding="utf-8")
-    rows = ["| preset | what it fixes |", "|---|---|"]
+    rows = ["| preset | fields it sets |", "|---|---|"]
     rows += [f"| `{name}` | {schedule.shorthand() or 'nothing'} |" for name, schedule in PRESETS.items()]
     head, _, rest = text.partition("<!-- presets -->")
     return head + "<!-- presets -->\n" + "\n".join(rows) + "\n" + rest[rest.index("<!-- end of presets -->") :]
 
 
 def ladder_page(size: int) -> str:
-    """The page of a ladder: a row for each preset of today, with its measured figures or as not measured."""
+    """The page of a ladder: a row for each preset, with its measured figures or marked as not measured."""
     head, rows, tail = _split_ladder((ROOT / "docs" / f"ladder-{size}.md").read_text(encoding="utf-8"))
     measured = {row[0]: row[1:-1] for row in rows}
     steps = ladder_of("sm_90a")
@@ -155,7 +164,7 @@ def _split_ladder(text: str) -> tuple[str, list[list[str]], str]:
     return found[1], rows, found[3]
 
 
-# Of each level shown in README.md: from the n-th line with this to the next line with that.
+# For each level shown in README.md: the first line (the n-th that contains the text), and text in the last line.
 _EXCERPTS: Mapping[str, tuple[str, int, str]] = MappingProxyType(
     {
         "cta": ("tile.work_tiles", 1, "tile.store"),
@@ -168,7 +177,7 @@ _WIDTH = 110
 
 
 def readme() -> str:
-    """README.md with its excerpts of IR made anew by the example that stands above them."""
+    """README.md with its excerpts of IR regenerated from the example above them."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     example = re.search(r"<!-- example -->\n```python\n(.*?)```", text, re.DOTALL)
     if example is None:
@@ -212,7 +221,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a page is out of date")
     parser.add_argument("--folder", type=Path, default=ROOT / "docs", help="where the pages lie (default: docs)")
-    parser.add_argument("--charts", action="store_true", help="write the charts of the ladders, and nothing else")
+    parser.add_argument("--charts", action="store_true", help="write only the charts of the ladders")
     options = parser.parse_args(argv)
     if options.charts:
         for size in (4096, 8192):

@@ -1,9 +1,8 @@
-"""Dump every level, edit one by hand, and go on from it.
+"""Dump every level, edit one of them, and continue the compilation from it.
 
     python examples/edit_a_level.py [FOLDER]
 
-An edited constant gives the code of the spec that has it from the start: the text of a level is all that the next step
-sees.
+An edited constant gives the same PTX as a spec with that constant: the next step depends only on the text of a level.
 """
 
 import sys

@@ -1,9 +1,9 @@
-"""A GEMM with an epilogue of one's own, run on the interpreter and held against float64.
+"""A GEMM with a custom epilogue, run on the interpreter and compared with float64.
 
     python examples/epilogue.py
 
 The epilogue is a Python function of the accumulator and of named operands. It becomes the region of `tile.gemm`, and
-stays one region through every level; no pass knows it by name.
+stays one region through every level; no pass has code for a specific epilogue.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ def main() -> None:
     kernel = lt.compile_gemm(spec, target="sm_80", schedule="grid.tile = [64, 64], k = 32, stages = 3")
     print(kernel.levels["problem"])
 
-    # Ragged extents, rows padded by 8 elements: the pads hold NaN, so that reading one would show.
+    # Ragged extents, rows padded by 8 elements: the padding holds NaN, so reading it gives a wrong result.
     inputs = lt.random_inputs(spec, 100, 72, 40, np.random.default_rng(0), row_padding=8)
     reference, bound = lt.reference_with_bound(spec, **inputs)
     for level in ("cta", "atoms", "nvvm"):

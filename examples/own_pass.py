@@ -1,8 +1,8 @@
-"""A pass of one's own, in a pipeline with the others, and a check that it changes no number.
+"""A custom pass in a pipeline with the others, and a check that it does not change D.
 
     python examples/own_pass.py
 
-The pass is the one of README.md, which says how to keep it: a file in passes/, a line in its folder's STEPS, and tests.
+README.md describes how to add this pass to the package: a file in passes/, a line in its folder's STEPS, and tests.
 """
 
 import math

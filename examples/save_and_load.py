@@ -1,8 +1,8 @@
-"""Save a kernel, load it as a machine without a compiler would, and run it where there is a GPU.
+"""Save a kernel, load it as on a machine without a compiler, and run it if there is a GPU.
 
     python examples/save_and_load.py [FOLDER]
 
-`lowtide.runtime` needs numpy and cuda-python alone. `python -m lowtide.runtime verify FOLDER` checks a saved kernel on
+`lowtide.runtime` needs only numpy and cuda-python. `python -m lowtide.runtime verify FOLDER` checks a saved kernel on
 random inputs.
 """
 

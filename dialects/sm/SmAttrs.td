@@ -12,9 +12,9 @@ class Sm_Type<string className, string keyword> : TypeDef<Sm_Dialect, className>
 def Sm_TiledMmaAttr : Sm_Attr<"TiledMma", "tiled_mma"> {
   let summary = "An mma atom, repeated over warps and over values";
   let description = [{
-    `atoms` says how many atoms lie side by side in M, N and K, each on its own warp (M fastest); `permutation`, where
-    given, the extent in M, N and K of one step of the tiled mma (an extent), or how its coordinates are permuted (a
-    layout). CuTe's TiledMMA.
+    `atoms` is the number of atoms along M, N and K; each runs on its own warp, with M varying fastest. `permutation`
+    is optional. For each of M, N and K it is either the extent of one step of the tiled mma, or a layout that permutes
+    its coordinates. This is CuTe's TiledMMA.
 
     ```mlir
     #sm.tiled_mma<mma.m16n8k16.f32.bf16, atoms [2, 2, 1], permutation [32, 32, 16]>
@@ -31,7 +31,7 @@ def Sm_TiledMmaAttr : Sm_Attr<"TiledMma", "tiled_mma"> {
 def Sm_TiledCopyAttr : Sm_Attr<"TiledCopy", "tiled_copy"> {
   let summary = "A copy atom, and which thread copies which elements of the tile";
   let description = [{
-    The thread-value layout covers the whole tile; a thread's values come in runs of one atom.
+    The thread-value layout covers the whole tile. The values of a thread form runs, and one atom copies one run.
 
     ```mlir
     #sm.tiled_copy<cp.async.16, #tile.tv<threads (4,32):(1024,1), values (8,4):(128,32)>>
@@ -62,8 +62,8 @@ def Sm_RingType : Sm_Type<"Ring", "ring"> {
 def Sm_SlotType : Sm_Type<"Slot", "slot"> {
   let summary = "The right to write, or to read, one slot of a ring";
   let description = [{
-    `producer_acquire` gives `write`, which `producer_commit` takes; `consumer_wait` gives `read`, which
-    `consumer_release` takes.
+    `producer_acquire` returns a `write` slot, which `producer_commit` consumes. `consumer_wait` returns a `read` slot,
+    which `consumer_release` consumes.
 
     ```mlir
     !sm.slot<write>
@@ -89,7 +89,7 @@ def Sm_FragmentType : Sm_Type<"Fragment", "fragment"> {
 def Sm_PendingType : Sm_Type<"Pending", "pending"> {
   let summary = "A fragment that an asynchronous mma is still writing";
   let description = [{
-    Only another `sm.wgmma` may take it as its accumulator; `sm.mma_wait` makes it readable.
+    Only another `sm.wgmma` may use it, as its accumulator. `sm.mma_wait` makes it readable.
 
     ```mlir
     !sm.pending<!sm.fragment<128x256xf32, #tv>>
@@ -111,9 +111,10 @@ def Sm_RetiredType : Sm_Type<"Retired", "retired"> {
 def Sm_TensorMapType : Sm_Type<"TensorMap", "tensor_map"> {
   let summary = "A tensor map: how the TMA unit finds boxes of a matrix, and how it lays them out in shared memory";
   let description = [{
-    Shape and element of one box, as it lies in memory, and the swizzle that it gets. With three to five sides the
-    matrix is seen as panels: R×C elements as C/w × R × w, w the last side, so that one box holds several panels, one
-    after the other; C must then be a multiple of w. Sides before the panels are 1.
+    The type has the shape and element type of one box, as stored in global memory, and its swizzle in shared memory.
+    With two dimensions, a box is a window of the matrix. With three to five dimensions, an R×C matrix is viewed as
+    C/w × R × w panels, where w is the last dimension of the box and divides C, and one box holds several panels. The
+    dimensions before the panels are 1.
 
     ```mlir
     !sm.tensor_map<128x64xbf16, swizzle<3,3,3>>

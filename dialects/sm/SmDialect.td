@@ -1,4 +1,4 @@
-// The sm dialect: how one streaming multiprocessor does it.
+// The sm dialect: how one streaming multiprocessor computes a CTA tile.
 #ifndef LOWTIDE_SM_DIALECT_TD
 #define LOWTIDE_SM_DIALECT_TD
 
@@ -9,9 +9,9 @@ def Sm_Dialect : Dialect {
   let cppNamespace = "::lowtide::sm";
   let summary = "How one SM computes a CTA tile: shared memory, rings, copies, fragments, instruction atoms, barriers";
   let description = [{
-    Levels `smem` to `epilogue` are written in this dialect. Every op still speaks for the whole CTA: one op for each
-    *tiled* copy or mma, whatever number of threads and instructions it takes. It is unrolled into one thread's program
-    only on the way to level `nvvm`.
+    Levels `smem` to `epilogue` use this dialect. Each op describes the work of the whole CTA: a *tiled* copy or mma is
+    one op, regardless of the number of threads and instructions. The lowering to level `nvvm` expands it into the
+    program of one thread.
   }];
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;

@@ -1,14 +1,15 @@
-// Operations of the sm dialect that Hopper brings: roles, mbarriers, TMA, wgmma. Included by SmOps.td.
+// Operations of the sm dialect for Hopper: roles, mbarriers, TMA, wgmma. Included by SmOps.td.
 #ifndef LOWTIDE_SM_HOPPER_OPS_TD
 #define LOWTIDE_SM_HOPPER_OPS_TD
 
 //===--- roles --------------------------------------------------------------------------------------------------===//
 
 def Sm_RolesOp : Sm_Op<"roles", [RecursiveMemoryEffects, NoRegionArguments]> {
-  let summary = "Splits the warps of a CTA into roles that run side by side";
+  let summary = "Splits the warps of a CTA into roles that run concurrently";
   let description = [{
-    Each region is one role, run by `warps` warps (a multiple of four, in order); `registers`, where not 0, is what each
-    of its threads asks for by setmaxnreg. No value passes from role to role: they meet in the ring that they capture.
+    Each region is one role and runs on `warps` consecutive warps (a multiple of four). If `registers` is not 0, each
+    thread of the role requests this number of registers with setmaxnreg. Roles exchange no SSA values; they communicate
+    through the ring, which they use from outside the region.
 
     ```mlir
     sm.roles {
@@ -31,9 +32,9 @@ def Sm_RolesOp : Sm_Op<"roles", [RecursiveMemoryEffects, NoRegionArguments]> {
 
 def Sm_MbarriersOp : Sm_Op<"mbarriers", [MemoryEffects<[MemAlloc, MemRead<Sm_Sync>, MemWrite<Sm_Sync>]>,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
-  let summary = "mbarrier objects in shared memory, initialised and seen by all threads of the CTA";
+  let summary = "Initializes mbarrier objects in shared memory and makes them visible to all threads of the CTA";
   let description = [{
-    Each completes a phase after `arrivals` arrivals and all bytes that they expected (PTX ISA, "mbarrier").
+    A phase of an mbarrier completes after `arrivals` arrivals and all the bytes that they expect (PTX ISA, "mbarrier").
 
     ```mlir
     %full = sm.mbarriers arrivals(1) : !sm.mbarriers<4>
@@ -45,9 +46,9 @@ def Sm_MbarriersOp : Sm_Op<"mbarriers", [MemoryEffects<[MemAlloc, MemRead<Sm_Syn
 }
 
 def Sm_MbarrierWaitOp : Sm_Op<"mbarrier_wait", [Sm_Ordering]> {
-  let summary = "Waits until the phase of this parity has completed";
+  let summary = "Waits until the phase with this parity has completed";
   let description = [{
-    A barrier starts in the middle of phase 0, so waiting for parity 1 passes at once.
+    An mbarrier starts in phase 0, so a wait for parity 1 returns immediately.
 
     ```mlir
     sm.mbarrier_wait %full[%slot, %phase] : !sm.mbarriers<4>
@@ -58,10 +59,10 @@ def Sm_MbarrierWaitOp : Sm_Op<"mbarrier_wait", [Sm_Ordering]> {
 }
 
 def Sm_MbarrierArriveOp : Sm_Op<"mbarrier_arrive", [Sm_Ordering]> {
-  let summary = "One arrival for each warpgroup of the role; with `bytes`, also expects so many bytes";
+  let summary = "Arrives once per warpgroup of the role; with `bytes`, also sets the number of bytes to expect";
   let description = [{
-    One thread of the warpgroup arrives. In a producer role one thread of the role does. `after` is the proof that the
-    wgmma that read the slot are done; where a role multiplies by wgmma, it releases no slot without.
+    In a consumer role, one thread per warpgroup arrives. In a producer role, one thread arrives. `after` is the token
+    that the wgmma operations that read the slot are complete; a role that uses wgmma needs it to release a slot.
 
     ```mlir
     sm.mbarrier_arrive %empty[%slot] after %retired : !sm.mbarriers<4>
@@ -80,7 +81,7 @@ def Sm_MbarrierArriveOp : Sm_Op<"mbarrier_arrive", [Sm_Ordering]> {
 def Sm_TensorMapOp : Sm_Op<"tensor_map", [Pure]> {
   let summary = "The tensor map of a matrix (host side)";
   let description = [{
-    Encoded by cuTensorMapEncodeTiled when the kernel is launched; boxes have the result's shape.
+    cuTensorMapEncodeTiled encodes it at kernel launch. The boxes have the result's shape.
 
     ```mlir
     %map = sm.tensor_map %a : memref<?x?xbf16, strided<[?, 1]>> to !sm.tensor_map<128x64xbf16, swizzle<3,3,3>>
@@ -93,12 +94,12 @@ def Sm_TensorMapOp : Sm_Op<"tensor_map", [Pure]> {
 }
 
 def Sm_TmaLoadOp : Sm_Op<"tma_load"> {
-  let summary = "One thread starts the TMA loads that fill a buffer in shared memory";
+  let summary = "Starts, from one thread, the TMA loads that fill a buffer in shared memory";
   let description = [{
-    One load for each box of the tensor map that the buffer holds; where the buffer is wider than a box, the boxes lie
-    side by side in the matrix and one after the other in the buffer, panel by panel, as its layout must say. Elements
-    outside the matrix become zero; the full boxes' bytes are counted on the mbarrier in any case (PTX ISA,
-    "cp.async.bulk.tensor"). `cache` is the L2 eviction priority.
+    Issues one load per box of the tensor map. If the buffer is wider than a box, the boxes are adjacent columns of the
+    matrix and consecutive panels of the buffer; the layout of the buffer must match. Elements outside the matrix become
+    zero, but the mbarrier counts the bytes of full boxes in any case (PTX ISA, "cp.async.bulk.tensor"). `cache` is the
+    L2 eviction priority.
 
     ```mlir
     sm.tma_load %map[%m, %k] to %a signals %full[%slot]
@@ -115,12 +116,12 @@ def Sm_TmaLoadOp : Sm_Op<"tma_load"> {
 }
 
 def Sm_TmaStoreOp : Sm_Op<"tma_store", [MemoryEffects<[MemRead<Sm_Sync>, MemWrite<Sm_Sync>, MemWrite]>]> {
-  let summary = "Each warpgroup starts the TMA stores of its rows of a buffer, as one group";
+  let summary = "Starts the TMA stores of a buffer, as one group per warpgroup";
   let description = [{
-    The buffer's rows are dealt out to the role's warpgroups in order, evenly; one thread of each starts a store for
-    each box of the tensor map in them and commits the group (PTX ISA, "cp.async.bulk.tensor", "cp.async.bulk.commit_group").
-    What lies outside the matrix is dropped. Before it, what threads wrote into the buffer needs `sm.fence_proxy_async`
-    and a barrier; the buffer may be written again once `sm.tma_store_wait read` covers the group.
+    The warpgroups of the role divide the rows of the buffer evenly, in order. One thread per warpgroup issues one store
+    per box of the tensor map and commits the group (PTX ISA, "cp.async.bulk.tensor", "cp.async.bulk.commit_group").
+    Elements outside the matrix are dropped. Writes to the buffer must be followed by `sm.fence_proxy_async` and a
+    barrier before this op. The buffer may be written again after `sm.tma_store_wait read` covers the group.
 
     ```mlir
     sm.tma_store %scratch to %map[%m, %n] cache(evict_first)
@@ -139,8 +140,8 @@ def Sm_TmaStoreOp : Sm_Op<"tma_store", [MemoryEffects<[MemRead<Sm_Sync>, MemWrit
 def Sm_TmaStoreWaitOp : Sm_Op<"tma_store_wait", [Sm_Ordering]> {
   let summary = "Waits until at most `pending` groups of a warpgroup's TMA stores are in flight";
   let description = [{
-    With `read`: until they have read shared memory. It is the thread that started them that waits: a barrier must
-    follow before others write the buffer (PTX ISA, "cp.async.bulk.wait_group").
+    With `read`, it waits only until the stores have read shared memory. Only the issuing thread waits; a barrier must
+    follow before other threads write the buffer (PTX ISA, "cp.async.bulk.wait_group").
 
     ```mlir
     sm.tma_store_wait read 1
@@ -151,10 +152,10 @@ def Sm_TmaStoreWaitOp : Sm_Op<"tma_store_wait", [Sm_Ordering]> {
 }
 
 def Sm_FenceProxyAsyncOp : Sm_Op<"fence_proxy_async", [Sm_Ordering]> {
-  let summary = "What each thread wrote into shared memory becomes visible to TMA and wgmma";
+  let summary = "Makes the writes of each thread to shared memory visible to TMA and wgmma";
   let description = [{
-    fence.proxy.async.shared::cta (PTX ISA, "membar/fence"). Each thread orders its own writes; a barrier must follow
-    before another thread starts the asynchronous access.
+    Lowers to fence.proxy.async.shared::cta (PTX ISA, "membar/fence"). Each thread orders its own writes; a barrier must
+    follow before another thread starts the asynchronous access.
 
     ```mlir
     sm.fence_proxy_async
@@ -166,11 +167,11 @@ def Sm_FenceProxyAsyncOp : Sm_Op<"fence_proxy_async", [Sm_Ordering]> {
 //===--- wgmma --------------------------------------------------------------------------------------------------===//
 
 def Sm_WgmmaOp : Sm_Op<"wgmma"> {
-  let summary = "acc + A · B by wgmma.mma_async, both operands in shared memory; the result is pending";
+  let summary = "acc + A · B with wgmma.mma_async, both operands in shared memory; the result is pending";
   let description = [{
-    A and B lie in shared memory as the layout letters say; the consumer warpgroups of the role share M, 64 rows each
-    in turn. One group: fence, one wgmma.mma_async for each k-slice and each 64 rows of a warpgroup, commit (PTX ISA,
-    "Asynchronous Warpgroup Level Matrix Instructions").
+    A and B are stored in shared memory as the layout letters specify. Blocks of 64 rows of M are assigned to the
+    consumer warpgroups in turn. Each warpgroup executes a fence, one wgmma.mma_async per k-slice and block of 64 rows,
+    and a commit: one wgmma group (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
 
     ```mlir
     %p = sm.wgmma tn %a, %b, %c by <wgmma.m64n256k16.f32.bf16, atoms [2, 1, 1]>
@@ -190,8 +191,8 @@ def Sm_WgmmaOp : Sm_Op<"wgmma"> {
 def Sm_MmaWaitOp : Sm_Op<"mma_wait", [Sm_Ordering]> {
   let summary = "Waits until at most `pending` groups of wgmma are in flight";
   let description = [{
-    With 0 the accumulator becomes readable. With more it stays pending, but what the older groups read is retired, and
-    the slot that they read may be released.
+    With 0, the accumulator becomes readable. With more, it stays pending, but the reads of the older groups are
+    complete, so the slot that they read may be released.
 
     ```mlir
     %p2, %retired = sm.mma_wait 1, %p : !sm.pending<…> -> !sm.pending<…>
@@ -207,10 +208,9 @@ def Sm_MmaWaitOp : Sm_Op<"mma_wait", [Sm_Ordering]> {
 //===--- instructions that the nvvm dialect lacks ---------------------------------------------------------------===//
 
 def Sm_PtxWgmmaWaitOp : Sm_Op<"ptx_wgmma_wait", [Sm_Ordering, AllTypesMatch<["acc", "result"]>]> {
-  let summary = "wgmma.wait_group that the accumulator registers are threaded through (level nvvm)";
+  let summary = "wgmma.wait_group with the accumulator registers as operand and result (level nvvm)";
   let description = [{
-    Nothing that reads the result can be moved above the wait. Becomes inline assembly in one place,
-    `convert-ptx-ops-to-asm`.
+    No use of the result can move above the wait. The pass `convert-ptx-ops-to-asm` converts it to inline assembly.
 
     ```mlir
     %c = sm.ptx_wgmma_wait 0, %p : !llvm.struct<(f32, f32, f32, f32)>
@@ -224,8 +224,8 @@ def Sm_PtxWgmmaWaitOp : Sm_Op<"ptx_wgmma_wait", [Sm_Ordering, AllTypesMatch<["ac
 def Sm_PtxStoreOp : Sm_Op<"ptx_store", [MemoryEffects<[MemWrite]>]> {
   let summary = "st.global with a cache operator (level nvvm)";
   let description = [{
-    Stores a vector of at most 16 bytes by st.global.cs (streaming) or st.global.wt (write_through) (PTX ISA, "Cache
-    Operators").
+    Stores a vector of at most 16 bytes with st.global.cs (`streaming`) or st.global.wt (`write_through`). See PTX ISA,
+    "Cache Operators".
 
     ```mlir
     sm.ptx_store write_through %v to %p : vector<8xbf16>, !llvm.ptr<1>

@@ -10,8 +10,8 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 
 class Sm_Op<string mnemonic, list<Trait> traits = []> : Op<Sm_Dialect, mnemonic, traits>;
 
-// Barriers, waits, commits and the verbs of a ring read and write a resource of their own, so that no upstream pass
-// moves an access to memory across them.
+// Barriers, waits, commits and ring operations read and write a dedicated resource, so that upstream passes move no
+// memory access across them.
 def Sm_Sync : Resource<"::lowtide::sm::SyncResource">;
 def Sm_Ordering : MemoryEffects<[MemRead<Sm_Sync>, MemWrite<Sm_Sync>]>;
 
@@ -25,7 +25,7 @@ def Sm_WriteShared : Arg<Sm_SharedMemRef, "buffer written", [MemWrite]>;
 def Sm_AllocOp : Sm_Op<"alloc", [MemoryEffects<[MemAlloc]>]> {
   let summary = "A buffer in shared memory";
   let description = [{
-    `at` is its offset in bytes from the start of dynamic shared memory, given by `assign-smem-offsets`.
+    `at` is the offset in bytes from the start of dynamic shared memory; `assign-smem-offsets` sets it.
 
     ```mlir
     %as = sm.alloc : memref<128x64xbf16, #tile.layout<(128,64):(64,1)>, #gpu.address_space<workgroup>>
@@ -37,10 +37,10 @@ def Sm_AllocOp : Sm_Op<"alloc", [MemoryEffects<[MemAlloc]>]> {
 }
 
 def Sm_CopyOp : Sm_Op<"copy"> {
-  let summary = "All threads together copy a window of global memory into shared memory";
+  let summary = "Copies a window of global memory into shared memory, with all threads of the CTA";
   let description = [{
-    Elements outside the matrix become zero. The copy is done for the thread that made it when the op ends; other
-    threads see it after a barrier.
+    Elements outside the matrix become zero. The copy is synchronous: a thread sees the data it copied after the op, and
+    other threads see it after a barrier.
 
     ```mlir
     sm.copy %at to %as : !tile.view<128x64xbf16>, memref<128x64xbf16, #layout, #gpu.address_space<workgroup>>
@@ -54,7 +54,7 @@ def Sm_CopyOp : Sm_Op<"copy"> {
 def Sm_CopyAsyncOp : Sm_Op<"copy_async"> {
   let summary = "Starts a copy of a window of global memory into a slot of a ring";
   let description = [{
-    As `sm.copy`, but the data land only by the time the slot has been committed and waited for.
+    Like `sm.copy`, but asynchronous: the data is complete after the slot has been committed and waited for.
 
     ```mlir
     sm.copy_async %at to %a : !tile.view<128x64xbf16>, memref<128x64xbf16, #layout, #gpu.address_space<workgroup>>
@@ -66,10 +66,10 @@ def Sm_CopyAsyncOp : Sm_Op<"copy_async"> {
 }
 
 def Sm_BarrierOp : Sm_Op<"barrier", [Sm_Ordering]> {
-  let summary = "All threads of the CTA wait for each other; shared memory written before is seen after";
+  let summary = "Synchronizes all threads of the CTA; writes to shared memory before it are visible after it";
   let description = [{
-    bar.sync (PTX ISA, "bar, barrier"). Within a role it is the role's threads that wait for each other; with
-    `warpgroup`, those of each warpgroup.
+    Lowers to bar.sync (PTX ISA, "bar, barrier"). Within a role it synchronizes the threads of the role. With
+    `warpgroup`, each warpgroup synchronizes on its own.
 
     ```mlir
     sm.barrier
@@ -80,14 +80,14 @@ def Sm_BarrierOp : Sm_Op<"barrier", [Sm_Ordering]> {
   let assemblyFormat = "(`warpgroup` $warpgroup^)? attr-dict";
 }
 
-//===--- the ring and its verbs ---------------------------------------------------------------------------------===//
+//===--- the ring and its operations ----------------------------------------------------------------------------===//
 
 def Sm_RingOp : Sm_Op<"ring", [MemoryEffects<[MemAlloc]>,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "A ring of stages in shared memory";
   let description = [{
-    `at` gives, for each buffer of a slot, the offset in bytes of its first stage; stage s lies s times the buffer's
-    size further on.
+    `at` is the offset in bytes of the first stage of each buffer of a slot. Stage s is at this offset plus s times the
+    size of the buffer.
 
     ```mlir
     %ring = sm.ring : !sm.ring<3 x [memref<128x32xbf16, #layout, #gpu.address_space<workgroup>>]>
@@ -108,9 +108,9 @@ class Sm_SlotGivingOp<string mnemonic> : Sm_Op<mnemonic, [Sm_Ordering,
 }
 
 def Sm_ProducerAcquireOp : Sm_SlotGivingOp<"producer_acquire"> {
-  let summary = "Waits until a slot has been released by its readers; gives the right to write it, and its buffers";
+  let summary = "Waits until the readers have released a slot; returns a writable slot and its buffers";
   let description = [{
-    `index` is the slot, `phase` its parity: how often the ring has gone round, modulo 2.
+    `index` is the slot. `phase` is the number of times that the ring has wrapped around, modulo 2.
 
     ```mlir
     %slot, %a, %b = sm.producer_acquire %ring[%w, %wp] : !sm.ring<…>
@@ -119,9 +119,9 @@ def Sm_ProducerAcquireOp : Sm_SlotGivingOp<"producer_acquire"> {
 }
 
 def Sm_ConsumerWaitOp : Sm_SlotGivingOp<"consumer_wait"> {
-  let summary = "Waits until a slot's copies have landed; gives the right to read it, and its buffers";
+  let summary = "Waits until the copies into a slot are complete; returns a readable slot and its buffers";
   let description = [{
-    What it gives is readable by every thread of the CTA.
+    Every thread of the CTA may read the buffers.
 
     ```mlir
     %slot, %a, %b = sm.consumer_wait %ring[%r, %rp] : !sm.ring<…>
@@ -136,7 +136,7 @@ class Sm_SlotTakingOp<string mnemonic> : Sm_Op<mnemonic, [Sm_Ordering]> {
 def Sm_ProducerCommitOp : Sm_SlotTakingOp<"producer_commit"> {
   let arguments = (ins Sm_RingType:$ring, Sm_SlotType:$slot);
   let assemblyFormat = "$ring `,` $slot attr-dict `:` qualified(type($ring)) `,` qualified(type($slot))";
-  let summary = "Says that all copies into a slot have been started";
+  let summary = "Marks the end of the copies into a slot";
   let description = [{
     ```mlir
     sm.producer_commit %ring, %slot : !sm.ring<…>, !sm.slot<write>
@@ -145,9 +145,9 @@ def Sm_ProducerCommitOp : Sm_SlotTakingOp<"producer_commit"> {
 }
 
 def Sm_ConsumerReleaseOp : Sm_SlotTakingOp<"consumer_release"> {
-  let summary = "Says that a slot is no longer read";
+  let summary = "Releases a slot that is no longer read";
   let description = [{
-    A slot that an asynchronous mma reads is released with the proof that it has been read.
+    If an asynchronous mma reads the slot, the release needs the `!sm.retired` token of `sm.mma_wait`.
 
     ```mlir
     sm.consumer_release %ring, %slot : !sm.ring<…>, !sm.slot<read>
@@ -161,9 +161,9 @@ def Sm_ConsumerReleaseOp : Sm_SlotTakingOp<"consumer_release"> {
 }
 
 def Sm_ProducerTailOp : Sm_Op<"producer_tail", [Sm_Ordering]> {
-  let summary = "Drains the ring: every copy has landed and every reader is done, for all threads of the CTA";
+  let summary = "Drains the ring: waits until all copies are complete and all readers of the CTA are done";
   let description = [{
-    After it the ring's storage may be reused (`sm.ring_reuse`), or the ring be filled from its first slot again.
+    Afterwards `sm.ring_reuse` may reuse the storage of the ring, or the ring may be filled again from its first slot.
 
     ```mlir
     sm.producer_tail %ring : !sm.ring<…>
@@ -175,9 +175,9 @@ def Sm_ProducerTailOp : Sm_Op<"producer_tail", [Sm_Ordering]> {
 
 def Sm_RingAdvanceOp : Sm_Op<"ring_advance", [Pure,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
-  let summary = "The next slot and its phase";
+  let summary = "Returns the next slot and its phase";
   let description = [{
-    index + 1, or 0 with the phase flipped after the last slot.
+    Returns index + 1 and the same phase. After the last slot it returns 0 and the flipped phase.
 
     ```mlir
     %index2, %phase2 = sm.ring_advance %ring[%index, %phase] : !sm.ring<…>
@@ -191,7 +191,7 @@ def Sm_RingAdvanceOp : Sm_Op<"ring_advance", [Pure,
 def Sm_RingSlotOp : Sm_Op<"ring_slot", [Pure,
     DeclareOpInterfaceMethods<InferTypeOpInterface, ["inferReturnTypes"]>,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
-  let summary = "The buffers of one slot, once the verbs are bound to instructions";
+  let summary = "Returns the buffers of one slot, after the ring operations are bound to instructions";
   let description = [{
     ```mlir
     %a, %b = sm.ring_slot %ring[%index] : !sm.ring<…>
@@ -203,10 +203,10 @@ def Sm_RingSlotOp : Sm_Op<"ring_slot", [Pure,
 }
 
 def Sm_RingReuseOp : Sm_Op<"ring_reuse", [Pure]> {
-  let summary = "The storage of a drained ring as another buffer";
+  let summary = "Reuses the storage of a drained ring as another buffer";
   let description = [{
-    Begins where the ring's first buffer begins. Legal only while the ring is drained: after `sm.producer_tail` and
-    before the ring is filled again, with a barrier between the last access and the refill.
+    The buffer starts at the ring's first buffer. It may be used only while the ring is drained: after
+    `sm.producer_tail` and before the ring is filled again, with a barrier between the last access and the refill.
 
     ```mlir
     %scratch = sm.ring_reuse %ring : !sm.ring<…> to memref<32x128xbf16, #layout, #gpu.address_space<workgroup>>
@@ -221,11 +221,11 @@ def Sm_RingReuseOp : Sm_Op<"ring_reuse", [Pure]> {
 //===--- cp.async -----------------------------------------------------------------------------------------------===//
 
 def Sm_CpAsyncOp : Sm_Op<"cp_async"> {
-  let summary = "A tiled copy of a window into shared memory by cp.async";
+  let summary = "Copies a window into shared memory with cp.async, as a tiled copy";
   let description = [{
-    Each thread starts one cp.async for each run of its values; bytes outside the matrix are zero-filled
-    (PTX ISA, "cp.async"). The data land, for the thread that started them, when a `sm.cp_async_wait` covers their
-    group; for other threads after a barrier that follows it.
+    Each thread issues one cp.async per run of its values. Bytes outside the matrix are filled with zeros (PTX ISA,
+    "cp.async"). The issuing thread sees the data after a `sm.cp_async_wait` that covers the group; other threads see
+    it after a barrier that follows the wait.
 
     ```mlir
     sm.cp_async %at to %a by <cp.async.16, #tv> : !tile.view<128x32xbf16>, memref<…>
@@ -238,9 +238,9 @@ def Sm_CpAsyncOp : Sm_Op<"cp_async"> {
 }
 
 def Sm_CpAsyncCommitOp : Sm_Op<"cp_async_commit", [Sm_Ordering]> {
-  let summary = "Each thread closes a group of the cp.async it has started since its last commit";
+  let summary = "Commits a group per thread: the cp.async that the thread issued since its last commit";
   let description = [{
-    cp.async.commit_group; the group may be empty.
+    Lowers to cp.async.commit_group. The group may be empty.
 
     ```mlir
     sm.cp_async_commit
@@ -250,9 +250,10 @@ def Sm_CpAsyncCommitOp : Sm_Op<"cp_async_commit", [Sm_Ordering]> {
 }
 
 def Sm_CpAsyncWaitOp : Sm_Op<"cp_async_wait", [Sm_Ordering]> {
-  let summary = "Each thread waits until at most `pending` of its own cp.async groups are in flight";
+  let summary = "Waits until at most `pending` cp.async groups per thread are in flight";
   let description = [{
-    cp.async.wait_group. Says nothing of other threads' copies: a barrier must follow.
+    Lowers to cp.async.wait_group. A thread waits only for its own copies; to read those of other threads, a barrier
+    must follow.
 
     ```mlir
     sm.cp_async_wait 1
@@ -265,7 +266,7 @@ def Sm_CpAsyncWaitOp : Sm_Op<"cp_async_wait", [Sm_Ordering]> {
 //===--- fragments ----------------------------------------------------------------------------------------------===//
 
 def Sm_SplatOp : Sm_Op<"splat", [Pure]> {
-  let summary = "A fragment with the same value everywhere";
+  let summary = "A fragment with the same value in every element";
   let description = [{
     ```mlir
     %zero = sm.splat 0.0 : !sm.fragment<128x128xf32, #tv>
@@ -277,11 +278,11 @@ def Sm_SplatOp : Sm_Op<"splat", [Pure]> {
 }
 
 def Sm_LdmatrixOp : Sm_Op<"ldmatrix"> {
-  let summary = "Loads an mma operand's fragment from shared memory by ldmatrix";
+  let summary = "Loads the fragment of an mma operand from shared memory with ldmatrix";
   let description = [{
-    Reads the part of the buffer that starts at `offsets` and has the fragment's shape (its transpose with `trans`:
-    the buffer is stored with the fragment's rows contiguous). Four 8×8 matrices of 16-bit elements an instruction
-    where the fragment has them (PTX ISA, "ldmatrix").
+    Reads the part of the buffer that starts at `offsets` and has the fragment's shape. With `trans` it reads the
+    transpose: the buffer is stored with the fragment's rows contiguous. One instruction loads up to four 8×8 matrices
+    of 16-bit elements (PTX ISA, "ldmatrix").
 
     ```mlir
     %fa = sm.ldmatrix %a[0, 16] by "ldmatrix.x4" : memref<128x32xbf16, …> to !sm.fragment<128x16xbf16, #tv>
@@ -296,9 +297,9 @@ def Sm_LdmatrixOp : Sm_Op<"ldmatrix"> {
 }
 
 def Sm_MmaSyncOp : Sm_Op<"mma_sync", [Pure, AllTypesMatch<["acc", "result"]>]> {
-  let summary = "acc + A · B on fragments by mma.sync";
+  let summary = "acc + A · B on fragments with mma.sync";
   let description = [{
-    A is M×K, B is N×K, the accumulator M×N, each with the thread-value layout that the tiled mma gives it.
+    A is M×K, B is N×K and the accumulator is M×N. The tiled mma determines their thread-value layouts.
 
     ```mlir
     %c2 = sm.mma_sync %fa, %fb, %c by <mma.m16n8k16.f32.bf16, atoms [2, 2, 1]>
@@ -312,9 +313,9 @@ def Sm_MmaSyncOp : Sm_Op<"mma_sync", [Pure, AllTypesMatch<["acc", "result"]>]> {
 }
 
 def Sm_ExtractOp : Sm_Op<"extract", [Pure]> {
-  let summary = "The part of a fragment that lies in a sub-tile";
+  let summary = "Extracts the part of a fragment that lies in a sub-tile";
   let description = [{
-    The sub-tile starts at `offsets` and has the result's shape; every thread must hold in the result exactly the
+    The sub-tile starts at `offsets` and has the result's shape. In the result, each thread must hold exactly the
     elements of the sub-tile that it holds in the source.
 
     ```mlir
@@ -330,7 +331,7 @@ def Sm_ExtractOp : Sm_Op<"extract", [Pure]> {
 def Sm_MapOp : Sm_Op<"map", [SingleBlock, RecursiveMemoryEffects]> {
   let summary = "Applies a scalar region to every element of fragments";
   let description = [{
-    Inputs are fragments of one shape and thread-value layout, or scalars, which every element shares.
+    The inputs are fragments of the same shape and thread-value layout, or scalars that all elements share.
 
     ```mlir
     %y = sm.map %x, %bias : !sm.fragment<32x128xf32, #tv>, !sm.fragment<32x128xf32, #tv> {
@@ -350,8 +351,8 @@ def Sm_MapOp : Sm_Op<"map", [SingleBlock, RecursiveMemoryEffects]> {
 def Sm_StoreSharedOp : Sm_Op<"store_shared"> {
   let summary = "Stores a fragment into shared memory";
   let description = [{
-    The buffer has the fragment's shape. Neighbouring values of a thread that are neighbours in memory go in one store
-    of at most the atom's bytes; `stmatrix.x4` stores four 8×8 matrices of 16-bit elements at a time, each lane giving
+    The buffer has the fragment's shape. Values of a thread that are contiguous in memory are combined into stores of at
+    most the atom's size. `stmatrix.x4` stores four 8×8 matrices of 16-bit elements per instruction; each lane provides
     the address of one row (PTX ISA, "stmatrix").
 
     ```mlir
@@ -379,8 +380,8 @@ def Sm_LoadSharedOp : Sm_Op<"load_shared"> {
 def Sm_LoadGlobalOp : Sm_Op<"load_global"> {
   let summary = "Loads a fragment from a window of global memory";
   let description = [{
-    Elements outside the matrix become zero. A thread's neighbouring values go in one load of at most the atom's bytes
-    where the window's base and row stride are aligned for it at run time, else in loads of one element.
+    Elements outside the matrix become zero. Contiguous values of a thread are combined into loads of at most the atom's
+    size if the base and the row stride of the window are aligned at run time. Otherwise each load is one element.
 
     ```mlir
     %c = sm.load_global %cv by "ld.global.16" : !tile.view<32x128xbf16> to !sm.fragment<32x128xbf16, #tv1>
@@ -395,7 +396,8 @@ def Sm_LoadGlobalOp : Sm_Op<"load_global"> {
 def Sm_StoreGlobalOp : Sm_Op<"store_global"> {
   let summary = "Stores a fragment into a window of global memory";
   let description = [{
-    Elements outside the matrix are dropped. `cache` asks for st.global.cs (streaming) or .wt (write_through).
+    Elements outside the matrix are dropped. `cache` selects st.global.cs (`streaming`) or st.global.wt
+    (`write_through`).
 
     ```mlir
     sm.store_global %rows to %dv by "st.global.16" : !sm.fragment<32x128xbf16, #tv1>, !tile.view<32x128xbf16>
@@ -410,7 +412,7 @@ def Sm_StoreGlobalOp : Sm_Op<"store_global"> {
   let hasVerifier = 1;
 }
 
-// Roles, mbarriers, TMA, wgmma, and instructions that the nvvm dialect lacks; on the classes above.
+// Roles, mbarriers, TMA, wgmma, and instructions that the nvvm dialect lacks. They use the classes above.
 include "SmHopperOps.td"
 
 #endif // LOWTIDE_SM_OPS_TD

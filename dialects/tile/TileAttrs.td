@@ -8,8 +8,8 @@ include "mlir/IR/BuiltinAttributeInterfaces.td"
 def Tile_SwizzleAttr : Tile_Attr<"Swizzle", "swizzle"> {
   let summary = "An exclusive-or permutation of shared-memory addresses, counted in elements";
   let description = [{
-    `<B,M,S>`: with element offset `x`, the `B` bits from bit `M` upward are xor-ed with the `B` bits from bit `M+S`
-    upward, as CuTe's `Swizzle<B,M,S>`. `<0,M,S>` is the identity.
+    `<B,M,S>` xors bits `M` to `M+B-1` of an element offset with bits `M+S` to `M+S+B-1`, like CuTe's
+    `Swizzle<B,M,S>`. Offsets count elements, not bytes. `<0,M,S>` is the identity.
 
     ```mlir
     #tile.swizzle<3,3,3>
@@ -25,8 +25,8 @@ def Tile_LayoutAttr : Tile_Attr<"Layout", "layout", [
                                 ["isIdentity", "verifyLayout", "getStridesAndOffset"]>]> {
   let summary = "CuTe's layout: nested shape:stride, with an optional swizzle";
   let description = [{
-    Maps a coordinate to an element offset: the inner product of the coordinate, taken apart by the nested shape, with
-    the strides, then permuted by the swizzle. As the layout of a memref it has one top mode for each dimension.
+    Maps a coordinate to an element offset. The nested shape splits the coordinate, the inner product with the strides
+    gives an offset, and the swizzle permutes that offset. The layout of a memref has one top-level mode per dimension.
 
     ```mlir
     #tile.layout<(128,64):(64,1), swizzle<3,3,3>>
@@ -42,8 +42,8 @@ def Tile_LayoutAttr : Tile_Attr<"Layout", "layout", [
 def Tile_ThreadValueAttr : Tile_Attr<"ThreadValue", "tv"> {
   let summary = "Which thread holds which element: a layout from (thread, value) into a tile";
   let description = [{
-    Two layouts whose sum maps a thread and the index of one of its values to the column-major linear index of an
-    element of the tile (row + column · rows), as CuTe's TV layouts.
+    Two layouts, one for threads and one for values. Their sum maps a thread and the index of one of its values to the
+    column-major linear index of an element of the tile (row + column · rows), like CuTe's TV layouts.
 
     ```mlir
     #tile.tv<threads (4,8):(32,1), values (2,2):(16,8)>
@@ -73,7 +73,7 @@ def Tile_TileType : Tile_Type<"Tile", "tile"> {
 def Tile_ViewType : Tile_Type<"View", "view"> {
   let summary = "A window of a matrix in global memory, clipped at the matrix's edge";
   let description = [{
-    Reads outside the matrix give zero, writes outside are dropped.
+    Reads outside the matrix return zero; writes outside it are dropped.
 
     ```mlir
     !tile.view<128x64xbf16>

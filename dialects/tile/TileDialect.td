@@ -10,8 +10,8 @@ def Tile_Dialect : Dialect {
   let cppNamespace = "::lowtide::tile";
   let summary = "What a GEMM computes and on which tile, independent of the target";
   let description = [{
-    Levels `problem` and `cta` are written in this dialect: `tile.gemm` on whole matrices, then kernels whose work
-    tiles, views and CTA-wide values say who computes what. Layouts are CuTe's: nested `shape:stride`, with an
+    Levels `problem` and `cta` use this dialect. At `problem`, `tile.gemm` works on whole matrices. At `cta`, work tiles,
+    views and CTA-wide values specify what each CTA computes. Layouts are CuTe's: nested `shape:stride`, with an
     optional swizzle that counts elements.
   }];
   let useDefaultAttributePrinterParser = 1;

@@ -12,7 +12,7 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 
 class Tile_Op<string mnemonic, list<Trait> traits = []> : Op<Tile_Dialect, mnemonic, traits>;
 
-// Its region's arguments have names of their own in dumps.
+// Dumps name the arguments of the region.
 def Tile_NamesArguments : DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>;
 
 def Tile_OutputMemRef : Arg<AnyMemRef, "matrix written", [MemWrite]>;
@@ -23,15 +23,15 @@ def Tile_InputMemRef : Arg<AnyMemRef, "matrix read", [MemRead]>;
 def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
   let summary = "D = epilogue(A · B, operands…) on whole matrices";
   let description = [{
-    The problem, and nothing about how it is solved. `layout` says how A and B lie in memory (last dimension
+    Describes the problem, not how it is solved. `layout` specifies how A and B are stored (the last dimension is
     contiguous): `tn` A (M,K), B (N,K); `tt` A (M,K), B (K,N); `nn` A (K,M), B (N,K); `nt` A (K,M), B (K,N). D is
     (M,N). Products are summed in the accumulator's type. The region computes one element of D from the accumulator and
-    one element of each operand: `full` has one for each element of D, `per_row` and `per_column` are vectors of M and
-    N, `scalar` is one run-time value.
+    one element of each operand. A `full` operand has one element per element of D, `per_row` and `per_column` operands
+    are vectors of length M and N, and a `scalar` operand is one run-time value.
 
     ```mlir
     tile.gemm tn %a, %b into %d acc(f32) operands(per_column %bias : memref<?xbf16>)
-        schedule(#tile.schedule<cta = [128, 128, 32]>) {
+        schedule(#tile.schedule<mainloop = <k = 32, stages = 3>>) {
     ^bb0(%x: f32, %bias_n: bf16):
       %0 = arith.extf %bias_n : bf16 to f32
       %1 = arith.addf %x, %0 : f32
@@ -53,7 +53,7 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
 }
 
 def Tile_YieldOp : Tile_Op<"yield", [Pure, Terminator, ReturnLike]> {
-  let summary = "Ends an epilogue region with its element, or the body of tile.work_tiles";
+  let summary = "Terminates an epilogue region, with the element of D, or the body of tile.work_tiles";
   let description = [{
     ```mlir
     tile.yield %y : bf16
@@ -67,9 +67,9 @@ def Tile_YieldOp : Tile_Op<"yield", [Pure, Terminator, ReturnLike]> {
 //===--- host side ----------------------------------------------------------------------------------------------===//
 
 def Tile_SmCountOp : Tile_Op<"sm_count", [Pure]> {
-  let summary = "How many streaming multiprocessors the launch may use";
+  let summary = "The number of streaming multiprocessors that the launch may use";
   let description = [{
-    A launch value: the GPU's count, or what the interpreter is told (`sms=`).
+    Known at launch: the number of SMs of the GPU, or the interpreter's argument `sms`.
 
     ```mlir
     %sms = tile.sm_count : index
@@ -83,8 +83,8 @@ def Tile_LaunchOp : Tile_Op<"launch", [DeclareOpInterfaceMethods<SymbolUserOpInt
     MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "Launches a kernel on a grid of CTAs";
   let description = [{
-    `threads` is the CTA's size; `shared_memory` its dynamic shared memory in bytes, known once shared memory is laid
-    out (level `epilogue`).
+    `threads` is the number of threads per CTA. `shared_memory` is the size of its dynamic shared memory in bytes, which
+    is known from level `epilogue` on.
 
     ```mlir
     tile.launch @gemm_kernel grid(%ctas) threads(128) shared_memory(49152) args(%a, %b, %d)
@@ -103,12 +103,12 @@ def Tile_LaunchOp : Tile_Op<"launch", [DeclareOpInterfaceMethods<SymbolUserOpInt
 
 def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove, SingleBlock, Tile_NamesArguments,
     HasParent<"::mlir::ModuleOp">]> {
-  let summary = "A device kernel, as one CTA sees it";
+  let summary = "A device kernel: the program of one CTA";
   let description = [{
-    Carries its `schedule` and, once known, the CTA's `threads`.
+    Has the attributes `schedule` and, once it is known, `threads` (the number of threads per CTA).
 
     ```mlir
-    tile.kernel @gemm_kernel(%a: memref<?x?xbf16, strided<[?, 1]>>) attributes {schedule = #tile.schedule<stages = 3>} {
+    tile.kernel @gemm_kernel(%a: memref<?x?xbf16, strided<[?, 1]>>) attributes {schedule = #tile.schedule<mainloop = <stages = 3>>} {
       tile.return
     }
     ```
@@ -126,7 +126,7 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove, S
 }
 
 def Tile_ReturnOp : Tile_Op<"return", [Pure, Terminator, ReturnLike, HasParent<"KernelOp">]> {
-  let summary = "Ends a kernel";
+  let summary = "Terminates a kernel";
   let description = [{
     ```mlir
     tile.return
@@ -136,13 +136,18 @@ def Tile_ReturnOp : Tile_Op<"return", [Pure, Terminator, ReturnLike, HasParent<"
 }
 
 def Tile_WorkTilesOp : Tile_Op<"work_tiles", [SingleBlock, RecursiveMemoryEffects, Tile_NamesArguments]> {
-  let summary = "Runs its body for each work tile of this CTA";
+  let summary = "Runs its body once for each work tile of the CTA";
   let description = [{
-    Cuts the `rows`×`columns` extent into tiles of `tile`, orders them by `order` and hands them to the CTAs of the
-    launch: with `one_shot` CTA i computes tile i; with `persistent` CTA i computes tiles i, i + CTAs, …; with
-    `even_split` each CTA computes a run of neighbouring tiles, the first tiles mod CTAs of them one more than the
-    others. The body's arguments are the tile's first row and first column, then what is carried from tile to tile, as
-    in scf.for. The last tiles may reach past the extent.
+    Divides the `rows`×`columns` extent into tiles of size `tile`, orders them by `order` and assigns them to the CTAs
+    of the launch. The last tiles may extend past the edge.
+
+    - `one_shot`: CTA i computes tile i.
+    - `persistent`: CTA i computes tiles i, i + CTAs, i + 2·CTAs, ….
+    - `even_split`: each CTA computes a run of consecutive tiles. The first (tiles mod CTAs) CTAs compute one more tile
+      than the others.
+
+    The arguments of the body are the first row and the first column of the tile, followed by the loop-carried values,
+    as in scf.for.
 
     ```mlir
     tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] order(<grouped 16>) persistent {
@@ -163,7 +168,7 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [SingleBlock, RecursiveMemoryEffect
 }
 
 def Tile_SplatOp : Tile_Op<"splat", [Pure]> {
-  let summary = "A CTA-wide tile with the same value everywhere";
+  let summary = "A CTA-wide tile with the same value in every element";
   let description = [{
     ```mlir
     %zero = tile.splat 0.0 : !tile.tile<128x256xf32>
@@ -177,8 +182,8 @@ def Tile_SplatOp : Tile_Op<"splat", [Pure]> {
 def Tile_ViewOp : Tile_Op<"view", [Pure]> {
   let summary = "A window of a matrix (or of a vector, broadcast) in global memory";
   let description = [{
-    The window starts at the offsets given and has the result's shape; it is clipped at the extents. A vector gives a
-    window that repeats it: `kind` `per_row` has one element for each row of the window, `per_column` one for each column.
+    The window starts at the given offsets, has the result's shape, and is clipped at the edges of the matrix. A vector
+    is broadcast: with kind `per_row` it has one element per row of the window, with `per_column` one per column.
 
     ```mlir
     %at = tile.view %a[%m, %k] : memref<?x?xbf16, strided<[?, 1]>> to !tile.view<128x64xbf16>
@@ -197,7 +202,7 @@ def Tile_ViewOp : Tile_Op<"view", [Pure]> {
 def Tile_MmaOp : Tile_Op<"mma", [AllTypesMatch<["acc", "result"]>]> {
   let summary = "acc + A · B on CTA tiles";
   let description = [{
-    A and B are windows in global memory or buffers in shared memory, as the layout letters say they lie; the
+    A and B are windows of global memory or buffers in shared memory, stored as the layout letters specify. The
     accumulator is a CTA-wide value.
 
     ```mlir
@@ -215,8 +220,8 @@ def Tile_MmaOp : Tile_Op<"mma", [AllTypesMatch<["acc", "result"]>]> {
 def Tile_StoreOp : Tile_Op<"store", [SingleBlock, Tile_NamesArguments]> {
   let summary = "Applies the epilogue to an accumulator and writes it into D";
   let description = [{
-    The window of D starts at the offsets, has the accumulator's shape and is clipped at D's edge. The region is that of
-    `tile.gemm`. The accumulator is a CTA-wide tile, from level `atoms` on a fragment.
+    The window of D starts at the given offsets, has the accumulator's shape, and is clipped at the edges of D. The
+    region is the same as in `tile.gemm`. The accumulator is a CTA-wide tile, or a fragment from level `atoms` on.
 
     ```mlir
     tile.store %acc into %d[%m, %n] operands(per_column %bias : memref<?xbf16>) {

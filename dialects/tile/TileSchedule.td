@@ -1,4 +1,4 @@
-// What a kernel is to be (`#tile.problem`) and by which decisions (`#tile.schedule` and its parts).
+// What a kernel computes (`#tile.problem`) and how (`#tile.schedule` and its parts).
 #ifndef LOWTIDE_TILE_SCHEDULE_TD
 #define LOWTIDE_TILE_SCHEDULE_TD
 
@@ -39,9 +39,11 @@ def Tile_CacheHint : Tile_Enum<"CacheHint", "how caches keep what an access move
 def Tile_RasterAttr : Tile_Attr<"Raster", "raster"> {
   let summary = "Rasterization order: in which order work tiles are handed out";
   let description = [{
-    `row`: along a row of output tiles first; `column`: down a column first; `grouped n`: bands of `n` tile rows, down
-    the band first, so that tiles in flight together share operands in L2; `groups m, n`: the same bands, cut into
-    groups of `m` × `n` tiles, each walked row by row.
+    - `row`: row by row.
+    - `column`: column by column.
+    - `grouped n`: in bands of `n` tile rows, and column by column within a band. Tiles that run at the same time share
+      operands in L2.
+    - `groups m, n`: in bands of `m` tile rows, divided into groups of `m` × `n` tiles; row by row within a group.
 
     ```mlir
     #tile.raster<grouped 8>
@@ -65,13 +67,13 @@ class Tile_SchedulePart<string className, string keyword> : Tile_Attr<className,
 }
 
 def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
-  let summary = "The part of a schedule that says which CTA computes which tile of D, and in which order";
+  let summary = "The grid part of a schedule: which CTA computes which tile of D, and in which order";
   let description = [{
     | field | value | meaning |
     |---|---|---|
     | `tile` | `[M, N]` | CTA tile of D, in elements |
     | `order` | `row`, `column`, `grouped(n)`, `groups(m, n)` | order of work tiles, as in `#tile.raster` |
-    | `scheduler` | `one_shot`, `persistent`, `even_split` | one CTA per work tile; as many CTAs as fit, CTA i of g taking tiles i, i + g, …; as many as fit, each taking a run of neighbouring tiles of equal length |
+    | `scheduler` | `one_shot`, `persistent`, `even_split` | `one_shot`: one CTA per work tile. `persistent`: as many CTAs as fit at once; CTA i of g computes tiles i, i + g, …. `even_split`: as many CTAs; each computes a run of consecutive tiles of equal length |
 
     ```mlir
     #tile.grid<tile = [128, 256], order = grouped(16), scheduler = persistent>
@@ -84,8 +86,8 @@ def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
 def Tile_RolesAttr : Tile_Attr<"Roles", "roles"> {
   let summary = "How the warps of a CTA share the work";
   let description = [{
-    `single`: every warp copies and multiplies. `cooperative n`: one producer warpgroup copies for `n` consumer
-    warpgroups, which share a tile.
+    `single`: every warp copies and multiplies. `cooperative n`: one producer warpgroup copies, and `n` consumer
+    warpgroups share a tile and multiply.
 
     ```mlir
     #tile.roles<cooperative 2>
@@ -97,13 +99,13 @@ def Tile_RolesAttr : Tile_Attr<"Roles", "roles"> {
 }
 
 def Tile_OperandAttr : Tile_SchedulePart<"Operand", "operand"> {
-  let summary = "How A or B reaches the multiply: a part of the mainloop";
+  let summary = "How A or B is copied to shared memory: a part of the mainloop";
   let description = [{
     | field | value | meaning |
     |---|---|---|
-    | `copy` | name | atom that fills the operand's stage, e.g. `cp.async.16`, `tma`, `tma.3d` |
+    | `copy` | name | copy atom, e.g. `cp.async.16`, `tma`, `tma.3d` |
     | `swizzle` | `<B,M,S>` | swizzle of the stage in shared memory |
-    | `cache` | `normal`, `evict_first`, `evict_last` | how L2 keeps what TMA loads; left out: `normal` |
+    | `cache` | `normal`, `evict_first`, `evict_last` | L2 eviction policy of the TMA loads; default `normal` |
 
     ```mlir
     #tile.operand<copy = tma, swizzle = <3,3,3>, cache = evict_last>
@@ -114,15 +116,15 @@ def Tile_OperandAttr : Tile_SchedulePart<"Operand", "operand"> {
 }
 
 def Tile_MainloopAttr : Tile_SchedulePart<"Mainloop", "mainloop"> {
-  let summary = "The part of a schedule that says how the loop over K is staged, and by which warps";
+  let summary = "The mainloop part of a schedule: how the loop over K is staged, and by which warps";
   let description = [{
     | field | value | meaning |
     |---|---|---|
     | `k` | integer | K of one step, in elements |
-    | `stages` | integer ≥ 2 | slots of the ring in shared memory |
-    | `roles` | `single`, `cooperative(n)` | every warp copies and multiplies, or one producer warpgroup copies for n consumer warpgroups that share a tile |
-    | `registers` | `[producer, consumer]` | registers per thread that each role asks for by setmaxnreg; `[0, 0]`: as at entry |
-    | `a`, `b` | `<…>` | how the operand reaches the multiply, as in `#tile.operand` |
+    | `stages` | integer ≥ 2 | number of slots of the ring in shared memory |
+    | `roles` | `single`, `cooperative(n)` | `single`: every warp copies and multiplies. `cooperative(n)`: one producer warpgroup copies, and n consumer warpgroups share a tile and multiply |
+    | `registers` | `[producer, consumer]` | registers per thread that each role requests with setmaxnreg; `[0, 0]`: no setmaxnreg |
+    | `a`, `b` | `<…>` | how the operand is copied, as in `#tile.operand` |
 
     ```mlir
     #tile.mainloop<k = 64, stages = 4, roles = cooperative(2), registers = [40, 232],
@@ -136,13 +138,13 @@ def Tile_MainloopAttr : Tile_SchedulePart<"Mainloop", "mainloop"> {
 }
 
 def Tile_MultiplyAttr : Tile_SchedulePart<"Multiply", "multiply"> {
-  let summary = "The part of a schedule that says by which instruction the tiles are multiplied, and by which warps";
+  let summary = "The multiply part of a schedule: which instruction multiplies the tiles, on which warps";
   let description = [{
     | field | value | meaning |
     |---|---|---|
     | `atom` | name | mma atom, e.g. `mma.m16n8k16`, `wgmma.m64n256k16` |
-    | `atoms` | `[M, N, K]` | how many atoms lie side by side, each on a warp (wgmma: a warpgroup) of its own |
-    | `permutation` | `[M, N, K]`, each an extent or a layout | the tiled mma's permutation; its extents are one step of the tiled mma |
+    | `atoms` | `[M, N, K]` | number of atoms in each dimension; each runs on its own warp (wgmma: warpgroup) |
+    | `permutation` | `[M, N, K]`, each an extent or a layout | permutation of the tiled mma; its extents are one step of the tiled mma |
     | `fragment_buffers` | 1 or 2 | 2: the fragments of the next k-slice are loaded while this one is multiplied |
 
     ```mlir
@@ -155,16 +157,16 @@ def Tile_MultiplyAttr : Tile_SchedulePart<"Multiply", "multiply"> {
 }
 
 def Tile_EpilogueAttr : Tile_SchedulePart<"Epilogue", "epilogue"> {
-  let summary = "The part of a schedule that says how the accumulators become D";
+  let summary = "The epilogue part of a schedule: how the accumulators become D";
   let description = [{
     | field | value | meaning |
     |---|---|---|
-    | `path` | `smem`, `direct`, `tma` | stores through shared memory, straight from the fragments, or through shared memory by asynchronous TMA stores |
-    | `math` | `registers`, `rows` | where the epilogue region runs: on the accumulator fragments, or after shared memory on whole rows |
-    | `tile` | `[M, N]` | the part of the CTA tile that the scratch in shared memory holds at a time |
-    | `buffers` | integer | scratch buffers that the parts take in turn (`tma`); left out: 1 |
-    | `swizzle` | `<B,M,S>` | swizzle of the scratch |
-    | `cache` | `normal`, `evict_first`, `evict_last` (`tma`), `streaming`, `write_through` (otherwise) | how caches keep what is stored; left out: `normal` |
+    | `path` | `smem`, `direct`, `tma` | `smem`: stores through shared memory. `direct`: stores from the fragments. `tma`: asynchronous TMA stores from shared memory |
+    | `math` | `registers`, `rows` | where the epilogue region runs: `registers`, on the accumulator fragments; `rows`, on whole rows read back from shared memory |
+    | `tile` | `[M, N]` | the part of the CTA tile that one scratch buffer in shared memory holds |
+    | `buffers` | integer | number of scratch buffers, used in turn (`tma` only); default 1 |
+    | `swizzle` | `<B,M,S>` | swizzle of the scratch buffers |
+    | `cache` | `normal`, `evict_first`, `evict_last` (`tma`), `streaming`, `write_through` (otherwise) | cache policy of the stores; default `normal` |
 
     ```mlir
     #tile.epilogue<path = tma, math = registers, tile = [128, 64], buffers = 4, swizzle = <3,3,3>>
@@ -176,11 +178,11 @@ def Tile_EpilogueAttr : Tile_SchedulePart<"Epilogue", "epilogue"> {
 }
 
 def Tile_ScheduleAttr : Tile_SchedulePart<"Schedule", "schedule"> {
-  let summary = "Every decision that the passes read, by what a kernel is made of";
+  let summary = "All scheduling decisions: grid, mainloop, multiply, epilogue";
   let description = [{
-    The grid of CTAs (`#tile.grid`), the loop over K (`#tile.mainloop`), the multiply (`#tile.multiply`) and the epilogue
-    (`#tile.epilogue`). `choose-schedule` decides every field; a schedule written by hand may leave out parts and
-    fields, which are then chosen.
+    The parts are the grid of CTAs (`#tile.grid`), the loop over K (`#tile.mainloop`), the multiply (`#tile.multiply`)
+    and the epilogue (`#tile.epilogue`). A schedule written by hand may omit parts and fields; `choose-schedule` fills
+    them in.
 
     ```mlir
     #tile.schedule<
@@ -199,8 +201,8 @@ def Tile_ScheduleAttr : Tile_SchedulePart<"Schedule", "schedule"> {
 def Tile_ProblemAttr : Tile_Attr<"Problem", "problem"> {
   let summary = "What a kernel computes: layout and element types of A, B, the accumulator, D and the epilogue's operands";
   let description = [{
-    Stands on the host function and on the kernel from level `cta` on, beside the schedule, so that passes need not read
-    types back from the ops that are left. Extents are those of the memrefs.
+    From level `cta` on, the host function and the kernel have this attribute beside the schedule, so that passes need
+    not infer types from the remaining ops. The memrefs give the extents.
 
     ```mlir
     #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, operands = [per_column bf16, scalar f32]>
