@@ -38,6 +38,7 @@ def order_of(kind: Any, numbers: tuple[int, ...] = (), scheduler: Any = Schedule
 
 def test_every_word_of_the_dialect_has_a_meaning() -> None:
     assert set(ORDERS) == set(RasterKind) == set(NUMBERS)
+    assert {RasterKind[raster.partition("(")[0]] for raster in RASTERS} == set(RasterKind)
     assert set(SCHEDULERS) == set(SchedulerKind)
     assert {kind.name for kind in OperandKind} == set(inputs._KIND_DIMS)
     assert {layout.name for layout in GemmLayout} == {a + b for a in inputs._A_DIMS for b in inputs._B_DIMS}

@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from enum import IntEnum
 from pathlib import Path
 from types import ModuleType
 
@@ -14,6 +15,7 @@ import pytest
 import lowtide as lt
 from lowtide.compiler import opt_tool
 from lowtide.compiler.presets import PRESETS, ladder_of
+from lowtide.dialects.tile import CacheHint, EpilogueMath, RasterKind, RolesKind, SchedulerKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.interpreter.numbers import domains
 from lowtide.passes.pipeline import STEPS
@@ -52,6 +54,13 @@ def without_write_a_pass(page: Path, text: str) -> str:
 def test_generated_pages_and_the_ir_in_the_readme_are_current(capsys: pytest.CaptureFixture[str]) -> None:
     status = load_generator().main(["--check"])
     assert status == 0, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", ["docs/schedule.md", "docs/dialects/tile.md"])
+@pytest.mark.parametrize("enum", [CacheHint, EpilogueMath, RasterKind, RolesKind, SchedulerKind, StorePath])
+def test_every_word_of_a_schedule_is_described(page: str, enum: type[IntEnum]) -> None:
+    missing = [word for word in map(str, enum) if not re.search(rf"`{word}\b", text_of(page))]
+    assert not missing, f"{page} does not describe {', '.join(missing)}"
 
 
 def test_pages_that_differ_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
