@@ -7,6 +7,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.epilogue_rules import STORE_HINTS, stores_whole_rows
 from lowtide.passes.support.atoms import TMA_RANKS
 from lowtide.passes.support.problem import Problem
+from lowtide.targets.atoms import WGMMA_ATOMS
 
 _NO_HINT = (None, CacheHint.normal)
 
@@ -32,7 +33,7 @@ def asks_for_no_roles(given: Schedule, problem: Problem) -> bool:
         or multiply.fragment_buffers == 2
         or given.grid.scheduler is SchedulerKind.one_shot
         or (multiply.atoms is not None and multiply.atoms[1:] != (1, 1))
-        or problem.acc != "f32"
+        or not any(atom.endswith(f".{problem.acc}.{problem.a}") for atom in WGMMA_ATOMS)
     )
 
 

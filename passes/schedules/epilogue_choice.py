@@ -9,7 +9,14 @@ from lowtide.dialects.tile.fields import Extents2
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.asked_for import may_store_by_tma
-from lowtide.passes.schedules.facts import multiplying_threads, ring_bytes, scratch_element, swizzle_base, threads_of
+from lowtide.passes.schedules.facts import (
+    multiplying_threads,
+    results_fill_registers,
+    ring_bytes,
+    scratch_element,
+    swizzle_base,
+    threads_of,
+)
 from lowtide.passes.schedules.mainloop_choice import fitting_stages
 from lowtide.passes.support.atoms import epilogue_rows, part_of, tiled_mma
 from lowtide.passes.support.problem import Problem
@@ -80,7 +87,7 @@ def _tile_beside_roles(schedule: Schedule, problem: Problem) -> Extents2:
         most = min(most, _COLUMNS_BESIDE_ROWS // max(1, problem.kinds.count(OperandKind.full)))
     elif problem.kinds:
         most = min(most, _COLUMNS_BESIDE_OPERANDS)
-    if problem.has_math and problem.d == "f32":
+    if problem.has_math and results_fill_registers(problem):
         most = min(most, _COLUMNS_OF_FUNCTIONS)
     widths = [width for width in range(8, n + 1, 8) if n % width == 0 and width <= most and width & (width - 1) == 0]
     return m, max(widths, default=n)

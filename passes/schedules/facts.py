@@ -10,6 +10,7 @@ from lowtide.targets.atoms import WARPGROUP_THREADS
 # Each buffer in shared memory starts at a multiple of this, so that every swizzle of up to 128 bytes × 8 rows starts
 # on its own period.
 SMEM_ALIGNMENT = 1024
+REGISTER_BITS = 32  # of a general-purpose register
 MBARRIER_BYTES = 8  # PTX ISA, "Size and alignment of mbarrier object"
 
 
@@ -91,3 +92,8 @@ def registers_at_entry(threads: int, target: Target) -> int:
     A thread addresses at most `target.registers_per_thread` of them (PTX ISA, "setmaxnreg").
     """
     return min(256, target.registers_per_sm // threads // 8 * 8)
+
+
+def results_fill_registers(problem: Problem) -> bool:
+    """Whether each element of D takes a register of its own; narrower ones are packed."""
+    return element_type(problem.d).bits >= REGISTER_BITS

@@ -11,6 +11,7 @@ from lowtide.dialects.tile import OperandKind, SchedulerKind
 from lowtide.dialects.tile.fields import Extents2, Extents3, Order, grouped
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.asked_for import stores_by_tma, wgmma_width
+from lowtide.passes.schedules.facts import results_fill_registers
 from lowtide.passes.schedules.multiply_rules import widest
 from lowtide.passes.support.problem import Problem, b_is_nk
 from lowtide.targets import Target
@@ -120,7 +121,7 @@ def _leaves_room(rows: int, n: int, consumers: int, given: Schedule, problem: Pr
         return False
     if not problem.has_math or stores_by_tma(given, problem):
         return True
-    is_tight = consumers == 1 or problem.d == "f32"  # no setmaxnreg, or results as wide as accumulators
+    is_tight = consumers == 1 or results_fill_registers(problem)  # one consumer has no setmaxnreg
     most = _FEW_BESIDE_FUNCTIONS if is_tight else _ACCUMULATORS_BESIDE_FUNCTIONS
     return accumulators <= most and rows == WGMMA_ROWS * consumers
 
