@@ -141,4 +141,4 @@ def _on_interpreter(
         update("comparing with float64")
         verdict = against_float64(spec, inputs, result, seed)
     where = f"the interpreter, level {level}, {counted(sms, 'SM')} ({reason})"
-    return _Ran(where, f"{duration(elapsed)} on the CPU, which says nothing of a GPU's", verdict)
+    return _Ran(where, f"{duration(elapsed)} on the CPU; this is not a GPU time", verdict)
