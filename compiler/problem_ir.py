@@ -10,7 +10,6 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects import tile
 from lowtide.dialects.levels import Level, set_level, set_target
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.elements import element_type
 from lowtide.targets import Target
 
 FUNCTION = "gemm"
@@ -66,8 +65,12 @@ def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
 
 
 def _matrix(shape: tuple[int | None, ...], dtype: str) -> ir.Type:
-    extents = "x".join("?" if extent is None else str(extent) for extent in shape)
-    return ir.Type.parse(f"memref<{extents}x{element_type(dtype).ir}, strided<[?, 1]>>")
+    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+    return ir.MemRefType.get(_extents(*shape), ir_type(dtype), ir.StridedLayoutAttr.get(0, [dynamic, 1]))
+
+
+def _extents(*extents: int | None) -> list[int]:
+    return [ir.ShapedType.get_dynamic_size() if extent is None else extent for extent in extents]
 
 
 def _operand_type(spec: GemmSpec, kind: OperandKind, dtype: str) -> ir.Type:
@@ -76,4 +79,4 @@ def _operand_type(spec: GemmSpec, kind: OperandKind, dtype: str) -> ir.Type:
     if kind is OperandKind.SCALAR:
         return ir_type(dtype)
     extent = spec.m if kind is OperandKind.PER_ROW else spec.n
-    return ir.Type.parse(f"memref<{'?' if extent is None else extent}x{element_type(dtype).ir}>")
+    return ir.MemRefType.get(_extents(extent), ir_type(dtype))
