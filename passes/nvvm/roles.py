@@ -68,21 +68,24 @@ def _lower_body(context: Context, op: sm.RolesOp, position: int, first: int, low
 
 
 def lower_mbarriers(context: Context, op: sm.MbarriersOp) -> None:
-    """Initialised by one thread, then made visible to the CTA and to the TMA unit."""
-    if op.at is None:
-        raise Refusal(op, "has no place in shared memory; run assign-smem-offsets first")
+    """All mbarriers of the block, at the first of them: one thread initialises them and shows them to the TMA unit."""
+    if op.result in context.values:
+        return
     build = context.build
-    start = element_pointer(context.smem, int(op.at.value), build.i8)
-    arrivals = build.constant(op.arrivals.value)
+    together = [other for other in op.operation.block.operations if isinstance(other, sm.MbarriersOp)]
+    for barriers in together:
+        if barriers.at is None:
+            raise Refusal(barriers, "has no place in shared memory; run assign-smem-offsets first")
+        context.values[barriers.result] = element_pointer(context.smem, int(barriers.at.value), build.i8)
     branch = scf.IfOp(build.eq(context.tid, 0))
     with ir.InsertionPoint(branch.then_block):
-        for i in range(op.result.type.count):
-            pointer = element_pointer(start, MBARRIER_BYTES * i, build.i8)
-            nvvm.MBarrierInitOp(pointer, arrivals)
+        for barriers in together:
+            for i in range(barriers.result.type.count):
+                pointer = element_pointer(context.scalar(barriers.result), MBARRIER_BYTES * i, build.i8)
+                nvvm.MBarrierInitOp(pointer, build.constant(barriers.arrivals.value))
         nvvm.FenceMbarrierInitOp()
         scf.YieldOp([])
     nvvm.Barrier0Op()
-    context.values[op.result] = start
 
 
 def barrier_pointer(context: Context, barriers: ir.Value, index: ir.Value) -> ir.Value:

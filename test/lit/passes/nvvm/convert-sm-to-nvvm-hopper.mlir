@@ -9,25 +9,25 @@
 // CHECK-SAME:    known_block_size = array<i32: 384, 1, 1>, nvvm.maxnreg = 168 : i32, nvvm.minctasm = 1 : i32,
 // CHECK-SAME:    tensor_maps = array<i64: 4>
 
-// mbarriers, 8 bytes each: one thread initialises them with their arrivals, the fence shows them to the TMA unit, the
-// barrier to the other threads.
+// mbarriers, 8 bytes each: one thread initialises all of them with their arrivals, one fence shows them to the TMA unit,
+// one barrier to the other threads.
 // CHECK:       %[[SMEM:.+]] = llvm.mlir.addressof @shared_memory
 // CHECK:       %[[TID:.+]] = nvvm.read.ptx.sreg.tid.x
 // CHECK:       %[[RINGB:.+]] = llvm.getelementptr %[[SMEM]][65536]
 // CHECK:       %[[FULL:.+]] = llvm.getelementptr %[[SMEM]][69632]
+// CHECK:       %[[EMPTY:.+]] = llvm.getelementptr %[[SMEM]][69664]
 // CHECK:       %[[FIRST:.+]] = arith.cmpi eq, %[[TID]], %c0_i32{{.*}} : i32
 // CHECK:       scf.if %[[FIRST]] {
 // CHECK-NEXT:    nvvm.mbarrier.init %[[FULL]], %c1_i32{{.*}} : !llvm.ptr<3>, i32
 // CHECK:         %[[FULL1:.+]] = llvm.getelementptr %[[FULL]][8] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8
 // CHECK:         nvvm.mbarrier.init %[[FULL1]], %c1_i32
+// CHECK-NEXT:    nvvm.mbarrier.init %[[EMPTY]], %c2_i32
+// CHECK-COUNT-3: nvvm.mbarrier.init %{{.+}}, %c2_i32
 // CHECK-NEXT:    nvvm.fence.mbarrier.init
 // CHECK-NEXT:  }
 // CHECK-NEXT:  nvvm.barrier0
-// CHECK:       %[[EMPTY:.+]] = llvm.getelementptr %[[SMEM]][69664]
-// CHECK:       scf.if
-// CHECK-COUNT-4: nvvm.mbarrier.init %{{.+}}, %c2_i32
 // CHECK-NOT:   nvvm.mbarrier.init
-// CHECK:       nvvm.barrier0
+// CHECK-NOT:   nvvm.barrier0
 
 // Roles are branches on the thread: the first four warps are the producer, which gives registers up. One thread of it
 // does all.
