@@ -17,6 +17,7 @@ from lowtide.elements import element_type
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
 from lowtide.passes.support.problem import Problem, element_name
+from lowtide.passes.support.rewriting import defining_op
 from lowtide.runtime.epilogue import check_program
 from lowtide.runtime.manifest import FORMAT, OPERAND_DIMS
 
@@ -24,6 +25,8 @@ from lowtide.runtime.manifest import FORMAT, OPERAND_DIMS
 _MATRIX_ALIGNMENT = 16
 # What a miss of a TMA load brings to L2 at least, in bytes.
 L2_PROMOTION = 256
+# What is asked of a workspace is known without an op: its length, and its address, by which it goes.
+_OF_WORKSPACES = ("memref.dim", "memref.extract_aligned_pointer_as_index")
 _EXAMPLE = {"m": 300, "n": 520, "k": 264}
 # Predicates of arith.cmpi and arith.cmpf, by their numbers in IR.
 _CMPI = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
@@ -124,7 +127,13 @@ class _HostOps:
 
     def _add(self, op: ir.OpView) -> None:
         name = op.operation.name
-        if name == "memref.dim":
+        workspace = defining_op(op.operands[0]) if name in _OF_WORKSPACES else None
+        if isinstance(workspace, tile.WorkspaceOp):
+            self.names[op.results[0]] = self.names[workspace.size if name == "memref.dim" else workspace.result]
+        elif name == "tile.workspace":
+            attributes = {"dtype": element_name(op.result.type.element_type), "zeroed": bool(op.zeroed)}
+            self._entry(op, name, [op.size], attributes)
+        elif name == "memref.dim":
             self._entry(op, name, [op.operands[0]], {"index": self.constants[op.operands[1]]})
         elif name == "memref.extract_strided_metadata":
             self._entry(op, "memref.row_stride", [op.operands[0]], {}, result=4)

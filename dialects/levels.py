@@ -64,7 +64,7 @@ def _lives(*rows: tuple[Level, Level, str]) -> Mapping[str, Life]:
 HOST_OPS = _lives(
     (PROBLEM, LLVM, "func.func func.return arith.*"),
     (PROBLEM, PROBLEM, "tile.gemm tile.yield math.*"),
-    (CTA, LLVM, "memref.dim cf.assert tile.sm_count tile.launch"),
+    (CTA, LLVM, "memref.dim cf.assert tile.sm_count tile.workspace tile.launch"),
     (ATOMS, LLVM, "sm.tensor_map"),
     (NVVM, LLVM, "memref.extract_aligned_pointer_as_index memref.extract_strided_metadata"),
 )

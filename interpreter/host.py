@@ -70,6 +70,8 @@ class Host:
             state.values[slot] = value
         if advance(state, run_block(state, program.block)) is not None:
             raise InterpreterError("the host function waits for something; only kernels wait")
+        for check in state.cta.at_end:
+            check(state)
 
     def launch(self, request: LaunchRequest, op: DecodedOp) -> None:
         """Run one launch. Raises InterpreterError for one that no GPU takes."""

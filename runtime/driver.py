@@ -41,7 +41,7 @@ def initialize() -> None:
     except RuntimeError as error:  # the bindings found no libcuda
         raise DeviceError(f"no NVIDIA driver is installed here ({error}); {_WAY_OUT}") from None
     if result[0]:
-        raise DeviceError(f"the NVIDIA driver did not start: {_describe(result[0])}; {_WAY_OUT}")
+        raise DeviceError(f"the NVIDIA driver did not start: {describe(result[0])}; {_WAY_OUT}")
     if count[0] or count[1] == 0:
         raise DeviceError(f"the NVIDIA driver sees no GPU; {_WAY_OUT}")
 
@@ -49,11 +49,12 @@ def initialize() -> None:
 def check(result: tuple[Any, ...], what: str, error: type[Exception] = DeviceError) -> Any:
     """The value of a driver call, or `error` that says `what` failed and why."""
     if result[0]:
-        raise error(f"{what} failed: {_describe(result[0])}")
+        raise error(f"{what} failed: {describe(result[0])}")
     return result[1] if len(result) == 2 else result[1:]
 
 
-def _describe(code: Any) -> str:
+def describe(code: Any) -> str:
+    """A driver error in words."""
     cuda = api()
     name, text = cuda.cuGetErrorName(code), cuda.cuGetErrorString(code)
     known = not name[0] and not text[0]

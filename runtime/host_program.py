@@ -5,7 +5,8 @@ number of SMs, and runs once for each new signature; `late` holds what follows f
 and runs at every call. Integers are exact (extents are at most 2³¹−1, so no 64-bit product of two wraps).
 
 Ops: memref.dim (attribute index), memref.row_stride (elements), memref.base_address (bytes), each on an argument;
-tile.sm_count; arith.constant (value), arith.cmpi (predicate), arith.select, arith.trunci (type, e.g. "i32"), integer
+tile.sm_count; tile.workspace (dtype, zeroed) on its number of elements, which follows from shapes, and yields its
+address; arith.constant (value), arith.cmpi (predicate), arith.select, arith.trunci (type, e.g. "i32"), integer
 casts and the arithmetic of `host_ops`; cf.assert (message); sm.tensor_map on a rank-2 argument (box, swizzle or null,
 l2_promotion, dtype, element_strides if not 1), which yields a `TensorMap` for launches alone; and tile.launch, all in
 attributes: kernel, grid (three values or numbers), block, cluster or null, shared_memory in bytes, arguments (a list of
@@ -19,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from lowtide.elements import ELEMENTS
 from lowtide.errors import LaunchError, LoadError
 from lowtide.runtime.host_ops import (
     BINARY,
@@ -43,6 +45,7 @@ from lowtide.runtime.tensor_maps import (
     boxed_matrix,
     check_box,
 )
+from lowtide.runtime.workspaces import ALIGNMENT, Need, WorkspaceShape, needs_of
 
 _LONGEST = 500  # characters of a message, which may quote what was edited
 _TENSOR_MAP_ATTRIBUTES = {"box", "swizzle", "l2_promotion", "dtype", "element_strides"}
@@ -82,15 +85,33 @@ class HostProgram:
     arguments: tuple[str, ...]
     scalars: frozenset[str]
     launches: tuple[LaunchShape, ...]
+    workspaces: tuple[WorkspaceShape, ...]
     uses_sm_count: bool
-    early: Callable[[Mapping[str, Any], int], tuple[tuple[Any, ...], tuple[tuple[int, int, int], ...]]]
+    #: of the arguments by name and the number of SMs: what `late` needs, the grids, and the workspaces' elements
+    early: Callable[[Mapping[str, Any], int], tuple[tuple[Any, ...], tuple[tuple[int, int, int], ...], tuple[int, ...]]]
+    #: of what `early` keeps, and the addresses and scalars of the arguments and then of the workspaces
     late: Callable[[tuple[Any, ...], Sequence[Any]], tuple[tuple[Any, ...], ...]]
     source: str
 
-    def __call__(self, arguments: Mapping[str, Any], *, sm_count: int | None = None) -> list[LaunchRecord]:
+    @property
+    def placeholders(self) -> list[int]:
+        """Addresses in place of the workspaces', to run `late` before there are any."""
+        return [ALIGNMENT] * len(self.workspaces)
+
+    def needs(self, counts: Sequence[int]) -> tuple[Need, ...]:
+        """The workspaces of a call, from their elements as `early` gives them. Raises LaunchError for one below 0."""
+        for count in counts:
+            if count < 0:
+                raise LaunchError(f"{self.name}: a workspace would have {count} elements; compile and save it again")
+        return needs_of(self.workspaces, counts)
+
+    def __call__(
+        self, arguments: Mapping[str, Any], *, sm_count: int | None = None, workspaces: Sequence[int] | None = None
+    ) -> list[LaunchRecord]:
         """The launches, in order, for `arguments`: a `HostMemRef` for each memref, a number for each scalar.
 
-        `sm_count` is what `tile.sm_count` yields. Raises LaunchError when an assertion of the host function fails, a
+        `sm_count` is what `tile.sm_count` yields; `workspaces` are the addresses of the workspaces, by default
+        multiples of 256 that mean nothing. Raises LaunchError when an assertion of the host function fails, a
         grid is empty or past CUDA's limits, or `sm_count` is wanted and not given.
         """
         missing = [name for name in self.arguments if name not in arguments]
@@ -100,9 +121,10 @@ class HostProgram:
             )
         if self.uses_sm_count and sm_count is None:
             raise LaunchError(f"{self.name}: the grid depends on the number of SMs, which is not given; pass sm_count=")
-        kept, grids = self.early(arguments, sm_count or 0)
+        kept, grids, counts = self.early(arguments, sm_count or 0)
+        self.needs(counts)
         calls = [arguments[name] if name in self.scalars else arguments[name].address for name in self.arguments]
-        values = self.late(kept, calls)
+        values = self.late(kept, [*calls, *(self.placeholders if workspaces is None else workspaces)])
         return [
             LaunchRecord(
                 shape.kernel,
@@ -173,6 +195,8 @@ class _Compiler:
         self.constants: list[Any] = []
         self.messages: list[str] = []
         self.tensors: list[Callable[[HostMemRef], BoxedTensor]] = []
+        self.workspaces: list[WorkspaceShape] = []
+        self.counts: list[str] = []  # the workspaces' elements
         self.launches: list[LaunchShape] = []
         self.grids: list[str] = []
         self.rows: list[str] = []
@@ -210,6 +234,7 @@ class _Compiler:
             arguments=self.arguments,
             scalars=self.scalars,
             launches=tuple(self.launches),
+            workspaces=tuple(self.workspaces),
             uses_sm_count=self.uses_sm_count,
             early=scope["early"],
             late=scope["late"],
@@ -219,9 +244,11 @@ class _Compiler:
     def source(self) -> str:
         kept = "".join(f"{name}, " for name in self.wanted_late)
         inputs = "".join(f"p{index}, " for index in range(len(self.arguments)))
+        inputs += "".join(f"w{index}, " for index in range(len(self.workspaces)))
+        grids, counts = ("".join(f"{value}, " for value in values) for values in (self.grids, self.counts))
         early = ["def early(m, sms):", "  try:"]
         early += [f"    {line}" for line in self.early_lines]
-        early += [f"    return ({kept}), ({''.join(f'{grid}, ' for grid in self.grids)})"]
+        early += [f"    return ({kept}), ({grids}), ({counts})"]
         early += ["  except ZeroDivisionError:", "    raise ZeroDivision() from None"]
         late = ["def late(e, p):", f"  {inputs}= p"]
         late += [f"  {kept}= e"] if kept else []
@@ -253,6 +280,8 @@ class _Compiler:
             self.memref(op)
         elif name == "sm.tensor_map":
             self.tensor_map(op)
+        elif name == "tile.workspace":
+            self.workspace(op)
         elif name == "tile.sm_count":
             self.uses_sm_count = True
             self.define(op, [], "sms")
@@ -317,6 +346,20 @@ class _Compiler:
         address = f"p{self.arguments.index(argument)}"
         self.late_values.add(address)
         self.map_values.add(self.define(op, [address], f"tensor_map(({address}, {tensor}))"))
+
+    def workspace(self, op: Mapping[str, Any]) -> None:
+        (count,) = self.operands(op, 1)
+        attributes = op.get("attributes", {})
+        dtype, zeroed = self.word(attributes, "dtype", ELEMENTS), attributes.get("zeroed", False)
+        if not isinstance(zeroed, bool):
+            raise self.refuse(f"zeroed is {zeroed!r}, must be true or false")
+        if count in self.late_values:
+            raise self.refuse("the size of a workspace depends on an address or a run-time scalar")
+        local = f"w{len(self.workspaces)}"
+        self.workspaces.append(WorkspaceShape(dtype, zeroed))
+        self.counts.append(count)
+        self.late_values.add(local)
+        self.define(op, [local], local)
 
     def arithmetic(self, op: Mapping[str, Any]) -> None:
         name, attributes = op["op"], op.get("attributes", {})

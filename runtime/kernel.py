@@ -5,24 +5,36 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from lowtide.errors import LaunchError
 from lowtide.runtime import driver, storage
 from lowtide.runtime.allocation import allocate, torch_allocator
 from lowtide.runtime.call_keys import CallKeys, Recent
-from lowtide.runtime.checks import MatrixView, check_devices, check_dims, check_layout, check_output, check_scalar
+from lowtide.runtime.checks import (
+    MatrixView,
+    check_devices,
+    check_dims,
+    check_layout,
+    check_output,
+    check_scalar,
+    pad_row,
+)
 from lowtide.runtime.code import check_code
 from lowtide.runtime.host_program import compile_host
 from lowtide.runtime.limits import capability_of
 from lowtide.runtime.manifest import problem_dims, validate
 from lowtide.runtime.module import LoadedModule, load_module
 from lowtide.runtime.operands import Operand, view
-from lowtide.runtime.plan import Launch, LaunchPlan, NoLaunch, PreparedLaunch, make_plan
+from lowtide.runtime.plan import Launch, LaunchPlan, NoLaunch, PreparedLaunch, WorkspaceLaunch, make_plan
 from lowtide.runtime.streams import current_stream, handle_of, library_of
 from lowtide.runtime.tensor_map_encoder import TensorMapEncoder
+from lowtide.runtime.workspaces import Workspaces, offsets_of
 from lowtide.runtime.zeros import Zeros, with_zeros
+
+Prepared: TypeAlias = PreparedLaunch | WorkspaceLaunch
 
 _MOST_PLANS = 1024
 _MOST_LAUNCHES = 1024
@@ -68,49 +80,82 @@ class Kernel:
         self._modules: dict[int, LoadedModule] = {}
         self._encoder = TensorMapEncoder()
         self._zeros = Zeros()
+        self._workspaces = Workspaces(self.name)
         self._lock = threading.Lock()
         self._keys: CallKeys | None = None  # from the first launch on
 
     def __repr__(self) -> str:
         return f"<lowtide kernel {self.name} for {self.manifest['target']}>"
 
-    def __call__(self, *matrices: Any, stream: Any = None, out: Any = None, **operands: Any) -> Any:
+    def __call__(
+        self, *matrices: Any, stream: Any = None, out: Any = None, workspace: Any = None, **operands: Any
+    ) -> Any:
         """Launch on the operands, A and B first (epilogue operands by name), and return the output.
 
         `out` is allocated by the inputs' library when not given. `stream` is a handle or a stream object; None means
         the current stream of the inputs' library. With a stream given, ordering it after the inputs' writers is the
-        caller's part, except where the array interface says which stream those are in. The launch is asynchronous and
-        outside of any autograd. Raises LaunchError for operands that do not fit, DeviceError without GPU or driver,
+        caller's part, except where the array interface says which stream those are in. `workspace`, where the kernel
+        needs one, is any GPU array of `workspace_bytes`, which no other work may use until the launch has ended;
+        without it the runtime allocates one for each stream and keeps it. The launch is asynchronous and outside of any
+        autograd. Raises LaunchError for operands that do not fit, DeviceError without GPU or driver,
         LoadError when the kernel is for another architecture.
         """
         if out is None or operands or len(matrices) != self._plain_inputs:
             values, out = self._collect(matrices, out, operands, stream)
         else:
             values = [*matrices, out]
-        launch: PreparedLaunch | NoLaunch | None = None
-        if self._keys is not None:
+        launch: Prepared | NoLaunch | None = None
+        if self._keys is not None and workspace is None:
             try:
                 key = self._keys.of(values)
                 launch, context = self._launches[key] or self._prepare_known(key), key[0]
             except _NOT_TORCH:
                 pass
         if launch is None:
-            launch, handle = self._resolve(values, stream)
+            launch, handle = self._resolve(values, stream, workspace)
             context = driver.api().cuCtxGetCurrent()[1]
         else:
             handle = launch.follow() if stream is None else handle_of(stream)
         launch.run(handle, context)
         return out
 
-    def bind(self, *matrices: Any, stream: Any = None, out: Any = None, **operands: Any) -> Launch:
+    def bind(
+        self, *matrices: Any, stream: Any = None, out: Any = None, workspace: Any = None, **operands: Any
+    ) -> Launch:
         """Fix the operands for repeated launches: the least host time, and the way into a CUDA graph.
 
         Arguments and errors as in a call; all checks are made here. The kernel's code is loaded here too.
         """
         values, out = self._collect(matrices, out, operands, stream)
-        launch, handle = self._resolve(values, stream)
+        launch, handle = self._resolve(values, stream, workspace)
         follow = launch.follow if stream is None else None
-        return Launch(launch, follow or (lambda: handle), out, values)
+        return Launch(launch, follow or (lambda: handle), out, [*values, workspace])
+
+    def workspace_bytes(self, *matrices: Any, **operands: Any) -> int:
+        """How many bytes of workspace a call with these operands needs, from a base of 256-byte alignment.
+
+        Arguments and errors as in a call, without `out`; nothing is allocated or launched.
+        """
+        if not self.program.workspaces:
+            return 0
+        by_name = self._inputs[len(matrices) :]
+        if len(operands) != len(by_name) or not operands.keys() >= {*by_name}:
+            raise self._names_error(matrices, operands)
+        given = dict(zip(self._inputs, [*matrices, *[operands[name] for name in by_name]], strict=True))
+        arrays = {self._names[i]: given[self._names[i]] for i in self._memrefs if i != self._output}
+        records = {name: view(value, name) for name, value in arrays.items()}
+        views = {x["name"]: check_layout(x, records[x["name"]]) for x in self._arguments if x["name"] in records}
+        extents = check_dims(self._dims, views)
+        if not (extents["m"] and extents["n"]):
+            return 0
+        if not extents["k"]:  # read as zeros of K = 1
+            views = {name: replace(x, shape=tuple(max(extent, 1) for extent in x.shape)) for name, x in views.items()}
+        output = self._arguments[self._output]
+        shape = (extents["m"], extents["n"])
+        row = pad_row(shape[1], output["dtype"], output.get("row_stride_alignment", 1))
+        views[output["name"]] = MatrixView(0, shape, row, 0)
+        counts = self.program.early(views, driver.device(self._device_of(records)).sm_count)[2]
+        return offsets_of(self.program.needs(counts))[1]
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the kernel to a directory for `lowtide.runtime.load`. Raises LoadError when it cannot be written."""
@@ -193,17 +238,17 @@ class Kernel:
         handle = None if stream is None else handle_of(stream)
         return allocate(inputs[0], libraries[0], shape, output["dtype"], alignment, handle)
 
-    def _prepare_known(self, key: tuple[Any, ...]) -> PreparedLaunch | None:
+    def _prepare_known(self, key: tuple[Any, ...]) -> Prepared | None:
         """The launch of torch tensors of a known signature, of which no record is made then."""
         assert self._keys is not None
         plan = self._plans[self._keys.signature(key)]
         if plan is None:
             return None
-        launch: PreparedLaunch = plan.prepare(self._keys.calls(key))
+        launch: Prepared = plan.prepare(self._keys.calls(key))
         self._launches[key] = launch
         return launch
 
-    def _resolve(self, values: list[Any], stream: Any) -> tuple[PreparedLaunch | NoLaunch, int]:
+    def _resolve(self, values: list[Any], stream: Any, workspace: Any = None) -> tuple[Prepared | NoLaunch, int]:
         """The launch, and the stream that it goes to now: the long way, with a record of each operand, all checked."""
         handle = self._stream_before_views(values, stream)
         operands = {self._names[i]: view(values[i], self._names[i], handle) for i in self._memrefs}
@@ -225,8 +270,9 @@ class Kernel:
         for index in self._memrefs:
             calls[index] = operands[self._names[index]].address
         plan = self._plan(operands, views, module)
-        launch = plan.prepare(calls)
-        if all(operand.library == "torch" for operand in operands.values()):
+        given = None if workspace is None else view(workspace, "workspace", handle)
+        launch = plan.prepare(calls, given)
+        if given is None and all(operand.library == "torch" for operand in operands.values()):
             self._remember(values, launch, plan if extents["k"] else None)
         if handle is None:
             handle = next((x.stream for x in operands.values() if x.stream is not None), 0)
@@ -255,11 +301,21 @@ class Kernel:
         if plan is None:
             library = operands[self._names[self._matrices[0]]].library
             follow = current_stream(library, module.device.ordinal)
-            plan = make_plan(self.name, self._arguments, self.program, module, views, follow, self._encoder)
+            plan = make_plan(
+                self.name,
+                self._arguments,
+                self.program,
+                module,
+                views,
+                follow,
+                self._encoder,
+                self._workspaces,
+                library,
+            )
             self._plans[key] = plan
         return plan
 
-    def _remember(self, values: Sequence[Any], launch: PreparedLaunch, plan: LaunchPlan | None) -> None:
+    def _remember(self, values: Sequence[Any], launch: Prepared, plan: LaunchPlan | None) -> None:
         """Keep what the next call of torch tensors like `values` needs; `plan` where other addresses may go into it."""
         if self._keys is None:
             self._keys = CallKeys(self._arguments, driver.api().cuCtxGetCurrent)

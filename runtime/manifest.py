@@ -31,6 +31,10 @@ A kernel argument of type "tensor_map" is the 128-byte CUtensorMap by value, mad
                     "element_strides": [1, 1]}}    may be left out; 1 to 8, the last 1
 
 The parameter is aligned to 64 bytes in the PTX. Elements outside of the operand read as zero (`tensor_maps`).
+
+A workspace is scratch memory that the runtime owns (`workspaces`); the value is its address, its operand its elements:
+
+    {"op": "tile.workspace", "results": ["v12"], "operands": ["v11"], "attributes": {"dtype": "i32", "zeroed": true}}
 """
 
 from __future__ import annotations

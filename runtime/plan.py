@@ -17,8 +17,10 @@ from lowtide.runtime.argument_block import ArgumentBlock, ArgumentLayout
 from lowtide.runtime.checks import MatrixView, address_error, overlap_error
 from lowtide.runtime.host_program import HostProgram
 from lowtide.runtime.module import LoadedModule
+from lowtide.runtime.operands import Operand
 from lowtide.runtime.tensor_map_encoder import TensorMapEncoder
 from lowtide.runtime.tensor_maps import TensorMap
+from lowtide.runtime.workspaces import Buffer, Need, Place, Workspaces, given_addresses, zero
 
 _MOST_STREAMS = 64
 
@@ -39,6 +41,9 @@ class LaunchPlan:
     input_spans: tuple[tuple[int, int], ...]  # (argument, bytes)
     current_stream: Callable[[], int] | None  # of the operands' library
     encoder: TensorMapEncoder
+    needs: tuple[Need, ...]  # the workspaces
+    workspaces: Workspaces
+    place: Place  # of the workspaces
     layouts: tuple[ArgumentLayout, ...]
     functions: tuple[Any, ...]
     configs: dict[int, tuple[Any, ...]]  # the CUlaunchConfigs in a stream: making them costs more than the launches
@@ -58,17 +63,44 @@ class LaunchPlan:
             if address < end and start < address + span:
                 raise overlap_error(self.arguments[self.output]["name"], self.arguments[index]["name"])
 
-    def prepare(self, calls: Sequence[Any]) -> PreparedLaunch:
-        """Check the addresses and write the arguments. Raises LaunchError, also when an assertion of the kernel fails
-        or TMA cannot read an operand."""
+    def prepare(self, calls: Sequence[Any], workspace: Operand | None = None) -> PreparedLaunch | WorkspaceLaunch:
+        """Check the addresses and write the arguments; `workspace` is the caller's. Raises LaunchError, also when an
+        assertion of the kernel fails or TMA cannot read an operand."""
         self.check_addresses(calls)
-        rows = self.program.late(self.kept, calls)
-        blocks = [layout.fill(values, self.encode) for layout, values in zip(self.layouts, rows, strict=True)]
-        return PreparedLaunch(self, blocks)
+        blocks = self.fill(calls, self.program.placeholders)
+        if not self.needs:
+            return PreparedLaunch(self, blocks)
+        given = None
+        if workspace is not None:
+            given = given_addresses(self.name, workspace, self.needs, self.place.ordinal)
+            self.check_apart(calls, given)
+        return WorkspaceLaunch(self, tuple(calls), given)
+
+    def fill(self, calls: Sequence[Any], workspaces: Sequence[int]) -> list[ArgumentBlock]:
+        """The arguments of each launch. Raises LaunchError."""
+        rows = self.program.late(self.kept, [*calls, *workspaces] if workspaces else calls)
+        return [layout.fill(values, self.encode) for layout, values in zip(self.layouts, rows, strict=True)]
+
+    def check_apart(self, calls: Sequence[Any], workspaces: Sequence[int]) -> None:
+        """Raises LaunchError where the caller's workspace reaches into an operand."""
+        for index, span in ((self.output, self.output_span), *self.input_spans):
+            for start, need in zip(workspaces, self.needs, strict=True):
+                if calls[index] < start + need.size and start < calls[index] + span:
+                    name = self.arguments[index]["name"]
+                    raise LaunchError(
+                        f"kernel {self.name}: workspace= reaches into operand {name}; pass memory of its own"
+                    )
 
     def encode(self, tensor_map: TensorMap) -> bytes:
         """The 128 bytes of a tensor map, from the kernel's cache."""
         return self.encoder(tensor_map, self.module.context)
+
+    def refusal(self, result: tuple[Any, ...], config: Any) -> LaunchError:
+        """The error of a launch that the driver refuses."""
+        grid = (config.gridDimX, config.gridDimY, config.gridDimZ)
+        block = (config.blockDimX, config.blockDimY, config.blockDimZ)
+        what = f"launching kernel {self.name} with grid {grid} of {block} threads"
+        return LaunchError(f"{what} failed: {driver.describe(result[0])}")
 
     def configs_in(self, stream: int) -> tuple[Any, ...]:
         """The CUlaunchConfig of each launch, in `stream`."""
@@ -93,9 +125,11 @@ def make_plan(
     views: dict[str, MatrixView],
     current_stream: Callable[[], int] | None,
     encoder: TensorMapEncoder,
+    workspaces: Workspaces,
+    library: str,
 ) -> LaunchPlan:
     """Evaluate the address-free part of the host function. Raises LaunchError when one of its assertions fails."""
-    kept, grids = program.early(views, module.device.sm_count)
+    kept, grids, counts = program.early(views, module.device.sm_count)
     spans = [(i, views[x["name"]].span) for i, x in enumerate(arguments) if x["name"] in views]
     output = next(i for i, x in enumerate(arguments) if x["role"] == "output")
     cuda = driver.api()
@@ -112,6 +146,9 @@ def make_plan(
         input_spans=tuple((i, span) for i, span in spans if i != output),
         current_stream=current_stream,
         encoder=encoder,
+        needs=program.needs(counts),
+        workspaces=workspaces,
+        place=Place(module.context, module.device.ordinal, library),
         layouts=tuple(ArgumentLayout(shape.types) for shape in program.launches),
         functions=tuple(module.functions[shape.kernel] for shape in program.launches),
         configs={},
@@ -167,7 +204,7 @@ class PreparedLaunch:
         for config, function, arguments in ready:
             result = launch(config, function, arguments, 0)
             if result[0]:
-                self._refuse(result, config)
+                raise self._plan.refusal(result, config)
 
     def _make_ready(self, stream: int) -> tuple[Any, ...]:
         if len(self._ready) >= _MOST_STREAMS:
@@ -177,10 +214,52 @@ class PreparedLaunch:
         ready = self._ready[stream] = tuple(zip(plan.configs_in(stream), plan.functions, addresses, strict=True))
         return ready
 
-    def _refuse(self, result: tuple[Any, ...], config: Any) -> None:
-        grid = (config.gridDimX, config.gridDimY, config.gridDimZ)
-        block = (config.blockDimX, config.blockDimY, config.blockDimZ)
-        driver.check(result, f"launching kernel {self._plan.name} with grid {grid} of {block} threads", LaunchError)
+
+class WorkspaceLaunch:
+    """A `PreparedLaunch` of a kernel with workspaces, whose arguments are other ones in each stream."""
+
+    __slots__ = ("_calls", "_given", "_plan", "_ready", "follow")
+
+    def __init__(self, plan: LaunchPlan, calls: tuple[Any, ...], given: list[int] | None) -> None:
+        self._plan = plan
+        self._calls = calls
+        self._given = given  # addresses in the caller's workspace
+        #: by the stream's id: its argument blocks, and its buffers, which must live as long
+        self._ready: dict[int, tuple[list[ArgumentBlock], list[Buffer]]] = {}
+        self.follow: Any = plan.current_stream
+
+    def run(self, stream: int, context: Any) -> None:
+        """Launch in order in `stream`; `context` is the current one. Raises LaunchError when the driver refuses, or
+        memory for the workspaces cannot be had; then nothing is launched."""
+        plan = self._plan
+        if context != plan.home:
+            with driver.active(plan.module.context):
+                self.run(stream, plan.home)
+            return
+        if self._given is not None:
+            zero(self._given, plan.needs, stream)
+            self._launch(stream, plan.fill(self._calls, self._given))
+            return
+        slot = plan.workspaces.slot_of(stream)
+        if slot is None:
+            buffers = plan.workspaces.of_graph(plan.needs, stream, plan.place)
+            self._launch(stream, plan.fill(self._calls, [buffer.address for buffer in buffers]))
+            return
+        ready = self._ready.get(slot)
+        if ready is None:
+            if len(self._ready) >= _MOST_STREAMS:
+                self._ready.clear()
+            buffers = plan.workspaces.of_slot(plan.needs, slot, stream, plan.place)
+            ready = plan.fill(self._calls, [buffer.address for buffer in buffers]), buffers
+            self._ready[slot] = ready
+        self._launch(stream, ready[0])
+
+    def _launch(self, stream: int, blocks: list[ArgumentBlock]) -> None:
+        plan = self._plan
+        for config, function, block in zip(plan.configs_in(stream), plan.functions, blocks, strict=True):
+            result = plan.launch(config, function, block.address, 0)
+            if result[0]:
+                raise plan.refusal(result, config)
 
 
 class NoLaunch:
@@ -204,7 +283,9 @@ class Launch:
 
     __slots__ = ("_context", "_kept", "_run", "_stream", "out")
 
-    def __init__(self, prepared: PreparedLaunch | NoLaunch, stream: Callable[[], int], out: Any, kept: Any) -> None:
+    def __init__(
+        self, prepared: PreparedLaunch | WorkspaceLaunch | NoLaunch, stream: Callable[[], int], out: Any, kept: Any
+    ) -> None:
         self.out = out
         self._run = prepared.run
         self._context = driver.api().cuCtxGetCurrent

@@ -302,6 +302,17 @@ LogicalResult WorkTilesOp::verify() {
   return success();
 }
 
+//===--- tile.workspace -----------------------------------------------------------------------------------------===//
+
+LogicalResult WorkspaceOp::verify() {
+  auto type = cast<MemRefType>(getResult().getType());
+  if (type.getRank() != 1 || !type.isDynamicDim(0) || !type.getLayout().isIdentity())
+    return emitOpError() << "is a vector whose length is known at launch, such as memref<?xf32>, not " << type;
+  if (!type.getElementType().isIntOrFloat())
+    return emitOpError() << "holds numbers, not " << type.getElementType();
+  return success();
+}
+
 //===--- tile.view ----------------------------------------------------------------------------------------------===//
 
 LogicalResult ViewOp::verify() {

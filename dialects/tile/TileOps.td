@@ -79,6 +79,24 @@ def Tile_SmCountOp : Tile_Op<"sm_count", [Pure]> {
   let assemblyFormat = "attr-dict `:` type($result)";
 }
 
+def Tile_WorkspaceOp : Tile_Op<"workspace", [MemoryEffects<[MemAlloc]>]> {
+  let summary = "Scratch memory on the GPU for the launches of this call";
+  let description = [{
+    A vector of `size` elements in global memory, aligned to 256 bytes. The runtime owns it and reuses it from call to
+    call in the same stream; calls in two streams never share one. Its contents are undefined at first, unless it is
+    `zeroed`: then they are zero, and the launches must leave them zero, so that the next call finds them so.
+
+    ```mlir
+    %partials = tile.workspace %elements : memref<?xf32>
+    %counters = tile.workspace %tiles zeroed : memref<?xi32>
+    ```
+  }];
+  let arguments = (ins Index:$size, UnitAttr:$zeroed);
+  let results = (outs AnyMemRef:$result);
+  let assemblyFormat = "$size (`zeroed` $zeroed^)? attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
 def Tile_LaunchOp : Tile_Op<"launch", [DeclareOpInterfaceMethods<SymbolUserOpInterface>,
     MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "Launches a kernel on a grid of CTAs";

@@ -21,7 +21,7 @@ from lowtide.interpreter.machine.matrices import (
 )
 from lowtide.interpreter.machine.shared_buffers import load_buffer
 from lowtide.interpreter.machine.work_order import WorkOrder
-from lowtide.interpreter.program.ir_types import Fragment, Tile, View
+from lowtide.interpreter.program.ir_types import Fragment, MemRef, Tile, View
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Program
 
@@ -58,6 +58,32 @@ def _as_nk(b: NDArray[Any], layout: str) -> NDArray[Any]:
 @OPS.implements("tile.sm_count")
 def sm_count(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = state.machine.sms
+
+
+@OPS.implements("tile.workspace")
+def workspace(state: AgentState, op: DecodedOp) -> None:
+    type, (size,) = op.result_types[0], (state.values[slot] for slot in op.operands)
+    assert isinstance(type, MemRef)
+    if size < 0:
+        raise violation(state, op, f"a workspace of {size} elements")
+    machine, dtype, is_zeroed = state.machine, type.element.name, "zeroed" in op.attributes
+    name = f"workspace {len(machine.memory.buffers)}"
+    zeros = np.zeros((1, size), machine.domain.payload) if is_zeroed else None
+    address = machine.memory.allocate(name, 1, size, size, dtype, zeros)
+    if is_zeroed:
+        state.cta.at_end.append(lambda end: _check_zero(end, op, name))
+    state.values[op.results[0]] = Matrix(name, address, (size,), size, type.element)
+
+
+def _check_zero(state: AgentState, op: DecodedOp, name: str) -> None:
+    """Raises where a launch has not left a zeroed workspace as it found it."""
+    left = np.flatnonzero(state.machine.memory.contents(name)[0] != 0)
+    if left.size:
+        raise violation(
+            state,
+            op,
+            f"element {left[0]} is not zero after the launches, as the next call needs it: reset it at the end",
+        )
 
 
 @OPS.implements("tile.launch")

@@ -93,6 +93,7 @@ class FakeTorch:
 
     float16 = np.float16
     float32 = np.float32
+    uint8 = np.uint8
 
     def __init__(self) -> None:
         self.stream = 11
@@ -108,7 +109,8 @@ class FakeTorch:
 
     def empty(self, shape: tuple[int, ...], dtype: Any, device: Any) -> Tensor:
         self.allocated.append((shape, self.stream))
-        return Tensor(aligned(*shape, dtype=dtype))
+        rows = shape if len(shape) == 2 else (1, *shape)
+        return Tensor(aligned(*rows, dtype=dtype).reshape(shape))
 
 
 @pytest.fixture

@@ -59,6 +59,8 @@ class FakeDriver:
         self.memory: dict[int, np.ndarray] = {}
         self.launch_error = 0
         self.load_error = 0
+        self.memory_error = 0
+        self.capturing = 0
 
     def cuInit(self, flags: int) -> tuple[int]:
         return (0,)
@@ -153,7 +155,27 @@ class FakeDriver:
     def cuEventDestroy(self, event: str) -> tuple[int]:
         return (0,)
 
+    def cuStreamIsCapturing(self, stream: Any) -> tuple[int, int]:
+        return (0, self.capturing)
+
+    def cuStreamGetId(self, stream: Any) -> tuple[int, int]:
+        return (0, 1000 + int(stream))
+
+    def cuMemAllocAsync(self, size: int, stream: Any) -> tuple[int, int]:
+        self.calls.append(("allocate", int(stream), size))
+        return self.cuMemAlloc(size)
+
+    def cuMemFreeAsync(self, address: int, stream: Any) -> tuple[int]:
+        self.calls.append(("free", int(stream)))
+        return self.cuMemFree(address)
+
+    def cuMemsetD8Async(self, address: int, value: int, size: int, stream: Any) -> tuple[int]:
+        self.calls.append(("zero", address, size, int(stream)))
+        return self.cuMemsetD8(address, value, size)
+
     def cuMemAlloc(self, size: int) -> tuple[int, int]:
+        if self.memory_error:
+            return (self.memory_error, 0)
         block = np.full(size + 256, 0x5A, dtype=np.uint8)
         address = -(-block.ctypes.data // 256) * 256
         self.memory[address] = block

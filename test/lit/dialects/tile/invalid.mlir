@@ -506,3 +506,19 @@ tile.kernel @k(%d: memref<8x8xf16>) {
   } : !tile.tile<8x8xf32>, memref<8x8xf16>
   tile.return
 }
+
+// -----
+
+func.func @host(%n: index) {
+  // expected-error @below {{'tile.workspace' op is a vector whose length is known at launch, such as memref<?xf32>, not 'memref<?x4xf32>'}}
+  %w = tile.workspace %n : memref<?x4xf32>
+  return
+}
+
+// -----
+
+func.func @host(%n: index) {
+  // expected-error @below {{'tile.workspace' op holds numbers, not 'index'}}
+  %w = tile.workspace %n : memref<?xindex>
+  return
+}

@@ -76,6 +76,10 @@ func.func @gemm_operands(%a: memref<?x?xbf16, strided<[?, 1]>>, %b: memref<?x?xb
 func.func @host(%d: memref<?x?xf32, strided<[?, 1]>>) {
   // CHECK: %[[SMS:.+]] = tile.sm_count : index
   %sms = tile.sm_count : index
+  // CHECK: tile.workspace %[[SMS]] : memref<?xf32>
+  %partials = tile.workspace %sms : memref<?xf32>
+  // CHECK: tile.workspace %[[SMS]] zeroed : memref<?xi32>
+  %counters = tile.workspace %sms zeroed : memref<?xi32>
   // CHECK: tile.launch @nothing grid(%[[SMS]]) threads(32) args()
   tile.launch @nothing grid(%sms) threads(32) args()
   // CHECK: tile.launch @kernel grid(%[[SMS]]) threads(128) shared_memory(49152) args(%{{.+}}) : memref<?x?xf32, strided<[?, 1]>>

@@ -1,0 +1,213 @@
+"""Workspaces: memory that the launches of a call share among their CTAs, such as partial sums and counters.
+
+Each kernel has a slot for each (context, stream), whose buffers all its calls in that stream use in turn; calls in two
+streams never share one, since nothing orders them. Streams go by their id, which, unlike a handle, is never used again.
+A `zeroed` workspace is zeroed when it is made; the launches leave it zero for the next call. While a stream is
+captured, memory comes from the graph's own pool, so that it lives as long as the graph and is no other's, and is zeroed
+in the graph. A caller's workspace is zeroed at each call, since nobody knows what else it is used for.
+
+Sources: CUDA driver API reference 13, "Stream Ordered Memory Allocator", "Graph Management" (memory nodes).
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lowtide.elements import element_type
+from lowtide.errors import DeviceError, LaunchError
+from lowtide.runtime import driver
+from lowtide.runtime.operands import Operand
+
+#: Bytes to which every workspace is aligned.
+ALIGNMENT = 256
+#: Slots of a kernel that are kept, the ones used last.
+_MOST_SLOTS = 64
+
+
+@dataclass(frozen=True)
+class WorkspaceShape:
+    """A workspace of a host function: what it holds, and whether it is zero when the first call begins."""
+
+    dtype: str
+    zeroed: bool
+
+
+@dataclass(frozen=True)
+class Need:
+    """One workspace of a call."""
+
+    size: int  # bytes
+    zeroed: bool
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory on the GPU; `owner` frees it when it is forgotten."""
+
+    address: int
+    size: int
+    owner: Any
+
+
+def needs_of(shapes: Sequence[WorkspaceShape], counts: Sequence[int]) -> tuple[Need, ...]:
+    """The workspaces with their sizes; `counts` are their numbers of elements."""
+    return tuple(
+        Need(count * element_type(shape.dtype).bytes, shape.zeroed) for shape, count in zip(shapes, counts, strict=True)
+    )
+
+
+def offsets_of(needs: Sequence[Need]) -> tuple[list[int], int]:
+    """Where each workspace begins in one block of memory, and the block's bytes."""
+    offsets, end = [], 0
+    for need in needs:
+        offsets.append(end)
+        end += -(-need.size // ALIGNMENT) * ALIGNMENT
+    return offsets, end
+
+
+def given_addresses(name: str, workspace: Operand, needs: Sequence[Need], device: int) -> list[int]:
+    """Where the workspaces lie in the caller's array. Raises LaunchError where it is too small, misaligned, on another
+    GPU or not one piece."""
+    offsets, size = offsets_of(needs)
+    width, count = element_type(workspace.dtype).bytes, 1
+    for extent, stride in zip(reversed(workspace.shape), reversed(workspace.strides), strict=True):
+        if extent > 1 and stride != count:
+            raise LaunchError(f"kernel {name}: workspace= must be one piece of memory; pass a contiguous array")
+        count *= extent
+    if count * width < size:
+        raise LaunchError(
+            f"kernel {name}: workspace= has {count * width} bytes, these operands need {size} (see workspace_bytes);"
+            " pass as many, or none and the runtime allocates them"
+        )
+    if workspace.address % ALIGNMENT:
+        raise LaunchError(
+            f"kernel {name}: workspace= begins at {workspace.address:#x}, must begin at a multiple of {ALIGNMENT} bytes"
+            f" and have {size} bytes from there"
+        )
+    where = driver.pointer_device(workspace.address) if workspace.device is None else workspace.device
+    if where != device:
+        raise LaunchError(
+            f"kernel {name}: workspace= is on GPU {where}, the operands are on GPU {device}; allocate it there"
+        )
+    if workspace.read_only:
+        raise LaunchError(f"kernel {name}: workspace= is read-only; pass a writable array")
+    return [workspace.address + offset for offset in offsets]
+
+
+def zero(addresses: Sequence[int], needs: Sequence[Need], stream: int) -> None:
+    """Zero the workspaces that are to be, in order in `stream`. Raises LaunchError when the driver refuses."""
+    cuda = driver.api()
+    for address, need in zip(addresses, needs, strict=True):
+        if need.zeroed and need.size:
+            result = cuda.cuMemsetD8Async(address, 0, need.size, cuda.CUstream(stream))
+            driver.check(result, f"zeroing a workspace of {need.size} bytes", LaunchError)
+
+
+class Workspaces:
+    """The workspaces of one kernel. Threads may share it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._slots: dict[tuple[int, int], dict[int, Buffer]] = {}  # the buffer for each workspace of a host function
+
+    def slot_of(self, stream: int) -> int | None:
+        """The stream's id in the current context; None while it is captured. Raises LaunchError."""
+        cuda = driver.api()
+        handle = cuda.CUstream(stream)
+        state = driver.check(cuda.cuStreamIsCapturing(handle), "asking whether the stream is captured", LaunchError)
+        if int(state):
+            return None
+        return int(driver.check(cuda.cuStreamGetId(handle), "asking for the stream's id", LaunchError))
+
+    def of_slot(self, needs: Sequence[Need], slot: int, stream: int, place: Place) -> list[Buffer]:
+        """Buffers of at least these sizes; of a slot that is too small, larger ones from now on. Raises LaunchError."""
+        key = (place.context, slot)
+        with self._lock:
+            held = dict(self._slots.pop(key, {}))
+            for number, need in enumerate(needs):
+                if number not in held or held[number].size < need.size:
+                    held[number] = place.allocate(self._name, need.size, stream)
+                    if need.zeroed:
+                        zero([held[number].address], [Need(held[number].size, True)], stream)
+            while len(self._slots) >= _MOST_SLOTS:
+                del self._slots[next(iter(self._slots))]
+            self._slots[key] = held
+            return [held[number] for number in range(len(needs))]
+
+    def of_graph(self, needs: Sequence[Need], stream: int, place: Place) -> list[Buffer]:
+        """Buffers of the graph that is being captured: forget them once the launches are. Raises LaunchError."""
+        buffers = [place.allocate_in_graph(self._name, need.size, stream) for need in needs]
+        zero([buffer.address for buffer in buffers], needs, stream)
+        return buffers
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where workspaces come from: a context, its GPU, and the allocator of the operands' library."""
+
+    context: int
+    ordinal: int
+    library: str  # "torch", "cupy" or ""
+
+    def allocate(self, name: str, size: int, stream: int) -> Buffer:
+        """At least `size` bytes, freed with the buffer. Raises LaunchError when there is no such memory."""
+        if self.library == "torch":
+            return self._of_torch(name, size, stream)
+        cuda = driver.api()
+        with _explained(name, size):
+            address = int(driver.check(cuda.cuMemAlloc(max(size, 1)), "cuMemAlloc"))
+        owner = _Owned()
+        weakref.finalize(owner, _free, address, self.context).atexit = False
+        return Buffer(address, size, owner)
+
+    def allocate_in_graph(self, name: str, size: int, stream: int) -> Buffer:
+        """As `allocate`, of memory that belongs to the graph that captures `stream`."""
+        if self.library == "torch":
+            return self._of_torch(name, size, stream)
+        cuda = driver.api()
+        with _explained(name, size):
+            address = int(driver.check(cuda.cuMemAllocAsync(max(size, 1), cuda.CUstream(stream)), "cuMemAllocAsync"))
+        owner = _Owned()
+        weakref.finalize(owner, cuda.cuMemFreeAsync, cuda.CUdeviceptr(address), cuda.CUstream(stream)).atexit = False
+        return Buffer(address, size, owner)
+
+    def _of_torch(self, name: str, size: int, stream: int) -> Buffer:
+        """From torch's caching allocator, which takes it from the graph's pool while `stream` is captured."""
+        torch = sys.modules["torch"]
+        with _explained(name, size), torch.cuda.stream(torch.cuda.ExternalStream(stream, device=self.ordinal)):
+            held = torch.empty((max(size, 1),), dtype=torch.uint8, device=f"cuda:{self.ordinal}")
+        return Buffer(held.data_ptr(), size, held)
+
+
+class _Owned:
+    """Freed with the last buffer that names it."""
+
+    __slots__ = ("__weakref__",)
+
+
+class _explained:
+    """Makes of a library's refusal to allocate a LaunchError that says what it was for."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self._text = f"kernel {name}: a workspace of {size} bytes cannot be had"
+
+    def __enter__(self) -> None:
+        """Nothing is to be done before."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, (DeviceError, RuntimeError)):
+            raise LaunchError(
+                f"{self._text} ({error}); free memory, pass workspace=, or compile without division of K"
+                " (grid.k_division = none)"
+            ) from None
+
+
+def _free(address: int, context: int) -> None:
+    with driver.active(context):
+        driver.api().cuMemFree(address)  # waits for the launches that use it
