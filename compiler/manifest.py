@@ -169,7 +169,7 @@ class _HostOps:
         kernel = ir.FlatSymbolRefAttr(op.kernel).value
         types = _kernel_argument_types(self.module, kernel)
         arguments = [{"value": self.names[arg], "type": type_} for arg, type_ in zip(op.args, types, strict=True)]
-        return {
+        entry = {
             "kernel": kernel,
             "grid": [self.names[op.grid], 1, 1],
             "block": [int(ir.IntegerAttr(op.threads).value), 1, 1],
@@ -177,6 +177,7 @@ class _HostOps:
             "shared_memory": int(ir.IntegerAttr(op.shared_memory).value),
             "arguments": arguments,
         }
+        return entry | ({"programmatic": True} if op.programmatic else {})
 
 
 def _tensor_map_attributes(op: sm.TensorMapOp) -> dict[str, Any]:

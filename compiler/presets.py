@@ -103,6 +103,10 @@ _SM90A_STEPS = {
         _TMA_STORES,
     ),
     "sm90-bands": ("tiles in bands of 16 rows in place of groups", _TMA_STORES.with_(order="grouped(16)")),
+    "sm90-dependent-launch": (
+        "a kernel that starts while the kernel before it ends",
+        _TMA_STORES.with_(order="grouped(16)", launch="programmatic"),
+    ),
     "sm90-best": ("everything chosen for the shape", Schedule()),
 }
 

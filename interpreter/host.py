@@ -92,7 +92,7 @@ class Host:
             raise InterpreterError(f"{op.describe()}: @{program.name} takes {len(program.block.arguments)} arguments")
         _check_roles(program, request, op)
         _check_declared(program, request, op)
-        self.memory.begin_launch()
+        self.memory.begin_launch(programmatic=request.programmatic)
         machine = Machine(
             self.level,
             self.domain,

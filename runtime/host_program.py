@@ -10,7 +10,7 @@ address; arith.constant (value), arith.cmpi (predicate), arith.select, arith.tru
 casts and the arithmetic of `host_ops`; cf.assert (message); sm.tensor_map on a rank-2 argument (box, swizzle or null,
 l2_promotion, dtype, element_strides if not 1), which yields a `TensorMap` for launches alone; and tile.launch, all in
 attributes: kernel, grid (three values or numbers), block, cluster or null, shared_memory in bytes, arguments (a list of
-{"value", "type"}).
+{"value", "type"}), and programmatic if it may start before the kernels before it in the stream have ended.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ class LaunchRecord:
     cluster: tuple[int, int, int] | None
     shared_memory: int
     arguments: tuple[tuple[Any, str], ...]
+    programmatic: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,7 @@ class HostProgram:
                 shape.cluster,
                 shape.shared_memory,
                 tuple(zip(row, shape.types, strict=True)),
+                shape.programmatic,
             )
             for shape, grid, row in zip(self.launches, grids, values, strict=True)
         ]

@@ -26,6 +26,7 @@ ARGUMENT_BYTES: dict[str, int] = {
 }
 FLOAT_TYPES = ("f16", "bf16", "f32", "f64")
 _KEYS = ("kernel", "grid", "block", "cluster", "shared_memory", "arguments")
+_OPTIONAL_KEYS = ("programmatic",)
 Extents = tuple[int, int, int]
 
 
@@ -38,6 +39,7 @@ class LaunchShape:
     cluster: Extents | None
     shared_memory: int  # dynamic, bytes per CTA
     types: tuple[str, ...]  # of the kernel's arguments, keys of ARGUMENT_BYTES
+    programmatic: bool = False  # may start before the kernels before it in the stream have ended
 
 
 def read_shape(attributes: Mapping[str, Any], capability: tuple[int, int]) -> LaunchShape:
@@ -45,9 +47,10 @@ def read_shape(attributes: Mapping[str, Any], capability: tuple[int, int]) -> La
     for key in _KEYS:
         if key not in attributes:
             raise ValueError(f"{key} is missing; a launch says {', '.join(_KEYS)}")
-    unknown = sorted(set(attributes) - set(_KEYS))
+    unknown = sorted(set(attributes) - {*_KEYS, *_OPTIONAL_KEYS})
     if unknown:
-        raise ValueError(f"attribute {unknown[0]!r} is unknown; a launch says {', '.join(_KEYS)}")
+        known = ", ".join((*_KEYS, *_OPTIONAL_KEYS))
+        raise ValueError(f"attribute {unknown[0]!r} is unknown; a launch says {known}")
     kernel, arguments = attributes["kernel"], attributes["arguments"]
     if not isinstance(kernel, str) or not kernel.isascii() or not kernel.isprintable() or not kernel:
         raise ValueError(f"kernel is {shown(kernel)}, must be the name of an entry of the PTX")
@@ -62,7 +65,16 @@ def read_shape(attributes: Mapping[str, Any], capability: tuple[int, int]) -> La
     memory, most = attributes["shared_memory"], max_shared_memory(capability)
     if not is_integer(memory) or not 0 <= memory <= most:
         raise ValueError(f"shared_memory is {shown(memory)}, must be 0 to {most} bytes, as on the target")
-    return LaunchShape(kernel, block, cluster, memory, tuple(map(str, types)))
+    return LaunchShape(kernel, block, cluster, memory, tuple(map(str, types)), _programmatic(attributes, capability))
+
+
+def _programmatic(attributes: Mapping[str, Any], capability: tuple[int, int]) -> bool:
+    value = attributes.get("programmatic", False)
+    if not isinstance(value, bool):
+        raise ValueError(f"programmatic is {shown(value)}, must be true or false")
+    if value and capability < (9, 0):
+        raise ValueError("programmatic is true, which needs a target of sm_90 or later")
+    return value
 
 
 def _block(value: Any) -> Extents:

@@ -16,6 +16,7 @@ from lowtide.runtime import driver
 from lowtide.runtime.argument_block import ArgumentBlock, ArgumentLayout
 from lowtide.runtime.checks import MatrixView, address_error, overlap_error
 from lowtide.runtime.host_program import HostProgram
+from lowtide.runtime.launch_shape import LaunchShape
 from lowtide.runtime.module import LoadedModule
 from lowtide.runtime.operands import Operand
 from lowtide.runtime.tensor_map_encoder import TensorMapEncoder
@@ -110,7 +111,7 @@ class LaunchPlan:
                 self.configs.clear()
             cuda = driver.api()
             found = tuple(
-                _launch_config(cuda, grid, shape.block, shape.cluster, shape.shared_memory, stream)
+                _launch_config(cuda, shape, grid, stream)
                 for shape, grid in zip(self.program.launches, self.grids, strict=True)
             )
             self.configs[stream] = found
@@ -157,24 +158,25 @@ def make_plan(
     )
 
 
-def _launch_config(
-    cuda: Any,
-    grid: Sequence[int],
-    block: Sequence[int],
-    cluster: Sequence[int] | None,
-    shared_memory: int,
-    stream: int,
-) -> Any:
+def _launch_config(cuda: Any, shape: LaunchShape, grid: Sequence[int], stream: int) -> Any:
     config = cuda.CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = grid
-    config.blockDimX, config.blockDimY, config.blockDimZ = block
-    config.sharedMemBytes = shared_memory
+    config.blockDimX, config.blockDimY, config.blockDimZ = shape.block
+    config.sharedMemBytes = shape.shared_memory
     config.hStream = cuda.CUstream(stream)
-    if cluster:
+    attributes = []
+    if shape.cluster:
         attribute = cuda.CUlaunchAttribute()
         attribute.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z = cluster
-        config.attrs, config.numAttrs = [attribute], 1
+        attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z = shape.cluster
+        attributes.append(attribute)
+    if shape.programmatic:
+        attribute = cuda.CUlaunchAttribute()
+        attribute.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        attribute.value.programmaticStreamSerializationAllowed = 1
+        attributes.append(attribute)
+    if attributes:
+        config.attrs, config.numAttrs = attributes, len(attributes)
     return config
 
 

@@ -14,14 +14,17 @@ struct Grid {
   DenseI64ArrayAttr tile;
   RasterAttr order;
   std::optional<SchedulerKind> scheduler;
+  std::optional<LaunchKind> launch;
 
   Grid() = default;
-  explicit Grid(GridAttr a) : tile(a.getTile()), order(a.getOrder()), scheduler(a.getScheduler()) {}
-  GridAttr build(MLIRContext *context) const { return GridAttr::get(context, tile, order, scheduler); }
+  explicit Grid(GridAttr a)
+      : tile(a.getTile()), order(a.getOrder()), scheduler(a.getScheduler()), launch(a.getLaunch()) {}
+  GridAttr build(MLIRContext *context) const { return GridAttr::get(context, tile, order, scheduler, launch); }
   template <typename Visitor> void visit(Visitor &&visitor) {
     visitor.extents("tile", tile, 2, "[M, N]");
     visitor.value("order", order);
     visitor.word("scheduler", scheduler);
+    visitor.word("launch", launch);
   }
 };
 

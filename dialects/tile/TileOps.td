@@ -102,7 +102,9 @@ def Tile_LaunchOp : Tile_Op<"launch", [DeclareOpInterfaceMethods<SymbolUserOpInt
   let summary = "Launches a kernel on a grid of CTAs";
   let description = [{
     `threads` is the number of threads per CTA. `shared_memory` is the size of its dynamic shared memory in bytes, which
-    is known from level `epilogue` on.
+    is known from level `epilogue` on. A `programmatic` launch may start before the kernels before it in the stream have
+    ended (CUDA C++ Programming Guide, "Programmatic Dependent Launch"); its kernel waits by
+    `tile.grid_dependency_wait`.
 
     ```mlir
     tile.launch @gemm_kernel grid(%ctas) threads(128) shared_memory(49152) args(%a, %b, %d)
@@ -110,10 +112,10 @@ def Tile_LaunchOp : Tile_Op<"launch", [DeclareOpInterfaceMethods<SymbolUserOpInt
     ```
   }];
   let arguments = (ins FlatSymbolRefAttr:$kernel, Index:$grid, I64Attr:$threads, OptionalAttr<I64Attr>:$shared_memory,
-                       Variadic<AnyType>:$args);
+                       UnitAttr:$programmatic, Variadic<AnyType>:$args);
   let assemblyFormat = [{
     $kernel `grid` `(` $grid `)` `threads` `(` $threads `)` (`shared_memory` `(` $shared_memory^ `)`)?
-    `args` `(` $args `)` attr-dict (`:` type($args)^)?
+    (`programmatic` $programmatic^)? `args` `(` $args `)` attr-dict (`:` type($args)^)?
   }];
 }
 
@@ -148,6 +150,32 @@ def Tile_ReturnOp : Tile_Op<"return", [Pure, Terminator, ReturnLike, HasParent<"
   let description = [{
     ```mlir
     tile.return
+    ```
+  }];
+  let assemblyFormat = "attr-dict";
+}
+
+def Tile_GridDependencyWaitOp : Tile_Op<"grid_dependency_wait", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Waits until the kernels before this one in the stream have ended and their writes are visible";
+  let description = [{
+    A kernel whose launch is `programmatic` accesses global memory only after it. Lowers to griddepcontrol.wait (PTX ISA,
+    "griddepcontrol").
+
+    ```mlir
+    tile.grid_dependency_wait
+    ```
+  }];
+  let assemblyFormat = "attr-dict";
+}
+
+def Tile_LaunchDependentsOp : Tile_Op<"launch_dependents", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Allows the next kernel of the stream to start once all CTAs have executed it or have ended";
+  let description = [{
+    It concerns a next kernel whose launch is `programmatic`; any other starts after this kernel has ended. Lowers to
+    griddepcontrol.launch_dependents (PTX ISA, "griddepcontrol").
+
+    ```mlir
+    tile.launch_dependents
     ```
   }];
   let assemblyFormat = "attr-dict";

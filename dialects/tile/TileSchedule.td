@@ -23,6 +23,9 @@ def Tile_RasterKind : Tile_Enum<"RasterKind", "order in which work tiles are han
 def Tile_SchedulerKind : Tile_Enum<"SchedulerKind", "how CTAs take work tiles", [
     I32EnumAttrCase<"one_shot", 0>, I32EnumAttrCase<"persistent", 1>, I32EnumAttrCase<"even_split", 2>]>;
 
+def Tile_LaunchKind : Tile_Enum<"LaunchKind", "when a kernel may start", [
+    I32EnumAttrCase<"serialized", 0>, I32EnumAttrCase<"programmatic", 1>]>;
+
 def Tile_RolesKind : Tile_Enum<"RolesKind", "how the warps of a CTA share the work", [
     I32EnumAttrCase<"single", 0>, I32EnumAttrCase<"cooperative", 1>]>;
 
@@ -74,13 +77,14 @@ def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
     | `tile` | `[M, N]` | CTA tile of D, in elements |
     | `order` | `row`, `column`, `grouped(n)`, `groups(m, n)` | order of work tiles, as in `#tile.raster` |
     | `scheduler` | `one_shot`, `persistent`, `even_split` | `one_shot`: one CTA per work tile. `persistent`: as many CTAs as fit at once; CTA i of g computes tiles i, i + g, …. `even_split`: as many CTAs; each computes a run of consecutive tiles of equal length |
+    | `launch` | `serialized`, `programmatic` | `serialized`: the kernel starts after the kernels before it in the stream have ended. `programmatic`: it may start earlier, and waits before it accesses global memory; default `serialized` |
 
     ```mlir
     #tile.grid<tile = [128, 256], order = grouped(16), scheduler = persistent>
     ```
   }];
   let parameters = (ins Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$tile, Tile_OptionalAttr<"RasterAttr">:$order,
-                        Tile_OptionalEnum<"SchedulerKind">:$scheduler);
+                        Tile_OptionalEnum<"SchedulerKind">:$scheduler, Tile_OptionalEnum<"LaunchKind">:$launch);
 }
 
 def Tile_RolesAttr : Tile_Attr<"Roles", "roles"> {

@@ -46,13 +46,17 @@ def registers_that_fit(threads: int) -> int:
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """What `tile.launch` asks for. `shared_memory` in bytes, None before shared memory is laid out."""
+    """What `tile.launch` asks for. `shared_memory` in bytes, None before shared memory is laid out.
+
+    `programmatic`: the kernel may start before those before it in the stream have ended.
+    """
 
     kernel: str
     grid: int
     threads: int
     shared_memory: int | None
     arguments: tuple[Any, ...]
+    programmatic: bool = False
 
 
 @dataclass(eq=False)

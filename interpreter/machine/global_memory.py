@@ -48,6 +48,7 @@ class GlobalMemory(Cells):
         self._epoch: NDArray[np.int32] = np.zeros(0, np.int32)  # the writer's epoch + 1
         self._clocks: dict[int, Clocks] = {}
         self._on_write = on_write
+        self._earlier_kernels: dict[int, int] | None = None  # their clock in each CTA; None if they have ended
 
     def allocate(
         self,
@@ -85,14 +86,25 @@ class GlobalMemory(Cells):
         first = _first_bytes(buffer)
         return self.payload[first], self.codes[first] != UNWRITTEN
 
-    def begin_launch(self) -> None:
-        """All that earlier launches did is ordered before what follows."""
+    def begin_launch(self, programmatic: bool = False) -> None:
+        """All that earlier launches did is ordered before what follows.
+
+        In a `programmatic` launch only before what an agent does once it knows that the earlier kernels have ended.
+        """
         self._writer[:] = 0
         self._clocks = {}
+        self._earlier_kernels = {} if programmatic else None
 
     def enter(self, cta: int, clocks: Clocks) -> None:
         """A CTA of this launch, with the clocks of its warps."""
         self._clocks[cta] = clocks
+        if self._earlier_kernels is not None:
+            self._earlier_kernels[cta] = clocks.add_source("the kernels before")
+
+    def earlier_kernels_ended(self, cta: int, warp: int) -> None:
+        """The agent has waited for the kernels before this one; others learn it from the agent."""
+        if self._earlier_kernels is not None:
+            self._clocks[cta].known[warp, self._earlier_kernels[cta]] = 1
 
     def read_raw(self, access: Access, addresses: Ints, size: int, used: Ints | None) -> tuple[Values, Values]:
         """Bytes as they are, `size` from each address: codes and payload (n, size).
@@ -148,7 +160,16 @@ class GlobalMemory(Cells):
             row, byte = (int(index[0]) for index in np.nonzero(unwritten))
             self.fail(access, addresses, row, byte, "uninitialised: read where nothing was written")
 
+    def _earlier_kernels_known(self, access: Access) -> bool:
+        """Whether the kernels before this one have ended, as far as who accesses memory knows."""
+        if self._earlier_kernels is None:
+            return True
+        return bool(self._clocks[access.cta].known[access.warp, self._earlier_kernels[access.cta]])
+
     def _check_accessible(self, access: Access, span: Span) -> None:
+        if span.addresses.size and not self._earlier_kernels_known(access):
+            rule = "the kernels before this one may still write here; wait for them by griddepcontrol.wait before"
+            self.fail(access, span.addresses, 0, 0, rule)
         accessible = span.get(self._accessible)
         if not accessible.all():
             row, byte = (int(index[0]) for index in np.nonzero(~accessible))

@@ -6,6 +6,7 @@ import numpy as np
 
 from lowtide.interpreter.machine import mbarriers, tensor_maps
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait, registers_that_fit
+from lowtide.interpreter.machine.barriers import together
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_lanes, uniform
 from lowtide.interpreter.machine.mbarriers import OBJECT_BYTES, Mbarrier
@@ -130,9 +131,17 @@ def tma_load(state: AgentState, op: DecodedOp) -> None:
     tensor_maps.load_box(state, op, source, corner, uniform(state, op, state.values[destination[0]]), found)
 
 
-@OPS.implements("nvvm.prefetch", "nvvm.griddepcontrol")
+@OPS.implements("nvvm.prefetch")
 def hint(state: AgentState, op: DecodedOp) -> None:
-    """A prefetch changes no number; launches follow each other here, so that none has to be waited for."""
+    """A prefetch changes no number."""
+
+
+@OPS.implements("nvvm.griddepcontrol")
+def griddepcontrol(state: AgentState, op: DecodedOp) -> None:
+    """A wait is for the kernels before this one; a dependent kernel's start changes nothing, since it waits itself."""
+    if "wait" in op.attributes["kind"]:
+        together(state, op)
+        state.machine.memory.earlier_kernels_ended(state.cta.index, state.warp)
 
 
 # Threads and registers ------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from lowtide.dialects.tile import GemmLayout, OperandKind, RasterKind, SchedulerKind
 from lowtide.interpreter.machine.agents import AgentState, LaunchRequest, Steps
+from lowtide.interpreter.machine.barriers import together
 from lowtide.interpreter.machine.execution import run_block, violation
 from lowtide.interpreter.machine.matrices import (
     Matrix,
@@ -94,12 +95,28 @@ def launch(state: AgentState, op: DecodedOp) -> None:
     grid, *arguments = (state.values[slot] for slot in op.operands)
     attributes = op.attributes
     request = LaunchRequest(
-        attributes["kernel"], grid, attributes["threads"], attributes.get("shared_memory"), tuple(arguments)
+        attributes["kernel"],
+        grid,
+        attributes["threads"],
+        attributes.get("shared_memory"),
+        tuple(arguments),
+        "programmatic" in attributes,
     )
     start(request, op)
 
 
 # The kernel -----------------------------------------------------------------------------------------------------------
+
+
+@OPS.implements("tile.grid_dependency_wait")
+def grid_dependency_wait(state: AgentState, op: DecodedOp) -> None:
+    together(state, op)
+    state.machine.memory.earlier_kernels_ended(state.cta.index, state.warp)
+
+
+@OPS.implements("tile.launch_dependents")
+def launch_dependents(state: AgentState, op: DecodedOp) -> None:
+    """A next kernel that starts early waits for this one before it accesses memory, so that its start changes none."""
 
 
 def work_order(op: Any) -> WorkOrder:

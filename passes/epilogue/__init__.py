@@ -6,12 +6,14 @@ gone, and every buffer has its offset.
 
 from lowtide.passes.epilogue.assign_smem_offsets import AssignSmemOffsets
 from lowtide.passes.epilogue.lower_epilogue import LowerEpilogue
+from lowtide.passes.epilogue.overlap_launches import OverlapLaunches
 from lowtide.passes.epilogue.verify_mbarriers import VerifyMbarriers
 from lowtide.passes.epilogue.verify_smem_offsets import VerifySmemOffsets
 from lowtide.passes.steps import Step
 
 STEPS = (
     Step(LowerEpilogue, "needs the accumulator's thread-value layout"),
+    Step(OverlapLaunches, "after the mbarriers are made: they need not wait for the kernels before"),
     Step(AssignSmemOffsets, "last: every buffer, the epilogue's scratch among them, is known"),
     Step("cse", "operands that several parts of the epilogue read are loaded once", "simplify"),
     Step(VerifyMbarriers, "checks arrivals and bytes while copies and roles are still ops"),

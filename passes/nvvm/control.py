@@ -201,6 +201,14 @@ def _named_barrier(number: ir.Value, threads: ir.Value) -> None:
     nvvm.BarrierOp(None, barrierId=number, numberOfThreads=threads)
 
 
+def lower_grid_dependency_wait(context: Context, op: tile.GridDependencyWaitOp) -> None:
+    nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.wait)
+
+
+def lower_launch_dependents(context: Context, op: tile.LaunchDependentsOp) -> None:
+    nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
+
+
 def lower_cp_async_commit(context: Context, op: sm.CpAsyncCommitOp) -> None:
     nvvm.CpAsyncCommitGroupOp()
 

@@ -39,6 +39,8 @@ _SMEM_SYMBOL = "shared_memory"
 _GLOBAL, _SHARED = 1, 3  # address spaces
 
 _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
+    tile.GridDependencyWaitOp: control.lower_grid_dependency_wait,
+    tile.LaunchDependentsOp: control.lower_launch_dependents,
     tile.ViewOp: control.lower_view,
     memref.DimOp: control.lower_dim,
     sm.RingOp: control.lower_ring,
@@ -233,8 +235,14 @@ def _convert_launch(launch: tile.LaunchOp) -> None:
                 for dim in range(type_.rank)
                 if type_.is_dynamic_dim(dim)
             ]
-        shared = launch.shared_memory
-        tile.LaunchOp(launch.kernel, launch.grid, launch.threads, arguments, shared_memory=shared)
+        tile.LaunchOp(
+            launch.kernel,
+            launch.grid,
+            launch.threads,
+            arguments,
+            shared_memory=launch.shared_memory,
+            programmatic=launch.programmatic,
+        )
     erase(launch)
 
 

@@ -14,7 +14,7 @@ from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import cache_hint_of, raster_kind, scheduler_kind
-from lowtide.dialects.tile import CacheHint, StorePath
+from lowtide.dialects.tile import CacheHint, LaunchKind, StorePath
 from lowtide.dialects.tile.fields import Order
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_of
 from lowtide.dialects.tile.schedule import Schedule
@@ -42,24 +42,56 @@ def mismatches(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> I
 
 
 def launch_mismatches(module: ir.Module) -> Iterator[Refusal]:
-    """A refusal for each launch whose CTA size differs from its kernel's schedule, at any level."""
-    schedules = _schedules_by_kernel(module)
+    """A refusal for each launch that differs from its kernel's schedule, at any level."""
+    kernels = _kernels(module)
     for launch in walk(module, tile.LaunchOp):
-        schedule = schedules.get(ir.FlatSymbolRefAttr(launch.kernel).value)
+        kernel = kernels.get(ir.FlatSymbolRefAttr(launch.kernel).value)
+        schedule = None if kernel is None else Schedule.of(kernel.attributes["schedule"])
         threads = ir.IntegerAttr(launch.threads).value
         if schedule is not None and schedule.multiply.atoms is not None and threads != threads_of(schedule):
             scheduled = f"atoms = {list(schedule.multiply.atoms)}, which are {threads_of(schedule)}"
             yield _refusal(launch, f"launches {threads} threads per CTA", scheduled, AGAIN)
+        if kernel is not None and schedule is not None:
+            yield from _programmatic(launch, kernel, schedule)
 
 
-def _schedules_by_kernel(module: ir.Module) -> dict[str, Schedule]:
-    found: dict[str, Schedule] = {}
+def _programmatic(launch: tile.LaunchOp, kernel: ir.Operation, schedule: Schedule) -> Iterator[Refusal]:
+    """overlap-launches, which makes a launch programmatic, comes before the launch has its shared memory."""
+    wanted = schedule.grid.launch is LaunchKind.programmatic
+    if bool(launch.programmatic) != wanted and (launch.programmatic or launch.shared_memory is not None):
+        built = "is programmatic" if launch.programmatic else "is not programmatic"
+        yield _refusal(launch, built, f"grid.launch = {schedule.grid.launch or LaunchKind.serialized}", AGAIN)
+    if launch.programmatic and not _waits_for_earlier_kernels(kernel):
+        yield Refusal(
+            launch,
+            "may start before the kernels before it have ended, and its kernel never waits for them; write "
+            f"tile.grid_dependency_wait before its first access to global memory, or {AGAIN}",
+        )
+
+
+def _waits_for_earlier_kernels(kernel: ir.Operation) -> bool:
+    """Whether the kernel has a wait, at any level."""
+    found = False
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        nonlocal found
+        at_nvvm = op.name == "nvvm.griddepcontrol" and "wait" in str(op.attributes["kind"])
+        found = op.name == "tile.grid_dependency_wait" or at_nvvm
+        return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
+
+    kernel.walk(visit)
+    return found
+
+
+def _kernels(module: ir.Module) -> dict[str, ir.Operation]:
+    """By name, the kernels that carry a schedule."""
+    found: dict[str, ir.Operation] = {}
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if "schedule" in op.attributes and "sym_name" in op.attributes:
             attribute = op.attributes["schedule"]
             if isinstance(attribute, tile.ScheduleAttr):
-                found[ir.StringAttr(op.attributes["sym_name"]).value] = Schedule.of(attribute)
+                found[ir.StringAttr(op.attributes["sym_name"]).value] = op
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)

@@ -1,8 +1,8 @@
-"""What the grid of a schedule must satisfy: its tile and its order."""
+"""What the grid of a schedule must satisfy: its tile, its order, its launch."""
 
 from collections.abc import Iterator
 
-from lowtide.dialects.tile import RasterKind
+from lowtide.dialects.tile import LaunchKind, RasterKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.support.problem import Problem
@@ -41,6 +41,12 @@ def tile(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """The extents of the CTA tile, if it is given."""
     if schedule.grid.tile is not None and min(schedule.grid.tile) < 1:
         yield f"grid.tile = {list(schedule.grid.tile)}: every extent is at least 1"
+
+
+def launch(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """A programmatic launch needs griddepcontrol, which sm_90 introduced (PTX ISA, "griddepcontrol")."""
+    if schedule.grid.launch is LaunchKind.programmatic and target.compute_capability < (9, 0):
+        yield f"grid.launch = programmatic needs sm_90 or later, not {target.name}; take serialized"
 
 
 def accumulators(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

@@ -14,8 +14,8 @@ from lowtide.targets import Target
 
 Rule = Callable[[Schedule, Problem, Target], Iterator[str]]
 
-# Fields that a complete schedule may leave out: no hints, one scratch buffer.
-_OPTIONAL = ("mainloop.a.cache", "mainloop.b.cache", "epilogue.cache", "epilogue.buffers")
+# Fields that a complete schedule may leave out: no hints, one scratch buffer, launches in order.
+_OPTIONAL = ("grid.launch", "mainloop.a.cache", "mainloop.b.cache", "epilogue.cache", "epilogue.buffers")
 
 
 def _complete(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -37,6 +37,7 @@ _VALUE_RULES: tuple[Rule, ...] = (
     grid_rules.extents,
     grid_rules.order,
     grid_rules.tile,
+    grid_rules.launch,
     mainloop_rules.fields,
     multiply_rules.fields,
     epilogue_rules.fields,

@@ -12,7 +12,7 @@ from lowtide.passes.support.problem import Problem, buffer_bytes
 
 def kernels_of(module: ir.Module, *, roles: bool) -> list[tile.KernelOp]:
     """The kernels whose schedule has roles (a producer and consumers), or those without roles."""
-    return [kernel for kernel in walk(module, tile.KernelOp) if is_specialized(_schedule_if_any(kernel)) == roles]
+    return [kernel for kernel in walk(module, tile.KernelOp) if is_specialized(schedule_if_any(kernel)) == roles]
 
 
 def launches_of(module: ir.Module, kernel: ir.OpView) -> list[tile.LaunchOp]:
@@ -26,7 +26,8 @@ def is_specialized(schedule: Schedule) -> bool:
     return schedule.consumers > 0
 
 
-def _schedule_if_any(kernel: tile.KernelOp) -> Schedule:
+def schedule_if_any(kernel: tile.KernelOp) -> Schedule:
+    """The schedule on a kernel; an empty one if it has none."""
     return Schedule.of(kernel.attributes["schedule"]) if "schedule" in kernel.attributes else Schedule()
 
 

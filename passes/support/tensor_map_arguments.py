@@ -118,5 +118,12 @@ class TensorMapArguments:
         launch = self.launch
         with before(launch):
             arguments = [*launch.args, *self.passed]
-            tile.LaunchOp(launch.kernel, launch.grid, launch.threads, arguments, shared_memory=launch.shared_memory)
+            tile.LaunchOp(
+                launch.kernel,
+                launch.grid,
+                launch.threads,
+                arguments,
+                shared_memory=launch.shared_memory,
+                programmatic=launch.programmatic,
+            )
         erase(launch)

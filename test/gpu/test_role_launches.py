@@ -96,6 +96,40 @@ def test_two_streams_run_one_kernel_at_once(kernel):
         assert all(torch.equal(bits_of(one), bits_of(out[0])) for one in out)
 
 
+@pytest.mark.parametrize("captured", [False, True], ids=["stream", "graph"])
+def test_programmatic_launches_in_a_row_read_what_the_one_before_wrote(captured):
+    """Each product is the next one's A; between them kernels of torch, whose launches are not programmatic."""
+    kernel = lt.compile_gemm(SPEC, target="sm_90a", schedule=f"{BY_TMA}, launch = programmatic")
+    size, depth = 512, 12
+    weights = [random_matrix(size, size) / size**0.5 for _ in range(depth)]
+    values = [random_matrix(size, size), *[poisoned(size, size) for _ in range(depth)]]
+    launches = [kernel.bind(values[i], weights[i], out=values[i + 1]) for i in range(depth)]
+
+    def chain() -> None:
+        for i, launch in enumerate(launches):
+            launch()
+            if i % 4 == 3:
+                values[i + 1].mul_(2)
+
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        chain()
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        if captured:
+            with torch.cuda.graph(graph, stream=stream):
+                chain()
+        for _ in range(20):
+            values[0].copy_(torch.randn_like(values[0]))
+            for value in values[1:]:
+                value.fill_(float("nan"))
+            graph.replay() if captured else chain()
+            stream.synchronize()
+            for i in range(depth):
+                d = values[i + 1] / 2 if i % 4 == 3 else values[i + 1]  # exact
+                assert_product(d, values[i], weights[i])
+
+
 @pytest.mark.parametrize("buffers", [1, 2, 4])
 @pytest.mark.parametrize("scheduler", ["persistent", "even_split"])
 def test_d_written_again_while_tma_stores_are_in_flight_holds_each_product(buffers, scheduler):

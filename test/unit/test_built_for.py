@@ -53,6 +53,7 @@ EDITS = [
     ("mma.sync", "epilogue.math = rows", "atoms", "writes scratch of bf16"),
     ("mma.sync", "epilogue.tile = [32, 64]", "atoms", "writes parts of .64, 64."),
     ("mma.sync", "epilogue.swizzle = <2,3,3>", "atoms", "keeps the scratch with swizzle<3,3,3>"),
+    ("wgmma", "launch = programmatic", "atoms", "is not programmatic"),
     ("wgmma", "epilogue.path = direct", "atoms", "stores through shared memory"),
     ("wgmma", "epilogue.tile = [128, 32]", "atoms", "writes parts of .128, 64."),
     ("wgmma", "epilogue.math = rows", "atoms", "writes scratch of bf16"),
@@ -87,6 +88,8 @@ LOWERED = [
      "registers = [0, 0], epilogue.tile = [64, 64]", r"has roles of \[4, 8\] warps", r"roles = cooperative\(1\)"),
     ("wgmma", "atoms", "a.copy = tma.3d", "loads boxes of 2 dimensions", "a.copy = tma.3d; lower again"),
     ("wgmma", "atoms", "a.cache = evict_last", r"has cache\(normal\)", "a.cache = evict_last; write the same in both"),
+    ("wgmma", "epilogue", "launch = programmatic", "is not programmatic", "grid.launch = programmatic; lower again"),
+    ("wgmma", "nvvm", "launch = programmatic", "is not programmatic", "grid.launch = programmatic; lower again"),
     ("wgmma", "epilogue", "epilogue.cache = streaming", r"has cache\(normal\)", "epilogue.cache = streaming; write"),
 ]  # fmt: skip
 
@@ -129,3 +132,16 @@ def test_what_was_lowered_goes_on(target: str, schedule: str, d: str) -> None:
     kernel = lt.compile_gemm(spec, target=target, schedule=schedule)
     for level in ("atoms", "epilogue"):
         assert lt.compile_ir(kernel.levels[level]).ptx == kernel.ptx
+
+
+def test_a_programmatic_launch_of_a_kernel_that_never_waits_is_refused() -> None:
+    spec = lt.GemmSpec(m=64, n=64, k=64, a="bf16", b="bf16", d="bf16")
+    kernel = lt.compile_gemm(spec, target="sm_90a", schedule="launch = programmatic")
+    for level, wait in (("epilogue", "tile.grid_dependency_wait"), ("nvvm", "nvvm.griddepcontrol  wait")):
+        text = kernel.levels[level]
+        assert lt.compile_ir(text).ptx == kernel.ptx
+        assert wait in text
+        with pytest.raises(lt.PassError, match=r"its kernel never waits for them; write tile\.grid_dependency_wait"):
+            lt.compile_ir(text.replace(wait, ""))
+        with pytest.raises(lt.PassError, match=r"is programmatic, but .* grid\.launch = serialized"):
+            lt.compile_ir(text.replace(", launch = programmatic", ""))

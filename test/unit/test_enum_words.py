@@ -19,6 +19,7 @@ from lowtide.dialects.tile import (
     CacheHint,
     EpilogueMath,
     GemmLayout,
+    LaunchKind,
     OperandKind,
     RasterKind,
     RolesKind,
@@ -126,9 +127,10 @@ def test_every_layout_of_a_and_b_has_code_of_its_own(target: str) -> None:
     [
         ("roles", RolesKind, {"sm_80": {"single"}, "sm_90a": {"single", "cooperative"}}),
         ("path", StorePath, {"sm_80": {"smem", "direct"}, "sm_90a": {"smem", "direct", "tma"}}),
+        ("launch", LaunchKind, {"sm_80": {"serialized"}, "sm_90a": {"serialized", "programmatic"}}),
         ("math", EpilogueMath, {"sm_80": {"registers", "rows"}, "sm_90a": {"registers", "rows"}}),
     ],
-    ids=["roles", "path", "math"],
+    ids=["roles", "path", "launch", "math"],
 )
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_word_of_a_schedule_field_has_code_of_its_own_or_is_refused(

@@ -8,7 +8,7 @@ from lowtide.passes.pipeline import REGISTRY, STEPS
 
 # The passes on math ops have tests of their own; those on roles leave these kernels as they are, as is tested.
 MATH = ("expand-math", "convert-math-to-intrinsics")
-WITH_ROLES = ("specialize-roles", "bind-wgmma", "bind-tma", "verify-mbarriers", "verify-registers")
+WITH_ROLES = ("overlap-launches", "specialize-roles", "bind-wgmma", "bind-tma", "verify-mbarriers", "verify-registers")
 OURS = {kind.name for kind in REGISTRY}
 EVERY = tuple(
     step.name

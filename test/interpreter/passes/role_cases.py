@@ -47,6 +47,7 @@ CASES = [
     _case("roles-parts", EVERY_KIND, f"{TWO}, epilogue.tile = [128, 16], order = column"),
     # Producer and consumers walk the same runs of tiles.
     _case("roles-even-split", PLAIN, f"{ONE}, order = groups(2, 2), scheduler = even_split"),
+    _case("roles-programmatic", PLAIN, f"{ONE}, launch = programmatic", ("overlap-launches", "convert-sm-to-nvvm")),
     _panels("nt"),
     _panels("tn"),
 ]

@@ -385,6 +385,26 @@ def test_a_cluster_is_a_launch_attribute(fake: FakeDriver) -> None:
     assert ("attribute", "CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1) in fake.calls
 
 
+def test_a_programmatic_launch_is_a_launch_attribute(fake: FakeDriver) -> None:
+    given: list[Any] = []
+
+    def launch(config: Any, function: str, pointers: int, extra: int) -> tuple[int]:
+        given.append(config)
+        return (0,)
+
+    fake.cuLaunchKernelEx = launch  # type: ignore[method-assign]
+    fake.capability = (9, 0)
+    manifest = sample_manifest(dtype="f16", target="sm_90")
+    manifest["host"][-1]["attributes"].update(cluster=[2, 1, 1], grid=[32, "ctas", 1], programmatic=True)
+    a, b, d = arrays()
+    kernel_from(manifest)(a, b, out=d, stream=9)
+    cluster, programmatic = given[0].attrs
+    assert given[0].numAttrs == 2
+    assert cluster.value.clusterDim.x == 2
+    assert programmatic.id.name == "CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"
+    assert programmatic.value.programmaticStreamSerializationAllowed == 1
+
+
 def test_more_shared_memory_than_the_gpu_has_is_refused(fake: FakeDriver) -> None:
     fake.attributes["CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"] = 101376
     manifest = sample_manifest(dtype="f16")

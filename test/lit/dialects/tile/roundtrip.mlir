@@ -84,11 +84,17 @@ func.func @host(%d: memref<?x?xf32, strided<[?, 1]>>) {
   tile.launch @nothing grid(%sms) threads(32) args()
   // CHECK: tile.launch @kernel grid(%[[SMS]]) threads(128) shared_memory(49152) args(%{{.+}}) : memref<?x?xf32, strided<[?, 1]>>
   tile.launch @kernel grid(%sms) threads(128) shared_memory(49152) args(%d) : memref<?x?xf32, strided<[?, 1]>>
+  // CHECK: tile.launch @nothing grid(%[[SMS]]) threads(32) shared_memory(0) programmatic args()
+  tile.launch @nothing grid(%sms) threads(32) shared_memory(0) programmatic args()
   return
 }
 
 // CHECK-LABEL: tile.kernel @nothing() {
 tile.kernel @nothing() {
+  // CHECK-NEXT: tile.launch_dependents
+  tile.launch_dependents
+  // CHECK-NEXT: tile.grid_dependency_wait
+  tile.grid_dependency_wait
   // CHECK-NEXT: tile.return
   tile.return
 }

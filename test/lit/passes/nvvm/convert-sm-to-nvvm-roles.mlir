@@ -57,13 +57,18 @@ tile.kernel @kernel() {
 }
 
 // Where the same threads copy and multiply, a loop stays rolled. A one-shot CTA's only tile takes the cursor and gives it.
+// The kernel of a programmatic launch waits for the kernels before it.
 // CHECK-LABEL: gpu.func @single(
+// CHECK:       nvvm.griddepcontrol launch_dependents
+// CHECK-NEXT:  nvvm.griddepcontrol wait
 // CHECK:       %[[NEXT:.+]] = scf.for %{{.+}} = %c0_i32{{.*}} to %c3_i32{{.*}} step %c1_i32{{.*}} iter_args(%[[AT:.+]] = %c7_i32
 // CHECK:         %[[STEP:.+]] = arith.addi %[[AT]], %c1_i32
 // CHECK:         scf.yield %[[STEP]] : i32
 // CHECK-NEXT:  } {llvm.loop_annotation = #{{.+}}}
 // CHECK:       arith.muli %[[NEXT]], %[[NEXT]]
 tile.kernel @single() {
+  tile.launch_dependents
+  tile.grid_dependency_wait
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c3 = arith.constant 3 : index

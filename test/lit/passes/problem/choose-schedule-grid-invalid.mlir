@@ -60,3 +60,18 @@ func.func @tile(%a: !mat, %b: !mat, %d: !mat) {
   return
 }
 }
+
+// -----
+
+// An instruction that the target lacks.
+!mat = memref<?x?xf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @launch(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: grid.launch = programmatic needs sm_90 or later, not sm_80; take serialized}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<grid = <launch = programmatic>>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
+  } : !mat, !mat, !mat
+  return
+}
+}

@@ -1,0 +1,58 @@
+"""overlap-launches: let a kernel start before the kernels before it in the stream have ended.
+
+Before   host    tile.launch @k grid(%ctas) threads(384) args(…)
+         device  %full = sm.mbarriers …
+                 sm.roles { … }
+After    host    tile.launch @k grid(%ctas) threads(384) programmatic args(…)
+         device  %full = sm.mbarriers …
+                 tile.launch_dependents
+                 tile.grid_dependency_wait
+                 sm.roles { … }
+         What comes before the roles (without roles: before the work tiles) does not access global memory, and runs
+         while the kernel before this one ends. Every thread waits, whatever the CTA has to do: a kernel that waits
+         ends after the one before it, so a chain of such kernels keeps its order. The next kernel gets an SM only when
+         a CTA of this one has left it, so it is allowed to start as early as possible.
+Needs    level epilogue, the schedule's grid.launch; other kernels are left alone.
+Refuses  a kernel without tile.work_tiles.
+Test     test/lit/passes/epilogue/overlap-launches.mlir, overlap-launches-invalid.mlir
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+
+from lowtide.dialects import sm, tile
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile import LaunchKind
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.support.kernels import launches_of, schedule_if_any
+from lowtide.passes.support.rewriting import before
+from lowtide.targets import Target
+
+
+@dataclass(frozen=True)
+class OverlapLaunches(Pass):
+    """Makes the launches of kernels whose schedule asks for it programmatic."""
+
+    name: ClassVar[str] = "overlap-launches"
+    needs: ClassVar[Level] = Level.EPILOGUE
+    gives: ClassVar[Level] = Level.EPILOGUE
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for kernel in walk(module, tile.KernelOp):
+            if schedule_if_any(kernel).grid.launch is not LaunchKind.programmatic:
+                continue
+            with before(_first_work(kernel)), kernel.operation.location:
+                tile.LaunchDependentsOp()
+                tile.GridDependencyWaitOp()
+            for launch in launches_of(module, kernel):
+                launch.attributes["programmatic"] = ir.UnitAttr.get()
+
+
+def _first_work(kernel: tile.KernelOp) -> ir.OpView:
+    """The first op of the kernel that holds accesses to global memory."""
+    for op in kernel.body.blocks[0].operations:
+        if isinstance(op, (sm.RolesOp, tile.WorkTilesOp)):
+            return op
+    raise Refusal(kernel, "has no tile.work_tiles, before which it would wait for the kernels before it")

@@ -1,0 +1,56 @@
+// overlap-launches makes the launch programmatic, and lets the kernel wait after its mbarriers are made.
+// RUN: lowtide-opt %s -p overlap-launches | filecheck %s
+
+#programmatic = #tile.schedule<grid = <launch = programmatic>>
+#serialized = #tile.schedule<grid = <launch = serialized>>
+module attributes {tile.level = "epilogue", tile.target = "sm_90a"} {
+
+// CHECK-LABEL: func.func @launches
+// CHECK:       tile.launch @roles grid(%{{.+}}) threads(256) programmatic args()
+// CHECK:       tile.launch @one_role grid(%{{.+}}) threads(128) programmatic args(%{{.+}}) : index
+// CHECK:       tile.launch @in_order grid(%{{.+}}) threads(256) args()
+func.func @launches(%n: index) {
+  tile.launch @roles grid(%n) threads(256) args()
+  tile.launch @one_role grid(%n) threads(128) args(%n) : index
+  tile.launch @in_order grid(%n) threads(256) args()
+  return
+}
+
+// CHECK-LABEL: tile.kernel @roles
+// CHECK:       sm.mbarriers
+// CHECK-NEXT:  tile.launch_dependents
+// CHECK-NEXT:  tile.grid_dependency_wait
+// CHECK-NEXT:  sm.roles
+tile.kernel @roles() attributes {schedule = #programmatic} {
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  sm.roles {
+    producer warps(4) registers(0) {
+    }
+    consumer warps(4) registers(0) {
+    }
+  }
+  tile.return
+}
+
+// CHECK-LABEL: tile.kernel @one_role
+// CHECK:       tile.launch_dependents
+// CHECK-NEXT:  tile.grid_dependency_wait
+// CHECK-NEXT:  tile.work_tiles
+tile.kernel @one_role(%n: index) attributes {schedule = #programmatic} {
+  tile.work_tiles (%row, %column) of (%n, %n) by [64, 64] order(<row>) one_shot {
+  }
+  tile.return
+}
+
+// CHECK-LABEL: tile.kernel @in_order
+// CHECK-NOT:   tile.grid_dependency_wait
+tile.kernel @in_order() attributes {schedule = #serialized} {
+  sm.roles {
+    producer warps(4) registers(0) {
+    }
+    consumer warps(4) registers(0) {
+    }
+  }
+  tile.return
+}
+}
