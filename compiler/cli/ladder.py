@@ -1,6 +1,5 @@
 """`lowtide ladder`: each preset of a target compiled, verified, and where a GPU is timed with the others and cuBLAS."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +12,7 @@ from lowtide.compiler.bench.gpu_timing import torch_with_gpu
 from lowtide.compiler.bench.ladder import Step
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, line, problem_line, seed_or_drawn, table
-from lowtide.compiler.dumps import write_whole
+from lowtide.compiler.dumps import check_writable, write_whole
 from lowtide.compiler.native import choose
 from lowtide.compiler.presets import LADDERS, ladder_of
 from lowtide.compiler.spec import GemmSpec
@@ -56,7 +55,7 @@ def ladder(
     if chart_file is not None:
         matplotlib_or_refuse()
     for path in filter(None, (markdown_file, chart_file)):
-        _check_writable(path)
+        check_writable(path)
     line("problem", problem_line(spec, (m, n, k)))
     line("target", f"{chosen.name} ({chosen.reason})")
     with busy("compiling") as update:
@@ -115,13 +114,6 @@ def _report_timed(
     if chart_file is not None:
         _write(chart_file, svg(title, "TFLOP/s", bars))
     return len(standings.others) == sum(step.ok for step in steps)
-
-
-def _check_writable(path: Path) -> None:
-    """Raise Error now rather than after minutes of timing."""
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
-    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise Error(f"cannot write {path}; name a file in a folder that exists or can be made, and is writable")
 
 
 def _write(path: Path, text: str) -> None:

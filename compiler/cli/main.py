@@ -1,4 +1,4 @@
-"""The command `lowtide`: run, compile, interpret, explain, bench, ladder, presets, targets.
+"""The command `lowtide`: run, compile, interpret, explain, draw, bench, ladder, presets, targets.
 
 Exit status: 0 where all went well, 1 where a result is wrong, 2 for what was refused: a message, no traceback. 130
 after an interrupt, 141 where the reader of a pipe is gone (`lowtide … | head`).
@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from lowtide.compiler.cli.bench import bench
 from lowtide.compiler.cli.compile import compile_
+from lowtide.compiler.cli.draw import draw
 from lowtide.compiler.cli.explain import explain
 from lowtide.compiler.cli.interpret import interpret
 from lowtide.compiler.cli.ladder import ladder
@@ -47,6 +48,7 @@ app.command()(run)
 app.command(name="compile")(compile_)
 app.command()(interpret)
 app.command()(explain)
+app.command()(draw)
 app.command()(bench)
 app.command()(ladder)
 app.command()(presets)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lowtide import runtime
     from lowtide.compiler.checking.reference import compare, error_bound, random_inputs, reference, reference_with_bound
     from lowtide.compiler.compile import compile_gemm, compile_ir
+    from lowtide.compiler.draw.draw import draw
     from lowtide.compiler.epilogue.functions import (
         cast,
         clamp,
@@ -92,6 +93,7 @@ _ERRORS = (
 _HOMES: dict[str, tuple[str, str]] = {
     "compile_gemm": ("lowtide.compiler.compile", "compile_gemm"),
     "compile_ir": ("lowtide.compiler.compile", "compile_ir"),
+    "draw": ("lowtide.compiler.draw.draw", "draw"),
     "GemmSpec": ("lowtide.compiler.spec", "GemmSpec"),
     "Schedule": ("lowtide.dialects.tile.schedule", "Schedule"),
     "presets": ("lowtide.compiler.presets", "PRESETS"),
@@ -127,6 +129,7 @@ __all__ = [
     "compare",
     "compile_gemm",
     "compile_ir",
+    "draw",
     "erf",
     "error_bound",
     "exp",

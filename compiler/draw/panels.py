@@ -1,0 +1,127 @@
+"""A picture as data: grids of labelled, coloured cells, cut to a part and checked to be readable."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import Error
+
+Part = Mapping[str, range]
+"""A range of elements for some of the axes: those not named are drawn in full."""
+
+# Of a picture that can be read.
+MOST_CELLS = 8192
+MOST_SIDE = 128
+MOST_ELEMENTS = 1 << 20  # of what a part is drawn of
+
+
+def check_elements(name: str, count: int) -> None:
+    """Raise Error for what has too many elements to look at, before it is computed."""
+    if count > MOST_ELEMENTS:
+        raise Error(
+            f"{name} has {count} elements; {MOST_ELEMENTS} are the most that a part is drawn of; draw a smaller one"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One grid of cells. `axes` name its rows and its columns (`m`, `n`, `k`, `rows`, `columns`)."""
+
+    title: str
+    axes: tuple[str, str]
+    labels: NDArray[np.str_]
+    """[row, column]: what stands in the cell; lines are separated by newlines."""
+    colours: NDArray[np.int64]
+    """[row, column]: index of a colour, which repeat after eight."""
+    marked: NDArray[np.bool_] | None = None
+    """[row, column]: cells with a red border."""
+
+    def extents(self) -> dict[str, int]:
+        """Cells along each axis."""
+        return dict(zip(self.axes, self.labels.shape, strict=True))
+
+    def cut(self, part: Part) -> "Panel":
+        """The part of the panel; the title says which. Raises Error where it has no cell of this panel."""
+        ranges, said = [], []
+        for axis, extent in self.extents().items():
+            wanted = part.get(axis, range(extent))
+            kept = range(wanted.start, min(wanted.stop, extent))
+            if not kept:
+                raise Error(
+                    f"part {axis}={wanted.start}:{wanted.stop} is outside of {self.title!r}, which has {extent} along "
+                    f"{axis}; start below {extent}"
+                )
+            if len(kept) < extent:
+                said.append(f"{axis} = {kept.start} to {kept.stop - 1} of {extent}")
+            ranges.append(slice(kept.start, kept.stop))
+        window = tuple(ranges)
+        return replace(
+            self,
+            title=", ".join([self.title, *said]),
+            labels=self.labels[window],
+            colours=self.colours[window],
+            marked=None if self.marked is None else self.marked[window],
+        )
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Panels, row by row in `columns` columns; None leaves a place empty. `name` is what is drawn, for messages."""
+
+    name: str
+    title: str
+    panels: tuple[Panel | None, ...]
+    columns: int = 1
+
+    @property
+    def drawn(self) -> tuple[Panel, ...]:
+        return tuple(panel for panel in self.panels if panel is not None)
+
+    @property
+    def cells(self) -> int:
+        return sum(panel.labels.size for panel in self.drawn)
+
+    def extents(self) -> dict[str, int]:
+        """The largest extent along each axis."""
+        found: dict[str, int] = {}
+        for panel in self.drawn:
+            for axis, extent in panel.extents().items():
+                found[axis] = max(extent, found.get(axis, 0))
+        return found
+
+    def cut(self, part: Part) -> "Picture":
+        """The part of every panel. Raises Error for an axis that no panel has."""
+        known = self.extents()
+        for axis in part:
+            if axis not in known:
+                raise Error(f"{self.name} has no axis {axis!r} to take a part of; its axes are {', '.join(known)}")
+        return replace(self, panels=tuple(None if panel is None else panel.cut(part) for panel in self.panels))
+
+    def check_readable(self) -> None:
+        """Raise Error, with a part that can be drawn, where there are too many cells to read."""
+        extents = self.extents()
+        longest = max(extents, key=lambda axis: extents[axis])
+        if self.cells <= MOST_CELLS and extents[longest] <= MOST_SIDE:
+            return
+        what = (
+            f"{self.cells} cells; {MOST_CELLS}"
+            if self.cells > MOST_CELLS
+            else f"{extents[longest]} cells along {longest}; {MOST_SIDE}"
+        )
+        part = ",".join(f"{axis}=0:{extent}" for axis, extent in self._readable().items() if extent < extents[axis])
+        raise Error(f"{self.name} has {what} are the most that can be read; draw a part: --part {part}")
+
+    def _readable(self) -> dict[str, int]:
+        """Extents that can be read: the longest is halved until all can."""
+        kept = {axis: min(extent, MOST_SIDE) for axis, extent in self.extents().items()}
+        while self._cells_within(kept) > MOST_CELLS:
+            longest = max(kept, key=lambda axis: kept[axis])
+            kept[longest] = -(-kept[longest] // 2)
+        return kept
+
+    def _cells_within(self, kept: Mapping[str, int]) -> int:
+        return sum(
+            int(np.prod([min(extent, kept[axis]) for axis, extent in panel.extents().items()])) for panel in self.drawn
+        )
