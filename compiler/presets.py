@@ -102,7 +102,8 @@ _SM90A_STEPS = {
         "stores of D by TMA, under way while the next tile is multiplied; four stages again",
         _TMA_STORES,
     ),
-    "sm90-bands": ("tiles in bands of 16 rows in place of groups", _TMA_STORES.with_(order="grouped(16)")),
+    "sm90-hilbert": ("tiles along a Hilbert curve in place of groups", _TMA_STORES.with_(order="hilbert")),
+    "sm90-bands": ("tiles in bands of 16 rows in place of the curve", _TMA_STORES.with_(order="grouped(16)")),
     "sm90-dependent-launch": (
         "a kernel that starts while the kernel before it ends",
         _TMA_STORES.with_(order="grouped(16)", launch="programmatic"),

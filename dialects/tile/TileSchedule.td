@@ -18,7 +18,7 @@ def Tile_OperandKind : Tile_Enum<"OperandKind", "what an epilogue operand has on
 
 def Tile_RasterKind : Tile_Enum<"RasterKind", "order in which work tiles are handed out", [
     I32EnumAttrCase<"row", 0>, I32EnumAttrCase<"column", 1>, I32EnumAttrCase<"grouped", 2>,
-    I32EnumAttrCase<"groups", 3>]>;
+    I32EnumAttrCase<"groups", 3>, I32EnumAttrCase<"hilbert", 4>]>;
 
 def Tile_SchedulerKind : Tile_Enum<"SchedulerKind", "how CTAs take work tiles", [
     I32EnumAttrCase<"one_shot", 0>, I32EnumAttrCase<"persistent", 1>, I32EnumAttrCase<"even_split", 2>]>;
@@ -47,6 +47,8 @@ def Tile_RasterAttr : Tile_Attr<"Raster", "raster"> {
     - `grouped n`: in bands of `n` tile rows, and column by column within a band. Tiles that run at the same time share
       operands in L2.
     - `groups m, n`: in bands of `m` tile rows, divided into groups of `m` × `n` tiles; row by row within a group.
+    - `hilbert`: along a Hilbert curve, generalized to any grid of tiles. Tiles that run at the same time form a compact
+      region, and consecutive tiles are neighbours.
 
     ```mlir
     #tile.raster<grouped 8>
@@ -75,7 +77,7 @@ def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
     | field | value | meaning |
     |---|---|---|
     | `tile` | `[M, N]` | CTA tile of D, in elements |
-    | `order` | `row`, `column`, `grouped(n)`, `groups(m, n)` | order of work tiles, as in `#tile.raster` |
+    | `order` | `row`, `column`, `grouped(n)`, `groups(m, n)`, `hilbert` | order of work tiles, as in `#tile.raster` |
     | `scheduler` | `one_shot`, `persistent`, `even_split` | `one_shot`: one CTA per work tile. `persistent`: as many CTAs as fit at once; CTA i of g computes tiles i, i + g, …. `even_split`: as many CTAs; each computes a run of consecutive tiles of equal length |
     | `launch` | `serialized`, `programmatic` | `serialized`: the kernel starts after the kernels before it in the stream have ended. `programmatic`: it may start earlier, and waits before it accesses global memory; default `serialized` |
 

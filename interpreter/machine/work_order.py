@@ -84,6 +84,36 @@ def _groups(index: int, tiles: Place, order: WorkOrder) -> Place:
     return top + row, left + column
 
 
+def _hilbert(index: int, tiles: Place, order: WorkOrder) -> Place:
+    """Along a generalized Hilbert curve, which leads along the longer side of the grid."""
+    longer, shorter = _on_curve(index, max(tiles), min(tiles))
+    return (shorter, longer) if tiles[0] <= tiles[1] else (longer, shorter)
+
+
+def _on_curve(index: int, length: int, width: int) -> Place:
+    """Position in a rectangle whose curve leads from (0, 0) to (length - 1, 0)."""
+    if length == 1 or width == 1:
+        return (index, 0) if width == 1 else (0, index)
+    if 2 * length > 3 * width:
+        # Two rectangles one behind the other; the first has an even length.
+        near = 2 * -(-(length // 2) // 2)
+        if index < near * width:
+            return _on_curve(index, near, width)
+        along, across = _on_curve(index - near * width, length - near, width)
+        return near + along, across
+    # A U: up on the left, through the upper part, and down on the right. The legs have an even height if they can.
+    height = 1 if width == 2 else 2 * -(-(width // 2) // 2)
+    left, upper = length // 2 * height, length * (width - height)
+    if index < left:
+        across, along = _on_curve(index, height, length // 2)
+        return along, across
+    if index < left + upper:
+        along, across = _on_curve(index - left, length, width - height)
+        return along, height + across
+    up, back = _on_curve(index - left - upper, height, length - length // 2)
+    return length - 1 - back, height - 1 - up
+
+
 SCHEDULERS: Mapping[SchedulerKind, Callable[[int, int, int], range]] = MappingProxyType(
     {
         SchedulerKind.one_shot: _one_shot,
@@ -97,5 +127,6 @@ ORDERS: Mapping[RasterKind, Callable[[int, Place, WorkOrder], Place]] = MappingP
         RasterKind.column: _column,
         RasterKind.grouped: _grouped,
         RasterKind.groups: _groups,
+        RasterKind.hilbert: _hilbert,
     }
 )

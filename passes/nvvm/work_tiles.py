@@ -16,6 +16,7 @@ from lowtide.dialects.tile import RasterKind, SchedulerKind
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.control import LowerBlock, bind_all
+from lowtide.passes.nvvm.hilbert import place_on_hilbert_curve
 from lowtide.passes.nvvm.values import flatten
 from lowtide.passes.support.builder import Builder
 
@@ -111,6 +112,11 @@ def _in_groups(build: Builder, order: tile.RasterAttr, index: ir.Value, tiles: P
     return build.add(first, build.udiv(place, width)), build.add(left, build.urem(place, width))
 
 
+def _on_curve(build: Builder, order: tile.RasterAttr, index: ir.Value, tiles: Pair) -> Pair:
+    """Along a Hilbert curve."""
+    return place_on_hilbert_curve(build, index, tiles)
+
+
 def _cut(
     build: Builder, index: ir.Value, extent: ir.Value, size: int, across: ir.Value
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
@@ -135,4 +141,5 @@ _ORDERS: dict[RasterKind, Callable[[Builder, tile.RasterAttr, ir.Value, Pair], P
     RasterKind.column: _by_columns,
     RasterKind.grouped: _in_bands,
     RasterKind.groups: _in_groups,
+    RasterKind.hilbert: _on_curve,
 }

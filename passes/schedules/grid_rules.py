@@ -16,6 +16,7 @@ _COUNTED = {
     RasterKind.column: "",
     RasterKind.grouped: "a band has at least 1 tile row",
     RasterKind.groups: "a group has at least 1 tile row and column",
+    RasterKind.hilbert: "",
 }
 
 

@@ -82,6 +82,7 @@ ORDERS = (
     "groups(2, 2)",
     "groups(3, 5)",
     "groups(16, 8)",
+    "hilbert",
 )
 SCHEDULERS = ("persistent", "even_split")
 REGISTERS = {1: (None, (0, 0)), 2: (None, None, (40, 232), (24, 240), (0, 0)), 3: (None, None, (32, 160), (0, 0))}

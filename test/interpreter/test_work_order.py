@@ -28,6 +28,7 @@ NUMBERS: dict[Any, tuple[tuple[int, ...], ...]] = {
     RasterKind.column: ((),),
     RasterKind.grouped: ((1,), (3,), (8,)),
     RasterKind.groups: ((1, 1), (2, 3), (3, 2), (16, 8)),
+    RasterKind.hilbert: ((),),
 }
 WORDS = [(kind, numbers) for kind, choices in NUMBERS.items() for numbers in choices]
 
@@ -49,7 +50,7 @@ class Unknown:
 
 
 def test_a_word_without_a_meaning_is_refused_and_not_taken_for_another() -> None:
-    with pytest.raises(InterpreterError, match="diagonal is not interpreted; known are row, column, grouped, groups"):
+    with pytest.raises(InterpreterError, match=r"diagonal is not interpreted; known are row, column, .*, hilbert"):
         order_of(Unknown())
     with pytest.raises(InterpreterError, match="diagonal is not interpreted; known are one_shot, persistent"):
         order_of(RasterKind.row, scheduler=Unknown())
@@ -98,7 +99,7 @@ def test_an_order_in_groups_walks_each_group_row_by_row_and_the_ragged_ones_last
 ONE_PER_SM = "grid.tile = [32, 32], k = 128, atoms = [2, 1, 1], stages = 6"
 ONE = "roles = cooperative(1), grid.tile = [64, 32], k = 64, stages = 2"
 TWO = "roles = cooperative(2), grid.tile = [128, 32], k = 64, stages = 2"
-RASTERS = ("row", "column", "grouped(2)", "groups(2, 2)")
+RASTERS = ("row", "column", "grouped(2)", "groups(2, 2)", "hilbert")
 SCHEDULES = [
     *(
         ("sm_80", f"{ONE_PER_SM}, order = {raster}, scheduler = {scheduler.name}")
@@ -108,7 +109,12 @@ SCHEDULES = [
     ("sm_80", f"{ONE_PER_SM}, order = column, scheduler = persistent, epilogue.path = direct"),
     *(
         ("sm_90a", f"{ONE}, order = {raster}, scheduler = {scheduler}")
-        for raster, scheduler in (("row", "persistent"), ("column", "persistent"), ("groups(2, 2)", "even_split"))
+        for raster, scheduler in (
+            ("row", "persistent"),
+            ("column", "persistent"),
+            ("groups(2, 2)", "even_split"),
+            ("hilbert", "persistent"),
+        )
     ),
     ("sm_90a", f"{TWO}, order = column, scheduler = persistent, epilogue.path = tma"),
 ]

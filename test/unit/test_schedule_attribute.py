@@ -19,7 +19,7 @@ def nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
 
 # Values ---------------------------------------------------------------------------------------------------------------
 
-ORDERS_TAKEN = r"it takes row, column, grouped\(n\) or groups\(m, n\)"
+ORDERS_TAKEN = r"it takes row, column, grouped\(n\), groups\(m, n\) or hilbert"
 ROLES_TAKEN = r"it takes single or cooperative\(n\)"
 
 
@@ -48,7 +48,7 @@ ROLES_TAKEN = r"it takes single or cooperative\(n\)"
         ("stages", 2**63, r"mainloop\.stages = 9223372036854775808: more than 64 bits"),
         ("permutation", (16, -(2**63) - 1, 16), r"multiply\.permutation = .*: more than 64 bits"),
         # Words.
-        ("order", "r", rf"grid\.order = 'r': not row, column, grouped or groups; {ORDERS_TAKEN}"),
+        ("order", "r", rf"grid\.order = 'r': not row, column, grouped, groups or hilbert; {ORDERS_TAKEN}"),
         ("order", ("row", 0), rf"grid\.order = \('row', 0\); {ORDERS_TAKEN}"),
         ("order", RasterKind.row, ORDERS_TAKEN),
         ("order", Order("grouped", 8), ORDERS_TAKEN),
@@ -135,7 +135,7 @@ def test_numbers_that_no_schedule_has_are_refused_alike_as_a_value_and_as_text(
         ("permutation = [16, 1.5, 16]", r"permutation takes \[M, N, K\], each an extent or a layout"),
         ("a.swizzle = <3,3>", r"expected ','"),
         ("a.swizzle = <3,3,3,3>", r"expected '>'"),
-        ("order = r", r"order = r is not row, column, grouped or groups"),
+        ("order = r", r"order = r is not row, column, grouped, groups or hilbert"),
         ("order = groups(1, 2, 3)", r"an order takes at most two numbers, e\.g\. groups\(16, 8\)"),
         ("roles = cooperative(1, 2)", r"roles take at most one number, e\.g\. cooperative\(2\)"),
         ("scheduler = one", r"scheduler = one is not one_shot, persistent or even_split"),

@@ -83,6 +83,12 @@ CASES = [
         ((70, 90, 24),),
         RASTER,
     ),
+    Case(
+        "raster-hilbert",
+        "grid.tile = [32, 32], k = 128, atoms = [1, 1, 1], stages = 6, order = hilbert, scheduler = persistent",
+        ((150, 90, 24),),
+        RASTER,
+    ),
     # 5 × 3 tiles in groups of 2 × 2: ragged groups at both edges; over 2 CTAs, runs of 8 and of 7 tiles.
     Case(
         "raster-groups-even-split",

@@ -71,7 +71,7 @@ module attributes {test.bad = #tile.raster<grouped 16, 8>} {}
 
 // -----
 
-// expected-error @below {{expected row, column, grouped or groups, not 'spiral'}}
+// expected-error @below {{expected row, column, grouped, groups or hilbert, not 'spiral'}}
 module attributes {test.bad = #tile.raster<spiral>} {}
 
 // -----
@@ -126,7 +126,7 @@ module attributes {test.bad = #tile.schedule<mainloop = <a = <swizzle = some>>>}
 
 // -----
 
-// expected-error @below {{order = diagonal is not row, column, grouped or groups}}
+// expected-error @below {{order = diagonal is not row, column, grouped, groups or hilbert}}
 module attributes {test.bad = #tile.schedule<grid = <order = diagonal>>} {}
 
 // -----

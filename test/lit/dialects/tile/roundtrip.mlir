@@ -29,11 +29,11 @@
   multiply = <fragment_buffers = 2, atom = mma.m16n8k16, permutation = [32, 64, 16], atoms = [2, 4, 1]>,
   grid = <scheduler = persistent, order = groups(16, 8), tile = [128, 256]>>
 
-// CHECK: module attributes {test.layout = #[[NESTED]], test.raster = [#tile.raster<row>, #tile.raster<column>, #tile.raster<grouped 8>, #tile.raster<groups 16, 8>], test.schedule = #[[MIXED]], test.swizzle = #tile.swizzle<3, 3, 3>, test.tv = #[[TV]]
+// CHECK: module attributes {test.layout = #[[NESTED]], test.raster = [#tile.raster<row>, #tile.raster<column>, #tile.raster<grouped 8>, #tile.raster<groups 16, 8>, #tile.raster<hilbert>], test.schedule = #[[MIXED]], test.swizzle = #tile.swizzle<3, 3, 3>, test.tv = #[[TV]]
 module attributes {
   tile.level = "cta", tile.target = "sm_80",
   test.layout = #tile.layout<((8,16),64):((64,512),1)>,
-  test.raster = [#tile.raster<row>, #tile.raster<column>, #tile.raster<grouped 8>, #tile.raster<groups 16, 8>],
+  test.raster = [#tile.raster<row>, #tile.raster<column>, #tile.raster<grouped 8>, #tile.raster<groups 16, 8>, #tile.raster<hilbert>],
   test.schedule = #tile.schedule<grid = <order = row>, multiply = <permutation = [#tile.layout<(8,2):(1,8)>, 16, 16]>>,
   test.swizzle = #tile.swizzle<3,3,3>,
   test.tv = #tile.tv<threads (4,8):(32,1), values (2,2):(16,8)>

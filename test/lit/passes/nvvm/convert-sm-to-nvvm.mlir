@@ -43,6 +43,7 @@ func.func @host(%a: !mat, %b: memref<100x64xbf16>, %bias: memref<?xf32>, %alpha:
   tile.launch @column grid(%ctas) threads(32) shared_memory(0) args(%a) : !mat
   tile.launch @grouped grid(%ctas) threads(32) shared_memory(0) args(%a) : !mat
   tile.launch @groups grid(%ctas) threads(32) shared_memory(0) args(%a) : !mat
+  tile.launch @hilbert grid(%ctas) threads(32) shared_memory(0) args(%a) : !mat
   return
 }
 
@@ -142,6 +143,28 @@ tile.kernel @groups(%d: !mat) {
   %m = memref.dim %d, %c0 : !mat
   %n = memref.dim %d, %c1 : !mat
   tile.work_tiles (%i, %j) of (%m, %n) by [32, 48] order(<groups 6, 5>) even_split {
+    %use = arith.addi %i, %j : index
+  }
+  tile.return
+}
+
+// Along a Hilbert curve: one cut of the grid per iteration, of a loop that stays a loop.
+// CHECK-LABEL: gpu.func @hilbert(
+// CHECK-DAG:   %[[TILES_M:.+]] = arith.shrui %{{.+}}, %c5
+// CHECK-DAG:   %[[TILES_N:.+]] = arith.divui %{{.+}}, %c48
+// CHECK:       scf.for %[[T:.+]] = %{{.+}} to %{{.+}} step %{{.+}} : i32 {
+// CHECK-DAG:     %[[LONGER:.+]] = arith.maxui %[[TILES_M]], %[[TILES_N]]
+// CHECK-DAG:     %[[SHORTER:.+]] = arith.minui %[[TILES_M]], %[[TILES_N]]
+// CHECK:         scf.while (%{{.+}} = %[[T]], %{{.+}} = %[[LONGER]], %{{.+}} = %[[SHORTER]],
+// CHECK:         } do {
+// CHECK:           scf.if
+// CHECK:           } else {
+tile.kernel @hilbert(%d: !mat) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %m = memref.dim %d, %c0 : !mat
+  %n = memref.dim %d, %c1 : !mat
+  tile.work_tiles (%i, %j) of (%m, %n) by [32, 48] order(<hilbert>) persistent {
     %use = arith.addi %i, %j : index
   }
   tile.return
