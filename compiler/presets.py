@@ -68,6 +68,7 @@ _TWO_CONSUMERS = Schedule().with_(
 )
 _GROUPS = _TWO_CONSUMERS.with_(order="groups(16, 8)")
 _TMA_STORES = _GROUPS.with_(epilogue_path="tma", epilogue_tile=(128, 64), buffers=2)
+_TALL = _TMA_STORES.with_(grid_tile=(256, 192), order="grouped(8)", stages=3, buffers=3)
 
 _SM90A_STEPS = {
     "sm90-tma-wgmma": (
@@ -108,6 +109,8 @@ _SM90A_STEPS = {
         "a kernel that starts while the kernel before it ends",
         _TMA_STORES.with_(order="grouped(16)", launch="programmatic"),
     ),
+    "sm90-tall-tile": ("tiles of 256 rows: two blocks of 64 for each consumer, fewer bytes from L2 per flop", _TALL),
+    "sm90-split-tail": ("a last wave that is at most half full as half tiles", _TALL.with_(tail="halves")),
     "sm90-best": ("everything chosen for the shape", Schedule()),
 }
 

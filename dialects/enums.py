@@ -6,7 +6,7 @@ Builders of ops take the enums as they are.
 from mlir import ir
 
 from lowtide.dialects import sm, tile
-from lowtide.dialects.tile import CacheHint, GemmLayout, OperandKind, RasterKind, SchedulerKind
+from lowtide.dialects.tile import CacheHint, GemmLayout, OperandKind, RasterKind, SchedulerKind, WorkPart
 
 
 def gemm_layout(op: tile.GemmOp | tile.MmaOp | sm.WgmmaOp) -> GemmLayout:
@@ -27,6 +27,11 @@ def operand_kinds(op: tile.GemmOp | tile.StoreOp) -> list[OperandKind]:
 def scheduler_kind(work: tile.WorkTilesOp) -> SchedulerKind:
     """How CTAs take work tiles."""
     return SchedulerKind(_number(work.scheduler))
+
+
+def work_part(work: tile.WorkTilesOp) -> WorkPart:
+    """Which of the tiles a loop over work tiles takes; `all` where it says nothing."""
+    return WorkPart.all if work.part is None else WorkPart(_number(work.part))
 
 
 def raster_kind(order: tile.RasterAttr) -> RasterKind:

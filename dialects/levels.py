@@ -80,6 +80,7 @@ DEVICE_OPS = _lives(
     (PIPELINED, EPILOGUE, "sm.ring sm.ring_advance"),
     (PIPELINED, PIPELINED, "sm.copy_async sm.producer_acquire sm.producer_commit"),
     (PIPELINED, PIPELINED, "sm.consumer_wait sm.consumer_release sm.producer_tail"),
+    (PIPELINED, EPILOGUE, "sm.prefix"),
     (ATOMS, EPILOGUE, "sm.ring_slot sm.ring_reuse"),
     (ATOMS, EPILOGUE, "sm.cp_async sm.cp_async_commit sm.cp_async_wait sm.ldmatrix sm.mma_sync sm.splat"),
     (PIPELINED, EPILOGUE, "sm.roles"),

@@ -121,6 +121,8 @@ def _print_grid(grid: Grid) -> None:
     line("grid", f"{grid.tiles} {how}; {counted(grid.ctas, 'CTA')}, {grid.at_once} at once on {grid.sms} SMs")
     text = counted(grid.full_waves or 0, "full wave")
     if grid.last_wave:
-        text += f", a last one of {counted(grid.last_wave, 'tile')}, {grid.last_wave / grid.at_once:.0%} of the CTAs"
+        halves = f" in {grid.last_wave_halves} halves" if grid.last_wave_halves else ""
+        busy = (grid.last_wave_halves or grid.last_wave) / grid.at_once
+        text += f", a last one of {counted(grid.last_wave, 'tile')}{halves}, {busy:.0%} of the CTAs"
     rows, columns = counted(grid.wave_rows or 0, "tile row"), counted(grid.wave_columns or 0, "tile column")
     line("waves", f"{text}; the first reads {rows} of A and {columns} of B")

@@ -51,6 +51,8 @@ class Grid:
     full_waves: int | None
     last_wave: int | None
     """Tiles of a last wave that is not full; 0 where all are."""
+    last_wave_halves: int | None
+    """Half tiles as which the last wave runs; 0 where its tiles are whole."""
     wave_rows: int | None
     """Tile rows of the first wave: panels of A that it reads."""
     wave_columns: int | None
@@ -110,7 +112,7 @@ def composition_of(
         scratch_bytes=sum(scratch),
         flops_per_byte=_flops_per_byte(kernel, rings[0].buffers) if rings else None,
         l2_bytes_per_cycle=stage_bytes / products[0].cycles if products else None,
-        grid=_grid(walk(kernel, tile.WorkTilesOp)[0], launch, spec, target, max(1, ctas_per_sm)),
+        grid=_grid(walk(kernel, tile.WorkTilesOp), launch, spec, target, max(1, ctas_per_sm)),
     )
 
 
@@ -138,15 +140,22 @@ def _flops_per_byte(kernel: tile.KernelOp, stage: list[ir.Type]) -> float:
     return 2 * m * n / ((m + n) * element_bytes)
 
 
-def _grid(work: tile.WorkTilesOp, launch: tile.LaunchOp, spec: GemmSpec, target: Target, ctas_per_sm: int) -> Grid:
-    tile_m, tile_n = work.tile
-    order = work_order(work.operation)
+def _grid(
+    loops: list[tile.WorkTilesOp], launch: tile.LaunchOp, spec: GemmSpec, target: Target, ctas_per_sm: int
+) -> Grid:
+    """Of one loop over all tiles or, with grid.tail = halves, one over the full waves and one over halves.
+
+    A role repeats the loops of the others.
+    """
+    tile_m, tile_n = loops[0].tile
+    order, *parts = (work_order(work.operation) for work in loops)
     numbers = [str(number) for number in (order.group, order.columns) if number]
     text = order.kind.name + (f"({', '.join(numbers)})" if numbers else "")
     places = None if spec.m is None or spec.n is None else (-(-spec.m // tile_m), -(-spec.n // tile_n))
     tiles = None if places is None else places[0] * places[1]
     ctas = _host_value(launch.grid, target.sm_count)
     at_once = None if ctas is None else min(ctas, target.sm_count * ctas_per_sm)
+    halves = next((part for part in parts if part.pieces > 1), None)
     wave: list[tuple[int, int]] = []
     if places and at_once and ctas:
         first = (next(order.tiles_of(cta, ctas, places), None) for cta in range(at_once))
@@ -161,6 +170,7 @@ def _grid(work: tile.WorkTilesOp, launch: tile.LaunchOp, spec: GemmSpec, target:
         at_once=at_once,
         full_waves=tiles // at_once if tiles and at_once else None,
         last_wave=tiles % at_once if tiles and at_once else None,
+        last_wave_halves=halves.count(ctas, tiles) if halves and ctas and tiles else 0 if tiles else None,
         wave_rows=len({row for row, _ in wave}) or None,
         wave_columns=len({column for _, column in wave}) or None,
     )

@@ -140,6 +140,15 @@ LogicalResult RingReuseOp::verify() {
   return success();
 }
 
+LogicalResult PrefixOp::verify() {
+  auto source = cast<MemRefType>(getSource().getType()), result = cast<MemRefType>(getResult().getType());
+  if (source.getElementType() != result.getElementType())
+    return emitOpError() << "is a buffer of " << result.getElementType() << " in one of " << source.getElementType();
+  if (byteSize(result) > byteSize(source))
+    return emitOpError() << "needs " << byteSize(result) << " bytes but the buffer has " << byteSize(source);
+  return success();
+}
+
 //===--- fragments ----------------------------------------------------------------------------------------------===//
 
 LogicalResult LdmatrixOp::verify() {

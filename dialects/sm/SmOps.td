@@ -218,6 +218,22 @@ def Sm_RingReuseOp : Sm_Op<"ring_reuse", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Sm_PrefixOp : Sm_Op<"prefix", [Pure]> {
+  let summary = "The first bytes of a buffer, as a smaller buffer with a layout of its own";
+  let description = [{
+    A slot of a ring serves tiles of several sizes: a smaller tile uses the first bytes of the slot's buffer. The right
+    to read or write is that of the whole buffer.
+
+    ```mlir
+    %half = sm.prefix %a : memref<256x64xbf16, #layout, #gpu.address_space<workgroup>> to memref<128x64xbf16, #layout1, #gpu.address_space<workgroup>>
+    ```
+  }];
+  let arguments = (ins Sm_SharedMemRef:$source);
+  let results = (outs Sm_SharedMemRef:$result);
+  let assemblyFormat = "$source attr-dict `:` qualified(type($source)) `to` qualified(type($result))";
+  let hasVerifier = 1;
+}
+
 //===--- cp.async -----------------------------------------------------------------------------------------------===//
 
 def Sm_CpAsyncOp : Sm_Op<"cp_async"> {

@@ -210,6 +210,21 @@ static ParseResult parseIterArgs(OpAsmParser &parser, SmallVectorImpl<OpAsmParse
   return success();
 }
 
+// `part(full_waves)`, if it is there.
+static ParseResult parsePart(OpAsmParser &parser, OperationState &result, StringAttr name) {
+  StringRef word;
+  if (failed(parser.parseOptionalKeyword("part")))
+    return success();
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseLParen() || parser.parseKeyword(&word) || parser.parseRParen())
+    return failure();
+  std::optional<WorkPart> part = symbolizeWorkPart(word);
+  if (!part)
+    return parser.emitError(loc) << "part(" << word << ") is not " << wordsOf<WorkPart>();
+  result.addAttribute(name, WorkPartAttr::get(parser.getContext(), *part));
+  return success();
+}
+
 ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
   SmallVector<OpAsmParser::Argument> arguments(2), carried;
   OpAsmParser::UnresolvedOperand rows, columns;
@@ -237,7 +252,8 @@ ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
   result.addAttribute(getTileAttrName(result.name), builder.getDenseI64ArrayAttr(tile));
   result.addAttribute(getOrderAttrName(result.name), order);
   result.addAttribute(getSchedulerAttrName(result.name), SchedulerKindAttr::get(builder.getContext(), *scheduler));
-  if (parseIterArgs(parser, carried, inits, types) || parser.resolveOperand(rows, index, result.operands) ||
+  if (parsePart(parser, result, getPartAttrName(result.name)) ||
+      parseIterArgs(parser, carried, inits, types) || parser.resolveOperand(rows, index, result.operands) ||
       parser.resolveOperand(columns, index, result.operands) ||
       parser.resolveOperands(inits, types, loc, result.operands) ||
       parser.parseOptionalAttrDictWithKeyword(result.attributes))
@@ -266,6 +282,8 @@ void WorkTilesOp::print(OpAsmPrinter &printer) {
   printer << "] order(";
   getOrder().print(printer);
   printer << ") " << stringifySchedulerKind(getScheduler());
+  if (getPart())
+    printer << " part(" << stringifyWorkPart(*getPart()) << ")";
   if (!getInits().empty()) {
     printer << " iter_args(";
     llvm::interleaveComma(llvm::zip(block.getArguments().drop_front(2), getInits()), printer,
@@ -274,7 +292,7 @@ void WorkTilesOp::print(OpAsmPrinter &printer) {
   }
   printer.printOptionalAttrDictWithKeyword(
       (*this)->getAttrs(),
-      {getTileAttrName(), getOrderAttrName(), getSchedulerAttrName()});
+      {getTileAttrName(), getOrderAttrName(), getSchedulerAttrName(), getPartAttrName()});
   printer << " ";
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false, /*printBlockTerminators=*/!getInits().empty());
 }
@@ -289,6 +307,9 @@ void WorkTilesOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn s
 LogicalResult WorkTilesOp::verify() {
   if (getTile().size() != 2 || llvm::any_of(getTile(), [](int64_t extent) { return extent < 1; }))
     return emitOpError() << "needs a tile of two positive extents";
+  if (getPart().value_or(WorkPart::all) != WorkPart::all && getScheduler() != SchedulerKind::persistent)
+    return emitOpError() << "has part(" << stringifyWorkPart(*getPart()) << "), which parts the waves of a persistent "
+                         << "grid; it is " << stringifySchedulerKind(getScheduler());
   Block &block = getBody().front();
   if (block.getNumArguments() != 2 + getInits().size() || !block.getArgument(0).getType().isIndex() ||
       !block.getArgument(1).getType().isIndex())

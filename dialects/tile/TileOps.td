@@ -192,6 +192,13 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [SingleBlock, RecursiveMemoryEffect
     - `even_split`: each CTA computes a run of consecutive tiles. The first (tiles mod CTAs) CTAs compute one more tile
       than the others.
 
+    With `part`, a persistent loop takes some of the tiles. Of T tiles on g CTAs, T mod g are left for a last wave. If
+    they are at most half of g, and not none, they are split in halves along M; else nothing is split.
+
+    - `full_waves`: the tiles before those that are split: all tiles if nothing is split.
+    - `tail_halves`: the halves, two after each other of each tile; CTA i computes half i. `tile` is the extent of a
+      half; the order is that of tiles of twice as many rows. A half may lie wholly past the edge.
+
     The arguments of the body are the first row and the first column of the tile, followed by the loop-carried values,
     as in scf.for.
 
@@ -203,10 +210,16 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [SingleBlock, RecursiveMemoryEffect
       …
       tile.yield %next : index
     }
+    tile.work_tiles (%m, %n) of (%M, %N) by [256, 192] order(<grouped 8>) persistent part(full_waves) {
+      …
+    }
+    tile.work_tiles (%m, %n) of (%M, %N) by [128, 192] order(<grouped 8>) persistent part(tail_halves) {
+      …
+    }
     ```
   }];
   let arguments = (ins Index:$rows, Index:$columns, Variadic<AnyType>:$inits, DenseI64ArrayAttr:$tile,
-                       Tile_RasterAttr:$order, Tile_SchedulerKind:$scheduler);
+                       Tile_RasterAttr:$order, Tile_SchedulerKind:$scheduler, OptionalAttr<Tile_WorkPart>:$part);
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;

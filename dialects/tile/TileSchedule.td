@@ -26,6 +26,12 @@ def Tile_SchedulerKind : Tile_Enum<"SchedulerKind", "how CTAs take work tiles", 
 def Tile_LaunchKind : Tile_Enum<"LaunchKind", "when a kernel may start", [
     I32EnumAttrCase<"serialized", 0>, I32EnumAttrCase<"programmatic", 1>]>;
 
+def Tile_TailKind : Tile_Enum<"TailKind", "how a persistent grid runs a last wave that is not full", [
+    I32EnumAttrCase<"whole", 0>, I32EnumAttrCase<"halves", 1>]>;
+
+def Tile_WorkPart : Tile_Enum<"WorkPart", "which of the tiles a loop over work tiles takes", [
+    I32EnumAttrCase<"all", 0>, I32EnumAttrCase<"full_waves", 1>, I32EnumAttrCase<"tail_halves", 2>]>;
+
 def Tile_RolesKind : Tile_Enum<"RolesKind", "how the warps of a CTA share the work", [
     I32EnumAttrCase<"single", 0>, I32EnumAttrCase<"cooperative", 1>]>;
 
@@ -80,13 +86,16 @@ def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
     | `order` | `row`, `column`, `grouped(n)`, `groups(m, n)`, `hilbert` | order of work tiles, as in `#tile.raster` |
     | `scheduler` | `one_shot`, `persistent`, `even_split` | `one_shot`: one CTA per work tile. `persistent`: as many CTAs as fit at once; CTA i of g computes tiles i, i + g, …. `even_split`: as many CTAs; each computes a run of consecutive tiles of equal length |
     | `launch` | `serialized`, `programmatic` | `serialized`: the kernel starts after the kernels before it in the stream have ended. `programmatic`: it may start earlier, and waits before it accesses global memory; default `serialized` |
+    | `tail` | `whole`, `halves` | `halves`: a last wave that is at most half full runs as half tiles, so that twice as many CTAs take part; default `whole` |
 
     ```mlir
     #tile.grid<tile = [128, 256], order = grouped(16), scheduler = persistent>
+    #tile.grid<tile = [256, 192], order = grouped(8), scheduler = persistent, tail = halves>
     ```
   }];
   let parameters = (ins Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$tile, Tile_OptionalAttr<"RasterAttr">:$order,
-                        Tile_OptionalEnum<"SchedulerKind">:$scheduler, Tile_OptionalEnum<"LaunchKind">:$launch);
+                        Tile_OptionalEnum<"SchedulerKind">:$scheduler, Tile_OptionalEnum<"LaunchKind">:$launch,
+                        Tile_OptionalEnum<"TailKind">:$tail);
 }
 
 def Tile_RolesAttr : Tile_Attr<"Roles", "roles"> {

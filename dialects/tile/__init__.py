@@ -20,5 +20,7 @@ from .._tile_enum_gen import (  # noqa: F401
     RolesKind,
     SchedulerKind,
     StorePath,
+    TailKind,
+    WorkPart,
 )
 from .._tile_ops_gen import *  # noqa: F403

@@ -13,7 +13,15 @@ from mlir import ir
 from tensor_layouts import size
 
 from lowtide.dialects._lowtide import ScheduleAttr
-from lowtide.dialects._tile_enum_gen import CacheHint, EpilogueMath, LaunchKind, RolesKind, SchedulerKind, StorePath
+from lowtide.dialects._tile_enum_gen import (
+    CacheHint,
+    EpilogueMath,
+    LaunchKind,
+    RolesKind,
+    SchedulerKind,
+    StorePath,
+    TailKind,
+)
 from lowtide.dialects.diagnostics import Diagnostics
 from lowtide.dialects.text import check_text
 from lowtide.dialects.tile.fields import (
@@ -66,12 +74,16 @@ def _checked(name: str, kind: Kind, value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Grid(_Part):
-    """`#tile.grid`: which CTA computes which tile of D, in which order. `launch` may stay None: serialized."""
+    """`#tile.grid`: which CTA computes which tile of D, in which order.
+
+    `launch` and `tail` may stay None: serialized, whole.
+    """
 
     tile: Extents2 | None = field(default=None, metadata=_is(Integers(2, "[M, N]")))
     order: Order | None = field(default=None, metadata=_is(ORDER))
     scheduler: SchedulerKind | None = field(default=None, metadata=_is(Word(SchedulerKind)))
     launch: LaunchKind | None = field(default=None, metadata=_is(Word(LaunchKind)))
+    tail: TailKind | None = field(default=None, metadata=_is(Word(TailKind)))
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ Where an op says it (`tile.work_tiles`, levels cta to epilogue) the tiles are re
 they are read from the stores.
 """
 
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,26 +13,25 @@ import numpy as np
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Access, Buffer, Ints, Span
 
-Place = tuple[int, int]
+Tile = tuple[int, int, int, int]
+"""A work tile: its first row and column, and how many rows and columns it has."""
 
 
 @dataclass(eq=False)
 class Trace:
     """Given to `interpret`, which fills it.
 
-    `work`: by CTA and agent, the first row and column of each work tile, in sequence; `tile` is their extents, None
-    where no op says. `stores`: by CTA and agent, rows and columns of the elements of D that each op stored.
+    `work`: by CTA and agent, its work tiles, in sequence; empty where no op says them. `stores`: by CTA and agent, rows
+    and columns of the elements of D that each op stored.
     """
 
     level: str = ""
-    tile: Place | None = None
-    work: dict[int, dict[str, list[Place]]] = field(default_factory=dict)
+    work: dict[int, dict[str, list[Tile]]] = field(default_factory=dict)
     stores: dict[int, dict[str, list[tuple[Ints, Ints]]]] = field(default_factory=dict)
     output: Buffer | None = None
 
-    def begin_work(self, cta: int, agent: str, tile: Place) -> list[Place]:
+    def begin_work(self, cta: int, agent: str) -> list[Tile]:
         """An agent begins a tile.work_tiles: where its tiles are to be entered."""
-        self.tile = tile
         return self.work.setdefault(cta, {}).setdefault(agent, [])
 
     def store(self, access: Access, span: Span) -> None:
@@ -44,8 +45,8 @@ class Trace:
         made = self.stores.setdefault(access.cta, {}).setdefault(agent, [])
         made.append((rows, rest // ELEMENT_BYTES[output.dtype]))
 
-    def tiles(self) -> dict[int, list[Place]]:
-        """By CTA, the first row and column of each work tile, in the sequence that all its agents keep to.
+    def tiles(self) -> dict[int, list[Tile]]:
+        """By CTA, its work tiles, in the sequence that all its agents keep to.
 
         CTAs without work are left out. Raises InterpreterError where agents of a CTA differ.
         """
@@ -62,20 +63,35 @@ class Trace:
                 found[cta] = tiles
         return found
 
-    def stored_tiles(self, tile: Place) -> dict[int, dict[str, list[Place]]]:
-        """By CTA and agent, the first row and column of the tiles of these extents that it stored to, in sequence."""
+    def stored_tiles(self, tiles: Iterable[Tile]) -> dict[int, dict[str, list[Tile]]]:
+        """By CTA and agent, which of these tiles it stored to, in sequence. Raises InterpreterError for another place.
+
+        The tiles lie in a grid: their extents are multiples of the least ones, and they start at such multiples.
+        """
+        known = list(tiles)
+        height, width = (math.gcd(*(number for tile in known for number in tile[axis::2])) for axis in (0, 1))
+        cells = {
+            (row, column): tile
+            for tile in known
+            for row in range(tile[0], tile[0] + tile[2], height)
+            for column in range(tile[1], tile[1] + tile[3], width)
+        }
         return {
-            cta: {name: _without_repeats(events, tile) for name, events in agents.items()}
+            cta: {name: _without_repeats(events, (height, width), cells) for name, events in agents.items()}
             for cta, agents in self.stores.items()
         }
 
 
-def _without_repeats(events: list[tuple[Ints, Ints]], tile: Place) -> list[Place]:
-    found: list[Place] = []
+def _without_repeats(
+    events: list[tuple[Ints, Ints]], cell: tuple[int, int], cells: Mapping[tuple[int, int], Tile]
+) -> list[Tile]:
+    found: list[Tile] = []
     for rows, columns in events:
-        places = np.stack([rows // tile[0] * tile[0], columns // tile[1] * tile[1]], axis=1)
+        places = np.stack([rows // cell[0] * cell[0], columns // cell[1] * cell[1]], axis=1)
         changes = np.flatnonzero(np.any(places[1:] != places[:-1], axis=1)) + 1
         for row, column in places[[0, *changes]].tolist():
-            if not found or found[-1] != (row, column):
-                found.append((row, column))
+            if (row, column) not in cells:
+                raise InterpreterError(f"stores to D at row {row}, column {column}, which is in no work tile")
+            if not found or found[-1] != cells[row, column]:
+                found.append(cells[row, column])
     return found

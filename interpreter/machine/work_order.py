@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from lowtide.dialects.tile import RasterKind, SchedulerKind
+from lowtide.dialects.tile import RasterKind, SchedulerKind, WorkPart
 from lowtide.errors import InterpreterError
 
 Place = tuple[int, int]
@@ -15,19 +15,30 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class WorkOrder:
-    """The scheduler, and the order of tiles with its numbers (`group` and `columns`, 0 where it has none)."""
+    """The scheduler, the order of tiles with its numbers (`group` and `columns`, 0 where it has none), and the part of
+    the tiles that is taken."""
 
     scheduler: SchedulerKind
     kind: RasterKind
     group: int = 0
     columns: int = 0
+    part: WorkPart = WorkPart.all
 
     def __post_init__(self) -> None:
         """Raises InterpreterError for a word that has no meaning here."""
-        for word, known in ((self.scheduler, SCHEDULERS), (self.kind, ORDERS)):
+        for word, known in ((self.scheduler, SCHEDULERS), (self.kind, ORDERS), (self.part, PARTS)):
             if word not in known:
                 names = ", ".join(each.name for each in known)
                 raise InterpreterError(f"tile.work_tiles: {word.name} is not interpreted; known are {names}")
+
+    @property
+    def pieces(self) -> int:
+        """How many work tiles, one below the other, are a tile of the order."""
+        return PARTS[self.part].pieces
+
+    def count(self, ctas: int, total: int) -> int:
+        """The number of work tiles of all CTAs; `total` counts the tiles of the order."""
+        return len(PARTS[self.part].taken(total, ctas)) * self.pieces
 
     def tile_at(self, index: int, tiles: Place) -> Place:
         """The tile (m, n) at place `index` of the order, of `tiles` tiles along M and N."""
@@ -38,8 +49,26 @@ class WorkOrder:
         return SCHEDULERS[self.scheduler](cta, ctas, total)
 
     def tiles_of(self, cta: int, ctas: int, tiles: Place) -> Iterator[Place]:
-        """The tiles (m, n) that a CTA computes, in sequence."""
-        return (self.tile_at(index, tiles) for index in self.places(cta, ctas, tiles[0] * tiles[1]))
+        """The work tiles (m, n) that a CTA computes, in sequence; `tiles` counts those of the order."""
+        total, pieces = tiles[0] * tiles[1], self.pieces
+        taken = PARTS[self.part].taken(total, ctas)
+        for place in self.places(cta, ctas, self.count(ctas, total)):
+            m, n = self.tile_at(taken[place // pieces], tiles)
+            yield m * pieces + place % pieces, n
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which tiles of the order, by their number and that of the CTAs, are taken, each in how many pieces along M."""
+
+    taken: Callable[[int, int], range]
+    pieces: int = 1
+
+
+def _split(total: int, ctas: int) -> range:
+    """The tiles of a last wave that is at most half full; none if it is fuller."""
+    over = total % ctas
+    return range(total - over, total) if 2 * over <= ctas else range(total, total)
 
 
 def _one_shot(cta: int, ctas: int, total: int) -> range:
@@ -114,6 +143,13 @@ def _on_curve(index: int, length: int, width: int) -> Place:
     return length - 1 - back, height - 1 - up
 
 
+PARTS: Mapping[WorkPart, Part] = MappingProxyType(
+    {
+        WorkPart.all: Part(lambda total, ctas: range(total)),
+        WorkPart.full_waves: Part(lambda total, ctas: range(_split(total, ctas).start)),
+        WorkPart.tail_halves: Part(_split, pieces=2),
+    }
+)
 SCHEDULERS: Mapping[SchedulerKind, Callable[[int, int, int], range]] = MappingProxyType(
     {
         SchedulerKind.one_shot: _one_shot,

@@ -132,6 +132,15 @@ def ring_reuse(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = SharedBuffer(ring.starts[0], type)
 
 
+@OPS.implements("sm.prefix")
+def prefix(state: AgentState, op: DecodedOp) -> None:
+    buffer, type = state.values[op.operands[0]], op.result_types[0]
+    assert isinstance(type, MemRef)
+    if type.bytes > buffer.type.bytes:
+        raise violation(state, op, f"takes {type.bytes} bytes of a buffer of {buffer.type.bytes}; take at most all")
+    state.values[op.results[0]] = SharedBuffer(buffer.address, type, buffer.right)
+
+
 @OPS.implements("sm.copy_async")
 def copy_async(state: AgentState, op: DecodedOp) -> None:
     together(state, op)

@@ -7,7 +7,7 @@ import numpy as np
 from mlir import ir
 from numpy.typing import NDArray
 
-from lowtide.dialects.tile import GemmLayout, OperandKind, RasterKind, SchedulerKind
+from lowtide.dialects.tile import GemmLayout, OperandKind, RasterKind, SchedulerKind, WorkPart
 from lowtide.interpreter.machine.agents import AgentState, LaunchRequest, Steps
 from lowtide.interpreter.machine.barriers import together
 from lowtide.interpreter.machine.execution import run_block, violation
@@ -123,7 +123,8 @@ def work_order(op: Any) -> WorkOrder:
     """What a tile.work_tiles says of who computes which tile when. Raises InterpreterError for an unknown word."""
     order = op.attributes["order"]
     scheduler = SchedulerKind(ir.IntegerAttr(op.attributes["scheduler"]).value)
-    return WorkOrder(scheduler, RasterKind[order.kind], order.group, order.columns)
+    part = WorkPart(ir.IntegerAttr(op.attributes["part"]).value) if "part" in op.attributes else WorkPart.all
+    return WorkOrder(scheduler, RasterKind[order.kind], order.group, order.columns, part)
 
 
 def _prepare_work_tiles(op: DecodedOp, program: Program) -> None:
@@ -135,12 +136,13 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
     rows, columns, *carried = (state.values[slot] for slot in op.operands)
     machine, cta, order = state.machine, state.cta.index, op.data
     height, width = op.attributes["tile"]
-    noted = None if machine.trace is None else machine.trace.begin_work(cta, state.name, (height, width))
+    noted = None if machine.trace is None else machine.trace.begin_work(cta, state.name)
+    whole = height * order.pieces
     row, column, *following = op.regions[0].arguments
-    for m, n in order.tiles_of(cta, machine.grid, (-(-rows // height), -(-columns // width))):
+    for m, n in order.tiles_of(cta, machine.grid, (-(-rows // whole), -(-columns // width))):
         place = state.values[row], state.values[column] = m * height, n * width
-        if noted is not None:
-            noted.append(place)
+        if noted is not None and place[0] < rows:  # a half of a tile may lie past the edge
+            noted.append((*place, height, width))
         for slot, value in zip(following, carried, strict=True):
             state.values[slot] = value
         carried = yield from run_block(state, op.regions[0])

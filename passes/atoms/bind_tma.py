@@ -14,12 +14,13 @@ After    host    %map = sm.tensor_map %a : … to !sm.tensor_map<128x64xbf16, sw
          The expected bytes are those of the copies between acquire and commit. The full barrier has one arrival, the
          producer's; the empty barrier has one per consumer warpgroup. A box is one panel of the buffer. With copy =
          tma.3d, tma.4d or tma.5d the map has 3, 4 or 5 dimensions, a box is all panels, and the host asserts that
-         panels divide the matrix. a.cache and b.cache become hints on the loads of A and B.
+         panels divide the matrix. A copy to a prefix of a slot's buffer has a
+         box of its own. a.cache and b.cache become hints on the loads of A and B.
 Needs    level atoms, roles.
 Refuses  copies from a matrix that is not a kernel argument; a release without the proof that a wgmma is done; a slot
          that is not committed exactly once; roles other than one producer and one consumer; more or fewer than one
          ring; a kernel without exactly one launch.
-Test     test/lit/passes/atoms/bind-tma.mlir, bind-tma-invalid.mlir
+Test     test/lit/passes/atoms/bind-tma.mlir, bind-tma-tail.mlir, bind-tma-invalid.mlir
 """
 
 from dataclasses import dataclass
@@ -119,11 +120,13 @@ def _bind_producer(
     commits = list(uses(acquire.slot))
     if len(commits) != 1 or not isinstance(commits[0], sm.ProducerCommitOp):
         raise Refusal(acquire, "must give its slot to one sm.producer_commit: what lies between fills the slot")
-    copies = [use for buffer in acquire.buffers for use in uses(buffer)]
-    for copy in copies:
+    operands = (schedule.mainloop.a, schedule.mainloop.b)
+    filled = [_filled(buffer) for buffer in acquire.buffers]
+    copies = [(use, operand) for buffer, operand in zip(filled, operands, strict=True) for use in uses(buffer)]
+    for copy, _ in copies:
         if not isinstance(copy, sm.CopyAsyncOp):
             raise Refusal(copy, "uses a slot that is being filled; only sm.copy_async may")
-    size = sum(bytes_of(acquire, buffer.type) for buffer in acquire.buffers)
+    size = sum(bytes_of(acquire, buffer.type) for buffer in filled)
     with before(acquire), acquire.operation.location:
         # The first round finds every slot empty: the parity before the first passes at once.
         sm.MbarrierWaitOp(empty, acquire.index, Builder.index().xor(acquire.phase, 1))
@@ -131,16 +134,20 @@ def _bind_producer(
         slot = sm.RingSlotOp(acquire.ring, acquire.index)
     for old, new in zip(acquire.buffers, slot.buffers, strict=True):
         old.replace_all_uses_with(new)
-    operands = dict(zip(slot.buffers, (schedule.mainloop.a, schedule.mainloop.b), strict=True))
-    for copy in copies:
+    for copy, operand in copies:
         view, buffer = copy.source.owner.opview, copy.destination
-        operand = operands[buffer]
         with before(copy), copy.operation.location:
             tensor_map = maps.map_for(copy, view.source, buffer.type, rank=TMA_RANKS.get(str(operand.copy), 2))
             sm.TmaLoadOp(tensor_map, *view.offsets, buffer, full, acquire.index, cache=written(operand.cache))
         erase(copy)
     erase(commits[0])
     erase(acquire)
+
+
+def _filled(buffer: ir.Value) -> ir.Value:
+    """What copies fill of a slot's buffer: the buffer, or the one prefix of it that is used."""
+    users = list(uses(buffer))
+    return users[0].result if len(users) == 1 and isinstance(users[0], sm.PrefixOp) else buffer
 
 
 def _bind_consumer(wait: sm.ConsumerWaitOp, full: ir.Value) -> None:

@@ -15,7 +15,7 @@ After    %full0, %a0, %b0 = sm.consumer_wait %ring[%r, %rp]                    (
          each takes every n-th block.
 Needs    level atoms, roles; a schedule whose mma is wgmma.
 Refuses  an atom that the target lacks; a tile that the tiled mma does not divide; a loop of another form.
-Test     test/lit/passes/atoms/bind-wgmma.mlir, bind-wgmma-invalid.mlir
+Test     test/lit/passes/atoms/bind-wgmma.mlir, bind-wgmma-tail.mlir, bind-wgmma-invalid.mlir
 """
 
 from dataclasses import dataclass
@@ -59,8 +59,9 @@ class BindWgmma(Pass):
 def _bind(mma: tile.MmaOp, tiled: TiledMma) -> None:
     loop = main_loop(mma)
     body = ops_in(loop.body)
+    prefixes = {op.source: op for op in body if isinstance(op, sm.PrefixOp)}
     forms = [sm.ConsumerWaitOp, tile.MmaOp, sm.ConsumerReleaseOp, sm.RingAdvanceOp]
-    if [type(op) for op in body] != forms or len(loop.initArgs) != 3:
+    if [type(op) for op in body if not isinstance(op, sm.PrefixOp)] != forms or len(loop.initArgs) != 3:
         raise Refusal(loop, "must wait, multiply, release and advance, as specialize-roles leaves it")
     if constant_of(loop.lowerBound) != 0 or constant_of(loop.step) != 1:
         raise Refusal(loop, "must count its K steps from 0 by 1: the first is taken out of it")
@@ -68,6 +69,15 @@ def _bind(mma: tile.MmaOp, tiled: TiledMma) -> None:
     if not isinstance(splat, tile.SplatOp) or splat.value.value:
         raise Refusal(loop, "must start from tile.splat 0.0: wgmma clears its accumulators")
     wait = body[0]
+
+    def operands(slot: sm.ConsumerWaitOp) -> list[ir.Value]:
+        """What the mma reads of a slot: its buffers, or prefixes of them."""
+        types = [prefixes[buffer].result.type if buffer in prefixes else None for buffer in wait.buffers]
+        return [
+            buffer if type_ is None else sm.PrefixOp(type_, buffer).result
+            for buffer, type_ in zip(slot.buffers, types, strict=True)
+        ]
+
     ring, shape = wait.ring, tuple(mma.acc.type.shape)
     fragment = fragment_type(tiled.tv("c", shape), shape, mma.acc.type.element_type)
     pending = sm.PendingType.get(fragment)
@@ -76,14 +86,14 @@ def _bind(mma: tile.MmaOp, tiled: TiledMma) -> None:
         zero = sm.SplatOp(fragment, splat.value).result
         slot, phase = loop.initArgs[1], loop.initArgs[2]
         first = sm.ConsumerWaitOp(ring, slot, phase)
-        started = sm.WgmmaOp(pending, mma.layout, *first.buffers, zero, attribute).result
+        started = sm.WgmmaOp(pending, mma.layout, *operands(first), zero, attribute).result
         after = sm.RingAdvanceOp(ring, slot, phase)
         inits = [started, first.slot, after.next_index, after.next_phase]
         new = scf.ForOp(Builder.index().constant(1), loop.upperBound, loop.step, inits)
         with ir.InsertionPoint(new.body):
             acc, held, slot, phase = new.inner_iter_args
             following = sm.ConsumerWaitOp(ring, slot, phase)
-            issued = sm.WgmmaOp(pending, mma.layout, *following.buffers, acc, attribute).result
+            issued = sm.WgmmaOp(pending, mma.layout, *operands(following), acc, attribute).result
             waited = sm.MmaWaitOp(pending, sm.RetiredType.get(), 1, issued)
             sm.ConsumerReleaseOp(ring, held, retired=waited.retired)
             advance = sm.RingAdvanceOp(ring, slot, phase)

@@ -7,10 +7,12 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
                    tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] order(<grouped 8>) one_shot {
                      %acc = scf.for %k … { tile.mma tn (tile.view %a[%m, %k]), (tile.view %b[%n, %k]), %c }
                      tile.store %acc into %d[%m, %n] { epilogue }
+         With grid.tail = halves there are two tile.work_tiles, one after the other, each with its own tile size:
+         part(full_waves) by [256, 192], and part(tail_halves) by [128, 192].
 Needs    level problem, with a complete schedule.
 Refuses  more than one tile.gemm in a function; a schedule without a field that it reads; an epilogue that reads a host
          value other than its operands and constants.
-Test     test/lit/passes/cta/tile-to-ctas.mlir, tile-to-ctas-invalid.mlir
+Test     test/lit/passes/cta/tile-to-ctas.mlir, tile-to-ctas-tail.mlir, tile-to-ctas-invalid.mlir
 """
 
 from dataclasses import dataclass
@@ -22,15 +24,16 @@ from mlir.dialects import arith, cf, func, scf
 from lowtide.dialects import tile
 from lowtide.dialects.enums import gemm_layout, operand_kinds
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import OperandKind, SchedulerKind
-from lowtide.dialects.tile.schedule import Schedule
+from lowtide.dialects.tile import OperandKind, SchedulerKind, TailKind, WorkPart
+from lowtide.dialects.tile.fields import Extents2
+from lowtide.dialects.tile.schedule import Grid, Schedule
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.schedules.facts import threads_of
+from lowtide.passes.schedules.facts import threads_of, work_loops
 from lowtide.passes.schedules.grid_cost import ctas_per_sm
 from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import schedule_of
 from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk, problem_attribute
-from lowtide.passes.support.rewriting import before, defining_op, erase, extent, move_region, values_from_outside
+from lowtide.passes.support.rewriting import before, copy_region, defining_op, erase, extent, values_from_outside
 from lowtide.targets import Target
 
 # The schedule fields that it reads, and those that also determine the number of CTAs per SM.
@@ -74,6 +77,8 @@ def _emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
         _assert_shapes(gemm, m, n)
         build = Builder.index()
         grid = build.mul(build.ceil_sdiv(m, tile_m), build.ceil_sdiv(n, tile_n))
+        if schedule.grid.tail is TailKind.halves:  # a grid of one wave may be split as well
+            grid = build.mul(grid, 2)
         if schedule.grid.scheduler is not SchedulerKind.one_shot:
             sms = tile.SmCountOp(ir.IndexType.get()).result
             grid = build.smin(grid, build.mul(sms, ctas_per_sm(schedule, problem, target)))
@@ -108,8 +113,6 @@ def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
 def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str) -> None:
     """The kernel: work tiles, the K loop, the store with the epilogue region."""
     schedule, layout = Schedule.of(gemm.schedule), gemm_layout(gemm)
-    assert schedule.grid.tile is not None and schedule.grid.order is not None
-    order = schedule.grid.order
     operands = [gemm.a, gemm.b, gemm.d, *gemm.epilogue_operands]
     types = [value.type for value in operands]
     with ir.InsertionPoint(module.body):
@@ -121,23 +124,32 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str) -> None:
     with ir.InsertionPoint(entry):
         rows, columns = extent(d, 0), extent(d, 1)
         k = extent(a, 1 if a_is_mk(layout) else 0)
-        work = tile.WorkTilesOp(
-            [],
-            rows,
-            columns,
-            [],
-            ir.DenseI64ArrayAttr.get(schedule.grid.tile),
-            tile.RasterAttr.get(order.kind, order.rows, order.columns),
-            schedule.grid.scheduler,
-        )
+        _take_constants_along(gemm.epilogue.blocks[0])
+        for shape, part in work_loops(schedule.grid):
+            body = _emit_work_tiles(schedule.grid, rows, columns, shape, part)
+            with ir.InsertionPoint(body):
+                acc = _emit_k_loop(gemm, a, b, k, list(body.arguments), shape)
+                store = tile.StoreOp(acc, d, *body.arguments, extras, kinds=gemm.kinds)
+                tile.YieldOp([])
+            copy_region(gemm.epilogue.blocks[0], store.epilogue)
         tile.ReturnOp()
-    body = work.body.blocks.append(ir.IndexType.get(), ir.IndexType.get())
-    with ir.InsertionPoint(body):
-        acc = _emit_k_loop(gemm, a, b, k, list(body.arguments))
-        store = tile.StoreOp(acc, d, *body.arguments, extras, kinds=gemm.kinds)
-        tile.YieldOp([])
-    _take_constants_along(gemm.epilogue.blocks[0])
-    move_region(gemm.epilogue.blocks[0], store.epilogue)
+
+
+def _emit_work_tiles(grid: Grid, rows: ir.Value, columns: ir.Value, shape: Extents2, part: WorkPart) -> ir.Block:
+    """A loop over work tiles; returns its empty body."""
+    order = grid.order
+    assert order is not None
+    work = tile.WorkTilesOp(
+        [],
+        rows,
+        columns,
+        [],
+        ir.DenseI64ArrayAttr.get(shape),
+        tile.RasterAttr.get(order.kind, order.rows, order.columns),
+        grid.scheduler,
+        part=None if part is WorkPart.all else part,
+    )
+    return work.body.blocks.append(ir.IndexType.get(), ir.IndexType.get())
 
 
 def _take_constants_along(epilogue: ir.Block) -> None:
@@ -152,10 +164,13 @@ def _take_constants_along(epilogue: ir.Block) -> None:
         reader.operation.operands[number] = own[value]
 
 
-def _emit_k_loop(gemm: tile.GemmOp, a: ir.Value, b: ir.Value, k: ir.Value, origin: list[ir.Value]) -> ir.Value:
-    """The accumulator of one output tile: a loop over K with one tile.mma."""
+def _emit_k_loop(
+    gemm: tile.GemmOp, a: ir.Value, b: ir.Value, k: ir.Value, origin: list[ir.Value], shape: Extents2
+) -> ir.Value:
+    """The accumulator of one output tile of a shape: a loop over K with one tile.mma."""
     layout = gemm_layout(gemm)
-    tile_m, tile_n, tile_k = Schedule.of(gemm.schedule).tile_mnk
+    tile_m, tile_n = shape
+    _, _, tile_k = Schedule.of(gemm.schedule).tile_mnk
     accumulator = tile.TileType.get((tile_m, tile_n), ir.TypeAttr(gemm.acc).value)
     zero = tile.SplatOp(accumulator, 0.0).result
     build = Builder.index()

@@ -16,11 +16,11 @@ After    for each epilogue tile (here the whole CTA tile), with epilogue_math = 
            sm.store_shared %y to %scratch by "stmatrix.x4"; sm.fence_proxy_async; sm.barrier warpgroup
            sm.tma_store %scratch to %map[%m, %n]
          The region becomes one sm.map in every case, whatever it computes. epilogue.cache becomes cache(…) on the
-         stores.
+         stores. Several tile.stores of a kernel share the scratch (epilogue/scratch.py).
 Needs    level atoms, tile.store on a fragment, a drained ring; for epilogue = tma, roles.
 Refuses  an epilogue tile that the tiled mma or the threads cannot divide evenly; a kernel without sm.mma_sync or
          sm.wgmma; epilogue = tma without roles, for a D that is no kernel argument, or with several launches.
-Test     test/lit/passes/epilogue/lower-epilogue.mlir, lower-epilogue-tma.mlir, lower-epilogue-invalid.mlir
+Test     test/lit/passes/epilogue/lower-epilogue.mlir, lower-epilogue-{tma,tail,invalid}.mlir
 """
 
 from dataclasses import dataclass
@@ -35,6 +35,7 @@ from lowtide.dialects.tile import EpilogueMath, SchedulerKind, StorePath
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.epilogue.parts import Epilogue, Part
+from lowtide.passes.epilogue.scratch import Scratch
 from lowtide.passes.epilogue.stores import store_by_tma
 from lowtide.passes.support.atoms import fragment_type, tiled_mma_of
 from lowtide.passes.support.buffers import buffer_type
@@ -68,6 +69,7 @@ class LowerEpilogue(Pass):
             schedule = schedule_of(kernel, *_FIELDS)
             by_tma = schedule.epilogue.path is StorePath.tma and bool(walk(kernel, tile.StoreOp))
             maps = TensorMapArguments(kernel, launch_of(module, kernel)) if by_tma else None
+            scratch = Scratch(kernel)
             for store in walk(kernel, tile.StoreOp):
                 if not isinstance(store.value.type, sm.FragmentType):
                     raise Refusal(store, f"stores {store.value.type}, not a fragment; run bind-mma-atoms first")
@@ -78,23 +80,23 @@ class LowerEpilogue(Pass):
                     )
                 with store.operation.location:
                     try:
-                        _lower(Epilogue(kernel, store, schedule, tiled_mma_of(mmas[0].mma)), maps)
+                        _lower(Epilogue(kernel, store, schedule, tiled_mma_of(mmas[0].mma)), maps, scratch)
                     except (ScheduleError, TargetError) as error:
                         raise Refusal(store, str(error)) from error
             if maps is not None:
                 maps.finish()
 
 
-def _lower(epilogue: Epilogue, maps: TensorMapArguments | None) -> None:
+def _lower(epilogue: Epilogue, maps: TensorMapArguments | None, buffers: Scratch) -> None:
     """Every part of the tile, in place of the store. Raises ScheduleError for parts that do not fit."""
     with before(epilogue.store):
         if maps is not None:
-            store_by_tma(epilogue, maps)
+            store_by_tma(epilogue, maps, buffers)
         elif epilogue.schedule.epilogue.path is StorePath.direct:
             for part in epilogue.parts():
                 _store_direct(epilogue, part)
         else:
-            scratch = _scratch(epilogue)
+            scratch = _scratch(epilogue, buffers)
             for part in epilogue.parts():
                 _store_through(epilogue, scratch, part)
             # The next work tile's copies must not overtake these reads of the scratch.
@@ -103,7 +105,7 @@ def _lower(epilogue: Epilogue, maps: TensorMapArguments | None) -> None:
     erase(epilogue.store)
 
 
-def _scratch(epilogue: Epilogue) -> ir.Value:
+def _scratch(epilogue: Epilogue, buffers: Scratch) -> ir.Value:
     """The scratch buffer: the drained ring's storage where it is large enough, else a separate buffer.
 
     A ring that a producer fills ahead is never drained.
@@ -116,8 +118,7 @@ def _scratch(epilogue: Epilogue) -> ir.Value:
     for ring in walk(epilogue.kernel, sm.RingOp) if not is_specialized(epilogue.schedule) else ():
         if buffer_bytes(buffer) <= ring_size(ring.result.type):
             return sm.RingReuseOp(buffer, ring.result).result
-    with ir.InsertionPoint.at_block_begin(epilogue.kernel.body.blocks[0]):
-        return sm.AllocOp(buffer).result
+    return buffers.take_one(buffer)
 
 
 def _store_direct(epilogue: Epilogue, part: Part) -> None:

@@ -16,6 +16,7 @@ from lowtide.passes.support.atoms import EpilogueAccess, fragment_type, part_of,
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.cache_hints import written
 from lowtide.passes.support.problem import element_bits, element_name
+from lowtide.passes.support.rewriting import copy_region
 from lowtide.targets import TiledMma
 
 Origin = tuple[ir.Value, ir.Value]
@@ -59,7 +60,7 @@ class Epilogue:
 
     @property
     def part_shape(self) -> tuple[int, int]:
-        """Rows and columns of a part; by TMA the last of a row may be narrower.
+        """Rows and columns of a part; by TMA the last of a row may be narrower. A lower tile has lower parts.
 
         Raises ScheduleError for parts that do not fit, and unknown elements.
         """
@@ -68,7 +69,7 @@ class Epilogue:
             element_bits(element)
         part = self.schedule.epilogue.tile
         whole = self.schedule.epilogue.path is StorePath.direct or part is None
-        part_rows, part_columns = (rows, columns) if whole or part is None else part
+        part_rows, part_columns = (rows, columns) if whole or part is None else (min(part[0], rows), part[1])
         may_be_narrow = self.schedule.epilogue.path is StorePath.tma and part_columns <= columns
         if rows % part_rows or (columns % part_columns and not may_be_narrow):
             raise ScheduleError(
@@ -111,9 +112,7 @@ class Epilogue:
             inputs.append(operand if kind is OperandKind.scalar else self._load(operand, kind, origin, value.type))
         result = sm.FragmentType.get(value.type.shape, self.d_element, value.type.tv)
         mapped = sm.MapOp(result, inputs)
-        source = self.store.epilogue.blocks[0]
-        block = mapped.body.blocks.append(*[argument.type for argument in source.arguments])
-        _clone_body(source, block)
+        copy_region(self.store.epilogue.blocks[0], mapped.body)
         return mapped.result
 
     def _load(self, operand: ir.Value, kind: OperandKind, origin: Origin, like: ir.Type) -> ir.Value:
@@ -131,15 +130,3 @@ class Epilogue:
         run = 2 if in_registers else self.rows_access(tuple(like.shape)).rows.vector
         bytes_per_load = min(16, run * element_bits(element) // 8)
         return sm.LoadGlobalOp(result, view, f"ld.global.{bytes_per_load}").result
-
-
-def _clone_body(source: ir.Block, target: ir.Block) -> None:
-    """Copies every op of a straight-line region, its terminator included."""
-    mapping = dict(zip(source.arguments, target.arguments, strict=True))
-    with ir.InsertionPoint(target):
-        for op in source.operations:
-            clone = op.operation.clone()
-            for position, operand in enumerate(op.operands):
-                if operand in mapping:
-                    clone.operands[position] = mapping[operand]
-            mapping.update(zip(op.results, clone.results, strict=True))

@@ -15,6 +15,7 @@ from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
 from lowtide.passes.epilogue.parts import Epilogue, Part
+from lowtide.passes.epilogue.scratch import Scratch
 from lowtide.passes.schedules.facts import scratch_buffers
 from lowtide.passes.support.buffers import buffer_type
 from lowtide.passes.support.panels import panel_layout
@@ -24,7 +25,7 @@ from lowtide.passes.support.tensor_map_arguments import TensorMapArguments
 from lowtide.targets.atoms import WGMMA_ROWS
 
 
-def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments) -> None:
+def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments, scratch: Scratch) -> None:
     """Stores all parts of a tile at the insertion point, and waits after the work tiles until the scratch is read.
 
     Raises ScheduleError for parts that are not whole boxes.
@@ -49,11 +50,11 @@ def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments) -> None:
             f"epilogue.path = tma stores boxes of {1 << (bits + base)} columns with epilogue.swizzle = {swizzle}, "
             f"which must divide epilogue.tile's {shape[1]}; take a multiple, or a narrower swizzle"
         )
-    wide = _Scratch.make(epilogue, maps, shape, swizzle, scratch_buffers(schedule))
+    wide = _Boxes.make(epilogue, maps, scratch, shape, swizzle, scratch_buffers(schedule))
     left = epilogue.store.value.type.shape[1] % shape[1]
     # Its width may not suit a swizzle, so it has none. Rows of an odd number of 16-byte units then start on different
     # banks; of an even number, on every second or fourth.
-    narrow = _Scratch.make(epilogue, maps, (shape[0], left), NO_SWIZZLE, 1) if left else None
+    narrow = _Boxes.make(epilogue, maps, scratch, (shape[0], left), NO_SWIZZLE, 1) if left else None
     taken = _take_buffers(epilogue, wide, narrow)
     for index, part in enumerate(epilogue.parts()):
         _store_part(epilogue, part, taken[index], _groups_since(taken, index))
@@ -63,7 +64,7 @@ def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments) -> None:
 
 
 @dataclass(frozen=True)
-class _Scratch:
+class _Boxes:
     """Buffers for parts of one width, and the tensor map through which they are stored."""
 
     buffers: tuple[ir.Value, ...]
@@ -71,20 +72,23 @@ class _Scratch:
 
     @classmethod
     def make(
-        cls, epilogue: Epilogue, maps: TensorMapArguments, shape: tuple[int, int], swizzle: SwizzleBits, count: int
-    ) -> "_Scratch":
+        cls,
+        epilogue: Epilogue,
+        maps: TensorMapArguments,
+        scratch: Scratch,
+        shape: tuple[int, int],
+        swizzle: SwizzleBits,
+        count: int,
+    ) -> "_Boxes":
         type_ = buffer_type(shape, epilogue.d_element, panel_layout(shape, swizzle), swizzle)
         tensor_map = maps.map_for(epilogue.store, epilogue.store.d, type_, rows=WGMMA_ROWS, is_written=True)
-        entry = epilogue.kernel.body.blocks[0]
-        placed = [op for op in entry.operations if isinstance(op.opview, sm.AllocOp)]
-        with after(placed[-1].opview) if placed else ir.InsertionPoint.at_block_begin(entry):
-            return cls(tuple(sm.AllocOp(type_).result for _ in range(count)), tensor_map)
+        return cls(scratch.take(type_, count), tensor_map)
 
 
 Place = tuple[ir.Value, ir.Value]  # a buffer, and the tensor map for what lies in it
 
 
-def _take_buffers(epilogue: Epilogue, wide: _Scratch, narrow: _Scratch | None) -> list[Place]:
+def _take_buffers(epilogue: Epilogue, wide: _Boxes, narrow: _Boxes | None) -> list[Place]:
     """The buffer of each part of the tile, in order: wide parts alternate. Every tile starts with the same buffer."""
     rows, columns = epilogue.store.value.type.shape
     part_rows, part_columns = epilogue.part_shape

@@ -6,7 +6,8 @@ from mlir import ir
 from mlir.dialects import arith, nvvm, scf
 
 from lowtide.dialects import sm, tile
-from lowtide.dialects.enums import operand_kind
+from lowtide.dialects.enums import operand_kind, work_part
+from lowtide.dialects.tile import WorkPart
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.memory import element_pointer
@@ -52,8 +53,10 @@ def _origin(value: ir.Value) -> tuple[int, int, int | None]:
     if isinstance(owner, ir.Block):
         parent = owner.owner.opview
         if isinstance(parent, tile.WorkTilesOp):
-            extent = list(parent.tile)[list(owner.arguments).index(value)]
-            return extent, 0, extent
+            dim = list(owner.arguments).index(value)
+            extent = list(parent.tile)[dim]
+            may_start_past_the_edge = dim == 0 and work_part(parent) is WorkPart.tail_halves
+            return extent, 0, None if may_start_past_the_edge else extent
         return 1, 0, None
     op = owner.opview
     if isinstance(op, arith.MulIOp):
@@ -158,6 +161,10 @@ def lower_ring_advance(context: Context, op: sm.RingAdvanceOp) -> None:
 def lower_ring_reuse(context: Context, op: sm.RingReuseOp) -> None:
     pointer = _ring(context, op.ring).pointers[0]
     context.values[op.result] = SharedBuffer(pointer, ir.MemRefType(op.result.type))
+
+
+def lower_prefix(context: Context, op: sm.PrefixOp) -> None:
+    context.values[op.result] = SharedBuffer(context.buffer(op.source).pointer, ir.MemRefType(op.result.type))
 
 
 def lower_alloc(context: Context, op: sm.AllocOp) -> None:

@@ -11,7 +11,7 @@ After    gpu.module @kernels { gpu.func @gemm_kernel(%a: !llvm.ptr<1>, %lda: i64
 Needs    level epilogue, shared memory laid out.
 Refuses  an op without a handler; a thread-value layout that an instruction does not support; a kernel without a launch.
 Test     test/lit/passes/nvvm/convert-sm-to-nvvm.mlir, convert-sm-to-nvvm-{copies,epilogue,mma,hopper,operands,
-         roles,stores,invalid,hopper-invalid,stores-invalid}.mlir
+         roles,tail,stores,invalid,hopper-invalid,stores-invalid}.mlir
 """
 
 from collections.abc import Callable
@@ -47,6 +47,7 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     sm.RingSlotOp: control.lower_ring_slot,
     sm.RingAdvanceOp: control.lower_ring_advance,
     sm.RingReuseOp: control.lower_ring_reuse,
+    sm.PrefixOp: control.lower_prefix,
     sm.AllocOp: control.lower_alloc,
     sm.BarrierOp: control.lower_barrier,
     sm.CpAsyncOp: copies.lower_cp_async,

@@ -11,17 +11,18 @@ from mlir import ir
 from mlir.dialects import nvvm, scf
 
 from lowtide.dialects import tile
-from lowtide.dialects.enums import raster_kind, scheduler_kind
-from lowtide.dialects.tile import RasterKind, SchedulerKind
+from lowtide.dialects.enums import raster_kind, scheduler_kind, work_part
+from lowtide.dialects.tile import RasterKind, SchedulerKind, WorkPart
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.control import LowerBlock, bind_all
 from lowtide.passes.nvvm.hilbert import place_on_hilbert_curve
 from lowtide.passes.nvvm.values import flatten
-from lowtide.passes.support.builder import Builder
+from lowtide.passes.support.builder import Builder, Scalar
 
 Bounds: TypeAlias = tuple[ir.Value, ir.Value, ir.Value]  # first, end, step
 Pair: TypeAlias = tuple[ir.Value, ir.Value]  # along M, along N
+Share: TypeAlias = tuple[Scalar, ir.Value]  # a first tile, a number of work tiles
 
 Word = TypeVar("Word", bound=IntEnum)
 Lowering = TypeVar("Lowering")
@@ -31,7 +32,7 @@ def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerB
     """This CTA's work tiles: one, or a loop over those assigned to it, which carries the op's values."""
     build = context.build
     rows, columns = context.scalar(op.rows), context.scalar(op.columns)
-    tile_m, tile_n = op.tile
+    tile_m, tile_n = op.tile[0] * _pieces(op), op.tile[1]
     tiles = (build.udiv(build.add(rows, tile_m - 1), tile_m), build.udiv(build.add(columns, tile_n - 1), tile_n))
     cta = nvvm.BlockIdXOp(build.i32).result
     carried = list(op.body.blocks[0].arguments)[2:]
@@ -44,11 +45,13 @@ def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerB
         for result, old in zip(op.results_, results, strict=True):
             context.values[result] = context.get(old)
         return
-    bounds = _lowering_of(op, "scheduler", scheduler, _LOOPS)(build, cta, build.mul(*tiles))
+    take = _lowering_of(op, "part", work_part(op), _PARTS)
+    first, count = take(build, build.mul(*tiles))
+    bounds = _lowering_of(op, "scheduler", scheduler, _LOOPS)(build, cta, count)
     loop = scf.ForOp(*bounds, [v for init in inits for v in flatten(init)])
     bind_all(context, carried, inits, list(loop.inner_iter_args))
     with ir.InsertionPoint(loop.body):
-        yielded = _lower_tile(context, op, loop.induction_variable, tiles, lower_block)
+        yielded = _lower_tile(context, op, loop.induction_variable, tiles, lower_block, first)
         scf.YieldOp([value for old in yielded for value in flatten(context.get(old))])
     bind_all(context, list(op.results_), inits, list(loop.results))
 
@@ -61,15 +64,46 @@ def _lowering_of(op: tile.WorkTilesOp, what: str, word: Word, lowerings: dict[Wo
 
 
 def _lower_tile(
-    context: Context, op: tile.WorkTilesOp, index: ir.Value, tiles: Pair, lower_block: LowerBlock
+    context: Context, op: tile.WorkTilesOp, index: ir.Value, tiles: Pair, lower_block: LowerBlock, first: Scalar = 0
 ) -> list[ir.Value]:
-    """One tile; returns what the body yields."""
-    place = _lowering_of(op, "order", raster_kind(op.order), _ORDERS)(context.build, op.order, index, tiles)
+    """The work tile with a number, those of the op beginning in tile `first` of the order; returns what it yields."""
+    build, pieces = context.build, _pieces(op)
+    number = build.add(build.udiv(index, pieces), first)
+    row, column = _lowering_of(op, "order", raster_kind(op.order), _ORDERS)(build, op.order, number, tiles)
+    row = build.add(build.mul(row, pieces), build.urem(index, pieces)) if pieces > 1 else row
     body = op.body.blocks[0]
-    for argument, number, extent in zip(list(body.arguments)[:2], place, op.tile, strict=True):
-        context.values[argument] = context.build.mul(number, extent)
+    for argument, place, extent in zip(list(body.arguments)[:2], (row, column), op.tile, strict=True):
+        context.values[argument] = build.mul(place, extent)
     lower_block(context, body)
     return list(list(body.operations)[-1].operands)
+
+
+def _pieces(op: tile.WorkTilesOp) -> int:
+    """How many work tiles of the op, one below the other, are a tile of the order."""
+    return 2 if work_part(op) is WorkPart.tail_halves else 1
+
+
+def _every_tile(build: Builder, total: ir.Value) -> Share:
+    return 0, total
+
+
+def _full_waves(build: Builder, total: ir.Value) -> Share:
+    """The tiles that are not split."""
+    return 0, _unsplit(build, total)
+
+
+def _tail_halves(build: Builder, total: ir.Value) -> Share:
+    """Both halves of each tile that is split."""
+    unsplit = _unsplit(build, total)
+    return unsplit, build.mul(build.sub(total, unsplit), 2)
+
+
+def _unsplit(build: Builder, total: ir.Value) -> ir.Value:
+    """The number of tiles before those of a last wave that is at most half full; all if it is fuller."""
+    ctas = nvvm.GridDimXOp(build.i32).result
+    over = build.urem(total, ctas)
+    is_split = build.ule(over, build.udiv(ctas, 2))
+    return build.select(is_split, build.sub(total, over), total)
 
 
 def _every_nth(build: Builder, cta: ir.Value, total: ir.Value) -> Bounds:
@@ -130,6 +164,12 @@ def _cut(
     return first, build.umin(build.sub(extent, first), size_here), build.urem(index, tiles)
 
 
+# The first tile of the order that the op takes, and the number of its work tiles.
+_PARTS: dict[WorkPart, Callable[[Builder, ir.Value], Share]] = {
+    WorkPart.all: _every_tile,
+    WorkPart.full_waves: _full_waves,
+    WorkPart.tail_halves: _tail_halves,
+}
 # Bounds of the loop over a CTA's tiles. `one_shot` needs none.
 _LOOPS: dict[SchedulerKind, Callable[[Builder, ir.Value, ir.Value], Bounds]] = {
     SchedulerKind.persistent: _every_nth,

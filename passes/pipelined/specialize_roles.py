@@ -11,11 +11,13 @@ After    %ring = sm.ring : !sm.ring<4 x [A, B]>
              tile.work_tiles … iter_args(%r, %rp) {
                scf.for … { sm.consumer_wait; tile.mma; sm.consumer_release; advance }
                tile.store … } } }
-         Each role has its own work-tile loop; the ring and its cursors continue from one tile to the next.
+         Each role has its own work-tile loop; the ring and its cursors continue from one tile to the next. A kernel
+         may have several such loops in sequence; cursors also continue from loop to loop. The slots have the size of
+         the first loop's buffers, and a later loop with smaller ones uses a prefix of each (`sm.prefix`).
 Needs    level pipelined, a kernel that pipeline-mainloop left unchanged; the schedule's `roles` = cooperative(n) and
          `stages`. Without `registers` the roles keep the registers at entry.
-Refuses  a kernel of another form; a schedule without stages.
-Test     test/lit/passes/pipelined/specialize-roles.mlir, specialize-roles-invalid.mlir
+Refuses  a kernel of another form; a later loop whose buffers are larger than the first's; a schedule without stages.
+Test     test/lit/passes/pipelined/specialize-roles.mlir, specialize-roles-tail.mlir, specialize-roles-invalid.mlir
 """
 
 from collections.abc import Callable, Sequence
@@ -37,6 +39,7 @@ from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_WARPS
 
 Pair: TypeAlias = tuple[ir.Value, ir.Value]  # (row, column) of a tile, or (slot, phase) of a cursor
+EmitTile: TypeAlias = Callable[["_Work", ir.Value, Pair, Pair], Sequence[ir.Value]]  # of a ring, origin, cursor
 
 
 @dataclass(frozen=True)
@@ -50,14 +53,41 @@ class SpecializeRoles(Pass):
     def run(self, module: ir.Module, target: Target) -> None:
         for kernel in kernels_of(module, roles=True):
             schedule = schedule_of(kernel, "mainloop.stages")
-            for work in walk(kernel, tile.WorkTilesOp):
-                with work.operation.location:
-                    _Kernel.match(work).specialize(schedule)
+            loops = [_Work.match(work) for work in walk(kernel, tile.WorkTilesOp)]
+            if loops:
+                with loops[0].work.operation.location:
+                    _specialize(loops, schedule)
+
+
+def _specialize(loops: Sequence["_Work"], schedule: Schedule) -> None:
+    """The roles in place of the loops, which they run one after the other."""
+    assert schedule.mainloop.stages is not None
+    registers = schedule.mainloop.registers or (0, 0)
+    with before(loops[-1].work):  # what any of them reads stands above it
+        ring = loops[0].staged.make_ring(schedule.mainloop.stages)
+        roles = sm.RolesOp(
+            ir.ArrayAttr.get([ir.StringAttr.get("producer"), ir.StringAttr.get("consumer")]),
+            ir.DenseI64ArrayAttr.get([WARPGROUP_WARPS, WARPGROUP_WARPS * schedule.consumers]),
+            ir.DenseI64ArrayAttr.get(list(registers)),
+            2,
+        )
+    for region, emit in zip(roles.bodies, (_Work.emit_producer, _Work.emit_consumer), strict=True):
+        with ir.InsertionPoint(region.blocks.append()):
+            zero = Builder.index().constant(0)
+            cursor = [zero, zero]
+            for loop in loops:
+                cursor = loop.emit_work(ring, cursor, emit)
+            tile.YieldOp([])
+    buffers = [buffer for loop in loops for buffer in loop.staged.buffers]
+    for loop in loops:
+        erase(loop.work)
+    for buffer in buffers:
+        erase(buffer.owner.opview)
 
 
 @dataclass(frozen=True)
-class _Kernel:
-    """The work tiles of a kernel as assign-smem-layouts leaves it."""
+class _Work:
+    """A loop over work tiles as assign-smem-layouts leaves it."""
 
     work: tile.WorkTilesOp
     splat: tile.SplatOp
@@ -65,7 +95,7 @@ class _Kernel:
     store: tile.StoreOp
 
     @classmethod
-    def match(cls, work: tile.WorkTilesOp) -> "_Kernel":
+    def match(cls, work: tile.WorkTilesOp) -> "_Work":
         mmas, stores = walk(work, tile.MmaOp), walk(work, tile.StoreOp)
         if len(mmas) != 1 or len(stores) != 1 or len(work.inits):
             raise Refusal(work, "must hold one K loop and one tile.store, and carry nothing")
@@ -80,45 +110,24 @@ class _Kernel:
                 raise Refusal(op, "belongs to no role: a work tile is its splat, its K loop and its tile.store")
         return cls(work, splat, staged, store)
 
-    def specialize(self, schedule: Schedule) -> None:
-        assert schedule.mainloop.stages is not None
-        consumers = schedule.consumers
-        registers = schedule.mainloop.registers or (0, 0)
-        buffers = self.staged.buffers
-        with before(self.work):
-            ring = self.staged.make_ring(schedule.mainloop.stages)
-            roles = sm.RolesOp(
-                ir.ArrayAttr.get([ir.StringAttr.get("producer"), ir.StringAttr.get("consumer")]),
-                ir.DenseI64ArrayAttr.get([WARPGROUP_WARPS, WARPGROUP_WARPS * consumers]),
-                ir.DenseI64ArrayAttr.get(list(registers)),
-                2,
-            )
-        for region, fill in zip(roles.bodies, (self._emit_producer, self._emit_consumer), strict=True):
-            body = region.blocks.append()
-            with ir.InsertionPoint(body):
-                self._emit_work(ring, fill)
-                tile.YieldOp([])
-        erase(self.work)
-        for buffer in buffers:
-            erase(buffer.owner.opview)
-
-    def _emit_work(self, ring: ir.Value, fill: Callable[[ir.Value, Pair, Pair], Sequence[ir.Value]]) -> None:
-        """A role's work tiles, which carry its cursor in the ring."""
+    def emit_work(self, ring: ir.Value, cursor: Sequence[ir.Value], emit: "EmitTile") -> list[ir.Value]:
+        """A role's work tiles, which carry its cursor in the ring; returns it as it is after them."""
         index = ir.IndexType.get()
-        zero = Builder(index).constant(0)
         work = tile.WorkTilesOp(
             [index, index],
             self.work.rows,
             self.work.columns,
-            [zero, zero],
+            list(cursor),
             self.work.tile,
             self.work.order,
             self.work.scheduler,
+            part=self.work.part,
         )
         body = work.body.blocks.append(*[index] * 4)
         with ir.InsertionPoint(body):
             row, column, slot, phase = body.arguments
-            tile.YieldOp(list(fill(ring, (row, column), (slot, phase))))
+            tile.YieldOp(list(emit(self, ring, (row, column), (slot, phase))))
+        return list(work.results_)
 
     @property
     def _tile_k(self) -> int:
@@ -133,7 +142,7 @@ class _Kernel:
         steps = build.ceil_sdiv(self.staged.loop.upperBound, self._tile_k)
         return scf.ForOp(build.constant(0), steps, build.constant(1), list(inits))
 
-    def _emit_producer(self, ring: ir.Value, origin: Pair, cursor: Pair) -> list[ir.Value]:
+    def emit_producer(self, ring: ir.Value, origin: Pair, cursor: Pair) -> list[ir.Value]:
         """Fills one slot per K step; returns the cursor after the last."""
         loop = self._k_loop(cursor)
         with ir.InsertionPoint(loop.body):
@@ -146,14 +155,14 @@ class _Kernel:
             scf.YieldOp([advance.next_index, advance.next_phase])
         return list(loop.results)
 
-    def _emit_consumer(self, ring: ir.Value, origin: Pair, cursor: Pair) -> list[ir.Value]:
+    def emit_consumer(self, ring: ir.Value, origin: Pair, cursor: Pair) -> list[ir.Value]:
         """Multiplies one slot per K step, then stores; returns the cursor after the last."""
         zero = tile.SplatOp(self.splat.result.type, self.splat.value).result
         loop = self._k_loop([zero, *cursor])
         with ir.InsertionPoint(loop.body):
             acc, slot, phase = loop.inner_iter_args
             wait = sm.ConsumerWaitOp(ring, slot, phase)
-            product = tile.MmaOp(acc.type, self.staged.mma.layout, *wait.buffers, acc).result
+            product = tile.MmaOp(acc.type, self.staged.mma.layout, *self.staged.within(wait.buffers), acc).result
             sm.ConsumerReleaseOp(ring, wait.slot)
             advance = sm.RingAdvanceOp(ring, slot, phase)
             scf.YieldOp([product, advance.next_index, advance.next_phase])

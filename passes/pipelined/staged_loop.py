@@ -1,6 +1,6 @@
 """The K loop as promote-operands-to-smem leaves it, from which a ring of stages is made."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mlir import ir
@@ -9,7 +9,7 @@ from mlir.dialects import scf
 from lowtide.dialects import sm, tile
 from lowtide.passes.base import Refusal
 from lowtide.passes.support.builder import constant_of
-from lowtide.passes.support.kernels import main_loop
+from lowtide.passes.support.kernels import bytes_of, main_loop
 from lowtide.passes.support.rewriting import defining_op, uses
 
 
@@ -61,9 +61,25 @@ class StagedLoop:
         """A ring whose stages have the types of the two buffers."""
         return sm.RingOp(sm.RingType.get(stages, [buffer.type for buffer in self.buffers])).result
 
+    def within(self, buffers: Sequence[ir.Value]) -> list[ir.Value]:
+        """A slot's buffers, or prefixes of them, of the types of the loop's own buffers.
+
+        Refuses buffers too small for them.
+        """
+        found = []
+        for name, buffer, own in zip("AB", buffers, self.buffers, strict=True):
+            if bytes_of(self.mma, own.type) > bytes_of(self.mma, buffer.type):
+                raise Refusal(
+                    self.mma,
+                    f"operand {name} is {own.type}, which the slots of the ring, {buffer.type}, cannot hold; put the "
+                    "loop with the largest tiles first",
+                )
+            found.append(buffer if buffer.type == own.type else sm.PrefixOp(own.type, buffer).result)
+        return found
+
     def fill(self, acquire: sm.ProducerAcquireOp, offsets: Mapping[ir.Value, ir.Value]) -> None:
         """Starts the copies into a slot and commits it. They read the loop's windows, at other offsets where given."""
-        for copy, buffer in zip(self.copies, acquire.buffers, strict=True):
+        for copy, buffer in zip(self.copies, self.within(acquire.buffers), strict=True):
             view = copy.source.owner.opview
             moved = [offsets.get(offset, offset) for offset in view.offsets]
             window = tile.ViewOp(view.result.type, view.source, moved, kind=view.kind).result

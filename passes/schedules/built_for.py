@@ -13,13 +13,13 @@ from mlir import ir
 from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
-from lowtide.dialects.enums import cache_hint_of, raster_kind, scheduler_kind
-from lowtide.dialects.tile import CacheHint, LaunchKind, StorePath
+from lowtide.dialects.enums import cache_hint_of, raster_kind, scheduler_kind, work_part
+from lowtide.dialects.tile import CacheHint, LaunchKind, StorePath, TailKind, WorkPart
 from lowtide.dialects.tile.fields import Order
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Refusal, walk
-from lowtide.passes.schedules.facts import narrow_columns, scratch_buffers, scratch_element, threads_of
+from lowtide.passes.schedules.facts import narrow_columns, scratch_buffers, scratch_element, threads_of, work_loops
 from lowtide.passes.support.atoms import TMA_RANKS, stored_shape, tiled_mma, tiled_mma_attr
 from lowtide.passes.support.problem import Problem
 from lowtide.passes.support.rewriting import defining_op
@@ -101,9 +101,20 @@ def _kernels(module: ir.Module) -> dict[str, ir.Operation]:
 def _work_tiles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
     grid = schedule.grid
     assert grid.tile is not None
-    for work in walk(kernel, tile.WorkTilesOp):
-        if tuple(work.tile) != grid.tile:
-            yield _refusal(work, f"cuts tiles of {list(work.tile)}", f"grid.tile = {list(grid.tile)}", AGAIN)
+    shapes = {part: shape for shape, part in work_loops(grid)}
+    loops = walk(kernel, tile.WorkTilesOp)
+    missing = [part for part in shapes if loops and part not in map(work_part, loops)]
+    if missing:
+        scheduled = f"grid.tail = {grid.tail or TailKind.whole}"
+        yield _refusal(loops[0], f"is in a kernel without a loop over the part {missing[0]}", scheduled, AGAIN)
+    for work in loops:
+        part = work_part(work)
+        if part not in shapes:
+            scheduled = f"grid.tail = {grid.tail or TailKind.whole}"
+            yield _refusal(work, f"takes the part {part} of the tiles", scheduled, AGAIN)
+        elif tuple(work.tile) != shapes[part]:
+            half = "" if part is not WorkPart.tail_halves else f", halves of {list(shapes[part])}"
+            yield _refusal(work, f"cuts tiles of {list(work.tile)}", f"grid.tile = {list(grid.tile)}{half}", AGAIN)
         scheduler = scheduler_kind(work)
         if scheduler is not grid.scheduler:
             yield _refusal(work, f"is {scheduler}", f"scheduler = {grid.scheduler}", AGAIN)
@@ -142,13 +153,15 @@ def _fragments(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
 
 def _operands(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
     """Shapes and swizzles of the operands of the multiply: windows, buffers, or the stages of a ring."""
-    held = [(op, (op.a.type, op.b.type)) for op in walk(kernel, tile.MmaOp)]
-    held += [(op, tuple(op.result.type.buffers)) for op in walk(kernel, sm.RingOp)]
-    for op, types in held:
+    whole = [schedule]
+    tiles = [schedule.set({"grid.tile": shape}) for shape, _ in work_loops(schedule.grid)]
+    held = [(op, (op.a.type, op.b.type), tiles) for op in walk(kernel, tile.MmaOp)]
+    held += [(op, tuple(op.result.type.buffers), whole) for op in walk(kernel, sm.RingOp)]
+    for op, types, given in held:
         for operand, type_ in zip("ab", types, strict=False):
-            shape, wanted = tuple(type_.shape), stored_shape(operand, schedule, problem.layout)
-            if shape != wanted:
-                scheduled = f"a CTA tile of {list(schedule.tile_mnk)}, which makes them {list(wanted)}"
+            shape, wanted = tuple(type_.shape), [stored_shape(operand, each, problem.layout) for each in given]
+            if shape not in wanted:
+                scheduled = f"a CTA tile of {list(schedule.tile_mnk)}, which makes them {list(wanted[0])}"
                 yield _refusal(op, f"takes {operand} in tiles of {list(shape)}", scheduled, AGAIN)
             yield from _same_swizzle(op, operand, type_, f"{operand}.swizzle", schedule)
 
@@ -189,6 +202,8 @@ def _copies(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
 def _operand_filled(buffer: ir.Value) -> str | None:
     """Whether a buffer of a slot is A's or B's; None for a buffer that is not in a slot."""
     slot = defining_op(buffer)
+    if isinstance(slot, sm.PrefixOp):
+        return _operand_filled(slot.source)
     return "ab"[list(slot.buffers).index(buffer)] if isinstance(slot, sm.RingSlotOp) else None
 
 
@@ -223,13 +238,14 @@ def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Ite
         yield _refusal(stores[0], built, f"epilogue.path = {epilogue.path}", AGAIN)
     assert epilogue.tile is not None
     shapes = [tuple(ir.MemRefType(write.destination.type).shape) for write in writes]
-    # Only the last part of a row may be narrower.
+    # Only the last part of a row may be narrower, and only those of half tiles lower.
     narrow = (epilogue.tile[0], narrow_columns(schedule)) if epilogue.tile in shapes else None
+    whole = {(min(shape[0], epilogue.tile[0]), epilogue.tile[1]) for shape, _ in work_loops(schedule.grid)}
     buffers = []
     for write, shape in zip(writes, shapes, strict=True):
         if shape == narrow:
             continue
-        if shape != epilogue.tile:
+        if shape not in whole:
             scheduled = f"epilogue.tile = {list(epilogue.tile)}"
             yield _refusal(write, f"writes parts of {list(shape)}", scheduled, AGAIN)
         scratch = ir.MemRefType(write.destination.type)

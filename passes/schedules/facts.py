@@ -1,7 +1,8 @@
 """What follows from a complete schedule: threads, and bytes of shared memory."""
 
-from lowtide.dialects.tile import EpilogueMath, StorePath
-from lowtide.dialects.tile.schedule import Schedule
+from lowtide.dialects.tile import EpilogueMath, StorePath, TailKind, WorkPart
+from lowtide.dialects.tile.fields import Extents2
+from lowtide.dialects.tile.schedule import Grid, Schedule
 from lowtide.elements import element_type
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
@@ -12,6 +13,15 @@ from lowtide.targets.atoms import WARPGROUP_THREADS
 SMEM_ALIGNMENT = 1024
 REGISTER_BITS = 32  # of a general-purpose register
 MBARRIER_BYTES = 8  # PTX ISA, "Size and alignment of mbarrier object"
+
+
+def work_loops(grid: Grid) -> tuple[tuple[Extents2, WorkPart], ...]:
+    """The loops over work tiles of a kernel, in sequence: the extents of a tile, and the part of the tiles, of each."""
+    assert grid.tile is not None
+    m, n = grid.tile
+    if grid.tail is TailKind.halves:
+        return ((m, n), WorkPart.full_waves), ((m // 2, n), WorkPart.tail_halves)
+    return (((m, n), WorkPart.all),)
 
 
 def ring_bytes(schedule: Schedule, problem: Problem) -> int:

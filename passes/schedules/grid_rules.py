@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
-from lowtide.dialects.tile import LaunchKind, RasterKind
+from lowtide.dialects.tile import LaunchKind, RasterKind, SchedulerKind, TailKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
+from lowtide.targets.atoms import WGMMA_ROWS
 
 LARGEST_EXTENT = 2**31 - 1  # device code counts rows and columns in 32 bits
 
@@ -48,6 +49,27 @@ def launch(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
     """A programmatic launch needs griddepcontrol, which sm_90 introduced (PTX ISA, "griddepcontrol")."""
     if schedule.grid.launch is LaunchKind.programmatic and target.compute_capability < (9, 0):
         yield f"grid.launch = programmatic needs sm_90 or later, not {target.name}; take serialized"
+
+
+def tail(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """A tail in halves: of a persistent grid with roles, whose half tiles still have 64 rows for each consumer."""
+    grid, consumers = schedule.grid, schedule.consumers
+    if grid.tail is not TailKind.halves:
+        return
+    assert grid.tile is not None
+    if grid.scheduler is not SchedulerKind.persistent:
+        yield f"tail = halves splits the last wave of scheduler = persistent; {grid.scheduler} has none: take whole"
+    elif not consumers:
+        yield (
+            "tail = halves goes on with the ring of the full waves, which roles = single drains after each tile; take "
+            "whole, or roles = cooperative(2)"
+        )
+    elif grid.tile[0] % (2 * WGMMA_ROWS * consumers):
+        unit = 2 * WGMMA_ROWS * consumers
+        yield (
+            f"tail = halves needs {WGMMA_ROWS} rows of a half tile for each of {consumers} consumers, so M of the tile "
+            f"is a multiple of {unit}, not {grid.tile[0]}; take {max(1, round(grid.tile[0] / unit)) * unit}, or whole"
+        )
 
 
 def accumulators(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

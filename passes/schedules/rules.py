@@ -14,8 +14,15 @@ from lowtide.targets import Target
 
 Rule = Callable[[Schedule, Problem, Target], Iterator[str]]
 
-# Fields that a complete schedule may leave out: no hints, one scratch buffer, launches in order.
-_OPTIONAL = ("grid.launch", "mainloop.a.cache", "mainloop.b.cache", "epilogue.cache", "epilogue.buffers")
+# Fields that a complete schedule may leave out: launches in order, a whole tail, no hints, one scratch buffer.
+_OPTIONAL = (
+    "grid.launch",
+    "grid.tail",
+    "mainloop.a.cache",
+    "mainloop.b.cache",
+    "epilogue.cache",
+    "epilogue.buffers",
+)
 
 
 def _complete(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -52,6 +59,7 @@ _RULES: tuple[Rule, ...] = (
     *_VALUE_RULES,
     multiply_rules.threads,
     mainloop_rules.roles,
+    grid_rules.tail,
     multiply_rules.atom,
     mainloop_rules.copies,
     grid_rules.accumulators,

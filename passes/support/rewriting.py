@@ -73,6 +73,19 @@ def move_region(source: ir.Block, target: ir.Region) -> None:
         tile.YieldOp(yielded)
 
 
+def copy_region(source: ir.Block, target: ir.Region) -> None:
+    """Copies a straight-line block, its terminator included, into a region that has none yet."""
+    block = target.blocks.append(*[argument.type for argument in source.arguments])
+    mapping = dict(zip(source.arguments, block.arguments, strict=True))
+    with ir.InsertionPoint(block):
+        for op in source.operations:
+            clone = op.operation.clone()
+            for position, operand in enumerate(op.operands):
+                if operand in mapping:
+                    clone.operands[position] = mapping[operand]
+            mapping.update(zip(op.results, clone.results, strict=True))
+
+
 def rebuild_loop(
     loop: scf.ForOp,
     inits: Sequence[ir.Value],

@@ -12,11 +12,11 @@ from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.explain.composition import composition_of
 from lowtide.dialects import tile
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import GemmLayout, OperandKind, RasterKind, SchedulerKind
+from lowtide.dialects.tile import GemmLayout, OperandKind, RasterKind, SchedulerKind, WorkPart
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import Trace, inputs, interpret
-from lowtide.interpreter.machine.work_order import ORDERS, SCHEDULERS, WorkOrder
+from lowtide.interpreter.machine.work_order import ORDERS, PARTS, SCHEDULERS, WorkOrder
 from lowtide.passes.base import walk
 from lowtide.passes.nvvm import work_tiles
 
@@ -37,10 +37,15 @@ def order_of(kind: Any, numbers: tuple[int, ...] = (), scheduler: Any = Schedule
     return WorkOrder(scheduler, kind, *numbers)
 
 
+def part_of(part: Any) -> WorkOrder:
+    return WorkOrder(SchedulerKind.persistent, RasterKind.column, part=part)
+
+
 def test_every_word_of_the_dialect_has_a_meaning() -> None:
     assert set(ORDERS) == set(RasterKind) == set(NUMBERS)
     assert {RasterKind[raster.partition("(")[0]] for raster in RASTERS} == set(RasterKind)
     assert set(SCHEDULERS) == set(SchedulerKind)
+    assert set(PARTS) == set(WorkPart)
     assert {kind.name for kind in OperandKind} == set(inputs._KIND_DIMS)
     assert {layout.name for layout in GemmLayout} == {a + b for a in inputs._A_DIMS for b in inputs._B_DIMS}
 
@@ -54,6 +59,8 @@ def test_a_word_without_a_meaning_is_refused_and_not_taken_for_another() -> None
         order_of(Unknown())
     with pytest.raises(InterpreterError, match="diagonal is not interpreted; known are one_shot, persistent"):
         order_of(RasterKind.row, scheduler=Unknown())
+    with pytest.raises(InterpreterError, match="diagonal is not interpreted; known are all, full_waves, tail_halves"):
+        part_of(Unknown())
 
 
 @pytest.mark.parametrize(("kind", "numbers"), WORDS, ids=str)
@@ -75,6 +82,23 @@ def test_a_scheduler_hands_out_each_tile_once(scheduler: Any) -> None:
             if scheduler == SchedulerKind.even_split:
                 assert handed_out == list(range(total))  # neighbours, in the order of the CTAs
                 assert len(shares[0]) - len(shares[-1]) in (0, 1)
+
+
+@pytest.mark.parametrize("ctas", [1, 2, 3, 4, 7, 8])
+@pytest.mark.parametrize("tiles", [(1, 1), (3, 1), (2, 4), (3, 5)], ids=str)
+def test_full_waves_and_the_halves_of_a_tail_are_each_row_of_tiles_once(tiles: tuple[int, int], ctas: int) -> None:
+    whole, halves = (
+        [list(part_of(part).tiles_of(cta, ctas, tiles)) for cta in range(ctas)]
+        for part in (WorkPart.full_waves, WorkPart.tail_halves)
+    )
+    rows = [(2 * m + half, n) for share in whole for m, n in share for half in (0, 1)]
+    rows += [place for share in halves for place in share]
+    assert sorted(rows) == [(m, n) for m in range(2 * tiles[0]) for n in range(tiles[1])]
+    over = tiles[0] * tiles[1] % ctas
+    split = 0 < over <= ctas // 2
+    assert sum(map(len, halves)) == (2 * over if split else 0)
+    assert max(map(len, halves)) <= 1  # one wave
+    assert not split or len({len(share) for share in whole}) == 1  # and full ones before it
 
 
 def test_a_grouped_order_goes_down_a_band_first() -> None:
@@ -99,6 +123,8 @@ def test_an_order_in_groups_walks_each_group_row_by_row_and_the_ragged_ones_last
 ONE_PER_SM = "grid.tile = [32, 32], k = 128, atoms = [2, 1, 1], stages = 6"
 ONE = "roles = cooperative(1), grid.tile = [64, 32], k = 64, stages = 2"
 TWO = "roles = cooperative(2), grid.tile = [128, 32], k = 64, stages = 2"
+# Three rows of three tiles on two CTAs: the ninth in halves. M ends before the second half of the last row of tiles.
+TAIL = "roles = cooperative(1), grid.tile = [128, 32], k = 64, stages = 2, order = column, tail = halves"
 RASTERS = ("row", "column", "grouped(2)", "groups(2, 2)", "hilbert")
 SCHEDULES = [
     *(
@@ -117,6 +143,7 @@ SCHEDULES = [
         )
     ),
     ("sm_90a", f"{TWO}, order = column, scheduler = persistent, epilogue.path = tma"),
+    ("sm_90a", TAIL),
 ]
 PLAIN = spec()
 LEVELS = (Level.CTA, Level.SMEM, Level.PIPELINED, Level.ATOMS, Level.EPILOGUE, Level.NVVM)
@@ -137,10 +164,10 @@ def traces_of(target: str, schedule: str, sms: int, levels: tuple[Level, ...] = 
 def test_every_level_keeps_each_ctas_sequence_of_work_tiles(target: str, schedule: str) -> None:
     first, *others = traces_of(target, schedule, 3 if target == "sm_80" else 2)
     tiles = first.tiles()
-    assert sum(map(len, tiles.values())) == (9 if TWO in schedule else 15)
+    assert sum(map(len, tiles.values())) == (9 if TWO in schedule or schedule == TAIL else 15)
     assert "one_shot" in schedule or max(map(len, tiles.values())) >= 3
     assert [trace.level for trace in others] == [str(level) for level in LEVELS[1:]]
-    assert others[-1].tile is None  # no op says it any more
+    assert not others[-1].work  # no op says it any more
     for trace in others:
         assert_same_order(first, trace)
 
@@ -156,14 +183,14 @@ def test_the_first_wave_that_explain_tells_of_is_the_one_observed_at_level_nvvm(
     texts = {step.level: step.after for step in steps_of(problem, schedule)}
     trace = Trace()
     interpret(texts[Level.NVVM], inputs_of(problem, 150, 88, 16), sms=4, domain="exact", trace=trace)
-    stored = trace.stored_tiles((32, 32))
+    stored = trace.stored_tiles((row, column, 32, 32) for row in range(0, 150, 32) for column in range(0, 88, 32))
     first = [next(iter(stored[cta].values()))[0] for cta in range(4)]
     module = parse_text(texts[Level.EPILOGUE], make_context(), "<epilogue>")
     (kernel,), (launch,) = walk(module, tile.KernelOp), walk(module, tile.LaunchOp)
     given = Schedule.carried_by(module)
     grid = composition_of(kernel, launch, problem, given, sm_80, 1, ()).grid
     assert (grid.at_once, grid.tiles, grid.scheduler) == (4, 15, scheduler)
-    assert (grid.wave_rows, grid.wave_columns) == (len({row for row, _ in first}), len({column for _, column in first}))
+    assert (grid.wave_rows, grid.wave_columns) == (len({row for row, *_ in first}), len({tile[1] for tile in first}))
 
 
 # Faults ---------------------------------------------------------------------------------------------------------------
@@ -189,10 +216,17 @@ def test_a_scheduler_lowered_as_another_is_found(monkeypatch: pytest.MonkeyPatch
         assert_same_order(*traces_of("sm_80", f"{ONE_PER_SM}, order = row, scheduler = even_split", 3, ENDS))
 
 
+@pytest.mark.parametrize("other", [WorkPart.all, WorkPart.full_waves])
+def test_a_part_of_the_tiles_lowered_as_another_is_found(monkeypatch: pytest.MonkeyPatch, other: Any) -> None:
+    monkeypatch.setitem(work_tiles._PARTS, WorkPart.tail_halves, work_tiles._PARTS[other])
+    with pytest.raises((AssertionError, InterpreterError), match=r"CTAs? "):
+        assert_same_order(*traces_of("sm_90a", TAIL, 2, ENDS))
+
+
 def test_roles_that_walk_other_tiles_are_found() -> None:
     """A trace of agents out of step; the kernel itself would deadlock or give wrong numbers."""
     trace = Trace()
-    trace.begin_work(0, "producer", (64, 32)).extend([(0, 0), (64, 0)])
-    trace.begin_work(0, "consumer", (64, 32)).extend([(0, 0), (0, 32)])
+    trace.begin_work(0, "producer").extend([(0, 0, 64, 32), (64, 0, 64, 32)])
+    trace.begin_work(0, "consumer").extend([(0, 0, 64, 32), (0, 32, 64, 32)])
     with pytest.raises(InterpreterError, match=r"CTA 0: producer computes the work tiles .*, consumer .*the same"):
         trace.tiles()

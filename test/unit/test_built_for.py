@@ -18,6 +18,8 @@ KERNELS: Mapping[str, tuple[str, str]] = {
     "direct": ("sm_80", MMA_SYNC + ", epilogue.path = direct"),
     "single-buffered": ("sm_80", MMA_SYNC + ", fragment_buffers = 1"),
     "wgmma": ("sm_90a", WGMMA),
+    "tall": ("sm_90a", "grid.tile = [256, 64], scheduler = persistent"),
+    "tail": ("sm_90a", "grid.tile = [256, 64], tail = halves"),
 }
 
 
@@ -57,6 +59,8 @@ EDITS = [
     ("wgmma", "epilogue.path = direct", "atoms", "stores through shared memory"),
     ("wgmma", "epilogue.tile = [128, 32]", "atoms", "writes parts of .128, 64."),
     ("wgmma", "epilogue.math = rows", "atoms", "writes scratch of bf16"),
+    ("tall", "grid.tail = halves", "problem", "without a loop over the part full_waves"),
+    ("tail", "grid.tail = whole", "problem", "without a loop over the part all"),
 ]
 
 
@@ -90,6 +94,8 @@ LOWERED = [
     ("wgmma", "atoms", "a.cache = evict_last", r"has cache\(normal\)", "a.cache = evict_last; write the same in both"),
     ("wgmma", "epilogue", "launch = programmatic", "is not programmatic", "grid.launch = programmatic; lower again"),
     ("wgmma", "nvvm", "launch = programmatic", "is not programmatic", "grid.launch = programmatic; lower again"),
+    ("tail", "cta", "grid.tile = [256, 128], permutation = [128, 128, 16], atom = wgmma.m64n128k16, "
+     "epilogue.buffers = 2", r"cuts tiles of \[256, 64\]", r"grid.tile = \[256, 128\]; lower again"),
     ("wgmma", "epilogue", "epilogue.cache = streaming", r"has cache\(normal\)", "epilogue.cache = streaming; write"),
 ]  # fmt: skip
 

@@ -25,6 +25,8 @@ from lowtide.dialects.tile import (
     RolesKind,
     SchedulerKind,
     StorePath,
+    TailKind,
+    WorkPart,
 )
 from lowtide.passes.base import walk
 from lowtide.passes.llvm.convert_ptx_ops_to_asm import ConvertPtxOpsToAsm
@@ -113,6 +115,13 @@ def test_every_scheduler_has_code_of_its_own(target: str) -> None:
     assert check(outcomes(SchedulerKind, code)) == set(map(str, SchedulerKind))
 
 
+def test_every_part_of_the_work_tiles_has_code_of_its_own() -> None:
+    def code(word: str) -> str:
+        return lowered("sm_90a", with_enum(tile.WorkTilesOp, "part", WorkPart, word))
+
+    assert check(outcomes(WorkPart, code)) == set(map(str, WorkPart))
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_layout_of_a_and_b_has_code_of_its_own(target: str) -> None:
     def code(word: str) -> str:
@@ -126,11 +135,12 @@ def test_every_layout_of_a_and_b_has_code_of_its_own(target: str) -> None:
     ("field", "enum", "taken"),
     [
         ("roles", RolesKind, {"sm_80": {"single"}, "sm_90a": {"single", "cooperative"}}),
+        ("tail", TailKind, {"sm_80": {"whole"}, "sm_90a": {"whole", "halves"}}),
         ("path", StorePath, {"sm_80": {"smem", "direct"}, "sm_90a": {"smem", "direct", "tma"}}),
         ("launch", LaunchKind, {"sm_80": {"serialized"}, "sm_90a": {"serialized", "programmatic"}}),
         ("math", EpilogueMath, {"sm_80": {"registers", "rows"}, "sm_90a": {"registers", "rows"}}),
     ],
-    ids=["roles", "path", "launch", "math"],
+    ids=["roles", "tail", "path", "launch", "math"],
 )
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_word_of_a_schedule_field_has_code_of_its_own_or_is_refused(

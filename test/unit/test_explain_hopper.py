@@ -270,9 +270,20 @@ def test_waves_are_those_of_the_persistent_grid() -> None:
         "at_once": 132,
         "full_waves": 3,
         "last_wave": 512 - 3 * 132,
+        "last_wave_halves": 0,
         "wave_rows": 16,
         "wave_columns": 9,  # 132 tiles down bands of 16: 8 columns, and 4 tiles of a ninth
     }
+
+
+def test_a_tail_in_halves_is_counted_and_told() -> None:
+    schedule = Schedule().with_(grid_tile=(256, 192), tail="halves", order="grouped(8)")
+    grid = explain_spec(spec(m=8192, n=8192, k=8192), "sm_90a", schedule).to_json()["kernel"]["grid"]
+    assert (grid["tiles"], grid["full_waves"], grid["last_wave"]) == (32 * 43, 10, 56)
+    assert (grid["last_wave_halves"], grid["wave_rows"]) == (112, 8)
+    size = ["--m", "8192", "--n", "8192", "--k", "8192", "--target", "sm_90a"]
+    output = CliRunner().invoke(app, ["explain", *size, "--schedule", schedule.shorthand()]).stdout
+    assert "10 full waves, a last one of 56 tiles in 112 halves, 85% of the CTAs;" in output
 
 
 def test_a_grid_known_at_launch_has_no_waves() -> None:

@@ -26,6 +26,8 @@ EVERY = (
     "convert-sm-to-nvvm",
 )
 VERIFY = ("verify-mbarriers", "verify-registers")
+TAIL = "roles = cooperative(1), grid.tile = [128, 32], k = 64, stages = 2, tail = halves, epilogue.path = smem"
+TAIL_TWO = "roles = cooperative(2), grid.tile = [256, 32], k = 32, stages = 2, tail = halves, epilogue.path = direct"
 OPERANDS = ("assign-smem-layouts", "bind-wgmma", "bind-tma", "convert-sm-to-nvvm")
 PLAIN, EVERY_KIND = spec(d="f32"), spec(d="f32", epilogue=every_kind)
 
@@ -50,4 +52,8 @@ CASES = [
     _case("roles-programmatic", PLAIN, f"{ONE}, launch = programmatic", ("overlap-launches", "convert-sm-to-nvvm")),
     _panels("nt"),
     _panels("tn"),
+    # Two CTAs take two tiles of five each, and a half of the fifth; of one tile, a half each.
+    Case("roles-tail", f"{TAIL}, order = row", ((23, 29, 61), (23, 29, 317), (600, 29, 125)), EVERY, PLAIN, SM_90A),
+    # The second half of the fifth tile lies past the edge. The consumers' blocks of rows are one each.
+    Case("roles-tail-nt", TAIL_TWO, ((1100, 24, 40),), OPERANDS, spec("nt", d="f32"), SM_90A),
 ]

@@ -49,6 +49,8 @@ CASES = [
     _case("narrow-after-two", (128, 136)),
     _case("narrow-of-f32", (128, 136), spec(d="f32"), "epilogue.buffers = 2"),
     _case("narrow-twice", (256, 72), spec(dtype="f16"), "epilogue.buffers = 2"),
+    # Half tiles use the same buffers: the first of two for two parts of three, and the narrow one.
+    _case("tail", (256, 40), rest="epilogue.tile = [128, 16], epilogue.buffers = 4, tail = halves"),
     _case("streaming", ONE, rest="epilogue.cache = streaming", path="direct"),
     _case("write-through", ONE, spec(d="f32"), "epilogue.cache = write_through", path="smem"),
 ]

@@ -140,6 +140,25 @@ tile.kernel @k() {
 
 tile.kernel @k() {
   %ring = sm.ring : !sm.ring<2 x [memref<8x8xf16, #gpu.address_space<workgroup>>]>
+  %buffer = sm.alloc : memref<8x8xf16, #gpu.address_space<workgroup>>
+  // expected-error @below {{'sm.prefix' op needs 130 bytes but the buffer has 128}}
+  %p = sm.prefix %buffer : memref<8x8xf16, #gpu.address_space<workgroup>> to memref<5x13xf16, #gpu.address_space<workgroup>>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k() {
+  %buffer = sm.alloc : memref<8x8xf16, #gpu.address_space<workgroup>>
+  // expected-error @below {{'sm.prefix' op is a buffer of 'f32' in one of 'f16'}}
+  %p = sm.prefix %buffer : memref<8x8xf16, #gpu.address_space<workgroup>> to memref<4x4xf32, #gpu.address_space<workgroup>>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k() {
+  %ring = sm.ring : !sm.ring<2 x [memref<8x8xf16, #gpu.address_space<workgroup>>]>
   // expected-error @below {{'sm.ring_reuse' op needs 260 bytes but the ring has 256}}
   %s = sm.ring_reuse %ring : !sm.ring<2 x [memref<8x8xf16, #gpu.address_space<workgroup>>]> to memref<5x13xf32, #gpu.address_space<workgroup>>
   tile.return

@@ -67,6 +67,8 @@ tile.kernel @ring(%m: memref<?x?xbf16, strided<[?, 1]>>) {
   sm.producer_tail %ring : !ring
   // CHECK: sm.ring_reuse %ring : !ring to memref<32x128xf32, #{{.+}}, #gpu.address_space<workgroup>>
   %scratch = sm.ring_reuse %ring : !ring to !scratch
+  // CHECK: sm.prefix %{{.+}} : memref<32x128xf32, #{{.+}}, #gpu.address_space<workgroup>> to memref<16x8xf32, #gpu.address_space<workgroup>>
+  %part = sm.prefix %scratch : !scratch to memref<16x8xf32, #gpu.address_space<workgroup>>
   tile.return
 }
 

@@ -38,6 +38,13 @@ tile.kernel @carried(%M: index, %N: index, %x: f32) {
   // CHECK-NEXT: }
   tile.work_tiles (%m, %n) of (%M, %N) by [64, 8] order(<column>) persistent {
   }
+  // CHECK: tile.work_tiles {{.*}} by [64, 8] order(<row>) persistent part(full_waves) {
+  tile.work_tiles (%m, %n) of (%M, %N) by [64, 8] order(<row>) persistent part(full_waves) {
+  }
+  // CHECK: tile.work_tiles {{.*}} order(<row>) persistent part(tail_halves) iter_args(%{{.+}} = %{{.+}}) -> (index) {
+  %after = tile.work_tiles (%m, %n) of (%M, %N) by [32, 8] order(<row>) persistent part(tail_halves) iter_args(%t = %slot) -> (index) {
+    tile.yield %t : index
+  }
   tile.return
 }
 }

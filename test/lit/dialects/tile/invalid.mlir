@@ -378,6 +378,26 @@ tile.kernel @k() {
 
 tile.kernel @k() {
   %c0 = arith.constant 0 : index
+  // expected-error @below {{part(half) is not all, full_waves or tail_halves}}
+  tile.work_tiles (%m, %n) of (%c0, %c0) by [8, 8] order(<grouped 1>) persistent part(half) {
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k() {
+  %c0 = arith.constant 0 : index
+  // expected-error @below {{'tile.work_tiles' op has part(tail_halves), which parts the waves of a persistent grid; it is even_split}}
+  tile.work_tiles (%m, %n) of (%c0, %c0) by [8, 8] order(<grouped 1>) even_split part(tail_halves) {
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k() {
+  %c0 = arith.constant 0 : index
   // expected-error @below {{'tile.work_tiles' op needs a tile of two positive extents}}
   tile.work_tiles (%m, %n) of (%c0, %c0) by [8, 0] order(<grouped 1>) persistent {
   }

@@ -75,3 +75,51 @@ func.func @launch(%a: !mat, %b: !mat, %d: !mat) {
   return
 }
 }
+
+// -----
+
+// A tail in halves is that of a persistent grid.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @tail(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: tail = halves splits the last wave of scheduler = persistent; even_split has none: take whole}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [256, 128], scheduler = even_split, tail = halves>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// It goes on with the ring of the full waves.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @tail(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: tail = halves goes on with the ring of the full waves, which roles = single drains after each tile; take whole, or roles = cooperative(2)}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <scheduler = persistent, tail = halves>, mainloop = <roles = single>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// Each consumer has 64 rows of a half tile.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @tail(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: tail = halves needs 64 rows of a half tile for each of 2 consumers, so M of the tile is a multiple of 256, not 128; take 256, or whole}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [128, 256], tail = halves>, mainloop = <roles = cooperative(2)>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
