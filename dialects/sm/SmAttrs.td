@@ -89,7 +89,8 @@ def Sm_FragmentType : Sm_Type<"Fragment", "fragment"> {
 def Sm_PendingType : Sm_Type<"Pending", "pending"> {
   let summary = "A fragment that an asynchronous mma is still writing";
   let description = [{
-    Only another `sm.wgmma` may use it, as its accumulator. `sm.mma_wait` makes it readable.
+    It has one user: another `sm.wgmma`, as its accumulator, a loop that carries it, or `sm.mma_wait`, which makes it
+    readable.
 
     ```mlir
     !sm.pending<!sm.fragment<128x256xf32, #tv>>

@@ -1,6 +1,8 @@
 // Operations that Hopper brings: custom assembly and verifiers. What depends on the target is checked by passes.
 #include "Sm.h"
 
+#include "mlir/Interfaces/LoopLikeInterface.h"
+
 using namespace mlir;
 using namespace lowtide;
 using namespace lowtide::sm;
@@ -134,6 +136,53 @@ static FragmentType fragmentOf(Type type) {
   return cast<FragmentType>(type);
 }
 
+// Of a pending accumulator carried by the loop: the values inside and after it.
+static LogicalResult followIntoLoop(Operation *user, OpOperand &use, SmallVectorImpl<Value> &found) {
+  if (auto loop = dyn_cast<LoopLikeOpInterface>(user)) {
+    found.append({Value(loop.getTiedLoopRegionIterArg(&use)), Value(loop.getTiedLoopResult(&use))});
+    return success(found.end()[-2] && found.back());
+  }
+  auto loop = dyn_cast_or_null<LoopLikeOpInterface>(user->getParentOp());
+  if (!loop || !user->hasTrait<OpTrait::IsTerminator>() || !loop.getLoopResults())
+    return failure();
+  found.append({loop.getRegionIterArgs()[use.getOperandNumber()], (*loop.getLoopResults())[use.getOperandNumber()]});
+  return success();
+}
+
+// wgmma writes the registers of a pending accumulator until it is waited for, so it is used in one place: it is
+// accumulated to, waited for, or carried by a loop, in which the same holds.
+static LogicalResult verifyOneUser(Operation *op, Value pending) {
+  SmallVector<Value> values{pending};
+  llvm::SmallDenseSet<Value> seen{pending};
+  while (!values.empty()) {
+    Value value = values.pop_back_val();
+    if (value.use_empty())
+      continue;
+    if (!value.hasOneUse()) {
+      InFlightDiagnostic error = op->emitOpError()
+                                 << "accumulates in registers that are in flight, so the pending result has one user, "
+                                    "not "
+                                 << std::distance(value.use_begin(), value.use_end())
+                                 << "; read what sm.mma_wait makes of it";
+      for (Operation *user : value.getUsers())
+        error.attachNote(user->getLoc()) << "used here";
+      return error;
+    }
+    OpOperand &use = *value.use_begin();
+    Operation *user = use.getOwner();
+    if (isa<WgmmaOp, MmaWaitOp>(user))
+      continue;
+    SmallVector<Value> carried;
+    if (failed(followIntoLoop(user, use, carried)))
+      return op->emitOpError() << "is pending in " << user->getName()
+                               << "; only sm.wgmma, sm.mma_wait and loops that carry it take what is in flight";
+    for (Value next : carried)
+      if (seen.insert(next).second)
+        values.push_back(next);
+  }
+  return success();
+}
+
 LogicalResult WgmmaOp::verify() {
   auto a = cast<MemRefType>(getA().getType()), b = cast<MemRefType>(getB().getType());
   FragmentType acc = fragmentOf(getAcc().getType());
@@ -152,7 +201,7 @@ LogicalResult WgmmaOp::verify() {
                          << acc.getShape()[1];
   if (a.getElementType() != b.getElementType())
     return emitOpError() << "A and B must have one element type";
-  return success();
+  return verifyOneUser(*this, getResult());
 }
 
 LogicalResult MmaWaitOp::verify() {
@@ -161,5 +210,5 @@ LogicalResult MmaWaitOp::verify() {
     return emitOpError() << "must yield its own accumulator";
   if (readable != (getPending() == 0))
     return emitOpError() << "makes the accumulator readable exactly when no group stays in flight";
-  return success();
+  return readable ? success() : verifyOneUser(*this, getResult());
 }

@@ -70,6 +70,10 @@ LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type 
                                             ArrayAttr kinds, Type result) {
   if (kinds.size() != operands.size())
     return op->emitOpError() << "has " << operands.size() << " operands but " << kinds.size() << " kinds";
+  for (auto [index, kind] : llvm::enumerate(kinds.getAsValueRange<IntegerAttr>()))
+    if (!symbolizeOperandKind(static_cast<uint32_t>(kind.getZExtValue())))
+      return op->emitOpError() << "operand " << index << " has the kind " << kind.getSExtValue() << "; the kinds are 0 to "
+                               << getMaxEnumValForOperandKind() << ": " << wordsOf<OperandKind>("and");
   Block &block = region.front();
   if (block.getNumArguments() != operands.size() + 1)
     return op->emitOpError() << "epilogue takes the accumulator and one element for each of " << operands.size()

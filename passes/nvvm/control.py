@@ -12,6 +12,7 @@ from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.memory import element_pointer
 from lowtide.passes.nvvm.values import (
+    GlobalExtents,
     GlobalMatrix,
     Lowered,
     Offset,
@@ -120,11 +121,12 @@ def lower_arith(context: Context, op: ir.OpView) -> None:
 
 def lower_dim(context: Context, op: ir.OpView) -> None:
     matrix = context.get(op.operands[0])
-    assert isinstance(matrix, GlobalMatrix)
+    assert isinstance(matrix, (GlobalMatrix, GlobalExtents))
     dim = constant_of(op.operands[1])
     if dim is None:
         raise Refusal(op, "asks for a dimension that is not a constant")
     extent = matrix.extents[dim]
+    assert extent is not None
     context.values[op.results[0]] = context.build.constant(extent) if isinstance(extent, int) else extent
 
 

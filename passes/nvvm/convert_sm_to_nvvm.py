@@ -6,6 +6,7 @@ After    gpu.module @kernels { gpu.func @gemm_kernel(%a: !llvm.ptr<1>, %lda: i64
            %tid = nvvm.read.ptx.sreg.tid.x … nvvm.ldmatrix … nvvm.mma.sync … } }
          tile.launch @gemm_kernel … args(base address, row stride and dynamic extents of each matrix)
          The kernel has the number of threads and, if roles change their registers, those at entry (nvvm.maxnreg).
+         Of a matrix that is reached through tensor maps alone, only the dynamic extents that the kernel reads remain.
          Every tiled op is unrolled into this thread's instructions; addresses come from its thread-value layout and
          the buffer's layout. One handler for each op, in passes/nvvm/.
 Needs    level epilogue, shared memory laid out.
@@ -27,11 +28,11 @@ from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.nvvm import compute, control, copies, matrices, roles, tma, tma_stores, wgmma, work_tiles
 from lowtide.passes.nvvm.context import Context
-from lowtide.passes.nvvm.values import TENSOR_MAPS_ATTRIBUTE, GlobalMatrix
+from lowtide.passes.nvvm.values import TENSOR_MAPS_ATTRIBUTE, GlobalExtents, GlobalMatrix
 from lowtide.passes.schedules.facts import registers_at_entry
-from lowtide.passes.support.builder import Builder
+from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import launches_of
-from lowtide.passes.support.rewriting import before, erase, extent, ops_in
+from lowtide.passes.support.rewriting import before, erase, extent, ops_in, uses
 from lowtide.targets import Target
 
 MODULE_NAME = "kernels"
@@ -95,10 +96,11 @@ class ConvertSmToNvvm(Pass):
             gpu_module = _gpu_module(target)
         for kernel in kernels:
             own = launches_of(module, kernel)
+            passed = [_passed(argument) for argument in kernel.body.blocks[0].arguments]
             with kernel.operation.location:
-                _convert_kernel(gpu_module, kernel, _threads(kernel, own), target)
+                _convert_kernel(gpu_module, kernel, passed, _threads(kernel, own), target)
             for launch in own:
-                _convert_launch(launch)
+                _convert_launch(launch, passed)
             erase(kernel)
 
 
@@ -128,9 +130,34 @@ def _gpu_module(target: Target) -> ir.Block:
     return module.bodyRegion.blocks[0]
 
 
-def _convert_kernel(gpu_module: ir.Block, kernel: tile.KernelOp, threads: int, target: Target) -> None:
+@dataclass(frozen=True)
+class _Passed:
+    """What the kernel gets in place of a memref: its address (base and row stride), and dynamic extents."""
+
+    address: bool
+    extents: tuple[int, ...]
+
+
+def _passed(argument: ir.Value) -> _Passed:
+    """Every part of a memref, or only extents if its elements are reached through tensor maps alone. Other arguments
+    are passed as they are."""
+    if not isinstance(argument.type, ir.MemRefType):
+        return _Passed(False, ())
+    type_ = ir.MemRefType(argument.type)
+    dynamic = tuple(dim for dim in range(type_.rank) if type_.is_dynamic_dim(dim))
+    readers = list(uses(argument))
+    if not all(isinstance(op, memref.DimOp) and constant_of(op.index) is not None for op in readers):
+        return _Passed(True, dynamic)
+    read = {constant_of(op.operands[1]) for op in readers}
+    return _Passed(False, tuple(dim for dim in dynamic if dim in read))
+
+
+def _convert_kernel(
+    gpu_module: ir.Block, kernel: tile.KernelOp, passed: list[_Passed], threads: int, target: Target
+) -> None:
     entry = kernel.body.blocks[0]
-    types = [type_ for argument in entry.arguments for type_ in _argument_types(argument.type)]
+    by_argument = [_argument_types(x.type, parts) for x, parts in zip(entry.arguments, passed, strict=True)]
+    types = [type_ for own in by_argument for type_ in own]
     with ir.InsertionPoint(gpu_module):
         function = ir.Operation.create(
             "gpu.func",
@@ -142,7 +169,7 @@ def _convert_kernel(gpu_module: ir.Block, kernel: tile.KernelOp, threads: int, t
                 # One CTA per SM is enough: ptxas must not spill to save registers.
                 "nvvm.minctasm": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1),
                 **_registers_at_entry(kernel, threads, target),
-                **_tensor_map_positions(entry),
+                **_tensor_map_positions(entry, by_argument),
                 **{name: kernel.attributes[name] for name in ("schedule", "problem") if name in kernel.attributes},
             },
             regions=1,
@@ -152,20 +179,20 @@ def _convert_kernel(gpu_module: ir.Block, kernel: tile.KernelOp, threads: int, t
     with ir.InsertionPoint(body):
         smem = llvm.AddressOfOp(llvm.PointerType.get(_SHARED), _SMEM_SYMBOL).res
         context = Context(build, nvvm.ThreadIdXOp(build.i32).result, threads, smem)
-        _bind_arguments(context, entry, list(body.arguments))
+        _bind_arguments(context, entry, passed, list(body.arguments))
         _lower_block(context, entry)
         gpu.ReturnOp([])
 
 
-def _argument_types(type_: ir.Type) -> list[ir.Type]:
-    """The types that replace a kernel argument: base pointer, row stride (i64), and an i32 for each dynamic extent."""
+def _argument_types(type_: ir.Type, passed: _Passed) -> list[ir.Type]:
+    """The types that replace a kernel argument: base pointer, row stride (i64), and an i32 for each passed extent."""
     if isinstance(type_, sm.TensorMapType):
         return [llvm.PointerType.get()]
     if not isinstance(type_, ir.MemRefType):
         return [type_]
     i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
-    dynamic = [i32 for dim in range(type_.rank) if type_.is_dynamic_dim(dim)]
-    return [llvm.PointerType.get(_GLOBAL), *([i64] if type_.rank == 2 else []), *dynamic]
+    address = [llvm.PointerType.get(_GLOBAL), *([i64] if type_.rank == 2 else [])]
+    return [*(address if passed.address else []), *[i32 for _ in passed.extents]]
 
 
 def _registers_at_entry(kernel: tile.KernelOp, threads: int, target: Target) -> dict[str, ir.Attribute]:
@@ -176,22 +203,27 @@ def _registers_at_entry(kernel: tile.KernelOp, threads: int, target: Target) -> 
     return {"nvvm.maxnreg": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), count)}
 
 
-def _tensor_map_positions(entry: ir.Block) -> dict[str, ir.Attribute]:
+def _tensor_map_positions(entry: ir.Block, by_argument: list[list[ir.Type]]) -> dict[str, ir.Attribute]:
     """The positions of arguments that are tensor maps, for `pass-tensor-maps-by-value`."""
     positions, count = [], 0
-    for argument in entry.arguments:
+    for argument, types in zip(entry.arguments, by_argument, strict=True):
         if isinstance(argument.type, sm.TensorMapType):
             positions.append(count)
-        count += len(_argument_types(argument.type))
+        count += len(types)
     return {TENSOR_MAPS_ATTRIBUTE: ir.DenseI64ArrayAttr.get(positions)} if positions else {}
 
 
-def _bind_arguments(context: Context, entry: ir.Block, flat: list[ir.Value]) -> None:
+def _bind_arguments(context: Context, entry: ir.Block, passed: list[_Passed], flat: list[ir.Value]) -> None:
     values = iter(flat)
-    for argument in entry.arguments:
+    for argument, parts in zip(entry.arguments, passed, strict=True):
         type_ = argument.type
         if not isinstance(type_, ir.MemRefType):
             context.values[argument] = next(values)
+            continue
+        if not parts.address:
+            known = {dim: next(values) for dim in parts.extents}
+            sizes = (known.get(d) if type_.is_dynamic_dim(d) else type_.get_dim_size(d) for d in range(type_.rank))
+            context.values[argument] = GlobalExtents(tuple(sizes))
             continue
         pointer = next(values)
         stride = next(values) if type_.rank == 2 else None
@@ -218,24 +250,21 @@ def _lower_block(context: Context, block: ir.Block) -> None:
             raise Refusal(op, str(error)) from error
 
 
-def _convert_launch(launch: tile.LaunchOp) -> None:
-    """Passes base address, row stride and dynamic extents in place of each memref."""
+def _convert_launch(launch: tile.LaunchOp, passed: list[_Passed]) -> None:
+    """Passes what the kernel takes in place of each memref."""
     build = Builder.index()
     arguments: list[ir.Value] = []
     with before(launch), launch.operation.location:
-        for operand in launch.args:
+        for operand, parts in zip(launch.args, passed, strict=True):
             type_ = operand.type
             if not isinstance(type_, ir.MemRefType):
                 arguments.append(operand)
                 continue
-            arguments.append(memref.ExtractAlignedPointerAsIndexOp(operand).result)
-            if type_.rank == 2:
+            if parts.address:
+                arguments.append(memref.ExtractAlignedPointerAsIndexOp(operand).result)
+            if parts.address and type_.rank == 2:
                 arguments.append(build.index_cast(_row_stride(operand), build.i64))
-            arguments += [
-                build.index_cast(extent(operand, dim), build.i32)
-                for dim in range(type_.rank)
-                if type_.is_dynamic_dim(dim)
-            ]
+            arguments += [build.index_cast(extent(operand, dim), build.i32) for dim in parts.extents]
         tile.LaunchOp(
             launch.kernel,
             launch.grid,

@@ -15,6 +15,13 @@ TENSOR_MAPS_ATTRIBUTE = "tensor_maps"
 
 
 @dataclass(frozen=True)
+class GlobalExtents:
+    """The extents of a matrix or vector in global memory, i32 if dynamic; None for those that no op asks for."""
+
+    extents: tuple[int | ir.Value | None, ...]
+
+
+@dataclass(frozen=True)
 class GlobalMatrix:
     """A matrix or vector in global memory: base pointer, row stride in elements (i64), extents (i32 if dynamic)."""
 
@@ -86,7 +93,7 @@ class Pending:
     type: sm.FragmentType
 
 
-Lowered: TypeAlias = ir.Value | Window | SharedBuffer | Ring | Fragment | GlobalMatrix | Pending
+Lowered: TypeAlias = ir.Value | Window | SharedBuffer | Ring | Fragment | GlobalMatrix | GlobalExtents | Pending
 
 
 def vector_type(width: int, element: ir.Type) -> ir.VectorType:

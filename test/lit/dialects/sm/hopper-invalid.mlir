@@ -417,3 +417,107 @@ func.func @f(%p: !llvm.struct<(f32)>) {
   %c = sm.ptx_wgmma_wait -1, %p : !llvm.struct<(f32)>
   return
 }
+
+// -----
+
+// A pending accumulator has one user.
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<64x64xbf16, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+!pending = !sm.pending<!acc>
+tile.kernel @k(%as: !a, %bs: !b, %c: !acc) {
+  // expected-error @below {{accumulates in registers that are in flight, so the pending result has one user, not 2; read what sm.mma_wait makes of it}}
+  %p = sm.wgmma tn %as, %bs, %c by #mma : !a, !b, !acc -> !pending
+  // expected-note @below {{used here}}
+  %q = sm.wgmma tn %as, %bs, %p by #mma : !a, !b, !pending -> !pending
+  // expected-note @below {{used here}}
+  %d, %retired = sm.mma_wait 0, %p : !pending -> !acc
+  tile.return
+}
+
+// -----
+
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<64x64xbf16, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+!pending = !sm.pending<!acc>
+tile.kernel @k(%as: !a, %bs: !b, %p: !pending) {
+  // expected-error @below {{accumulates in registers that are in flight, so the pending result has one user, not 2; read what sm.mma_wait makes of it}}
+  %q, %retired = sm.mma_wait 1, %p : !pending -> !pending
+  // expected-note @below {{used here}}
+  %c, %retired_0 = sm.mma_wait 0, %q : !pending -> !acc
+  // expected-note @below {{used here}}
+  %d, %retired_1 = sm.mma_wait 0, %q : !pending -> !acc
+  tile.return
+}
+
+// -----
+
+// Inside a loop that carries it.
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<64x64xbf16, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+!pending = !sm.pending<!acc>
+tile.kernel @k(%as: !a, %bs: !b, %c: !acc) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  // expected-error @below {{accumulates in registers that are in flight, so the pending result has one user, not 2; read what sm.mma_wait makes of it}}
+  %p = sm.wgmma tn %as, %bs, %c by #mma : !a, !b, !acc -> !pending
+  %r = scf.for %i = %c0 to %c4 step %c1 iter_args(%x = %p) -> (!pending) {
+    // expected-note @below {{used here}}
+    %y = sm.wgmma tn %as, %bs, %x by #mma : !a, !b, !pending -> !pending
+    // expected-note @below {{used here}}
+    %d, %retired = sm.mma_wait 0, %x : !pending -> !acc
+    scf.yield %y : !pending
+  }
+  %e, %retired = sm.mma_wait 0, %r : !pending -> !acc
+  tile.return
+}
+
+// -----
+
+// After the loop that carries it.
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<64x64xbf16, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+!pending = !sm.pending<!acc>
+tile.kernel @k(%as: !a, %bs: !b, %p: !pending) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %r = scf.for %i = %c0 to %c4 step %c1 iter_args(%x = %p) -> (!pending) {
+    // expected-error @below {{accumulates in registers that are in flight, so the pending result has one user, not 2; read what sm.mma_wait makes of it}}
+    %y = sm.wgmma tn %as, %bs, %x by #mma : !a, !b, !pending -> !pending
+    scf.yield %y : !pending
+  }
+  // expected-note @below {{used here}}
+  %s = scf.for %i = %c0 to %c4 step %c1 iter_args(%x = %r) -> (!pending) {
+    scf.yield %x : !pending
+  }
+  // expected-note @below {{used here}}
+  %d, %retired = sm.mma_wait 0, %r : !pending -> !acc
+  tile.return
+}
+
+// -----
+
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<64x64xbf16, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+!pending = !sm.pending<!acc>
+func.func @f(%as: !a, %bs: !b, %c: !acc) -> !pending {
+  // expected-error @below {{'sm.wgmma' op is pending in func.return; only sm.wgmma, sm.mma_wait and loops that carry it take what is in flight}}
+  %p = sm.wgmma tn %as, %bs, %c by #mma : !a, !b, !acc -> !pending
+  return %p : !pending
+}

@@ -23,6 +23,7 @@
 // CHECK:       tile.launch @interface grid(%{{.+}}) threads(64) shared_memory(9216) args(%[[AP]], %[[ALD]], %[[AM32]], %[[AN32]], %[[BP]], %[[BLD]], %[[VP]], %[[VN32]], %[[ALPHA]]) : index, i64, i32, i32, index, i64, index, i32, f32
 // Every launch of a kernel is turned.
 // CHECK:       tile.launch @interface grid(%{{.+}}) threads(64) {{.*}} : index, i64, i32, i32, index, i64, index, i32, f32
+// CHECK:       tile.launch @extents grid(%{{.+}}) threads(32) shared_memory(0) args(%{{[^,]+}}, %[[ALPHA]]) : i32, f32
 
 // The module is for the target; dynamic shared memory is one symbol, aligned as every swizzle needs it.
 // CHECK:       gpu.module @kernels [#nvvm.target<O = 3, chip = "sm_80", features = "+ptx80">] {
@@ -39,6 +40,7 @@ func.func @host(%a: !mat, %b: memref<100x64xbf16>, %bias: memref<?xf32>, %alpha:
       : !mat, memref<100x64xbf16>, memref<?xf32>, f32
   tile.launch @interface grid(%ctas) threads(64) shared_memory(9216) args(%a, %b, %bias, %alpha)
       : !mat, memref<100x64xbf16>, memref<?xf32>, f32
+  tile.launch @extents grid(%ctas) threads(32) shared_memory(0) args(%a, %b, %alpha) : !mat, memref<100x64xbf16>, f32
   tile.launch @row grid(%ctas) threads(32) shared_memory(0) args(%a) : !mat
   tile.launch @column grid(%ctas) threads(32) shared_memory(0) args(%a) : !mat
   tile.launch @grouped grid(%ctas) threads(32) shared_memory(0) args(%a) : !mat
@@ -49,6 +51,23 @@ func.func @host(%a: !mat, %b: memref<100x64xbf16>, %bias: memref<?xf32>, %alpha:
 
 tile.kernel @interface(%a: !mat, %b: memref<100x64xbf16>, %bias: memref<?xf32>, %alpha: f32)
     attributes {schedule = #tile.schedule<mainloop = <stages = 2>>} {
+  %c0 = arith.constant 0 : index
+  %0 = tile.view %a[%c0, %c0] : !mat to !tile.view<16x16xbf16>
+  %1 = tile.view %b[%c0, %c0] : memref<100x64xbf16> to !tile.view<16x16xbf16>
+  %2 = tile.view per_column %bias[%c0] : memref<?xf32> to !tile.view<16x16xf32>
+  tile.return
+}
+
+// Of a matrix whose elements the kernel does not reach by its address, it takes the extents that it reads.
+// CHECK-LABEL: gpu.func @extents(
+// CHECK-SAME:    %[[N:[^:]+]]: i32, %{{[^:]+}}: f32) kernel
+// CHECK:       arith.addi %[[N]], %[[N]] : i32
+tile.kernel @extents(%a: !mat, %b: memref<100x64xbf16>, %alpha: f32) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = memref.dim %a, %c1 : !mat
+  %m = memref.dim %b, %c0 : memref<100x64xbf16>
+  %use = arith.addi %n, %n : index
   tile.return
 }
 
