@@ -7,7 +7,7 @@ from lowtide.compiler import driver
 from lowtide.compiler.driver import Progress
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.native import resolve
-from lowtide.compiler.presets import PRESETS
+from lowtide.compiler.presets import PRESETS, check_dtype
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.tile.schedule import Schedule
@@ -34,6 +34,8 @@ def compile_gemm(
     if not isinstance(spec, GemmSpec):
         raise SpecError(f"spec is {type(spec).__name__}; give a lowtide.GemmSpec")
     given = resolve_schedule(schedule)
+    if isinstance(schedule, str) and schedule in PRESETS:
+        check_dtype(schedule, spec.a)
     settled = resolve(target)
     text = problem_text(spec, settled, given)
     return CompiledKernel(driver.compile_ir(text, target=settled.name, dump_dir=dump_ir, on_progress=on_progress))

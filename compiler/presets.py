@@ -17,16 +17,22 @@ from lowtide.targets.atoms import families
 
 @dataclass(frozen=True)
 class Preset:
-    """One step: its schedule, the target that it is meant for, and what it adds to the step before."""
+    """One step: its schedule, the target that it is meant for, what it adds to the step before, and the operand types
+    that it serves."""
 
     schedule: Schedule
     target: str
     adds: str
+    dtypes: tuple[str, ...] = ("f16", "bf16")
 
 
-def _on(target: str, steps: Mapping[str, tuple[str, Schedule]]) -> dict[str, Preset]:
-    """The ladder of a target; its schedules name it."""
-    return {name: Preset(schedule.with_(target=target), target, adds) for name, (adds, schedule) in steps.items()}
+def _on(
+    target: str, steps: Mapping[str, tuple[str, Schedule]], dtypes: tuple[str, ...] = Preset.dtypes
+) -> dict[str, Preset]:
+    """The ladder of a target for some types; its schedules name the target."""
+    return {
+        name: Preset(schedule.with_(target=target), target, adds, dtypes) for name, (adds, schedule) in steps.items()
+    }
 
 
 _SM80 = Schedule().with_(grid_tile=(128, 128), k=32, atoms=(2, 2, 1))
@@ -114,19 +120,56 @@ _SM90A_STEPS = {
     "sm90-best": ("everything chosen for the shape", Schedule()),
 }
 
-LADDERS: Mapping[str, Preset] = MappingProxyType({**_on("sm_80", _SM80_STEPS), **_on("sm_90a", _SM90A_STEPS)})
+_F64 = Schedule().with_(k=16, stages=4, order="grouped(8)")
+_SM80_F64_STEPS = {
+    "sm80-f64": (
+        "mma.m8n8k4 of f64, operands by 16-byte loads without ldmatrix",
+        _F64.with_(grid_tile=(128, 64), atoms=(2, 2, 1)),
+    ),
+}
+_SM90A_F64_STEPS = {
+    "sm90-f64": (
+        "the larger mma.sync of f64, eight warps on a tile twice as wide",
+        _F64.with_(grid_tile=(128, 128), atoms=(4, 2, 1)),
+    ),
+}
+
+LADDERS: Mapping[str, Preset] = MappingProxyType(
+    {
+        **_on("sm_80", _SM80_STEPS),
+        **_on("sm_80", _SM80_F64_STEPS, ("f64",)),
+        **_on("sm_90a", _SM90A_STEPS),
+        **_on("sm_90a", _SM90A_F64_STEPS, ("f64",)),
+    }
+)
 
 PRESETS: Mapping[str, Schedule] = MappingProxyType({name: preset.schedule for name, preset in LADDERS.items()})
 
 
-def ladder_of(target: str) -> dict[str, Preset]:
-    """The presets that name a target, in order. Raises ScheduleError for a target that none names, TargetError."""
+def ladder_of(target: str, dtype: str = "bf16") -> dict[str, Preset]:
+    """The presets that name a target, for operands of a type, in order.
+
+    Raises ScheduleError where there are none, TargetError for an unknown target.
+    """
     known = targets.get(target)
-    found = {name: preset for name, preset in LADDERS.items() if preset.target == known.name}
+    found = {name: preset for name, preset in LADDERS.items() if preset.target == known.name and dtype in preset.dtypes}
     if not found:
-        named = ", ".join(dict.fromkeys(preset.target for preset in LADDERS.values()))
-        raise ScheduleError(f"no preset names {target}; ladders are there for {named}: take one of those")
+        named = ", ".join(dict.fromkeys(preset.target for preset in LADDERS.values() if dtype in preset.dtypes))
+        raise ScheduleError(
+            f"no preset names {target} for {dtype}; ladders are there for {named or 'other types'}: take one of those"
+        )
     return found
+
+
+def check_dtype(name: str, dtype: str) -> None:
+    """Raise ScheduleError where a preset does not serve operands of the type."""
+    preset = LADDERS[name]
+    if dtype not in preset.dtypes:
+        others = [other for other, one in LADDERS.items() if dtype in one.dtypes]
+        raise ScheduleError(
+            f"preset {name} is for {' and '.join(preset.dtypes)}, not {dtype}; take "
+            + (f"{others[-1]}, or leave the schedule to be chosen" if others else "no preset: the schedule is chosen")
+        )
 
 
 def check_target(schedule: Schedule, target: Target) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from lowtide.compiler.dtypes import choices
 from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, trace
-from lowtide.elements import kernel_types
+from lowtide.elements import element_type, kernel_types
 from lowtide.errors import SpecError
 from lowtide.targets import accumulator_types, operand_types
 
@@ -20,7 +20,8 @@ class GemmSpec:
     """One GEMM problem: D (M, N) = epilogue(A · B, operands…).
 
     `m`, `n`, `k`: extents 1 … 2³¹−1, or `None` for a run-time argument of the compiled kernel.
-    `a`, `b`: the inputs' dtypes, f16 or bf16, equal. `d`: f16, bf16 or f32. `acc`: f32, or f16 for f16 inputs.
+    `a`, `b`: the inputs' dtypes, f16, bf16 or f64, equal. `d`: f16, bf16 or f32. `acc`: f32, or f16 for f16 inputs.
+    With f64 inputs, `d` and `acc` are f64 too.
     `layout`: how A and B lie in memory, last dimension contiguous, rows possibly padded:
     tn: A (M, K), B (N, K); tt: A (M, K), B (K, N); nn: A (K, M), B (N, K); nt: A (K, M), B (K, N).
     `epilogue`: a function of the accumulator and named operands (`lowtide.compiler.epilogue`), traced at once.
@@ -58,6 +59,9 @@ class GemmSpec:
                 f"acc={self.acc!r} with {self.a} inputs: {self.acc} accumulators take {' and '.join(takers)} inputs "
                 f"only; use acc={sums[0]!r}"
             )
+        of_sum = kernel_types(element_type(self.acc).computes_in)
+        if self.d not in of_sum:
+            raise SpecError(f"d={self.d!r} with {self.acc} accumulators: {choices(self.d, of_sum)}")
         object.__setattr__(self, "epilogue_graph", trace(self.epilogue, self.acc, self.d))
 
     @property

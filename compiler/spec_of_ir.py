@@ -19,7 +19,7 @@ from lowtide.compiler.epilogue.trace import Node, Traced, Tracer
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects import tile
 from lowtide.dialects.locations import where
-from lowtide.elements import EPILOGUE_TYPE
+from lowtide.elements import element_type
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
 from lowtide.passes.support.problem import Problem, element_name
@@ -87,7 +87,7 @@ def spec_of(module: ir.Module) -> FoundProblem:
             d=_dtype(types[2]),
             acc=problem.acc,
             layout=layout,
-            epilogue=_replay(found[0].epilogue.blocks[0] if whole else None, operands, _dtype(types[2])),
+            epilogue=_replay(found[0].epilogue.blocks[0] if whole else None, operands, _dtype(types[2]), problem.acc),
         ),
         whole,
     )
@@ -153,11 +153,11 @@ def _extents(types: list[ir.Type], layout: str) -> dict[str, int | None]:
     return extents
 
 
-def _replay(block: ir.Block | None, operands: list[tuple[str, str, str]], d: str) -> Epilogue | None:
+def _replay(block: ir.Block | None, operands: list[tuple[str, str, str]], d: str, acc: str) -> Epilogue | None:
     """A function that does again, on traced values, what a region does; one that ignores its operands without one."""
     if block is None and not operands:
         return None
-    region = _Region((), 0) if block is None else _read(block, d)
+    region = _Region((), 0) if block is None else _read(block, d, element_type(acc).computes_in)
 
     def epilogue(acc: Traced, **values: Traced) -> Traced:
         return Traced(acc._tracer, region.run(acc._tracer, [acc._node, *(value._node for value in values.values())]))
@@ -197,7 +197,7 @@ class _Region:
         return values[self.result]
 
 
-def _read(block: ir.Block, d: str) -> _Region:
+def _read(block: ir.Block, d: str, computes_in: str) -> _Region:
     """A region's ops. The rounding to D's type that ends it is left to whoever compares."""
     *body, last = epilogue_ops(block)
     numbers: dict[ir.Value, int] = {argument: index for index, argument in enumerate(block.arguments)}
@@ -206,7 +206,7 @@ def _read(block: ir.Block, d: str) -> _Region:
         name, attribute = _node(op)
         dtype = element_name(op.results[0].type)
         exact = name == "same" and op.operation.name != "arith.truncf"
-        rounded = None if exact or dtype in (EPILOGUE_TYPE, "i1") or name in ("const", "where") else dtype
+        rounded = None if exact or dtype in (computes_in, "i1") or name in ("const", "where") else dtype
         # Of the negation's two inputs the second is the constant true.
         inputs = tuple(numbers[operand] for operand in list(op.operands)[: 1 if name == "not" else None])
         steps.append(_Step(name, inputs, attribute, rounded))

@@ -87,7 +87,8 @@ DEVICE_OPS = _lives(
     (ATOMS, EPILOGUE, "sm.mbarriers sm.mbarrier_wait sm.mbarrier_arrive sm.tma_load sm.wgmma sm.mma_wait"),
     (EPILOGUE, EPILOGUE, "sm.tma_store sm.tma_store_wait sm.fence_proxy_async"),
     (EPILOGUE, EPILOGUE, "tile.grid_dependency_wait tile.launch_dependents"),
-    (EPILOGUE, EPILOGUE, "sm.extract sm.map sm.store_shared sm.load_shared sm.load_global sm.store_global"),
+    (ATOMS, EPILOGUE, "sm.load_shared"),
+    (EPILOGUE, EPILOGUE, "sm.extract sm.map sm.store_shared sm.load_global sm.store_global"),
     (NVVM, LLVM, "gpu.module nvvm.* llvm.* sm.ptx_*"),
     (NVVM, NVVM, "gpu.func gpu.return scf.while scf.condition"),
     # What one PTX instruction computes; expand-math has replaced the others.

@@ -2,7 +2,7 @@
 
 The manifest's `epilogue_program` is the region of `tile.gemm`, op by op, on one element: the accumulator and the
 epilogue operands by name, arith and math ops, one result of D's type. Each value is carried as (value, low, high): what
-exact arithmetic gives, and an interval that holds what the kernel may compute. f32 operations are widened by their
+exact arithmetic gives, and an interval that holds what the kernel may compute. Operations are widened by their
 rounding, `math` functions by what their expansions are allowed; casts to a narrower type round both ends, which is
 exact because rounding is monotone.
 """
@@ -15,16 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.elements import ELEMENTS, EPILOGUE_TYPE, element_of_ir, element_type
+from lowtide.elements import ELEMENTS, EPILOGUE_TYPE, ElementType, element_of_ir, element_type
 from lowtide.errors import LoadError
 from lowtide.runtime.dtypes import half_unit, round_to
 
 Interval = tuple[np.ndarray, np.ndarray, np.ndarray]
 
-_ROUNDING = element_type(EPILOGUE_TYPE).spacing  # twice the unit roundoff
 _FUNCTION_ERROR = 2.0**-18  # relative; and absolute below
 _FUNCTION_FLOOR = 2.0**-22
-_TINY = 2.0**-125  # what flushing or a subnormal's rounding may cost
+_SUBNORMAL = 2  # times the smallest normal number: what flushing or a subnormal's rounding may cost
 
 
 def check_program(program: Mapping[str, Any], operands: Iterable[str]) -> None:
@@ -72,13 +71,15 @@ def _check_attributes(at: str, name: str, attributes: Mapping[str, Any]) -> None
 
 
 def evaluate(
-    program: Mapping[str, Any], accumulator: Interval, operands: Mapping[str, Any], d: str
+    program: Mapping[str, Any], accumulator: Interval, operands: Mapping[str, Any], d: str, acc: str = EPILOGUE_TYPE
 ) -> tuple[Interval, np.ndarray]:
     """(value, low, high) of D, shape (M, N), for the accumulator's interval and the operands' float64 values; and D's
     error bound: how far the interval reaches from the value before the last rounding, and that rounding.
 
-    `operands` broadcast against (M, N). Raises LoadError for an op that is not known or a value that is not defined.
+    `operands` broadcast against (M, N); `acc` is the accumulator's type, which says in which type all is computed.
+    Raises LoadError for an op that is not known or a value that is not defined.
     """
+    computed = element_type(element_type(acc).computes_in)
     values: dict[str, Interval] = {program["accumulator"]: accumulator}
     for name, array in operands.items():
         exact = np.asarray(array, dtype=np.float64)
@@ -91,7 +92,7 @@ def evaluate(
                 raise LoadError(
                     f"epilogue_program: {op['op']} uses the undefined value {error}; save it again"
                 ) from None
-            values[op["results"][0]] = _apply(op["op"], inputs, op.get("attributes", {}))
+            values[op["results"][0]] = _apply(op["op"], inputs, op.get("attributes", {}), computed)
     result = program["result"]
     if result not in values:
         raise LoadError(f"epilogue_program: its result {result!r} is not defined; save it again")
@@ -106,7 +107,8 @@ def _reach(x: Interval, dtype: str) -> np.ndarray:
         return np.maximum(high - value, value - low) + half_unit(np.maximum(np.abs(low), np.abs(high)), dtype)
 
 
-def _apply(name: str, inputs: list[Interval], attributes: Mapping[str, Any]) -> Interval:
+def _apply(name: str, inputs: list[Interval], attributes: Mapping[str, Any], dtype: ElementType) -> Interval:
+    tiny = _SUBNORMAL * 2.0**dtype.min_exponent
     if name == "arith.constant":
         value = np.float64(attributes["value"])
         return value, value, value
@@ -122,12 +124,13 @@ def _apply(name: str, inputs: list[Interval], attributes: Mapping[str, Any]) -> 
         return _select(*inputs)
     if name == "math.fma":
         product = _corners(np.multiply, inputs[0], inputs[1])
-        return _widen(_corners(np.add, product, inputs[2]), _ROUNDING, _TINY)
+        return _widen(_corners(np.add, product, inputs[2]), dtype, dtype.spacing, tiny)
     if name in _ARITHMETIC:
-        function, rounding = _ARITHMETIC[name]
-        return _widen(_corners(function, *inputs), rounding, _TINY if rounding else 0.0)
+        # The spacing is twice the unit roundoff: for f64 the limits' own rounding is in it.
+        function, spacings = _ARITHMETIC[name]
+        return _widen(_corners(function, *inputs), dtype, spacings * dtype.spacing, tiny if spacings else 0.0)
     if name in _MONOTONE:
-        return _widen(_corners(_MONOTONE[name], inputs[0]), _FUNCTION_ERROR, _FUNCTION_FLOOR)
+        return _widen(_corners(_MONOTONE[name], inputs[0]), dtype, _FUNCTION_ERROR, _FUNCTION_FLOOR)
     if name == "math.absf":
         value, low, high = inputs[0]
         least = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
@@ -141,11 +144,12 @@ def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
+# The function, and its error in spacings of the type.
 _ARITHMETIC: dict[str, tuple[Callable[..., Any], float]] = {
-    "arith.addf": (np.add, _ROUNDING),
-    "arith.subf": (np.subtract, _ROUNDING),
-    "arith.mulf": (np.multiply, _ROUNDING),
-    "arith.divf": (_divide, 4 * _ROUNDING),
+    "arith.addf": (np.add, 1.0),
+    "arith.subf": (np.subtract, 1.0),
+    "arith.mulf": (np.multiply, 1.0),
+    "arith.divf": (_divide, 4.0),
     "arith.negf": (np.negative, 0.0),
     "arith.maximumf": (np.maximum, 0.0),
     "arith.minimumf": (np.minimum, 0.0),
@@ -183,10 +187,10 @@ def _corners(function: Callable[..., Any], *inputs: Interval) -> Interval:
     return value, np.where(unbounded, -math.inf, low), np.where(unbounded, math.inf, high)
 
 
-def _widen(x: Interval, relative: float, absolute: float) -> Interval:
-    """The ends moved out by the rounding error, and past the largest float to infinity."""
+def _widen(x: Interval, dtype: ElementType, relative: float, absolute: float) -> Interval:
+    """The ends moved out by the rounding error, and past the type's largest number to infinity."""
     value, low, high = x
-    largest = element_type(EPILOGUE_TYPE).largest
+    largest = dtype.largest
     low = low - (np.where(np.isfinite(low), np.abs(low), 0.0) * relative + absolute)
     high = high + (np.where(np.isfinite(high), np.abs(high), 0.0) * relative + absolute)
     return value, np.where(low < -largest, -math.inf, low), np.where(high > largest, math.inf, high)

@@ -4,7 +4,8 @@ For each kernel: fresh random inputs with NaN in row padding and all around; D f
 included, which must be intact afterwards. The accumulator's bound is γ_n·(|A|·|B|), γ_n = n·u/(1−n·u), with
 n = K + ⌈K/16⌉ + 2 roundings at u = 2⁻²³ (2⁻¹⁰ for f16 accumulators) after Higham, Accuracy and Stability of Numerical
 Algorithms, §3.1; it goes through the epilogue as an interval (`epilogue.py`). Where n·u ≥ 1 that says nothing: the
-inputs are then −1, 0 and 1, so few that every partial sum is exact, and the accumulator's bound is 0.
+inputs are then −1, 0 and 1, so few that every partial sum is exact, and the accumulator's bound is 0. For f64
+accumulators the product is computed to more than float64 (`wide_products.py`), and its own bound is added.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from lowtide.runtime.epilogue import Interval, evaluate
 from lowtide.runtime.kernel import Kernel
 from lowtide.runtime.manifest import problem_dims
 from lowtide.runtime.operands import Operand
+from lowtide.runtime.wide_products import exact_product
 
 GUARD_BYTES = 4096
 POISON = 0xFF  # NaN in every float type
@@ -136,7 +138,8 @@ def expected(
     dims = problem_dims(manifest)
     a = (a if dims[names[0]] == ("m", "k") else a.T)[rows]
     b = b if dims[names[1]] == ("k", "n") else b.T
-    product, size = a @ b, np.abs(a) @ np.abs(b)
+    product, own_error = exact_product(a, b, manifest["spec"]["acc"])
+    size = np.abs(a) @ np.abs(b)
     if exact:
         limit = element_type(manifest["spec"]["acc"]).exact_integers
         if float(size.max()) > limit:
@@ -145,7 +148,7 @@ def expected(
             )
         error = np.zeros_like(product)
     else:
-        error = accumulator_growth(manifest["spec"]["acc"], a.shape[1])[0] * size
+        error = accumulator_growth(manifest["spec"]["acc"], a.shape[1])[0] * size + own_error
     others = {}
     for argument in manifest["arguments"]:
         name, kind = argument["name"], argument["kind"]
@@ -153,7 +156,7 @@ def expected(
             value = operands[name] if kind == "scalar" else operands[name].values()
             others[name] = {"full": lambda x: x[rows], "per_row": lambda x: x[rows, None]}.get(kind, lambda x: x)(value)
     accumulator = (product, product - error, product + error)
-    return evaluate(manifest["epilogue_program"], accumulator, others, manifest["spec"]["d"])
+    return evaluate(manifest["epilogue_program"], accumulator, others, manifest["spec"]["d"], manifest["spec"]["acc"])
 
 
 def compare(d: np.ndarray, interval: Interval, bound: Any, rows: np.ndarray) -> tuple[float, str]:

@@ -7,6 +7,7 @@ from lowtide.targets.accesses import (
     fragment_access,
     global_access_sectors,
     ldmatrix_access,
+    loads_access,
     shared_access_conflicts,
     swizzled,
 )
@@ -22,6 +23,7 @@ from lowtide.targets.atoms import (
     operand_types,
 )
 from lowtide.targets.banks import Conflict, Sectors, conflicts, lines_per_request, sectors_per_request, worst_conflict
+from lowtide.targets.fragment_loads import FragmentLoads, fragment_loads, widest_loads
 from lowtide.targets.known import KNOWN, get
 from lowtide.targets.ldmatrix import LdmatrixPlan, ldmatrix_source
 from lowtide.targets.swizzles import SwizzleChoice, choose_swizzle, swizzle_candidates
@@ -35,6 +37,7 @@ __all__ = [
     "MMA_ATOMS",
     "Conflict",
     "CopyAtom",
+    "FragmentLoads",
     "LdmatrixPlan",
     "MmaAtom",
     "Sectors",
@@ -53,12 +56,14 @@ __all__ = [
     "core_matrix_conflicts",
     "default_copy_threads",
     "fragment_access",
+    "fragment_loads",
     "get",
     "global_access_sectors",
     "has_wgmma",
     "ldmatrix_access",
     "ldmatrix_source",
     "lines_per_request",
+    "loads_access",
     "make_tiled_copy",
     "mma_atom",
     "operand_types",
@@ -67,5 +72,6 @@ __all__ = [
     "split_coordinates",
     "swizzle_candidates",
     "swizzled",
+    "widest_loads",
     "worst_conflict",
 ]

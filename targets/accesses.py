@@ -12,6 +12,7 @@ from tensor_layouts import Layout, Swizzle, compose, mode, size
 
 from lowtide.errors import ScheduleError
 from lowtide.targets.banks import AccessKind, Conflict, Sectors, sectors_per_request, worst_conflict
+from lowtide.targets.fragment_loads import FragmentLoads
 from lowtide.targets.ldmatrix import LdmatrixPlan
 from lowtide.targets.tiled import TiledCopy
 from lowtide.targets.tv import LayoutExpr, Shape, coordinates, extents, offsets
@@ -69,6 +70,11 @@ def ldmatrix_access(plan: LdmatrixPlan, name: str | None = None) -> WarpAccess:
         transposed=plan.trans,
         lanes=8 * plan.matrices,
     )
+
+
+def loads_access(loads: FragmentLoads, name: str) -> WarpAccess:
+    """The loads of an mma operand's fragment."""
+    return WarpAccess(name, loads.starts, loads.shape, loads.vector, transposed=loads.trans)
 
 
 def fragment_access(name: str, tv: Layout, shape: Shape, vector: int) -> WarpAccess:

@@ -2,8 +2,8 @@
 
 An mma atom carries the thread-value (TV) layout of each operand: (thread, value) to the column-major index in the
 operand's atom tile, `row + column * rows`, a: (M, K), b: (N, K), c: (M, N). Values count in the order of the
-instruction's registers. Source of the layouts: PTX ISA, "Matrix Fragments for mma.m16n8k8 / mma.m16n8k16",
-as tabled in `tensor_layouts.atoms_nv`.
+instruction's registers. Source of the layouts: PTX ISA, "Matrix Fragments for mma.m8n8k4", "mma.m16n8k4",
+"mma.m16n8k8" and "mma.m16n8k16", as tabled in `tensor_layouts.atoms_nv`.
 """
 
 import difflib
@@ -43,6 +43,14 @@ class MmaAtom:
     c_layout: Layout
     ptx: str
     threads: int = 32
+    compute_capability: tuple[int, int] = (8, 0)
+    """The least that has it (PTX ISA, "mma", "Target ISA Notes")."""
+    ptx_version: int = 70
+    """The least that knows it, times 10 (PTX ISA, "mma", "PTX ISA Notes")."""
+    rate: int = 1024
+    """Multiply-adds per cycle and SM on the usual GPU that has it; only estimates use it."""
+    intrinsic: str = ""
+    """LLVM's intrinsic, for what nvvm.mma.sync does not know."""
 
     def layout(self, operand: Operand) -> Layout:
         """The TV layout of `operand`: (thread, value) to its atom tile."""
@@ -94,7 +102,7 @@ class CopyAtom:
         return self.name.startswith("cp.async.")
 
 
-# mma.sync by (accumulator, operands, K).
+# mma.sync of 16-bit operands by (accumulator, operands, K).
 _MMA_SOURCES = {
     ("f32", "f16", 8): atoms_nv.SM80_16x8x8_F32F16F16F32_TN,
     ("f32", "f16", 16): atoms_nv.SM80_16x8x16_F32F16F16F32_TN,
@@ -103,6 +111,15 @@ _MMA_SOURCES = {
     ("f16", "f16", 8): atoms_nv.SM80_16x8x8_F16F16F16F16_TN,
     ("f16", "f16", 16): atoms_nv.SM80_16x8x16_F16F16F16F16_TN,
 }
+
+# mma.sync of f64, with what first has each shape: compute capability, PTX version, and its rate there. Kernels reach
+# less of it with m16n8k16, whose fragments leave fewer registers (measured on an H200).
+_F64_SOURCES = (
+    (atoms_nv.SM80_8x8x4_F64F64F64F64_TN, (8, 0), 70, 64),
+    (atoms_nv.SM90_16x8x4_F64F64F64F64_TN, (9, 0), 78, 128),
+    (atoms_nv.SM90_16x8x8_F64F64F64F64_TN, (9, 0), 78, 128),
+    (atoms_nv.SM90_16x8x16_F64F64F64F64_TN, (9, 0), 78, 110),
+)
 
 # wgmma by (accumulator, operands). K is 32 bytes of the operands.
 _WGMMA_TYPES = (("f32", "f16"), ("f32", "bf16"))
@@ -128,6 +145,29 @@ def _mma_atoms() -> dict[str, MmaAtom]:
     return atoms
 
 
+def _f64_atoms() -> dict[str, MmaAtom]:
+    atoms = {}
+    for source, compute_capability, ptx_version, rate in _F64_SOURCES:
+        shape = "m{}n{}k{}".format(*source.shape_mnk)
+        name = f"mma.{shape}.f64.f64"
+        atoms[name] = MmaAtom(
+            name=name,
+            shape_mnk=source.shape_mnk,
+            a_dtype="f64",
+            b_dtype="f64",
+            c_dtype="f64",
+            a_layout=source.a_layout,
+            b_layout=source.b_layout,
+            c_layout=source.c_layout,
+            ptx=f"mma.sync.aligned.{shape}.row.col.f64.f64.f64.f64",
+            compute_capability=compute_capability,
+            ptx_version=ptx_version,
+            rate=rate,
+            intrinsic=f"llvm.nvvm.mma.{shape}.row.col.f64",
+        )
+    return atoms
+
+
 def _wgmma_atoms() -> dict[str, MmaAtom]:
     """wgmma of every N, 8 … 256, A and B from shared memory (PTX ISA, "wgmma.mma_async")."""
     atoms = (wgmma_atom(n, c_dtype, ab_dtype) for c_dtype, ab_dtype in _WGMMA_TYPES for n in range(8, 257, 8))
@@ -149,6 +189,9 @@ def wgmma_atom(n: int, c_dtype: str, ab_dtype: str) -> MmaAtom:
         c_layout=atoms_nv.gmma_c_layout(n),
         ptx=f"wgmma.mma_async.sync.aligned.{shape}.{element_type(c_dtype).ptx}.{operands.ptx}.{operands.ptx}",
         threads=WARPGROUP_THREADS,
+        compute_capability=(9, 0),
+        ptx_version=80,
+        rate=2048,
     )
 
 
@@ -171,7 +214,7 @@ def _copy_atoms() -> dict[str, CopyAtom]:
 
 
 _WGMMA = _wgmma_atoms()
-_MMA = {**_mma_atoms(), **_WGMMA}
+_MMA = {**_mma_atoms(), **_f64_atoms(), **_WGMMA}
 WGMMA_ATOMS: Mapping[str, MmaAtom] = MappingProxyType(_WGMMA)
 MMA_ATOMS: Mapping[str, MmaAtom] = MappingProxyType(_MMA)
 COPY_ATOMS: Mapping[str, CopyAtom] = MappingProxyType(_copy_atoms())

@@ -8,8 +8,11 @@ from lowtide.targets.target import Target
 
 _KIB = 1024
 
-# Introduced with sm_80; every later target inherits them (PTX ISA, "mma", "Target ISA Notes").
-_SM80_MMA = tuple(name for name in MMA_ATOMS if name not in WGMMA_ATOMS)
+# Every later target inherits them.
+_SM80_MMA, _SM90_MMA = (
+    tuple(name for name, atom in MMA_ATOMS.items() if name not in WGMMA_ATOMS and atom.compute_capability <= capability)
+    for capability in ((8, 0), (9, 0))
+)
 _SM80_COPY = tuple(name for name in COPY_ATOMS if not name.startswith(("tma", "stmatrix")))
 _SM90_COPY = tuple(name for name in COPY_ATOMS if not name.startswith("tma"))
 
@@ -26,7 +29,7 @@ def _sm90(name: str) -> Target:
         sm_count=132,
         l2_bytes=60 * _KIB * _KIB,
         # wgmma is architecture-specific; TMA is not, but is of use only with it.
-        mma_atoms=(*_SM80_MMA, *WGMMA_ATOMS) if name.endswith("a") else _SM80_MMA,
+        mma_atoms=(*_SM90_MMA, *WGMMA_ATOMS) if name.endswith("a") else _SM90_MMA,
         copy_atoms=tuple(COPY_ATOMS) if name.endswith("a") else _SM90_COPY,
     )
 

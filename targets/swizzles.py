@@ -13,6 +13,8 @@ from lowtide.targets.accesses import SwizzleBits, WarpAccess, shared_access_conf
 from lowtide.targets.banks import Conflict
 from lowtide.targets.tv import Shape
 
+_WIDE_BYTES = 8
+
 
 @dataclass(frozen=True)
 class SwizzleChoice:
@@ -38,7 +40,8 @@ class SwizzleChoice:
 def swizzle_candidates(stored_shape: Shape, element_bytes: int) -> list[list[SwizzleBits]]:
     """Every swizzle that permutes a tile of this stored shape within itself, in rounds, the simplest first.
 
-    First <0…3, M, 3>; then the S of a longer row; then units of 32 bytes, for what is accessed in such blocks.
+    First <0…3, M, 3>; then the S of a longer row; then units of 32 bytes, for what is accessed in such blocks; then
+    every S that mixes in bits of the row's number, for elements of 8 bytes, of which a phase reads few rows.
     """
     rows, columns = stored_shape
     unit = (16 // element_bytes).bit_length() - 1
@@ -47,6 +50,9 @@ def swizzle_candidates(stored_shape: Shape, element_bytes: int) -> list[list[Swi
     for base, shift in ((unit, row_bits - unit), (unit + 1, row_bits - unit - 1)):
         if (base, shift) != (unit, 3) and shift >= 3:
             rounds.append([(bits, base, shift) for bits in (1, 2, 3)])
+    if element_bytes == _WIDE_BYTES:
+        shifts = [(base, shift) for base in (unit, unit + 1, unit + 2) for shift in range(1, row_bits + 3)]
+        rounds.append([(b, m, s) for m, s in shifts for b in (1, 2, 3) if b <= s and m + s >= row_bits])
     return [[c for c in candidates if c[0] == 0 or rows * columns % (1 << sum(c)) == 0] for candidates in rounds]
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import lowtide as lt
+from lowtide.compiler.presets import LADDERS
 
 
 def _plain(acc: Any) -> Any:
@@ -86,6 +87,8 @@ def cases() -> Iterator[Case]:
             yield Case(label, target, _SHAPES["ragged"], layout, (ab, acc, d), epilogue, None)
     ab, acc, d, epilogue = _VARIANTS["bf16-bias-relu"]
     for preset, schedule in lt.presets.items():
+        if ab not in LADDERS[preset].dtypes:
+            continue
         for layout in ("tn", "nt"):
             for shape_name in ("aligned", "run-time"):
                 target = str(schedule.target)

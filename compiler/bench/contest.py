@@ -25,6 +25,7 @@ from lowtide.compiler.bench.gpu_timing import (
 )
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.spec import GemmSpec
+from lowtide.elements import element_type
 from lowtide.errors import DeviceError, Error, SpecError
 
 # Of cuBLASLt's algorithms: timed alone by a few launches, then the fastest interleaved, then in the counted rounds.
@@ -83,9 +84,10 @@ class Contest:
         m, n, k = spec.m, spec.n, spec.k
         if m is None or n is None or k is None:
             raise SpecError("m, n and k must be given to time a product")
-        if spec.a != spec.d or spec.a not in TOLERANCE or spec.acc != "f32" or spec.epilogue is not None:
+        sums = element_type(spec.a).computes_in
+        if spec.a != spec.d or spec.a not in TOLERANCE or spec.acc != sums or spec.epilogue is not None:
             raise SpecError(
-                "torch.matmul and cuBLASLt compute D in the dtype of A and B with f32 accumulators and no epilogue "
+                f"torch.matmul and cuBLASLt compute D in the dtype of A and B with {sums} accumulators and no epilogue "
                 "here; time such a product"
             )
         self.spec = spec

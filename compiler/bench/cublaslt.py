@@ -12,7 +12,7 @@ from typing import Any
 
 from lowtide.compiler.bench.cublaslt_library import (
     CLUSTERS,
-    COMPUTE_32F,
+    COMPUTE,
     DATA_TYPES,
     DESCRIPTOR_TRANSPOSE_A,
     DESCRIPTOR_TRANSPOSE_B,
@@ -21,7 +21,6 @@ from lowtide.compiler.bench.cublaslt_library import (
     OPERATION_T,
     PREFERENCE_SEARCH_MODE,
     PREFERENCE_WORKSPACE_BYTES,
-    R_32F,
     SEARCH_BEST_FIT,
     SEARCH_WITHIN_ID,
     SUCCESS,
@@ -31,6 +30,7 @@ from lowtide.compiler.bench.cublaslt_library import (
     Setting,
 )
 from lowtide.compiler.bench.cublaslt_tiles import tile_name
+from lowtide.elements import element_type
 from lowtide.errors import DeviceError
 
 REQUESTED = 64  # algorithms asked of the heuristic
@@ -103,7 +103,7 @@ def describe(dtype: str, layout: str, m: int, n: int, k: int, strides: tuple[int
     """D (M, N) = A · B, all of `dtype`, by layout letters as in `GemmSpec`.
 
     `strides`: elements from one row to the next of A, B and D as they lie in memory. Raises DeviceError for a dtype
-    that is not f16 or bf16.
+    that it is not compared for.
     """
     if dtype not in DATA_TYPES:
         raise DeviceError(f"cuBLASLt is compared for {', '.join(DATA_TYPES)} only, not {dtype}")
@@ -131,7 +131,10 @@ class Matmul:
         self.library = library
         self.description = description
         self._workspace = ctypes.c_void_p(workspace)
-        self._one, self._zero = ctypes.c_float(1.0), ctypes.c_float(0.0)
+        sums = element_type(description.dtype).computes_in
+        compute, scalar = COMPUTE[sums]
+        self._compute = ctypes.c_int(compute), ctypes.c_int(DATA_TYPES[sums])
+        self._one, self._zero = scalar(1.0), scalar(0.0)
         self._owned: list[tuple[str, ctypes.c_void_p]] = []
         try:
             self._handle = self._create("cublasLtCreate", "cublasLtDestroy")
@@ -251,9 +254,7 @@ class Matmul:
         return pointer
 
     def _make_operation(self, description: Description) -> ctypes.c_void_p:
-        operation = self._create(
-            "cublasLtMatmulDescCreate", "cublasLtMatmulDescDestroy", ctypes.c_int(COMPUTE_32F), ctypes.c_int(R_32F)
-        )
+        operation = self._create("cublasLtMatmulDescCreate", "cublasLtMatmulDescDestroy", *self._compute)
         for attribute, transposed in (
             (DESCRIPTOR_TRANSPOSE_A, description.transpose_first),
             (DESCRIPTOR_TRANSPOSE_B, description.transpose_second),
@@ -286,7 +287,7 @@ class Matmul:
     def _types(self) -> tuple[Any, ...]:
         """Handle, compute type, scale type, and the dtypes of A, B, C and D."""
         dtype = ctypes.c_int(DATA_TYPES[self.description.dtype])
-        return self._handle, ctypes.c_int(COMPUTE_32F), ctypes.c_int(R_32F), dtype, dtype, dtype, dtype
+        return self._handle, *self._compute, dtype, dtype, dtype, dtype
 
     def _algorithm(self, result: HeuristicResult, struct: AlgorithmStruct) -> Algorithm:
         own = AlgorithmStruct.from_buffer_copy(struct)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from lowtide.elements import element_type
 from lowtide.errors import DeviceError
 
 KINDS = ("sustained", "burst")
@@ -23,8 +24,9 @@ SUSTAINED_MS, WARM_MS, BURST_MS, IDLE_MS = 80.0, 50.0, 4.0, 60.0
 SCREEN_MS = 10.0
 L2_MULTIPLE_BYTES = 320 * 2**20
 CHECKED_ROWS = 64
-# ‖D − float64‖ / ‖float64‖ that rounding D to the dtype explains, with room: half a last place is 2⁻⁹ and 2⁻¹².
-TOLERANCE: Mapping[str, float] = MappingProxyType({"bf16": 4e-3, "f16": 6e-4})
+# ‖D − float64‖ / ‖float64‖ that rounding D to the dtype explains, with room: half a last place is 2⁻⁹ and 2⁻¹². Sums
+# of f32 and f64 are rounded at every step, those of f64 on both sides.
+TOLERANCE: Mapping[str, float] = MappingProxyType({"bf16": 4e-3, "f16": 6e-4, "f32": 3e-6, "f64": 1e-13})
 
 
 @dataclass(eq=False)
@@ -78,12 +80,13 @@ def torch_with_gpu() -> Any:
 def operand_sets(layout: str, m: int, n: int, k: int, dtype: str, seed: int) -> list[Operands]:
     """As many sets of normal random operands as L2 cannot hold, two at least; D is NaN. Raises DeviceError."""
     torch = torch_with_gpu()
-    kind = {"bf16": torch.bfloat16, "f16": torch.float16}[dtype]
+    row = element_type(dtype)
+    kind = getattr(torch, row.library)
     generator = torch.Generator(device="cuda").manual_seed(seed)
     a_shape = (m, k) if layout[0] == "t" else (k, m)
     b_shape = (n, k) if layout[1] == "n" else (k, n)
     sets = []
-    for _ in range(max(2, -(-L2_MULTIPLE_BYTES // (2 * (m * k + n * k + m * n))))):
+    for _ in range(max(2, -(-L2_MULTIPLE_BYTES // (row.bytes * (m * k + n * k + m * n))))):
         a, b = (torch.randn(shape, device="cuda", generator=generator).to(kind) for shape in (a_shape, b_shape))
         sets.append(Operands(a, b, torch.full((m, n), float("nan"), device="cuda", dtype=kind), layout))
     torch.cuda.synchronize()

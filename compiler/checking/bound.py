@@ -1,8 +1,8 @@
-"""Interval arithmetic on a traced epilogue: the limits between which the computed f32 values must lie.
+"""Interval arithmetic on a traced epilogue: the limits between which the computed values must lie.
 
-Computed in float64. Each operation's exact image of the intervals is widened by the error of the f32
-operation that computes it: half an ulp where it rounds correctly, what passes/support/math_formulas.py states where it
-approximates. What may overflow in f32 has an infinite end.
+Computed in float64. Each operation's exact image of the intervals is widened by the error of the operation of the
+kernel that computes it: half an ulp where it rounds correctly, what passes/support/math_formulas.py states where it
+approximates. What may overflow has an infinite end.
 
 An interval also says whether the value may be NaN (∞ − ∞, 0 · ∞, 0 / 0, ∞ / ∞, a root or logarithm of what may be
 negative, any operation on NaN), and whether it may be a number: the root of what must be negative may not.
@@ -16,11 +16,25 @@ import numpy as np
 from lowtide.compiler.epilogue.erf import erf
 from lowtide.compiler.epilogue.operands import EpilogueGraph
 from lowtide.compiler.epilogue.trace import Node
-from lowtide.elements import EPILOGUE_TYPE, element_type
+from lowtide.elements import element_type
 from lowtide.passes.support import math_formulas as formulas
 from lowtide.runtime.dtypes import round_to
 
-_LARGEST = element_type(EPILOGUE_TYPE).largest
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """The type that an epilogue computes in: the error of a correctly rounded operation, and the largest number."""
+
+    name: str
+    rounded: formulas.Error
+    largest: float
+
+    @classmethod
+    def of(cls, name: str) -> "Arithmetic":
+        """That of an element type. The limits themselves are computed in float64: for f64 both roundings count."""
+        row = element_type(name)
+        roundings = 2 if row.precision > np.finfo(np.float64).nmant else 1
+        return cls(name, formulas.Error(roundings * row.spacing / 2, roundings * row.smallest / 2), row.largest)
 
 
 @dataclass(frozen=True)
@@ -66,12 +80,13 @@ class Truth:
 
 
 def propagate(graph: EpilogueGraph, acc: Interval, operands: Sequence[np.ndarray]) -> Interval:
-    """The interval of the epilogue's f32 result, before it is rounded to D's type.
+    """The interval of the epilogue's result, before it is rounded to D's type.
 
     `acc` is (M, N); `operands` are exact, float64, and broadcast to (M, N), as in `evaluate`.
     """
     values: dict[int, Interval] = {}
     truths: dict[int, Truth] = {}
+    arithmetic = Arithmetic.of(graph.computes_in)
     with np.errstate(all="ignore"):
         for node in graph.nodes:
             if node.op in _CONDITIONS:
@@ -82,13 +97,15 @@ def propagate(graph: EpilogueGraph, acc: Interval, operands: Sequence[np.ndarray
                 values[id(node)] = _where(truths[id(condition)], values[id(x)], values[id(y)])
             else:
                 inputs = [values[id(other)] for other in node.inputs]
-                values[id(node)] = _propagate(node, inputs, acc, operands)
+                values[id(node)] = _propagate(node, inputs, acc, operands, arithmetic)
     result = values[id(graph.result)]
     parts = (result.low, result.high, result.maybe_nan, result.maybe_number)
     return Interval(*(np.array(np.broadcast_to(part, acc.low.shape)) for part in parts))
 
 
-def _propagate(node: Node, inputs: list[Interval], acc: Interval, operands: Sequence[np.ndarray]) -> Interval:
+def _propagate(
+    node: Node, inputs: list[Interval], acc: Interval, operands: Sequence[np.ndarray], arithmetic: Arithmetic
+) -> Interval:
     if node.op == "acc":
         return acc
     if node.op == "operand":
@@ -96,22 +113,23 @@ def _propagate(node: Node, inputs: list[Interval], acc: Interval, operands: Sequ
         return Interval.exact(operands[node.attribute])
     if node.op == "const":
         exact = np.asarray(node.attribute, dtype=np.float64)
-        rounded = round_to(exact, EPILOGUE_TYPE)
+        rounded = round_to(exact, arithmetic.name)
         if np.isnan(exact):
             return Interval.exact(exact)
         return Interval(np.minimum(exact, rounded), np.maximum(exact, rounded))
     if node.op == "cast":
         (x,) = inputs
         return Interval(*(round_to(end, str(node.attribute)) for end in (x.low, x.high))).after(x)
-    return _OPS[node.op](*inputs)
+    return _OPS[node.op](arithmetic, *inputs)
 
 
-def _widen(low: np.ndarray, high: np.ndarray, error: formulas.Error = formulas.ROUNDED) -> Interval:
-    """Move both ends out by the error; an undefined end is infinite, and what may overflow f32 too."""
+def _widen(arithmetic: Arithmetic, low: np.ndarray, high: np.ndarray, error: formulas.Error | None = None) -> Interval:
+    """Move both ends out by the error, by default a rounding's; an end that is undefined or overflows is infinite."""
+    error, largest = error or arithmetic.rounded, arithmetic.largest
     low = np.where(np.isnan(low), -np.inf, low - (error.relative * np.abs(low) + error.absolute))
     high = np.where(np.isnan(high), np.inf, high + (error.relative * np.abs(high) + error.absolute))
-    low = np.where(low < -_LARGEST, -np.inf, np.minimum(low, _LARGEST))
-    high = np.where(high > _LARGEST, np.inf, np.maximum(high, -_LARGEST))
+    low = np.where(low < -largest, -np.inf, np.minimum(low, largest))
+    high = np.where(high > largest, np.inf, np.maximum(high, -largest))
     return Interval(low, high)
 
 
@@ -122,30 +140,31 @@ def _corners(x: Interval, y: Interval, op: np.ufunc) -> tuple[np.ndarray, np.nda
     return corners.min(axis=0), corners.max(axis=0)
 
 
-def _add(x: Interval, y: Interval) -> Interval:
+def _add(arithmetic: Arithmetic, x: Interval, y: Interval) -> Interval:
     cancels = (np.isposinf(x.high) & np.isneginf(y.low)) | (np.isneginf(x.low) & np.isposinf(y.high))
-    return _widen(x.low + y.low, x.high + y.high).after(x, y, nan=cancels)
+    return _widen(arithmetic, x.low + y.low, x.high + y.high).after(x, y, nan=cancels)
 
 
 def _neg(x: Interval) -> Interval:
     return Interval(-x.high, -x.low).after(x)
 
 
-def _mul(x: Interval, y: Interval) -> Interval:
+def _mul(arithmetic: Arithmetic, x: Interval, y: Interval) -> Interval:
     undefined = (x.maybe_zero & y.maybe_infinite) | (x.maybe_infinite & y.maybe_zero)
-    return _widen(*_corners(x, y, np.multiply)).after(x, y, nan=undefined)
+    return _widen(arithmetic, *_corners(x, y, np.multiply)).after(x, y, nan=undefined)
 
 
-def _div(x: Interval, y: Interval, error: formulas.Error = formulas.ROUNDED) -> Interval:
+def _div(arithmetic: Arithmetic, x: Interval, y: Interval, error: formulas.Error | None = None) -> Interval:
     low, high = _corners(x, y, np.divide)
     pole = y.maybe_zero
     undefined = (x.maybe_zero & pole) | (x.maybe_infinite & y.maybe_infinite)
-    return _widen(np.where(pole, -np.inf, low), np.where(pole, np.inf, high), error).after(x, y, nan=undefined)
+    low, high = np.where(pole, -np.inf, low), np.where(pole, np.inf, high)
+    return _widen(arithmetic, low, high, error).after(x, y, nan=undefined)
 
 
-def _div_approx(x: Interval, y: Interval) -> Interval:
+def _div_approx(arithmetic: Arithmetic, x: Interval, y: Interval) -> Interval:
     """Divisors above 2¹²⁶ may give 0, and NaN for an infinite dividend."""
-    quotient = _div(x, y, formulas.DIVIDE_APPROX)
+    quotient = _div(arithmetic, x, y, formulas.DIVIDE_APPROX)
     vanishes = np.maximum(np.abs(y.low), np.abs(y.high)) > formulas.DIVIDE_APPROX_LIMIT
     low = np.where(vanishes, np.minimum(quotient.low, 0.0), quotient.low)
     high = np.where(vanishes, np.maximum(quotient.high, 0.0), quotient.high)
@@ -165,29 +184,31 @@ def _min(x: Interval, y: Interval) -> Interval:
     return Interval(np.minimum(x.low, y.low), np.minimum(x.high, y.high)).after(x, y)
 
 
-def _rising(function: Callable, error: formulas.Error, least: float = -np.inf, greatest: float = np.inf) -> Callable:
+def _rising(
+    function: Callable, error: formulas.Error | None, least: float = -np.inf, greatest: float = np.inf
+) -> Callable:
     """A function that rises, computed with the given error and never outside [least, greatest]."""
 
-    def apply(x: Interval) -> Interval:
-        wide = _widen(function(x.low), function(x.high), error)
+    def apply(arithmetic: Arithmetic, x: Interval) -> Interval:
+        wide = _widen(arithmetic, function(x.low), function(x.high), error)
         return Interval(np.clip(wide.low, least, greatest), np.clip(wide.high, least, greatest)).after(x)
 
     return apply
 
 
-def _of_positive(function: Callable[[Interval], Interval]) -> Callable[[Interval], Interval]:
+def _of_positive(function: Callable[[Arithmetic, Interval], Interval]) -> Callable[[Arithmetic, Interval], Interval]:
     """A function that is NaN below 0."""
 
-    def apply(x: Interval) -> Interval:
-        result = function(Interval(np.maximum(x.low, 0.0), np.maximum(x.high, 0.0)))
+    def apply(arithmetic: Arithmetic, x: Interval) -> Interval:
+        result = function(arithmetic, Interval(np.maximum(x.low, 0.0), np.maximum(x.high, 0.0)))
         number = x.maybe_number & (x.high >= 0)
         return Interval(result.low, result.high, x.maybe_nan | (x.low < 0), number)
 
     return apply
 
 
-def _rsqrt(x: Interval) -> Interval:
-    wide = _widen(1.0 / np.sqrt(x.high), 1.0 / np.sqrt(x.low), formulas.RSQRT_APPROX)
+def _rsqrt(arithmetic: Arithmetic, x: Interval) -> Interval:
+    wide = _widen(arithmetic, 1.0 / np.sqrt(x.high), 1.0 / np.sqrt(x.low), formulas.RSQRT_APPROX)
     return Interval(np.maximum(wide.low, 0.0), wide.high)
 
 
@@ -237,19 +258,19 @@ _CONDITIONS: dict[str, Callable[..., Truth]] = {
     "not": _not,
 }
 _OPS: dict[str, Callable[..., Interval]] = {
-    "neg": _neg,
-    "abs": _abs,
+    "neg": lambda arithmetic, x: _neg(x),
+    "abs": lambda arithmetic, x: _abs(x),
     "add": _add,
-    "sub": lambda x, y: _add(x, _neg(y)),
+    "sub": lambda arithmetic, x, y: _add(arithmetic, x, _neg(y)),
     "mul": _mul,
     "div": _div,
     "div_approx": _div_approx,
-    "max": _max,
-    "min": _min,
+    "max": lambda arithmetic, x, y: _max(x, y),
+    "min": lambda arithmetic, x, y: _min(x, y),
     "exp": _rising(np.exp, formulas.EXP, least=0.0),
     "log": _of_positive(_rising(np.log, formulas.LOG)),
     "tanh": _rising(np.tanh, formulas.TANH, -1.0, 1.0),
     "erf": _rising(erf, formulas.ERF, -1.0, 1.0),
-    "sqrt": _of_positive(_rising(np.sqrt, formulas.ROUNDED, least=0.0)),
+    "sqrt": _of_positive(_rising(np.sqrt, None, least=0.0)),
     "rsqrt": _of_positive(_rsqrt),
 }

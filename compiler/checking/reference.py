@@ -1,5 +1,7 @@
 """What a kernel's D must be: the float64 reference, a derived error bound for each element, and the comparison.
 
+For f64 accumulators A · B is computed to more than float64 (`lowtide.runtime.wide_products`), and its own error added.
+
 The accumulator is Σ a·b with n = K + ⌈K/16⌉ + 2 roundings of u = 2⁻²³ (tensor cores truncate; 2⁻¹⁰ for f16
 accumulators), so it is off by at most ((1+u)ⁿ − 1)·|A||B|, which is below γₙ = nu/(1 − nu) (Higham, Accuracy and
 Stability of Numerical Algorithms, 3.1) and holds where nu ≥ 1 too, though it says little there. `bound`
@@ -22,6 +24,7 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import element_type
 from lowtide.errors import SpecError
 from lowtide.runtime.dtypes import half_unit, round_to
+from lowtide.runtime.wide_products import exact_product
 
 _BLOCK = 1 << 16  # elements of D that the epilogue is evaluated on at once: the arrays stay in cache
 
@@ -49,7 +52,7 @@ def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> 
     left, right = _matrices(spec, a, b)
     given = _operands(spec, operands, left.shape[0], right.shape[1])
     with np.errstate(all="ignore"):
-        acc = left @ right
+        acc, _ = exact_product(left, right, spec.acc)
     result = np.empty_like(acc)
     for rows in _row_blocks(acc.shape):
         result[rows] = evaluate(spec.epilogue_graph, acc[rows], [_rows_of(value, rows) for value in given])
@@ -72,14 +75,14 @@ def reference_with_bound(
     left, right = _matrices(spec, a, b)
     given = _operands(spec, operands, left.shape[0], right.shape[1])
     with np.errstate(all="ignore"):
-        acc, magnitude = left @ right, _finite(left) @ _finite(right)
+        acc, own_error = exact_product(left, right, spec.acc)
+        magnitude = _finite(left) @ _finite(right)
     values, bounds = np.empty_like(acc), np.empty_like(acc)
     for rows in _row_blocks(acc.shape):
         block = [_rows_of(value, rows) for value in given]
         values[rows] = evaluate(spec.epilogue_graph, acc[rows], block)
-        interval = propagate(
-            spec.epilogue_graph, _accumulator(acc[rows], magnitude[rows], left.shape[1], spec.acc), block
-        )
+        around = _accumulator(acc[rows], magnitude[rows], own_error[rows], left.shape[1], spec.acc)
+        interval = propagate(spec.epilogue_graph, around, block)
         bounds[rows] = _distance(values[rows], interval, spec.d)
     return values, bounds
 
@@ -210,21 +213,22 @@ def _finite(matrix: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(matrix), np.abs(matrix), 0.0)
 
 
-def _accumulator(acc: np.ndarray, magnitude: np.ndarray, k: int, dtype: str) -> Interval:
+def _accumulator(acc: np.ndarray, magnitude: np.ndarray, own_error: np.ndarray, k: int, dtype: str) -> Interval:
     """Where the accumulator may lie; anywhere, where a partial sum may overflow.
 
-    `magnitude` is that of the finite products: infinite inputs give an infinite accumulator, or NaN, whatever the order
-    of the sums, unless the others overflow.
+    `own_error` is that of `acc` itself. `magnitude` is that of the finite products: infinite inputs give an infinite
+    accumulator, or NaN, whatever the order of the sums, unless the others overflow.
     """
     row, roundings = element_type(dtype), k + -(-k // 16) + 2
     growth = math.expm1(min(roundings * math.log1p(row.spacing), 700.0))
     with np.errstate(all="ignore"):
         # A rounding costs at most the smallest subnormal where no digits are left.
         error = growth * magnitude + roundings * (1.0 + growth) * row.smallest
+        error += np.where(np.isfinite(own_error), own_error, 0.0)
         overflows = ~(magnitude + error <= row.largest)
         low, high = acc - error, acc + error
     is_nan = np.isnan(acc)  # float64 itself does not overflow: an input is NaN, or ∞ − ∞ or 0 · ∞ is summed
-    anywhere = overflows | is_nan
+    anywhere = overflows | is_nan | (np.isinf(own_error) & np.isfinite(acc))
     return Interval(np.where(anywhere, -np.inf, low), np.where(anywhere, np.inf, high), anywhere, ~is_nan)
 
 

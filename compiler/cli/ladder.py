@@ -47,7 +47,7 @@ def ladder(
     """
     spec = options.make_spec(m, n, k, dtype, layout=layout)
     chosen = choose(target, [known for known in KNOWN if known.name in {one.target for one in LADDERS.values()}])
-    presets = ladder_of(chosen.name)
+    presets = ladder_of(chosen.name, spec.a)
     seed = seed_or_drawn(seed)
     missing = _no_timing()
     if missing and chart_file is not None:

@@ -8,7 +8,7 @@ import typer
 from lowtide.compiler.epilogue.ready import READY, ready_epilogue
 from lowtide.compiler.native import NATIVE, WITHOUT_GPU
 from lowtide.compiler.spec import LAYOUTS, GemmSpec
-from lowtide.elements import kernel_types
+from lowtide.elements import EPILOGUE_TYPE, kernel_types
 from lowtide.errors import Error
 from lowtide.interpreter.host import LEVELS
 from lowtide.interpreter.numbers.domains import DOMAINS
@@ -102,6 +102,7 @@ def make_spec(
 ) -> GemmSpec:
     """The spec that the options describe. Raises SpecError."""
     common = dtype or "bf16"
+    sums = accumulator_types(a or common, b or common)  # none for types that the spec refuses
     return GemmSpec(
         m=m,
         n=n,
@@ -109,7 +110,7 @@ def make_spec(
         a=a or common,
         b=b or common,
         d=d or common,
-        acc=acc or "f32",
+        acc=acc or (sums[0] if sums else EPILOGUE_TYPE),
         layout=layout or "tn",
         epilogue=ready_epilogue(epilogue or "none"),
     )

@@ -1,14 +1,14 @@
-"""Builds the IR of a traced epilogue: arith and math ops on f32, for the region of `tile.gemm`."""
+"""Builds the IR of a traced epilogue: arith and math ops on f32, or f64, for the region of `tile.gemm`."""
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 from mlir import ir
 from mlir.dialects import arith, math
 
 from lowtide.compiler.epilogue.operands import EpilogueGraph
 from lowtide.compiler.epilogue.trace import Node
-from lowtide.elements import EPILOGUE_TYPE, element_type
+from lowtide.elements import element_type
+from lowtide.runtime.dtypes import round_to
 
 Build = Callable[..., ir.Value]
 
@@ -58,20 +58,22 @@ def emit(graph: EpilogueGraph, arguments: Sequence[ir.Value]) -> ir.Value:
     values: dict[int, ir.Value] = {}
     for node in graph.nodes:
         inputs = [values[id(other)] for other in node.inputs]
-        values[id(node)] = _build(node, inputs, arguments, shape)
-    return _convert(values[id(graph.result)], graph.d, shape)
+        values[id(node)] = _build(node, inputs, arguments, graph.computes_in, shape)
+    return _round(values[id(graph.result)], graph.d, shape)
 
 
-def _build(node: Node, inputs: list[ir.Value], arguments: Sequence[ir.Value], shape: list[int] | None) -> ir.Value:
+def _build(
+    node: Node, inputs: list[ir.Value], arguments: Sequence[ir.Value], dtype: str, shape: list[int] | None
+) -> ir.Value:
     if node.op == "acc":
-        return _convert(arguments[0], EPILOGUE_TYPE, shape)
+        return _extend(arguments[0], dtype, shape)
     if node.op == "operand":
         assert isinstance(node.attribute, int)
-        return _convert(arguments[1 + node.attribute], EPILOGUE_TYPE, shape)
+        return _extend(arguments[1 + node.attribute], dtype, shape)
     if node.op == "const":
-        return _constant(float(np.float32(node.attribute)), shape)
+        return _constant(float(round_to(node.attribute, dtype)), dtype, shape)
     if node.op == "cast":
-        return _convert(_convert(inputs[0], str(node.attribute), shape), EPILOGUE_TYPE, shape)
+        return _extend(_round(inputs[0], str(node.attribute), shape), dtype, shape)
     if node.op == "where":
         return arith.SelectOp(*inputs).result
     if node.op == "not":
@@ -88,17 +90,21 @@ def _like(element: ir.Type, shape: list[int] | None) -> ir.Type:
     return element if shape is None else ir.VectorType.get(shape, element)
 
 
-def _constant(value: float, shape: list[int] | None) -> ir.Value:
-    type = _like(ir.F32Type.get(), shape)
-    attribute: ir.Attribute = ir.FloatAttr.get(ir.F32Type.get(), value)
+def _constant(value: float, dtype: str, shape: list[int] | None) -> ir.Value:
+    type = _like(ir_type(dtype), shape)
+    attribute: ir.Attribute = ir.FloatAttr.get(ir_type(dtype), value)
     if shape is not None:
         attribute = ir.DenseElementsAttr.get_splat(type, attribute)
     return arith.ConstantOp(type, attribute).result
 
 
-def _convert(value: ir.Value, name: str, shape: list[int] | None) -> ir.Value:
-    """Extend to f32, or round from f32."""
+def _extend(value: ir.Value, name: str, shape: list[int] | None) -> ir.Value:
+    """To the type that the epilogue computes in."""
     type = _like(ir_type(name), shape)
-    if value.type == type:
-        return value
-    return (arith.ExtFOp if name == EPILOGUE_TYPE else arith.TruncFOp)(type, value).result
+    return value if value.type == type else arith.ExtFOp(type, value).result
+
+
+def _round(value: ir.Value, name: str, shape: list[int] | None) -> ir.Value:
+    """From the type that the epilogue computes in."""
+    type = _like(ir_type(name), shape)
+    return value if value.type == type else arith.TruncFOp(type, value).result

@@ -145,15 +145,18 @@ def where(condition: Any, x: Any, y: Any) -> Any:
 
 @_folds
 def cast(x: Any, dtype: str) -> Any:
-    """x rounded to the nearest value of `dtype` (f16, bf16, f32); computing goes on in f32."""
-    if dtype not in kernel_types():
-        raise SpecError(f"cast to unknown dtype {dtype!r}: {choices(dtype, kernel_types())}")
+    """x rounded to the nearest value of `dtype` (f16, bf16, f32; f64 in f64); computing goes on as before."""
     tracer = _tracer_of(x)
+    valid = kernel_types(None if tracer is None else tracer.dtype)
+    if dtype not in valid:
+        raise SpecError(
+            f"cast to {'unknown dtype ' if dtype not in kernel_types() else ''}{dtype!r}: {choices(dtype, valid)}"
+        )
     if tracer is None:
         with np.errstate(over="ignore"):
             rounded = np.asarray(x).astype(numpy_dtype(dtype))
             return rounded.astype(np.result_type(x, np.float32))
-    return x if dtype == EPILOGUE_TYPE else tracer.apply("cast", x, attribute=dtype)
+    return x if dtype == tracer.dtype else tracer.apply("cast", x, attribute=dtype)
 
 
 def _tracer_of(*values: object) -> Tracer | None:

@@ -5,7 +5,7 @@
 
 An operand's kind says which of its elements belongs to d[m, n]; `lt.Full["f32"]` names the element type, which is D's
 when left out (f32 for a scalar). All is computed in f32, independent of the types of accumulator and operands, and
-rounded to D's type once.
+rounded to D's type once. With f64 accumulators, operands, scalars and D are f64, and all is computed in f64.
 """
 
 import enum
@@ -18,7 +18,7 @@ from typing import Any
 
 from lowtide.compiler.dtypes import choices
 from lowtide.compiler.epilogue.trace import Node, Predicate, Traced, Tracer, in_order, is_ours
-from lowtide.elements import EPILOGUE_TYPE, kernel_types
+from lowtide.elements import element_type, kernel_types
 from lowtide.errors import SpecError
 
 # Names that the call of a kernel, its interpretation, or the reference needs for itself.
@@ -91,7 +91,7 @@ class PerColumn(_Kind):
 
 
 class Scalar(_Kind):
-    """One f32, given by value at each call."""
+    """One f32, given by value at each call; one f64 with f64 accumulators."""
 
     __slots__ = ()
     kind = OperandKind.SCALAR
@@ -102,7 +102,7 @@ _KINDS = "lt.Full, lt.PerRow, lt.PerColumn or lt.Scalar"
 
 @dataclass(frozen=True)
 class Operand:
-    """A named epilogue operand: its kind and element type (f16, bf16, f32)."""
+    """A named epilogue operand: its kind and element type (f16, bf16, f32, or f64 with f64 accumulators)."""
 
     name: str
     kind: OperandKind
@@ -116,14 +116,19 @@ class Operand:
 
 @dataclass(frozen=True, eq=False)
 class EpilogueGraph:
-    """A traced epilogue: d[m, n] is `result`, computed in f32 from the accumulator (`acc`) and the operands' elements,
-    rounded to `d`. `nodes` are all that the result needs, inputs before users."""
+    """A traced epilogue: d[m, n] is `result`, computed in `computes_in` from the accumulator (`acc`) and the operands'
+    elements, rounded to `d`. `nodes` are all that the result needs, inputs before users."""
 
     acc: str
     d: str
     operands: tuple[Operand, ...]
     result: Node
     nodes: tuple[Node, ...]
+
+    @property
+    def computes_in(self) -> str:
+        """The element type of every step: f32, or f64 for f64 accumulators."""
+        return element_type(self.acc).computes_in
 
 
 def trace(function: Callable[..., Any] | None, acc: str, d: str) -> EpilogueGraph:
@@ -132,7 +137,7 @@ def trace(function: Callable[..., Any] | None, acc: str, d: str) -> EpilogueGrap
     Raises `SpecError`, naming the line, if the function cannot be traced, an operand has no kind, or the value returned
     is no number.
     """
-    tracer = Tracer()
+    tracer = Tracer(element_type(acc).computes_in)
     start = tracer.node("acc")
     if function is None:
         return EpilogueGraph(acc, d, (), start, (start,))
@@ -142,7 +147,7 @@ def trace(function: Callable[..., Any] | None, acc: str, d: str) -> EpilogueGrap
             "or None for none"
         )
     parameters = _parameters(function)
-    operands = tuple(_operand(function, parameter, d) for parameter in parameters[1:])
+    operands = tuple(_operand(function, parameter, d, tracer.dtype) for parameter in parameters[1:])
     positional: list[Any] = [Traced(tracer, start)]
     by_name: dict[str, Any] = {}
     for index, parameter in enumerate(parameters[1:]):
@@ -192,7 +197,7 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     return parameters
 
 
-def _operand(function: Callable[..., Any], parameter: inspect.Parameter, d: str) -> Operand:
+def _operand(function: Callable[..., Any], parameter: inspect.Parameter, d: str, computes_in: str) -> Operand:
     where, name = _defined_at(function), parameter.name
     if (error := name_error(name)) is not None:
         raise SpecError(f"{where}: {error}")
@@ -200,12 +205,19 @@ def _operand(function: Callable[..., Any], parameter: inspect.Parameter, d: str)
     if type is None:
         raise SpecError(f"{where}: the epilogue operand {name!r} has no kind; annotate it with {_KINDS}")
     if type.kind is OperandKind.SCALAR:
-        if type.dtype not in (None, EPILOGUE_TYPE):
-            raise SpecError(f"{where}: the scalar {name!r} of {type.dtype!r}: scalars are f32; write lt.Scalar")
-        return Operand(name, type.kind, EPILOGUE_TYPE)
+        if type.dtype not in (None, computes_in):
+            raise SpecError(
+                f"{where}: the scalar {name!r} of {type.dtype!r}: scalars are {computes_in} here; write lt.Scalar"
+            )
+        return Operand(name, type.kind, computes_in)
     dtype = d if type.dtype is None else type.dtype
-    if dtype not in kernel_types():
-        raise SpecError(f"{where}: unknown dtype {dtype!r} of operand {name!r}: {choices(dtype, kernel_types())}")
+    valid = kernel_types(computes_in)
+    if dtype in kernel_types() and dtype not in valid:
+        raise SpecError(
+            f"{where}: operand {name!r} of {dtype}, but the epilogue computes in {computes_in}: {choices(dtype, valid)}"
+        )
+    if dtype not in valid:
+        raise SpecError(f"{where}: unknown dtype {dtype!r} of operand {name!r}: {choices(dtype, valid)}")
     return Operand(name, type.kind, dtype)
 
 

@@ -18,12 +18,13 @@ from lowtide.elements import EPILOGUE_TYPE, element_type
 from lowtide.errors import SpecError
 
 _OURS = ("lowtide.", "numpy.", "functools", "inspect")
-_LARGEST_F32 = element_type(EPILOGUE_TYPE).largest
+# What is computed by formulas for f32 (`math_formulas`), and in f32 alone.
+_F32_FUNCTIONS = frozenset({"exp", "log", "tanh", "erf", "rsqrt", "div_approx"})
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One operation on one element, in f32 (comparisons and their combinations: a truth value).
+    """One operation on one element, in the tracer's type (comparisons and their combinations: a truth value).
 
     `op` is one of: acc, operand (attribute: its index), const (its value); neg, abs, exp, log, tanh, erf, sqrt, rsqrt;
     add, sub, mul, div, div_approx (divisors of at least 1: `math_formulas.DIVIDE_APPROX`), max, min;
@@ -36,9 +37,10 @@ class Node:
 
 
 class Tracer:
-    """Makes the nodes of one trace, each distinct one once."""
+    """Makes the nodes of one trace, each distinct one once. All is computed in `dtype`."""
 
-    def __init__(self) -> None:
+    def __init__(self, dtype: str = EPILOGUE_TYPE) -> None:
+        self.dtype = dtype
         self._known: dict[tuple[Any, ...], Node] = {}
 
     def node(self, op: str, inputs: Sequence[Node] = (), attribute: float | int | str | None = None) -> Node:
@@ -59,8 +61,9 @@ class Tracer:
             if isinstance(value, np.ndarray) and value.ndim:
                 return refuse(f"an array of shape {value.shape} beside a traced value", _ARRAY_OUT)
             return refuse(f"{_type_name(value)} beside a traced value", f"constants are real numbers; {_ARRAY_OUT}")
-        if np.isfinite(number) and abs(number) > _LARGEST_F32:
-            refuse(f"the constant {number!r}, beyond the largest f32 ({_LARGEST_F32:.6g})", "scale it down")
+        largest = element_type(self.dtype).largest
+        if np.isfinite(number) and abs(number) > largest:
+            refuse(f"the constant {number!r}, beyond the largest {self.dtype} ({largest:.6g})", "scale it down")
         return self.node("const", (), number)
 
     def lift_predicate(self, value: object) -> Node:
@@ -72,6 +75,11 @@ class Tracer:
         return value._node
 
     def apply(self, op: str, *values: object, attribute: float | int | str | None = None) -> "Traced":
+        if op in _F32_FUNCTIONS and self.dtype != EPILOGUE_TYPE:
+            refuse(
+                f"{op.removesuffix('_approx')} in {self.dtype}: its formula has the precision of {EPILOGUE_TYPE}",
+                "an f64 epilogue has + − × ÷, abs, lt.sqrt, lt.maximum, lt.minimum, lt.clamp, lt.relu and lt.where",
+            )
         return Traced(self, self.node(op, [self.lift(value) for value in values], attribute))
 
     def compare(self, op: str, x: object, y: object) -> "Predicate":
@@ -183,7 +191,7 @@ class _Recorded:
 
 
 class Traced(_Recorded):
-    """A number of the epilogue, in f32. Has + − × ÷, unary −, abs, whole powers and comparisons."""
+    """A number of the epilogue. Has + − × ÷, unary −, abs, whole powers and comparisons."""
 
     __slots__ = ()
 

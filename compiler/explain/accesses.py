@@ -32,6 +32,7 @@ from lowtide.dialects.tile import OperandKind
 from lowtide.dialects.tile.layouts import SwizzleBits, layout_of, tv_of
 from lowtide.errors import IRError, ScheduleError
 from lowtide.passes.base import walk
+from lowtide.passes.support.atoms import is_operand_load
 from lowtide.passes.support.problem import element_bits
 from lowtide.targets import Conflict, Sectors, WarpAccess, sectors_per_request, worst_conflict
 from lowtide.targets.ldmatrix import row_addresses
@@ -191,7 +192,14 @@ def _stmatrix(op: ir.OpView) -> SharedAccess:
 
 
 def _load_shared(op: ir.OpView, names: Names) -> list[Access]:
-    return [_scratch(op, op.result.type, op.source, "read")]
+    if not is_operand_load(op):
+        return [_scratch(op, op.result.type, op.source, "read")]
+    fragment, atom, trans = op.result.type, ir.StringAttr(op.atom).value, bool(op.trans)
+    vector = _bytes(atom) * 8 // element_bits(fragment.element_type)
+    loads = targets.fragment_loads(tv_of(fragment.tv), tuple(fragment.shape), trans, vector)
+    access, name = targets.loads_access(loads, atom), atom + (" transposed" if trans else "")
+    buffer = ir.MemRefType(op.source.type)
+    return [_shared(op, names.of_fragment(fragment), name, "read", buffer, access, tuple(op.offsets))]
 
 
 def _scratch(op: ir.OpView, fragment: ir.Type, buffer: ir.Value, direction: str) -> SharedAccess:

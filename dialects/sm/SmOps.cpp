@@ -210,8 +210,15 @@ LogicalResult StoreSharedOp::verify() {
 }
 LogicalResult LoadSharedOp::verify() {
   auto from = cast<MemRefType>(getSource().getType());
-  return verifySameTile(*this, from.getShape(), from.getElementType(), getType().getShape(),
-                        getType().getElementType());
+  SmallVector<int64_t> shape(getType().getShape());
+  if (getTrans())
+    std::swap(shape[0], shape[1]);
+  if (!getOffsets())
+    return verifySameTile(*this, from.getShape(), from.getElementType(), shape, getType().getElementType());
+  if (from.getElementType() != getType().getElementType())
+    return emitOpError() << "loads a fragment of " << getType().getElementType() << " from a buffer of "
+                         << from.getElementType();
+  return verifyWithin(*this, from.getShape(), *getOffsets(), shape);
 }
 LogicalResult LoadGlobalOp::verify() {
   return verifySameTile(*this, getSource().getType().getShape(), getSource().getType().getElementType(),

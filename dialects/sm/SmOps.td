@@ -383,13 +383,22 @@ def Sm_StoreSharedOp : Sm_Op<"store_shared"> {
 def Sm_LoadSharedOp : Sm_Op<"load_shared"> {
   let summary = "Loads a fragment from shared memory";
   let description = [{
+    Reads the part of the buffer that starts `at` the given element and has the fragment's shape; by default the buffer
+    has that shape. With `trans` it reads the transpose: the buffer is stored with the fragment's rows contiguous. The
+    values that a thread holds side by side in memory are combined into loads of the atom's size.
+
     ```mlir
     %rows = sm.load_shared %scratch by "ld.shared.16" : memref<…> to !sm.fragment<32x128xbf16, #tv1>
+    %fa = sm.load_shared %a at [0, 8] by "ld.shared.16" : memref<128x16xf64, …> to !sm.fragment<128x8xf64, #tv>
     ```
   }];
-  let arguments = (ins Sm_ReadShared:$source, StrAttr:$atom);
+  let arguments = (ins Sm_ReadShared:$source, OptionalAttr<DenseI64ArrayAttr>:$offsets, StrAttr:$atom,
+                       UnitAttr:$trans);
   let results = (outs Sm_FragmentType:$result);
-  let assemblyFormat = "$source `by` $atom attr-dict `:` qualified(type($source)) `to` qualified(type($result))";
+  let assemblyFormat = [{
+    $source (`at` $offsets^)? `by` $atom (`trans` $trans^)? attr-dict `:` qualified(type($source)) `to`
+    qualified(type($result))
+  }];
   let hasVerifier = 1;
 }
 

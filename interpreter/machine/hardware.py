@@ -65,23 +65,47 @@ def _m16n8k16() -> MmaFragments:
     return MmaFragments((16, 8, 16), a, b, _accumulator())
 
 
-MMA_FRAGMENTS: Mapping[tuple[int, int, int], MmaFragments] = MappingProxyType(
-    {fragments.shape: fragments for fragments in (_m16n8k8(), _m16n8k16())}
+def _m8n8k4_f64() -> MmaFragments:
+    """PTX ISA, "Matrix Fragments for mma.m8n8k4 with .f64 floating point type"."""
+    i = np.arange(2)
+    # a: row = groupID; col = threadID_in_group.  b: row = threadID_in_group; col = groupID
+    a, b = (_GROUP, _IN_GROUP), (_IN_GROUP, _GROUP)
+    # c_i: row = groupID; col = threadID_in_group * 2 + (i & 1)
+    return MmaFragments((8, 8, 4), a, b, (_GROUP + 0 * i, _IN_GROUP * 2 + (i & 1)))
+
+
+def _m16n8_f64(k: int) -> MmaFragments:
+    """PTX ISA, "Matrix Fragments for mma.m16n8k4", "m16n8k8" and "m16n8k16 with floating point type", .f64."""
+    i, j = np.arange(k // 2), np.arange(k // 4)
+    # a_i: row = groupID for even i, groupID + 8 for odd i; col = threadID_in_group, and 4 more for each two i
+    a = _GROUP + 8 * (i % 2), _IN_GROUP + 4 * (i // 2)
+    # b_i: row = threadID_in_group + 4 * i; col = groupID
+    b = _IN_GROUP + 4 * j, _GROUP + 0 * j
+    return MmaFragments((16, 8, k), a, b, _accumulator())
+
+
+# By shape and bits of the operands.
+MMA_FRAGMENTS: Mapping[tuple[tuple[int, int, int], int], MmaFragments] = MappingProxyType(
+    {(fragments.shape, 16): fragments for fragments in (_m16n8k8(), _m16n8k16())}
+    | {(fragments.shape, 64): fragments for fragments in (_m8n8k4_f64(), *map(_m16n8_f64, (4, 8, 16)))}
 )
 
 
-def fragments_of(shape: tuple[int, int, int]) -> MmaFragments:
-    """The fragments of mma.sync of a shape (m, n, k). Raises InterpreterError for one that is not modelled."""
-    if shape not in MMA_FRAGMENTS:
-        known = ", ".join("m{}n{}k{}".format(*shape) for shape in MMA_FRAGMENTS)
-        raise InterpreterError("mma.sync m{}n{}k{} is not interpreted; known are ".format(*shape) + known)
-    return MMA_FRAGMENTS[shape]
+def fragments_of(shape: tuple[int, int, int], bits: int) -> MmaFragments:
+    """The fragments of mma.sync of a shape (m, n, k) for operands of so many bits.
+
+    Raises InterpreterError for one that is not modelled.
+    """
+    if (shape, bits) not in MMA_FRAGMENTS:
+        known = ", ".join("m{}n{}k{}".format(*shape) + f" of {bits} bits" for shape, bits in MMA_FRAGMENTS)
+        asked = "m{}n{}k{}".format(*shape)
+        raise InterpreterError(f"mma.sync {asked} of {bits}-bit operands is not interpreted; known are {known}")
+    return MMA_FRAGMENTS[shape, bits]
 
 
-def mma(shape: tuple[int, int, int], a: Values, b: Values, c: Values, domain: Domain, dtype: str) -> Values:
+def mma(fragments: MmaFragments, a: Values, b: Values, c: Values, domain: Domain, dtype: str) -> Values:
     """D = A · B + C by one warp (PTX ISA, "mma"): fragments (32, values); D has the accumulator type `dtype`."""
-    fragments = fragments_of(shape)
-    m, n, k = shape
+    m, n, k = fragments.shape
     matrix_a = np.empty((m, k), a.dtype)
     matrix_b = np.empty((n, k), b.dtype)
     matrix_c = np.empty((m, n), c.dtype)

@@ -13,10 +13,11 @@ import numpy as np
 from mlir import ir
 
 from lowtide.errors import InterpreterError
+from lowtide.interpreter.machine import hardware
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
-from lowtide.interpreter.machine.lanes import SHARED, active_rows, memory_of, spread
-from lowtide.interpreter.numbers.cells import Access, Cells, Ints
+from lowtide.interpreter.machine.lanes import SHARED, active_rows, memory_of, spread, whole_warp
+from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Access, Cells, Ints
 from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
 from lowtide.interpreter.ops import arith, math
 from lowtide.interpreter.program.ir_attributes import decode_attribute
@@ -28,6 +29,7 @@ OPS = OpTable()
 
 _DYNAMIC_INDEX = -(2**31)
 _LEAST_ALIGNMENT, _MOST_ALIGNMENT = 16, 1024  # of shared memory: hardware's own, and the largest swizzle's period
+_MMA_INTRINSIC = re.compile(r"llvm\.nvvm\.mma\.m(\d+)n(\d+)k(\d+)\.row\.col\.(f64)")
 _ARRAY = re.compile(r"(?:!llvm\.)?array<(\d+) x (.*)>")
 
 # Arithmetic --------------------------------------------------------------------------------------------------------
@@ -81,11 +83,13 @@ _SAME_AS: Mapping[str, str] = MappingProxyType(
 _INTRINSICS: Mapping[str, str] = MappingProxyType(
     {
         "llvm.fabs.f32": "absf",
+        "llvm.fabs.f64": "absf",
         "llvm.copysign.f32": "copysign",
         "llvm.nvvm.ex2.approx": "exp2",
         "llvm.nvvm.lg2.approx.f": "log2",
         "llvm.nvvm.rsqrt.approx.f": "rsqrt",
         "llvm.nvvm.sqrt.rn.f": "sqrt",
+        "llvm.nvvm.sqrt.rn.d": "sqrt",
     }
 )
 
@@ -108,13 +112,30 @@ def same_as_upstream(state: AgentState, op: DecodedOp) -> None:
 def call_intrinsic(state: AgentState, op: DecodedOp) -> None:
     name, domain = op.attributes["intrin"], state.machine.domain
     operands = [state.values[slot] for slot in op.operands]
-    if name == "llvm.fma.f32":
+    shape = _MMA_INTRINSIC.fullmatch(name)
+    if shape is not None:
+        state.values[op.results[0]] = _mma(state, op, shape, operands)
+    elif name in ("llvm.fma.f32", "llvm.fma.f64"):
         x, y, z = operands
-        state.values[op.results[0]] = domain.fma(x, y, z, "f32")
+        state.values[op.results[0]] = domain.fma(x, y, z, name.rpartition(".")[2])
     elif name in _INTRINSICS:
-        state.values[op.results[0]] = domain.apply(_INTRINSICS[name], "f32", *operands)
+        dtype = arith.element_of(op.result_types[0]).name
+        state.values[op.results[0]] = domain.apply(_INTRINSICS[name], dtype, *operands)
     else:
         raise violation(state, op, f"intrinsic {name} is not interpreted; known are {', '.join(_INTRINSICS)}")
+
+
+def _mma(state: AgentState, op: DecodedOp, name: re.Match[str], registers: list[Any]) -> Any:
+    """D = A · B + C by the warp (PTX ISA, "mma"), one number in each register: those of A, then B, then C."""
+    whole_warp(state, op)
+    m, n, k, dtype = (*map(int, name.groups()[:3]), name[4])
+    fragments = hardware.fragments_of((m, n, k), 8 * ELEMENT_BYTES[dtype])
+    counts = [part[0].shape[1] for part in (fragments.a, fragments.b, fragments.c)]
+    if len(registers) != sum(counts):
+        raise violation(state, op, f"takes {sum(counts)} registers, not {len(registers)}: {counts} of A, B and C")
+    columns = np.stack([np.broadcast_to(register, (32,)) for register in registers], axis=1)
+    a, b, c = np.split(columns, np.cumsum(counts)[:2], axis=1)
+    return tuple(hardware.mma(fragments, a, b, c, state.machine.domain, dtype).T)
 
 
 # Pointers ----------------------------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ from lowtide.interpreter.program.program import DecodedOp, Program
 
 OPS = OpTable()
 
+_PACKED_BITS = 16  # of the operands of nvvm.mma.sync here
+
 # Special registers ----------------------------------------------------------------------------------------------------
 
 
@@ -157,9 +159,9 @@ def ldmatrix(state: AgentState, op: DecodedOp) -> None:
 
 
 def _prepare_mma(op: DecodedOp, program: Program) -> None:
-    """((m, n, k), operand type, accumulator type, slots of A, B and C)."""
+    """(fragments, operand type, accumulator type, slots of A, B and C)."""
     shape = tuple(int(number) for number in re.findall(r"= (\d+)", op.attributes["shape"]))
-    hardware.fragments_of(shape)  # type: ignore[arg-type]
+    fragments = hardware.fragments_of(shape, _PACKED_BITS)  # type: ignore[arg-type]
     layouts = op.attributes["layoutA"], op.attributes["layoutB"]
     if "row" not in layouts[0] or "col" not in layouts[1]:
         raise InterpreterError(
@@ -173,25 +175,25 @@ def _prepare_mma(op: DecodedOp, program: Program) -> None:
     result = op.result_types[0]
     assert isinstance(result, Struct)
     accumulator = "f16" if isinstance(result.elements[0], Vector) else "f32"
-    op.data = shape, types[0], accumulator, op.operand_groups()
+    op.data = fragments, types[0], accumulator, op.operand_groups()
 
 
 @OPS.implements("nvvm.mma.sync", prepare=_prepare_mma)
 def mma_sync(state: AgentState, op: DecodedOp) -> None:
     """D = A · B + C by the warp (PTX ISA, "mma"); registers in the order of the instruction."""
     whole_warp(state, op)
-    shape, dtype, accumulator, (a_slots, b_slots, c_slots) = op.data
+    fragments, dtype, accumulator, (a_slots, b_slots, c_slots) = op.data
     values, domain = state.values, state.machine.domain
     a, b = (_fragment([unpack(values[slot], dtype, domain) for slot in slots]) for slots in (a_slots, b_slots))
     if accumulator == "f32":
         c = np.empty((32, len(c_slots)), domain.payload)
         for index, slot in enumerate(c_slots):
             c[:, index] = values[slot]
-        d = hardware.mma(shape, a, b, c, domain, accumulator)
+        d = hardware.mma(fragments, a, b, c, domain, accumulator)
         state.values[op.results[0]] = tuple(d.T)
     else:
         c = _fragment([unpack(values[slot], accumulator, domain) for slot in c_slots])
-        d = hardware.mma(shape, a, b, c, domain, accumulator)
+        d = hardware.mma(fragments, a, b, c, domain, accumulator)
         state.values[op.results[0]] = tuple(d[:, at : at + 2] for at in range(0, 4, 2))
 
 

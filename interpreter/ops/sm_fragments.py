@@ -91,7 +91,7 @@ def _prepare_mma(op: DecodedOp, program: Program) -> None:
     match = _MMA_ATOM.fullmatch(attribute.atom)
     if match is None:
         raise InterpreterError(
-            f"{op.describe()}: unknown mma atom {attribute.atom}; known are mma.m16n8k8 and m16n8k16"
+            f"{op.describe()}: unknown mma atom {attribute.atom}; known are mma.m16n8k16.f32.bf16 and the like"
         )
     m, n, k = (int(extent) for extent in match.groups()[:3])
     warps_m, warps_n, warps_k = attribute.atoms
@@ -101,7 +101,7 @@ def _prepare_mma(op: DecodedOp, program: Program) -> None:
         )
     (rows_m, depth), (rows_n, _) = (_fragment(type).shape for type in op.operand_types[:2])
     rests = (rows_m // (m * warps_m), rows_n // (n * warps_n), depth // k)
-    fragments = hardware.fragments_of((m, n, k))
+    fragments = hardware.fragments_of((m, n, k), _fragment(op.operand_types[0]).element.bits)
     for type, atom, (x, y) in zip(
         op.operand_types, (fragments.a, fragments.b, fragments.c), ((0, 2), (1, 2), (0, 1)), strict=True
     ):
@@ -212,7 +212,10 @@ def store_shared(state: AgentState, op: DecodedOp) -> None:
 def load_shared(state: AgentState, op: DecodedOp) -> None:
     buffer, type = state.values[op.operands[0]], _fragment(op.result_types[0])
     buffer.check(state, op, "read")
-    addresses = buffer.addresses(*_coordinates(state, type))
+    place = _coordinates(state, type)
+    row, column = op.attributes.get("offsets", (0, 0))
+    rows, columns = place[::-1] if op.attributes.get("trans", False) else place
+    addresses = buffer.addresses(rows + row, columns + column)
     chosen, lanes = _active(state, addresses)
     result = np.zeros(addresses.shape, state.machine.domain.payload)
     loaded = state.cta.shared.load(state.access(op, lanes), addresses[chosen].reshape(-1), buffer.type.element.name)

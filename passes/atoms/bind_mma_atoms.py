@@ -1,10 +1,11 @@
-"""bind-mma-atoms: bind every mma to the tiled mma of the schedule, and its operands to ldmatrix.
+"""bind-mma-atoms: bind every mma to the tiled mma of the schedule, and its operands to ldmatrix or ld.shared.
 
 Before   %c2 = tile.mma tn %a, %b, %c : memref<…>, memref<…>, !tile.tile<128x128xf32>
 After    %fa = sm.ldmatrix %a[0, 0] by "ldmatrix.x4" : memref<128x32xbf16, …> to !sm.fragment<128x32xbf16, #tv>
          %fb = sm.ldmatrix %b[0, 0] by "ldmatrix.x4" : memref<128x32xbf16, …> to !sm.fragment<128x32xbf16, #tv1>
          %c2 = sm.mma_sync %fa, %fb, %c by #sm.tiled_mma<mma.m16n8k16.f32.bf16, atoms [2, 2, 1], …>
-         The accumulator becomes a fragment wherever it goes: splat, loop, store.
+         The accumulator becomes a fragment wherever it goes: splat, loop, store. ldmatrix moves 16-bit elements; others
+         come by sm.load_shared, in the widest loads for which a thread holds neighbours.
 Needs    level pipelined; a complete schedule.
 Refuses  an accumulator that does not start from tile.splat or end in tile.store; an atom that the target lacks.
 Test     test/lit/passes/atoms/bind-mma-atoms.mlir, bind-mma-atoms-invalid.mlir
@@ -21,17 +22,24 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.atoms import fragment_type, is_transposed, mma_atom_name, tiled_mma, tiled_mma_attr
+from lowtide.passes.support.atoms import (
+    fragment_type,
+    is_transposed,
+    mma_atom_name,
+    operand_load,
+    tiled_mma,
+    tiled_mma_attr,
+)
 from lowtide.passes.support.kernels import kernels_of, main_loop, problem_of, schedule_of
 from lowtide.passes.support.problem import Problem
 from lowtide.passes.support.rewriting import before, defining_op, erase_if_unused, rebuild_loop, replace, uses
-from lowtide.targets import Target, TiledMma, ldmatrix_source
+from lowtide.targets import Target, TiledMma
 from lowtide.targets.atoms import Operand
 
 
 @dataclass(frozen=True)
 class BindMmaAtoms(Pass):
-    """Replaces tile.mma by ldmatrix and mma.sync on fragments."""
+    """Replaces tile.mma by loads of fragments and mma.sync."""
 
     name: ClassVar[str] = "bind-mma-atoms"
     needs: ClassVar[Level] = Level.PIPELINED
@@ -79,18 +87,14 @@ def _carried_position(mma: tile.MmaOp, loop: scf.ForOp) -> int:
 
 
 def _emit_fragments(mma: tile.MmaOp, tiled: TiledMma, problem: Problem, acc: ir.Value) -> None:
-    """ldmatrix of both operands, whole, and the mma.sync, in place of the tile.mma."""
+    """The loads of both operands, whole, and the mma.sync, in place of the tile.mma."""
     fragments = []
     operands: tuple[tuple[Operand, ir.Value], ...] = (("a", mma.a), ("b", mma.b))
     with before(mma):
         for operand, buffer in operands:
-            memref = ir.MemRefType(buffer.type)
-            stored = memref.shape
+            stored = ir.MemRefType(buffer.type).shape
             trans = is_transposed(operand, problem.layout)
             shape = (stored[1], stored[0]) if trans else (stored[0], stored[1])
-            plan = ldmatrix_source(tiled, operand, shape, trans)
-            result = fragment_type(tiled.tv(operand, shape), shape, memref.element_type)
-            atom = plan.atom_name.removesuffix(".trans")
-            fragments.append(sm.LdmatrixOp(result, buffer, [0, 0], atom, trans=trans or None).result)
+            fragments.append(operand_load(buffer, [0, 0], tiled, operand, shape, trans))
         product = sm.MmaSyncOp(*fragments, acc, tiled_mma_attr(tiled)).result
     replace(mma, [product])

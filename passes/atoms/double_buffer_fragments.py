@@ -27,6 +27,7 @@ from mlir.dialects import scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.support.atoms import OperandLoad, is_operand_load, same_load
 from lowtide.passes.support.kernels import main_loop, schedule_of
 from lowtide.passes.support.rewriting import after, before, defining_op, ops_in, rebuild_loop
 from lowtide.targets import Target
@@ -57,7 +58,7 @@ class _SlicedLoop:
     wait: sm.ConsumerWaitOp
     release: sm.ConsumerReleaseOp
     advance: sm.RingAdvanceOp  # of the read cursor
-    loads: list[list[sm.LdmatrixOp]]  # for each slice, of A and of B
+    loads: list[list[OperandLoad]]  # for each slice, of A and of B
     mmas: list[sm.MmaSyncOp]
 
     @classmethod
@@ -72,8 +73,8 @@ class _SlicedLoop:
         for mma in mmas:
             pair = [defining_op(operand) for operand in (mma.a, mma.b)]
             for load, buffer in zip(pair, wait.buffers, strict=True):
-                if not isinstance(load, sm.LdmatrixOp) or load.source != buffer:
-                    raise Refusal(mma, "operands must come by sm.ldmatrix from the slot that its loop waits for")
+                if not is_operand_load(load) or load.source != buffer:
+                    raise Refusal(mma, "operands must be loaded from the slot that its loop waits for")
             loads.append(pair)
         carried = list(loop.inner_iter_args)
         if wait.index not in carried or wait.phase not in carried:
@@ -86,14 +87,16 @@ def _rotate(sliced: _SlicedLoop) -> None:
     cursor = [list(loop.inner_iter_args).index(value) for value in (sliced.wait.index, sliced.wait.phase)]
     with before(loop):
         first = sm.ConsumerWaitOp(ring, *(loop.initArgs[i] for i in cursor))
-        first_fragments = [_load(load, buffer) for load, buffer in zip(sliced.loads[0], first.buffers, strict=True)]
+        first_fragments = [same_load(load, buffer) for load, buffer in zip(sliced.loads[0], first.buffers, strict=True)]
         start = sm.RingAdvanceOp(ring, first.index, first.phase)
     _move_loads_ahead(sliced)
     # At the loop's end: give the slot back, wait for the next one and load its first slice, before the last mma.
     sliced.release.operation.move_before(sliced.mmas[-1].operation)
     with before(sliced.mmas[-1]):
         following = sm.ConsumerWaitOp(ring, sliced.wait.index, sliced.wait.phase)
-        next_fragments = [_load(load, buffer) for load, buffer in zip(sliced.loads[0], following.buffers, strict=True)]
+        next_fragments = [
+            same_load(load, buffer) for load, buffer in zip(sliced.loads[0], following.buffers, strict=True)
+        ]
     stale = [sliced.wait.slot, *sliced.wait.buffers, *(load.result for load in sliced.loads[0])]
     carried_next = [following.slot, *following.buffers, *next_fragments]
     # The read cursor runs one slot ahead now: it starts after the slot that is already waited for.
@@ -122,9 +125,3 @@ def _move_loads_ahead(sliced: _SlicedLoop) -> None:
     for loads, previous in zip(sliced.loads[1:], sliced.mmas, strict=False):
         for load in loads:
             load.operation.move_before(previous.operation)
-
-
-def _load(load: sm.LdmatrixOp, buffer: ir.Value) -> ir.Value:
-    """The same load from another slot's buffer."""
-    trans = True if load.trans else None
-    return sm.LdmatrixOp(load.result.type, buffer, list(load.offsets), load.atom, trans=trans).result

@@ -7,7 +7,7 @@ After    %fa0 = sm.ldmatrix %a[0, 0] … to !sm.fragment<128x16xbf16, #tv2>; %fb
          %fa1 = sm.ldmatrix %a[0, 16] …; %fb1 = …
          %c2 = sm.mma_sync %fa1, %fb1, %c1 by #tiled_mma
          so that a fragment is in registers for one slice only.
-Needs    level atoms: operands that come from sm.ldmatrix.
+Needs    level atoms: operands that come from sm.ldmatrix or sm.load_shared.
 Refuses  an mma.sync whose operands do not; a K that is not whole slices.
 Test     test/lit/passes/atoms/split-k-slices.mlir, split-k-slices-invalid.mlir
 """
@@ -21,9 +21,9 @@ from lowtide.dialects import sm
 from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.atoms import fragment_type, tiled_mma_of
+from lowtide.passes.support.atoms import OperandLoad, is_operand_load, operand_load, tiled_mma_of
 from lowtide.passes.support.rewriting import before, defining_op, erase_if_unused, replace
-from lowtide.targets import Target, TiledMma, ldmatrix_source
+from lowtide.targets import Target, TiledMma
 from lowtide.targets.atoms import Operand
 
 
@@ -39,8 +39,8 @@ class SplitKSlices(Pass):
         for mma in walk(module, sm.MmaSyncOp):
             loads = [defining_op(operand) for operand in (mma.a, mma.b)]
             for name, load in zip("AB", loads, strict=True):
-                if not isinstance(load, sm.LdmatrixOp):
-                    raise Refusal(mma, f"operand {name} must come from sm.ldmatrix")
+                if not is_operand_load(load):
+                    raise Refusal(mma, f"operand {name} must come from sm.ldmatrix or sm.load_shared")
             try:
                 with mma.operation.location:
                     _split(mma, loads[0], loads[1])
@@ -48,7 +48,7 @@ class SplitKSlices(Pass):
                 raise Refusal(mma, str(error)) from error
 
 
-def _split(mma: sm.MmaSyncOp, load_a: sm.LdmatrixOp, load_b: sm.LdmatrixOp) -> None:
+def _split(mma: sm.MmaSyncOp, load_a: OperandLoad, load_b: OperandLoad) -> None:
     tiled = tiled_mma_of(mma.mma)
     depth, step = mma.a.type.shape[1], tiled.tile_mnk[2]
     if depth == step:
@@ -65,13 +65,10 @@ def _split(mma: sm.MmaSyncOp, load_a: sm.LdmatrixOp, load_b: sm.LdmatrixOp) -> N
     erase_if_unused(load_b)
 
 
-def _slice(load: sm.LdmatrixOp, operand: Operand, tiled: TiledMma, k: int, step: int) -> ir.Value:
+def _slice(load: OperandLoad, operand: Operand, tiled: TiledMma, k: int, step: int) -> ir.Value:
     """The load of K columns [k, k + step) of the fragment."""
     trans = bool(load.trans)
     rows = load.result.type.shape[0]
     row0, column0 = load.offsets
     offsets = [row0 + k, column0] if trans else [row0, column0 + k]
-    plan = ldmatrix_source(tiled, operand, (rows, step), trans)
-    result = fragment_type(tiled.tv(operand, (rows, step)), (rows, step), load.result.type.element_type)
-    atom = plan.atom_name.removesuffix(".trans")
-    return sm.LdmatrixOp(result, load.source, offsets, atom, trans=trans or None).result
+    return operand_load(load.source, offsets, tiled, operand, (rows, step), trans)

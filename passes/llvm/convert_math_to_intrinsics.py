@@ -30,6 +30,11 @@ INTRINSICS = {
     "math.rsqrt": "llvm.nvvm.rsqrt.approx.f",  # rsqrt.approx.f32
     "math.sqrt": "llvm.nvvm.sqrt.rn.f",  # sqrt.rn.f32
 }
+F64_INTRINSICS = {
+    "math.absf": "llvm.fabs.f64",  # abs.f64
+    "math.fma": "llvm.fma.f64",  # fma.rn.f64
+    "math.sqrt": "llvm.nvvm.sqrt.rn.d",  # sqrt.rn.f64
+}
 
 
 @dataclass(frozen=True)
@@ -41,11 +46,13 @@ class ConvertMathToIntrinsics(Pass):
     def run(self, module: ir.Module, target: Target) -> None:
         for op in math_ops(module):
             check_type(op)
-            intrinsic = INTRINSICS.get(op.name)
+            result = op.results[0].type
+            element = result.element_type if isinstance(result, ir.VectorType) else result
+            intrinsic = (F64_INTRINSICS if isinstance(element, ir.F64Type) else INTRINSICS).get(op.name)
             if intrinsic is None:
                 raise Refusal(op, f"is no single instruction, as {', '.join(INTRINSICS)} are: run expand-math first")
             with ir.InsertionPoint(op), op.location:
-                value = _call(intrinsic, op.results[0].type, list(op.operands))
+                value = _call(intrinsic, result, list(op.operands))
             op.results[0].replace_all_uses_with(value)
             op.erase()
 
@@ -54,9 +61,9 @@ def _call(intrinsic: str, type: ir.Type, operands: list[ir.Value]) -> ir.Value:
     """The intrinsic on scalars, or on each element of vectors."""
     if not isinstance(type, ir.VectorType):
         return llvm.CallIntrinsicOp(type, intrinsic, operands, [], []).result
-    f32 = ir.F32Type.get()
+    vector_type = ir.VectorType(type)
     elements = []
-    for position in itertools.product(*(range(extent) for extent in ir.VectorType(type).shape)):
+    for position in itertools.product(*(range(extent) for extent in vector_type.shape)):
         scalars = [vector.ExtractOp(operand, [], list(position)).result for operand in operands]
-        elements.append(llvm.CallIntrinsicOp(f32, intrinsic, scalars, [], []).result)
+        elements.append(llvm.CallIntrinsicOp(vector_type.element_type, intrinsic, scalars, [], []).result)
     return vector.FromElementsOp(type, elements).result

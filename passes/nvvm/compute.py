@@ -20,6 +20,7 @@ from lowtide.targets import MmaAtom, coordinates
 from lowtide.targets.tv import extents
 
 _ACCUMULATOR_WIDTH = 4  # elements of C per thread of one m16n8 atom
+_REGISTER_BITS = 32  # of the registers that hold several narrow operands
 
 
 def lower_splat(context: Context, op: sm.SplatOp) -> None:
@@ -40,47 +41,65 @@ def lower_mma_sync(context: Context, op: sm.MmaSyncOp) -> None:
         if not np.array_equal(coordinates(expected, shape), coordinates(tv_of(fragment.type.tv), shape)):
             raise Refusal(op, f"operand {name} is not held as the tiled mma needs it: {expected}")
     atoms = {name: tiled.atom_values(name, f.type.shape) for name, f in (("a", a), ("b", b), ("c", c))}  # type: ignore[arg-type]
-    accumulators = list(c.registers)
+    width, held = tiled.atom.accumulators, regroup(c, tiled.atom.accumulators)
+    accumulators = list(held.registers)
     rest_m, rest_k, _ = atoms["a"].shape
     rest_n = atoms["b"].shape[0]
     instruction = _Instruction(tiled.atom)
+    packed = instruction.operands_per_register
+    a, b = (fragment if fragment.packed else regroup(fragment, packed) for fragment in (a, b))
     for k in range(rest_k):
         for m in range(rest_m):
             for n in range(rest_n) if m % 2 == 0 else reversed(range(rest_n)):
-                fa = [a.registers[v // 2] for v in atoms["a"][m, k, ::2]]
-                fb = [b.registers[v // 2] for v in atoms["b"][n, k, ::2]]
-                place = int(atoms["c"][m, n, 0]) // _ACCUMULATOR_WIDTH
+                fa = [a.registers[v // packed] for v in atoms["a"][m, k, ::packed]]
+                fb = [b.registers[v // packed] for v in atoms["b"][n, k, ::packed]]
+                place = int(atoms["c"][m, n, 0]) // width
                 accumulators[place] = instruction.emit(fa, fb, accumulators[place])
-    context.values[op.result] = replace(c, registers=tuple(accumulators))
+    context.values[op.result] = regroup(replace(held, registers=tuple(accumulators)), c.width)
 
 
 class _Instruction:
-    """nvvm.mma.sync of one atom, its attributes made once."""
+    """nvvm.mma.sync of one atom, or the intrinsic of one that it does not know; its attributes made once."""
 
     def __init__(self, atom: MmaAtom) -> None:
         m, n, k = atom.shape_mnk
         operands, accumulators = element_type(atom.dtype("a")), element_type(atom.dtype("c"))
         self.operand, self.accumulator = (ir.Type.parse(row.mma_register) for row in (operands, accumulators))
-        self.registers = atom.registers("c")
+        self.operands_per_register = max(1, _REGISTER_BITS // operands.bits)
+        per_register = max(1, _REGISTER_BITS // accumulators.bits)
+        self.registers = atom.values("c") // per_register
         self.result = llvm.StructType.get_literal([self.accumulator] * self.registers)
         self.shape = mma_shape(m, n, k)
         self.layouts = enum_attribute(nvvm.MMALayout.row), enum_attribute(nvvm.MMALayout.col)
         self.types = enum_attribute(nvvm.MMATypes[operands.ptx])
+        self.intrinsic = atom.intrinsic
 
     def emit(self, a: list[ir.Value], b: list[ir.Value], c: ir.Value) -> ir.Value:
-        if a[0].type != self.operand:
-            a, b = ([llvm.BitcastOp(self.operand, register).result for register in fragment] for fragment in (a, b))
+        a, b = ([self._register(value) for value in fragment] for fragment in (a, b))
         is_packed = isinstance(self.accumulator, ir.VectorType)
         if is_packed:
             parts = [vector.ShuffleOp(c, c, [i, i + 1], results=[self.accumulator]).result for i in (0, 2)]
         else:
             parts = [vector.ExtractOp(c, [], [i]).result for i in range(self.registers)]
-        types = {"multiplicandAPtxType": self.types, "multiplicandBPtxType": self.types}
-        product = nvvm.MmaOp(self.result, self.shape, *self.layouts, a, b, parts, **types).result
+        product = self._product(a, b, parts)
         sums = [llvm.ExtractValueOp(self.accumulator, product, [i]).result for i in range(self.registers)]
         if is_packed:
             return vector.ShuffleOp(*sums, [0, 1, 2, 3], results=[c.type]).result
         return vector.FromElementsOp(c.type, sums).result
+
+    def _register(self, value: ir.Value) -> ir.Value:
+        """What a fragment holds, as the instruction takes it."""
+        if value.type == self.operand:
+            return value
+        if self.operands_per_register == 1:
+            return vector.ExtractOp(value, [], [0]).result
+        return llvm.BitcastOp(self.operand, value).result
+
+    def _product(self, a: list[ir.Value], b: list[ir.Value], c: list[ir.Value]) -> ir.Value:
+        if self.intrinsic:
+            return llvm.CallIntrinsicOp(self.result, self.intrinsic, [*a, *b, *c], [], []).result
+        types = {"multiplicandAPtxType": self.types, "multiplicandBPtxType": self.types}
+        return nvvm.MmaOp(self.result, self.shape, *self.layouts, a, b, c, **types).result
 
 
 def lower_extract(context: Context, op: sm.ExtractOp) -> None:

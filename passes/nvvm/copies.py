@@ -6,11 +6,13 @@ from functools import partial
 import numpy as np
 from mlir import ir
 from mlir.dialects import arith, llvm, nvvm, scf, vector
+from numpy.typing import NDArray
 
 from lowtide.dialects import sm
 from lowtide.dialects.enums import cache_hint_of
 from lowtide.dialects.tile import CacheHint, OperandKind
 from lowtide.dialects.tile.layouts import layout_of, tv_of
+from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context, atom_of
 from lowtide.passes.nvvm.matrices import lower_stmatrix
@@ -24,10 +26,11 @@ from lowtide.passes.nvvm.memory import (
     shared_access,
 )
 from lowtide.passes.nvvm.thread_offsets import layout_offset
-from lowtide.passes.nvvm.values import Fragment, Window, regroup, vector_type
+from lowtide.passes.nvvm.values import Fragment, Window, in_value_order, regroup, vector_type
 from lowtide.passes.support.builder import Scalar
 from lowtide.passes.support.problem import element_bits
-from lowtide.targets import SplitCoordinates, split_coordinates
+from lowtide.targets import SplitCoordinates, fragment_loads, split_coordinates
+from lowtide.targets.tv import extents
 
 Store = Callable[[ir.Value, ir.Value, int], None]
 
@@ -113,19 +116,40 @@ def lower_store_shared(context: Context, op: sm.StoreSharedOp) -> None:
 
 
 def lower_load_shared(context: Context, op: sm.LoadSharedOp) -> None:
-    """Runs of a fragment's values as vector loads."""
+    """Vector loads of what a thread holds side by side in memory."""
     buffer, fragment = context.buffer(op.source), op.result.type
-    run = _run(op, "ld.shared.", fragment)
-    split = split_coordinates(tv_of(fragment.tv), fragment.shape)
-    _check_runs(op, split, run, layout_of(buffer.type.layout)[1])
-    access = shared_access(context, buffer, split.row_thread, split.col_thread)
+    run, trans = _run(op, "ld.shared.", fragment), bool(op.trans)
+    tv = tv_of(fragment.tv)
+    split, values = split_coordinates(tv, fragment.shape), _loaded_values(op, fragment, run, trans)
+    bits, base, _ = layout_of(buffer.type.layout)[1]
+    if bits and run > 1 << base:
+        raise Refusal(op, f"moves {run} elements at once, but the swizzle permutes units of {1 << base}")
+    threads, places = (split.row_thread, split.col_thread), (split.row_values, split.col_values)
+    if trans:
+        threads, places = threads[::-1], places[::-1]
+    access = shared_access(context, buffer, *threads)
+    row0, column0 = op.offsets or (0, 0)
     size = run * element_bits(fragment.element_type) // 8
     type_ = vector_type(run, fragment.element_type)
-    registers = [
-        llvm.LoadOp(type_, access.pointer(context, row, column), alignment=size).result
-        for row, column in zip(split.row_values[::run], split.col_values[::run], strict=True)
+    loaded = [
+        llvm.LoadOp(type_, access.pointer(context, row0 + places[0][first], column0 + places[1][first]), alignment=size)
+        for first in values[:, 0].tolist()
     ]
-    context.values[op.result] = Fragment(tuple(registers), run, fragment)
+    context.values[op.result] = in_value_order([load.result for load in loaded], values, fragment)
+
+
+def _loaded_values(op: ir.OpView, fragment: sm.FragmentType, run: int, trans: bool) -> NDArray[np.int64]:
+    """The values that each load fills: array (loads, run)."""
+    tv = tv_of(fragment.tv)
+    _, held = extents(tv)
+    if run < 1 or held % run:
+        raise Refusal(op, f"moves {run} elements at once, but a thread has {held}")
+    try:
+        return fragment_loads(tv, fragment.shape, trans, run).values
+    except ScheduleError as error:
+        along = "column" if trans else "row"
+        rule = f"moves {run} elements at once, but its thread-value layout does not keep them in one {along}"
+        raise Refusal(op, rule) from error
 
 
 def _run(op: ir.OpView, family: str, fragment: sm.FragmentType) -> int:

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import numpy as np
 from mlir import ir
 from mlir.dialects import vector
+from numpy.typing import NDArray
 
 from lowtide.dialects import sm
 from lowtide.dialects.tile import OperandKind
@@ -98,6 +100,22 @@ Lowered: TypeAlias = ir.Value | Window | SharedBuffer | Ring | Fragment | Global
 
 def vector_type(width: int, element: ir.Type) -> ir.VectorType:
     return ir.VectorType.get([width], element)
+
+
+def in_value_order(loaded: Sequence[ir.Value], values: NDArray[np.int64], type_: sm.FragmentType) -> Fragment:
+    """A fragment of vectors of which vector i holds the values `values[i]`, whose order need not be the fragment's."""
+    run = values.shape[1]
+    place = np.empty(values.size, np.int64)
+    place[values.reshape(-1)] = np.arange(values.size)
+    # The most neighbouring values that are neighbours in each load too.
+    width = run
+    while np.any(place.reshape(-1, width) != place[::width, None] + np.arange(width)):
+        width //= 2
+    firsts = place[::width].tolist()
+    if width == run:
+        return Fragment(tuple(loaded[first // run] for first in firsts), run, type_)
+    parts = (shuffle(x := loaded[first // run], x, range(first % run, first % run + width)) for first in firsts)
+    return Fragment(tuple(parts), width, type_)
 
 
 def regroup(fragment: Fragment, width: int) -> Fragment:

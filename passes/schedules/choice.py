@@ -66,7 +66,7 @@ def _choose_tile(problem: Problem, target: Target, given: Schedule) -> tuple[Sch
         except ScheduleError as error:  # the given fields may ask for instructions that every target has
             why_no_roles = str(error)
     refused: list[str] = []
-    for candidates in grid_choice.candidates(given):
+    for candidates in grid_choice.candidates(given, problem):
         best = _cheapest(candidates, problem, target, given, refused)
         if best is not None:
             return *best, why_no_roles
@@ -159,7 +159,7 @@ def _follow(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
     With roles, stages come last: the most that fit beside the epilogue's scratch. Without, the candidate sets them.
     """
     schedule = epilogue_choice.path_and_math(schedule, problem)
-    schedule = schedule.filled(multiply_choice.follow(schedule))
+    schedule = schedule.filled(multiply_choice.follow(schedule, problem, target))
     schedule = schedule.filled(mainloop_choice.follow(schedule, problem))
     schedule = schedule.filled(grid_choice.follow(schedule, target))
     schedule = epilogue_choice.parts(schedule, problem, target)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import log2, sqrt
+from types import MappingProxyType
 from typing import Any
 
 from tensor_layouts import size
@@ -10,6 +11,7 @@ from tensor_layouts import size
 from lowtide.dialects.tile import OperandKind, SchedulerKind
 from lowtide.dialects.tile.fields import Extents2, Extents3, Order, grouped
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
 from lowtide.passes.schedules.asked_for import stores_by_tma, wgmma_width
 from lowtide.passes.schedules.facts import results_fill_registers
 from lowtide.passes.schedules.multiply_rules import widest
@@ -33,17 +35,29 @@ class Candidate:
         return named | {"mainloop.stages": self.stages}
 
 
-# Large tiles reuse operands more, small ones fill the GPU on small problems.
-_COMMON = (
-    Candidate((128, 256), 64, (2, 4, 1), 3),
-    Candidate((128, 256), 32, (2, 4, 1), 4),
-    Candidate((256, 128), 32, (4, 2, 1), 4),
-    Candidate((128, 128), 64, (2, 2, 1), 3),
-    Candidate((128, 128), 32, (2, 2, 1), 4),
-    Candidate((128, 64), 64, (2, 2, 1), 3),
-    Candidate((64, 128), 64, (2, 2, 1), 3),
-    Candidate((64, 64), 64, (2, 2, 1), 4),
-    Candidate((64, 64), 32, (2, 2, 1), 4),
+# By bits of A's elements. Large tiles reuse operands more, small ones fill the GPU on small problems. Accumulators of
+# f64 take two registers each, which limits its tiles.
+_COMMON: Mapping[int, tuple[Candidate, ...]] = MappingProxyType(
+    {
+        16: (
+            Candidate((128, 256), 64, (2, 4, 1), 3),
+            Candidate((128, 256), 32, (2, 4, 1), 4),
+            Candidate((256, 128), 32, (4, 2, 1), 4),
+            Candidate((128, 128), 64, (2, 2, 1), 3),
+            Candidate((128, 128), 32, (2, 2, 1), 4),
+            Candidate((128, 64), 64, (2, 2, 1), 3),
+            Candidate((64, 128), 64, (2, 2, 1), 3),
+            Candidate((64, 64), 64, (2, 2, 1), 4),
+            Candidate((64, 64), 32, (2, 2, 1), 4),
+        ),
+        64: (
+            Candidate((128, 128), 16, (4, 2, 1), 4),
+            Candidate((128, 64), 16, (2, 2, 1), 4),
+            Candidate((64, 128), 16, (2, 2, 1), 4),
+            Candidate((64, 64), 16, (2, 2, 1), 4),
+            Candidate((32, 64), 16, (1, 2, 1), 4),
+        ),
+    }
 )
 
 # Warps for tiles that the common ones do not divide, or whose copies they cannot share.
@@ -71,13 +85,14 @@ _ACCUMULATORS_BESIDE_ROWS = 128  # per thread, if the epilogue also holds rows o
 _ACCUMULATORS_BESIDE_FUNCTIONS, _FEW_BESIDE_FUNCTIONS = 128, 64
 
 
-def candidates(given: Schedule) -> Iterator[tuple[Candidate, ...]]:
+def candidates(given: Schedule, problem: Problem) -> Iterator[tuple[Candidate, ...]]:
     """Tiles without roles: the common ones that agree with the given fields; if none does, more."""
     tile, k = given.grid.tile, given.mainloop.k
-    agreeing = tuple(c for c in _COMMON if tile in (None, c.tile) and k in (None, c.k))
-    yield agreeing if agreeing and given.multiply.atoms is None else _COMMON
+    common = _COMMON[element_type(problem.a).bits]
+    agreeing = tuple(c for c in common if tile in (None, c.tile) and k in (None, c.k))
+    yield agreeing if agreeing and given.multiply.atoms is None else common
     if tile is not None or k is not None or given.multiply.permutation is not None:
-        shapes = dict.fromkeys((tile or c.tile, k or c.k) for c in _COMMON)
+        shapes = dict.fromkeys((tile or c.tile, k or c.k) for c in common)
         yield tuple(
             Candidate(shape, depth, atoms, stages)
             for stages in (3, 2)

@@ -10,11 +10,14 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.facts import shared_memory_bytes, threads_of
 from lowtide.passes.schedules.tma_rules import contiguous_extent
+from lowtide.passes.support.atoms import mma_atom_name
 from lowtide.passes.support.problem import Problem
-from lowtide.targets import Target
+from lowtide.targets import MMA_ATOMS, Target
 from lowtide.targets.atoms import WGMMA_ROWS, Operand
 
 _ASSUMED_EXTENT = 4096
+
+_USUAL_RATE = 1024  # multiply-adds per cycle and SM, of mma.sync of 16-bit operands
 
 # Cycles outside the main loop per CTA without roles: launch, first loads, epilogue.
 _CTA_OVERHEAD = 2000
@@ -44,8 +47,10 @@ def cost(schedule: Schedule, problem: Problem, target: Target) -> float:
     assert schedule.multiply.atoms is not None
     warps_m, warps_n, _ = schedule.multiply.atoms
     warps = threads_of(schedule) // 32
-    # mma.sync: 1024 multiply-adds per cycle and SM, which takes at least one warp on each of the four sub-cores.
-    mma_cycles = tile_m * tile_n * tile_k / 1024 * max(1.0, 4 / warps)
+    # The tensor cores' rate takes at least one warp on each of the four sub-cores.
+    atom = MMA_ATOMS.get(mma_atom_name(schedule, problem))  # an unknown one is refused by its rule
+    rate = atom.rate if atom is not None else _USUAL_RATE
+    mma_cycles = tile_m * tile_n * tile_k / rate * max(1.0, 4 / warps)
     # Shared memory bandwidth: 128 bytes per cycle. Each warp reads its rows of A and of B.
     bits_a, bits_b = element_type(problem.a).bits, element_type(problem.b).bits
     fragment_bytes = warps * (tile_m // warps_m * bits_a + tile_n // warps_n * bits_b) * tile_k // 8

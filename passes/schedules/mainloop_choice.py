@@ -10,7 +10,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.facts import ring_bytes, shared_memory_bytes, threads_of
 from lowtide.passes.schedules.tma_rules import swizzle_bits
-from lowtide.passes.support.atoms import fill_copy, is_transposed, stored_shape, tiled_mma
+from lowtide.passes.support.atoms import fill_copy, is_transposed, operand_access, stored_shape, tiled_mma
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import SwizzleChoice, Target
 from lowtide.targets.atoms import Operand
@@ -57,7 +57,7 @@ def fitting_stages(schedule: Schedule, problem: Problem, target: Target) -> int:
 
 
 def stage_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> SwizzleChoice:
-    """The swizzle of a stage without roles: the one with the fewest bank conflicts of copies and ldmatrix."""
+    """The swizzle of a stage without roles: the one with the fewest bank conflicts of copies and loads."""
     shape = stored_shape(operand, schedule, problem.layout)
     bits = element_type(problem.operand(operand)).bits
     atom = schedule.mainloop.operand(operand).copy
@@ -65,10 +65,8 @@ def stage_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> Swi
     copy = fill_copy(atom, shape, threads_of(schedule), bits)
     mma = tiled_mma(schedule, problem)
     m, n, k = schedule.tile_mnk
-    plan = targets.ldmatrix_source(
-        mma, operand, (m if operand == "a" else n, k), is_transposed(operand, problem.layout)
-    )
-    accesses = [targets.copy_access(copy, atom), targets.ldmatrix_access(plan, plan.atom_name)]
+    loads = operand_access(mma, operand, (m if operand == "a" else n, k), is_transposed(operand, problem.layout))
+    accesses = [targets.copy_access(copy, atom), loads]
     return targets.choose_swizzle(shape, accesses, bits // 8)
 
 

@@ -13,11 +13,12 @@ from lowtide.passes.support.atoms import (
     TMA_RANKS,
     fill_copy,
     is_transposed,
+    operand_access,
     stored_shape,
     tiled_mma,
 )
 from lowtide.passes.support.problem import Problem, a_is_mk
-from lowtide.targets import Target, ldmatrix_source
+from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, Operand
 
 OPERANDS: tuple[Operand, ...] = ("a", "b")
@@ -136,7 +137,7 @@ def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
             yield f"operand {name}: {error}"
         try:
             mma = tiled_mma(schedule, problem)
-            ldmatrix_source(mma, name, (rows, mma.tile_mnk[2]), is_transposed(name, problem.layout))
+            operand_access(mma, name, (rows, mma.tile_mnk[2]), is_transposed(name, problem.layout))
         except ScheduleError as error:  # names the operand itself
             yield str(error)
 

@@ -1,14 +1,25 @@
 """How the multiply of a schedule is chosen: the atom and the tiled mma, from the CTA tile and its warps."""
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
+from tensor_layouts import Layout
+
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
 from lowtide.passes.schedules.asked_for import wgmma_width
+from lowtide.passes.schedules.facts import REGISTER_BITS
+from lowtide.passes.support.atoms import LDMATRIX_BITS
+from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk
+from lowtide.targets import MmaAtom, Target, mma_atom
 from lowtide.targets.atoms import WGMMA_ROWS
 
+_LANES_ALONG_K = 4  # of an mma's fragments of A and B
+_BESIDE_FRAGMENTS = 30  # registers for addresses and the loop
 
-def follow(schedule: Schedule) -> Mapping[str, Any]:
+
+def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str, Any]:
     """The fields that follow from the tile and the consumers, or the warps, by path."""
     consumers, (_, n, _) = schedule.consumers, schedule.tile_mnk
     if consumers:
@@ -20,13 +31,62 @@ def follow(schedule: Schedule) -> Mapping[str, Any]:
         }
     assert schedule.multiply.atoms is not None
     warps_m, warps_n, _ = schedule.multiply.atoms
-    depth = 8 if schedule.multiply.atom == "mma.m16n8k8" else 16
+    atom = _atom(schedule, problem, target)
+    m, n, depth = (16, 8, 16) if atom is None else atom.shape_mnk
+    # Two n-atoms per step, so that B's registers pair up into ldmatrix.x4.
+    by_k = depth if atom is None else _order_of_k(atom, schedule, problem)
     return {
-        "multiply.atom": "mma.m16n8k16",
-        # Two n-atoms per step, so that B's registers pair up into ldmatrix.x4.
-        "multiply.permutation": (16 * warps_m, 16 * warps_n, depth),
+        "multiply.atom": "mma.m16n8k16" if atom is None else mma_shape(atom),
+        "multiply.permutation": (m * warps_m, 2 * n * warps_n, by_k),
         "multiply.fragment_buffers": 2,
     }
+
+
+def mma_shape(atom: MmaAtom) -> str:
+    """`mma.m16n8k16`: the atom without its types."""
+    return atom.name.removesuffix(f".{atom.c_dtype}.{atom.a_dtype}")
+
+
+def _atom(schedule: Schedule, problem: Problem, target: Target) -> MmaAtom | None:
+    """The given mma.sync, or the target's fastest for the types of the problem; None if it has none.
+
+    Of equally fast shapes the largest, of those of which the fragments of two k-slices fit beside the accumulators.
+    """
+    found = [
+        atom
+        for atom in map(mma_atom, target.mma_atoms)
+        if atom.threads == target.warp_size
+        and (atom.a_dtype, atom.b_dtype, atom.c_dtype) == (problem.a, problem.b, problem.acc)
+        and schedule.multiply.atom in (None, mma_shape(atom))
+    ]
+    fitting = [atom for atom in found if _registers(atom, schedule) <= target.registers_per_thread - _BESIDE_FRAGMENTS]
+    return max(fitting or found, key=lambda atom: (atom.rate, prod(atom.shape_mnk)), default=None)
+
+
+def _registers(atom: MmaAtom, schedule: Schedule) -> int:
+    """Registers of accumulators and of the fragments of two k-slices, per thread."""
+    assert schedule.multiply.atoms is not None
+    (m, n, _), (warps_m, warps_n, _) = schedule.tile_mnk, schedule.multiply.atoms
+    rows, columns = m // warps_m, n // warps_n
+    fragments = 2 * (rows + columns) * atom.shape_mnk[2] * element_type(atom.a_dtype).bits
+    accumulators = rows * columns * element_type(atom.c_dtype).bits
+    return (fragments + accumulators) // (REGISTER_BITS * atom.threads)
+
+
+def _order_of_k(atom: MmaAtom, schedule: Schedule, problem: Problem) -> int | Layout:
+    """K of one step. ldmatrix takes it in order; without it, a thread's elements along K are brought together.
+
+    A thread of a group of four holds every fourth element along K of an atom (PTX ISA, "Matrix Fragments" of .f64).
+    """
+    depth = atom.shape_mnk[2]
+    extent = max(depth, 2 * _LANES_ALONG_K)
+    if (
+        element_type(problem.a).bits == LDMATRIX_BITS
+        or schedule.tile_mnk[2] % extent
+        or not (a_is_mk(problem.layout) or b_is_nk(problem.layout))
+    ):
+        return depth
+    return Layout((_LANES_ALONG_K, extent // _LANES_ALONG_K), (extent // _LANES_ALONG_K, 1))
 
 
 def reasons(schedule: Schedule) -> Mapping[str, str]:
@@ -38,9 +98,12 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
             "multiply.permutation": "blocks of 64 rows go round-robin to the consumers; columns in order",
             "multiply.fragment_buffers": "wgmma reads shared memory: no fragments of A and B",
         }
+    assert schedule.multiply.permutation is not None
     return {
-        "multiply.atom": "the largest mma.sync of 16-bit operands",
+        "multiply.atom": "the fastest mma.sync for these types, the largest of them whose fragments fit",
         "multiply.atoms": "four or eight warps, each with a tile near square, to read the fewest fragment bytes",
-        "multiply.permutation": "two n-atoms per step, so that B's registers pair up into ldmatrix.x4",
+        "multiply.permutation": "two n-atoms per step, so that B's registers pair up into ldmatrix.x4"
+        if not isinstance(schedule.multiply.permutation[2], Layout)
+        else "along K a thread's elements come together, for wider loads",
         "multiply.fragment_buffers": "the next k-slice loads while this one is multiplied",
     }

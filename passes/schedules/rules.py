@@ -7,7 +7,7 @@ that pass them.
 from collections.abc import Callable, Iterator
 
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.elements import kernel_types
+from lowtide.elements import element_type, kernel_types
 from lowtide.passes.schedules import epilogue_rules, grid_rules, mainloop_rules, multiply_rules
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
@@ -37,6 +37,12 @@ def _elements(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
     for name, element in (("A", problem.a), ("B", problem.b), ("the accumulator", problem.acc), ("D", problem.d)):
         if element not in kernel_types():
             yield f"{name} of {element}: elements are one of {', '.join(kernel_types())}"
+            return
+    computed = element_type(problem.acc).computes_in
+    for name, element in (("D", problem.d), *(("an operand", operand) for operand in problem.operands)):
+        if element_type(element).computes_in != computed:
+            taken = ", ".join(kernel_types(computed))
+            yield f"{name} of {element} with {problem.acc} accumulators, whose epilogue takes {taken}: convert it"
 
 
 _VALUE_RULES: tuple[Rule, ...] = (

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from typing import TypeAlias, TypeGuard
 
 from mlir import ir
 from tensor_layouts import Layout
@@ -13,9 +14,12 @@ from lowtide.dialects.tile.layouts import layout_attr, layout_of, tv_attr
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk
-from lowtide.targets import TiledCopy, TiledMma
+from lowtide.targets import TiledCopy, TiledMma, WarpAccess
+from lowtide.targets.atoms import Operand
 
 CP_ASYNC_COPIES = tuple(name for name, atom in targets.COPY_ATOMS.items() if atom.is_cp_async)
+
+LDMATRIX_BITS = 16  # of the elements that ldmatrix moves
 
 # Dimensions of the tensor maps of each TMA copy.
 TMA_RANKS = {name: atom.tensor_rank for name, atom in targets.COPY_ATOMS.items() if atom.tensor_rank}
@@ -82,6 +86,60 @@ def stored_shape(operand: str, schedule: Schedule, layout: GemmLayout) -> tuple[
 def is_transposed(operand: str, layout: GemmLayout) -> bool:
     """Whether the rows of a stage are indexed by K, so that ldmatrix must transpose."""
     return not (a_is_mk(layout) if operand == "a" else b_is_nk(layout))
+
+
+def operand_load(
+    source: ir.Value,
+    offsets: list[int],
+    tiled: TiledMma,
+    operand: Operand,
+    shape: tuple[int, int],
+    trans: bool,
+) -> ir.Value:
+    """The load of an mma operand's fragment, `shape`, from shared memory: ldmatrix for what it takes, else ld.shared.
+
+    Raises ScheduleError where neither can follow the tiled mma.
+    """
+    element = ir.MemRefType(source.type).element_type
+    result = fragment_type(tiled.tv(operand, shape), shape, element)
+    atom = load_atom(tiled, operand, shape, trans)
+    if atom.startswith("ldmatrix."):
+        atom = atom.removesuffix(".trans")
+        return sm.LdmatrixOp(result, source, offsets, atom, trans=trans or None).result
+    return sm.LoadSharedOp(result, source, atom, offsets=offsets, trans=trans or None).result
+
+
+OperandLoad: TypeAlias = sm.LdmatrixOp | sm.LoadSharedOp
+
+
+def is_operand_load(op: object) -> TypeGuard[OperandLoad]:
+    """Whether an op loads a part of a buffer as `operand_load` does."""
+    return isinstance(op, sm.LdmatrixOp) or (isinstance(op, sm.LoadSharedOp) and op.offsets is not None)
+
+
+def same_load(load: OperandLoad, source: ir.Value) -> ir.Value:
+    """The same load from another buffer."""
+    clone = load.operation.clone()
+    clone.operands[0] = source
+    return clone.results[0]
+
+
+def load_atom(tiled: TiledMma, operand: Operand, shape: tuple[int, int], trans: bool) -> str:
+    """The copy atom by which an operand's fragment comes from shared memory. Raises ScheduleError if none can."""
+    return operand_access(tiled, operand, shape, trans).name
+
+
+def operand_access(tiled: TiledMma, operand: Operand, shape: tuple[int, int], trans: bool) -> WarpAccess:
+    """The accesses to shared memory that load an operand's fragment, named by their atom.
+
+    Raises ScheduleError where no load can follow the tiled mma.
+    """
+    bits = element_type(tiled.atom.dtype(operand)).bits
+    if bits == LDMATRIX_BITS:
+        plan = targets.ldmatrix_source(tiled, operand, shape, trans)
+        return targets.ldmatrix_access(plan, plan.atom_name)
+    loads = targets.widest_loads(tiled.tv(operand, shape), shape, trans, bits)
+    return targets.loads_access(loads, f"ld.shared.{loads.vector * bits // 8}")
 
 
 def fill_copy(atom_name: str, shape: tuple[int, int], threads: int, element_bits: int) -> TiledCopy:

@@ -32,7 +32,9 @@ class ElementType:
     has_infinity: bool = True
     """Whether a float that is too large becomes infinite; without an infinity it becomes NaN."""
     in_kernels: bool = False
-    """Whether kernels load and store it, and epilogues convert it to f32 and back."""
+    """Whether kernels load and store it, and epilogues convert it to `computes_in` and back."""
+    computes_in: str = "f32"
+    """The type that epilogues compute in; accumulator, operands and D of one kernel agree on it."""
     ir: str
     """The MLIR type."""
     ptx: str
@@ -157,6 +159,8 @@ _ROWS: dict[str, ElementType] = {
             largest=(2 - 2.0**-52) * 2.0**1023,
             precision=53,
             min_exponent=-1022,
+            in_kernels=True,
+            computes_in="f64",
             ir="f64",
             ptx="f64",
             mma_register="f64",
@@ -200,7 +204,7 @@ _ROWS: dict[str, ElementType] = {
         _integer(64, "INT64"),
     )
 }
-# The type that epilogues compute in, for all accumulators and operands.
+# The type that epilogues compute in unless their accumulators are wider.
 EPILOGUE_TYPE = "f32"
 
 ELEMENTS: Mapping[str, ElementType] = MappingProxyType(_ROWS)
@@ -219,6 +223,6 @@ def element_of_ir(type_: object) -> ElementType | None:
     return next((row for row in ELEMENTS.values() if row.ir == text), None)
 
 
-def kernel_types() -> tuple[str, ...]:
-    """The names of the types that kernels load, store and convert."""
-    return tuple(row.name for row in ELEMENTS.values() if row.in_kernels)
+def kernel_types(computes_in: str | None = None) -> tuple[str, ...]:
+    """The names of the types that kernels load, store and convert; of those that compute in one type, where given."""
+    return tuple(row.name for row in ELEMENTS.values() if row.in_kernels and computes_in in (None, row.computes_in))

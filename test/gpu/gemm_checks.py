@@ -21,7 +21,7 @@ def padded(values: np.ndarray, dtype: str, pad: int) -> "torch.Tensor":
     """A matrix on the GPU with `pad` more elements after each row; the padding is NaN."""
     rows, columns = values.shape
     whole = torch.full((rows, columns + pad), float("nan"), device="cuda", dtype=torch_dtype(dtype))
-    whole[:, :columns] = torch.from_numpy(values.astype(np.float32)).to("cuda", torch_dtype(dtype))
+    whole[:, :columns] = torch.from_numpy(values.astype(np.float64)).to("cuda", torch_dtype(dtype))
     return whole[:, :columns]
 
 
@@ -42,7 +42,7 @@ def on_gpu(spec: lt.GemmSpec, name: str, value: np.ndarray | float, rng: np.rand
         return float(value)
     dtype = operand_dtype(spec, name)
     if value.ndim == 1:
-        return torch.from_numpy(value.astype(np.float32)).to("cuda", torch_dtype(dtype))
+        return torch.from_numpy(value.astype(np.float64)).to("cuda", torch_dtype(dtype))
     if name in ("a", "b"):
         return padded(value, dtype, aligned_pad(value.shape[1], element_type(dtype).bytes, int(rng.integers(0, 3))))
     return padded(value, dtype, int(rng.integers(0, 4)))
@@ -50,7 +50,7 @@ def on_gpu(spec: lt.GemmSpec, name: str, value: np.ndarray | float, rng: np.rand
 
 def bits_of(matrix: "torch.Tensor") -> "torch.Tensor":
     """The same memory as integers: two NaNs of different bits differ."""
-    return matrix.view(torch.int32 if matrix.element_size() == 4 else torch.int16)
+    return matrix.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[matrix.element_size()])
 
 
 def check(spec: lt.GemmSpec, kernel: object, size: tuple[int, int, int], rng: np.random.Generator) -> None:
@@ -67,7 +67,7 @@ def check(spec: lt.GemmSpec, kernel: object, size: tuple[int, int, int], rng: np
     torch.cuda.synchronize()
     what = f"{spec.layout} {size} {kernel.schedule}"
     assert result.data_ptr() == out.data_ptr()
-    comparison = lt.compare(spec, out.float().cpu().numpy(), *lt.reference_with_bound(spec, **inputs))
+    comparison = lt.compare(spec, out.double().cpu().numpy(), *lt.reference_with_bound(spec, **inputs))
     assert comparison.ok, f"{what}: {comparison.message}"
     out.fill_(float("nan"))
     assert torch.equal(bits_of(whole), around), f"wrote outside of D: {what}"

@@ -7,7 +7,7 @@ from role_draws import TARGET, refusal
 
 import lowtide as lt
 from lowtide.compiler.bench.ladder import climb
-from lowtide.compiler.presets import check_target, ladder_of
+from lowtide.compiler.presets import LADDERS, check_target, ladder_of
 from lowtide.dialects.tile import StorePath
 from lowtide.targets import get
 
@@ -19,7 +19,9 @@ LAYOUTS = ("tn", "tt", "nn", "nt")
 SIZES = ((264, 72, 104), (1, 1, 1), (700, 1001, 333), (1543, 2309, 72))
 
 
-def runs_here(name: str) -> bool:
+def runs_here(name: str, dtype: str = "bf16") -> bool:
+    if dtype not in LADDERS[name].dtypes:
+        return False
     try:
         check_target(lt.presets[name], get(TARGET))
     except lt.ScheduleError:
@@ -65,6 +67,16 @@ def other_layouts() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("name", "layout"), other_layouts())
 def test_a_preset_agrees_with_float64_in_the_other_layouts_too(name, layout):
     check_preset(name, lt.GemmSpec(a="f16", b="f16", d="f16", layout=layout))
+
+
+def scaled(acc, c: lt.Full, alpha: lt.Scalar):
+    return alpha * acc - c
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", [name for name in lt.presets if runs_here(name, "f64")])
+def test_a_preset_of_f64_agrees_with_wider_arithmetic_in_every_layout(name, layout):
+    check_preset(name, lt.GemmSpec(a="f64", b="f64", d="f64", acc="f64", layout=layout, epilogue=scaled))
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])

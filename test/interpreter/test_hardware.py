@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 from tensor_layouts import Layout, Swizzle, compose
 
+from lowtide.elements import element_type
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware
 from lowtide.interpreter.numbers.domains import domain
 from lowtide.targets import MMA_ATOMS, MmaAtom
 
-SHAPES = list(hardware.MMA_FRAGMENTS)
+FRAGMENTS = list(hardware.MMA_FRAGMENTS.values())
+NAMES = ["m{}n{}k{}".format(*shape) + f"-{bits}" for shape, bits in hardware.MMA_FRAGMENTS]
 
 
 def table_of(layout: Layout, rows: int, values: int, threads: int = 32) -> tuple[np.ndarray, np.ndarray]:
@@ -27,7 +29,7 @@ WARP_ATOMS = {name: atom for name, atom in MMA_ATOMS.items() if name.startswith(
 
 @pytest.mark.parametrize("atom", WARP_ATOMS.values(), ids=WARP_ATOMS)
 def test_mma_fragments_agree_with_the_thread_value_layouts_of_the_passes(atom: MmaAtom) -> None:
-    fragments = hardware.fragments_of(atom.shape_mnk)
+    fragments = hardware.fragments_of(atom.shape_mnk, element_type(atom.a_dtype).bits)
     m, n, _ = atom.shape_mnk
     k_of_b, n_of_b = fragments.b
     for held, layout, rows in (
@@ -41,28 +43,28 @@ def test_mma_fragments_agree_with_the_thread_value_layouts_of_the_passes(atom: M
         assert np.array_equal(column, expected_column)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_each_element_is_held_once(shape: tuple[int, int, int]) -> None:
-    fragments, (m, n, k) = hardware.fragments_of(shape), shape
+@pytest.mark.parametrize("fragments", FRAGMENTS, ids=NAMES)
+def test_each_element_is_held_once(fragments: hardware.MmaFragments) -> None:
+    m, n, k = fragments.shape
     for held, columns, size in ((fragments.a, k, m * k), (fragments.b, n, n * k), (fragments.c, n, m * n)):
         assert sorted((held[0] * columns + held[1]).reshape(-1)) == list(range(size))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_mma_is_the_matrix_product(shape: tuple[int, int, int]) -> None:
-    (m, n, k), fragments = shape, hardware.fragments_of(shape)
+@pytest.mark.parametrize("fragments", FRAGMENTS, ids=NAMES)
+def test_mma_is_the_matrix_product(fragments: hardware.MmaFragments) -> None:
+    m, n, k = fragments.shape
     a, b, c = integers(m, k), integers(k, n), integers(m, n)
-    d = hardware.mma(shape, a[fragments.a], b[fragments.b], c[fragments.c], domain("float"), "f32")
+    d = hardware.mma(fragments, a[fragments.a], b[fragments.b], c[fragments.c], domain("float"), "f32")
     assert np.array_equal(d, (a @ b + c)[fragments.c])
-    exchanged = a[fragments.a][:, [1, 0, *range(2, fragments.a[0].shape[1])]]
-    wrong = hardware.mma(shape, exchanged, b[fragments.b], c[fragments.c], domain("float"), "f32")
+    exchanged = np.roll(a[fragments.a], 1, axis=0)
+    wrong = hardware.mma(fragments, exchanged, b[fragments.b], c[fragments.c], domain("float"), "f32")
     assert not np.array_equal(wrong, d)
 
 
 def test_mma_with_f16_accumulators_rounds_to_f16() -> None:
-    shape, fragments = (16, 8, 8), hardware.fragments_of((16, 8, 8))
+    fragments = hardware.fragments_of((16, 8, 8), 16)
     a, b, c = np.full((16, 8), 1.0), np.full((8, 8), 2.0**-10), np.full((16, 8), 16.0)
-    d = hardware.mma(shape, a[fragments.a], b[fragments.b], c[fragments.c], domain("float"), "f16")
+    d = hardware.mma(fragments, a[fragments.a], b[fragments.b], c[fragments.c], domain("float"), "f16")
     assert np.all(d == np.float16(16.0 + 2.0**-7))
     assert np.all(d == 16.0)
 
@@ -72,13 +74,13 @@ def test_ldmatrix_x4_loads_the_a_fragment_of_m16n8k16() -> None:
     lane = np.arange(32)
     rows = np.stack([a[row, half * 8 : half * 8 + 8] for row, half in zip(lane % 16, lane // 16, strict=True)])
     received = hardware.ldmatrix(rows, 4, trans=False).reshape(32, 8)
-    assert np.array_equal(received, a[hardware.fragments_of((16, 8, 16)).a])
+    assert np.array_equal(received, a[hardware.fragments_of((16, 8, 16), 16).a])
 
 
 def test_ldmatrix_x2_trans_loads_the_b_fragment_of_a_matrix_that_lies_k_by_n() -> None:
     b = integers(16, 8)  # (K, N), a row of N contiguous
     received = hardware.ldmatrix(b, 2, trans=True).reshape(32, 4)
-    assert np.array_equal(received, b[hardware.fragments_of((16, 8, 16)).b])
+    assert np.array_equal(received, b[hardware.fragments_of((16, 8, 16), 16).b])
     assert not np.array_equal(hardware.ldmatrix(b, 2, trans=False).reshape(32, 4), received)
 
 
@@ -149,5 +151,5 @@ def test_wgmma_reads_core_matrices_without_a_swizzle() -> None:
 
 
 def test_an_mma_shape_that_is_not_modelled_is_refused_with_those_that_are() -> None:
-    with pytest.raises(InterpreterError, match="m16n8k8, m16n8k16"):
-        hardware.fragments_of((8, 8, 4))
+    with pytest.raises(InterpreterError, match="m16n8k8 of 16 bits, m16n8k16 of 16 bits"):
+        hardware.fragments_of((8, 8, 4), 16)

@@ -61,8 +61,8 @@ def test_a_tn_product_is_what_blas_calls_tn() -> None:
 
 
 def test_other_dtypes_are_refused() -> None:
-    with pytest.raises(DeviceError, match="for f16, bf16 only, not f32"):
-        describe("f32", "tn", 8, 8, 8, (8, 8, 8))
+    with pytest.raises(DeviceError, match="for f16, bf16, f32, f64 only, not i8"):
+        describe("i8", "tn", 8, 8, 8, (8, 8, 8))
 
 
 def test_the_descriptors_hold_types_transposes_extents_and_the_workspace() -> None:

@@ -42,7 +42,7 @@ def no_torch() -> Any:
 
 @pytest.fixture
 def two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_ladder, "ladder_of", lambda target: STEPS)
+    monkeypatch.setattr(cli_ladder, "ladder_of", lambda target, dtype: STEPS)
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_a_store_past_the_edge_of_the_small_problem_makes_a_step_wrong(
 @pytest.mark.usefixtures("no_gpu")
 def test_a_step_that_is_refused_stands_in_the_table_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = STEPS | {"third": Preset(SMALL.with_(stages=1), "sm_80", "nothing")}
-    monkeypatch.setattr(cli_ladder, "ladder_of", lambda target: broken)
+    monkeypatch.setattr(cli_ladder, "ladder_of", lambda target, dtype: broken)
     result = lowtide("ladder", *PROBLEM)
     assert result.exit_code == 1
     assert re.search(r"^refused +third: .*stages = 1", result.stdout, re.MULTILINE)
@@ -158,10 +158,10 @@ def test_a_step_that_is_refused_stands_in_the_table_with_its_reason(monkeypatch:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--target", "sm_86"), "no preset names sm_86"),
+        (("--target", "sm_86"), "no preset names sm_86 for bf16"),
         (("--target", "sm_99"), "unknown target 'sm_99'"),
         (("--chart", "x.svg"), "--chart draws speeds, and nothing can be timed: torch is not installed"),
-        (("--dtype", "f64"), "unknown dtype 'f64'"),
+        (("--dtype", "i32"), "unknown dtype 'i32'"),
     ],
 )
 def test_the_ladder_refuses(arguments: tuple[str, ...], message: str) -> None:
@@ -237,7 +237,7 @@ def test_a_gpu_whose_torch_is_wrong_is_not_trusted(fake_gpu: Callable[[str], Non
 
 
 def test_timing_is_in_the_dtypes_whose_rounding_is_known() -> None:
-    assert set(gpu_timing.TOLERANCE) == {"bf16", "f16"}
+    assert set(gpu_timing.TOLERANCE) == {"bf16", "f16", "f32", "f64"}
 
 
 # Charts and counts ----------------------------------------------------------------------------------------------------

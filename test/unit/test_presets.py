@@ -46,8 +46,25 @@ def test_each_step_of_a_ladder_differs_from_the_one_before_and_says_how(target: 
 
 def test_each_preset_is_a_step_of_one_ladder_in_the_order_of_the_table() -> None:
     targets_ = dict.fromkeys(preset.target for preset in LADDERS.values())
-    assert list(LADDERS) == list(PRESETS) == [name for target in targets_ for name in ladder_of(target)]
+    ladders = {
+        (target, preset.dtypes[0]) for target in targets_ for preset in LADDERS.values() if preset.target == target
+    }
+    assert sorted(LADDERS) == sorted(name for ladder in ladders for name in ladder_of(*ladder))
+    assert list(LADDERS) == list(PRESETS)
     assert all(name.startswith(preset.target.rstrip("a").replace("_", "")) for name, preset in LADDERS.items())
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "way_out"),
+    [
+        ("sm80-persistent", "f64", "take sm90-f64, or leave"),
+        ("sm90-f64", "bf16", "is for f64, not bf16; take sm90-best"),
+    ],
+)
+def test_a_preset_is_refused_for_operands_that_it_does_not_serve(name: str, dtype: str, way_out: str) -> None:
+    sums = "f64" if dtype == "f64" else "f32"
+    with pytest.raises(lt.ScheduleError, match=way_out):
+        lt.compile_gemm(lt.GemmSpec(a=dtype, b=dtype, d=dtype, acc=sums), target="sm_90a", schedule=name)
 
 
 @pytest.mark.parametrize("layout", GemmLayout, ids=str)
@@ -60,7 +77,7 @@ def test_the_best_preset_leaves_everything_to_be_chosen_and_gets_roles(layout: G
 
 
 def test_a_target_without_a_ladder_is_told_which_have_one() -> None:
-    with pytest.raises(ScheduleError, match="no preset names sm_86; ladders are there for sm_80, sm_90a"):
+    with pytest.raises(ScheduleError, match="no preset names sm_86 for bf16; ladders are there for sm_80, sm_90a"):
         ladder_of("sm_86")
     with pytest.raises(TargetError, match="unknown target 'sm_99'"):
         ladder_of("sm_99")
@@ -78,7 +95,7 @@ def test_the_target_is_no_field_of_the_attribute_and_no_part_of_equality() -> No
 def test_a_preset_is_refused_by_a_target_that_lacks_its_instructions(target: str) -> None:
     with pytest.raises(ScheduleError) as error:
         lt.compile_gemm(SPEC, target=target, schedule="sm90-best")
-    expected = rf"meant for sm_90a, which has wgmma\.m64nN.*, tma\b.*; {target} has not: compile for sm_90a, or take"
+    expected = rf"meant for sm_90a, which has .*wgmma\.m64nN.*, tma\b.*; {target} has not: compile for sm_90a, or take"
     assert re.search(expected, str(error.value)), str(error.value)
 
 

@@ -63,9 +63,13 @@ def test_a_spec_is_frozen_and_compares_by_what_it_says():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"a": "float16"}, r"unknown dtype 'float16' for a: valid are f16, bf16; did you mean 'f16'\?"),
+        ({"a": "float16"}, r"unknown dtype 'float16' for a: valid are f16, bf16, f64; did you mean 'f16'\?"),
         ({"b": "bf61"}, r"did you mean 'bf16'\?"),
-        ({"d": "f64"}, r"unknown dtype 'f64' for d: valid are f16, bf16, f32"),
+        ({"d": "f64"}, r"d='f64' with f32 accumulators: valid are f16, bf16, f32"),
+        ({"a": "f64", "b": "f64"}, "acc='f32' with f64 inputs: .*; use acc='f64'"),
+        ({"a": "f64", "b": "f64", "acc": "f64"}, "d='bf16' with f64 accumulators: valid are f64"),
+        ({"a": "f64"}, "a is f64 but b is bf16: the mma instructions multiply equal types"),
+        ({"acc": "f64"}, "f64 accumulators take f64 inputs only; use acc='f32'"),
         ({"a": np.float16}, "unknown dtype .* for a: valid are f16, bf16"),
         ({"a": ["f16"]}, "unknown dtype"),
         ({"acc": "bf16"}, "unknown accumulator 'bf16' for acc: valid are f32, f16"),

@@ -13,7 +13,7 @@ from lowtide.targets import Target
 Shape = tuple[int, int, int]
 
 TN = spec()
-SM_80 = targets.get("sm_80")
+SM_80, SM_90 = targets.get("sm_80"), targets.get("sm_90")
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,11 @@ class Case:
 def every_kind(acc, c: lt.Full, row: lt.PerRow["f32"], column: lt.PerColumn, scale: lt.Scalar):  # noqa: F821
     """An epilogue with an operand of each kind."""
     return lt.relu(scale * acc + 2.0 * c - row) + column
+
+
+def scaled(acc, c: lt.Full, alpha: lt.Scalar, beta: lt.Scalar):
+    """α · A · B + β · C, in the type of the accumulators."""
+    return alpha * acc + beta * c
 
 
 def trips(stages: int, tile_k: int) -> tuple[Shape, ...]:

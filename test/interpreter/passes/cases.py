@@ -1,6 +1,6 @@
 """Kernels without roles: cp.async, ldmatrix and mma.sync, on sm_80."""
 
-from case import Case, every_kind, trips
+from case import SM_90, Case, every_kind, scaled, trips
 from compiled import spec
 
 from lowtide.dialects.levels import Level
@@ -170,6 +170,38 @@ CASES = [
         "epilogue.swizzle = <0,3,3>",
         ((45, 37, 40),),
         ("assign-smem-layouts", "lower-epilogue", "convert-sm-to-nvvm"),
+    ),
+    # f64: no ldmatrix. With K contiguous in an operand its order is permuted, for 16-byte loads; else loads are of 8.
+    Case(
+        "f64",
+        "grid.tile = [32, 32], k = 16, atoms = [2, 2, 1], stages = 3",
+        ((45, 37, 21), (1, 1, 1)),
+        (*ATOMS, "pipeline-mainloop", "double-buffer-fragments", "bind-ring-to-cp-async", "lower-epilogue"),
+        spec(dtype="f64", d="f64", acc="f64", epilogue=scaled),
+    ),
+    Case(
+        "f64-nt",
+        "grid.tile = [32, 32], k = 8, atoms = [2, 1, 1], stages = 2, epilogue.path = direct",
+        ((45, 37, 21),),
+        (*ATOMS, "lower-epilogue"),
+        spec("nt", dtype="f64", d="f64", acc="f64"),
+    ),
+    Case(
+        "f64-large-shapes",
+        "grid.tile = [32, 32], k = 16, atoms = [1, 2, 1], atom = mma.m16n8k16, stages = 3",
+        ((45, 37, 40),),
+        ATOMS,
+        spec("tt", dtype="f64", d="f64", acc="f64"),
+        SM_90,
+        idle=("split-k-slices",),
+    ),
+    Case(
+        "f64-short-shapes",
+        "grid.tile = [32, 32], k = 16, atoms = [2, 2, 1], atom = mma.m16n8k4, stages = 3, fragment_buffers = 1",
+        ((45, 37, 24),),
+        ATOMS,
+        spec("nn", dtype="f64", d="f64", acc="f64"),
+        SM_90,
     ),
     Case(
         "static-extents",

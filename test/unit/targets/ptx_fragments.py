@@ -22,6 +22,19 @@ def mma_element(operand: str, k: int, lane: int, value: int) -> tuple[int, int]:
     return row, in_group * 2 + (value & 1) + (8 if value >= 4 else 0)
 
 
+def f64_element(operand: str, lane: int, value: int) -> tuple[int, int]:
+    """(row, column) of a value of mma.m8n8k4, m16n8k4, m16n8k8 or m16n8k16 of .f64 ("Matrix Fragments for mma.…").
+
+    Of A, m8n8k4 has value 0 alone; its C has values 0 and 1.
+    """
+    group, in_group = lane >> 2, lane % 4
+    if operand == "c":
+        return (group if value < 2 else group + 8), in_group * 2 + (value & 1)
+    if operand == "b":
+        return group, in_group + 4 * value
+    return (group if value % 2 == 0 else group + 8), in_group + 4 * (value // 2)
+
+
 def gather(operand: str, k: int, fragments: np.ndarray) -> np.ndarray:
     """A warp's fragment [lane, value] as the matrix that mma sees."""
     shape = {"a": (16, k), "b": (8, k), "c": (16, 8)}[operand]

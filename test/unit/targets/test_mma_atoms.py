@@ -4,13 +4,14 @@ import re
 
 import numpy as np
 import pytest
-from ptx_fragments import mma_element
+from ptx_fragments import f64_element, mma_element
 
 from lowtide import targets
 from lowtide.errors import TargetError
 from lowtide.targets.tv import coordinates
 
 WARP_ATOMS = [name for name in targets.MMA_ATOMS if name.startswith("mma.")]
+F64_ATOMS = [name for name in WARP_ATOMS if name.endswith(".f64.f64")]
 
 
 @pytest.mark.parametrize("name", WARP_ATOMS)
@@ -20,7 +21,10 @@ def test_every_layout_is_the_isas_fragment(name, operand):
     held = coordinates(atom.layout(operand), atom.tile_shape(operand))
     assert held.shape[:2] == (32, atom.values(operand))
     for lane, value in np.ndindex(held.shape[:2]):
-        assert tuple(held[lane, value]) == mma_element(operand, atom.shape_mnk[2], lane, value)
+        if name in F64_ATOMS:
+            assert tuple(held[lane, value]) == f64_element(operand, lane, value)
+        else:
+            assert tuple(held[lane, value]) == mma_element(operand, atom.shape_mnk[2], lane, value)
 
 
 def test_shapes_dtypes_and_registers_follow_from_the_name():
@@ -35,7 +39,26 @@ def test_shapes_dtypes_and_registers_follow_from_the_name():
 
 def test_both_shapes_come_with_each_allowed_pair_of_dtypes():
     pairs = {"f32.f16", "f32.bf16", "f16.f16"}
-    assert set(WARP_ATOMS) == {f"mma.m16n8k{k}.{pair}" for k in (8, 16) for pair in pairs}
+    narrow = {name for name in WARP_ATOMS if name not in F64_ATOMS}
+    assert narrow == {f"mma.m16n8k{k}.{pair}" for k in (8, 16) for pair in pairs}
+
+
+def test_f64_has_one_shape_on_every_target_and_three_more_from_sm_90_on():
+    """PTX ISA, "mma", "Target ISA Notes": m8n8k4 needs sm_80, m16n8k4, m16n8k8 and m16n8k16 need sm_90 and PTX 7.8."""
+    first, *larger = (f"mma.m{m}n8k{k}.f64.f64" for m, k in ((8, 4), (16, 4), (16, 8), (16, 16)))
+    for target in targets.KNOWN:
+        expected = [first, *larger] if target.compute_capability >= (9, 0) else [first]
+        assert [name for name in target.mma_atoms if name in F64_ATOMS] == expected
+    assert [targets.mma_atom(name).ptx_version for name in (first, *larger)] == [70, 78, 78, 78]
+    with pytest.raises(TargetError, match=r"sm_89 has no mma\.m16n8k8\.f64\.f64"):
+        targets.get("sm_89").mma(larger[1])
+
+
+@pytest.mark.parametrize("target", targets.KNOWN, ids=lambda target: target.name)
+def test_the_ptx_version_of_a_target_knows_all_its_atoms(target):
+    version = int(target.ptx_feature.removeprefix("+ptx"))
+    assert all(targets.mma_atom(name).ptx_version <= version for name in target.mma_atoms)
+    assert all(targets.mma_atom(name).compute_capability <= target.compute_capability for name in target.mma_atoms)
 
 
 @pytest.mark.parametrize("n", [8, 64, 136, 256])

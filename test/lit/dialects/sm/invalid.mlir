@@ -338,6 +338,36 @@ tile.kernel @k() {
 // -----
 
 !fragment = !sm.fragment<16x16xf32, #tile.tv<threads 32:1, values 8:32>>
+tile.kernel @k() {
+  %s = sm.alloc : memref<16x32xf32, #gpu.address_space<workgroup>>
+  // expected-error @below {{'sm.load_shared' op reaches [24, 40) in dimension 1 of extent 32}}
+  %a = sm.load_shared %s at [0, 24] by "ld.shared.16" : memref<16x32xf32, #gpu.address_space<workgroup>> to !fragment
+  tile.return
+}
+
+// -----
+
+!fragment = !sm.fragment<16x8xf32, #tile.tv<threads 32:1, values 4:32>>
+tile.kernel @k() {
+  %s = sm.alloc : memref<16x8xf32, #gpu.address_space<workgroup>>
+  // expected-error @below {{'sm.load_shared' op moves a tile of 16x8 to one of 8x16}}
+  %a = sm.load_shared %s by "ld.shared.4" trans : memref<16x8xf32, #gpu.address_space<workgroup>> to !fragment
+  tile.return
+}
+
+// -----
+
+!fragment = !sm.fragment<16x8xf32, #tile.tv<threads 32:1, values 4:32>>
+tile.kernel @k() {
+  %s = sm.alloc : memref<16x8xf16, #gpu.address_space<workgroup>>
+  // expected-error @below {{'sm.load_shared' op loads a fragment of 'f32' from a buffer of 'f16'}}
+  %a = sm.load_shared %s at [0, 0] by "ld.shared.4" : memref<16x8xf16, #gpu.address_space<workgroup>> to !fragment
+  tile.return
+}
+
+// -----
+
+!fragment = !sm.fragment<16x16xf32, #tile.tv<threads 32:1, values 8:32>>
 tile.kernel @k(%m: memref<?x?xf16>) {
   %c0 = arith.constant 0 : index
   %w = tile.view %m[%c0, %c0] : memref<?x?xf16> to !tile.view<16x16xf16>

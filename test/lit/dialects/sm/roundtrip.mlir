@@ -103,6 +103,8 @@ tile.kernel @fragments(%d: memref<?x?xf32, strided<[?, 1]>>, %alpha: f32) {
   sm.store_shared %y to %scratch by "st.shared.8" : !sm.fragment<32x128xf32, #tv_part>, !scratch
   // CHECK: %[[ROWS:.+]] = sm.load_shared %[[SCRATCH]] by "ld.shared.16" : memref<32x128xf32, #{{.+}}, #gpu.address_space<workgroup>> to !sm.fragment<32x128xf32, #[[PART]]>
   %rows = sm.load_shared %scratch by "ld.shared.16" : !scratch to !sm.fragment<32x128xf32, #tv_part>
+  // CHECK: sm.load_shared %[[SCRATCH]] at [0, 8] by "ld.shared.4" trans : memref<32x128xf32, #{{.+}}, #gpu.address_space<workgroup>> to !sm.fragment<16x8xf32, #{{.+}}>
+  %corner = sm.load_shared %scratch at [0, 8] by "ld.shared.4" trans : !scratch to !sm.fragment<16x8xf32, #tile.tv<threads 32:1, values 4:32>>
   %dt = tile.view %d[%c0, %c0] : memref<?x?xf32, strided<[?, 1]>> to !tile.view<32x128xf32>
   // CHECK: sm.load_global %[[DT:.+]] by "ld.global.16" : !tile.view<32x128xf32> to !sm.fragment<32x128xf32, #[[PART]]>
   %old = sm.load_global %dt by "ld.global.16" : !tile.view<32x128xf32> to !sm.fragment<32x128xf32, #tv_part>

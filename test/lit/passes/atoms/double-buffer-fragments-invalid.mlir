@@ -110,7 +110,7 @@ tile.kernel @kernel(%k: index) attributes {schedule = #tile.schedule<multiply = 
     %full, %a, %b = sm.consumer_wait %ring[%r, %rp] : !ring
     %fa = sm.splat 1.0 : !a
     %fb = sm.ldmatrix %b[0, 0] by "ldmatrix.x4" : !buffer to !b
-    // expected-error @below {{double-buffer-fragments: operands must come by sm.ldmatrix from the slot that its loop waits for}}
+    // expected-error @below {{double-buffer-fragments: operands must be loaded from the slot that its loop waits for}}
     %p = sm.mma_sync %fa, %fb, %c by #mma : !a, !b, !c
     sm.consumer_release %ring, %full : !ring, !sm.slot<read>
     %r2, %rp2 = sm.ring_advance %ring[%r, %rp] : !ring
@@ -142,7 +142,7 @@ tile.kernel @kernel(%k: index, %other: !buffer) attributes {schedule = #tile.sch
     %full, %a, %b = sm.consumer_wait %ring[%r, %rp] : !ring
     %fa = sm.ldmatrix %other[0, 0] by "ldmatrix.x4" : !buffer to !a
     %fb = sm.ldmatrix %b[0, 0] by "ldmatrix.x4" : !buffer to !b
-    // expected-error @below {{double-buffer-fragments: operands must come by sm.ldmatrix from the slot that its loop waits for}}
+    // expected-error @below {{double-buffer-fragments: operands must be loaded from the slot that its loop waits for}}
     %p = sm.mma_sync %fa, %fb, %c by #mma : !a, !b, !c
     sm.consumer_release %ring, %full : !ring, !sm.slot<read>
     %r2, %rp2 = sm.ring_advance %ring[%r, %rp] : !ring

@@ -23,6 +23,19 @@ func.func @scalars(%x: f32) {
   return
 }
 
+// What f64 has too.
+// CHECK-LABEL: func.func @wide(
+// CHECK-SAME:    %[[X:.+]]: f64)
+// CHECK:       llvm.call_intrinsic "llvm.nvvm.sqrt.rn.d"(%[[X]]) : (f64) -> f64
+// CHECK:       llvm.call_intrinsic "llvm.fabs.f64"(%[[X]])
+// CHECK:       llvm.call_intrinsic "llvm.fma.f64"(%[[X]], %[[X]], %[[X]])
+func.func @wide(%x: f64) {
+  %0 = math.sqrt %x : f64
+  %1 = math.absf %x : f64
+  %2 = math.fma %x, %x, %x : f64
+  return
+}
+
 // CHECK-LABEL: func.func @vector(
 // CHECK-SAME:    %[[X:.+]]: vector<2xf32>)
 // CHECK:       %[[X0:.+]] = vector.extract %[[X]][0]

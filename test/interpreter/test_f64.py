@@ -1,0 +1,81 @@
+"""f64 through tensor cores: every level, both targets' shapes, and faults that must show."""
+
+import numpy as np
+import pytest
+from compiled import spec
+from planting import WRONG_NUMBERS, Fault
+
+import lowtide as lt
+from lowtide.interpreter import interpret
+
+LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm")
+SMALL = "grid.tile = [64, 32], atoms = [2, 2, 1], stages = 3"
+
+
+def alpha_beta(acc, c: lt.Full, alpha: lt.Scalar, beta: lt.Scalar):
+    return lt.maximum(alpha * acc + lt.sqrt(abs(beta)) * c, -1e300)
+
+
+SPEC = spec("tt", dtype="f64", d="f64", acc="f64", epilogue=alpha_beta)
+
+
+@pytest.fixture(scope="module", params=["sm_80", "sm_90a"])
+def kernel(request):
+    return lt.compile_gemm(SPEC, target=request.param, schedule=SMALL)
+
+
+def outcome(kernel, level):
+    inputs = lt.random_inputs(SPEC, 70, 45, 52, np.random.default_rng(1), row_padding=2)
+    return lt.compare(SPEC, kernel.interpret(**inputs, level=level), *lt.reference_with_bound(SPEC, **inputs))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_level_is_within_the_bound_of_f64(kernel, level):
+    found = outcome(kernel, level)
+    assert found.ok, found.message
+
+
+def test_sums_in_f32_are_out_of_that_bound():
+    """The bound is one for f64: the same product with f32's precision does not pass."""
+    inputs = lt.random_inputs(SPEC, 70, 45, 52, np.random.default_rng(1))
+    reference, bound = lt.reference_with_bound(SPEC, **inputs)
+    rounded = reference.astype(np.float32).astype(np.float64)
+    assert not lt.compare(SPEC, rounded, reference, bound).ok
+    assert lt.compare(SPEC, reference, reference, bound).ok
+
+
+FAULTS = (
+    Fault(
+        "a k-slice that is loaded twice",
+        "atoms",
+        r'(sm\.load_shared %\S+ at \[0, )8(\] by "ld\.shared\.16")',
+        r"\g<1>0\g<2>",
+        WRONG_NUMBERS,
+    ),
+    Fault(
+        "two registers of A exchanged",
+        "nvvm",
+        r"(llvm\.call_intrinsic \S+\()(%\S+), (%\S+), (%\S+),",
+        r"\g<1>\g<4>, \g<3>, \g<2>,",
+        WRONG_NUMBERS,
+    ),
+)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+def test_a_planted_fault_gives_a_wrong_number(kernel, fault):
+    inputs = lt.random_inputs(SPEC, 70, 45, 52, np.random.default_rng(1))
+    d = interpret(fault.plant(kernel.levels[fault.level]), as_arguments(inputs))
+    assert not lt.compare(SPEC, d, *lt.reference_with_bound(SPEC, **inputs)).ok
+
+
+def as_arguments(inputs: dict) -> dict:
+    """In the order of the host function's arguments."""
+    a, b, *operands = inputs
+    return {name: inputs[name] for name in (a, b, *operands)}
+
+
+def test_the_larger_shapes_are_chosen_where_the_target_has_them(kernel):
+    expected = "mma.m8n8k4" if kernel.manifest["target"] == "sm_80" else "mma.m16n8k8"
+    assert kernel.schedule.multiply.atom == expected
+    assert f"mma.sync.aligned.{expected[4:]}.row.col.f64.f64.f64.f64" in kernel.ptx
