@@ -21,6 +21,7 @@ from lowtide.dialects._tile_enum_gen import (
     SchedulerKind,
     StorePath,
     TailKind,
+    WavesKind,
 )
 from lowtide.dialects.diagnostics import Diagnostics
 from lowtide.dialects.text import check_text
@@ -76,7 +77,7 @@ def _checked(name: str, kind: Kind, value: Any) -> Any:
 class Grid(_Part):
     """`#tile.grid`: which CTA computes which tile of D, in which order.
 
-    `launch` and `tail` may stay None: serialized, whole.
+    `launch`, `tail` and `waves` may stay None: serialized, whole, free.
     """
 
     tile: Extents2 | None = field(default=None, metadata=_is(Integers(2, "[M, N]")))
@@ -84,6 +85,7 @@ class Grid(_Part):
     scheduler: SchedulerKind | None = field(default=None, metadata=_is(Word(SchedulerKind)))
     launch: LaunchKind | None = field(default=None, metadata=_is(Word(LaunchKind)))
     tail: TailKind | None = field(default=None, metadata=_is(Word(TailKind)))
+    waves: WavesKind | None = field(default=None, metadata=_is(Word(WavesKind)))
 
 
 @dataclass(frozen=True)

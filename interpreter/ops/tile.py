@@ -8,6 +8,7 @@ from mlir import ir
 from numpy.typing import NDArray
 
 from lowtide.dialects.tile import GemmLayout, OperandKind, RasterKind, SchedulerKind, WorkPart
+from lowtide.interpreter.machine import waves
 from lowtide.interpreter.machine.agents import AgentState, LaunchRequest, Steps
 from lowtide.interpreter.machine.barriers import together
 from lowtide.interpreter.machine.execution import run_block, violation
@@ -139,7 +140,9 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
     noted = None if machine.trace is None else machine.trace.begin_work(cta, state.name)
     whole = height * order.pieces
     row, column, *following = op.regions[0].arguments
-    for m, n in order.tiles_of(cta, machine.grid, (-(-rows // whole), -(-columns // width))):
+    tiles = -(-rows // whole), -(-columns // width)
+    state.work_tiles = order.count(machine.grid, tiles[0] * tiles[1])
+    for m, n in order.tiles_of(cta, machine.grid, tiles):
         place = state.values[row], state.values[column] = m * height, n * width
         if noted is not None and place[0] < rows:  # a half of a tile may lie past the edge
             noted.append((*place, height, width))
@@ -148,6 +151,12 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
         carried = yield from run_block(state, op.regions[0])
     for slot, value in zip(op.results, carried, strict=True):
         state.values[slot] = value
+
+
+@OPS.implements("tile.await_wave")
+def await_wave(state: AgentState, op: DecodedOp) -> Steps:
+    counter = state.values[op.operands[0]]
+    yield from waves.begin(state, op, int(counter.addresses(0, 0)), state.work_tiles)
 
 
 @OPS.implements("tile.splat")

@@ -22,6 +22,7 @@ class Context:
     elected: bool = False  # a single thread runs this code
     barrier: int = 0  # the named barrier of the threads that run this code; 0 is the whole CTA's
     warpgroup_barrier: int = 1  # that of their first warpgroup; the others' follow
+    work_tiles: ir.Value | None = None  # how many the loop over work tiles that is being lowered has, of all CTAs
     values: dict[ir.Value, Lowered] = field(default_factory=dict)
 
     def get(self, value: ir.Value) -> Lowered:

@@ -13,11 +13,12 @@ After    %ring = sm.ring : !sm.ring<4 x [A, B]>
                tile.store … } } }
          Each role has its own work-tile loop; the ring and its cursors continue from one tile to the next. A kernel
          may have several such loops in sequence; cursors also continue from loop to loop. The slots have the size of
-         the first loop's buffers, and a later loop with smaller ones uses a prefix of each (`sm.prefix`).
+         the first loop's buffers, and a later loop with smaller ones uses a prefix of each (`sm.prefix`). A
+         tile.await_wave at the start of a work tile becomes the producer's.
 Needs    level pipelined, a kernel that pipeline-mainloop left unchanged; the schedule's `roles` = cooperative(n) and
          `stages`. Without `registers` the roles keep the registers at entry.
 Refuses  a kernel of another form; a later loop whose buffers are larger than the first's; a schedule without stages.
-Test     test/lit/passes/pipelined/specialize-roles.mlir, specialize-roles-tail.mlir, specialize-roles-invalid.mlir
+Test     test/lit/passes/pipelined/specialize-roles.mlir, specialize-roles-{tail,waves,invalid}.mlir
 """
 
 from collections.abc import Callable, Sequence
@@ -93,6 +94,7 @@ class _Work:
     splat: tile.SplatOp
     staged: StagedLoop
     store: tile.StoreOp
+    wait: tile.AwaitWaveOp | None
 
     @classmethod
     def match(cls, work: tile.WorkTilesOp) -> "_Work":
@@ -105,10 +107,11 @@ class _Work:
             raise Refusal(staged.loop, "must start from a tile.splat and give what tile.store stores")
         if constant_of(staged.tile_k) is None:
             raise Refusal(staged.loop, "must have a constant step, the K extent of the CTA tile")
+        waits = walk(work, tile.AwaitWaveOp)
         for op in ops_in(work.body.blocks[0]):
-            if op not in (splat, staged.loop, store) and not isinstance(op, arith.ConstantOp):
+            if op not in (splat, staged.loop, store, *waits[:1]) and not isinstance(op, arith.ConstantOp):
                 raise Refusal(op, "belongs to no role: a work tile is its splat, its K loop and its tile.store")
-        return cls(work, splat, staged, store)
+        return cls(work, splat, staged, store, waits[0] if waits else None)
 
     def emit_work(self, ring: ir.Value, cursor: Sequence[ir.Value], emit: "EmitTile") -> list[ir.Value]:
         """A role's work tiles, which carry its cursor in the ring; returns it as it is after them."""
@@ -144,6 +147,8 @@ class _Work:
 
     def emit_producer(self, ring: ir.Value, origin: Pair, cursor: Pair) -> list[ir.Value]:
         """Fills one slot per K step; returns the cursor after the last."""
+        if self.wait is not None:  # consumers follow the producer
+            tile.AwaitWaveOp(self.wait.counter)
         loop = self._k_loop(cursor)
         with ir.InsertionPoint(loop.body):
             slot, phase = loop.inner_iter_args
