@@ -4,7 +4,9 @@ from lowtide.targets.accesses import (
     WarpAccess,
     copy_access,
     core_matrix_conflicts,
+    core_matrix_rows,
     fragment_access,
+    global_access_requests,
     global_access_sectors,
     ldmatrix_access,
     loads_access,
@@ -22,7 +24,17 @@ from lowtide.targets.atoms import (
     mma_atom,
     operand_types,
 )
-from lowtide.targets.banks import Conflict, Sectors, conflicts, lines_per_request, sectors_per_request, worst_conflict
+from lowtide.targets.banks import (
+    Conflict,
+    Sectors,
+    conflicts,
+    lane_ways,
+    lines_per_request,
+    sectors_per_request,
+    wavefronts_by_group,
+    worst_conflict,
+    worst_request,
+)
 from lowtide.targets.fragment_loads import FragmentLoads, fragment_loads, widest_loads
 from lowtide.targets.known import KNOWN, get
 from lowtide.targets.ldmatrix import LdmatrixPlan, ldmatrix_source
@@ -54,12 +66,15 @@ __all__ = [
     "copy_access",
     "copy_atom",
     "core_matrix_conflicts",
+    "core_matrix_rows",
     "default_copy_threads",
     "fragment_access",
     "fragment_loads",
     "get",
+    "global_access_requests",
     "global_access_sectors",
     "has_wgmma",
+    "lane_ways",
     "ldmatrix_access",
     "ldmatrix_source",
     "lines_per_request",
@@ -72,6 +87,8 @@ __all__ = [
     "split_coordinates",
     "swizzle_candidates",
     "swizzled",
+    "wavefronts_by_group",
     "widest_loads",
     "worst_conflict",
+    "worst_request",
 ]

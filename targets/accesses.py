@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tensor_layouts import Layout, Swizzle, compose, mode, size
 
 from lowtide.errors import ScheduleError
-from lowtide.targets.banks import AccessKind, Conflict, Sectors, sectors_per_request, worst_conflict
+from lowtide.targets.banks import AccessKind, Conflict, Sectors, sectors_per_request, worst_conflict, worst_request
 from lowtide.targets.fragment_loads import FragmentLoads
 from lowtide.targets.ldmatrix import LdmatrixPlan
 from lowtide.targets.tiled import TiledCopy
@@ -123,7 +123,18 @@ def core_matrix_conflicts(name: str, smem: LayoutExpr, element_bytes: int, reads
     rows.
     """
     rows, vector = size(mode(smem.shape, 0)), _CORE_ROW_BYTES // element_bytes
-    columns = size(smem) // rows
+    stored = core_matrix_rows(name, (rows, size(smem) // rows), element_bytes)
+    starts = _vector_starts(name, smem, rows, stored, vector)
+    once = worst_conflict(starts * element_bytes, _CORE_ROW_BYTES, "ldmatrix")
+    return replace(once, wavefronts=reads * once.wavefronts, ideal=reads * once.ideal)
+
+
+def core_matrix_rows(name: str, stored_shape: Shape, element_bytes: int) -> NDArray[np.int64]:
+    """(row, column) as stored of the first element of each row of each core matrix: array [matrix, row, 2].
+
+    Raises ScheduleError where the operand has no whole core matrices.
+    """
+    (rows, columns), vector = stored_shape, _CORE_ROW_BYTES // element_bytes
     if rows % _CORE_ROWS or columns % vector:
         raise ScheduleError(
             f"{name}: an operand of {rows}x{columns} does not divide into core matrices of {_CORE_ROWS}x{vector}; take "
@@ -131,10 +142,7 @@ def core_matrix_conflicts(name: str, smem: LayoutExpr, element_bytes: int, reads
         )
     row = np.arange(rows).reshape(-1, 1, _CORE_ROWS)
     column = np.arange(0, columns, vector).reshape(1, -1, 1)
-    stored = np.stack(np.broadcast_arrays(row, column), axis=-1).reshape(-1, _CORE_ROWS, 2)
-    starts = _vector_starts(name, smem, rows, stored, vector)
-    once = worst_conflict(starts * element_bytes, _CORE_ROW_BYTES, "ldmatrix")
-    return replace(once, wavefronts=reads * once.wavefronts, ideal=reads * once.ideal)
+    return np.stack(np.broadcast_arrays(row, column), axis=-1).reshape(-1, _CORE_ROWS, 2)
 
 
 def _vector_starts(name: str, smem: LayoutExpr, rows: int, stored: NDArray[np.int64], vector: int) -> NDArray[np.int64]:
@@ -150,12 +158,18 @@ def _vector_starts(name: str, smem: LayoutExpr, rows: int, stored: NDArray[np.in
     return first
 
 
-def global_access_sectors(access: WarpAccess, row_stride_bytes: int, element_bytes: int, base: int = 0) -> Sectors:
-    """The worst request of an access to a row-major matrix in global memory, `row_stride_bytes` from row to row.
+def global_access_requests(
+    access: WarpAccess, row_stride_bytes: int, element_bytes: int, base: int = 0
+) -> list[Sectors]:
+    """Each request of a warp of an access to a row-major matrix in global memory, `row_stride_bytes` from row to row.
 
     `base` is the byte address of the tile's first element, modulo 32.
     """
     stored = access.stored_coordinates()
     addresses = base + stored[..., 0] * row_stride_bytes + stored[..., 1] * element_bytes
-    requests = [sectors_per_request(request, access.vector * element_bytes) for request in addresses]
-    return max(requests, key=lambda request: (request.touched, -request.ideal))
+    return [sectors_per_request(request, access.vector * element_bytes) for request in addresses]
+
+
+def global_access_sectors(access: WarpAccess, row_stride_bytes: int, element_bytes: int, base: int = 0) -> Sectors:
+    """The worst of `global_access_requests`."""
+    return worst_request(global_access_requests(access, row_stride_bytes, element_bytes, base))

@@ -62,14 +62,8 @@ def worst_conflict(addresses: NDArray[np.int64], bytes_per_lane: int, kind: Acce
             f"lane {lane} accesses {bytes_per_lane} bytes at address {addresses[access, lane]}, which {bytes_per_lane} "
             "does not divide; align the rows or take narrower accesses"
         )
-    group = _LANES_PER_PHASE[bytes_per_lane]
-    padding = -addresses.shape[1] % group
-    padded = np.pad(np.where(active, addresses, -1), ((0, 0), (0, padding)), constant_values=-1)
-    phases = padded.reshape(-1, group)
-    # An aligned access of 8 or 16 bytes takes 2 or 4 neighbouring banks together: count in such units.
-    unit = max(WORD_BYTES, bytes_per_lane)
-    slots = BANKS * WORD_BYTES // unit
-    units = np.where(phases < 0, -1, phases // unit)
+    phases = _phases(addresses, bytes_per_lane)
+    units, slots = _units(phases, bytes_per_lane)
     counts = _distinct_units_per_slot(units, slots)
     ways = counts.max(axis=1)
     issued = int((ways > 0).sum())
@@ -77,17 +71,61 @@ def worst_conflict(addresses: NDArray[np.int64], bytes_per_lane: int, kind: Acce
         return Conflict(1, 0, (), (), 0, 0)
     phase = int(ways.argmax())
     slot = int(counts[phase].argmax())
-    first_lane = phase * group % padded.shape[1]
+    group = phases.shape[1]
+    first_lane = phase % (len(phases) // len(addresses)) * group
     first_of_unit = {int(units[phase, lane]): lane for lane in range(group - 1, -1, -1)}
     witness = sorted(lane for number, lane in first_of_unit.items() if number >= 0 and number % slots == slot)
     return Conflict(
         ways=int(ways[phase]),
-        bank=slot * unit // WORD_BYTES,
+        bank=slot * BANKS // slots,
         lanes=tuple(first_lane + lane for lane in witness),
         addresses=tuple(int(phases[phase, lane]) for lane in witness),
         wavefronts=int(ways.sum()),
         ideal=issued,
     )
+
+
+def lane_ways(addresses: NDArray[np.int64], bytes_per_lane: int) -> NDArray[np.int64]:
+    """For each lane of many accesses, how many words its bank serves in its phase: [access, lane] as `addresses`.
+
+    Addresses are bytes, multiples of `bytes_per_lane`, a negative one for a lane that is switched off, which gets 0.
+    """
+    phases = _phases(addresses, bytes_per_lane)
+    units, slots = _units(phases, bytes_per_lane)
+    counts = _distinct_units_per_slot(units, slots)
+    ways = np.where(units < 0, 0, np.take_along_axis(counts, units % slots, axis=1))
+    return ways.reshape(len(addresses), -1)[:, : addresses.shape[1]]
+
+
+def wavefronts_by_group(addresses: NDArray[np.int64], groups: NDArray[np.int64], bytes_per_lane: int) -> int:
+    """Wavefronts of accesses whose lanes are served group by group: [access, lane] byte addresses and group numbers.
+
+    A group has at most as many lanes as a phase.
+    """
+    lanes = _LANES_PER_PHASE[bytes_per_lane]
+    served = []
+    for own, group in zip(addresses, groups, strict=True):
+        for number in np.unique(group):
+            together = own[group == number]
+            served.append(np.pad(together, (0, -len(together) % lanes), constant_values=-1))
+    return sum(worst_conflict(one[None, :], bytes_per_lane).wavefronts for one in served)
+
+
+def _phases(addresses: NDArray[np.int64], bytes_per_lane: int) -> NDArray[np.int64]:
+    """The addresses of the lanes that are served together: [phase, lane of the phase], -1 for none."""
+    group = _LANES_PER_PHASE[bytes_per_lane]
+    padding = -addresses.shape[1] % group
+    padded = np.pad(np.where(addresses >= 0, addresses, -1), ((0, 0), (0, padding)), constant_values=-1)
+    return padded.reshape(-1, group)
+
+
+def _units(phases: NDArray[np.int64], bytes_per_lane: int) -> tuple[NDArray[np.int64], int]:
+    """The unit of neighbouring banks that each lane takes together, and how many units the banks make.
+
+    An aligned access of 8 or 16 bytes takes 2 or 4 banks.
+    """
+    unit = max(WORD_BYTES, bytes_per_lane)
+    return np.where(phases < 0, -1, phases // unit), BANKS * WORD_BYTES // unit
 
 
 def _distinct_units_per_slot(units: NDArray[np.int64], slots: int) -> NDArray[np.int64]:
@@ -120,6 +158,11 @@ def sectors_per_request(addresses: ArrayLike, bytes_per_lane: int) -> Sectors:
     """The sectors of one warp-wide access: a byte address for each lane, negative where it is switched off."""
     touched = _touched_bytes(addresses, bytes_per_lane)
     return Sectors(len(np.unique(touched // SECTOR_BYTES)), -(-len(touched) // SECTOR_BYTES))
+
+
+def worst_request(requests: Sequence[Sectors]) -> Sectors:
+    """The request that touches the most sectors, and of these the one that would need the fewest."""
+    return max(requests, key=lambda request: (request.touched, -request.ideal))
 
 
 def lines_per_request(addresses: ArrayLike, bytes_per_lane: int) -> int:

@@ -1,4 +1,4 @@
-"""`lowtide draw`: a picture of a layout, a swizzle, an atom, a tiled mma or a tiled copy."""
+"""`lowtide draw`: a picture of a layout, a swizzle, an atom, a tiled mma or copy, or of what a kernel does."""
 
 import re
 from pathlib import Path
@@ -6,16 +6,25 @@ from typing import Annotated
 
 import typer
 
-from lowtide.compiler.cli.console import busy, line
+from lowtide import targets
+from lowtide.compiler.cli import options
+from lowtide.compiler.cli.console import busy, line, on_pass, problem_line
+from lowtide.compiler.compile import resolve_schedule
 from lowtide.compiler.draw.draw import draw as draw_what
+from lowtide.compiler.draw.kernels import VIEWS, kernel_picture
+from lowtide.compiler.draw.parts import parse_part
+from lowtide.compiler.draw.render import check_file, write_picture
+from lowtide.compiler.native import choose
+from lowtide.compiler.problem_ir import problem_text
 from lowtide.errors import Error
 from lowtide.targets.tv import Shape
 
 What = Annotated[
-    str,
+    str | None,
     typer.Argument(
-        help="An atom (mma.m16n8k16.f32.bf16), a layout ('(8,8):(8,1)'), a swizzle ('<3,3,3>'), or what the dialects "
-        "print: #tile.layout<…>, #tile.tv<…>, #sm.tiled_mma<…>, #sm.tiled_copy<…>, !sm.fragment<…>."
+        help="An atom (mma.m16n8k16.f32.bf16), a layout ('(8,8):(8,1)'), a swizzle ('<3,3,3>'), what the dialects "
+        "print (#tile.layout<…>, #sm.tiled_mma<…>, …), or a dump (….mlir). None: the kernel of the options.",
+        show_default=False,
     ),
 ]
 Output = Annotated[Path, typer.Option("-o", "--output", help="File that gets the picture: .svg or .png.")]
@@ -25,12 +34,47 @@ PartText = Annotated[
 ShapeText = Annotated[
     str | None, typer.Option("--shape", help="ROWSxCOLUMNS of the tile, for a thread-value layout that does not say.")
 ]
+Show = Annotated[str | None, typer.Option("--show", help=f"What of a kernel: {', '.join(VIEWS)}. Default: all.")]
 
 
-def draw(what: What, output: Output, part: PartText = None, shape: ShapeText = None) -> None:
-    """Draw which thread holds which element, or which offset each coordinate has (docs/draw.md)."""
-    with busy("drawing"):
-        draw_what(what, output, part=part, shape=None if shape is None else _shape(shape))
+def draw(
+    output: Output,
+    what: What = None,
+    part: PartText = None,
+    shape: ShapeText = None,
+    show: Show = None,
+    m: options.M = None,
+    n: options.N = None,
+    k: options.K = None,
+    dtype: options.Dtype = None,
+    a: options.A = None,
+    b: options.B = None,
+    d: options.D = None,
+    acc: options.Acc = None,
+    layout: options.Layout = None,
+    epilogue: options.Epilogue = None,
+    target: options.Target = None,
+    schedule: options.ScheduleText = None,
+) -> None:
+    """Draw which thread holds which element, which offset a coordinate has, or what a kernel does (docs/draw.md)."""
+    problem = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}
+    with busy("drawing") as update:
+        if what is not None:
+            given = [name for name, value in {**problem, "target": target, "schedule": schedule}.items() if value]
+            if given or epilogue:
+                raise Error(f"--{[*given, 'epilogue'][0]} beside {what!r}: it says all that is drawn; leave one out")
+            draw_what(what, output, part=part, shape=None if shape is None else _shape(shape), show=show)
+        else:
+            if shape is not None:
+                raise Error("--shape is for a thread-value layout; a kernel says its tiles: choose with --part")
+            check_file(output)
+            spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue)
+            chosen = choose(target)
+            text = problem_text(spec, targets.get(chosen.name), resolve_schedule(schedule))
+            line("problem", problem_line(spec, (m, n, k)))
+            line("target", f"{chosen.name} ({chosen.reason})")
+            ranges = None if part is None else parse_part(part)
+            write_picture(kernel_picture(text, chosen.name, show, ranges, on_progress=on_pass(update)), output)
     line("written", str(output))
 
 

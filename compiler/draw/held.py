@@ -1,7 +1,5 @@
 """Thread-value layouts as panels: which thread holds each element, and as which of its values."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 from tensor_layouts import Layout
@@ -40,17 +38,17 @@ def owner_panel(
     owners: Ints,
     *,
     first: str = "T",
-    second: tuple[str, Ints | Sequence[int]] | None = None,
+    second: tuple[str, Ints] | None = None,
 ) -> Panel:
-    """Elements labelled by number and coloured by it: `owners` [i, j] stands at `where` [i, j] = (row, column).
+    """Elements labelled by number and coloured by it: `owners` [i, …] stands at `where` [i, …] = (row, column).
 
-    The first of several at one place wins. `second`: a letter, and a number for each j, in a line below.
+    The first of several at one place wins. `second`: a letter, and numbers that broadcast to `owners`, in a line below.
     """
     labels = np.full(shape, NOBODY, dtype="<U16")
     colours = np.zeros(shape, dtype=np.int64)
     lines = np.char.add(first, owners.astype(str))
     if second is not None:
-        lines = np.char.add(lines, np.char.add(f"\n{second[0]}", np.asarray(second[1]).astype(str)))
+        lines = np.char.add(lines, np.char.add(f"\n{second[0]}", second[1].astype(str)))
     places, first_of = np.unique(where[..., 0] * shape[1] + where[..., 1], return_index=True)
     labels.reshape(-1)[places] = lines.reshape(-1)[first_of]
     colours.reshape(-1)[places] = owners.reshape(-1)[first_of]

@@ -19,12 +19,12 @@ from lowtide.errors import Error
 FORMATS = (".svg", ".png")
 
 # Inches. viz makes labels of 8 to 4 points, the smaller the more rows of panels there are.
-_CELL, _SMALL_CELL = 0.45, 0.3
+_CELL, _SMALL_CELL = 0.45, 0.22
 _ROWS_OF_LARGE_CELLS = 2
 _MARGIN, _LINE, _NARROWEST = 1.2, 0.17, 4.0  # around a panel; a line of its title; a panel
 _CHARACTERS = 10.5  # of a title per inch
 _TITLE_FROM_TOP, _TITLE_LINE = 0.02, 0.21  # of the whole picture: where viz puts it, of the height; a line
-_DPI, _MOST_PIXELS = 200, 60e6
+_DPI, _SMALL_CELL_DPI, _MOST_PIXELS = 200, 300, 60e6
 _NOTHING = Layout((0, 0), (0, 0))
 # Text stays text, in a font that viewers have, or one as wide; one picture makes one file.
 _SETTINGS = {
@@ -67,7 +67,7 @@ def write_picture(picture: Picture, path: Path) -> None:
 def _draw(picture: Picture, file: Path) -> None:
     viz, matplotlib = viz_or_refuse(), importlib.import_module("matplotlib")
     rows = -(-len(picture.panels) // picture.columns)
-    cell = _CELL if rows <= _ROWS_OF_LARGE_CELLS else _SMALL_CELL
+    cell, dpi = (_CELL, _DPI) if rows <= _ROWS_OF_LARGE_CELLS else (_SMALL_CELL, _SMALL_CELL_DPI)
     tallest, widest = (max(panel.labels.shape[axis] for panel in picture.drawn) for axis in (0, 1))
     width = max(widest * cell + _MARGIN, _NARROWEST)
     title = _wrapped(picture.title, width * picture.columns)
@@ -87,7 +87,7 @@ def _draw(picture: Picture, file: Path) -> None:
             arrangement=f"grid:{rows}x{picture.columns}",
             titles=titles,
             main_title=title,
-            dpi=min(_DPI, int(math.sqrt(_MOST_PIXELS / pixels))),
+            dpi=min(dpi, int(math.sqrt(_MOST_PIXELS / pixels))),
             panel_size=(width, height),
             colorize=True,
         )

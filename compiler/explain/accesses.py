@@ -5,16 +5,17 @@ explained as it is. Addresses are bytes from the start of the buffer.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
 from mlir import ir
 from numpy.typing import NDArray
-from tensor_layouts import Swizzle, compose, mode, size
 
 from lowtide import targets
+from lowtide.compiler.explain.executions import executions, summed
+from lowtide.compiler.explain.footprints import Footprint, footprint_of, joined
 from lowtide.compiler.explain.hopper import (
     Product,
     TmaAccess,
@@ -34,9 +35,10 @@ from lowtide.errors import IRError, ScheduleError
 from lowtide.passes.base import walk
 from lowtide.passes.support.atoms import is_operand_load
 from lowtide.passes.support.problem import element_bits
-from lowtide.targets import Conflict, Sectors, WarpAccess, sectors_per_request, worst_conflict
+from lowtide.targets import Conflict, Sectors, WarpAccess, sectors_per_request, worst_request
+from lowtide.targets.banks import LINE_BYTES
 from lowtide.targets.ldmatrix import row_addresses
-from lowtide.targets.tv import coordinates, offsets
+from lowtide.targets.tv import coordinates
 
 Ints = NDArray[np.int64]
 
@@ -55,23 +57,31 @@ class SharedAccess:
     place: str | None
     count: int = 1
     """Ops that do the same."""
+    executions: int | None = None
+    """How often these ops run for one work tile, in all; None where it is known only at run time."""
+    footprint: Footprint | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class GlobalAccess:
-    """One access to global memory by all warps, in the worst of its requests, with rows `row_stride` bytes apart
-    (None for a vector) from a base that is aligned to a sector."""
+    """One access to global memory by all warps, with rows `row_stride` bytes apart (None for a vector) from a base that
+    is aligned to a sector. `sectors` are those of the worst request of a warp."""
 
     op: str
     what: str
     atom: str
     direction: str
     sectors: Sectors
+    requests: int
+    """Of all warps, for one execution."""
+    total_sectors: int
+    """Of all requests."""
     row_stride: int | None
     stride_known: bool
     place: str | None
     count: int = 1
     cache: str = "normal"
+    executions: int | None = None
 
 
 Access: TypeAlias = "SharedAccess | GlobalAccess | TmaAccess"
@@ -108,7 +118,8 @@ def accesses_of(module: ir.Module, *, in_file: bool) -> Accesses:
     for op in ops:
         place = where(op) if in_file and place_of(op.location) is not None else None
         try:
-            found += (replace(access, place=place) for access in _READERS[op.name](op.opview, names))
+            runs = executions(op.opview)
+            found += (replace(access, place=place, executions=runs) for access in _READERS[op.name](op.opview, names))
         except ScheduleError as error:
             raise IRError(f"{where(op)}: {op.name}: {error}") from None
     merged = _merged(found)
@@ -125,11 +136,19 @@ def _merged(accesses: list[Access]) -> list[Access]:
     """Accesses that differ only in place and witness as one, the first, with their count."""
     groups: dict[Access, list[Access]] = {}
     for access in accesses:
-        key: Access = replace(access, place=None)
+        key: Access = replace(access, place=None, executions=None)
         if isinstance(key, SharedAccess):
             key = replace(key, conflict=replace(key.conflict, bank=0, lanes=(), addresses=()))
         groups.setdefault(key, []).append(access)
-    return [replace(group[0], count=len(group)) for group in groups.values()]
+    return [_as_one(group) for group in groups.values()]
+
+
+def _as_one(group: list[Access]) -> Access:
+    one: Access = replace(group[0], count=len(group), executions=summed(access.executions for access in group))
+    if isinstance(one, SharedAccess):
+        footprints = [access.footprint for access in group if isinstance(access, SharedAccess)]
+        one = replace(one, footprint=joined(found for found in footprints if found is not None))
+    return one
 
 
 def _cp_async(op: ir.OpView, names: Names) -> list[Access]:
@@ -137,8 +156,13 @@ def _cp_async(op: ir.OpView, names: Names) -> list[Access]:
     buffer = ir.MemRefType(op.destination.type)
     atom, bytes_of = op.copy.atom, element_bits(buffer.element_type) // 8
     access = targets.fragment_access(atom, tv_of(op.copy.tv), tuple(buffer.shape), _bytes(atom) // bytes_of)
+    written = _shared(op, what, atom, "write", buffer, access)
+    # What arrives is written line by line: a wavefront holds bytes of one 128-byte line of global memory.
+    footprint = footprint_of(atom, buffer, access.stored_coordinates(), access.vector, access.kind)
+    lines = (footprint.stored[..., 0] * row_stride(matrix)[0] + footprint.stored[..., 1] * bytes_of) // LINE_BYTES
+    wavefronts = targets.wavefronts_by_group(footprint.starts, lines, access.vector * bytes_of)
     return [
-        _shared(op, what, atom, "write", buffer, access),
+        replace(written, conflict=replace(written.conflict, wavefronts=wavefronts)),
         _matrix_access(op, what, atom, "read", matrix, access),
     ]
 
@@ -165,9 +189,10 @@ def _wgmma(op: ir.OpView, names: Names) -> list[Access]:
     found: list[Access] = []
     for (what, conflict), buffer in zip(operand_conflicts(op).items(), (op.a, op.b), strict=True):
         memref = ir.MemRefType(buffer.type)
-        _, swizzle = layout_of(memref.layout)
-        name = op.operation.name
-        found.append(SharedAccess(name, what, _family(op), "read", _buffer_text(memref), swizzle, conflict, None))
+        element_bytes = element_bits(memref.element_type) // 8
+        stored = targets.core_matrix_rows(what, tuple(memref.shape), element_bytes)
+        footprint = footprint_of(_family(op), memref, stored, 16 // element_bytes, "ldmatrix")
+        found.append(_access(op, what, _family(op), "read", memref, conflict, footprint))
     return found
 
 
@@ -244,22 +269,23 @@ def _shared(
     access: WarpAccess,
     origin: tuple[int, ...] = (0, 0),
 ) -> SharedAccess:
-    plain, swizzle = layout_of(buffer.layout)
-    layout = compose(Swizzle(*swizzle), plain)
-    rows, columns = size(mode(plain, 0)), size(mode(plain, 1))
     stored = access.stored_coordinates() + np.array(origin)
-    if stored[..., 0].max() >= rows or stored[..., 1].max() + access.vector > columns:
-        raise ScheduleError(f"{atom} reaches past its buffer of {rows}x{columns}; correct its layouts or offsets")
-    element = stored[..., 0] + rows * (stored[..., 1] + np.arange(access.vector)[:, None, None])
-    place = offsets(layout, element)
-    if np.any(place != place[0] + np.arange(access.vector)[:, None, None]):
-        raise ScheduleError(
-            f"the buffer's layout parts the {access.vector} elements that {atom} moves at once; take a swizzle with "
-            f"M >= {(access.vector - 1).bit_length()}, or narrower accesses"
-        )
-    bytes_of = element_bits(buffer.element_type) // 8
-    conflict = worst_conflict(place[0] * bytes_of, access.vector * bytes_of, access.kind)
-    return SharedAccess(op.operation.name, what, atom, direction, _buffer_text(buffer), swizzle, conflict, None)
+    footprint = footprint_of(atom, buffer, stored, access.vector, access.kind)
+    return _access(op, what, atom, direction, buffer, footprint.conflict(), footprint)
+
+
+def _access(
+    op: ir.OpView,
+    what: str,
+    atom: str,
+    direction: str,
+    buffer: ir.MemRefType,
+    conflict: Conflict,
+    footprint: Footprint,
+) -> SharedAccess:
+    _, swizzle = layout_of(buffer.layout)
+    text = _buffer_text(buffer)
+    return SharedAccess(op.operation.name, what, atom, direction, text, swizzle, conflict, None, footprint=footprint)
 
 
 def _buffer_text(buffer: ir.MemRefType) -> str:
@@ -271,8 +297,10 @@ def _matrix_access(
 ) -> GlobalAccess:
     bytes_of = element_bits(matrix.element_type) // 8
     stride, known = row_stride(matrix)
-    sectors = targets.global_access_sectors(access, stride, bytes_of)
-    return GlobalAccess(op.operation.name, what, atom, direction, sectors, stride, known, None)
+    requests = targets.global_access_requests(access, stride, bytes_of)
+    total = sum(request.touched for request in requests)
+    worst = worst_request(requests)
+    return GlobalAccess(op.operation.name, what, atom, direction, worst, len(requests), total, stride, known, None)
 
 
 def _vector_access(
@@ -281,10 +309,11 @@ def _vector_access(
     """A vector repeated over a tile: one load of an element per distinct row (or column) of a thread."""
     bytes_of = element_bits(vector.element_type) // 8
     held: Ints = coordinates(tv_of(fragment.tv), tuple(fragment.shape))[..., axis]
-    by_warp = held.reshape(-1, 32, held.shape[1]).swapaxes(1, 2).reshape(-1, 32) * bytes_of
-    requests = [sectors_per_request(addresses, bytes_of) for addresses in np.unique(by_warp, axis=0)]
-    worst = max(requests, key=lambda request: (request.touched, -request.ideal))
-    return GlobalAccess(op.operation.name, what, f"ld.global.{bytes_of}", direction, worst, None, True, None)
+    by_warp = held.reshape(-1, 32, held.shape[1]).swapaxes(1, 2) * bytes_of
+    requests = [sectors_per_request(lanes, bytes_of) for warp in by_warp for lanes in np.unique(warp, axis=0)]
+    total, atom = sum(request.touched for request in requests), f"ld.global.{bytes_of}"
+    worst = worst_request(requests)
+    return GlobalAccess(op.operation.name, what, atom, direction, worst, len(requests), total, None, True, None)
 
 
 _READERS: Mapping[str, Callable[[ir.OpView, Names], list[Access]]] = MappingProxyType(

@@ -43,6 +43,7 @@ def _shared(access: SharedAccess) -> dict[str, Any]:
         "witness": witness if conflict.ways > 1 else None,
         "place": access.place,
         "count": access.count,
+        "executions": access.executions,
     }
 
 
@@ -54,11 +55,14 @@ def _global(access: GlobalAccess) -> dict[str, Any]:
         "direction": access.direction,
         "sectors": access.sectors.touched,
         "ideal_sectors": access.sectors.ideal,
+        "requests": access.requests,
+        "total_sectors": access.total_sectors,
         "row_stride_bytes": access.row_stride,
         "row_stride_known": access.stride_known,
         "cache": access.cache,
         "place": access.place,
         "count": access.count,
+        "executions": access.executions,
     }
 
 
@@ -80,6 +84,7 @@ def _tma(access: TmaAccess) -> dict[str, Any]:
         "cache": access.cache,
         "place": access.place,
         "count": access.count,
+        "executions": access.executions,
     }
 
 
@@ -107,4 +112,5 @@ def _product(found: Product) -> dict[str, Any]:
         "bytes_per_cycle": found.bytes_per_cycle,
         "place": found.place,
         "count": found.count,
+        "executions": found.executions,
     }

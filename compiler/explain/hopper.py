@@ -4,6 +4,7 @@ As the other accesses, all is read off the ops themselves. TMA writes and reads 
 memory, and has no conflicts there; wgmma reads core matrices, whose conflicts follow from the buffer's layout.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeVar
@@ -13,6 +14,7 @@ from mlir import ir
 from tensor_layouts import Swizzle, compose
 
 from lowtide import targets
+from lowtide.compiler.explain.executions import executions, summed
 from lowtide.compiler.explain.names import Names, cache_hint, row_stride
 from lowtide.compiler.manifest import L2_PROMOTION
 from lowtide.dialects import sm, tile
@@ -59,6 +61,8 @@ class TmaAccess:
     """Ops that do the same."""
     l2_promotion: int = L2_PROMOTION
     """Bytes that a miss brings to L2 at least, as the tensor map asks."""
+    executions: int | None = None
+    """How often these ops run for one work tile, in all; None where it is known only at run time."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,8 @@ class Product:
     """Trips to the banks in the step, conflicts included: cycles that shared memory is busy."""
     place: str | None
     count: int = 1
+    executions: int | None = None
+    """How often these groups run for one work tile, in all; None where it is known only at run time."""
 
     @property
     def instructions(self) -> int:
@@ -163,7 +169,8 @@ def transactions_of(kernel: tile.KernelOp, names: Names, *, in_file: bool) -> tu
                 place=_place((*own, *copies)[0], in_file),
             )
         )
-    return _counted(found)
+    groups = _grouped([(replace(one, place=None), one) for one in found])
+    return tuple(replace(group[0], count=len(group)) for group in groups)
 
 
 def products_of(kernel: tile.KernelOp, *, in_file: bool) -> tuple[Product, ...]:
@@ -171,14 +178,19 @@ def products_of(kernel: tile.KernelOp, *, in_file: bool) -> tuple[Product, ...]:
 
     Raises IRError for an operand without whole core matrices.
     """
-    return _counted([_product(op, _place(op, in_file)) for op in walk(kernel, sm.WgmmaOp)])
+    found = [replace(_product(op, _place(op, in_file)), executions=executions(op)) for op in walk(kernel, sm.WgmmaOp)]
+    groups = _grouped([(replace(one, place=None, executions=None), one) for one in found])
+    return tuple(
+        replace(group[0], count=len(group), executions=summed(one.executions for one in group)) for group in groups
+    )
 
 
-def _counted(found: list[FoundT]) -> tuple[FoundT, ...]:
+def _grouped(found: Iterable[tuple[FoundT, FoundT]]) -> list[list[FoundT]]:
+    """Those with equal keys together, in order."""
     groups: dict[FoundT, list[FoundT]] = {}
-    for entry in found:
-        groups.setdefault(replace(entry, place=None), []).append(entry)
-    return tuple(replace(group[0], count=len(group)) for group in groups.values())
+    for key, one in found:
+        groups.setdefault(key, []).append(one)
+    return list(groups.values())
 
 
 def _place(op: ir.OpView, in_file: bool) -> str | None:

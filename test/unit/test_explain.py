@@ -29,6 +29,7 @@ TYPES: dict[str, Any] = {
         "witness": (dict, type(None)),
         "place": (str, type(None)),
         "count": int,
+        "executions": int,
     },
     "global": {
         "op": str,
@@ -37,11 +38,14 @@ TYPES: dict[str, Any] = {
         "direction": str,
         "sectors": int,
         "ideal_sectors": int,
+        "requests": int,
+        "total_sectors": int,
         "row_stride_bytes": (int, type(None)),
         "row_stride_known": bool,
         "cache": str,
         "place": (str, type(None)),
         "count": int,
+        "executions": int,
     },
 }
 
@@ -87,7 +91,33 @@ def test_a_conflict_has_the_witness_that_the_layout_implies() -> None:
 
 def test_a_chosen_swizzle_leaves_no_conflict_and_no_witness() -> None:
     for access in explained()["shared_accesses"]:
-        assert (access["ways"], access["wavefronts"], access["witness"]) == (1, access["ideal_wavefronts"], None)
+        assert (access["ways"], access["witness"]) == (1, None)
+        assert access["op"] == "sm.cp_async" or access["wavefronts"] == access["ideal_wavefronts"]
+
+
+@pytest.mark.parametrize("k, wavefronts", [(32, 2), (64, 1)])
+def test_cp_async_takes_a_wavefront_for_each_line_of_global_memory(k: int, wavefronts: int) -> None:
+    """As counted on an H200 (docs/explain.md): rows of 64 bytes begin in as many lines."""
+    found = explain_spec(spec(k=None), "sm_80", SCHEDULE.with_(k=k)).to_json()
+    access = shared(found, "a", "cp.async")
+    assert (access["ways"], access["ideal_wavefronts"]) == (1, 64 * 2 * k // 128)
+    assert access["wavefronts"] == wavefronts * access["ideal_wavefronts"]
+
+
+def test_executions_are_the_trips_of_the_loops_around() -> None:
+    """K of 264 in steps of 32 is 9 trips, and two more fill the ring; two k-slices, and one before the loop."""
+    found = explained()
+    assert shared(found, "a", "cp.async")["executions"] == global_(found, "a")["executions"] == 9 + 2
+    assert shared(found, "a", "ldmatrix")["executions"] == 9 * 2 + 1
+    assert global_(found, "d")["executions"] == 1
+    unknown = explain_spec(spec(k=None), "sm_80", SCHEDULE).to_json()
+    assert shared(unknown, "a", "ldmatrix")["executions"] is None
+
+
+def test_the_sectors_of_all_requests_are_those_of_the_tile() -> None:
+    """64 rows of 64 bytes, 528 bytes apart: every second one begins within a sector."""
+    access = global_(explained(), "a")
+    assert (access["requests"], access["total_sectors"]) == (8, 32 * 2 + 32 * 3)
 
 
 def test_the_second_k_slice_is_counted_where_it_lies() -> None:
