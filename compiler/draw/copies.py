@@ -14,6 +14,7 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.tile import GemmLayout, OperandKind
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.passes.base import walk
+from lowtide.passes.support.atoms import is_operand_load
 from lowtide.passes.support.problem import a_is_mk, b_is_nk
 from lowtide.targets import WarpAccess
 from lowtide.targets.ldmatrix import row_addresses
@@ -48,8 +49,13 @@ class Copies:
         )
 
     def reads(self) -> list[Panel]:
-        """From shared memory to registers: who addresses each row of ldmatrix."""
-        return self._panels({sm.LdmatrixOp.OPERATION_NAME: self._ldmatrix})
+        """A and B from shared memory to registers: who addresses each row of ldmatrix, or loads each element."""
+        return self._panels(
+            {
+                sm.LdmatrixOp.OPERATION_NAME: self._ldmatrix,
+                sm.LoadSharedOp.OPERATION_NAME: lambda op: self._operand(op) if is_operand_load(op) else None,
+            }
+        )
 
     def products(self) -> list[Product]:
         """The operands of each kind of mma."""
@@ -63,7 +69,7 @@ class Copies:
         return self._panels(
             {
                 sm.StoreSharedOp.OPERATION_NAME: self._store_shared,
-                sm.LoadSharedOp.OPERATION_NAME: self._load_shared,
+                sm.LoadSharedOp.OPERATION_NAME: lambda op: None if is_operand_load(op) else self._load_shared(op),
                 sm.StoreGlobalOp.OPERATION_NAME: self._store_global,
                 sm.TmaStoreOp.OPERATION_NAME: self._tma_store,
             }
@@ -117,6 +123,10 @@ class Copies:
         title += f"{_text(access.stored_shape)}: which thread addresses each row, by which of its instructions (I)"
         axes = self._axes.get(what, ("m", "k"))
         return owner_panel(title, axes, access.stored_shape, where, owners, second=("I", instructions[:, None, None]))
+
+    def _operand(self, op: ir.OpView) -> Panel:
+        what = self.names.of_fragment(op.result.type)
+        return self._fragment(f"{_matrix(what)} to registers by {_atom(op)}", op.result.type, what)
 
     def _products(self) -> Iterator[Product]:
         for op in walk(self.module, sm.MmaSyncOp):

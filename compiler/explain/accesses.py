@@ -118,8 +118,8 @@ def accesses_of(module: ir.Module, *, in_file: bool) -> Accesses:
     for op in ops:
         place = where(op) if in_file and place_of(op.location) is not None else None
         try:
-            runs = executions(op.opview)
-            found += (replace(access, place=place, executions=runs) for access in _READERS[op.name](op.opview, names))
+            accesses = _READERS[op.name](op.opview, names)
+            found += (replace(access, place=place, executions=_runs(op.opview, access)) for access in accesses)
         except ScheduleError as error:
             raise IRError(f"{where(op)}: {op.name}: {error}") from None
     merged = _merged(found)
@@ -130,6 +130,15 @@ def accesses_of(module: ir.Module, *, in_file: bool) -> Accesses:
         tuple(found for kernel in kernels for found in transactions_of(kernel, names, in_file=in_file)),
         tuple(found for kernel in kernels for found in products_of(kernel, in_file=in_file)),
     )
+
+
+def _runs(op: ir.OpView, access: Access) -> int | None:
+    """How often an op runs for a work tile; of an access to global memory, only where it touches the matrix."""
+    if not isinstance(access, GlobalAccess):
+        return executions(op)
+    window = op.destination if access.direction == "write" else op.source
+    view = None if isinstance(window.owner, ir.Block) else window.owner.opview
+    return executions(op, view if isinstance(view, tile.ViewOp) else None)
 
 
 def _merged(accesses: list[Access]) -> list[Access]:

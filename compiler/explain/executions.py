@@ -1,26 +1,36 @@
 """How often an op runs for one work tile: the trips of the loops around it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import prod
+from types import MappingProxyType
 
 from mlir import ir
 
 from lowtide.dialects import tile
 from lowtide.passes.support.builder import constant_of
 
+# What offsets of windows are computed by.
+_SUMS: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
+    {"arith.addi": int.__add__, "arith.subi": int.__sub__, "arith.muli": int.__mul__}
+)
 
-def executions(op: ir.OpView) -> int | None:
+Trips = list[tuple[ir.Value, range]]
+"""The variable of each loop around an op, and its values."""
+
+
+def executions(op: ir.OpView, window: tile.ViewOp | None = None) -> int | None:
     """Runs of an op for one work tile, or of the kernel where it is outside of them; None where a loop's trips are
-    known only at run time."""
-    runs = 1
-    parent = op.operation.parent
-    while parent is not None and parent.name not in (tile.WorkTilesOp.OPERATION_NAME, tile.KernelOp.OPERATION_NAME):
-        if parent.name == "scf.for":
-            lower, upper, step = (constant_of(bound) for bound in list(parent.operands)[:3])
-            if lower is None or upper is None or step is None:
-                return None
-            runs *= max(0, -(-(upper - lower) // step))
-        parent = parent.parent
-    return runs
+    known only at run time, or the last wave has tiles of another size.
+
+    With `window`, only those in which the window has a part within its matrix, as far as that is known: copies that run
+    ahead of a loop go past its end, and touch nothing there.
+    """
+    loops = _loops(op)
+    if loops is None:
+        return None
+    if window is None:
+        return prod(len(values) for _, values in loops)
+    return sum(not _is_outside(window, values) for values in _trips(loops))
 
 
 def summed(counts: Iterable[int | None]) -> int | None:
@@ -31,3 +41,50 @@ def summed(counts: Iterable[int | None]) -> int | None:
             return None
         total += count
     return total
+
+
+def _loops(op: ir.OpView) -> Trips | None:
+    found: Trips = []
+    parent = op.operation.parent
+    while parent is not None and parent.name not in (tile.WorkTilesOp.OPERATION_NAME, tile.KernelOp.OPERATION_NAME):
+        if parent.name == "scf.for":
+            lower, upper, step = (constant_of(bound) for bound in list(parent.operands)[:3])
+            if lower is None or upper is None or step is None:
+                return None
+            found.append((parent.regions[0].blocks[0].arguments[0], range(lower, upper, step)))
+        parent = parent.parent
+    if parent is not None and sum(other.operation.name == parent.name for other in parent.block) > 1:
+        return None  # a loop over full waves and one over the tiles of the last
+    return found
+
+
+def _trips(loops: Trips) -> Iterator[dict[ir.Value, int]]:
+    """Each combination of the loops' variables."""
+    if not loops:
+        yield {}
+        return
+    (variable, values), *others = loops
+    for value in values:
+        for rest in _trips(others):
+            yield {variable: value, **rest}
+
+
+def _is_outside(window: tile.ViewOp, values: Mapping[ir.Value, int]) -> bool:
+    matrix = ir.MemRefType(window.source.type)
+    starts = [_evaluated(offset, values) for offset in window.offsets]
+    return any(
+        start is not None and not matrix.is_dynamic_dim(axis) and start >= matrix.get_dim_size(axis)
+        for axis, start in enumerate(starts)
+    )
+
+
+def _evaluated(value: ir.Value, values: Mapping[ir.Value, int]) -> int | None:
+    """An index as the loops' variables make it; None where it depends on something else."""
+    if value in values:
+        return values[value]
+    if isinstance(value.owner, ir.Block):
+        return None
+    if value.owner.name in _SUMS:
+        left, right = (_evaluated(operand, values) for operand in value.owner.operands)
+        return None if left is None or right is None else _SUMS[value.owner.name](left, right)
+    return constant_of(value)
