@@ -61,7 +61,13 @@ _SM80_STEPS = {
 }
 
 _ONE_CONSUMER = Schedule().with_(
-    grid_tile=(64, 256), k=64, roles="cooperative(1)", registers=(0, 0), order="row", epilogue_path="direct"
+    grid_tile=(64, 256),
+    k=64,
+    roles="cooperative(1)",
+    registers=(0, 0),
+    order="row",
+    launch="serialized",
+    epilogue_path="direct",
 )
 _TWO_CONSUMERS = Schedule().with_(
     grid_tile=(128, 256),
@@ -70,11 +76,21 @@ _TWO_CONSUMERS = Schedule().with_(
     stages=4,
     order="row",
     scheduler="persistent",
+    launch="serialized",
     epilogue_path="direct",
 )
 _GROUPS = _TWO_CONSUMERS.with_(order="groups(16, 8)")
 _TMA_STORES = _GROUPS.with_(epilogue_path="tma", epilogue_tile=(128, 64), buffers=2)
 _TALL = _TMA_STORES.with_(grid_tile=(256, 192), order="grouped(8)", stages=3, buffers=3)
+
+_PINGPONG = _TMA_STORES.with_(
+    grid_tile=(128, 192),
+    order="grouped(16)",
+    roles="pingpong(2)",
+    launch="programmatic",
+    epilogue_tile=(64, 64),
+    buffers=3,
+)
 
 _SM90A_STEPS = {
     "sm90-tma-wgmma": (
@@ -117,9 +133,9 @@ _SM90A_STEPS = {
     ),
     "sm90-tall-tile": ("tiles of 256 rows: two blocks of 64 for each consumer, fewer bytes from L2 per flop", _TALL),
     "sm90-split-tail": ("a last wave that is at most half full as half tiles", _TALL.with_(tail="halves")),
-    "sm90-wave-sync": (
-        "CTAs that begin each wave together, so that they share what is in L2",
-        _TALL.with_(tail="halves", waves="synchronized"),
+    "sm90-pingpong": (
+        "two consumers that take whole tiles in turn: one stores while the other multiplies",
+        _PINGPONG,
     ),
     "sm90-best": ("everything chosen for the shape", Schedule()),
 }

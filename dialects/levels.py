@@ -70,7 +70,7 @@ HOST_OPS = _lives(
 )
 
 DEVICE_OPS = _lives(
-    (CTA, EPILOGUE, "tile.kernel tile.return tile.work_tiles tile.await_wave tile.view tile.yield memref.dim"),
+    (CTA, EPILOGUE, "tile.kernel tile.return tile.work_tiles tile.view tile.yield memref.dim"),
     (CTA, NVVM, "arith.* scf.for scf.if scf.yield vector.*"),
     (CTA, EPILOGUE, "math.*"),
     (CTA, PIPELINED, "tile.splat tile.mma"),
@@ -84,7 +84,8 @@ DEVICE_OPS = _lives(
     (ATOMS, EPILOGUE, "sm.ring_slot sm.ring_reuse"),
     (ATOMS, EPILOGUE, "sm.cp_async sm.cp_async_commit sm.cp_async_wait sm.ldmatrix sm.mma_sync sm.splat"),
     (PIPELINED, EPILOGUE, "sm.roles"),
-    (ATOMS, EPILOGUE, "sm.mbarriers sm.mbarrier_wait sm.mbarrier_arrive sm.tma_load sm.wgmma sm.mma_wait"),
+    (PIPELINED, EPILOGUE, "sm.role_instance sm.mbarriers sm.mbarrier_wait sm.mbarrier_arrive"),
+    (ATOMS, EPILOGUE, "sm.tma_load sm.wgmma sm.mma_wait"),
     (EPILOGUE, EPILOGUE, "sm.tma_store sm.tma_store_wait sm.fence_proxy_async"),
     (EPILOGUE, EPILOGUE, "tile.grid_dependency_wait tile.launch_dependents"),
     (ATOMS, EPILOGUE, "sm.load_shared"),

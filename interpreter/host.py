@@ -119,9 +119,9 @@ class Host:
 
 
 def _check_roles(program: Program, request: LaunchRequest, op: DecodedOp) -> None:
-    needed = sum(role.warps for role in program.roles) * WARP
+    needed = sum(role.warps * role.instances for role in program.roles) * WARP
     if program.roles and needed != request.threads:
-        roles = " + ".join(f"{role.warps} of role {role.name}" for role in program.roles)
+        roles = " + ".join(f"{role.warps * role.instances} of role {role.name}" for role in program.roles)
         raise InterpreterError(
             f"{op.describe()}: {request.threads} threads per CTA; {roles} warps are {needed} threads"
         )

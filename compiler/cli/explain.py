@@ -10,7 +10,7 @@ from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, counted, line, on_pass, problem_line, table
 from lowtide.compiler.cli.explain_tables import print_accesses
 from lowtide.compiler.compile import resolve_schedule
-from lowtide.compiler.explain.composition import Composition, Grid
+from lowtide.compiler.explain.composition import Composition, Grid, Role
 from lowtide.compiler.explain.explanation import Explanation, explain_ir, explain_spec
 from lowtide.compiler.native import choose
 
@@ -85,7 +85,7 @@ def _print_resources(found: Explanation) -> None:
 
 def _print_composition(found: Composition) -> None:
     if found.roles:
-        own = [f"{role.name} of {role.warps} warps" + _asks(role.registers) for role in found.roles]
+        own = [f"{_counted(role)} of {role.warps} warps" + _asks(role.registers) for role in found.roles]
         line("roles", "; ".join(own))
     if found.lane_registers_asked is not None:
         asked, entry = found.lane_registers_asked, found.lane_registers_at_entry or 0
@@ -107,6 +107,10 @@ def _print_composition(found: Composition) -> None:
         )
         line("intensity", f"{found.flops_per_byte:.1f} flops per byte of A and B from L2{rate}")
     _print_grid(found.grid)
+
+
+def _counted(role: Role) -> str:
+    return role.name if role.instances == 1 else f"{role.instances} {role.name}s that take turns,"
 
 
 def _asks(registers: int) -> str:

@@ -15,6 +15,7 @@ from lowtide.interpreter.ops.tile import work_order
 from lowtide.passes.base import walk
 from lowtide.passes.schedules.facts import registers_at_entry, threads_of
 from lowtide.passes.support.builder import constant_of
+from lowtide.passes.support.kernels import instances_of, role_instances
 from lowtide.passes.support.problem import buffer_bytes, element_bits
 from lowtide.targets import Target
 from lowtide.targets.tv import extents
@@ -27,11 +28,17 @@ _HOST_OPS: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Role:
-    """`registers` is what each thread asks for by setmaxnreg; 0 where it does not."""
+    """`warps` are those of each instance. `registers` is what a thread asks for by setmaxnreg; 0 where it does not."""
 
     name: str
     warps: int
     registers: int
+    instances: int = 1
+
+    @property
+    def warpgroups(self) -> int:
+        """Of all instances."""
+        return self.instances * self.warps // 4
 
 
 @dataclass(frozen=True)
@@ -99,12 +106,13 @@ def composition_of(
     asked = [role for role in roles if role.registers]
     rings = [ring.result.type for ring in walk(kernel, sm.RingOp)]
     stage_bytes = sum(buffer_bytes(buffer) for ring in rings for buffer in ring.buffers)
-    scratch = [buffer_bytes(op.result.type) for op in walk(kernel, sm.AllocOp)]
+    allocs = walk(kernel, sm.AllocOp)
+    scratch = [buffer_bytes(op.result.type) for op in allocs for _ in range(role_instances(op))]
     return Composition(
         roles=roles,
         entry_registers=entry,
-        lane_registers_asked=sum(role.warps // 4 * role.registers for role in roles) if asked else None,
-        lane_registers_at_entry=entry * sum(role.warps // 4 for role in roles) if entry is not None else None,
+        lane_registers_asked=sum(role.warpgroups * role.registers for role in roles) if asked else None,
+        lane_registers_at_entry=entry * sum(role.warpgroups for role in roles) if entry is not None else None,
         accumulators=_accumulators(kernel),
         stages=rings[0].stages if rings else 0,
         stage_bytes=stage_bytes,
@@ -118,9 +126,9 @@ def composition_of(
 
 def _roles(kernel: tile.KernelOp) -> tuple[Role, ...]:
     return tuple(
-        Role(ir.StringAttr(name).value, warps, registers)
+        Role(ir.StringAttr(name).value, warps, registers, instances_of(op, position))
         for op in walk(kernel, sm.RolesOp)
-        for name, warps, registers in zip(op.names, op.warps, op.registers, strict=True)
+        for position, (name, warps, registers) in enumerate(zip(op.names, op.warps, op.registers, strict=True))
     )
 
 

@@ -12,21 +12,25 @@ using namespace lowtide::sm;
 ParseResult RolesOp::parse(OpAsmParser &parser, OperationState &result) {
   Builder &builder = parser.getBuilder();
   SmallVector<StringRef> names;
-  SmallVector<int64_t> warps, registers;
+  SmallVector<int64_t> warps, registers, instances;
   if (parser.parseOptionalAttrDictWithKeyword(result.attributes) || parser.parseLBrace())
     return failure();
   while (failed(parser.parseOptionalRBrace())) {
     StringRef name;
-    int64_t count, wanted = 0;
+    int64_t count, wanted = 0, times = 1;
     if (parser.parseKeyword(&name) || parser.parseKeyword("warps") || parser.parseLParen() ||
         parser.parseInteger(count) || parser.parseRParen())
       return failure();
     names.push_back(builder.getStringAttr(name).getValue());
+    if (succeeded(parser.parseOptionalKeyword("instances")) &&
+        (parser.parseLParen() || parser.parseInteger(times) || parser.parseRParen()))
+      return failure();
     if (succeeded(parser.parseOptionalKeyword("registers")) &&
         (parser.parseLParen() || parser.parseInteger(wanted) || parser.parseRParen()))
       return failure();
     warps.push_back(count);
     registers.push_back(wanted);
+    instances.push_back(times);
     Region *body = result.addRegion();
     if (parser.parseRegion(*body))
       return failure();
@@ -41,20 +45,24 @@ ParseResult RolesOp::parse(OpAsmParser &parser, OperationState &result) {
   result.addAttribute(getNamesAttrName(result.name), builder.getStrArrayAttr(names));
   result.addAttribute(getWarpsAttrName(result.name), builder.getDenseI64ArrayAttr(warps));
   result.addAttribute(getRegistersAttrName(result.name), builder.getDenseI64ArrayAttr(registers));
+  if (llvm::any_of(instances, [](int64_t number) { return number != 1; }))
+    result.addAttribute(getInstancesAttrName(result.name), builder.getDenseI64ArrayAttr(instances));
   return success();
 }
 
 void RolesOp::print(OpAsmPrinter &printer) {
-  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
-                                           {getNamesAttrName(), getWarpsAttrName(), getRegistersAttrName()});
+  printer.printOptionalAttrDictWithKeyword(
+      (*this)->getAttrs(), {getNamesAttrName(), getWarpsAttrName(), getRegistersAttrName(), getInstancesAttrName()});
   printer << " {";
   printer.increaseIndent();
-  for (auto [name, warps, registers, body] : llvm::zip(getNames(), getWarps(), getRegisters(), getBodies())) {
+  for (auto [i, name, warps, registers] : llvm::enumerate(getNames(), getWarps(), getRegisters())) {
     printer.printNewline();
     printer << cast<StringAttr>(name).getValue() << " warps(" << warps << ") ";
+    if (getInstances() && (*getInstances())[i] != 1)
+      printer << "instances(" << (*getInstances())[i] << ") ";
     if (registers)
       printer << "registers(" << registers << ") ";
-    printer.printRegion(body, /*printEntryBlockArgs=*/false, /*printBlockTerminators=*/false);
+    printer.printRegion(getBodies()[i], /*printEntryBlockArgs=*/false, /*printBlockTerminators=*/false);
   }
   printer.decreaseIndent();
   printer.printNewline();
@@ -65,6 +73,8 @@ LogicalResult RolesOp::verify() {
   size_t count = getBodies().size();
   if (getNames().size() != count || getWarps().size() != count || getRegisters().size() != count)
     return emitOpError() << "needs a name, a number of warps and of registers for each role";
+  if (getInstances() && (getInstances()->size() != count || llvm::any_of(*getInstances(), [](int64_t n) { return n < 1; })))
+    return emitOpError() << "needs a number of instances, at least 1, for each role";
   for (auto [name, warps, registers] : llvm::zip(getNames(), getWarps(), getRegisters())) {
     StringRef role = cast<StringAttr>(name).getValue();
     if (role != "producer" && role != "consumer")
@@ -78,17 +88,38 @@ LogicalResult RolesOp::verify() {
   return success();
 }
 
+void RoleInstanceOp::getAsmResultNames(OpAsmSetValueNameFn setName) { setName(getResult(), "instance"); }
+
+LogicalResult RoleInstanceOp::verify() {
+  if (!(*this)->getParentOfType<RolesOp>())
+    return emitOpError() << "is the number of an instance of a role; it stands in sm.roles";
+  return success();
+}
+
+// The region of sm.roles that holds an operation; null outside of roles.
+static Region *roleOf(Operation *op) {
+  Region *region = op->getParentRegion();
+  while (region && !isa<RolesOp>(region->getParentOp()))
+    region = region->getParentRegion();
+  return region;
+}
+
 //===--- mbarriers ----------------------------------------------------------------------------------------------===//
 
-// Where bytes are expected, slots become full; where nothing but threads arrives, they become empty.
+// Where bytes are expected, slots become full; where nothing but threads arrives, they become empty. Where a role arrives
+// and waits, its instances take turns.
 void MbarriersOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   bool isFull = false, isEmpty = false;
+  llvm::SmallPtrSet<Region *, 4> arriving, waiting;
   for (Operation *user : getResult().getUsers()) {
     auto arrive = dyn_cast<MbarrierArriveOp>(user);
     isFull |= isa<TmaLoadOp>(user) || (arrive && arrive.getBytes());
     isEmpty |= arrive && !arrive.getBytes();
+    if (Region *role = roleOf(user))
+      (isa<MbarrierWaitOp>(user) ? waiting : arriving).insert(role);
   }
-  setName(getResult(), isFull ? "full" : isEmpty ? "empty" : "mbarriers");
+  bool isTurn = llvm::any_of(arriving, [&](Region *role) { return waiting.contains(role); });
+  setName(getResult(), isFull ? "full" : isTurn ? "turn" : isEmpty ? "empty" : "mbarriers");
 }
 
 //===--- TMA ----------------------------------------------------------------------------------------------------===//

@@ -11,6 +11,10 @@ def Sm_RolesOp : Sm_Op<"roles", [RecursiveMemoryEffects, NoRegionArguments]> {
     thread of the role requests this number of registers with setmaxnreg. Roles exchange no SSA values; they communicate
     through the ring, which they use from outside the region.
 
+    A role with `instances(n)` runs n times, each time on `warps` warps of its own. An instance is a role of its own in
+    every respect: what synchronizes, multiplies or stores together within a role does so within an instance, and a
+    buffer that is allocated in the region exists once per instance. `sm.role_instance` is the number of the instance.
+
     ```mlir
     sm.roles {
       producer warps(4) registers(40) {
@@ -20,11 +24,33 @@ def Sm_RolesOp : Sm_Op<"roles", [RecursiveMemoryEffects, NoRegionArguments]> {
         …
       }
     }
+    sm.roles {
+      producer warps(4) registers(40) {
+        …
+      }
+      consumer warps(4) instances(2) registers(232) {
+        …
+      }
+    }
     ```
   }];
-  let arguments = (ins StrArrayAttr:$names, DenseI64ArrayAttr:$warps, DenseI64ArrayAttr:$registers);
+  let arguments = (ins StrArrayAttr:$names, DenseI64ArrayAttr:$warps, DenseI64ArrayAttr:$registers,
+                       OptionalAttr<DenseI64ArrayAttr>:$instances);
   let regions = (region VariadicRegion<SizedRegion<1>>:$bodies);
   let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+}
+
+def Sm_RoleInstanceOp : Sm_Op<"role_instance", [Pure,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let summary = "The number of this instance of the role: 0 to instances - 1";
+  let description = [{
+    ```mlir
+    %instance = sm.role_instance : index
+    ```
+  }];
+  let results = (outs Index:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
   let hasVerifier = 1;
 }
 
@@ -219,21 +245,6 @@ def Sm_PtxWgmmaWaitOp : Sm_Op<"ptx_wgmma_wait", [Sm_Ordering, AllTypesMatch<["ac
   let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative]>:$pending, AnyType:$acc);
   let results = (outs AnyType:$result);
   let assemblyFormat = "$pending `,` $acc attr-dict `:` type($acc)";
-}
-
-def Sm_PtxAwaitWaveOp : Sm_Op<"ptx_await_wave", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "Adds one to a counter, and polls it until the wave is complete, a bounded number of times (level nvvm)";
-  let description = [{
-    Of `tiles` additions the last one sets the counter to zero (atom.inc; PTX ISA, "atom"). With `ctas` CTAs, whoever
-    adds the n-th one polls until the counter is at the next multiple of `ctas`, or has been set to zero. The pass
-    `convert-ptx-ops-to-asm` converts it to inline assembly.
-
-    ```mlir
-    sm.ptx_await_wave %counter tiles(%tiles) ctas(%ctas) : !llvm.ptr<1>
-    ```
-  }];
-  let arguments = (ins AnyType:$counter, I32:$tiles, I32:$ctas);
-  let assemblyFormat = "$counter `tiles` `(` $tiles `)` `ctas` `(` $ctas `)` attr-dict `:` type($counter)";
 }
 
 def Sm_PtxStoreOp : Sm_Op<"ptx_store", [MemoryEffects<[MemWrite]>]> {

@@ -25,7 +25,9 @@ def Sm_WriteShared : Arg<Sm_SharedMemRef, "buffer written", [MemWrite]>;
 def Sm_AllocOp : Sm_Op<"alloc", [MemoryEffects<[MemAlloc]>]> {
   let summary = "A buffer in shared memory";
   let description = [{
-    `at` is the offset in bytes from the start of dynamic shared memory; `assign-smem-offsets` sets it.
+    `at` is the offset in bytes from the start of dynamic shared memory; `assign-smem-offsets` sets it. In a role with
+    several instances each has its own buffer: that of instance i is at `at` plus i times the size of the buffer, rounded
+    up to a multiple of 1024 bytes.
 
     ```mlir
     %as = sm.alloc : memref<128x64xbf16, #tile.layout<(128,64):(64,1)>, #gpu.address_space<workgroup>>
@@ -177,15 +179,17 @@ def Sm_RingAdvanceOp : Sm_Op<"ring_advance", [Pure,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "Returns the next slot and its phase";
   let description = [{
-    Returns index + 1 and the same phase. After the last slot it returns 0 and the flipped phase.
+    Returns index + 1 and the same phase. After the last slot it returns 0 and the flipped phase. With `by` it advances
+    by this number of slots, at least 0.
 
     ```mlir
     %index2, %phase2 = sm.ring_advance %ring[%index, %phase] : !sm.ring<…>
+    %index3, %phase3 = sm.ring_advance %ring[%index, %phase] by %steps : !sm.ring<…>
     ```
   }];
-  let arguments = (ins Sm_RingType:$ring, Index:$index, Index:$phase);
+  let arguments = (ins Sm_RingType:$ring, Index:$index, Index:$phase, Optional<Index>:$count);
   let results = (outs Index:$next_index, Index:$next_phase);
-  let assemblyFormat = "$ring `[` $index `,` $phase `]` attr-dict `:` qualified(type($ring))";
+  let assemblyFormat = "$ring `[` $index `,` $phase `]` (`by` $count^)? attr-dict `:` qualified(type($ring))";
 }
 
 def Sm_RingSlotOp : Sm_Op<"ring_slot", [Pure,

@@ -16,19 +16,17 @@ struct Grid {
   std::optional<SchedulerKind> scheduler;
   std::optional<LaunchKind> launch;
   std::optional<TailKind> tail;
-  std::optional<WavesKind> waves;
 
   Grid() = default;
   explicit Grid(GridAttr a)
-      : tile(a.getTile()), order(a.getOrder()), scheduler(a.getScheduler()), launch(a.getLaunch()), tail(a.getTail()), waves(a.getWaves()) {}
-  GridAttr build(MLIRContext *context) const { return GridAttr::get(context, tile, order, scheduler, launch, tail, waves); }
+      : tile(a.getTile()), order(a.getOrder()), scheduler(a.getScheduler()), launch(a.getLaunch()), tail(a.getTail()) {}
+  GridAttr build(MLIRContext *context) const { return GridAttr::get(context, tile, order, scheduler, launch, tail); }
   template <typename Visitor> void visit(Visitor &&visitor) {
     visitor.extents("tile", tile, 2, "[M, N]");
     visitor.value("order", order);
     visitor.word("scheduler", scheduler);
     visitor.word("launch", launch);
     visitor.word("tail", tail);
-    visitor.word("waves", waves);
   }
 };
 

@@ -256,8 +256,11 @@ ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
   result.addAttribute(getTileAttrName(result.name), builder.getDenseI64ArrayAttr(tile));
   result.addAttribute(getOrderAttrName(result.name), order);
   result.addAttribute(getSchedulerAttrName(result.name), SchedulerKindAttr::get(builder.getContext(), *scheduler));
-  if (parsePart(parser, result, getPartAttrName(result.name)) ||
-      parseIterArgs(parser, carried, inits, types) || parser.resolveOperand(rows, index, result.operands) ||
+  if (parsePart(parser, result, getPartAttrName(result.name)))
+    return failure();
+  if (succeeded(parser.parseOptionalKeyword("in_turn")))
+    result.addAttribute(getInTurnAttrName(result.name), builder.getUnitAttr());
+  if (parseIterArgs(parser, carried, inits, types) || parser.resolveOperand(rows, index, result.operands) ||
       parser.resolveOperand(columns, index, result.operands) ||
       parser.resolveOperands(inits, types, loc, result.operands) ||
       parser.parseOptionalAttrDictWithKeyword(result.attributes))
@@ -288,6 +291,7 @@ void WorkTilesOp::print(OpAsmPrinter &printer) {
   printer << ") " << stringifySchedulerKind(getScheduler());
   if (getPart())
     printer << " part(" << stringifyWorkPart(*getPart()) << ")";
+  printer << (getInTurn() ? " in_turn" : "");
   if (!getInits().empty()) {
     printer << " iter_args(";
     llvm::interleaveComma(llvm::zip(block.getArguments().drop_front(2), getInits()), printer,
@@ -296,7 +300,8 @@ void WorkTilesOp::print(OpAsmPrinter &printer) {
   }
   printer.printOptionalAttrDictWithKeyword(
       (*this)->getAttrs(),
-      {getTileAttrName(), getOrderAttrName(), getSchedulerAttrName(), getPartAttrName()});
+      {getTileAttrName(), getOrderAttrName(), getSchedulerAttrName(), getPartAttrName(),
+       getInTurnAttrName()});
   printer << " ";
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false, /*printBlockTerminators=*/!getInits().empty());
 }
@@ -311,6 +316,8 @@ void WorkTilesOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn s
 LogicalResult WorkTilesOp::verify() {
   if (getTile().size() != 2 || llvm::any_of(getTile(), [](int64_t extent) { return extent < 1; }))
     return emitOpError() << "needs a tile of two positive extents";
+  if (getInTurn() && getScheduler() == SchedulerKind::one_shot)
+    return emitOpError() << "a CTA has one tile, which cannot be taken in turn; use persistent or even_split";
   if (getPart().value_or(WorkPart::all) != WorkPart::all && getScheduler() != SchedulerKind::persistent)
     return emitOpError() << "has part(" << stringifyWorkPart(*getPart()) << "), which parts the waves of a persistent "
                          << "grid; it is " << stringifySchedulerKind(getScheduler());
@@ -335,17 +342,6 @@ LogicalResult WorkspaceOp::verify() {
     return emitOpError() << "is a vector whose length is known at launch, such as memref<?xf32>, not " << type;
   if (!type.getElementType().isIntOrFloat())
     return emitOpError() << "holds numbers, not " << type.getElementType();
-  return success();
-}
-
-//===--- tile.await_wave ----------------------------------------------------------------------------------------===//
-
-LogicalResult AwaitWaveOp::verify() {
-  auto type = cast<MemRefType>(getCounter().getType());
-  if (type.getRank() != 1 || !type.getElementType().isInteger(32))
-    return emitOpError() << "counts in a vector of i32, not " << type;
-  if (cast<WorkTilesOp>((*this)->getParentOp()).getScheduler() == SchedulerKind::one_shot)
-    return emitOpError() << "waits for CTAs that run at the same time; those of one_shot do not";
   return success();
 }
 

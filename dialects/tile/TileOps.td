@@ -192,6 +192,9 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [SingleBlock, RecursiveMemoryEffect
     - `even_split`: each CTA computes a run of consecutive tiles. The first (tiles mod CTAs) CTAs compute one more tile
       than the others.
 
+    With `in_turn`, the instances of a role (`sm.roles`) take the tiles of the CTA in turn: instance i of n computes its
+    tiles i, i + n, ….
+
     With `part`, a persistent loop takes some of the tiles. Of T tiles on g CTAs, T mod g are left for a last wave. If
     they are at most half of g, and not none, they are split in halves along M; else nothing is split.
 
@@ -219,32 +222,11 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [SingleBlock, RecursiveMemoryEffect
     ```
   }];
   let arguments = (ins Index:$rows, Index:$columns, Variadic<AnyType>:$inits, DenseI64ArrayAttr:$tile,
-                       Tile_RasterAttr:$order, Tile_SchedulerKind:$scheduler, OptionalAttr<Tile_WorkPart>:$part);
+                       Tile_RasterAttr:$order, Tile_SchedulerKind:$scheduler, OptionalAttr<Tile_WorkPart>:$part,
+                       UnitAttr:$in_turn);
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
-  let hasVerifier = 1;
-}
-
-def Tile_AwaitWaveOp : Tile_Op<"await_wave", [HasParent<"WorkTilesOp">]> {
-  let summary = "Counts a work tile as begun, and waits for a bounded time until the other CTAs have begun as many";
-  let description = [{
-    Keeps the CTAs of a launch in step, so that they read the same steps of their operands from L2 at about the same
-    time. It is a hint: a CTA goes on after a bounded number of polls, so no result and no progress depends on it.
-
-    `counter` has one element, which is zero at first. Each work tile of the loop adds one to it, and the last one sets
-    it to zero again. With g CTAs, whoever adds the n-th one waits for the next multiple of g; of a last wave that is
-    not full nobody waits.
-
-    ```mlir
-    tile.work_tiles (%m, %n) of (%M, %N) by [256, 192] order(<grouped 8>) persistent {
-      tile.await_wave %counter : memref<?xi32>
-      …
-    }
-    ```
-  }];
-  let arguments = (ins Arg<AnyMemRef, "counter", [MemRead, MemWrite]>:$counter);
-  let assemblyFormat = "$counter attr-dict `:` type($counter)";
   let hasVerifier = 1;
 }
 

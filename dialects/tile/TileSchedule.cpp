@@ -285,5 +285,7 @@ LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, Ro
     return emitError() << "roles = single takes no number; take single, or cooperative(" << consumers << ")";
   if (kind == RolesKind::cooperative && consumers < 1)
     return emitError() << "roles = cooperative needs the number of consumer warpgroups, e.g. cooperative(2)";
+  if (kind == RolesKind::pingpong && consumers < 2)
+    return emitError() << "roles = pingpong needs the number of consumer warpgroups, at least 2, e.g. pingpong(2)";
   return success();
 }

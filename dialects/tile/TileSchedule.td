@@ -29,14 +29,12 @@ def Tile_LaunchKind : Tile_Enum<"LaunchKind", "when a kernel may start", [
 def Tile_TailKind : Tile_Enum<"TailKind", "how a persistent grid runs a last wave that is not full", [
     I32EnumAttrCase<"whole", 0>, I32EnumAttrCase<"halves", 1>]>;
 
-def Tile_WavesKind : Tile_Enum<"WavesKind", "how the CTAs of a persistent grid keep in step", [
-    I32EnumAttrCase<"free", 0>, I32EnumAttrCase<"synchronized", 1>]>;
-
 def Tile_WorkPart : Tile_Enum<"WorkPart", "which of the tiles a loop over work tiles takes", [
     I32EnumAttrCase<"all", 0>, I32EnumAttrCase<"full_waves", 1>, I32EnumAttrCase<"tail_halves", 2>]>;
 
 def Tile_RolesKind : Tile_Enum<"RolesKind", "how the warps of a CTA share the work", [
-    I32EnumAttrCase<"single", 0>, I32EnumAttrCase<"cooperative", 1>]>;
+    I32EnumAttrCase<"single", 0>, I32EnumAttrCase<"cooperative", 1>,
+    I32EnumAttrCase<"pingpong", 2>]>;
 
 def Tile_StorePath : Tile_Enum<"StorePath", "how the accumulators reach D", [
     I32EnumAttrCase<"smem", 0>, I32EnumAttrCase<"direct", 1>, I32EnumAttrCase<"tma", 2>]>;
@@ -90,7 +88,6 @@ def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
     | `scheduler` | `one_shot`, `persistent`, `even_split` | `one_shot`: one CTA per work tile. `persistent`: as many CTAs as fit at once; CTA i of g computes tiles i, i + g, …. `even_split`: as many CTAs; each computes a run of consecutive tiles of equal length |
     | `launch` | `serialized`, `programmatic` | `serialized`: the kernel starts after the kernels before it in the stream have ended. `programmatic`: it may start earlier, and waits before it accesses global memory; default `serialized` |
     | `tail` | `whole`, `halves` | `halves`: a last wave that is at most half full runs as half tiles, so that twice as many CTAs take part; default `whole` |
-    | `waves` | `free`, `synchronized` | `synchronized`: before each work tile a CTA waits, for a bounded time, until the others have begun as many; default `free` |
 
     ```mlir
     #tile.grid<tile = [128, 256], order = grouped(16), scheduler = persistent>
@@ -99,14 +96,15 @@ def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
   }];
   let parameters = (ins Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$tile, Tile_OptionalAttr<"RasterAttr">:$order,
                         Tile_OptionalEnum<"SchedulerKind">:$scheduler, Tile_OptionalEnum<"LaunchKind">:$launch,
-                        Tile_OptionalEnum<"TailKind">:$tail, Tile_OptionalEnum<"WavesKind">:$waves);
+                        Tile_OptionalEnum<"TailKind">:$tail);
 }
 
 def Tile_RolesAttr : Tile_Attr<"Roles", "roles"> {
   let summary = "How the warps of a CTA share the work";
   let description = [{
     `single`: every warp copies and multiplies. `cooperative n`: one producer warpgroup copies, and `n` consumer
-    warpgroups share a tile and multiply.
+    warpgroups share a tile and multiply. `pingpong n`: `n` consumer warpgroups take whole tiles in turn, so that one
+    stores its tile while the next multiplies.
 
     ```mlir
     #tile.roles<cooperative 2>
@@ -141,7 +139,7 @@ def Tile_MainloopAttr : Tile_SchedulePart<"Mainloop", "mainloop"> {
     |---|---|---|
     | `k` | integer | K of one step, in elements |
     | `stages` | integer ≥ 2 | number of slots of the ring in shared memory |
-    | `roles` | `single`, `cooperative(n)` | `single`: every warp copies and multiplies. `cooperative(n)`: one producer warpgroup copies, and n consumer warpgroups share a tile and multiply |
+    | `roles` | `single`, `cooperative(n)`, `pingpong(n)` | `single`: every warp copies and multiplies. `cooperative(n)`: one producer warpgroup copies, and n consumer warpgroups share a tile and multiply. `pingpong(n)`: n consumer warpgroups take whole tiles in turn |
     | `registers` | `[producer, consumer]` | registers per thread that each role requests with setmaxnreg; `[0, 0]`: no setmaxnreg |
     | `a`, `b` | `<…>` | how the operand is copied, as in `#tile.operand` |
 

@@ -42,6 +42,16 @@ class Roles:
     kind: RolesKind
     consumers: int = 0
 
+    @property
+    def sharing(self) -> int:
+        """Consumer warpgroups that share a tile; 0 if there are none."""
+        return 1 if self.kind is RolesKind.pingpong else self.consumers
+
+    @property
+    def turns(self) -> int:
+        """Groups of consumers that take whole tiles in turn: 1 where all share each tile."""
+        return self.consumers if self.kind is RolesKind.pingpong else 1
+
     def __str__(self) -> str:
         return _call(str(self.kind), self.consumers)
 
@@ -55,6 +65,11 @@ SINGLE = Roles(RolesKind.single)
 def cooperative(consumers: int) -> Roles:
     """One producer warpgroup and `consumers` consumer warpgroups."""
     return Roles(RolesKind.cooperative, consumers)
+
+
+def pingpong(consumers: int) -> Roles:
+    """One producer warpgroup, and `consumers` consumer warpgroups that take whole tiles in turn."""
+    return Roles(RolesKind.pingpong, consumers)
 
 
 def grouped(rows: int) -> Order:
@@ -239,7 +254,8 @@ ORDER = Call(
     lambda order: (order.rows, order.columns),
     MappingProxyType({RasterKind.grouped: "(n)", RasterKind.groups: "(m, n)"}),
 )
-ROLES = Call(Roles, RolesKind, lambda roles: (roles.consumers,), MappingProxyType({RolesKind.cooperative: "(n)"}))
+_NUMBERED_ROLES: Mapping[IntEnum, str] = MappingProxyType({RolesKind.cooperative: "(n)", RolesKind.pingpong: "(n)"})
+ROLES = Call(Roles, RolesKind, lambda roles: (roles.consumers,), _NUMBERED_ROLES)
 SWIZZLE = Integers(3, "<B,M,S>")
 
 

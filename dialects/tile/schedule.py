@@ -17,11 +17,9 @@ from lowtide.dialects._tile_enum_gen import (
     CacheHint,
     EpilogueMath,
     LaunchKind,
-    RolesKind,
     SchedulerKind,
     StorePath,
     TailKind,
-    WavesKind,
 )
 from lowtide.dialects.diagnostics import Diagnostics
 from lowtide.dialects.text import check_text
@@ -77,7 +75,7 @@ def _checked(name: str, kind: Kind, value: Any) -> Any:
 class Grid(_Part):
     """`#tile.grid`: which CTA computes which tile of D, in which order.
 
-    `launch`, `tail` and `waves` may stay None: serialized, whole, free.
+    `launch` and `tail` may stay None: serialized, whole.
     """
 
     tile: Extents2 | None = field(default=None, metadata=_is(Integers(2, "[M, N]")))
@@ -85,7 +83,6 @@ class Grid(_Part):
     scheduler: SchedulerKind | None = field(default=None, metadata=_is(Word(SchedulerKind)))
     launch: LaunchKind | None = field(default=None, metadata=_is(Word(LaunchKind)))
     tail: TailKind | None = field(default=None, metadata=_is(Word(TailKind)))
-    waves: WavesKind | None = field(default=None, metadata=_is(Word(WavesKind)))
 
 
 @dataclass(frozen=True)
@@ -159,8 +156,17 @@ class Schedule(_Part):
     @property
     def consumers(self) -> int:
         """Warpgroups that only multiply; 0 where every warp copies and multiplies, or roles are not decided."""
-        roles = self.mainloop.roles
-        return roles.consumers if roles is not None and roles.kind is RolesKind.cooperative else 0
+        return self.mainloop.roles.consumers if self.mainloop.roles is not None else 0
+
+    @property
+    def sharing(self) -> int:
+        """Of the consumers, those that share a tile: all, or 1 where they take tiles in turn."""
+        return self.mainloop.roles.sharing if self.mainloop.roles is not None else 0
+
+    @property
+    def turns(self) -> int:
+        """Groups of consumers that take whole tiles in turn: 1 where all share each tile."""
+        return self.mainloop.roles.turns if self.mainloop.roles is not None else 1
 
     @property
     def tile_mnk(self) -> Extents3:

@@ -144,7 +144,6 @@ class AgentState:
         "thread",
         "values",
         "warp",
-        "work_tiles",
     )
 
     def __init__(self, machine: Machine, cta: Cta, seat: Seat, slots: int, doing: str = "") -> None:
@@ -161,7 +160,6 @@ class AgentState:
         self.doing = doing
         self.role = ""
         self.fenced = False
-        self.work_tiles = 0  # of all CTAs, in the tile.work_tiles that it runs
         self.mmas: list[Any] = []  # groups of wgmma that no wait has covered, oldest first
 
     @property
@@ -190,7 +188,7 @@ class AgentState:
     def enter_role(self) -> None:
         """From here on collective ops are its role's."""
         if self.seat.role is not None:
-            self.team = team_of(self.machine.seats, self.seat.role)
+            self.team = team_of(self.machine.seats, self.seat.role, self.seat.instance)
 
     def leave_role(self) -> None:
         """From here on collective ops are the whole CTA's."""

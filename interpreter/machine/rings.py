@@ -2,14 +2,17 @@
 
 Producers fill the slots in ring order and consumers read them in ring order: (index, phase) of the k-th is
 (k mod stages, ⌊k / stages⌋ mod 2). Without roles every agent is both. A slot is full once every producer has committed
-it, and empty once every consumer has released it. What is copied into it lands when it is first waited for; it is
-unwritten anew each time it is acquired, so that reading what an earlier round left there is an error. A wait orders
-what the commits ended, an acquire what the releases ended.
+it, and empty once every consumer has released it. Instances of a consumer role take turns: each fill of a slot is read
+by one of them, and their waits together are in ring order, whoever waits. What is copied into a slot lands when it is
+first waited for; it is unwritten anew each time it is acquired, so that reading what an earlier round left there is an
+error. A wait orders what the commits ended, an acquire what the releases ended.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from lowtide.interpreter.machine.agents import AgentState, Barrier, Cta, Steps, Wait
 from lowtide.interpreter.machine.barriers import barrier, name_with_end
@@ -49,8 +52,9 @@ class Stage:
 class RingState:
     """A ring in one CTA: where its buffers begin, its slots, and how many each agent has acquired and waited for.
 
-    `shift` is where in ring order the counts begin: 0 at first; after a drain the ring begins anew or goes on, as its
-    first acquire says (None until then, with `following` where it would go on).
+    `readers` are, for each consumer, those that take turns with it, itself among them: the agents of the same rank in
+    the instances of its role. `shift` is where in ring order the counts begin: 0 at first; after a drain the ring
+    begins anew or goes on, as its first acquire says (None until then, with `following` where it would go on).
     """
 
     type: Ring
@@ -60,6 +64,7 @@ class RingState:
     waited: list[int]
     producers: tuple[int, ...]
     consumers: tuple[int, ...]
+    readers: dict[int, tuple[int, ...]]
     shift: int | None = 0
     following: int = 0
 
@@ -72,7 +77,11 @@ class RingState:
             tuple(seat.index for seat in seats if seat.role is None or seat.role in roles)
             for roles in (users.producers, users.consumers)
         )
-        return cls(type, starts, stages, [0] * len(seats), [0] * len(seats), producers, consumers)
+        ranks: dict[tuple[int | None, int], list[int]] = {(seat.role, seat.first): [] for seat in seats}
+        for seat in seats:
+            ranks[seat.role, seat.first].append(seat.index)
+        turns = {index: tuple(ranks[seats[index].role, seats[index].first]) for index in consumers}
+        return cls(type, starts, stages, [0] * len(seats), [0] * len(seats), producers, consumers, turns)
 
     @property
     def has_roles(self) -> bool:
@@ -89,7 +98,12 @@ class RingState:
         if any(stage.waited[agent] > stage.released[agent] for agent in readers):
             return "being read"
         committed = max((stage.committed[agent] for agent in writers), default=0)
-        return "committed" if committed > min((stage.waited[agent] for agent in readers), default=0) else "empty"
+        waited = min((self.read(stage.waited, agent) for agent in readers), default=0)
+        return "committed" if committed > waited else "empty"
+
+    def read(self, counts: list[int], agent: int) -> int:
+        """How often an agent, or one that takes turns with it, has waited for or released a slot, by their counts."""
+        return sum(counts[other] for other in self.readers.get(agent, (agent,)))
 
     def buffers(self, index: int, right: SlotRight | None = None) -> list[SharedBuffer]:
         """The buffers of one slot."""
@@ -147,7 +161,8 @@ def acquire(state: AgentState, op: DecodedOp, ring: RingState, index: int, phase
     _check_order(state, op, ring, ring.acquired[warp], (index, phase), "acquires")
     stage = ring.stages[index]
     before = stage.acquired[warp]
-    yield from _until(state, ring.consumers, stage.released, before, f"for slot {index} phase {phase}", "releases")
+    released = partial(ring.read, stage.released)
+    yield from _until(state, ring.consumers, released, before, f"for slot {index} phase {phase}", "releases")
     is_first = max(stage.acquired) == before
     ring.acquired[warp] += 1
     stage.acquired[warp] += 1
@@ -172,10 +187,11 @@ def commit(state: AgentState, op: DecodedOp, right: SlotRight) -> None:
 def wait(state: AgentState, op: DecodedOp, ring: RingState, index: int, phase: int) -> Steps:
     """Wait until all producers have committed the slot, and land its copies; gives the right to read it."""
     warp = state.warp
-    _check_order(state, op, ring, ring.waited[warp], (index, phase), "waits for")
+    _check_order(state, op, ring, ring.read(ring.waited, warp), (index, phase), "waits for")
     stage = ring.stages[index]
-    needed = stage.waited[warp] + 1
-    yield from _until(state, ring.producers, stage.committed, needed, f"for slot {index} phase {phase}", "commits")
+    needed = ring.read(stage.waited, warp) + 1
+    committed = stage.committed.__getitem__
+    yield from _until(state, ring.producers, committed, needed, f"for slot {index} phase {phase}", "commits")
     ring.waited[warp] += 1
     stage.waited[warp] += 1
     _land(state, stage)
@@ -243,15 +259,18 @@ def _tail_of_role(state: AgentState, op: DecodedOp, ring: RingState) -> Steps:
             raise violation(state, op, f"drains the ring while slot {index} is being written; commit it before")
     for index, stage in enumerate(ring.stages):
         needed = stage.committed[warp]
-        yield from _until(state, ring.consumers, stage.released, needed, f"for slot {index} to drain", "releases")
+        released = partial(ring.read, stage.released)
+        yield from _until(state, ring.consumers, released, needed, f"for slot {index} to drain", "releases")
         state.cta.shared.clocks.acquire(warp, stage.empty)
 
 
-def _until(state: AgentState, agents: tuple[int, ...], counts: list[int], needed: int, what: str, verb: str) -> Steps:
+def _until(
+    state: AgentState, agents: tuple[int, ...], count: Callable[[int], int], needed: int, what: str, verb: str
+) -> Steps:
     """Wait until each of the agents has done a verb so often."""
 
     def missing() -> list[int]:
-        return [agent for agent in agents if counts[agent] < needed]
+        return [agent for agent in agents if count(agent) < needed]
 
     def why() -> str:
         names = ", ".join(name_with_end(state.cta, agent) for agent in missing())

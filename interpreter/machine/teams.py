@@ -18,7 +18,7 @@ PRODUCER, CONSUMER = "producer", "consumer"
 
 @dataclass(frozen=True)
 class Team:
-    """The agents that execute collective ops together: those of a CTA, or of one role."""
+    """The agents that execute collective ops together: those of a CTA, or of one instance of a role."""
 
     name: str
     members: tuple[int, ...]
@@ -28,8 +28,9 @@ class Team:
 class Seat:
     """The place of one agent in a CTA.
 
-    `lanes` threads are its own, from thread `first` of its role (or of the CTA). `arrivals` is how often it arrives at
-    an mbarrier by one op. `role` counts the regions of `sm.roles`; None where there are none.
+    `lanes` threads are its own, from thread `first` of its instance of a role (or of the CTA). `arrivals` is how often
+    it arrives at an mbarrier by one op. `role` counts the regions of `sm.roles`; None where there are none. `instance`
+    counts those that run the region.
     """
 
     index: int
@@ -38,6 +39,7 @@ class Seat:
     first: int
     role: int | None = None
     arrivals: int = 1
+    instance: int = 0
 
 
 def seats_of(threads: int, collective: bool, roles: tuple[Role, ...]) -> tuple[Seat, ...]:
@@ -53,14 +55,19 @@ def _seats_of_roles(collective: bool, roles: tuple[Role, ...]) -> tuple[Seat, ..
     names = [role.name for role in roles]
     for index, role in enumerate(roles):
         name = role.name if names.count(role.name) == 1 else f"{role.name} {names[:index].count(role.name)}"
-        if role.name == PRODUCER:
-            seats.append(Seat(len(seats), name, WARP, 0, index))
-        elif collective:
-            seats.append(Seat(len(seats), name, WARP, 0, index, role.warps // WARPGROUP))
-        else:
-            for group in range(role.warps // WARPGROUP):
+        for instance in range(role.instances):
+            own = name if role.instances == 1 else f"{name} instance {instance}"
+            groups = role.warps // WARPGROUP
+            if role.name == PRODUCER:
+                seats.append(Seat(len(seats), own, WARP, 0, index, instance=instance))
+            elif collective:
+                seats.append(Seat(len(seats), own, WARP, 0, index, groups, instance))
+            else:
                 lanes = WARP * WARPGROUP
-                seats.append(Seat(len(seats), f"{name} warpgroup {group}", lanes, lanes * group, index))
+                seats += [
+                    Seat(len(seats) + group, f"{own} warpgroup {group}", lanes, lanes * group, index, 1, instance)
+                    for group in range(groups)
+                ]
     return tuple(seats)
 
 
@@ -69,7 +76,7 @@ def everyone(seats: tuple[Seat, ...]) -> Team:
     return Team("CTA", tuple(seat.index for seat in seats))
 
 
-def team_of(seats: tuple[Seat, ...], role: int) -> Team:
-    """The agents of one role."""
-    members = [seat for seat in seats if seat.role == role]
+def team_of(seats: tuple[Seat, ...], role: int, instance: int = 0) -> Team:
+    """The agents of one instance of a role."""
+    members = [seat for seat in seats if (seat.role, seat.instance) == (role, instance)]
     return Team(members[0].name.split(" warpgroup")[0], tuple(seat.index for seat in members))

@@ -21,17 +21,20 @@ Tile = tuple[int, int, int, int]
 class Trace:
     """Given to `interpret`, which fills it.
 
-    `work`: by CTA and agent, its work tiles, in sequence; empty where no op says them. `stores`: by CTA and agent, rows
-    and columns of the elements of D that each op stored.
+    `work`: by CTA and agent, its work tiles, in sequence; empty where no op says them. `turns`: for an agent that takes
+    tiles in turn with others, its turn, of how many. `stores`: by CTA and agent, rows and columns of the elements of D
+    that each op stored.
     """
 
     level: str = ""
     work: dict[int, dict[str, list[Tile]]] = field(default_factory=dict)
+    turns: dict[str, tuple[int, int]] = field(default_factory=dict)
     stores: dict[int, dict[str, list[tuple[Ints, Ints]]]] = field(default_factory=dict)
     output: Buffer | None = None
 
-    def begin_work(self, cta: int, agent: str) -> list[Tile]:
+    def begin_work(self, cta: int, agent: str, turn: tuple[int, int] = (0, 1)) -> list[Tile]:
         """An agent begins a tile.work_tiles: where its tiles are to be entered."""
+        self.turns[agent] = turn
         return self.work.setdefault(cta, {}).setdefault(agent, [])
 
     def store(self, access: Access, span: Span) -> None:
@@ -48,13 +51,15 @@ class Trace:
     def tiles(self) -> dict[int, list[Tile]]:
         """By CTA, its work tiles, in the sequence that all its agents keep to.
 
-        CTAs without work are left out. Raises InterpreterError where agents of a CTA differ.
+        CTAs without work are left out. Raises InterpreterError where agents of a CTA differ: each computes all, or in
+        turn its share.
         """
         found = {}
         for cta, agents in self.work.items():
-            (first, tiles), *others = agents.items()
-            for name, other in others:
-                if other != tiles:
+            first, tiles = min(agents.items(), key=lambda entry: self.turns[entry[0]][1])
+            for name, other in agents.items():
+                turn, turns = self.turns[name]
+                if other != tiles[turn::turns]:
                     raise InterpreterError(
                         f"CTA {cta}: {first} computes the work tiles {tiles}, {name} {other}; all agents of a CTA must "
                         "compute the same"

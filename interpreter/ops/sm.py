@@ -1,6 +1,7 @@
 """The sm dialect, memory: buffers and rings in shared memory, copies into them."""
 
 import numpy as np
+from mlir import ir
 
 from lowtide.interpreter.machine import rings
 from lowtide.interpreter.machine.agents import AgentState, Steps
@@ -15,21 +16,42 @@ from lowtide.interpreter.program.program import DecodedOp, Program, RingUsers
 
 OPS = OpTable()
 
+INSTANCE_UNIT = 1024  # bytes: the buffers of a role's instances lie apart by a multiple of it
+
 
 # Buffers --------------------------------------------------------------------------------------------------------------
 
 
 def _prepare_alloc(op: DecodedOp, program: Program) -> None:
+    """(start of the first instance's buffer, from one to the next)."""
     type = op.result_types[0]
     assert isinstance(type, MemRef)
-    op.data = reserve(op, program, name_of(op), type.bytes, op.attributes.get("at"), alignment_of(type))
+    instances = _instances(op)
+    each = type.bytes if instances == 1 else -(-type.bytes // INSTANCE_UNIT) * INSTANCE_UNIT
+    size = each * (instances - 1) + type.bytes
+    op.data = reserve(op, program, name_of(op), size, op.attributes.get("at"), alignment_of(type)), each
+
+
+def _instances(op: DecodedOp) -> int:
+    """How many instances the role around the op has; 1 outside of roles."""
+    inner = op.source
+    while (outer := inner.parent) is not None:
+        if outer.name == "sm.roles":
+            position = next(i for i, region in enumerate(outer.regions) if region.blocks[0] == inner.block)
+            if "instances" not in outer.attributes:
+                return 1
+            return int(ir.DenseI64ArrayAttr(outer.attributes["instances"])[position])
+        inner = outer
+    return 1
 
 
 @OPS.implements("sm.alloc", prepare=_prepare_alloc)
 def alloc(state: AgentState, op: DecodedOp) -> None:
     type = op.result_types[0]
     assert isinstance(type, MemRef)
-    state.values[op.results[0]] = SharedBuffer(op.data, type)
+    start, each = op.data
+    instance = state.seat.instance if state.team is not state.cta.everyone else 0
+    state.values[op.results[0]] = SharedBuffer(start + instance * each, type)
 
 
 @OPS.implements("sm.copy")
@@ -109,10 +131,9 @@ def producer_tail(state: AgentState, op: DecodedOp) -> Steps:
 
 @OPS.implements("sm.ring_advance")
 def ring_advance(state: AgentState, op: DecodedOp) -> None:
-    ring, index, phase = (state.values[slot] for slot in op.operands)
-    wraps = index + 1 == ring.type.stages
-    following = (0, phase ^ 1) if wraps else (index + 1, phase)
-    state.values[op.results[0]], state.values[op.results[1]] = following
+    ring, index, phase, *count = (state.values[slot] for slot in op.operands)
+    rounds, following = divmod(index + (count[0] if count else 1), ring.type.stages)
+    state.values[op.results[0]], state.values[op.results[1]] = following, (phase + rounds) % 2
 
 
 @OPS.implements("sm.ring_slot")

@@ -23,7 +23,8 @@ def _prepare_roles(op: DecodedOp, program: Program) -> None:
     if program.roles or op.source.parent.name != "tile.kernel":
         raise InterpreterError(f"{op.describe()}: a kernel has one sm.roles, outermost in it")
     names, warps = op.attributes["names"], op.attributes["warps"]
-    program.roles = tuple(Role(name, count) for name, count in zip(names, warps, strict=True))
+    instances = op.attributes.get("instances", (1,) * len(names))
+    program.roles = tuple(Role(*role) for role in zip(names, warps, instances, strict=True))
     for index, region in enumerate(op.regions):
         _note_rings(program, region, index)
 
@@ -48,6 +49,11 @@ def roles(state: AgentState, op: DecodedOp) -> Steps:
     state.leave_role()
     state.op = op
     yield from barrier(state, op, "after sm.roles")
+
+
+@OPS.implements("sm.role_instance")
+def role_instance(state: AgentState, op: DecodedOp) -> None:
+    state.values[op.results[0]] = state.seat.instance
 
 
 # mbarriers ------------------------------------------------------------------------------------------------------------

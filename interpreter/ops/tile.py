@@ -1,6 +1,7 @@
 """The tile dialect: whole matrices, work tiles, windows, products and the epilogue."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,6 @@ from mlir import ir
 from numpy.typing import NDArray
 
 from lowtide.dialects.tile import GemmLayout, OperandKind, RasterKind, SchedulerKind, WorkPart
-from lowtide.interpreter.machine import waves
 from lowtide.interpreter.machine.agents import AgentState, LaunchRequest, Steps
 from lowtide.interpreter.machine.barriers import together
 from lowtide.interpreter.machine.execution import run_block, violation
@@ -137,12 +137,12 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
     rows, columns, *carried = (state.values[slot] for slot in op.operands)
     machine, cta, order = state.machine, state.cta.index, op.data
     height, width = op.attributes["tile"]
-    noted = None if machine.trace is None else machine.trace.begin_work(cta, state.name)
+    turn, turns = _turn(state, op)
+    noted = None if machine.trace is None else machine.trace.begin_work(cta, state.name, (turn, turns))
     whole = height * order.pieces
     row, column, *following = op.regions[0].arguments
-    tiles = -(-rows // whole), -(-columns // width)
-    state.work_tiles = order.count(machine.grid, tiles[0] * tiles[1])
-    for m, n in order.tiles_of(cta, machine.grid, tiles):
+    tiles = order.tiles_of(cta, machine.grid, (-(-rows // whole), -(-columns // width)))
+    for m, n in islice(tiles, turn, None, turns):
         place = state.values[row], state.values[column] = m * height, n * width
         if noted is not None and place[0] < rows:  # a half of a tile may lie past the edge
             noted.append((*place, height, width))
@@ -153,10 +153,13 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
         state.values[slot] = value
 
 
-@OPS.implements("tile.await_wave")
-def await_wave(state: AgentState, op: DecodedOp) -> Steps:
-    counter = state.values[op.operands[0]]
-    yield from waves.begin(state, op, int(counter.addresses(0, 0)), state.work_tiles)
+def _turn(state: AgentState, op: DecodedOp) -> tuple[int, int]:
+    """The agent's turn among those that share the CTA's tiles, and how many they are."""
+    if "in_turn" not in op.attributes:
+        return 0, 1
+    if state.seat.role is None:
+        raise violation(state, op, "the instances of a role take tiles in turn; write it inside sm.roles")
+    return state.seat.instance, state.machine.roles[state.seat.role].instances
 
 
 @OPS.implements("tile.splat")

@@ -56,10 +56,11 @@ class DecodedBlock:
 
 @dataclass(frozen=True)
 class Role:
-    """A region of `sm.roles`."""
+    """A region of `sm.roles`, which `instances` groups of `warps` warps run."""
 
     name: str
     warps: int
+    instances: int = 1
 
 
 @dataclass(eq=False)

@@ -31,7 +31,7 @@ from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.atoms import fragment_type, mma_atom_name, tiled_mma, tiled_mma_attr
 from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import kernels_of, main_loop, problem_of, schedule_of
-from lowtide.passes.support.rewriting import before, defining_op, erase, erase_if_unused, ops_in
+from lowtide.passes.support.rewriting import before, defining_op, erase, erase_if_unused, ops_in, uses
 from lowtide.targets import Target, TiledMma
 
 
@@ -98,10 +98,18 @@ def _bind(mma: tile.MmaOp, tiled: TiledMma) -> None:
             sm.ConsumerReleaseOp(ring, held, retired=waited.retired)
             advance = sm.RingAdvanceOp(ring, slot, phase)
             scf.YieldOp([waited.result, following.slot, advance.next_index, advance.next_phase])
-        acc, held, slot, phase = new.results
+    acc, held, slot, phase = new.results
+    with before(_first_reader(loop)):  # what is between runs while the last group is in flight
         done = sm.MmaWaitOp(fragment, sm.RetiredType.get(), 0, acc)
         sm.ConsumerReleaseOp(ring, held, retired=done.retired)
     for old, value in zip(loop.results, (done.result, slot, phase), strict=True):
         old.replace_all_uses_with(value)
     erase(loop)
     erase_if_unused(splat)
+
+
+def _first_reader(loop: scf.ForOp) -> ir.OpView:
+    """The first op after the loop that reads its accumulators; the loop itself if none does."""
+    readers = {reader.operation for reader in uses(loop.results[0])}
+    block = loop.operation.block
+    return next((op for op in block.operations if op.operation in readers), loop)

@@ -8,12 +8,11 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
                      %acc = scf.for %k … { tile.mma tn (tile.view %a[%m, %k]), (tile.view %b[%n, %k]), %c }
                      tile.store %acc into %d[%m, %n] { epilogue }
          With grid.tail = halves there are two tile.work_tiles, one after the other, each with its own tile size:
-         part(full_waves) by [256, 192], and part(tail_halves) by [128, 192]. With grid.waves = synchronized, the first
-         loop begins with tile.await_wave on a counter that the host makes as a zeroed tile.workspace of one element.
+         part(full_waves) by [256, 192], and part(tail_halves) by [128, 192].
 Needs    level problem, with a complete schedule.
 Refuses  more than one tile.gemm in a function; a schedule without a field that it reads; an epilogue that reads a host
          value other than its operands and constants.
-Test     test/lit/passes/cta/tile-to-ctas.mlir, tile-to-ctas-{tail,waves}.mlir, tile-to-ctas-invalid.mlir
+Test     test/lit/passes/cta/tile-to-ctas.mlir, tile-to-ctas-tail.mlir, tile-to-ctas-invalid.mlir
 """
 
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from mlir.dialects import arith, cf, func, scf
 from lowtide.dialects import tile
 from lowtide.dialects.enums import gemm_layout, operand_kinds
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import OperandKind, SchedulerKind, TailKind, WavesKind, WorkPart
+from lowtide.dialects.tile import OperandKind, SchedulerKind, TailKind, WorkPart
 from lowtide.dialects.tile.fields import Extents2
 from lowtide.dialects.tile.schedule import Grid, Schedule
 from lowtide.passes.base import Pass, Refusal, walk
@@ -84,8 +83,6 @@ def _emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
             sms = tile.SmCountOp(ir.IndexType.get()).result
             grid = build.smin(grid, build.mul(sms, ctas_per_sm(schedule, problem, target)))
         arguments = [gemm.a, gemm.b, gemm.d, *gemm.epilogue_operands]
-        if schedule.grid.waves is WavesKind.synchronized:
-            arguments.append(tile.WorkspaceOp(_counter(), build.constant(1), zeroed=True).result)
         tile.LaunchOp(kernel, grid, threads_of(schedule), arguments)
 
 
@@ -117,14 +114,13 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str) -> None:
     """The kernel: work tiles, the K loop, the store with the epilogue region."""
     schedule, layout = Schedule.of(gemm.schedule), gemm_layout(gemm)
     operands = [gemm.a, gemm.b, gemm.d, *gemm.epilogue_operands]
-    waits = schedule.grid.waves is WavesKind.synchronized
-    types = [value.type for value in operands] + [_counter()] * waits
+    types = [value.type for value in operands]
     with ir.InsertionPoint(module.body):
         kernel = tile.KernelOp(name, ir.TypeAttr.get(ir.FunctionType.get(types, [])))
     kernel.attributes["schedule"] = gemm.schedule
     kernel.attributes["problem"] = problem_attribute(gemm)
     entry = kernel.body.blocks.append(*types)
-    a, b, d, *extras = list(entry.arguments)[: len(operands)]
+    a, b, d, *extras = entry.arguments
     with ir.InsertionPoint(entry):
         rows, columns = extent(d, 0), extent(d, 1)
         k = extent(a, 1 if a_is_mk(layout) else 0)
@@ -132,18 +128,11 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str) -> None:
         for shape, part in work_loops(schedule.grid):
             body = _emit_work_tiles(schedule.grid, rows, columns, shape, part)
             with ir.InsertionPoint(body):
-                if waits and part is not WorkPart.tail_halves:
-                    tile.AwaitWaveOp(entry.arguments[-1])
                 acc = _emit_k_loop(gemm, a, b, k, list(body.arguments), shape)
                 store = tile.StoreOp(acc, d, *body.arguments, extras, kinds=gemm.kinds)
                 tile.YieldOp([])
             copy_region(gemm.epilogue.blocks[0], store.epilogue)
         tile.ReturnOp()
-
-
-def _counter() -> ir.MemRefType:
-    """The type of the counter of work tiles that have begun."""
-    return ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(32))
 
 
 def _emit_work_tiles(grid: Grid, rows: ir.Value, columns: ir.Value, shape: Extents2, part: WorkPart) -> ir.Block:

@@ -18,7 +18,7 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts import MBARRIER_BYTES, aligned
-from lowtide.passes.support.kernels import bytes_of, launches_of
+from lowtide.passes.support.kernels import bytes_of, launches_of, role_instances
 from lowtide.targets import Target
 
 
@@ -56,7 +56,8 @@ def _lay_out(kernel: tile.KernelOp) -> int:
     for alloc in walk(kernel, sm.AllocOp):
         offset = aligned(offset)
         alloc.attributes["at"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), offset)
-        offset += bytes_of(alloc, alloc.result.type)
+        size, instances = bytes_of(alloc, alloc.result.type), role_instances(alloc)
+        offset += size if instances == 1 else instances * aligned(size)
     for barriers in walk(kernel, sm.MbarriersOp):
         barriers.attributes["at"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), offset)
         offset += MBARRIER_BYTES * barriers.result.type.count

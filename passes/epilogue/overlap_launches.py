@@ -5,13 +5,14 @@ Before   host    tile.launch @k grid(%ctas) threads(384) args(…)
                  sm.roles { … }
 After    host    tile.launch @k grid(%ctas) threads(384) programmatic args(…)
          device  %full = sm.mbarriers …
-                 tile.launch_dependents
                  tile.grid_dependency_wait
+                 tile.launch_dependents
                  sm.roles { … }
          What comes before the roles (without roles: before the work tiles) does not access global memory, and runs
          while the kernel before this one ends. Every thread waits, whatever the CTA has to do: a kernel that waits
-         ends after the one before it, so a chain of such kernels keeps its order. The next kernel gets an SM only when
-         a CTA of this one has left it, so it is allowed to start as early as possible.
+         ends after the one before it, so a chain of such kernels keeps its order. The next kernel may start once all
+         CTAs have waited: if they allowed it before, kernels further down the stream would start too and fill the SMs
+         with CTAs that wait (mma.sync, 1024³ on an H200: 17 µs in place of 10).
 Needs    level epilogue, the schedule's grid.launch; other kernels are left alone.
 Refuses  a kernel without tile.work_tiles.
 Test     test/lit/passes/epilogue/overlap-launches.mlir, overlap-launches-invalid.mlir
@@ -44,8 +45,8 @@ class OverlapLaunches(Pass):
             if schedule_if_any(kernel).grid.launch is not LaunchKind.programmatic:
                 continue
             with before(_first_work(kernel)), kernel.operation.location:
-                tile.LaunchDependentsOp()
                 tile.GridDependencyWaitOp()
+                tile.LaunchDependentsOp()
             for launch in launches_of(module, kernel):
                 launch.attributes["programmatic"] = ir.UnitAttr.get()
 

@@ -7,15 +7,26 @@ store leaves them free: by a barrier, or by waiting after its work tiles until i
 from mlir import ir
 
 from lowtide.dialects import sm, tile
+from lowtide.passes.base import walk
+from lowtide.passes.support.kernels import instances_of
 from lowtide.passes.support.problem import buffer_bytes
 from lowtide.passes.support.rewriting import after
+
+
+def _block(kernel: tile.KernelOp) -> ir.Block:
+    """Where buffers are allocated: in a role if its instances have their own, else in the kernel."""
+    for roles in walk(kernel, sm.RolesOp):
+        for position, region in enumerate(roles.bodies):
+            if instances_of(roles, position) > 1:
+                return region.blocks[0]
+    return kernel.body.blocks[0]
 
 
 class Scratch:
     """Buffers made on demand, and given to every store that asks for the same."""
 
     def __init__(self, kernel: tile.KernelOp) -> None:
-        self.entry = kernel.body.blocks[0]
+        self.entry = _block(kernel)
         self.made: list[tuple[ir.Value, ...]] = []
 
     def take(self, type_: ir.MemRefType, count: int = 1) -> tuple[ir.Value, ...]:

@@ -24,8 +24,8 @@ from mlir.dialects import gpu, llvm, nvvm
 from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.layouts import layout_of
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.schedules.facts import MBARRIER_BYTES
-from lowtide.passes.support.kernels import launches_of
+from lowtide.passes.schedules.facts import MBARRIER_BYTES, aligned
+from lowtide.passes.support.kernels import launches_of, role_instances
 from lowtide.passes.support.problem import buffer_bytes, element_bits
 from lowtide.targets import Target
 
@@ -79,8 +79,9 @@ def _places(kernel: tile.KernelOp) -> Iterator[_Place]:
         if alloc.at is not None:
             stored = any(isinstance(use.owner.operation.opview, sm.TmaStoreOp) for use in alloc.result.uses)
             align, why = _alignment(alloc.result.type, stored)
-            size = buffer_bytes(alloc.result.type)
-            yield _Place(alloc, "the buffer", alloc.at.value, 1, size, align, why)
+            size, instances = buffer_bytes(alloc.result.type), role_instances(alloc)
+            size = size if instances == 1 else aligned(size)
+            yield _Place(alloc, "the buffer", alloc.at.value, instances, size, align, why)
     for barriers in walk(kernel, sm.MbarriersOp):
         if barriers.at is not None:
             start, count = barriers.at.value, barriers.result.type.count

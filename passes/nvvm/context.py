@@ -21,8 +21,9 @@ class Context:
     smem: ir.Value  # start of dynamic shared memory, !llvm.ptr<3>
     elected: bool = False  # a single thread runs this code
     barrier: int = 0  # the named barrier of the threads that run this code; 0 is the whole CTA's
+    instance: ir.Value | None = None  # the number of this instance of the role, if the role has several
+    instances: int = 1  # their barriers are numbered on from `barrier`
     warpgroup_barrier: int = 1  # that of their first warpgroup; the others' follow
-    work_tiles: ir.Value | None = None  # how many the loop over work tiles that is being lowered has, of all CTAs
     values: dict[ir.Value, Lowered] = field(default_factory=dict)
 
     def get(self, value: ir.Value) -> Lowered:

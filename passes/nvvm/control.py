@@ -22,6 +22,7 @@ from lowtide.passes.nvvm.values import (
     flatten,
     unflatten,
 )
+from lowtide.passes.schedules.facts import aligned
 from lowtide.passes.support.builder import constant_of
 from lowtide.passes.support.problem import buffer_bytes
 from lowtide.targets.atoms import WARPGROUP_THREADS
@@ -152,9 +153,15 @@ def lower_ring_slot(context: Context, op: sm.RingSlotOp) -> None:
 
 
 def lower_ring_advance(context: Context, op: sm.RingAdvanceOp) -> None:
-    build = context.build
+    build, stages = context.build, _ring(context, op.ring).type.stages
+    if op.count is not None:
+        following = build.add(context.scalar(op.index), context.scalar(op.count))
+        rounds = build.udiv(following, stages)
+        context.values[op.next_index] = build.sub(following, build.mul(rounds, stages))
+        context.values[op.next_phase] = build.urem(build.add(context.scalar(op.phase), rounds), 2)
+        return
     following = build.add(context.scalar(op.index), 1)
-    is_last = build.eq(following, _ring(context, op.ring).type.stages)
+    is_last = build.eq(following, stages)
     context.values[op.next_index] = build.select(is_last, 0, following)
     phase = context.scalar(op.phase)
     context.values[op.next_phase] = build.select(is_last, build.xor(phase, 1), phase)
@@ -172,8 +179,12 @@ def lower_prefix(context: Context, op: sm.PrefixOp) -> None:
 def lower_alloc(context: Context, op: sm.AllocOp) -> None:
     if op.at is None:
         raise Refusal(op, "has no place in shared memory; run assign-smem-offsets first")
-    pointer = element_pointer(context.smem, int(op.at.value), context.build.i8)
-    context.values[op.result] = SharedBuffer(pointer, ir.MemRefType(op.result.type))
+    build, buffer = context.build, ir.MemRefType(op.result.type)
+    pointer = element_pointer(context.smem, int(op.at.value), build.i8)
+    if context.instance is not None:
+        each = aligned(buffer_bytes(buffer))
+        pointer = element_pointer(pointer, build.mul(context.instance, each), build.i8)
+    context.values[op.result] = SharedBuffer(pointer, buffer)
 
 
 def lower_barrier(context: Context, op: sm.BarrierOp) -> None:
@@ -183,12 +194,21 @@ def lower_barrier(context: Context, op: sm.BarrierOp) -> None:
         raise Refusal(op, "is run by a producer's one thread, which would wait for the others forever; leave it out")
     if op.warpgroup:
         _check_warpgroups(context, op)
-        number = build.add(build.udiv(context.tid, WARPGROUP_THREADS), context.warpgroup_barrier)
+        first = _first_barrier(context, context.warpgroup_barrier, context.threads // WARPGROUP_THREADS)
+        number = build.add(build.udiv(context.tid, WARPGROUP_THREADS), first)
         _named_barrier(number, build.constant(WARPGROUP_THREADS))
     elif context.barrier == 0:
         nvvm.Barrier0Op()
     else:
-        _named_barrier(build.constant(context.barrier), build.constant(context.threads))
+        _named_barrier(_first_barrier(context, context.barrier, 1), build.constant(context.threads))
+
+
+def _first_barrier(context: Context, number: int, each: int) -> ir.Value:
+    """The first of the barriers of this instance of the role, which has `each` of those from `number` on."""
+    build = context.build
+    if context.instance is None:
+        return build.constant(number)
+    return build.add(build.mul(context.instance, each), number)
 
 
 def first_of_warpgroup(context: Context) -> scf.IfOp:
@@ -201,7 +221,7 @@ def _check_warpgroups(context: Context, op: sm.BarrierOp) -> None:
     """Checks that the barriers are within 1 to 15 (PTX ISA, "bar, barrier")."""
     if context.threads % WARPGROUP_THREADS:
         raise Refusal(op, f"is run by {context.threads} threads, not by whole warpgroups")
-    last = context.warpgroup_barrier + context.threads // WARPGROUP_THREADS - 1
+    last = context.warpgroup_barrier + context.instances * context.threads // WARPGROUP_THREADS - 1
     if last > _LAST_BARRIER:
         raise Refusal(op, f"needs barriers up to {last}, but a CTA has {_LAST_BARRIER}; take fewer warpgroups")
 

@@ -11,6 +11,7 @@ from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.control import LowerBlock, first_of_warpgroup
 from lowtide.passes.nvvm.memory import element_pointer
 from lowtide.passes.schedules.facts import MBARRIER_BYTES
+from lowtide.passes.support.kernels import instances_of
 from lowtide.targets.atoms import WARPGROUP_THREADS
 
 _WAIT_TICKS = 10_000_000  # nanoseconds that one try_wait may sleep; it is tried again
@@ -24,7 +25,7 @@ def lower_roles(context: Context, op: sm.RolesOp, lower_block: LowerBlock) -> No
 def _lower_role(context: Context, op: sm.RolesOp, position: int, first: int, lower_block: LowerBlock) -> None:
     """The role at `position`, whose threads begin at `first`; the roles after it are in its else branch."""
     names = [ir.StringAttr(name).value for name in op.names]
-    threads = 32 * op.warps[position]
+    threads = 32 * op.warps[position] * instances_of(op, position)
     is_last = position == len(names) - 1
     if is_last:
         _lower_body(context, op, position, first, lower_block)
@@ -48,14 +49,18 @@ def _lower_body(context: Context, op: sm.RolesOp, position: int, first: int, low
         action = nvvm.SetMaxRegisterAction.decrease if name == "producer" else nvvm.SetMaxRegisterAction.increase
         nvvm.SetMaxRegisterOp(registers, action)
     own = context.build.sub(context.tid, first)
+    counts = [instances_of(op, number) for number in range(len(op.warps))]
+    threads = 32 * op.warps[position]
     role = replace(
         context,
-        tid=own,
-        threads=32 * op.warps[position],
+        tid=own if counts[position] == 1 else context.build.urem(own, threads),
+        threads=threads,
         elected=name == "producer",
-        barrier=1 + position,
+        barrier=1 + sum(counts[:position]),
+        instance=None if counts[position] == 1 else context.build.udiv(own, threads),
+        instances=counts[position],
         # The barriers of the roles come first, then those of the warpgroups of the roles before this one.
-        warpgroup_barrier=1 + len(op.warps) + first // WARPGROUP_THREADS,
+        warpgroup_barrier=1 + sum(counts) + first // WARPGROUP_THREADS,
     )
     if name != "producer":
         lower_block(role, body)
@@ -92,6 +97,10 @@ def barrier_pointer(context: Context, barriers: ir.Value, index: ir.Value) -> ir
     """The mbarrier object of a slot."""
     offset = context.build.mul(context.scalar(index), MBARRIER_BYTES)
     return element_pointer(context.scalar(barriers), offset, context.build.i8)
+
+
+def lower_role_instance(context: Context, op: sm.RoleInstanceOp) -> None:
+    context.values[op.result] = context.build.constant(0) if context.instance is None else context.instance
 
 
 def lower_mbarrier_wait(context: Context, op: sm.MbarrierWaitOp) -> None:

@@ -4,21 +4,20 @@ All arithmetic is unsigned 32-bit: a launch has fewer than 2³¹ tiles, and no v
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from enum import IntEnum
 from typing import TypeAlias, TypeVar
 
 from mlir import ir
 from mlir.dialects import nvvm, scf
 
-from lowtide.dialects import sm, tile
+from lowtide.dialects import tile
 from lowtide.dialects.enums import raster_kind, scheduler_kind, work_part
 from lowtide.dialects.tile import RasterKind, SchedulerKind, WorkPart
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.control import LowerBlock, bind_all
 from lowtide.passes.nvvm.hilbert import place_on_hilbert_curve
-from lowtide.passes.nvvm.values import GlobalMatrix, flatten
+from lowtide.passes.nvvm.values import flatten
 from lowtide.passes.support.builder import Builder, Scalar
 
 Bounds: TypeAlias = tuple[ir.Value, ir.Value, ir.Value]  # first, end, step
@@ -49,22 +48,14 @@ def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerB
     take = _lowering_of(op, "part", work_part(op), _PARTS)
     first, count = take(build, build.mul(*tiles))
     bounds = _lowering_of(op, "scheduler", scheduler, _LOOPS)(build, cta, count)
+    if op.in_turn and context.instance is not None:
+        bounds = _in_turn(build, bounds, context.instance, context.instances)
     loop = scf.ForOp(*bounds, [v for init in inits for v in flatten(init)])
     bind_all(context, carried, inits, list(loop.inner_iter_args))
     with ir.InsertionPoint(loop.body):
-        inner = replace(context, work_tiles=count)
-        yielded = _lower_tile(inner, op, loop.induction_variable, tiles, lower_block, first)
+        yielded = _lower_tile(context, op, loop.induction_variable, tiles, lower_block, first)
         scf.YieldOp([value for old in yielded for value in flatten(context.get(old))])
     bind_all(context, list(op.results_), inits, list(loop.results))
-
-
-def lower_await_wave(context: Context, op: tile.AwaitWaveOp) -> None:
-    """By the one thread of a producer."""
-    counter = context.get(op.counter)
-    assert isinstance(counter, GlobalMatrix)
-    if not context.elected or context.work_tiles is None:
-        raise Refusal(op, "is run by the one thread of a producer, in its work tiles; take roles = cooperative(2)")
-    sm.PtxAwaitWaveOp(counter.pointer, context.work_tiles, nvvm.GridDimXOp(context.build.i32).result)
 
 
 def _lowering_of(op: tile.WorkTilesOp, what: str, word: Word, lowerings: dict[Word, Lowering]) -> Lowering:
@@ -132,6 +123,12 @@ def _even_run(build: Builder, cta: ir.Value, total: ir.Value) -> Bounds:
     first = build.add(build.mul(cta, each), build.umin(cta, over))
     one_more = build.zext(build.ult(cta, over), build.i32)
     return first, build.add(build.add(first, each), one_more), build.constant(1)
+
+
+def _in_turn(build: Builder, bounds: Bounds, instance: ir.Value, instances: int) -> Bounds:
+    """Of the CTA's tiles, every n-th for n instances of the role, from the instance's own number on."""
+    first, end, step = bounds
+    return build.add(first, build.mul(instance, step)), end, build.mul(step, instances)
 
 
 def _by_rows(build: Builder, order: tile.RasterAttr, index: ir.Value, tiles: Pair) -> Pair:

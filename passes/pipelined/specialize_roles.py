@@ -13,16 +13,31 @@ After    %ring = sm.ring : !sm.ring<4 x [A, B]>
                tile.store … } } }
          Each role has its own work-tile loop; the ring and its cursors continue from one tile to the next. A kernel
          may have several such loops in sequence; cursors also continue from loop to loop. The slots have the size of
-         the first loop's buffers, and a later loop with smaller ones uses a prefix of each (`sm.prefix`). A
-         tile.await_wave at the start of a work tile becomes the producer's.
-Needs    level pipelined, a kernel that pipeline-mainloop left unchanged; the schedule's `roles` = cooperative(n) and
-         `stages`. Without `registers` the roles keep the registers at entry.
-Refuses  a kernel of another form; a later loop whose buffers are larger than the first's; a schedule without stages.
-Test     test/lit/passes/pipelined/specialize-roles.mlir, specialize-roles-{tail,waves,invalid}.mlir
+         the first loop's buffers, and a later loop with smaller ones uses a prefix of each (`sm.prefix`).
+         With roles = pingpong(2) the consumer role has two instances, which take the work tiles in turn:
+           %turn = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+           consumer warps(4) instances(2) registers(232) {
+             %instance = sm.role_instance; %r, %rp = sm.ring_advance %ring[0, 0] by %instance · %steps
+             tile.work_tiles … in_turn iter_args(%r, %rp, %tp) {
+               sm.mbarrier_wait %turn[%instance, %tp]
+               scf.for … { … }
+               sm.mbarrier_arrive %turn[%instance + 1 mod 2]
+               sm.ring_advance %ring[…] by %steps                               (the K steps of the other's tile)
+               tile.store … } }
+         One instance stores its tile while the other multiplies, but only one at a time reads the ring: otherwise
+         their wgmmas would compete, and an mbarrier's parity, which tells a slot's fill only from the one before and
+         the one after, could be that of a fill for the other instance.
+Needs    level pipelined, a kernel that pipeline-mainloop left unchanged; the schedule's `roles` and `stages`. Without
+         `registers` the roles keep the registers at entry.
+Refuses  a kernel of another form; a later loop whose buffers are larger than the first's, or one beside instances that
+         take turns; a schedule without stages.
+Test     test/lit/passes/pipelined/specialize-roles.mlir, specialize-roles-pingpong.mlir, specialize-roles-tail.mlir,
+         specialize-roles-invalid.mlir
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, TypeAlias
 
 from mlir import ir
@@ -39,8 +54,8 @@ from lowtide.passes.support.rewriting import before, defining_op, erase, move_re
 from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_WARPS
 
-Pair: TypeAlias = tuple[ir.Value, ir.Value]  # (row, column) of a tile, or (slot, phase) of a cursor
-EmitTile: TypeAlias = Callable[["_Work", ir.Value, Pair, Pair], Sequence[ir.Value]]  # of a ring, origin, cursor
+Pair: TypeAlias = tuple[ir.Value, ir.Value]  # (row, column) of a tile
+EmitTile: TypeAlias = Callable[[Pair, list[ir.Value]], list[ir.Value]]  # of its origin and what is carried
 
 
 @dataclass(frozen=True)
@@ -63,22 +78,35 @@ class SpecializeRoles(Pass):
 def _specialize(loops: Sequence["_Work"], schedule: Schedule) -> None:
     """The roles in place of the loops, which they run one after the other."""
     assert schedule.mainloop.stages is not None
-    registers = schedule.mainloop.registers or (0, 0)
+    registers, turns = schedule.mainloop.registers or (0, 0), schedule.turns
+    if turns > 1 and len(loops) > 1:
+        raise Refusal(loops[1].work, "is a second loop over work tiles, in which turns would begin anew; take one loop")
     with before(loops[-1].work):  # what any of them reads stands above it
         ring = loops[0].staged.make_ring(schedule.mainloop.stages)
         roles = sm.RolesOp(
             ir.ArrayAttr.get([ir.StringAttr.get("producer"), ir.StringAttr.get("consumer")]),
-            ir.DenseI64ArrayAttr.get([WARPGROUP_WARPS, WARPGROUP_WARPS * schedule.consumers]),
+            ir.DenseI64ArrayAttr.get([WARPGROUP_WARPS, WARPGROUP_WARPS * schedule.sharing]),
             ir.DenseI64ArrayAttr.get(list(registers)),
             2,
+            instances=ir.DenseI64ArrayAttr.get([1, turns]) if turns > 1 else None,
         )
-    for region, emit in zip(roles.bodies, (_Work.emit_producer, _Work.emit_consumer), strict=True):
-        with ir.InsertionPoint(region.blocks.append()):
-            zero = Builder.index().constant(0)
-            cursor = [zero, zero]
+    # For each instance of the consumer an mbarrier, at which the one before it in turn arrives.
+    with before(roles):
+        turn = sm.MbarriersOp(sm.MbarriersType.get(turns), 1).result if turns > 1 else None
+    producer, consumer = (region.blocks.append() for region in roles.bodies)
+    with ir.InsertionPoint(producer):
+        cursor = [_zero()] * 2
+        for loop in loops:
+            cursor = loop.emit_work(cursor, partial(loop.emit_producer, ring))
+        tile.YieldOp([])
+    with ir.InsertionPoint(consumer):
+        if turn is not None:
+            loops[0].emit_turns(ring, turn)
+        else:
+            cursor = [_zero()] * 2
             for loop in loops:
-                cursor = loop.emit_work(ring, cursor, emit)
-            tile.YieldOp([])
+                cursor = loop.emit_work(cursor, partial(loop.emit_consumer, ring))
+        tile.YieldOp([])
     buffers = [buffer for loop in loops for buffer in loop.staged.buffers]
     for loop in loops:
         erase(loop.work)
@@ -94,7 +122,6 @@ class _Work:
     splat: tile.SplatOp
     staged: StagedLoop
     store: tile.StoreOp
-    wait: tile.AwaitWaveOp | None
 
     @classmethod
     def match(cls, work: tile.WorkTilesOp) -> "_Work":
@@ -107,30 +134,55 @@ class _Work:
             raise Refusal(staged.loop, "must start from a tile.splat and give what tile.store stores")
         if constant_of(staged.tile_k) is None:
             raise Refusal(staged.loop, "must have a constant step, the K extent of the CTA tile")
-        waits = walk(work, tile.AwaitWaveOp)
         for op in ops_in(work.body.blocks[0]):
-            if op not in (splat, staged.loop, store, *waits[:1]) and not isinstance(op, arith.ConstantOp):
+            if op not in (splat, staged.loop, store) and not isinstance(op, arith.ConstantOp):
                 raise Refusal(op, "belongs to no role: a work tile is its splat, its K loop and its tile.store")
-        return cls(work, splat, staged, store, waits[0] if waits else None)
+        return cls(work, splat, staged, store)
 
-    def emit_work(self, ring: ir.Value, cursor: Sequence[ir.Value], emit: "EmitTile") -> list[ir.Value]:
-        """A role's work tiles, which carry its cursor in the ring; returns it as it is after them."""
+    def emit_work(self, inits: list[ir.Value], emit: EmitTile, *, in_turn: bool = False) -> list[ir.Value]:
+        """A role's work tiles, which carry its cursor in the ring, and what comes after it in `inits`.
+
+        Returns these values as they are after them.
+        """
         index = ir.IndexType.get()
         work = tile.WorkTilesOp(
-            [index, index],
+            [index] * len(inits),
             self.work.rows,
             self.work.columns,
-            list(cursor),
+            inits,
             self.work.tile,
             self.work.order,
             self.work.scheduler,
             part=self.work.part,
+            in_turn=in_turn,
         )
-        body = work.body.blocks.append(*[index] * 4)
+        body = work.body.blocks.append(*[index] * (2 + len(inits)))
         with ir.InsertionPoint(body):
-            row, column, slot, phase = body.arguments
-            tile.YieldOp(list(emit(self, ring, (row, column), (slot, phase))))
+            row, column, *carried = body.arguments
+            tile.YieldOp(emit((row, column), carried))
         return list(work.results_)
+
+    def emit_turns(self, ring: ir.Value, turn: ir.Value) -> None:
+        """The work tiles of an instance: it skips the K steps of the tiles that the others take."""
+        build, turns = Builder.index(), turn.type.count
+        instance, steps = sm.RoleInstanceOp().result, self._k_steps()
+        first = sm.RingAdvanceOp(ring, _zero(), _zero(), count=build.mul(instance, steps))
+        # Instance 0 begins: the parity before the first phase passes at once.
+        parity = build.select(build.eq(instance, 0), 1, 0)
+        following = build.urem(build.add(instance, 1), turns)
+
+        def emit(origin: Pair, carried: list[ir.Value]) -> list[ir.Value]:
+            *cursor, parity = carried
+
+            def pass_turn() -> None:
+                sm.MbarrierArriveOp(turn, following)
+
+            sm.MbarrierWaitOp(turn, instance, parity)
+            slot, phase = self.emit_consumer(ring, origin, cursor, pass_turn)
+            skipped = sm.RingAdvanceOp(ring, slot, phase, count=build.mul(steps, turns - 1))
+            return [skipped.next_index, skipped.next_phase, build.xor(parity, 1)]
+
+        self.emit_work([first.next_index, first.next_phase, parity], emit, in_turn=True)
 
     @property
     def _tile_k(self) -> int:
@@ -139,16 +191,16 @@ class _Work:
         assert step is not None
         return step
 
+    def _k_steps(self) -> ir.Value:
+        return Builder.index().ceil_sdiv(self.staged.loop.upperBound, self._tile_k)
+
     def _k_loop(self, inits: Sequence[ir.Value]) -> scf.ForOp:
         """An empty loop over the K steps."""
-        build = Builder.index()
-        steps = build.ceil_sdiv(self.staged.loop.upperBound, self._tile_k)
+        build, steps = Builder.index(), self._k_steps()
         return scf.ForOp(build.constant(0), steps, build.constant(1), list(inits))
 
-    def emit_producer(self, ring: ir.Value, origin: Pair, cursor: Pair) -> list[ir.Value]:
+    def emit_producer(self, ring: ir.Value, origin: Pair, cursor: list[ir.Value]) -> list[ir.Value]:
         """Fills one slot per K step; returns the cursor after the last."""
-        if self.wait is not None:  # consumers follow the producer
-            tile.AwaitWaveOp(self.wait.counter)
         loop = self._k_loop(cursor)
         with ir.InsertionPoint(loop.body):
             slot, phase = loop.inner_iter_args
@@ -160,8 +212,13 @@ class _Work:
             scf.YieldOp([advance.next_index, advance.next_phase])
         return list(loop.results)
 
-    def emit_consumer(self, ring: ir.Value, origin: Pair, cursor: Pair) -> list[ir.Value]:
-        """Multiplies one slot per K step, then stores; returns the cursor after the last."""
+    def emit_consumer(
+        self, ring: ir.Value, origin: Pair, cursor: list[ir.Value], multiplied: Callable[[], None] = lambda: None
+    ) -> list[ir.Value]:
+        """Multiplies one slot per K step, then stores; returns the cursor after the last.
+
+        `multiplied` emits what follows the loop.
+        """
         zero = tile.SplatOp(self.splat.result.type, self.splat.value).result
         loop = self._k_loop([zero, *cursor])
         with ir.InsertionPoint(loop.body):
@@ -171,8 +228,13 @@ class _Work:
             sm.ConsumerReleaseOp(ring, wait.slot)
             advance = sm.RingAdvanceOp(ring, slot, phase)
             scf.YieldOp([product, advance.next_index, advance.next_phase])
+        multiplied()
         store = tile.StoreOp(
             loop.results[0], self.store.d, *origin, list(self.store.epilogue_operands), kinds=self.store.kinds
         )
         move_region(self.store.epilogue.blocks[0], store.epilogue)
         return list(loop.results)[1:]
+
+
+def _zero() -> ir.Value:
+    return Builder.index().constant(0)

@@ -14,7 +14,7 @@ from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import cache_hint_of, raster_kind, scheduler_kind, work_part
-from lowtide.dialects.tile import CacheHint, LaunchKind, StorePath, TailKind, WavesKind, WorkPart
+from lowtide.dialects.tile import CacheHint, LaunchKind, StorePath, TailKind, WorkPart
 from lowtide.dialects.tile.fields import Order
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_of
 from lowtide.dialects.tile.schedule import Schedule
@@ -107,10 +107,6 @@ def _work_tiles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
     if missing:
         scheduled = f"grid.tail = {grid.tail or TailKind.whole}"
         yield _refusal(loops[0], f"is in a kernel without a loop over the part {missing[0]}", scheduled, AGAIN)
-    waits = bool(walk(kernel, tile.AwaitWaveOp))
-    if loops and waits != (grid.waves is WavesKind.synchronized):
-        built = f"is in a kernel whose CTAs {'wait' if waits else 'do not wait'} for each other"
-        yield _refusal(loops[0], built, f"grid.waves = {grid.waves or WavesKind.free}", AGAIN)
     for work in loops:
         part = work_part(work)
         if part not in shapes:
@@ -214,8 +210,11 @@ def _operand_filled(buffer: ir.Value) -> str | None:
 def _roles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
     for roles in walk(kernel, sm.RolesOp):
         mainloop = schedule.mainloop
-        if list(roles.warps) != [4, 4 * schedule.consumers]:
-            yield _refusal(roles, f"has roles of {list(roles.warps)} warps", f"roles = {mainloop.roles}", AGAIN)
+        instances = list(roles.instances or (1, 1))
+        if (list(roles.warps), instances) != ([4, 4 * schedule.sharing], [1, schedule.turns]):
+            built = f"has roles of {list(roles.warps)} warps"
+            built += f", in {instances} instances" if max(instances) > 1 else ""
+            yield _refusal(roles, built, f"roles = {mainloop.roles}", AGAIN)
         if tuple(roles.registers) != mainloop.registers:
             scheduled = f"registers = {list(mainloop.registers or ())}"
             yield _refusal(roles, f"asks for {list(roles.registers)} registers", scheduled, BOTH)

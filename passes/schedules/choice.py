@@ -7,8 +7,8 @@ by estimated cost, and the first that passes the rules is taken: checking the ru
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from lowtide.dialects.tile import StorePath
-from lowtide.dialects.tile.fields import cooperative
+from lowtide.dialects.tile import StorePath, TailKind
+from lowtide.dialects.tile.fields import Roles, cooperative, pingpong
 from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
@@ -114,18 +114,18 @@ def _with_roles(problem: Problem, target: Target, given: Schedule) -> tuple[Sche
 
     def rank(tile: Tile) -> tuple[float, int]:
         """At equal cost the larger tile, which moves fewer bytes."""
-        (m, n, _), consumers = tile
-        return role_cost(tile[0], consumers, problem, target), -m * n
+        (m, n, _), roles = tile
+        return role_cost(tile[0], roles, problem, target), -m * n
 
     refused: list[str] = []
-    for attempt, numbers in _attempts(given):
-        tiles = sorted(grid_choice.role_tiles(attempt, numbers, problem, target), key=rank)
-        for (m, n, k), consumers in tiles:
-            values = {"grid.tile": (m, n), "mainloop.k": k, "mainloop.roles": cooperative(consumers)}
+    for attempt, kinds in _attempts(given):
+        tiles = sorted(grid_choice.role_tiles(attempt, kinds, problem, target), key=rank)
+        for (m, n, k), roles in tiles:
+            values = {"grid.tile": (m, n), "mainloop.k": k, "mainloop.roles": roles}
             schedule = _follow(attempt.set(values), problem, target)
             message = _broken_rule(schedule, problem, target)
             if message is None:
-                return schedule, _why_role_tile(((m, n, k), consumers), tiles, problem, target)
+                return schedule, _why_role_tile(((m, n, k), roles), tiles, problem, target)
             refused.append(message)
     raise ScheduleError(refused[0])
 
@@ -136,21 +136,30 @@ def _why_role_tile(own: Tile, tiles: list[Tile], problem: Problem, target: Targe
     return f"least estimated cycles ({role_cost(*own, problem, target):,.0f}) of {len(tiles)} tiles: {costs}"
 
 
-def _attempts(given: Schedule) -> Iterator[tuple[Schedule, tuple[int, ...]]]:
-    """The given fields with each number of consumers to try, the usually best ones first.
+def _attempts(given: Schedule) -> Iterator[tuple[Schedule, tuple[Roles, ...]]]:
+    """The given fields with the roles to try, the usually best ones first.
 
     Some given fields are legal only with three consumers, or only with an epilogue without TMA.
     """
-    numbers: tuple[tuple[int, ...], ...] = ((1, 2), (3,))
-    if given.consumers:
-        numbers = ((given.consumers,),)
+    one, two, three = cooperative(1), cooperative(2), cooperative(3)
+    in_turn = (pingpong(2),) if _may_take_turns(given) else ()
+    kinds: tuple[tuple[Roles, ...], ...] = ((one, two, *in_turn), (three,))
+    if given.mainloop.roles is not None:
+        kinds = ((given.mainloop.roles,),)
     elif given.grid.tile is not None:
-        numbers = ((2, 1, 3),)
-    for consumers in numbers:
-        yield given, consumers
+        kinds = ((two, one, three),)
+    for roles in kinds:
+        yield given, roles
     if given.epilogue.path is None and not asks_for_tma_stores(given):
-        for consumers in numbers:
-            yield given.set({"epilogue.path": StorePath.smem}), consumers
+        for roles in kinds:
+            yield given.set({"epilogue.path": StorePath.smem}), roles
+
+
+def _may_take_turns(given: Schedule) -> bool:
+    """Whether consumers that take whole tiles in turn are tried: not beside fields that may mean shared tiles."""
+    multiply, tile, registers = given.multiply, given.epilogue.tile, given.mainloop.registers
+    fields = (multiply.atom, multiply.atoms, multiply.permutation, tile, registers)
+    return fields == (None,) * len(fields) and given.grid.tail is not TailKind.halves
 
 
 def _follow(schedule: Schedule, problem: Problem, target: Target) -> Schedule:

@@ -103,7 +103,7 @@ def _boxes(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
     else:  # as wide as a box can be; what is left of N is a narrower part
         bits = next((bits for bits in (3, 2, 1) if n >= 1 << (bits + unit)), 0)
     return {
-        "epilogue.tile": (WGMMA_ROWS * schedule.consumers, 1 << (bits + unit)),
+        "epilogue.tile": (WGMMA_ROWS * schedule.sharing, 1 << (bits + unit)),
         "epilogue.swizzle": (bits, unit, 3),
     }
 

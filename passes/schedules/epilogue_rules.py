@@ -102,7 +102,7 @@ def _tma_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
             f"epilogue.path = tma stores whole 16 bytes and would overwrite what lies behind D's rows of {problem.n} "
             f"elements; take epilogue.path = smem, or N = {-(-problem.n // whole) * whole}"
         )
-    wanted = WGMMA_ROWS * schedule.consumers
+    wanted = WGMMA_ROWS * schedule.sharing
     if rows != wanted:
         yield f"epilogue.tile M = {rows}: TMA stores take 64 rows of each warpgroup; take {wanted}"
     bits, base, shift = schedule.epilogue.swizzle

@@ -46,6 +46,8 @@ def scratch_bytes(schedule: Schedule, problem: Problem) -> int:
     sizes = [rows * columns * bits // 8] * scratch_buffers(schedule)
     if narrow := narrow_columns(schedule):
         sizes.append(rows * narrow * bits // 8)
+    if schedule.turns > 1:  # each has its own buffers
+        return schedule.turns * sum(map(aligned, sizes))
     return sum(aligned(size) for size in sizes[:-1]) + sizes[-1]
 
 
@@ -68,7 +70,8 @@ def shared_memory_bytes(schedule: Schedule, problem: Problem) -> int:
     rows = schedule.mainloop.stages * k
     end = aligned(m * rows * element_type(problem.a).bits // 8) + n * rows * element_type(problem.b).bits // 8
     if schedule.consumers:  # the producer runs ahead, so the ring is never free; two mbarriers per slot
-        return (aligned(end) + scratch if scratch else end) + 2 * MBARRIER_BYTES * schedule.mainloop.stages
+        mbarriers = 2 * schedule.mainloop.stages + (schedule.turns if schedule.turns > 1 else 0)
+        return (aligned(end) + scratch if scratch else end) + MBARRIER_BYTES * mbarriers
     return end if scratch <= ring else aligned(end) + scratch
 
 
@@ -87,8 +90,8 @@ def threads_of(schedule: Schedule) -> int:
 
 
 def multiplying_threads(schedule: Schedule) -> int:
-    """Threads that hold accumulators."""
-    return WARPGROUP_THREADS * schedule.consumers or threads_of(schedule)
+    """Threads that hold the accumulators of one tile."""
+    return WARPGROUP_THREADS * schedule.sharing or threads_of(schedule)
 
 
 def swizzle_base(element: str) -> int:

@@ -5,7 +5,7 @@ Both models are deliberately small. Extents known only at run time are taken as 
 
 from math import ceil
 
-from lowtide.dialects.tile.fields import Extents3
+from lowtide.dialects.tile.fields import Extents3, Roles
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.facts import shared_memory_bytes, threads_of
@@ -33,6 +33,8 @@ _L2_WEIGHT, _SHARED_WEIGHT = 14.3, 5.0
 _UNALIGNED_WEIGHT = 2.0  # of an operand whose rows do not start on L2 lines: each row of a box touches two
 _LINE_BYTES = 128
 _TALL_OVERHEAD = 3000  # extra cycles for two blocks of 64 rows per warpgroup: such a tile starts and ends later
+# Of a tile that one consumer stores while the next multiplies; the epilogue of the last tile is not hidden.
+_TURN_OVERHEAD = 500
 _IDLE_GAIN = 0.4  # of the idle SMs in the last wave: the power that they save speeds up the others
 
 
@@ -63,7 +65,7 @@ def cost(schedule: Schedule, problem: Problem, target: Target) -> float:
     return ceil(ctas / at_once) * (ceil(k / tile_k) * step_cycles * sharing + _CTA_OVERHEAD)
 
 
-def role_cost(tile: Extents3, consumers: int, problem: Problem, target: Target) -> float:
+def role_cost(tile: Extents3, roles: Roles, problem: Problem, target: Target) -> float:
     """Estimated cycles of the whole grid of a schedule with roles, `tile` being M, N and K of a step."""
     m, n, k = _sizes(problem)
     tile_m, tile_n, tile_k = tile
@@ -73,10 +75,13 @@ def role_cost(tile: Extents3, consumers: int, problem: Problem, target: Target) 
     slowed = 1 + _L2_WEIGHT * from_l2 + _SHARED_WEIGHT * (1 / WGMMA_ROWS + 1 / tile_n)
     filled = ceil(m / tile_m) * ceil(n / tile_n) / target.sm_count
     waves = ceil(filled) - _IDLE_GAIN * (ceil(filled) - filled)
+    mainloop = ceil(k / tile_k) * step * slowed
+    if roles.turns > 1:
+        return waves * (mainloop + _TURN_OVERHEAD) + _TILE_OVERHEAD
     overhead = _TILE_OVERHEAD + (_PART_OVERHEAD if tile_n % 64 else 0)
-    if tile_m > WGMMA_ROWS * consumers:
+    if tile_m > WGMMA_ROWS * roles.sharing:
         overhead += _TALL_OVERHEAD
-    return waves * (ceil(k / tile_k) * step * slowed + overhead)
+    return waves * (mainloop + overhead)
 
 
 def ctas_per_sm(schedule: Schedule, problem: Problem, target: Target) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from lowtide.dialects.tile import LaunchKind, RasterKind, SchedulerKind, TailKind, WavesKind
+from lowtide.dialects.tile import LaunchKind, RasterKind, SchedulerKind, TailKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.support.problem import Problem
@@ -45,9 +45,14 @@ def tile(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
         yield f"grid.tile = {list(schedule.grid.tile)}: every extent is at least 1"
 
 
+def has_griddepcontrol(target: Target) -> bool:
+    """sm_90 introduced it (PTX ISA, "griddepcontrol")."""
+    return target.compute_capability >= (9, 0)
+
+
 def launch(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """A programmatic launch needs griddepcontrol, which sm_90 introduced (PTX ISA, "griddepcontrol")."""
-    if schedule.grid.launch is LaunchKind.programmatic and target.compute_capability < (9, 0):
+    """A programmatic launch needs griddepcontrol."""
+    if schedule.grid.launch is LaunchKind.programmatic and not has_griddepcontrol(target):
         yield f"grid.launch = programmatic needs sm_90 or later, not {target.name}; take serialized"
 
 
@@ -64,25 +69,13 @@ def tail(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
             "tail = halves goes on with the ring of the full waves, which roles = single drains after each tile; take "
             "whole, or roles = cooperative(2)"
         )
+    elif schedule.turns > 1:
+        yield "tail = halves is a second loop over tiles, in which turns begin anew; take whole, or cooperative(2)"
     elif grid.tile[0] % (2 * WGMMA_ROWS * consumers):
         unit = 2 * WGMMA_ROWS * consumers
         yield (
             f"tail = halves needs {WGMMA_ROWS} rows of a half tile for each of {consumers} consumers, so M of the tile "
             f"is a multiple of {unit}, not {grid.tile[0]}; take {max(1, round(grid.tile[0] / unit)) * unit}, or whole"
-        )
-
-
-def waves(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Waves in step: of CTAs that run at the same time, each with a producer that can wait for the others'."""
-    grid = schedule.grid
-    if grid.waves is not WavesKind.synchronized:
-        return
-    if grid.scheduler is SchedulerKind.one_shot:
-        yield "waves = synchronized waits for CTAs that run at the same time, which those of one_shot do not; take free"
-    elif not schedule.consumers:
-        yield (
-            "waves = synchronized lets the producer wait while the consumers multiply, but roles = single has none; "
-            "take free, or roles = cooperative(2)"
         )
 
 

@@ -87,7 +87,8 @@ def reasons(schedule: Schedule, problem: Problem) -> Mapping[str, str]:
     shared = "the widest that TMA and wgmma share for its rows: no conflict"
     return {
         "mainloop.stages": f"the most that fit beside the epilogue's scratch, up to {_MOST_STAGES}; {ring}",
-        "mainloop.roles": f"a producer runs ahead of {consumers}",
+        "mainloop.roles": f"a producer runs ahead of {consumers}"
+        + (", one of which stores its tile while the next multiplies" if schedule.turns > 1 else ""),
         "mainloop.registers": moved
         if schedule.mainloop.registers != (0, 0)
         else "with one consumer the registers at entry are enough",

@@ -55,14 +55,15 @@ def roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
         yield from _without_roles(schedule, target)
         return
     yield from _too_many(schedule, problem, target)
-    consumers, multiply = schedule.consumers, schedule.multiply
+    multiply = schedule.multiply
     for name in OPERANDS:
         copy = schedule.mainloop.operand(name).copy
         if copy not in TMA_RANKS or not str(multiply.atom).startswith("wgmma"):
             found = f"{copy} and {multiply.atom}"
-            yield f"roles = cooperative({consumers}) go with {name}.copy = tma and wgmma, not {found}"
-    if multiply.atoms != (consumers, 1, 1):
-        yield f"atoms = {list(multiply.atoms or ())} count the consumer warpgroups; take [{consumers}, 1, 1]"
+            yield f"roles = {schedule.mainloop.roles} go with {name}.copy = tma and wgmma, not {found}"
+    if multiply.atoms != (schedule.sharing, 1, 1):
+        counted = "the consumer warpgroups that share a tile"
+        yield f"atoms = {list(multiply.atoms or ())} count {counted}; take [{schedule.sharing}, 1, 1]"
     if schedule.grid.scheduler is SchedulerKind.one_shot or multiply.fragment_buffers != 1:
         yield "roles go with scheduler = persistent or even_split and fragment_buffers = 1"
     yield from _maxnreg(schedule, target)
@@ -84,13 +85,14 @@ def _without_roles(schedule: Schedule, target: Target) -> Iterator[str]:
 def _too_many(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Warpgroups are limited by threads per CTA, and by the TMA box of their rows of A if A has K contiguous."""
     threads = threads_of(schedule)
+    assert schedule.mainloop.roles is not None
     if threads > target.max_threads_per_cta:
         most = target.max_threads_per_cta // WARPGROUP_THREADS - 1
-        if a_is_mk(problem.layout):
+        if a_is_mk(problem.layout) and schedule.turns == 1:
             most = min(most, MAX_BOX_SIDE // WGMMA_ROWS)
         yield (
-            f"roles = cooperative({schedule.consumers}) are {threads} threads, {target.name} has at most "
-            f"{target.max_threads_per_cta} per CTA; take at most cooperative({most})"
+            f"roles = {schedule.mainloop.roles} are {threads} threads, {target.name} has at most "
+            f"{target.max_threads_per_cta} per CTA; take at most {schedule.mainloop.roles.kind}({most})"
         )
 
 

@@ -21,7 +21,7 @@ _BESIDE_FRAGMENTS = 30  # registers for addresses and the loop
 
 def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str, Any]:
     """The fields that follow from the tile and the consumers, or the warps, by path."""
-    consumers, (_, n, _) = schedule.consumers, schedule.tile_mnk
+    consumers, (_, n, _) = schedule.sharing, schedule.tile_mnk
     if consumers:
         return {
             "multiply.atoms": (consumers, 1, 1),
@@ -94,7 +94,7 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
     if schedule.consumers:
         return {
             "multiply.atom": "wgmma as wide as the tile: the fewest reads of A from shared memory",
-            "multiply.atoms": "one per consumer warpgroup",
+            "multiply.atoms": "one per consumer warpgroup that shares the tile",
             "multiply.permutation": "blocks of 64 rows go round-robin to the consumers; columns in order",
             "multiply.fragment_buffers": "wgmma reads shared memory: no fragments of A and B",
         }

@@ -99,7 +99,7 @@ def accumulators(schedule: Schedule, problem: Problem, target: Target) -> Iterat
 
 def wgmma(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Blocks of 64 rows of A are assigned round-robin to the consumer warpgroups; one wgmma per block and k-slice."""
-    consumers = schedule.consumers
+    consumers = schedule.sharing
     if not consumers:
         return
     m, n, k = tiled_mma(schedule, problem).atom.shape_mnk
@@ -117,7 +117,7 @@ def wgmma(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
 
 def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """A consumer's accumulators stay in registers: N / 2 of them for each block of 64 rows."""
-    consumers, (m, n, _) = schedule.consumers, schedule.tile_mnk
+    consumers, (m, n, _) = schedule.sharing, schedule.tile_mnk
     blocks = m // (WGMMA_ROWS * consumers)
     entry = registers_at_entry(threads_of(schedule), target)
     has = min((schedule.mainloop.registers or (0, 0))[1] or entry, target.registers_per_thread)
@@ -133,8 +133,9 @@ def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) ->
         most = widest_of(blocks, has, step)
         smaller = f"grid.tile = [{m}, {most}]" if most >= 8 else f"fewer rows than {m} in grid.tile"
         with_it = f"; atom = wgmma.m64n{most}k16 goes with that tile" if most >= 8 else ""
+        holders = f"{consumers} consumer warpgroup{'s' if consumers > 1 else ''}"
         yield (
-            f"grid.tile = [{m}, {n}]: each thread of {consumers} consumer warpgroups holds {blocks * n // 2} "
+            f"grid.tile = [{m}, {n}]: each thread of {holders} holds {blocks * n // 2} "
             f"accumulators and needs about {_BESIDE_ACCUMULATORS} registers beside them; it has {has}: take {smaller}, "
             f"or more for consumers in registers{with_it}"
         )

@@ -18,7 +18,6 @@ Rule = Callable[[Schedule, Problem, Target], Iterator[str]]
 _OPTIONAL = (
     "grid.launch",
     "grid.tail",
-    "grid.waves",
     "mainloop.a.cache",
     "mainloop.b.cache",
     "epilogue.cache",
@@ -67,7 +66,6 @@ _RULES: tuple[Rule, ...] = (
     multiply_rules.threads,
     mainloop_rules.roles,
     grid_rules.tail,
-    grid_rules.waves,
     multiply_rules.atom,
     mainloop_rules.copies,
     grid_rules.accumulators,

@@ -26,7 +26,7 @@ def boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
         row_bytes = columns * element_type(problem.operand(operand)).bits // 8
         at = f"operand {operand}: rows of {row_bytes} bytes with {operand}.swizzle = <{bits},{base},{shift}>"
         if rows > MAX_BOX_SIDE:
-            smallest = rows == WGMMA_ROWS * schedule.consumers
+            smallest = rows == WGMMA_ROWS * schedule.sharing
             fewer = f", of at most cooperative({MAX_BOX_SIDE // WGMMA_ROWS})" if smallest else ""
             yield (
                 f"operand {operand}: a TMA box of {rows} rows; at most {MAX_BOX_SIDE}: take a smaller CTA tile{fewer}"

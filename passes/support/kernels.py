@@ -3,7 +3,7 @@
 from mlir import ir
 from mlir.dialects import scf
 
-from lowtide.dialects import tile
+from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal, walk
@@ -60,6 +60,23 @@ def bytes_of(op: ir.OpView, buffer: ir.Type) -> int:
         return buffer_bytes(buffer)
     except ScheduleError as error:
         raise Refusal(op, str(error)) from error
+
+
+def role_instances(op: ir.OpView) -> int:
+    """How many instances the role that holds the op has; 1 outside of roles."""
+    inner = op.operation
+    while (outer := inner.parent) is not None:
+        if isinstance(outer.opview, sm.RolesOp):
+            block = inner.block
+            position = next(i for i, body in enumerate(outer.opview.bodies) if body.blocks[0] == block)
+            return instances_of(outer.opview, position)
+        inner = outer
+    return 1
+
+
+def instances_of(roles: sm.RolesOp, position: int) -> int:
+    """How many instances a role has."""
+    return 1 if roles.instances is None else int(roles.instances[position])
 
 
 def main_loop(op: ir.OpView) -> scf.ForOp:

@@ -26,7 +26,6 @@ from lowtide.dialects.tile import (
     SchedulerKind,
     StorePath,
     TailKind,
-    WavesKind,
     WorkPart,
 )
 from lowtide.passes.base import walk
@@ -135,14 +134,13 @@ def test_every_layout_of_a_and_b_has_code_of_its_own(target: str) -> None:
 @pytest.mark.parametrize(
     ("field", "enum", "taken"),
     [
-        ("roles", RolesKind, {"sm_80": {"single"}, "sm_90a": {"single", "cooperative"}}),
+        ("roles", RolesKind, {"sm_80": {"single"}, "sm_90a": {"single", "cooperative", "pingpong"}}),
         ("tail", TailKind, {"sm_80": {"whole"}, "sm_90a": {"whole", "halves"}}),
-        ("waves", WavesKind, {"sm_80": {"free"}, "sm_90a": {"free", "synchronized"}}),
         ("path", StorePath, {"sm_80": {"smem", "direct"}, "sm_90a": {"smem", "direct", "tma"}}),
         ("launch", LaunchKind, {"sm_80": {"serialized"}, "sm_90a": {"serialized", "programmatic"}}),
         ("math", EpilogueMath, {"sm_80": {"registers", "rows"}, "sm_90a": {"registers", "rows"}}),
     ],
-    ids=["roles", "tail", "waves", "path", "launch", "math"],
+    ids=["roles", "tail", "path", "launch", "math"],
 )
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_word_of_a_schedule_field_has_code_of_its_own_or_is_refused(
@@ -153,7 +151,7 @@ def test_every_word_of_a_schedule_field_has_code_of_its_own_or_is_refused(
     def code(word: str) -> str:
         errors = []
         # Other fields that a word may need: a number, or a path through shared memory.
-        for rest in ("", "(1)", ", path = smem"):
+        for rest in ("", "(1)", "(2)", ", path = smem"):
             try:
                 return lt.compile_gemm(spec, target=target, schedule=f"{field} = {word}{rest}").ptx
             except lt.Error as error:

@@ -239,8 +239,8 @@ def test_stmatrix_is_counted_by_rows_of_matrices() -> None:
 def test_registers_stages_and_intensity_are_the_kernels_own() -> None:
     kernel = explain_ir(epilogue_level()).to_json()["kernel"]
     assert kernel["roles"] == [
-        {"name": "producer", "warps": 4, "registers": 40},
-        {"name": "consumer", "warps": 8, "registers": 232},
+        {"name": "producer", "warps": 4, "registers": 40, "instances": 1},
+        {"name": "consumer", "warps": 8, "registers": 232, "instances": 1},
     ]
     assert kernel["entry_registers"] == 65536 // 384 // 8 * 8 == 168
     assert (kernel["lane_registers_asked"], kernel["lane_registers_at_entry"]) == (40 + 2 * 232, 3 * 168)

@@ -202,7 +202,7 @@ def test_roles_are_refused_where_there_is_no_wgmma(target: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ("roles = foo", "roles = foo is not single or cooperative"),
+        ("roles = foo", "roles = foo is not single, cooperative or pingpong"),
         ("roles = cooperative(0)", "cooperative needs the number of consumer warpgroups"),
         ("roles = single(1)", "single takes no number"),
         ("registers = [-40, 232]", "setmaxnreg takes multiples of 8 from 24 to 256"),

@@ -7,7 +7,7 @@ from math import ceil
 import pytest
 
 from lowtide.dialects.tile import EpilogueMath, GemmLayout, OperandKind, RolesKind, SchedulerKind, StorePath
-from lowtide.dialects.tile.fields import SINGLE, cooperative
+from lowtide.dialects.tile.fields import SINGLE, cooperative, pingpong
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.choice import Choice, choose
@@ -43,9 +43,17 @@ TILES = [
     ((8192, 8192, 8192), (256, 184), 2),
     ((4096, 28672, 4096), (256, 184), 2),
     ((4096, 4096, 4096), (128, 256), 2),
-    ((3072, 3072, 3072), (128, 192), 2),
     ((1536, 1536, 1536), (128, 144), 2),
 ]
+
+
+@pytest.mark.parametrize(
+    "size", [(8192, 8192, 512), (8192, 8192, 2048), (4096, 24576, 1536), (3072, 3072, 3072), (16384, 4096, 768)]
+)
+def test_consumers_take_turns_where_epilogues_are_a_large_part_of_the_time(size: Size) -> None:
+    schedule = chosen(problem(*size))
+    assert (schedule.tile_mnk, schedule.mainloop.roles) == ((128, 192, 64), pingpong(2))
+    assert (schedule.multiply.atoms, schedule.epilogue.tile) == ((1, 1, 1), (64, 64))
 
 
 @pytest.mark.parametrize(("size", "tile", "consumers"), [*TILES, ((512, 512, 512), (64, 64), 1)])
@@ -121,7 +129,7 @@ def test_a_full_operand_is_read_in_rows_beside_few_accumulators(layout: GemmLayo
     [
         ((8192, 8192, 8192), (128, 64), 2),  # 64, 64 and 56 columns, twice: four whole parts
         ((4096, 4096, 4096), (128, 64), 4),
-        ((3072, 3072, 3072), (128, 64), 3),
+        ((3072, 3072, 3072), (64, 64), 3),
         ((1536, 1536, 1536), (128, 64), 2),  # 64, 64 and 16 columns
         ((512, 512, 512), (64, 64), 1),
     ],
@@ -135,7 +143,7 @@ def test_every_whole_part_has_a_buffer_where_they_fit(size: Size, part: tuple[in
 @pytest.mark.parametrize("d", ["bf16", "f32"])
 def test_functions_without_tma_stores_have_room_beside_the_accumulators(size: Size, d: str) -> None:
     schedule = chosen(replace(problem(*size, d=d, kinds=(OperandKind.full,)), has_math=True))
-    (m, n, _), consumers = schedule.tile_mnk, schedule.consumers
+    (m, n, _), consumers = schedule.tile_mnk, schedule.sharing
     assert schedule.epilogue.path is StorePath.smem and m == 64 * consumers
     assert n // 2 <= (64 if consumers == 1 or d == "f32" else 128)
 
@@ -210,7 +218,7 @@ def test_what_only_a_schedule_without_roles_has_leads_to_one(fields: str) -> Non
 )
 def test_what_roles_go_with_stays_and_leads_to_them(fields: str) -> None:
     schedule = chosen(LARGE, fields)
-    assert schedule.mainloop.roles is not None and schedule.mainloop.roles.kind is RolesKind.cooperative
+    assert schedule.mainloop.roles is not None and schedule.mainloop.roles.kind is not RolesKind.single
     assert_kept(schedule, fields)
     assert broken_rule(schedule, LARGE, SM_90A) is None
 

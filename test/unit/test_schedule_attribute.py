@@ -20,7 +20,7 @@ def nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
 # Values ---------------------------------------------------------------------------------------------------------------
 
 ORDERS_TAKEN = r"it takes row, column, grouped\(n\), groups\(m, n\) or hilbert"
-ROLES_TAKEN = r"it takes single or cooperative\(n\)"
+ROLES_TAKEN = r"it takes single, cooperative\(n\) or pingpong\(n\)"
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ ROLES_TAKEN = r"it takes single or cooperative\(n\)"
         ("order", Order("grouped", 8), ORDERS_TAKEN),
         ("order", "grouped(8", rf"grid\.order = 'grouped\(8'; {ORDERS_TAKEN}"),
         ("order", Roles(RolesKind.single), ORDERS_TAKEN),
-        ("roles", "producer(1)", rf"mainloop\.roles = .*: not single or cooperative; {ROLES_TAKEN}"),
+        ("roles", "producer(1)", rf"mainloop\.roles = .*: not single, cooperative or pingpong; {ROLES_TAKEN}"),
         ("roles", ("cooperative", 2), ROLES_TAKEN),
         ("scheduler", "one", r"grid\.scheduler = 'one': not one_shot, persistent or even_split"),
         ("scheduler", 0, r"grid\.scheduler = 0; it takes one_shot, persistent or even_split"),

@@ -14,6 +14,7 @@ SM_90A = targets.get("sm_90a")
 ONE = "roles = cooperative(1), grid.tile = [64, 32], k = 64, stages = 2"
 TWO = "roles = cooperative(2), grid.tile = [128, 64], k = 64, stages = 3"
 PANELS = "roles = cooperative(2), grid.tile = [256, 96], k = 32, stages = 2, epilogue.path = direct"
+PINGPONG = "roles = pingpong(2), grid.tile = [64, 32], k = 64, stages = 3"
 EVERY = (
     "tile-to-ctas",
     "promote-operands-to-smem",
@@ -41,12 +42,6 @@ def _panels(layout: str) -> Case:
     return Case(f"roles-panels-{layout}", PANELS, ((259, 90, 70),), OPERANDS, spec(layout, d="f32"), SM_90A)
 
 
-def _waves(name: str) -> Case:
-    """Three work tiles for each of two CTAs, which keep in step."""
-    passes = ("tile-to-ctas", "promote-operands-to-smem", "specialize-roles", "bind-tma", "convert-sm-to-nvvm")
-    return Case(name, f"{ONE}, waves = synchronized", ((170, 60, 70),), passes, PLAIN, SM_90A)
-
-
 CASES = [
     _case("roles-one", PLAIN, ONE, (*EVERY, *VERIFY, "convert-ptx-ops-to-asm")),
     _case("roles-two", PLAIN, TWO),
@@ -55,12 +50,14 @@ CASES = [
     _case("roles-parts", EVERY_KIND, f"{TWO}, epilogue.tile = [128, 16], order = column"),
     # Producer and consumers walk the same runs of tiles.
     _case("roles-even-split", PLAIN, f"{ONE}, order = groups(2, 2), scheduler = even_split"),
+    # Each instance of the consumer has its own scratch.
+    _case("roles-pingpong", PLAIN, f"{PINGPONG}, epilogue.tile = [64, 16]"),
+    _case("roles-pingpong-every-kind", EVERY_KIND, f"{PINGPONG}, epilogue.tile = [64, 16]", ("lower-epilogue",)),
     _case("roles-programmatic", PLAIN, f"{ONE}, launch = programmatic", ("overlap-launches", "convert-sm-to-nvvm")),
     _panels("nt"),
     _panels("tn"),
     # Two CTAs take two tiles of five each, and a half of the fifth; of one tile, a half each.
     Case("roles-tail", f"{TAIL}, order = row", ((23, 29, 61), (23, 29, 317), (600, 29, 125)), EVERY, PLAIN, SM_90A),
-    _waves("roles-waves"),
     # The second half of the fifth tile lies past the edge. The consumers' blocks of rows are one each.
     Case("roles-tail-nt", TAIL_TWO, ((1100, 24, 40),), OPERANDS, spec("nt", d="f32"), SM_90A),
 ]

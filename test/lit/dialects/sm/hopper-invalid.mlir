@@ -81,6 +81,25 @@ tile.kernel @k() {
 // -----
 
 tile.kernel @k() {
+  // expected-error @below {{'sm.roles' op needs a number of instances, at least 1, for each role}}
+  sm.roles {
+    consumer warps(4) instances(0) {
+    }
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k() {
+  // expected-error @below {{'sm.role_instance' op is the number of an instance of a role; it stands in sm.roles}}
+  %i = sm.role_instance : index
+  tile.return
+}
+
+// -----
+
+tile.kernel @k() {
   // expected-error @below {{'sm.roles' op role consumer has 6 warps; a role is made of warpgroups of four}}
   sm.roles {
     consumer warps(6) {

@@ -50,6 +50,38 @@ tile.kernel @roles(%ring: !ring) {
   tile.return
 }
 
+// A role of which two instances take turns, and its number, by which it skips slots of the ring.
+// CHECK-LABEL: tile.kernel @instances
+tile.kernel @instances(%ring: !ring) {
+  %c0 = arith.constant 0 : index
+  // CHECK: %[[TURN:turn]] = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %t = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  // CHECK:      producer warps(4) {
+  // CHECK:      consumer warps(4) instances(2) registers(240) {
+  // CHECK-NEXT:   %[[INSTANCE:instance]] = sm.role_instance : index
+  // CHECK-NEXT:   %index, %phase = sm.ring_advance %{{.+}}[%c0, %c0] by %[[INSTANCE]] : !ring
+  // CHECK-NEXT:   tile.work_tiles (%m, %n) of (%c0, %c0) by [8, 8] order(<row>) persistent in_turn {
+  // CHECK-NEXT:     sm.mbarrier_wait %[[TURN]]
+  // CHECK-NEXT:     sm.mbarrier_arrive %[[TURN]]
+  // CHECK:        tile.work_tiles (%m, %n) of (%c0, %c0) by [8, 8] order(<row>) even_split in_turn iter_args(%{{.+}} = %c0) -> (index) {
+  sm.roles {
+    producer warps(4) {
+    }
+    consumer warps(4) instances(2) registers(240) {
+      %i = sm.role_instance : index
+      %s, %p = sm.ring_advance %ring[%c0, %c0] by %i : !ring
+      tile.work_tiles (%m, %n) of (%c0, %c0) by [8, 8] order(<row>) persistent in_turn {
+        sm.mbarrier_wait %t[%i, %p] : !sm.mbarriers<2>
+        sm.mbarrier_arrive %t[%s] : !sm.mbarriers<2>
+      }
+      %r = tile.work_tiles (%m, %n) of (%c0, %c0) by [8, 8] order(<row>) even_split in_turn iter_args(%x = %c0) -> (index) {
+        tile.yield %x : index
+      }
+    }
+  }
+  tile.return
+}
+
 // Slots become full where bytes are expected, empty where threads arrive: dumps name them so.
 // CHECK-LABEL: tile.kernel @mbarriers
 tile.kernel @mbarriers(%ring: !ring, %slot: !sm.slot<read>, %retired: !sm.retired) {

@@ -43,11 +43,9 @@ tile.kernel @fragments(%y: !y, %d: !tile.view<64x16xbf16>) {
 }
 
 // CHECK-LABEL: func.func @ptx
-func.func @ptx(%v: vector<8xbf16>, %x: f32, %p: !llvm.ptr<1>, %tiles: i32, %ctas: i32) {
+func.func @ptx(%v: vector<8xbf16>, %x: f32, %p: !llvm.ptr<1>) {
   // CHECK-NEXT: sm.ptx_store streaming %{{.+}} to %{{.+}} : vector<8xbf16>, !llvm.ptr<1>
   sm.ptx_store streaming %v to %p : vector<8xbf16>, !llvm.ptr<1>
-  // CHECK-NEXT: sm.ptx_await_wave %{{.+}} tiles(%{{.+}}) ctas(%{{.+}}) : !llvm.ptr<1>
-  sm.ptx_await_wave %p tiles(%tiles) ctas(%ctas) : !llvm.ptr<1>
   // CHECK-NEXT: sm.ptx_store write_through %{{.+}} to %{{.+}} : f32, !llvm.ptr<1>
   sm.ptx_store write_through %x to %p : f32, !llvm.ptr<1>
   return

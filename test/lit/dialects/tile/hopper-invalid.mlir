@@ -6,7 +6,7 @@ module attributes {test.bad = #tile.schedule<mainloop = <roles = 2>>} {}
 
 // -----
 
-// expected-error @below {{roles = pair is not single or cooperative}}
+// expected-error @below {{roles = pair is not single, cooperative or pingpong}}
 module attributes {test.bad = #tile.schedule<mainloop = <roles = pair>>} {}
 
 // -----
@@ -18,6 +18,11 @@ module attributes {test.bad = #tile.schedule<mainloop = <roles = single(2)>>} {}
 
 // expected-error @below {{roles = cooperative needs the number of consumer warpgroups, e.g. cooperative(2)}}
 module attributes {test.bad = #tile.schedule<mainloop = <roles = cooperative>>} {}
+
+// -----
+
+// expected-error @below {{roles = pingpong needs the number of consumer warpgroups, at least 2, e.g. pingpong(2)}}
+module attributes {test.bad = #tile.schedule<mainloop = <roles = pingpong(1)>>} {}
 
 // -----
 
@@ -118,28 +123,9 @@ tile.kernel @k(%M: index, %N: index) {
 
 // -----
 
-tile.kernel @k(%counter: memref<?xf32>, %M: index) {
-  tile.work_tiles (%m, %n) of (%M, %M) by [8, 8] order(<row>) persistent {
-    // expected-error @below {{'tile.await_wave' op counts in a vector of i32, not 'memref<?xf32>'}}
-    tile.await_wave %counter : memref<?xf32>
+tile.kernel @k(%M: index) {
+  // expected-error @below {{'tile.work_tiles' op a CTA has one tile, which cannot be taken in turn; use persistent or even_split}}
+  tile.work_tiles (%m, %n) of (%M, %M) by [8, 8] order(<row>) one_shot in_turn {
   }
-  tile.return
-}
-
-// -----
-
-tile.kernel @k(%counter: memref<?xi32>, %M: index) {
-  tile.work_tiles (%m, %n) of (%M, %M) by [8, 8] order(<row>) one_shot {
-    // expected-error @below {{'tile.await_wave' op waits for CTAs that run at the same time; those of one_shot do not}}
-    tile.await_wave %counter : memref<?xi32>
-  }
-  tile.return
-}
-
-// -----
-
-tile.kernel @k(%counter: memref<?xi32>) {
-  // expected-error @below {{'tile.await_wave' op expects parent op 'tile.work_tiles'}}
-  tile.await_wave %counter : memref<?xi32>
   tile.return
 }

@@ -34,4 +34,19 @@ tile.kernel @one_ring() {
 tile.kernel @nothing() {
   tile.return
 }
+
+// In a role with two instances each has its own buffer: 4096 bytes from the first of 2048 on, which fill whole units, and
+// what follows lies behind both.
+// CHECK-LABEL: tile.kernel @instances
+// CHECK:       sm.alloc at 0 : memref<16x32xf32,
+// CHECK:       sm.alloc at 4096 : memref<16x32xf32,
+tile.kernel @instances() {
+  sm.roles {
+    consumer warps(4) instances(2) {
+      %first = sm.alloc : !scratch
+      %second = sm.alloc : !scratch
+    }
+  }
+  tile.return
+}
 }

@@ -18,8 +18,8 @@ func.func @launches(%n: index) {
 
 // CHECK-LABEL: tile.kernel @roles
 // CHECK:       sm.mbarriers
-// CHECK-NEXT:  tile.launch_dependents
 // CHECK-NEXT:  tile.grid_dependency_wait
+// CHECK-NEXT:  tile.launch_dependents
 // CHECK-NEXT:  sm.roles
 tile.kernel @roles() attributes {schedule = #programmatic} {
   %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
@@ -33,8 +33,8 @@ tile.kernel @roles() attributes {schedule = #programmatic} {
 }
 
 // CHECK-LABEL: tile.kernel @one_role
-// CHECK:       tile.launch_dependents
-// CHECK-NEXT:  tile.grid_dependency_wait
+// CHECK:       tile.grid_dependency_wait
+// CHECK-NEXT:  tile.launch_dependents
 // CHECK-NEXT:  tile.work_tiles
 tile.kernel @one_role(%n: index) attributes {schedule = #programmatic} {
   tile.work_tiles (%row, %column) of (%n, %n) by [64, 64] order(<row>) one_shot {

@@ -174,3 +174,20 @@ tile.kernel @kernel(%a: !map) {
   tile.return
 }
 }
+
+// -----
+
+// The second instance's buffer counts too.
+!scratch = memref<16x32xf32, #tile.layout<(16,32):(32,1)>, #gpu.address_space<workgroup>>
+module attributes {tile.target = "sm_90a"} {
+tile.kernel @instances() {
+  sm.roles {
+    consumer warps(4) instances(2) {
+      %first = sm.alloc at 0 : !scratch
+      // expected-error @below {{verify-smem-offsets: the buffer lies at 2048, within 0 to 4096 of sm.alloc; take 4096 or more}}
+      %second = sm.alloc at 2048 : !scratch
+    }
+  }
+  tile.return
+}
+}

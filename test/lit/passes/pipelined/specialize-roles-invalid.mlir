@@ -509,3 +509,56 @@ tile.kernel @tail(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes
   tile.return
 }
 }
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+!a = memref<64x32xbf16, #tile.layout<(64,32):(32,1)>, #gpu.address_space<workgroup>>
+!b = memref<8x32xbf16, #tile.layout<(8,32):(32,1)>, #gpu.address_space<workgroup>>
+!tile = !tile.tile<64x8xf32>
+module attributes {tile.target = "sm_90a"} {
+tile.kernel @turns(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {
+    schedule = #tile.schedule<mainloop = <stages = 2, roles = pingpong(2)>>} {
+  %as = sm.alloc : !a
+  %bs = sm.alloc : !b
+  %cs = sm.alloc : !a
+  %ds = sm.alloc : !b
+  tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent part(full_waves) {
+    %zero = tile.splat 0.0 : !tile
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %acc = scf.for %k = %c0 to %K step %c32 iter_args(%c = %zero) -> (!tile) {
+      %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
+      %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
+      sm.copy %at to %as : !tile.view<64x32xbf16>, !a
+      sm.copy %bt to %bs : !tile.view<8x32xbf16>, !b
+      %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
+      scf.yield %next : !tile
+    }
+    tile.store %acc into %d[%m, %n] {
+    ^bb0(%x: f32):
+      tile.yield %x : f32
+    } : !tile, !out
+  }
+  // expected-error @below {{specialize-roles: is a second loop over work tiles, in which turns would begin anew; take one loop}}
+  tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent part(tail_halves) {
+    %zero = tile.splat 0.0 : !tile
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %acc = scf.for %k = %c0 to %K step %c32 iter_args(%c = %zero) -> (!tile) {
+      %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
+      %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
+      sm.copy %at to %cs : !tile.view<64x32xbf16>, !a
+      sm.copy %bt to %ds : !tile.view<8x32xbf16>, !b
+      %next = tile.mma tn %cs, %ds, %c : !a, !b, !tile
+      scf.yield %next : !tile
+    }
+    tile.store %acc into %d[%m, %n] {
+    ^bb0(%x: f32):
+      tile.yield %x : f32
+    } : !tile, !out
+  }
+  tile.return
+}
+}

@@ -305,7 +305,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: atoms = [4, 2, 1] count the consumer warpgroups; take [2, 1, 1]; nor with roles = single: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2)}}
+  // expected-error @below {{choose-schedule: no schedule fits: atoms = [4, 2, 1] count the consumer warpgroups that share a tile; take [2, 1, 1]; nor with roles = single: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2)}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<multiply = <atom = wgmma.m64n8k16, atoms = [4, 2, 1]>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -517,6 +517,52 @@ module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
   // expected-error @below {{choose-schedule: no schedule fits: roles = cooperative(2) go with a.copy = tma and wgmma, not tma and mma.m16n8k16; nor with roles = single: a.cache = evict_first goes with a.copy = tma, not cp.async.16; take normal}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <a = <cache = evict_first>>, multiply = <atom = mma.m16n8k16>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// A tile whose accumulators one warpgroup cannot hold.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @pingpong(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: grid.tile = [128, 256]: each thread of 1 consumer warpgroup holds 256 accumulators and needs about 40 registers beside them; it has 232: take grid.tile = [128, 192]}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [128, 256]>, mainloop = <roles = pingpong(2)>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @pingpong_warpgroups(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: atoms = [2, 1, 1] count the consumer warpgroups that share a tile; take [1, 1, 1]}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = pingpong(2)>, multiply = <atoms = [2, 1, 1]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @pingpong_tail(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: tail = halves is a second loop over tiles, in which turns begin anew; take whole, or cooperative(2)}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tail = halves>, mainloop = <roles = pingpong(2)>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y : bf16

@@ -166,7 +166,7 @@ func.func @smaller_atom(%a: !mat, %b: !mat, %d: !mat) {
 
 // A target with wgmma takes a producer and consumers, and the tile that fills the last wave; what is left of its N
 // beside parts of 64 columns is a narrower part.
-// CHECK:      grid = <tile = [256, 184], {{.*}} scheduler = persistent>,
+// CHECK:      grid = <tile = [256, 184], {{.*}} scheduler = persistent, launch = programmatic>,
 // CHECK-NEXT: mainloop = <k = 64, stages = 3, roles = cooperative(2), registers = [40, 232],
 // CHECK-NEXT: a = <copy = tma,
 // CHECK-NEXT: b = <copy = tma,
