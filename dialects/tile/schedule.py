@@ -71,6 +71,10 @@ def _checked(name: str, kind: Kind, value: Any) -> Any:
         raise ScheduleError(f"{name} = {value!r}{why}; it takes {kind.form}") from None
 
 
+GLOBAL_LOADS = "ld.global."
+"""How the names of loads from global memory to registers begin."""
+
+
 @dataclass(frozen=True)
 class Grid(_Part):
     """`#tile.grid`: which CTA computes which tile of D, in which order.
@@ -167,6 +171,11 @@ class Schedule(_Part):
     def turns(self) -> int:
         """Groups of consumers that take whole tiles in turn: 1 where all share each tile."""
         return self.mainloop.roles.turns if self.mainloop.roles is not None else 1
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether fragments come straight from global memory: A or B is copied by a load, not to shared memory."""
+        return any((operand.copy or "").startswith(GLOBAL_LOADS) for operand in (self.mainloop.a, self.mainloop.b))
 
     @property
     def tile_mnk(self) -> Extents3:
