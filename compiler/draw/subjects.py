@@ -12,6 +12,7 @@ from lowtide.compiler.draw.atoms import copy_atom_picture, mma_atom_picture
 from lowtide.compiler.draw.layouts import layout_picture, swizzle_picture
 from lowtide.compiler.draw.panels import Picture
 from lowtide.compiler.draw.tiled import fragment_picture, mma_picture, shape_of_copy
+from lowtide.compiler.presets import PRESETS
 from lowtide.dialects.diagnostics import Diagnostics
 from lowtide.dialects.sm import FragmentType, TiledCopyAttr, TiledMmaAttr
 from lowtide.dialects.text import check_text
@@ -136,5 +137,7 @@ def _cut(text: str) -> str:
 
 
 def _unknown(what: str) -> Error:
+    if what.strip() in PRESETS:
+        return Error(f"{what!r} is a preset; draw the kernel that it makes: leave WHAT out, and give --schedule {what}")
     nearest = difflib.get_close_matches(what.strip(), [*MMA_ATOMS, *COPY_ATOMS], n=1, cutoff=0.0)[0]
     return Error(f"nothing is called {_cut(what)!r}; did you mean the atom {nearest!r}? Else give {_FORMS}")

@@ -156,6 +156,10 @@ def test_a_swizzle_shows_where_each_unit_goes_over_one_period(text: str, bits: t
         ("mma.m16n8k16.f32.bf61", "did you mean the atom 'mma.m16n8k16.f32.bf16'"),
         ("ldmatrix.x3", "did you mean the atom 'ldmatrix.x"),
         ("", "nothing is called ''"),
+        (
+            "sm80-swizzled",
+            "is a preset; draw the kernel that it makes: leave WHAT out, and give --schedule sm80-swizzled",
+        ),
         ("(8,8:(8,1)", "unbalanced"),
         ("(8,8):(8)", "must nest alike"),
         ("<3,3,2>", "S must be at least B"),
