@@ -177,7 +177,8 @@ class _HostOps:
             "shared_memory": int(ir.IntegerAttr(op.shared_memory).value),
             "arguments": arguments,
         }
-        return entry | ({"programmatic": True} if op.programmatic else {})
+        flags = {"programmatic": bool(op.programmatic), "cooperative": bool(op.cooperative)}
+        return entry | {name: True for name, is_set in flags.items() if is_set}
 
 
 def _tensor_map_attributes(op: sm.TensorMapOp) -> dict[str, Any]:

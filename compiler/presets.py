@@ -40,10 +40,6 @@ _DIRECT = _SM80.with_(epilogue_path="direct", order="row")
 _BANDS = _SM80.with_(order="grouped(8)")
 
 _SM80_STEPS = {
-    "sm80-direct": (
-        "mma.sync on fragments that come straight from global memory, without shared memory",
-        _SM80.with_(order="row", epilogue_path="direct", a_copy="ld.global.16", b_copy="ld.global.16"),
-    ),
     "sm80-two-stages": (
         "cp.async, ldmatrix and mma.sync, two stages in shared memory without a swizzle",
         _DIRECT.with_(stages=2, fragment_buffers=1, a_swizzle=NO_SWIZZLE, b_swizzle=NO_SWIZZLE),
@@ -58,9 +54,9 @@ _SM80_STEPS = {
         "one stage less, CTAs that stay for many tiles",
         _BANDS.with_(stages=4, scheduler="persistent"),
     ),
-    "sm80-sliced-k": (
-        "one tile per CTA again, for eight warps: two along K share each element",
-        _BANDS.with_(atoms=(2, 2, 2), stages=4),
+    "sm80-split-k": (
+        "eight warps, K in four parts, whose partial sums one CTA adds: for few tiles and a long K",
+        _BANDS.with_(stages=4, atoms=(2, 4, 1), k_division="split(4)"),
     ),
     "sm80-large-tile": (
         "a tile twice as wide and deep, eight warps, one tile per CTA",
@@ -138,6 +134,22 @@ _SM90A_STEPS = {
     "sm90-dependent-launch": (
         "a kernel that starts while the kernel before it ends",
         _TMA_STORES.with_(order="grouped(16)", launch="programmatic"),
+    ),
+    "sm90-split-k": (
+        "K in two parts, whose partial sums one CTA adds: for few tiles and a long K",
+        _TMA_STORES.with_(order="grouped(16)", k_division="split(2)"),
+    ),
+    "sm90-scatter-k": (
+        "each part adds a share of the columns, and stores them from its fragments",
+        _GROUPS.with_(order="grouped(16)", k_division="scatter(2)"),
+    ),
+    "sm90-stream-k": (
+        "an even share of all K steps for each CTA in place of parts",
+        _TMA_STORES.with_(order="grouped(16)", k_division="stream_k"),
+    ),
+    "sm90-hybrid-k": (
+        "waves of whole tiles, and shares of the K steps of the last ones only",
+        _TMA_STORES.with_(order="grouped(16)", k_division="hybrid"),
     ),
     "sm90-tall-tile": ("tiles of 256 rows: two blocks of 64 for each consumer, fewer bytes from L2 per flop", _TALL),
     "sm90-split-tail": ("a last wave that is at most half full as half tiles", _TALL.with_(tail="halves")),

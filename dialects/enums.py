@@ -6,7 +6,15 @@ Builders of ops take the enums as they are.
 from mlir import ir
 
 from lowtide.dialects import sm, tile
-from lowtide.dialects.tile import CacheHint, GemmLayout, OperandKind, RasterKind, SchedulerKind, WorkPart
+from lowtide.dialects.tile import (
+    CacheHint,
+    GemmLayout,
+    KDivisionKind,
+    OperandKind,
+    RasterKind,
+    SchedulerKind,
+    WorkPart,
+)
 
 
 def gemm_layout(op: tile.GemmOp | tile.MmaOp | sm.WgmmaOp) -> GemmLayout:
@@ -32,6 +40,11 @@ def scheduler_kind(work: tile.WorkTilesOp) -> SchedulerKind:
 def work_part(work: tile.WorkTilesOp) -> WorkPart:
     """Which of the tiles a loop over work tiles takes; `all` where it says nothing."""
     return WorkPart.all if work.part is None else WorkPart(_number(work.part))
+
+
+def k_division_kind(work: tile.WorkTilesOp) -> KDivisionKind:
+    """How CTAs share the K of a tile."""
+    return KDivisionKind.none if work.k_division is None else KDivisionKind(_number(work.k_division))
 
 
 def raster_kind(order: tile.RasterAttr) -> RasterKind:

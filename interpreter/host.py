@@ -107,7 +107,8 @@ class Host:
         )
         ctas = (start_cta(machine, program, index, request) for index in range(request.grid))
         ended = itertools.count(1)
-        run_all(ctas, self.sms, self.seed, lambda cta: self.on_progress(next(ended), request.grid))
+        resident = request.grid if request.cooperative else self.sms
+        run_all(ctas, resident, self.seed, lambda cta: self.on_progress(next(ended), request.grid))
 
     def kernel(self, name: str, op: DecodedOp) -> Program:
         """The kernel `name`, decoded."""

@@ -10,7 +10,8 @@ address; arith.constant (value), arith.cmpi (predicate), arith.select, arith.tru
 casts and the arithmetic of `host_ops`; cf.assert (message); sm.tensor_map on a rank-2 argument (box, swizzle or null,
 l2_promotion, dtype, element_strides if not 1), which yields a `TensorMap` for launches alone; and tile.launch, all in
 attributes: kernel, grid (three values or numbers), block, cluster or null, shared_memory in bytes, arguments (a list of
-{"value", "type"}), and programmatic if it may start before the kernels before it in the stream have ended.
+{"value", "type"}), programmatic if it may start before the kernels before it in the stream have ended, and cooperative
+if all its CTAs run at the same time.
 """
 
 from __future__ import annotations

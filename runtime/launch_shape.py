@@ -26,7 +26,7 @@ ARGUMENT_BYTES: dict[str, int] = {
 }
 FLOAT_TYPES = ("f16", "bf16", "f32", "f64")
 _KEYS = ("kernel", "grid", "block", "cluster", "shared_memory", "arguments")
-_OPTIONAL_KEYS = ("programmatic",)
+_OPTIONAL_KEYS = ("programmatic", "cooperative")
 Extents = tuple[int, int, int]
 
 
@@ -40,6 +40,7 @@ class LaunchShape:
     shared_memory: int  # dynamic, bytes per CTA
     types: tuple[str, ...]  # of the kernel's arguments, keys of ARGUMENT_BYTES
     programmatic: bool = False  # may start before the kernels before it in the stream have ended
+    cooperative: bool = False  # all CTAs run at the same time
 
 
 def read_shape(attributes: Mapping[str, Any], capability: tuple[int, int]) -> LaunchShape:
@@ -65,15 +66,16 @@ def read_shape(attributes: Mapping[str, Any], capability: tuple[int, int]) -> La
     memory, most = attributes["shared_memory"], max_shared_memory(capability)
     if not is_integer(memory) or not 0 <= memory <= most:
         raise ValueError(f"shared_memory is {shown(memory)}, must be 0 to {most} bytes, as on the target")
-    return LaunchShape(kernel, block, cluster, memory, tuple(map(str, types)), _programmatic(attributes, capability))
-
-
-def _programmatic(attributes: Mapping[str, Any], capability: tuple[int, int]) -> bool:
-    value = attributes.get("programmatic", False)
-    if not isinstance(value, bool):
-        raise ValueError(f"programmatic is {shown(value)}, must be true or false")
-    if value and capability < (9, 0):
+    programmatic, cooperative = (_flag(attributes, key) for key in _OPTIONAL_KEYS)
+    if programmatic and capability < (9, 0):
         raise ValueError("programmatic is true, which needs a target of sm_90 or later")
+    return LaunchShape(kernel, block, cluster, memory, tuple(map(str, types)), programmatic, cooperative)
+
+
+def _flag(attributes: Mapping[str, Any], key: str) -> bool:
+    value = attributes.get(key, False)
+    if not isinstance(value, bool):
+        raise ValueError(f"{key} is {shown(value)}, must be true or false")
     return value
 
 

@@ -175,6 +175,11 @@ def _launch_config(cuda: Any, shape: LaunchShape, grid: Sequence[int], stream: i
         attribute.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
         attribute.value.programmaticStreamSerializationAllowed = 1
         attributes.append(attribute)
+    if shape.cooperative:
+        attribute = cuda.CUlaunchAttribute()
+        attribute.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+        attribute.value.cooperative = 1
+        attributes.append(attribute)
     if attributes:
         config.attrs, config.numAttrs = attributes, len(attributes)
     return config

@@ -2,11 +2,11 @@
 
 Each kernel has a slot for each (context, stream), whose buffers all its calls in that stream use in turn; calls in two
 streams never share one, since nothing orders them. Streams go by their id, which, unlike a handle, is never used again.
-A `zeroed` workspace is zeroed when it is made; the launches leave it zero for the next call. While a stream is
-captured, memory comes from the graph's own pool, so that it lives as long as the graph and is no other's, and is zeroed
-in the graph. A caller's workspace is zeroed at each call, since nobody knows what else it is used for.
+A `zeroed` workspace is zeroed when it is made; the launches leave it zero for the next call. A caller's workspace is
+zeroed at each call, since nobody knows what else it is used for.
 
-Sources: CUDA driver API reference 13, "Stream Ordered Memory Allocator", "Graph Management" (memory nodes).
+A graph that is being captured owns its workspaces. Those that need not be zero come from the graph's own memory pool.
+Zeroed ones are made once for all launches in one stream of the graph (`graph_memory`), so that replays need no memset.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from lowtide.elements import element_type
-from lowtide.errors import DeviceError, LaunchError
+from lowtide.errors import LaunchError
 from lowtide.runtime import driver
+from lowtide.runtime.graph_memory import GraphZeros, explained
 from lowtide.runtime.operands import Operand
 
 #: Bytes to which every workspace is aligned.
@@ -115,6 +116,7 @@ class Workspaces:
         self._name = name
         self._lock = threading.Lock()
         self._slots: dict[tuple[int, int], dict[int, Buffer]] = {}  # the buffer for each workspace of a host function
+        self._zeros = GraphZeros()
 
     def slot_of(self, stream: int) -> int | None:
         """The stream's id in the current context; None while it is captured. Raises LaunchError."""
@@ -142,8 +144,14 @@ class Workspaces:
 
     def of_graph(self, needs: Sequence[Need], stream: int, place: Place) -> list[Buffer]:
         """Buffers of the graph that is being captured: forget them once the launches are. Raises LaunchError."""
-        buffers = [place.allocate_in_graph(self._name, need.size, stream) for need in needs]
-        zero([buffer.address for buffer in buffers], needs, stream)
+        buffers = []
+        for number, need in enumerate(needs):
+            if need.zeroed:
+                with explained(self._name, need.size):
+                    address = self._zeros.address(number, need.size, stream)
+                buffers.append(Buffer(address, need.size, None))
+            else:
+                buffers.append(place.allocate_in_graph(self._name, need.size, stream))
         return buffers
 
 
@@ -160,7 +168,7 @@ class Place:
         if self.library == "torch":
             return self._of_torch(name, size, stream)
         cuda = driver.api()
-        with _explained(name, size):
+        with explained(name, size):
             address = int(driver.check(cuda.cuMemAlloc(max(size, 1)), "cuMemAlloc"))
         owner = _Owned()
         weakref.finalize(owner, _free, address, self.context).atexit = False
@@ -171,7 +179,7 @@ class Place:
         if self.library == "torch":
             return self._of_torch(name, size, stream)
         cuda = driver.api()
-        with _explained(name, size):
+        with explained(name, size):
             address = int(driver.check(cuda.cuMemAllocAsync(max(size, 1), cuda.CUstream(stream)), "cuMemAllocAsync"))
         owner = _Owned()
         weakref.finalize(owner, cuda.cuMemFreeAsync, cuda.CUdeviceptr(address), cuda.CUstream(stream)).atexit = False
@@ -180,7 +188,7 @@ class Place:
     def _of_torch(self, name: str, size: int, stream: int) -> Buffer:
         """From torch's caching allocator, which takes it from the graph's pool while `stream` is captured."""
         torch = sys.modules["torch"]
-        with _explained(name, size), torch.cuda.stream(torch.cuda.ExternalStream(stream, device=self.ordinal)):
+        with explained(name, size), torch.cuda.stream(torch.cuda.ExternalStream(stream, device=self.ordinal)):
             held = torch.empty((max(size, 1),), dtype=torch.uint8, device=f"cuda:{self.ordinal}")
         return Buffer(held.data_ptr(), size, held)
 
@@ -189,23 +197,6 @@ class _Owned:
     """Freed with the last buffer that names it."""
 
     __slots__ = ("__weakref__",)
-
-
-class _explained:
-    """Makes of a library's refusal to allocate a LaunchError that says what it was for."""
-
-    def __init__(self, name: str, size: int) -> None:
-        self._text = f"kernel {name}: a workspace of {size} bytes cannot be had"
-
-    def __enter__(self) -> None:
-        """Nothing is to be done before."""
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, (DeviceError, RuntimeError)):
-            raise LaunchError(
-                f"{self._text} ({error}); free memory, pass workspace=, or compile without division of K"
-                " (grid.k_division = none)"
-            ) from None
 
 
 def _free(address: int, context: int) -> None:

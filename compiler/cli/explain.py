@@ -123,6 +123,9 @@ def _print_grid(grid: Grid) -> None:
         line("grid", f"{how}; tiles and CTAs are known at launch")
         return
     line("grid", f"{grid.tiles} {how}; {counted(grid.ctas, 'CTA')}, {grid.at_once} at once on {grid.sms} SMs")
+    if grid.k_division is not None:
+        _print_division(grid)
+        return
     text = counted(grid.full_waves or 0, "full wave")
     if grid.last_wave:
         halves = f" in {grid.last_wave_halves} halves" if grid.last_wave_halves else ""
@@ -130,3 +133,15 @@ def _print_grid(grid: Grid) -> None:
         text += f", a last one of {counted(grid.last_wave, 'tile')}{halves}, {busy:.0%} of the CTAs"
     rows, columns = counted(grid.wave_rows or 0, "tile row"), counted(grid.wave_columns or 0, "tile column")
     line("waves", f"{text}; the first reads {rows} of A and {columns} of B")
+
+
+def _print_division(grid: Grid) -> None:
+    """What a division of K costs: the partial sums that go through L2, and who waits for them."""
+    if grid.partial_sums is None:
+        line("division of K", f"{grid.k_division}; its partial sums are known at launch")
+        return
+    moved = (
+        f"{counted(grid.partial_sums, 'partial sum')} of f32 written and read, {grid.partial_bytes or 0} bytes each way"
+    )
+    waits = f"{counted(grid.shared_tiles or 0, 'CTA')} wait for the other parts of a tile"
+    line("division of K", f"{grid.k_division}: {moved}; {waits}")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from mlir import ir
 
@@ -11,6 +12,7 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.interpreter.machine.work_order import WorkOrder
 from lowtide.interpreter.ops.tile import work_order
 from lowtide.passes.base import walk
 from lowtide.passes.schedules.facts import registers_at_entry, threads_of
@@ -22,8 +24,17 @@ from lowtide.targets.tv import extents
 
 # What a grid is computed by.
 _HOST_OPS: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
-    {"arith.muli": int.__mul__, "arith.minsi": min, "arith.ceildivsi": lambda x, y: -(-x // y)}
+    {
+        "arith.muli": int.__mul__,
+        "arith.minsi": min,
+        "arith.maxsi": max,
+        "arith.divsi": int.__floordiv__,
+        "arith.ceildivsi": lambda x, y: -(-x // y),
+    }
 )
+
+
+_PARTIAL_BYTES = 4  # of an accumulator
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,14 @@ class Grid:
     """Tile rows of the first wave: panels of A that it reads."""
     wave_columns: int | None
     """Tile columns of the first wave: panels of B that it reads."""
+    k_division: str | None = None
+    """How CTAs share the K of a tile; None where they do not."""
+    shared_tiles: int | None = None
+    """Tiles that several CTAs compute parts of; their parts 0 wait for the others."""
+    partial_sums: int | None = None
+    """Partial sums that CTAs leave for others to add."""
+    partial_bytes: int | None = None
+    """Bytes of partial sums, written once and read once."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +162,7 @@ def _accumulators(kernel: tile.KernelOp) -> int:
 
 def _flops_per_byte(kernel: tile.KernelOp, stage: list[ir.Type]) -> float:
     """2·M·N·K flops for (M + N)·K elements."""
-    m, n = walk(kernel, tile.WorkTilesOp)[0].tile
+    m, n = list(walk(kernel, tile.WorkTilesOp)[0].tile)[:2]
     element_bytes = element_bits(ir.MemRefType(stage[0]).element_type) // 8
     return 2 * m * n / ((m + n) * element_bytes)
 
@@ -155,8 +174,9 @@ def _grid(
 
     A role repeats the loops of the others.
     """
-    tile_m, tile_n = loops[0].tile
-    order, *parts = (work_order(work.operation) for work in loops)
+    work = loops[0]
+    tile_m, tile_n = list(work.tile)[:2]
+    order, *parts = (work_order(loop.operation) for loop in loops)
     numbers = [str(number) for number in (order.group, order.columns) if number]
     text = order.kind.name + (f"({', '.join(numbers)})" if numbers else "")
     places = None if spec.m is None or spec.n is None else (-(-spec.m // tile_m), -(-spec.n // tile_n))
@@ -165,9 +185,10 @@ def _grid(
     at_once = None if ctas is None else min(ctas, target.sm_count * ctas_per_sm)
     halves = next((part for part in parts if part.pieces > 1), None)
     wave: list[tuple[int, int]] = []
-    if places and at_once and ctas:
-        first = (next(order.tiles_of(cta, ctas, places), None) for cta in range(at_once))
-        wave = [place for place in first if place is not None]
+    steps = _steps(work, spec)
+    if places and at_once and ctas and steps:
+        first = (next(order.items_of(cta, ctas, places, steps), None) for cta in range(at_once))
+        wave = [item.place for item in first if item is not None]
     return Grid(
         tile=(tile_m, tile_n),
         order=text,
@@ -181,7 +202,33 @@ def _grid(
         last_wave_halves=halves.count(ctas, tiles) if halves and ctas and tiles else 0 if tiles else None,
         wave_rows=len({row for row, _ in wave}) or None,
         wave_columns=len({column for _, column in wave}) or None,
+        **(_sharing(order, work, places, ctas, steps) if work.depth is not None else {}),
     )
+
+
+def _steps(work: tile.WorkTilesOp, spec: GemmSpec) -> int | None:
+    """K steps of a tile; 1 where K is not divided."""
+    if work.depth is None:
+        return 1
+    return None if spec.k is None else -(-spec.k // list(work.tile)[2])
+
+
+def _sharing(
+    order: WorkOrder, work: tile.WorkTilesOp, places: tuple[int, int] | None, ctas: int | None, steps: int | None
+) -> dict[str, Any]:
+    """What a division of K costs."""
+    text = order.division.name + (f"({order.parts})" if order.parts else "")
+    if not (places and ctas and steps):
+        return {"k_division": text}
+    items = [item for cta in range(ctas) for item in order.items_of(cta, ctas, places, steps)]
+    others = sum(item.part > 0 for item in items)
+    tile_m, tile_n, _ = work.tile
+    return {
+        "k_division": text,
+        "shared_tiles": sum(item.parts > 1 and item.part == 0 for item in items),
+        "partial_sums": others,
+        "partial_bytes": others * tile_m * tile_n * _PARTIAL_BYTES,
+    }
 
 
 def _host_value(value: ir.Value, sms: int) -> int | None:

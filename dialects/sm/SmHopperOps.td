@@ -261,4 +261,31 @@ def Sm_PtxStoreOp : Sm_Op<"ptx_store", [MemoryEffects<[MemWrite]>]> {
   let assemblyFormat = "$cache $value `to` $pointer attr-dict `:` type($value) `,` type($pointer)";
 }
 
+def Sm_PtxSemaphoreArriveOp : Sm_Op<"ptx_semaphore_arrive", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "red.release.gpu.global.add.s32 of one (level nvvm)";
+  let description = [{
+    By one thread. What it wrote before, and what others wrote before a barrier with it, is visible to who acquires the
+    new value. See PTX ISA, "red" and "Causality Order".
+
+    ```mlir
+    sm.ptx_semaphore_arrive %p : !llvm.ptr<1>
+    ```
+  }];
+  let arguments = (ins AnyType:$pointer);
+  let assemblyFormat = "$pointer attr-dict `:` type($pointer)";
+}
+
+def Sm_PtxSemaphoreWaitOp : Sm_Op<"ptx_semaphore_wait", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "ld.acquire.gpu.global.s32 until the value is at least a count (level nvvm)";
+  let description = [{
+    By one thread; others that meet it at a barrier afterwards see as much. See PTX ISA, "ld" and "Causality Order".
+
+    ```mlir
+    sm.ptx_semaphore_wait %p until %count : !llvm.ptr<1>
+    ```
+  }];
+  let arguments = (ins AnyType:$pointer, I32:$count);
+  let assemblyFormat = "$pointer `until` $count attr-dict `:` type($pointer)";
+}
+
 #endif // LOWTIDE_SM_HOPPER_OPS_TD

@@ -8,7 +8,7 @@ using namespace lowtide::tile::parts;
 namespace {
 template <typename Part> DictionaryAttr toDictionary(typename Part::Attr attribute);
 
-// Builtin attributes only: words are strings, swizzles [B, M, S], orders and roles [word, numbers …].
+// Builtin attributes only: words are strings, swizzles [B, M, S], orders, roles and divisions of K [word, numbers …].
 struct Write {
   Builder builder;
   NamedAttrList entries;
@@ -44,6 +44,10 @@ struct Write {
   void value(StringRef field, RolesAttr slot) {
     if (slot)
       call(field, stringifyRolesKind(slot.getKind()), {slot.getConsumers()});
+  }
+  void value(StringRef field, KDivisionAttr slot) {
+    if (slot)
+      call(field, stringifyKDivisionKind(slot.getKind()), {slot.getParts()});
   }
   void permutation(StringRef field, Attribute slot) {
     if (slot)
@@ -125,6 +129,11 @@ struct Read {
     auto [kind, numbers] = call<RolesKind>(field, 1);
     if (kind)
       ok = bool(slot = RolesAttr::getChecked(emitError, fields.getContext(), *kind, numbers[0]));
+  }
+  void value(StringRef field, KDivisionAttr &slot) {
+    auto [kind, numbers] = call<KDivisionKind>(field, 1);
+    if (kind)
+      ok = bool(slot = KDivisionAttr::getChecked(emitError, fields.getContext(), *kind, numbers[0]));
   }
   void permutation(StringRef field, Attribute &slot) {
     auto modes = get<ArrayAttr>(field);

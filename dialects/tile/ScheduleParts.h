@@ -16,17 +16,22 @@ struct Grid {
   std::optional<SchedulerKind> scheduler;
   std::optional<LaunchKind> launch;
   std::optional<TailKind> tail;
+  KDivisionAttr kDivision;
 
   Grid() = default;
   explicit Grid(GridAttr a)
-      : tile(a.getTile()), order(a.getOrder()), scheduler(a.getScheduler()), launch(a.getLaunch()), tail(a.getTail()) {}
-  GridAttr build(MLIRContext *context) const { return GridAttr::get(context, tile, order, scheduler, launch, tail); }
+      : tile(a.getTile()), order(a.getOrder()), scheduler(a.getScheduler()), launch(a.getLaunch()), tail(a.getTail()),
+        kDivision(a.getKDivision()) {}
+  GridAttr build(MLIRContext *context) const {
+    return GridAttr::get(context, tile, order, scheduler, launch, tail, kDivision);
+  }
   template <typename Visitor> void visit(Visitor &&visitor) {
     visitor.extents("tile", tile, 2, "[M, N]");
     visitor.value("order", order);
     visitor.word("scheduler", scheduler);
     visitor.word("launch", launch);
     visitor.word("tail", tail);
+    visitor.value("k_division", kDivision);
   }
 };
 

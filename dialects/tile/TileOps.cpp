@@ -229,21 +229,66 @@ static ParseResult parsePart(OpAsmParser &parser, OperationState &result, String
   return success();
 }
 
+// `(%a, %b)` or `(%a, %b, …)`.
+template <typename Item> static ParseResult parseTuple(OpAsmParser &parser, SmallVectorImpl<Item> &items) {
+  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, [&]() -> ParseResult {
+    if constexpr (std::is_same_v<Item, OpAsmParser::Argument>)
+      return parser.parseArgument(items.emplace_back());
+    else
+      return parser.parseOperand(items.emplace_back());
+  });
+}
+
+static bool isCounted(KDivisionKind kind) { return kind == KDivisionKind::split || kind == KDivisionKind::scatter; }
+
+// `split 8 (%part of %parts at %slot)`: the division of K, and what the body takes of it.
+static ParseResult parseDivision(OpAsmParser &parser, SmallVectorImpl<OpAsmParser::Argument> &arguments,
+                                 KDivisionKind &division, int64_t &parts) {
+  StringRef word;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseKeyword(&word))
+    return failure();
+  std::optional<KDivisionKind> kind = symbolizeKDivisionKind(word);
+  if (!kind || *kind == KDivisionKind::none)
+    return parser.emitError(loc) << "expected split, scatter, stream_k or hybrid, not '" << word << "'";
+  division = *kind;
+  if (isCounted(*kind) && parser.parseInteger(parts))
+    return failure();
+  return failure(parser.parseLParen() || parser.parseArgument(arguments.emplace_back()) ||
+                 parser.parseKeyword("of") || parser.parseArgument(arguments.emplace_back()) ||
+                 parser.parseKeyword("at") || parser.parseArgument(arguments.emplace_back()) || parser.parseRParen());
+}
+
 ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
-  SmallVector<OpAsmParser::Argument> arguments(2), carried;
-  OpAsmParser::UnresolvedOperand rows, columns;
-  SmallVector<OpAsmParser::UnresolvedOperand> inits;
+  SmallVector<OpAsmParser::Argument> arguments, carried;
+  SmallVector<OpAsmParser::UnresolvedOperand> extents, inits;
   SmallVector<Type> types;
   SmallVector<int64_t> tile;
   Builder &builder = parser.getBuilder();
   Type index = builder.getIndexType();
   auto parseExtent = [&]() -> ParseResult { return parser.parseInteger(tile.emplace_back()); };
-  if (parser.parseLParen() || parser.parseArgument(arguments[0]) || parser.parseComma() ||
-      parser.parseArgument(arguments[1]) || parser.parseRParen() || parser.parseKeyword("of") ||
-      parser.parseLParen() || parser.parseOperand(rows) || parser.parseComma() || parser.parseOperand(columns) ||
-      parser.parseRParen() || parser.parseKeyword("by") ||
-      parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseExtent) || parser.parseKeyword("order") ||
-      parser.parseLParen())
+  SMLoc places = parser.getCurrentLocation();
+  if (parseTuple(parser, arguments))
+    return failure();
+  bool divided = arguments.size() == 4;
+  if (arguments.size() != 2 && !divided)
+    return parser.emitError(places) << "expected (row, column), or (row, column, begin of K, end of K)";
+  SMLoc of = parser.getCurrentLocation();
+  if (parser.parseKeyword("of") || parseTuple(parser, extents) || parser.parseKeyword("by") ||
+      parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseExtent))
+    return failure();
+  if (extents.size() != (divided ? 3 : 2))
+    return parser.emitError(of) << "expected the extents of " << (divided ? "M, N and K" : "M and N");
+  if (divided) {
+    KDivisionKind division;
+    int64_t parts = 0;
+    if (parseDivision(parser, arguments, division, parts))
+      return failure();
+    result.addAttribute(getKDivisionAttrName(result.name), KDivisionKindAttr::get(builder.getContext(), division));
+    if (parts)
+      result.addAttribute(getKPartsAttrName(result.name), builder.getI64IntegerAttr(parts));
+  }
+  if (parser.parseKeyword("order") || parser.parseLParen())
     return failure();
   Attribute order = RasterAttr::parse(parser, Type());
   StringRef word;
@@ -260,13 +305,15 @@ ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
   if (succeeded(parser.parseOptionalKeyword("in_turn")))
     result.addAttribute(getInTurnAttrName(result.name), builder.getUnitAttr());
-  if (parseIterArgs(parser, carried, inits, types) || parser.resolveOperand(rows, index, result.operands) ||
-      parser.resolveOperand(columns, index, result.operands) ||
+  if (parseIterArgs(parser, carried, inits, types) || parser.resolveOperands(extents, index, result.operands) ||
       parser.resolveOperands(inits, types, loc, result.operands) ||
       parser.parseOptionalAttrDictWithKeyword(result.attributes))
     return failure();
+  result.addAttribute(getOperandSegmentSizesAttrName(result.name),
+                      builder.getDenseI32ArrayAttr({1, 1, divided, static_cast<int32_t>(inits.size())}));
   result.addTypes(types);
-  arguments[0].type = arguments[1].type = index;
+  for (OpAsmParser::Argument &argument : arguments)
+    argument.type = index;
   llvm::append_range(arguments, carried);
   Region *body = result.addRegion();
   if (parser.parseRegion(*body, arguments))
@@ -283,10 +330,23 @@ ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
 
 void WorkTilesOp::print(OpAsmPrinter &printer) {
   Block &block = getBody().front();
-  printer << " (" << block.getArgument(0) << ", " << block.getArgument(1) << ") of (" << getRows() << ", "
-          << getColumns() << ") by [";
-  llvm::interleaveComma(getTile(), printer);
-  printer << "] order(";
+  auto list = [&](auto values) { llvm::interleaveComma(values, printer); };
+  printer << " (";
+  list(block.getArguments().take_front(getDepth() ? 4 : 2));
+  printer << ") of (" << getRows() << ", " << getColumns();
+  if (getDepth())
+    printer << ", " << getDepth();
+  printer << ") by [";
+  list(getTile());
+  printer << "] ";
+  if (getDepth()) {
+    printer << stringifyKDivisionKind(*getKDivision());
+    if (getKParts())
+      printer << " " << *getKParts();
+    printer << " (" << block.getArgument(4) << " of " << block.getArgument(5) << " at " << block.getArgument(6)
+            << ") ";
+  }
+  printer << "order(";
   getOrder().print(printer);
   printer << ") " << stringifySchedulerKind(getScheduler());
   if (getPart())
@@ -294,45 +354,69 @@ void WorkTilesOp::print(OpAsmPrinter &printer) {
   printer << (getInTurn() ? " in_turn" : "");
   if (!getInits().empty()) {
     printer << " iter_args(";
-    llvm::interleaveComma(llvm::zip(block.getArguments().drop_front(2), getInits()), printer,
+    llvm::interleaveComma(llvm::zip(block.getArguments().drop_front(getNumPlaces()), getInits()), printer,
                           [&](auto pair) { printer << std::get<0>(pair) << " = " << std::get<1>(pair); });
     printer << ") -> (" << getResultTypes() << ")";
   }
   printer.printOptionalAttrDictWithKeyword(
       (*this)->getAttrs(),
-      {getTileAttrName(), getOrderAttrName(), getSchedulerAttrName(), getPartAttrName(),
-       getInTurnAttrName()});
+      {getTileAttrName(), getOrderAttrName(), getSchedulerAttrName(), getPartAttrName(), getInTurnAttrName(),
+       getKDivisionAttrName(), getKPartsAttrName(), getOperandSegmentSizesAttrName()});
   printer << " ";
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false, /*printBlockTerminators=*/!getInits().empty());
 }
 
 void WorkTilesOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setName) {
-  if (region.empty() || region.getNumArguments() < 2)
+  static constexpr StringLiteral kNames[] = {"m", "n", "k0", "k1", "part", "parts", "slot"};
+  if (region.empty() || region.getNumArguments() < getNumPlaces())
     return;
-  setName(region.getArgument(0), "m");
-  setName(region.getArgument(1), "n");
+  for (unsigned place = 0; place < getNumPlaces(); ++place)
+    setName(region.getArgument(place), kNames[place]);
 }
 
 LogicalResult WorkTilesOp::verify() {
-  if (getTile().size() != 2 || llvm::any_of(getTile(), [](int64_t extent) { return extent < 1; }))
-    return emitOpError() << "needs a tile of two positive extents";
+  bool divided = static_cast<bool>(getDepth());
+  if (getTile().size() != (divided ? 3 : 2) || llvm::any_of(getTile(), [](int64_t extent) { return extent < 1; }))
+    return emitOpError() << "needs a tile of " << (divided ? "three" : "two") << " positive extents";
   if (getInTurn() && getScheduler() == SchedulerKind::one_shot)
     return emitOpError() << "a CTA has one tile, which cannot be taken in turn; use persistent or even_split";
   if (getPart().value_or(WorkPart::all) != WorkPart::all && getScheduler() != SchedulerKind::persistent)
     return emitOpError() << "has part(" << stringifyWorkPart(*getPart()) << "), which parts the waves of a persistent "
                          << "grid; it is " << stringifySchedulerKind(getScheduler());
+  if (divided != getKDivision().has_value() || (divided && *getKDivision() == KDivisionKind::none))
+    return emitOpError() << "has a K extent where a division of K says how it is divided, and only there";
+  if ((divided && isCounted(*getKDivision())) != getKParts().has_value() ||
+      (getKParts() && *getKParts() < 1))
+    return emitOpError() << "has a number of parts where K is split, at least 1, and only there";
+  if (divided && getPart().value_or(WorkPart::all) != WorkPart::all)
+    return emitOpError() << "divides K of all tiles; a part of the tiles has whole sums";
   Block &block = getBody().front();
-  if (block.getNumArguments() != 2 + getInits().size() || !block.getArgument(0).getType().isIndex() ||
-      !block.getArgument(1).getType().isIndex())
-    return emitOpError() << "body takes the tile's first row and first column, both index, and what is carried";
+  unsigned places = getNumPlaces();
+  if (block.getNumArguments() != places + getInits().size() ||
+      !llvm::all_of(block.getArguments().take_front(places), [](auto place) { return place.getType().isIndex(); }))
+    return emitOpError() << "body takes the tile's first row and first column"
+                         << (divided ? ", begin and end of K, part, parts and slot, all" : ", both")
+                         << " index, and what is carried";
   auto yield = dyn_cast<YieldOp>(block.getTerminator());
   auto differ = [&](TypeRange types) { return !llvm::equal(types, getResultTypes()); };
   if (!yield || differ(getInits().getTypes()) || differ(yield.getValues().getTypes()) ||
-      differ(TypeRange(block.getArgumentTypes()).drop_front(2)))
+      differ(TypeRange(block.getArgumentTypes()).drop_front(places)))
     return emitOpError() << "must yield what it carries: initial values, body arguments, yielded values and results "
                             "have one list of types";
   return success();
 }
+
+//===--- semaphores ---------------------------------------------------------------------------------------------===//
+
+static LogicalResult verifySemaphores(Operation *op, Value semaphores) {
+  auto type = cast<MemRefType>(semaphores.getType());
+  if (type.getRank() != 1 || !type.getElementType().isInteger(32))
+    return op->emitOpError() << "needs semaphores in a vector of i32, not " << type;
+  return success();
+}
+
+LogicalResult SemaphoreArriveOp::verify() { return verifySemaphores(*this, getSemaphores()); }
+LogicalResult SemaphoreWaitOp::verify() { return verifySemaphores(*this, getSemaphores()); }
 
 //===--- tile.workspace -----------------------------------------------------------------------------------------===//
 

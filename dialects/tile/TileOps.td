@@ -104,7 +104,8 @@ def Tile_LaunchOp : Tile_Op<"launch", [DeclareOpInterfaceMethods<SymbolUserOpInt
     `threads` is the number of threads per CTA. `shared_memory` is the size of its dynamic shared memory in bytes, which
     is known from level `epilogue` on. A `programmatic` launch may start before the kernels before it in the stream have
     ended (CUDA C++ Programming Guide, "Programmatic Dependent Launch"); its kernel waits by
-    `tile.grid_dependency_wait`.
+    `tile.grid_dependency_wait`. In a `cooperative` launch all CTAs run at the same time, or it is refused, so that any
+    CTA may wait for any other (CUDA C++ Programming Guide, "Grid Synchronization").
 
     ```mlir
     tile.launch @gemm_kernel grid(%ctas) threads(128) shared_memory(49152) args(%a, %b, %d)
@@ -112,10 +113,10 @@ def Tile_LaunchOp : Tile_Op<"launch", [DeclareOpInterfaceMethods<SymbolUserOpInt
     ```
   }];
   let arguments = (ins FlatSymbolRefAttr:$kernel, Index:$grid, I64Attr:$threads, OptionalAttr<I64Attr>:$shared_memory,
-                       UnitAttr:$programmatic, Variadic<AnyType>:$args);
+                       UnitAttr:$programmatic, UnitAttr:$cooperative, Variadic<AnyType>:$args);
   let assemblyFormat = [{
     $kernel `grid` `(` $grid `)` `threads` `(` $threads `)` (`shared_memory` `(` $shared_memory^ `)`)?
-    (`programmatic` $programmatic^)? `args` `(` $args `)` attr-dict (`:` type($args)^)?
+    (`programmatic` $programmatic^)? (`cooperative` $cooperative^)? `args` `(` $args `)` attr-dict (`:` type($args)^)?
   }];
 }
 
@@ -181,7 +182,8 @@ def Tile_LaunchDependentsOp : Tile_Op<"launch_dependents", [MemoryEffects<[MemRe
   let assemblyFormat = "attr-dict";
 }
 
-def Tile_WorkTilesOp : Tile_Op<"work_tiles", [SingleBlock, RecursiveMemoryEffects, Tile_NamesArguments]> {
+def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBlock, RecursiveMemoryEffects,
+    Tile_NamesArguments]> {
   let summary = "Runs its body once for each work tile of the CTA";
   let description = [{
     Divides the `rows`×`columns` extent into tiles of size `tile`, orders them by `order` and assigns them to the CTAs
@@ -205,6 +207,13 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [SingleBlock, RecursiveMemoryEffect
     The arguments of the body are the first row and the first column of the tile, followed by the loop-carried values,
     as in scf.for.
 
+    With `split n`, `scatter n`, `stream_k` or `hybrid`, a work item is a range of K of a tile (`#tile.k_division`). The K extent and
+    the K of a step are given too, and the body also takes where the range begins and ends, which part of its tile it is
+    (0 begins at K = 0), how many parts the tile has, and the slot of part 0; part p has that slot plus p. Slots are
+    below the number of items (`split`, `scatter`) or of CTAs (`stream_k`, `hybrid`); those of parts 0 are distinct, and so are
+    those of all other parts. Of the parts of a tile, part 0 comes last: the others are items of CTAs with lower
+    numbers, or earlier items of the same CTA.
+
     ```mlir
     tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] order(<grouped 16>) persistent {
       …
@@ -219,15 +228,24 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [SingleBlock, RecursiveMemoryEffect
     tile.work_tiles (%m, %n) of (%M, %N) by [128, 192] order(<grouped 8>) persistent part(tail_halves) {
       …
     }
+    tile.work_tiles (%m, %n, %k0, %k1) of (%M, %N, %K) by [128, 256, 64] split 8 (%part of %parts at %slot)
+        order(<row>) persistent {
+      …
+    }
     ```
   }];
-  let arguments = (ins Index:$rows, Index:$columns, Variadic<AnyType>:$inits, DenseI64ArrayAttr:$tile,
-                       Tile_RasterAttr:$order, Tile_SchedulerKind:$scheduler, OptionalAttr<Tile_WorkPart>:$part,
-                       UnitAttr:$in_turn);
+  let arguments = (ins Index:$rows, Index:$columns, Optional<Index>:$depth, Variadic<AnyType>:$inits,
+                       DenseI64ArrayAttr:$tile, Tile_RasterAttr:$order, Tile_SchedulerKind:$scheduler,
+                       OptionalAttr<Tile_WorkPart>:$part, UnitAttr:$in_turn,
+                       OptionalAttr<Tile_KDivisionKind>:$k_division, OptionalAttr<I64Attr>:$k_parts);
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    // Arguments of the body before the loop-carried ones.
+    unsigned getNumPlaces() { return getDepth() ? 7 : 2; }
+  }];
 }
 
 def Tile_SplatOp : Tile_Op<"splat", [Pure]> {
@@ -280,11 +298,14 @@ def Tile_MmaOp : Tile_Op<"mma", [AllTypesMatch<["acc", "result"]>]> {
   let hasVerifier = 1;
 }
 
-def Tile_StoreOp : Tile_Op<"store", [SingleBlock, Tile_NamesArguments]> {
+def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments, SingleBlock, Tile_NamesArguments]> {
   let summary = "Applies the epilogue to an accumulator and writes it into D";
   let description = [{
     The window of D starts at the given offsets, has the accumulator's shape, and is clipped at the edges of D. The
     region is the same as in `tile.gemm`. The accumulator is a CTA-wide tile, or a fragment from level `atoms` on.
+
+    With `part`, the accumulator is the sum over one range of K only: what is stored is the sum of all parts of the
+    tile. `divide-k` replaces this form by ops that exchange partial sums.
 
     ```mlir
     tile.store %acc into %d[%m, %n] operands(per_column %bias : memref<?xbf16>) {
@@ -292,16 +313,105 @@ def Tile_StoreOp : Tile_Op<"store", [SingleBlock, Tile_NamesArguments]> {
       …
       tile.yield %y : bf16
     } : !tile.tile<128x256xf32>, memref<?x?xbf16, strided<[?, 1]>>
+    tile.store %acc part (%part of %parts at %slot) into %d[%m, %n] { … } : …
     ```
   }];
-  let arguments = (ins AnyType:$value, Tile_OutputMemRef:$d, Index:$row, Index:$column, Variadic<AnyType>:$epilogue_operands,
+  let arguments = (ins AnyType:$value, Optional<Index>:$part, Optional<Index>:$parts, Optional<Index>:$slot,
+                       Tile_OutputMemRef:$d, Index:$row, Index:$column, Variadic<AnyType>:$epilogue_operands,
                        DefaultValuedAttr<I32ArrayAttr, "{}">:$kinds);
   let regions = (region SizedRegion<1>:$epilogue);
   let assemblyFormat = [{
-    $value `into` $d `[` $row `,` $column `]`
+    $value (`part` `(` $part^ `of` $parts `at` $slot `)`)? `into` $d `[` $row `,` $column `]`
     (`operands` `(` custom<KindedOperands>($epilogue_operands, type($epilogue_operands), $kinds)^ `)`)?
     $epilogue attr-dict `:` type($value) `,` type($d)
   }];
+  let hasVerifier = 1;
+}
+
+//===--- division of K ------------------------------------------------------------------------------------------===//
+
+def Tile_StorePartialOp : Tile_Op<"store_partial"> {
+  let summary = "Writes partial sums of a tile into a slot of a workspace";
+  let description = [{
+    Slot i holds one value of this type, from element i times its number of elements on. Which element of the tile lies
+    where in the slot follows from the type and the level, and is known to the ops that read it alone. With `shares`,
+    the columns are divided evenly into as many shares, which lie one after the other in the slot.
+
+    ```mlir
+    tile.store_partial %acc into %partials[%slot] : !tile.tile<128x256xf32>, memref<?xf32>
+    tile.store_partial %acc into %partials[%slot] shares 8 : !tile.tile<128x256xf32>, memref<?xf32>
+    ```
+  }];
+  let arguments = (ins AnyType:$value, Arg<AnyMemRef, "workspace", [MemWrite]>:$partials, Index:$slot,
+                       OptionalAttr<I64Attr>:$shares);
+  let assemblyFormat = [{
+    $value `into` $partials `[` $slot `]` (`shares` $shares^)? attr-dict `:` type($value) `,` type($partials)
+  }];
+}
+
+def Tile_AddPartialsOp : Tile_Op<"add_partials", [AllTypesMatch<["value", "result"]>]> {
+  let summary = "Adds the partial sums in consecutive slots, one after the other";
+  let description = [{
+    The result is ((value + slot first) + slot first + 1) + …, of `count` slots: the order of the sum is fixed, so that
+    its bits repeat.
+
+    ```mlir
+    %sum = tile.add_partials %acc, %partials[%first] count %n : !tile.tile<128x256xf32>, memref<?xf32>
+    ```
+  }];
+  let arguments = (ins AnyType:$value, Arg<AnyMemRef, "workspace", [MemRead]>:$partials, Index:$first, Index:$count);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = [{
+    $value `,` $partials `[` $first `]` `count` $count attr-dict `:` type($value) `,` type($partials)
+  }];
+}
+
+def Tile_SumSharesOp : Tile_Op<"sum_shares"> {
+  let summary = "Adds one share of the partial sums in consecutive slots, one after the other";
+  let description = [{
+    The result is (slot first + slot first + 1) + …, of `count` slots, in that order. Of each slot it reads the share
+    with number `share` of those that `tile.store_partial` has written.
+
+    ```mlir
+    %sum = tile.sum_shares %partials[%first] count %n share %part of 8 : memref<?xf32> to !tile.tile<128x32xf32>
+    ```
+  }];
+  let arguments = (ins Arg<AnyMemRef, "workspace", [MemRead]>:$partials, Index:$first, Index:$count, Index:$share,
+                       I64Attr:$shares);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = [{
+    $partials `[` $first `]` `count` $count `share` $share `of` $shares attr-dict `:` type($partials) `to` type($result)
+  }];
+}
+
+def Tile_SemaphoreArriveOp : Tile_Op<"semaphore_arrive"> {
+  let summary = "Adds one to a semaphore in a zeroed workspace, after all that the CTA wrote before";
+  let description = [{
+    All threads of the CTA, or of the role, execute it together. Whoever waits for the semaphore then sees what they
+    wrote before (red.release.gpu; PTX ISA, "Release and Acquire Patterns").
+
+    ```mlir
+    tile.semaphore_arrive %semaphores[%slot] : memref<?xi32>
+    ```
+  }];
+  let arguments = (ins Arg<AnyMemRef, "semaphores", [MemRead, MemWrite]>:$semaphores, Index:$index);
+  let assemblyFormat = "$semaphores `[` $index `]` attr-dict `:` type($semaphores)";
+  let hasVerifier = 1;
+}
+
+def Tile_SemaphoreWaitOp : Tile_Op<"semaphore_wait"> {
+  let summary = "Waits until a semaphore has a count";
+  let description = [{
+    All threads of the CTA, or of the role, execute it together, and go on once the semaphore is at least `count`; they
+    see what those wrote who arrived. With `reset`, the semaphore is then set to zero for the next launch.
+
+    ```mlir
+    tile.semaphore_wait %semaphores[%slot] until %count reset : memref<?xi32>
+    ```
+  }];
+  let arguments = (ins Arg<AnyMemRef, "semaphores", [MemRead, MemWrite]>:$semaphores, Index:$index, Index:$count,
+                       UnitAttr:$reset);
+  let assemblyFormat = "$semaphores `[` $index `]` `until` $count (`reset` $reset^)? attr-dict `:` type($semaphores)";
   let hasVerifier = 1;
 }
 

@@ -125,6 +125,20 @@ struct Parse {
       return success(bool(slot = RolesAttr::getChecked(emit, parser.getContext(), kind, consumers)));
     });
   }
+  void value(StringRef field, KDivisionAttr &slot) {
+    at(field, [&](SMLoc loc) -> ParseResult {
+      StringRef word;
+      SmallVector<int64_t> numbers;
+      KDivisionKind kind;
+      if (parseCall(parser, field, word, numbers) || parseEnum(parser, loc, word, field, kind))
+        return failure();
+      if (numbers.size() > 1)
+        return parser.emitError(loc) << "k_division takes at most one number, e.g. split(8)";
+      auto emit = [&] { return parser.emitError(loc); };
+      int64_t parts = numbers.empty() ? 0 : numbers[0];
+      return success(bool(slot = KDivisionAttr::getChecked(emit, parser.getContext(), kind, parts)));
+    });
+  }
   // An integer is an extent, anything else a layout.
   void permutation(StringRef field, Attribute &slot) {
     at(field, [&](SMLoc loc) -> ParseResult {
@@ -244,6 +258,13 @@ struct Print {
     if (slot.getConsumers())
       os << "(" << slot.getConsumers() << ")";
   }
+  void value(StringRef field, KDivisionAttr slot) {
+    if (!slot)
+      return;
+    raw_ostream &os = key(field) << stringifyKDivisionKind(slot.getKind());
+    if (slot.getParts())
+      os << "(" << slot.getParts() << ")";
+  }
   void permutation(StringRef field, Attribute slot) {
     if (!slot)
       return;
@@ -287,5 +308,35 @@ LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, Ro
     return emitError() << "roles = cooperative needs the number of consumer warpgroups, e.g. cooperative(2)";
   if (kind == RolesKind::pingpong && consumers < 2)
     return emitError() << "roles = pingpong needs the number of consumer warpgroups, at least 2, e.g. pingpong(2)";
+  return success();
+}
+
+Attribute KDivisionAttr::parse(AsmParser &parser, Type) {
+  StringRef word;
+  KDivisionKind kind;
+  int64_t parts = 0;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseLess() || parser.parseKeyword(&word) || parseEnum(parser, loc, word, "k_division", kind))
+    return {};
+  OptionalParseResult number = parser.parseOptionalInteger(parts);
+  if ((number.has_value() && failed(*number)) || parser.parseGreater())
+    return {};
+  return parser.getChecked<KDivisionAttr>(loc, parser.getContext(), kind, parts);
+}
+
+void KDivisionAttr::print(AsmPrinter &printer) const {
+  printer << "<" << stringifyKDivisionKind(getKind());
+  if (getParts())
+    printer << " " << getParts();
+  printer << ">";
+}
+
+LogicalResult KDivisionAttr::verify(function_ref<InFlightDiagnostic()> emitError, KDivisionKind kind, int64_t parts) {
+  bool counted = kind == KDivisionKind::split || kind == KDivisionKind::scatter;
+  StringRef word = stringifyKDivisionKind(kind);
+  if (counted && parts < 1)
+    return emitError() << "k_division = " << word << " needs the number of parts, e.g. " << word << "(8)";
+  if (!counted && parts != 0)
+    return emitError() << "k_division = " << stringifyKDivisionKind(kind) << " takes no number";
   return success();
 }

@@ -46,6 +46,30 @@ def Tile_CacheHint : Tile_Enum<"CacheHint", "how caches keep what an access move
     I32EnumAttrCase<"normal", 0>, I32EnumAttrCase<"evict_first", 1>, I32EnumAttrCase<"evict_last", 2>,
     I32EnumAttrCase<"streaming", 3>, I32EnumAttrCase<"write_through", 4>]>;
 
+def Tile_KDivisionKind : Tile_Enum<"KDivisionKind", "how CTAs share the K of a tile", [
+    I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"split", 1>, I32EnumAttrCase<"stream_k", 2>,
+    I32EnumAttrCase<"hybrid", 3>, I32EnumAttrCase<"scatter", 4>]>;
+
+def Tile_KDivisionAttr : Tile_Attr<"KDivision", "k_division"> {
+  let summary = "How CTAs share the K of a tile, whose partial sums one of them adds";
+  let description = [{
+    - `none`: one CTA computes a tile.
+    - `split n`: n CTAs, each of an even share of the K steps; fewer where there are fewer steps. Where K is cut does
+      not depend on the GPU.
+    - `scatter n`: as `split n`, and each of the CTAs adds the partial sums of its share of the tile's columns.
+    - `stream_k`: each CTA of the launch computes an even share of the K steps of all tiles, and so the end of one tile,
+      whole tiles and the beginning of another. Where K is cut follows from the number of CTAs.
+    - `hybrid`: whole tiles first, and the steps of the last one to two waves of tiles as in `stream_k`.
+
+    ```mlir
+    #tile.k_division<split 8>
+    ```
+  }];
+  let parameters = (ins EnumParameter<Tile_KDivisionKind>:$kind, DefaultValuedParameter<"int64_t", "0">:$parts);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
 def Tile_RasterAttr : Tile_Attr<"Raster", "raster"> {
   let summary = "Rasterization order: in which order work tiles are handed out";
   let description = [{
@@ -88,6 +112,7 @@ def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
     | `scheduler` | `one_shot`, `persistent`, `even_split` | `one_shot`: one CTA per work tile. `persistent`: as many CTAs as fit at once; CTA i of g computes tiles i, i + g, …. `even_split`: as many CTAs; each computes a run of consecutive tiles of equal length |
     | `launch` | `serialized`, `programmatic` | `serialized`: the kernel starts after the kernels before it in the stream have ended. `programmatic`: it may start earlier, and waits before it accesses global memory; default `serialized` |
     | `tail` | `whole`, `halves` | `halves`: a last wave that is at most half full runs as half tiles, so that twice as many CTAs take part; default `whole` |
+    | `k_division` | `none`, `split(n)`, `scatter(n)`, `stream_k`, `hybrid` | how CTAs share the K of a tile, as in `#tile.k_division`; default `none` |
 
     ```mlir
     #tile.grid<tile = [128, 256], order = grouped(16), scheduler = persistent>
@@ -96,7 +121,7 @@ def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
   }];
   let parameters = (ins Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$tile, Tile_OptionalAttr<"RasterAttr">:$order,
                         Tile_OptionalEnum<"SchedulerKind">:$scheduler, Tile_OptionalEnum<"LaunchKind">:$launch,
-                        Tile_OptionalEnum<"TailKind">:$tail);
+                        Tile_OptionalEnum<"TailKind">:$tail, Tile_OptionalAttr<"KDivisionAttr">:$kDivision);
 }
 
 def Tile_RolesAttr : Tile_Attr<"Roles", "roles"> {

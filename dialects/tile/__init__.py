@@ -14,6 +14,7 @@ from .._tile_enum_gen import (  # noqa: F401
     CacheHint,
     EpilogueMath,
     GemmLayout,
+    KDivisionKind,
     LaunchKind,
     OperandKind,
     RasterKind,

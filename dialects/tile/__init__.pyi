@@ -4,6 +4,7 @@ from typing import Any
 from .._tile_enum_gen import CacheHint as CacheHint
 from .._tile_enum_gen import EpilogueMath as EpilogueMath
 from .._tile_enum_gen import GemmLayout as GemmLayout
+from .._tile_enum_gen import KDivisionKind as KDivisionKind
 from .._tile_enum_gen import LaunchKind as LaunchKind
 from .._tile_enum_gen import OperandKind as OperandKind
 from .._tile_enum_gen import RasterKind as RasterKind

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 from mlir import ir
 from tensor_layouts import Layout
 
-from lowtide.dialects._tile_enum_gen import RasterKind, RolesKind
+from lowtide.dialects._tile_enum_gen import KDivisionKind, RasterKind, RolesKind
 from lowtide.dialects.tile.layouts import layout_attr, layout_of
 
 Extents2: TypeAlias = tuple[int, int]
@@ -54,6 +54,17 @@ class Roles:
 
     def __str__(self) -> str:
         return _call(str(self.kind), self.consumers)
+
+
+@dataclass(frozen=True)
+class KDivision:
+    """How CTAs share the K of a tile, as `#tile.k_division`: `parts` of a split; 0 if it has none."""
+
+    kind: KDivisionKind
+    parts: int = 0
+
+    def __str__(self) -> str:
+        return _call(str(self.kind), self.parts)
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*")  # a bare identifier of MLIR
@@ -186,9 +197,9 @@ class Word(_Plain):
 
 @dataclass(frozen=True)
 class Call(_Plain):
-    """A word with numbers: an `Order` or `Roles`; text such as `grouped(8)` is accepted too."""
+    """A word with numbers: an `Order`, `Roles` or `KDivision`; text such as `grouped(8)` is accepted too."""
 
-    value: type[Order] | type[Roles]
+    value: type[Order] | type[Roles] | type[KDivision]
     enum: type[IntEnum]
     numbers: Callable[[Any], tuple[int, ...]]
     takes: Mapping[IntEnum, str]  # the numbers of the words that take any, for messages
@@ -197,7 +208,7 @@ class Call(_Plain):
     def form(self) -> str:
         return _alternatives(f"{kind}{self.takes.get(kind, '')}" for kind in self.enum)
 
-    def check(self, value: Any) -> Order | Roles:
+    def check(self, value: Any) -> Order | Roles | KDivision:
         if isinstance(value, str):
             call = _CALL.fullmatch(value)
             if call is None:
@@ -213,11 +224,11 @@ class Call(_Plain):
             _integer(number)
         return value
 
-    def encode(self, value: Order | Roles) -> ir.Attribute:
+    def encode(self, value: Order | Roles | KDivision) -> ir.Attribute:
         numbers = ir.DenseI64ArrayAttr.get(self.numbers(value))
         return ir.ArrayAttr.get([ir.StringAttr.get(str(value.kind)), numbers])
 
-    def decode(self, attribute: ir.Attribute) -> Order | Roles:
+    def decode(self, attribute: ir.Attribute) -> Order | Roles | KDivision:
         word, numbers = ir.ArrayAttr(attribute)
         kind = self.enum[ir.StringAttr(word).value]
         return self.value(kind, *ir.DenseI64ArrayAttr(numbers))  # type: ignore[arg-type]
@@ -256,6 +267,12 @@ ORDER = Call(
 )
 _NUMBERED_ROLES: Mapping[IntEnum, str] = MappingProxyType({RolesKind.cooperative: "(n)", RolesKind.pingpong: "(n)"})
 ROLES = Call(Roles, RolesKind, lambda roles: (roles.consumers,), _NUMBERED_ROLES)
+K_DIVISION = Call(
+    KDivision,
+    KDivisionKind,
+    lambda division: (division.parts,),
+    MappingProxyType({KDivisionKind.split: "(n)", KDivisionKind.scatter: "(n)"}),
+)
 SWIZZLE = Integers(3, "<B,M,S>")
 
 

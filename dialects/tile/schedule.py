@@ -16,6 +16,7 @@ from lowtide.dialects._lowtide import ScheduleAttr
 from lowtide.dialects._tile_enum_gen import (
     CacheHint,
     EpilogueMath,
+    KDivisionKind,
     LaunchKind,
     SchedulerKind,
     StorePath,
@@ -24,6 +25,7 @@ from lowtide.dialects._tile_enum_gen import (
 from lowtide.dialects.diagnostics import Diagnostics
 from lowtide.dialects.text import check_text
 from lowtide.dialects.tile.fields import (
+    K_DIVISION,
     ORDER,
     ROLES,
     SWIZZLE,
@@ -31,6 +33,7 @@ from lowtide.dialects.tile.fields import (
     Extents3,
     Integer,
     Integers,
+    KDivision,
     Kind,
     Modes,
     Name,
@@ -71,15 +74,11 @@ def _checked(name: str, kind: Kind, value: Any) -> Any:
         raise ScheduleError(f"{name} = {value!r}{why}; it takes {kind.form}") from None
 
 
-GLOBAL_LOADS = "ld.global."
-"""How the names of loads from global memory to registers begin."""
-
-
 @dataclass(frozen=True)
 class Grid(_Part):
     """`#tile.grid`: which CTA computes which tile of D, in which order.
 
-    `launch` and `tail` may stay None: serialized, whole.
+    `launch`, `tail` and `k_division` may stay None: serialized, whole, none.
     """
 
     tile: Extents2 | None = field(default=None, metadata=_is(Integers(2, "[M, N]")))
@@ -87,6 +86,7 @@ class Grid(_Part):
     scheduler: SchedulerKind | None = field(default=None, metadata=_is(Word(SchedulerKind)))
     launch: LaunchKind | None = field(default=None, metadata=_is(Word(LaunchKind)))
     tail: TailKind | None = field(default=None, metadata=_is(Word(TailKind)))
+    k_division: KDivision | None = field(default=None, metadata=_is(K_DIVISION))
 
 
 @dataclass(frozen=True)
@@ -173,9 +173,10 @@ class Schedule(_Part):
         return self.mainloop.roles.turns if self.mainloop.roles is not None else 1
 
     @property
-    def is_direct(self) -> bool:
-        """Whether fragments come straight from global memory: A or B is copied by a load, not to shared memory."""
-        return any((operand.copy or "").startswith(GLOBAL_LOADS) for operand in (self.mainloop.a, self.mainloop.b))
+    def k_division(self) -> KDivision | None:
+        """How CTAs share the K of a tile; None where one CTA computes it."""
+        division = self.grid.k_division
+        return None if division is None or division.kind is KDivisionKind.none else division
 
     @property
     def tile_mnk(self) -> Extents3:

@@ -48,7 +48,8 @@ def registers_that_fit(threads: int) -> int:
 class LaunchRequest:
     """What `tile.launch` asks for. `shared_memory` in bytes, None before shared memory is laid out.
 
-    `programmatic`: the kernel may start before those before it in the stream have ended.
+    `programmatic`: the kernel may start before those before it in the stream have ended. `cooperative`: all CTAs run at
+    the same time.
     """
 
     kernel: str
@@ -57,6 +58,7 @@ class LaunchRequest:
     shared_memory: int | None
     arguments: tuple[Any, ...]
     programmatic: bool = False
+    cooperative: bool = False
 
 
 @dataclass(eq=False)
@@ -79,6 +81,8 @@ class Machine:
     roles: tuple[Role, ...] = ()
     registers: int = 0
     trace: Trace | None = None
+    parts: dict[int, dict[int, Any]] = field(default_factory=dict)  # partial sums, by slot of part 0 and part
+    released: dict[int, dict[int, Any]] = field(default_factory=dict)  # by semaphore: what is known of each CTA
 
     @cached_property
     def seats(self) -> tuple[Seat, ...]:
@@ -111,7 +115,6 @@ class Cta:
         self.rings: dict[int, Any] = {}
         self.mbarriers: dict[int, Any] = {}  # by slot, at level nvvm by address
         self.warpgroups: dict[int, Any] = {}  # what wgmma keeps for each
-        self.exchanged: dict[int, Any] = {}  # what agents give each other in an op of the whole CTA, by agent
         self.rendezvous: dict[int, Any] = {}  # what the warps of a warpgroup execute together, by its number
         self.stores: dict[tuple[int, int], Any] = {}  # groups of TMA stores, by agent and lane
         self.registers: dict[int, int] = {}  # per thread, for each warp that has changed them

@@ -8,7 +8,7 @@ What writes memory on nobody's behalf, as TMA does, has a clock but is no agent:
 what makes its writes visible (the phases of an mbarrier).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,14 @@ class Clocks:
     """The clocks of `warps` agents, and of further sources of writes, with their names for messages.
 
     `known[r, w]`: how many epochs of w had ended when r last heard of it; an agent's own on the diagonal.
+    `heard[r]`: by CTA, what r has acquired of the clocks of other CTAs.
     """
 
     def __init__(self, warps: int, names: Sequence[str] = ()) -> None:
         self.warps = warps
         self.names = list(names) or [f"warp {warp}" for warp in range(warps)]
         self.known: NDArray[np.int32] = np.zeros((warps, warps), np.int32)
+        self.heard: list[dict[int, Knowledge]] = [{} for _ in range(warps)]
 
     def add_source(self, name: str) -> int:
         """The number of a new clock, of something that is no agent."""
@@ -47,16 +49,32 @@ class Clocks:
         members = np.arange(self.warps) if warps is None else np.asarray(warps)
         self.known[members, members] += 1
         self.known[members] = self.known[members].max(axis=0)
+        if any(self.heard[member] for member in members):
+            together: dict[int, Knowledge] = {}
+            for member in members:
+                merged(together, self.heard[member])
+            for member in members:
+                self.heard[member] = dict(together)
 
     def release(self, warp: int) -> Knowledge:
         """The agent's current epoch ends. Returns what an agent that `acquire`s it will then know."""
         self.known[warp, warp] += 1
         return self.known[warp].copy()
 
+    def release_ordered(self, warp: int) -> Knowledge:
+        """What a single thread of the agent releases: only what an ordering event put before it, its epoch goes on."""
+        return self.known[warp].copy()
+
     def acquire(self, warp: int, knowledge: Knowledge) -> None:
         """The agent learns what was released; it learns nothing about clocks added since then."""
         mine = self.known[warp, : len(knowledge)]
         np.maximum(mine, knowledge, out=mine)
+
+
+def merged(into: dict[int, Knowledge], more: Mapping[int, Knowledge]) -> None:
+    """Adds to what is known of the clocks of CTAs."""
+    for cta, knowledge in more.items():
+        into[cta] = joined(into[cta], knowledge) if cta in into else knowledge
 
 
 def joined(first: Knowledge, second: Knowledge) -> Knowledge:

@@ -1,8 +1,8 @@
 """Global memory with the rules of ordering: each byte remembers the thread that wrote it last in this launch, and when.
 
-An access to a byte that another thread wrote must be ordered after it, by barriers within a CTA; nothing orders
-accesses of different CTAs. Bytes that a TMA store writes are in flight from `start_store` to `land_store`: until then
-nothing orders them.
+An access to a byte that another thread wrote must be ordered after it, by barriers within a CTA, and by semaphores
+(release and acquire) between CTAs; nothing else orders accesses of different CTAs. Bytes that a TMA store writes are in
+flight from `start_store` to `land_store`: until then nothing orders them.
 """
 
 from collections.abc import Callable
@@ -135,6 +135,16 @@ class GlobalMemory(Cells):
             self._check_written(part, span.addresses, codes[chosen, :count] == UNWRITTEN)
         return codes, payload
 
+    def atomic(self, access: Access, address: int, dtype: str) -> Any:
+        """An element as an atomic operation reads it: without a race. Raises InterpreterError as `load`."""
+        span = self.span(access, np.array([address], np.int64), ELEMENT_BYTES[dtype])
+        return self._read(access, span, dtype, 1)[0, 0]
+
+    def set_atomic(self, access: Access, address: int, value: int, dtype: str) -> None:
+        """Write an element by an atomic operation, which races with no other."""
+        span = self.span(access, np.array([address], np.int64), ELEMENT_BYTES[dtype])
+        self.payload[self._elements(span, ELEMENT_BYTES[dtype], 1)] = value
+
     def start_store(self, access: Access, addresses: Ints, payload: Values, dtype: str, count: int = 1) -> Span:
         """As `store`, by an asynchronous copy: until `land_store` nothing orders what was written."""
         self.store(access, addresses, payload, dtype, count, align=ELEMENT_BYTES[dtype])
@@ -199,10 +209,11 @@ class GlobalMemory(Cells):
         """Raise where another thread wrote in this launch and nothing orders its write before this access."""
         writer, stored = span.get(self._writer) - 1, span.get(self._epoch)
         warp, lane = writer // LANES, lane_column(access)
-        racing = (writer >= 0) & (warp // WARPS != access.cta)
+        others = (writer >= 0) & (warp // WARPS != access.cta)
+        racing = others & ~self._is_acquired(access, warp, stored) if others.any() else others
         if access.cta in self._clocks:
             known = self._clocks[access.cta].known[access.warp]
-            mine = (writer >= 0) & ~racing
+            mine = (writer >= 0) & ~others
             late = stored > known[np.where(mine, warp % WARPS, 0)]
             same = (warp % WARPS == access.warp) & (writer % LANES == lane) & (writer % LANES != WHOLE_AGENT)
             racing |= mine & late & ~same
@@ -215,6 +226,15 @@ class GlobalMemory(Cells):
             self.fail(
                 access, span.addresses, row, byte, f"race ({kind}): {verb} what {who} wrote, nothing orders the two"
             )
+
+    def _is_acquired(self, access: Access, warp: Ints, stored: Ints) -> NDArray[np.bool_]:
+        """Which writes of other CTAs the accessing agent has acquired: by warp of the grid, and epoch + 1."""
+        heard = self._clocks[access.cta].heard[access.warp] if access.cta in self._clocks else {}
+        result = np.zeros(warp.shape, np.bool_)
+        for cta, knowledge in heard.items():
+            theirs = (warp // WARPS == cta) & (warp % WARPS < len(knowledge))
+            result |= theirs & (stored <= knowledge[np.where(theirs, warp % WARPS, 0)])
+        return result
 
 
 def _first_bytes(buffer: Buffer) -> Ints:

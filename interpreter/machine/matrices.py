@@ -74,7 +74,8 @@ def load_inside(state: AgentState, op: DecodedOp, window: Window) -> NDArray[Any
     element = window.matrix.element
     access, memory = state.access(op), state.machine.memory
     if rows == 0 or columns == 0:
-        return np.zeros((rows, columns), state.machine.domain.payload)
+        empty = (1 if window.kind == "per_column" else rows, 1 if window.kind == "per_row" else columns)
+        return np.zeros(empty, state.machine.domain.payload)
     if window.kind == "full":
         addresses = window.matrix.addresses(window.row + np.arange(rows), window.column)
         return memory.load(access, addresses, element.name, columns, align=_alignment(addresses, element.bytes))

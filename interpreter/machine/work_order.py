@@ -7,10 +7,22 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from lowtide.dialects.tile import RasterKind, SchedulerKind, WorkPart
+from lowtide.dialects.tile import KDivisionKind, RasterKind, SchedulerKind, WorkPart
 from lowtide.errors import InterpreterError
 
 Place = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class WorkItem:
+    """A tile (m, n), or its steps of K from `begin` to `end`: which part of how many, and the slot of part 0."""
+
+    place: Place
+    begin: int = 0
+    end: int = 0
+    part: int = 0
+    parts: int = 1
+    slot: int = 0
 
 
 @dataclass(frozen=True)
@@ -23,10 +35,18 @@ class WorkOrder:
     group: int = 0
     columns: int = 0
     part: WorkPart = WorkPart.all
+    division: KDivisionKind = KDivisionKind.none
+    parts: int = 0
 
     def __post_init__(self) -> None:
         """Raises InterpreterError for a word that has no meaning here."""
-        for word, known in ((self.scheduler, SCHEDULERS), (self.kind, ORDERS), (self.part, PARTS)):
+        words = (
+            (self.scheduler, SCHEDULERS),
+            (self.kind, ORDERS),
+            (self.part, PARTS),
+            (self.division, DIVISIONS),
+        )
+        for word, known in words:
             if word not in known:
                 names = ", ".join(each.name for each in known)
                 raise InterpreterError(f"tile.work_tiles: {word.name} is not interpreted; known are {names}")
@@ -48,13 +68,13 @@ class WorkOrder:
         """Positions in the tile order of the tiles that a CTA of the launch computes, in sequence."""
         return SCHEDULERS[self.scheduler](cta, ctas, total)
 
-    def tiles_of(self, cta: int, ctas: int, tiles: Place) -> Iterator[Place]:
-        """The work tiles (m, n) that a CTA computes, in sequence; `tiles` counts those of the order."""
+    def items_of(self, cta: int, ctas: int, tiles: Place, steps: int = 1) -> Iterator[WorkItem]:
+        """The work items of a CTA, in sequence; `tiles` counts those of the order, each has `steps` steps of K."""
         total, pieces = tiles[0] * tiles[1], self.pieces
         taken = PARTS[self.part].taken(total, ctas)
-        for place in self.places(cta, ctas, self.count(ctas, total)):
-            m, n = self.tile_at(taken[place // pieces], tiles)
-            yield m * pieces + place % pieces, n
+        for number, *rest in DIVISIONS[self.division](self, cta, ctas, self.count(ctas, total), steps):
+            m, n = self.tile_at(taken[number // pieces], tiles)
+            yield WorkItem((m * pieces + number % pieces, n), *rest)
 
 
 @dataclass(frozen=True)
@@ -69,6 +89,47 @@ def _split(total: int, ctas: int) -> range:
     """The tiles of a last wave that is at most half full; none if it is fuller."""
     over = total % ctas
     return range(total - over, total) if 2 * over <= ctas else range(total, total)
+
+
+Item = tuple[int, int, int, int, int, int]  # tile, begin, end, part, parts, slot
+
+
+def _undivided(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
+    return ((index, 0, steps, 0, 1, 0) for index in order.places(cta, ctas, tiles))
+
+
+def _split_k(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
+    """Steps in parts that differ by one at most, the longer ones first; the parts of a tile in descending order."""
+    parts = min(order.parts, steps)
+    lengths = [steps // parts + (part < steps % parts) for part in range(parts)]
+    for item in order.places(cta, ctas, tiles * parts):
+        tile, part = item // parts, parts - 1 - item % parts
+        begin = sum(lengths[:part])
+        yield tile, begin, begin + lengths[part], part, parts, tile * parts
+
+
+def _stream_k(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
+    return _shared(cta, ctas, range(tiles), steps)
+
+
+def _hybrid(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
+    """Waves of whole tiles, and one to two waves of tiles in even shares where tiles are no whole waves."""
+    waves = tiles // ctas if tiles % ctas == 0 else max(tiles // ctas - 1, 0)
+    for wave in range(waves):
+        yield wave * ctas + cta, 0, steps, 0, 1, ctas - 1 - cta
+    yield from _shared(cta, ctas, range(waves * ctas, tiles), steps)
+
+
+def _shared(cta: int, ctas: int, tiles: range, steps: int) -> Iterator[Item]:
+    """CTA i has share ctas − 1 − i of the steps of the tiles, one after the other."""
+    cuts = [share * len(tiles) * steps // ctas for share in range(ctas + 1)]
+    own = ctas - 1 - cta
+    for number, tile in enumerate(tiles):
+        first, last = number * steps, (number + 1) * steps
+        begin, end = max(cuts[own], first), min(cuts[own + 1], last)
+        if begin < end:
+            holders = [s for s in range(ctas) if max(cuts[s], first) < min(cuts[s + 1], last)]
+            yield tile, begin - first, end - first, holders.index(own), len(holders), holders[0]
 
 
 def _one_shot(cta: int, ctas: int, total: int) -> range:
@@ -164,5 +225,14 @@ ORDERS: Mapping[RasterKind, Callable[[int, Place, WorkOrder], Place]] = MappingP
         RasterKind.grouped: _grouped,
         RasterKind.groups: _groups,
         RasterKind.hilbert: _hilbert,
+    }
+)
+DIVISIONS: Mapping[KDivisionKind, Callable[[WorkOrder, int, int, int, int], Iterator[Item]]] = MappingProxyType(
+    {
+        KDivisionKind.none: _undivided,
+        KDivisionKind.split: _split_k,
+        KDivisionKind.scatter: _split_k,
+        KDivisionKind.stream_k: _stream_k,
+        KDivisionKind.hybrid: _hybrid,
     }
 )

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine import hardware, tensor_stores
-from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine import hardware, semaphores, tensor_stores
+from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_lanes, active_rows, uniform, whole_warp
 from lowtide.interpreter.machine.tensor_maps import TensorMap
@@ -122,3 +122,22 @@ def ptx_store(state: AgentState, op: DecodedOp) -> None:
     if state.mask is not None and len(payload) > 1:
         payload = payload[state.mask]
     state.machine.memory.store(access, rows, payload, dtype, count)
+
+
+@OPS.implements("sm.ptx_semaphore_arrive")
+def semaphore_arrive(state: AgentState, op: DecodedOp) -> None:
+    """One addition for each active lane; one thread arrives for its CTA."""
+    _one_lane(state, op)
+    semaphores.arrive(state, op, uniform(state, op, state.values[op.operands[0]]))
+
+
+@OPS.implements("sm.ptx_semaphore_wait")
+def semaphore_wait(state: AgentState, op: DecodedOp) -> Steps:
+    _one_lane(state, op)
+    address, count = (uniform(state, op, state.values[slot]) for slot in op.operands)
+    yield from semaphores.wait(state, op, address, count)
+
+
+def _one_lane(state: AgentState, op: DecodedOp) -> None:
+    if (count := active_lanes(state)) != 1:
+        raise violation(state, op, f"{count} lanes act on a semaphore; one thread does for its CTA: elect it")

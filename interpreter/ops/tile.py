@@ -1,6 +1,7 @@
 """The tile dialect: whole matrices, work tiles, windows, products and the epilogue."""
 
 from collections.abc import Iterator
+from functools import reduce
 from itertools import islice
 from typing import Any
 
@@ -8,9 +9,10 @@ import numpy as np
 from mlir import ir
 from numpy.typing import NDArray
 
-from lowtide.dialects.tile import GemmLayout, OperandKind, RasterKind, SchedulerKind, WorkPart
+from lowtide.dialects.tile import GemmLayout, KDivisionKind, OperandKind, RasterKind, SchedulerKind, WorkPart
+from lowtide.interpreter.machine import semaphores
 from lowtide.interpreter.machine.agents import AgentState, LaunchRequest, Steps
-from lowtide.interpreter.machine.barriers import together
+from lowtide.interpreter.machine.barriers import barrier, together
 from lowtide.interpreter.machine.execution import run_block, violation
 from lowtide.interpreter.machine.matrices import (
     Matrix,
@@ -23,7 +25,8 @@ from lowtide.interpreter.machine.matrices import (
 )
 from lowtide.interpreter.machine.shared_buffers import load_buffer
 from lowtide.interpreter.machine.work_order import WorkOrder
-from lowtide.interpreter.program.ir_types import Fragment, MemRef, Tile, View
+from lowtide.interpreter.numbers.cells import Access
+from lowtide.interpreter.program.ir_types import Fragment, MemRef, Tile, Type, View
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Program
 
@@ -102,6 +105,7 @@ def launch(state: AgentState, op: DecodedOp) -> None:
         attributes.get("shared_memory"),
         tuple(arguments),
         "programmatic" in attributes,
+        "cooperative" in attributes,
     )
     start(request, op)
 
@@ -124,8 +128,17 @@ def work_order(op: Any) -> WorkOrder:
     """What a tile.work_tiles says of who computes which tile when. Raises InterpreterError for an unknown word."""
     order = op.attributes["order"]
     scheduler = SchedulerKind(ir.IntegerAttr(op.attributes["scheduler"]).value)
-    part = WorkPart(ir.IntegerAttr(op.attributes["part"]).value) if "part" in op.attributes else WorkPart.all
-    return WorkOrder(scheduler, RasterKind[order.kind], order.group, order.columns, part)
+    words = ("part", "k_division", "k_parts")
+    said = {name: ir.IntegerAttr(op.attributes[name]).value for name in words if name in op.attributes}
+    return WorkOrder(
+        scheduler,
+        RasterKind[order.kind],
+        order.group,
+        order.columns,
+        part=WorkPart(said["part"]) if "part" in said else WorkPart.all,
+        division=KDivisionKind(said.get("k_division", 0)),
+        parts=said.get("k_parts", 0),
+    )
 
 
 def _prepare_work_tiles(op: DecodedOp, program: Program) -> None:
@@ -134,19 +147,25 @@ def _prepare_work_tiles(op: DecodedOp, program: Program) -> None:
 
 @OPS.implements("tile.work_tiles", prepare=_prepare_work_tiles)
 def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
-    rows, columns, *carried = (state.values[slot] for slot in op.operands)
+    rows, columns, depth, inits = op.operand_groups()
+    extents = [state.values[slot] for slot in (*rows, *columns, *depth)]
+    carried = [state.values[slot] for slot in inits]
     machine, cta, order = state.machine, state.cta.index, op.data
-    height, width = op.attributes["tile"]
+    height, width, *step = op.attributes["tile"]
     turn, turns = _turn(state, op)
+    sides = [height * order.pieces, width, *step]
     noted = None if machine.trace is None else machine.trace.begin_work(cta, state.name, (turn, turns))
-    whole = height * order.pieces
-    row, column, *following = op.regions[0].arguments
-    tiles = order.tiles_of(cta, machine.grid, (-(-rows // whole), -(-columns // width)))
-    for m, n in islice(tiles, turn, None, turns):
-        place = state.values[row], state.values[column] = m * height, n * width
-        if noted is not None and place[0] < rows:  # a half of a tile may lie past the edge
-            noted.append((*place, height, width))
-        for slot, value in zip(following, carried, strict=True):
+    counts = [-(-extent // side) for extent, side in zip(extents, sides, strict=True)]
+    items = order.items_of(cta, machine.grid, (counts[0], counts[1]), *counts[2:])
+    for item in islice(items, turn, None, turns):
+        place = [item.place[0] * height, item.place[1] * width]
+        # A half of a tile may lie past the edge; part 0 stores the tile, or every part a share of it.
+        stores = item.part == 0 or order.division is KDivisionKind.scatter
+        if noted is not None and place[0] < extents[0] and stores:
+            noted.append((place[0], place[1], height, width))
+        if depth:
+            place += [item.begin * step[0], min(item.end * step[0], extents[2]), item.part, item.parts, item.slot]
+        for slot, value in zip(op.regions[0].arguments, [*place, *carried], strict=True):
             state.values[slot] = value
         carried = yield from run_block(state, op.regions[0])
     for slot, value in zip(op.results, carried, strict=True):
@@ -204,14 +223,111 @@ def _operand(state: AgentState, op: DecodedOp, operand: Any) -> NDArray[Any]:
     return load_window(state, op, operand) if isinstance(operand, Window) else load_buffer(state, op, operand)
 
 
+# Partial sums and semaphores ------------------------------------------------------------------------------------------
+
+
+@OPS.implements("tile.store_partial")
+def store_partial(state: AgentState, op: DecodedOp) -> None:
+    together(state, op)
+    value, partials, slot = (state.values[number] for number in op.operands)
+    type, shares = op.operand_types[0], op.attributes.get("shares", 1)
+    for share, part in enumerate(_in_shares(state, type, value, shares)):
+        access, addresses = _slot_rows(state, op, type, partials, part.shape, slot * shares + share, shares)
+        state.machine.memory.store(
+            access, addresses, part, partials.element.name, part.shape[1], partials.element.bytes
+        )
+
+
+def _in_shares(state: AgentState, type: Type, value: NDArray[Any], shares: int) -> list[NDArray[Any]]:
+    """The parts of a value in each of `shares` even shares of the columns, in the value's own order."""
+    assert isinstance(type, Tile | Fragment)
+    width = type.shape[1] // shares
+    if isinstance(type, Tile):
+        return [value[:, share * width : (share + 1) * width] for share in range(shares)]
+    _, columns = type.tv.coordinates(type.shape[0])
+    own = columns[state.thread] // width
+    return [value[own == share].reshape(len(value), -1) for share in range(shares)]
+
+
+@OPS.implements("tile.sum_shares")
+def sum_shares(state: AgentState, op: DecodedOp) -> None:
+    together(state, op)
+    partials, first, count, share = (state.values[number] for number in op.operands)
+    type, shares = op.result_types[0], op.attributes["shares"]
+    assert isinstance(type, Tile | Fragment)
+    name, total = partials.element.name, None
+    shape = type.shape if isinstance(type, Tile) else (len(state.lanes), type.tv.coordinates(type.shape[0])[0].shape[1])
+    for slot in range(first, first + count):
+        access, addresses = _slot_rows(state, op, type, partials, shape, slot * shares + share, shares)
+        partial = state.machine.memory.load(access, addresses, name, shape[1], partials.element.bytes)
+        total = partial if total is None else state.machine.domain.add(total, partial, name)
+    state.values[op.results[0]] = total
+
+
+@OPS.implements("tile.add_partials")
+def add_partials(state: AgentState, op: DecodedOp) -> None:
+    together(state, op)
+    value, partials, first, count = (state.values[number] for number in op.operands)
+    name, width = partials.element.name, partials.element.bytes
+    for slot in range(first, first + count):
+        access, addresses = _slot_rows(state, op, op.operand_types[0], partials, value.shape, slot)
+        partial = state.machine.memory.load(access, addresses, name, value.shape[1], width)
+        value = state.machine.domain.add(value, partial, name)
+    state.values[op.results[0]] = value
+
+
+def _slot_rows(
+    state: AgentState, op: DecodedOp, type: Type, partials: Matrix, shape: tuple[int, int], slot: int, shares: int = 1
+) -> tuple[Access, NDArray[np.int64]]:
+    """The addresses of the rows of a value, (rows, columns), in a slot: row by row, or thread by thread.
+
+    A CTA's value is whole; of a fragment each agent holds the rows of its threads. With shares, a slot is that of one
+    share, of a type that is whole (`tile.store_partial`) or a share itself (`tile.sum_shares`).
+    """
+    assert isinstance(type, Tile | Fragment)
+    rows, columns = shape
+    first = int(state.thread[0]) if isinstance(type, Fragment) else 0
+    elements = type.shape[0] * type.shape[1] // (shares if op.operand_types[0] is type else 1)
+    start = slot * elements + first * columns
+    access = state.access(op, state.lanes if isinstance(type, Fragment) else None)
+    return access, partials.addresses(0, start + np.arange(rows) * columns)
+
+
+@OPS.implements("tile.semaphore_arrive")
+def semaphore_arrive(state: AgentState, op: DecodedOp) -> Steps:
+    semaphores_, index = (state.values[slot] for slot in op.operands)
+    yield from barrier(state, op, "of a semaphore")
+    if state.warp == state.team.members[0]:
+        semaphores.arrive(state, op, semaphores_.address + 4 * index)
+
+
+@OPS.implements("tile.semaphore_wait")
+def semaphore_wait(state: AgentState, op: DecodedOp) -> Steps:
+    semaphores_, index, count = (state.values[slot] for slot in op.operands)
+    if state.warp == state.team.members[0]:
+        address = semaphores_.address + 4 * index
+        yield from semaphores.wait(state, op, address, count)
+        if "reset" in op.attributes:
+            state.machine.memory.store(state.access(op), np.array([address]), np.zeros((1, 1)), "i32")
+    yield from barrier(state, op, "of a semaphore")
+
+
 # The epilogue ---------------------------------------------------------------------------------------------------------
 
 
 @OPS.implements("tile.store")
 def store(state: AgentState, op: DecodedOp) -> Steps:
-    acc, d, row, column, *operands = (state.values[slot] for slot in op.operands)
-    type = op.operand_types[0]
+    (value,), *of_parts, d_slot, row_slot, column_slot, others = op.operand_groups()
+    acc, type = state.values[value], op.operand_types[0]
+    d, row, column, *operands = (state.values[slot] for slot in (*d_slot, *row_slot, *column_slot, *others))
     assert isinstance(type, Tile | Fragment)
+    if of_parts[0]:
+        part, parts, slot = (state.values[group[0]] for group in of_parts)
+        known = state.machine.parts.setdefault(slot, {})
+        known[part] = acc
+        if len(known) < parts:
+            return
+        acc = reduce(lambda x, y: state.machine.domain.add(x, y, type.element.name), (known[i] for i in range(parts)))
     window = Window(d, row, column, type.shape)
     if isinstance(type, Fragment):
         rows, columns = (part[state.thread] for part in type.tv.coordinates(type.shape[0]))

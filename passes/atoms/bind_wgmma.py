@@ -31,6 +31,7 @@ from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.atoms import fragment_type, mma_atom_name, tiled_mma, tiled_mma_attr
 from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import kernels_of, main_loop, problem_of, schedule_of
+from lowtide.passes.support.partial_sums import bind_shares, bind_sums
 from lowtide.passes.support.rewriting import before, defining_op, erase, erase_if_unused, ops_in, uses
 from lowtide.targets import Target, TiledMma
 
@@ -52,6 +53,7 @@ class BindWgmma(Pass):
                     target.mma(mma_atom_name(schedule, problem))
                     with mma.operation.location:
                         _bind(mma, tiled_mma(schedule, problem))
+                        bind_shares(kernel, tiled_mma(schedule, problem))
                 except (ScheduleError, TargetError) as error:
                     raise Refusal(mma, str(error)) from error
 
@@ -82,6 +84,7 @@ def _bind(mma: tile.MmaOp, tiled: TiledMma) -> None:
     fragment = fragment_type(tiled.tv("c", shape), shape, mma.acc.type.element_type)
     pending = sm.PendingType.get(fragment)
     attribute = tiled_mma_attr(tiled)
+    bind_sums(loop.results[0], fragment)
     with before(loop):
         zero = sm.SplatOp(fragment, splat.value).result
         slot, phase = loop.initArgs[1], loop.initArgs[2]

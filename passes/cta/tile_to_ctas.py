@@ -9,6 +9,8 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
                      tile.store %acc into %d[%m, %n] { epilogue }
          With grid.tail = halves there are two tile.work_tiles, one after the other, each with its own tile size:
          part(full_waves) by [256, 192], and part(tail_halves) by [128, 192].
+         With grid.k_division, a work item is a range of K of a tile: the K loop goes from %k0 to %k1, and the
+         tile.store says which part of its tile it stores.
 Needs    level problem, with a complete schedule.
 Refuses  more than one tile.gemm in a function; a schedule without a field that it reads; an epilogue that reads a host
          value other than its operands and constants.
@@ -24,9 +26,9 @@ from mlir.dialects import arith, cf, func, scf
 from lowtide.dialects import tile
 from lowtide.dialects.enums import gemm_layout, operand_kinds
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import OperandKind, SchedulerKind, TailKind, WorkPart
+from lowtide.dialects.tile import KDivisionKind, OperandKind, SchedulerKind, TailKind, WorkPart
 from lowtide.dialects.tile.fields import Extents2
-from lowtide.dialects.tile.schedule import Grid, Schedule
+from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts import threads_of, work_loops
 from lowtide.passes.schedules.grid_cost import ctas_per_sm
@@ -59,7 +61,7 @@ class TileToCtas(Pass):
                     gemm, "grid.tile", "grid.order", "grid.scheduler", "mainloop.k", "multiply.atoms"
                 )
                 if schedule.grid.scheduler is not SchedulerKind.one_shot:  # resident CTAs share the memory of an SM
-                    schedule_of(gemm, *_SHARED_MEMORY_FIELDS[schedule.is_direct :])
+                    schedule_of(gemm, *_SHARED_MEMORY_FIELDS)
                 name = f"{ir.StringAttr(function.sym_name).value}_kernel"
                 with gemm.operation.location:
                     function.attributes["tile.problem"] = problem_attribute(gemm)
@@ -71,7 +73,7 @@ class TileToCtas(Pass):
 def _emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
     """Shape checks, the grid and the launch, in place of the gemm."""
     schedule, problem = Schedule.of(gemm.schedule), Problem.of(gemm)
-    tile_m, tile_n, _ = schedule.tile_mnk
+    tile_m, tile_n, tile_k = schedule.tile_mnk
     with before(gemm):
         m, n = extent(gemm.d, 0), extent(gemm.d, 1)
         _assert_shapes(gemm, m, n)
@@ -79,11 +81,33 @@ def _emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
         grid = build.mul(build.ceil_sdiv(m, tile_m), build.ceil_sdiv(n, tile_n))
         if schedule.grid.tail is TailKind.halves:  # a grid of one wave may be split as well
             grid = build.mul(grid, 2)
+        division = schedule.k_division
+        parts: ir.Value | int = 1
+        if division is not None:
+            steps = build.ceil_sdiv(extent(gemm.a, 1 if a_is_mk(problem.layout) else 0), tile_k)
+            parts = build.smin(steps, division.parts) if division.parts else steps
+            if division.kind is KDivisionKind.scatter:
+                _assert_steps(steps, division.parts, tile_k)
+            grid = build.mul(grid, parts)
         if schedule.grid.scheduler is not SchedulerKind.one_shot:
             sms = tile.SmCountOp(ir.IndexType.get()).result
-            grid = build.smin(grid, build.mul(sms, ctas_per_sm(schedule, problem, target)))
+            resident = build.mul(sms, ctas_per_sm(schedule, problem, target))
+            if division is not None and division.parts:
+                # The parts of a tile are then items of one round, whose CTAs wait for lower-numbered ones only.
+                resident = build.mul(build.smax(build.sdiv(resident, parts), 1), parts)
+            grid = build.smin(grid, resident)
         arguments = [gemm.a, gemm.b, gemm.d, *gemm.epilogue_operands]
         tile.LaunchOp(kernel, grid, threads_of(schedule), arguments)
+
+
+def _assert_steps(steps: ir.Value, parts: int, tile_k: int) -> None:
+    """Host check that each part has a step: each adds and stores a share of the tile."""
+    has_enough = Builder.index().sle(parts, steps)
+    if not constant_of(has_enough):
+        message = (
+            f"k_division = scatter({parts}): K must have {parts} steps of {tile_k}; compile it with split({parts})"
+        )
+        cf.assert_(has_enough, message)
 
 
 def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
@@ -126,17 +150,23 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str) -> None:
         k = extent(a, 1 if a_is_mk(layout) else 0)
         _take_constants_along(gemm.epilogue.blocks[0])
         for shape, part in work_loops(schedule.grid):
-            body = _emit_work_tiles(schedule.grid, rows, columns, shape, part)
+            body = _emit_work_tiles(schedule, (rows, columns, k), shape, part)
             with ir.InsertionPoint(body):
-                acc = _emit_k_loop(gemm, a, b, k, list(body.arguments), shape)
-                store = tile.StoreOp(acc, d, *body.arguments, extras, kinds=gemm.kinds)
+                m, n, *rest = body.arguments
+                begin, end, *which = rest or (None, k)
+                acc = _emit_k_loop(gemm, a, b, (begin, end), [m, n], shape)
+                of_parts = dict(zip(("part", "parts", "slot"), which, strict=True)) if which else {}
+                store = tile.StoreOp(acc, d, m, n, extras, kinds=gemm.kinds, **of_parts)
                 tile.YieldOp([])
             copy_region(gemm.epilogue.blocks[0], store.epilogue)
         tile.ReturnOp()
 
 
-def _emit_work_tiles(grid: Grid, rows: ir.Value, columns: ir.Value, shape: Extents2, part: WorkPart) -> ir.Block:
-    """A loop over work tiles; returns its empty body."""
+def _emit_work_tiles(
+    schedule: Schedule, extents: tuple[ir.Value, ir.Value, ir.Value], shape: Extents2, part: WorkPart
+) -> ir.Block:
+    """A loop over work tiles, or over ranges of their K; returns its empty body."""
+    grid, division, (rows, columns, depth) = schedule.grid, schedule.k_division, extents
     order = grid.order
     assert order is not None
     work = tile.WorkTilesOp(
@@ -144,12 +174,15 @@ def _emit_work_tiles(grid: Grid, rows: ir.Value, columns: ir.Value, shape: Exten
         rows,
         columns,
         [],
-        ir.DenseI64ArrayAttr.get(shape),
+        ir.DenseI64ArrayAttr.get(shape if division is None else (*shape, schedule.tile_mnk[2])),
         tile.RasterAttr.get(order.kind, order.rows, order.columns),
         grid.scheduler,
         part=None if part is WorkPart.all else part,
+        depth=None if division is None else depth,
+        k_division=None if division is None else division.kind,
+        k_parts=None if division is None or not division.parts else division.parts,
     )
-    return work.body.blocks.append(ir.IndexType.get(), ir.IndexType.get())
+    return work.body.blocks.append(*[ir.IndexType.get()] * (2 if division is None else 7))
 
 
 def _take_constants_along(epilogue: ir.Block) -> None:
@@ -165,16 +198,22 @@ def _take_constants_along(epilogue: ir.Block) -> None:
 
 
 def _emit_k_loop(
-    gemm: tile.GemmOp, a: ir.Value, b: ir.Value, k: ir.Value, origin: list[ir.Value], shape: Extents2
+    gemm: tile.GemmOp,
+    a: ir.Value,
+    b: ir.Value,
+    k: tuple[ir.Value | None, ir.Value],
+    origin: list[ir.Value],
+    shape: Extents2,
 ) -> ir.Value:
-    """The accumulator of one output tile of a shape: a loop over K with one tile.mma."""
+    """The accumulator of one output tile of a shape: a loop over K (begin, None for 0, and end) with one tile.mma."""
     layout = gemm_layout(gemm)
     tile_m, tile_n = shape
     _, _, tile_k = Schedule.of(gemm.schedule).tile_mnk
     accumulator = tile.TileType.get((tile_m, tile_n), ir.TypeAttr(gemm.acc).value)
     zero = tile.SplatOp(accumulator, 0.0).result
     build = Builder.index()
-    loop = scf.ForOp(build.constant(0), k, build.constant(tile_k), [zero])
+    begin, end = k
+    loop = scf.ForOp(build.constant(0) if begin is None else begin, end, build.constant(tile_k), [zero])
     with ir.InsertionPoint(loop.body):
         m, n = origin
         a_view = _view(a, m, loop.induction_variable, tile_m, tile_k, a_is_mk(layout))

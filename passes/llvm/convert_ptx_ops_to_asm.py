@@ -4,6 +4,7 @@ Before   %c = sm.ptx_wgmma_wait 0, %p : !llvm.struct<(f32, f32)>
          sm.ptx_store streaming %v to %p : vector<8xbf16>, !llvm.ptr<1>
 After    %c = llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;", "=f,=f,0,1" … -> !llvm.struct<…>
          llvm.inline_asm has_side_effects "st.global.cs.v4.b32 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}" …
+         sm.ptx_semaphore_arrive becomes red.release.gpu, sm.ptx_semaphore_wait a loop of ld.acquire.gpu.
 Needs    level nvvm.
 Refuses  registers that are not a struct of f32; stores of a size other than 2, 4, 8 or 16 bytes, of unsupported
          elements, or with a hint that st.global does not have.
@@ -32,6 +33,17 @@ _OPERATORS = {CacheHint.streaming: "cs", CacheHint.write_through: "wt"}
 _STORES = {2: ("b16", 16, 1, "h"), 4: ("b32", 32, 1, "r"), 8: ("v2.b32", 32, 2, "r"), 16: ("v4.b32", 32, 4, "r")}
 
 
+# A label is that of its braces, so that the assembly may stand several times in a function.
+_WAIT = """{
+.reg .pred again;
+.reg .b32 found;
+AGAIN:
+ld.acquire.gpu.global.s32 found, [$0];
+setp.lt.s32 again, found, $1;
+@again bra AGAIN;
+}"""
+
+
 @dataclass(frozen=True)
 class ConvertPtxOpsToAsm(Pass):
     """Replaces every sm.ptx_… op."""
@@ -46,6 +58,23 @@ class ConvertPtxOpsToAsm(Pass):
             with before(store), store.operation.location:
                 _store_with_operator(store)
             erase(store)
+        for arrive in walk(module, sm.PtxSemaphoreArriveOp):
+            with before(arrive), arrive.operation.location:
+                _assembly("red.release.gpu.global.add.s32 [$0], 1;", [_address(arrive.pointer)], "l")
+            erase(arrive)
+        for wait in walk(module, sm.PtxSemaphoreWaitOp):
+            with before(wait), wait.operation.location:
+                _assembly(_WAIT, [_address(wait.pointer), wait.count], "l,r")
+            erase(wait)
+
+
+def _address(pointer: ir.Value) -> ir.Value:
+    return llvm.PtrToIntOp(ir.IntegerType.get_signless(64), pointer).result
+
+
+def _assembly(text: str, operands: list[ir.Value], constraints: str) -> None:
+    """Assembly that orders memory: no access moves across it."""
+    llvm.InlineAsmOp(None, operands, text, f"{constraints},~{{memory}}", has_side_effects=True)
 
 
 def _wait_through_registers(wait: sm.PtxWgmmaWaitOp) -> ir.Value:

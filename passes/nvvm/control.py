@@ -1,6 +1,7 @@
 """Loops, windows, rings, barriers and index arithmetic of one thread's program."""
 
 from collections.abc import Callable
+from math import gcd
 
 from mlir import ir
 from mlir.dialects import arith, nvvm, scf
@@ -28,6 +29,7 @@ from lowtide.passes.support.problem import buffer_bytes
 from lowtide.targets.atoms import WARPGROUP_THREADS
 
 _LAST_BARRIER = 15
+BEGIN_OF_K = 2  # among the arguments of the body of tile.work_tiles that divides K
 
 # ptxas unrolls a short loop together with the copies before it. If the same threads copy and multiply, there are not
 # enough registers for that. With roles unrolling gains up to 2 % (1024³ on an H200).
@@ -55,9 +57,11 @@ def _origin(value: ir.Value) -> tuple[int, int, int | None]:
     if isinstance(owner, ir.Block):
         parent = owner.owner.opview
         if isinstance(parent, tile.WorkTilesOp):
-            dim = list(owner.arguments).index(value)
-            extent = list(parent.tile)[dim]
-            may_start_past_the_edge = dim == 0 and work_part(parent) is WorkPart.tail_halves
+            place = list(owner.arguments).index(value)
+            if place >= 2:
+                return (list(parent.tile)[2] if place == BEGIN_OF_K and parent.depth is not None else 1), 0, None
+            extent = list(parent.tile)[place]
+            may_start_past_the_edge = place == 0 and work_part(parent) is WorkPart.tail_halves
             return extent, 0, None if may_start_past_the_edge else extent
         return 1, 0, None
     op = owner.opview
@@ -68,7 +72,23 @@ def _origin(value: ir.Value) -> tuple[int, int, int | None]:
         multiple, shift, room = _origin(op.lhs)
         if room is not None and by < room:
             return multiple, shift + by, room - by
+    if isinstance(op, arith.AddIOp):
+        (first, by, _), (second, other, _) = _origin(op.lhs), _origin(op.rhs)
+        return (gcd(first, second) if by == other == 0 else 1), 0, None
     return 1, 0, None
+
+
+def lower_if(context: Context, op: scf.IfOp, lower_block: LowerBlock) -> None:
+    """A branch that all threads of the CTA, or of the role, take together."""
+    if len(op.results):
+        raise Refusal(op, "gives values; a branch of a kernel gives none")
+    has_else = len(op.elseRegion.blocks) > 0
+    branch = scf.IfOp(context.scalar(op.condition), has_else=has_else)
+    blocks = [(op.then_block, branch.then_block)] + ([(op.else_block, branch.else_block)] if has_else else [])
+    for old, new in blocks:
+        with ir.InsertionPoint(new):
+            lower_block(context, old)
+            scf.YieldOp([])
 
 
 def lower_loop(context: Context, op: scf.ForOp, lower_block: LowerBlock) -> None:
@@ -187,12 +207,15 @@ def lower_alloc(context: Context, op: sm.AllocOp) -> None:
     context.values[op.result] = SharedBuffer(pointer, buffer)
 
 
-def lower_barrier(context: Context, op: sm.BarrierOp) -> None:
-    """bar.sync: of the whole CTA, of the role's threads, or of a warpgroup's, each with its own barrier."""
+def lower_barrier(context: Context, op: ir.OpView) -> None:
+    """bar.sync: of the whole CTA, of the role's threads, or of a warpgroup's, each with its own barrier.
+
+    `op` is a barrier, or one that all threads execute together.
+    """
     build = context.build
     if context.elected:
         raise Refusal(op, "is run by a producer's one thread, which would wait for the others forever; leave it out")
-    if op.warpgroup:
+    if isinstance(op, sm.BarrierOp) and op.warpgroup:
         _check_warpgroups(context, op)
         first = _first_barrier(context, context.warpgroup_barrier, context.threads // WARPGROUP_THREADS)
         number = build.add(build.udiv(context.tid, WARPGROUP_THREADS), first)

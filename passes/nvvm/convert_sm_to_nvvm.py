@@ -26,7 +26,18 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.nvvm import compute, control, copies, matrices, roles, tma, tma_stores, wgmma, work_tiles
+from lowtide.passes.nvvm import (
+    compute,
+    control,
+    copies,
+    matrices,
+    partial_sums,
+    roles,
+    tma,
+    tma_stores,
+    wgmma,
+    work_tiles,
+)
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.values import TENSOR_MAPS_ATTRIBUTE, GlobalExtents, GlobalMatrix
 from lowtide.passes.schedules.facts import registers_at_entry
@@ -62,7 +73,6 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     sm.SplatOp: compute.lower_splat,
     sm.MmaSyncOp: compute.lower_mma_sync,
     sm.ExtractOp: compute.lower_extract,
-    sm.StackOp: compute.lower_stack,
     sm.MapOp: compute.lower_map,
     sm.MbarriersOp: roles.lower_mbarriers,
     sm.RoleInstanceOp: roles.lower_role_instance,
@@ -74,10 +84,16 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     sm.FenceProxyAsyncOp: tma_stores.lower_fence_proxy_async,
     sm.WgmmaOp: wgmma.lower_wgmma,
     sm.MmaWaitOp: wgmma.lower_mma_wait,
+    tile.StorePartialOp: partial_sums.lower_store_partial,
+    tile.AddPartialsOp: partial_sums.lower_add_partials,
+    tile.SumSharesOp: partial_sums.lower_sum_shares,
+    tile.SemaphoreArriveOp: partial_sums.lower_semaphore_arrive,
+    tile.SemaphoreWaitOp: partial_sums.lower_semaphore_wait,
 }
 _REGION_HANDLERS: dict[type, Callable[[Context, Any, control.LowerBlock], None]] = {
     tile.WorkTilesOp: work_tiles.lower_work_tiles,
     scf.ForOp: control.lower_loop,
+    scf.IfOp: control.lower_if,
     sm.RolesOp: roles.lower_roles,
 }
 
@@ -274,6 +290,7 @@ def _convert_launch(launch: tile.LaunchOp, passed: list[_Passed]) -> None:
             arguments,
             shared_memory=launch.shared_memory,
             programmatic=launch.programmatic,
+            cooperative=launch.cooperative,
         )
     erase(launch)
 

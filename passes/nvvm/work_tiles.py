@@ -11,16 +11,16 @@ from mlir import ir
 from mlir.dialects import nvvm, scf
 
 from lowtide.dialects import tile
-from lowtide.dialects.enums import raster_kind, scheduler_kind, work_part
+from lowtide.dialects.enums import k_division_kind, raster_kind, scheduler_kind, work_part
 from lowtide.dialects.tile import RasterKind, SchedulerKind, WorkPart
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.control import LowerBlock, bind_all
 from lowtide.passes.nvvm.hilbert import place_on_hilbert_curve
+from lowtide.passes.nvvm.k_ranges import ITEMS, PLACES, Bounds, Item
 from lowtide.passes.nvvm.values import flatten
 from lowtide.passes.support.builder import Builder, Scalar
 
-Bounds: TypeAlias = tuple[ir.Value, ir.Value, ir.Value]  # first, end, step
 Pair: TypeAlias = tuple[ir.Value, ir.Value]  # along M, along N
 Share: TypeAlias = tuple[Scalar, ir.Value]  # a first tile, a number of work tiles
 
@@ -35,25 +35,26 @@ def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerB
     tile_m, tile_n = op.tile[0] * _pieces(op), op.tile[1]
     tiles = (build.udiv(build.add(rows, tile_m - 1), tile_m), build.udiv(build.add(columns, tile_n - 1), tile_n))
     cta = nvvm.BlockIdXOp(build.i32).result
-    carried = list(op.body.blocks[0].arguments)[2:]
+    carried = list(op.body.blocks[0].arguments)[PLACES[op.depth is not None] :]
     inits = [context.get(value) for value in op.inits]
     scheduler = scheduler_kind(op)
+    items = _lowering_of(op, "division of K", k_division_kind(op), ITEMS)(context, op, cta, build.mul(*tiles))
     if scheduler is SchedulerKind.one_shot:
         for argument, init in zip(carried, inits, strict=True):
             context.values[argument] = init
-        results = _lower_tile(context, op, cta, tiles, lower_block)
+        results = _lower_tile(context, op, items.at(cta), tiles, lower_block)
         for result, old in zip(op.results_, results, strict=True):
             context.values[result] = context.get(old)
         return
     take = _lowering_of(op, "part", work_part(op), _PARTS)
-    first, count = take(build, build.mul(*tiles))
-    bounds = _lowering_of(op, "scheduler", scheduler, _LOOPS)(build, cta, count)
+    first, count = take(build, items.total)
+    bounds = items.bounds or _lowering_of(op, "scheduler", scheduler, _LOOPS)(build, cta, count)
     if op.in_turn and context.instance is not None:
         bounds = _in_turn(build, bounds, context.instance, context.instances)
     loop = scf.ForOp(*bounds, [v for init in inits for v in flatten(init)])
     bind_all(context, carried, inits, list(loop.inner_iter_args))
     with ir.InsertionPoint(loop.body):
-        yielded = _lower_tile(context, op, loop.induction_variable, tiles, lower_block, first)
+        yielded = _lower_tile(context, op, items.at(loop.induction_variable), tiles, lower_block, first)
         scf.YieldOp([value for old in yielded for value in flatten(context.get(old))])
     bind_all(context, list(op.results_), inits, list(loop.results))
 
@@ -66,16 +67,17 @@ def _lowering_of(op: tile.WorkTilesOp, what: str, word: Word, lowerings: dict[Wo
 
 
 def _lower_tile(
-    context: Context, op: tile.WorkTilesOp, index: ir.Value, tiles: Pair, lower_block: LowerBlock, first: Scalar = 0
+    context: Context, op: tile.WorkTilesOp, item: Item, tiles: Pair, lower_block: LowerBlock, first: Scalar = 0
 ) -> list[ir.Value]:
-    """The work tile with a number, those of the op beginning in tile `first` of the order; returns what it yields."""
-    build, pieces = context.build, _pieces(op)
+    """The work item, those of the op beginning in tile `first` of the order; returns what it yields."""
+    build, pieces, index = context.build, _pieces(op), item[0]
     number = build.add(build.udiv(index, pieces), first)
     row, column = _lowering_of(op, "order", raster_kind(op.order), _ORDERS)(build, op.order, number, tiles)
     row = build.add(build.mul(row, pieces), build.urem(index, pieces)) if pieces > 1 else row
     body = op.body.blocks[0]
-    for argument, place, extent in zip(list(body.arguments)[:2], (row, column), op.tile, strict=True):
+    for argument, place, extent in zip(list(body.arguments)[:2], (row, column), list(op.tile)[:2], strict=True):
         context.values[argument] = build.mul(place, extent)
+    context.values.update(zip(list(body.arguments)[2:], item[1:], strict=False))
     lower_block(context, body)
     return list(list(body.operations)[-1].operands)
 

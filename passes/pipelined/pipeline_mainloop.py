@@ -28,7 +28,7 @@ from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.pipelined.staged_loop import StagedLoop
 from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.kernels import is_direct, kernels_of, schedule_of
+from lowtide.passes.support.kernels import kernels_of, schedule_of
 from lowtide.passes.support.rewriting import before, erase, replace
 from lowtide.targets import Target
 
@@ -43,8 +43,6 @@ class PipelineMainloop(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for kernel in kernels_of(module, roles=False):
-            if is_direct(kernel):
-                continue
             stages = schedule_of(kernel, "mainloop.stages").mainloop.stages
             for mma in walk(kernel, tile.MmaOp):
                 if stages is None or stages < 2:
@@ -83,7 +81,7 @@ def _emit_prologue(staged: StagedLoop, ring: ir.Value, stages: int) -> tuple[ir.
 def _emit_fill(staged: StagedLoop, ring: ir.Value, step: ir.Value, write: ir.Value, phase: ir.Value) -> None:
     """Acquires a slot, starts the copies of K step `step` into it and commits."""
     acquire = sm.ProducerAcquireOp(ring, write, phase)
-    staged.fill(acquire, {staged.loop.induction_variable: Builder.index().mul(step, staged.tile_k)})
+    staged.fill(acquire, {staged.loop.induction_variable: staged.place(step)})
 
 
 def _emit_main_loop(
@@ -92,7 +90,7 @@ def _emit_main_loop(
     """The loop over K steps; returns the accumulator."""
     build = Builder.index()
     zero, one = build.constant(0), build.constant(1)
-    steps = build.ceil_sdiv(staged.loop.upperBound, staged.tile_k)
+    steps = staged.steps()
     init = staged.loop.initArgs[0]
     loop = scf.ForOp(zero, steps, one, [init, zero, zero, write, write_phase])
     with ir.InsertionPoint(loop.body):

@@ -14,6 +14,7 @@ After    %ring = sm.ring : !sm.ring<4 x [A, B]>
          Each role has its own work-tile loop; the ring and its cursors continue from one tile to the next. A kernel
          may have several such loops in sequence; cursors also continue from loop to loop. The slots have the size of
          the first loop's buffers, and a later loop with smaller ones uses a prefix of each (`sm.prefix`).
+         What follows the K loop, such as the exchange of partial sums, goes to the consumer.
          With roles = pingpong(2) the consumer role has two instances, which take the work tiles in turn:
            %turn = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
            consumer warps(4) instances(2) registers(232) {
@@ -50,12 +51,15 @@ from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.pipelined.staged_loop import StagedLoop
 from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import kernels_of, schedule_of
-from lowtide.passes.support.rewriting import before, defining_op, erase, move_region, ops_in
+from lowtide.passes.support.rewriting import before, defining_op, erase, ops_in, uses
 from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_WARPS
 
-Pair: TypeAlias = tuple[ir.Value, ir.Value]  # (row, column) of a tile
-EmitTile: TypeAlias = Callable[[Pair, list[ir.Value]], list[ir.Value]]  # of its origin and what is carried
+Place: TypeAlias = Sequence[ir.Value]  # the arguments of a work item before those that are carried
+EmitTile: TypeAlias = Callable[[Place, list[ir.Value]], list[ir.Value]]  # of its place and what is carried
+# What may take the sum of a K loop, and what else exchanges partial sums
+_TAKES_SUMS = (tile.StoreOp, tile.StorePartialOp, tile.AddPartialsOp)
+_EXCHANGE = (*_TAKES_SUMS, tile.SumSharesOp, tile.SemaphoreArriveOp, tile.SemaphoreWaitOp)
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,7 @@ class _Work:
     work: tile.WorkTilesOp
     splat: tile.SplatOp
     staged: StagedLoop
-    store: tile.StoreOp
+    rest: tuple[ir.OpView, ...]  # what follows the K loop
 
     @classmethod
     def match(cls, work: tile.WorkTilesOp) -> "_Work":
@@ -130,14 +134,19 @@ class _Work:
             raise Refusal(work, "must hold one K loop and one tile.store, and carry nothing")
         staged, store = StagedLoop.match(mmas[0]), stores[0]
         splat = defining_op(staged.loop.initArgs[0])
-        if not isinstance(splat, tile.SplatOp) or store.value != staged.loop.results[0]:
+        is_stored = any(isinstance(use, _TAKES_SUMS) for use in uses(staged.loop.results[0]))
+        if not isinstance(splat, tile.SplatOp) or not is_stored:
             raise Refusal(staged.loop, "must start from a tile.splat and give what tile.store stores")
         if constant_of(staged.tile_k) is None:
             raise Refusal(staged.loop, "must have a constant step, the K extent of the CTA tile")
-        for op in ops_in(work.body.blocks[0]):
-            if op not in (splat, staged.loop, store) and not isinstance(op, arith.ConstantOp):
+        ops = ops_in(work.body.blocks[0])
+        first, rest = ops[: ops.index(staged.loop)], ops[ops.index(staged.loop) + 1 :]
+        for op in first + rest:
+            of_exchange = isinstance(op, (scf.IfOp, *_EXCHANGE)) or op.operation.name.startswith("arith.")
+            if op not in (splat, store) and not (of_exchange if op in rest else isinstance(op, arith.ConstantOp)):
                 raise Refusal(op, "belongs to no role: a work tile is its splat, its K loop and its tile.store")
-        return cls(work, splat, staged, store)
+        constants = [op for op in first if isinstance(op, arith.ConstantOp) and not _is_only_used_in(op, staged.loop)]
+        return cls(work, splat, staged, (*constants, *rest) if rest != [store] else (store,))
 
     def emit_work(self, inits: list[ir.Value], emit: EmitTile, *, in_turn: bool = False) -> list[ir.Value]:
         """A role's work tiles, which carry its cursor in the ring, and what comes after it in `inits`.
@@ -155,11 +164,15 @@ class _Work:
             self.work.scheduler,
             part=self.work.part,
             in_turn=in_turn,
+            depth=self.work.depth,
+            k_division=self.work.k_division,
+            k_parts=self.work.k_parts,
         )
-        body = work.body.blocks.append(*[index] * (2 + len(inits)))
+        places = len(self.work.body.blocks[0].arguments)
+        body = work.body.blocks.append(*[index] * (places + len(inits)))
         with ir.InsertionPoint(body):
-            row, column, *carried = body.arguments
-            tile.YieldOp(emit((row, column), carried))
+            arguments = list(body.arguments)
+            tile.YieldOp(emit(arguments[:places], arguments[places:]))
         return list(work.results_)
 
     def emit_turns(self, ring: ir.Value, turn: ir.Value) -> None:
@@ -171,14 +184,14 @@ class _Work:
         parity = build.select(build.eq(instance, 0), 1, 0)
         following = build.urem(build.add(instance, 1), turns)
 
-        def emit(origin: Pair, carried: list[ir.Value]) -> list[ir.Value]:
+        def emit(place: Place, carried: list[ir.Value]) -> list[ir.Value]:
             *cursor, parity = carried
 
             def pass_turn() -> None:
                 sm.MbarrierArriveOp(turn, following)
 
             sm.MbarrierWaitOp(turn, instance, parity)
-            slot, phase = self.emit_consumer(ring, origin, cursor, pass_turn)
+            slot, phase = self.emit_consumer(ring, place, cursor, pass_turn)
             skipped = sm.RingAdvanceOp(ring, slot, phase, count=build.mul(steps, turns - 1))
             return [skipped.next_index, skipped.next_phase, build.xor(parity, 1)]
 
@@ -191,36 +204,46 @@ class _Work:
         assert step is not None
         return step
 
-    def _k_steps(self) -> ir.Value:
-        return Builder.index().ceil_sdiv(self.staged.loop.upperBound, self._tile_k)
+    def _k_steps(self, place: Place = ()) -> ir.Value:
+        """The steps of a whole tile or, where K is divided, of the work item at `place`."""
+        build, (begin, end) = Builder.index(), self._range(place)
+        return build.ceil_sdiv(end if begin is None else build.sub(end, begin), self._tile_k)
 
-    def _k_loop(self, inits: Sequence[ir.Value]) -> scf.ForOp:
+    def _range(self, place: Place) -> tuple[ir.Value | None, ir.Value]:
+        """Begin (None for 0) and end of K."""
+        return (None, self.staged.loop.upperBound) if self.work.depth is None else (place[2], place[3])
+
+    def _k_loop(self, place: Place, inits: Sequence[ir.Value]) -> scf.ForOp:
         """An empty loop over the K steps."""
-        build, steps = Builder.index(), self._k_steps()
+        build, steps = Builder.index(), self._k_steps(place)
         return scf.ForOp(build.constant(0), steps, build.constant(1), list(inits))
 
-    def emit_producer(self, ring: ir.Value, origin: Pair, cursor: list[ir.Value]) -> list[ir.Value]:
+    def emit_producer(self, ring: ir.Value, place: Place, cursor: list[ir.Value]) -> list[ir.Value]:
         """Fills one slot per K step; returns the cursor after the last."""
-        loop = self._k_loop(cursor)
+        loop = self._k_loop(place, cursor)
         with ir.InsertionPoint(loop.body):
             slot, phase = loop.inner_iter_args
             acquire = sm.ProducerAcquireOp(ring, slot, phase)
-            places = dict(zip(self.work.body.blocks[0].arguments, origin, strict=True))
-            places[self.staged.loop.induction_variable] = Builder.index().mul(loop.induction_variable, self._tile_k)
+            places = dict(zip(self.work.body.blocks[0].arguments, place, strict=True))
+            begin, _ = self._range(place)
+            offset = Builder.index().mul(loop.induction_variable, self._tile_k)
+            places[self.staged.loop.induction_variable] = (
+                offset if begin is None else Builder.index().add(begin, offset)
+            )
             self.staged.fill(acquire, places)
             advance = sm.RingAdvanceOp(ring, slot, phase)
             scf.YieldOp([advance.next_index, advance.next_phase])
         return list(loop.results)
 
     def emit_consumer(
-        self, ring: ir.Value, origin: Pair, cursor: list[ir.Value], multiplied: Callable[[], None] = lambda: None
+        self, ring: ir.Value, place: Place, cursor: list[ir.Value], multiplied: Callable[[], None] = lambda: None
     ) -> list[ir.Value]:
         """Multiplies one slot per K step, then stores; returns the cursor after the last.
 
         `multiplied` emits what follows the loop.
         """
         zero = tile.SplatOp(self.splat.result.type, self.splat.value).result
-        loop = self._k_loop([zero, *cursor])
+        loop = self._k_loop(place, [zero, *cursor])
         with ir.InsertionPoint(loop.body):
             acc, slot, phase = loop.inner_iter_args
             wait = sm.ConsumerWaitOp(ring, slot, phase)
@@ -229,12 +252,27 @@ class _Work:
             advance = sm.RingAdvanceOp(ring, slot, phase)
             scf.YieldOp([product, advance.next_index, advance.next_phase])
         multiplied()
-        store = tile.StoreOp(
-            loop.results[0], self.store.d, *origin, list(self.store.epilogue_operands), kinds=self.store.kinds
-        )
-        move_region(self.store.epilogue.blocks[0], store.epilogue)
+        # Moved, not copied: the old work tiles are erased.
+        for old, new in zip(self.work.body.blocks[0].arguments, place, strict=True):
+            old.replace_all_uses_with(new)
+        self.staged.loop.results[0].replace_all_uses_with(loop.results[0])
+        here = ir.InsertionPoint.current
+        for op in self.rest:
+            op.operation.detach_from_parent()
+            here.insert(op.operation)
         return list(loop.results)[1:]
 
 
 def _zero() -> ir.Value:
     return Builder.index().constant(0)
+
+
+def _is_only_used_in(op: ir.OpView, loop: scf.ForOp) -> bool:
+    """Whether every use of an op's result is by the loop or in it."""
+    for use in op.operation.results[0].uses:
+        owner = use.owner.operation
+        while owner.block != loop.operation.block:
+            owner = owner.parent
+        if owner != loop.operation:
+            return False
+    return True

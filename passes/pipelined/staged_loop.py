@@ -8,7 +8,7 @@ from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
 from lowtide.passes.base import Refusal
-from lowtide.passes.support.builder import constant_of
+from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import bytes_of, main_loop
 from lowtide.passes.support.rewriting import defining_op, uses
 
@@ -38,8 +38,10 @@ class StagedLoop:
         carried, yielded = list(loop.inner_iter_args), list(loop.body.operations[-1].operands)
         if carried != [mma.acc] or yielded != [mma.result]:
             raise Refusal(loop, "must carry the accumulator of its tile.mma, and nothing else")
-        if constant_of(loop.lowerBound) != 0:
-            raise Refusal(loop, "must start at 0: its steps are counted from there")
+        if constant_of(loop.lowerBound) != 0 and not _is_range_of_work(loop):
+            raise Refusal(
+                loop, "must start at 0, or where the work item's range of K does: steps are counted from there"
+            )
         for copy in copies.values():
             buffer = copy.destination
             if not isinstance(defining_op(buffer), sm.AllocOp):
@@ -51,6 +53,18 @@ class StagedLoop:
     @property
     def tile_k(self) -> ir.Value:
         return self.loop.step
+
+    def steps(self) -> ir.Value:
+        """How many steps of K the loop has."""
+        build, loop = Builder.index(), self.loop
+        from_zero = constant_of(loop.lowerBound) == 0
+        return build.ceil_sdiv(loop.upperBound if from_zero else build.sub(loop.upperBound, loop.lowerBound), loop.step)
+
+    def place(self, step: ir.Value) -> ir.Value:
+        """Where step number `step` begins along K."""
+        build, loop = Builder.index(), self.loop
+        offset = build.mul(step, loop.step)
+        return offset if constant_of(loop.lowerBound) == 0 else build.add(loop.lowerBound, offset)
 
     @property
     def buffers(self) -> list[ir.Value]:
@@ -85,3 +99,10 @@ class StagedLoop:
             window = tile.ViewOp(view.result.type, view.source, moved, kind=view.kind).result
             sm.CopyAsyncOp(window, buffer)
         sm.ProducerCommitOp(acquire.ring, acquire.slot)
+
+
+def _is_range_of_work(loop: scf.ForOp) -> bool:
+    """Whether a loop begins where the range of K of its work item does, a multiple of its step."""
+    owner = loop.lowerBound.owner
+    work = owner.owner.opview if isinstance(owner, ir.Block) else None
+    return isinstance(work, tile.WorkTilesOp) and list(owner.arguments).index(loop.lowerBound) == 2

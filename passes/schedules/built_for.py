@@ -13,20 +13,13 @@ from mlir import ir
 from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
-from lowtide.dialects.enums import cache_hint_of, raster_kind, scheduler_kind, work_part
-from lowtide.dialects.tile import CacheHint, LaunchKind, StorePath, TailKind, WorkPart
-from lowtide.dialects.tile.fields import Order
+from lowtide.dialects.enums import cache_hint_of, k_division_kind, raster_kind, scheduler_kind, work_part
+from lowtide.dialects.tile import CacheHint, KDivisionKind, LaunchKind, StorePath, TailKind, WorkPart
+from lowtide.dialects.tile.fields import KDivision, Order
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Refusal, walk
-from lowtide.passes.schedules.facts import (
-    narrow_columns,
-    scratch_buffers,
-    scratch_element,
-    threads_of,
-    warps_along_k,
-    work_loops,
-)
+from lowtide.passes.schedules.facts import narrow_columns, scratch_buffers, scratch_element, threads_of, work_loops
 from lowtide.passes.support.atoms import TMA_RANKS, stored_shape, tiled_mma, tiled_mma_attr
 from lowtide.passes.support.problem import Problem
 from lowtide.passes.support.rewriting import defining_op
@@ -43,7 +36,6 @@ def mismatches(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> I
     yield from _fragments(kernel, schedule)
     yield from _operands(kernel, schedule, problem)
     yield from _copies(kernel, schedule)
-    yield from _loads(kernel, schedule)
     yield from _roles(kernel, schedule)
     yield from _stores(kernel, schedule)
     yield from _scratch(kernel, schedule, problem)
@@ -116,19 +108,29 @@ def _work_tiles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
         scheduled = f"grid.tail = {grid.tail or TailKind.whole}"
         yield _refusal(loops[0], f"is in a kernel without a loop over the part {missing[0]}", scheduled, AGAIN)
     for work in loops:
-        part = work_part(work)
+        part, cut = work_part(work), tuple(work.tile)[:2]
         if part not in shapes:
             scheduled = f"grid.tail = {grid.tail or TailKind.whole}"
             yield _refusal(work, f"takes the part {part} of the tiles", scheduled, AGAIN)
-        elif tuple(work.tile) != shapes[part]:
+        elif cut != shapes[part]:
             half = "" if part is not WorkPart.tail_halves else f", halves of {list(shapes[part])}"
-            yield _refusal(work, f"cuts tiles of {list(work.tile)}", f"grid.tile = {list(grid.tile)}{half}", AGAIN)
+            yield _refusal(work, f"cuts tiles of {list(cut)}", f"grid.tile = {list(grid.tile)}{half}", AGAIN)
+        yield from _k_division(work, schedule)
         scheduler = scheduler_kind(work)
         if scheduler is not grid.scheduler:
             yield _refusal(work, f"is {scheduler}", f"scheduler = {grid.scheduler}", AGAIN)
         order = Order(raster_kind(work.order), work.order.group, work.order.columns)
         if order != grid.order:
             yield _refusal(work, f"has the order {order}", f"order = {grid.order}", BOTH)
+
+
+def _k_division(work: tile.WorkTilesOp, schedule: Schedule) -> Iterator[Refusal]:
+    found = KDivision(k_division_kind(work), 0 if work.k_parts is None else work.k_parts.value)
+    wanted = schedule.k_division or KDivision(KDivisionKind.none)
+    if found != wanted:
+        yield _refusal(work, f"divides K by {found}", f"k_division = {wanted}", AGAIN)
+    elif work.depth is not None and work.tile[2] != schedule.mainloop.k:
+        yield _refusal(work, f"cuts K in steps of {work.tile[2]}", f"k = {schedule.mainloop.k}", AGAIN)
 
 
 def _stages(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
@@ -207,18 +209,6 @@ def _copies(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
             yield _refusal(load, f"has cache({found})", f"{name}.cache = {hint}", BOTH)
 
 
-def _loads(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
-    """Operands that come straight from global memory do so by the schedule's atoms."""
-    for mma in walk(kernel, sm.MmaSyncOp):
-        for name, operand in (("a", mma.a), ("b", mma.b)):
-            load = defining_op(operand)
-            if not isinstance(load, sm.LoadGlobalOp):
-                continue
-            scheduled = schedule.mainloop.operand(name).copy
-            if load.atom.value != scheduled:
-                yield _refusal(load, f"loads by {load.atom.value}", f"{name}.copy = {scheduled}", AGAIN)
-
-
 def _operand_filled(buffer: ir.Value) -> str | None:
     """Whether a buffer of a slot is A's or B's; None for a buffer that is not in a slot."""
     slot = defining_op(buffer)
@@ -263,8 +253,7 @@ def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Ite
     shapes = [tuple(ir.MemRefType(write.destination.type).shape) for write in writes]
     # Only the last part of a row may be narrower, and only those of half tiles lower.
     narrow = (epilogue.tile[0], narrow_columns(schedule)) if epilogue.tile in shapes else None
-    stacked = warps_along_k(schedule)
-    whole = {(stacked * min(shape[0], epilogue.tile[0]), epilogue.tile[1]) for shape, _ in work_loops(schedule.grid)}
+    whole = {(min(shape[0], epilogue.tile[0]), epilogue.tile[1]) for shape, _ in work_loops(schedule.grid)}
     buffers = []
     for write, shape in zip(writes, shapes, strict=True):
         if shape == narrow:

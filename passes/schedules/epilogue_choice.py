@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lowtide import targets
-from lowtide.dialects.tile import CacheHint, EpilogueMath, OperandKind, StorePath
+from lowtide.dialects.tile import CacheHint, EpilogueMath, KDivisionKind, OperandKind, StorePath
 from lowtide.dialects.tile.fields import Extents2
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
@@ -16,7 +16,6 @@ from lowtide.passes.schedules.facts import (
     scratch_element,
     swizzle_base,
     threads_of,
-    warps_along_k,
 )
 from lowtide.passes.schedules.mainloop_choice import fitting_stages
 from lowtide.passes.support.atoms import epilogue_rows, part_of, tiled_mma
@@ -30,7 +29,7 @@ _FUNCTION_VALUES = 64
 
 _MOST_BUFFERS = 4
 _FEWEST_STAGES = 3  # with fewer, the wait for L2 is visible
-_SCRATCH_BYTES = 32768  # of an epilogue through shared memory without TMA, beside roles or without a ring
+_SCRATCH_BYTES = 32768  # of an epilogue through shared memory without TMA, beside roles
 # Columns of a part of such an epilogue. ptxas spills wider ones beside the accumulators of the largest tiles.
 _COLUMNS_BESIDE_OPERANDS = 64
 _COLUMNS_BESIDE_ROWS = 32  # of one full operand
@@ -39,11 +38,12 @@ _COLUMNS_OF_FUNCTIONS = 32  # of f32
 
 def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
     """Decides how the accumulators reach D, and where the region runs."""
+    if schedule.k_division is not None and schedule.k_division.kind is KDivisionKind.scatter:
+        schedule = schedule.filled({"epilogue.path": StorePath.direct})
     by_tma = schedule.consumers > 0 and may_store_by_tma(schedule, problem)
     schedule = schedule.filled({"epilogue.path": StorePath.tma if by_tma else StorePath.smem})
     # Operands read for each element want whole rows; without them, converting first halves the traffic.
-    has_partial_sums = warps_along_k(schedule) > 1
-    rows = schedule.epilogue.path is StorePath.smem and (OperandKind.full in problem.kinds or has_partial_sums)
+    rows = schedule.epilogue.path is StorePath.smem and OperandKind.full in problem.kinds
     return schedule.filled({"epilogue.math": EpilogueMath.rows if rows else EpilogueMath.registers})
 
 
@@ -60,16 +60,13 @@ def parts(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
 
 
 def _tile(schedule: Schedule, problem: Problem) -> Extents2:
-    """The tallest part of the CTA tile, full width, that fits into the drained ring, or `_SCRATCH_BYTES` without one.
+    """The tallest part of the CTA tile, full width, that fits into the drained ring.
 
     Where operands are read in rows, a thread holds operands, accumulators and result at once: then it is also
     limited to `_ROWS_VALUES` elements per thread, and to `_FUNCTION_VALUES` where it calls functions.
     """
     m, n, _ = schedule.tile_mnk
-    most = (
-        (ring_bytes(schedule, problem) or _SCRATCH_BYTES) * 8 // element_type(scratch_element(schedule, problem)).bits
-    )
-    most //= warps_along_k(schedule)
+    most = ring_bytes(schedule, problem) * 8 // element_type(scratch_element(schedule, problem)).bits
     if schedule.epilogue.math is EpilogueMath.rows:
         most = min(most, _ROWS_VALUES * threads_of(schedule))
     elif problem.has_math:
@@ -150,8 +147,7 @@ def scratch_swizzle(schedule: Schedule, problem: Problem) -> SwizzleChoice:
 def reasons(schedule: Schedule) -> Mapping[str, str]:
     """The reason for each field; the swizzle of scratch that threads store has its own reason."""
     in_rows = schedule.epilogue.math is EpilogueMath.rows
-    in_rows_for = "sums of the warps along K meet" if warps_along_k(schedule) > 1 else "a full operand is read"
-    math = f"{in_rows_for} in whole rows" if in_rows else "converting before shared memory halves its traffic"
+    math = "a full operand is read in whole rows" if in_rows else "converting before shared memory halves its traffic"
     if not schedule.consumers:
         return {
             "epilogue.path": "rows of 16-byte stores need shared memory in between",

@@ -1,8 +1,8 @@
-"""What the grid of a schedule must satisfy: its tile, its order, its launch."""
+"""What the grid of a schedule must satisfy: its tile, its order, its launch, its division of K."""
 
 from collections.abc import Iterator
 
-from lowtide.dialects.tile import LaunchKind, RasterKind, SchedulerKind, TailKind
+from lowtide.dialects.tile import KDivisionKind, LaunchKind, RasterKind, SchedulerKind, StorePath, TailKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.support.problem import Problem
@@ -10,6 +10,7 @@ from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS
 
 LARGEST_EXTENT = 2**31 - 1  # device code counts rows and columns in 32 bits
+MOST_PARTS = 128  # of a split: the sum of many parts takes longer than it saves
 
 # What each order counts.
 _COUNTED = {
@@ -89,4 +90,58 @@ def accumulators(schedule: Schedule, problem: Problem, target: Target) -> Iterat
         yield (
             f"grid.tile = [{rows}, {columns}] holds {rows * columns} accumulators of {problem.acc}, but the registers "
             f"of one SM of {target.name} hold {most}; take a tile of at most [128, 256]"
+        )
+
+
+def k_parts(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """The number of parts of a split, if it is given."""
+    division = schedule.k_division
+    if division is not None and division.parts > MOST_PARTS:
+        yield f"k_division = {division}: at most {MOST_PARTS} parts; nearest is split({MOST_PARTS})"
+
+
+def k_division(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """A part has at least one K step; even shares of all steps, and CTAs that wait for each other, need a grid of those
+    that run at once."""
+    division = schedule.k_division
+    if division is None:
+        return
+    if schedule.grid.tail is TailKind.halves:
+        yield f"k_division = {division} shares the last wave already; take tail = whole, or k_division = none"
+    if schedule.turns > 1:
+        yield (
+            f"k_division = {division} has work items of unequal length, and consumers that take turns skip tiles of "
+            f"equal length; take roles = cooperative({schedule.turns}), or k_division = none"
+        )
+    _, _, tile_k = schedule.tile_mnk
+    if division.parts:
+        steps = None if problem.k is None else -(-problem.k // tile_k)
+        if steps is not None and division.parts > steps:
+            yield (
+                f"k_division = {division}: K = {problem.k} has {steps} step{'s' if steps > 1 else ''} of {tile_k}, and "
+                f"a part at least one; nearest is {division.kind}({steps})"
+            )
+    if division.kind is not KDivisionKind.split and schedule.grid.scheduler is not SchedulerKind.persistent:
+        yield (
+            f"k_division = {division} needs a grid of the CTAs that run at once, scheduler = persistent, not "
+            f"{schedule.grid.scheduler}; take persistent, or k_division = split(n)"
+        )
+    if division.kind is KDivisionKind.scatter:
+        yield from _shares(schedule, division.parts)
+
+
+def _shares(schedule: Schedule, parts: int) -> Iterator[str]:
+    """Each part stores whole runs of columns, straight from its fragment."""
+    _, n, _ = schedule.tile_mnk
+    step = 8 if schedule.consumers else schedule.multiply.step[1]
+    if n % (parts * step):
+        nearest = max(count for count in range(1, parts + 1) if n % (count * step) == 0)
+        yield (
+            f"k_division = scatter({parts}): the {n} columns of the tile must divide into shares that are multiples of "
+            f"{step}; nearest is scatter({nearest})"
+        )
+    if schedule.epilogue.path is not StorePath.direct:
+        yield (
+            f"k_division = scatter({parts}) stores shares of a tile from fragments; take epilogue.path = direct, not "
+            f"{schedule.epilogue.path}"
         )

@@ -14,25 +14,22 @@ from lowtide.targets import Target
 
 Rule = Callable[[Schedule, Problem, Target], Iterator[str]]
 
-# Fields that a complete schedule may leave out: launches in order, a whole tail, no hints, one scratch buffer.
+# Fields that a complete schedule may leave out: launches in order, a whole tail, K undivided, no hints, one scratch
+# buffer.
 _OPTIONAL = (
     "grid.launch",
     "grid.tail",
+    "grid.k_division",
     "mainloop.a.cache",
     "mainloop.b.cache",
     "epilogue.cache",
     "epilogue.buffers",
 )
 
-# Fields of stages in shared memory.
-_OF_THE_RING = ("mainloop.stages", "mainloop.a.swizzle", "mainloop.b.swizzle")
-
 
 def _complete(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     # Only roles have registers of their own.
     optional = _OPTIONAL if schedule.consumers else (*_OPTIONAL, "mainloop.registers")
-    if schedule.is_direct:
-        optional = (*optional, *_OF_THE_RING)
     missing = [path for path in Schedule.paths() if path not in optional and schedule.get(path) is None]
     if missing:
         yield f"field {missing[0]} is not decided; run choose-schedule first, or write it"
@@ -56,6 +53,7 @@ _VALUE_RULES: tuple[Rule, ...] = (
     grid_rules.order,
     grid_rules.tile,
     grid_rules.launch,
+    grid_rules.k_parts,
     mainloop_rules.fields,
     multiply_rules.fields,
     epilogue_rules.fields,
@@ -68,6 +66,7 @@ _FIELD_RULES: tuple[Rule, ...] = (*_VALUE_RULES, grid_rules.accumulators)
 _RULES: tuple[Rule, ...] = (
     _complete,
     *_VALUE_RULES,
+    grid_rules.k_division,
     multiply_rules.threads,
     mainloop_rules.roles,
     grid_rules.tail,

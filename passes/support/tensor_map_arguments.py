@@ -125,5 +125,6 @@ class TensorMapArguments:
                 arguments,
                 shared_memory=launch.shared_memory,
                 programmatic=launch.programmatic,
+                cooperative=launch.cooperative,
             )
         erase(launch)

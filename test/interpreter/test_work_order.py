@@ -88,7 +88,7 @@ def test_a_scheduler_hands_out_each_tile_once(scheduler: Any) -> None:
 @pytest.mark.parametrize("tiles", [(1, 1), (3, 1), (2, 4), (3, 5)], ids=str)
 def test_full_waves_and_the_halves_of_a_tail_are_each_row_of_tiles_once(tiles: tuple[int, int], ctas: int) -> None:
     whole, halves = (
-        [list(part_of(part).tiles_of(cta, ctas, tiles)) for cta in range(ctas)]
+        [[item.place for item in part_of(part).items_of(cta, ctas, tiles)] for cta in range(ctas)]
         for part in (WorkPart.full_waves, WorkPart.tail_halves)
     )
     rows = [(2 * m + half, n) for share in whole for m, n in share for half in (0, 1)]

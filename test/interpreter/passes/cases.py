@@ -6,7 +6,8 @@ from compiled import spec
 from lowtide.dialects.levels import Level
 from lowtide.passes.pipeline import REGISTRY, STEPS
 
-# The passes on math ops have tests of their own; those on roles leave these kernels as they are, as is tested.
+# The passes on math ops have tests of their own; those on roles leave these kernels as they are, as is tested; so does
+# divide-k where K is not divided.
 MATH = ("expand-math", "convert-math-to-intrinsics")
 WITH_ROLES = ("overlap-launches", "specialize-roles", "bind-wgmma", "bind-tma", "verify-mbarriers", "verify-registers")
 OURS = {kind.name for kind in REGISTRY}
@@ -15,7 +16,7 @@ EVERY = tuple(
     for level, steps in STEPS.items()
     if level <= Level.NVVM
     for step in steps
-    if step.name in OURS and step.name not in MATH + WITH_ROLES
+    if step.name in OURS and step.name not in (*MATH, *WITH_ROLES, "divide-k")
 )
 
 # The passes that a detail of the K loop, of the fragments, or of the epilogue passes through.
@@ -23,6 +24,8 @@ LOOP = ("pipeline-mainloop", "split-k-slices", "double-buffer-fragments", "bind-
 ATOMS = ("bind-mma-atoms", "bind-copy-atoms", "split-k-slices", "convert-sm-to-nvvm")
 EPILOGUE = ("tile-to-ctas", "lower-epilogue", "assign-smem-offsets", "convert-sm-to-nvvm")
 RASTER = ("tile-to-ctas", "convert-sm-to-nvvm")
+# The passes that see a work item's range of K, or the partial sums of a tile.
+K_RANGES = ("tile-to-ctas", "divide-k", "pipeline-mainloop", "bind-mma-atoms", "lower-epilogue", "convert-sm-to-nvvm")
 
 CASES = [
     Case("tn", "grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], stages = 3", ((70, 45, 40), (1, 1, 1)), EVERY),
@@ -95,6 +98,43 @@ CASES = [
         "grid.tile = [32, 32], k = 128, atoms = [1, 1, 1], stages = 6, order = groups(2, 2), scheduler = even_split",
         ((150, 90, 24),),
         ("tile-to-ctas", "lower-epilogue", "convert-sm-to-nvvm"),
+    ),
+    # More parts than K steps in the first shape; parts of unequal length in the others.
+    Case(
+        "split",
+        "grid.tile = [32, 32], k = 16, atoms = [2, 1, 1], stages = 3, k_division = split(3)",
+        ((45, 37, 24), (45, 37, 16 * 7 + 3)),
+        K_RANGES,
+        spec(epilogue=every_kind),
+    ),
+    # Every part adds half of the columns.
+    Case(
+        "scatter",
+        "grid.tile = [32, 64], k = 32, atoms = [2, 1, 1], stages = 3, scheduler = persistent, k_division = scatter(2)",
+        ((45, 70, 100),),
+        K_RANGES,
+        spec(epilogue=every_kind),
+    ),
+    # Two CTAs, made three: the parts of a tile are items of one round.
+    Case(
+        "split-persistent",
+        "grid.tile = [32, 32], k = 128, atoms = [1, 1, 1], stages = 6, scheduler = persistent, k_division = split(3)",
+        ((70, 90, 700),),
+        ("tile-to-ctas", "divide-k", "convert-sm-to-nvvm"),
+    ),
+    Case(
+        "stream-k",
+        "grid.tile = [32, 32], k = 64, atoms = [1, 2, 1], stages = 9, scheduler = persistent, k_division = stream_k",
+        ((70, 40, 300), (20, 20, 64)),
+        ("tile-to-ctas", "divide-k", "convert-sm-to-nvvm"),
+    ),
+    # Five tiles for two CTAs: a wave of whole tiles and three tiles in shares; then as many as fill the waves.
+    Case(
+        "hybrid",
+        "grid.tile = [32, 32], k = 64, atoms = [2, 1, 1], stages = 12, scheduler = persistent, k_division = hybrid, "
+        "epilogue.path = direct",
+        ((150, 20, 200), (60, 40, 70)),
+        ("tile-to-ctas", "divide-k", "convert-sm-to-nvvm"),
     ),
     Case(
         "epilogue-in-registers",
@@ -171,80 +211,35 @@ CASES = [
         ((45, 37, 40),),
         ("assign-smem-layouts", "lower-epilogue", "convert-sm-to-nvvm"),
     ),
-    # Fragments straight from global memory: levels smem and pipelined are as level cta.
-    Case(
-        "direct",
-        "grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], a.copy = ld.global.16, b.copy = ld.global.16",
-        ((45, 37, 40), (1, 1, 1)),
-        ("assign-smem-layouts", "bind-mma-atoms", "bind-copy-atoms", "lower-epilogue", "convert-sm-to-nvvm"),
-        spec(epilogue=every_kind),
-        idle=("assign-smem-layouts", "bind-copy-atoms"),
-    ),
-    Case(
-        "direct-nt",
-        "grid.tile = [32, 32], k = 32, atoms = [1, 2, 1], permutation = [16, 32, 16], a.copy = ld.global.2, "
-        "b.copy = ld.global.2, epilogue.path = direct, scheduler = persistent",
-        ((45, 37, 40), (70, 90, 24)),
-        ("bind-mma-atoms", "split-k-slices", "convert-sm-to-nvvm"),
-        spec("nt"),
-    ),
-    Case(
-        "direct-tt-f64",
-        "grid.tile = [16, 32], k = 8, atoms = [1, 2, 1], a.copy = ld.global.16, b.copy = ld.global.8",
-        ((45, 37, 21),),
-        ("bind-mma-atoms", "convert-sm-to-nvvm"),
-        spec("tt", dtype="f64", d="f64", acc="f64"),
-    ),
-    # Warps along K, whose sums meet in shared memory.
-    Case(
-        "sliced-k",
-        "grid.tile = [32, 32], k = 64, atoms = [1, 1, 2], stages = 3",
-        ((45, 37, 140), (20, 30, 300)),
-        ("bind-mma-atoms", "split-k-slices", "double-buffer-fragments", "lower-epilogue", "convert-sm-to-nvvm"),
-        spec(epilogue=every_kind),
-    ),
-    Case(
-        "sliced-k-of-four",
-        "grid.tile = [32, 32], k = 64, atoms = [1, 2, 4], stages = 2, scheduler = persistent, epilogue.tile = [32, 32]",
-        ((70, 90, 72),),
-        ("bind-mma-atoms", "lower-epilogue", "assign-smem-offsets", "convert-sm-to-nvvm"),
-        spec("nt"),
-    ),
-    Case(
-        "sliced-k-f64",
-        "grid.tile = [32, 32], k = 16, atoms = [2, 1, 2], stages = 3",
-        ((45, 37, 21),),
-        ("bind-mma-atoms", "lower-epilogue", "convert-sm-to-nvvm"),
-        spec(dtype="f64", d="f64", acc="f64"),
-    ),
     # f64: no ldmatrix. With K contiguous in an operand its order is permuted, for 16-byte loads; else loads are of 8.
     Case(
         "f64",
         "grid.tile = [32, 32], k = 16, atoms = [2, 2, 1], stages = 3",
         ((45, 37, 21), (1, 1, 1)),
-        ("bind-mma-atoms", "split-k-slices", "double-buffer-fragments", "lower-epilogue", "convert-sm-to-nvvm"),
+        (*ATOMS, "pipeline-mainloop", "double-buffer-fragments", "bind-ring-to-cp-async", "lower-epilogue"),
         spec(dtype="f64", d="f64", acc="f64", epilogue=scaled),
     ),
     Case(
         "f64-nt",
         "grid.tile = [32, 32], k = 8, atoms = [2, 1, 1], stages = 2, epilogue.path = direct",
         ((45, 37, 21),),
-        ("bind-mma-atoms", "convert-sm-to-nvvm"),
+        (*ATOMS, "lower-epilogue"),
         spec("nt", dtype="f64", d="f64", acc="f64"),
     ),
     Case(
         "f64-large-shapes",
         "grid.tile = [32, 32], k = 16, atoms = [1, 2, 1], atom = mma.m16n8k16, stages = 3",
         ((45, 37, 40),),
-        ("bind-mma-atoms", "convert-sm-to-nvvm"),
+        ATOMS,
         spec("tt", dtype="f64", d="f64", acc="f64"),
         SM_90,
+        idle=("split-k-slices",),
     ),
     Case(
         "f64-short-shapes",
         "grid.tile = [32, 32], k = 16, atoms = [2, 2, 1], atom = mma.m16n8k4, stages = 3, fragment_buffers = 1",
         ((45, 37, 24),),
-        ("split-k-slices", "convert-sm-to-nvvm"),
+        ATOMS,
         spec("nn", dtype="f64", d="f64", acc="f64"),
         SM_90,
     ),

@@ -41,7 +41,9 @@ class FakeDriver:
     """One GPU of capability `capability`; `kernel(arguments)` runs at each launch and sees the values by `types`."""
 
     CUdevice_attribute = CUfunction_attribute = CUjit_option = CUpointer_attribute = CUevent_flags = Names()
+    CUuserObject_flags = CUuserObjectRetain_flags = CUstream_flags = CUstreamCaptureMode = Names()
     CUcontext = CUdeviceptr = int
+    CUhostFn = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
     CUstream, CUlaunchConfig = bindings.CUstream, bindings.CUlaunchConfig
     CUlaunchAttribute, CUlaunchAttributeID = bindings.CUlaunchAttribute, bindings.CUlaunchAttributeID
 
@@ -60,7 +62,8 @@ class FakeDriver:
         self.launch_error = 0
         self.load_error = 0
         self.memory_error = 0
-        self.capturing = 0
+        self.capturing = 0  # the id of the capture of every stream
+        self.held: dict[int, list[Callable[[], object]]] = {}  # what graphs call when they are destroyed, by capture
 
     def cuInit(self, flags: int) -> tuple[int]:
         return (0,)
@@ -160,6 +163,32 @@ class FakeDriver:
 
     def cuStreamGetId(self, stream: Any) -> tuple[int, int]:
         return (0, 1000 + int(stream))
+
+    def cuStreamGetCaptureInfo(self, stream: Any) -> tuple[Any, ...]:
+        return (0, 1, self.capturing, self.capturing, None, None, 0)
+
+    def cuThreadExchangeStreamCaptureMode(self, mode: Any) -> tuple[int, Any]:
+        return (0, mode)
+
+    def cuStreamCreate(self, flags: Any) -> tuple[int, int]:
+        return (0, 99)
+
+    def cuStreamSynchronize(self, stream: Any) -> tuple[int]:
+        return (0,)
+
+    def cuStreamDestroy(self, stream: Any) -> tuple[int]:
+        return (0,)
+
+    def cuUserObjectCreate(self, argument: int, destroy: Any, count: int, flags: Any) -> tuple[int, Any]:
+        return (0, lambda: destroy(argument))
+
+    def cuGraphRetainUserObject(self, graph: int, held: Any, count: int, flags: Any) -> tuple[int]:
+        self.held.setdefault(graph, []).append(held)
+        return (0,)
+
+    def destroy_graph(self, graph: int) -> None:
+        for destroy in self.held.pop(graph):
+            destroy()
 
     def cuMemAllocAsync(self, size: int, stream: Any) -> tuple[int, int]:
         self.calls.append(("allocate", int(stream), size))

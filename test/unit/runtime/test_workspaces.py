@@ -86,17 +86,36 @@ def test_torch_allocates_the_workspace_in_the_launchs_stream(fake: FakeDriver, t
     assert not fake.memory
 
 
-def test_a_captured_graph_owns_its_workspace_and_zeroes_it(fake: FakeDriver) -> None:
+def test_a_captured_graph_owns_its_workspaces_and_replays_without_zeroing_them(fake: FakeDriver) -> None:
     kernel, (a, b, d) = kernel_of(), arrays()
     launch = kernel.bind(a, b, out=d, stream=3)
     launch()
-    fake.capturing = 1
     fake.calls.clear()
+    fake.capturing = 1
     launch()
-    outside, captured = (x.values[-2:] for x in fake.launches)
-    assert not {*outside} & {*captured}
-    assert [x[0] for x in fake.calls] == ["allocate", "allocate", "zero", "free", "free"]
-    assert len(fake.memory) == 2
+    launch()
+    fake.capturing = 2
+    launch()
+    outside, first, again, other = (x.values[-2:] for x in fake.launches)
+    assert first[1] == again[1] and len({outside[1], first[1], other[1]}) == 3
+    assert not {*outside} & {*first, *again, *other}
+    # Sums are the graph's own: allocated and freed in it. Counters are zeroed beside the capture, once for each graph.
+    assert [x[0] for x in fake.calls] == [*("allocate", "zero", "free"), "allocate", "free", "allocate", "zero", "free"]
+    assert {x[3] for x in fake.calls if x[0] == "zero"} == {99}
+
+
+def test_the_counters_of_a_destroyed_graph_are_used_again_and_zeroed(fake: FakeDriver) -> None:
+    kernel, (a, b, d) = kernel_of(), arrays()
+    for graph in (1, 2):
+        fake.capturing = graph
+        kernel(a, b, out=d, stream=3)
+    fake.destroy_graph(1)
+    fake.capturing = 3
+    ctypes.memset(fake.launches[0].values[-1], 1, 8)
+    kernel(a, b, out=d, stream=3)
+    one, two, three = (x.values[-1] for x in fake.launches)
+    assert one == three != two
+    assert ctypes.string_at(three, 8) == bytes(8)
 
 
 def test_without_memory_nothing_is_launched(fake: FakeDriver) -> None:

@@ -147,7 +147,7 @@ tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
     %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
     scf.yield %next : !tile
   }
-  // expected-error @below {{bind-mma-atoms: uses the accumulator; only tile.store may}}
+  // expected-error @below {{bind-mma-atoms: uses the accumulator; only tile.store and the exchange of partial sums may}}
   %more = tile.mma tn %as, %bs, %acc : !a, !b, !tile
   tile.store %acc into %d[%c0, %c0] {
   ^bb0(%x: f32):

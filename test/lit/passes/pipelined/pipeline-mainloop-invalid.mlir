@@ -162,7 +162,7 @@ tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <
   %c32 = arith.constant 32 : index
   %c64 = arith.constant 64 : index
   %zero = tile.splat 0.0 : !tile
-  // expected-error @below {{pipeline-mainloop: must start at 0: its steps are counted from there}}
+  // expected-error @below {{pipeline-mainloop: must start at 0, or where the work item's range of K does: steps are counted from there}}
   %acc = scf.for %i = %c32 to %c64 step %c32 iter_args(%c = %zero) -> (!tile) {
     %at = tile.view %a[%c0, %i] : !mat to !tile.view<32x32xbf16>
     sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer

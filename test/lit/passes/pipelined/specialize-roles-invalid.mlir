@@ -339,7 +339,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribut
     %zero = tile.splat 0.0 : !tile
     %c0 = arith.constant 0 : index
     %c32 = arith.constant 32 : index
-    // expected-error @below {{specialize-roles: must start at 0: its steps are counted from there}}
+    // expected-error @below {{specialize-roles: must start at 0, or where the work item's range of K does: steps are counted from there}}
     %acc = scf.for %k = %c32 to %K step %c32 iter_args(%c = %zero) -> (!tile) {
       %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
       %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>

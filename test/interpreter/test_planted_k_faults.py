@@ -1,0 +1,100 @@
+"""Faults planted in the exchange of partial sums between CTAs are found by the interpreter and named."""
+
+import numpy as np
+import pytest
+from compiled import expected, inputs_of, levels_of, spec
+from planting import RACE, WRONG_NUMBERS, Fault
+from support import assert_same
+
+import lowtide as lt
+from lowtide.errors import InterpreterError
+from lowtide.interpreter import interpret
+
+SPEC = spec()
+SCHEDULE = "grid.tile = [32, 32], k = 32, stages = 2, atoms = [2, 1, 1], k_division = split(3)"
+INPUTS = inputs_of(SPEC, 40, 45, 133)
+SEEDS = (0, 1, 2)
+UNWRITTEN = "uninitialised"
+
+FAULTS = [
+    Fault("no wait, cta", "cta", r"^ *tile\.semaphore_wait.*\n", "", f"{RACE}|{UNWRITTEN}"),
+    Fault("no wait, nvvm", "nvvm", r"^ *sm\.ptx_semaphore_wait.*\n", "", f"{RACE}|{UNWRITTEN}"),
+    Fault("no arrival, cta", "cta", r"^ *tile\.semaphore_arrive.*\n", "", "deadlock.*\n.*a semaphore is 0, not yet 2"),
+    Fault("no arrival, nvvm", "nvvm", r"^ *sm\.ptx_semaphore_arrive.*\n", "", "a semaphore is 0, not yet 2"),
+    Fault(
+        "arrives before it stores, cta",
+        "cta",
+        r"^( *tile\.store_partial.*\n)( *tile\.semaphore_arrive.*\n)",
+        r"\2\1",
+        f"{RACE}|{UNWRITTEN}",
+    ),
+    Fault("no reset, cta", "cta", r" reset : memref", r" : memref", "not zero after the launches"),
+    Fault(
+        "no reset, nvvm",
+        "nvvm",
+        r"(sm\.ptx_semaphore_wait.*\n) *llvm\.store .*\n",
+        r"\1",
+        "not zero after the launches",
+    ),
+    Fault(
+        "no barrier before the arrival, nvvm",
+        "nvvm",
+        r"^ *nvvm\.barrier0\n((?: *%.*\n)*? *scf\.if .*\{\n(?: *%.*\n)*? *sm\.ptx_semaphore_arrive)",
+        r"\1",
+        f"{RACE}|{UNWRITTEN}",
+    ),
+    Fault(
+        "no barrier after the wait, nvvm",
+        "nvvm",
+        r"(sm\.ptx_semaphore_wait.*\n(?:.*\n)*?) *nvvm\.barrier0\n",
+        r"\1",
+        f"{RACE}|{UNWRITTEN}",
+    ),
+    Fault("waits for one part too few, cta", "cta", r"until %\d+", "until %c1", f"{RACE}|{UNWRITTEN}|not zero"),
+    Fault("adds one part too few, cta", "cta", r"count %\d+", "count %c1", WRONG_NUMBERS),
+    Fault(
+        "all threads arrive, nvvm",
+        "nvvm",
+        r"(scf\.if) %\w+ (\{\n *%.*\n *sm\.ptx_semaphore_arrive)",
+        r"\1 %true \2",
+        "elect",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def levels() -> dict[str, str]:
+    return levels_of(SPEC, SCHEDULE)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_is_found(levels: dict[str, str], fault: Fault) -> None:
+    text = fault.plant(levels[fault.level])
+    if fault.replacement.endswith("%true \\2"):
+        text = text.replace(
+            "%0 = llvm.mlir.addressof", "%true = arith.constant true\n      %0 = llvm.mlir.addressof", 1
+        )
+    if "%c1" in fault.replacement:
+        text = text.replace("tile.work_tiles", "%c1_planted = arith.constant 1 : index\n    tile.work_tiles", 1)
+        text = text.replace(fault.replacement, fault.replacement.replace("%c1", "%c1_planted"))
+    if fault.found == WRONG_NUMBERS:
+        with pytest.raises(AssertionError, match="D differs"):
+            assert_same(levels["problem"], text, INPUTS, orders=(0,))
+        return
+    with pytest.raises(InterpreterError, match=fault.found):
+        for seed in SEEDS:
+            interpret(text, INPUTS, sms=3, seed=seed, domain="exact")
+
+
+def test_without_a_fault_every_order_gives_d(levels: dict[str, str]) -> None:
+    for level in ("cta", "pipelined", "epilogue", "nvvm"):
+        found = assert_same(levels["problem"], levels[level], INPUTS, orders=SEEDS, sms=3)
+    assert (found == expected(SPEC, INPUTS)).all()
+
+
+def test_the_bits_of_a_split_repeat_for_every_order_and_number_of_ctas() -> None:
+    problem = lt.GemmSpec(m=40, n=45, k=133, a="bf16", b="bf16", d="f32")
+    kernel = lt.compile_gemm(problem, schedule=f"{SCHEDULE}, scheduler = persistent")
+    inputs = lt.random_inputs(problem, 40, 45, 133, np.random.default_rng(0))
+    results = [interpret(kernel.levels["cta"], inputs, sms=sms, seed=seed) for sms, seed in ((1, 0), (2, 1), (7, 2))]
+    assert all((result == results[0]).all() for result in results)

@@ -1,0 +1,105 @@
+// The verifiers and parsers of the division of K name what is wrong.
+// RUN: lowtide-opt %s --split-input-file --verify-diagnostics
+
+// expected-error @below {{k_division = split needs the number of parts, e.g. split(8)}}
+#division = #tile.k_division<split>
+
+// -----
+
+// expected-error @below {{k_division = stream_k takes no number}}
+module attributes {test.s = #tile.schedule<grid = <k_division = stream_k(2)>>} {}
+
+// -----
+
+// expected-error @below {{k_division = halves is not none, split, stream_k, hybrid or scatter}}
+module attributes {test.s = #tile.schedule<grid = <k_division = halves>>} {}
+
+// -----
+
+// expected-error @below {{k_division takes at most one number, e.g. split(8)}}
+module attributes {test.s = #tile.schedule<grid = <k_division = split(2, 3)>>} {}
+
+// -----
+
+func.func @three(%M: index) {
+  // expected-error @below {{expected (row, column), or (row, column, begin of K, end of K)}}
+  tile.work_tiles (%m, %n, %k) of (%M, %M) by [8, 8] order(<row>) one_shot {
+  }
+  return
+}
+
+// -----
+
+func.func @extents(%M: index) {
+  // expected-error @below {{expected the extents of M, N and K}}
+  tile.work_tiles (%m, %n, %k0, %k1) of (%M, %M) by [8, 8, 8] split 2 (%p of %q at %s) order(<row>) one_shot {
+  }
+  return
+}
+
+// -----
+
+func.func @none(%M: index) {
+  // expected-error @below {{expected split, scatter, stream_k or hybrid, not 'none'}}
+  tile.work_tiles (%m, %n, %k0, %k1) of (%M, %M, %M) by [8, 8, 8] none (%p of %q at %s) order(<row>) one_shot {
+  }
+  return
+}
+
+// -----
+
+func.func @tile(%M: index) {
+  // expected-error @below {{'tile.work_tiles' op needs a tile of three positive extents}}
+  tile.work_tiles (%m, %n, %k0, %k1) of (%M, %M, %M) by [8, 8] split 2 (%p of %q at %s) order(<row>) one_shot {
+  }
+  return
+}
+
+// -----
+
+func.func @undivided(%M: index) {
+  // expected-error @below {{'tile.work_tiles' op has a K extent where a division of K says how it is divided, and only there}}
+  "tile.work_tiles"(%M, %M, %M) <{operandSegmentSizes = array<i32: 1, 1, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8, 8>}> ({
+  ^bb0(%m: index, %n: index):
+    "tile.yield"() : () -> ()
+  }) : (index, index, index) -> ()
+  return
+}
+
+// -----
+
+func.func @no_parts(%M: index) {
+  // expected-error @below {{'tile.work_tiles' op has a number of parts where K is split, at least 1, and only there}}
+  "tile.work_tiles"(%M, %M, %M) <{k_division = 1 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8, 8>}> ({
+  ^bb0(%m: index, %n: index):
+    "tile.yield"() : () -> ()
+  }) : (index, index, index) -> ()
+  return
+}
+
+// -----
+
+func.func @body(%M: index) {
+  // expected-error @below {{'tile.work_tiles' op body takes the tile's first row and first column, begin and end of K, part, parts and slot, all index, and what is carried}}
+  "tile.work_tiles"(%M, %M, %M) <{k_division = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8, 8>}> ({
+  ^bb0(%m: index, %n: index):
+    "tile.yield"() : () -> ()
+  }) : (index, index, index) -> ()
+  return
+}
+
+// -----
+
+func.func @semaphores(%w: memref<?xf32>, %i: index) {
+  // expected-error @below {{'tile.semaphore_arrive' op needs semaphores in a vector of i32, not 'memref<?xf32>'}}
+  tile.semaphore_arrive %w[%i] : memref<?xf32>
+  return
+}
+
+// -----
+
+func.func @semaphores(%w: memref<?x?xi32>, %i: index) {
+  // expected-error @below {{'tile.semaphore_wait' op needs semaphores in a vector of i32, not 'memref<?x?xi32>'}}
+  tile.semaphore_wait %w[%i] until %i : memref<?x?xi32>
+  return
+}

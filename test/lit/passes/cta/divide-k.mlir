@@ -1,0 +1,67 @@
+// divide-k lets part 0 of a tile add the partial sums that the other parts leave in a workspace, and store the tile.
+// RUN: lowtide-opt %s -p tile-to-ctas,divide-k,canonicalize,cse --split-input-file | filecheck %s
+
+// A workspace with a slot for each work item, and a semaphore for each slot; at most as many parts as K has steps.
+// CHECK-LABEL: func.func @split(
+// CHECK:       %[[STEPS:.+]] = arith.ceildivsi %{{.+}}, %c16
+// CHECK:       %[[PARTS:.+]] = arith.minsi %[[STEPS]], %c3
+// CHECK:       %[[ITEMS:.+]] = arith.muli %{{.+}}, %[[PARTS]]
+// CHECK:       %[[ELEMENTS:.+]] = arith.muli %[[ITEMS]], %c2048
+// CHECK:       %[[PARTIALS:.+]] = tile.workspace %[[ELEMENTS]] : memref<?xf32>
+// CHECK:       %[[SEMAPHORES:.+]] = tile.workspace %[[ITEMS]] zeroed : memref<?xi32>
+// CHECK:       tile.launch @split_kernel grid(%[[ITEMS]]) threads(64) args(%{{.+}}, %{{.+}}, %{{.+}}, %[[PARTIALS]], %[[SEMAPHORES]])
+
+// CHECK-LABEL: tile.kernel @split_kernel(
+// CHECK-SAME:    %[[D:[^ :]+]]: memref<?x?xbf16, strided<[?, 1]>>, %[[W:[^ :]+]]: memref<?xf32>, %[[S:[^ :]+]]: memref<?xi32>)
+// CHECK:       tile.work_tiles (%[[R:.+]], %[[C:.+]], %[[K0:.+]], %[[K1:.+]]) of ({{.*}}) by [32, 64, 16] split 3 (%[[PART:.+]] of %[[N:.+]] at %[[SLOT:.+]]) order(<row>) one_shot {
+// CHECK:         %[[ACC:.+]] = scf.for %{{.+}} = %[[K0]] to %[[K1]] step %c16
+// CHECK:         %[[FIRST:.+]] = arith.cmpi eq, %[[PART]], %c0
+// CHECK:         scf.if %[[FIRST]] {
+// CHECK:           %[[OTHERS:.+]] = arith.subi %[[N]], %c1
+// CHECK:           %[[SHARED:.+]] = arith.cmpi ugt, %[[N]], %c1
+// CHECK:           scf.if %[[SHARED]] {
+// CHECK:             tile.semaphore_wait %[[S]][%[[SLOT]]] until %[[OTHERS]] reset
+// CHECK:           %[[NEXT:.+]] = arith.addi %[[SLOT]], %c1
+// CHECK:           %[[SUM:.+]] = tile.add_partials %[[ACC]], %[[W]][%[[NEXT]]] count %[[OTHERS]]
+// CHECK:           tile.store %[[SUM]] into %[[D]][%[[R]], %[[C]]] {
+// CHECK:         } else {
+// CHECK:           %[[OWN:.+]] = arith.addi %[[SLOT]], %[[PART]]
+// CHECK:           tile.store_partial %[[ACC]] into %[[W]][%[[OWN]]]
+// CHECK:           tile.semaphore_arrive %[[S]][%[[SLOT]]]
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.level = "problem", tile.target = "sm_80"} {
+func.func @split(%a: !mat, %b: !mat, %d: !mat) {
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<
+  grid = <tile = [32, 64], order = row, scheduler = one_shot, k_division = split(3)>,
+  mainloop = <k = 16>, multiply = <atoms = [1, 2, 1]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+// -----
+
+// In shares of all steps, a slot for each CTA is enough; there are no more CTAs than steps.
+// CHECK-LABEL: func.func @stream(
+// CHECK:       %[[SMS:.+]] = tile.sm_count
+// CHECK:       %[[CTAS:.+]] = arith.minsi %{{.+}}, %{{.+}}
+// CHECK:       %[[ELEMENTS:.+]] = arith.muli %[[CTAS]], %c1024
+// CHECK:       tile.workspace %[[ELEMENTS]] : memref<?xf32>
+// CHECK:       tile.workspace %[[CTAS]] zeroed : memref<?xi32>
+// CHECK:       tile.launch @stream_kernel grid(%[[CTAS]])
+// CHECK:       tile.work_tiles ({{.*}}) of (%c100, %c65, %c40) by [32, 32, 16] stream_k ({{.*}}) order(<row>) persistent {
+module attributes {tile.level = "problem", tile.target = "sm_80"} {
+func.func @stream(%a: memref<100x40xf16>, %b: memref<65x40xf16>, %d: memref<100x65xf16>) {
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<
+  grid = <tile = [32, 32], order = row, scheduler = persistent, k_division = stream_k>,
+  mainloop = <k = 16, stages = 2, roles = single>, multiply = <atoms = [1, 1, 1]>,
+  epilogue = <path = direct, math = registers, tile = [32, 32]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to f16
+    tile.yield %y : f16
+  } : memref<100x40xf16>, memref<65x40xf16>, memref<100x65xf16>
+  return
+}
+}

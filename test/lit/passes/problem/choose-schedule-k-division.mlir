@@ -1,0 +1,40 @@
+// Divisions of K that a problem or another field rules out are refused, with the nearest one that is legal.
+// RUN: lowtide-opt %s -p choose-schedule --split-input-file --verify-diagnostics
+
+module attributes {tile.level = "problem", tile.target = "sm_80"} {
+func.func @more_parts_than_steps(%a: memref<64x96xf16>, %b: memref<64x96xf16>, %d: memref<64x64xf16>) {
+  // expected-error @below {{k_division = split(4): K = 96 has 3 steps of 32, and a part at least one; nearest is split(3)}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <k_division = split(4)>, mainloop = <k = 32>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to f16
+    tile.yield %y : f16
+  } : memref<64x96xf16>, memref<64x96xf16>, memref<64x64xf16>
+  return
+}
+}
+// -----
+
+module attributes {tile.level = "problem", tile.target = "sm_80"} {
+func.func @one_shot(%a: memref<64x96xf16>, %b: memref<64x96xf16>, %d: memref<64x64xf16>) {
+  // expected-error @below {{k_division = stream_k needs a grid of the CTAs that run at once, scheduler = persistent, not one_shot; take persistent, or k_division = split(n)}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <scheduler = one_shot, k_division = stream_k>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to f16
+    tile.yield %y : f16
+  } : memref<64x96xf16>, memref<64x96xf16>, memref<64x64xf16>
+  return
+}
+}
+// -----
+
+module attributes {tile.level = "problem", tile.target = "sm_80"} {
+func.func @too_many(%a: memref<64x96xf16>, %b: memref<64x96xf16>, %d: memref<64x64xf16>) {
+  // expected-error @below {{k_division = split(129): at most 128 parts; nearest is split(128)}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <k_division = split(129)>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to f16
+    tile.yield %y : f16
+  } : memref<64x96xf16>, memref<64x96xf16>, memref<64x64xf16>
+  return
+}
+}
