@@ -144,7 +144,9 @@ def _leaves_room(rows: int, n: int, roles: Roles, given: Schedule, problem: Prob
     accumulators = rows * n // (WARPGROUP_THREADS * roles.sharing)
     if OperandKind.full in problem.kinds and accumulators > _ACCUMULATORS_BESIDE_ROWS:
         return False
-    if problem.has_math and roles.turns > 1 and accumulators > _ACCUMULATORS_BESIDE_FUNCTIONS:
+    # The tallest tile of a consumer that takes turns leaves no registers for functions, row addresses, or a run-time N.
+    is_simple = stores_by_tma(given, problem) and problem.n is not None and not problem.has_math
+    if roles.turns > 1 and not is_simple and accumulators > _ACCUMULATORS_BESIDE_FUNCTIONS:
         return False
     if not problem.has_math or stores_by_tma(given, problem):
         return True

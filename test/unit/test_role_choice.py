@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 from math import ceil
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,13 @@ def test_consumers_take_turns_where_epilogues_are_a_large_part_of_the_time(size:
     schedule = chosen(problem(*size))
     assert (schedule.tile_mnk, schedule.mainloop.roles) == ((128, 192, 64), pingpong(2))
     assert (schedule.multiply.atoms, schedule.epilogue.tile) == ((1, 1, 1), (64, 64))
+
+
+@pytest.mark.parametrize("changes", [{"n": None}, {"n": 8188}, {"has_math": True}, {"kinds": (OperandKind.full,)}])
+def test_consumers_that_take_turns_keep_registers_for_the_epilogue(changes: dict[str, Any]) -> None:
+    schedule = chosen(replace(problem(8192, 8192, 512), **changes))
+    m, n, _ = schedule.tile_mnk
+    assert m * n // (128 * schedule.sharing) <= 128
 
 
 @pytest.mark.parametrize(("size", "tile", "consumers"), [*TILES, ((512, 512, 512), (64, 64), 1)])
