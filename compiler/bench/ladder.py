@@ -100,13 +100,16 @@ def verify(spec: GemmSpec, target: str, schedule: Schedule, seed: int, on_gpu: b
         return against_float64(small, inputs, interpret(module, small, inputs, sms=_SMS, seed=seed, domain="float"))
 
 
-def race_steps(spec: GemmSpec, steps: list[Step], rounds: int, seed: int, say: Say) -> Standings:
-    """Time the steps whose results are right, and torch.matmul, in the same shuffled rounds. Raises DeviceError."""
+def race_steps(
+    spec: GemmSpec, steps: list[Step], rounds: int, seed: int, say: Say, with_cublaslt: bool = False
+) -> Standings:
+    """Time the steps whose results are right, torch.matmul, and cuBLASLt's best algorithms if asked for, in the same
+    shuffled rounds. Raises DeviceError."""
     with Contest(spec, seed, say) as contest:
         for step in steps:
             if step.kernel is not None and step.ok:
                 contest.add_kernel(step.name, step.kernel)
-        return contest.run(rounds, with_cublaslt=False)
+        return contest.run(rounds, with_cublaslt)
 
 
 def resources_of(kernel: CompiledKernel) -> Resources:
@@ -127,7 +130,7 @@ UNTIMED_HEADINGS = ("step", "result", "threads", "registers", "shared memory", "
 
 
 def timed_rows(steps: list[Step], standings: Standings, with_intervals: bool) -> list[tuple[str, ...]]:
-    """Under TIMED_HEADINGS; medians, or median (least … greatest). The last row is torch's."""
+    """Under TIMED_HEADINGS; medians, or median (least … greatest). The last rows are torch's and cuBLASLt's best."""
     by_name = {contender.name: contender for contender in standings.others}
     rows, before = [], None
     for step in steps:
@@ -137,14 +140,29 @@ def timed_rows(steps: list[Step], standings: Standings, with_intervals: bool) ->
             word = "wrong" if step.ok else step.result
             rows.append((step.name, word, *[""] * (len(_COLUMNS) - 1), step.preset.adds))
             continue
-        rows.append((step.name, *_cells(contender, before, standings, with_intervals), step.preset.adds))
+        own = dict.fromkeys(KINDS, contender)
+        rows.append((step.name, *_cells(own, before, standings, with_intervals), step.preset.adds))
         before = contender
-    return [*rows, (PEER, *_cells(standings.torch, None, standings, with_intervals), "")]
+    peers = [(name, dict(zip(KINDS, bests, strict=True))) for name, bests in _peers(standings)]
+    return [*rows, *((name, *_cells(bests, None, standings, with_intervals), "") for name, bests in peers)]
 
 
-def _cells(contender: Contender, before: Contender | None, standings: Standings, with_intervals: bool) -> list[str]:
+def _peers(standings: Standings) -> list[tuple[str, tuple[Contender, ...]]]:
+    """torch, and cuBLASLt's best if it took part: a name, and who stands for it sustained and in bursts."""
+    found = [(PEER, tuple(standings.torch for _ in KINDS))]
+    bests = [standings.best_cublaslt(kind) for kind in KINDS]
+    if all(best is not None for best in bests):
+        found.append((f"cuBLASLt best of {standings.offered}", tuple(best for best in bests if best is not None)))
+    return found
+
+
+def _cells(
+    contenders: Mapping[str, Contender], before: Contender | None, standings: Standings, with_intervals: bool
+) -> list[str]:
+    """The figures of a row; `contenders` says who stands for it sustained and in bursts."""
     cells = []
     for kind in KINDS:
+        contender = contenders[kind]
         found = [(spread(contender.seconds(kind), standings.flops), 0), (ratio(contender, standings.torch, kind), 3)]
         found += [] if before is None else [(ratio(contender, before, kind), 3)]
         cells += [interval(*one) if with_intervals else f"{one[0][0]:.{one[1]}f}" for one in found]
@@ -166,10 +184,10 @@ def untimed_rows(steps: list[Step]) -> list[tuple[str, ...]]:
 
 
 def rates(steps: list[Step], standings: Standings) -> list[tuple[str, float, float]]:
-    """For a chart: (name, sustained, burst) in TFLOP/s, medians; the last is torch's."""
+    """For a chart: (name, sustained, burst) in TFLOP/s, medians; the last are the peers'."""
     by_name = {contender.name: contender for contender in standings.others}
-    timed = [(step.name, by_name[step.name]) for step in steps if step.name in by_name]
+    timed = [(step.name, (by_name[step.name],) * 2) for step in steps if step.name in by_name]
     return [
-        (name, spread(one.sustained, standings.flops)[0], spread(one.burst, standings.flops)[0])
-        for name, one in [*timed, (PEER, standings.torch)]
+        (name, spread(sustained.sustained, standings.flops)[0], spread(burst.burst, standings.flops)[0])
+        for name, (sustained, burst) in [*timed, *_peers(standings)]
     ]

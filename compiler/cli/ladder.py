@@ -22,6 +22,9 @@ from lowtide.targets import KNOWN
 Extent = Annotated[int, typer.Option(min=1, help="4096 if left out.", show_default=False)]
 Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Counted rounds.")]
 MarkdownFile = Annotated[Path | None, typer.Option("--markdown", help="File that gets the table as Markdown.")]
+WithCublaslt = Annotated[
+    bool, typer.Option("--cublaslt/--no-cublaslt", help="Also cuBLASLt's best of up to 96 algorithms.")
+]
 ChartFile = Annotated[
     Path | None, typer.Option("--chart", help="File that gets a bar chart as SVG; needs a GPU and matplotlib.")
 ]
@@ -34,6 +37,7 @@ def ladder(
     k: Extent = 4096,
     dtype: options.Dtype = None,
     layout: options.Layout = None,
+    cublaslt: WithCublaslt = False,
     rounds: Rounds = 5,
     seed: options.Seed = None,
     markdown_file: MarkdownFile = None,
@@ -64,7 +68,7 @@ def ladder(
     if missing:
         _report_untimed(steps, missing, markdown_file)
     else:
-        right &= _report_timed(spec, steps, rounds, seed, markdown_file, chart_file)
+        right &= _report_timed(spec, steps, rounds, seed, markdown_file, chart_file, cublaslt)
     for step in steps:
         if not step.ok:
             line(step.result, f"{step.name}: {step.message}")
@@ -95,14 +99,20 @@ def _report_untimed(steps: list[Step], reason: str, markdown_file: Path | None) 
 
 
 def _report_timed(
-    spec: GemmSpec, steps: list[Step], rounds: int, seed: int, markdown_file: Path | None, chart_file: Path | None
+    spec: GemmSpec,
+    steps: list[Step],
+    rounds: int,
+    seed: int,
+    markdown_file: Path | None,
+    chart_file: Path | None,
+    cublaslt: bool,
 ) -> bool:
     """Whether every step whose result was right in small was right, and timed, at the problem's own size."""
     torch = torch_with_gpu()
     device = f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
     line("gpu", device)
     with busy("timing"):
-        standings = steps_of.race_steps(spec, steps, rounds, seed, lambda text: typer.echo(text, err=True))
+        standings = steps_of.race_steps(spec, steps, rounds, seed, lambda text: typer.echo(text, err=True), cublaslt)
     typer.echo("")
     table(steps_of.TIMED_HEADINGS, steps_of.timed_rows(steps, standings, False), numbers=range(1, 7))
     bars = steps_of.rates(steps, standings)

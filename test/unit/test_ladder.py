@@ -302,3 +302,17 @@ def test_instructions_are_counted_in_the_sections_of_code() -> None:
 def test_what_is_no_cubin_is_refused(broken: bytes) -> None:
     with pytest.raises(CompileError, match="machine code"):
         instruction_count(broken)
+
+
+def test_cublaslts_best_is_the_last_row_and_the_last_bar() -> None:
+    def contender(name: str, sustained: float, burst: float) -> Contender:
+        return Contender(name, lambda i: None, [sustained], [burst])
+
+    peers = (contender("id 1", 0.5, 0.8), contender("id 2", 0.8, 0.4))
+    standings = contest.Standings(1e12, contender("torch.matmul", 1.0, 1.0), peers, 7, ())
+    rows = ladder.timed_rows([], standings, with_intervals=False)
+    assert rows[-2:] == [
+        (ladder.PEER, "1", "1.000", "", "1", "1.000", "", ""),
+        ("cuBLASLt best of 7", "2", "2.000", "", "2", "2.500", "", ""),
+    ]
+    assert ladder.rates([], standings) == [(ladder.PEER, 1.0, 1.0), ("cuBLASLt best of 7", 2.0, 2.5)]
