@@ -115,8 +115,9 @@ def _with_roles(problem: Problem, target: Target, given: Schedule) -> tuple[Sche
     def rank(tile: Tile) -> tuple[float, int]:
         """At equal cost the larger tile, which moves fewer bytes."""
         (m, n, _), roles = tile
-        return role_cost(tile[0], roles, problem, target), -m * n
+        return role_cost(tile[0], roles, problem, target, tail), -m * n
 
+    tail = None if grid_choice.may_split_tail(given) else given.grid.tail or TailKind.whole
     refused: list[str] = []
     for attempt, kinds in _attempts(given):
         tiles = sorted(grid_choice.role_tiles(attempt, kinds, problem, target), key=rank)
@@ -125,15 +126,16 @@ def _with_roles(problem: Problem, target: Target, given: Schedule) -> tuple[Sche
             schedule = _follow(attempt.set(values), problem, target)
             message = _broken_rule(schedule, problem, target)
             if message is None:
-                return schedule, _why_role_tile(((m, n, k), roles), tiles, problem, target)
+                return schedule, _why_role_tile(((m, n, k), roles), tiles, problem, target, tail)
             refused.append(message)
     raise ScheduleError(refused[0])
 
 
-def _why_role_tile(own: Tile, tiles: list[Tile], problem: Problem, target: Target) -> str:
+def _why_role_tile(own: Tile, tiles: list[Tile], problem: Problem, target: Target, tail: TailKind | None) -> str:
     shown = [own, *(tile for tile in tiles if tile != own)][:_SHOWN]
-    costs = ", ".join(f"{'×'.join(map(str, tile[0]))}: {role_cost(*tile, problem, target):,.0f}" for tile in shown)
-    return f"least estimated cycles ({role_cost(*own, problem, target):,.0f}) of {len(tiles)} tiles: {costs}"
+    cycles = [f"{role_cost(*tile, problem, target, tail):,.0f}" for tile in shown]
+    costs = ", ".join(f"{'×'.join(map(str, tile[0]))}: {cost}" for tile, cost in zip(shown, cycles, strict=True))
+    return f"least estimated cycles ({cycles[0]}) of {len(tiles)} tiles: {costs}"
 
 
 def _attempts(given: Schedule) -> Iterator[tuple[Schedule, tuple[Roles, ...]]]:
@@ -170,7 +172,7 @@ def _follow(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
     schedule = epilogue_choice.path_and_math(schedule, problem)
     schedule = schedule.filled(multiply_choice.follow(schedule, problem, target))
     schedule = schedule.filled(mainloop_choice.follow(schedule, problem))
-    schedule = schedule.filled(grid_choice.follow(schedule, target))
+    schedule = schedule.filled(grid_choice.follow(schedule, problem, target))
     schedule = epilogue_choice.parts(schedule, problem, target)
     if schedule.mainloop.stages is not None:
         return schedule

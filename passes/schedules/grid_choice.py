@@ -8,12 +8,13 @@ from typing import Any
 
 from tensor_layouts import size
 
-from lowtide.dialects.tile import LaunchKind, OperandKind, SchedulerKind
+from lowtide.dialects.tile import LaunchKind, OperandKind, SchedulerKind, TailKind
 from lowtide.dialects.tile.fields import Extents2, Extents3, Order, Roles, cooperative, grouped, pingpong
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.asked_for import stores_by_tma, wgmma_width
 from lowtide.passes.schedules.facts import results_fill_registers
+from lowtide.passes.schedules.grid_cost import role_cost
 from lowtide.passes.schedules.grid_rules import has_griddepcontrol
 from lowtide.passes.schedules.multiply_rules import widest
 from lowtide.passes.support.problem import Problem, b_is_nk
@@ -169,12 +170,35 @@ def _widths(given: Schedule, problem: Problem, narrowest: int) -> list[int]:
     return widths
 
 
-def follow(schedule: Schedule, target: Target) -> Mapping[str, Any]:
-    """Order, scheduler and, with roles, programmatic launch for a tile, by path."""
+def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str, Any]:
+    """Order and scheduler for a tile, by path.
+
+    With roles also programmatic launch and, where they gain, a tail in halves.
+    """
     if not schedule.consumers:
         return {"grid.order": grouped(8), "grid.scheduler": SchedulerKind.one_shot}
-    launch = {"grid.launch": LaunchKind.programmatic} if has_griddepcontrol(target) else {}
-    return {"grid.order": _square_bands(schedule, target), "grid.scheduler": SchedulerKind.persistent, **launch}
+    found: dict[str, Any] = {
+        "grid.order": _square_bands(schedule, target),
+        "grid.scheduler": SchedulerKind.persistent,
+    }
+    if has_griddepcontrol(target):
+        found["grid.launch"] = LaunchKind.programmatic
+    if may_split_tail(schedule) and _is_cheaper_in_halves(schedule, problem, target):
+        found["grid.tail"] = TailKind.halves
+    return found
+
+
+def may_split_tail(given: Schedule) -> bool:
+    """Whether the given fields leave a tail in halves open."""
+    is_persistent = given.grid.scheduler in (None, SchedulerKind.persistent)
+    return is_persistent and given.grid.tail is None and given.grid.k_division is None
+
+
+def _is_cheaper_in_halves(schedule: Schedule, problem: Problem, target: Target) -> bool:
+    tile, roles = schedule.tile_mnk, schedule.mainloop.roles
+    assert roles is not None
+    whole, halves = (role_cost(tile, roles, problem, target, tail) for tail in (TailKind.whole, TailKind.halves))
+    return halves < whole
 
 
 def _square_bands(schedule: Schedule, target: Target) -> Order:
@@ -194,4 +218,5 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
         "grid.launch": "its CTAs start while the last ones of the kernel before end, and wait for their writes",
         "grid.order": "the tiles in flight cover about a square of D, which shares the most operands in L2",
         "grid.scheduler": "the producer fetches the next tile while the consumers finish this one",
+        "grid.tail": "the last wave is at most half full: as half tiles it takes about half the time",
     }

@@ -3,8 +3,9 @@
 Both models are deliberately small. Extents known only at run time are taken as 4096.
 """
 
-from math import ceil
+from math import ceil, floor
 
+from lowtide.dialects.tile import TailKind
 from lowtide.dialects.tile.fields import Extents3, Roles
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
@@ -65,23 +66,53 @@ def cost(schedule: Schedule, problem: Problem, target: Target) -> float:
     return ceil(ctas / at_once) * (ceil(k / tile_k) * step_cycles * sharing + _CTA_OVERHEAD)
 
 
-def role_cost(tile: Extents3, roles: Roles, problem: Problem, target: Target) -> float:
-    """Estimated cycles of the whole grid of a schedule with roles, `tile` being M, N and K of a step."""
-    m, n, k = _sizes(problem)
+def role_cost(tile: Extents3, roles: Roles, problem: Problem, target: Target, tail: TailKind | None = None) -> float:
+    """Estimated cycles of the whole grid of a schedule with roles, `tile` being M, N and K of a step.
+
+    Without a `tail` the cheaper one counts.
+    """
+    if tail is None:
+        return min(role_cost(tile, roles, problem, target, each) for each in TailKind)
+    m, n, _ = _sizes(problem)
+    filled = ceil(m / tile[0]) * ceil(n / tile[1]) / target.sm_count
+    of_a_tile = _tile_cycles(tile, roles, problem)
+    if tail is TailKind.halves and splits_tail(tile, roles, problem, target):
+        # Its slots are those of a whole tile, so that it starts and ends as late.
+        of_a_half = _tile_cycles((tile[0] // 2, *tile[1:]), roles, problem) + _TALL_OVERHEAD
+        return floor(filled) * of_a_tile + _partial_wave(2 * (filled - floor(filled))) * of_a_half
+    once = _TILE_OVERHEAD if roles.turns > 1 else 0
+    return (ceil(filled) - 1 + _partial_wave(filled - ceil(filled) + 1)) * of_a_tile + once
+
+
+def splits_tail(tile: Extents3, roles: Roles, problem: Problem, target: Target) -> bool:
+    """Whether a tail in halves is legal for the tile, and known to split the wave after some full ones.
+
+    A grid without a full wave takes a lower tile instead, with smaller slots in the ring.
+    """
+    if problem.m is None or problem.n is None or roles.turns > 1 or tile[0] % (2 * WGMMA_ROWS * roles.sharing):
+        return False
+    full, over = divmod(ceil(problem.m / tile[0]) * ceil(problem.n / tile[1]), target.sm_count)
+    return full > 0 and 0 < 2 * over <= target.sm_count
+
+
+def _partial_wave(filled: float) -> float:
+    """The time of a wave that fills a part of the SMs, relative to a full one."""
+    return 1 - _IDLE_GAIN * (1 - filled)
+
+
+def _tile_cycles(tile: Extents3, roles: Roles, problem: Problem) -> float:
     tile_m, tile_n, tile_k = tile
     step = tile_m * tile_n * tile_k / _MULTIPLY_ADDS_PER_CYCLE
     # Per multiply-add a step loads 1 / tile_n elements of A and 1 / tile_m of B.
     from_l2 = _unaligned("a", problem) / tile_n + _unaligned("b", problem) / tile_m
     slowed = 1 + _L2_WEIGHT * from_l2 + _SHARED_WEIGHT * (1 / WGMMA_ROWS + 1 / tile_n)
-    filled = ceil(m / tile_m) * ceil(n / tile_n) / target.sm_count
-    waves = ceil(filled) - _IDLE_GAIN * (ceil(filled) - filled)
-    mainloop = ceil(k / tile_k) * step * slowed
+    mainloop = ceil(_sizes(problem)[2] / tile_k) * step * slowed
     if roles.turns > 1:
-        return waves * (mainloop + _TURN_OVERHEAD) + _TILE_OVERHEAD
+        return mainloop + _TURN_OVERHEAD
     overhead = _TILE_OVERHEAD + (_PART_OVERHEAD if tile_n % 64 else 0)
     if tile_m > WGMMA_ROWS * roles.sharing:
         overhead += _TALL_OVERHEAD
-    return waves * (mainloop + overhead)
+    return mainloop + overhead
 
 
 def ctas_per_sm(schedule: Schedule, problem: Problem, target: Target) -> int:

@@ -2,12 +2,20 @@
 
 import random
 from dataclasses import replace
-from math import ceil
+from math import ceil, floor
 from typing import Any
 
 import pytest
 
-from lowtide.dialects.tile import EpilogueMath, GemmLayout, OperandKind, RolesKind, SchedulerKind, StorePath
+from lowtide.dialects.tile import (
+    EpilogueMath,
+    GemmLayout,
+    OperandKind,
+    RolesKind,
+    SchedulerKind,
+    StorePath,
+    TailKind,
+)
 from lowtide.dialects.tile.fields import SINGLE, cooperative, pingpong
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
@@ -41,7 +49,7 @@ LARGE = problem(4096)
 # Tiles ----------------------------------------------------------------------------------------------------------------
 
 TILES = [
-    ((8192, 8192, 8192), (256, 184), 2),
+    ((8192, 8192, 8192), (256, 192), 2),
     ((4096, 28672, 4096), (256, 184), 2),
     ((4096, 4096, 4096), (128, 256), 2),
     ((1536, 1536, 1536), (128, 144), 2),
@@ -76,9 +84,37 @@ def test_the_tile_of_least_cost_is_chosen(size: Size, tile: tuple[int, int], con
 
 @pytest.mark.parametrize("size", [size for size, _, _ in TILES])
 def test_the_last_wave_is_nearly_full(size: tuple[int, int, int]) -> None:
-    m, n, _ = chosen(problem(*size)).tile_mnk
-    tiles = ceil(size[0] / m) * ceil(size[1] / n)
-    assert tiles / (ceil(tiles / SM_90A.sm_count) * SM_90A.sm_count) > 0.96
+    schedule = chosen(problem(*size))
+    m, n, _ = schedule.tile_mnk
+    waves = ceil(size[0] / m) * ceil(size[1] / n) / SM_90A.sm_count
+    taken = floor(waves) + 0.5 if schedule.grid.tail is TailKind.halves else ceil(waves)
+    assert waves / taken > 0.96
+
+
+@pytest.mark.parametrize(
+    ("size", "fields", "halves"),
+    [
+        ((8192, 8192, 8192), "", True),  # 10 waves and 56 tiles
+        ((6144, 6144, 6144), "grid.tile = [256, 192]", False),  # 5 and 108
+        ((4096, 4096, 4096), "grid.tile = [256, 192]", False),  # 2 and 88
+        ((2048, 2048, 2048), "grid.tile = [256, 128]", False),  # no full wave: a lower tile is better
+        ((8192, 8192, 8192), "grid.tile = [128, 192]", False),  # halves would leave a consumer without rows
+        ((8192, 8192, 8192), "grid.tile = [256, 192], scheduler = even_split", False),
+        ((8192, 8192, 8192), "grid.tile = [256, 192], tail = whole", False),
+        ((None, 8192, 8192), "grid.tile = [256, 192]", False),
+    ],
+)
+def test_a_last_wave_that_is_known_to_be_at_most_half_full_runs_in_halves(
+    size: Size, fields: str, halves: bool
+) -> None:
+    assert (chosen(problem(*size), fields).grid.tail is TailKind.halves) == halves
+
+
+def test_a_grid_of_one_wave_has_more_stages_and_fewer_scratch_buffers() -> None:
+    one, several = chosen(problem(2048)), chosen(problem(4096))
+    assert one.tile_mnk == several.tile_mnk
+    assert (one.mainloop.stages, one.epilogue.buffers) == (4, 2)
+    assert (several.mainloop.stages, several.epilogue.buffers) == (3, 4)
 
 
 @pytest.mark.parametrize("size", [1536, 2048, 3000, 4096, 6000, 8192])
@@ -135,7 +171,8 @@ def test_a_full_operand_is_read_in_rows_beside_few_accumulators(layout: GemmLayo
 @pytest.mark.parametrize(
     ("size", "part", "buffers"),
     [
-        ((8192, 8192, 8192), (128, 64), 2),  # 64, 64 and 56 columns, twice: four whole parts
+        ((8192, 8192, 8192), (128, 64), 3),
+        ((4096, 28672, 4096), (128, 64), 2),  # 64, 64 and 56 columns, twice: four whole parts
         ((4096, 4096, 4096), (128, 64), 4),
         ((3072, 3072, 3072), (64, 64), 3),
         ((1536, 1536, 1536), (128, 64), 2),  # 64, 64 and 16 columns

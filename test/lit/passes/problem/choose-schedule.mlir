@@ -164,14 +164,13 @@ func.func @smaller_atom(%a: !mat, %b: !mat, %d: !mat) {
 }
 // -----
 
-// A target with wgmma takes a producer and consumers, and the tile that fills the last wave; what is left of its N
-// beside parts of 64 columns is a narrower part.
-// CHECK:      grid = <tile = [256, 184], {{.*}} scheduler = persistent, launch = programmatic>,
+// A target with wgmma takes a producer and consumers, and the tile that fills the last wave, or half of it as half tiles.
+// CHECK:      grid = <tile = [256, 192], {{.*}} scheduler = persistent{{.*}}, tail = halves>,
 // CHECK-NEXT: mainloop = <k = 64, stages = 3, roles = cooperative(2), registers = [40, 232],
 // CHECK-NEXT: a = <copy = tma,
 // CHECK-NEXT: b = <copy = tma,
-// CHECK-NEXT: multiply = <atom = wgmma.m64n184k16, atoms = [2, 1, 1], permutation = [128, 184, 16],
-// CHECK-NEXT: epilogue = <path = tma, math = registers, tile = [128, 64], buffers = 2, {{.*}} cache = evict_first>
+// CHECK-NEXT: multiply = <atom = wgmma.m64n192k16, atoms = [2, 1, 1], permutation = [128, 192, 16],
+// CHECK-NEXT: epilogue = <path = tma, math = registers, tile = [128, 64], buffers = 3, {{.*}} cache = evict_first>
 // CHECK-LABEL: func.func @roles
 module attributes {tile.target = "sm_90a"} {
 func.func @roles(%a: memref<8192x8192xbf16>, %b: memref<8192x8192xbf16>, %d: memref<8192x8192xbf16>) {
