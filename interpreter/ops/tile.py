@@ -159,9 +159,10 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
     items = order.items_of(cta, machine.grid, (counts[0], counts[1]), *counts[2:])
     for item in islice(items, turn, None, turns):
         place = [item.place[0] * height, item.place[1] * width]
-        # A half of a tile may lie past the edge; part 0 stores the tile, or every part a share of it.
+        # Part 0 stores the tile, or every part a share of it. A half or a share of a tile may lie past the edge.
         stores = item.part == 0 or order.division is KDivisionKind.scatter
-        if noted is not None and place[0] < extents[0] and stores:
+        share = place[1] + item.part * width // item.parts
+        if noted is not None and place[0] < extents[0] and share < extents[1] and stores:
             noted.append((place[0], place[1], height, width))
         if depth:
             place += [item.begin * step[0], min(item.end * step[0], extents[2]), item.part, item.parts, item.slot]
