@@ -153,6 +153,10 @@ _SM90A_STEPS = {
     ),
     "sm90-tall-tile": ("tiles of 256 rows: two blocks of 64 for each consumer, fewer bytes from L2 per flop", _TALL),
     "sm90-split-tail": ("a last wave that is at most half full as half tiles", _TALL.with_(tail="halves")),
+    "sm90-wave-sync": (
+        "CTAs that begin each wave together, so that they share what is in L2",
+        _TALL.with_(tail="halves", waves="synchronized"),
+    ),
     "sm90-pingpong": (
         "two consumers that take whole tiles in turn: one stores while the other multiplies",
         _PINGPONG,

@@ -247,6 +247,21 @@ def Sm_PtxWgmmaWaitOp : Sm_Op<"ptx_wgmma_wait", [Sm_Ordering, AllTypesMatch<["ac
   let assemblyFormat = "$pending `,` $acc attr-dict `:` type($acc)";
 }
 
+def Sm_PtxAwaitWaveOp : Sm_Op<"ptx_await_wave", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Adds one to a counter, and polls it until the wave is complete, a bounded number of times (level nvvm)";
+  let description = [{
+    Of `tiles` additions the last one sets the counter to zero (atom.inc; PTX ISA, "atom"). With `ctas` CTAs, whoever
+    adds the n-th one polls until the counter is at the next multiple of `ctas`, or has been set to zero. The pass
+    `convert-ptx-ops-to-asm` converts it to inline assembly.
+
+    ```mlir
+    sm.ptx_await_wave %counter tiles(%tiles) ctas(%ctas) : !llvm.ptr<1>
+    ```
+  }];
+  let arguments = (ins AnyType:$counter, I32:$tiles, I32:$ctas);
+  let assemblyFormat = "$counter `tiles` `(` $tiles `)` `ctas` `(` $ctas `)` attr-dict `:` type($counter)";
+}
+
 def Sm_PtxStoreOp : Sm_Op<"ptx_store", [MemoryEffects<[MemWrite]>]> {
   let summary = "st.global with a cache operator (level nvvm)";
   let description = [{

@@ -17,13 +17,14 @@ struct Grid {
   std::optional<LaunchKind> launch;
   std::optional<TailKind> tail;
   KDivisionAttr kDivision;
+  std::optional<WavesKind> waves;
 
   Grid() = default;
   explicit Grid(GridAttr a)
       : tile(a.getTile()), order(a.getOrder()), scheduler(a.getScheduler()), launch(a.getLaunch()), tail(a.getTail()),
-        kDivision(a.getKDivision()) {}
+        kDivision(a.getKDivision()), waves(a.getWaves()) {}
   GridAttr build(MLIRContext *context) const {
-    return GridAttr::get(context, tile, order, scheduler, launch, tail, kDivision);
+    return GridAttr::get(context, tile, order, scheduler, launch, tail, kDivision, waves);
   }
   template <typename Visitor> void visit(Visitor &&visitor) {
     visitor.extents("tile", tile, 2, "[M, N]");
@@ -32,6 +33,7 @@ struct Grid {
     visitor.word("launch", launch);
     visitor.word("tail", tail);
     visitor.value("k_division", kDivision);
+    visitor.word("waves", waves);
   }
 };
 

@@ -429,6 +429,17 @@ LogicalResult WorkspaceOp::verify() {
   return success();
 }
 
+//===--- tile.await_wave ----------------------------------------------------------------------------------------===//
+
+LogicalResult AwaitWaveOp::verify() {
+  auto type = cast<MemRefType>(getCounter().getType());
+  if (type.getRank() != 1 || !type.getElementType().isInteger(32))
+    return emitOpError() << "counts in a vector of i32, not " << type;
+  if (cast<WorkTilesOp>((*this)->getParentOp()).getScheduler() == SchedulerKind::one_shot)
+    return emitOpError() << "waits for CTAs that run at the same time; those of one_shot do not";
+  return success();
+}
+
 //===--- tile.view ----------------------------------------------------------------------------------------------===//
 
 LogicalResult ViewOp::verify() {

@@ -248,6 +248,28 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
   }];
 }
 
+def Tile_AwaitWaveOp : Tile_Op<"await_wave", [HasParent<"WorkTilesOp">]> {
+  let summary = "Counts a work tile as begun, and waits for a bounded time until the other CTAs have begun as many";
+  let description = [{
+    Keeps the CTAs of a launch in step, so that they read the same steps of their operands from L2 at about the same
+    time. It is a hint: a CTA goes on after a bounded number of polls, so no result and no progress depends on it.
+
+    `counter` has one element, which is zero at first. Each work tile of the loop adds one to it, and the last one sets
+    it to zero again. With g CTAs, whoever adds the n-th one waits for the next multiple of g; of a last wave that is
+    not full nobody waits.
+
+    ```mlir
+    tile.work_tiles (%m, %n) of (%M, %N) by [256, 192] order(<grouped 8>) persistent {
+      tile.await_wave %counter : memref<?xi32>
+      …
+    }
+    ```
+  }];
+  let arguments = (ins Arg<AnyMemRef, "counter", [MemRead, MemWrite]>:$counter);
+  let assemblyFormat = "$counter attr-dict `:` type($counter)";
+  let hasVerifier = 1;
+}
+
 def Tile_SplatOp : Tile_Op<"splat", [Pure]> {
   let summary = "A CTA-wide tile with the same value in every element";
   let description = [{

@@ -29,6 +29,9 @@ def Tile_LaunchKind : Tile_Enum<"LaunchKind", "when a kernel may start", [
 def Tile_TailKind : Tile_Enum<"TailKind", "how a persistent grid runs a last wave that is not full", [
     I32EnumAttrCase<"whole", 0>, I32EnumAttrCase<"halves", 1>]>;
 
+def Tile_WavesKind : Tile_Enum<"WavesKind", "how the CTAs of a persistent grid keep in step", [
+    I32EnumAttrCase<"free", 0>, I32EnumAttrCase<"synchronized", 1>]>;
+
 def Tile_WorkPart : Tile_Enum<"WorkPart", "which of the tiles a loop over work tiles takes", [
     I32EnumAttrCase<"all", 0>, I32EnumAttrCase<"full_waves", 1>, I32EnumAttrCase<"tail_halves", 2>]>;
 
@@ -113,6 +116,7 @@ def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
     | `launch` | `serialized`, `programmatic` | `serialized`: the kernel starts after the kernels before it in the stream have ended. `programmatic`: it may start earlier, and waits before it accesses global memory; default `serialized` |
     | `tail` | `whole`, `halves` | `halves`: a last wave that is at most half full runs as half tiles, so that twice as many CTAs take part; default `whole` |
     | `k_division` | `none`, `split(n)`, `scatter(n)`, `stream_k`, `hybrid` | how CTAs share the K of a tile, as in `#tile.k_division`; default `none` |
+    | `waves` | `free`, `synchronized` | `synchronized`: before each work tile a CTA waits, for a bounded time, until the others have begun as many; default `free` |
 
     ```mlir
     #tile.grid<tile = [128, 256], order = grouped(16), scheduler = persistent>
@@ -121,7 +125,8 @@ def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
   }];
   let parameters = (ins Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$tile, Tile_OptionalAttr<"RasterAttr">:$order,
                         Tile_OptionalEnum<"SchedulerKind">:$scheduler, Tile_OptionalEnum<"LaunchKind">:$launch,
-                        Tile_OptionalEnum<"TailKind">:$tail, Tile_OptionalAttr<"KDivisionAttr">:$kDivision);
+                        Tile_OptionalEnum<"TailKind">:$tail, Tile_OptionalAttr<"KDivisionAttr">:$kDivision,
+                        Tile_OptionalEnum<"WavesKind">:$waves);
 }
 
 def Tile_RolesAttr : Tile_Attr<"Roles", "roles"> {

@@ -22,6 +22,7 @@ from .._tile_enum_gen import (  # noqa: F401
     SchedulerKind,
     StorePath,
     TailKind,
+    WavesKind,
     WorkPart,
 )
 from .._tile_ops_gen import *  # noqa: F403

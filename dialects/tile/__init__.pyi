@@ -12,6 +12,7 @@ from .._tile_enum_gen import RolesKind as RolesKind
 from .._tile_enum_gen import SchedulerKind as SchedulerKind
 from .._tile_enum_gen import StorePath as StorePath
 from .._tile_enum_gen import TailKind as TailKind
+from .._tile_enum_gen import WavesKind as WavesKind
 from .._tile_enum_gen import WorkPart as WorkPart
 
 def __getattr__(name: str) -> Any: ...

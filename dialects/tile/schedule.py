@@ -21,6 +21,7 @@ from lowtide.dialects._tile_enum_gen import (
     SchedulerKind,
     StorePath,
     TailKind,
+    WavesKind,
 )
 from lowtide.dialects.diagnostics import Diagnostics
 from lowtide.dialects.text import check_text
@@ -78,7 +79,7 @@ def _checked(name: str, kind: Kind, value: Any) -> Any:
 class Grid(_Part):
     """`#tile.grid`: which CTA computes which tile of D, in which order.
 
-    `launch`, `tail` and `k_division` may stay None: serialized, whole, none.
+    `launch`, `tail`, `k_division` and `waves` may stay None: serialized, whole, none, free.
     """
 
     tile: Extents2 | None = field(default=None, metadata=_is(Integers(2, "[M, N]")))
@@ -87,6 +88,7 @@ class Grid(_Part):
     launch: LaunchKind | None = field(default=None, metadata=_is(Word(LaunchKind)))
     tail: TailKind | None = field(default=None, metadata=_is(Word(TailKind)))
     k_division: KDivision | None = field(default=None, metadata=_is(K_DIVISION))
+    waves: WavesKind | None = field(default=None, metadata=_is(Word(WavesKind)))
 
 
 @dataclass(frozen=True)

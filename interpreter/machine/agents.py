@@ -148,6 +148,7 @@ class AgentState:
         "thread",
         "values",
         "warp",
+        "work_tiles",
     )
 
     def __init__(self, machine: Machine, cta: Cta, seat: Seat, slots: int, doing: str = "") -> None:
@@ -164,6 +165,7 @@ class AgentState:
         self.doing = doing
         self.role = ""
         self.fenced = False
+        self.work_tiles = 0  # of all CTAs, in the tile.work_tiles that it runs
         self.mmas: list[Any] = []  # groups of wgmma that no wait has covered, oldest first
 
     @property

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine import hardware, semaphores, tensor_stores
+from lowtide.interpreter.machine import hardware, semaphores, tensor_stores, waves
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_lanes, active_rows, uniform, whole_warp
@@ -104,6 +104,14 @@ def _active(state: AgentState) -> list[int]:
     """The active lanes."""
     mask: Any = slice(None) if state.mask is None else state.mask
     return [int(lane) for lane in state.lanes[mask]]
+
+
+@OPS.implements("sm.ptx_await_wave")
+def ptx_await_wave(state: AgentState, op: DecodedOp) -> Steps:
+    if active_lanes(state) != 1:
+        raise violation(state, op, f"{active_lanes(state)} lanes begin a work tile; one thread does: elect it")
+    address, tiles, _ = (uniform(state, op, state.values[slot]) for slot in op.operands)
+    yield from waves.begin(state, op, address, tiles)
 
 
 @OPS.implements("sm.ptx_store")

@@ -10,7 +10,7 @@ from mlir import ir
 from numpy.typing import NDArray
 
 from lowtide.dialects.tile import GemmLayout, KDivisionKind, OperandKind, RasterKind, SchedulerKind, WorkPart
-from lowtide.interpreter.machine import semaphores
+from lowtide.interpreter.machine import semaphores, waves
 from lowtide.interpreter.machine.agents import AgentState, LaunchRequest, Steps
 from lowtide.interpreter.machine.barriers import barrier, together
 from lowtide.interpreter.machine.execution import run_block, violation
@@ -156,6 +156,7 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
     sides = [height * order.pieces, width, *step]
     noted = None if machine.trace is None else machine.trace.begin_work(cta, state.name, (turn, turns))
     counts = [-(-extent // side) for extent, side in zip(extents, sides, strict=True)]
+    state.work_tiles = order.count(machine.grid, counts[0] * counts[1])
     items = order.items_of(cta, machine.grid, (counts[0], counts[1]), *counts[2:])
     for item in islice(items, turn, None, turns):
         place = [item.place[0] * height, item.place[1] * width]
@@ -180,6 +181,12 @@ def _turn(state: AgentState, op: DecodedOp) -> tuple[int, int]:
     if state.seat.role is None:
         raise violation(state, op, "the instances of a role take tiles in turn; write it inside sm.roles")
     return state.seat.instance, state.machine.roles[state.seat.role].instances
+
+
+@OPS.implements("tile.await_wave")
+def await_wave(state: AgentState, op: DecodedOp) -> Steps:
+    counter = state.values[op.operands[0]]
+    yield from waves.begin(state, op, int(counter.addresses(0, 0)), state.work_tiles)
 
 
 @OPS.implements("tile.splat")

@@ -11,10 +11,12 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
          part(full_waves) by [256, 192], and part(tail_halves) by [128, 192].
          With grid.k_division, a work item is a range of K of a tile: the K loop goes from %k0 to %k1, and the
          tile.store says which part of its tile it stores.
+         With grid.waves = synchronized, the first loop begins with tile.await_wave on a counter that the host makes as
+         a zeroed tile.workspace of one element.
 Needs    level problem, with a complete schedule.
 Refuses  more than one tile.gemm in a function; a schedule without a field that it reads; an epilogue that reads a host
          value other than its operands and constants.
-Test     test/lit/passes/cta/tile-to-ctas.mlir, tile-to-ctas-tail.mlir, tile-to-ctas-invalid.mlir
+Test     test/lit/passes/cta/tile-to-ctas.mlir, tile-to-ctas-{tail,waves}.mlir, tile-to-ctas-invalid.mlir
 """
 
 from dataclasses import dataclass
@@ -26,7 +28,7 @@ from mlir.dialects import arith, cf, func, scf
 from lowtide.dialects import tile
 from lowtide.dialects.enums import gemm_layout, operand_kinds
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import KDivisionKind, OperandKind, SchedulerKind, TailKind, WorkPart
+from lowtide.dialects.tile import KDivisionKind, OperandKind, SchedulerKind, TailKind, WavesKind, WorkPart
 from lowtide.dialects.tile.fields import Extents2
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
@@ -97,6 +99,8 @@ def _emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
                 resident = build.mul(build.smax(build.sdiv(resident, parts), 1), parts)
             grid = build.smin(grid, resident)
         arguments = [gemm.a, gemm.b, gemm.d, *gemm.epilogue_operands]
+        if schedule.grid.waves is WavesKind.synchronized:
+            arguments.append(tile.WorkspaceOp(_counter(), build.constant(1), zeroed=True).result)
         tile.LaunchOp(kernel, grid, threads_of(schedule), arguments)
 
 
@@ -138,13 +142,14 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str) -> None:
     """The kernel: work tiles, the K loop, the store with the epilogue region."""
     schedule, layout = Schedule.of(gemm.schedule), gemm_layout(gemm)
     operands = [gemm.a, gemm.b, gemm.d, *gemm.epilogue_operands]
-    types = [value.type for value in operands]
+    waits = schedule.grid.waves is WavesKind.synchronized
+    types = [value.type for value in operands] + [_counter()] * waits
     with ir.InsertionPoint(module.body):
         kernel = tile.KernelOp(name, ir.TypeAttr.get(ir.FunctionType.get(types, [])))
     kernel.attributes["schedule"] = gemm.schedule
     kernel.attributes["problem"] = problem_attribute(gemm)
     entry = kernel.body.blocks.append(*types)
-    a, b, d, *extras = entry.arguments
+    a, b, d, *extras = list(entry.arguments)[: len(operands)]
     with ir.InsertionPoint(entry):
         rows, columns = extent(d, 0), extent(d, 1)
         k = extent(a, 1 if a_is_mk(layout) else 0)
@@ -152,6 +157,8 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str) -> None:
         for shape, part in work_loops(schedule.grid):
             body = _emit_work_tiles(schedule, (rows, columns, k), shape, part)
             with ir.InsertionPoint(body):
+                if waits and part is not WorkPart.tail_halves:
+                    tile.AwaitWaveOp(entry.arguments[-1])
                 m, n, *rest = body.arguments
                 begin, end, *which = rest or (None, k)
                 acc = _emit_k_loop(gemm, a, b, (begin, end), [m, n], shape)
@@ -160,6 +167,11 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str) -> None:
                 tile.YieldOp([])
             copy_region(gemm.epilogue.blocks[0], store.epilogue)
         tile.ReturnOp()
+
+
+def _counter() -> ir.MemRefType:
+    """The type of the counter of work tiles that have begun."""
+    return ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(32))
 
 
 def _emit_work_tiles(

@@ -5,6 +5,7 @@ Before   %c = sm.ptx_wgmma_wait 0, %p : !llvm.struct<(f32, f32)>
 After    %c = llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;", "=f,=f,0,1" … -> !llvm.struct<…>
          llvm.inline_asm has_side_effects "st.global.cs.v4.b32 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}" …
          sm.ptx_semaphore_arrive becomes red.release.gpu, sm.ptx_semaphore_wait a loop of ld.acquire.gpu.
+         sm.ptx_await_wave becomes an atom.inc and a bounded loop of loads.
 Needs    level nvvm.
 Refuses  registers that are not a struct of f32; stores of a size other than 2, 4, 8 or 16 bytes, of unsupported
          elements, or with a hint that st.global does not have.
@@ -31,6 +32,32 @@ from lowtide.targets import Target
 _OPERATORS = {CacheHint.streaming: "cs", CacheHint.write_through: "wt"}
 # By the bytes of a store: the PTX type, the type and number of its registers, and their constraint.
 _STORES = {2: ("b16", 16, 1, "h"), 4: ("b32", 32, 1, "r"), 8: ("v2.b32", 32, 2, "r"), 16: ("v4.b32", 32, 4, "r")}
+
+# Polls of a wave. A poll takes about 0.5 µs on an H200, so that a CTA that is far behind costs the others 30 µs a wave.
+_POLLS = 64
+# `missing` counts those who begin after this CTA. Once the counter is set to zero, `seen` wraps to a large number.
+_AWAIT_WAVE = f"""{{
+.reg .pred more;
+.reg .b32 last, own, missing, seen, polls;
+sub.u32 last, $1, 1;
+atom.relaxed.gpu.global.inc.u32 own, [$0], last;
+rem.u32 missing, own, $2;
+sub.u32 missing, $2, missing;
+sub.u32 missing, missing, 1;
+add.u32 own, own, 1;
+add.u32 last, own, missing;
+setp.gt.u32 more, last, $1;
+@more bra DONE;
+mov.u32 polls, {_POLLS};
+POLL:
+ld.relaxed.gpu.global.u32 seen, [$0];
+sub.u32 seen, seen, own;
+setp.lt.u32 more, seen, missing;
+sub.u32 polls, polls, 1;
+setp.ne.and.u32 more, polls, 0, more;
+@more bra POLL;
+DONE:
+}}"""
 
 
 # A label is that of its braces, so that the assembly may stand several times in a function.
@@ -65,6 +92,10 @@ class ConvertPtxOpsToAsm(Pass):
         for wait in walk(module, sm.PtxSemaphoreWaitOp):
             with before(wait), wait.operation.location:
                 _assembly(_WAIT, [_address(wait.pointer), wait.count], "l,r")
+            erase(wait)
+        for wait in walk(module, sm.PtxAwaitWaveOp):
+            with before(wait), wait.operation.location:
+                _await_wave(wait)
             erase(wait)
 
 
@@ -119,6 +150,12 @@ def _store_with_operator(store: sm.PtxStoreOp) -> None:
         ",".join(["l", *[constraint] * count, "~{memory}"]),
         has_side_effects=True,
     )
+
+
+def _await_wave(wait: sm.PtxAwaitWaveOp) -> None:
+    """atom.inc, then a bounded loop of loads; braces give names and labels their own scope."""
+    address = llvm.PtrToIntOp(ir.IntegerType.get_signless(64), wait.counter).result
+    llvm.InlineAsmOp(None, [address, wait.tiles, wait.ctas], _AWAIT_WAVE, "l,r,r,~{memory}", has_side_effects=True)
 
 
 def _bytes(store: sm.PtxStoreOp) -> int:

@@ -24,6 +24,7 @@ class Context:
     instance: ir.Value | None = None  # the number of this instance of the role, if the role has several
     instances: int = 1  # their barriers are numbered on from `barrier`
     warpgroup_barrier: int = 1  # that of their first warpgroup; the others' follow
+    work_tiles: ir.Value | None = None  # how many the loop over work tiles that is being lowered has, of all CTAs
     values: dict[ir.Value, Lowered] = field(default_factory=dict)
 
     def get(self, value: ir.Value) -> Lowered:

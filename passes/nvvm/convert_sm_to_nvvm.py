@@ -12,7 +12,7 @@ After    gpu.module @kernels { gpu.func @gemm_kernel(%a: !llvm.ptr<1>, %lda: i64
 Needs    level epilogue, shared memory laid out.
 Refuses  an op without a handler; a thread-value layout that an instruction does not support; a kernel without a launch.
 Test     test/lit/passes/nvvm/convert-sm-to-nvvm.mlir, convert-sm-to-nvvm-{copies,epilogue,mma,hopper,operands,
-         roles,tail,stores,invalid,hopper-invalid,stores-invalid}.mlir
+         roles,tail,waves,stores,invalid,hopper-invalid,stores-invalid}.mlir
 """
 
 from collections.abc import Callable
@@ -55,6 +55,7 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     tile.LaunchDependentsOp: control.lower_launch_dependents,
     tile.ViewOp: control.lower_view,
     memref.DimOp: control.lower_dim,
+    tile.AwaitWaveOp: work_tiles.lower_await_wave,
     sm.RingOp: control.lower_ring,
     sm.RingSlotOp: control.lower_ring_slot,
     sm.RingAdvanceOp: control.lower_ring_advance,

@@ -4,13 +4,14 @@ All arithmetic is unsigned 32-bit: a launch has fewer than 2³¹ tiles, and no v
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import IntEnum
 from typing import TypeAlias, TypeVar
 
 from mlir import ir
 from mlir.dialects import nvvm, scf
 
-from lowtide.dialects import tile
+from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import k_division_kind, raster_kind, scheduler_kind, work_part
 from lowtide.dialects.tile import RasterKind, SchedulerKind, WorkPart
 from lowtide.passes.base import Refusal
@@ -18,7 +19,7 @@ from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.control import LowerBlock, bind_all
 from lowtide.passes.nvvm.hilbert import place_on_hilbert_curve
 from lowtide.passes.nvvm.k_ranges import ITEMS, PLACES, Bounds, Item
-from lowtide.passes.nvvm.values import flatten
+from lowtide.passes.nvvm.values import GlobalMatrix, flatten
 from lowtide.passes.support.builder import Builder, Scalar
 
 Pair: TypeAlias = tuple[ir.Value, ir.Value]  # along M, along N
@@ -54,9 +55,19 @@ def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerB
     loop = scf.ForOp(*bounds, [v for init in inits for v in flatten(init)])
     bind_all(context, carried, inits, list(loop.inner_iter_args))
     with ir.InsertionPoint(loop.body):
-        yielded = _lower_tile(context, op, items.at(loop.induction_variable), tiles, lower_block, first)
+        inner = replace(context, work_tiles=count)
+        yielded = _lower_tile(inner, op, items.at(loop.induction_variable), tiles, lower_block, first)
         scf.YieldOp([value for old in yielded for value in flatten(context.get(old))])
     bind_all(context, list(op.results_), inits, list(loop.results))
+
+
+def lower_await_wave(context: Context, op: tile.AwaitWaveOp) -> None:
+    """By the one thread of a producer."""
+    counter = context.get(op.counter)
+    assert isinstance(counter, GlobalMatrix)
+    if not context.elected or context.work_tiles is None:
+        raise Refusal(op, "is run by the one thread of a producer, in its work tiles; take roles = cooperative(2)")
+    sm.PtxAwaitWaveOp(counter.pointer, context.work_tiles, nvvm.GridDimXOp(context.build.i32).result)
 
 
 def _lowering_of(op: tile.WorkTilesOp, what: str, word: Word, lowerings: dict[Word, Lowering]) -> Lowering:

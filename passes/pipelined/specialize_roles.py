@@ -15,6 +15,7 @@ After    %ring = sm.ring : !sm.ring<4 x [A, B]>
          may have several such loops in sequence; cursors also continue from loop to loop. The slots have the size of
          the first loop's buffers, and a later loop with smaller ones uses a prefix of each (`sm.prefix`).
          What follows the K loop, such as the exchange of partial sums, goes to the consumer.
+         A tile.await_wave at the start of a work tile becomes the producer's.
          With roles = pingpong(2) the consumer role has two instances, which take the work tiles in turn:
            %turn = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
            consumer warps(4) instances(2) registers(232) {
@@ -32,8 +33,7 @@ Needs    level pipelined, a kernel that pipeline-mainloop left unchanged; the sc
          `registers` the roles keep the registers at entry.
 Refuses  a kernel of another form; a later loop whose buffers are larger than the first's, or one beside instances that
          take turns; a schedule without stages.
-Test     test/lit/passes/pipelined/specialize-roles.mlir, specialize-roles-pingpong.mlir, specialize-roles-tail.mlir,
-         specialize-roles-invalid.mlir
+Test     test/lit/passes/pipelined/specialize-roles.mlir, specialize-roles-{pingpong,tail,waves,invalid}.mlir
 """
 
 from collections.abc import Callable, Sequence
@@ -126,6 +126,7 @@ class _Work:
     splat: tile.SplatOp
     staged: StagedLoop
     rest: tuple[ir.OpView, ...]  # what follows the K loop
+    wait: tile.AwaitWaveOp | None
 
     @classmethod
     def match(cls, work: tile.WorkTilesOp) -> "_Work":
@@ -139,14 +140,17 @@ class _Work:
             raise Refusal(staged.loop, "must start from a tile.splat and give what tile.store stores")
         if constant_of(staged.tile_k) is None:
             raise Refusal(staged.loop, "must have a constant step, the K extent of the CTA tile")
-        ops = ops_in(work.body.blocks[0])
+        waits = walk(work, tile.AwaitWaveOp)
+        ops = [op for op in ops_in(work.body.blocks[0]) if op not in waits[:1]]
         first, rest = ops[: ops.index(staged.loop)], ops[ops.index(staged.loop) + 1 :]
         for op in first + rest:
             of_exchange = isinstance(op, (scf.IfOp, *_EXCHANGE)) or op.operation.name.startswith("arith.")
             if op not in (splat, store) and not (of_exchange if op in rest else isinstance(op, arith.ConstantOp)):
                 raise Refusal(op, "belongs to no role: a work tile is its splat, its K loop and its tile.store")
         constants = [op for op in first if isinstance(op, arith.ConstantOp) and not _is_only_used_in(op, staged.loop)]
-        return cls(work, splat, staged, (*constants, *rest) if rest != [store] else (store,))
+        return cls(
+            work, splat, staged, (*constants, *rest) if rest != [store] else (store,), waits[0] if waits else None
+        )
 
     def emit_work(self, inits: list[ir.Value], emit: EmitTile, *, in_turn: bool = False) -> list[ir.Value]:
         """A role's work tiles, which carry its cursor in the ring, and what comes after it in `inits`.
@@ -220,6 +224,8 @@ class _Work:
 
     def emit_producer(self, ring: ir.Value, place: Place, cursor: list[ir.Value]) -> list[ir.Value]:
         """Fills one slot per K step; returns the cursor after the last."""
+        if self.wait is not None:  # consumers follow the producer
+            tile.AwaitWaveOp(self.wait.counter)
         loop = self._k_loop(place, cursor)
         with ir.InsertionPoint(loop.body):
             slot, phase = loop.inner_iter_args

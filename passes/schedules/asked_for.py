@@ -2,7 +2,7 @@
 
 import re
 
-from lowtide.dialects.tile import CacheHint, EpilogueMath, OperandKind, SchedulerKind, StorePath, TailKind
+from lowtide.dialects.tile import CacheHint, EpilogueMath, OperandKind, SchedulerKind, StorePath, TailKind, WavesKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.epilogue_rules import STORE_HINTS, stores_whole_rows
 from lowtide.passes.support.atoms import TMA_RANKS
@@ -20,6 +20,7 @@ def asks_for_roles(given: Schedule) -> bool:
         or (given.multiply.atom or "").startswith("wgmma")
         or given.mainloop.registers not in (None, (0, 0))
         or given.grid.tail is TailKind.halves
+        or given.grid.waves is WavesKind.synchronized
         or given.epilogue.path is StorePath.tma
         or asks_for_tma_stores(given)
     )

@@ -14,7 +14,7 @@ from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import cache_hint_of, k_division_kind, raster_kind, scheduler_kind, work_part
-from lowtide.dialects.tile import CacheHint, KDivisionKind, LaunchKind, StorePath, TailKind, WorkPart
+from lowtide.dialects.tile import CacheHint, KDivisionKind, LaunchKind, StorePath, TailKind, WavesKind, WorkPart
 from lowtide.dialects.tile.fields import KDivision, Order
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_of
 from lowtide.dialects.tile.schedule import Schedule
@@ -107,6 +107,10 @@ def _work_tiles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
     if missing:
         scheduled = f"grid.tail = {grid.tail or TailKind.whole}"
         yield _refusal(loops[0], f"is in a kernel without a loop over the part {missing[0]}", scheduled, AGAIN)
+    waits = bool(walk(kernel, tile.AwaitWaveOp))
+    if loops and waits != (grid.waves is WavesKind.synchronized):
+        built = f"is in a kernel whose CTAs {'wait' if waits else 'do not wait'} for each other"
+        yield _refusal(loops[0], built, f"grid.waves = {grid.waves or WavesKind.free}", AGAIN)
     for work in loops:
         part, cut = work_part(work), tuple(work.tile)[:2]
         if part not in shapes:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from lowtide.dialects.tile import KDivisionKind, LaunchKind, RasterKind, SchedulerKind, StorePath, TailKind
+from lowtide.dialects.tile import KDivisionKind, LaunchKind, RasterKind, SchedulerKind, StorePath, TailKind, WavesKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.support.problem import Problem
@@ -78,6 +78,22 @@ def tail(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
             f"tail = halves needs {WGMMA_ROWS} rows of a half tile for each of {consumers} consumers, so M of the tile "
             f"is a multiple of {unit}, not {grid.tile[0]}; take {max(1, round(grid.tile[0] / unit)) * unit}, or whole"
         )
+
+
+def waves(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """Waves in step: of CTAs that run at the same time, each with a producer that can wait for the others'."""
+    grid = schedule.grid
+    if grid.waves is not WavesKind.synchronized:
+        return
+    if grid.scheduler is SchedulerKind.one_shot:
+        yield "waves = synchronized waits for CTAs that run at the same time, which those of one_shot do not; take free"
+    elif not schedule.consumers:
+        yield (
+            "waves = synchronized lets the producer wait while the consumers multiply, but roles = single has none; "
+            "take free, or roles = cooperative(2)"
+        )
+    elif schedule.k_division is not None:
+        yield f"waves = synchronized counts whole tiles, which k_division = {schedule.k_division} divides; take free"
 
 
 def accumulators(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from gemm_checks import check
+from gemm_checks import assert_product, check, random_matrix
 
 import lowtide as lt
 
@@ -32,3 +32,47 @@ def test_every_element_is_written_once_whatever_is_left_for_the_last_wave(name):
     for m, n in TILES:
         for short in (8, rows // 2 + 8):  # the last half is ragged, or lies past the edge
             check(spec, kernel, (m * rows - short, n * columns - 8, int(rng.integers(1, 300))), rng)
+
+
+WAVES = "grid.tile = [256, 64], tail = halves, waves = synchronized, epilogue.path = tma"
+M, N, K = 11 * 256 - 8, 30 * 64 - 8, 200  # two full waves on 132 SMs and a tail of 66
+
+
+@pytest.fixture(scope="module")
+def in_step():
+    """A kernel whose CTAs keep in step."""
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("wgmma needs a GPU of compute capability 9.0")
+    return lt.compile_gemm(lt.GemmSpec(a="bf16", b="bf16", d="bf16"), target="sm_90a", schedule=WAVES)
+
+
+def test_launch_after_launch_finds_the_counter_of_waves_at_zero(in_step):
+    rng = np.random.default_rng(1)
+    for size in ((M, N, K), (M, N, K), (300, 72, 40), (M, 40, 64), (M, N, K)):
+        check(in_step.spec, in_step, size, rng)
+
+
+def test_kernels_that_keep_in_step_run_in_two_streams_at_once_and_in_replays(in_step):
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    operands = [(random_matrix(M, K), random_matrix(N, K), random_matrix(M, N)) for _ in streams]
+    torch.cuda.synchronize()
+    graphs = []
+    for stream, (a, b, d) in zip(streams, operands, strict=True):
+        with torch.cuda.stream(stream):
+            in_step(a, b, out=d)
+        stream.synchronize()
+        graphs.append(torch.cuda.CUDAGraph())
+        with torch.cuda.graph(graphs[-1], stream=stream):
+            for _ in range(3):
+                in_step(a, b, out=d)
+    for _, _, d in operands:
+        d.fill_(float("nan"))
+    torch.cuda.synchronize()
+    for _ in range(4):
+        for stream, graph, (a, b, d) in zip(streams, graphs, operands, strict=True):
+            with torch.cuda.stream(stream):
+                graph.replay()
+                in_step(a, b, out=d)
+    torch.cuda.synchronize()
+    for a, b, d in operands:
+        assert_product(d, a, b)

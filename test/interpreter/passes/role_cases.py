@@ -42,6 +42,12 @@ def _panels(layout: str) -> Case:
     return Case(f"roles-panels-{layout}", PANELS, ((259, 90, 70),), OPERANDS, spec(layout, d="f32"), SM_90A)
 
 
+def _waves(name: str) -> Case:
+    """Three work tiles for each of two CTAs, which keep in step."""
+    passes = ("tile-to-ctas", "promote-operands-to-smem", "specialize-roles", "bind-tma", "convert-sm-to-nvvm")
+    return Case(name, f"{ONE}, waves = synchronized", ((170, 60, 70),), passes, PLAIN, SM_90A)
+
+
 CASES = [
     _case("roles-one", PLAIN, ONE, (*EVERY, *VERIFY, "convert-ptx-ops-to-asm")),
     _case("roles-two", PLAIN, TWO),
@@ -82,6 +88,7 @@ CASES = [
     _panels("tn"),
     # Two CTAs take two tiles of five each, and a half of the fifth; of one tile, a half each.
     Case("roles-tail", f"{TAIL}, order = row", ((23, 29, 61), (23, 29, 317), (600, 29, 125)), EVERY, PLAIN, SM_90A),
+    _waves("roles-waves"),
     # The second half of the fifth tile lies past the edge. The consumers' blocks of rows are one each.
     Case("roles-tail-nt", TAIL_TWO, ((1100, 24, 40),), OPERANDS, spec("nt", d="f32"), SM_90A),
 ]

@@ -129,3 +129,31 @@ tile.kernel @k(%M: index) {
   }
   tile.return
 }
+
+// -----
+
+tile.kernel @k(%counter: memref<?xf32>, %M: index) {
+  tile.work_tiles (%m, %n) of (%M, %M) by [8, 8] order(<row>) persistent {
+    // expected-error @below {{'tile.await_wave' op counts in a vector of i32, not 'memref<?xf32>'}}
+    tile.await_wave %counter : memref<?xf32>
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%counter: memref<?xi32>, %M: index) {
+  tile.work_tiles (%m, %n) of (%M, %M) by [8, 8] order(<row>) one_shot {
+    // expected-error @below {{'tile.await_wave' op waits for CTAs that run at the same time; those of one_shot do not}}
+    tile.await_wave %counter : memref<?xi32>
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%counter: memref<?xi32>) {
+  // expected-error @below {{'tile.await_wave' op expects parent op 'tile.work_tiles'}}
+  tile.await_wave %counter : memref<?xi32>
+  tile.return
+}

@@ -19,7 +19,7 @@ module attributes {
 
 // What is carried: one value, several of several types, none. Only where something is carried is the yield printed.
 // CHECK-LABEL: tile.kernel @carried
-tile.kernel @carried(%M: index, %N: index, %x: f32) {
+tile.kernel @carried(%M: index, %N: index, %x: f32, %counter: memref<?xi32>) {
   %c0 = arith.constant 0 : index
   // CHECK: %[[ONE:.+]] = tile.work_tiles (%{{.+}}, %{{.+}}) of (%{{.+}}, %{{.+}}) by [128, 256] order(<grouped 16>) persistent iter_args(%[[S:.+]] = %c0) -> (index) {
   // CHECK-NEXT:  %[[NEXT:.+]] = arith.addi %[[S]], %{{.+}} : index
@@ -39,7 +39,9 @@ tile.kernel @carried(%M: index, %N: index, %x: f32) {
   tile.work_tiles (%m, %n) of (%M, %N) by [64, 8] order(<column>) persistent {
   }
   // CHECK: tile.work_tiles {{.*}} by [64, 8] order(<row>) persistent part(full_waves) {
+  // CHECK-NEXT: tile.await_wave %{{.+}} : memref<?xi32>
   tile.work_tiles (%m, %n) of (%M, %N) by [64, 8] order(<row>) persistent part(full_waves) {
+    tile.await_wave %counter : memref<?xi32>
   }
   // CHECK: tile.work_tiles {{.*}} order(<row>) persistent part(tail_halves) iter_args(%{{.+}} = %{{.+}}) -> (index) {
   %after = tile.work_tiles (%m, %n) of (%M, %N) by [32, 8] order(<row>) persistent part(tail_halves) iter_args(%t = %slot) -> (index) {

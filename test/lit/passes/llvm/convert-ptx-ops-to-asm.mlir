@@ -62,4 +62,15 @@ func.func @semaphores(%p: !llvm.ptr<1>, %n: i32) {
   sm.ptx_semaphore_wait %p until %n : !llvm.ptr<1>
   return
 }
+
+// A wave: the counter wraps to zero by itself, and the loop of loads is bounded. Braces keep its labels apart.
+// CHECK-LABEL: func.func @wave(
+// CHECK-SAME:    %[[COUNTER:.+]]: !llvm.ptr<1>, %[[TILES:.+]]: i32, %[[CTAS:.+]]: i32)
+// CHECK:       %[[ADDRESS:.+]] = llvm.ptrtoint %[[COUNTER]] : !llvm.ptr<1> to i64
+// CHECK-NEXT:  llvm.inline_asm has_side_effects "{{{.*}}atom.relaxed.gpu.global.inc.u32 own, [$0], last;{{.*}}polls, 64;{{.*}}ld.relaxed.gpu.global.u32 seen, [$0];{{.*}}}", "l,r,r,~{memory}" %[[ADDRESS]], %[[TILES]], %[[CTAS]] : (i64, i32, i32) -> ()
+// CHECK-NOT:   sm.ptx_await_wave
+func.func @wave(%counter: !llvm.ptr<1>, %tiles: i32, %ctas: i32) {
+  sm.ptx_await_wave %counter tiles(%tiles) ctas(%ctas) : !llvm.ptr<1>
+  return
+}
 }

@@ -409,3 +409,26 @@ tile.kernel @kernel() {
   tile.return
 }
 }
+
+// -----
+
+// Only a producer waits for a wave: it has one thread, and those who multiply go on.
+module attributes {tile.level = "epilogue", tile.target = "sm_90a"} {
+func.func @host(%ctas: index, %counter: memref<?xi32>) {
+  tile.launch @waves grid(%ctas) threads(256) shared_memory(0) args(%counter, %ctas) : memref<?xi32>, index
+  return
+}
+tile.kernel @waves(%counter: memref<?xi32>, %M: index) {
+  sm.roles {
+    producer warps(4) {
+    }
+    consumer warps(4) {
+      tile.work_tiles (%i, %j) of (%M, %M) by [64, 8] order(<row>) persistent {
+        // expected-error @below {{convert-sm-to-nvvm: is run by the one thread of a producer, in its work tiles; take roles = cooperative(2)}}
+        tile.await_wave %counter : memref<?xi32>
+      }
+    }
+  }
+  tile.return
+}
+}

@@ -123,3 +123,35 @@ func.func @tail(%a: !mat, %b: !mat, %d: !mat) {
   return
 }
 }
+
+// -----
+
+// CTAs of one shot do not all run at the same time.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @waves(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: roles go with scheduler = persistent or even_split and fragment_buffers = 1; nor with roles = single: waves = synchronized waits for CTAs that run at the same time, which those of one_shot do not; take free}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <scheduler = one_shot, waves = synchronized>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// Only a producer can wait while others multiply.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @waves(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: waves = synchronized lets the producer wait while the consumers multiply, but roles = single has none; take free, or roles = cooperative(2)}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <scheduler = persistent, waves = synchronized>, mainloop = <roles = single>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}

@@ -1,0 +1,32 @@
+"""CTAs in step: a counter of work tiles that have begun, and a wait that may end at any time."""
+
+import numpy as np
+
+from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
+from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.program.program import DecodedOp
+
+_POLLS = 3  # turns that an agent gives to others; the hardware gives more
+
+
+def begin(state: AgentState, op: DecodedOp, address: int, tiles: int) -> Steps:
+    """Add one to the counter of the launch; of `tiles` additions the last sets it to zero. Then wait for the wave.
+
+    The wait is bounded, so that it orders nothing. Raises InterpreterError for an address that is no written i32, or a
+    counter that another launch has not left at zero.
+    """
+    memory, ctas = state.machine.memory, state.machine.grid
+    span = memory.span(state.access(op), np.array([address]), 4)
+
+    def value() -> int:
+        return int(span.get(memory.payload)[0, 0])
+
+    own = value()
+    if not 0 <= own < tiles:
+        raise violation(state, op, f"{own} of {tiles} work tiles have begun before this one; the counter begins at 0")
+    memory.payload[span.addresses] = (own + 1) % tiles
+    end = (own // ctas + 1) * ctas
+    for _ in range(_POLLS if end <= tiles else 0):
+        if value() <= own or value() >= end:
+            break
+        yield Wait(lambda: True, lambda: "for a wave, for a bounded time")

@@ -1,0 +1,66 @@
+"""CTAs in step (`grid.waves = synchronized`): a hint that is left as it was found, and that no result depends on."""
+
+import re
+
+import numpy as np
+import pytest
+from compiled import expected, inputs_of, spec, steps_of
+from planting import Fault
+
+from lowtide import targets
+from lowtide.errors import InterpreterError
+from lowtide.interpreter import interpret
+from lowtide.interpreter.machine import waves
+
+SPEC = spec()
+ONE = "grid.tile = [64, 16], order = row, k = 32, stages = 2, roles = cooperative(1), waves = synchronized"
+SCHEDULES = {
+    "persistent": ONE,
+    "even_split": f"{ONE}, scheduler = even_split",
+    "tail": ONE.replace("[64, 16]", "[128, 16]") + ", tail = halves",
+}
+INPUTS = inputs_of(SPEC, 300, 40, 40)
+
+
+def levels(name: str) -> dict[str, str]:
+    return {str(step.level): step.after for step in steps_of(SPEC, SCHEDULES[name], targets.get("sm_90a"))}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("sms", [1, 2, 4])
+def test_the_counter_is_zero_after_each_launch(name: str, sms: int) -> None:
+    """The interpreter refuses a zeroed workspace that is not left zero. 15 tiles, or 9: the last wave may be short."""
+    texts = levels(name)
+    for level in ("cta", "pipelined", "nvvm") if sms == 2 else ("cta", "epilogue"):
+        d = interpret(texts[level], INPUTS, sms=sms, seed=sms, domain="exact")
+        np.testing.assert_array_equal(d, expected(SPEC, INPUTS))
+
+
+def test_nobody_waits_forever_for_ctas_that_do_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The polls are bounded: more CTAs are waited for than there are."""
+    begin, begun = waves.begin, []
+
+    def alone(state, op, address, tiles):
+        begun.append(address)
+        state.machine.grid, grid = 3, state.machine.grid
+        try:
+            yield from begin(state, op, address, tiles)
+        finally:
+            state.machine.grid = grid
+
+    monkeypatch.setattr(waves, "begin", alone)
+    d = interpret(levels("persistent")["epilogue"], INPUTS, sms=1, domain="exact")
+    np.testing.assert_array_equal(d, expected(SPEC, INPUTS))
+    assert len(begun) == 15
+
+
+def test_a_count_that_is_off_by_one_is_found() -> None:
+    """The counter would not wrap at the end of the launch, and the next launch would begin with it."""
+    text = levels("persistent")["nvvm"]
+    tiles = re.search(r"sm\.ptx_await_wave %\S+ tiles\((%\w+)\)", text)
+    assert tiles is not None
+    more = f"%more = arith.addi {tiles[1]}, %one : i32"
+    count = rf"\1%one = arith.constant 1 : i32\n\1{more}\n\1\2 tiles(%more)"
+    fault = Fault("", "nvvm", r"^( *)(sm\.ptx_await_wave %\S+) tiles\(%\w+\)", count, "")
+    with pytest.raises(InterpreterError, match="element 0 is not zero after the launches"):
+        interpret(fault.plant(text), INPUTS, sms=2, domain="exact")
