@@ -40,6 +40,10 @@ _DIRECT = _SM80.with_(epilogue_path="direct", order="row")
 _BANDS = _SM80.with_(order="grouped(8)")
 
 _SM80_STEPS = {
+    "sm80-direct": (
+        "mma.sync on fragments that come straight from global memory, without shared memory",
+        _SM80.with_(order="row", epilogue_path="direct", a_copy="ld.global.16", b_copy="ld.global.16"),
+    ),
     "sm80-two-stages": (
         "cp.async, ldmatrix and mma.sync, two stages in shared memory without a swizzle",
         _DIRECT.with_(stages=2, fragment_buffers=1, a_swizzle=NO_SWIZZLE, b_swizzle=NO_SWIZZLE),
@@ -57,6 +61,10 @@ _SM80_STEPS = {
     "sm80-split-k": (
         "eight warps, K in four parts, whose partial sums one CTA adds: for few tiles and a long K",
         _BANDS.with_(stages=4, atoms=(2, 4, 1), k_division="split(4)"),
+    ),
+    "sm80-sliced-k": (
+        "one tile per CTA again, for eight warps: two along K share each element",
+        _BANDS.with_(atoms=(2, 2, 2), stages=4),
     ),
     "sm80-large-tile": (
         "a tile twice as wide and deep, eight warps, one tile per CTA",

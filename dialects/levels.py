@@ -14,6 +14,7 @@ from mlir import ir
 from lowtide.dialects.locations import where
 from lowtide.dialects.sm import FragmentType
 from lowtide.dialects.tile import ViewType
+from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import IRError
 from lowtide.targets import Target, get
 
@@ -90,8 +91,10 @@ DEVICE_OPS = _lives(
     (ATOMS, EPILOGUE, "sm.tma_load sm.wgmma sm.mma_wait"),
     (EPILOGUE, EPILOGUE, "sm.tma_store sm.tma_store_wait sm.fence_proxy_async"),
     (EPILOGUE, EPILOGUE, "tile.grid_dependency_wait tile.launch_dependents"),
-    (ATOMS, EPILOGUE, "sm.load_shared"),
-    (EPILOGUE, EPILOGUE, "sm.extract sm.map sm.store_shared sm.load_global sm.store_global"),
+    (ATOMS, EPILOGUE, "sm.load_shared sm.load_global"),
+    (ATOMS, ATOMS, "sm.sum_over_k"),
+    (EPILOGUE, EPILOGUE, "sm.stack"),
+    (EPILOGUE, EPILOGUE, "sm.extract sm.map sm.store_shared sm.store_global"),
     (NVVM, LLVM, "gpu.module nvvm.* llvm.* sm.ptx_*"),
     (NVVM, NVVM, "gpu.func gpu.return scf.while scf.condition"),
     # What one PTX instruction computes; expand-math has replaced the others.
@@ -113,9 +116,28 @@ def _reads_buffers(op: ir.OpView) -> bool:
     return not any(ViewType.isinstance(value.type) for value in list(op.operands)[:2])
 
 
+def _reads_what_is_scheduled(op: ir.OpView) -> bool:
+    """Buffers; windows of global memory where the kernel's schedule has no shared memory."""
+    return _reads_buffers(op) != _is_direct(op.operation)
+
+
+def _is_direct(op: ir.Operation) -> bool:
+    parent = op.parent
+    while parent is not None and parent.name != "tile.kernel":
+        parent = parent.parent
+    attributes = parent.attributes if parent is not None else {}
+    return "schedule" in attributes and Schedule.of(attributes["schedule"]).is_direct
+
+
 RULES: tuple[Rule, ...] = (
     Rule("tile.mma", CTA, CTA, lambda op: not _reads_buffers(op), "multiplies windows of global memory"),
-    Rule("tile.mma", SMEM, PIPELINED, _reads_buffers, "multiplies buffers in shared memory"),
+    Rule(
+        "tile.mma",
+        SMEM,
+        PIPELINED,
+        _reads_what_is_scheduled,
+        "multiplies buffers in shared memory, or windows of global memory if the schedule loads from there",
+    ),
     Rule("tile.store", SMEM, ATOMS, lambda op: op.part is None, "stores whole sums, not parts"),
     Rule("tile.store", ATOMS, ATOMS, lambda op: FragmentType.isinstance(op.operands[0].type), "stores an !sm.fragment"),
     Rule("sm.alloc", EPILOGUE, EPILOGUE, lambda op: "at" in op.attributes, "has its place, `at`, in shared memory"),

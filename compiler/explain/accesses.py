@@ -233,7 +233,9 @@ def _load_shared(op: ir.OpView, names: Names) -> list[Access]:
     loads = targets.fragment_loads(tv_of(fragment.tv), tuple(fragment.shape), trans, vector)
     access, name = targets.loads_access(loads, atom), atom + (" transposed" if trans else "")
     buffer = ir.MemRefType(op.source.type)
-    return [_shared(op, names.of_fragment(fragment), name, "read", buffer, access, tuple(op.offsets))]
+    what = names.of_fragment(fragment)
+    what = "epilogue scratch" if what == "?" else what
+    return [_shared(op, what, name, "read", buffer, access, tuple(op.offsets))]
 
 
 def _scratch(op: ir.OpView, fragment: ir.Type, buffer: ir.Value, direction: str) -> SharedAccess:
@@ -243,6 +245,12 @@ def _scratch(op: ir.OpView, fragment: ir.Type, buffer: ir.Value, direction: str)
 
 
 def _load_global(op: ir.OpView, names: Names) -> list[Access]:
+    what, kind, matrix = names.of_window(op.source)
+    if kind is OperandKind.full:
+        fragment, atom, trans = op.result.type, ir.StringAttr(op.atom).value, bool(op.trans)
+        vector = _bytes(atom) * 8 // element_bits(fragment.element_type)
+        loads = targets.fragment_loads(tv_of(fragment.tv), tuple(fragment.shape), trans, vector)
+        return [_matrix_access(op, what, atom, "read", matrix, targets.loads_access(loads, atom))]
     return [_window_access(op, op.result.type, op.source, "read", names)]
 
 

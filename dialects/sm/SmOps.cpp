@@ -176,6 +176,21 @@ LogicalResult MmaSyncOp::verify() {
   return success();
 }
 
+LogicalResult SumOverKOp::verify() {
+  return verifySameTile(*this, getPartial().getType().getShape(), getPartial().getType().getElementType(),
+                        getType().getShape(), getType().getElementType());
+}
+
+LogicalResult StackOp::verify() {
+  ArrayRef<int64_t> from = getPartial().getType().getShape(), to = getType().getShape();
+  if (getPartial().getType().getElementType() != getType().getElementType())
+    return emitOpError() << "changes the element type";
+  if (to[1] != from[1] || to[0] % from[0] != 0)
+    return emitOpError() << "stacks tiles of " << from[0] << "x" << from[1] << ", which do not make one of " << to[0]
+                         << "x" << to[1];
+  return success();
+}
+
 LogicalResult ExtractOp::verify() {
   if (getSource().getType().getElementType() != getType().getElementType())
     return emitOpError() << "changes the element type";
@@ -221,8 +236,11 @@ LogicalResult LoadSharedOp::verify() {
   return verifyWithin(*this, from.getShape(), *getOffsets(), shape);
 }
 LogicalResult LoadGlobalOp::verify() {
-  return verifySameTile(*this, getSource().getType().getShape(), getSource().getType().getElementType(),
-                        getType().getShape(), getType().getElementType());
+  SmallVector<int64_t> shape(getType().getShape());
+  if (getTrans())
+    std::swap(shape[0], shape[1]);
+  return verifySameTile(*this, getSource().getType().getShape(), getSource().getType().getElementType(), shape,
+                        getType().getElementType());
 }
 LogicalResult StoreGlobalOp::verify() {
   return verifySameTile(*this, getValue().getType().getShape(), getValue().getType().getElementType(),

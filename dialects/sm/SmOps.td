@@ -332,6 +332,39 @@ def Sm_MmaSyncOp : Sm_Op<"mma_sync", [Pure, AllTypesMatch<["acc", "result"]>]> {
   let hasVerifier = 1;
 }
 
+def Sm_SumOverKOp : Sm_Op<"sum_over_k", [Sm_Ordering]> {
+  let summary = "The sum of what the warps along K have accumulated, shared out among all threads of the CTA";
+  let description = [{
+    With several atoms along K in the tiled mma, warps that differ only in their place along K hold partial sums of the
+    same elements. They are added in the order of their places along K, so that bits repeat. In the result each element
+    is held by one thread. `lower-epilogue` makes it a pass through shared memory.
+
+    ```mlir
+    %sum = sm.sum_over_k %acc by <mma.m16n8k16.f32.bf16, atoms [2, 2, 2]>
+        : !sm.fragment<128x128xf32, #tv> to !sm.fragment<128x128xf32, #rows>
+    ```
+  }];
+  let arguments = (ins Sm_FragmentType:$partial, Sm_TiledMmaAttr:$mma);
+  let results = (outs Sm_FragmentType:$result);
+  let assemblyFormat = "$partial `by` $mma attr-dict `:` qualified(type($partial)) `to` qualified(type($result))";
+  let hasVerifier = 1;
+}
+
+def Sm_StackOp : Sm_Op<"stack", [Pure]> {
+  let summary = "The partial sums of the warps along K as one fragment: a tile below the other, in their order";
+  let description = [{
+    The registers stay where they are. The result has as many times the rows as there are warps along K.
+
+    ```mlir
+    %stacked = sm.stack %part : !sm.fragment<32x128xf32, #tv> to !sm.fragment<64x128xf32, #tv1>
+    ```
+  }];
+  let arguments = (ins Sm_FragmentType:$partial);
+  let results = (outs Sm_FragmentType:$result);
+  let assemblyFormat = "$partial attr-dict `:` qualified(type($partial)) `to` qualified(type($result))";
+  let hasVerifier = 1;
+}
+
 def Sm_ExtractOp : Sm_Op<"extract", [Pure]> {
   let summary = "Extracts the part of a fragment that lies in a sub-tile";
   let description = [{
@@ -409,16 +442,21 @@ def Sm_LoadSharedOp : Sm_Op<"load_shared"> {
 def Sm_LoadGlobalOp : Sm_Op<"load_global"> {
   let summary = "Loads a fragment from a window of global memory";
   let description = [{
-    Elements outside the matrix become zero. Contiguous values of a thread are combined into loads of at most the atom's
-    size if the base and the row stride of the window are aligned at run time. Otherwise each load is one element.
+    Elements outside the matrix become zero. The values that a thread holds side by side in memory are combined into
+    loads of the atom's size if the base and the row stride of the window are aligned at run time. Otherwise each load is
+    one element. With `trans` it reads the transpose: the rows of the window are the fragment's columns. The operands of
+    an mma come so in a kernel without shared memory, the fragments of an epilogue's operands in any.
 
     ```mlir
     %c = sm.load_global %cv by "ld.global.16" : !tile.view<32x128xbf16> to !sm.fragment<32x128xbf16, #tv1>
+    %fa = sm.load_global %at by "ld.global.2" trans : !tile.view<16x128xbf16> to !sm.fragment<128x16xbf16, #tv>
     ```
   }];
-  let arguments = (ins Arg<Tile_ViewType, "window read", [MemRead]>:$source, StrAttr:$atom);
+  let arguments = (ins Arg<Tile_ViewType, "window read", [MemRead]>:$source, StrAttr:$atom, UnitAttr:$trans);
   let results = (outs Sm_FragmentType:$result);
-  let assemblyFormat = "$source `by` $atom attr-dict `:` qualified(type($source)) `to` qualified(type($result))";
+  let assemblyFormat = [{
+    $source `by` $atom (`trans` $trans^)? attr-dict `:` qualified(type($source)) `to` qualified(type($result))
+  }];
   let hasVerifier = 1;
 }
 

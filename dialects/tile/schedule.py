@@ -75,6 +75,10 @@ def _checked(name: str, kind: Kind, value: Any) -> Any:
         raise ScheduleError(f"{name} = {value!r}{why}; it takes {kind.form}") from None
 
 
+GLOBAL_LOADS = "ld.global."
+"""How the names of loads from global memory to registers begin."""
+
+
 @dataclass(frozen=True)
 class Grid(_Part):
     """`#tile.grid`: which CTA computes which tile of D, in which order.
@@ -179,6 +183,11 @@ class Schedule(_Part):
         """How CTAs share the K of a tile; None where one CTA computes it."""
         division = self.grid.k_division
         return None if division is None or division.kind is KDivisionKind.none else division
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether fragments come straight from global memory: A or B is copied by a load, not to shared memory."""
+        return any((operand.copy or "").startswith(GLOBAL_LOADS) for operand in (self.mainloop.a, self.mainloop.b))
 
     @property
     def tile_mnk(self) -> Extents3:

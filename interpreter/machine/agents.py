@@ -115,6 +115,7 @@ class Cta:
         self.rings: dict[int, Any] = {}
         self.mbarriers: dict[int, Any] = {}  # by slot, at level nvvm by address
         self.warpgroups: dict[int, Any] = {}  # what wgmma keeps for each
+        self.exchanged: dict[int, Any] = {}  # what agents give each other in an op of the whole CTA, by agent
         self.rendezvous: dict[int, Any] = {}  # what the warps of a warpgroup execute together, by its number
         self.stores: dict[tuple[int, int], Any] = {}  # groups of TMA stores, by agent and lane
         self.registers: dict[int, int] = {}  # per thread, for each warp that has changed them

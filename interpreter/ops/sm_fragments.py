@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware
 from lowtide.interpreter.machine.agents import AgentState, Steps
-from lowtide.interpreter.machine.barriers import together, without_roles
+from lowtide.interpreter.machine.barriers import barrier, together, without_roles
 from lowtide.interpreter.machine.matrices import load_elements, store_elements
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.ops.tile import apply_block
@@ -95,12 +95,8 @@ def _prepare_mma(op: DecodedOp, program: Program) -> None:
         )
     m, n, k = (int(extent) for extent in match.groups()[:3])
     warps_m, warps_n, warps_k = attribute.atoms
-    if warps_k != 1:
-        raise InterpreterError(
-            f"{op.describe()}: {warps_k} warps along K need a reduction, which this op has not; use 1"
-        )
     (rows_m, depth), (rows_n, _) = (_fragment(type).shape for type in op.operand_types[:2])
-    rests = (rows_m // (m * warps_m), rows_n // (n * warps_n), depth // k)
+    rests = (rows_m // (m * warps_m), rows_n // (n * warps_n), depth // (k * warps_k))
     fragments = hardware.fragments_of((m, n, k), _fragment(op.operand_types[0]).element.bits)
     for type, atom, (x, y) in zip(
         op.operand_types, (fragments.a, fragments.b, fragments.c), ((0, 2), (1, 2), (0, 1)), strict=True
@@ -140,6 +136,34 @@ def mma_sync(state: AgentState, op: DecodedOp) -> None:
     tiles = result.reshape(atoms_m, m, atoms_n, n)
     taken = tiles[:, fragments.c[0], :, fragments.c[1]]  # (lanes, values, atoms_m, atoms_n)
     state.values[op.results[0]] = taken.transpose(0, 3, 2, 1).reshape(lanes, -1)
+
+
+@OPS.implements("sm.sum_over_k")
+def sum_over_k(state: AgentState, op: DecodedOp) -> Steps:
+    """The accumulators of the warps along K, the slowest of a CTA, added in order; each thread takes its own."""
+    together(state, op)
+    without_roles(state, op)
+    partial, result = _fragment(op.operand_types[0]), _fragment(op.result_types[0])
+    count = op.source.attributes["mma"].atoms[2]
+    given = state.cta.exchanged
+    given[state.warp] = state.values[op.operands[0]]
+    yield from barrier(state, op, "of sm.sum_over_k")
+    values = np.concatenate([given[warp] for warp in sorted(given)])
+    held, threads, domain = partial.tv.table, len(values) // count, state.machine.domain
+    total = np.zeros(result.shape[0] * result.shape[1], domain.payload)
+    for place in range(count):
+        own = slice(place * threads, (place + 1) * threads)
+        part = np.zeros_like(total)
+        part[held[own]] = values[own]
+        total = part if place == 0 else domain.add(total, part, result.element.name)
+    yield from barrier(state, op, "of sm.sum_over_k")  # before anybody gives something else
+    state.values[op.results[0]] = total[result.tv.table[state.thread]]
+
+
+@OPS.implements("sm.stack")
+def stack(state: AgentState, op: DecodedOp) -> None:
+    """The same registers; their thread-value layout says which tile they are of."""
+    state.values[op.results[0]] = state.values[op.operands[0]]
 
 
 # Elementwise ----------------------------------------------------------------------------------------------------------
@@ -225,7 +249,8 @@ def load_shared(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("sm.load_global")
 def load_global(state: AgentState, op: DecodedOp) -> None:
-    rows, columns = _coordinates(state, _fragment(op.result_types[0]))
+    place = _coordinates(state, _fragment(op.result_types[0]))
+    rows, columns = place[::-1] if op.attributes.get("trans", False) else place
     state.values[op.results[0]] = load_elements(state, op, state.values[op.operands[0]], rows, columns)
 
 

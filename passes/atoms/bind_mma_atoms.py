@@ -5,7 +5,10 @@ After    %fa = sm.ldmatrix %a[0, 0] by "ldmatrix.x4" : memref<128x32xbf16, …> 
          %fb = sm.ldmatrix %b[0, 0] by "ldmatrix.x4" : memref<128x32xbf16, …> to !sm.fragment<128x32xbf16, #tv1>
          %c2 = sm.mma_sync %fa, %fb, %c by #sm.tiled_mma<mma.m16n8k16.f32.bf16, atoms [2, 2, 1], …>
          The accumulator becomes a fragment wherever it goes: splat, loop, store. ldmatrix moves 16-bit elements; others
-         come by sm.load_shared, in the widest loads for which a thread holds neighbours.
+         come by sm.load_shared, in the widest loads for which a thread holds neighbours. Windows of global memory come
+         by sm.load_global, with the atom that the schedule names (a.copy = ld.global.16). With several atoms along K
+         (atoms = [2, 2, 2]), each of which multiplies its part of every K step, sm.sum_over_k adds their accumulators
+         after the loop.
 Needs    level pipelined; a complete schedule.
 Refuses  an accumulator that does not start from tile.splat or end in tile.store; an atom that the target lacks.
 Test     test/lit/passes/atoms/bind-mma-atoms.mlir, bind-mma-atoms-invalid.mlir
@@ -22,18 +25,21 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.schedules.facts import multiplying_threads
 from lowtide.passes.support.atoms import (
     fragment_type,
+    global_operand_load,
     is_transposed,
     mma_atom_name,
     operand_load,
+    rows_of_part,
     tiled_mma,
     tiled_mma_attr,
 )
 from lowtide.passes.support.kernels import kernels_of, main_loop, problem_of, schedule_of
 from lowtide.passes.support.partial_sums import bind_shares, bind_sums
 from lowtide.passes.support.problem import Problem
-from lowtide.passes.support.rewriting import before, defining_op, erase_if_unused, rebuild_loop, replace
+from lowtide.passes.support.rewriting import after, before, defining_op, erase_if_unused, rebuild_loop, replace
 from lowtide.targets import Target, TiledMma
 from lowtide.targets.atoms import Operand
 
@@ -74,9 +80,21 @@ def _bind(mma: tile.MmaOp, schedule: Schedule, problem: Problem) -> None:
     bind_sums(loop.results[position], accumulator)
     inits = [zero if i == position else init for i, init in enumerate(loop.initArgs)]
     new_loop = rebuild_loop(loop, inits, lambda carried: carried, lambda yielded: yielded)
-    replace(loop, list(new_loop.results))
-    _emit_fragments(mma, tiled, problem, new_loop.inner_iter_args[position])
+    results = list(new_loop.results)
+    if tiled.atom_layout[2] > 1:
+        with after(new_loop):
+            results[position] = _sum_over_k(results[position], tiled, schedule, problem)
+    replace(loop, results)
+    _emit_fragments(mma, tiled, schedule, problem, new_loop.inner_iter_args[position])
     erase_if_unused(splat)
+
+
+def _sum_over_k(partial: ir.Value, tiled: TiledMma, schedule: Schedule, problem: Problem) -> ir.Value:
+    """What the warps along K hold, added, in the rows in which the epilogue stores D."""
+    shape = (partial.type.shape[0], partial.type.shape[1])
+    rows = rows_of_part(shape, problem.acc, problem.d, multiplying_threads(schedule)).rows
+    result = fragment_type(rows.tv, shape, partial.type.element_type)
+    return sm.SumOverKOp(result, partial, tiled_mma_attr(tiled)).result
 
 
 def _carried_position(mma: tile.MmaOp, loop: scf.ForOp) -> int:
@@ -86,15 +104,20 @@ def _carried_position(mma: tile.MmaOp, loop: scf.ForOp) -> int:
     raise Refusal(mma, "needs an accumulator that its loop carries")
 
 
-def _emit_fragments(mma: tile.MmaOp, tiled: TiledMma, problem: Problem, acc: ir.Value) -> None:
+def _emit_fragments(mma: tile.MmaOp, tiled: TiledMma, schedule: Schedule, problem: Problem, acc: ir.Value) -> None:
     """The loads of both operands, whole, and the mma.sync, in place of the tile.mma."""
     fragments = []
     operands: tuple[tuple[Operand, ir.Value], ...] = (("a", mma.a), ("b", mma.b))
     with before(mma):
         for operand, buffer in operands:
-            stored = ir.MemRefType(buffer.type).shape
+            is_window = isinstance(buffer.type, tile.ViewType)
+            stored = buffer.type.shape if is_window else ir.MemRefType(buffer.type).shape
             trans = is_transposed(operand, problem.layout)
             shape = (stored[1], stored[0]) if trans else (stored[0], stored[1])
+            if is_window:
+                atom = str(schedule.mainloop.operand(operand).copy)
+                fragments.append(global_operand_load(buffer, atom, tiled, operand, shape, trans))
+                continue
             fragments.append(operand_load(buffer, [0, 0], tiled, operand, shape, trans))
         product = sm.MmaSyncOp(*fragments, acc, tiled_mma_attr(tiled)).result
     replace(mma, [product])

@@ -7,7 +7,7 @@ After    %fa0 = sm.ldmatrix %a[0, 0] … to !sm.fragment<128x16xbf16, #tv2>; %fb
          %fa1 = sm.ldmatrix %a[0, 16] …; %fb1 = …
          %c2 = sm.mma_sync %fa1, %fb1, %c1 by #tiled_mma
          so that a fragment is in registers for one slice only.
-Needs    level atoms: operands that come from sm.ldmatrix or sm.load_shared.
+Needs    level atoms: operands that come from sm.ldmatrix or sm.load_shared, or by sm.load_global from a tile.view.
 Refuses  an mma.sync whose operands do not; a K that is not whole slices.
 Test     test/lit/passes/atoms/split-k-slices.mlir, split-k-slices-invalid.mlir
 """
@@ -17,11 +17,12 @@ from typing import ClassVar
 
 from mlir import ir
 
-from lowtide.dialects import sm
+from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.atoms import OperandLoad, is_operand_load, operand_load, tiled_mma_of
+from lowtide.passes.support.atoms import global_operand_load, is_operand_load, operand_load, tiled_mma_of
+from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.rewriting import before, defining_op, erase_if_unused, replace
 from lowtide.targets import Target, TiledMma
 from lowtide.targets.atoms import Operand
@@ -39,8 +40,8 @@ class SplitKSlices(Pass):
         for mma in walk(module, sm.MmaSyncOp):
             loads = [defining_op(operand) for operand in (mma.a, mma.b)]
             for name, load in zip("AB", loads, strict=True):
-                if not is_operand_load(load):
-                    raise Refusal(mma, f"operand {name} must come from sm.ldmatrix or sm.load_shared")
+                if not (is_operand_load(load) or isinstance(load, sm.LoadGlobalOp)):
+                    raise Refusal(mma, f"operand {name} must come from sm.ldmatrix, sm.load_shared or sm.load_global")
             try:
                 with mma.operation.location:
                     _split(mma, loads[0], loads[1])
@@ -48,7 +49,7 @@ class SplitKSlices(Pass):
                 raise Refusal(mma, str(error)) from error
 
 
-def _split(mma: sm.MmaSyncOp, load_a: OperandLoad, load_b: OperandLoad) -> None:
+def _split(mma: sm.MmaSyncOp, load_a: ir.OpView, load_b: ir.OpView) -> None:
     tiled = tiled_mma_of(mma.mma)
     depth, step = mma.a.type.shape[1], tiled.tile_mnk[2]
     if depth == step:
@@ -65,10 +66,24 @@ def _split(mma: sm.MmaSyncOp, load_a: OperandLoad, load_b: OperandLoad) -> None:
     erase_if_unused(load_b)
 
 
-def _slice(load: OperandLoad, operand: Operand, tiled: TiledMma, k: int, step: int) -> ir.Value:
+def _slice(load: ir.OpView, operand: Operand, tiled: TiledMma, k: int, step: int) -> ir.Value:
     """The load of K columns [k, k + step) of the fragment."""
     trans = bool(load.trans)
     rows = load.result.type.shape[0]
+    if isinstance(load, sm.LoadGlobalOp):
+        return global_operand_load(_narrowed(load, k, step), load.atom.value, tiled, operand, (rows, step), trans)
     row0, column0 = load.offsets
     offsets = [row0 + k, column0] if trans else [row0, column0 + k]
     return operand_load(load.source, offsets, tiled, operand, (rows, step), trans)
+
+
+def _narrowed(load: sm.LoadGlobalOp, k: int, step: int) -> ir.Value:
+    """The part of a load's window that has `step` of K from `k` on."""
+    view = defining_op(load.source)
+    if not isinstance(view, tile.ViewOp):
+        raise Refusal(load, "must read a window of tile.view")
+    dim = 0 if load.trans else 1
+    offsets, shape = list(view.offsets), list(view.result.type.shape)
+    offsets[dim], shape[dim] = Builder.index().add(offsets[dim], k), step
+    window = tile.ViewType.get(shape, view.result.type.element_type)
+    return tile.ViewOp(window, view.source, offsets).result

@@ -63,7 +63,7 @@ class TileToCtas(Pass):
                     gemm, "grid.tile", "grid.order", "grid.scheduler", "mainloop.k", "multiply.atoms"
                 )
                 if schedule.grid.scheduler is not SchedulerKind.one_shot:  # resident CTAs share the memory of an SM
-                    schedule_of(gemm, *_SHARED_MEMORY_FIELDS)
+                    schedule_of(gemm, *_SHARED_MEMORY_FIELDS[schedule.is_direct :])
                 name = f"{ir.StringAttr(function.sym_name).value}_kernel"
                 with gemm.operation.location:
                     function.attributes["tile.problem"] = problem_attribute(gemm)

@@ -15,6 +15,8 @@ After    for each epilogue tile (here the whole CTA tile), with epilogue_math = 
            sm.tma_store_wait read 1; sm.barrier warpgroup                     (this one of two scratch buffers is free)
            sm.store_shared %y to %scratch by "stmatrix.x4"; sm.fence_proxy_async; sm.barrier warpgroup
            sm.tma_store %scratch to %map[%m, %n]
+         Where the stored value is the sum over the warps along K (sm.sum_over_k), each of them writes its part to its
+         own tile of the scratch, and rows are read back from all, added in order.
          The region becomes one sm.map in every case, whatever it computes. epilogue.cache becomes cache(…) on the
          stores. Several tile.stores of a kernel share the scratch (epilogue/scratch.py).
 Needs    level atoms, tile.store on a fragment, a drained ring; for epilogue = tma, roles.
@@ -102,7 +104,10 @@ def _lower(epilogue: Epilogue, maps: TensorMapArguments | None, buffers: Scratch
             # The next work tile's copies must not overtake these reads of the scratch.
             if epilogue.schedule.grid.scheduler is not SchedulerKind.one_shot:
                 sm.BarrierOp()
+    partial = epilogue.partial
     erase(epilogue.store)
+    if partial is not None:
+        erase(partial)
 
 
 def _scratch(epilogue: Epilogue, buffers: Scratch) -> ir.Value:
@@ -111,6 +116,8 @@ def _scratch(epilogue: Epilogue, buffers: Scratch) -> ir.Value:
     A ring that a producer fills ahead is never drained.
     """
     shape = epilogue.part_shape
+    if epilogue.partial is not None:
+        shape = epilogue.mma.atom_layout[2] * shape[0], shape[1]
     swizzle = epilogue.schedule.epilogue.swizzle
     assert swizzle is not None
     layout = Layout(shape, (shape[1], 1))
@@ -134,10 +141,17 @@ def _store_through(epilogue: Epilogue, scratch: ir.Value, part: Part) -> None:
     bytes_of = element_bits(element) // 8
     in_registers = epilogue.schedule.epilogue.math is EpilogueMath.registers
     value = epilogue.map(part.value, part.origin) if in_registers else part.value
+    if epilogue.partial is not None:
+        value = epilogue.stacked(value)
     sm.StoreSharedOp(value, scratch, f"st.shared.{2 * bytes_of}")
     sm.BarrierOp()
     rows_type = fragment_type(access.rows.tv, shape, element)
-    rows = sm.LoadSharedOp(rows_type, scratch, f"ld.shared.{access.rows.vector * bytes_of}").result
+    atom = f"ld.shared.{access.rows.vector * bytes_of}"
+    if epilogue.partial is not None:
+        starts = range(0, scratch.type.shape[0], shape[0])
+        rows = epilogue.added([sm.LoadSharedOp(rows_type, scratch, atom, offsets=[at, 0]).result for at in starts])
+    else:
+        rows = sm.LoadSharedOp(rows_type, scratch, atom).result
     if not in_registers:
         rows = epilogue.map(rows, part.origin)
     sm.StoreGlobalOp(rows, epilogue.window(part), access.rows.atom.name, cache=epilogue.cache)

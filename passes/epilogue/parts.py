@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mlir import ir
+from mlir.dialects import arith
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import operand_kinds
@@ -12,11 +13,11 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
 from lowtide.passes.schedules.facts import multiplying_threads
-from lowtide.passes.support.atoms import EpilogueAccess, fragment_type, part_of, rows_of_part
+from lowtide.passes.support.atoms import EpilogueAccess, fragment_type, part_of, rows_of_part, stacked_tv
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.cache_hints import written
 from lowtide.passes.support.problem import element_bits, element_name
-from lowtide.passes.support.rewriting import copy_region
+from lowtide.passes.support.rewriting import copy_region, defining_op
 from lowtide.targets import TiledMma
 
 Origin = tuple[ir.Value, ir.Value]
@@ -39,6 +40,17 @@ class Epilogue:
     store: tile.StoreOp
     schedule: Schedule
     mma: TiledMma
+
+    @property
+    def partial(self) -> sm.SumOverKOp | None:
+        """The sum over the warps along K that the store takes; None where each element is held by one of them."""
+        op = defining_op(self.store.value)
+        return op if isinstance(op, sm.SumOverKOp) else None
+
+    @property
+    def accumulators(self) -> ir.Value:
+        """The accumulators as the tiled mma leaves them."""
+        return self.store.value if self.partial is None else self.partial.partial
 
     @property
     def d_element(self) -> ir.Type:
@@ -89,10 +101,29 @@ class Epilogue:
             yield Part(value, origin, (row, column) == places[-1])
 
     def _extract(self, row: int, column: int, shape: tuple[int, int]) -> ir.Value:
-        if shape == tuple(self.store.value.type.shape):
-            return self.store.value
+        accumulators = self.accumulators
+        if shape == tuple(accumulators.type.shape):
+            return accumulators
         result = fragment_type(part_of(self.mma, shape).tv("c", shape), shape, self.acc_element)
-        return sm.ExtractOp(result, self.store.value, [row, column]).result
+        return sm.ExtractOp(result, accumulators, [row, column]).result
+
+    def stacked(self, part: ir.Value) -> ir.Value:
+        """A part's partial sums, those of one place along K below the other."""
+        rows, columns = part.type.shape
+        count = self.mma.atom_layout[2]
+        tv = stacked_tv(self.mma, (rows, columns))
+        return sm.StackOp(fragment_type(tv, (count * rows, columns), self.acc_element), part).result
+
+    def added(self, sums: list[ir.Value]) -> ir.Value:
+        """The partial sums of a part, added in order."""
+        total, element = sums[0], self.acc_element
+        for other in sums[1:]:
+            mapped = sm.MapOp(total.type, [total, other])
+            block = mapped.body.blocks.append(element, element)
+            with ir.InsertionPoint(block):
+                tile.YieldOp([arith.AddFOp(*block.arguments).result])
+            total = mapped.result
+        return total
 
     def rows_access(self, shape: tuple[int, int]) -> EpilogueAccess:
         """How rows of a part of this shape are read back and stored."""

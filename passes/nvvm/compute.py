@@ -123,6 +123,11 @@ def lower_extract(context: Context, op: sm.ExtractOp) -> None:
     context.values[op.result] = Fragment(registers, width, target)
 
 
+def lower_stack(context: Context, op: sm.StackOp) -> None:
+    """The same registers, of a thread whose tile lies further down."""
+    context.values[op.result] = replace(context.fragment(op.partial), type=op.result.type)
+
+
 def lower_map(context: Context, op: sm.MapOp) -> None:
     """The region, once for each register, on vectors."""
     fragments = [context.fragment(v) for v in op.inputs if isinstance(v.type, sm.FragmentType)]

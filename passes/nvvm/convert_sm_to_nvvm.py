@@ -74,6 +74,7 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     sm.SplatOp: compute.lower_splat,
     sm.MmaSyncOp: compute.lower_mma_sync,
     sm.ExtractOp: compute.lower_extract,
+    sm.StackOp: compute.lower_stack,
     sm.MapOp: compute.lower_map,
     sm.MbarriersOp: roles.lower_mbarriers,
     sm.RoleInstanceOp: roles.lower_role_instance,

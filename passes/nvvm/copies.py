@@ -225,25 +225,26 @@ def lower_load_global(context: Context, op: sm.LoadGlobalOp) -> None:
     window, fragment = context.window(op.source), op.result.type
     split = split_coordinates(tv_of(fragment.tv), fragment.shape)
     if window.kind is OperandKind.full:
-        registers, run = _load_full(context, op, window, split)
-    else:
-        registers, run = _load_vector(context, op, window, split)
+        context.values[op.result] = _load_full(context, op, window, split)
+        return
+    registers, run = _load_vector(context, op, window, split)
     context.values[op.result] = Fragment(tuple(registers), run, fragment)
 
 
-def _load_full(
-    context: Context, op: sm.LoadGlobalOp, window: Window, split: SplitCoordinates
-) -> tuple[list[ir.Value], int]:
-    run = _run(op, "ld.global.", op.result.type)
-    _check_runs(op, split, run, (0, 0, 0))
+def _load_full(context: Context, op: sm.LoadGlobalOp, window: Window, split: SplitCoordinates) -> Fragment:
+    fragment, trans = op.result.type, bool(op.trans)
+    run = _run(op, "ld.global.", fragment)
+    values = _loaded_values(op, fragment, run, trans)
+    if trans:  # rows of the window are the fragment's columns
+        split = SplitCoordinates(split.col_thread, split.row_thread, split.col_values, split.row_values)
     row0, column0 = _thread_origin(context, window, split)
     aligned = _is_aligned(context, window, run)
-    registers = []
-    for value in range(0, len(split.row_values), run):
-        row = context.build.add(row0, split.row_values[value])
-        column = context.build.add(column0, split.col_values[value])
-        registers.append(_load_run(context, window, row, column, run, aligned))
-    return registers, run
+    loaded = []
+    for first in values[:, 0].tolist():
+        row = context.build.add(row0, split.row_values[first])
+        column = context.build.add(column0, split.col_values[first])
+        loaded.append(_load_run(context, window, row, column, run, aligned))
+    return in_value_order(loaded, values, fragment)
 
 
 def _is_aligned(context: Context, window: Window, run: int) -> ir.Value:

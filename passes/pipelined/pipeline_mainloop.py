@@ -28,7 +28,7 @@ from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.pipelined.staged_loop import StagedLoop
 from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.kernels import kernels_of, schedule_of
+from lowtide.passes.support.kernels import is_direct, kernels_of, schedule_of
 from lowtide.passes.support.rewriting import before, erase, replace
 from lowtide.targets import Target
 
@@ -43,6 +43,8 @@ class PipelineMainloop(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for kernel in kernels_of(module, roles=False):
+            if is_direct(kernel):
+                continue
             stages = schedule_of(kernel, "mainloop.stages").mainloop.stages
             for mma in walk(kernel, tile.MmaOp):
                 if stages is None or stages < 2:

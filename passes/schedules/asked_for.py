@@ -30,7 +30,7 @@ def asks_for_no_roles(given: Schedule, problem: Problem) -> bool:
     """Whether a given field has a value that no schedule with roles has."""
     multiply = given.multiply
     return (
-        any((operand.copy or "").startswith("cp.async") for operand in (given.mainloop.a, given.mainloop.b))
+        any(operand.copy not in (None, *TMA_RANKS) for operand in (given.mainloop.a, given.mainloop.b))
         or (multiply.atom or "").startswith("mma.")
         or multiply.fragment_buffers == 2
         or given.grid.scheduler is SchedulerKind.one_shot

@@ -19,7 +19,14 @@ from lowtide.dialects.tile.fields import KDivision, Order
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Refusal, walk
-from lowtide.passes.schedules.facts import narrow_columns, scratch_buffers, scratch_element, threads_of, work_loops
+from lowtide.passes.schedules.facts import (
+    narrow_columns,
+    scratch_buffers,
+    scratch_element,
+    threads_of,
+    warps_along_k,
+    work_loops,
+)
 from lowtide.passes.support.atoms import TMA_RANKS, stored_shape, tiled_mma, tiled_mma_attr
 from lowtide.passes.support.problem import Problem
 from lowtide.passes.support.rewriting import defining_op
@@ -36,6 +43,7 @@ def mismatches(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> I
     yield from _fragments(kernel, schedule)
     yield from _operands(kernel, schedule, problem)
     yield from _copies(kernel, schedule)
+    yield from _loads(kernel, schedule)
     yield from _roles(kernel, schedule)
     yield from _stores(kernel, schedule)
     yield from _scratch(kernel, schedule, problem)
@@ -213,6 +221,18 @@ def _copies(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
             yield _refusal(load, f"has cache({found})", f"{name}.cache = {hint}", BOTH)
 
 
+def _loads(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
+    """Operands that come straight from global memory do so by the schedule's atoms."""
+    for mma in walk(kernel, sm.MmaSyncOp):
+        for name, operand in (("a", mma.a), ("b", mma.b)):
+            load = defining_op(operand)
+            if not isinstance(load, sm.LoadGlobalOp):
+                continue
+            scheduled = schedule.mainloop.operand(name).copy
+            if load.atom.value != scheduled:
+                yield _refusal(load, f"loads by {load.atom.value}", f"{name}.copy = {scheduled}", AGAIN)
+
+
 def _operand_filled(buffer: ir.Value) -> str | None:
     """Whether a buffer of a slot is A's or B's; None for a buffer that is not in a slot."""
     slot = defining_op(buffer)
@@ -257,7 +277,8 @@ def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Ite
     shapes = [tuple(ir.MemRefType(write.destination.type).shape) for write in writes]
     # Only the last part of a row may be narrower, and only those of half tiles lower.
     narrow = (epilogue.tile[0], narrow_columns(schedule)) if epilogue.tile in shapes else None
-    whole = {(min(shape[0], epilogue.tile[0]), epilogue.tile[1]) for shape, _ in work_loops(schedule.grid)}
+    stacked = warps_along_k(schedule)
+    whole = {(stacked * min(shape[0], epilogue.tile[0]), epilogue.tile[1]) for shape, _ in work_loops(schedule.grid)}
     buffers = []
     for write, shape in zip(writes, shapes, strict=True):
         if shape == narrow:

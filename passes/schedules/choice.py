@@ -90,7 +90,7 @@ def _cheapest(
     ranked: list[tuple[float, int, Schedule]] = []
     for position, candidate in enumerate(candidates):
         try:
-            schedule = _follow(given.filled(candidate.values()), problem, target)
+            schedule = _follow(given.filled(candidate.values(has_ring=not given.is_direct)), problem, target)
         except ScheduleError as error:
             refused.append(str(error))
             continue
@@ -174,7 +174,7 @@ def _follow(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
     schedule = schedule.filled(mainloop_choice.follow(schedule, problem))
     schedule = schedule.filled(grid_choice.follow(schedule, problem, target))
     schedule = epilogue_choice.parts(schedule, problem, target)
-    if schedule.mainloop.stages is not None:
+    if schedule.mainloop.stages is not None or schedule.is_direct:
         return schedule
     return schedule.set({"mainloop.stages": max(2, mainloop_choice.fitting_stages(schedule, problem, target))})
 
@@ -189,9 +189,9 @@ def _choose_swizzles(schedule: Schedule, problem: Problem) -> tuple[Schedule, di
     if schedule.epilogue.path is StorePath.direct:
         schedule = schedule.filled({"epilogue.swizzle": NO_SWIZZLE})
     choices: dict[str, SwizzleChoice] = {}
-    if schedule.mainloop.a.swizzle is None:
+    if schedule.mainloop.a.swizzle is None and not schedule.is_direct:
         choices["mainloop.a.swizzle"] = mainloop_choice.stage_swizzle("a", schedule, problem)
-    if schedule.mainloop.b.swizzle is None:
+    if schedule.mainloop.b.swizzle is None and not schedule.is_direct:
         choices["mainloop.b.swizzle"] = mainloop_choice.stage_swizzle("b", schedule, problem)
     if schedule.epilogue.swizzle is None:
         choices["epilogue.swizzle"] = epilogue_choice.scratch_swizzle(schedule, problem)

@@ -17,6 +17,7 @@ from lowtide.passes.schedules.facts import (
     scratch_element,
     swizzle_base,
     threads_of,
+    warps_along_k,
 )
 from lowtide.passes.schedules.mainloop_choice import fitting_stages
 from lowtide.passes.support.atoms import epilogue_rows, part_of, tiled_mma
@@ -31,7 +32,7 @@ _FUNCTION_VALUES = 64
 _MOST_BUFFERS = 4
 _FEWEST_STAGES = 3  # with fewer, the wait for L2 is visible
 _STAGES_OF_ONE_WAVE = 4  # measured on an H200: 1.5 % at 2048³
-_SCRATCH_BYTES = 32768  # of an epilogue through shared memory without TMA, beside roles
+_SCRATCH_BYTES = 32768  # of an epilogue through shared memory without TMA, beside roles or without a ring
 # Columns of a part of such an epilogue. ptxas spills wider ones beside the accumulators of the largest tiles.
 _COLUMNS_BESIDE_OPERANDS = 64
 _COLUMNS_BESIDE_ROWS = 32  # of one full operand
@@ -45,7 +46,8 @@ def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
     by_tma = schedule.consumers > 0 and may_store_by_tma(schedule, problem)
     schedule = schedule.filled({"epilogue.path": StorePath.tma if by_tma else StorePath.smem})
     # Operands read for each element want whole rows; without them, converting first halves the traffic.
-    rows = schedule.epilogue.path is StorePath.smem and OperandKind.full in problem.kinds
+    has_partial_sums = warps_along_k(schedule) > 1
+    rows = schedule.epilogue.path is StorePath.smem and (OperandKind.full in problem.kinds or has_partial_sums)
     return schedule.filled({"epilogue.math": EpilogueMath.rows if rows else EpilogueMath.registers})
 
 
@@ -62,13 +64,16 @@ def parts(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
 
 
 def _tile(schedule: Schedule, problem: Problem) -> Extents2:
-    """The tallest part of the CTA tile, full width, that fits into the drained ring.
+    """The tallest part of the CTA tile, full width, that fits into the drained ring, or `_SCRATCH_BYTES` without one.
 
     Where operands are read in rows, a thread holds operands, accumulators and result at once: then it is also
     limited to `_ROWS_VALUES` elements per thread, and to `_FUNCTION_VALUES` where it calls functions.
     """
     m, n, _ = schedule.tile_mnk
-    most = ring_bytes(schedule, problem) * 8 // element_type(scratch_element(schedule, problem)).bits
+    most = (
+        (ring_bytes(schedule, problem) or _SCRATCH_BYTES) * 8 // element_type(scratch_element(schedule, problem)).bits
+    )
+    most //= warps_along_k(schedule)
     if schedule.epilogue.math is EpilogueMath.rows:
         most = min(most, _ROWS_VALUES * threads_of(schedule))
     elif problem.has_math:
@@ -160,7 +165,8 @@ def scratch_swizzle(schedule: Schedule, problem: Problem) -> SwizzleChoice:
 def reasons(schedule: Schedule) -> Mapping[str, str]:
     """The reason for each field; the swizzle of scratch that threads store has its own reason."""
     in_rows = schedule.epilogue.math is EpilogueMath.rows
-    math = "a full operand is read in whole rows" if in_rows else "converting before shared memory halves its traffic"
+    in_rows_for = "sums of the warps along K meet" if warps_along_k(schedule) > 1 else "a full operand is read"
+    math = f"{in_rows_for} in whole rows" if in_rows else "converting before shared memory halves its traffic"
     if not schedule.consumers:
         return {
             "epilogue.path": "rows of 16-byte stores need shared memory in between",

@@ -25,7 +25,9 @@ def work_loops(grid: Grid) -> tuple[tuple[Extents2, WorkPart], ...]:
 
 
 def ring_bytes(schedule: Schedule, problem: Problem) -> int:
-    """Shared memory of the ring, in bytes."""
+    """Shared memory of the ring, in bytes; 0 where fragments come from global memory."""
+    if schedule.is_direct:
+        return 0
     assert schedule.mainloop.stages is not None
     m, n, k = schedule.tile_mnk
     return schedule.mainloop.stages * (m * element_type(problem.a).bits + n * element_type(problem.b).bits) * k // 8
@@ -43,12 +45,17 @@ def scratch_bytes(schedule: Schedule, problem: Problem) -> int:
     assert schedule.epilogue.tile is not None
     rows, columns = schedule.epilogue.tile
     bits = element_type(scratch_element(schedule, problem)).bits
-    sizes = [rows * columns * bits // 8] * scratch_buffers(schedule)
+    sizes = [warps_along_k(schedule) * rows * columns * bits // 8] * scratch_buffers(schedule)
     if narrow := narrow_columns(schedule):
         sizes.append(rows * narrow * bits // 8)
     if schedule.turns > 1:  # each has its own buffers
         return schedule.turns * sum(map(aligned, sizes))
     return sum(aligned(size) for size in sizes[:-1]) + sizes[-1]
+
+
+def warps_along_k(schedule: Schedule) -> int:
+    """Warps that share each element of the CTA tile, each with its part of every K step."""
+    return schedule.multiply.atoms[2] if schedule.multiply.atoms is not None and not schedule.consumers else 1
 
 
 def scratch_buffers(schedule: Schedule) -> int:
@@ -64,8 +71,10 @@ def narrow_columns(schedule: Schedule) -> int:
 
 def shared_memory_bytes(schedule: Schedule, problem: Problem) -> int:
     """Dynamic shared memory per CTA: the scratch reuses the drained ring if it fits there."""
-    assert schedule.mainloop.stages is not None
     ring, scratch = ring_bytes(schedule, problem), scratch_bytes(schedule, problem)
+    if not ring:
+        return scratch
+    assert schedule.mainloop.stages is not None
     m, n, k = schedule.tile_mnk
     rows = schedule.mainloop.stages * k
     end = aligned(m * rows * element_type(problem.a).bits // 8) + n * rows * element_type(problem.b).bits // 8

@@ -31,10 +31,10 @@ class Candidate:
     atoms: Extents3
     stages: int
 
-    def values(self) -> dict[str, Any]:
+    def values(self, has_ring: bool = True) -> dict[str, Any]:
         """By path of the schedule's fields."""
         named = {"grid.tile": self.tile, "mainloop.k": self.k, "multiply.atoms": self.atoms}
-        return named | {"mainloop.stages": self.stages}
+        return named | ({"mainloop.stages": self.stages} if has_ring else {})
 
 
 # By bits of A's elements. Large tiles reuse operands more, small ones fill the GPU on small problems. Accumulators of

@@ -9,7 +9,7 @@ from lowtide.dialects.tile import TailKind
 from lowtide.dialects.tile.fields import Extents3, Roles
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
-from lowtide.passes.schedules.facts import shared_memory_bytes, threads_of
+from lowtide.passes.schedules.facts import shared_memory_bytes, threads_of, warps_along_k
 from lowtide.passes.schedules.tma_rules import contiguous_extent
 from lowtide.passes.support.atoms import mma_atom_name
 from lowtide.passes.support.problem import Problem
@@ -48,7 +48,7 @@ def cost(schedule: Schedule, problem: Problem, target: Target) -> float:
     m, n, k = _sizes(problem)
     tile_m, tile_n, tile_k = schedule.tile_mnk
     assert schedule.multiply.atoms is not None
-    warps_m, warps_n, _ = schedule.multiply.atoms
+    warps_m, warps_n, warps_k = schedule.multiply.atoms
     warps = threads_of(schedule) // 32
     # The tensor cores' rate takes at least one warp on each of the four sub-cores.
     atom = MMA_ATOMS.get(mma_atom_name(schedule, problem))  # an unknown one is refused by its rule
@@ -56,7 +56,7 @@ def cost(schedule: Schedule, problem: Problem, target: Target) -> float:
     mma_cycles = tile_m * tile_n * tile_k / rate * max(1.0, 4 / warps)
     # Shared memory bandwidth: 128 bytes per cycle. Each warp reads its rows of A and of B.
     bits_a, bits_b = element_type(problem.a).bits, element_type(problem.b).bits
-    fragment_bytes = warps * (tile_m // warps_m * bits_a + tile_n // warps_n * bits_b) * tile_k // 8
+    fragment_bytes = warps * (tile_m // warps_m * bits_a + tile_n // warps_n * bits_b) * tile_k // warps_k // 8
     # L2 bandwidth: about 32 bytes per cycle and SM.
     fill_bytes = (tile_m * bits_a + tile_n * bits_b) * tile_k // 8
     step_cycles = max(mma_cycles, fragment_bytes / 128, fill_bytes / 32)
@@ -121,7 +121,7 @@ def ctas_per_sm(schedule: Schedule, problem: Problem, target: Target) -> int:
         return 1  # its ring takes most of the shared memory, and its roles share out all registers
     threads = threads_of(schedule)
     m, n, _ = schedule.tile_mnk
-    accumulators = m * n * element_type(problem.acc).bits // 32 // threads
+    accumulators = m * n * warps_along_k(schedule) * element_type(problem.acc).bits // 32 // threads
     registers = min(target.registers_per_thread, accumulators + 96)
     return max(1, target.ctas_per_sm(threads, shared_memory_bytes(schedule, problem), registers))
 

@@ -72,6 +72,8 @@ def stage_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> Swi
 
 def reasons(schedule: Schedule, problem: Problem) -> Mapping[str, str]:
     """The reason for each field; without roles the swizzles have their own reasons."""
+    if schedule.is_direct:
+        return {"mainloop.roles": "every warp loads and multiplies its own fragments"}
     ring = f"{ring_bytes(schedule, problem)} bytes of ring"
     if not schedule.consumers:
         widest = "the widest cp.async; 16 bytes bypass L1"

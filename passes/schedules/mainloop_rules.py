@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from lowtide.dialects.tile import CacheHint, SchedulerKind
+from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
@@ -10,8 +11,10 @@ from lowtide.passes.schedules.facts import registers_at_entry, ring_bytes, share
 from lowtide.passes.schedules.tma_rules import MAX_BOX_SIDE, boxes
 from lowtide.passes.support.atoms import (
     CP_ASYNC_COPIES,
+    GLOBAL_LOADS,
     TMA_RANKS,
     fill_copy,
+    global_loads,
     is_transposed,
     operand_access,
     stored_shape,
@@ -40,7 +43,7 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
                 f"to leave them; nearest is {nearest}"
             )
     for name in OPERANDS:
-        operand, allowed = mainloop.operand(name), (*CP_ASYNC_COPIES, *TMA_RANKS)
+        operand, allowed = mainloop.operand(name), (*CP_ASYNC_COPIES, *TMA_RANKS, *GLOBAL_LOADS)
         if operand.copy is not None and operand.copy not in allowed:
             yield f"{name}.copy = {operand.copy} is not one of {', '.join(allowed)}"
         if operand.cache not in (None, *_LOAD_HINTS):
@@ -52,7 +55,7 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
 def roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Fields that roles require together; and atoms that only roles have."""
     if not schedule.consumers:
-        yield from _without_roles(schedule, target)
+        yield from _without_roles(schedule, problem, target)
         return
     yield from _too_many(schedule, problem, target)
     multiply = schedule.multiply
@@ -69,7 +72,9 @@ def roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     yield from _maxnreg(schedule, target)
 
 
-def _without_roles(schedule: Schedule, target: Target) -> Iterator[str]:
+def _without_roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    if schedule.is_direct:
+        yield from _direct(schedule, problem)
     asked = [(f"{name}.copy", schedule.mainloop.operand(name).copy, "cp.async.16") for name in OPERANDS]
     for name, found, other in (*asked, ("atom", schedule.multiply.atom, "mma.m16n8k16")):
         if str(found).startswith(("tma", "wgmma")):
@@ -80,6 +85,23 @@ def _without_roles(schedule: Schedule, target: Target) -> Iterator[str]:
     if registers not in (None, (0, 0)):
         or_roles = ", or roles = cooperative(2)" if has_wgmma(target) else ""
         yield f"registers = {list(registers or ())} are those of roles; take [0, 0]{or_roles}"
+
+
+def _direct(schedule: Schedule, problem: Problem) -> Iterator[str]:
+    """Fragments straight from global memory: both operands, without a ring, one k-slice at a time."""
+    for name, other in zip(OPERANDS, reversed(OPERANDS), strict=True):
+        loaded, copied = (schedule.mainloop.operand(one).copy for one in (name, other))
+        if loaded in GLOBAL_LOADS and copied not in GLOBAL_LOADS:
+            yield (
+                f"{name}.copy = {loaded} loads fragments without shared memory, {other}.copy = {copied} does not; take "
+                f"{other}.copy = {loaded}, or {name}.copy = {copied}"
+            )
+    for path in ("mainloop.stages", "mainloop.a.swizzle", "mainloop.b.swizzle"):
+        if schedule.get(path) not in (None, NO_SWIZZLE):
+            copy = schedule.mainloop.a.copy
+            yield f"{path} is of stages in shared memory, of which a.copy = {copy} has none; leave it out"
+    if schedule.multiply.fragment_buffers != 1:
+        yield f"fragment_buffers = {schedule.multiply.fragment_buffers} with loads from global memory; take 1"
 
 
 def _too_many(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -128,6 +150,9 @@ def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
     if any(by_tma):
         yield from boxes(schedule, problem, target)
         return
+    if schedule.is_direct:
+        yield from _global_loads(schedule, problem)
+        return
     for name in OPERANDS:
         copy = schedule.mainloop.operand(name).copy
         assert copy is not None
@@ -144,8 +169,22 @@ def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
             yield str(error)
 
 
+def _global_loads(schedule: Schedule, problem: Problem) -> Iterator[str]:
+    """Loads as wide as what threads hold side by side in global memory."""
+    mma = tiled_mma(schedule, problem)
+    for name in OPERANDS:
+        shape = (schedule.tile_mnk[OPERANDS.index(name)], mma.tile_mnk[2])
+        trans, copy = is_transposed(name, problem.layout), str(schedule.mainloop.operand(name).copy)
+        try:
+            global_loads(mma.tv(name, shape), shape, trans, copy, problem.operand(name))
+        except ScheduleError as error:
+            yield f"{name}.copy = {error}"
+
+
 def swizzles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Swizzles divide the tile, and their units are at least one 16-byte access."""
+    if schedule.is_direct:
+        return
     for name in OPERANDS:
         shape = stored_shape(name, schedule, problem.layout)
         swizzle, bits = schedule.mainloop.operand(name).swizzle, element_type(problem.operand(name)).bits
@@ -173,9 +212,14 @@ def swizzle_of(name: str, swizzle: tuple[int, int, int], shape: tuple[int, int],
 
 def shared_memory(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Ring and scratch fit in the shared memory per CTA."""
-    assert schedule.mainloop.stages is not None
     needed = shared_memory_bytes(schedule, problem)
-    if needed > target.smem_bytes_per_cta:
+    if needed > target.smem_bytes_per_cta and schedule.is_direct:
+        yield (
+            f"needs {needed} bytes of shared memory for the epilogue's scratch, {target.name} has "
+            f"{target.smem_bytes_per_cta} per CTA; take a smaller epilogue.tile"
+        )
+    elif needed > target.smem_bytes_per_cta:
+        assert schedule.mainloop.stages is not None
         stage = ring_bytes(schedule, problem) // schedule.mainloop.stages
         fitting = (target.smem_bytes_per_cta - (needed - ring_bytes(schedule, problem))) // stage
         yield (

@@ -1,7 +1,7 @@
 """How the multiply of a schedule is chosen: the atom and the tiled mma, from the CTA tile and its warps."""
 
 from collections.abc import Mapping
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 from tensor_layouts import Layout
@@ -16,6 +16,7 @@ from lowtide.targets import MmaAtom, Target, mma_atom
 from lowtide.targets.atoms import WGMMA_ROWS
 
 _LANES_ALONG_K = 4  # of an mma's fragments of A and B
+_DIRECT_DEPTH = 32  # the most of K in one step, without shared memory: 16 bytes per thread
 _BESIDE_FRAGMENTS = 30  # registers for addresses and the loop
 
 
@@ -30,15 +31,15 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
             "multiply.fragment_buffers": 1,
         }
     assert schedule.multiply.atoms is not None
-    warps_m, warps_n, _ = schedule.multiply.atoms
+    warps_m, warps_n, warps_k = schedule.multiply.atoms
     atom = _atom(schedule, problem, target)
     m, n, depth = (16, 8, 16) if atom is None else atom.shape_mnk
     # Two n-atoms per step, so that B's registers pair up into ldmatrix.x4.
     by_k = depth if atom is None else _order_of_k(atom, schedule, problem)
     return {
         "multiply.atom": "mma.m16n8k16" if atom is None else mma_shape(atom),
-        "multiply.permutation": (m * warps_m, 2 * n * warps_n, by_k),
-        "multiply.fragment_buffers": 2,
+        "multiply.permutation": (m * warps_m, 2 * n * warps_n, by_k if warps_k == 1 else depth * warps_k),
+        "multiply.fragment_buffers": 1 if schedule.is_direct else 2,
     }
 
 
@@ -79,14 +80,28 @@ def _order_of_k(atom: MmaAtom, schedule: Schedule, problem: Problem) -> int | La
     A thread of a group of four holds every fourth element along K of an atom (PTX ISA, "Matrix Fragments" of .f64).
     """
     depth = atom.shape_mnk[2]
+    bits = element_type(problem.a).bits
+    if schedule.is_direct and bits == LDMATRIX_BITS:
+        return _pairs_together(depth, schedule)
     extent = max(depth, 2 * _LANES_ALONG_K)
     if (
-        element_type(problem.a).bits == LDMATRIX_BITS
+        bits == LDMATRIX_BITS
         or schedule.tile_mnk[2] % extent
         or not (a_is_mk(problem.layout) or b_is_nk(problem.layout))
     ):
         return depth
     return Layout((_LANES_ALONG_K, extent // _LANES_ALONG_K), (extent // _LANES_ALONG_K, 1))
+
+
+def _pairs_together(depth: int, schedule: Schedule) -> int | Layout:
+    """K in the order that gives a thread eight neighbours, or as many as there are: it holds two of every eight.
+
+    PTX ISA, "Matrix Fragments" of .f16 and .bf16: elements 2t and 2t + 1 of every eight along K, t of 0 … 3.
+    """
+    count = gcd(schedule.tile_mnk[2], _DIRECT_DEPTH) // (2 * _LANES_ALONG_K)  # pairs of a thread
+    if count * 2 * _LANES_ALONG_K % depth:
+        return depth
+    return Layout((2, _LANES_ALONG_K, count), (1, 2 * count, 2))
 
 
 def reasons(schedule: Schedule) -> Mapping[str, str]:
@@ -105,5 +120,7 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
         "multiply.permutation": "two n-atoms per step, so that B's registers pair up into ldmatrix.x4"
         if not isinstance(schedule.multiply.permutation[2], Layout)
         else "along K a thread's elements come together, for wider loads",
-        "multiply.fragment_buffers": "the next k-slice loads while this one is multiplied",
+        "multiply.fragment_buffers": "loads of global memory take too long to hide behind one k-slice"
+        if schedule.is_direct
+        else "the next k-slice loads while this one is multiplied",
     }

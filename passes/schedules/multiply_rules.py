@@ -5,10 +5,11 @@ from collections.abc import Iterator
 
 from tensor_layouts import size
 
+from lowtide.dialects.tile import EpilogueMath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError, TargetError
-from lowtide.passes.schedules.facts import multiplying_threads, registers_at_entry, threads_of
+from lowtide.passes.schedules.facts import multiplying_threads, registers_at_entry, threads_of, warps_along_k
 from lowtide.passes.support.atoms import mma_atom_name, tiled_mma
 from lowtide.passes.support.problem import Problem, b_is_nk
 from lowtide.targets import MMA_ATOMS, Target
@@ -37,8 +38,11 @@ def threads(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
             f"atoms = {list(atoms)} are {needed} threads, {target.name} has at most {target.max_threads_per_cta} per "
             f"CTA; take at most {target.max_threads_per_cta // 32} warps"
         )
-    if atoms[2] != 1:
-        yield f"atoms = {list(atoms)}: warps along K would need a sum across warps; take 1 along K"
+    if atoms[2] != 1 and not schedule.consumers and schedule.epilogue.math is not EpilogueMath.rows:
+        yield (
+            f"atoms = {list(atoms)}: the sums of {atoms[2]} warps along K meet in rows of shared memory; take "
+            "epilogue.path = smem with epilogue.math = rows, or 1 along K"
+        )
 
 
 def atom(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -89,7 +93,7 @@ def _unknown(schedule: Schedule, problem: Problem, target: Target) -> str:
 def accumulators(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """The accumulators per thread are limited by the registers that an instruction can address."""
     m, n, _ = schedule.tile_mnk
-    each = m * n // multiplying_threads(schedule) * element_type(problem.acc).bits // 32
+    each = m * n * warps_along_k(schedule) // multiplying_threads(schedule) * element_type(problem.acc).bits // 32
     if each >= target.registers_per_thread:
         yield (
             f"grid.tile = [{m}, {n}] needs {each} accumulator registers per thread, {target.name} has "

@@ -27,10 +27,15 @@ _OPTIONAL = (
     "epilogue.buffers",
 )
 
+# Fields of stages in shared memory.
+_OF_THE_RING = ("mainloop.stages", "mainloop.a.swizzle", "mainloop.b.swizzle")
+
 
 def _complete(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     # Only roles have registers of their own.
     optional = _OPTIONAL if schedule.consumers else (*_OPTIONAL, "mainloop.registers")
+    if schedule.is_direct:
+        optional = (*optional, *_OF_THE_RING)
     missing = [path for path in Schedule.paths() if path not in optional and schedule.get(path) is None]
     if missing:
         yield f"field {missing[0]} is not decided; run choose-schedule first, or write it"

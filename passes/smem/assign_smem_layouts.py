@@ -20,7 +20,7 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.layouts import SwizzleBits, layout_attr, layout_of
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.kernels import is_specialized, schedule_of
+from lowtide.passes.support.kernels import is_direct, is_specialized, schedule_of
 from lowtide.passes.support.panels import panel_layout
 from lowtide.passes.support.rewriting import before, defining_op, replace
 from lowtide.targets import Target
@@ -36,6 +36,8 @@ class AssignSmemLayouts(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for kernel in walk(module, tile.KernelOp):
+            if is_direct(kernel):
+                continue
             schedule = schedule_of(kernel, "mainloop.a.swizzle", "mainloop.b.swizzle")
             swizzles = schedule.mainloop.a.swizzle, schedule.mainloop.b.swizzle
             for mma in walk(kernel, tile.MmaOp):

@@ -5,7 +5,8 @@ After    %as = sm.alloc : memref<128x32xbf16, #tile.layout<(128,32):(32,1)>, wor
          sm.copy %at to %as; sm.copy %bt to %bs; sm.barrier
          %c2 = tile.mma tn %as, %bs, %c
          sm.barrier
-Needs    level cta. The layout is still row-major: assign-smem-layouts comes next.
+Needs    level cta. The layout is still row-major: assign-smem-layouts comes next. A kernel whose schedule loads A and B
+         from global memory (ld.global.…) is left as it is, here and by the passes up to level atoms.
 Refuses  a tile.mma whose operands are not windows of global memory.
 Test     test/lit/passes/smem/promote-operands-to-smem.mlir, promote-operands-to-smem-invalid.mlir
 """
@@ -20,6 +21,7 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.buffers import buffer_type
+from lowtide.passes.support.kernels import is_direct
 from lowtide.passes.support.rewriting import after, before
 from lowtide.targets import Target
 
@@ -34,6 +36,8 @@ class PromoteOperandsToSmem(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for kernel in walk(module, tile.KernelOp):
+            if is_direct(kernel):
+                continue
             for mma in walk(kernel, tile.MmaOp):
                 with mma.operation.location:
                     _promote(kernel, mma)

@@ -5,18 +5,21 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeGuard
 
 from mlir import ir
-from tensor_layouts import Layout
+from tensor_layouts import Layout, compose, flatten, mode
 
 from lowtide import targets
-from lowtide.dialects import sm
+from lowtide.dialects import sm, tile
 from lowtide.dialects.tile import EpilogueMath, GemmLayout
 from lowtide.dialects.tile.layouts import layout_attr, layout_of, tv_attr
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
+from lowtide.errors import ScheduleError
 from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk
-from lowtide.targets import TiledCopy, TiledMma, WarpAccess
+from lowtide.targets import FragmentLoads, TiledCopy, TiledMma, WarpAccess
 from lowtide.targets.atoms import Operand
 
+# Loads to registers, in kernels without shared memory.
+GLOBAL_LOADS = tuple(name for name in targets.COPY_ATOMS if name.startswith("ld.global."))
 CP_ASYNC_COPIES = tuple(name for name, atom in targets.COPY_ATOMS.items() if atom.is_cp_async)
 
 LDMATRIX_BITS = 16  # of the elements that ldmatrix moves
@@ -46,6 +49,32 @@ def part_of(mma: TiledMma, shape: tuple[int, int]) -> TiledMma:
         return mma
     name = re.sub(r"m64n\d+k", f"m64n{shape[1]}k", mma.atom.name)
     return TiledMma(targets.mma_atom(name), mma.atom_layout)
+
+
+def stacked_tv(mma: TiledMma, shape: tuple[int, int]) -> Layout:
+    """The accumulators of a tile as one of a tile per warp along K, one below the other."""
+    m, n, k = mma.atom_layout
+    # With K's place in M's, as the slowest: the warps along K then hold the rows of their own tile.
+    tall = TiledMma(mma.atom, mma.atom_layout, mma.permutation).tv("c", shape)
+    rows, columns = shape
+    taller = k * rows
+
+    def moved(layout: Layout) -> Layout:
+        flat = flatten(layout)
+        shapes = (flat.shape,) if isinstance(flat.shape, int) else flat.shape
+        strides = (flat.stride,) if isinstance(flat.stride, int) else flat.stride
+        # The index is row + column * rows: a step along columns is `k` times as long now.
+        steps = (stride if stride < rows else stride * k for stride in strides)
+        return Layout(shapes, tuple(steps))
+
+    within = moved(compose(mode(tall, 0), Layout(32 * m * n, 1)))
+    thread = Layout((*_modes(within.shape), k), (*_modes(within.stride), rows))
+    assert taller * columns == k * rows * columns
+    return Layout(thread, moved(mode(tall, 1)))
+
+
+def _modes(entry: int | tuple[int, ...]) -> tuple[int, ...]:
+    return (entry,) if isinstance(entry, int) else entry
 
 
 def tiled_mma_attr(mma: TiledMma) -> sm.TiledMmaAttr:
@@ -110,6 +139,32 @@ def operand_load(
 
 
 OperandLoad: TypeAlias = sm.LdmatrixOp | sm.LoadSharedOp
+
+
+def global_operand_load(
+    window: ir.Value, atom: str, tiled: TiledMma, operand: Operand, shape: tuple[int, int], trans: bool
+) -> ir.Value:
+    """The load of an mma operand's fragment, `shape`, from a window of global memory by a load atom.
+
+    Raises ScheduleError where threads do not hold runs as wide as the atom.
+    """
+    tv, element = tiled.tv(operand, shape), tile.ViewType(window.type).element_type
+    global_loads(tv, shape, trans, atom, tiled.atom.dtype(operand))
+    return sm.LoadGlobalOp(fragment_type(tv, shape, element), window, atom, trans=trans or None).result
+
+
+def global_loads(tv: Layout, shape: tuple[int, int], trans: bool, atom: str, element: str) -> FragmentLoads:
+    """The loads of a fragment by a load atom. Raises ScheduleError that names the widest one that can."""
+    bits, size = element_type(element).bits, targets.copy_atom(atom).bytes_per_thread
+    widest = targets.widest_loads(tv, shape, trans, bits)
+    vector = size * 8 // bits
+    if not 1 <= vector <= widest.vector:
+        family = atom.rpartition(".")[0]
+        held = f"holds {widest.vector * bits // 8} bytes of it side by side in memory"
+        raise ScheduleError(
+            f"{atom}: a thread {held}; take {family}.{widest.vector * bits // 8}, or another permutation"
+        )
+    return targets.fragment_loads(tv, shape, trans, vector)
 
 
 def is_operand_load(op: object) -> TypeGuard[OperandLoad]:

@@ -26,6 +26,11 @@ def is_specialized(schedule: Schedule) -> bool:
     return schedule.consumers > 0
 
 
+def is_direct(kernel: tile.KernelOp) -> bool:
+    """Whether the kernel's schedule loads fragments from global memory, without shared memory in between."""
+    return schedule_if_any(kernel).is_direct
+
+
 def schedule_if_any(kernel: tile.KernelOp) -> Schedule:
     """The schedule on a kernel; an empty one if it has none."""
     return Schedule.of(kernel.attributes["schedule"]) if "schedule" in kernel.attributes else Schedule()

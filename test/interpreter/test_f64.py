@@ -8,7 +8,7 @@ from planting import WRONG_NUMBERS, Fault
 import lowtide as lt
 from lowtide.interpreter import interpret
 
-LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm")
+LEVELS = ("problem", "pipelined", "atoms", "epilogue", "nvvm")
 SMALL = "grid.tile = [64, 32], atoms = [2, 2, 1], stages = 3"
 
 

@@ -358,6 +358,47 @@ tile.kernel @k() {
 // -----
 
 !fragment = !sm.fragment<16x8xf32, #tile.tv<threads 32:1, values 4:32>>
+tile.kernel @k(%m: memref<?x?xf32>) {
+  %c0 = arith.constant 0 : index
+  %w = tile.view %m[%c0, %c0] : memref<?x?xf32> to !tile.view<16x8xf32>
+  // expected-error @below {{'sm.load_global' op moves a tile of 16x8 to one of 8x16}}
+  %a = sm.load_global %w by "ld.global.4" trans : !tile.view<16x8xf32> to !fragment
+  tile.return
+}
+
+// -----
+
+!fragment = !sm.fragment<16x8xf32, #tile.tv<threads 32:1, values 4:32>>
+tile.kernel @k() {
+  %a = sm.splat 0.0 : !fragment
+  // expected-error @below {{'sm.stack' op stacks tiles of 16x8, which do not make one of 24x8}}
+  %b = sm.stack %a : !fragment to !sm.fragment<24x8xf32, #tile.tv<threads 32:1, values 6:32>>
+  tile.return
+}
+
+// -----
+
+!fragment = !sm.fragment<16x8xf32, #tile.tv<threads 32:1, values 4:32>>
+tile.kernel @k() {
+  %a = sm.splat 0.0 : !fragment
+  // expected-error @below {{'sm.stack' op changes the element type}}
+  %b = sm.stack %a : !fragment to !sm.fragment<32x8xf16, #tile.tv<threads 32:1, values 8:32>>
+  tile.return
+}
+
+// -----
+
+!fragment = !sm.fragment<16x8xf32, #tile.tv<threads 32:1, values 4:32>>
+tile.kernel @k() {
+  %a = sm.splat 0.0 : !fragment
+  // expected-error @below {{'sm.sum_over_k' op moves a tile of 16x8 to one of 8x16}}
+  %b = sm.sum_over_k %a by <mma.m16n8k16.f32.bf16, atoms [1, 1, 2]> : !fragment to !sm.fragment<8x16xf32, #tile.tv<threads 32:1, values 4:32>>
+  tile.return
+}
+
+// -----
+
+!fragment = !sm.fragment<16x8xf32, #tile.tv<threads 32:1, values 4:32>>
 tile.kernel @k() {
   %s = sm.alloc : memref<16x8xf16, #gpu.address_space<workgroup>>
   // expected-error @below {{'sm.load_shared' op loads a fragment of 'f32' from a buffer of 'f16'}}

@@ -103,6 +103,13 @@ tile.kernel @fragments(%d: memref<?x?xf32, strided<[?, 1]>>, %alpha: f32) {
   sm.store_shared %y to %scratch by "st.shared.8" : !sm.fragment<32x128xf32, #tv_part>, !scratch
   // CHECK: %[[ROWS:.+]] = sm.load_shared %[[SCRATCH]] by "ld.shared.16" : memref<32x128xf32, #{{.+}}, #gpu.address_space<workgroup>> to !sm.fragment<32x128xf32, #[[PART]]>
   %rows = sm.load_shared %scratch by "ld.shared.16" : !scratch to !sm.fragment<32x128xf32, #tv_part>
+  %turned = tile.view %d[%c0, %c0] : memref<?x?xf32, strided<[?, 1]>> to !tile.view<8x16xf32>
+  // CHECK: sm.load_global %{{.+}} by "ld.global.4" trans : !tile.view<8x16xf32> to !sm.fragment<16x8xf32, #{{.+}}>
+  %turned_fragment = sm.load_global %turned by "ld.global.4" trans : !tile.view<8x16xf32> to !sm.fragment<16x8xf32, #tile.tv<threads 32:1, values 4:32>>
+  // CHECK: sm.stack %{{.+}} : !sm.fragment<16x8xf32, #{{.+}}> to !sm.fragment<32x8xf32, #{{.+}}>
+  %stacked = sm.stack %turned_fragment : !sm.fragment<16x8xf32, #tile.tv<threads 32:1, values 4:32>> to !sm.fragment<32x8xf32, #tile.tv<threads (16,2):(1,16), values 8:32>>
+  // CHECK: sm.sum_over_k %{{.+}} by #{{.+}} : !sm.fragment<128x128xf32, #[[ACC]]> to !sm.fragment<128x128xf32, #{{.+}}>
+  %sum = sm.sum_over_k %c2 by <mma.m16n8k16.f32.bf16, atoms [2, 2, 1]> : !sm.fragment<128x128xf32, #tv_c> to !sm.fragment<128x128xf32, #tile.tv<threads 128:1, values 128:128>>
   // CHECK: sm.load_shared %[[SCRATCH]] at [0, 8] by "ld.shared.4" trans : memref<32x128xf32, #{{.+}}, #gpu.address_space<workgroup>> to !sm.fragment<16x8xf32, #{{.+}}>
   %corner = sm.load_shared %scratch at [0, 8] by "ld.shared.4" trans : !scratch to !sm.fragment<16x8xf32, #tile.tv<threads 32:1, values 4:32>>
   %dt = tile.view %d[%c0, %c0] : memref<?x?xf32, strided<[?, 1]>> to !tile.view<32x128xf32>

@@ -13,7 +13,7 @@ module attributes {tile.target = "sm_80"} {
 tile.kernel @argument(%fa: !a, %bs: !buffer) {
   %fb = sm.ldmatrix %bs[0, 0] by "ldmatrix.x4" : !buffer to !b
   %c = sm.splat 0.0 : !c
-  // expected-error @below {{split-k-slices: operand A must come from sm.ldmatrix or sm.load_shared}}
+  // expected-error @below {{split-k-slices: operand A must come from sm.ldmatrix, sm.load_shared or sm.load_global}}
   %c1 = sm.mma_sync %fa, %fb, %c by #mma : !a, !b, !c
   tile.return
 }
@@ -33,7 +33,7 @@ tile.kernel @made_here(%as: !buffer) {
   %fa = sm.ldmatrix %as[0, 0] by "ldmatrix.x4" : !buffer to !a
   %fb = sm.splat 1.0 : !b
   %c = sm.splat 0.0 : !c
-  // expected-error @below {{split-k-slices: operand B must come from sm.ldmatrix or sm.load_shared}}
+  // expected-error @below {{split-k-slices: operand B must come from sm.ldmatrix, sm.load_shared or sm.load_global}}
   %c1 = sm.mma_sync %fa, %fb, %c by #mma : !a, !b, !c
   tile.return
 }

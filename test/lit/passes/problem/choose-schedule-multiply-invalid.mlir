@@ -58,12 +58,12 @@ func.func @threads(%a: !mat, %b: !mat, %d: !mat) {
 
 // -----
 
-// Each warp keeps its own sum.
+// The sums of warps along K are added in rows of shared memory.
 !mat = memref<?x?xf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @warps_along_k(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: atoms = [1, 1, 2]: warps along K would need a sum across warps; take 1 along K}}
-  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<multiply = <atoms = [1, 1, 2]>>) {
+  // expected-error @below {{choose-schedule: no schedule fits: atoms = [1, 1, 2]: the sums of 2 warps along K meet in rows of shared memory; take epilogue.path = smem with epilogue.math = rows, or 1 along K}}
+  tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<multiply = <atoms = [1, 1, 2]>, epilogue = <path = direct>>) {
   ^bb0(%x: f16):
     tile.yield %x : f16
   } : !mat, !mat, !mat
