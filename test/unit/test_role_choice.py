@@ -327,7 +327,11 @@ def test_what_only_tma_stores_have_leads_to_them_where_n_comes_at_run_time(field
         ),
         ("scheduler = one_shot, stages = 60", LARGE, r"^no schedule fits: needs [^;]*; take stages = \d+$"),
         ("a.swizzle = <8,3,8>", LARGE, r"take <3,3,3>; nor with roles = single: .* take B \+ M \+ S ≤ \d+$"),
-        ("atoms = [2, 2, 16]", LARGE, r"^no schedule fits: atoms = [^;]* are 2048 threads, [^;]*; take at most 32 warps$"),
+        (
+            "atoms = [2, 2, 16]",
+            LARGE,
+            r"^no schedule fits: atoms = [^;]* are 2048 threads, [^;]*; take at most 32 warps$",
+        ),
     ],
 )
 def test_what_fits_neither_kind_of_schedule_is_refused_with_its_way_out(fields: str, of: Problem, message: str) -> None:
