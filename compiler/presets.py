@@ -1,18 +1,21 @@
 """Named schedules, one for each step of a target that is worth measuring. Fields that a preset leaves open are chosen.
 
-A ladder is the presets of one target in the order of this table: each adds something to the one before.
+A ladder is the presets of one target in the order of this table: each adds something to the one before. A preset names
+the element types of A and B that it serves.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from tensor_layouts import Layout
+
 from lowtide import targets
 from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.targets import Target
-from lowtide.targets.atoms import families
+from lowtide.targets.atoms import FMA, families
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,43 @@ def _on(
     return {
         name: Preset(schedule.with_(target=target), target, adds, dtypes) for name, (adds, schedule) in steps.items()
     }
+
+
+# Layouts of 16 × 16 threads: in order, and as warps of 8 × 4 threads, 2 × 4 of them.
+_IN_ORDER = Layout((16, 16, 1), (1, 16, 256))
+_IN_WARPS = Layout(((8, 2), (4, 4), 1), ((1, 32), (8, 64), 256))
+# Pieces of 64 rows or columns in which each thread holds four neighbours; and whole warp tiles of 64 × 32, in which it
+# holds two pieces of four.
+_PIECES = Layout((16, 4), (4, 1))
+_WARP_ROWS, _WARP_COLUMNS = Layout((8, 2, 4, 2), (4, 64, 1, 32)), Layout((4, 4, 4, 2), (4, 32, 1, 16))
+
+_SIMT = Schedule().with_(
+    grid_tile=(128, 128),
+    ctas_per_sm=2,
+    order="row",
+    k=8,
+    atom=FMA,
+    atoms=(16, 16, 1),
+    atom_order=_IN_ORDER,
+    permutation=(_PIECES, _PIECES, 1),
+)
+_WARP_TILED = _SIMT.with_(atom_order=_IN_WARPS, permutation=(_WARP_ROWS, _WARP_COLUMNS, 1))
+
+_SIMT_STEPS = {
+    "sm80-simt": (
+        "fma of one thread, 16 × 16 threads in order, interleaved pieces of 4 × 4, 32 × 8 threads copy, two stages",
+        _SIMT.with_(stages=2, fragment_buffers=1),
+    ),
+    "sm80-simt-warp-tiled": (
+        "warps of 8 × 4 threads with a tile of 64 × 32 each",
+        _WARP_TILED.with_(stages=2, fragment_buffers=1),
+    ),
+    "sm80-simt-double-buffered": (
+        "fragments loaded one k-slice ahead, four stages",
+        _WARP_TILED.with_(stages=4, fragment_buffers=2),
+    ),
+    "sm80-simt-best": ("everything else chosen for the shape", Schedule().with_(atom=FMA)),
+}
 
 
 _SM80 = Schedule().with_(grid_tile=(128, 128), k=32, atoms=(2, 2, 1))
@@ -188,6 +228,7 @@ _SM90A_F64_STEPS = {
 
 LADDERS: Mapping[str, Preset] = MappingProxyType(
     {
+        **_on("sm_80", _SIMT_STEPS, ("f32",)),
         **_on("sm_80", _SM80_STEPS),
         **_on("sm_80", _SM80_F64_STEPS, ("f64",)),
         **_on("sm_90a", _SM90A_STEPS),

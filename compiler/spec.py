@@ -20,8 +20,8 @@ class GemmSpec:
     """One GEMM problem: D (M, N) = epilogue(A · B, operands…).
 
     `m`, `n`, `k`: extents 1 … 2³¹−1, or `None` for a run-time argument of the compiled kernel.
-    `a`, `b`: the inputs' dtypes, f16, bf16 or f64, equal. `d`: f16, bf16 or f32. `acc`: f32, or f16 for f16 inputs.
-    With f64 inputs, `d` and `acc` are f64 too.
+    `a`, `b`: the inputs' dtypes, f16, bf16, f32 or f64, equal. `d`: f16, bf16 or f32. `acc`: f32, or f16 for f16
+    inputs. With f64 inputs, `d` and `acc` are f64 too.
     `layout`: how A and B lie in memory, last dimension contiguous, rows possibly padded:
     tn: A (M, K), B (N, K); tt: A (M, K), B (K, N); nn: A (K, M), B (N, K); nt: A (K, M), B (K, N).
     `epilogue`: a function of the accumulator and named operands (`lowtide.compiler.epilogue`), traced at once.

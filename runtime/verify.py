@@ -2,10 +2,10 @@
 
 For each kernel: fresh random inputs with NaN in row padding and all around; D filled with 0xFF bytes, guard bands
 included, which must be intact afterwards. The accumulator's bound is γ_n·(|A|·|B|), γ_n = n·u/(1−n·u), with
-n = K + ⌈K/16⌉ + 2 roundings at u = 2⁻²³ (2⁻¹⁰ for f16 accumulators) after Higham, Accuracy and Stability of Numerical
-Algorithms, §3.1; it goes through the epilogue as an interval (`epilogue.py`). Where n·u ≥ 1 that says nothing: the
-inputs are then −1, 0 and 1, so few that every partial sum is exact, and the accumulator's bound is 0. For f64
-accumulators the product is computed to more than float64 (`wide_products.py`), and its own bound is added.
+n = K + ⌈K/16⌉ + 2 roundings at u = 2⁻²³ (2⁻¹⁰ for f16 accumulators, 2⁻²⁴ for f32 inputs) after Higham, Accuracy and
+Stability of Numerical Algorithms, §3.1; it goes through the epilogue as an interval (`epilogue.py`). Where n·u ≥ 1 that
+says nothing: the inputs are then −1, 0 and 1, so few that every partial sum is exact, and the accumulator's bound is 0.
+For f64 accumulators the product is computed to more than float64 (`wide_products.py`), and its own bound is added.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.elements import element_type
+from lowtide.elements import element_type, rounding_of_sums
 from lowtide.errors import LoadError
 from lowtide.runtime import driver
 from lowtide.runtime.checks import pad_row
@@ -84,7 +84,7 @@ def host_array(
 def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tuple[dict[str, Any], bool]:
     """Inputs by name (`HostArray`, or a number for a scalar) for the manifest's example, and whether A·B is exact."""
     extents = example_extents(manifest)
-    bound, _ = accumulator_growth(manifest["spec"]["acc"], extents["k"])
+    bound, _ = accumulator_growth(manifest["spec"]["acc"], extents["k"], manifest["spec"]["a"])
     exact = not math.isfinite(bound)
     limit = element_type(manifest["spec"]["acc"]).exact_integers
     share = min(1.0, math.sqrt(limit / 4 / extents["k"]))  # of non-zeros, so that no partial sum leaves the exact range
@@ -122,10 +122,10 @@ def example_extents(manifest: Mapping[str, Any]) -> dict[str, int]:
     return extents
 
 
-def accumulator_growth(accumulator: str, k: int) -> tuple[float, int]:
-    """γ_n for a sum over `k` products, infinite where n·u ≥ 1, and n."""
+def accumulator_growth(accumulator: str, k: int, operands: str) -> tuple[float, int]:
+    """γ_n for a sum over `k` products of `operands`, infinite where n·u ≥ 1, and n."""
     roundings = k + -(-k // 16) + 2
-    unit = element_type(accumulator).spacing
+    unit = rounding_of_sums(operands, accumulator)
     return (roundings * unit / (1 - roundings * unit) if roundings * unit < 1 else math.inf), roundings
 
 
@@ -148,7 +148,7 @@ def expected(
             )
         error = np.zeros_like(product)
     else:
-        error = accumulator_growth(manifest["spec"]["acc"], a.shape[1])[0] * size + own_error
+        error = accumulator_growth(manifest["spec"]["acc"], a.shape[1], manifest["spec"]["a"])[0] * size + own_error
     others = {}
     for argument in manifest["arguments"]:
         name, kind = argument["name"], argument["kind"]

@@ -15,7 +15,7 @@ from lowtide.targets.banks import AccessKind, Conflict, Sectors, sectors_per_req
 from lowtide.targets.fragment_loads import FragmentLoads
 from lowtide.targets.ldmatrix import LdmatrixPlan
 from lowtide.targets.tiled import TiledCopy
-from lowtide.targets.tv import LayoutExpr, Shape, coordinates, extents, offsets
+from lowtide.targets.tv import LayoutExpr, Shape, coordinates, extents, offsets, runs
 
 SwizzleBits = tuple[int, int, int]
 
@@ -54,9 +54,13 @@ class WarpAccess:
         return by_warp.reshape(-1, 32, 2)[:, : self.lanes]
 
 
-def copy_access(copy: TiledCopy, name: str | None = None) -> WarpAccess:
-    """A tiled copy's side of the tile: cp.async writes, or loads and stores of vectors along the columns."""
-    return fragment_access(name or copy.atom.name, copy.tv, copy.shape, copy.vector)
+def copy_access(copy: TiledCopy, name: str | None = None, transposed: bool = False) -> WarpAccess:
+    """A tiled copy's side of the tile: cp.async writes, or loads and stores of vectors along the columns.
+
+    `transposed`: as a stage that is contiguous along the rows sees them.
+    """
+    access = fragment_access(name or copy.atom.name, copy.tv, copy.shape, copy.vector)
+    return replace(access, transposed=transposed)
 
 
 def ldmatrix_access(plan: LdmatrixPlan, name: str | None = None) -> WarpAccess:
@@ -77,23 +81,19 @@ def loads_access(loads: FragmentLoads, name: str) -> WarpAccess:
     return WarpAccess(name, loads.starts, loads.shape, loads.vector, transposed=loads.trans)
 
 
-def fragment_access(name: str, tv: Layout, shape: Shape, vector: int) -> WarpAccess:
-    """A fragment's loads or stores, `vector` consecutive values each.
+def fragment_access(name: str, tv: Layout, shape: Shape, vector: int, transposed: bool = False) -> WarpAccess:
+    """A fragment's loads or stores, `vector` values each, side by side along the columns or, `transposed`, the rows.
 
-    Raises ScheduleError where such values are not side by side along the columns.
+    Raises ScheduleError where a thread does not hold such values.
     """
-    threads, values = extents(tv)
-    if values % vector:
-        raise ScheduleError(f"{name}: a thread's {values} values do not divide into vectors of {vector}")
-    held = coordinates(tv, shape).reshape(threads, -1, vector, 2)
-    if np.any(held != held[:, :, :1] + np.arange(vector)[:, None] * np.array([0, 1])):
-        raise ScheduleError(
-            f"{name}: {vector} consecutive values of {tv} are not side by side along the columns of the tile "
-            f"{shape[0]}x{shape[1]}; take narrower vectors"
-        )
+    try:
+        ordered = runs(tv, shape, vector, transposed).tv
+    except ScheduleError as error:
+        raise ScheduleError(f"{name}: {error}") from None
+    threads, values = extents(ordered)
     # Composition reads the TV layout as one linear domain, in which a value is `threads` apart from the next.
-    starts = compose(tv, Layout((threads, values // vector), (1, vector * threads)))
-    return WarpAccess(name, starts, shape, vector)
+    starts = compose(ordered, Layout((threads, values // vector), (1, vector * threads)))
+    return WarpAccess(name, starts, shape, vector, transposed=transposed)
 
 
 def swizzled(stored_shape: Shape, swizzle: SwizzleBits) -> LayoutExpr:

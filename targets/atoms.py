@@ -3,7 +3,8 @@
 An mma atom carries the thread-value (TV) layout of each operand: (thread, value) to the column-major index in the
 operand's atom tile, `row + column * rows`, a: (M, K), b: (N, K), c: (M, N). Values count in the order of the
 instruction's registers. Source of the layouts: PTX ISA, "Matrix Fragments for mma.m8n8k4", "mma.m16n8k4",
-"mma.m16n8k8" and "mma.m16n8k16", as tabled in `tensor_layouts.atoms_nv`.
+"mma.m16n8k8" and "mma.m16n8k16", as tabled in `tensor_layouts.atoms_nv`. The FMA atom is one thread's `fma.rn`: one
+element of each operand.
 """
 
 import difflib
@@ -27,13 +28,15 @@ WARPGROUP_WARPS, WARPGROUP_THREADS, WGMMA_ROWS = 4, 128, 64
 
 @dataclass(frozen=True)
 class MmaAtom:
-    """One mma instruction of a warp, or of a warpgroup (wgmma): c += a @ b.T, a: (M, K), b: (N, K), c: (M, N).
+    """One mma instruction of a warp, a warpgroup (wgmma) or a thread (fma).
+
+    It computes c += a @ b.T, a: (M, K), b: (N, K), c: (M, N).
 
     wgmma takes a and b from shared memory: its a and b layouts give every thread the whole tile.
     """
 
     name: str
-    """`mma.<shape>.<accumulator dtype>.<operand dtype>`, or `wgmma.…`."""
+    """`mma.<shape>.<accumulator dtype>.<operand dtype>`, `wgmma.…`, or `fma.…`."""
     shape_mnk: tuple[int, int, int]
     a_dtype: str
     b_dtype: str
@@ -126,6 +129,11 @@ _WGMMA_TYPES = (("f32", "f16"), ("f32", "bf16"))
 _WGMMA_K_BITS = 256
 
 
+# fma of one thread.
+FMA = "fma.m1n1k1"
+_FMA_TYPES = ("f32",)
+
+
 def _mma_atoms() -> dict[str, MmaAtom]:
     atoms = {}
     for (c_dtype, ab_dtype, _), source in _MMA_SOURCES.items():
@@ -195,6 +203,28 @@ def wgmma_atom(n: int, c_dtype: str, ab_dtype: str) -> MmaAtom:
     )
 
 
+def _fma_atoms() -> dict[str, MmaAtom]:
+    """fma.rn of one thread (PTX ISA, "fma"), by the type of its operands and accumulator."""
+    one = Layout((1, 1), (0, 0))
+    return {
+        name: MmaAtom(
+            name,
+            (1, 1, 1),
+            dtype,
+            dtype,
+            dtype,
+            one,
+            one,
+            one,
+            f"fma.rn.{element_type(dtype).ptx}",
+            threads=1,
+            rate=128,
+        )
+        for dtype in _FMA_TYPES
+        for name in (f"{FMA}.{dtype}.{dtype}",)
+    }
+
+
 def _copy_atoms() -> dict[str, CopyAtom]:
     atoms = [CopyAtom(f"cp.async.{size}", "gmem", "smem", size) for size in (16, 8, 4)]
     for count in (1, 2, 4):
@@ -214,10 +244,15 @@ def _copy_atoms() -> dict[str, CopyAtom]:
 
 
 _WGMMA = _wgmma_atoms()
-_MMA = {**_mma_atoms(), **_f64_atoms(), **_WGMMA}
+_MMA = {**_mma_atoms(), **_fma_atoms(), **_f64_atoms(), **_WGMMA}
 WGMMA_ATOMS: Mapping[str, MmaAtom] = MappingProxyType(_WGMMA)
 MMA_ATOMS: Mapping[str, MmaAtom] = MappingProxyType(_MMA)
 COPY_ATOMS: Mapping[str, CopyAtom] = MappingProxyType(_copy_atoms())
+
+
+def threads_of_atom(shape_name: str | None) -> int:
+    """Threads that execute an atom together, by its name without types, e.g. `mma.m16n8k16`; 32 for an unknown one."""
+    return next((atom.threads for name, atom in MMA_ATOMS.items() if name.startswith(f"{shape_name}.")), 32)
 
 
 def operand_types() -> tuple[str, ...]:
@@ -240,6 +275,11 @@ def has_wgmma(ab_dtype: str, c_dtype: str) -> bool:
     return any(
         (atom.a_dtype, atom.b_dtype, atom.c_dtype) == (ab_dtype, ab_dtype, c_dtype) for atom in WGMMA_ATOMS.values()
     )
+
+
+def multiplies_by_wgmma(dtype: str) -> bool:
+    """Whether wgmma multiplies operands of this type, with some accumulators."""
+    return any(atom.a_dtype == dtype for atom in WGMMA_ATOMS.values())
 
 
 def families(names: Iterable[str]) -> str:

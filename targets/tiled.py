@@ -30,16 +30,18 @@ _OPERAND_MODES: dict[str, tuple[int, int]] = {"a": (0, 2), "b": (1, 2), "c": (0,
 class TiledMma:
     """An mma atom, repeated over warps and values.
 
-    `atom_layout` counts the atoms that run side by side in M, N, K, each on its own warp, M fastest: warp
-    `m + n * M + k * M * N`. Warps along a mode that an operand lacks hold the same elements of it. `permutation`
-    gives, for each mode, the extent of the tiled MMA (values repeat where it is larger than atoms times warps), or a
-    Layout that reorders the mode within that extent, or None.
-    Raises ScheduleError where the extents do not divide or a permutation is not one.
+    `atom_layout` counts the atoms that run side by side in M, N, K, each on its own warp (warpgroup, thread: what
+    executes one atom), M fastest: warp `m + n * M + k * M * N`, or, where `order` is given, warp `order(m, n, k)`.
+    Warps along a mode that an operand lacks hold the same elements of it. `permutation` gives, for each mode, the
+    extent of the tiled MMA (values repeat where it is larger than atoms times warps), or a Layout that reorders the
+    mode within that extent, or None.
+    Raises ScheduleError where the extents do not divide, or a permutation or the order is not one.
     """
 
     atom: MmaAtom
     atom_layout: tuple[int, int, int] = (1, 1, 1)
     permutation: tuple[Permutation, Permutation, Permutation] = (None, None, None)
+    order: Layout | None = None
 
     def __post_init__(self) -> None:
         for axis, (atom, count, permutation) in enumerate(
@@ -57,6 +59,23 @@ class TiledMma:
                 )
             if isinstance(permutation, Layout) and sorted(map(permutation, range(extent))) != list(range(extent)):
                 raise ScheduleError(f"permutation of {_MODES[axis]} {permutation} does not permute 0…{extent - 1}")
+        self._check_order()
+
+    def _check_order(self) -> None:
+        if self.order is None:
+            return
+        modes = () if isinstance(self.order.shape, int) else self.order.shape
+        extents = tuple(size(mode(self.order, axis)) for axis in range(len(modes)))
+        if extents != self.atom_layout:
+            raise ScheduleError(
+                f"atom_order {self.order} has extents {list(extents)} and atoms are {list(self.atom_layout)}; give it "
+                "one mode of that extent each for M, N and K"
+            )
+        if not is_bijective(self.order):
+            raise ScheduleError(
+                f"atom_order {self.order} does not number {prod(extents)} atoms once each; give strides that reach "
+                f"each of 0…{prod(extents) - 1}"
+            )
 
     @property
     def warps(self) -> int:
@@ -86,6 +105,8 @@ class TiledMma:
         fragment = compose(Layout(row_parts[0], column_parts[0]), self.atom.layout(operand))
         warps = [Layout(count, 0) for count in self.atom_layout]
         warps[row_mode], warps[column_mode] = row_parts[1], column_parts[1]
+        if self.order is not None:
+            warps = [compose(Layout(*warps), right_inverse(self.order))]
         thread = coalesce(Layout(mode(fragment, 0), *warps))
         return Layout(thread, Layout(mode(fragment, 1), row_parts[2], column_parts[2]))
 
@@ -187,13 +208,15 @@ def make_tiled_copy(atom: CopyAtom, thread_layout: Layout, value_layout: Layout,
     return TiledCopy(atom, tv, tile_shape)
 
 
-def default_copy_threads(threads: int, rows: int, columns: int, vector: int) -> Layout:
+def default_copy_threads(threads: int, rows: int, columns: int, vector: int, most: int = 1 << 30) -> Layout:
     """A thread layout for a row-major tile: as many threads along a row as it has vectors, the others along rows.
 
-    `vector` is in elements. Raises ScheduleError where `threads` threads cannot share the tile evenly.
+    `vector` is in elements; along a row there are at most `most` threads. Raises ScheduleError where `threads` threads
+    cannot share the tile evenly.
     """
     if columns % vector == 0:
         across = gcd(columns // vector, threads)
+        across = min(across, most) if across % most == 0 else across
         down = threads // across
         if rows % down == 0:
             return Layout((down, across), (across, 1))

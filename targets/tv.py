@@ -62,6 +62,74 @@ def coordinates(tv: Layout, shape: Shape) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
+class Runs:
+    """A TV layout in an order of values in which each `vector` values are side by side: one vector access each.
+
+    `values[i]` is the index, in the value mode that it was made from, of value i of `tv`.
+    """
+
+    tv: Layout
+    values: tuple[int, ...]
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the values stand in their own order."""
+        return self.values == tuple(range(len(self.values)))
+
+
+@lru_cache(maxsize=512)
+def runs(tv: Layout, shape: Shape, vector: int, transposed: bool = False) -> Runs:
+    """The values of `tv` in runs of `vector` along the columns of the tile or, `transposed`, along its rows.
+
+    Values that are side by side in their own order keep it. Raises ScheduleError where a thread does not hold
+    `vector` neighbours.
+    """
+    _, count = extents(tv)
+    if vector == 1:
+        return Runs(tv, tuple(range(count)))
+    step, flat = (1 if transposed else shape[0]), _flat_values(tv, shape[0])
+    place = next((i for i, (extent, stride) in enumerate(flat) if stride == step and extent % vector == 0), None)
+    if place is None:
+        line = "rows" if transposed else "columns"
+        raise ScheduleError(
+            f"a thread does not hold {vector} neighbours along the {line} of the tile {shape[0]}x{shape[1]} by the TV "
+            f"layout {tv}; take narrower vectors"
+        )
+    numbers, number = [], 1
+    for extent, _ in flat:
+        numbers.append(number)
+        number *= extent
+    extent, stride = flat[place]
+    first = (vector, stride, numbers[place])
+    left = (extent // vector, stride * vector, numbers[place] * vector)
+    others = [(*entry, number) for entry, number in zip(flat, numbers, strict=True)]
+    modes = [first, *others[:place], *([left] if left[0] > 1 else []), *others[place + 1 :]]
+    shapes, strides, steps = zip(*modes, strict=True)
+    order = offsets(Layout(shapes, steps), np.arange(count))
+    return Runs(Layout(mode(tv, 0), Layout(shapes, strides)), tuple(order.tolist()))
+
+
+def neighbours(tv: Layout, shape: Shape, transposed: bool = False) -> int:
+    """How many elements, a power of two, a thread holds side by side along the columns of the tile, or its rows."""
+    step = 1 if transposed else shape[0]
+    found = [extent & -extent for extent, stride in _flat_values(tv, shape[0]) if stride == step]
+    return max(found, default=1)
+
+
+def _flat_values(tv: Layout, rows: int) -> list[tuple[int, int]]:
+    """(extent, stride) of each value mode that is not 1 long; one that runs on into the next column is cut there."""
+    flat = flatten(mode(tv, 1))
+    pairs = [(flat.shape, flat.stride)] if isinstance(flat.shape, int) else zip(flat.shape, flat.stride, strict=True)
+    cut: list[tuple[int, int]] = []
+    for extent, stride in pairs:
+        if 0 < stride < rows < extent * stride and rows % stride == 0 and extent * stride % rows == 0:
+            cut += [(rows // stride, stride), (extent * stride // rows, rows)]
+        elif extent > 1:
+            cut.append((extent, stride))
+    return cut or [(1, 0)]
+
+
+@dataclass(frozen=True)
 class SplitCoordinates:
     """A TV layout taken apart for code generation.
 

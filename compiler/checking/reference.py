@@ -3,9 +3,9 @@
 For f64 accumulators A · B is computed to more than float64 (`lowtide.runtime.wide_products`), and its own error added.
 
 The accumulator is Σ a·b with n = K + ⌈K/16⌉ + 2 roundings of u = 2⁻²³ (tensor cores truncate; 2⁻¹⁰ for f16
-accumulators), so it is off by at most ((1+u)ⁿ − 1)·|A||B|, which is below γₙ = nu/(1 − nu) (Higham, Accuracy and
-Stability of Numerical Algorithms, 3.1) and holds where nu ≥ 1 too, though it says little there. `bound`
-carries that interval through the epilogue, and half an ulp of D's type is added.
+accumulators; 2⁻²⁴ for f32 inputs, since fma rounds to nearest), so it is off by at most ((1+u)ⁿ − 1)·|A||B|, which is
+below γₙ = nu/(1 − nu) (Higham, Accuracy and Stability of Numerical Algorithms, 3.1) and holds where nu ≥ 1 too, though
+it says little there. `bound` carries that interval through the epilogue, and half an ulp of D's type is added.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue.evaluate import evaluate
 from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.spec import GemmSpec
-from lowtide.elements import element_type
+from lowtide.elements import element_type, rounding_of_sums
 from lowtide.errors import SpecError
 from lowtide.runtime.dtypes import half_unit, round_to
 from lowtide.runtime.wide_products import exact_product
@@ -81,7 +81,7 @@ def reference_with_bound(
     for rows in _row_blocks(acc.shape):
         block = [_rows_of(value, rows) for value in given]
         values[rows] = evaluate(spec.epilogue_graph, acc[rows], block)
-        around = _accumulator(acc[rows], magnitude[rows], own_error[rows], left.shape[1], spec.acc)
+        around = _accumulator(acc[rows], magnitude[rows], own_error[rows], left.shape[1], spec)
         interval = propagate(spec.epilogue_graph, around, block)
         bounds[rows] = _distance(values[rows], interval, spec.d)
     return values, bounds
@@ -213,14 +213,14 @@ def _finite(matrix: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(matrix), np.abs(matrix), 0.0)
 
 
-def _accumulator(acc: np.ndarray, magnitude: np.ndarray, own_error: np.ndarray, k: int, dtype: str) -> Interval:
+def _accumulator(acc: np.ndarray, magnitude: np.ndarray, own_error: np.ndarray, k: int, spec: GemmSpec) -> Interval:
     """Where the accumulator may lie; anywhere, where a partial sum may overflow.
 
     `own_error` is that of `acc` itself. `magnitude` is that of the finite products: infinite inputs give an infinite
     accumulator, or NaN, whatever the order of the sums, unless the others overflow.
     """
-    row, roundings = element_type(dtype), k + -(-k // 16) + 2
-    growth = math.expm1(min(roundings * math.log1p(row.spacing), 700.0))
+    row, roundings = element_type(spec.acc), k + -(-k // 16) + 2
+    growth = math.expm1(min(roundings * math.log1p(rounding_of_sums(spec.a, spec.acc)), 700.0))
     with np.errstate(all="ignore"):
         # A rounding costs at most the smallest subnormal where no digits are left.
         error = growth * magnitude + roundings * (1.0 + growth) * row.smallest

@@ -34,6 +34,7 @@ from lowtide.dialects.tile.layouts import SwizzleBits, layout_of, tv_of
 from lowtide.errors import IRError, ScheduleError
 from lowtide.passes.base import walk
 from lowtide.passes.support.atoms import is_operand_load
+from lowtide.passes.support.buffers import is_transposed_buffer
 from lowtide.passes.support.problem import element_bits
 from lowtide.targets import Conflict, Sectors, WarpAccess, sectors_per_request, worst_request
 from lowtide.targets.banks import LINE_BYTES
@@ -165,10 +166,12 @@ def _cp_async(op: ir.OpView, names: Names) -> list[Access]:
     buffer = ir.MemRefType(op.destination.type)
     atom, bytes_of = op.copy.atom, element_bits(buffer.element_type) // 8
     access = targets.fragment_access(atom, tv_of(op.copy.tv), tuple(buffer.shape), _bytes(atom) // bytes_of)
-    written = _shared(op, what, atom, "write", buffer, access)
+    in_stage = replace(access, transposed=is_transposed_buffer(buffer))
+    written = _shared(op, what, atom, "write", buffer, in_stage)
     # What arrives is written line by line: a wavefront holds bytes of one 128-byte line of global memory.
-    footprint = footprint_of(atom, buffer, access.stored_coordinates(), access.vector, access.kind)
-    lines = (footprint.stored[..., 0] * row_stride(matrix)[0] + footprint.stored[..., 1] * bytes_of) // LINE_BYTES
+    footprint = footprint_of(atom, buffer, in_stage.stored_coordinates(), access.vector, access.kind)
+    places = access.stored_coordinates()
+    lines = (places[..., 0] * row_stride(matrix)[0] + places[..., 1] * bytes_of) // LINE_BYTES
     wavefronts = targets.wavefronts_by_group(footprint.starts, lines, access.vector * bytes_of)
     return [
         replace(written, conflict=replace(written.conflict, wavefronts=wavefronts)),
@@ -213,7 +216,7 @@ def _family(op: sm.WgmmaOp) -> str:
 def _store_shared(op: ir.OpView, names: Names) -> list[Access]:
     if ir.StringAttr(op.atom).value.startswith("stmatrix."):
         return [_stmatrix(op)]
-    return [_scratch(op, op.value.type, op.destination, "write")]
+    return [_of_threads(op, "epilogue scratch", op.value.type, op.destination, "write")]
 
 
 def _stmatrix(op: ir.OpView) -> SharedAccess:
@@ -227,10 +230,11 @@ def _stmatrix(op: ir.OpView) -> SharedAccess:
 
 def _load_shared(op: ir.OpView, names: Names) -> list[Access]:
     if not is_operand_load(op):
-        return [_scratch(op, op.result.type, op.source, "read")]
+        return [_of_threads(op, "epilogue scratch", op.result.type, op.source, "read")]
     fragment, atom, trans = op.result.type, ir.StringAttr(op.atom).value, bool(op.trans)
     vector = _bytes(atom) * 8 // element_bits(fragment.element_type)
-    loads = targets.fragment_loads(tv_of(fragment.tv), tuple(fragment.shape), trans, vector)
+    along_rows = trans != is_transposed_buffer(op.source.type)
+    loads = targets.fragment_loads(tv_of(fragment.tv), tuple(fragment.shape), along_rows, vector)
     access, name = targets.loads_access(loads, atom), atom + (" transposed" if trans else "")
     buffer = ir.MemRefType(op.source.type)
     what = names.of_fragment(fragment)
@@ -238,10 +242,19 @@ def _load_shared(op: ir.OpView, names: Names) -> list[Access]:
     return [_shared(op, what, name, "read", buffer, access, tuple(op.offsets))]
 
 
-def _scratch(op: ir.OpView, fragment: ir.Type, buffer: ir.Value, direction: str) -> SharedAccess:
+def _of_threads(
+    op: ir.OpView,
+    what: str,
+    fragment: ir.Type,
+    buffer: ir.Value,
+    direction: str,
+    trans: bool = False,
+    origin: tuple[int, ...] = (0, 0),
+) -> SharedAccess:
+    """Vector loads or stores of a fragment, along the dimension in which the buffer is contiguous."""
     atom = ir.StringAttr(op.atom).value
-    access = _of_fragment(atom, fragment)
-    return _shared(op, "epilogue scratch", atom, direction, ir.MemRefType(buffer.type), access)
+    access = _of_fragment(atom, fragment, trans != is_transposed_buffer(buffer.type))
+    return _shared(op, what, atom, direction, ir.MemRefType(buffer.type), access, origin)
 
 
 def _load_global(op: ir.OpView, names: Names) -> list[Access]:
@@ -267,9 +280,9 @@ def _window_access(op: ir.OpView, fragment: ir.Type, window: ir.Value, direction
     return _vector_access(op, what, direction, matrix, fragment, axis=0 if kind is OperandKind.per_row else 1)
 
 
-def _of_fragment(atom: str, fragment: ir.Type) -> WarpAccess:
+def _of_fragment(atom: str, fragment: ir.Type, transposed: bool = False) -> WarpAccess:
     vector = _bytes(atom) * 8 // element_bits(fragment.element_type)
-    return targets.fragment_access(atom, tv_of(fragment.tv), tuple(fragment.shape), vector)
+    return targets.fragment_access(atom, tv_of(fragment.tv), tuple(fragment.shape), vector, transposed)
 
 
 def _bytes(atom: str) -> int:
@@ -286,6 +299,8 @@ def _shared(
     access: WarpAccess,
     origin: tuple[int, ...] = (0, 0),
 ) -> SharedAccess:
+    if is_transposed_buffer(buffer):  # as it is stored, its columns are the rows
+        origin = origin[::-1]
     stored = access.stored_coordinates() + np.array(origin)
     footprint = footprint_of(atom, buffer, stored, access.vector, access.kind)
     return _access(op, what, atom, direction, buffer, footprint.conflict(), footprint)

@@ -7,10 +7,11 @@ from typing import TypeAlias
 import numpy as np
 from mlir import ir
 from numpy.typing import NDArray
-from tensor_layouts import Swizzle, compose, mode, size
+from tensor_layouts import Layout, Swizzle, compose, mode, size
 
 from lowtide.dialects.tile.layouts import layout_of
 from lowtide.errors import ScheduleError
+from lowtide.passes.support.buffers import is_transposed_buffer
 from lowtide.passes.support.problem import element_bits
 from lowtide.targets import Conflict, worst_conflict
 from lowtide.targets.banks import AccessKind
@@ -45,9 +46,13 @@ class Footprint:
 def footprint_of(atom: str, buffer: ir.MemRefType, stored: Ints, vector: int, kind: AccessKind) -> Footprint:
     """The footprint of an instruction whose lanes touch `vector` elements from each of `stored` [request, lane, 2] on.
 
+    `stored` counts the buffer as it is stored, the contiguous dimension last.
+
     Raises ScheduleError where they reach past the buffer, or its layout parts the elements of a lane.
     """
     plain, swizzle = layout_of(buffer.layout)
+    if is_transposed_buffer(buffer):
+        plain = Layout(mode(plain, 1), mode(plain, 0))
     rows, columns = size(mode(plain, 0)), size(mode(plain, 1))
     if stored[..., 0].max() >= rows or stored[..., 1].max() + vector > columns:
         raise ScheduleError(f"{atom} reaches past its buffer of {rows}x{columns}; correct its layouts or offsets")

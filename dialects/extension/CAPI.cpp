@@ -147,16 +147,22 @@ MlirAttribute lowtideRasterGet(MlirContext context, int kind, int64_t group, int
 }
 
 MlirAttribute lowtideMakeTiledMma(MlirContext context, MlirStringRef atom, intptr_t rank, const int64_t *atoms,
-                                  MlirAttribute permutation) {
+                                  MlirAttribute order, MlirAttribute permutation) {
+  if (!mlirAttributeIsNull(order) && !expect<tile::LayoutAttr>(context, order, "#tile.layout"))
+    return {};
   MLIRContext *own = unwrap(context);
   return make<sm::TiledMmaAttr>(context, StringAttr::get(own, unwrap(atom)),
-                                DenseI64ArrayAttr::get(own, array(rank, atoms)), unwrap(permutation));
+                                DenseI64ArrayAttr::get(own, array(rank, atoms)),
+                                dyn_cast_or_null<tile::LayoutAttr>(unwrap(order)), unwrap(permutation));
 }
 MlirStringRef lowtideTiledMmaAtom(MlirAttribute attribute) {
   return wrap(as<sm::TiledMmaAttr>(attribute).getAtom().getValue());
 }
 MlirAttribute lowtideTiledMmaAtoms(MlirAttribute attribute) {
   return wrap(Attribute(as<sm::TiledMmaAttr>(attribute).getAtoms()));
+}
+MlirAttribute lowtideTiledMmaOrder(MlirAttribute attribute) {
+  return wrap(Attribute(as<sm::TiledMmaAttr>(attribute).getOrder()));
 }
 MlirAttribute lowtideTiledMmaPermutation(MlirAttribute attribute) {
   return wrap(as<sm::TiledMmaAttr>(attribute).getPermutation());

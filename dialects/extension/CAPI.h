@@ -74,9 +74,10 @@ MlirAttribute lowtideRasterGet(MlirContext context, int kind, int64_t group, int
 
 
 MlirAttribute lowtideMakeTiledMma(MlirContext context, MlirStringRef atom, intptr_t rank, const int64_t *atoms,
-                                  MlirAttribute permutation); /* null for none */
+                                  MlirAttribute order, MlirAttribute permutation); /* null for none */
 MlirStringRef lowtideTiledMmaAtom(MlirAttribute attribute);
 MlirAttribute lowtideTiledMmaAtoms(MlirAttribute attribute);
+MlirAttribute lowtideTiledMmaOrder(MlirAttribute attribute);       /* null without one */
 MlirAttribute lowtideTiledMmaPermutation(MlirAttribute attribute); /* null without one */
 
 MlirAttribute lowtideMakeTiledCopy(MlirContext context, MlirStringRef atom, MlirAttribute tv);

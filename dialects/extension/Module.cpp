@@ -166,17 +166,19 @@ NB_MODULE(_lowtide, m) {
   mlir_attribute_subclass(m, "TiledMmaAttr", lowtideIsTiledMma, lowtideTiledMmaTypeId)
       .def_classmethod(
           "get",
-          [](nb::object cls, std::string atom, std::vector<int64_t> atoms, nb::object permutation,
+          [](nb::object cls, std::string atom, std::vector<int64_t> atoms, nb::object permutation, nb::object order,
              MlirContext context) {
             return checked(cls, context, [&] {
               return lowtideMakeTiledMma(context, stringRef(atom), atoms.size(), atoms.data(),
+                                         order.is_none() ? mlirAttributeGetNull() : nb::cast<MlirAttribute>(order),
                                          permutation.is_none() ? mlirAttributeGetNull() : tuple(context, permutation));
             });
           },
           nb::arg("cls"), nb::arg("atom"), nb::arg("atoms"), nb::arg("permutation") = nb::none(),
-          nb::arg("context") = nb::none())
+          nb::arg("order") = nb::none(), nb::arg("context") = nb::none())
       .def_property_readonly("atom", [](MlirAttribute self) { return text(lowtideTiledMmaAtom(self)); })
       .def_property_readonly("atoms", &lowtideTiledMmaAtoms)
+      .def_property_readonly("order", [](MlirAttribute self) { return orNone(lowtideTiledMmaOrder(self)); })
       .def_property_readonly("permutation",
                              [](MlirAttribute self) { return orNone(lowtideTiledMmaPermutation(self)); });
   mlir_attribute_subclass(m, "TiledCopyAttr", lowtideIsTiledCopy, lowtideTiledCopyTypeId)

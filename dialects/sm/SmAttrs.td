@@ -21,9 +21,10 @@ def Sm_TiledMmaAttr : Sm_Attr<"TiledMma", "tiled_mma"> {
     ```
   }];
   let parameters = (ins "::mlir::StringAttr":$atom, "::mlir::DenseI64ArrayAttr":$atoms,
+                        OptionalParameter<"::lowtide::tile::LayoutAttr">:$order,
                         OptionalParameter<"::mlir::Attribute">:$permutation);
   let assemblyFormat = [{
-    `<` custom<AtomName>($atom) `,` `atoms` $atoms (`,` `permutation` custom<Permutation>($permutation)^)? `>`
+    `<` custom<AtomName>($atom) `,` `atoms` $atoms (`order` qualified($order)^)? (`,` `permutation` custom<Permutation>($permutation)^)? `>`
   }];
   let genVerifyDecl = 1;
 }

@@ -317,9 +317,10 @@ def Sm_LdmatrixOp : Sm_Op<"ldmatrix"> {
 }
 
 def Sm_MmaSyncOp : Sm_Op<"mma_sync", [Pure, AllTypesMatch<["acc", "result"]>]> {
-  let summary = "acc + A · B on fragments with mma.sync";
+  let summary = "acc + A · B on fragments, with mma.sync or FMA";
   let description = [{
-    A is M×K, B is N×K and the accumulator is M×N. The tiled mma determines their thread-value layouts.
+    A is M×K, B is N×K and the accumulator is M×N. The tiled mma determines their thread-value layouts, and its atom the
+    instruction: mma.sync of a warp, or fma of a thread, which adds the products one after the other, in order of K.
 
     ```mlir
     %c2 = sm.mma_sync %fa, %fb, %c by <mma.m16n8k16.f32.bf16, atoms [2, 2, 1]>

@@ -49,6 +49,7 @@ struct Write {
     if (slot)
       call(field, stringifyKDivisionKind(slot.getKind()), {slot.getParts()});
   }
+  void value(StringRef field, LayoutAttr slot) { permutation(field, slot); }
   void permutation(StringRef field, Attribute slot) {
     if (slot)
       add(field, slot);
@@ -135,6 +136,7 @@ struct Read {
     if (kind)
       ok = bool(slot = KDivisionAttr::getChecked(emitError, fields.getContext(), *kind, numbers[0]));
   }
+  void value(StringRef field, LayoutAttr &slot) { slot = get<LayoutAttr>(field); }
   void permutation(StringRef field, Attribute &slot) {
     auto modes = get<ArrayAttr>(field);
     if (modes && (modes.size() != 3 || !llvm::all_of(modes, llvm::IsaPred<IntegerAttr, LayoutAttr>)))

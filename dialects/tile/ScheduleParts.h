@@ -14,6 +14,7 @@ struct Grid {
   DenseI64ArrayAttr tile;
   RasterAttr order;
   std::optional<SchedulerKind> scheduler;
+  std::optional<int64_t> ctasPerSm;
   std::optional<LaunchKind> launch;
   std::optional<TailKind> tail;
   KDivisionAttr kDivision;
@@ -21,15 +22,16 @@ struct Grid {
 
   Grid() = default;
   explicit Grid(GridAttr a)
-      : tile(a.getTile()), order(a.getOrder()), scheduler(a.getScheduler()), launch(a.getLaunch()), tail(a.getTail()),
-        kDivision(a.getKDivision()), waves(a.getWaves()) {}
+      : tile(a.getTile()), order(a.getOrder()), scheduler(a.getScheduler()), ctasPerSm(a.getCtasPerSm()),
+        launch(a.getLaunch()), tail(a.getTail()), kDivision(a.getKDivision()), waves(a.getWaves()) {}
   GridAttr build(MLIRContext *context) const {
-    return GridAttr::get(context, tile, order, scheduler, launch, tail, kDivision, waves);
+    return GridAttr::get(context, tile, order, scheduler, ctasPerSm, launch, tail, kDivision, waves);
   }
   template <typename Visitor> void visit(Visitor &&visitor) {
     visitor.extents("tile", tile, 2, "[M, N]");
     visitor.value("order", order);
     visitor.word("scheduler", scheduler);
+    visitor.integer("ctas_per_sm", ctasPerSm);
     visitor.word("launch", launch);
     visitor.word("tail", tail);
     visitor.value("k_division", kDivision);
@@ -42,14 +44,22 @@ struct Operand {
   static constexpr StringLiteral name = "operand";
   StringAttr copy;
   SwizzleAttr swizzle;
+  std::optional<StageOrder> stage;
+  std::optional<int64_t> padding;
   std::optional<CacheHint> cache;
 
   Operand() = default;
-  explicit Operand(OperandAttr a) : copy(a.getCopy()), swizzle(a.getSwizzle()), cache(a.getCache()) {}
-  OperandAttr build(MLIRContext *context) const { return OperandAttr::get(context, copy, swizzle, cache); }
+  explicit Operand(OperandAttr a)
+      : copy(a.getCopy()), swizzle(a.getSwizzle()), stage(a.getStage()), padding(a.getPadding()),
+        cache(a.getCache()) {}
+  OperandAttr build(MLIRContext *context) const {
+    return OperandAttr::get(context, copy, swizzle, stage, padding, cache);
+  }
   template <typename Visitor> void visit(Visitor &&visitor) {
     visitor.atom("copy", copy, "cp.async.16");
     visitor.value("swizzle", swizzle);
+    visitor.word("stage", stage);
+    visitor.integer("padding", padding);
     visitor.word("cache", cache);
   }
 };
@@ -84,19 +94,21 @@ struct Multiply {
   static constexpr StringLiteral name = "multiply";
   StringAttr atom;
   DenseI64ArrayAttr atoms;
+  LayoutAttr atomOrder;
   Attribute permutation;
   std::optional<int64_t> fragmentBuffers;
 
   Multiply() = default;
   explicit Multiply(MultiplyAttr m)
-      : atom(m.getAtom()), atoms(m.getAtoms()), permutation(m.getPermutation()),
+      : atom(m.getAtom()), atoms(m.getAtoms()), atomOrder(m.getAtomOrder()), permutation(m.getPermutation()),
         fragmentBuffers(m.getFragmentBuffers()) {}
   MultiplyAttr build(MLIRContext *context) const {
-    return MultiplyAttr::get(context, atom, atoms, permutation, fragmentBuffers);
+    return MultiplyAttr::get(context, atom, atoms, atomOrder, permutation, fragmentBuffers);
   }
   template <typename Visitor> void visit(Visitor &&visitor) {
     visitor.atom("atom", atom, "mma.m16n8k16");
     visitor.extents("atoms", atoms, 3, "[M, N, K]");
+    visitor.value("atom_order", atomOrder);
     visitor.permutation("permutation", permutation);
     visitor.integer("fragment_buffers", fragmentBuffers);
   }

@@ -139,6 +139,9 @@ struct Parse {
       return success(bool(slot = KDivisionAttr::getChecked(emit, parser.getContext(), kind, parts)));
     });
   }
+  void value(StringRef field, LayoutAttr &slot) {
+    at(field, [&](SMLoc) { return parser.parseAttribute(slot); });
+  }
   // An integer is an extent, anything else a layout.
   void permutation(StringRef field, Attribute &slot) {
     at(field, [&](SMLoc loc) -> ParseResult {
@@ -264,6 +267,10 @@ struct Print {
     raw_ostream &os = key(field) << stringifyKDivisionKind(slot.getKind());
     if (slot.getParts())
       os << "(" << slot.getParts() << ")";
+  }
+  void value(StringRef field, LayoutAttr slot) {
+    if (slot)
+      key(field), printer << slot;
   }
   void permutation(StringRef field, Attribute slot) {
     if (!slot)

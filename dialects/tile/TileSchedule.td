@@ -73,6 +73,9 @@ def Tile_KDivisionAttr : Tile_Attr<"KDivision", "k_division"> {
   let genVerifyDecl = 1;
 }
 
+def Tile_StageOrder : Tile_Enum<"StageOrder", "how a stage in shared memory keeps an operand", [
+    I32EnumAttrCase<"as_loaded", 0>, I32EnumAttrCase<"transposed", 1>]>;
+
 def Tile_RasterAttr : Tile_Attr<"Raster", "raster"> {
   let summary = "Rasterization order: in which order work tiles are handed out";
   let description = [{
@@ -113,6 +116,7 @@ def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
     | `tile` | `[M, N]` | CTA tile of D, in elements |
     | `order` | `row`, `column`, `grouped(n)`, `groups(m, n)`, `hilbert` | order of work tiles, as in `#tile.raster` |
     | `scheduler` | `one_shot`, `persistent`, `even_split` | `one_shot`: one CTA per work tile. `persistent`: as many CTAs as fit at once; CTA i of g computes tiles i, i + g, …. `even_split`: as many CTAs; each computes a run of consecutive tiles of equal length |
+    | `ctas_per_sm` | integer | CTAs that must fit on an SM at once: registers per thread are limited to their share; default 1 |
     | `launch` | `serialized`, `programmatic` | `serialized`: the kernel starts after the kernels before it in the stream have ended. `programmatic`: it may start earlier, and waits before it accesses global memory; default `serialized` |
     | `tail` | `whole`, `halves` | `halves`: a last wave that is at most half full runs as half tiles, so that twice as many CTAs take part; default `whole` |
     | `k_division` | `none`, `split(n)`, `scatter(n)`, `stream_k`, `hybrid` | how CTAs share the K of a tile, as in `#tile.k_division`; default `none` |
@@ -124,9 +128,9 @@ def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
     ```
   }];
   let parameters = (ins Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$tile, Tile_OptionalAttr<"RasterAttr">:$order,
-                        Tile_OptionalEnum<"SchedulerKind">:$scheduler, Tile_OptionalEnum<"LaunchKind">:$launch,
-                        Tile_OptionalEnum<"TailKind">:$tail, Tile_OptionalAttr<"KDivisionAttr">:$kDivision,
-                        Tile_OptionalEnum<"WavesKind">:$waves);
+                        Tile_OptionalEnum<"SchedulerKind">:$scheduler, Tile_OptionalInt:$ctasPerSm,
+                        Tile_OptionalEnum<"LaunchKind">:$launch, Tile_OptionalEnum<"TailKind">:$tail,
+                        Tile_OptionalAttr<"KDivisionAttr">:$kDivision, Tile_OptionalEnum<"WavesKind">:$waves);
 }
 
 def Tile_RolesAttr : Tile_Attr<"Roles", "roles"> {
@@ -152,6 +156,8 @@ def Tile_OperandAttr : Tile_SchedulePart<"Operand", "operand"> {
     |---|---|---|
     | `copy` | name | copy atom, e.g. `cp.async.16`, `tma`, `tma.3d` |
     | `swizzle` | `<B,M,S>` | swizzle of the stage in shared memory |
+    | `stage` | `as_loaded`, `transposed` | how the stage keeps the operand: contiguous along the same dimension as in global memory, or along the other; default `as_loaded` |
+    | `padding` | integer | elements between a row of the stage as it is stored and the next; default 0 |
     | `cache` | `normal`, `evict_first`, `evict_last` | L2 eviction policy of the TMA loads; default `normal` |
 
     ```mlir
@@ -159,6 +165,7 @@ def Tile_OperandAttr : Tile_SchedulePart<"Operand", "operand"> {
     ```
   }];
   let parameters = (ins Tile_OptionalAttr<"::mlir::StringAttr">:$copy, Tile_OptionalAttr<"SwizzleAttr">:$swizzle,
+                        Tile_OptionalEnum<"StageOrder">:$stage, Tile_OptionalInt:$padding,
                         Tile_OptionalEnum<"CacheHint">:$cache);
 }
 
@@ -190,7 +197,8 @@ def Tile_MultiplyAttr : Tile_SchedulePart<"Multiply", "multiply"> {
     | field | value | meaning |
     |---|---|---|
     | `atom` | name | mma atom, e.g. `mma.m16n8k16`, `wgmma.m64n256k16` |
-    | `atoms` | `[M, N, K]` | number of atoms in each dimension; each runs on its own warp (wgmma: warpgroup) |
+    | `atoms` | `[M, N, K]` | number of atoms in each dimension; each runs on its own warp (wgmma: warpgroup; fma: thread) |
+    | `atom_order` | layout | the number of the warp (thread) of atom (m, n, k); default: M fastest, then N, then K |
     | `permutation` | `[M, N, K]`, each an extent or a layout | permutation of the tiled mma; its extents are one step of the tiled mma |
     | `fragment_buffers` | 1 or 2 | 2: the fragments of the next k-slice are loaded while this one is multiplied |
 
@@ -199,7 +207,7 @@ def Tile_MultiplyAttr : Tile_SchedulePart<"Multiply", "multiply"> {
     ```
   }];
   let parameters = (ins Tile_OptionalAttr<"::mlir::StringAttr">:$atom,
-                        Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$atoms,
+                        Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$atoms, Tile_OptionalAttr<"LayoutAttr">:$atomOrder,
                         Tile_OptionalAttr<"::mlir::Attribute">:$permutation, Tile_OptionalInt:$fragmentBuffers);
 }
 

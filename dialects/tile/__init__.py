@@ -20,6 +20,7 @@ from .._tile_enum_gen import (  # noqa: F401
     RasterKind,
     RolesKind,
     SchedulerKind,
+    StageOrder,
     StorePath,
     TailKind,
     WavesKind,

@@ -259,6 +259,27 @@ class Modes:
         return tuple(int(m.value) if isinstance(m, ir.IntegerAttr) else layout_of(m)[0] for m in modes)
 
 
+@dataclass(frozen=True)
+class OneLayout:
+    """A layout by itself."""
+
+    form: str
+
+    def text(self, value: Layout) -> str:
+        return _mode_text(value)
+
+    def check(self, value: Any) -> Layout:
+        if not isinstance(value, Layout):
+            raise TypeError
+        return value
+
+    def encode(self, value: Layout) -> ir.Attribute:
+        return layout_attr(value)
+
+    def decode(self, attribute: ir.Attribute) -> Layout:
+        return layout_of(attribute)[0]
+
+
 ORDER = Call(
     Order,
     RasterKind,

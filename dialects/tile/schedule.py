@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from mlir import ir
-from tensor_layouts import size
+from tensor_layouts import Layout, size
 
 from lowtide.dialects._lowtide import ScheduleAttr
 from lowtide.dialects._tile_enum_gen import (
@@ -19,6 +19,7 @@ from lowtide.dialects._tile_enum_gen import (
     KDivisionKind,
     LaunchKind,
     SchedulerKind,
+    StageOrder,
     StorePath,
     TailKind,
     WavesKind,
@@ -38,6 +39,7 @@ from lowtide.dialects.tile.fields import (
     Kind,
     Modes,
     Name,
+    OneLayout,
     Order,
     Permutation,
     Roles,
@@ -83,12 +85,13 @@ GLOBAL_LOADS = "ld.global."
 class Grid(_Part):
     """`#tile.grid`: which CTA computes which tile of D, in which order.
 
-    `launch`, `tail`, `k_division` and `waves` may stay None: serialized, whole, none, free.
+    `ctas_per_sm`, `launch`, `tail`, `k_division` and `waves` may stay None: one, serialized, whole, none, free.
     """
 
     tile: Extents2 | None = field(default=None, metadata=_is(Integers(2, "[M, N]")))
     order: Order | None = field(default=None, metadata=_is(ORDER))
     scheduler: SchedulerKind | None = field(default=None, metadata=_is(Word(SchedulerKind)))
+    ctas_per_sm: int | None = field(default=None, metadata=_is(Integer()))
     launch: LaunchKind | None = field(default=None, metadata=_is(Word(LaunchKind)))
     tail: TailKind | None = field(default=None, metadata=_is(Word(TailKind)))
     k_division: KDivision | None = field(default=None, metadata=_is(K_DIVISION))
@@ -97,10 +100,15 @@ class Grid(_Part):
 
 @dataclass(frozen=True)
 class Operand(_Part):
-    """`#tile.operand`: how A or B is copied for the multiply. `cache` may stay None: normal."""
+    """`#tile.operand`: how A or B is copied for the multiply.
+
+    `stage`, `padding` and `cache` may stay None: as loaded, none, and normal.
+    """
 
     copy: str | None = field(default=None, metadata=_is(Name("the name of an atom, e.g. cp.async.16")))
     swizzle: SwizzleBits | None = field(default=None, metadata=_is(SWIZZLE))
+    stage: StageOrder | None = field(default=None, metadata=_is(Word(StageOrder)))
+    padding: int | None = field(default=None, metadata=_is(Integer()))
     cache: CacheHint | None = field(default=None, metadata=_is(Word(CacheHint)))
 
 
@@ -122,10 +130,14 @@ class Mainloop(_Part):
 
 @dataclass(frozen=True)
 class Multiply(_Part):
-    """`#tile.multiply`: by which instruction the tiles are multiplied, and by which warps."""
+    """`#tile.multiply`: by which instruction the tiles are multiplied, and by which warps.
+
+    `atom_order` may stay None: M fastest.
+    """
 
     atom: str | None = field(default=None, metadata=_is(Name("the name of an atom, e.g. mma.m16n8k16")))
     atoms: Extents3 | None = field(default=None, metadata=_is(Integers(3, "[M, N, K]")))
+    atom_order: Layout | None = field(default=None, metadata=_is(OneLayout("a #tile.layout of (m, n, k)")))
     permutation: Permutation | None = field(default=None, metadata=_is(Modes()))
     fragment_buffers: int | None = field(default=None, metadata=_is(Integer()))
 

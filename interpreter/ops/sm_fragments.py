@@ -26,7 +26,7 @@ OPS = OpTable(by_warp=True)
 Values = NDArray[Any]
 Ints = NDArray[np.int64]
 
-_MMA_ATOM = re.compile(r"mma\.m(\d+)n(\d+)k(\d+)\.(\w+)\.(\w+)")
+_MMA_ATOM = re.compile(r"(mma|fma)\.m(\d+)n(\d+)k(\d+)\.(\w+)\.(\w+)")
 
 
 def _fragment(type: Any) -> Fragment:
@@ -91,21 +91,22 @@ def _prepare_mma(op: DecodedOp, program: Program) -> None:
     match = _MMA_ATOM.fullmatch(attribute.atom)
     if match is None:
         raise InterpreterError(
-            f"{op.describe()}: unknown mma atom {attribute.atom}; known are mma.m16n8k16.f32.bf16 and the like"
+            f"{op.describe()}: unknown mma atom {attribute.atom}; known are mma.m16n8k16.f32.bf16, "
+            "fma.m1n1k1.f32.f32 and the like"
         )
-    m, n, k = (int(extent) for extent in match.groups()[:3])
+    m, n, k = (int(extent) for extent in match.groups()[1:4])
     warps_m, warps_n, warps_k = attribute.atoms
     (rows_m, depth), (rows_n, _) = (_fragment(type).shape for type in op.operand_types[:2])
     rests = (rows_m // (m * warps_m), rows_n // (n * warps_n), depth // (k * warps_k))
-    fragments = hardware.fragments_of((m, n, k), _fragment(op.operand_types[0]).element.bits)
-    for type, atom, (x, y) in zip(
-        op.operand_types, (fragments.a, fragments.b, fragments.c), ((0, 2), (1, 2), (0, 1)), strict=True
-    ):
-        needed = atom[0].shape[1] * rests[x] * rests[y]
+    bits = _fragment(op.operand_types[0]).element.bits
+    fragments = None if match[1] == "fma" else hardware.fragments_of((m, n, k), bits)
+    held = (1, 1, 1) if fragments is None else (part[0].shape[1] for part in (fragments.a, fragments.b, fragments.c))
+    for type, values, (x, y) in zip(op.operand_types, held, ((0, 2), (1, 2), (0, 1)), strict=True):
+        needed = values * rests[x] * rests[y]
         if _fragment(type).tv.values != needed:
             raise InterpreterError(
                 f"{op.describe()}: a thread holds {_fragment(type).tv.values} values of {_fragment(type).shape}, "
-                f"{attribute.atom} on {warps_m}x{warps_n} warps takes {needed}"
+                f"{attribute.atom}, {warps_m}x{warps_n} of them side by side, takes {needed}"
             )
     op.data = (fragments, rests)
 
@@ -117,6 +118,9 @@ def mma_sync(state: AgentState, op: DecodedOp) -> None:
     without_roles(state, op)
     a, b, c = (state.values[slot] for slot in op.operands)
     fragments, (atoms_m, atoms_n, atoms_k) = op.data
+    if fragments is None:
+        state.values[op.results[0]] = _fma(state, op, a, b, c)
+        return
     m, n, k = fragments.shape
     lanes = len(state.lanes)
     registers_a = a.reshape(lanes, atoms_k, atoms_m, -1)
@@ -136,6 +140,18 @@ def mma_sync(state: AgentState, op: DecodedOp) -> None:
     tiles = result.reshape(atoms_m, m, atoms_n, n)
     taken = tiles[:, fragments.c[0], :, fragments.c[1]]  # (lanes, values, atoms_m, atoms_n)
     state.values[op.results[0]] = taken.transpose(0, 3, 2, 1).reshape(lanes, -1)
+
+
+def _fma(state: AgentState, op: DecodedOp, a: Values, b: Values, c: Values) -> Values:
+    """Each thread's own products, one after the other in order of K, each sum rounded once (PTX ISA, "fma")."""
+    lanes, (_, (atoms_m, atoms_n, atoms_k)) = len(state.lanes), op.data
+    dtype = _fragment(op.result_types[0]).element.name
+    result = c.reshape(lanes, atoms_n, atoms_m)
+    for step in range(atoms_k):
+        x = a.reshape(lanes, atoms_k, 1, atoms_m)[:, step]
+        y = b.reshape(lanes, atoms_k, atoms_n, 1)[:, step]
+        result = state.machine.domain.fma(x, y, result, dtype)
+    return result.reshape(lanes, -1)
 
 
 @OPS.implements("sm.sum_over_k")

@@ -18,6 +18,7 @@ from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts import threads_of
 from lowtide.passes.support.atoms import CP_ASYNC_COPIES, fill_copy, tiled_copy_attr
+from lowtide.passes.support.buffers import is_transposed_buffer
 from lowtide.passes.support.kernels import kernels_of, schedule_of
 from lowtide.passes.support.problem import element_bits
 from lowtide.passes.support.rewriting import before, defining_op, erase
@@ -43,7 +44,8 @@ class BindCopyAtoms(Pass):
                 try:
                     target.copy(atom)
                     bits = element_bits(view.element_type)
-                    tiled = fill_copy(atom, view.shape, threads_of(schedule), bits)
+                    transposed = is_transposed_buffer(copy.destination.type)
+                    tiled = fill_copy(atom, view.shape, threads_of(schedule), bits, transposed)
                 except (ScheduleError, TargetError) as error:
                     raise Refusal(copy, str(error)) from error
                 with before(copy), copy.operation.location:

@@ -36,7 +36,7 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import EpilogueMath, SchedulerKind, StorePath
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.epilogue.parts import Epilogue, Part
+from lowtide.passes.epilogue.parts import Epilogue, Part, fragment_run
 from lowtide.passes.epilogue.scratch import Scratch
 from lowtide.passes.epilogue.stores import store_by_tma
 from lowtide.passes.support.atoms import fragment_type, tiled_mma_of
@@ -130,7 +130,7 @@ def _scratch(epilogue: Epilogue, buffers: Scratch) -> ir.Value:
 
 def _store_direct(epilogue: Epilogue, part: Part) -> None:
     y = epilogue.map(part.value, part.origin)
-    bytes_per_store = 2 * element_bits(epilogue.d_element) // 8
+    bytes_per_store = fragment_run(part.value.type) * element_bits(epilogue.d_element) // 8
     sm.StoreGlobalOp(y, epilogue.window(part), f"st.global.{bytes_per_store}", cache=epilogue.cache)
 
 
@@ -141,9 +141,10 @@ def _store_through(epilogue: Epilogue, scratch: ir.Value, part: Part) -> None:
     bytes_of = element_bits(element) // 8
     in_registers = epilogue.schedule.epilogue.math is EpilogueMath.registers
     value = epilogue.map(part.value, part.origin) if in_registers else part.value
+    run = min(fragment_run(value.type), access.rows.vector)
     if epilogue.partial is not None:
         value = epilogue.stacked(value)
-    sm.StoreSharedOp(value, scratch, f"st.shared.{2 * bytes_of}")
+    sm.StoreSharedOp(value, scratch, f"st.shared.{run * bytes_of}")
     sm.BarrierOp()
     rows_type = fragment_type(access.rows.tv, shape, element)
     atom = f"ld.shared.{access.rows.vector * bytes_of}"

@@ -9,6 +9,7 @@ from mlir.dialects import arith
 from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import operand_kinds
 from lowtide.dialects.tile import CacheHint, EpilogueMath, OperandKind, StorePath
+from lowtide.dialects.tile.layouts import tv_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
@@ -19,6 +20,7 @@ from lowtide.passes.support.cache_hints import written
 from lowtide.passes.support.problem import element_bits, element_name
 from lowtide.passes.support.rewriting import copy_region, defining_op
 from lowtide.targets import TiledMma
+from lowtide.targets.tv import neighbours
 
 Origin = tuple[ir.Value, ir.Value]
 
@@ -158,6 +160,11 @@ class Epilogue:
         result = sm.FragmentType.get(like.shape, element, like.tv)
         # The run of neighbouring values that a thread holds in a row, at most 16 bytes.
         in_registers = self.schedule.epilogue.math is EpilogueMath.registers
-        run = 2 if in_registers else self.rows_access(tuple(like.shape)).rows.vector
+        run = fragment_run(like) if in_registers else self.rows_access(tuple(like.shape)).rows.vector
         bytes_per_load = min(16, run * element_bits(element) // 8)
         return sm.LoadGlobalOp(result, view, f"ld.global.{bytes_per_load}").result
+
+
+def fragment_run(fragment: sm.FragmentType) -> int:
+    """Neighbouring elements of a row that each thread holds: what one store moves, at most 16 bytes."""
+    return min(neighbours(tv_of(fragment.tv), tuple(fragment.shape)), 128 // element_bits(fragment.element_type))

@@ -1,11 +1,13 @@
-"""mma.sync, and elementwise ops on fragments."""
+"""mma.sync, FMA, and elementwise ops on fragments."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import gcd
 
 import numpy as np
 from mlir import ir
-from mlir.dialects import arith, llvm, nvvm, vector
+from mlir.dialects import arith, llvm, math, nvvm, vector
+from numpy.typing import NDArray
 
 from lowtide.dialects import sm
 from lowtide.dialects.tile.layouts import tv_of
@@ -13,34 +15,93 @@ from lowtide.elements import element_type
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.attributes import enum_attribute, mma_shape
 from lowtide.passes.nvvm.context import Context
-from lowtide.passes.nvvm.values import Fragment, regroup, vector_type
+from lowtide.passes.nvvm.values import Fragment, element_of, regroup, vector_type
 from lowtide.passes.support.atoms import tiled_mma_of
 from lowtide.passes.support.rewriting import defining_op
-from lowtide.targets import MmaAtom, coordinates
+from lowtide.targets import MmaAtom, TiledMma, coordinates
 from lowtide.targets.tv import extents
 
-_ACCUMULATOR_WIDTH = 4  # elements of C per thread of one m16n8 atom
+_ACCUMULATOR_WIDTH = 4  # elements of C per thread of one m16n8 atom; at most, of other atoms
 _REGISTER_BITS = 32  # of the registers that hold several narrow operands
 
 
 def lower_splat(context: Context, op: sm.SplatOp) -> None:
     fragment = op.result.type
     _, values = extents(tv_of(fragment.tv))
-    type_ = vector_type(_ACCUMULATOR_WIDTH, fragment.element_type)
+    width = gcd(values, _ACCUMULATOR_WIDTH)
+    type_ = vector_type(width, fragment.element_type)
     value = ir.FloatAttr.get(fragment.element_type, ir.FloatAttr(op.value).value)
     register = arith.constant(type_, ir.DenseElementsAttr.get_splat(type_, value))
-    context.values[op.result] = Fragment((register,) * (values // _ACCUMULATOR_WIDTH), _ACCUMULATOR_WIDTH, fragment)
+    context.values[op.result] = Fragment((register,) * (values // width), width, fragment)
 
 
 def lower_mma_sync(context: Context, op: sm.MmaSyncOp) -> None:
-    """One mma.sync per atom of the warp, back and forth along N, so that consecutive ones share an operand."""
+    """The instructions of each atom, on fragments that are held as the tiled mma needs them."""
     tiled = tiled_mma_of(op.mma)
     a, b, c = (context.fragment(value) for value in (op.a, op.b, op.acc))
     for name, fragment, shape in (("a", a, op.a.type.shape), ("b", b, op.b.type.shape), ("c", c, op.acc.type.shape)):
         expected = tiled.tv(name, shape)  # type: ignore[arg-type]
         if not np.array_equal(coordinates(expected, shape), coordinates(tv_of(fragment.type.tv), shape)):
             raise Refusal(op, f"operand {name} is not held as the tiled mma needs it: {expected}")
-    atoms = {name: tiled.atom_values(name, f.type.shape) for name, f in (("a", a), ("b", b), ("c", c))}  # type: ignore[arg-type]
+    lower = _fma if tiled.atom.threads == 1 else _mma_sync
+    context.values[op.result] = lower(tiled, a, b, c)
+
+
+def _atom_values(tiled: TiledMma, a: Fragment, b: Fragment, c: Fragment) -> dict[str, NDArray[np.int64]]:
+    return {name: tiled.atom_values(name, f.type.shape) for name, f in (("a", a), ("b", b), ("c", c))}  # type: ignore[arg-type]
+
+
+def _fma(tiled: TiledMma, a: Fragment, b: Fragment, c: Fragment) -> Fragment:
+    """Vectors of fma, K outermost: one for each register of accumulators, with its rows of A and its columns of B.
+
+    Back and forth along M, so that consecutive ones share an operand: by this order ptxas also finds registers that
+    leave fewer of its bank conflicts.
+    """
+    atoms = _atom_values(tiled, a, b, c)
+    accumulators, width = list(c.registers), c.width
+    row, column = (np.empty(c.width * len(accumulators), np.int64) for _ in "mn")
+    for (m, n), value in np.ndenumerate(atoms["c"][..., 0]):
+        row[value], column[value] = m, n
+    first_row, first_column = row[::width], column[::width]
+    order = np.lexsort((np.where(first_column % 2, -first_row, first_row), first_column))
+    for k in range(atoms["a"].shape[1]):
+        vectors_a, vectors_b = _Picked(a), _Picked(b)
+        for place in order.tolist():
+            own = slice(place * width, (place + 1) * width)
+            x = vectors_a.of(atoms["a"][row[own], k, 0])
+            y = vectors_b.of(atoms["b"][column[own], k, 0])
+            accumulators[place] = math.fma(x, y, accumulators[place])
+    return replace(c, registers=tuple(accumulators))
+
+
+class _Picked:
+    """Vectors of a fragment's values, made once each: a register as it is, one value for all, or any others."""
+
+    def __init__(self, fragment: Fragment) -> None:
+        self.fragment = fragment
+        self.made: dict[tuple[int, ...], ir.Value] = {}
+
+    def of(self, values: NDArray[np.int64]) -> ir.Value:
+        wanted = tuple(values.tolist())
+        if wanted not in self.made:
+            self.made[wanted] = self._make(wanted)
+        return self.made[wanted]
+
+    def _make(self, wanted: tuple[int, ...]) -> ir.Value:
+        registers, width = self.fragment.registers, self.fragment.width
+        if len(wanted) == width and wanted[0] % width == 0 and wanted == tuple(range(wanted[0], wanted[0] + width)):
+            return registers[wanted[0] // width]
+        type_ = vector_type(len(wanted), self.fragment.type.element_type)
+        elements = [element_of(registers[value // width], value % width) for value in dict.fromkeys(wanted)]
+        if len(elements) == 1:
+            return vector.BroadcastOp(type_, elements[0]).result
+        by_value = dict(zip(dict.fromkeys(wanted), elements, strict=True))
+        return vector.FromElementsOp(type_, [by_value[value] for value in wanted]).result
+
+
+def _mma_sync(tiled: TiledMma, a: Fragment, b: Fragment, c: Fragment) -> Fragment:
+    """One mma.sync per atom of the warp, back and forth along N, so that consecutive ones share an operand."""
+    atoms = _atom_values(tiled, a, b, c)
     width, held = tiled.atom.accumulators, regroup(c, tiled.atom.accumulators)
     accumulators = list(held.registers)
     rest_m, rest_k, _ = atoms["a"].shape
@@ -55,7 +116,7 @@ def lower_mma_sync(context: Context, op: sm.MmaSyncOp) -> None:
                 fb = [b.registers[v // packed] for v in atoms["b"][n, k, ::packed]]
                 place = int(atoms["c"][m, n, 0]) // width
                 accumulators[place] = instruction.emit(fa, fb, accumulators[place])
-    context.values[op.result] = regroup(replace(held, registers=tuple(accumulators)), c.width)
+    return regroup(replace(held, registers=tuple(accumulators)), c.width)
 
 
 class _Instruction:

@@ -24,6 +24,7 @@ from mlir.dialects import gpu, llvm, memref, nvvm, scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
+from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.nvvm import (
@@ -186,8 +187,8 @@ def _convert_kernel(
                 "sym_name": kernel.sym_name,
                 "gpu.kernel": ir.UnitAttr.get(),
                 "known_block_size": ir.DenseI32ArrayAttr.get([threads, 1, 1]),
-                # One CTA per SM is enough: ptxas must not spill to save registers.
-                "nvvm.minctasm": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1),
+                # By default one CTA per SM is enough: ptxas must not spill to save registers.
+                "nvvm.minctasm": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), _ctas_per_sm(kernel)),
                 **_registers_at_entry(kernel, threads, target),
                 **_tensor_map_positions(entry, by_argument),
                 **{name: kernel.attributes[name] for name in ("schedule", "problem") if name in kernel.attributes},
@@ -213,6 +214,12 @@ def _argument_types(type_: ir.Type, passed: _Passed) -> list[ir.Type]:
     i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
     address = [llvm.PointerType.get(_GLOBAL), *([i64] if type_.rank == 2 else [])]
     return [*(address if passed.address else []), *[i32 for _ in passed.extents]]
+
+
+def _ctas_per_sm(kernel: tile.KernelOp) -> int:
+    """CTAs that must fit on an SM at once: the schedule's, if there is one."""
+    schedule = Schedule.of(kernel.attributes["schedule"]) if "schedule" in kernel.attributes else Schedule()
+    return schedule.grid.ctas_per_sm or 1
 
 
 def _registers_at_entry(kernel: tile.KernelOp, threads: int, target: Target) -> dict[str, ir.Attribute]:

@@ -26,11 +26,12 @@ from lowtide.passes.nvvm.memory import (
     shared_access,
 )
 from lowtide.passes.nvvm.thread_offsets import layout_offset
-from lowtide.passes.nvvm.values import Fragment, Window, in_value_order, regroup, vector_type
+from lowtide.passes.nvvm.values import Fragment, Window, gathered, in_value_order, vector_type
+from lowtide.passes.support.buffers import is_transposed_buffer
 from lowtide.passes.support.builder import Scalar
 from lowtide.passes.support.problem import element_bits
 from lowtide.targets import SplitCoordinates, fragment_loads, split_coordinates
-from lowtide.targets.tv import extents
+from lowtide.targets.tv import Runs, extents, runs
 
 Store = Callable[[ir.Value, ir.Value, int], None]
 
@@ -43,6 +44,8 @@ def lower_cp_async(context: Context, op: sm.CpAsyncOp) -> None:
     run = size // element_bytes
     split = split_coordinates(tv_of(op.copy.tv), window.shape)
     _check_runs(op, split, run, layout_of(buffer.type.layout)[1])
+    if run > 1 and is_transposed_buffer(buffer.type):
+        raise Refusal(op, f"moves {run} elements at once, but its buffer is contiguous along the other dimension")
     access = shared_access(context, buffer, split.row_thread, split.col_thread)
     row0, column0 = _thread_origin(context, window, split)
     for value in range(0, len(split.row_values), run):
@@ -105,12 +108,12 @@ def lower_store_shared(context: Context, op: sm.StoreSharedOp) -> None:
         return
     buffer = context.buffer(op.destination)
     fragment = context.fragment(op.value)
-    run = _run(op, "st.shared.", fragment.type)
-    split = split_coordinates(tv_of(fragment.type.tv), fragment.type.shape)
+    run, in_runs = _in_runs(op, "st.shared.", fragment.type)
+    split = split_coordinates(in_runs.tv, fragment.type.shape)
     _check_runs(op, split, run, layout_of(buffer.type.layout)[1])
     access = shared_access(context, buffer, split.row_thread, split.col_thread)
     size = run * element_bits(fragment.type.element_type) // 8
-    for index, register in enumerate(regroup(fragment, run).registers):
+    for index, register in enumerate(gathered(fragment, in_runs, run)):
         pointer = access.pointer(context, split.row_values[index * run], split.col_values[index * run])
         llvm.StoreOp(register, pointer, alignment=size)
 
@@ -120,7 +123,8 @@ def lower_load_shared(context: Context, op: sm.LoadSharedOp) -> None:
     buffer, fragment = context.buffer(op.source), op.result.type
     run, trans = _run(op, "ld.shared.", fragment), bool(op.trans)
     tv = tv_of(fragment.tv)
-    split, values = split_coordinates(tv, fragment.shape), _loaded_values(op, fragment, run, trans)
+    split = split_coordinates(tv, fragment.shape)
+    values = _loaded_values(op, fragment, run, trans != is_transposed_buffer(buffer.type))
     bits, base, _ = layout_of(buffer.type.layout)[1]
     if bits and run > 1 << base:
         raise Refusal(op, f"moves {run} elements at once, but the swizzle permutes units of {1 << base}")
@@ -138,18 +142,30 @@ def lower_load_shared(context: Context, op: sm.LoadSharedOp) -> None:
     context.values[op.result] = in_value_order([load.result for load in loaded], values, fragment)
 
 
-def _loaded_values(op: ir.OpView, fragment: sm.FragmentType, run: int, trans: bool) -> NDArray[np.int64]:
-    """The values that each load fills: array (loads, run)."""
+def _loaded_values(op: ir.OpView, fragment: sm.FragmentType, run: int, along_rows: bool) -> NDArray[np.int64]:
+    """The values that each load fills, along the columns or the rows of the fragment: array (loads, run)."""
     tv = tv_of(fragment.tv)
     _, held = extents(tv)
     if run < 1 or held % run:
         raise Refusal(op, f"moves {run} elements at once, but a thread has {held}")
     try:
-        return fragment_loads(tv, fragment.shape, trans, run).values
+        return fragment_loads(tv, fragment.shape, along_rows, run).values
     except ScheduleError as error:
-        along = "column" if trans else "row"
+        along = "column" if along_rows else "row"
         rule = f"moves {run} elements at once, but its thread-value layout does not keep them in one {along}"
         raise Refusal(op, rule) from error
+
+
+def _in_runs(op: ir.OpView, family: str, fragment: sm.FragmentType) -> tuple[int, Runs]:
+    """Elements that an access by the op's atom moves, and the fragment's values in runs of as many.
+
+    Values that are no such runs stay in their order, and `_check_runs` refuses them.
+    """
+    run, tv = _run(op, family, fragment), tv_of(fragment.tv)
+    try:
+        return run, runs(tv, tuple(fragment.shape), max(run, 1))
+    except ScheduleError:
+        return run, Runs(tv, tuple(range(extents(tv)[1])))
 
 
 def _run(op: ir.OpView, family: str, fragment: sm.FragmentType) -> int:
@@ -160,11 +176,11 @@ def _run(op: ir.OpView, family: str, fragment: sm.FragmentType) -> int:
 def lower_store_global(context: Context, op: sm.StoreGlobalOp) -> None:
     """Vector stores of the runs of a fragment's values that are inside the matrix, else stores of single elements."""
     window, fragment = context.window(op.destination), context.fragment(op.value)
-    run = _run(op, "st.global.", fragment.type)
-    split = split_coordinates(tv_of(fragment.type.tv), fragment.type.shape)
+    run, in_runs = _in_runs(op, "st.global.", fragment.type)
+    split = split_coordinates(in_runs.tv, fragment.type.shape)
     _check_runs(op, split, run, (0, 0, 0))
     row0, column0 = _thread_origin(context, window, split)
-    for index, register in enumerate(regroup(fragment, run).registers):
+    for index, register in enumerate(gathered(fragment, in_runs, run)):
         row = context.build.add(row0, split.row_values[index * run])
         column = context.build.add(column0, split.col_values[index * run])
         _store_run(context, window, (row, column), register, run, _cached_store(op))

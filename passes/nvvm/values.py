@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from lowtide.dialects import sm
 from lowtide.dialects.tile import OperandKind
+from lowtide.targets.tv import Runs
 
 # On a kernel: the positions of the arguments that are tensor maps.
 TENSOR_MAPS_ATTRIBUTE = "tensor_maps"
@@ -135,6 +136,28 @@ def regroup(fragment: Fragment, width: int) -> Fragment:
             registers = [shuffle(x, y, range(2 * current)) for x, y in pairs]
             current *= 2
     return replace(fragment, registers=tuple(registers), width=width)
+
+
+def gathered(fragment: Fragment, order: Runs, width: int) -> Sequence[ir.Value]:
+    """The fragment's values, in the order of runs, as vectors of `width`."""
+    if order.in_order:
+        return regroup(fragment, width).registers
+    element = fragment.type.element_type
+    values = [element_of(fragment.registers[v // fragment.width], v % fragment.width) for v in order.values]
+    return _vectors(values, width, element)
+
+
+def element_of(register: ir.Value, index: int) -> ir.Value:
+    """One element of a vector."""
+    return vector.ExtractOp(register, [], [index]).result
+
+
+def _vectors(values: Sequence[ir.Value], width: int, element: ir.Type) -> list[ir.Value]:
+    type_ = vector_type(width, element)
+    return [
+        vector.FromElementsOp(type_, list(values[start : start + width])).result
+        for start in range(0, len(values), width)
+    ]
 
 
 def shuffle(x: ir.Value, y: ir.Value, mask: Sequence[int] | range) -> ir.Value:

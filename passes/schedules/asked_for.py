@@ -31,7 +31,8 @@ def asks_for_no_roles(given: Schedule, problem: Problem) -> bool:
     multiply = given.multiply
     return (
         any(operand.copy not in (None, *TMA_RANKS) for operand in (given.mainloop.a, given.mainloop.b))
-        or (multiply.atom or "").startswith("mma.")
+        or (multiply.atom or "").startswith(("mma.", "fma."))
+        or multiply.atom_order is not None
         or multiply.fragment_buffers == 2
         or given.grid.scheduler is SchedulerKind.one_shot
         or (multiply.atoms is not None and multiply.atoms[1:] != (1, 1))

@@ -27,7 +27,7 @@ from lowtide.passes.schedules.facts import (
     warps_along_k,
     work_loops,
 )
-from lowtide.passes.support.atoms import TMA_RANKS, stored_shape, tiled_mma, tiled_mma_attr
+from lowtide.passes.support.atoms import TMA_RANKS, planned_stage, stored_shape, tiled_mma, tiled_mma_attr
 from lowtide.passes.support.problem import Problem
 from lowtide.passes.support.rewriting import defining_op
 
@@ -186,6 +186,7 @@ def _operands(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> It
                 scheduled = f"a CTA tile of {list(schedule.tile_mnk)}, which makes them {list(wanted[0])}"
                 yield _refusal(op, f"takes {operand} in tiles of {list(shape)}", scheduled, AGAIN)
             yield from _same_swizzle(op, operand, type_, f"{operand}.swizzle", schedule)
+            yield from _same_stage(op, operand, type_, schedule, problem)
 
 
 def _same_swizzle(op: ir.OpView, what: str, type_: ir.Type, field: str, schedule: Schedule) -> Iterator[Refusal]:
@@ -194,6 +195,17 @@ def _same_swizzle(op: ir.OpView, what: str, type_: ir.Type, field: str, schedule
     if found is not None and (found[0] != given[0] or (found[0] and found != given)):
         built = "keeps {} with swizzle<{},{},{}>".format(what, *found)
         yield _refusal(op, built, "{} = <{},{},{}>".format(field, *given), BOTH)
+
+
+def _same_stage(op: ir.OpView, operand: str, type_: ir.Type, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
+    """A stage without roles is contiguous along the dimension, and padded, as the schedule says."""
+    if schedule.consumers or not isinstance(type_, ir.MemRefType) or not isinstance(type_.layout, tile.LayoutAttr):
+        return
+    found, planned = layout_of(type_.layout)[0], planned_stage(operand, schedule, problem.layout)
+    if found != planned:
+        fields = schedule.mainloop.operand(operand)
+        scheduled = f"{operand}.stage = {fields.stage or 'as_loaded'} and {operand}.padding = {fields.padding or 0}"
+        yield _refusal(op, f"keeps {operand} in {found}", f"{scheduled}, which make it {planned}", BOTH)
 
 
 def _swizzle(type_: ir.Type) -> SwizzleBits | None:

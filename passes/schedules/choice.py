@@ -20,6 +20,7 @@ from lowtide.passes.schedules.mainloop_rules import has_wgmma
 from lowtide.passes.schedules.rules import broken_field, broken_rule
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import SwizzleChoice, Target
+from lowtide.targets.atoms import multiplies_by_wgmma
 
 _SWIZZLES = ("mainloop.a.swizzle", "mainloop.b.swizzle", "epilogue.swizzle")
 _SHOWN = 6  # tiles in the reason
@@ -60,7 +61,7 @@ def _choose_tile(problem: Problem, target: Target, given: Schedule) -> tuple[Sch
     if given.consumers:
         return *_with_roles(problem, target, given), ""
     why_no_roles = ""
-    if given.mainloop.roles is None and has_wgmma(target):
+    if given.mainloop.roles is None and has_wgmma(target) and multiplies_by_wgmma(problem.a):
         try:
             return *_with_roles(problem, target, given), ""
         except ScheduleError as error:  # the given fields may ask for instructions that every target has
@@ -169,8 +170,8 @@ def _follow(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
 
     With roles, stages come last: the most that fit beside the epilogue's scratch. Without, the candidate sets them.
     """
-    schedule = epilogue_choice.path_and_math(schedule, problem)
     schedule = schedule.filled(multiply_choice.follow(schedule, problem, target))
+    schedule = epilogue_choice.path_and_math(schedule, problem)
     schedule = schedule.filled(mainloop_choice.follow(schedule, problem))
     schedule = schedule.filled(grid_choice.follow(schedule, problem, target))
     schedule = epilogue_choice.parts(schedule, problem, target)

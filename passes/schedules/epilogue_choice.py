@@ -23,7 +23,8 @@ from lowtide.passes.schedules.mainloop_choice import fitting_stages
 from lowtide.passes.support.atoms import epilogue_rows, part_of, tiled_mma
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import SwizzleChoice, Target
-from lowtide.targets.atoms import WGMMA_ROWS
+from lowtide.targets.atoms import FMA, WGMMA_ROWS
+from lowtide.targets.tv import neighbours
 
 # Elements of the epilogue tile per thread if the epilogue reads whole rows, or calls functions.
 _ROWS_VALUES = 32
@@ -44,7 +45,10 @@ def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
     if schedule.k_division is not None and schedule.k_division.kind is KDivisionKind.scatter:
         schedule = schedule.filled({"epilogue.path": StorePath.direct})
     by_tma = schedule.consumers > 0 and may_store_by_tma(schedule, problem)
-    schedule = schedule.filled({"epilogue.path": StorePath.tma if by_tma else StorePath.smem})
+    # Fragments of mma.sync and wgmma hold pairs of columns, those of FMA atoms 16 bytes.
+    is_light = OperandKind.full not in problem.kinds and not problem.has_math
+    by_threads = StorePath.direct if schedule.multiply.atom == FMA and is_light else StorePath.smem
+    schedule = schedule.filled({"epilogue.path": StorePath.tma if by_tma else by_threads})
     # Operands read for each element want whole rows; without them, converting first halves the traffic.
     has_partial_sums = warps_along_k(schedule) > 1
     rows = schedule.epilogue.path is StorePath.smem and (OperandKind.full in problem.kinds or has_partial_sums)
@@ -155,8 +159,9 @@ def scratch_swizzle(schedule: Schedule, problem: Problem) -> SwizzleChoice:
     element_bytes = element_type(access.scratch_element).bits // 8
     tv = part_of(tiled_mma(schedule, problem), shape).tv("c", shape)
     vector = access.rows.vector
+    run = min(neighbours(tv, shape), vector)
     accesses = [
-        targets.fragment_access(f"st.shared.{2 * element_bytes}", tv, shape, 2),
+        targets.fragment_access(f"st.shared.{run * element_bytes}", tv, shape, run),
         targets.fragment_access(f"ld.shared.{vector * element_bytes}", access.rows.tv, shape, vector),
     ]
     return targets.choose_swizzle(shape, accesses, element_bytes)
@@ -168,8 +173,10 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
     in_rows_for = "sums of the warps along K meet" if warps_along_k(schedule) > 1 else "a full operand is read"
     math = f"{in_rows_for} in whole rows" if in_rows else "converting before shared memory halves its traffic"
     if not schedule.consumers:
+        is_direct = schedule.epilogue.path is StorePath.direct
+        rows = "rows of 16-byte stores need shared memory in between"
         return {
-            "epilogue.path": "rows of 16-byte stores need shared memory in between",
+            "epilogue.path": "each thread holds 16 bytes of a row" if is_direct else rows,
             "epilogue.math": math,
             "epilogue.tile": "the tallest part that fits the drained ring, and the registers beside operands",
         }

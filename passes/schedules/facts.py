@@ -1,12 +1,15 @@
 """What follows from a complete schedule: threads, and bytes of shared memory."""
 
+from tensor_layouts import cosize
+
 from lowtide.dialects.tile import EpilogueMath, StorePath, TailKind, WorkPart
 from lowtide.dialects.tile.fields import Extents2
 from lowtide.dialects.tile.schedule import Grid, Schedule
 from lowtide.elements import element_type
+from lowtide.passes.support.atoms import planned_stage
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
-from lowtide.targets.atoms import WARPGROUP_THREADS
+from lowtide.targets.atoms import WARPGROUP_THREADS, threads_of_atom
 
 # Each buffer in shared memory starts at a multiple of this, so that every swizzle of up to 128 bytes × 8 rows starts
 # on its own period.
@@ -29,8 +32,12 @@ def ring_bytes(schedule: Schedule, problem: Problem) -> int:
     if schedule.is_direct:
         return 0
     assert schedule.mainloop.stages is not None
-    m, n, k = schedule.tile_mnk
-    return schedule.mainloop.stages * (m * element_type(problem.a).bits + n * element_type(problem.b).bits) * k // 8
+    return schedule.mainloop.stages * sum(stage_bytes(operand, schedule, problem) for operand in ("a", "b"))
+
+
+def stage_bytes(operand: str, schedule: Schedule, problem: Problem) -> int:
+    """Shared memory of one stage of A or B, in bytes."""
+    return cosize(planned_stage(operand, schedule, problem.layout)) * element_type(problem.operand(operand)).bits // 8
 
 
 def scratch_element(schedule: Schedule, problem: Problem) -> str:
@@ -75,9 +82,8 @@ def shared_memory_bytes(schedule: Schedule, problem: Problem) -> int:
     if not ring:
         return scratch
     assert schedule.mainloop.stages is not None
-    m, n, k = schedule.tile_mnk
-    rows = schedule.mainloop.stages * k
-    end = aligned(m * rows * element_type(problem.a).bits // 8) + n * rows * element_type(problem.b).bits // 8
+    a, b = (schedule.mainloop.stages * stage_bytes(operand, schedule, problem) for operand in ("a", "b"))
+    end = aligned(a) + b
     if schedule.consumers:  # the producer runs ahead, so the ring is never free; two mbarriers per slot
         mbarriers = 2 * schedule.mainloop.stages + (schedule.turns if schedule.turns > 1 else 0)
         return (aligned(end) + scratch if scratch else end) + MBARRIER_BYTES * mbarriers
@@ -90,12 +96,12 @@ def aligned(offset: int) -> int:
 
 
 def threads_of(schedule: Schedule) -> int:
-    """Threads per CTA: those of the warps, or of one producer and the consumer warpgroups."""
+    """Threads per CTA: those of the atoms, or of one producer and the consumer warpgroups."""
     if schedule.consumers:
         return WARPGROUP_THREADS * (1 + schedule.consumers)
     assert schedule.multiply.atoms is not None
     m, n, k = schedule.multiply.atoms
-    return 32 * m * n * k
+    return threads_of_atom(schedule.multiply.atom) * m * n * k
 
 
 def multiplying_threads(schedule: Schedule) -> int:

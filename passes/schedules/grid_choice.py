@@ -13,13 +13,13 @@ from lowtide.dialects.tile.fields import Extents2, Extents3, Order, Roles, coope
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.asked_for import stores_by_tma, wgmma_width
-from lowtide.passes.schedules.facts import results_fill_registers
+from lowtide.passes.schedules.facts import results_fill_registers, threads_of
 from lowtide.passes.schedules.grid_cost import role_cost
 from lowtide.passes.schedules.grid_rules import has_griddepcontrol
 from lowtide.passes.schedules.multiply_rules import widest
 from lowtide.passes.support.problem import Problem, b_is_nk
 from lowtide.targets import Target
-from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS
+from lowtide.targets.atoms import FMA, WARPGROUP_THREADS, WGMMA_ROWS
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,12 @@ _COMMON: Mapping[int, tuple[Candidate, ...]] = MappingProxyType(
             Candidate((64, 64), 64, (2, 2, 1), 4),
             Candidate((64, 64), 32, (2, 2, 1), 4),
         ),
+        # FMA atoms, 8 × 8 accumulators per thread.
+        32: (
+            Candidate((128, 128), 8, (16, 16, 1), 4),
+            Candidate((128, 64), 8, (16, 8, 1), 4),
+            Candidate((64, 64), 8, (8, 8, 1), 4),
+        ),
         64: (
             Candidate((128, 128), 16, (4, 2, 1), 4),
             Candidate((128, 64), 16, (2, 2, 1), 4),
@@ -74,6 +80,10 @@ _UNCOMMON_WARPS: tuple[Extents3, ...] = (
     (1, 1, 1),
 )
 
+# Threads of FMA atoms, likewise.
+_FMA_BITS = 32  # of the operands that no tensor core multiplies
+_UNCOMMON_THREADS: tuple[Extents3, ...] = ((16, 16, 1), (16, 8, 1), (8, 16, 1), (8, 8, 1), (8, 4, 1))
+
 # With roles: rows of a CTA tile and the consumer warpgroups that multiply, with the largest N whose accumulators fit.
 # Multiples of 8 up to that N are candidates: the cheapest is the one that fills the last wave. With four or more
 # consumers each has 64 rows.
@@ -88,6 +98,9 @@ _ROWS: tuple[tuple[int, Roles, int], ...] = (
 _NARROWEST, _N_STEP = 64, 8
 _DEPTH = 64  # K of a step: rows of 128 bytes
 
+# FMA atoms: registers per thread that do for this number of accumulators, if the epilogue only converts them.
+_REGISTERS_OF_FMA, _ACCUMULATORS_OF_FMA = 128, 64
+
 _ACCUMULATORS_BESIDE_ROWS = 128  # per thread, if the epilogue also holds rows of a full operand
 # Accumulators per thread if an epilogue without TMA calls functions, in tiles of one block of rows per consumer: ptxas
 # interleaves the calls of a whole part, and spills with more.
@@ -96,17 +109,14 @@ _ACCUMULATORS_BESIDE_FUNCTIONS, _FEW_BESIDE_FUNCTIONS = 128, 64
 
 def candidates(given: Schedule, problem: Problem) -> Iterator[tuple[Candidate, ...]]:
     """Tiles without roles: the common ones that agree with the given fields; if none does, more."""
-    tile, k = given.grid.tile, given.mainloop.k
-    common = _COMMON[element_type(problem.a).bits]
+    tile, k, bits = given.grid.tile, given.mainloop.k, element_type(problem.a).bits
+    common, uncommon = _COMMON[bits], _UNCOMMON_THREADS if bits == _FMA_BITS else _UNCOMMON_WARPS
     agreeing = tuple(c for c in common if tile in (None, c.tile) and k in (None, c.k))
     yield agreeing if agreeing and given.multiply.atoms is None else common
     if tile is not None or k is not None or given.multiply.permutation is not None:
         shapes = dict.fromkeys((tile or c.tile, k or c.k) for c in common)
         yield tuple(
-            Candidate(shape, depth, atoms, stages)
-            for stages in (3, 2)
-            for atoms in _UNCOMMON_WARPS
-            for shape, depth in shapes
+            Candidate(shape, depth, atoms, stages) for stages in (3, 2) for atoms in uncommon for shape, depth in shapes
         )
 
 
@@ -173,10 +183,12 @@ def _widths(given: Schedule, problem: Problem, narrowest: int) -> list[int]:
 def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str, Any]:
     """Order and scheduler for a tile, by path.
 
-    With roles also programmatic launch and, where they gain, a tail in halves.
+    With roles also programmatic launch and, where they gain, a tail in halves; without them the CTAs per SM.
     """
     if not schedule.consumers:
-        return {"grid.order": grouped(8), "grid.scheduler": SchedulerKind.one_shot}
+        chosen = {"grid.order": grouped(8), "grid.scheduler": SchedulerKind.one_shot}
+        count = _ctas_of_fma(schedule, problem, target) if schedule.multiply.atom == FMA else 1
+        return chosen | ({"grid.ctas_per_sm": count} if count > 1 else {})
     found: dict[str, Any] = {
         "grid.order": _square_bands(schedule, target),
         "grid.scheduler": SchedulerKind.persistent,
@@ -201,6 +213,15 @@ def _is_cheaper_in_halves(schedule: Schedule, problem: Problem, target: Target) 
     return halves < whole
 
 
+def _ctas_of_fma(schedule: Schedule, problem: Problem, target: Target) -> int:
+    """CTAs per SM at which a thread has `_REGISTERS_OF_FMA` registers; 1 where it needs more of them."""
+    m, n, _ = schedule.tile_mnk
+    threads = threads_of(schedule)
+    if m * n > _ACCUMULATORS_OF_FMA * threads or problem.kinds or problem.has_math:
+        return 1
+    return target.registers_per_sm // (_REGISTERS_OF_FMA * threads)
+
+
 def _square_bands(schedule: Schedule, target: Target) -> Order:
     """The band height at which the tiles in flight cover about a square of D: they share the most operands in L2."""
     m, n, _ = schedule.tile_mnk
@@ -211,6 +232,7 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
     """Why order and scheduler are what `follow` gives."""
     if not schedule.consumers:
         return {
+            "grid.ctas_per_sm": f"{_REGISTERS_OF_FMA} registers do for a thread, and more warps hide more latency",
             "grid.order": "bands of 8 tile rows keep the operands of CTAs in flight in L2",
             "grid.scheduler": "one CTA per work tile; the hardware balances them",
         }

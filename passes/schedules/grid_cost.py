@@ -14,7 +14,7 @@ from lowtide.passes.schedules.tma_rules import contiguous_extent
 from lowtide.passes.support.atoms import mma_atom_name
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import MMA_ATOMS, Target
-from lowtide.targets.atoms import WGMMA_ROWS, Operand
+from lowtide.targets.atoms import FMA, WGMMA_ROWS, Operand
 
 _ASSUMED_EXTENT = 4096
 
@@ -48,15 +48,17 @@ def cost(schedule: Schedule, problem: Problem, target: Target) -> float:
     m, n, k = _sizes(problem)
     tile_m, tile_n, tile_k = schedule.tile_mnk
     assert schedule.multiply.atoms is not None
-    warps_m, warps_n, warps_k = schedule.multiply.atoms
-    warps = threads_of(schedule) // 32
-    # The tensor cores' rate takes at least one warp on each of the four sub-cores.
+    atoms_m, atoms_n, atoms_k = schedule.multiply.atoms
+    warps, of_warps = threads_of(schedule) // 32, schedule.multiply.atom != FMA
+    # A rate that takes at least one warp on each of the four sub-cores.
     atom = MMA_ATOMS.get(mma_atom_name(schedule, problem))  # an unknown one is refused by its rule
     rate = atom.rate if atom is not None else _USUAL_RATE
     mma_cycles = tile_m * tile_n * tile_k / rate * max(1.0, 4 / warps)
-    # Shared memory bandwidth: 128 bytes per cycle. Each warp reads its rows of A and of B.
+    # Shared memory bandwidth: 128 bytes per cycle. Each warp reads its rows of A and of B; each thread of FMA atoms,
+    # whose lanes share loads in pairs.
     bits_a, bits_b = element_type(problem.a).bits, element_type(problem.b).bits
-    fragment_bytes = warps * (tile_m // warps_m * bits_a + tile_n // warps_n * bits_b) * tile_k // warps_k // 8
+    readers = warps if of_warps else warps * 32 // 2
+    fragment_bytes = readers * (tile_m // atoms_m * bits_a + tile_n // atoms_n * bits_b) * tile_k // atoms_k // 8
     # L2 bandwidth: about 32 bytes per cycle and SM.
     fill_bytes = (tile_m * bits_a + tile_n * bits_b) * tile_k // 8
     step_cycles = max(mma_cycles, fragment_bytes / 128, fill_bytes / 32)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from lowtide.dialects.tile import KDivisionKind, LaunchKind, RasterKind, SchedulerKind, StorePath, TailKind, WavesKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
+from lowtide.passes.schedules.facts import shared_memory_bytes, threads_of
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS
@@ -94,6 +95,25 @@ def waves(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
         )
     elif schedule.k_division is not None:
         yield f"waves = synchronized counts whole tiles, which k_division = {schedule.k_division} divides; take free"
+
+
+def ctas(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """The number of CTAs per SM, if it is given."""
+    count = schedule.grid.ctas_per_sm
+    if count is not None and not 1 <= count <= target.max_ctas_per_sm:
+        yield f"ctas_per_sm = {count}: {target.name} holds 1 to {target.max_ctas_per_sm} CTAs per SM"
+
+
+def occupancy(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """As many CTAs as asked for fit on an SM, by threads and shared memory; ptxas gives each its share of registers."""
+    count = schedule.grid.ctas_per_sm or 1
+    threads, needed = threads_of(schedule), shared_memory_bytes(schedule, problem)
+    fitting = target.ctas_per_sm(threads, needed, 24)
+    if count > 1 and count > fitting:
+        yield (
+            f"ctas_per_sm = {count}: {fitting} CTAs of {threads} threads and {needed} bytes of shared memory fit on an "
+            f"SM of {target.name}; take {fitting}"
+        )
 
 
 def accumulators(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

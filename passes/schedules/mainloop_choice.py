@@ -1,31 +1,38 @@
 """How the mainloop of a schedule is chosen: copies, stages, the registers of roles, the swizzles of the stages."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lowtide import targets
+from lowtide.dialects.tile import StageOrder
 from lowtide.dialects.tile.fields import SINGLE, Extents2
 from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.facts import ring_bytes, shared_memory_bytes, threads_of
 from lowtide.passes.schedules.tma_rules import swizzle_bits
-from lowtide.passes.support.atoms import fill_copy, is_transposed, operand_access, stored_shape, tiled_mma
+from lowtide.passes.support.atoms import (
+    fill_copy,
+    is_transposed,
+    keeps_transposed,
+    operand_access,
+    stored_shape,
+    tiled_mma,
+)
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import SwizzleChoice, Target
-from lowtide.targets.atoms import Operand
+from lowtide.targets.atoms import FMA, Operand
 
+OPERANDS: tuple[Operand, ...] = ("a", "b")
 _MOST_STAGES = 8
+_NO_SWIZZLE: SwizzleBits = (0, 3, 3)
 
 
 def follow(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
     """The fields that follow from the tile and the consumers, except the stages and, without roles, the swizzles."""
     if not schedule.consumers:
-        return {
-            "mainloop.roles": SINGLE,
-            "mainloop.a.copy": "cp.async.16",
-            "mainloop.b.copy": "cp.async.16",
-        }
+        operands = (_operand(name, schedule, problem) for name in OPERANDS)
+        return {"mainloop.roles": SINGLE} | {path: value for fields in operands for path, value in fields.items()}
     return {
         "mainloop.registers": _registers(schedule.consumers),
         "mainloop.a.copy": "tma",
@@ -33,6 +40,29 @@ def follow(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
         "mainloop.a.swizzle": _panel_swizzle("a", schedule, problem),
         "mainloop.b.swizzle": _panel_swizzle("b", schedule, problem),
     }
+
+
+def _operand(name: Operand, schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
+    """Copy and stage of an operand without roles.
+
+    An FMA atom's threads load neighbouring rows (or columns) of one k: where K is contiguous in global memory the copy
+    transposes, element by element.
+    """
+    given, narrowest = schedule.mainloop.operand(name), f"cp.async.{element_type(problem.operand(name)).bytes}"
+    transposes = (
+        schedule.multiply.atom == FMA
+        and not is_transposed(name, problem.layout)
+        and given.copy in (None, narrowest)
+        and given.stage is not StageOrder.as_loaded
+    )
+    if transposes:
+        chosen: dict[str, Any] = {"copy": narrowest, "stage": StageOrder.transposed}
+        if given.swizzle is None:
+            # A unit of 16 bytes more per row: 8 rows of k and 4 neighbours of each lie in 32 different banks. Unlike a
+            # swizzle it leaves every offset a constant.
+            chosen |= {"padding": 16 // element_type(problem.operand(name)).bytes, "swizzle": _NO_SWIZZLE}
+        return {f"mainloop.{name}.{field}": value for field, value in chosen.items()}
+    return {f"mainloop.{name}.copy": "cp.async.16"}
 
 
 def _registers(consumers: int) -> Extents2:
@@ -59,15 +89,27 @@ def fitting_stages(schedule: Schedule, problem: Problem, target: Target) -> int:
 def stage_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> SwizzleChoice:
     """The swizzle of a stage without roles: the one with the fewest bank conflicts of copies and loads."""
     shape = stored_shape(operand, schedule, problem.layout)
+    transposed = keeps_transposed(operand, schedule)
     bits = element_type(problem.operand(operand)).bits
     atom = schedule.mainloop.operand(operand).copy
     assert atom is not None
-    copy = fill_copy(atom, shape, threads_of(schedule), bits)
+    copy = fill_copy(atom, shape, threads_of(schedule), bits, transposed)
     mma = tiled_mma(schedule, problem)
     m, n, k = schedule.tile_mnk
-    loads = operand_access(mma, operand, (m if operand == "a" else n, k), is_transposed(operand, problem.layout))
-    accesses = [targets.copy_access(copy, atom), loads]
-    return targets.choose_swizzle(shape, accesses, bits // 8)
+    along_rows = is_transposed(operand, problem.layout) != transposed
+    loads = operand_access(mma, operand, (m if operand == "a" else n, k), along_rows)
+    accesses = [targets.copy_access(copy, atom, transposed), loads]
+    return targets.choose_swizzle(shape[::-1] if transposed else shape, accesses, bits // 8)
+
+
+def _operand_reasons(name: Operand, schedule: Schedule) -> Iterator[tuple[str, str]]:
+    if keeps_transposed(name, schedule):
+        yield f"mainloop.{name}.copy", "one element at a time, to transpose"
+        yield f"mainloop.{name}.stage", "K is contiguous in global memory, and a thread loads neighbours at one k"
+        yield f"mainloop.{name}.padding", "the rows of 8 k begin in different banks"
+        yield f"mainloop.{name}.swizzle", "padding takes its place"
+    else:
+        yield f"mainloop.{name}.copy", "the widest cp.async; 16 bytes bypass L1"
 
 
 def reasons(schedule: Schedule, problem: Problem) -> Mapping[str, str]:
@@ -76,12 +118,10 @@ def reasons(schedule: Schedule, problem: Problem) -> Mapping[str, str]:
         return {"mainloop.roles": "every warp loads and multiplies its own fragments"}
     ring = f"{ring_bytes(schedule, problem)} bytes of ring"
     if not schedule.consumers:
-        widest = "the widest cp.async; 16 bytes bypass L1"
         return {
             "mainloop.stages": f"deep enough to cover the latency of global memory; {ring}",
             "mainloop.roles": "every warp copies and multiplies; cp.async needs no separate warp",
-            "mainloop.a.copy": widest,
-            "mainloop.b.copy": widest,
+            **{path: reason for name in OPERANDS for path, reason in _operand_reasons(name, schedule)},
         }
     consumers = f"{schedule.consumers} consumer warpgroup{'s' if schedule.consumers > 1 else ''}"
     moved = "moved from the producer, which needs few, to the accumulators"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from lowtide import targets
 from lowtide.dialects.tile import CacheHint, SchedulerKind
 from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
@@ -12,19 +13,22 @@ from lowtide.passes.schedules.tma_rules import MAX_BOX_SIDE, boxes
 from lowtide.passes.support.atoms import (
     CP_ASYNC_COPIES,
     GLOBAL_LOADS,
+    LDMATRIX_BITS,
     TMA_RANKS,
     fill_copy,
     global_loads,
     is_transposed,
+    keeps_transposed,
     operand_access,
     stored_shape,
     tiled_mma,
 )
 from lowtide.passes.support.problem import Problem, a_is_mk
-from lowtide.targets import Target
+from lowtide.targets import Target, TiledMma
 from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, Operand
 
 OPERANDS: tuple[Operand, ...] = ("a", "b")
+_MOST_PADDING = 1024  # elements
 _LOAD_HINTS = (CacheHint.normal, CacheHint.evict_first, CacheHint.evict_last)
 
 
@@ -46,6 +50,8 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
         operand, allowed = mainloop.operand(name), (*CP_ASYNC_COPIES, *TMA_RANKS, *GLOBAL_LOADS)
         if operand.copy is not None and operand.copy not in allowed:
             yield f"{name}.copy = {operand.copy} is not one of {', '.join(allowed)}"
+        if operand.padding is not None and not 0 <= operand.padding <= _MOST_PADDING:
+            yield f"{name}.padding = {operand.padding} is out of range: 0 to {_MOST_PADDING}"
         if operand.cache not in (None, *_LOAD_HINTS):
             yield f"{name}.cache = {operand.cache} is not one of {', '.join(map(str, _LOAD_HINTS))}"
         elif operand.cache not in (None, CacheHint.normal) and operand.copy not in (None, *TMA_RANKS):
@@ -147,6 +153,11 @@ def _maxnreg(schedule: Schedule, target: Target) -> Iterator[str]:
 def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Copies that the threads can share, and whose tiles the multiply can read."""
     by_tma = [schedule.mainloop.operand(name).copy in TMA_RANKS for name in OPERANDS]
+    for name in OPERANDS if any(by_tma) else ():
+        if keeps_transposed(name, schedule):
+            yield f"{name}.stage = transposed goes with cp.async, not TMA, whose boxes come as they lie; take as_loaded"
+        if schedule.mainloop.operand(name).padding:
+            yield f"{name}.padding goes with cp.async, not TMA, whose boxes have no gaps; take 0, and a swizzle"
     if any(by_tma):
         yield from boxes(schedule, problem, target)
         return
@@ -159,12 +170,16 @@ def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
         shape = stored_shape(name, schedule, problem.layout)
         rows = schedule.tile_mnk[OPERANDS.index(name)]
         try:
-            fill_copy(copy, shape, threads_of(schedule), element_type(problem.operand(name)).bits)
+            transposed = keeps_transposed(name, schedule)
+            fill_copy(copy, shape, threads_of(schedule), element_type(problem.operand(name)).bits, transposed)
         except ScheduleError as error:
             yield f"operand {name}: {error}"
+        mma = tiled_mma(schedule, problem)
+        if transposed:
+            yield from _transposing(name, schedule, problem, mma)
         try:
-            mma = tiled_mma(schedule, problem)
-            operand_access(mma, name, (rows, mma.tile_mnk[2]), is_transposed(name, problem.layout))
+            along_rows = is_transposed(name, problem.layout) != transposed
+            operand_access(mma, name, (rows, mma.tile_mnk[2]), along_rows)
         except ScheduleError as error:  # names the operand itself
             yield str(error)
 
@@ -181,6 +196,19 @@ def _global_loads(schedule: Schedule, problem: Problem) -> Iterator[str]:
             yield f"{name}.copy = {error}"
 
 
+def _transposing(name: Operand, schedule: Schedule, problem: Problem, mma: TiledMma) -> Iterator[str]:
+    """A copy that transposes moves one element at a time, into a stage that no ldmatrix reads."""
+    if element_type(mma.atom.dtype(name)).bits == LDMATRIX_BITS:
+        yield f"{name}.stage = transposed: ldmatrix, which {mma.atom.name} needs, reads stages as_loaded; take that"
+        return
+    copy, size = str(schedule.mainloop.operand(name).copy), element_type(problem.operand(name)).bytes
+    if targets.copy_atom(copy).bytes_per_thread != size:
+        yield (
+            f"{name}.stage = transposed: {copy} moves other than one element of {problem.operand(name)}; take "
+            f"{name}.copy = cp.async.{size}, or {name}.stage = as_loaded"
+        )
+
+
 def swizzles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Swizzles divide the tile, and their units are at least one 16-byte access."""
     if schedule.is_direct:
@@ -190,6 +218,11 @@ def swizzles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[s
         swizzle, bits = schedule.mainloop.operand(name).swizzle, element_type(problem.operand(name)).bits
         assert swizzle is not None
         yield from swizzle_of(f"{name}.swizzle", swizzle, shape, bits)
+        padding = schedule.mainloop.operand(name).padding or 0
+        if padding and swizzle[0]:
+            yield f"{name}.padding = {padding} with a swizzle, which permutes rows without gaps; take one of the two"
+        if padding * bits % 128:
+            yield f"{name}.padding = {padding} is no multiple of 16 bytes, which accesses take; take {128 // bits}"
 
 
 def swizzle_of(name: str, swizzle: tuple[int, int, int], shape: tuple[int, int], element_bits: int) -> Iterator[str]:

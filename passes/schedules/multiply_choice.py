@@ -6,6 +6,7 @@ from typing import Any
 
 from tensor_layouts import Layout
 
+from lowtide.dialects.tile.fields import Extents3
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.asked_for import wgmma_width
@@ -13,11 +14,16 @@ from lowtide.passes.schedules.facts import REGISTER_BITS
 from lowtide.passes.support.atoms import LDMATRIX_BITS
 from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk
 from lowtide.targets import MmaAtom, Target, mma_atom
-from lowtide.targets.atoms import WGMMA_ROWS
+from lowtide.targets.atoms import FMA, WGMMA_ROWS
 
 _LANES_ALONG_K = 4  # of an mma's fragments of A and B
 _DIRECT_DEPTH = 32  # the most of K in one step, without shared memory: 16 bytes per thread
 _BESIDE_FRAGMENTS = 30  # registers for addresses and the loop
+
+# FMA atoms: lanes of a warp along M, and in pairs along N. Pairs of neighbouring lanes, and of lanes two apart, then
+# ask shared memory for the same 16 bytes, which it serves to both at once.
+_LANES_M, _LANES_N = 8, 4
+_WIDEST_BITS = 128  # of a load
 
 
 def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str, Any]:
@@ -30,6 +36,8 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
             "multiply.atom": f"wgmma.m64n{n}k16",
             "multiply.fragment_buffers": 1,
         }
+    if multiplies_by_fma(schedule, problem, target):
+        return _of_fma(schedule, problem)
     assert schedule.multiply.atoms is not None
     warps_m, warps_n, warps_k = schedule.multiply.atoms
     atom = _atom(schedule, problem, target)
@@ -41,6 +49,36 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
         "multiply.permutation": (m * warps_m, 2 * n * warps_n, by_k if warps_k == 1 else depth * warps_k),
         "multiply.fragment_buffers": 1 if schedule.is_direct else 2,
     }
+
+
+def multiplies_by_fma(schedule: Schedule, problem: Problem, target: Target) -> bool:
+    """Whether FMA atoms are given, or no tensor core of the target multiplies the problem's types and they do."""
+    if schedule.multiply.atom is not None:
+        return schedule.multiply.atom == FMA
+    found = f"{FMA}.{problem.acc}.{problem.a}" in target.mma_atoms
+    return found and _atom(schedule, problem, target) is None
+
+
+def _of_fma(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
+    """Each thread holds groups of neighbouring rows and columns, as many as a 16-byte load brings."""
+    assert schedule.multiply.atoms is not None
+    threads, (m, n, _) = schedule.multiply.atoms, schedule.tile_mnk
+    modes: list[int | Layout] = []
+    for extent, count, operand in ((m, threads[0], problem.a), (n, threads[1], problem.b)):
+        width = gcd(_WIDEST_BITS // element_type(operand).bits, extent // count)
+        modes.append(Layout((count, width), (width, 1)) if width > 1 else count)
+    chosen = {"multiply.atom": FMA, "multiply.permutation": (*modes, 1), "multiply.fragment_buffers": 2}
+    order = _warp_tiles(threads)
+    return chosen if order is None else chosen | {"multiply.atom_order": order}
+
+
+def _warp_tiles(threads: Extents3) -> Layout | None:
+    """The order of threads in which each warp has 8 of them along M and 4 along N; None where they do not divide."""
+    m, n, _ = threads
+    if m % _LANES_M or n % _LANES_N:
+        return None
+    warps_m, warps_n = m // _LANES_M, n // _LANES_N
+    return Layout(((_LANES_M, warps_m), (2, 2, warps_n), 1), ((2, 32), (1, 16, 32 * warps_m), 32 * warps_m * warps_n))
 
 
 def mma_shape(atom: MmaAtom) -> str:
@@ -112,6 +150,14 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
             "multiply.atoms": "one per consumer warpgroup that shares the tile",
             "multiply.permutation": "blocks of 64 rows go round-robin to the consumers; columns in order",
             "multiply.fragment_buffers": "wgmma reads shared memory: no fragments of A and B",
+        }
+    if schedule.multiply.atom == FMA:
+        return {
+            "multiply.atom": "no tensor core multiplies these types: one thread's fma",
+            "multiply.atoms": "threads that hold about 8 × 8 accumulators each, to read the fewest fragment bytes",
+            "multiply.atom_order": "8 × 4 threads per warp, so that its lanes share what they load",
+            "multiply.permutation": "four neighbouring rows and columns per thread, for loads of 16 bytes",
+            "multiply.fragment_buffers": "the next k-slice loads while this one is multiplied",
         }
     assert schedule.multiply.permutation is not None
     return {

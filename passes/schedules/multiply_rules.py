@@ -13,7 +13,7 @@ from lowtide.passes.schedules.facts import multiplying_threads, registers_at_ent
 from lowtide.passes.support.atoms import mma_atom_name, tiled_mma
 from lowtide.passes.support.problem import Problem, b_is_nk
 from lowtide.targets import MMA_ATOMS, Target
-from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, families
+from lowtide.targets.atoms import FMA, WARPGROUP_THREADS, WGMMA_ROWS, families
 
 _BESIDE_ACCUMULATORS = 40  # registers of a consumer for addresses, the epilogue and the loop
 _BESIDE_WGMMA = 26  # registers that ptxas wants at entry beside the accumulators of one wgmma (its C7602)
@@ -38,6 +38,13 @@ def threads(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
             f"atoms = {list(atoms)} are {needed} threads, {target.name} has at most {target.max_threads_per_cta} per "
             f"CTA; take at most {target.max_threads_per_cta // 32} warps"
         )
+    if needed % target.warp_size:
+        yield (
+            f"atoms = {list(atoms)} of {schedule.multiply.atom} are {needed} threads, which are no whole warps of "
+            f"{target.warp_size}; take a multiple, for example [16, 16, 1]"
+        )
+    if atoms[2] != 1 and schedule.multiply.atom == FMA:
+        yield f"atoms = {list(atoms)}: warps along K, not threads of {FMA}, have their sums added; take 1 along K"
     if atoms[2] != 1 and not schedule.consumers and schedule.epilogue.math is not EpilogueMath.rows:
         yield (
             f"atoms = {list(atoms)}: the sums of {atoms[2]} warps along K meet in rows of shared memory; take "

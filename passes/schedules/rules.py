@@ -14,15 +14,21 @@ from lowtide.targets import Target
 
 Rule = Callable[[Schedule, Problem, Target], Iterator[str]]
 
-# Fields that a complete schedule may leave out: launches in order, a whole tail, K undivided, no hints, one scratch
-# buffer.
+# Fields that a complete schedule may leave out: one CTA per SM, launches in order, a whole tail, K undivided, stages as
+# loaded, no hints, atoms in order, one scratch buffer.
 _OPTIONAL = (
+    "grid.ctas_per_sm",
     "grid.launch",
     "grid.tail",
     "grid.k_division",
     "grid.waves",
+    "mainloop.a.stage",
+    "mainloop.a.padding",
     "mainloop.a.cache",
+    "mainloop.b.stage",
+    "mainloop.b.padding",
     "mainloop.b.cache",
+    "multiply.atom_order",
     "epilogue.cache",
     "epilogue.buffers",
 )
@@ -60,6 +66,7 @@ _VALUE_RULES: tuple[Rule, ...] = (
     grid_rules.tile,
     grid_rules.launch,
     grid_rules.k_parts,
+    grid_rules.ctas,
     mainloop_rules.fields,
     multiply_rules.fields,
     epilogue_rules.fields,
@@ -86,6 +93,7 @@ _RULES: tuple[Rule, ...] = (
     mainloop_rules.swizzles,
     epilogue_rules.swizzle,
     mainloop_rules.shared_memory,
+    grid_rules.occupancy,
 )
 
 

@@ -1,9 +1,10 @@
-"""assign-smem-layouts: apply the schedule's swizzle to each operand's buffer, and split rows into panels for TMA.
+"""assign-smem-layouts: lay out each operand's buffer by the schedule: swizzle, transposition, padding, panels for TMA.
 
 Before   %as = sm.alloc : memref<128x32xbf16, #tile.layout<(128,32):(32,1)>, workgroup>
 After    %as = sm.alloc : memref<128x32xbf16, #tile.layout<(128,32):(32,1), swizzle<2,3,3>>, workgroup>
          With roles, where TMA fills the stages and wgmma reads them, rows wider than the swizzle are split into
          consecutive panels: 128x128 with swizzle<3,3,3> is (128,(64,2)):(64,(1,8192)).
+         With stage = transposed, rows are contiguous; padding parts them: with 4 elements 128x8 is (128,8):(1,132).
 Needs    level smem, and a schedule with `a.swizzle` and `b.swizzle`, which choose-schedule picks by counting bank
          conflicts.
 Refuses  a schedule without them; an mma whose buffers are not of sm.alloc; rows that panels do not divide.
@@ -17,9 +18,12 @@ from mlir import ir
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile.layouts import SwizzleBits, layout_attr, layout_of
+from lowtide.dialects.tile import StageOrder
+from lowtide.dialects.tile.layouts import SwizzleBits, layout_attr
+from lowtide.dialects.tile.schedule import Operand
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.support.atoms import stage_layout
 from lowtide.passes.support.kernels import is_direct, is_specialized, schedule_of
 from lowtide.passes.support.panels import panel_layout
 from lowtide.passes.support.rewriting import before, defining_op, replace
@@ -46,12 +50,13 @@ class AssignSmemLayouts(Pass):
                     if not isinstance(alloc, sm.AllocOp):
                         raise Refusal(mma, f"operand {name} does not come from sm.alloc; run promote-operands-to-smem")
                     if swizzle is not None:
-                        _swizzle(alloc, swizzle, in_panels=is_specialized(schedule))
+                        operand = schedule.mainloop.operand(name.lower())
+                        _lay_out(alloc, operand, swizzle, is_specialized(schedule))
 
 
-def _swizzle(alloc: sm.AllocOp, swizzle: SwizzleBits, in_panels: bool) -> None:
+def _lay_out(alloc: sm.AllocOp, operand: Operand, swizzle: SwizzleBits, in_panels: bool) -> None:
     old = ir.MemRefType(alloc.result.type)
-    layout, _ = layout_of(old.layout)
+    layout = stage_layout((old.shape[0], old.shape[1]), operand.stage is StageOrder.transposed, operand.padding or 0)
     if in_panels:
         try:
             layout = panel_layout((old.shape[0], old.shape[1]), swizzle)

@@ -9,14 +9,16 @@ from tensor_layouts import Layout, compose, flatten, mode
 
 from lowtide import targets
 from lowtide.dialects import sm, tile
-from lowtide.dialects.tile import EpilogueMath, GemmLayout
+from lowtide.dialects.tile import EpilogueMath, GemmLayout, StageOrder
 from lowtide.dialects.tile.layouts import layout_attr, layout_of, tv_attr
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
+from lowtide.passes.support.buffers import is_transposed_buffer
 from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk
 from lowtide.targets import FragmentLoads, TiledCopy, TiledMma, WarpAccess
 from lowtide.targets.atoms import Operand
+from lowtide.targets.banks import SECTOR_BYTES
 
 # Loads to registers, in kernels without shared memory.
 GLOBAL_LOADS = tuple(name for name in targets.COPY_ATOMS if name.startswith("ld.global."))
@@ -35,9 +37,10 @@ def mma_atom_name(schedule: Schedule, problem: Problem) -> str:
 
 def tiled_mma(schedule: Schedule, problem: Problem) -> TiledMma:
     """The tiled mma of a complete schedule. Raises ScheduleError or TargetError if there is none."""
-    assert schedule.multiply.atoms is not None
+    multiply = schedule.multiply
+    assert multiply.atoms is not None
     atom = targets.mma_atom(mma_atom_name(schedule, problem))
-    return TiledMma(atom, schedule.multiply.atoms, schedule.multiply.permutation or (None, None, None))
+    return TiledMma(atom, multiply.atoms, multiply.permutation or (None, None, None), multiply.atom_order)
 
 
 def part_of(mma: TiledMma, shape: tuple[int, int]) -> TiledMma:
@@ -83,7 +86,8 @@ def tiled_mma_attr(mma: TiledMma) -> sm.TiledMmaAttr:
         extents = mma.tile_mnk
         entries = (extent if entry is None else entry for entry, extent in zip(mma.permutation, extents, strict=True))
         permutation = [layout_attr(entry) if isinstance(entry, Layout) else entry for entry in entries]
-    return sm.TiledMmaAttr.get(mma.atom.name, mma.atom_layout, permutation)
+    order = None if mma.order is None else layout_attr(mma.order)
+    return sm.TiledMmaAttr.get(mma.atom.name, mma.atom_layout, permutation, order)
 
 
 def tiled_mma_of(attribute: sm.TiledMmaAttr) -> TiledMma:
@@ -95,7 +99,8 @@ def tiled_mma_of(attribute: sm.TiledMmaAttr) -> TiledMma:
             layout_of(entry)[0] if not isinstance(entry, ir.IntegerAttr) else int(entry.value)
             for entry in ir.ArrayAttr(attribute.permutation)
         ]
-    return TiledMma(targets.mma_atom(attribute.atom), (m, n, k), (entries[0], entries[1], entries[2]))
+    order = None if attribute.order is None else layout_of(attribute.order)[0]
+    return TiledMma(targets.mma_atom(attribute.atom), (m, n, k), (entries[0], entries[1], entries[2]), order)
 
 
 def fragment_type(tv: Layout, shape: tuple[int, int], element: ir.Type | str) -> sm.FragmentType:
@@ -105,7 +110,7 @@ def fragment_type(tv: Layout, shape: tuple[int, int], element: ir.Type | str) ->
 
 
 def stored_shape(operand: str, schedule: Schedule, layout: GemmLayout) -> tuple[int, int]:
-    """The shape of a stage of A or B in shared memory: as in global memory, the contiguous dimension last."""
+    """The shape of a stage of A or B: as in global memory, the dimension that is contiguous there last."""
     m, n, k = schedule.tile_mnk
     if operand == "a":
         return (m, k) if a_is_mk(layout) else (k, m)
@@ -115,6 +120,25 @@ def stored_shape(operand: str, schedule: Schedule, layout: GemmLayout) -> tuple[
 def is_transposed(operand: str, layout: GemmLayout) -> bool:
     """Whether the rows of a stage are indexed by K, so that ldmatrix must transpose."""
     return not (a_is_mk(layout) if operand == "a" else b_is_nk(layout))
+
+
+def keeps_transposed(operand: str, schedule: Schedule) -> bool:
+    """Whether a stage is contiguous along its rows: the copies into it transpose."""
+    return schedule.mainloop.operand(operand).stage is StageOrder.transposed
+
+
+def stage_layout(shape: tuple[int, int], transposed: bool, padding: int = 0) -> Layout:
+    """The plain layout of a stage of `shape`: contiguous along its columns or, `transposed`, along its rows.
+
+    `padding` elements lie between one such line and the next.
+    """
+    return Layout(shape, (1, shape[0] + padding) if transposed else (shape[1] + padding, 1))
+
+
+def planned_stage(operand: str, schedule: Schedule, layout: GemmLayout) -> Layout:
+    """The plain layout of a stage of A or B without roles, as the schedule says."""
+    padding = schedule.mainloop.operand(operand).padding or 0
+    return stage_layout(stored_shape(operand, schedule, layout), keeps_transposed(operand, schedule), padding)
 
 
 def operand_load(
@@ -131,7 +155,7 @@ def operand_load(
     """
     element = ir.MemRefType(source.type).element_type
     result = fragment_type(tiled.tv(operand, shape), shape, element)
-    atom = load_atom(tiled, operand, shape, trans)
+    atom = load_atom(tiled, operand, shape, trans != is_transposed_buffer(source.type))
     if atom.startswith("ldmatrix."):
         atom = atom.removesuffix(".trans")
         return sm.LdmatrixOp(result, source, offsets, atom, trans=trans or None).result
@@ -179,28 +203,36 @@ def same_load(load: OperandLoad, source: ir.Value) -> ir.Value:
     return clone.results[0]
 
 
-def load_atom(tiled: TiledMma, operand: Operand, shape: tuple[int, int], trans: bool) -> str:
+def load_atom(tiled: TiledMma, operand: Operand, shape: tuple[int, int], along_rows: bool) -> str:
     """The copy atom by which an operand's fragment comes from shared memory. Raises ScheduleError if none can."""
-    return operand_access(tiled, operand, shape, trans).name
+    return operand_access(tiled, operand, shape, along_rows).name
 
 
-def operand_access(tiled: TiledMma, operand: Operand, shape: tuple[int, int], trans: bool) -> WarpAccess:
+def operand_access(tiled: TiledMma, operand: Operand, shape: tuple[int, int], along_rows: bool) -> WarpAccess:
     """The accesses to shared memory that load an operand's fragment, named by their atom.
 
-    Raises ScheduleError where no load can follow the tiled mma.
+    `along_rows`: memory is contiguous along the fragment's rows, not along its columns. Raises ScheduleError where no
+    load can follow the tiled mma.
     """
     bits = element_type(tiled.atom.dtype(operand)).bits
     if bits == LDMATRIX_BITS:
-        plan = targets.ldmatrix_source(tiled, operand, shape, trans)
+        plan = targets.ldmatrix_source(tiled, operand, shape, along_rows)
         return targets.ldmatrix_access(plan, plan.atom_name)
-    loads = targets.widest_loads(tiled.tv(operand, shape), shape, trans, bits)
+    loads = targets.widest_loads(tiled.tv(operand, shape), shape, along_rows, bits)
     return targets.loads_access(loads, f"ld.shared.{loads.vector * bits // 8}")
 
 
-def fill_copy(atom_name: str, shape: tuple[int, int], threads: int, element_bits: int) -> TiledCopy:
-    """The tiled copy that fills a stage of `shape`: vectors of the atom's bytes along the contiguous dimension."""
+def fill_copy(
+    atom_name: str, shape: tuple[int, int], threads: int, element_bits: int, transposed: bool = False
+) -> TiledCopy:
+    """The tiled copy that fills a stage of `shape`: vectors of the atom's bytes along the contiguous dimension.
+
+    Where the stage is `transposed`, as many threads as fill a sector share a row, and the others take other rows, which
+    lie side by side in the stage.
+    """
     vector = targets.copy_atom(atom_name).bytes_per_thread * 8 // element_bits
-    threads_layout = targets.default_copy_threads(threads, *shape, vector)
+    most = SECTOR_BYTES * 8 // element_bits // vector if transposed else threads
+    threads_layout = targets.default_copy_threads(threads, *shape, vector, most)
     return targets.make_tiled_copy(targets.copy_atom(atom_name), threads_layout, Layout((1, vector)), shape)
 
 

@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from math import prod
 
 from mlir import ir
+from tensor_layouts import cosize
 
 from lowtide.dialects import tile
 from lowtide.dialects.enums import gemm_layout, operand_kinds
 from lowtide.dialects.tile import GemmLayout, OperandKind
+from lowtide.dialects.tile.layouts import layout_of
 from lowtide.elements import element_of_ir, kernel_types
 from lowtide.errors import ScheduleError
 
@@ -50,9 +52,12 @@ def element_name(element: ir.Type) -> str:
 
 
 def buffer_bytes(buffer: ir.Type) -> int:
-    """Bytes of a memref of static shape without gaps. Raises ScheduleError as `element_bits`."""
+    """Bytes of a memref of static shape, gaps between its rows included. Raises ScheduleError as `element_bits`."""
     memref = ir.MemRefType(buffer)
-    return prod(memref.shape) * element_bits(memref.element_type) // 8
+    elements = prod(memref.shape)
+    if isinstance(memref.layout, tile.LayoutAttr):
+        elements = max(elements, cosize(layout_of(memref.layout)[0]))
+    return elements * element_bits(memref.element_type) // 8
 
 
 def static_extent(memref: ir.MemRefType, dim: int) -> int | None:

@@ -31,6 +31,9 @@ class ElementType:
     """The smallest normal float is 2 to this power."""
     has_infinity: bool = True
     """Whether a float that is too large becomes infinite; without an infinity it becomes NaN."""
+    rounds_sums: bool = False
+    """Whether the instructions that multiply it round each sum to nearest, as fma does; tensor cores truncate those of
+    narrower types."""
     in_kernels: bool = False
     """Whether kernels load and store it, and epilogues convert it to `computes_in` and back."""
     computes_in: str = "f32"
@@ -142,6 +145,7 @@ _ROWS: dict[str, ElementType] = {
             largest=(2 - 2.0**-23) * 2.0**127,
             precision=24,
             min_exponent=-126,
+            rounds_sums=True,
             in_kernels=True,
             ir="f32",
             ptx="f32",
@@ -161,6 +165,7 @@ _ROWS: dict[str, ElementType] = {
             min_exponent=-1022,
             in_kernels=True,
             computes_in="f64",
+            rounds_sums=True,
             ir="f64",
             ptx="f64",
             mma_register="f64",
@@ -221,6 +226,11 @@ def element_of_ir(type_: object) -> ElementType | None:
     """The row of an MLIR type, or of its text; None where it is no element type."""
     text = str(type_)
     return next((row for row in ELEMENTS.values() if row.ir == text), None)
+
+
+def rounding_of_sums(operands: str, accumulator: str) -> float:
+    """The relative error of one rounding of a sum of products: half a spacing where it is to nearest, else a whole."""
+    return element_type(accumulator).spacing / (2 if element_type(operands).rounds_sums else 1)
 
 
 def kernel_types(computes_in: str | None = None) -> tuple[str, ...]:

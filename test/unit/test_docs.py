@@ -173,7 +173,7 @@ def test_presets_named_in_seeds_exist() -> None:
 def test_each_technique_that_is_there_leads_to_its_pass_its_preset_and_its_test() -> None:
     rows = dict(re.findall(r"^\| (S2\.\d+) \| (.*) \|$", text_of("docs/seeds.md"), re.MULTILINE))
     there = {name: row for name, row in rows.items() if "*later*" not in row}
-    parts = {"pass": r"\]\(\.\./passes/\w[\w/]*\.py\)", "preset": r"`sm90-", "test": r"\]\(\.\./test/\w[\w/.-]*\)"}
+    parts = {"pass": r"\]\(\.\./passes/\w[\w/]*\.py\)", "preset": r"`sm[89]0-", "test": r"\]\(\.\./test/\w[\w/.-]*\)"}
     lacking = [
         f"{name}: {part}"
         for name, row in there.items()

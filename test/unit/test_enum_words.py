@@ -24,6 +24,7 @@ from lowtide.dialects.tile import (
     RasterKind,
     RolesKind,
     SchedulerKind,
+    StageOrder,
     StorePath,
     TailKind,
     WavesKind,
@@ -263,3 +264,13 @@ def test_a_word_without_a_lowering_is_refused_by_name(monkeypatch: pytest.Monkey
     edit = with_enum(tile.WorkTilesOp, "scheduler", SchedulerKind, "even_split")
     with pytest.raises(lt.PassError, match="scheduler even_split, which has no lowering; take persistent"):
         lowered("sm_80", edit)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_order_of_a_stage_has_code_of_its_own(target: str) -> None:
+    spec = lt.GemmSpec(m=64, n=64, k=64, a="f32", b="f32", d="f32")
+
+    def code(word: str) -> str:
+        return lt.compile_gemm(spec, target=target, schedule=f"a.stage = {word}, a.copy = cp.async.4").ptx
+
+    assert check(outcomes(StageOrder, code)) == set(map(str, StageOrder))

@@ -18,6 +18,7 @@ from lowtide.passes.support.problem import Problem
 from lowtide.targets import get
 
 PROBLEM = Problem(4096, 4096, 4096, "bf16", "bf16", "f32", "bf16", GemmLayout.tn)
+SIMT = replace(PROBLEM, a="f32", b="f32", d="f32")
 SPEC = lt.GemmSpec(m=256, n=256, k=256, a="bf16", b="bf16", d="bf16")
 
 
@@ -25,8 +26,10 @@ SPEC = lt.GemmSpec(m=256, n=256, k=256, a="bf16", b="bf16", d="bf16")
 def test_every_preset_is_a_legal_schedule_of_the_target_that_it_names(name: str) -> None:
     schedule = lt.presets[name]
     assert schedule.target in ("sm_80", "sm_90a")
-    chosen = choose(PROBLEM, get(schedule.target), schedule).schedule
-    assert (chosen.mainloop.stages is None) == chosen.is_direct
+    for problem in (PROBLEM, SIMT):
+        if problem.a in LADDERS[name].dtypes:
+            chosen = choose(problem, get(schedule.target), schedule).schedule
+            assert (chosen.mainloop.stages is None) == chosen.is_direct
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -75,6 +78,21 @@ def test_the_best_preset_leaves_everything_to_be_chosen_and_gets_roles(layout: G
     chosen = choose(replace(PROBLEM, layout=layout), get("sm_90a"), best).schedule
     assert chosen.consumers > 0 and chosen.epilogue.path is StorePath.tma
     assert (chosen.mainloop.a.copy, chosen.mainloop.b.copy) == ("tma", "tma")
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "way_out"),
+    [
+        ("sm80-swizzled", "f32", "is for f16 and bf16, not f32; take sm80-simt-best"),
+        ("sm80-simt", "bf16", "is for f32, not bf16; take sm90-"),
+    ],
+)
+def test_a_preset_of_fma_atoms_serves_f32_alone(name: str, dtype: str, way_out: str) -> None:
+    spec = lt.GemmSpec(m=256, n=256, k=256, a=dtype, b=dtype, d=dtype)
+    with pytest.raises(ScheduleError, match=way_out):
+        lt.compile_gemm(spec, target="sm_80", schedule=name)
+    assert all("simt" in name for name in ladder_of("sm_80", "f32"))
+    assert not any("simt" in name for name in ladder_of("sm_80", "bf16"))
 
 
 def test_a_target_without_a_ladder_is_told_which_have_one() -> None:

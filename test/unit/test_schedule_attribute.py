@@ -168,6 +168,8 @@ AMBIGUOUS = {
     "tile": "grid.tile or epilogue.tile",
     "copy": "mainloop.a.copy or mainloop.b.copy",
     "swizzle": "mainloop.a.swizzle or mainloop.b.swizzle or epilogue.swizzle",
+    "stage": "mainloop.a.stage or mainloop.b.stage",
+    "padding": "mainloop.a.padding or mainloop.b.padding",
     "cache": "mainloop.a.cache or mainloop.b.cache or epilogue.cache",
 }
 

@@ -13,7 +13,7 @@ from tensor_layouts import Layout
 
 from lowtide.compiler.contexts import make_context
 from lowtide.dialects.tile import CacheHint, RasterKind, RolesKind, SchedulerKind
-from lowtide.dialects.tile.fields import SWIZZLE, Call, Integer, Integers, Modes, Name, Order, Roles, Word
+from lowtide.dialects.tile.fields import SWIZZLE, Call, Integer, Integers, Modes, Name, OneLayout, Order, Roles, Word
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 
@@ -75,6 +75,8 @@ def random_value(kind: Any, rng: random.Random) -> Any:
         return rng.choice(CALLS[kind.value])
     if isinstance(kind, Name):
         return rng.choice(ATOMS)
+    if isinstance(kind, OneLayout):
+        return rng.choice(LAYOUTS)
     assert isinstance(kind, Modes), f"a kind of field that is not drawn: {kind}"
     return tuple(rng.choice((*LAYOUTS, rng.randint(1, 512))) for _ in range(3))
 

@@ -63,7 +63,7 @@ def test_a_spec_is_frozen_and_compares_by_what_it_says():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"a": "float16"}, r"unknown dtype 'float16' for a: valid are f16, bf16, f64; did you mean 'f16'\?"),
+        ({"a": "float16"}, r"unknown dtype 'float16' for a: valid are f16, bf16, f32, f64; did you mean 'f16'\?"),
         ({"b": "bf61"}, r"did you mean 'bf16'\?"),
         ({"d": "f64"}, r"d='f64' with f32 accumulators: valid are f16, bf16, f32"),
         ({"a": "f64", "b": "f64"}, "acc='f32' with f64 inputs: .*; use acc='f64'"),

@@ -3,13 +3,14 @@
 import cases
 import pytest
 import role_cases
+import simt_cases
 import store_cases
 from case import Case
 
 from lowtide.dialects.levels import Level
 from lowtide.passes.pipeline import STEPS
 
-ALL: list[Case] = [*cases.CASES, *role_cases.CASES, *store_cases.CASES]
+ALL: list[Case] = [*cases.CASES, *role_cases.CASES, *store_cases.CASES, *simt_cases.CASES]
 
 
 def tried_at(level: Level) -> list[object]:

@@ -129,8 +129,9 @@ def test_f16_accumulators_have_their_own_bound_and_long_sums_are_exact(install_d
 
 
 def test_the_bounds_growth_is_as_stated() -> None:
-    assert accumulator_growth("f32", 33) == (38 * 2.0**-23 / (1 - 38 * 2.0**-23), 38)
-    assert accumulator_growth("f16", 1024)[0] == float("inf")
+    assert accumulator_growth("f32", 33, "bf16") == (38 * 2.0**-23 / (1 - 38 * 2.0**-23), 38)
+    assert accumulator_growth("f32", 33, "f32") == (38 * 2.0**-24 / (1 - 38 * 2.0**-24), 38)
+    assert accumulator_growth("f16", 1024, "f16")[0] == float("inf")
 
 
 @pytest.mark.parametrize("layout", ["tn", "tt", "nn", "nt"])

@@ -37,6 +37,16 @@ def test_shapes_dtypes_and_registers_follow_from_the_name():
     assert half.ptx == "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16"
 
 
+def test_the_fma_atom_is_one_threads_one_element_of_each_operand():
+    # PTX ISA, "fma": d = a * b + c, by each thread.
+    atom = targets.mma_atom("fma.m1n1k1.f32.f32")
+    assert (atom.threads, atom.shape_mnk, atom.ptx) == (1, (1, 1, 1), "fma.rn.f32")
+    for operand in ("a", "b", "c"):
+        assert coordinates(atom.layout(operand), atom.tile_shape(operand)).tolist() == [[[0, 0]]]
+    assert targets.atoms.threads_of_atom("fma.m1n1k1") == 1
+    assert targets.atoms.threads_of_atom("wgmma.m64n8k16") == 128
+
+
 def test_both_shapes_come_with_each_allowed_pair_of_dtypes():
     pairs = {"f32.f16", "f32.bf16", "f16.f16"}
     narrow = {name for name in WARP_ATOMS if name not in F64_ATOMS}

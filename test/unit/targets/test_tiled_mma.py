@@ -135,3 +135,46 @@ def test_extents_that_do_not_divide_are_refused_with_the_nearest():
         TiledMma(K16, (1, 1, 1), (None, Layout((2, 4), (1, 1)), None))
     with pytest.raises(ScheduleError, match=r"a count is at least 1; set n to 1"):
         TiledMma(K16, (1, 0, 1))
+
+
+FMA = mma_atom("fma.m1n1k1.f32.f32")
+PIECES = Layout((16, 4), (4, 1))  # of 64: each of 16 threads holds four neighbours
+
+
+def test_the_fma_atom_makes_the_tiled_mma_of_16_by_16_threads():
+    """S4.2: 256 threads, one element of C each, M fastest."""
+    tiled = TiledMma(FMA, (16, 16, 1))
+    assert (tiled.threads, tiled.tile_mnk) == (256, (16, 16, 1))
+    thread = np.arange(256)
+    held = coordinates(tiled.tv("c", (16, 16)), (16, 16))
+    np.testing.assert_array_equal(held[:, 0], np.stack([thread % 16, thread // 16], axis=1))
+
+
+def test_operands_are_partitioned_by_the_projection_of_the_threads():
+    """S1.2: of A (M, K) every thread of a row of threads holds the same rows, interleaved; of B those of its column."""
+    tiled = TiledMma(FMA, (16, 16, 1), (PIECES, PIECES, 1))
+    thread, piece = np.arange(256), np.arange(4)
+    for operand, position in (("a", thread % 16), ("b", thread // 16)):
+        rows = coordinates(tiled.tv(operand, (128, 1)), (128, 1))[:, :, 0]
+        first = 4 * position[:, None] + piece
+        np.testing.assert_array_equal(rows, np.concatenate([first, first + 64], axis=1))
+
+
+def test_an_order_of_atoms_makes_tiles_of_warps():
+    order = Layout(((8, 2), (2, 2, 4), 1), ((2, 32), (1, 16, 64), 0))
+    tiled = TiledMma(FMA, (16, 16, 1), (PIECES, PIECES, 1), order)
+    rows = coordinates(tiled.tv("a", (64, 1)), (64, 1))[:, 0, 0] // 4
+    columns = coordinates(tiled.tv("b", (64, 1)), (64, 1))[:, 0, 0] // 4
+    by_warp = rows.reshape(8, 32), columns.reshape(8, 32)
+    assert [(len(set(r)), len(set(c))) for r, c in zip(*by_warp, strict=True)] == [(8, 4)] * 8
+    # Lanes that differ in bit 0 read the same rows, lanes that differ in bit 1 the same columns.
+    assert (by_warp[0][:, ::2] == by_warp[0][:, 1::2]).all()
+    assert (by_warp[1].reshape(8, 8, 2, 2)[:, :, 0] == by_warp[1].reshape(8, 8, 2, 2)[:, :, 1]).all()
+    assert len(set(zip(rows, columns, strict=True))) == 256
+
+
+def test_an_order_that_is_none_is_refused():
+    with pytest.raises(ScheduleError, match=r"atom_order .* has extents \[8, 16, 1\] and atoms are \[16, 16, 1\]"):
+        TiledMma(FMA, (16, 16, 1), order=Layout((8, 16, 1), (1, 8, 0)))
+    with pytest.raises(ScheduleError, match=r"atom_order .* does not number 256 atoms once each"):
+        TiledMma(FMA, (16, 16, 1), order=Layout((16, 16, 1), (1, 8, 0)))

@@ -6,9 +6,10 @@ from tensor_layouts import ComposedLayout, Layout, Swizzle, compose, size
 
 from lowtide.errors import ScheduleError
 from lowtide.targets import TiledMma, copy_atom, ldmatrix_source, make_tiled_copy, mma_atom, split_coordinates
-from lowtide.targets.tv import coordinates, offsets
+from lowtide.targets.tv import coordinates, neighbours, offsets, runs
 
 K16 = mma_atom("mma.m16n8k16.f32.f16")
+PIECES = Layout((16, 4), (4, 1))
 
 
 @pytest.mark.parametrize(
@@ -64,3 +65,25 @@ def test_the_thread_part_is_coalesced():
 def test_a_layout_whose_sum_carries_into_the_next_column_is_refused():
     with pytest.raises(ScheduleError, match="does not separate"):
         split_coordinates(Layout((3, 2), (1, 2)), (3, 2))
+
+
+def test_runs_put_neighbours_side_by_side_and_say_which_values_they_are():
+    tiled = TiledMma(mma_atom("fma.m1n1k1.f32.f32"), (16, 16, 1), (PIECES, PIECES, 1))
+    shape = (128, 64)
+    tv = tiled.tv("c", shape)
+    assert (neighbours(tv, shape), neighbours(tv, shape, transposed=True)) == (4, 4)
+    for vector, transposed, in_order in ((4, False, False), (2, False, False), (4, True, True), (1, False, True)):
+        found = runs(tv, shape, vector, transposed)
+        held = coordinates(tv, shape)[:, list(found.values)]
+        np.testing.assert_array_equal(coordinates(found.tv, shape), held)
+        vectors = held.reshape(256, -1, vector, 2)
+        step = np.arange(vector)[:, None] * ([1, 0] if transposed else [0, 1])
+        np.testing.assert_array_equal(vectors, vectors[:, :, :1] + step)
+        assert found.in_order == in_order and sorted(found.values) == list(range(32))
+
+
+def test_values_that_have_no_neighbours_are_no_runs():
+    tv = TiledMma(mma_atom("fma.m1n1k1.f32.f32"), (16, 16, 1)).tv("c", (64, 64))
+    assert neighbours(tv, (64, 64)) == 1
+    with pytest.raises(ScheduleError, match="does not hold 2 neighbours along the columns of the tile 64x64"):
+        runs(tv, (64, 64), 2)

@@ -96,7 +96,7 @@ module attributes {test.bad = #tile.schedule<mainloop = <stage = 3>>} {}
 
 // -----
 
-// expected-error @below {{operand has no field 'hint'; its fields are copy, swizzle, cache}}
+// expected-error @below {{operand has no field 'hint'; its fields are copy, swizzle, stage, padding, cache}}
 module attributes {test.bad = #tile.operand<hint = normal>} {}
 
 // -----

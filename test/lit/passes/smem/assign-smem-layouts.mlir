@@ -6,6 +6,8 @@
 // CHECK-DAG: #[[PA:.+]] = #tile.layout<(64,(64,3)):(64,(1,4096)), swizzle<3,3,3>>
 // CHECK-DAG: #[[PB:.+]] = #tile.layout<(16,(16,4)):(16,(1,256)), swizzle<1,3,3>>
 // CHECK-DAG: #[[PC:.+]] = #tile.layout<(32,(16,2)):(16,(1,512)), swizzle<1,3,3>>
+// CHECK-DAG: #[[ROWS:.+]] = #tile.layout<(32,32):(1,40)>
+// CHECK-DAG: #[[PADDED:.+]] = #tile.layout<(32,32):(40,1)>
 // CHECK-DAG: #[[PLAIN:.+]] = #tile.layout<(32,32):(32,1)>
 
 // CHECK-LABEL: tile.kernel @both
@@ -65,6 +67,19 @@ tile.kernel @panels() attributes {schedule = #tile.schedule<
 // CHECK:       sm.alloc : memref<32x32xbf16, #[[PC]], #gpu.address_space<workgroup>>
 tile.kernel @one_panel() attributes {schedule = #tile.schedule<
   mainloop = <roles = cooperative(1), a = <swizzle = <2,3,3>>, b = <swizzle = <1,3,3>>>>} {
+  %as = sm.alloc : !buffer
+  %bs = sm.alloc : !buffer
+  %zero = tile.splat 0.0 : !tile.tile<32x32xf32>
+  %acc = tile.mma tn %as, %bs, %zero : !buffer, !buffer, !tile.tile<32x32xf32>
+  tile.return
+}
+
+// A stage that the copies transpose is contiguous along its rows; padding parts its columns.
+// CHECK-LABEL: tile.kernel @transposed
+// CHECK:       sm.alloc : memref<32x32xbf16, #[[ROWS]], #gpu.address_space<workgroup>>
+// CHECK:       sm.alloc : memref<32x32xbf16, #[[PADDED]], #gpu.address_space<workgroup>>
+tile.kernel @transposed() attributes {schedule = #tile.schedule<mainloop = <
+  a = <swizzle = <0,3,3>, stage = transposed, padding = 8>, b = <swizzle = <0,3,3>, padding = 8>>>} {
   %as = sm.alloc : !buffer
   %bs = sm.alloc : !buffer
   %zero = tile.splat 0.0 : !tile.tile<32x32xf32>
