@@ -12,8 +12,20 @@ from mlir import ir
 from tensor_layouts import Layout
 
 from lowtide.compiler.contexts import make_context
-from lowtide.dialects.tile import CacheHint, RasterKind, RolesKind, SchedulerKind
-from lowtide.dialects.tile.fields import SWIZZLE, Call, Integer, Integers, Modes, Name, OneLayout, Order, Roles, Word
+from lowtide.dialects.tile import CacheHint, KDivisionKind, RasterKind, RolesKind, SchedulerKind
+from lowtide.dialects.tile.fields import (
+    SWIZZLE,
+    Call,
+    Integer,
+    Integers,
+    KDivision,
+    Modes,
+    Name,
+    OneLayout,
+    Order,
+    Roles,
+    Word,
+)
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 
@@ -41,9 +53,12 @@ ATOMS = ("cp.async.16", "tma", "tma.3d", "mma.m16n8k16", "wgmma.m64n256k16")
 LAYOUTS = (Layout(16, 1), Layout((2, 8), (8, 1)), Layout(((2, 2), 4), ((1, 8), 2)))
 
 
-def is_legal(value: Order | Roles) -> bool:
+FIELDS = {Order: "order", Roles: "roles", KDivision: "k_division"}
+
+
+def is_legal(value: Order | Roles | KDivision) -> bool:
     try:
-        str(Schedule().with_(**{"order" if isinstance(value, Order) else "roles": value}))
+        str(Schedule().with_(**{FIELDS[type(value)]: value}))
     except ScheduleError:
         return False
     return True
@@ -57,6 +72,12 @@ CALLS: dict[type, list[Any]] = {
         if is_legal(order)
     ],
     Roles: [roles for kind in RolesKind for roles in (Roles(kind), Roles(kind, 1), Roles(kind, 7)) if is_legal(roles)],
+    KDivision: [
+        division
+        for kind in KDivisionKind
+        for division in (KDivision(kind), KDivision(kind, 2), KDivision(kind, 7))
+        if is_legal(division)
+    ],
 }
 
 
@@ -112,7 +133,7 @@ def test_a_schedule_is_read_back_as_it_was_printed(number: int) -> None:
 
 def words(value: Any) -> list[IntEnum]:
     """The words of enums in a value."""
-    kind = value.kind if isinstance(value, (Order, Roles)) else value
+    kind = value.kind if isinstance(value, (Order, Roles, KDivision)) else value
     return [kind] if isinstance(kind, IntEnum) else []
 
 
