@@ -5,6 +5,7 @@ Each op of the host function becomes one entry, value for value; see `lowtide.ru
 
 from collections.abc import Mapping
 from importlib.metadata import version
+from math import prod
 from typing import Any
 
 from mlir import ir
@@ -16,6 +17,7 @@ from lowtide.dialects.levels import target_of
 from lowtide.elements import element_type
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
+from lowtide.passes.support.kernels import cluster_shape
 from lowtide.passes.support.problem import Problem, element_name
 from lowtide.passes.support.rewriting import defining_op
 from lowtide.runtime.epilogue import check_program
@@ -150,6 +152,8 @@ class _HostOps:
             self._entry(op, name, list(op.operands), {"message": ir.StringAttr(op.attributes["msg"]).value})
         elif name == "tile.launch":
             self._entry(op, name, [], self._launch(op))
+        elif name == "tile.cluster_count":
+            self._entry(op, name, [], {"kernel": ir.FlatSymbolRefAttr(op.kernel).value})
         elif name.startswith("arith.") or name == "tile.sm_count":
             self._entry(op, name, list(op.operands), _arith_attributes(op))
         else:
@@ -169,11 +173,12 @@ class _HostOps:
         kernel = ir.FlatSymbolRefAttr(op.kernel).value
         types = _kernel_argument_types(self.module, kernel)
         arguments = [{"value": self.names[arg], "type": type_} for arg, type_ in zip(op.args, types, strict=True)]
+        size = prod(cluster_shape(op.cluster))
         entry = {
             "kernel": kernel,
             "grid": [self.names[op.grid], 1, 1],
             "block": [int(ir.IntegerAttr(op.threads).value), 1, 1],
-            "cluster": None,
+            "cluster": [size, 1, 1] if size > 1 else None,
             "shared_memory": int(ir.IntegerAttr(op.shared_memory).value),
             "arguments": arguments,
         }

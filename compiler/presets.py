@@ -199,7 +199,18 @@ _SM90A_STEPS = {
         "waves of whole tiles, and shares of the K steps of the last ones only",
         _TMA_STORES.with_(order="grouped(16)", k_division="hybrid"),
     ),
-    "sm90-tall-tile": ("tiles of 256 rows: two blocks of 64 for each consumer, fewer bytes from L2 per flop", _TALL),
+    "sm90-cluster-2x1": (
+        "K undivided again, clusters of 2 × 1 CTAs, each of which loads half of B for both",
+        _TMA_STORES.with_(order="grouped(8)", cluster=(2, 1)),
+    ),
+    "sm90-cluster-1x2": (
+        "clusters of 1 × 2 CTAs, each of which loads half of A for both",
+        _TMA_STORES.with_(order="grouped(16)", cluster=(1, 2)),
+    ),
+    "sm90-tall-tile": (
+        "no clusters, tiles of 256 rows: two blocks of 64 for each consumer, fewer bytes from L2 per flop",
+        _TALL,
+    ),
     "sm90-split-tail": ("a last wave that is at most half full as half tiles", _TALL.with_(tail="halves")),
     "sm90-wave-sync": (
         "CTAs that begin each wave together, so that they share what is in L2",

@@ -6,6 +6,7 @@ Builders of ops take the enums as they are.
 from mlir import ir
 
 from lowtide.dialects import sm, tile
+from lowtide.dialects.sm import ClusterLine
 from lowtide.dialects.tile import (
     CacheHint,
     GemmLayout,
@@ -50,6 +51,16 @@ def k_division_kind(work: tile.WorkTilesOp) -> KDivisionKind:
 def raster_kind(order: tile.RasterAttr) -> RasterKind:
     """In which order work tiles are handed out."""
     return RasterKind[order.kind]
+
+
+def multicast_of(op: sm.TmaLoadOp) -> ClusterLine | None:
+    """The CTAs that a load sends its share to; None for its own CTA."""
+    return None if op.multicast is None else ClusterLine(_number(op.multicast))
+
+
+def receivers_of(op: sm.MbarrierArriveOp) -> ClusterLine | None:
+    """The CTAs that receive an arrival; None for its own CTA."""
+    return None if op.receivers is None else ClusterLine(_number(op.receivers))
 
 
 def cache_hint_of(op: sm.TmaLoadOp | sm.TmaStoreOp | sm.StoreGlobalOp | sm.PtxStoreOp) -> CacheHint:

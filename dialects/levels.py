@@ -65,7 +65,7 @@ def _lives(*rows: tuple[Level, Level, str]) -> Mapping[str, Life]:
 HOST_OPS = _lives(
     (PROBLEM, LLVM, "func.func func.return arith.*"),
     (PROBLEM, PROBLEM, "tile.gemm tile.yield math.*"),
-    (CTA, LLVM, "memref.dim cf.assert tile.sm_count tile.workspace tile.launch"),
+    (CTA, LLVM, "memref.dim cf.assert tile.sm_count tile.cluster_count tile.workspace tile.launch"),
     (ATOMS, LLVM, "sm.tensor_map"),
     (NVVM, LLVM, "memref.extract_aligned_pointer_as_index memref.extract_strided_metadata"),
 )
@@ -89,6 +89,7 @@ DEVICE_OPS = _lives(
     (PIPELINED, EPILOGUE, "sm.roles"),
     (PIPELINED, EPILOGUE, "sm.role_instance sm.mbarriers sm.mbarrier_wait sm.mbarrier_arrive"),
     (ATOMS, EPILOGUE, "sm.tma_load sm.wgmma sm.mma_wait"),
+    (ATOMS, EPILOGUE, "sm.cluster_barrier"),
     (EPILOGUE, EPILOGUE, "sm.tma_store sm.tma_store_wait sm.fence_proxy_async"),
     (EPILOGUE, EPILOGUE, "tile.grid_dependency_wait tile.launch_dependents"),
     (ATOMS, EPILOGUE, "sm.load_shared sm.load_global"),

@@ -34,12 +34,12 @@ def interpret(
 
     `inputs` are arrays (rows may be padded: a view whose first stride is larger) and run-time scalars. Arrays have the
     dtypes that the kernel was compiled for; in the domains "exact" and "field" they may be integers of any dtype. Where
-    the argument D is among them under the name "d", it gives D's shape and strides, not its dtype and
-    contents; else D is
-    allocated, its rows at multiples of 16 bytes. Where K is 0, D is the epilogue of 0; where M or N is, D is empty.
-    `sms` is how many CTAs run at a time, and what tile.sm_count yields; `seed` gives the order of agents; `domain` is
-    "float" (D in its own dtype), "exact" or "field" (D in int64): see `domains`. `on_progress` hears, as the CTAs of a
-    launch end, how many have ended, of how many. `trace` is filled with what each CTA computes, in sequence.
+    the argument D is among them under the name "d", it gives D's shape and strides, not its dtype and contents; else D
+    is allocated, its rows at multiples of 16 bytes. Where K is 0, D is the epilogue of 0; where M or N is, D is empty.
+    `sms` is how many CTAs run at a time, in whole clusters and at least one of them, and what tile.sm_count yields;
+    `seed` gives the order of agents; `domain` is "float" (D in its own dtype), "exact" or "field" (D in int64): see
+    `domains`. `on_progress` hears, as the CTAs of a launch end, how many have ended, of how many. `trace` is filled
+    with what each CTA computes, in sequence.
     Raises InterpreterError for a level that is not interpreted, inputs that do not fit, and every broken rule of the
     hardware: races, deadlocks, bytes read before they are written or before their copy is waited for, accesses out of
     bounds; and where D is not written everywhere. Raises IRError for text that is no legal module.

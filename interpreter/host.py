@@ -10,9 +10,10 @@ from mlir import ir
 from lowtide import targets
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState, Cta, LaunchRequest, Machine, registers_that_fit
+from lowtide.interpreter.machine.clusters import clusters_at_a_time
 from lowtide.interpreter.machine.execution import advance, run_block
 from lowtide.interpreter.machine.global_memory import GlobalMemory
-from lowtide.interpreter.machine.scheduling import run_all, start_cta
+from lowtide.interpreter.machine.scheduling import run_all, start_cluster
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.tensor_maps import TensorMap
 from lowtide.interpreter.machine.traces import Trace
@@ -27,6 +28,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm")
 MAX_THREADS = 1024
+MAX_CLUSTER = 8  # CTAs (CUDA C++ Programming Guide, "Thread Block Clusters")
 
 
 class Host:
@@ -81,6 +83,7 @@ class Host:
             raise InterpreterError(
                 f"{op.describe()}: {request.threads} threads per CTA; take a multiple of {WARP} up to {MAX_THREADS}"
             )
+        _check_cluster(request, op)
         limit = self.target.smem_bytes_per_cta if self.target else None
         if limit is not None and (request.shared_memory or 0) > limit:
             raise InterpreterError(
@@ -104,11 +107,13 @@ class Host:
             roles=program.roles,
             registers=_registers_at_entry(program),
             trace=self.trace,
+            cluster=request.cluster,
         )
-        ctas = (start_cta(machine, program, index, request) for index in range(request.grid))
+        count = request.grid // math.prod(request.cluster)
+        clusters = (start_cluster(machine, program, index, request) for index in range(count))
         ended = itertools.count(1)
-        resident = request.grid if request.cooperative else self.sms
-        run_all(ctas, resident, self.seed, lambda cta: self.on_progress(next(ended), request.grid))
+        resident = count if request.cooperative else clusters_at_a_time(self.sms, request.cluster)
+        run_all(clusters, resident, self.seed, lambda cta: self.on_progress(next(ended), request.grid))
 
     def kernel(self, name: str, op: DecodedOp) -> Program:
         """The kernel `name`, decoded."""
@@ -117,6 +122,16 @@ class Host:
                 raise InterpreterError(f"{op.describe()}: there is no kernel @{name} in the module")
             self.kernels[name] = decode(self.functions[name], self.level, self.domain, HANDLERS)
         return self.kernels[name]
+
+
+def _check_cluster(request: LaunchRequest, op: DecodedOp) -> None:
+    size = math.prod(request.cluster)
+    if size > MAX_CLUSTER:
+        raise InterpreterError(f"{op.describe()}: clusters of {size} CTAs; at most {MAX_CLUSTER} are portable")
+    if request.grid % size:
+        raise InterpreterError(
+            f"{op.describe()}: a grid of {request.grid} CTAs in clusters of {size}; it must be a multiple of {size}"
+        )
 
 
 def _check_roles(program: Program, request: LaunchRequest, op: DecodedOp) -> None:
@@ -130,6 +145,12 @@ def _check_roles(program: Program, request: LaunchRequest, op: DecodedOp) -> Non
 
 def _check_declared(program: Program, request: LaunchRequest, op: DecodedOp) -> None:
     """What a gpu.func says of its launch, and what becomes its PTX leans on, must be so."""
+    required = math.prod(program.attributes.get("nvvm.cluster_dim", (1,)))
+    if program.level == "nvvm" and required != math.prod(request.cluster):
+        raise InterpreterError(
+            f"{op.describe()}: clusters of {math.prod(request.cluster)} CTAs, nvvm.cluster_dim of @{program.name} has "
+            f"{required}; write the same in both"
+        )
     sizes = program.attributes.get("known_block_size")
     if sizes is not None and math.prod(sizes) != request.threads:
         raise InterpreterError(

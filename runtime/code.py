@@ -1,7 +1,7 @@
 """Checks that PTX and cubin fit the manifest that they were saved with.
 
-Sources: PTX ISA, ".target", "Kernel Function Parameters", ".maxntid", ".reqntid"; LLVM's ELF.h, "EF_CUDA_SM", for the
-flags of a cubin; System V ABI, "ELF Header" and "Sections".
+Sources: PTX ISA, ".target", "Kernel Function Parameters", ".maxntid", ".reqntid", ".reqnctapercluster"; LLVM's ELF.h,
+"EF_CUDA_SM", for the flags of a cubin; System V ABI, "ELF Header" and "Sections".
 """
 
 from __future__ import annotations
@@ -86,6 +86,7 @@ def _check_entry(text: str, launch: LaunchShape) -> None:
                 f"the PTX it has {size}"
             )
     _check_threads(entry[2], launch)
+    _check_cluster(entry[2], launch)
 
 
 def _parameter_bytes(text: str, kernel: str) -> int:
@@ -104,6 +105,15 @@ def _check_threads(directives: str, launch: LaunchShape) -> None:
         limit = tuple(int(side or 1) for side in found.groups())
         if launch.block != limit if exact else math.prod(launch.block) > math.prod(limit):
             raise ValueError(f"block is {list(launch.block)}, {launch.kernel} in the PTX has {directive} {list(limit)}")
+
+
+def _check_cluster(directives: str, launch: LaunchShape) -> None:
+    """.reqnctapercluster gives the CTAs of a cluster axis by axis."""
+    found = re.search(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", directives)
+    required = tuple(int(side or 1) for side in found.groups()) if found else None
+    if required is not None and (launch.cluster or (1, 1, 1)) != required:
+        given = list(launch.cluster) if launch.cluster else None
+        raise ValueError(f"cluster is {given}, {launch.kernel} in the PTX has .reqnctapercluster {list(required)}")
 
 
 def _check_cubin(cubin: bytes, capability: tuple[int, int], launches: Sequence[LaunchShape]) -> None:

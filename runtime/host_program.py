@@ -5,13 +5,13 @@ number of SMs, and runs once for each new signature; `late` holds what follows f
 and runs at every call. Integers are exact (extents are at most 2³¹−1, so no 64-bit product of two wraps).
 
 Ops: memref.dim (attribute index), memref.row_stride (elements), memref.base_address (bytes), each on an argument;
-tile.sm_count; tile.workspace (dtype, zeroed) on its number of elements, which follows from shapes, and yields its
-address; arith.constant (value), arith.cmpi (predicate), arith.select, arith.trunci (type, e.g. "i32"), integer
-casts and the arithmetic of `host_ops`; cf.assert (message); sm.tensor_map on a rank-2 argument (box, swizzle or null,
-l2_promotion, dtype, element_strides if not 1), which yields a `TensorMap` for launches alone; and tile.launch, all in
-attributes: kernel, grid (three values or numbers), block, cluster or null, shared_memory in bytes, arguments (a list of
-{"value", "type"}), programmatic if it may start before the kernels before it in the stream have ended, and cooperative
-if all its CTAs run at the same time.
+tile.sm_count; tile.cluster_count (kernel, one that is launched in clusters); tile.workspace (dtype, zeroed) on its
+number of elements, which follows from shapes, and yields its address; arith.constant (value), arith.cmpi (predicate),
+arith.select, arith.trunci (type, e.g. "i32"), integer casts and the arithmetic of `host_ops`; cf.assert (message);
+sm.tensor_map on a rank-2 argument (box, swizzle or null, l2_promotion, dtype, element_strides if not 1), which yields a
+`TensorMap` for launches alone; and tile.launch, all in attributes: kernel, grid (three values or numbers), block,
+cluster or null, shared_memory in bytes, arguments (a list of {"value", "type"}), programmatic if it may start before
+the kernels before it in the stream have ended, and cooperative if all its CTAs run at the same time.
 """
 
 from __future__ import annotations
@@ -89,8 +89,13 @@ class HostProgram:
     launches: tuple[LaunchShape, ...]
     workspaces: tuple[WorkspaceShape, ...]
     uses_sm_count: bool
-    #: of the arguments by name and the number of SMs: what `late` needs, the grids, and the workspaces' elements
-    early: Callable[[Mapping[str, Any], int], tuple[tuple[Any, ...], tuple[tuple[int, int, int], ...], tuple[int, ...]]]
+    uses_cluster_count: bool
+    #: of the arguments by name, the number of SMs, and that of resident clusters by kernel: what `late` needs, the
+    #: grids, and the workspaces' elements
+    early: Callable[
+        [Mapping[str, Any], int, Mapping[str, int]],
+        tuple[tuple[Any, ...], tuple[tuple[int, int, int], ...], tuple[int, ...]],
+    ]
     #: of what `early` keeps, and the addresses and scalars of the arguments and then of the workspaces
     late: Callable[[tuple[Any, ...], Sequence[Any]], tuple[tuple[Any, ...], ...]]
     source: str
@@ -108,13 +113,18 @@ class HostProgram:
         return needs_of(self.workspaces, counts)
 
     def __call__(
-        self, arguments: Mapping[str, Any], *, sm_count: int | None = None, workspaces: Sequence[int] | None = None
+        self,
+        arguments: Mapping[str, Any],
+        *,
+        sm_count: int | None = None,
+        cluster_count: int | None = None,
+        workspaces: Sequence[int] | None = None,
     ) -> list[LaunchRecord]:
         """The launches, in order, for `arguments`: a `HostMemRef` for each memref, a number for each scalar.
 
-        `sm_count` is what `tile.sm_count` yields; `workspaces` are the addresses of the workspaces, by default
-        multiples of 256 that mean nothing. Raises LaunchError when an assertion of the host function fails, a
-        grid is empty or past CUDA's limits, or `sm_count` is wanted and not given.
+        `sm_count` is what `tile.sm_count` yields, `cluster_count` what `tile.cluster_count` does; `workspaces` are the
+        addresses of the workspaces, by default multiples of 256 that mean nothing. Raises LaunchError when an assertion
+        of the host function fails, a grid is empty or past CUDA's limits, or a count is wanted and not given.
         """
         missing = [name for name in self.arguments if name not in arguments]
         if missing:
@@ -123,7 +133,13 @@ class HostProgram:
             )
         if self.uses_sm_count and sm_count is None:
             raise LaunchError(f"{self.name}: the grid depends on the number of SMs, which is not given; pass sm_count=")
-        kept, grids, counts = self.early(arguments, sm_count or 0)
+        if self.uses_cluster_count and cluster_count is None:
+            raise LaunchError(
+                f"{self.name}: the grid depends on the number of resident clusters, which is not given; pass"
+                " cluster_count="
+            )
+        clusters = dict.fromkeys((shape.kernel for shape in self.launches), cluster_count or 0)
+        kept, grids, counts = self.early(arguments, sm_count or 0, clusters)
         self.needs(counts)
         calls = [arguments[name] if name in self.scalars else arguments[name].address for name in self.arguments]
         values = self.late(kept, [*calls, *(self.placeholders if workspaces is None else workspaces)])
@@ -204,6 +220,7 @@ class _Compiler:
         self.grids: list[str] = []
         self.rows: list[str] = []
         self.uses_sm_count = False
+        self.counted: list[tuple[str, LoadError]] = []  # kernels whose clusters are counted
         for index, argument in enumerate(self.arguments):
             if argument in self.scalars:
                 self.locals[argument] = f"p{index}"
@@ -216,6 +233,10 @@ class _Compiler:
             self.visit(op)
         if not self.launches:
             raise LoadError(f"{self.name}: the host function launches nothing; compile and save the kernel again")
+        clustered = {shape.kernel for shape in self.launches if shape.cluster}
+        for kernel, refusal in self.counted:
+            if kernel not in clustered:
+                raise refusal
         source = self.source()
         scope: dict[str, Any] = {
             "M": MASK,
@@ -239,6 +260,7 @@ class _Compiler:
             launches=tuple(self.launches),
             workspaces=tuple(self.workspaces),
             uses_sm_count=self.uses_sm_count,
+            uses_cluster_count=bool(self.counted),
             early=scope["early"],
             late=scope["late"],
             source=source,
@@ -249,7 +271,7 @@ class _Compiler:
         inputs = "".join(f"p{index}, " for index in range(len(self.arguments)))
         inputs += "".join(f"w{index}, " for index in range(len(self.workspaces)))
         grids, counts = ("".join(f"{value}, " for value in values) for values in (self.grids, self.counts))
-        early = ["def early(m, sms):", "  try:"]
+        early = ["def early(m, sms, clusters):", "  try:"]
         early += [f"    {line}" for line in self.early_lines]
         early += [f"    return ({kept}), ({grids}), ({counts})"]
         early += ["  except ZeroDivisionError:", "    raise ZeroDivision() from None"]
@@ -288,6 +310,8 @@ class _Compiler:
         elif name == "tile.sm_count":
             self.uses_sm_count = True
             self.define(op, [], "sms")
+        elif name == "tile.cluster_count":
+            self.cluster_count(op)
         elif name == "arith.constant":
             self.constants.append(self.constant(attributes.get("value")))
             local = self.define(op, [], f"c[{len(self.constants) - 1}]")
@@ -295,6 +319,14 @@ class _Compiler:
                 self.i1_values.add(local)
         else:
             self.arithmetic(op)
+
+    def cluster_count(self, op: Mapping[str, Any]) -> None:
+        kernel = op.get("attributes", {}).get("kernel")
+        if not isinstance(kernel, str):
+            raise self.refuse(f"kernel is {kernel!r}, must be that of a launch")
+        self.counted.append((kernel, self.refuse(f"kernel {kernel!r} is not launched in clusters")))
+        self.constants.append(kernel)
+        self.define(op, [], f"clusters[c[{len(self.constants) - 1}]]")
 
     def memref_operand(self, op: Mapping[str, Any]) -> str:
         operands = op.get("operands", [])

@@ -154,7 +154,9 @@ class Kernel:
         shape = (extents["m"], extents["n"])
         row = pad_row(shape[1], output["dtype"], output.get("row_stride_alignment", 1))
         views[output["name"]] = MatrixView(0, shape, row, 0)
-        counts = self.program.early(views, driver.device(self._device_of(records)).sm_count)[2]
+        device = self._device_of(records)
+        clusters = self.module_for(device).clusters if self.program.uses_cluster_count else {}
+        counts = self.program.early(views, driver.device(device).sm_count, clusters)[2]
         return offsets_of(self.program.needs(counts))[1]
 
     def save(self, path: str | os.PathLike[str]) -> Path:

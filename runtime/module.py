@@ -13,6 +13,7 @@ from typing import Any
 
 from lowtide.errors import DeviceError, LaunchError, LoadError
 from lowtide.runtime import driver
+from lowtide.runtime.launch_config import resident_clusters
 from lowtide.runtime.launch_shape import LaunchShape
 from lowtide.runtime.limits import capability_of
 
@@ -28,6 +29,7 @@ class LoadedModule:
     device: driver.Device
     code: str  # "cubin" or "ptx"
     functions: dict[str, Any]
+    clusters: dict[str, int]  # resident at once, of each kernel that is launched in clusters
 
 
 def choose_code(target: str, capability: tuple[int, int], has_cubin: bool) -> str | None:
@@ -64,7 +66,7 @@ def load_module(
     """Load the code into `context`, which is current, and let its kernels have the shared memory that they ask for.
 
     Raises LoadError when the GPU cannot run the target or the driver refuses the code, DeviceError when a launch wants
-    more shared memory than the GPU has.
+    more shared memory than the GPU has, LaunchError when none of its clusters fits.
     """
     device = driver.device(ordinal)
     code = choose_code(target, device.capability, cubin is not None)
@@ -78,7 +80,12 @@ def load_module(
     for kernel, function in functions.items():
         own = [shape for shape in shapes if shape.kernel == kernel]
         _prepare(name, kernel, function, own, device)
-    return LoadedModule(context, device, code, functions)
+    clusters = {
+        shape.kernel: resident_clusters(name, shape, functions[shape.kernel], device)
+        for shape in shapes
+        if shape.cluster
+    }
+    return LoadedModule(context, device, code, functions, clusters)
 
 
 def _load_image(name: str, code: str, ptx: str, cubin: bytes | None, device: driver.Device) -> Any:

@@ -16,7 +16,7 @@ from lowtide.runtime import driver
 from lowtide.runtime.argument_block import ArgumentBlock, ArgumentLayout
 from lowtide.runtime.checks import MatrixView, address_error, overlap_error
 from lowtide.runtime.host_program import HostProgram
-from lowtide.runtime.launch_shape import LaunchShape
+from lowtide.runtime.launch_config import launch_config
 from lowtide.runtime.module import LoadedModule
 from lowtide.runtime.operands import Operand
 from lowtide.runtime.tensor_map_encoder import TensorMapEncoder
@@ -109,11 +109,8 @@ class LaunchPlan:
         if found is None:
             if len(self.configs) >= _MOST_STREAMS:
                 self.configs.clear()
-            cuda = driver.api()
-            found = tuple(
-                _launch_config(cuda, shape, grid, stream)
-                for shape, grid in zip(self.program.launches, self.grids, strict=True)
-            )
+            shapes = zip(self.program.launches, self.grids, strict=True)
+            found = tuple(launch_config(grid, shape, stream) for shape, grid in shapes)
             self.configs[stream] = found
         return found
 
@@ -130,7 +127,7 @@ def make_plan(
     library: str,
 ) -> LaunchPlan:
     """Evaluate the address-free part of the host function. Raises LaunchError when one of its assertions fails."""
-    kept, grids, counts = program.early(views, module.device.sm_count)
+    kept, grids, counts = program.early(views, module.device.sm_count, module.clusters)
     spans = [(i, views[x["name"]].span) for i, x in enumerate(arguments) if x["name"] in views]
     output = next(i for i, x in enumerate(arguments) if x["role"] == "output")
     cuda = driver.api()
@@ -156,33 +153,6 @@ def make_plan(
         home=cuda.CUcontext(module.context),
         launch=cuda.cuLaunchKernelEx,
     )
-
-
-def _launch_config(cuda: Any, shape: LaunchShape, grid: Sequence[int], stream: int) -> Any:
-    config = cuda.CUlaunchConfig()
-    config.gridDimX, config.gridDimY, config.gridDimZ = grid
-    config.blockDimX, config.blockDimY, config.blockDimZ = shape.block
-    config.sharedMemBytes = shape.shared_memory
-    config.hStream = cuda.CUstream(stream)
-    attributes = []
-    if shape.cluster:
-        attribute = cuda.CUlaunchAttribute()
-        attribute.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z = shape.cluster
-        attributes.append(attribute)
-    if shape.programmatic:
-        attribute = cuda.CUlaunchAttribute()
-        attribute.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-        attribute.value.programmaticStreamSerializationAllowed = 1
-        attributes.append(attribute)
-    if shape.cooperative:
-        attribute = cuda.CUlaunchAttribute()
-        attribute.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
-        attribute.value.cooperative = 1
-        attributes.append(attribute)
-    if attributes:
-        config.attrs, config.numAttrs = attributes, len(attributes)
-    return config
 
 
 class PreparedLaunch:

@@ -26,6 +26,7 @@ def _sm90(name: str) -> Target:
         smem_bytes_per_sm=228 * _KIB,
         max_threads_per_sm=2048,
         max_ctas_per_sm=32,
+        max_cluster=8,
         sm_count=132,
         l2_bytes=60 * _KIB * _KIB,
         # wgmma is architecture-specific; TMA is not, but is of use only with it.

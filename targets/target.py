@@ -35,6 +35,9 @@ class Target:
     smem_bytes_reserved_per_cta: int = 1024
     """What the system takes of each CTA's shared memory; it counts against `smem_bytes_per_sm` only."""
     max_threads_per_cta: int = 1024
+    max_cluster: int = 1
+    """CTAs of a cluster, at most, that every GPU of the target has room for (CUDA C++ Programming Guide, "Thread Block
+    Clusters"); 1 without clusters."""
     registers_per_thread: int = 255
     registers_per_sm: int = 65536
     warp_size: int = 32

@@ -118,7 +118,8 @@ def _asks(registers: int) -> str:
 
 
 def _print_grid(grid: Grid) -> None:
-    how = f"tiles of {grid.tile[0]}x{grid.tile[1]}, order {grid.order}, scheduler {grid.scheduler}"
+    clusters = "" if grid.cluster == (1, 1) else f" in clusters of {grid.cluster[0]}x{grid.cluster[1]}"
+    how = f"tiles of {grid.tile[0]}x{grid.tile[1]}{clusters}, order {grid.order}, scheduler {grid.scheduler}"
     if grid.tiles is None or grid.ctas is None or not grid.at_once:
         line("grid", f"{how}; tiles and CTAs are known at launch")
         return

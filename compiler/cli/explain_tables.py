@@ -92,7 +92,7 @@ def _swizzle_text(swizzle: tuple[int, int, int]) -> str:
 def _tma_row(access: TmaAccess) -> tuple[str, ...]:
     return (
         access.what,
-        f"{access.op.removeprefix('sm.')} {access.direction}s{_times(access.count, access.place)}",
+        f"{access.op.removeprefix('sm.')} {access.direction}s{_times(access.count, access.place)}{_sharing(access)}",
         f"{'x'.join(map(str, access.box))} {_swizzle_text(access.swizzle)}",
         str(access.boxes),
         str(access.bytes),
@@ -102,6 +102,11 @@ def _tma_row(access: TmaAccess) -> tuple[str, ...]:
         _stride_text(access.row_stride, access.stride_known),
         access.cache + (f", promotion {access.l2_promotion} bytes" if access.direction == "read" else ""),
     )
+
+
+def _sharing(access: TmaAccess) -> str:
+    """Boxes and bytes of a multicast are those of one CTA's share."""
+    return f", a share for {access.parties} CTAs of a {access.multicast}" if access.multicast else ""
 
 
 def _transaction_text(found: Transaction) -> str:

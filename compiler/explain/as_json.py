@@ -20,10 +20,10 @@ def accesses_json(accesses: Accesses) -> dict[str, Any]:
 
 
 def composition_json(composition: Composition) -> dict[str, Any]:
-    """The fields as they are; the grid's tile as a list."""
+    """The fields as they are; the grid's tile and cluster as lists."""
     whole = asdict(composition)
     whole["roles"] = list(whole["roles"])
-    whole["grid"]["tile"] = list(composition.grid.tile)
+    whole["grid"] |= {"tile": list(composition.grid.tile), "cluster": list(composition.grid.cluster)}
     return whole
 
 
@@ -78,6 +78,8 @@ def _tma(access: TmaAccess) -> dict[str, Any]:
         "sectors": access.sectors.touched,
         "ideal_sectors": access.sectors.ideal,
         "lines": access.lines,
+        "multicast": access.multicast,
+        "parties": access.parties,
         "row_stride_bytes": access.row_stride,
         "row_stride_known": access.stride_known,
         "l2_promotion": access.l2_promotion,

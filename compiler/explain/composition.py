@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -17,7 +18,7 @@ from lowtide.interpreter.ops.tile import work_order
 from lowtide.passes.base import walk
 from lowtide.passes.schedules.facts import registers_at_entry, threads_of
 from lowtide.passes.support.builder import constant_of
-from lowtide.passes.support.kernels import instances_of, role_instances
+from lowtide.passes.support.kernels import cluster_shape, instances_of, role_instances
 from lowtide.passes.support.problem import buffer_bytes, element_bits
 from lowtide.targets import Target
 from lowtide.targets.tv import extents
@@ -56,10 +57,12 @@ class Role:
 class Grid:
     """How the CTAs of a launch share the output tiles. Fields that depend on run-time extents are None.
 
-    A wave is one tile for each CTA that runs at once; `sms` are those of the target's usual product.
+    A wave is one tile for each CTA that runs at once; `sms` are those of the target's usual product, on which clusters
+    are taken to leave no SM idle but a remainder.
     """
 
     tile: tuple[int, int]
+    cluster: tuple[int, int]
     order: str
     scheduler: str
     sms: int
@@ -104,9 +107,9 @@ class Composition:
     scratch_bytes: int
     """Of all scratch buffers; none where the scratch reuses the ring."""
     flops_per_byte: float | None
-    """Per byte of A and B loaded for a CTA tile."""
+    """Per byte of A and B loaded for a CTA tile; in a cluster, per byte of the CTA's shares."""
     l2_bytes_per_cycle: float | None
-    """A and B per SM, at the full rate of wgmma."""
+    """A and B per SM, at the full rate of wgmma; in a cluster, the CTA's shares."""
     grid: Grid
 
 
@@ -138,7 +141,7 @@ def composition_of(
         scratch_buffers=len(scratch),
         scratch_bytes=sum(scratch),
         flops_per_byte=_flops_per_byte(kernel, rings[0].buffers) if rings else None,
-        l2_bytes_per_cycle=stage_bytes / products[0].cycles if products else None,
+        l2_bytes_per_cycle=_loaded(kernel, rings[0].buffers) / products[0].cycles if products else None,
         grid=_grid(walk(kernel, tile.WorkTilesOp), launch, spec, target, max(1, ctas_per_sm)),
     )
 
@@ -161,10 +164,17 @@ def _accumulators(kernel: tile.KernelOp) -> int:
 
 
 def _flops_per_byte(kernel: tile.KernelOp, stage: list[ir.Type]) -> float:
-    """2·M·N·K flops for (M + N)·K elements."""
-    m, n = list(walk(kernel, tile.WorkTilesOp)[0].tile)[:2]
+    """2·M·N·K flops for what is loaded of K rows or columns of A and of B."""
+    work = walk(kernel, tile.WorkTilesOp)[0]
+    (m, n), (cluster_m, cluster_n) = list(work.tile)[:2], cluster_shape(work.cluster)
     element_bytes = element_bits(ir.MemRefType(stage[0]).element_type) // 8
-    return 2 * m * n / ((m + n) * element_bytes)
+    return 2 * m * n / ((m / cluster_n + n / cluster_m) * element_bytes)
+
+
+def _loaded(kernel: tile.KernelOp, stage: list[ir.Type]) -> float:
+    """Bytes of a stage that a CTA loads from L2: in a cluster, its shares of A and of B."""
+    cluster_m, cluster_n = cluster_shape(walk(kernel, tile.WorkTilesOp)[0].cluster)
+    return buffer_bytes(stage[0]) / cluster_n + buffer_bytes(stage[1]) / cluster_m
 
 
 def _grid(
@@ -175,7 +185,7 @@ def _grid(
     A role repeats the loops of the others.
     """
     work = loops[0]
-    tile_m, tile_n = list(work.tile)[:2]
+    (tile_m, tile_n), cluster = list(work.tile)[:2], cluster_shape(work.cluster)
     order, *parts = (work_order(loop.operation) for loop in loops)
     numbers = [str(number) for number in (order.group, order.columns) if number]
     text = order.kind.name + (f"({', '.join(numbers)})" if numbers else "")
@@ -183,14 +193,17 @@ def _grid(
     tiles = None if places is None else places[0] * places[1]
     ctas = _host_value(launch.grid, target.sm_count)
     at_once = None if ctas is None else min(ctas, target.sm_count * ctas_per_sm)
+    workers = None if ctas is None else ctas // prod(cluster)
     halves = next((part for part in parts if part.pieces > 1), None)
     wave: list[tuple[int, int]] = []
     steps = _steps(work, spec)
     if places and at_once and ctas and steps:
-        first = (next(order.items_of(cta, ctas, places, steps), None) for cta in range(at_once))
+        first = (next(order.items_of(cta, ctas, places, steps, cluster), None) for cta in range(at_once))
         wave = [item.place for item in first if item is not None]
+        wave = [place for place in wave if place[0] < places[0] and place[1] < places[1]]
     return Grid(
         tile=(tile_m, tile_n),
+        cluster=cluster,
         order=text,
         scheduler=order.scheduler.name,
         sms=target.sm_count,
@@ -199,7 +212,7 @@ def _grid(
         at_once=at_once,
         full_waves=tiles // at_once if tiles and at_once else None,
         last_wave=tiles % at_once if tiles and at_once else None,
-        last_wave_halves=halves.count(ctas, tiles) if halves and ctas and tiles else 0 if tiles else None,
+        last_wave_halves=halves.count(workers, tiles) if halves and workers and tiles else 0 if tiles else None,
         wave_rows=len({row for row, _ in wave}) or None,
         wave_columns=len({column for _, column in wave}) or None,
         **(_sharing(order, work, places, ctas, steps) if work.depth is not None else {}),
@@ -241,6 +254,8 @@ def _host_value(value: ir.Value, sms: int) -> int | None:
     op = value.owner
     if op.name == "tile.sm_count":
         return sms
+    if op.name == "tile.cluster_count":  # the driver may say fewer
+        return sms // prod(cluster_shape(op.attributes["cluster"]))
     operands = [known for operand in op.operands if (known := _host_value(operand, sms)) is not None]
     if op.name not in _HOST_OPS or len(operands) != len(op.operands):
         return None

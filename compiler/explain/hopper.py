@@ -18,13 +18,15 @@ from lowtide.compiler.explain.executions import executions, summed
 from lowtide.compiler.explain.names import Names, cache_hint, row_stride
 from lowtide.compiler.manifest import L2_PROMOTION
 from lowtide.dialects import sm, tile
-from lowtide.dialects.enums import gemm_layout
+from lowtide.dialects.enums import gemm_layout, multicast_of
 from lowtide.dialects.locations import place_of, where
 from lowtide.dialects.tile import GemmLayout
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_of, swizzle_bits
 from lowtide.errors import IRError, ScheduleError
 from lowtide.passes.base import walk
 from lowtide.passes.support.atoms import is_transposed, tiled_mma_of
+from lowtide.passes.support.clusters import members
+from lowtide.passes.support.kernels import cluster_shape
 from lowtide.passes.support.problem import buffer_bytes, element_bits
 from lowtide.targets import Conflict, Sectors
 
@@ -59,6 +61,10 @@ class TmaAccess:
     place: str | None
     count: int = 1
     """Ops that do the same."""
+    multicast: str | None = None
+    """The CTAs of the cluster that a load goes to: a row or a column, each of which loads its share of the buffer."""
+    parties: int = 1
+    """How many they are: `boxes` and `bytes` are the share of one."""
     l2_promotion: int = L2_PROMOTION
     """Bytes that a miss brings to L2 at least, as the tensor map asks."""
     executions: int | None = None
@@ -131,21 +137,33 @@ def _boxes(op: sm.TmaLoadOp | sm.TmaStoreOp, names: Names, buffer: ir.Value, dir
     *panels, rows, width = box
     row_bytes = width * prod(panels) * element_bytes  # the panels of a box lie side by side in the matrix
     starts = np.arange(rows) * stride
+    multicast = multicast_of(op) if isinstance(op, sm.TmaLoadOp) else None
+    parties = members(multicast, _cluster_of(op))
     return TmaAccess(
         op=op.operation.name,
         what=what,
         direction=direction,
         box=box,
         swizzle=NO_SWIZZLE if map_type.swizzle is None else swizzle_bits(map_type.swizzle),
-        boxes=prod(memref.shape) // prod(box),
-        bytes=buffer_bytes(memref),
+        boxes=prod(memref.shape) // prod(box) // parties,
+        bytes=buffer_bytes(memref) // parties,
         sectors=targets.sectors_per_request(starts, row_bytes),
         lines=targets.lines_per_request(starts, row_bytes),
         row_stride=stride,
         stride_known=known,
         cache=cache_hint(op),
         place=None,
+        multicast=None if multicast is None else str(multicast),
+        parties=parties,
     )
+
+
+def _cluster_of(op: ir.OpView) -> tuple[int, int]:
+    """The shape of the clusters that take the work tiles around an op."""
+    at = op.operation.parent
+    while at is not None and not isinstance(at.opview, tile.WorkTilesOp):
+        at = at.parent
+    return (1, 1) if at is None else cluster_shape(at.opview.cluster)
 
 
 def transactions_of(kernel: tile.KernelOp, names: Names, *, in_file: bool) -> tuple[Transaction, ...]:

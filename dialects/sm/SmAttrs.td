@@ -42,6 +42,11 @@ def Sm_TiledCopyAttr : Sm_Attr<"TiledCopy", "tiled_copy"> {
   let assemblyFormat = "`<` custom<AtomName>($atom) `,` qualified($tv) `>`";
 }
 
+def Sm_ClusterLine : I32EnumAttr<"ClusterLine", "CTAs of a cluster, seen from one of them", [
+    I32EnumAttrCase<"row", 0>, I32EnumAttrCase<"column", 1>, I32EnumAttrCase<"cross", 2>]> {
+  let cppNamespace = "::lowtide::sm";
+}
+
 def Sm_SlotUse : I32EnumAttr<"SlotUse", "what a slot of a ring may be used for", [
     I32EnumAttrCase<"write", 0>, I32EnumAttrCase<"read", 1>]> {
   let cppNamespace = "::lowtide::sm";

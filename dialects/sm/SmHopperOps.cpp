@@ -122,6 +122,12 @@ void MbarriersOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   setName(getResult(), isFull ? "full" : isTurn ? "turn" : isEmpty ? "empty" : "mbarriers");
 }
 
+LogicalResult MbarrierArriveOp::verify() {
+  if (getBytes() && getReceivers())
+    return emitOpError() << "expects bytes of other CTAs; the CTA that waits for them expects them itself";
+  return success();
+}
+
 //===--- TMA ----------------------------------------------------------------------------------------------------===//
 
 LogicalResult TensorMapOp::verify() {
@@ -153,6 +159,8 @@ static LogicalResult verifyBoxes(Operation *op, TensorMapType map, MemRefType bu
 }
 
 LogicalResult TmaLoadOp::verify() {
+  if (getMulticast() == ClusterLine::cross)
+    return emitOpError() << "shares a tile with a row or a column of the cluster, not with both";
   return verifyBoxes(*this, getMap().getType(), cast<MemRefType>(getDestination().getType()));
 }
 LogicalResult TmaStoreOp::verify() {

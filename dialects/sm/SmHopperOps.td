@@ -61,6 +61,7 @@ def Sm_MbarriersOp : Sm_Op<"mbarriers", [MemoryEffects<[MemAlloc, MemRead<Sm_Syn
   let summary = "Initializes mbarrier objects in shared memory and makes them visible to all threads of the CTA";
   let description = [{
     A phase of an mbarrier completes after `arrivals` arrivals and all the bytes that they expect (PTX ISA, "mbarrier").
+    Other CTAs of the cluster may use the objects after a `sm.cluster_barrier`.
 
     ```mlir
     %full = sm.mbarriers arrivals(1) : !sm.mbarriers<4>
@@ -90,16 +91,36 @@ def Sm_MbarrierArriveOp : Sm_Op<"mbarrier_arrive", [Sm_Ordering]> {
     In a consumer role, one thread per warpgroup arrives. In a producer role, one thread arrives. `after` is the token
     that the wgmma operations that read the slot are complete; a role that uses wgmma needs it to release a slot.
 
+    `to` names the CTAs of the cluster that receive the arrival, each at its own object of this index: those of the
+    arriving CTA's `row` of the cluster, those of its `column`, or both (`cross`), the CTA itself included. Without it,
+    the CTA itself. Only the CTA that waits for the bytes may expect them.
+
     ```mlir
     sm.mbarrier_arrive %empty[%slot] after %retired : !sm.mbarriers<4>
     sm.mbarrier_arrive %full[%slot] expects 49152 : !sm.mbarriers<4>
+    sm.mbarrier_arrive %empty[%slot] to(column) after %retired : !sm.mbarriers<4>
     ```
   }];
   let arguments = (ins Sm_MbarriersType:$barriers, Index:$index, OptionalAttr<I64Attr>:$bytes,
-                       Optional<Sm_RetiredType>:$retired);
+                       OptionalAttr<Sm_ClusterLine>:$receivers, Optional<Sm_RetiredType>:$retired);
   let assemblyFormat = [{
-    $barriers `[` $index `]` (`expects` $bytes^)? (`after` $retired^)? attr-dict `:` qualified(type($barriers))
+    $barriers `[` $index `]` (`expects` $bytes^)? (`to` `(` $receivers^ `)`)? (`after` $retired^)? attr-dict `:`
+    qualified(type($barriers))
   }];
+  let hasVerifier = 1;
+}
+
+def Sm_ClusterBarrierOp : Sm_Op<"cluster_barrier", [Sm_Ordering]> {
+  let summary = "All threads of all CTAs of the cluster arrive and wait for each other";
+  let description = [{
+    A kernel whose CTAs use each other's shared memory has one before the first use, after its mbarriers are
+    initialized, and one at its end: a CTA's shared memory is freed when the CTA ends (PTX ISA, "barrier.cluster").
+
+    ```mlir
+    sm.cluster_barrier
+    ```
+  }];
+  let assemblyFormat = "attr-dict";
 }
 
 //===--- TMA ----------------------------------------------------------------------------------------------------===//
@@ -127,16 +148,24 @@ def Sm_TmaLoadOp : Sm_Op<"tma_load"> {
     zero, but the mbarrier counts the bytes of full boxes in any case (PTX ISA, "cp.async.bulk.tensor"). `cache` is the
     L2 eviction priority.
 
+    With `multicast`, the CTAs of a `row` or a `column` of the cluster need the same tile. Each loads its share, an equal
+    part of the tile's rows in the order of the CTAs, and sends it to all of them: it lands at the same place of each
+    one's shared memory and signals each one's mbarrier. A CTA's mbarrier expects the whole tile.
+
     ```mlir
     sm.tma_load %map[%m, %k] to %a signals %full[%slot]
         : !sm.tensor_map<128x64xbf16, swizzle<3,3,3>>, memref<128x64xbf16, …>, !sm.mbarriers<4>
+    sm.tma_load %map[%n, %k] to %b signals %full[%slot] multicast(column)
+        : !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, memref<128x64xbf16, …>, !sm.mbarriers<4>
     ```
   }];
   let arguments = (ins Sm_TensorMapType:$map, Index:$row, Index:$column, Sm_WriteShared:$destination,
-                       Sm_MbarriersType:$barriers, Index:$index, OptionalAttr<Tile_CacheHint>:$cache);
+                       Sm_MbarriersType:$barriers, Index:$index, OptionalAttr<Sm_ClusterLine>:$multicast,
+                       OptionalAttr<Tile_CacheHint>:$cache);
   let assemblyFormat = [{
-    $map `[` $row `,` $column `]` `to` $destination `signals` $barriers `[` $index `]` (`cache` `(` $cache^ `)`)? attr-dict
-    `:` qualified(type($map)) `,` type($destination) `,` qualified(type($barriers))
+    $map `[` $row `,` $column `]` `to` $destination `signals` $barriers `[` $index `]`
+    (`multicast` `(` $multicast^ `)`)? (`cache` `(` $cache^ `)`)? attr-dict `:` qualified(type($map)) `,`
+    type($destination) `,` qualified(type($barriers))
   }];
   let hasVerifier = 1;
 }

@@ -11,7 +11,7 @@ using namespace mlir;
 struct Grid {
   using Attr = GridAttr;
   static constexpr StringLiteral name = "grid";
-  DenseI64ArrayAttr tile;
+  DenseI64ArrayAttr tile, cluster;
   RasterAttr order;
   std::optional<SchedulerKind> scheduler;
   std::optional<int64_t> ctasPerSm;
@@ -22,13 +22,15 @@ struct Grid {
 
   Grid() = default;
   explicit Grid(GridAttr a)
-      : tile(a.getTile()), order(a.getOrder()), scheduler(a.getScheduler()), ctasPerSm(a.getCtasPerSm()),
-        launch(a.getLaunch()), tail(a.getTail()), kDivision(a.getKDivision()), waves(a.getWaves()) {}
+      : tile(a.getTile()), cluster(a.getCluster()), order(a.getOrder()), scheduler(a.getScheduler()),
+        ctasPerSm(a.getCtasPerSm()), launch(a.getLaunch()), tail(a.getTail()), kDivision(a.getKDivision()),
+        waves(a.getWaves()) {}
   GridAttr build(MLIRContext *context) const {
-    return GridAttr::get(context, tile, order, scheduler, ctasPerSm, launch, tail, kDivision, waves);
+    return GridAttr::get(context, tile, cluster, order, scheduler, ctasPerSm, launch, tail, kDivision, waves);
   }
   template <typename Visitor> void visit(Visitor &&visitor) {
     visitor.extents("tile", tile, 2, "[M, N]");
+    visitor.extents("cluster", cluster, 2, "[m, n]");
     visitor.value("order", order);
     visitor.word("scheduler", scheduler);
     visitor.integer("ctas_per_sm", ctasPerSm);

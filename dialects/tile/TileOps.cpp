@@ -130,13 +130,38 @@ LogicalResult GemmOp::verify() {
 
 //===--- tile.launch --------------------------------------------------------------------------------------------===//
 
+// The kernel that a host op names: in the module or, from level nvvm on, in a gpu.module.
+static Operation *lookUpKernel(Operation *user, FlatSymbolRefAttr name, SymbolTableCollection &symbols) {
+  auto module = user->getParentOfType<ModuleOp>();
+  Operation *kernel = symbols.lookupSymbolIn(module, name);
+  for (Operation &op : module.getBody()->getOperations()) {
+    if (kernel)
+      break;
+    if (op.hasTrait<OpTrait::SymbolTable>())
+      kernel = symbols.lookupSymbolIn(&op, name);
+  }
+  return kernel;
+}
+
+// What sizes are allowed is the target's to say, and checked by passes.
+static LogicalResult verifyCluster(Operation *op, std::optional<ArrayRef<int64_t>> cluster) {
+  if (cluster && (cluster->size() != 2 || llvm::any_of(*cluster, [](int64_t side) { return side < 1; })))
+    return op->emitOpError() << "needs a cluster of two positive extents, e.g. [2, 1]";
+  return success();
+}
+
+LogicalResult ClusterCountOp::verify() { return verifyCluster(*this, getCluster()); }
+
+LogicalResult ClusterCountOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (!lookUpKernel(*this, getKernelAttr(), symbols))
+    return emitOpError() << "asks about @" << getKernel() << ", which is not in the module";
+  return success();
+}
+
+LogicalResult LaunchOp::verify() { return verifyCluster(*this, getCluster()); }
+
 LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  auto module = (*this)->getParentOfType<ModuleOp>();
-  Operation *kernel = symbols.lookupSymbolIn(module, getKernelAttr());
-  if (!kernel) // from level nvvm on, the kernel lives in a gpu.module
-    for (Operation &op : module.getBody()->getOperations())
-      if (op.hasTrait<OpTrait::SymbolTable>() && (kernel = symbols.lookupSymbolIn(&op, getKernelAttr())))
-        break;
+  Operation *kernel = lookUpKernel(*this, getKernelAttr(), symbols);
   if (!kernel)
     return emitOpError() << "launches @" << getKernel() << ", which is not in the module";
   if (auto function = dyn_cast<FunctionOpInterface>(kernel)) {
@@ -263,10 +288,13 @@ ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
   SmallVector<OpAsmParser::Argument> arguments, carried;
   SmallVector<OpAsmParser::UnresolvedOperand> extents, inits;
   SmallVector<Type> types;
-  SmallVector<int64_t> tile;
+  SmallVector<int64_t> tile, cluster;
   Builder &builder = parser.getBuilder();
   Type index = builder.getIndexType();
-  auto parseExtent = [&]() -> ParseResult { return parser.parseInteger(tile.emplace_back()); };
+  auto parseExtents = [&](SmallVectorImpl<int64_t> &sides) {
+    return parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
+                                          [&] { return parser.parseInteger(sides.emplace_back()); });
+  };
   SMLoc places = parser.getCurrentLocation();
   if (parseTuple(parser, arguments))
     return failure();
@@ -275,10 +303,15 @@ ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
     return parser.emitError(places) << "expected (row, column), or (row, column, begin of K, end of K)";
   SMLoc of = parser.getCurrentLocation();
   if (parser.parseKeyword("of") || parseTuple(parser, extents) || parser.parseKeyword("by") ||
-      parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseExtent))
+      parseExtents(tile))
     return failure();
   if (extents.size() != (divided ? 3 : 2))
     return parser.emitError(of) << "expected the extents of " << (divided ? "M, N and K" : "M and N");
+  if (succeeded(parser.parseOptionalKeyword("cluster"))) {
+    if (parseExtents(cluster))
+      return failure();
+    result.addAttribute(getClusterAttrName(result.name), builder.getDenseI64ArrayAttr(cluster));
+  }
   if (divided) {
     KDivisionKind division;
     int64_t parts = 0;
@@ -339,6 +372,11 @@ void WorkTilesOp::print(OpAsmPrinter &printer) {
   printer << ") by [";
   list(getTile());
   printer << "] ";
+  if (getCluster()) {
+    printer << "cluster [";
+    list(*getCluster());
+    printer << "] ";
+  }
   if (getDepth()) {
     printer << stringifyKDivisionKind(*getKDivision());
     if (getKParts())
@@ -360,8 +398,8 @@ void WorkTilesOp::print(OpAsmPrinter &printer) {
   }
   printer.printOptionalAttrDictWithKeyword(
       (*this)->getAttrs(),
-      {getTileAttrName(), getOrderAttrName(), getSchedulerAttrName(), getPartAttrName(), getInTurnAttrName(),
-       getKDivisionAttrName(), getKPartsAttrName(), getOperandSegmentSizesAttrName()});
+      {getTileAttrName(), getClusterAttrName(), getOrderAttrName(), getSchedulerAttrName(), getPartAttrName(),
+       getInTurnAttrName(), getKDivisionAttrName(), getKPartsAttrName(), getOperandSegmentSizesAttrName()});
   printer << " ";
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false, /*printBlockTerminators=*/!getInits().empty());
 }
@@ -390,6 +428,10 @@ LogicalResult WorkTilesOp::verify() {
     return emitOpError() << "has a number of parts where K is split, at least 1, and only there";
   if (divided && getPart().value_or(WorkPart::all) != WorkPart::all)
     return emitOpError() << "divides K of all tiles; a part of the tiles has whole sums";
+  if (divided && getCluster())
+    return emitOpError() << "divides K among CTAs, but a cluster takes whole tiles";
+  if (failed(verifyCluster(*this, getCluster())))
+    return failure();
   Block &block = getBody().front();
   unsigned places = getNumPlaces();
   if (block.getNumArguments() != places + getInits().size() ||

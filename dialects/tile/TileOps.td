@@ -97,27 +97,48 @@ def Tile_WorkspaceOp : Tile_Op<"workspace", [MemoryEffects<[MemAlloc]>]> {
   let hasVerifier = 1;
 }
 
+def Tile_ClusterCountOp : Tile_Op<"cluster_count", [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "The number of clusters of a kernel that can be resident at once";
+  let description = [{
+    Known at launch: what the driver answers for the kernel's threads, registers and shared memory, or the interpreter's
+    `sms` divided by the size of the cluster, at least 1.
+
+    ```mlir
+    %clusters = tile.cluster_count @gemm_kernel cluster [2, 1] : index
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$kernel, DenseI64ArrayAttr:$cluster);
+  let results = (outs Index:$result);
+  let assemblyFormat = "$kernel `cluster` $cluster attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
 def Tile_LaunchOp : Tile_Op<"launch", [DeclareOpInterfaceMethods<SymbolUserOpInterface>,
     MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "Launches a kernel on a grid of CTAs";
   let description = [{
     `threads` is the number of threads per CTA. `shared_memory` is the size of its dynamic shared memory in bytes, which
-    is known from level `epilogue` on. A `programmatic` launch may start before the kernels before it in the stream have
-    ended (CUDA C++ Programming Guide, "Programmatic Dependent Launch"); its kernel waits by
+    is known from level `epilogue` on. `cluster` is the shape of a cluster in tiles of D: with `[m, n]`, consecutive m·n
+    CTAs run together, and the grid is a multiple of them. A `programmatic` launch may start before the kernels before it
+    in the stream have ended (CUDA C++ Programming Guide, "Programmatic Dependent Launch"); its kernel waits by
     `tile.grid_dependency_wait`. In a `cooperative` launch all CTAs run at the same time, or it is refused, so that any
     CTA may wait for any other (CUDA C++ Programming Guide, "Grid Synchronization").
 
     ```mlir
     tile.launch @gemm_kernel grid(%ctas) threads(128) shared_memory(49152) args(%a, %b, %d)
         : memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
+    tile.launch @gemm_kernel grid(%ctas) threads(384) cluster [2, 1] args(%a, %b, %d) : …
     ```
   }];
-  let arguments = (ins FlatSymbolRefAttr:$kernel, Index:$grid, I64Attr:$threads, OptionalAttr<I64Attr>:$shared_memory,
+  let arguments = (ins FlatSymbolRefAttr:$kernel, Index:$grid, I64Attr:$threads,
+                       OptionalAttr<DenseI64ArrayAttr>:$cluster, OptionalAttr<I64Attr>:$shared_memory,
                        UnitAttr:$programmatic, UnitAttr:$cooperative, Variadic<AnyType>:$args);
   let assemblyFormat = [{
-    $kernel `grid` `(` $grid `)` `threads` `(` $threads `)` (`shared_memory` `(` $shared_memory^ `)`)?
-    (`programmatic` $programmatic^)? (`cooperative` $cooperative^)? `args` `(` $args `)` attr-dict (`:` type($args)^)?
+    $kernel `grid` `(` $grid `)` `threads` `(` $threads `)` (`cluster` $cluster^)?
+    (`shared_memory` `(` $shared_memory^ `)`)? (`programmatic` $programmatic^)? (`cooperative` $cooperative^)?
+    `args` `(` $args `)` attr-dict (`:` type($args)^)?
   }];
+  let hasVerifier = 1;
 }
 
 //===--- the kernel ---------------------------------------------------------------------------------------------===//
@@ -204,6 +225,10 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
     - `tail_halves`: the halves, two after each other of each tile; CTA i computes half i. `tile` is the extent of a
       half; the order is that of tiles of twice as many rows. A half may lie wholly past the edge.
 
+    With `cluster [m, n]`, a cluster of m × n CTAs takes the place of a CTA, and a super-tile of m × n tiles that of a
+    tile: order and scheduler are those of super-tiles. CTA r of a cluster computes its tile in row r / n and column r
+    mod n, even where that tile lies past the edge: its windows are then empty.
+
     The arguments of the body are the first row and the first column of the tile, followed by the loop-carried values,
     as in scf.for.
 
@@ -216,6 +241,9 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
 
     ```mlir
     tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] order(<grouped 16>) persistent {
+      …
+    }
+    tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] cluster [2, 1] order(<grouped 8>) persistent {
       …
     }
     %s = tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] order(<row>) persistent iter_args(%slot = %c0) -> (index) {
@@ -235,8 +263,8 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
     ```
   }];
   let arguments = (ins Index:$rows, Index:$columns, Optional<Index>:$depth, Variadic<AnyType>:$inits,
-                       DenseI64ArrayAttr:$tile, Tile_RasterAttr:$order, Tile_SchedulerKind:$scheduler,
-                       OptionalAttr<Tile_WorkPart>:$part, UnitAttr:$in_turn,
+                       DenseI64ArrayAttr:$tile, OptionalAttr<DenseI64ArrayAttr>:$cluster, Tile_RasterAttr:$order,
+                       Tile_SchedulerKind:$scheduler, OptionalAttr<Tile_WorkPart>:$part, UnitAttr:$in_turn,
                        OptionalAttr<Tile_KDivisionKind>:$k_division, OptionalAttr<I64Attr>:$k_parts);
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$body);

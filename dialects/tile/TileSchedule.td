@@ -114,6 +114,7 @@ def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
     | field | value | meaning |
     |---|---|---|
     | `tile` | `[M, N]` | CTA tile of D, in elements |
+    | `cluster` | `[m, n]` | CTAs of a cluster, which computes m × n neighbouring tiles and shares the loads of A and B; default `[1, 1]` |
     | `order` | `row`, `column`, `grouped(n)`, `groups(m, n)`, `hilbert` | order of work tiles, as in `#tile.raster` |
     | `scheduler` | `one_shot`, `persistent`, `even_split` | `one_shot`: one CTA per work tile. `persistent`: as many CTAs as fit at once; CTA i of g computes tiles i, i + g, …. `even_split`: as many CTAs; each computes a run of consecutive tiles of equal length |
     | `ctas_per_sm` | integer | CTAs that must fit on an SM at once: registers per thread are limited to their share; default 1 |
@@ -127,7 +128,8 @@ def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
     #tile.grid<tile = [256, 192], order = grouped(8), scheduler = persistent, tail = halves>
     ```
   }];
-  let parameters = (ins Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$tile, Tile_OptionalAttr<"RasterAttr">:$order,
+  let parameters = (ins Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$tile,
+                        Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$cluster, Tile_OptionalAttr<"RasterAttr">:$order,
                         Tile_OptionalEnum<"SchedulerKind">:$scheduler, Tile_OptionalInt:$ctasPerSm,
                         Tile_OptionalEnum<"LaunchKind">:$launch, Tile_OptionalEnum<"TailKind">:$tail,
                         Tile_OptionalAttr<"KDivisionAttr">:$kDivision, Tile_OptionalEnum<"WavesKind">:$waves);

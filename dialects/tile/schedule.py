@@ -85,10 +85,12 @@ GLOBAL_LOADS = "ld.global."
 class Grid(_Part):
     """`#tile.grid`: which CTA computes which tile of D, in which order.
 
-    `ctas_per_sm`, `launch`, `tail`, `k_division` and `waves` may stay None: one, serialized, whole, none, free.
+    `cluster`, `ctas_per_sm`, `launch`, `tail`, `k_division` and `waves` may stay None: [1, 1], one, serialized, whole,
+    none, free.
     """
 
     tile: Extents2 | None = field(default=None, metadata=_is(Integers(2, "[M, N]")))
+    cluster: Extents2 | None = field(default=None, metadata=_is(Integers(2, "[m, n]")))
     order: Order | None = field(default=None, metadata=_is(ORDER))
     scheduler: SchedulerKind | None = field(default=None, metadata=_is(Word(SchedulerKind)))
     ctas_per_sm: int | None = field(default=None, metadata=_is(Integer()))
@@ -200,6 +202,11 @@ class Schedule(_Part):
     def is_direct(self) -> bool:
         """Whether fragments come straight from global memory: A or B is copied by a load, not to shared memory."""
         return any((operand.copy or "").startswith(GLOBAL_LOADS) for operand in (self.mainloop.a, self.mainloop.b))
+
+    @property
+    def cluster(self) -> Extents2:
+        """CTAs of a cluster along M and N."""
+        return self.grid.cluster or (1, 1)
 
     @property
     def tile_mnk(self) -> Extents3:

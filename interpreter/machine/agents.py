@@ -49,7 +49,7 @@ class LaunchRequest:
     """What `tile.launch` asks for. `shared_memory` in bytes, None before shared memory is laid out.
 
     `programmatic`: the kernel may start before those before it in the stream have ended. `cooperative`: all CTAs run at
-    the same time.
+    the same time. `cluster`: its CTAs along M and N.
     """
 
     kernel: str
@@ -59,6 +59,7 @@ class LaunchRequest:
     arguments: tuple[Any, ...]
     programmatic: bool = False
     cooperative: bool = False
+    cluster: tuple[int, int] = (1, 1)
 
 
 @dataclass(eq=False)
@@ -67,7 +68,7 @@ class Machine:
 
     `collective` says that a CTA is one agent (no op speaks of warps yet), else each warp is one; with `roles`, each
     role is one, else each warpgroup of a consumer role. `registers` are what each thread enters with; 0 where
-    the kernel does not say. `trace` takes down what CTAs compute, if anything does.
+    the kernel does not say. `trace` takes down what CTAs compute, if anything does. `cluster` is a cluster's shape.
     """
 
     level: str
@@ -83,6 +84,7 @@ class Machine:
     trace: Trace | None = None
     parts: dict[int, dict[int, Any]] = field(default_factory=dict)  # partial sums, by slot of part 0 and part
     released: dict[int, dict[int, Any]] = field(default_factory=dict)  # by semaphore: what is known of each CTA
+    cluster: tuple[int, int] = (1, 1)
 
     @cached_property
     def seats(self) -> tuple[Seat, ...]:
@@ -101,7 +103,8 @@ class Barrier:
 class Cta:
     """One CTA: its shared memory, cp.async in flight, barriers, and what ops made, by the slot of their result.
 
-    `spawned` are agents that an op has started and the scheduler has not yet taken up.
+    `spawned` are agents that an op has started and the scheduler has not yet taken up. `cluster` is the CTA's
+    (clusters.py), `rank` its number there, `guests` the agents of other CTAs that write its shared memory.
     """
 
     def __init__(self, index: int, machine: Machine, shared_memory: int | None, origin: int = 0) -> None:
@@ -121,9 +124,19 @@ class Cta:
         self.registers: dict[int, int] = {}  # per thread, for each warp that has changed them
         self.free_registers = 0
         self.spawned: list[Agent] = []
+        self.cluster: Any = None
+        self.rank = 0
+        self.guests: dict[tuple[int, int], int] = {}  # clocks, by CTA and agent
         self.ended: set[int] = set()
         self.role_ended: set[int] = set()
         self.at_end: list[Callable[[AgentState], None]] = []  # what must hold when the last agent has ended
+
+    def guest(self, state: AgentState) -> int:
+        """The number among this CTA's clocks of an agent of another CTA of the cluster, which writes here by TMA."""
+        key = state.cta.rank, state.warp
+        if key not in self.guests:
+            self.guests[key] = self.shared.clocks.add_guest(f"CTA {state.cta.index} {state.seat.name}")
+        return self.guests[key]
 
 
 class AgentState:

@@ -20,8 +20,8 @@ Knowledge = NDArray[np.int32]
 class Clocks:
     """The clocks of `warps` agents, and of further sources of writes, with their names for messages.
 
-    `known[r, w]`: how many epochs of w had ended when r last heard of it; an agent's own on the diagonal.
-    `heard[r]`: by CTA, what r has acquired of the clocks of other CTAs.
+    `known[r, w]`: how many epochs of w had ended when r last heard of it; an agent's own on the diagonal. Sources learn
+    nothing. `heard[r]`: by CTA, what r has acquired of the clocks of other CTAs.
     """
 
     def __init__(self, warps: int, names: Sequence[str] = ()) -> None:
@@ -32,9 +32,13 @@ class Clocks:
 
     def add_source(self, name: str) -> int:
         """The number of a new clock, of something that is no agent."""
-        self.known = np.pad(self.known, ((0, 0), (0, 1)))
+        self.known = np.pad(self.known, ((0, 1), (0, 1)))
         self.names.append(name)
         return len(self.names) - 1
+
+    def add_guest(self, name: str) -> int:
+        """The number of a new clock, of an agent of another CTA: it learns as the CTA's own agents do."""
+        return self.add_source(name)
 
     def epoch(self, warp: int) -> int:
         """The present epoch of an agent."""

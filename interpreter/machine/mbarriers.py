@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
+from lowtide.interpreter.machine.agents import AgentState, Cta, Steps, Wait
 from lowtide.interpreter.machine.clocks import Clocks, Knowledge, joined, nothing
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.program.program import DecodedOp
@@ -26,8 +26,10 @@ class Mbarrier:
     """One mbarrier: `arrivals` expected in each phase, those `pending` in the present one, and its pending bytes.
 
     `completed` phases are over. `source` is its clock among `clocks`. `gathered` is what the arrivals of the present
-    phase released, `released` what a wait learns. `load` is the last copy that signals it: its phase and its op.
-    At level nvvm: `initialised` by which agent in which epoch, and whether a fence has shown it to TMA.
+    phase released, `released` what a wait learns; `abroad` and `learned_abroad` are the same of arrivals by agents of
+    other CTAs, by their ranks. `home` is its CTA, and `born` when it was initialised (clusters.py). `load` is the last
+    copy that signals it: its phase and its op. At level nvvm: `initialised` by which agent in which epoch, and whether
+    a fence has shown it to TMA.
     """
 
     name: str
@@ -42,11 +44,17 @@ class Mbarrier:
     load: tuple[int, DecodedOp] | None = None
     initialised: tuple[int, int] | None = None
     is_fenced: bool = True
+    home: Cta | None = None
+    born: int = 0
+    abroad: dict[int, Knowledge] = field(default_factory=dict)
+    learned_abroad: dict[int, Knowledge] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, name: str, arrivals: int, clocks: Clocks) -> Mbarrier:
+    def of(cls, name: str, arrivals: int, cta: Cta, born: int) -> Mbarrier:
         """An mbarrier as its initialisation leaves it, in the middle of phase 0."""
-        return cls(name, arrivals, clocks, clocks.add_source(f"TMA on {name}"), pending=arrivals)
+        clocks = cta.shared.clocks
+        source = clocks.add_source(f"TMA on {name}")
+        return cls(name, arrivals, clocks, source, pending=arrivals, home=cta, born=born)
 
     @property
     def state(self) -> str:
@@ -72,6 +80,9 @@ def wait(state: AgentState, op: DecodedOp, barrier: Mbarrier, parity: int) -> St
 def learn(state: AgentState, barrier: Mbarrier) -> None:
     """What a successful wait tells the agent."""
     state.cta.shared.clocks.acquire(state.warp, barrier.released)
+    for rank, knowledge in barrier.learned_abroad.items():
+        other = state.cta.cluster.ctas[rank]
+        other.shared.clocks.acquire(other.guest(state), knowledge)
 
 
 def arrive(
@@ -90,9 +101,18 @@ def arrive(
             "as there are",
         )
     if not relaxed:
-        barrier.gathered = joined(barrier.gathered, barrier.clocks.release(state.warp))
+        _release(state, barrier)
     barrier.pending -= count
     _complete(state, op, barrier)
+
+
+def _release(state: AgentState, barrier: Mbarrier) -> None:
+    """What the agent has done is for those who wait for the present phase to know."""
+    cta, knowledge = state.cta, state.cta.shared.clocks.release(state.warp)
+    if cta is barrier.home:
+        barrier.gathered = joined(barrier.gathered, knowledge)
+    else:
+        barrier.abroad[cta.rank] = joined(barrier.abroad.get(cta.rank, nothing()), knowledge)
 
 
 def expect(state: AgentState, op: DecodedOp, barrier: Mbarrier, expected: int) -> None:
@@ -122,7 +142,8 @@ def complete_bytes(state: AgentState, op: DecodedOp, barrier: Mbarrier, phase: i
 def note_load(state: AgentState, op: DecodedOp, barrier: Mbarrier) -> None:
     """A copy that signals the present phase has been started; somebody must wait for it before the kernel ends."""
     if barrier.load is None:
-        state.cta.at_end.append(lambda ending: _check_waited(ending, barrier))
+        assert barrier.home is not None
+        barrier.home.at_end.append(lambda ending: _check_waited(ending, barrier))
     barrier.load = barrier.completed, op
 
 
@@ -157,3 +178,6 @@ def _complete(state: AgentState, op: DecodedOp, barrier: Mbarrier) -> None:
         ended[barrier.source] = barrier.completed
         barrier.released = joined(joined(barrier.released, barrier.gathered), ended)
         barrier.gathered = nothing()
+        for rank, knowledge in barrier.abroad.items():
+            barrier.learned_abroad[rank] = joined(barrier.learned_abroad.get(rank, nothing()), knowledge)
+        barrier.abroad = {}

@@ -281,8 +281,9 @@ class SharedMemory(Cells):
         if not (stored > known[:, None, None]).any():
             return
         racing = stored > known[:, None, None]
-        reader = span.get(self._reader[access.warp])
-        racing[access.warp] &= (reader != lane) | (reader == WHOLE_AGENT)
+        if access.warp < self.clocks.warps:  # not an agent of another CTA
+            reader = span.get(self._reader[access.warp])
+            racing[access.warp] &= (reader != lane) | (reader == WHOLE_AGENT)
         if racing.any():
             warp, row, byte = (int(index[0]) for index in np.nonzero(racing))  # warp: the reader's number
             at = int(span.addresses[row]) + byte

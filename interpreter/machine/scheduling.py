@@ -4,10 +4,12 @@ If none can go on, it reports what each agent waits for.
 """
 
 from collections.abc import Callable, Iterator
+from math import prod
 from random import Random
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import Agent, AgentState, Cta, LaunchRequest, Machine, Steps
+from lowtide.interpreter.machine.clusters import Cluster, window
 from lowtide.interpreter.machine.execution import advance, run_block, violation
 from lowtide.interpreter.program.program import DecodedOp, Program
 
@@ -20,9 +22,21 @@ def spawn(state: AgentState, doing: str, op: DecodedOp, steps: Callable[[AgentSt
     cta.spawned.append(Agent(aside, steps(aside)))
 
 
-def start_cta(machine: Machine, program: Program, index: int, request: LaunchRequest) -> list[Agent]:
-    """The agents of CTA `index` of a launch, about to begin."""
-    cta = Cta(index, machine, request.shared_memory, program.shared_origin)
+def start_cluster(machine: Machine, program: Program, index: int, request: LaunchRequest) -> list[list[Agent]]:
+    """The agents of each CTA of cluster `index` of a launch, about to begin."""
+    size = prod(machine.cluster)
+    ctas = [start_cta(machine, program, index * size + rank, request, rank) for rank in range(size)]
+    Cluster.join(machine.cluster, [agents[0].state.cta for agents in ctas])
+    return ctas
+
+
+def start_cta(machine: Machine, program: Program, index: int, request: LaunchRequest, rank: int) -> list[Agent]:
+    """The agents of CTA `index` of a launch, about to begin.
+
+    At level nvvm its shared memory begins in the window of its rank in the cluster, as on hardware.
+    """
+    origin = program.shared_origin + (window(rank) if program.level == "nvvm" else 0)
+    cta = Cta(index, machine, request.shared_memory, origin)
     for name, start, size in program.buffers:
         cta.shared.place(name, start, size)
     machine.memory.enter(index, cta.shared.clocks)
@@ -47,20 +61,23 @@ def _whole(state: AgentState, program: Program) -> Steps:
 
 
 def run_all(
-    ctas: Iterator[list[Agent]], resident: int, seed: int, on_end: Callable[[int], None] = lambda cta: None
+    clusters: Iterator[list[list[Agent]]], resident: int, seed: int, on_end: Callable[[int], None] = lambda cta: None
 ) -> None:
-    """Run CTAs to their end, `resident` at a time, agents in an order drawn from `seed`; `on_end` hears of each end.
+    """Run clusters of CTAs to their end, `resident` at a time, agents in an order drawn from `seed`.
 
-    Raises InterpreterError when nobody can go on.
+    `on_end` hears of the end of each CTA. Raises InterpreterError when nobody can go on.
     """
     order = Random(seed)
     running: list[Agent] = []
     held: dict[int, int] = {}  # CTA -> agents not yet ended
+    begun: dict[int, int] = {}  # cluster, by its first CTA -> CTAs not yet ended
 
     def refill() -> None:
-        while len(held) < resident and (agents := next(ctas, None)) is not None:
-            held[agents[0].state.cta.index] = len(agents)
-            running.extend(agents)
+        while len(begun) < resident and (ctas := next(clusters, None)) is not None:
+            begun[_cluster_of(ctas[0][0])] = len(ctas)
+            for agents in ctas:
+                held[agents[0].state.cta.index] = len(agents)
+                running.extend(agents)
 
     refill()
     while running:
@@ -79,8 +96,15 @@ def run_all(
             held[index] -= 1
             if held[index] == 0:
                 del held[index]
+                begun[_cluster_of(agent)] -= 1
+                if not begun[_cluster_of(agent)]:
+                    del begun[_cluster_of(agent)]
                 on_end(index)
                 refill()
+
+
+def _cluster_of(agent: Agent) -> int:
+    return int(agent.state.cta.cluster.ctas[0].index)
 
 
 def _resume(agent: Agent) -> bool:

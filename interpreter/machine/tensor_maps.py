@@ -4,7 +4,9 @@ A box lies in shared memory row after row, without gaps, its last side fastest; 
 the bits of the shared memory address (`hardware.tma_swizzle`), not by anything that a buffer's layout says.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -15,7 +17,7 @@ from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import Matrix
 from lowtide.interpreter.machine.mbarriers import Mbarrier
-from lowtide.interpreter.machine.memory import start_copy
+from lowtide.interpreter.machine.memory import InFlight
 from lowtide.interpreter.machine.scheduling import spawn
 from lowtide.interpreter.program.ir_types import Scalar
 from lowtide.interpreter.program.program import DecodedOp
@@ -127,27 +129,38 @@ def load_box(
     map: TensorMap,
     corner: tuple[int, ...],
     address: int,
-    barrier: Mbarrier,
+    barriers: Sequence[Mbarrier],
 ) -> None:
     """cp.async.bulk.tensor: the box at `corner` begins to land at a shared address and signals a barrier.
 
-    Coordinates come outermost first. Elements outside the tensor become zero. It lands at any time later, the full
-    box's bytes are then counted.
+    With several barriers it lands at that address of the CTA of each, and signals it. Coordinates come outermost first.
+    Elements outside the tensor become zero. It lands at any time later, the full box's bytes are then counted.
     """
     if address % ALIGNMENT:
         raise violation(state, op, f"a box at shared memory address {address:#x}; TMA needs a multiple of {ALIGNMENT}")
-    box = places(map, corner, address)
-    memory, shared = state.machine.memory, state.cta.shared
-    flight = start_copy(memory, shared, state.access(op), box.shared, box.globals, box.size, box.used, barrier.source)
-    mbarriers.note_load(state, op, barrier)
-    phase = barrier.completed
+    box, access = places(map, corner, address), state.access(op)
+    codes, payload = state.machine.memory.read_raw(access, box.globals, box.size, box.used)
+    for barrier in barriers:
+        assert barrier.home is not None
+        writer = access if barrier.home is state.cta else replace(access, warp=barrier.home.guest(state))
+        shared = barrier.home.shared
+        there = box.shared + (shared.origin - state.cta.shared.origin)
+        flight = shared.start_copy(writer, there, codes, payload, barrier.source)
+        mbarriers.note_load(state, op, barrier)
+        spawn(
+            state,
+            f"TMA load by {state.seat.name}",
+            op,
+            partial(_land, op, barrier, flight, barrier.completed, map.bytes),
+        )
 
-    def landing(aside: AgentState) -> Steps:
-        yield from ()
-        shared.land(flight, epoch=phase)
-        mbarriers.complete_bytes(aside, op, barrier, phase, map.bytes)
 
-    spawn(state, f"TMA load by {state.seat.name}", op, landing)
+def _land(op: DecodedOp, barrier: Mbarrier, flight: InFlight, phase: int, size: int, aside: AgentState) -> Steps:
+    """A box that was started in a phase of a barrier lands in that one's CTA, and signals it."""
+    yield from ()
+    assert barrier.home is not None
+    barrier.home.shared.land(flight, epoch=phase)
+    mbarriers.complete_bytes(aside, op, barrier, phase, size)
 
 
 def load_tile(
@@ -157,14 +170,26 @@ def load_tile(
     origin: tuple[int, int],
     tile: tuple[int, int],
     address: int,
-    barrier: Mbarrier,
+    barriers: Sequence[Mbarrier],
+    share: tuple[int, int] = (0, 1),
 ) -> None:
-    """The boxes that hold a tile of the matrix, one after the other in shared memory: down the rows, then across."""
+    """The boxes that hold a tile of the matrix, one after the other in shared memory: down the rows, then across.
+
+    With `share` = (i, n) only the i-th n-th of its rows, which lies where it would in the whole tile.
+    """
     rows, columns = map.tile
+    part, of = share
+    own = tile[0] // of
+    if tile[0] % of or own % rows:
+        raise violation(
+            state,
+            op,
+            f"{of} CTAs share {tile[0]} rows in boxes of {rows}; each must load whole boxes: take smaller ones",
+        )
     for column in range(0, tile[1], columns):
-        for row in range(0, tile[0], rows):
-            load_box(state, op, map, map.corner(origin[0] + row, origin[1] + column), address, barrier)
-            address += map.bytes
+        for row in range(part * own, (part + 1) * own, rows):
+            place = address + (column * tile[0] + row * map.box[-1]) * map.element.bytes
+            load_box(state, op, map, map.corner(origin[0] + row, origin[1] + column), place, barriers)
 
 
 def _unit(map: TensorMap, corner: tuple[int, ...]) -> int:

@@ -21,9 +21,9 @@ Tile = tuple[int, int, int, int]
 class Trace:
     """Given to `interpret`, which fills it.
 
-    `work`: by CTA and agent, its work tiles, in sequence; empty where no op says them. `turns`: for an agent that takes
-    tiles in turn with others, its turn, of how many. `stores`: by CTA and agent, rows and columns of the elements of D
-    that each op stored.
+    `work`: by CTA and agent, its work tiles that lie in D, in sequence; empty where no op says them. `turns`: for an
+    agent that takes tiles in turn with others, its turn, of how many. `stores`: by CTA and agent, rows and columns of
+    the elements of D that each op stored.
     """
 
     level: str = ""

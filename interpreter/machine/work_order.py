@@ -1,5 +1,8 @@
 """The work tiles of each CTA, in order: the meaning of `tile.work_tiles`, without MLIR.
 
+In clusters, a cluster of m × n CTAs takes super-tiles of m × n tiles as a CTA else takes tiles. Each of its CTAs
+computes its own tile of every super-tile, also where that tile lies past the edge.
+
 Each word of the dialect's enums has an entry here; one without is refused.
 """
 
@@ -60,6 +63,11 @@ class WorkOrder:
         """The number of work tiles of all CTAs; `total` counts the tiles of the order."""
         return len(PARTS[self.part].taken(total, ctas)) * self.pieces
 
+    def count_of(self, ctas: int, tiles: Place, cluster: Place) -> int:
+        """As `count`, of CTAs in clusters, each of which has a work tile of every super-tile; `tiles` along M and N."""
+        supers, size = -(-tiles[0] // cluster[0]) * -(-tiles[1] // cluster[1]), cluster[0] * cluster[1]
+        return self.count(ctas // size, supers) * size
+
     def tile_at(self, index: int, tiles: Place) -> Place:
         """The tile (m, n) at place `index` of the order, of `tiles` tiles along M and N."""
         return ORDERS[self.kind](index, tiles, self)
@@ -68,13 +76,22 @@ class WorkOrder:
         """Positions in the tile order of the tiles that a CTA of the launch computes, in sequence."""
         return SCHEDULERS[self.scheduler](cta, ctas, total)
 
-    def items_of(self, cta: int, ctas: int, tiles: Place, steps: int = 1) -> Iterator[WorkItem]:
-        """The work items of a CTA, in sequence; `tiles` counts those of the order, each has `steps` steps of K."""
-        total, pieces = tiles[0] * tiles[1], self.pieces
-        taken = PARTS[self.part].taken(total, ctas)
-        for number, *rest in DIVISIONS[self.division](self, cta, ctas, self.count(ctas, total), steps):
-            m, n = self.tile_at(taken[number // pieces], tiles)
-            yield WorkItem((m * pieces + number % pieces, n), *rest)
+    def items_of(
+        self, cta: int, ctas: int, tiles: Place, steps: int = 1, cluster: Place = (1, 1)
+    ) -> Iterator[WorkItem]:
+        """The work items of a CTA, in sequence; `tiles` counts those of the order, each has `steps` steps of K.
+
+        In clusters some tiles may lie past them.
+        """
+        rows, columns = cluster
+        supers = -(-tiles[0] // rows), -(-tiles[1] // columns)
+        (worker, rank), workers = divmod(cta, rows * columns), ctas // (rows * columns)
+        total, pieces = supers[0] * supers[1], self.pieces
+        taken = PARTS[self.part].taken(total, workers)
+        for number, *rest in DIVISIONS[self.division](self, worker, workers, self.count(workers, total), steps):
+            m, n = self.tile_at(taken[number // pieces], supers)
+            place = (m * pieces + number % pieces) * rows + rank // columns, n * columns + rank % columns
+            yield WorkItem(place, *rest)
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,16 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.interpreter.machine import mbarriers, tensor_maps
-from lowtide.interpreter.machine.agents import AgentState, Steps, Wait, registers_that_fit
+from lowtide.interpreter.machine import clusters, mbarriers, tensor_maps
+from lowtide.interpreter.machine.agents import AgentState, Cta, Steps, Wait, registers_that_fit
 from lowtide.interpreter.machine.barriers import together
 from lowtide.interpreter.machine.execution import violation
-from lowtide.interpreter.machine.lanes import active_lanes, uniform
+from lowtide.interpreter.machine.lanes import active_lanes, active_rows, uniform
 from lowtide.interpreter.machine.mbarriers import OBJECT_BYTES, Mbarrier
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.tensor_maps import TensorMap
 from lowtide.interpreter.machine.warpgroups import meet
+from lowtide.interpreter.ops.nvvm_clusters import address_in, owner, receivers
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp
 
@@ -43,7 +44,7 @@ def mbarrier_init(state: AgentState, op: DecodedOp) -> None:
         raise violation(state, op, f"the mbarrier at {address:#x} is initialised already; invalidate it before")
     name = f"the mbarrier at {address:#x}"
     shared.store(state.access(op), np.array([address]), np.zeros((1, 1)), "i64")
-    barrier = Mbarrier.of(name, arrivals, shared.clocks)
+    barrier = Mbarrier.of(name, arrivals, state.cta, clusters.born(state))
     barrier.initialised, barrier.is_fenced = (state.warp, shared.clocks.epoch(state.warp)), False
     made[address] = barrier
     shared.claim(name, address - shared.origin, OBJECT_BYTES)
@@ -59,7 +60,11 @@ def fence(state: AgentState, op: DecodedOp) -> None:
 
 def _mbarrier(state: AgentState, op: DecodedOp, slot: int) -> Mbarrier:
     """The mbarrier that a pointer names, seen by this agent."""
-    address = uniform(state, op, state.values[slot])
+    return _mbarrier_at(state, op, uniform(state, op, state.values[slot]))
+
+
+def _mbarrier_at(state: AgentState, op: DecodedOp, address: int) -> Mbarrier:
+    """The mbarrier at an address of the CTA's own shared memory, seen by this agent."""
     found: Mbarrier | None = state.cta.mbarriers.get(address)
     if found is None or found.initialised is None:
         raise violation(state, op, f"no mbarrier has been initialised at shared memory address {address:#x}")
@@ -78,10 +83,27 @@ def try_wait_parity(state: AgentState, op: DecodedOp) -> Steps:
 
 @OPS.implements("nvvm.mbarrier.arrive")
 def mbarrier_arrive(state: AgentState, op: DecodedOp) -> None:
-    """Each active lane arrives, `count` times where given."""
-    barrier = _mbarrier(state, op, op.operands[0])
+    """Each active lane arrives, `count` times where given; lanes may arrive in different CTAs of the cluster."""
     count = uniform(state, op, state.values[op.operands[1]]) if len(op.operands) > 1 else 1
-    _arrive(state, op, barrier, count * active_lanes(state), 0)
+    _, addresses = active_rows(state, op, state.values[op.operands[0]])
+    lanes = active_lanes(state) // len(addresses)
+    for pointer in addresses.tolist():
+        _arrive(state, op, _in_cta(state, op, owner(state, pointer), pointer), count * lanes, 0)
+
+
+def _in_cta(state: AgentState, op: DecodedOp, cta: Cta, address: int) -> Mbarrier:
+    """The mbarrier of a CTA of the cluster at an address, which may be in the window of another."""
+    address = address_in(cta, address)
+    if cta is state.cta:
+        return _mbarrier_at(state, op, address)
+    found = clusters.reach(state, op, cta, lambda cta: cta.mbarriers.get(address))
+    if not found.is_fenced:
+        raise violation(
+            state,
+            op,
+            f"CTA {cta.index} has not shown {found.name} to the cluster; put nvvm.fence.mbarrier.init after it",
+        )
+    return found
 
 
 @OPS.implements("nvvm.mbarrier.arrive.expect_tx")
@@ -111,10 +133,13 @@ def _arrive(state: AgentState, op: DecodedOp, barrier: Mbarrier, count: int, exp
 
 @OPS.implements("nvvm.cp.async.bulk.tensor.shared.cluster.global")
 def tma_load(state: AgentState, op: DecodedOp) -> None:
-    """A box of a tensor into the CTA's own shared memory; coordinates come innermost first. Cache hints do nothing."""
+    """A box of a tensor into the CTA's shared memory, or to that address of each CTA whose bit a multicast's mask has.
+
+    Coordinates come innermost first. Cache hints do nothing.
+    """
     destination, map, coordinates, barrier, im2col, multicast, _, predicate = op.operand_groups()
-    if im2col or multicast:
-        raise violation(state, op, "boxes to one CTA are interpreted: no im2col, no multicast")
+    if im2col:
+        raise violation(state, op, "boxes of tiles are interpreted, no im2col")
     if predicate and not uniform(state, op, state.values[predicate[0]]):
         return
     _one_lane(state, op, "start a copy by TMA")
@@ -128,7 +153,10 @@ def tma_load(state: AgentState, op: DecodedOp) -> None:
     if len(coordinates) != len(source.box):
         raise violation(state, op, f"{len(coordinates)} coordinates for a map of {len(source.box)} dimensions")
     corner = tuple(uniform(state, op, state.values[slot]) for slot in reversed(coordinates))
-    tensor_maps.load_box(state, op, source, corner, uniform(state, op, state.values[destination[0]]), found)
+    address, signal = (uniform(state, op, state.values[slot]) for slot in (destination[0], barrier[0]))
+    mask = uniform(state, op, state.values[multicast[0]]) if multicast else 1 << state.cta.rank
+    signalled = [_in_cta(state, op, cta, signal) for cta in receivers(state, op, mask)]
+    tensor_maps.load_box(state, op, source, corner, address, signalled)
 
 
 @OPS.implements("nvvm.prefetch")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
+from lowtide.interpreter.machine.clusters import window
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.hardware import MatrixDescriptor
 from lowtide.interpreter.machine.lanes import uniform, whole_warp
@@ -169,7 +170,8 @@ def _open(state: AgentState, op: DecodedOp, warpgroup: Warpgroup, bits: int, row
     run = 16 // width
     depth = np.arange(plan.k)
     chunks = (rows, depth[::run]) if k_major else (rows[::run], depth)
-    addresses = descriptor.addresses(*chunks, width, k_major)
+    # A descriptor has no room for the CTA's rank in its cluster: it names the CTA's own shared memory.
+    addresses = descriptor.addresses(*chunks, width, k_major) + window(state.cta.rank)
     shared, group = state.cta.shared, warpgroup.committed[state.warp % WARPGROUP]
     payload, read = shared.open_read(state.access(op), addresses.reshape(-1), plan.dtype, run, warpgroup.reader)
     warpgroup.reads.setdefault(group, []).append(read)

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from lowtide.dialects.sm import ClusterLine
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine import mbarriers, tensor_maps
-from lowtide.interpreter.machine.agents import AgentState, Steps
+from lowtide.interpreter.machine import clusters, mbarriers, tensor_maps
+from lowtide.interpreter.machine.agents import AgentState, Cta, Steps
 from lowtide.interpreter.machine.barriers import barrier, together
 from lowtide.interpreter.machine.execution import run_block, violation
 from lowtide.interpreter.machine.mbarriers import Mbarrier
@@ -77,9 +78,8 @@ def make_mbarriers(state: AgentState, op: DecodedOp) -> None:
             state, op, "all threads of the CTA must see the mbarriers initialised; make them before sm.roles"
         )
     if slot not in made:
-        clocks = state.cta.shared.clocks
         names = (f"{name_of(op)}[{index}]" for index in range(type.count))
-        made[slot] = [Mbarrier.of(name, op.attributes["arrivals"], clocks) for name in names]
+        made[slot] = [Mbarrier.of(name, op.attributes["arrivals"], state.cta, clusters.born(state)) for name in names]
         state.cta.shared.claim(name_of(op), op.data, type.count * mbarriers.OBJECT_BYTES)
     state.values[slot] = made[slot]
 
@@ -90,6 +90,32 @@ def _mbarrier(state: AgentState, op: DecodedOp, slots: tuple[int, ...]) -> Mbarr
         raise violation(state, op, f"mbarrier {index} of {len(barriers)}; take 0 … {len(barriers) - 1}")
     found: Mbarrier = barriers[index]
     return found
+
+
+def _mbarriers(state: AgentState, op: DecodedOp, slots: tuple[int, ...], line: ClusterLine | None) -> list[Mbarrier]:
+    """The mbarriers of one index in each of the CTAs that a line of the cluster names."""
+    _mbarrier(state, op, slots)
+    index = state.values[slots[1]]
+
+    def find(cta: Cta) -> Mbarrier | None:
+        made = cta.mbarriers.get(slots[0])
+        return None if made is None else made[index]
+
+    members = state.cta.cluster.members(state.cta.rank, line)
+    return [clusters.reach(state, op, cta, find) for cta in members]
+
+
+def _line(op: DecodedOp, name: str) -> ClusterLine | None:
+    number = op.attributes.get(name)
+    return None if number is None else ClusterLine(number)
+
+
+@OPS.implements("sm.cluster_barrier")
+def cluster_barrier(state: AgentState, op: DecodedOp) -> Steps:
+    if state.team is not state.cta.everyone:
+        raise violation(state, op, "all threads of the CTA meet those of the others; meet outside sm.roles")
+    clusters.arrive(state, op)
+    yield from clusters.wait(state, op)
 
 
 @OPS.implements("sm.mbarrier_wait")
@@ -103,8 +129,9 @@ def mbarrier_arrive(state: AgentState, op: DecodedOp) -> None:
     together(state, op)
     if state.team is state.cta.everyone:
         raise violation(state, op, "warpgroups of a role arrive; arrive inside sm.roles")
-    found, expected = _mbarrier(state, op, op.operands[:2]), op.attributes.get("bytes", 0)
-    mbarriers.arrive(state, op, found, state.seat.arrivals, expected * state.seat.arrivals)
+    expected = op.attributes.get("bytes", 0)
+    for found in _mbarriers(state, op, op.operands[:2], _line(op, "receivers")):
+        mbarriers.arrive(state, op, found, state.seat.arrivals, expected * state.seat.arrivals)
 
 
 # TMA ------------------------------------------------------------------------------------------------------------------
@@ -126,5 +153,6 @@ def tma_load(state: AgentState, op: DecodedOp) -> None:
         raise violation(state, op, "one thread starts a copy by TMA; start it in a producer role, which is one thread")
     map, row, column, buffer = (state.values[slot] for slot in op.operands[:4])
     buffer.check(state, op, "write")
-    found = _mbarrier(state, op, op.operands[4:])
-    tensor_maps.load_tile(state, op, map, (row, column), buffer.type.shape, buffer.address, found)
+    found = _mbarriers(state, op, op.operands[4:], _line(op, "multicast"))
+    share = next(at for at, barrier in enumerate(found) if barrier.home is state.cta), len(found)
+    tensor_maps.load_tile(state, op, map, (row, column), buffer.type.shape, buffer.address, found, share)

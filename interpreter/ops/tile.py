@@ -13,6 +13,7 @@ from lowtide.dialects.tile import GemmLayout, KDivisionKind, OperandKind, Raster
 from lowtide.interpreter.machine import semaphores, waves
 from lowtide.interpreter.machine.agents import AgentState, LaunchRequest, Steps
 from lowtide.interpreter.machine.barriers import barrier, together
+from lowtide.interpreter.machine.clusters import clusters_at_a_time
 from lowtide.interpreter.machine.execution import run_block, violation
 from lowtide.interpreter.machine.matrices import (
     Matrix,
@@ -91,6 +92,12 @@ def _check_zero(state: AgentState, op: DecodedOp, name: str) -> None:
         )
 
 
+@OPS.implements("tile.cluster_count")
+def cluster_count(state: AgentState, op: DecodedOp) -> None:
+    """As many as run at a time, at least one."""
+    state.values[op.results[0]] = clusters_at_a_time(state.machine.sms, op.attributes["cluster"])
+
+
 @OPS.implements("tile.launch")
 def launch(state: AgentState, op: DecodedOp) -> None:
     start = state.machine.launch
@@ -106,6 +113,7 @@ def launch(state: AgentState, op: DecodedOp) -> None:
         tuple(arguments),
         "programmatic" in attributes,
         "cooperative" in attributes,
+        tuple(attributes.get("cluster", (1, 1))),
     )
     start(request, op)
 
@@ -152,15 +160,23 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
     carried = [state.values[slot] for slot in inits]
     machine, cta, order = state.machine, state.cta.index, op.data
     height, width, *step = op.attributes["tile"]
+    cluster = tuple(op.attributes.get("cluster", (1, 1)))
+    if cluster != machine.cluster:
+        launched = list(machine.cluster)
+        raise violation(
+            state, op, f"hands tiles to clusters of {list(cluster)}, but the launch has those of {launched}"
+        )
     turn, turns = _turn(state, op)
     sides = [height * order.pieces, width, *step]
     noted = None if machine.trace is None else machine.trace.begin_work(cta, state.name, (turn, turns))
     counts = [-(-extent // side) for extent, side in zip(extents, sides, strict=True)]
-    state.work_tiles = order.count(machine.grid, counts[0] * counts[1])
-    items = order.items_of(cta, machine.grid, (counts[0], counts[1]), *counts[2:])
+    state.work_tiles = order.count_of(machine.grid, (counts[0], counts[1]), cluster)
+    steps = counts[2] if depth else 1
+    items = order.items_of(cta, machine.grid, (counts[0], counts[1]), steps, cluster)
     for item in islice(items, turn, None, turns):
         place = [item.place[0] * height, item.place[1] * width]
-        # Part 0 stores the tile, or every part a share of it. A half or a share of a tile may lie past the edge.
+        # Part 0 stores the tile, or every part a share of it. A half or a share of a tile may lie past the edge, and so
+        # may a tile of a super-tile.
         stores = item.part == 0 or order.division is KDivisionKind.scatter
         share = place[1] + item.part * width // item.parts
         if noted is not None and place[0] < extents[0] and share < extents[1] and stores:

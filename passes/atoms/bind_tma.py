@@ -14,8 +14,13 @@ After    host    %map = sm.tensor_map %a : … to !sm.tensor_map<128x64xbf16, sw
          The expected bytes are those of the copies between acquire and commit. The full barrier has one arrival, the
          producer's; the empty barrier has one per consumer warpgroup. A box is one panel of the buffer. With copy =
          tma.3d, tma.4d or tma.5d the map has 3, 4 or 5 dimensions, a box is all panels, and the host asserts that
-         panels divide the matrix. A copy to a prefix of a slot's buffer has a
-         box of its own. a.cache and b.cache become hints on the loads of A and B.
+         panels divide the matrix. A copy to a prefix of a slot's buffer has a box of its own. a.cache and b.cache
+         become hints on the loads of A and B.
+         With grid.cluster = [2, 1] the two CTAs share B, of which each loads half and sends it to both; a slot is free
+         when the consumers of all CTAs that its loads write to have released it:
+                 sm.tma_load %map2[%n, %k] to %b signals %full[%w] multicast(column)
+                 %empty = sm.mbarriers arrivals(4);  sm.mbarrier_arrive %empty[%slot] to(column) after %retired
+                 sm.cluster_barrier before and after the roles
 Needs    level atoms, roles.
 Refuses  copies from a matrix that is not a kernel argument; a release without the proof that a wgmma is done; a slot
          that is not committed exactly once; roles other than one producer and one consumer; more or fewer than one
@@ -36,11 +41,12 @@ from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.atoms import TMA_RANKS
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.cache_hints import written
+from lowtide.passes.support.clusters import OPERANDS, Lines, sharing
 from lowtide.passes.support.kernels import bytes_of, kernels_of, schedule_of
-from lowtide.passes.support.rewriting import before, erase, rebuild_loop, uses
+from lowtide.passes.support.rewriting import after, before, erase, rebuild_loop, uses
 from lowtide.passes.support.tensor_map_arguments import TensorMapArguments, launch_of
 from lowtide.targets import Target
-from lowtide.targets.atoms import WARPGROUP_WARPS
+from lowtide.targets.atoms import WARPGROUP_WARPS, Operand
 
 
 @dataclass(frozen=True)
@@ -64,17 +70,23 @@ def _bind(kernel: tile.KernelOp, launch: tile.LaunchOp, schedule: Schedule) -> N
         raise Refusal(kernel, f"has {len(roles)} sm.roles; TMA is bound for a producer and its consumers")
     consumers = _consumer_warpgroups(roles[0])
     maps = TensorMapArguments(kernel, launch)
+    lines = Lines.of(schedule.cluster)
     with before(roles[0]):
         barriers = sm.MbarriersType.get(_ring(kernel).stages)
         full = sm.MbarriersOp(barriers, 1).result
-        empty = sm.MbarriersOp(barriers, consumers).result
+        empty = sm.MbarriersOp(barriers, consumers * lines.receivers).result
+        if lines.cross is not None:
+            sm.ClusterBarrierOp()
+    if lines.cross is not None:
+        with after(roles[0]):
+            sm.ClusterBarrierOp()
     for release in walk(kernel, sm.ConsumerReleaseOp):
         if release.retired is None:
             raise Refusal(release, "releases a slot without the proof (`after`) that what reads it is done")
     for loop in walk(kernel, scf.ForOp):
         _carry_index(loop)
     for release in walk(kernel, sm.ConsumerReleaseOp):
-        _bind_release(release, empty)
+        _bind_release(release, empty, lines)
     for acquire in walk(kernel, sm.ProducerAcquireOp):
         _bind_producer(acquire, full, empty, maps, schedule)
     for wait in walk(kernel, sm.ConsumerWaitOp):
@@ -120,9 +132,8 @@ def _bind_producer(
     commits = list(uses(acquire.slot))
     if len(commits) != 1 or not isinstance(commits[0], sm.ProducerCommitOp):
         raise Refusal(acquire, "must give its slot to one sm.producer_commit: what lies between fills the slot")
-    operands = (schedule.mainloop.a, schedule.mainloop.b)
     filled = [_filled(buffer) for buffer in acquire.buffers]
-    copies = [(use, operand) for buffer, operand in zip(filled, operands, strict=True) for use in uses(buffer)]
+    copies = [(use, name) for buffer, name in zip(filled, OPERANDS, strict=False) for use in uses(buffer)]
     for copy, _ in copies:
         if not isinstance(copy, sm.CopyAsyncOp):
             raise Refusal(copy, "uses a slot that is being filled; only sm.copy_async may")
@@ -134,11 +145,9 @@ def _bind_producer(
         slot = sm.RingSlotOp(acquire.ring, acquire.index)
     for old, new in zip(acquire.buffers, slot.buffers, strict=True):
         old.replace_all_uses_with(new)
-    for copy, operand in copies:
-        view, buffer = copy.source.owner.opview, copy.destination
+    for copy, name in copies:
         with before(copy), copy.operation.location:
-            tensor_map = maps.map_for(copy, view.source, buffer.type, rank=TMA_RANKS.get(str(operand.copy), 2))
-            sm.TmaLoadOp(tensor_map, *view.offsets, buffer, full, acquire.index, cache=written(operand.cache))
+            _bind_copy(copy, name, full, acquire.index, maps, schedule)
         erase(copy)
     erase(commits[0])
     erase(acquire)
@@ -150,6 +159,21 @@ def _filled(buffer: ir.Value) -> ir.Value:
     return users[0].result if len(users) == 1 and isinstance(users[0], sm.PrefixOp) else buffer
 
 
+def _bind_copy(
+    copy: sm.CopyAsyncOp, name: Operand, full: ir.Value, slot: ir.Value, maps: TensorMapArguments, schedule: Schedule
+) -> None:
+    """The load of a tile, or of the CTA's share of it if a row or a column of the cluster shares the tile."""
+    view, buffer, operand = copy.source.owner.opview, copy.destination, schedule.mainloop.operand(name)
+    line, parties = sharing(name, schedule.cluster)
+    rows = ir.MemRefType(buffer.type).shape[0]
+    if rows % parties:
+        raise Refusal(copy, f"fills {rows} rows, which {parties} CTAs cannot share; take another grid.cluster")
+    share = rows // parties if parties > 1 else None
+    tensor_map = maps.map_for(copy, view.source, buffer.type, rows=share, rank=TMA_RANKS.get(str(operand.copy), 2))
+    hint = written(operand.cache)
+    sm.TmaLoadOp(tensor_map, *view.offsets, buffer, full, slot, multicast=line, cache=hint)
+
+
 def _bind_consumer(wait: sm.ConsumerWaitOp, full: ir.Value) -> None:
     with before(wait), wait.operation.location:
         sm.MbarrierWaitOp(full, wait.index, wait.phase)
@@ -159,7 +183,7 @@ def _bind_consumer(wait: sm.ConsumerWaitOp, full: ir.Value) -> None:
     erase(wait)
 
 
-def _bind_release(release: sm.ConsumerReleaseOp, empty: ir.Value) -> None:
+def _bind_release(release: sm.ConsumerReleaseOp, empty: ir.Value, lines: Lines) -> None:
     with before(release), release.operation.location:
-        sm.MbarrierArriveOp(empty, _index_of(release.slot), retired=release.retired)
+        sm.MbarrierArriveOp(empty, _index_of(release.slot), receivers=lines.cross, retired=release.retired)
     erase(release)

@@ -148,7 +148,9 @@ def _add_workspaces(
             tile.WorkspaceOp(types[1], slots, zeroed=True).result,
         ]
         arguments = [*launch.args, *made]
-        tile.LaunchOp(launch.kernel, launch.grid, launch.threads, arguments, cooperative=cooperative)
+        tile.LaunchOp(
+            launch.kernel, launch.grid, launch.threads, arguments, cluster=launch.cluster, cooperative=cooperative
+        )
     erase(launch)
     entry = kernel.body.blocks[0]
     partials, semaphores = (entry.add_argument(type_, ir.Location.unknown()) for type_ in types)

@@ -3,6 +3,8 @@
 Before   tile.gemm tn %a, %b into %d acc(f32) schedule(…) { epilogue }
 After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the extents agree
                  tile.launch @gemm_kernel grid(%tiles) threads(256) args(%a, %b, %d)
+                 With grid.cluster = [m, n] the tiles are super-tiles of m × n, and the grid is a multiple of m·n:
+                 tile.launch … threads(384) cluster [2, 1] args(…)
          device  tile.kernel @gemm_kernel(…) {
                    tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] order(<grouped 8>) one_shot {
                      %acc = scf.for %k … { tile.mma tn (tile.view %a[%m, %k]), (tile.view %b[%n, %k]), %c }
@@ -35,7 +37,7 @@ from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts import threads_of, work_loops
 from lowtide.passes.schedules.grid_cost import ctas_per_sm
 from lowtide.passes.support.builder import Builder, constant_of
-from lowtide.passes.support.kernels import schedule_of
+from lowtide.passes.support.kernels import cluster_clause, schedule_of
 from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk, problem_attribute
 from lowtide.passes.support.rewriting import before, copy_region, defining_op, erase, extent, values_from_outside
 from lowtide.targets import Target
@@ -80,9 +82,10 @@ def _emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
         m, n = extent(gemm.d, 0), extent(gemm.d, 1)
         _assert_shapes(gemm, m, n)
         build = Builder.index()
-        grid = build.mul(build.ceil_sdiv(m, tile_m), build.ceil_sdiv(n, tile_n))
+        cluster_m, cluster_n = schedule.cluster
+        work = build.mul(build.ceil_sdiv(m, tile_m * cluster_m), build.ceil_sdiv(n, tile_n * cluster_n))
         if schedule.grid.tail is TailKind.halves:  # a grid of one wave may be split as well
-            grid = build.mul(grid, 2)
+            work = build.mul(work, 2)
         division = schedule.k_division
         parts: ir.Value | int = 1
         if division is not None:
@@ -90,18 +93,26 @@ def _emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
             parts = build.smin(steps, division.parts) if division.parts else steps
             if division.kind is KDivisionKind.scatter:
                 _assert_steps(steps, division.parts, tile_k)
-            grid = build.mul(grid, parts)
+            work = build.mul(work, parts)
         if schedule.grid.scheduler is not SchedulerKind.one_shot:
-            sms = tile.SmCountOp(ir.IndexType.get()).result
-            resident = build.mul(sms, ctas_per_sm(schedule, problem, target))
+            resident = _resident(kernel, schedule, problem, target)
             if division is not None and division.parts:
                 # The parts of a tile are then items of one round, whose CTAs wait for lower-numbered ones only.
                 resident = build.mul(build.smax(build.sdiv(resident, parts), 1), parts)
-            grid = build.smin(grid, resident)
+            work = build.smin(work, resident)
         arguments = [gemm.a, gemm.b, gemm.d, *gemm.epilogue_operands]
         if schedule.grid.waves is WavesKind.synchronized:
             arguments.append(tile.WorkspaceOp(_counter(), build.constant(1), zeroed=True).result)
-        tile.LaunchOp(kernel, grid, threads_of(schedule), arguments)
+        grid = build.mul(work, cluster_m * cluster_n)
+        tile.LaunchOp(kernel, grid, threads_of(schedule), arguments, cluster=cluster_clause(schedule.grid))
+
+
+def _resident(kernel: str, schedule: Schedule, problem: Problem, target: Target) -> ir.Value:
+    """CTAs, or clusters, that are resident at once: a value known at launch."""
+    index = ir.IndexType.get()
+    if cluster := cluster_clause(schedule.grid):
+        return tile.ClusterCountOp(index, kernel, cluster).result
+    return Builder.index().mul(tile.SmCountOp(index).result, ctas_per_sm(schedule, problem, target))
 
 
 def _assert_steps(steps: ir.Value, parts: int, tile_k: int) -> None:
@@ -189,6 +200,7 @@ def _emit_work_tiles(
         ir.DenseI64ArrayAttr.get(shape if division is None else (*shape, schedule.tile_mnk[2])),
         tile.RasterAttr.get(order.kind, order.rows, order.columns),
         grid.scheduler,
+        cluster=cluster_clause(grid),
         part=None if part is WorkPart.all else part,
         depth=None if division is None else depth,
         k_division=None if division is None else division.kind,

@@ -5,10 +5,13 @@ data before it has arrived (PTX ISA, "Phase of the mbarrier object", "Tracking a
 object").
 
 Needs    sm.mbarriers beside sm.roles; other kernels are left alone.
-Refuses  `arrivals(n)` unless n threads arrive per phase: one of the producer, one of each warpgroup of the consumer;
+Refuses  `arrivals(n)` unless n threads arrive per phase: one of the producer, one of each warpgroup of the consumer,
+         of each CTA of the cluster that names this one as a receiver (`to`);
          `expects n` unless the copies that signal the same slot bring n bytes; copies that signal a slot without an
          `expects`; a wait on mbarriers at which no thread arrives; in a role that multiplies by wgmma, the release of
-         a slot without the proof (`after`) that the wgmmas that read it are done.
+         a slot without the proof (`after`) that the wgmmas that read it are done. In a cluster: a release that does not
+         reach all CTAs whose loads write to the slot; shares that are not whole boxes, or not a multiple of 8 rows;
+         mbarriers that other CTAs use without a sm.cluster_barrier before and after the roles.
 Test     test/lit/passes/epilogue/verify-mbarriers.mlir, verify-mbarriers-invalid.mlir
 """
 
@@ -19,7 +22,12 @@ from typing import ClassVar, TypeVar
 from mlir import ir
 
 from lowtide.dialects import sm, tile
+from lowtide.dialects.enums import multicast_of, receivers_of
+from lowtide.dialects.sm import ClusterLine
 from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.support.clusters import members, union
+from lowtide.passes.support.kernels import cluster_shape, launches_of
+from lowtide.passes.support.panels import SWIZZLE_ROWS
 from lowtide.passes.support.problem import buffer_bytes
 from lowtide.passes.support.rewriting import ops_in
 from lowtide.targets import Target
@@ -37,9 +45,13 @@ class VerifyMbarriers(Pass):
     def run(self, module: ir.Module, target: Target) -> None:
         for kernel in walk(module, tile.KernelOp):
             roles = [role for op in walk(kernel, sm.RolesOp) for role in _roles(op)]
+            cluster = next((cluster_shape(launch.cluster) for launch in launches_of(module, kernel)), (1, 1))
             for barriers in walk(kernel, sm.MbarriersOp) if roles else ():
-                for refusal in (*_arrivals(barriers, roles), *_bytes(barriers, roles), *_releases(barriers, roles)):
+                checks = _arrivals(barriers, roles, cluster), _bytes(barriers, roles), _releases(barriers, roles)
+                for refusal in (refusal for check in checks for refusal in check):
                     raise refusal
+            for refusal in (*_shares(kernel, cluster), *_ends(kernel)):
+                raise refusal
 
 
 @dataclass(frozen=True)
@@ -66,13 +78,17 @@ def _roles(op: sm.RolesOp) -> Iterator[_Role]:
         yield _Role(word, 1 if word == "producer" else int(warps) // WARPGROUP_WARPS, region.blocks[0])
 
 
-def _arrivals(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]:
-    """Each role visits every slot once per round of the ring, at one place or at several, one after the other."""
+def _arrivals(barriers: sm.MbarriersOp, roles: list[_Role], cluster: tuple[int, int]) -> Iterator[Refusal]:
+    """Each role visits every slot once per round of the ring, at one place or at several, one after the other.
+
+    As many CTAs arrive at an mbarrier as receive an arrival of its CTA.
+    """
     arriving: dict[str, int] = {}
     for role in roles:
         arrives = role.uses(sm.MbarrierArriveOp, barriers)
         if arrives:
-            arriving[role.name] = role.threads_arriving * max(sum(_at_once(a, b) for b in arrives) for a in arrives)
+            most = max(sum(members(receivers_of(b), cluster) for b in arrives if _at_once(a, b)) for a in arrives)
+            arriving[role.name] = role.threads_arriving * most
     found, said = sum(arriving.values()), barriers.arrivals.value
     if not arriving:
         for wait in (wait for role in roles for wait in role.uses(sm.MbarrierWaitOp, barriers)):
@@ -116,17 +132,64 @@ def _releases(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]
 
     This checks the barriers that a role which loads by TMA waits for: an arrival there releases a slot.
     """
-    if not any(role.has(sm.TmaLoadOp) and role.uses(sm.MbarrierWaitOp, barriers) for role in roles):
+    loading = [role for role in roles if role.has(sm.TmaLoadOp) and role.uses(sm.MbarrierWaitOp, barriers)]
+    if not loading:
         return
+    loads = [load for role in loading for top in ops_in(role.body) for load in walk(top, sm.TmaLoadOp)]
+    written = union(multicast_of(load) for load in loads)
     for role in roles:
         if not role.has(sm.WgmmaOp):
             continue
         for arrive in role.uses(sm.MbarrierArriveOp, barriers):
+            if receivers_of(arrive) is not written:
+                yield Refusal(
+                    arrive,
+                    f"releases a slot to {_ctas(receivers_of(arrive))}, but {_ctas(written)} fill it, and each waits "
+                    f"for its release; write {'no to(…)' if written is None else f'to({written})'}",
+                )
             if arrive.retired is None:
                 yield Refusal(
                     arrive,
                     "releases a slot that wgmma may still read; write `after` and what the sm.mma_wait for it retires",
                 )
+
+
+def _ctas(line: ClusterLine | None) -> str:
+    return "its own CTA" if line is None else f"the CTAs of the cluster's {line}"
+
+
+def _shares(kernel: tile.KernelOp, cluster: tuple[int, int]) -> Iterator[Refusal]:
+    """The CTAs that share a tile load an equal part of its rows each, from where the swizzle's pattern begins."""
+    for load in walk(kernel, sm.TmaLoadOp):
+        parties = members(multicast_of(load), cluster)
+        rows, box_rows = load.destination.type.shape[0], load.map.type.shape[-2]
+        if parties > 1 and (rows % (parties * SWIZZLE_ROWS) or rows // parties % box_rows):
+            yield Refusal(
+                load,
+                f"shares {rows} rows among {parties} CTAs in boxes of {box_rows}; each loads whole boxes, and a "
+                f"multiple of {SWIZZLE_ROWS} rows",
+            )
+
+
+def _ends(kernel: tile.KernelOp) -> Iterator[Refusal]:
+    """CTAs that use each other's mbarriers begin and end together."""
+    remote = [op for op in walk(kernel, sm.TmaLoadOp) if multicast_of(op) is not None]
+    remote += [op for op in walk(kernel, sm.MbarrierArriveOp) if receivers_of(op) is not None]
+    order = [type(op) for op in kernel.body.blocks[0].operations]
+    if not remote or sm.RolesOp not in order:
+        return
+    roles = order.index(sm.RolesOp)
+    made = max((at for at, kind in enumerate(order[:roles]) if kind is sm.MbarriersOp), default=0)
+    if sm.ClusterBarrierOp not in order[made:roles]:
+        yield Refusal(
+            remote[0],
+            "uses mbarriers of other CTAs, which may not have initialised them; write sm.cluster_barrier between the "
+            "last sm.mbarriers and sm.roles",
+        )
+    if sm.ClusterBarrierOp not in order[roles:]:
+        yield Refusal(
+            remote[0], "uses mbarriers of other CTAs, which may have ended; write sm.cluster_barrier behind sm.roles"
+        )
 
 
 def _is_below(op: ir.OpView, block: ir.Block) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from mlir import ir
 
 from lowtide.passes.base import Refusal
+from lowtide.passes.nvvm.clusters import ClusterPlace
 from lowtide.passes.nvvm.values import Fragment, Lowered, SharedBuffer, Window
 from lowtide.passes.support.builder import Builder
 from lowtide.targets import CopyAtom, copy_atom
@@ -19,6 +20,7 @@ class Context:
     tid: ir.Value
     threads: int
     smem: ir.Value  # start of dynamic shared memory, !llvm.ptr<3>
+    cluster: ClusterPlace = field(default_factory=ClusterPlace)
     elected: bool = False  # a single thread runs this code
     barrier: int = 0  # the named barrier of the threads that run this code; 0 is the whole CTA's
     instance: ir.Value | None = None  # the number of this instance of the role, if the role has several

@@ -48,34 +48,36 @@ def lower_view(context: Context, op: tile.ViewOp) -> None:
 
 def _offset(context: Context, value: ir.Value) -> Offset:
     """A window's offset, with what its origin implies."""
-    return Offset(context.scalar(value), *_origin(value))
+    return Offset(context.scalar(value), *_origin(context, value))
 
 
-def _origin(value: ir.Value) -> tuple[int, int, int | None]:
-    """(multiple, shift, room) of an offset: see `Offset`."""
+def _origin(context: Context, value: ir.Value) -> tuple[int, int, int | None, int]:
+    """(multiple, shift, room, span) of an offset: see `Offset`."""
     owner = value.owner
     if isinstance(owner, ir.Block):
         parent = owner.owner.opview
         if isinstance(parent, tile.WorkTilesOp):
             place = list(owner.arguments).index(value)
             if place >= 2:
-                return (list(parent.tile)[2] if place == BEGIN_OF_K and parent.depth is not None else 1), 0, None
+                step = list(parent.tile)[2] if place == BEGIN_OF_K and parent.depth is not None else 1
+                return step, 0, None, 1
             extent = list(parent.tile)[place]
             may_start_past_the_edge = place == 0 and work_part(parent) is WorkPart.tail_halves
-            return extent, 0, None if may_start_past_the_edge else extent
-        return 1, 0, None
+            room = None if may_start_past_the_edge else extent
+            return extent, 0, room, extent * context.cluster.shape[place]
+        return 1, 0, None, 1
     op = owner.opview
     if isinstance(op, arith.MulIOp):
         factor = constant_of(op.rhs) or constant_of(op.lhs)
-        return factor or 1, 0, None
+        return factor or 1, 0, None, 1
     if isinstance(op, arith.AddIOp) and (by := constant_of(op.rhs)) is not None:
-        multiple, shift, room = _origin(op.lhs)
+        multiple, shift, room, span = _origin(context, op.lhs)
         if room is not None and by < room:
-            return multiple, shift + by, room - by
+            return multiple, shift + by, room - by, span
     if isinstance(op, arith.AddIOp):
-        (first, by, _), (second, other, _) = _origin(op.lhs), _origin(op.rhs)
-        return (gcd(first, second) if by == other == 0 else 1), 0, None
-    return 1, 0, None
+        (first, by, *_), (second, other, *_) = _origin(context, op.lhs), _origin(context, op.rhs)
+        return (gcd(first, second) if by == other == 0 else 1), 0, None, 1
+    return 1, 0, None, 1
 
 
 def lower_if(context: Context, op: scf.IfOp, lower_block: LowerBlock) -> None:

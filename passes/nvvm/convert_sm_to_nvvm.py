@@ -5,7 +5,8 @@ Before   tile.kernel @gemm_kernel(%a: memref<?x?xbf16, strided<[?, 1]>>, …) { 
 After    gpu.module @kernels { gpu.func @gemm_kernel(%a: !llvm.ptr<1>, %lda: i64, %m: i32, %k: i32, …) kernel {
            %tid = nvvm.read.ptx.sreg.tid.x … nvvm.ldmatrix … nvvm.mma.sync … } }
          tile.launch @gemm_kernel … args(base address, row stride and dynamic extents of each matrix)
-         The kernel has the number of threads and, if roles change their registers, those at entry (nvvm.maxnreg).
+         The kernel has the number of threads and, if roles change their registers, those at entry (nvvm.maxnreg);
+         if it is launched in clusters, their size (nvvm.cluster_dim).
          Of a matrix that is reached through tensor maps alone, only the dynamic extents that the kernel reads remain.
          Every tiled op is unrolled into this thread's instructions; addresses come from its thread-value layout and
          the buffer's layout. One handler for each op, in passes/nvvm/.
@@ -39,11 +40,12 @@ from lowtide.passes.nvvm import (
     wgmma,
     work_tiles,
 )
+from lowtide.passes.nvvm.clusters import ClusterPlace, lower_cluster_barrier
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.values import TENSOR_MAPS_ATTRIBUTE, GlobalExtents, GlobalMatrix
 from lowtide.passes.schedules.facts import registers_at_entry
 from lowtide.passes.support.builder import Builder, constant_of
-from lowtide.passes.support.kernels import launches_of
+from lowtide.passes.support.kernels import cluster_shape, launches_of
 from lowtide.passes.support.rewriting import before, erase, extent, ops_in, uses
 from lowtide.targets import Target
 
@@ -81,6 +83,7 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     sm.RoleInstanceOp: roles.lower_role_instance,
     sm.MbarrierWaitOp: roles.lower_mbarrier_wait,
     sm.MbarrierArriveOp: roles.lower_mbarrier_arrive,
+    sm.ClusterBarrierOp: lambda context, op: lower_cluster_barrier(),
     sm.TmaLoadOp: tma.lower_tma_load,
     sm.TmaStoreOp: tma_stores.lower_tma_store,
     sm.TmaStoreWaitOp: tma_stores.lower_tma_store_wait,
@@ -119,7 +122,7 @@ class ConvertSmToNvvm(Pass):
             own = launches_of(module, kernel)
             passed = [_passed(argument) for argument in kernel.body.blocks[0].arguments]
             with kernel.operation.location:
-                _convert_kernel(gpu_module, kernel, passed, _threads(kernel, own), target)
+                _convert_kernel(gpu_module, kernel, passed, _threads(kernel, own), _cluster(own), target)
             for launch in own:
                 _convert_launch(launch, passed)
             erase(kernel)
@@ -134,6 +137,17 @@ def _threads(kernel: tile.KernelOp, launches: list[tile.LaunchOp]) -> int:
         if count != threads[0]:
             raise Refusal(launch, f"launches {count} threads per CTA, an earlier launch of the kernel {threads[0]}")
     return threads[0]
+
+
+def _cluster(launches: list[tile.LaunchOp]) -> tuple[int, int]:
+    """The shape of a cluster, from the kernel's launches."""
+    shapes = [cluster_shape(launch.cluster) for launch in launches]
+    for launch, shape in zip(launches, shapes, strict=True):
+        if shape != shapes[0]:
+            raise Refusal(
+                launch, f"launches clusters of {list(shape)}, an earlier launch of the kernel {list(shapes[0])}"
+            )
+    return shapes[0]
 
 
 def _gpu_module(target: Target) -> ir.Block:
@@ -174,7 +188,12 @@ def _passed(argument: ir.Value) -> _Passed:
 
 
 def _convert_kernel(
-    gpu_module: ir.Block, kernel: tile.KernelOp, passed: list[_Passed], threads: int, target: Target
+    gpu_module: ir.Block,
+    kernel: tile.KernelOp,
+    passed: list[_Passed],
+    threads: int,
+    cluster: tuple[int, int],
+    target: Target,
 ) -> None:
     entry = kernel.body.blocks[0]
     by_argument = [_argument_types(x.type, parts) for x, parts in zip(entry.arguments, passed, strict=True)]
@@ -190,6 +209,7 @@ def _convert_kernel(
                 # By default one CTA per SM is enough: ptxas must not spill to save registers.
                 "nvvm.minctasm": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), _ctas_per_sm(kernel)),
                 **_registers_at_entry(kernel, threads, target),
+                **_cluster_size(cluster),
                 **_tensor_map_positions(entry, by_argument),
                 **{name: kernel.attributes[name] for name in ("schedule", "problem") if name in kernel.attributes},
             },
@@ -199,7 +219,7 @@ def _convert_kernel(
     build = Builder(ir.IntegerType.get_signless(32), constants_in=body)
     with ir.InsertionPoint(body):
         smem = llvm.AddressOfOp(llvm.PointerType.get(_SHARED), _SMEM_SYMBOL).res
-        context = Context(build, nvvm.ThreadIdXOp(build.i32).result, threads, smem)
+        context = Context(build, nvvm.ThreadIdXOp(build.i32).result, threads, smem, ClusterPlace.of(build, cluster))
         _bind_arguments(context, entry, passed, list(body.arguments))
         _lower_block(context, entry)
         gpu.ReturnOp([])
@@ -228,6 +248,12 @@ def _registers_at_entry(kernel: tile.KernelOp, threads: int, target: Target) -> 
         return {}
     count = min(registers_at_entry(threads, target), target.registers_per_thread)
     return {"nvvm.maxnreg": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), count)}
+
+
+def _cluster_size(cluster: tuple[int, int]) -> dict[str, ir.Attribute]:
+    """Clusters are of consecutive CTAs, in one dimension, as the grid is."""
+    size = cluster[0] * cluster[1]
+    return {"nvvm.cluster_dim": ir.DenseI32ArrayAttr.get([size, 1, 1])} if size > 1 else {}
 
 
 def _tensor_map_positions(entry: ir.Block, by_argument: list[list[ir.Type]]) -> dict[str, ir.Attribute]:
@@ -297,6 +323,7 @@ def _convert_launch(launch: tile.LaunchOp, passed: list[_Passed]) -> None:
             launch.grid,
             launch.threads,
             arguments,
+            cluster=launch.cluster,
             shared_memory=launch.shared_memory,
             programmatic=launch.programmatic,
             cooperative=launch.cooperative,

@@ -349,7 +349,7 @@ def _load_vector(
 def _vector_exists(context: Context, window: Window, index: ir.Value) -> ir.Value | None:
     extent, offset = window.matrix.extents[0], window.offsets[0]
     shape = window.shape[0 if window.kind is OperandKind.per_row else 1]
-    if isinstance(extent, int) and extent % offset.multiple == 0 and offset.room is not None and shape <= offset.room:
+    if isinstance(extent, int) and extent % offset.span == 0 and offset.room is not None and shape <= offset.room:
         return None
     return context.build.ult(index, extent)
 

@@ -123,7 +123,7 @@ def inside(window: Window, dim: int) -> Inside:
     if not isinstance(extent, int) or extent % offset.multiple:
         return Inside.PARTLY
     if offset.room is not None and shape <= offset.room:
-        return Inside.ALL
+        return Inside.ALL_OR_NOTHING if extent % offset.span else Inside.ALL
     whole = offset.multiple % shape == 0 and offset.shift % shape == 0
     return Inside.ALL_OR_NOTHING if whole else Inside.PARTLY
 

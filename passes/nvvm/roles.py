@@ -3,15 +3,19 @@
 from dataclasses import replace
 
 from mlir import ir
-from mlir.dialects import nvvm, scf
+from mlir.dialects import llvm, nvvm, scf
 
 from lowtide.dialects import sm
+from lowtide.dialects.enums import receivers_of
+from lowtide.dialects.sm import ClusterLine
 from lowtide.passes.base import Refusal
+from lowtide.passes.nvvm.clusters import CLUSTER_SPACE
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.control import LowerBlock, first_of_warpgroup
 from lowtide.passes.nvvm.memory import element_pointer
 from lowtide.passes.schedules.facts import MBARRIER_BYTES
 from lowtide.passes.support.kernels import instances_of
+from lowtide.passes.support.rewriting import following
 from lowtide.targets.atoms import WARPGROUP_THREADS
 
 _WAIT_TICKS = 10_000_000  # nanoseconds that one try_wait may sleep; it is tried again
@@ -90,7 +94,13 @@ def lower_mbarriers(context: Context, op: sm.MbarriersOp) -> None:
                 nvvm.MBarrierInitOp(pointer, build.constant(barriers.arrivals.value))
         nvvm.FenceMbarrierInitOp()
         scf.YieldOp([])
-    nvvm.Barrier0Op()
+    if not _orders(following(together[-1])):
+        nvvm.Barrier0Op()
+
+
+def _orders(op: ir.OpView) -> bool:
+    """Whether an op orders the threads of the CTA as a barrier would."""
+    return isinstance(op, sm.ClusterBarrierOp)
 
 
 def barrier_pointer(context: Context, barriers: ir.Value, index: ir.Value) -> ir.Value:
@@ -110,9 +120,16 @@ def lower_mbarrier_wait(context: Context, op: sm.MbarrierWaitOp) -> None:
 
 
 def lower_mbarrier_arrive(context: Context, op: sm.MbarrierArriveOp) -> None:
-    """Arrival of the producer's one thread, or of the first thread of each consumer warpgroup."""
+    """Arrival of the producer's one thread, or of the first thread of each consumer warpgroup.
+
+    An arrival at several CTAs is made by as many threads of the warpgroup at once: that of number r arrives at CTA r.
+    """
     build = context.build
     pointer = barrier_pointer(context, op.barriers, op.index)
+    line = receivers_of(op)
+    if line is not None:
+        _arrive_in_cluster(context, op, pointer, line)
+        return
 
     def arrive() -> None:
         if op.bytes is None:
@@ -126,4 +143,18 @@ def lower_mbarrier_arrive(context: Context, op: sm.MbarrierArriveOp) -> None:
         return
     with ir.InsertionPoint(first_of_warpgroup(context).then_block):
         arrive()
+        scf.YieldOp([])
+
+
+def _arrive_in_cluster(context: Context, op: sm.MbarrierArriveOp, pointer: ir.Value, line: ClusterLine) -> None:
+    """Without a scope: an arrival that releases at cluster scope waits for all earlier accesses to memory, and what it
+    releases here are reads that have ended."""
+    build = context.build
+    if context.elected:
+        raise Refusal(op, "arrives at other CTAs from a producer, which is one thread; arrive from a consumer role")
+    number = build.urem(context.tid, WARPGROUP_THREADS)
+    branch = scf.IfOp(context.cluster.receives(build, line, number))
+    with ir.InsertionPoint(branch.then_block):
+        remote = nvvm.MapaOp(llvm.PointerType.get(CLUSTER_SPACE), pointer, number).res
+        nvvm.MBarrierArriveOp(None, remote)
         scf.YieldOp([])

@@ -6,13 +6,14 @@ from mlir import ir
 from mlir.dialects import llvm, nvvm
 
 from lowtide.dialects import sm
-from lowtide.dialects.enums import cache_hint_of
+from lowtide.dialects.enums import cache_hint_of, multicast_of
 from lowtide.dialects.tile import CacheHint
 from lowtide.passes.base import Refusal
+from lowtide.passes.nvvm.clusters import CLUSTER_SPACE
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.memory import element_pointer
 from lowtide.passes.nvvm.roles import barrier_pointer
-from lowtide.passes.support.panels import Panels
+from lowtide.passes.support.panels import SWIZZLE_ROWS, Panels
 
 # L2 cache-policy operands by cache hint, as createpolicy.fractional returns them for fraction 1.0 (PTX ISA,
 # "createpolicy"). The ISA does not define the encoding; these are the constants that compilers pass.
@@ -21,7 +22,6 @@ _CACHE_POLICIES = {
     CacheHint.evict_first: 0x12F0000000000000,
     CacheHint.evict_last: 0x14F0000000000000,
 }
-_CLUSTER = 7  # the address space of shared memory in a cluster
 
 
 def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
@@ -35,20 +35,36 @@ def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
         )
     buffer, map_type = context.buffer(op.destination), op.map.type
     barrier = barrier_pointer(context, op.barriers, op.index)
-    policy = cache_policy(context, op)
-    row, column = context.scalar(op.row), context.scalar(op.column)
-    for offset, coordinates in _boxes(context, panels, list(map_type.shape), row, column):
-        start = element_pointer(buffer.pointer, offset, context.build.i8)
-        cluster = llvm.AddrSpaceCastOp(llvm.PointerType.get(_CLUSTER), start).result
+    policy, line, build = cache_policy(context, op), multicast_of(op), context.build
+    place, parties = context.cluster.share(line)
+    rows = _share_of(op, panels.rows, parties)
+    mask = None if line is None else context.cluster.mask(build, line)
+    pointer = element_pointer(buffer.pointer, build.mul(place, rows * panels.row_bytes), build.i8)
+    origin = build.add(context.scalar(op.row), build.mul(place, rows)), context.scalar(op.column)
+    for offset, coordinates in _boxes(context, panels, rows, list(map_type.shape), *origin):
+        start = element_pointer(pointer, offset, build.i8)
+        cluster = llvm.AddrSpaceCastOp(llvm.PointerType.get(CLUSTER_SPACE), start).result
         nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(
-            cluster, context.scalar(op.map), coordinates, barrier, [], l2CacheHint=policy
+            cluster, context.scalar(op.map), coordinates, barrier, [], multicastMask=mask, l2CacheHint=policy
         )
 
 
+def _share_of(op: sm.TmaLoadOp, rows: int, parties: int) -> int:
+    """The rows of a tile that each of the CTAs that share it loads: whole boxes that begin where the swizzle does."""
+    share, box_rows = rows // parties, op.map.type.shape[-2]
+    if rows % parties or share % box_rows or (parties > 1 and share % SWIZZLE_ROWS):
+        raise Refusal(
+            op,
+            f"shares {rows} rows among {parties} CTAs in boxes of {box_rows} rows; each must load whole boxes, and a "
+            f"multiple of {SWIZZLE_ROWS} rows",
+        )
+    return share
+
+
 def _boxes(
-    context: Context, panels: Panels, box: list[int], row: ir.Value, column: ir.Value
+    context: Context, panels: Panels, rows: int, box: list[int], row: ir.Value, column: ir.Value
 ) -> Iterator[tuple[int, list[ir.Value]]]:
-    """The boxes that fill a buffer from (row, column) of the matrix: byte offset in the buffer, and coordinates.
+    """The boxes that fill the first `rows` of a buffer from (row, column) of the matrix: byte offset, coordinates.
 
     In maps of three to five dimensions the third counts panels, which start at a multiple of their width.
     """
@@ -56,7 +72,7 @@ def _boxes(
     *outer, box_rows, width = box
     together = outer[-1] if outer else 1
     for panel in range(0, panels.count, together):
-        for first in range(0, panels.rows, box_rows):
+        for first in range(0, rows, box_rows):
             at_row, at_column = build.add(row, first), build.add(column, panel * width)
             if outer:
                 zeros = [build.constant(0)] * (len(outer) - 1)

@@ -9,11 +9,10 @@ from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.control import first_of_warpgroup
 from lowtide.passes.nvvm.memory import element_pointer
 from lowtide.passes.nvvm.tma import cache_policy
-from lowtide.passes.support.panels import Panels
+from lowtide.passes.support.panels import SWIZZLE_ROWS, Panels
 from lowtide.targets.atoms import WARPGROUP_THREADS
 
 _ALIGNMENT = 128  # bytes, of a box in shared memory
-_ROWS_A_PERIOD = 8  # of the swizzle's span, after which its pattern repeats
 
 
 def lower_tma_store(context: Context, op: sm.TmaStoreOp) -> None:
@@ -51,7 +50,7 @@ def _box(op: sm.TmaStoreOp, own_rows: int, panels: Panels) -> tuple[int, int]:
         raise Refusal(op, f"stores boxes of {rows} rows, but a warpgroup has {own_rows} rows of the buffer")
     if columns != panels.width:
         raise Refusal(op, f"stores boxes of {columns} columns out of panels of {panels.width}; make them alike")
-    if rows * panels.row_bytes % max(_ALIGNMENT, _ROWS_A_PERIOD * panels.span):
+    if rows * panels.row_bytes % max(_ALIGNMENT, SWIZZLE_ROWS * panels.span):
         raise Refusal(op, f"stores boxes of {rows} rows, which do not begin where the swizzle's pattern does")
     return rows, columns
 

@@ -39,13 +39,15 @@ class Offset:
     """Where a window starts along one dimension, and what is known about that offset.
 
     The value is a multiple of `multiple` plus `shift`; the `room` elements from it on are within the work tile (None:
-    the window may start past the edge, as in copies that run ahead).
+    the window may start past the edge, as in copies that run ahead). Work tiles lie within the matrix if its extent is
+    a multiple of `span`: of the tile's, or in clusters of the super-tile's.
     """
 
     value: ir.Value
     multiple: int
     shift: int
     room: int | None
+    span: int = 1
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,9 @@ from lowtide.targets import MmaAtom, TiledMma
 from lowtide.targets.atoms import WARPGROUP_THREADS
 from lowtide.targets.tv import extents
 
-# Matrix descriptors (PTX ISA, "Matrix Descriptor Format"): addresses and offsets count units of 16 bytes.
+# Matrix descriptors (PTX ISA, "Matrix Descriptor Format"): addresses and offsets count units of 16 bytes, and have 18
+# bits.
+_ADDRESS_MASK = 0x3FFFF
 _UNIT_BITS = 4
 _SWIZZLE_MODES = {128: 1, 64: 2, 32: 3}  # by the bytes of a row; bits 62 and 63
 _ROWS_A_PERIOD = 8  # rows of a panel after which its swizzle repeats
@@ -117,6 +119,8 @@ class _Operand:
         """
         build = context.build
         address = llvm.PtrToIntOp(build.i32, start).result
+        if context.cluster.size > 1:  # the rank of the CTA stands in the bits above
+            address = build.and_(address, _ADDRESS_MASK)
         units = build.zext(build.lshr(address, _UNIT_BITS), build.i64)
         stride = _ROWS_A_PERIOD * self.panels.row_bytes >> _UNIT_BITS
         leading = self.panels.panel_bytes >> _UNIT_BITS if self.is_transposed else 1

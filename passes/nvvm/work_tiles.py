@@ -1,10 +1,11 @@
 """The work tiles of each CTA and their order: schedulers and rasterization orders in one thread's program.
 
-All arithmetic is unsigned 32-bit: a launch has fewer than 2³¹ tiles, and no value here exceeds their number.
+In clusters, a cluster takes super-tiles as a CTA takes tiles, and each of its CTAs its own tile of them. All arithmetic
+is unsigned 32-bit: a launch has fewer than 2³¹ tiles, and no value here exceeds their number.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TypeAlias, TypeVar
 
@@ -21,6 +22,7 @@ from lowtide.passes.nvvm.hilbert import place_on_hilbert_curve
 from lowtide.passes.nvvm.k_ranges import ITEMS, PLACES, Bounds, Item
 from lowtide.passes.nvvm.values import GlobalMatrix, flatten
 from lowtide.passes.support.builder import Builder, Scalar
+from lowtide.passes.support.kernels import cluster_shape
 
 Pair: TypeAlias = tuple[ir.Value, ir.Value]  # along M, along N
 Share: TypeAlias = tuple[Scalar, ir.Value]  # a first tile, a number of work tiles
@@ -33,29 +35,32 @@ def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerB
     """This CTA's work tiles: one, or a loop over those assigned to it, which carries the op's values."""
     build = context.build
     rows, columns = context.scalar(op.rows), context.scalar(op.columns)
-    tile_m, tile_n = op.tile[0] * _pieces(op), op.tile[1]
-    tiles = (build.udiv(build.add(rows, tile_m - 1), tile_m), build.udiv(build.add(columns, tile_n - 1), tile_n))
-    cta = nvvm.BlockIdXOp(build.i32).result
+    cluster = _cluster(context, op)
+    extents = op.tile[0] * _pieces(op) * cluster[0], op.tile[1] * cluster[1]
+    tiles = tuple(
+        build.udiv(build.add(size, extent - 1), extent) for size, extent in zip((rows, columns), extents, strict=True)
+    )
+    worker = Worker.of(context)
     carried = list(op.body.blocks[0].arguments)[PLACES[op.depth is not None] :]
     inits = [context.get(value) for value in op.inits]
     scheduler = scheduler_kind(op)
-    items = _lowering_of(op, "division of K", k_division_kind(op), ITEMS)(context, op, cta, build.mul(*tiles))
+    items = _lowering_of(op, "division of K", k_division_kind(op), ITEMS)(context, op, worker.index, build.mul(*tiles))
     if scheduler is SchedulerKind.one_shot:
         for argument, init in zip(carried, inits, strict=True):
             context.values[argument] = init
-        results = _lower_tile(context, op, items.at(cta), tiles, lower_block)
+        results = _lower_tile(context, op, items.at(worker.index), tiles, lower_block)
         for result, old in zip(op.results_, results, strict=True):
             context.values[result] = context.get(old)
         return
     take = _lowering_of(op, "part", work_part(op), _PARTS)
-    first, count = take(build, items.total)
-    bounds = items.bounds or _lowering_of(op, "scheduler", scheduler, _LOOPS)(build, cta, count)
+    first, count = take(build, worker, items.total)
+    bounds = items.bounds or _lowering_of(op, "scheduler", scheduler, _LOOPS)(build, worker, count)
     if op.in_turn and context.instance is not None:
         bounds = _in_turn(build, bounds, context.instance, context.instances)
     loop = scf.ForOp(*bounds, [v for init in inits for v in flatten(init)])
     bind_all(context, carried, inits, list(loop.inner_iter_args))
     with ir.InsertionPoint(loop.body):
-        inner = replace(context, work_tiles=count)
+        inner = replace(context, work_tiles=build.mul(count, context.cluster.size))
         yielded = _lower_tile(inner, op, items.at(loop.induction_variable), tiles, lower_block, first)
         scf.YieldOp([value for old in yielded for value in flatten(context.get(old))])
     bind_all(context, list(op.results_), inits, list(loop.results))
@@ -70,6 +75,34 @@ def lower_await_wave(context: Context, op: tile.AwaitWaveOp) -> None:
     sm.PtxAwaitWaveOp(counter.pointer, context.work_tiles, nvvm.GridDimXOp(context.build.i32).result)
 
 
+@dataclass(frozen=True)
+class Worker:
+    """What takes work tiles: a CTA or, of a kernel that is launched in clusters, a cluster. Its number; `count` is how
+    many there are."""
+
+    index: ir.Value
+    in_clusters: bool
+
+    @classmethod
+    def of(cls, context: Context) -> "Worker":
+        """The worker that this CTA belongs to."""
+        in_clusters, i32 = context.cluster.size > 1, context.build.i32
+        return cls((nvvm.ClusterIdXOp if in_clusters else nvvm.BlockIdXOp)(i32).result, in_clusters)
+
+    def count(self, build: Builder) -> ir.Value:
+        """Reads the number of workers at the insertion point."""
+        return (nvvm.ClusterDimXOp if self.in_clusters else nvvm.GridDimXOp)(build.i32).result
+
+
+def _cluster(context: Context, op: tile.WorkTilesOp) -> tuple[int, int]:
+    """The tiles of a super-tile along M and N. Refuses those of another cluster than the launch's."""
+    shape = cluster_shape(op.cluster)
+    if shape != context.cluster.shape:
+        launched = list(context.cluster.shape)
+        raise Refusal(op, f"hands tiles to clusters of {list(shape)}, but the launch has clusters of {launched}")
+    return shape
+
+
 def _lowering_of(op: tile.WorkTilesOp, what: str, word: Word, lowerings: dict[Word, Lowering]) -> Lowering:
     """The lowering of an enum's word. Refuses a word that has none."""
     if word not in lowerings:
@@ -80,14 +113,20 @@ def _lowering_of(op: tile.WorkTilesOp, what: str, word: Word, lowerings: dict[Wo
 def _lower_tile(
     context: Context, op: tile.WorkTilesOp, item: Item, tiles: Pair, lower_block: LowerBlock, first: Scalar = 0
 ) -> list[ir.Value]:
-    """The work item, those of the op beginning in tile `first` of the order; returns what it yields."""
-    build, pieces, index = context.build, _pieces(op), item[0]
+    """The work item, those of the op beginning in tile `first` of the order; returns what it yields.
+
+    Of a super-tile it is the CTA's own.
+    """
+    build, pieces, index, cluster = context.build, _pieces(op), item[0], context.cluster
     number = build.add(build.udiv(index, pieces), first)
     row, column = _lowering_of(op, "order", raster_kind(op.order), _ORDERS)(build, op.order, number, tiles)
     row = build.add(build.mul(row, pieces), build.urem(index, pieces)) if pieces > 1 else row
     body = op.body.blocks[0]
-    for argument, place, extent in zip(list(body.arguments)[:2], (row, column), list(op.tile)[:2], strict=True):
-        context.values[argument] = build.mul(place, extent)
+    members = zip(cluster.shape, (cluster.row, cluster.column), strict=True)
+    for argument, place, extent, (side, own) in zip(
+        list(body.arguments)[:2], (row, column), list(op.tile)[:2], members, strict=True
+    ):
+        context.values[argument] = build.mul(build.add(build.mul(place, side), own), extent)
     context.values.update(zip(list(body.arguments)[2:], item[1:], strict=False))
     lower_block(context, body)
     return list(list(body.operations)[-1].operands)
@@ -98,43 +137,43 @@ def _pieces(op: tile.WorkTilesOp) -> int:
     return 2 if work_part(op) is WorkPart.tail_halves else 1
 
 
-def _every_tile(build: Builder, total: ir.Value) -> Share:
+def _every_tile(build: Builder, worker: Worker, total: ir.Value) -> Share:
     return 0, total
 
 
-def _full_waves(build: Builder, total: ir.Value) -> Share:
+def _full_waves(build: Builder, worker: Worker, total: ir.Value) -> Share:
     """The tiles that are not split."""
-    return 0, _unsplit(build, total)
+    return 0, _unsplit(build, worker, total)
 
 
-def _tail_halves(build: Builder, total: ir.Value) -> Share:
+def _tail_halves(build: Builder, worker: Worker, total: ir.Value) -> Share:
     """Both halves of each tile that is split."""
-    unsplit = _unsplit(build, total)
+    unsplit = _unsplit(build, worker, total)
     return unsplit, build.mul(build.sub(total, unsplit), 2)
 
 
-def _unsplit(build: Builder, total: ir.Value) -> ir.Value:
+def _unsplit(build: Builder, worker: Worker, total: ir.Value) -> ir.Value:
     """The number of tiles before those of a last wave that is at most half full; all if it is fuller."""
-    ctas = nvvm.GridDimXOp(build.i32).result
-    over = build.urem(total, ctas)
-    is_split = build.ule(over, build.udiv(ctas, 2))
+    workers = worker.count(build)
+    over = build.urem(total, workers)
+    is_split = build.ule(over, build.udiv(workers, 2))
     return build.select(is_split, build.sub(total, over), total)
 
 
-def _every_nth(build: Builder, cta: ir.Value, total: ir.Value) -> Bounds:
-    """CTA i of g takes tiles i, i + g, …"""
-    return cta, total, nvvm.GridDimXOp(build.i32).result
+def _every_nth(build: Builder, worker: Worker, total: ir.Value) -> Bounds:
+    """Worker i of g takes tiles i, i + g, …"""
+    return worker.index, total, worker.count(build)
 
 
-def _even_run(build: Builder, cta: ir.Value, total: ir.Value) -> Bounds:
-    """CTA i takes the i-th run of neighbouring tiles; the first total mod g CTAs take one more.
+def _even_run(build: Builder, worker: Worker, total: ir.Value) -> Bounds:
+    """Worker i takes the i-th run of neighbouring tiles; the first total mod g workers take one more.
 
     Uses quotient and remainder, since i · total would not fit in 32 bits.
     """
-    ctas = nvvm.GridDimXOp(build.i32).result
-    each, over = build.udiv(total, ctas), build.urem(total, ctas)
-    first = build.add(build.mul(cta, each), build.umin(cta, over))
-    one_more = build.zext(build.ult(cta, over), build.i32)
+    index, count = worker.index, worker.count(build)
+    each, over = build.udiv(total, count), build.urem(total, count)
+    first = build.add(build.mul(index, each), build.umin(index, over))
+    one_more = build.zext(build.ult(index, over), build.i32)
     return first, build.add(build.add(first, each), one_more), build.constant(1)
 
 
@@ -186,13 +225,13 @@ def _cut(
 
 
 # The first tile of the order that the op takes, and the number of its work tiles.
-_PARTS: dict[WorkPart, Callable[[Builder, ir.Value], Share]] = {
+_PARTS: dict[WorkPart, Callable[[Builder, Worker, ir.Value], Share]] = {
     WorkPart.all: _every_tile,
     WorkPart.full_waves: _full_waves,
     WorkPart.tail_halves: _tail_halves,
 }
 # Bounds of the loop over a CTA's tiles. `one_shot` needs none.
-_LOOPS: dict[SchedulerKind, Callable[[Builder, ir.Value, ir.Value], Bounds]] = {
+_LOOPS: dict[SchedulerKind, Callable[[Builder, Worker, ir.Value], Bounds]] = {
     SchedulerKind.persistent: _every_nth,
     SchedulerKind.even_split: _even_run,
 }

@@ -166,6 +166,7 @@ class _Work:
             self.work.tile,
             self.work.order,
             self.work.scheduler,
+            cluster=self.work.cluster,
             part=self.work.part,
             in_turn=in_turn,
             depth=self.work.depth,

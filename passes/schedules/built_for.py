@@ -13,7 +13,14 @@ from mlir import ir
 from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
-from lowtide.dialects.enums import cache_hint_of, k_division_kind, raster_kind, scheduler_kind, work_part
+from lowtide.dialects.enums import (
+    cache_hint_of,
+    k_division_kind,
+    multicast_of,
+    raster_kind,
+    scheduler_kind,
+    work_part,
+)
 from lowtide.dialects.tile import CacheHint, KDivisionKind, LaunchKind, StorePath, TailKind, WavesKind, WorkPart
 from lowtide.dialects.tile.fields import KDivision, Order
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_of
@@ -28,8 +35,11 @@ from lowtide.passes.schedules.facts import (
     work_loops,
 )
 from lowtide.passes.support.atoms import TMA_RANKS, planned_stage, stored_shape, tiled_mma, tiled_mma_attr
+from lowtide.passes.support.clusters import OPERANDS, sharing
+from lowtide.passes.support.kernels import cluster_shape
 from lowtide.passes.support.problem import Problem
 from lowtide.passes.support.rewriting import defining_op
+from lowtide.targets.atoms import Operand
 
 AGAIN = "lower again from level problem with it"
 BOTH = f"write the same in both, or {AGAIN}"
@@ -61,6 +71,9 @@ def launch_mismatches(module: ir.Module) -> Iterator[Refusal]:
             yield _refusal(launch, f"launches {threads} threads per CTA", scheduled, AGAIN)
         if kernel is not None and schedule is not None:
             yield from _programmatic(launch, kernel, schedule)
+        if schedule is not None and cluster_shape(launch.cluster) != schedule.cluster:
+            built = f"launches clusters of {list(cluster_shape(launch.cluster))}"
+            yield _refusal(launch, built, f"grid.cluster = {list(schedule.cluster)}", AGAIN)
 
 
 def _programmatic(launch: tile.LaunchOp, kernel: ir.Operation, schedule: Schedule) -> Iterator[Refusal]:
@@ -128,6 +141,9 @@ def _work_tiles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
             half = "" if part is not WorkPart.tail_halves else f", halves of {list(shapes[part])}"
             yield _refusal(work, f"cuts tiles of {list(cut)}", f"grid.tile = {list(grid.tile)}{half}", AGAIN)
         yield from _k_division(work, schedule)
+        if cluster_shape(work.cluster) != schedule.cluster:
+            built = f"hands tiles to clusters of {list(cluster_shape(work.cluster))}"
+            yield _refusal(work, built, f"grid.cluster = {list(schedule.cluster)}", AGAIN)
         scheduler = scheduler_kind(work)
         if scheduler is not grid.scheduler:
             yield _refusal(work, f"is {scheduler}", f"scheduler = {grid.scheduler}", AGAIN)
@@ -228,6 +244,10 @@ def _copies(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
         operand, rank = schedule.mainloop.operand(name), len(load.map.type.shape)
         if rank != TMA_RANKS.get(str(operand.copy)):
             yield _refusal(load, f"loads boxes of {rank} dimensions", f"{name}.copy = {operand.copy}", AGAIN)
+        line, _ = sharing(name, schedule.cluster)
+        if multicast_of(load) is not line:
+            built = "loads its tile alone" if multicast_of(load) is None else f"has multicast({multicast_of(load)})"
+            yield _refusal(load, built, f"grid.cluster = {list(schedule.cluster)}", AGAIN)
         found, hint = cache_hint_of(load), operand.cache or CacheHint.normal
         if found is not hint:
             yield _refusal(load, f"has cache({found})", f"{name}.cache = {hint}", BOTH)
@@ -245,12 +265,12 @@ def _loads(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
                 yield _refusal(load, f"loads by {load.atom.value}", f"{name}.copy = {scheduled}", AGAIN)
 
 
-def _operand_filled(buffer: ir.Value) -> str | None:
+def _operand_filled(buffer: ir.Value) -> Operand | None:
     """Whether a buffer of a slot is A's or B's; None for a buffer that is not in a slot."""
     slot = defining_op(buffer)
     if isinstance(slot, sm.PrefixOp):
         return _operand_filled(slot.source)
-    return "ab"[list(slot.buffers).index(buffer)] if isinstance(slot, sm.RingSlotOp) else None
+    return OPERANDS[list(slot.buffers).index(buffer)] if isinstance(slot, sm.RingSlotOp) else None
 
 
 def _roles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:

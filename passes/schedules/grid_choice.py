@@ -225,7 +225,8 @@ def _ctas_of_fma(schedule: Schedule, problem: Problem, target: Target) -> int:
 def _square_bands(schedule: Schedule, target: Target) -> Order:
     """The band height at which the tiles in flight cover about a square of D: they share the most operands in L2."""
     m, n, _ = schedule.tile_mnk
-    return grouped(2 ** max(0, round(log2(sqrt(target.sm_count * n / m)))))
+    tile_rows = 2 ** max(0, round(log2(sqrt(target.sm_count * n / m))))
+    return grouped(max(1, tile_rows // schedule.cluster[0]))  # a cluster takes as many of them at a time
 
 
 def reasons(schedule: Schedule) -> Mapping[str, str]:

@@ -1,15 +1,19 @@
-"""What the grid of a schedule must satisfy: its tile, its order, its launch, its division of K."""
+"""What the grid of a schedule must satisfy: its tile, its clusters, its order, its launch, its division of K."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from lowtide.dialects.tile import KDivisionKind, LaunchKind, RasterKind, SchedulerKind, StorePath, TailKind, WavesKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.facts import shared_memory_bytes, threads_of
+from lowtide.passes.support.atoms import stored_shape
+from lowtide.passes.support.clusters import OPERANDS, sharing
+from lowtide.passes.support.panels import SWIZZLE_ROWS
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS
 
+CLUSTER_SIDES = (1, 2, 4)  # CTAs of a cluster along M or N
 LARGEST_EXTENT = 2**31 - 1  # device code counts rows and columns in 32 bits
 MOST_PARTS = 128  # of a split: the sum of many parts takes longer than it saves
 
@@ -114,6 +118,55 @@ def occupancy(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
             f"ctas_per_sm = {count}: {fitting} CTAs of {threads} threads and {needed} bytes of shared memory fit on an "
             f"SM of {target.name}; take {fitting}"
         )
+
+
+def cluster(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """The shape of a cluster, if it is given."""
+    shape, most = schedule.cluster, target.max_cluster
+    size = shape[0] * shape[1]
+    nearest = [min(CLUSTER_SIDES, key=lambda side: (abs(side - given), -side)) for given in shape]
+    while nearest[0] * nearest[1] > most:
+        nearest[nearest.index(max(nearest))] //= 2
+    if size > 1 and most == 1:
+        yield f"grid.cluster = {list(shape)}: {target.name} has no clusters; take [1, 1]"
+    elif size > most:
+        yield (
+            f"grid.cluster = {list(shape)} is {size} CTAs; more than {most} are not portable: a GPU need not have room "
+            f"for them; nearest is {nearest}"
+        )
+    elif any(side not in CLUSTER_SIDES for side in shape):
+        yield f"grid.cluster = {list(shape)}: a side has {_either(CLUSTER_SIDES)} CTAs; nearest is {nearest}"
+
+
+def cluster_shares(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """CTAs share TMA loads: each loads a part of the rows of a stage, from where the pattern of its swizzle begins."""
+    shape = schedule.cluster
+    if shape != (1, 1) and not schedule.consumers:
+        yield (
+            f"grid.cluster = {list(shape)} shares TMA loads, which only roles have; take roles = cooperative(2), or "
+            "grid.cluster = [1, 1]"
+        )
+        return
+    if shape != (1, 1) and schedule.k_division is not None:
+        yield (
+            f"grid.cluster = {list(shape)} goes with k_division = none, since a cluster takes whole tiles, not "
+            f"{schedule.k_division}; take k_division = none, or grid.cluster = [1, 1]"
+        )
+    for operand in OPERANDS:
+        rows, _ = stored_shape(operand, schedule, problem.layout)
+        _, parties = sharing(operand, shape)
+        if parties > 1 and rows % (SWIZZLE_ROWS * parties):
+            most = max((side for side in CLUSTER_SIDES[:-1] if rows % (SWIZZLE_ROWS * side) == 0), default=1)
+            nearest = [shape[0], most] if operand == "a" else [most, shape[1]]
+            yield (
+                f"grid.cluster = {list(shape)}: {parties} CTAs share the {rows} rows of a stage of operand {operand}, "
+                f"and each loads a multiple of {SWIZZLE_ROWS}, the period of the swizzle; take {nearest}"
+            )
+
+
+def _either(numbers: Sequence[int]) -> str:
+    *most, last = map(str, numbers)
+    return f"{', '.join(most)} or {last}"
 
 
 def accumulators(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

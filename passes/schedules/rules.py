@@ -14,9 +14,10 @@ from lowtide.targets import Target
 
 Rule = Callable[[Schedule, Problem, Target], Iterator[str]]
 
-# Fields that a complete schedule may leave out: one CTA per SM, launches in order, a whole tail, K undivided, stages as
-# loaded, no hints, atoms in order, one scratch buffer.
+# Fields that a complete schedule may leave out: clusters of one CTA, one CTA per SM, launches in order, a whole tail, K
+# undivided, stages as loaded, no hints, atoms in order, one scratch buffer.
 _OPTIONAL = (
+    "grid.cluster",
     "grid.ctas_per_sm",
     "grid.launch",
     "grid.tail",
@@ -67,6 +68,7 @@ _VALUE_RULES: tuple[Rule, ...] = (
     grid_rules.launch,
     grid_rules.k_parts,
     grid_rules.ctas,
+    grid_rules.cluster,
     mainloop_rules.fields,
     multiply_rules.fields,
     epilogue_rules.fields,
@@ -82,6 +84,7 @@ _RULES: tuple[Rule, ...] = (
     grid_rules.k_division,
     multiply_rules.threads,
     mainloop_rules.roles,
+    grid_rules.cluster_shares,
     grid_rules.tail,
     grid_rules.waves,
     multiply_rules.atom,

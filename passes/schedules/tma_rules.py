@@ -6,6 +6,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.support.atoms import TMA_RANKS, is_transposed, stored_shape
+from lowtide.passes.support.clusters import sharing
 from lowtide.passes.support.panels import panel_width
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
@@ -25,6 +26,7 @@ def boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
         bits, base, shift = swizzle
         row_bytes = columns * element_type(problem.operand(operand)).bits // 8
         at = f"operand {operand}: rows of {row_bytes} bytes with {operand}.swizzle = <{bits},{base},{shift}>"
+        rows //= sharing(operand, schedule.cluster)[1]
         if rows > MAX_BOX_SIDE:
             smallest = rows == WGMMA_ROWS * schedule.sharing
             fewer = f", of at most cooperative({MAX_BOX_SIDE // WGMMA_ROWS})" if smallest else ""

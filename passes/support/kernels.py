@@ -4,7 +4,7 @@ from mlir import ir
 from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
-from lowtide.dialects.tile.schedule import Schedule
+from lowtide.dialects.tile.schedule import Grid, Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal, walk
 from lowtide.passes.support.problem import Problem, buffer_bytes
@@ -48,6 +48,19 @@ def schedule_of(op: tile.KernelOp | tile.GemmOp, *needed: str) -> Schedule:
         if schedule.get(path) is None:
             raise Refusal(op, f"schedule leaves {path} open; run choose-schedule first, or write it")
     return schedule
+
+
+def cluster_clause(grid: Grid) -> ir.Attribute | None:
+    """The `cluster` clause of an op; None for clusters of one CTA, which are not written."""
+    return ir.DenseI64ArrayAttr.get(grid.cluster) if grid.cluster not in (None, (1, 1)) else None
+
+
+def cluster_shape(attribute: ir.Attribute | None) -> tuple[int, int]:
+    """The shape that a `cluster` clause says; one CTA where it is left out."""
+    if attribute is None:
+        return 1, 1
+    rows, columns = ir.DenseI64ArrayAttr(attribute)
+    return rows, columns
 
 
 def problem_of(kernel: tile.KernelOp) -> Problem:

@@ -15,6 +15,8 @@ from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_of
 from lowtide.errors import ScheduleError
 from lowtide.passes.support.problem import element_bits
 
+SWIZZLE_ROWS = 8  # of a panel, after which the pattern of its swizzle repeats
+
 
 def panel_layout(shape: tuple[int, int], swizzle: SwizzleBits) -> Layout:
     """The layout, without its swizzle, of a stage: (R,(w,C/w)):(w,(1,R·w)), or (R,C):(C,1) if C is one panel.

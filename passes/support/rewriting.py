@@ -23,10 +23,14 @@ def before(op: ir.OpView | ir.Operation) -> ir.InsertionPoint:
 
 def after(op: ir.OpView | ir.Operation) -> ir.InsertionPoint:
     """Right after an op that is not its block's last."""
-    block = op.operation.block
-    ops = list(block.operations)
+    return ir.InsertionPoint(following(op))
+
+
+def following(op: ir.OpView | ir.Operation) -> ir.OpView:
+    """The op behind one that is not its block's last."""
+    ops = list(op.operation.block.operations)
     position = next(i for i, other in enumerate(ops) if other.operation == op.operation)
-    return ir.InsertionPoint(ops[position + 1])
+    return ops[position + 1]
 
 
 def ops_in(block: ir.Block) -> list[ir.OpView]:

@@ -23,7 +23,10 @@ def launch_of(module: ir.Module, kernel: tile.KernelOp) -> tile.LaunchOp:
 
 
 def box_type(op: ir.OpView, buffer: ir.Type, rows: int | None, rank: int) -> sm.TensorMapType:
-    """The `!sm.tensor_map` of the boxes that fill or empty a buffer.
+    """The `!sm.tensor_map` of the boxes that fill or empty a buffer, or `rows` of its rows.
+
+    Of rank 3 and more, a box has all panels of the buffer, but only one where it has not all rows: the panels of a box
+    lie one behind the other.
 
     Raises Refusal where the buffer does not lie in panels, or a box is not one that TMA takes.
     """
@@ -35,7 +38,7 @@ def box_type(op: ir.OpView, buffer: ir.Type, rows: int | None, rank: int) -> sm.
     _, swizzle = layout_of(memref.layout)
     sides = [rows or panels.rows, panels.width]
     if rank > 2:
-        sides = [1] * (rank - 3) + [panels.count, *sides]
+        sides = [1] * (rank - 3) + [panels.count if rows in (None, panels.rows) else 1, *sides]
     try:
         return sm.TensorMapType.get(sides, memref.element_type, swizzle_attr(swizzle))
     except ValueError as error:
@@ -123,6 +126,7 @@ class TensorMapArguments:
                 launch.grid,
                 launch.threads,
                 arguments,
+                cluster=launch.cluster,
                 shared_memory=launch.shared_memory,
                 programmatic=launch.programmatic,
                 cooperative=launch.cooperative,

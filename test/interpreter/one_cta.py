@@ -7,7 +7,7 @@ from mlir import ir
 
 from lowtide.interpreter.machine.agents import LaunchRequest, Machine
 from lowtide.interpreter.machine.global_memory import GlobalMemory
-from lowtide.interpreter.machine.scheduling import run_all, start_cta
+from lowtide.interpreter.machine.scheduling import run_all, start_cluster
 from lowtide.interpreter.numbers.domains import domain
 from lowtide.interpreter.ops.table import HANDLERS
 from lowtide.interpreter.program.decoding import decode
@@ -34,5 +34,5 @@ def run_kernel(
         machine = Machine("nvvm", numbers, memory, sms=1, grid=1, threads=threads, collective=False)
         memory.begin_launch()
         request = LaunchRequest(program.name, 1, threads, 4096, pointers)
-        run_all(iter([start_cta(machine, program, 0, request)]), 1, seed)
+        run_all(iter([start_cluster(machine, program, 0, request)]), 1, seed)
     return memory

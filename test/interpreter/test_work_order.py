@@ -144,6 +144,8 @@ SCHEDULES = [
     ),
     ("sm_90a", f"{TWO}, order = column, scheduler = persistent, epilogue.path = tma"),
     ("sm_90a", TAIL),
+    ("sm_90a", f"{ONE}, cluster = [2, 1], order = grouped(2), scheduler = persistent"),
+    ("sm_90a", f"{ONE}, cluster = [1, 2], order = column, scheduler = even_split"),
 ]
 PLAIN = spec()
 LEVELS = (Level.CTA, Level.SMEM, Level.PIPELINED, Level.ATOMS, Level.EPILOGUE, Level.NVVM)

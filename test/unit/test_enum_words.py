@@ -14,7 +14,7 @@ import lowtide as lt
 from lowtide import targets
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.dialects import sm, tile
-from lowtide.dialects.sm import SlotUse
+from lowtide.dialects.sm import ClusterLine, SlotUse
 from lowtide.dialects.tile import (
     CacheHint,
     EpilogueMath,
@@ -66,9 +66,14 @@ def check(found: Mapping[str, str]) -> set[str]:
 
 def lowered(target: str, edit: Callable[[ir.Module], None]) -> str:
     """The device code of the kernel, edited at level epilogue."""
+    return lowered_text(kernel(target).levels["epilogue"], target, edit)
+
+
+def lowered_text(text: str, target: str, edit: Callable[[ir.Module], None]) -> str:
+    """The device code of a kernel of level epilogue, edited."""
     with ir.Context() as context, ir.Location.unknown():
         context.emit_error_diagnostics = True
-        module = ir.Module.parse(kernel(target).levels["epilogue"])
+        module = ir.Module.parse(text)
         edit(module)
         for step in (ConvertSmToNvvm(), ConvertPtxOpsToAsm()):
             step.apply(module, targets.get(target))
@@ -207,6 +212,40 @@ def test_every_cache_hint_has_code_of_its_own_or_is_refused(
         return lowered(target, with_enum(op_class, "cache", CacheHint, word))
 
     assert check(outcomes(CacheHint, code)) == taken
+
+
+@pytest.mark.parametrize(
+    ("op_class", "name", "taken"),
+    [
+        (sm.TmaLoadOp, "multicast", {"row", "column"}),
+        (sm.MbarrierArriveOp, "receivers", {"row", "column", "cross"}),
+    ],
+    ids=["multicast", "receivers"],
+)
+def test_every_line_of_a_cluster_has_code_of_its_own_or_is_refused(
+    op_class: type[ir.OpView], name: str, taken: set[str]
+) -> None:
+    spec = lt.GemmSpec(m=4096, n=4096, k=4096, a="bf16", b="bf16", d="bf16")
+    text = lt.compile_gemm(spec, target="sm_90a", schedule="grid.tile = [128, 128], cluster = [2, 2]").levels[
+        "epilogue"
+    ]
+
+    def code(word: str) -> str:
+        def edit(module: ir.Module) -> None:
+            found = [op for op in walk(module, op_class) if name in op.operation.attributes]
+            assert found
+            number = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), ClusterLine[word])
+            for op in found:
+                op.operation.attributes[name] = number
+            if not module.operation.verify():
+                raise lt.IRError(f"{word} is refused")
+
+        try:
+            return lowered_text(text, "sm_90a", edit)
+        except ir.MLIRError as error:
+            raise lt.IRError(f"{word}: {error}") from None
+
+    assert check(outcomes(ClusterLine, code)) == taken
 
 
 def slots(text: str) -> set[str]:

@@ -263,6 +263,7 @@ def test_waves_are_those_of_the_persistent_grid() -> None:
     assert grid == {
         "tile": [128, 256],
         "order": "grouped(16)",
+        "cluster": [1, 1],
         "scheduler": "persistent",
         "sms": 132,
         "tiles": 32 * 16,
@@ -331,3 +332,22 @@ def test_the_command_prints_it_all(tmp_path: Path) -> None:
     ):
         assert text in output
     assert "global memory" not in output  # the kernel has no other access to it than TMA's
+
+
+def test_in_a_cluster_the_bytes_from_l2_are_the_ctas_shares() -> None:
+    found = {}
+    for cluster in ("1, 1", "2, 1", "2, 2"):
+        schedule = lt.Schedule.parse(f"grid.tile = [128, 128], cluster = [{cluster}], stages = 3")
+        found[cluster] = explain_spec(spec(), "sm_90a", schedule).to_json()
+    alone, pair, square = found.values()
+    a, b = (named(pair["tma_accesses"], name) for name in "ab")
+    assert (a["multicast"], a["parties"], a["box"], a["bytes"]) == (None, 1, [128, 64], 128 * 64 * 2)
+    assert (b["multicast"], b["parties"], b["box"], b["bytes"]) == ("column", 2, [64, 64], 64 * 64 * 2)
+    assert {access["multicast"] for access in square["tma_accesses"]} == {"row", "column", None}  # None: D
+    assert pair["kernel"]["grid"]["cluster"] == [2, 1]
+    per_cycle, per_byte = (
+        [each["kernel"][key] for each in found.values()] for key in ("l2_bytes_per_cycle", "flops_per_byte")
+    )
+    assert per_cycle == [2 * 16384 / 512, 1.5 * 16384 / 512, 16384 / 512]
+    assert per_byte == pytest.approx([alone["kernel"]["flops_per_byte"] * factor for factor in (1, 4 / 3, 2)])
+    assert square["transactions"][0]["expects"] == square["transactions"][0]["copied"] == 2 * 16384

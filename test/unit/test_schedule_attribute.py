@@ -142,7 +142,7 @@ def test_numbers_that_no_schedule_has_are_refused_alike_as_a_value_and_as_text(
         ("a.cache = often", r"cache = often is not normal, evict_first"),
         ("atom = 3", r"atom takes the name of an atom, e\.g\. mma\.m16n8k16"),
         ("stages = 3>, x = <", r"schedule has no field 'x'; its fields are grid, mainloop, multiply, epilogue"),
-        ("grid = <k = 32>", r"grid has no field 'k'; its fields are tile, order, scheduler"),
+        ("grid = <k = 32>", r"grid has no field 'k'; its fields are tile, cluster, order, scheduler"),
         ("#tile.schedule<", r"is not a schedule"),
         ("#tile.schedule<> ,", r"is not a schedule"),
         ("#tile.raster<row>", r"is not a schedule"),

@@ -84,6 +84,14 @@ CASES = [
         spec(),
         SM_90A,
     ),
+    Case(
+        "roles-cluster",
+        f"{ONE}, cluster = [2, 2], epilogue.path = direct",
+        ((23, 29, 61), (150, 70, 5 * 64 - 3)),
+        ("tile-to-ctas", "specialize-roles", "bind-tma", "verify-mbarriers", "convert-sm-to-nvvm"),
+        PLAIN,
+        SM_90A,
+    ),
     _panels("nt"),
     _panels("tn"),
     # Two CTAs take two tiles of five each, and a half of the fifth; of one tile, a half each.

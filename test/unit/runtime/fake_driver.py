@@ -60,6 +60,7 @@ class FakeDriver:
         self.contexts: list[int] = []
         self.memory: dict[int, np.ndarray] = {}
         self.launch_error = 0
+        self.clusters = 33
         self.load_error = 0
         self.memory_error = 0
         self.capturing = 0  # the id of the capture of every stream
@@ -124,6 +125,10 @@ class FakeDriver:
     def cuFuncSetAttribute(self, function: str, key: Any, value: int) -> tuple[int]:
         self.calls.append(("attribute", key.name, value))
         return (0,)
+
+    def cuOccupancyMaxActiveClusters(self, function: str, config: Any) -> tuple[int, int]:
+        self.calls.append(("clusters", function, config.attrs[0].value.clusterDim.x, config.sharedMemBytes))
+        return (0, self.clusters)
 
     def cuLaunchKernelEx(self, config: Any, function: str, pointers: int, extra: int) -> tuple[int]:
         if self.launch_error:

@@ -168,7 +168,7 @@ def test_a_run_time_scalar_is_a_launch_argument() -> None:
 
 def test_addresses_are_read_at_every_call_and_shapes_only_once_a_signature() -> None:
     program = compile_host(sample_manifest())
-    kept, grids, _ = program.early(ARGUMENTS, 0)
+    kept, grids, _ = program.early(ARGUMENTS, 0, {})
     assert grids == ((6, 1, 1),)
     assert [row[0] for row in program.late(kept, [4096, 512, 1024])] == [4096]
     with pytest.raises(LaunchError, match="a must be 16-byte aligned"):

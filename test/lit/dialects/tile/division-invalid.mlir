@@ -103,3 +103,13 @@ func.func @semaphores(%w: memref<?x?xi32>, %i: index) {
   tile.semaphore_wait %w[%i] until %i : memref<?x?xi32>
   return
 }
+
+// -----
+
+func.func @cluster(%M: index) {
+  // expected-error @below {{'tile.work_tiles' op divides K among CTAs, but a cluster takes whole tiles}}
+  tile.work_tiles (%m, %n, %k0, %k1) of (%M, %M, %M) by [8, 8, 8] cluster [2, 1] stream_k (%part of %parts at %slot)
+      order(<row>) persistent {
+  }
+  return
+}

@@ -1,0 +1,190 @@
+"""The CTAs of a cluster: which of them an op names, their barrier, and when one may signal an mbarrier of another.
+
+PTX ISA, "barrier.cluster": an arrival releases what the thread has done, a wait acquires what all have released;
+threads that have ended are not waited for. "mapa", "mbarrier.arrive": an mbarrier of another CTA may be used once that
+CTA is known to have initialised it, and as long as it has not ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import prod
+
+from lowtide.dialects.sm import ClusterLine
+from lowtide.interpreter.machine.agents import AgentState, Cta, Steps, Wait
+from lowtide.interpreter.machine.barriers import together
+from lowtide.interpreter.machine.clocks import Knowledge, joined, nothing
+from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.machine.mbarriers import Mbarrier
+from lowtide.interpreter.program.program import DecodedOp
+
+Key = tuple[int, int]  # rank of a CTA, and one of its agents
+
+
+WINDOW_BITS = 24  # of an address in the shared memory of a cluster; above them stands the CTA's rank (seen on an H200)
+
+
+def window(rank: int) -> int:
+    """Where the shared memory of the CTA of a rank begins among that of its cluster, at level nvvm."""
+    return rank << WINDOW_BITS
+
+
+def clusters_at_a_time(sms: int, cluster: tuple[int, ...]) -> int:
+    """Clusters that run at a time on `sms` SMs, a CTA on each: at least one."""
+    return max(1, sms // prod(cluster))
+
+
+@dataclass(frozen=True)
+class Signal:
+    """The last use of an mbarrier by an agent of another CTA: its op, the phase, and how often the agent had arrived at
+    the cluster's barrier."""
+
+    op: DecodedOp
+    phase: int
+    arrivals: int
+
+
+@dataclass(eq=False)
+class Cluster:
+    """The CTAs of one cluster, by rank; what their barrier has gathered, by CTA; and how often each agent has arrived
+    there and passed it."""
+
+    shape: tuple[int, int]
+    ctas: list[Cta]
+    rounds: int = 0
+    arrived: dict[Key, int] = field(default_factory=dict)
+    passed: dict[Key, int] = field(default_factory=dict)
+    gathered: dict[int, Knowledge] = field(default_factory=dict)
+    released: dict[int, Knowledge] = field(default_factory=dict)
+    signals: dict[tuple[Key, Key, Mbarrier], Signal] = field(default_factory=dict)
+
+    @classmethod
+    def join(cls, shape: tuple[int, int], ctas: list[Cta]) -> None:
+        """Make CTAs a cluster."""
+        made = cls(shape, ctas)
+        for rank, cta in enumerate(ctas):
+            cta.cluster, cta.rank = made, rank
+
+    def members(self, rank: int, line: ClusterLine | None) -> list[Cta]:
+        """The CTAs of a CTA's row of the cluster, of its column, or of both; the CTA alone (None)."""
+        row, column = divmod(rank, self.shape[1])
+        chosen = []
+        for cta in self.ctas:
+            in_row, in_column = cta.rank // self.shape[1] == row, cta.rank % self.shape[1] == column
+            is_member = {
+                None: cta.rank == rank,
+                ClusterLine.row: in_row,
+                ClusterLine.column: in_column,
+                ClusterLine.cross: in_row or in_column,
+            }[line]
+            chosen += [cta] if is_member else []
+        return chosen
+
+    def settle(self) -> None:
+        """Ends the barrier's round if all agents that have not ended have arrived in it."""
+        if not self.missing():
+            self.rounds += 1
+            self.released, self.gathered = self.gathered, {}
+
+    def missing(self) -> list[str]:
+        """The agents that the present round waits for."""
+        return [
+            f"CTA {cta.index} {seat.name}"
+            for cta in self.ctas
+            for seat in cta.machine.seats
+            if seat.index not in cta.ended and self.arrived.get((cta.rank, seat.index), 0) <= self.rounds
+        ]
+
+
+def _key(state: AgentState) -> Key:
+    return state.cta.rank, state.warp
+
+
+def arrive(state: AgentState, op: DecodedOp, is_relaxed: bool = False) -> None:
+    """barrier.cluster.arrive by all threads of the agent. `is_relaxed`: earlier accesses are not released."""
+    together(state, op)
+    cluster: Cluster = state.cta.cluster
+    if cluster.arrived.get(_key(state), 0) > cluster.passed.get(_key(state), 0):
+        raise violation(state, op, "arrives again at the cluster's barrier before it has waited for the others")
+    for cta, agent in () if is_relaxed else _clocks_of(state):
+        clocks = cta.shared.clocks
+        knowledge = clocks.release(agent) if cta is state.cta else clocks.known[agent].copy()
+        cluster.gathered[cta.rank] = joined(cluster.gathered.get(cta.rank, nothing()), knowledge)
+    cluster.arrived[_key(state)] = cluster.arrived.get(_key(state), 0) + 1
+    cluster.settle()
+
+
+def wait(state: AgentState, op: DecodedOp) -> Steps:
+    """barrier.cluster.wait by all threads of the agent."""
+    together(state, op)
+    cluster: Cluster = state.cta.cluster
+    mine = cluster.arrived.get(_key(state), 0)
+    if mine == cluster.passed.get(_key(state), 0):
+        raise violation(state, op, "waits at the cluster's barrier where it has not arrived")
+
+    def is_over() -> bool:
+        if cluster.rounds < mine:
+            cluster.settle()  # agents may have ended
+        return cluster.rounds >= mine
+
+    yield Wait(is_over, lambda: f"cluster barrier: not {', '.join(cluster.missing())}")
+    for cta, agent in _clocks_of(state):
+        cta.shared.clocks.acquire(agent, cluster.released.get(cta.rank, nothing()))
+    cluster.passed[_key(state)] = mine
+
+
+def _clocks_of(state: AgentState) -> list[tuple[Cta, int]]:
+    """The CTAs in which an agent has a clock, with its number there: its own, and those where it is a guest."""
+    guests = [(cta, cta.guests[_key(state)]) for cta in state.cta.cluster.ctas if _key(state) in cta.guests]
+    return [(state.cta, state.warp), *guests]
+
+
+def born(state: AgentState) -> int:
+    """When the agent initialises an mbarrier: how often it has arrived at the cluster's barrier."""
+    return int(state.cta.cluster.arrived.get(_key(state), 0))
+
+
+def reach(state: AgentState, op: DecodedOp, cta: Cta, find: Callable[[Cta], Mbarrier | None]) -> Mbarrier:
+    """The mbarrier of a CTA of the cluster that the op signals. Raises where it may not be used now."""
+    found = find(cta)
+    if cta is state.cta:
+        assert found is not None
+        return found
+    cluster: Cluster = state.cta.cluster
+    if len(cta.ended) == len(cta.machine.seats):
+        raise violation(
+            state, op, f"signals an mbarrier of CTA {cta.index}, which has ended; {_BARRIER} before any CTA ends"
+        )
+    if found is None or cluster.passed.get(_key(state), 0) <= found.born:
+        raise violation(
+            state,
+            op,
+            f"signals an mbarrier of CTA {cta.index}, which may not have initialised it; {_BARRIER} after the "
+            "initialisation",
+        )
+    signal = Signal(op, found.completed, cluster.arrived[_key(state)])
+    if not any(key[1][0] == cta.rank for key in cluster.signals):
+        cta.at_end.append(lambda ending: _check_signals(ending, cluster))
+    cluster.signals[_key(state), (cta.rank, 0), found] = signal
+    return found
+
+
+_BARRIER = "put a cluster barrier (sm.cluster_barrier, nvvm.cluster.arrive and .wait)"
+
+
+def _check_signals(ending: AgentState, cluster: Cluster) -> None:
+    """At the end of a CTA: what other CTAs have signalled is known to have happened before, by a wait of its own."""
+    own = ending.cta
+    passed = max(cluster.passed.get((own.rank, seat.index), 0) for seat in own.machine.seats)
+    for ((rank, agent), (target, _), barrier), signal in cluster.signals.items():
+        if target != own.rank or passed > signal.arrivals:
+            continue
+        if barrier.clocks.known[: barrier.clocks.warps, barrier.source].max() <= signal.phase:
+            sender = cluster.ctas[rank]
+            raise violation(
+                ending,
+                signal.op,
+                f"the CTA ends while CTA {sender.index} {sender.machine.seats[agent].name} may still signal "
+                f"{barrier.name}; {_BARRIER} before any CTA ends",
+            )
