@@ -63,13 +63,21 @@ class CompiledKernel:
     def _loaded(self) -> runtime.Kernel:
         return runtime.Kernel(self.manifest, self.ptx, self.cubin)
 
-    def __call__(self, *matrices: Any, stream: Any = None, out: Any = None, **operands: Any) -> Any:
+    def __call__(
+        self, *matrices: Any, stream: Any = None, out: Any = None, workspace: Any = None, **operands: Any
+    ) -> Any:
         """Launch on GPU arrays; gives D. Raises LaunchError, DeviceError: see `lowtide.runtime.Kernel`."""
-        return self._loaded(*matrices, stream=stream, out=out, **operands)
+        return self._loaded(*matrices, stream=stream, out=out, workspace=workspace, **operands)
 
-    def bind(self, *matrices: Any, stream: Any = None, out: Any = None, **operands: Any) -> runtime.Launch:
+    def bind(
+        self, *matrices: Any, stream: Any = None, out: Any = None, workspace: Any = None, **operands: Any
+    ) -> runtime.Launch:
         """A launch with its arguments prepared, for repeated use: call it with no arguments."""
-        return self._loaded.bind(*matrices, stream=stream, out=out, **operands)
+        return self._loaded.bind(*matrices, stream=stream, out=out, workspace=workspace, **operands)
+
+    def workspace_bytes(self, *matrices: Any, **operands: Any) -> int:
+        """Bytes of workspace that a call with these operands needs: see `lowtide.runtime.Kernel`."""
+        return self._loaded.workspace_bytes(*matrices, **operands)
 
     def save(self, path: str | PathLike[str]) -> Any:
         """Write the kernel to a folder, which `lowtide.runtime.load` reads where no compiler is installed."""

@@ -6,10 +6,16 @@ from lowtide.dialects.tile import CacheHint, EpilogueMath, OperandKind, StorePat
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
-from lowtide.passes.schedules.facts import multiplying_threads, scratch_buffers, scratch_element, swizzle_base
+from lowtide.passes.schedules.facts import (
+    multiplying_threads,
+    scratch_buffers,
+    scratch_element,
+    swizzle_base,
+    work_loops,
+)
 from lowtide.passes.schedules.mainloop_rules import has_wgmma, swizzle_of
 from lowtide.passes.schedules.tma_rules import MAX_BOX_SIDE
-from lowtide.passes.support.atoms import epilogue_rows
+from lowtide.passes.support.atoms import rows_of_part
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS
@@ -64,10 +70,14 @@ def parts(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     if path is StorePath.tma:
         yield from _tma_stores(schedule, problem)
         return
-    try:
-        epilogue_rows(schedule, problem, multiplying_threads(schedule))
-    except ScheduleError as error:
-        yield f"epilogue.tile: {error}"
+    rows, columns = schedule.epilogue.tile
+    for (extent, _), _ in work_loops(schedule.grid):  # parts of half tiles may be lower
+        lowest = (min(rows, extent), columns)
+        try:
+            rows_of_part(lowest, scratch_element(schedule, problem), problem.d, multiplying_threads(schedule))
+        except ScheduleError as error:
+            yield f"epilogue.tile: {error}"
+            return
 
 
 def swizzle(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

@@ -326,6 +326,12 @@ def test_what_only_tma_stores_have_leads_to_them_where_n_comes_at_run_time(field
             r"^no schedule fits: a\.copy = tma\.3d sees .* take a\.copy = tma, or pad K",
         ),
         ("scheduler = one_shot, stages = 60", LARGE, r"^no schedule fits: needs [^;]*; take stages = \d+$"),
+        (
+            "roles = cooperative(2), grid.tile = [256, 8], tail = halves, epilogue.path = smem, "
+            "epilogue.tile = [256, 8]",
+            LARGE,
+            r"256 threads cannot share a tile 128x8 ",
+        ),
         ("a.swizzle = <8,3,8>", LARGE, r"take <3,3,3>; nor with roles = single: .* take B \+ M \+ S ≤ \d+$"),
         (
             "atoms = [2, 2, 16]",

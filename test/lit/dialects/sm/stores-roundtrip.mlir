@@ -43,14 +43,13 @@ tile.kernel @fragments(%y: !y, %d: !tile.view<64x16xbf16>) {
 }
 
 // CHECK-LABEL: func.func @ptx
-func.func @ptx(%v: vector<8xbf16>, %x: f32, %p: !llvm.ptr<1>) {
+func.func @ptx(%v: vector<8xbf16>, %x: f32, %p: !llvm.ptr<1>, %tiles: i32, %ctas: i32) {
   // CHECK-NEXT: sm.ptx_semaphore_arrive %{{.+}} : !llvm.ptr<1>
   sm.ptx_semaphore_arrive %p : !llvm.ptr<1>
   // CHECK-NEXT: %[[TWO:.+]] = arith.constant 2 : i32
   %two = arith.constant 2 : i32
   // CHECK-NEXT: sm.ptx_semaphore_wait %{{.+}} until %[[TWO]] : !llvm.ptr<1>
   sm.ptx_semaphore_wait %p until %two : !llvm.ptr<1>
-func.func @ptx(%v: vector<8xbf16>, %x: f32, %p: !llvm.ptr<1>, %tiles: i32, %ctas: i32) {
   // CHECK-NEXT: sm.ptx_store streaming %{{.+}} to %{{.+}} : vector<8xbf16>, !llvm.ptr<1>
   sm.ptx_store streaming %v to %p : vector<8xbf16>, !llvm.ptr<1>
   // CHECK-NEXT: sm.ptx_await_wave %{{.+}} tiles(%{{.+}}) ctas(%{{.+}}) : !llvm.ptr<1>
