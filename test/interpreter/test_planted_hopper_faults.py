@@ -151,13 +151,6 @@ PRODUCTS = [
         TWO_USERS,
     ),
     Fault(
-        "accumulators handed to a second wait",
-        "atoms",
-        r"^( *)%\w+, %\w+( = sm\.mma_wait 0, .*\n)",
-        r"\1%spare, %early\2\g<0>",
-        TWO_USERS,
-    ),
-    Fault(
         "always the first slot",
         "atoms",
         r"(sm\.ring_slot %ring\[)%arg\d+(\] : !ring\n *%\d+ = sm\.wgmma tn .*, )(%arg\d+)( by)",
@@ -295,7 +288,7 @@ START = [
         "nvvm",
         r"(tensor_maps = array<i64: \d+), \d+>",
         r"\1>",
-        r"tile\.launch.*tensor maps as the arguments \[12, 13\], @gemm_kernel has tensor_maps = \[12\]",
+        r"tile\.launch.*tensor maps as the arguments \[5, 6\], @gemm_kernel has tensor_maps = \[5\]",
     ),
     Fault(
         "shared memory at less than the swizzle's period",

@@ -232,7 +232,7 @@ def test_run_says_how_long_each_pass_took_and_whose_it_is() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--dtype", "float16"), "unknown dtype 'float16' for a: valid are f16, bf16, f64; did you mean 'f16'?"),
+        (("--dtype", "float16"), "unknown dtype 'float16' for a: valid are f16, bf16, f32, f64; did you mean 'f16'?"),
         (("--layout", "tm"), "unknown layout 'tm'"),
         (("--target", "sm_81"), "unknown target 'sm_81'; known are sm_80"),
         (("--acc", "f16"), "f16 accumulators take f16 inputs only"),
@@ -243,7 +243,7 @@ def test_run_says_how_long_each_pass_took_and_whose_it_is() -> None:
         (("--m", "2000000000", "--n", "2000000000"), "of host memory to make and to check"),
         (("--schedule", "sm80-swizled"), "did you mean 'sm80-swizzled'?"),
         (("--schedule", "grid.tile = 3"), "'grid.tile = 3' is not a schedule: expected '['"),
-        (("--schedule", "tiles = [64, 64]"), "unknown schedule field 'tiles'; the fields are grid.tile, grid.order,"),
+        (("--schedule", "tiles = [64, 64]"), "unknown schedule field 'tiles'; the fields are grid.tile, grid.cluster,"),
         (("--schedule", "grid.tile = [100, 128], k = 32, atoms = [2, 2, 1]"), "100 is not a multiple of"),
         (("--schedule", "grid.tile = [128, 128], k = 32, stages = 30"), "bytes of shared memory"),
         (("--schedule", "grid.tile = [256, 256], k = 32, atoms = [8, 8, 1]"), "at most 1024 per CTA"),

@@ -274,6 +274,10 @@ def test_waves_are_those_of_the_persistent_grid() -> None:
         "last_wave_halves": 0,
         "wave_rows": 16,
         "wave_columns": 9,  # 132 tiles down bands of 16: 8 columns, and 4 tiles of a ninth
+        "k_division": None,
+        "shared_tiles": None,
+        "partial_sums": None,
+        "partial_bytes": None,
     }
 
 

@@ -120,7 +120,7 @@ REFUSED_BY_A_PASS = {
         "epilogue",
         still_pending,
         IRError,
-        r"'sm\.map' op block argument 0 must be '!sm\.pending<",
+        r"'sm\.mma_wait' op is pending in sm\.map; only sm\.wgmma, sm\.mma_wait and loops",
     ),
     "a box wider than its swizzle": (
         "epilogue",

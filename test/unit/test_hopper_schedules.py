@@ -218,7 +218,7 @@ def test_roles_are_refused_where_there_is_no_wgmma(target: str) -> None:
         ),
         (
             "grid.tile = [128, 72], k = 64, roles = cooperative(2), a.copy = tma.6d, b.copy = tma.6d",
-            "a.copy = tma.6d is not one of .*tma.5d$",
+            "a.copy = tma.6d is not one of .*tma.5d, ",
         ),
         ("grid.tile = [128, 72], k = 64, roles = cooperative(2), b.copy = tma.6d", "^b.copy = tma.6d is not one of"),
         (

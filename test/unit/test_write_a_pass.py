@@ -31,10 +31,10 @@ def blocks() -> dict[str, str]:
 
 
 def enter(tree: Path) -> None:
-    """The import before the folder's others, the step below TileToCtas, as item 2 says."""
+    """The import in its place among the folder's, the step below TileToCtas, as item 2 says."""
     import_line, _, step = blocks()[STEPS].partition("\n")
     text = (tree / STEPS).read_text(encoding="utf-8")
-    text = re.sub(r"(?m)^(?=from lowtide\.passes\.cta)", import_line + "\n", text, count=1)
+    text = re.sub(r"(?m)^(?=from lowtide\.passes\.cta\.tile_to_ctas)", import_line + "\n", text, count=1)
     text = re.sub(r"(?m)^    Step\(TileToCtas,.*\n", lambda line: line[0] + step.strip("\n") + "\n", text, count=1)
     (tree / STEPS).write_text(text, encoding="utf-8")
 
