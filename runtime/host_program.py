@@ -77,6 +77,7 @@ class LaunchRecord:
     shared_memory: int
     arguments: tuple[tuple[Any, str], ...]
     programmatic: bool = False
+    cooperative: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,7 @@ class HostProgram:
                 shape.shared_memory,
                 tuple(zip(row, shape.types, strict=True)),
                 shape.programmatic,
+                shape.cooperative,
             )
             for shape, grid, row in zip(self.launches, grids, values, strict=True)
         ]

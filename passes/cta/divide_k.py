@@ -34,7 +34,7 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import KDivisionKind
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.kernels import launches_of, problem_of
+from lowtide.passes.support.kernels import launches_of, problem_of, relaunch
 from lowtide.passes.support.problem import a_is_mk
 from lowtide.passes.support.rewriting import before, erase, extent, move_region
 from lowtide.targets import Target
@@ -147,11 +147,7 @@ def _add_workspaces(
             tile.WorkspaceOp(types[0], build.mul(slots, prod(shape))).result,
             tile.WorkspaceOp(types[1], slots, zeroed=True).result,
         ]
-        arguments = [*launch.args, *made]
-        tile.LaunchOp(
-            launch.kernel, launch.grid, launch.threads, arguments, cluster=launch.cluster, cooperative=cooperative
-        )
-    erase(launch)
+    relaunch(launch, [*launch.args, *made], **({"cooperative": ir.UnitAttr.get()} if cooperative else {}))
     entry = kernel.body.blocks[0]
     partials, semaphores = (entry.add_argument(type_, ir.Location.unknown()) for type_ in types)
     inputs = [argument.type for argument in entry.arguments]

@@ -45,7 +45,7 @@ from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.values import TENSOR_MAPS_ATTRIBUTE, GlobalExtents, GlobalMatrix
 from lowtide.passes.schedules.facts import registers_at_entry
 from lowtide.passes.support.builder import Builder, constant_of
-from lowtide.passes.support.kernels import cluster_shape, launches_of
+from lowtide.passes.support.kernels import cluster_shape, launches_of, relaunch
 from lowtide.passes.support.rewriting import before, erase, extent, ops_in, uses
 from lowtide.targets import Target
 
@@ -318,17 +318,7 @@ def _convert_launch(launch: tile.LaunchOp, passed: list[_Passed]) -> None:
             if parts.address and type_.rank == 2:
                 arguments.append(build.index_cast(_row_stride(operand), build.i64))
             arguments += [build.index_cast(extent(operand, dim), build.i32) for dim in parts.extents]
-        tile.LaunchOp(
-            launch.kernel,
-            launch.grid,
-            launch.threads,
-            arguments,
-            cluster=launch.cluster,
-            shared_memory=launch.shared_memory,
-            programmatic=launch.programmatic,
-            cooperative=launch.cooperative,
-        )
-    erase(launch)
+    relaunch(launch, arguments)
 
 
 def _row_stride(operand: ir.Value) -> ir.Value:

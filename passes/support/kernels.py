@@ -1,5 +1,7 @@
 """Properties of a kernel that passes read: its schedule, problem, main loop and launches."""
 
+from collections.abc import Sequence
+
 from mlir import ir
 from mlir.dialects import scf
 
@@ -19,6 +21,19 @@ def launches_of(module: ir.Module, kernel: ir.OpView) -> list[tile.LaunchOp]:
     """The launches of a tile.kernel or gpu.func, in program order."""
     name = ir.StringAttr(kernel.operation.attributes["sym_name"]).value
     return [op for op in walk(module, tile.LaunchOp) if ir.FlatSymbolRefAttr(op.kernel).value == name]
+
+
+def relaunch(launch: tile.LaunchOp, arguments: Sequence[ir.Value], **attributes: ir.Attribute) -> None:
+    """Replaces a launch by one with other arguments. It keeps all else but the `attributes` given.
+
+    An op cannot get more operands, so it is made anew, from whatever attributes it has: its fields and those that
+    anyone else put on it.
+    """
+    before_arguments = list(launch.operands)[: len(launch.operands) - len(launch.args)]
+    kept = {name: launch.attributes[name] for name in launch.attributes}
+    with ir.InsertionPoint(launch), launch.operation.location:
+        ir.Operation.create("tile.launch", operands=[*before_arguments, *arguments], attributes={**kept, **attributes})
+    launch.operation.erase()
 
 
 def is_specialized(schedule: Schedule) -> bool:

@@ -8,10 +8,10 @@ from lowtide.dialects.tile.layouts import layout_of, swizzle_attr
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
 from lowtide.passes.support.builder import Builder, constant_of
-from lowtide.passes.support.kernels import launches_of
+from lowtide.passes.support.kernels import launches_of, relaunch
 from lowtide.passes.support.panels import Panels
 from lowtide.passes.support.problem import element_bits
-from lowtide.passes.support.rewriting import before, erase, extent
+from lowtide.passes.support.rewriting import before, extent
 
 
 def launch_of(module: ir.Module, kernel: tile.KernelOp) -> tile.LaunchOp:
@@ -118,17 +118,4 @@ class TensorMapArguments:
         """Gives kernel and launch their new signature."""
         types = [argument.type for argument in self.entry.arguments]
         self.kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
-        launch = self.launch
-        with before(launch):
-            arguments = [*launch.args, *self.passed]
-            tile.LaunchOp(
-                launch.kernel,
-                launch.grid,
-                launch.threads,
-                arguments,
-                cluster=launch.cluster,
-                shared_memory=launch.shared_memory,
-                programmatic=launch.programmatic,
-                cooperative=launch.cooperative,
-            )
-        erase(launch)
+        relaunch(self.launch, [*self.launch.args, *self.passed])

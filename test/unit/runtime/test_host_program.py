@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -60,6 +61,15 @@ def test_the_sample_launches_one_grid_with_all_arguments_in_order() -> None:
             (64, "i32"),
         ),
     )
+
+
+@pytest.mark.parametrize("flag", ["programmatic", "cooperative"])
+def test_a_launch_says_how_it_starts(flag: str) -> None:
+    manifest = {**program_of(op("arith.constant", ["v"], [], value=1)), "target": "sm_90a"}
+    (plain,) = compile_host(manifest)(ARGUMENTS)
+    manifest["host"][-1]["attributes"][flag] = True
+    (flagged,) = compile_host(manifest)(ARGUMENTS)
+    assert not getattr(plain, flag) and flagged == replace(plain, **{flag: True})
 
 
 def test_an_assertion_on_an_address_fails_with_its_message() -> None:

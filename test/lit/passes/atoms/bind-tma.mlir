@@ -7,7 +7,7 @@
 // CHECK-SAME:    %[[A:.+]]: memref<?x?xbf16, {{.*}}>, %[[B:.+]]: memref<?x?xbf16, {{.*}}>, %[[N:.+]]: index)
 // CHECK:       %[[MA:.+]] = sm.tensor_map %[[A]] : memref<?x?xbf16, strided<[?, 1]>> to !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
 // CHECK:       %[[MB:.+]] = sm.tensor_map %[[B]] : memref<?x?xbf16, strided<[?, 1]>> to !sm.tensor_map<8x64xbf16, swizzle<3,3,3>>
-// CHECK:       tile.launch @kernel grid(%[[N]]) threads(384) args(%[[A]], %[[B]], %[[N]], %[[MA]], %[[MB]])
+// CHECK:       tile.launch @kernel grid(%[[N]]) threads(384) programmatic args(%[[A]], %[[B]], %[[N]], %[[MA]], %[[MB]]) {tag}
 
 // CHECK-LABEL: tile.kernel @kernel(
 // CHECK-SAME:    %{{.+}}: memref<?x?xbf16, {{.*}}>, %{{.+}}: memref<?x?xbf16, {{.*}}>, %[[N:.+]]: index, %[[MA:.+]]: !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, %[[MB:.+]]: !sm.tensor_map<8x64xbf16, swizzle<3,3,3>>)
@@ -57,7 +57,7 @@
 !ring = !sm.ring<4 x [!a, !b]>
 module attributes {tile.target = "sm_90a"} {
 func.func @host(%a: !mat, %b: !mat, %n: index) {
-  tile.launch @kernel grid(%n) threads(384) args(%a, %b, %n) : !mat, !mat, index
+  tile.launch @kernel grid(%n) threads(384) programmatic args(%a, %b, %n) {tag} : !mat, !mat, index
   return
 }
 tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {

@@ -1,7 +1,7 @@
 // convert-sm-to-nvvm: super-tiles, shares, multicasts, remote arrivals and barriers of a cluster of 2 × 2 CTAs.
 // RUN: lowtide-opt %s -p convert-sm-to-nvvm,canonicalize,cse | filecheck %s
 
-// CHECK:       tile.launch @kernel grid(%{{.+}}) threads(256) cluster [2, 2] shared_memory(16400) args(
+// CHECK:       tile.launch @kernel grid(%{{.+}}) threads(256) cluster [2, 2] shared_memory(16400) programmatic cooperative args({{.*}}) {tag}
 // CHECK:       gpu.func @kernel(
 // CHECK-SAME:    nvvm.cluster_dim = array<i32: 4, 1, 1>
 // CHECK:       %[[RANK:.+]] = nvvm.read.ptx.sreg.cluster.ctarank : i32
@@ -52,7 +52,7 @@
 !ring = !sm.ring<2 x [!a]>
 module attributes {tile.target = "sm_90a"} {
 func.func @host(%ctas: index, %d: !d, %map: !map) {
-  tile.launch @kernel grid(%ctas) threads(256) cluster [2, 2] shared_memory(16400) args(%d, %map) : !d, !map
+  tile.launch @kernel grid(%ctas) threads(256) cluster [2, 2] shared_memory(16400) programmatic cooperative args(%d, %map) {tag} : !d, !map
   return
 }
 tile.kernel @kernel(%d: !d, %map: !map) {
