@@ -84,6 +84,7 @@ class Machine:
     trace: Trace | None = None
     parts: dict[int, dict[int, Any]] = field(default_factory=dict)  # partial sums, by slot of part 0 and part
     released: dict[int, dict[int, Any]] = field(default_factory=dict)  # by semaphore: what is known of each CTA
+    begun: dict[int, int] = field(default_factory=dict)  # by counter of waves: work tiles that have begun
     cluster: tuple[int, int] = (1, 1)
 
     @cached_property

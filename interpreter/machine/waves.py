@@ -12,8 +12,8 @@ _POLLS = 3  # turns that an agent gives to others; the hardware gives more
 def begin(state: AgentState, op: DecodedOp, address: int, tiles: int) -> Steps:
     """Add one to the counter of the launch; of `tiles` additions the last sets it to zero. Then wait for the wave.
 
-    The wait is bounded, so that it orders nothing. Raises InterpreterError for an address that is no written i32, or a
-    counter that another launch has not left at zero.
+    The wait is bounded, so that it orders nothing. Raises InterpreterError for an address that is no written i32, a
+    counter that another launch has not left at zero, or more additions than `tiles`.
     """
     memory, ctas = state.machine.memory, state.machine.grid
     span = memory.span(state.access(op), np.array([address]), 4)
@@ -24,6 +24,9 @@ def begin(state: AgentState, op: DecodedOp, address: int, tiles: int) -> Steps:
     own = value()
     if not 0 <= own < tiles:
         raise violation(state, op, f"{own} of {tiles} work tiles have begun before this one; the counter begins at 0")
+    begun = state.machine.begun[address] = state.machine.begun.get(address, 0) + 1
+    if begun > tiles:
+        raise violation(state, op, f"work tile {begun} of this launch begins, but its counter is for {tiles}")
     memory.payload[span.addresses] = (own + 1) % tiles
     end = (own // ctas + 1) * ctas
     for _ in range(_POLLS if end <= tiles else 0):

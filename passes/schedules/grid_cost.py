@@ -3,7 +3,7 @@
 Both models are deliberately small. Extents known only at run time are taken as 4096.
 """
 
-from math import ceil, floor
+from math import ceil, floor, sqrt
 
 from lowtide.dialects.tile import TailKind
 from lowtide.dialects.tile.fields import Extents3, Roles
@@ -95,6 +95,14 @@ def splits_tail(tile: Extents3, roles: Roles, problem: Problem, target: Target) 
         return False
     full, over = divmod(ceil(problem.m / tile[0]) * ceil(problem.n / tile[1]), target.sm_count)
     return full > 0 and 0 < 2 * over <= target.sm_count
+
+
+def wave_bytes(tile: Extents3, problem: Problem, target: Target) -> float:
+    """Bytes of A and B that the tiles of a wave read, where they cover about a square of D."""
+    m, n, k = _sizes(problem)
+    side = sqrt(target.sm_count * tile[0] * tile[1])
+    bits = min(m, side) * element_type(problem.a).bits + min(n, side) * element_type(problem.b).bits
+    return bits * k / 8
 
 
 def _partial_wave(filled: float) -> float:

@@ -39,12 +39,12 @@ SPEC = lt.GemmSpec(a="bf16", b="bf16", d="bf16")
 M, N, K = 11 * 256 - 8, 30 * 64 - 8, 200  # two full waves on 132 SMs and a tail of 66
 
 
-@pytest.fixture(scope="module")
-def in_step():
-    """A kernel whose CTAs keep in step."""
+@pytest.fixture(scope="module", params=["[1, 1]", "[2, 1]", "[2, 2]"])
+def in_step(request):
+    """A kernel whose CTAs keep in step, alone or in clusters."""
     if torch.cuda.get_device_capability() != (9, 0):
         pytest.skip("wgmma needs a GPU of compute capability 9.0")
-    return lt.compile_gemm(SPEC, target="sm_90a", schedule=WAVES)
+    return lt.compile_gemm(SPEC, target="sm_90a", schedule=f"{WAVES}, cluster = {request.param}")
 
 
 def test_launch_after_launch_finds_the_counter_of_waves_at_zero(in_step):

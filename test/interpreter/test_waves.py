@@ -18,6 +18,10 @@ SCHEDULES = {
     "persistent": ONE,
     "even_split": f"{ONE}, scheduler = even_split",
     "tail": ONE.replace("[64, 16]", "[128, 16]") + ", tail = halves",
+    "clusters": f"{ONE}, cluster = [2, 1]",
+    "clusters of four, even_split": f"{ONE}, cluster = [2, 2], scheduler = even_split",
+    "clusters, tail": ONE.replace("[64, 16]", "[128, 16]") + ", cluster = [1, 2], tail = halves",
+    "clusters, taking turns": ONE.replace("cooperative(1)", "pingpong(2)") + ", cluster = [2, 1]",
 }
 INPUTS = inputs_of(SPEC, 300, 40, 40)
 
@@ -34,6 +38,18 @@ def test_the_counter_is_zero_after_each_launch(name: str, sms: int) -> None:
     for level in ("cta", "pipelined", "nvvm") if sms == 2 else ("cta", "epilogue"):
         d = interpret(texts[level], INPUTS, sms=sms, seed=sms, domain="exact")
         np.testing.assert_array_equal(d, expected(SPEC, INPUTS))
+
+
+def test_each_cta_of_a_cluster_is_counted() -> None:
+    """With the tiles of clusters in place of those of CTAs, the counter wraps before the last ones begin."""
+    text = levels("clusters")["nvvm"]
+    tiles = re.search(r"sm\.ptx_await_wave %\S+ tiles\((%\w+)\)", text)
+    assert tiles is not None
+    half = f"%half = arith.divui {tiles[1]}, %two : i32"
+    count = rf"\1%two = arith.constant 2 : i32\n\1{half}\n\1\2 tiles(%half)"
+    fault = Fault("", "nvvm", r"^( *)(sm\.ptx_await_wave %\S+) tiles\(%\w+\)", count, "")
+    with pytest.raises(InterpreterError, match="work tile 10 of this launch begins, but its counter is for 9"):
+        interpret(fault.plant(text), INPUTS, sms=4, domain="exact")
 
 
 def test_nobody_waits_forever_for_ctas_that_do_not_come(monkeypatch: pytest.MonkeyPatch) -> None:

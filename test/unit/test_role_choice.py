@@ -15,6 +15,7 @@ from lowtide.dialects.tile import (
     SchedulerKind,
     StorePath,
     TailKind,
+    WavesKind,
 )
 from lowtide.dialects.tile.fields import SINGLE, cooperative, pingpong
 from lowtide.dialects.tile.schedule import Schedule
@@ -108,6 +109,23 @@ def test_a_last_wave_that_is_known_to_be_at_most_half_full_runs_in_halves(
     size: Size, fields: str, halves: bool
 ) -> None:
     assert (chosen(problem(*size), fields).grid.tail is TailKind.halves) == halves
+
+
+@pytest.mark.parametrize(
+    ("size", "fields", "in_step"),
+    [
+        ((16384, 16384, 16384), "", True),
+        ((8192, 28672, 8192), "", True),
+        ((8192, 8192, 8192), "", False),  # ten waves
+        ((4096, 28672, 4096), "", False),  # L2 holds the operands of a wave
+        ((None, 16384, 16384), "", False),
+        ((16384, 16384, 16384), "waves = free", False),
+        ((16384, 16384, 16384), "scheduler = even_split", False),
+        ((16384, 16384, 16384), "k_division = split(2)", False),
+    ],
+)
+def test_many_waves_that_each_read_more_than_l2_holds_are_kept_in_step(size: Size, fields: str, in_step: bool) -> None:
+    assert (chosen(problem(*size), fields).grid.waves is WavesKind.synchronized) == in_step
 
 
 def test_a_grid_of_one_wave_has_more_stages_and_fewer_scratch_buffers() -> None:
