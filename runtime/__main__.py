@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from lowtide.entry import guard
 from lowtide.errors import DeviceError, Error
-from lowtide.runtime import driver, load
-from lowtide.runtime.verify import example_extents, verify_kernel
+from lowtide.runtime import Kernel, driver, load
+from lowtide.runtime.verify import at_size, example_extents, verify_kernel
 
 _HUNG = 3
 
@@ -25,6 +25,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verify.add_argument("directories", nargs="+", metavar="DIR", help="what kernel.save wrote")
     verify.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS", help="for each kernel (default 120)")
     verify.add_argument("--seed", type=int, default=None, help="of the random inputs (default: drawn and printed)")
+    verify.add_argument(
+        "--size",
+        type=_size,
+        action="append",
+        metavar="MxNxK",
+        help="run-time extents to verify at, may be given several times (default: the example's that was saved)",
+    )
     verify.add_argument("--device", type=int, default=0, metavar="N", help="which GPU (default 0)")
     options = parser.parse_args(arguments)
     seed = int.from_bytes(os.urandom(4), "little") if options.seed is None else options.seed
@@ -35,25 +42,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"cannot verify: {error}", file=sys.stderr)
         return 1
     for directory in options.directories:
-        failures += not _verify_one(directory, options.device, seed, options.timeout)
+        failures += not _verify_one(directory, options.device, seed, options.timeout, options.size or [None])
     print(f"{len(options.directories) - failures} of {len(options.directories)} kernels verified (seed {seed})")
     return 1 if failures else 0
 
 
-def _verify_one(directory: str, device: int, seed: int, timeout: float) -> bool:
+def _size(text: str) -> tuple[int, int, int]:
+    extents = tuple(int(extent) for extent in text.split("x") if extent.isdecimal())
+    if len(extents) != 3 or min(extents) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not M, N and K, such as 300x520x264")
+    return extents
+
+
+def _verify_one(
+    directory: str, device: int, seed: int, timeout: float, sizes: Sequence[tuple[int, int, int] | None]
+) -> bool:
+    """Whether the kernel is right at every size; the sizes that follow a wrong one do not run."""
     watchdog = threading.Timer(timeout, _give_up, [directory, timeout])
     watchdog.daemon = True
     watchdog.start()
-    start = time.perf_counter()
     try:
         kernel = load(directory)
-        outcome = verify_kernel(kernel, ordinal=device, seed=seed)
+        return all(_is_right(kernel, directory, device, seed, size) for size in sizes)
     except Error as error:
         print(f"FAIL {directory}: {error}", flush=True)
         return False
     finally:
         watchdog.cancel()
-    extents = example_extents(kernel.manifest)
+
+
+def _is_right(kernel: Kernel, directory: str, device: int, seed: int, size: tuple[int, int, int] | None) -> bool:
+    start = time.perf_counter()
+    outcome = verify_kernel(kernel, ordinal=device, seed=seed, size=size)
+    extents = example_extents(kernel.manifest if size is None else at_size(kernel.manifest, size))
     spec = kernel.manifest["spec"]
     what = f"{spec['a']} {spec['layout']} {extents['m']}x{extents['n']}x{extents['k']}"
     where = f"{outcome.device}, {outcome.code} for {kernel.manifest['target']}"

@@ -122,6 +122,17 @@ def example_extents(manifest: Mapping[str, Any]) -> dict[str, int]:
     return extents
 
 
+def at_size(manifest: Mapping[str, Any], size: tuple[int, int, int]) -> Mapping[str, Any]:
+    """The manifest with another example of M, N and K. Raises LoadError where an extent is compiled in as another."""
+    example = dict(zip(("m", "n", "k"), size, strict=True))
+    for dim, extent in example.items():
+        if manifest["spec"][dim] not in (None, extent):
+            raise LoadError(
+                f"size: {dim} = {extent}, but the kernel is compiled for {manifest['spec'][dim]}; give that"
+            )
+    return {**manifest, "example": example}
+
+
 def accumulator_growth(accumulator: str, k: int, operands: str) -> tuple[float, int]:
     """γ_n for a sum over `k` products of `operands`, infinite where n·u ≥ 1, and n."""
     roundings = k + -(-k // 16) + 2
@@ -199,22 +210,30 @@ def check_written(result: HostArray) -> str:
     return ""
 
 
-def verify_kernel(kernel: Kernel, *, ordinal: int = 0, seed: int = 0, most_rows: int = 512) -> Outcome:
+def verify_kernel(
+    kernel: Kernel,
+    *,
+    ordinal: int = 0,
+    seed: int = 0,
+    most_rows: int = 512,
+    size: tuple[int, int, int] | None = None,
+) -> Outcome:
     """Run `kernel` once on GPU `ordinal` on fresh random inputs and check D.
 
-    At most `most_rows` rows, the first and the last among them, are compared with float64 when the product is large.
-    Raises what loading and launching raise.
+    `size` is M, N and K, by default those of the manifest's example. At most `most_rows` rows, the first and the last
+    among them, are compared with float64 when the product is large. Raises what loading and launching raise.
     """
-    if kernel.manifest.get("epilogue_program") is None:
+    manifest = kernel.manifest if size is None else at_size(kernel.manifest, size)
+    if manifest.get("epilogue_program") is None:
         raise LoadError(
             "manifest: there is no epilogue_program to check D by, as where a dump was compiled that no longer says its"
             " epilogue; compile it from level atoms or before and save it again"
         )
     module = kernel.module_for(ordinal)
     rng = np.random.default_rng(seed)
-    operands, exact = random_operands(kernel.manifest, rng)
-    extents = example_extents(kernel.manifest)
-    output = next(x for x in kernel.manifest["arguments"] if x["role"] == "output")
+    operands, exact = random_operands(manifest, rng)
+    extents = example_extents(manifest)
+    output = next(x for x in manifest["arguments"] if x["role"] == "output")
     shape = (extents["m"], extents["n"])
     d = host_array(shape, output["dtype"], output.get("row_stride_alignment", 1), None, padding=1)
     with driver.active(module.context):
@@ -224,7 +243,7 @@ def verify_kernel(kernel: Kernel, *, ordinal: int = 0, seed: int = 0, most_rows:
         middle = rng.choice(shape[0] - 2, size=most_rows - 2, replace=False) + 1
         rows = np.sort(np.concatenate([[0, shape[0] - 1], middle]))
     message = check_written(d)
-    ratio, difference = compare(d.values()[rows], *expected(kernel.manifest, operands, exact, rows), rows)
+    ratio, difference = compare(d.values()[rows], *expected(manifest, operands, exact, rows), rows)
     message = message or difference
     return Outcome(not message, ratio, len(rows), module.code, module.device.name, message)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from lowtide.dialects.tile import KDivisionKind, LaunchKind, RasterKind, SchedulerKind, StorePath, TailKind, WavesKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
-from lowtide.passes.schedules.facts import shared_memory_bytes, threads_of
+from lowtide.passes.schedules.facts import shared_memory_bytes, threads_of, warps_along_k
 from lowtide.passes.support.atoms import stored_shape
 from lowtide.passes.support.clusters import OPERANDS, sharing
 from lowtide.passes.support.panels import SWIZZLE_ROWS
@@ -202,6 +202,12 @@ def k_division(schedule: Schedule, problem: Problem, target: Target) -> Iterator
             f"k_division = {division} has work items of unequal length, and consumers that take turns skip tiles of "
             f"equal length; take roles = cooperative({schedule.turns}), or k_division = none"
         )
+    if warps_along_k(schedule) > 1:
+        m, n, k = schedule.multiply.atoms or (1, 1, 1)
+        yield (
+            f"k_division = {division} adds sums of whole K steps, and with atoms = [{m}, {n}, {k}] each warp has that "
+            f"of a part, which the epilogue adds; take atoms = [{m}, {n}, 1], or k_division = none"
+        )
     _, _, tile_k = schedule.tile_mnk
     if division.parts:
         steps = None if problem.k is None else -(-problem.k // tile_k)
@@ -224,10 +230,10 @@ def _shares(schedule: Schedule, parts: int) -> Iterator[str]:
     _, n, _ = schedule.tile_mnk
     step = 8 if schedule.consumers else schedule.multiply.step[1]
     if n % (parts * step):
-        nearest = max(count for count in range(1, parts + 1) if n % (count * step) == 0)
+        nearest = max((count for count in range(2, parts) if n % (count * step) == 0), default=None)
         yield (
             f"k_division = scatter({parts}): the {n} columns of the tile must divide into shares that are multiples of "
-            f"{step}; nearest is scatter({nearest})"
+            f"{step}; " + (f"nearest is scatter({nearest})" if nearest else f"take split({parts})")
         )
     if schedule.epilogue.path is not StorePath.direct:
         yield (

@@ -142,7 +142,7 @@ def draw(number: int, attempt: int = 0) -> Draw:
         epilogue = rng.choice(names)
         dtype = rng.choice(("bf16", "f16"))
         d = rng.choice((dtype, dtype, "bf16", "f16", "f32"))
-        schedule = _schedule(rng, consumers, store)
+        schedule = any_schedule(rng, consumers, store)
         sizes = _sizes(rng, schedule, layout)
         if store == "tma":  # rows of D are whole 16 bytes; refusals are tested by themselves
             sizes = tuple((m, ceil(n / _WHOLE_ROW) * _WHOLE_ROW, k) for m, n, k in sizes)
@@ -169,7 +169,7 @@ def refusal(spec: lt.GemmSpec, schedule: lt.Schedule) -> str | None:
     return None
 
 
-def _schedule(rng: random.Random, consumers: int, store: str) -> lt.Schedule:
+def any_schedule(rng: random.Random, consumers: int, store: str) -> lt.Schedule:
     """Any schedule for this number of consumers; the rules then decide whether it is legal."""
     rows = 64 * consumers * rng.choice([blocks for blocks in (1, 2, 3, 4) if 64 * consumers * blocks <= 256])
     columns, depth = rng.choice(COLUMNS), rng.choice(DEPTHS)

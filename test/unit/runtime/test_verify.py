@@ -20,7 +20,7 @@ from lowtide.errors import LoadError
 from lowtide.runtime import __main__ as command
 from lowtide.runtime.dtypes import from_bits, round_to, to_bits
 from lowtide.runtime.epilogue import evaluate
-from lowtide.runtime.verify import accumulator_growth, compare, expected, random_operands, verify_kernel
+from lowtide.runtime.verify import accumulator_growth, at_size, compare, expected, random_operands, verify_kernel
 
 TYPES = ("ptr", "i64", "ptr", "i64", "ptr", "i64", "i32", "i32", "i32")
 STORED = {"bf16": np.uint16, "f16": np.float16, "f32": np.float32}
@@ -304,6 +304,25 @@ def test_the_command_prints_a_line_a_kernel_and_fails_if_one_does(
     fake.kernel = gemm("bf16", in_f32, "one wrong element")
     assert command.main(["verify", good]) == 1
     assert "out of bound" in capsys.readouterr().out
+
+
+def test_run_time_extents_are_verified_at_the_sizes_given(
+    install_driver: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake = install_driver(FakeDriver(types=TYPES))
+    fake.kernel = gemm("bf16", in_f32)
+    path = str(runtime.save(tmp_path / "k", sample_manifest(), PTX, None))
+    assert command.main(["verify", path, "--size", "3x4x8", "--size", "20x10x16"]) == 0
+    text = capsys.readouterr().out
+    assert "bf16 tn 3x4x8," in text and "bf16 tn 20x10x16," in text and "1 of 1 kernels verified" in text
+    manifest = sample_manifest()
+    manifest["spec"] = {**manifest["spec"], "k": 64}
+    with pytest.raises(LoadError, match="size: k = 8, but the kernel is compiled for 64; give that"):
+        at_size(manifest, (3, 4, 8))
+    for wrong in ("3x4", "3x4x0", "axbxc"):
+        with pytest.raises(SystemExit):
+            command.main(["verify", path, "--size", wrong])
+        assert f"'{wrong}' is not M, N and K" in capsys.readouterr().err
 
 
 def test_a_kernel_that_hangs_ends_the_process(

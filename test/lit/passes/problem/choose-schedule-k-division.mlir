@@ -38,3 +38,32 @@ func.func @too_many(%a: memref<64x96xf16>, %b: memref<64x96xf16>, %d: memref<64x
   return
 }
 }
+// -----
+
+module attributes {tile.level = "problem", tile.target = "sm_80"} {
+func.func @sums_of_parts(%a: memref<64x96xf16>, %b: memref<64x96xf16>, %d: memref<64x64xf16>) {
+  // expected-error @below {{k_division = split(2) adds sums of whole K steps, and with atoms = [2, 1, 2] each warp has that of a part, which the epilogue adds; take atoms = [2, 1, 1], or k_division = none}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<
+    grid = <k_division = split(2)>, mainloop = <k = 32>, multiply = <atoms = [2, 1, 2]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to f16
+    tile.yield %y : f16
+  } : memref<64x96xf16>, memref<64x96xf16>, memref<64x64xf16>
+  return
+}
+}
+// -----
+
+module attributes {tile.level = "problem", tile.target = "sm_80"} {
+func.func @no_share(%a: memref<64x96xf16>, %b: memref<64x96xf16>, %d: memref<64x64xf16>) {
+  // expected-error @below {{k_division = scatter(2): the 32 columns of the tile must divide into shares that are multiples of 32; take split(2)}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<
+    grid = <tile = [64, 32], scheduler = persistent, k_division = scatter(2)>, mainloop = <k = 32>,
+    multiply = <atoms = [1, 2, 1]>, epilogue = <path = direct>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to f16
+    tile.yield %y : f16
+  } : memref<64x96xf16>, memref<64x96xf16>, memref<64x64xf16>
+  return
+}
+}
