@@ -1,11 +1,13 @@
 """Lowtide's GEMMs compared with torch.matmul (cuBLAS), cuBLASLt's best algorithm and Triton limited to mma.sync.
 
-    python benchmarks/gemm.py --size 4096 --size 4096,28672,4096 [--dtype bf16 --dtype f16] [--layout tn --layout nt]
-        [--schedule NAME|TEXT|chosen …] [--cublaslt] [--triton] [--target sm_90a] [--rounds 5] [--seed 0]
+    python benchmarks/gemm.py --size 4096 --size 4096,28672,4096 [--dtype bf16 --dtype f16] [--acc f16]
+        [--layout tn --layout nt] [--schedule NAME|TEXT|chosen …] [--cublaslt] [--triton] [--target sm_90a]
+        [--rounds 5] [--seed 0]
 
 Prints two Markdown tables per case, sustained and burst: TFLOP/s and the ratios to torch.matmul, to cuBLASLt's best and
 to the better of both, each as median (least … greatest) over the same shuffled rounds. Before timing, every contender's
-result is compared with float64 on sampled rows. Every size is run with every dtype and every layout.
+result is compared with exact sums of integers, and with float64 on sampled rows. Every size is run with every dtype and
+every layout; a case that cannot be run is left out, with the reason.
 """
 
 import argparse
@@ -17,8 +19,9 @@ import threading
 
 import lowtide as lt
 from lowtide.compiler.bench.contest import HEADINGS, Contest, markdown
-from lowtide.compiler.bench.gpu_timing import KINDS, TOLERANCE, torch_with_gpu
+from lowtide.compiler.bench.gpu_timing import KINDS, torch_with_gpu
 from lowtide.compiler.spec import LAYOUTS
+from lowtide.targets import accumulator_types, operand_types
 
 CHOSEN = "chosen"
 
@@ -42,7 +45,8 @@ def add_kernels(contest: Contest, target: str, schedules: list[str]) -> None:
 
 def run_case(size: tuple[int, int, int], dtype: str, layout: str, arguments: argparse.Namespace) -> None:
     m, n, k = size
-    spec = lt.GemmSpec(m=m, n=n, k=k, a=dtype, b=dtype, d=dtype, layout=layout)
+    acc = arguments.acc or accumulator_types(dtype, dtype)[0]
+    spec = lt.GemmSpec(m=m, n=n, k=k, a=dtype, b=dtype, d=dtype, acc=acc, layout=layout)
     with Contest(spec, arguments.seed, say) as contest:
         if arguments.triton and layout == "tn":
             for contender in importlib.import_module("triton_gemm").contenders(contest.sets):
@@ -50,7 +54,7 @@ def run_case(size: tuple[int, int, int], dtype: str, layout: str, arguments: arg
         add_kernels(contest, arguments.target, arguments.schedule or [CHOSEN])
         standings = contest.run(arguments.rounds, arguments.cublaslt)
     for kind in KINDS:
-        print(f"\n### {m}×{n}×{k} {dtype} {layout}, {kind}\n")
+        print(f"\n### {m}×{n}×{k} {dtype} {layout}, {acc} accumulators, {kind}\n")
         print(markdown(HEADINGS, standings.rows(kind)), flush=True)
 
 
@@ -67,7 +71,10 @@ def parser() -> argparse.ArgumentParser:
         description=__doc__.splitlines()[0] if __doc__ else None, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     result.add_argument("--size", action="append", type=extents, help="N, for N×N×N, or M,N,K", required=True)
-    result.add_argument("--dtype", action="append", choices=list(TOLERANCE), help="bf16 if left out")
+    result.add_argument("--dtype", action="append", choices=operand_types(), help="bf16 if left out")
+    result.add_argument(
+        "--acc", choices=accumulator_types(), help="type of the sums; f64 for f64, else f32 if left out"
+    )
     result.add_argument("--layout", action="append", choices=LAYOUTS, help="tn if left out")
     result.add_argument(
         "--schedule", action="append", help=f"a preset's name, schedule fields, or {CHOSEN}, which is the default"
@@ -93,7 +100,10 @@ def main() -> None:
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
     cases = itertools.product(arguments.size, arguments.dtype or ["bf16"], arguments.layout or ["tn"])
     for size, dtype, layout in cases:
-        run_case(size, dtype, layout, arguments)
+        try:
+            run_case(size, dtype, layout, arguments)
+        except lt.Error as error:
+            say(f"{'x'.join(map(str, size))} {dtype} {layout}: left out: {error}")
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lowtide.compiler.bench import cublaslt, cublaslt_library, cublaslt_search
+from lowtide.compiler.bench.exact_products import exact_complaint, exact_product
 from lowtide.compiler.bench.gpu_timing import (
-    TOLERANCE,
     Contender,
     Operands,
     complaint,
@@ -23,9 +23,9 @@ from lowtide.compiler.bench.gpu_timing import (
     spread,
     torch_with_gpu,
 )
+from lowtide.compiler.bench.torch_matmul import check_sums, torch_matmul
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.spec import GemmSpec
-from lowtide.elements import element_type
 from lowtide.errors import DeviceError, Error, SpecError
 
 # Of cuBLASLt's algorithms: timed alone by a few launches, then the fastest interleaved, then in the counted rounds.
@@ -77,24 +77,28 @@ class Contest:
     """The operands and peers of one problem; a context manager. `say` gets a line for each contender that is dropped.
 
     A, B and D of the spec have one dtype, extents are known, the epilogue is the sum itself. Raises SpecError
-    otherwise, DeviceError where torch or a GPU is missing.
+    otherwise, DeviceError where torch or a GPU is missing, or torch does not sum in the spec's accumulators.
     """
 
     def __init__(self, spec: GemmSpec, seed: int, say: Callable[[str], None]) -> None:
         m, n, k = spec.m, spec.n, spec.k
         if m is None or n is None or k is None:
             raise SpecError("m, n and k must be given to time a product")
-        sums = element_type(spec.a).computes_in
-        if spec.a != spec.d or spec.a not in TOLERANCE or spec.acc != sums or spec.epilogue is not None:
+        if spec.a != spec.d or spec.epilogue is not None:
             raise SpecError(
-                f"torch.matmul and cuBLASLt compute D in the dtype of A and B with {sums} accumulators and no epilogue "
-                "here; time such a product"
+                "torch.matmul and cuBLASLt compute D in the dtype of A and B and without an epilogue here; time such a "
+                "product"
             )
         self.spec = spec
         self._seed = seed
         self._say = say
         self._torch = torch_with_gpu()
-        self.sets = operand_sets(spec.layout, m, n, k, spec.a, seed)
+        check_sums(self._torch, spec.a, spec.acc)
+        timed = operand_sets(spec.layout, m, n, k, spec.a, seed)
+        self._exact = exact_product(spec.layout, m, n, k, spec.a, spec.acc, seed)
+        self._timed = len(timed)
+        # The sets that are timed, and that of the exact product.
+        self.sets = (*timed, self._exact.operands)
         self._flops = 2.0 * m * n * k
         self._matmul: cublaslt.Matmul | None = None
         self._workspace: Any = None
@@ -121,19 +125,17 @@ class Contest:
 
     def run(self, rounds: int, with_cublaslt: bool) -> Standings:
         """Time everyone. Raises DeviceError where torch.matmul itself is wrong or cuBLASLt is missing."""
-        sets = self.sets
-        torch = Contender(
-            "torch.matmul", lambda i: self._torch.matmul(sets[i].logical_a, sets[i].logical_b, out=sets[i].d)
-        )
+        torch = torch_matmul(self._torch, self.sets, self.spec.acc)
         if not self._is_right(torch):
             raise DeviceError("torch.matmul's own result is wrong: this GPU is not to be trusted")
         offered, finalists = self._cublaslt() if with_cublaslt else (0, ())
-        race([torch, *finalists, *self._others], len(sets), rounds, self._seed)
+        race([torch, *finalists, *self._others], self._timed, rounds, self._seed)
         return Standings(self._flops, torch, finalists, offered, tuple(self._others))
 
     def _is_right(self, contender: Contender) -> bool:
         try:
-            found = complaint(contender, self.sets, self.spec.a)
+            found = exact_complaint(contender, self._exact, self._timed)
+            found = found or complaint(contender, self.sets, self.spec.a, self.spec.acc)
         except Error as error:
             found = str(error)
         if found:
@@ -142,10 +144,10 @@ class Contest:
 
     def _cublaslt(self) -> tuple[int, tuple[Contender, ...]]:
         """How many algorithms have run and are not known to be wrong, and the fastest of them, which are right."""
-        assert self.spec.m is not None and self.spec.n is not None and self.spec.k is not None
-        first = self.sets[0]
+        spec, first = self.spec, self.sets[0]
+        assert spec.m is not None and spec.n is not None and spec.k is not None
         strides = (first.a.stride(0), first.b.stride(0), first.d.stride(0))
-        description = cublaslt.describe(self.spec.a, self.spec.layout, self.spec.m, self.spec.n, self.spec.k, strides)
+        description = cublaslt.describe(spec.a, spec.acc, spec.layout, spec.m, spec.n, spec.k, strides)
         self._workspace = self._torch.empty(cublaslt.WORKSPACE_BYTES, device="cuda", dtype=self._torch.uint8)
         self._matmul = cublaslt.Matmul(cublaslt_library.load(), description, self._workspace.data_ptr())
         multiprocessors = self._torch.cuda.get_device_properties(first.d.device).multi_processor_count
@@ -161,7 +163,7 @@ class Contest:
                 screened.append(contender)
             else:
                 wrong += 1
-        fastest = screen(screened, len(self.sets), FINALISTS, self._seed)
+        fastest = screen(screened, self._timed, FINALISTS, self._seed)
         return len(alone) - wrong, tuple(fastest)
 
     def _alone(self, contenders: Sequence[Contender]) -> dict[Contender, float]:
@@ -196,7 +198,7 @@ class Contest:
         start, stop = (self._torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         for i in range(count):
-            contender.launch(i % len(self.sets))
+            contender.launch(i % self._timed)
         stop.record()
         stop.synchronize()
         return float(start.elapsed_time(stop))

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType, TracebackType
 from typing import Any
 
+import numpy as np
+
 from lowtide.compiler.bench.cublaslt_library import (
     CLUSTERS,
-    COMPUTE,
-    DATA_TYPES,
     DESCRIPTOR_TRANSPOSE_A,
     DESCRIPTOR_TRANSPOSE_B,
     NOT_SUPPORTED,
@@ -30,8 +30,9 @@ from lowtide.compiler.bench.cublaslt_library import (
     Setting,
 )
 from lowtide.compiler.bench.cublaslt_tiles import tile_name
-from lowtide.elements import element_type
+from lowtide.elements import ELEMENTS, element_type
 from lowtide.errors import DeviceError
+from lowtide.runtime.dtypes import to_bits
 
 REQUESTED = 64  # algorithms asked of the heuristic
 IDS_REQUESTED = 1024
@@ -66,6 +67,7 @@ class Description:
     """One GEMM in cuBLASLt's terms: result = op(first) · op(second), where op transposes or does nothing."""
 
     dtype: str
+    acc: str
     first: StoredMatrix
     second: StoredMatrix
     result: StoredMatrix
@@ -95,22 +97,30 @@ def name_of(settings: Mapping[Setting, int]) -> str:
     )
 
 
+def _bytes_of(value: float, dtype: str) -> Any:
+    """A number in memory, as the type holds it."""
+    stored = to_bits(np.array(value), dtype).tobytes()
+    return (ctypes.c_uint8 * len(stored)).from_buffer_copy(stored)
+
+
 def _cluster_name(number: int) -> str:
     return "x".join(map(str, CLUSTERS[number])) if number in CLUSTERS else str(number)
 
 
-def describe(dtype: str, layout: str, m: int, n: int, k: int, strides: tuple[int, int, int]) -> Description:
-    """D (M, N) = A · B, all of `dtype`, by layout letters as in `GemmSpec`.
+def describe(dtype: str, acc: str, layout: str, m: int, n: int, k: int, strides: tuple[int, int, int]) -> Description:
+    """D (M, N) = A · B, all of `dtype`, summed in `acc`, by layout letters as in `GemmSpec`.
 
-    `strides`: elements from one row to the next of A, B and D as they lie in memory. Raises DeviceError for a dtype
-    that it is not compared for.
+    `strides`: elements from one row to the next of A, B and D as they lie in memory. Raises DeviceError for sums that
+    cuBLASLt does not have.
     """
-    if dtype not in DATA_TYPES:
-        raise DeviceError(f"cuBLASLt is compared for {', '.join(DATA_TYPES)} only, not {dtype}")
+    if element_type(acc).cublas_sums is None:
+        known = ", ".join(row.name for row in ELEMENTS.values() if row.cublas_sums is not None)
+        raise DeviceError(f"cuBLASLt sums in {known}, not in {acc}; leave cuBLASLt out of the comparison")
     a_rows, a_columns = (m, k) if layout[0] == "t" else (k, m)
     b_rows, b_columns = (n, k) if layout[1] == "n" else (k, n)
     return Description(
         dtype=dtype,
+        acc=acc,
         # A row-major matrix is its transpose, column-major: rows and columns change places.
         first=StoredMatrix(b_columns, b_rows, strides[1]),
         second=StoredMatrix(a_columns, a_rows, strides[0]),
@@ -131,10 +141,11 @@ class Matmul:
         self.library = library
         self.description = description
         self._workspace = ctypes.c_void_p(workspace)
-        sums = element_type(description.dtype).computes_in
-        compute, scalar = COMPUTE[sums]
-        self._compute = ctypes.c_int(compute), ctypes.c_int(DATA_TYPES[sums])
-        self._one, self._zero = scalar(1.0), scalar(0.0)
+        sums = element_type(description.acc)
+        assert sums.cublas_sums is not None
+        self._compute = ctypes.c_int(sums.cublas_sums), ctypes.c_int(sums.cuda)
+        # alpha and beta are of the type of the sums.
+        self._one, self._zero = (_bytes_of(value, sums.name) for value in (1.0, 0.0))
         self._owned: list[tuple[str, ctypes.c_void_p]] = []
         try:
             self._handle = self._create("cublasLtCreate", "cublasLtDestroy")
@@ -267,7 +278,7 @@ class Matmul:
         return self._create(
             "cublasLtMatrixLayoutCreate",
             "cublasLtMatrixLayoutDestroy",
-            ctypes.c_int(DATA_TYPES[dtype]),
+            ctypes.c_int(element_type(dtype).cuda),
             ctypes.c_uint64(matrix.rows),
             ctypes.c_uint64(matrix.columns),
             ctypes.c_int64(matrix.leading),
@@ -286,7 +297,7 @@ class Matmul:
 
     def _types(self) -> tuple[Any, ...]:
         """Handle, compute type, scale type, and the dtypes of A, B, C and D."""
-        dtype = ctypes.c_int(DATA_TYPES[self.description.dtype])
+        dtype = ctypes.c_int(element_type(self.description.dtype).cuda)
         return self._handle, *self._compute, dtype, dtype, dtype, dtype
 
     def _algorithm(self, result: HeuristicResult, struct: AlgorithmStruct) -> Algorithm:

@@ -19,9 +19,6 @@ from lowtide.errors import DeviceError
 
 SUCCESS, NOT_SUPPORTED = 0, 15  # cublasStatus_t
 OPERATION_N, OPERATION_T = 0, 1  # cublasOperation_t
-DATA_TYPES: Mapping[str, int] = MappingProxyType({"f16": 2, "bf16": 14, "f32": 0, "f64": 1})  # cudaDataType_t
-# By the type of the sums, which is that of alpha and beta: cublasComputeType_t, and the type in C.
-COMPUTE: Mapping[str, tuple[int, Any]] = MappingProxyType({"f32": (68, ctypes.c_float), "f64": (70, ctypes.c_double)})
 DESCRIPTOR_TRANSPOSE_A, DESCRIPTOR_TRANSPOSE_B = 3, 4  # cublasLtMatmulDescAttributes_t, int32
 PREFERENCE_SEARCH_MODE, PREFERENCE_WORKSPACE_BYTES = 0, 1  # cublasLtMatmulPreferenceAttributes_t, uint32 and uint64
 SEARCH_BEST_FIT, SEARCH_WITHIN_ID = 0, 1  # cublasLtMatmulSearch_t

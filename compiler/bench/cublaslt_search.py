@@ -94,7 +94,7 @@ def capabilities(library: Library, struct: AlgorithmStruct) -> Capabilities:
         tiles=library.capability(struct, Capability.TILES) or (UNDEFINED,),
         stages=library.capability(struct, Capability.STAGES) or (UNDEFINED,),
         swizzling=one(Capability.SWIZZLING) == 1,
-        # Partial sums in f32: in the dtype of D they would be another, less exact product.
+        # Partial sums in the type of the sums: in the dtype of D they might be another, less exact product.
         split_k=one(Capability.SPLIT_K) != 0 and one(Capability.REDUCTION_MASK) & REDUCTION_COMPUTE_TYPE != 0,
         custom_max=one(Capability.CUSTOM_MAX),
     )

@@ -21,7 +21,7 @@ from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue.evaluate import evaluate
 from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.spec import GemmSpec
-from lowtide.elements import element_type, rounding_of_sums
+from lowtide.elements import element_type, rounding_of_sums, roundings_of_sum
 from lowtide.errors import SpecError
 from lowtide.runtime.dtypes import half_unit, round_to
 from lowtide.runtime.wide_products import exact_product
@@ -219,7 +219,7 @@ def _accumulator(acc: np.ndarray, magnitude: np.ndarray, own_error: np.ndarray, 
     `own_error` is that of `acc` itself. `magnitude` is that of the finite products: infinite inputs give an infinite
     accumulator, or NaN, whatever the order of the sums, unless the others overflow.
     """
-    row, roundings = element_type(spec.acc), k + -(-k // 16) + 2
+    row, roundings = element_type(spec.acc), roundings_of_sum(k)
     growth = math.expm1(min(roundings * math.log1p(rounding_of_sums(spec.a, spec.acc)), 700.0))
     with np.errstate(all="ignore"):
         # A rounding costs at most the smallest subnormal where no digits are left.

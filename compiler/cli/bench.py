@@ -28,6 +28,7 @@ def bench(
     n: options.GivenN,
     k: options.GivenK,
     dtype: options.Dtype = None,
+    acc: options.Acc = None,
     layout: options.Layout = None,
     target: options.Target = None,
     schedule: Schedules = None,
@@ -39,7 +40,7 @@ def bench(
 
     Exit status: 0 for right results, 1 where a kernel's is wrong, 2 where refused.
     """
-    spec = options.make_spec(m, n, k, dtype, layout=layout)
+    spec = options.make_spec(m, n, k, dtype, acc=acc, layout=layout)
     torch = torch_with_gpu()
     seed = seed_or_drawn(seed)
     line("problem", problem_line(spec, (m, n, k)))

@@ -10,6 +10,7 @@ from lowtide.compiler.bench.bar_chart import matplotlib_or_refuse, svg, text_bar
 from lowtide.compiler.bench.contest import markdown
 from lowtide.compiler.bench.gpu_timing import torch_with_gpu
 from lowtide.compiler.bench.ladder import Step
+from lowtide.compiler.bench.torch_matmul import check_sums
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, line, problem_line, seed_or_drawn, table
 from lowtide.compiler.dumps import check_writable, write_whole
@@ -36,6 +37,7 @@ def ladder(
     n: Extent = 4096,
     k: Extent = 4096,
     dtype: options.Dtype = None,
+    acc: options.Acc = None,
     layout: options.Layout = None,
     cublaslt: WithCublaslt = False,
     rounds: Rounds = 5,
@@ -49,13 +51,15 @@ def ladder(
 
     Exit status: 0 for right results, 1 where a step's is wrong or refused, 2 where nothing could be done.
     """
-    spec = options.make_spec(m, n, k, dtype, layout=layout)
+    spec = options.make_spec(m, n, k, dtype, acc=acc, layout=layout)
     chosen = choose(target, [known for known in KNOWN if known.name in {one.target for one in LADDERS.values()}])
     presets = ladder_of(chosen.name, spec.a)
     seed = seed_or_drawn(seed)
     missing = _no_timing()
     if missing and chart_file is not None:
         raise Error(f"--chart draws speeds, and nothing can be timed: {missing}")
+    if not missing:
+        check_sums(torch_with_gpu(), spec.a, spec.acc)
     if chart_file is not None:
         matplotlib_or_refuse()
     for path in filter(None, (markdown_file, chart_file)):

@@ -4,9 +4,11 @@ This module needs only the standard library, so that targets, passes, interprete
 new type is a row here and, where tensor cores multiply it, an atom in `targets/atoms.py`.
 
 Sources: IEEE 754-2019; OCP 8-bit Floating Point Specification 1.0; dlpack.h 1.1; CUDA driver API,
-"CUtensorMapDataType"; PTX ISA, "Fundamental Types" and "Alternate Floating-Point Data Formats".
+"CUtensorMapDataType"; PTX ISA, "Fundamental Types" and "Alternate Floating-Point Data Formats"; cuBLAS,
+"cudaDataType_t" and "cublasComputeType_t"; PyTorch, "torch.backends.cuda.matmul".
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -52,6 +54,13 @@ class ElementType:
     """The code of DLDataType; its bits are `bits`."""
     tensor_map: str
     """CU_TENSOR_MAP_DATA_TYPE_…; TMA moves bytes, so a type that it lacks goes as an integer of its size."""
+    cuda: int
+    """The number of its cudaDataType_t."""
+    cublas_sums: int | None = None
+    """The number of the cublasComputeType_t that sums in it; None where cuBLAS has none."""
+    torch_sums: str | None = None
+    """The attribute of torch.backends.cuda.matmul that lets products sum in it where they would sum in f32; None where
+    there is none."""
     aliases: tuple[str, ...] = ()
     """Other common names, for hints in errors; never accepted as input."""
 
@@ -88,7 +97,9 @@ class ElementType:
         return self.name
 
 
-def _integer(bits: int, tensor_map: str, is_signed: bool = True) -> ElementType:
+def _integer(
+    bits: int, tensor_map: str, cuda: int, is_signed: bool = True, cublas_sums: int | None = None
+) -> ElementType:
     return ElementType(
         name=f"{'i' if is_signed else 'u'}{bits}",
         kind="signed" if is_signed else "unsigned",
@@ -100,6 +111,8 @@ def _integer(bits: int, tensor_map: str, is_signed: bool = True) -> ElementType:
         typestr=f"{'i' if is_signed else 'u'}{bits // 8}",
         dlpack=0 if is_signed else 1,
         tensor_map=tensor_map,
+        cuda=cuda,
+        cublas_sums=cublas_sums,
     )
 
 
@@ -121,6 +134,9 @@ _ROWS: dict[str, ElementType] = {
             typestr="f2",
             dlpack=2,
             tensor_map="FLOAT16",
+            cuda=2,
+            cublas_sums=64,
+            torch_sums="allow_fp16_accumulation",
             aliases=("half", "fp16"),
         ),
         ElementType(
@@ -136,6 +152,7 @@ _ROWS: dict[str, ElementType] = {
             library="bfloat16",
             dlpack=4,
             tensor_map="BFLOAT16",
+            cuda=14,
             aliases=("bfloat",),
         ),
         ElementType(
@@ -154,6 +171,8 @@ _ROWS: dict[str, ElementType] = {
             typestr="f4",
             dlpack=2,
             tensor_map="FLOAT32",
+            cuda=0,
+            cublas_sums=68,
             aliases=("float", "fp32"),
         ),
         ElementType(
@@ -173,6 +192,8 @@ _ROWS: dict[str, ElementType] = {
             typestr="f8",
             dlpack=2,
             tensor_map="FLOAT64",
+            cuda=1,
+            cublas_sums=70,
             aliases=("double", "fp64"),
         ),
         ElementType(
@@ -188,6 +209,7 @@ _ROWS: dict[str, ElementType] = {
             library="float8_e4m3fn",
             dlpack=10,
             tensor_map="UINT8",
+            cuda=28,
         ),
         ElementType(
             name="f8e5m2",
@@ -201,12 +223,13 @@ _ROWS: dict[str, ElementType] = {
             library="float8_e5m2",
             dlpack=12,
             tensor_map="UINT8",
+            cuda=29,
         ),
-        _integer(8, "UINT8"),
-        _integer(8, "UINT8", is_signed=False),
-        _integer(16, "UINT16"),
-        _integer(32, "INT32"),
-        _integer(64, "INT64"),
+        _integer(8, "UINT8", 3),
+        _integer(8, "UINT8", 8, is_signed=False),
+        _integer(16, "UINT16", 20),
+        _integer(32, "INT32", 10, cublas_sums=72),
+        _integer(64, "INT64", 24),
     )
 }
 # The type that epilogues compute in unless their accumulators are wider.
@@ -231,6 +254,11 @@ def element_of_ir(type_: object) -> ElementType | None:
 def rounding_of_sums(operands: str, accumulator: str) -> float:
     """The relative error of one rounding of a sum of products: half a spacing where it is to nearest, else a whole."""
     return element_type(accumulator).spacing / (2 if element_type(operands).rounds_sums else 1)
+
+
+def roundings_of_sum(k: int) -> int:
+    """The most roundings of a sum of K products on any road: one a product, one a K step of an mma, two at the end."""
+    return k + math.ceil(k / 16) + 2
 
 
 def kernel_types(computes_in: str | None = None) -> tuple[str, ...]:

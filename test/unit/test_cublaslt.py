@@ -1,6 +1,7 @@
 """cuBLASLt by ctypes: what it is told and how its answers are read, against a library that only writes down."""
 
 import ctypes
+import struct
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from lowtide.compiler.bench.cublaslt import Description, Matmul, StoredMatrix, d
 from lowtide.compiler.bench.cublaslt_library import AlgorithmStruct, HeuristicResult, Library, Setting
 from lowtide.errors import DeviceError
 
-DESCRIPTION = describe("bf16", "tn", 96, 64, 32, (40, 48, 72))
+DESCRIPTION = describe("bf16", "f32", "tn", 96, 64, 32, (40, 48, 72))
 
 
 def test_the_structs_have_the_sizes_and_offsets_of_the_header() -> None:
@@ -30,7 +31,7 @@ def test_the_description_computes_the_product_that_the_letters_say(layout: str) 
     a = logical_a if layout[0] == "t" else logical_a.T
     b = logical_b.T if layout[1] == "n" else logical_b
     a, b = padded(a, 2), padded(b, 6)
-    found = describe("f16", layout, m, n, k, (a.shape[1], b.shape[1], n + 1))
+    found = describe("f16", "f32", layout, m, n, k, (a.shape[1], b.shape[1], n + 1))
 
     def read(memory: np.ndarray, matrix: StoredMatrix, transposed: bool) -> np.ndarray:
         """Column-major: element (row, column) at row + column · leading."""
@@ -51,6 +52,7 @@ def padded(matrix: np.ndarray, by: int) -> np.ndarray:
 def test_a_tn_product_is_what_blas_calls_tn() -> None:
     expected = Description(
         dtype="bf16",
+        acc="f32",
         first=StoredMatrix(32, 64, 48),
         second=StoredMatrix(32, 96, 40),
         result=StoredMatrix(64, 96, 72),
@@ -60,9 +62,28 @@ def test_a_tn_product_is_what_blas_calls_tn() -> None:
     assert expected == DESCRIPTION
 
 
-def test_other_dtypes_are_refused() -> None:
-    with pytest.raises(DeviceError, match="for f16, bf16, f32, f64 only, not i8"):
-        describe("i8", "tn", 8, 8, 8, (8, 8, 8))
+def test_sums_that_cublaslt_does_not_have_are_refused() -> None:
+    with pytest.raises(DeviceError, match="cuBLASLt sums in f16, f32, f64, i32, not in bf16"):
+        describe("bf16", "bf16", "tn", 8, 8, 8, (8, 8, 8))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "acc", "codes", "one"),
+    [
+        # CUBLAS_COMPUTE_16F, CUDA_R_16F; …32F, …32F; …64F, …64F: the types of the sums, and of alpha and beta.
+        ("f16", "f16", [64, 2], struct.pack("<e", 1.0)),
+        ("f16", "f32", [68, 0], struct.pack("<f", 1.0)),
+        ("f32", "f32", [68, 0], struct.pack("<f", 1.0)),
+        ("f64", "f64", [70, 1], struct.pack("<d", 1.0)),
+    ],
+)
+def test_alpha_and_beta_have_the_type_of_the_sums(dtype: str, acc: str, codes: list[int], one: bytes) -> None:
+    fake = FakeLibrary()
+    with Matmul(Library(fake), describe(dtype, acc, "tn", 96, 64, 32, (32, 32, 64)), 4096) as matmul:
+        matmul.launch(matmul.offers(4096)[0], a=256, b=512, d=768, stream=0)
+    assert [argument.value for argument in fake.named("cublasLtMatmulDescCreate")[0][1:]] == codes
+    launched = fake.named("cublasLtMatmul")[0]
+    assert [bytes(launched[place]._obj) for place in (2, 7)] == [one, bytes(len(one))]
 
 
 def test_the_descriptors_hold_types_transposes_extents_and_the_workspace() -> None:
@@ -167,7 +188,6 @@ def test_a_launch_passes_b_first_and_d_twice() -> None:
         matmul.launch(matmul.offers(4096)[2], a=256, b=512, d=768, stream=99)
     call = fake.named("cublasLtMatmul")[0]
     values = [argument.value if hasattr(argument, "value") else argument._obj for argument in call]
-    assert (values[2].value, values[7].value) == (1.0, 0.0)
     assert values[3] == 512 and values[5] == 256 and values[8] == values[10] == 768
     assert [values[i] for i in (0, 1, 4, 6, 9, 11)] == [1, 2, 3, 4, 5, 5]
     assert get(values[12], Setting.ID) == 2

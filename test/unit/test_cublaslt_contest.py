@@ -99,6 +99,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
         cuda=cuda, uint8="uint8", empty=lambda size, device, dtype: FakeTensor(4096, (1, size)), matmul=None
     )
     torch.matmul = lambda a, b, out: None
+    torch.backends = SimpleNamespace(cuda=SimpleNamespace(matmul=SimpleNamespace()))
     operands = SimpleNamespace(a=FakeTensor(256, (96, 32)), b=FakeTensor(512, (64, 32)), d=FakeTensor(768, (96, 64)))
     operands.logical_a = operands.logical_b = None
 
@@ -114,7 +115,9 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 
     monkeypatch.setattr(contest, "torch_with_gpu", lambda: torch)
     monkeypatch.setattr(contest, "operand_sets", lambda *given: [operands])
-    monkeypatch.setattr(contest, "complaint", lambda one, sets, dtype: "off" if one.name in made.wrong else "")
+    monkeypatch.setattr(contest, "exact_product", lambda *given: SimpleNamespace(operands=operands))
+    monkeypatch.setattr(contest, "exact_complaint", lambda one, exact, index: "off" if one.name in made.wrong else "")
+    monkeypatch.setattr(contest, "complaint", lambda one, sets, dtype, acc: "")
     monkeypatch.setattr(contest, "screen", screen)
     monkeypatch.setattr(contest, "race", race)
     monkeypatch.setattr(cublaslt_library, "load", lambda: Library(made.library))

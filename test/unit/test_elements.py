@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from cuda.bindings import driver
+from cuda.bindings import driver, runtime
 from mlir import ir
 
 import lowtide as lt
@@ -54,6 +54,18 @@ def test_sizes_agree_with_numpy_and_mlir(name):
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_the_driver_has_the_data_type_of_its_tensor_maps(name):
     assert hasattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{element_type(name).tensor_map}")
+
+
+def test_cudas_numbers_of_the_types_are_those_of_its_bindings():
+    named = {f"CUDA_R_{row.bits}{letters}": row for row in ELEMENTS.values() for letters in [_cuda_letters(row)]}
+    known = {name: int(value) for name, value in runtime.cudaDataType.__members__.items()}
+    assert {name: row.cuda for name, row in named.items()} == {name: known[name] for name in named}
+
+
+def _cuda_letters(row):
+    if row.bits == 8 and row.is_float:
+        return f"F_{row.ptx.upper()}"
+    return {"float": "BF" if row.name == "bf16" else "F", "signed": "I", "unsigned": "U"}[row.kind]
 
 
 @pytest.mark.parametrize("name", NARROW)

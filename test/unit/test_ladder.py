@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from lowtide.compiler.bench import bar_chart, contest, gpu_timing, ladder
+from lowtide.compiler.bench import bar_chart, contest, ladder
 from lowtide.compiler.bench.bar_chart import svg, text_bars
 from lowtide.compiler.bench.gpu_timing import Contender
 from lowtide.compiler.cli import bench as cli_bench
@@ -56,7 +56,7 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """A GPU on which everyone takes SECONDS and bursts at twice the speed. Gives a function that makes one wrong."""
     wrong: set[str] = set()
     cuda = SimpleNamespace(get_device_name=lambda: "Fake GPU", synchronize=lambda: None)
-    torch = SimpleNamespace(cuda=cuda, __version__="9.9")
+    torch = SimpleNamespace(cuda=cuda, __version__="9.9", backends=SimpleNamespace(cuda=SimpleNamespace(matmul=None)))
 
     def race(contenders: list[Contender], sets: int, rounds: int, seed: int) -> None:
         for one in contenders:
@@ -66,7 +66,9 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     for module in (cli_ladder, cli_bench, contest):
         monkeypatch.setattr(module, "torch_with_gpu", lambda: torch)
     monkeypatch.setattr(contest, "operand_sets", lambda *given: [SimpleNamespace()])
-    monkeypatch.setattr(contest, "complaint", lambda one, sets, dtype: "off by one" if one.name in wrong else "")
+    monkeypatch.setattr(contest, "exact_product", lambda *given: SimpleNamespace(operands=SimpleNamespace()))
+    monkeypatch.setattr(contest, "exact_complaint", lambda one, *given: "off by one" if one.name in wrong else "")
+    monkeypatch.setattr(contest, "complaint", lambda *given: "")
     monkeypatch.setattr(contest, "race", race)
     monkeypatch.setattr(ladder, "run_on_gpu", computed_by_numpy)
     return wrong.add
@@ -221,6 +223,13 @@ def test_bench_prints_sustained_and_burst(fake_gpu: Callable[[str], None]) -> No
     assert result.stdout.index("\nsustained") < result.stdout.index("\nburst")
 
 
+def test_bench_and_the_ladder_refuse_sums_that_torch_does_not_have(fake_gpu: Callable[[str], None]) -> None:
+    for command in ("bench", "ladder"):
+        result = lowtide(command, *PROBLEM, "--dtype", "f16", "--acc", "f16", "--target", "sm_80")
+        assert result.exit_code == 2
+        assert "torch 9.9 cannot be told to sum products of f16 in f16" in result.stderr
+
+
 def test_bench_times_no_wrong_kernel(fake_gpu: Callable[[str], None]) -> None:
     fake_gpu("lowtide chosen")
     result = lowtide("bench", *PROBLEM, "--no-cublaslt")
@@ -234,10 +243,6 @@ def test_a_gpu_whose_torch_is_wrong_is_not_trusted(fake_gpu: Callable[[str], Non
     result = lowtide("bench", *PROBLEM, "--no-cublaslt")
     assert result.exit_code == 2
     assert "torch.matmul's own result is wrong" in result.stderr
-
-
-def test_timing_is_in_the_dtypes_whose_rounding_is_known() -> None:
-    assert set(gpu_timing.TOLERANCE) == {"bf16", "f16", "f32", "f64"}
 
 
 # Charts and counts ----------------------------------------------------------------------------------------------------
