@@ -98,6 +98,10 @@ _SM80_STEPS = {
         "one stage less, CTAs that stay for many tiles",
         _BANDS.with_(stages=4, scheduler="persistent"),
     ),
+    "sm80-filled-ring": (
+        "the next tile's first copies under way while this one is stored; fragments loaded when they are needed",
+        _BANDS.with_(stages=3, scheduler="persistent", prologue="once", epilogue_tile=(64, 128)),
+    ),
     "sm80-split-k": (
         "eight warps, K in four parts, whose partial sums one CTA adds: for few tiles and a long K",
         _BANDS.with_(stages=4, atoms=(2, 4, 1), k_division="split(4)"),

@@ -87,6 +87,7 @@ DEVICE_OPS = _lives(
     (ATOMS, EPILOGUE, "sm.ring_slot sm.ring_reuse"),
     (ATOMS, EPILOGUE, "sm.cp_async sm.cp_async_commit sm.cp_async_wait sm.ldmatrix sm.mma_sync sm.splat"),
     (PIPELINED, EPILOGUE, "sm.roles"),
+    (PIPELINED, EPILOGUE, "tile.next_work_tile"),
     (PIPELINED, EPILOGUE, "sm.role_instance sm.mbarriers sm.mbarrier_wait sm.mbarrier_arrive"),
     (ATOMS, EPILOGUE, "sm.tma_load sm.wgmma sm.mma_wait"),
     (ATOMS, EPILOGUE, "sm.cluster_barrier"),

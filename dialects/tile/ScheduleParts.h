@@ -72,20 +72,22 @@ struct Mainloop {
   std::optional<int64_t> k, stages;
   RolesAttr roles;
   DenseI64ArrayAttr registers;
+  std::optional<PrologueKind> prologue;
   OperandAttr a, b;
 
   Mainloop() = default;
   explicit Mainloop(MainloopAttr m)
-      : k(m.getK()), stages(m.getStages()), roles(m.getRoles()), registers(m.getRegisters()), a(m.getA()),
-        b(m.getB()) {}
+      : k(m.getK()), stages(m.getStages()), roles(m.getRoles()), registers(m.getRegisters()),
+        prologue(m.getPrologue()), a(m.getA()), b(m.getB()) {}
   MainloopAttr build(MLIRContext *context) const {
-    return MainloopAttr::get(context, k, stages, roles, registers, a, b);
+    return MainloopAttr::get(context, k, stages, roles, registers, prologue, a, b);
   }
   template <typename Visitor> void visit(Visitor &&visitor) {
     visitor.integer("k", k);
     visitor.integer("stages", stages);
     visitor.value("roles", roles);
     visitor.extents("registers", registers, 2, "[producer, consumer]");
+    visitor.word("prologue", prologue);
     visitor.template part<Operand>("a", a);
     visitor.template part<Operand>("b", b);
   }

@@ -298,6 +298,19 @@ def Tile_AwaitWaveOp : Tile_Op<"await_wave", [HasParent<"WorkTilesOp">]> {
   let hasVerifier = 1;
 }
 
+def Tile_NextWorkTileOp : Tile_Op<"next_work_tile", [Pure, HasParent<"WorkTilesOp">]> {
+  let summary = "The first row and column of the work tile that the CTA computes after this one, or of the last";
+  let description = [{
+    Copies that run ahead of the products fill their slots from it.
+
+    ```mlir
+    %next_m, %next_n = tile.next_work_tile
+    ```
+  }];
+  let results = (outs Index:$row, Index:$column);
+  let assemblyFormat = "attr-dict";
+}
+
 def Tile_SplatOp : Tile_Op<"splat", [Pure]> {
   let summary = "A CTA-wide tile with the same value in every element";
   let description = [{

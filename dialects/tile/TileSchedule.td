@@ -39,6 +39,9 @@ def Tile_RolesKind : Tile_Enum<"RolesKind", "how the warps of a CTA share the wo
     I32EnumAttrCase<"single", 0>, I32EnumAttrCase<"cooperative", 1>,
     I32EnumAttrCase<"pingpong", 2>]>;
 
+def Tile_PrologueKind : Tile_Enum<"PrologueKind", "when the first stages of a work tile are filled", [
+    I32EnumAttrCase<"per_tile", 0>, I32EnumAttrCase<"once", 1>]>;
+
 def Tile_StorePath : Tile_Enum<"StorePath", "how the accumulators reach D", [
     I32EnumAttrCase<"smem", 0>, I32EnumAttrCase<"direct", 1>, I32EnumAttrCase<"tma", 2>]>;
 
@@ -180,6 +183,7 @@ def Tile_MainloopAttr : Tile_SchedulePart<"Mainloop", "mainloop"> {
     | `stages` | integer ≥ 2 | number of slots of the ring in shared memory |
     | `roles` | `single`, `cooperative(n)`, `pingpong(n)` | `single`: every warp copies and multiplies. `cooperative(n)`: one producer warpgroup copies, and n consumer warpgroups share a tile and multiply. `pingpong(n)`: n consumer warpgroups take whole tiles in turn |
     | `registers` | `[producer, consumer]` | registers per thread that each role requests with setmaxnreg; `[0, 0]`: no setmaxnreg |
+    | `prologue` | `per_tile`, `once` | without roles. `per_tile`: the first stages of each work tile are filled before its K loop. `once`: for the first tile of a CTA only; the last K steps of a tile start the copies of the next one; default `per_tile` |
     | `a`, `b` | `<…>` | how the operand is copied, as in `#tile.operand` |
 
     ```mlir
@@ -189,8 +193,8 @@ def Tile_MainloopAttr : Tile_SchedulePart<"Mainloop", "mainloop"> {
     ```
   }];
   let parameters = (ins Tile_OptionalInt:$k, Tile_OptionalInt:$stages, Tile_OptionalAttr<"RolesAttr">:$roles,
-                        Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$registers, Tile_OptionalAttr<"OperandAttr">:$a,
-                        Tile_OptionalAttr<"OperandAttr">:$b);
+                        Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$registers, Tile_OptionalEnum<"PrologueKind">:$prologue,
+                        Tile_OptionalAttr<"OperandAttr">:$a, Tile_OptionalAttr<"OperandAttr">:$b);
 }
 
 def Tile_MultiplyAttr : Tile_SchedulePart<"Multiply", "multiply"> {

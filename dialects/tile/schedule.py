@@ -18,6 +18,7 @@ from lowtide.dialects._tile_enum_gen import (
     EpilogueMath,
     KDivisionKind,
     LaunchKind,
+    PrologueKind,
     SchedulerKind,
     StageOrder,
     StorePath,
@@ -122,6 +123,7 @@ class Mainloop(_Part):
     stages: int | None = field(default=None, metadata=_is(Integer()))
     roles: Roles | None = field(default=None, metadata=_is(ROLES))
     registers: Extents2 | None = field(default=None, metadata=_is(Integers(2, "[producer, consumer]")))
+    prologue: PrologueKind | None = field(default=None, metadata=_is(Word(PrologueKind)))
     a: Operand = Operand()
     b: Operand = Operand()
 

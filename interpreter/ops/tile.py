@@ -1,8 +1,8 @@
 """The tile dialect: whole matrices, work tiles, windows, products and the epilogue."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import reduce
-from itertools import islice
+from itertools import islice, tee
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from lowtide.interpreter.machine.matrices import (
     store_inside,
 )
 from lowtide.interpreter.machine.shared_buffers import load_buffer
-from lowtide.interpreter.machine.work_order import WorkOrder
+from lowtide.interpreter.machine.work_order import WorkItem, WorkOrder
 from lowtide.interpreter.numbers.cells import Access
 from lowtide.interpreter.program.ir_types import Fragment, MemRef, Tile, Type, View
 from lowtide.interpreter.program.op_table import OpTable
@@ -150,7 +150,13 @@ def work_order(op: Any) -> WorkOrder:
 
 
 def _prepare_work_tiles(op: DecodedOp, program: Program) -> None:
-    op.data = work_order(op.source)
+    following = [inner for inner in op.regions[0].ops if inner.name == "tile.next_work_tile"]
+    op.data = work_order(op.source), [inner.results for inner in following]
+
+
+@OPS.implements("tile.next_work_tile")
+def next_work_tile(state: AgentState, op: DecodedOp) -> None:
+    """Its results are set by the work tiles that it stands in."""
 
 
 @OPS.implements("tile.work_tiles", prepare=_prepare_work_tiles)
@@ -158,7 +164,7 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
     rows, columns, depth, inits = op.operand_groups()
     extents = [state.values[slot] for slot in (*rows, *columns, *depth)]
     carried = [state.values[slot] for slot in inits]
-    machine, cta, order = state.machine, state.cta.index, op.data
+    machine, cta, (order, readers_of_next) = state.machine, state.cta.index, op.data
     height, width, *step = op.attributes["tile"]
     cluster = tuple(op.attributes.get("cluster", (1, 1)))
     if cluster != machine.cluster:
@@ -173,8 +179,10 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
     state.work_tiles = order.count_of(machine.grid, (counts[0], counts[1]), cluster)
     steps = counts[2] if depth else 1
     items = order.items_of(cta, machine.grid, (counts[0], counts[1]), steps, cluster)
-    for item in islice(items, turn, None, turns):
+    for item, after in _with_next(islice(items, turn, None, turns)):
         place = [item.place[0] * height, item.place[1] * width]
+        for row, column in readers_of_next:
+            state.values[row], state.values[column] = after.place[0] * height, after.place[1] * width
         # Part 0 stores the tile, or every part a share of it. A half or a share of a tile may lie past the edge, and so
         # may a tile of a super-tile.
         stores = item.part == 0 or order.division is KDivisionKind.scatter
@@ -188,6 +196,14 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
         carried = yield from run_block(state, op.regions[0])
     for slot, value in zip(op.results, carried, strict=True):
         state.values[slot] = value
+
+
+def _with_next(items: Iterable[WorkItem]) -> Iterator[tuple[WorkItem, WorkItem]]:
+    """Each item with the one after it, the last with itself."""
+    here, after = tee(items)
+    next(after, None)
+    for item in here:
+        yield item, next(after, item)
 
 
 def _turn(state: AgentState, op: DecodedOp) -> tuple[int, int]:

@@ -106,8 +106,17 @@ class _Cursor:
         self.depths.append(depth)
 
 
+def _first_value(value: ir.Value) -> ir.Value:
+    """Of a value that work tiles carry, the one at the first tile."""
+    owner = value.owner
+    if not isinstance(owner, ir.Block) or not isinstance(owner.owner.opview, tile.WorkTilesOp):
+        return value
+    position = list(owner.arguments).index(value) - 2  # after the tile's row and column
+    return owner.owner.opview.inits[position] if position >= 0 else value
+
+
 def _constant_trips(loop: scf.ForOp) -> int | None:
-    low, high, step = (constant_of(value) for value in (loop.lowerBound, loop.upperBound, loop.step))
+    low, high, step = (constant_of(_first_value(value)) for value in (loop.lowerBound, loop.upperBound, loop.step))
     if low is None or high is None or step is None:
         return None
     return max(0, -(-(high - low) // step))

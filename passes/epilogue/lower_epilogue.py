@@ -33,15 +33,17 @@ from tensor_layouts import Layout
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import EpilogueMath, SchedulerKind, StorePath
+from lowtide.dialects.tile import EpilogueMath, PrologueKind, SchedulerKind, StorePath
+from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.epilogue.parts import Epilogue, Part, fragment_run
 from lowtide.passes.epilogue.scratch import Scratch
 from lowtide.passes.epilogue.stores import store_by_tma
+from lowtide.passes.schedules.facts import runs_ahead
 from lowtide.passes.support.atoms import fragment_type, tiled_mma_of
 from lowtide.passes.support.buffers import buffer_type
-from lowtide.passes.support.kernels import is_specialized, schedule_of
+from lowtide.passes.support.kernels import schedule_of
 from lowtide.passes.support.problem import buffer_bytes, element_bits
 from lowtide.passes.support.rewriting import before, erase
 from lowtide.passes.support.tensor_map_arguments import TensorMapArguments, launch_of
@@ -101,13 +103,20 @@ def _lower(epilogue: Epilogue, maps: TensorMapArguments | None, buffers: Scratch
             scratch = _scratch(epilogue, buffers)
             for part in epilogue.parts():
                 _store_through(epilogue, scratch, part)
-            # The next work tile's copies must not overtake these reads of the scratch.
-            if epilogue.schedule.grid.scheduler is not SchedulerKind.one_shot:
+            if _may_be_overtaken(epilogue.schedule):
                 sm.BarrierOp()
     partial = epilogue.partial
     erase(epilogue.store)
     if partial is not None:
         erase(partial)
+
+
+def _may_be_overtaken(schedule: Schedule) -> bool:
+    """Whether what comes after a store might write to the scratch that it still reads: copies of the next work tile.
+
+    With `prologue = once` they go to other buffers, and the K loop has a barrier before the next tile is stored.
+    """
+    return schedule.grid.scheduler is not SchedulerKind.one_shot and schedule.mainloop.prologue is not PrologueKind.once
 
 
 def _scratch(epilogue: Epilogue, buffers: Scratch) -> ir.Value:
@@ -122,7 +131,7 @@ def _scratch(epilogue: Epilogue, buffers: Scratch) -> ir.Value:
     assert swizzle is not None
     layout = Layout(shape, (shape[1], 1))
     buffer = buffer_type(shape, epilogue.scratch_element, layout, swizzle)
-    for ring in walk(epilogue.kernel, sm.RingOp) if not is_specialized(epilogue.schedule) else ():
+    for ring in () if runs_ahead(epilogue.schedule) else walk(epilogue.kernel, sm.RingOp):
         if buffer_bytes(buffer) <= ring_size(ring.result.type):
             return sm.RingReuseOp(buffer, ring.result).result
     return buffers.take_one(buffer)

@@ -67,6 +67,12 @@ def _origin(context: Context, value: ir.Value) -> tuple[int, int, int | None, in
             return extent, 0, room, extent * context.cluster.shape[place]
         return 1, 0, None, 1
     op = owner.opview
+    if isinstance(op, tile.NextWorkTileOp):
+        here = list(op.operation.parent.opview.body.blocks[0].arguments)
+        return _origin(context, here[list(op.results).index(value)])
+    if isinstance(op, arith.SelectOp):
+        taken, left = _origin(context, op.true_value), _origin(context, op.false_value)
+        return taken if taken == left else (1, 0, None, 1)
     if isinstance(op, arith.MulIOp):
         factor = constant_of(op.rhs) or constant_of(op.lhs)
         return factor or 1, 0, None, 1

@@ -56,6 +56,7 @@ _GLOBAL, _SHARED = 1, 3  # address spaces
 _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     tile.GridDependencyWaitOp: control.lower_grid_dependency_wait,
     tile.LaunchDependentsOp: control.lower_launch_dependents,
+    tile.NextWorkTileOp: work_tiles.lower_next_work_tile,
     tile.ViewOp: control.lower_view,
     memref.DimOp: control.lower_dim,
     tile.AwaitWaveOp: work_tiles.lower_await_wave,

@@ -19,7 +19,7 @@ from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.control import LowerBlock, bind_all
 from lowtide.passes.nvvm.hilbert import place_on_hilbert_curve
-from lowtide.passes.nvvm.k_ranges import ITEMS, PLACES, Bounds, Item
+from lowtide.passes.nvvm.k_ranges import ITEMS, PLACES, Bounds, Item, Items
 from lowtide.passes.nvvm.values import GlobalMatrix, flatten
 from lowtide.passes.support.builder import Builder, Scalar
 from lowtide.passes.support.kernels import cluster_shape
@@ -61,6 +61,7 @@ def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerB
     bind_all(context, carried, inits, list(loop.inner_iter_args))
     with ir.InsertionPoint(loop.body):
         inner = replace(context, work_tiles=build.mul(count, context.cluster.size))
+        _place_next(inner, op, loop.induction_variable, bounds, items, tiles, first)
         yielded = _lower_tile(inner, op, items.at(loop.induction_variable), tiles, lower_block, first)
         scf.YieldOp([value for old in yielded for value in flatten(context.get(old))])
     bind_all(context, list(op.results_), inits, list(loop.results))
@@ -113,23 +114,44 @@ def _lowering_of(op: tile.WorkTilesOp, what: str, word: Word, lowerings: dict[Wo
 def _lower_tile(
     context: Context, op: tile.WorkTilesOp, item: Item, tiles: Pair, lower_block: LowerBlock, first: Scalar = 0
 ) -> list[ir.Value]:
-    """The work item, those of the op beginning in tile `first` of the order; returns what it yields.
-
-    Of a super-tile it is the CTA's own.
-    """
-    build, pieces, index, cluster = context.build, _pieces(op), item[0], context.cluster
-    number = build.add(build.udiv(index, pieces), first)
-    row, column = _lowering_of(op, "order", raster_kind(op.order), _ORDERS)(build, op.order, number, tiles)
-    row = build.add(build.mul(row, pieces), build.urem(index, pieces)) if pieces > 1 else row
+    """The work item, those of the op beginning in tile `first` of the order; returns what it yields."""
     body = op.body.blocks[0]
-    members = zip(cluster.shape, (cluster.row, cluster.column), strict=True)
-    for argument, place, extent, (side, own) in zip(
-        list(body.arguments)[:2], (row, column), list(op.tile)[:2], members, strict=True
-    ):
-        context.values[argument] = build.mul(build.add(build.mul(place, side), own), extent)
+    context.values.update(zip(list(body.arguments)[:2], _origin_of(context, op, item[0], tiles, first), strict=True))
     context.values.update(zip(list(body.arguments)[2:], item[1:], strict=False))
     lower_block(context, body)
     return list(list(body.operations)[-1].operands)
+
+
+def _origin_of(context: Context, op: tile.WorkTilesOp, index: ir.Value, tiles: Pair, first: Scalar) -> list[ir.Value]:
+    """First row and column of the work tile with a number, counted from `first`; of a super-tile, the CTA's own."""
+    build, pieces, cluster = context.build, _pieces(op), context.cluster
+    number = build.add(build.udiv(index, pieces), first)
+    row, column = _lowering_of(op, "order", raster_kind(op.order), _ORDERS)(build, op.order, number, tiles)
+    row = build.add(build.mul(row, pieces), build.urem(index, pieces)) if pieces > 1 else row
+    members = zip(cluster.shape, (cluster.row, cluster.column), strict=True)
+    return [
+        build.mul(build.add(build.mul(place, side), own), extent)
+        for place, extent, (side, own) in zip((row, column), list(op.tile)[:2], members, strict=True)
+    ]
+
+
+def _place_next(
+    context: Context, op: tile.WorkTilesOp, index: ir.Value, bounds: Bounds, items: Items, tiles: Pair, first: Scalar
+) -> None:
+    """Gives each tile.next_work_tile of the body the origin of the tile after this one; of this one if it is last."""
+    build = context.build
+    for reader in op.body.blocks[0].operations:
+        if isinstance(reader, tile.NextWorkTileOp):
+            after = build.add(index, bounds[2])
+            following = build.select(build.ult(after, bounds[1]), after, index)
+            origin = _origin_of(context, op, items.at(following)[0], tiles, first)
+            context.values.update(zip((reader.row, reader.column), origin, strict=True))
+
+
+def lower_next_work_tile(context: Context, op: tile.NextWorkTileOp) -> None:
+    """Nothing is left to do: the work tiles that it stands in gave it its results."""
+    if op.row not in context.values:
+        raise Refusal(op, "stands in one_shot work tiles, in which no tile follows; take persistent or even_split")
 
 
 def _pieces(op: tile.WorkTilesOp) -> int:

@@ -12,25 +12,37 @@ After    %ring = sm.ring : !sm.ring<3 x [A, B]>                       (once, at 
            sm.consumer_release %ring, %full; advance both }
          sm.producer_tail %ring
          Copies past K need no special case: windows clip, so they fill their slots with zeros.
+         With prologue = once the ring is filled before the first tile of the CTA only. Work tiles carry its cursors
+         and the trips of the prologue, 0 from the second tile on. The copies past K are those of the next tile:
+           tile.work_tiles … iter_args(%fill, %r, %rp, %w, %wp) {
+             %next_m, %next_n = tile.next_work_tile
+             scf.for %s = 0 to %fill … {…}
+             scf.for %i = 0 to max(ceildiv(%K, 32), 2) { … } ; tile.store …
+             tile.yield 0, … }
+           sm.producer_tail %ring
 Needs    level smem; the schedule's `stages` ≥ 2.
 Refuses  a K loop of another form; a schedule of fewer than two stages.
 Test     test/lit/passes/pipelined/pipeline-mainloop.mlir, pipeline-mainloop-invalid.mlir
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from mlir import ir
-from mlir.dialects import scf
+from mlir.dialects import arith, scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
+from lowtide.dialects.tile import PrologueKind
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.pipelined.staged_loop import StagedLoop
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.kernels import is_direct, kernels_of, schedule_of
-from lowtide.passes.support.rewriting import before, erase, replace
+from lowtide.passes.support.rewriting import before, erase, move_region, replace
 from lowtide.targets import Target
+
+Cursor: TypeAlias = tuple[ir.Value, ir.Value]  # slot and phase
 
 
 @dataclass(frozen=True)
@@ -45,13 +57,17 @@ class PipelineMainloop(Pass):
         for kernel in kernels_of(module, roles=False):
             if is_direct(kernel):
                 continue
-            stages = schedule_of(kernel, "mainloop.stages").mainloop.stages
+            schedule = schedule_of(kernel, "mainloop.stages")
+            stages = schedule.mainloop.stages
             for mma in walk(kernel, tile.MmaOp):
                 if stages is None or stages < 2:
                     raise Refusal(kernel, f"schedule has stages = {stages}; a pipeline needs at least 2")
                 loop = StagedLoop.match(mma)
                 with mma.operation.location:
-                    _pipeline(kernel, loop, stages)
+                    if schedule.mainloop.prologue is PrologueKind.once:
+                        _pipeline_across_tiles(kernel, loop, stages)
+                    else:
+                        _pipeline(kernel, loop, stages)
 
 
 def _pipeline(kernel: tile.KernelOp, staged: StagedLoop, stages: int) -> None:
@@ -59,51 +75,120 @@ def _pipeline(kernel: tile.KernelOp, staged: StagedLoop, stages: int) -> None:
     with ir.InsertionPoint.at_block_begin(kernel.body.blocks[0]):
         ring = staged.make_ring(stages)
     with before(staged.loop):
-        write, write_phase = _emit_prologue(staged, ring, stages)
-        result = _emit_main_loop(staged, ring, stages, write, write_phase)
+        build = Builder.index()
+        start = build.constant(0), build.constant(0)
+        filled = _emit_prologue(staged, ring, build.constant(stages - 1), start)
+        loop = _emit_main_loop(staged, ring, stages, start, filled, {})
         sm.ProducerTailOp(ring)
-    replace(staged.loop, [result])
+    replace(staged.loop, [loop.results[0]])
     for buffer in buffers:
         erase(buffer.owner.opview)
 
 
-def _emit_prologue(staged: StagedLoop, ring: ir.Value, stages: int) -> tuple[ir.Value, ir.Value]:
-    """Fills all slots but one; returns the cursor of the next slot to fill."""
+def _pipeline_across_tiles(kernel: tile.KernelOp, staged: StagedLoop, stages: int) -> None:
+    """As `_pipeline`, for a ring that stays filled from one work tile to the next."""
+    work = _work_tiles(staged)
+    buffers = staged.buffers
     build = Builder.index()
-    zero, one = build.constant(0), build.constant(1)
-    loop = scf.ForOp(zero, build.constant(stages - 1), one, [zero, zero])
+    index = ir.IndexType.get()
+    with ir.InsertionPoint.at_block_begin(kernel.body.blocks[0]):
+        ring = staged.make_ring(stages)
+    with before(work):
+        zero = build.constant(0)
+        inits = [build.constant(stages - 1), zero, zero, zero, zero]
+        new = tile.WorkTilesOp([index] * 5, work.rows, work.columns, inits, work.tile, work.order, work.scheduler)
+        sm.ProducerTailOp(ring)
+    move_region(work.body.blocks[0], new.body)
+    erase(work)
+    body = new.body.blocks[0]
+    fill, read, read_phase, write, write_phase = (body.add_argument(index, ir.Location.unknown()) for _ in range(5))
+    with before(staged.loop):
+        filled = _emit_prologue(staged, ring, fill, (write, write_phase))
+        following = dict(zip(list(body.arguments)[:2], tile.NextWorkTileOp(index, index).results, strict=True))
+        loop = _emit_main_loop(staged, ring, stages, (read, read_phase), filled, following)
+    replace(staged.loop, [loop.results[0]])
+    end = body.operations[len(body.operations) - 1]
+    with before(end.opview):
+        tile.YieldOp([build.constant(0), *list(loop.results)[1:]])
+    erase(end.opview)
+    for buffer in buffers:
+        erase(buffer.owner.opview)
+
+
+def _work_tiles(staged: StagedLoop) -> tile.WorkTilesOp:
+    """The work tiles whose body holds the K loop.
+
+    Refuses another place, and work tiles that carry values already or are ranges of K.
+    """
+    parent = staged.loop.operation.parent.opview
+    if not isinstance(parent, tile.WorkTilesOp) or len(parent.inits) or parent.depth is not None:
+        raise Refusal(
+            staged.loop, "must stand in tile.work_tiles of whole tiles that carry nothing, for prologue = once"
+        )
+    return parent
+
+
+def _emit_prologue(staged: StagedLoop, ring: ir.Value, slots: ir.Value, cursor: Cursor) -> Cursor:
+    """Fills a number of slots; returns the cursor of the next slot to fill."""
+    build = Builder.index()
+    loop = scf.ForOp(build.constant(0), slots, build.constant(1), list(cursor))
     with ir.InsertionPoint(loop.body):
         write, phase = loop.inner_iter_args
-        _emit_fill(staged, ring, loop.induction_variable, write, phase)
+        _emit_fill(staged, ring, (write, phase), {staged.loop.induction_variable: loop.induction_variable})
         advance = sm.RingAdvanceOp(ring, write, phase)
         scf.YieldOp([advance.next_index, advance.next_phase])
     return loop.results[0], loop.results[1]
 
 
-def _emit_fill(staged: StagedLoop, ring: ir.Value, step: ir.Value, write: ir.Value, phase: ir.Value) -> None:
-    """Acquires a slot, starts the copies of K step `step` into it and commits."""
-    acquire = sm.ProducerAcquireOp(ring, write, phase)
-    staged.fill(acquire, {staged.loop.induction_variable: staged.place(step)})
+def _emit_fill(staged: StagedLoop, ring: ir.Value, cursor: Cursor, places: Mapping[ir.Value, ir.Value]) -> None:
+    """Acquires a slot, starts copies into it and commits. They read the loop's windows at `places`, K by its step."""
+    acquire = sm.ProducerAcquireOp(ring, *cursor)
+    step = staged.loop.induction_variable
+    staged.fill(acquire, {**places, step: staged.place(places[step])})
+
+
+def _places_ahead(
+    staged: StagedLoop, ahead: ir.Value, steps: ir.Value, following: Mapping[ir.Value, ir.Value]
+) -> dict[ir.Value, ir.Value]:
+    """The place of the K step `ahead`: past the last step, that of a step of the next tile."""
+    build = Builder.index()
+    if not following:
+        return {staged.loop.induction_variable: ahead}
+    is_next = arith.cmpi(arith.CmpIPredicate.sge, ahead, steps)
+    step = arith.select(is_next, build.sub(ahead, steps), ahead)
+    origins = {here: arith.select(is_next, there, here) for here, there in following.items()}
+    return {staged.loop.induction_variable: step, **origins}
 
 
 def _emit_main_loop(
-    staged: StagedLoop, ring: ir.Value, stages: int, write: ir.Value, write_phase: ir.Value
-) -> ir.Value:
-    """The loop over K steps; returns the accumulator."""
+    staged: StagedLoop,
+    ring: ir.Value,
+    stages: int,
+    read_cursor: Cursor,
+    write_cursor: Cursor,
+    following: Mapping[ir.Value, ir.Value],
+) -> scf.ForOp:
+    """The loop over K steps; its results are the accumulator and both cursors.
+
+    `following` maps the origin of the tile to that of the next, whose first steps are loaded in the last ones; there
+    are at least as many steps as are loaded ahead.
+    """
     build = Builder.index()
     zero, one = build.constant(0), build.constant(1)
     steps = staged.steps()
+    if following:
+        steps = build.smax(steps, stages - 1)
     init = staged.loop.initArgs[0]
-    loop = scf.ForOp(zero, steps, one, [init, zero, zero, write, write_phase])
+    loop = scf.ForOp(zero, steps, one, [init, *read_cursor, *write_cursor])
     with ir.InsertionPoint(loop.body):
         acc, read, read_phase, fill, fill_phase = loop.inner_iter_args
         wait = sm.ConsumerWaitOp(ring, read, read_phase)
         ahead = build.add(loop.induction_variable, stages - 1)
-        _emit_fill(staged, ring, ahead, fill, fill_phase)
+        _emit_fill(staged, ring, (fill, fill_phase), _places_ahead(staged, ahead, steps, following))
         a, b = wait.buffers
         product = tile.MmaOp(acc.type, staged.mma.layout, a, b, acc).result
         sm.ConsumerReleaseOp(ring, wait.slot)
         next_read = sm.RingAdvanceOp(ring, read, read_phase)
         next_fill = sm.RingAdvanceOp(ring, fill, fill_phase)
         scf.YieldOp([product, next_read.next_index, next_read.next_phase, next_fill.next_index, next_fill.next_phase])
-    return loop.results[0]
+    return loop

@@ -2,7 +2,16 @@
 
 import re
 
-from lowtide.dialects.tile import CacheHint, EpilogueMath, OperandKind, SchedulerKind, StorePath, TailKind, WavesKind
+from lowtide.dialects.tile import (
+    CacheHint,
+    EpilogueMath,
+    OperandKind,
+    PrologueKind,
+    SchedulerKind,
+    StorePath,
+    TailKind,
+    WavesKind,
+)
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.epilogue_rules import STORE_HINTS, stores_whole_rows
 from lowtide.passes.support.atoms import TMA_RANKS
@@ -35,6 +44,7 @@ def asks_for_no_roles(given: Schedule, problem: Problem) -> bool:
         or (multiply.atom or "").startswith(("mma.", "fma."))
         or multiply.atom_order is not None
         or multiply.fragment_buffers == 2
+        or given.mainloop.prologue is PrologueKind.once
         or given.grid.scheduler is SchedulerKind.one_shot
         or (multiply.atoms is not None and multiply.atoms[1:] != (1, 1))
         or not any(atom.endswith(f".{problem.acc}.{problem.a}") for atom in WGMMA_ATOMS)

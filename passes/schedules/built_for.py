@@ -21,7 +21,16 @@ from lowtide.dialects.enums import (
     scheduler_kind,
     work_part,
 )
-from lowtide.dialects.tile import CacheHint, KDivisionKind, LaunchKind, StorePath, TailKind, WavesKind, WorkPart
+from lowtide.dialects.tile import (
+    CacheHint,
+    KDivisionKind,
+    LaunchKind,
+    PrologueKind,
+    StorePath,
+    TailKind,
+    WavesKind,
+    WorkPart,
+)
 from lowtide.dialects.tile.fields import KDivision, Order
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_of
 from lowtide.dialects.tile.schedule import Schedule
@@ -49,6 +58,7 @@ def mismatches(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> I
     """A refusal for each difference between the kernel and its (complete) schedule."""
     yield from _work_tiles(kernel, schedule)
     yield from _stages(kernel, schedule)
+    yield from _prologue(kernel, schedule)
     yield from _mma(kernel, schedule, problem)
     yield from _fragments(kernel, schedule)
     yield from _operands(kernel, schedule, problem)
@@ -166,6 +176,14 @@ def _stages(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
         stages = schedule.mainloop.stages
         if ring.result.type.stages != stages:
             yield _refusal(ring, f"has {ring.result.type.stages} stages", f"stages = {stages}", AGAIN)
+
+
+def _prologue(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
+    """A kernel that fills its ring once asks for the next work tile."""
+    asks, wanted = bool(walk(kernel, tile.NextWorkTileOp)), schedule.mainloop.prologue is PrologueKind.once
+    if walk(kernel, sm.RingOp) and asks != wanted:
+        built = f"fills its ring {'once' if asks else 'for each tile'}"
+        yield _refusal(kernel, built, f"prologue = {schedule.mainloop.prologue or PrologueKind.per_tile}", AGAIN)
 
 
 def _mma(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:

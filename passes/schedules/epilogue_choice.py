@@ -14,6 +14,7 @@ from lowtide.passes.schedules.facts import (
     multiplying_threads,
     results_fill_registers,
     ring_bytes,
+    runs_ahead,
     scratch_element,
     swizzle_base,
     threads_of,
@@ -77,6 +78,8 @@ def _tile(schedule: Schedule, problem: Problem) -> Extents2:
     most = (
         (ring_bytes(schedule, problem) or _SCRATCH_BYTES) * 8 // element_type(scratch_element(schedule, problem)).bits
     )
+    if runs_ahead(schedule):
+        most = _SCRATCH_BYTES * 8 // element_type(scratch_element(schedule, problem)).bits
     most //= warps_along_k(schedule)
     if schedule.epilogue.math is EpilogueMath.rows:
         most = min(most, _ROWS_VALUES * threads_of(schedule))

@@ -2,7 +2,7 @@
 
 from tensor_layouts import cosize
 
-from lowtide.dialects.tile import EpilogueMath, StorePath, TailKind, WorkPart
+from lowtide.dialects.tile import EpilogueMath, PrologueKind, StorePath, TailKind, WorkPart
 from lowtide.dialects.tile.fields import Extents2
 from lowtide.dialects.tile.schedule import Grid, Schedule
 from lowtide.elements import element_type
@@ -76,6 +76,11 @@ def narrow_columns(schedule: Schedule) -> int:
     return schedule.grid.tile[1] % schedule.epilogue.tile[1] if schedule.epilogue.path is StorePath.tma else 0
 
 
+def runs_ahead(schedule: Schedule) -> bool:
+    """Whether the ring is filled for the next tile while this one is stored, so that it is never free."""
+    return schedule.consumers > 0 or schedule.mainloop.prologue is PrologueKind.once
+
+
 def shared_memory_bytes(schedule: Schedule, problem: Problem) -> int:
     """Dynamic shared memory per CTA: the scratch reuses the drained ring if it fits there."""
     ring, scratch = ring_bytes(schedule, problem), scratch_bytes(schedule, problem)
@@ -87,7 +92,7 @@ def shared_memory_bytes(schedule: Schedule, problem: Problem) -> int:
     if schedule.consumers:  # the producer runs ahead, so the ring is never free; two mbarriers per slot
         mbarriers = 2 * schedule.mainloop.stages + (schedule.turns if schedule.turns > 1 else 0)
         return (aligned(end) + scratch if scratch else end) + MBARRIER_BYTES * mbarriers
-    return end if scratch <= ring else aligned(end) + scratch
+    return end if scratch <= ring and not runs_ahead(schedule) else aligned(end) + scratch
 
 
 def aligned(offset: int) -> int:

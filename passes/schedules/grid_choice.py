@@ -8,7 +8,7 @@ from typing import Any
 
 from tensor_layouts import size
 
-from lowtide.dialects.tile import LaunchKind, OperandKind, SchedulerKind, TailKind, WavesKind
+from lowtide.dialects.tile import LaunchKind, OperandKind, PrologueKind, SchedulerKind, TailKind, WavesKind
 from lowtide.dialects.tile.fields import Extents2, Extents3, Order, Roles, cooperative, grouped, pingpong
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
@@ -192,7 +192,11 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
     per SM.
     """
     if not schedule.consumers:
-        chosen = {"grid.order": grouped(8), "grid.scheduler": SchedulerKind.one_shot}
+        once = schedule.mainloop.prologue is PrologueKind.once
+        chosen = {
+            "grid.order": grouped(8),
+            "grid.scheduler": SchedulerKind.persistent if once else SchedulerKind.one_shot,
+        }
         count = _ctas_of_fma(schedule, problem, target) if schedule.multiply.atom == FMA else 1
         return chosen | ({"grid.ctas_per_sm": count} if count > 1 else {})
     found: dict[str, Any] = {
@@ -256,7 +260,9 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
         return {
             "grid.ctas_per_sm": f"{_REGISTERS_OF_FMA} registers do for a thread, and more warps hide more latency",
             "grid.order": "bands of 8 tile rows keep the operands of CTAs in flight in L2",
-            "grid.scheduler": "one CTA per work tile; the hardware balances them",
+            "grid.scheduler": "one CTA per work tile; the hardware balances them"
+            if schedule.grid.scheduler is SchedulerKind.one_shot
+            else "CTAs stay for several tiles",
         }
     return {
         "grid.launch": "its CTAs start while the last ones of the kernel before end, and wait for their writes",

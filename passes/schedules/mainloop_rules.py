@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from lowtide import targets
-from lowtide.dialects.tile import CacheHint, SchedulerKind
+from lowtide.dialects.tile import CacheHint, PrologueKind, SchedulerKind
 from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
@@ -108,6 +108,25 @@ def _direct(schedule: Schedule, problem: Problem) -> Iterator[str]:
             yield f"{path} is of stages in shared memory, of which a.copy = {copy} has none; leave it out"
     if schedule.multiply.fragment_buffers != 1:
         yield f"fragment_buffers = {schedule.multiply.fragment_buffers} with loads from global memory; take 1"
+
+
+def prologue(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """A ring that stays filled needs several tiles per CTA, and the warps that copy must also multiply."""
+    if schedule.mainloop.prologue is not PrologueKind.once:
+        return
+    if schedule.is_direct:
+        yield "prologue = once keeps stages filled, and loads from global memory have none; take per_tile"
+    if schedule.consumers:
+        yield "prologue = once goes with roles = single: a producer runs ahead by itself; take per_tile"
+    if schedule.k_division is not None:
+        yield f"prologue = once goes with whole tiles, not k_division = {schedule.k_division}; take k_division = none"
+    if schedule.grid.scheduler is SchedulerKind.one_shot:
+        yield "prologue = once needs CTAs of several tiles: take scheduler = persistent or even_split"
+    if schedule.multiply.fragment_buffers != 1:
+        yield (
+            "prologue = once goes with fragment_buffers = 1: fragments are not loaded across work tiles; take "
+            "fragment_buffers = 1, or prologue = per_tile"
+        )
 
 
 def _too_many(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

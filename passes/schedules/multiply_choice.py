@@ -6,6 +6,7 @@ from typing import Any
 
 from tensor_layouts import Layout
 
+from lowtide.dialects.tile import PrologueKind
 from lowtide.dialects.tile.fields import Extents3
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
@@ -47,8 +48,13 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
     return {
         "multiply.atom": "mma.m16n8k16" if atom is None else mma_shape(atom),
         "multiply.permutation": (m * warps_m, 2 * n * warps_n, by_k if warps_k == 1 else depth * warps_k),
-        "multiply.fragment_buffers": 1 if schedule.is_direct else 2,
+        "multiply.fragment_buffers": _fragment_buffers(schedule),
     }
+
+
+def _fragment_buffers(schedule: Schedule) -> int:
+    """Two where fragments may be loaded ahead: from stages, and within a work tile."""
+    return 1 if schedule.is_direct or schedule.mainloop.prologue is PrologueKind.once else 2
 
 
 def multiplies_by_fma(schedule: Schedule, problem: Problem, target: Target) -> bool:
@@ -67,7 +73,11 @@ def _of_fma(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
     for extent, count, operand in ((m, threads[0], problem.a), (n, threads[1], problem.b)):
         width = gcd(_WIDEST_BITS // element_type(operand).bits, extent // count)
         modes.append(Layout((count, width), (width, 1)) if width > 1 else count)
-    chosen = {"multiply.atom": FMA, "multiply.permutation": (*modes, 1), "multiply.fragment_buffers": 2}
+    chosen = {
+        "multiply.atom": FMA,
+        "multiply.permutation": (*modes, 1),
+        "multiply.fragment_buffers": _fragment_buffers(schedule),
+    }
     order = _warp_tiles(threads)
     return chosen if order is None else chosen | {"multiply.atom_order": order}
 

@@ -21,6 +21,7 @@ from lowtide.dialects.tile import (
     GemmLayout,
     LaunchKind,
     OperandKind,
+    PrologueKind,
     RasterKind,
     RolesKind,
     SchedulerKind,
@@ -145,10 +146,11 @@ def test_every_layout_of_a_and_b_has_code_of_its_own(target: str) -> None:
         ("tail", TailKind, {"sm_80": {"whole"}, "sm_90a": {"whole", "halves"}}),
         ("waves", WavesKind, {"sm_80": {"free"}, "sm_90a": {"free", "synchronized"}}),
         ("path", StorePath, {"sm_80": {"smem", "direct"}, "sm_90a": {"smem", "direct", "tma"}}),
+        ("prologue", PrologueKind, {"sm_80": {"per_tile", "once"}, "sm_90a": {"per_tile", "once"}}),
         ("launch", LaunchKind, {"sm_80": {"serialized"}, "sm_90a": {"serialized", "programmatic"}}),
         ("math", EpilogueMath, {"sm_80": {"registers", "rows"}, "sm_90a": {"registers", "rows"}}),
     ],
-    ids=["roles", "tail", "waves", "path", "launch", "math"],
+    ids=["roles", "tail", "waves", "path", "prologue", "launch", "math"],
 )
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_word_of_a_schedule_field_has_code_of_its_own_or_is_refused(

@@ -68,6 +68,27 @@ CASES = [
         ((70, 90, 100),),
         (*LOOP, "lower-epilogue"),
     ),
+    # The ring stays filled from tile to tile: K steps fewer, as many and more than run ahead.
+    Case(
+        "prologue-once",
+        "grid.tile = [64, 32], k = 64, atoms = [2, 1, 1], stages = 7, prologue = once",
+        ((150, 70, 70), (150, 70, 384), (70, 40, 520)),
+        (*LOOP, "lower-epilogue"),
+        idle=("double-buffer-fragments",),
+    ),
+    Case(
+        "prologue-once-direct-even-split",
+        "grid.tile = [64, 32], k = 64, atoms = [2, 1, 1], stages = 7, prologue = once, scheduler = even_split, "
+        "epilogue.path = direct",
+        ((150, 88, 450),),
+        ("pipeline-mainloop", "convert-sm-to-nvvm"),
+    ),
+    Case(
+        "prologue-once-sliced-k",
+        "grid.tile = [64, 32], k = 64, atoms = [2, 1, 2], stages = 7, prologue = once",
+        ((150, 70, 70),),
+        ("lower-epilogue", "convert-sm-to-nvvm"),
+    ),
     Case(
         "raster-row",
         "grid.tile = [32, 32], k = 32, atoms = [1, 1, 1], order = row",

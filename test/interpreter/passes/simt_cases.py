@@ -22,6 +22,16 @@ CASES = [
     Case("simt-tt", f"{ONE_WARP}, stages = 3", ((45, 37, 20),), (*ATOMS, "assign-smem-layouts"), spec("tt", "f32")),
     Case("simt-nn", f"{ONE_WARP}, stages = 3", ((45, 37, 20),), (*ATOMS, "assign-smem-layouts"), spec("nn", "f32")),
     Case("simt-four-stages", f"{ONE_WARP}, stages = 4", trips(4, 8), LOOP[:-1], F32),
+    # A ring that stays filled from tile to tile: K steps fewer than run ahead, and more.
+    Case(
+        "simt-prologue-once",
+        f"{ONE_WARP}, stages = 4, scheduler = persistent, grid.ctas_per_sm = 2, prologue = once".replace(
+            "fragment_buffers = 2", "fragment_buffers = 1"
+        ),
+        ((70, 66, 10), (70, 34, 40)),
+        ("pipeline-mainloop", "convert-sm-to-nvvm"),
+        F32,
+    ),
     # 16 × 16 threads in order, each with 2 × 2 elements: a register holds columns of its own.
     Case(
         "simt-in-order",

@@ -157,3 +157,11 @@ tile.kernel @k(%counter: memref<?xi32>) {
   tile.await_wave %counter : memref<?xi32>
   tile.return
 }
+
+// -----
+
+tile.kernel @k() {
+  // expected-error @below {{'tile.next_work_tile' op expects parent op 'tile.work_tiles'}}
+  %m, %n = tile.next_work_tile
+  tile.return
+}

@@ -43,6 +43,13 @@ tile.kernel @carried(%M: index, %N: index, %x: f32, %counter: memref<?xi32>) {
   tile.work_tiles (%m, %n) of (%M, %N) by [64, 8] order(<row>) persistent part(full_waves) {
     tile.await_wave %counter : memref<?xi32>
   }
+  // CHECK: tile.work_tiles {{.*}} persistent {
+  // CHECK-NEXT: %[[NEXT_M:.+]], %{{.+}} = tile.next_work_tile
+  // CHECK-NEXT: arith.addi %[[NEXT_M]]
+  tile.work_tiles (%m, %n) of (%M, %N) by [64, 8] order(<column>) persistent {
+    %next_m, %next_n = tile.next_work_tile
+    %use = arith.addi %next_m, %n : index
+  }
   // CHECK: tile.work_tiles {{.*}} order(<row>) persistent part(tail_halves) iter_args(%{{.+}} = %{{.+}}) -> (index) {
   %after = tile.work_tiles (%m, %n) of (%M, %N) by [32, 8] order(<row>) persistent part(tail_halves) iter_args(%t = %slot) -> (index) {
     tile.yield %t : index

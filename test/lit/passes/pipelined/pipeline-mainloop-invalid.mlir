@@ -226,3 +226,30 @@ tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <
   tile.return
 }
 }
+
+// -----
+
+// A ring that stays filled from tile to tile needs work tiles.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
+!tile = !tile.tile<32x32xf32>
+module attributes {tile.target = "sm_80"} {
+tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <stages = 2, prologue = once>>} {
+  %as = sm.alloc : !buffer
+  %bs = sm.alloc : !buffer
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  %zero = tile.splat 0.0 : !tile
+  // expected-error @below {{pipeline-mainloop: must stand in tile.work_tiles of whole tiles that carry nothing, for prologue = once}}
+  %acc = scf.for %i = %c0 to %c64 step %c32 iter_args(%c = %zero) -> (!tile) {
+    %at = tile.view %a[%c0, %i] : !mat to !tile.view<32x32xbf16>
+    sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
+    sm.copy %at to %bs : !tile.view<32x32xbf16>, !buffer
+    sm.barrier
+    %next = tile.mma tn %as, %bs, %c : !buffer, !buffer, !tile
+    scf.yield %next : !tile
+  }
+  tile.return
+}
+}

@@ -3,6 +3,7 @@
 
 // CHECK: !ring = !sm.ring<4 x [memref<32x32xbf16, #layout, #gpu.address_space<workgroup>>, memref<64x32xbf16, #layout1, #gpu.address_space<workgroup>>]>
 // CHECK: !ring1 = !sm.ring<2 x [memref<32x32xbf16, #layout, #gpu.address_space<workgroup>>, memref<32x32xbf16, #layout, #gpu.address_space<workgroup>>]>
+// CHECK: !ring2 = !sm.ring<3 x [memref<32x32xbf16, #layout, #gpu.address_space<workgroup>>, memref<32x32xbf16, #layout, #gpu.address_space<workgroup>>]>
 // CHECK-LABEL: module attributes {tile.level = "pipelined", tile.target = "sm_80"}
 // CHECK-LABEL: tile.kernel @four_stages(
 // CHECK-SAME:    %[[A:.+]]: memref<?x?xbf16, {{.*}}>, %[[B:.+]]: memref<?x?xbf16, {{.*}}>, %[[M:.+]]: index, %[[K:.+]]: index)
@@ -99,6 +100,56 @@ tile.kernel @two_stages(%a: !mat) attributes {schedule = #tile.schedule<mainloop
     %next = tile.mma nt %as, %bs, %c : !a, !a, !tile.tile<32x32xf32>
     sm.barrier
     scf.yield %next : !tile.tile<32x32xf32>
+  }
+  tile.return
+}
+
+// prologue = once: the ring, its cursors and the trips of the prologue go from tile to tile. Past the last K step of a
+// tile come the first ones of the next, so there are at least as many steps as run ahead.
+// CHECK-LABEL: tile.kernel @once
+// CHECK:       %[[RING:.+]] = sm.ring : !ring2
+// CHECK:       tile.work_tiles (%[[M:.+]], %[[N:.+]]) of {{.*}} persistent iter_args(%[[FILL:.+]] = %c2{{.*}}, %[[R:.+]] = %c0{{.*}}, %[[RP:.+]] = %c0{{.*}}, %[[W:.+]] = %c0{{.*}}, %[[WP:.+]] = %c0{{.*}})
+// CHECK:         %[[WRITE:.+]]:2 = scf.for %{{.+}} = %c0{{.*}} to %[[FILL]] step %c1{{.*}} iter_args(%{{.+}} = %[[W]], %{{.+}} = %[[WP]])
+// CHECK:           tile.view %{{.+}}[%[[M]], %{{.+}}]
+// CHECK:         %[[NEXT_M:.+]], %[[NEXT_N:.+]] = tile.next_work_tile
+// CHECK:         %[[STEPS:.+]] = arith.maxsi %{{.+}}, %c2
+// CHECK:         %[[SUM:.+]]:5 = scf.for %[[I:.+]] = %c0{{.*}} to %[[STEPS]] step %c1{{.*}} iter_args(%{{.+}} = %{{.+}}, %{{.+}} = %[[R]], %{{.+}} = %[[RP]], %{{.+}} = %[[WRITE]]#0, %{{.+}} = %[[WRITE]]#1)
+// CHECK:           %[[AHEAD:.+]] = arith.addi %[[I]], %c2
+// CHECK:           %[[PAST:.+]] = arith.cmpi sge, %[[AHEAD]], %[[STEPS]]
+// CHECK:           %[[OVER:.+]] = arith.subi %[[AHEAD]], %[[STEPS]]
+// CHECK:           %[[STEP:.+]] = arith.select %[[PAST]], %[[OVER]], %[[AHEAD]]
+// CHECK-DAG:       %[[AT_M:.+]] = arith.select %[[PAST]], %[[NEXT_M]], %[[M]]
+// CHECK-DAG:       %[[AT_N:.+]] = arith.select %[[PAST]], %[[NEXT_N]], %[[N]]
+// CHECK:           %[[AT_K:.+]] = arith.muli %[[STEP]], %c32
+// CHECK:           tile.view %{{.+}}[%[[AT_M]], %[[AT_K]]]
+// CHECK:           tile.view %{{.+}}[%[[AT_N]], %{{.+}}]
+// CHECK-NOT:     sm.producer_tail
+// CHECK:         tile.store %[[SUM]]#0
+// CHECK:         tile.yield %c0{{.*}}, %[[SUM]]#1, %[[SUM]]#2, %[[SUM]]#3, %[[SUM]]#4
+// CHECK:       sm.producer_tail %[[RING]]
+tile.kernel @once(%a: !mat, %m: index, %k: index)
+    attributes {schedule = #tile.schedule<mainloop = <stages = 3, prologue = once>>} {
+  %bs = sm.alloc : !a
+  %as = sm.alloc : !a
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  tile.work_tiles (%i, %j) of (%m, %m) by [32, 32] order(<row>) persistent {
+    %zero = tile.splat 0.0 : !tile.tile<32x32xf32>
+    %acc = scf.for %l = %c0 to %k step %c32 iter_args(%c = %zero) -> !tile.tile<32x32xf32> {
+      %at = tile.view %a[%i, %l] : !mat to !tile.view<32x32xbf16>
+      sm.copy %at to %as : !tile.view<32x32xbf16>, !a
+      %bt = tile.view %a[%j, %l] : !mat to !tile.view<32x32xbf16>
+      sm.copy %bt to %bs : !tile.view<32x32xbf16>, !a
+      sm.barrier
+      %next = tile.mma tn %as, %bs, %c : !a, !a, !tile.tile<32x32xf32>
+      sm.barrier
+      scf.yield %next : !tile.tile<32x32xf32>
+    }
+    tile.store %acc into %a[%i, %j] {
+    ^bb0(%x: f32):
+      %y = arith.truncf %x : f32 to bf16
+      tile.yield %y : bf16
+    } : !tile.tile<32x32xf32>, !mat
   }
   tile.return
 }

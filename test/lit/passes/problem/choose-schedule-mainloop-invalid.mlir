@@ -570,3 +570,83 @@ func.func @pingpong_tail(%a: !mat, %b: !mat, %d: !mat) {
   return
 }
 }
+
+// -----
+
+// CTAs of one tile have no next one.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: prologue = once needs CTAs of several tiles: take scheduler = persistent or even_split}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <scheduler = one_shot>, mainloop = <prologue = once>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// Fragments are not loaded across work tiles.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: prologue = once goes with fragment_buffers = 1: fragments are not loaded across work tiles; take fragment_buffers = 1, or prologue = per_tile}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <prologue = once>, multiply = <fragment_buffers = 2>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// A producer runs ahead by itself.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: prologue = once goes with roles = single: a producer runs ahead by itself; take per_tile}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = cooperative(2), prologue = once>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// A range of K has no next one that is known here.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: prologue = once goes with whole tiles, not k_division = split(2); take k_division = none}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <k_division = split(2)>, mainloop = <prologue = once>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// Fragments from global memory take no ring.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: prologue = once keeps stages filled, and loads from global memory have none; take per_tile}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <prologue = once, a = <copy = ld.global.16>, b = <copy = ld.global.16>>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
