@@ -13,7 +13,8 @@ from __future__ import annotations
 import os
 
 from lowtide.errors import LoadError
-from lowtide.runtime.host_program import HostProgram, LaunchRecord, compile_host
+from lowtide.runtime.host_compiler import compile_host
+from lowtide.runtime.host_program import HostProgram, LaunchRecord
 from lowtide.runtime.kernel import Kernel
 from lowtide.runtime.operands import Operand
 from lowtide.runtime.plan import Launch

@@ -23,7 +23,7 @@ from lowtide.runtime.checks import (
     pad_row,
 )
 from lowtide.runtime.code import check_code
-from lowtide.runtime.host_program import compile_host
+from lowtide.runtime.host_compiler import compile_host
 from lowtide.runtime.limits import capability_of
 from lowtide.runtime.manifest import problem_dims, validate
 from lowtide.runtime.module import LoadedModule, load_module

@@ -9,7 +9,7 @@
      "example": {"m": …, "n": …, "k": …},                                  run-time extents that `verify` uses
      "arguments": [{"name", "role": "input"|"output", "kind": "matrix"|"full"|"per_row"|"per_column"|"scalar",
                     "dtype", "shape": [int|null, …], "base_alignment": bytes, "row_stride_alignment": bytes}, …],
-     "host": [op, …]}                                                        as `host_program` evaluates it
+     "host": [op, …]}                                                        as `host_compiler` reads it
 
 An op is {"op": name, "results": [value, …], "operands": [value, …], "attributes": {…}}, in SSA order. The arguments are
 in the host function's order; matrices lie in memory as the layout says (last dimension contiguous, rows may be padded):
@@ -81,7 +81,7 @@ _SHOWN = 80  # characters of a bad value
 
 
 def validate(manifest: Any, where: str = "manifest") -> None:
-    """Check every entry but the launches and operands of the host ops, which `host_program.compile_host` checks.
+    """Check every entry but the launches and operands of the host ops, which `host_compiler.compile_host` checks.
 
     Raises LoadError that starts with `where` and names the entry: another format, a missing or ill-typed entry, a value
     out of range, arguments that do not make a GEMM (two input matrices and one output).

@@ -10,7 +10,8 @@ import pytest
 from sample_kernel import argument, op, sample_manifest
 
 from lowtide.errors import LaunchError, LoadError
-from lowtide.runtime.host_program import LaunchRecord, compile_host
+from lowtide.runtime.host_compiler import compile_host
+from lowtide.runtime.host_program import LaunchRecord
 
 
 def memref(address: int, *shape: int, row_stride: int | None = None) -> SimpleNamespace:

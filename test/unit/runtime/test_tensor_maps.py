@@ -16,7 +16,7 @@ from fake_driver import FakeDriver
 from sample_kernel import argument, kernel_from, op, sample_manifest
 
 from lowtide.errors import DeviceError, LaunchError, LoadError
-from lowtide.runtime.host_program import compile_host
+from lowtide.runtime.host_compiler import compile_host
 from lowtide.runtime.tensor_map_encoder import ENCODE_TILED, TensorMapEncoder
 from lowtide.runtime.tensor_maps import BoxedTensor, TensorMap, check_tensor_map, swizzle_span
 

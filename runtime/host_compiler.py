@@ -1,0 +1,423 @@
+"""The compiler of host functions: from the serialised ops of a kernel to a `HostProgram`.
+
+Ops: memref.dim (attribute index), memref.row_stride (elements), memref.base_address (bytes), each on an argument;
+tile.sm_count; tile.cluster_count (kernel, one that is launched in clusters); tile.workspace (dtype, zeroed) on its
+number of elements, which follows from shapes, and yields its address; arith.constant (value), arith.cmpi (predicate),
+arith.select, arith.trunci (type, e.g. "i32"), integer casts and the arithmetic of `host_ops`; cf.assert (message);
+sm.tensor_map on a rank-2 argument (box, swizzle or null, l2_promotion, dtype, element_strides if not 1), which yields a
+`TensorMap` for launches alone; and tile.launch, all in attributes: kernel, grid (three values or numbers), block,
+cluster or null, shared_memory in bytes, arguments (a list of {"value", "type"}), programmatic if it may start before
+the kernels before it in the stream have ended, and cooperative if all its CTAs run at the same time.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lowtide.elements import ELEMENTS
+from lowtide.errors import LaunchError, LoadError
+from lowtide.runtime.host_ops import (
+    BINARY,
+    KEEPS_I1,
+    MASK,
+    PREDICATES,
+    SIGNED_CASTS,
+    UNSIGNED_CASTS,
+    WIDTHS,
+    divsi,
+    remsi,
+    wrap,
+)
+from lowtide.runtime.host_program import HostMemRef, HostProgram
+from lowtide.runtime.launch_shape import FLOAT_TYPES, LaunchShape, read_shape
+from lowtide.runtime.limits import MAX_GRID, capability_of
+from lowtide.runtime.manifest import NAME, is_integer, shown
+from lowtide.runtime.tensor_maps import (
+    TENSOR_MAP,
+    BoxedTensor,
+    Swizzle,
+    TensorMap,
+    boxed_matrix,
+    check_box,
+)
+from lowtide.runtime.workspaces import WorkspaceShape
+
+_LONGEST = 500  # characters of a message, which may quote what was edited
+_TENSOR_MAP_ATTRIBUTES = {"box", "swizzle", "l2_promotion", "dtype", "element_strides"}
+
+
+def compile_host(manifest: Mapping[str, Any]) -> HostProgram:
+    """Compile `manifest["host"]`. Raises LoadError for an unknown op, an undefined value or an ill-formed launch."""
+    return _Compiler(manifest).compile()
+
+
+def _geometry(limits: tuple[int, int, int], name: str) -> Callable[..., tuple[int, int, int]]:
+    def grid(extents: tuple[int, int, int], cluster: tuple[int, int, int]) -> tuple[int, int, int]:
+        if not all(1 <= extent <= limit for extent, limit in zip(extents, limits, strict=True)):
+            raise LaunchError(
+                f"{name}: the grid would be {extents} CTAs, CUDA allows 1 to {limits} on each axis;"
+                f" use a smaller problem or a bigger CTA tile"
+            )
+        if any(extent % side for extent, side in zip(extents, cluster, strict=True)):
+            raise LaunchError(
+                f"{name}: the grid would be {extents} CTAs, must be whole clusters of {cluster};"
+                f" compile it with a smaller cluster, or with a grid that is rounded up to clusters"
+            )
+        return extents
+
+    return grid
+
+
+def _boxed_tensor(
+    name: str, dtype: str, box: tuple[int, ...], swizzle: Swizzle | None, l2_promotion: int, steps: tuple[int, ...]
+) -> Callable[[HostMemRef], BoxedTensor]:
+    def tensor(memref: HostMemRef) -> BoxedTensor:
+        return boxed_matrix(name, dtype, tuple(memref.shape), memref.row_stride, box, swizzle, l2_promotion, steps)
+
+    return tensor
+
+
+def _are_integers(value: Any, count: int) -> bool:
+    return isinstance(value, list) and len(value) == count and all(map(is_integer, value))
+
+
+class _Compiler:
+    """Turns ops into lines of `early` and `late`. Values become locals v0, v1, …, so no text of the manifest runs."""
+
+    def __init__(self, manifest: Mapping[str, Any]) -> None:
+        self.name: str = manifest["name"]
+        self.ops: Sequence[Mapping[str, Any]] = manifest["host"]
+        self.arguments = tuple(x["name"] for x in manifest["arguments"])
+        self.ranks = {x["name"]: len(x["shape"]) for x in manifest["arguments"]}
+        self.dtypes = {x["name"]: x["dtype"] for x in manifest["arguments"]}
+        self.scalars = frozenset(x["name"] for x in manifest["arguments"] if x["kind"] == "scalar")
+        self.capability = capability_of(manifest["target"])[:2]
+        self.locals: dict[str, str] = {}
+        self.scalar_types: dict[str, str] = {}
+        self.late_values: set[str] = set()
+        self.i1_values: set[str] = set()
+        self.map_values: set[str] = set()
+        self.early_lines: list[str] = []
+        self.late_lines: list[str] = []
+        self.wanted_late: list[str] = []  # early locals that `late` reads
+        self.constants: list[Any] = []
+        self.messages: list[str] = []
+        self.tensors: list[Callable[[HostMemRef], BoxedTensor]] = []
+        self.workspaces: list[WorkspaceShape] = []
+        self.counts: list[str] = []  # the workspaces' elements
+        self.launches: list[LaunchShape] = []
+        self.grids: list[str] = []
+        self.rows: list[str] = []
+        self.uses_sm_count = False
+        self.counted: list[tuple[str, LoadError]] = []  # kernels whose clusters are counted
+        for index, argument in enumerate(self.arguments):
+            if argument in self.scalars:
+                self.locals[argument] = f"p{index}"
+                self.scalar_types[f"p{index}"] = self.dtypes[argument]
+                self.late_values.add(f"p{index}")
+
+    def compile(self) -> HostProgram:
+        for position, op in enumerate(self.ops):
+            self.at = f"{self.name}: host[{position}] ({op['op']})"
+            self.visit(op)
+        if not self.launches:
+            raise LoadError(f"{self.name}: the host function launches nothing; compile and save the kernel again")
+        clustered = {shape.kernel for shape in self.launches if shape.cluster}
+        for kernel, refusal in self.counted:
+            if kernel not in clustered:
+                raise refusal
+        source = self.source()
+        scope: dict[str, Any] = {
+            "M": MASK,
+            "c": tuple(self.constants),
+            "tensors": tuple(self.tensors),
+            # TensorMap._make without its Python frame: one a map at every call
+            "tensor_map": functools.partial(tuple.__new__, TensorMap),
+            "divsi": divsi,
+            "remsi": remsi,
+            "wrap": wrap,
+            "shift": self.shift,
+            "grid": _geometry(MAX_GRID, self.name),
+            "fail": self.failure(tuple(self.messages)),
+            "ZeroDivision": self.zero_division,
+        }
+        exec(compile(source, f"<host function of {self.name}>", "exec"), scope)
+        return HostProgram(
+            name=self.name,
+            arguments=self.arguments,
+            scalars=self.scalars,
+            launches=tuple(self.launches),
+            workspaces=tuple(self.workspaces),
+            uses_sm_count=self.uses_sm_count,
+            uses_cluster_count=bool(self.counted),
+            early=scope["early"],
+            late=scope["late"],
+            source=source,
+        )
+
+    def source(self) -> str:
+        kept = "".join(f"{name}, " for name in self.wanted_late)
+        inputs = "".join(f"p{index}, " for index in range(len(self.arguments)))
+        inputs += "".join(f"w{index}, " for index in range(len(self.workspaces)))
+        grids, counts = ("".join(f"{value}, " for value in values) for values in (self.grids, self.counts))
+        early = ["def early(m, sms, clusters):", "  try:"]
+        early += [f"    {line}" for line in self.early_lines]
+        early += [f"    return ({kept}), ({grids}), ({counts})"]
+        early += ["  except ZeroDivisionError:", "    raise ZeroDivision() from None"]
+        late = ["def late(e, p):", f"  {inputs}= p"]
+        late += [f"  {kept}= e"] if kept else []
+        late += [f"  {line}" for line in self.late_lines]
+        late += [f"  return ({''.join(f'{row}, ' for row in self.rows)})"]
+        return "\n".join([*early, *late, ""])
+
+    def failure(self, messages: tuple[str, ...]) -> Callable[[int], LaunchError]:
+        return lambda index: LaunchError(f"{self.name}: {messages[index]}")
+
+    def zero_division(self) -> LaunchError:
+        return LaunchError(f"{self.name}: the host function divides by zero for these extents")
+
+    def shift(self, count: int) -> int:
+        """How far a shift goes; by 64 bits or more it has no value."""
+        if not 0 <= count < 64:
+            raise LaunchError(f"{self.name}: the host function shifts 64 bits by {count}; compile and save it again")
+        return count
+
+    def visit(self, op: Mapping[str, Any]) -> None:
+        name, attributes = op["op"], op.get("attributes", {})
+        if name == "tile.launch":
+            self.launch(attributes)
+        elif name == "cf.assert":
+            (condition,) = self.operands(op, 1)
+            self.messages.append(str(attributes.get("message", "an assertion of the host function failed")))
+            self.emit([condition], f"if not {condition}: raise fail({len(self.messages) - 1})")
+        elif name.startswith("memref."):
+            self.memref(op)
+        elif name == "sm.tensor_map":
+            self.tensor_map(op)
+        elif name == "tile.workspace":
+            self.workspace(op)
+        elif name == "tile.sm_count":
+            self.uses_sm_count = True
+            self.define(op, [], "sms")
+        elif name == "tile.cluster_count":
+            self.cluster_count(op)
+        elif name == "arith.constant":
+            self.constants.append(self.constant(attributes.get("value")))
+            local = self.define(op, [], f"c[{len(self.constants) - 1}]")
+            if isinstance(attributes["value"], bool):
+                self.i1_values.add(local)
+        else:
+            self.arithmetic(op)
+
+    def cluster_count(self, op: Mapping[str, Any]) -> None:
+        kernel = op.get("attributes", {}).get("kernel")
+        if not isinstance(kernel, str):
+            raise self.refuse(f"kernel is {kernel!r}, must be that of a launch")
+        self.counted.append((kernel, self.refuse(f"kernel {kernel!r} is not launched in clusters")))
+        self.constants.append(kernel)
+        self.define(op, [], f"clusters[c[{len(self.constants) - 1}]]")
+
+    def memref_operand(self, op: Mapping[str, Any]) -> str:
+        operands = op.get("operands", [])
+        if len(operands) != 1 or operands[0] not in self.ranks or operands[0] in self.scalars:
+            raise self.refuse("its operand must be one memref argument")
+        return str(operands[0])
+
+    def memref(self, op: Mapping[str, Any]) -> None:
+        argument = self.memref_operand(op)
+        rank = self.ranks[argument]
+        if op["op"] == "memref.dim":
+            index = op.get("attributes", {}).get("index")
+            if not is_integer(index) or not 0 <= index < rank:
+                raise self.refuse(f"index {index!r} is outside the {rank} dimensions of {argument}")
+            self.define(op, [], f"m[{argument!r}].shape[{index}]")
+        elif op["op"] == "memref.row_stride":
+            self.define(op, [], f"m[{argument!r}].row_stride")
+        elif op["op"] == "memref.base_address":
+            local = f"p{self.arguments.index(argument)}"
+            self.late_values.add(local)
+            self.define(op, [local], local)
+        else:
+            raise self.refuse("unknown op, perhaps of another version")
+
+    def tensor_map(self, op: Mapping[str, Any]) -> None:
+        """All but the address follows from shape and strides, and is made in `early`."""
+        argument, attributes = self.memref_operand(op), op.get("attributes", {})
+        dtype, promotion = self.dtypes[argument], attributes.get("l2_promotion", 0)
+        if not is_integer(promotion):
+            raise self.refuse(f"l2_promotion is {promotion!r}, must be bytes")
+        box, swizzle = attributes.get("box"), attributes.get("swizzle")
+        if self.ranks[argument] != 2:
+            raise self.refuse(f"{argument} has rank {self.ranks[argument]}, must have rank 2")
+        if attributes.get("dtype") != dtype:
+            raise self.refuse(f"dtype is {attributes.get('dtype')!r}, {argument} has {dtype!r}")
+        if not isinstance(box, list) or not 2 <= len(box) <= 5 or not _are_integers(box, len(box)):
+            raise self.refuse(f"box is {box!r}, must be two to five integers, rows and columns last")
+        if swizzle is not None and not _are_integers(swizzle, 3):
+            raise self.refuse(f"swizzle is {swizzle!r}, must be three integers or null")
+        steps = attributes.get("element_strides")
+        if steps is not None and not _are_integers(steps, len(box)):
+            raise self.refuse(f"element_strides is {steps!r}, must be {len(box)} integers or null")
+        unknown = sorted(set(attributes) - _TENSOR_MAP_ATTRIBUTES)
+        if unknown:
+            raise self.refuse(f"attribute {unknown[0]!r} is unknown")
+        kept, steps = tuple(swizzle) if swizzle and swizzle[0] else None, tuple(steps or ())
+        check_box(argument, dtype, box, kept, promotion, LoadError, steps)
+        tensor = f"t{len(self.tensors)}"
+        self.early_lines.append(f"{tensor} = tensors[{len(self.tensors)}](m[{argument!r}])")
+        self.tensors.append(_boxed_tensor(argument, dtype, tuple(box), kept, promotion, steps))
+        self.wanted_late.append(tensor)
+        address = f"p{self.arguments.index(argument)}"
+        self.late_values.add(address)
+        self.map_values.add(self.define(op, [address], f"tensor_map(({address}, {tensor}))"))
+
+    def workspace(self, op: Mapping[str, Any]) -> None:
+        (count,) = self.operands(op, 1)
+        attributes = op.get("attributes", {})
+        dtype, zeroed = self.word(attributes, "dtype", ELEMENTS), attributes.get("zeroed", False)
+        if not isinstance(zeroed, bool):
+            raise self.refuse(f"zeroed is {zeroed!r}, must be true or false")
+        if count in self.late_values:
+            raise self.refuse("the size of a workspace depends on an address or a run-time scalar")
+        local = f"w{len(self.workspaces)}"
+        self.workspaces.append(WorkspaceShape(dtype, zeroed))
+        self.counts.append(count)
+        self.late_values.add(local)
+        self.define(op, [local], local)
+
+    def arithmetic(self, op: Mapping[str, Any]) -> None:
+        name, attributes = op["op"], op.get("attributes", {})
+        if name in BINARY:
+            values = self.operands(op, 2)
+            local = self.define(op, values, BINARY[name].format(*values))
+            if name in KEEPS_I1 and self.i1_values.issuperset(values):
+                self.i1_values.add(local)
+        elif name == "arith.cmpi":
+            values = self.operands(op, 2)
+            predicate = PREDICATES[self.word(attributes, "predicate", PREDICATES)]
+            self.i1_values.add(self.define(op, values, predicate.format(*values)))
+        elif name == "arith.select":
+            values = self.operands(op, 3)
+            local = self.define(op, values, "{1} if {0} else {2}".format(*values))
+            if self.i1_values.issuperset(values):
+                self.i1_values.add(local)
+        elif name in SIGNED_CASTS or name in UNSIGNED_CASTS:
+            (value,) = self.operands(op, 1)
+            sign = "-" if name in SIGNED_CASTS else ""
+            self.define(op, [value], f"{sign}int({value})" if value in self.i1_values else value)
+        elif name == "arith.trunci":
+            (value,) = self.operands(op, 1)
+            kind = self.word(attributes, "type", WIDTHS)
+            text = f"bool({value} & 1)" if kind == "i1" else f"wrap({value}, {WIDTHS[kind]})"
+            local = self.define(op, [value], text)
+            if kind == "i1":
+                self.i1_values.add(local)
+        else:
+            raise self.refuse("unknown op, perhaps of another version")
+
+    def launch(self, attributes: Mapping[str, Any]) -> None:
+        try:
+            shape = read_shape(attributes, self.capability)
+        except ValueError as error:
+            raise self.refuse(str(error)) from None
+        values = [
+            self.launch_argument(argument["value"], kind)
+            for argument, kind in zip(attributes["arguments"], shape.types, strict=True)
+        ]
+        grid = [self.value(extent) for extent in attributes["grid"]]
+        if self.late_values.intersection(grid):
+            raise self.refuse("the grid depends on an address or a run-time scalar")
+        self.read_late(values)
+        self.launches.append(shape)
+        self.constants.append(shape.cluster or (1, 1, 1))
+        self.grids.append(f"grid(({', '.join(grid)}), c[{len(self.constants) - 1}])")
+        self.rows.append(f"({''.join(f'{value}, ' for value in values)})")
+
+    def launch_argument(self, entry: Any, kind: str) -> str:
+        """The local of a kernel's argument. Maps, floats, integers and addresses go to parameters of their own type."""
+        if not isinstance(entry, str):
+            numbers = (int, float) if kind in FLOAT_TYPES else int
+            if isinstance(entry, bool) or not isinstance(entry, numbers) or kind == TENSOR_MAP:
+                raise self.refuse(f"argument {entry!r} is no value of type {kind!r}")
+            return self.literal(entry)
+        value = self.lookup(entry)
+        scalar = self.scalar_types.get(value, "")
+        if (value in self.map_values) != (kind == TENSOR_MAP):
+            raise self.refuse(
+                f"argument {entry!r} must have type {TENSOR_MAP!r} just where it is that of sm.tensor_map"
+            )
+        if (kind in FLOAT_TYPES or scalar in FLOAT_TYPES) and kind != scalar:
+            raise self.refuse(f"argument {entry!r} has type {kind!r}, must have {scalar or 'an integer type'!r}")
+        return value
+
+    def constant(self, value: Any) -> Any:
+        if not is_integer(value) and not isinstance(value, bool):
+            raise self.refuse(f"attribute 'value' is {value!r}, must be a number without a fraction")
+        if not -(2**63) <= value < 2**64:
+            raise self.refuse(f"attribute 'value' is {value!r}, must have at most 64 bits")
+        return value
+
+    def value(self, entry: Any) -> str:
+        """An extent of the grid: a value's name, or a number in place."""
+        if not isinstance(entry, str):
+            return self.literal(entry)
+        value = self.lookup(entry)
+        if value in self.map_values:
+            raise self.refuse(f"the grid depends on the tensor map {entry!r}")
+        return value
+
+    def literal(self, number: float) -> str:
+        self.constants.append(number)
+        return f"c[{len(self.constants) - 1}]"
+
+    def refuse(self, what: str) -> LoadError:
+        """A LoadError at the op that is being visited."""
+        return LoadError(f"{self.at}: {shown(what, str, _LONGEST)}; compile and save the kernel again")
+
+    def word(self, attributes: Mapping[str, Any], key: str, known: Mapping[str, Any]) -> str:
+        """An attribute that is one of the known words."""
+        found = attributes.get(key)
+        if not isinstance(found, str) or found not in known:
+            raise self.refuse(f"attribute {key!r} is {found!r}, must be one of {', '.join(known)}")
+        return found
+
+    def lookup(self, name: str) -> str:
+        if name not in self.locals:
+            raise self.refuse(f"value {name!r} is used before it is defined")
+        return self.locals[name]
+
+    def operands(self, op: Mapping[str, Any], count: int) -> list[str]:
+        names = op.get("operands", [])
+        if len(names) != count:
+            raise self.refuse(f"has {len(names)} operands, must have {count}")
+        values = [self.lookup(name) for name in names]
+        if self.map_values.intersection(values):
+            raise self.refuse("has a tensor map for operand, which only a launch takes")
+        if any(self.scalar_types.get(value) in FLOAT_TYPES for value in values):
+            raise self.refuse("has a float for operand, which only a launch takes")
+        return values
+
+    def define(self, op: Mapping[str, Any], values: Sequence[str], text: str) -> str:
+        results = op.get("results", [])
+        if len(results) != 1 or not NAME.match(results[0]) or results[0] in self.locals:
+            raise self.refuse(f"must define one new value, has {results!r}")
+        local = f"v{len(self.locals)}"
+        self.locals[results[0]] = local
+        self.emit(values, f"{local} = {text}")
+        if self.late_values.intersection(values):
+            self.late_values.add(local)
+        return local
+
+    def emit(self, values: Sequence[str], line: str) -> None:
+        if self.late_values.intersection(values):
+            self.read_late(values)
+            self.late_lines.append(line)
+        else:
+            self.early_lines.append(line)
+
+    def read_late(self, values: Sequence[str]) -> None:
+        for value in values:
+            if value.startswith("v") and value not in self.late_values and value not in self.wanted_late:
+                self.wanted_late.append(value)

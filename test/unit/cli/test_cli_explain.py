@@ -1,0 +1,46 @@
+"""`lowtide explain`: reasons, resources, accesses, and what it refuses."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from cli_calls import SMALL, accepted, level_file, refused, reported
+
+
+def test_explain_prints_reasons_resources_and_accesses() -> None:
+    output = accepted("explain", *SMALL, "--schedule", "stages = 3")
+    assert re.search(r"^mainloop\.stages +3 +given$", output, re.MULTILINE)
+    assert re.search(r"^mainloop\.a\.swizzle .*1-way", output, re.MULTILINE)
+    assert re.match(r"\d+ threads, \d+ bytes of shared memory", reported(output, "CTA"))
+    assert re.search(r"^a +ldmatrix.x4 reads", output, re.MULTILINE)
+    assert re.search(r"^d +st.global.16 writes", output, re.MULTILINE)
+
+
+def test_explain_shows_a_conflict_with_its_witness() -> None:
+    output = accepted("explain", *SMALL, "--schedule", "grid.tile = [64, 64], k = 32, a.swizzle = <0,3,3>")
+    row = next(line for line in output.splitlines() if re.match(r"a +ldmatrix", line))
+    assert "4-way" in row
+    assert "bank 0: lane 0 at byte 0, lane 2 at byte 128, lane 4 at byte 256, lane 6 at byte 384" in row
+
+
+def test_explain_of_a_dump_names_the_lines_of_its_accesses(dump: Path) -> None:
+    file = level_file(dump, "epilogue")
+    output = accepted("explain", "--ir", str(file))
+    lines = file.read_text().splitlines()
+    named = [int(number) for number in re.findall(r"sm?.* line (\d+)", output)]
+    assert named
+    assert all(re.search(r"sm\.(cp_async|ldmatrix|store|load)", lines[number - 1]) for number in named)
+    assert "why: not chosen here" in output
+
+
+def test_explain_prints_json_and_nothing_else() -> None:
+    found = json.loads(accepted("explain", *SMALL, "--json"))
+    assert found["format"] == 1
+    assert found["problem"]["m"] == 70
+
+
+@pytest.mark.parametrize("level", ["nvvm", "llvm"])
+def test_explain_refuses_levels_below_epilogue(dump: Path, level: str) -> None:
+    message = refused("explain", "--ir", str(level_file(dump, level)))
+    assert f"level {level} no longer says which access is whose" in message

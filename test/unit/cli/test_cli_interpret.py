@@ -1,0 +1,116 @@
+"""`lowtide interpret`: every dumped level, references, and what it refuses."""
+
+from pathlib import Path
+
+import pytest
+from cli_calls import LEVELS, SMALL, accepted, edited, level_file, lowtide, refused, reported
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_interpret_runs_every_dumped_level(dump: Path, level: str) -> None:
+    output = accepted("interpret", str(level_file(dump, level)), "--sms", "3")
+    assert reported(output, "level") == f"{level}, 3 SMs, numbers: float"
+    assert reported(output, "result").startswith("ok: all 3500 elements within bound")
+    own = level not in ("epilogue", "nvvm")
+    problem = "the file" if own else str(level_file(dump, "problem"))
+    assert reported(output, "against") == f"float64, with the epilogue in {problem}"
+
+
+@pytest.mark.parametrize("level", LEVELS[1:6])
+def test_interpret_compares_integers_for_equality(dump: Path, level: str) -> None:
+    output = accepted("interpret", str(level_file(dump, level)), "--domain", "exact")
+    assert reported(output, "result") == "ok: all 3500 elements are equal"
+
+
+def test_interpret_runs_steps_inside_a_level(dump: Path) -> None:
+    (step,) = dump.glob("05-atoms/*-bind-copy-atoms.mlir")
+    assert 'tile.after = "bind-copy-atoms"' in step.read_text()
+    accepted("interpret", str(step))
+
+
+def test_interpret_lowers_a_file_to_the_level_asked_for(dump: Path) -> None:
+    output = accepted("interpret", str(level_file(dump, "cta")), "--level", "pipelined")
+    assert reported(output, "level").startswith("pipelined")
+    assert "past level problem already" in refused("interpret", str(level_file(dump, "cta")), "--level", "problem")
+
+
+def test_interpret_makes_the_level_of_a_problem() -> None:
+    output = accepted("interpret", *SMALL, "--level", "cta", "--epilogue", "residual")
+    assert reported(output, "against") == "float64"
+    assert reported(output, "result").startswith("ok")
+
+
+def test_interpret_wants_run_time_extents(tmp_path: Path) -> None:
+    accepted("compile", "--target", "sm_80", "--dump-ir", str(tmp_path))
+    file = str(level_file(tmp_path, "cta"))
+    assert "say which it is to be run with: --m" in refused("interpret", file)
+    assert reported(accepted("interpret", file, *SMALL), "problem").startswith("bf16 tn 70x50x40")
+
+
+def test_interpret_refuses_extents_that_the_file_contradicts(dump: Path) -> None:
+    assert "n = 51 contradicts the spec's 50" in refused("interpret", str(level_file(dump, "cta")), "--n", "51")
+
+
+def test_interpret_exits_with_1_for_a_wrong_result(dump: Path, tmp_path: Path) -> None:
+    copy = edited(level_file(dump, "atoms"), tmp_path, "sm.splat 0.000000e+00", "sm.splat 9.000000e+00")
+    result = lowtide("interpret", copy)
+    assert result.exit_code == 1
+    assert reported(result.stdout, "result").startswith("WRONG: ")
+    result = lowtide("interpret", copy, "--domain", "exact")
+    assert result.exit_code == 1
+    assert "elements differ; the first: d[0, " in reported(result.stdout, "result")
+
+
+def test_interpret_exits_with_2_for_a_broken_rule_of_the_hardware(dump: Path, tmp_path: Path) -> None:
+    copy = edited(level_file(dump, "atoms"), tmp_path, "sm.barrier\n", "\n")
+    assert "sm.ldmatrix" in refused("interpret", copy, "--seed", "1")
+
+
+def test_interpret_of_a_level_without_its_epilogue_wants_a_reference(dump: Path, tmp_path: Path) -> None:
+    alone = edited(level_file(dump, "nvvm"), tmp_path, "module", "module")
+    assert "no longer says its epilogue, which takes bias: give an earlier dump with --against" in refused(
+        "interpret", alone
+    )
+    pipelined = str(level_file(dump, "pipelined"))
+    output = accepted("interpret", alone, "--against", pipelined)
+    assert reported(output, "against") == f"float64, with the epilogue in {pipelined}"
+
+
+def test_interpret_beside_a_level_without_its_epilogue_needs_exact_numbers(dump: Path, tmp_path: Path) -> None:
+    epilogue = level_file(dump, "epilogue")
+    against = ("--against", str(level_file(dump, "nvvm")))
+    assert "compare with --domain exact" in refused("interpret", str(epilogue), *against)
+    accepted("interpret", str(epilogue), *against, "--domain", "exact")
+    copy = edited(epilogue, tmp_path, "sm.splat 0.000000e+00", "sm.splat 2.000000e+00")
+    assert lowtide("interpret", copy, *against, "--domain", "exact").exit_code == 1
+
+
+def test_interpret_without_operands_takes_the_product_for_the_reference(tmp_path: Path) -> None:
+    file = tmp_path / "alone.mlir"
+    file.write_text(accepted("compile", *SMALL, "--emit", "epilogue"))
+    assert "of A · B alone" in reported(accepted("interpret", str(file)), "against")
+    file.write_text(accepted("compile", *SMALL, "--emit", "epilogue", "--epilogue", "relu"))
+    assert lowtide("interpret", str(file)).exit_code == 1
+
+
+def test_interpret_refuses_a_reference_of_another_problem(dump: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.mlir"
+    other.write_text(accepted("compile", *SMALL, "--emit", "problem", "--dtype", "f16", "--layout", "nt"))
+    message = refused("interpret", str(level_file(dump, "nvvm")), "--against", str(other))
+    assert "is of another problem: its operands are none, here bias (per_column f16)" in message
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--domain", "real"), "unknown number domain 'real'; known are float, exact, field"),
+        (("--level", "ptx"), "level ptx is not interpreted"),
+        (("--domain", "exact", "--epilogue", "gelu", "--level", "cta"), "the number domain 'exact' has no"),
+    ],
+)
+def test_interpret_refuses_bad_input_with_a_message(options: tuple[str, ...], message: str) -> None:
+    assert message in refused("interpret", *SMALL, *options)
+
+
+def test_interpret_refuses_a_dump_below_nvvm(dump: Path) -> None:
+    assert "level llvm is not interpreted" in refused("interpret", str(level_file(dump, "llvm")))
