@@ -164,7 +164,7 @@ class _Instruction:
 
 
 def lower_extract(context: Context, op: sm.ExtractOp) -> None:
-    """The registers of the sub-tile, found by the coordinates of their values."""
+    """The registers of the sub-tile, found by the coordinates of their values; split where it needs a part of them."""
     source, target = context.fragment(op.source), op.result.type
     row, column = op.offsets
     held = coordinates(tv_of(source.type.tv), source.type.shape)
@@ -177,11 +177,17 @@ def lower_extract(context: Context, op: sm.ExtractOp) -> None:
     if not values or not np.array_equal(held[:, values], wanted):
         raise Refusal(op, "the threads do not hold the same elements of the sub-tile in both thread-value layouts")
     width = source.width
+    while not _are_whole_registers(values, width):
+        width //= 2
+    registers = regroup(source, width).registers
+    context.values[op.result] = Fragment(tuple(registers[first // width] for first in values[::width]), width, target)
+
+
+def _are_whole_registers(values: list[int], width: int) -> bool:
+    """Whether the values are, in order, those of whole registers of `width` values."""
     firsts = np.array(values[::width])
-    if np.any(firsts % width) or values != (firsts[:, None] + np.arange(width)).ravel().tolist():
-        raise Refusal(op, f"extracts part of a register of {width} values; take whole registers")
-    registers = tuple(source.registers[first // width] for first in firsts)
-    context.values[op.result] = Fragment(registers, width, target)
+    runs = (firsts[:, None] + np.arange(width)).ravel().tolist()
+    return not np.any(firsts % width) and values == runs
 
 
 def lower_stack(context: Context, op: sm.StackOp) -> None:

@@ -19,6 +19,7 @@
 module attributes {tile.target = "sm_80"} {
 func.func @host(%ctas: index, %d: !mat, %e: memref<64x40xbf16>, %v: memref<?xf32>, %f: f32) {
   tile.launch @extract grid(%ctas) threads(32) shared_memory(512) args(%f) : f32
+  tile.launch @extract_part grid(%ctas) threads(32) shared_memory(512) args(%f) : f32
   tile.launch @map grid(%ctas) threads(32) shared_memory(512) args(%f) : f32
   tile.launch @through_shared grid(%ctas) threads(32) shared_memory(128) args()
   tile.launch @store_whole grid(%ctas) threads(32) shared_memory(128) args(%e) : memref<64x40xbf16>
@@ -48,6 +49,24 @@ tile.kernel @extract(%f: f32) {
   } : !tall
   %lower = sm.extract %sum[16, 0] : !tall to !atom
   sm.store_shared %lower to %s by "st.shared.8" : !atom, !scratch_atom
+  tile.return
+}
+
+// A part of a register is what it holds of the sub-tile.
+// CHECK-LABEL: gpu.func @extract_part(
+// CHECK:       %[[SUM:.+]] = arith.addf
+// CHECK:       %[[PART:.+]] = vector.shuffle %[[SUM]], %[[SUM]] [2, 3]
+// CHECK:       llvm.store %[[PART]],
+tile.kernel @extract_part(%f: f32) {
+  %s = sm.alloc at 0 : !scratch32
+  %ones = sm.splat 1.0 : !tall
+  %sum = sm.map %ones, %f : !tall, f32 {
+  ^bb0(%x: f32, %y: f32):
+    %0 = arith.addf %x, %y : f32
+    tile.yield %0 : f32
+  } : !tall
+  %half = sm.extract %sum[8, 0] : !tall to !wide
+  sm.store_shared %half to %s by "st.shared.8" : !wide, !scratch32
   tile.return
 }
 

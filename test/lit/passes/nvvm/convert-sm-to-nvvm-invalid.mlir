@@ -293,18 +293,3 @@ tile.kernel @kernel() {
   tile.return
 }
 }
-// -----
-
-// and takes whole registers.
-module attributes {tile.target = "sm_80"} {
-func.func @host(%ctas: index) {
-  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args()
-  return
-}
-tile.kernel @kernel() {
-  %f = sm.splat 0.0 : !sm.fragment<32x8xf32, #tile.tv<threads (4,8):(64,1), values ((2,2),2,1):((32,8),16,256)>>
-  // expected-error @below {{convert-sm-to-nvvm: extracts part of a register of 4 values; take whole registers}}
-  %g = sm.extract %f[8, 0] : !sm.fragment<32x8xf32, #tile.tv<threads (4,8):(64,1), values ((2,2),2,1):((32,8),16,256)>> to !sm.fragment<8x8xf32, #tile.tv<threads (4,8):(16,1), values (2,1):(8,8)>>
-  tile.return
-}
-}
