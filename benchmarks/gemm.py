@@ -19,6 +19,7 @@ import threading
 
 import lowtide as lt
 from lowtide.compiler.bench.contest import HEADINGS, Contest, markdown
+from lowtide.compiler.bench.cublaslt_search import WITH_SWEEP
 from lowtide.compiler.bench.gpu_timing import KINDS, torch_with_gpu
 from lowtide.compiler.spec import LAYOUTS
 from lowtide.targets import accumulator_types, operand_types
@@ -52,7 +53,7 @@ def run_case(size: tuple[int, int, int], dtype: str, layout: str, arguments: arg
             for contender in importlib.import_module("triton_gemm").contenders(contest.sets):
                 contest.add(contender)
         add_kernels(contest, arguments.target, arguments.schedule or [CHOSEN])
-        standings = contest.run(arguments.rounds, arguments.cublaslt)
+        standings = contest.run(arguments.rounds, WITH_SWEEP if arguments.cublaslt else 0)
     for kind in KINDS:
         print(f"\n### {m}×{n}×{k} {dtype} {layout}, {acc} accumulators, {kind}\n")
         print(markdown(HEADINGS, standings.rows(kind)), flush=True)

@@ -24,10 +24,10 @@ from dataclasses import dataclass, field
 import torch
 
 import lowtide as lt
+from lowtide.compiler.bench.gpu_timing import tolerance
 from lowtide.compiler.kernel import CompiledKernel
+from lowtide.elements import element_type
 
-DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16}
-TOLERANCE = {"bf16": 4e-3, "f16": 6e-4}  # of the Frobenius norm: the rounding of D, with room
 CHOSEN = "chosen"
 REFERENCE = "torch.matmul(out=)"
 ROTATING_SETS = 8
@@ -53,8 +53,9 @@ class Operands:
 
 def operands(size: tuple[int, int, int], dtype: str) -> Operands:
     m, n, k = size
-    a, b = (torch.randn(rows, k, device="cuda").to(DTYPES[dtype]) for rows in (m, n))
-    return Operands(a, b, torch.full((m, n), float("nan"), device="cuda", dtype=DTYPES[dtype]))
+    kind = getattr(torch, element_type(dtype).library)
+    a, b = (torch.randn(rows, k, device="cuda").to(kind) for rows in (m, n))
+    return Operands(a, b, torch.full((m, n), float("nan"), device="cuda", dtype=kind))
 
 
 def of_torch(given: Operands) -> list[Contender]:
@@ -96,7 +97,7 @@ def check(contender: Contender, given: Operands, dtype: str) -> bool:
     assert isinstance(result, torch.Tensor)
     expected = given.a.double() @ given.b.double().t()
     error = ((result.double() - expected).norm() / expected.norm()).item()
-    if not error < TOLERANCE[dtype]:  # so that NaN is wrong too
+    if not error < tolerance(dtype, "f32", given.a.shape[1]):  # so that NaN is wrong too
         print(f"  {contender.name}: WRONG, relative error {error:.2e}: left out", file=sys.stderr)
         return False
     return True
@@ -164,7 +165,7 @@ def extents(text: str) -> tuple[int, int, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", action="append", type=extents, help="N, for N×N×N, or M,N,K (default 64)")
-    parser.add_argument("--dtype", action="append", choices=list(DTYPES))
+    parser.add_argument("--dtype", action="append", choices=("bf16", "f16"))
     parser.add_argument("--schedule", action="append", help="a preset's name, schedule fields, or `chosen`")
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--rounds", type=int, default=21)

@@ -239,6 +239,7 @@ _SM90A_F64_STEPS = {
         "the larger mma.sync of f64, eight warps on a tile twice as wide",
         _F64.with_(grid_tile=(128, 128), atoms=(4, 2, 1)),
     ),
+    "sm90-f64-best": ("everything chosen for the shape", Schedule()),
 }
 
 LADDERS: Mapping[str, Preset] = MappingProxyType(

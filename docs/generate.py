@@ -2,6 +2,8 @@
 
     python docs/generate.py            write the pages
     python docs/generate.py --check    write nothing; exit 1 if a page is out of date
+    python docs/generate.py --measured DIR    first put the tables that benchmarks/tables.py wrote there on their pages,
+                                       and draw the charts of the ladders
     python docs/generate.py --charts   write only the charts of the ladders, from the figures in their pages
 
 Dialect pages come from the TableGen files by mlir-tblgen, which `pip install -e '.[test]'` brings.
@@ -9,6 +11,7 @@ Dialect pages come from the TableGen files by mlir-tblgen, which `pip install -e
 
 import argparse
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -21,7 +24,10 @@ from typing import Any
 
 import lowtide as lt
 from lowtide.compiler.bench.bar_chart import svg
-from lowtide.compiler.presets import PRESETS, ladder_of
+from lowtide.compiler.bench.contest import markdown
+from lowtide.compiler.bench.ladder import TIMED_HEADINGS
+from lowtide.compiler.bench.ladder_pages import LADDER_PAGES, LadderPage
+from lowtide.compiler.presets import PRESETS
 from lowtide.dialects.levels import DEVICE_OPS, HOST_OPS, RULES, Level
 from lowtide.passes.base import Pass
 from lowtide.passes.pipeline import REGISTRY, STEPS
@@ -132,36 +138,88 @@ def schedule_page() -> str:
     return head + "<!-- presets -->\n" + "\n".join(rows) + "\n" + rest[rest.index("<!-- end of presets -->") :]
 
 
-def ladder_page(size: int) -> str:
-    """The page of a ladder: a row for each preset, with its measured figures or marked as not measured."""
-    head, rows, tail = _split_ladder((ROOT / "docs" / f"ladder-{size}.md").read_text(encoding="utf-8"))
-    measured = {row[0]: row[1:-1] for row in rows}
-    steps = ladder_of("sm_90a")
-    blank = ["not measured", *[""] * (len(rows[0]) - 3)]
-    table = [[name, *measured.get(name, blank), preset.adds] for name, preset in steps.items()]
-    table += [row for row in rows if not row[0].startswith("sm90-")]
-    return head + "".join(f"| {' | '.join(row)} |\n" for row in table) + tail
+def ladder_page(page: LadderPage, measured: str = "") -> str:
+    """The page of a ladder: a row for each preset, with its figures or marked as not measured.
+
+    The figures are those of the page as it is, or of the text that benchmarks/tables.py has written.
+    """
+    path = ROOT / "docs" / f"{page.name}.md"
+    title, rows = _figures(measured or (path.read_text(encoding="utf-8") if path.exists() else ""))
+    presets = page.presets()
+    by_name = {row[0]: row[1:-1] for row in rows}
+    blank = [_NOT_MEASURED, *[""] * (len(TIMED_HEADINGS) - 3)]
+    table = [[name, *by_name.get(name, blank), preset.adds] for name, preset in presets.items()]
+    # What is no preset is a peer.
+    table += [row for row in rows if row[0] not in PRESETS]
+    chart = f"![TFLOP/s of each step]({page.name}.svg)\n\n" if title else ""
+    return _LADDER.format(
+        heading=page.heading,
+        chart=chart,
+        title=title or "No step has been measured yet",
+        table=markdown(TIMED_HEADINGS, [[cell.replace("\\|", "|") for cell in row] for row in table]),
+    )
 
 
-def ladder_chart(size: int) -> str:
-    """The chart of a ladder's measured rows, as SVG. Raises lowtide.Error where matplotlib is missing."""
-    text = (ROOT / "docs" / f"ladder-{size}.md").read_text(encoding="utf-8")
-    title = re.search(r"(?m)^[\d-]+\. (.*), \d+ rounds:$", text)
-    if title is None:
-        sys.exit(f"ladder-{size}.md: no line that ends in the number of rounds")
-    measured = [row for row in _split_ladder(text)[1] if row[1] != "not measured"]
+def ladder_chart(page: LadderPage) -> str:
+    """The chart of a ladder's measured rows, as SVG; "" where there are none. Raises lowtide.Error where matplotlib is
+    missing."""
+    title, rows = _figures((ROOT / "docs" / f"{page.name}.md").read_text(encoding="utf-8"))
     # The medians: the first figures of the columns with TFLOP/s.
-    bars = [(row[0], float(row[1].split()[0]), float(row[4].split()[0])) for row in measured]
-    return svg(title[1], "TFLOP/s", bars)
+    bars = [(row[0], float(row[1].split()[0]), float(row[4].split()[0])) for row in rows if _is_measured(row)]
+    return svg(re.sub(r"^[\d-]+\. |, \d+ rounds$", "", title), "TFLOP/s", bars) if bars else ""
 
 
-def _split_ladder(text: str) -> tuple[str, list[list[str]], str]:
-    """What stands before the rows of the table, their cells, and what follows."""
-    found = re.search(r"(?s)^(.*?\n\|(?: -+ \|)+\n)((?:\|[^\n]*\n)+)(.*)$", text)
-    if found is None:
-        sys.exit("a ladder page has no table")
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in found[2].splitlines()]
-    return found[1], rows, found[3]
+_NOT_MEASURED = "not measured"
+_LADDER = """# {heading}
+
+{chart}{title}:
+
+{table}
+
+Ratios are of the same round: median (least … greatest). How: [performance](performance.md).
+"""
+
+
+def _is_measured(row: Sequence[str]) -> bool:
+    return "…" in row[1] and ":" not in row[1]
+
+
+def _figures(text: str) -> tuple[str, list[list[str]]]:
+    """The line above a table, which says when and where it was measured, "" for none; and the cells of its rows."""
+    title = re.search(r"(?m)^(\d{4}-[\d-]+\. .*):$", text)
+    lines = [line.strip("|") for line in text.splitlines() if line.startswith("| ")]
+    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)] for line in lines]
+    return (title[1] if title else ""), rows[2:]
+
+
+def with_measured(text: str, folder: Path) -> str:
+    """A page with its blocks of measurements replaced by the files of the folder, where these are there."""
+
+    def replaced(block: re.Match[str]) -> str:
+        path = folder / f"{block[2]}.md"
+        return f"{block[1]}\n{path.read_text(encoding='utf-8')}{block[4]}" if path.exists() else block[0]
+
+    return re.sub(r"(?s)(<!-- measured: ([\w-]+) -->)\n(.*?)(<!-- end of \2 -->)", replaced, text)
+
+
+def take_measured(folder: Path) -> None:
+    """Put the tables of a folder on their pages, and draw the charts of the ladders that are there."""
+    performance = ROOT / "docs" / "performance.md"
+    performance.write_text(with_measured(performance.read_text(encoding="utf-8"), folder), encoding="utf-8")
+    for page in LADDER_PAGES:
+        path = folder / f"{page.name}.md"
+        if path.exists():
+            text = ladder_page(page, path.read_text(encoding="utf-8"))
+            (ROOT / "docs" / f"{page.name}.md").write_text(text, encoding="utf-8")
+    write_charts(ROOT / "docs")
+
+
+def write_charts(folder: Path) -> None:
+    """The charts of all ladders that have figures."""
+    for page in LADDER_PAGES:
+        chart = ladder_chart(page)
+        if chart:
+            (folder / f"{page.name}.svg").write_text(chart, encoding="utf-8")
 
 
 # For each level shown in README.md: the first line (the n-th that contains the text), and text in the last line.
@@ -209,8 +267,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "passes.md": passes_page,
         "levels.md": levels_page,
         "schedule.md": schedule_page,
-        "ladder-4096.md": lambda: ladder_page(4096),
-        "ladder-8192.md": lambda: ladder_page(8192),
+        **{f"{page.name}.md": functools.partial(ladder_page, page) for page in LADDER_PAGES},
         "../README.md": readme,
     }
 )
@@ -222,11 +279,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a page is out of date")
     parser.add_argument("--folder", type=Path, default=ROOT / "docs", help="where the pages lie (default: docs)")
     parser.add_argument("--charts", action="store_true", help="write only the charts of the ladders")
+    parser.add_argument(
+        "--measured", type=Path, metavar="DIR", help="what benchmarks/tables.py wrote, to be taken over"
+    )
     options = parser.parse_args(argv)
     if options.charts:
-        for size in (4096, 8192):
-            (options.folder / f"ladder-{size}.svg").write_text(ladder_chart(size), encoding="utf-8")
+        write_charts(options.folder)
         return 0
+    if options.measured:
+        take_measured(options.measured)
     stale = []
     for name, generate in PAGES.items():
         path, text = options.folder / name, generate()

@@ -6,11 +6,14 @@ the times, as rows for a table.
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
+from lowtide import runtime
 from lowtide.compiler.bench import cublaslt, cublaslt_library, cublaslt_search
+from lowtide.compiler.bench.cublaslt_search import WITH_SWEEP
 from lowtide.compiler.bench.exact_products import exact_complaint, exact_product
 from lowtide.compiler.bench.gpu_timing import (
     Contender,
@@ -43,6 +46,8 @@ class Standings:
     cublaslt: tuple[Contender, ...]
     offered: int
     others: tuple[Contender, ...]
+    left_out: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """What is wrong with the contenders that were not timed, by name."""
 
     def best_cublaslt(self, kind: str) -> Contender | None:
         """cuBLASLt's fastest finalist by the median of its rounds."""
@@ -103,6 +108,7 @@ class Contest:
         self._matmul: cublaslt.Matmul | None = None
         self._workspace: Any = None
         self._others: list[Contender] = []
+        self._left_out: dict[str, str] = {}
 
     def __enter__(self) -> "Contest":
         return self
@@ -112,27 +118,32 @@ class Contest:
             self._torch.cuda.synchronize()
             self._matmul.close()
 
-    def add_kernel(self, name: str, kernel: CompiledKernel) -> bool:
+    def add_kernel(self, name: str, kernel: CompiledKernel | runtime.Kernel) -> bool:
         """Take part with a kernel of the spec; False, and a line, where its result is wrong."""
         return self.add(Contender(name, lambda i: _launch(kernel, self.sets[i])))
 
     def add(self, contender: Contender) -> bool:
         """Take part; False, and a line, where the result is wrong or the launch is refused."""
-        if not self._is_right(contender):
-            return False
-        self._others.append(contender)
-        return True
+        found = self._complaint(contender)
+        if found:
+            self._left_out[contender.name] = found
+        else:
+            self._others.append(contender)
+        return not found
 
-    def run(self, rounds: int, with_cublaslt: bool) -> Standings:
-        """Time everyone. Raises DeviceError where torch.matmul itself is wrong or cuBLASLt is missing."""
+    def run(self, rounds: int, algorithms: int = WITH_SWEEP, finalists: int = FINALISTS) -> Standings:
+        """Time everyone, with so many `finalists` of up to so many `algorithms` of cuBLASLt, 0 for none.
+
+        Raises DeviceError where torch.matmul itself is wrong or cuBLASLt is missing.
+        """
         torch = torch_matmul(self._torch, self.sets, self.spec.acc)
-        if not self._is_right(torch):
+        if self._complaint(torch):
             raise DeviceError("torch.matmul's own result is wrong: this GPU is not to be trusted")
-        offered, finalists = self._cublaslt() if with_cublaslt else (0, ())
-        race([torch, *finalists, *self._others], self._timed, rounds, self._seed)
-        return Standings(self._flops, torch, finalists, offered, tuple(self._others))
+        offered, fastest = self._cublaslt(algorithms, finalists) if algorithms else (0, ())
+        race([torch, *fastest, *self._others], self._timed, rounds, self._seed)
+        return Standings(self._flops, torch, fastest, offered, tuple(self._others), self._left_out)
 
-    def _is_right(self, contender: Contender) -> bool:
+    def _complaint(self, contender: Contender) -> str:
         try:
             found = exact_complaint(contender, self._exact, self._timed)
             found = found or complaint(contender, self.sets, self.spec.a, self.spec.acc)
@@ -140,9 +151,9 @@ class Contest:
             found = str(error)
         if found:
             self._say(f"{contender.name}: left out: {found}")
-        return not found
+        return found
 
-    def _cublaslt(self) -> tuple[int, tuple[Contender, ...]]:
+    def _cublaslt(self, most: int, finalists: int) -> tuple[int, tuple[Contender, ...]]:
         """How many algorithms have run and are not known to be wrong, and the fastest of them, which are right."""
         spec, first = self.spec, self.sets[0]
         assert spec.m is not None and spec.n is not None and spec.k is not None
@@ -151,19 +162,19 @@ class Contest:
         self._workspace = self._torch.empty(cublaslt.WORKSPACE_BYTES, device="cuda", dtype=self._torch.uint8)
         self._matmul = cublaslt.Matmul(cublaslt_library.load(), description, self._workspace.data_ptr())
         multiprocessors = self._torch.cuda.get_device_properties(first.d.device).multi_processor_count
-        algorithms = cublaslt_search.find(self._matmul, multiprocessors)
+        algorithms = cublaslt_search.find(self._matmul, multiprocessors, most)
         contenders = [self._algorithm_contender(self._matmul, algorithm) for algorithm in algorithms]
         alone = self._alone(contenders)
         screened: list[Contender] = []
         wrong = 0
         for contender in sorted(alone, key=alone.__getitem__):
-            if len(screened) == SCREENED:
+            if len(screened) == min(SCREENED, 3 * finalists):
                 break
-            if self._is_right(contender):
-                screened.append(contender)
-            else:
+            if self._complaint(contender):
                 wrong += 1
-        fastest = screen(screened, self._timed, FINALISTS, self._seed)
+            else:
+                screened.append(contender)
+        fastest = screen(screened, self._timed, finalists, self._seed)
         return len(alone) - wrong, tuple(fastest)
 
     def _alone(self, contenders: Sequence[Contender]) -> dict[Contender, float]:
@@ -211,7 +222,7 @@ class Contest:
         return Contender(algorithm.name, launch)
 
 
-def _launch(kernel: CompiledKernel, operands: Operands) -> object:
+def _launch(kernel: CompiledKernel | runtime.Kernel, operands: Operands) -> object:
     return kernel(operands.a, operands.b, out=operands.d)
 
 

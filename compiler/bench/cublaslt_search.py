@@ -54,23 +54,24 @@ class Family:
     capabilities: Capabilities
 
 
-def find(matmul: Matmul, multiprocessors: int) -> tuple[Algorithm, ...]:
-    """Algorithms that cuBLASLt says it can run, the heuristic's best fit first and whole, some `WITH_SWEEP` of them.
+def find(matmul: Matmul, multiprocessors: int, most: int = WITH_SWEEP) -> tuple[Algorithm, ...]:
+    """Algorithms that cuBLASLt says it can run, the heuristic's best fit first and whole, some `most` of them.
 
-    Of the others, none has the settings of another. Raises DeviceError where a call fails or the heuristic has no
-    answer.
+    Each source has its share of `most`. Of the others, none has the settings of another. Raises DeviceError where a
+    call fails or the heuristic has no answer.
     """
     found = _Found(matmul)
+    within_ids, with_neighbours = (most * share // WITH_SWEEP for share in (WITHIN_IDS, WITH_NEIGHBOURS))
     found.take(matmul.offers(WORKSPACES[0]))
     for workspace_bytes in WORKSPACES[1:]:
-        found.offer(matmul.offers(workspace_bytes), WITHIN_IDS)
+        found.offer(matmul.offers(workspace_bytes), within_ids)
     best = list(found.algorithms)
     if not best:
         raise DeviceError("cuBLASLt offers no algorithm for this product; leave cuBLASLt out of the comparison")
     empty = {number: struct for number in matmul.ids() if (struct := matmul.begin(number)) is not None}
     within = {number: matmul.offers(WORKSPACE_BYTES, struct) for number, struct in empty.items()}
-    found.offer(alternate(within.values()), WITHIN_IDS)
-    found.fill(alternate(_neighbours(matmul.library, one.struct) for one in best), WITH_NEIGHBOURS)
+    found.offer(alternate(within.values()), within_ids)
+    found.fill(alternate(_neighbours(matmul.library, one.struct) for one in best), with_neighbours)
     started: dict[int, AlgorithmStruct] = {}
     for one in (*best, *chain.from_iterable(within.values())):
         started.setdefault(_id(matmul.library, one.struct), one.struct)
@@ -80,7 +81,7 @@ def find(matmul: Matmul, multiprocessors: int) -> tuple[Algorithm, ...]:
     # Half of the places go to the ids that the heuristic thinks best of.
     best_ids = alternate([one for number, one in sweeps.items() if number in leading])
     other_ids = alternate([one for number, one in sweeps.items() if number not in leading])
-    found.fill(alternate([best_ids, other_ids]), WITH_SWEEP)
+    found.fill(alternate([best_ids, other_ids]), most)
     return tuple(found.algorithms)
 
 

@@ -7,7 +7,9 @@ rows of the whole problem are compared with float64 as well, before it is timed.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from lowtide import runtime
 from lowtide.compiler.bench.contest import Contest, Standings, interval
+from lowtide.compiler.bench.cublaslt_search import WITH_SWEEP
 from lowtide.compiler.bench.gpu_timing import KINDS, Contender, ratio, spread
 from lowtide.compiler.checking.gpu_run import run_on_gpu
 from lowtide.compiler.checking.interpretation import inputs_for
@@ -20,7 +22,6 @@ from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.presets import Preset
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error
 
 # (M, N, K): no whole tile of any preset, rows of whole 16-byte units, more than one tile per CTA on two SMs.
@@ -32,6 +33,14 @@ _SMS = 2  # of the interpreter's GPU
 PEER = "torch.matmul (cuBLAS)"
 
 Say = Callable[[str], None]
+Kernel = CompiledKernel | runtime.Kernel
+Build = Callable[[GemmSpec, str, Preset], Kernel]
+"""Gives the kernel of a step, by its name, or raises Error."""
+
+
+def compiled(spec: GemmSpec, name: str, preset: Preset) -> CompiledKernel:
+    """The kernel of a step, compiled here."""
+    return compile_gemm(spec, preset.target, preset.schedule)
 
 
 @dataclass(frozen=True)
@@ -40,7 +49,7 @@ class Step:
 
     name: str
     preset: Preset
-    kernel: CompiledKernel | None
+    kernel: Kernel | None
     result: str
     """ok, wrong, refused (not compiled), or failed (not run to its end)."""
     message: str
@@ -61,15 +70,20 @@ class Resources:
     instructions: int | None
 
 
-def climb(spec: GemmSpec, presets: Mapping[str, Preset], seed: int, on_gpu: bool, say: Say) -> list[Step]:
+def climb(
+    spec: GemmSpec, presets: Mapping[str, Preset], seed: int, on_gpu: bool, say: Say, build: Build = compiled
+) -> list[Step]:
     """Compile and verify every step, in order; `say` gets its name before. A refusal is the step's verdict."""
     steps = []
     for name, preset in presets.items():
         say(name)
-        kernel: CompiledKernel | None = None
+        kernel: Kernel | None = None
         try:
-            kernel = _compiled(spec, preset)
-            verdict = verify(spec, preset.target, preset.schedule, seed, on_gpu)
+            kernel = build(spec, name, preset)
+            if isinstance(kernel, CompiledKernel):
+                _ = kernel.assembly  # code that spills is refused by that alone
+            small = small_problem(spec, preset)
+            verdict = verify(small, build(small, name, preset), seed, on_gpu)
             result, message = "ok" if verdict.ok else "wrong", verdict.message
         except Error as error:
             result, message = "refused" if kernel is None else "failed", str(error).partition("\n")[0]
@@ -77,27 +91,23 @@ def climb(spec: GemmSpec, presets: Mapping[str, Preset], seed: int, on_gpu: bool
     return steps
 
 
-def _compiled(spec: GemmSpec, preset: Preset) -> CompiledKernel:
-    """The kernel, assembled where there is a ptxas: code that spills is refused by that alone."""
-    kernel = compile_gemm(spec, preset.target, preset.schedule)
-    _ = kernel.assembly
-    return kernel
+def small_problem(spec: GemmSpec, preset: Preset) -> GemmSpec:
+    """The spec's dtypes and layout, at ragged extents."""
+    copies = {preset.schedule.mainloop.a.copy, preset.schedule.mainloop.b.copy}
+    m, n, k = RAGGED_IN_PANELS if copies & _PANELLED else RAGGED
+    return replace(spec, m=m, n=n, k=k)
 
 
-def verify(spec: GemmSpec, target: str, schedule: Schedule, seed: int, on_gpu: bool) -> Verdict:
-    """The spec's dtypes and layout, at ragged extents. Raises what compiling and running raise."""
-    copies = {schedule.mainloop.a.copy, schedule.mainloop.b.copy}
-    extents = RAGGED_IN_PANELS if copies & _PANELLED else RAGGED
-    m, n, k = extents
-    small = replace(spec, m=m, n=n, k=k)
-    kernel = compile_gemm(small, target, schedule)
-    inputs = inputs_for(small, extents, "float", seed)
+def verify(spec: GemmSpec, kernel: Kernel, seed: int, on_gpu: bool) -> Verdict:
+    """The kernel of a spec with known extents, on the GPU or the interpreter. Raises what running raises."""
+    inputs = inputs_for(spec, (spec.m, spec.n, spec.k), "float", seed)
     if on_gpu:
-        ran = run_on_gpu(kernel, small, inputs)
-        return Verdict(False, ran.complaint) if ran.complaint else against_float64(small, inputs, ran.d, seed)
+        ran = run_on_gpu(kernel, spec, inputs)
+        return Verdict(False, ran.complaint) if ran.complaint else against_float64(spec, inputs, ran.d, seed)
+    assert isinstance(kernel, CompiledKernel)  # one that was loaded has no levels
     with make_context() as context:
         module = parse_text(kernel.levels[str(Level.NVVM)], context, f"<level {Level.NVVM}>")
-        return against_float64(small, inputs, interpret(module, small, inputs, sms=_SMS, seed=seed, domain="float"))
+        return against_float64(spec, inputs, interpret(module, spec, inputs, sms=_SMS, seed=seed, domain="float"))
 
 
 def race_steps(
@@ -109,7 +119,7 @@ def race_steps(
         for step in steps:
             if step.kernel is not None and step.ok:
                 contest.add_kernel(step.name, step.kernel)
-        return contest.run(rounds, with_cublaslt)
+        return contest.run(rounds, WITH_SWEEP if with_cublaslt else 0)
 
 
 def resources_of(kernel: CompiledKernel) -> Resources:
@@ -137,7 +147,8 @@ def timed_rows(steps: list[Step], standings: Standings, with_intervals: bool) ->
         contender = by_name.get(step.name)
         if contender is None:
             # A step that is right in small may be found wrong, and said so, when it is to be timed.
-            word = "wrong" if step.ok else step.result
+            word, reason = ("wrong", standings.left_out.get(step.name, "")) if step.ok else (step.result, step.message)
+            word += f": {reason}" if with_intervals and reason else ""
             rows.append((step.name, word, *[""] * (len(_COLUMNS) - 1), step.preset.adds))
             continue
         own = dict.fromkeys(KINDS, contender)
@@ -175,7 +186,7 @@ def untimed_rows(steps: list[Step]) -> list[tuple[str, ...]]:
     rows = []
     for step in steps:
         found: list[str] = []
-        if step.kernel is not None:
+        if isinstance(step.kernel, CompiledKernel):
             taken = resources_of(step.kernel)
             numbers = (taken.threads, taken.registers, taken.shared_memory, taken.instructions)
             found = ["no ptxas" if number is None else str(number) for number in numbers]

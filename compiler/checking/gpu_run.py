@@ -34,7 +34,9 @@ class GpuRun:
     launches: int
 
 
-def run_on_gpu(kernel: CompiledKernel, spec: GemmSpec, inputs: Mapping[str, Any], device: int = 0) -> GpuRun:
+def run_on_gpu(
+    kernel: CompiledKernel | runtime.Kernel, spec: GemmSpec, inputs: Mapping[str, Any], device: int = 0
+) -> GpuRun:
     """Launch on inputs of `random_inputs`, copy D back, then time more launches of the same.
 
     Raises LoadError for a kernel of another architecture, LaunchError, DeviceError.

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from lowtide.compiler.bench.contest import HEADINGS, Contest
+from lowtide.compiler.bench.cublaslt_search import WITH_SWEEP
 from lowtide.compiler.bench.gpu_timing import KINDS, torch_with_gpu
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, line, problem_line, seed_or_drawn, table
@@ -55,7 +56,7 @@ def bench(
             right &= contest.add_kernel(f"lowtide {text or 'chosen'}", kernel)
             line("schedule", str(kernel.schedule))
         update("timing")
-        standings = contest.run(rounds, cublaslt)
+        standings = contest.run(rounds, WITH_SWEEP if cublaslt else 0)
     for kind in KINDS:
         typer.echo(f"\n{kind}")
         table(HEADINGS, standings.rows(kind))

@@ -89,4 +89,4 @@ def test_every_step_of_the_ladder_is_compiled_and_right(dtype):
     ladder = ladder_of(TARGET)
     steps = climb(spec, ladder, seed=3, on_gpu=True, say=lambda name: None)
     assert [step.name for step in steps] == list(ladder)
-    assert {step.name: step.verdict.message for step in steps if step.result != "ok"} == {}
+    assert {step.name: step.message for step in steps if step.result != "ok"} == {}

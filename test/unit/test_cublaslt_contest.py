@@ -126,7 +126,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 
 def run(said: list[str] | None = None) -> contest.Standings:
     with contest.Contest(SPEC, 0, (said if said is not None else []).append) as running:
-        return running.run(rounds=2, with_cublaslt=True)
+        return running.run(rounds=2)
 
 
 def ids(names: Any) -> list[int]:

@@ -61,7 +61,7 @@ def test_each_preset_is_a_step_of_one_ladder_in_the_order_of_the_table() -> None
 @pytest.mark.parametrize(
     ("name", "dtype", "way_out"),
     [
-        ("sm80-persistent", "f64", "take sm90-f64, or leave"),
+        ("sm80-persistent", "f64", "take sm90-f64-best, or leave"),
         ("sm90-f64", "bf16", "is for f64, not bf16; take sm90-best"),
     ],
 )

@@ -1,0 +1,244 @@
+"""The tables of measurements that the documentation shows.
+
+    python benchmarks/tables.py --out DIR [--only NAME …] [--rounds N] [--seed 0]
+
+Writes DIR/NAME.md for each table, row by row as they are measured: shapes, tall, types, and the ladders (ladder-4096,
+ladder-8192, ladder-sm80, ladder-f32, ladder-f64). `python docs/generate.py --measured DIR` puts them on their pages.
+Kernels are compiled by as many processes as the machine has cores, while others are timed. Asks for a GPU and torch;
+takes about six minutes on an H200 with 16 cores. A kernel that is refused or wrong is a row with its reason. Exit
+status: 0, 1 where a table is not whole, 3 where the time is over.
+"""
+
+import argparse
+import datetime
+import functools
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import lowtide as lt
+from lowtide.compiler.bench.cases import (
+    SPEED_HEADINGS,
+    TYPE_HEADINGS,
+    Case,
+    Entry,
+    Outcome,
+    request,
+    run_case,
+    speed_rows,
+    type_rows,
+)
+from lowtide.compiler.bench.contest import markdown
+from lowtide.compiler.bench.gpu_timing import torch_with_gpu
+from lowtide.compiler.bench.ladder import TIMED_HEADINGS, climb, race_steps, small_problem, timed_rows
+from lowtide.compiler.bench.ladder_pages import LADDER_PAGES, LadderPage, cube, product
+from lowtide.compiler.bench.parallel import Compilers
+from lowtide.compiler.cli.console import problem_line
+from lowtide.compiler.dumps import write_whole
+from lowtide.compiler.presets import Preset
+from lowtide.compiler.spec import LAYOUTS, GemmSpec
+
+CHOSEN = Entry("Lowtide, chosen", "sm_90a")
+ON_MMA_SYNC = Entry("Lowtide on mma.sync, chosen", "sm_80")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cases whose outcomes are rows. `algorithms`: how many of cuBLASLt's are tried, of which `finalists` race."""
+
+    name: str
+    cases: tuple[Case, ...]
+    headings: Sequence[str]
+    rows: Callable[[Sequence[Outcome]], list[tuple[str, ...]]]
+    rounds: int
+    algorithms: int
+    finalists: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """What every table of a run shares."""
+
+    compilers: Compilers
+    folder: Path
+    device: str
+    rounds: int | None
+    seed: int
+
+    def write(self, name: str, title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        today = datetime.datetime.now(datetime.timezone.utc).date()
+        write_whole(self.folder / f"{name}.md", f"{today}. {title}:\n\n{markdown(headings, rows)}\n")
+
+
+def say(text: str) -> None:
+    print(f"{time.monotonic() - STARTED:6.1f} s  {text}", file=sys.stderr, flush=True)
+
+
+STARTED = time.monotonic()
+
+SHAPES = Table(
+    "shapes",
+    (
+        Case(cube("bf16", 8192), (CHOSEN,)),
+        Case(cube("bf16", 4096), (CHOSEN, ON_MMA_SYNC)),
+        Case(cube("bf16", 16384), (CHOSEN,)),
+        Case(product("bf16", 4096, 28672, 4096), (CHOSEN,)),
+        Case(cube("bf16", 1024), (CHOSEN,)),
+        Case(cube("bf16", 2048), (CHOSEN,)),
+        Case(product("bf16", 512, 512, 16384), (CHOSEN,)),
+        Case(product("f16", 81920, 256, 256), (CHOSEN, ON_MMA_SYNC)),
+        Case(cube("f32", 4096), (CHOSEN,)),
+        Case(cube("f64", 4096), (CHOSEN,)),
+    ),
+    SPEED_HEADINGS,
+    speed_rows,
+    rounds=5,
+    algorithms=96,
+    finalists=4,
+)
+
+# The product of the first study note, on the instructions that it uses: tiles of 128×128×32, three and five stages.
+_TALL = tuple(
+    Entry(name, "sm_80", name)
+    for name in (
+        "sm80-three-stages",
+        "sm80-rasterized",
+        "sm80-five-stages",
+        "sm80-persistent",
+        "sm80-filled-ring",
+        "sm80-large-tile",
+    )
+)
+TALL = Table(
+    "tall",
+    tuple(Case(product("f16", 81920, 256, 256, acc), (*_TALL, ON_MMA_SYNC)) for acc in ("f32", "f16")),
+    SPEED_HEADINGS,
+    speed_rows,
+    rounds=5,
+    algorithms=96,
+    finalists=4,
+)
+
+TYPES = Table(
+    "types",
+    (
+        *(
+            Case(cube(dtype, 4096, layout=layout), (CHOSEN,))
+            for dtype in ("bf16", "f16", "f32", "f64")
+            for layout in LAYOUTS
+        ),
+        *(Case(cube("f16", 4096, "f16", layout), (CHOSEN,)) for layout in LAYOUTS),
+    ),
+    TYPE_HEADINGS,
+    type_rows,
+    rounds=3,
+    algorithms=32,
+    finalists=2,
+)
+TABLES = (SHAPES, TALL, TYPES)
+LADDER_ROUNDS = 3
+NAMES = tuple(one.name for one in (*TABLES, *LADDER_PAGES))
+
+
+def run_table(table: Table, run: Run) -> bool:
+    """Measure and write a table. Whether every row has figures."""
+    rounds = run.rounds or table.rounds
+    title = f"{run.device}, cuBLASLt's best of up to {table.algorithms}, {rounds} rounds"
+    outcomes: list[Outcome] = []
+    for case in table.cases:
+        say(f"{table.name}: {case.title}")
+        outcomes.append(run_case(case, run.compilers, rounds, run.seed, table.algorithms, table.finalists, say))
+        run.write(table.name, title, table.headings, table.rows(outcomes))
+    return not any(outcome.reasons for outcome in outcomes)
+
+
+def run_ladder(page: LadderPage, run: Run) -> bool:
+    """Measure and write a ladder. Whether every step is right and timed."""
+    rounds = run.rounds or LADDER_ROUNDS
+    steps = climb(
+        page.spec, page.presets(), run.seed, True, functools.partial(_say_step, page), _built_by(run.compilers)
+    )
+    for step in steps:
+        if not step.ok:
+            say(f"{step.name}: {step.result}: {step.message}")
+    standings = race_steps(page.spec, steps, rounds, run.seed, say)
+    title = f"{problem_line(page.spec, (page.spec.m, page.spec.n, page.spec.k))}, {run.device}, {rounds} rounds"
+    run.write(page.name, title, TIMED_HEADINGS, timed_rows(steps, standings, with_intervals=True))
+    return len(standings.others) == len(steps)
+
+
+def _say_step(page: LadderPage, step: str) -> None:
+    say(f"{page.name}: {step}")
+
+
+def _built_by(compilers: Compilers) -> Callable[[GemmSpec, str, Preset], lt.runtime.Kernel]:
+    return lambda spec, name, preset: compilers.kernel(spec, preset.target, name)
+
+
+def request_all(names: Sequence[str], compilers: Compilers) -> None:
+    """Start to compile, in the order in which kernels are needed."""
+    for table in TABLES:
+        if table.name in names:
+            request(table.cases, compilers)
+    for page in LADDER_PAGES:
+        if page.name in names:
+            for name, preset in page.presets().items():
+                for spec in (page.spec, small_problem(page.spec, preset)):
+                    compilers.request(spec, preset.target, name)
+
+
+def run_all(names: Sequence[str], run: Run) -> bool:
+    """Whether all of the named tables are whole."""
+    whole = True
+    jobs = [(table.name, functools.partial(run_table, table)) for table in TABLES]
+    jobs += [(page.name, functools.partial(run_ladder, page)) for page in LADDER_PAGES]
+    for name, job in jobs:
+        if name not in names:
+            continue
+        try:
+            whole &= job(run)
+        # What torch and CUDA raise is no lowtide.Error; the other tables are worth their time all the same.
+        except Exception as error:
+            say(f"{name}: not whole: {type(error).__name__}: {error}")
+            whole = False
+    return whole
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0] if __doc__ else None, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    result.add_argument("--out", type=Path, required=True, help="folder that gets a file for each table")
+    result.add_argument("--only", action="append", choices=NAMES, help="a table; all if left out")
+    result.add_argument("--rounds", type=int, help="counted rounds; each table's own if left out")
+    result.add_argument("--seed", type=int, default=0, help="of operands and of the order")
+    result.add_argument("--timeout", type=float, default=570.0, help="seconds after which the process ends itself")
+    return result
+
+
+def main() -> int:
+    arguments = parser().parse_args()
+    watchdog = threading.Timer(arguments.timeout, lambda: os._exit(3))
+    watchdog.daemon = True
+    watchdog.start()
+    names = arguments.only or NAMES
+    try:
+        with Compilers() as compilers:
+            torch = torch_with_gpu()
+            request_all(names, compilers)
+            device = f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
+            arguments.out.mkdir(parents=True, exist_ok=True)
+            run = Run(compilers, arguments.out, device, arguments.rounds, arguments.seed)
+            whole = run_all(names, run)
+    except lt.Error as error:
+        sys.exit(f"tables.py: error: {error}")
+    say("done")
+    return 0 if whole else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
