@@ -153,7 +153,7 @@ def test_an_edited_dump_is_drawn_as_it_is(mma: str, tmp_path: Path) -> None:
     dump.write_text(mma.replace("swizzle<2,3,3>", "swizzle<1,3,3>"), encoding="utf-8")
     panel = panel_of(kernel_picture(dump, show="banks"), "b read by ldmatrix.x4")
     assert "swizzle<1,3,3>, 2-way conflicts" in panel.title
-    lt.draw(str(dump), tmp_path / "x.svg", show="banks", part="m=2,n=2,k=8")
+    lt.draw(str(dump), tmp_path / "x.svg", show="banks", part="m=1,n=1,k=2")
     assert len(drawn_panels(tmp_path / "x.svg")) == 6
 
 
@@ -163,17 +163,17 @@ def lowtide(*arguments: str) -> Result:
 
 def test_the_command_draws_the_kernel_of_its_options(tmp_path: Path) -> None:
     file = tmp_path / "k.svg"
-    done = lowtide("--target", "sm_80", "--schedule", MMA, "--show", "load", "--part", "m=2,n=2,k=8", "-o", str(file))
+    done = lowtide("--target", "sm_80", "--schedule", MMA, "--show", "load", "--part", "m=2,n=2,k=4", "-o", str(file))
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines()[-1] == f"written    {file}"
     assert [panel.labels.tolist() for panel in drawn_panels(file)] == 2 * [
-        grid(2, 8, lambda row, column: f"T{4 * row}\nV{column}")
+        grid(2, 4, lambda row, column: f"T{4 * row}\nV{column}")
     ]
 
 
 def test_a_compiled_kernel_is_drawn(tmp_path: Path) -> None:
     kernel = lt.compile_gemm(lt.GemmSpec(m=64, n=64, k=64, a="f16", b="f16", d="f16"), schedule=MMA)
-    lt.draw(kernel, tmp_path / "k.svg", show="store", part="m=1,n=8")
+    lt.draw(kernel, tmp_path / "k.svg", show="store", part="m=1,n=2")
     assert [panel.title.split(" by ")[0] for panel in drawn_panels(tmp_path / "k.svg")][-1].strip() == "registers to D"
     late = lt.compile_ir(kernel.levels["nvvm"])
     with pytest.raises(lt.Error, match="no longer says who does what"):

@@ -31,10 +31,10 @@ def refused(*arguments: str) -> str:
 
 def test_the_svg_has_every_cell_of_the_picture_with_its_label_and_colour(tmp_path: Path) -> None:
     file = tmp_path / "atom.svg"
-    lt.draw("mma.m16n8k8.f32.bf16", file)
-    picture = picture_of("mma.m16n8k8.f32.bf16")
+    lt.draw("mma.m8n8k4.f64.f64", file)
+    picture = picture_of("mma.m8n8k4.f64.f64")
     found = drawn_panels(file)
-    assert [panel.title.strip() for panel in found] == ["B (8×8)", "A (16×8)", "C (16×8)"]
+    assert [panel.title.strip() for panel in found] == ["B (4×8)", "A (8×4)", "C (8×8)"]
     for drawn, panel in zip(found, picture.drawn, strict=True):
         assert drawn.labels.tolist() == panel.labels.tolist()
         assert (len(drawn.rows), len(drawn.columns)) == panel.labels.shape
