@@ -14,7 +14,7 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.tile import GemmLayout, OperandKind
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.passes.base import walk
-from lowtide.passes.support.atoms import is_operand_load
+from lowtide.passes.support.operand_loads import is_operand_load
 from lowtide.passes.support.problem import a_is_mk, b_is_nk
 from lowtide.targets import WarpAccess
 from lowtide.targets.ldmatrix import row_addresses

@@ -33,8 +33,8 @@ from lowtide.dialects.tile import OperandKind
 from lowtide.dialects.tile.layouts import SwizzleBits, layout_of, tv_of
 from lowtide.errors import IRError, ScheduleError
 from lowtide.passes.base import walk
-from lowtide.passes.support.atoms import is_operand_load
 from lowtide.passes.support.buffers import is_transposed_buffer
+from lowtide.passes.support.operand_loads import is_operand_load
 from lowtide.passes.support.problem import element_bits
 from lowtide.targets import Conflict, Sectors, WarpAccess, sectors_per_request, worst_request
 from lowtide.targets.banks import LINE_BYTES

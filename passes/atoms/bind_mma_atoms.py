@@ -28,15 +28,14 @@ from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts import multiplying_threads
 from lowtide.passes.support.atoms import (
     fragment_type,
-    global_operand_load,
     is_transposed,
     mma_atom_name,
-    operand_load,
     rows_of_part,
     tiled_mma,
     tiled_mma_attr,
 )
 from lowtide.passes.support.kernels import kernels_of, main_loop, problem_of, schedule_of
+from lowtide.passes.support.operand_loads import global_operand_load, operand_load
 from lowtide.passes.support.partial_sums import bind_shares, bind_sums
 from lowtide.passes.support.problem import Problem
 from lowtide.passes.support.rewriting import after, before, defining_op, erase_if_unused, rebuild_loop, replace

@@ -27,8 +27,8 @@ from mlir.dialects import scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.atoms import OperandLoad, is_operand_load, same_load
 from lowtide.passes.support.kernels import main_loop, schedule_of
+from lowtide.passes.support.operand_loads import OperandLoad, is_operand_load, same_load
 from lowtide.passes.support.rewriting import after, before, defining_op, ops_in, rebuild_loop
 from lowtide.targets import Target
 

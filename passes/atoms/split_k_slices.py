@@ -21,8 +21,9 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.atoms import global_operand_load, is_operand_load, operand_load, tiled_mma_of
+from lowtide.passes.support.atoms import tiled_mma_of
 from lowtide.passes.support.builder import Builder
+from lowtide.passes.support.operand_loads import global_operand_load, is_operand_load, operand_load
 from lowtide.passes.support.rewriting import before, defining_op, erase_if_unused, replace
 from lowtide.targets import Target, TiledMma
 from lowtide.targets.atoms import Operand

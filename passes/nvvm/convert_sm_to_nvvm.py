@@ -42,16 +42,23 @@ from lowtide.passes.nvvm import (
 )
 from lowtide.passes.nvvm.clusters import ClusterPlace, lower_cluster_barrier
 from lowtide.passes.nvvm.context import Context
-from lowtide.passes.nvvm.values import TENSOR_MAPS_ATTRIBUTE, GlobalExtents, GlobalMatrix
+from lowtide.passes.nvvm.signatures import (
+    Passed,
+    argument_types,
+    bind_arguments,
+    pass_parts,
+    passed_for,
+    tensor_map_positions,
+)
 from lowtide.passes.schedules.facts import registers_at_entry
-from lowtide.passes.support.builder import Builder, constant_of
-from lowtide.passes.support.kernels import cluster_shape, launches_of, relaunch
-from lowtide.passes.support.rewriting import before, erase, extent, ops_in, uses
+from lowtide.passes.support.builder import Builder
+from lowtide.passes.support.kernels import cluster_shape, launches_of
+from lowtide.passes.support.rewriting import erase, ops_in
 from lowtide.targets import Target
 
 MODULE_NAME = "kernels"
 _SMEM_SYMBOL = "shared_memory"
-_GLOBAL, _SHARED = 1, 3  # address spaces
+_SHARED = 3  # address space
 
 _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     tile.GridDependencyWaitOp: control.lower_grid_dependency_wait,
@@ -121,11 +128,11 @@ class ConvertSmToNvvm(Pass):
             gpu_module = _gpu_module(target)
         for kernel in kernels:
             own = launches_of(module, kernel)
-            passed = [_passed(argument) for argument in kernel.body.blocks[0].arguments]
+            passed = [passed_for(argument) for argument in kernel.body.blocks[0].arguments]
             with kernel.operation.location:
                 _convert_kernel(gpu_module, kernel, passed, _threads(kernel, own), _cluster(own), target)
             for launch in own:
-                _convert_launch(launch, passed)
+                pass_parts(launch, passed)
             erase(kernel)
 
 
@@ -166,38 +173,16 @@ def _gpu_module(target: Target) -> ir.Block:
     return module.bodyRegion.blocks[0]
 
 
-@dataclass(frozen=True)
-class _Passed:
-    """What the kernel gets in place of a memref: its address (base and row stride), and dynamic extents."""
-
-    address: bool
-    extents: tuple[int, ...]
-
-
-def _passed(argument: ir.Value) -> _Passed:
-    """Every part of a memref, or only extents if its elements are reached through tensor maps alone. Other arguments
-    are passed as they are."""
-    if not isinstance(argument.type, ir.MemRefType):
-        return _Passed(False, ())
-    type_ = ir.MemRefType(argument.type)
-    dynamic = tuple(dim for dim in range(type_.rank) if type_.is_dynamic_dim(dim))
-    readers = list(uses(argument))
-    if not all(isinstance(op, memref.DimOp) and constant_of(op.index) is not None for op in readers):
-        return _Passed(True, dynamic)
-    read = {constant_of(op.operands[1]) for op in readers}
-    return _Passed(False, tuple(dim for dim in dynamic if dim in read))
-
-
 def _convert_kernel(
     gpu_module: ir.Block,
     kernel: tile.KernelOp,
-    passed: list[_Passed],
+    passed: list[Passed],
     threads: int,
     cluster: tuple[int, int],
     target: Target,
 ) -> None:
     entry = kernel.body.blocks[0]
-    by_argument = [_argument_types(x.type, parts) for x, parts in zip(entry.arguments, passed, strict=True)]
+    by_argument = [argument_types(x.type, parts) for x, parts in zip(entry.arguments, passed, strict=True)]
     types = [type_ for own in by_argument for type_ in own]
     with ir.InsertionPoint(gpu_module):
         function = ir.Operation.create(
@@ -211,7 +196,7 @@ def _convert_kernel(
                 "nvvm.minctasm": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), _ctas_per_sm(kernel)),
                 **_registers_at_entry(kernel, threads, target),
                 **_cluster_size(cluster),
-                **_tensor_map_positions(entry, by_argument),
+                **tensor_map_positions(entry, by_argument),
                 **{name: kernel.attributes[name] for name in ("schedule", "problem") if name in kernel.attributes},
             },
             regions=1,
@@ -221,20 +206,9 @@ def _convert_kernel(
     with ir.InsertionPoint(body):
         smem = llvm.AddressOfOp(llvm.PointerType.get(_SHARED), _SMEM_SYMBOL).res
         context = Context(build, nvvm.ThreadIdXOp(build.i32).result, threads, smem, ClusterPlace.of(build, cluster))
-        _bind_arguments(context, entry, passed, list(body.arguments))
+        bind_arguments(context, entry, passed, list(body.arguments))
         _lower_block(context, entry)
         gpu.ReturnOp([])
-
-
-def _argument_types(type_: ir.Type, passed: _Passed) -> list[ir.Type]:
-    """The types that replace a kernel argument: base pointer, row stride (i64), and an i32 for each passed extent."""
-    if isinstance(type_, sm.TensorMapType):
-        return [llvm.PointerType.get()]
-    if not isinstance(type_, ir.MemRefType):
-        return [type_]
-    i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
-    address = [llvm.PointerType.get(_GLOBAL), *([i64] if type_.rank == 2 else [])]
-    return [*(address if passed.address else []), *[i32 for _ in passed.extents]]
 
 
 def _ctas_per_sm(kernel: tile.KernelOp) -> int:
@@ -257,36 +231,6 @@ def _cluster_size(cluster: tuple[int, int]) -> dict[str, ir.Attribute]:
     return {"nvvm.cluster_dim": ir.DenseI32ArrayAttr.get([size, 1, 1])} if size > 1 else {}
 
 
-def _tensor_map_positions(entry: ir.Block, by_argument: list[list[ir.Type]]) -> dict[str, ir.Attribute]:
-    """The positions of arguments that are tensor maps, for `pass-tensor-maps-by-value`."""
-    positions, count = [], 0
-    for argument, types in zip(entry.arguments, by_argument, strict=True):
-        if isinstance(argument.type, sm.TensorMapType):
-            positions.append(count)
-        count += len(types)
-    return {TENSOR_MAPS_ATTRIBUTE: ir.DenseI64ArrayAttr.get(positions)} if positions else {}
-
-
-def _bind_arguments(context: Context, entry: ir.Block, passed: list[_Passed], flat: list[ir.Value]) -> None:
-    values = iter(flat)
-    for argument, parts in zip(entry.arguments, passed, strict=True):
-        type_ = argument.type
-        if not isinstance(type_, ir.MemRefType):
-            context.values[argument] = next(values)
-            continue
-        if not parts.address:
-            known = {dim: next(values) for dim in parts.extents}
-            sizes = (known.get(d) if type_.is_dynamic_dim(d) else type_.get_dim_size(d) for d in range(type_.rank))
-            context.values[argument] = GlobalExtents(tuple(sizes))
-            continue
-        pointer = next(values)
-        stride = next(values) if type_.rank == 2 else None
-        extents = tuple(
-            next(values) if type_.is_dynamic_dim(dim) else type_.get_dim_size(dim) for dim in range(type_.rank)
-        )
-        context.values[argument] = GlobalMatrix(pointer, stride, extents, type_.element_type)
-
-
 def _lower_block(context: Context, block: ir.Block) -> None:
     """Lowers every op but the terminator, at the current insertion point."""
     for op in ops_in(block):
@@ -302,30 +246,3 @@ def _lower_block(context: Context, block: ir.Block) -> None:
                     raise Refusal(op, "has no counterpart in one thread's program")
         except (ScheduleError, TargetError) as error:
             raise Refusal(op, str(error)) from error
-
-
-def _convert_launch(launch: tile.LaunchOp, passed: list[_Passed]) -> None:
-    """Passes what the kernel takes in place of each memref."""
-    build = Builder.index()
-    arguments: list[ir.Value] = []
-    with before(launch), launch.operation.location:
-        for operand, parts in zip(launch.args, passed, strict=True):
-            type_ = operand.type
-            if not isinstance(type_, ir.MemRefType):
-                arguments.append(operand)
-                continue
-            if parts.address:
-                arguments.append(memref.ExtractAlignedPointerAsIndexOp(operand).result)
-            if parts.address and type_.rank == 2:
-                arguments.append(build.index_cast(_row_stride(operand), build.i64))
-            arguments += [build.index_cast(extent(operand, dim), build.i32) for dim in parts.extents]
-    relaunch(launch, arguments)
-
-
-def _row_stride(operand: ir.Value) -> ir.Value:
-    """The row stride, in elements."""
-    index = ir.IndexType.get()
-    element = ir.MemRefType(operand.type).element_type
-    results = [ir.MemRefType.get([], element), *[index] * 5]
-    metadata = ir.Operation.create("memref.extract_strided_metadata", results=results, operands=[operand])
-    return metadata.results[4]

@@ -2,7 +2,7 @@
 
 Needs    a schedule on tile.gemm or, entering from a dump of a later level, on its tile.kernel.
 Refuses  a schedule that breaks a rule, with the rule, the limit, and the nearest legal value (schedules/rules.py); a
-         kernel that was lowered for another schedule than the one it carries (schedules/built_for.py).
+         kernel that was lowered for another schedule than the one it carries (schedules/built_for.py, launched_for.py).
 Test     test/lit/passes/problem/verify-schedule.mlir and, for each kind of refusal, verify-schedule-…-invalid.mlir
 """
 
@@ -15,7 +15,8 @@ from mlir import ir
 from lowtide.dialects import tile
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.schedules.built_for import launch_mismatches, mismatches
+from lowtide.passes.schedules.built_for import mismatches
+from lowtide.passes.schedules.launched_for import launch_mismatches
 from lowtide.passes.schedules.rules import broken_rule
 from lowtide.passes.support.kernels import problem_of, schedule_of
 from lowtide.passes.support.problem import Problem

@@ -4,7 +4,7 @@ Passes read the schedule for what they still have to do, and the ops for what ha
 two would be lost, or would apply to half of the kernel, so both must agree.
 
 Below level epilogue the kernel is one thread's program, in which little of the schedule is visible. No pass reads the
-schedule there, and only the number of threads at the launch is checked.
+schedule there, and only the launches are checked (`launched_for`).
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,6 @@ from lowtide.dialects.enums import (
 from lowtide.dialects.tile import (
     CacheHint,
     KDivisionKind,
-    LaunchKind,
     PrologueKind,
     StorePath,
     TailKind,
@@ -39,7 +38,6 @@ from lowtide.passes.schedules.facts import (
     narrow_columns,
     scratch_buffers,
     scratch_element,
-    threads_of,
     warps_along_k,
     work_loops,
 )
@@ -69,66 +67,6 @@ def mismatches(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> I
     yield from _scratch(kernel, schedule, problem)
 
 
-def launch_mismatches(module: ir.Module) -> Iterator[Refusal]:
-    """A refusal for each launch that differs from its kernel's schedule, at any level."""
-    kernels = _kernels(module)
-    for launch in walk(module, tile.LaunchOp):
-        kernel = kernels.get(ir.FlatSymbolRefAttr(launch.kernel).value)
-        schedule = None if kernel is None else Schedule.of(kernel.attributes["schedule"])
-        threads = ir.IntegerAttr(launch.threads).value
-        if schedule is not None and schedule.multiply.atoms is not None and threads != threads_of(schedule):
-            scheduled = f"atoms = {list(schedule.multiply.atoms)}, which are {threads_of(schedule)}"
-            yield _refusal(launch, f"launches {threads} threads per CTA", scheduled, AGAIN)
-        if kernel is not None and schedule is not None:
-            yield from _programmatic(launch, kernel, schedule)
-        if schedule is not None and cluster_shape(launch.cluster) != schedule.cluster:
-            built = f"launches clusters of {list(cluster_shape(launch.cluster))}"
-            yield _refusal(launch, built, f"grid.cluster = {list(schedule.cluster)}", AGAIN)
-
-
-def _programmatic(launch: tile.LaunchOp, kernel: ir.Operation, schedule: Schedule) -> Iterator[Refusal]:
-    """overlap-launches, which makes a launch programmatic, comes before the launch has its shared memory."""
-    wanted = schedule.grid.launch is LaunchKind.programmatic
-    if bool(launch.programmatic) != wanted and (launch.programmatic or launch.shared_memory is not None):
-        built = "is programmatic" if launch.programmatic else "is not programmatic"
-        yield _refusal(launch, built, f"grid.launch = {schedule.grid.launch or LaunchKind.serialized}", AGAIN)
-    if launch.programmatic and not _waits_for_earlier_kernels(kernel):
-        yield Refusal(
-            launch,
-            "may start before the kernels before it have ended, and its kernel never waits for them; write "
-            f"tile.grid_dependency_wait before its first access to global memory, or {AGAIN}",
-        )
-
-
-def _waits_for_earlier_kernels(kernel: ir.Operation) -> bool:
-    """Whether the kernel has a wait, at any level."""
-    found = False
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        nonlocal found
-        at_nvvm = op.name == "nvvm.griddepcontrol" and "wait" in str(op.attributes["kind"])
-        found = op.name == "tile.grid_dependency_wait" or at_nvvm
-        return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
-
-    kernel.walk(visit)
-    return found
-
-
-def _kernels(module: ir.Module) -> dict[str, ir.Operation]:
-    """By name, the kernels that carry a schedule."""
-    found: dict[str, ir.Operation] = {}
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if "schedule" in op.attributes and "sym_name" in op.attributes:
-            attribute = op.attributes["schedule"]
-            if isinstance(attribute, tile.ScheduleAttr):
-                found[ir.StringAttr(op.attributes["sym_name"]).value] = op
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    return found
-
-
 def _work_tiles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
     grid = schedule.grid
     assert grid.tile is not None
@@ -137,45 +75,45 @@ def _work_tiles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
     missing = [part for part in shapes if loops and part not in map(work_part, loops)]
     if missing:
         scheduled = f"grid.tail = {grid.tail or TailKind.whole}"
-        yield _refusal(loops[0], f"is in a kernel without a loop over the part {missing[0]}", scheduled, AGAIN)
+        yield refusal(loops[0], f"is in a kernel without a loop over the part {missing[0]}", scheduled, AGAIN)
     waits = bool(walk(kernel, tile.AwaitWaveOp))
     if loops and waits != (grid.waves is WavesKind.synchronized):
         built = f"is in a kernel whose CTAs {'wait' if waits else 'do not wait'} for each other"
-        yield _refusal(loops[0], built, f"grid.waves = {grid.waves or WavesKind.free}", AGAIN)
+        yield refusal(loops[0], built, f"grid.waves = {grid.waves or WavesKind.free}", AGAIN)
     for work in loops:
         part, cut = work_part(work), tuple(work.tile)[:2]
         if part not in shapes:
             scheduled = f"grid.tail = {grid.tail or TailKind.whole}"
-            yield _refusal(work, f"takes the part {part} of the tiles", scheduled, AGAIN)
+            yield refusal(work, f"takes the part {part} of the tiles", scheduled, AGAIN)
         elif cut != shapes[part]:
             half = "" if part is not WorkPart.tail_halves else f", halves of {list(shapes[part])}"
-            yield _refusal(work, f"cuts tiles of {list(cut)}", f"grid.tile = {list(grid.tile)}{half}", AGAIN)
+            yield refusal(work, f"cuts tiles of {list(cut)}", f"grid.tile = {list(grid.tile)}{half}", AGAIN)
         yield from _k_division(work, schedule)
         if cluster_shape(work.cluster) != schedule.cluster:
             built = f"hands tiles to clusters of {list(cluster_shape(work.cluster))}"
-            yield _refusal(work, built, f"grid.cluster = {list(schedule.cluster)}", AGAIN)
+            yield refusal(work, built, f"grid.cluster = {list(schedule.cluster)}", AGAIN)
         scheduler = scheduler_kind(work)
         if scheduler is not grid.scheduler:
-            yield _refusal(work, f"is {scheduler}", f"scheduler = {grid.scheduler}", AGAIN)
+            yield refusal(work, f"is {scheduler}", f"scheduler = {grid.scheduler}", AGAIN)
         order = Order(raster_kind(work.order), work.order.group, work.order.columns)
         if order != grid.order:
-            yield _refusal(work, f"has the order {order}", f"order = {grid.order}", BOTH)
+            yield refusal(work, f"has the order {order}", f"order = {grid.order}", BOTH)
 
 
 def _k_division(work: tile.WorkTilesOp, schedule: Schedule) -> Iterator[Refusal]:
     found = KDivision(k_division_kind(work), 0 if work.k_parts is None else work.k_parts.value)
     wanted = schedule.k_division or KDivision(KDivisionKind.none)
     if found != wanted:
-        yield _refusal(work, f"divides K by {found}", f"k_division = {wanted}", AGAIN)
+        yield refusal(work, f"divides K by {found}", f"k_division = {wanted}", AGAIN)
     elif work.depth is not None and work.tile[2] != schedule.mainloop.k:
-        yield _refusal(work, f"cuts K in steps of {work.tile[2]}", f"k = {schedule.mainloop.k}", AGAIN)
+        yield refusal(work, f"cuts K in steps of {work.tile[2]}", f"k = {schedule.mainloop.k}", AGAIN)
 
 
 def _stages(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
     for ring in walk(kernel, sm.RingOp):
         stages = schedule.mainloop.stages
         if ring.result.type.stages != stages:
-            yield _refusal(ring, f"has {ring.result.type.stages} stages", f"stages = {stages}", AGAIN)
+            yield refusal(ring, f"has {ring.result.type.stages} stages", f"stages = {stages}", AGAIN)
 
 
 def _prologue(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
@@ -183,14 +121,14 @@ def _prologue(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
     asks, wanted = bool(walk(kernel, tile.NextWorkTileOp)), schedule.mainloop.prologue is PrologueKind.once
     if walk(kernel, sm.RingOp) and asks != wanted:
         built = f"fills its ring {'once' if asks else 'for each tile'}"
-        yield _refusal(kernel, built, f"prologue = {schedule.mainloop.prologue or PrologueKind.per_tile}", AGAIN)
+        yield refusal(kernel, built, f"prologue = {schedule.mainloop.prologue or PrologueKind.per_tile}", AGAIN)
 
 
 def _mma(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
     scheduled = tiled_mma_attr(tiled_mma(schedule, problem))
     for mma in (*walk(kernel, sm.MmaSyncOp), *walk(kernel, sm.WgmmaOp)):
         if mma.mma != scheduled:
-            yield _refusal(mma, f"multiplies by {mma.mma}", str(scheduled), AGAIN)
+            yield refusal(mma, f"multiplies by {mma.mma}", str(scheduled), AGAIN)
 
 
 def _fragments(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
@@ -204,7 +142,7 @@ def _fragments(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
         buffers = 2 if first.a in list(loop.inner_iter_args) else 1
         if buffers != schedule.multiply.fragment_buffers:
             built = "multiplies fragments loaded " + ("a slice ahead" if buffers == 2 else "for the slice at hand")
-            yield _refusal(first, built, f"fragment_buffers = {schedule.multiply.fragment_buffers}", AGAIN)
+            yield refusal(first, built, f"fragment_buffers = {schedule.multiply.fragment_buffers}", AGAIN)
 
 
 def _operands(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
@@ -218,7 +156,7 @@ def _operands(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> It
             shape, wanted = tuple(type_.shape), [stored_shape(operand, each, problem.layout) for each in given]
             if shape not in wanted:
                 scheduled = f"a CTA tile of {list(schedule.tile_mnk)}, which makes them {list(wanted[0])}"
-                yield _refusal(op, f"takes {operand} in tiles of {list(shape)}", scheduled, AGAIN)
+                yield refusal(op, f"takes {operand} in tiles of {list(shape)}", scheduled, AGAIN)
             yield from _same_swizzle(op, operand, type_, f"{operand}.swizzle", schedule)
             yield from _same_stage(op, operand, type_, schedule, problem)
 
@@ -228,7 +166,7 @@ def _same_swizzle(op: ir.OpView, what: str, type_: ir.Type, field: str, schedule
     found, given = _swizzle(type_), schedule.get(field)
     if found is not None and (found[0] != given[0] or (found[0] and found != given)):
         built = "keeps {} with swizzle<{},{},{}>".format(what, *found)
-        yield _refusal(op, built, "{} = <{},{},{}>".format(field, *given), BOTH)
+        yield refusal(op, built, "{} = <{},{},{}>".format(field, *given), BOTH)
 
 
 def _same_stage(op: ir.OpView, operand: str, type_: ir.Type, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
@@ -239,7 +177,7 @@ def _same_stage(op: ir.OpView, operand: str, type_: ir.Type, schedule: Schedule,
     if found != planned:
         fields = schedule.mainloop.operand(operand)
         scheduled = f"{operand}.stage = {fields.stage or 'as_loaded'} and {operand}.padding = {fields.padding or 0}"
-        yield _refusal(op, f"keeps {operand} in {found}", f"{scheduled}, which make it {planned}", BOTH)
+        yield refusal(op, f"keeps {operand} in {found}", f"{scheduled}, which make it {planned}", BOTH)
 
 
 def _swizzle(type_: ir.Type) -> SwizzleBits | None:
@@ -254,21 +192,21 @@ def _copies(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
         name = _operand_filled(copy.destination)
         scheduled = schedule.mainloop.operand(name).copy if name else copy.copy.atom
         if copy.copy.atom != scheduled:
-            yield _refusal(copy, f"copies by {copy.copy.atom}", f"{name}.copy = {scheduled}", AGAIN)
+            yield refusal(copy, f"copies by {copy.copy.atom}", f"{name}.copy = {scheduled}", AGAIN)
     for load in walk(kernel, sm.TmaLoadOp):
         name = _operand_filled(load.destination)
         if name is None:
             continue
         operand, rank = schedule.mainloop.operand(name), len(load.map.type.shape)
         if rank != TMA_RANKS.get(str(operand.copy)):
-            yield _refusal(load, f"loads boxes of {rank} dimensions", f"{name}.copy = {operand.copy}", AGAIN)
+            yield refusal(load, f"loads boxes of {rank} dimensions", f"{name}.copy = {operand.copy}", AGAIN)
         line, _ = sharing(name, schedule.cluster)
         if multicast_of(load) is not line:
             built = "loads its tile alone" if multicast_of(load) is None else f"has multicast({multicast_of(load)})"
-            yield _refusal(load, built, f"grid.cluster = {list(schedule.cluster)}", AGAIN)
+            yield refusal(load, built, f"grid.cluster = {list(schedule.cluster)}", AGAIN)
         found, hint = cache_hint_of(load), operand.cache or CacheHint.normal
         if found is not hint:
-            yield _refusal(load, f"has cache({found})", f"{name}.cache = {hint}", BOTH)
+            yield refusal(load, f"has cache({found})", f"{name}.cache = {hint}", BOTH)
 
 
 def _loads(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
@@ -280,7 +218,7 @@ def _loads(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
                 continue
             scheduled = schedule.mainloop.operand(name).copy
             if load.atom.value != scheduled:
-                yield _refusal(load, f"loads by {load.atom.value}", f"{name}.copy = {scheduled}", AGAIN)
+                yield refusal(load, f"loads by {load.atom.value}", f"{name}.copy = {scheduled}", AGAIN)
 
 
 def _operand_filled(buffer: ir.Value) -> Operand | None:
@@ -298,10 +236,10 @@ def _roles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
         if (list(roles.warps), instances) != ([4, 4 * schedule.sharing], [1, schedule.turns]):
             built = f"has roles of {list(roles.warps)} warps"
             built += f", in {instances} instances" if max(instances) > 1 else ""
-            yield _refusal(roles, built, f"roles = {mainloop.roles}", AGAIN)
+            yield refusal(roles, built, f"roles = {mainloop.roles}", AGAIN)
         if tuple(roles.registers) != mainloop.registers:
             scheduled = f"registers = {list(mainloop.registers or ())}"
-            yield _refusal(roles, f"asks for {list(roles.registers)} registers", scheduled, BOTH)
+            yield refusal(roles, f"asks for {list(roles.registers)} registers", scheduled, BOTH)
 
 
 def _stores(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
@@ -311,9 +249,9 @@ def _stores(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
     for store in (*by_tma, *walk(kernel, sm.StoreGlobalOp)):
         if bool(by_tma) != (path is StorePath.tma):
             built = "stores by TMA" if by_tma else "stores without TMA"
-            yield _refusal(store, built, f"epilogue.path = {path}", AGAIN)
+            yield refusal(store, built, f"epilogue.path = {path}", AGAIN)
         if cache_hint_of(store) is not hint:
-            yield _refusal(store, f"has cache({cache_hint_of(store)})", f"epilogue.cache = {hint}", BOTH)
+            yield refusal(store, f"has cache({cache_hint_of(store)})", f"epilogue.cache = {hint}", BOTH)
 
 
 def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
@@ -322,7 +260,7 @@ def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Ite
     epilogue = schedule.epilogue
     if stores and epilogue.path is not StorePath.tma and bool(writes) != (epilogue.path is StorePath.smem):
         built = "stores through shared memory" if writes else "stores straight from fragments"
-        yield _refusal(stores[0], built, f"epilogue.path = {epilogue.path}", AGAIN)
+        yield refusal(stores[0], built, f"epilogue.path = {epilogue.path}", AGAIN)
     assert epilogue.tile is not None
     shapes = [tuple(ir.MemRefType(write.destination.type).shape) for write in writes]
     # Only the last part of a row may be narrower, and only those of half tiles lower.
@@ -335,19 +273,19 @@ def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Ite
             continue
         if shape not in whole:
             scheduled = f"epilogue.tile = {list(epilogue.tile)}"
-            yield _refusal(write, f"writes parts of {list(shape)}", scheduled, AGAIN)
+            yield refusal(write, f"writes parts of {list(shape)}", scheduled, AGAIN)
         scratch = ir.MemRefType(write.destination.type)
         element = scratch_element(schedule, problem)
         if str(scratch.element_type) != element:
             built = f"writes scratch of {scratch.element_type}"
-            yield _refusal(write, built, f"epilogue.math = {epilogue.math}, with {element} there", AGAIN)
+            yield refusal(write, built, f"epilogue.math = {epilogue.math}, with {element} there", AGAIN)
         yield from _same_swizzle(write, "the scratch", scratch, "epilogue.swizzle", schedule)
         if write.destination not in buffers:
             buffers.append(write.destination)
     if walk(kernel, sm.TmaStoreOp) and buffers and len(buffers) != scratch_buffers(schedule):
         built = f"alternates between {len(buffers)} buffer{'s' if len(buffers) > 1 else ''}"
-        yield _refusal(writes[0], built, f"epilogue.buffers = {scratch_buffers(schedule)}", AGAIN)
+        yield refusal(writes[0], built, f"epilogue.buffers = {scratch_buffers(schedule)}", AGAIN)
 
 
-def _refusal(op: ir.OpView, built: str, scheduled: str, way_out: str) -> Refusal:
+def refusal(op: ir.OpView, built: str, scheduled: str, way_out: str) -> Refusal:
     return Refusal(op, f"{built}, but the kernel's schedule says {scheduled}; {way_out}")

@@ -11,14 +11,8 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.facts import ring_bytes, shared_memory_bytes, threads_of
 from lowtide.passes.schedules.tma_rules import swizzle_bits
-from lowtide.passes.support.atoms import (
-    fill_copy,
-    is_transposed,
-    keeps_transposed,
-    operand_access,
-    stored_shape,
-    tiled_mma,
-)
+from lowtide.passes.support.atoms import fill_copy, is_transposed, keeps_transposed, stored_shape, tiled_mma
+from lowtide.passes.support.operand_loads import operand_access
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import SwizzleChoice, Target
 from lowtide.targets.atoms import FMA, Operand

@@ -13,16 +13,14 @@ from lowtide.passes.schedules.tma_rules import MAX_BOX_SIDE, boxes
 from lowtide.passes.support.atoms import (
     CP_ASYNC_COPIES,
     GLOBAL_LOADS,
-    LDMATRIX_BITS,
     TMA_RANKS,
     fill_copy,
-    global_loads,
     is_transposed,
     keeps_transposed,
-    operand_access,
     stored_shape,
     tiled_mma,
 )
+from lowtide.passes.support.operand_loads import LDMATRIX_BITS, global_loads, operand_access
 from lowtide.passes.support.problem import Problem, a_is_mk
 from lowtide.targets import Target, TiledMma
 from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, Operand

@@ -12,7 +12,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.asked_for import wgmma_width
 from lowtide.passes.schedules.facts import REGISTER_BITS
-from lowtide.passes.support.atoms import LDMATRIX_BITS
+from lowtide.passes.support.operand_loads import LDMATRIX_BITS
 from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk
 from lowtide.targets import MmaAtom, Target, mma_atom
 from lowtide.targets.atoms import FMA, WGMMA_ROWS

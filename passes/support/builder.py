@@ -7,17 +7,16 @@ Integers are multiplied and divided by powers of two with shifts and masks, as L
 factor, which later passes read.
 """
 
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from mlir import ir
 from mlir.dialects import arith
 
-Scalar: TypeAlias = ir.Value | int
+from lowtide.passes.support import folding
 
-INDEX_BITS = 64
+Scalar: TypeAlias = ir.Value | int
 
 
 def constant_of(value: ir.Value) -> int | None:
@@ -26,78 +25,6 @@ def constant_of(value: ir.Value) -> int | None:
     if isinstance(owner, ir.Block) or not isinstance(owner.opview, arith.ConstantOp):
         return None
     return int(ir.IntegerAttr(owner.opview.value).value)
-
-
-@dataclass(frozen=True)
-class _Binary:
-    """An operation on two integers of one type, and what folds it.
-
-    `evaluate` takes both operands as unsigned or, where `signed`, as signed, and returns None where the operation is
-    undefined. x op `neutral` is x; x op `absorbing` is `absorbing`.
-    """
-
-    op: type[Any]
-    evaluate: Callable[[int, int], int | None]
-    signed: bool = False
-    neutral: int | None = None
-    absorbing: int | None = None
-    commutes: bool = False
-
-
-def _truncated(x: int, y: int) -> int | None:
-    """x / y rounded towards zero, as hardware divides."""
-    return None if y == 0 else abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
-
-
-def _remainder(x: int, y: int) -> int | None:
-    quotient = _truncated(x, y)
-    return None if quotient is None else x - quotient * y
-
-
-def _ceiling(x: int, y: int) -> int | None:
-    return None if y == 0 else -(-x // y)
-
-
-_ADD = _Binary(arith.AddIOp, operator.add, neutral=0, commutes=True)
-_SUB = _Binary(arith.SubIOp, operator.sub, neutral=0)
-_MUL = _Binary(arith.MulIOp, operator.mul, neutral=1, absorbing=0, commutes=True)
-_UDIV = _Binary(arith.DivUIOp, _truncated, neutral=1)
-_SDIV = _Binary(arith.DivSIOp, _truncated, signed=True, neutral=1)
-_UREM = _Binary(arith.RemUIOp, _remainder)
-_SREM = _Binary(arith.RemSIOp, _remainder, signed=True)
-_CEIL_UDIV = _Binary(arith.CeilDivUIOp, _ceiling, neutral=1)
-_CEIL_SDIV = _Binary(arith.CeilDivSIOp, _ceiling, signed=True, neutral=1)
-_UMIN = _Binary(arith.MinUIOp, min, absorbing=0, commutes=True)
-_SMIN = _Binary(arith.MinSIOp, min, signed=True, commutes=True)
-_UMAX = _Binary(arith.MaxUIOp, max, neutral=0, commutes=True)
-_SMAX = _Binary(arith.MaxSIOp, max, signed=True, commutes=True)
-_AND = _Binary(arith.AndIOp, operator.and_, neutral=-1, absorbing=0, commutes=True)
-_OR = _Binary(arith.OrIOp, operator.or_, neutral=0, absorbing=-1, commutes=True)
-_XOR = _Binary(arith.XOrIOp, operator.xor, neutral=0, commutes=True)
-_SHL = _Binary(arith.ShLIOp, lambda x, y: x << y if y < INDEX_BITS else None, neutral=0)
-_LSHR = _Binary(arith.ShRUIOp, lambda x, y: x >> y if y < INDEX_BITS else None, neutral=0)
-_ASHR = _Binary(arith.ShRSIOp, lambda x, y: x >> y if 0 <= y < INDEX_BITS else None, signed=True, neutral=0)
-
-_PREDICATES: dict[arith.CmpIPredicate, Callable[[int, int], bool]] = {
-    arith.CmpIPredicate.eq: operator.eq,
-    arith.CmpIPredicate.ne: operator.ne,
-    arith.CmpIPredicate.slt: operator.lt,
-    arith.CmpIPredicate.sle: operator.le,
-    arith.CmpIPredicate.ult: operator.lt,
-    arith.CmpIPredicate.ule: operator.le,
-}
-_SIGNED_PREDICATES = (arith.CmpIPredicate.slt, arith.CmpIPredicate.sle)
-
-
-def _bits(type_: ir.Type) -> int:
-    return INDEX_BITS if isinstance(type_, ir.IndexType) else ir.IntegerType(type_).width
-
-
-def _wrapped(value: int, type_: ir.Type, *, signed: bool) -> int:
-    """The number that the type's bits hold for a value."""
-    bits = _bits(type_)
-    value &= (1 << bits) - 1
-    return value - (1 << bits) if signed and value >> (bits - 1) else value
 
 
 @dataclass
@@ -121,7 +48,7 @@ class Builder:
 
     def constant(self, value: int, type_: ir.Type | None = None) -> ir.Value:
         type_ = type_ or self.type
-        value = _wrapped(value, type_, signed=True)
+        value = folding.wrapped(value, type_, signed=True)
         if self.constants_in is None:
             return arith.constant(type_, value)
         key = (str(type_), value)
@@ -131,66 +58,66 @@ class Builder:
         return self._constants[key]
 
     def add(self, x: Scalar, y: Scalar) -> ir.Value:
-        return self._binary(_ADD, x, y)
+        return self._binary(folding.ADD, x, y)
 
     def sub(self, x: Scalar, y: Scalar) -> ir.Value:
-        return self._binary(_SUB, x, y)
+        return self._binary(folding.SUB, x, y)
 
     def mul(self, x: Scalar, y: Scalar) -> ir.Value:
         shift = self._log2(x, y)
-        return self._binary(_MUL, x, y) if shift is None else self.shl(x, shift)
+        return self._binary(folding.MUL, x, y) if shift is None else self.shl(x, shift)
 
     def udiv(self, x: Scalar, y: Scalar) -> ir.Value:
         shift = self._log2(x, y)
-        return self._binary(_UDIV, x, y) if shift is None else self.lshr(x, shift)
+        return self._binary(folding.UDIV, x, y) if shift is None else self.lshr(x, shift)
 
     def sdiv(self, x: Scalar, y: Scalar) -> ir.Value:
-        return self._binary(_SDIV, x, y)
+        return self._binary(folding.SDIV, x, y)
 
     def urem(self, x: Scalar, y: Scalar) -> ir.Value:
         shift = self._log2(x, y)
-        return self._binary(_UREM, x, y) if shift is None else self.and_(x, (1 << shift) - 1)
+        return self._binary(folding.UREM, x, y) if shift is None else self.and_(x, (1 << shift) - 1)
 
     def srem(self, x: Scalar, y: Scalar) -> ir.Value:
-        return self._binary(_SREM, x, y)
+        return self._binary(folding.SREM, x, y)
 
     def ceil_udiv(self, x: Scalar, y: Scalar) -> ir.Value:
-        return self._binary(_CEIL_UDIV, x, y)
+        return self._binary(folding.CEIL_UDIV, x, y)
 
     def ceil_sdiv(self, x: Scalar, y: Scalar) -> ir.Value:
-        return self._binary(_CEIL_SDIV, x, y)
+        return self._binary(folding.CEIL_SDIV, x, y)
 
     def umin(self, x: Scalar, y: Scalar) -> ir.Value:
-        return self._binary(_UMIN, x, y)
+        return self._binary(folding.UMIN, x, y)
 
     def smin(self, x: Scalar, y: Scalar) -> ir.Value:
-        return self._binary(_SMIN, x, y)
+        return self._binary(folding.SMIN, x, y)
 
     def umax(self, x: Scalar, y: Scalar) -> ir.Value:
-        return self._binary(_UMAX, x, y)
+        return self._binary(folding.UMAX, x, y)
 
     def smax(self, x: Scalar, y: Scalar) -> ir.Value:
-        return self._binary(_SMAX, x, y)
+        return self._binary(folding.SMAX, x, y)
 
     def and_(self, x: Scalar, y: Scalar) -> ir.Value:
-        return self._binary(_AND, x, y)
+        return self._binary(folding.AND, x, y)
 
     def or_(self, x: Scalar, y: Scalar) -> ir.Value:
-        return self._binary(_OR, x, y)
+        return self._binary(folding.OR, x, y)
 
     def xor(self, x: Scalar, y: Scalar) -> ir.Value:
-        return self._binary(_XOR, x, y)
+        return self._binary(folding.XOR, x, y)
 
     def shl(self, x: Scalar, y: Scalar) -> ir.Value:
-        return self._binary(_SHL, x, y)
+        return self._binary(folding.SHL, x, y)
 
     def lshr(self, x: Scalar, y: Scalar) -> ir.Value:
         """x shifted right, zeros shifted in."""
-        return self._binary(_LSHR, x, y)
+        return self._binary(folding.LSHR, x, y)
 
     def ashr(self, x: Scalar, y: Scalar) -> ir.Value:
         """x shifted right, copies of its sign shifted in."""
-        return self._binary(_ASHR, x, y)
+        return self._binary(folding.ASHR, x, y)
 
     def eq(self, x: Scalar, y: Scalar) -> ir.Value:
         return self._compare(arith.CmpIPredicate.eq, x, y)
@@ -247,18 +174,18 @@ class Builder:
             return None
         return None if isinstance(self._common_type(x, y), ir.IndexType) else known.bit_length() - 1
 
-    def _binary(self, kind: _Binary, x: Scalar, y: Scalar) -> ir.Value:
+    def _binary(self, kind: folding.Binary, x: Scalar, y: Scalar) -> ir.Value:
         type_ = self._common_type(x, y)
         known_x, known_y = _known(x), _known(y)
         if kind.commutes and known_x is not None and known_y is None:
             x, y, known_x, known_y = y, x, known_y, known_x
         if known_y is not None:
             if known_x is not None:
-                operands = (_wrapped(known, type_, signed=kind.signed) for known in (known_x, known_y))
+                operands = (folding.wrapped(known, type_, signed=kind.signed) for known in (known_x, known_y))
                 result = kind.evaluate(*operands)
                 if result is not None:
                     return self.constant(result, type_)
-            signed_y = _wrapped(known_y, type_, signed=True)
+            signed_y = folding.wrapped(known_y, type_, signed=True)
             if signed_y == kind.neutral:
                 return self._value(x, type_)
             if signed_y == kind.absorbing:
@@ -269,16 +196,16 @@ class Builder:
         type_ = self._common_type(x, y)
         known_x, known_y = _known(x), _known(y)
         if known_x is not None and known_y is not None:
-            signed = predicate in _SIGNED_PREDICATES
-            operands = (_wrapped(known, type_, signed=signed) for known in (known_x, known_y))
-            return self.constant(int(_PREDICATES[predicate](*operands)), self.i1)
+            signed = predicate in folding.SIGNED_PREDICATES
+            operands = (folding.wrapped(known, type_, signed=signed) for known in (known_x, known_y))
+            return self.constant(int(folding.PREDICATES[predicate](*operands)), self.i1)
         return arith.cmpi(predicate, self._value(x, type_), self._value(y, type_))
 
     def _cast(self, cast: Callable[..., ir.Value], x: Scalar, type_: ir.Type, *, signed: bool) -> ir.Value:
         known = _known(x)
         if known is not None:
             own = self.type if isinstance(x, int) else x.type
-            return self.constant(_wrapped(known, own, signed=signed), type_)
+            return self.constant(folding.wrapped(known, own, signed=signed), type_)
         return cast(type_, x)
 
 
