@@ -136,7 +136,7 @@ TYPES = Table(
     TYPE_HEADINGS,
     type_rows,
     rounds=3,
-    algorithms=32,
+    algorithms=96,
     finalists=2,
 )
 TABLES = (SHAPES, TALL, TYPES)

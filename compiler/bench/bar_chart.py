@@ -26,8 +26,12 @@ def text_bars(bars: Sequence[Bar]) -> str:
     for name, sustained, _ in bars:
         whole, eighths = divmod(round(8 * _WIDTH * sustained / most), 8)
         drawn = "█" * whole + _BLOCKS[eighths].strip()
-        lines.append(f"{name:<{width}}  {drawn} {sustained:.0f}")
+        lines.append(f"{name:<{width}}  {drawn} {_figure(sustained)}")
     return "\n".join(lines)
+
+
+def _figure(speed: float) -> str:
+    return f"{speed:.{0 if speed >= 100 else 1}f}"
 
 
 def matplotlib_or_refuse() -> ModuleType:
@@ -59,7 +63,7 @@ def svg(title: str, unit: str, bars: Sequence[Bar]) -> str:
         axes.axvline(bars[-1][1], color=_PEER, linestyle="--", linewidth=1, zorder=0)
         for container in drawn:
             ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
-            axes.bar_label(container, fmt="%.0f", padding=3, fontsize=8, bbox=ground)
+            axes.bar_label(container, fmt=_figure, padding=3, fontsize=8, bbox=ground)
         axes.set_yticks(rows, [one[0] for one in bars])
         axes.invert_yaxis()
         axes.margins(x=0.08, y=0.01)

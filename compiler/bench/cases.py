@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from lowtide.compiler.bench.contest import Contest, Standings, interval
+from lowtide.compiler.bench.contest import Contest, Standings, interval, rates
 from lowtide.compiler.bench.gpu_timing import KINDS, Contender, ratio, spread
 from lowtide.compiler.bench.parallel import Compilers
 from lowtide.compiler.spec import GemmSpec
@@ -126,7 +126,7 @@ def _figures(by_kind: Mapping[str, Contender], standings: Standings) -> list[str
     for kind in KINDS:
         one = by_kind[kind]
         cells += [
-            interval(spread(one.seconds(kind), standings.flops), 0),
+            rates(spread(one.seconds(kind), standings.flops)),
             interval(ratio(one, standings.torch, kind), 3),
             interval(ratio(one, standings.better_peer(kind), kind), 3),
         ]
@@ -168,7 +168,7 @@ def type_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
         rows.append(
             (
                 *head,
-                *("" if one is None else interval(spread(one.seconds(KINDS[0]), standings.flops), 0) for one in timed),
+                *("" if one is None else rates(spread(one.seconds(KINDS[0]), standings.flops)) for one in timed),
                 *(
                     "" if peer is None else interval(ratio(ours, peer, kind), 3)
                     for kind in KINDS

@@ -69,7 +69,7 @@ class Standings:
         return [
             (
                 name,
-                interval(spread(contender.seconds(kind), self.flops), 0),
+                rates(spread(contender.seconds(kind), self.flops)),
                 interval(ratio(contender, self.torch, kind), 3),
                 "" if best is None else interval(ratio(contender, best, kind), 3),
                 interval(ratio(contender, self.better_peer(kind), kind), 3),
@@ -230,6 +230,11 @@ def interval(values: tuple[float, float, float], digits: int) -> str:
     """`median (least … greatest)`."""
     middle, least, greatest = (f"{value:.{digits}f}" for value in values)
     return f"{middle} ({least} … {greatest})"
+
+
+def rates(values: tuple[float, float, float]) -> str:
+    """The interval of TFLOP/s, to three digits at least."""
+    return interval(values, 0 if values[0] >= 100 else 1)
 
 
 def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from lowtide import runtime
-from lowtide.compiler.bench.contest import Contest, Standings, interval
+from lowtide.compiler.bench.contest import Contest, Standings, interval, rates
 from lowtide.compiler.bench.cublaslt_search import WITH_SWEEP
 from lowtide.compiler.bench.gpu_timing import KINDS, Contender, ratio, spread
 from lowtide.compiler.checking.gpu_run import run_on_gpu
@@ -174,9 +174,10 @@ def _cells(
     cells = []
     for kind in KINDS:
         contender = contenders[kind]
-        found = [(spread(contender.seconds(kind), standings.flops), 0), (ratio(contender, standings.torch, kind), 3)]
-        found += [] if before is None else [(ratio(contender, before, kind), 3)]
-        cells += [interval(*one) if with_intervals else f"{one[0][0]:.{one[1]}f}" for one in found]
+        ratios = [ratio(contender, standings.torch, kind)]
+        ratios += [] if before is None else [ratio(contender, before, kind)]
+        found = [rates(spread(contender.seconds(kind), standings.flops)), *(interval(one, 3) for one in ratios)]
+        cells += found if with_intervals else [cell.split()[0] for cell in found]
         cells += [""] if before is None else []
     return cells
 
@@ -194,7 +195,7 @@ def untimed_rows(steps: list[Step]) -> list[tuple[str, ...]]:
     return rows
 
 
-def rates(steps: list[Step], standings: Standings) -> list[tuple[str, float, float]]:
+def bars(steps: list[Step], standings: Standings) -> list[tuple[str, float, float]]:
     """For a chart: (name, sustained, burst) in TFLOP/s, medians; the last are the peers'."""
     by_name = {contender.name: contender for contender in standings.others}
     timed = [(step.name, (by_name[step.name],) * 2) for step in steps if step.name in by_name]

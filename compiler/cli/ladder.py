@@ -1,5 +1,6 @@
 """`lowtide ladder`: each preset of a target compiled, verified, and where a GPU is timed with the others and cuBLAS."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,7 @@ from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, line, problem_line, seed_or_drawn, table
 from lowtide.compiler.dumps import check_writable, write_whole
 from lowtide.compiler.native import choose
-from lowtide.compiler.presets import LADDERS, ladder_of
+from lowtide.compiler.presets import LADDERS, Preset, ladder_of
 from lowtide.compiler.spec import GemmSpec
 from lowtide.errors import DeviceError, Error
 from lowtide.targets import KNOWN
@@ -36,7 +37,7 @@ def ladder(
     m: Extent = 4096,
     n: Extent = 4096,
     k: Extent = 4096,
-    dtype: options.Dtype = None,
+    dtype: options.Dtypes = None,
     acc: options.Acc = None,
     layout: options.Layout = None,
     cublaslt: WithCublaslt = False,
@@ -51,34 +52,48 @@ def ladder(
 
     Exit status: 0 for right results, 1 where a step's is wrong or refused, 2 where nothing could be done.
     """
-    spec = options.make_spec(m, n, k, dtype, acc=acc, layout=layout)
+    dtypes: list[str | None] = list(dtype) if dtype else [None]
+    specs = [options.make_spec(m, n, k, one, acc=acc, layout=layout) for one in dtypes]
     chosen = choose(target, [known for known in KNOWN if known.name in {one.target for one in LADDERS.values()}])
-    presets = ladder_of(chosen.name, spec.a)
+    ladders = [ladder_of(chosen.name, spec.a) for spec in specs]
     seed = seed_or_drawn(seed)
     missing = _no_timing()
     if missing and chart_file is not None:
         raise Error(f"--chart draws speeds, and nothing can be timed: {missing}")
+    if chart_file is not None and len(specs) > 1:
+        raise Error("--chart draws one ladder, beside its own peer; give one --dtype")
     if not missing:
-        check_sums(torch_with_gpu(), spec.a, spec.acc)
+        for spec in specs:
+            check_sums(torch_with_gpu(), spec.a, spec.acc)
     if chart_file is not None:
         matplotlib_or_refuse()
     for path in filter(None, (markdown_file, chart_file)):
         check_writable(path)
-    line("problem", problem_line(spec, (m, n, k)))
-    line("target", f"{chosen.name} ({chosen.reason})")
-    with busy("compiling") as update:
-        steps = steps_of.climb(spec, presets, seed, not missing, lambda step: update(f"compiling and verifying {step}"))
-    right = all(step.ok for step in steps)
-    if missing:
-        _report_untimed(steps, missing, markdown_file)
-    else:
-        right &= _report_timed(spec, steps, rounds, seed, markdown_file, chart_file, cublaslt)
-    for step in steps:
-        if not step.ok:
-            line(step.result, f"{step.name}: {step.message}")
+    right, pages = True, []
+    for spec, presets in zip(specs, ladders, strict=True):
+        line("problem", problem_line(spec, (m, n, k)))
+        line("target", f"{chosen.name} ({chosen.reason})")
+        steps = _climbed(spec, presets, seed, not missing)
+        right &= all(step.ok for step in steps)
+        if missing:
+            pages.append(_report_untimed(steps, missing))
+        else:
+            all_timed, page = _report_timed(spec, steps, rounds, seed, chart_file, cublaslt)
+            right &= all_timed
+            pages.append(page)
+        for step in steps:
+            if not step.ok:
+                line(step.result, f"{step.name}: {step.message}")
+    if markdown_file is not None:
+        _write(markdown_file, "\n".join(pages))
     line("seed", str(seed))
     if not right:
         raise typer.Exit(1)
+
+
+def _climbed(spec: GemmSpec, presets: Mapping[str, Preset], seed: int, on_gpu: bool) -> list[Step]:
+    with busy("compiling") as update:
+        return steps_of.climb(spec, presets, seed, on_gpu, lambda step: update(f"compiling and verifying {step}"))
 
 
 def _no_timing() -> str:
@@ -90,7 +105,8 @@ def _no_timing() -> str:
     return ""
 
 
-def _report_untimed(steps: list[Step], reason: str, markdown_file: Path | None) -> None:
+def _report_untimed(steps: list[Step], reason: str) -> str:
+    """Print what can be said; gives its page."""
     rows = steps_of.untimed_rows(steps)
     typer.echo("")
     table(steps_of.UNTIMED_HEADINGS, rows, numbers=(2, 3, 4, 5))
@@ -98,20 +114,14 @@ def _report_untimed(steps: list[Step], reason: str, markdown_file: Path | None) 
     ragged, panels = ("x".join(map(str, extents)) for extents in (steps_of.RAGGED, steps_of.RAGGED_IN_PANELS))
     line("verified", f"{ragged} ({panels} where tensor maps ask for whole panels) on the interpreter, against float64")
     line("time", f"nothing was timed: {reason}")
-    if markdown_file is not None:
-        _write(markdown_file, markdown(steps_of.UNTIMED_HEADINGS, rows) + "\n")
+    return markdown(steps_of.UNTIMED_HEADINGS, rows) + "\n"
 
 
 def _report_timed(
-    spec: GemmSpec,
-    steps: list[Step],
-    rounds: int,
-    seed: int,
-    markdown_file: Path | None,
-    chart_file: Path | None,
-    cublaslt: bool,
-) -> bool:
-    """Whether every step whose result was right in small was right, and timed, at the problem's own size."""
+    spec: GemmSpec, steps: list[Step], rounds: int, seed: int, chart_file: Path | None, cublaslt: bool
+) -> tuple[bool, str]:
+    """Time the steps and print how fast they are. Whether every step whose result was right in small was right, and
+    timed, at the problem's own size; and the page."""
     torch = torch_with_gpu()
     device = f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
     line("gpu", device)
@@ -119,15 +129,13 @@ def _report_timed(
         standings = steps_of.race_steps(spec, steps, rounds, seed, lambda text: typer.echo(text, err=True), cublaslt)
     typer.echo("")
     table(steps_of.TIMED_HEADINGS, steps_of.timed_rows(steps, standings, False), numbers=range(1, 7))
-    bars = steps_of.rates(steps, standings)
+    bars = steps_of.bars(steps, standings)
     typer.echo(f"\nsustained TFLOP/s\n{text_bars(bars)}\n")
     title = f"{problem_line(spec, (spec.m, spec.n, spec.k))}, {device}"
-    if markdown_file is not None:
-        rows = steps_of.timed_rows(steps, standings, True)
-        _write(markdown_file, f"{title}, {rounds} rounds:\n\n{markdown(steps_of.TIMED_HEADINGS, rows)}\n")
     if chart_file is not None:
         _write(chart_file, svg(title, "TFLOP/s", bars))
-    return len(standings.others) == sum(step.ok for step in steps)
+    rows = markdown(steps_of.TIMED_HEADINGS, steps_of.timed_rows(steps, standings, True))
+    return len(standings.others) == sum(step.ok for step in steps), f"{title}, {rounds} rounds:\n\n{rows}\n"
 
 
 def _write(path: Path, text: str) -> None:

@@ -35,6 +35,10 @@ N = Annotated[int | None, _problem("--n", "Columns of D; likewise.")]
 K = Annotated[int | None, _problem("--k", "Terms of each sum; likewise.")]
 _DTYPES = f"Of A, B and D: {', '.join(operand_types())}. Default bf16. --a, --b, --d override."
 Dtype = Annotated[str | None, _problem("--dtype", _DTYPES)]
+Dtypes = Annotated[
+    list[str] | None,
+    _problem("--dtype", f"{_DTYPES.partition(' --a')[0]} May be given more than once, for a ladder each."),
+]
 A = Annotated[str | None, _problem("--a", "Dtype of A.")]
 B = Annotated[str | None, _problem("--b", "Dtype of B.")]
 D = Annotated[str | None, _problem("--d", f"Dtype of D: {', '.join(kernel_types())}.")]

@@ -115,7 +115,7 @@ def test_with_a_gpu_each_step_has_its_speed_and_two_ratios(fake_gpu: Callable[[s
     assert [by_name["first"][i].split()[0] for i in (1, 4)] == ["0.250", "0.250"]
     assert by_name["first"][2] == by_name["first"][5] == ""
     assert [by_name["second"][i].split()[0] for i in (1, 2, 4, 5)] == ["0.500", "2.000", "0.500", "2.000"]
-    assert by_name["second"][0] == f"{rate / 2:.0f} ({rate / 2:.0f} … {rate / 2:.0f})"
+    assert by_name["second"][0] == f"{rate / 2:.1f} ({rate / 2:.1f} … {rate / 2:.1f})"
     assert by_name["torch.matmul (cuBLAS)"][1] == "1.000 (1.000 … 1.000)"
     assert "Fake GPU, torch 9.9" in page.read_text(encoding="utf-8")
     ElementTree.fromstring(chart.read_text(encoding="utf-8"))
@@ -192,6 +192,22 @@ def test_a_page_is_written_into_a_folder_that_is_made(tmp_path: Path) -> None:
     page = tmp_path / "new" / "ladder.md"
     assert lowtide("ladder", *PROBLEM, "--markdown", str(page)).exit_code == 0
     assert [path.name for path in page.parent.iterdir()] == ["ladder.md"]
+
+
+@pytest.mark.usefixtures("two_steps", "no_gpu")
+def test_several_types_are_several_ladders_in_one_page(tmp_path: Path) -> None:
+    page = tmp_path / "ladder.md"
+    result = lowtide("ladder", *PROBLEM, "--dtype", "f16", "--dtype", "bf16", "--markdown", str(page))
+    assert result.exit_code == 0, result.output
+    assert re.findall(r"^problem +(\w+)", result.stdout, re.MULTILINE) == ["f16", "bf16"]
+    assert page.read_text(encoding="utf-8").count("| second | ok |") == 2
+
+
+@pytest.mark.usefixtures("two_steps")
+def test_a_chart_is_of_one_ladder(fake_gpu: Callable[[str], None], tmp_path: Path) -> None:
+    result = lowtide("ladder", "--dtype", "f32", "--dtype", "bf16", "--chart", str(tmp_path / "x.svg"))
+    assert result.exit_code == 2
+    assert "--chart draws one ladder, beside its own peer; give one --dtype" in result.stderr
 
 
 @pytest.mark.usefixtures("two_steps", "no_gpu")
@@ -317,7 +333,7 @@ def test_cublaslts_best_is_the_last_row_and_the_last_bar() -> None:
     standings = contest.Standings(1e12, contender("torch.matmul", 1.0, 1.0), peers, 7, ())
     rows = ladder.timed_rows([], standings, with_intervals=False)
     assert rows[-2:] == [
-        (ladder.PEER, "1", "1.000", "", "1", "1.000", "", ""),
-        ("cuBLASLt best of 7", "2", "2.000", "", "2", "2.500", "", ""),
+        (ladder.PEER, "1.0", "1.000", "", "1.0", "1.000", "", ""),
+        ("cuBLASLt best of 7", "2.0", "2.000", "", "2.5", "2.500", "", ""),
     ]
-    assert ladder.rates([], standings) == [(ladder.PEER, 1.0, 1.0), ("cuBLASLt best of 7", 2.0, 2.5)]
+    assert ladder.bars([], standings) == [(ladder.PEER, 1.0, 1.0), ("cuBLASLt best of 7", 2.0, 2.5)]

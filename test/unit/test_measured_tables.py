@@ -98,7 +98,7 @@ def test_a_kernel_that_is_wrong_or_refused_is_a_row_with_its_reason(monkeypatch:
         "refused",
     ]
     # Twice the time of torch, four times cuBLASLt's.
-    assert [row.split()[0] for row in rows[2][2:6]] == ["4000000.0", "1", "0.500", "0.250"]
+    assert [row.split()[0] for row in rows[2][2:6]] == ["4000000.0", "1.0", "0.500", "0.250"]
     assert [row[2] for row in rows[3:]] == ["wrong: relative error 1.0", "refused: stages = 1 is out of range; take 2"]
 
 
@@ -113,7 +113,18 @@ def test_a_case_that_breaks_is_a_row_and_the_others_go_on(monkeypatch: pytest.Mo
 def test_a_row_of_types_has_the_first_kernel_beside_both_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     (row,) = type_rows([outcome(monkeypatch)])
     assert len(row) == len(TYPE_HEADINGS)
-    assert [cell.split()[0] for cell in row] == ["f16", "f16", "tn", "1", "2", "4", "0.500", "0.250", "0.500", "0.250"]
+    assert [cell.split()[0] for cell in row] == [
+        "f16",
+        "f16",
+        "tn",
+        "1.0",
+        "2.0",
+        "4.0",
+        "0.500",
+        "0.250",
+        "0.500",
+        "0.250",
+    ]
 
 
 def test_a_step_that_is_left_out_says_why_in_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
