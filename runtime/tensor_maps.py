@@ -72,7 +72,7 @@ def boxed_matrix(
         if columns % width:
             raise LaunchError(
                 f"operand {name}: a tensor map of rank {len(box)} sees its {columns} columns as panels of {width},"
-                f" which must divide them; pad the operand, or compile with copy = tma"
+                f" which must divide them; pad the operand, or compile with a.copy = tma and b.copy = tma"
             )
         shape = (1,) * outer + (columns // width, rows, width)
         strides = (width,) * outer + (width, row_stride, 1)

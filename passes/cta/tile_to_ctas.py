@@ -112,7 +112,13 @@ def _resident(kernel: str, schedule: Schedule, problem: Problem, target: Target)
     index = ir.IndexType.get()
     if cluster := cluster_clause(schedule.grid):
         return tile.ClusterCountOp(index, kernel, cluster).result
-    return Builder.index().mul(tile.SmCountOp(index).result, ctas_per_sm(schedule, problem, target))
+    division = schedule.k_division
+    if division is not None and division.kind is KDivisionKind.scatter:
+        # All must run at once. ptxas keeps room for as many as the schedule asks for; more are an estimate.
+        each = schedule.grid.ctas_per_sm or 1
+    else:
+        each = ctas_per_sm(schedule, problem, target)
+    return Builder.index().mul(tile.SmCountOp(index).result, each)
 
 
 def _assert_steps(steps: ir.Value, parts: int, tile_k: int) -> None:

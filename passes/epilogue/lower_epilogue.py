@@ -1,7 +1,7 @@
 """lower-epilogue: split tile.store into epilogue arithmetic, a pass through shared memory, and wide stores.
 
 Before   tile.store %acc into %d[%m, %n] operands(per_column %bias : …) { region } : !sm.fragment<…>, memref<…>
-After    for each epilogue tile (here the whole CTA tile), with epilogue_math = registers:
+After    for each epilogue tile (here the whole CTA tile), with epilogue.math = registers:
            %part = sm.extract %acc[0, 0]
            %bias_n = sm.load_global (tile.view per_column %bias[%n]) : … to the accumulator's thread-value layout
            %y = sm.map %part, %bias_n { region }
@@ -9,9 +9,10 @@ After    for each epilogue tile (here the whole CTA tile), with epilogue_math = 
            sm.store_shared %y to %scratch; sm.barrier
            %rows = sm.load_shared %scratch : in rows of 16 bytes per thread
            sm.store_global %rows to (tile.view %d[%m, %n]); sm.barrier
-         With epilogue_math = rows the accumulators go through shared memory, and operands are read and the region
-         applied in rows. With epilogue = direct, %y is stored from the accumulator's layout. With epilogue = tma
-         the scratch is stored by TMA, through a tensor map of D that the host makes (epilogue/stores.py):
+         With epilogue.math = rows the accumulators go through shared memory, and operands are read and the region
+         applied in rows. With epilogue.path = direct, %y is stored from the accumulator's layout. With
+         epilogue.path = tma the scratch is stored by TMA, through a tensor map of D that the host makes
+         (epilogue/stores.py):
            sm.tma_store_wait read 1; sm.barrier warpgroup                     (this one of two scratch buffers is free)
            sm.store_shared %y to %scratch by "stmatrix.x4"; sm.fence_proxy_async; sm.barrier warpgroup
            sm.tma_store %scratch to %map[%m, %n]
@@ -19,9 +20,9 @@ After    for each epilogue tile (here the whole CTA tile), with epilogue_math = 
          own tile of the scratch, and rows are read back from all, added in order.
          The region becomes one sm.map in every case, whatever it computes. epilogue.cache becomes cache(…) on the
          stores. Several tile.stores of a kernel share the scratch (epilogue/scratch.py).
-Needs    level atoms, tile.store on a fragment, a drained ring; for epilogue = tma, roles.
+Needs    level atoms, tile.store on a fragment, a drained ring; for epilogue.path = tma, roles.
 Refuses  an epilogue tile that the tiled mma or the threads cannot divide evenly; a kernel without sm.mma_sync or
-         sm.wgmma; epilogue = tma without roles, for a D that is no kernel argument, or with several launches.
+         sm.wgmma; epilogue.path = tma without roles, for a D that is no kernel argument, or with several launches.
 Test     test/lit/passes/epilogue/lower-epilogue.mlir, lower-epilogue-{tma,tail,invalid}.mlir
 """
 

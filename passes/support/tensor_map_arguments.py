@@ -51,8 +51,8 @@ def _assert_whole_panels(matrix: ir.Value, map_type: sm.TensorMapType) -> None:
     _assert_multiple(
         matrix,
         width,
-        f"copy = tma.{rank}d: the contiguous extent of A and of B must be a multiple of {width}, the row of a panel; "
-        "pad it, or compile with copy = tma",
+        f"copies by tma.{rank}d: the contiguous extent of A and of B must be a multiple of {width}, the row of a "
+        "panel; pad it, or compile with a.copy = tma and b.copy = tma",
     )
 
 
@@ -62,8 +62,8 @@ def _assert_whole_rows(matrix: ir.Value) -> None:
     _assert_multiple(
         matrix,
         unit,
-        f"epilogue = tma: N must be a multiple of {unit}, since TMA stores whole 16 bytes and would overwrite what "
-        "lies behind a row of D; pad N, or compile with epilogue = smem",
+        f"epilogue.path = tma: N must be a multiple of {unit}, since TMA stores whole 16 bytes and would overwrite "
+        "what lies behind a row of D; pad N, or compile with epilogue.path = smem",
     )
 
 

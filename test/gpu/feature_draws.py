@@ -47,6 +47,7 @@ _DIVISIONS: Mapping[str, Feature] = {
     "scatter": _each("k_division", ("scatter(2)", "scatter(4)", "scatter(8)"), **_PERSISTENT, epilogue_path="direct"),
 }
 _HILBERT: Mapping[str, Feature] = {"hilbert": _each("order", ("hilbert",))}
+_ONCE = _each("prologue", ("once",), **_PERSISTENT, fragment_buffers=1)
 _ALONG_K = {"permutation": (16, 8, 4), "atoms": (16, 8, 1), "a_copy": "cp.async.16", "b_copy": "cp.async.16"}
 
 
@@ -137,6 +138,7 @@ ROADS: Mapping[str, Road] = {
                 "atoms", ((2, 2, 2), (1, 2, 2), (2, 1, 4), (2, 2, 4)), epilogue_path="smem", epilogue_math="rows"
             ),
             "direct": _direct_loads(),
+            "prologue": _ONCE,
             **_DIVISIONS,
             **_HILBERT,
         },
@@ -147,7 +149,7 @@ ROADS: Mapping[str, Road] = {
         (("f32", "f32"),),
         ("f32", "f32", "f16", "bf16"),
         tuple(EPILOGUES),
-        {"fma": ({},), "along_k": (_ALONG_K,), **_DIVISIONS, **_HILBERT},
+        {"fma": ({},), "along_k": (_ALONG_K,), "prologue": _ONCE, **_DIVISIONS, **_HILBERT},
         _FMA,
     ),
     "f64": Road(
@@ -157,6 +159,7 @@ ROADS: Mapping[str, Road] = {
         _NO_FUNCTIONS,
         {
             "shape": _each("atom", (None, "mma.m8n8k4", "mma.m16n8k4", "mma.m16n8k8", "mma.m16n8k16")),
+            "prologue": _ONCE,
             **_DIVISIONS,
             "scatter": _DIVISIONS["scatter"][:2],  # the tiles are narrow
             **_HILBERT,

@@ -270,12 +270,14 @@ def test_a_matrix_whose_rows_are_not_16_bytes_apart_cannot_be_stored_to(texts: d
 
 def test_rows_that_are_not_whole_16_bytes_are_refused_before_the_launch(texts: dict[Level, str]) -> None:
     for level in (Level.EPILOGUE, Level.NVVM):
-        with pytest.raises(InterpreterError, match=r"N must be a multiple of 8, .* or compile with epilogue = smem"):
+        with pytest.raises(
+            InterpreterError, match=r"N must be a multiple of 8, .* or compile with epilogue\.path = smem"
+        ):
             interpret(texts[level], inputs_of(FAULTY, 128, 60, 64), domain="exact")
 
 
 @pytest.mark.parametrize("level", [Level.EPILOGUE, Level.NVVM])
 def test_without_that_check_a_store_behind_a_row_is_found(texts: dict[Level, str], level: Level) -> None:
-    text = faulty(texts[level], r'^ *cf\.assert .*"epilogue = tma: N must be.*\n', "")
+    text = faulty(texts[level], r'^ *cf\.assert .*"epilogue\.path = tma: N must be.*\n', "")
     with pytest.raises(InterpreterError, match=r"a TMA store into rows of 120 bytes, .* what lies behind a row"):
         interpret(text, inputs_of(FAULTY, 128, 60, 64), domain="exact")

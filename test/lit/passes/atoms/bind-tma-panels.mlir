@@ -17,7 +17,7 @@
 // CHECK:         %[[CA:.+]] = memref.dim %arg0, %c1
 // CHECK:         %[[REST:.+]] = arith.remui %[[CA]], %c64
 // CHECK:         %[[WHOLE:.+]] = arith.cmpi eq, %[[REST]], %c0
-// CHECK:         cf.assert %[[WHOLE]], "copy = tma.3d: the contiguous extent of A and of B must be a multiple of 64, the row of a panel; pad it, or compile with copy = tma"
+// CHECK:         cf.assert %[[WHOLE]], "copies by tma.3d: the contiguous extent of A and of B must be a multiple of 64, the row of a panel; pad it, or compile with a.copy = tma and b.copy = tma"
 // CHECK-NEXT:    sm.tensor_map %arg0 : {{.*}} to !sm.tensor_map<2x64x64xbf16, swizzle<3,3,3>>
 // CHECK:         cf.assert {{.*}} multiple of 32
 // CHECK-NEXT:    sm.tensor_map %arg1 : {{.*}} to !sm.tensor_map<3x32x32xbf16, swizzle<2,3,3>>

@@ -33,7 +33,7 @@ module attributes {tile.level = "atoms", tile.target = "sm_90a"} {
 // CHECK:       %[[COLUMNS:.+]] = memref.dim %[[HD]], %c1
 // CHECK:       %[[OVER:.+]] = arith.remui %[[COLUMNS]], %c8
 // CHECK:       %[[WHOLE:.+]] = arith.cmpi eq, %[[OVER]], %c0
-// CHECK:       cf.assert %[[WHOLE]], "epilogue = tma: N must be a multiple of 8, since TMA stores whole 16 bytes and would overwrite what lies behind a row of D; pad N, or compile with epilogue = smem"
+// CHECK:       cf.assert %[[WHOLE]], "epilogue.path = tma: N must be a multiple of 8, since TMA stores whole 16 bytes and would overwrite what lies behind a row of D; pad N, or compile with epilogue.path = smem"
 // CHECK-NEXT:  %[[HMAP:.+]] = sm.tensor_map %[[HD]] : {{.*}} to !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
 // CHECK-NEXT:  tile.launch @two grid(%{{.+}}) threads(384) args(%[[HD]], %[[HMAP]])
 
