@@ -77,7 +77,7 @@ DEVICE_OPS = _lives(
     (CTA, PIPELINED, "tile.splat tile.mma"),
     (CTA, ATOMS, "tile.store"),
     (CTA, EPILOGUE, "tile.store_partial tile.add_partials tile.sum_shares"),
-    (CTA, EPILOGUE, "tile.semaphore_arrive tile.semaphore_wait"),
+    (CTA, EPILOGUE, "tile.semaphore_arrive tile.semaphore_wait tile.semaphore_leave"),
     (SMEM, EPILOGUE, "sm.alloc sm.barrier"),
     (SMEM, SMEM, "sm.copy"),
     (PIPELINED, EPILOGUE, "sm.ring sm.ring_advance"),

@@ -332,4 +332,17 @@ def Sm_PtxSemaphoreWaitOp : Sm_Op<"ptx_semaphore_wait", [MemoryEffects<[MemRead,
   let assemblyFormat = "$pointer `until` $count attr-dict `:` type($pointer)";
 }
 
+def Sm_PtxSemaphoreLeaveOp : Sm_Op<"ptx_semaphore_leave", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "red.relaxed.gpu.global.inc.u32: adds one, or sets to zero what has reached a limit (level nvvm)";
+  let description = [{
+    By the thread that has waited for the semaphore. See PTX ISA, "red".
+
+    ```mlir
+    sm.ptx_semaphore_leave %p limit %last : !llvm.ptr<1>
+    ```
+  }];
+  let arguments = (ins AnyType:$pointer, I32:$last);
+  let assemblyFormat = "$pointer `limit` $last attr-dict `:` type($pointer)";
+}
+
 #endif // LOWTIDE_SM_HOPPER_OPS_TD

@@ -428,8 +428,8 @@ LogicalResult WorkTilesOp::verify() {
     return emitOpError() << "has a number of parts where K is split, at least 1, and only there";
   if (divided && getPart().value_or(WorkPart::all) != WorkPart::all)
     return emitOpError() << "divides K of all tiles; a part of the tiles has whole sums";
-  if (divided && getCluster())
-    return emitOpError() << "divides K among CTAs, but a cluster takes whole tiles";
+  if (divided && getCluster() && !isCounted(*getKDivision()))
+    return emitOpError() << "divides the K of all tiles evenly among CTAs, but the CTAs of a cluster compute the same K";
   if (failed(verifyCluster(*this, getCluster())))
     return failure();
   Block &block = getBody().front();
@@ -459,6 +459,7 @@ static LogicalResult verifySemaphores(Operation *op, Value semaphores) {
 
 LogicalResult SemaphoreArriveOp::verify() { return verifySemaphores(*this, getSemaphores()); }
 LogicalResult SemaphoreWaitOp::verify() { return verifySemaphores(*this, getSemaphores()); }
+LogicalResult SemaphoreLeaveOp::verify() { return verifySemaphores(*this, getSemaphores()); }
 
 //===--- tile.workspace -----------------------------------------------------------------------------------------===//
 

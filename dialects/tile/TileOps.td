@@ -237,7 +237,9 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
     (0 begins at K = 0), how many parts the tile has, and the slot of part 0; part p has that slot plus p. Slots are
     below the number of items (`split`, `scatter`) or of CTAs (`stream_k`, `hybrid`); those of parts 0 are distinct, and so are
     those of all other parts. Of the parts of a tile, part 0 comes last: the others are items of CTAs with lower
-    numbers, or earlier items of the same CTA.
+    numbers, or earlier items of the same CTA. With `scatter`, all parts of a tile are items of one round, in which each
+    CTA has one, and CTAs with neighbouring numbers have the same part of neighbouring tiles. A super-tile of a cluster
+    counts as a tile: its CTAs have the same part of it.
 
     ```mlir
     tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] order(<grouped 16>) persistent {
@@ -475,6 +477,22 @@ def Tile_SemaphoreWaitOp : Tile_Op<"semaphore_wait"> {
   let arguments = (ins Arg<AnyMemRef, "semaphores", [MemRead, MemWrite]>:$semaphores, Index:$index, Index:$count,
                        UnitAttr:$reset);
   let assemblyFormat = "$semaphores `[` $index `]` `until` $count (`reset` $reset^)? attr-dict `:` type($semaphores)";
+  let hasVerifier = 1;
+}
+
+def Tile_SemaphoreLeaveOp : Tile_Op<"semaphore_leave"> {
+  let summary = "Adds one to a semaphore that the CTA has waited for; the last to leave sets it to zero";
+  let description = [{
+    All threads of the CTA, or of the role, execute it together. Of a semaphore at which as many CTAs arrive as wait for
+    all of them, `count` is twice their number: that of arrivals and departures. Nobody waits for the last one: it finds
+    `count` - 1, and leaves zero for the next launch (red.inc; PTX ISA, "red").
+
+    ```mlir
+    tile.semaphore_leave %semaphores[%slot] of %count : memref<?xi32>
+    ```
+  }];
+  let arguments = (ins Arg<AnyMemRef, "semaphores", [MemRead, MemWrite]>:$semaphores, Index:$index, Index:$count);
+  let assemblyFormat = "$semaphores `[` $index `]` `of` $count attr-dict `:` type($semaphores)";
   let hasVerifier = 1;
 }
 

@@ -23,6 +23,15 @@ def arrive(state: AgentState, op: DecodedOp, address: int) -> None:
     merged(told, {**clocks.heard[state.warp], state.cta.index: clocks.release_ordered(state.warp)})
 
 
+def leave(state: AgentState, op: DecodedOp, address: int, last: int) -> None:
+    """Add one, or set to zero what is at least `last` (PTX ISA, "red", .inc). Releases nothing."""
+    memory, access = state.machine.memory, state.access(op)
+    value = int(memory.atomic(access, address, _TYPE))
+    memory.set_atomic(access, address, 0 if value >= last else value + 1, _TYPE)
+    if value >= last:
+        state.machine.released.pop(address, None)
+
+
 def wait(state: AgentState, op: DecodedOp, address: int, count: int) -> Steps:
     """Wait until the value is at least `count`, then acquire. Raises InterpreterError as `arrive`."""
     memory, clocks = state.machine.memory, state.cta.shared.clocks

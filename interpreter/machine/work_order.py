@@ -88,10 +88,12 @@ class WorkOrder:
         (worker, rank), workers = divmod(cta, rows * columns), ctas // (rows * columns)
         total, pieces = supers[0] * supers[1], self.pieces
         taken = PARTS[self.part].taken(total, workers)
-        for number, *rest in DIVISIONS[self.division](self, worker, workers, self.count(workers, total), steps):
+        for number, begin, end, part, parts, slot in DIVISIONS[self.division](
+            self, worker, workers, self.count(workers, total), steps
+        ):
             m, n = self.tile_at(taken[number // pieces], supers)
             place = (m * pieces + number % pieces) * rows + rank // columns, n * columns + rank % columns
-            yield WorkItem(place, *rest)
+            yield WorkItem(place, begin, end, part, parts, slot * rows * columns + rank * parts)
 
 
 @dataclass(frozen=True)
@@ -116,13 +118,27 @@ def _undivided(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) ->
 
 
 def _split_k(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
-    """Steps in parts that differ by one at most, the longer ones first; the parts of a tile in descending order."""
+    """The parts of a tile in descending order."""
     parts = min(order.parts, steps)
-    lengths = [steps // parts + (part < steps % parts) for part in range(parts)]
     for item in order.places(cta, ctas, tiles * parts):
-        tile, part = item // parts, parts - 1 - item % parts
-        begin = sum(lengths[:part])
-        yield tile, begin, begin + lengths[part], part, parts, tile * parts
+        yield _part_of(item // parts, parts - 1 - item % parts, parts, steps)
+
+
+def _scatter_k(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
+    """Of the tiles that the CTAs compute at a time, part 0 of each, then part 1 of each, …"""
+    parts = min(order.parts, steps)
+    for item in order.places(cta, ctas, tiles * parts):
+        first = item // ctas * (ctas // parts)
+        together = min(ctas // parts, tiles - first)
+        part, number = divmod(item % ctas, together)
+        yield _part_of(first + number, part, parts, steps)
+
+
+def _part_of(tile: int, part: int, parts: int, steps: int) -> Item:
+    """One of the parts of a tile, which differ by one step at most, the longer ones first."""
+    lengths = [steps // parts + (part < steps % parts) for part in range(parts)]
+    begin = sum(lengths[:part])
+    return tile, begin, begin + lengths[part], part, parts, tile * parts
 
 
 def _stream_k(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
@@ -248,7 +264,7 @@ DIVISIONS: Mapping[KDivisionKind, Callable[[WorkOrder, int, int, int, int], Iter
     {
         KDivisionKind.none: _undivided,
         KDivisionKind.split: _split_k,
-        KDivisionKind.scatter: _split_k,
+        KDivisionKind.scatter: _scatter_k,
         KDivisionKind.stream_k: _stream_k,
         KDivisionKind.hybrid: _hybrid,
     }

@@ -146,6 +146,13 @@ def semaphore_wait(state: AgentState, op: DecodedOp) -> Steps:
     yield from semaphores.wait(state, op, address, count)
 
 
+@OPS.implements("sm.ptx_semaphore_leave")
+def semaphore_leave(state: AgentState, op: DecodedOp) -> None:
+    _one_lane(state, op)
+    address, last = (uniform(state, op, state.values[slot]) for slot in op.operands)
+    semaphores.leave(state, op, address, last)
+
+
 def _one_lane(state: AgentState, op: DecodedOp) -> None:
     if (count := active_lanes(state)) != 1:
         raise violation(state, op, f"{count} lanes act on a semaphore; one thread does for its CTA: elect it")

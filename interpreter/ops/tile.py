@@ -352,6 +352,14 @@ def semaphore_wait(state: AgentState, op: DecodedOp) -> Steps:
     yield from barrier(state, op, "of a semaphore")
 
 
+@OPS.implements("tile.semaphore_leave")
+def semaphore_leave(state: AgentState, op: DecodedOp) -> None:
+    together(state, op)
+    semaphores_, index, count = (state.values[slot] for slot in op.operands)
+    if state.warp == state.team.members[0]:
+        semaphores.leave(state, op, semaphores_.address + 4 * index, count - 1)
+
+
 # The epilogue ---------------------------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,8 @@ After    host    %partials = tile.workspace %slots·128·256 : memref<?xf32>
          Part 0 adds the others in their order, so that the bits of D repeat, and applies the epilogue to the whole sum.
          It waits only for work items that come before it (see tile.work_tiles), so no set of resident CTAs blocks.
          With `scatter n` every part stores its partial sums, waits for all, and adds and stores its n-th of the columns
-         (tile.sum_shares); the launch is cooperative, since the CTAs wait for each other.
+         (tile.sum_shares); the launch is cooperative, since the CTAs wait for each other. All leave the semaphore
+         (tile.semaphore_leave), so that it is zero again without a further wait.
 Needs    level cta, a kernel with one launch.
 Refuses  a store of a part that does not stand in tile.work_tiles with a division of K; several launches.
 Test     test/lit/passes/cta/divide-k.mlir, divide-k-invalid.mlir
@@ -34,7 +35,7 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import KDivisionKind
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.kernels import launches_of, problem_of, relaunch
+from lowtide.passes.support.kernels import cluster_shape, launches_of, problem_of, relaunch
 from lowtide.passes.support.problem import a_is_mk
 from lowtide.passes.support.rewriting import before, erase, extent, move_region
 from lowtide.targets import Target
@@ -105,22 +106,17 @@ class _Exchange:
             scf.YieldOp([])
 
     def scatter(self, shares: int) -> None:
-        """Each part adds its share of the columns. The second semaphore counts those that are past the first."""
+        """Each part adds its share of the columns. The semaphore counts those that arrive, then those that leave."""
         build, (part, parts, slot) = Builder.index(), self._which
         rows, columns = self.store.value.type.shape
         width = columns // shares
         tile.StorePartialOp(self.store.value, self.partials, build.add(slot, part), shares=shares)
         tile.SemaphoreArriveOp(self.semaphores, slot)
         tile.SemaphoreWaitOp(self.semaphores, slot, parts)
-        tile.SemaphoreArriveOp(self.semaphores, build.add(slot, 1))
+        tile.SemaphoreLeaveOp(self.semaphores, slot, build.mul(parts, 2))
         type_ = tile.TileType.get((rows, width), self.store.value.type.element_type)
         total = tile.SumSharesOp(type_, self.partials, slot, build.constant(shares), part, shares).result
         self._store(total, build.add(self.store.column, build.mul(part, width)))
-        first = scf.IfOp(build.eq(part, 0))
-        with ir.InsertionPoint(first.then_block):
-            tile.SemaphoreWaitOp(self.semaphores, build.add(slot, 1), parts, reset=True)
-            tile.SemaphoreWaitOp(self.semaphores, slot, parts, reset=True)
-            scf.YieldOp([])
 
     @property
     def _which(self) -> tuple[ir.Value, ir.Value, ir.Value]:
@@ -162,6 +158,8 @@ def _slots(launch: tile.LaunchOp, work: tile.WorkTilesOp, kernel: tile.KernelOp)
     build = Builder.index()
     a, _, d = list(launch.args)[:3]
     tile_m, tile_n, tile_k = work.tile
-    tiles = build.mul(build.ceil_sdiv(extent(d, 0), tile_m), build.ceil_sdiv(extent(d, 1), tile_n))
+    rows, columns = cluster_shape(work.cluster)  # each of its CTAs has a tile of every super-tile, also past the edge
+    supers = build.mul(build.ceil_sdiv(extent(d, 0), tile_m * rows), build.ceil_sdiv(extent(d, 1), tile_n * columns))
+    tiles = build.mul(supers, rows * columns)
     steps = build.ceil_sdiv(extent(a, 1 if a_is_mk(problem_of(kernel).layout) else 0), tile_k)
     return build.mul(tiles, build.smin(steps, work.k_parts.value))

@@ -4,7 +4,8 @@ Before   %c = sm.ptx_wgmma_wait 0, %p : !llvm.struct<(f32, f32)>
          sm.ptx_store streaming %v to %p : vector<8xbf16>, !llvm.ptr<1>
 After    %c = llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;", "=f,=f,0,1" … -> !llvm.struct<…>
          llvm.inline_asm has_side_effects "st.global.cs.v4.b32 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}" …
-         sm.ptx_semaphore_arrive becomes red.release.gpu, sm.ptx_semaphore_wait a loop of ld.acquire.gpu.
+         sm.ptx_semaphore_arrive becomes red.release.gpu, sm.ptx_semaphore_wait a loop of ld.acquire.gpu,
+         sm.ptx_semaphore_leave red.inc.
          sm.ptx_await_wave becomes an atom.inc and a bounded loop of loads.
 Needs    level nvvm.
 Refuses  registers that are not a struct of f32; stores of a size other than 2, 4, 8 or 16 bytes, of unsupported
@@ -93,6 +94,10 @@ class ConvertPtxOpsToAsm(Pass):
             with before(wait), wait.operation.location:
                 _assembly(_WAIT, [_address(wait.pointer), wait.count], "l,r")
             erase(wait)
+        for leave in walk(module, sm.PtxSemaphoreLeaveOp):
+            with before(leave), leave.operation.location:
+                _assembly("red.relaxed.gpu.global.inc.u32 [$0], $1;", [_address(leave.pointer), leave.last], "l,r")
+            erase(leave)
         for wait in walk(module, sm.PtxAwaitWaveOp):
             with before(wait), wait.operation.location:
                 _await_wave(wait)

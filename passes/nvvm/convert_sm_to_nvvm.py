@@ -103,6 +103,7 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     tile.SumSharesOp: partial_sums.lower_sum_shares,
     tile.SemaphoreArriveOp: partial_sums.lower_semaphore_arrive,
     tile.SemaphoreWaitOp: partial_sums.lower_semaphore_wait,
+    tile.SemaphoreLeaveOp: partial_sums.lower_semaphore_leave,
 }
 _REGION_HANDLERS: dict[type, Callable[[Context, Any, control.LowerBlock], None]] = {
     tile.WorkTilesOp: work_tiles.lower_work_tiles,

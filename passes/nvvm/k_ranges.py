@@ -13,6 +13,7 @@ from mlir.dialects import nvvm
 
 from lowtide.dialects import tile
 from lowtide.dialects.tile import KDivisionKind
+from lowtide.passes.nvvm.clusters import ClusterPlace
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.support.builder import Builder
 
@@ -56,23 +57,61 @@ def _whole_tiles(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: i
     return Items(tiles, lambda index: (index,))
 
 
-def _split(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value) -> Items:
-    """The parts of a tile are neighbours, part 0 the last of them. The first parts have one step more where the steps
-    do not divide evenly."""
-    build, depth = context.build, _Depth.of(context, op)
-    parts = build.umin(depth.steps, op.k_parts.value)
-    each, over = build.udiv(depth.steps, parts), build.urem(depth.steps, parts)
+@dataclass(frozen=True)
+class _Parts:
+    """The steps of a tile in parts. The first ones have one step more where the steps do not divide evenly."""
 
-    def begin(part: ir.Value) -> ir.Value:
-        return build.add(build.mul(part, each), build.umin(part, over))
+    build: Builder
+    cluster: ClusterPlace
+    depth: _Depth
+    count: ir.Value
+    each: ir.Value
+    over: ir.Value
+
+    @classmethod
+    def of(cls, context: Context, op: tile.WorkTilesOp) -> "_Parts":
+        build, depth = context.build, _Depth.of(context, op)
+        count = build.umin(depth.steps, op.k_parts.value)
+        return cls(build, context.cluster, depth, count, build.udiv(depth.steps, count), build.urem(depth.steps, count))
+
+    def _begin(self, part: ir.Value) -> ir.Value:
+        return self.build.add(self.build.mul(part, self.each), self.build.umin(part, self.over))
+
+    def item(self, number: ir.Value, part: ir.Value) -> Item:
+        """A part of the tile with a number or, in clusters, of the CTA's own tile of a super-tile."""
+        build, cluster = self.build, self.cluster
+        range_of_k = self.depth.places(build, self._begin(part), self._begin(build.add(part, 1)))
+        tile_number = build.add(build.mul(number, cluster.size), cluster.rank)
+        return number, *range_of_k, part, self.count, build.mul(tile_number, self.count)
+
+
+def _split(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value) -> Items:
+    """The parts of a tile are neighbours, part 0 the last of them."""
+    build, parts = context.build, _Parts.of(context, op)
 
     def at(index: ir.Value) -> Item:
-        number, place = build.udiv(index, parts), build.urem(index, parts)
-        part = build.sub(build.sub(parts, 1), place)
-        range_of_k = depth.places(build, begin(part), begin(build.add(part, 1)))
-        return number, *range_of_k, part, parts, build.mul(number, parts)
+        number, place = build.udiv(index, parts.count), build.urem(index, parts.count)
+        return parts.item(number, build.sub(build.sub(parts.count, 1), place))
 
-    return Items(build.mul(tiles, parts), at)
+    return Items(build.mul(tiles, parts.count), at)
+
+
+def _scatter(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value) -> Items:
+    """The same part of all tiles of a round, which then read the same K of their operands; then the next part.
+
+    A round is a whole number of tiles, of which the last one may have fewer.
+    """
+    build, parts = context.build, _Parts.of(context, op)
+    workers = (nvvm.ClusterDimXOp if context.cluster.size > 1 else nvvm.GridDimXOp)(build.i32).result
+    most = build.udiv(workers, parts.count)
+
+    def at(index: ir.Value) -> Item:
+        first = build.mul(build.udiv(index, workers), most)
+        here = build.umin(build.sub(tiles, first), most)
+        place = build.urem(index, workers)
+        return parts.item(build.add(first, build.urem(place, here)), build.udiv(place, here))
+
+    return Items(build.mul(tiles, parts.count), at)
 
 
 def _stream_k(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value) -> Items:
@@ -155,7 +194,7 @@ class _Shares:
 ITEMS: dict[KDivisionKind, Callable[[Context, tile.WorkTilesOp, ir.Value, ir.Value], Items]] = {
     KDivisionKind.none: _whole_tiles,
     KDivisionKind.split: _split,
-    KDivisionKind.scatter: _split,
+    KDivisionKind.scatter: _scatter,
     KDivisionKind.stream_k: _stream_k,
     KDivisionKind.hybrid: _hybrid,
 }

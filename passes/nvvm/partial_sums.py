@@ -109,12 +109,20 @@ def lower_semaphore_wait(context: Context, op: tile.SemaphoreWaitOp) -> None:
     lower_barrier(context, op)
 
 
+def lower_semaphore_leave(context: Context, op: tile.SemaphoreLeaveOp) -> None:
+    """By the thread that has waited; nobody waits for it."""
+    build = context.build
+    with _one_thread(context):
+        sm.PtxSemaphoreLeaveOp(_semaphore(context, op), build.sub(context.scalar(op.count), 1))
+        scf.YieldOp([])
+
+
 def _one_thread(context: Context) -> ir.InsertionPoint:
     """In a branch that the first thread takes."""
     return ir.InsertionPoint(scf.IfOp(context.build.eq(context.tid, 0)).then_block)
 
 
-def _semaphore(context: Context, op: tile.SemaphoreArriveOp | tile.SemaphoreWaitOp) -> ir.Value:
+def _semaphore(context: Context, op: tile.SemaphoreArriveOp | tile.SemaphoreWaitOp | tile.SemaphoreLeaveOp) -> ir.Value:
     return element_pointer(_pointer(context, op.semaphores), context.scalar(op.index), context.build.i32)
 
 

@@ -59,7 +59,7 @@ Place: TypeAlias = Sequence[ir.Value]  # the arguments of a work item before tho
 EmitTile: TypeAlias = Callable[[Place, list[ir.Value]], list[ir.Value]]  # of its place and what is carried
 # What may take the sum of a K loop, and what else exchanges partial sums
 _TAKES_SUMS = (tile.StoreOp, tile.StorePartialOp, tile.AddPartialsOp)
-_EXCHANGE = (*_TAKES_SUMS, tile.SumSharesOp, tile.SemaphoreArriveOp, tile.SemaphoreWaitOp)
+_EXCHANGE = (*_TAKES_SUMS, tile.SumSharesOp, tile.SemaphoreArriveOp, tile.SemaphoreWaitOp, tile.SemaphoreLeaveOp)
 
 
 @dataclass(frozen=True)

@@ -147,10 +147,11 @@ def cluster_shares(schedule: Schedule, problem: Problem, target: Target) -> Iter
             "grid.cluster = [1, 1]"
         )
         return
-    if shape != (1, 1) and schedule.k_division is not None:
+    division = schedule.k_division
+    if shape != (1, 1) and division is not None and not division.parts:
         yield (
-            f"grid.cluster = {list(shape)} goes with k_division = none, since a cluster takes whole tiles, not "
-            f"{schedule.k_division}; take k_division = none, or grid.cluster = [1, 1]"
+            f"grid.cluster = {list(shape)}: the CTAs of a cluster compute the same K of their tiles, but k_division = "
+            f"{division} gives each its own; take split(n), scatter(n), or grid.cluster = [1, 1]"
         )
     for operand in OPERANDS:
         rows, _ = stored_shape(operand, schedule, problem.layout)

@@ -62,13 +62,53 @@ FAULTS = [
 ]
 
 
+# Every part waits for all others, adds a share of the columns, and leaves the semaphore.
+SCATTER = "grid.tile = [32, 32], k = 32, stages = 2, atoms = [2, 1, 1], scheduler = persistent, k_division = scatter(2)"
+SCATTER_FAULTS = [
+    Fault("no wait, cta", "cta", r"^ *tile\.semaphore_wait.*\n", "", f"{RACE}|{UNWRITTEN}|not zero"),
+    Fault("nobody leaves, cta", "cta", r"^ *tile\.semaphore_leave.*\n", "", "not zero after the launches"),
+    Fault("nobody leaves, nvvm", "nvvm", r"^ *sm\.ptx_semaphore_leave.*\n", "", "not zero after the launches"),
+    Fault(
+        "leaves before it waits, cta",
+        "cta",
+        r"^( *tile\.semaphore_wait.*\n)((?: *%.*\n)*)( *tile\.semaphore_leave.*\n)",
+        r"\2\3\1",
+        f"{RACE}|{UNWRITTEN}|deadlock",
+    ),
+    Fault(
+        "one too few may leave, cta", "cta", r"of %\d+ : memref<\?xi32>", "of %c1 : memref<?xi32>", "deadlock|not zero"
+    ),
+    Fault(
+        "all threads leave, nvvm",
+        "nvvm",
+        r"(scf\.if) %\w+ (\{\n(?: *%.*\n)* *sm\.ptx_semaphore_leave)",
+        r"\1 %true \2",
+        "elect",
+    ),
+]
+
+
 @pytest.fixture(scope="module")
 def levels() -> dict[str, str]:
     return levels_of(SPEC, SCHEDULE)
 
 
+@pytest.fixture(scope="module")
+def scattered() -> dict[str, str]:
+    return levels_of(SPEC, SCATTER)
+
+
+@pytest.mark.parametrize("fault", SCATTER_FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_of_a_scatter_is_found(scattered: dict[str, str], fault: Fault) -> None:
+    check_is_found(scattered, fault)
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_found(levels: dict[str, str], fault: Fault) -> None:
+    check_is_found(levels, fault)
+
+
+def check_is_found(levels: dict[str, str], fault: Fault) -> None:
     text = fault.plant(levels[fault.level])
     if fault.replacement.endswith("%true \\2"):
         text = text.replace(
@@ -83,7 +123,7 @@ def test_a_fault_is_found(levels: dict[str, str], fault: Fault) -> None:
         return
     with pytest.raises(InterpreterError, match=fault.found):
         for seed in SEEDS:
-            interpret(text, INPUTS, sms=3, seed=seed, domain="exact")
+            interpret(text, INPUTS, sms=4, seed=seed, domain="exact")
 
 
 def test_without_a_fault_every_order_gives_d(levels: dict[str, str]) -> None:

@@ -71,8 +71,13 @@ def test_the_slots_of_shared_tiles_are_distinct_and_below_their_number() -> None
 
 
 def test_part_0_waits_only_for_what_comes_before_it() -> None:
-    """For items of CTAs with lower numbers, or earlier ones of its own: so lower CTAs never wait for higher ones."""
+    """For items of CTAs with lower numbers, or earlier ones of its own: so lower CTAs never wait for higher ones.
+
+    The CTAs of a scatter wait for each other, and run at the same time.
+    """
     for kind, parts, ctas, tiles, steps in CASES:
+        if kind is KDivisionKind.scatter:
+            continue
         places = {
             (item.place[1], item.part): (cta, position, item.parts)
             for cta, own in enumerate(items(order(kind, parts), ctas, tiles, steps))
@@ -99,3 +104,25 @@ def test_shares_of_a_stream_differ_by_one_step_at_most_and_a_hybrid_begins_with_
         assert own[0].parts == 1 and (own[0].begin, own[0].end) == (0, 6)
         assert 6 <= sum(item.end - item.begin for item in own[1:]) <= 12
     assert all(item.parts == 1 for own in items(order(KDivisionKind.hybrid, 0), 4, 12, 6) for item in own)
+
+
+def test_the_parts_of_a_scatter_are_items_of_one_round_and_neighbours_have_one_part() -> None:
+    for kind, parts, ctas, tiles, steps in CASES:
+        if kind is not KDivisionKind.scatter:
+            continue
+        rounds: dict[int, list[WorkItem]] = {}
+        for own in items(order(kind, parts), ctas, tiles, steps):
+            for number, item in enumerate(own):
+                rounds.setdefault(number, []).append(item)
+        places = [{item.place[1] for item in found} for found in rounds.values()]
+        assert sum(map(len, places)) == tiles  # no tile is in two rounds
+        for found in rounds.values():
+            assert [item.part for item in found] == sorted(item.part for item in found)
+
+
+def test_each_cta_of_a_cluster_has_its_tile_of_a_super_tile_and_slots_of_its_own() -> None:
+    work = order(KDivisionKind.scatter, 2)
+    every = [list(work.items_of(cta, 8, (3, 4), 5, (2, 2))) for cta in range(8)]
+    assert all(len({(own.begin, own.end) for own in found}) == 1 for found in zip(*every[:4], strict=True))
+    slots = [item.slot + item.part for item in itertools.chain(*every)]
+    assert sorted(slots) == list(range(2 * 2 * 2 * 4))  # 2 × 1 super-tiles of four tiles, of two parts each

@@ -76,6 +76,15 @@ CASES = [
         EVERY_KIND,
         SM_90A,
     ),
+    # The CTAs of a cluster have the same part of two tiles, of which one may lie past the edge.
+    Case(
+        "roles-scatter-cluster",
+        f"{ONE}, cluster = [2, 1], k_division = scatter(2)",
+        ((130, 20, 200),),
+        ("divide-k", "bind-tma", "convert-sm-to-nvvm"),
+        PLAIN,
+        SM_90A,
+    ),
     Case(
         "roles-stream-k",
         f"{ONE}, k_division = stream_k, epilogue.path = tma",

@@ -50,6 +50,8 @@ func.func @ptx(%v: vector<8xbf16>, %x: f32, %p: !llvm.ptr<1>, %tiles: i32, %ctas
   %two = arith.constant 2 : i32
   // CHECK-NEXT: sm.ptx_semaphore_wait %{{.+}} until %[[TWO]] : !llvm.ptr<1>
   sm.ptx_semaphore_wait %p until %two : !llvm.ptr<1>
+  // CHECK-NEXT: sm.ptx_semaphore_leave %{{.+}} limit %[[TWO]] : !llvm.ptr<1>
+  sm.ptx_semaphore_leave %p limit %two : !llvm.ptr<1>
   // CHECK-NEXT: sm.ptx_store streaming %{{.+}} to %{{.+}} : vector<8xbf16>, !llvm.ptr<1>
   sm.ptx_store streaming %v to %p : vector<8xbf16>, !llvm.ptr<1>
   // CHECK-NEXT: sm.ptx_await_wave %{{.+}} tiles(%{{.+}}) ctas(%{{.+}}) : !llvm.ptr<1>

@@ -106,8 +106,16 @@ func.func @semaphores(%w: memref<?x?xi32>, %i: index) {
 
 // -----
 
+func.func @semaphores(%w: memref<?xf32>, %i: index) {
+  // expected-error @below {{'tile.semaphore_leave' op needs semaphores in a vector of i32, not 'memref<?xf32>'}}
+  tile.semaphore_leave %w[%i] of %i : memref<?xf32>
+  return
+}
+
+// -----
+
 func.func @cluster(%M: index) {
-  // expected-error @below {{'tile.work_tiles' op divides K among CTAs, but a cluster takes whole tiles}}
+  // expected-error @below {{'tile.work_tiles' op divides the K of all tiles evenly among CTAs, but the CTAs of a cluster compute the same K}}
   tile.work_tiles (%m, %n, %k0, %k1) of (%M, %M, %M) by [8, 8, 8] cluster [2, 1] stream_k (%part of %parts at %slot)
       order(<row>) persistent {
   }

@@ -29,6 +29,8 @@ func.func @items(%M: index, %N: index, %K: index, %d: memref<?x?xf32, strided<[?
     tile.semaphore_wait %s[%slot] until %parts : memref<?xi32>
     // CHECK: tile.semaphore_wait %{{.+}}[%[[S]]] until %[[Q]] reset : memref<?xi32>
     tile.semaphore_wait %s[%slot] until %parts reset : memref<?xi32>
+    // CHECK: tile.semaphore_leave %{{.+}}[%[[S]]] of %[[Q]] : memref<?xi32>
+    tile.semaphore_leave %s[%slot] of %parts : memref<?xi32>
     // CHECK: tile.add_partials %[[ACC]], %{{.+}}[%[[S]]] count %[[Q]] : !tile.tile<8x16xf32>, memref<?xf32>
     %sum = tile.add_partials %acc, %w[%slot] count %parts : !tile.tile<8x16xf32>, memref<?xf32>
     // CHECK: tile.store %{{.+}} part(%[[P]] of %[[Q]] at %[[S]]) into %{{.+}}[%[[R]], %[[C]]] {
@@ -36,6 +38,9 @@ func.func @items(%M: index, %N: index, %K: index, %d: memref<?x?xf32, strided<[?
     ^bb0(%x: f32):
       tile.yield %x : f32
     } : !tile.tile<8x16xf32>, memref<?x?xf32, strided<[?, 1]>>
+  }
+  // CHECK: tile.work_tiles ({{.*}}) of ({{.*}}) by [8, 16, 32] cluster [2, 1] scatter 4 ({{.*}}) order(<row>) persistent {
+  tile.work_tiles (%m, %n, %k0, %k1) of (%M, %N, %K) by [8, 16, 32] cluster [2, 1] scatter 4 (%part of %parts at %slot) order(<row>) persistent {
   }
   // CHECK: tile.work_tiles ({{.*}}) of ({{.*}}) by [8, 16, 32] stream_k ({{.*}}) order(<grouped 2>) persistent iter_args(%[[T:.+]] = %{{.+}}) -> (index) {
   %r = tile.work_tiles (%m, %n, %k0, %k1) of (%M, %N, %K) by [8, 16, 32] stream_k (%part of %parts at %slot) order(<grouped 2>) persistent iter_args(%t = %c0) -> (index) {

@@ -65,3 +65,39 @@ func.func @stream(%a: memref<100x40xf16>, %b: memref<65x40xf16>, %d: memref<100x
   return
 }
 }
+// -----
+
+// Every part adds half of the columns. Each tile of a super-tile has slots of its own; the launch is cooperative.
+// CHECK-LABEL: func.func @scatter(
+// CHECK:       %[[SUPERS:.+]] = arith.muli %{{.+}}, %{{.+}}
+// CHECK:       %[[TILES:.+]] = arith.muli %[[SUPERS]], %c2
+// CHECK:       %[[SLOTS:.+]] = arith.muli %[[TILES]], %{{.+}}
+// CHECK:       tile.workspace %[[SLOTS]] zeroed : memref<?xi32>
+// CHECK:       tile.launch @scatter_kernel {{.*}} cluster [2, 1] cooperative
+// CHECK:       tile.work_tiles (%[[R:.+]], %[[C:.+]], %{{.+}}, %{{.+}}) of ({{.*}}) by [64, 32, 64] cluster [2, 1] scatter 2 (%[[PART:.+]] of %[[N:.+]] at %[[SLOT:.+]]) order(<row>) persistent {
+// CHECK:         %[[ACC:.+]] = scf.for
+// CHECK:         %[[OWN:.+]] = arith.addi %[[SLOT]], %[[PART]]
+// CHECK:         tile.store_partial %[[ACC]] into %[[W:.+]][%[[OWN]]] shares 2
+// CHECK:         tile.semaphore_arrive %[[S:.+]][%[[SLOT]]]
+// CHECK:         tile.semaphore_wait %[[S]][%[[SLOT]]] until %[[N]] : memref<?xi32>
+// CHECK:         %[[TWICE:.+]] = arith.muli %[[N]], %c2
+// CHECK:         tile.semaphore_leave %[[S]][%[[SLOT]]] of %[[TWICE]]
+// CHECK:         %[[SUM:.+]] = tile.sum_shares %[[W]][%[[SLOT]]] count %c2 share %[[PART]] of 2 : memref<?xf32> to !tile.tile<64x16xf32>
+// CHECK:         %[[FIRST:.+]] = arith.muli %[[PART]], %c16
+// CHECK:         %[[COLUMN:.+]] = arith.addi %[[C]], %[[FIRST]]
+// CHECK:         tile.store %[[SUM]] into %{{.+}}[%[[R]], %[[COLUMN]]] {
+// CHECK-NOT:     tile.semaphore_wait
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.level = "problem", tile.target = "sm_90a"} {
+func.func @scatter(%a: !mat, %b: !mat, %d: !mat) {
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<
+  grid = <tile = [64, 32], cluster = [2, 1], order = row, scheduler = persistent, k_division = scatter(2)>,
+  mainloop = <k = 64, stages = 2, roles = cooperative(1)>, multiply = <atoms = [1, 1, 1]>,
+  epilogue = <path = direct, math = registers, tile = [64, 32]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}

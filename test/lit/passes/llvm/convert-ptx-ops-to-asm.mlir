@@ -53,13 +53,15 @@ func.func @stores(%v8: vector<8xbf16>, %v2: vector<2xf32>, %v1: vector<2xf16>, %
   return
 }
 
-// Semaphores: an addition that releases, and a loop of loads that acquire.
+// Semaphores: an addition that releases, a loop of loads that acquire, and an addition that wraps to zero.
 // CHECK-LABEL: func.func @semaphores(
 // CHECK:       llvm.inline_asm has_side_effects "red.release.gpu.global.add.s32 [$0], 1;", "l,~{memory}" %{{.+}} : (i64) -> ()
 // CHECK:       llvm.inline_asm has_side_effects "{{.*}}ld.acquire.gpu.global.s32 found, [$0];{{.*}}@again bra AGAIN;{{.*}}", "l,r,~{memory}" %{{.+}}, %{{.+}} : (i64, i32) -> ()
+// CHECK:       llvm.inline_asm has_side_effects "red.relaxed.gpu.global.inc.u32 [$0], $1;", "l,r,~{memory}" %{{.+}}, %{{.+}} : (i64, i32) -> ()
 func.func @semaphores(%p: !llvm.ptr<1>, %n: i32) {
   sm.ptx_semaphore_arrive %p : !llvm.ptr<1>
   sm.ptx_semaphore_wait %p until %n : !llvm.ptr<1>
+  sm.ptx_semaphore_leave %p limit %n : !llvm.ptr<1>
   return
 }
 

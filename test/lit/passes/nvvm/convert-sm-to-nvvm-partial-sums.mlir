@@ -34,6 +34,9 @@ tile.kernel @k(%w: memref<?xf32>, %s: memref<?xi32>) {
     // CHECK:   llvm.store %c0_i32, %[[SEM]] {alignment = 4 : i64} : i32
     // CHECK: nvvm.barrier0
     tile.semaphore_wait %s[%c0] until %c1 reset : memref<?xi32>
+    // CHECK: %[[LAST:.+]] = arith.subi %{{.+}}, %c1_i32
+    // CHECK: sm.ptx_semaphore_leave %{{.+}} limit %[[LAST]] : !llvm.ptr<1>
+    tile.semaphore_leave %s[%c0] of %count : memref<?xi32>
     // CHECK: scf.for
     // CHECK:   %[[X:.+]] = llvm.load %{{.+}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
     // CHECK:   arith.addf %{{.+}}, %[[X]] : vector<4xf32>
