@@ -12,6 +12,7 @@ status: 0, 1 where a table is not whole, 3 where the time is over.
 import argparse
 import datetime
 import functools
+import multiprocessing
 import os
 import sys
 import threading
@@ -220,9 +221,17 @@ def parser() -> argparse.ArgumentParser:
     return result
 
 
+def _give_up() -> None:
+    """End at once, whatever hangs, with the processes that compile: they would wait for work for ever."""
+    say("the time is over")
+    for child in multiprocessing.active_children():
+        child.kill()
+    os._exit(3)
+
+
 def main() -> int:
     arguments = parser().parse_args()
-    watchdog = threading.Timer(arguments.timeout, lambda: os._exit(3))
+    watchdog = threading.Timer(arguments.timeout, _give_up)
     watchdog.daemon = True
     watchdog.start()
     names = arguments.only or NAMES
