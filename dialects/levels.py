@@ -93,10 +93,10 @@ DEVICE_OPS = _lives(
     (ATOMS, EPILOGUE, "sm.cluster_barrier"),
     (EPILOGUE, EPILOGUE, "sm.tma_store sm.tma_store_wait sm.fence_proxy_async"),
     (EPILOGUE, EPILOGUE, "tile.grid_dependency_wait tile.launch_dependents"),
-    (ATOMS, EPILOGUE, "sm.load_shared sm.load_global"),
+    (ATOMS, EPILOGUE, "sm.load_shared sm.load_global sm.store_shared"),
     (ATOMS, ATOMS, "sm.sum_over_k"),
     (EPILOGUE, EPILOGUE, "sm.stack"),
-    (EPILOGUE, EPILOGUE, "sm.extract sm.map sm.store_shared sm.store_global"),
+    (EPILOGUE, EPILOGUE, "sm.extract sm.map sm.store_global"),
     (NVVM, LLVM, "gpu.module nvvm.* llvm.* sm.ptx_*"),
     (NVVM, NVVM, "gpu.func gpu.return scf.while scf.condition"),
     # What one PTX instruction computes; expand-math has replaced the others.

@@ -85,7 +85,10 @@ class MmaAtom:
 
 @dataclass(frozen=True)
 class CopyAtom:
-    """One copy instruction of a thread (`ld`, `st`, `cp.async`) or of a warp (`ldmatrix`, `stmatrix`)."""
+    """One copy instruction of a thread (`ld`, `st`, `cp.async`) or of a warp (`ldmatrix`, `stmatrix`).
+
+    `staged` is two of a thread: an `ld.global` to registers and, later, stores of them to shared memory.
+    """
 
     name: str
     source: MemorySpace
@@ -103,6 +106,10 @@ class CopyAtom:
     @property
     def is_cp_async(self) -> bool:
         return self.name.startswith("cp.async.")
+
+    @property
+    def is_staged(self) -> bool:
+        return self.name.startswith("staged.")
 
 
 # mma.sync of 16-bit operands by (accumulator, operands, K).
@@ -237,6 +244,7 @@ def _copy_atoms() -> dict[str, CopyAtom]:
         atoms.append(CopyAtom(f"st.shared.{size}", "rmem", "smem", size))
         atoms.append(CopyAtom(f"ld.global.{size}", "gmem", "rmem", size))
         atoms.append(CopyAtom(f"st.global.{size}", "rmem", "gmem", size))
+    atoms += [CopyAtom(f"staged.{size}", "gmem", "smem", size) for size in (16, 8, 4, 2)]
     # One box at a time, of any size; of two dimensions, or of the number named.
     for rank in (2, 3, 4, 5):
         atoms.append(CopyAtom("tma" if rank == 2 else f"tma.{rank}d", "gmem", "smem", 0, tensor_rank=rank))

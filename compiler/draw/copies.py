@@ -9,7 +9,7 @@ from mlir import ir
 from lowtide.compiler.draw.held import held_panel, owner_panel
 from lowtide.compiler.draw.panels import Panel
 from lowtide.compiler.explain.accesses import SharedAccess
-from lowtide.compiler.explain.names import Names
+from lowtide.compiler.explain.names import SCRATCH, Names
 from lowtide.dialects import sm, tile
 from lowtide.dialects.tile import GemmLayout, OperandKind
 from lowtide.dialects.tile.layouts import tv_of
@@ -105,7 +105,9 @@ class Copies:
         what, kind, _ = self.names.of_window(op.source)
         if kind is not OperandKind.full:
             return None  # a vector: each thread reads the elements of its own rows or columns
-        return self._fragment(f"{_matrix(what)} to registers by {_atom(op)}", op.result.type, what)
+        axes = self._axes.get(what, ("m", "n"))
+        title = f"{_matrix(what)} to registers by {_atom(op)}"
+        return self._fragment(title, op.result.type, axes=axes[::-1] if op.trans else axes)
 
     def _ldmatrix(self, op: ir.OpView) -> Panel:
         fragment, trans, atom = op.result.type, bool(op.trans), _atom(op)
@@ -126,7 +128,8 @@ class Copies:
 
     def _operand(self, op: ir.OpView) -> Panel:
         what = self.names.of_fragment(op.result.type)
-        return self._fragment(f"{_matrix(what)} to registers by {_atom(op)}", op.result.type, what)
+        axes = {"a": ("m", "k"), "b": ("n", "k")}.get(what, ("m", "n"))
+        return self._fragment(f"{_matrix(what)} to registers by {_atom(op)}", op.result.type, axes)
 
     def _products(self) -> Iterator[Product]:
         for op in walk(self.module, sm.MmaSyncOp):
@@ -142,7 +145,9 @@ class Copies:
             title = f"C of {op.mma.atom}, {_text(c.shape)}; A and B are read from shared memory"
             yield None, None, held_panel(title, ("m", "n"), tv_of(c.tv), tuple(c.shape))
 
-    def _store_shared(self, op: ir.OpView) -> Panel:
+    def _store_shared(self, op: ir.OpView) -> Panel | None:
+        if self.names.of_buffer(op.destination) != SCRATCH:
+            return None  # a copy through registers: each thread stores what its load, which is drawn, gave it
         return self._fragment(f"registers to scratch by {_atom(op)}", op.value.type)
 
     def _load_shared(self, op: ir.OpView) -> Panel:
@@ -151,9 +156,8 @@ class Copies:
     def _store_global(self, op: ir.OpView) -> Panel:
         return self._fragment(f"registers to D by {_atom(op)}", op.value.type)
 
-    def _fragment(self, title: str, fragment: ir.Type, what: str = "d") -> Panel:
+    def _fragment(self, title: str, fragment: ir.Type, axes: tuple[str, str] = ("m", "n")) -> Panel:
         shape = tuple(fragment.shape)
-        axes = {"a": ("m", "k"), "b": ("n", "k")}.get(what, ("m", "n"))
         return held_panel(f"{title}, {_text(shape)}", axes, tv_of(fragment.tv), shape)
 
 

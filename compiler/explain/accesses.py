@@ -26,7 +26,7 @@ from lowtide.compiler.explain.hopper import (
     tma_store,
     transactions_of,
 )
-from lowtide.compiler.explain.names import Names, cache_hint, row_stride
+from lowtide.compiler.explain.names import SCRATCH, Names, cache_hint, row_stride
 from lowtide.dialects import sm, tile
 from lowtide.dialects.locations import place_of, where
 from lowtide.dialects.tile import OperandKind
@@ -216,7 +216,7 @@ def _family(op: sm.WgmmaOp) -> str:
 def _store_shared(op: ir.OpView, names: Names) -> list[Access]:
     if ir.StringAttr(op.atom).value.startswith("stmatrix."):
         return [_stmatrix(op)]
-    return [_of_threads(op, "epilogue scratch", op.value.type, op.destination, "write")]
+    return [_of_threads(op, names.of_buffer(op.destination), op.value.type, op.destination, "write")]
 
 
 def _stmatrix(op: ir.OpView) -> SharedAccess:
@@ -225,12 +225,12 @@ def _stmatrix(op: ir.OpView) -> SharedAccess:
     matrices, fragment = targets.copy_atom(atom).matrices, op.value.type
     starts = row_addresses(tv_of(fragment.tv), matrices, False)
     access = WarpAccess(atom, starts, tuple(fragment.shape), 8, "ldmatrix", lanes=8 * matrices)
-    return _shared(op, "epilogue scratch", atom, "write", ir.MemRefType(op.destination.type), access)
+    return _shared(op, SCRATCH, atom, "write", ir.MemRefType(op.destination.type), access)
 
 
 def _load_shared(op: ir.OpView, names: Names) -> list[Access]:
     if not is_operand_load(op):
-        return [_of_threads(op, "epilogue scratch", op.result.type, op.source, "read")]
+        return [_of_threads(op, SCRATCH, op.result.type, op.source, "read")]
     fragment, atom, trans = op.result.type, ir.StringAttr(op.atom).value, bool(op.trans)
     vector = _bytes(atom) * 8 // element_bits(fragment.element_type)
     along_rows = trans != is_transposed_buffer(op.source.type)
@@ -238,7 +238,7 @@ def _load_shared(op: ir.OpView, names: Names) -> list[Access]:
     access, name = targets.loads_access(loads, atom), atom + (" transposed" if trans else "")
     buffer = ir.MemRefType(op.source.type)
     what = names.of_fragment(fragment)
-    what = "epilogue scratch" if what == "?" else what
+    what = SCRATCH if what == "?" else what
     return [_shared(op, what, name, "read", buffer, access, tuple(op.offsets))]
 
 

@@ -12,6 +12,7 @@ from lowtide.passes.support.problem import element_bits
 
 # Row strides known only at run time are taken to be this many bytes: a whole number of sectors.
 ASSUMED_ROW_STRIDE = 8192
+SCRATCH = "epilogue scratch"
 
 
 class Names:
@@ -61,6 +62,11 @@ class Names:
         if value not in self.mapped:
             raise ScheduleError("the tensor map's matrix is not known; pass it to tile.launch from an sm.tensor_map")
         return self.arguments[value], self.mapped[value]
+
+    def of_buffer(self, value: ir.Value) -> str:
+        """The operand that a buffer of the ring's slots stages, `a` or `b`; else the epilogue's scratch."""
+        slot = value.owner.opview if not isinstance(value.owner, ir.Block) else None
+        return "ab"[list(slot.buffers).index(value)] if isinstance(slot, sm.RingSlotOp) else SCRATCH
 
     def of_fragment(self, type_: ir.Type) -> str:
         """Whether an mma takes fragments of this type as its a or its b."""

@@ -405,12 +405,13 @@ def Sm_MapOp : Sm_Op<"map", [SingleBlock, RecursiveMemoryEffects]> {
 def Sm_StoreSharedOp : Sm_Op<"store_shared"> {
   let summary = "Stores a fragment into shared memory";
   let description = [{
-    The buffer has the fragment's shape. Values of a thread that are contiguous in memory are combined into stores of at
-    most the atom's size. `stmatrix.x4` stores four 8×8 matrices of 16-bit elements per instruction; each lane provides
+    The buffer has the fragment's shape: an epilogue's scratch, or a slot of the ring that a copy through registers fills.
+    Values of a thread that are contiguous in memory are combined into stores of at most the atom's size. `stmatrix.x4` stores four 8×8 matrices of 16-bit elements per instruction; each lane provides
     the address of one row (PTX ISA, "stmatrix").
 
     ```mlir
     sm.store_shared %y to %scratch by "st.shared.4" : !sm.fragment<32x128xbf16, #tv>, memref<…>
+    sm.store_shared %ra to %a by "st.shared.4" : !sm.fragment<128x16xf32, #tv2>, memref<…>
     ```
   }];
   let arguments = (ins Sm_FragmentType:$value, Sm_WriteShared:$destination, StrAttr:$atom);
@@ -445,18 +446,22 @@ def Sm_LoadGlobalOp : Sm_Op<"load_global"> {
   let description = [{
     Elements outside the matrix become zero. The values that a thread holds side by side in memory are combined into
     loads of the atom's size if the base and the row stride of the window are aligned at run time. Otherwise each load is
-    one element. With `trans` it reads the transpose: the rows of the window are the fragment's columns. The operands of
-    an mma come so in a kernel without shared memory, the fragments of an epilogue's operands in any.
+    one element. With `aligned` they are known to be, as those of A and B are, and nothing is checked. With `trans` it
+    reads the transpose: the rows of the window are the fragment's columns. The operands of an mma come so in a kernel
+    without shared memory, copies that go through registers and the fragments of an epilogue's operands in any.
 
     ```mlir
     %c = sm.load_global %cv by "ld.global.16" : !tile.view<32x128xbf16> to !sm.fragment<32x128xbf16, #tv1>
     %fa = sm.load_global %at by "ld.global.2" trans : !tile.view<16x128xbf16> to !sm.fragment<128x16xbf16, #tv>
+    %ra = sm.load_global %av by "ld.global.16" aligned : !tile.view<128x16xf32> to !sm.fragment<128x16xf32, #tv2>
     ```
   }];
-  let arguments = (ins Arg<Tile_ViewType, "window read", [MemRead]>:$source, StrAttr:$atom, UnitAttr:$trans);
+  let arguments = (ins Arg<Tile_ViewType, "window read", [MemRead]>:$source, StrAttr:$atom, UnitAttr:$trans,
+                       UnitAttr:$aligned);
   let results = (outs Sm_FragmentType:$result);
   let assemblyFormat = [{
-    $source `by` $atom (`trans` $trans^)? attr-dict `:` qualified(type($source)) `to` qualified(type($result))
+    $source `by` $atom (`trans` $trans^)? (`aligned` $aligned^)? attr-dict `:` qualified(type($source)) `to`
+    qualified(type($result))
   }];
   let hasVerifier = 1;
 }

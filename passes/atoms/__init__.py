@@ -9,6 +9,7 @@ from lowtide.passes.atoms.bind_mma_atoms import BindMmaAtoms
 from lowtide.passes.atoms.bind_ring_to_cp_async import BindRingToCpAsync
 from lowtide.passes.atoms.bind_tma import BindTma
 from lowtide.passes.atoms.bind_wgmma import BindWgmma
+from lowtide.passes.atoms.carry_staged_loads import CarryStagedLoads
 from lowtide.passes.atoms.double_buffer_fragments import DoubleBufferFragments
 from lowtide.passes.atoms.split_k_slices import SplitKSlices
 from lowtide.passes.steps import Step
@@ -18,6 +19,7 @@ STEPS = (
     Step(BindWgmma, "where the schedule has roles: what a release waits for is known once the mma is bound"),
     Step(BindTma, "then the ring's verbs: bytes and arrivals are counted from the copies and roles"),
     Step(BindCopyAtoms, "the layout of copies depends on the threads of the tiled mma"),
+    Step(CarryStagedLoads, "once copies through registers are loads and stores"),
     Step(SplitKSlices, "once the mma atom sets the depth of a slice"),
     Step(DoubleBufferFragments, "needs the slices, and one ldmatrix for each"),
     Step(BindRingToCpAsync, "after every pass that moves waits: the depth of a wait is counted from the commits"),

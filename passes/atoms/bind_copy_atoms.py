@@ -2,6 +2,10 @@
 
 Before   sm.copy_async %at to %a : !tile.view<128x32xbf16>, memref<…>
 After    sm.cp_async %at to %a by #sm.tiled_copy<cp.async.16, #tv> : !tile.view<128x32xbf16>, memref<…>
+         or, with a.copy = staged.16, through registers:
+         %f = sm.load_global %at by "ld.global.16" aligned : !tile.view<…> to !sm.fragment<128x32xbf16, #tv>
+         sm.store_shared %f to %a by "st.shared.16" : !sm.fragment<128x32xbf16, #tv>, memref<…>
+         in stores of one element where the stage is transposed. carry-staged-loads then moves the loads ahead.
 Needs    a complete schedule (its `copy` and `warps`).
 Refuses  a copy atom that the target lacks; a tile that the threads cannot divide evenly.
 Test     test/lit/passes/atoms/bind-copy-atoms.mlir, bind-copy-atoms-invalid.mlir
@@ -17,7 +21,13 @@ from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts import threads_of
-from lowtide.passes.support.atoms import CP_ASYNC_COPIES, fill_copy, tiled_copy_attr
+from lowtide.passes.support.atoms import (
+    RING_COPIES,
+    STAGED_COPIES,
+    copy_through_registers,
+    fill_copy,
+    tiled_copy_attr,
+)
 from lowtide.passes.support.buffers import is_transposed_buffer
 from lowtide.passes.support.kernels import kernels_of, schedule_of
 from lowtide.passes.support.problem import element_bits
@@ -27,7 +37,7 @@ from lowtide.targets import Target
 
 @dataclass(frozen=True)
 class BindCopyAtoms(Pass):
-    """Replaces sm.copy_async by sm.cp_async."""
+    """Replaces sm.copy_async by sm.cp_async, or by a load and a store."""
 
     name: ClassVar[str] = "bind-copy-atoms"
     needs: ClassVar[Level] = Level.ATOMS
@@ -39,8 +49,8 @@ class BindCopyAtoms(Pass):
             for copy in walk(kernel, sm.CopyAsyncOp):
                 view, name = copy.source.type, _operand_filled(copy)
                 atom = schedule.mainloop.operand(name).copy
-                if atom not in CP_ASYNC_COPIES:
-                    raise Refusal(copy, f"{name}.copy = {atom} is not one of {', '.join(CP_ASYNC_COPIES)}")
+                if atom not in RING_COPIES:
+                    raise Refusal(copy, f"{name}.copy = {atom} is not one of {', '.join(RING_COPIES)}")
                 try:
                     target.copy(atom)
                     bits = element_bits(view.element_type)
@@ -49,7 +59,10 @@ class BindCopyAtoms(Pass):
                 except (ScheduleError, TargetError) as error:
                     raise Refusal(copy, str(error)) from error
                 with before(copy), copy.operation.location:
-                    sm.CpAsyncOp(copy.source, copy.destination, tiled_copy_attr(tiled))
+                    if atom in STAGED_COPIES:
+                        copy_through_registers(copy.source, copy.destination, tiled)
+                    else:
+                        sm.CpAsyncOp(copy.source, copy.destination, tiled_copy_attr(tiled))
                 erase(copy)
 
 

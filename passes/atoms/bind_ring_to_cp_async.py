@@ -8,6 +8,8 @@ After    sm.cp_async_wait 1;  sm.barrier;  %a, %b = sm.ring_slot %ring[%r]      
          sm.cp_async_wait 0;  sm.barrier
          A group is one commit. The wait depth is the number of groups committed after the one that is waited for,
          counted over the program (`_Cursor`): cp.async.wait_group n returns when at most the n latest are pending.
+         Copies through registers (sm.store_shared) are done when their threads reach the barrier: a ring that is filled
+         by them alone has no groups, so no commits and no waits but the barriers.
          A slot may be refilled if there is a barrier between its release and the acquire. The barrier of a wait
          counts; if there is none, one is inserted.
 Needs    level atoms; one prologue with a constant trip count, one main loop with as many commits as waits.
@@ -48,15 +50,20 @@ class BindRingToCpAsync(Pass):
             ordered = [_barrier_since_release(acquire) for acquire in walk(kernel, sm.ProducerAcquireOp)]
             for loop in walk(kernel, scf.ForOp):
                 _drop_carried_slots(loop)
+            grouped = _has_groups(kernel)
             for acquire, is_ordered in zip(walk(kernel, sm.ProducerAcquireOp), ordered, strict=True):
-                _bind_acquire(acquire, is_ordered)
+                _bind_acquire(acquire, is_ordered, grouped)
             for wait, depth in zip(walk(kernel, sm.ConsumerWaitOp), cursor.depths, strict=True):
-                _bind_wait(wait, depth)
+                _bind_wait(wait, depth if grouped else None)
             for tail in walk(kernel, sm.ProducerTailOp):
                 with before(tail), tail.operation.location:
-                    sm.CpAsyncWaitOp(0)
-                    sm.BarrierOp()
+                    _wait_for_all(0 if grouped else None)
                 erase(tail)
+
+
+def _has_groups(kernel: tile.KernelOp) -> bool:
+    """Whether copies come in groups of cp.async: not if every copy is a store of registers."""
+    return bool(walk(kernel, sm.CpAsyncOp)) or not walk(kernel, sm.StoreSharedOp)
 
 
 def _blocks_with_verbs(kernel: tile.KernelOp) -> list[ir.Block]:
@@ -157,33 +164,39 @@ def _drop_carried_slots(loop: scf.ForOp) -> None:
     erase(loop)
 
 
-def _bind_acquire(acquire: sm.ProducerAcquireOp, ordered: bool) -> None:
+def _bind_acquire(acquire: sm.ProducerAcquireOp, ordered: bool, grouped: bool) -> None:
     with before(acquire), acquire.operation.location:
         if not ordered:
             sm.BarrierOp()
-        _bind_slot(acquire)
+        _bind_slot(acquire, grouped)
 
 
-def _bind_wait(wait: sm.ConsumerWaitOp, depth: int) -> None:
+def _bind_wait(wait: sm.ConsumerWaitOp, depth: int | None) -> None:
     with before(wait), wait.operation.location:
+        _wait_for_all(depth)
+        _bind_slot(wait, depth is not None)
+
+
+def _wait_for_all(depth: int | None) -> None:
+    """Every thread's copies but its `depth` latest groups have landed; None where there are no groups."""
+    if depth is not None:
         sm.CpAsyncWaitOp(depth)
-        sm.BarrierOp()
-        _bind_slot(wait)
+    sm.BarrierOp()
 
 
-def _bind_slot(verb: sm.ProducerAcquireOp | sm.ConsumerWaitOp) -> None:
+def _bind_slot(verb: sm.ProducerAcquireOp | sm.ConsumerWaitOp, grouped: bool) -> None:
     """The slot's buffers in place of the verb, and the instructions of the commit or release that takes its slot."""
     slot = sm.RingSlotOp(verb.ring, verb.index)
     for old, new in zip(verb.buffers, slot.buffers, strict=True):
         old.replace_all_uses_with(new)
     for use in list(uses(verb.slot)):
-        _bind_end(use)
+        _bind_end(use, grouped)
     erase(verb)
 
 
-def _bind_end(verb: sm.ProducerCommitOp | sm.ConsumerReleaseOp) -> None:
-    """A commit closes a group; a release needs no instruction."""
-    if isinstance(verb, sm.ProducerCommitOp):
+def _bind_end(verb: sm.ProducerCommitOp | sm.ConsumerReleaseOp, grouped: bool) -> None:
+    """A commit closes a group, if there are any; a release needs no instruction."""
+    if isinstance(verb, sm.ProducerCommitOp) and grouped:
         with before(verb), verb.operation.location:
             sm.CpAsyncCommitOp()
     erase(verb)

@@ -71,16 +71,21 @@ def _source_bytes(
     """Bytes of a run of columns inside the matrix; None if the run is always whole."""
     build = context.build
     row_exists = is_before_edge(context, window, 0, row)
-    columns = window.matrix.extents[1]
-    whole_runs = inside(window, 1) is not Inside.PARTLY or (isinstance(columns, int) and columns % run == 0)
+    whole_runs = _has_whole_runs(window, run)
     column_exists = is_before_edge(context, window, 1, column)
     exists = both(context, row_exists, column_exists)
     if exists is None:
         return None
     length: Scalar = run * element_bytes
     if not whole_runs:
-        length = build.umin(build.mul(build.sub(columns, column), element_bytes), length)
+        length = build.umin(build.mul(build.sub(window.matrix.extents[1], column), element_bytes), length)
     return build.select(exists, length, 0)
+
+
+def _has_whole_runs(window: Window, run: int) -> bool:
+    """Whether each run of columns, `run` long, is known to be inside the matrix as a whole or not at all."""
+    columns = window.matrix.extents[1]
+    return inside(window, 1) is not Inside.PARTLY or (isinstance(columns, int) and columns % run == 0)
 
 
 def _cp_async(target: ir.Value, source: ir.Value, size: int, length: ir.Value | None) -> None:
@@ -109,6 +114,8 @@ def lower_store_shared(context: Context, op: sm.StoreSharedOp) -> None:
     buffer = context.buffer(op.destination)
     fragment = context.fragment(op.value)
     run, in_runs = _in_runs(op, "st.shared.", fragment.type)
+    if run > 1 and is_transposed_buffer(buffer.type):
+        raise Refusal(op, f"moves {run} elements at once, but its buffer is contiguous along the other dimension")
     split = split_coordinates(in_runs.tv, fragment.type.shape)
     _check_runs(op, split, run, layout_of(buffer.type.layout)[1])
     access = shared_access(context, buffer, split.row_thread, split.col_thread)
@@ -211,8 +218,7 @@ def _store_run(
     row, column = place
     size = run * element_bits(element) // 8
     row_exists = is_before_edge(context, window, 0, row)
-    columns = window.matrix.extents[1]
-    whole_runs = inside(window, 1) is not Inside.PARTLY or (isinstance(columns, int) and columns % run == 0)
+    whole_runs = _has_whole_runs(window, run)
     last = column if whole_runs else build.add(column, run - 1)
     whole = both(context, row_exists, is_before_edge(context, window, 1, last))
     pointer = global_pointer(context, window, row, column)
@@ -254,7 +260,7 @@ def _load_full(context: Context, op: sm.LoadGlobalOp, window: Window, split: Spl
     if trans:  # rows of the window are the fragment's columns
         split = SplitCoordinates(split.col_thread, split.row_thread, split.col_values, split.row_values)
     row0, column0 = _thread_origin(context, window, split)
-    aligned = _is_aligned(context, window, run)
+    aligned = None if op.aligned else _is_aligned(context, window, run)
     loaded = []
     for first in values[:, 0].tolist():
         row = context.build.add(row0, split.row_values[first])
@@ -273,20 +279,30 @@ def _is_aligned(context: Context, window: Window, run: int) -> ir.Value:
 
 
 def _load_run(
-    context: Context, window: Window, row: ir.Value, column: ir.Value, run: int, aligned: ir.Value
+    context: Context, window: Window, row: ir.Value, column: ir.Value, run: int, aligned: ir.Value | None
 ) -> ir.Value:
-    """A vector load where the run is aligned and whole, else a load for each element that exists, else zero."""
+    """A vector load where the run is aligned (None: it always is) and whole, else a load for each element that exists,
+    else zero."""
     element = window.matrix.element
     type_ = vector_type(run, element)
     row_exists = is_before_edge(context, window, 0, row)
     last = is_before_edge(context, window, 1, context.build.add(column, run - 1))
     whole = both(context, aligned, both(context, row_exists, last))
+
+    def load() -> ir.Value:
+        pointer = global_pointer(context, window, row, column)
+        return llvm.LoadOp(type_, pointer, alignment=run * element_bits(element) // 8).result
+
+    if whole is None:
+        return load()
     branch = scf.IfOp(whole, [type_], has_else=True)
     with ir.InsertionPoint(branch.then_block):
-        pointer = global_pointer(context, window, row, column)
-        loaded = llvm.LoadOp(type_, pointer, alignment=run * element_bits(element) // 8).result
-        scf.YieldOp([loaded])
+        scf.YieldOp([load()])
     with ir.InsertionPoint(branch.else_block):
+        if aligned is None and _has_whole_runs(window, run):
+            zero = vector.BroadcastOp(type_, arith.constant(element, 0.0)).result
+            scf.YieldOp([zero])
+            return branch.results[0]
         elements = []
         for i in range(run):
             place = context.build.add(column, i)

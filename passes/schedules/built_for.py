@@ -41,7 +41,14 @@ from lowtide.passes.schedules.facts import (
     warps_along_k,
     work_loops,
 )
-from lowtide.passes.support.atoms import TMA_RANKS, planned_stage, stored_shape, tiled_mma, tiled_mma_attr
+from lowtide.passes.support.atoms import (
+    STAGED_COPIES,
+    TMA_RANKS,
+    planned_stage,
+    stored_shape,
+    tiled_mma,
+    tiled_mma_attr,
+)
 from lowtide.passes.support.clusters import OPERANDS, sharing
 from lowtide.passes.support.kernels import cluster_shape
 from lowtide.passes.support.problem import Problem
@@ -193,6 +200,18 @@ def _copies(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
         scheduled = schedule.mainloop.operand(name).copy if name else copy.copy.atom
         if copy.copy.atom != scheduled:
             yield refusal(copy, f"copies by {copy.copy.atom}", f"{name}.copy = {scheduled}", AGAIN)
+    for store in walk(kernel, sm.StoreSharedOp):
+        name = _operand_filled(store.destination)
+        if name and schedule.mainloop.operand(name).copy not in STAGED_COPIES:
+            scheduled = schedule.mainloop.operand(name).copy
+            yield refusal(store, "copies through registers", f"{name}.copy = {scheduled}", AGAIN)
+    for load in walk(kernel, sm.LoadGlobalOp):
+        view = defining_op(load.source)
+        if load.aligned and isinstance(view, tile.ViewOp):  # as the copies of A and B, the kernel's first matrices
+            name = OPERANDS[list(kernel.body.blocks[0].arguments).index(view.source)]
+            scheduled, built = schedule.mainloop.operand(name).copy, load.atom.value.replace("ld.global", "staged")
+            if scheduled != built:
+                yield refusal(load, f"copies by {built}", f"{name}.copy = {scheduled}", AGAIN)
     for load in walk(kernel, sm.TmaLoadOp):
         name = _operand_filled(load.destination)
         if name is None:
@@ -256,7 +275,8 @@ def _stores(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
 
 def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
     """The epilogue uses shared memory, parts and buffers as the schedule says."""
-    stores, writes = walk(kernel, sm.StoreGlobalOp), walk(kernel, sm.StoreSharedOp)
+    stores = walk(kernel, sm.StoreGlobalOp)
+    writes = [write for write in walk(kernel, sm.StoreSharedOp) if _operand_filled(write.destination) is None]
     epilogue = schedule.epilogue
     if stores and epilogue.path is not StorePath.tma and bool(writes) != (epilogue.path is StorePath.smem):
         built = "stores through shared memory" if writes else "stores straight from fragments"

@@ -1,6 +1,7 @@
 """How the mainloop of a schedule is chosen: copies, stages, the registers of roles, the swizzles of the stages."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from lowtide import targets
@@ -11,7 +12,14 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.facts import ring_bytes, shared_memory_bytes, threads_of
 from lowtide.passes.schedules.tma_rules import swizzle_bits
-from lowtide.passes.support.atoms import fill_copy, is_transposed, keeps_transposed, stored_shape, tiled_mma
+from lowtide.passes.support.atoms import (
+    STAGED_COPIES,
+    fill_copy,
+    is_transposed,
+    keeps_transposed,
+    stored_shape,
+    tiled_mma,
+)
 from lowtide.passes.support.operand_loads import operand_access
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import SwizzleChoice, Target
@@ -46,11 +54,11 @@ def _operand(name: Operand, schedule: Schedule, problem: Problem) -> Mapping[str
     transposes = (
         schedule.multiply.atom == FMA
         and not is_transposed(name, problem.layout)
-        and given.copy in (None, narrowest)
+        and given.copy in (None, narrowest, *STAGED_COPIES)
         and given.stage is not StageOrder.as_loaded
     )
     if transposes:
-        chosen: dict[str, Any] = {"copy": narrowest, "stage": StageOrder.transposed}
+        chosen: dict[str, Any] = {"copy": given.copy or narrowest, "stage": StageOrder.transposed}
         if given.swizzle is None:
             # A unit of 16 bytes more per row: 8 rows of k and 4 neighbours of each lie in 32 different banks. Unlike a
             # swizzle it leaves every offset a constant.
@@ -92,7 +100,10 @@ def stage_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> Swi
     m, n, k = schedule.tile_mnk
     along_rows = is_transposed(operand, problem.layout) != transposed
     loads = operand_access(mma, operand, (m if operand == "a" else n, k), along_rows)
-    accesses = [targets.copy_access(copy, atom, transposed), loads]
+    # A copy through registers stores single elements into a transposed stage.
+    vector = 1 if transposed and copy.atom.is_staged else copy.vector
+    stores = replace(targets.fragment_access(atom, copy.tv, shape, vector), transposed=transposed)
+    accesses = [stores, loads]
     return targets.choose_swizzle(shape[::-1] if transposed else shape, accesses, bits // 8)
 
 

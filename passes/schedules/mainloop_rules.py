@@ -11,8 +11,9 @@ from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.facts import registers_at_entry, ring_bytes, shared_memory_bytes, threads_of
 from lowtide.passes.schedules.tma_rules import MAX_BOX_SIDE, boxes
 from lowtide.passes.support.atoms import (
-    CP_ASYNC_COPIES,
     GLOBAL_LOADS,
+    RING_COPIES,
+    STAGED_COPIES,
     TMA_RANKS,
     fill_copy,
     is_transposed,
@@ -45,7 +46,7 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
                 f"to leave them; nearest is {nearest}"
             )
     for name in OPERANDS:
-        operand, allowed = mainloop.operand(name), (*CP_ASYNC_COPIES, *TMA_RANKS, *GLOBAL_LOADS)
+        operand, allowed = mainloop.operand(name), (*RING_COPIES, *TMA_RANKS, *GLOBAL_LOADS)
         if operand.copy is not None and operand.copy not in allowed:
             yield f"{name}.copy = {operand.copy} is not one of {', '.join(allowed)}"
         if operand.padding is not None and not 0 <= operand.padding <= _MOST_PADDING:
@@ -214,15 +215,15 @@ def _global_loads(schedule: Schedule, problem: Problem) -> Iterator[str]:
 
 
 def _transposing(name: Operand, schedule: Schedule, problem: Problem, mma: TiledMma) -> Iterator[str]:
-    """A copy that transposes moves one element at a time, into a stage that no ldmatrix reads."""
+    """A copy that transposes stores one element at a time, into a stage that no ldmatrix reads."""
     if element_type(mma.atom.dtype(name)).bits == LDMATRIX_BITS:
         yield f"{name}.stage = transposed: ldmatrix, which {mma.atom.name} needs, reads stages as_loaded; take that"
         return
     copy, size = str(schedule.mainloop.operand(name).copy), element_type(problem.operand(name)).bytes
-    if targets.copy_atom(copy).bytes_per_thread != size:
+    if copy not in STAGED_COPIES and targets.copy_atom(copy).bytes_per_thread != size:
         yield (
             f"{name}.stage = transposed: {copy} moves other than one element of {problem.operand(name)}; take "
-            f"{name}.copy = cp.async.{size}, or {name}.stage = as_loaded"
+            f"{name}.copy = staged.16 or cp.async.{size}, or {name}.stage = as_loaded"
         )
 
 

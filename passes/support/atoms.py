@@ -7,18 +7,21 @@ from mlir import ir
 from tensor_layouts import Layout, compose, flatten, mode
 
 from lowtide import targets
-from lowtide.dialects import sm
+from lowtide.dialects import sm, tile
 from lowtide.dialects.tile import EpilogueMath, GemmLayout, StageOrder
 from lowtide.dialects.tile.layouts import layout_attr, layout_of, tv_attr
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
-from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk
+from lowtide.passes.support.buffers import is_transposed_buffer
+from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk, element_bits
 from lowtide.targets import TiledCopy, TiledMma
 from lowtide.targets.banks import SECTOR_BYTES
 
 # Loads to registers, in kernels without shared memory.
 GLOBAL_LOADS = tuple(name for name in targets.COPY_ATOMS if name.startswith("ld.global."))
 CP_ASYNC_COPIES = tuple(name for name, atom in targets.COPY_ATOMS.items() if atom.is_cp_async)
+STAGED_COPIES = tuple(name for name, atom in targets.COPY_ATOMS.items() if atom.is_staged)
+RING_COPIES = (*CP_ASYNC_COPIES, *STAGED_COPIES)  # to stages of a ring, by all threads
 
 # Dimensions of the tensor maps of each TMA copy.
 TMA_RANKS = {name: atom.tensor_rank for name, atom in targets.COPY_ATOMS.items() if atom.tensor_rank}
@@ -138,13 +141,27 @@ def fill_copy(
 ) -> TiledCopy:
     """The tiled copy that fills a stage of `shape`: vectors of the atom's bytes along the contiguous dimension.
 
-    Where the stage is `transposed`, as many threads as fill a sector share a row, and the others take other rows, which
-    lie side by side in the stage.
+    Where the stage is `transposed`, as many threads as fill a sector share a row, or more if rows are too few, and the
+    others take other rows, which lie side by side in the stage. Raises ScheduleError where the threads cannot.
     """
     vector = targets.copy_atom(atom_name).bytes_per_thread * 8 // element_bits
     most = SECTOR_BYTES * 8 // element_bits // vector if transposed else threads
+    if transposed:
+        most = max(most, -(-threads // shape[0]))
     threads_layout = targets.default_copy_threads(threads, *shape, vector, most)
     return targets.make_tiled_copy(targets.copy_atom(atom_name), threads_layout, Layout((1, vector)), shape)
+
+
+def copy_through_registers(window: ir.Value, buffer: ir.Value, copy: TiledCopy) -> None:
+    """A load of the window to a fragment, in vectors of the copy's atom, and its store to the buffer.
+
+    Stores are as wide as the loads where the buffer is contiguous along the same dimension, else of one element.
+    """
+    element, size = tile.ViewType(window.type).element_type, copy.atom.bytes_per_thread
+    held = fragment_type(copy.tv, copy.shape, element)
+    fragment = sm.LoadGlobalOp(held, window, f"ld.global.{size}", aligned=True).result
+    stored = element_bits(element) // 8 if is_transposed_buffer(buffer.type) else size
+    sm.StoreSharedOp(fragment, buffer, f"st.shared.{stored}")
 
 
 def tiled_copy_attr(copy: TiledCopy) -> sm.TiledCopyAttr:

@@ -15,6 +15,7 @@ WGMMA = "grid.tile = [128, 128], k = 64, order = groups(16, 8), roles = cooperat
 WGMMA += "epilogue.tile = [128, 64], epilogue.swizzle = <3,3,3>"
 KERNELS: Mapping[str, tuple[str, str]] = {
     "mma.sync": ("sm_80", MMA_SYNC),
+    "staged": ("sm_80", MMA_SYNC + ", a.copy = staged.16, epilogue.path = direct"),
     "direct": ("sm_80", MMA_SYNC + ", epilogue.path = direct"),
     "single-buffered": ("sm_80", MMA_SYNC + ", fragment_buffers = 1"),
     "wgmma": ("sm_90a", WGMMA),
@@ -85,6 +86,9 @@ LOWERED = [
     ("mma.sync", "pipelined", "stages = 2", "has 3 stages", "stages = 2; lower again"),
     ("mma.sync", "pipelined", "b.swizzle = <0,3,3>", "keeps b with swizzle<2,3,3>", "b.swizzle = <0,3,3>; write"),
     ("mma.sync", "atoms", "a.copy = cp.async.8", "copies by cp.async.16", "a.copy = cp.async.8; lower again"),
+    ("staged", "atoms", "a.copy = cp.async.16", "copies through registers", "a.copy = cp.async.16; lower again"),
+    ("staged", "epilogue", "a.copy = staged.8", "copies by staged.16", "a.copy = staged.8; lower again"),
+    ("mma.sync", "atoms", "a.copy = staged.16", "copies by cp.async.16", "a.copy = staged.16; lower again"),
     ("mma.sync", "atoms", "permutation = [32, 16, 16]", "multiplies by #sm.tiled_mma", r"permutation \[32, 16, 16\]"),
     ("wgmma", "cta", "order = groups(16, 4)", r"has the order groups\(16, 8\)", r"order = groups\(16, 4\); write"),
     ("wgmma", "cta", "scheduler = even_split", "is persistent", "scheduler = even_split; lower again"),

@@ -7,7 +7,7 @@ from lowtide.dialects.levels import Level
 from lowtide.passes.pipeline import REGISTRY, STEPS
 
 # The passes on math ops have tests of their own; those on roles leave these kernels as they are, as is tested; so does
-# divide-k where K is not divided.
+# divide-k where K is not divided, and carry-staged-loads where no copy goes through registers.
 MATH = ("expand-math", "convert-math-to-intrinsics")
 WITH_ROLES = ("overlap-launches", "specialize-roles", "bind-wgmma", "bind-tma", "verify-mbarriers", "verify-registers")
 OURS = {kind.name for kind in REGISTRY}
@@ -16,7 +16,7 @@ EVERY = tuple(
     for level, steps in STEPS.items()
     if level <= Level.NVVM
     for step in steps
-    if step.name in OURS and step.name not in (*MATH, *WITH_ROLES, "divide-k")
+    if step.name in OURS and step.name not in (*MATH, *WITH_ROLES, "divide-k", "carry-staged-loads")
 )
 
 # The passes that a detail of the K loop, of the fragments, or of the epilogue passes through.
@@ -25,6 +25,8 @@ ATOMS = ("bind-mma-atoms", "bind-copy-atoms", "split-k-slices", "convert-sm-to-n
 EPILOGUE = ("tile-to-ctas", "lower-epilogue", "assign-smem-offsets", "convert-sm-to-nvvm")
 RASTER = ("tile-to-ctas", "convert-sm-to-nvvm")
 # The passes that see a work item's range of K, or the partial sums of a tile.
+# Those that see copies through registers.
+STAGED = ("bind-copy-atoms", "carry-staged-loads", "bind-ring-to-cp-async", "convert-sm-to-nvvm")
 K_RANGES = ("tile-to-ctas", "divide-k", "pipeline-mainloop", "bind-mma-atoms", "lower-epilogue", "convert-sm-to-nvvm")
 
 CASES = [
@@ -54,6 +56,29 @@ CASES = [
         trips(2, 32),
         LOOP,
         idle=("double-buffer-fragments",),
+    ),
+    # Copies through registers: alone, and beside cp.async; at every trip count of the loop that carries them.
+    Case(
+        "staged-two-stages",
+        "grid.tile = [32, 32], k = 16, atoms = [2, 1, 1], stages = 2, a.copy = staged.16, b.copy = staged.8",
+        trips(2, 16),
+        STAGED,
+        idle=("split-k-slices",),
+    ),
+    Case(
+        "staged-beside-cp-async",
+        "grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], stages = 3, b.copy = staged.4",
+        trips(3, 32),
+        STAGED,
+        spec("nt"),
+    ),
+    Case(
+        "staged-persistent",
+        "grid.tile = [32, 32], k = 32, atoms = [1, 1, 1], stages = 3, scheduler = persistent, grid.ctas_per_sm = 1, "
+        "a.copy = staged.16, b.copy = staged.16, fragment_buffers = 1",
+        ((90, 75, 40),),
+        STAGED[1:],
+        spec("tt"),
     ),
     # At most one CTA fits an SM, and two SMs are at hand: nine work tiles are four or five for each CTA.
     Case(

@@ -1,7 +1,7 @@
 """Kernels of FMA atoms: f32 without tensor cores, on sm_80."""
 
 from case import Case, every_kind, trips
-from cases import ATOMS, EPILOGUE, EVERY, LOOP
+from cases import ATOMS, EPILOGUE, EVERY, LOOP, STAGED
 from compiled import spec
 
 F32 = spec(dtype="f32")
@@ -31,6 +31,21 @@ CASES = [
         ((70, 66, 10), (70, 34, 40)),
         ("pipeline-mainloop", "convert-sm-to-nvvm"),
         F32,
+    ),
+    # Loads of 16 bytes along K, through registers, stored element by element into transposed stages.
+    Case(
+        "simt-staged-tn",
+        f"{ONE_WARP}, stages = 3, a.copy = staged.16, b.copy = staged.8",
+        trips(3, 8),
+        STAGED,
+        F32,
+    ),
+    Case(
+        "simt-staged-tt",
+        f"{ONE_WARP}, stages = 2, a.copy = staged.16",
+        ((45, 37, 20), (32, 40, 8)),
+        STAGED,
+        spec("tt", "f32"),
     ),
     # 16 × 16 threads in order, each with 2 × 2 elements: a register holds columns of its own.
     Case(

@@ -11,7 +11,7 @@ tile.kernel @no_fill(%a: !mat, %ring: !ring) attributes {schedule = #tile.schedu
   %c0 = arith.constant 0 : index
   %at = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xbf16>
   %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
-  // expected-error @below {{bind-copy-atoms: a.copy = st.global.16 is not one of cp.async.16, cp.async.8, cp.async.4}}
+  // expected-error @below {{bind-copy-atoms: a.copy = st.global.16 is not one of cp.async.16, cp.async.8, cp.async.4, staged.16, staged.8, staged.4, staged.2}}
   sm.copy_async %at to %as : !tile.view<32x32xbf16>, !buffer
   tile.return
 }

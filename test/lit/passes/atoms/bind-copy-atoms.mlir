@@ -6,6 +6,7 @@
 // CHECK-DAG: #[[ONE:.+]] = #tile.tv<threads (4,8):(256,1), values (8,4,1):(32,8,1024)>
 // CHECK-DAG: #[[TWO:.+]] = #tile.tv<threads (4,16):(256,1), values (8,2,1):(32,16,1024)>
 // CHECK-DAG: #[[NARROW:.+]] = #tile.tv<threads (8,4):(128,1), values (4,8,1):(32,4,1024)>
+// CHECK-DAG: #[[ACROSS:.+]] = #tile.tv<threads (2,16):(128,1), values (4,2,1):(32,16,256)>
 // CHECK-DAG: #[[COPY:.+]] = #sm.tiled_copy<cp.async.16, #[[ONE]]>
 // CHECK-DAG: #[[COPY2:.+]] = #sm.tiled_copy<cp.async.16, #[[TWO]]>
 // CHECK-DAG: #[[COPY3:.+]] = #sm.tiled_copy<cp.async.8, #[[NARROW]]>
@@ -17,6 +18,8 @@
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 !buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
 !ring = !sm.ring<3 x [!buffer, !buffer]>
+!turned = memref<32x8xf32, #tile.layout<(32,8):(1,36)>, #gpu.address_space<workgroup>>
+!turned_ring = !sm.ring<3 x [!turned, !turned]>
 module attributes {tile.level = "atoms", tile.target = "sm_80"} {
 tile.kernel @one_warp(%a: !mat, %ring: !ring) attributes {schedule = #tile.schedule<
   mainloop = <a = <copy = cp.async.16>, b = <copy = cp.async.16>>,
@@ -65,6 +68,38 @@ tile.kernel @narrow(%a: !mat, %ring: !ring) attributes {schedule = #tile.schedul
   %at = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xbf16>
   %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
   sm.copy_async %at to %as : !tile.view<32x32xbf16>, !buffer
+  tile.return
+}
+
+// Through registers: a load of what a thread holds side by side, and a store as wide.
+// CHECK-LABEL: tile.kernel @staged
+// CHECK:       %[[AT:.+]] = tile.view
+// CHECK:       %[[F:.+]] = sm.load_global %[[AT]] by "ld.global.16" aligned : !tile.view<32x32xbf16> to !sm.fragment<32x32xbf16, #[[ONE]]>
+// CHECK-NEXT:  sm.store_shared %[[F]] to %{{.+}} by "st.shared.16" : !sm.fragment<32x32xbf16, #[[ONE]]>
+// CHECK:       sm.load_global %[[AT]] by "ld.global.8" aligned : {{.*}} to !sm.fragment<32x32xbf16, #[[NARROW]]>
+// CHECK-NEXT:  sm.store_shared %{{.+}} by "st.shared.8"
+tile.kernel @staged(%a: !mat, %ring: !ring) attributes {schedule = #tile.schedule<
+  mainloop = <a = <copy = staged.16>, b = <copy = staged.8>>,
+  multiply = <atoms = [1, 1, 1]>>} {
+  %c0 = arith.constant 0 : index
+  %at = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xbf16>
+  %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
+  sm.copy_async %at to %as : !tile.view<32x32xbf16>, !buffer
+  sm.copy_async %at to %bs : !tile.view<32x32xbf16>, !buffer
+  tile.return
+}
+
+// Where the stage is contiguous along its rows, stores are of one element. Two threads, a sector, share a row.
+// CHECK-LABEL: tile.kernel @staged_transposed
+// CHECK:       sm.load_global %{{.+}} by "ld.global.16" aligned : !tile.view<32x8xf32> to !sm.fragment<32x8xf32, #[[ACROSS]]>
+// CHECK-NEXT:  sm.store_shared %{{.+}} to %{{.+}} by "st.shared.4" : !sm.fragment<32x8xf32, #[[ACROSS]]>
+tile.kernel @staged_transposed(%a: memref<?x?xf32, strided<[?, 1]>>, %ring: !turned_ring) attributes {
+  schedule = #tile.schedule<mainloop = <a = <copy = staged.16>, b = <copy = staged.16>>,
+  multiply = <atoms = [1, 1, 1]>>} {
+  %c0 = arith.constant 0 : index
+  %at = tile.view %a[%c0, %c0] : memref<?x?xf32, strided<[?, 1]>> to !tile.view<32x8xf32>
+  %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !turned_ring
+  sm.copy_async %at to %as : !tile.view<32x8xf32>, !turned
   tile.return
 }
 }

@@ -170,4 +170,40 @@ tile.kernel @work_tiles(%v: !window, %k: index) {
   }
   tile.return
 }
+
+// Copies that end in stores of registers have no groups: a barrier is all that a wait and the tail need.
+// CHECK-LABEL: tile.kernel @staged
+// CHECK:       sm.ring_slot
+// CHECK:       sm.store_shared
+// CHECK-NEXT:  sm.barrier
+// CHECK-NEXT:  sm.ring_slot
+// CHECK-NEXT:  sm.barrier
+// CHECK-NEXT:  tile.return
+// CHECK-LABEL: tile.kernel @mixed
+// CHECK:       sm.cp_async_commit
+// CHECK-NEXT:  sm.cp_async_wait 0
+// CHECK-NEXT:  sm.barrier
+tile.kernel @staged(%f: !fragment) {
+  %c0 = arith.constant 0 : index
+  %ring = sm.ring : !ring
+  %e0, %a = sm.producer_acquire %ring[%c0, %c0] : !ring
+  sm.store_shared %f to %a by "st.shared.4" : !fragment, !buffer
+  sm.producer_commit %ring, %e0 : !ring, !sm.slot<write>
+  %f0, %fa = sm.consumer_wait %ring[%c0, %c0] : !ring
+  sm.consumer_release %ring, %f0 : !ring, !sm.slot<read>
+  sm.producer_tail %ring : !ring
+  tile.return
+}
+tile.kernel @mixed(%f: !fragment, %v: !window) {
+  %c0 = arith.constant 0 : index
+  %ring = sm.ring : !ring
+  %e0, %a = sm.producer_acquire %ring[%c0, %c0] : !ring
+  sm.store_shared %f to %a by "st.shared.4" : !fragment, !buffer
+  sm.cp_async %v to %a by <cp.async.16, #tile.tv<threads (4,8):(256,1), values (8,4,1):(32,8,1024)>> : !window, !buffer
+  sm.producer_commit %ring, %e0 : !ring, !sm.slot<write>
+  %f0, %fa = sm.consumer_wait %ring[%c0, %c0] : !ring
+  sm.consumer_release %ring, %f0 : !ring, !sm.slot<read>
+  sm.producer_tail %ring : !ring
+  tile.return
+}
 }

@@ -117,6 +117,24 @@ tile.kernel @kernel() {
 }
 // -----
 
+// Nor be stored at once where they lie apart.
+!turned = memref<8x8xf16, #tile.layout<(8,8):(1,8)>, #gpu.address_space<workgroup>>
+!fragment = !sm.fragment<8x8xf16, #tile.tv<threads (4,8):(16,1), values (2,1):(8,8)>>
+module attributes {tile.target = "sm_80"} {
+func.func @host(%ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args()
+  return
+}
+tile.kernel @kernel() {
+  %s = sm.alloc at 0 : !turned
+  %f = sm.load_shared %s by "ld.shared.2" : !turned to !fragment
+  // expected-error @below {{convert-sm-to-nvvm: moves 2 elements at once, but its buffer is contiguous along the other dimension}}
+  sm.store_shared %f to %s by "st.shared.4" : !fragment, !turned
+  tile.return
+}
+}
+// -----
+
 // Nor those that a swizzle parts.
 !buffer = memref<8x8xf16, #tile.layout<(8,8):(8,1), swizzle<2,0,3>>, #gpu.address_space<workgroup>>
 module attributes {tile.target = "sm_80"} {
