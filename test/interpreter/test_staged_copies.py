@@ -17,6 +17,10 @@ KERNELS = {
     "transposed": (spec(dtype="f32"), f"{FMA}{BOTH}, stages = 2, fragment_buffers = 1"),
     "as loaded": (spec("nt"), f"{MMA}{BOTH}, stages = 3"),
     "beside cp.async": (spec("tt", dtype="f32"), f"{FMA}a.copy = staged.8, stages = 3"),
+    "across work tiles": (
+        spec(dtype="f32"),
+        f"{FMA}{BOTH}, stages = 3, fragment_buffers = 1, scheduler = persistent, prologue = once, ctas_per_sm = 1",
+    ),
     "f64 transposed": (
         spec("tt", dtype="f64", acc="f64"),
         f"grid.tile = [32, 32], k = 16, atoms = [2, 1, 1], {BOTH}, b.stage = transposed, stages = 2",
