@@ -29,6 +29,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.nvvm import (
+    barriers,
     compute,
     control,
     copies,
@@ -61,8 +62,8 @@ _SMEM_SYMBOL = "shared_memory"
 _SHARED = 3  # address space
 
 _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
-    tile.GridDependencyWaitOp: control.lower_grid_dependency_wait,
-    tile.LaunchDependentsOp: control.lower_launch_dependents,
+    tile.GridDependencyWaitOp: barriers.lower_grid_dependency_wait,
+    tile.LaunchDependentsOp: barriers.lower_launch_dependents,
     tile.NextWorkTileOp: work_tiles.lower_next_work_tile,
     tile.ViewOp: control.lower_view,
     memref.DimOp: control.lower_dim,
@@ -73,10 +74,10 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     sm.RingReuseOp: control.lower_ring_reuse,
     sm.PrefixOp: control.lower_prefix,
     sm.AllocOp: control.lower_alloc,
-    sm.BarrierOp: control.lower_barrier,
+    sm.BarrierOp: barriers.lower_barrier,
     sm.CpAsyncOp: copies.lower_cp_async,
-    sm.CpAsyncCommitOp: control.lower_cp_async_commit,
-    sm.CpAsyncWaitOp: control.lower_cp_async_wait,
+    sm.CpAsyncCommitOp: barriers.lower_cp_async_commit,
+    sm.CpAsyncWaitOp: barriers.lower_cp_async_wait,
     sm.LdmatrixOp: matrices.lower_ldmatrix,
     sm.StoreSharedOp: copies.lower_store_shared,
     sm.LoadSharedOp: copies.lower_load_shared,

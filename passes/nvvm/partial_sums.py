@@ -13,8 +13,8 @@ from mlir.dialects import arith, llvm, scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.passes.base import Refusal
+from lowtide.passes.nvvm.barriers import lower_barrier
 from lowtide.passes.nvvm.context import Context
-from lowtide.passes.nvvm.control import lower_barrier
 from lowtide.passes.nvvm.memory import element_pointer
 from lowtide.passes.nvvm.values import Fragment, GlobalMatrix, regroup, vector_type
 from lowtide.passes.support.builder import constant_of

@@ -9,9 +9,10 @@ from lowtide.dialects import sm
 from lowtide.dialects.enums import receivers_of
 from lowtide.dialects.sm import ClusterLine
 from lowtide.passes.base import Refusal
+from lowtide.passes.nvvm.barriers import first_of_warpgroup
 from lowtide.passes.nvvm.clusters import CLUSTER_SPACE
 from lowtide.passes.nvvm.context import Context
-from lowtide.passes.nvvm.control import LowerBlock, first_of_warpgroup
+from lowtide.passes.nvvm.control import LowerBlock
 from lowtide.passes.nvvm.memory import element_pointer
 from lowtide.passes.schedules.facts import MBARRIER_BYTES
 from lowtide.passes.support.kernels import instances_of

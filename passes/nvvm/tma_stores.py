@@ -5,8 +5,8 @@ from mlir.dialects import nvvm, scf
 
 from lowtide.dialects import sm
 from lowtide.passes.base import Refusal
+from lowtide.passes.nvvm.barriers import first_of_warpgroup
 from lowtide.passes.nvvm.context import Context
-from lowtide.passes.nvvm.control import first_of_warpgroup
 from lowtide.passes.nvvm.memory import element_pointer
 from lowtide.passes.nvvm.tma import cache_policy
 from lowtide.passes.support.panels import SWIZZLE_ROWS, Panels

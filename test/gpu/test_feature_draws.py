@@ -33,13 +33,16 @@ def test_every_feature_is_drawn_in_every_way(draws, kind):
 
 
 def test_features_meet(draws):
-    """Pairs of the features of Hopper that no rule keeps apart."""
+    """Some pairs that no rule keeps apart."""
     pairs = {pair for drawn in draws for pair in combinations(sorted(drawn.features), 2)}
     assert {
         ("cluster", "hilbert"),
         ("cluster", "pingpong"),
         ("cluster", "programmatic"),
+        ("cluster", "scatter"),
+        ("cluster", "split"),
         ("cluster", "waves"),
+        ("hilbert", "prologue"),
         ("hilbert", "stream_k"),
         ("pingpong", "waves"),
         ("programmatic", "tail"),
