@@ -139,10 +139,10 @@ def _print_grid(grid: Grid) -> None:
 def _print_division(grid: Grid) -> None:
     """What a division of K costs: the partial sums that go through L2, and who waits for them."""
     if grid.partial_sums is None:
-        line("division of K", f"{grid.k_division}; its partial sums are known at launch")
+        line("division", f"K by {grid.k_division}; its partial sums are known at launch")
         return
     moved = (
         f"{counted(grid.partial_sums, 'partial sum')} of f32 written and read, {grid.partial_bytes or 0} bytes each way"
     )
-    waits = f"{counted(grid.shared_tiles or 0, 'CTA')} wait for the other parts of a tile"
-    line("division of K", f"{grid.k_division}: {moved}; {waits}")
+    waits = f"{counted(grid.waiting or 0, 'part')} wait for the others of {counted(grid.shared_tiles or 0, 'tile')}"
+    line("division", f"K by {grid.k_division}: {moved}; {waits}")

@@ -11,6 +11,7 @@ from mlir import ir
 from lowtide.compiler.explain.hopper import Product
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects import sm, tile
+from lowtide.dialects.tile import KDivisionKind
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.interpreter.machine.work_order import WorkOrder
@@ -81,7 +82,9 @@ class Grid:
     k_division: str | None = None
     """How CTAs share the K of a tile; None where they do not."""
     shared_tiles: int | None = None
-    """Tiles that several CTAs compute parts of; their parts 0 wait for the others."""
+    """Tiles that several CTAs compute parts of."""
+    waiting: int | None = None
+    """Parts whose CTA waits for the other parts of the tile, to add them: part 0 or, of a scatter, each."""
     partial_sums: int | None = None
     """Partial sums that CTAs leave for others to add."""
     partial_bytes: int | None = None
@@ -215,7 +218,7 @@ def _grid(
         last_wave_halves=halves.count(workers, tiles) if halves and workers and tiles else 0 if tiles else None,
         wave_rows=len({row for row, _ in wave}) or None,
         wave_columns=len({column for _, column in wave}) or None,
-        **(_sharing(order, work, places, ctas, steps) if work.depth is not None else {}),
+        **(_sharing(order, work, places, ctas, steps, cluster) if work.depth is not None else {}),
     )
 
 
@@ -227,20 +230,28 @@ def _steps(work: tile.WorkTilesOp, spec: GemmSpec) -> int | None:
 
 
 def _sharing(
-    order: WorkOrder, work: tile.WorkTilesOp, places: tuple[int, int] | None, ctas: int | None, steps: int | None
+    order: WorkOrder,
+    work: tile.WorkTilesOp,
+    places: tuple[int, int] | None,
+    ctas: int | None,
+    steps: int | None,
+    cluster: tuple[int, int],
 ) -> dict[str, Any]:
     """What a division of K costs."""
     text = order.division.name + (f"({order.parts})" if order.parts else "")
     if not (places and ctas and steps):
         return {"k_division": text}
-    items = [item for cta in range(ctas) for item in order.items_of(cta, ctas, places, steps)]
-    others = sum(item.part > 0 for item in items)
+    items = [item for cta in range(ctas) for item in order.items_of(cta, ctas, places, steps, cluster)]
+    shared, first = (sum(item.parts > 1 for item in items), sum(item.parts > 1 and item.part == 0 for item in items))
+    is_scattered = order.division is KDivisionKind.scatter  # then part 0 too leaves its sums to the others
+    written = shared if is_scattered else shared - first
     tile_m, tile_n, _ = work.tile
     return {
         "k_division": text,
-        "shared_tiles": sum(item.parts > 1 and item.part == 0 for item in items),
-        "partial_sums": others,
-        "partial_bytes": others * tile_m * tile_n * _PARTIAL_BYTES,
+        "shared_tiles": first,
+        "waiting": shared if is_scattered else first,
+        "partial_sums": written,
+        "partial_bytes": written * tile_m * tile_n * _PARTIAL_BYTES,
     }
 
 

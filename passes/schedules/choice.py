@@ -12,7 +12,7 @@ from lowtide.dialects.tile.fields import Roles, cooperative, pingpong
 from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
-from lowtide.passes.schedules import epilogue_choice, grid_choice, mainloop_choice, multiply_choice
+from lowtide.passes.schedules import division_choice, epilogue_choice, grid_choice, mainloop_choice, multiply_choice
 from lowtide.passes.schedules.asked_for import asks_for_no_roles, asks_for_roles, asks_for_tma_stores
 from lowtide.passes.schedules.grid_choice import Candidate, Tile
 from lowtide.passes.schedules.grid_cost import cost, role_cost
@@ -127,9 +127,19 @@ def _with_roles(problem: Problem, target: Target, given: Schedule) -> tuple[Sche
             schedule = _follow(attempt.set(values), problem, target)
             message = _broken_rule(schedule, problem, target)
             if message is None:
-                return schedule, _why_role_tile(((m, n, k), roles), tiles, problem, target, tail)
+                shared = _divided(given, schedule, problem, target)
+                return shared or (schedule, _why_role_tile(((m, n, k), roles), tiles, problem, target, tail))
             refused.append(message)
     raise ScheduleError(refused[0])
+
+
+def _divided(given: Schedule, whole: Schedule, problem: Problem, target: Target) -> tuple[Schedule, str] | None:
+    """The cheapest legal schedule that divides K, if that pays off against whole tiles."""
+    for division in division_choice.divided(given, whole, problem, target):
+        schedule = _follow(given.set(division.values()), problem, target)
+        if _broken_rule(schedule, problem, target) is None:
+            return schedule, division_choice.reason(division, whole, problem, target)
+    return None
 
 
 def _why_role_tile(own: Tile, tiles: list[Tile], problem: Problem, target: Target, tail: TailKind | None) -> str:
@@ -203,6 +213,7 @@ def _reasons(schedule: Schedule, problem: Problem, why_tile: str) -> dict[str, s
     """A sentence for each field."""
     return {
         "grid.tile": why_tile,
+        "grid.k_division": why_tile,
         "mainloop.k": why_tile,
         **grid_choice.reasons(schedule),
         **mainloop_choice.reasons(schedule, problem),

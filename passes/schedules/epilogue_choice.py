@@ -184,9 +184,14 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
             "epilogue.tile": "the tallest part that fits the drained ring, and the registers beside operands",
         }
     by_tma = schedule.epilogue.path is StorePath.tma
-    rows = "rows of 16-byte stores: a full operand is read in rows, or D's rows may end within 16 bytes"
+    why_path = {
+        StorePath.tma: "TMA stores overlap the multiply of the next tile",
+        StorePath.smem: "rows of 16-byte stores: a full operand is read in rows, or D's rows may end within 16 bytes",
+        StorePath.direct: "each part stores the columns that it has added, straight from its fragment",
+    }
+    assert schedule.epilogue.path is not None
     return {
-        "epilogue.path": "TMA stores overlap the multiply of the next tile" if by_tma else rows,
+        "epilogue.path": why_path[schedule.epilogue.path],
         "epilogue.math": math,
         "epilogue.tile": "one box of TMA per warpgroup" if by_tma else "what the scratch holds",
         "epilogue.buffers": "with one buffer per part, no part waits for a store of the same tile",

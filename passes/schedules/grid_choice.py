@@ -266,7 +266,9 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
         }
     return {
         "grid.launch": "its CTAs start while the last ones of the kernel before end, and wait for their writes",
-        "grid.order": "the tiles in flight cover about a square of D, which shares the most operands in L2",
+        "grid.order": "the tiles in flight cover about a square of D, which shares the most operands in L2"
+        if schedule.k_division is None
+        else "all tiles are in flight at once, and neighbouring CTAs read the same rows of A",
         "grid.scheduler": "the producer fetches the next tile while the consumers finish this one",
         "grid.tail": "the last wave is at most half full: as half tiles it takes about half the time",
         "grid.waves": "a wave reads more than L2 holds: CTAs in step read the same part of it",

@@ -276,9 +276,23 @@ def test_waves_are_those_of_the_persistent_grid() -> None:
         "wave_columns": 9,  # 132 tiles down bands of 16: 8 columns, and 4 tiles of a ninth
         "k_division": None,
         "shared_tiles": None,
+        "waiting": None,
         "partial_sums": None,
         "partial_bytes": None,
     }
+
+
+def test_a_division_of_k_is_counted_and_told() -> None:
+    few = spec(m=256, n=256, k=1024)
+    for division, sums, waiting in (("split(4)", 12, 4), ("scatter(4)", 16, 16)):
+        schedule = Schedule().with_(grid_tile=(128, 128), k=64, roles="cooperative(2)", k_division=division)
+        grid = explain_spec(few, "sm_90a", schedule).to_json()["kernel"]["grid"]
+        assert (grid["k_division"], grid["tiles"], grid["shared_tiles"]) == (division, 4, 4)
+        assert (grid["partial_sums"], grid["waiting"], grid["partial_bytes"]) == (sums, waiting, sums * 128 * 128 * 4)
+    size = ["--m", "256", "--n", "256", "--k", "8192", "--target", "sm_90a"]
+    output = CliRunner().invoke(app, ["explain", *size]).stdout
+    assert "K by scatter(8): 128 partial sums of f32 written and read" in output
+    assert "128 parts wait for the others of 16 tiles" in output
 
 
 def test_a_tail_in_halves_is_counted_and_told() -> None:

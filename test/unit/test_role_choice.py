@@ -10,6 +10,7 @@ import pytest
 from lowtide.dialects.tile import (
     EpilogueMath,
     GemmLayout,
+    KDivisionKind,
     OperandKind,
     RolesKind,
     SchedulerKind,
@@ -17,7 +18,7 @@ from lowtide.dialects.tile import (
     TailKind,
     WavesKind,
 )
-from lowtide.dialects.tile.fields import SINGLE, cooperative, pingpong
+from lowtide.dialects.tile.fields import SINGLE, KDivision, cooperative, pingpong
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.choice import Choice, choose
@@ -81,6 +82,39 @@ def test_the_tile_of_least_cost_is_chosen(size: Size, tile: tuple[int, int], con
     assert schedule.multiply.atom == f"wgmma.m64n{tile[1]}k16"
     assert (schedule.mainloop.a.copy, schedule.mainloop.b.copy) == ("tma", "tma")
     assert schedule.epilogue.path is StorePath.tma
+
+
+@pytest.mark.parametrize(
+    ("size", "tile", "parts"),
+    [
+        ((512, 512, 16384), (128, 128), 8),
+        ((1024, 512, 8192), (128, 128), 4),
+        ((256, 256, 8192), (64, 64), 8),
+        ((64, 7168, 2048), None, 0),
+        ((1024, 1024, 1024), None, 0),
+        ((1024, 2048, 2048), None, 0),
+        ((None, 512, 16384), None, 0),
+    ],
+)
+def test_k_is_divided_where_whole_tiles_are_too_few_or_too_small(
+    size: Size, tile: tuple[int, int] | None, parts: int
+) -> None:
+    choice = choose(problem(*size), SM_90A, Schedule())
+    if tile is None:
+        assert choice.schedule.k_division is None
+        return
+    assert choice.schedule.grid.tile == tile
+    assert choice.schedule.k_division == KDivision(KDivisionKind.scatter, parts)
+    assert choice.reasons["grid.k_division"].startswith(f"{parts} CTAs share the K of each tile")
+    assert choice.schedule.epilogue.path is StorePath.direct
+
+
+@pytest.mark.parametrize(
+    "fields",
+    ["grid.k_division = none", "grid.tile = [64, 64]", "epilogue.path = tma", "grid.order = row", "roles = single"],
+)
+def test_fields_of_whole_tiles_keep_them(fields: str) -> None:
+    assert chosen(problem(512, 512, 16384), fields).k_division is None
 
 
 @pytest.mark.parametrize("size", [size for size, _, _ in TILES])

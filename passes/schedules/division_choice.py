@@ -1,0 +1,127 @@
+"""How K is divided among CTAs where whole tiles are too few for the SMs: what to choose among, and its cost.
+
+A grid of few tiles is bound by what one SM receives from L2 per cycle. Large tiles receive less for each product, and
+division of K gives every SM a part of one. Each CTA then writes its partial sums to L2, and reads as many: its share of
+those of all parts.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from lowtide.dialects.tile import KDivisionKind, LaunchKind, RasterKind, SchedulerKind, StorePath
+from lowtide.dialects.tile.fields import Extents3, KDivision, Order, Roles, cooperative
+from lowtide.dialects.tile.schedule import Epilogue, Multiply, Schedule
+from lowtide.elements import element_type
+from lowtide.passes.schedules.asked_for import asks_for_tma_stores
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import Target
+
+# Tiles with roles, and the consumers that share them.
+_TILES: tuple[tuple[int, int, Roles], ...] = (
+    (64, 64, cooperative(1)),
+    (64, 128, cooperative(1)),
+    (128, 128, cooperative(2)),
+    (128, 256, cooperative(2)),
+)
+_DEPTH = 64
+_SHARE_STEP = 8  # columns: of one wgmma's accumulators, a thread holds pairs in each eight
+
+# Measured on an H200 (bf16, tn; µs at 1.755 GHz): whole tiles 23.8 (256×256×8192), 45.8 (512×512×16384) and 26.2
+# (1024×512×8192), all 64×64; divided 18.5 (512×512×16384, 128×128 in 8 parts), 20.4 (64×128 in 4), 21.8 (128×256 in
+# 16), 18.3 (1024×512×8192, 128×128 in 4), 6.8 (256×256×8192, 64×64 in 8). The model is within 15 % of each.
+_MULTIPLY_ADDS_PER_CYCLE = 2048  # wgmma of 16-bit operands, per SM
+_BYTES_PER_CYCLE = 60  # that an SM receives from L2
+_OVERHEAD = 5000  # cycles: launch, fill, and the epilogue of a whole tile
+_EXCHANGE_OVERHEAD = 6000  # cycles: launch, fill, and the wait for the other parts
+_EXCHANGED_PER_CYCLE = 15  # bytes of partial sums, written and read
+_WORTH_DIVIDING = 0.85  # of the cycles of whole tiles: what the model may be wrong by
+
+
+@dataclass(frozen=True)
+class Divided:
+    """A tile (M, N, K of a step), its roles, how many CTAs share its K, and the estimated cycles of the grid."""
+
+    tile: Extents3
+    roles: Roles
+    parts: int
+    cycles: float
+
+    def values(self) -> dict[str, Any]:
+        """By path of the schedule's fields."""
+        return {
+            "grid.tile": self.tile[:2],
+            "grid.k_division": KDivision(KDivisionKind.scatter, self.parts),
+            "grid.order": Order(RasterKind.row),
+            "mainloop.k": self.tile[2],
+            "mainloop.roles": self.roles,
+        }
+
+
+def divided(given: Schedule, whole: Schedule, problem: Problem, target: Target) -> list[Divided]:
+    """Divisions of K that are estimated to pay off, the cheapest first; `whole` is the choice of whole tiles.
+
+    None where the given fields are of whole tiles, or an extent is not known.
+    """
+    if problem.m is None or problem.n is None or problem.k is None or not _is_open(given):
+        return []
+    least = whole_cycles(whole.tile_mnk, problem, target)
+    found = [each for each in _candidates(problem, target) if each.cycles < _WORTH_DIVIDING * least]
+    return sorted(found, key=lambda each: each.cycles)
+
+
+def _is_open(given: Schedule) -> bool:
+    """Whether the given fields leave the tile, what follows from it, and the work of the CTAs open."""
+    grid, mainloop = given.grid, given.mainloop
+    decided = (grid.tile, grid.cluster, grid.order, grid.tail, grid.k_division, grid.waves, mainloop.k, mainloop.roles)
+    return (
+        not any(field is not None for field in decided)
+        and grid.scheduler in (None, SchedulerKind.persistent)
+        and grid.launch in (None, LaunchKind.programmatic)
+        and given.multiply == Multiply()
+        and given.epilogue in (Epilogue(), Epilogue(path=StorePath.direct))
+        and not asks_for_tma_stores(given)
+    )
+
+
+def _candidates(problem: Problem, target: Target) -> Iterator[Divided]:
+    """Grids of at most one wave, in as many parts as fit."""
+    assert problem.m is not None and problem.n is not None and problem.k is not None
+    for rows, columns, roles in _TILES:
+        tiles, steps = ceil(problem.m / rows) * ceil(problem.n / columns), ceil(problem.k / _DEPTH)
+        most = min(target.sm_count // tiles, steps)
+        parts = max((n for n in range(2, most + 1) if columns % (_SHARE_STEP * n) == 0), default=0)
+        if parts:
+            tile = rows, columns, _DEPTH
+            yield Divided(tile, roles, parts, _divided_cycles(tile, parts, problem))
+
+
+def whole_cycles(tile: Extents3, problem: Problem, target: Target) -> float:
+    """Estimated cycles of a grid of whole tiles."""
+    assert problem.m is not None and problem.n is not None and problem.k is not None
+    waves = ceil(ceil(problem.m / tile[0]) * ceil(problem.n / tile[1]) / target.sm_count)
+    return waves * ceil(problem.k / tile[2]) * _step_cycles(tile, problem) + _OVERHEAD
+
+
+def _divided_cycles(tile: Extents3, parts: int, problem: Problem) -> float:
+    """Estimated cycles of a grid of at most one wave in which CTAs share the K of each tile."""
+    assert problem.k is not None
+    exchanged = 2 * tile[0] * tile[1] * element_type(problem.acc).bits // 8
+    steps = ceil(ceil(problem.k / tile[2]) / parts)
+    return steps * _step_cycles(tile, problem) + _EXCHANGE_OVERHEAD + exchanged / _EXCHANGED_PER_CYCLE
+
+
+def _step_cycles(tile: Extents3, problem: Problem) -> float:
+    rows, columns, depth = tile
+    received = (rows * element_type(problem.a).bits + columns * element_type(problem.b).bits) * depth // 8
+    return max(rows * columns * depth / _MULTIPLY_ADDS_PER_CYCLE, received / _BYTES_PER_CYCLE)
+
+
+def reason(own: Divided, whole: Schedule, problem: Problem, target: Target) -> str:
+    """Why K is divided so."""
+    shape = "×".join(map(str, whole.tile_mnk))
+    return (
+        f"{own.parts} CTAs share the K of each tile ({own.cycles:,.0f} estimated cycles): whole tiles are too few for "
+        f"the SMs, or so small that L2 limits them ({whole_cycles(whole.tile_mnk, problem, target):,.0f}, {shape})"
+    )
