@@ -12,6 +12,7 @@ from lowtide.dialects.tile import EpilogueMath, GemmLayout, StageOrder
 from lowtide.dialects.tile.layouts import layout_attr, layout_of, tv_attr
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
+from lowtide.errors import ScheduleError
 from lowtide.passes.support.buffers import is_transposed_buffer
 from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk, element_bits
 from lowtide.targets import TiledCopy, TiledMma
@@ -145,6 +146,9 @@ def fill_copy(
     others take other rows, which lie side by side in the stage. Raises ScheduleError where the threads cannot.
     """
     vector = targets.copy_atom(atom_name).bytes_per_thread * 8 // element_bits
+    if not vector:
+        wide = f"{atom_name.rpartition('.')[0]}.{element_bits // 8}"
+        raise ScheduleError(f"{atom_name} moves less than one element of {element_bits // 8} bytes; take {wide}")
     most = SECTOR_BYTES * 8 // element_bits // vector if transposed else threads
     if transposed:
         most = max(most, -(-threads // shape[0]))

@@ -48,6 +48,11 @@ _DIVISIONS: Mapping[str, Feature] = {
 }
 _HILBERT: Mapping[str, Feature] = {"hilbert": _each("order", ("hilbert",))}
 _ONCE = _each("prologue", ("once",), **_PERSISTENT, fragment_buffers=1)
+_STAGED = tuple(
+    {"a_copy": a, "b_copy": b}
+    for a, b in (("staged.16", "staged.16"), ("staged.8", "staged.4"), ("staged.16", None), (None, "staged.8"))
+)
+_TRANSPOSED = ({"a_copy": "staged.16", "a_stage": "transposed", "b_copy": "staged.16", "b_stage": "transposed"},)
 _ALONG_K = {"permutation": (16, 8, 4), "atoms": (16, 8, 1), "a_copy": "cp.async.16", "b_copy": "cp.async.16"}
 
 
@@ -139,6 +144,7 @@ ROADS: Mapping[str, Road] = {
             ),
             "direct": _direct_loads(),
             "prologue": _ONCE,
+            "staged": _STAGED,
             **_DIVISIONS,
             **_HILBERT,
         },
@@ -149,7 +155,15 @@ ROADS: Mapping[str, Road] = {
         (("f32", "f32"),),
         ("f32", "f32", "f16", "bf16"),
         tuple(EPILOGUES),
-        {"fma": ({},), "along_k": (_ALONG_K,), "prologue": _ONCE, **_DIVISIONS, **_HILBERT},
+        {
+            "fma": ({},),
+            "along_k": (_ALONG_K,),
+            "prologue": _ONCE,
+            "staged": _STAGED,
+            "transposed": _TRANSPOSED,
+            **_DIVISIONS,
+            **_HILBERT,
+        },
         _FMA,
     ),
     "f64": Road(
@@ -160,6 +174,7 @@ ROADS: Mapping[str, Road] = {
         {
             "shape": _each("atom", (None, "mma.m8n8k4", "mma.m16n8k4", "mma.m16n8k8", "mma.m16n8k16")),
             "prologue": _ONCE,
+            "staged": (_STAGED[0], *_STAGED[2:]),  # whole elements
             **_DIVISIONS,
             "scatter": _DIVISIONS["scatter"][:2],  # the tiles are narrow
             **_HILBERT,
@@ -188,14 +203,14 @@ class Draw:
 
 
 def title(number: int) -> str:
-    """What all draws of this number have in common."""
+    """What all draws of this number have in common; their seed, so that a new feature leaves the other draws alone."""
     road, feature = KINDS[number % len(KINDS)]
-    return f"{number:03}-{road}-{feature}"
+    return f"{road}-{feature}-{number // len(KINDS)}"
 
 
 def draw(number: int, attempt: int = 0) -> Draw:
     """The draw of this number, another one for each attempt. Raises RuntimeError where the rules refuse everything."""
-    rng = random.Random(f"features {number}.{attempt}")
+    rng = random.Random(f"{title(number)} {attempt}")
     name, feature = KINDS[number % len(KINDS)]
     road = ROADS[name]
     for refused in range(_MOST_TRIES):

@@ -650,3 +650,15 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
   return
 }
 }
+// -----
+
+module attributes {tile.level = "problem", tile.target = "sm_80"} {
+func.func @half_elements(%a: memref<64x32xf64>, %b: memref<64x32xf64>, %d: memref<64x64xf64>) {
+  // expected-error @below {{choose-schedule: no schedule fits: operand a: cp.async.4 moves less than one element of 8 bytes; take cp.async.8}}
+  tile.gemm tn %a, %b into %d acc(f64) schedule(#tile.schedule<mainloop = <a = <copy = cp.async.4>>>) {
+  ^bb0(%x: f64):
+    tile.yield %x : f64
+  } : memref<64x32xf64>, memref<64x32xf64>, memref<64x64xf64>
+  return
+}
+}
