@@ -114,6 +114,7 @@ _SM80_STEPS = {
         "a tile twice as wide and deep, eight warps, one tile per CTA",
         Schedule().with_(grid_tile=(128, 256), k=64, atoms=(2, 4, 1), stages=3, order="grouped(8)"),
     ),
+    "sm80-best": ("everything chosen for the shape", Schedule()),
 }
 
 _ONE_CONSUMER = Schedule().with_(
