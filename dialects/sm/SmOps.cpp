@@ -63,6 +63,10 @@ LogicalResult RingOp::verify() {
   if (getAt() && getAt()->size() != getType().getBuffers().size())
     return emitOpError() << "has " << getType().getBuffers().size() << " buffers a slot but " << getAt()->size()
                          << " offsets";
+  int64_t buffers = getType().getBuffers().size();
+  for (int64_t buffer : getKept().value_or(ArrayRef<int64_t>()))
+    if (buffer < 0 || buffer >= buffers)
+      return emitOpError() << "keeps buffer " << buffer << " of a slot, whose buffers are 0 to " << buffers - 1;
   return success();
 }
 

@@ -94,10 +94,17 @@ def Sm_RingOp : Sm_Op<"ring", [MemoryEffects<[MemAlloc]>,
     ```mlir
     %ring = sm.ring : !sm.ring<3 x [memref<128x32xbf16, #layout, #gpu.address_space<workgroup>>]>
     ```
+
+    `kept` are buffers that a slot keeps when it is acquired again, so that they can be written once and read in every
+    round. All others lose what they hold.
+
+    ```mlir
+    %ring = sm.ring kept [1] : !sm.ring<4 x [memref<…>, memref<…>]>
+    ```
   }];
-  let arguments = (ins OptionalAttr<DenseI64ArrayAttr>:$at);
+  let arguments = (ins OptionalAttr<DenseI64ArrayAttr>:$at, OptionalAttr<DenseI64ArrayAttr>:$kept);
   let results = (outs Sm_RingType:$result);
-  let assemblyFormat = "(`at` $at^)? attr-dict `:` qualified(type($result))";
+  let assemblyFormat = "(`kept` $kept^)? (`at` $at^)? attr-dict `:` qualified(type($result))";
   let hasVerifier = 1;
 }
 

@@ -49,13 +49,14 @@ struct Operand {
   std::optional<StageOrder> stage;
   std::optional<int64_t> padding;
   std::optional<CacheHint> cache;
+  std::optional<RepeatKind> load;
 
   Operand() = default;
   explicit Operand(OperandAttr a)
       : copy(a.getCopy()), swizzle(a.getSwizzle()), stage(a.getStage()), padding(a.getPadding()),
-        cache(a.getCache()) {}
+        cache(a.getCache()), load(a.getLoad()) {}
   OperandAttr build(MLIRContext *context) const {
-    return OperandAttr::get(context, copy, swizzle, stage, padding, cache);
+    return OperandAttr::get(context, copy, swizzle, stage, padding, cache, load);
   }
   template <typename Visitor> void visit(Visitor &&visitor) {
     visitor.atom("copy", copy, "cp.async.16");
@@ -63,6 +64,7 @@ struct Operand {
     visitor.word("stage", stage);
     visitor.integer("padding", padding);
     visitor.word("cache", cache);
+    visitor.word("load", load);
   }
 };
 
@@ -72,15 +74,16 @@ struct Mainloop {
   std::optional<int64_t> k, stages;
   RolesAttr roles;
   DenseI64ArrayAttr registers;
-  std::optional<PrologueKind> prologue;
+  std::optional<RepeatKind> prologue;
+  std::optional<UnrollKind> unroll;
   OperandAttr a, b;
 
   Mainloop() = default;
   explicit Mainloop(MainloopAttr m)
       : k(m.getK()), stages(m.getStages()), roles(m.getRoles()), registers(m.getRegisters()),
-        prologue(m.getPrologue()), a(m.getA()), b(m.getB()) {}
+        prologue(m.getPrologue()), unroll(m.getUnroll()), a(m.getA()), b(m.getB()) {}
   MainloopAttr build(MLIRContext *context) const {
-    return MainloopAttr::get(context, k, stages, roles, registers, prologue, a, b);
+    return MainloopAttr::get(context, k, stages, roles, registers, prologue, unroll, a, b);
   }
   template <typename Visitor> void visit(Visitor &&visitor) {
     visitor.integer("k", k);
@@ -88,6 +91,7 @@ struct Mainloop {
     visitor.value("roles", roles);
     visitor.extents("registers", registers, 2, "[producer, consumer]");
     visitor.word("prologue", prologue);
+    visitor.word("unroll", unroll);
     visitor.template part<Operand>("a", a);
     visitor.template part<Operand>("b", b);
   }

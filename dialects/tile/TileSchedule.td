@@ -39,8 +39,11 @@ def Tile_RolesKind : Tile_Enum<"RolesKind", "how the warps of a CTA share the wo
     I32EnumAttrCase<"single", 0>, I32EnumAttrCase<"cooperative", 1>,
     I32EnumAttrCase<"pingpong", 2>]>;
 
-def Tile_PrologueKind : Tile_Enum<"PrologueKind", "when the first stages of a work tile are filled", [
+def Tile_RepeatKind : Tile_Enum<"RepeatKind", "how often a CTA does something: for each of its work tiles, or once", [
     I32EnumAttrCase<"per_tile", 0>, I32EnumAttrCase<"once", 1>]>;
+
+def Tile_UnrollKind : Tile_Enum<"UnrollKind", "how many steps of K the loop over them spells out", [
+    I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"full", 1>]>;
 
 def Tile_StorePath : Tile_Enum<"StorePath", "how the accumulators reach D", [
     I32EnumAttrCase<"smem", 0>, I32EnumAttrCase<"direct", 1>, I32EnumAttrCase<"tma", 2>]>;
@@ -164,6 +167,7 @@ def Tile_OperandAttr : Tile_SchedulePart<"Operand", "operand"> {
     | `stage` | `as_loaded`, `transposed` | how the stage keeps the operand: contiguous along the same dimension as in global memory, or along the other; default `as_loaded` |
     | `padding` | integer | elements between a row of the stage as it is stored and the next; default 0 |
     | `cache` | `normal`, `evict_first`, `evict_last` | L2 eviction policy of the TMA loads; default `normal` |
+    | `load` | `per_tile`, `once` | `once`: a CTA loads the operand for its first work tile and keeps it in the slots of the ring for the others; default `per_tile` |
 
     ```mlir
     #tile.operand<copy = tma, swizzle = <3,3,3>, cache = evict_last>
@@ -171,7 +175,7 @@ def Tile_OperandAttr : Tile_SchedulePart<"Operand", "operand"> {
   }];
   let parameters = (ins Tile_OptionalAttr<"::mlir::StringAttr">:$copy, Tile_OptionalAttr<"SwizzleAttr">:$swizzle,
                         Tile_OptionalEnum<"StageOrder">:$stage, Tile_OptionalInt:$padding,
-                        Tile_OptionalEnum<"CacheHint">:$cache);
+                        Tile_OptionalEnum<"CacheHint">:$cache, Tile_OptionalEnum<"RepeatKind">:$load);
 }
 
 def Tile_MainloopAttr : Tile_SchedulePart<"Mainloop", "mainloop"> {
@@ -184,6 +188,7 @@ def Tile_MainloopAttr : Tile_SchedulePart<"Mainloop", "mainloop"> {
     | `roles` | `single`, `cooperative(n)`, `pingpong(n)` | `single`: every warp copies and multiplies. `cooperative(n)`: one producer warpgroup copies, and n consumer warpgroups share a tile and multiply. `pingpong(n)`: n consumer warpgroups take whole tiles in turn |
     | `registers` | `[producer, consumer]` | registers per thread that each role requests with setmaxnreg; `[0, 0]`: no setmaxnreg |
     | `prologue` | `per_tile`, `once` | without roles. `per_tile`: the first stages of each work tile are filled before its K loop. `once`: for the first tile of a CTA only; the last K steps of a tile start the copies of the next one; default `per_tile` |
+    | `unroll` | `none`, `full` | without roles. `full`: the loop over K is unrolled, so that loads, products and stores of its steps are scheduled together; default `none` |
     | `a`, `b` | `<…>` | how the operand is copied, as in `#tile.operand` |
 
     ```mlir
@@ -193,7 +198,8 @@ def Tile_MainloopAttr : Tile_SchedulePart<"Mainloop", "mainloop"> {
     ```
   }];
   let parameters = (ins Tile_OptionalInt:$k, Tile_OptionalInt:$stages, Tile_OptionalAttr<"RolesAttr">:$roles,
-                        Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$registers, Tile_OptionalEnum<"PrologueKind">:$prologue,
+                        Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$registers, Tile_OptionalEnum<"RepeatKind">:$prologue,
+                        Tile_OptionalEnum<"UnrollKind">:$unroll,
                         Tile_OptionalAttr<"OperandAttr">:$a, Tile_OptionalAttr<"OperandAttr">:$b);
 }
 

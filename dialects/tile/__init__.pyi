@@ -7,12 +7,13 @@ from .._tile_enum_gen import GemmLayout as GemmLayout
 from .._tile_enum_gen import KDivisionKind as KDivisionKind
 from .._tile_enum_gen import LaunchKind as LaunchKind
 from .._tile_enum_gen import OperandKind as OperandKind
-from .._tile_enum_gen import PrologueKind as PrologueKind
 from .._tile_enum_gen import RasterKind as RasterKind
+from .._tile_enum_gen import RepeatKind as RepeatKind
 from .._tile_enum_gen import RolesKind as RolesKind
 from .._tile_enum_gen import SchedulerKind as SchedulerKind
 from .._tile_enum_gen import StorePath as StorePath
 from .._tile_enum_gen import TailKind as TailKind
+from .._tile_enum_gen import UnrollKind as UnrollKind
 from .._tile_enum_gen import WavesKind as WavesKind
 from .._tile_enum_gen import WorkPart as WorkPart
 

@@ -18,11 +18,12 @@ from lowtide.dialects._tile_enum_gen import (
     EpilogueMath,
     KDivisionKind,
     LaunchKind,
-    PrologueKind,
+    RepeatKind,
     SchedulerKind,
     StageOrder,
     StorePath,
     TailKind,
+    UnrollKind,
     WavesKind,
 )
 from lowtide.dialects.diagnostics import Diagnostics
@@ -105,7 +106,7 @@ class Grid(_Part):
 class Operand(_Part):
     """`#tile.operand`: how A or B is copied for the multiply.
 
-    `stage`, `padding` and `cache` may stay None: as loaded, none, and normal.
+    `stage`, `padding`, `cache` and `load` may stay None: as loaded, none, normal, and per tile.
     """
 
     copy: str | None = field(default=None, metadata=_is(Name("the name of an atom, e.g. cp.async.16")))
@@ -113,6 +114,7 @@ class Operand(_Part):
     stage: StageOrder | None = field(default=None, metadata=_is(Word(StageOrder)))
     padding: int | None = field(default=None, metadata=_is(Integer()))
     cache: CacheHint | None = field(default=None, metadata=_is(Word(CacheHint)))
+    load: RepeatKind | None = field(default=None, metadata=_is(Word(RepeatKind)))
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,8 @@ class Mainloop(_Part):
     stages: int | None = field(default=None, metadata=_is(Integer()))
     roles: Roles | None = field(default=None, metadata=_is(ROLES))
     registers: Extents2 | None = field(default=None, metadata=_is(Integers(2, "[producer, consumer]")))
-    prologue: PrologueKind | None = field(default=None, metadata=_is(Word(PrologueKind)))
+    prologue: RepeatKind | None = field(default=None, metadata=_is(Word(RepeatKind)))
+    unroll: UnrollKind | None = field(default=None, metadata=_is(Word(UnrollKind)))
     a: Operand = Operand()
     b: Operand = Operand()
 

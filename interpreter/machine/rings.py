@@ -5,7 +5,7 @@ Producers fill the slots in ring order and consumers read them in ring order: (i
 it, and empty once every consumer has released it. Instances of a consumer role take turns: each fill of a slot is read
 by one of them, and their waits together are in ring order, whoever waits. What is copied into a slot lands when it is
 first waited for; it is unwritten anew each time it is acquired, so that reading what an earlier round left there is an
-error. A wait orders what the commits ended, an acquire what the releases ended.
+error, but for buffers that the ring keeps. A wait orders what the commits ended, an acquire what the releases ended.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class RingState:
 
     type: Ring
     starts: tuple[int, ...]
+    kept: tuple[int, ...]
     stages: list[Stage]
     acquired: list[int]
     waited: list[int]
@@ -69,7 +70,7 @@ class RingState:
     following: int = 0
 
     @classmethod
-    def of(cls, type: Ring, starts: tuple[int, ...], cta: Cta, users: RingUsers) -> RingState:
+    def of(cls, type: Ring, starts: tuple[int, ...], kept: tuple[int, ...], cta: Cta, users: RingUsers) -> RingState:
         """A ring that these roles use; all agents where there are no roles."""
         seats = cta.machine.seats
         stages = [Stage.of(len(seats)) for _ in range(type.stages)]
@@ -81,7 +82,7 @@ class RingState:
         for seat in seats:
             ranks[seat.role, seat.first].append(seat.index)
         turns = {index: tuple(ranks[seats[index].role, seats[index].first]) for index in consumers}
-        return cls(type, starts, stages, [0] * len(seats), [0] * len(seats), producers, consumers, turns)
+        return cls(type, starts, kept, stages, [0] * len(seats), [0] * len(seats), producers, consumers, turns)
 
     @property
     def has_roles(self) -> bool:
@@ -168,7 +169,9 @@ def acquire(state: AgentState, op: DecodedOp, ring: RingState, index: int, phase
     stage.acquired[warp] += 1
     state.cta.shared.clocks.acquire(warp, stage.empty)
     if is_first:
-        for buffer in ring.buffers(index):
+        for number, buffer in enumerate(ring.buffers(index)):
+            if number in ring.kept:
+                continue
             state.cta.shared.codes[buffer.address : buffer.address + buffer.type.bytes] = UNWRITTEN
     return SlotRight(ring, index, warp, stage.acquired[warp], WRITE)
 

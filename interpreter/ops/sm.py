@@ -72,7 +72,7 @@ def _prepare_ring(op: DecodedOp, program: Program) -> None:
         reserve(op, program, f"{name_of(op)} buffer {index}", type.stages * buffer.bytes, start, alignment_of(buffer))
         for index, (buffer, start) in enumerate(zip(type.buffers, at, strict=True))
     )
-    op.data = starts, program.ring_users.setdefault(op.results[0], RingUsers())
+    op.data = starts, tuple(op.attributes.get("kept", ())), program.ring_users.setdefault(op.results[0], RingUsers())
 
 
 @OPS.implements("sm.ring", prepare=_prepare_ring)
@@ -80,7 +80,7 @@ def ring(state: AgentState, op: DecodedOp) -> None:
     type, slot = op.result_types[0], op.results[0]
     assert isinstance(type, Ring)
     if slot not in state.cta.rings:
-        made = state.cta.rings[slot] = rings.RingState.of(type, op.data[0], state.cta, op.data[1])
+        made = state.cta.rings[slot] = rings.RingState.of(type, op.data[0], op.data[1], state.cta, op.data[2])
         state.cta.at_end.append(lambda ending: rings.check_drained(ending, op, made, "the kernel ends"))
     state.values[slot] = state.cta.rings[slot]
 

@@ -34,7 +34,7 @@ from tensor_layouts import Layout
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import EpilogueMath, PrologueKind, SchedulerKind, StorePath
+from lowtide.dialects.tile import EpilogueMath, RepeatKind, SchedulerKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
@@ -117,7 +117,7 @@ def _may_be_overtaken(schedule: Schedule) -> bool:
 
     With `prologue = once` they go to other buffers, and the K loop has a barrier before the next tile is stored.
     """
-    return schedule.grid.scheduler is not SchedulerKind.one_shot and schedule.mainloop.prologue is not PrologueKind.once
+    return schedule.grid.scheduler is not SchedulerKind.one_shot and schedule.mainloop.prologue is not RepeatKind.once
 
 
 def _scratch(epilogue: Epilogue, buffers: Scratch) -> ir.Value:

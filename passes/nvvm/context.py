@@ -27,6 +27,7 @@ class Context:
     instances: int = 1  # their barriers are numbered on from `barrier`
     warpgroup_barrier: int = 1  # that of their first warpgroup; the others' follow
     work_tiles: ir.Value | None = None  # how many the loop over work tiles that is being lowered has, of all CTAs
+    unrolls: bool = False  # loops of constant length are unrolled
     values: dict[ir.Value, Lowered] = field(default_factory=dict)
 
     def get(self, value: ir.Value) -> Lowered:

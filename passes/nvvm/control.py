@@ -33,6 +33,7 @@ BEGIN_OF_K = 2  # among the arguments of the body of tile.work_tiles that divide
 # enough registers for that. With roles unrolling gains up to 2 % (1024³ on an H200).
 LOOP_ANNOTATION = "llvm.loop_annotation"
 _ROLLED = "#llvm.loop_annotation<unroll = <disable = true>>"
+_UNROLLED = "#llvm.loop_annotation<unroll = <full = true>>"
 
 LowerBlock = Callable[[Context, ir.Block], None]
 
@@ -104,7 +105,9 @@ def lower_loop(context: Context, op: scf.ForOp, lower_block: LowerBlock) -> None
     bounds = [context.scalar(value) for value in (op.lowerBound, op.upperBound, op.step)]
     loop = scf.ForOp(*bounds, flat)
     if context.barrier == 0:  # no role
-        loop.operation.attributes[LOOP_ANNOTATION] = ir.Attribute.parse(_ROLLED)
+        constant = all(constant_of(bound) is not None for bound in (op.lowerBound, op.upperBound, op.step))
+        annotation = _UNROLLED if context.unrolls and constant else _ROLLED
+        loop.operation.attributes[LOOP_ANNOTATION] = ir.Attribute.parse(annotation)
     context.values[op.induction_variable] = loop.induction_variable
     bind_all(context, list(op.inner_iter_args), inits, list(loop.inner_iter_args))
     with ir.InsertionPoint(loop.body):

@@ -25,7 +25,7 @@ from mlir.dialects import gpu, llvm, memref, nvvm, scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile.schedule import Schedule
+from lowtide.dialects.tile import UnrollKind
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.nvvm import (
@@ -53,7 +53,7 @@ from lowtide.passes.nvvm.signatures import (
 )
 from lowtide.passes.schedules.facts import registers_at_entry
 from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.kernels import cluster_shape, launches_of
+from lowtide.passes.support.kernels import cluster_shape, launches_of, schedule_if_any
 from lowtide.passes.support.rewriting import erase, ops_in
 from lowtide.targets import Target
 
@@ -207,7 +207,9 @@ def _convert_kernel(
     build = Builder(ir.IntegerType.get_signless(32), constants_in=body)
     with ir.InsertionPoint(body):
         smem = llvm.AddressOfOp(llvm.PointerType.get(_SHARED), _SMEM_SYMBOL).res
-        context = Context(build, nvvm.ThreadIdXOp(build.i32).result, threads, smem, ClusterPlace.of(build, cluster))
+        unrolls = schedule_if_any(kernel).mainloop.unroll is UnrollKind.full
+        tid, place = nvvm.ThreadIdXOp(build.i32).result, ClusterPlace.of(build, cluster)
+        context = Context(build, tid, threads, smem, place, unrolls=unrolls)
         bind_arguments(context, entry, passed, list(body.arguments))
         _lower_block(context, entry)
         gpu.ReturnOp([])
@@ -215,8 +217,7 @@ def _convert_kernel(
 
 def _ctas_per_sm(kernel: tile.KernelOp) -> int:
     """CTAs that must fit on an SM at once: the schedule's, if there is one."""
-    schedule = Schedule.of(kernel.attributes["schedule"]) if "schedule" in kernel.attributes else Schedule()
-    return schedule.grid.ctas_per_sm or 1
+    return schedule_if_any(kernel).grid.ctas_per_sm or 1
 
 
 def _registers_at_entry(kernel: tile.KernelOp, threads: int, target: Target) -> dict[str, ir.Attribute]:

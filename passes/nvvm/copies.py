@@ -23,6 +23,7 @@ from lowtide.passes.nvvm.memory import (
     global_pointer,
     inside,
     is_before_edge,
+    pointer_beyond,
     shared_access,
 )
 from lowtide.passes.nvvm.thread_offsets import layout_offset
@@ -48,13 +49,27 @@ def lower_cp_async(context: Context, op: sm.CpAsyncOp) -> None:
         raise Refusal(op, f"moves {run} elements at once, but its buffer is contiguous along the other dimension")
     access = shared_access(context, buffer, split.row_thread, split.col_thread)
     row0, column0 = _thread_origin(context, window, split)
+    start = global_pointer(context, window, row0, column0) if _moves_here(window) else None
     for value in range(0, len(split.row_values), run):
         row = context.build.add(row0, split.row_values[value])
         column = context.build.add(column0, split.col_values[value])
-        source = global_pointer(context, window, row, column)
+        source = (
+            global_pointer(context, window, row, column)
+            if start is None
+            else pointer_beyond(context, window, start, split.row_values[value], split.col_values[value])
+        )
         target = access.pointer(context, split.row_values[value], split.col_values[value])
         length = _source_bytes(context, window, row, column, run, element_bytes)
         _cp_async(target, source, size, length)
+
+
+def _moves_here(window: Window) -> bool:
+    """Whether the window's first row is worked out where its elements are addressed.
+
+    Else what an address owes to its row is the same in every round of a loop: LLVM keeps it in registers of its own.
+    """
+    row = window.offsets[0].value.owner
+    return not isinstance(row, ir.Block) and row.operation.block == ir.InsertionPoint.current.block
 
 
 def _thread_origin(context: Context, window: Window, split: SplitCoordinates) -> tuple[ir.Value, ir.Value]:
@@ -187,10 +202,12 @@ def lower_store_global(context: Context, op: sm.StoreGlobalOp) -> None:
     split = split_coordinates(in_runs.tv, fragment.type.shape)
     _check_runs(op, split, run, (0, 0, 0))
     row0, column0 = _thread_origin(context, window, split)
+    start = global_pointer(context, window, row0, column0)
     for index, register in enumerate(gathered(fragment, in_runs, run)):
-        row = context.build.add(row0, split.row_values[index * run])
-        column = context.build.add(column0, split.col_values[index * run])
-        _store_run(context, window, (row, column), register, run, _cached_store(op))
+        rows, columns = split.row_values[index * run], split.col_values[index * run]
+        place = context.build.add(row0, rows), context.build.add(column0, columns)
+        pointer = pointer_beyond(context, window, start, rows, columns)
+        _store_run(context, window, place, pointer, register, run, _cached_store(op))
 
 
 def _cached_store(op: sm.StoreGlobalOp) -> Store:
@@ -212,8 +229,15 @@ def _store_plain(value: ir.Value, pointer: ir.Value, size: int) -> None:
 
 
 def _store_run(
-    context: Context, window: Window, place: tuple[ir.Value, ir.Value], register: ir.Value, run: int, store: Store
+    context: Context,
+    window: Window,
+    place: tuple[ir.Value, ir.Value],
+    pointer: ir.Value,
+    register: ir.Value,
+    run: int,
+    store: Store,
 ) -> None:
+    """Stores a run whose first element lies at `place`, in memory at `pointer`."""
     build, element = context.build, window.matrix.element
     row, column = place
     size = run * element_bits(element) // 8
@@ -221,7 +245,6 @@ def _store_run(
     whole_runs = _has_whole_runs(window, run)
     last = column if whole_runs else build.add(column, run - 1)
     whole = both(context, row_exists, is_before_edge(context, window, 1, last))
-    pointer = global_pointer(context, window, row, column)
     if whole is None:
         store(register, pointer, size)
         return

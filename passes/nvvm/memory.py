@@ -150,3 +150,15 @@ def global_pointer(context: Context, window: Window, row: ir.Value, column: ir.V
     assert matrix.row_stride is not None
     start = build.mul(build.zext(row, build.i64), matrix.row_stride)
     return element_pointer(matrix.pointer, build.add(start, build.zext(column, build.i64)), matrix.element)
+
+
+def pointer_beyond(context: Context, window: Window, start: ir.Value, rows: int, columns: int) -> ir.Value:
+    """The address of the element that lies (rows, columns) beyond the one at `start`.
+
+    Rows are stepped over by a product that is the same for all threads and in every round of a loop, so an address
+    costs one addition in 64 bits wherever `start` changes.
+    """
+    matrix, build = window.matrix, context.build
+    assert matrix.row_stride is not None
+    row = element_pointer(start, build.mul(matrix.row_stride, rows), matrix.element) if rows else start
+    return element_pointer(row, columns, matrix.element)

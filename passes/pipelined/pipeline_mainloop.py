@@ -20,13 +20,17 @@ After    %ring = sm.ring : !sm.ring<3 x [A, B]>                       (once, at 
              scf.for %i = 0 to max(ceildiv(%K, 32), 2) { … } ; tile.store …
              tile.yield 0, … }
            sm.producer_tail %ring
+         With b.load = once the ring keeps B, and slot i that of K step i. Its copies are left to the first tile:
+           %ring = sm.ring kept [1] : !sm.ring<3 x [A, B]>
+           scf.for %i … { …; copy_async A; scf.if %fill != 0 and %i + 2 < steps { copy_async B }; commit; … }
 Needs    level smem; the schedule's `stages` ≥ 2.
-Refuses  a K loop of another form; a schedule of fewer than two stages.
+Refuses  a K loop of another form; a schedule of fewer than two stages; to keep an operand that differs from tile to
+         tile, or has more or fewer K steps than the ring has slots.
 Test     test/lit/passes/pipelined/pipeline-mainloop.mlir, pipeline-mainloop-invalid.mlir
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
 from mlir import ir
@@ -34,10 +38,10 @@ from mlir.dialects import arith, scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import PrologueKind
+from lowtide.dialects.tile import RepeatKind, UnrollKind
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.pipelined.staged_loop import StagedLoop
-from lowtide.passes.support.builder import Builder
+from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import is_direct, kernels_of, schedule_of
 from lowtide.passes.support.rewriting import before, erase, move_region, replace
 from lowtide.targets import Target
@@ -63,8 +67,10 @@ class PipelineMainloop(Pass):
                 if stages is None or stages < 2:
                     raise Refusal(kernel, f"schedule has stages = {stages}; a pipeline needs at least 2")
                 loop = StagedLoop.match(mma)
+                if schedule.mainloop.unroll is UnrollKind.full and constant_of(loop.loop.upperBound) is None:
+                    raise Refusal(loop.loop, "unroll = full needs a K that is known at compile time; take none")
                 with mma.operation.location:
-                    if schedule.mainloop.prologue is PrologueKind.once:
+                    if schedule.mainloop.prologue is RepeatKind.once:
                         _pipeline_across_tiles(kernel, loop, stages)
                     else:
                         _pipeline(kernel, loop, stages)
@@ -78,7 +84,7 @@ def _pipeline(kernel: tile.KernelOp, staged: StagedLoop, stages: int) -> None:
         build = Builder.index()
         start = build.constant(0), build.constant(0)
         filled = _emit_prologue(staged, ring, build.constant(stages - 1), start)
-        loop = _emit_main_loop(staged, ring, stages, start, filled, {})
+        loop = _emit_main_loop(staged, ring, stages, start, filled, Ahead())
         sm.ProducerTailOp(ring)
     replace(staged.loop, [loop.results[0]])
     for buffer in buffers:
@@ -91,8 +97,9 @@ def _pipeline_across_tiles(kernel: tile.KernelOp, staged: StagedLoop, stages: in
     buffers = staged.buffers
     build = Builder.index()
     index = ir.IndexType.get()
+    kept = _kept(kernel, staged, work, stages)
     with ir.InsertionPoint.at_block_begin(kernel.body.blocks[0]):
-        ring = staged.make_ring(stages)
+        ring = staged.make_ring(stages, kept)
     with before(work):
         zero = build.constant(0)
         inits = [build.constant(stages - 1), zero, zero, zero, zero]
@@ -105,7 +112,9 @@ def _pipeline_across_tiles(kernel: tile.KernelOp, staged: StagedLoop, stages: in
     with before(staged.loop):
         filled = _emit_prologue(staged, ring, fill, (write, write_phase))
         following = dict(zip(list(body.arguments)[:2], tile.NextWorkTileOp(index, index).results, strict=True))
-        loop = _emit_main_loop(staged, ring, stages, (read, read_phase), filled, following)
+        is_first = arith.cmpi(arith.CmpIPredicate.ne, fill, build.constant(0)) if kept else None
+        ahead = Ahead(following, kept, is_first)
+        loop = _emit_main_loop(staged, ring, stages, (read, read_phase), filled, ahead)
     replace(staged.loop, [loop.results[0]])
     end = body.operations[len(body.operations) - 1]
     with before(end.opview):
@@ -128,6 +137,29 @@ def _work_tiles(staged: StagedLoop) -> tile.WorkTilesOp:
     return parent
 
 
+def _kept(kernel: tile.KernelOp, staged: StagedLoop, work: tile.WorkTilesOp, stages: int) -> tuple[int, ...]:
+    """The operands that the schedule loads once. Refuses those that slots of their own cannot keep."""
+    mainloop = schedule_of(kernel).mainloop
+    kept = tuple(number for number, name in enumerate("ab") if mainloop.operand(name).load is RepeatKind.once)
+    end, step = constant_of(staged.loop.upperBound), constant_of(staged.tile_k)
+    for number in kept:
+        extent = constant_of((work.rows, work.columns)[number])
+        most = list(work.tile)[number]
+        if extent is None or extent > most:
+            raise Refusal(
+                staged.loop,
+                f"{'ab'[number]}.load = once keeps what all work tiles share: it needs {'MN'[number]} known at compile "
+                f"time and at most {most}, the extent of the tile",
+            )
+        if end is None or step is None or -(-end // step) != stages:
+            raise Refusal(
+                staged.loop,
+                f"{'ab'[number]}.load = once keeps a K step in each slot: it needs as many as the ring has slots, "
+                f"{stages}, known at compile time",
+            )
+    return kept
+
+
 def _emit_prologue(staged: StagedLoop, ring: ir.Value, slots: ir.Value, cursor: Cursor) -> Cursor:
     """Fills a number of slots; returns the cursor of the next slot to fill."""
     build = Builder.index()
@@ -147,17 +179,38 @@ def _emit_fill(staged: StagedLoop, ring: ir.Value, cursor: Cursor, places: Mappi
     staged.fill(acquire, {**places, step: staged.place(places[step])})
 
 
-def _places_ahead(
-    staged: StagedLoop, ahead: ir.Value, steps: ir.Value, following: Mapping[ir.Value, ir.Value]
-) -> dict[ir.Value, ir.Value]:
-    """The place of the K step `ahead`: past the last step, that of a step of the next tile."""
-    build = Builder.index()
-    if not following:
-        return {staged.loop.induction_variable: ahead}
-    is_next = arith.cmpi(arith.CmpIPredicate.sge, ahead, steps)
-    step = arith.select(is_next, build.sub(ahead, steps), ahead)
-    origins = {here: arith.select(is_next, there, here) for here, there in following.items()}
-    return {staged.loop.induction_variable: step, **origins}
+@dataclass(frozen=True)
+class Ahead:
+    """What the main loop loads past the last K step of its tile: nothing (zeros), or the first ones of the next tile.
+
+    `following` maps the origin of the tile to that of the next one. The operands `kept` are loaded in the first tile of
+    the CTA only.
+    """
+
+    following: Mapping[ir.Value, ir.Value] = field(default_factory=dict)
+    kept: Sequence[int] = ()
+    is_first: ir.Value | None = None
+
+    def emit_fill(self, staged: StagedLoop, ring: ir.Value, cursor: Cursor, step: ir.Value, steps: ir.Value) -> None:
+        """Fills a slot with K step number `step`, of `steps` of the tile."""
+        build, loop_step = Builder.index(), staged.loop.induction_variable
+        if not self.following:
+            _emit_fill(staged, ring, cursor, {loop_step: step})
+            return
+        is_next = arith.cmpi(arith.CmpIPredicate.sge, step, steps)
+        step_there = arith.select(is_next, build.sub(step, steps), step)
+        origins = {here: arith.select(is_next, there, here) for here, there in self.following.items()}
+        acquire = sm.ProducerAcquireOp(ring, *cursor)
+        place = staged.place(step_there)
+        moving = [number for number in range(len(staged.copies)) if number not in self.kept]
+        staged.start_copies(acquire, {**origins, loop_step: place}, moving)
+        if self.is_first is not None:
+            is_here = arith.cmpi(arith.CmpIPredicate.slt, step, steps)
+            branch = scf.IfOp(arith.andi(self.is_first, is_here))
+            with ir.InsertionPoint(branch.then_block):
+                staged.start_copies(acquire, {loop_step: staged.place(step)}, self.kept)
+                scf.YieldOp([])
+        sm.ProducerCommitOp(ring, acquire.slot)
 
 
 def _emit_main_loop(
@@ -166,25 +219,23 @@ def _emit_main_loop(
     stages: int,
     read_cursor: Cursor,
     write_cursor: Cursor,
-    following: Mapping[ir.Value, ir.Value],
+    ahead: Ahead,
 ) -> scf.ForOp:
     """The loop over K steps; its results are the accumulator and both cursors.
 
-    `following` maps the origin of the tile to that of the next, whose first steps are loaded in the last ones; there
-    are at least as many steps as are loaded ahead.
+    Where the next tile's first steps are loaded in the last ones, there are at least as many as are loaded ahead.
     """
     build = Builder.index()
     zero, one = build.constant(0), build.constant(1)
     steps = staged.steps()
-    if following:
+    if ahead.following:
         steps = build.smax(steps, stages - 1)
     init = staged.loop.initArgs[0]
     loop = scf.ForOp(zero, steps, one, [init, *read_cursor, *write_cursor])
     with ir.InsertionPoint(loop.body):
         acc, read, read_phase, fill, fill_phase = loop.inner_iter_args
         wait = sm.ConsumerWaitOp(ring, read, read_phase)
-        ahead = build.add(loop.induction_variable, stages - 1)
-        _emit_fill(staged, ring, (fill, fill_phase), _places_ahead(staged, ahead, steps, following))
+        ahead.emit_fill(staged, ring, (fill, fill_phase), build.add(loop.induction_variable, stages - 1), steps)
         a, b = wait.buffers
         product = tile.MmaOp(acc.type, staged.mma.layout, a, b, acc).result
         sm.ConsumerReleaseOp(ring, wait.slot)

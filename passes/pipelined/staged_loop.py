@@ -1,6 +1,6 @@
 """The K loop as promote-operands-to-smem leaves it, from which a ring of stages is made."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mlir import ir
@@ -71,9 +71,10 @@ class StagedLoop:
         """A's and B's, in this order."""
         return [copy.destination for copy in self.copies]
 
-    def make_ring(self, stages: int) -> ir.Value:
-        """A ring whose stages have the types of the two buffers."""
-        return sm.RingOp(sm.RingType.get(stages, [buffer.type for buffer in self.buffers])).result
+    def make_ring(self, stages: int, kept: Sequence[int] = ()) -> ir.Value:
+        """A ring whose stages have the types of the two buffers, and that keeps those with these numbers."""
+        type_ = sm.RingType.get(stages, [buffer.type for buffer in self.buffers])
+        return sm.RingOp(type_, kept=ir.DenseI64ArrayAttr.get(kept) if kept else None).result
 
     def within(self, buffers: Sequence[ir.Value]) -> list[ir.Value]:
         """A slot's buffers, or prefixes of them, of the types of the loop's own buffers.
@@ -93,12 +94,19 @@ class StagedLoop:
 
     def fill(self, acquire: sm.ProducerAcquireOp, offsets: Mapping[ir.Value, ir.Value]) -> None:
         """Starts the copies into a slot and commits it. They read the loop's windows, at other offsets where given."""
-        for copy, buffer in zip(self.copies, self.within(acquire.buffers), strict=True):
-            view = copy.source.owner.opview
+        self.start_copies(acquire, offsets, range(len(self.copies)))
+        sm.ProducerCommitOp(acquire.ring, acquire.slot)
+
+    def start_copies(
+        self, acquire: sm.ProducerAcquireOp, offsets: Mapping[ir.Value, ir.Value], operands: Iterable[int]
+    ) -> None:
+        """As `fill`, of the operands with these numbers, and without a commit."""
+        buffers = self.within(acquire.buffers)
+        for number in operands:
+            view = self.copies[number].source.owner.opview
             moved = [offsets.get(offset, offset) for offset in view.offsets]
             window = tile.ViewOp(view.result.type, view.source, moved, kind=view.kind).result
-            sm.CopyAsyncOp(window, buffer)
-        sm.ProducerCommitOp(acquire.ring, acquire.slot)
+            sm.CopyAsyncOp(window, buffers[number])
 
 
 def _is_range_of_work(loop: scf.ForOp) -> bool:

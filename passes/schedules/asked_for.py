@@ -6,10 +6,11 @@ from lowtide.dialects.tile import (
     CacheHint,
     EpilogueMath,
     OperandKind,
-    PrologueKind,
+    RepeatKind,
     SchedulerKind,
     StorePath,
     TailKind,
+    UnrollKind,
     WavesKind,
 )
 from lowtide.dialects.tile.schedule import Schedule
@@ -44,7 +45,8 @@ def asks_for_no_roles(given: Schedule, problem: Problem) -> bool:
         or (multiply.atom or "").startswith(("mma.", "fma."))
         or multiply.atom_order is not None
         or multiply.fragment_buffers == 2
-        or given.mainloop.prologue is PrologueKind.once
+        or given.mainloop.prologue is RepeatKind.once
+        or given.mainloop.unroll is UnrollKind.full
         or given.grid.scheduler is SchedulerKind.one_shot
         or (multiply.atoms is not None and multiply.atoms[1:] != (1, 1))
         or not any(atom.endswith(f".{problem.acc}.{problem.a}") for atom in WGMMA_ATOMS)

@@ -24,7 +24,7 @@ from lowtide.dialects.enums import (
 from lowtide.dialects.tile import (
     CacheHint,
     KDivisionKind,
-    PrologueKind,
+    RepeatKind,
     StorePath,
     TailKind,
     WavesKind,
@@ -125,10 +125,17 @@ def _stages(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
 
 def _prologue(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
     """A kernel that fills its ring once asks for the next work tile."""
-    asks, wanted = bool(walk(kernel, tile.NextWorkTileOp)), schedule.mainloop.prologue is PrologueKind.once
+    asks, wanted = bool(walk(kernel, tile.NextWorkTileOp)), schedule.mainloop.prologue is RepeatKind.once
     if walk(kernel, sm.RingOp) and asks != wanted:
         built = f"fills its ring {'once' if asks else 'for each tile'}"
-        yield refusal(kernel, built, f"prologue = {schedule.mainloop.prologue or PrologueKind.per_tile}", AGAIN)
+        yield refusal(kernel, built, f"prologue = {schedule.mainloop.prologue or RepeatKind.per_tile}", AGAIN)
+    for ring in walk(kernel, sm.RingOp):
+        kept = tuple(ring.kept or ())
+        for number, name in enumerate("ab"):
+            load = schedule.mainloop.operand(name).load or RepeatKind.per_tile
+            if (number in kept) != (load is RepeatKind.once):
+                built = f"{'keeps' if number in kept else 'does not keep'} {name.upper()}"
+                yield refusal(ring, built, f"{name}.load = {load}", AGAIN)
 
 
 def _mma(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:

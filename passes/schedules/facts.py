@@ -2,7 +2,7 @@
 
 from tensor_layouts import cosize
 
-from lowtide.dialects.tile import EpilogueMath, PrologueKind, StorePath, TailKind, WorkPart
+from lowtide.dialects.tile import EpilogueMath, RepeatKind, StorePath, TailKind, WorkPart
 from lowtide.dialects.tile.fields import Extents2
 from lowtide.dialects.tile.schedule import Grid, Schedule
 from lowtide.elements import element_type
@@ -78,7 +78,7 @@ def narrow_columns(schedule: Schedule) -> int:
 
 def runs_ahead(schedule: Schedule) -> bool:
     """Whether the ring is filled for the next tile while this one is stored, so that it is never free."""
-    return schedule.consumers > 0 or schedule.mainloop.prologue is PrologueKind.once
+    return schedule.consumers > 0 or schedule.mainloop.prologue is RepeatKind.once
 
 
 def shared_memory_bytes(schedule: Schedule, problem: Problem) -> int:

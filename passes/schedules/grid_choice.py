@@ -8,7 +8,7 @@ from typing import Any
 
 from tensor_layouts import size
 
-from lowtide.dialects.tile import LaunchKind, OperandKind, PrologueKind, SchedulerKind, TailKind, WavesKind
+from lowtide.dialects.tile import LaunchKind, OperandKind, RepeatKind, SchedulerKind, TailKind, WavesKind
 from lowtide.dialects.tile.fields import Extents2, Extents3, Order, Roles, cooperative, grouped, pingpong
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
@@ -192,7 +192,7 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
     per SM.
     """
     if not schedule.consumers:
-        once = schedule.mainloop.prologue is PrologueKind.once
+        once = schedule.mainloop.prologue is RepeatKind.once
         chosen = {
             "grid.order": grouped(8),
             "grid.scheduler": SchedulerKind.persistent if once else SchedulerKind.one_shot,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from lowtide import targets
-from lowtide.dialects.tile import CacheHint, PrologueKind, SchedulerKind
+from lowtide.dialects.tile import CacheHint, RepeatKind, SchedulerKind, UnrollKind
 from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
@@ -28,6 +28,7 @@ from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, Operand
 
 OPERANDS: tuple[Operand, ...] = ("a", "b")
 _MOST_PADDING = 1024  # elements
+_MOST_UNROLLED = 16  # K steps
 _LOAD_HINTS = (CacheHint.normal, CacheHint.evict_first, CacheHint.evict_last)
 
 
@@ -111,7 +112,7 @@ def _direct(schedule: Schedule, problem: Problem) -> Iterator[str]:
 
 def prologue(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """A ring that stays filled needs several tiles per CTA, and the warps that copy must also multiply."""
-    if schedule.mainloop.prologue is not PrologueKind.once:
+    if schedule.mainloop.prologue is not RepeatKind.once:
         return
     if schedule.is_direct:
         yield "prologue = once keeps stages filled, and loads from global memory have none; take per_tile"
@@ -126,6 +127,44 @@ def prologue(schedule: Schedule, problem: Problem, target: Target) -> Iterator[s
             "prologue = once goes with fragment_buffers = 1: fragments are not loaded across work tiles; take "
             "fragment_buffers = 1, or prologue = per_tile"
         )
+
+
+def loaded_once(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """An operand stays in the ring if all tiles share it and each of its K steps has a slot of its own."""
+    assert schedule.grid.tile is not None and schedule.mainloop.k is not None
+    steps = None if problem.k is None else -(-problem.k // schedule.mainloop.k)
+    for name, side, extent, most in zip(OPERANDS, "MN", (problem.m, problem.n), schedule.grid.tile, strict=True):
+        if schedule.mainloop.operand(name).load is not RepeatKind.once:
+            continue
+        if schedule.mainloop.prologue is not RepeatKind.once:
+            yield f"{name}.load = once needs a ring that outlives a work tile; take prologue = once"
+        if extent is not None and extent > most:
+            yield (
+                f"{name}.load = once: tiles of {side} = {most} do not share {name.upper()} where {side} is {extent}; "
+                f"take {name}.load = per_tile"
+            )
+        k, stages = schedule.mainloop.k, schedule.mainloop.stages
+        if steps == 1:
+            yield f"{name}.load = once needs at least 2 K steps, and k = {k} makes one; take a smaller k"
+        elif steps is not None and steps != stages:
+            yield (
+                f"{name}.load = once keeps each K step in a slot of its own: stages = {stages} do not hold {steps}; "
+                f"take stages = {steps}"
+            )
+
+
+def unroll(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """A loop is unrolled where the steps are few, and known."""
+    if schedule.mainloop.unroll is not UnrollKind.full:
+        return
+    if schedule.consumers:
+        yield "unroll = full goes with roles = single: ptxas unrolls the loops of roles as it likes; take unroll = none"
+    if schedule.k_division is not None:
+        yield f"unroll = full needs K undivided, not k_division = {schedule.k_division}; take unroll = none"
+    assert schedule.mainloop.k is not None
+    steps = None if problem.k is None else -(-problem.k // schedule.mainloop.k)
+    if steps is not None and steps > _MOST_UNROLLED:
+        yield f"unroll = full unrolls at most {_MOST_UNROLLED} K steps, not {steps}; take unroll = none or a larger k"
 
 
 def _too_many(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

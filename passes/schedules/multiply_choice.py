@@ -6,7 +6,7 @@ from typing import Any
 
 from tensor_layouts import Layout
 
-from lowtide.dialects.tile import PrologueKind
+from lowtide.dialects.tile import RepeatKind
 from lowtide.dialects.tile.fields import Extents3
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
@@ -54,7 +54,7 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
 
 def _fragment_buffers(schedule: Schedule) -> int:
     """Two where fragments may be loaded ahead: from stages, and within a work tile."""
-    return 1 if schedule.is_direct or schedule.mainloop.prologue is PrologueKind.once else 2
+    return 1 if schedule.is_direct or schedule.mainloop.prologue is RepeatKind.once else 2
 
 
 def multiplies_by_fma(schedule: Schedule, problem: Problem, target: Target) -> bool:

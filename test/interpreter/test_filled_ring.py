@@ -11,6 +11,8 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret
 from lowtide.passes.epilogue import lower_epilogue
 from lowtide.passes.nvvm import work_tiles
+from lowtide.passes.pipelined import pipeline_mainloop
+from lowtide.passes.schedules import built_for
 
 SCHEDULE = "grid.tile = [64, 32], k = 64, atoms = [2, 1, 1], stages = 7, prologue = once"
 SHAPE = (150, 70, 70)
@@ -39,3 +41,30 @@ def test_copies_of_the_wrong_next_tile_are_found(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(work_tiles, "_place_next", this_one)
     assert not np.array_equal(d_at("nvvm"), expected)
+
+
+def kept(level: str) -> Any:
+    """D of eight work tiles, four for each CTA, that share B: loaded once, it stays in the four slots of the ring."""
+    shared = lt.GemmSpec(m=None, n=30, k=250, a="bf16", b="bf16", d="bf16")
+    schedule = "grid.tile = [64, 32], k = 64, atoms = [2, 1, 1], stages = 4, prologue = once, b.load = once"
+    kernel = lt.compile_gemm(shared, target="sm_80", schedule=schedule)
+    return interpret(kernel.levels[level], inputs_of(shared, 500, 30, 250), sms=2, domain="exact")
+
+
+def test_a_slot_that_is_not_filled_in_the_first_tile_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = pipeline_mainloop.StagedLoop.start_copies
+
+    def only_streamed(loop: Any, acquire: Any, offsets: Any, operands: Any) -> None:
+        start(loop, acquire, offsets, operands if len(operands) == 2 or 0 in operands else ())
+
+    monkeypatch.setattr(pipeline_mainloop.StagedLoop, "start_copies", only_streamed)
+    with pytest.raises(InterpreterError, match="nothing was written"):
+        kept("pipelined")
+
+
+def test_reading_what_a_ring_does_not_keep_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    make = pipeline_mainloop.StagedLoop.make_ring
+    monkeypatch.setattr(pipeline_mainloop.StagedLoop, "make_ring", lambda loop, stages, kept: make(loop, stages))
+    monkeypatch.setattr(built_for, "_prologue", lambda kernel, schedule: iter(()))
+    with pytest.raises(InterpreterError, match="nothing was written"):
+        kept("pipelined")

@@ -21,13 +21,14 @@ from lowtide.dialects.tile import (
     GemmLayout,
     LaunchKind,
     OperandKind,
-    PrologueKind,
     RasterKind,
+    RepeatKind,
     RolesKind,
     SchedulerKind,
     StageOrder,
     StorePath,
     TailKind,
+    UnrollKind,
     WavesKind,
     WorkPart,
 )
@@ -146,11 +147,12 @@ def test_every_layout_of_a_and_b_has_code_of_its_own(target: str) -> None:
         ("tail", TailKind, {"sm_80": {"whole"}, "sm_90a": {"whole", "halves"}}),
         ("waves", WavesKind, {"sm_80": {"free"}, "sm_90a": {"free", "synchronized"}}),
         ("path", StorePath, {"sm_80": {"smem", "direct"}, "sm_90a": {"smem", "direct", "tma"}}),
-        ("prologue", PrologueKind, {"sm_80": {"per_tile", "once"}, "sm_90a": {"per_tile", "once"}}),
+        ("prologue", RepeatKind, {"sm_80": {"per_tile", "once"}, "sm_90a": {"per_tile", "once"}}),
+        ("unroll", UnrollKind, {"sm_80": {"none", "full"}, "sm_90a": {"none", "full"}}),
         ("launch", LaunchKind, {"sm_80": {"serialized"}, "sm_90a": {"serialized", "programmatic"}}),
         ("math", EpilogueMath, {"sm_80": {"registers", "rows"}, "sm_90a": {"registers", "rows"}}),
     ],
-    ids=["roles", "tail", "waves", "path", "prologue", "launch", "math"],
+    ids=["roles", "tail", "waves", "path", "prologue", "unroll", "launch", "math"],
 )
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_word_of_a_schedule_field_has_code_of_its_own_or_is_refused(
@@ -160,8 +162,8 @@ def test_every_word_of_a_schedule_field_has_code_of_its_own_or_is_refused(
 
     def code(word: str) -> str:
         errors = []
-        # Other fields that a word may need: a number, or a path through shared memory.
-        for rest in ("", "(1)", "(2)", ", path = smem"):
+        # Other fields that a word may need: a number, a path through shared memory, or few steps of K.
+        for rest in ("", "(1)", "(2)", ", path = smem", ", k = 256"):
             try:
                 return lt.compile_gemm(spec, target=target, schedule=f"{field} = {word}{rest}").ptx
             except lt.Error as error:

@@ -171,6 +171,7 @@ AMBIGUOUS = {
     "stage": "mainloop.a.stage or mainloop.b.stage",
     "padding": "mainloop.a.padding or mainloop.b.padding",
     "cache": "mainloop.a.cache or mainloop.b.cache or epilogue.cache",
+    "load": "mainloop.a.load or mainloop.b.load",
 }
 
 

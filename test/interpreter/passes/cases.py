@@ -3,6 +3,7 @@
 from case import SM_90, Case, every_kind, scaled, trips
 from compiled import spec
 
+import lowtide as lt
 from lowtide.dialects.levels import Level
 from lowtide.passes.pipeline import REGISTRY, STEPS
 
@@ -100,6 +101,21 @@ CASES = [
         ((150, 70, 70), (150, 70, 384), (70, 40, 520)),
         (*LOOP, "lower-epilogue"),
         idle=("double-buffer-fragments",),
+    ),
+    # B, or A, is loaded once and stays in the ring.
+    Case(
+        "b-loaded-once",
+        "grid.tile = [64, 32], k = 64, atoms = [2, 1, 1], stages = 4, prologue = once, b.load = once",
+        ((500, 30, 250),),
+        ("pipeline-mainloop", "bind-ring-to-cp-async", "convert-sm-to-nvvm"),
+        lt.GemmSpec(m=None, n=30, k=250, a="bf16", b="bf16", d="bf16"),
+    ),
+    Case(
+        "a-loaded-once",
+        "grid.tile = [64, 32], k = 64, atoms = [2, 1, 1], stages = 2, prologue = once, a.load = once",
+        ((50, 300, 120),),
+        ("pipeline-mainloop", "convert-sm-to-nvvm"),
+        lt.GemmSpec(m=50, n=None, k=120, a="bf16", b="bf16", d="bf16"),
     ),
     Case(
         "prologue-once-direct-even-split",

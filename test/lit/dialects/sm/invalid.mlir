@@ -114,6 +114,14 @@ tile.kernel @k() {
 
 // -----
 
+tile.kernel @k() {
+  // expected-error @below {{'sm.ring' op keeps buffer 1 of a slot, whose buffers are 0 to 0}}
+  %ring = sm.ring kept [1] : !sm.ring<2 x [memref<8x8xf16, #gpu.address_space<workgroup>>]>
+  tile.return
+}
+
+// -----
+
 !ring = !sm.ring<2 x [memref<8x8xf16, #gpu.address_space<workgroup>>]>
 tile.kernel @k() {
   %c0 = arith.constant 0 : index

@@ -91,12 +91,12 @@ module attributes {test.bad = #tile.schedule<stages = 3>} {}
 
 // -----
 
-// expected-error @below {{mainloop has no field 'stage'; its fields are k, stages, roles, registers, prologue, a, b}}
+// expected-error @below {{mainloop has no field 'stage'; its fields are k, stages, roles, registers, prologue, unroll, a, b}}
 module attributes {test.bad = #tile.schedule<mainloop = <stage = 3>>} {}
 
 // -----
 
-// expected-error @below {{operand has no field 'hint'; its fields are copy, swizzle, stage, padding, cache}}
+// expected-error @below {{operand has no field 'hint'; its fields are copy, swizzle, stage, padding, cache, load}}
 module attributes {test.bad = #tile.operand<hint = normal>} {}
 
 // -----

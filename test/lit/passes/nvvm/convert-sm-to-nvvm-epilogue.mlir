@@ -191,11 +191,11 @@ tile.kernel @store_parts(%d: memref<64x40xbf16>) {
 // CHECK-LABEL: gpu.func @store_ragged(
 // CHECK-SAME:    %{{.+}}: !llvm.ptr<1>, %{{.+}}: i64, %[[M:.+]]: i32, %[[N:.+]]: i32) kernel
 // CHECK:       %[[PAIR:.+]] = llvm.load
+// CHECK:       %[[AT:.+]] = llvm.getelementptr %{{.+}} -> !llvm.ptr<1>, bf16
 // CHECK:       %[[ROW_EXISTS:.+]] = arith.cmpi ult, %{{.+}}, %[[M]]
 // CHECK:       %[[LAST:.+]] = arith.addi %[[COLUMN:.+]], %c1
 // CHECK:       %[[LAST_EXISTS:.+]] = arith.cmpi ult, %[[LAST]], %[[N]]
 // CHECK:       %[[WHOLE:.+]] = arith.andi %[[ROW_EXISTS]], %[[LAST_EXISTS]]
-// CHECK:       %[[AT:.+]] = llvm.getelementptr %{{.+}} -> !llvm.ptr<1>, bf16
 // CHECK:       scf.if %[[WHOLE]] {
 // CHECK-NEXT:    llvm.store %[[PAIR]], %[[AT]] {alignment = 4 : i64} : vector<2xbf16>, !llvm.ptr<1>
 // CHECK-NEXT:  } else {

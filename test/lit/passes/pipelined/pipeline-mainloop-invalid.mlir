@@ -253,3 +253,89 @@ tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <
   tile.return
 }
 }
+
+// -----
+
+// Columns of tiles that are not known to be one do not share B.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
+!tile = !tile.tile<32x32xf32>
+module attributes {tile.target = "sm_80"} {
+tile.kernel @kernel(%a: !mat, %m: index) attributes {schedule = #tile.schedule<mainloop = <stages = 2, prologue = once, b = <load = once>>>} {
+  %as = sm.alloc : !buffer
+  %bs = sm.alloc : !buffer
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %c96 = arith.constant 96 : index
+  tile.work_tiles (%i, %j) of (%m, %m) by [32, 32] order(<row>) persistent {
+    %zero = tile.splat 0.0 : !tile
+    // expected-error @below {{pipeline-mainloop: b.load = once keeps what all work tiles share: it needs N known at compile time and at most 32, the extent of the tile}}
+    %acc = scf.for %l = %c0 to %c96 step %c32 iter_args(%c = %zero) -> (!tile) {
+      %at = tile.view %a[%i, %l] : !mat to !tile.view<32x32xbf16>
+      sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
+      %bt = tile.view %a[%j, %l] : !mat to !tile.view<32x32xbf16>
+      sm.copy %bt to %bs : !tile.view<32x32xbf16>, !buffer
+      sm.barrier
+      %next = tile.mma tn %as, %bs, %c : !buffer, !buffer, !tile
+      scf.yield %next : !tile
+    }
+  }
+  tile.return
+}
+}
+
+// -----
+
+// Three K steps do not stay in two slots.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
+!tile = !tile.tile<32x32xf32>
+module attributes {tile.target = "sm_80"} {
+tile.kernel @kernel(%a: !mat, %m: index) attributes {schedule = #tile.schedule<mainloop = <stages = 2, prologue = once, b = <load = once>>>} {
+  %as = sm.alloc : !buffer
+  %bs = sm.alloc : !buffer
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %c96 = arith.constant 96 : index
+  tile.work_tiles (%i, %j) of (%m, %c32) by [32, 32] order(<row>) persistent {
+    %zero = tile.splat 0.0 : !tile
+    // expected-error @below {{pipeline-mainloop: b.load = once keeps a K step in each slot: it needs as many as the ring has slots, 2, known at compile time}}
+    %acc = scf.for %l = %c0 to %c96 step %c32 iter_args(%c = %zero) -> (!tile) {
+      %at = tile.view %a[%i, %l] : !mat to !tile.view<32x32xbf16>
+      sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
+      %bt = tile.view %a[%j, %l] : !mat to !tile.view<32x32xbf16>
+      sm.copy %bt to %bs : !tile.view<32x32xbf16>, !buffer
+      sm.barrier
+      %next = tile.mma tn %as, %bs, %c : !buffer, !buffer, !tile
+      scf.yield %next : !tile
+    }
+  }
+  tile.return
+}
+}
+
+// -----
+
+// A loop of unknown length is not unrolled.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
+!tile = !tile.tile<32x32xf32>
+module attributes {tile.target = "sm_80"} {
+tile.kernel @kernel(%a: !mat, %k: index) attributes {schedule = #tile.schedule<mainloop = <stages = 2, unroll = full>>} {
+  %as = sm.alloc : !buffer
+  %bs = sm.alloc : !buffer
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %zero = tile.splat 0.0 : !tile
+  // expected-error @below {{pipeline-mainloop: unroll = full needs a K that is known at compile time; take none}}
+  %acc = scf.for %i = %c0 to %k step %c32 iter_args(%c = %zero) -> (!tile) {
+    %at = tile.view %a[%c0, %i] : !mat to !tile.view<32x32xbf16>
+    sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
+    sm.copy %at to %bs : !tile.view<32x32xbf16>, !buffer
+    sm.barrier
+    %next = tile.mma tn %as, %bs, %c : !buffer, !buffer, !tile
+    scf.yield %next : !tile
+  }
+  tile.return
+}
+}

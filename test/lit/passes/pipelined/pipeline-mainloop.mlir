@@ -104,6 +104,52 @@ tile.kernel @two_stages(%a: !mat) attributes {schedule = #tile.schedule<mainloop
   tile.return
 }
 
+// b.load = once: B is copied in the prologue and, in the first tile, where slots are filled for the first time.
+// CHECK-LABEL: tile.kernel @kept
+// CHECK:       sm.ring kept [1] : !ring2
+// CHECK:       tile.work_tiles {{.*}} iter_args(%[[FILL:.+]] = %c2
+// CHECK:         scf.for {{.*}} to %[[FILL]]
+// CHECK-COUNT-2:   sm.copy_async
+// CHECK:         %[[FIRST:.+]] = arith.cmpi ne, %[[FILL]], %c0
+// CHECK:         scf.for
+// CHECK:           %[[AHEAD:.+]] = arith.addi %{{.+}}, %c2
+// CHECK:           %{{.+}}, %[[TO_A:.+]], %[[TO_B:.+]] = sm.producer_acquire
+// CHECK-NOT:       to %[[TO_B]]
+// CHECK:           sm.copy_async %{{.+}} to %[[TO_A]]
+// CHECK:           %[[HERE:.+]] = arith.cmpi slt, %[[AHEAD]], %c3
+// CHECK:           %[[BOTH:.+]] = arith.andi %[[FIRST]], %[[HERE]]
+// CHECK:           scf.if %[[BOTH]] {
+// CHECK:             sm.copy_async %{{.+}} to %[[TO_B]]
+// CHECK-NEXT:      }
+// CHECK-NEXT:      sm.producer_commit
+tile.kernel @kept(%a: !mat, %m: index)
+    attributes {schedule = #tile.schedule<mainloop = <stages = 3, prologue = once, b = <load = once>>>} {
+  %bs = sm.alloc : !a
+  %as = sm.alloc : !a
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %c90 = arith.constant 90 : index
+  tile.work_tiles (%i, %j) of (%m, %c32) by [32, 32] order(<row>) persistent {
+    %zero = tile.splat 0.0 : !tile.tile<32x32xf32>
+    %acc = scf.for %l = %c0 to %c90 step %c32 iter_args(%c = %zero) -> !tile.tile<32x32xf32> {
+      %at = tile.view %a[%i, %l] : !mat to !tile.view<32x32xbf16>
+      sm.copy %at to %as : !tile.view<32x32xbf16>, !a
+      %bt = tile.view %a[%j, %l] : !mat to !tile.view<32x32xbf16>
+      sm.copy %bt to %bs : !tile.view<32x32xbf16>, !a
+      sm.barrier
+      %next = tile.mma tn %as, %bs, %c : !a, !a, !tile.tile<32x32xf32>
+      sm.barrier
+      scf.yield %next : !tile.tile<32x32xf32>
+    }
+    tile.store %acc into %a[%i, %j] {
+    ^bb0(%x: f32):
+      %y = arith.truncf %x : f32 to bf16
+      tile.yield %y : bf16
+    } : !tile.tile<32x32xf32>, !mat
+  }
+  tile.return
+}
+
 // prologue = once: the ring, its cursors and the trips of the prologue go from tile to tile. Past the last K step of a
 // tile come the first ones of the next, so there are at least as many steps as run ahead.
 // CHECK-LABEL: tile.kernel @once

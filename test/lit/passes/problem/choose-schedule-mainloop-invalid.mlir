@@ -650,6 +650,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
   return
 }
 }
+
 // -----
 
 module attributes {tile.level = "problem", tile.target = "sm_80"} {
@@ -659,6 +660,111 @@ func.func @half_elements(%a: memref<64x32xf64>, %b: memref<64x32xf64>, %d: memre
   ^bb0(%x: f64):
     tile.yield %x : f64
   } : memref<64x32xf64>, memref<64x32xf64>, memref<64x64xf64>
+  return
+}
+}
+
+// -----
+
+// A ring that is drained keeps nothing.
+!mat = memref<?x96xbf16, strided<[?, 1]>>
+!rhs = memref<64x96xbf16, strided<[?, 1]>>
+!out = memref<?x64xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @gemm(%a: !mat, %b: !rhs, %d: !out) {
+  // expected-error @below {{choose-schedule: no schedule fits: b.load = once needs a ring that outlives a work tile; take prologue = once}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [64, 64]>, mainloop = <k = 32, stages = 3, b = <load = once>>, multiply = <atoms = [2, 2, 1]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !rhs, !out
+  return
+}
+}
+
+// -----
+
+// Tiles side by side do not share B.
+!mat = memref<?x96xbf16, strided<[?, 1]>>
+!rhs = memref<128x96xbf16, strided<[?, 1]>>
+!out = memref<?x128xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @gemm(%a: !mat, %b: !rhs, %d: !out) {
+  // expected-error @below {{choose-schedule: no schedule fits: b.load = once: tiles of N = 64 do not share B where N is 128; take b.load = per_tile}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [64, 64]>, mainloop = <k = 32, stages = 3, prologue = once, b = <load = once>>, multiply = <atoms = [2, 2, 1]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !rhs, !out
+  return
+}
+}
+
+// -----
+
+// Each K step has a slot of its own.
+!mat = memref<?x96xbf16, strided<[?, 1]>>
+!rhs = memref<64x96xbf16, strided<[?, 1]>>
+!out = memref<?x64xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @gemm(%a: !mat, %b: !rhs, %d: !out) {
+  // expected-error @below {{choose-schedule: no schedule fits: b.load = once keeps each K step in a slot of its own: stages = 4 do not hold 3; take stages = 3}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [64, 64]>, mainloop = <k = 32, stages = 4, prologue = once, b = <load = once>>, multiply = <atoms = [2, 2, 1]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !rhs, !out
+  return
+}
+}
+
+// -----
+
+// Many steps are a loop.
+!mat = memref<?x4096xbf16, strided<[?, 1]>>
+!out = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !out) {
+  // expected-error @below {{choose-schedule: no schedule fits: unroll = full unrolls at most 16 K steps, not 64; take unroll = none or a larger k}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <k = 64, unroll = full>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !out
+  return
+}
+}
+
+// -----
+
+// Work items of different lengths.
+!mat = memref<?x4096xbf16, strided<[?, 1]>>
+!out = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !out) {
+  // expected-error @below {{choose-schedule: no schedule fits: unroll = full needs K undivided, not k_division = split(2); take unroll = none}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <k_division = split(2)>, mainloop = <k = 256, unroll = full>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !out
+  return
+}
+}
+
+// -----
+
+// Loops of roles are left to ptxas.
+!mat = memref<?x4096xbf16, strided<[?, 1]>>
+!out = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !out) {
+  // expected-error @below {{choose-schedule: unroll = full goes with roles = single: ptxas unrolls the loops of roles as it likes; take unroll = none}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <k = 256, roles = cooperative(2), unroll = full>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !out
   return
 }
 }
