@@ -70,6 +70,9 @@ void printKindedOperands(mlir::OpAsmPrinter &printer, mlir::Operation *op, mlir:
 mlir::LogicalResult verifyEpilogue(mlir::Operation *op, mlir::Region &region, mlir::Type acc,
                                    mlir::OperandRange operands, mlir::ArrayAttr kinds, mlir::Type result);
 
+// Checks a `cluster` clause: two positive extents, if it is there.
+mlir::LogicalResult verifyCluster(mlir::Operation *op, std::optional<llvm::ArrayRef<int64_t>> cluster);
+
 } // namespace lowtide::tile
 
 namespace lowtide {
