@@ -6,6 +6,7 @@ from lowtide.dialects.tile import CacheHint, EpilogueMath, OperandKind, StorePat
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
+from lowtide.passes.schedules.copy_rules import swizzle_of
 from lowtide.passes.schedules.facts import (
     multiplying_threads,
     scratch_buffers,
@@ -13,7 +14,7 @@ from lowtide.passes.schedules.facts import (
     swizzle_base,
     work_loops,
 )
-from lowtide.passes.schedules.mainloop_rules import has_wgmma, swizzle_of
+from lowtide.passes.schedules.mainloop_rules import has_wgmma
 from lowtide.passes.schedules.tma_rules import MAX_BOX_SIDE
 from lowtide.passes.support.atoms import rows_of_part
 from lowtide.passes.support.problem import Problem

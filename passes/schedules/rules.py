@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type, kernel_types
-from lowtide.passes.schedules import epilogue_rules, grid_rules, mainloop_rules, multiply_rules
+from lowtide.passes.schedules import copy_rules, epilogue_rules, grid_rules, mainloop_rules, multiply_rules
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 
@@ -95,12 +95,12 @@ _RULES: tuple[Rule, ...] = (
     mainloop_rules.loaded_once,
     mainloop_rules.unroll,
     multiply_rules.atom,
-    mainloop_rules.copies,
+    copy_rules.copies,
     grid_rules.accumulators,
     multiply_rules.wgmma,
     multiply_rules.accumulators,
     epilogue_rules.parts,
-    mainloop_rules.swizzles,
+    copy_rules.swizzles,
     epilogue_rules.swizzle,
     mainloop_rules.shared_memory,
     grid_rules.occupancy,

@@ -1,0 +1,102 @@
+"""The host side of a kernel: checks of shapes, the size of the grid, and the launch."""
+
+from mlir import ir
+from mlir.dialects import cf
+
+from lowtide.dialects import tile
+from lowtide.dialects.enums import gemm_layout, operand_kinds
+from lowtide.dialects.tile import KDivisionKind, OperandKind, SchedulerKind, TailKind, WavesKind
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.schedules.facts import threads_of
+from lowtide.passes.schedules.grid_cost import ctas_per_sm
+from lowtide.passes.support.builder import Builder, constant_of
+from lowtide.passes.support.kernels import cluster_clause
+from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk
+from lowtide.passes.support.rewriting import before, extent
+from lowtide.targets import Target
+
+
+def emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
+    """Shape checks, the grid and the launch, in place of the gemm."""
+    schedule, problem = Schedule.of(gemm.schedule), Problem.of(gemm)
+    tile_m, tile_n, tile_k = schedule.tile_mnk
+    with before(gemm):
+        m, n = extent(gemm.d, 0), extent(gemm.d, 1)
+        _assert_shapes(gemm, m, n)
+        build = Builder.index()
+        cluster_m, cluster_n = schedule.cluster
+        work = build.mul(build.ceil_sdiv(m, tile_m * cluster_m), build.ceil_sdiv(n, tile_n * cluster_n))
+        if schedule.grid.tail is TailKind.halves:  # a grid of one wave may be split as well
+            work = build.mul(work, 2)
+        division = schedule.k_division
+        parts: ir.Value | int = 1
+        if division is not None:
+            steps = build.ceil_sdiv(extent(gemm.a, 1 if a_is_mk(problem.layout) else 0), tile_k)
+            parts = build.smin(steps, division.parts) if division.parts else steps
+            if division.kind is KDivisionKind.scatter:
+                _assert_steps(steps, division.parts, tile_k)
+            work = build.mul(work, parts)
+        if schedule.grid.scheduler is not SchedulerKind.one_shot:
+            resident = _resident(kernel, schedule, problem, target)
+            if division is not None and division.parts:
+                # The parts of a tile are then items of one round, whose CTAs wait for lower-numbered ones only.
+                resident = build.mul(build.smax(build.sdiv(resident, parts), 1), parts)
+            work = build.smin(work, resident)
+        arguments = [gemm.a, gemm.b, gemm.d, *gemm.epilogue_operands]
+        if schedule.grid.waves is WavesKind.synchronized:
+            arguments.append(tile.WorkspaceOp(counter_type(), build.constant(1), zeroed=True).result)
+        grid = build.mul(work, cluster_m * cluster_n)
+        tile.LaunchOp(kernel, grid, threads_of(schedule), arguments, cluster=cluster_clause(schedule.grid))
+
+
+def _resident(kernel: str, schedule: Schedule, problem: Problem, target: Target) -> ir.Value:
+    """CTAs, or clusters, that are resident at once: a value known at launch."""
+    index = ir.IndexType.get()
+    if cluster := cluster_clause(schedule.grid):
+        return tile.ClusterCountOp(index, kernel, cluster).result
+    division = schedule.k_division
+    if division is not None and division.kind is KDivisionKind.scatter:
+        # All must run at once. ptxas keeps room for as many as the schedule asks for; more are an estimate.
+        each = schedule.grid.ctas_per_sm or 1
+    else:
+        each = ctas_per_sm(schedule, problem, target)
+    return Builder.index().mul(tile.SmCountOp(index).result, each)
+
+
+def _assert_steps(steps: ir.Value, parts: int, tile_k: int) -> None:
+    """Host check that each part has a step: each adds and stores a share of the tile."""
+    has_enough = Builder.index().sle(parts, steps)
+    if not constant_of(has_enough):
+        message = (
+            f"k_division = scatter({parts}): K must have {parts} steps of {tile_k}; compile it with split({parts})"
+        )
+        cf.assert_(has_enough, message)
+
+
+def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
+    """Host checks that extents agree, where they are known only at run time."""
+    layout = gemm_layout(gemm)
+    a_m, a_k = (0, 1) if a_is_mk(layout) else (1, 0)
+    b_n, b_k = (0, 1) if b_is_nk(layout) else (1, 0)
+    k = extent(gemm.a, a_k)
+    checks = [
+        (gemm.a, a_m, m, "A and D must have the same M"),
+        (gemm.b, b_n, n, "B and D must have the same N"),
+        (gemm.b, b_k, k, "A and B must have the same K"),
+    ]
+    for position, (operand, kind) in enumerate(zip(gemm.epilogue_operands, operand_kinds(gemm), strict=True)):
+        if kind in (OperandKind.full, OperandKind.per_row):
+            checks.append((operand, 0, m, f"epilogue operand {position} must have M rows"))
+        if kind in (OperandKind.full, OperandKind.per_column):
+            checks.append(
+                (operand, 1 if kind is OperandKind.full else 0, n, f"epilogue operand {position} must have N columns")
+            )
+    for operand, dim, expected, message in checks:
+        agrees = Builder.index().eq(extent(operand, dim), expected)
+        if not constant_of(agrees):
+            cf.assert_(agrees, message)
+
+
+def counter_type() -> ir.MemRefType:
+    """The type of the counter of work tiles that have begun."""
+    return ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(32))

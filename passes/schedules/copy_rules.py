@@ -1,0 +1,118 @@
+"""What the copies of A and B must satisfy: atoms that the threads can share, how stages keep them, swizzles."""
+
+from collections.abc import Iterator
+
+from lowtide import targets
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
+from lowtide.errors import ScheduleError
+from lowtide.passes.schedules.facts import threads_of
+from lowtide.passes.schedules.tma_rules import boxes
+from lowtide.passes.support.atoms import (
+    STAGED_COPIES,
+    TMA_RANKS,
+    fill_copy,
+    is_transposed,
+    keeps_transposed,
+    stored_shape,
+    tiled_mma,
+)
+from lowtide.passes.support.operand_loads import LDMATRIX_BITS, global_loads, operand_access
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import Target, TiledMma
+from lowtide.targets.atoms import Operand
+
+_OPERANDS: tuple[Operand, ...] = ("a", "b")
+
+
+def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """Copies that the threads can share, and whose tiles the multiply can read."""
+    by_tma = [schedule.mainloop.operand(name).copy in TMA_RANKS for name in _OPERANDS]
+    for name in _OPERANDS if any(by_tma) else ():
+        if keeps_transposed(name, schedule):
+            yield f"{name}.stage = transposed goes with cp.async, not TMA, whose boxes come as they lie; take as_loaded"
+        if schedule.mainloop.operand(name).padding:
+            yield f"{name}.padding goes with cp.async, not TMA, whose boxes have no gaps; take 0, and a swizzle"
+    if any(by_tma):
+        yield from boxes(schedule, problem, target)
+        return
+    if schedule.is_direct:
+        yield from _global_loads(schedule, problem)
+        return
+    for name in _OPERANDS:
+        copy = schedule.mainloop.operand(name).copy
+        assert copy is not None
+        shape = stored_shape(name, schedule, problem.layout)
+        rows = schedule.tile_mnk[_OPERANDS.index(name)]
+        try:
+            transposed = keeps_transposed(name, schedule)
+            fill_copy(copy, shape, threads_of(schedule), element_type(problem.operand(name)).bits, transposed)
+        except ScheduleError as error:
+            yield f"operand {name}: {error}"
+        mma = tiled_mma(schedule, problem)
+        if transposed:
+            yield from _transposing(name, schedule, problem, mma)
+        try:
+            along_rows = is_transposed(name, problem.layout) != transposed
+            operand_access(mma, name, (rows, mma.tile_mnk[2]), along_rows)
+        except ScheduleError as error:  # names the operand itself
+            yield str(error)
+
+
+def _global_loads(schedule: Schedule, problem: Problem) -> Iterator[str]:
+    """Loads as wide as what threads hold side by side in global memory."""
+    mma = tiled_mma(schedule, problem)
+    for name in _OPERANDS:
+        shape = (schedule.tile_mnk[_OPERANDS.index(name)], mma.tile_mnk[2])
+        trans, copy = is_transposed(name, problem.layout), str(schedule.mainloop.operand(name).copy)
+        try:
+            global_loads(mma.tv(name, shape), shape, trans, copy, problem.operand(name))
+        except ScheduleError as error:
+            yield f"{name}.copy = {error}"
+
+
+def _transposing(name: Operand, schedule: Schedule, problem: Problem, mma: TiledMma) -> Iterator[str]:
+    """A copy that transposes stores one element at a time, into a stage that no ldmatrix reads."""
+    if element_type(mma.atom.dtype(name)).bits == LDMATRIX_BITS:
+        yield f"{name}.stage = transposed: ldmatrix, which {mma.atom.name} needs, reads stages as_loaded; take that"
+        return
+    copy, size = str(schedule.mainloop.operand(name).copy), element_type(problem.operand(name)).bytes
+    if copy not in STAGED_COPIES and targets.copy_atom(copy).bytes_per_thread != size:
+        yield (
+            f"{name}.stage = transposed: {copy} moves other than one element of {problem.operand(name)}; take "
+            f"{name}.copy = staged.16 or cp.async.{size}, or {name}.stage = as_loaded"
+        )
+
+
+def swizzles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """Swizzles divide the tile, and their units are at least one 16-byte access."""
+    if schedule.is_direct:
+        return
+    for name in _OPERANDS:
+        shape = stored_shape(name, schedule, problem.layout)
+        swizzle, bits = schedule.mainloop.operand(name).swizzle, element_type(problem.operand(name)).bits
+        assert swizzle is not None
+        yield from swizzle_of(f"{name}.swizzle", swizzle, shape, bits)
+        padding = schedule.mainloop.operand(name).padding or 0
+        if padding and swizzle[0]:
+            yield f"{name}.padding = {padding} with a swizzle, which permutes rows without gaps; take one of the two"
+        if padding * bits % 128:
+            yield f"{name}.padding = {padding} is no multiple of 16 bytes, which accesses take; take {128 // bits}"
+
+
+def swizzle_of(name: str, swizzle: tuple[int, int, int], shape: tuple[int, int], element_bits: int) -> Iterator[str]:
+    """The rule for one swizzle, of a tile of `shape` that is accessed by 16 bytes."""
+    bits, base, shift = swizzle
+    if bits == 0:
+        return
+    span, elements, vector = 1 << (bits + base + shift), shape[0] * shape[1], 16
+    if elements % span:
+        yield (
+            f"{name} = <{bits},{base},{shift}> permutes {span} elements, which do not divide the tile's "
+            f"{shape[0]}×{shape[1]}; take B + M + S ≤ {(elements & -elements).bit_length() - 1}"
+        )
+    if (1 << base) * element_bits // 8 < vector:
+        yield (
+            f"{name} = <{bits},{base},{shift}> moves units of {(1 << base) * element_bits // 8} bytes, accesses are of "
+            f"{vector}; take M ≥ {(vector * 8 // element_bits).bit_length() - 1}"
+        )
