@@ -70,8 +70,24 @@ def _choose_tile(problem: Problem, target: Target, given: Schedule) -> tuple[Sch
     for candidates in grid_choice.candidates(given, problem):
         best = _cheapest(candidates, problem, target, given, refused)
         if best is not None:
-            return *best, why_no_roles
+            return *(_split(given, best[0], problem, target) or best), why_no_roles
     raise ScheduleError(_why_none_fits(refused[0] if refused else "", why_no_roles, given, problem))
+
+
+def _split(given: Schedule, whole: Schedule, problem: Problem, target: Target) -> tuple[Schedule, str] | None:
+    """The cheapest legal schedule without roles that splits K, if that pays off against whole tiles."""
+    of_whole = cost(whole, problem, target)
+    ranked: list[tuple[float, int, Schedule]] = []
+    for position, values in enumerate(division_choice.splits(given, problem, target)):
+        schedule = _follow(given.set(values), problem, target)
+        ranked.append((cost(schedule, problem, target), position, schedule))
+    for cycles, _, schedule in sorted(ranked, key=lambda entry: entry[:2]):
+        if not division_choice.worth_splitting(cycles, of_whole):
+            return None
+        if _broken_rule(schedule, problem, target) is None:
+            assert schedule.k_division is not None
+            return schedule, division_choice.split_reason(schedule.k_division.parts, cycles, of_whole)
+    return None
 
 
 def _why_none_fits(without_roles: str, with_roles: str, given: Schedule, problem: Problem) -> str:

@@ -6,13 +6,13 @@ those of all parts.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
 from lowtide.dialects.tile import KDivisionKind, LaunchKind, RasterKind, SchedulerKind, StorePath
-from lowtide.dialects.tile.fields import Extents3, KDivision, Order, Roles, cooperative
-from lowtide.dialects.tile.schedule import Epilogue, Multiply, Schedule
+from lowtide.dialects.tile.fields import Extents2, Extents3, KDivision, Order, Roles, cooperative
+from lowtide.dialects.tile.schedule import Epilogue, Grid, Mainloop, Multiply, Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.asked_for import asks_for_tma_stores
 from lowtide.passes.support.problem import Problem
@@ -28,15 +28,27 @@ _TILES: tuple[tuple[int, int, Roles], ...] = (
 _DEPTH = 64
 _SHARE_STEP = 8  # columns: of one wgmma's accumulators, a thread holds pairs in each eight
 
-# Measured on an H200 (bf16, tn; µs at 1.755 GHz): whole tiles 23.8 (256×256×8192), 45.8 (512×512×16384) and 26.2
-# (1024×512×8192), all 64×64; divided 18.5 (512×512×16384, 128×128 in 8 parts), 20.4 (64×128 in 4), 21.8 (128×256 in
-# 16), 18.3 (1024×512×8192, 128×128 in 4), 6.8 (256×256×8192, 64×64 in 8). The model is within 15 % of each.
+# Measured on an H200 (bf16, tn; µs at 1.755 GHz). Whole tiles: 23.8 (256×256×8192), 45.8 (512×512×16384), 26.2
+# (1024×512×8192), 12.7 (512×512×4096) and 12.9 (64×4096×4096), all 64×64. Divided: 18.5 (512×512×16384, 128×128 in 8
+# parts), 20.4 (64×128 in 4), 21.8 (128×256 in 16), 17.8 (1024×512×8192, 128×128 in 4), 6.5 (256×256×8192, 64×64 in 8),
+# 6.8 (64×128 in 16); 7.7 (512×512×4096, 64×128 in 4), 8.6 (64×64 in 2), 9.1 (128×128 in 8); 12.3 (64×4096×4096, 64×64
+# in 2). The model is within 15 % of each.
 _MULTIPLY_ADDS_PER_CYCLE = 2048  # wgmma of 16-bit operands, per SM
 _BYTES_PER_CYCLE = 60  # that an SM receives from L2
+_MEMORY_BYTES_PER_CYCLE = 2300  # that all SMs receive from memory
 _OVERHEAD = 5000  # cycles: launch, fill, and the epilogue of a whole tile
-_EXCHANGE_OVERHEAD = 6000  # cycles: launch, fill, and the wait for the other parts
-_EXCHANGED_PER_CYCLE = 15  # bytes of partial sums, written and read
+_EXCHANGE_OVERHEAD = 4500  # cycles: launch, fill, and the wait for the other parts
+_EXCHANGED_PER_CYCLE = 16.5  # bytes of partial sums, written and read
 _WORTH_DIVIDING = 0.85  # of the cycles of whole tiles: what the model may be wrong by
+
+# Tiles for mma.sync: extents, K of a step, warps, stages. Eight warps keep few accumulators each: with four, ptxas
+# spilled some kernels that add partial sums.
+_SPLIT_TILES: tuple[tuple[Extents2, int, Extents3, int], ...] = (
+    ((128, 128), 32, (2, 4, 1), 4),
+    ((64, 64), 64, (2, 4, 1), 4),
+)
+_MOST_SPLIT = 16  # parts: part 0 adds the sums of all others
+_WORTH_SPLITTING = 0.75  # of the cycles of whole tiles, by the model of grids without roles
 
 
 @dataclass(frozen=True)
@@ -101,7 +113,7 @@ def whole_cycles(tile: Extents3, problem: Problem, target: Target) -> float:
     """Estimated cycles of a grid of whole tiles."""
     assert problem.m is not None and problem.n is not None and problem.k is not None
     waves = ceil(ceil(problem.m / tile[0]) * ceil(problem.n / tile[1]) / target.sm_count)
-    return waves * ceil(problem.k / tile[2]) * _step_cycles(tile, problem) + _OVERHEAD
+    return _mainloop_cycles(waves * ceil(problem.k / tile[2]), tile, problem) + _OVERHEAD
 
 
 def _divided_cycles(tile: Extents3, parts: int, problem: Problem) -> float:
@@ -109,13 +121,18 @@ def _divided_cycles(tile: Extents3, parts: int, problem: Problem) -> float:
     assert problem.k is not None
     exchanged = 2 * tile[0] * tile[1] * element_type(problem.acc).bits // 8
     steps = ceil(ceil(problem.k / tile[2]) / parts)
-    return steps * _step_cycles(tile, problem) + _EXCHANGE_OVERHEAD + exchanged / _EXCHANGED_PER_CYCLE
+    return _mainloop_cycles(steps, tile, problem) + _EXCHANGE_OVERHEAD + exchanged / _EXCHANGED_PER_CYCLE
 
 
-def _step_cycles(tile: Extents3, problem: Problem) -> float:
+def _mainloop_cycles(steps: int, tile: Extents3, problem: Problem) -> float:
+    """Of so many steps of each SM: bound by wgmma, by L2, or by memory, from which A and B come once."""
+    assert problem.m is not None and problem.n is not None and problem.k is not None
     rows, columns, depth = tile
-    received = (rows * element_type(problem.a).bits + columns * element_type(problem.b).bits) * depth // 8
-    return max(rows * columns * depth / _MULTIPLY_ADDS_PER_CYCLE, received / _BYTES_PER_CYCLE)
+    bytes_a, bytes_b = (element_type(problem.operand(name)).bits / 8 for name in ("a", "b"))
+    received = (rows * bytes_a + columns * bytes_b) * depth
+    step = max(rows * columns * depth / _MULTIPLY_ADDS_PER_CYCLE, received / _BYTES_PER_CYCLE)
+    from_memory = (problem.m * bytes_a + problem.n * bytes_b) * problem.k
+    return max(steps * step, from_memory / _MEMORY_BYTES_PER_CYCLE)
 
 
 def reason(own: Divided, whole: Schedule, problem: Problem, target: Target) -> str:
@@ -124,4 +141,51 @@ def reason(own: Divided, whole: Schedule, problem: Problem, target: Target) -> s
     return (
         f"{own.parts} CTAs share the K of each tile ({own.cycles:,.0f} estimated cycles): whole tiles are too few for "
         f"the SMs, or so small that L2 limits them ({whole_cycles(whole.tile_mnk, problem, target):,.0f}, {shape})"
+    )
+
+
+def splits(given: Schedule, problem: Problem, target: Target) -> Iterator[dict[str, Any]]:
+    """Splits of K without roles to choose among, by path of the schedule's fields; none as for `divided`."""
+    is_known = problem.m is not None and problem.n is not None and problem.k is not None
+    if not is_known or not _is_open_without_roles(given) or problem.acc != "f32" or _bits(problem) != {16}:
+        return
+    assert problem.m is not None and problem.n is not None and problem.k is not None
+    for (rows, columns), depth, atoms, stages in _SPLIT_TILES:
+        tiles = ceil(problem.m / rows) * ceil(problem.n / columns)
+        for parts in range(2, 1 + min(_MOST_SPLIT, target.sm_count * 2 // tiles, ceil(problem.k / depth))):
+            yield {
+                "grid.tile": (rows, columns),
+                "grid.k_division": KDivision(KDivisionKind.split, parts),
+                "mainloop.k": depth,
+                "mainloop.stages": stages,
+                "multiply.atoms": atoms,
+            }
+
+
+def _bits(problem: Problem) -> set[int]:
+    return {element_type(problem.a).bits, element_type(problem.b).bits}
+
+
+def _is_open_without_roles(given: Schedule) -> bool:
+    """Whether the given fields leave the tile, what follows from it, and the work of the CTAs open."""
+    grid, mainloop = given.grid, given.mainloop
+    return (
+        replace(grid, scheduler=None) == Grid()
+        and grid.scheduler in (None, SchedulerKind.one_shot)
+        and replace(mainloop, roles=None) == Mainloop()
+        and given.multiply == Multiply()
+        and given.epilogue == Epilogue()
+    )
+
+
+def worth_splitting(split: float, whole: float) -> bool:
+    """Whether a split of these estimated cycles is chosen in place of whole tiles of those."""
+    return split < _WORTH_SPLITTING * whole
+
+
+def split_reason(parts: int, split: float, whole: float) -> str:
+    """Why K is split so."""
+    return (
+        f"{parts} CTAs share the K of each tile, and one adds their sums ({split:,.0f} estimated cycles): whole tiles "
+        f"are too few for the SMs ({whole:,.0f})"
     )

@@ -23,6 +23,12 @@ _USUAL_RATE = 1024  # multiply-adds per cycle and SM, of mma.sync of 16-bit oper
 # Cycles outside the main loop per CTA without roles: launch, first loads, epilogue.
 _CTA_OVERHEAD = 2000
 
+# What a split of K adds: cycles for the semaphores, and the bytes per cycle of the partial sums that part 0 reads.
+# Measured on an H200 (mma.sync, bf16 tn): 512×512×16384 in 30.4 µs by 128×128 in 8 parts and 34.3 by 64×64 in 4, in
+# place of 69.1; 256×256×8192 in 9.3 by 64×64 in 8 and 12.6 in 16, in place of 35.1.
+_SPLIT_OVERHEAD = 2500
+_ADDED_BYTES_PER_CYCLE = 30
+
 # With roles, calibrated on an H200 (docs/performance.md): the time of the wgmmas, scaled up by the bytes per flop
 # of a tile (the GPU runs at its power limit, and L2 traffic costs power), in whole waves of CTAs.
 _MULTIPLY_ADDS_PER_CYCLE = 2048  # wgmma of 16-bit operands, per SM
@@ -43,10 +49,11 @@ def cost(schedule: Schedule, problem: Problem, target: Target) -> float:
     """Estimated cycles of the whole grid of a schedule without roles.
 
     A CTA tile costs the larger of its tensor-core time and its memory time; the grid runs in waves of the CTAs that fit
-    on the GPU at once.
+    on the GPU at once. Where K is split, part 0 of a tile adds the sums of the others.
     """
     m, n, k = _sizes(problem)
     tile_m, tile_n, tile_k = schedule.tile_mnk
+    parts = max(1, schedule.k_division.parts) if schedule.k_division is not None else 1
     assert schedule.multiply.atoms is not None
     atoms_m, atoms_n, atoms_k = schedule.multiply.atoms
     warps, of_warps = threads_of(schedule) // 32, schedule.multiply.atom != FMA
@@ -62,10 +69,13 @@ def cost(schedule: Schedule, problem: Problem, target: Target) -> float:
     # L2 bandwidth: about 32 bytes per cycle and SM.
     fill_bytes = (tile_m * bits_a + tile_n * bits_b) * tile_k // 8
     step_cycles = max(mma_cycles, fragment_bytes / 128, fill_bytes / 32)
-    ctas = ceil(m / tile_m) * ceil(n / tile_n)
+    ctas = ceil(m / tile_m) * ceil(n / tile_n) * parts
     at_once = target.sm_count * ctas_per_sm(schedule, problem, target)
     sharing = max(1, min(at_once, ctas) / target.sm_count)  # CTAs on one SM share its units
-    return ceil(ctas / at_once) * (ceil(k / tile_k) * step_cycles * sharing + _CTA_OVERHEAD)
+    steps = ceil(ceil(k / tile_k) / parts)
+    added = (parts - 1) * tile_m * tile_n * element_type(problem.acc).bits // 8 / _ADDED_BYTES_PER_CYCLE
+    exchange = _SPLIT_OVERHEAD + added if parts > 1 else 0
+    return ceil(ctas / at_once) * (steps * step_cycles * sharing + _CTA_OVERHEAD + exchange)
 
 
 def role_cost(tile: Extents3, roles: Roles, problem: Problem, target: Target, tail: TailKind | None = None) -> float:

@@ -111,7 +111,7 @@ def test_k_is_divided_where_whole_tiles_are_too_few_or_too_small(
 
 @pytest.mark.parametrize(
     "fields",
-    ["grid.k_division = none", "grid.tile = [64, 64]", "epilogue.path = tma", "grid.order = row", "roles = single"],
+    ["grid.k_division = none", "grid.tile = [64, 64]", "epilogue.path = tma", "grid.order = row"],
 )
 def test_fields_of_whole_tiles_keep_them(fields: str) -> None:
     assert chosen(problem(512, 512, 16384), fields).k_division is None

@@ -1,8 +1,10 @@
 """The choice of a schedule: what is given stays, everything else is decided, and each field has its reason."""
 
+from dataclasses import replace
+
 import pytest
 
-from lowtide.dialects.tile import GemmLayout, RasterKind
+from lowtide.dialects.tile import GemmLayout, KDivisionKind, RasterKind
 from lowtide.dialects.tile.fields import Order
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
@@ -104,3 +106,25 @@ def test_a_scratch_that_is_larger_than_the_ring_lies_behind_it() -> None:
     )
     assert shared_memory_bytes(small, LARGE) == 8192 + 64 * 64 * 4
     assert shared_memory_bytes(small.with_(epilogue_tile=(16, 64)), LARGE) == 8192
+
+
+@pytest.mark.parametrize(
+    ("size", "tile", "least"),
+    [((512, 512, 16384), (128, 128), 4), ((256, 256, 8192), (64, 64), 4), ((1024, 1024, 1024), None, 0)],
+)
+def test_k_is_split_where_whole_tiles_are_too_few(
+    size: tuple[int, int, int], tile: tuple[int, int] | None, least: int
+) -> None:
+    problem = replace(LARGE, **dict(zip("mnk", size, strict=True)))
+    choice = choose(problem, get("sm_80"), Schedule())
+    division = choice.schedule.k_division
+    if tile is None:
+        assert division is None
+        return
+    assert division is not None and division.kind is KDivisionKind.split and least <= division.parts <= 16
+    assert choice.schedule.grid.tile == tile
+    assert choice.reasons["grid.k_division"].startswith(f"{division.parts} CTAs share the K of each tile")
+    for fields in ("grid.k_division = none", "grid.tile = [64, 64]", "scheduler = persistent", "atoms = [2, 2, 1]"):
+        assert choose(problem, get("sm_80"), Schedule.parse(fields)).schedule.k_division is None
+    for other in (replace(problem, k=None), replace(problem, a="f32", b="f32")):
+        assert choose(other, get("sm_80"), Schedule()).schedule.k_division is None
