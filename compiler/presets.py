@@ -48,7 +48,7 @@ _WARP_ROWS, _WARP_COLUMNS = Layout((8, 2, 4, 2), (4, 64, 1, 32)), Layout((4, 4, 
 
 _SIMT = Schedule().with_(
     grid_tile=(128, 128),
-    ctas_per_sm=2,
+    ctas_per_sm=1,
     order="row",
     k=8,
     atom=FMA,
@@ -57,19 +57,25 @@ _SIMT = Schedule().with_(
     permutation=(_PIECES, _PIECES, 1),
 )
 _WARP_TILED = _SIMT.with_(atom_order=_IN_WARPS, permutation=(_WARP_ROWS, _WARP_COLUMNS, 1))
+_TWO_PER_SM = _WARP_TILED.with_(stages=4, fragment_buffers=2, ctas_per_sm=2)
+_BY_ELEMENT = {"a_copy": "cp.async.4", "b_copy": "cp.async.4"}
 
 _SIMT_STEPS = {
     "sm80-simt": (
-        "fma of one thread, 16 × 16 threads in order, interleaved pieces of 4 × 4, 32 × 8 threads copy, two stages",
-        _SIMT.with_(stages=2, fragment_buffers=1),
+        "fma of one thread, 16 × 16 threads in order, pieces of 4 × 4, copies of single elements, two stages",
+        _SIMT.with_(stages=2, fragment_buffers=1, **_BY_ELEMENT),
     ),
     "sm80-simt-warp-tiled": (
         "warps of 8 × 4 threads with a tile of 64 × 32 each",
-        _WARP_TILED.with_(stages=2, fragment_buffers=1),
+        _WARP_TILED.with_(stages=2, fragment_buffers=1, **_BY_ELEMENT),
     ),
     "sm80-simt-double-buffered": (
-        "fragments loaded one k-slice ahead, four stages",
-        _WARP_TILED.with_(stages=4, fragment_buffers=2),
+        "fragments loaded one k-slice ahead, four stages, registers for two CTAs per SM",
+        _TWO_PER_SM.with_(**_BY_ELEMENT),
+    ),
+    "sm80-simt-staged": (
+        "copies of 16 bytes: where K is contiguous they go through registers, and are transposed there",
+        _TWO_PER_SM,
     ),
     "sm80-simt-best": ("everything else chosen for the shape", Schedule().with_(atom=FMA)),
 }

@@ -54,7 +54,7 @@ _COMMON: Mapping[int, tuple[Candidate, ...]] = MappingProxyType(
         ),
         # FMA atoms, 8 × 8 accumulators per thread.
         32: (
-            Candidate((128, 128), 8, (16, 16, 1), 4),
+            Candidate((128, 128), 16, (16, 16, 1), 3),
             Candidate((128, 64), 8, (16, 8, 1), 4),
             Candidate((64, 64), 8, (8, 8, 1), 4),
         ),
@@ -239,12 +239,17 @@ def _drifts_out_of_l2(schedule: Schedule, problem: Problem, target: Target) -> b
 
 
 def _ctas_of_fma(schedule: Schedule, problem: Problem, target: Target) -> int:
-    """CTAs per SM at which a thread has `_REGISTERS_OF_FMA` registers; 1 where it needs more of them."""
+    """CTAs per SM at which a thread has `_REGISTERS_OF_FMA` registers; fewer where it needs more of them.
+
+    Copies that end within a tile take a few more: one CTA less leaves them.
+    """
     m, n, _ = schedule.tile_mnk
     threads = threads_of(schedule)
     if m * n > _ACCUMULATORS_OF_FMA * threads or problem.kinds or problem.has_math:
         return 1
-    return target.registers_per_sm // (_REGISTERS_OF_FMA * threads)
+    known = zip((problem.m, problem.n, problem.k), schedule.tile_mnk, strict=True)
+    is_ragged = any(extent is not None and extent % side for extent, side in known)
+    return max(1, target.registers_per_sm // (_REGISTERS_OF_FMA * threads) - is_ragged)
 
 
 def _square_bands(schedule: Schedule, target: Target) -> Order:

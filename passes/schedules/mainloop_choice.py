@@ -10,6 +10,7 @@ from lowtide.dialects.tile.fields import SINGLE, Extents2
 from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
+from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.facts import ring_bytes, shared_memory_bytes, threads_of
 from lowtide.passes.schedules.tma_rules import swizzle_bits
 from lowtide.passes.support.atoms import (
@@ -48,7 +49,7 @@ def _operand(name: Operand, schedule: Schedule, problem: Problem) -> Mapping[str
     """Copy and stage of an operand without roles.
 
     An FMA atom's threads load neighbouring rows (or columns) of one k: where K is contiguous in global memory the copy
-    transposes, element by element.
+    transposes, through registers.
     """
     given, narrowest = schedule.mainloop.operand(name), f"cp.async.{element_type(problem.operand(name)).bytes}"
     transposes = (
@@ -57,14 +58,27 @@ def _operand(name: Operand, schedule: Schedule, problem: Problem) -> Mapping[str
         and given.copy in (None, narrowest, *STAGED_COPIES)
         and given.stage is not StageOrder.as_loaded
     )
-    if transposes:
-        chosen: dict[str, Any] = {"copy": given.copy or narrowest, "stage": StageOrder.transposed}
-        if given.swizzle is None:
-            # A unit of 16 bytes more per row: 8 rows of k and 4 neighbours of each lie in 32 different banks. Unlike a
-            # swizzle it leaves every offset a constant.
-            chosen |= {"padding": 16 // element_type(problem.operand(name)).bytes, "swizzle": _NO_SWIZZLE}
-        return {f"mainloop.{name}.{field}": value for field, value in chosen.items()}
-    return {f"mainloop.{name}.copy": "cp.async.16"}
+    if not transposes:
+        return {f"mainloop.{name}.copy": "cp.async.16"}
+    copy = given.copy or _widest_staged(name, schedule, problem) or narrowest
+    chosen: dict[str, Any] = {"copy": copy, "stage": StageOrder.transposed}
+    if given.swizzle is None:
+        # A unit of 16 bytes more per row: 8 rows of k and 4 neighbours of each lie in 32 different banks. Unlike a
+        # swizzle it leaves every offset a constant.
+        chosen |= {"padding": 16 // element_type(problem.operand(name)).bytes, "swizzle": _NO_SWIZZLE}
+    return {f"mainloop.{name}.{field}": value for field, value in chosen.items()}
+
+
+def _widest_staged(name: Operand, schedule: Schedule, problem: Problem) -> str | None:
+    """The copy through registers with the widest loads that the threads can share; None where they can share none."""
+    shape, bits = stored_shape(name, schedule, problem.layout), element_type(problem.operand(name)).bits
+    for copy in STAGED_COPIES:
+        try:
+            fill_copy(copy, shape, threads_of(schedule), bits, transposed=True)
+        except ScheduleError:
+            continue
+        return copy
+    return None
 
 
 def _registers(consumers: int) -> Extents2:
@@ -109,7 +123,9 @@ def stage_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> Swi
 
 def _operand_reasons(name: Operand, schedule: Schedule) -> Iterator[tuple[str, str]]:
     if keeps_transposed(name, schedule):
-        yield f"mainloop.{name}.copy", "one element at a time, to transpose"
+        is_staged = schedule.mainloop.operand(name).copy in STAGED_COPIES
+        wide = "wide loads along K; on their way through registers elements are transposed"
+        yield f"mainloop.{name}.copy", wide if is_staged else "one element at a time, to transpose"
         yield f"mainloop.{name}.stage", "K is contiguous in global memory, and a thread loads neighbours at one k"
         yield f"mainloop.{name}.padding", "the rows of 8 k begin in different banks"
         yield f"mainloop.{name}.swizzle", "padding takes its place"

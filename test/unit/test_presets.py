@@ -95,6 +95,22 @@ def test_a_preset_of_fma_atoms_serves_f32_alone(name: str, dtype: str, way_out: 
     assert not any("simt" in name for name in ladder_of("sm_80", "bf16"))
 
 
+@pytest.mark.parametrize("layout", ["tn", "tt", "nn", "nt"])
+@pytest.mark.parametrize("name", ladder_of("sm_80", "f32"))
+def test_a_preset_of_fma_atoms_assembles_without_spills_in_every_layout(name: str, layout: str) -> None:
+    spec = lt.GemmSpec(m=None, n=None, k=None, a="f32", b="f32", d="f32", layout=layout)
+    assembly = lt.compile_gemm(spec, target="sm_90a", schedule=name).assembly
+    assert assembly is None or assembly.spill_stores == 0  # None: no ptxas
+
+
+@pytest.mark.parametrize("layout", ["tn", "nn"])
+def test_copies_that_end_within_a_tile_find_registers_too(layout: str) -> None:
+    spec = lt.GemmSpec(m=999, n=1000, k=999, a="f32", b="f32", d="f32", layout=layout)
+    kernel = lt.compile_gemm(spec, target="sm_80")
+    assert kernel.schedule.grid.ctas_per_sm == 3
+    assert kernel.assembly is None or kernel.assembly.spill_stores == 0
+
+
 def test_a_target_without_a_ladder_is_told_which_have_one() -> None:
     with pytest.raises(ScheduleError, match="no preset names sm_86 for bf16; ladders are there for sm_80, sm_90a"):
         ladder_of("sm_86")
