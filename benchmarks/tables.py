@@ -111,7 +111,6 @@ _TALL = tuple(
         "sm80-five-stages",
         "sm80-persistent",
         "sm80-filled-ring",
-        "sm80-large-tile",
     )
 )
 TALL = Table(

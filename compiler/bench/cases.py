@@ -73,7 +73,7 @@ def run_case(
                     reasons[entry.name] = _first_line(f"refused: {error}")
                     say(f"{entry.name}: {reasons[entry.name]}")
                     continue
-                say(f"{entry.name}: {kernel.manifest['schedule']}")
+                say(f"{entry.name}: {' '.join(kernel.manifest['schedule'].split())}")
                 contest.add_kernel(entry.name, kernel)
             standings = contest.run(rounds, algorithms, finalists)
             reasons |= {name: _first_line(f"wrong: {found}") for name, found in standings.left_out.items()}
