@@ -36,30 +36,22 @@ Refuses  a kernel of another form; a later loop whose buffers are larger than th
 Test     test/lit/passes/pipelined/specialize-roles.mlir, specialize-roles-{pingpong,tail,waves,invalid}.mlir
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 from mlir import ir
-from mlir.dialects import arith, scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.pipelined.staged_loop import StagedLoop
-from lowtide.passes.support.builder import Builder, constant_of
+from lowtide.passes.pipelined.role_work import Work, zero
 from lowtide.passes.support.kernels import kernels_of, schedule_of
-from lowtide.passes.support.rewriting import before, defining_op, erase, ops_in, uses
+from lowtide.passes.support.rewriting import before, erase
 from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_WARPS
-
-Place: TypeAlias = Sequence[ir.Value]  # the arguments of a work item before those that are carried
-EmitTile: TypeAlias = Callable[[Place, list[ir.Value]], list[ir.Value]]  # of its place and what is carried
-# What may take the sum of a K loop, and what else exchanges partial sums
-_TAKES_SUMS = (tile.StoreOp, tile.StorePartialOp, tile.AddPartialsOp)
-_EXCHANGE = (*_TAKES_SUMS, tile.SumSharesOp, tile.SemaphoreArriveOp, tile.SemaphoreWaitOp, tile.SemaphoreLeaveOp)
 
 
 @dataclass(frozen=True)
@@ -73,13 +65,13 @@ class SpecializeRoles(Pass):
     def run(self, module: ir.Module, target: Target) -> None:
         for kernel in kernels_of(module, roles=True):
             schedule = schedule_of(kernel, "mainloop.stages")
-            loops = [_Work.match(work) for work in walk(kernel, tile.WorkTilesOp)]
+            loops = [Work.match(work) for work in walk(kernel, tile.WorkTilesOp)]
             if loops:
                 with loops[0].work.operation.location:
                     _specialize(loops, schedule)
 
 
-def _specialize(loops: Sequence["_Work"], schedule: Schedule) -> None:
+def _specialize(loops: Sequence[Work], schedule: Schedule) -> None:
     """The roles in place of the loops, which they run one after the other."""
     assert schedule.mainloop.stages is not None
     registers, turns = schedule.mainloop.registers or (0, 0), schedule.turns
@@ -99,7 +91,7 @@ def _specialize(loops: Sequence["_Work"], schedule: Schedule) -> None:
         turn = sm.MbarriersOp(sm.MbarriersType.get(turns), 1).result if turns > 1 else None
     producer, consumer = (region.blocks.append() for region in roles.bodies)
     with ir.InsertionPoint(producer):
-        cursor = [_zero()] * 2
+        cursor = [zero()] * 2
         for loop in loops:
             cursor = loop.emit_work(cursor, partial(loop.emit_producer, ring))
         tile.YieldOp([])
@@ -107,7 +99,7 @@ def _specialize(loops: Sequence["_Work"], schedule: Schedule) -> None:
         if turn is not None:
             loops[0].emit_turns(ring, turn)
         else:
-            cursor = [_zero()] * 2
+            cursor = [zero()] * 2
             for loop in loops:
                 cursor = loop.emit_work(cursor, partial(loop.emit_consumer, ring))
         tile.YieldOp([])
@@ -116,170 +108,3 @@ def _specialize(loops: Sequence["_Work"], schedule: Schedule) -> None:
         erase(loop.work)
     for buffer in buffers:
         erase(buffer.owner.opview)
-
-
-@dataclass(frozen=True)
-class _Work:
-    """A loop over work tiles as assign-smem-layouts leaves it."""
-
-    work: tile.WorkTilesOp
-    splat: tile.SplatOp
-    staged: StagedLoop
-    rest: tuple[ir.OpView, ...]  # what follows the K loop
-    wait: tile.AwaitWaveOp | None
-
-    @classmethod
-    def match(cls, work: tile.WorkTilesOp) -> "_Work":
-        mmas, stores = walk(work, tile.MmaOp), walk(work, tile.StoreOp)
-        if len(mmas) != 1 or len(stores) != 1 or len(work.inits):
-            raise Refusal(work, "must hold one K loop and one tile.store, and carry nothing")
-        staged, store = StagedLoop.match(mmas[0]), stores[0]
-        splat = defining_op(staged.loop.initArgs[0])
-        is_stored = any(isinstance(use, _TAKES_SUMS) for use in uses(staged.loop.results[0]))
-        if not isinstance(splat, tile.SplatOp) or not is_stored:
-            raise Refusal(staged.loop, "must start from a tile.splat and give what tile.store stores")
-        if constant_of(staged.tile_k) is None:
-            raise Refusal(staged.loop, "must have a constant step, the K extent of the CTA tile")
-        waits = walk(work, tile.AwaitWaveOp)
-        ops = [op for op in ops_in(work.body.blocks[0]) if op not in waits[:1]]
-        first, rest = ops[: ops.index(staged.loop)], ops[ops.index(staged.loop) + 1 :]
-        for op in first + rest:
-            of_exchange = isinstance(op, (scf.IfOp, *_EXCHANGE)) or op.operation.name.startswith("arith.")
-            if op not in (splat, store) and not (of_exchange if op in rest else isinstance(op, arith.ConstantOp)):
-                raise Refusal(op, "belongs to no role: a work tile is its splat, its K loop and its tile.store")
-        constants = [op for op in first if isinstance(op, arith.ConstantOp) and not _is_only_used_in(op, staged.loop)]
-        return cls(
-            work, splat, staged, (*constants, *rest) if rest != [store] else (store,), waits[0] if waits else None
-        )
-
-    def emit_work(self, inits: list[ir.Value], emit: EmitTile, *, in_turn: bool = False) -> list[ir.Value]:
-        """A role's work tiles, which carry its cursor in the ring, and what comes after it in `inits`.
-
-        Returns these values as they are after them.
-        """
-        index = ir.IndexType.get()
-        work = tile.WorkTilesOp(
-            [index] * len(inits),
-            self.work.rows,
-            self.work.columns,
-            inits,
-            self.work.tile,
-            self.work.order,
-            self.work.scheduler,
-            cluster=self.work.cluster,
-            part=self.work.part,
-            in_turn=in_turn,
-            depth=self.work.depth,
-            k_division=self.work.k_division,
-            k_parts=self.work.k_parts,
-        )
-        places = len(self.work.body.blocks[0].arguments)
-        body = work.body.blocks.append(*[index] * (places + len(inits)))
-        with ir.InsertionPoint(body):
-            arguments = list(body.arguments)
-            tile.YieldOp(emit(arguments[:places], arguments[places:]))
-        return list(work.results_)
-
-    def emit_turns(self, ring: ir.Value, turn: ir.Value) -> None:
-        """The work tiles of an instance: it skips the K steps of the tiles that the others take."""
-        build, turns = Builder.index(), turn.type.count
-        instance, steps = sm.RoleInstanceOp().result, self._k_steps()
-        first = sm.RingAdvanceOp(ring, _zero(), _zero(), count=build.mul(instance, steps))
-        # Instance 0 begins: the parity before the first phase passes at once.
-        parity = build.select(build.eq(instance, 0), 1, 0)
-        following = build.urem(build.add(instance, 1), turns)
-
-        def emit(place: Place, carried: list[ir.Value]) -> list[ir.Value]:
-            *cursor, parity = carried
-
-            def pass_turn() -> None:
-                sm.MbarrierArriveOp(turn, following)
-
-            sm.MbarrierWaitOp(turn, instance, parity)
-            slot, phase = self.emit_consumer(ring, place, cursor, pass_turn)
-            skipped = sm.RingAdvanceOp(ring, slot, phase, count=build.mul(steps, turns - 1))
-            return [skipped.next_index, skipped.next_phase, build.xor(parity, 1)]
-
-        self.emit_work([first.next_index, first.next_phase, parity], emit, in_turn=True)
-
-    @property
-    def _tile_k(self) -> int:
-        """The step of the K loop."""
-        step = constant_of(self.staged.tile_k)
-        assert step is not None
-        return step
-
-    def _k_steps(self, place: Place = ()) -> ir.Value:
-        """The steps of a whole tile or, where K is divided, of the work item at `place`."""
-        build, (begin, end) = Builder.index(), self._range(place)
-        return build.ceil_sdiv(end if begin is None else build.sub(end, begin), self._tile_k)
-
-    def _range(self, place: Place) -> tuple[ir.Value | None, ir.Value]:
-        """Begin (None for 0) and end of K."""
-        return (None, self.staged.loop.upperBound) if self.work.depth is None else (place[2], place[3])
-
-    def _k_loop(self, place: Place, inits: Sequence[ir.Value]) -> scf.ForOp:
-        """An empty loop over the K steps."""
-        build, steps = Builder.index(), self._k_steps(place)
-        return scf.ForOp(build.constant(0), steps, build.constant(1), list(inits))
-
-    def emit_producer(self, ring: ir.Value, place: Place, cursor: list[ir.Value]) -> list[ir.Value]:
-        """Fills one slot per K step; returns the cursor after the last."""
-        if self.wait is not None:  # consumers follow the producer
-            tile.AwaitWaveOp(self.wait.counter)
-        loop = self._k_loop(place, cursor)
-        with ir.InsertionPoint(loop.body):
-            slot, phase = loop.inner_iter_args
-            acquire = sm.ProducerAcquireOp(ring, slot, phase)
-            places = dict(zip(self.work.body.blocks[0].arguments, place, strict=True))
-            begin, _ = self._range(place)
-            offset = Builder.index().mul(loop.induction_variable, self._tile_k)
-            places[self.staged.loop.induction_variable] = (
-                offset if begin is None else Builder.index().add(begin, offset)
-            )
-            self.staged.fill(acquire, places)
-            advance = sm.RingAdvanceOp(ring, slot, phase)
-            scf.YieldOp([advance.next_index, advance.next_phase])
-        return list(loop.results)
-
-    def emit_consumer(
-        self, ring: ir.Value, place: Place, cursor: list[ir.Value], multiplied: Callable[[], None] = lambda: None
-    ) -> list[ir.Value]:
-        """Multiplies one slot per K step, then stores; returns the cursor after the last.
-
-        `multiplied` emits what follows the loop.
-        """
-        zero = tile.SplatOp(self.splat.result.type, self.splat.value).result
-        loop = self._k_loop(place, [zero, *cursor])
-        with ir.InsertionPoint(loop.body):
-            acc, slot, phase = loop.inner_iter_args
-            wait = sm.ConsumerWaitOp(ring, slot, phase)
-            product = tile.MmaOp(acc.type, self.staged.mma.layout, *self.staged.within(wait.buffers), acc).result
-            sm.ConsumerReleaseOp(ring, wait.slot)
-            advance = sm.RingAdvanceOp(ring, slot, phase)
-            scf.YieldOp([product, advance.next_index, advance.next_phase])
-        multiplied()
-        # Moved, not copied: the old work tiles are erased.
-        for old, new in zip(self.work.body.blocks[0].arguments, place, strict=True):
-            old.replace_all_uses_with(new)
-        self.staged.loop.results[0].replace_all_uses_with(loop.results[0])
-        here = ir.InsertionPoint.current
-        for op in self.rest:
-            op.operation.detach_from_parent()
-            here.insert(op.operation)
-        return list(loop.results)[1:]
-
-
-def _zero() -> ir.Value:
-    return Builder.index().constant(0)
-
-
-def _is_only_used_in(op: ir.OpView, loop: scf.ForOp) -> bool:
-    """Whether every use of an op's result is by the loop or in it."""
-    for use in op.operation.results[0].uses:
-        owner = use.owner.operation
-        while owner.block != loop.operation.block:
-            owner = owner.parent
-        if owner != loop.operation:
-            return False
-    return True
