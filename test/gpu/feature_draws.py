@@ -15,7 +15,7 @@ import role_draws
 from role_draws import EPILOGUES, LAYOUTS, Size
 
 import lowtide as lt
-from lowtide.dialects.tile import GemmLayout, KDivisionKind, OperandKind, StorePath
+from lowtide.dialects.tile import GemmLayout, KDivisionKind, OperandKind, RepeatKind, StorePath, UnrollKind
 from lowtide.elements import element_type
 from lowtide.passes.schedules.choice import choose
 from lowtide.passes.support.problem import Problem
@@ -25,6 +25,7 @@ _MOST_TRIES = 400
 _SIZES_EACH = 3
 _OTHER_FEATURE = 0.3  # how often a feature that is not the draw's own is there too
 _MOST_ELEMENTS = 2_000_000  # of D: the float64 reference takes less than a second
+_MOST_UNROLLED = 16  # K steps
 _SHORT_K = 120  # that f16 accumulators are judged at
 _ROW_BYTES = 16  # that rows of D are a multiple of where they are stored by TMA
 _PANEL = 64  # elements that contiguous extents are multiples of where A or B goes by tma.3d and on
@@ -48,6 +49,8 @@ _DIVISIONS: Mapping[str, Feature] = {
 }
 _HILBERT: Mapping[str, Feature] = {"hilbert": _each("order", ("hilbert",))}
 _ONCE = _each("prologue", ("once",), **_PERSISTENT, fragment_buffers=1)
+_KEPT = tuple({**_ONCE[0], field: "once"} for field in ("b_load", "a_load"))
+_UNROLLED = ({"unroll": "full", "roles": "single"},)
 _STAGED = tuple(
     {"a_copy": a, "b_copy": b}
     for a, b in (("staged.16", "staged.16"), ("staged.8", "staged.4"), ("staged.16", None), (None, "staged.8"))
@@ -144,6 +147,8 @@ ROADS: Mapping[str, Road] = {
             ),
             "direct": _direct_loads(),
             "prologue": _ONCE,
+            "kept": _KEPT,
+            "unrolled": _UNROLLED,
             "staged": _STAGED,
             **_DIVISIONS,
             **_HILBERT,
@@ -159,6 +164,8 @@ ROADS: Mapping[str, Road] = {
             "fma": ({},),
             "along_k": (_ALONG_K,),
             "prologue": _ONCE,
+            "kept": _KEPT,
+            "unrolled": _UNROLLED,
             "staged": _STAGED,
             "transposed": _TRANSPOSED,
             **_DIVISIONS,
@@ -174,6 +181,8 @@ ROADS: Mapping[str, Road] = {
         {
             "shape": _each("atom", (None, "mma.m8n8k4", "mma.m16n8k4", "mma.m16n8k8", "mma.m16n8k16")),
             "prologue": _ONCE,
+            "kept": _KEPT,
+            "unrolled": _UNROLLED,
             "staged": (_STAGED[0], *_STAGED[2:]),  # whole elements
             **_DIVISIONS,
             "scatter": _DIVISIONS["scatter"][:2],  # the tiles are narrow
@@ -185,7 +194,7 @@ ROADS: Mapping[str, Road] = {
 
 #: Cycled through, so that refusals do not change how often each comes up.
 KINDS = tuple((road, feature) for road, found in ROADS.items() for feature in found.features)
-KERNELS = 8 * len(KINDS)
+KERNELS = 7 * len(KINDS)  # one for each shape of a cluster
 
 
 @dataclass(frozen=True)
@@ -254,11 +263,23 @@ def _problem(rng: random.Random, road: Road, schedule: lt.Schedule) -> tuple[lt.
     layout, epilogue, d = rng.choice(LAYOUTS), rng.choice(road.epilogues), rng.choice(road.stored)
     d = dtype if acc == "f16" else d
     sizes = _sizes(rng, schedule, layout, d, acc)
-    compiled_in = rng.choice(((), (), (), ("m", "n", "k"), ("n", "k"), ("m",), ("k",)))
+    compiled_in = {*rng.choice(("", "", "", "mnk", "nk", "m", "k")), *_needed(schedule)}
     extents = {name: extent for name, extent in zip("mnk", sizes[0], strict=True) if name in compiled_in}
     spec = lt.GemmSpec(**extents, a=dtype, b=dtype, d=d, acc=acc, layout=layout, epilogue=EPILOGUES[epilogue])
     runs = tuple(dict.fromkeys(tuple(extents.get(x, size[i]) for i, x in enumerate("mnk")) for size in sizes))
     return spec, epilogue, runs
+
+
+def _kept(schedule: lt.Schedule) -> str:
+    """The extents within one tile: of operands that stay in the ring for all tiles."""
+    operands = {"m": schedule.mainloop.a, "n": schedule.mainloop.b}
+    return "".join(extent for extent, operand in operands.items() if operand.load is RepeatKind.once)
+
+
+def _needed(schedule: lt.Schedule) -> str:
+    """The extents that must be known when compiling."""
+    is_unrolled = schedule.mainloop.unroll is UnrollKind.full
+    return _kept(schedule) + ("k" if _kept(schedule) or is_unrolled else "")
 
 
 def _sizes(rng: random.Random, schedule: lt.Schedule, layout: str, d: str, acc: str) -> tuple[Size, ...]:
@@ -272,6 +293,7 @@ def _sizes(rng: random.Random, schedule: lt.Schedule, layout: str, d: str, acc: 
     for _ in range(_SIZES_EACH):
         rows, columns, depth = schedule.tile_mnk
         m, n = _many_tiles(rng, rows, columns) if rng.random() < 0.4 else (_extent(rng, rows), _extent(rng, columns))
+        m, n = min(m, rows) if "m" in _kept(schedule) else m, min(n, columns) if "n" in _kept(schedule) else n
         k = _trips(rng, schedule) * depth - rng.randrange(depth)
         size = (m, n, min(k, _SHORT_K) if acc == "f16" and not _is_scattered(schedule) else k)
         found.append(tuple(ceil(extent / unit[x]) * unit[x] for x, extent in zip("mnk", size, strict=True)))
@@ -281,7 +303,11 @@ def _sizes(rng: random.Random, schedule: lt.Schedule, layout: str, d: str, acc: 
 def _trips(rng: random.Random, schedule: lt.Schedule) -> int:
     """K steps around what matters: one, as many as stages, parts of a division, many. A scatter has one for each."""
     parts, stages = schedule.k_division.parts if schedule.k_division else 1, schedule.mainloop.stages or 2
+    if _kept(schedule):  # as many as there are slots
+        return stages
     trips = rng.choice((1, 2, stages - 1, stages, 2 * stages + 1, parts, parts + 1, rng.randint(1, 20)))
+    if schedule.mainloop.unroll is UnrollKind.full:
+        trips = min(trips, _MOST_UNROLLED)
     return max(trips, parts if _is_scattered(schedule) else 1)
 
 
