@@ -67,7 +67,7 @@ def _choose_tile(problem: Problem, target: Target, given: Schedule) -> tuple[Sch
         except ScheduleError as error:  # the given fields may ask for instructions that every target has
             why_no_roles = str(error)
     refused: list[str] = []
-    for candidates in grid_choice.candidates(given, problem):
+    for candidates in grid_choice.candidates(given, problem, target):
         best = _cheapest(candidates, problem, target, given, refused)
         if best is not None:
             return *(_split(given, best[0], problem, target) or best), why_no_roles

@@ -34,6 +34,7 @@ _FUNCTION_VALUES = 64
 _MOST_BUFFERS = 4
 _FEWEST_STAGES = 3  # with fewer, the wait for L2 is visible
 _STAGES_OF_ONE_WAVE = 4  # measured on an H200: 1.5 % at 2048³
+_SCRATCH_BESIDE_RING = 16384  # without roles, where the ring stays filled: shared memory is for its stages
 _SCRATCH_BYTES = 32768  # of an epilogue through shared memory without TMA, beside roles or without a ring
 # Columns of a part of such an epilogue. ptxas spills wider ones beside the accumulators of the largest tiles.
 _COLUMNS_BESIDE_OPERANDS = 64
@@ -79,7 +80,7 @@ def _tile(schedule: Schedule, problem: Problem) -> Extents2:
         (ring_bytes(schedule, problem) or _SCRATCH_BYTES) * 8 // element_type(scratch_element(schedule, problem)).bits
     )
     if runs_ahead(schedule):
-        most = _SCRATCH_BYTES * 8 // element_type(scratch_element(schedule, problem)).bits
+        most = _SCRATCH_BESIDE_RING * 8 // element_type(scratch_element(schedule, problem)).bits
     most //= warps_along_k(schedule)
     if schedule.epilogue.math is EpilogueMath.rows:
         most = min(most, _ROWS_VALUES * threads_of(schedule))

@@ -5,11 +5,11 @@ Both models are deliberately small. Extents known only at run time are taken as 
 
 from math import ceil, floor, sqrt
 
-from lowtide.dialects.tile import TailKind
+from lowtide.dialects.tile import RepeatKind, TailKind
 from lowtide.dialects.tile.fields import Extents3, Roles
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
-from lowtide.passes.schedules.facts import shared_memory_bytes, threads_of, warps_along_k
+from lowtide.passes.schedules.facts import runs_ahead, shared_memory_bytes, threads_of, warps_along_k
 from lowtide.passes.schedules.tma_rules import contiguous_extent
 from lowtide.passes.support.atoms import mma_atom_name
 from lowtide.passes.support.problem import Problem
@@ -22,6 +22,8 @@ _USUAL_RATE = 1024  # multiply-adds per cycle and SM, of mma.sync of 16-bit oper
 
 # Cycles outside the main loop per CTA without roles: launch, first loads, epilogue.
 _CTA_OVERHEAD = 2000
+# Of a tile whose first loads are under way while the one before is stored.
+_FILLED_OVERHEAD = 1000
 
 # What a split of K adds: cycles for the semaphores, and the bytes per cycle of the partial sums that part 0 reads.
 # Measured on an H200 (mma.sync, bf16 tn): 512×512×16384 in 30.4 µs by 128×128 in 8 parts and 34.3 by 64×64 in 4, in
@@ -67,7 +69,9 @@ def cost(schedule: Schedule, problem: Problem, target: Target) -> float:
     readers = warps if of_warps else warps * 32 // 2
     fragment_bytes = readers * (tile_m // atoms_m * bits_a + tile_n // atoms_n * bits_b) * tile_k // atoms_k // 8
     # L2 bandwidth: about 32 bytes per cycle and SM.
-    fill_bytes = (tile_m * bits_a + tile_n * bits_b) * tile_k // 8
+    mainloop = schedule.mainloop
+    moves_a, moves_b = (operand.load is not RepeatKind.once for operand in (mainloop.a, mainloop.b))
+    fill_bytes = (moves_a * tile_m * bits_a + moves_b * tile_n * bits_b) * tile_k // 8
     step_cycles = max(mma_cycles, fragment_bytes / 128, fill_bytes / 32)
     ctas = ceil(m / tile_m) * ceil(n / tile_n) * parts
     at_once = target.sm_count * ctas_per_sm(schedule, problem, target)
@@ -75,7 +79,8 @@ def cost(schedule: Schedule, problem: Problem, target: Target) -> float:
     steps = ceil(ceil(k / tile_k) / parts)
     added = (parts - 1) * tile_m * tile_n * element_type(problem.acc).bits // 8 / _ADDED_BYTES_PER_CYCLE
     exchange = _SPLIT_OVERHEAD + added if parts > 1 else 0
-    return ceil(ctas / at_once) * (steps * step_cycles * sharing + _CTA_OVERHEAD + exchange)
+    overhead, once = (_FILLED_OVERHEAD, _CTA_OVERHEAD) if runs_ahead(schedule) else (_CTA_OVERHEAD, 0)
+    return ceil(ctas / at_once) * (steps * step_cycles * sharing + overhead + exchange) + once
 
 
 def role_cost(tile: Extents3, roles: Roles, problem: Problem, target: Target, tail: TailKind | None = None) -> float:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from lowtide.dialects.tile import GemmLayout, KDivisionKind, RasterKind
+from lowtide.dialects.tile import GemmLayout, KDivisionKind, RasterKind, RepeatKind
 from lowtide.dialects.tile.fields import Order
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
@@ -15,6 +15,7 @@ from lowtide.passes.support.problem import Problem
 from lowtide.targets import get
 
 LARGE = Problem(4096, 4096, 4096, "bf16", "bf16", "f32", "bf16", GemmLayout.tn)
+SHORT = Problem(81920, 256, 256, "f16", "f16", "f32", "f16", GemmLayout.tn)
 
 
 def test_every_field_has_a_reason() -> None:
@@ -37,6 +38,28 @@ def test_the_reason_of_a_swizzle_holds_the_ways_of_each_candidate() -> None:
     assert "<0,3,3>" in reason and "ldmatrix.x4 1-way" in reason and "cp.async.16" in reason
     # Without a swizzle, rows of 64 bytes put every other row of a matrix on the same banks.
     assert "<0,3,3> cp.async.16 1-way, ldmatrix.x4 4-way" in reason
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "problem", "prologue", "load"),
+    [
+        ("sm_80", Schedule(), SHORT, RepeatKind.once, None),  # its shared memory does not hold B beside a ring of A
+        ("sm_90a", Schedule().with_(roles="single"), SHORT, RepeatKind.once, RepeatKind.once),
+        ("sm_90a", Schedule(), SHORT, None, None),  # a producer runs ahead by itself
+        ("sm_80", Schedule(), LARGE, None, None),
+        ("sm_80", Schedule(), replace(SHORT, m=4096), None, None),  # not a tile for each SM
+        ("sm_80", Schedule(), replace(SHORT, m=81919), None, None),
+        ("sm_80", Schedule(), replace(SHORT, layout=GemmLayout.nt), None, None),
+        ("sm_80", Schedule().with_(scheduler="one_shot"), SHORT, None, None),
+    ],
+)
+def test_a_ring_stays_filled_where_k_is_short_and_tiles_are_many(
+    target: str, given: Schedule, problem: Problem, prologue: RepeatKind | None, load: RepeatKind | None
+) -> None:
+    choice = choose(problem, get(target), given)
+    mainloop = choice.schedule.mainloop
+    assert (mainloop.prologue, mainloop.b.load, mainloop.a.load) == (prologue, load, None)
+    assert all(choice.reasons[path] for path in choice.schedule.decided())
 
 
 def test_the_reason_of_the_tile_holds_the_cost_of_each_candidate() -> None:
