@@ -31,6 +31,7 @@ from lowtide.targets.tv import neighbours
 _ROWS_VALUES = 32
 _FUNCTION_VALUES = 64
 
+_WIDEST_BITS = 128  # of a store of one thread
 _MOST_BUFFERS = 4
 _FEWEST_STAGES = 3  # with fewer, the wait for L2 is visible
 _STAGES_OF_ONE_WAVE = 4  # measured on an H200: 1.5 % at 2048³
@@ -47,9 +48,10 @@ def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
     if schedule.k_division is not None and schedule.k_division.kind is KDivisionKind.scatter:
         schedule = schedule.filled({"epilogue.path": StorePath.direct})
     by_tma = schedule.consumers > 0 and may_store_by_tma(schedule, problem)
-    # Fragments of mma.sync and wgmma hold pairs of columns, those of FMA atoms 16 bytes.
-    is_light = OperandKind.full not in problem.kinds and not problem.has_math
-    by_threads = StorePath.direct if schedule.multiply.atom == FMA and is_light else StorePath.smem
+    # Fragments of mma.sync and wgmma hold pairs of columns, those of FMA atoms and of f64 16 bytes.
+    is_light = OperandKind.full not in problem.kinds and not problem.has_math and warps_along_k(schedule) == 1
+    is_wide = schedule.multiply.atom == FMA or 2 * element_type(problem.d).bits >= _WIDEST_BITS
+    by_threads = StorePath.direct if is_wide and is_light else StorePath.smem
     schedule = schedule.filled({"epilogue.path": StorePath.tma if by_tma else by_threads})
     # Operands read for each element want whole rows; without them, converting first halves the traffic.
     has_partial_sums = warps_along_k(schedule) > 1

@@ -26,6 +26,7 @@ from lowtide.passes.schedules.asked_for import stores_by_tma, wgmma_width
 from lowtide.passes.schedules.facts import results_fill_registers, threads_of
 from lowtide.passes.schedules.grid_cost import role_cost, wave_bytes
 from lowtide.passes.schedules.grid_rules import has_griddepcontrol
+from lowtide.passes.schedules.multiply_choice import pairs_rows
 from lowtide.passes.schedules.multiply_rules import widest
 from lowtide.passes.support.problem import Problem, b_is_nk
 from lowtide.targets import Target
@@ -79,6 +80,9 @@ _COMMON: Mapping[int, tuple[Candidate, ...]] = MappingProxyType(
     }
 )
 
+# Where fragments of A or B come in pairs of rows, two CTAs of a smaller tile per SM were faster (H200, 4096³).
+_COMMON_OF_ROWS: Mapping[int, tuple[Candidate, ...]] = MappingProxyType({64: _COMMON[64][1:]})
+
 # Warps for tiles that the common ones do not divide, or whose copies they cannot share.
 _UNCOMMON_WARPS: tuple[Extents3, ...] = (
     (2, 4, 1),
@@ -131,7 +135,8 @@ _ACCUMULATORS_BESIDE_FUNCTIONS, _FEW_BESIDE_FUNCTIONS = 128, 64
 def candidates(given: Schedule, problem: Problem, target: Target) -> Iterator[tuple[Candidate, ...]]:
     """Tiles without roles: the common ones that agree with the given fields; if none does, more."""
     tile, k, bits = given.grid.tile, given.mainloop.k, element_type(problem.a).bits
-    common, uncommon = _COMMON[bits], _UNCOMMON_THREADS if bits == _FMA_BITS else _UNCOMMON_WARPS
+    common = _COMMON_OF_ROWS.get(bits, _COMMON[bits]) if pairs_rows(problem) else _COMMON[bits]
+    uncommon = _UNCOMMON_THREADS if bits == _FMA_BITS else _UNCOMMON_WARPS
     agreeing = tuple(c for c in common if tile in (None, c.tile) and k in (None, c.k))
     chosen = agreeing if agreeing and given.multiply.atoms is None else common
     yield (*chosen, *(filled for c in chosen for filled in _across_tiles(c, given, problem, target)))

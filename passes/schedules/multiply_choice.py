@@ -17,7 +17,7 @@ from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk
 from lowtide.targets import MmaAtom, Target, mma_atom
 from lowtide.targets.atoms import FMA, WGMMA_ROWS
 
-_LANES_ALONG_K = 4  # of an mma's fragments of A and B
+_LANES_ALONG_K, _LANES_ALONG_ROWS = 4, 8  # of an mma's fragments of A and B
 _DIRECT_DEPTH = 32  # the most of K in one step, without shared memory: 16 bytes per thread
 _BESIDE_FRAGMENTS = 30  # registers for addresses and the loop
 
@@ -45,9 +45,12 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
     m, n, depth = (16, 8, 16) if atom is None else atom.shape_mnk
     # Two n-atoms per step, so that B's registers pair up into ldmatrix.x4.
     by_k = depth if atom is None else _order_of_k(atom, schedule, problem)
+    rows: list[int | Layout] = [m * warps_m, 2 * n * warps_n]
+    if atom is not None and m == 2 * _LANES_ALONG_ROWS and pairs_rows(problem) and not schedule.is_direct:
+        rows = _pairs_of_rows(rows, schedule, problem)
     return {
         "multiply.atom": "mma.m16n8k16" if atom is None else mma_shape(atom),
-        "multiply.permutation": (m * warps_m, 2 * n * warps_n, by_k if warps_k == 1 else depth * warps_k),
+        "multiply.permutation": (*rows, by_k if warps_k == 1 else depth * warps_k),
         "multiply.fragment_buffers": _fragment_buffers(schedule),
     }
 
@@ -96,10 +99,34 @@ def mma_shape(atom: MmaAtom) -> str:
     return atom.name.removesuffix(f".{atom.c_dtype}.{atom.a_dtype}")
 
 
+def pairs_rows(problem: Problem) -> bool:
+    """Whether fragments come by ld.shared, and those of A or B in pairs of rows, which then lie side by side."""
+    return element_type(problem.a).bits != LDMATRIX_BITS and not (a_is_mk(problem.layout) and b_is_nk(problem.layout))
+
+
+def _pairs_of_rows(rows: list[int | Layout], schedule: Schedule, problem: Problem) -> list[int | Layout]:
+    """The extents of a step along M and N; where memory is contiguous along them, neighbours go to one thread.
+
+    A thread has the same row of each eight (PTX ISA, "Matrix Fragments" of .f64): of A both are in one atom, of B in
+    two, which neighbouring warps take in turn.
+    """
+    assert schedule.multiply.atoms is not None
+    warps_m, warps_n, warps_k = schedule.multiply.atoms
+    if warps_k > 1:
+        return rows
+    by_m, by_n = rows
+    if not a_is_mk(problem.layout):
+        by_m = Layout((_LANES_ALONG_ROWS, 2, warps_m), (2, 1, 2 * _LANES_ALONG_ROWS))
+    if not b_is_nk(problem.layout):
+        by_n = Layout((_LANES_ALONG_ROWS, warps_n, 2), (2, 2 * _LANES_ALONG_ROWS, 1))
+    return [by_m, by_n]
+
+
 def _atom(schedule: Schedule, problem: Problem, target: Target) -> MmaAtom | None:
     """The given mma.sync, or the target's fastest for the types of the problem; None if it has none.
 
     Of equally fast shapes the largest, of those of which the fragments of two k-slices fit beside the accumulators.
+    Where rows come in pairs the one with the fewest columns: a pair is then all that it takes, without moves.
     """
     found = [
         atom
@@ -109,7 +136,8 @@ def _atom(schedule: Schedule, problem: Problem, target: Target) -> MmaAtom | Non
         and schedule.multiply.atom in (None, mma_shape(atom))
     ]
     fitting = [atom for atom in found if _registers(atom, schedule) <= target.registers_per_thread - _BESIDE_FRAGMENTS]
-    return max(fitting or found, key=lambda atom: (atom.rate, prod(atom.shape_mnk)), default=None)
+    pairs = pairs_rows(problem)
+    return max(fitting or found, key=lambda x: (x.rate, -x.shape_mnk[2] if pairs else prod(x.shape_mnk)), default=None)
 
 
 def _registers(atom: MmaAtom, schedule: Schedule) -> int:
@@ -131,6 +159,8 @@ def _order_of_k(atom: MmaAtom, schedule: Schedule, problem: Problem) -> int | La
     bits = element_type(problem.a).bits
     if schedule.is_direct and bits == LDMATRIX_BITS:
         return _pairs_together(depth, schedule)
+    if pairs_rows(problem) and a_is_mk(problem.layout) and atom.shape_mnk[0] == 2 * _LANES_ALONG_ROWS:
+        return depth  # pairs of A along K would have to be taken apart: an atom takes pairs of its rows
     extent = max(depth, 2 * _LANES_ALONG_K)
     if (
         bits == LDMATRIX_BITS
@@ -170,12 +200,21 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
             "multiply.fragment_buffers": "the next k-slice loads while this one is multiplied",
         }
     assert schedule.multiply.permutation is not None
+    *rows, depth = schedule.multiply.permutation
+    in_pairs = any(isinstance(entry, Layout) for entry in rows)
     return {
-        "multiply.atom": "the fastest mma.sync for these types, the largest of them whose fragments fit",
+        "multiply.atom": "the fastest mma.sync for these types, "
+        + (
+            "the shortest of them, to which pairs of rows go as they are"
+            if in_pairs
+            else "the largest whose fragments fit"
+        ),
         "multiply.atoms": "four or eight warps, each with a tile near square, to read the fewest fragment bytes",
-        "multiply.permutation": "two n-atoms per step, so that B's registers pair up into ldmatrix.x4"
-        if not isinstance(schedule.multiply.permutation[2], Layout)
-        else "along K a thread's elements come together, for wider loads",
+        "multiply.permutation": "neighbouring rows go to one thread, for wider loads"
+        if in_pairs
+        else "along K a thread's elements come together, for wider loads"
+        if isinstance(depth, Layout)
+        else "two n-atoms per step, so that B's registers pair up into ldmatrix.x4",
         "multiply.fragment_buffers": "loads of global memory take too long to hide behind one k-slice"
         if schedule.is_direct
         else "the next k-slice loads while this one is multiplied",

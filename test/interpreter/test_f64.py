@@ -1,5 +1,7 @@
 """f64 through tensor cores: every level, both targets' shapes, and faults that must show."""
 
+import re
+
 import numpy as np
 import pytest
 from compiled import spec
@@ -48,7 +50,7 @@ FAULTS = (
     Fault(
         "a k-slice that is loaded twice",
         "atoms",
-        r'(sm\.load_shared %\S+ at \[0, )8(\] by "ld\.shared\.16")',
+        r'(sm\.load_shared %\S+ at \[0, )[48](\] by "ld\.shared\.(?:8|16)")',
         r"\g<1>0\g<2>",
         WRONG_NUMBERS,
     ),
@@ -76,6 +78,17 @@ def as_arguments(inputs: dict) -> dict:
 
 
 def test_the_larger_shapes_are_chosen_where_the_target_has_them(kernel):
-    expected = "mma.m8n8k4" if kernel.manifest["target"] == "sm_80" else "mma.m16n8k8"
+    expected = "mma.m8n8k4" if kernel.manifest["target"] == "sm_80" else "mma.m16n8k4"
     assert kernel.schedule.multiply.atom == expected
     assert f"mma.sync.aligned.{expected[4:]}.row.col.f64.f64.f64.f64" in kernel.ptx
+
+
+def test_fragments_along_k_take_the_largest_of_the_fast_shapes():
+    problem = spec(dtype="f64", d="f64", acc="f64")
+    assert lt.compile_gemm(problem, target="sm_90a", schedule=SMALL).schedule.multiply.atom == "mma.m16n8k8"
+
+
+def test_where_rows_are_contiguous_a_thread_loads_two_neighbours():
+    kernel = lt.compile_gemm(spec("nt", dtype="f64", d="f64", acc="f64"), target="sm_90a", schedule=SMALL)
+    loads = re.findall(r'sm\.load_shared .* by "([\w.]+)"', kernel.levels["atoms"])
+    assert loads and set(loads) == {"ld.shared.16"}

@@ -342,6 +342,15 @@ CASES = [
         spec("tt", dtype="f64", d="f64", acc="f64"),
         SM_90,
     ),
+    # With rows contiguous, neighbouring rows go to one thread.
+    Case(
+        "f64-pairs-of-rows",
+        "grid.tile = [32, 64], k = 8, atoms = [2, 2, 1], stages = 2",
+        ((45, 70, 20),),
+        ("bind-mma-atoms", "lower-epilogue", "convert-sm-to-nvvm"),
+        spec("nt", dtype="f64", d="f64", acc="f64"),
+        SM_90,
+    ),
     Case(
         "f64-short-shapes",
         "grid.tile = [32, 32], k = 16, atoms = [2, 2, 1], atom = mma.m16n8k4, stages = 3, fragment_buffers = 1",
