@@ -11,7 +11,7 @@ from mlir import ir
 from lowtide.compiler.explain.hopper import Product
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects import sm, tile
-from lowtide.dialects.tile import KDivisionKind
+from lowtide.dialects.tile import KDivisionKind, RepeatKind
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.interpreter.machine.work_order import WorkOrder
@@ -143,7 +143,7 @@ def composition_of(
         stage_bytes=stage_bytes,
         scratch_buffers=len(scratch),
         scratch_bytes=sum(scratch),
-        flops_per_byte=_flops_per_byte(kernel, rings[0].buffers) if rings else None,
+        flops_per_byte=_flops_per_byte(kernel, rings[0].buffers, schedule) if rings else None,
         l2_bytes_per_cycle=_loaded(kernel, rings[0].buffers) / products[0].cycles if products else None,
         grid=_grid(walk(kernel, tile.WorkTilesOp), launch, spec, target, max(1, ctas_per_sm)),
     )
@@ -166,12 +166,14 @@ def _accumulators(kernel: tile.KernelOp) -> int:
     return int(values) * element_bits(held[0].element_type) // 32
 
 
-def _flops_per_byte(kernel: tile.KernelOp, stage: list[ir.Type]) -> float:
-    """2·M·N·K flops for what is loaded of K rows or columns of A and of B."""
+def _flops_per_byte(kernel: tile.KernelOp, stage: list[ir.Type], schedule: Schedule) -> float | None:
+    """2·M·N·K flops for what is loaded of K rows or columns of A and of B, but for what stays in the ring."""
     work = walk(kernel, tile.WorkTilesOp)[0]
     (m, n), (cluster_m, cluster_n) = list(work.tile)[:2], cluster_shape(work.cluster)
     element_bytes = element_bits(ir.MemRefType(stage[0]).element_type) // 8
-    return 2 * m * n / ((m / cluster_n + n / cluster_m) * element_bytes)
+    moves_a, moves_b = (schedule.mainloop.operand(name).load is not RepeatKind.once for name in ("a", "b"))
+    loaded = (moves_a * m / cluster_n + moves_b * n / cluster_m) * element_bytes
+    return 2 * m * n / loaded if loaded else None
 
 
 def _loaded(kernel: tile.KernelOp, stage: list[ir.Type]) -> float:

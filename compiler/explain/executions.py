@@ -5,6 +5,7 @@ from math import prod
 from types import MappingProxyType
 
 from mlir import ir
+from mlir.dialects import arith
 
 from lowtide.dialects import tile
 from lowtide.passes.support.builder import constant_of
@@ -21,6 +22,8 @@ Trips = list[tuple[ir.Value, range]]
 def executions(op: ir.OpView, window: tile.ViewOp | None = None) -> int | None:
     """Runs of an op for one work tile, or of the kernel where it is outside of them; None where a loop's trips are
     known only at run time, or the last wave has tiles of another size.
+
+    Where a ring stays filled from one work tile to the next, the first of a CTA, which fills it, is not counted.
 
     With `window`, only those in which the window has a part within its matrix, as far as that is known: copies that run
     ahead of a loop go past its end, and touch nothing there.
@@ -48,14 +51,40 @@ def _loops(op: ir.OpView) -> Trips | None:
     parent = op.operation.parent
     while parent is not None and parent.name not in (tile.WorkTilesOp.OPERATION_NAME, tile.KernelOp.OPERATION_NAME):
         if parent.name == "scf.for":
-            lower, upper, step = (constant_of(bound) for bound in list(parent.operands)[:3])
+            lower, upper, step = (_in_later_tiles(bound) for bound in list(parent.operands)[:3])
             if lower is None or upper is None or step is None:
                 return None
             found.append((parent.regions[0].blocks[0].arguments[0], range(lower, upper, step)))
+        elif parent.name == "scf.if" and _is_false(parent.operands[0]):
+            found.append((parent.operands[0], range(0)))
         parent = parent.parent
     if parent is not None and sum(other.operation.name == parent.name for other in parent.block) > 1:
         return None  # a loop over full waves and one over the tiles of the last
     return found
+
+
+def _in_later_tiles(value: ir.Value) -> int | None:
+    """A constant, or what work tiles carry as one from their first tile to the others."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) and isinstance(owner.owner.opview, tile.WorkTilesOp):
+        carried = list(owner.operations[len(owner.operations) - 1].operands)
+        position = list(owner.arguments).index(value) - len(owner.arguments) + len(carried)
+        return constant_of(carried[position]) if position >= 0 else None
+    return constant_of(value)
+
+
+def _is_false(condition: ir.Value) -> bool:
+    """Whether a condition is known not to hold after the first work tile of a CTA."""
+    owner = condition.owner
+    if isinstance(owner, ir.Block):
+        return False
+    if isinstance(owner.opview, arith.AndIOp):
+        return any(_is_false(operand) for operand in owner.operands)
+    if isinstance(owner.opview, arith.CmpIOp):
+        left, right = (_in_later_tiles(operand) for operand in owner.operands)
+        is_unequal = ir.IntegerAttr(owner.attributes["predicate"]).value == arith.CmpIPredicate.ne
+        return is_unequal and left is not None and left == right
+    return False
 
 
 def _trips(loops: Trips) -> Iterator[dict[ir.Value, int]]:

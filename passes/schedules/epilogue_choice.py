@@ -184,7 +184,9 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
         return {
             "epilogue.path": "each thread holds 16 bytes of a row" if is_direct else rows,
             "epilogue.math": math,
-            "epilogue.tile": "the tallest part that fits the drained ring, and the registers beside operands",
+            "epilogue.tile": "the tallest part that fits the drained ring, and the registers beside operands"
+            if not runs_ahead(schedule)
+            else "small, since shared memory is for a ring that stays filled",
         }
     by_tma = schedule.epilogue.path is StorePath.tma
     why_path = {

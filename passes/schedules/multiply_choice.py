@@ -217,5 +217,7 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
         else "two n-atoms per step, so that B's registers pair up into ldmatrix.x4",
         "multiply.fragment_buffers": "loads of global memory take too long to hide behind one k-slice"
         if schedule.is_direct
-        else "the next k-slice loads while this one is multiplied",
+        else "the next k-slice loads while this one is multiplied"
+        if schedule.multiply.fragment_buffers == 2
+        else "fragments are not loaded across work tiles",
     }

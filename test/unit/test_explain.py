@@ -104,6 +104,16 @@ def test_cp_async_takes_a_wavefront_for_each_line_of_global_memory(k: int, wavef
     assert access["wavefronts"] == wavefronts * access["ideal_wavefronts"]
 
 
+def test_executions_of_a_ring_that_stays_filled_are_those_of_a_later_tile() -> None:
+    """K of 264 in steps of 64 is 5 trips, each with a copy of A; B was copied for the first tile."""
+    schedule = Schedule.parse("grid.tile = [64, 64], k = 64, atoms = [2, 2, 1], stages = 5, prologue = once")
+    found = explain_spec(spec(n=64), "sm_80", schedule).to_json()
+    kept = explain_spec(spec(n=64), "sm_80", schedule.with_(b_load="once")).to_json()
+    assert [global_(each, "a")["executions"] for each in (found, kept)] == [5, 5]
+    assert [global_(each, "b")["executions"] for each in (found, kept)] == [5, 0]
+    assert kept["kernel"]["flops_per_byte"] == 2 * found["kernel"]["flops_per_byte"]
+
+
 def test_executions_are_the_trips_of_the_loops_around() -> None:
     """K of 264 in steps of 32 is 9 trips; two copies more fill the ring, and as many go past the end of K, where they
     touch no memory; two k-slices, and one before the loop."""
