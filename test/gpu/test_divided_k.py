@@ -16,6 +16,7 @@ CASES = [
     ("sm_80", f"{SM80}, scheduler = persistent, k_division = hybrid"),
     ("sm_90a", f"{ROLES}, k_division = split(7)"),
     ("sm_90a", f"{ROLES}, k_division = scatter(8)"),
+    ("sm_90a", f"{ROLES}, cluster = [2, 1], k_division = scatter(4)"),
     ("sm_90a", f"{ROLES}, k_division = stream_k, epilogue.path = tma"),
 ]
 M, N, K = 650, 520, 1000
