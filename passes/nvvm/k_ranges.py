@@ -99,19 +99,21 @@ def _split(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Valu
 def _scatter(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value) -> Items:
     """The same part of all tiles of a round, which then read the same K of their operands; then the next part.
 
-    A round is a whole number of tiles, of which the last one may have fewer.
+    A round is a whole number of tiles, of which the last one may have fewer. The worker's own list counts by the first
+    tile of a round: a division less on the way to the first load.
     """
     build, parts = context.build, _Parts.of(context, op)
     workers = (nvvm.ClusterDimXOp if context.cluster.size > 1 else nvvm.GridDimXOp)(build.i32).result
     most = build.udiv(workers, parts.count)
 
-    def at(index: ir.Value) -> Item:
-        first = build.mul(build.udiv(index, workers), most)
+    def at(first: ir.Value) -> Item:
         here = build.umin(build.sub(tiles, first), most)
-        place = build.urem(index, workers)
-        return parts.item(build.add(first, build.urem(place, here)), build.udiv(place, here))
+        part = build.udiv(cta, here)
+        return parts.item(build.add(first, build.sub(cta, build.mul(part, here))), part)
 
-    return Items(build.mul(tiles, parts.count), at)
+    # A round of n tiles has n · parts workers.
+    end = build.sub(tiles, build.udiv(cta, parts.count))
+    return Items(build.mul(tiles, parts.count), at, (build.constant(0), end, most))
 
 
 def _stream_k(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value) -> Items:
