@@ -151,6 +151,15 @@ def shuffle(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = both[:, list(op.attributes["mask"])]
 
 
+@OPS.implements("vector.interleave")
+def interleave(state: AgentState, op: DecodedOp) -> None:
+    """Elements of both in turn. canonicalize makes it of a shuffle that does this."""
+    x, y = (state.values[slot] for slot in op.operands)
+    lanes = max(len(x), len(y))
+    pairs = np.stack([np.broadcast_to(side, (lanes, *side.shape[1:])) for side in (x, y)], axis=2)
+    state.values[op.results[0]] = pairs.reshape(lanes, -1, *x.shape[2:])
+
+
 @OPS.implements("vector.fma")
 def fma(state: AgentState, op: DecodedOp) -> None:
     x, y, z = (state.values[slot] for slot in op.operands)

@@ -26,8 +26,8 @@ _ACCESS_BITS = 128  # of the widest load or store of one thread
 
 
 def lower_store_partial(context: Context, op: tile.StorePartialOp) -> None:
-    """This thread's registers, as vectors of 16 bytes; those of a share one after the other."""
-    fragment = _wide(context.fragment(op.value))
+    """This thread's registers, as vectors of 16 bytes or what divides a share; those of a share one after the other."""
+    fragment = _wide(context.fragment(op.value), 1 if op.shares is None else op.shares.value)
     start = _slot(context, op.partials, fragment, context.scalar(op.slot))
     registers = [register for share in _shares(op, fragment) for register in share]
     for register, pointer in zip(registers, _places(context, fragment, start), strict=True):
@@ -132,9 +132,9 @@ def _pointer(context: Context, workspace: ir.Value) -> ir.Value:
     return matrix.pointer
 
 
-def _wide(fragment: Fragment) -> Fragment:
-    """The fragment in registers of at most 16 bytes that divide it evenly."""
-    count = len(fragment.registers) * fragment.width
+def _wide(fragment: Fragment, shares: int = 1) -> Fragment:
+    """The fragment in registers of at most 16 bytes that divide each of its shares evenly."""
+    count = len(fragment.registers) * fragment.width // shares
     return regroup(fragment, _width(count, fragment.type.element_type))
 
 

@@ -16,7 +16,7 @@ from feature_draws import KERNELS, KINDS, Draw, draw, title
 import lowtide as lt
 from lowtide.compiler.kernel import CompiledKernel
 
-_ATTEMPTS = 6
+_ATTEMPTS = 12
 
 
 def compiled(number: int) -> tuple[Draw, CompiledKernel, int]:

@@ -287,6 +287,18 @@ def test_vectors_are_built_shuffled_cut_and_taken_apart():
     np.testing.assert_array_equal(lanes(body), [200 + t + 7 for t in range(32)])
 
 
+def test_vectors_are_interleaved():
+    body = """%c7 = arith.constant 7 : i32
+      %v = vector.from_elements %t, %c7 : vector<2xi32>
+      %k = arith.constant dense<[100, 200]> : vector<2xi32>
+      %s = vector.interleave %v, %k : vector<2xi32> -> vector<4xi32>
+      %e:4 = vector.to_elements %s : vector<4xi32>
+      %x = arith.subi %e#3, %e#1 : i32
+      %y = arith.addi %x, %e#2 : i32
+      %r = arith.addi %y, %e#0 : i32"""
+    np.testing.assert_array_equal(lanes(body), [200 - 100 + 7 + t for t in range(32)])
+
+
 def test_a_vector_is_read_and_written_at_a_place_that_differs_by_lane():
     body = """%c3 = arith.constant 3 : i32
       %i = arith.andi %t, %c3 : i32

@@ -87,4 +87,13 @@ CASES = [
         EPILOGUE[1:],
         spec(dtype="f32", epilogue=every_kind),
     ),
+    # Each part adds a share of two rows and one column per thread: registers of two values, not of four.
+    Case(
+        "simt-scatter",
+        "atom = fma.m1n1k1, grid.tile = [16, 8], k = 8, atoms = [8, 4, 1], permutation = [8, 4, 4], stages = 2, "
+        "a.copy = cp.async.16, b.copy = cp.async.8, scheduler = persistent, k_division = scatter(2)",
+        ((21, 26, 20),),
+        ("convert-sm-to-nvvm",),
+        F32,
+    ),
 ]
