@@ -1,4 +1,4 @@
-"""The default on sm_90a: which CTA tile is chosen, which road what is given leads to, and what holds of any choice."""
+"""The default on sm_90a: which CTA tile is chosen, how D is stored, and what holds of any choice."""
 
 import random
 from dataclasses import replace
@@ -6,13 +6,13 @@ from math import ceil, floor
 from typing import Any
 
 import pytest
+from role_problems import LARGE, SM_90A, Size, assert_kept, chosen, problem
 
 from lowtide.dialects.tile import (
     EpilogueMath,
     GemmLayout,
     KDivisionKind,
     OperandKind,
-    RolesKind,
     SchedulerKind,
     StorePath,
     TailKind,
@@ -26,27 +26,6 @@ from lowtide.passes.schedules.facts import shared_memory_bytes
 from lowtide.passes.schedules.rules import broken_rule
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import get
-
-LAYOUTS = tuple(map(str, GemmLayout))
-
-SM_90A = get("sm_90a")
-Size = tuple[int | None, int | None, int | None]
-
-
-def problem(
-    *size: int | None, layout: GemmLayout = GemmLayout.tn, d: str = "bf16", kinds: tuple[OperandKind, ...] = ()
-) -> Problem:
-    """One extent for all three, or M, N, K."""
-    m, n, k = size if len(size) == 3 else size * 3
-    return Problem(m, n, k, "bf16", "bf16", "f32", d, layout, kinds)
-
-
-def chosen(of: Problem, fields: str = "") -> Schedule:
-    return choose(of, SM_90A, Schedule.parse(fields)).schedule
-
-
-LARGE = problem(4096)
-
 
 # Tiles ----------------------------------------------------------------------------------------------------------------
 
@@ -247,209 +226,6 @@ def test_functions_without_tma_stores_have_room_beside_the_accumulators(size: Si
 
 def test_functions_change_nothing_where_stores_are_by_tma() -> None:
     assert chosen(replace(problem(8192), has_math=True)) == chosen(problem(8192))
-
-
-# What is given --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        "roles = single",
-        "atoms = [2, 2, 1]",
-        "atom = mma.m16n8k16",
-        "a.copy = cp.async.16, b.copy = cp.async.16",
-        "a.copy = cp.async.16",
-        "b.copy = cp.async.16",
-        "scheduler = one_shot",
-        "fragment_buffers = 2",
-        "permutation = [32, 32, 16]",
-        "stages = 20",
-        "grid.tile = [32, 32], k = 32",
-    ],
-)
-def test_what_only_a_schedule_without_roles_has_leads_to_one(fields: str) -> None:
-    schedule = chosen(LARGE, fields)
-    assert schedule.mainloop.roles == SINGLE
-    assert schedule.multiply.atom == "mma.m16n8k16"
-    assert (schedule.mainloop.a.copy, schedule.mainloop.b.copy) == ("cp.async.16", "cp.async.16")
-    assert_kept(schedule, fields)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        "epilogue.path = direct",
-        "epilogue.path = smem",
-        "epilogue.path = tma",
-        "epilogue.math = rows",
-        "epilogue.tile = [128, 32]",
-        "epilogue.buffers = 2",
-        "stages = 2",
-        "stages = 5",
-        "registers = [24, 240]",
-        "grid.tile = [128, 128], k = 32",
-        "grid.tile = [256, 128], k = 64",
-        "grid.tile = [192, 128], k = 64",
-        "grid.tile = [64, 256], k = 128",
-        "roles = cooperative(1)",
-        "roles = cooperative(2)",
-        "roles = cooperative(3)",
-        "atom = wgmma.m64n128k16",
-        "a.copy = tma.3d, b.copy = tma.3d",
-        "a.copy = tma.3d",
-        "b.copy = tma.3d",
-        "scheduler = persistent",
-        "scheduler = even_split",
-        "order = groups(16, 8)",
-        "grid.tile = [128, 128], k = 32, a.swizzle = <2,3,3>",
-        "a.cache = evict_first, b.cache = evict_last",
-        "atom = wgmma.m64n72k16",
-        "registers = [32, 160]",
-        "atoms = [3, 1, 1]",
-        "epilogue.tile = [192, 64]",
-        "epilogue.tile = [256, 64]",
-        "epilogue.swizzle = <3,4,3>",
-        "roles = cooperative(4)",
-    ],
-)
-def test_what_roles_go_with_stays_and_leads_to_them(fields: str) -> None:
-    schedule = chosen(LARGE, fields)
-    assert schedule.mainloop.roles is not None and schedule.mainloop.roles.kind is not RolesKind.single
-    assert_kept(schedule, fields)
-    assert broken_rule(schedule, LARGE, SM_90A) is None
-
-
-def assert_kept(schedule: Schedule, fields: str) -> None:
-    """What was given is in the schedule as it was given."""
-    given = Schedule.parse(fields).decided()
-    assert given
-    assert {path: schedule.get(path) for path in given} == given
-
-
-@pytest.mark.parametrize("layout", GemmLayout, ids=str)
-def test_a_given_wgmma_is_the_width_of_the_tile(layout: GemmLayout) -> None:
-    """A width between the candidates', too, where B's panels allow it."""
-    schedule = chosen(problem(4096, layout=layout), "atom = wgmma.m64n80k16")
-    assert schedule.tile_mnk[1] == 80
-    assert broken_rule(schedule, problem(4096, layout=layout), SM_90A) is None
-
-
-@pytest.mark.parametrize("fields", ["epilogue.buffers = 2", "epilogue.cache = evict_first"])
-def test_what_only_tma_stores_have_leads_to_them_where_n_comes_at_run_time(fields: str) -> None:
-    schedule = chosen(problem(None), fields)
-    assert schedule.epilogue.path is StorePath.tma
-    assert_kept(schedule, fields)
-    assert broken_rule(schedule, problem(None), SM_90A) is None
-
-
-@pytest.mark.parametrize(
-    ("fields", "of", "message"),
-    [
-        # More consumers than a tile is made for by itself: a rule, and no fault.
-        (
-            "roles = cooperative(5)",
-            LARGE,
-            r"a TMA box of 320 rows; at most 256: take a smaller CTA tile, of at most cooperative\(4\)",
-        ),
-        ("roles = cooperative(8)", LARGE, r"1152 threads.*take at most cooperative\(4\)"),
-        ("roles = cooperative(8)", problem(4096, layout=GemmLayout.nt), r"take at most cooperative\(7\)"),
-        ("atom = wgmma.m64n264k16", LARGE, r"nearest is wgmma\.m64n256k16, with N = 256 in grid\.tile$"),
-        (
-            "grid.tile = [128, 100], k = 64, roles = cooperative(2)",
-            LARGE,
-            r"nearest is wgmma\.m64n96k16, with N = 96 in grid\.tile$",
-        ),
-        (
-            "grid.tile = [128, 200], k = 64, atom = wgmma.m64n256k16",
-            LARGE,
-            r"grid\.tile N = 200 is not a multiple of 256",
-        ),
-        # The kind of schedule that is asked for says what is wrong, or both do.
-        ("registers = [0, 240]", LARGE, r"^no schedule fits: registers = \[0, 240\]: both roles ask .*$"),
-        (
-            "epilogue.path = tma",
-            problem(4096, kinds=(OperandKind.full,)),
-            r"^no schedule fits: .*no room for a full operand.*smem$",
-        ),
-        (
-            "a.copy = tma.3d, b.copy = tma.3d",
-            problem(4096, 4096, 72),
-            r"^no schedule fits: a\.copy = tma\.3d sees .* take a\.copy = tma, or pad K",
-        ),
-        ("scheduler = one_shot, stages = 60", LARGE, r"^no schedule fits: needs [^;]*; take stages = \d+$"),
-        (
-            "roles = cooperative(2), grid.tile = [256, 8], tail = halves, epilogue.path = smem, "
-            "epilogue.tile = [256, 8]",
-            LARGE,
-            r"256 threads cannot share a tile 128x8 ",
-        ),
-        ("a.swizzle = <8,3,8>", LARGE, r"take <3,3,3>; nor with roles = single: .* take B \+ M \+ S ≤ \d+$"),
-        (
-            "atoms = [2, 2, 16]",
-            LARGE,
-            r"^no schedule fits: atoms = [^;]* are 2048 threads, [^;]*; take at most 32 warps$",
-        ),
-    ],
-)
-def test_what_fits_neither_kind_of_schedule_is_refused_with_its_way_out(fields: str, of: Problem, message: str) -> None:
-    with pytest.raises(ScheduleError, match=message):
-        chosen(of, fields)
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ("atom = wgmma.m64n128k16", r"needs a producer and consumers; take atom = mma\.m16n8k16: sm_80 has no wgmma$"),
-        (
-            "a.copy = tma, b.copy = tma",
-            r"needs a producer and consumers; take a\.copy = cp\.async\.16: sm_80 has no wgmma$",
-        ),
-        ("registers = [40, 232]", r"are those of roles; take \[0, 0\]$"),
-    ],
-)
-def test_no_way_out_leads_to_roles_that_the_target_lacks(fields: str, message: str) -> None:
-    with pytest.raises(ScheduleError, match=message):
-        choose(LARGE, get("sm_80"), Schedule.parse(fields))
-
-
-@pytest.mark.parametrize(("rows", "consumers"), [(64, 1), (128, 2), (256, 2), (192, 3)])
-def test_the_rows_of_a_given_tile_decide_the_consumers(rows: int, consumers: int) -> None:
-    assert chosen(LARGE, f"grid.tile = [{rows}, 128], k = 64").mainloop.roles == cooperative(consumers)
-
-
-@pytest.mark.parametrize("target", ["sm_80", "sm_86", "sm_89", "sm_90"])
-def test_wgmma_named_where_there_is_none_is_an_error(target: str) -> None:
-    with pytest.raises(ScheduleError, match=r"atom = wgmma\.m64n128k16"):
-        choose(LARGE, get(target), Schedule.parse("atom = wgmma.m64n128k16"))
-    with pytest.raises(ScheduleError, match=rf"{target} has no wgmma"):
-        choose(LARGE, get(target), Schedule.parse("roles = cooperative(2), atom = wgmma.m64n128k16"))
-
-
-def test_roles_that_no_tile_allows_are_refused_with_the_rule_of_the_cheapest() -> None:
-    with pytest.raises(ScheduleError, match=r"needs \d+ bytes of shared memory .*take stages = \d"):
-        chosen(LARGE, "stages = 40, roles = cooperative(2)")
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        (
-            "grid.tile = [128, 184], k = 64, epilogue.buffers = 4",
-            "take turns with 2 parts of the tile, evenly; nearest is 2",
-        ),
-        (
-            "grid.tile = [256, 136], k = 64, epilogue.buffers = 3",
-            "take turns with 4 parts of the tile, evenly; nearest is 2",
-        ),
-        ("grid.tile = [128, 88], k = 64, epilogue.tile = [128, 60]", "epilogue.tile N = 60 must be a multiple of 8"),
-        ("grid.tile = [128, 88], k = 64, epilogue.tile = [128, 96]", "epilogue.tile N = 96 .*divide the CTA tile's 88"),
-        ("grid.tile = [128, 84], k = 64", "84"),
-    ],
-)
-def test_parts_that_leave_no_whole_rest_are_refused(fields: str, message: str) -> None:
-    with pytest.raises(ScheduleError, match=message):
-        chosen(LARGE, f"roles = cooperative(2), epilogue.path = tma, {fields}")
 
 
 # Other targets --------------------------------------------------------------------------------------------------------
