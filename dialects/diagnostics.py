@@ -22,6 +22,7 @@ class Diagnostics:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._handler.detach()
+        del self._handler  # it holds self._take: a cycle that the garbage collector does not see
 
     def _take(self, diagnostic: ir.Diagnostic) -> bool:
         if diagnostic.severity is not ir.DiagnosticSeverity.ERROR:
