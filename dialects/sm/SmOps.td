@@ -413,8 +413,9 @@ def Sm_StoreSharedOp : Sm_Op<"store_shared"> {
   let summary = "Stores a fragment into shared memory";
   let description = [{
     The buffer has the fragment's shape: an epilogue's scratch, or a slot of the ring that a copy through registers fills.
-    Values of a thread that are contiguous in memory are combined into stores of at most the atom's size. `stmatrix.x4` stores four 8×8 matrices of 16-bit elements per instruction; each lane provides
-    the address of one row (PTX ISA, "stmatrix").
+    Values of a thread that are contiguous in memory are combined into stores of at most the atom's size. `stmatrix.x4`
+    stores four 8×8 matrices of 16-bit elements per instruction; each lane provides the address of one row (PTX ISA,
+    "stmatrix").
 
     ```mlir
     sm.store_shared %y to %scratch by "st.shared.4" : !sm.fragment<32x128xbf16, #tv>, memref<…>
