@@ -19,7 +19,7 @@ from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.memory import SharedMemory
 from lowtide.interpreter.machine.teams import WARP, Seat, everyone, seats_of, team_of
 from lowtide.interpreter.machine.traces import Trace
-from lowtide.interpreter.numbers.cells import Access, Ints
+from lowtide.interpreter.numbers.cells import Access, Ints, Span
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.program import DecodedOp, Role
 
@@ -86,6 +86,7 @@ class Machine:
     released: dict[int, dict[int, Any]] = field(default_factory=dict)  # by semaphore: what is known of each CTA
     begun: dict[int, int] = field(default_factory=dict)  # by counter of waves: work tiles that have begun
     cluster: tuple[int, int] = (1, 1)
+    spans: dict[Any, Span] = field(default_factory=dict)  # of shared memory
 
     @cached_property
     def seats(self) -> tuple[Seat, ...]:
@@ -113,7 +114,7 @@ class Cta:
         self.machine = machine
         self.everyone = everyone(machine.seats)
         names = [seat.name for seat in machine.seats]
-        self.shared = SharedMemory(len(names), shared_memory, machine.domain.payload, names, origin)
+        self.shared = SharedMemory(len(names), shared_memory, machine.domain.payload, names, origin, machine.spans)
         self.copies = AsyncCopies(self.shared)
         self.barriers: dict[str, Barrier] = {}
         self.rings: dict[int, Any] = {}

@@ -4,8 +4,6 @@ Each thread counts its own groups. A copy belongs to the group that is open when
 be empty); `wait(n)` returns when all but the last n closed groups have landed. What was never committed never lands.
 """
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -49,10 +47,9 @@ class AsyncCopies:
         for copy, lanes, group in self._started[warp]:
             done = group < landed[lanes]
             if done.any():
-                self.shared.land(copy, None if done.all() else done)
+                self.shared.land(copy if done.all() else copy.rows(done))
             if not done.all():
-                kept = InFlight(_of_rows(copy.access, ~done), copy.addresses[~done], copy.size)
-                remaining.append((kept, lanes[~done], group[~done]))
+                remaining.append((copy.rows(~done), lanes[~done], group[~done]))
         self._started[warp] = remaining
 
     def wait_all(self, warp: int, active: Values | None = None) -> None:
@@ -63,8 +60,3 @@ class AsyncCopies:
     def in_flight(self, warp: int) -> int:
         """How many copies of the warp's lanes have started and not landed."""
         return sum(len(lanes) for _, lanes, _ in self._started[warp])
-
-
-def _of_rows(access: Access, rows: Values) -> Access:
-    lanes = None if access.lanes is None else np.asarray(access.lanes)[rows]
-    return replace(access, lanes=lanes)

@@ -41,6 +41,8 @@ _GAP = 256  # bytes: the least gap between two allocations, and their alignment
 class GlobalMemory(Cells):
     """Global memory of one GPU: allocations apart from each other, accessible only where a matrix has elements."""
 
+    state = ("_writer", "_epoch")
+
     def __init__(self, payload: Any = np.float64, on_write: Callable[[Access, Span], None] | None = None) -> None:
         super().__init__("global memory", _ORIGIN, 0, payload)
         self._accessible: NDArray[np.bool_] = np.zeros(0, np.bool_)
@@ -143,25 +145,26 @@ class GlobalMemory(Cells):
     def set_atomic(self, access: Access, address: int, value: int, dtype: str) -> None:
         """Write an element by an atomic operation, which races with no other."""
         span = self.span(access, np.array([address], np.int64), ELEMENT_BYTES[dtype])
-        self.payload[self._elements(span, ELEMENT_BYTES[dtype], 1)] = value
+        self.payload[span.elements(ELEMENT_BYTES[dtype])] = value
 
     def start_store(self, access: Access, addresses: Ints, payload: Values, dtype: str, count: int = 1) -> Span:
         """As `store`, by an asynchronous copy: until `land_store` nothing orders what was written."""
         self.store(access, addresses, payload, dtype, count, align=ELEMENT_BYTES[dtype])
         span = self.span(access, addresses, ELEMENT_BYTES[dtype] * count, align=ELEMENT_BYTES[dtype])
-        span.put(self._writer, (access.cta * WARPS + access.warp) * LANES + WHOLE_AGENT + 1)
-        span.put(self._epoch, IN_FLIGHT)
+        self._writer[span.units] = (access.cta * WARPS + access.warp) * LANES + WHOLE_AGENT + 1
+        self._epoch[span.units] = IN_FLIGHT
         return span
 
     def land_store(self, access: Access, span: Span) -> None:
         """What was stored asynchronously is written now, by the access's lanes in their agent's present epoch."""
-        span.put(self._writer, (access.cta * WARPS + access.warp) * LANES + lane_column(access) + 1)
-        span.put(self._epoch, np.int32(self._clocks[access.cta].epoch(access.warp) + 1))
+        units = self.renewed(span).units
+        self._writer[units] = (access.cta * WARPS + access.warp) * LANES + lane_column(access) + 1
+        self._epoch[units] = self._clocks[access.cta].epoch(access.warp) + 1
 
     def _grow(self, size: int) -> None:
-        more = padded(size) - padded(self.size)
-        for name in ("payload", "codes", "_accessible", "_writer", "_epoch"):
+        for name in ("payload", "codes", "_accessible", *self.state):
             array = getattr(self, name)
+            more = (self.entries(size) if name in self.state else padded(size)) - len(array)
             setattr(self, name, np.concatenate([array, np.zeros(more, array.dtype)]))
         self.size = size
 
@@ -172,14 +175,15 @@ class GlobalMemory(Cells):
 
     def _earlier_kernels_known(self, access: Access) -> bool:
         """Whether the kernels before this one have ended, as far as who accesses memory knows."""
-        if self._earlier_kernels is None:
-            return True
+        assert self._earlier_kernels is not None
         return bool(self._clocks[access.cta].known[access.warp, self._earlier_kernels[access.cta]])
 
-    def _check_accessible(self, access: Access, span: Span) -> None:
-        if span.addresses.size and not self._earlier_kernels_known(access):
+    def _check_open(self, access: Access, span: Span) -> None:
+        if self._earlier_kernels is not None and span.addresses.size and not self._earlier_kernels_known(access):
             rule = "the kernels before this one may still write here; wait for them by griddepcontrol.wait before"
             self.fail(access, span.addresses, 0, 0, rule)
+
+    def _check_accessible(self, access: Access, span: Span) -> None:
         accessible = span.get(self._accessible)
         if not accessible.all():
             row, byte = (int(index[0]) for index in np.nonzero(~accessible))
@@ -188,26 +192,28 @@ class GlobalMemory(Cells):
             )
 
     def _before_read(self, access: Access, span: Span) -> None:
-        if span.get(self._writer).any():
+        if np.count_nonzero(self._writer[span.units]):
             self._check_writers(access, span, "reads", "read after write")
 
     def _before_write(self, access: Access, span: Span) -> None:
         if self._on_write is not None:
             self._on_write(access, span)
-        if span.get(self._writer).any():
+        if np.count_nonzero(self._writer[span.units]):
             self._check_writers(access, span, "writes", "write after write")
         lane = lane_column(access)
         thread = (access.cta * WARPS + access.warp) * LANES + lane + 1
-        span.put(self._writer, thread)
+        self._writer[span.units] = thread
         epoch = self._clocks[access.cta].epoch(access.warp) if access.cta in self._clocks else 0
-        span.put(self._epoch, np.int32(epoch + 1))
-        if lane is not WHOLE_AGENT and (span.get(self._writer) != thread).any():
-            row, byte = (int(index[0]) for index in np.nonzero(span.get(self._writer) != thread))
-            self.fail(access, span.addresses, row, byte, "race: two lanes write the same bytes in one instruction")
+        self._epoch[span.units] = epoch + 1
+        if lane is not WHOLE_AGENT and not span.is_disjoint:
+            overwritten = self._writer[span.units] != thread
+            if overwritten.any():
+                row, byte = span.first(overwritten)
+                self.fail(access, span.addresses, row, byte, "race: two lanes write the same bytes in one instruction")
 
     def _check_writers(self, access: Access, span: Span, verb: str, kind: str) -> None:
         """Raise where another thread wrote in this launch and nothing orders its write before this access."""
-        writer, stored = span.get(self._writer) - 1, span.get(self._epoch)
+        writer, stored = self._writer[span.units] - 1, self._epoch[span.units]
         warp, lane = writer // LANES, lane_column(access)
         others = (writer >= 0) & (warp // WARPS != access.cta)
         racing = others & ~self._is_acquired(access, warp, stored) if others.any() else others
@@ -218,8 +224,8 @@ class GlobalMemory(Cells):
             same = (warp % WARPS == access.warp) & (writer % LANES == lane) & (writer % LANES != WHOLE_AGENT)
             racing |= mine & late & ~same
         if racing.any():
-            row, byte = (int(index[0]) for index in np.nonzero(racing))
-            other = int(writer[row, byte])
+            row, byte = span.first(racing)
+            other = int(writer[racing][0])
             cta = other // LANES // WARPS
             names = self._clocks[cta].names if cta in self._clocks else ()
             who = f"CTA {cta} {thread_name(other % (LANES * WARPS), names)}"

@@ -11,8 +11,10 @@ to `close_reads`: nobody may write them. Both read through the async proxy: what
 the thread's `fence_proxy`, which a barrier must follow (PTX ISA, "Async proxy", "membar/fence").
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,9 @@ from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.numbers.cells import (
     ELEMENT_BYTES,
     IN_FLIGHT,
+    LANE_BITS,
     LANES,
+    LARGEST,
     WARPS,
     WHOLE_AGENT,
     Access,
@@ -41,11 +45,16 @@ from lowtide.interpreter.numbers.cells import (
 
 @dataclass(slots=True)
 class InFlight:
-    """Bytes of shared memory that an asynchronous copy fills: `size` from each address."""
+    """Bytes of shared memory that an asynchronous copy fills."""
 
     access: Access
-    addresses: Ints
-    size: int
+    span: Span
+
+    def rows(self, chosen: NDArray[np.bool_]) -> InFlight:
+        """The copies of some lanes."""
+        span, lanes = self.span, self.access.lanes
+        part = Span(span.addresses[chosen], span.size, span.chunk, span.unit, span.end)
+        return InFlight(replace(self.access, lanes=None if lanes is None else np.asarray(lanes)[chosen]), part)
 
 
 @dataclass(eq=False, slots=True)
@@ -60,8 +69,10 @@ class SharedMemory(Cells):
     """Shared memory of one CTA of `warps` agents. With `size` None it grows with the buffers placed in it.
 
     `names` are the agents' in messages, by default those of warps. Addresses begin at `origin`; places are counted from
-    there.
+    there. `spans` are those that several CTAs share.
     """
+
+    state = ("_write_epoch", "_writer", "_shown_epoch", "_read_epoch", "_reader")
 
     def __init__(
         self,
@@ -70,21 +81,24 @@ class SharedMemory(Cells):
         payload: Any = np.float64,
         names: Sequence[str] = (),
         origin: int = 0,
+        spans: dict[Any, Span] | None = None,
     ) -> None:
         super().__init__("shared memory", origin, size or 0, payload)
+        self.spans = self.spans if spans is None else spans
         if warps > WARPS:
             raise InterpreterError(f"a CTA of {warps} warps; at most {WARPS}: launch with fewer threads")
         self.clocks = Clocks(warps, names)
         self.open_reads: list[list[OpenRead]] = [[] for _ in range(warps)]  # of each reader, oldest first
-        self._reader_clocks = list(range(warps))  # readers are the agents, and what reads on nobody's behalf
+        self._reader_clocks = np.arange(warps)  # readers are the agents, and what reads on nobody's behalf
         self._objects: list[Buffer] = []
         self._fixed = size is not None
-        self._write_epoch: NDArray[np.int32] = np.zeros(padded(self.size), np.int32)  # + 1; 0 never written
-        self._writer: NDArray[np.int32] = np.zeros(padded(self.size), np.int32)
+        units = self.entries(self.size)
+        self._write_epoch: NDArray[np.int32] = np.zeros(units, np.int32)  # + 1; 0 never written
+        self._writer: NDArray[np.int32] = np.zeros(units, np.int32)
         # The epoch of the fence that showed a write to the async proxy, + 1; 0 where nothing is hidden from it.
-        self._shown_epoch: NDArray[np.int32] = np.zeros(padded(self.size), np.int32)
-        self._read_epoch: NDArray[np.int32] = np.zeros((warps, padded(self.size)), np.int32)  # + 1; 0 never read
-        self._reader: NDArray[np.uint8] = np.zeros((warps, padded(self.size)), np.uint8)  # lane
+        self._shown_epoch: NDArray[np.int32] = np.zeros(units, np.int32)
+        self._read_epoch: NDArray[np.int32] = np.zeros((warps, units), np.int32)  # + 1; 0 never read
+        self._reader: NDArray[np.uint8] = np.zeros((warps, units), np.uint8)  # lane
 
     def place(self, name: str, start: int, size: int) -> None:
         """Name `size` bytes from `start`. Buffers may overlap: the one placed last gives the name in messages.
@@ -97,9 +111,10 @@ class SharedMemory(Cells):
                 raise InterpreterError(
                     f"{name} ends at byte {end} of shared memory, the launch has {self.size}; launch with more"
                 )
-            for field in ("payload", "codes", "_write_epoch", "_writer", "_shown_epoch", "_read_epoch", "_reader"):
+            for field in ("payload", "codes", *self.state):
                 array = getattr(self, field)
-                more = [(0, 0)] * (array.ndim - 1) + [(0, padded(end) - array.shape[-1])]
+                wanted = self.entries(end) if field in self.state else padded(end)
+                more = [(0, 0)] * (array.ndim - 1) + [(0, wanted - array.shape[-1])]
                 setattr(self, field, np.pad(array, more))
             self.size = end
         self.buffers.append(Buffer(name, start, end))
@@ -109,14 +124,15 @@ class SharedMemory(Cells):
         clock = self.clocks.add_source(name)
         for field in ("_read_epoch", "_reader"):
             setattr(self, field, np.pad(getattr(self, field), ((0, 1), (0, 0))))
-        self._reader_clocks.append(clock)
+        self._reader_clocks = np.append(self._reader_clocks, clock)
         self.open_reads.append([])
         return len(self._reader_clocks) - 1, clock
 
     def claim(self, name: str, start: int, size: int) -> None:
         """From now on these bytes belong to an object that ordinary accesses may not touch."""
         self._objects.append(Buffer(name, start, start + size))
-        self._write_epoch[start : start + size] = IN_FLIGHT
+        self.refine(min((start | size | LARGEST) & -(start | size | LARGEST), LARGEST))
+        self._write_epoch[start // self.unit : (start + size) // self.unit] = IN_FLIGHT
 
     def barrier(self, warps: list[int] | None = None) -> None:
         """bar.sync by `warps` (all when None): their accesses so far are before all their later ones."""
@@ -150,22 +166,20 @@ class SharedMemory(Cells):
         self._before_write(access, span)
         span.put(self.codes, codes)
         span.put(self.payload, payload)
-        span.put(self._write_epoch, IN_FLIGHT)
+        self._write_epoch[span.units] = IN_FLIGHT
         if not by_threads:
-            span.put(self._shown_epoch, 0)
+            self._shown_epoch[span.units] = 0
         if source is not None:
-            span.put(self._writer, source * LANES + WHOLE_AGENT)
-        return InFlight(access, span.addresses + self.origin, span.size)
+            self._writer[span.units] = source * LANES + WHOLE_AGENT
+        return InFlight(access, span)
 
-    def land(self, copy: InFlight, chosen: NDArray[np.bool_] | None = None, epoch: int | None = None) -> None:
-        """The bytes of a copy (of its rows `chosen`) are now written, by the threads that started it.
+    def land(self, copy: InFlight, epoch: int | None = None) -> None:
+        """The bytes of a copy are now written, by the threads that started it.
 
         `epoch`: in which epoch of who writes them; by default the present one of the agent that started the copy.
         """
-        rows = copy.addresses if chosen is None else copy.addresses[chosen]
-        span = self.span(copy.access, rows, copy.size)
         present = self.clocks.epoch(copy.access.warp) if epoch is None else epoch
-        span.put(self._write_epoch, np.int32(present + 1))
+        self._write_epoch[self.renewed(copy.span).units] = present + 1
 
     def open_read(
         self, access: Access, addresses: Ints, dtype: str, count: int, reader: int | None = None
@@ -181,8 +195,7 @@ class SharedMemory(Cells):
         self._check_shown(access, read.span, lane, "reads")
         payload = self._read(access, read.span, dtype, count)
         self.open_reads[reader].append(read)
-        read.span.put(self._reader[reader], WHOLE_AGENT)
-        read.span.put(self._read_epoch[reader], IN_FLIGHT)
+        self._note_read(reader, read, IN_FLIGHT)
         return payload, read
 
     def close_reads(self, reader: int, reads: Sequence[OpenRead], epoch: int, lane: int = WHOLE_AGENT) -> None:
@@ -190,11 +203,14 @@ class SharedMemory(Cells):
         closed = set(map(id, reads))
         self.open_reads[reader] = [read for read in self.open_reads[reader] if id(read) not in closed]
         for read in reads:
-            read.span.put(self._read_epoch[reader], np.int32(epoch + 1))
-            read.span.put(self._reader[reader], lane)
+            self._note_read(reader, read, epoch + 1, lane)
         for read in self.open_reads[reader]:
-            read.span.put(self._read_epoch[reader], IN_FLIGHT)
-            read.span.put(self._reader[reader], WHOLE_AGENT)
+            self._note_read(reader, read, IN_FLIGHT)
+
+    def _note_read(self, reader: int, read: OpenRead, epoch: int, lane: int = WHOLE_AGENT) -> None:
+        read.span = self.renewed(read.span)
+        self._read_epoch[reader][read.span.units] = epoch
+        self._reader[reader][read.span.units] = lane
 
     def fence_proxy(self, access: Access) -> None:
         """fence.proxy.async by these lanes (all of the agent when None): shows what they wrote to the async proxy.
@@ -209,65 +225,69 @@ class SharedMemory(Cells):
 
     def _check_shown(self, access: Access, span: Span, lane: Any, verb: str) -> None:
         """Raise for bytes of threads that the async proxy may not see yet."""
-        shown = span.get(self._shown_epoch)
-        if not shown.any():
+        shown = self._shown_epoch[span.units]
+        if not np.count_nonzero(shown):
             return
-        writer = span.get(self._writer)
+        writer = self._writer[span.units]
         mine = (writer == access.warp * LANES + lane) & (shown != IN_FLIGHT)
         hidden = (shown > self.clocks.known[access.warp, writer // LANES]) & ~mine
         if hidden.any():
-            row, byte = (int(index[0]) for index in np.nonzero(hidden))
-            is_fenced = shown[row, byte] != IN_FLIGHT
+            row, byte = span.first(hidden)
+            is_fenced = shown[hidden][0] != IN_FLIGHT
             lacks = "no barrier after its proxy fence" if is_fenced else "no proxy fence by it before the barrier"
-            who = self._thread_name(int(writer[row, byte]))
+            who = self._thread_name(int(writer[hidden][0]))
             rule = f"not visible to the async proxy: {verb} what {who} wrote, with {lacks}"
             self.fail(access, span.addresses, row, byte, rule)
 
     def _before_read(self, access: Access, span: Span) -> None:
-        warp, lane = access.warp, lane_column(access)
+        warp, lane, units = access.warp, lane_column(access), span.units
         self._check_writers(access, span, lane, "reads", "read after write")
-        epoch = np.int32(self.clocks.epoch(warp) + 1)
+        epoch = self.clocks.epoch(warp) + 1
         read_epoch, reader = self._read_epoch[warp], self._reader[warp]
         if lane is WHOLE_AGENT:
-            span.put(reader, WHOLE_AGENT)
+            reader[units] = WHOLE_AGENT
         else:
-            again = (span.get(read_epoch) == epoch) & (span.get(reader) != lane)
-            span.put(reader, lane)
-            again |= span.get(reader) != lane
-            if again.any():  # several lanes in one epoch: each is another thread than the rest
-                reader[(span.addresses[:, None] + np.arange(span.size))[again]] = WHOLE_AGENT
-        span.put(read_epoch, epoch)
+            again = (read_epoch[units] == epoch) & (reader[units] != lane)
+            reader[units] = lane
+            if not span.is_disjoint:
+                again |= reader[units] != lane
+            if np.count_nonzero(again):  # several lanes in one epoch: each is another thread than the rest
+                reader[units[again]] = WHOLE_AGENT
+        read_epoch[units] = epoch
         for read in self.open_reads[warp]:
-            read.span.put(read_epoch, IN_FLIGHT)
+            read.span = self.renewed(read.span)
+            read_epoch[read.span.units] = IN_FLIGHT
 
     def _before_write(self, access: Access, span: Span) -> None:
-        warp, lane = access.warp, lane_column(access)
+        warp, lane, units = access.warp, lane_column(access), span.units
         self._check_writers(access, span, lane, "writes", "write after write")
         self._check_readers(access, span, lane)
         thread = warp * LANES + lane
-        span.put(self._writer, thread)
-        span.put(self._write_epoch, np.int32(self.clocks.epoch(warp) + 1))
-        span.put(self._shown_epoch, IN_FLIGHT)
-        if lane is not WHOLE_AGENT and (span.get(self._writer) != thread).any():
-            row, byte = (int(index[0]) for index in np.nonzero(span.get(self._writer) != thread))
-            self.fail(access, span.addresses, row, byte, "race: two lanes write the same bytes in one instruction")
+        self._writer[units] = thread
+        self._write_epoch[units] = self.clocks.epoch(warp) + 1
+        self._shown_epoch[units] = IN_FLIGHT
+        if lane is not WHOLE_AGENT and not span.is_disjoint:
+            overwritten = self._writer[units] != thread
+            if overwritten.any():
+                row, byte = span.first(overwritten)
+                self.fail(access, span.addresses, row, byte, "race: two lanes write the same bytes in one instruction")
 
     def _check_writers(self, access: Access, span: Span, lane: Any, verb: str, kind: str) -> None:
         known = self.clocks.known[access.warp]
-        stored = span.get(self._write_epoch)
-        if stored.size == 0 or stored.max() <= known.min():  # all warps know of all of it
+        stored, writer = self._write_epoch[span.units], self._writer[span.units]
+        racing = stored > known[writer >> LANE_BITS]
+        if not np.count_nonzero(racing):  # the warp knows of all of it
             return
-        writer = span.get(self._writer)
         same = (writer == access.warp * LANES + lane) & (writer % LANES != WHOLE_AGENT)
-        racing = (stored > known[writer // LANES]) & (~same | (stored == IN_FLIGHT))
+        racing &= ~same | (stored == IN_FLIGHT)
         if racing.any():
-            row, byte = (int(index[0]) for index in np.nonzero(racing))
-            thread, at = int(writer[row, byte]), int(span.addresses[row]) + byte
+            row, byte = span.first(racing)
+            thread, at = int(writer[racing][0]), int(span.addresses[row]) + byte
             held = next((each.name for each in self._objects if each.start <= at < each.end), None)
             who, is_agent = self._thread_name(thread), thread // LANES < self.clocks.warps
             if held is not None:
                 rule = f"{verb} the bytes of {held}; lay out shared memory so that buffers and mbarriers do not overlap"
-            elif stored[row, byte] == IN_FLIGHT:
+            elif stored[racing][0] == IN_FLIGHT:
                 awaited = "its group" if is_agent else "the mbarrier's phase"
                 rule = f"in flight: {verb} what an asynchronous copy of {who} fills, before a wait for {awaited}"
             else:
@@ -276,21 +296,22 @@ class SharedMemory(Cells):
             self.fail(access, span.addresses, row, byte, rule)
 
     def _check_readers(self, access: Access, span: Span, lane: Any) -> None:
-        known = self.clocks.known[access.warp, self._reader_clocks]
-        stored = span.get(self._read_epoch)  # (readers, n, size)
-        if not (stored > known[:, None, None]).any():
-            return
+        known = self.clocks.known[access.warp][self._reader_clocks]
+        stored = self._read_epoch.take(span.units, axis=1)  # (readers, n, units)
         racing = stored > known[:, None, None]
+        if not np.count_nonzero(racing):
+            return
         if access.warp < self.clocks.warps:  # not an agent of another CTA
-            reader = span.get(self._reader[access.warp])
+            reader = self._reader[access.warp][span.units]
             racing[access.warp] &= (reader != lane) | (reader == WHOLE_AGENT)
         if racing.any():
-            warp, row, byte = (int(index[0]) for index in np.nonzero(racing))  # warp: the reader's number
+            reading, row, unit = (int(index[0]) for index in np.nonzero(racing))
+            byte = unit * span.unit
             at = int(span.addresses[row]) + byte
-            who = self._thread_name(self._reader_clocks[warp] * LANES + int(self._reader[warp, at]))
+            who = self._thread_name(self._reader_clocks[reading] * LANES + int(self._reader[reading, at // self.unit]))
             rule = f"race (write after read): writes what {who} read, with no barrier between"
-            if stored[warp, row, byte] == IN_FLIGHT:
-                rule = f"race (write after read): writes what {who} may still read by {self._open_op(warp, at)}"
+            if stored[reading, row, unit] == IN_FLIGHT:
+                rule = f"race (write after read): writes what {who} may still read by {self._open_op(reading, at)}"
             self.fail(access, span.addresses, row, byte, rule)
 
     def _open_op(self, warp: int, at: int) -> str:
@@ -301,7 +322,7 @@ class SharedMemory(Cells):
         return "an asynchronous op"
 
     def _thread_name(self, thread: int) -> str:
-        return thread_name(thread, self.clocks.names)
+        return thread_name(int(thread), self.clocks.names)
 
 
 def start_copy(

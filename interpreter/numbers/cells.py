@@ -25,11 +25,18 @@ WHOLE_AGENT = 128
 IN_FLIGHT = np.iinfo(np.int32).max
 """As the epoch of a write or read: later than every agent's current epoch."""
 
-LANES = 256
+LANE_BITS = 8
+LANES = 1 << LANE_BITS
 """A thread's number is agent · LANES + lane."""
 
 WARPS = 32
 """Maximum per CTA."""
+
+LARGEST = 16
+"""Bytes of the largest access of one thread."""
+
+SPANS = 4096
+"""Spans that a memory keeps."""
 
 # By MLIR names; an i1 is stored as a byte.
 _WIDTHS = {"i1": 1, **{row.ir: row.bytes for row in ELEMENTS.values()}}
@@ -48,6 +55,21 @@ def _word(first: int, rest: int, width: int) -> Any:
 
 _PATTERNS: Mapping[str, Any] = MappingProxyType({d: _word(c, CONTINUED, _WIDTHS[d]) for d, c in CODES.items()})
 _ZEROS: Mapping[int, Any] = MappingProxyType({width: _word(ZERO, ZERO, width) for width in _WORDS})
+
+
+def _repeated(dtype: str, size: int) -> Any:
+    """The codes of neighbouring elements of a type, as one word of `size` bytes."""
+    codes = ([CODES[dtype]] + [CONTINUED] * (_WIDTHS[dtype] - 1)) * (size // _WIDTHS[dtype])
+    return np.array(codes, np.uint8).view(_WORDS[size])[0]
+
+
+# Whole words of elements of one type, by the type and the bytes of a word; and the type, by element, word and codes.
+_RUNS: Mapping[tuple[str, int], Any] = MappingProxyType(
+    {(dtype, size): _repeated(dtype, size) for dtype in CODES for size in _WORDS if size >= _WIDTHS[dtype]}
+)
+_TYPES: Mapping[tuple[int, int, int], str] = MappingProxyType(
+    {(_WIDTHS[dtype], size, int(word)): dtype for (dtype, size), word in _RUNS.items()}
+)
 
 
 class Described(Protocol):
@@ -72,27 +94,58 @@ class Access:
     who: str = ""
 
 
-@dataclass(slots=True)
 class Span:
-    """`size` bytes from each of n addresses, checked, as rows of `chunk` aligned bytes: array (n, size / chunk)."""
+    """`size` bytes from each of n addresses, checked to be in bounds and multiples of `chunk` bytes.
 
-    addresses: Ints
-    size: int
-    chunk: int
-    rows: Ints
+    `units`: the units of the memory's state that they are: array (n, size / unit). `words` the same for words of
+    `word` bytes, the largest that the bytes are whole ones of.
+    """
+
+    __slots__ = ("_elements", "_is_disjoint", "addresses", "chunk", "end", "size", "unit", "units", "word", "words")
+
+    def __init__(self, addresses: Ints, size: int, chunk: int, unit: int, end: int) -> None:
+        self.addresses = addresses
+        self.size = size
+        self.chunk = chunk
+        self.end = end
+        self.unit = unit
+        self.units = self._in_runs_of(unit)
+        self.word = min(8, chunk)
+        self.words = self.units if unit == self.word else self._in_runs_of(self.word)
+        self._is_disjoint: bool | None = None
+        self._elements: dict[int, Ints] = {}
+
+    def _in_runs_of(self, width: int) -> Ints:
+        first = self.addresses[:, None] // width
+        return first if self.size == width else first + np.arange(self.size // width)
+
+    @property
+    def is_disjoint(self) -> bool:
+        """Whether no byte is in two rows."""
+        if self._is_disjoint is None:
+            self._is_disjoint = len(np.unique(self.units)) == self.units.size
+        return self._is_disjoint
+
+    def elements(self, width: int) -> Ints:
+        """The first byte of each element of `width` bytes: array (n, size / width)."""
+        found = self._elements.get(width)
+        if found is None:
+            found = self._elements[width] = self.addresses[:, None] + np.arange(0, self.size, width)
+        return found
 
     def get(self, array: Values) -> Values:
-        """The bytes' entries of an array over all bytes: (n, size), or (…, n, size) of an array (…, bytes)."""
-        leading = array.shape[:-1]
-        rows = array.reshape(*leading, -1, self.chunk)[..., self.rows, :]
-        return rows.reshape(*leading, len(self.addresses), self.size)
+        """The bytes' entries of an array over all bytes: (n, size)."""
+        rows = array.reshape(-1, self.word)[self.words]
+        return rows.reshape(len(self.addresses), self.size)
 
-    def put(self, array: Values, values: Any) -> None:
-        """Set the bytes' entries: values a scalar, or (n or 1, size or 1)."""
-        if np.ndim(values):
-            rows, columns = values.shape
-            values = values[..., None] if columns == 1 else values.reshape(rows, self.rows.shape[1], self.chunk)
-        array.reshape(-1, self.chunk)[self.rows] = values
+    def put(self, array: Values, values: Values) -> None:
+        """Set the bytes' entries of an array over all bytes: values (n, size)."""
+        array.reshape(-1, self.word)[self.words] = values.reshape(*self.words.shape, self.word)
+
+    def first(self, found: Values) -> tuple[int, int]:
+        """The row of the first of the units for which `found` (n, units) holds, and its first byte in the row."""
+        row, unit = (int(index[0]) for index in np.nonzero(found))
+        return row, unit * self.unit
 
 
 @dataclass(frozen=True)
@@ -109,7 +162,13 @@ class Buffer:
 
 
 class Cells:
-    """The bytes of one memory, addresses from `origin`. Subclasses add who may touch them when."""
+    """The bytes of one memory, addresses from `origin`. Subclasses add who may touch them when.
+
+    That state is kept for units of as many bytes as the finest access so far has: the arrays that `state` names have an
+    entry for each unit along their last axis. `spans` are kept for the addresses to come again.
+    """
+
+    state: tuple[str, ...] = ()
 
     def __init__(self, space: str, origin: int, size: int, payload: Any) -> None:
         self.space = space
@@ -118,6 +177,8 @@ class Cells:
         self.buffers: list[Buffer] = []
         self.payload: Values = np.zeros(padded(size), payload)
         self.codes: NDArray[np.uint8] = np.zeros(padded(size), np.uint8)
+        self.unit = LARGEST
+        self.spans: dict[Any, Span] = {}
 
     def load(self, access: Access, addresses: Ints, dtype: str, count: int = 1, align: int | None = None) -> Values:
         """`count` neighbouring elements from each address: payload array (n, count).
@@ -137,10 +198,15 @@ class Cells:
         """
         span = self.span(access, addresses, width * count)
         self._before_read(access, span)
+        if span.words.size:
+            found = self.codes.view(_WORDS[span.word])[span.words]
+            dtype = _TYPES.get((width, span.word, int(found[0, 0])))
+            if dtype is not None and not np.count_nonzero(found != found[0, 0]):
+                return self.payload[span.elements(width)], dtype
         words = span.get(self.codes).view(_WORDS[width])
         written = words[words != _ZEROS[width]]
         if not written.size:
-            return self.payload[self._elements(span, width, count)], ZERO_TYPE
+            return self.payload[span.elements(width)], ZERO_TYPE
         dtype = next((name for name, word in _PATTERNS.items() if word == written[0] and _WIDTHS[name] == width), None)
         if dtype is None:
             self._refuse_contents(access, span, words == written[0], f"a {8 * width}-bit element", width)
@@ -157,30 +223,58 @@ class Cells:
         width = 2 if is_zero else ELEMENT_BYTES[dtype]
         span = self.span(access, addresses, width * count, align)
         self._before_write(access, span)
-        codes = np.full((1, width * count), ZERO if is_zero else CONTINUED, np.uint8)
-        if not is_zero:
-            codes[0, ::width] = CODES[dtype]
-        span.put(self.codes, codes)
-        self.payload[self._elements(span, width, count)] = payload
+        if (dtype, span.word) in _RUNS:
+            self.codes.view(_WORDS[span.word])[span.words] = _RUNS[dtype, span.word]
+        else:
+            codes = np.full((1, width * count), ZERO if is_zero else CONTINUED, np.uint8)
+            if not is_zero:
+                codes[0, ::width] = CODES[dtype]
+            span.put(self.codes, np.broadcast_to(codes, (len(span.addresses), width * count)))
+        self.payload[span.elements(width)] = payload
 
     def span(self, access: Access, addresses: Ints, size: int, align: int | None = None) -> Span:
         """Checks alignment and bounds of accesses of `size` bytes. Raises InterpreterError."""
-        chunk = min(16, size & -size)
+        at = np.asarray(addresses, np.int64).reshape(-1) - self.origin
+        key = (at.tobytes(), size, align, self.unit)
+        span = self.spans.get(key)
+        if span is None or span.end > self.size:
+            span = self._new_span(access, at, size, align)
+            if len(self.spans) >= SPANS:
+                self.spans.clear()
+            self.spans[at.tobytes(), size, align, self.unit] = span
+        self._check_open(access, span)
+        return span
+
+    def _new_span(self, access: Access, at: Ints, size: int, align: int | None) -> Span:
+        chunk = min(LARGEST, size & -size)
         align = chunk if align is None else align
         chunk = min(chunk, align & -align)
-        at = np.asarray(addresses, np.int64).reshape(-1) - self.origin
         if (at & (align - 1)).any():  # origins are multiples of 16
             row = int(np.flatnonzero(at & (align - 1))[0])
             self.fail(access, at, row, 0, f"misaligned: {size} bytes need an address that is a multiple of {align}")
-        if at.size and (int(at.min()) < 0 or int(at.max()) + size > self.size):
+        end = int(at.max()) + size if at.size else 0
+        if at.size and (int(at.min()) < 0 or end > self.size):
             row = int(np.flatnonzero((at < 0) | (at + size > self.size))[0])
             self.fail(access, at, row, 0, f"out of bounds: {size} bytes outside {self.space}")
-        rows = at[:, None] // chunk
-        if size > chunk:
-            rows = rows + np.arange(size // chunk)
-        span = Span(at, size, chunk, rows)
+        self.refine(chunk)
+        span = Span(at, size, chunk, self.unit, end)
         self._check_accessible(access, span)
         return span
+
+    def refine(self, unit: int) -> None:
+        """Keep state for units of at most so many bytes."""
+        if unit < self.unit:
+            for name in self.state:
+                setattr(self, name, np.repeat(getattr(self, name), self.unit // unit, axis=-1))
+            self.unit = unit
+
+    def renewed(self, span: Span) -> Span:
+        """A span in the present units."""
+        return span if span.unit == self.unit else Span(span.addresses, span.size, span.chunk, self.unit, span.end)
+
+    def entries(self, size: int) -> int:
+        """How many units a memory of `size` bytes has."""
+        return padded(size) // self.unit
 
     def dtype_at(self, at: int) -> str | None:
         """The type of the element that begins at a relative address; None where none does."""
@@ -215,16 +309,13 @@ class Cells:
     def _read(self, access: Access, span: Span, dtype: str, count: int) -> Values:
         """The payload of a span's elements, once it may be read. Raises where they are not of the type."""
         width = ELEMENT_BYTES[dtype]
-        words = span.get(self.codes).view(_WORDS[width])
-        bad = words != _PATTERNS[dtype]
-        if bad.any():
-            bad &= words != _ZEROS[width]
+        run = _RUNS.get((dtype, span.word))
+        if run is None or np.count_nonzero(self.codes.view(_WORDS[span.word])[span.words] != run):
+            words = span.get(self.codes).view(_WORDS[width])
+            bad = (words != _PATTERNS[dtype]) & (words != _ZEROS[width])
             if bad.any():
                 self._refuse_contents(access, span, bad, dtype, width)
-        return self.payload[self._elements(span, width, count)]
-
-    def _elements(self, span: Span, width: int, count: int) -> Ints:
-        return span.addresses[:, None] + np.arange(0, width * count, width)
+        return self.payload[span.elements(width)]
 
     def _refuse_contents(self, access: Access, span: Span, bad: Values, wanted: str, width: int) -> NoReturn:
         """The bytes read are no elements of the type wanted: say what they are."""
@@ -239,7 +330,10 @@ class Cells:
         self.fail(access, span.addresses, row, element * width + int(np.argmax(codes == UNWRITTEN)), rule)
 
     def _check_accessible(self, access: Access, span: Span) -> None:
-        """Raise for bytes inside the memory that no buffer has."""
+        """Raise for bytes inside the memory that no buffer has, once for each span that is kept."""
+
+    def _check_open(self, access: Access, span: Span) -> None:
+        """Raise for an access when nobody may touch the memory yet."""
 
     def _before_read(self, access: Access, span: Span) -> None:
         """Raise for a read that is not ordered; remember the reader."""
@@ -254,8 +348,8 @@ def lane_column(access: Access) -> Any:
 
 
 def padded(size: int) -> int:
-    """The next multiple of the largest access, 16 bytes."""
-    return -(-size // 16) * 16
+    """The next multiple of the largest access."""
+    return -(-size // LARGEST) * LARGEST
 
 
 def thread_name(thread: int, names: Sequence[str] = ()) -> str:
