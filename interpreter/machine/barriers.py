@@ -1,9 +1,12 @@
 """What agents of a CTA do together: ops that all threads execute, and barriers."""
 
+from typing import Any
+
 import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState, Barrier, Cta, Steps, Wait
 from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.machine.lanes import uniform, whole_warp
 from lowtide.interpreter.program.program import DecodedOp
 
 
@@ -45,6 +48,27 @@ def barrier(state: AgentState, op: DecodedOp, identifier: int | str = 0, warps: 
         return f"barrier {name}: {len(gate.arrived)} of {expected} {kind} have arrived, not {names}"
 
     yield Wait(lambda: gate.rounds > mine, why)
+
+
+def named_barrier(state: AgentState, op: DecodedOp, identifier: Any, threads: Any = None) -> Steps:
+    """bar.sync of the barrier of a number, of all threads or of so many."""
+    name = uniform(state, op, identifier)
+    count = None if threads is None else uniform(state, op, threads)
+    if not 0 <= name < 16:
+        raise violation(state, op, f"barrier {name}: a CTA has the barriers 0 … 15")
+    if count is not None and (count <= 0 or count % 32 or count > state.machine.threads):
+        limit = f"a multiple of 32, at most the CTA's {state.machine.threads}"
+        raise violation(state, op, f"a barrier of {count} threads: give {limit}")
+    yield from barrier(state, op, name, None if count is None else count // 32)
+
+
+def warp_barrier(state: AgentState, op: DecodedOp, members: Any) -> None:
+    """bar.warp.sync: orders the lanes of a warp; interpreted for all 32 together only."""
+    whole_warp(state, op)
+    mask = uniform(state, op, members) & 0xFFFFFFFF
+    if mask != 0xFFFFFFFF:
+        raise violation(state, op, f"member mask {mask:#x}: only that of the whole warp, 0xffffffff, is interpreted")
+    state.cta.shared.warp_sync(state.warp)
 
 
 def name_with_end(cta: Cta, agent: int) -> str:

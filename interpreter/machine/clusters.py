@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
+
+import numpy as np
 
 from lowtide.dialects.sm import ClusterLine
 from lowtide.interpreter.machine.agents import AgentState, Cta, Steps, Wait
@@ -28,6 +31,39 @@ WINDOW_BITS = 24  # of an address in the shared memory of a cluster; above them 
 def window(rank: int) -> int:
     """Where the shared memory of the CTA of a rank begins among that of its cluster, at level nvvm."""
     return rank << WINDOW_BITS
+
+
+def size_of(state: AgentState) -> int:
+    """The CTAs of the agent's cluster."""
+    return len(state.cta.cluster.ctas)
+
+
+def owner(state: AgentState, pointer: int) -> Cta:
+    """The CTA of the cluster into whose shared memory a pointer points."""
+    found: Cta = state.cta.cluster.ctas[pointer // window(1)]
+    return found
+
+
+def address_in(cta: Cta, pointer: int) -> int:
+    """The address in a CTA's shared memory that a pointer is in that of another."""
+    return pointer % window(1) + window(cta.rank)
+
+
+def mapped(state: AgentState, op: DecodedOp, pointer: Any, rank: Any) -> Any:
+    """The address, in the shared memory of the CTA of a rank, that a pointer is in the CTA's own (PTX ISA, "mapa")."""
+    ranks = np.broadcast_to(np.asarray(rank, np.int64), state.lanes.shape)
+    active = ranks if state.mask is None else ranks[state.mask]
+    if ((active < 0) | (active >= size_of(state))).any():
+        raise violation(state, op, f"there is no CTA {int(active.max())} in a cluster of {size_of(state)}")
+    return pointer % window(1) + ranks * window(1)
+
+
+def receivers(state: AgentState, op: DecodedOp, mask: int) -> list[Cta]:
+    """The CTAs of the cluster whose bits are set in a multicast's mask (16 bits)."""
+    bits = mask & 0xFFFF
+    if not bits or bits >> size_of(state):
+        raise violation(state, op, f"a multicast to the CTAs of mask {bits:#b}, in a cluster of {size_of(state)}")
+    return [cta for cta in state.cta.cluster.ctas if bits >> cta.rank & 1]
 
 
 def clusters_at_a_time(sms: int, cluster: tuple[int, ...]) -> int:

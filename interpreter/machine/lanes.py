@@ -70,3 +70,20 @@ def whole_warp(state: AgentState, op: DecodedOp) -> None:
     if state.mask is not None:
         missing = np.flatnonzero(~state.mask).tolist()
         raise violation(state, op, f"all 32 lanes must execute it together (.sync.aligned); lanes {missing} do not")
+
+
+def one_lane(state: AgentState, op: DecodedOp, what: str) -> None:
+    """Raises InterpreterError unless one thread executes the op; `what` lanes do, as a verb."""
+    if (count := active_lanes(state)) != 1:
+        raise violation(state, op, f"{count} lanes {what}; one thread does: elect it")
+
+
+def active_lane_numbers(state: AgentState) -> list[int]:
+    """The active lanes."""
+    lanes = state.lanes if state.mask is None else state.lanes[state.mask]
+    return [int(lane) for lane in lanes]
+
+
+def by_lane(value: Any) -> Any:
+    """A uniform integer as an array (32,); others as they are."""
+    return value if isinstance(value, np.ndarray) else np.full(32, value, np.int64)

@@ -1,0 +1,21 @@
+"""cp.async by the active lanes of a warp (PTX ISA, "cp.async"); their groups are counted in copies.py."""
+
+from typing import Any
+
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.machine.lanes import active_rows, by_lane
+from lowtide.interpreter.program.program import DecodedOp
+
+
+def start(state: AgentState, op: DecodedOp, destination: Any, source: Any, size: int, source_size: Any = None) -> None:
+    """Each active lane copies `size` bytes, zero-filled after the first `source_size` of them where given."""
+    access, shared_rows = active_rows(state, op, by_lane(destination))
+    source = by_lane(source)
+    global_rows = source if state.mask is None else source[state.mask]
+    used = None
+    if source_size is not None:
+        used = by_lane(source_size) if state.mask is None else by_lane(source_size)[state.mask]
+        if ((used < 0) | (used > size)).any():
+            raise violation(state, op, f"src-size must be 0 … {size}, not {int(used[(used < 0) | (used > size)][0])}")
+    state.cta.copies.start(state.machine.memory, access, shared_rows, global_rows, size, used)

@@ -1,0 +1,104 @@
+"""mbarriers at addresses of shared memory, and what the active lanes of a warp do with them.
+
+PTX ISA, "mbarrier.init", "mbarrier.arrive", "mbarrier.expect_tx", "mbarrier.try_wait". An address may lie in the window
+of another CTA of the cluster where the instruction may signal it there.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from lowtide.interpreter.machine import clusters, mbarriers
+from lowtide.interpreter.machine.agents import AgentState, Cta, Steps
+from lowtide.interpreter.machine.clusters import address_in, owner
+from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.machine.lanes import active_lanes, active_rows, one_lane, uniform
+from lowtide.interpreter.machine.mbarriers import MAX_ARRIVALS, OBJECT_BYTES, Mbarrier
+from lowtide.interpreter.program.program import DecodedOp
+
+
+def initialise(state: AgentState, op: DecodedOp, address: Any, arrivals: Any) -> None:
+    """One lane makes an mbarrier that expects so many arrivals in each phase."""
+    one_lane(state, op, "initialise an mbarrier")
+    address, arrivals = uniform(state, op, address), uniform(state, op, arrivals)
+    shared, made = state.cta.shared, state.cta.mbarriers
+    if address % OBJECT_BYTES:
+        raise violation(
+            state, op, f"an mbarrier at shared memory address {address:#x}; take a multiple of {OBJECT_BYTES}"
+        )
+    if not 1 <= arrivals <= MAX_ARRIVALS:
+        raise violation(state, op, f"{arrivals} arrivals; an mbarrier takes 1 … {MAX_ARRIVALS}")
+    if address in made:
+        raise violation(state, op, f"the mbarrier at {address:#x} is initialised already; invalidate it before")
+    name = f"the mbarrier at {address:#x}"
+    shared.store(state.access(op), np.array([address]), np.zeros((1, 1)), "i64")
+    barrier = Mbarrier.of(name, arrivals, state.cta, clusters.born(state))
+    barrier.initialised, barrier.is_fenced = (state.warp, shared.clocks.epoch(state.warp)), False
+    made[address] = barrier
+    shared.claim(name, address - shared.origin, OBJECT_BYTES)
+
+
+def show_initialised(state: AgentState) -> None:
+    """The TMA unit and the cluster see the mbarriers that the warp has initialised (fence.mbarrier_init)."""
+    for barrier in state.cta.mbarriers.values():
+        if barrier.initialised is not None and barrier.initialised[0] == state.warp:
+            barrier.is_fenced = True
+
+
+def at(state: AgentState, op: DecodedOp, address: Any) -> Mbarrier:
+    """The mbarrier at an address of the CTA's own shared memory, seen by this agent."""
+    place = uniform(state, op, address)
+    found: Mbarrier | None = state.cta.mbarriers.get(place)
+    if found is None or found.initialised is None:
+        raise violation(state, op, f"no mbarrier has been initialised at shared memory address {place:#x}")
+    warp, epoch = found.initialised
+    if warp != state.warp and state.cta.shared.clocks.known[state.warp, warp] <= epoch:
+        raise violation(state, op, f"race: uses {found.name}, which warp {warp} initialised, with no barrier between")
+    return found
+
+
+def in_cta(state: AgentState, op: DecodedOp, cta: Cta, address: int) -> Mbarrier:
+    """The mbarrier of a CTA of the cluster at an address, which may be in the window of another."""
+    address = address_in(cta, address)
+    if cta is state.cta:
+        return at(state, op, address)
+    found = clusters.reach(state, op, cta, lambda cta: cta.mbarriers.get(address))
+    if not found.is_fenced:
+        raise violation(
+            state,
+            op,
+            f"CTA {cta.index} has not shown {found.name} to the cluster; put nvvm.fence.mbarrier.init after it",
+        )
+    return found
+
+
+def wait_parity(state: AgentState, op: DecodedOp, address: Any, parity: Any) -> Steps:
+    """Tries again until the phase of this parity has completed."""
+    yield from mbarriers.wait(state, op, at(state, op, address), uniform(state, op, parity))
+
+
+def arrive(state: AgentState, op: DecodedOp, address: Any, count: Any = 1, relaxed: bool = False) -> int:
+    """Each active lane arrives `count` times; lanes may arrive in different CTAs of the cluster.
+
+    Returns the phase that the last one arrived in.
+    """
+    each, (_, addresses) = uniform(state, op, count), active_rows(state, op, address)
+    lanes, phase = active_lanes(state) // len(addresses), 0
+    for pointer in addresses.tolist():
+        barrier = in_cta(state, op, owner(state, pointer), pointer)
+        phase = barrier.completed
+        mbarriers.arrive(state, op, barrier, each * lanes, 0, relaxed)
+    return phase
+
+
+def arrive_expecting(state: AgentState, op: DecodedOp, address: Any, size: Any, relaxed: bool = False) -> int:
+    """Each active lane expects so many bytes, and arrives once. Returns the phase that it arrived in."""
+    barrier, lanes = at(state, op, address), active_lanes(state)
+    phase = barrier.completed
+    mbarriers.arrive(state, op, barrier, lanes, lanes * uniform(state, op, size), relaxed)
+    return phase
+
+
+def expect(state: AgentState, op: DecodedOp, address: Any, size: Any) -> None:
+    """Each active lane expects so many bytes."""
+    mbarriers.expect(state, op, at(state, op, address), active_lanes(state) * uniform(state, op, size))

@@ -1,0 +1,80 @@
+"""TMA as one lane of a warp starts it: loads of boxes into shared memory, stores from there, groups of stores.
+
+PTX ISA, "cp.async.bulk.tensor", "cp.async.bulk.commit_group", "cp.async.bulk.wait_group". Coordinates come innermost
+first. What a box is and when it lands: tensor_maps.py, tensor_stores.py.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from lowtide.interpreter.machine import mbarrier_objects, tensor_maps, tensor_stores
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.clusters import receivers
+from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.machine.lanes import active_lane_numbers, one_lane, uniform
+from lowtide.interpreter.machine.tensor_maps import TensorMap
+from lowtide.interpreter.program.program import DecodedOp
+
+
+def load(
+    state: AgentState,
+    op: DecodedOp,
+    map: Any,
+    coordinates: Sequence[Any],
+    destination: Any,
+    barrier: Any,
+    mask: Any = None,
+) -> None:
+    """A box of a tensor into the CTA's shared memory, or to that address of each CTA whose bit a multicast's mask has.
+
+    `barrier` is the address of the mbarrier that is signalled there. Raises InterpreterError for what is no tensor map,
+    coordinates that do not fit it, and an mbarrier that the TMA unit may not see.
+    """
+    one_lane(state, op, "start a copy by TMA")
+    found = mbarrier_objects.at(state, op, barrier)
+    corner = _corner(state, op, map, coordinates)
+    if not found.is_fenced:
+        raise violation(
+            state, op, f"the TMA unit may not see {found.name} initialised; put nvvm.fence.mbarrier.init after the init"
+        )
+    address, signal = uniform(state, op, destination), uniform(state, op, barrier)
+    chosen = 1 << state.cta.rank if mask is None else uniform(state, op, mask)
+    signalled = [mbarrier_objects.in_cta(state, op, cta, signal) for cta in receivers(state, op, chosen)]
+    tensor_maps.load_box(state, op, map, corner, address, signalled)
+
+
+def store(state: AgentState, op: DecodedOp, map: Any, coordinates: Sequence[Any], source: Any) -> None:
+    """A box of the CTA's shared memory into a tensor."""
+    one_lane(state, op, "start a store by TMA")
+    corner = _corner(state, op, map, coordinates)
+    tensor_stores.store_box(state, op, map, corner, uniform(state, op, source), active_lane_numbers(state)[0])
+
+
+def _corner(state: AgentState, op: DecodedOp, map: Any, coordinates: Sequence[Any]) -> tuple[int, ...]:
+    """The coordinates, outermost first."""
+    if not isinstance(map, TensorMap):
+        raise violation(state, op, "the descriptor is no tensor map; pass one from sm.tensor_map to the kernel")
+    if len(coordinates) != len(map.box):
+        raise violation(state, op, f"{len(coordinates)} coordinates for a map of {len(map.box)} dimensions")
+    return tuple(uniform(state, op, value) for value in reversed(coordinates))
+
+
+def commit(state: AgentState) -> None:
+    """Each active lane closes its group of stores."""
+    for lane in active_lane_numbers(state):
+        if (state.warp, lane) in state.cta.stores:  # an empty group is one too, but nothing can tell
+            tensor_stores.commit(state, lane)
+
+
+def wait(state: AgentState, pending: int, read: bool) -> None:
+    """Each active lane waits for its own groups but the `pending` youngest, or until they have `read` their boxes."""
+    for lane in active_lane_numbers(state):
+        if (state.warp, lane) in state.cta.stores:
+            tensor_stores.wait(state, pending, read, lane)
+
+
+def fence_proxy(state: AgentState, op: DecodedOp) -> None:
+    """fence.proxy.async: the async proxy sees the lanes' writes of shared memory, and mbarriers they initialised."""
+    lanes = None if state.mask is None else state.lanes[state.mask]
+    state.cta.shared.fence_proxy(state.access(op, lanes))
+    mbarrier_objects.show_initialised(state)

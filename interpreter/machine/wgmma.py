@@ -1,0 +1,161 @@
+"""wgmma: products of a warpgroup, four warps at a time, each with its quarter of the rows.
+
+PTX ISA, "wgmma.mma_async", "wgmma.fence", "wgmma.commit_group", "wgmma.wait_group". A group is done once all four warps
+have committed it and one waits for it; until then its operands in shared memory stay open for reading, and its
+accumulators may not be touched (a decoder's business: registers at level nvvm are values, in PTX they are places).
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.interpreter.machine import hardware
+from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
+from lowtide.interpreter.machine.clusters import window
+from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.machine.hardware import MatrixDescriptor
+from lowtide.interpreter.machine.lanes import uniform, whole_warp
+from lowtide.interpreter.machine.memory import OpenRead
+from lowtide.interpreter.machine.teams import WARPGROUP
+from lowtide.interpreter.machine.warpgroups import meet
+from lowtide.interpreter.numbers.cells import ELEMENT_BYTES
+from lowtide.interpreter.program.program import DecodedOp
+
+Values = NDArray[Any]
+Ints = NDArray[np.int64]
+
+_ROWS = 16  # of the accumulators that one warp holds
+
+
+@dataclass(eq=False)
+class Warpgroup:
+    """What four warps do together: groups committed by each, and the open reads of each group.
+
+    `reader` and `clock` are those of its asynchronous reads; an epoch is a group.
+    """
+
+    reader: int
+    clock: int
+    committed: list[int] = field(default_factory=lambda: [0] * WARPGROUP)
+    reads: dict[int, list[OpenRead]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Product:
+    """An m64nNkK product of operands of type `dtype`, both in shared memory, into accumulators of another type.
+
+    `k_major`: whether K is contiguous in A, and in B.
+    """
+
+    n: int
+    k: int
+    dtype: str
+    accumulator: str
+    k_major: tuple[bool, bool]
+
+    @cached_property
+    def places(self) -> tuple[Ints, Ints]:
+        """(row, column) of each thread's each accumulator in the 64xN tile: arrays (128, values)."""
+        row, column = np.broadcast_arrays(*hardware.wgmma_accumulator(self.n))
+        return row, column
+
+
+def fence(state: AgentState, op: DecodedOp) -> None:
+    """Orders what the warp did to registers before a wgmma that uses them."""
+    meet(state, op)
+    state.fenced = True
+
+
+def multiply(
+    state: AgentState, op: DecodedOp, product: Product, descriptors: tuple[Any, Any], acc: Values | None
+) -> tuple[Values, int]:
+    """The warp's accumulators (32, n / 2) after the product, and the group that it belongs to.
+
+    `acc` are those before, None for zeros; `descriptors` the two operands'.
+    """
+    whole_warp(state, op)
+    bits = [uniform(state, op, value) for value in descriptors]
+    warpgroup, warp = _warpgroup(state, op, *bits)
+    rows = np.arange(_ROWS * warp, _ROWS * (warp + 1))
+    left = _open(state, op, product, warpgroup, bits[0], rows, product.k_major[0])
+    right = _open(state, op, product, warpgroup, bits[1], np.arange(product.n), product.k_major[1])
+    lanes = slice(32 * warp, 32 * (warp + 1))
+    row, column = product.places[0][lanes] - _ROWS * warp, product.places[1][lanes]
+    matrix = np.zeros((_ROWS, product.n), left.dtype)
+    if acc is not None:
+        matrix[row, column] = acc
+    result = state.machine.domain.dot(left, right, matrix, product.accumulator)
+    group = warpgroup.committed[warp]
+    if not state.mmas or state.mmas[-1] != group:
+        state.mmas.append(group)
+    return result[row, column], group
+
+
+def _open(
+    state: AgentState, op: DecodedOp, product: Product, warpgroup: Warpgroup, bits: int, rows: Ints, k_major: bool
+) -> Values:
+    """Rows of an operand (rows, k), by its descriptor; they stay open for reading until a wait covers the group."""
+    descriptor = MatrixDescriptor.decode(bits)
+    if descriptor.base_offset:
+        raise violation(
+            state, op, f"base offset {descriptor.base_offset}: let the operand begin where its swizzle does"
+        )
+    if descriptor.span and descriptor.start % (8 * descriptor.span) >= descriptor.span:
+        raise violation(
+            state,
+            op,
+            f"an operand that starts at shared memory address {descriptor.start:#x}, inside a swizzle's pattern, with "
+            f"base offset 0; let its rows begin at a multiple of {8 * descriptor.span}",
+        )
+    width = ELEMENT_BYTES[product.dtype]
+    run = 16 // width
+    depth = np.arange(product.k)
+    chunks = (rows, depth[::run]) if k_major else (rows[::run], depth)
+    # A descriptor has no room for the CTA's rank in its cluster: it names the CTA's own shared memory.
+    addresses = descriptor.addresses(*chunks, width, k_major) + window(state.cta.rank)
+    shared, group = state.cta.shared, warpgroup.committed[state.warp % WARPGROUP]
+    payload, read = shared.open_read(state.access(op), addresses.reshape(-1), product.dtype, run, warpgroup.reader)
+    warpgroup.reads.setdefault(group, []).append(read)
+    if k_major:
+        return payload.reshape(len(rows), product.k)
+    return payload.reshape(len(rows) // run, product.k, run).swapaxes(1, 2).reshape(len(rows), product.k)
+
+
+def commit(state: AgentState, op: DecodedOp) -> None:
+    """What the warp has started since its last commit is a group."""
+    warpgroup, warp = _warpgroup(state, op)
+    warpgroup.committed[warp] += 1
+
+
+def wait(state: AgentState, op: DecodedOp, pending: int) -> Steps:
+    """All groups but the `pending` youngest are done; those that are not stay in `state.mmas`."""
+    warpgroup, warp = _warpgroup(state, op)
+    done = max(0, warpgroup.committed[warp] - pending)
+
+    def why() -> str:
+        first = state.warp - warp
+        late = [f"warp {first + other}" for other in range(WARPGROUP) if warpgroup.committed[other] < done]
+        return f"for wgmma group {done - 1}, which {', '.join(late)} has not committed"
+
+    if min(warpgroup.committed) < done:
+        yield Wait(lambda: min(warpgroup.committed) >= done, why)
+    shared = state.cta.shared
+    for group in sorted(group for group in warpgroup.reads if group < done):
+        shared.close_reads(warpgroup.reader, warpgroup.reads.pop(group), group)
+    known = shared.clocks.known
+    known[state.warp, warpgroup.clock] = max(known[state.warp, warpgroup.clock], done)
+    state.mmas = [group for group in state.mmas if group >= done]
+    state.fenced = False
+
+
+def _warpgroup(state: AgentState, op: DecodedOp, *operands: Any) -> tuple[Warpgroup, int]:
+    """The agent's warpgroup, which executes the op together, and which of its warps it is."""
+    number, warp = meet(state, op, *operands)
+    found = state.cta.warpgroups
+    if number not in found:
+        found[number] = Warpgroup(*state.cta.shared.add_reader(f"wgmma of warpgroup {number}"))
+    group: Warpgroup = found[number]
+    return group, warp
