@@ -12,6 +12,7 @@ from lowtide.dialects.text import check_text
 from lowtide.errors import InterpreterError, IRError
 from lowtide.interpreter.host import LEVELS, Host, Progress
 from lowtide.interpreter.inputs import D_POSITION, arguments_of, matrix_of
+from lowtide.interpreter.machine.agents import MAX_STEPS
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.traces import Trace
 from lowtide.interpreter.numbers import domains
@@ -29,6 +30,7 @@ def interpret(
     domain: str = "float",
     on_progress: Progress = lambda ended, ctas: None,
     trace: Trace | None = None,
+    max_steps: int = MAX_STEPS,
 ) -> Array:
     """Run a module on `inputs`, in the order of the host function's arguments; returns D, shape (M, N).
 
@@ -39,7 +41,8 @@ def interpret(
     `sms` is how many CTAs run at a time, in whole clusters and at least one of them, and what tile.sm_count yields;
     `seed` gives the order of agents; `domain` is "float" (D in its own dtype), "exact" or "field" (D in int64): see
     `domains`. `on_progress` hears, as the CTAs of a launch end, how many have ended, of how many. `trace` is filled
-    with what each CTA computes, in sequence.
+    with what each CTA computes, in sequence. `max_steps` is how many ops an agent may run; one that runs more is
+    reported, as in a loop without end.
     Raises InterpreterError for a level that is not interpreted, inputs that do not fit, and every broken rule of the
     hardware: races, deadlocks, bytes read before they are written or before their copy is waited for, accesses out of
     bounds; and where D is not written everywhere. Raises IRError for text that is no legal module.
@@ -48,14 +51,24 @@ def interpret(
         with ir.Context() as context:
             context.enable_multithreading(False)
             parsed = _parse(module, context)
-            return interpret(parsed, inputs, sms=sms, seed=seed, domain=domain, on_progress=on_progress, trace=trace)
+            return interpret(
+                parsed,
+                inputs,
+                sms=sms,
+                seed=seed,
+                domain=domain,
+                on_progress=on_progress,
+                trace=trace,
+                max_steps=max_steps,
+            )
     sms = _whole("sms", sms, "it is how many SMs there are, at least 1")
     seed = _whole("seed", seed, "it draws the order of agents")
     if sms < 1:
         raise InterpreterError(f"sms = {sms}: a launch needs at least one SM")
+    max_steps = _whole("max_steps", max_steps, "it is how many ops an agent may run")
     numbers = domains.domain(domain)
     memory = GlobalMemory(numbers.payload, None if trace is None else trace.store)
-    host = Host(module, level_of(module), numbers, memory, sms, seed, on_progress, trace)
+    host = Host(module, level_of(module), numbers, memory, sms, seed, on_progress, trace, max_steps)
     arguments = arguments_of(host.function(), inputs, numbers)
     _, d, type = arguments[D_POSITION]
     assert isinstance(type, MemRef) and isinstance(d, np.ndarray)

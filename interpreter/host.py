@@ -9,7 +9,7 @@ from mlir import ir
 
 from lowtide import targets
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine.agents import AgentState, Cta, LaunchRequest, Machine, registers_that_fit
+from lowtide.interpreter.machine.agents import MAX_STEPS, AgentState, Cta, LaunchRequest, Machine, registers_that_fit
 from lowtide.interpreter.machine.clusters import clusters_at_a_time
 from lowtide.interpreter.machine.execution import advance, run_block
 from lowtide.interpreter.machine.global_memory import GlobalMemory
@@ -44,6 +44,7 @@ class Host:
         seed: int,
         on_progress: Progress,
         trace: Trace | None = None,
+        max_steps: int = MAX_STEPS,
     ) -> None:
         self.level = level
         self.domain = domain
@@ -52,6 +53,7 @@ class Host:
         self.seed = seed
         self.on_progress = on_progress
         self.trace = trace
+        self.max_steps = max_steps
         self.target = _target(module)
         self.functions = {_symbol(op): op for op in _functions(module)}
         self.kernels: dict[str, Program] = {}
@@ -103,11 +105,12 @@ class Host:
             self.sms,
             request.grid,
             request.threads,
-            collective=program.collective and self.level != "nvvm",
+            collective=program.collective and not program.is_hardware,
             roles=program.roles,
             registers=_registers_at_entry(program),
             trace=self.trace,
             cluster=request.cluster,
+            max_steps=self.max_steps,
         )
         count = request.grid // math.prod(request.cluster)
         clusters = (start_cluster(machine, program, index, request) for index in range(count))
@@ -146,7 +149,7 @@ def _check_roles(program: Program, request: LaunchRequest, op: DecodedOp) -> Non
 def _check_declared(program: Program, request: LaunchRequest, op: DecodedOp) -> None:
     """What a gpu.func says of its launch, and what becomes its PTX leans on, must be so."""
     required = math.prod(program.attributes.get("nvvm.cluster_dim", (1,)))
-    if program.level == "nvvm" and required != math.prod(request.cluster):
+    if program.is_hardware and required != math.prod(request.cluster):
         raise InterpreterError(
             f"{op.describe()}: clusters of {math.prod(request.cluster)} CTAs, nvvm.cluster_dim of @{program.name} has "
             f"{required}; write the same in both"

@@ -37,6 +37,8 @@ Steps: TypeAlias = Generator[Wait, None, Any]
 
 
 _REGISTERS = 65536  # per SM
+MAX_STEPS = 10_000_000
+"""How many ops an agent runs before it is taken to be in a loop without end, unless told otherwise."""
 
 
 def registers_that_fit(threads: int) -> int:
@@ -69,6 +71,7 @@ class Machine:
     `collective` says that a CTA is one agent (no op speaks of warps yet), else each warp is one; with `roles`, each
     role is one, else each warpgroup of a consumer role. `registers` are what each thread enters with; 0 where
     the kernel does not say. `trace` takes down what CTAs compute, if anything does. `cluster` is a cluster's shape.
+    `max_steps` is how many ops an agent may run.
     """
 
     level: str
@@ -87,6 +90,7 @@ class Machine:
     begun: dict[int, int] = field(default_factory=dict)  # by counter of waves: work tiles that have begun
     cluster: tuple[int, int] = (1, 1)
     spans: dict[Any, Span] = field(default_factory=dict)  # of shared memory
+    max_steps: int = MAX_STEPS
 
     @cached_property
     def seats(self) -> tuple[Seat, ...]:
@@ -147,6 +151,7 @@ class AgentState:
     `warp` is its number in the CTA, `lanes` its threads, `thread` their numbers in the CTA or, where a kernel has
     sm.roles, in the role. `team` are the agents it does collective ops with. `doing` names an agent that runs no op of
     its own. `role` is the name of its role at level nvvm, `fenced` says that a wgmma.fence covers its registers.
+    `polls` is what it has asked for since it last went round a loop, `steps` how many ops it has run (branches.py).
     """
 
     __slots__ = (
@@ -158,8 +163,10 @@ class AgentState:
         "mask",
         "mmas",
         "op",
+        "polls",
         "role",
         "seat",
+        "steps",
         "team",
         "thread",
         "values",
@@ -182,6 +189,8 @@ class AgentState:
         self.role = ""
         self.fenced = False
         self.work_tiles = 0  # of all CTAs, in the tile.work_tiles that it runs
+        self.polls: list[Wait] = []
+        self.steps = 0
         self.mmas: list[Any] = []  # groups of wgmma that no wait has covered, oldest first
 
     @property

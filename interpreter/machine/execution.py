@@ -27,8 +27,13 @@ from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
 from lowtide.interpreter.program.program import DecodedBlock, DecodedOp
 
 
+class OutOfSteps(InterpreterError):
+    """An agent has run more ops than the machine has patience for; the scheduler adds where the others stand."""
+
+
 def run_block(state: AgentState, block: DecodedBlock) -> Steps:
     """Run a block's ops in order; returns the values of its terminator's operands."""
+    count_steps(state, len(block.ops) + 1)
     for op in block.ops:
         state.op = op
         if op.resumable:
@@ -37,6 +42,16 @@ def run_block(state: AgentState, block: DecodedBlock) -> Steps:
             op.handler(state, op)
     values = state.values
     return [values[slot] for slot in block.results]
+
+
+def count_steps(state: AgentState, count: int) -> None:
+    """The agent is about to run `count` more ops. Raises OutOfSteps where it may not."""
+    state.steps += count
+    if state.steps > state.machine.max_steps:
+        raise OutOfSteps(
+            f"the {state.who()} has run {state.machine.max_steps} ops and has not ended: a loop may have no end; give "
+            "max_steps more if it has"
+        )
 
 
 def violation(state: AgentState, op: DecodedOp, rule: str) -> InterpreterError:

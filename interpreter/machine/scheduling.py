@@ -8,9 +8,10 @@ from math import prod
 from random import Random
 
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine.agents import Agent, AgentState, Cta, LaunchRequest, Machine, Steps
+from lowtide.interpreter.machine.agents import Agent, AgentState, Cta, LaunchRequest, Machine, Steps, Wait
+from lowtide.interpreter.machine.branches import run_graph
 from lowtide.interpreter.machine.clusters import Cluster, window
-from lowtide.interpreter.machine.execution import advance, run_block, violation
+from lowtide.interpreter.machine.execution import OutOfSteps, advance, run_block, violation
 from lowtide.interpreter.program.program import DecodedOp, Program
 
 
@@ -33,9 +34,9 @@ def start_cluster(machine: Machine, program: Program, index: int, request: Launc
 def start_cta(machine: Machine, program: Program, index: int, request: LaunchRequest, rank: int) -> list[Agent]:
     """The agents of CTA `index` of a launch, about to begin.
 
-    At level nvvm its shared memory begins in the window of its rank in the cluster, as on hardware.
+    At levels nvvm to ptx its shared memory begins in the window of its rank in the cluster, as on hardware.
     """
-    origin = program.shared_origin + (window(rank) if program.level == "nvvm" else 0)
+    origin = program.shared_origin + (window(rank) if program.is_hardware else 0)
     cta = Cta(index, machine, request.shared_memory, origin)
     for name, start, size in program.buffers:
         cta.shared.place(name, start, size)
@@ -50,7 +51,7 @@ def start_cta(machine: Machine, program: Program, index: int, request: LaunchReq
 
 
 def _whole(state: AgentState, program: Program) -> Steps:
-    yield from run_block(state, program.block)
+    yield from run_block(state, program.block) if program.graph is None else run_graph(state, program.graph)
     cta = state.cta
     if state.mmas and state.op is not None:
         raise violation(state, state.op, f"ends with {len(state.mmas)} groups of wgmma in flight; wait for them before")
@@ -85,7 +86,11 @@ def run_all(
         if not able:
             raise _deadlock(running)
         agent = order.choice(able)
-        ended, cta = not _resume(agent), agent.state.cta
+        try:
+            ended, cta = not _resume(agent), agent.state.cta
+        except OutOfSteps as error:
+            agent.waits = None
+            raise InterpreterError("\n".join([str(error), *_standing(running)])) from None
         index = cta.index
         if cta.spawned:
             running.extend(cta.spawned)
@@ -114,12 +119,24 @@ def _resume(agent: Agent) -> bool:
 
 
 def _deadlock(running: list[Agent]) -> InterpreterError:
-    lines = [
-        f"  {agent.state.who()} waits at {agent.state.op.describe()}: {agent.waits.why()}"
-        for agent in running[:16]
-        if agent.state.op is not None and agent.waits is not None
-    ]
-    more = [f"  and {len(running) - 16} more"] if len(running) > 16 else []
     return InterpreterError(
-        "\n".join([f"deadlock, level {running[0].state.machine.level}: nobody can go on", *lines, *more])
+        "\n".join([f"deadlock, level {running[0].state.machine.level}: nobody can go on", *_standing(running)])
     )
+
+
+def _standing(running: list[Agent]) -> list[str]:
+    """Where each agent stands, and what it waits for."""
+    lines = [
+        f"  {agent.state.who()} {_waiting(agent.waits)} {agent.state.op.describe()}{_reason(agent.waits)}"
+        for agent in running[:16]
+        if agent.state.op is not None
+    ]
+    return [*lines, f"  and {len(running) - 16} more"] if len(running) > 16 else lines
+
+
+def _waiting(wait: Wait | None) -> str:
+    return "is at" if wait is None or wait.ready() else "waits at"
+
+
+def _reason(wait: Wait | None) -> str:
+    return "" if wait is None or wait.ready() else f": {wait.why()}"

@@ -12,11 +12,12 @@ import numpy as np
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.program.ir_types import Scalar, Type, Vector
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
 
-OPS = OpTable()
+OPS = OpTable(acts=False)
 
 PREDICATES_F = (
     "false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord",
@@ -306,24 +307,6 @@ def select(state: AgentState, op: DecodedOp) -> None:
         if isinstance(op.result_types[0], Scalar) and not op.result_types[0].is_float:
             result = canonical(result, op.result_types[0])
     state.values[op.results[0]] = result
-
-
-def blend(condition: Any, x: Any, y: Any) -> Any:
-    """`x` where the condition holds, else `y`, for any kind of value."""
-    if x is y:
-        return x
-    if x is None or y is None:
-        return y if x is None else x
-    if isinstance(x, tuple):
-        return tuple(blend(condition, a, b) for a, b in zip(x, y, strict=True))
-    if hasattr(x, "blend"):
-        return x.blend(condition, y)
-    extra = max(np.ndim(x), np.ndim(y)) - condition.ndim
-    result = np.where(condition.reshape(condition.shape + (1,) * max(extra, 0)), x, y)
-    for side in (x, y):
-        if isinstance(side, np.ndarray) and result.dtype != side.dtype:
-            return result.astype(side.dtype)
-    return result
 
 
 def _operands(state: AgentState, op: DecodedOp) -> list[Any]:

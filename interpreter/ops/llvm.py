@@ -25,7 +25,7 @@ from lowtide.interpreter.program.ir_types import Array, Scalar, Struct, Type, Ve
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
 
-OPS = OpTable()
+OPS = OpTable(acts=False)
 
 _DYNAMIC_INDEX = -(2**31)
 _LEAST_ALIGNMENT, _MOST_ALIGNMENT = 16, 1024  # of shared memory: hardware's own, and the largest swizzle's period
@@ -277,7 +277,7 @@ def _holds_halves(cells: Cells, rows: Ints) -> bool:
     return any(cells.dtype_at(int(at)) in PACKED_TYPES for at in starts[(starts >= 0) & (starts < cells.size)])
 
 
-@OPS.implements("llvm.store", prepare=_prepare_access)
+@OPS.implements("llvm.store", prepare=_prepare_access, acts=True)
 def store(state: AgentState, op: DecodedOp) -> None:
     value = state.values[op.operands[0]]
     slot, pointer, element, count, align = op.data

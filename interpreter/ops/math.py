@@ -5,7 +5,7 @@ from lowtide.interpreter.ops.arith import element_of
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp
 
-OPS = OpTable()
+OPS = OpTable(acts=False)
 
 FUNCTIONS = (
     "absf", "ceil", "copysign", "cos", "erf", "exp", "exp2", "expm1", "floor", "log", "log1p", "log2", "powf",

@@ -10,7 +10,7 @@ import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import run_block, violation
-from lowtide.interpreter.ops.arith import blend
+from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Program
 

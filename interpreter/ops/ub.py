@@ -4,7 +4,7 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp
 
-OPS = OpTable()
+OPS = OpTable(acts=False)
 
 
 @OPS.implements("ub.poison")

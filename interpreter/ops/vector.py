@@ -14,7 +14,7 @@ from lowtide.interpreter.program.ir_types import Scalar, Type, Vector
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
 
-OPS = OpTable()
+OPS = OpTable(acts=False)
 
 _DYNAMIC = -(2**63)
 

@@ -17,21 +17,29 @@ class Implementation:
     prepare: Prepare | None
     resumable: bool
     by_warp: bool
+    acts: bool
 
 
 class OpTable(dict[str, Implementation]):
-    """Handlers by op name. `by_warp`: its ops speak of warps and lanes, so an agent is a warp."""
+    """Handlers by op name. `by_warp`: its ops speak of warps and lanes, so an agent is a warp.
 
-    def __init__(self, by_warp: bool = False) -> None:
+    `acts`: its ops do more than compute values, where the entry of an op does not say otherwise.
+    """
+
+    def __init__(self, by_warp: bool = False, acts: bool = True) -> None:
         super().__init__()
         self.by_warp = by_warp
+        self.acts = acts
 
-    def implements(self, *names: str, prepare: Prepare | None = None) -> Callable[[Handler], Handler]:
+    def implements(
+        self, *names: str, prepare: Prepare | None = None, acts: bool | None = None
+    ) -> Callable[[Handler], Handler]:
         """Enter the decorated function as the handler of `names`."""
 
         def enter(handler: Handler) -> Handler:
-            for name in names:
-                self[name] = Implementation(handler, prepare, inspect.isgeneratorfunction(handler), self.by_warp)
+            resumable = inspect.isgeneratorfunction(handler)
+            entry = Implementation(handler, prepare, resumable, self.by_warp, self.acts if acts is None else acts)
+            self.update(dict.fromkeys(names, entry))
             return handler
 
         return enter

@@ -9,7 +9,11 @@ from typing import Any, TypeAlias
 from mlir import ir
 
 from lowtide.interpreter.numbers.domains import Domain
+from lowtide.interpreter.program.graphs import Graph
 from lowtide.interpreter.program.ir_types import Type
+
+HARDWARE_LEVELS = frozenset({"nvvm", "llvm", "ptx"})
+"""The levels at which a kernel is one thread's program and its ops are the hardware's instructions."""
 
 #: Interprets an op: (state: AgentState, op: DecodedOp), see machine/execution.py.
 Handler: TypeAlias = Callable[..., Any]
@@ -30,6 +34,7 @@ class DecodedOp:
     regions: tuple[DecodedBlock, ...]
     source: ir.Operation  # for messages and `prepare` only
     data: Any = None
+    acts: bool = True  # does more than compute values and poll
 
     def operand_groups(self) -> list[tuple[int, ...]]:
         """Operand slots by operand group, for ops with `operandSegmentSizes`."""
@@ -41,8 +46,23 @@ class DecodedOp:
 
     def describe(self) -> str:
         """The op's text, short, and its location."""
-        text = " ".join(self.source.get_asm(skip_regions=True, use_local_scope=False).split())
-        return f"`{text if len(text) <= 120 else text[:117] + '…'}` at {self.source.location}"
+        return described(self.source)
+
+
+def described(op: ir.Operation) -> str:
+    """An op's text, short, and its location."""
+    text = " ".join(op.get_asm(skip_regions=True, use_local_scope=False).split())
+    return f"`{text if len(text) <= 120 else text[:117] + '…'}` at {op.location}"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The op that ends a block, where messages need it: it has no handler."""
+
+    source: ir.Operation
+
+    def describe(self) -> str:
+        return described(self.source)
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +87,7 @@ class Role:
 class Program:
     """A decoded function.
 
+    `block` is its body. Where that has several blocks, `graph` is the body, and `block` has the arguments alone.
     `buffers` are those in shared memory: name, first byte, bytes. `collective`: no op speaks of warps, so a whole CTA
     is one agent. `roles` are those of its sm.roles. `attributes` are the function's. `shared_origin` is the address at
     which its shared memory begins: at no greater power of two than the module asks for, up to 1024 (address 0).
@@ -83,6 +104,11 @@ class Program:
     ring_users: dict[int, RingUsers] = field(default_factory=dict)  # by the slot of the ring
     attributes: dict[str, Any] = field(default_factory=dict)
     shared_origin: int = 0
+    graph: Graph | None = None
+
+    @property
+    def is_hardware(self) -> bool:
+        return self.level in HARDWARE_LEVELS
 
 
 @dataclass

@@ -1,0 +1,172 @@
+"""Runs a function of several blocks (program/graphs.py) for a warp whose lanes may take different branches.
+
+Divergence. Lanes that take different edges run one after the other, each under its mask, up to the immediate
+post-dominator of the branch, where they go on together: a stack of (next block, where to stop, mask). The PTX ISA lets
+each thread proceed by itself, so neither the compiler nor the program may assume an order of the sides. None is needed:
+each lane has its own registers, and accesses to memory by different lanes are unordered to the race checker, whichever
+side runs first, so that a program without races gives the same result in any order. Two assumptions remain:
+- Lanes meet again at the immediate post-dominator, at the latest: an `.aligned` instruction there is executed by the
+  whole warp, as ptxas arranges; one before it is executed by part of the warp, and reported (lanes.whole_warp).
+- A side that waits for what another side of its warp does is reported as a deadlock, which it is on hardware without
+  independent thread scheduling.
+
+Polls. An instruction that asks for what others change, and goes on whatever it finds (mbarrier.try_wait, ld.acquire,
+ld.relaxed, atom), leaves a `Wait` in `state.polls`: ready once the answer would be another, and why it is not yet. When
+an edge closes a loop and something was polled since the last such edge, the agent yields:
+- If it has come the same way before, has done nothing since but compute and poll, and all registers that the loop
+  writes are as they were, then each further turn would be the same. It waits until one of the polls would be answered
+  otherwise. So a loop of try_wait, or of ld.acquire, is a blocking wait, and is listed as one in a deadlock.
+- Otherwise (a counter of polls runs, or memory was written) others may run, and it can go on at any time.
+
+Decoders: `Block.acts` is False where a block only computes registers and polls; a handler writes its whole result and
+this runner keeps the other lanes' old values where the mask is partial (`Graph.kept`).
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
+from lowtide.interpreter.machine.execution import count_steps
+from lowtide.interpreter.numbers.blending import blend
+from lowtide.interpreter.program.graphs import EXIT, Branch, Edge, Graph, Loop
+
+Mask = NDArray[np.bool_] | None
+
+
+class _Path:
+    """Lanes on their way to block `block` by `edge`, up to block `until`."""
+
+    __slots__ = ("block", "edge", "mask", "until")
+
+    def __init__(self, block: int, until: int, mask: Mask, edge: Edge | None = None) -> None:
+        self.block = block
+        self.until = until
+        self.mask = mask
+        self.edge = edge
+
+
+class _Spin:
+    """The last turn of a loop in which something was polled: registers, and how many blocks had acted."""
+
+    __slots__ = ("acted", "edge", "loop", "registers")
+
+    def __init__(self, edge: Edge, loop: Loop, acted: int, registers: list[Any]) -> None:
+        self.edge = edge
+        self.loop = loop
+        self.acted = acted
+        self.registers = registers
+
+    def is_same(self, other: "_Spin | None") -> bool:
+        return (
+            other is not None
+            and self.edge is other.edge
+            and self.acted == other.acted
+            and all(_same(x, y) for x, y in zip(self.registers, other.registers, strict=True))
+        )
+
+
+def run_graph(state: AgentState, graph: Graph) -> Steps:
+    """Run the blocks from the entry until all lanes have returned, for the lanes that are active now."""
+    outer = state.mask
+    paths = [_Path(0, EXIT, outer)]
+    spin: _Spin | None = None
+    acted = 0
+    while paths:
+        path = paths[-1]
+        if path.edge is not None and path.edge.loop is not None and state.polls:
+            now = _Spin(path.edge, path.edge.loop, acted, [state.values[slot] for slot in path.edge.loop.slots])
+            yield _until_changed(state.polls) if now.is_same(spin) else Wait(lambda: True, lambda: "to poll again")
+            spin = now
+            state.polls = []
+        if path.block == path.until:
+            paths.pop()
+            if paths:
+                paths[-1].edge = None
+            continue
+        if spin is not None and path.block not in spin.loop.blocks:
+            spin = None
+        state.mask = path.mask
+        block = graph.blocks[path.block]
+        acted += block.acts
+        yield from _run_ops(state, block.ops, graph.kept)
+        _follow(state, path, block.branch, graph, paths)
+    state.mask = outer
+
+
+def _run_ops(state: AgentState, ops: tuple[Any, ...], kept: frozenset[int]) -> Steps:
+    count_steps(state, len(ops) + 1)
+    values = state.values
+    for op in ops:
+        state.op = op
+        saved = None if state.mask is None else [(slot, values[slot]) for slot in op.results if slot in kept]
+        if op.resumable:
+            yield from op.handler(state, op)
+        else:
+            op.handler(state, op)
+        if saved:
+            for slot, old in saved:
+                values[slot] = blend(state.mask, values[slot], old)
+
+
+def _follow(state: AgentState, path: _Path, branch: Branch, graph: Graph, paths: list[_Path]) -> None:
+    """Take the path's lanes along their edges; where they part, the path waits where they meet again."""
+    if branch.op is not None:
+        state.op = branch.op
+    edge = branch.edges[-1]
+    if branch.condition is not None:
+        value = state.values[branch.condition]
+        if isinstance(value, np.ndarray):
+            taken = _parted(branch, value, path.mask)
+            if len(taken) > 1:
+                path.block, path.edge = graph.meets[path.block], None
+                sources = [[state.values[move.source] for move in edge.moves] for edge, _ in taken]
+                for (edge, mask), moved in zip(taken, sources, strict=True):
+                    _move(state, edge, moved, mask)
+                paths += [_Path(edge.target, path.block, mask, edge) for edge, mask in reversed(taken)]
+                return
+            edge = taken[0][0]
+        else:
+            edge = branch.edges[branch.cases.get(value, -1)]
+    if edge.moves:
+        _move(state, edge, [state.values[move.source] for move in edge.moves], path.mask)
+    path.block, path.edge = edge.target, edge
+
+
+def _parted(branch: Branch, value: NDArray[Any], mask: Mask) -> list[tuple[Edge, NDArray[np.bool_]]]:
+    """The edges that active lanes take, and which lanes."""
+    rest = np.ones(value.shape, np.bool_) if mask is None else mask
+    taken = []
+    for case, number in branch.cases.items():
+        chosen = rest & (value == case)
+        if chosen.any():
+            taken.append((branch.edges[number], chosen))
+            rest = rest & ~chosen
+    if rest.any():
+        taken.append((branch.edges[-1], rest))
+    return taken
+
+
+def _move(state: AgentState, edge: Edge, moved: Iterable[Any], mask: Mask) -> None:
+    for move, new in zip(edge.moves, moved, strict=True):
+        old = state.values[move.target]
+        state.values[move.target] = new if mask is None else blend(mask, new, old, move.dtype)
+
+
+def _until_changed(polls: list[Wait]) -> Wait:
+    return Wait(
+        lambda: any(poll.ready() for poll in polls), lambda: ", or ".join(dict.fromkeys(poll.why() for poll in polls))
+    )
+
+
+def _same(x: Any, y: Any) -> bool:
+    """Whether two values of a slot are equal; where that cannot be told, they are not."""
+    if x is y:
+        return True
+    if isinstance(x, tuple) and isinstance(y, tuple):
+        return len(x) == len(y) and all(_same(a, b) for a, b in zip(x, y, strict=True))
+    if isinstance(x, np.ndarray) or isinstance(y, np.ndarray):
+        return isinstance(x, np.ndarray) and isinstance(y, np.ndarray) and np.array_equal(x, y)
+    return isinstance(x, int | float | np.generic) and isinstance(y, int | float | np.generic) and bool(x == y)

@@ -1,0 +1,122 @@
+"""A function of several blocks as plain data: blocks, how each ends, where divergent lanes meet again, its loops.
+
+Decoders of any language make it (`Graph.of`) and machine/branches.py runs it; nothing here knows MLIR. A block runs its
+ops, then its branch takes one edge, for each lane. An edge moves values between slots, all at once: the block arguments
+of the LLVM dialect; where registers are plain, as in PTX, it moves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from lowtide.interpreter.program.dominators import immediate_post_dominators, natural_loop, retreating
+
+EXIT = -1
+"""The number of the block behind all others: an edge to it returns from the function."""
+
+
+class Instruction(Protocol):
+    """What a block runs: a DecodedOp, or an instruction of another decoder."""
+
+    handler: Any
+    resumable: bool
+    operands: tuple[int, ...]  # slots that it reads
+    results: tuple[int, ...]  # slots that it writes
+
+    def describe(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Move:
+    """A value for a slot of the edge's target. `dtype` is numpy's of an integer, None of all else."""
+
+    source: int
+    target: int
+    dtype: Any = None
+
+
+@dataclass(eq=False, slots=True)
+class Edge:
+    """To block `target`, or EXIT. `loop`: the loop that it closes, if it goes back (worked out by `Graph.of`)."""
+
+    target: int
+    moves: tuple[Move, ...] = ()
+    loop: Loop | None = None
+
+
+@dataclass(eq=False)
+class Loop:
+    """The blocks of a loop, and the slots that they write."""
+
+    blocks: frozenset[int]
+    slots: tuple[int, ...]
+
+
+@dataclass(eq=False)
+class Branch:
+    """How a block ends: a lane takes the edge that `cases` names for its value of `condition`, else the last.
+
+    `condition` is a slot; None where there is one edge. A conditional branch has {True: 0} and two edges. `op` stands
+    in messages.
+    """
+
+    edges: tuple[Edge, ...]
+    condition: int | None = None
+    cases: Mapping[int, int] = field(default_factory=dict)
+    op: Any = None
+
+
+@dataclass(eq=False)
+class Block:
+    """`acts`: it does more than compute registers and poll, so that running it again is no mere waiting."""
+
+    ops: tuple[Any, ...]
+    branch: Branch
+    acts: bool = True
+
+
+@dataclass(eq=False)
+class Graph:
+    """Blocks, the first of which is the entry.
+
+    `meets`: for each block, where lanes that leave it by different edges meet again, its immediate post-dominator.
+    `kept`: slots whose values in lanes that do not run an op may still be read, so that it must leave them alone.
+    """
+
+    blocks: tuple[Block, ...]
+    meets: tuple[int, ...]
+    kept: frozenset[int]
+
+    @classmethod
+    def of(cls, blocks: Sequence[Block], registers: bool = False) -> Graph:
+        """The graph of these blocks. `registers`: slots may be written at several places (no SSA)."""
+        successors = [[edge.target for edge in block.branch.edges] for block in blocks]
+        for block, edge_number in retreating(successors):
+            edge = blocks[block].branch.edges[edge_number]
+            inside = natural_loop(successors, block, edge.target)
+            edge.loop = Loop(inside, tuple(sorted({slot for at in inside for slot in _written(blocks[at])})))
+        looping = {at for block in blocks for edge in block.branch.edges if edge.loop for at in edge.loop.blocks}
+        kept = _crossing(blocks, range(len(blocks)) if registers else looping)
+        return cls(tuple(blocks), immediate_post_dominators(successors), frozenset(kept))
+
+
+def _written(block: Block) -> Iterable[int]:
+    yield from (slot for op in block.ops for slot in op.results)
+    yield from (move.target for edge in block.branch.edges for move in edge.moves)
+
+
+def _crossing(blocks: Sequence[Block], among: Iterable[int]) -> set[int]:
+    """Slots that ops of these blocks write and that live on: read in another block, or in this before it is written."""
+    read: set[int] = set()
+    for block in blocks:
+        written: set[int] = set()
+        for op in block.ops:
+            read.update(slot for slot in op.operands if slot not in written)
+            written.update(op.results)
+        last = [move.source for edge in block.branch.edges for move in edge.moves]
+        if block.branch.condition is not None:
+            last.append(block.branch.condition)
+        read.update(slot for slot in last if slot not in written)
+    return read & {slot for number in among for op in blocks[number].ops for slot in op.results}
