@@ -102,7 +102,7 @@ class CompiledKernel:
         is not interpreted or was not compiled, and for every rule of the hardware that the kernel breaks.
         """
         if level == str(Level.PTX):
-            raise InterpreterError(f"level {level} is not interpreted; the last that is, is {Level.NVVM}")
+            raise InterpreterError(f"level {level} is not interpreted; the last that is, is {Level.LLVM}")
         if not isinstance(level, str) or level not in self.levels:
             raise InterpreterError(f"level {level!r} is not at hand; this kernel has {', '.join(self.levels)}")
         names = [argument["name"] for argument in self.manifest["arguments"]]

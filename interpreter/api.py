@@ -1,4 +1,4 @@
-"""`interpret`: run a module of any level from problem to nvvm on numpy arrays."""
+"""`interpret`: run a module of any level from problem to llvm on numpy arrays."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -100,7 +100,7 @@ def level_of(module: ir.Module) -> str:
     level = ir.StringAttr(attributes["tile.level"]).value
     if level not in LEVELS:
         raise InterpreterError(
-            f"level {level} is not interpreted; the last that is, is nvvm: interpret the dump of that level"
+            f"level {level} is not interpreted; the last that is, is llvm: interpret the dump of that level"
         )
     return level
 

@@ -26,8 +26,9 @@ from lowtide.targets import Target
 #: Called as CTAs of a launch end, with the number that have ended and the total.
 Progress: TypeAlias = Callable[[int, int], None]
 
-LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm")
+LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm", "llvm")
 MAX_THREADS = 1024
+_BLOCK_SIZES = frozenset({"known_block_size", "gpu.known_block_size", "nvvm.reqntid"})  # exact ones, of a kernel
 MAX_CLUSTER = 8  # CTAs (CUDA C++ Programming Guide, "Thread Block Clusters")
 
 
@@ -147,18 +148,23 @@ def _check_roles(program: Program, request: LaunchRequest, op: DecodedOp) -> Non
 
 
 def _check_declared(program: Program, request: LaunchRequest, op: DecodedOp) -> None:
-    """What a gpu.func says of its launch, and what becomes its PTX leans on, must be so."""
+    """What a kernel says of its launch, and what becomes its PTX leans on, must be so."""
     required = math.prod(program.attributes.get("nvvm.cluster_dim", (1,)))
     if program.is_hardware and required != math.prod(request.cluster):
         raise InterpreterError(
             f"{op.describe()}: clusters of {math.prod(request.cluster)} CTAs, nvvm.cluster_dim of @{program.name} has "
             f"{required}; write the same in both"
         )
-    sizes = program.attributes.get("known_block_size")
-    if sizes is not None and math.prod(sizes) != request.threads:
+    for name in _BLOCK_SIZES & program.attributes.keys():
+        if (threads := math.prod(program.attributes[name])) != request.threads:
+            raise InterpreterError(
+                f"{op.describe()}: {request.threads} threads per CTA, {name} of @{program.name} has {threads}; write "
+                "the same in both"
+            )
+    most = math.prod(program.attributes.get("nvvm.maxntid", (MAX_THREADS,)))
+    if request.threads > most:
         raise InterpreterError(
-            f"{op.describe()}: {request.threads} threads per CTA, known_block_size of @{program.name} has "
-            f"{math.prod(sizes)}; write the same in both"
+            f"{op.describe()}: {request.threads} threads per CTA, nvvm.maxntid of @{program.name} allows {most}"
         )
     held, most = _registers_at_entry(program), registers_that_fit(request.threads)
     if held > most:
@@ -167,12 +173,24 @@ def _check_declared(program: Program, request: LaunchRequest, op: DecodedOp) -> 
             f"{request.threads} threads can have {most} each; take at most that"
         )
     maps = [at for at, argument in enumerate(request.arguments) if isinstance(argument, TensorMap)]
-    said = sorted(program.attributes.get("tensor_maps", ()))
-    if program.level == "nvvm" and maps != said:
+    said = {"nvvm": _tensor_maps, "llvm": _by_value}.get(program.level, lambda program: maps)(program)
+    if maps != said:
+        name = "tensor_maps" if program.level == "nvvm" else "llvm.byval, in parameters aligned to 64 bytes,"
         raise InterpreterError(
-            f"{op.describe()}: passes tensor maps as the arguments {maps}, @{program.name} has tensor_maps = {said}; "
+            f"{op.describe()}: passes tensor maps as the arguments {maps}, @{program.name} has {name} = {said}; "
             "list them, since only those are passed by value, as the TMA unit needs them"
         )
+
+
+def _tensor_maps(program: Program) -> list[int]:
+    """The arguments that a gpu.func says are tensor maps."""
+    return sorted(program.attributes.get("tensor_maps", ()))
+
+
+def _by_value(program: Program) -> list[int]:
+    """The arguments of an llvm.func that lie in parameter space themselves, aligned as the TMA unit needs it."""
+    described = program.attributes.get("arg_attrs", ())
+    return [at for at, entry in enumerate(described) if "llvm.byval" in entry and entry.get("llvm.align", 1) >= 64]
 
 
 def _registers_at_entry(program: Program) -> int:

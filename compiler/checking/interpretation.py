@@ -23,7 +23,7 @@ from lowtide.targets import Target
 
 # Multiply-adds per second of one CPU core, those of padded tiles included: measured once, for estimates.
 _SPEED: Mapping[str, float] = MappingProxyType(
-    {"problem": 5e8, "cta": 3e8, "smem": 1e8, "pipelined": 5e7, "atoms": 2e7, "epilogue": 2e7, "nvvm": 6e6}
+    {"problem": 5e8, "cta": 3e8, "smem": 1e8, "pipelined": 5e7, "atoms": 2e7, "epilogue": 2e7, "nvvm": 6e6, "llvm": 5e6}
 )
 LONGEST_SECONDS = 600.0
 

@@ -1,7 +1,7 @@
 """A record of a run, in order: which work tiles each CTA computed, and which elements of D it stored.
 
-Where an op says it (`tile.work_tiles`, levels cta to epilogue) the tiles are recorded; at level nvvm no op does, and
-they are read from the stores.
+Where an op says it (`tile.work_tiles`, levels cta to epilogue) the tiles are recorded; at levels nvvm and llvm no op
+does, and they are read from the stores.
 """
 
 import math

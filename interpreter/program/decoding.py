@@ -157,7 +157,7 @@ class _Decoder:
         if entry is None:
             raise InterpreterError(
                 f"{op.location}: {op.name} has no meaning to the interpreter at level {self.program.level}; "
-                "levels problem to nvvm are interpreted"
+                "levels problem to llvm are interpreted"
             )
         self.program.collective &= not entry.by_warp
         operands = tuple(self.define(operand) for operand in op.operands)

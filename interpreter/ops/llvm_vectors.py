@@ -1,0 +1,73 @@
+"""The llvm dialect: elements of vectors in registers.
+
+A vector is an array (32, n), or (1, n) where uniform; a vector of i32 that holds pairs of 16-bit floats is Packed. None
+is poison, which may be inserted into only.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.numbers.packed import Packed
+from lowtide.interpreter.ops.vector import as_rows, scalar_of
+from lowtide.interpreter.program.ir_types import Vector
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedOp
+
+OPS = OpTable(acts=False)
+
+
+@OPS.implements("llvm.extractelement")
+def extractelement(state: AgentState, op: DecodedOp) -> None:
+    vector, index = (state.values[slot] for slot in op.operands)
+    type = op.operand_types[0]
+    assert isinstance(type, Vector)
+    _check_index(state, op, index, type)
+    if isinstance(vector, Packed):
+        state.values[op.results[0]] = Packed(vector.payload[:, index], vector.dtype)
+        return
+    lanes = state.lanes % len(vector) if isinstance(index, np.ndarray) else slice(None)
+    state.values[op.results[0]] = scalar_of(vector[lanes, index], type.element)
+
+
+@OPS.implements("llvm.insertelement")
+def insertelement(state: AgentState, op: DecodedOp) -> None:
+    vector, value, index = (state.values[slot] for slot in op.operands)
+    type = op.result_types[0]
+    assert isinstance(type, Vector)
+    _check_index(state, op, index, type)
+    column = as_rows(value, type.element)
+    by_lane = isinstance(index, np.ndarray)
+    lanes = max(len(column), 1 if vector is None else len(vector), len(state.lanes) if by_lane else 1)
+    result = np.zeros((lanes, *type.shape), _payload(state, type))
+    if vector is not None:
+        result[:] = vector
+    result[state.lanes if by_lane else slice(None), index] = column
+    state.values[op.results[0]] = result
+
+
+@OPS.implements("llvm.shufflevector")
+def shufflevector(state: AgentState, op: DecodedOp) -> None:
+    """Elements of both vectors by their numbers; one whose number is -1 may be anything."""
+    both = [state.values[slot] for slot in op.operands]
+    type = op.operand_types[0]
+    assert isinstance(type, Vector)
+    lanes = max(1 if vector is None else len(vector) for vector in both)
+    whole = np.zeros((lanes, 2, *type.shape), _payload(state, type))
+    for side, vector in enumerate(both):
+        if vector is not None:
+            whole[:, side] = vector
+    chosen = [max(0, place) for place in op.attributes["mask"]]
+    state.values[op.results[0]] = whole.reshape(lanes, -1)[:, chosen]
+
+
+def _payload(state: AgentState, type: Vector) -> Any:
+    return state.machine.domain.payload if type.element.is_float else type.element.dtype
+
+
+def _check_index(state: AgentState, op: DecodedOp, index: Any, type: Vector) -> None:
+    """Raises InterpreterError for a position outside the vector, and one by lane in a vector of pairs."""
+    if np.any((np.asarray(index) < 0) | (np.asarray(index) >= type.shape[0])):
+        raise violation(state, op, f"position {index} is outside the vector's {type.shape[0]} elements")
