@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import numpy as np
+
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
-from lowtide.interpreter.machine.lanes import active_rows, by_lane
+from lowtide.interpreter.machine.lanes import active_rows, by_lane, disjoint, rows_together
+from lowtide.interpreter.program.batches import Batch, NotTogether
 from lowtide.interpreter.program.program import DecodedOp
 
 
@@ -19,3 +22,18 @@ def start(state: AgentState, op: DecodedOp, destination: Any, source: Any, size:
         if ((used < 0) | (used > size)).any():
             raise violation(state, op, f"src-size must be 0 … {size}, not {int(used[(used < 0) | (used > size)][0])}")
     state.cta.copies.start(state.machine.memory, access, shared_rows, global_rows, size, used)
+
+
+def start_together(
+    state: AgentState, batch: Batch, destinations: list[Any], sources: list[Any], size: int, used: list[Any] | None
+) -> None:
+    """As `start`, for ops that run as one: to different bytes, each by the active lanes."""
+    access, rows = rows_together(state, batch, destinations)
+    _, global_rows = rows_together(state, batch, sources)
+    disjoint(state.cta.shared, access, rows, size)
+    counts = None
+    if used is not None:
+        counts = np.concatenate([by_lane(each) if state.mask is None else by_lane(each)[state.mask] for each in used])
+        if int(counts.min()) < 0 or int(counts.max()) > size:
+            raise NotTogether
+    state.cta.copies.start(state.machine.memory, access, rows, global_rows, size, counts)

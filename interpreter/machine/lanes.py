@@ -7,6 +7,7 @@ import numpy as np
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.numbers.cells import Access, Cells, Ints
+from lowtide.interpreter.program.batches import Batch, NotTogether
 from lowtide.interpreter.program.ir_types import Pointer, Type
 from lowtide.interpreter.program.program import DecodedOp
 
@@ -39,6 +40,24 @@ def active_rows(state: AgentState, op: DecodedOp, address: Any) -> tuple[Access,
     if state.mask is not None:
         lanes, address = lanes[state.mask], address[state.mask]
     return state.access(op, lanes), address
+
+
+def rows_together(state: AgentState, batch: Batch, addresses: list[Any]) -> tuple[Access, Ints]:
+    """As `active_rows`, for ops that run as one: of one op after the other. Raises NotTogether where it differs."""
+    if any(not isinstance(address, np.ndarray) for address in addresses):
+        if state.mask is None and not batch.acts:  # a row of the whole warp
+            raise NotTogether
+        addresses = [by_lane(address) for address in addresses]
+    lanes = state.lanes
+    if state.mask is not None:
+        lanes, addresses = lanes[state.mask], [address[state.mask] for address in addresses]
+    return state.access(batch.ops[0], np.tile(lanes, len(addresses))), np.concatenate(addresses)
+
+
+def disjoint(cells: Cells, access: Access, rows: Ints, size: int, align: int | None = None) -> None:
+    """Raises NotTogether unless these rows of `size` bytes have no byte in common."""
+    if not cells.span(access, rows, size, align).is_disjoint:
+        raise NotTogether
 
 
 def uniform(state: AgentState, op: DecodedOp, value: Any) -> int:

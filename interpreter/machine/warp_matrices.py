@@ -1,6 +1,8 @@
 """Matrices that the lanes of a warp hold together: ldmatrix, stmatrix, mma.sync (PTX ISA, "ldmatrix", …)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,9 @@ from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.hardware import MmaFragments
 from lowtide.interpreter.machine.lanes import by_lane, whole_warp
 from lowtide.interpreter.numbers.cells import ZERO_TYPE
+from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import Packed, unpack
+from lowtide.interpreter.program.batches import Batch, NotTogether
 from lowtide.interpreter.program.program import DecodedOp
 
 Values = NDArray[Any]
@@ -25,6 +29,21 @@ def ldmatrix(state: AgentState, op: DecodedOp, address: Any, num: int, trans: bo
     payload, dtype = state.cta.shared.load_any(state.access(op), rows, 2, 8)
     received = hardware.ldmatrix(payload, num, trans)
     return tuple(Packed(received[:, matrix], dtype) for matrix in range(num))
+
+
+def ldmatrix_together(
+    state: AgentState, batch: Batch, addresses: Sequence[Any], num: int, trans: bool
+) -> list[tuple[Packed, ...]]:
+    """As `ldmatrix`, for ops that run as one: what each receives. Raises NotTogether where it differs."""
+    if state.mask is not None:
+        raise NotTogether
+    rows = np.concatenate([by_lane(address)[: 8 * num] for address in addresses])
+    payload, dtype = state.cta.shared.load_any(state.access(batch.ops[0]), rows, 2, 8)
+    if dtype == ZERO_TYPE:
+        raise NotTogether
+    received = hardware.ldmatrix(payload, num * len(addresses), trans).swapaxes(0, 1)
+    registers = [Packed(each, dtype) for each in received]
+    return [tuple(registers[at : at + num]) for at in range(0, len(registers), num)]
 
 
 def stmatrix(state: AgentState, op: DecodedOp, address: Any, registers: Sequence[Any], trans: bool) -> None:
@@ -70,6 +89,55 @@ def multiply(
             parts.append(columns)
     a, b, c = parts
     return hardware.mma(fragments, a, b, c, domain, types[1])
+
+
+@dataclass(frozen=True)
+class Products:
+    """Products that run as one: the slots of their operands, each fragment once, and which fragments each takes."""
+
+    a: tuple[tuple[int, ...], ...]
+    b: tuple[tuple[int, ...], ...]
+    c: tuple[int, ...]
+    of_a: NDArray[np.int64]
+    of_b: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, slots: Sequence[tuple[tuple[int, ...], ...]]) -> "Products":
+        """From the slots of A, B and C of each."""
+        a, b, c = zip(*slots, strict=True)
+        places_a, places_b = ({each: at for at, each in enumerate(dict.fromkeys(side))} for side in (a, b))
+        of_a, of_b = np.array([places_a[each] for each in a]), np.array([places_b[each] for each in b])
+        return cls(tuple(places_a), tuple(places_b), tuple(chain.from_iterable(c)), of_a, of_b)
+
+
+def multiply_together(
+    state: AgentState, products: Products, fragments: MmaFragments, types: tuple[str, str]
+) -> list[Values]:
+    """As `multiply`, for products of packed operands and plain accumulators: the columns (32,) of D of each."""
+    if state.mask is not None:
+        raise NotTogether
+    values, domain, (m, n, k) = state.values, state.machine.domain, fragments.shape
+    a, b = (_fragments(values, side, types[0], domain) for side in (products.a, products.b))
+    left, right = np.empty((len(a), m, k), a.dtype), np.empty((len(b), k, n), b.dtype)
+    left[:, fragments.a[0], fragments.a[1]] = a
+    right[:, fragments.b[0], fragments.b[1]] = b
+    columns = [values[slot] for slot in products.c]
+    c = np.empty((len(columns), 32), domain.payload)
+    for at, column in enumerate(columns):
+        c[at] = column
+    accumulators = np.empty((len(products.of_a), m, n), domain.payload)
+    accumulators[:, fragments.c[0], fragments.c[1]] = c.reshape(len(accumulators), -1, 32).swapaxes(1, 2)
+    d = domain.dot(left[products.of_a], right[products.of_b].swapaxes(1, 2), accumulators, types[1])
+    return list(np.ascontiguousarray(d[:, fragments.c[0], fragments.c[1]].swapaxes(1, 2)).reshape(-1, 32))
+
+
+def _fragments(values: list[Any], side: Sequence[tuple[int, ...]], dtype: str, domain: Domain) -> Values:
+    """Packed operands: array (fragments, 32, values)."""
+    registers = [unpack(values[slot], dtype, domain) for slots in side for slot in slots]
+    if any(len(register) != 32 for register in registers):
+        registers = [np.broadcast_to(register, (32, 2)) for register in registers]
+    joined = np.concatenate(registers).reshape(len(side), -1, 32, 2)
+    return joined.swapaxes(1, 2).reshape(len(side), 32, -1)
 
 
 def _side_by_side(registers: list[Any]) -> Any:

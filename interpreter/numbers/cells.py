@@ -276,9 +276,11 @@ class Cells:
         """How many units a memory of `size` bytes has."""
         return padded(size) // self.unit
 
-    def dtype_at(self, at: int) -> str | None:
-        """The type of the element that begins at a relative address; None where none does."""
-        return _NAMES.get(int(self.codes[at]))
+    def dtypes_at(self, addresses: Ints) -> set[str]:
+        """The types of the elements that begin at these addresses, of those where one does."""
+        at = addresses - self.origin
+        codes = self.codes[at[(at >= 0) & (at < self.size)]]
+        return {_NAMES[code] for code in set(codes.tolist()) if code in _NAMES}
 
     def fail(self, access: Access, addresses: Ints, row: int, byte: int, rule: str) -> NoReturn:
         """Raise the InterpreterError of a rule broken at byte `byte` of row `row`."""

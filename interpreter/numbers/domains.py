@@ -113,14 +113,14 @@ class FloatDomain:
         return self.round(x * y + z, dtype)
 
     def dot(self, a: Values, b: Values, c: Values, dtype: str) -> Values:
-        """c + a · bᵀ on matrices a: (M, K), b: (N, K), c: (M, N): summed in a wider type, rounded once to `dtype`.
+        """c + a · bᵀ on matrices a: (…, M, K), b: (…, N, K), c: (…, M, N): in a wider type, rounded once to `dtype`.
 
         For f64 the wider type is numpy's longdouble: 11 more bits on x86, more on other CPUs, on a few none.
         """
         if dtype in _AS_WIDE_AS_PAYLOAD:
-            wide_a, wide_b = a.astype(np.longdouble), b.T.astype(np.longdouble)
+            wide_a, wide_b = a.astype(np.longdouble), b.swapaxes(-1, -2).astype(np.longdouble)
             return (wide_a @ wide_b + c).astype(np.float64)
-        return self.round(a @ b.T + c, dtype)
+        return self.round(a @ b.swapaxes(-1, -2) + c, dtype)
 
     def maximum(self, x: Values, y: Values) -> Values:
         """The larger; NaN where either is (arith.maximumf)."""
@@ -221,8 +221,8 @@ class ExactDomain(FloatDomain):
     def dot(self, a: Values, b: Values, c: Values, dtype: str) -> Values:
         bound = self._check_product(a, b, a.shape[-1])
         if bound < 2.0**53:  # then every partial sum is exact in float64, whose product is the fast one
-            return (a.astype(np.float64) @ b.T.astype(np.float64)).astype(np.int64) + c
-        return a @ b.T + c
+            return (a.astype(np.float64) @ b.swapaxes(-1, -2).astype(np.float64)).astype(np.int64) + c
+        return a @ b.swapaxes(-1, -2) + c
 
     def max_number(self, x: Values, y: Values) -> Values:
         return np.maximum(x, y)
@@ -304,7 +304,8 @@ class FieldDomain(ExactDomain):
     def dot(self, a: Values, b: Values, c: Values, dtype: str) -> Values:
         # Halves of 16 and 15 bits: every sum of products of halves is exact in float64 up to K = 2^21.
         low_a, high_a, low_b, high_b = (
-            part.astype(np.float64) for part in (a & 0xFFFF, a >> 16, b.T & 0xFFFF, b.T >> 16)
+            part.astype(np.float64)
+            for part in (a & 0xFFFF, a >> 16, b.swapaxes(-1, -2) & 0xFFFF, b.swapaxes(-1, -2) >> 16)
         )
         low, middle, high = (
             part.astype(np.int64) % self.prime

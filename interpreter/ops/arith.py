@@ -157,7 +157,7 @@ def unsigned_extremum(state: AgentState, op: DecodedOp) -> None:
 def shift(state: AgentState, op: DecodedOp) -> None:
     scalar = element_of(op.result_types[0])
     x, amount = _operands(state, op)
-    if np.any((np.asarray(amount) < 0) | (np.asarray(amount) >= scalar.bits)):
+    if not (0 <= amount < scalar.bits if isinstance(amount, int) else _all_within(amount, scalar.bits)):
         raise violation(state, op, f"a shift by {amount} is poison for {scalar.name}; shift by 0 … {scalar.bits - 1}")
     if op.name == "arith.shli":
         result = x << amount
@@ -167,6 +167,10 @@ def shift(state: AgentState, op: DecodedOp) -> None:
         x = unsigned(x, scalar)
         result = x >> (amount.astype(x.dtype) if _both_arrays(x, amount) else amount)
     state.values[op.results[0]] = canonical(result, scalar)
+
+
+def _all_within(amounts: Any, limit: int) -> bool:
+    return bool(((np.asarray(amounts) >= 0) & (np.asarray(amounts) < limit)).all())
 
 
 def _both_arrays(x: Any, y: Any) -> bool:

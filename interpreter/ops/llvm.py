@@ -16,10 +16,19 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
-from lowtide.interpreter.machine.lanes import SHARED, active_rows, memory_of, spread, whole_warp
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Access, Cells, Ints
+from lowtide.interpreter.machine.lanes import (
+    SHARED,
+    active_rows,
+    disjoint,
+    memory_of,
+    rows_together,
+    spread,
+    whole_warp,
+)
+from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Access, Cells, Ints
 from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
 from lowtide.interpreter.ops import arith, math
+from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
 from lowtide.interpreter.program.ir_attributes import decode_attribute
 from lowtide.interpreter.program.ir_types import Array, Scalar, Struct, Type, Vector, decode_type
 from lowtide.interpreter.program.op_table import OpTable
@@ -248,7 +257,51 @@ def _prepare_access(op: DecodedOp, program: Program) -> None:
     op.data = (op.operands[pointer], op.operand_types[pointer], element, count, op.attributes.get("alignment"))
 
 
-@OPS.implements("llvm.load", prepare=_prepare_access)
+def _access_key(op: DecodedOp) -> Any:
+    _, pointer, element, count, align = op.data
+    return op.name, pointer, element, count, align
+
+
+def _loads(state: AgentState, batch: Batch) -> None:
+    """Loads by all lanes, of one type."""
+    addresses = [state.values[op.data[0]] for op in batch.ops]
+    access, rows = rows_together(state, batch, addresses)
+    op = batch.ops[0]
+    _, pointer, element, count, align = op.data
+    cells, type = memory_of(state, op, pointer, rows), op.result_types[0]
+    if state.mask is not None or (element.name == "i32" and _holds_halves(cells, rows)):
+        raise NotTogether
+    payload = cells.load(access, rows, element.name, count, align)
+    if not element.is_float:
+        payload = payload.astype(element.dtype)
+    shape = type.shape if isinstance(type, Vector) else ()
+    for op, part in zip(batch.ops, payload.reshape(len(batch.ops), -1, *shape), strict=True):
+        state.values[op.results[0]] = part
+
+
+def _stores(state: AgentState, batch: Batch) -> None:
+    """Stores by the active lanes, of one type, to different bytes."""
+    op, values = batch.ops[0], state.values
+    _, pointer, element, count, align = op.data
+    addresses, stored = [values[op.data[0]] for op in batch.ops], [values[op.operands[0]] for op in batch.ops]
+    dtype = element.name
+    if isinstance(stored[0], Packed):
+        dtype, count = stored[0].dtype, 2 * count
+        stored = [value.unpack(dtype) if isinstance(value, Packed) else None for value in stored]
+    if any(value is None or isinstance(value, Packed) for value in stored):
+        raise NotTogether
+    access, rows = rows_together(state, batch, addresses)
+    payload = np.empty((len(stored), len(state.lanes), count), state.machine.domain.payload)
+    for at, value in enumerate(stored):
+        payload[at] = value.reshape(len(value), count) if isinstance(value, np.ndarray) and value.ndim else value
+    if state.mask is not None:
+        payload = payload[:, state.mask]
+    cells = memory_of(state, op, pointer, rows)
+    disjoint(cells, access, rows, ELEMENT_BYTES[dtype] * count if dtype != ZERO_TYPE else 2 * count, align)
+    cells.store(access, rows, payload.reshape(-1, count), dtype, count, align)
+
+
+@OPS.implements("llvm.load", prepare=_prepare_access, bulk=Bulk(_loads, _access_key))
 def load(state: AgentState, op: DecodedOp) -> None:
     slot, pointer, element, count, align = op.data
     address = state.values[slot]
@@ -273,11 +326,10 @@ def load(state: AgentState, op: DecodedOp) -> None:
 
 def _holds_halves(cells: Cells, rows: Ints) -> bool:
     """Whether 16-bit floats lie where an i32 is read: then the register is a packed one."""
-    starts = rows - cells.origin
-    return any(cells.dtype_at(int(at)) in PACKED_TYPES for at in starts[(starts >= 0) & (starts < cells.size)])
+    return any(dtype in PACKED_TYPES for dtype in cells.dtypes_at(rows))
 
 
-@OPS.implements("llvm.store", prepare=_prepare_access, acts=True)
+@OPS.implements("llvm.store", prepare=_prepare_access, acts=True, bulk=Bulk(_stores, _access_key))
 def store(state: AgentState, op: DecodedOp) -> None:
     value = state.values[op.operands[0]]
     slot, pointer, element, count, align = op.data

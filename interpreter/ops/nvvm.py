@@ -9,6 +9,7 @@ from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.barriers import barrier, named_barrier, warp_barrier
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.numbers.packed import PACKED_TYPES
+from lowtide.interpreter.program.batches import Batch, Bulk
 from lowtide.interpreter.program.ir_types import Struct, Vector
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
@@ -70,7 +71,21 @@ def warpsize(state: AgentState, op: DecodedOp) -> None:
 # cp.async -------------------------------------------------------------------------------------------------------------
 
 
-@OPS.implements("nvvm.cp.async.shared.global")
+def _copies(state: AgentState, batch: Batch) -> None:
+    values = state.values
+    destinations, sources, *used = ([values[slot] for slot in slots] for slots in batch.data)
+    size = batch.ops[0].attributes["size"]
+    cp_async_copies.start_together(state, batch, destinations, sources, size, used[0] if used else None)
+
+
+_COPIES = Bulk(
+    _copies,
+    key=lambda op: (op.attributes["size"], len(op.operands)),
+    prepare=lambda ops: list(zip(*(op.operands for op in ops), strict=True)),
+)
+
+
+@OPS.implements("nvvm.cp.async.shared.global", bulk=_COPIES)
 def cp_async(state: AgentState, op: DecodedOp) -> None:
     """`size` bytes, zero-filled after the first `cpSize` of them where given (PTX ISA, "cp.async")."""
     destination, source, *used = (state.values[slot] for slot in op.operands)
@@ -120,7 +135,15 @@ def _prepare_ldmatrix(op: DecodedOp, program: Program) -> None:
     op.data = op.attributes["num"], "col" in op.attributes["layout"]
 
 
-@OPS.implements("nvvm.ldmatrix", prepare=_prepare_ldmatrix)
+def _ldmatrices(state: AgentState, batch: Batch) -> None:
+    values, (num, trans) = state.values, batch.ops[0].data
+    addresses = [values[op.operands[0]] for op in batch.ops]
+    received = warp_matrices.ldmatrix_together(state, batch, addresses, num, trans)
+    for op, registers in zip(batch.ops, received, strict=True):
+        values[op.results[0]] = registers if num > 1 else registers[0]
+
+
+@OPS.implements("nvvm.ldmatrix", prepare=_prepare_ldmatrix, bulk=Bulk(_ldmatrices, key=lambda op: op.data))
 def ldmatrix(state: AgentState, op: DecodedOp) -> None:
     num, trans = op.data
     registers = warp_matrices.ldmatrix(state, op, state.values[op.operands[0]], num, trans)
@@ -144,10 +167,26 @@ def _prepare_mma(op: DecodedOp, program: Program) -> None:
     result = op.result_types[0]
     assert isinstance(result, Struct)
     accumulator = "f16" if isinstance(result.elements[0], Vector) else "f32"
-    op.data = fragments, types[0], accumulator, op.operand_groups()
+    op.data = fragments, types[0], accumulator, tuple(op.operand_groups())
 
 
-@OPS.implements("nvvm.mma.sync", prepare=_prepare_mma)
+def _products(state: AgentState, batch: Batch) -> None:
+    fragments, dtype, accumulator, _ = batch.ops[0].data
+    columns = warp_matrices.multiply_together(state, batch.data, fragments, (dtype, accumulator))
+    count = len(columns) // len(batch.ops)
+    for at, op in enumerate(batch.ops):
+        state.values[op.results[0]] = tuple(columns[at * count : (at + 1) * count])
+
+
+_PRODUCTS = Bulk(
+    _products,
+    key=lambda op: op.data[:3] if op.data[2] == "f32" else op,
+    accesses=False,
+    prepare=lambda ops: warp_matrices.Products.of([op.data[3] for op in ops]),
+)
+
+
+@OPS.implements("nvvm.mma.sync", prepare=_prepare_mma, bulk=_PRODUCTS)
 def mma_sync(state: AgentState, op: DecodedOp) -> None:
     """D = A · B + C by the warp (PTX ISA, "mma"); registers in the order of the instruction."""
     fragments, dtype, accumulator, groups = op.data

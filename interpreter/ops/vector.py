@@ -90,8 +90,11 @@ def from_elements(state: AgentState, op: DecodedOp) -> None:
     type = op.result_types[0]
     assert isinstance(type, Vector)
     columns = [as_rows(state.values[slot], type.element) for slot in op.operands]
-    result = np.stack(np.broadcast_arrays(*columns), axis=1)
-    state.values[op.results[0]] = result.reshape(len(result), *type.shape)
+    result = _empty(state, type, max(map(len, columns)))
+    flat = result.reshape(len(result), -1)
+    for at, column in enumerate(columns):
+        flat[:, at] = column
+    state.values[op.results[0]] = result
 
 
 @OPS.implements("vector.to_elements")
@@ -143,12 +146,26 @@ def insert_strided_slice(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = result
 
 
-@OPS.implements("vector.shuffle")
+def _prepare_shuffle(op: DecodedOp, program: Program) -> None:
+    """Which elements: a slice where it is a run of one operand's, else an array of numbers."""
+    mask, first = list(op.attributes["mask"]), op.operand_types[0].shape[0]  # type: ignore[union-attr]
+    start, end = mask[0], mask[-1] + 1
+    is_run = mask == list(range(start, end)) and (end <= first or start >= first)
+    op.data = slice(start, end) if is_run else np.array(mask), first
+
+
+@OPS.implements("vector.shuffle", prepare=_prepare_shuffle)
 def shuffle(state: AgentState, op: DecodedOp) -> None:
     x, y = (state.values[slot] for slot in op.operands)
-    lanes = max(len(x), len(y))
-    both = np.concatenate([np.broadcast_to(side, (lanes, *side.shape[1:])) for side in (x, y)], axis=1)
-    state.values[op.results[0]] = both[:, list(op.attributes["mask"])]
+    mask, first = op.data
+    if isinstance(mask, slice):
+        part = x[:, mask] if mask.start < first else y[:, mask.start - first : mask.stop - first]
+        state.values[op.results[0]] = part
+        return
+    if len(x) != len(y):
+        lanes = max(len(x), len(y))
+        x, y = (np.broadcast_to(side, (lanes, *side.shape[1:])) for side in (x, y))
+    state.values[op.results[0]] = np.concatenate((x, y), axis=1)[:, mask]
 
 
 @OPS.implements("vector.interleave")

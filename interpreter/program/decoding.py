@@ -10,6 +10,7 @@ from mlir import ir
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.numbers.domains import Domain
+from lowtide.interpreter.program.batches import batched
 from lowtide.interpreter.program.graphs import EXIT, Block, Branch, Edge, Graph, Move
 from lowtide.interpreter.program.ir_attributes import decode_attribute
 from lowtide.interpreter.program.ir_types import Scalar, Type, decode_type
@@ -98,7 +99,7 @@ class _Decoder:
                 results, terminator = tuple(self.slots[operand] for operand in op.operands), op.name
             else:
                 ops.append(self.op(op))
-        return DecodedBlock(arguments, types, tuple(ops), results, terminator)
+        return DecodedBlock(arguments, types, batched(ops), results, terminator)
 
     def entry(self, block: ir.Block) -> DecodedBlock:
         """The arguments of a function of several blocks."""
@@ -111,7 +112,7 @@ class _Decoder:
         made = []
         for block in region.blocks:
             *views, last = block.operations
-            ops = tuple(self.op(view.operation) for view in views)
+            ops = batched([self.op(view.operation) for view in views])
             made.append(Block(ops, self.branch(last.operation, numbers), any(op.acts for op in ops)))
         return Graph.of(made)
 
@@ -174,6 +175,7 @@ class _Decoder:
             regions=tuple(self.region(region, op) for region in op.regions),
             source=op,
             acts=entry.acts,
+            bulk=entry.bulk,
         )
         if entry.prepare is not None:
             entry.prepare(decoded, self.program)

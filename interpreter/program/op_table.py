@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from lowtide.interpreter.program.batches import Bulk
 from lowtide.interpreter.program.program import DecodedOp, Handler, Program
 
 #: Works out before the run what does not depend on values, and leaves it in `op.data`.
@@ -18,6 +19,7 @@ class Implementation:
     resumable: bool
     by_warp: bool
     acts: bool
+    bulk: Bulk | None = None
 
 
 class OpTable(dict[str, Implementation]):
@@ -32,13 +34,13 @@ class OpTable(dict[str, Implementation]):
         self.acts = acts
 
     def implements(
-        self, *names: str, prepare: Prepare | None = None, acts: bool | None = None
+        self, *names: str, prepare: Prepare | None = None, acts: bool | None = None, bulk: Bulk | None = None
     ) -> Callable[[Handler], Handler]:
-        """Enter the decorated function as the handler of `names`."""
+        """Enter the decorated function as the handler of `names`. `bulk`: how several run as one (batches.py)."""
 
         def enter(handler: Handler) -> Handler:
             resumable = inspect.isgeneratorfunction(handler)
-            entry = Implementation(handler, prepare, resumable, self.by_warp, self.acts if acts is None else acts)
+            entry = Implementation(handler, prepare, resumable, self.by_warp, self.acts if acts is None else acts, bulk)
             self.update(dict.fromkeys(names, entry))
             return handler
 

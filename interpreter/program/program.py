@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from mlir import ir
 
 from lowtide.interpreter.numbers.domains import Domain
+from lowtide.interpreter.program.batches import Bulk
 from lowtide.interpreter.program.graphs import Graph
 from lowtide.interpreter.program.ir_types import Type
 
@@ -35,6 +36,7 @@ class DecodedOp:
     source: ir.Operation  # for messages and `prepare` only
     data: Any = None
     acts: bool = True  # does more than compute values and poll
+    bulk: Bulk | None = None
 
     def operand_groups(self) -> list[tuple[int, ...]]:
         """Operand slots by operand group, for ops with `operandSegmentSizes`."""

@@ -1,0 +1,157 @@
+"""Ops of one kind that run as one: the loads, stores, copies and products of a stretch of straight code.
+
+Between two ops that wait, order accesses or have regions (a *stretch*), ops that only compute may run in any order that
+respects their operands. So `batched` brings together neighbouring accesses of one kind, whose addresses it computes
+first, and products whose operands are there. Accesses of different kinds keep their order. A batch that breaks a rule,
+or cannot run as one, changes nothing and is run again op by op, so that the message names the op.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from lowtide.errors import InterpreterError
+
+
+class NotTogether(Exception):
+    """These ops cannot run as one this time; nothing has changed."""
+
+
+@dataclass(frozen=True)
+class Bulk:
+    """How ops of a kind run as one: `run(state, batch)`, for those whose `key` is equal.
+
+    `accesses`: they access memory, and so keep their order among accesses of other kinds. `prepare` works out what does
+    not depend on values, for `batch.data`.
+    """
+
+    run: Callable[..., None]
+    key: Callable[[Any], Hashable]
+    accesses: bool = True
+    prepare: Callable[[Sequence[Any]], Any] = lambda ops: None
+
+
+class Instruction(Protocol):
+    """What can be brought together: `operands` and `results` are slots, `acts` says that it does more than compute."""
+
+    handler: Callable[..., Any]
+    resumable: bool
+    acts: bool
+    bulk: Bulk | None
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    regions: tuple[Any, ...]
+
+
+class Batch:
+    """Ops that run as one; to who runs a block, an op."""
+
+    __slots__ = ("acts", "bulk", "data", "name", "operands", "ops", "regions", "results", "resumable")
+
+    def __init__(self, ops: tuple[Any, ...], bulk: Bulk) -> None:
+        self.name = f"{len(ops)} × {ops[0].name}"
+        self.ops = ops
+        self.bulk = bulk
+        self.operands = tuple(dict.fromkeys(slot for op in ops for slot in op.operands))
+        self.results = tuple(slot for op in ops for slot in op.results)
+        self.acts = any(op.acts for op in ops)
+        self.resumable = False
+        self.regions: tuple[Any, ...] = ()
+        self.data = bulk.prepare(ops)
+
+    def handler(self, state: Any, op: Any) -> None:
+        """Runs the ops as one, else one after the other."""
+        try:
+            self.bulk.run(state, self)
+        except (NotTogether, InterpreterError, ArithmeticError, ValueError, IndexError, TypeError, KeyError):
+            for each in self.ops:
+                state.op = each
+                each.handler(state, each)
+
+    def describe(self) -> str:
+        return str(self.ops[0].describe())
+
+
+def batched(ops: Sequence[Any]) -> tuple[Any, ...]:
+    """A block's ops, those of one kind brought together."""
+    result: list[Any] = []
+    stretch: list[Any] = []
+    for op in ops:
+        if op.resumable or op.regions or (op.acts and op.bulk is None):
+            result += (*_of_stretch(stretch), op)
+            stretch = []
+        else:
+            stretch.append(op)
+    return (*result, *_of_stretch(stretch))
+
+
+def _of_stretch(ops: Sequence[Any]) -> Sequence[Any]:
+    special = [number for number, op in enumerate(ops) if op.bulk is not None]
+    if len(special) < 2:
+        return ops
+    waiting, following = _dependences(ops)
+    able = deque(number for number, op in enumerate(ops) if op.bulk is None and not waiting[number])
+    result: list[Any] = []
+
+    def release(number: int) -> None:
+        for later in following[number]:
+            waiting[later] -= 1
+            if not waiting[later] and ops[later].bulk is None:
+                able.append(later)
+
+    while special or able:
+        while able:
+            number = able.popleft()
+            result.append(ops[number])
+            release(number)
+        if special:
+            chosen = _together(ops, special, waiting)
+            result.append(ops[chosen[0]] if len(chosen) == 1 else _batch([ops[number] for number in chosen]))
+            taken = set(chosen)
+            special = [number for number in special if number not in taken]
+            for number in chosen:
+                release(number)
+    return result
+
+
+def _together(ops: Sequence[Any], special: list[int], waiting: list[int]) -> list[int]:
+    """The first of the ops that are left, and those that may run with it."""
+    first = next(number for number in special if not waiting[number])
+    bulk = ops[first].bulk
+    key = bulk.key(ops[first])
+    chosen = []
+    for number in special:
+        other = ops[number].bulk
+        if other is bulk and not waiting[number] and bulk.key(ops[number]) == key:
+            chosen.append(number)
+        elif bulk.accesses and other.accesses:
+            break
+    return chosen
+
+
+def _batch(ops: list[Any]) -> Batch:
+    return Batch(tuple(ops), ops[0].bulk)
+
+
+def _dependences(ops: Sequence[Any]) -> tuple[list[int], list[list[int]]]:
+    """How many ops each must wait for, and which wait for it: through slots that are written, read, written again."""
+    waiting, following = [0] * len(ops), [[] for _ in ops]  # type: list[int], list[list[int]]
+    writer: dict[int, int] = {}
+    readers: dict[int, list[int]] = {}
+    for number, op in enumerate(ops):
+        before = {writer[slot] for slot in op.operands if slot in writer}
+        for slot in op.operands:
+            readers.setdefault(slot, []).append(number)
+        for slot in op.results:
+            before.update(readers.pop(slot, ()))
+            if slot in writer:
+                before.add(writer[slot])
+            writer[slot] = number
+        before.discard(number)
+        waiting[number] = len(before)
+        for earlier in before:
+            following[earlier].append(number)
+    return waiting, following
