@@ -2,13 +2,11 @@
 
 from typing import Any
 
-import numpy as np
-
 from lowtide.interpreter.machine import mbarrier_objects, register_pool, tma
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.barriers import together
 from lowtide.interpreter.machine.execution import violation
-from lowtide.interpreter.machine.lanes import uniform
+from lowtide.interpreter.machine.lanes import uniform, whole_warp
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp
 
@@ -106,9 +104,9 @@ def griddepcontrol(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("nvvm.elect.sync")
 def elect_sync(state: AgentState, op: DecodedOp) -> None:
-    """True for one of the active lanes: the first."""
-    active: Any = np.ones(len(state.lanes), np.bool_) if state.mask is None else state.mask
-    state.values[op.results[0]] = state.lanes == np.argmax(active)
+    """True for the first lane. It waits for all lanes of its member mask, those of the warp."""
+    whole_warp(state, op)
+    state.values[op.results[0]] = state.lanes == 0
 
 
 @OPS.implements("nvvm.setmaxregister")

@@ -59,7 +59,6 @@ def decode(function: ir.Operation, level: str, domain: Domain, table: Mapping[st
         program.graph = decoder.graph(body)
     else:
         program.block = decoder.region(body, function)
-    program.slots = len(decoder.slots)
     return program
 
 
@@ -71,7 +70,9 @@ class _Decoder:
         self.types: dict[ir.Type, Type] = {}
 
     def define(self, value: ir.Value) -> int:
-        return self.slots.setdefault(value, len(self.slots))
+        if value not in self.slots:
+            self.slots[value] = self.program.reserve()
+        return self.slots[value]
 
     def type_of(self, value: ir.Value) -> Type:
         type = value.type

@@ -108,6 +108,11 @@ class Program:
     shared_origin: int = 0
     graph: Graph | None = None
 
+    def reserve(self, count: int = 1) -> int:
+        """The first of so many neighbouring slots that nothing else uses; only while the function is decoded."""
+        self.slots += count
+        return self.slots - count
+
     @property
     def is_hardware(self) -> bool:
         return self.level in HARDWARE_LEVELS
