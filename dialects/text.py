@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from lowtide.errors import Error, IRError
 
 MOST_NESTING = 256  # the levels of a kernel come to about 10
+_OPENS = frozenset("([{<")
 _OPENING = {")": "(", "]": "[", "}": "{", ">": "<"}
 # Skips strings and comments, and the > of arrows and comparisons, which are not brackets.
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|->|[<>]=|[()\[\]{}<>]')
@@ -34,9 +35,11 @@ def _depths(text: str) -> Iterator[tuple[int, int]]:
     opened: list[str] = []
     for match in _TOKEN.finditer(text):
         token = match[0]
-        if token in ("(", "[", "{", "<"):
+        if token in _OPENS:
             opened.append(token)
             yield len(opened), match.start()
+        elif opened and opened[-1] == _OPENING.get(token):
+            opened.pop()
         elif _OPENING.get(token) in opened:
             while opened.pop() != _OPENING[token]:
                 pass

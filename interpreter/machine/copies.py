@@ -18,7 +18,8 @@ class AsyncCopies:
     def __init__(self, shared: SharedMemory) -> None:
         self.shared = shared
         self._closed: NDArray[np.int64] = np.zeros((shared.clocks.warps, 32), np.int64)
-        self._started: list[list[tuple[InFlight, Ints, Ints]]] = [[] for _ in range(shared.clocks.warps)]
+        self._in_step = [True] * shared.clocks.warps  # the lanes of a warp have always committed together
+        self._started: list[list[tuple[InFlight, Ints, Ints | int]]] = [[] for _ in range(shared.clocks.warps)]
 
     def start(
         self,
@@ -31,25 +32,34 @@ class AsyncCopies:
     ) -> None:
         """cp.async of `size` bytes by each lane of `access.lanes`; bytes after the first `used` are zero-filled."""
         copy = start_copy(source, self.shared, access, shared_addresses, global_addresses, size, used, by_threads=True)
-        lanes = np.asarray(access.lanes)
-        self._started[access.warp].append((copy, lanes, self._closed[access.warp, lanes]))
+        lanes, closed = np.asarray(access.lanes), self._closed[access.warp]
+        group = int(closed[0]) if self._in_step[access.warp] else closed[lanes]
+        self._started[access.warp].append((copy, lanes, group))
 
     def commit(self, warp: int, active: Values | None = None) -> None:
         """cp.async.commit_group by the lanes of a warp (those where `active` (32,) is true)."""
         self._closed[warp] += 1 if active is None else active
+        self._in_step[warp] &= active is None
 
     def wait(self, warp: int, pending: int, active: Values | None = None) -> None:
         """cp.async.wait_group `pending` by the lanes of a warp (those where `active` (32,) is true)."""
         landed = self._closed[warp] - pending  # groups below this number
+        in_step = self._in_step[warp] and active is None
         if active is not None:
             landed = np.where(active, landed, 0)
-        remaining = []
+        remaining: list[tuple[InFlight, Ints, Ints | int]] = []
         for copy, lanes, group in self._started[warp]:
+            if in_step:  # then all copies have been started so
+                if group < landed[0]:
+                    self.shared.land(copy)
+                else:
+                    remaining.append((copy, lanes, group))
+                continue
             done = group < landed[lanes]
             if done.any():
                 self.shared.land(copy if done.all() else copy.rows(done))
             if not done.all():
-                remaining.append((copy.rows(~done), lanes[~done], group[~done]))
+                remaining.append((copy.rows(~done), lanes[~done], np.broadcast_to(group, done.shape)[~done]))
         self._started[warp] = remaining
 
     def wait_all(self, warp: int, active: Values | None = None) -> None:

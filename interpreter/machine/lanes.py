@@ -51,7 +51,7 @@ def rows_together(state: AgentState, batch: Batch, addresses: list[Any]) -> tupl
     lanes = state.lanes
     if state.mask is not None:
         lanes, addresses = lanes[state.mask], [address[state.mask] for address in addresses]
-    return state.access(batch.ops[0], np.tile(lanes, len(addresses))), np.concatenate(addresses)
+    return state.access(batch.ops[0], np.concatenate([lanes] * len(addresses))), np.concatenate(addresses)
 
 
 def disjoint(cells: Cells, access: Access, rows: Ints, size: int, align: int | None = None) -> None:

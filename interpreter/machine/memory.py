@@ -83,8 +83,7 @@ class SharedMemory(Cells):
         origin: int = 0,
         spans: dict[Any, Span] | None = None,
     ) -> None:
-        super().__init__("shared memory", origin, size or 0, payload)
-        self.spans = self.spans if spans is None else spans
+        super().__init__("shared memory", origin, size or 0, payload, spans)
         if warps > WARPS:
             raise InterpreterError(f"a CTA of {warps} warps; at most {WARPS}: launch with fewer threads")
         self.clocks = Clocks(warps, names)
@@ -97,8 +96,9 @@ class SharedMemory(Cells):
         self._writer: NDArray[np.int32] = np.zeros(units, np.int32)
         # The epoch of the fence that showed a write to the async proxy, + 1; 0 where nothing is hidden from it.
         self._shown_epoch: NDArray[np.int32] = np.zeros(units, np.int32)
-        self._read_epoch: NDArray[np.int32] = np.zeros((warps, units), np.int32)  # + 1; 0 never read
-        self._reader: NDArray[np.uint8] = np.zeros((warps, units), np.uint8)  # lane
+        readers = warps + warps // 4  # an asynchronous one for each warpgroup
+        self._read_epoch: NDArray[np.int32] = np.zeros((readers, units), np.int32)  # + 1; 0 never read
+        self._reader: NDArray[np.uint8] = np.zeros((readers, units), np.uint8)  # lane
 
     def place(self, name: str, start: int, size: int) -> None:
         """Name `size` bytes from `start`. Buffers may overlap: the one placed last gives the name in messages.
@@ -122,8 +122,10 @@ class SharedMemory(Cells):
     def add_reader(self, name: str) -> tuple[int, int]:
         """An asynchronous reader that is not an agent: its number among readers, and its clock."""
         clock = self.clocks.add_source(name)
-        for field in ("_read_epoch", "_reader"):
-            setattr(self, field, np.pad(getattr(self, field), ((0, 1), (0, 0))))
+        if len(self._reader_clocks) == len(self._read_epoch):
+            for field in ("_read_epoch", "_reader"):
+                array = getattr(self, field)
+                setattr(self, field, np.concatenate((array, np.zeros_like(array[:1]))))
         self._reader_clocks = np.append(self._reader_clocks, clock)
         self.open_reads.append([])
         return len(self._reader_clocks) - 1, clock
@@ -297,7 +299,7 @@ class SharedMemory(Cells):
 
     def _check_readers(self, access: Access, span: Span, lane: Any) -> None:
         known = self.clocks.known[access.warp][self._reader_clocks]
-        stored = self._read_epoch.take(span.units, axis=1)  # (readers, n, units)
+        stored = self._read_epoch[: len(known)].take(span.units, axis=1)  # (readers, n, units)
         racing = stored > known[:, None, None]
         if not np.count_nonzero(racing):
             return

@@ -6,7 +6,7 @@ accumulators may not be touched (a decoder's business: registers at level nvvm a
 """
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -57,10 +57,10 @@ class Product:
     k_major: tuple[bool, bool]
 
     @cached_property
-    def places(self) -> tuple[Ints, Ints]:
-        """(row, column) of each thread's each accumulator in the 64xN tile: arrays (128, values)."""
+    def places(self) -> Ints:
+        """row · N + column of each thread's each accumulator in the 16 rows of a warp: array (32, values)."""
         row, column = np.broadcast_arrays(*hardware.wgmma_accumulator(self.n))
-        return row, column
+        return (row * self.n + column)[:32]
 
 
 def fence(state: AgentState, op: DecodedOp) -> None:
@@ -79,23 +79,21 @@ def multiply(
     whole_warp(state, op)
     bits = [uniform(state, op, value) for value in descriptors]
     warpgroup, warp = _warpgroup(state, op, *bits)
-    rows = np.arange(_ROWS * warp, _ROWS * (warp + 1))
+    rows = range(_ROWS * warp, _ROWS * (warp + 1))
     left = _open(state, op, product, warpgroup, bits[0], rows, product.k_major[0])
-    right = _open(state, op, product, warpgroup, bits[1], np.arange(product.n), product.k_major[1])
-    lanes = slice(32 * warp, 32 * (warp + 1))
-    row, column = product.places[0][lanes] - _ROWS * warp, product.places[1][lanes]
+    right = _open(state, op, product, warpgroup, bits[1], range(product.n), product.k_major[1])
     matrix = np.zeros((_ROWS, product.n), left.dtype)
     if acc is not None:
-        matrix[row, column] = acc
+        matrix.reshape(-1)[product.places] = acc
     result = state.machine.domain.dot(left, right, matrix, product.accumulator)
     group = warpgroup.committed[warp]
     if not state.mmas or state.mmas[-1] != group:
         state.mmas.append(group)
-    return result[row, column], group
+    return result.reshape(-1)[product.places], group
 
 
 def _open(
-    state: AgentState, op: DecodedOp, product: Product, warpgroup: Warpgroup, bits: int, rows: Ints, k_major: bool
+    state: AgentState, op: DecodedOp, product: Product, warpgroup: Warpgroup, bits: int, rows: range, k_major: bool
 ) -> Values:
     """Rows of an operand (rows, k), by its descriptor; they stay open for reading until a wait covers the group."""
     descriptor = MatrixDescriptor.decode(bits)
@@ -110,18 +108,24 @@ def _open(
             f"an operand that starts at shared memory address {descriptor.start:#x}, inside a swizzle's pattern, with "
             f"base offset 0; let its rows begin at a multiple of {8 * descriptor.span}",
         )
-    width = ELEMENT_BYTES[product.dtype]
-    run = 16 // width
-    depth = np.arange(product.k)
-    chunks = (rows, depth[::run]) if k_major else (rows[::run], depth)
+    run = 16 // ELEMENT_BYTES[product.dtype]
     # A descriptor has no room for the CTA's rank in its cluster: it names the CTA's own shared memory.
-    addresses = descriptor.addresses(*chunks, width, k_major) + window(state.cta.rank)
+    addresses = _addresses(product, descriptor, rows, k_major) + window(state.cta.rank)
     shared, group = state.cta.shared, warpgroup.committed[state.warp % WARPGROUP]
-    payload, read = shared.open_read(state.access(op), addresses.reshape(-1), product.dtype, run, warpgroup.reader)
+    payload, read = shared.open_read(state.access(op), addresses, product.dtype, run, warpgroup.reader)
     warpgroup.reads.setdefault(group, []).append(read)
     if k_major:
         return payload.reshape(len(rows), product.k)
     return payload.reshape(len(rows) // run, product.k, run).swapaxes(1, 2).reshape(len(rows), product.k)
+
+
+@lru_cache(maxsize=1024)
+def _addresses(product: Product, descriptor: MatrixDescriptor, rows: range, k_major: bool) -> Ints:
+    """Those of the operand's runs of 16 bytes, in the window of rank 0."""
+    width = ELEMENT_BYTES[product.dtype]
+    depth = np.arange(product.k)
+    chunks = (np.array(rows), depth[:: 16 // width]) if k_major else (np.array(rows[:: 16 // width]), depth)
+    return descriptor.addresses(*chunks, width, k_major).reshape(-1)
 
 
 def commit(state: AgentState, op: DecodedOp) -> None:

@@ -5,6 +5,8 @@ bytes say "continued". So a read that does not match whole elements of its own t
 that cp.async zero-fills read as zero of any type. All functions take arrays of addresses, one per lane (a *row*).
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -116,14 +118,15 @@ class Span:
         self._elements: dict[int, Ints] = {}
 
     def _in_runs_of(self, width: int) -> Ints:
-        first = self.addresses[:, None] // width
+        first = self.addresses[:, None] >> (width.bit_length() - 1)
         return first if self.size == width else first + np.arange(self.size // width)
 
     @property
     def is_disjoint(self) -> bool:
         """Whether no byte is in two rows."""
         if self._is_disjoint is None:
-            self._is_disjoint = len(np.unique(self.units)) == self.units.size
+            starts = np.sort(self.addresses)
+            self._is_disjoint = bool((starts[1:] - starts[:-1] >= self.size).all())
         return self._is_disjoint
 
     def elements(self, width: int) -> Ints:
@@ -170,15 +173,16 @@ class Cells:
 
     state: tuple[str, ...] = ()
 
-    def __init__(self, space: str, origin: int, size: int, payload: Any) -> None:
+    def __init__(self, space: str, origin: int, size: int, payload: Any, spans: dict[Any, Span] | None = None) -> None:
         self.space = space
         self.origin = origin
         self.size = size
         self.buffers: list[Buffer] = []
         self.payload: Values = np.zeros(padded(size), payload)
         self.codes: NDArray[np.uint8] = np.zeros(padded(size), np.uint8)
+        self.spans: dict[Any, Span] = {} if spans is None else spans
         self.unit = LARGEST
-        self.spans: dict[Any, Span] = {}
+        self._is_fresh = True  # nothing has been accessed
 
     def load(self, access: Access, addresses: Ints, dtype: str, count: int = 1, align: int | None = None) -> Values:
         """`count` neighbouring elements from each address: payload array (n, count).
@@ -243,6 +247,7 @@ class Cells:
                 self.spans.clear()
             self.spans[at.tobytes(), size, align, self.unit] = span
         self._check_open(access, span)
+        self._is_fresh = False
         return span
 
     def _new_span(self, access: Access, at: Ints, size: int, align: int | None) -> Span:
@@ -264,8 +269,14 @@ class Cells:
     def refine(self, unit: int) -> None:
         """Keep state for units of at most so many bytes."""
         if unit < self.unit:
+            factor = self.unit // unit
             for name in self.state:
-                setattr(self, name, np.repeat(getattr(self, name), self.unit // unit, axis=-1))
+                array = getattr(self, name)
+                if self._is_fresh:
+                    finer = np.zeros((*array.shape[:-1], array.shape[-1] * factor), array.dtype)
+                else:
+                    finer = np.repeat(array, factor, axis=-1)
+                setattr(self, name, finer)
             self.unit = unit
 
     def renewed(self, span: Span) -> Span:

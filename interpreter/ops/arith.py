@@ -5,6 +5,7 @@ scalars, on arrays over lanes, and on arrays over the elements of vectors, tiles
 """
 
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,9 @@ PREDICATES_F = (
     "false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord",
     "ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true",
 )  # fmt: skip
+
+
+_UNSIGNED = MappingProxyType({bits: np.dtype(f"u{bits // 8}") for bits in (8, 16, 32, 64)})
 
 
 def element_of(type: Type) -> Scalar:
@@ -50,7 +54,7 @@ def canonical(value: Any, scalar: Scalar) -> Any:
 def unsigned(value: Any, scalar: Scalar) -> Any:
     """The same bits, read as an unsigned number."""
     if isinstance(value, np.ndarray):
-        return value if scalar.bits == 1 else value.view(f"u{scalar.bits // 8}")
+        return value if scalar.bits == 1 else value.view(_UNSIGNED[scalar.bits])
     return int(value) & ((1 << scalar.bits) - 1)
 
 
@@ -142,9 +146,13 @@ def _widen(value: Any, scalar: Scalar) -> Any:
     return unsigned(value, scalar)
 
 
-@OPS.implements("arith.minui", "arith.maxui")
+def _prepare_scalar(op: DecodedOp, program: Program) -> None:
+    op.data = element_of(op.result_types[0])
+
+
+@OPS.implements("arith.minui", "arith.maxui", prepare=_prepare_scalar)
 def unsigned_extremum(state: AgentState, op: DecodedOp) -> None:
-    scalar = element_of(op.result_types[0])
+    scalar = op.data
     x, y = (unsigned(value, scalar) for value in _operands(state, op))
     if _any_array(x, y):
         result = (np.minimum if op.name.endswith("minui") else np.maximum)(x, y).astype(scalar.dtype)
@@ -153,10 +161,10 @@ def unsigned_extremum(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = result
 
 
-@OPS.implements("arith.shli", "arith.shrsi", "arith.shrui")
+@OPS.implements("arith.shli", "arith.shrsi", "arith.shrui", prepare=_prepare_scalar)
 def shift(state: AgentState, op: DecodedOp) -> None:
-    scalar = element_of(op.result_types[0])
-    x, amount = _operands(state, op)
+    scalar, values = op.data, state.values
+    x, amount = values[op.operands[0]], values[op.operands[1]]
     if not (0 <= amount < scalar.bits if isinstance(amount, int) else _all_within(amount, scalar.bits)):
         raise violation(state, op, f"a shift by {amount} is poison for {scalar.name}; shift by 0 … {scalar.bits - 1}")
     if op.name == "arith.shli":
@@ -191,33 +199,38 @@ _COMPARE_I: tuple[tuple[Callable[[Any, Any], Any], bool], ...] = (
 )
 
 
-@OPS.implements("arith.cmpi")
+def _prepare_cmpi(op: DecodedOp, program: Program) -> None:
+    op.data = (*_COMPARE_I[op.attributes["predicate"]], element_of(op.operand_types[0]))
+
+
+@OPS.implements("arith.cmpi", prepare=_prepare_cmpi)
 def cmpi(state: AgentState, op: DecodedOp) -> None:
-    function, is_unsigned = _COMPARE_I[op.attributes["predicate"]]
-    x, y = _operands(state, op)
+    (function, is_unsigned, scalar), values = op.data, state.values
+    x, y = values[op.operands[0]], values[op.operands[1]]
     if is_unsigned:
-        scalar = element_of(op.operand_types[0])
         x, y = unsigned(x, scalar), unsigned(y, scalar)
-    state.values[op.results[0]] = function(x, y)
+    values[op.results[0]] = function(x, y)
 
 
-@OPS.implements("arith.index_cast", "arith.extsi", "arith.trunci")
+def _prepare_cast(op: DecodedOp, program: Program) -> None:
+    op.data = element_of(op.operand_types[0]), element_of(op.result_types[0])
+
+
+@OPS.implements("arith.index_cast", "arith.extsi", "arith.trunci", prepare=_prepare_cast)
 def signed_cast(state: AgentState, op: DecodedOp) -> None:
-    (value,) = _operands(state, op)
-    scalar = element_of(op.result_types[0])
-    if scalar.bits > 1 and element_of(op.operand_types[0]).bits == 1:  # i1 is -1 or 0 when signed
+    value = state.values[op.operands[0]]
+    source, scalar = op.data
+    if scalar.bits > 1 and source.bits == 1:  # i1 is -1 or 0 when signed
         value = -value.astype(np.int8) if isinstance(value, np.ndarray) else -int(value)
     elif scalar.bits == 1 and isinstance(value, np.ndarray):
         value = value & 1
     state.values[op.results[0]] = canonical(value, scalar)
 
 
-@OPS.implements("arith.index_castui", "arith.extui")
+@OPS.implements("arith.index_castui", "arith.extui", prepare=_prepare_cast)
 def unsigned_cast(state: AgentState, op: DecodedOp) -> None:
-    (value,) = _operands(state, op)
-    state.values[op.results[0]] = canonical(
-        unsigned(value, element_of(op.operand_types[0])), element_of(op.result_types[0])
-    )
+    source, target = op.data
+    state.values[op.results[0]] = canonical(unsigned(state.values[op.operands[0]], source), target)
 
 
 # Floats ---------------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from lowtide.interpreter.machine.lanes import (
     whole_warp,
 )
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Access, Cells, Ints
+from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
 from lowtide.interpreter.ops import arith, math
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
@@ -187,12 +188,14 @@ def _prepare_gep(op: DecodedOp, program: Program) -> None:
 @OPS.implements("llvm.getelementptr", prepare=_prepare_gep)
 def getelementptr(state: AgentState, op: DecodedOp) -> None:
     constant, steps = op.data
-    address = state.values[op.operands[0]] + constant
+    address = state.values[op.operands[0]]
+    if constant:
+        address = address + constant
     for slot, stride in steps:
         index = state.values[slot]
-        if isinstance(index, np.ndarray):
+        if isinstance(index, np.ndarray) and index.dtype != np.int64:
             index = index.astype(np.int64)
-        address = address + index * stride
+        address = address + (index if stride == 1 else index * stride)
     state.values[op.results[0]] = address
 
 
@@ -369,26 +372,51 @@ def undef(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = _nothing(op.result_types[0])
 
 
-@OPS.implements("llvm.mlir.zero")
+def _prepare_zero(op: DecodedOp, program: Program) -> None:
+    op.data = _zero(program.domain, op.result_types[0])
+
+
+@OPS.implements("llvm.mlir.zero", prepare=_prepare_zero)
 def zero(state: AgentState, op: DecodedOp) -> None:
-    state.values[op.results[0]] = _zero(state, op.result_types[0])
+    state.values[op.results[0]] = op.data
 
 
-def _zero(state: AgentState, type: Type) -> Any:
+def _zero(domain: Domain, type: Type) -> Any:
     if isinstance(type, Struct):
-        return tuple(_zero(state, element) for element in type.elements)
+        return tuple(_zero(domain, element) for element in type.elements)
     element = type.element if isinstance(type, Vector) else type
     if isinstance(element, Scalar) and element.is_float:
-        value: Any = state.machine.domain.constant(0.0, element.name)
+        value: Any = domain.constant(0.0, element.name)
     else:
         value = False if element == Scalar("i1", 1) else 0
     return np.full((1, *type.shape), value) if isinstance(type, Vector) else value
 
 
-@OPS.implements("llvm.extractvalue")
+def _prepare_position(op: DecodedOp, program: Program) -> None:
+    op.data = op.attributes["position"]
+
+
+def _extractvalues(state: AgentState, batch: Batch) -> None:
+    values = state.values
+    for result, operand, position in batch.data:
+        value = values[operand]
+        for index in position:
+            value = value[index]
+        values[result] = value
+
+
+_EXTRACTVALUES = Bulk(
+    _extractvalues,
+    key=lambda op: None,
+    accesses=False,
+    prepare=lambda ops: [(op.results[0], op.operands[0], op.data) for op in ops],
+)
+
+
+@OPS.implements("llvm.extractvalue", prepare=_prepare_position, bulk=_EXTRACTVALUES)
 def extractvalue(state: AgentState, op: DecodedOp) -> None:
     value = state.values[op.operands[0]]
-    for index in op.attributes["position"]:
+    for index in op.data:
         value = value[index]
     state.values[op.results[0]] = value
 

@@ -1,7 +1,10 @@
 """The math dialect: functions of the number domain, rounded once to their type."""
 
+import numpy as np
+
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.ops.arith import element_of
+from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp
 
@@ -20,7 +23,20 @@ def function(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = state.machine.domain.apply(op.name[len("math.") :], dtype, *operands)
 
 
-@OPS.implements("math.fma")
+def _fmas(state: AgentState, batch: Batch) -> None:
+    """Those of vectors of all lanes: side by side."""
+    values = state.values
+    sides = [[values[op.operands[at]] for op in batch.ops] for at in range(3)]
+    shape = np.broadcast_shapes(*(side[0].shape for side in sides))
+    if len(shape) < 2 or any(len(value) != len(side[0]) for side in sides for value in side):
+        raise NotTogether
+    x, y, z = (np.concatenate(side, axis=1) for side in sides)
+    result = state.machine.domain.fma(x, y, z, element_of(batch.ops[0].result_types[0]).name)
+    for at, op in enumerate(batch.ops):
+        values[op.results[0]] = result[:, at * shape[1] : (at + 1) * shape[1]]
+
+
+@OPS.implements("math.fma", bulk=Bulk(_fmas, key=lambda op: op.result_types, accesses=False))
 def fma(state: AgentState, op: DecodedOp) -> None:
     x, y, z = (state.values[slot] for slot in op.operands)
     state.values[op.results[0]] = state.machine.domain.fma(x, y, z, element_of(op.result_types[0]).name)

@@ -26,6 +26,10 @@ def for_(state: AgentState, op: DecodedOp) -> Steps:
     current = [values[slot] for slot in op.operands[3:]]
     if np.any(np.asarray(step) <= 0):
         raise violation(state, op, f"the step is {step}; scf.for needs a step of at least 1")
+    if np.any(np.asarray(lower < upper)):
+        for each in block.invariant:
+            state.op = each
+            each.handler(state, each)
     if isinstance(lower, int) and isinstance(upper, int) and isinstance(step, int):
         for index in range(lower, upper, step):
             values[induction] = index

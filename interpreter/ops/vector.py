@@ -10,6 +10,7 @@ import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.program.batches import Batch, Bulk
 from lowtide.interpreter.program.ir_types import Scalar, Type, Vector
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
@@ -60,7 +61,23 @@ def _position(state: AgentState, op: DecodedOp, dynamic: Sequence[int]) -> tuple
     return position
 
 
-@OPS.implements("vector.extract", prepare=_static_position)
+def _extracts(state: AgentState, batch: Batch) -> None:
+    values = state.values
+    for result, operand, place, type in batch.data:
+        value = values[operand][place]
+        values[result] = value if len(value) > 1 or isinstance(type, Vector) else scalar_of(value, type)
+
+
+def _prepare_extracts(ops: Sequence[DecodedOp]) -> Any:
+    return [(op.results[0], op.operands[0], (slice(None), *op.data), op.result_types[0]) for op in ops]
+
+
+_EXTRACTS = Bulk(
+    _extracts, key=lambda op: None if len(op.operands) == 1 else op, accesses=False, prepare=_prepare_extracts
+)
+
+
+@OPS.implements("vector.extract", prepare=_static_position, bulk=_EXTRACTS)
 def extract(state: AgentState, op: DecodedOp) -> None:
     vector = state.values[op.operands[0]]
     position = _position(state, op, op.operands[1:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import accumulate, pairwise
 from types import MappingProxyType
+from typing import Any
 
 from mlir import ir
 
@@ -12,7 +13,7 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.batches import batched
 from lowtide.interpreter.program.graphs import EXIT, Block, Branch, Edge, Graph, Move
-from lowtide.interpreter.program.ir_attributes import decode_attribute
+from lowtide.interpreter.program.ir_attributes import Attributes, decode_attribute
 from lowtide.interpreter.program.ir_types import Scalar, Type, decode_type
 from lowtide.interpreter.program.op_table import Implementation
 from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Ending, Program
@@ -68,17 +69,22 @@ class _Decoder:
         self.table = table
         self.slots: dict[ir.Value, int] = {}
         self.types: dict[ir.Type, Type] = {}
+        self.slot_types: dict[int, Type] = {}
+        self.known: dict[ir.Attribute, Any] = {}
 
     def define(self, value: ir.Value) -> int:
-        if value not in self.slots:
-            self.slots[value] = self.program.reserve()
-        return self.slots[value]
+        slot = self.slots.get(value)
+        if slot is None:
+            slot = self.slots[value] = self.program.reserve()
+            self.slot_types[slot] = self.type_of(value)
+        return slot
 
     def type_of(self, value: ir.Value) -> Type:
         type = value.type
-        if type not in self.types:
-            self.types[type] = decode_type(type)
-        return self.types[type]
+        found = self.types.get(type)
+        if found is None:
+            found = self.types[type] = decode_type(type)
+        return found
 
     def region(self, region: ir.Region, owner: ir.Operation) -> DecodedBlock:
         blocks = list(region.blocks)
@@ -100,7 +106,8 @@ class _Decoder:
                 results, terminator = tuple(self.slots[operand] for operand in op.operands), op.name
             else:
                 ops.append(self.op(op))
-        return DecodedBlock(arguments, types, batched(ops), results, terminator)
+        invariant, varying = _parted(ops, arguments) if owner.name == "scf.for" else ([], ops)
+        return DecodedBlock(arguments, types, batched(varying), results, terminator, tuple(invariant))
 
     def entry(self, block: ir.Block) -> DecodedBlock:
         """The arguments of a function of several blocks."""
@@ -155,25 +162,26 @@ class _Decoder:
         return Edge(numbers[block], tuple(moves))
 
     def op(self, op: ir.Operation) -> DecodedOp:
-        entry = self.table.get(op.name)
+        name = op.name
+        entry = self.table.get(name)
         if entry is None:
             raise InterpreterError(
-                f"{op.location}: {op.name} has no meaning to the interpreter at level {self.program.level}; "
+                f"{op.location}: {name} has no meaning to the interpreter at level {self.program.level}; "
                 "levels problem to llvm are interpreted"
             )
         self.program.collective &= not entry.by_warp
-        operands = tuple(self.define(operand) for operand in op.operands)
-        results = tuple(self.define(result) for result in op.results)
+        operands = tuple([self.define(operand) for operand in op.operands])
+        results = tuple([self.define(result) for result in op.results])
         decoded = DecodedOp(
-            name=op.name,
+            name=name,
             handler=entry.handler,
             resumable=entry.resumable,
             operands=operands,
             results=results,
-            operand_types=tuple(self.type_of(operand) for operand in op.operands),
-            result_types=tuple(self.type_of(result) for result in op.results),
-            attributes={named: decode_attribute(op.attributes[named]) for named in op.attributes},
-            regions=tuple(self.region(region, op) for region in op.regions),
+            operand_types=tuple([self.slot_types[slot] for slot in operands]),
+            result_types=tuple([self.slot_types[slot] for slot in results]),
+            attributes=Attributes(op, self.known),
+            regions=tuple([self.region(region, op) for region in op.regions]),
             source=op,
             acts=entry.acts,
             bulk=entry.bulk,
@@ -181,3 +189,17 @@ class _Decoder:
         if entry.prepare is not None:
             entry.prepare(decoded, self.program)
         return decoded
+
+
+def _parted(ops: list[DecodedOp], arguments: tuple[int, ...]) -> tuple[list[DecodedOp], list[DecodedOp]]:
+    """The ops of a loop's body that compute alike in each turn, and the others."""
+    changing = set(arguments)
+    invariant, varying = [], []
+    for op in ops:
+        computes = not (op.acts or op.resumable or op.regions or (op.bulk is not None and op.bulk.accesses))
+        if computes and changing.isdisjoint(op.operands):
+            invariant.append(op)
+        else:
+            varying.append(op)
+            changing.update(op.results)
+    return invariant, varying

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,35 @@ def decode_attribute(attribute: ir.Attribute) -> Any:
     if isinstance(attribute, ir.SymbolRefAttr):
         return "::".join(attribute.value)
     return str(attribute)
+
+
+class Attributes(Mapping[str, Any]):
+    """An op's attributes by name, each decoded when it is first asked for; `known` are those decoded for other ops."""
+
+    __slots__ = ("_decoded", "_known", "_op")
+
+    def __init__(self, op: ir.Operation, known: dict[ir.Attribute, Any]) -> None:
+        self._op = op
+        self._known = known
+        self._decoded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._decoded:
+            attribute = self._op.attributes[name]
+            found = self._known.get(attribute)
+            if found is None:
+                found = self._known[attribute] = decode_attribute(attribute)
+            self._decoded[name] = found
+        return self._decoded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._op.attributes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._op.attributes)
+
+    def __len__(self) -> int:
+        return len(self._op.attributes)
 
 
 def nested(attribute: ir.Attribute) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -31,7 +31,7 @@ class DecodedOp:
     results: tuple[int, ...]
     operand_types: tuple[Type, ...]
     result_types: tuple[Type, ...]
-    attributes: dict[str, Any]
+    attributes: Mapping[str, Any]
     regions: tuple[DecodedBlock, ...]
     source: ir.Operation  # for messages and `prepare` only
     data: Any = None
@@ -74,6 +74,7 @@ class DecodedBlock:
     ops: tuple[DecodedOp, ...]
     results: tuple[int, ...]  # slots of the terminator's operands
     terminator: str
+    invariant: tuple[DecodedOp, ...] = ()  # of a loop's body: what it computes alike in each turn, not among `ops`
 
 
 @dataclass(frozen=True)

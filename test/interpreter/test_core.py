@@ -79,8 +79,8 @@ def refused(text, inputs, message, **options):
         interpret(text, inputs, **options)
 
 
-def test_levels_below_nvvm_are_refused():
-    refused('module attributes {tile.level = "llvm"} {}', {}, "level llvm is not interpreted")
+def test_an_unknown_level_is_refused():
+    refused('module attributes {tile.level = "sass"} {}', {}, "level sass is not interpreted")
 
 
 def test_a_module_without_a_level_is_refused():
