@@ -14,6 +14,7 @@ from lowtide.interpreter.host import LEVELS, Host, Progress
 from lowtide.interpreter.inputs import D_POSITION, arguments_of, matrix_of
 from lowtide.interpreter.machine.agents import MAX_STEPS
 from lowtide.interpreter.machine.global_memory import GlobalMemory
+from lowtide.interpreter.machine.paths import Paths
 from lowtide.interpreter.machine.traces import Trace
 from lowtide.interpreter.numbers import domains
 from lowtide.interpreter.program.ir_types import MemRef, Scalar, Type
@@ -30,6 +31,7 @@ def interpret(
     domain: str = "float",
     on_progress: Progress = lambda ended, ctas: None,
     trace: Trace | None = None,
+    paths: Paths | None = None,
     max_steps: int = MAX_STEPS,
 ) -> Array:
     """Run a module on `inputs`, in the order of the host function's arguments; returns D, shape (M, N).
@@ -41,26 +43,19 @@ def interpret(
     `sms` is how many CTAs run at a time, in whole clusters and at least one of them, and what tile.sm_count yields;
     `seed` gives the order of agents; `domain` is "float" (D in its own dtype), "exact" or "field" (D in int64): see
     `domains`. `on_progress` hears, as the CTAs of a launch end, how many have ended, of how many. `trace` is filled
-    with what each CTA computes, in sequence. `max_steps` is how many ops an agent may run; one that runs more is
-    reported, as in a loop without end.
+    with what each CTA computes, in sequence, `paths` with the sides of branches that were taken. `max_steps` is how
+    many ops an agent may run; one that runs more is reported, as in a loop without end.
     Raises InterpreterError for a level that is not interpreted, inputs that do not fit, and every broken rule of the
     hardware: races, deadlocks, bytes read before they are written or before their copy is waited for, accesses out of
-    bounds; and where D is not written everywhere. Raises IRError for text that is no legal module.
+    bounds; and where D is not written everywhere, or an operand has changed. Raises IRError for text that is no legal
+    module.
     """
     if isinstance(module, str):
         with ir.Context() as context:
             context.enable_multithreading(False)
             parsed = _parse(module, context)
-            return interpret(
-                parsed,
-                inputs,
-                sms=sms,
-                seed=seed,
-                domain=domain,
-                on_progress=on_progress,
-                trace=trace,
-                max_steps=max_steps,
-            )
+            options: dict[str, Any] = {"on_progress": on_progress, "trace": trace, "paths": paths}
+            return interpret(parsed, inputs, sms=sms, seed=seed, domain=domain, max_steps=max_steps, **options)
     sms = _whole("sms", sms, "it is how many SMs there are, at least 1")
     seed = _whole("seed", seed, "it draws the order of agents")
     if sms < 1:
@@ -68,7 +63,7 @@ def interpret(
     max_steps = _whole("max_steps", max_steps, "it is how many ops an agent may run")
     numbers = domains.domain(domain)
     memory = GlobalMemory(numbers.payload, None if trace is None else trace.store)
-    host = Host(module, level_of(module), numbers, memory, sms, seed, on_progress, trace, max_steps)
+    host = Host(module, level_of(module), numbers, memory, sms, seed, on_progress, trace, paths, max_steps)
     arguments = arguments_of(host.function(), inputs, numbers)
     _, d, type = arguments[D_POSITION]
     assert isinstance(type, MemRef) and isinstance(d, np.ndarray)
@@ -78,7 +73,13 @@ def interpret(
         placed = _placed(host, arguments)
         if trace is not None:
             trace.level, trace.output = host.level, memory.buffers[D_POSITION]
+        given = memory.snapshot()
         host.run(placed)
+    if paths is not None:
+        paths.settle()
+    changed = memory.changed_since(given, placed[D_POSITION].name)
+    if changed is not None:
+        raise InterpreterError(f"level {host.level}: {changed} has changed; a kernel writes D and workspaces alone")
     return _output(host, placed[D_POSITION])
 
 

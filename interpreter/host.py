@@ -13,6 +13,7 @@ from lowtide.interpreter.machine.agents import MAX_STEPS, AgentState, Cta, Launc
 from lowtide.interpreter.machine.clusters import clusters_at_a_time
 from lowtide.interpreter.machine.execution import advance, run_block
 from lowtide.interpreter.machine.global_memory import GlobalMemory
+from lowtide.interpreter.machine.paths import Paths
 from lowtide.interpreter.machine.scheduling import run_all, start_cluster
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.tensor_maps import TensorMap
@@ -45,6 +46,7 @@ class Host:
         seed: int,
         on_progress: Progress,
         trace: Trace | None = None,
+        paths: Paths | None = None,
         max_steps: int = MAX_STEPS,
     ) -> None:
         self.level = level
@@ -54,6 +56,7 @@ class Host:
         self.seed = seed
         self.on_progress = on_progress
         self.trace = trace
+        self.paths = paths
         self.max_steps = max_steps
         self.target = _target(module)
         self.functions = {_symbol(op): op for op in _functions(module)}
@@ -110,6 +113,7 @@ class Host:
             roles=program.roles,
             registers=_registers_at_entry(program),
             trace=self.trace,
+            paths=self.paths,
             cluster=request.cluster,
             max_steps=self.max_steps,
         )
@@ -125,6 +129,8 @@ class Host:
             if name not in self.functions:
                 raise InterpreterError(f"{op.describe()}: there is no kernel @{name} in the module")
             self.kernels[name] = decode(self.functions[name], self.level, self.domain, HANDLERS)
+            if self.paths is not None:
+                self.paths.enter(self.kernels[name])
         return self.kernels[name]
 
 

@@ -18,12 +18,25 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import InterpreterError
+from lowtide.interpreter import Paths, Trace
 from lowtide.interpreter.host import LEVELS, Progress
+from lowtide.interpreter.numbers.domains import FieldDomain
 from lowtide.targets import Target
 
-# Multiply-adds per second of one CPU core, those of padded tiles included: measured once, for estimates.
+# Multiply-adds per second of one CPU core, those of padded tiles included, by mma of 16-bit operands: measured once,
+# for estimates. A level that is not listed is taken for the slowest.
 _SPEED: Mapping[str, float] = MappingProxyType(
-    {"problem": 5e8, "cta": 3e8, "smem": 1e8, "pipelined": 5e7, "atoms": 2e7, "epilogue": 2e7, "nvvm": 6e6, "llvm": 5e6}
+    {
+        "problem": 2e9,
+        "cta": 1e9,
+        "smem": 6e8,
+        "pipelined": 3e8,
+        "atoms": 1.5e8,
+        "epilogue": 1.5e8,
+        "nvvm": 5e7,
+        "llvm": 3e7,
+        "ptx": 1e7,
+    }
 )
 LONGEST_SECONDS = 600.0
 
@@ -44,7 +57,7 @@ def estimated_seconds(extents: tuple[int, int, int], cta: tuple[int, int, int] |
     """
     tiles = (1, 1, 1) if cta is None or level == str(Level.PROBLEM) else cta
     padded = [math.ceil(extent / tile) * tile for extent, tile in zip(extents, tiles, strict=True)]
-    return math.prod(padded) / _SPEED[level]
+    return math.prod(padded) / _SPEED.get(level, min(_SPEED.values()))
 
 
 def check_patience(extents: tuple[int, int, int], cta: tuple[int, int, int] | None, level: str) -> float:
@@ -70,18 +83,38 @@ def duration(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def inputs_for(spec: GemmSpec, extents: tuple[int | None, ...], domain: str, seed: int) -> dict[str, Any]:
-    """Random inputs by name, rows padded with NaN; small integers unless the number domain is float."""
+def inputs_for(
+    spec: GemmSpec, extents: tuple[int | None, ...], domain: str, seed: int, padding: int = ROW_PADDING
+) -> dict[str, Any]:
+    """Random inputs by name, rows `padding` elements further apart than alignment needs.
+
+    In the domain float: normally distributed, the padding NaN. In exact: small integers. In field: uniform over the
+    field, so that two different polynomials of degree d in the inputs agree with a probability of at most d / prime.
+    """
     m, n, k = extents
-    inputs = random_inputs(spec, m, n, k, np.random.default_rng(seed), row_padding=ROW_PADDING)
-    return inputs if domain == "float" else {name: _as_integers(value) for name, value in inputs.items()}
+    rng = np.random.default_rng(seed)
+    inputs = random_inputs(spec, m, n, k, rng, row_padding=padding)
+    if domain == "float":
+        return inputs
+    convert = _of_field if domain == FieldDomain.name else _as_integers
+    return {name: convert(value, rng) for name, value in inputs.items()}
 
 
-def _as_integers(value: Any) -> Any:
+def _as_integers(value: Any, rng: np.random.Generator) -> Any:
     if not isinstance(value, np.ndarray):
         return float(round(2 * value))
     value[...] = np.clip(np.rint(2 * value.astype(np.float64)), -3, 3).astype(value.dtype)
     return value
+
+
+def _of_field(value: Any, rng: np.random.Generator) -> Any:
+    """As far from row to row as the matrix, in elements."""
+    if not isinstance(value, np.ndarray):
+        return float(rng.integers(FieldDomain.prime))
+    if value.ndim == 1:
+        return rng.integers(FieldDomain.prime, size=len(value))
+    rows, columns = value.shape
+    return rng.integers(FieldDomain.prime, size=(rows, value.strides[0] // value.itemsize))[:, :columns]
 
 
 def run(
@@ -92,21 +125,33 @@ def run(
     sms: int,
     seed: int,
     domain: str,
+    padding: int = ROW_PADDING,
+    trace: Trace | None = None,
+    paths: Paths | None = None,
     on_progress: Progress = lambda ended, ctas: None,
 ) -> np.ndarray[Any, Any]:
-    """D of a module on the interpreter, from what `inputs_for` gives. Raises InterpreterError."""
+    """D of a module on the interpreter, from what `inputs_for` gives. Raises InterpreterError.
+
+    Rows of D begin at multiples of 16 bytes, at least `padding` elements after the row before.
+    """
     m = inputs["a"].shape[0 if spec.layout[0] == "t" else 1]
     n = inputs["b"].shape[0 if spec.layout[1] == "n" else 1]
-    item = numpy_dtype(spec.d).itemsize
-    row = -(-n * item // 16) * 16 // item + ROW_PADDING
+    unit = 16 // numpy_dtype(spec.d).itemsize
+    row = -(-(n + padding) // unit) * unit
     d = padded_matrix(np.zeros((m, n)), spec.d, row)
     operands = {name: value for name, value in inputs.items() if name not in ("a", "b")}
     ordered = {"a": inputs["a"], "b": inputs["b"], "d": d, **operands}
-    return interpreter.interpret(module, ordered, sms=sms, seed=seed, domain=domain, on_progress=on_progress)
+    return interpreter.interpret(
+        module, ordered, sms=sms, seed=seed, domain=domain, on_progress=on_progress, trace=trace, paths=paths
+    )
 
 
 def against_problem(
-    spec: GemmSpec, target: Target, inputs: Mapping[str, Any], d: np.ndarray[Any, Any], domain: str
+    spec: GemmSpec,
+    target: Target,
+    inputs: Mapping[str, Any],
+    d: np.ndarray[Any, Any],
+    domain: str,
 ) -> Verdict:
     """Whether D equals that of the problem, interpreted in the same exact domain."""
     with make_context() as context:

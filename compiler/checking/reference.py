@@ -8,7 +8,6 @@ below γₙ = nu/(1 − nu) (Higham, Accuracy and Stability of Numerical Algorit
 it says little there. `bound` carries that interval through the epilogue, and half an ulp of D's type is added.
 """
 
-import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -33,7 +32,8 @@ _BLOCK = 1 << 16  # elements of D that the epilogue is evaluated on at once: the
 class Comparison:
     """The outcome of `compare`: the worst |d − reference| / bound, where it is, and a sentence about it.
 
-    `judged` counts the elements that have a finite bound; without one there is no verdict, and `ok` is False.
+    `judged` counts the elements that have a finite bound; without one there is no verdict, and `ok` is False. `failed`
+    counts those out of their bounds.
     """
 
     max_ratio: float
@@ -41,6 +41,7 @@ class Comparison:
     ok: bool
     message: str
     judged: int
+    failed: int = 0
 
 
 def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> np.ndarray:
@@ -116,7 +117,7 @@ def compare(spec: GemmSpec, d: np.ndarray, ref: np.ndarray, bound: np.ndarray) -
         message = f"{number} elements within bound; the worst error is {worst:.3g} of it: {at}"
     if unjudged:
         message += f"; {unjudged} of {ratio.size} elements cannot be judged ({why})"
-    return Comparison(worst, (row, column), failed == 0, message, ratio.size - unjudged)
+    return Comparison(worst, (row, column), failed == 0, message, ratio.size - unjudged, failed)
 
 
 def random_inputs(
@@ -129,11 +130,11 @@ def random_inputs(
     of one shows. Scalars are Python floats. Raises `SpecError` for extents that contradict the spec's or are unknown.
     """
     rows_of_d, columns_of_d = _settle(spec, "m", m), _settle(spec, "n", n)
-    concrete = dataclasses.replace(spec, m=rows_of_d, n=columns_of_d, k=_settle(spec, "k", k))
+    terms = _settle(spec, "k", k)
+    of_a = (rows_of_d, terms) if spec.layout[0] == "t" else (terms, rows_of_d)
+    of_b = (columns_of_d, terms) if spec.layout[1] == "n" else (terms, columns_of_d)
     inputs: dict[str, Any] = {}
-    for name, dtype, extents in (("a", spec.a, concrete.a_shape), ("b", spec.b, concrete.b_shape)):
-        rows, columns = extents
-        assert rows is not None and columns is not None
+    for name, dtype, (rows, columns) in (("a", spec.a, of_a), ("b", spec.b, of_b)):
         unit = 16 // element_type(dtype).bytes
         stride = -(-(columns + row_padding) // unit) * unit
         inputs[name] = padded_matrix(rng.standard_normal((rows, columns)), dtype, stride)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.compiler.checking.reference import compare, reference_with_bound
+from lowtide.compiler.checking.reference import Comparison, compare, reference_with_bound
 from lowtide.compiler.spec import GemmSpec
 from lowtide.errors import SpecError
 
@@ -19,15 +19,28 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
+class Element:
+    """An element of D that is wrong, and how many are."""
+
+    row: int
+    column: int
+    expected: float
+    got: float
+    count: int
+
+
+@dataclass(frozen=True)
 class Verdict:
     """Whether D is right, and a sentence that says how far off it is, or where it differs first.
 
-    `is_judged` is False where nothing can be said of any element; `ok` is then False too.
+    `is_judged` is False where nothing can be said of any element; `ok` is then False too. `element` is the first that
+    differs, or of floats the worst.
     """
 
     ok: bool
     message: str
     is_judged: bool = True
+    element: Element | None = None
 
     @property
     def word(self) -> str:
@@ -52,14 +65,20 @@ def against_float64(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: i
     k = inputs["a"].shape[1 if spec.layout[0] == "t" else 0]
     count = min(m, max(16, _MOST_PRODUCTS // (n * k)))
     if count == m:
-        found = compare(spec, d, *reference_with_bound(spec, **inputs))
-        return Verdict(found.ok, found.message, found.judged > 0)
+        expected, bound = reference_with_bound(spec, **inputs)
+        found = compare(spec, d, expected, bound)
+        return Verdict(found.ok, found.message, found.judged > 0, None if found.ok else _worst(found, d, expected))
     middle = np.random.default_rng(seed).choice(m - 2, size=count - 2, replace=False) + 1
     rows = np.sort(np.concatenate([[0, m - 1], middle]))
     some = replace(spec, m=None)
     found = compare(some, d[rows], *reference_with_bound(some, **_rows_of(spec, inputs, rows)))
     message = f"{found.message} (row {rows[found.worst_index[0]]} of D; {count} of {m} rows compared)"
     return Verdict(found.ok, message, found.judged > 0)
+
+
+def _worst(found: Comparison, d: Array, expected: Array) -> Element:
+    row, column = found.worst_index
+    return Element(row, column, float(expected[row, column]), float(d[row, column]), found.failed)
 
 
 def _rows_of(spec: GemmSpec, inputs: Mapping[str, Any], rows: Array) -> dict[str, Any]:
@@ -76,5 +95,6 @@ def equality(d: Array, expected: Array) -> Verdict:
     if not len(wrong):
         return Verdict(True, f"all {d.size} elements are equal")
     row, column = (int(index) for index in wrong[0])
-    values = f"{d[row, column]}, should be {expected[row, column]}"
-    return Verdict(False, f"{len(wrong)} of {d.size} elements differ; the first: d[{row}, {column}] = {values}")
+    got, right = d[row, column].item(), expected[row, column].item()
+    message = f"{len(wrong)} of {d.size} elements differ; the first: d[{row}, {column}] = {got}, should be {right}"
+    return Verdict(False, message, True, Element(row, column, right, got, len(wrong)))

@@ -51,6 +51,7 @@ def interpret(
     sms: options.Sms = 2,
     seed: options.Seed = None,
     domain: options.NumberDomain = "float",
+    padding: options.Padding = interpretation.ROW_PADDING,
     force: options.Force = False,
 ) -> None:
     """Run a level on random inputs on the CPU, under the hardware's rules, and check D.
@@ -79,7 +80,7 @@ def interpret(
                 options.refuse_beside_file(file, **given, schedule=schedule)
                 module = _read(file, target, level, context, on_pass(update))
                 reference = expected_problem(file, module, against)
-        verdict = _run(module, reference, (m, n, k), sms, seed, domain, force)
+        verdict = _run(module, reference, (m, n, k), sms, seed, domain, padding, force)
     line("result", f"{verdict.word}: {verdict.message}")
     line("seed", str(seed))
     if not verdict.ok:
@@ -112,6 +113,7 @@ def _run(
     sms: int,
     seed: int,
     domain: str,
+    padding: int,
     force: bool,
 ) -> Verdict:
     """Interpret, and compare; prints what is run."""
@@ -124,14 +126,16 @@ def _run(
     extents = _extents(spec, given)
     check_memory(*extents)
     seconds = 0.0 if force else check_patience(extents, cta_tile(module), level)
-    inputs = inputs_for(spec, extents, domain, seed)
+    inputs = inputs_for(spec, extents, domain, seed, padding)
     line("problem", problem_line(spec, extents))
     line("level", f"{level}, {counted(sms, 'SM')}, numbers: {domain}")
     line("against", reference.name if domain == "float" or reference.module else "the problem itself, interpreted")
     started = time.perf_counter()
     with busy("interpreting") as update:
         progress = on_ctas(update, level, seconds)
-        result = interpretation.run(module, spec, inputs, sms=sms, seed=seed, domain=domain, on_progress=progress)
+        result = interpretation.run(
+            module, spec, inputs, sms=sms, seed=seed, domain=domain, padding=padding, on_progress=progress
+        )
         elapsed = time.perf_counter() - started
         update("comparing")
         verdict = _compare(module, reference, inputs, result, domain)

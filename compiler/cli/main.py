@@ -1,4 +1,4 @@
-"""The command `lowtide`: run, compile, interpret, explain, draw, bench, ladder, presets, targets.
+"""The command `lowtide`: run, compile, interpret, check, explain, draw, bench, ladder, presets, targets.
 
 Exit status: 0 where all went well, 1 where a result is wrong, 2 for what was refused: a message, no traceback. 130
 after an interrupt, 141 where the reader of a pipe is gone (`lowtide … | head`).
@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from lowtide.compiler.cli.bench import bench
+from lowtide.compiler.cli.check import check
 from lowtide.compiler.cli.compile import compile_
 from lowtide.compiler.cli.draw import draw
 from lowtide.compiler.cli.explain import explain
@@ -47,6 +48,7 @@ app = typer.Typer(
 app.command()(run)
 app.command(name="compile")(compile_)
 app.command()(interpret)
+app.command()(check)
 app.command()(explain)
 app.command()(draw)
 app.command()(bench)

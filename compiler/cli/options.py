@@ -86,6 +86,12 @@ NumberDomain = Annotated[
         rich_help_panel=_EXECUTION,
     ),
 ]
+Padding = Annotated[
+    int,
+    typer.Option(
+        "--padding", min=0, help="Elements after each row, beyond what alignment needs.", rich_help_panel=_EXECUTION
+    ),
+]
 Force = Annotated[
     bool,
     typer.Option("--force", help="Start the interpreter however long it will take.", rich_help_panel=_EXECUTION),

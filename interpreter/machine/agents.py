@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from lowtide.interpreter.machine.copies import AsyncCopies
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.memory import SharedMemory
+from lowtide.interpreter.machine.paths import Paths
 from lowtide.interpreter.machine.teams import WARP, Seat, everyone, seats_of, team_of
 from lowtide.interpreter.machine.traces import Trace
 from lowtide.interpreter.numbers.cells import Access, Ints, Span
@@ -70,8 +71,8 @@ class Machine:
 
     `collective` says that a CTA is one agent (no op speaks of warps yet), else each warp is one; with `roles`, each
     role is one, else each warpgroup of a consumer role. `registers` are what each thread enters with; 0 where
-    the kernel does not say. `trace` takes down what CTAs compute, if anything does. `cluster` is a cluster's shape.
-    `max_steps` is how many ops an agent may run.
+    the kernel does not say. `trace` takes down what CTAs compute, `paths` which branches they take, if anything does.
+    `cluster` is a cluster's shape, `max_steps` how many ops an agent may run.
     """
 
     level: str
@@ -85,6 +86,7 @@ class Machine:
     roles: tuple[Role, ...] = ()
     registers: int = 0
     trace: Trace | None = None
+    paths: Paths | None = None
     parts: dict[int, dict[int, Any]] = field(default_factory=dict)  # partial sums, by slot of part 0 and part
     released: dict[int, dict[int, Any]] = field(default_factory=dict)  # by semaphore: what is known of each CTA
     begun: dict[int, int] = field(default_factory=dict)  # by counter of waves: work tiles that have begun

@@ -88,6 +88,26 @@ class GlobalMemory(Cells):
         first = _first_bytes(buffer)
         return self.payload[first], self.codes[first] != UNWRITTEN
 
+    def snapshot(self) -> tuple[tuple[Buffer, ...], Values]:
+        """What `changed_since` compares with: the matrices that are there, and all that they hold."""
+        return tuple(self.buffers), self.payload.copy()
+
+    def changed_since(self, snapshot: tuple[tuple[Buffer, ...], Values], output: str) -> str | None:
+        """What has changed since: an element of a matrix other than `output`, or a byte that is in no matrix. None
+        where nothing has."""
+        outside = np.flatnonzero((self.codes != UNWRITTEN) & ~self._accessible)
+        if outside.size:
+            return f"the byte at offset {int(outside[0])} of {self.space}, which is in no matrix,"
+        buffers, payload = snapshot
+        for buffer in buffers:
+            first = _first_bytes(buffer)
+            now, then = self.payload[first], payload[first]
+            differ = np.argwhere((now != then) & ((now == now) | (then == then)))  # NaN stays NaN
+            if len(differ) and buffer.name != output:
+                row, column = differ[0].tolist()
+                return f"{buffer.name}[{row}, {column}]"
+        return None
+
     def begin_launch(self, programmatic: bool = False) -> None:
         """All that earlier launches did is ordered before what follows.
 

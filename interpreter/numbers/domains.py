@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.elements import ELEMENTS
-from lowtide.errors import InterpreterError
+from lowtide.errors import InterpreterError, NotInterpreted
 
 Values = NDArray[Any]
 
@@ -261,8 +261,8 @@ class ExactDomain(FloatDomain):
             raise self._refused("a product beyond 2^62", "give smaller inputs, or take the domain 'field'")
         return bound
 
-    def _refused(self, what: str, way_out: str) -> InterpreterError:
-        return InterpreterError(f"the number domain {self.name!r} has no {what}; {way_out}")
+    def _refused(self, what: str, way_out: str) -> NotInterpreted:
+        return NotInterpreted(f"the number domain {self.name!r} has no {what}; {way_out}")
 
 
 class FieldDomain(ExactDomain):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.errors import InterpreterError
+from lowtide.errors import InterpreterError, NotInterpreted
 from lowtide.interpreter.machine import wgmma
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import violation
@@ -119,7 +119,7 @@ def inline_asm(state: AgentState, op: DecodedOp) -> Steps:
     """The wait for wgmma that accumulators pass through; no other assembly is interpreted."""
     match = _ASSEMBLY.fullmatch(op.attributes["asm_string"])
     if match is None:
-        raise violation(state, op, "this assembly is not interpreted; interpret the level before")
+        raise NotInterpreted(str(violation(state, op, "this assembly is not interpreted; interpret the level before")))
     yield from wgmma.wait(state, op, int(match[1]))
     registers = [state.values[slot] for slot in op.operands]
     pending = [register for register in registers if isinstance(register, PendingRegister)]

@@ -30,12 +30,17 @@ def for_(state: AgentState, op: DecodedOp) -> Steps:
         for each in block.invariant:
             state.op = each
             each.handler(state, each)
+    paths = state.machine.paths
     if isinstance(lower, int) and isinstance(upper, int) and isinstance(step, int):
+        if paths is not None:
+            paths.loop(op, len(range(lower, upper, step)))
         for index in range(lower, upper, step):
             values[induction] = index
             _assign(values, carried, current)
             current = yield from run_block(state, block)
     else:
+        if paths is not None:
+            paths.loop(op, int(np.max(np.asarray(upper) - lower)) // int(np.max(step)))
         current = yield from _divergent_for(state, block, current, lower, upper, step)
     _assign(values, op.results, current)
 
@@ -71,6 +76,8 @@ def if_(state: AgentState, op: DecodedOp) -> Steps:
     if isinstance(condition, np.ndarray):
         taken = condition if outer is None else condition & outer
         others = ~condition if outer is None else ~condition & outer
+        if state.machine.paths is not None:
+            state.machine.paths.branch(op, bool(taken.any()), bool(others.any()))
         if taken.any() and others.any():
             state.mask = taken
             first = yield from run_block(state, op.regions[0])
@@ -80,6 +87,8 @@ def if_(state: AgentState, op: DecodedOp) -> Steps:
             _assign(state.values, op.results, [blend(taken, x, y) for x, y in zip(first, second, strict=True)])
             return
         condition = bool(taken.any())
+    elif state.machine.paths is not None:
+        state.machine.paths.branch(op, bool(condition), not condition)
     if op.data is not None:
         state.role = op.data[0 if condition else 1]
     results = yield from run_block(state, op.regions[0 if condition else 1])
@@ -90,7 +99,7 @@ def if_(state: AgentState, op: DecodedOp) -> Steps:
 def while_(state: AgentState, op: DecodedOp) -> Steps:
     before, after = op.regions
     current = [state.values[slot] for slot in op.operands]
-    outer, results = state.mask, None
+    outer, results, trips = state.mask, None, 0
     while True:
         _assign(state.values, before.arguments, current)
         condition, *passed = yield from run_block(state, before)
@@ -114,8 +123,11 @@ def while_(state: AgentState, op: DecodedOp) -> Steps:
             if not condition:
                 break
         _assign(state.values, after.arguments, passed)
+        trips += 1
         current = yield from run_block(state, after)
     state.mask = outer
+    if state.machine.paths is not None:
+        state.machine.paths.loop(op, trips)
     _assign(state.values, op.results, results)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from mlir import ir
 
-from lowtide.errors import InterpreterError
+from lowtide.errors import NotInterpreted
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.batches import batched
 from lowtide.interpreter.program.graphs import EXIT, Block, Branch, Edge, Graph, Move
@@ -48,7 +48,7 @@ BRANCHES: Mapping[str, str] = MappingProxyType(
 def decode(function: ir.Operation, level: str, domain: Domain, table: Mapping[str, Implementation]) -> Program:
     """Decode a function-like op.
 
-    Raises InterpreterError for an op without a handler, and for a region inside it that has several blocks.
+    Raises NotInterpreted for an op without a handler, and for a region inside it that has several blocks.
     """
     name = ir.StringAttr(function.attributes["sym_name"]).value
     program = Program(name, level, domain, DecodedBlock((), (), (), (), ""), 0)
@@ -89,7 +89,7 @@ class _Decoder:
     def region(self, region: ir.Region, owner: ir.Operation) -> DecodedBlock:
         blocks = list(region.blocks)
         if len(blocks) > 1:
-            raise InterpreterError(
+            raise NotInterpreted(
                 f"{owner.location}: a region of {owner.name} has {len(blocks)} blocks; only the body of a function may"
             )
         if not blocks:
@@ -125,11 +125,11 @@ class _Decoder:
         return Graph.of(made)
 
     def branch(self, op: ir.Operation, numbers: dict[ir.Block, int]) -> Branch:
-        """How a block ends. Raises InterpreterError for what is neither a branch nor a return of nothing."""
+        """How a block ends. Raises NotInterpreted for what is neither a branch nor a return of nothing."""
         kind = BRANCHES.get(op.name)
         operands = list(op.operands)
         if kind is None or (kind == "return" and operands):
-            raise InterpreterError(
+            raise NotInterpreted(
                 f"{op.location}: a block ends with {op.name}{' of a value' if kind else ''}, which is not interpreted; "
                 f"known are {', '.join(name for name, kind in BRANCHES.items() if kind != 'return')} and a plain return"
             )
@@ -165,7 +165,7 @@ class _Decoder:
         name = op.name
         entry = self.table.get(name)
         if entry is None:
-            raise InterpreterError(
+            raise NotInterpreted(
                 f"{op.location}: {name} has no meaning to the interpreter at level {self.program.level}; "
                 "levels problem to llvm are interpreted"
             )

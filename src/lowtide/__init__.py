@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lowtide import runtime
+    from lowtide.compiler.checking.check import check
     from lowtide.compiler.checking.reference import compare, error_bound, random_inputs, reference, reference_with_bound
     from lowtide.compiler.compile import compile_gemm, compile_ir
     from lowtide.compiler.draw.draw import draw
@@ -93,6 +94,7 @@ _ERRORS = (
 _HOMES: dict[str, tuple[str, str]] = {
     "compile_gemm": ("lowtide.compiler.compile", "compile_gemm"),
     "compile_ir": ("lowtide.compiler.compile", "compile_ir"),
+    "check": ("lowtide.compiler.checking.check", "check"),
     "draw": ("lowtide.compiler.draw.draw", "draw"),
     "GemmSpec": ("lowtide.compiler.spec", "GemmSpec"),
     "Schedule": ("lowtide.dialects.tile.schedule", "Schedule"),
@@ -125,6 +127,7 @@ __all__ = [
     "SpecError",
     "TargetError",
     "cast",
+    "check",
     "clamp",
     "compare",
     "compile_gemm",

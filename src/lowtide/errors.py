@@ -32,6 +32,11 @@ class InterpreterError(Error):
     """The interpreter found a violation of the hardware's rules (race, deadlock, out of bounds, …)."""
 
 
+class NotInterpreted(InterpreterError):
+    """What the interpreter cannot run, which says nothing about whether it is right: an op without a meaning at its
+    level, or an operation that a number domain lacks."""
+
+
 class CompileError(Error):
     """LLVM or ptxas refused the code, or the machine code spills or was serialized."""
 

@@ -1,0 +1,236 @@
+"""`lt.check`: every level of a kernel, on the shapes that its schedule asks for; and the first guilty step.
+
+Cheap runs come first. Runs are spread over processes; each takes the text of levels, so that nothing is shared.
+"""
+
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from os import PathLike, cpu_count
+from pathlib import Path
+
+from lowtide.compiler.checking.check_result import Branches, CheckResult, Verified
+from lowtide.compiler.checking.cover import Cover, Shape, cover_of
+from lowtide.compiler.checking.guilty import Guilty, first_guilty
+from lowtide.compiler.checking.interpretation import estimated_seconds
+from lowtide.compiler.checking.subjects import Subject, of_kernel
+from lowtide.compiler.checking.trials import Finding, Outcome, Source, Trial, domains_of, first_fault, outcomes
+from lowtide.compiler.checking.variants import Variant, variants_of
+from lowtide.compiler.kernel import CompiledKernel
+from lowtide.dialects.levels import Level
+from lowtide.errors import Error
+from lowtide.interpreter import Paths
+from lowtide.interpreter.machine.paths import merged
+from lowtide.passes.support.atoms import mma_atom_name
+from lowtide.targets import mma_atom
+
+BUDGET = 60.0
+"""Seconds of one core, as estimated, that the runs of a check may take."""
+_OVERHEAD = 0.1  # seconds of a run at a level, beside those that its products take
+_MMA = 16 * 8 * 16  # multiply-adds of the mma.sync whose speed is known
+_OF_ONE_THREAD = 7.0  # fma, of all lanes of a warp at once
+_TRIALS_OF_GUILTY = 3  # that look for the guilty step
+_MOST_JOBS = 16
+
+Progress = Callable[[float, str], None]
+"""Hears how much of the work is done, from 0 to 1, and what has just ended."""
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A trial of some levels, in one process."""
+
+    problem: str
+    sources: tuple[Source, ...]
+    trial: Trial
+    seconds: float
+    variant: int
+
+
+def check(
+    kernel: CompiledKernel,
+    *,
+    budget: float = BUDGET,
+    jobs: int | None = None,
+    seed: int = 0,
+    dump_ir: str | PathLike[str] | None = None,
+    on_progress: Progress = lambda done, what: None,
+) -> CheckResult:
+    """Run every level of a kernel that the interpreter runs, on shapes computed from its schedule.
+
+    `budget`: estimated seconds of one core that the runs may take; conditions that would need more are listed. `jobs`:
+    processes, by default one per core. `seed` draws inputs and orders of agents. `dump_ir`: the folder for the files of
+    a guilty step, by default a fresh temporary one. Raises Error where nothing can be run.
+    """
+    return check_subject(
+        of_kernel(kernel), budget=budget, jobs=jobs, seed=seed, dump_ir=dump_ir, on_progress=on_progress
+    )
+
+
+def check_subject(
+    subject: Subject,
+    *,
+    budget: float = BUDGET,
+    jobs: int | None = None,
+    seed: int = 0,
+    dump_ir: str | PathLike[str] | None = None,
+    on_progress: Progress = lambda done, what: None,
+) -> CheckResult:
+    """As `check`, of a kernel's levels from wherever they are."""
+    started = time.perf_counter()
+    on_progress(0.0, "choosing shapes")
+    variants = variants_of(subject)
+    planned = [_planned(variant, budget / len(variants), seed + at) for at, variant in enumerate(variants)]
+    tasks = [task for at, (_, trials) in enumerate(planned) for task in _tasks(variants[at], trials, at)]
+    if not tasks:
+        raise Error(f"no shape is small enough for {budget:.0f} s of the interpreter; give more with --budget")
+    found = _run(tasks, jobs, on_progress)
+    guilty = None
+    for variant, outcomes_ in zip(variants, found, strict=True):
+        if first_fault(outcomes_) is not None and guilty is None:
+            on_progress(1.0, "looking for the guilty step")
+            guilty = _guilty(variant.subject, outcomes_, dump_ir)
+    return CheckResult(
+        target=subject.target.name,
+        schedule=str(subject.schedule),
+        outcomes=tuple(outcome for outcomes_ in found for outcome in outcomes_),
+        verified=tuple(
+            Verified(variant.name, cover.rows, _branches(variant.subject, outcomes_))
+            for variant, (cover, _), outcomes_ in zip(variants, planned, found, strict=True)
+        ),
+        guilty=guilty,
+        notes=tuple(note for variant in variants for note in variant.notes),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _guilty(subject: Subject, found: Iterable[Outcome], dump_ir: str | PathLike[str] | None) -> Guilty:
+    """The guilty step, by a few of the trials that fail at the first level that any fails."""
+    faults = sorted(
+        (outcome for outcome in found if outcome.finding.is_fault), key=lambda fault: Level.named(fault.level)
+    )
+    first = [fault for fault in faults if fault.level == faults[0].level][:_TRIALS_OF_GUILTY]
+    folder = Path(dump_ir) if dump_ir is not None else Path(tempfile.mkdtemp(prefix="lowtide-check-"))
+    guilty = first_guilty(subject, [fault.trial for fault in first], folder)
+    if guilty is None:
+        raise Error(f"level {first[0].level} failed once and not again, on {first[0].trial}: {first[0].message}")
+    return guilty
+
+
+def _planned(variant: Variant, budget: float, seed: int) -> tuple[Cover, list[Trial]]:
+    """The shapes, each in the strongest number domain; the two cheapest that have a K in the others too."""
+    subject, slowness = variant.subject, _slowness(variant.subject)
+    levels = [source.level for source in subject.interpreted]
+
+    def cost(extents: tuple[int, int, int]) -> float:
+        return sum(_seconds(subject, level, extents, slowness) for level in levels)
+
+    cover = cover_of(subject.schedule, subject.facts, subject.target, cost, budget)
+    if not cover.shapes:
+        return cover, []
+    first, *others = domains_of(subject.problem, cover.shapes[0].extents)
+    trials = [_trial(shape, first, seed + at) for at, shape in enumerate(cover.shapes)]
+    small = [shape for shape in cover.shapes if shape.extents[2]][:2]
+    trials += [_trial(shape, domain, seed + at) for domain in others for at, shape in enumerate(small)]
+    return cover, trials
+
+
+def _trial(shape: Shape, domain: str, seed: int) -> Trial:
+    return Trial(shape.extents, shape.sms, shape.padding, domain, seed)
+
+
+def _seconds(subject: Subject, level: str, extents: tuple[int, int, int], slowness: float) -> float:
+    """About how long a level takes the interpreter on M, N and K."""
+    seconds = estimated_seconds(extents, subject.schedule.tile_mnk, level)
+    return _OVERHEAD + seconds * (slowness if Level.named(level) >= Level.ATOMS else 1)
+
+
+def _slowness(subject: Subject) -> float:
+    """How much longer the multiply-adds of the kernel's instruction take than those of a 16-bit mma.sync."""
+    atom = mma_atom(mma_atom_name(subject.schedule, subject.facts))
+    return _OF_ONE_THREAD if atom.threads == 1 else max(0.5, _MMA / math.prod(atom.shape_mnk))
+
+
+def _tasks(variant: Variant, trials: Iterable[Trial], at: int) -> Iterator[_Task]:
+    """The levels of a trial that are fast together, each of the others by itself."""
+    sources, slowness = variant.subject.interpreted, _slowness(variant.subject)
+    fast = tuple(source for source in sources if Level.named(source.level) <= Level.EPILOGUE)
+    groups = [group for group in (fast, *((source,) for source in sources if source not in fast)) if group]
+    for trial in trials:
+        for group in groups:
+            seconds = sum(_seconds(variant.subject, source.level, trial.extents, slowness) for source in group)
+            yield _Task(variant.subject.problem, group, trial, seconds, at)
+
+
+def _run(tasks: Sequence[_Task], jobs: int | None, on_progress: Progress) -> list[list[Outcome]]:
+    """The outcomes of each variant, down to the level of the first fault.
+
+    Fast levels come first, and all trials of them, so that a fault is seen at the first level that has it.
+    """
+    found: list[list[Outcome]] = [[] for _ in range(max(task.variant for task in tasks) + 1)]
+    total, done = sum(task.seconds for task in tasks), 0.0
+    ordered = sorted(tasks, key=lambda task: (Level.named(task.sources[-1].level), task.seconds))
+    failed: Level | None = None
+    for task, ended in _ended(ordered, jobs):
+        found[task.variant] += ended
+        done += task.seconds
+        on_progress(done / total, f"{task.trial}, level {ended[-1].level}")
+        if first_fault(ended) is not None:
+            failed = Level.named(task.sources[-1].level)
+        if failed is not None and (len(task.sources) == 1 or Level.named(task.sources[-1].level) > failed):
+            break
+    return found
+
+
+def _ended(tasks: Sequence[_Task], jobs: int | None) -> Iterator[tuple[_Task, list[Outcome]]]:
+    """The tasks as they end; those that have not begun are dropped when nobody asks for more."""
+    processes = min(len(tasks), _MOST_JOBS if jobs is None else jobs, jobs or cpu_count() or 1)
+    if processes < 2:
+        yield from ((task, _execute(task)) for task in tasks)
+        return
+    # Fresh processes: a forked one would share locks and what the parent has told its libraries.
+    pool: Executor = ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
+    try:
+        futures: dict[Future[list[Outcome]], _Task] = {pool.submit(_execute, task): task for task in tasks}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _execute(task: _Task) -> list[Outcome]:
+    """In a process of its own: what the trial finds, up to the first fault."""
+    found: list[Outcome] = []
+    for outcome in outcomes(task.problem, task.sources, task.trial, observe=True):
+        found.append(outcome)
+        if outcome.finding.is_fault:
+            break
+    return found
+
+
+def _branches(subject: Subject, found: Iterable[Outcome]) -> Branches:
+    """What the runs of level nvvm took together, and what none of them took."""
+    ran = [outcome.paths for outcome in found if outcome.paths is not None and outcome.finding is Finding.right]
+    together = merged(ran)
+    lines = subject.levels.get(str(Level.NVVM), "").splitlines()
+    return _as_branches(together, lines)
+
+
+def _as_branches(paths: Paths, lines: Sequence[str]) -> Branches:
+    missing = []
+    for place in sorted(paths.sides):
+        for side in paths.possible[place]:
+            if side not in paths.sides[place]:
+                text = lines[place.line - 1].strip() if 0 < place.line <= len(lines) else place.op
+                missing.append((place.line, side, _short(text)))
+    possible = sum(map(len, paths.possible.values()))
+    return Branches(possible - len(missing), possible, tuple(missing))
+
+
+def _short(op: str) -> str:
+    """An op without what a loop carries."""
+    return op.partition(" iter_args")[0].removesuffix(" {")

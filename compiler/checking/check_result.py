@@ -1,0 +1,187 @@
+"""What `lt.check` gives: a verdict, the runs, what they cover, and the guilty step; as text and as JSON."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lowtide.compiler.checking.cover import Row, Shape
+from lowtide.compiler.checking.guilty import Guilty
+from lowtide.compiler.checking.interpretation import duration
+from lowtide.compiler.checking.trials import Finding, Outcome
+from lowtide.dialects.levels import Level
+from lowtide.interpreter.numbers.domains import FieldDomain
+
+_SHOWN = 12  # branch sides that no run took
+
+
+@dataclass(frozen=True)
+class Branches:
+    """Sides of branches and loops at level nvvm: how many were taken, of how many; the others by line, side and text.
+
+    A loop has three sides: no iteration, one, and several.
+    """
+
+    taken: int
+    possible: int
+    missing: tuple[tuple[int, str, str], ...]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was run of one compilation of the kernel: the conditions on shapes, and the branches taken."""
+
+    name: str
+    conditions: tuple[Row, ...]
+    branches: Branches
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """`ok` where every level ran and was right on every shape. `str` is a report."""
+
+    target: str
+    schedule: str
+    outcomes: tuple[Outcome, ...]
+    verified: tuple[Verified, ...]
+    guilty: Guilty | None
+    notes: tuple[str, ...]
+    seconds: float
+
+    @property
+    def levels(self) -> dict[str, int]:
+        """How many runs were right at each level, in order."""
+        found = dict.fromkeys(sorted({outcome.level for outcome in self.outcomes}, key=Level.named), 0)
+        for outcome in self.outcomes:
+            found[outcome.level] += outcome.finding is Finding.right
+        return found
+
+    @property
+    def ok(self) -> bool:
+        return self.guilty is None and all(self.levels.values())
+
+    @property
+    def verdict(self) -> str:
+        """One line."""
+        shapes = len({(outcome.trial.extents, outcome.trial.sms, outcome.trial.padding) for outcome in self.outcomes})
+        runs = f"{len(self.outcomes)} runs of {shapes} shapes at {len(self.levels)} levels"
+        if self.guilty is not None:
+            return f"WRONG at level {self.guilty.level}, by step {self.guilty.step}"
+        unrun = [level for level, count in self.levels.items() if not count]
+        if unrun:
+            return f"NOT CHECKED at {', '.join(unrun)}; ok elsewhere: {runs}"
+        return f"ok: {runs}"
+
+    def lines(self) -> Iterator[str]:
+        """The report without its tables."""
+        for note in self.notes:
+            yield f"note       {note}"
+        field = [outcome for outcome in self.outcomes if outcome.trial.domain == FieldDomain.name]
+        if field and self.guilty is None:
+            yield f"numbers    {self._numbers()}"
+        for verified in self.verified:
+            met = sum(row.shape is not None for row in verified.conditions)
+            conditions = f"{met} of {len(verified.conditions)} conditions"
+            yield f"covered    {verified.name}: {conditions}, {_of(verified.branches)}"
+        yield f"time       {duration(self.seconds)}"
+        if self.guilty is not None:
+            yield str(self.guilty)
+        yield f"result     {self.verdict}"
+
+    def _numbers(self) -> str:
+        counts = dict.fromkeys((outcome.trial.domain for outcome in self.outcomes), 0)
+        for outcome in self.outcomes:
+            counts[outcome.trial.domain] += 1
+        runs = ", ".join(f"{count} runs in {domain}" for domain, count in counts.items())
+        return (
+            f"{runs}; in field, an element of another formula of degree d agrees with a probability of at most "
+            f"d / {FieldDomain.prime}"
+        )
+
+    def __str__(self) -> str:
+        lines = list(self.lines())
+        for verified in self.verified:
+            lines += [f"  {row.subject}: {row.text}: {_shape(row.shape) or row.why}" for row in verified.conditions]
+            lines += [
+                f"  no run took `{side}` of line {line}: {text}" for line, side, text in verified.branches.missing
+            ]
+        return "\n".join(lines)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "ok": self.ok,
+            "verdict": self.verdict,
+            "target": self.target,
+            "schedule": self.schedule,
+            "seconds": round(self.seconds, 3),
+            "notes": list(self.notes),
+            "guilty": None if self.guilty is None else _guilty_json(self.guilty),
+            "coverage": [
+                {
+                    "kernel": verified.name,
+                    "conditions": [
+                        {
+                            "subject": row.subject,
+                            "text": row.text,
+                            "shape": row.shape and asdict(row.shape),
+                            "why": row.why,
+                        }
+                        for row in verified.conditions
+                    ],
+                    "branch_sides": {"taken": verified.branches.taken, "possible": verified.branches.possible},
+                    "not_taken": [
+                        {"line": line, "side": side, "op": text} for line, side, text in verified.branches.missing
+                    ],
+                }
+                for verified in self.verified
+            ],
+            "runs": [_outcome_json(outcome) for outcome in self.outcomes],
+        }
+
+
+def _of(branches: Branches) -> str:
+    return f"{branches.taken} of {branches.possible} sides of branches and loops at level nvvm"
+
+
+def _shape(shape: Shape | None) -> str:
+    if shape is None:
+        return ""
+    extents = "x".join(map(str, shape.extents))
+    return f"{extents}, {shape.sms} SM{'' if shape.sms == 1 else 's'}, padding {shape.padding}"
+
+
+def condition_cells(row: Row) -> tuple[str, str, str]:
+    """A row of the table of conditions."""
+    return row.subject, row.text, _shape(row.shape) or f"not met: {row.why}"
+
+
+def branch_cells(branches: Branches) -> list[tuple[str, str, str]]:
+    """Rows of the table of sides that no run took: some of them, and how many more there are."""
+    rows = [(str(line), side, text) for line, side, text in branches.missing[:_SHOWN]]
+    more = len(branches.missing) - len(rows)
+    return [*rows, ("", f"and {more} more", "")] if more else rows
+
+
+def _outcome_json(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "level": outcome.level,
+        "trial": asdict(outcome.trial),
+        "finding": outcome.finding.value,
+        "message": outcome.message,
+        "seconds": round(outcome.seconds, 3),
+        "element": outcome.element and asdict(outcome.element),
+    }
+
+
+def _guilty_json(guilty: Guilty) -> dict[str, Any]:
+    return {
+        "level": guilty.level,
+        "step": guilty.step,
+        "skipped": list(guilty.skipped),
+        "before": guilty.before and str(guilty.before),
+        "after": str(guilty.after),
+        "op": guilty.op,
+        "command": guilty.command,
+        "note": guilty.note,
+        "outcome": _outcome_json(guilty.outcome),
+    }

@@ -1,0 +1,340 @@
+"""Which conditions a set of shapes must meet so that every path of a kernel is taken, computed from its schedule.
+
+Conditions on an edge hold of what is left of an extent past whole CTA tiles: where it ends within a tile decides which
+copies, stores and parts of the epilogue are cut. Conditions on work hold of the tiles, the steps of K and the SMs:
+they decide waves, phases of the ring, shares of K and where groups of tiles are cut.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+
+from lowtide.compiler.checking.workload import Work
+from lowtide.dialects.tile import KDivisionKind, OperandKind, RasterKind, SchedulerKind, StorePath, TailKind, WavesKind
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
+from lowtide.passes.schedules.facts import runs_ahead
+from lowtide.passes.support.atoms import TMA_RANKS, is_transposed, mma_atom_name
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import COPY_ATOMS, mma_atom
+
+NO_K = "K = 0"
+_ACCESS_BYTES = 16  # of the wide stores of D
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A condition on `rest`, how far an extent reaches into its last tile; 0 where it ends with a whole one."""
+
+    axis: str
+    text: str
+    holds: Callable[[int], bool]
+
+
+@dataclass(frozen=True)
+class Share:
+    """A condition on the work of all CTAs."""
+
+    subject: str
+    text: str
+    holds: Callable[[Work], bool]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An extent of the problem: its CTA tile, what it must be a multiple of, and the conditions on its edge."""
+
+    name: str
+    tile: int
+    unit: int
+    edges: tuple[Edge, ...]
+
+    @property
+    def rests(self) -> list[int]:
+        """Every way in which the extent may end within a tile; 0 first."""
+        return list(range(0, self.tile, self.unit))
+
+
+def axes_of(schedule: Schedule, problem: Problem) -> tuple[Axis, Axis, Axis]:
+    """M, N and K with their conditions; those that no legal extent meets are left out."""
+    tile_m, tile_n, tile_k = schedule.tile_mnk
+    parts_m, parts_n = (tile_m, tile_n)
+    if schedule.epilogue.path is not StorePath.direct and schedule.epilogue.tile is not None:
+        parts_m, parts_n = schedule.epilogue.tile
+    m, n, k = mma_atom(mma_atom_name(schedule, problem)).shape_mnk
+    sharing = max(schedule.sharing, 1)
+    of_m = [*_parts("M", tile_m, parts_m), *_consumers(tile_m, sharing), *_inside("M", m, f"an mma of {m} rows")]
+    of_n = [*_parts("N", tile_n, parts_n), *_inside("N", n, f"an mma of {n} columns")]
+    of_k = list(_inside("K", k, f"an mma of depth {k}"))
+    edges = {"M": of_m, "N": of_n, "K": of_k}
+    edges["N"] += _stores(schedule, problem, parts_n)
+    for operand in ("a", "b"):
+        axis = "K" if not is_transposed(operand, problem.layout) else "M" if operand == "a" else "N"
+        edges[axis] += _copies(axis, operand, schedule, problem)
+    units = _units(schedule, problem)
+    return tuple(  # type: ignore[return-value]
+        _axis(name, tile, units[name], edges[name]) for name, tile in zip("MNK", (tile_m, tile_n, tile_k), strict=True)
+    )
+
+
+def _axis(name: str, tile: int, unit: int, edges: Iterable[Edge]) -> Axis:
+    whole = [
+        Edge(name, "ends with a whole tile", lambda rest: rest == 0),
+        Edge(name, "reaches 1 into a tile", lambda rest: rest == 1),
+        Edge(name, "ends 1 before a tile does", lambda rest: rest == tile - 1),
+    ]
+    axis = Axis(name, tile, unit, tuple({edge.text: edge for edge in (*whole, *edges)}.values()))
+    legal = tuple(edge for edge in axis.edges if any(map(edge.holds, axis.rests)))
+    return Axis(name, tile, unit, legal)
+
+
+def _parts(axis: str, tile: int, part: int) -> Iterator[Edge]:
+    """The parts of the epilogue are whole, cut, or empty."""
+    if part >= tile:
+        return
+    for number, start in enumerate(range(0, tile, part), 1):
+        end = min(start + part, tile)
+        yield Edge(axis, f"ends inside part {number} of the epilogue", lambda rest, s=start, e=end: s < rest < e)  # type: ignore[misc]
+    yield Edge(axis, "ends between parts of the epilogue", lambda rest: rest > 0 and rest % part == 0)
+
+
+def _consumers(tile: int, sharing: int) -> Iterator[Edge]:
+    """Consumer warpgroups that share a tile have its rows in equal parts."""
+    rows = tile // sharing
+    for number in range(sharing if sharing > 1 else 0):
+        start, end = number * rows, (number + 1) * rows
+        yield Edge("M", f"ends in the rows of consumer {number}", lambda rest, s=start, e=end: s < rest < e)  # type: ignore[misc]
+
+
+def _inside(axis: str, size: int, what: str) -> Iterator[Edge]:
+    if size > 1:
+        yield Edge(axis, f"ends inside {what}", lambda rest: rest % size != 0)
+
+
+def _stores(schedule: Schedule, problem: Problem, part: int) -> Iterator[Edge]:
+    """Of the elements that a thread stores at once, one is left, or one is missing: in each part of the epilogue."""
+    assert schedule.grid.tile is not None
+    if schedule.epilogue.path is StorePath.tma:
+        return
+    size = _ACCESS_BYTES // element_type(problem.d).bytes if schedule.epilogue.path is StorePath.smem else 2
+    columns = schedule.grid.tile[1]
+    starts = range(0, columns, part)
+    for number, start in enumerate(starts, 1):
+        where = f" in part {number} of the epilogue" if len(starts) > 1 else ""
+        end = min(start + part, columns)
+        for edge in _cut("N", size, f"stores of {size} elements of D"):
+            inside = partial(_holds_inside, edge, start, end)
+            yield Edge("N", edge.text + where, inside)
+
+
+def _holds_inside(edge: Edge, start: int, end: int, rest: int) -> bool:
+    return start < rest < end and edge.holds(rest)
+
+
+def _copies(axis: str, operand: str, schedule: Schedule, problem: Problem) -> list[Edge]:
+    """Of the elements that a copy along the contiguous dimension brings, one is left, or one is missing."""
+    name = schedule.mainloop.operand(operand).copy or ""
+    if name in TMA_RANKS or name not in COPY_ATOMS:
+        return []
+    size = COPY_ATOMS[name].bytes_per_thread // element_type(problem.operand(operand)).bytes
+    return _cut(axis, size, f"copies of {size} elements of {operand.upper()}")
+
+
+def _cut(axis: str, size: int, what: str) -> list[Edge]:
+    if size < 2:
+        return []
+    between = [Edge(axis, f"ends between {what}", lambda rest: rest > 0 and rest % size == 0)]
+    first = Edge(axis, f"cuts {what} after the first", lambda rest: rest % size == 1)
+    last = Edge(axis, f"cuts {what} before the last", lambda rest: rest % size == size - 1)
+    return [*between, first, last]
+
+
+def _units(schedule: Schedule, problem: Problem) -> dict[str, int]:
+    """What the host function asks of extents: whole rows of TMA stores, whole panels of tensor maps beyond `tma`."""
+    units = {"M": 1, "N": 1, "K": 1}
+    if schedule.epilogue.path is StorePath.tma:
+        units["N"] = _ACCESS_BYTES // element_type(problem.d).bytes
+    for operand in ("a", "b"):
+        given = schedule.mainloop.operand(operand)
+        if TMA_RANKS.get(given.copy or "", 0) > 2 and given.swizzle is not None:
+            axis = "K" if not is_transposed(operand, problem.layout) else "M" if operand == "a" else "N"
+            bits, base, _ = given.swizzle
+            units[axis] = max(units[axis], 1 << (bits + base))
+    return units
+
+
+def shares_of(schedule: Schedule, problem: Problem) -> list[Share]:
+    """The conditions on work: K loops, scheduler, order, clusters, division of K."""
+    return [
+        *_loops(schedule, has_no_k=problem.k is None and not least_steps(schedule)),
+        *_scheduler(schedule),
+        *_order(schedule),
+        *_clusters(schedule),
+        *_division(schedule),
+    ]
+
+
+def _loops(schedule: Schedule, has_no_k: bool) -> Iterator[Share]:
+    stages = schedule.mainloop.stages or 2  # without stages, fragments are loaded at once: one step, and several
+    if has_no_k:
+        yield Share(NO_K, "D is the epilogue of 0", lambda work: work.steps == 0)
+    for length in (*range(1, stages + 3), 2 * stages + 1):
+        plural = "" if length == 1 else "s"
+        yield Share("K loop", f"{length} step{plural}", lambda work, n=length: n in work.lengths)  # type: ignore[misc]
+    yield Share(
+        "K loop",
+        "more steps than stages on each of several tiles",
+        lambda work: min(work.lengths) > stages and work.rows > 1 < work.columns and _count(work) > work.sms > 1,
+    )
+    if schedule.is_direct or not runs_ahead(schedule):
+        return
+    for slot in range(stages):
+        yield Share(
+            "ring",
+            f"a later tile of a CTA begins at slot {slot}",
+            lambda work, n=slot: any(begun % stages == n for begun in _begun(work)),  # type: ignore[misc]
+        )
+    for phase in range(2):
+        yield Share(
+            "ring",
+            f"a later tile of a CTA begins in phase {phase}",
+            lambda work, n=phase: any(begun // stages % 2 == n for begun in _begun(work)),  # type: ignore[misc]
+        )
+    if schedule.consumers == 0:  # the last steps of a tile start the copies of the next
+        for length in range(1, stages + 1):
+            yield Share(
+                "ring",
+                f"a K loop of {length} steps with a tile to follow",
+                lambda work, n=length: any(  # type: ignore[misc]
+                    item.end - item.begin == n for items in work.items for item in items[:-1]
+                ),
+            )
+
+
+def _begun(work: Work) -> Iterator[int]:
+    """For each item but the first of a CTA, the steps of K of the items before it."""
+    for items in work.items:
+        yield from list(accumulate(item.end - item.begin for item in items))[:-1]
+
+
+def _scheduler(schedule: Schedule) -> Iterator[Share]:
+    grid = schedule.grid
+    yield Share("waves", "one work tile", lambda work: work.tiles == 1)
+    if grid.scheduler is SchedulerKind.one_shot:
+        yield Share("waves", "CTAs for all SMs at a time", lambda work: 1 < work.ctas == work.sms)
+        yield Share("waves", "one CTA more than SMs", lambda work: 1 < work.sms == work.ctas - 1)
+        yield Share("waves", "two waves of CTAs and a rest", lambda work: 1 < work.sms < work.ctas / 2)
+        return
+    yield Share("waves", "fewer CTAs than fit", lambda work: work.ctas < work.resident)
+    yield Share("waves", "as many work items as CTAs fit", lambda work: 1 < work.resident == _count(work))
+    yield Share("waves", "one work item more than CTAs fit", lambda work: 1 < work.resident == _count(work) - 1)
+    yield Share("waves", "two waves of work items and a rest", lambda work: 1 < work.resident < _count(work) / 2)
+    yield Share("waves", "a CTA with three items", lambda work: any(len(items) == 3 for items in work.items))
+    for items in range(1, schedule.turns + 2 if schedule.turns > 1 else 0):
+        plural = "" if items == 1 else "s"
+        yield Share(
+            "turns",
+            f"a CTA with {items} tile{plural} for {schedule.turns} consumers",
+            lambda work, n=items: any(len(own) == n for own in work.items),  # type: ignore[misc]
+        )
+    if grid.scheduler is SchedulerKind.even_split:
+        yield Share("waves", "runs of unequal length", lambda work: len({len(items) for items in work.items}) > 1)
+        yield Share(
+            "waves", "runs of equal length", lambda work: {len(items) for items in work.items} not in ({0}, {1})
+        )
+    if grid.tail is TailKind.halves:
+        yield Share(
+            "tail", "a last wave that is more than half full", lambda work: work.tiles % work.ctas > work.ctas / 2
+        )
+        yield Share("tail", "a last wave in halves", lambda work: 0 < work.tiles % work.ctas <= work.ctas / 2)
+        yield Share("tail", "only whole waves", lambda work: work.tiles % work.ctas == 0)
+    if grid.waves is WavesKind.synchronized:
+        yield Share("waves", "a CTA waits for a second wave", lambda work: any(len(items) > 1 for items in work.items))
+
+
+def _count(work: Work) -> int:
+    return sum(map(len, work.items))
+
+
+def _order(schedule: Schedule) -> Iterator[Share]:
+    order, (high, wide) = schedule.grid.order, schedule.cluster
+    assert order is not None
+
+    def rows(work: Work) -> int:
+        return -(-work.rows // high)
+
+    def columns(work: Work) -> int:
+        return -(-work.columns // wide)
+
+    subject = f"order {order}"
+    yield Share(subject, "several columns of tiles", lambda work: columns(work) > 1)
+    yield Share(subject, "several rows of tiles", lambda work: rows(work) > 1)
+    if order.kind is RasterKind.hilbert:
+        yield Share(subject, "more rows of tiles than columns", lambda work: rows(work) > columns(work) > 1)
+        yield Share(subject, "more columns of tiles than rows", lambda work: columns(work) > rows(work) > 1)
+        yield Share(subject, "odd by even tiles", lambda work: (rows(work) % 2, columns(work) % 2) in ((0, 1), (1, 0)))
+    if order.rows > 1:
+        yield Share(subject, "a band that is cut", lambda work: rows(work) % order.rows > 0 < columns(work) - 1)
+        yield Share(subject, "a whole band", lambda work: rows(work) >= order.rows and columns(work) > 1)
+        yield Share(subject, "a cut band after a whole one", lambda work: rows(work) > order.rows and columns(work) > 1)
+    if order.columns > 1:
+        yield Share(subject, "a group of columns that is cut", lambda work: columns(work) % order.columns > 0)
+        yield Share(subject, "a cut group after a whole one", lambda work: columns(work) > order.columns)
+
+
+def _clusters(schedule: Schedule) -> Iterator[Share]:
+    rows, columns = schedule.cluster
+    if rows > 1:
+        yield Share("cluster", "a super-tile cut along M", lambda work: work.rows % rows > 0)
+        yield Share("cluster", "super-tiles whole along M", lambda work: work.rows % rows == 0)
+    if columns > 1:
+        yield Share("cluster", "a super-tile cut along N", lambda work: work.columns % columns > 0)
+        yield Share("cluster", "super-tiles whole along N", lambda work: work.columns % columns == 0)
+
+
+def _division(schedule: Schedule) -> Iterator[Share]:
+    division = schedule.k_division
+    if division is None:
+        return
+    subject, parts = f"k_division {division}", division.parts
+    if parts:
+        if division.kind is KDivisionKind.split:
+            yield Share(subject, "fewer steps than parts", lambda work: 0 < work.steps < parts)
+        yield Share(subject, "parts of equal length", lambda work: work.steps >= parts and work.steps % parts == 0)
+        yield Share(subject, "parts of unequal length", lambda work: work.steps > parts and work.steps % parts > 0)
+        return
+    yield Share(subject, "a tile of one CTA", lambda work: 1 in _holders(work))
+    yield Share(subject, "a tile that two CTAs share", lambda work: 2 in _holders(work))
+    yield Share(subject, "a tile that three or more CTAs share", lambda work: max(_holders(work)) > 2)
+    yield Share(subject, "a CTA with shares of two tiles", lambda work: any(_shares(items) > 1 for items in work.items))
+    if division.kind is KDivisionKind.hybrid:
+        yield Share(subject, "a whole wave before the shares", lambda work: _whole_first(work))
+        yield Share(subject, "whole waves alone", lambda work: _holders(work) == {1} and work.tiles >= work.ctas > 1)
+
+
+def _holders(work: Work) -> set[int]:
+    return {item.parts for items in work.items for item in items}
+
+
+def _shares(items: Iterable[object]) -> int:
+    return sum(1 for item in items if getattr(item, "parts", 1) > 1)
+
+
+def _whole_first(work: Work) -> bool:
+    return any(items and items[0].parts == 1 and items[-1].parts > 1 for items in work.items)
+
+
+def least_steps(schedule: Schedule) -> int:
+    """Steps of K that a problem must have: `scatter` gives each of its parts one."""
+    division = schedule.k_division
+    return division.parts if division is not None and division.kind is KDivisionKind.scatter else 0
+
+
+def paddings_of(problem: Problem) -> dict[int, str]:
+    """Elements after each row, beyond what alignment needs, and what each is tried for."""
+    unit = _ACCESS_BYTES // element_type(problem.d).bytes
+    found = {unit: "rows further apart than they are long", 0: "rows as close as alignment lets them lie"}
+    if OperandKind.full in problem.kinds:
+        found[3] = "rows of full operands at no multiple of 16 bytes"
+    return found

@@ -1,0 +1,211 @@
+"""A small set of shapes that meets the conditions: a greedy cover, by conditions met per second of interpretation.
+
+First shapes in whole tiles are chosen, with their steps of K and SMs, for the conditions on work. Then each gets edges:
+what M, N and K reach into their last tiles. Edges that find no shape get small ones of their own.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from lowtide.compiler.checking.conditions import NO_K, Share, axes_of, least_steps, paddings_of, shares_of
+from lowtide.compiler.checking.workload import Work, work_of
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import Target
+
+Extents = tuple[int, int, int]
+Cost = Callable[[Extents], float]
+"""Estimated seconds of a run on M, N and K."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A shape to try."""
+
+    extents: Extents
+    sms: int
+    padding: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """A condition, the first shape that meets it, or `None` and why there is none."""
+
+    subject: str
+    text: str
+    shape: Shape | None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Cover:
+    """The shapes, cheapest first, and what each condition is met by."""
+
+    shapes: tuple[Shape, ...]
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Blank:
+    """A shape in tiles and steps of K, and the seconds that it takes."""
+
+    work: Work
+    extents: Extents
+    seconds: float
+
+
+class _Coverer:
+    """The conditions of one schedule and problem."""
+
+    def __init__(self, schedule: Schedule, problem: Problem, target: Target, cost: Cost, budget: float) -> None:
+        self.schedule = schedule
+        self.problem = problem
+        self.target = target
+        self.cost = cost
+        self.budget = budget
+        self.axes = axes_of(schedule, problem)
+        self.fixed = (problem.m, problem.n, problem.k)
+
+    def cover(self) -> Cover:
+        shares = shares_of(self.schedule, self.problem)
+        chosen, missed = _greedy(list(self._blanks()), shares, self.budget)
+        shapes = self._with_edges(chosen)
+        rows = [*self._rows_of_shares(shares, missed, shapes), *self._rows_of_edges(shapes)]
+        paddings = paddings_of(self.problem)
+        for padding, text in paddings.items():
+            found = next((shape for shape in shapes if shape.padding == padding), None)
+            rows.append(Row("rows", text, found, "" if found else "no shape is left for it"))
+        return Cover(tuple(shapes), tuple(rows))
+
+    def _blanks(self) -> Iterator[Blank]:
+        """Shapes in whole tiles that may be worth trying, within the budget."""
+        schedule = self.schedule
+        tiles = [axis.tile for axis in self.axes]
+        order = schedule.grid.order
+        assert order is not None
+        rows, columns = schedule.cluster
+        high = sorted({1, 2, 3, 4, 5, rows, rows + 1, order.rows * rows, order.rows * rows + 1} - {0})
+        wide = sorted({1, 2, 3, 4, 5, columns, columns + 1, order.columns * columns + 1} - {0})
+        counts = [self._counts(0, high), self._counts(1, wide), self._steps()]
+        sms = sorted({1, 2, 3, rows * columns, 2 * rows * columns, 3 * rows * columns})
+        for m, n, steps in product(*counts):
+            extents = (m * tiles[0], n * tiles[1], steps * tiles[2])
+            seconds = self.cost(extents)
+            if seconds > self.budget:
+                continue
+            for count in sms:
+                yield Blank(work_of(schedule, self.problem, self.target, m, n, steps, count), extents, seconds)
+
+    def _counts(self, position: int, wanted: Sequence[int]) -> list[int]:
+        fixed = self.fixed[position]
+        return list(wanted) if fixed is None else [-(-fixed // self.axes[position].tile)]
+
+    def _steps(self) -> list[int]:
+        stages = self.schedule.mainloop.stages or 2
+        lengths = {0, *range(1, stages + 3), 2 * stages + 1}
+        division = self.schedule.k_division
+        if division is not None:
+            parts = division.parts or 3
+            lengths |= {parts * length for length in lengths} | {parts + 1, parts - 1}
+        least = least_steps(self.schedule)
+        return self._counts(2, sorted(length for length in lengths if length >= least))
+
+    def _with_edges(self, chosen: Sequence[Blank]) -> list[Shape]:
+        """Give each shape ends within tiles that no shape before it has; whole tiles once all are tried."""
+        queues = [self._ends(position) for position in range(3)]
+        paddings = list(paddings_of(self.problem))
+        shapes: list[Shape] = []
+        blanks = list(chosen)
+        while blanks or any(queues) or len(shapes) < len(paddings):
+            blank = blanks.pop(0) if blanks else self._small()
+            extents = []
+            low = False
+            for axis, whole, queue, fixed in zip(self.axes, blank.extents, queues, self.fixed, strict=True):
+                # A tile of few rows shows little of what becomes of its columns: one of the two is (almost) whole.
+                rest = queue.pop(0) if queue and blank.work.steps and not (low and axis.name == "N") else 0
+                low = low or 0 < rest < axis.tile - 1
+                extents.append(fixed if fixed is not None else whole - (axis.tile - rest if rest else 0))
+            padding = paddings[len(shapes) % len(paddings)]
+            shapes.append(Shape((extents[0], extents[1], extents[2]), blank.work.sms, padding))
+        return sorted(dict.fromkeys(shapes), key=lambda shape: self.cost(shape.extents))
+
+    def _small(self) -> Blank:
+        counts = [
+            self._counts(0, [1])[0],
+            self._counts(1, [1])[0],
+            self._counts(2, [max(2, least_steps(self.schedule))])[0],
+        ]
+        extents = tuple(count * axis.tile for count, axis in zip(counts, self.axes, strict=True))
+        work = work_of(self.schedule, self.problem, self.target, counts[0], counts[1], counts[2], 2)
+        return Blank(work, extents, self.cost(extents))  # type: ignore[arg-type]
+
+    def _ends(self, position: int) -> list[int]:
+        """A small set of ends within a tile that meets the conditions on an axis."""
+        axis = self.axes[position]
+        if self.fixed[position] is not None:
+            return []
+        missing = list(axis.edges)
+        chosen = []
+        while missing:
+            best = max(axis.rests, key=lambda rest: sum(edge.holds(rest) for edge in missing))
+            chosen.append(best)
+            missing = [edge for edge in missing if not edge.holds(best)]
+        return chosen
+
+    def _work(self, shape: Shape) -> Work:
+        rows, columns, steps = (-(-extent // axis.tile) for extent, axis in zip(shape.extents, self.axes, strict=True))
+        return work_of(self.schedule, self.problem, self.target, rows, columns, steps, shape.sms)
+
+    def _rows_of_shares(self, shares: Sequence[Share], missed: dict[Share, str], shapes: Sequence[Shape]) -> list[Row]:
+        rows = []
+        works = [(shape, self._work(shape)) for shape in shapes]
+        for share in shares:
+            found = next((shape for shape, work in works if _meets(share, work)), None)
+            why = "" if found else missed.get(share, "no shape meets it")
+            rows.append(Row(share.subject, share.text, found, why))
+        return rows
+
+    def _rows_of_edges(self, shapes: Sequence[Shape]) -> list[Row]:
+        rows = []
+        for position, axis in enumerate(self.axes):
+            for edge in axis.edges:
+                met = (
+                    shape for shape in shapes if edge.holds(shape.extents[position] % axis.tile) and shape.extents[2]
+                )
+                found = next(met, None)
+                why = "" if found else f"the kernel was compiled for {axis.name} = {self.fixed[position]}"
+                rows.append(Row(f"edge of {axis.name}", edge.text, found, why))
+        return rows
+
+
+def cover_of(schedule: Schedule, problem: Problem, target: Target, cost: Cost, budget: float) -> Cover:
+    """Shapes that meet the conditions of a complete schedule, whose runs take at most about `budget` seconds."""
+    return _Coverer(schedule, problem, target, cost, budget).cover()
+
+
+def _meets(share: Share, work: Work) -> bool:
+    """A problem without K says nothing of other conditions: all its sums are 0."""
+    return share.holds(work) and (work.steps > 0 or share.subject == NO_K)
+
+
+def _greedy(blanks: Sequence[Blank], shares: Sequence[Share], budget: float) -> tuple[list[Blank], dict[Share, str]]:
+    """Shapes that together meet the conditions, as many as the budget allows; and why others are not met."""
+    meets = [frozenset(share for share in shares if _meets(share, blank.work)) for blank in blanks]
+    reachable = frozenset().union(*meets)
+    missed = {share: "no shape within the budget meets it" for share in shares if share not in reachable}
+    missing, chosen, spent = set(reachable), [], 0.0
+    while missing:
+        gain = [len(met & missing) / blank.seconds for met, blank in zip(meets, blanks, strict=True)]
+        best = max(range(len(blanks)), key=gain.__getitem__)
+        if spent + blanks[best].seconds > budget:
+            left = [at for at in range(len(blanks)) if meets[at] & missing and spent + blanks[at].seconds <= budget]
+            if not left:
+                about = min(blanks[at].seconds for at in range(len(blanks)) if meets[at] & missing)
+                missed |= {share: f"the budget is spent: about {about:.0f} s more" for share in missing}
+                break
+            best = max(left, key=gain.__getitem__)
+        chosen.append(blanks[best])
+        spent += blanks[best].seconds
+        missing -= meets[best]
+    return sorted(chosen, key=lambda blank: blank.seconds), missed

@@ -1,0 +1,170 @@
+"""What `lowtide check` checks: the levels of a kernel, what they must compute, and the steps between two levels."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lowtide.compiler.checking.trials import Source
+from lowtide.compiler.contexts import make_context, parse_file, parse_text
+from lowtide.compiler.driver import lower
+from lowtide.compiler.dumps import write_whole
+from lowtide.compiler.kernel import CompiledKernel
+from lowtide.compiler.problem_ir import problem_text
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_of_ir import spec_of
+from lowtide.dialects import tile
+from lowtide.dialects.levels import Level, target_of
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import Error, IRError
+from lowtide.interpreter.host import LEVELS
+from lowtide.passes.base import walk
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import Target, get
+
+
+@dataclass(frozen=True)
+class Step:
+    """A file that a step wrote, or `""` for the file that came in, and its level."""
+
+    level: str
+    name: str
+    path: Path
+
+    def source(self) -> Source:
+        return Source(self.level, self.path.read_text(encoding="utf-8"), str(self.path))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Levels of one kernel by name, in order; the module of level problem that says what they compute; its schedule.
+
+    `dump`: the folder that they were read from, with the steps between them.
+    """
+
+    levels: Mapping[str, str]
+    problem: str
+    schedule: Schedule
+    target: Target
+    dump: Path | None = None
+
+    @property
+    def spec(self) -> GemmSpec:
+        """The problem, read from its IR."""
+        with make_context() as context:
+            module = parse_text(self.problem, context, "<problem>")
+            return spec_of(module).spec
+
+    @property
+    def facts(self) -> Problem:
+        """The problem as passes see it."""
+        with make_context() as context:
+            module = parse_text(self.problem, context, "<problem>")  # owns the op: must outlive it
+            (gemm,) = walk(module, tile.GemmOp)
+            return Problem.of(gemm)
+
+    @property
+    def interpreted(self) -> list[Source]:
+        """The levels that the interpreter runs."""
+        return [Source(level, text, self._name(level)) for level, text in self.levels.items() if level in LEVELS]
+
+    def _name(self, level: str) -> str:
+        return "" if self.dump is None else str(last_step(self.dump, Level.named(level)))
+
+    def steps(self, level: Level, before: Level, folder: Path) -> tuple[list[Step], str]:
+        """The file of level `before`, then of each step that makes `level` from it; and a note, "" where all is as it
+        should be. Where there is no dump, the kernel is compiled once more, into `folder`.
+        """
+        if self.dump is not None:
+            return [steps_in(self.dump, before)[-1], *steps_in(self.dump, level)], ""
+        note = ""
+        try:
+            # From the level that compilation began at: another would be held to the schedule first, and refused.
+            made = lower(next(iter(self.levels.values())), until=level, dump_dir=folder).levels
+            if all(made[str(own)] == self.levels[str(own)] for own in (before, level)):
+                return [steps_in(folder, before)[-1], *steps_in(folder, level)], ""
+            note = f"level {level} is made otherwise now than when the kernel was compiled: its steps are unknown"
+        except Error as error:
+            note = f"level {level} could not be made again: {error}"
+        return [write_level(folder, own, self.levels[str(own)]) for own in (before, level)], note
+
+
+def of_kernel(kernel: CompiledKernel) -> Subject:
+    """The levels of a compiled kernel. Raises IRError where none of them says what it computes."""
+    return _subject(dict(kernel.levels), kernel.schedule, None)
+
+
+def of_dump(folder: Path) -> Subject:
+    """The levels of a dump folder, its files as they are. Raises IRError where it has none."""
+    levels = {}
+    for level in Level:
+        path = last_step(folder, level)
+        if path is not None:
+            levels[str(level)] = path.read_text(encoding="utf-8")
+    if not levels:
+        raise IRError(f"{folder} has no folder NN-level of dumped steps; name one that --dump-ir has filled")
+    with make_context() as context:
+        texts = [text for level, text in levels.items() if level != str(Level.PTX)]
+        modules = [parse_text(text, context, str(folder)) for text in reversed(texts)]
+        carried = [Schedule.carried_by(module) for module in modules]
+    schedule = next((found for found in carried if found is not None), Schedule())
+    return _subject(levels, schedule, folder)
+
+
+def of_file(against: Path | None, levels: Mapping[str, str], schedule: Schedule) -> Subject:
+    """The levels that were made from a dumped file; `against` names the dump that says what they compute."""
+    if against is None:
+        return _subject(levels, schedule, None)
+    with make_context() as context:
+        module = parse_file(against, context)
+        problem = _problem_of(str(module))
+        if not problem:
+            raise IRError(f"{against} does not say its epilogue; name a dump of level {Level.PROBLEM}")
+        return Subject(levels, problem, schedule, target_of(module))
+
+
+def _subject(levels: Mapping[str, str], schedule: Schedule, dump: Path | None) -> Subject:
+    for level, text in levels.items():
+        if level == str(Level.PTX):
+            continue
+        problem = _problem_of(text)
+        if problem:
+            with make_context() as context:
+                module = parse_text(text, context, f"<level {level}>")
+                target = target_of(module)
+            return Subject(levels, problem, schedule, target, dump)
+    raise IRError(
+        f"no level at hand ({', '.join(levels)}) says its epilogue any more: give an earlier dump with --against"
+    )
+
+
+def _problem_of(text: str) -> str:
+    """The module of level problem that says what a level computes; "" where the level no longer says all of it."""
+    with make_context() as context:
+        module = parse_text(text, context, "<level>")
+        found = spec_of(module)
+        return problem_text(found.spec, get(target_of(module).name)) if found.whole else ""
+
+
+def last_step(folder: Path, level: Level) -> Path | None:
+    """The file that holds a finished level in a dump folder."""
+    steps = steps_in(folder, level)
+    return steps[-1].path if steps else None
+
+
+def steps_in(folder: Path, level: Level) -> list[Step]:
+    """The steps of a level in a dump folder, in order."""
+    own = folder / f"{level.value:02d}-{level}"
+    files = [own / "kernel.ptx"] if level is Level.PTX else sorted(own.glob("[0-9][0-9]-*.mlir"))
+    return [_step(path, level) for path in files if path.exists()]
+
+
+def _step(path: Path, level: Level) -> Step:
+    return Step(str(level), path.stem.partition("-")[2], path)
+
+
+def write_level(folder: Path, level: Level, text: str, name: str = "level", number: int = 99) -> Step:
+    """A level as a file of a dump folder."""
+    own = folder / f"{level.value:02d}-{level}"
+    path = own / ("kernel.ptx" if level is Level.PTX else f"{number:02d}-{name}.mlir")
+    write_whole(path, text)
+    return _step(path, level)

@@ -1,0 +1,168 @@
+"""A trial: one run of a kernel's levels on random inputs, and what came of it at each level.
+
+D is compared with that of the problem, interpreted in the same number domain: bit for bit in `field` and `exact`, and
+in `float` with float64, within the derived bound. The interpreter refuses every access outside of a matrix, the padding
+of its rows included, and confirms after the run that nothing but D has changed.
+"""
+
+import re
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Any
+
+import numpy as np
+from mlir import ir
+
+from lowtide.compiler.checking.interpretation import inputs_for, run
+from lowtide.compiler.checking.reference import reference
+from lowtide.compiler.checking.verdicts import Element, against_float64, equality
+from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_of_ir import spec_of
+from lowtide.dialects.levels import Level
+from lowtide.errors import InterpreterError, IRError, NotInterpreted
+from lowtide.interpreter import Paths
+from lowtide.interpreter.numbers.domains import ExactDomain, FieldDomain, FloatDomain
+
+Extents = tuple[int, int, int]
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """M, N, K, the number of SMs, elements of padding after each row, the number domain, and the seed, of the inputs
+    and of the order of agents."""
+
+    extents: Extents
+    sms: int = 2
+    padding: int = 8
+    domain: str = FieldDomain.name
+    seed: int = 0
+
+    def __str__(self) -> str:
+        shape = "x".join(map(str, self.extents))
+        plural = "" if self.sms == 1 else "s"
+        return f"{shape} on {self.sms} SM{plural}, rows padded by {self.padding}, {self.domain}, seed {self.seed}"
+
+    @property
+    def options(self) -> list[str]:
+        """The trial as options of `lowtide interpret`."""
+        named = dict(zip(("m", "n", "k"), self.extents, strict=True))
+        named |= {"sms": self.sms, "padding": self.padding, "seed": self.seed}
+        return [*(word for name, value in named.items() for word in (f"--{name}", str(value))), "--domain", self.domain]
+
+
+class Finding(Enum):
+    """What a trial found at a level. `broken`: a rule of the hardware; `unknown`: the interpreter cannot run it."""
+
+    right = "right"
+    wrong = "wrong"
+    broken = "broken"
+    unknown = "unknown"
+
+    @property
+    def is_fault(self) -> bool:
+        return self in (Finding.wrong, Finding.broken)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one trial found at one level: a sentence, the first wrong element, the seconds it took, the paths taken."""
+
+    level: str
+    trial: Trial
+    finding: Finding
+    message: str
+    seconds: float = 0.0
+    element: Element | None = None
+    paths: Paths | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text of a level, or of a step within it, and the file that it is in, where there is one."""
+
+    level: str
+    text: str
+    name: str = ""
+
+
+def outcomes(problem: str, sources: Iterable[Source], trial: Trial, observe: bool = False) -> Iterator[Outcome]:
+    """What a trial finds in each source. `problem` is the text of a module that says what D must be.
+
+    With `observe`, the branches and loops of level nvvm are recorded on the way.
+    """
+    with make_context() as context:
+        module = parse_text(problem, context, "<problem>")
+        found = spec_of(module)
+        if not found.whole:
+            raise IRError("the problem's module does not say its epilogue; give one of level problem")
+        inputs = inputs_for(found.spec, trial.extents, trial.domain, trial.seed, trial.padding)
+        try:
+            expected = _expected(module, found.spec, inputs, trial)
+        except NotInterpreted as error:
+            yield from (Outcome(source.level, trial, Finding.unknown, str(error)) for source in sources)
+            return
+        for source in sources:
+            paths = Paths() if observe and source.level == str(Level.NVVM) else None
+            yield _outcome(source, found.spec, inputs, expected, trial, context, paths)
+
+
+def _outcome(
+    source: Source,
+    spec: GemmSpec,
+    inputs: dict[str, Any],
+    expected: Array | None,
+    trial: Trial,
+    context: ir.Context,
+    paths: Paths | None,
+) -> Outcome:
+    started = time.perf_counter()
+    ended = partial(Outcome, source.level, trial)
+    try:
+        module = parse_text(source.text, context, source.name or f"<level {source.level}>")
+        options: dict[str, Any] = {"sms": trial.sms, "seed": trial.seed, "domain": trial.domain}
+        d = run(module, spec, inputs, padding=trial.padding, paths=paths, **options)
+        verdict = against_float64(spec, inputs, d) if expected is None else equality(d, expected)
+    except NotInterpreted as error:
+        return ended(Finding.unknown, str(error))
+    except InterpreterError as error:
+        return ended(Finding.broken, str(error), time.perf_counter() - started)
+    finding = Finding.right if verdict.ok else Finding.wrong
+    return ended(finding, verdict.message, time.perf_counter() - started, verdict.element, paths)
+
+
+def _expected(module: ir.Module, spec: GemmSpec, inputs: dict[str, Any], trial: Trial) -> Array | None:
+    """D of the problem in an exact domain; None in `float`.
+
+    In `exact`, float64 is exact too on small integers: by itself, it holds the interpreter's level problem to account.
+    """
+    if trial.domain == FloatDomain.name:
+        return None
+    d = run(module, spec, inputs, sms=1, seed=0, domain=trial.domain)
+    return reference(spec, **inputs) if trial.domain == ExactDomain.name else d
+
+
+def first_fault(found: Iterable[Outcome]) -> Outcome | None:
+    """The first that is wrong, or breaks a rule."""
+    return next((outcome for outcome in found if outcome.finding.is_fault), None)
+
+
+def domains_of(problem: str, extents: Extents) -> tuple[str, ...]:
+    """The number domains in which a problem has a value, the strongest check first; `float` is always among them."""
+    found = []
+    for name in (FieldDomain.name, ExactDomain.name):
+        level = Source(str(Level.PROBLEM), problem)
+        (outcome,) = outcomes(problem, [level], Trial(extents, domain=name))
+        if outcome.finding is Finding.right:
+            found.append(name)
+    return (*found, FloatDomain.name)
+
+
+def op_in(message: str) -> str:
+    """The op that a message of the interpreter names, and where it stands; "" for none."""
+    named = re.search(r"`([^`]+)` at loc\(\"([^\"]*)\":(\d+):(\d+)", message)
+    return "" if named is None else f"{named[1]} at {named[2]}:{named[3]}:{named[4]}"

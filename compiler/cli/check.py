@@ -1,0 +1,117 @@
+"""`lowtide check`: every level on the shapes that a schedule asks for; for a wrong kernel, the first guilty step."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lowtide.compiler.checking.check import BUDGET, check_subject
+from lowtide.compiler.checking.check_result import CheckResult, branch_cells, condition_cells
+from lowtide.compiler.checking.subjects import Subject, of_dump, of_file, of_kernel
+from lowtide.compiler.cli import options
+from lowtide.compiler.cli.console import busy, line, on_pass, problem_line, seed_or_drawn, table
+from lowtide.compiler.compile import compile_gemm
+from lowtide.compiler.driver import lower
+from lowtide.compiler.kernel import CompiledKernel
+from lowtide.compiler.native import choose
+from lowtide.errors import Error
+
+What = Annotated[
+    Path | None,
+    typer.Argument(help="A dump folder, or a file of one, from which the kernel is made; none: the options' problem."),
+]
+Against = Annotated[Path | None, typer.Option("--against", help="A dump that says what FILE computes.")]
+Budget = Annotated[
+    float, typer.Option("--budget", min=1, help="Seconds of one core, as estimated, that all runs may take.")
+]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", min=1, help="Processes. Default: one per core.", show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print it all as JSON (docs/verification.md).")]
+Shapes = Annotated[bool, typer.Option("--shapes/--no-shapes", help="Print the conditions and who meets them.")]
+
+
+def check(
+    what: What = None,
+    against: Against = None,
+    m: options.M = None,
+    n: options.N = None,
+    k: options.K = None,
+    dtype: options.Dtype = None,
+    a: options.A = None,
+    b: options.B = None,
+    d: options.D = None,
+    acc: options.Acc = None,
+    layout: options.Layout = None,
+    epilogue: options.Epilogue = None,
+    target: options.Target = None,
+    schedule: options.ScheduleText = None,
+    budget: Budget = BUDGET,
+    jobs: Jobs = None,
+    seed: options.Seed = None,
+    dump_ir: options.DumpDir = None,
+    shapes: Shapes = True,
+    as_json: Json = False,
+) -> None:
+    """Run every level on shapes computed from the schedule; name the first guilty step of a wrong kernel.
+
+    Exit status: 0 where all is right, 1 where not, 2 where refused.
+    """
+    seed = seed_or_drawn(seed)
+    if what is None:
+        spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue)
+        chosen = choose(target)
+        with busy("compiling") as update:
+            subject = of_kernel(compile_gemm(spec, chosen.name, schedule, on_progress=on_pass(update)))
+        where = chosen.name + f" ({chosen.reason})"
+    else:
+        given = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}
+        options.refuse_beside_file(what, **given, epilogue=epilogue, schedule=schedule)
+        subject = _subject(what, against, target)
+        where = f"{subject.target.name} ({what})"
+    with busy("choosing shapes") as update:
+        result = check_subject(
+            subject,
+            budget=budget,
+            jobs=jobs,
+            seed=seed,
+            dump_ir=dump_ir,
+            on_progress=lambda done, text: update(f"checking: {done:.0%}, {text}"),
+        )
+    if as_json:
+        typer.echo(json.dumps(result.as_json() | {"seed": seed}, indent=2, ensure_ascii=False))
+    else:
+        _report(subject, result, where, seed, shapes)
+    if not result.ok:
+        raise typer.Exit(1)
+
+
+def _subject(what: Path, against: Path | None, target: str | None) -> Subject:
+    if target is not None and what.is_dir():
+        raise Error(f"--target beside {what}: its files say their target; leave it out")
+    if what.is_dir():
+        return of_dump(what)
+    lowered = lower(what, target=target)
+    kernel = CompiledKernel(lowered)
+    return of_file(against, kernel.levels, kernel.schedule)
+
+
+def _report(subject: Subject, result: CheckResult, where: str, seed: int, shapes: bool) -> None:
+    spec = subject.spec
+    line("problem", problem_line(spec, (spec.m, spec.n, spec.k)))
+    line("target", where)
+    line("schedule", result.schedule)
+    for verified in result.verified if shapes else ():
+        typer.echo("")
+        headings = ("condition", f"compiled for {verified.name}", "met by")
+        table(headings, [condition_cells(row) for row in verified.conditions])
+        if verified.branches.missing:
+            typer.echo("")
+            table(("line", "side that no run took", "at level nvvm"), branch_cells(verified.branches), numbers=(0,))
+    typer.echo("")
+    levels = ", ".join(f"{level} {count}" for level, count in result.levels.items())
+    line("right", f"runs by level: {levels}")
+    for text in result.lines():
+        typer.echo(text)
+    line("seed", str(seed))

@@ -1,0 +1,92 @@
+"""Which sides of branches a run took, and how often loops went round: what a set of runs has covered of a program.
+
+Recorded only where asked for (`interpret(…, paths=…)`): at every scf.if, scf.for and scf.while of the kernels.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from mlir import ir
+
+from lowtide.dialects.locations import place_of
+from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Program
+
+THEN, ELSE = "then", "else"
+NEVER, ONCE, OFTEN = "no iteration", "one iteration", "several iterations"
+_CONSTANTS = ("arith.constant", "llvm.mlir.constant")
+_SIDES = {"scf.if": (THEN, ELSE), "scf.for": (NEVER, ONCE, OFTEN), "scf.while": (NEVER, ONCE, OFTEN)}
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """A branch or loop: its line in the text of its module (0 where it has none), its kernel, and the op's name."""
+
+    line: int
+    kernel: str
+    op: str
+
+    def __str__(self) -> str:
+        return f"{self.op} of @{self.kernel} at line {self.line}"
+
+
+@dataclass(eq=False)
+class Paths:
+    """Given to `interpret`, which fills it.
+
+    `sides`: for each branch or loop, the sides that were taken; with `possible`, all that it has.
+    """
+
+    sides: dict[Place, set[str]] = field(default_factory=dict)
+    possible: dict[Place, tuple[str, ...]] = field(default_factory=dict)
+    _taken: dict[DecodedOp, set[str]] = field(default_factory=dict)
+    _kernels: dict[DecodedOp, str] = field(default_factory=dict)
+
+    def enter(self, program: Program) -> None:
+        """A kernel is about to run: all its branches and loops count."""
+        for op in _walk(program.block):
+            if op.name in _SIDES and not _is_settled(op):
+                self._taken.setdefault(op, set())
+                self._kernels[op] = program.name
+
+    def branch(self, op: DecodedOp, taken: bool, other: bool) -> None:
+        """An agent is at a branch that some of its lanes take, or some do not."""
+        if op in self._taken:
+            self._taken[op] |= {side for side, is_taken in ((THEN, taken), (ELSE, other)) if is_taken}
+
+    def loop(self, op: DecodedOp, trips: int) -> None:
+        """An agent goes round a loop `trips` times."""
+        if op in self._taken:
+            self._taken[op].add((NEVER, ONCE)[trips] if trips < 2 else OFTEN)
+
+    def settle(self) -> None:
+        """The run is over: places take the place of ops, which end with their module."""
+        for op, taken in self._taken.items():
+            at = place_of(op.source.location)
+            place = Place(0 if at is None else at[1], self._kernels[op], op.name)
+            self.sides.setdefault(place, set()).update(taken)
+            self.possible[place] = _SIDES[op.name]
+        self._taken, self._kernels = {}, {}
+
+
+def merged(runs: Iterable[Paths]) -> Paths:
+    """What several runs of one program took together."""
+    whole = Paths()
+    for paths in runs:
+        for place, taken in paths.sides.items():
+            whole.sides.setdefault(place, set()).update(taken)
+        whole.possible.update(paths.possible)
+    return whole
+
+
+def _walk(block: DecodedBlock) -> Iterator[DecodedOp]:
+    for op in block.ops:
+        yield op
+        for region in op.regions:
+            yield from _walk(region)
+
+
+def _is_settled(op: DecodedOp) -> bool:
+    """Whether constants say which side is taken."""
+    deciding = 1 if op.name == "scf.if" else 3 if op.name == "scf.for" else 0
+    owners = [operand.owner for operand in list(op.source.operands)[:deciding]]
+    return bool(owners) and all(not isinstance(owner, ir.Block) and owner.name in _CONSTANTS for owner in owners)

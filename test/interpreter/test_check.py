@@ -1,0 +1,194 @@
+"""`lt.check`: right kernels pass on all paths, a fault planted in a pass is found and that very step named."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mlir import ir
+
+import lowtide as lt
+from lowtide.compiler.checking.check import check_subject
+from lowtide.compiler.checking.check_result import CheckResult
+from lowtide.compiler.checking.subjects import of_dump, of_kernel
+from lowtide.compiler.checking.trials import Finding
+from lowtide.compiler.checking.variants import variants_of
+from lowtide.compiler.checking.workload import work_of
+from lowtide.compiler.kernel import CompiledKernel
+from lowtide.interpreter import Trace, interpret
+from lowtide.passes.atoms.bind_ring_to_cp_async import BindRingToCpAsync
+from lowtide.passes.base import Pass
+from lowtide.passes.nvvm.convert_sm_to_nvvm import ConvertSmToNvvm
+from lowtide.passes.smem.assign_smem_layouts import AssignSmemLayouts
+from lowtide.targets import Target
+
+SMALL = "grid.tile = [32, 32], k = 16, atoms = [1, 2, 1], stages = 2, order = grouped(2)"
+OPEN = lt.GemmSpec(a="bf16", b="bf16", d="bf16")
+
+UNSIGNED_LE = 7  # of arith.cmpi
+
+Plant = Callable[[ir.Operation], bool]
+"""Makes an op wrong and says so; False for an op that it leaves alone."""
+
+
+def compiled(spec: lt.GemmSpec = OPEN, schedule: str = SMALL, dump: Path | None = None) -> CompiledKernel:
+    return lt.compile_gemm(spec, "sm_80", schedule, dump)
+
+
+def planted(monkeypatch: pytest.MonkeyPatch, kind: type[Pass], plant: Plant) -> None:
+    """The pass also makes the first op wrong that `plant` takes."""
+    right = kind.run
+
+    def run(self: Pass, module: ir.Module, target: Target) -> None:
+        right(self, module, target)
+        ops: list[ir.Operation] = []
+        module.operation.walk(lambda op: (ops.append(op), ir.WalkResult.ADVANCE)[1])
+        assert any(plant(op) for op in ops)
+
+    monkeypatch.setattr(kind, "run", run)
+
+
+def checked(tmp_path: Path, spec: lt.GemmSpec = OPEN, schedule: str = SMALL) -> CheckResult:
+    return lt.check(compiled(spec, schedule), jobs=1, dump_ir=tmp_path)
+
+
+def test_a_right_kernel_passes_on_all_paths() -> None:
+    result = lt.check(compiled(), jobs=1)
+    assert result.ok, result
+    (verified,) = result.verified
+    assert [row for row in verified.conditions if row.shape is None] == []
+    # K has a step at least, the ring's first copies too: nothing else is left.
+    assert {side for _, side, _ in verified.branches.missing} <= {"no iteration"}
+    assert {outcome.trial.domain for outcome in result.outcomes} == {"field", "exact", "float"}
+    assert str(result).splitlines()[-1].startswith("  ")
+    assert json.loads(json.dumps(result.as_json()))["ok"] is True
+
+
+def test_a_dropped_barrier_is_the_fault_of_the_pass_that_dropped_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def drop(op: ir.Operation) -> bool:
+        if op.name != "sm.barrier":
+            return False
+        op.erase()
+        return True
+
+    planted(monkeypatch, BindRingToCpAsync, drop)
+    guilty = checked(tmp_path).guilty
+    assert guilty is not None and guilty.before is not None
+    assert (guilty.level, guilty.step) == ("atoms", "bind-ring-to-cp-async")
+    assert guilty.before.name.endswith("double-buffer-fragments.mlir")
+    assert guilty.outcome.finding is Finding.broken
+    assert "sm.ldmatrix" in guilty.op
+    assert "sm.barrier" in guilty.before.read_text() or "consumer_wait" in guilty.before.read_text()
+
+
+def test_a_wrong_layout_is_the_fault_of_the_pass_that_chose_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A shared buffer whose rows overlap."""
+
+    def squeeze(op: ir.Operation) -> bool:
+        if op.name != "sm.alloc":
+            return False
+        text = str(op.results[0].type)
+        changed = re.sub(r"\(32,16\):\(16,1\)", "(32,16):(8,1)", text)
+        if changed == text:
+            return False
+        op.results[0].set_type(ir.Type.parse(changed))
+        return True
+
+    planted(monkeypatch, AssignSmemLayouts, squeeze)
+    guilty = checked(tmp_path).guilty
+    assert guilty is not None
+    assert (guilty.level, guilty.step) == ("smem", "assign-smem-layouts")
+
+
+def test_a_fault_of_ragged_shapes_alone_is_found_by_the_computed_shapes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Stores that are one column too wide: whole tiles show nothing."""
+
+    def widen(op: ir.Operation) -> bool:
+        if op.name != "scf.if" or op.operands[0].owner.name != "arith.andi":
+            return False
+        in_columns = op.operands[0].owner.operands[1].owner
+        with in_columns.context:
+            in_columns.attributes["predicate"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), UNSIGNED_LE)
+        return True
+
+    planted(monkeypatch, ConvertSmToNvvm, widen)
+    guilty = checked(tmp_path).guilty
+    assert guilty is not None
+    assert (guilty.level, guilty.step) == ("nvvm", "convert-sm-to-nvvm")
+    m, n, _ = guilty.outcome.trial.extents
+    assert m % 32 or n % 32
+
+
+def test_a_level_that_came_in_wrong_is_said_to_be(tmp_path: Path) -> None:
+    dump, files = tmp_path / "dump", tmp_path / "files"
+    compiled(dump=dump)
+    (edited,) = dump.glob("05-atoms/*-split-k-slices.mlir")
+    last = max(dump.glob("05-atoms/*.mlir"))
+    for path in (edited, last):
+        path.write_text(path.read_text().replace("0.000000e+00", "1.000000e+00", 1))
+    result = check_subject(of_dump(dump), jobs=1, dump_ir=files)
+    assert result.guilty is not None
+    assert result.guilty.step == edited.stem[3:]
+    element = result.guilty.outcome.element
+    assert element is not None
+    assert element.got != element.expected
+    assert str(edited) in result.guilty.command
+    assert not result.ok
+    assert result.as_json()["guilty"]["after"] == str(edited)
+
+
+def test_a_kernel_of_fixed_extents_is_checked_by_the_same_schedule_for_others() -> None:
+    large = lt.GemmSpec(m=4096, n=4000, k=8200, a="bf16", b="bf16", d="bf16")
+    variants = variants_of(of_kernel(compiled(large)))
+    assert [variant.name for variant in variants] == ["any extents", "96x96x56"]
+    assert "compiled for 4096x4000x8200" in variants[0].notes[0]
+    unrolled = "grid.tile = [32, 32], k = 16, atoms = [1, 2, 1], stages = 2, unroll = full"
+    known = lt.GemmSpec(k=40, a="bf16", b="bf16", d="bf16")
+    names = [variant.name for variant in variants_of(of_kernel(compiled(known, unrolled)))]
+    assert names == ["anyxanyx40", "anyxanyx8", "anyxanyx24"]
+
+
+def test_a_kernel_that_writes_what_is_not_its_own_is_found() -> None:
+    text = compiled().levels["cta"]
+    wrong = re.sub(r"(tile.store %\w+ into )%D", r"\1%A", text)
+    assert wrong != text
+    inputs = {name: np.ones((32, 32), np.int64) for name in ("a", "b", "d")}
+    with pytest.raises(lt.InterpreterError, match=r"a\[0, 0\] has changed"):
+        interpret(wrong, inputs, domain="exact")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "sms"),
+    [
+        (SMALL, 2),
+        ("grid.tile = [32, 32], k = 64, atoms = [1, 2, 1], stages = 9, scheduler = persistent", 2),
+        ("grid.tile = [32, 32], k = 32, atoms = [1, 2, 1], stages = 3, k_division = split(3)", 3),
+        ("grid.tile = [32, 32], k = 64, stages = 9, scheduler = persistent, k_division = hybrid", 2),
+    ],
+)
+def test_the_work_that_is_computed_is_the_work_that_is_done(schedule: str, sms: int) -> None:
+    kernel = compiled(schedule=schedule)
+    facts, tile = of_kernel(kernel).facts, kernel.schedule.tile_mnk
+    work = work_of(kernel.schedule, facts, kernel.target, 2, 3, 7, sms)
+    shapes = {"a": (2 * tile[0], 7 * tile[2]), "b": (3 * tile[1], 7 * tile[2])}
+    trace = Trace()
+    interpret(
+        kernel.levels["cta"],
+        {name: np.zeros(shape, np.int64) for name, shape in shapes.items()},
+        sms=sms,
+        domain="exact",
+        trace=trace,
+    )
+    done = {cta: [place[:2] for place in tiles] for cta, tiles in trace.tiles().items()}
+    # The trace has the tiles that a CTA stores: of the parts of a tile, the first.
+    expected = {
+        cta: [(item.place[0] * tile[0], item.place[1] * tile[1]) for item in items if item.part == 0]
+        for cta, items in enumerate(work.items)
+    }
+    assert done == {cta: places for cta, places in expected.items() if places}

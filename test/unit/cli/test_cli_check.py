@@ -1,0 +1,51 @@
+"""`lowtide check`: what it prints, its JSON and its exit status."""
+
+import json
+from pathlib import Path
+
+from cli_calls import accepted, edited, level_file, lowtide, refused, reported
+
+SCHEDULE = (
+    "--target",
+    "sm_80",
+    "--schedule",
+    "grid.tile = [32, 32], k = 16, atoms = [1, 2, 1], stages = 2, order = row",
+)
+
+
+def test_check_prints_conditions_and_a_verdict() -> None:
+    output = accepted("check", *SCHEDULE, "--jobs", "1", "--seed", "3")
+    assert reported(output, "result").startswith("ok: ")
+    assert reported(output, "K loop") == "1 step" + reported(output, "K loop").removeprefix("1 step")
+    assert "cuts stores of 8 elements of D after the first" in output
+    assert reported(output, "seed") == "3"
+
+
+def test_check_of_a_wrong_dump_names_the_step_and_exits_with_1(tmp_path: Path) -> None:
+    dump = tmp_path / "dump"
+    accepted("compile", *SCHEDULE, "--dump-ir", str(dump))
+    last = level_file(dump, "smem")
+    last.write_text(last.read_text().replace("0.000000e+00", "1.000000e+00", 1))
+    result = lowtide("check", str(dump), "--jobs", "1", "--json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert found["guilty"]["after"] == str(last)
+    assert found["guilty"]["outcome"]["element"]["got"] != found["guilty"]["outcome"]["element"]["expected"]
+    assert not found["ok"]
+    again = found["guilty"]["command"].split()
+    assert lowtide(*again[1:]).exit_code == 1
+
+
+def test_check_goes_on_from_a_file(tmp_path: Path) -> None:
+    dump = tmp_path / "dump"
+    accepted("compile", *SCHEDULE, "--dump-ir", str(dump))
+    output = accepted("check", str(level_file(dump, "pipelined")), "--jobs", "1", "--no-shapes")
+    assert reported(output, "result").startswith("ok: ")
+    alone = edited(level_file(dump, "nvvm"), tmp_path, "module", "module")
+    assert "--against" in refused("check", alone)
+    assert reported(accepted("check", alone, "--against", str(level_file(dump, "cta")), "--jobs", "1"), "result")
+
+
+def test_check_refuses_what_it_cannot_read(tmp_path: Path) -> None:
+    assert "has no folder NN-level" in refused("check", str(tmp_path))
+    assert "the file says its problem" in refused("check", str(tmp_path), "--m", "64")
