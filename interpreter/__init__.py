@@ -1,7 +1,7 @@
 """Every level from problem to llvm on a CPU, with the hardware's own rules; see `interpret`."""
 
-from lowtide.interpreter.api import interpret
+from lowtide.interpreter.api import Loaded, interpret
 from lowtide.interpreter.machine.paths import Paths
 from lowtide.interpreter.machine.traces import Trace
 
-__all__ = ["Paths", "Trace", "interpret"]
+__all__ = ["Loaded", "Paths", "Trace", "interpret"]

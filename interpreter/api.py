@@ -18,12 +18,28 @@ from lowtide.interpreter.machine.paths import Paths
 from lowtide.interpreter.machine.traces import Trace
 from lowtide.interpreter.numbers import domains
 from lowtide.interpreter.program.ir_types import MemRef, Scalar, Type
+from lowtide.interpreter.program.program import Program
 
 Array = NDArray[Any]
 
 
+class Loaded:
+    """A module for several runs: parsed once, its functions decoded once for each number domain.
+
+    Raises IRError for text that is no legal module.
+    """
+
+    def __init__(self, module: ir.Module | str) -> None:
+        if isinstance(module, str):
+            context = ir.Context()
+            context.enable_multithreading(False)
+            module = _parse(module, context)
+        self.module = module
+        self.programs: dict[tuple[str, str], Program] = {}  # by function and domain
+
+
 def interpret(
-    module: ir.Module | str,
+    module: ir.Module | str | Loaded,
     inputs: Mapping[str, Any],
     *,
     sms: int = 2,
@@ -36,8 +52,9 @@ def interpret(
 ) -> Array:
     """Run a module on `inputs`, in the order of the host function's arguments; returns D, shape (M, N).
 
-    `inputs` are arrays (rows may be padded: a view whose first stride is larger) and run-time scalars. Arrays have the
-    dtypes that the kernel was compiled for; in the domains "exact" and "field" they may be integers of any dtype. Where
+    `module` may be text, or `Loaded` for several runs. `inputs` are arrays (rows may be padded: a view whose first
+    stride is larger) and run-time scalars. Arrays have the dtypes that the kernel was compiled for; in the domains
+    "exact" and "field" they may be integers of any dtype. Where
     the argument D is among them under the name "d", it gives D's shape and strides, not its dtype and contents; else D
     is allocated, its rows at multiples of 16 bytes. Where K is 0, D is the epilogue of 0; where M or N is, D is empty.
     `sms` is how many CTAs run at a time, in whole clusters and at least one of them, and what tile.sm_count yields;
@@ -50,12 +67,7 @@ def interpret(
     bounds; and where D is not written everywhere, or an operand has changed. Raises IRError for text that is no legal
     module.
     """
-    if isinstance(module, str):
-        with ir.Context() as context:
-            context.enable_multithreading(False)
-            parsed = _parse(module, context)
-            options: dict[str, Any] = {"on_progress": on_progress, "trace": trace, "paths": paths}
-            return interpret(parsed, inputs, sms=sms, seed=seed, domain=domain, max_steps=max_steps, **options)
+    loaded = module if isinstance(module, Loaded) else Loaded(module)
     sms = _whole("sms", sms, "it is how many SMs there are, at least 1")
     seed = _whole("seed", seed, "it draws the order of agents")
     if sms < 1:
@@ -63,7 +75,19 @@ def interpret(
     max_steps = _whole("max_steps", max_steps, "it is how many ops an agent may run")
     numbers = domains.domain(domain)
     memory = GlobalMemory(numbers.payload, None if trace is None else trace.store)
-    host = Host(module, level_of(module), numbers, memory, sms, seed, on_progress, trace, paths, max_steps)
+    host = Host(
+        loaded.module,
+        loaded.programs,
+        level_of(loaded.module),
+        numbers,
+        memory,
+        sms,
+        seed,
+        on_progress,
+        trace,
+        paths,
+        max_steps,
+    )
     arguments = arguments_of(host.function(), inputs, numbers)
     _, d, type = arguments[D_POSITION]
     assert isinstance(type, MemRef) and isinstance(d, np.ndarray)

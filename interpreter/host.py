@@ -34,11 +34,12 @@ MAX_CLUSTER = 8  # CTAs (CUDA C++ Programming Guide, "Thread Block Clusters")
 
 
 class Host:
-    """A module ready to run: its host function, and its kernels, each decoded once."""
+    """A module ready to run: its host function, and its kernels. `programs` are those that are decoded already."""
 
     def __init__(
         self,
         module: ir.Module,
+        programs: dict[tuple[str, str], Program],
         level: str,
         domain: Domain,
         memory: GlobalMemory,
@@ -60,7 +61,7 @@ class Host:
         self.max_steps = max_steps
         self.target = _target(module)
         self.functions = {_symbol(op): op for op in _functions(module)}
-        self.kernels: dict[str, Program] = {}
+        self.programs = programs
 
     def function(self) -> ir.Operation:
         """The one host function. Raises InterpreterError where the module has none, or several."""
@@ -71,7 +72,7 @@ class Host:
 
     def run(self, arguments: list[Any]) -> None:
         """Evaluate the host function on `Matrix` and scalar arguments."""
-        program = decode(self.function(), self.level, self.domain, HANDLERS)
+        program = self._program(_symbol(self.function()))
         machine = Machine(self.level, self.domain, self.memory, self.sms, launch=self.launch)
         state = AgentState(machine, Cta(0, machine, None), machine.seats[0], program.slots)
         for slot, value in zip(program.block.arguments, arguments, strict=True):
@@ -125,13 +126,18 @@ class Host:
 
     def kernel(self, name: str, op: DecodedOp) -> Program:
         """The kernel `name`, decoded."""
-        if name not in self.kernels:
-            if name not in self.functions:
-                raise InterpreterError(f"{op.describe()}: there is no kernel @{name} in the module")
-            self.kernels[name] = decode(self.functions[name], self.level, self.domain, HANDLERS)
-            if self.paths is not None:
-                self.paths.enter(self.kernels[name])
-        return self.kernels[name]
+        if name not in self.functions:
+            raise InterpreterError(f"{op.describe()}: there is no kernel @{name} in the module")
+        program = self._program(name)
+        if self.paths is not None:
+            self.paths.enter(program)
+        return program
+
+    def _program(self, name: str) -> Program:
+        key = name, self.domain.name
+        if key not in self.programs:
+            self.programs[key] = decode(self.functions[name], self.level, self.domain, HANDLERS)
+        return self.programs[key]
 
 
 def _check_cluster(request: LaunchRequest, op: DecodedOp) -> None:

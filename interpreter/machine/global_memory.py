@@ -73,13 +73,16 @@ class GlobalMemory(Cells):
         self._grow(end + _GAP)
         buffer = Buffer(name, start, end, dtype, rows, columns, row_stride * width)
         self.buffers.append(buffer)
-        first = _first_bytes(buffer)
+        is_dense = rows <= 1 or row_stride == columns
         for byte in range(width):
-            self._accessible[first + byte] = True
+            each: Any = slice(start + byte, end, width) if is_dense else _first_bytes(buffer) + byte
+            self._accessible[each] = True
             if values is not None:
-                self.codes[first + byte] = CONTINUED if byte else CODES[dtype]
+                self.codes[each] = CONTINUED if byte else CODES[dtype]
         if values is not None:
-            self.payload[first] = values
+            self.payload[slice(start, end, width) if is_dense else _first_bytes(buffer)] = (
+                values.reshape(-1) if is_dense else values
+            )
         return start + self.origin
 
     def contents(self, name: str) -> tuple[Values, NDArray[np.bool_]]:

@@ -10,7 +10,7 @@ from mlir import ir
 from support import assert_same, gemm_inputs, integer_matrix
 
 from lowtide.errors import InterpreterError
-from lowtide.interpreter import interpret
+from lowtide.interpreter import Loaded, interpret
 
 # (M, N, K): one tile; ragged everywhere; trip counts 1, 2 (stages - 1), 3, 7 (2 · stages + 1); more tiles than CTAs
 SHAPES = [(32, 32, 32), (33, 70, 100), (1, 1, 1), (40, 8, 64), (16, 33, 96), (20, 40, 224), (100, 72, 8)]
@@ -257,3 +257,10 @@ def test_the_shape_and_strides_of_a_given_d_are_kept_and_its_padding_is_out_of_r
     inputs = inputs_of(33, 40, 16) | {"d": np.zeros((33, 64), np.int64)[:, :40]}
     d = interpret(program("epilogue"), inputs, domain="exact")
     np.testing.assert_array_equal(d, inputs["a"] @ inputs["b"].T + inputs["bias"])
+
+
+def test_a_loaded_module_runs_several_times():
+    inputs, other = inputs_of(8, 8, 8), inputs_of(9, 7, 8)
+    loaded = Loaded(program("cta"))
+    for given, domain in ((inputs, "exact"), (other, "exact"), (inputs, "field")):
+        assert np.array_equal(interpret(loaded, given, domain=domain), interpret(program("cta"), given, domain=domain))
