@@ -29,6 +29,8 @@ _MATRIX_ALIGNMENT = 16
 L2_PROMOTION = 256
 # What is asked of a workspace is known without an op: its length, and its address, by which it goes.
 _OF_WORKSPACES = ("memref.dim", "memref.extract_aligned_pointer_as_index")
+# Characters of IR that a kernel was compiled from, for it to be saved too: only dumps of the last levels are longer.
+_MOST_ORIGIN = 1 << 16
 _EXAMPLE = {"m": 300, "n": 520, "k": 264}
 # Predicates of arith.cmpi and arith.cmpf, by their numbers in IR.
 _CMPI = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
@@ -62,6 +64,7 @@ def manifest_of(lowered_text: str, origin_text: str, schedule: str) -> dict[str,
             "schedule": schedule,
             "epilogue": epilogue_text,
             "epilogue_program": epilogue_program,
+            "origin": origin_text if len(origin_text) <= _MOST_ORIGIN else None,
             "example": {key: spec[key] or value for key, value in _EXAMPLE.items()},
             "arguments": arguments,
             "host": _HostOps(module, function, names).entries,

@@ -6,6 +6,7 @@
      "spec": {"m": 4096|null, "n": …, "k": …, "a": "bf16", "b": "bf16", "d": "bf16", "acc": "f32", "layout": "tn"},
      "schedule": text, "epilogue": text|null,                                             for the reader
      "epilogue_program": {"accumulator": "x", "ops": [op, …], "result": "y"}|null,        for `verify`; null: not known
+     "origin": text|null,                   the IR that it was compiled from, for `lowtide check`; not read here
      "example": {"m": …, "n": …, "k": …},                                  run-time extents that `verify` uses
      "arguments": [{"name", "role": "input"|"output", "kind": "matrix"|"full"|"per_row"|"per_column"|"scalar",
                     "dtype", "shape": [int|null, …], "base_alignment": bytes, "row_stride_alignment": bytes}, …],
@@ -156,6 +157,8 @@ def _check_entries(manifest: Mapping[str, Any]) -> None:
         raise ValueError(f"target {shown(manifest['target'])} is not of the form sm_NN, sm_NNa or sm_NNf")
     if not isinstance(manifest.get("epilogue"), str | None):
         raise ValueError(f"epilogue is {shown(manifest['epilogue'])}, must be text or null")
+    if not isinstance(manifest.get("origin"), str | None):
+        raise ValueError(f"origin is {shown(manifest['origin'])}, must be text or null")
     _check_spec(manifest["spec"])
     _check_example(manifest.get("example"), manifest["spec"])
     _check_arguments(manifest["arguments"])

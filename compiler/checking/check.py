@@ -18,7 +18,16 @@ from lowtide.compiler.checking.cover import Cover, Shape, cover_of
 from lowtide.compiler.checking.guilty import Guilty, first_guilty
 from lowtide.compiler.checking.interpretation import estimated_seconds
 from lowtide.compiler.checking.subjects import Subject, of_kernel
-from lowtide.compiler.checking.trials import Finding, Outcome, Source, Trial, domains_of, first_fault, outcomes
+from lowtide.compiler.checking.trials import (
+    Finding,
+    Outcome,
+    Source,
+    Trial,
+    degree_of,
+    domains_of,
+    first_fault,
+    outcomes,
+)
 from lowtide.compiler.checking.variants import Variant, variants_of
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.dialects.levels import Level
@@ -102,6 +111,7 @@ def check_subject(
             Verified(variant.name, cover.rows, _branches(variant.subject, outcomes_))
             for variant, (cover, _), outcomes_ in zip(variants, planned, found, strict=True)
         ),
+        degree=degree_of(subject.spec),
         guilty=guilty,
         notes=tuple(note for variant in variants for note in variant.notes),
         seconds=time.perf_counter() - started,

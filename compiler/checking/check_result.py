@@ -37,12 +37,16 @@ class Verified:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """`ok` where every level ran and was right on every shape. `str` is a report."""
+    """`ok` where every level ran and was right on every shape. `degree` is that of D as a polynomial of the inputs.
+
+    `str` is a report.
+    """
 
     target: str
     schedule: str
     outcomes: tuple[Outcome, ...]
     verified: tuple[Verified, ...]
+    degree: int
     guilty: Guilty | None
     notes: tuple[str, ...]
     seconds: float
@@ -75,9 +79,7 @@ class CheckResult:
         """The report without its tables."""
         for note in self.notes:
             yield f"note       {note}"
-        field = [outcome for outcome in self.outcomes if outcome.trial.domain == FieldDomain.name]
-        if field and self.guilty is None:
-            yield f"numbers    {self._numbers()}"
+        yield f"numbers    {self._numbers()}"
         for verified in self.verified:
             met = sum(row.shape is not None for row in verified.conditions)
             conditions = f"{met} of {len(verified.conditions)} conditions"
@@ -92,9 +94,11 @@ class CheckResult:
         for outcome in self.outcomes:
             counts[outcome.trial.domain] += 1
         runs = ", ".join(f"{count} runs in {domain}" for domain, count in counts.items())
+        if FieldDomain.name not in counts:
+            return f"{runs}; the epilogue has no meaning in a field, so no bound on chance agreement is known"
+        chance = self.degree / FieldDomain.prime
         return (
-            f"{runs}; in field, an element of another formula of degree d agrees with a probability of at most "
-            f"d / {FieldDomain.prime}"
+            f"{runs}; in field, an element of another polynomial of degree {self.degree} agrees with p <= {chance:.1e}"
         )
 
     def __str__(self) -> str:
@@ -114,6 +118,7 @@ class CheckResult:
             "target": self.target,
             "schedule": self.schedule,
             "seconds": round(self.seconds, 3),
+            "degree": self.degree,
             "notes": list(self.notes),
             "guilty": None if self.guilty is None else _guilty_json(self.guilty),
             "coverage": [

@@ -19,6 +19,7 @@ from lowtide.errors import Error, IRError
 from lowtide.interpreter.host import LEVELS
 from lowtide.passes.base import walk
 from lowtide.passes.support.problem import Problem
+from lowtide.runtime import storage
 from lowtide.targets import Target, get
 
 
@@ -108,6 +109,25 @@ def of_dump(folder: Path) -> Subject:
         carried = [Schedule.carried_by(module) for module in modules]
     schedule = next((found for found in carried if found is not None), Schedule())
     return _subject(levels, schedule, folder)
+
+
+def of_saved(folder: Path) -> tuple[Subject, str]:
+    """The levels of a saved kernel, made again from the IR that was saved with it, and a note on its PTX.
+
+    Level ptx is the saved text. Raises LoadError for a folder that holds no whole kernel, IRError where its IR was not
+    saved.
+    """
+    manifest, ptx, _ = storage.read(folder)
+    origin = manifest.get("origin")
+    if origin is None:
+        raise IRError(
+            f"{folder} does not hold the IR that it was compiled from: compile it from level {Level.ATOMS} or before, "
+            "with this version of Lowtide, and save it again"
+        )
+    kernel = CompiledKernel(lower(origin, target=manifest["target"]))
+    same = ptx == kernel.ptx
+    note = "" if same else "the saved PTX is not what its IR compiles to here: other levels are of this version"
+    return _subject({**kernel.levels, str(Level.PTX): ptx}, kernel.schedule, None), note
 
 
 def of_file(against: Path | None, levels: Mapping[str, str], schedule: Schedule) -> Subject:

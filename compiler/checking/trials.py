@@ -30,6 +30,8 @@ from lowtide.interpreter.numbers.domains import ExactDomain, FieldDomain, FloatD
 Extents = tuple[int, int, int]
 Array = np.ndarray[Any, Any]
 
+_DEGREES = {"acc": 2, "operand": 1, "const": 0}
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -160,6 +162,18 @@ def domains_of(problem: str, extents: Extents) -> tuple[str, ...]:
         if outcome.finding is Finding.right:
             found.append(name)
     return (*found, FloatDomain.name)
+
+
+def degree_of(spec: GemmSpec) -> int:
+    """The degree of D as a polynomial of A, B and the operands, where it is one: at most the sum over each product."""
+    degrees: dict[int, int] = {}
+    for node in spec.epilogue_graph.nodes:
+        own = [degrees[id(other)] for other in node.inputs]
+        if node.op in _DEGREES:
+            degrees[id(node)] = _DEGREES[node.op]
+        else:
+            degrees[id(node)] = sum(own) if node.op in ("mul", "div", "div_approx") else max(own, default=0)
+    return degrees[id(spec.epilogue_graph.result)]
 
 
 def op_in(message: str) -> str:

@@ -8,18 +8,21 @@ import typer
 
 from lowtide.compiler.checking.check import BUDGET, check_subject
 from lowtide.compiler.checking.check_result import CheckResult, branch_cells, condition_cells
-from lowtide.compiler.checking.subjects import Subject, of_dump, of_file, of_kernel
+from lowtide.compiler.checking.subjects import Subject, of_dump, of_file, of_kernel, of_saved
 from lowtide.compiler.cli import options
+from lowtide.compiler.cli.check_presets import checks, report
 from lowtide.compiler.cli.console import busy, line, on_pass, problem_line, seed_or_drawn, table
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.driver import lower
+from lowtide.compiler.dumps import check_writable, write_whole
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.native import choose
 from lowtide.errors import Error
+from lowtide.runtime.storage import MANIFEST
 
 What = Annotated[
     Path | None,
-    typer.Argument(help="A dump folder, or a file of one, from which the kernel is made; none: the options' problem."),
+    typer.Argument(help="A dump folder, a file of one, or a saved kernel; none: the options' problem."),
 ]
 Against = Annotated[Path | None, typer.Option("--against", help="A dump that says what FILE computes.")]
 Budget = Annotated[
@@ -29,6 +32,8 @@ Jobs = Annotated[
     int | None, typer.Option("--jobs", min=1, help="Processes. Default: one per core.", show_default=False)
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print it all as JSON (docs/verification.md).")]
+AllPresets = Annotated[bool, typer.Option("--all-presets", help="Every preset, for its own target and types.")]
+MarkdownFile = Annotated[Path | None, typer.Option("--markdown", help="File that gets the presets' table.")]
 Shapes = Annotated[bool, typer.Option("--shapes/--no-shapes", help="Print the conditions and who meets them.")]
 
 
@@ -52,6 +57,8 @@ def check(
     seed: options.Seed = None,
     dump_ir: options.DumpDir = None,
     shapes: Shapes = True,
+    all_presets: AllPresets = False,
+    markdown_file: MarkdownFile = None,
     as_json: Json = False,
 ) -> None:
     """Run every level on shapes computed from the schedule; name the first guilty step of a wrong kernel.
@@ -59,6 +66,10 @@ def check(
     Exit status: 0 where all is right, 1 where not, 2 where refused.
     """
     seed = seed_or_drawn(seed)
+    if all_presets:
+        _refuse_beside_presets(what=what, m=m, n=n, k=k, a=a, b=b, d=d, acc=acc, target=target, schedule=schedule)
+        _check_presets(dtype, layout, budget, jobs, seed, markdown_file, as_json)
+        return
     if what is None:
         spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue)
         chosen = choose(target)
@@ -68,8 +79,8 @@ def check(
     else:
         given = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}
         options.refuse_beside_file(what, **given, epilogue=epilogue, schedule=schedule)
-        subject = _subject(what, against, target)
-        where = f"{subject.target.name} ({what})"
+        subject, note = _subject(what, against, target)
+        where = f"{subject.target.name} ({what})" + (f"; {note}" if note else "")
     with busy("choosing shapes") as update:
         result = check_subject(
             subject,
@@ -87,14 +98,46 @@ def check(
         raise typer.Exit(1)
 
 
-def _subject(what: Path, against: Path | None, target: str | None) -> Subject:
+def _refuse_beside_presets(**options_: object) -> None:
+    given = [name for name, value in options_.items() if value is not None]
+    if given:
+        raise Error(f"{given[0]} beside --all-presets: each has its own; only --dtype and --layout go with it")
+
+
+def _check_presets(
+    dtype: str | None,
+    layout: str | None,
+    budget: float,
+    jobs: int | None,
+    seed: int,
+    markdown_file: Path | None,
+    as_json: bool,
+) -> None:
+    if markdown_file is not None:
+        check_writable(markdown_file)
+    with busy("checking presets") as update:
+        done = list(checks(dtype, layout, budget, jobs, seed, update))
+    if as_json:
+        typer.echo(json.dumps({check.name: check.result.as_json() for check in done}, indent=2, ensure_ascii=False))
+    else:
+        text = report(done)
+        line("seed", str(seed))
+        if markdown_file is not None:
+            write_whole(markdown_file, text)
+    if not all(check.result.ok for check in done):
+        raise typer.Exit(1)
+
+
+def _subject(what: Path, against: Path | None, target: str | None) -> tuple[Subject, str]:
+    """What is in a folder or a file, and what there is to say of it."""
     if target is not None and what.is_dir():
         raise Error(f"--target beside {what}: its files say their target; leave it out")
+    if (what / MANIFEST).exists():
+        return of_saved(what)
     if what.is_dir():
-        return of_dump(what)
-    lowered = lower(what, target=target)
-    kernel = CompiledKernel(lowered)
-    return of_file(against, kernel.levels, kernel.schedule)
+        return of_dump(what), ""
+    kernel = CompiledKernel(lower(what, target=target))
+    return of_file(against, kernel.levels, kernel.schedule), ""
 
 
 def _report(subject: Subject, result: CheckResult, where: str, seed: int, shapes: bool) -> None:

@@ -18,6 +18,7 @@ def test_check_prints_conditions_and_a_verdict() -> None:
     assert reported(output, "result").startswith("ok: ")
     assert reported(output, "K loop") == "1 step" + reported(output, "K loop").removeprefix("1 step")
     assert "cuts stores of 8 elements of D after the first" in output
+    assert reported(output, "numbers").endswith("another polynomial of degree 2 agrees with p <= 9.3e-10")
     assert reported(output, "seed") == "3"
 
 
@@ -26,7 +27,7 @@ def test_check_of_a_wrong_dump_names_the_step_and_exits_with_1(tmp_path: Path) -
     accepted("compile", *SCHEDULE, "--dump-ir", str(dump))
     last = level_file(dump, "smem")
     last.write_text(last.read_text().replace("0.000000e+00", "1.000000e+00", 1))
-    result = lowtide("check", str(dump), "--jobs", "1", "--json")
+    result = lowtide("check", str(dump), "--jobs", "1", "--budget", "2", "--json")
     assert result.exit_code == 1
     found = json.loads(result.stdout)
     assert found["guilty"]["after"] == str(last)
@@ -39,11 +40,24 @@ def test_check_of_a_wrong_dump_names_the_step_and_exits_with_1(tmp_path: Path) -
 def test_check_goes_on_from_a_file(tmp_path: Path) -> None:
     dump = tmp_path / "dump"
     accepted("compile", *SCHEDULE, "--dump-ir", str(dump))
-    output = accepted("check", str(level_file(dump, "pipelined")), "--jobs", "1", "--no-shapes")
+    output = accepted("check", str(level_file(dump, "pipelined")), "--jobs", "1", "--budget", "2", "--no-shapes")
     assert reported(output, "result").startswith("ok: ")
     alone = edited(level_file(dump, "nvvm"), tmp_path, "module", "module")
     assert "--against" in refused("check", alone)
-    assert reported(accepted("check", alone, "--against", str(level_file(dump, "cta")), "--jobs", "1"), "result")
+    assert reported(
+        accepted("check", alone, "--against", str(level_file(dump, "cta")), "--jobs", "1", "--budget", "1"), "result"
+    )
+
+
+def test_check_of_a_saved_kernel_makes_its_levels_again(tmp_path: Path) -> None:
+    saved = tmp_path / "gemm.lowtide"
+    accepted("compile", *SCHEDULE, "--epilogue", "bias-relu", "-o", str(saved))
+    output = accepted("check", str(saved), "--jobs", "1", "--budget", "2", "--no-shapes")
+    assert reported(output, "problem").endswith("operands bias (per_column bf16)")
+    assert "no meaning in a field" in reported(output, "numbers")  # relu has an order
+    manifest = saved / "manifest.json"
+    kept = json.loads(manifest.read_text())
+    assert kept["origin"].startswith("#")
 
 
 def test_check_refuses_what_it_cannot_read(tmp_path: Path) -> None:
