@@ -101,8 +101,6 @@ class CompiledKernel:
         that draws the order in which agents run. Raises InterpreterError for operands that do not fit, for a level that
         is not interpreted or was not compiled, and for every rule of the hardware that the kernel breaks.
         """
-        if level == str(Level.PTX):
-            raise InterpreterError(f"level {level} is not interpreted; the last that is, is {Level.LLVM}")
         if not isinstance(level, str) or level not in self.levels:
             raise InterpreterError(f"level {level!r} is not at hand; this kernel has {', '.join(self.levels)}")
         names = [argument["name"] for argument in self.manifest["arguments"]]
@@ -113,7 +111,9 @@ class CompiledKernel:
             what = f"unknown operand {unknown[0]!r}" if unknown else f"missing operand {missing[0]!r}"
             raise InterpreterError(f"{what}; this kernel takes {', '.join(names)}")
         inputs = {name: given[name] for name in names if name in given}
-        return interpreter.interpret(self.levels[level], inputs, sms=sms, seed=seed, domain=domain)
+        is_ptx = level == str(Level.PTX)
+        source = interpreter.Loaded(self.levels[str(Level.LLVM)], self.ptx) if is_ptx else self.levels[level]
+        return interpreter.interpret(source, inputs, sms=sms, seed=seed, domain=domain)
 
 
 def _schedule(lowered: Lowered) -> Schedule:

@@ -1,4 +1,4 @@
-"""Every level from problem to llvm on a CPU, with the hardware's own rules; see `interpret`."""
+"""Every level on a CPU, with the hardware's own rules; see `interpret`."""
 
 from lowtide.interpreter.api import Loaded, interpret
 from lowtide.interpreter.machine.paths import Paths

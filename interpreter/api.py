@@ -1,4 +1,4 @@
-"""`interpret`: run a module of any level from problem to llvm on numpy arrays."""
+"""`interpret`: run a module of any level on numpy arrays."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +19,7 @@ from lowtide.interpreter.machine.traces import Trace
 from lowtide.interpreter.numbers import domains
 from lowtide.interpreter.program.ir_types import MemRef, Scalar, Type
 from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.ptx.parsing import parse as parse_ptx
 
 Array = NDArray[Any]
 
@@ -26,15 +27,18 @@ Array = NDArray[Any]
 class Loaded:
     """A module for several runs: parsed once, its functions decoded once for each number domain.
 
-    Raises IRError for text that is no legal module.
+    With `ptx`, the text of a PTX module from `file`, the module of level llvm gives the host function alone, and the
+    kernels that it launches are those of the text: this is level ptx. Raises IRError for text that is no legal module,
+    InterpreterError for text that is no PTX.
     """
 
-    def __init__(self, module: ir.Module | str) -> None:
+    def __init__(self, module: ir.Module | str, ptx: str | None = None, file: str = "<ptx>") -> None:
         if isinstance(module, str):
             context = ir.Context()
             context.enable_multithreading(False)
             module = _parse(module, context)
         self.module = module
+        self.ptx = None if ptx is None else parse_ptx(ptx, file)
         self.programs: dict[tuple[str, str], Program] = {}  # by function and domain
 
 
@@ -87,6 +91,7 @@ def interpret(
         trace,
         paths,
         max_steps,
+        loaded.ptx,
     )
     arguments = arguments_of(host.function(), inputs, numbers)
     _, d, type = arguments[D_POSITION]

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from mlir import ir
@@ -19,9 +20,13 @@ from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.tensor_maps import TensorMap
 from lowtide.interpreter.machine.traces import Trace
 from lowtide.interpreter.numbers.domains import Domain
+from lowtide.interpreter.numbers.registers import Number
 from lowtide.interpreter.ops.table import HANDLERS
 from lowtide.interpreter.program.decoding import decode
+from lowtide.interpreter.program.ir_types import Scalar
 from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.ptx import syntax
+from lowtide.interpreter.ptx.decoding import decode as decode_ptx
 from lowtide.targets import Target
 
 #: Called as CTAs of a launch end, with the number that have ended and the total.
@@ -34,7 +39,8 @@ MAX_CLUSTER = 8  # CTAs (CUDA C++ Programming Guide, "Thread Block Clusters")
 
 
 class Host:
-    """A module ready to run: its host function, and its kernels. `programs` are those that are decoded already."""
+    """A module ready to run: its host function, and its kernels, or those of `ptx` in their place. `programs` are those
+    that are decoded already."""
 
     def __init__(
         self,
@@ -49,8 +55,10 @@ class Host:
         trace: Trace | None = None,
         paths: Paths | None = None,
         max_steps: int = MAX_STEPS,
+        ptx: syntax.Module | None = None,
     ) -> None:
-        self.level = level
+        self.level = level if ptx is None else "ptx"
+        self.ptx = ptx
         self.domain = domain
         self.memory = memory
         self.sms = sms
@@ -98,6 +106,8 @@ class Host:
                 f"{self.target.name if self.target else ''}: use fewer stages or a smaller tile"
             )
         program = self.kernel(request.kernel, op)
+        if self.ptx is not None:
+            request = replace(request, arguments=_in_registers(request.arguments, op))
         if len(program.block.arguments) != len(request.arguments):
             raise InterpreterError(f"{op.describe()}: @{program.name} takes {len(program.block.arguments)} arguments")
         _check_roles(program, request, op)
@@ -126,8 +136,10 @@ class Host:
 
     def kernel(self, name: str, op: DecodedOp) -> Program:
         """The kernel `name`, decoded."""
-        if name not in self.functions:
+        if name not in (self.functions if self.ptx is None else self.ptx.entries):
             raise InterpreterError(f"{op.describe()}: there is no kernel @{name} in the module")
+        if self.ptx is not None:
+            return self._program_of_ptx(self.ptx, name)
         program = self._program(name)
         if self.paths is not None:
             self.paths.enter(program)
@@ -138,6 +150,21 @@ class Host:
         if key not in self.programs:
             self.programs[key] = decode(self.functions[name], self.level, self.domain, HANDLERS)
         return self.programs[key]
+
+    def _program_of_ptx(self, ptx: syntax.Module, name: str) -> Program:
+        key = f"{name} of PTX", self.domain.name
+        if key not in self.programs:
+            self.programs[key] = decode_ptx(ptx, name, self.domain)
+        return self.programs[key]
+
+
+def _in_registers(arguments: tuple[Any, ...], op: DecodedOp) -> tuple[Any, ...]:
+    """Arguments of a launch as registers without types hold them: floats say which type they have."""
+    types = op.operand_types[-len(arguments) :]
+    return tuple(
+        Number(value, type.name) if isinstance(type, Scalar) and type.is_float else value
+        for value, type in zip(arguments, types, strict=True)
+    )
 
 
 def _check_cluster(request: LaunchRequest, op: DecodedOp) -> None:
@@ -185,9 +212,11 @@ def _check_declared(program: Program, request: LaunchRequest, op: DecodedOp) -> 
             f"{request.threads} threads can have {most} each; take at most that"
         )
     maps = [at for at, argument in enumerate(request.arguments) if isinstance(argument, TensorMap)]
-    said = {"nvvm": _tensor_maps, "llvm": _by_value}.get(program.level, lambda program: maps)(program)
+    names = {"llvm": "llvm.byval, in parameters aligned to 64 bytes,", "ptx": "parameters of 128 bytes, aligned to 64,"}
+    found = {"nvvm": _tensor_maps, "llvm": _by_value, "ptx": _tensor_maps}
+    said = found.get(program.level, lambda program: maps)(program)
     if maps != said:
-        name = "tensor_maps" if program.level == "nvvm" else "llvm.byval, in parameters aligned to 64 bytes,"
+        name = names.get(program.level, "tensor_maps")
         raise InterpreterError(
             f"{op.describe()}: passes tensor maps as the arguments {maps}, @{program.name} has {name} = {said}; "
             "list them, since only those are passed by value, as the TMA unit needs them"

@@ -20,17 +20,18 @@ from lowtide.interpreter.machine.memory import SharedMemory
 from lowtide.interpreter.machine.paths import Paths
 from lowtide.interpreter.machine.teams import WARP, Seat, everyone, seats_of, team_of
 from lowtide.interpreter.machine.traces import Trace
-from lowtide.interpreter.numbers.cells import Access, Ints, Span
+from lowtide.interpreter.numbers.cells import Access, Described, Ints, Span
 from lowtide.interpreter.numbers.domains import Domain
-from lowtide.interpreter.program.program import DecodedOp, Role
+from lowtide.interpreter.program.program import Role
 
 
 @dataclass(slots=True)
 class Wait:
-    """What an agent waits for. `why` is asked only when nobody can go on."""
+    """What an agent waits for. `why` is asked only when nobody can go on; `op` asked, if it is not the agent's last."""
 
     ready: Callable[[], bool]
     why: Callable[[], str]
+    op: Any = None
 
 
 Steps: TypeAlias = Generator[Wait, None, Any]
@@ -82,7 +83,7 @@ class Machine:
     grid: int = 0
     threads: int = WARP
     collective: bool = True
-    launch: Callable[[LaunchRequest, DecodedOp], None] | None = None
+    launch: Callable[[LaunchRequest, Any], None] | None = None
     roles: tuple[Role, ...] = ()
     registers: int = 0
     trace: Trace | None = None
@@ -104,7 +105,7 @@ class Machine:
 class Barrier:
     """One barrier of a CTA (bar.sync): which agents have arrived in this round, and how many rounds are over."""
 
-    arrived: dict[int, DecodedOp] = field(default_factory=dict)
+    arrived: dict[int, Described] = field(default_factory=dict)
     rounds: int = 0
 
 
@@ -157,6 +158,7 @@ class AgentState:
     """
 
     __slots__ = (
+        "accumulators",
         "cta",
         "doing",
         "fenced",
@@ -186,7 +188,7 @@ class AgentState:
         self.mask: NDArray[np.bool_] | None = None
         self.lanes: NDArray[np.int32] = np.arange(seat.lanes, dtype=np.int32)
         self.thread: NDArray[np.int32] = self.lanes + np.int32(seat.first)
-        self.op: DecodedOp | None = None
+        self.op: Described | None = None
         self.doing = doing
         self.role = ""
         self.fenced = False
@@ -194,13 +196,14 @@ class AgentState:
         self.polls: list[Wait] = []
         self.steps = 0
         self.mmas: list[Any] = []  # groups of wgmma that no wait has covered, oldest first
+        self.accumulators: list[Any] = []  # at level ptx: registers that those groups may still write
 
     @property
     def share(self) -> slice:
         """This agent's share of an op that all threads execute together: every n-th part, for n agents."""
         return slice(self.team.members.index(self.warp), None, len(self.team.members))
 
-    def access(self, op: DecodedOp, lanes: Ints | None = None) -> Access:
+    def access(self, op: Described, lanes: Ints | None = None) -> Access:
         """Who accesses memory by `op`: `lanes`, one for each address, or the whole agent."""
         return Access(self.cta.index, self.warp, lanes, op, self.machine.level, self.name)
 

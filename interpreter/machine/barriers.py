@@ -7,10 +7,10 @@ import numpy as np
 from lowtide.interpreter.machine.agents import AgentState, Barrier, Cta, Steps, Wait
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import uniform, whole_warp
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.numbers.cells import Described
 
 
-def together(state: AgentState, op: DecodedOp) -> None:
+def together(state: AgentState, op: Described) -> None:
     """Raise InterpreterError in divergent code, for an op that all threads of the agent execute together."""
     if state.mask is not None:
         missing = np.flatnonzero(~state.mask).tolist()
@@ -19,7 +19,7 @@ def together(state: AgentState, op: DecodedOp) -> None:
         )
 
 
-def barrier(state: AgentState, op: DecodedOp, identifier: int | str = 0, warps: int | None = None) -> Steps:
+def barrier(state: AgentState, op: Described, identifier: int | str = 0, warps: int | None = None) -> Steps:
     """bar.sync: wait until `warps` agents (all of the team by default) have arrived (PTX ISA, "bar, barrier").
 
     Orders every access of the agents that meet, to shared and global memory. Raises InterpreterError in divergent code.
@@ -50,7 +50,7 @@ def barrier(state: AgentState, op: DecodedOp, identifier: int | str = 0, warps: 
     yield Wait(lambda: gate.rounds > mine, why)
 
 
-def named_barrier(state: AgentState, op: DecodedOp, identifier: Any, threads: Any = None) -> Steps:
+def named_barrier(state: AgentState, op: Described, identifier: Any, threads: Any = None) -> Steps:
     """bar.sync of the barrier of a number, of all threads or of so many."""
     name = uniform(state, op, identifier)
     count = None if threads is None else uniform(state, op, threads)
@@ -62,7 +62,7 @@ def named_barrier(state: AgentState, op: DecodedOp, identifier: Any, threads: An
     yield from barrier(state, op, name, None if count is None else count // 32)
 
 
-def warp_barrier(state: AgentState, op: DecodedOp, members: Any) -> None:
+def warp_barrier(state: AgentState, op: Described, members: Any) -> None:
     """bar.warp.sync: orders the lanes of a warp; interpreted for all 32 together only."""
     whole_warp(state, op)
     mask = uniform(state, op, members) & 0xFFFFFFFF
@@ -77,7 +77,7 @@ def name_with_end(cta: Cta, agent: int) -> str:
     return f"{cta.machine.seats[agent].name}{' (ended)' if has_ended else ''}"
 
 
-def without_roles(state: AgentState, op: DecodedOp) -> None:
+def without_roles(state: AgentState, op: Described) -> None:
     """Raise InterpreterError inside sm.roles, for an op that is interpreted by warps: agents of roles are none."""
     if state.machine.roles:
         raise violation(state, op, "not interpreted in a role; there copies are by TMA and products by wgmma")

@@ -20,7 +20,7 @@ from lowtide.interpreter.machine.barriers import together
 from lowtide.interpreter.machine.clocks import Knowledge, joined, nothing
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.mbarriers import Mbarrier
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.numbers.cells import Described
 
 Key = tuple[int, int]  # rank of a CTA, and one of its agents
 
@@ -49,7 +49,7 @@ def address_in(cta: Cta, pointer: int) -> int:
     return pointer % window(1) + window(cta.rank)
 
 
-def mapped(state: AgentState, op: DecodedOp, pointer: Any, rank: Any) -> Any:
+def mapped(state: AgentState, op: Described, pointer: Any, rank: Any) -> Any:
     """The address, in the shared memory of the CTA of a rank, that a pointer is in the CTA's own (PTX ISA, "mapa")."""
     ranks = np.broadcast_to(np.asarray(rank, np.int64), state.lanes.shape)
     active = ranks if state.mask is None else ranks[state.mask]
@@ -58,7 +58,7 @@ def mapped(state: AgentState, op: DecodedOp, pointer: Any, rank: Any) -> Any:
     return pointer % window(1) + ranks * window(1)
 
 
-def receivers(state: AgentState, op: DecodedOp, mask: int) -> list[Cta]:
+def receivers(state: AgentState, op: Described, mask: int) -> list[Cta]:
     """The CTAs of the cluster whose bits are set in a multicast's mask (16 bits)."""
     bits = mask & 0xFFFF
     if not bits or bits >> size_of(state):
@@ -76,7 +76,7 @@ class Signal:
     """The last use of an mbarrier by an agent of another CTA: its op, the phase, and how often the agent had arrived at
     the cluster's barrier."""
 
-    op: DecodedOp
+    op: Described
     phase: int
     arrivals: int
 
@@ -137,7 +137,7 @@ def _key(state: AgentState) -> Key:
     return state.cta.rank, state.warp
 
 
-def arrive(state: AgentState, op: DecodedOp, is_relaxed: bool = False) -> None:
+def arrive(state: AgentState, op: Described, is_relaxed: bool = False) -> None:
     """barrier.cluster.arrive by all threads of the agent. `is_relaxed`: earlier accesses are not released."""
     together(state, op)
     cluster: Cluster = state.cta.cluster
@@ -151,7 +151,7 @@ def arrive(state: AgentState, op: DecodedOp, is_relaxed: bool = False) -> None:
     cluster.settle()
 
 
-def wait(state: AgentState, op: DecodedOp) -> Steps:
+def wait(state: AgentState, op: Described) -> Steps:
     """barrier.cluster.wait by all threads of the agent."""
     together(state, op)
     cluster: Cluster = state.cta.cluster
@@ -181,7 +181,7 @@ def born(state: AgentState) -> int:
     return int(state.cta.cluster.arrived.get(_key(state), 0))
 
 
-def reach(state: AgentState, op: DecodedOp, cta: Cta, find: Callable[[Cta], Mbarrier | None]) -> Mbarrier:
+def reach(state: AgentState, op: Described, cta: Cta, find: Callable[[Cta], Mbarrier | None]) -> Mbarrier:
     """The mbarrier of a CTA of the cluster that the op signals. Raises where it may not be used now."""
     found = find(cta)
     if cta is state.cta:

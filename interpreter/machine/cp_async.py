@@ -7,11 +7,11 @@ import numpy as np
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_rows, by_lane, disjoint, rows_together
+from lowtide.interpreter.numbers.cells import Described
 from lowtide.interpreter.program.batches import Batch, NotTogether
-from lowtide.interpreter.program.program import DecodedOp
 
 
-def start(state: AgentState, op: DecodedOp, destination: Any, source: Any, size: int, source_size: Any = None) -> None:
+def start(state: AgentState, op: Described, destination: Any, source: Any, size: int, source_size: Any = None) -> None:
     """Each active lane copies `size` bytes, zero-filled after the first `source_size` of them where given."""
     access, shared_rows = active_rows(state, op, by_lane(destination))
     source = by_lane(source)

@@ -24,7 +24,8 @@ array of the tile's shape. Fragments: array (32, values).
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
-from lowtide.interpreter.program.program import DecodedBlock, DecodedOp
+from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.program.program import DecodedBlock
 
 
 class OutOfSteps(InterpreterError):
@@ -54,7 +55,7 @@ def count_steps(state: AgentState, count: int) -> None:
         )
 
 
-def violation(state: AgentState, op: DecodedOp, rule: str) -> InterpreterError:
+def violation(state: AgentState, op: Described, rule: str) -> InterpreterError:
     """The error for a broken rule: the op, its location, the agent that ran it, and the rule."""
     return InterpreterError(f"{op.describe()}, level {state.machine.level}, {state.who()}: {rule}")
 

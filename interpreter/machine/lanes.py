@@ -6,15 +6,14 @@ import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
-from lowtide.interpreter.numbers.cells import Access, Cells, Ints
+from lowtide.interpreter.numbers.cells import Access, Cells, Described, Ints
 from lowtide.interpreter.program.batches import Batch, NotTogether
 from lowtide.interpreter.program.ir_types import Pointer, Type
-from lowtide.interpreter.program.program import DecodedOp
 
 GLOBAL, SHARED = 1, 3
 
 
-def memory_of(state: AgentState, op: DecodedOp, type: Type, address: Any) -> Cells:
+def memory_of(state: AgentState, op: Described, type: Type, address: Any) -> Cells:
     """The memory that a pointer points into; a generic one by its value."""
     space = type.space if isinstance(type, Pointer) else 0
     if space == GLOBAL:
@@ -27,7 +26,7 @@ def memory_of(state: AgentState, op: DecodedOp, type: Type, address: Any) -> Cel
     return state.machine.memory if in_global else state.cta.shared
 
 
-def active_rows(state: AgentState, op: DecodedOp, address: Any) -> tuple[Access, Ints]:
+def active_rows(state: AgentState, op: Described, address: Any) -> tuple[Access, Ints]:
     """The addresses of the active lanes, (n,), and who accesses them.
 
     A uniform address that all lanes read is one row, accessed by the warp as a whole.
@@ -60,7 +59,7 @@ def disjoint(cells: Cells, access: Access, rows: Ints, size: int, align: int | N
         raise NotTogether
 
 
-def uniform(state: AgentState, op: DecodedOp, value: Any) -> int:
+def uniform(state: AgentState, op: Described, value: Any) -> int:
     """The one value of the active lanes. Raises InterpreterError where they differ."""
     if not isinstance(value, np.ndarray):
         return int(value)
@@ -84,14 +83,14 @@ def spread(state: AgentState, rows: Any) -> Any:
     return result
 
 
-def whole_warp(state: AgentState, op: DecodedOp) -> None:
+def whole_warp(state: AgentState, op: Described) -> None:
     """Raises InterpreterError in divergent code, for instructions that all lanes execute together."""
     if state.mask is not None:
         missing = np.flatnonzero(~state.mask).tolist()
         raise violation(state, op, f"all 32 lanes must execute it together (.sync.aligned); lanes {missing} do not")
 
 
-def one_lane(state: AgentState, op: DecodedOp, what: str) -> None:
+def one_lane(state: AgentState, op: Described, what: str) -> None:
     """Raises InterpreterError unless one thread executes the op; `what` lanes do, as a verb."""
     if (count := active_lanes(state)) != 1:
         raise violation(state, op, f"{count} lanes {what}; one thread does: elect it")

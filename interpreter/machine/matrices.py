@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.numbers.cells import Described
 from lowtide.interpreter.program.ir_types import Scalar
-from lowtide.interpreter.program.program import DecodedOp
 
 Ints = NDArray[np.int64]
 
@@ -65,7 +65,7 @@ def _clip(size: int, limit: int) -> int:
     return max(0, min(size, limit))
 
 
-def load_inside(state: AgentState, op: DecodedOp, window: Window) -> NDArray[Any]:
+def load_inside(state: AgentState, op: Described, window: Window) -> NDArray[Any]:
     """The part of a window that lies in its matrix, read by the whole agent: payload (rows, columns) inside.
 
     A vector's window comes as (rows, 1) or (1, columns), to be broadcast.
@@ -85,7 +85,7 @@ def load_inside(state: AgentState, op: DecodedOp, window: Window) -> NDArray[Any
     return vector.reshape((-1, 1) if window.kind == "per_row" else (1, -1))
 
 
-def load_window(state: AgentState, op: DecodedOp, window: Window) -> NDArray[Any]:
+def load_window(state: AgentState, op: Described, window: Window) -> NDArray[Any]:
     """A window read by the whole agent: payload of its shape, zero outside the matrix."""
     rows, columns = window.inside
     result = np.zeros(window.shape, state.machine.domain.payload)
@@ -93,7 +93,7 @@ def load_window(state: AgentState, op: DecodedOp, window: Window) -> NDArray[Any
     return result
 
 
-def store_inside(state: AgentState, op: DecodedOp, window: Window, payload: Any) -> None:
+def store_inside(state: AgentState, op: Described, window: Window, payload: Any) -> None:
     """Write the part of a full window that lies in its matrix: the agent writes its share of the rows."""
     rows, columns = window.inside
     if rows and columns:
@@ -109,7 +109,7 @@ def store_inside(state: AgentState, op: DecodedOp, window: Window, payload: Any)
         )
 
 
-def load_elements(state: AgentState, op: DecodedOp, window: Window, rows: Ints, columns: Ints) -> NDArray[Any]:
+def load_elements(state: AgentState, op: Described, window: Window, rows: Ints, columns: Ints) -> NDArray[Any]:
     """Each lane reads its elements of a window, zero outside: payload (32, values) at coordinates (32, values)."""
     result = np.zeros(rows.shape, state.machine.domain.payload)
     chosen, lanes = _chosen(state, window, rows, columns)
@@ -121,7 +121,7 @@ def load_elements(state: AgentState, op: DecodedOp, window: Window, rows: Ints, 
 
 
 def store_elements(
-    state: AgentState, op: DecodedOp, window: Window, rows: Ints, columns: Ints, payload: NDArray[Any]
+    state: AgentState, op: Described, window: Window, rows: Ints, columns: Ints, payload: NDArray[Any]
 ) -> None:
     """Each lane writes its elements of a window; those outside the matrix are dropped."""
     chosen, lanes = _chosen(state, window, rows, columns)

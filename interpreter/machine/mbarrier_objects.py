@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from lowtide.interpreter.machine import clusters, mbarriers
-from lowtide.interpreter.machine.agents import AgentState, Cta, Steps
+from lowtide.interpreter.machine.agents import AgentState, Cta, Steps, Wait
 from lowtide.interpreter.machine.clusters import address_in, owner
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_lanes, active_rows, one_lane, uniform
 from lowtide.interpreter.machine.mbarriers import MAX_ARRIVALS, OBJECT_BYTES, Mbarrier
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.numbers.cells import Described
 
 
-def initialise(state: AgentState, op: DecodedOp, address: Any, arrivals: Any) -> None:
+def initialise(state: AgentState, op: Described, address: Any, arrivals: Any) -> None:
     """One lane makes an mbarrier that expects so many arrivals in each phase."""
     one_lane(state, op, "initialise an mbarrier")
     address, arrivals = uniform(state, op, address), uniform(state, op, arrivals)
@@ -45,7 +45,7 @@ def show_initialised(state: AgentState) -> None:
             barrier.is_fenced = True
 
 
-def at(state: AgentState, op: DecodedOp, address: Any) -> Mbarrier:
+def at(state: AgentState, op: Described, address: Any) -> Mbarrier:
     """The mbarrier at an address of the CTA's own shared memory, seen by this agent."""
     place = uniform(state, op, address)
     found: Mbarrier | None = state.cta.mbarriers.get(place)
@@ -57,7 +57,7 @@ def at(state: AgentState, op: DecodedOp, address: Any) -> Mbarrier:
     return found
 
 
-def in_cta(state: AgentState, op: DecodedOp, cta: Cta, address: int) -> Mbarrier:
+def in_cta(state: AgentState, op: Described, cta: Cta, address: int) -> Mbarrier:
     """The mbarrier of a CTA of the cluster at an address, which may be in the window of another."""
     address = address_in(cta, address)
     if cta is state.cta:
@@ -72,12 +72,12 @@ def in_cta(state: AgentState, op: DecodedOp, cta: Cta, address: int) -> Mbarrier
     return found
 
 
-def wait_parity(state: AgentState, op: DecodedOp, address: Any, parity: Any) -> Steps:
+def wait_parity(state: AgentState, op: Described, address: Any, parity: Any) -> Steps:
     """Tries again until the phase of this parity has completed."""
     yield from mbarriers.wait(state, op, at(state, op, address), uniform(state, op, parity))
 
 
-def arrive(state: AgentState, op: DecodedOp, address: Any, count: Any = 1, relaxed: bool = False) -> int:
+def arrive(state: AgentState, op: Described, address: Any, count: Any = 1, relaxed: bool = False) -> int:
     """Each active lane arrives `count` times; lanes may arrive in different CTAs of the cluster.
 
     Returns the phase that the last one arrived in.
@@ -91,7 +91,7 @@ def arrive(state: AgentState, op: DecodedOp, address: Any, count: Any = 1, relax
     return phase
 
 
-def arrive_expecting(state: AgentState, op: DecodedOp, address: Any, size: Any, relaxed: bool = False) -> int:
+def arrive_expecting(state: AgentState, op: Described, address: Any, size: Any, relaxed: bool = False) -> int:
     """Each active lane expects so many bytes, and arrives once. Returns the phase that it arrived in."""
     barrier, lanes = at(state, op, address), active_lanes(state)
     phase = barrier.completed
@@ -99,6 +99,19 @@ def arrive_expecting(state: AgentState, op: DecodedOp, address: Any, size: Any, 
     return phase
 
 
-def expect(state: AgentState, op: DecodedOp, address: Any, size: Any) -> None:
+def expect(state: AgentState, op: Described, address: Any, size: Any) -> None:
     """Each active lane expects so many bytes."""
     mbarriers.expect(state, op, at(state, op, address), active_lanes(state) * uniform(state, op, size))
+
+
+def poll_parity(state: AgentState, op: Described, address: Any, parity: Any) -> bool:
+    """Whether the phase of this parity has completed, as one try finds it; a success tells what a wait tells."""
+    barrier, asked = at(state, op, address), uniform(state, op, parity)
+    if asked not in (0, 1):
+        raise violation(state, op, f"a phase is known by its parity, 0 or 1, not {asked}")
+    if not barrier.passed(asked):
+        poll = Wait(lambda: barrier.passed(asked), lambda: f"for phase parity {asked}: {barrier.state}", op)
+        state.polls.append(poll)
+        return False
+    mbarriers.learn(state, barrier)
+    return True

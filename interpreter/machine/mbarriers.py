@@ -14,7 +14,7 @@ import numpy as np
 from lowtide.interpreter.machine.agents import AgentState, Cta, Steps, Wait
 from lowtide.interpreter.machine.clocks import Clocks, Knowledge, joined, nothing
 from lowtide.interpreter.machine.execution import violation
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.numbers.cells import Described
 
 MAX_ARRIVALS = 2**20 - 1
 MAX_BYTES = 2**20 - 1  # of the tx-count (PTX ISA, "tx-count")
@@ -41,7 +41,7 @@ class Mbarrier:
     completed: int = 0
     gathered: Knowledge = field(default_factory=nothing)
     released: Knowledge = field(default_factory=nothing)
-    load: tuple[int, DecodedOp] | None = None
+    load: tuple[int, Described] | None = None
     initialised: tuple[int, int] | None = None
     is_fenced: bool = True
     home: Cta | None = None
@@ -69,7 +69,7 @@ class Mbarrier:
         return self.completed & 1 != parity
 
 
-def wait(state: AgentState, op: DecodedOp, barrier: Mbarrier, parity: int) -> Steps:
+def wait(state: AgentState, op: Described, barrier: Mbarrier, parity: int) -> Steps:
     """Wait until the phase of this parity has completed (mbarrier.try_wait.parity until it is true)."""
     if parity not in (0, 1):
         raise violation(state, op, f"a phase is known by its parity, 0 or 1, not {parity}")
@@ -86,7 +86,7 @@ def learn(state: AgentState, barrier: Mbarrier) -> None:
 
 
 def arrive(
-    state: AgentState, op: DecodedOp, barrier: Mbarrier, count: int = 1, expected: int = 0, relaxed: bool = False
+    state: AgentState, op: Described, barrier: Mbarrier, count: int = 1, expected: int = 0, relaxed: bool = False
 ) -> None:
     """Expect this many more bytes, then arrive `count` times. `relaxed`: earlier accesses are not released."""
     if expected:
@@ -115,7 +115,7 @@ def _release(state: AgentState, barrier: Mbarrier) -> None:
         barrier.abroad[cta.rank] = joined(barrier.abroad.get(cta.rank, nothing()), knowledge)
 
 
-def expect(state: AgentState, op: DecodedOp, barrier: Mbarrier, expected: int) -> None:
+def expect(state: AgentState, op: Described, barrier: Mbarrier, expected: int) -> None:
     """expect_tx: the current phase waits for this many more bytes."""
     barrier.bytes += expected
     if not 0 <= expected <= MAX_BYTES or barrier.bytes > MAX_BYTES:
@@ -126,7 +126,7 @@ def expect(state: AgentState, op: DecodedOp, barrier: Mbarrier, expected: int) -
         )
 
 
-def complete_bytes(state: AgentState, op: DecodedOp, barrier: Mbarrier, phase: int, count: int) -> None:
+def complete_bytes(state: AgentState, op: Described, barrier: Mbarrier, phase: int, count: int) -> None:
     """complete_tx: `count` bytes of a copy started in `phase` have landed."""
     if barrier.completed != phase:
         raise violation(
@@ -139,7 +139,7 @@ def complete_bytes(state: AgentState, op: DecodedOp, barrier: Mbarrier, phase: i
     _complete(state, op, barrier)
 
 
-def note_load(state: AgentState, op: DecodedOp, barrier: Mbarrier) -> None:
+def note_load(state: AgentState, op: Described, barrier: Mbarrier) -> None:
     """A copy that signals the present phase has been started; somebody must wait for it before the kernel ends."""
     if barrier.load is None:
         assert barrier.home is not None
@@ -160,7 +160,7 @@ def _check_waited(state: AgentState, barrier: Mbarrier) -> None:
         )
 
 
-def _complete(state: AgentState, op: DecodedOp, barrier: Mbarrier) -> None:
+def _complete(state: AgentState, op: Described, barrier: Mbarrier) -> None:
     """End the phase if nothing is pending."""
     if barrier.pending:
         return

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.numbers.cells import Described
 
 Values = NDArray[Any]
 
@@ -25,7 +25,7 @@ class Pending:
     """An agent's accumulators, (lanes, values), and the op that they were handed to."""
 
     registers: Values
-    user: DecodedOp | None = None
+    user: Described | None = None
 
 
 @dataclass(eq=False)
@@ -58,7 +58,7 @@ class PendingRegister:
     __lt__ = __le__ = __gt__ = __ge__ = __float__ = __int__ = __index__ = __neg__ = __abs__ = __bool__ = _refuse
 
 
-def hand_to(state: AgentState, op: DecodedOp, acc: Pending) -> None:
+def hand_to(state: AgentState, op: Described, acc: Pending) -> None:
     """The op takes the accumulators over. Raises InterpreterError where another one has."""
     if acc.user is not None:
         raise violation(

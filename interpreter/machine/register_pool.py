@@ -4,10 +4,10 @@ from lowtide.interpreter.machine.agents import AgentState, Steps, Wait, register
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.warpgroups import meet
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.numbers.cells import Described
 
 
-def set_registers(state: AgentState, op: DecodedOp, wanted: int, is_increase: bool) -> Steps:
+def set_registers(state: AgentState, op: Described, wanted: int, is_increase: bool) -> Steps:
     """Registers come from those that the CTA's other warps gave back; an increase waits for them.
 
     PTX ISA, "setmaxnreg". At entry each thread has the number that the kernel gives, else the largest multiple of

@@ -12,10 +12,11 @@ from lowtide.interpreter.machine.agents import Agent, AgentState, Cta, LaunchReq
 from lowtide.interpreter.machine.branches import run_graph
 from lowtide.interpreter.machine.clusters import Cluster, window
 from lowtide.interpreter.machine.execution import OutOfSteps, advance, run_block, violation
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.program.program import Program
 
 
-def spawn(state: AgentState, doing: str, op: DecodedOp, steps: Callable[[AgentState], Steps]) -> None:
+def spawn(state: AgentState, doing: str, op: Described, steps: Callable[[AgentState], Steps]) -> None:
     """Start what `op` leaves to run by itself beside the CTA's agents, as a copy by TMA: `doing` names it."""
     cta = state.cta
     aside = AgentState(state.machine, cta, state.seat, 0, doing)

@@ -1,48 +1,78 @@
-"""Semaphores in global memory: atomic additions that release, and waits that acquire (PTX ISA, "Causality Order").
+"""Words in global memory that CTAs change by atomic operations: semaphores (PTX ISA, "Causality Order").
 
-The value lies in the semaphore's cell. What the one who arrives knows, of its own CTA and of those that it has acquired
-from, goes with it to whoever waits.
+The value lies in the word's cell. What the one who releases it knows, of its own CTA and of those that it has acquired
+from, goes with it to whoever acquires it.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
 from lowtide.interpreter.machine.clocks import merged
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.numbers.cells import Described
 
 _TYPE = "i32"
 
 
-def arrive(state: AgentState, op: DecodedOp, address: int) -> None:
-    """Add one, and release what the agent knows. Raises InterpreterError for what is no written i32."""
+def update(
+    state: AgentState,
+    op: Described,
+    address: int,
+    change: Callable[[int], int],
+    releases: bool = False,
+    acquires: bool = False,
+    dtype: str = _TYPE,
+) -> int:
+    """Change the word at once; returns what it was. A word that becomes 0 without a release forgets what was released.
+
+    Raises InterpreterError for what is no written integer of the type.
+    """
     memory, clocks = state.machine.memory, state.cta.shared.clocks
     access = state.access(op)
-    value = int(memory.atomic(access, address, _TYPE))
-    memory.set_atomic(access, address, value + 1, _TYPE)
-    told = state.machine.released.setdefault(address, {})
-    merged(told, {**clocks.heard[state.warp], state.cta.index: clocks.release_ordered(state.warp)})
-
-
-def leave(state: AgentState, op: DecodedOp, address: int, last: int) -> None:
-    """Add one, or set to zero what is at least `last` (PTX ISA, "red", .inc). Releases nothing."""
-    memory, access = state.machine.memory, state.access(op)
-    value = int(memory.atomic(access, address, _TYPE))
-    memory.set_atomic(access, address, 0 if value >= last else value + 1, _TYPE)
-    if value >= last:
+    value = int(memory.atomic(access, address, dtype))
+    new = change(value)
+    memory.set_atomic(access, address, new, dtype)
+    if acquires:
+        acquire(state, address)
+    if releases:
+        told = state.machine.released.setdefault(address, {})
+        merged(told, {**clocks.heard[state.warp], state.cta.index: clocks.release_ordered(state.warp)})
+    elif new == 0:
         state.machine.released.pop(address, None)
+    return value
 
 
-def wait(state: AgentState, op: DecodedOp, address: int, count: int) -> Steps:
-    """Wait until the value is at least `count`, then acquire. Raises InterpreterError as `arrive`."""
-    memory, clocks = state.machine.memory, state.cta.shared.clocks
-    access = state.access(op)
+def read(state: AgentState, op: Described, address: int, dtype: str = _TYPE) -> int:
+    """The word now, read as an atomic operation does."""
+    return int(state.machine.memory.atomic(state.access(op), address, dtype))
 
-    def value() -> int:
-        return int(memory.atomic(access, address, _TYPE))
 
-    yield Wait(lambda: value() >= count, lambda: f"a semaphore is {value()}, not yet {count}")
+def acquire(state: AgentState, address: int) -> None:
+    """What was released with the word's value is known to the agent."""
+    clocks = state.cta.shared.clocks
     told = state.machine.released.get(address, {})
     merged(clocks.heard[state.warp], told)
     own = told.get(state.cta.index)
     if own is not None:
         clocks.acquire(state.warp, np.asarray(own))
+
+
+def arrive(state: AgentState, op: Described, address: int) -> None:
+    """Add one, and release what the agent knows. Raises InterpreterError for what is no written i32."""
+    update(state, op, address, lambda value: value + 1, releases=True)
+
+
+def leave(state: AgentState, op: Described, address: int, last: int) -> None:
+    """Add one, or set to zero what is at least `last` (PTX ISA, "red", .inc). Releases nothing."""
+    update(state, op, address, lambda value: 0 if value >= last else value + 1)
+
+
+def wait(state: AgentState, op: Described, address: int, count: int) -> Steps:
+    """Wait until the value is at least `count`, then acquire. Raises InterpreterError as `arrive`."""
+
+    def value() -> int:
+        return read(state, op, address)
+
+    yield Wait(lambda: value() >= count, lambda: f"a semaphore is {value()}, not yet {count}")
+    acquire(state, address)

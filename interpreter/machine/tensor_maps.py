@@ -19,8 +19,8 @@ from lowtide.interpreter.machine.matrices import Matrix
 from lowtide.interpreter.machine.mbarriers import Mbarrier
 from lowtide.interpreter.machine.memory import InFlight
 from lowtide.interpreter.machine.scheduling import spawn
+from lowtide.interpreter.numbers.cells import Described
 from lowtide.interpreter.program.ir_types import Scalar
-from lowtide.interpreter.program.program import DecodedOp
 
 Ints = NDArray[np.int64]
 
@@ -64,7 +64,7 @@ class TensorMap:
 
 
 def encode(
-    state: AgentState, op: DecodedOp, matrix: Matrix, box: tuple[int, ...], swizzle: tuple[int, int, int] | None
+    state: AgentState, op: Described, matrix: Matrix, box: tuple[int, ...], swizzle: tuple[int, int, int] | None
 ) -> TensorMap:
     """As cuTensorMapEncodeTiled, on a box that the type's verifier has passed.
 
@@ -125,7 +125,7 @@ def places(map: TensorMap, corner: tuple[int, ...], address: int) -> BoxPlaces:
 
 def load_box(
     state: AgentState,
-    op: DecodedOp,
+    op: Described,
     map: TensorMap,
     corner: tuple[int, ...],
     address: int,
@@ -155,7 +155,7 @@ def load_box(
         )
 
 
-def _land(op: DecodedOp, barrier: Mbarrier, flight: InFlight, phase: int, size: int, aside: AgentState) -> Steps:
+def _land(op: Described, barrier: Mbarrier, flight: InFlight, phase: int, size: int, aside: AgentState) -> Steps:
     """A box that was started in a phase of a barrier lands in that one's CTA, and signals it."""
     yield from ()
     assert barrier.home is not None
@@ -165,7 +165,7 @@ def _land(op: DecodedOp, barrier: Mbarrier, flight: InFlight, phase: int, size: 
 
 def load_tile(
     state: AgentState,
-    op: DecodedOp,
+    op: Described,
     map: TensorMap,
     origin: tuple[int, int],
     tile: tuple[int, int],

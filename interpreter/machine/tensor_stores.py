@@ -13,8 +13,7 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.memory import OpenRead
 from lowtide.interpreter.machine.tensor_maps import ALIGNMENT, BoxPlaces, TensorMap, places
-from lowtide.interpreter.numbers.cells import WHOLE_AGENT, Access, Span
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.numbers.cells import WHOLE_AGENT, Access, Described, Span
 
 _GRANULE = 16  # bytes: what a row's last store writes at least, zeros behind the tensor (seen on an H200)
 
@@ -23,7 +22,7 @@ _GRANULE = 16  # bytes: what a row's last store writes at least, zeros behind th
 class Store:
     """One box on its way: what it reads, the bytes that it writes, and the op that started it."""
 
-    op: DecodedOp
+    op: Described
     read: OpenRead
     written: list[tuple[Access, Span]]
 
@@ -49,7 +48,7 @@ def groups_of(state: AgentState, lane: int = WHOLE_AGENT) -> Groups:
 
 
 def store_box(
-    state: AgentState, op: DecodedOp, map: TensorMap, corner: tuple[int, ...], address: int, lane: int = WHOLE_AGENT
+    state: AgentState, op: Described, map: TensorMap, corner: tuple[int, ...], address: int, lane: int = WHOLE_AGENT
 ) -> None:
     """cp.async.bulk.tensor: one thread starts a store of the box at a shared address. Coordinates outermost first.
 

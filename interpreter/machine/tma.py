@@ -13,12 +13,12 @@ from lowtide.interpreter.machine.clusters import receivers
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_lane_numbers, one_lane, uniform
 from lowtide.interpreter.machine.tensor_maps import TensorMap
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.numbers.cells import Described
 
 
 def load(
     state: AgentState,
-    op: DecodedOp,
+    op: Described,
     map: Any,
     coordinates: Sequence[Any],
     destination: Any,
@@ -43,14 +43,14 @@ def load(
     tensor_maps.load_box(state, op, map, corner, address, signalled)
 
 
-def store(state: AgentState, op: DecodedOp, map: Any, coordinates: Sequence[Any], source: Any) -> None:
+def store(state: AgentState, op: Described, map: Any, coordinates: Sequence[Any], source: Any) -> None:
     """A box of the CTA's shared memory into a tensor."""
     one_lane(state, op, "start a store by TMA")
     corner = _corner(state, op, map, coordinates)
     tensor_stores.store_box(state, op, map, corner, uniform(state, op, source), active_lane_numbers(state)[0])
 
 
-def _corner(state: AgentState, op: DecodedOp, map: Any, coordinates: Sequence[Any]) -> tuple[int, ...]:
+def _corner(state: AgentState, op: Described, map: Any, coordinates: Sequence[Any]) -> tuple[int, ...]:
     """The coordinates, outermost first."""
     if not isinstance(map, TensorMap):
         raise violation(state, op, "the descriptor is no tensor map; pass one from sm.tensor_map to the kernel")
@@ -73,7 +73,7 @@ def wait(state: AgentState, pending: int, read: bool) -> None:
             tensor_stores.wait(state, pending, read, lane)
 
 
-def fence_proxy(state: AgentState, op: DecodedOp) -> None:
+def fence_proxy(state: AgentState, op: Described) -> None:
     """fence.proxy.async: the async proxy sees the lanes' writes of shared memory, and mbarriers they initialised."""
     lanes = None if state.mask is None else state.lanes[state.mask]
     state.cta.shared.fence_proxy(state.access(op, lanes))

@@ -13,16 +13,15 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.hardware import MmaFragments
 from lowtide.interpreter.machine.lanes import by_lane, whole_warp
-from lowtide.interpreter.numbers.cells import ZERO_TYPE
+from lowtide.interpreter.numbers.cells import ZERO_TYPE, Described
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import Packed, unpack
 from lowtide.interpreter.program.batches import Batch, NotTogether
-from lowtide.interpreter.program.program import DecodedOp
 
 Values = NDArray[Any]
 
 
-def ldmatrix(state: AgentState, op: DecodedOp, address: Any, num: int, trans: bool) -> tuple[Packed, ...]:
+def ldmatrix(state: AgentState, op: Described, address: Any, num: int, trans: bool) -> tuple[Packed, ...]:
     """Each of the first 8 · num lanes gives the address of a row; all lanes together read it."""
     whole_warp(state, op)
     rows = by_lane(address)[: 8 * num]
@@ -46,7 +45,7 @@ def ldmatrix_together(
     return [tuple(registers[at : at + num]) for at in range(0, len(registers), num)]
 
 
-def stmatrix(state: AgentState, op: DecodedOp, address: Any, registers: Sequence[Any], trans: bool) -> None:
+def stmatrix(state: AgentState, op: Described, address: Any, registers: Sequence[Any], trans: bool) -> None:
     """Lanes 8 j to 8 j + 7 give the addresses of the rows of matrix j, each of 16 bytes."""
     whole_warp(state, op)
     packed = [register.dtype for register in registers if isinstance(register, Packed) and register.dtype != ZERO_TYPE]
@@ -66,7 +65,7 @@ def stmatrix(state: AgentState, op: DecodedOp, address: Any, registers: Sequence
 
 def multiply(
     state: AgentState,
-    op: DecodedOp,
+    op: Described,
     fragments: MmaFragments,
     types: tuple[str, str],
     registers: tuple[Sequence[Any], Sequence[Any], Sequence[Any]],

@@ -13,7 +13,7 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import whole_warp
 from lowtide.interpreter.machine.teams import WARPGROUP
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.numbers.cells import Described
 
 _RULE = "the four warps of a warpgroup must execute the same instruction (.aligned)"
 
@@ -22,7 +22,7 @@ _RULE = "the four warps of a warpgroup must execute the same instruction (.align
 class Meeting:
     """One aligned instruction that not all warps of a warpgroup have executed: who has, and with which operands."""
 
-    op: DecodedOp
+    op: Described
     operands: tuple[Any, ...]
     warps: list[int]
 
@@ -35,7 +35,7 @@ class Rendezvous:
     open: dict[int, Meeting] = field(default_factory=dict)
 
 
-def meet(state: AgentState, op: DecodedOp, *operands: Any) -> tuple[int, int]:
+def meet(state: AgentState, op: Described, *operands: Any) -> tuple[int, int]:
     """The warp executes an aligned instruction: the number of its warpgroup in the CTA, and its own in that.
 
     Raises InterpreterError in divergent code, for warps that form no warpgroup, and where another warp has executed

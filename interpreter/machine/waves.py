@@ -4,12 +4,12 @@ import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
 from lowtide.interpreter.machine.execution import violation
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.numbers.cells import Described
 
 _POLLS = 3  # turns that an agent gives to others; the hardware gives more
 
 
-def begin(state: AgentState, op: DecodedOp, address: int, tiles: int) -> Steps:
+def begin(state: AgentState, op: Described, address: int, tiles: int) -> Steps:
     """Add one to the counter of the launch; of `tiles` additions the last sets it to zero. Then wait for the wave.
 
     The wait is bounded, so that it orders nothing. Raises InterpreterError for an address that is no written i32, a

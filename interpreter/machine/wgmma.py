@@ -21,8 +21,7 @@ from lowtide.interpreter.machine.lanes import uniform, whole_warp
 from lowtide.interpreter.machine.memory import OpenRead
 from lowtide.interpreter.machine.teams import WARPGROUP
 from lowtide.interpreter.machine.warpgroups import meet
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Described
 
 Values = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -63,14 +62,14 @@ class Product:
         return (row * self.n + column)[:32]
 
 
-def fence(state: AgentState, op: DecodedOp) -> None:
+def fence(state: AgentState, op: Described) -> None:
     """Orders what the warp did to registers before a wgmma that uses them."""
     meet(state, op)
     state.fenced = True
 
 
 def multiply(
-    state: AgentState, op: DecodedOp, product: Product, descriptors: tuple[Any, Any], acc: Values | None
+    state: AgentState, op: Described, product: Product, descriptors: tuple[Any, Any], acc: Values | None
 ) -> tuple[Values, int]:
     """The warp's accumulators (32, n / 2) after the product, and the group that it belongs to.
 
@@ -93,7 +92,7 @@ def multiply(
 
 
 def _open(
-    state: AgentState, op: DecodedOp, product: Product, warpgroup: Warpgroup, bits: int, rows: range, k_major: bool
+    state: AgentState, op: Described, product: Product, warpgroup: Warpgroup, bits: int, rows: range, k_major: bool
 ) -> Values:
     """Rows of an operand (rows, k), by its descriptor; they stay open for reading until a wait covers the group."""
     descriptor = MatrixDescriptor.decode(bits)
@@ -128,13 +127,13 @@ def _addresses(product: Product, descriptor: MatrixDescriptor, rows: range, k_ma
     return descriptor.addresses(*chunks, width, k_major).reshape(-1)
 
 
-def commit(state: AgentState, op: DecodedOp) -> None:
+def commit(state: AgentState, op: Described) -> None:
     """What the warp has started since its last commit is a group."""
     warpgroup, warp = _warpgroup(state, op)
     warpgroup.committed[warp] += 1
 
 
-def wait(state: AgentState, op: DecodedOp, pending: int) -> Steps:
+def wait(state: AgentState, op: Described, pending: int) -> Steps:
     """All groups but the `pending` youngest are done; those that are not stay in `state.mmas`."""
     warpgroup, warp = _warpgroup(state, op)
     done = max(0, warpgroup.committed[warp] - pending)
@@ -155,7 +154,7 @@ def wait(state: AgentState, op: DecodedOp, pending: int) -> Steps:
     state.fenced = False
 
 
-def _warpgroup(state: AgentState, op: DecodedOp, *operands: Any) -> tuple[Warpgroup, int]:
+def _warpgroup(state: AgentState, op: Described, *operands: Any) -> tuple[Warpgroup, int]:
     """The agent's warpgroup, which executes the op together, and which of its warps it is."""
     number, warp = meet(state, op, *operands)
     found = state.cta.warpgroups

@@ -18,6 +18,8 @@ def blend(condition: Any, x: Any, y: Any, dtype: Any = None) -> Any:
         return tuple(blend(condition, a, b) for a, b in zip(x, y, strict=True))
     if hasattr(x, "blend"):
         return x.blend(condition, y)
+    if hasattr(y, "blend"):
+        return y.blend(~condition, x)
     extra = max(np.ndim(x), np.ndim(y)) - condition.ndim
     result = np.where(condition.reshape(condition.shape + (1,) * max(extra, 0)), x, y)
     for side in (x, y):

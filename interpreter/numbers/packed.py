@@ -4,6 +4,8 @@ The IR types them i32; here they keep the two numbers of the domain and their ty
 stored and cast back to vectors of the same type, and nothing else: arithmetic on such bits is refused.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,6 +20,24 @@ Values = NDArray[Any]
 
 PACKED_TYPES: tuple[str, ...] = tuple(row.ir for row in ELEMENTS.values() if row.is_float and row.bits == 16)
 """The types, by their MLIR names, that a register holds two of."""
+
+
+@dataclass(eq=False, slots=True)
+class Mixed:
+    """`first` where the condition (32,) holds, else `second`; of different kinds."""
+
+    condition: Any
+    first: Any
+    second: Any
+
+    def blend(self, condition: Any, other: Any) -> Any:
+        return self if other is None else Mixed(condition, self, other)
+
+    def map(self, function: Callable[[Any], Any]) -> Any:
+        """The function's values of both, numpy arrays or scalars, as one."""
+        first, second = np.asarray(function(self.first)), np.asarray(function(self.second))
+        extra = max(first.ndim, second.ndim) - 1
+        return np.where(np.asarray(self.condition).reshape(-1, *(1,) * max(extra, 0)), first, second)
 
 
 class Packed:
@@ -40,10 +60,10 @@ class Packed:
             raise InterpreterError(f"a register that holds two {self.dtype} is read as two {dtype}; load it as {dtype}")
         return self.payload
 
-    def blend(self, condition: Any, other: Any) -> "Packed":
+    def blend(self, condition: Any, other: Any) -> Any:
         """This where the condition (32,) holds, else `other`."""
         if not isinstance(other, Packed):
-            raise InterpreterError("a register that holds 16-bit numbers is joined with a plain integer")
+            return self if other is None else Mixed(condition, self, other)
         if self.dtype != other.dtype and ZERO_TYPE not in (self.dtype, other.dtype):
             raise InterpreterError(f"a register that holds {self.dtype} is joined with one that holds {other.dtype}")
         column = np.asarray(condition).reshape(-1, *(1,) * (self.payload.ndim - 1))
@@ -65,6 +85,8 @@ def unpack(value: Any, dtype: str, domain: Domain) -> Values:
     """The two numbers of a 32-bit register: array (32 or 1, 2), from a packed one, a vector of two, or plain bits."""
     if isinstance(value, Packed):
         return value.unpack(dtype)
+    if isinstance(value, Mixed):
+        return np.asarray(value.map(lambda each: unpack(each, dtype, domain)))
     if isinstance(value, np.ndarray) and value.ndim == 2:
         return value
     bits = np.atleast_1d(np.asarray(value, np.int32))[:, None]

@@ -21,7 +21,7 @@ BELOW = {
 }
 
 # The layers of the interpreter, lowest first; each imports itself and those before it.
-INTERPRETER = ("numbers", "program", "machine", "ops", "inputs", "host", "api")
+INTERPRETER = ("numbers", "program", "machine", "ptx", "ops", "inputs", "host", "api")
 
 
 def files(folder: str) -> list[Path]:

@@ -1,0 +1,120 @@
+"""Between registers that say no type and memory whose cells have types: loads and stores of bits.
+
+A load takes the type of the element that lies at its address. A store into a matrix writes elements of its type; one
+elsewhere, of the type of the numbers that the registers hold.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.machine.lanes import active_rows, by_lane, spread
+from lowtide.interpreter.numbers import registers
+from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Cells, Described, Ints
+from lowtide.interpreter.numbers.domains import Domain
+from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
+from lowtide.interpreter.numbers.registers import SIGNED, Number, Pair
+
+Values = NDArray[Any]
+
+
+def load(state: AgentState, op: Described, cells: Cells, address: Any, width: int, count: int) -> tuple[Any, ...]:
+    """`count` registers of `width` bytes, from each active lane's address. Raises InterpreterError as Cells.load."""
+    access, rows = active_rows(state, op, address)
+    found = cells.dtypes_at(rows)
+    dtype = max(found, key=lambda name: ELEMENT_BYTES[name]) if found else ZERO_TYPE
+    size = min(width, ELEMENT_BYTES.get(dtype, width))
+    payload, dtype = cells.load_any(access, rows, size, width * count // size)
+    if dtype == ZERO_TYPE:
+        return (0,) * count
+    parts = np.split(spread(state, payload), count, axis=1)
+    return tuple(_register(part, dtype, width) for part in parts)
+
+
+def _register(payload: Values, dtype: str, width: int) -> Any:
+    """A register of `width` bytes, from its elements in a row (n, elements), n = 1 where uniform."""
+    size = ELEMENT_BYTES[dtype]
+    if dtype[0] not in "fb":
+        return _of_integers(payload, 8 * size, width)
+    if size == width:
+        return Number(payload[:, 0] if len(payload) > 1 else payload[0, 0], dtype)
+    if width == 4:
+        return Packed(payload, dtype)
+    half = payload.shape[1] // 2
+    return Pair(_register(payload[:, :half], dtype, 4), _register(payload[:, half:], dtype, 4))
+
+
+def _of_integers(payload: Values, bits: int, width: int) -> Any:
+    words = np.ascontiguousarray(payload.astype(SIGNED[bits] if bits > 8 else np.int8))
+    words = words.view(SIGNED[8 * width])[:, 0]
+    return words if len(words) > 1 else int(words[0])
+
+
+def store(state: AgentState, op: Described, cells: Cells, address: Any, values: Sequence[Any], width: int) -> None:
+    """Registers of `width` bytes to each active lane's address. Raises InterpreterError as Cells.store."""
+    if any(value is None for value in values):
+        raise violation(state, op, "stores a register that was never written")
+    access, rows = active_rows(state, op, by_lane(address))
+    domain = state.machine.domain
+    held = set().union(*(registers.types_of(value) for value in values))
+    dtype = _type_there(cells, rows) or (min(held) if held else _plain(values, width))
+    if dtype == ZERO_TYPE:
+        payload, count = np.zeros((1, 1), domain.payload), width * len(values) // 2
+    else:
+        parts = [_elements(value, dtype, width, domain) for value in values]
+        parts = [part if len(part) > 1 else np.broadcast_to(part, (32, part.shape[1])) for part in parts]
+        payload = np.concatenate(parts, axis=1)
+        count = payload.shape[1]
+    if state.mask is not None and len(payload) > 1:
+        payload = payload[state.mask]
+    cells.store(access, rows, payload, dtype, count, min(16, width * len(values)))
+
+
+def _type_there(cells: Cells, rows: Ints) -> str | None:
+    """The type of the matrix or workspace that the first address lies in."""
+    place = int(rows[0]) - cells.origin if len(rows) else -1
+    return next((each.dtype for each in cells.buffers if each.dtype and each.start <= place < each.end), None)
+
+
+def _plain(values: Sequence[Any], width: int) -> str:
+    """The type of raw bits: zeros of any type, or integers."""
+    is_zero = width > 1 and not any(np.any(value) for value in values)
+    return ZERO_TYPE if is_zero else f"i{8 * width}"
+
+
+def _elements(value: Any, dtype: str, width: int, domain: Domain) -> Values:
+    """A register's elements of a type: (32 or 1, elements)."""
+    size = ELEMENT_BYTES[dtype]
+    if dtype in PACKED_TYPES and width == 4:
+        return registers.halves(value, dtype, domain)
+    if width > size:
+        low, high = registers.split(value, 8 * width, domain)
+        return np.concatenate(
+            np.broadcast_arrays(*(_elements(each, dtype, width // 2, domain) for each in (low, high))), axis=1
+        )
+    if dtype[0] in "fb":
+        if width > size or 8 * ELEMENT_BYTES[dtype] != 8 * width:
+            raise ValueError(f"a register of {width} bytes is stored as {dtype}")
+        found = registers.number(value, dtype, domain)
+    else:
+        found = registers.raw(value, 8 * width, domain)
+    return np.atleast_1d(np.asarray(found))[:, None]
+
+
+def widened(value: Any, bits: int, to: int, is_signed: bool, domain: Domain) -> Any:
+    """What was loaded, in a wider register."""
+    if is_signed:
+        return registers.canonical(registers.raw(value, bits, domain), to)
+    return registers.extended(value, bits, to, domain)
+
+
+def narrowed(value: Any, bits: int, domain: Domain) -> Any:
+    """The low bits of a register, to be stored; a register of that width as it is."""
+    if registers.is_raw(value):
+        return registers.canonical(value, bits)
+    wide = 32 if isinstance(value, Packed) else 64 if isinstance(value, Pair) else bits
+    return registers.truncated(value, wide, bits, domain) if wide > bits else registers.readable(value)

@@ -1,0 +1,331 @@
+"""What a register of hardware holds, at levels without types for registers (PTX).
+
+A register of PTX has a width and no more: 32 bits may be an integer, an f32, two f16, or half of an f64. Kinds of
+values here:
+
+raw      an integer of the register's width, signed: a Python int where uniform (bool for a predicate), else an array
+Number   one number of the domain that fills the register: f16 and bf16 in 16 bits, f32 in 32, f64 in 64
+Packed   two numbers of 16 bits in 32 (packed.py)
+Pair     two values of 32 bits in 64
+Mixed    values of different kinds in different lanes, where branches meet (packed.py)
+
+Moving, packing, selecting and storing keep numbers as they are; so do the bit operations by which compilers move
+halves of registers, negate and convert bf16 to f32 (`logic`, `shifted`). Other integer operations on numbers need bits,
+which only the domain of floats has: `raw` refuses them elsewhere, zero apart. Raw bits can be read as numbers in each.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import InterpreterError, NotInterpreted
+from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE
+from lowtide.interpreter.numbers.domains import Domain, FloatDomain
+from lowtide.interpreter.numbers.packed import Mixed, Packed
+
+Values = NDArray[Any]
+
+_RAW = (int, np.ndarray, bool, np.bool_, np.integer)
+_FLOATS = FloatDomain()
+SIGNED: dict[int, Any] = {
+    1: np.dtype(np.bool_),
+    8: np.dtype(np.int8),
+    16: np.dtype(np.int16),
+    32: np.dtype(np.int32),
+    64: np.dtype(np.int64),
+}
+
+
+class RegisterError(InterpreterError):
+    """A register does not hold what an instruction reads."""
+
+
+class NotBits(RegisterError, NotInterpreted):
+    """Bits of a number are asked for in a domain whose numbers have none."""
+
+
+class Unreadable:
+    """A register that may not be touched now; `why` says so."""
+
+    why: str = ""
+
+    def blend(self, condition: Any, other: Any) -> Any:
+        raise RegisterError(self.why)
+
+
+def readable(value: Any) -> Any:
+    """The value, if it may be touched. Raises InterpreterError."""
+    if isinstance(value, Unreadable):
+        raise RegisterError(value.why)
+    return value
+
+
+@dataclass(eq=False, slots=True)
+class Number:
+    """A number of float type `dtype`: `payload` of the domain, a scalar where uniform, else an array (32,)."""
+
+    payload: Any
+    dtype: str
+
+    def blend(self, condition: Any, other: Any) -> Any:
+        """This where the condition (32,) holds, else `other`."""
+        if isinstance(other, Number) and other.dtype == self.dtype:
+            return Number(np.where(condition, self.payload, other.payload), self.dtype)
+        return self if other is None else Mixed(condition, self, other)
+
+
+@dataclass(eq=False, slots=True)
+class Pair:
+    """64 bits made of two values of 32."""
+
+    low: Any
+    high: Any
+
+    def blend(self, condition: Any, other: Any) -> Any:
+        return self if other is None else Mixed(condition, self, other)
+
+
+def is_raw(value: Any) -> bool:
+    return isinstance(value, _RAW)
+
+
+def canonical(value: Any, bits: int) -> Any:
+    """A raw value brought into its width, signed."""
+    if isinstance(value, np.ndarray):
+        return value if value.dtype == SIGNED[bits] else value.astype(SIGNED[bits])
+    if bits == 1:
+        return bool(value & 1)
+    value = int(value) & ((1 << bits) - 1)
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def unsigned(value: Any, bits: int) -> Any:
+    """The bits of a raw value read as an unsigned number."""
+    if isinstance(value, np.ndarray):
+        return canonical(value, bits).view(f"u{bits // 8}")
+    return int(value) & ((1 << bits) - 1)
+
+
+# Between kinds --------------------------------------------------------------------------------------------------------
+
+
+def raw(value: Any, bits: int, domain: Domain) -> Any:
+    """The bits of a register, as an integer. Raises NotBits for numbers of a domain without bits, zero apart."""
+    if is_raw(value):
+        return value
+    if isinstance(value, Mixed):
+        return value.map(lambda each: raw(each, bits, domain)).astype(SIGNED[bits])
+    if isinstance(value, Number | Packed):
+        width = 8 * ELEMENT_BYTES[value.dtype] if value.dtype != ZERO_TYPE else 16
+        rows = np.asarray(value.payload).reshape(-1, 1) if isinstance(value, Number) else value.payload
+        if not np.any(rows) and not np.any(np.signbit(rows)):
+            return 0
+        if value.dtype == ZERO_TYPE or domain.name != "float":
+            raise NotBits(
+                f"an integer operation on a register that holds {_what(value)}: the number domain {domain.name!r} has "
+                "numbers, not their bits; take the domain 'float'"
+            )
+        words = np.ascontiguousarray(domain.to_bits(rows, value.dtype)).view(f"i{width * rows.shape[1] // 8}")[:, 0]
+        words = words.astype(SIGNED[bits])
+        return words if len(words) > 1 else int(words[0])
+    if isinstance(value, Pair):
+        return _join_raw(raw(value.low, 32, domain), raw(value.high, 32, domain), 32)
+    readable(value)
+    raise RegisterError(f"a register that holds {_what(value)} is used as an integer of {bits} bits")
+
+
+def number(value: Any, dtype: str, domain: Domain) -> Any:
+    """A register read as a number of a type: its payload, a scalar where uniform, else an array (32,)."""
+    if isinstance(value, Number) and value.dtype == dtype:
+        return value.payload
+    if isinstance(value, Mixed):
+        return value.map(lambda each: number(each, dtype, domain))
+    if isinstance(value, Packed) and dtype == "f32" and value.dtype == "bf16" and not _any(value.payload[:, 0]):
+        payload = value.payload[:, 1]  # a bf16 is the upper half of the same number as an f32
+        return payload if len(payload) > 1 else payload[0]
+    width = 8 * ELEMENT_BYTES[dtype]
+    bits = unsigned(raw(value, width, domain), width)
+    if not np.any(bits):
+        return np.zeros(np.shape(bits), domain.payload) if np.ndim(bits) else domain.payload(0)
+    floats = _FLOATS.from_bits(np.asarray(bits), dtype)
+    if domain.name == "float":
+        return floats if np.ndim(bits) else floats[()]
+    if not np.ndim(bits):
+        return domain.constant(float(floats), dtype)
+    return np.array([domain.constant(float(each), dtype) for each in floats], domain.payload)
+
+
+def halves(value: Any, dtype: str, domain: Domain) -> Values:
+    """A register of 32 bits read as two numbers of 16: payload (32 or 1, 2)."""
+    if isinstance(value, Packed) and value.dtype in (dtype, ZERO_TYPE):
+        return value.payload
+    low, high = split(value, 32, domain)
+    parts = [np.atleast_1d(number(each, dtype, domain)) for each in (low, high)]
+    return np.stack(np.broadcast_arrays(*parts), axis=1)
+
+
+def split(value: Any, bits: int, domain: Domain) -> tuple[Any, Any]:
+    """The low and the high half of a register of so many bits."""
+    half = bits // 2
+    if isinstance(value, Packed) and bits == 32:
+        columns = (value.payload[:, 0], value.payload[:, 1])
+        if value.dtype == ZERO_TYPE:
+            return 0, 0
+        first, second = (Number(each if len(each) > 1 else each[0], value.dtype) for each in columns)
+        return first, second
+    if isinstance(value, Pair):
+        return value.low, value.high
+    if isinstance(value, Mixed):
+        parts = [split(each, bits, domain) for each in (value.first, value.second)]
+        low, high = (Mixed(value.condition, *each) for each in zip(*parts, strict=True))
+        return low, high
+    whole = raw(value, bits, domain)
+    return canonical(whole, half), canonical(whole >> half, half)
+
+
+def join(low: Any, high: Any, half: int, domain: Domain) -> Any:
+    """A register made of two halves of so many bits."""
+    if is_raw(low) and is_raw(high):
+        return _join_raw(low, high, half)
+    if low is None and high is None:
+        return None
+    if low is None or high is None:  # what was never written counts as any
+        return join(0, high, half, domain) if low is None else join(low, 0, half, domain)
+    if half == 32:
+        return Pair(low, high)
+    dtypes = types_of(low) | types_of(high)
+    if len(dtypes) == 1:
+        (dtype,) = dtypes
+        parts = [np.atleast_1d(number(each, dtype, domain)) for each in (low, high)]
+        return Packed(np.stack(np.broadcast_arrays(*parts), axis=1), dtype)
+    return _join_raw(raw(low, half, domain), raw(high, half, domain), half)
+
+
+def _join_raw(low: Any, high: Any, half: int) -> Any:
+    wide = SIGNED[2 * half]
+    low, high = unsigned(low, half), high
+    low, high = (each.astype(wide) if isinstance(each, np.ndarray) else each for each in (low, high))
+    return canonical(low | high << half, 2 * half)
+
+
+def types_of(value: Any) -> set[str]:
+    """The types of the numbers that a register holds."""
+    if isinstance(value, Number | Packed):
+        return {value.dtype} - {ZERO_TYPE}
+    if isinstance(value, Pair):
+        return types_of(value.low) | types_of(value.high)
+    return types_of(value.first) | types_of(value.second) if isinstance(value, Mixed) else set()
+
+
+def truncated(value: Any, bits: int, to: int, domain: Domain) -> Any:
+    """The low `to` bits of a register of `bits`."""
+    while not is_raw(value) and bits > to:
+        value, bits = split(value, bits, domain)[0], bits // 2
+    return canonical(value, to) if is_raw(value) else value
+
+
+def extended(value: Any, bits: int, to: int, domain: Domain) -> Any:
+    """A register of `bits` with zeros above them."""
+    if is_raw(value):
+        return canonical(_positive(value, bits), to)
+    while bits < to:
+        value, bits = join(value, 0, bits, domain), 2 * bits
+    return value
+
+
+def _positive(value: Any, bits: int) -> Any:
+    wide = unsigned(value, bits)
+    return wide.astype(np.int64) if isinstance(wide, np.ndarray) and bits < 64 else wide
+
+
+# Bit operations that move numbers ----------------------------------------------------------------------------------
+
+
+def logic(name: str, x: Any, y: Any, bits: int, domain: Domain) -> Any:
+    """and, or, xor of which at least one operand holds numbers: by halves, where that says what comes of them."""
+    found = _kept(name, x, y, bits, domain)
+    if found is None:
+        found = _kept(name, y, x, bits, domain)
+    if found is not None:
+        return found
+    if bits > 16 and not any(isinstance(each, Number) for each in (x, y)):
+        parts = zip(split(x, bits, domain), split(y, bits, domain), strict=True)
+        low, high = (logic(name, first, second, bits // 2, domain) for first, second in parts)
+        return join(low, high, bits // 2, domain)
+    if name == "or" and isinstance(x, Number) and isinstance(y, Number) and x.dtype == y.dtype:
+        nothing = _is_zero(x.payload), _is_zero(y.payload)
+        if np.all(nothing[0] | nothing[1]):
+            return Number(np.where(nothing[0], y.payload, x.payload), x.dtype)
+    return LOGIC[name](raw(x, bits, domain), raw(y, bits, domain))
+
+
+LOGIC: dict[str, Callable[[Any, Any], Any]] = {
+    "and": lambda x, y: x & y,
+    "or": lambda x, y: x | y,
+    "xor": lambda x, y: x ^ y,
+}
+
+
+def _kept(name: str, x: Any, mask: Any, bits: int, domain: Domain) -> Any:
+    """What a uniform mask makes of a register where that is no arithmetic on bits; None where it is."""
+    if isinstance(mask, np.ndarray) or not is_raw(mask):
+        return None
+    mask = int(mask) & ((1 << bits) - 1)
+    ones = (1 << bits) - 1
+    if mask == 0:
+        return 0 if name == "and" else x
+    if name == "and" and mask == ones:
+        return x
+    if isinstance(x, Number):
+        if name == "xor" and mask == 1 << (bits - 1):
+            return Number(domain.negate(x.payload), x.dtype)
+        if name == "and" and mask == ones >> 1 and domain.name != "field":
+            return Number(np.abs(x.payload), x.dtype)
+    return None
+
+
+def shifted(value: Any, amount: int, bits: int, domain: Domain) -> Any:
+    """A register shifted left by `amount` bits (right, logically, where negative), by halves where that is possible."""
+    half = bits // 2
+    if abs(amount) == half and half >= 16:
+        low, high = split(value, bits, domain)
+        return join(0, low, half, domain) if amount > 0 else join(high, 0, half, domain)
+    if amount == 0:
+        return value
+    whole = unsigned(raw(value, bits, domain), bits)
+    return canonical(whole << amount if amount > 0 else whole >> -amount, bits)
+
+
+def chosen(condition: Any, x: Any, y: Any, bits: int) -> Any:
+    """`x` where a predicate holds, else `y`."""
+    x, y = readable(x), readable(y)
+    if not isinstance(condition, np.ndarray):
+        return x if condition else y
+    if not condition.any() or condition.all():
+        return x if condition.all() else y
+    if is_raw(x) and is_raw(y):
+        return np.where(condition, x, y).astype(SIGNED[bits])
+    if x is None or y is None:
+        return y if x is None else x
+    return Mixed(condition, x, y) if is_raw(x) else x.blend(condition, y)
+
+
+def _any(values: Any) -> bool:
+    return not np.all(_is_zero(values))
+
+
+def _is_zero(values: Any) -> Any:
+    """Where all bits are zero."""
+    values = np.asarray(values)
+    return (values == 0) & ~np.signbit(values) if values.dtype.kind == "f" else values == 0
+
+
+def _what(value: Any) -> str:
+    if isinstance(value, Number):
+        return f"an {value.dtype}"
+    if isinstance(value, Packed):
+        return f"two {value.dtype}"
+    return "nothing yet" if value is None else f"a {type(value).__name__}"

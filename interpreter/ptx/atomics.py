@@ -1,0 +1,134 @@
+"""Atomic operations on words of global memory, and loads that others' writes may answer (PTX ISA, "atom", "red", "ld").
+
+A load with .acquire, .relaxed or .volatile may be repeated until it finds what it waits for: a loop of it waits
+(machine/branches.py).
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from lowtide.interpreter.machine import semaphores
+from lowtide.interpreter.machine.agents import AgentState, Wait
+from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.machine.lanes import active_lane_numbers, by_lane
+from lowtide.interpreter.numbers.registers import canonical, unsigned
+from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.table import Form, Table
+
+TABLE = Table()
+
+_SECTION = "Parallel Synchronization and Communication Instructions"
+_TYPES = "b32 u32 s32 b64 u64 s64"
+_SCOPES = "gpu sys cluster cta"
+
+# What a word becomes, from what it is and the operands; both as the type sees them.
+_CHANGES: Mapping[str, Callable[..., int]] = MappingProxyType(
+    {
+        "add": lambda value, other: value + other,
+        "inc": lambda value, last: 0 if value >= last else value + 1,
+        "dec": lambda value, last: last if value == 0 or value > last else value - 1,
+        "min": min,
+        "max": max,
+        "and": lambda value, other: value & other,
+        "or": lambda value, other: value | other,
+        "xor": lambda value, other: value ^ other,
+        "exch": lambda value, other: other,
+        "cas": lambda value, compared, other: other if value == compared else value,
+    }
+)
+
+
+def _prepare(form: Form) -> Any:
+    if "global" not in form.words:
+        raise form.instruction.error("atomic operations on global memory are interpreted; name the space: .global")
+    names = [name for name in _CHANGES if name in form.words]
+    if len(names) != 1:
+        raise form.instruction.error(f"an atomic operation is one of {', '.join(_CHANGES)}")
+    orders = form.words & {"acq_rel", "release", "acquire"}
+    return (
+        _CHANGES[names[0]],
+        form.bits,
+        form.type[0] == "s",
+        bool(orders & {"acq_rel", "release"}),
+        bool(orders & {"acq_rel", "acquire"}),
+    )
+
+
+def _seen(value: Any, bits: int, is_signed: bool) -> int:
+    return int(canonical(int(value), bits) if is_signed else unsigned(int(value), bits))
+
+
+@TABLE.effects(
+    "atom",
+    types=_TYPES,
+    words=f"global relaxed release acquire acq_rel {_SCOPES} {' '.join(_CHANGES)}",
+    section=f"{_SECTION}: atom",
+    results=1,
+    prepare=_prepare,
+)
+def atom(state: AgentState, op: Op, address: Any, *operands: Any) -> Any:
+    """Of each active lane, one after the other: what the word was."""
+    change, bits, is_signed, releases, acquires = op.data
+    found: Any = np.zeros(len(state.lanes), f"i{bits // 8}")
+    rows = [by_lane(value) for value in (address, *operands)]
+    lanes = active_lane_numbers(state)
+    for lane in lanes:
+        place, *others = (int(row[lane]) for row in rows)
+        changed = partial(_changed, change, tuple(_seen(other, bits, is_signed) for other in others), bits, is_signed)
+        found[lane] = semaphores.update(state, op, place, changed, releases, acquires, f"i{bits}")
+    return int(found[lanes[0]]) if len(lanes) == 1 else found
+
+
+def _changed(change: Callable[..., int], others: tuple[int, ...], bits: int, is_signed: bool, value: int) -> int:
+    return int(canonical(change(_seen(value, bits, is_signed), *others), bits))
+
+
+@TABLE.effects(
+    "red",
+    types=_TYPES,
+    words=f"global relaxed release {_SCOPES} {' '.join(name for name in _CHANGES if name not in ('exch', 'cas'))}",
+    section=f"{_SECTION}: red",
+    prepare=_prepare,
+)
+def red(state: AgentState, op: Op, address: Any, operand: Any) -> None:
+    atom(state, op, address, operand)
+
+
+@TABLE.effects(
+    "ld.acquire",
+    "ld.relaxed",
+    "ld.volatile",
+    types=_TYPES,
+    words=f"global {_SCOPES}",
+    section="Data Movement and Conversion Instructions: ld",
+    results=1,
+    acts=False,
+    prepare=lambda form: form.bits,
+)
+def ld_strong(state: AgentState, op: Op, address: Any) -> Any:
+    """The word as it is now, of each active lane; with .acquire, what was released with it is known."""
+    rows, dtype = by_lane(address), f"i{op.data}"
+    found: Any = np.zeros(len(state.lanes), dtype.replace("i", "int"))
+    lanes = active_lane_numbers(state)
+    for lane in lanes:
+        place = int(rows[lane])
+        if place < state.machine.memory.origin:
+            raise violation(state, op, f"{place:#x} is no address in global memory")
+        found[lane] = seen = semaphores.read(state, op, place, dtype)
+        if op.instruction.name.startswith("ld.acquire"):
+            semaphores.acquire(state, place)
+        now = partial(semaphores.read, state, op, place, dtype)
+        state.polls.append(Wait(partial(_is_other, now, seen), partial(_why, now), op))
+    return int(found[lanes[0]]) if len(lanes) == 1 else found
+
+
+def _is_other(now: Callable[[], int], seen: int) -> bool:
+    return now() != seen
+
+
+def _why(now: Callable[[], int]) -> str:
+    return f"for a semaphore, which is {now()}, to change"

@@ -1,0 +1,330 @@
+"""Instructions bound to their rows and to slots of an agent's values, so that running one is a call.
+
+Constants, too, have slots: what they are depends on the type that an instruction reads them as. `Slots.fill` is the
+first instruction of a program, which sets them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from lowtide.errors import InterpreterError, NotInterpreted
+from lowtide.interpreter.machine.agents import AgentState, Steps
+from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.numbers.blending import blend
+from lowtide.interpreter.numbers.domains import Domain
+from lowtide.interpreter.numbers.registers import SIGNED, Number, RegisterError, canonical
+from lowtide.interpreter.ptx.special_registers import SPECIAL
+from lowtide.interpreter.ptx.syntax import Address, Group, Guard, Immediate, Instruction, Name, Operand, Register
+from lowtide.interpreter.ptx.table import Form, Table, bits_of
+
+_SINK = "_"  # in place of a register: the result is dropped
+
+
+@dataclass(slots=True, eq=False)
+class Op:
+    """A bound instruction. `operands` and `results` are slots, `data` what its row has worked out before the run."""
+
+    instruction: Instruction
+    handler: Callable[..., Any]
+    resumable: bool = False
+    operands: tuple[int, ...] = ()
+    results: tuple[int, ...] = ()
+    data: Any = None
+    acts: bool = False
+    run: Callable[..., Any] = lambda *values: None
+    readers: tuple[Callable[[list[Any]], Any], ...] = ()
+
+    def describe(self) -> str:
+        """The instruction's text, short, and where it stands."""
+        return self.instruction.describe()
+
+
+@dataclass(eq=False)
+class Slots:
+    """Where registers, constants, parameters and variables of a kernel lie among an agent's values.
+
+    `first` is the slot of register 0; `addresses` are those of variables in shared memory, from its beginning.
+    """
+
+    domain: Domain
+    allocate: Callable[[], int]
+    first: int
+    parameters: Mapping[str, int] = field(default_factory=dict)
+    addresses: Mapping[str, int] = field(default_factory=dict)
+    constants: dict[Any, int] = field(default_factory=dict)
+    shared: dict[int, int] = field(default_factory=dict)  # by offset in shared memory: the slot of that address
+
+    def constant(self, instruction: Instruction, immediate: Immediate, bits: int) -> int:
+        """A slot that holds a constant as a register of so many bits."""
+        value = self._value(immediate, bits)
+        key = (value, bits) if not isinstance(value, Number) else (immediate.value, immediate.type)
+        if key not in self.constants:
+            self.constants[key] = self.allocate()
+            self._filled.append((self.constants[key], value))
+        return self.constants[key]
+
+    _filled: list[tuple[int, Any]] = field(default_factory=list)
+
+    def _value(self, immediate: Immediate, bits: int) -> Any:
+        """Floats that the domain lacks stay bits, so that only computing with them is refused."""
+        if not immediate.type:
+            return canonical(immediate.value, bits)
+        width = bits_of(immediate.type)
+        number = np.array(immediate.value, f"u{width // 8}").view(f"f{width // 8}")
+        try:
+            return Number(self.domain.constant(float(number), immediate.type), immediate.type)
+        except InterpreterError:
+            return canonical(immediate.value, width)
+
+    def address(self, offset: int) -> int:
+        """A slot that holds the address of a byte of the CTA's shared memory."""
+        if offset not in self.shared:
+            self.shared[offset] = self.allocate()
+        return self.shared[offset]
+
+    def fill(self, state: AgentState, op: Op) -> None:
+        """Set constants and addresses."""
+        for slot, value in self._filled:
+            state.values[slot] = value
+        for offset, slot in self.shared.items():
+            state.values[slot] = state.cta.shared.origin + offset
+
+
+# Running --------------------------------------------------------------------------------------------------------------
+
+
+def _failure(state: AgentState, op: Op, error: Exception) -> InterpreterError:
+    """The error of an instruction, by its text and line; of a kind with what it comes from."""
+    if any(state.values[slot] is None for slot in op.operands):
+        return violation(state, op, "reads a register that was never written")
+    found = violation(state, op, str(error))
+    return NotInterpreted(str(found)) if isinstance(error, NotInterpreted) else found
+
+
+def _compute(state: AgentState, op: Op) -> None:
+    """A row of values: sources to one destination."""
+    values = state.values
+    try:
+        values[op.results[0]] = op.run(*[read(values) for read in op.readers])
+    except (InterpreterError, TypeError) as error:
+        raise _failure(state, op, error) from error
+
+
+def _compute_parts(state: AgentState, op: Op) -> None:
+    """A row of values whose destination is a group."""
+    values = state.values
+    try:
+        parts = op.run(*[read(values) for read in op.readers])
+    except (InterpreterError, TypeError) as error:
+        raise _failure(state, op, error) from error
+    for slot, part in zip(op.results, parts, strict=True):
+        values[slot] = part
+
+
+def _effect(state: AgentState, op: Op) -> None:
+    values = state.values
+    try:
+        result = op.run(state, op, *[read(values) for read in op.readers])
+    except (RegisterError, TypeError) as error:
+        raise _failure(state, op, error) from error
+    _give(values, op.results, result)
+
+
+def _resumable_effect(state: AgentState, op: Op) -> Steps:
+    values = state.values
+    try:
+        result = yield from op.run(state, op, *[read(values) for read in op.readers])
+    except (RegisterError, TypeError) as error:
+        raise _failure(state, op, error) from error
+    _give(values, op.results, result)
+
+
+def _give(values: list[Any], slots: tuple[int, ...], result: Any) -> None:
+    if len(slots) == 1 and not isinstance(result, tuple):
+        values[slots[0]] = result
+    elif slots:
+        for slot, part in zip(slots, result, strict=True):
+            values[slot] = part
+
+
+def _guarded(guard: Guard, slot: int, inner: Callable[..., Any], resumable: bool) -> Callable[..., Any]:
+    """Runs an instruction for the lanes in which its guard holds; others keep what its results were."""
+
+    def chosen(state: AgentState) -> Any:
+        condition = state.values[slot]
+        if not isinstance(condition, np.ndarray):
+            return condition != guard.negated
+        holds = condition != guard.negated if guard.negated else condition
+        holds = holds if state.mask is None else holds & state.mask
+        return True if holds.all() else holds if holds.any() else False
+
+    def finish(state: AgentState, op: Op, old: list[Any], mask: Any) -> None:
+        for result, before in zip(op.results, old, strict=True):
+            state.values[result] = blend(mask, state.values[result], before)
+
+    def run(state: AgentState, op: Op) -> None:
+        mask = chosen(state)
+        if mask is True:
+            inner(state, op)
+        elif mask is not False:
+            outer, old = state.mask, [state.values[result] for result in op.results]
+            state.mask = mask
+            inner(state, op)
+            state.mask = outer
+            finish(state, op, old, mask)
+
+    def run_resumable(state: AgentState, op: Op) -> Steps:
+        mask = chosen(state)
+        if mask is not False:
+            outer, old = state.mask, [state.values[result] for result in op.results]
+            state.mask = outer if mask is True else mask
+            yield from inner(state, op)
+            state.mask = outer
+            if mask is not True:
+                finish(state, op, old, mask)
+
+    return run_resumable if resumable else run
+
+
+# Binding --------------------------------------------------------------------------------------------------------------
+
+
+def bind(instruction: Instruction, table: Table, slots: Slots) -> Op:
+    """The instruction, ready to run. Raises InterpreterError for one that the table lacks."""
+    form = table.form(instruction, slots.domain)
+    row = form.row
+    operands = instruction.operands
+    if len(operands) < row.results:
+        raise instruction.error(f"{row.name} has {row.results} results; write `_` for one that is dropped")
+    results = [slot for operand in operands[: row.results] for slot in _result_slots(instruction, operand, slots)]
+    sources = operands[row.results :]
+    widths = _widths(form, len(sources))
+    op = Op(instruction, _effect, results=tuple(results), acts=row.acts)
+    op.readers = tuple(_reader(op, operand, bits, slots) for operand, bits in zip(sources, widths, strict=True))
+    if row.is_value:
+        op.run = row.handler(form)
+        op.handler = _compute_parts if isinstance(operands[0], Group) else _compute
+    else:
+        op.run, op.resumable = row.handler, row.resumable
+        op.data = row.prepare(form) if row.prepare is not None else None
+        op.handler = _resumable_effect if row.resumable else _effect
+    read = [slot for operand in sources for slot in _slots_of(operand, slots)]
+    if instruction.guard is not None:
+        guard = slots.first + instruction.guard.register.slot
+        op.handler = _guarded(instruction.guard, guard, op.handler, op.resumable)
+        read += [guard, *results]
+    op.operands = tuple(read)
+    return op
+
+
+def _widths(form: Form, count: int) -> list[int]:
+    """The bits that constants among the sources are read as."""
+    if not form.types:
+        return [64 if "b64" in form.words else 32] * count
+    bits, name = form.bits, form.row.name
+    widths = [bits] * count
+    if name in ("mad.wide",):
+        widths[2] = 2 * bits
+    if name in ("shl", "shr"):
+        widths[1] = 32
+    if name == "bfe":
+        widths[1:] = [32, 32]
+    if name in ("selp", "setp") and count == 3:
+        widths[2] = 1
+    return widths
+
+
+def _within(operand: Operand) -> tuple[Operand, ...]:
+    """An operand and its parts."""
+    if isinstance(operand, Group):
+        return tuple(each for element in operand.elements for each in _within(element))
+    if isinstance(operand, Address):
+        return (operand.base, *(operand.coordinates or ()))
+    return (operand,)
+
+
+def _slots_of(operand: Operand, slots: Slots) -> list[int]:
+    """The slots of registers that an operand reads."""
+    return [slots.first + each.slot for each in _within(operand) if isinstance(each, Register)]
+
+
+def _result_slots(instruction: Instruction, operand: Operand, slots: Slots) -> list[int]:
+    if isinstance(operand, Register):
+        return [slots.first + operand.slot]
+    if isinstance(operand, Group):
+        return [slot for element in operand.elements for slot in _result_slots(instruction, element, slots)]
+    if isinstance(operand, Name) and operand.name == _SINK:
+        return [slots.allocate()]
+    raise instruction.error("a result goes into a register")
+
+
+def _reader(op: Op, operand: Operand, bits: int, slots: Slots) -> Callable[[list[Any]], Any]:
+    """How a source is read from an agent's values."""
+    instruction = op.instruction
+    if isinstance(operand, Register):
+        return itemgetter(slots.first + operand.slot)
+    if isinstance(operand, Immediate):
+        return itemgetter(slots.constant(instruction, operand, bits))
+    if isinstance(operand, Group):
+        readers = [_reader(op, element, bits, slots) for element in operand.elements]
+        if len(readers) > 1 and all(isinstance(element, Register) for element in operand.elements):
+            return itemgetter(*(slots.first + element.slot for element in operand.elements))  # type: ignore[union-attr]
+        return lambda values: tuple(read(values) for read in readers)
+    if isinstance(operand, Address):
+        return _address_reader(op, operand, slots)
+    return _named_reader(op, operand.name, 0, slots)
+
+
+def _address_reader(op: Op, address: Address, slots: Slots) -> Callable[[list[Any]], Any]:
+    base, offset = address.base, address.offset
+    if address.coordinates is not None:
+        read = _reader(op, base, 64, slots)
+        coordinates = [_reader(op, each, 32, slots) for each in address.coordinates]
+        return lambda values: (read(values), [coordinate(values) for coordinate in coordinates])
+    if isinstance(base, Name):
+        return _named_reader(op, base.name, offset, slots)
+    if isinstance(base, Immediate):
+        return itemgetter(slots.constant(op.instruction, Immediate(base.value + offset), 64))
+    read = itemgetter(slots.first + base.slot)
+    if not offset:
+        return read
+    return lambda values: read(values) + offset
+
+
+def _named_reader(op: Op, name: str, offset: int, slots: Slots) -> Callable[[list[Any]], Any]:
+    """A parameter's value, a variable's address, a special register."""
+    if name in slots.parameters:
+        if offset:
+            raise op.instruction.error(f"a part of parameter {name} is not interpreted; parameters are read whole")
+        return itemgetter(slots.parameters[name])
+    if name in slots.addresses:
+        return itemgetter(slots.address(slots.addresses[name] + offset))
+    if name in SPECIAL:
+        raise op.instruction.error(f"{name} is read by mov alone")
+    raise op.instruction.error(f"{name} is no register, variable or parameter that is known here")
+
+
+def bind_special(instruction: Instruction, slots: Slots) -> Op | None:
+    """`mov` of a special register; None for another instruction."""
+    operands = instruction.operands
+    source = operands[1] if len(operands) == 2 else None
+    if not instruction.name.startswith("mov.") or not isinstance(source, Name) or source.name not in SPECIAL:
+        return None
+    read, target = SPECIAL[source.name], _result_slots(instruction, operands[0], slots)
+    bits = bits_of(instruction.name.split(".")[-1])
+
+    def special(state: AgentState, op: Op) -> None:
+        value = read(state)
+        state.values[target[0]] = value.astype(SIGNED[bits]) if isinstance(value, np.ndarray) else value
+
+    op = Op(instruction, special, results=tuple(target))
+    if instruction.guard is not None:
+        guard = slots.first + instruction.guard.register.slot
+        op.handler, op.operands = _guarded(instruction.guard, guard, special, False), (guard, *target)
+    return op

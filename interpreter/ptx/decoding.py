@@ -1,0 +1,133 @@
+"""A kernel of PTX as a program: blocks of bound instructions, how they follow each other, where its variables lie."""
+
+from collections.abc import Sequence
+from itertools import count
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.numbers.domains import Domain
+from lowtide.interpreter.program.graphs import EXIT, Block, Branch, Edge, Graph
+from lowtide.interpreter.program.program import DecodedBlock, Program
+from lowtide.interpreter.ptx.binding import Op, Slots, bind, bind_special
+from lowtide.interpreter.ptx.rows import ROWS
+from lowtide.interpreter.ptx.syntax import Entry, Instruction, Label, Module, Name, Variable
+
+_LEAST_ALIGNMENT, _MOST_ALIGNMENT = 16, 1024  # of shared memory: hardware's own, and the largest swizzle's period
+_MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # of a tensor map among the parameters
+_JUMPS = ("bra", "bra.uni")
+_ENDS = ("ret", "exit", "ret.uni")
+
+
+def decode(module: Module, name: str, domain: Domain) -> Program:
+    """A kernel of the module.
+
+    Raises InterpreterError for a kernel that it lacks, and for an instruction that is not interpreted.
+    """
+    if name not in module.entries:
+        raise InterpreterError(f"{module.file} has no kernel {name}; it has {', '.join(module.entries) or 'none'}")
+    entry = module.entries[name]
+    numbers = count()
+    parameters = {parameter.name: next(numbers) for parameter in entry.parameters}
+    first = next(numbers)
+    for _ in entry.registers[1:]:
+        next(numbers)
+    addresses, alignment = places([*module.variables, *entry.variables])
+    slots = Slots(domain, lambda: next(numbers), first, parameters, addresses)
+    graph = graph_of(entry.body, slots)
+    program = Program(name, "ptx", domain, DecodedBlock(tuple(parameters.values()), (), (), (), ""), next(numbers))
+    program.graph, program.collective = graph, False
+    program.shared_origin = alignment % _MOST_ALIGNMENT
+    program.attributes = _attributes(entry)
+    return program
+
+
+def places(variables: Sequence[Variable]) -> tuple[dict[str, int], int]:
+    """Where variables in shared memory lie, the one whose size the launch gives last; and that one's alignment.
+
+    Hardware may put it at any multiple of its alignment. The first that is no multiple of more is taken, so that what
+    leans on a greater alignment, as swizzles do, goes wrong here too.
+    """
+    found, at, alignment = {}, 0, 0
+    for variable in sorted(variables, key=lambda each: each.size == 0):
+        if variable.space != "shared":
+            raise InterpreterError(
+                f"variable {variable.name} is in {variable.space} memory; only shared is interpreted"
+            )
+        align = max(_LEAST_ALIGNMENT, variable.align)
+        at = -(-at // align) * align
+        found[variable.name] = at
+        at += -(-variable.size // 256) * 256
+        alignment = align if not variable.size else alignment
+    return found, alignment
+
+
+def _attributes(entry: Entry) -> dict[str, object]:
+    """The directives of a kernel (PTX ISA, "Performance-Tuning Directives", "Cluster Dimension Directives"), by the
+    names that they have as attributes at level nvvm."""
+    names = {"reqntid": "nvvm.reqntid", "maxntid": "nvvm.maxntid", "reqnctapercluster": "nvvm.cluster_dim"}
+    found: dict[str, object] = {
+        name: entry.directives[directive] for directive, name in names.items() if directive in entry.directives
+    }
+    found["nvvm.maxnreg"] = entry.directives.get("maxnreg", (0,))[0]
+    maps = (at for at, each in enumerate(entry.parameters) if (each.size, each.align) == (_MAP_BYTES, _MAP_ALIGNMENT))
+    found["tensor_maps"] = tuple(maps)
+    return found
+
+
+def graph_of(body: Sequence[Label | Instruction], slots: Slots, before: Sequence[Op] = ()) -> Graph:
+    """The blocks of a body and the edges between them. `before` comes first; the last block is the end of the text."""
+    pieces, starts = _pieces(body)
+    blocks = []
+    for number, instructions in enumerate(pieces):
+        after = number + 1 if number + 1 < len(pieces) else EXIT
+        last = instructions[-1] if instructions and _is_end(instructions[-1]) else None
+        plain = instructions[:-1] if last is not None else instructions
+        ops = tuple(_bound(each, slots) for each in plain)
+        branch = Branch((Edge(after),)) if last is None else _branch(last, starts, after, slots)
+        blocks.append(Block(ops, branch, any(op.acts for op in ops)))
+    start = Instruction("mov", (), None, "", 0, "the constants of the kernel")
+    blocks[0].ops = (Op(start, slots.fill, results=_filled(slots)), *before)
+    if any(edge.target == 0 for block in blocks for edge in block.branch.edges):
+        raise InterpreterError("a branch leads to the beginning of a kernel, which is not interpreted")
+    return Graph.of(blocks, registers=True)
+
+
+def _filled(slots: Slots) -> tuple[int, ...]:
+    return (*slots.constants.values(), *slots.shared.values())
+
+
+def _pieces(body: Sequence[Label | Instruction]) -> tuple[list[list[Instruction]], dict[str, int]]:
+    """Runs of instructions that are executed one after the other; and the number of the one at each label.
+
+    The first is empty: it is where constants are set.
+    """
+    pieces: list[list[Instruction]] = [[], []]
+    starts: dict[str, int] = {}
+    for each in body:
+        if isinstance(each, Label):
+            if pieces[-1]:
+                pieces.append([])
+            starts[each.name] = len(pieces) - 1
+        else:
+            pieces[-1].append(each)
+            if _is_end(each):
+                pieces.append([])
+    return pieces, starts
+
+
+def _is_end(instruction: Instruction) -> bool:
+    return instruction.name in (*_JUMPS, *_ENDS)
+
+
+def _bound(instruction: Instruction, slots: Slots) -> Op:
+    return bind_special(instruction, slots) or bind(instruction, ROWS, slots)
+
+
+def _branch(last: Instruction, starts: dict[str, int], after: int, slots: Slots) -> Branch:
+    """How a block ends that ends in a jump or a return, perhaps under a guard."""
+    target = last.operands[0] if last.operands else None
+    goal = starts[target.name] if isinstance(target, Name) and last.name in _JUMPS else EXIT
+    guard = last.guard
+    if guard is None:
+        return Branch((Edge(goal),), op=last)
+    condition = slots.first + guard.register.slot
+    return Branch((Edge(goal), Edge(after)), condition, {not guard.negated: 0}, op=last)

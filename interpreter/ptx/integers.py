@@ -1,0 +1,290 @@
+"""Integers: arithmetic, bits, comparison (PTX ISA, "Integer Arithmetic Instructions", "Logic and Shift Instructions").
+
+Values are signed; what is unsigned looks at them through `unsigned`. For numbers in place of integers see
+numbers/registers.py.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.numbers import registers
+from lowtide.interpreter.numbers.registers import canonical, raw, unsigned
+from lowtide.interpreter.ptx.table import Form, Table
+
+TABLE = Table()
+
+_INTEGERS = "s16 u16 s32 u32 s64 u64"
+_BITS = "b16 b32 b64"
+_RAW = (int, np.ndarray, bool)
+_SECTION = "Integer Arithmetic Instructions"
+
+
+def of_integers(form: Form, function: Callable[..., Any], bits: int = 0, out: int = 0) -> Callable[..., Any]:
+    """The function on raw values of `bits`, its result brought into `out` bits; by default those of the type."""
+    domain, width = form.domain, bits or form.bits
+    to = out or width
+    dtype = registers.SIGNED[to]
+
+    def compute(*values: Any) -> Any:
+        result = function(*[v if v.__class__ in _RAW else raw(v, width, domain) for v in values])
+        if result.__class__ is np.ndarray and result.dtype == dtype:
+            return result
+        return canonical(result, to)
+
+    return compute
+
+
+def seen(form: Form, function: Callable[..., Any], out: int = 0) -> Callable[..., Any]:
+    """As `of_integers`, on unsigned values where the type is unsigned."""
+    bits = form.bits
+    if form.type[0] != "u":
+        return of_integers(form, function, out=out)
+    return of_integers(form, lambda *values: function(*(unsigned(value, bits) for value in values)), out=out)
+
+
+_SAME_SIGNED_OR_NOT: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "add": lambda x, y: x + y,
+        "sub": lambda x, y: x - y,
+        "mul.lo": lambda x, y: x * y,
+        "mad.lo": lambda x, y, z: x * y + z,
+        "neg": lambda x: -x,
+    }
+)
+
+
+@TABLE.values(*_SAME_SIGNED_OR_NOT, types=_INTEGERS, section=f"{_SECTION}: add, sub, mul, mad, neg")
+def wrapping(form: Form) -> Callable[..., Any]:
+    return of_integers(form, _SAME_SIGNED_OR_NOT[form.row.name])
+
+
+def _wide(value: Any) -> Any:
+    return value.astype(np.int64) if isinstance(value, np.ndarray) else value
+
+
+_WIDE: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {"mul.wide": lambda x, y: x * y, "mad.wide": lambda x, y, z: x * y + z}
+)
+
+
+@TABLE.values("mul.wide", "mad.wide", types="s16 u16 s32 u32", section=f"{_SECTION}: mul, mad")
+def widening(form: Form) -> Callable[..., Any]:
+    function, bits, is_unsigned = _WIDE[form.row.name], form.bits, form.type[0] == "u"
+
+    def compute(x: Any, y: Any, *addend: Any) -> Any:
+        factors = [raw(value, bits, form.domain) for value in (x, y)]
+        factors = [_wide(unsigned(value, bits) if is_unsigned else value) for value in factors]
+        return canonical(function(*factors, *(raw(value, 2 * bits, form.domain) for value in addend)), 2 * bits)
+
+    return compute
+
+
+@TABLE.values("mul.hi", types="s16 u16 s32 u32", section=f"{_SECTION}: mul")
+def high_product(form: Form) -> Callable[..., Any]:
+    bits = form.bits
+    return seen(form, lambda x, y: _wide(x) * _wide(y) >> bits if form.type[0] == "s" else _high(x, y, bits))
+
+
+def _high(x: Any, y: Any, bits: int) -> Any:
+    x, y = (value.astype(np.uint64) if isinstance(value, np.ndarray) else value for value in (x, y))
+    return x * y >> (np.uint64(bits) if isinstance(x, np.ndarray) or isinstance(y, np.ndarray) else bits)
+
+
+def _quotient(x: Any, y: Any) -> Any:
+    if np.any(np.asarray(y) == 0):
+        raise InterpreterError("a division by zero has no value; guard the divisor")
+    if isinstance(x, np.ndarray) or isinstance(y, np.ndarray):
+        if np.asarray(x).dtype.kind == "u" or np.asarray(y).dtype.kind == "u":
+            return x // y
+        return np.sign(x) * np.sign(y) * (abs(x) // abs(y))
+    quotient = abs(x) // abs(y)
+    return quotient if (x < 0) == (y < 0) else -quotient
+
+
+@TABLE.values("div", types=_INTEGERS, section=f"{_SECTION}: div")
+def quotient(form: Form) -> Callable[..., Any]:
+    return seen(form, _quotient)
+
+
+@TABLE.values("rem", types=_INTEGERS, section=f"{_SECTION}: rem")
+def remainder(form: Form) -> Callable[..., Any]:
+    return seen(form, lambda x, y: x - y * _quotient(x, y))
+
+
+def _either(of_arrays: Any, of_numbers: Any) -> Callable[..., Any]:
+    return lambda x, y: of_arrays(x, y) if isinstance(x, np.ndarray) or isinstance(y, np.ndarray) else of_numbers(x, y)
+
+
+_EXTREMA = {"min": _either(np.minimum, min), "max": _either(np.maximum, max)}
+
+
+@TABLE.values("min", "max", types=_INTEGERS, section=f"{_SECTION}: min, max")
+def extremum(form: Form) -> Callable[..., Any]:
+    return seen(form, _EXTREMA[form.row.name])
+
+
+@TABLE.values("abs", types="s16 s32 s64", section=f"{_SECTION}: abs")
+def absolute(form: Form) -> Callable[..., Any]:
+    return of_integers(form, abs)
+
+
+@TABLE.values("bfe", types="s32 u32 s64 u64", section=f"{_SECTION}: bfe")
+def field(form: Form) -> Callable[..., Any]:
+    """`length` bits from `position`, both 8 bits; zeros or copies of the highest bit of the field above them."""
+    bits = form.bits
+
+    def compute(value: Any, position: Any, length: Any) -> Any:
+        position, length = int(position) & 0xFF, int(length) & 0xFF
+        length = min(length, bits - position)
+        if length <= 0:
+            return 0 if form.type[0] == "u" else value >> bits - 1
+        if form.type[0] == "u":
+            return unsigned(value, bits) >> position & (1 << length) - 1
+        above = bits - position - length
+        return canonical(value << above, bits) >> above + position
+
+    return of_integers(form, compute)
+
+
+# Logic and shifts -----------------------------------------------------------------------------------------------------
+
+_LOGIC = "Logic and Shift Instructions"
+
+
+@TABLE.values("and", "or", "xor", types=f"{_BITS} pred", section=f"{_LOGIC}: and, or, xor")
+def logic(form: Form) -> Callable[..., Any]:
+    """Of registers that hold numbers, halves are kept, joined, negated."""
+    name, bits, domain = form.row.name, form.bits, form.domain
+    function, dtype = registers.LOGIC[name], registers.SIGNED[bits]
+
+    def compute(x: Any, y: Any) -> Any:
+        if x.__class__ in _RAW and y.__class__ in _RAW:
+            result = function(x, y)
+            return result if result.__class__ is np.ndarray and result.dtype == dtype else canonical(result, bits)
+        return registers.logic(name, x, y, bits, domain)
+
+    return compute
+
+
+@TABLE.values("not", types=f"{_BITS} pred", section=f"{_LOGIC}: not")
+def complement(form: Form) -> Callable[..., Any]:
+    if form.type == "pred":
+        return lambda x: ~x if isinstance(x, np.ndarray) else not x
+    return of_integers(form, lambda x: ~x)
+
+
+@TABLE.values("shl", types=_BITS, section=f"{_LOGIC}: shl")
+def shift_left(form: Form) -> Callable[..., Any]:
+    """Amounts above the width count as the width."""
+    bits, domain = form.bits, form.domain
+
+    def compute(value: Any, amount: Any) -> Any:
+        if not isinstance(amount, np.ndarray):
+            count = min(unsigned(amount, 32), bits)
+            if not registers.is_raw(value):
+                return registers.shifted(value, count, bits, domain)
+            return canonical(value << count if count < bits else value * 0, bits)
+        return canonical(_by_lane(unsigned(raw(value, bits, domain), bits), amount, bits, np.left_shift), bits)
+
+    return compute
+
+
+@TABLE.values("shr", types=f"{_BITS} {_INTEGERS}", section=f"{_LOGIC}: shr")
+def shift_right(form: Form) -> Callable[..., Any]:
+    """Amounts above the width count as the width; signed types are filled with the sign."""
+    bits, domain, is_signed = form.bits, form.domain, form.type[0] == "s"
+
+    def compute(value: Any, amount: Any) -> Any:
+        if not isinstance(amount, np.ndarray):
+            count = min(unsigned(amount, 32), bits)
+            if not registers.is_raw(value) and not is_signed:
+                return registers.shifted(value, -count, bits, domain)
+            value = raw(value, bits, domain)
+            if is_signed:
+                return canonical(value >> min(count, bits - 1), bits)
+            return canonical(unsigned(value, bits) >> count if count < bits else value * 0, bits)
+        value = raw(value, bits, domain)
+        if is_signed:
+            return canonical(np.right_shift(value, np.minimum(unsigned(amount, 32), bits - 1).astype(np.int64)), bits)
+        return canonical(_by_lane(unsigned(value, bits), amount, bits, np.right_shift), bits)
+
+    return compute
+
+
+def _by_lane(value: Any, amount: Any, bits: int, shift: Callable[..., Any]) -> Any:
+    """An unsigned value shifted by as many bits as each lane says."""
+    count = unsigned(amount, 32).astype(np.uint64)
+    wide = np.broadcast_to(np.asarray(value, np.uint64), count.shape)
+    return (
+        np.where(count < bits, shift(wide, np.minimum(count, bits - 1)), 0)
+        .astype(f"u{bits // 8}")
+        .view(registers.SIGNED[bits])
+    )
+
+
+# Comparison -----------------------------------------------------------------------------------------------------------
+
+_COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
+    {
+        "eq": lambda x, y: x == y,
+        "ne": lambda x, y: x != y,
+        "lt": lambda x, y: x < y,
+        "le": lambda x, y: x <= y,
+        "gt": lambda x, y: x > y,
+        "ge": lambda x, y: x >= y,
+    }
+)
+# "lo" and others are the same for unsigned types.
+_UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
+# As in domains.compare: ordered ones are false where an operand is NaN, those with u true.
+_OF_FLOATS = {name: f"o{name}" for name in _COMPARISONS} | {f"{name}u": f"u{name}" for name in _COMPARISONS}
+_OF_FLOATS |= {"num": "ord", "nan": "uno"}
+
+
+@TABLE.values(
+    "setp",
+    types=f"{_INTEGERS} {_BITS} f16 bf16 f32 f64",
+    words=" ".join((*_COMPARISONS, *_UNSIGNED, *_OF_FLOATS, "and", "or", "xor")),
+    section="Comparison and Selection Instructions: setp",
+)
+def setp(form: Form) -> Callable[..., Any]:
+    """The comparison, and'ed, or'ed or xor'ed with a further predicate where it says so."""
+    words = form.instruction.name.split(".")[1:]
+    with_other = registers.LOGIC.get(words[1])
+    compare = _of_floats(form, words[0]) if "f" in form.type else _of_integers(form, words[0])
+    if with_other is None:
+        return compare
+    return lambda x, y, other: with_other(compare(x, y), other)
+
+
+def _of_integers(form: Form, word: str) -> Callable[..., Any]:
+    word = _UNSIGNED.get(word, word)
+    if word not in _COMPARISONS:
+        raise form.instruction.error(f"integers are not compared by .{word}; take one of {', '.join(_COMPARISONS)}")
+    function = _COMPARISONS[word]
+    if form.type[0] != "u" or word in ("eq", "ne"):
+
+        def compute(x: Any, y: Any) -> Any:
+            if x.__class__ not in _RAW or y.__class__ not in _RAW:
+                x, y = (raw(value, form.bits, form.domain) for value in (x, y))
+            return function(x, y)
+
+        return compute
+    bits, domain = form.bits, form.domain
+    return lambda x, y: function(*(unsigned(raw(value, bits, domain), bits) for value in (x, y)))
+
+
+def _of_floats(form: Form, word: str) -> Callable[..., Any]:
+    if word not in _OF_FLOATS:
+        raise form.instruction.error(f"floats are not compared by .{word}; take one of {', '.join(_OF_FLOATS)}")
+    domain, dtype, predicate = form.domain, form.type, _OF_FLOATS[word]
+
+    def compute(x: Any, y: Any) -> Any:
+        result = domain.compare(predicate, *(registers.number(value, dtype, domain) for value in (x, y)))
+        return result if np.ndim(result) else bool(result)
+
+    return compute

@@ -1,0 +1,246 @@
+"""Matrices in the registers of a warp, or of a warpgroup: ldmatrix, stmatrix, mma.sync, wgmma.
+
+PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions", "Asynchronous Warpgroup Level Matrix Multiply-Accumulate
+Instructions". The accumulators of a wgmma may not be touched, read or written, until a wait covers its group.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.interpreter.machine import hardware, warp_matrices, wgmma
+from lowtide.interpreter.machine.agents import AgentState, Steps
+from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.numbers import registers
+from lowtide.interpreter.numbers.domains import Domain
+from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
+from lowtide.interpreter.numbers.registers import Number, Unreadable
+from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.syntax import Immediate
+from lowtide.interpreter.ptx.table import Form, Table
+
+TABLE = Table()
+
+Values = NDArray[Any]
+
+_SECTION = "Warp Level Matrix Multiply-Accumulate Instructions"
+_MMA = r"m(\d+)n(\d+)k(\d+)"
+
+
+def _matrices(form: Form) -> tuple[int, bool]:
+    """How many 8x8 matrices of 16 bits, and whether they are transposed."""
+    return next(int(word[1:]) for word in ("x4", "x2", "x1") if word in form.words), "trans" in form.words
+
+
+_MATRIX_WORDS = "sync aligned m8n8 x1 x2 x4 trans shared shared::cta b16"
+
+
+@TABLE.effects("ldmatrix", words=_MATRIX_WORDS, section=f"{_SECTION}: ldmatrix", results=1, prepare=_matrices)
+def ldmatrix(state: AgentState, op: Op, address: Any) -> tuple[Any, ...]:
+    return warp_matrices.ldmatrix(state, op, address, *op.data)
+
+
+@TABLE.effects("stmatrix", words=_MATRIX_WORDS, section=f"{_SECTION}: stmatrix", prepare=_matrices)
+def stmatrix(state: AgentState, op: Op, address: Any, values: tuple[Any, ...]) -> None:
+    domain = state.machine.domain
+    dtype = next((value.dtype for value in values if isinstance(value, Packed)), PACKED_TYPES[0])
+    packed = [Packed(registers.halves(value, dtype, domain), dtype) for value in values]
+    warp_matrices.stmatrix(state, op, address, packed, op.data[1])
+
+
+# mma.sync -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Mma:
+    fragments: hardware.MmaFragments
+    dtype: str
+    accumulator: str
+
+
+def _mma(form: Form) -> _Mma:
+    words = form.instruction.name.split(".")[1:]
+    shape = next((match for word in words if (match := re.fullmatch(_MMA, word))), None)
+    if shape is None or len(form.types) != 4 or not {"row", "col"} <= form.words:
+        raise form.instruction.error("mma.sync has a shape, .row.col and four types, those of D, A, B and C")
+    d, a, b, c = form.types
+    if a != b or c != d:
+        raise form.instruction.error("mma.sync of A and B of one type, and of C and D of one type, is interpreted")
+    m, n, k = (int(number) for number in shape.groups())
+    bits = {"f16": 16, "bf16": 16, "f64": 64}[a]
+    return _Mma(hardware.fragments_of((m, n, k), bits), a, c)
+
+
+_SHAPES = "m16n8k8 m16n8k16 m8n8k4 m16n8k4"
+
+
+@TABLE.effects(
+    "mma.sync",
+    types="f16 bf16 f32 f64",
+    words=f"aligned {_SHAPES} row col",
+    section=f"{_SECTION}: mma",
+    results=1,
+    prepare=_mma,
+)
+def mma(state: AgentState, op: Op, a: Any, b: Any, c: Any) -> tuple[Any, ...]:
+    plan, domain = op.data, state.machine.domain
+    first, second = ([_operand(value, plan.dtype, domain) for value in _tuple(group)] for group in (a, b))
+    sums = [_operand(value, plan.accumulator, domain) for value in _tuple(c)]
+    d = warp_matrices.multiply(state, op, plan.fragments, (plan.dtype, plan.accumulator), (first, second, sums))
+    if plan.accumulator in PACKED_TYPES:
+        return tuple(Packed(d[:, at : at + 2], plan.accumulator) for at in range(0, d.shape[1], 2))
+    return tuple(Number(column, plan.accumulator) for column in d.T)
+
+
+def _tuple(values: Any) -> tuple[Any, ...]:
+    return values if isinstance(values, tuple) else (values,)
+
+
+def _operand(value: Any, dtype: str, domain: Domain) -> Any:
+    """As machine/warp_matrices.py takes it: packed, or a payload."""
+    if dtype not in PACKED_TYPES:
+        return registers.number(value, dtype, domain)
+    return value if isinstance(value, Packed) else Packed(registers.halves(value, dtype, domain), dtype)
+
+
+# wgmma ----------------------------------------------------------------------------------------------------------------
+
+_ASYNC = "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions"
+
+
+@dataclass(eq=False)
+class _Accumulators:
+    """The accumulators of one wgmma: `values` (32, n / 2), its group, and the slots of their registers."""
+
+    values: Values
+    group: int
+    slots: tuple[int, ...]
+
+
+@dataclass(eq=False, slots=True)
+class _InFlight(Unreadable):
+    """Register number `index` of accumulators that a wgmma may still write."""
+
+    owner: _Accumulators
+    index: int
+
+    @property
+    def why(self) -> str:  # type: ignore[override]
+        return (
+            f"an accumulator register of wgmma group {self.owner.group} is touched before a wait covers the group; "
+            "put wgmma.wait_group before"
+        )
+
+
+def _product(form: Form) -> tuple[wgmma.Product, bool]:
+    """The product; whether accumulators hold two numbers each."""
+    words = form.instruction.name.split(".")
+    shape = next((match for word in words if (match := re.fullmatch(_MMA, word))), None)
+    if shape is None or len(form.types) != 3:
+        raise form.instruction.error("wgmma.mma_async has a shape and three types, those of D, A and B")
+    m, n, k = (int(number) for number in shape.groups())
+    d, a, b = form.types
+    if (m, k) != (64, 16) or a != b or a not in PACKED_TYPES or d not in ("f32", "f16"):
+        raise form.instruction.error(f"m64nNk16 of {' or '.join(PACKED_TYPES)} is interpreted")
+    further = [each.value for each in form.instruction.operands[4:] if isinstance(each, Immediate)]
+    if len(further) != 4 or further[:2] != [1, 1]:
+        raise form.instruction.error("operands that are negated, or A in registers, are not interpreted")
+    return wgmma.Product(n, k, a, d, (further[2] == 0, further[3] == 0)), d in PACKED_TYPES
+
+
+_WGMMA_SHAPES = " ".join(f"m64n{n}k16" for n in range(8, 257, 8))
+
+
+@TABLE.effects(
+    "wgmma.mma_async",
+    types="f16 bf16 f32",
+    words=f"sync aligned {_WGMMA_SHAPES}",
+    section=f"{_ASYNC}: wgmma.mma_async",
+    results=1,
+    prepare=_product,
+)
+def mma_async(state: AgentState, op: Op, a: Any, b: Any, scale: Any, *further: Any) -> tuple[Any, ...]:
+    """`scale` false: the accumulators count as zero before. Predicates are the same in all lanes."""
+    product, is_packed = op.data
+    is_scaled = bool(np.all(scale))
+    if is_scaled != bool(np.any(scale)):
+        raise violation(state, op, "lanes differ in scale-d; it is the same for the whole warpgroup")
+    before = _before(state, op, product, is_packed, is_scaled)
+    values, group = wgmma.multiply(state, op, product, (a, b), before)
+    owner = _Accumulators(values, group, op.results)
+    _pending(state).append(owner)
+    return tuple(_InFlight(owner, index) for index in range(len(op.results)))
+
+
+def _before(state: AgentState, op: Op, product: wgmma.Product, is_packed: bool, is_scaled: bool) -> Values | None:
+    """The accumulators before: those of the last wgmma on these registers, or what other instructions wrote."""
+    held = [state.values[slot] for slot in op.results]
+    first = held[0]
+    if isinstance(first, _InFlight) and first.owner.slots == op.results:
+        for index, value in enumerate(held):
+            if not isinstance(value, _InFlight) or value.owner is not first.owner or value.index != index:
+                raise violation(state, op, "some of its accumulators were written while a wgmma was in flight")
+        _pending(state).remove(first.owner)
+        return first.owner.values if is_scaled else None
+    for value in held:
+        if isinstance(value, _InFlight):
+            raise violation(state, op, value.why)
+    if not state.fenced:
+        raise violation(
+            state, op, "registers that other instructions wrote are handed to wgmma; put wgmma.fence before it"
+        )
+    if not is_scaled:
+        return None
+    domain = state.machine.domain
+    if any(value is None for value in held):
+        raise violation(state, op, "an accumulator was never written; write it, or let scale-d be false")
+    if is_packed:
+        parts = [registers.halves(value, product.accumulator, domain) for value in held]
+        return np.concatenate([np.broadcast_to(part, (32, 2)) for part in parts], axis=1)
+    columns = [registers.number(value, product.accumulator, domain) for value in held]
+    return np.stack([np.broadcast_to(column, (32,)) for column in columns], axis=1)
+
+
+def _pending(state: AgentState) -> list[_Accumulators]:
+    """Accumulators of the agent that no wait has covered."""
+    found: list[_Accumulators] = state.accumulators
+    return found
+
+
+@TABLE.effects("wgmma.fence", words="sync aligned", section=f"{_ASYNC}: wgmma.fence")
+def fence(state: AgentState, op: Op) -> None:
+    wgmma.fence(state, op)
+
+
+@TABLE.effects("wgmma.commit_group", words="sync aligned", section=f"{_ASYNC}: wgmma.commit_group")
+def commit_group(state: AgentState, op: Op) -> None:
+    wgmma.commit(state, op)
+
+
+@TABLE.effects("wgmma.wait_group", words="sync aligned", section=f"{_ASYNC}: wgmma.wait_group")
+def wait_group(state: AgentState, op: Op, pending: Any) -> Steps:
+    """The registers of groups that are done may be touched again."""
+    yield from wgmma.wait(state, op, pending)
+    for owner in [owner for owner in _pending(state) if owner.group not in state.mmas]:
+        _pending(state).remove(owner)
+        _hand_over(state, op, owner)
+
+
+def _hand_over(state: AgentState, op: Op, owner: _Accumulators) -> None:
+    values = owner.values
+    is_packed = len(owner.slots) != values.shape[1]
+    for index, slot in enumerate(owner.slots):
+        held = state.values[slot]
+        if not isinstance(held, _InFlight) or held.owner is not owner:
+            raise violation(
+                state,
+                op,
+                f"a register of wgmma group {owner.group} was written while it was in flight; wait before",
+            )
+        if is_packed:
+            state.values[slot] = Packed(values[:, 2 * index : 2 * index + 2], "f16")
+        else:
+            state.values[slot] = Number(values[:, index], "f32")

@@ -1,0 +1,143 @@
+"""Loads, stores and cp.async (PTX ISA, "Data Movement and Conversion Instructions", "Cache Operators").
+
+What caches do, and hints for them, changes no number. Loads that are meant to be repeated (.acquire, .relaxed,
+.volatile) are in atomics.py.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from lowtide.interpreter.machine import cp_async, register_memory
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.machine.lanes import by_lane
+from lowtide.interpreter.numbers.cells import Cells
+from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.moves import GENERIC_SHARED
+from lowtide.interpreter.ptx.syntax import Group, Register
+from lowtide.interpreter.ptx.table import Form, Table, bits_of
+
+TABLE = Table()
+
+_TYPES = "b8 u8 s8 b16 u16 s16 b32 u32 s32 f32 b64 u64 s64 f64"
+_SPACES = "global shared shared::cta"
+_HINTS = "ca cg cs cv lu wb wt nc L1::evict_first L1::evict_last L1::no_allocate L2::64B L2::128B L2::256B weak"
+_SECTION = "Data Movement and Conversion Instructions"
+
+
+def space_of(form: Form) -> str:
+    """The state space that an instruction names: "global", "shared", "" for generic addresses."""
+    return next((word.partition("::")[0] for word in form.words if word.partition("::")[0] in ("global", "shared")), "")
+
+
+def cells_of(state: AgentState, op: Op, space: str, address: Any) -> tuple[Cells, Any]:
+    """The memory of a state space, and the address there. A generic address says itself which it is."""
+    if not space:
+        inside = np.asarray(address) >= GENERIC_SHARED
+        active = inside if inside.ndim == 0 or state.mask is None else inside[state.mask]
+        if active.any() and not active.all():
+            raise violation(state, op, "lanes access shared and global memory in one instruction; split it")
+        return (state.cta.shared, address - GENERIC_SHARED) if active.any() else (state.machine.memory, address)
+    return (state.machine.memory if space == "global" else state.cta.shared), address
+
+
+def _access(form: Form) -> tuple[str, int, int, bool]:
+    """(space, bytes of each element, how many, whether they are a group)."""
+    count = next((int(word[1:]) for word in form.words if word in ("v2", "v4", "v8")), 1)
+    return space_of(form), max(1, form.bits // 8), count, count > 1
+
+
+def _load(form: Form) -> tuple[Any, ...]:
+    """Also how each register is filled up: its bits, and the sign where the type is signed."""
+    target = form.instruction.operands[0]
+    first = target.elements[0] if isinstance(target, Group) else target
+    held = bits_of(first.type) if isinstance(first, Register) else form.bits
+    return *_access(form), held, form.bits, form.type[0] == "s", form.domain
+
+
+@TABLE.effects(
+    "ld",
+    types=_TYPES,
+    words=f"{_SPACES} {_HINTS} v2 v4 v8",
+    section=f"{_SECTION}: ld",
+    results=1,
+    acts=False,
+    prepare=_load,
+)
+def ld(state: AgentState, op: Op, address: Any) -> Any:
+    """A register wider than what is loaded is filled with zeros, or with the sign of a signed type."""
+    space, width, count, is_group, held, bits, is_signed, domain = op.data
+    cells, place = cells_of(state, op, space, address)
+    loaded = register_memory.load(state, op, cells, place, width, count)
+    if held > bits:
+        loaded = tuple(register_memory.widened(value, bits, held, is_signed, domain) for value in loaded)
+    return loaded if is_group else loaded[0]
+
+
+@TABLE.effects("ld.param", types=_TYPES, section=f"{_SECTION}: ld", results=1, acts=False)
+def ld_param(state: AgentState, op: Op, value: Any) -> Any:
+    """A kernel's parameters are read whole."""
+    return value
+
+
+@TABLE.effects("st", types=_TYPES, words=f"{_SPACES} {_HINTS} v2 v4 v8", section=f"{_SECTION}: st", prepare=_access)
+def st(state: AgentState, op: Op, address: Any, value: Any) -> None:
+    space, width, _, is_group = op.data
+    cells, place = cells_of(state, op, space, address)
+    values = value if is_group else (value,)
+    domain = state.machine.domain
+    register_memory.store(
+        state, op, cells, place, [register_memory.narrowed(each, 8 * width, domain) for each in values], width
+    )
+
+
+_PREFETCH = "global L1 L2 tensormap param L2::evict_last L2::evict_normal const"
+
+
+@TABLE.effects(
+    "prefetch", "applypriority", "discard", words=f"{_PREFETCH} global", section=f"{_SECTION}: prefetch", acts=False
+)
+def hint(state: AgentState, op: Op, *operands: Any) -> None:
+    """Changes no number."""
+
+
+@TABLE.effects(
+    "createpolicy",
+    types="b64",
+    words="fractional L2::evict_first L2::evict_last L2::evict_normal L2::evict_unchanged",
+    section=f"{_SECTION}: createpolicy",
+    results=1,
+    acts=False,
+)
+def createpolicy(state: AgentState, op: Op, *operands: Any) -> int:
+    """What caches are to do changes no number."""
+    return 0
+
+
+# cp.async -------------------------------------------------------------------------------------------------------------
+
+
+@TABLE.effects(
+    "cp.async",
+    words="ca cg shared shared::cta global L2::64B L2::128B L2::256B L2::cache_hint",
+    section=f"{_SECTION}: cp.async",
+)
+def cp_async_copy(state: AgentState, op: Op, destination: Any, source: Any, size: Any, used: Any = None) -> None:
+    """`size` bytes by each active lane, zero-filled after the first `used`."""
+    cp_async.start(state, op, destination, source, size, None if used is None else by_lane(used))
+
+
+@TABLE.effects("cp.async.commit_group", section=f"{_SECTION}: cp.async.commit_group")
+def cp_async_commit(state: AgentState, op: Op) -> None:
+    state.cta.copies.commit(state.warp, state.mask)
+
+
+@TABLE.effects("cp.async.wait_group", section=f"{_SECTION}: cp.async.wait_group")
+def cp_async_wait(state: AgentState, op: Op, pending: Any) -> None:
+    state.cta.copies.wait(state.warp, pending, state.mask)
+
+
+@TABLE.effects("cp.async.wait_all", section=f"{_SECTION}: cp.async.wait_all")
+def cp_async_wait_all(state: AgentState, op: Op) -> None:
+    state.cta.copies.wait_all(state.warp, state.mask)

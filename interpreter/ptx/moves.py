@@ -1,0 +1,159 @@
+"""Registers moved, packed, selected and converted (PTX ISA, "Data Movement and Conversion Instructions")."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lowtide.interpreter.machine import clusters
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.numbers import registers
+from lowtide.interpreter.numbers.packed import Packed
+from lowtide.interpreter.numbers.registers import Number, number, raw
+from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.syntax import Group
+from lowtide.interpreter.ptx.table import Form, Table, bits_of
+
+TABLE = Table()
+
+_BITS = "b16 b32 b64 pred u16 s16 u32 s32 u64 s64 f16 bf16 f32 f64"
+_SECTION = "Data Movement and Conversion Instructions"
+
+GENERIC_SHARED = 1 << 40
+"""Where shared memory begins among generic addresses."""
+
+
+@TABLE.values("mov", types=_BITS, section=f"{_SECTION}: mov")
+def mov(form: Form) -> Callable[..., Any]:
+    """A register, a constant or an address; or the parts of a register, or a register made of parts."""
+    target, *sources = form.instruction.operands
+    bits, domain = form.bits, form.domain
+    if isinstance(target, Group):
+        parts = len(target.elements)
+        return lambda value: _cut(value, bits, parts, domain)
+    if sources and isinstance(sources[0], Group):
+        return lambda values: _glued(values, bits // len(values), domain)
+    return registers.readable
+
+
+def _cut(value: Any, bits: int, parts: int, domain: Any) -> tuple[Any, ...]:
+    if parts == 1:
+        return (value,)
+    return tuple(
+        piece for half in registers.split(value, bits, domain) for piece in _cut(half, bits // 2, parts // 2, domain)
+    )
+
+
+def _glued(values: tuple[Any, ...], bits: int, domain: Any) -> Any:
+    while len(values) > 1:
+        pairs = zip(values[::2], values[1::2], strict=True)
+        values, bits = tuple(registers.join(low, high, bits, domain) for low, high in pairs), 2 * bits
+    return values[0]
+
+
+@TABLE.values("selp", types=_BITS, section="Comparison and Selection Instructions: selp")
+def selp(form: Form) -> Callable[..., Any]:
+    bits = form.bits
+    return lambda x, y, condition: registers.chosen(condition, x, y, bits)
+
+
+@TABLE.values(
+    "cvta",
+    types="u32 u64",
+    words="to shared shared::cta shared::cluster global param const",
+    section=f"{_SECTION}: cvta",
+)
+def cvta(form: Form) -> Callable[..., Any]:
+    """An address of a state space as a generic one, or with .to back. Global addresses are generic ones already."""
+    shift = GENERIC_SHARED if any(word.startswith("shared") for word in form.words) else 0
+    if not shift:
+        return lambda address: address
+    return (lambda address: address - shift) if "to" in form.words else (lambda address: address + shift)
+
+
+@TABLE.effects("mapa", types="u32 u64", words="shared::cluster", section=f"{_SECTION}: mapa", results=1, acts=False)
+def mapa(state: AgentState, op: Op, address: Any, rank: Any) -> Any:
+    return clusters.mapped(state, op, address, rank)
+
+
+# cvt ------------------------------------------------------------------------------------------------------------------
+
+_NUMBERS = "u8 s8 u16 s16 u32 s32 u64 s64 f16 bf16 f32 f64 f16x2 bf16x2"
+# Rounding to an integer, as a function of the domain.
+_TO_INTEGRAL = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
+
+
+@TABLE.values("cvt", types=_NUMBERS, words=" ".join(("rn", *_TO_INTEGRAL)), section=f"{_SECTION}: cvt")
+def cvt(form: Form) -> Callable[..., Any]:
+    """By whether it leads from integers or floats to integers or floats; to two floats of 16 bits from two of 32."""
+    if len(form.types) != 2:
+        raise form.instruction.error("cvt has two types, that of the result and that of the operand")
+    target, source = form.types
+    kinds = "f" in source, "f" in target
+    if target.endswith("x2"):
+        return _two(form, target[:-2], source)
+    makers = {(False, False): _between_integers, (False, True): _to_float, (True, False): _to_integer}
+    return makers.get(kinds, _between_floats)(form, target, source)
+
+
+def _two(form: Form, target: str, source: str) -> Callable[..., Any]:
+    """cvt.rn.f16x2.f32 d, a, b: a in the upper half, b in the lower."""
+    domain = form.domain
+
+    def compute(high: Any, low: Any) -> Packed:
+        parts = [np.atleast_1d(number(value, source, domain)) for value in (low, high)]
+        return Packed(domain.round(np.stack(np.broadcast_arrays(*parts), axis=1), target), target)
+
+    return compute
+
+
+def _between_floats(form: Form, target: str, source: str) -> Callable[..., Any]:
+    domain = form.domain
+    integral = [_TO_INTEGRAL[word] for word in form.words if word in _TO_INTEGRAL]
+
+    def compute(value: Any) -> Number:
+        payload = number(value, source, domain)
+        if integral:
+            payload = domain.apply(integral[0], source, payload)
+        return Number(domain.round(payload, target), target)
+
+    return compute
+
+
+def _to_float(form: Form, target: str, source: str) -> Callable[..., Any]:
+    domain, bits = form.domain, bits_of(source)
+
+    def compute(value: Any) -> Number:
+        value = raw(value, bits, domain)
+        seen = registers.unsigned(value, bits) if source[0] == "u" else registers.canonical(value, bits)
+        payload = domain.from_integer(seen, target)
+        return Number(payload if np.ndim(payload) else payload[()], target)
+
+    return compute
+
+
+def _to_integer(form: Form, target: str, source: str) -> Callable[..., Any]:
+    """Rounds as the instruction says; beyond the range of the target, to its limits."""
+    domain, bits = form.domain, bits_of(target)
+    dtype = np.dtype(f"{'u' if target[0] == 'u' else 'i'}{bits // 8}")
+    integral = next((_TO_INTEGRAL[word] for word in form.words if word in _TO_INTEGRAL), "trunc")
+
+    def compute(value: Any) -> Any:
+        payload = domain.apply(integral, source, number(value, source, domain))
+        if domain.name == "float":
+            limits = np.iinfo(dtype)
+            payload = np.clip(np.nan_to_num(payload, nan=0.0), limits.min, limits.max)
+        result = np.asarray(domain.to_integer(payload, dtype)).view(registers.SIGNED[bits])
+        return result if result.ndim else int(result)
+
+    return compute
+
+
+def _between_integers(form: Form, target: str, source: str) -> Callable[..., Any]:
+    """Cut, or extended by the sign of the source or by zeros."""
+    domain, to, bits = form.domain, bits_of(target), bits_of(source)
+    if to <= bits:
+        return lambda value: registers.truncated(value, bits, to, domain)
+    if source[0] == "u":
+        return lambda value: registers.extended(value, bits, to, domain)
+    return lambda value: registers.canonical(registers.canonical(raw(value, bits, domain), bits), to)

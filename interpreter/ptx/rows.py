@@ -1,0 +1,20 @@
+"""All rows of the table."""
+
+from lowtide.interpreter.ptx import atomics, floats, integers, matrices, memory, moves, synchronization, tensors
+from lowtide.interpreter.ptx.table import Table, joined
+
+_INTEGERS = Table()
+for _row in integers.TABLE:
+    if _row.name not in floats.TABLE.rows:  # those there are for both
+        _INTEGERS.enter(_row)
+
+ROWS: Table = joined(
+    _INTEGERS,
+    floats.TABLE,
+    moves.TABLE,
+    memory.TABLE,
+    atomics.TABLE,
+    tensors.TABLE,
+    matrices.TABLE,
+    synchronization.TABLE,
+)

@@ -1,0 +1,162 @@
+"""Barriers, fences, mbarriers, clusters, registers between warps.
+
+PTX ISA, "Parallel Synchronization and Communication Instructions", "Miscellaneous Instructions".
+"""
+
+from typing import Any
+
+import numpy as np
+
+from lowtide.interpreter.machine import clusters, mbarrier_objects, register_pool, tma
+from lowtide.interpreter.machine.agents import AgentState, Steps
+from lowtide.interpreter.machine.barriers import named_barrier, together, warp_barrier
+from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.table import Form, Table
+
+TABLE = Table()
+
+_SECTION = "Parallel Synchronization and Communication Instructions"
+
+
+@TABLE.effects("bar.sync", "barrier.sync", "barrier.cta.sync", words="aligned", section=f"{_SECTION}: bar, barrier")
+def bar_sync(state: AgentState, op: Op, identifier: Any, threads: Any = None) -> Steps:
+    """Of all threads, or of as many as it says."""
+    yield from named_barrier(state, op, identifier, threads)
+
+
+@TABLE.effects("bar.warp.sync", section=f"{_SECTION}: bar.warp.sync")
+def bar_warp_sync(state: AgentState, op: Op, members: Any) -> None:
+    warp_barrier(state, op, members)
+
+
+@TABLE.effects(
+    "barrier.cluster.arrive",
+    words="release relaxed aligned",
+    section=f"{_SECTION}: barrier.cluster",
+    prepare=lambda form: "relaxed" in form.words,
+)
+def cluster_arrive(state: AgentState, op: Op) -> None:
+    clusters.arrive(state, op, is_relaxed=op.data)
+
+
+@TABLE.effects("barrier.cluster.wait", words="acquire aligned", section=f"{_SECTION}: barrier.cluster")
+def cluster_wait(state: AgentState, op: Op) -> Steps:
+    yield from clusters.wait(state, op)
+
+
+# Fences ---------------------------------------------------------------------------------------------------------------
+
+
+@TABLE.effects(
+    "fence.proxy.async",
+    words="global",
+    section=f"{_SECTION}: membar, fence",
+    prepare=lambda form: "global" in form.words,
+)
+def fence_proxy(state: AgentState, op: Op) -> None:
+    """One of global memory alone shows nothing of shared memory."""
+    if not op.data:
+        tma.fence_proxy(state, op)
+
+
+@TABLE.effects("fence.proxy.async.shared::cta", section=f"{_SECTION}: membar, fence")
+def fence_proxy_shared(state: AgentState, op: Op) -> None:
+    tma.fence_proxy(state, op)
+
+
+@TABLE.effects("fence.mbarrier_init", words="release cluster", section=f"{_SECTION}: membar, fence")
+def fence_mbarrier_init(state: AgentState, op: Op) -> None:
+    mbarrier_objects.show_initialised(state)
+
+
+# mbarriers ------------------------------------------------------------------------------------------------------------
+
+_MBARRIER = "shared shared::cta b64"
+_ORDER = "release relaxed cta cluster"
+
+
+def _is_relaxed(form: Form) -> bool:
+    return "relaxed" in form.words
+
+
+@TABLE.effects("mbarrier.init", words=_MBARRIER, section=f"{_SECTION}: mbarrier.init")
+def mbarrier_init(state: AgentState, op: Op, address: Any, count: Any) -> None:
+    mbarrier_objects.initialise(state, op, address, count)
+
+
+@TABLE.effects(
+    "mbarrier.arrive",
+    words=f"{_MBARRIER} {_ORDER} shared::cluster",
+    section=f"{_SECTION}: mbarrier.arrive",
+    results=1,
+    prepare=_is_relaxed,
+)
+def mbarrier_arrive(state: AgentState, op: Op, address: Any, count: Any = 1) -> int:
+    """Each active lane arrives, at an mbarrier of its own CTA or of another of the cluster."""
+    return mbarrier_objects.arrive(state, op, address, count, op.data)
+
+
+@TABLE.effects(
+    "mbarrier.arrive.expect_tx",
+    words=f"{_MBARRIER} {_ORDER}",
+    section=f"{_SECTION}: mbarrier.arrive",
+    results=1,
+    prepare=_is_relaxed,
+)
+def mbarrier_arrive_expect_tx(state: AgentState, op: Op, address: Any, size: Any) -> int:
+    return mbarrier_objects.arrive_expecting(state, op, address, size, op.data)
+
+
+@TABLE.effects(
+    "mbarrier.expect_tx", words=f"{_MBARRIER} relaxed cta cluster", section=f"{_SECTION}: mbarrier.expect_tx"
+)
+def mbarrier_expect_tx(state: AgentState, op: Op, address: Any, size: Any) -> None:
+    mbarrier_objects.expect(state, op, address, size)
+
+
+@TABLE.effects(
+    "mbarrier.try_wait.parity",
+    "mbarrier.test_wait.parity",
+    words=f"{_MBARRIER} acquire cta cluster",
+    section=f"{_SECTION}: mbarrier.test_wait, mbarrier.try_wait",
+    results=1,
+    acts=False,
+)
+def mbarrier_try_wait(state: AgentState, op: Op, address: Any, parity: Any, patience: Any = None) -> bool:
+    """Whether the phase of this parity has completed. A loop of it waits (machine/branches.py)."""
+    return mbarrier_objects.poll_parity(state, op, address, parity)
+
+
+# Threads, registers, launches -----------------------------------------------------------------------------------------
+
+_MISCELLANEOUS = "Miscellaneous Instructions"
+
+
+@TABLE.effects("elect.sync", section=f"{_SECTION}: elect.sync", results=2, acts=False)
+def elect_sync(state: AgentState, op: Op, members: Any) -> tuple[Any, Any]:
+    """The first of the active lanes: its number, and true for it alone."""
+    active: Any = np.ones(len(state.lanes), np.bool_) if state.mask is None else state.mask
+    leader = int(np.argmax(active))
+    return leader, state.lanes == leader
+
+
+@TABLE.effects("setmaxnreg.inc", "setmaxnreg.dec", words="sync aligned u32", section=f"{_MISCELLANEOUS}: setmaxnreg")
+def setmaxnreg(state: AgentState, op: Op, wanted: Any) -> Steps:
+    is_increase = op.instruction.name.startswith("setmaxnreg.inc")
+    yield from register_pool.set_registers(state, op, wanted, is_increase)
+
+
+@TABLE.effects("griddepcontrol.wait", section=f"{_SECTION}: griddepcontrol")
+def griddepcontrol_wait(state: AgentState, op: Op) -> None:
+    together(state, op)
+    state.machine.memory.earlier_kernels_ended(state.cta.index, state.warp)
+
+
+@TABLE.effects("griddepcontrol.launch_dependents", section=f"{_SECTION}: griddepcontrol")
+def griddepcontrol_launch(state: AgentState, op: Op) -> None:
+    """A next kernel that starts early waits for this one before it accesses memory, so that its start changes none."""
+
+
+@TABLE.effects("nanosleep", words="u32", section=f"{_MISCELLANEOUS}: nanosleep", acts=False)
+def nanosleep(state: AgentState, op: Op, time: Any) -> None:
+    """Time is not modelled."""

@@ -1,0 +1,124 @@
+"""PTX as plain data: a module, its kernels, their instructions with typed operands (parsing.py makes them)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from lowtide.errors import NotInterpreted
+
+_SHOWN = 120  # characters of an instruction in a message
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """`slot` numbers it among all registers of a kernel, whatever scope it is of; `type` as declared: b32, pred, …"""
+
+    name: str
+    type: str
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Immediate:
+    """A constant: an integer, or the bits of a float of type f32 or f64."""
+
+    value: int
+    type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A variable, a parameter, a label or a special register (%tid.x)."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """[base + offset], or of a tensor [base, {coordinates}]."""
+
+    base: Register | Name | Immediate
+    offset: int = 0
+    coordinates: tuple[Operand, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """{a, b, …}, of registers as a rule."""
+
+    elements: tuple[Operand, ...]
+
+
+Operand: TypeAlias = Register | Immediate | Name | Address | Group
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """@p or @!p."""
+
+    register: Register
+    negated: bool
+
+
+@dataclass(slots=True, eq=False)
+class Instruction:
+    """`name` is the opcode with its modifiers, as written: `setp.lt.s32`; `text` the whole of it."""
+
+    name: str
+    operands: tuple[Operand, ...]
+    guard: Guard | None
+    file: str
+    line: int
+    text: str
+
+    def describe(self) -> str:
+        """The instruction's text, short, and where it stands."""
+        text = " ".join(self.text.split())
+        return f"`{text if len(text) <= _SHOWN else text[: _SHOWN - 3] + '…'}` at {self.file}:{self.line}"
+
+    def error(self, rule: str) -> NotInterpreted:
+        """The error for an instruction that cannot be run."""
+        return NotInterpreted(f"{self.describe()}: {rule}")
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A place in a kernel's body; labels of different scopes have different names here."""
+
+    name: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable in shared memory, or a parameter: `size` in bytes, 0 for one whose size the launch gives."""
+
+    name: str
+    space: str
+    type: str
+    size: int
+    align: int
+
+
+@dataclass(eq=False)
+class Entry:
+    """A kernel. `directives` are what stands before its body: maxntid, reqntid, maxnreg, reqnctapercluster, …"""
+
+    name: str
+    parameters: tuple[Variable, ...]
+    directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    variables: list[Variable] = field(default_factory=list)
+    body: list[Label | Instruction] = field(default_factory=list)
+    registers: list[Register] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Module:
+    """A file of PTX: its version and target, variables of the module, kernels by name."""
+
+    file: str
+    version: str = ""
+    target: str = ""
+    variables: list[Variable] = field(default_factory=list)
+    entries: dict[str, Entry] = field(default_factory=dict)

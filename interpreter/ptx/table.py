@@ -1,0 +1,156 @@
+"""The table of instructions: what each opcode means, with which types and modifiers, and where the PTX ISA says so.
+
+A row is entered by one of two decorators.
+
+    @TABLE.values("add", types="s32 u32", section="Integer Arithmetic Instructions: add")
+    def add(form: Form) -> Callable[..., Any]:       # made once, for an instruction
+        return lambda x, y: ...                      # values of the sources to the value of the destination
+
+    @TABLE.effects("mbarrier.init", words="shared shared::cta b64", section="…: mbarrier.init")
+    def init(state: AgentState, op: Op, address, count): ...   # returns the destinations' values, if it has any
+
+An instruction belongs to the row with the longest name that it begins with. The further words of its name are its
+modifiers: each must be one of the row's `types` or `words`, or the instruction is refused. For values see
+numbers/registers.py.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from lowtide.interpreter.numbers.domains import Domain
+from lowtide.interpreter.ptx.syntax import Instruction
+
+#: Works out before the run what does not depend on values; the handler finds it in `op.data`.
+Prepare: TypeAlias = Callable[["Form"], Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """`handler` takes values (of `values`: it makes the function that does). `results`: how many operands come first.
+
+    `acts` is False where it only computes registers and polls.
+    """
+
+    name: str
+    section: str
+    types: frozenset[str]
+    words: frozenset[str]
+    handler: Callable[..., Any]
+    results: int
+    is_value: bool
+    acts: bool
+    prepare: Prepare | None = None
+
+    @property
+    def resumable(self) -> bool:
+        return inspect.isgeneratorfunction(self.handler)
+
+
+@dataclass(frozen=True)
+class Form:
+    """An instruction as its row sees it: `types` in order, and its other modifiers."""
+
+    instruction: Instruction
+    row: Row
+    types: tuple[str, ...]
+    words: frozenset[str]
+    domain: Domain
+
+    @property
+    def type(self) -> str:
+        """The last type: that of the operands."""
+        if not self.types:
+            raise self.instruction.error(f"{self.row.name} has a type; {self.row.name} takes {_listed(self.row.types)}")
+        return self.types[-1]
+
+    @property
+    def bits(self) -> int:
+        """The width of the last type."""
+        return bits_of(self.type)
+
+
+def bits_of(type: str) -> int:
+    """The width of a type of PTX in bits; a predicate has 1."""
+    return 1 if type == "pred" else {"bf16": 16, "f16x2": 32, "bf16x2": 32}.get(type) or int(type[1:])
+
+
+class Table:
+    """Rows by name."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Row] = {}
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows.values())
+
+    def values(self, *names: str, types: str, words: str = "", section: str) -> Callable[..., Any]:
+        """Enter a maker of functions of values under these names."""
+
+        def enter(handler: Callable[..., Any]) -> Callable[..., Any]:
+            for name in names:
+                self.enter(Row(name, section, _set(types), _set(words), handler, 1, True, False))
+            return handler
+
+        return enter
+
+    def effects(
+        self,
+        *names: str,
+        types: str = "",
+        words: str = "",
+        section: str,
+        results: int = 0,
+        acts: bool = True,
+        prepare: Prepare | None = None,
+    ) -> Callable[..., Any]:
+        """Enter a function of an agent and values under these names."""
+
+        def enter(handler: Callable[..., Any]) -> Callable[..., Any]:
+            for name in names:
+                self.enter(Row(name, section, _set(types), _set(words), handler, results, False, acts, prepare))
+            return handler
+
+        return enter
+
+    def enter(self, row: Row) -> None:
+        assert row.name not in self.rows, row.name
+        self.rows[row.name] = row
+
+    def form(self, instruction: Instruction, domain: Domain) -> Form:
+        """The instruction in its row. Raises InterpreterError for one that no row has, or with other modifiers."""
+        parts = instruction.name.split(".")
+        for count in range(len(parts), 0, -1):
+            row = self.rows.get(".".join(parts[:count]))
+            if row is not None:
+                break
+        else:
+            known = sorted({name.split(".")[0] for name in self.rows})
+            raise instruction.error(f"instruction {parts[0]!r} is not interpreted; known are {', '.join(known)}")
+        rest = parts[count:]
+        unknown = [word for word in rest if word not in row.types and word not in row.words]
+        if unknown:
+            raise instruction.error(
+                f"modifier .{unknown[0]} of {row.name} is not interpreted; known are "
+                f"{_listed(row.types | row.words) or 'none'}"
+            )
+        types = tuple(word for word in rest if word in row.types)
+        return Form(instruction, row, types, frozenset(word for word in rest if word not in row.types), domain)
+
+
+def joined(*tables: Table) -> Table:
+    """All rows in one table."""
+    result = Table()
+    for table in tables:
+        for row in table:
+            result.enter(row)
+    return result
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+def _listed(words: frozenset[str]) -> str:
+    return ", ".join(f".{word}" for word in sorted(words))

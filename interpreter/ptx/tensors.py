@@ -1,0 +1,60 @@
+"""TMA: boxes of tensors (PTX ISA, "cp.async.bulk.tensor", "cp.async.bulk.commit_group", "…wait_group").
+
+A tensor map is the value of its parameter, and so of a register that holds the parameter's address.
+"""
+
+from typing import Any
+
+from lowtide.interpreter.machine import tma
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.moves import GENERIC_SHARED
+from lowtide.interpreter.ptx.table import Form, Table
+
+TABLE = Table()
+
+_SECTION = "Data Movement and Conversion Instructions: cp.async.bulk.tensor"
+_RANKS = tuple(f"{rank}d" for rank in range(1, 6))
+
+
+def _prepare(form: Form) -> bool:
+    """Whether it is a multicast."""
+    return "multicast::cluster" in form.words
+
+
+@TABLE.effects(
+    *(f"cp.async.bulk.tensor.{rank}.{to}.global" for rank in _RANKS for to in ("shared::cluster", "shared::cta")),
+    words="tile mbarrier::complete_tx::bytes multicast::cluster L2::cache_hint",
+    section=_SECTION,
+    prepare=_prepare,
+)
+def load(state: AgentState, op: Op, destination: Any, tensor: Any, barrier: Any, *further: Any) -> None:
+    """A box into shared memory; a cache hint, the last operand, does nothing."""
+    map, coordinates = tensor
+    mask = further[0] if op.data else None
+    tma.load(state, op, map, coordinates, destination % GENERIC_SHARED, barrier, mask)
+
+
+@TABLE.effects(
+    *(f"cp.async.bulk.tensor.{rank}.global.shared::cta" for rank in _RANKS),
+    words="tile bulk_group L2::cache_hint",
+    section=_SECTION,
+)
+def store(state: AgentState, op: Op, tensor: Any, source: Any, *further: Any) -> None:
+    map, coordinates = tensor
+    tma.store(state, op, map, coordinates, source)
+
+
+@TABLE.effects("cp.async.bulk.commit_group", section=f"{_SECTION}: cp.async.bulk.commit_group")
+def commit_group(state: AgentState, op: Op) -> None:
+    tma.commit(state)
+
+
+@TABLE.effects(
+    "cp.async.bulk.wait_group",
+    words="read",
+    section=f"{_SECTION}: cp.async.bulk.wait_group",
+    prepare=lambda form: "read" in form.words,
+)
+def wait_group(state: AgentState, op: Op, pending: Any) -> None:
+    tma.wait(state, pending, op.data)

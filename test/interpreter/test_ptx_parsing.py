@@ -1,0 +1,128 @@
+"""The parser of PTX: what it reads, and how it names what it does not."""
+
+import time
+
+import pytest
+from ptx_kernels import HEADER
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.ptx.parsing import parse
+from lowtide.interpreter.ptx.syntax import Address, Group, Guard, Immediate, Instruction, Label, Name, Register
+
+TEXT = f"""{HEADER}
+	// .globl	k
+.file 1 "a.cu"
+.extern .shared .align 1024 .b8 shared_memory[];
+.visible .entry k(
+	.param .u64 .ptr .global .align 1 k_param_0,
+	.param .align 64 .b8 k_param_1[128]
+)
+.maxntid 128, 1, 1
+.maxnreg 168
+.reqnctapercluster 2, 1, 1
+.explicitcluster
+{{
+	.reg .pred 	%p<2>;
+	.reg .b32 	%r<9>;
+	.reg .b64 	%rd<3>;
+	.loc 1 7 0
+	mov.b64 	%rd1, k_param_1; /* a comment
+	of two lines */
+	@!%p1 st.shared.v2.b32 	[%rd1+-16], {{%r1, %r2}};
+	mov.b32 	%r3, 0f3F800000;
+	add.s32 	%r4, %r3, -128;
+	.pragma "nounroll";
+$L__BB0_1:
+	{{
+	.reg .pred %p1;
+	AGAIN:
+	mbarrier.try_wait.parity.shared.b64 %p1, [shared_memory+8], 0x1;
+	@%p1 bra.uni $L__BB0_1;
+	bra AGAIN;
+	}}
+	{{
+	AGAIN: bra AGAIN;
+	}}
+	cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {{%r1, %r2}}], [shared_memory];
+	setp.lt.f32 %p0|%p1, %r1, %r2;
+	ret;
+}}
+"""
+
+
+def entry():
+    return parse(TEXT, "k.ptx").entries["k"]
+
+
+def instructions():
+    return [each for each in entry().body if isinstance(each, Instruction)]
+
+
+def test_a_module_has_kernels_with_parameters_and_directives():
+    module = parse(TEXT, "k.ptx")
+    assert (module.version, module.target) == ("8.0", "sm_90a")
+    assert [(each.name, each.space, each.size, each.align) for each in module.variables] == [
+        ("shared_memory", "shared", 0, 1024)
+    ]
+    found = module.entries["k"]
+    assert [(each.name, each.size, each.align) for each in found.parameters] == [
+        ("k_param_0", 8, 1),
+        ("k_param_1", 128, 64),
+    ]
+    assert found.directives == {
+        "maxntid": (128, 1, 1),
+        "maxnreg": (168,),
+        "reqnctapercluster": (2, 1, 1),
+        "explicitcluster": (),
+    }
+
+
+def test_operands_are_registers_constants_addresses_and_groups():
+    move, store, constant, add, *_ = instructions()
+    assert move.operands[1] == Name("k_param_1")
+    place, group = store.operands
+    assert isinstance(place, Address) and isinstance(place.base, Register)
+    assert (place.base.name, place.base.type, place.offset) == ("%rd1", "b64", -16)
+    assert isinstance(group, Group) and [each.name for each in group.elements] == ["%r1", "%r2"]
+    assert store.guard == Guard(store.guard.register, True) and store.guard.register.type == "pred"
+    assert constant.operands[1] == Immediate(0x3F800000, "f32")
+    assert add.operands[2] == Immediate(-128)
+    tensor = next(each for each in instructions() if each.name.startswith("cp.async.bulk"))
+    assert [each.name for each in tensor.operands[0].coordinates] == ["%r1", "%r2"]
+
+
+def test_names_and_labels_in_braces_are_of_their_braces():
+    outer, inner = (each.guard.register for each in instructions() if each.guard is not None)
+    assert outer.name == inner.name == "%p1" and outer.slot != inner.slot
+    labels = [each.name for each in entry().body if isinstance(each, Label)]
+    jumps = [each.operands[0].name for each in instructions() if each.name.startswith("bra")]
+    assert len(set(labels)) == 3
+    assert jumps == labels
+
+
+def test_an_instruction_describes_itself_by_text_and_line():
+    assert instructions()[1].describe() == "`@!%p1 st.shared.v2.b32 [%rd1+-16], {%r1, %r2};` at k.ptx:23"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("bra AGAIN;", "bra ELSEWHERE;", r"`bra ELSEWHERE;` at k\.ptx:33: there is no such label"),
+        ("add.s32 	%r4, %r3, -128;", "add.s32 %r4 %r3;", r"k\.ptx:25: ',' or ';' is expected, not '%r3'"),
+        (".reg .b64", "#reg .b64", r"k\.ptx:19: '#reg \.b64 ' is no word of PTX"),
+        (".extern .shared", ".func", r"k\.ptx:7: \.func is not interpreted"),
+        ("0f3F800000", "1.5", r"k\.ptx:24: the constant '1\.5' is not interpreted; write floats by their bits"),
+    ],
+)
+def test_what_is_no_ptx_is_named_with_its_line(old, new, found):
+    assert TEXT.count(old) >= 1
+    with pytest.raises(InterpreterError, match=found):
+        parse(TEXT.replace(old, new, 1), "k.ptx")
+
+
+def test_ten_thousand_lines_take_about_half_a_second():
+    lines = "".join(f"add.s32 %r{at % 500}, %r{at % 399}, {at};\n" for at in range(10_000))
+    text = f"{HEADER}.entry k()\n{{\n.reg .b32 %r<500>;\n{lines}}}\n"
+    started = time.process_time()
+    assert len(parse(text).entries["k"].body) == 10_000
+    assert time.process_time() - started < 3
