@@ -39,11 +39,12 @@ from lowtide.targets import mma_atom
 
 BUDGET = 60.0
 """Seconds of one core, as estimated, that the runs of a check may take."""
-_OVERHEAD = 0.1  # seconds of a run at a level, beside those that its products take
+_OVERHEAD = 0.05  # seconds of a run at a level, beside those that its products take
 _MMA = 16 * 8 * 16  # multiply-adds of the mma.sync whose speed is known
 _OF_ONE_THREAD = 7.0  # fma, of all lanes of a warp at once
 _TRIALS_OF_GUILTY = 3  # that look for the guilty step
 _MOST_JOBS = 16
+_FEW_SECONDS = 6.0  # for which processes are not worth their start
 
 Progress = Callable[[float, str], None]
 """Hears how much of the work is done, from 0 to 1, and what has just ended."""
@@ -123,7 +124,9 @@ def _guilty(subject: Subject, found: Iterable[Outcome], dump_ir: str | PathLike[
     faults = sorted(
         (outcome for outcome in found if outcome.finding.is_fault), key=lambda fault: Level.named(fault.level)
     )
-    first = [fault for fault in faults if fault.level == faults[0].level][:_TRIALS_OF_GUILTY]
+    first = [fault for fault in faults if fault.level == faults[0].level]
+    first.sort(key=lambda fault: fault.trial.extents[2] == 0)  # K = 0 shows little of what is wrong
+    first = first[:_TRIALS_OF_GUILTY]
     folder = Path(dump_ir) if dump_ir is not None else Path(tempfile.mkdtemp(prefix="lowtide-check-"))
     guilty = first_guilty(subject, [fault.trial for fault in first], folder)
     if guilty is None:
@@ -198,7 +201,8 @@ def _run(tasks: Sequence[_Task], jobs: int | None, on_progress: Progress) -> lis
 
 def _ended(tasks: Sequence[_Task], jobs: int | None) -> Iterator[tuple[_Task, list[Outcome]]]:
     """The tasks as they end; those that have not begun are dropped when nobody asks for more."""
-    processes = min(len(tasks), _MOST_JOBS if jobs is None else jobs, jobs or cpu_count() or 1)
+    few = jobs is None and sum(task.seconds for task in tasks) < _FEW_SECONDS
+    processes = 1 if few else min(len(tasks), jobs or min(_MOST_JOBS, cpu_count() or 1))
     if processes < 2:
         yield from ((task, _execute(task)) for task in tasks)
         return

@@ -54,8 +54,8 @@ class Guilty:
             what = f"d[{at.row}, {at.column}] = {at.got}, should be {at.expected}"
             plural = " is" if at.count == 1 else "s are"
             lines.append(f"element    {what}; {at.count} element{plural} wrong")
-        if self.op:
-            lines.append(f"op         {self.op}")
+            if self.op:
+                lines.append(f"stored by  {self.op}")
         lines += [f"on         {self.outcome.trial}", f"again      {self.command}"]
         return "\n".join([*lines, f"note       {self.note}"] if self.note else lines)
 

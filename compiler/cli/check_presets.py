@@ -60,6 +60,7 @@ def checks(
             seed=seed,
             on_progress=lambda done, text, name=name: update(f"{name}: {done:.0%}, {text}"),  # type: ignore[misc]
         )
+        typer.echo(f"{name}: {result.verdict}, in {duration(result.seconds)}", err=True)
         yield PresetCheck(name, preset.target, own, result)
 
 
