@@ -35,16 +35,17 @@ class PendingRegisters(Pending):
     group: int = 0
 
     def __getitem__(self, index: int) -> "PendingRegister":
-        return PendingRegister(self.registers[:, index], self.group, self)
+        return PendingRegister(self.registers[:, index], self.group, self, index)
 
 
 @dataclass(frozen=True)
 class PendingRegister:
-    """One accumulator register (32,) of a group that is not known to be done, and of which accumulators it is."""
+    """One accumulator register (32,) of a group that is not known to be done: number `index` of the owner's."""
 
     payload: Values
     group: int
     owner: PendingRegisters
+    index: int
 
     __array_ufunc__ = None
 
@@ -68,3 +69,11 @@ def hand_to(state: AgentState, op: Described, acc: Pending) -> None:
             "may still write; use what that op gives",
         )
     acc.user = op
+
+
+def check_done(state: AgentState, op: Described, group: int) -> None:
+    """Raises InterpreterError where a group is in flight whose accumulators the op hands on."""
+    if group in state.mmas:
+        raise violation(
+            state, op, f"hands on accumulators that wgmma group {group} may still write; wait until none is in flight"
+        )

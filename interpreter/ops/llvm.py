@@ -360,7 +360,7 @@ def _store_rows(
     cells.store(access, rows, payload, dtype, count, align)
 
 
-# Structs and bit casts ------------------------------------------------------------------------------------------------
+# Structs ------------------------------------------------------------------------------------------------
 
 
 def _nothing(type: Type) -> Any:
@@ -431,43 +431,3 @@ def _replaced(whole: tuple[Any, ...], position: tuple[int, ...], value: Any) -> 
     index, *deeper = position
     new = _replaced(whole[index], tuple(deeper), value) if deeper else value
     return (*whole[:index], new, *whole[index + 1 :])
-
-
-@OPS.implements("llvm.bitcast", "vector.bitcast")
-def bitcast(state: AgentState, op: DecodedOp) -> None:
-    source, target = op.operand_types[0], op.result_types[0]
-    value = state.values[op.operands[0]]
-    from_element, to_element = arith.element_of(source), arith.element_of(target)
-    shape = target.shape if isinstance(target, Vector) else ()
-    if isinstance(value, Packed):
-        if to_element.is_float:
-            payload = value.unpack(to_element.name)
-            value = payload.reshape(len(payload), *shape)
-        else:
-            value = Packed(value.payload.reshape(len(value.payload), *shape, 2), value.dtype)
-    elif from_element.name != to_element.name:
-        if from_element.is_float and from_element.bits == 16 and to_element.bits == 32 and not to_element.is_float:
-            value = Packed(value.reshape(len(value), *shape, 2), from_element.name)
-        else:
-            value = _cast_bits(state, value, source, target)
-    state.values[op.results[0]] = value
-
-
-def _cast_bits(state: AgentState, value: Any, source: Type, target: Type) -> Any:
-    """Real bits, which only the domain of floats has; zero is zero in each domain."""
-    domain, shape = state.machine.domain, target.shape if isinstance(target, Vector) else ()
-    from_element, to_element = arith.element_of(source), arith.element_of(target)
-    rows = np.asarray(value)
-    rows = rows.reshape(len(rows) if rows.ndim else 1, -1)
-    if not rows.any():
-        count = rows.shape[1] * from_element.bits // to_element.bits
-        result = np.zeros((len(rows), count), domain.payload if to_element.is_float else to_element.dtype)
-    else:
-        bits = domain.to_bits(rows, from_element.name) if from_element.is_float else rows.astype(from_element.dtype)
-        bits = np.ascontiguousarray(bits).view(f"u{to_element.bytes}")
-        result = domain.from_bits(bits, to_element.name) if to_element.is_float else bits.view(to_element.dtype)
-    if isinstance(target, Vector):
-        return result.reshape(len(result), *shape)
-    if len(result) > 1:
-        return result[:, 0]
-    return result[0, 0] if to_element.is_float else int(result[0, 0])

@@ -1,7 +1,7 @@
 """The llvm dialect: elements of vectors in registers.
 
-A vector is an array (32, n), or (1, n) where uniform; a vector of i32 that holds pairs of 16-bit floats is Packed. None
-is poison, which may be inserted into only.
+A vector is an array (32, n), or (1, n) where uniform; a vector of i32 that holds pairs of 16-bit floats is Packed, one
+that carries floats into assembly a Number. None is poison, which may be inserted into only.
 """
 
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.numbers.packed import Packed
+from lowtide.interpreter.numbers.registers import Number
 from lowtide.interpreter.ops.vector import as_rows, scalar_of
 from lowtide.interpreter.program.ir_types import Vector
 from lowtide.interpreter.program.op_table import OpTable
@@ -27,6 +28,10 @@ def extractelement(state: AgentState, op: DecodedOp) -> None:
     _check_index(state, op, index, type)
     if isinstance(vector, Packed):
         state.values[op.results[0]] = Packed(vector.payload[:, index], vector.dtype)
+        return
+    if isinstance(vector, Number):
+        column = vector.payload[:, index]
+        state.values[op.results[0]] = Number(column if len(column) > 1 else column[0], vector.dtype)
         return
     lanes = state.lanes % len(vector) if isinstance(index, np.ndarray) else slice(None)
     state.values[op.results[0]] = scalar_of(vector[lanes, index], type.element)

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.errors import InterpreterError, NotInterpreted
+from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import wgmma
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import violation
-from lowtide.interpreter.machine.pending import PendingRegister, PendingRegisters, hand_to
+from lowtide.interpreter.machine.pending import PendingRegisters, check_done, hand_to
 from lowtide.interpreter.numbers.packed import PACKED_TYPES
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
@@ -25,8 +25,6 @@ from lowtide.interpreter.program.program import DecodedOp, Program
 OPS = OpTable()
 
 Values = NDArray[Any]
-
-_ASSEMBLY = re.compile(r"wgmma\.wait_group\.sync\.aligned (\d+);")
 
 # Products -------------------------------------------------------------------------------------------------------------
 
@@ -109,29 +107,6 @@ def ptx_wgmma_wait(state: AgentState, op: DecodedOp) -> Steps:
     acc = state.values[op.operands[0]]
     if isinstance(acc, PendingRegisters):
         hand_to(state, op, acc)
-        _check_done(state, op, acc.group)
+        check_done(state, op, acc.group)
         acc = tuple(acc.registers.T)
     state.values[op.results[0]] = acc
-
-
-@OPS.implements("llvm.inline_asm")
-def inline_asm(state: AgentState, op: DecodedOp) -> Steps:
-    """The wait for wgmma that accumulators pass through; no other assembly is interpreted."""
-    match = _ASSEMBLY.fullmatch(op.attributes["asm_string"])
-    if match is None:
-        raise NotInterpreted(str(violation(state, op, "this assembly is not interpreted; interpret the level before")))
-    yield from wgmma.wait(state, op, int(match[1]))
-    registers = [state.values[slot] for slot in op.operands]
-    pending = [register for register in registers if isinstance(register, PendingRegister)]
-    for owner in {id(register.owner): register.owner for register in pending}.values():
-        hand_to(state, op, owner)
-        _check_done(state, op, owner.group)
-    ready = tuple(each.payload if isinstance(each, PendingRegister) else each for each in registers)
-    state.values[op.results[0]] = ready
-
-
-def _check_done(state: AgentState, op: DecodedOp, group: int) -> None:
-    if group in state.mmas:
-        raise violation(
-            state, op, f"hands on accumulators that wgmma group {group} may still write; wait until none is in flight"
-        )

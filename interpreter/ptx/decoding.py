@@ -10,6 +10,7 @@ from lowtide.interpreter.program.program import DecodedBlock, Program
 from lowtide.interpreter.ptx.binding import Op, Slots, bind, bind_special
 from lowtide.interpreter.ptx.rows import ROWS
 from lowtide.interpreter.ptx.syntax import Entry, Instruction, Label, Module, Name, Variable
+from lowtide.interpreter.ptx.table import Table
 
 _LEAST_ALIGNMENT, _MOST_ALIGNMENT = 16, 1024  # of shared memory: hardware's own, and the largest swizzle's period
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # of a tensor map among the parameters
@@ -73,19 +74,19 @@ def _attributes(entry: Entry) -> dict[str, object]:
     return found
 
 
-def graph_of(body: Sequence[Label | Instruction], slots: Slots, before: Sequence[Op] = ()) -> Graph:
-    """The blocks of a body and the edges between them. `before` comes first; the last block is the end of the text."""
+def graph_of(body: Sequence[Label | Instruction], slots: Slots, table: Table = ROWS) -> Graph:
+    """The blocks of a body, whose instructions `table` has, and the edges between them."""
     pieces, starts = _pieces(body)
     blocks = []
     for number, instructions in enumerate(pieces):
         after = number + 1 if number + 1 < len(pieces) else EXIT
         last = instructions[-1] if instructions and _is_end(instructions[-1]) else None
         plain = instructions[:-1] if last is not None else instructions
-        ops = tuple(_bound(each, slots) for each in plain)
+        ops = tuple(_bound(each, slots, table) for each in plain)
         branch = Branch((Edge(after),)) if last is None else _branch(last, starts, after, slots)
         blocks.append(Block(ops, branch, any(op.acts for op in ops)))
     start = Instruction("mov", (), None, "", 0, "the constants of the kernel")
-    blocks[0].ops = (Op(start, slots.fill, results=_filled(slots)), *before)
+    blocks[0].ops = (Op(start, slots.fill, results=_filled(slots)),)
     if any(edge.target == 0 for block in blocks for edge in block.branch.edges):
         raise InterpreterError("a branch leads to the beginning of a kernel, which is not interpreted")
     return Graph.of(blocks, registers=True)
@@ -118,8 +119,8 @@ def _is_end(instruction: Instruction) -> bool:
     return instruction.name in (*_JUMPS, *_ENDS)
 
 
-def _bound(instruction: Instruction, slots: Slots) -> Op:
-    return bind_special(instruction, slots) or bind(instruction, ROWS, slots)
+def _bound(instruction: Instruction, slots: Slots, table: Table) -> Op:
+    return bind_special(instruction, slots) or bind(instruction, table, slots)
 
 
 def _branch(last: Instruction, starts: dict[str, int], after: int, slots: Slots) -> Branch:

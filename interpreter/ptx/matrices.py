@@ -135,7 +135,7 @@ class _InFlight(Unreadable):
         )
 
 
-def _product(form: Form) -> tuple[wgmma.Product, bool]:
+def product_of(form: Form) -> tuple[wgmma.Product, bool]:
     """The product; whether accumulators hold two numbers each."""
     words = form.instruction.name.split(".")
     shape = next((match for word in words if (match := re.fullmatch(_MMA, word))), None)
@@ -160,7 +160,7 @@ _WGMMA_SHAPES = " ".join(f"m64n{n}k16" for n in range(8, 257, 8))
     words=f"sync aligned {_WGMMA_SHAPES}",
     section=f"{_ASYNC}: wgmma.mma_async",
     results=1,
-    prepare=_product,
+    prepare=product_of,
 )
 def mma_async(state: AgentState, op: Op, a: Any, b: Any, scale: Any, *further: Any) -> tuple[Any, ...]:
     """`scale` false: the accumulators count as zero before. Predicates are the same in all lanes."""

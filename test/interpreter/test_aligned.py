@@ -14,6 +14,19 @@ MMA = (
     "multiplicandBPtxType = #nvvm.mma_type<bf16>, shape = #nvvm.shape<m = 16, n = 8, k = 16>}"
 )
 
+FENCED = """%x = llvm.mlir.constant(0.0 : f32) : f32
+%desc = llvm.mlir.constant(0 : i64) : i64
+%acc = llvm.mlir.zero : !llvm.struct<(f32, f32, f32, f32)>
+nvvm.wgmma.fence.aligned"""
+WGMMA = {
+    "nvvm": "%r = nvvm.wgmma.mma_async %desc, %desc, %acc, <m = 64, n = 8, k = 16>, D[<f32>, <one>], "
+    "A[<bf16>, <one>, <row>], B[<bf16>, <one>, <col>] : !llvm.struct<(f32, f32, f32, f32)> -> "
+    "!llvm.struct<(f32, f32, f32, f32)>",
+    "llvm": '%r = llvm.inline_asm has_side_effects "{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.'
+    'm64n8k16.f32.bf16.bf16 {$0, $1, $2, $3}, $8, $9, p, 1, 1, 0, 0; }", "=f,=f,=f,=f,0,1,2,3,l,l" %x, %x, %x, %x, '
+    "%desc, %desc : (f32, f32, f32, f32, i64, i64) -> !llvm.struct<(f32, f32, f32, f32)>",
+}
+
 # What comes before the branch, and the instruction. %s is an address in shared memory that differs by lane.
 INSTRUCTIONS = {
     "ldmatrix": ("", f"%r = nvvm.ldmatrix %s {MATRIX}, num = 1 : i32}} : (!llvm.ptr<3>) -> i32"),
@@ -40,6 +53,12 @@ WHOLE = (
     r"(all 32 lanes|all threads) must execute it together.* lanes \[5, 6, .*|"
     r"a barrier in divergent code: lanes \[5, 6, .* do not arrive"
 )
+
+
+def test_part_of_a_warp_in_wgmma_is_reported_in_assembly_too() -> None:
+    for level, instruction in WGMMA.items():
+        with pytest.raises(InterpreterError, match=rf"wgmma\.mma_async.*level {level}, CTA 0 warp \d: ({WHOLE})"):
+            run_kernel(kernel(level, FENCED, instruction), [], 128)
 
 
 def kernel(level: str, before: str, inside: str) -> str:

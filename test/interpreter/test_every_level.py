@@ -62,7 +62,7 @@ def test_every_level_of_the_default_kernel_gives_the_same_d(default_kernel, leve
     np.testing.assert_array_equal(default_kernel.interpret(**inputs, level=level, domain="exact", seed=3), d)
 
 
-@pytest.mark.parametrize("level", [level for level in LEVELS if level != "llvm"])
+@pytest.mark.parametrize("level", LEVELS)
 def test_every_level_of_the_default_on_sm_90a_gives_the_same_d(hopper_kernel, level):
     kernel_spec, kernel, shape = hopper_kernel
     inputs, d = integers(kernel_spec, *shape)

@@ -16,7 +16,7 @@ from lowtide.runtime.driver import Device
 
 SMALL = ("--m", "70", "--n", "50", "--k", "40", "--target", "sm_80")
 RUN = ("run", *SMALL, "--level", "smem")
-LEVELS = ["problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm"]
+LEVELS = ["problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm", "llvm"]
 
 
 def lowtide(*arguments: str) -> Result:

@@ -11,7 +11,7 @@ def test_interpret_runs_every_dumped_level(dump: Path, level: str) -> None:
     output = accepted("interpret", str(level_file(dump, level)), "--sms", "3")
     assert reported(output, "level") == f"{level}, 3 SMs, numbers: float"
     assert reported(output, "result").startswith("ok: all 3500 elements within bound")
-    own = level not in ("epilogue", "nvvm")
+    own = level not in ("epilogue", "nvvm", "llvm")
     problem = "the file" if own else str(level_file(dump, "problem"))
     assert reported(output, "against") == f"float64, with the epilogue in {problem}"
 
@@ -110,7 +110,3 @@ def test_interpret_refuses_a_reference_of_another_problem(dump: Path, tmp_path: 
 )
 def test_interpret_refuses_bad_input_with_a_message(options: tuple[str, ...], message: str) -> None:
     assert message in refused("interpret", *SMALL, *options)
-
-
-def test_interpret_refuses_a_dump_below_nvvm(dump: Path) -> None:
-    assert "level llvm is not interpreted" in refused("interpret", str(level_file(dump, "llvm")))

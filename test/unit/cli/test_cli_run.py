@@ -110,7 +110,7 @@ def test_run_says_how_long_each_pass_took_and_whose_it_is() -> None:
         (("--level", "ctas"), "unknown level 'ctas'; the levels are problem"),
         (
             ("--m", "9000", "--n", "9000", "--level", "nvvm", "--k", "9000"),
-            "more than 10 min: take a GPU, a smaller problem, or --force",
+            "more than 10 min: take a GPU, a smaller problem, an earlier level (--level problem), or --force",
         ),
     ],
 )

@@ -1,0 +1,81 @@
+"""The llvm dialect: bit casts, between numbers of the domain and integers that hold them.
+
+Pairs of 16-bit floats in an i32 are `Packed` in every domain. A float that an integer of its width only carries into
+inline assembly is a `Number` there. Other casts need real bits, which only the domain of floats has.
+"""
+
+from typing import Any
+
+import numpy as np
+from mlir import ir
+
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.numbers.packed import Packed
+from lowtide.interpreter.numbers.registers import Number
+from lowtide.interpreter.ops import arith
+from lowtide.interpreter.program.ir_types import Type, Vector
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedOp, Program
+
+OPS = OpTable(acts=False)
+
+_TAKES_NUMBERS = "llvm.inline_asm"
+_HANDS_ON = frozenset({"llvm.extractelement"})
+
+
+def _prepare(op: DecodedOp, program: Program) -> None:
+    """Whether the result keeps numbers."""
+    source, target = (arith.element_of(types[0]) for types in (op.operand_types, op.result_types))
+    is_carried = source.is_float and not target.is_float and source.bits == target.bits
+    op.data = is_carried and _goes_into_assembly(op.source.results[0])
+
+
+def _goes_into_assembly(value: ir.Value) -> bool:
+    """Whether all that happens to a value is that inline assembly takes it."""
+    users = [use.owner.operation for use in value.uses]
+    return bool(users) and all(
+        user.name == _TAKES_NUMBERS or (user.name in _HANDS_ON and _goes_into_assembly(user.results[0]))
+        for user in users
+    )
+
+
+@OPS.implements("llvm.bitcast", "vector.bitcast", prepare=_prepare)
+def bitcast(state: AgentState, op: DecodedOp) -> None:
+    source, target = op.operand_types[0], op.result_types[0]
+    value = state.values[op.operands[0]]
+    from_element, to_element = arith.element_of(source), arith.element_of(target)
+    shape = target.shape if isinstance(target, Vector) else ()
+    if op.data:
+        value = Number(value, from_element.name)
+    elif isinstance(value, Packed):
+        if to_element.is_float:
+            payload = value.unpack(to_element.name)
+            value = payload.reshape(len(payload), *shape)
+        else:
+            value = Packed(value.payload.reshape(len(value.payload), *shape, 2), value.dtype)
+    elif from_element.name != to_element.name:
+        if from_element.is_float and from_element.bits == 16 and to_element.bits == 32 and not to_element.is_float:
+            value = Packed(value.reshape(len(value), *shape, 2), from_element.name)
+        else:
+            value = _cast_bits(state, value, source, target)
+    state.values[op.results[0]] = value
+
+
+def _cast_bits(state: AgentState, value: Any, source: Type, target: Type) -> Any:
+    """Real bits, which only the domain of floats has; zero is zero in each domain."""
+    domain, shape = state.machine.domain, target.shape if isinstance(target, Vector) else ()
+    from_element, to_element = arith.element_of(source), arith.element_of(target)
+    rows = np.asarray(value)
+    rows = rows.reshape(len(rows) if rows.ndim else 1, -1)
+    if not rows.any():
+        count = rows.shape[1] * from_element.bits // to_element.bits
+        result = np.zeros((len(rows), count), domain.payload if to_element.is_float else to_element.dtype)
+    else:
+        bits = domain.to_bits(rows, from_element.name) if from_element.is_float else rows.astype(from_element.dtype)
+        bits = np.ascontiguousarray(bits).view(f"u{to_element.bytes}")
+        result = domain.from_bits(bits, to_element.name) if to_element.is_float else bits.view(to_element.dtype)
+    if isinstance(target, Vector):
+        return result.reshape(len(result), *shape)
+    if len(result) > 1:
+        return result[:, 0]
+    return result[0, 0] if to_element.is_float else int(result[0, 0])
