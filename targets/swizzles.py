@@ -41,7 +41,8 @@ def swizzle_candidates(stored_shape: Shape, element_bytes: int) -> list[list[Swi
     """Every swizzle that permutes a tile of this stored shape within itself, in rounds, the simplest first.
 
     First <0…3, M, 3>; then the S of a longer row; then units of 32 bytes, for what is accessed in such blocks; then
-    every S that mixes in bits of the row's number, for elements of 8 bytes, of which a phase reads few rows.
+    the S of rows 2, 4 or 8 apart, which a permutation of M or N brings to one phase; for elements of 8 bytes, of which
+    a phase reads few rows, every S that mixes in bits of the row's number.
     """
     rows, columns = stored_shape
     unit = (16 // element_bytes).bit_length() - 1
@@ -53,6 +54,9 @@ def swizzle_candidates(stored_shape: Shape, element_bytes: int) -> list[list[Swi
     if element_bytes == _WIDE_BYTES:
         shifts = [(base, shift) for base in (unit, unit + 1, unit + 2) for shift in range(1, row_bits + 3)]
         rounds.append([(b, m, s) for m, s in shifts for b in (1, 2, 3) if b <= s and m + s >= row_bits])
+    else:
+        shifts = [(unit, row_bits - unit + apart) for apart in (1, 2, 3)]
+        rounds.append([(b, m, s) for m, s in shifts for b in (1, 2, 3) if b <= s])
     return [[c for c in candidates if c[0] == 0 or rows * columns % (1 << sum(c)) == 0] for candidates in rounds]
 
 

@@ -4,6 +4,7 @@ As in CuTe, a TV layout is a `Layout` of two top modes (thread, value) to the co
 tile (rows, columns): `index = row + column * rows`.
 """
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -87,33 +88,40 @@ def runs(tv: Layout, shape: Shape, vector: int, transposed: bool = False) -> Run
     _, count = extents(tv)
     if vector == 1:
         return Runs(tv, tuple(range(count)))
-    step, flat = (1 if transposed else shape[0]), _flat_values(tv, shape[0])
-    place = next((i for i, (extent, stride) in enumerate(flat) if stride == step and extent % vector == 0), None)
-    if place is None:
-        line = "rows" if transposed else "columns"
-        raise ScheduleError(
-            f"a thread does not hold {vector} neighbours along the {line} of the tile {shape[0]}x{shape[1]} by the TV "
-            f"layout {tv}; take narrower vectors"
-        )
-    numbers, number = [], 1
-    for extent, _ in flat:
-        numbers.append(number)
-        number *= extent
-    extent, stride = flat[place]
-    first = (vector, stride, numbers[place])
-    left = (extent // vector, stride * vector, numbers[place] * vector)
-    others = [(*entry, number) for entry, number in zip(flat, numbers, strict=True)]
-    modes = [first, *others[:place], *([left] if left[0] > 1 else []), *others[place + 1 :]]
-    shapes, strides, steps = zip(*modes, strict=True)
-    order = offsets(Layout(shapes, steps), np.arange(count))
+    unit, modes = (1 if transposed else shape[0]), _numbered(_flat_values(tv, shape[0]))
+    run: list[tuple[int, int, int]] = []
+    length = 1
+    while length < vector:
+        place = next((i for i, (_, stride, _) in enumerate(modes) if stride == unit * length), None)
+        taken = 1 if place is None else math.gcd(modes[place][0], vector // length)
+        if place is None or taken == 1:
+            line = "rows" if transposed else "columns"
+            raise ScheduleError(
+                f"a thread does not hold {vector} neighbours along the {line} of the tile {shape[0]}x{shape[1]} by the "
+                f"TV layout {tv}; take narrower vectors"
+            )
+        extent, stride, number = modes[place]
+        run.append((taken, stride, number))
+        modes[place : place + 1] = [(extent // taken, stride * taken, number * taken)] if extent > taken else []
+        length *= taken
+    shapes, strides, numbers = zip(*run, *modes, strict=True)
+    order = offsets(Layout(shapes, numbers), np.arange(count))
     return Runs(Layout(mode(tv, 0), Layout(shapes, strides)), tuple(order.tolist()))
 
 
 def neighbours(tv: Layout, shape: Shape, transposed: bool = False) -> int:
     """How many elements, a power of two, a thread holds side by side along the columns of the tile, or its rows."""
-    step = 1 if transposed else shape[0]
-    found = [extent & -extent for extent, stride in _flat_values(tv, shape[0]) if stride == step]
-    return max(found, default=1)
+    unit, extent_of = (1 if transposed else shape[0]), {stride: extent for extent, stride in _flat_values(tv, shape[0])}
+    held = 1
+    while unit * held in extent_of:
+        held *= extent_of[unit * held]
+    return held & -held
+
+
+def _numbered(modes: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """(extent, stride) of modes, and how many values lie between one of the mode and the next."""
+    steps = np.cumprod([1, *(extent for extent, _ in modes)]).tolist()
+    return [(extent, stride, step) for (extent, stride), step in zip(modes, steps[:-1], strict=True)]
 
 
 def _flat_values(tv: Layout, rows: int) -> list[tuple[int, int]]:

@@ -10,7 +10,8 @@ After    for each epilogue tile (here the whole CTA tile), with epilogue.math = 
            %rows = sm.load_shared %scratch : in rows of 16 bytes per thread
            sm.store_global %rows to (tile.view %d[%m, %n]); sm.barrier
          With epilogue.math = rows the accumulators go through shared memory, and operands are read and the region
-         applied in rows. With epilogue.path = direct, %y is stored from the accumulator's layout. With
+         applied in rows. With epilogue.path = direct, %y is stored from the accumulator's layout, in
+         the widest runs of columns that a thread holds. With
          epilogue.path = tma the scratch is stored by TMA, through a tensor map of D that the host makes
          (epilogue/stores.py):
            sm.tma_store_wait read 1; sm.barrier warpgroup                     (this one of two scratch buffers is free)
@@ -140,7 +141,7 @@ def _scratch(epilogue: Epilogue, buffers: Scratch) -> ir.Value:
 
 def _store_direct(epilogue: Epilogue, part: Part) -> None:
     y = epilogue.map(part.value, part.origin)
-    bytes_per_store = fragment_run(part.value.type) * element_bits(epilogue.d_element) // 8
+    bytes_per_store = fragment_run(y.type) * element_bits(epilogue.d_element) // 8
     sm.StoreGlobalOp(y, epilogue.window(part), f"st.global.{bytes_per_store}", cache=epilogue.cache)
 
 

@@ -24,8 +24,8 @@ After    %ring = sm.ring : !sm.ring<3 x [A, B]>                       (once, at 
            %ring = sm.ring kept [1] : !sm.ring<3 x [A, B]>
            scf.for %i … { …; copy_async A; scf.if %fill != 0 and %i + 2 < steps { copy_async B }; commit; … }
 Needs    level smem; the schedule's `stages` ≥ 2.
-Refuses  a K loop of another form; a schedule of fewer than two stages; to keep an operand that differs from tile to
-         tile, or has more or fewer K steps than the ring has slots.
+Refuses  a K loop of another form; a schedule of fewer than two stages; to keep an operand that differs between the
+         tiles of a CTA, or has more or fewer K steps than the ring has slots.
 Test     test/lit/passes/pipelined/pipeline-mainloop.mlir, pipeline-mainloop-invalid.mlir
 """
 
@@ -37,16 +37,21 @@ from mlir import ir
 from mlir.dialects import arith, scf
 
 from lowtide.dialects import sm, tile
+from lowtide.dialects.enums import raster_kind, scheduler_kind
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import RepeatKind, UnrollKind
+from lowtide.dialects.tile import RasterKind, RepeatKind, SchedulerKind, UnrollKind
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.pipelined.staged_loop import StagedLoop
-from lowtide.passes.support.builder import Builder, constant_of
-from lowtide.passes.support.kernels import is_direct, kernels_of, schedule_of
+from lowtide.passes.support.builder import Builder, constant_of, is_multiple
+from lowtide.passes.support.kernels import is_direct, kernels_of, launches_of, schedule_of
 from lowtide.passes.support.rewriting import before, erase, move_region, replace
 from lowtide.targets import Target
 
 Cursor: TypeAlias = tuple[ir.Value, ir.Value]  # slot and phase
+
+# The order in which consecutive work tiles read other rows of A, and of B. CTA i of g takes tiles i, i + g, …: it stays
+# with the same rows where the number of tiles along that side divides g.
+_ALONG = (RasterKind.column, RasterKind.row)
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ class PipelineMainloop(Pass):
                     raise Refusal(loop.loop, "unroll = full needs a K that is known at compile time; take none")
                 with mma.operation.location:
                     if schedule.mainloop.prologue is RepeatKind.once:
-                        _pipeline_across_tiles(kernel, loop, stages)
+                        _pipeline_across_tiles(kernel, loop, stages, launches_of(module, kernel))
                     else:
                         _pipeline(kernel, loop, stages)
 
@@ -91,13 +96,15 @@ def _pipeline(kernel: tile.KernelOp, staged: StagedLoop, stages: int) -> None:
         erase(buffer.owner.opview)
 
 
-def _pipeline_across_tiles(kernel: tile.KernelOp, staged: StagedLoop, stages: int) -> None:
+def _pipeline_across_tiles(
+    kernel: tile.KernelOp, staged: StagedLoop, stages: int, launches: Sequence[tile.LaunchOp]
+) -> None:
     """As `_pipeline`, for a ring that stays filled from one work tile to the next."""
     work = _work_tiles(staged)
     buffers = staged.buffers
     build = Builder.index()
     index = ir.IndexType.get()
-    kept = _kept(kernel, staged, work, stages)
+    kept = _kept(kernel, staged, work, stages, launches)
     with ir.InsertionPoint.at_block_begin(kernel.body.blocks[0]):
         ring = staged.make_ring(stages, kept)
     with before(work):
@@ -137,19 +144,25 @@ def _work_tiles(staged: StagedLoop) -> tile.WorkTilesOp:
     return parent
 
 
-def _kept(kernel: tile.KernelOp, staged: StagedLoop, work: tile.WorkTilesOp, stages: int) -> tuple[int, ...]:
+def _kept(
+    kernel: tile.KernelOp,
+    staged: StagedLoop,
+    work: tile.WorkTilesOp,
+    stages: int,
+    launches: Sequence[tile.LaunchOp],
+) -> tuple[int, ...]:
     """The operands that the schedule loads once. Refuses those that slots of their own cannot keep."""
     mainloop = schedule_of(kernel).mainloop
     kept = tuple(number for number, name in enumerate("ab") if mainloop.operand(name).load is RepeatKind.once)
     end, step = constant_of(staged.loop.upperBound), constant_of(staged.tile_k)
     for number in kept:
-        extent = constant_of((work.rows, work.columns)[number])
-        most = list(work.tile)[number]
-        if extent is None or extent > most:
+        if not _is_shared(number, work, launches):
+            side, order, most = "MN"[number], _ALONG[number], list(work.tile)[number]
             raise Refusal(
                 staged.loop,
-                f"{'ab'[number]}.load = once keeps what all work tiles share: it needs {'MN'[number]} known at compile "
-                f"time and at most {most}, the extent of the tile",
+                f"{'ab'[number]}.load = once keeps what all work tiles of a CTA share: it needs {side} known at "
+                f"compile time, and at most {most}, the extent of the tile, or scheduler = persistent, order = {order} "
+                f"and a multiple of the tiles along {side} as the number of CTAs",
             )
         if end is None or step is None or -(-end // step) != stages:
             raise Refusal(
@@ -158,6 +171,16 @@ def _kept(kernel: tile.KernelOp, staged: StagedLoop, work: tile.WorkTilesOp, sta
                 f"{stages}, known at compile time",
             )
     return kept
+
+
+def _is_shared(number: int, work: tile.WorkTilesOp, launches: Sequence[tile.LaunchOp]) -> bool:
+    """Whether all work tiles of a CTA read the same rows of A (0) or of B (1)."""
+    extent = constant_of((work.rows, work.columns)[number])
+    if extent is None:
+        return False
+    tiles = -(-extent // list(work.tile)[number])
+    in_turn = scheduler_kind(work) is SchedulerKind.persistent and raster_kind(work.order) is _ALONG[number]
+    return tiles == 1 or (in_turn and all(is_multiple(launch.grid, tiles) for launch in launches))
 
 
 def _emit_prologue(staged: StagedLoop, ring: ir.Value, slots: ir.Value, cursor: Cursor) -> Cursor:

@@ -12,7 +12,14 @@ from lowtide.dialects.tile.fields import Roles, cooperative, pingpong
 from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
-from lowtide.passes.schedules import division_choice, epilogue_choice, grid_choice, mainloop_choice, multiply_choice
+from lowtide.passes.schedules import (
+    division_choice,
+    epilogue_choice,
+    grid_choice,
+    mainloop_choice,
+    multiply_choice,
+    short_k_choice,
+)
 from lowtide.passes.schedules.asked_for import asks_for_no_roles, asks_for_roles, asks_for_tma_stores
 from lowtide.passes.schedules.grid_choice import Candidate, Tile
 from lowtide.passes.schedules.grid_cost import cost, role_cost
@@ -46,6 +53,8 @@ def choose(problem: Problem, target: Target, given: Schedule) -> Choice:
     schedule, why_tile, why_no_roles = _choose_tile(problem, target, given)
     schedule, swizzles = _choose_swizzles(schedule, problem)
     reasons = _reasons(schedule, problem, why_tile)
+    if why_tile == short_k_choice.REASONS["grid.tile"]:
+        reasons |= short_k_choice.REASONS
     for path, choice in swizzles.items():
         reasons[path] = choice.explain()
     if schedule.epilogue.path is StorePath.direct:
@@ -66,6 +75,10 @@ def _choose_tile(problem: Problem, target: Target, given: Schedule) -> tuple[Sch
             return *_with_roles(problem, target, given), ""
         except ScheduleError as error:  # the given fields may ask for instructions that every target has
             why_no_roles = str(error)
+    for values in short_k_choice.schedules(given, problem, target):
+        schedule = _follow(given.filled(values), problem, target)
+        if _broken_rule(schedule, problem, target) is None:
+            return schedule, short_k_choice.REASONS["grid.tile"], why_no_roles
     refused: list[str] = []
     for candidates in grid_choice.candidates(given, problem, target):
         best = _cheapest(candidates, problem, target, given, refused)

@@ -1,26 +1,23 @@
 """How the grid of a schedule is chosen: the tiles to choose among, the order of work tiles, the scheduler."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from math import ceil, log2, prod, sqrt
+from dataclasses import dataclass
+from math import ceil, log2, sqrt
 from types import MappingProxyType
 from typing import Any
 
 from tensor_layouts import size
 
 from lowtide.dialects.tile import (
-    GemmLayout,
     LaunchKind,
     OperandKind,
-    RasterKind,
     RepeatKind,
     SchedulerKind,
     TailKind,
-    UnrollKind,
     WavesKind,
 )
 from lowtide.dialects.tile.fields import Extents2, Extents3, Order, Roles, cooperative, grouped, pingpong
-from lowtide.dialects.tile.schedule import Epilogue, Schedule
+from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.asked_for import stores_by_tma, wgmma_width
 from lowtide.passes.schedules.facts import results_fill_registers, threads_of
@@ -35,17 +32,16 @@ from lowtide.targets.atoms import FMA, WARPGROUP_THREADS, WGMMA_ROWS
 
 @dataclass(frozen=True)
 class Candidate:
-    """A tile without roles: extents, warps, stages; for few K steps also the fields of a ring that stays filled."""
+    """A tile without roles: extents, warps, stages."""
 
     tile: Extents2
     k: int
     atoms: Extents3
     stages: int
-    across_tiles: Mapping[str, Any] = field(default_factory=dict)
 
     def values(self, has_ring: bool = True) -> dict[str, Any]:
         """By path of the schedule's fields."""
-        named = {"grid.tile": self.tile, "mainloop.k": self.k, "multiply.atoms": self.atoms, **self.across_tiles}
+        named = {"grid.tile": self.tile, "mainloop.k": self.k, "multiply.atoms": self.atoms}
         return named | ({"mainloop.stages": self.stages} if has_ring else {})
 
 
@@ -121,11 +117,6 @@ _DRIFT_WAVES = 16
 # FMA atoms: registers per thread that do for this number of accumulators, if the epilogue only converts them.
 _REGISTERS_OF_FMA, _ACCUMULATORS_OF_FMA = 128, 64
 
-# A ring stays filled, and its loop is unrolled, for operands of at most so many bits and K of so many steps, where each
-# SM has at least so many tiles, each of so many warps. 81920×256×256 f16 on an H200: 37.7 instead of 45.1 µs, and 35.8
-# where B stays in the ring.
-_BITS_ACROSS_TILES, _STEPS_ACROSS_TILES, _TILES_ACROSS, _WARPS_ACROSS_TILES = 16, range(4, 9), 3, 8
-
 _ACCUMULATORS_BESIDE_ROWS = 128  # per thread, if the epilogue also holds rows of a full operand
 # Accumulators per thread if an epilogue without TMA calls functions, in tiles of one block of rows per consumer: ptxas
 # interleaves the calls of a whole part, and spills with more.
@@ -138,52 +129,12 @@ def candidates(given: Schedule, problem: Problem, target: Target) -> Iterator[tu
     common = _COMMON_OF_ROWS.get(bits, _COMMON[bits]) if pairs_rows(problem) else _COMMON[bits]
     uncommon = _UNCOMMON_THREADS if bits == _FMA_BITS else _UNCOMMON_WARPS
     agreeing = tuple(c for c in common if tile in (None, c.tile) and k in (None, c.k))
-    chosen = agreeing if agreeing and given.multiply.atoms is None else common
-    yield (*chosen, *(filled for c in chosen for filled in _across_tiles(c, given, problem, target)))
+    yield agreeing if agreeing and given.multiply.atoms is None else common
     if tile is not None or k is not None or given.multiply.permutation is not None:
         shapes = dict.fromkeys((tile or c.tile, k or c.k) for c in common)
         yield tuple(
             Candidate(shape, depth, atoms, stages) for stages in (3, 2) for atoms in uncommon for shape, depth in shapes
         )
-
-
-def _across_tiles(candidate: Candidate, given: Schedule, problem: Problem, target: Target) -> Iterator[Candidate]:
-    """The candidate with a ring that stays filled from tile to tile, where K has few steps and each CTA many tiles.
-
-    B stays in the ring where all tiles share it. Not beside given fields that may mean a ring for each tile, nor
-    beside an epilogue whose operands and functions need the registers of an unrolled loop.
-    """
-    if prod(candidate.atoms) < _WARPS_ACROSS_TILES or not _leaves_ring_open(given) or problem.kinds or problem.has_math:
-        return
-    sides = tuple(zip((problem.m, problem.n, problem.k), (*candidate.tile, candidate.k), strict=True))
-    bits = max(element_type(name).bits for name in (problem.a, problem.b, problem.d))
-    is_whole = not any((extent or 1) % side for extent, side in sides)
-    if bits > _BITS_ACROSS_TILES or problem.layout is not GemmLayout.tn or not is_whole:
-        return  # edges and transposed fragments need registers that an unrolled loop has not
-    rows, columns, steps = ((extent or 0) // side for extent, side in sides)
-    if rows * columns < _TILES_ACROSS * target.sm_count or steps not in _STEPS_ACROSS_TILES:
-        return
-    fields = {
-        "grid.order": Order(RasterKind.row),
-        "grid.scheduler": SchedulerKind.even_split,
-        "mainloop.prologue": RepeatKind.once,
-        "mainloop.unroll": UnrollKind.full,
-    }
-    if columns == 1:
-        yield replace(candidate, stages=steps, across_tiles={**fields, "mainloop.b.load": RepeatKind.once})
-    yield replace(candidate, across_tiles=fields)
-
-
-def _leaves_ring_open(given: Schedule) -> bool:
-    """Whether no given field rules a filled ring out, or may mean a ring that is drained after each tile."""
-    grid, mainloop, multiply = given.grid, given.mainloop, given.multiply
-    decided = (grid.order, grid.scheduler, grid.ctas_per_sm, grid.k_division, mainloop.stages, mainloop.prologue)
-    copies = (mainloop.a.copy, mainloop.b.copy)
-    return (
-        all(field is None for field in (*decided, mainloop.unroll, multiply.atom, multiply.fragment_buffers, *copies))
-        and multiply.atoms is None
-        and given.epilogue == Epilogue()
-    )
 
 
 Tile = tuple[Extents3, Roles]

@@ -144,8 +144,8 @@ def reasons(schedule: Schedule, problem: Problem) -> Mapping[str, str]:
             "mainloop.roles": "every warp copies and multiplies; cp.async needs no separate warp",
             "mainloop.prologue": "K has few steps: the next tile's first loads are in flight while this one is stored",
             "mainloop.unroll": "the few steps of K and the epilogue are scheduled together",
-            "mainloop.a.load": "all work tiles share A",
-            "mainloop.b.load": "all work tiles share B",
+            "mainloop.a.load": "the work tiles of a CTA share A",
+            "mainloop.b.load": "the work tiles of a CTA share B",
             **{path: reason for name in OPERANDS for path, reason in _operand_reasons(name, schedule)},
         }
     consumers = f"{schedule.consumers} consumer warpgroup{'s' if schedule.consumers > 1 else ''}"

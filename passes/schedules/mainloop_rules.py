@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-from lowtide.dialects.tile import CacheHint, RepeatKind, SchedulerKind, UnrollKind
+from lowtide.dialects.tile import CacheHint, RasterKind, RepeatKind, SchedulerKind, UnrollKind
 from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.facts import registers_at_entry, ring_bytes, shared_memory_bytes, threads_of
+from lowtide.passes.schedules.grid_cost import ctas_per_sm
 from lowtide.passes.schedules.tma_rules import MAX_BOX_SIDE
 from lowtide.passes.support.atoms import GLOBAL_LOADS, RING_COPIES, TMA_RANKS
 from lowtide.passes.support.problem import Problem, a_is_mk
@@ -124,7 +125,7 @@ def loaded_once(schedule: Schedule, problem: Problem, target: Target) -> Iterato
             continue
         if schedule.mainloop.prologue is not RepeatKind.once:
             yield f"{name}.load = once needs a ring that outlives a work tile; take prologue = once"
-        if extent is not None and extent > most:
+        if extent is not None and not _stays_on(side, -(-extent // most), schedule, problem, target):
             yield (
                 f"{name}.load = once: tiles of {side} = {most} do not share {name.upper()} where {side} is {extent}; "
                 f"take {name}.load = per_tile"
@@ -137,6 +138,17 @@ def loaded_once(schedule: Schedule, problem: Problem, target: Target) -> Iterato
                 f"{name}.load = once keeps each K step in a slot of its own: stages = {stages} do not hold {steps}; "
                 f"take stages = {steps}"
             )
+
+
+def _stays_on(side: str, tiles: int, schedule: Schedule, problem: Problem, target: Target) -> bool:
+    """Whether all tiles of a CTA are at one place along a side of so many tiles.
+
+    CTA i of g takes tiles i, i + g, …: where consecutive tiles go along the side and its tiles divide g, it stays at
+    i modulo their number.
+    """
+    grid, along = schedule.grid, RasterKind.column if side == "M" else RasterKind.row
+    in_turn = grid.scheduler is SchedulerKind.persistent and grid.order is not None and grid.order.kind is along
+    return tiles == 1 or (in_turn and ctas_per_sm(schedule, problem, target) % tiles == 0)
 
 
 def unroll(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

@@ -27,6 +27,17 @@ def constant_of(value: ir.Value) -> int | None:
     return int(ir.IntegerAttr(owner.opview.value).value)
 
 
+def is_multiple(value: ir.Value, of: int) -> bool:
+    """Whether index code is known to give a multiple of a number: constants, products and minima of such."""
+    known, owner = constant_of(value), value.owner
+    if known is not None or isinstance(owner, ir.Block):
+        return known is not None and known % of == 0
+    inner = [is_multiple(operand, of) for operand in owner.operands]
+    if isinstance(owner.opview, (arith.MinSIOp, arith.MinUIOp)):
+        return all(inner)
+    return isinstance(owner.opview, arith.MulIOp) and any(inner)
+
+
 @dataclass
 class Builder:
     """Makes integer code of a type, i32, i64 or index.

@@ -12,7 +12,7 @@ from lowtide.interpreter import interpret
 from lowtide.passes.epilogue import lower_epilogue
 from lowtide.passes.nvvm import work_tiles
 from lowtide.passes.pipelined import pipeline_mainloop
-from lowtide.passes.schedules import built_for
+from lowtide.passes.schedules import built_for, mainloop_rules
 
 SCHEDULE = "grid.tile = [64, 32], k = 64, atoms = [2, 1, 1], stages = 7, prologue = once"
 SHAPE = (150, 70, 70)
@@ -68,3 +68,19 @@ def test_reading_what_a_ring_does_not_keep_is_found(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(built_for, "_prologue", lambda kernel, schedule: iter(()))
     with pytest.raises(InterpreterError, match="nothing was written"):
         kept("pipelined")
+
+
+def test_an_operand_that_changes_between_the_tiles_of_a_cta_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two columns of tiles: a CTA that takes tiles of both must not keep B."""
+    spec_of_two = lt.GemmSpec(m=None, n=62, k=100, a="bf16", b="bf16", d="bf16")
+    schedule = "grid.tile = [64, 32], k = 64, atoms = [2, 1, 1], stages = 2, prologue = once, b.load = once, "
+    inputs = inputs_of(spec_of_two, 500, 62, 100)
+
+    def d_in(order: str) -> Any:
+        kernel = lt.compile_gemm(spec_of_two, target="sm_80", schedule=f"{schedule}path = direct, order = {order}")
+        return interpret(kernel.levels["pipelined"], inputs, sms=2, domain="exact")
+
+    expected = d_in("row")
+    monkeypatch.setattr(mainloop_rules, "_stays_on", lambda *given: True)
+    monkeypatch.setattr(pipeline_mainloop, "_is_shared", lambda *given: True)
+    assert not np.array_equal(d_in("column"), expected)

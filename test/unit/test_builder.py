@@ -9,7 +9,7 @@ from mlir import ir
 from mlir.dialects import func
 from mlir.passmanager import PassManager
 
-from lowtide.passes.support.builder import Builder, constant_of
+from lowtide.passes.support.builder import Builder, constant_of, is_multiple
 
 CASTS = ("zext", "sext", "trunc", "index_cast")
 OTHERS = ("constant", "index", "select")
@@ -165,3 +165,16 @@ def test_constants_stand_once_where_the_builder_puts_them() -> None:
     function = Function([i32], twice)
     names = [op.operation.name for op in function.block.operations]
     assert names == ["arith.constant", "arith.subi", "arith.subi", "func.return"]
+
+
+def test_a_multiple_is_known_of_constants_products_and_minima() -> None:
+    module = ir.Module.create()
+    with ir.InsertionPoint(module.body):
+        function = func.FuncOp("f", ([ir.IndexType.get()], []))
+        count = function.add_entry_block().arguments[0]
+        with ir.InsertionPoint(function.entry_block):
+            build = Builder.index()
+            six, four = build.mul(count, 6), build.constant(4)
+            known = [is_multiple(value, 2) for value in (four, six, build.smin(six, four), build.mul(six, count))]
+            assert known == [True] * 4
+            assert not any(is_multiple(x, 3) for x in (four, count, build.smin(six, four), build.add(six, 3)))

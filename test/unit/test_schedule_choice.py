@@ -43,7 +43,16 @@ def test_the_reason_of_a_swizzle_holds_the_ways_of_each_candidate() -> None:
 @pytest.mark.parametrize(
     ("target", "given", "problem", "prologue", "load"),
     [
-        ("sm_80", Schedule(), SHORT, RepeatKind.once, None),  # its shared memory does not hold B beside a ring of A
+        (
+            "sm_80",
+            Schedule(),
+            SHORT,
+            RepeatKind.once,
+            None,
+        ),  # shared memory does not hold B twice
+        ("sm_80", Schedule(), replace(SHORT, k=192), RepeatKind.once, RepeatKind.once),
+        ("sm_90a", Schedule().with_(roles="single"), replace(SHORT, n=384), RepeatKind.once, None),  # three columns
+        ("sm_90a", Schedule().with_(roles="single", atoms=(2, 2, 1)), SHORT, None, None),
         ("sm_90a", Schedule().with_(roles="single"), SHORT, RepeatKind.once, RepeatKind.once),
         ("sm_90a", Schedule(), SHORT, None, None),  # a producer runs ahead by itself
         ("sm_80", Schedule(), LARGE, None, None),

@@ -117,6 +117,23 @@ CASES = [
         ("pipeline-mainloop", "convert-sm-to-nvvm"),
         lt.GemmSpec(m=50, n=None, k=120, a="bf16", b="bf16", d="bf16"),
     ),
+    # A thread holds 16 neighbouring bytes of a row of D in four atoms.
+    Case(
+        "neighbouring-columns",
+        "grid.tile = [32, 64], k = 32, atoms = [1, 2, 1], stages = 2, epilogue.path = direct, "
+        "permutation = [16, #tile.layout<(2,4,2,4):(4,8,32,1)>, 16]",
+        ((45, 61, 40), (33, 80, 24)),
+        ("bind-mma-atoms", "lower-epilogue", "convert-sm-to-nvvm"),
+    ),
+    # Each CTA stays on one of two columns of tiles, and keeps its part of B.
+    Case(
+        "b-loaded-once-per-column",
+        "grid.tile = [64, 32], k = 64, atoms = [2, 1, 1], stages = 2, prologue = once, b.load = once, order = row, "
+        "epilogue.path = direct",
+        ((500, 62, 100),),
+        ("pipeline-mainloop", "convert-sm-to-nvvm"),
+        lt.GemmSpec(m=None, n=62, k=100, a="bf16", b="bf16", d="bf16"),
+    ),
     Case(
         "prologue-once-direct-even-split",
         "grid.tile = [64, 32], k = 64, atoms = [2, 1, 1], stages = 7, prologue = once, scheduler = even_split, "

@@ -66,6 +66,19 @@ def test_the_smallest_swizzle_without_conflicts_is_chosen(columns, expected):
     assert f"swizzle<{expected[0]},{expected[1]},{expected[2]}>" in choice.explain()
 
 
+@pytest.mark.parametrize(
+    "columns, apart, between, expected", [(64, 4, 1, (3, 3, 5)), (32, 1, 2, (2, 3, 5)), (64, 2, 1, (3, 3, 4))]
+)
+def test_rows_that_a_permutation_brings_together_have_a_swizzle(columns, apart, between, expected):
+    """Columns of an atom of B: two `apart`, four pairs a run of 16 or 8 bytes apart, `between` those of other atoms."""
+    run = max(apart, between * 2) * 2
+    by_n = Layout((2, 4, 2, run // 2), (apart, run, 4 * run, between))
+    tiled, shape = TiledMma(K16, (1, 2, 1), (16, by_n, 16)), (128, columns)
+    accesses = [ldmatrix_access(ldmatrix_source(tiled, "b", shape, False)), copy_access(tile_copy(shape))]
+    choice = choose_swizzle(shape, accesses, 2)
+    assert (choice.swizzle, choice.ways) == (expected, 1)
+
+
 def test_a_transposed_operand_is_counted_in_its_stored_shape():
     plan = ldmatrix_source(TILED, "a", (64, 32), True)
     choice = choose_swizzle((32, 64), [ldmatrix_access(plan)], 2)

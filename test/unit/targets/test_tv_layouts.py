@@ -82,6 +82,23 @@ def test_runs_put_neighbours_side_by_side_and_say_which_values_they_are():
         assert found.in_order == in_order and sorted(found.values) == list(range(32))
 
 
+def test_runs_are_put_together_from_several_modes():
+    """Two columns of an atom, and those of four atoms between them, by a permutation of N."""
+    columns = Layout((2, 4, 2, 4), (4, 8, 32, 1))
+    shape = (64, 64)
+    tv = TiledMma(K16, (2, 2, 1), (32, columns, 16)).tv("c", shape)
+    assert (neighbours(tv, shape), neighbours(tv, shape, transposed=True)) == (8, 1)
+    for vector in (8, 4, 2):
+        found = runs(tv, shape, vector)
+        held = coordinates(tv, shape)[:, list(found.values)]
+        np.testing.assert_array_equal(coordinates(found.tv, shape), held)
+        vectors = held.reshape(128, -1, vector, 2)
+        np.testing.assert_array_equal(vectors, vectors[:, :, :1] + np.arange(vector)[:, None] * [0, 1])
+        assert sorted(found.values) == list(range(32))
+    with pytest.raises(ScheduleError, match="does not hold 16 neighbours"):
+        runs(tv, shape, 16)
+
+
 def test_values_that_have_no_neighbours_are_no_runs():
     tv = TiledMma(mma_atom("fma.m1n1k1.f32.f32"), (16, 16, 1)).tv("c", (64, 64))
     assert neighbours(tv, (64, 64)) == 1

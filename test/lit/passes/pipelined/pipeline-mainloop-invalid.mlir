@@ -269,7 +269,45 @@ tile.kernel @kernel(%a: !mat, %m: index) attributes {schedule = #tile.schedule<m
   %c96 = arith.constant 96 : index
   tile.work_tiles (%i, %j) of (%m, %m) by [32, 32] order(<row>) persistent {
     %zero = tile.splat 0.0 : !tile
-    // expected-error @below {{pipeline-mainloop: b.load = once keeps what all work tiles share: it needs N known at compile time and at most 32, the extent of the tile}}
+    // expected-error @below {{pipeline-mainloop: b.load = once keeps what all work tiles of a CTA share: it needs N known at compile time, and at most 32, the extent of the tile, or scheduler = persistent, order = row and a multiple of the tiles along N as the number of CTAs}}
+    %acc = scf.for %l = %c0 to %c96 step %c32 iter_args(%c = %zero) -> (!tile) {
+      %at = tile.view %a[%i, %l] : !mat to !tile.view<32x32xbf16>
+      sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
+      %bt = tile.view %a[%j, %l] : !mat to !tile.view<32x32xbf16>
+      sm.copy %bt to %bs : !tile.view<32x32xbf16>, !buffer
+      sm.barrier
+      %next = tile.mma tn %as, %bs, %c : !buffer, !buffer, !tile
+      scf.yield %next : !tile
+    }
+  }
+  tile.return
+}
+}
+
+// -----
+
+// Three CTAs do not stay in two columns of tiles.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
+!tile = !tile.tile<32x32xf32>
+module attributes {tile.target = "sm_80"} {
+func.func @host(%a: !mat, %m: index) {
+  %sms = tile.sm_count : index
+  %c3 = arith.constant 3 : index
+  %grid = arith.muli %sms, %c3 : index
+  tile.launch @kernel grid(%grid) threads(32) args(%a, %m) : !mat, index
+  return
+}
+tile.kernel @kernel(%a: !mat, %m: index) attributes {schedule = #tile.schedule<mainloop = <stages = 3, prologue = once, b = <load = once>>>} {
+  %as = sm.alloc : !buffer
+  %bs = sm.alloc : !buffer
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  %c96 = arith.constant 96 : index
+  tile.work_tiles (%i, %j) of (%m, %c64) by [32, 32] order(<row>) persistent {
+    %zero = tile.splat 0.0 : !tile
+    // expected-error @below {{pipeline-mainloop: b.load = once keeps what all work tiles of a CTA share: it needs N known at compile time, and at most 32, the extent of the tile, or scheduler = persistent, order = row and a multiple of the tiles along N as the number of CTAs}}
     %acc = scf.for %l = %c0 to %c96 step %c32 iter_args(%c = %zero) -> (!tile) {
       %at = tile.view %a[%i, %l] : !mat to !tile.view<32x32xbf16>
       sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer

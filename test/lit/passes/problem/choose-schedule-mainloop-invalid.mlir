@@ -702,6 +702,24 @@ func.func @gemm(%a: !mat, %b: !rhs, %d: !out) {
 
 // -----
 
+// Nor do those of a CTA, where four CTAs per SM take tiles of three columns in turn.
+!mat = memref<?x96xbf16, strided<[?, 1]>>
+!rhs = memref<192x96xbf16, strided<[?, 1]>>
+!out = memref<?x192xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @gemm(%a: !mat, %b: !rhs, %d: !out) {
+  // expected-error @below {{choose-schedule: no schedule fits: b.load = once: tiles of N = 64 do not share B where N is 192; take b.load = per_tile}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [64, 64], order = row, scheduler = persistent>, mainloop = <k = 32, stages = 3, prologue = once, b = <load = once>>, multiply = <atoms = [2, 2, 1]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !rhs, !out
+  return
+}
+}
+
+// -----
+
 // Each K step has a slot of its own.
 !mat = memref<?x96xbf16, strided<[?, 1]>>
 !rhs = memref<64x96xbf16, strided<[?, 1]>>
