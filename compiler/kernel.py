@@ -92,14 +92,16 @@ class CompiledKernel:
         sms: int = 2,
         seed: int = 0,
         domain: str = "float",
+        max_steps: int = interpreter.MAX_STEPS,
         **operands: Any,
     ) -> np.ndarray[Any, Any]:
         """Run a level on a CPU under the hardware's rules: numpy in, D out.
 
         Operands as in a call: the dtypes that the kernel was compiled for; any M, N, K, 0 included. In the domains
         "exact" and "field" arrays may hold integers of any dtype. `sms`: how many SMs, at least 1; `seed`: an integer
-        that draws the order in which agents run. Raises InterpreterError for operands that do not fit, for a level that
-        is not interpreted or was not compiled, and for every rule of the hardware that the kernel breaks.
+        that draws the order in which agents run; `max_steps`: how many ops each of them may run. Raises
+        InterpreterError for operands that do not fit, for a level that is not interpreted or was not compiled, and for
+        every rule of the hardware that the kernel breaks.
         """
         if not isinstance(level, str) or level not in self.levels:
             raise InterpreterError(f"level {level!r} is not at hand; this kernel has {', '.join(self.levels)}")
@@ -113,7 +115,7 @@ class CompiledKernel:
         inputs = {name: given[name] for name in names if name in given}
         is_ptx = level == str(Level.PTX)
         source = interpreter.Loaded(self.levels[str(Level.LLVM)], self.ptx) if is_ptx else self.levels[level]
-        return interpreter.interpret(source, inputs, sms=sms, seed=seed, domain=domain)
+        return interpreter.interpret(source, inputs, sms=sms, seed=seed, domain=domain, max_steps=max_steps)
 
 
 def _schedule(lowered: Lowered) -> Schedule:

@@ -1,7 +1,8 @@
 """Every level on a CPU, with the hardware's own rules; see `interpret`."""
 
 from lowtide.interpreter.api import Loaded, interpret
+from lowtide.interpreter.machine.agents import MAX_STEPS
 from lowtide.interpreter.machine.paths import Paths
 from lowtide.interpreter.machine.traces import Trace
 
-__all__ = ["Loaded", "Paths", "Trace", "interpret"]
+__all__ = ["MAX_STEPS", "Loaded", "Paths", "Trace", "interpret"]

@@ -23,7 +23,8 @@ from lowtide.errors import SpecError
 
 # Names that the call of a kernel, its interpretation, or the reference needs for itself.
 RESERVED_NAMES = frozenset(
-    {"a", "b", "d", "m", "n", "k", "domain", "level", "out", "seed", "self", "sms", "spec", "stream", "workspace"}
+    {"a", "b", "d", "m", "n", "k"}
+    | {"domain", "level", "max_steps", "out", "seed", "self", "sms", "spec", "stream", "workspace"}
 )
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState, Barrier, Cta, Steps, Wait
 from lowtide.interpreter.machine.execution import violation
@@ -64,11 +65,21 @@ def named_barrier(state: AgentState, op: Described, identifier: Any, threads: An
 
 def warp_barrier(state: AgentState, op: Described, members: Any) -> None:
     """bar.warp.sync: orders the lanes of a warp; interpreted for all 32 together only."""
+    _all_members(state, op, members)
+    state.cta.shared.warp_sync(state.warp)
+
+
+def elect(state: AgentState, op: Described, members: Any = -1) -> NDArray[np.bool_]:
+    """elect.sync: true for one lane of the member mask, all of which it waits for; the first of the whole warp."""
+    _all_members(state, op, members)
+    return state.lanes == 0
+
+
+def _all_members(state: AgentState, op: Described, members: Any) -> None:
     whole_warp(state, op)
     mask = uniform(state, op, members) & 0xFFFFFFFF
     if mask != 0xFFFFFFFF:
         raise violation(state, op, f"member mask {mask:#x}: only that of the whole warp, 0xffffffff, is interpreted")
-    state.cta.shared.warp_sync(state.warp)
 
 
 def name_with_end(cta: Cta, agent: int) -> str:

@@ -4,9 +4,9 @@ from typing import Any
 
 from lowtide.interpreter.machine import mbarrier_objects, register_pool, tma
 from lowtide.interpreter.machine.agents import AgentState, Steps
-from lowtide.interpreter.machine.barriers import together
+from lowtide.interpreter.machine.barriers import elect, together
 from lowtide.interpreter.machine.execution import violation
-from lowtide.interpreter.machine.lanes import uniform, whole_warp
+from lowtide.interpreter.machine.lanes import uniform
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp
 
@@ -104,9 +104,7 @@ def griddepcontrol(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("nvvm.elect.sync")
 def elect_sync(state: AgentState, op: DecodedOp) -> None:
-    """True for the first lane. It waits for all lanes of its member mask, those of the warp."""
-    whole_warp(state, op)
-    state.values[op.results[0]] = state.lanes == 0
+    state.values[op.results[0]] = elect(state, op, *(state.values[slot] for slot in op.operands))
 
 
 @OPS.implements("nvvm.setmaxregister")

@@ -9,7 +9,7 @@ import numpy as np
 
 from lowtide.interpreter.machine import clusters, mbarrier_objects, register_pool, tma
 from lowtide.interpreter.machine.agents import AgentState, Steps
-from lowtide.interpreter.machine.barriers import named_barrier, together, warp_barrier
+from lowtide.interpreter.machine.barriers import elect, named_barrier, together, warp_barrier
 from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.table import Form, Table
 
@@ -134,10 +134,9 @@ _MISCELLANEOUS = "Miscellaneous Instructions"
 
 @TABLE.effects("elect.sync", section=f"{_SECTION}: elect.sync", results=2, acts=False)
 def elect_sync(state: AgentState, op: Op, members: Any) -> tuple[Any, Any]:
-    """The first of the active lanes: its number, and true for it alone."""
-    active: Any = np.ones(len(state.lanes), np.bool_) if state.mask is None else state.mask
-    leader = int(np.argmax(active))
-    return leader, state.lanes == leader
+    """The number of the lane that is elected, and true for it alone."""
+    chosen = elect(state, op, members)
+    return int(np.argmax(chosen)), chosen
 
 
 @TABLE.effects("setmaxnreg.inc", "setmaxnreg.dec", words="sync aligned u32", section=f"{_MISCELLANEOUS}: setmaxnreg")

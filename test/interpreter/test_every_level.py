@@ -149,6 +149,9 @@ def test_what_is_not_interpreted_is_refused_with_the_levels_that_are(default_ker
         default_kernel.interpret(**inputs, level="asm")
     with pytest.raises(InterpreterError, match="sms = 0: a launch needs at least one SM"):
         default_kernel.interpret(**inputs, sms=0)
+    for level in ("cta", "nvvm", "ptx"):
+        with pytest.raises(InterpreterError, match="has run 8 ops and has not ended: a loop may have no end"):
+            default_kernel.interpret(**inputs, level=level, domain="exact", max_steps=8)
     with pytest.raises(InterpreterError, match="unknown number domain 'reals'; known are float, exact, field"):
         default_kernel.interpret(**inputs, domain="reals")
     with pytest.raises(IRError, match=r"not a legal module: -:1:\d+: "):
