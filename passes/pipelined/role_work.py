@@ -98,6 +98,9 @@ class Work:
                 sm.MbarrierArriveOp(turn, following)
 
             sm.MbarrierWaitOp(turn, instance, parity)
+            # One thread passes the turn on, and it may be back before another warp has seen it come, which would then
+            # wait for a phase that has passed. So all have taken it before.
+            sm.BarrierOp()
             slot, phase = self.emit_consumer(ring, place, cursor, pass_turn)
             skipped = sm.RingAdvanceOp(ring, slot, phase, count=build.mul(steps, turns - 1))
             return [skipped.next_index, skipped.next_phase, build.xor(parity, 1)]

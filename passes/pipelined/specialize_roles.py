@@ -21,7 +21,7 @@ After    %ring = sm.ring : !sm.ring<4 x [A, B]>
            consumer warps(4) instances(2) registers(232) {
              %instance = sm.role_instance; %r, %rp = sm.ring_advance %ring[0, 0] by %instance · %steps
              tile.work_tiles … in_turn iter_args(%r, %rp, %tp) {
-               sm.mbarrier_wait %turn[%instance, %tp]
+               sm.mbarrier_wait %turn[%instance, %tp];  sm.barrier               (all its warps have taken the turn)
                scf.for … { … }
                sm.mbarrier_arrive %turn[%instance + 1 mod 2]
                sm.ring_advance %ring[…] by %steps                               (the K steps of the other's tile)

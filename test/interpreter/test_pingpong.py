@@ -138,6 +138,21 @@ def test_a_planted_fault_is_found(levels: dict[str, dict[str, str]], fault: Faul
     assert re.search(fault.found, found), found
 
 
+def test_a_turn_is_not_passed_back_before_every_warp_has_taken_it(levels: dict[str, dict[str, str]]) -> None:
+    """Without the barrier after the wait, the turn may come and go before a warp looks, which then waits for ever."""
+    text, inputs = levels["direct"]["nvvm"], inputs_of(SPEC, 64, 64, 64)
+    barriers = re.findall(r"^ *nvvm\.barrier id.*\n", text, re.MULTILINE)
+    assert len(barriers) == 1
+    lapped = 0
+    for seed in range(8):
+        np.testing.assert_array_equal(interpret(text, inputs, sms=1, seed=seed, domain="exact"), expected(SPEC, inputs))
+        try:
+            interpret(text.replace(barriers[0], ""), inputs, sms=1, seed=seed, domain="exact")
+        except InterpreterError as error:
+            lapped += "deadlock" in str(error)
+    assert lapped
+
+
 def test_a_scratch_buffer_that_both_instances_use_is_found(levels: dict[str, dict[str, str]]) -> None:
     """Buffers exist once per instance: here the second one begins in the middle of the first one's two."""
     text = levels["tma"]["epilogue"]

@@ -24,6 +24,7 @@
 
 // The turn is from before the first read of the ring to after the last; the tile is stored after it.
 // CHECK:           sm.mbarrier_wait %turn[%instance, %[[P]]] : !sm.mbarriers<2>
+// CHECK-NEXT:      sm.barrier
 // CHECK:           %[[SUM:.+]]:3 = scf.for %{{.+}} = %c0 to %[[STEPS]] step %c1 iter_args(%{{.+}} = %{{.+}}, %{{.+}} = %[[R]], %{{.+}} = %[[RP]])
 // CHECK:           sm.mbarrier_arrive %turn[%[[NEXT]]] : !sm.mbarriers<2>
 // CHECK-NEXT:      tile.store %[[SUM]]#0 into %[[D]]
