@@ -45,7 +45,7 @@ def wide_product(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
                 total, lost = _two_sum(total, rows[i] @ columns[level - i])
                 error += lost
         product = total + error
-        sizes = np.abs(a).max(axis=1, keepdims=True) * np.abs(b).max(axis=0, keepdims=True)
+        sizes = np.abs(a).max(1, keepdims=True, initial=0.0) * np.abs(b).max(0, keepdims=True, initial=0.0)
         bound = np.abs(product) * 2.0**-_BITS + 2.0**-64 * depth * sizes + depth * np.finfo(np.float64).tiny
         plain = a @ b
     is_known = np.isfinite(product) & np.isfinite(bound)
@@ -56,7 +56,7 @@ def _slices(matrix: np.ndarray, step: int, count: int, axis: int) -> list[np.nda
     """The matrix as a sum of `count` parts of at most 53 − step bits each, below the largest along `axis`."""
     slices, rest = [], matrix
     for _ in range(count):
-        largest = np.abs(rest).max(axis=axis, keepdims=True)
+        largest = np.abs(rest).max(axis=axis, keepdims=True, initial=0.0)
         _, exponent = np.frexp(largest)
         shift = np.ldexp(1.0, exponent + step)
         part = np.where(largest == 0, 0.0, (rest + shift) - shift)

@@ -116,9 +116,11 @@ class _Coverer:
         queues = [self._ends(position) for position in range(3)]
         paddings = list(paddings_of(self.problem))
         shapes: list[Shape] = []
-        blanks = list(chosen)
-        while blanks or any(queues) or len(shapes) < len(paddings):
-            blank = blanks.pop(0) if blanks else self._small()
+        blanks, small = list(chosen), self._small()
+        left = self.budget - sum(blank.seconds for blank in chosen)
+        while blanks or (left >= small.seconds and (any(queues) or len(shapes) < len(paddings))):
+            blank = blanks.pop(0) if blanks else small
+            left -= small.seconds if blank is small else 0
             extents = []
             low = False
             for axis, whole, queue, fixed in zip(self.axes, blank.extents, queues, self.fixed, strict=True):
@@ -174,7 +176,11 @@ class _Coverer:
                     shape for shape in shapes if edge.holds(shape.extents[position] % axis.tile) and shape.extents[2]
                 )
                 found = next(met, None)
-                why = "" if found else f"the kernel was compiled for {axis.name} = {self.fixed[position]}"
+                fixed = self.fixed[position]
+                missed = (
+                    "the budget is spent" if fixed is None else f"the kernel was compiled for {axis.name} = {fixed}"
+                )
+                why = "" if found else missed
                 rows.append(Row(f"edge of {axis.name}", edge.text, found, why))
         return rows
 

@@ -48,3 +48,9 @@ def test_narrower_accumulators_take_the_plain_product():
     product, error = exact_product(a, b, "f32")
     assert np.array_equal(product, a @ b) and not error.any()
     assert exact_product(a, b, "f64")[1].all()
+
+
+def test_a_product_without_terms_is_0() -> None:
+    product, bound = exact_product(np.zeros((3, 0)), np.zeros((0, 4)), "f64")
+    np.testing.assert_array_equal(product, np.zeros((3, 4)))
+    np.testing.assert_array_less(bound, 1e-300)
