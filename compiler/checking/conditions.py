@@ -226,10 +226,21 @@ def _scheduler(schedule: Schedule) -> Iterator[Share]:
         yield Share("waves", "one CTA more than SMs", lambda work: 1 < work.sms == work.ctas - 1)
         yield Share("waves", "two waves of CTAs and a rest", lambda work: 1 < work.sms < work.ctas / 2)
         return
+    (high, wide), divided = schedule.cluster, schedule.k_division is not None
+
+    def units(work: Work) -> int:
+        """What CTAs, or clusters, take: tiles, or super-tiles, or where K is divided work items."""
+        if divided:
+            return _count(work) // (high * wide)
+        return -(-work.rows // high) * -(-work.columns // wide)
+
+    def fit(work: Work) -> int:
+        return work.resident // (high * wide)
+
     yield Share("waves", "fewer CTAs than fit", lambda work: work.ctas < work.resident)
-    yield Share("waves", "as many work items as CTAs fit", lambda work: 1 < work.resident == _count(work))
-    yield Share("waves", "one work item more than CTAs fit", lambda work: 1 < work.resident == _count(work) - 1)
-    yield Share("waves", "two waves of work items and a rest", lambda work: 1 < work.resident < _count(work) / 2)
+    yield Share("waves", "as many work tiles as fit at a time", lambda work: 1 < fit(work) == units(work))
+    yield Share("waves", "one work tile more than fit at a time", lambda work: 1 < fit(work) == units(work) - 1)
+    yield Share("waves", "two waves of work tiles and a rest", lambda work: 1 < fit(work) < units(work) / 2)
     yield Share("waves", "a CTA with three items", lambda work: any(len(items) == 3 for items in work.items))
     for items in range(1, schedule.turns + 2 if schedule.turns > 1 else 0):
         plural = "" if items == 1 else "s"

@@ -1,7 +1,9 @@
 """`lt.check`: right kernels pass on all paths, a fault planted in a pass is found and that very step named."""
 
 import json
+import math
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,18 +12,26 @@ import pytest
 from mlir import ir
 
 import lowtide as lt
+from lowtide import targets
 from lowtide.compiler.checking.check import check_subject
 from lowtide.compiler.checking.check_result import CheckResult
+from lowtide.compiler.checking.cover import cover_of
 from lowtide.compiler.checking.subjects import of_dump, of_kernel
 from lowtide.compiler.checking.trials import Finding
 from lowtide.compiler.checking.variants import variants_of
 from lowtide.compiler.checking.workload import work_of
+from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.driver import lower
 from lowtide.compiler.kernel import CompiledKernel
+from lowtide.compiler.problem_ir import problem_text
+from lowtide.dialects import tile
+from lowtide.dialects.tile.schedule import Schedule
 from lowtide.interpreter import Trace, interpret
 from lowtide.passes.atoms.bind_ring_to_cp_async import BindRingToCpAsync
-from lowtide.passes.base import Pass
+from lowtide.passes.base import Pass, walk
 from lowtide.passes.nvvm.convert_sm_to_nvvm import ConvertSmToNvvm
 from lowtide.passes.smem.assign_smem_layouts import AssignSmemLayouts
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 
 SMALL = "grid.tile = [32, 32], k = 16, atoms = [1, 2, 1], stages = 2, order = grouped(2)"
@@ -192,3 +202,33 @@ def test_the_work_that_is_computed_is_the_work_that_is_done(schedule: str, sms: 
         for cta, items in enumerate(work.items)
     }
     assert done == {cta: places for cta, places in expected.items() if places}
+
+
+@pytest.mark.parametrize(
+    ("target", "preset", "subjects"),
+    [
+        ("sm_80", "sm80-filled-ring", {"ring": 8}),
+        ("sm_80", "sm80-split-k", {"k_division split(4)": 3}),
+        ("sm_90a", "sm90-cluster-2x1", {"cluster": 2, "ring": 6}),
+        ("sm_90a", "sm90-split-tail", {"tail": 3}),
+        ("sm_90a", "sm90-pingpong", {"turns": 3}),
+        ("sm_90a", "sm90-hybrid-k", {"k_division hybrid": 6}),
+        ("sm_90a", "sm90-3d-maps", {"order groups(16, 8)": 7}),
+    ],
+)
+def test_every_condition_of_a_schedule_is_met_by_some_shape(target: str, preset: str, subjects: dict[str, int]) -> None:
+    """Without a run: the schedule is chosen, and shapes are computed."""
+    settled = targets.get(target)
+    text = lower(problem_text(OPEN, settled, lt.presets[preset]), until="problem").levels["problem"]
+    with make_context() as context:
+        module = parse_text(text, context, "<problem>")
+        schedule = Schedule.carried_by(module)
+        (gemm,) = walk(module, tile.GemmOp)
+        problem = Problem.of(gemm)
+    assert schedule is not None
+    rows = cover_of(schedule, problem, settled, lambda extents: 1.0 + math.prod(extents), 1e12).rows
+    assert [row for row in rows if row.shape is None] == []
+    counts = Counter(row.subject for row in rows)
+    assert {subject: counts[subject] for subject in subjects} == subjects
+    if preset == "sm90-3d-maps":  # panels must be whole
+        assert all(row.shape.extents[2] % 64 == 0 for row in rows if row.shape is not None)

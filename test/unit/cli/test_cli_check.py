@@ -3,7 +3,12 @@
 import json
 from pathlib import Path
 
+import pytest
 from cli_calls import accepted, edited, level_file, lowtide, refused, reported
+
+from lowtide.compiler.cli import check_presets
+from lowtide.compiler.presets import Preset
+from lowtide.dialects.tile.schedule import Schedule
 
 SCHEDULE = (
     "--target",
@@ -58,6 +63,16 @@ def test_check_of_a_saved_kernel_makes_its_levels_again(tmp_path: Path) -> None:
     manifest = saved / "manifest.json"
     kept = json.loads(manifest.read_text())
     assert kept["origin"].startswith("#")
+
+
+def test_check_of_all_presets_prints_a_row_for_each(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    presets = {name: Preset(Schedule.parse(SCHEDULE[-1]), "sm_80", "") for name in ("one", "two")}
+    monkeypatch.setattr(check_presets, "LADDERS", presets)
+    page = tmp_path / "page.md"
+    output = accepted("check", "--all-presets", "--jobs", "1", "--budget", "1", "--markdown", str(page))
+    assert reported(output, "one").split()[:2] == ["sm_80", "bf16"]
+    assert [line.split(" | ")[0] for line in page.read_text().splitlines()[2:]] == ["| one", "| two"]
+    assert "each has its own" in refused("check", "--all-presets", "--schedule", "sm80-best")
 
 
 def test_check_refuses_what_it_cannot_read(tmp_path: Path) -> None:
