@@ -145,9 +145,9 @@ def _planned(variant: Variant, budget: float, seed: int) -> tuple[Cover, list[Tr
     cover = cover_of(subject.schedule, subject.facts, subject.target, cost, budget)
     if not cover.shapes:
         return cover, []
-    first, *others = domains_of(subject.problem, cover.shapes[0].extents)
-    trials = [_trial(shape, first, seed + at) for at, shape in enumerate(cover.shapes)]
     small = [shape for shape in cover.shapes if shape.extents[2]][:2]
+    first, *others = domains_of(subject.problem, (small or cover.shapes)[0].extents)
+    trials = [_trial(shape, first, seed + at) for at, shape in enumerate(cover.shapes)]
     trials += [_trial(shape, domain, seed + at) for domain in others for at, shape in enumerate(small)]
     return cover, trials
 

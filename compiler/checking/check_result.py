@@ -37,9 +37,9 @@ class Verified:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """`ok` where every level ran and was right on every shape. `degree` is that of D as a polynomial of the inputs.
+    """`ok` where every run of every level was right: none failed, and none could not be run.
 
-    `str` is a report.
+    `degree` is that of D as a polynomial of the inputs. `str` is a report.
     """
 
     target: str
@@ -61,7 +61,7 @@ class CheckResult:
 
     @property
     def ok(self) -> bool:
-        return self.guilty is None and all(self.levels.values())
+        return all(outcome.finding is Finding.right for outcome in self.outcomes)
 
     @property
     def verdict(self) -> str:
@@ -70,9 +70,10 @@ class CheckResult:
         runs = f"{len(self.outcomes)} runs of {shapes} shapes at {len(self.levels)} levels"
         if self.guilty is not None:
             return f"WRONG at level {self.guilty.level}, by step {self.guilty.step}"
-        unrun = [level for level, count in self.levels.items() if not count]
+        unrun = [outcome for outcome in self.outcomes if outcome.finding is Finding.unknown]
         if unrun:
-            return f"NOT CHECKED at {', '.join(unrun)}; ok elsewhere: {runs}"
+            levels = ", ".join(dict.fromkeys(outcome.level for outcome in unrun))
+            return f"NOT CHECKED at {levels} by {len(unrun)} of the runs ({unrun[0].message}); ok elsewhere: {runs}"
         return f"ok: {runs}"
 
     def lines(self) -> Iterator[str]:

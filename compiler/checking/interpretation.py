@@ -114,7 +114,8 @@ def _of_field(value: Any, rng: np.random.Generator) -> Any:
     if value.ndim == 1:
         return rng.integers(FieldDomain.prime, size=len(value))
     rows, columns = value.shape
-    return rng.integers(FieldDomain.prime, size=(rows, value.strides[0] // value.itemsize))[:, :columns]
+    stride = max(columns, value.strides[0] // value.itemsize)  # of no rows it says nothing
+    return rng.integers(FieldDomain.prime, size=(rows, stride))[:, :columns]
 
 
 def run(

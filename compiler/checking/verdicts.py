@@ -63,7 +63,7 @@ def against_float64(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: i
     """D against float64 within the derived bound: all of it, or the first, the last and random rows of a large one."""
     m, n = d.shape
     k = inputs["a"].shape[1 if spec.layout[0] == "t" else 0]
-    count = min(m, max(16, _MOST_PRODUCTS // (n * k)))
+    count = min(m, max(16, _MOST_PRODUCTS // max(1, n * k)))
     if count == m:
         expected, bound = reference_with_bound(spec, **inputs)
         found = compare(spec, d, expected, bound)

@@ -76,6 +76,29 @@ def test_a_right_kernel_passes_on_all_paths() -> None:
     assert json.loads(json.dumps(result.as_json()))["ok"] is True
 
 
+def gelu_of(acc, c: lt.Full, scale: lt.Scalar):
+    return lt.gelu(scale * acc) + c
+
+
+def residual(acc, c: lt.Full, scale: lt.Scalar):
+    return scale * acc + 0.5 * c
+
+
+@pytest.mark.parametrize(
+    ("layout", "epilogue", "domains", "degree"),
+    [("nn", gelu_of, {"float"}, None), ("tt", residual, {"field", "float"}, 3), ("nt", lt.relu, {"exact", "float"}, 2)],
+)
+def test_numbers_are_of_a_domain_that_the_epilogue_has(
+    layout: str, epilogue: Callable, domains: set[str], degree: int | None
+) -> None:
+    spec = lt.GemmSpec(a="bf16", b="bf16", d="bf16", layout=layout, epilogue=epilogue)
+    result = lt.check(compiled(spec), jobs=1, budget=5.0)
+    assert result.ok, result.verdict
+    assert {outcome.trial.domain for outcome in result.outcomes} == domains
+    assert any(outcome.trial.extents[2] == 0 for outcome in result.outcomes)
+    assert degree in (None, result.degree)
+
+
 def test_a_dropped_barrier_is_the_fault_of_the_pass_that_dropped_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
