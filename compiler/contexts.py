@@ -57,13 +57,18 @@ def parse_text(text: str, context: ir.Context, name: str) -> ir.Module:
 
 def parse_file(path: Path, context: ir.Context) -> ir.Module:
     """Parse and verify a module; locations name the file. Raises IRError with MLIR's messages."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise IRError(f"cannot read {path}: {reason}; name a file of MLIR text, such as a dumped level") from None
+    text = read_text(path, "MLIR text")
     check_text(text, str(path))
     return parse_text(text, context, str(path))
+
+
+def read_text(path: Path, kind: str) -> str:
+    """The text of a file. Raises IRError where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise IRError(f"cannot read {path}: {reason}; name a file of {kind}, such as a dumped level") from None
 
 
 def _as_module(parsed: ir.OpView) -> ir.Module:

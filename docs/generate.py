@@ -29,6 +29,7 @@ from lowtide.compiler.bench.ladder import TIMED_HEADINGS
 from lowtide.compiler.bench.ladder_pages import LADDER_PAGES, LadderPage
 from lowtide.compiler.presets import PRESETS
 from lowtide.dialects.levels import DEVICE_OPS, HOST_OPS, RULES, Level
+from lowtide.interpreter.ptx.rows import ROWS
 from lowtide.passes.base import Pass
 from lowtide.passes.pipeline import REGISTRY, STEPS
 
@@ -126,6 +127,28 @@ def levels_page() -> str:
             lines.append(f"| {life.first.value} `{life.first}` | {life.last.value} `{life.last}` | {ops} |")
     lines += ["", "## Rules", "", "| op | from | to | rule |", "|---|---|---|---|"]
     lines += [f"| `{rule.op}` | `{rule.first}` | `{rule.last}` | {rule.message} |" for rule in RULES]
+    return _PAGES_HEAD + "\n".join(lines) + "\n"
+
+
+def instructions_page() -> str:
+    """The page of PTX instructions that the interpreter runs: the rows of its table."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for row in ROWS:
+        types, words = (" ".join(f"`.{word}`" for word in sorted(words)) for words in (row.types, row.words))
+        groups.setdefault((types, words, row.section), []).append(f"`{row.name}`")
+    lines = [
+        "# PTX instructions",
+        "",
+        "The interpreter runs these instructions of PTX, at level `ptx` and in the inline assembly of level `llvm`.",
+        "They are the rows of the table in [interpreter/ptx](../interpreter/ptx/table.py); how to add one is said in",
+        "[interpreter](interpreter.md#ptx). An instruction with another name, type or modifier is refused.",
+        "",
+        "| instruction | types | further modifiers | PTX ISA |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {', '.join(names)} | {types} | {words} | {section} |" for (types, words, section), names in groups.items()
+    ]
     return _PAGES_HEAD + "\n".join(lines) + "\n"
 
 
@@ -266,6 +289,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "dialects/sm.md": lambda: dialect_page("sm"),
         "passes.md": passes_page,
         "levels.md": levels_page,
+        "ptx-instructions.md": instructions_page,
         "schedule.md": schedule_page,
         **{f"{page.name}.md": functools.partial(ladder_page, page) for page in LADDER_PAGES},
         "../README.md": readme,

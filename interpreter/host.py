@@ -32,7 +32,7 @@ from lowtide.targets import Target
 #: Called as CTAs of a launch end, with the number that have ended and the total.
 Progress: TypeAlias = Callable[[int, int], None]
 
-LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm", "llvm")
+LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm", "llvm", "ptx")
 MAX_THREADS = 1024
 _BLOCK_SIZES = frozenset({"known_block_size", "gpu.known_block_size", "nvvm.reqntid"})  # exact ones, of a kernel
 MAX_CLUSTER = 8  # CTAs (CUDA C++ Programming Guide, "Thread Block Clusters")

@@ -1,11 +1,12 @@
-"""The problem that a dumped file is checked against: its own, another dump's, or that of its dump folder."""
+"""The problem that a file is checked against: its own, another dump's, or that of its dump folder or saved kernel."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from mlir import ir
 
-from lowtide.compiler.contexts import parse_file
+from lowtide.compiler.checking.runnable import saved_origin
+from lowtide.compiler.contexts import parse_file, parse_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.dialects.levels import Level
@@ -37,6 +38,12 @@ def expected_problem(file: Path, module: ir.Module, against: Path | None) -> Exp
         other = dumped_problem(file)
     if other is not None:
         return _from(other, own.spec, module.context)
+    origin = saved_origin(file)
+    if origin is not None:
+        saved = parse_text(origin, module.context, f"<origin of {file}>")  # owns the ops: must outlive them
+        found = spec_of(saved)
+        if found.whole:
+            return ExpectedProblem(found.spec, "float64, with the epilogue of the saved kernel")
     if own.spec.operands:
         names = ", ".join(operand.name for operand in own.spec.operands)
         raise IRError(

@@ -15,7 +15,7 @@ import numpy as np
 from lowtide.compiler.checking.interpretation import inputs_for, run
 from lowtide.compiler.checking.subjects import Step, Subject, write_level
 from lowtide.compiler.checking.trials import Element, Finding, Outcome, Source, Trial, op_in, outcomes
-from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.contexts import make_context
 from lowtide.dialects.levels import Level
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import Trace
@@ -161,7 +161,7 @@ def _storing(subject: Subject, source: Source, outcome: Outcome) -> str:
     spec = subject.spec
     inputs = inputs_for(spec, trial.extents, trial.domain, trial.seed, trial.padding)
     with make_context() as context:
-        module = parse_text(source.text, context, source.name)
+        module = source.load(context)
         options: dict[str, Any] = {"sms": trial.sms, "seed": trial.seed, "domain": trial.domain}
         try:
             run(module, spec, inputs, trace=trace, padding=trial.padding, **options)

@@ -18,7 +18,7 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import InterpreterError
-from lowtide.interpreter import Paths, Trace
+from lowtide.interpreter import Loaded, Paths, Trace
 from lowtide.interpreter.host import LEVELS, Progress
 from lowtide.interpreter.numbers.domains import FieldDomain
 from lowtide.targets import Target
@@ -42,12 +42,6 @@ LONGEST_SECONDS = 600.0
 
 # Elements after each row of a matrix, beyond what alignment needs. They are NaN: a kernel that reads them fails.
 ROW_PADDING = 8
-
-
-def check_interpreted(level: str) -> None:
-    """Raise InterpreterError for a level that is not interpreted, IRError for a name that is no level."""
-    if str(Level.named(level)) not in LEVELS:
-        raise InterpreterError(f"level {level} is not interpreted; the levels that are: {', '.join(LEVELS)}")
 
 
 def estimated_seconds(extents: tuple[int, int, int], cta: tuple[int, int, int] | None, level: str) -> float:
@@ -119,7 +113,7 @@ def _of_field(value: Any, rng: np.random.Generator) -> Any:
 
 
 def run(
-    module: ir.Module,
+    module: ir.Module | Loaded,
     spec: GemmSpec,
     inputs: Mapping[str, Any],
     *,

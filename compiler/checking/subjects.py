@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lowtide.compiler.checking.runnable import host_beside
 from lowtide.compiler.checking.trials import Source
 from lowtide.compiler.contexts import make_context, parse_file, parse_text
 from lowtide.compiler.driver import lower
@@ -32,7 +33,8 @@ class Step:
     path: Path
 
     def source(self) -> Source:
-        return Source(self.level, self.path.read_text(encoding="utf-8"), str(self.path))
+        host = host_beside(self.path) if self.level == str(Level.PTX) else ""
+        return Source(self.level, self.path.read_text(encoding="utf-8"), str(self.path), host)
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,9 @@ class Subject:
     @property
     def interpreted(self) -> list[Source]:
         """The levels that the interpreter runs."""
-        return [Source(level, text, self._name(level)) for level, text in self.levels.items() if level in LEVELS]
+        host = self.levels.get(str(Level.LLVM), "")
+        able = [level for level in self.levels if level in LEVELS and (host or level != str(Level.PTX))]
+        return [Source(level, self.levels[level], self._name(level), host) for level in able]
 
     def _name(self, level: str) -> str:
         return "" if self.dump is None else str(last_step(self.dump, Level.named(level)))

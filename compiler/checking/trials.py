@@ -18,13 +18,14 @@ from mlir import ir
 
 from lowtide.compiler.checking.interpretation import inputs_for, run
 from lowtide.compiler.checking.reference import reference
+from lowtide.compiler.checking.runnable import runnable
 from lowtide.compiler.checking.verdicts import Element, against_float64, equality
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.dialects.levels import Level
 from lowtide.errors import InterpreterError, IRError, NotInterpreted
-from lowtide.interpreter import Paths
+from lowtide.interpreter import Loaded, Paths
 from lowtide.interpreter.numbers.domains import ExactDomain, FieldDomain, FloatDomain
 
 Extents = tuple[int, int, int]
@@ -85,11 +86,19 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Source:
-    """The text of a level, or of a step within it, and the file that it is in, where there is one."""
+    """The text of a level, or of a step within it, and the file that it is in, where there is one.
+
+    `host` is the module of level llvm, for level ptx.
+    """
 
     level: str
     text: str
     name: str = ""
+    host: str = ""
+
+    def load(self, context: ir.Context) -> Loaded:
+        """As the interpreter runs it. Raises IRError, InterpreterError."""
+        return runnable(self.level, self.text, self.host, context, self.name).source
 
 
 def outcomes(problem: str, sources: Iterable[Source], trial: Trial, observe: bool = False) -> Iterator[Outcome]:
@@ -125,7 +134,7 @@ def _outcome(
     started = time.perf_counter()
     ended = partial(Outcome, source.level, trial)
     try:
-        module = parse_text(source.text, context, source.name or f"<level {source.level}>")
+        module = source.load(context)
         options: dict[str, Any] = {"sms": trial.sms, "seed": trial.seed, "domain": trial.domain}
         d = run(module, spec, inputs, padding=trial.padding, paths=paths, **options)
         verdict = against_float64(spec, inputs, d) if expected is None else equality(d, expected)
@@ -179,4 +188,6 @@ def degree_of(spec: GemmSpec) -> int:
 def op_in(message: str) -> str:
     """The op that a message of the interpreter names, and where it stands; "" for none."""
     named = re.search(r"`([^`]+)` at loc\(\"([^\"]*)\":(\d+):(\d+)", message)
-    return "" if named is None else f"{named[1]} at {named[2]}:{named[3]}:{named[4]}"
+    if named is None:
+        named = re.search(r"`([^`]+)` at ([^\s`]+\.ptx|<level ptx>):(\d+)", message)
+    return "" if named is None else f"{named[1]} at {':'.join(named.groups()[1:])}"

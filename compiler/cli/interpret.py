@@ -11,21 +11,25 @@ from mlir import ir
 from lowtide import targets
 from lowtide.compiler.checking import interpretation
 from lowtide.compiler.checking.expected_problem import ExpectedProblem, expected_problem
-from lowtide.compiler.checking.interpretation import check_interpreted, check_patience, cta_tile, duration, inputs_for
+from lowtide.compiler.checking.interpretation import check_patience, cta_tile, duration, inputs_for
+from lowtide.compiler.checking.runnable import SUFFIX, Runnable, host_beside, runnable
 from lowtide.compiler.checking.verdicts import Verdict, against_float64, check_memory, equality
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, counted, line, on_ctas, on_pass, problem_line, seed_or_drawn
 from lowtide.compiler.compile import resolve_schedule
-from lowtide.compiler.contexts import make_context, parse_file, parse_text
+from lowtide.compiler.contexts import make_context, parse_file, read_text
 from lowtide.compiler.driver import AFTER_ATTRIBUTE, Progress, lower
 from lowtide.compiler.native import choose, resolve
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level, check_level, level_of, target_of
 from lowtide.errors import IRError, SpecError
+from lowtide.interpreter import Loaded
 from lowtide.interpreter.numbers.domains import domain as number_domain
 
-File = Annotated[Path | None, typer.Argument(help="A dumped level, edited or not; none: the problem of the options.")]
+File = Annotated[
+    Path | None, typer.Argument(help="A dumped level, PTX too, edited or not; none: the problem of the options.")
+]
 Against = Annotated[
     Path | None,
     typer.Option("--against", help="Check FILE against this dump; default: its own epilogue, or its folder's problem."),
@@ -56,12 +60,12 @@ def interpret(
 ) -> None:
     """Run a level on random inputs on the CPU, under the hardware's rules, and check D.
 
-    With --level, FILE is lowered to that level first.
+    With --level, FILE is lowered to that level first. PTX is run in its dump folder, which has its host side.
 
     Exit status: 0 for a right D, 1 for a wrong one, 2 where refused, by a broken rule of the hardware too.
     """
     if level is not None:
-        check_interpreted(level)
+        Level.named(level)
     number_domain(domain)
     seed = seed_or_drawn(seed)
     with make_context() as context:
@@ -73,41 +77,44 @@ def interpret(
                 chosen = choose(target)
                 line("target", f"{chosen.name} ({chosen.reason})")
                 text = problem_text(spec, targets.get(chosen.name), resolve_schedule(schedule))
-                module = _lowered(text, chosen.name, level or str(Level.NVVM), context, on_pass(update))
+                given_level = _lowered(text, chosen.name, level or str(Level.NVVM), context, on_pass(update))
                 reference = ExpectedProblem(spec, "float64")
             else:
                 given = {"dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout, "epilogue": epilogue}
                 options.refuse_beside_file(file, **given, schedule=schedule)
-                module = _read(file, target, level, context, on_pass(update))
-                reference = expected_problem(file, module, against)
-        verdict = _run(module, reference, (m, n, k), sms, seed, domain, padding, force)
+                given_level = _read(file, target, level, context, on_pass(update))
+                reference = expected_problem(file, given_level.module, against)
+        verdict = _run(given_level, reference, (m, n, k), sms, seed, domain, padding, force)
     line("result", f"{verdict.word}: {verdict.message}")
     line("seed", str(seed))
     if not verdict.ok:
         raise typer.Exit(1)
 
 
-def _read(file: Path, target: str | None, level: str | None, context: ir.Context, progress: Progress) -> ir.Module:
-    """The module of a file, checked for its level; lowered if another level is asked for."""
+def _read(file: Path, target: str | None, level: str | None, context: ir.Context, progress: Progress) -> Runnable:
+    """The level in a file, checked; lowered if another level is asked for."""
+    if file.suffix == SUFFIX:
+        if level not in (None, str(Level.PTX)):
+            raise IRError(f"--level {level}, but {file} is past that level; give a dump of an earlier one")
+        return runnable(str(Level.PTX), read_text(file, "PTX"), host_beside(file), context, str(file))
     module = parse_file(file, context)
     own = level_of(module)
     if level is not None and level != str(own):
         return _lowered(file, target, level, context, progress)
-    check_interpreted(str(own))
     if target is not None and resolve(target) != target_of(module):
         raise IRError(f"--target {target}, but {file} is for {target_of(module).name}; leave it out")
     if AFTER_ATTRIBUTE not in module.operation.attributes:
         check_level(module, own)
-    return module
+    return Runnable(str(own), module, Loaded(module))
 
 
-def _lowered(source: str | Path, target: str | None, level: str, context: ir.Context, progress: Progress) -> ir.Module:
-    lowered = lower(source, target=target, until=level, on_progress=progress)
-    return parse_text(lowered.levels[level], context, f"<level {level}>")
+def _lowered(source: str | Path, target: str | None, level: str, context: ir.Context, progress: Progress) -> Runnable:
+    made = lower(source, target=target, until=level, on_progress=progress).levels
+    return runnable(level, made[level], made.get(str(Level.LLVM), ""), context)
 
 
 def _run(
-    module: ir.Module,
+    given_level: Runnable,
     reference: ExpectedProblem,
     given: tuple[int | None, ...],
     sms: int,
@@ -117,7 +124,7 @@ def _run(
     force: bool,
 ) -> Verdict:
     """Interpret, and compare; prints what is run."""
-    spec, level = reference.spec, str(level_of(module))
+    spec, level, module = reference.spec, given_level.level, given_level.module
     if reference.module is not None and domain == "float":
         raise IRError(
             f"{reference.name}: rounding differs from level to level; compare with --domain exact, or against a dump "
@@ -134,7 +141,7 @@ def _run(
     with busy("interpreting") as update:
         progress = on_ctas(update, level, seconds)
         result = interpretation.run(
-            module, spec, inputs, sms=sms, seed=seed, domain=domain, padding=padding, on_progress=progress
+            given_level.source, spec, inputs, sms=sms, seed=seed, domain=domain, padding=padding, on_progress=progress
         )
         elapsed = time.perf_counter() - started
         update("comparing")

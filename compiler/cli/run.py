@@ -7,13 +7,14 @@ from typing import Any
 import typer
 
 from lowtide.compiler.checking.gpu_run import run_on_gpu
-from lowtide.compiler.checking.interpretation import check_interpreted, check_patience, duration, inputs_for
+from lowtide.compiler.checking.interpretation import check_patience, duration, inputs_for
 from lowtide.compiler.checking.interpretation import run as interpret
+from lowtide.compiler.checking.runnable import runnable
 from lowtide.compiler.checking.verdicts import Verdict, against_float64, check_memory
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, counted, line, on_ctas, on_pass, problem_line, seed_or_drawn, time_table
 from lowtide.compiler.compile import compile_gemm
-from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.contexts import make_context
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.native import choose
 from lowtide.compiler.spec import GemmSpec
@@ -62,7 +63,7 @@ def run(
     """
     spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue)
     if level is not None:
-        check_interpreted(level)
+        Level.named(level)
     check_memory(m, n, k)
     seed = seed_or_drawn(seed)
     chosen = choose(target)
@@ -134,9 +135,10 @@ def _on_interpreter(
     inputs: dict[str, Any] = inputs_for(spec, extents, "float", seed)
     started = time.perf_counter()
     with busy("interpreting") as update, make_context() as context:
-        module = parse_text(kernel.levels[level], context, f"<level {level}>")
+        host = kernel.levels[str(Level.LLVM)]
+        source = runnable(level, kernel.levels[level], host, context).source
         progress = on_ctas(update, level, seconds)
-        result = interpret(module, spec, inputs, sms=sms, seed=seed, domain="float", on_progress=progress)
+        result = interpret(source, spec, inputs, sms=sms, seed=seed, domain="float", on_progress=progress)
         elapsed = time.perf_counter() - started
         update("comparing with float64")
         verdict = against_float64(spec, inputs, result, seed)

@@ -31,8 +31,11 @@ def load(state: AgentState, op: Described, cells: Cells, address: Any, width: in
     payload, dtype = cells.load_any(access, rows, size, width * count // size)
     if dtype == ZERO_TYPE:
         return (0,) * count
-    parts = np.split(spread(state, payload), count, axis=1)
-    return tuple(_register(part, dtype, width) for part in parts)
+    rows = spread(state, payload)
+    if count == 1:
+        return (_register(rows, dtype, width),)
+    each = rows.shape[1] // count
+    return tuple(_register(rows[:, at : at + each], dtype, width) for at in range(0, each * count, each))
 
 
 def _register(payload: Values, dtype: str, width: int) -> Any:

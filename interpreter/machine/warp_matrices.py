@@ -110,9 +110,9 @@ class Products:
 
 
 def multiply_together(
-    state: AgentState, products: Products, fragments: MmaFragments, types: tuple[str, str]
+    state: AgentState, products: Products, columns: Sequence[Any], fragments: MmaFragments, types: tuple[str, str]
 ) -> list[Values]:
-    """As `multiply`, for products of packed operands and plain accumulators: the columns (32,) of D of each."""
+    """As `multiply`, for products of packed operands and accumulators `columns`: the columns (32,) of D of each."""
     if state.mask is not None:
         raise NotTogether
     values, domain, (m, n, k) = state.values, state.machine.domain, fragments.shape
@@ -120,7 +120,6 @@ def multiply_together(
     left, right = np.empty((len(a), m, k), a.dtype), np.empty((len(b), k, n), b.dtype)
     left[:, fragments.a[0], fragments.a[1]] = a
     right[:, fragments.b[0], fragments.b[1]] = b
-    columns = [values[slot] for slot in products.c]
     c = np.empty((len(columns), 32), domain.payload)
     for at, column in enumerate(columns):
         c[at] = column

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from lowtide.elements import ELEMENTS
 from lowtide.errors import InterpreterError
+from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.numbers.cells import ZERO_TYPE
 from lowtide.interpreter.numbers.domains import Domain
 
@@ -31,13 +32,36 @@ class Mixed:
     second: Any
 
     def blend(self, condition: Any, other: Any) -> Any:
-        return self if other is None else Mixed(condition, self, other)
+        """This where the condition (32,) holds, else `other`."""
+        return self if other is None else self.under(~condition, other)
+
+    def under(self, condition: Any, value: Any) -> Any:
+        """`value` where the condition (32,) holds, else this. What is of one kind stays together."""
+        if _are_alike(value, self.first):
+            return Mixed(self.condition | condition, blend(condition, value, self.first), self.second)
+        if _are_alike(value, self.second):
+            return Mixed(self.condition & ~condition, self.first, blend(condition, value, self.second))
+        return Mixed(condition, value, self)
 
     def map(self, function: Callable[[Any], Any]) -> Any:
         """The function's values of both, numpy arrays or scalars, as one."""
         first, second = np.asarray(function(self.first)), np.asarray(function(self.second))
         extra = max(first.ndim, second.ndim) - 1
         return np.where(np.asarray(self.condition).reshape(-1, *(1,) * max(extra, 0)), first, second)
+
+
+def joined(condition: Any, value: Any, other: Any) -> Any:
+    """`value` where the condition (32,) holds, else `other`, which is of another kind."""
+    if other is None:
+        return value
+    return other.under(condition, value) if isinstance(other, Mixed) else Mixed(condition, value, other)
+
+
+def _are_alike(x: Any, y: Any) -> bool:
+    """Whether two values are of one kind, and of one type of numbers."""
+    if isinstance(x, int | np.ndarray) or isinstance(y, int | np.ndarray):
+        return isinstance(x, int | np.ndarray) and isinstance(y, int | np.ndarray)
+    return type(x) is type(y) and getattr(x, "dtype", "") == getattr(y, "dtype", "")
 
 
 class Packed:
@@ -63,7 +87,7 @@ class Packed:
     def blend(self, condition: Any, other: Any) -> Any:
         """This where the condition (32,) holds, else `other`."""
         if not isinstance(other, Packed):
-            return self if other is None else Mixed(condition, self, other)
+            return joined(condition, self, other)
         if self.dtype != other.dtype and ZERO_TYPE not in (self.dtype, other.dtype):
             raise InterpreterError(f"a register that holds {self.dtype} is joined with one that holds {other.dtype}")
         column = np.asarray(condition).reshape(-1, *(1,) * (self.payload.ndim - 1))

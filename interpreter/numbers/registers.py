@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.errors import InterpreterError, NotInterpreted
+from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE
 from lowtide.interpreter.numbers.domains import Domain, FloatDomain
-from lowtide.interpreter.numbers.packed import Mixed, Packed
+from lowtide.interpreter.numbers.packed import Mixed, Packed, joined
 
 Values = NDArray[Any]
 
@@ -74,7 +75,7 @@ class Number:
         """This where the condition (32,) holds, else `other`."""
         if isinstance(other, Number) and other.dtype == self.dtype:
             return Number(np.where(condition, self.payload, other.payload), self.dtype)
-        return self if other is None else Mixed(condition, self, other)
+        return joined(condition, self, other)
 
 
 @dataclass(eq=False, slots=True)
@@ -85,7 +86,10 @@ class Pair:
     high: Any
 
     def blend(self, condition: Any, other: Any) -> Any:
-        return self if other is None else Mixed(condition, self, other)
+        """This where the condition (32,) holds, else `other`."""
+        if isinstance(other, Pair):
+            return Pair(blend(condition, self.low, other.low), blend(condition, self.high, other.high))
+        return joined(condition, self, other)
 
 
 def is_raw(value: Any) -> bool:

@@ -172,7 +172,8 @@ def _prepare_mma(op: DecodedOp, program: Program) -> None:
 
 def _products(state: AgentState, batch: Batch) -> None:
     fragments, dtype, accumulator, _ = batch.ops[0].data
-    columns = warp_matrices.multiply_together(state, batch.data, fragments, (dtype, accumulator))
+    before = [state.values[slot] for slot in batch.data.c]
+    columns = warp_matrices.multiply_together(state, batch.data, before, fragments, (dtype, accumulator))
     count = len(columns) // len(batch.ops)
     for at, op in enumerate(batch.ops):
         state.values[op.results[0]] = tuple(columns[at * count : (at + 1) * count])

@@ -19,10 +19,12 @@ from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.registers import SIGNED, Number, RegisterError, canonical
+from lowtide.interpreter.program.batches import Bulk
 from lowtide.interpreter.ptx.special_registers import SPECIAL
 from lowtide.interpreter.ptx.syntax import Address, Group, Guard, Immediate, Instruction, Name, Operand, Register
 from lowtide.interpreter.ptx.table import Form, Table, bits_of
 
+_FREE = ("ld", "ld.param")  # plain loads change places with what neither stores nor orders accesses
 _SINK = "_"  # in place of a register: the result is dropped
 
 
@@ -39,6 +41,13 @@ class Op:
     acts: bool = False
     run: Callable[..., Any] = lambda *values: None
     readers: tuple[Callable[[list[Any]], Any], ...] = ()
+    bulk: Bulk | None = None
+    is_free: bool = False  # may change places with others that do not touch its registers
+    regions: tuple[Any, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.instruction.name
 
     def describe(self) -> str:
         """The instruction's text, short, and where it stands."""
@@ -219,6 +228,9 @@ def bind(instruction: Instruction, table: Table, slots: Slots) -> Op:
         guard = slots.first + instruction.guard.register.slot
         op.handler = _guarded(instruction.guard, guard, op.handler, op.resumable)
         read += [guard, *results]
+    else:
+        op.bulk = row.bulk
+        op.is_free = row.is_value or row.bulk is not None or row.name in _FREE
     op.operands = tuple(read)
     return op
 

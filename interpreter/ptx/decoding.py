@@ -1,10 +1,12 @@
 """A kernel of PTX as a program: blocks of bound instructions, how they follow each other, where its variables lie."""
 
 from collections.abc import Sequence
-from itertools import count
+from itertools import count, groupby
+from typing import Any
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.numbers.domains import Domain
+from lowtide.interpreter.program.batches import batched
 from lowtide.interpreter.program.graphs import EXIT, Block, Branch, Edge, Graph
 from lowtide.interpreter.program.program import DecodedBlock, Program
 from lowtide.interpreter.ptx.binding import Op, Slots, bind, bind_special
@@ -82,7 +84,7 @@ def graph_of(body: Sequence[Label | Instruction], slots: Slots, table: Table = R
         after = number + 1 if number + 1 < len(pieces) else EXIT
         last = instructions[-1] if instructions and _is_end(instructions[-1]) else None
         plain = instructions[:-1] if last is not None else instructions
-        ops = tuple(_bound(each, slots, table) for each in plain)
+        ops = _batched([_bound(each, slots, table) for each in plain])
         branch = Branch((Edge(after),)) if last is None else _branch(last, starts, after, slots)
         blocks.append(Block(ops, branch, any(op.acts for op in ops)))
     start = Instruction("mov", (), None, "", 0, "the constants of the kernel")
@@ -90,6 +92,15 @@ def graph_of(body: Sequence[Label | Instruction], slots: Slots, table: Table = R
     if any(edge.target == 0 for block in blocks for edge in block.branch.edges):
         raise InterpreterError("a branch leads to the beginning of a kernel, which is not interpreted")
     return Graph.of(blocks, registers=True)
+
+
+def _batched(ops: Sequence[Op]) -> tuple[Any, ...]:
+    """The instructions of a block, those of one kind brought together between those that keep their places."""
+    result: list[Any] = []
+    for is_free, group in groupby(ops, lambda op: op.is_free):
+        run = list(group)
+        result += batched(run) if is_free else run
+    return tuple(result)
 
 
 def _filled(slots: Slots) -> tuple[int, ...]:

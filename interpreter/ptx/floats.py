@@ -5,12 +5,17 @@ exact ones do, rounded once.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
+from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import Number, halves, number
+from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
 from lowtide.interpreter.ptx import integers
 from lowtide.interpreter.ptx.table import Form, Table
 
@@ -20,19 +25,58 @@ _PAIRS = {"f16x2": "f16", "bf16x2": "bf16"}
 _TYPES = "f16 bf16 f32 f64 f16x2 bf16x2"
 
 
+@dataclass(slots=True, eq=False)
+class OfNumbers:
+    """A function of payloads of numbers of type `source`, and the name of that of its value."""
+
+    domain: Domain
+    source: str
+    target: str
+    function: Callable[..., Any]
+
+    def __call__(self, *values: Any) -> Number:
+        source = self.source
+        payloads = [
+            v.payload if v.__class__ is Number and v.dtype == source else number(v, source, self.domain) for v in values
+        ]
+        return Number(self.function(*payloads, self.target), self.target)
+
+
 def of_floats(form: Form, function: Callable[..., Any]) -> Callable[..., Any]:
     """The function of payloads and a type's name, on registers of the instruction's type."""
     domain, type = form.domain, form.type
     if type in _PAIRS:
         dtype = _PAIRS[type]
         return lambda *values: Packed(function(*(halves(v, dtype, domain) for v in values), dtype), dtype)
+    return OfNumbers(domain, type, type, function)
 
-    def compute(*values: Any) -> Number:
-        payloads = [v.payload if v.__class__ is Number and v.dtype == type else number(v, type, domain) for v in values]
-        return Number(function(*payloads, type), type)
 
-    return compute
+def _together(state: AgentState, batch: Batch) -> None:
+    """Functions of numbers, on the operands of all of them at once."""
+    values, run = state.values, batch.ops[0].run
+    if not isinstance(run, OfNumbers):
+        raise NotTogether
+    columns = []
+    for reads in zip(*(op.readers for op in batch.ops), strict=True):
+        found = [read(values) for read in reads]
+        if any(value.__class__ is not Number or value.dtype != run.source for value in found):
+            raise NotTogether
+        payloads = [value.payload for value in found]
+        varying = [isinstance(payload, np.ndarray) and payload.ndim == 1 for payload in payloads]
+        if all(varying):
+            columns.append(np.concatenate(payloads).reshape(len(payloads), 32))
+        elif any(varying):
+            columns.append(np.stack([np.broadcast_to(payload, (32,)) for payload in payloads]))
+        else:
+            columns.append(np.array(payloads)[:, None])
+    result = run.function(*columns, run.target)
+    if result.shape[1] == 1:
+        raise NotTogether
+    for op, row in zip(batch.ops, result, strict=True):
+        values[op.results[0]] = Number(row, run.target)
 
+
+NUMBERS_TOGETHER = Bulk(_together, key=lambda op: op.instruction.name, accesses=False)
 
 _ROUNDED: Mapping[str, str] = MappingProxyType(
     {"add": "add", "sub": "subtract", "mul": "multiply", "fma": "fma", "div": "divide"}
@@ -93,26 +137,30 @@ def _by_type(
     return lambda form: of_float(form) if "f" in form.type or of_integer is None else of_integer(form)
 
 
-_MAKERS: Mapping[str, tuple[Callable[[Form], Any], str]] = MappingProxyType(
+_SINGLE, _SMALL = "f32 f64", "f32 f16 bf16 f16x2 bf16x2"
+
+# By opcode: what makes its function, its modifiers, its types.
+_MAKERS: Mapping[str, tuple[Callable[[Form], Any], str, str]] = MappingProxyType(
     {
-        "add": (_rounded, "rn"),
-        "sub": (_rounded, "rn"),
-        "mul": (_rounded, "rn"),
-        "fma": (_rounded, "rn"),
-        "div": (_rounded, "rn approx full"),
-        "min": (_extremum, "NaN"),
-        "max": (_extremum, "NaN"),
-        "neg": (_negated, ""),
-        "rcp": (_reciprocal, "rn approx"),
-        **{name: (_function, "rn approx") for name in _FUNCTIONS},
+        **dict.fromkeys(("add", "sub", "mul", "fma"), (_rounded, "rn", _TYPES)),
+        "div": (_rounded, "rn approx full", _SINGLE),
+        **dict.fromkeys(("min", "max"), (_extremum, "NaN", _TYPES)),
+        "neg": (_negated, "", _TYPES),
+        "abs": (_function, "", _TYPES),
+        "copysign": (_function, "", _SINGLE),
+        "rcp": (_reciprocal, "rn approx", _SINGLE),
+        **dict.fromkeys(("ex2", "tanh"), (_function, "approx", _SMALL)),
+        **dict.fromkeys(("lg2", "sin", "cos"), (_function, "approx", "f32")),
+        **dict.fromkeys(("sqrt", "rsqrt"), (_function, "rn approx", _SINGLE)),
     }
 )
 
-for _name, (_maker, _words) in _MAKERS.items():
+for _name, (_maker, _words, _types) in _MAKERS.items():
     _shared = integers.TABLE.rows.get(_name)
     TABLE.values(
         _name,
-        types=" ".join((_TYPES, *(_shared.types if _shared else ()))),
+        types=" ".join((_types, *(_shared.types if _shared else ()))),
         words=_words,
-        section=f"{_SECTION}: {_name}",
+        section=f"{_shared.section.partition(':')[0]}, {_SECTION}: {_name}" if _shared else f"{_SECTION}: {_name}",
+        bulk=NUMBERS_TOGETHER,
     )(_by_type(_shared.handler if _shared else None, _maker))

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from lowtide.interpreter.machine import hardware, warp_matrices, wgmma
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.machine.lanes import whole_warp
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
 from lowtide.interpreter.numbers.registers import Number, Unreadable
+from lowtide.interpreter.program.batches import Batch, Bulk
 from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.syntax import Immediate
 from lowtide.interpreter.ptx.table import Form, Table
@@ -38,7 +40,24 @@ def _matrices(form: Form) -> tuple[int, bool]:
 _MATRIX_WORDS = "sync aligned m8n8 x1 x2 x4 trans shared shared::cta b16"
 
 
-@TABLE.effects("ldmatrix", words=_MATRIX_WORDS, section=f"{_SECTION}: ldmatrix", results=1, prepare=_matrices)
+def _ldmatrices(state: AgentState, batch: Batch) -> None:
+    values, (num, trans) = state.values, batch.ops[0].data
+    addresses = [op.readers[0](values) for op in batch.ops]
+    received = warp_matrices.ldmatrix_together(state, batch, addresses, num, trans)
+    for op, held in zip(batch.ops, received, strict=True):
+        for slot, value in zip(op.results, held, strict=True):
+            values[slot] = value
+
+
+@TABLE.effects(
+    "ldmatrix",
+    words=_MATRIX_WORDS,
+    section=f"{_SECTION}: ldmatrix",
+    results=1,
+    acts=False,
+    prepare=_matrices,
+    bulk=Bulk(_ldmatrices, key=lambda op: op.data),
+)
 def ldmatrix(state: AgentState, op: Op, address: Any) -> tuple[Any, ...]:
     return warp_matrices.ldmatrix(state, op, address, *op.data)
 
@@ -77,13 +96,51 @@ def _mma(form: Form) -> _Mma:
 _SHAPES = "m16n8k8 m16n8k16 m8n8k4 m16n8k4"
 
 
+def _products(state: AgentState, batch: Batch) -> None:
+    """Products of packed operands into f32."""
+    plan, values, domain = batch.ops[0].data, state.values, state.machine.domain
+    before = [registers.number(values[slot], plan.accumulator, domain) for slot in batch.data.c]
+    types = plan.dtype, plan.accumulator
+    columns = warp_matrices.multiply_together(state, batch.data, before, plan.fragments, types)
+    slots = (slot for op in batch.ops for slot in op.results)
+    for slot, column in zip(slots, columns, strict=True):
+        values[slot] = Number(column, plan.accumulator)
+
+
+def _product_key(op: Op) -> Any:
+    """Products run as one where all their operands are registers, those of A and B packed."""
+    is_able = op.data.accumulator == "f32" and len(op.operands) == sum(_counts(op.data))
+    return op.instruction.name if is_able else op
+
+
+def _counts(plan: _Mma) -> tuple[int, int, int]:
+    """How many registers A, B and C have, two numbers in each of A and B."""
+    a, b, c = (part[0].shape[1] for part in (plan.fragments.a, plan.fragments.b, plan.fragments.c))
+    return a // 2, b // 2, c
+
+
+def _slots(op: Op) -> tuple[tuple[int, ...], ...]:
+    a, b, _ = _counts(op.data)
+    return op.operands[:a], op.operands[a : a + b], op.operands[a + b :]
+
+
+_PRODUCTS = Bulk(
+    _products,
+    key=_product_key,
+    accesses=False,
+    prepare=lambda ops: warp_matrices.Products.of([_slots(op) for op in ops]),
+)
+
+
 @TABLE.effects(
     "mma.sync",
     types="f16 bf16 f32 f64",
     words=f"aligned {_SHAPES} row col",
     section=f"{_SECTION}: mma",
     results=1,
+    acts=False,
     prepare=_mma,
+    bulk=_PRODUCTS,
 )
 def mma(state: AgentState, op: Op, a: Any, b: Any, c: Any) -> tuple[Any, ...]:
     plan, domain = op.data, state.machine.domain
@@ -165,6 +222,7 @@ _WGMMA_SHAPES = " ".join(f"m64n{n}k16" for n in range(8, 257, 8))
 def mma_async(state: AgentState, op: Op, a: Any, b: Any, scale: Any, *further: Any) -> tuple[Any, ...]:
     """`scale` false: the accumulators count as zero before. Predicates are the same in all lanes."""
     product, is_packed = op.data
+    whole_warp(state, op)
     is_scaled = bool(np.all(scale))
     if is_scaled != bool(np.any(scale)):
         raise violation(state, op, "lanes differ in scale-d; it is the same for the whole warpgroup")

@@ -95,9 +95,7 @@ def st(state: AgentState, op: Op, address: Any, value: Any) -> None:
 _PREFETCH = "global L1 L2 tensormap param L2::evict_last L2::evict_normal const"
 
 
-@TABLE.effects(
-    "prefetch", "applypriority", "discard", words=f"{_PREFETCH} global", section=f"{_SECTION}: prefetch", acts=False
-)
+@TABLE.effects("prefetch", "applypriority", words=f"{_PREFETCH} global", section=f"{_SECTION}: prefetch", acts=False)
 def hint(state: AgentState, op: Op, *operands: Any) -> None:
     """Changes no number."""
 

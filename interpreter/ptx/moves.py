@@ -11,6 +11,7 @@ from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import Number, number, raw
 from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.floats import NUMBERS_TOGETHER, OfNumbers
 from lowtide.interpreter.ptx.syntax import Group
 from lowtide.interpreter.ptx.table import Form, Table, bits_of
 
@@ -83,7 +84,13 @@ _NUMBERS = "u8 s8 u16 s16 u32 s32 u64 s64 f16 bf16 f32 f64 f16x2 bf16x2"
 _TO_INTEGRAL = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 
-@TABLE.values("cvt", types=_NUMBERS, words=" ".join(("rn", *_TO_INTEGRAL)), section=f"{_SECTION}: cvt")
+@TABLE.values(
+    "cvt",
+    types=_NUMBERS,
+    words=" ".join(("rn", *_TO_INTEGRAL)),
+    section=f"{_SECTION}: cvt",
+    bulk=NUMBERS_TOGETHER,
+)
 def cvt(form: Form) -> Callable[..., Any]:
     """By whether it leads from integers or floats to integers or floats; to two floats of 16 bits from two of 32."""
     if len(form.types) != 2:
@@ -111,10 +118,11 @@ def _between_floats(form: Form, target: str, source: str) -> Callable[..., Any]:
     domain = form.domain
     integral = [_TO_INTEGRAL[word] for word in form.words if word in _TO_INTEGRAL]
 
+    if not integral:
+        return OfNumbers(domain, source, target, domain.round)
+
     def compute(value: Any) -> Number:
-        payload = number(value, source, domain)
-        if integral:
-            payload = domain.apply(integral[0], source, payload)
+        payload = domain.apply(integral[0], source, number(value, source, domain))
         return Number(domain.round(payload, target), target)
 
     return compute

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from lowtide.interpreter.numbers.domains import Domain
+from lowtide.interpreter.program.batches import Bulk
 from lowtide.interpreter.ptx.syntax import Instruction
 
 #: Works out before the run what does not depend on values; the handler finds it in `op.data`.
@@ -30,7 +31,8 @@ Prepare: TypeAlias = Callable[["Form"], Any]
 class Row:
     """`handler` takes values (of `values`: it makes the function that does). `results`: how many operands come first.
 
-    `acts` is False where it only computes registers and polls.
+    `acts` is False where it only computes registers and polls. `bulk`: how neighbouring ones run as one
+    (program/batches.py).
     """
 
     name: str
@@ -42,6 +44,7 @@ class Row:
     is_value: bool
     acts: bool
     prepare: Prepare | None = None
+    bulk: Bulk | None = None
 
     @property
     def resumable(self) -> bool:
@@ -85,12 +88,14 @@ class Table:
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows.values())
 
-    def values(self, *names: str, types: str, words: str = "", section: str) -> Callable[..., Any]:
+    def values(
+        self, *names: str, types: str, words: str = "", section: str, bulk: Bulk | None = None
+    ) -> Callable[..., Any]:
         """Enter a maker of functions of values under these names."""
 
         def enter(handler: Callable[..., Any]) -> Callable[..., Any]:
             for name in names:
-                self.enter(Row(name, section, _set(types), _set(words), handler, 1, True, False))
+                self.enter(Row(name, section, _set(types), _set(words), handler, 1, True, False, bulk=bulk))
             return handler
 
         return enter
@@ -104,12 +109,13 @@ class Table:
         results: int = 0,
         acts: bool = True,
         prepare: Prepare | None = None,
+        bulk: Bulk | None = None,
     ) -> Callable[..., Any]:
         """Enter a function of an agent and values under these names."""
 
         def enter(handler: Callable[..., Any]) -> Callable[..., Any]:
             for name in names:
-                self.enter(Row(name, section, _set(types), _set(words), handler, results, False, acts, prepare))
+                self.enter(Row(name, section, _set(types), _set(words), handler, results, False, acts, prepare, bulk))
             return handler
 
         return enter

@@ -13,7 +13,7 @@ from lowtide.interpreter.ptx.table import Form, Table
 
 TABLE = Table()
 
-_SECTION = "Data Movement and Conversion Instructions: cp.async.bulk.tensor"
+_SECTION = "Data Movement and Conversion Instructions"
 _RANKS = tuple(f"{rank}d" for rank in range(1, 6))
 
 
@@ -25,7 +25,7 @@ def _prepare(form: Form) -> bool:
 @TABLE.effects(
     *(f"cp.async.bulk.tensor.{rank}.{to}.global" for rank in _RANKS for to in ("shared::cluster", "shared::cta")),
     words="tile mbarrier::complete_tx::bytes multicast::cluster L2::cache_hint",
-    section=_SECTION,
+    section=f"{_SECTION}: cp.async.bulk.tensor",
     prepare=_prepare,
 )
 def load(state: AgentState, op: Op, destination: Any, tensor: Any, barrier: Any, *further: Any) -> None:
@@ -38,7 +38,7 @@ def load(state: AgentState, op: Op, destination: Any, tensor: Any, barrier: Any,
 @TABLE.effects(
     *(f"cp.async.bulk.tensor.{rank}.global.shared::cta" for rank in _RANKS),
     words="tile bulk_group L2::cache_hint",
-    section=_SECTION,
+    section=f"{_SECTION}: cp.async.bulk.tensor",
 )
 def store(state: AgentState, op: Op, tensor: Any, source: Any, *further: Any) -> None:
     map, coordinates = tensor

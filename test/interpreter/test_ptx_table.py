@@ -162,6 +162,29 @@ st.global.b32 [%rd12], %r3;"""
     np.testing.assert_array_equal(found, np.where(np.arange(32) < 8, 2 * np.arange(32) + 1, 0))
 
 
+def test_numbers_and_plain_bits_may_take_turns_in_a_divergent_loop():
+    """However often: they are not piled up."""
+    body = """
+add.s64 %rd11, %rd1, %rd9;
+ld.global.b32 %r3, [%rd11];
+mov.b32 %r2, 0;
+mov.b32 %r4, 0;
+$LOOP:
+setp.gt.u32 %p1, %r4, %r1;
+@%p1 bra $PLAIN;
+add.rn.f32 %r2, %r2, %r3;
+bra $NEXT;
+$PLAIN:
+mov.b32 %r2, 0;
+$NEXT:
+add.s32 %r4, %r4, 1;
+setp.lt.u32 %p2, %r4, 32;
+@%p2 bra $LOOP;
+st.global.b32 [%rd11], %r2;"""
+    found = run(kernel(body, "x"), {"x": ("f32", np.arange(32))}, domain="exact")["x"]
+    np.testing.assert_array_equal(found, np.where(np.arange(32) == 31, 31 * 32, 0))
+
+
 def test_loads_take_the_type_that_lies_there_and_stores_that_of_the_matrix():
     body = """
 mul.wide.u32 %rd10, %r1, 16;

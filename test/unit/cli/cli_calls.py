@@ -16,7 +16,7 @@ from lowtide.runtime.driver import Device
 
 SMALL = ("--m", "70", "--n", "50", "--k", "40", "--target", "sm_80")
 RUN = ("run", *SMALL, "--level", "smem")
-LEVELS = ["problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm", "llvm"]
+LEVELS = ["problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm", "llvm", "ptx"]
 
 
 def lowtide(*arguments: str) -> Result:
@@ -51,7 +51,7 @@ def reported(output: str, label: str) -> str:
 
 def level_file(dump: Path, level: str) -> Path:
     """The last step of a level."""
-    return max(dump.glob(f"*-{level}/*.mlir"))
+    return max(dump.glob(f"*-{level}/*.[mp]*"))
 
 
 def edited(path: Path, folder: Path, old: str, new: str) -> str:

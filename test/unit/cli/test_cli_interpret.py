@@ -1,5 +1,7 @@
 """`lowtide interpret`: every dumped level, references, and what it refuses."""
 
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ def test_interpret_runs_every_dumped_level(dump: Path, level: str) -> None:
     output = accepted("interpret", str(level_file(dump, level)), "--sms", "3")
     assert reported(output, "level") == f"{level}, 3 SMs, numbers: float"
     assert reported(output, "result").startswith("ok: all 3500 elements within bound")
-    own = level not in ("epilogue", "nvvm", "llvm")
+    own = level not in ("epilogue", "nvvm", "llvm", "ptx")
     problem = "the file" if own else str(level_file(dump, "problem"))
     assert reported(output, "against") == f"float64, with the epilogue in {problem}"
 
@@ -104,9 +106,40 @@ def test_interpret_refuses_a_reference_of_another_problem(dump: Path, tmp_path: 
     ("options", "message"),
     [
         (("--domain", "real"), "unknown number domain 'real'; known are float, exact, field"),
-        (("--level", "ptx"), "level ptx is not interpreted"),
+        (("--level", "asm"), "unknown level 'asm'; the levels are problem"),
         (("--domain", "exact", "--epilogue", "gelu", "--level", "cta"), "the number domain 'exact' has no"),
     ],
 )
 def test_interpret_refuses_bad_input_with_a_message(options: tuple[str, ...], message: str) -> None:
     assert message in refused("interpret", *SMALL, *options)
+
+
+def test_interpret_runs_ptx_with_the_host_side_of_its_dump_folder(dump: Path, tmp_path: Path) -> None:
+    ptx = level_file(dump, "ptx")
+    assert "equal" in reported(accepted("interpret", str(ptx), "--domain", "exact"), "result")
+    assert "is past that level" in refused("interpret", str(ptx), "--level", "nvvm")
+    alone = tmp_path / "kernel.ptx"
+    alone.write_text(ptx.read_text())
+    assert "is device code alone: what launches it" in refused("interpret", str(alone))
+
+
+def test_interpret_runs_the_ptx_of_a_saved_kernel(tmp_path: Path) -> None:
+    folder = tmp_path / "saved"
+    accepted("compile", *SMALL, "--epilogue", "bias-relu", "--output", str(folder))
+    output = accepted("interpret", str(folder / "kernel.ptx"))
+    assert reported(output, "against") == "float64, with the epilogue of the saved kernel"
+    ptx = folder / "kernel.ptx"
+    ptx.write_text(ptx.read_text().replace("cp.async.wait_group", "// cp.async.wait_group", 1))
+    assert "in flight: reads what an asynchronous copy" in refused("interpret", str(ptx))
+
+
+def test_interpret_names_a_wrong_line_of_ptx(dump: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "dump"
+    shutil.copytree(dump, copy)
+    ptx = level_file(copy, "ptx")
+    text = ptx.read_text()
+    ptx.write_text(text.replace("\tbar.sync", "\t// bar.sync", 1))
+    message = refused("interpret", str(ptx))
+    assert re.search(rf"{re.escape(str(ptx))}:\d+, level ptx, CTA \d+ warp \d.*: race \(", message), message
+    ptx.write_text(text.replace("bar.sync", "bar.synch", 1))
+    assert "instruction 'bar' is not interpreted" in refused("interpret", str(ptx))

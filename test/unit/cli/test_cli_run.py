@@ -106,7 +106,6 @@ def test_run_says_how_long_each_pass_took_and_whose_it_is() -> None:
         (("--schedule", "grid.tile = [100, 128], k = 32, atoms = [2, 2, 1]"), "100 is not a multiple of"),
         (("--schedule", "grid.tile = [128, 128], k = 32, stages = 30"), "bytes of shared memory"),
         (("--schedule", "grid.tile = [256, 256], k = 32, atoms = [8, 8, 1]"), "at most 1024 per CTA"),
-        (("--level", "ptx"), "level ptx is not interpreted; the levels that are: problem"),
         (("--level", "ctas"), "unknown level 'ctas'; the levels are problem"),
         (
             ("--m", "9000", "--n", "9000", "--level", "nvvm", "--k", "9000"),

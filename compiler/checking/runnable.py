@@ -1,0 +1,73 @@
+"""A level as the interpreter runs it.
+
+PTX is device code alone: its host side is that of level llvm, which stands beside it in a dump folder, or follows from
+what a saved kernel was compiled from.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlir import ir
+
+from lowtide.compiler.contexts import parse_text
+from lowtide.compiler.driver import lower
+from lowtide.dialects.levels import Level
+from lowtide.errors import IRError
+from lowtide.interpreter import Loaded
+from lowtide.runtime.storage import MANIFEST
+
+SUFFIX = ".ptx"
+
+
+@dataclass(frozen=True)
+class Runnable:
+    """A level: its module, of level ptx that of its host side; and what is given to the interpreter."""
+
+    level: str
+    module: ir.Module
+    source: Loaded
+
+
+def runnable(level: str, text: str, host: str, context: ir.Context, name: str = "") -> Runnable:
+    """A level from its text. `host`: the module of level llvm, for level ptx; `name` stands in messages.
+
+    Raises IRError for text that is no legal module, InterpreterError for text that is no PTX.
+    """
+    shown = name or f"<level {level}>"
+    if level != str(Level.PTX):
+        module = parse_text(text, context, shown)
+        return Runnable(level, module, Loaded(module))
+    module = parse_text(host, context, f"<host side of {shown}>")
+    return Runnable(level, module, Loaded(module, text, shown))
+
+
+def host_beside(file: Path) -> str:
+    """The host side of a PTX text: the finished level llvm of its dump folder, or that of the saved kernel that it is.
+
+    Raises IRError where there is neither.
+    """
+    folder = file.resolve().parent.parent / f"{Level.LLVM.value:02d}-{Level.LLVM}"
+    found = max(folder.glob("[0-9][0-9]-*.mlir"), default=None)
+    if found is not None:
+        return found.read_text(encoding="utf-8")
+    origin = saved_origin(file)
+    if origin is not None:
+        return lower(origin, until=Level.LLVM).levels[str(Level.LLVM)]
+    raise IRError(
+        f"{file} is device code alone: what launches it, and with which arguments, is in level {Level.LLVM}. Give the "
+        f"file in its dump folder ({Level.PTX.value:02d}-{Level.PTX} beside {folder.name}), which --dump-ir makes, or "
+        "in the folder of its saved kernel"
+    )
+
+
+def saved_origin(file: Path) -> str | None:
+    """The IR that a saved kernel was compiled from, by a file in its folder; None where it is in none, or unknown."""
+    manifest = file.resolve().parent / MANIFEST
+    if not manifest.exists():
+        return None
+    try:
+        origin = json.loads(manifest.read_text(encoding="utf-8")).get("origin")
+    except (OSError, ValueError, AttributeError) as error:
+        raise IRError(f"{manifest} cannot be read: {error}; save the kernel again") from None
+    return origin if isinstance(origin, str) else None
