@@ -317,6 +317,22 @@ def chosen(condition: Any, x: Any, y: Any, bits: int) -> Any:
     return Mixed(condition, x, y) if is_raw(x) else x.blend(condition, y)
 
 
+def of_lanes(value: Any, lanes: Any) -> Any:
+    """What each lane holds once it has taken the value of another: `lanes` (32,) says which."""
+    if isinstance(value, np.ndarray):
+        return value[lanes]
+    if isinstance(value, Number):
+        return Number(value.payload[lanes], value.dtype) if np.ndim(value.payload) else value
+    if isinstance(value, Packed):
+        return Packed(value.payload[lanes], value.dtype) if len(value.payload) > 1 else value
+    if isinstance(value, Pair):
+        return Pair(of_lanes(value.low, lanes), of_lanes(value.high, lanes))
+    if isinstance(value, Mixed):
+        first, second = (of_lanes(each, lanes) for each in (value.first, value.second))
+        return Mixed(value.condition[lanes], first, second)
+    return readable(value)
+
+
 def _any(values: Any) -> bool:
     return not np.all(_is_zero(values))
 

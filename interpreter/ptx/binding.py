@@ -245,8 +245,8 @@ def _widths(form: Form, count: int) -> list[int]:
         widths[2] = 2 * bits
     if name in ("shl", "shr"):
         widths[1] = 32
-    if name == "bfe":
-        widths[1:] = [32, 32]
+    if name in ("bfe", "bfi"):
+        widths[-2:] = [32, 32]
     if name in ("selp", "setp") and count == 3:
         widths[2] = 1
     return widths

@@ -150,6 +150,40 @@ def field(form: Form) -> Callable[..., Any]:
     return of_integers(form, compute)
 
 
+@TABLE.values("bfi", types="b32 b64", section=f"{_SECTION}: bfi")
+def inserted(form: Form) -> Callable[..., Any]:
+    """The low `length` bits of a value, put into another from `position` on."""
+    bits = form.bits
+
+    def compute(value: Any, into: Any, position: Any, length: Any) -> Any:
+        position, length = int(position) & 0xFF, int(length) & 0xFF
+        mask = ((1 << length) - 1 << position) & ((1 << bits) - 1) if position < bits else 0
+        wide = [each.astype(object) if isinstance(each, np.ndarray) else each for each in (value, into)]
+        result = wide[1] & ~mask | wide[0] << min(position, bits) & mask
+        if not isinstance(result, np.ndarray):
+            return result
+        return (result & (1 << bits) - 1).astype(f"u{bits // 8}")
+
+    return of_integers(form, compute)
+
+
+@TABLE.values("popc", "clz", types="b32 b64", section=f"{_SECTION}: popc, clz")
+def counted(form: Form) -> Callable[..., Any]:
+    """How many bits are set, or how many zeros come first; in 32 bits."""
+    bits, is_popc = form.bits, form.row.name == "popc"
+
+    def count(value: int) -> int:
+        return value.bit_count() if is_popc else bits - value.bit_length()
+
+    def compute(value: Any) -> Any:
+        seen = unsigned(value, bits)
+        if not isinstance(seen, np.ndarray):
+            return count(seen)
+        return np.array([count(each) for each in seen.tolist()], np.int32)
+
+    return of_integers(form, compute, out=32)
+
+
 # Logic and shifts -----------------------------------------------------------------------------------------------------
 
 _LOGIC = "Logic and Shift Instructions"

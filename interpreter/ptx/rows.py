@@ -1,6 +1,6 @@
 """All rows of the table."""
 
-from lowtide.interpreter.ptx import atomics, floats, integers, matrices, memory, moves, synchronization, tensors
+from lowtide.interpreter.ptx import atomics, floats, integers, lanes, matrices, memory, moves, synchronization, tensors
 from lowtide.interpreter.ptx.table import Table, joined
 
 _INTEGERS = Table()
@@ -12,6 +12,7 @@ ROWS: Table = joined(
     _INTEGERS,
     floats.TABLE,
     moves.TABLE,
+    lanes.TABLE,
     memory.TABLE,
     atomics.TABLE,
     tensors.TABLE,

@@ -39,6 +39,18 @@ INTEGERS = {
 }
 
 
+def _bytes(selector):
+    """prmt on X and Y: by bytes, with bit 3 of a nibble only the sign."""
+    both = np.concatenate([X[:, None].view(np.int8), Y[:, None].view(np.int8)], axis=1)
+    nibbles = [selector >> 4 * at & 15 for at in range(4)]
+    chosen = [both[:, nibble & 7] >> (7 if nibble & 8 else 0) for nibble in nibbles]
+    return np.ascontiguousarray(np.stack(chosen, axis=1)).view(np.int32)[:, 0]
+
+
+def _ballot():
+    return np.packbits(X < Y, bitorder="little").view(np.int32)[0]
+
+
 def binary(instruction, x, y, dtype="i32", domain="float"):
     body = f"""
 add.s64 %rd11, %rd1, %rd9;
@@ -71,6 +83,16 @@ def test_integers_wrap_as_numpys(name):
         ("shl.b32 %r4, %r2, %r3;", np.where(u(Y) < 32, X << (Y & 31), 0)),
         ("bfe.u32 %r4, %r2, 3, 9;", u(X) >> 3 & 511),
         ("bfe.s32 %r4, %r2, 3, 9;", (X << 20) >> 23),
+        ("bfi.b32 %r4, %r2, %r3, 5, 11;", (Y & ~0xFFE0) | (X << 5 & 0xFFE0)),
+        ("popc.b32 %r4, %r2;", np.array([int(each).bit_count() for each in u(X)])),
+        ("clz.b32 %r5, %r2; shr.u32 %r6, %r2, 9; clz.b32 %r7, %r6; sub.s32 %r4, %r7, %r5;", np.full(32, 9)),
+        ("prmt.b32 %r4, %r2, %r3, 0x7053;", _bytes(0x7053)),
+        ("prmt.b32 %r4, %r2, %r3, 0x9f3c;", _bytes(0x9F3C)),
+        ("shfl.sync.bfly.b32 %r4, %r2, 5, 31, -1;", X[np.arange(32) ^ 5]),
+        ("shfl.sync.idx.b32 %r4, %r2, 3, 0x181f, -1;", X[np.arange(32) & 24 | 3]),
+        ("shfl.sync.up.b32 %r4, %r2, 3, 0, -1;", X[np.where(np.arange(32) >= 3, np.arange(32) - 3, np.arange(32))]),
+        ("shfl.sync.down.b32 %r4, %r2, 30, 31, -1;", X[np.where(np.arange(32) < 2, np.arange(32) + 30, np.arange(32))]),
+        ("setp.lt.s32 %p1, %r2, %r3; vote.sync.ballot.b32 %r4, %p1, -1;", np.full(32, _ballot())),
         ("setp.lt.u32 %p1, %r2, %r3; selp.b32 %r4, %r2, %r3, %p1;", np.minimum(u(X), u(Y))),
         ("setp.lt.s32 %p1, %r2, %r3; setp.ge.and.s32 %p2, %r2, 0, %p1; selp.b32 %r4, 1, 0, %p2;", (X < Y) & (X >= 0)),
         ("setp.ne.b32 %p1, %r2, 0; @!%p1 bra $OUT; mov.b32 %r4, 1; $OUT:", np.ones(32, np.int32)),
@@ -132,6 +154,8 @@ mov.b32 %r6, {%rs2, %rs1};
 shr.u32 %r7, %r5, 16;
 shl.b32 %r8, %r5, 16;
 or.b32 %r7, %r7, %r8;
+prmt.b32 %r9, %r5, %r7, 0x5410;
+prmt.b32 %r7, %r9, %r7, 0x7632;
 xor.b32 %r7, %r7, 0x80008000;
 and.b32 %r6, %r6, -65536;
 shl.b32 %r7, %r7, 16;

@@ -1,0 +1,101 @@
+"""Registers exchanged between the lanes of a warp, and bytes within one (PTX ISA, "shfl.sync", "prmt", "vote.sync").
+
+Kernels of other compilers use them; those of Lowtide do not.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.machine.lanes import by_lane, uniform, whole_warp
+from lowtide.interpreter.numbers import registers
+from lowtide.interpreter.numbers.domains import Domain
+from lowtide.interpreter.numbers.registers import canonical, raw, unsigned
+from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.table import Form, Table
+
+TABLE = Table()
+
+_SECTION = "Data Movement and Conversion Instructions"
+_ALL = 0xFFFFFFFF
+
+
+def _whole(state: AgentState, op: Op, members: Any) -> None:
+    whole_warp(state, op)
+    if uniform(state, op, members) & _ALL != _ALL:
+        raise violation(state, op, "only the member mask of the whole warp, 0xffffffff, is interpreted")
+
+
+@TABLE.effects(
+    "shfl.sync",
+    types="b32",
+    words="up down bfly idx",
+    section=f"{_SECTION}: shfl.sync",
+    results=1,
+    acts=False,
+    prepare=lambda form: next(iter(form.words)),
+)
+def shfl(state: AgentState, op: Op, value: Any, offset: Any, clamp: Any, members: Any) -> Any:
+    """Each lane reads the register of another lane of its segment; where that lies outside, its own."""
+    _whole(state, op, members)
+    lane = state.lanes.astype(np.int64)
+    offset, clamp = by_lane(offset) & 31, by_lane(clamp).astype(np.int64)
+    segment, limit = clamp >> 8 & 31, clamp & 31
+    first, last = lane & segment, (lane & segment) | (limit & ~segment)
+    source = {"up": lane - offset, "down": lane + offset, "bfly": lane ^ offset, "idx": first | (offset & ~segment)}
+    found = source[op.data]
+    inside = found >= last if op.data == "up" else found <= last
+    return registers.of_lanes(value, np.where(inside, found, lane))
+
+
+@TABLE.effects(
+    "vote.sync",
+    words="all any ballot pred b32",
+    section="Parallel Synchronization and Communication Instructions: vote.sync",
+    results=1,
+    acts=False,
+    prepare=lambda form: next(word for word in ("all", "any", "ballot") if word in form.words),
+)
+def vote(state: AgentState, op: Op, condition: Any, members: Any) -> Any:
+    _whole(state, op, members)
+    lanes = np.broadcast_to(np.asarray(condition, np.bool_), (32,))
+    if op.data == "ballot":
+        return canonical(sum(1 << lane for lane in range(32) if lanes[lane]), 32)
+    return bool(lanes.all() if op.data == "all" else lanes.any())
+
+
+@TABLE.values("prmt", types="b32", section=f"{_SECTION}: prmt")
+def prmt(form: Form) -> Callable[..., Any]:
+    """Bytes of two registers, as the nibbles of a third choose them; whole halves keep numbers."""
+    domain = form.domain
+
+    def compute(x: Any, y: Any, selector: Any) -> Any:
+        if not isinstance(selector, np.ndarray) and not (registers.is_raw(x) and registers.is_raw(y)):
+            found = _halves(x, y, int(selector), domain)
+            if found is not None:
+                return found
+        bits = [unsigned(raw(value, 32, domain), 32) for value in (x, y)]
+        low, high = (value.astype(np.uint64) if isinstance(value, np.ndarray) else np.uint64(value) for value in bits)
+        both, result = low | high << np.uint64(32), np.uint64(0)
+        for byte in range(4):
+            nibble = np.asarray(selector, np.int64) >> 4 * byte & 15
+            found = both >> (nibble & 7).astype(np.uint64) * np.uint64(8) & np.uint64(255)
+            signs = np.where(found & np.uint64(128), np.uint64(255), np.uint64(0))
+            result = result | np.where(nibble & 8, signs, found) << np.uint64(8 * byte)
+        words = np.asarray(result, np.uint64).astype(np.uint32).view(np.int32)
+        return words if words.ndim else int(words)
+
+    return compute
+
+
+def _halves(x: Any, y: Any, selector: int, domain: Domain) -> Any:
+    """The result where the selector takes whole halves; None where it does not."""
+    chosen = [selector >> 8 * half & 0xFF for half in (0, 1)]
+    if any(pair not in (0x10, 0x32, 0x54, 0x76) for pair in chosen):
+        return None
+    halves = [*registers.split(x, 32, domain), *registers.split(y, 32, domain)]
+    low, high = (halves[(pair & 15) // 2] for pair in chosen)
+    return registers.join(low, high, 16, domain)
