@@ -35,7 +35,7 @@ _SPEED: Mapping[str, float] = MappingProxyType(
         "epilogue": 1.5e8,
         "nvvm": 5e7,
         "llvm": 3e7,
-        "ptx": 1e7,
+        "ptx": 2.5e7,
     }
 )
 LONGEST_SECONDS = 600.0

@@ -26,6 +26,7 @@ def run(
     shared_memory: int = 4096,
     scalars: Sequence[Any] = (),
     seed: int = 0,
+    max_steps: int = 100_000,
 ) -> dict[str, NDArray[Any]]:
     """The contents of the buffers after the one kernel of a text has run on their addresses, then `scalars`.
 
@@ -42,7 +43,7 @@ def run(
     (name,) = module.entries
     program = decode(module, name, numbers)
     memory.begin_launch()
-    machine = Machine("ptx", numbers, memory, 2, grid, threads, collective=False)
+    machine = Machine("ptx", numbers, memory, 2, grid, threads, collective=False, max_steps=max_steps)
     request = LaunchRequest(name, grid, threads, shared_memory, (*addresses, *scalars))
     with np.errstate(all="ignore"):
         run_all((start_cluster(machine, program, index, request) for index in range(grid)), 2, seed)
