@@ -13,9 +13,19 @@ from typing import Any
 
 import role_draws
 from role_draws import EPILOGUES, LAYOUTS, Size
+from tensor_layouts import Layout
 
 import lowtide as lt
-from lowtide.dialects.tile import GemmLayout, KDivisionKind, OperandKind, RepeatKind, StorePath, UnrollKind
+from lowtide.dialects.tile import (
+    GemmLayout,
+    KDivisionKind,
+    OperandKind,
+    RasterKind,
+    RepeatKind,
+    StorePath,
+    UnrollKind,
+)
+from lowtide.dialects.tile.fields import Order
 from lowtide.elements import element_type
 from lowtide.passes.schedules.choice import choose
 from lowtide.passes.support.problem import Problem
@@ -49,7 +59,20 @@ _DIVISIONS: Mapping[str, Feature] = {
 }
 _HILBERT: Mapping[str, Feature] = {"hilbert": _each("order", ("hilbert",))}
 _ONCE = _each("prologue", ("once",), **_PERSISTENT, fragment_buffers=1)
-_KEPT = tuple({**_ONCE[0], field: "once"} for field in ("b_load", "a_load"))
+_KEPT = tuple(
+    {**_ONCE[0], f"{name}_load": "once", **order}
+    for name, order in (("b", {}), ("a", {}), ("b", {"order": "row"}), ("a", {"order": "column"}))
+)
+# Neighbouring columns of D for a thread, by a permutation of N: two of an atom, and those of other atoms.
+_COLUMNS = tuple(
+    {
+        "permutation": (32, Layout((2, 4, 2, others), (apart, 2 * others, 8 * others, between)), 16),
+        "atoms": (2, 2, 1),
+        "atom": "mma.m16n8k16",
+        "epilogue_path": "direct",
+    }
+    for others, apart, between in ((4, 4, 1), (4, 1, 2), (2, 2, 1))
+)
 _UNROLLED = ({"unroll": "full", "roles": "single"},)
 _STAGED = tuple(
     {"a_copy": a, "b_copy": b}
@@ -150,6 +173,7 @@ ROADS: Mapping[str, Road] = {
             "kept": _KEPT,
             "unrolled": _UNROLLED,
             "staged": _STAGED,
+            "columns": _COLUMNS,
             **_DIVISIONS,
             **_HILBERT,
         },
@@ -271,9 +295,14 @@ def _problem(rng: random.Random, road: Road, schedule: lt.Schedule) -> tuple[lt.
 
 
 def _kept(schedule: lt.Schedule) -> str:
-    """The extents within one tile: of operands that stay in the ring for all tiles."""
+    """The extents within one tile, or the few of a CTA: of operands that stay in the ring for all of them."""
     operands = {"m": schedule.mainloop.a, "n": schedule.mainloop.b}
     return "".join(extent for extent, operand in operands.items() if operand.load is RepeatKind.once)
+
+
+def _tiles_along(extent: str, schedule: lt.Schedule) -> int:
+    """The most tiles along an extent between which CTAs that keep their part of an operand are divided."""
+    return 2 if schedule.grid.order == Order(RasterKind.column if extent == "m" else RasterKind.row) else 1
 
 
 def _needed(schedule: lt.Schedule) -> str:
@@ -293,7 +322,8 @@ def _sizes(rng: random.Random, schedule: lt.Schedule, layout: str, d: str, acc: 
     for _ in range(_SIZES_EACH):
         rows, columns, depth = schedule.tile_mnk
         m, n = _many_tiles(rng, rows, columns) if rng.random() < 0.4 else (_extent(rng, rows), _extent(rng, columns))
-        m, n = min(m, rows) if "m" in _kept(schedule) else m, min(n, columns) if "n" in _kept(schedule) else n
+        m = min(m, _tiles_along("m", schedule) * rows) if "m" in _kept(schedule) else m
+        n = min(n, _tiles_along("n", schedule) * columns) if "n" in _kept(schedule) else n
         k = _trips(rng, schedule) * depth - rng.randrange(depth)
         size = (m, n, min(k, _SHORT_K) if acc == "f16" and not _is_scattered(schedule) else k)
         found.append(tuple(ceil(extent / unit[x]) * unit[x] for x, extent in zip("mnk", size, strict=True)))
