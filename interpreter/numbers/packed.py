@@ -84,6 +84,10 @@ class Packed:
             raise InterpreterError(f"a register that holds two {self.dtype} is read as two {dtype}; load it as {dtype}")
         return self.payload
 
+    def at(self, place: Any) -> "Packed":
+        """An element of a vector of registers."""
+        return Packed(self.payload[place], self.dtype)
+
     def blend(self, condition: Any, other: Any) -> Any:
         """This where the condition (32,) holds, else `other`."""
         if not isinstance(other, Packed):

@@ -71,6 +71,11 @@ class Number:
     payload: Any
     dtype: str
 
+    def at(self, place: Any) -> "Number":
+        """An element of a vector of numbers, whose payload is (32 or 1, n)."""
+        column = self.payload[place]
+        return Number(column if len(column) > 1 else column[0], self.dtype)
+
     def blend(self, condition: Any, other: Any) -> Any:
         """This where the condition (32,) holds, else `other`."""
         if isinstance(other, Number) and other.dtype == self.dtype:

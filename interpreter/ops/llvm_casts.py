@@ -20,7 +20,7 @@ from lowtide.interpreter.program.program import DecodedOp, Program
 OPS = OpTable(acts=False)
 
 _TAKES_NUMBERS = "llvm.inline_asm"
-_HANDS_ON = frozenset({"llvm.extractelement"})
+_HANDS_ON = frozenset({"llvm.extractelement", "vector.extract"})
 
 
 def _prepare(op: DecodedOp, program: Program) -> None:

@@ -26,12 +26,8 @@ def extractelement(state: AgentState, op: DecodedOp) -> None:
     type = op.operand_types[0]
     assert isinstance(type, Vector)
     _check_index(state, op, index, type)
-    if isinstance(vector, Packed):
-        state.values[op.results[0]] = Packed(vector.payload[:, index], vector.dtype)
-        return
-    if isinstance(vector, Number):
-        column = vector.payload[:, index]
-        state.values[op.results[0]] = Number(column if len(column) > 1 else column[0], vector.dtype)
+    if isinstance(vector, Packed | Number):
+        state.values[op.results[0]] = vector.at((slice(None), index))
         return
     lanes = state.lanes % len(vector) if isinstance(index, np.ndarray) else slice(None)
     state.values[op.results[0]] = scalar_of(vector[lanes, index], type.element)

@@ -10,6 +10,8 @@ import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.numbers.packed import Packed
+from lowtide.interpreter.numbers.registers import Number
 from lowtide.interpreter.program.batches import Batch, Bulk
 from lowtide.interpreter.program.ir_types import Scalar, Type, Vector
 from lowtide.interpreter.program.op_table import OpTable
@@ -64,7 +66,11 @@ def _position(state: AgentState, op: DecodedOp, dynamic: Sequence[int]) -> tuple
 def _extracts(state: AgentState, batch: Batch) -> None:
     values = state.values
     for result, operand, place, type in batch.data:
-        value = values[operand][place]
+        vector = values[operand]
+        if not isinstance(vector, np.ndarray):
+            values[result] = vector.at(place)
+            continue
+        value = vector[place]
         values[result] = value if len(value) > 1 or isinstance(type, Vector) else scalar_of(value, type)
 
 
@@ -81,6 +87,9 @@ _EXTRACTS = Bulk(
 def extract(state: AgentState, op: DecodedOp) -> None:
     vector = state.values[op.operands[0]]
     position = _position(state, op, op.operands[1:])
+    if isinstance(vector, Packed | Number):
+        state.values[op.results[0]] = vector.at((slice(None), *position))
+        return
     by_lane = any(isinstance(index, np.ndarray) for index in position)
     place = (state.lanes % len(vector) if by_lane else slice(None), *position)
     state.values[op.results[0]] = _result(vector[place], op.result_types[0])

@@ -64,8 +64,11 @@ def assert_same_order(before: Trace, after: Trace) -> None:
 
 
 def _stores(trace: Trace) -> dict[tuple[int, str], list[tuple[int, int]]]:
+    """By CTA and warp; what its role is called, level llvm does not know."""
     return {
-        (cta, agent): [place for rows, columns in events for place in zip(rows.tolist(), columns.tolist(), strict=True)]
+        (cta, agent.partition(" (")[0]): [
+            place for rows, columns in events for place in zip(rows.tolist(), columns.tolist(), strict=True)
+        ]
         for cta, agents in trace.stores.items()
         for agent, events in agents.items()
     }
