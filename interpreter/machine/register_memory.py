@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
-from lowtide.interpreter.machine.lanes import active_rows, by_lane, spread
+from lowtide.interpreter.machine.lanes import active_rows, by_lane, disjoint, rows_together, spread
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Cells, Described, Ints
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
 from lowtide.interpreter.numbers.registers import SIGNED, Number, Pair
+from lowtide.interpreter.program.batches import Batch, NotTogether
 
 Values = NDArray[Any]
 
@@ -36,6 +37,28 @@ def load(state: AgentState, op: Described, cells: Cells, address: Any, width: in
         return (_register(rows, dtype, width),)
     each = rows.shape[1] // count
     return tuple(_register(rows[:, at : at + each], dtype, width) for at in range(0, each * count, each))
+
+
+def load_together(
+    state: AgentState, batch: Batch, cells: Cells, addresses: list[Any], width: int, count: int
+) -> list[tuple[Any, ...]]:
+    """As `load`, for instructions that run as one: what each gives. Raises NotTogether where they differ."""
+    if state.mask is not None:
+        raise NotTogether
+    access, rows = rows_together(state, batch, addresses)
+    found = cells.dtypes_at(rows)
+    if len(found) != 1:
+        raise NotTogether
+    (dtype,) = found
+    size = min(width, ELEMENT_BYTES[dtype])
+    payload, dtype = cells.load_any(access, rows, size, width * count // size)
+    if dtype == ZERO_TYPE:
+        raise NotTogether
+    each = width // size
+    return [
+        tuple(_register(part[:, at : at + each], dtype, width) for at in range(0, each * count, each))
+        for part in payload.reshape(len(addresses), len(state.lanes), -1)
+    ]
 
 
 def _register(payload: Values, dtype: str, width: int) -> Any:
@@ -63,8 +86,7 @@ def store(state: AgentState, op: Described, cells: Cells, address: Any, values: 
         raise violation(state, op, "stores a register that was never written")
     access, rows = active_rows(state, op, by_lane(address))
     domain = state.machine.domain
-    held = set().union(*(registers.types_of(value) for value in values))
-    dtype = _type_there(cells, rows) or (min(held) if held else _plain(values, width))
+    dtype = _stored_type(cells, rows, values, width)
     if dtype == ZERO_TYPE:
         payload, count = np.zeros((1, 1), domain.payload), width * len(values) // 2
     else:
@@ -75,6 +97,35 @@ def store(state: AgentState, op: Described, cells: Cells, address: Any, values: 
     if state.mask is not None and len(payload) > 1:
         payload = payload[state.mask]
     cells.store(access, rows, payload, dtype, count, min(16, width * len(values)))
+
+
+def store_together(
+    state: AgentState, batch: Batch, cells: Cells, addresses: list[Any], values: Sequence[Sequence[Any]], width: int
+) -> None:
+    """As `store`, for instructions that run as one, to different bytes of one type. Raises NotTogether."""
+    access, rows = rows_together(state, batch, addresses)
+    starts = rows[:: len(rows) // len(addresses)]
+    types = {_stored_type(cells, starts[at : at + 1], each, width) for at, each in enumerate(values)}
+    if len(types) != 1 or ZERO_TYPE in types:
+        raise NotTogether
+    (dtype,) = types
+    domain, count = state.machine.domain, width * len(values[0]) // ELEMENT_BYTES[dtype]
+    payload = np.empty((len(values), len(state.lanes), count), domain.payload)
+    for at, each in enumerate(values):
+        each_width = count // len(each)
+        for place, value in enumerate(each):
+            payload[at, :, place * each_width : (place + 1) * each_width] = _elements(value, dtype, width, domain)
+    if state.mask is not None:
+        payload = payload[:, state.mask]
+    align = min(16, width * len(values[0]))
+    disjoint(cells, access, rows, width * len(values[0]), align)
+    cells.store(access, rows, payload.reshape(-1, count), dtype, count, align)
+
+
+def _stored_type(cells: Cells, rows: Ints, values: Sequence[Any], width: int) -> str:
+    """The type of the elements that a store writes."""
+    held = set().union(*(registers.types_of(value) for value in values))
+    return _type_there(cells, rows) or (min(held) if held else _plain(values, width))
 
 
 def _type_there(cells: Cells, rows: Ints) -> str | None:

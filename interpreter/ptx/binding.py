@@ -24,7 +24,6 @@ from lowtide.interpreter.ptx.special_registers import SPECIAL
 from lowtide.interpreter.ptx.syntax import Address, Group, Guard, Immediate, Instruction, Name, Operand, Register
 from lowtide.interpreter.ptx.table import Form, Table, bits_of
 
-_FREE = ("ld", "ld.param")  # plain loads change places with what neither stores nor orders accesses
 _SINK = "_"  # in place of a register: the result is dropped
 
 
@@ -230,7 +229,7 @@ def bind(instruction: Instruction, table: Table, slots: Slots) -> Op:
         read += [guard, *results]
     else:
         op.bulk = row.bulk
-        op.is_free = row.is_value or row.bulk is not None or row.name in _FREE
+        op.is_free = row.is_value or row.bulk is not None
     op.operands = tuple(read)
     return op
 

@@ -13,6 +13,7 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import by_lane
 from lowtide.interpreter.numbers.cells import Cells
+from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
 from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.moves import GENERIC_SHARED
 from lowtide.interpreter.ptx.syntax import Group, Register
@@ -56,6 +57,48 @@ def _load(form: Form) -> tuple[Any, ...]:
     return *_access(form), held, form.bits, form.type[0] == "s", form.domain
 
 
+def _space_together(state: AgentState, op: Op) -> Cells:
+    """The memory of a state space that is named. Raises NotTogether for generic addresses."""
+    if not op.data[0]:
+        raise NotTogether
+    return cells_of(state, op, op.data[0], 0)[0]
+
+
+def _loads(state: AgentState, batch: Batch) -> None:
+    values, first = state.values, batch.ops[0]
+    _, width, count, _, held, bits, is_signed, domain = first.data
+    addresses = [op.readers[0](values) for op in batch.ops]
+    cells = _space_together(state, first)
+    loaded = register_memory.load_together(state, batch, cells, addresses, width, count)
+    for op, found in zip(batch.ops, loaded, strict=True):
+        for slot, value in zip(op.results, found, strict=True):
+            wide = held > bits
+            values[slot] = register_memory.widened(value, bits, held, is_signed, domain) if wide else value
+
+
+def _stores(state: AgentState, batch: Batch) -> None:
+    values, first, domain = state.values, batch.ops[0], state.machine.domain
+    _, width, _, is_group = first.data
+    cells = _space_together(state, first)
+    addresses = [op.readers[0](values) for op in batch.ops]
+    stored = [op.readers[1](values) for op in batch.ops]
+    parts = [
+        [register_memory.narrowed(each, 8 * width, domain) for each in (value if is_group else (value,))]
+        for value in stored
+    ]
+    register_memory.store_together(state, batch, cells, addresses, parts, width)
+
+
+def _copies(state: AgentState, batch: Batch) -> None:
+    destinations, sources, sizes, *used = zip(
+        *([read(state.values) for read in op.readers] for op in batch.ops), strict=True
+    )
+    if len(set(sizes)) != 1:
+        raise NotTogether
+    counts = list(used[0]) if used else None
+    cp_async.start_together(state, batch, list(destinations), list(sources), sizes[0], counts)
+
+
 @TABLE.effects(
     "ld",
     types=_TYPES,
@@ -64,6 +107,7 @@ def _load(form: Form) -> tuple[Any, ...]:
     results=1,
     acts=False,
     prepare=_load,
+    bulk=Bulk(_loads, key=lambda op: (op.instruction.name, op.data[4])),
 )
 def ld(state: AgentState, op: Op, address: Any) -> Any:
     """A register wider than what is loaded is filled with zeros, or with the sign of a signed type."""
@@ -81,7 +125,12 @@ def ld_param(state: AgentState, op: Op, value: Any) -> Any:
     return value
 
 
-@TABLE.effects("st", types=_TYPES, words=f"{_SPACES} {_HINTS} v2 v4 v8", section=f"{_SECTION}: st", prepare=_access)
+_STORES = Bulk(_stores, key=lambda op: op.instruction.name)
+
+
+@TABLE.effects(
+    "st", types=_TYPES, words=f"{_SPACES} {_HINTS} v2 v4 v8", section=f"{_SECTION}: st", prepare=_access, bulk=_STORES
+)
 def st(state: AgentState, op: Op, address: Any, value: Any) -> None:
     space, width, _, is_group = op.data
     cells, place = cells_of(state, op, space, address)
@@ -120,6 +169,7 @@ def createpolicy(state: AgentState, op: Op, *operands: Any) -> int:
     "cp.async",
     words="ca cg shared shared::cta global L2::64B L2::128B L2::256B L2::cache_hint",
     section=f"{_SECTION}: cp.async",
+    bulk=Bulk(_copies, key=lambda op: (op.instruction.name, len(op.readers))),
 )
 def cp_async_copy(state: AgentState, op: Op, destination: Any, source: Any, size: Any, used: Any = None) -> None:
     """`size` bytes by each active lane, zero-filled after the first `used`."""
