@@ -134,6 +134,12 @@ def test_the_runtime_imports_no_mlir() -> None:
     assert {name for name, source in sources.items() if imports_mlir(source)} == set()
 
 
+@pytest.mark.parametrize("layer", ["numbers", "ptx"])
+def test_numbers_and_instructions_know_no_mlir(layer: str) -> None:
+    found = [path.name for path in files(f"interpreter/{layer}") if imports_mlir(path.read_text(encoding="utf-8"))]
+    assert found == []
+
+
 @pytest.mark.parametrize("folder", BELOW)
 def test_nothing_of_the_package_is_imported_inside_a_function(folder: str) -> None:
     found = {str(path.relative_to(ROOT)): inside_functions(path.read_text(encoding="utf-8")) for path in files(folder)}
