@@ -14,6 +14,7 @@ from lowtide.interpreter.host import LEVELS, Host, Progress
 from lowtide.interpreter.inputs import D_POSITION, arguments_of, matrix_of
 from lowtide.interpreter.machine.agents import MAX_STEPS
 from lowtide.interpreter.machine.global_memory import GlobalMemory
+from lowtide.interpreter.machine.interleavings import Report
 from lowtide.interpreter.machine.paths import Paths
 from lowtide.interpreter.machine.traces import Trace
 from lowtide.interpreter.numbers import domains
@@ -53,6 +54,7 @@ def interpret(
     trace: Trace | None = None,
     paths: Paths | None = None,
     max_steps: int = MAX_STEPS,
+    report: Report | None = None,
 ) -> Array:
     """Run a module on `inputs`, in the order of the host function's arguments; returns D, shape (M, N).
 
@@ -64,7 +66,8 @@ def interpret(
     `sms` is how many CTAs run at a time, in whole clusters and at least one of them, and what tile.sm_count yields;
     `seed` gives the order of agents; `domain` is "float" (D in its own dtype), "exact" or "field" (D in int64): see
     `domains`. `on_progress` hears, as the CTAs of a launch end, how many have ended, of how many. `trace` is filled
-    with what each CTA computes, in sequence, `paths` with the sides of branches that were taken. `max_steps` is how
+    with what each CTA computes, in sequence, `paths` with the sides of branches that were taken, `report`
+    (levels nvvm to ptx) with whether the verdict is that of every order of agents. `max_steps` is how
     many ops an agent may run; one that runs more is reported, as in a loop without end.
     Raises InterpreterError for a level that is not interpreted, inputs that do not fit, and every broken rule of the
     hardware: races, deadlocks, bytes read before they are written or before their copy is waited for, accesses out of
@@ -92,6 +95,7 @@ def interpret(
         paths,
         max_steps,
         loaded.ptx,
+        report,
     )
     arguments = arguments_of(host.function(), inputs, numbers)
     _, d, type = arguments[D_POSITION]

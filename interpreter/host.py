@@ -14,6 +14,7 @@ from lowtide.interpreter.machine.agents import MAX_STEPS, AgentState, Cta, Launc
 from lowtide.interpreter.machine.clusters import clusters_at_a_time
 from lowtide.interpreter.machine.execution import advance, run_block
 from lowtide.interpreter.machine.global_memory import GlobalMemory
+from lowtide.interpreter.machine.interleavings import Order, Report
 from lowtide.interpreter.machine.paths import Paths
 from lowtide.interpreter.machine.scheduling import run_all, start_cluster
 from lowtide.interpreter.machine.teams import WARP
@@ -22,11 +23,14 @@ from lowtide.interpreter.machine.traces import Trace
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.registers import Number
 from lowtide.interpreter.ops.table import HANDLERS
+from lowtide.interpreter.ops.uses import use_of as op_use
 from lowtide.interpreter.program.decoding import decode
+from lowtide.interpreter.program.dependence import dependences
 from lowtide.interpreter.program.ir_types import Scalar
 from lowtide.interpreter.program.program import DecodedOp, Program
 from lowtide.interpreter.ptx import syntax
 from lowtide.interpreter.ptx.decoding import decode as decode_ptx
+from lowtide.interpreter.ptx.uses import use_of as instruction_use
 from lowtide.targets import Target
 
 #: Called as CTAs of a launch end, with the number that have ended and the total.
@@ -56,6 +60,7 @@ class Host:
         paths: Paths | None = None,
         max_steps: int = MAX_STEPS,
         ptx: syntax.Module | None = None,
+        report: Report | None = None,
     ) -> None:
         self.level = level if ptx is None else "ptx"
         self.ptx = ptx
@@ -67,6 +72,7 @@ class Host:
         self.trace = trace
         self.paths = paths
         self.max_steps = max_steps
+        self.report = report
         self.target = _target(module)
         self.functions = {_symbol(op): op for op in _functions(module)}
         self.programs = programs
@@ -127,12 +133,21 @@ class Host:
             paths=self.paths,
             cluster=request.cluster,
             max_steps=self.max_steps,
+            order=self._order(program),
         )
         count = request.grid // math.prod(request.cluster)
         clusters = (start_cluster(machine, program, index, request) for index in range(count))
         ended = itertools.count(1)
         resident = count if request.cooperative else clusters_at_a_time(self.sms, request.cluster)
         run_all(clusters, resident, self.seed, lambda cta: self.on_progress(next(ended), request.grid))
+
+    def _order(self, program: Program) -> Order | None:
+        """What checks a launch for the report: at the levels of instructions, where one is asked for."""
+        if self.report is None or not program.is_hardware:
+            return None
+        classify = instruction_use if self.ptx is not None else op_use
+        self.report.kernels[program.name] = dependences(program, classify)
+        return Order(self.report)
 
     def kernel(self, name: str, op: DecodedOp) -> Program:
         """The kernel `name`, decoded."""

@@ -85,10 +85,19 @@ class CheckResult:
             met = sum(row.shape is not None for row in verified.conditions)
             conditions = f"{met} of {len(verified.conditions)} conditions"
             yield f"covered    {verified.name}: {conditions}, {_of(verified.branches)}"
+        yield f"orders     {self._orders()}"
         yield f"time       {duration(self.seconds)}"
         if self.guilty is not None:
             yield str(self.guilty)
         yield f"result     {self.verdict}"
+
+    def _orders(self) -> str:
+        """Whether the runs of levels nvvm to ptx speak for every order of agents; the first that does not."""
+        reports = [outcome.report for outcome in self.outcomes if outcome.report is not None and outcome.report.kernels]
+        failing = next((report for report in reports if not report.holds), None)
+        if failing is not None:
+            return str(failing)
+        return f"{len(reports)} runs at levels nvvm to ptx speak for every order of agents"
 
     def _numbers(self) -> str:
         counts = dict.fromkeys((outcome.trial.domain for outcome in self.outcomes), 0)
@@ -175,6 +184,7 @@ def _outcome_json(outcome: Outcome) -> dict[str, Any]:
         "finding": outcome.finding.value,
         "message": outcome.message,
         "seconds": round(outcome.seconds, 3),
+        "every_order": outcome.report and outcome.report.holds,
         "element": outcome.element and asdict(outcome.element),
     }
 

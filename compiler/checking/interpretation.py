@@ -18,7 +18,7 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import InterpreterError
-from lowtide.interpreter import Loaded, Paths, Trace
+from lowtide.interpreter import Loaded, Paths, Report, Trace
 from lowtide.interpreter.host import LEVELS, Progress
 from lowtide.interpreter.numbers.domains import FieldDomain
 from lowtide.targets import Target
@@ -123,6 +123,7 @@ def run(
     padding: int = ROW_PADDING,
     trace: Trace | None = None,
     paths: Paths | None = None,
+    report: Report | None = None,
     on_progress: Progress = lambda ended, ctas: None,
 ) -> np.ndarray[Any, Any]:
     """D of a module on the interpreter, from what `inputs_for` gives. Raises InterpreterError.
@@ -137,7 +138,15 @@ def run(
     operands = {name: value for name, value in inputs.items() if name not in ("a", "b")}
     ordered = {"a": inputs["a"], "b": inputs["b"], "d": d, **operands}
     return interpreter.interpret(
-        module, ordered, sms=sms, seed=seed, domain=domain, on_progress=on_progress, trace=trace, paths=paths
+        module,
+        ordered,
+        sms=sms,
+        seed=seed,
+        domain=domain,
+        on_progress=on_progress,
+        trace=trace,
+        paths=paths,
+        report=report,
     )
 
 

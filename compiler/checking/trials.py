@@ -25,7 +25,7 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.dialects.levels import Level
 from lowtide.errors import InterpreterError, IRError, NotInterpreted
-from lowtide.interpreter import Loaded, Paths
+from lowtide.interpreter import Loaded, Paths, Report
 from lowtide.interpreter.numbers.domains import ExactDomain, FieldDomain, FloatDomain
 
 Extents = tuple[int, int, int]
@@ -59,7 +59,8 @@ class Trial:
 
 
 class Finding(Enum):
-    """What a trial found at a level. `broken`: a rule of the hardware; `unknown`: the interpreter cannot run it."""
+    """What a trial found at a level. `broken`: a rule of the hardware, in this order of agents or, as far as can be
+    told, in another; `unknown`: the interpreter cannot run it."""
 
     right = "right"
     wrong = "wrong"
@@ -82,6 +83,7 @@ class Outcome:
     seconds: float = 0.0
     element: Element | None = None
     paths: Paths | None = None
+    report: Report | None = None  # at levels nvvm to ptx: whether the run speaks for every order of agents
 
 
 @dataclass(frozen=True)
@@ -136,14 +138,17 @@ def _outcome(
     try:
         module = source.load(context)
         options: dict[str, Any] = {"sms": trial.sms, "seed": trial.seed, "domain": trial.domain}
-        d = run(module, spec, inputs, padding=trial.padding, paths=paths, **options)
+        report = Report()
+        d = run(module, spec, inputs, padding=trial.padding, paths=paths, report=report, **options)
         verdict = against_float64(spec, inputs, d) if expected is None else equality(d, expected)
     except NotInterpreted as error:
         return ended(Finding.unknown, str(error))
     except InterpreterError as error:
         return ended(Finding.broken, str(error), time.perf_counter() - started)
+    if verdict.ok and not report.holds:
+        return ended(Finding.broken, str(report), time.perf_counter() - started, None, paths, report)
     finding = Finding.right if verdict.ok else Finding.wrong
-    return ended(finding, verdict.message, time.perf_counter() - started, verdict.element, paths)
+    return ended(finding, verdict.message, time.perf_counter() - started, verdict.element, paths, report)
 
 
 def _expected(module: ir.Module, spec: GemmSpec, inputs: dict[str, Any], trial: Trial) -> Array | None:

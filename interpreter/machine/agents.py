@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.copies import AsyncCopies
 from lowtide.interpreter.machine.global_memory import GlobalMemory
+from lowtide.interpreter.machine.interleavings import Order
 from lowtide.interpreter.machine.memory import SharedMemory
 from lowtide.interpreter.machine.paths import Paths
 from lowtide.interpreter.machine.teams import WARP, Seat, everyone, seats_of, team_of
@@ -93,6 +94,7 @@ class Machine:
     begun: dict[int, int] = field(default_factory=dict)  # by counter of waves: work tiles that have begun
     cluster: tuple[int, int] = (1, 1)
     spans: dict[Any, Span] = field(default_factory=dict)  # of shared memory
+    order: Order | None = None  # checks that the run speaks for every order of agents, if asked for
     max_steps: int = MAX_STEPS
 
     @cached_property
@@ -197,6 +199,11 @@ class AgentState:
         self.steps = 0
         self.mmas: list[Any] = []  # groups of wgmma that no wait has covered, oldest first
         self.accumulators: list[Any] = []  # at level ptx: registers that those groups may still write
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """The agent among those of the launch: its CTA, and its number there."""
+        return self.cta.index, self.warp
 
     @property
     def share(self) -> slice:

@@ -34,7 +34,12 @@ def barrier(state: AgentState, op: Described, identifier: int | str = 0, warps: 
     name = f"{identifier}" if state.team is cta.everyone else f"{identifier} of role {state.team.name}"
     gate = cta.barriers.setdefault(name, Barrier())
     gate.arrived[state.warp] = op
+    order = state.machine.order
+    if order is not None:
+        order.enter(cta.index, name, state.warp, expected, op)
     if len(gate.arrived) >= expected:
+        if order is not None:
+            order.meet([(cta.index, agent) for agent in gate.arrived])
         cta.shared.barrier(sorted(gate.arrived))
         gate.arrived = {}
         gate.rounds += 1

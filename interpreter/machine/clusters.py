@@ -148,6 +148,8 @@ def arrive(state: AgentState, op: Described, is_relaxed: bool = False) -> None:
         knowledge = clocks.release(agent) if cta is state.cta else clocks.known[agent].copy()
         cluster.gathered[cta.rank] = joined(cluster.gathered.get(cta.rank, nothing()), knowledge)
     cluster.arrived[_key(state)] = cluster.arrived.get(_key(state), 0) + 1
+    if state.machine.order is not None:
+        state.machine.order.release(state.key, (cluster, cluster.arrived[_key(state)]))
     cluster.settle()
 
 
@@ -168,6 +170,8 @@ def wait(state: AgentState, op: Described) -> Steps:
     for cta, agent in _clocks_of(state):
         cta.shared.clocks.acquire(agent, cluster.released.get(cta.rank, nothing()))
     cluster.passed[_key(state)] = mine
+    if state.machine.order is not None:
+        state.machine.order.acquire(state.key, (cluster, mine))
 
 
 def _clocks_of(state: AgentState) -> list[tuple[Cta, int]]:

@@ -7,7 +7,7 @@ flight from `start_store` to `land_store`: until then nothing orders them.
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,13 +41,19 @@ _GAP = 256  # bytes: the least gap between two allocations, and their alignment
 class GlobalMemory(Cells):
     """Global memory of one GPU: allocations apart from each other, accessible only where a matrix has elements."""
 
-    state = ("_writer", "_epoch")
+    state = ("_writer", "_epoch", "_site", "_reader", "_read_epoch", "_read_site")
 
     def __init__(self, payload: Any = np.float64, on_write: Callable[[Access, Span], None] | None = None) -> None:
         super().__init__("global memory", _ORIGIN, 0, payload)
         self._accessible: NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._writer: NDArray[np.int64] = np.zeros(0, np.int64)  # thread of the grid + 1; 0 nobody in this launch
         self._epoch: NDArray[np.int32] = np.zeros(0, np.int32)  # the writer's epoch + 1
+        self._site: NDArray[np.uint16] = np.zeros(0, np.uint16)  # the writer's op
+        # The last reader of what was written in this launch, and by unit and reader those that came not before it.
+        self._reader: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._read_epoch: NDArray[np.int32] = np.zeros(0, np.int32)
+        self._read_site: NDArray[np.uint16] = np.zeros(0, np.uint16)
+        self._further: dict[tuple[int, int], tuple[int, int]] = {}
         self._clocks: dict[int, Clocks] = {}
         self._on_write = on_write
         self._earlier_kernels: dict[int, int] | None = None  # their clock in each CTA; None if they have ended
@@ -117,6 +123,8 @@ class GlobalMemory(Cells):
         In a `programmatic` launch only before what an agent does once it knows that the earlier kernels have ended.
         """
         self._writer[:] = 0
+        self._reader[:] = 0
+        self._further = {}
         self._clocks = {}
         self._earlier_kernels = {} if programmatic else None
 
@@ -153,7 +161,7 @@ class GlobalMemory(Cells):
         for count in np.unique(used[used > 0]):
             chosen = used == count
             lanes = None if access.lanes is None else np.asarray(access.lanes)[chosen]
-            part = replace(access, lanes=lanes)
+            part = replace(access, lanes=lanes, ops=())
             span = self.span(part, addresses[chosen], int(count), align=int(count & -count))
             self._before_read(part, span)
             codes[chosen, :count], payload[chosen, :count] = span.get(self.codes), span.get(self.payload)
@@ -217,44 +225,106 @@ class GlobalMemory(Cells):
     def _before_read(self, access: Access, span: Span) -> None:
         if np.count_nonzero(self._writer[span.units]):
             self._check_writers(access, span, "reads", "read after write")
+            self._note_read(access, span)
+
+    def _note_read(self, access: Access, span: Span) -> None:
+        """Remember who read what was written in this launch: the last reader, and those that it does not come after."""
+        units = span.units
+        reader, epoch = self._reader[units], self._read_epoch[units]
+        if np.count_nonzero(reader):
+            for at in np.flatnonzero(self._unordered(access, reader, epoch)):
+                unit = int(units.flat[at])
+                self._further[unit, int(reader.flat[at])] = int(epoch.flat[at]), int(self._read_site[unit])
+        self._reader[units] = self._thread(access)
+        self._read_epoch[units] = self._epoch_of(access) + 1
+        self._read_site[units] = self.site(access, span)
 
     def _before_write(self, access: Access, span: Span) -> None:
         if self._on_write is not None:
             self._on_write(access, span)
-        if np.count_nonzero(self._writer[span.units]):
+        units = span.units
+        if np.count_nonzero(self._writer[units]):
             self._check_writers(access, span, "writes", "write after write")
-        lane = lane_column(access)
-        thread = (access.cta * WARPS + access.warp) * LANES + lane + 1
-        self._writer[span.units] = thread
-        epoch = self._clocks[access.cta].epoch(access.warp) if access.cta in self._clocks else 0
-        self._epoch[span.units] = epoch + 1
-        if lane is not WHOLE_AGENT and not span.is_disjoint:
-            overwritten = self._writer[span.units] != thread
+            self._check_readers(access, span)
+        thread = self._thread(access)
+        self._writer[units] = thread
+        self._site[units] = self.site(access, span)
+        self._epoch[units] = self._epoch_of(access) + 1
+        if access.lanes is not None and not span.is_disjoint:
+            overwritten = self._writer[units] != thread
             if overwritten.any():
                 row, byte = span.first(overwritten)
                 self.fail(access, span.addresses, row, byte, "race: two lanes write the same bytes in one instruction")
 
+    def _thread(self, access: Access) -> Any:
+        """The number of each row's thread in the grid, + 1."""
+        return (access.cta * WARPS + access.warp) * LANES + lane_column(access) + 1
+
+    def _epoch_of(self, access: Access) -> int:
+        return self._clocks[access.cta].epoch(access.warp) if access.cta in self._clocks else 0
+
     def _check_writers(self, access: Access, span: Span, verb: str, kind: str) -> None:
         """Raise where another thread wrote in this launch and nothing orders its write before this access."""
-        writer, stored = self._writer[span.units] - 1, self._epoch[span.units]
-        warp, lane = writer // LANES, lane_column(access)
-        others = (writer >= 0) & (warp // WARPS != access.cta)
-        racing = others & ~self._is_acquired(access, warp, stored) if others.any() else others
-        if access.cta in self._clocks:
-            known = self._clocks[access.cta].known[access.warp]
-            mine = (writer >= 0) & ~others
-            late = stored > known[np.where(mine, warp % WARPS, 0)]
-            same = (warp % WARPS == access.warp) & (writer % LANES == lane) & (writer % LANES != WHOLE_AGENT)
-            racing |= mine & late & ~same
+        writer = self._writer[span.units]
+        racing = self._unordered(access, writer, self._epoch[span.units])
         if racing.any():
             row, byte = span.first(racing)
-            other = int(writer[racing][0])
-            cta = other // LANES // WARPS
-            names = self._clocks[cta].names if cta in self._clocks else ()
-            who = f"CTA {cta} {thread_name(other % (LANES * WARPS), names)}"
-            self.fail(
-                access, span.addresses, row, byte, f"race ({kind}): {verb} what {who} wrote, nothing orders the two"
-            )
+            site = int(self._site[span.units][racing][0])
+            self._fail_race(access, span, row, byte, f"({kind}): {verb} what {{}} wrote", int(writer[racing][0]), site)
+
+    def _check_readers(self, access: Access, span: Span) -> None:
+        """Raise where another thread read what this launch wrote, and nothing orders that before this write."""
+        units = span.units
+        reader = self._reader[units]
+        if not np.count_nonzero(reader):
+            return
+        rule = "(write after read): writes what {} read"
+        racing = self._unordered(access, reader, self._read_epoch[units])
+        if racing.any():
+            row, byte = span.first(racing)
+            site = int(self._read_site[units][racing][0])
+            self._fail_race(access, span, row, byte, rule, int(reader[racing][0]), site)
+        for row, column in np.argwhere(reader) if self._further else ():
+            one = replace(access, lanes=None if access.lanes is None else access.lanes[row : row + 1], ops=())
+            for thread, epoch, site in self._pop_further(int(units[row, column])):
+                if self._unordered(one, np.array([[thread]]), np.array([[epoch]]))[0, 0]:
+                    self._fail_race(access, span, int(row), int(column) * span.unit, rule, thread, site)
+        self._reader[units] = 0
+
+    def _pop_further(self, unit: int) -> list[tuple[int, int, int]]:
+        """The further readers of a unit, about to be forgotten: thread, epoch and op."""
+        keys = [key for key in self._further if key[0] == unit]
+        return [(key[1], *self._further.pop(key)) for key in keys]
+
+    def _unordered(self, access: Access, thread: Ints, stored: Ints) -> NDArray[np.bool_]:
+        """Which accesses by other threads, 0 for none, in these epochs, nothing orders before this access."""
+        number = thread - 1
+        warp, lane = number // LANES, lane_column(access)
+        others = (number >= 0) & (warp // WARPS != access.cta)
+        racing: NDArray[np.bool_] = others & ~self._is_acquired(access, warp, stored) if others.any() else others
+        if access.cta in self._clocks:
+            known = self._clocks[access.cta].known[access.warp]
+            mine = (number >= 0) & ~others
+            late = stored > known[np.where(mine, warp % WARPS, 0)]
+            same = (warp % WARPS == access.warp) & (number % LANES == lane) & (number % LANES != WHOLE_AGENT)
+            racing |= mine & late & ~same
+        return racing
+
+    def _fail_race(
+        self, access: Access, span: Span, row: int, byte: int, rule: str, thread: int, site: int
+    ) -> NoReturn:
+        """Raise the error of a race with a thread of the grid; `rule` has {} in its place."""
+        other = thread - 1
+        cta = other // LANES // WARPS
+        names = self._clocks[cta].names if cta in self._clocks else ()
+        who = f"CTA {cta} {thread_name(other % (LANES * WARPS), names)}"
+        remedy = (
+            "put a barrier of the CTA between the two"
+            if cta == access.cta
+            else "let its CTA arrive at a semaphore after that, and this one wait for it before"
+        )
+        what = f"race {rule.format(who)}, nothing orders the two; it did so{self.by(site)}; {remedy}"
+        self.fail(access, span.addresses, row, byte, what)
 
     def _is_acquired(self, access: Access, warp: Ints, stored: Ints) -> NDArray[np.bool_]:
         """Which writes of other CTAs the accessing agent has acquired: by warp of the grid, and epoch + 1."""

@@ -50,7 +50,9 @@ def rows_together(state: AgentState, batch: Batch, addresses: list[Any]) -> tupl
     lanes = state.lanes
     if state.mask is not None:
         lanes, addresses = lanes[state.mask], [address[state.mask] for address in addresses]
-    return state.access(batch.ops[0], np.concatenate([lanes] * len(addresses))), np.concatenate(addresses)
+    access = state.access(batch.ops[0], np.concatenate([lanes] * len(addresses)))
+    access.ops = batch.ops
+    return access, np.concatenate(addresses)
 
 
 def disjoint(cells: Cells, access: Access, rows: Ints, size: int, align: int | None = None) -> None:

@@ -113,5 +113,5 @@ def poll_parity(state: AgentState, op: Described, address: Any, parity: Any) -> 
         poll = Wait(lambda: barrier.passed(asked), lambda: f"for phase parity {asked}: {barrier.state}", op)
         state.polls.append(poll)
         return False
-    mbarriers.learn(state, barrier)
+    mbarriers.learn(state, op, barrier, asked)
     return True

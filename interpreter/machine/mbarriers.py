@@ -74,11 +74,13 @@ def wait(state: AgentState, op: Described, barrier: Mbarrier, parity: int) -> St
     if parity not in (0, 1):
         raise violation(state, op, f"a phase is known by its parity, 0 or 1, not {parity}")
     yield Wait(lambda: barrier.passed(parity), lambda: f"for phase parity {parity}: {barrier.state}")
-    learn(state, barrier)
+    learn(state, op, barrier, parity)
 
 
-def learn(state: AgentState, barrier: Mbarrier) -> None:
+def learn(state: AgentState, op: Described, barrier: Mbarrier, parity: int) -> None:
     """What a successful wait tells the agent."""
+    if state.machine.order is not None:
+        state.machine.order.learn(state.key, op, barrier, parity)
     state.cta.shared.clocks.acquire(state.warp, barrier.released)
     for rank, knowledge in barrier.learned_abroad.items():
         other = state.cta.cluster.ctas[rank]
@@ -100,10 +102,16 @@ def arrive(
             f"lacks {barrier.bytes} bytes; wait for the phase before arriving for the next, or expect as many arrivals "
             "as there are",
         )
+    _signal(state, op, barrier)
     if not relaxed:
         _release(state, barrier)
     barrier.pending -= count
     _complete(state, op, barrier)
+
+
+def _signal(state: AgentState, op: Described, barrier: Mbarrier) -> None:
+    if state.machine.order is not None:
+        state.machine.order.signal(state.key, op, barrier)
 
 
 def _release(state: AgentState, barrier: Mbarrier) -> None:
@@ -117,6 +125,7 @@ def _release(state: AgentState, barrier: Mbarrier) -> None:
 
 def expect(state: AgentState, op: Described, barrier: Mbarrier, expected: int) -> None:
     """expect_tx: the current phase waits for this many more bytes."""
+    _signal(state, op, barrier)
     barrier.bytes += expected
     if not 0 <= expected <= MAX_BYTES or barrier.bytes > MAX_BYTES:
         raise violation(
@@ -145,6 +154,7 @@ def note_load(state: AgentState, op: Described, barrier: Mbarrier) -> None:
         assert barrier.home is not None
         barrier.home.at_end.append(lambda ending: _check_waited(ending, barrier))
     barrier.load = barrier.completed, op
+    _signal(state, op, barrier)
 
 
 def _check_waited(state: AgentState, barrier: Mbarrier) -> None:
@@ -173,6 +183,8 @@ def _complete(state: AgentState, op: Described, barrier: Mbarrier) -> None:
         )
     if barrier.bytes == 0:
         barrier.completed += 1
+        if state.machine.order is not None:
+            state.machine.order.complete(barrier)
         barrier.pending = barrier.arrivals
         ended = np.zeros(barrier.source + 1, np.int32)
         ended[barrier.source] = barrier.completed

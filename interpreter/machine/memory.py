@@ -72,7 +72,7 @@ class SharedMemory(Cells):
     there. `spans` are those that several CTAs share.
     """
 
-    state = ("_write_epoch", "_writer", "_shown_epoch", "_read_epoch", "_reader")
+    state = ("_write_epoch", "_writer", "_write_site", "_shown_epoch", "_read_epoch", "_reader", "_read_site")
 
     def __init__(
         self,
@@ -94,11 +94,13 @@ class SharedMemory(Cells):
         units = self.entries(self.size)
         self._write_epoch: NDArray[np.int32] = np.zeros(units, np.int32)  # + 1; 0 never written
         self._writer: NDArray[np.int32] = np.zeros(units, np.int32)
+        self._write_site: NDArray[np.uint16] = np.zeros(units, np.uint16)
         # The epoch of the fence that showed a write to the async proxy, + 1; 0 where nothing is hidden from it.
         self._shown_epoch: NDArray[np.int32] = np.zeros(units, np.int32)
         readers = warps + warps // 4  # an asynchronous one for each warpgroup
         self._read_epoch: NDArray[np.int32] = np.zeros((readers, units), np.int32)  # + 1; 0 never read
         self._reader: NDArray[np.uint8] = np.zeros((readers, units), np.uint8)  # lane
+        self._read_site: NDArray[np.uint16] = np.zeros((readers, units), np.uint16)
 
     def place(self, name: str, start: int, size: int) -> None:
         """Name `size` bytes from `start`. Buffers may overlap: the one placed last gives the name in messages.
@@ -123,7 +125,7 @@ class SharedMemory(Cells):
         """An asynchronous reader that is not an agent: its number among readers, and its clock."""
         clock = self.clocks.add_source(name)
         if len(self._reader_clocks) == len(self._read_epoch):
-            for field in ("_read_epoch", "_reader"):
+            for field in ("_read_epoch", "_reader", "_read_site"):
                 array = getattr(self, field)
                 setattr(self, field, np.concatenate((array, np.zeros_like(array[:1]))))
         self._reader_clocks = np.append(self._reader_clocks, clock)
@@ -213,6 +215,7 @@ class SharedMemory(Cells):
         read.span = self.renewed(read.span)
         self._read_epoch[reader][read.span.units] = epoch
         self._reader[reader][read.span.units] = lane
+        self._read_site[reader][read.span.units] = self.site(read.access, read.span)
 
     def fence_proxy(self, access: Access) -> None:
         """fence.proxy.async by these lanes (all of the agent when None): shows what they wrote to the async proxy.
@@ -238,7 +241,9 @@ class SharedMemory(Cells):
             is_fenced = shown[hidden][0] != IN_FLIGHT
             lacks = "no barrier after its proxy fence" if is_fenced else "no proxy fence by it before the barrier"
             who = self._thread_name(int(writer[hidden][0]))
-            rule = f"not visible to the async proxy: {verb} what {who} wrote, with {lacks}"
+            by = self.by(int(self._write_site[span.units][hidden][0]))
+            remedy = "put a barrier there" if is_fenced else "let the writer execute fence.proxy.async before a barrier"
+            rule = f"not visible to the async proxy: {verb} what {who} wrote, with {lacks}; it wrote{by}; {remedy}"
             self.fail(access, span.addresses, row, byte, rule)
 
     def _before_read(self, access: Access, span: Span) -> None:
@@ -256,6 +261,7 @@ class SharedMemory(Cells):
             if np.count_nonzero(again):  # several lanes in one epoch: each is another thread than the rest
                 reader[units[again]] = WHOLE_AGENT
         read_epoch[units] = epoch
+        self._read_site[warp][units] = self.site(access, span)
         for read in self.open_reads[warp]:
             read.span = self.renewed(read.span)
             read_epoch[read.span.units] = IN_FLIGHT
@@ -266,6 +272,7 @@ class SharedMemory(Cells):
         self._check_readers(access, span, lane)
         thread = warp * LANES + lane
         self._writer[units] = thread
+        self._write_site[units] = self.site(access, span)
         self._write_epoch[units] = self.clocks.epoch(warp) + 1
         self._shown_epoch[units] = IN_FLIGHT
         if lane is not WHOLE_AGENT and not span.is_disjoint:
@@ -287,14 +294,19 @@ class SharedMemory(Cells):
             thread, at = int(writer[racing][0]), int(span.addresses[row]) + byte
             held = next((each.name for each in self._objects if each.start <= at < each.end), None)
             who, is_agent = self._thread_name(thread), thread // LANES < self.clocks.warps
+            by = self.by(int(self._write_site[span.units][racing][0]))
             if held is not None:
                 rule = f"{verb} the bytes of {held}; lay out shared memory so that buffers and mbarriers do not overlap"
             elif stored[racing][0] == IN_FLIGHT:
                 awaited = "its group" if is_agent else "the mbarrier's phase"
-                rule = f"in flight: {verb} what an asynchronous copy of {who} fills, before a wait for {awaited}"
+                rule = (
+                    f"in flight: {verb} what an asynchronous copy of {who} fills, before a wait for {awaited}; it was"
+                )
+                rule += f" started{by}"
             else:
                 missing = "barrier between" if is_agent else "wait for the mbarrier's phase before"
-                rule = f"race ({kind}): {verb} what {who} wrote, with no {missing}"
+                remedy = self._remedy(access, thread // LANES) if is_agent else "wait for that phase before this"
+                rule = f"race ({kind}): {verb} what {who} wrote, with no {missing}; it wrote{by}; {remedy}"
             self.fail(access, span.addresses, row, byte, rule)
 
     def _check_readers(self, access: Access, span: Span, lane: Any) -> None:
@@ -311,10 +323,24 @@ class SharedMemory(Cells):
             byte = unit * span.unit
             at = int(span.addresses[row]) + byte
             who = self._thread_name(self._reader_clocks[reading] * LANES + int(self._reader[reading, at // self.unit]))
-            rule = f"race (write after read): writes what {who} read, with no barrier between"
+            by, reader_clock = (
+                self.by(int(self._read_site[reading, at // self.unit])),
+                int(self._reader_clocks[reading]),
+            )
+            remedy = self._remedy(access, reader_clock)
+            rule = f"race (write after read): writes what {who} read, with no barrier between; it read{by}; {remedy}"
             if stored[reading, row, unit] == IN_FLIGHT:
                 rule = f"race (write after read): writes what {who} may still read by {self._open_op(reading, at)}"
+                rule += "; let it wait for that group, and then a barrier or an mbarrier's phase come before this"
             self.fail(access, span.addresses, row, byte, rule)
+
+    def _remedy(self, access: Access, other: int) -> str:
+        """What would order an access after one of another thread, by the clock that counts that one."""
+        if other == access.warp:
+            return "put a barrier of the warp (bar.warp.sync) or of the CTA between the two"
+        if other >= self.clocks.warps:
+            return f"wait for what {self._thread_name(other * LANES + WHOLE_AGENT)} does before this"
+        return "put a barrier that both reach, or the arrival and wait of an mbarrier, between the two"
 
     def _open_op(self, warp: int, at: int) -> str:
         """The op of an agent whose read of a byte is open."""

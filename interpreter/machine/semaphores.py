@@ -35,6 +35,12 @@ def update(
     memory.set_atomic(access, address, new, dtype)
     if acquires:
         acquire(state, address)
+    if state.machine.order is not None:
+        if releases:
+            state.machine.order.release(state.key, address)
+            state.machine.order.count(op, address, arrivals=1)
+        elif new == 0:
+            state.machine.order.reset(address)
     if releases:
         told = state.machine.released.setdefault(address, {})
         merged(told, {**clocks.heard[state.warp], state.cta.index: clocks.release_ordered(state.warp)})
@@ -51,6 +57,8 @@ def read(state: AgentState, op: Described, address: int, dtype: str = _TYPE) -> 
 def acquire(state: AgentState, address: int) -> None:
     """What was released with the word's value is known to the agent."""
     clocks = state.cta.shared.clocks
+    if state.machine.order is not None:
+        state.machine.order.acquire(state.key, address)
     told = state.machine.released.get(address, {})
     merged(clocks.heard[state.warp], told)
     own = told.get(state.cta.index)
@@ -75,4 +83,6 @@ def wait(state: AgentState, op: Described, address: int, count: int) -> Steps:
         return read(state, op, address)
 
     yield Wait(lambda: value() >= count, lambda: f"a semaphore is {value()}, not yet {count}")
+    if state.machine.order is not None:
+        state.machine.order.count(op, address, awaited=count)
     acquire(state, address)

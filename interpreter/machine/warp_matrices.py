@@ -37,7 +37,9 @@ def ldmatrix_together(
     if state.mask is not None:
         raise NotTogether
     rows = np.concatenate([by_lane(address)[: 8 * num] for address in addresses])
-    payload, dtype = state.cta.shared.load_any(state.access(batch.ops[0]), rows, 2, 8)
+    access = state.access(batch.ops[0])
+    access.ops = batch.ops
+    payload, dtype = state.cta.shared.load_any(access, rows, 2, 8)
     if dtype == ZERO_TYPE:
         raise NotTogether
     received = hardware.ldmatrix(payload, num * len(addresses), trans).swapaxes(0, 1)

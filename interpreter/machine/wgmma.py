@@ -131,6 +131,8 @@ def commit(state: AgentState, op: Described) -> None:
     """What the warp has started since its last commit is a group."""
     warpgroup, warp = _warpgroup(state, op)
     warpgroup.committed[warp] += 1
+    if state.machine.order is not None:
+        state.machine.order.release(state.key, (warpgroup, warpgroup.committed[warp]))
 
 
 def wait(state: AgentState, op: Described, pending: int) -> Steps:
@@ -145,6 +147,8 @@ def wait(state: AgentState, op: Described, pending: int) -> Steps:
 
     if min(warpgroup.committed) < done:
         yield Wait(lambda: min(warpgroup.committed) >= done, why)
+    if state.machine.order is not None and done:
+        state.machine.order.acquire(state.key, (warpgroup, done))
     shared = state.cta.shared
     for group in sorted(group for group in warpgroup.reads if group < done):
         shared.close_reads(warpgroup.reader, warpgroup.reads.pop(group), group)

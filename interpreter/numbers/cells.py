@@ -37,6 +37,9 @@ WARPS = 32
 LARGEST = 16
 """Bytes of the largest access of one thread."""
 
+MOST_SITES = 2**16 - 1
+"""Ops that a memory tells apart in messages."""
+
 SPANS = 4096
 """Spans that a memory keeps."""
 
@@ -94,6 +97,8 @@ class Access:
     op: Described
     level: str = ""
     who: str = ""
+    ops: tuple[Described, ...] = ()
+    """Ops that access memory as one, each by as many rows; `op` is then the first of them."""
 
 
 class Span:
@@ -183,6 +188,9 @@ class Cells:
         self.spans: dict[Any, Span] = {} if spans is None else spans
         self.unit = LARGEST
         self._is_fresh = True  # nothing has been accessed
+        self._sites: list[Described] = []
+        self._numbers: dict[Described, int] = {}  # of sites
+        self._together: dict[tuple[Described, ...], Ints] = {}  # of those that access memory as one
 
     def load(self, access: Access, addresses: Ints, dtype: str, count: int = 1, align: int | None = None) -> Values:
         """`count` neighbouring elements from each address: payload array (n, count).
@@ -278,6 +286,25 @@ class Cells:
                     finer = np.repeat(array, factor, axis=-1)
                 setattr(self, name, finer)
             self.unit = unit
+
+    def site(self, access: Access, span: Span) -> Any:
+        """The number of the op that accesses memory, or of each row's: array (n, 1)."""
+        if not access.ops:
+            return self._number(access.op)
+        found = self._together.get(access.ops)
+        if found is None:
+            found = self._together[access.ops] = np.array([[self._number(op)] for op in access.ops])
+        return np.repeat(found, len(span.addresses) // len(found), axis=0)
+
+    def _number(self, op: Described) -> int:
+        if op not in self._numbers:
+            self._numbers[op] = min(len(self._sites), MOST_SITES)
+            self._sites.append(op)
+        return self._numbers[op]
+
+    def by(self, site: int) -> str:
+        """The op of a number, for messages."""
+        return f" by {self._sites[site].describe()}" if site < MOST_SITES else ""
 
     def renewed(self, span: Span) -> Span:
         """A span in the present units."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lowtide.errors import InterpreterError
+from lowtide.interpreter.machine.clocks import Clocks
 from lowtide.interpreter.machine.copies import AsyncCopies
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.memory import SharedMemory
@@ -475,3 +476,42 @@ def test_copies_land_where_they_began_wherever_shared_memory_begins(matrix: tupl
     assert memory.load(by(lanes=[0]), np.array([512]), "bf16", 8).tolist() == [list(range(8))]
     with pytest.raises(InterpreterError, match=r"out of bounds.*address 0x0\b"):
         memory.load(by(lanes=[0]), np.array([0]), "bf16", 8)
+
+
+def test_a_race_names_both_accesses_and_what_would_order_them() -> None:
+    class Second(NamedOp):
+        def describe(self) -> str:
+            return "the other op"
+
+    access = by(1)
+    access.op = Second()
+    memory = written()
+    with pytest.raises(
+        InterpreterError, match=r"^the other op.*wrote, with no barrier.* by the op; put a barrier that"
+    ):
+        memory.store(access, LANES * 16, np.zeros((32, 8)), "bf16", 8)
+    memory.barrier()
+    memory.load(by(), LANES * 16, "bf16", 8)
+    with pytest.raises(InterpreterError, match=r"^the other op.*read, with no barrier.* by the op; put a barrier that"):
+        memory.store(access, LANES * 16, np.zeros((32, 8)), "bf16", 8)
+
+
+def test_a_read_of_global_memory_is_ordered_before_the_next_write(matrix: tuple[GlobalMemory, int]) -> None:
+    """Of what the launch itself wrote: here of one warp, read by two others, then written by a fourth."""
+    memory, base = matrix
+    clocks = Clocks(4)
+    memory.begin_launch()
+    memory.enter(0, clocks)
+    rows, values = base + np.arange(16) * 64, np.zeros((16, 8))
+    lanes = range(16)
+    memory.store(by(0, lanes), rows, values, "bf16", 8)
+    clocks.barrier()
+    memory.load(by(1, lanes), rows, "bf16", 8)
+    memory.load(by(2, lanes), rows, "bf16", 8)
+    for ordered in ([2, 3], [1, 3]):
+        with pytest.raises(
+            InterpreterError, match=r"race \(write after read\): writes what CTA 0 warp [12] lane 0 read"
+        ):
+            memory.store(by(3, lanes), rows, values, "bf16", 8)
+        clocks.barrier(ordered)
+    memory.store(by(3, lanes), rows, values, "bf16", 8)
