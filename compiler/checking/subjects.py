@@ -19,6 +19,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error, IRError
 from lowtide.interpreter.host import LEVELS
 from lowtide.passes.base import walk
+from lowtide.passes.pipeline import STEPS
 from lowtide.passes.support.problem import Problem
 from lowtide.runtime import storage
 from lowtide.targets import Target, get
@@ -183,7 +184,8 @@ def steps_in(folder: Path, level: Level) -> list[Step]:
 
 
 def _step(path: Path, level: Level) -> Step:
-    return Step(str(level), path.stem.partition("-")[2], path)
+    name = STEPS[level][-1].name if level is Level.PTX else path.stem.partition("-")[2]
+    return Step(str(level), name, path)
 
 
 def write_level(folder: Path, level: Level, text: str, name: str = "level", number: int = 99) -> Step:

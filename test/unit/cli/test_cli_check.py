@@ -42,6 +42,19 @@ def test_check_of_a_wrong_dump_names_the_step_and_exits_with_1(tmp_path: Path) -
     assert lowtide(*again[1:]).exit_code == 1
 
 
+def test_check_of_wrong_ptx_names_the_backend_and_the_line(tmp_path: Path) -> None:
+    dump = tmp_path / "dump"
+    accepted("compile", *SCHEDULE, "--dump-ir", str(dump))
+    ptx = level_file(dump, "ptx")
+    ptx.write_text(ptx.read_text().replace("\tcp.async.wait_group", "\t// cp.async.wait_group", 1))
+    result = lowtide("check", str(dump), "--jobs", "1", "--budget", "1", "--json")
+    assert result.exit_code == 1
+    guilty = json.loads(result.stdout)["guilty"]
+    assert (guilty["level"], guilty["step"]) == ("ptx", "emit-ptx")
+    assert f"at {ptx}:" in guilty["op"]
+    assert lowtide(*guilty["command"].split()[1:]).exit_code == 2
+
+
 def test_check_goes_on_from_a_file(tmp_path: Path) -> None:
     dump = tmp_path / "dump"
     accepted("compile", *SCHEDULE, "--dump-ir", str(dump))
