@@ -1,7 +1,6 @@
 """The first guilty step: the dump before it is right, the dump after it wrong.
 
-Levels are run in order on the trial that failed, then the steps of the first level that fails: all of them can be run
-down to level nvvm, those within level llvm where the interpreter knows their ops.
+Levels are run in order on the trial that failed, then the steps of the first level that fails.
 """
 
 import shlex

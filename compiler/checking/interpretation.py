@@ -125,6 +125,7 @@ def run(
     paths: Paths | None = None,
     report: Report | None = None,
     on_progress: Progress = lambda ended, ctas: None,
+    max_steps: int = interpreter.MAX_STEPS,
 ) -> np.ndarray[Any, Any]:
     """D of a module on the interpreter, from what `inputs_for` gives. Raises InterpreterError.
 
@@ -147,6 +148,7 @@ def run(
         trace=trace,
         paths=paths,
         report=report,
+        max_steps=max_steps,
     )
 
 

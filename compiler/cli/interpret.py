@@ -24,7 +24,7 @@ from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level, check_level, level_of, target_of
 from lowtide.errors import IRError, SpecError
-from lowtide.interpreter import Loaded
+from lowtide.interpreter import MAX_STEPS, Loaded
 from lowtide.interpreter.numbers.domains import domain as number_domain
 
 File = Annotated[
@@ -57,6 +57,7 @@ def interpret(
     domain: options.NumberDomain = "float",
     padding: options.Padding = interpretation.ROW_PADDING,
     force: options.Force = False,
+    max_steps: options.MaxSteps = MAX_STEPS,
 ) -> None:
     """Run a level on random inputs on the CPU, under the hardware's rules, and check D.
 
@@ -84,7 +85,7 @@ def interpret(
                 options.refuse_beside_file(file, **given, schedule=schedule)
                 given_level = _read(file, target, level, context, on_pass(update))
                 reference = expected_problem(file, given_level.module, against)
-        verdict = _run(given_level, reference, (m, n, k), sms, seed, domain, padding, force)
+        verdict = _run(given_level, reference, (m, n, k), sms, seed, domain, padding, force, max_steps)
     line("result", f"{verdict.word}: {verdict.message}")
     line("seed", str(seed))
     if not verdict.ok:
@@ -122,6 +123,7 @@ def _run(
     domain: str,
     padding: int,
     force: bool,
+    max_steps: int,
 ) -> Verdict:
     """Interpret, and compare; prints what is run."""
     spec, level, module = reference.spec, given_level.level, given_level.module
@@ -141,7 +143,15 @@ def _run(
     with busy("interpreting") as update:
         progress = on_ctas(update, level, seconds)
         result = interpretation.run(
-            given_level.source, spec, inputs, sms=sms, seed=seed, domain=domain, padding=padding, on_progress=progress
+            given_level.source,
+            spec,
+            inputs,
+            sms=sms,
+            seed=seed,
+            domain=domain,
+            padding=padding,
+            on_progress=progress,
+            max_steps=max_steps,
         )
         elapsed = time.perf_counter() - started
         update("comparing")

@@ -68,6 +68,15 @@ InterpretedLevel = Annotated[
     typer.Option("--level", help=f"One of {', '.join(LEVELS)}.", rich_help_panel=_EXECUTION, show_default=False),
 ]
 Sms = Annotated[int, typer.Option("--sms", min=1, help="SMs of the interpreter's GPU.", rich_help_panel=_EXECUTION)]
+MaxSteps = Annotated[
+    int,
+    typer.Option(
+        "--max-steps",
+        min=1,
+        help="Ops that each of the interpreter's agents may run; more is taken for a loop without end.",
+        rich_help_panel=_EXECUTION,
+    ),
+]
 Seed = Annotated[
     int | None,
     typer.Option(

@@ -106,6 +106,7 @@ def test_interpret_refuses_a_reference_of_another_problem(dump: Path, tmp_path: 
     ("options", "message"),
     [
         (("--domain", "real"), "unknown number domain 'real'; known are float, exact, field"),
+        (("--level", "cta", "--max-steps", "9"), "has run 9 ops and has not ended: a loop may have no end"),
         (("--level", "asm"), "unknown level 'asm'; the levels are problem"),
         (("--domain", "exact", "--epilogue", "gelu", "--level", "cta"), "the number domain 'exact' has no"),
     ],
