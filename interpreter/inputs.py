@@ -23,6 +23,7 @@ D_POSITION = 2  # of D among the host function's arguments: a, b, d, epilogue op
 _NUMPY_NAMES: Mapping[str, str] = MappingProxyType(
     {"f16": "np.float16", "bf16": "ml_dtypes.bfloat16", "f32": "np.float32", "f64": "np.float64"}
 )
+_K_OF_ZEROS = 128  # in place of K = 0: a multiple of every panel that a tensor map sees an operand as
 _ROW_BYTES = 16  # rows of matrices begin at multiples of it where nothing says how they lie
 
 # The problem's extents of an operand's dimensions, as it lies in memory.
@@ -36,7 +37,7 @@ def arguments_of(
 ) -> list[tuple[str, Array | float | int, Type]]:
     """Name, value and type of each argument of the host function; D is made where it is not given.
 
-    Where K is 0, A and B are zeros of K = 1, so that D = epilogue(0): no level has to know of empty matrices. Raises
+    Where K is 0, A and B are zeros of a small K, so that D = epilogue(0): no level has to know of empty matrices. Raises
     InterpreterError for what is no array or number, has another shape or dtype than the module is for, or disagrees
     with another operand on an extent.
     """
@@ -182,10 +183,10 @@ def _extents(names: Sequence[str], values: Sequence[Any], dims: Sequence[str]) -
 
 
 def _without_k(value: Any, type: Type, dims: str) -> Any:
-    """Zeros of K = 1 in place of an operand of K = 0; what has no K, or a fixed one, as it is."""
+    """Zeros of a small K in place of an operand of K = 0; what has no K, or a fixed one, as it is."""
     if "k" not in dims or not isinstance(type, MemRef) or type.shape[dims.index("k")] is not None:
         return value
-    rows, columns = (extent or 1 if dim == "k" else extent for dim, extent in zip(dims, value.shape, strict=True))
+    rows, columns = (extent or _K_OF_ZEROS if dim == "k" else extent for dim, extent in zip(dims, value.shape, strict=True))
     return _padded(rows, columns, value.dtype, type.element)
 
 

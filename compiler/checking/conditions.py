@@ -21,6 +21,8 @@ from lowtide.targets import COPY_ATOMS, mma_atom
 
 NO_K = "K = 0"
 _ACCESS_BYTES = 16  # of the wide stores of D
+_NEIGHBOURS = 2  # elements of a row that a thread holds of the accumulators of an mma
+_RUN = 8  # columns of which the threads of a warp hold a row's neighbours
 
 
 @dataclass(frozen=True)
@@ -113,17 +115,26 @@ def _inside(axis: str, size: int, what: str) -> Iterator[Edge]:
 
 
 def _stores(schedule: Schedule, problem: Problem, part: int) -> Iterator[Edge]:
-    """Of the elements that a thread stores at once, one is left, or one is missing: in each part of the epilogue."""
+    """Of the elements that a thread stores at once, one is left, or one is missing.
+
+    In each part of the epilogue, since its code stands there once for each part; of direct stores, in each run of
+    columns that the fragments have.
+    """
     assert schedule.grid.tile is not None
     if schedule.epilogue.path is StorePath.tma:
         return
-    size = _ACCESS_BYTES // element_type(problem.d).bytes if schedule.epilogue.path is StorePath.smem else 2
-    columns = schedule.grid.tile[1]
+    columns, wide = schedule.grid.tile[1], _ACCESS_BYTES // element_type(problem.d).bytes
+    if schedule.epilogue.path is StorePath.direct:
+        one_thread = mma_atom(mma_atom_name(schedule, problem)).threads == 1
+        size, part = wide if one_thread else _NEIGHBOURS, min(part, _RUN)
+    else:
+        size = wide
     starts = range(0, columns, part)
-    for number, start in enumerate(starts, 1):
-        where = f" in part {number} of the epilogue" if len(starts) > 1 else ""
+    for start in starts:
         end = min(start + part, columns)
-        for edge in _cut("N", size, f"stores of {size} elements of D"):
+        where = f", in columns {start} to {end - 1}" if len(starts) > 1 else ""
+        edges = _cut("N", size, f"stores of {size} elements of D")
+        for edge in edges[1:] if part == _RUN else edges:  # between two stores of a run is as between two runs
             inside = partial(_holds_inside, edge, start, end)
             yield Edge("N", edge.text + where, inside)
 
@@ -146,6 +157,8 @@ def _cut(axis: str, size: int, what: str) -> list[Edge]:
         return []
     between = [Edge(axis, f"ends between {what}", lambda rest: rest > 0 and rest % size == 0)]
     first = Edge(axis, f"cuts {what} after the first", lambda rest: rest % size == 1)
+    if size == 2:
+        return [*between, first]
     last = Edge(axis, f"cuts {what} before the last", lambda rest: rest % size == size - 1)
     return [*between, first, last]
 
