@@ -37,9 +37,9 @@ def arguments_of(
 ) -> list[tuple[str, Array | float | int, Type]]:
     """Name, value and type of each argument of the host function; D is made where it is not given.
 
-    Where K is 0, A and B are zeros of a small K, so that D = epilogue(0): no level has to know of empty matrices. Raises
-    InterpreterError for what is no array or number, has another shape or dtype than the module is for, or disagrees
-    with another operand on an extent.
+    Where K is 0, A and B are zeros of a small K, so that D = epilogue(0): no level has to know of empty matrices.
+    Raises InterpreterError for what is no array or number, has another shape or dtype than the module is for, or
+    disagrees with another operand on an extent.
     """
     types = [decode_type(argument.type) for argument in function.regions[0].blocks[0].arguments]
     dims = _dims(function)
@@ -186,7 +186,8 @@ def _without_k(value: Any, type: Type, dims: str) -> Any:
     """Zeros of a small K in place of an operand of K = 0; what has no K, or a fixed one, as it is."""
     if "k" not in dims or not isinstance(type, MemRef) or type.shape[dims.index("k")] is not None:
         return value
-    rows, columns = (extent or _K_OF_ZEROS if dim == "k" else extent for dim, extent in zip(dims, value.shape, strict=True))
+    extents = zip(dims, value.shape, strict=True)
+    rows, columns = (extent or _K_OF_ZEROS if dim == "k" else extent for dim, extent in extents)
     return _padded(rows, columns, value.dtype, type.element)
 
 

@@ -26,6 +26,7 @@ from lowtide.compiler.checking.trials import (
     degree_of,
     domains_of,
     first_fault,
+    loaded,
     outcomes,
 )
 from lowtide.compiler.checking.variants import Variant, variants_of
@@ -98,7 +99,22 @@ def check_subject(
     tasks = [task for at, (_, trials) in enumerate(planned) for task in _tasks(variants[at], trials, at)]
     if not tasks:
         raise Error(f"no shape is small enough for {budget:.0f} s of the interpreter; give more with --budget")
-    found = _run(tasks, jobs, on_progress)
+    try:
+        return _checked(subject, variants, planned, _run(tasks, jobs, on_progress), dump_ir, on_progress, started)
+    finally:
+        loaded.cache_clear()
+
+
+def _checked(
+    subject: Subject,
+    variants: Sequence[Variant],
+    planned: Sequence[tuple[Cover, list[Trial]]],
+    found: Sequence[list[Outcome]],
+    dump_ir: str | PathLike[str] | None,
+    on_progress: Progress,
+    started: float,
+) -> CheckResult:
+    """The result of what was run; if some of it failed, with the guilty step."""
     guilty = None
     for variant, outcomes_ in zip(variants, found, strict=True):
         if first_fault(outcomes_) is not None and guilty is None:

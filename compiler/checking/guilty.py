@@ -13,7 +13,7 @@ import numpy as np
 
 from lowtide.compiler.checking.interpretation import inputs_for, run
 from lowtide.compiler.checking.subjects import Step, Subject, write_level
-from lowtide.compiler.checking.trials import Element, Finding, Outcome, Source, Trial, op_in, outcomes
+from lowtide.compiler.checking.trials import Element, Finding, Outcome, Source, Trial, loaded, op_in, outcomes
 from lowtide.compiler.contexts import make_context
 from lowtide.dialects.levels import Level
 from lowtide.errors import InterpreterError
@@ -159,8 +159,8 @@ def _storing(subject: Subject, source: Source, outcome: Outcome) -> str:
     trial, trace = outcome.trial, _StoredBy(outcome.element)
     spec = subject.spec
     inputs = inputs_for(spec, trial.extents, trial.domain, trial.seed, trial.padding)
-    with make_context() as context:
-        module = source.load(context)
+    with make_context():
+        module = loaded(source)
         options: dict[str, Any] = {"sms": trial.sms, "seed": trial.seed, "domain": trial.domain}
         try:
             run(module, spec, inputs, trace=trace, padding=trial.padding, **options)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -98,9 +98,14 @@ class Source:
     name: str = ""
     host: str = ""
 
-    def load(self, context: ir.Context) -> Loaded:
-        """As the interpreter runs it. Raises IRError, InterpreterError."""
-        return runnable(self.level, self.text, self.host, context, self.name).source
+
+@lru_cache(maxsize=32)
+def loaded(source: Source) -> Loaded:
+    """A source as the interpreter runs it: parsed once, decoded once, for all trials. Raises IRError, InterpreterError.
+
+    Whoever makes many trials calls `loaded.cache_clear` after them.
+    """
+    return runnable(source.level, source.text, source.host, make_context(), source.name).source
 
 
 def outcomes(problem: str, sources: Iterable[Source], trial: Trial, observe: bool = False) -> Iterator[Outcome]:
@@ -121,7 +126,7 @@ def outcomes(problem: str, sources: Iterable[Source], trial: Trial, observe: boo
             return
         for source in sources:
             paths = Paths() if observe and source.level == str(Level.NVVM) else None
-            yield _outcome(source, found.spec, inputs, expected, trial, context, paths)
+            yield _outcome(source, found.spec, inputs, expected, trial, paths)
 
 
 def _outcome(
@@ -130,13 +135,12 @@ def _outcome(
     inputs: dict[str, Any],
     expected: Array | None,
     trial: Trial,
-    context: ir.Context,
     paths: Paths | None,
 ) -> Outcome:
     started = time.perf_counter()
     ended = partial(Outcome, source.level, trial)
     try:
-        module = source.load(context)
+        module = loaded(source)
         options: dict[str, Any] = {"sms": trial.sms, "seed": trial.seed, "domain": trial.domain}
         report = Report()
         d = run(module, spec, inputs, padding=trial.padding, paths=paths, report=report, **options)
