@@ -7,7 +7,7 @@ CTA is known to have initialised it, and as long as it has not ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -20,6 +20,7 @@ from lowtide.interpreter.machine.barriers import together
 from lowtide.interpreter.machine.clocks import Knowledge, joined, nothing
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.mbarriers import Mbarrier
+from lowtide.interpreter.machine.teams import Seat
 from lowtide.interpreter.numbers.cells import Described
 
 Key = tuple[int, int]  # rank of a CTA, and one of its agents
@@ -119,18 +120,19 @@ class Cluster:
 
     def settle(self) -> None:
         """Ends the barrier's round if all agents that have not ended have arrived in it."""
-        if not self.missing():
+        if next(self._awaited(), None) is None:
             self.rounds += 1
             self.released, self.gathered = self.gathered, {}
 
     def missing(self) -> list[str]:
         """The agents that the present round waits for."""
-        return [
-            f"CTA {cta.index} {seat.name}"
-            for cta in self.ctas
-            for seat in cta.machine.seats
-            if seat.index not in cta.ended and self.arrived.get((cta.rank, seat.index), 0) <= self.rounds
-        ]
+        return [f"CTA {cta.index} {seat.name}" for cta, seat in self._awaited()]
+
+    def _awaited(self) -> Iterator[tuple[Cta, Seat]]:
+        for cta in self.ctas:
+            for seat in cta.machine.seats:
+                if seat.index not in cta.ended and self.arrived.get((cta.rank, seat.index), 0) <= self.rounds:
+                    yield cta, seat
 
 
 def _key(state: AgentState) -> Key:

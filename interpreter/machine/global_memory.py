@@ -122,8 +122,7 @@ class GlobalMemory(Cells):
 
         In a `programmatic` launch only before what an agent does once it knows that the earlier kernels have ended.
         """
-        self._writer[:] = 0
-        self._reader[:] = 0
+        self._writer, self._reader = np.zeros_like(self._writer), np.zeros_like(self._reader)
         self._further = {}
         self._clocks = {}
         self._earlier_kernels = {} if programmatic else None
@@ -195,8 +194,9 @@ class GlobalMemory(Cells):
     def _grow(self, size: int) -> None:
         for name in ("payload", "codes", "_accessible", *self.state):
             array = getattr(self, name)
-            more = (self.entries(size) if name in self.state else padded(size)) - len(array)
-            setattr(self, name, np.concatenate([array, np.zeros(more, array.dtype)]))
+            longer = np.zeros(self.entries(size) if name in self.state else padded(size), array.dtype)
+            longer[: len(array)] = array
+            setattr(self, name, longer)
         self.size = size
 
     def _check_written(self, access: Access, addresses: Ints, unwritten: Values) -> None:

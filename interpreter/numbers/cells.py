@@ -190,7 +190,7 @@ class Cells:
         self._is_fresh = True  # nothing has been accessed
         self._sites: list[Described] = []
         self._numbers: dict[Described, int] = {}  # of sites
-        self._together: dict[tuple[Described, ...], Ints] = {}  # of those that access memory as one
+        self._together: dict[Any, Ints] = {}  # of those that access memory as one, by them and the rows
 
     def load(self, access: Access, addresses: Ints, dtype: str, count: int = 1, align: int | None = None) -> Values:
         """`count` neighbouring elements from each address: payload array (n, count).
@@ -291,10 +291,12 @@ class Cells:
         """The number of the op that accesses memory, or of each row's: array (n, 1)."""
         if not access.ops:
             return self._number(access.op)
-        found = self._together.get(access.ops)
+        key = access.ops, len(span.addresses)
+        found = self._together.get(key)
         if found is None:
-            found = self._together[access.ops] = np.array([[self._number(op)] for op in access.ops])
-        return np.repeat(found, len(span.addresses) // len(found), axis=0)
+            numbers = np.array([[self._number(op)] for op in access.ops])
+            found = self._together[key] = np.repeat(numbers, len(span.addresses) // len(numbers), axis=0)
+        return found
 
     def _number(self, op: Described) -> int:
         if op not in self._numbers:

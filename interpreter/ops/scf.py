@@ -75,18 +75,19 @@ def if_(state: AgentState, op: DecodedOp) -> Steps:
     outer = state.mask
     if isinstance(condition, np.ndarray):
         taken = condition if outer is None else condition & outer
-        others = ~condition if outer is None else ~condition & outer
+        count = np.count_nonzero(taken)
+        rest = (len(taken) if outer is None else np.count_nonzero(outer)) - count
         if state.machine.paths is not None:
-            state.machine.paths.branch(op, bool(taken.any()), bool(others.any()))
-        if taken.any() and others.any():
+            state.machine.paths.branch(op, bool(count), bool(rest))
+        if count and rest:
             state.mask = taken
             first = yield from run_block(state, op.regions[0])
-            state.mask = others
+            state.mask = ~condition if outer is None else ~condition & outer
             second = yield from run_block(state, op.regions[1])
             state.mask = outer
             _assign(state.values, op.results, [blend(taken, x, y) for x, y in zip(first, second, strict=True)])
             return
-        condition = bool(taken.any())
+        condition = bool(count)
     elif state.machine.paths is not None:
         state.machine.paths.branch(op, bool(condition), not condition)
     if op.data is not None:
