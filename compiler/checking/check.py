@@ -100,7 +100,9 @@ def check_subject(
     if not tasks:
         raise Error(f"no shape is small enough for {budget:.0f} s of the interpreter; give more with --budget")
     try:
-        return _checked(subject, variants, planned, _run(tasks, jobs, on_progress), dump_ir, on_progress, started)
+        return _checked(
+            subject, variants, planned, _run(tasks, len(variants), jobs, on_progress), dump_ir, on_progress, started
+        )
     finally:
         loaded.cache_clear()
 
@@ -195,12 +197,12 @@ def _tasks(variant: Variant, trials: Iterable[Trial], at: int) -> Iterator[_Task
             yield _Task(variant.subject.problem, group, trial, seconds, at)
 
 
-def _run(tasks: Sequence[_Task], jobs: int | None, on_progress: Progress) -> list[list[Outcome]]:
+def _run(tasks: Sequence[_Task], variants: int, jobs: int | None, on_progress: Progress) -> list[list[Outcome]]:
     """The outcomes of each variant, down to the level of the first fault.
 
     Fast levels come first, and all trials of them, so that a fault is seen at the first level that has it.
     """
-    found: list[list[Outcome]] = [[] for _ in range(max(task.variant for task in tasks) + 1)]
+    found: list[list[Outcome]] = [[] for _ in range(variants)]
     total, done = sum(task.seconds for task in tasks), 0.0
     ordered = sorted(tasks, key=lambda task: (Level.named(task.sources[-1].level), task.seconds))
     failed: Level | None = None
