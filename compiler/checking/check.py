@@ -95,7 +95,9 @@ def check_subject(
     started = time.perf_counter()
     on_progress(0.0, "choosing shapes")
     variants = variants_of(subject)
-    planned = [_planned(variant, budget / len(variants), seed + at) for at, variant in enumerate(variants)]
+    # The first stands for most of the schedule's paths.
+    shares = [1.0] if len(variants) == 1 else [0.5] + [0.5 / (len(variants) - 1)] * (len(variants) - 1)
+    planned = [_planned(variant, budget * shares[at], seed + at) for at, variant in enumerate(variants)]
     tasks = [task for at, (_, trials) in enumerate(planned) for task in _tasks(variants[at], trials, at)]
     if not tasks:
         raise Error(f"no shape is small enough for {budget:.0f} s of the interpreter; give more with --budget")

@@ -48,7 +48,8 @@ def variants_of(subject: Subject) -> list[Variant]:
     if freed is None:
         return [*own, *_fixed(subject, spec, fixed)]
     still = [name for name in fixed if getattr(freed.subject.spec, name) is not None]
-    more = _fixed(subject, freed.subject.spec, still) if still else []
+    # The first of these values is the kernel's own where that is small, as in `freed`.
+    more = [variant for variant in _fixed(subject, freed.subject.spec, still) if variant.name != freed.name]
     return [freed, *more, *(own or _fixed(subject, spec, fixed)[:1])]
 
 
@@ -77,6 +78,8 @@ def _freed(subject: Subject, spec: GemmSpec, fixed: list[str]) -> Iterator[Varia
 
 def _fixed(subject: Subject, spec: GemmSpec, names: list[str]) -> list[Variant]:
     """The same schedule for small values of the extents `names`, the first of which end within tiles as the spec's."""
+    if not names:
+        return []
     choices = [_small(name, subject, spec) for name in names]
     longest = max(map(len, choices))
     rows = list(dict.fromkeys(tuple(choice[min(at, len(choice) - 1)] for choice in choices) for at in range(longest)))
@@ -119,4 +122,4 @@ def _with(spec: GemmSpec, extents: Mapping[str, int | None]) -> GemmSpec:
 def _extents_text(spec: GemmSpec) -> str:
     if (spec.m, spec.n, spec.k) == (None, None, None):
         return "any extents"
-    return "x".join("any" if extent is None else str(extent) for extent in (spec.m, spec.n, spec.k))
+    return " x ".join("any" if extent is None else str(extent) for extent in (spec.m, spec.n, spec.k))

@@ -179,12 +179,12 @@ def test_a_level_that_came_in_wrong_is_said_to_be(tmp_path: Path) -> None:
 def test_a_kernel_of_fixed_extents_is_checked_by_the_same_schedule_for_others() -> None:
     large = lt.GemmSpec(m=4096, n=4000, k=8200, a="bf16", b="bf16", d="bf16")
     variants = variants_of(of_kernel(compiled(large)))
-    assert [variant.name for variant in variants] == ["any extents", "96x96x56"]
-    assert "compiled for 4096x4000x8200" in variants[0].notes[0]
+    assert [variant.name for variant in variants] == ["any extents", "96 x 96 x 56"]
+    assert "compiled for 4096 x 4000 x 8200" in variants[0].notes[0]
     unrolled = "grid.tile = [32, 32], k = 16, atoms = [1, 2, 1], stages = 2, unroll = full"
     known = lt.GemmSpec(k=40, a="bf16", b="bf16", d="bf16")
     names = [variant.name for variant in variants_of(of_kernel(compiled(known, unrolled)))]
-    assert names == ["anyxanyx40", "anyxanyx8", "anyxanyx24"]
+    assert names == ["any x any x 40", "any x any x 8", "any x any x 24"]
 
 
 def test_a_kernel_that_writes_what_is_not_its_own_is_found() -> None:
