@@ -1,4 +1,4 @@
-"""The command `lowtide`: run, compile, interpret, check, explain, draw, bench, ladder, presets, targets.
+"""The command `lowtide`: run, compile, interpret, check, explain, draw, bench, ladder, mutate, presets, targets.
 
 Exit status: 0 where all went well, 1 where a result is wrong, 2 for what was refused: a message, no traceback. 130
 after an interrupt, 141 where the reader of a pipe is gone (`lowtide … | head`).
@@ -19,6 +19,7 @@ from lowtide.compiler.cli.explain import explain
 from lowtide.compiler.cli.interpret import interpret
 from lowtide.compiler.cli.ladder import ladder
 from lowtide.compiler.cli.lists import presets, targets
+from lowtide.compiler.cli.mutate import mutate
 from lowtide.compiler.cli.run import run
 from lowtide.entry import guard, status_of
 from lowtide.errors import Error
@@ -53,6 +54,7 @@ app.command()(explain)
 app.command()(draw)
 app.command()(bench)
 app.command()(ladder)
+app.command()(mutate)
 app.command()(presets)
 app.command()(targets)
 

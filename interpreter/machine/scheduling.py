@@ -56,6 +56,9 @@ def _whole(state: AgentState, program: Program) -> Steps:
     cta = state.cta
     if state.mmas and state.op is not None:
         raise violation(state, state.op, f"ends with {len(state.mmas)} groups of wgmma in flight; wait for them before")
+    copies = cta.copies.in_flight(state.warp)
+    if copies and state.op is not None:  # the next CTA on this SM may have its shared memory
+        raise violation(state, state.op, f"ends with {copies} copies by cp.async in flight; wait for them before")
     cta.ended.add(state.warp)
     if len(cta.ended) == len(state.machine.seats):
         for check in cta.at_end:

@@ -1,0 +1,1 @@
+"""Faults planted in the IR of right kernels, and what finds them: `lowtide mutate`."""

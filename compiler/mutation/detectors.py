@@ -1,0 +1,146 @@
+"""What finds a fault, cheapest first: the parser and verifier, the table of legal ops, the passes that verify an edited
+level, and the interpreter, at the fault's own level and, for levels above, one thread's program made from it."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from lowtide.compiler.checking import interpretation
+from lowtide.compiler.checking.reference import reference
+from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.driver import Lowered, lower
+from lowtide.compiler.mutation.kernels import Kernel, Trial
+from lowtide.compiler.pass_pipeline import parse_pipeline, run_element
+from lowtide.compiler.ptxas import assemble, find_ptxas
+from lowtide.dialects.diagnostics import Diagnostics
+from lowtide.dialects.levels import Level, check_level
+from lowtide.errors import Error, InterpreterError
+from lowtide.interpreter import Loaded, Report
+from lowtide.passes.base import Pass
+from lowtide.passes.pipeline import ENTRY_STEP
+from lowtide.targets import get
+
+# What an error of the interpreter is about, by the first that its text has.
+_RULES = (
+    ("deadlock", r"deadlock"),
+    ("race", r"race[ (:]"),
+    ("copy in flight", r"in flight"),
+    ("out of bounds", r"out of bounds|outside"),
+    ("uninitialised", r"uninitiali[sz]ed|torn"),
+    ("never written", r"never written"),
+    ("async proxy", r"proxy"),
+    ("mbarrier", r"mbarrier|arrival|phase"),
+    ("ring", r"ring|slot"),
+    ("alignment", r"multiple of|aligned"),
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What found a fault, and what it says."""
+
+    detector: str
+    why: str
+
+
+def find(kernel: Kernel, level: str, text: str, original: Lowered) -> Finding | None:
+    """The first finding in a level's text, of a kernel that was lowered to `original`; None where there is none."""
+    if level == str(Level.PTX):
+        return _by_running(kernel, lambda: Loaded(original.levels[str(Level.LLVM)], text), "")
+    below = Level.named(level) < Level.NVVM
+    return (
+        _statically(kernel, level, text)
+        or _by_running(kernel, lambda: Loaded(text), "")
+        or (_below(kernel, text) if below else None)
+    )
+
+
+def _statically(kernel: Kernel, level: str, text: str) -> Finding | None:
+    with make_context() as context:
+        try:
+            module = parse_text(text, context, f"<{level}>")
+        except Error as error:
+            return Finding("parser and verifier", _short(error))
+        try:
+            check_level(module, Level.named(level))
+        except Error as error:
+            return Finding("legal ops", _short(error))
+        for element in parse_pipeline(ENTRY_STEP.text(get(kernel.target)), context):
+            if isinstance(element, Pass) and element.needs not in (None, Level.named(level)):
+                continue
+            try:
+                with Diagnostics(context):  # which would print them
+                    run_element(element, module, get(kernel.target))
+            except Error as error:
+                return Finding(str(element), _short(error))
+    return None
+
+
+def _by_running(kernel: Kernel, load: Callable[[], Loaded], below: str) -> Finding | None:
+    try:
+        loaded = load()
+    except Error as error:
+        return Finding("parser and verifier", _short(error))
+    for trial in kernel.trials:
+        found = run(kernel, loaded, trial)
+        if found is not None:
+            return Finding(f"interpreter{below}: {found.detector}", found.why)
+    return None
+
+
+def run(kernel: Kernel, loaded: Loaded, trial: Trial) -> Finding | None:
+    """One run on small integers: a broken rule, or a wrong result; None for a right one."""
+    inputs = interpretation.inputs_for(kernel.spec, trial.shape, "exact", trial.seed)
+    where = f"{'x'.join(map(str, trial.shape))}, {trial.sms} SMs, seed {trial.seed}"
+    report, options = Report(), {"sms": trial.sms, "seed": trial.seed, "domain": "exact"}
+    try:
+        d = interpretation.run(loaded, kernel.spec, inputs, report=report, **options)
+    except InterpreterError as error:
+        return Finding(_rule(str(error)), f"{where}: {_short(error)}")
+    wrong = np.argwhere(d != reference(kernel.spec, **inputs))
+    if not len(wrong):
+        return None if report.holds else Finding("right in this order only", f"{where}: {_short(str(report))}")
+    return Finding("wrong result", f"{where}: {len(wrong)} of {d.size} elements, first {wrong[0].tolist()}")
+
+
+def _below(kernel: Kernel, text: str) -> Finding | None:
+    """What the rest of the lowering refuses, and what it makes of a fault."""
+    try:
+        lowered = lower(text, until=Level.NVVM)
+    except Error as error:
+        return Finding("lowering", _short(error))
+    return _by_running(kernel, lambda: Loaded(lowered.levels[str(Level.NVVM)]), f" of {Level.NVVM}")
+
+
+def lowered_alike(level: str, text: str, original: Lowered) -> Finding | None:
+    """What a level's text and the original have in common, if that makes them the same program.
+
+    PTX beside the same host side; of PTX, the machine code that ptxas makes of it. Raises CompileError and PassError
+    where the text cannot be lowered.
+    """
+    if level != str(Level.PTX):
+        lowered = lower(text)
+        alike = lowered.ptx == original.ptx and _host_side(lowered) == _host_side(original)
+        return (
+            Finding("same PTX", "it becomes the PTX of the kernel itself, beside the same host side") if alike else None
+        )
+    if find_ptxas() is None or original.ptx is None:
+        return None
+    codes = [assemble(source, original.target, allow_spills=True).cubin for source in (text, original.ptx)]
+    return Finding("same machine code", "ptxas makes the kernel's own code of it") if codes[0] == codes[1] else None
+
+
+def _host_side(lowered: Lowered) -> str:
+    """What level llvm has ahead of the device side."""
+    return lowered.levels[str(Level.LLVM)].partition("gpu.module")[0]
+
+
+def _rule(message: str) -> str:
+    return next((rule for rule, pattern in _RULES if re.search(pattern, message)), "another rule")
+
+
+def _short(error: Exception | str) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines)[:240]

@@ -1,0 +1,222 @@
+"""Edits of a level's text: what an operator does at a place that its pattern has found.
+
+An edit takes the text and the match and gives the text with a fault in it, or None where the place offers none. Texts
+are MLIR, or PTX: one op or instruction on a line, regions between a line that ends in `{` and one that begins with `}`.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+
+Match = re.Match[str]
+Edit = Callable[[str, Match], str | None]
+
+# Statements past which a moved one may change something: they access shared memory, synchronize, or contain what does.
+_EFFECT = re.compile(
+    r"sm\.(copy|cp_async|ldmatrix|tma_|wgmma|mma_wait|load_shared|store_shared|mbarrier_|barrier|fence|producer|consumer)"
+    r"|sm\.cluster|tile\.(mma|semaphore|add_partials|sum_shares)"
+    r"|nvvm\.(cp|mbarrier|barrier|ldmatrix|stmatrix|wgmma\.(mma|commit|wait)|fence\.proxy|cluster)"
+    r"|llvm\.(load|store) .*!llvm\.ptr<3>|llvm\.inline_asm|sm\.ptx_(semaphore|wgmma)"
+    r"|^\s*(@%p\d+ +)?((ld|st)\.shared|red|cp|bar|barrier|mbarrier|wgmma\.(mma|commit|wait)|ldmatrix|stmatrix)\."
+)
+_OPENS, _CLOSES = re.compile(r"\{\s*$"), re.compile(r"^\s*\}")
+_CONSTANT = re.compile(
+    r"^ *(?P<name>%\w+) = (arith\.constant |(?P<llvm>llvm\.mlir\.constant\())(?P<value>-?\d+) : (?P<kind>\w+)",
+    re.MULTILINE,
+)
+
+
+def drop(text: str, place: Match) -> str | None:
+    """Without the lines of the match."""
+    start, end = _lines(text, place)
+    return text[:start] + text[end:]
+
+
+def twice(text: str, place: Match) -> str | None:
+    """The lines of the match once more, right behind them; results have other names."""
+    start, end = _lines(text, place)
+    again = re.sub(r"^(\s*)(%\w+)( = )", r"\1\2_again\3", text[start:end], flags=re.MULTILINE)
+    return text[:end] + again + text[end:]
+
+
+def later(text: str, place: Match) -> str | None:
+    """The line of the match behind the next statement of its block that has an effect."""
+    lines = text.splitlines(keepends=True)
+    at = text.count("\n", 0, place.start())
+    end = at + 1
+    while end < len(lines) and not _ends_block(lines[end]):
+        last = _end_of_statement(lines, end)
+        found = any(_EFFECT.search(line) for line in lines[end : last + 1])
+        end = last + 1
+        if found:
+            return "".join([*lines[:at], *lines[at + 1 : end], lines[at], *lines[end:]])
+    return None
+
+
+def earlier(text: str, place: Match) -> str | None:
+    """The line of the match before the last statement of its block, ahead of it, that has an effect."""
+    lines = text.splitlines(keepends=True)
+    at = text.count("\n", 0, place.start())
+    start = at
+    while start > 0 and not _OPENS.search(lines[start - 1]) and not _is_label(lines[start - 1]):
+        first = _start_of_statement(lines, start - 1)
+        found = any(_EFFECT.search(line) for line in lines[first:start])
+        start = first
+        if found:
+            return "".join([*lines[:start], lines[at], *lines[start:at], *lines[at + 1 :]])
+    return None
+
+
+def first(text: str, place: Match) -> str | None:
+    """The line of the match at the beginning of its block."""
+    lines = text.splitlines(keepends=True)
+    at = text.count("\n", 0, place.start())
+    start = at
+    while start > 0 and not _OPENS.search(lines[start - 1]) and not _is_label(lines[start - 1]):
+        start = _start_of_statement(lines, start - 1)
+    return None if start == at else "".join([*lines[:start], lines[at], *lines[start:at], *lines[at + 1 :]])
+
+
+def at_first(pattern: str, edit: Edit) -> Edit:
+    """The edit at a place ahead of which a pattern is not found."""
+    compiled = re.compile(pattern)
+    return lambda text, place: None if compiled.search(text, 0, place.start()) else edit(text, place)
+
+
+def into(template: str) -> Edit:
+    """The match replaced by a template of `re.Match.expand`."""
+
+    def edit(text: str, place: Match) -> str | None:
+        return text[: place.start()] + place.expand(template) + text[place.end() :]
+
+    return edit
+
+
+def number(change: Callable[[int], int]) -> Edit:
+    """The number in the group `n` changed."""
+
+    def edit(text: str, place: Match) -> str | None:
+        new = change(int(place["n"]))
+        return None if new < 0 else text[: place.start("n")] + str(new) + text[place.end("n") :]
+
+    return edit
+
+
+def constant(change: Callable[[int], int]) -> Edit:
+    """The SSA constant in the group `c` replaced by another one, which a new line defines."""
+
+    def edit(text: str, place: Match) -> str | None:
+        known = _constant_named(text, place, place["c"])
+        if known is None:
+            return None
+        value, kind = change(int(known["value"])), known["kind"]
+        made = f"llvm.mlir.constant({value} : {kind}) : {kind}" if known["llvm"] else f"arith.constant {value} : {kind}"
+        return _replaced(text, place, "c", "%planted", [f"%planted = {made}"])
+
+    return edit
+
+
+def value(group: str, *lines: str) -> Edit:
+    """The SSA value in a group replaced by `%planted`, which new lines define; `{name}` is a group."""
+
+    def edit(text: str, place: Match) -> str | None:
+        return _replaced(text, place, group, "%planted", [line.format_map(place.groupdict()) for line in lines])
+
+    return edit
+
+
+def flipped(kind: str) -> Edit:
+    """The parity in the group `p` xored with 1."""
+    return value(
+        "p", f"%planted_one = arith.constant 1 : {kind}", f"%planted = arith.xori {{p}}, %planted_one : {kind}"
+    )
+
+
+def fixed(number: int, kind: str = "index") -> Edit:
+    """The SSA value in the group `i` replaced by a constant that it is not."""
+    planted = value("i", f"%planted = arith.constant {number} : {kind}")
+
+    def edit(text: str, place: Match) -> str | None:
+        known = _constant_named(text, place, place["i"])
+        return None if known is not None and int(known["value"]) == number else planted(text, place)
+
+    return edit
+
+
+def where(pattern: str, edit: Edit) -> Edit:
+    """The edit in texts in which a pattern is found."""
+    compiled = re.compile(pattern, re.DOTALL)
+    return lambda text, place: edit(text, place) if compiled.search(text) else None
+
+
+def word(words: Mapping[str, str]) -> Edit:
+    """The word in the group `w` replaced by the one that a table gives for it."""
+
+    def edit(text: str, place: Match) -> str | None:
+        new = words.get(place["w"])
+        return None if new is None else text[: place.start("w")] + new + text[place.end("w") :]
+
+    return edit
+
+
+def swapped(text: str, place: Match) -> str | None:
+    """The groups `a` and `b`, in that order in the text, swapped."""
+    if place["a"] == place["b"]:
+        return None
+    between = text[place.end("a") : place.start("b")]
+    return text[: place.start("a")] + place["b"] + between + place["a"] + text[place.end("b") :]
+
+
+def _constant_named(text: str, place: Match, name: str) -> Match | None:
+    """The definition of a constant ahead of the match; None for a value that is no constant."""
+    known = [one for one in _CONSTANT.finditer(text, 0, place.start()) if one["name"] == name]
+    return known[-1] if known else None
+
+
+def _lines(text: str, place: Match) -> tuple[int, int]:
+    """From the beginning of the match's first line to the end of its last."""
+    end = text.find("\n", place.end())
+    return text.rfind("\n", 0, place.start()) + 1, len(text) if end < 0 else end + 1
+
+
+def _replaced(text: str, place: Match, group: str, name: str, lines: list[str]) -> str:
+    """The group of the match replaced by a value that new lines define, ahead of the match."""
+    start, _ = _lines(text, place)
+    indent = " " * (len(text[start:]) - len(text[start:].lstrip(" ")))
+    made = "".join(f"{indent}{line}\n" for line in lines)
+    return text[:start] + made + text[start : place.start(group)] + name + text[place.end(group) :]
+
+
+def _is_label(line: str) -> bool:
+    return bool(re.match(r"\s*(\^bb\w+.*|\$\w+):\s*(//.*)?$", line))
+
+
+def _ends_block(line: str) -> bool:
+    return (
+        bool(_CLOSES.match(line))
+        or _is_label(line)
+        or bool(re.match(r"\s*(tile\.yield|scf\.yield|llvm\.br|llvm\.cond_br|(@!?%p\d+\s+)?bra)\b", line))
+    )
+
+
+def _end_of_statement(lines: list[str], at: int) -> int:
+    """The last line of the statement that begins at a line."""
+    if not _OPENS.search(lines[at]):
+        return at
+    indent = len(lines[at]) - len(lines[at].lstrip())
+    for end in range(at + 1, len(lines)):
+        line = lines[end]
+        if _CLOSES.match(line) and len(line) - len(line.lstrip()) == indent and not _OPENS.search(line):
+            return end
+    return at
+
+
+def _start_of_statement(lines: list[str], at: int) -> int:
+    """The first line of the statement that ends at a line."""
+    if not _CLOSES.match(lines[at]):
+        return at
+    indent = len(lines[at]) - len(lines[at].lstrip())
+    for start in range(at - 1, -1, -1):
+        line = lines[start]
+        if _OPENS.search(line) and not _CLOSES.match(line) and len(line) - len(line.lstrip()) == indent:
+            return start
+    return at

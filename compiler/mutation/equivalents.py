@@ -1,0 +1,112 @@
+"""Arguments that a mutant is no fault, each with a check of its premises on the text of the level."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+
+from lowtide.compiler.mutation.sites import Mutant
+
+_SHARED = re.compile(
+    r"sm\.(copy|cp_async |ldmatrix|load_shared|store_shared|tma_|wgmma|mbarrier_|ring_slot|ring_reuse)"
+    r"|tile\.(mma|semaphore|store_partial|add_partials|sum_shares)|sm\.ptx_semaphore"
+    r"|llvm\.(load|store) .*!llvm\.ptr<3>|nvvm\.(ldmatrix|stmatrix|mbarrier|wgmma|cp\.async\.(shared|bulk))"
+    r"|\s((ld|st)\.shared|ldmatrix|stmatrix|mbarrier|wgmma|cp\.async\.(c[ag]|bulk)|red|atom)\."
+)
+_STORED = re.compile(
+    r"tile\.(store|semaphore)|sm\.(store_global|tma_store |ptx_)|llvm\.store .*!llvm\.ptr<1>"
+    r"|\s(st\.global|cp\.async\.bulk\.tensor|red|atom)\b"
+)
+_GLOBAL = re.compile(rf"{_STORED.pattern}|sm\.load_global|tile\.view|llvm\.load .*!llvm\.ptr<1>|\sld\.global")
+_START = re.compile(r" *(tile\.kernel|gpu\.module|\.visible \.entry) ")
+_LOOP = re.compile(r"scf\.(for|while) |tile\.work_tiles .*(persistent|even_split)")
+_WGMMA = re.compile(r"(?P<result>%\w+) = nvvm\.wgmma\.mma_async \S+, \S+, (?P<sums>%\w+), (?P<shape><[^>]*>)")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """Why a mutant computes what its kernel does; `check` names what was checked."""
+
+    check: str
+    why: str
+
+
+@dataclass(frozen=True)
+class _Rule:
+    operators: re.Pattern[str]
+    holds: Callable[[list[str], int], bool]
+    argument: Argument
+
+
+def argument_for(mutant: Mutant, original: str) -> Argument | None:
+    """The argument whose premises hold for a mutant of a level's text; None if there is none."""
+    lines = original.splitlines()
+    at = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(lines, mutant.text.splitlines(), strict=False)))
+    for rule in _RULES:
+        if rule.operators.fullmatch(mutant.operator) and rule.holds(lines, at):
+            return rule.argument
+    return None
+
+
+def _orders_nothing(lines: list[str], at: int) -> bool:
+    """Behind the line nothing accesses shared memory, and if anything before it stores to global memory, nothing behind
+    it accesses that. It is in no loop."""
+    start = next(number for number, line in enumerate(lines) if _START.match(line))
+    through_shared = re.compile(r"tile\.store ") if "path = direct" not in "\n".join(lines[:start]) else None
+    behind = lines[at:]
+    if any(_SHARED.search(line) or (through_shared and through_shared.search(line)) for line in behind):
+        return False
+    if any(_STORED.search(line) for line in lines[start:at]) and any(_GLOBAL.search(line) for line in behind):
+        return False
+    labels = {line.partition(":")[0] for line in lines[:at] if line.startswith("$")}
+    if any(found[1] in labels for line in behind for found in re.finditer(r"bra(?:\.uni)?\s+(\$\w+);", line)):
+        return False
+    return not any(_LOOP.search(line) for line in _around(lines, at))
+
+
+def _in_flight(lines: list[str], at: int) -> bool:
+    """The next wgmma adds to the sums of a wgmma of the same shape, which a loop carries, untouched, from the last."""
+    first = next((found for line in lines[at:] if (found := _WGMMA.search(line))), None)
+    loop = next((line for line in _around(lines, at) if "scf.for" in line), "")
+    carried = re.findall(r"(%\w+) = (%\w+)(?=[,)])", loop.partition("iter_args")[2])
+    names = [name for name, _ in carried]
+    if first is None or first["sums"] not in names:
+        return False
+    position = names.index(first["sums"])
+    end = next((line for line in lines[at:] if "scf.yield" in line), "")
+    yielded = re.findall(r"%[\w#]+", end.partition(" : ")[0])
+    made = {found["result"]: found["shape"] for line in lines if (found := _WGMMA.search(line))}
+    sources = carried[position][1], yielded[position] if position < len(yielded) else ""
+    return all(made.get(source) == first["shape"] for source in sources)
+
+
+def _around(lines: list[str], at: int) -> Iterator[str]:
+    """The lines that open the regions around a line, from the inside out."""
+    indent = len(lines[at]) - len(lines[at].lstrip())
+    for line in reversed(lines[:at]):
+        own = len(line) - len(line.lstrip())
+        if line.strip() and own < indent:
+            indent = own
+            yield line
+
+
+_RULES = (
+    _Rule(
+        re.compile(r"(barrier (dropped|later|earlier))|(wait for cp\.async later)"),
+        _orders_nothing,
+        Argument(
+            "nothing to order",
+            "behind it nothing accesses shared memory, nor global memory that was stored to before it; copies are "
+            "waited for before the thread ends",
+        ),
+    ),
+    _Rule(
+        re.compile(r"fence of wgmma (dropped|later)"),
+        _in_flight,
+        Argument(
+            "sums in flight",
+            "the next wgmma adds to the sums of one of the same shape, which nothing else touches: these are ordered "
+            'without a fence (PTX ISA, "wgmma.fence")',
+        ),
+    ),
+)

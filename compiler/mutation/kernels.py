@@ -1,0 +1,235 @@
+"""The kernels in which faults are planted: the default schedule of each target, and each family of presets.
+
+The tiles of presets are made smaller, so that a CTA computes several of them within a second of the interpreter. What a
+preset is there for, such as its roles, its division of K or its copies, stays. Shapes are ragged, with several work
+tiles for each CTA and enough steps of K for the ring to go round.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from lowtide.compiler.epilogue.functions import relu
+from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar
+from lowtide.compiler.presets import PRESETS
+from lowtide.compiler.problem_ir import problem_text
+from lowtide.compiler.spec import GemmSpec
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.targets import get
+
+Shape = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of a kernel: the problem shape (M, N, K), how many SMs, and the seed of the order of agents."""
+
+    shape: Shape
+    sms: int = 2
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel, and the runs that a fault in it must survive to go unnoticed."""
+
+    name: str
+    target: str
+    spec: GemmSpec
+    schedule: Schedule
+    trials: tuple[Trial, ...]
+
+    def problem(self) -> str:
+        """Its text at level `problem`."""
+        return problem_text(self.spec, get(self.target), self.schedule)
+
+
+def bias_relu(acc: Any, bias: PerColumn) -> Any:
+    """relu(acc + bias)."""
+    return relu(acc + bias)
+
+
+def every_kind(acc: Any, c: Full, row: PerRow, column: PerColumn, scale: Scalar) -> Any:
+    """An epilogue with an operand of each kind."""
+    return relu(scale * acc + 2.0 * c - row) + column
+
+
+def _spec(dtype: str = "bf16", layout: str = "tn", epilogue: Any = None, **rest: Any) -> GemmSpec:
+    return GemmSpec(**{"a": dtype, "b": dtype, "d": dtype, "layout": layout, "epilogue": epilogue} | rest)
+
+
+def _kernel(
+    name: str, target: str, spec: GemmSpec, schedule: Schedule, shapes: tuple[Shape, ...], rest: tuple[Shape, ...]
+) -> Kernel:
+    """Each shape under two orders of agents, the first also with one SM, whose CTA computes all tiles; `rest` once."""
+    trials = [Trial(shape, 2, seed) for shape in shapes for seed in (0, 1)]
+    return Kernel(name, target, spec, schedule, (*trials, Trial(shapes[0], 1, 2), *map(Trial, rest)))
+
+
+def _parts(m: int, n: int, k: int, least_k: int = 0, columns: int = 1) -> tuple[Shape, ...]:
+    """Parts of one tile of m × n: as many columns as go, with various rows and ends of K; then whole tiles.
+
+    `least_k` terms are there at least; `columns` is what their number is a multiple of.
+    """
+    parts = [(1 + 7 * i % m, i, least_k + 1 + i % k) for i in range(columns, n + 1, columns)]
+    return (*parts, (2 * m, n, least_k // k * k + 2 * k))
+
+
+def _small(name: str, spec: GemmSpec, *shapes: Shape, parts: tuple[Shape, ...] | None = None, **fields: Any) -> Kernel:
+    """A preset of sm_80 with tiles of 32 × 32 × 32."""
+    schedule = PRESETS[name].with_(**{"grid_tile": (32, 32), "k": 32, "atoms": (2, 1, 1), "ctas_per_sm": 1, **fields})
+    return _kernel(name, "sm_80", spec, schedule, shapes, parts or _parts(32, 32, 32))
+
+
+def _one(name: str, spec: GemmSpec, *shapes: Shape, **fields: Any) -> Kernel:
+    """A preset of sm_90a with one consumer and tiles of 64 × 32 × 64."""
+    schedule = PRESETS[name].with_(**{"grid_tile": (64, 32), "k": 64, "stages": 2, "roles": "cooperative(1)", **fields})
+    divided = 64 if "scatter" in name else 0
+    return _kernel(name, "sm_90a", spec, schedule, shapes, _parts(64, 32, 64, divided))
+
+
+def _one_by_tma(name: str, spec: GemmSpec, *shapes: Shape) -> Kernel:
+    """The same with D stored by TMA."""
+    tile = {"grid_tile": (64, 32), "k": 64, "stages": 2, "epilogue_tile": (64, 32), "buffers": 1}
+    schedule = PRESETS[name].with_(roles="cooperative(1)", **tile)
+    return _kernel(name, "sm_90a", spec, schedule, shapes, _parts(64, 32, 64, columns=8))
+
+
+def _two(name: str, spec: GemmSpec, *shapes: Shape, columns: int = 1, whole: bool = False, **fields: Any) -> Kernel:
+    """A preset of sm_90a with two consumers that share tiles of 128 × 64 × 64. `whole`: K is a multiple of 64."""
+    schedule = PRESETS[name].with_(**{"grid_tile": (128, 64), "k": 64, "stages": 3, **fields})
+    parts = tuple((m, n, -(-k // 64) * 64 if whole else k) for m, n, k in _parts(128, 64, 64, columns=columns))
+    return _kernel(name, "sm_90a", spec, schedule, shapes, parts[::2])
+
+
+def _fields(name: str, target: str, spec: GemmSpec, fields: str, *shapes: Shape, parts: tuple[Shape, ...]) -> Kernel:
+    return _kernel(name, target, spec, Schedule.parse(fields), shapes, parts)
+
+
+_PLAIN, _BIAS, _EVERY = _spec(), _spec(epilogue=bias_relu), _spec(epilogue=every_kind)
+_BIAS_NT, _F32, _F64 = _spec(layout="nt", epilogue=bias_relu), _spec("f32", epilogue=bias_relu), _spec("f64", acc="f64")
+_FILL = "grid.tile = [32, 32], atoms = [2, 1, 1], grid.ctas_per_sm = 1, stages = 3"
+_THREADS = "atom = fma.m1n1k1, grid.tile = [32, 16], k = 8, atoms = [8, 4, 1], grid.ctas_per_sm = 1, stages = 3"
+_ROLES = "roles = cooperative(1), k = 64, stages = 2"
+
+_SM80 = (
+    _fields(
+        "sm_80, default", "sm_80", _EVERY, "order = grouped(8)", (140, 47, 133), parts=_parts(128, 256, 64)[1:80:11]
+    ),
+    _small("sm80-direct", _BIAS, (75, 47, 79), (20, 24, 40)),
+    _small("sm80-two-stages", _BIAS, (75, 47, 133), (20, 24, 40)),
+    _small("sm80-double-buffered", _BIAS_NT, (75, 47, 133), (20, 24, 40)),
+    _small("sm80-smem-epilogue", _EVERY, (75, 47, 133), (20, 24, 40)),
+    _small("sm80-rasterized", _PLAIN, (70, 103, 133), (20, 24, 40), order="grouped(2)"),
+    _small("sm80-persistent", _BIAS, (100, 47, 200), (20, 24, 40)),
+    _small("sm80-filled-ring", _BIAS, (100, 47, 133), (20, 40, 40), epilogue_tile=(32, 32)),
+    _small("sm80-split-k", _EVERY, (75, 47, 300), (20, 24, 40), k_division="split(3)"),
+    _small("sm80-sliced-k", _BIAS, (75, 47, 140), (20, 24, 40), atoms=(1, 1, 2)),
+    _small("sm80-f64", _F64, (75, 37, 43), (20, 30, 16), k=16, atoms=(2, 2, 1), stages=3, parts=_parts(32, 32, 16)),
+    _fields(
+        "sm80, scatter",
+        "sm_80",
+        _EVERY,
+        "grid.tile = [32, 64], atoms = [2, 1, 1], stages = 3, k = 32,  scheduler = persistent, k_division = scatter(2)",
+        (75, 79, 200),
+        parts=_parts(32, 64, 32, 32),
+    ),
+    _fields(
+        "sm80, stream-K",
+        "sm_80",
+        _PLAIN,
+        f"{_FILL}, k = 32, scheduler = persistent, k_division = stream_k",
+        (75, 47, 200),
+        parts=_parts(32, 32, 32),
+    ),
+    _fields(
+        "sm80, staged copies",
+        "sm_80",
+        _BIAS,
+        f"{_FILL}, k = 16, a.copy = staged.16, b.copy = staged.8",
+        (75, 47, 90),
+        (20, 12, 16),
+        parts=_parts(32, 32, 16),
+    ),
+    _fields(
+        "sm80-simt",
+        "sm_80",
+        _F32,
+        f"{_THREADS}, fragment_buffers = 2",
+        (75, 39, 37),
+        (20, 12, 16),
+        parts=_parts(32, 16, 8),
+    ),
+    _fields(
+        "sm80-simt-staged",
+        "sm_80",
+        _F32,
+        f"{_THREADS}, a.copy = staged.16, b.copy = staged.8, fragment_buffers = 1",
+        (75, 39, 37),
+        (20, 12, 16),
+        parts=_parts(32, 16, 8),
+    ),
+)
+
+_SM90A = (
+    _fields(
+        "sm_90a, default",
+        "sm_90a",
+        _BIAS,
+        "grid.tile = [128, 128]",
+        (200, 136, 200),
+        parts=_parts(128, 128, 64, columns=8)[::3],
+    ),
+    _one("sm90-tma-wgmma", _BIAS, (130, 40, 300), (40, 20, 192)),
+    _one("sm90-producer-consumer", _PLAIN, (130, 40, 290), (40, 20, 61), stages=3),
+    _one("sm90-even-split", _PLAIN, (190, 40, 300)),
+    _one("sm90-streaming-stores", _BIAS, (130, 40, 300)),
+    _one("sm90-scatter-k", _BIAS, (130, 40, 300)),
+    _two("sm90-two-consumers", _BIAS, (260, 72, 270), (40, 24, 61)),
+    _two("sm90-3d-maps", _BIAS, (260, 71, 320), stages=2, whole=True),
+    _two("sm90-smem-epilogue", _EVERY, (140, 72, 259)),
+    _two("sm90-tma-stores", _BIAS, (260, 72, 270), (40, 24, 61), columns=8, epilogue_tile=(128, 32)),
+    _one_by_tma("sm90-hilbert", _PLAIN, (190, 72, 150)),
+    _one_by_tma("sm90-dependent-launch", _PLAIN, (190, 72, 150)),
+    _one_by_tma("sm90-split-k", _BIAS, (130, 40, 300)),
+    _one_by_tma("sm90-stream-k", _PLAIN, (130, 24, 300)),
+    _one_by_tma("sm90-hybrid-k", _PLAIN, (300, 24, 330)),
+    _one_by_tma("sm90-cluster-2x1", _PLAIN, (150, 72, 300)),
+    _one_by_tma("sm90-cluster-1x2", _PLAIN, (150, 72, 300)),
+    _fields(
+        "sm90-split-tail",
+        "sm_90a",
+        _PLAIN,
+        f"{_ROLES}, grid.tile = [128, 32], tail = halves, epilogue.path = smem",
+        (600, 29, 300),
+        parts=_parts(128, 32, 64),
+    ),
+    _fields(
+        "sm90-wave-sync",
+        "sm_90a",
+        _PLAIN,
+        f"{_ROLES}, grid.tile = [64, 32], waves = synchronized",
+        (170, 60, 140),
+        parts=_parts(64, 32, 64),
+    ),
+    _fields(
+        "sm90-pingpong",
+        "sm_90a",
+        _BIAS,
+        "roles = pingpong(2), grid.tile = [64, 32], k = 64, stages = 3, epilogue.path = tma, epilogue.tile = [64, 32]",
+        (190, 72, 300),
+        parts=_parts(64, 32, 64, columns=8),
+    ),
+    _fields(
+        "sm90-f64",
+        "sm_90a",
+        _F64,
+        "grid.tile = [32, 32], k = 16, atoms = [1, 2, 1], stages = 3",
+        (75, 37, 43),
+        (20, 30, 16),
+        parts=_parts(32, 32, 16),
+    ),
+)
+
+KERNELS: Mapping[str, Kernel] = MappingProxyType({kernel.name: kernel for kernel in (*_SM80, *_SM90A)})

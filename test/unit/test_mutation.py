@@ -1,0 +1,101 @@
+"""Faults planted by `lowtide mutate`: a sample of them is found, and each hole that a mutant has shown stays mended."""
+
+import json
+import random
+import re
+
+import pytest
+
+from lowtide.compiler.driver import Lowered, lower
+from lowtide.compiler.mutation import report
+from lowtide.compiler.mutation.detectors import Finding, find
+from lowtide.compiler.mutation.equivalents import argument_for
+from lowtide.compiler.mutation.kernels import KERNELS
+from lowtide.compiler.mutation.operators import OPERATORS
+from lowtide.compiler.mutation.run import Status, judge
+from lowtide.compiler.mutation.sites import COUNTS, Drawing, Mutant, sites
+
+# Small and quick ones, with roles and without.
+SAMPLED = ("sm80-persistent", "sm80-f64", "sm90-split-k", "sm90-pingpong")
+
+
+@pytest.fixture(scope="module")
+def lowered() -> dict[str, Lowered]:
+    return {name: lower(KERNELS[name].problem()) for name in (*SAMPLED, "sm80-two-stages", "sm90-tma-wgmma")}
+
+
+def planted(kernel: str, level: str, operator: str, original: Lowered, at: int = 0) -> Mutant:
+    """The mutant of an operator at its place number `at`."""
+    text = original.levels[level]
+    (one,) = (one for one in OPERATORS if one.name == operator and level in one.levels and sites(one, text))
+    faulty = one.edit(text, sites(one, text)[at])
+    assert faulty is not None
+    return Mutant(operator, kernel, level, operator, one.kind.value, faulty)
+
+
+def found_in(mutant: Mutant, original: Lowered) -> Finding:
+    found = find(KERNELS[mutant.kernel], mutant.level, mutant.text, original)
+    assert found is not None
+    return found
+
+
+def test_twenty_mutants_are_killed_or_equivalent_and_are_reported(lowered: dict[str, Lowered]) -> None:
+    drawing = Drawing(1)
+    drawn = [one for name in SAMPLED for one in drawing.draw(name, lowered[name].levels, COUNTS)]
+    assert len({(one.level, one.text) for one in drawn}) == len(drawn)
+    mutants = random.Random(1).sample(drawn, 20)
+    results = [judge(KERNELS[one.kernel], one, lowered[one.kernel]) for one in mutants]
+    assert [one.mutant.name for one in results if one.status is Status.SURVIVED] == []
+    told = json.loads(report.as_json(results))["mutants"]
+    assert {tuple(one) for one in told} == {("name", "level", "schedule", "status", "detector", "why")}
+    assert report.summary(results).startswith("20 mutants: ")
+    assert "| all | " in report.page(results, "today")
+
+
+def test_the_same_seed_draws_the_same_mutants(lowered: dict[str, Lowered]) -> None:
+    levels = lowered["sm80-f64"].levels
+    first, second, other = (list(Drawing(seed).draw("sm80-f64", levels, COUNTS)) for seed in (4, 4, 5))
+    assert first == second != other
+
+
+# Holes that mutants have shown.
+
+
+def test_copies_in_flight_at_the_end_of_a_thread_are_found(lowered: dict[str, Lowered]) -> None:
+    original = lowered["sm80-two-stages"]
+    at = len(re.findall("cp.async.wait.group", original.levels["nvvm"])) - 1
+    mutant = planted("sm80-two-stages", "nvvm", "wait for cp.async dropped", original, at)
+    assert re.search(r"ends with \d+ copies by cp\.async in flight", found_in(mutant, original).why)
+
+
+def test_two_groups_of_warps_at_one_barrier_are_found(lowered: dict[str, Lowered]) -> None:
+    original = lowered["sm90-pingpong"]
+    mutant = planted("sm90-pingpong", "nvvm", "all warpgroups at one barrier", original)
+    assert "barrier 7 of 4 warps is used by 8" in found_in(mutant, original).why
+
+
+def test_an_arrival_too_many_at_a_semaphore_is_found(lowered: dict[str, Lowered]) -> None:
+    original = lowered["sm90-split-k"]
+    mutant = planted("sm90-split-k", "nvvm", "semaphore arrival twice", original)
+    assert "a wait is for 1 arrivals at a semaphore that gets more" in found_in(mutant, original).why
+
+
+# Arguments hold where their premises do, and not elsewhere.
+
+
+def test_a_fence_of_wgmma_is_needed_before_the_loop_and_not_in_it(lowered: dict[str, Lowered]) -> None:
+    original = lowered["sm90-tma-wgmma"]
+    before, within = (planted("sm90-tma-wgmma", "nvvm", "fence of wgmma dropped", original, at) for at in (0, 1))
+    assert found_in(before, original) is not None
+    assert argument_for(before, original.levels["nvvm"]) is None
+    assert judge(KERNELS["sm90-tma-wgmma"], within, original).detector == "sums in flight"
+
+
+def test_a_barrier_orders_nothing_only_behind_the_last_access_to_shared_memory(lowered: dict[str, Lowered]) -> None:
+    original = lowered["sm80-two-stages"]
+    count = len(re.findall("nvvm.barrier0", original.levels["nvvm"]))
+    arguments = [
+        argument_for(planted("sm80-two-stages", "nvvm", "barrier dropped", original, at), original.levels["nvvm"])
+        for at in range(count)
+    ]
+    assert [one is not None for one in arguments] == [False] * (count - 1) + [True]
