@@ -68,11 +68,12 @@ def _kernel(
 
 
 def _parts(m: int, n: int, k: int, least_k: int = 0, columns: int = 1) -> tuple[Shape, ...]:
-    """Parts of one tile of m × n: as many columns as go, with various rows and ends of K; then whole tiles.
+    """Parts of one or two tiles of m × n: as many columns as go, various rows and ends of K; then whole tiles.
 
     `least_k` terms are there at least; `columns` is what their number is a multiple of.
     """
-    parts = [(1 + 7 * i % m, i, least_k + 1 + i % k) for i in range(columns, n + 1, columns)]
+    ends = [n * (i // columns % 2) + i for i in range(columns, n + 1, columns)]  # every other one in the second tile
+    parts = [(1 + 7 * end % m, end, least_k + 1 + end % k) for end in ends]
     return (*parts, (2 * m, n, least_k // k * k + 2 * k))
 
 
@@ -115,7 +116,7 @@ _ROLES = "roles = cooperative(1), k = 64, stages = 2"
 
 _SM80 = (
     _fields(
-        "sm_80, default", "sm_80", _EVERY, "order = grouped(8)", (140, 47, 133), parts=_parts(128, 256, 64)[1:80:11]
+        "sm_80, default", "sm_80", _EVERY, "order = grouped(8)", (140, 300, 133), parts=_parts(128, 256, 64)[1:80:20]
     ),
     _small("sm80-direct", _BIAS, (75, 47, 79), (20, 24, 40)),
     _small("sm80-two-stages", _BIAS, (75, 47, 133), (20, 24, 40)),

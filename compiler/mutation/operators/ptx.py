@@ -130,10 +130,21 @@ _DATA = (
     *rows(
         Kind.DATA,
         _PTX,
-        r"(add|shl|shr|and|xor|or|min|mul\.lo|mad\.lo)\.[usb](32|64)\s.*, (?P<n>\d+);",
+        r"(add|shl|shr|xor|or|min|mul\.lo|mad\.lo)\.[usb](32|64)\s.*, (?P<n>\d+);",
         ("constant of an offset one more", number(lambda n: n + 1)),
     ),
-    *rows(Kind.DATA, _PTX, r"\[[^\]]*\+(?P<n>\d+)\]", ("address 16 bytes further", number(lambda n: n + 16))),
+    *rows(
+        Kind.DATA,
+        _PTX,
+        r"\tand\.b32\s.*, (?P<n>\d+);",
+        ("mask halved", number(lambda n: n // 2)),
+    ),
+    *rows(
+        Kind.DATA,
+        _PTX,
+        r"(shared|st\.global|\.v[24]).*\[[^\]]*\+(?P<n>\d+)\]",
+        ("address 16 bytes further", number(lambda n: n + 16)),
+    ),
     *rows(
         Kind.DATA,
         _PTX,
