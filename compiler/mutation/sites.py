@@ -12,7 +12,7 @@ from lowtide.compiler.mutation.operators import OPERATORS, Operator, Side
 
 # How many mutants of each level of a kernel are drawn.
 COUNTS: Mapping[str, int] = MappingProxyType(
-    {"problem": 2, "cta": 3, "smem": 2, "pipelined": 4, "atoms": 6, "epilogue": 6, "nvvm": 10, "ptx": 10}
+    {"problem": 1, "cta": 2, "smem": 2, "pipelined": 3, "atoms": 4, "epilogue": 4, "nvvm": 7, "ptx": 4}
 )
 
 _DEVICE = re.compile(r"^ *(tile\.kernel|gpu\.module|\.visible \.entry) ", re.MULTILINE)
