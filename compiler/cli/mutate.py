@@ -96,8 +96,9 @@ def _check_right(mutants: list[Mutant], jobs: int) -> None:
     places = dict.fromkeys((one.kernel, one.level) for one in mutants)
     with busy("running the kernels without a fault"):
         wrong = wrongly_found(list(places), jobs)
-    for name, level, found in wrong:
-        raise Error(f"{name} without a fault, at level {level}: {found.detector}: {found.why}; mend that first")
+    if wrong:
+        told = "\n  ".join(f"{name}, level {level}: {found.detector}: {found.why}" for name, level, found in wrong)
+        raise Error(f"without a fault these are not right; mend that first\n  {told}")
 
 
 def _command() -> str:

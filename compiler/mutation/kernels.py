@@ -6,7 +6,7 @@ tiles for each CTA and enough steps of K for the ring to go round.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -32,13 +32,17 @@ class Trial:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel, and the runs that a fault in it must survive to go unnoticed."""
+    """A kernel, and the runs that a fault in it must survive to go unnoticed.
+
+    At the levels `timed` its control flow depends on timing by intention, so that no run speaks for every order.
+    """
 
     name: str
     target: str
     spec: GemmSpec
     schedule: Schedule
     trials: tuple[Trial, ...]
+    timed: tuple[str, ...] = ()
 
     def problem(self) -> str:
         """Its text at level `problem`."""
@@ -233,4 +237,8 @@ _SM90A = (
     ),
 )
 
-KERNELS: Mapping[str, Kernel] = MappingProxyType({kernel.name: kernel for kernel in (*_SM80, *_SM90A)})
+_TIMED = {"sm90-wave-sync": ("ptx",)}  # its bounded wait, as instructions
+
+KERNELS: Mapping[str, Kernel] = MappingProxyType(
+    {kernel.name: replace(kernel, timed=_TIMED.get(kernel.name, ())) for kernel in (*_SM80, *_SM90A)}
+)

@@ -4,7 +4,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from types import FrameType
 
@@ -17,6 +17,7 @@ from lowtide.errors import Error
 
 SECONDS = 60
 _CHUNK = 6  # mutants that share the compilation of their kernel
+_FEW = 8  # of a kernel without a fault, one in so many trials
 
 
 class Status(Enum):
@@ -63,8 +64,9 @@ def wrongly_found(tasks: Sequence[tuple[str, str]], jobs: int) -> list[tuple[str
 
 
 def _find_in_right(name: str, level: str) -> Finding | None:
-    original = lower(KERNELS[name].problem())
-    return find(KERNELS[name], level, original.levels[level], original)
+    kernel, original = KERNELS[name], lower(KERNELS[name].problem())
+    few = replace(kernel, trials=kernel.trials[::_FEW])
+    return find(few, level, original.levels[level], original)
 
 
 def _chunks(mutants: Iterable[Mutant]) -> Iterator[list[Mutant]]:
