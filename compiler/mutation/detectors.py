@@ -95,9 +95,11 @@ def run(kernel: Kernel, loaded: Loaded, trial: Trial, timed: bool = False) -> Fi
     agents only; None for a right one."""
     inputs = interpretation.inputs_for(kernel.spec, trial.shape, "exact", trial.seed)
     where = f"{'x'.join(map(str, trial.shape))}, {trial.sms} SMs, seed {trial.seed}"
-    report, options = Report(), {"sms": trial.sms, "seed": trial.seed, "domain": "exact"}
+    report = Report()
     try:
-        d = interpretation.run(loaded, kernel.spec, inputs, report=report, **options)
+        d = interpretation.run(
+            loaded, kernel.spec, inputs, sms=trial.sms, seed=trial.seed, domain="exact", report=report
+        )
     except InterpreterError as error:
         return Finding(_rule(str(error)), f"{where}: {_short(error)}")
     wrong = np.argwhere(d != reference(kernel.spec, **inputs))
