@@ -40,12 +40,19 @@ class _Rule:
 
 def argument_for(mutant: Mutant, original: str) -> Argument | None:
     """The argument whose premises hold for a mutant of a level's text; None if there is none."""
-    lines = original.splitlines()
-    at = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(lines, mutant.text.splitlines(), strict=False)))
+    lines, others = original.splitlines(), mutant.text.splitlines()
+    at = _common(lines, others)
+    if mutant.operator.endswith("earlier"):  # where the line was, not where it is now
+        at = len(lines) - 1 - _common(lines[::-1], others[::-1])
     for rule in _RULES:
         if rule.operators.fullmatch(mutant.operator) and rule.holds(lines, at):
             return rule.argument
     return None
+
+
+def _common(lines: list[str], others: list[str]) -> int:
+    """How many lines are the same from the first on."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(lines, others, strict=False)))
 
 
 def _orders_nothing(lines: list[str], at: int) -> bool:
@@ -80,6 +87,13 @@ def _in_flight(lines: list[str], at: int) -> bool:
     return all(made.get(source) == first["shape"] for source in sources)
 
 
+def _waits_again(lines: list[str], at: int) -> bool:
+    """The next instruction is a wait for all groups of the same kind."""
+    found = re.search(r"(\S*wait[._]group\S*) +\d+", lines[at])
+    behind = next((line for line in lines[at + 1 :] if line.strip() and not line.lstrip().startswith("//")), "")
+    return found is not None and re.search(rf"{re.escape(found[1])} +0\b", behind) is not None
+
+
 def _around(lines: list[str], at: int) -> Iterator[str]:
     """The lines that open the regions around a line, from the inside out."""
     indent = len(lines[at]) - len(lines[at].lstrip())
@@ -99,6 +113,11 @@ _RULES = (
             "behind it nothing accesses shared memory, nor global memory that was stored to before it; copies are "
             "waited for before the thread ends",
         ),
+    ),
+    _Rule(
+        re.compile(r"one group (of \w+ )?more in flight|wait for (wgmma|cp\.async|TMA stores) dropped"),
+        _waits_again,
+        Argument("waited for again", "the next instruction waits for all groups of the same kind"),
     ),
     _Rule(
         re.compile(r"fence of wgmma (dropped|later)"),

@@ -77,7 +77,7 @@ def _parts(m: int, n: int, k: int, least_k: int = 0, columns: int = 1) -> tuple[
     `least_k` terms are there at least; `columns` is what their number is a multiple of.
     """
     ends = [n * (i // columns % 2) + i for i in range(columns, n + 1, columns)]  # every other one in the second tile
-    parts = [(1 + 7 * end % m, end, least_k + 1 + end % k) for end in ends]
+    parts = [(1 + 7 * end % m, end, least_k + 1 + 5 * end % (3 * k)) for end in ends]
     return (*parts, (2 * m, n, least_k // k * k + 2 * k))
 
 
@@ -136,9 +136,9 @@ _SM80 = (
         "sm80, scatter",
         "sm_80",
         _EVERY,
-        "grid.tile = [32, 64], atoms = [2, 1, 1], stages = 3, k = 32,  scheduler = persistent, k_division = scatter(2)",
+        "grid.tile = [32, 64], atoms = [2, 1, 1], stages = 3, k = 32,  scheduler = persistent, k_division = scatter(4)",
         (75, 79, 200),
-        parts=_parts(32, 64, 32, 32),
+        parts=_parts(32, 64, 32, 96),
     ),
     _fields(
         "sm80, stream-K",
@@ -199,7 +199,7 @@ _SM90A = (
     _one_by_tma("sm90-dependent-launch", _PLAIN, (190, 72, 150)),
     _one_by_tma("sm90-split-k", _BIAS, (130, 40, 300)),
     _one_by_tma("sm90-stream-k", _PLAIN, (130, 24, 300)),
-    _one_by_tma("sm90-hybrid-k", _PLAIN, (300, 24, 330)),
+    _one_by_tma("sm90-hybrid-k", _PLAIN, (300, 24, 300)),
     _one_by_tma("sm90-cluster-2x1", _PLAIN, (150, 72, 300)),
     _one_by_tma("sm90-cluster-1x2", _PLAIN, (150, 72, 300)),
     _fields(
@@ -224,6 +224,7 @@ _SM90A = (
         _BIAS,
         "roles = pingpong(2), grid.tile = [64, 32], k = 64, stages = 3, epilogue.path = tma, epilogue.tile = [64, 32]",
         (190, 72, 300),
+        (190, 72, 40),
         parts=_parts(64, 32, 64, columns=8),
     ),
     _fields(

@@ -149,7 +149,7 @@ _THREAD = [
     ),
     *_rows(
         _NVVM,
-        r"arith\.(shli|shrui|andi|addi|xori|muli|minui) %\w+, (?P<c>%c\w+) : i32",
+        r"arith\.(shli|shrui|andi|addi|xori|muli) %\w+, (?P<c>%c\w+) : i32",
         ("constant of an offset halved", constant(lambda n: n // 2)),
     ),
     # Where the bytes of a copy are computed from the same two values, none are left at the bound: that is no fault.
