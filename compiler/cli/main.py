@@ -1,4 +1,4 @@
-"""The command `lowtide`: run, compile, interpret, check, explain, draw, bench, ladder, mutate, presets, targets.
+"""The command `lowtide`: run, compile, interpret, check, fuzz, explain, draw, bench, ladder, mutate, presets, targets.
 
 Exit status: 0 where all went well, 1 where a result is wrong, 2 for what was refused: a message, no traceback. 130
 after an interrupt, 141 where the reader of a pipe is gone (`lowtide … | head`).
@@ -16,6 +16,7 @@ from lowtide.compiler.cli.check import check
 from lowtide.compiler.cli.compile import compile_
 from lowtide.compiler.cli.draw import draw
 from lowtide.compiler.cli.explain import explain
+from lowtide.compiler.cli.fuzz import fuzz
 from lowtide.compiler.cli.interpret import interpret
 from lowtide.compiler.cli.ladder import ladder
 from lowtide.compiler.cli.lists import presets, targets
@@ -50,6 +51,7 @@ app.command()(run)
 app.command(name="compile")(compile_)
 app.command()(interpret)
 app.command()(check)
+app.command()(fuzz)
 app.command()(explain)
 app.command()(draw)
 app.command()(bench)

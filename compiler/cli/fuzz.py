@@ -1,0 +1,54 @@
+"""`lowtide fuzz`: random problems and schedules, steered to pairs of words that no kernel had yet."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lowtide.compiler.cli import options
+from lowtide.compiler.cli.console import busy, line, seed_or_drawn
+from lowtide.compiler.dumps import check_writable, write_whole
+from lowtide.compiler.fuzz.search import Journal
+from lowtide.compiler.fuzz.search import fuzz as search
+from lowtide.compiler.fuzz.words import text_of
+
+JournalFile = Annotated[
+    Path | None, typer.Option("--journal", help="File of the pairs covered so far; read, and written at the end.")
+]
+Budget = Annotated[float, typer.Option("--budget", min=1, help="Seconds after which no case is begun.")]
+TestFile = Annotated[Path, typer.Option("--test", help="File that gets a failing case as a lit test.")]
+
+
+def fuzz(
+    journal: JournalFile = None,
+    budget: Budget = 60.0,
+    seed: options.Seed = None,
+    test: TestFile = Path("fuzz-failure.mlir"),
+) -> None:
+    """Draw problems, schedules and shapes; run each at levels nvvm, ptx and one more; shrink what fails.
+
+    Exit status: 0 where no case failed, 1 where one did, 2 where refused.
+    """
+    seed = seed_or_drawn(seed)
+    found = Journal() if journal is None else Journal.read(journal)
+    if journal is not None:
+        check_writable(journal)
+    check_writable(test)
+    try:
+        with busy("fuzzing") as update:
+            failure = search(found, budget=budget, seed=seed, on_progress=update)
+        if failure is not None:
+            write_whole(test, failure.result.test)
+            found.failures.append({"words": text_of(failure.case.words), "message": failure.result.message})
+    finally:
+        if journal is not None:
+            found.write(journal)
+    if failure is not None:
+        line("FAILED", text_of(failure.case.words))
+        line("schedule", str(failure.case.schedule))
+        line("message", failure.result.message)
+        line("test", str(test))
+    line("result", found.summary())
+    line("seed", str(seed))
+    if failure is not None:
+        raise typer.Exit(1)

@@ -1,0 +1,119 @@
+"""What is drawn: factors and their words. Those of a schedule are read off its fields, so that a new word is drawn too.
+
+A pair is a word of one factor and a word of another one.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from itertools import combinations, product
+from types import MappingProxyType
+from typing import Any
+
+from lowtide.compiler.epilogue.ready import READY
+from lowtide.compiler.spec import LAYOUTS
+from lowtide.dialects.tile.fields import Call, Word
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import kernel_types
+from lowtide.errors import ScheduleError
+from lowtide.targets import operand_types
+
+Words = Mapping[str, str]
+"""A word of each of some factors."""
+Pair = tuple[tuple[str, str], tuple[str, str]]
+
+_NUMBERS = ("", "(1)", "(2)", "(4)", "(2, 2)")  # tried with a word that may take some
+_TARGETS = ("sm_80", "sm_90a")  # one for each set of instructions
+
+# What of a problem and of a run is drawn; the simplest word first.
+_PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "target": _TARGETS,
+        "dtype": operand_types(),
+        "d": ("as A", *kernel_types()),
+        "layout": LAYOUTS,
+        "epilogue": tuple(READY),
+        "known": ("none", "k", "n", "mnk"),
+    }
+)
+_RUN: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "rows": ("one tile", "ragged", "two tiles", "two ragged tiles"),
+        "columns": ("one tile", "ragged", "two tiles", "two ragged tiles"),
+        "steps": ("1", "0", "stages - 1", "stages", "ragged stages + 1"),
+        "sms": ("1", "2", "3"),
+        "padding": ("8", "0"),
+    }
+)
+
+
+@cache
+def schedule_words() -> Mapping[str, tuple[str, ...]]:
+    """By field, every word of its enum."""
+    kinds = dict(_kinds(Schedule()))
+    return MappingProxyType(
+        {path: tuple(map(str, kind.enum)) for path, kind in kinds.items() if isinstance(kind, (Word, Call))}
+    )
+
+
+@cache
+def factors() -> Mapping[str, tuple[str, ...]]:
+    """Every factor and its words."""
+    return MappingProxyType({**_PROBLEM, **schedule_words(), **_RUN})
+
+
+def fields_of(words: Words, numbers: int = 0) -> dict[str, str]:
+    """Fields of a schedule with these words; `numbers` chooses what follows words that take numbers."""
+    found = {}
+    for path in schedule_words():
+        if path in words:
+            forms = _forms(path, words[path])
+            found[path] = forms[numbers % len(forms)]
+    return found
+
+
+@cache
+def _forms(path: str, word: str) -> tuple[str, ...]:
+    """The word with each of the numbers that it takes."""
+    found = []
+    for numbers in _NUMBERS:
+        try:
+            str(Schedule().set({path: word + numbers}))
+        except ScheduleError:
+            continue
+        found.append(word + numbers)
+    return tuple(found) or (word,)
+
+
+def words_of(schedule: Schedule) -> dict[str, str]:
+    """The words of a schedule, by field."""
+    decided, paths = schedule.decided(), schedule_words()
+    return {path: str(getattr(decided[path], "kind", decided[path])) for path in paths if path in decided}
+
+
+def pairs_of(words: Words) -> Iterator[Pair]:
+    """Every pair of the words, in the order of the factors."""
+    yield from combinations([(factor, words[factor]) for factor in factors() if factor in words], 2)
+
+
+@cache
+def all_pairs() -> tuple[Pair, ...]:
+    """Every pair that there is, legal or not."""
+    found: list[Pair] = []
+    for (one, own), (other, others) in combinations(factors().items(), 2):
+        found += [((one, a), (other, b)) for a, b in product(own, others)]
+    return tuple(found)
+
+
+def text_of(pair: Iterable[tuple[str, str]]) -> str:
+    """A pair as a line of the journal."""
+    return " & ".join(f"{factor}={word}" for factor, word in pair)
+
+
+def _kinds(part: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The kind of each field of a schedule, by path."""
+    for entry in fields(part):
+        if "kind" in entry.metadata:
+            yield prefix + entry.name, entry.metadata["kind"]
+        elif is_dataclass(nested := getattr(part, entry.name)):
+            yield from _kinds(nested, f"{prefix}{entry.name}.")

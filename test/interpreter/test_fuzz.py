@@ -1,0 +1,92 @@
+"""`lowtide fuzz`: what it draws, how cases end, and that a fault planted in a pass is found and shrunk to few words."""
+
+from pathlib import Path
+
+import pytest
+
+import lowtide as lt
+from lowtide.compiler.fuzz.case import Case, Ended, Result, run_case
+from lowtide.compiler.fuzz.search import Journal, fuzz
+from lowtide.compiler.fuzz.words import all_pairs, factors, fields_of, pairs_of, schedule_words, text_of
+from lowtide.dialects.tile import CacheHint, KDivisionKind, RasterKind, RolesKind, SchedulerKind, StorePath
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.atoms.bind_ring_to_cp_async import BindRingToCpAsync
+
+ENUMS = {
+    "grid.order": RasterKind,
+    "grid.scheduler": SchedulerKind,
+    "grid.k_division": KDivisionKind,
+    "mainloop.roles": RolesKind,
+    "epilogue.path": StorePath,
+    "epilogue.cache": CacheHint,
+}
+
+
+def test_every_word_of_a_schedule_is_drawn_in_a_form_that_is_read() -> None:
+    assert {path: tuple(map(str, enum)) for path, enum in ENUMS.items()}.items() <= schedule_words().items()
+    for path, words in schedule_words().items():
+        for word in words:
+            value = Schedule().set(fields_of({path: word})).get(path)
+            assert str(getattr(value, "kind", value)) == word
+
+
+def test_pairs_are_of_two_factors() -> None:
+    assert len(set(map(text_of, all_pairs()))) == len(all_pairs())
+    words = {factor: own[-1] for factor, own in factors().items()}
+    assert set(pairs_of(words)) <= set(all_pairs())
+    assert len(list(pairs_of(words))) == len(words) * (len(words) - 1) // 2
+
+
+def test_a_case_ends_right_or_refused() -> None:
+    small = (("columns", "ragged"), ("steps", "1"))
+    right = run_case(Case((*small, ("epilogue.path", "direct"))))
+    assert (right.ended, right.words["epilogue.path"]) == (Ended.right, "direct"), right.message
+    refused = run_case(Case((("epilogue.path", "tma"),)))
+    assert refused.ended is Ended.refused and "tma" in refused.message
+
+
+def test_a_planted_fault_is_found_and_its_test_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BindRingToCpAsync, "run", lambda self, module, target: None)
+    failed = run_case(Case((("steps", "stages"),)))
+    assert failed.ended is Ended.failed
+    assert failed.test.startswith("// RUN: lowtide ") and "tile.gemm" in failed.test
+
+
+def fails_with_pairs(case: Case) -> Result:
+    """Wrong where an epilogue meets the layout nt."""
+    words = case.full
+    wrong = words["epilogue"] == "bias" and words["layout"] == "nt"
+    return Result(Ended.failed if wrong else Ended.right, "wrong" if wrong else "", words)
+
+
+def test_a_failure_is_shrunk_to_the_words_that_it_needs() -> None:
+    failure = fuzz(Journal(), budget=60, examples=3000, run=fails_with_pairs)
+    assert failure is not None
+    assert set(failure.case.words) == {("epilogue", "bias"), ("layout", "nt")}
+    assert (failure.case.others, failure.case.seed, failure.case.numbers) == ((), 0, 0)
+
+
+def test_a_journal_goes_on_where_it_ended(tmp_path: Path) -> None:
+    path, journal = tmp_path / "journal.json", Journal()
+    fuzz(journal, budget=60, examples=10, run=lambda case: Result(Ended.right, "", case.full))
+    journal.write(path)
+    again = Journal.read(path)
+    assert again == journal and again.covered
+    fuzz(again, budget=60, examples=10, seed=1, run=lambda case: Result(Ended.right, "", case.full))
+    assert journal.covered < again.covered
+    path.write_text("[]")
+    with pytest.raises(lt.Error, match="no journal"):
+        Journal.read(path)
+
+
+def test_a_pair_that_is_refused_again_and_again_is_given_up() -> None:
+    journal, pair = Journal(), text_of(all_pairs()[0])
+    for _ in range(8):
+        assert not journal.refused
+        journal.note(pair, Result(Ended.refused, "a rule", {}))
+    assert journal.refused == {pair: "a rule"} and not journal.covered
+
+
+def test_other_fields_are_given_where_the_rules_allow_them() -> None:
+    others = (("epilogue.path", "tma"), ("grid.scheduler", "persistent"), ("grid.scheduler", "one_shot"))
+    assert Case((), others=others).legal == Case((("grid.scheduler", "persistent"),))
