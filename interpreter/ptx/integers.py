@@ -83,15 +83,16 @@ def widening(form: Form) -> Callable[..., Any]:
     return compute
 
 
-@TABLE.values("mul.hi", types="s16 u16 s32 u32", section=f"{_SECTION}: mul")
+@TABLE.values("mul.hi", types=_INTEGERS, section=f"{_SECTION}: mul")
 def high_product(form: Form) -> Callable[..., Any]:
-    bits = form.bits
-    return seen(form, lambda x, y: _wide(x) * _wide(y) >> bits if form.type[0] == "s" else _high(x, y, bits))
+    """The upper half of the product, computed on Python's integers: a product of 64 bits times 64 has 128."""
+    bits, dtype = form.bits, np.int64 if form.type[0] == "s" else np.uint64
 
+    def compute(x: Any, y: Any) -> Any:
+        product = np.asarray(x, object) * np.asarray(y, object) >> bits
+        return product.astype(dtype) if isinstance(product, np.ndarray) and product.ndim else int(product)
 
-def _high(x: Any, y: Any, bits: int) -> Any:
-    x, y = (value.astype(np.uint64) if isinstance(value, np.ndarray) else value for value in (x, y))
-    return x * y >> (np.uint64(bits) if isinstance(x, np.ndarray) or isinstance(y, np.ndarray) else bits)
+    return seen(form, compute)
 
 
 def _quotient(x: Any, y: Any) -> Any:

@@ -69,6 +69,16 @@ def test_integers_wrap_as_numpys(name):
     np.testing.assert_array_equal(found.astype(np.int64).astype(np.int32), INTEGERS[name].astype(np.int32))
 
 
+@pytest.mark.parametrize("type", ["s64", "u64"])
+def test_the_upper_half_of_a_product_of_64_bits(type):
+    """Of values by lane and of a constant, against Python's integers."""
+    factor = 0x9E3779B97F4A7C15 if type == "u64" else -0x61C8864680B583EB
+    product = f"mov.b64 %rd15, {factor};\nmul.hi.{type} %rd16, %rd14, %rd15;"
+    found = binary(f"cvt.{type}.s32 %rd14, %r2;\n{product}\ncvt.u32.u64 %r4, %rd16;", X, Y)
+    expected = [((int(x) % 2**64 if type == "u64" else int(x)) * factor >> 64) % 2**32 for x in X]
+    np.testing.assert_array_equal(found.astype(np.int64) % 2**32, expected)
+
+
 @pytest.mark.parametrize(
     ("instruction", "expected"),
     [
