@@ -1,6 +1,5 @@
-"""Instructions that a warp executes together (.aligned, .sync), planted where only some of its lanes come."""
+"""Instructions that a warp executes together (.aligned, .sync), at nvvm and llvm, where only some lanes come."""
 
-import ptx_kernels
 import pytest
 from one_cta import run_kernel
 
@@ -105,50 +104,3 @@ def test_the_whole_warp_may(name: str, level: str) -> None:
     before, end = text.rsplit("gpu.return" if level == "nvvm" else "llvm.return", 1)
     instruction = INSTRUCTIONS[name][1].replace("increase 240", "increase 256")
     run_kernel(f"{before}{instruction}\n{'gpu.return' if level == 'nvvm' else 'llvm.return'}{end}", [], 128)
-
-
-# PTX ------------------------------------------------------------------------------------------------------------------
-
-# By name: what comes before the branch, and the instruction. %r2 is an address in shared memory that differs by lane.
-IN_PTX = {
-    "ldmatrix": ("", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r3}, [%r2];"),
-    "stmatrix": ("", "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r2], {%r4};"),
-    "mma": (
-        "",
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%r5, %r6, %r7, %r8}, {%r4, %r4, %r4, %r4}, {%r4, %r4}, "
-        "{%r4, %r4, %r4, %r4};",
-    ),
-    "bar.sync of all": ("", "bar.sync 0;"),
-    "bar.sync by number": ("", "bar.sync 1, 128;"),
-    "barrier.cluster.arrive": ("", "barrier.cluster.arrive.aligned;"),
-    "barrier.cluster.wait": ("barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;"),
-    "bar.warp.sync": ("", "bar.warp.sync -1;"),
-    "elect.sync": ("", "elect.sync _|%p2, -1;"),
-    "setmaxnreg": ("", "setmaxnreg.inc.sync.aligned.u32 240;"),
-    "wgmma.fence": ("", "wgmma.fence.sync.aligned;"),
-    "wgmma.commit_group": ("", "wgmma.commit_group.sync.aligned;"),
-    "wgmma.wait_group": ("", "wgmma.wait_group.sync.aligned 0;"),
-    "wgmma.mma_async": (
-        "mov.b64 %rd3, 0;\nmov.pred %p2, 0;\nwgmma.fence.sync.aligned;",
-        "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%r5, %r6, %r7, %r8}, %rd3, %rd3, %p2, 1, 1, 0, 0;",
-    ),
-}
-
-
-@pytest.mark.parametrize("way", ["branch", "guard"])
-@pytest.mark.parametrize("name", IN_PTX)
-def test_part_of_a_warp_is_reported_in_ptx(name: str, way: str) -> None:
-    before, instruction = IN_PTX[name]
-    inside = f"@%p1 {instruction}" if way == "guard" else f"@!%p1 bra JOIN;\n{instruction}\nJOIN:"
-    body = f"""
-    and.b32 %r1, %r1, 31;
-    mov.b32 %r2, shared;
-    mad.lo.s32 %r2, %r1, 16, %r2;
-    mov.b32 %r4, 0;
-    setp.lt.u32 %p1, %r1, 5;
-    {before}
-    {inside}
-    """
-    text = ptx_kernels.kernel(body, [], ".extern .shared .align 1024 .b8 shared[];\n")
-    with pytest.raises(InterpreterError, match=rf"level ptx, CTA 0 warp \d: ({WHOLE})"):
-        ptx_kernels.run(text, {}, threads=128)
