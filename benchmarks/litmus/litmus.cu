@@ -316,6 +316,86 @@ __global__ void __launch_bounds__(384, 1) register_pool(uint32_t *wrong) {
     atomicAdd(wrong + 1, 1);
 }
 
+// Lanes take sides of a branch, or turns of a loop, that differ in length; where they meet, the warp multiplies what all
+// have chosen. Without the order each lane looks at what the others have chosen before it meets them.
+template <bool ordered> __global__ void meeting_lanes(int rounds, uint32_t *wrong) {
+  constexpr uint32_t STALE = 0x40404040, ONES = 0x3f803f80;  // two bf16
+  __shared__ uint32_t chosen[THREADS];
+  const uint32_t mine = shared_address(chosen + threadIdx.x), warp = shared_address(chosen + threadIdx.x / 32 * 32);
+  uint32_t bad = 0, seed = threadIdx.x + 1024 * blockIdx.x + 1;
+  for (int round = 0; round < rounds; ++round) {
+    seed = seed * 1664525 + 1013904223;
+    uint32_t others = 0;
+    store_shared(mine, STALE);
+    __syncwarp();
+    if (seed >> 16 & 1) {
+      __nanosleep(seed >> 8 & 511);
+      store_shared(mine, ONES);
+      if (!ordered)
+        for (int lane = 0; lane < 32; ++lane)
+          others += load_shared(warp + 4 * lane) != ONES;
+    } else {
+      for (uint32_t turn = 0; turn < (seed >> 20 & 7); ++turn)
+        __nanosleep(seed >> 24);
+      store_shared(mine, ONES);
+      if (!ordered)
+        for (int lane = 0; lane < 32; ++lane)
+          others += load_shared(warp + 4 * lane) != ONES;
+    }
+    const uint32_t ab = load_shared(mine);
+    float d[4] = {0, 0, 0, 0};
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %4, %4, %4}, {%4, %4}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(ab));
+    for (int i = 0; i < 4; ++i)
+      bad += d[i] != 16;
+    bad += others;
+  }
+  if (bad)
+    atomicAdd(wrong, bad);
+}
+
+// Whether a count is reached within a bounded time: 2^24 cycles, about 9 ms. So no test of residency hangs.
+DEVICE bool reached(const uint32_t *flag, uint32_t count) {
+  const long long begun = clock64();
+  uint32_t value;
+  do {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
+  } while (value < count && clock64() - begun < 1 << 24);
+  return value >= count;
+}
+
+// Many more CTAs than fit, each waits for one of smaller number; without the order for one that may be of larger number.
+template <bool ordered> __global__ void smaller_numbers(uint32_t *flags, uint32_t *wrong) {
+  const uint32_t own = blockIdx.x, random = own * 2654435761u >> 8;
+  const uint32_t other = ordered ? own - 1 - random % (own % 2 ? own : 1) : gridDim.x - 1 - own;
+  if (threadIdx.x == 0) {
+    if (own > 0 && !reached(flags + other, 1))
+      atomicAdd(wrong, 1);
+    __nanosleep(random % 4096);
+    release_add(flags + own);
+  }
+}
+
+// All CTAs of a launch wait for each other, in turns.
+__global__ void wait_for_all(uint32_t *flags, int rounds, uint32_t *wrong) {
+  if (threadIdx.x == 0)
+    for (int round = 0; round < rounds; ++round) {
+      release_add(flags);
+      if (!reached(flags, (round + 1) * gridDim.x)) {
+        atomicAdd(wrong, 1);
+        break;
+      }
+    }
+}
+// Another kernel, which has SMs when the launch begins, for 2^25 cycles.
+__global__ void other_work() {
+  const long long begun = clock64();
+  while (clock64() - begun < 1 << 25)
+    __nanosleep(1000);
+}
+
 static uint32_t *counted, *flags, *matrix, *rows;
 static __nv_bfloat16 *numbers;
 constexpr int CTAS = 128;
@@ -361,6 +441,31 @@ template <bool ordered> static void dependent_launches(int rounds) {
   }
 }
 
+// CTAs that take half of an SM's shared memory each; as many as fit at once.
+constexpr int HALF = 100 << 10, WAVES = 20;
+static int fitting() {
+  int device, sms;
+  check(cudaGetDevice(&device), "device");
+  check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device), "device");
+  return 2 * sms;
+}
+
+// While other work has half of the SMs, a launch of as many CTAs as fit in all of them, cooperative or not.
+template <bool ordered> static void beside_other_work(int rounds) {
+  cudaStream_t aside;
+  check(cudaStreamCreateWithFlags(&aside, cudaStreamNonBlocking), "stream");
+  other_work<<<fitting() / 2, THREADS, HALF, aside>>>();
+  cudaLaunchConfig_t config = {};
+  config.gridDim = fitting(), config.blockDim = THREADS, config.dynamicSmemBytes = HALF;
+  cudaLaunchAttribute attribute;
+  attribute.id = cudaLaunchAttributeCooperative;
+  attribute.val.cooperative = ordered;
+  config.attrs = &attribute, config.numAttrs = 1;
+  check(cudaLaunchKernelEx(&config, wait_for_all, flags, rounds, counted), "cooperative launch");
+  check(cudaDeviceSynchronize(), "cooperative launch");
+  check(cudaStreamDestroy(aside), "stream");
+}
+
 int main() {
   std::vector<uint32_t> host(VALUES * WORDS);
   std::vector<__nv_bfloat16> small(VALUES * 2 * WORDS);
@@ -402,6 +507,17 @@ int main() {
          [&] { reads_before_remote_copy<true><<<CTAS, THREADS, BYTES>>>(rows, n, counted); },
          [&] { reads_before_remote_copy<false><<<CTAS, THREADS, BYTES>>>(rows, n, counted); });
   report("dependent-launch", few, [&] { dependent_launches<true>(few); }, [&] { dependent_launches<false>(few); });
+  report("meeting-lanes", all, [&] { meeting_lanes<true><<<CTAS, THREADS>>>(n, counted); },
+         [&] { meeting_lanes<false><<<CTAS, THREADS>>>(n, counted); });
+  for (const void *kernel : {(const void *)smaller_numbers<true>, (const void *)smaller_numbers<false>,
+                             (const void *)wait_for_all, (const void *)other_work})
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, HALF), "shared memory");
+  const int grid = WAVES * fitting();
+  report("residency, smaller numbers", grid,
+         [&] { smaller_numbers<true><<<grid, THREADS, HALF>>>(flags, counted); },
+         [&] { smaller_numbers<false><<<grid, THREADS, HALF>>>(flags, counted); });
+  report("residency, cooperative", (long long)few * fitting(), [&] { beside_other_work<true>(few); },
+         [&] { beside_other_work<false>(few); });
   const uint32_t hung = count("register-pool", [&] { register_pool<<<20000, 384>>>(counted); });
   printf("| register-pool | 20000 | %u | |\n", hung);
   return 0;
