@@ -14,17 +14,17 @@ from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.spec_of_ir import argument_names, epilogue_ops, host_function
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import target_of
+from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
+from lowtide.passes.schedules.alignment import alignments_of
 from lowtide.passes.support.kernels import cluster_shape
 from lowtide.passes.support.problem import Problem, element_name
 from lowtide.passes.support.rewriting import defining_op
 from lowtide.runtime.epilogue import check_program
 from lowtide.runtime.manifest import FORMAT, OPERAND_DIMS
 
-# Rows of A, B and D are moved 16 bytes at a time (cp.async, st.global).
-_MATRIX_ALIGNMENT = 16
 # What a miss of a TMA load brings to L2 at least, in bytes.
 L2_PROMOTION = 256
 # What is asked of a workspace is known without an op: its length, and its address, by which it goes.
@@ -44,6 +44,7 @@ def manifest_of(lowered_text: str, origin_text: str, schedule: str) -> dict[str,
 
     Below level atoms the epilogue is in pieces: then `epilogue_program` is None, and nothing can be checked by it.
 
+    `schedule`, its text, says how operands are moved, and so how they must be aligned; "" where it is not known.
     Raises IRError for a host function that the runtime cannot evaluate.
     """
     with make_context() as context:
@@ -52,7 +53,8 @@ def manifest_of(lowered_text: str, origin_text: str, schedule: str) -> dict[str,
         facts = _facts(function)
         dims = _dims(facts)
         names = argument_names(function)
-        arguments = _arguments(function, names, facts)
+        alignments = alignments_of(Schedule.parse(schedule) if schedule else Schedule(), facts["problem"])
+        arguments = _arguments(function, names, facts, alignments)
         spec = _spec(arguments, facts, dims)
         epilogue_text, epilogue_program = _epilogue(origin_text, names, plain=not facts["kinds"])
         return {
@@ -72,11 +74,12 @@ def manifest_of(lowered_text: str, origin_text: str, schedule: str) -> dict[str,
 
 
 def _facts(function: ir.OpView) -> dict[str, Any]:
-    """What `#tile.problem` says of the tile.gemm: accumulator, layout, kinds."""
+    """What `#tile.problem` says of the tile.gemm: the problem, its accumulator, layout and kinds."""
     if "tile.problem" not in function.attributes:
         raise IRError("the host function lacks tile.problem = #tile.problem<…>, which tile-to-ctas writes")
     problem = Problem.of_attribute(function.attributes["tile.problem"])
-    return {"acc": problem.acc, "layout": str(problem.layout), "kinds": [str(kind) for kind in problem.kinds]}
+    kinds = [str(kind) for kind in problem.kinds]
+    return {"problem": problem, "acc": problem.acc, "layout": str(problem.layout), "kinds": kinds}
 
 
 def _dims(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -84,14 +87,16 @@ def _dims(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
     return [*OPERAND_DIMS[facts["layout"]], ("m", "n")]
 
 
-def _arguments(function: ir.OpView, names: list[str], facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _arguments(
+    function: ir.OpView, names: list[str], facts: Mapping[str, Any], alignments: Mapping[str, int]
+) -> list[dict[str, Any]]:
     entries = []
     kinds = ["matrix"] * 3 + facts["kinds"]
     for name, kind, value in zip(names, kinds, function.regions[0].blocks[0].arguments, strict=True):
         type_ = value.type
         is_memref = isinstance(type_, ir.MemRefType)
         dtype = element_name(type_.element_type if is_memref else type_)
-        alignment = _MATRIX_ALIGNMENT if kind == "matrix" else element_type(dtype).bytes
+        alignment = alignments[name] if kind == "matrix" else element_type(dtype).bytes
         shape = (
             [None if type_.is_dynamic_dim(i) else type_.get_dim_size(i) for i in range(type_.rank)] if is_memref else []
         )

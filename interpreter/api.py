@@ -1,6 +1,7 @@
 """`interpret`: run a module of any level on numpy arrays."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,7 @@ def interpret(
     paths: Paths | None = None,
     max_steps: int = MAX_STEPS,
     report: Report | None = None,
+    offsets: Mapping[str, int] = MappingProxyType({}),
 ) -> Array:
     """Run a module on `inputs`, in the order of the host function's arguments; returns D, shape (M, N).
 
@@ -68,7 +70,8 @@ def interpret(
     `domains`. `on_progress` hears, as the CTAs of a launch end, how many have ended, of how many. `trace` is filled
     with what each CTA computes, in sequence, `paths` with the sides of branches that were taken, `report`
     (levels nvvm to ptx) with whether the verdict is that of every order of agents. `max_steps` is how
-    many ops an agent may run; one that runs more is reported, as in a loop without end.
+    many ops an agent may run; one that runs more is reported, as in a loop without end. Matrices begin at multiples of
+    256 bytes, plus those that `offsets` has for their names.
     Raises InterpreterError for a level that is not interpreted, inputs that do not fit, and every broken rule of the
     hardware: races, deadlocks, bytes read before they are written or before their copy is waited for, accesses out of
     bounds; and where D is not written everywhere, or an operand has changed. Raises IRError for text that is no legal
@@ -103,7 +106,7 @@ def interpret(
     if 0 in d.shape:  # nothing to launch
         return numbers.to_array(np.zeros(d.shape, numbers.payload), type.element.name)
     with np.errstate(all="ignore"):
-        placed = _placed(host, arguments)
+        placed = _placed(host, arguments, offsets)
         if trace is not None:
             trace.level, trace.output = host.level, memory.buffers[D_POSITION]
         given = memory.snapshot()
@@ -146,13 +149,13 @@ def _whole(name: str, value: Any, what: str) -> int:
     return int(value)
 
 
-def _placed(host: Host, arguments: list[tuple[str, Any, Type]]) -> list[Any]:
+def _placed(host: Host, arguments: list[tuple[str, Any, Type]], offsets: Mapping[str, int]) -> list[Any]:
     """The host function's arguments: matrices in memory, scalars as payloads."""
     placed: list[Any] = []
     for position, (name, value, type) in enumerate(arguments):
         if isinstance(type, MemRef):
-            filled = position != D_POSITION
-            placed.append(matrix_of(host.memory, host.domain, name, value, type.element, filled))
+            filled, offset = position != D_POSITION, offsets.get(name, 0)
+            placed.append(matrix_of(host.memory, host.domain, name, value, type.element, filled, offset))
         else:
             assert isinstance(type, Scalar)
             placed.append(host.domain.constant(value, type.name) if type.is_float else value)

@@ -191,10 +191,13 @@ def _without_k(value: Any, type: Type, dims: str) -> Any:
     return _padded(rows, columns, value.dtype, type.element)
 
 
-def matrix_of(memory: GlobalMemory, domain: Domain, name: str, array: Array, element: Scalar, filled: bool) -> Matrix:
+def matrix_of(
+    memory: GlobalMemory, domain: Domain, name: str, array: Array, element: Scalar, filled: bool, offset: int = 0
+) -> Matrix:
     """A matrix or vector argument, allocated as the array lies: rows as far apart as its strides say.
 
-    Raises InterpreterError for an array whose last dimension is not contiguous, or whose rows overlap.
+    It begins `offset` bytes past a multiple of 256. Raises InterpreterError for an array whose last dimension is not
+    contiguous, or whose rows overlap.
     """
     rows, columns = array.shape if array.ndim == 2 else (1, array.shape[0])
     size = array.dtype.itemsize
@@ -214,5 +217,5 @@ def matrix_of(memory: GlobalMemory, domain: Domain, name: str, array: Array, ele
             unit = _ROW_BYTES // element.bytes
             row_stride = -(-columns // unit) * unit  # of one row it says nothing
     payload = domain.round(domain.from_array(array), element.name) if filled else None
-    address = memory.allocate(name, rows, columns, row_stride, element.name, payload)
+    address = memory.allocate(name, rows, columns, row_stride, element.name, payload, offset)
     return Matrix(name, address, array.shape, row_stride, element)

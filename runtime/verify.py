@@ -30,6 +30,7 @@ from lowtide.runtime.wide_products import exact_product
 
 GUARD_BYTES = 4096
 POISON = 0xFF  # NaN in every float type
+_WIDEST = 16  # bytes of the widest access
 
 
 @dataclass(frozen=True)
@@ -48,16 +49,22 @@ class Outcome:
 class HostArray:
     """One operand in host memory: its bytes with guards, and where the elements lie."""
 
-    stored: np.ndarray  # uint8, GUARD_BYTES before and after the rows
+    stored: np.ndarray  # uint8, GUARD_BYTES before and after the rows, and `offset` more before
     shape: tuple[int, ...]
     row_stride: int  # elements
     dtype: str
+    offset: int = 0
+
+    @property
+    def start(self) -> int:
+        """The byte at which the rows begin."""
+        return GUARD_BYTES + self.offset
 
     def elements(self) -> np.ndarray:
         """The rows with their padding, shape (rows, row_stride), in `stored_dtype`."""
         rows = self.shape[0] if len(self.shape) == 2 else 1
         size = rows * self.row_stride * element_type(self.dtype).bytes
-        whole = self.stored[GUARD_BYTES : GUARD_BYTES + size]
+        whole = self.stored[self.start : self.start + size]
         return whole.view(stored_dtype(self.dtype)).reshape(rows, self.row_stride)
 
     def values(self) -> np.ndarray:
@@ -67,15 +74,24 @@ class HostArray:
 
 
 def host_array(
-    shape: tuple[int, ...], dtype: str, alignment: int, values: np.ndarray | None, padding: int = 0
+    shape: tuple[int, ...],
+    dtype: str,
+    alignment: int,
+    values: np.ndarray | None,
+    padding: int = 0,
+    base_alignment: int = _WIDEST,
 ) -> HostArray:
-    """A poisoned array with `values` in it, its rows padded to `alignment` bytes and by `padding` units more."""
+    """A poisoned array with `values` in it, its rows padded to `alignment` bytes and by `padding` units more.
+
+    It begins at no larger power of two than `base_alignment`, up to 16.
+    """
     row_stride = pad_row(shape[-1], dtype, alignment)
     if len(shape) == 2:
         row_stride += padding * max(1, alignment // element_type(dtype).bytes)
     rows = shape[0] if len(shape) == 2 else 1
-    stored = np.full(2 * GUARD_BYTES + rows * row_stride * element_type(dtype).bytes, POISON, dtype=np.uint8)
-    array = HostArray(stored, shape, row_stride, dtype)
+    offset = base_alignment if base_alignment < _WIDEST else 0
+    size = 2 * GUARD_BYTES + offset + rows * row_stride * element_type(dtype).bytes
+    array = HostArray(np.full(size, POISON, dtype=np.uint8), shape, row_stride, dtype, offset)
     if values is not None:
         array.elements()[:, : shape[-1]] = to_bits(values.reshape(rows, shape[-1]), dtype)
     return array
@@ -103,8 +119,8 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
             values = np.sign(rng.standard_normal(shape)) * (rng.random(shape) < share)
         else:
             values = rng.standard_normal(shape)
-        alignment = argument.get("row_stride_alignment", 1)
-        operands[name] = host_array(shape, dtype, alignment, values, padding=int(rng.integers(0, 3)))
+        alignments = argument.get("row_stride_alignment", 1), argument.get("base_alignment", _WIDEST)
+        operands[name] = host_array(shape, dtype, alignments[0], values, int(rng.integers(0, 3)), alignments[1])
     return operands, exact
 
 
@@ -196,7 +212,7 @@ def compare(d: np.ndarray, interval: Interval, bound: Any, rows: np.ndarray) -> 
 def check_written(result: HostArray) -> str:
     """A message where something outside of D was written, or an element of D was not; "" when all is well."""
     columns, elements = result.shape[1], result.elements()
-    guards = np.concatenate([result.stored[:GUARD_BYTES], result.stored[-GUARD_BYTES:]])
+    guards = np.concatenate([result.stored[: result.start], result.stored[-GUARD_BYTES:]])
     if (guards != POISON).any():
         return "bytes before or after D were written"
     if (np.ascontiguousarray(elements[:, columns:]).view(np.uint8) != POISON).any():
@@ -235,7 +251,8 @@ def verify_kernel(
     extents = example_extents(manifest)
     output = next(x for x in manifest["arguments"] if x["role"] == "output")
     shape = (extents["m"], extents["n"])
-    d = host_array(shape, output["dtype"], output.get("row_stride_alignment", 1), None, padding=1)
+    alignments = output.get("row_stride_alignment", 1), output.get("base_alignment", _WIDEST)
+    d = host_array(shape, output["dtype"], alignments[0], None, padding=1, base_alignment=alignments[1])
     with driver.active(module.context):
         run_on_device(kernel, ordinal, operands, d)
     rows = np.arange(shape[0])
@@ -260,7 +277,7 @@ def run_on_device(kernel: Kernel, ordinal: int, operands: Mapping[str, Any], d: 
             buffers.append((buffer, array))
             driver.check(cuda.cuMemcpyHtoD(buffer, array.stored.ctypes.data, array.stored.nbytes), "copying to the GPU")
             records[name] = Operand(
-                address=int(buffer) + GUARD_BYTES,
+                address=int(buffer) + array.start,
                 shape=array.shape,
                 strides=(array.row_stride, 1) if len(array.shape) == 2 else (1,),
                 dtype=array.dtype,

@@ -14,7 +14,7 @@ from os import PathLike, cpu_count
 from pathlib import Path
 
 from lowtide.compiler.checking.check_result import Branches, CheckResult, Verified
-from lowtide.compiler.checking.cover import Cover, Shape, cover_of
+from lowtide.compiler.checking.cover import Cover, cover_of
 from lowtide.compiler.checking.guilty import Guilty, first_guilty
 from lowtide.compiler.checking.interpretation import estimated_seconds
 from lowtide.compiler.checking.subjects import Subject, of_kernel
@@ -167,13 +167,10 @@ def _planned(variant: Variant, budget: float, seed: int) -> tuple[Cover, list[Tr
         return cover, []
     small = [shape for shape in cover.shapes if shape.extents[2]][:2]
     first, *others = domains_of(subject.problem, (small or cover.shapes)[0].extents)
-    trials = [_trial(shape, first, seed + at) for at, shape in enumerate(cover.shapes)]
-    trials += [_trial(shape, domain, seed + at) for domain in others for at, shape in enumerate(small)]
-    return cover, trials
-
-
-def _trial(shape: Shape, domain: str, seed: int) -> Trial:
-    return Trial(shape.extents, shape.sms, shape.padding, domain, seed)
+    runs = [(shape, first, seed + at) for at, shape in enumerate(cover.shapes)]
+    runs += [(shape, domain, seed + at) for domain in others for at, shape in enumerate(small)]
+    aligned = subject.aligned
+    return cover, [Trial(at.extents, at.sms, at.padding, domain, seed, aligned) for at, domain, seed in runs]
 
 
 def _seconds(subject: Subject, level: str, extents: tuple[int, int, int], slowness: float) -> float:

@@ -158,12 +158,12 @@ def _storing(subject: Subject, source: Source, outcome: Outcome) -> str:
         return ""
     trial, trace = outcome.trial, _StoredBy(outcome.element)
     spec = subject.spec
-    inputs = inputs_for(spec, trial.extents, trial.domain, trial.seed, trial.padding)
+    inputs = inputs_for(spec, trial.extents, trial.domain, trial.seed, trial.padding, trial.alignments)
     with make_context():
         module = loaded(source)
         options: dict[str, Any] = {"sms": trial.sms, "seed": trial.seed, "domain": trial.domain}
         try:
-            run(module, spec, inputs, trace=trace, padding=trial.padding, **options)
+            run(module, spec, inputs, trace=trace, padding=trial.padding, alignments=trial.alignments, **options)
         except InterpreterError:
             return ""
     return trace.op

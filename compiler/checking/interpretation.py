@@ -21,6 +21,7 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter import Loaded, Paths, Report, Trace
 from lowtide.interpreter.host import LEVELS, Progress
 from lowtide.interpreter.numbers.domains import FieldDomain
+from lowtide.passes.schedules.alignment import WIDEST, WIDEST_OF_ALL
 from lowtide.targets import Target
 
 # Multiply-adds per second of one CPU core, those of padded tiles included, by mma of 16-bit operands: measured once,
@@ -78,16 +79,21 @@ def duration(seconds: float) -> str:
 
 
 def inputs_for(
-    spec: GemmSpec, extents: tuple[int | None, ...], domain: str, seed: int, padding: int = ROW_PADDING
+    spec: GemmSpec,
+    extents: tuple[int | None, ...],
+    domain: str,
+    seed: int,
+    padding: int = ROW_PADDING,
+    alignments: Mapping[str, int] = WIDEST_OF_ALL,
 ) -> dict[str, Any]:
-    """Random inputs by name, rows `padding` elements further apart than alignment needs.
+    """Random inputs by name, rows `padding` elements further apart than `alignments` need: bytes, of `a`, `b` and `d`.
 
     In the domain float: normally distributed, the padding NaN. In exact: small integers. In field: uniform over the
     field, so that two different polynomials of degree d in the inputs agree with a probability of at most d / prime.
     """
     m, n, k = extents
     rng = np.random.default_rng(seed)
-    inputs = random_inputs(spec, m, n, k, rng, row_padding=padding)
+    inputs = random_inputs(spec, m, n, k, rng, row_padding=padding, alignments=alignments)
     if domain == "float":
         return inputs
     convert = _of_field if domain == FieldDomain.name else _as_integers
@@ -121,6 +127,7 @@ def run(
     seed: int,
     domain: str,
     padding: int = ROW_PADDING,
+    alignments: Mapping[str, int] = WIDEST_OF_ALL,
     trace: Trace | None = None,
     paths: Paths | None = None,
     report: Report | None = None,
@@ -129,11 +136,12 @@ def run(
 ) -> np.ndarray[Any, Any]:
     """D of a module on the interpreter, from what `inputs_for` gives. Raises InterpreterError.
 
-    Rows of D begin at multiples of 16 bytes, at least `padding` elements after the row before.
+    A, B and D begin at no larger power of two than `alignments` need. Rows of D begin at multiples of its alignment, at
+    least `padding` elements after the row before.
     """
     m = inputs["a"].shape[0 if spec.layout[0] == "t" else 1]
     n = inputs["b"].shape[0 if spec.layout[1] == "n" else 1]
-    unit = 16 // numpy_dtype(spec.d).itemsize
+    unit = max(1, alignments["d"] // numpy_dtype(spec.d).itemsize)
     row = -(-(n + padding) // unit) * unit
     d = padded_matrix(np.zeros((m, n)), spec.d, row)
     operands = {name: value for name, value in inputs.items() if name not in ("a", "b")}
@@ -149,6 +157,7 @@ def run(
         paths=paths,
         report=report,
         max_steps=max_steps,
+        offsets={name: bytes_of for name, bytes_of in alignments.items() if bytes_of < WIDEST},
     )
 
 

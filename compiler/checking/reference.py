@@ -11,6 +11,7 @@ it says little there. `bound` carries that interval through the epilogue, and ha
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -121,13 +122,20 @@ def compare(spec: GemmSpec, d: np.ndarray, ref: np.ndarray, bound: np.ndarray) -
 
 
 def random_inputs(
-    spec: GemmSpec, m: int | None, n: int | None, k: int | None, rng: np.random.Generator, row_padding: int = 0
+    spec: GemmSpec,
+    m: int | None,
+    n: int | None,
+    k: int | None,
+    rng: np.random.Generator,
+    row_padding: int = 0,
+    alignments: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Normally distributed `a`, `b` and epilogue operands, by name, for extents `m`, `n`, `k` (`None`: the spec's).
 
-    Rows of A and B start at multiples of 16 bytes from the first, as kernels ask; `row_padding` more elements (rounded
-    up likewise) lie after each, after each row of a full operand exactly `row_padding`. Pads hold NaN, so that a read
-    of one shows. Scalars are Python floats. Raises `SpecError` for extents that contradict the spec's or are unknown.
+    Rows of A and B start at multiples of 16 bytes from the first, as most kernels ask, or of the bytes that
+    `alignments` has for "a" and "b"; `row_padding` more elements (rounded up likewise) lie after each, after each row
+    of a full operand exactly `row_padding`. Pads hold NaN, so that a read of one shows. Scalars are Python floats.
+    Raises `SpecError` for extents that contradict the spec's or are unknown.
     """
     rows_of_d, columns_of_d = _settle(spec, "m", m), _settle(spec, "n", n)
     terms = _settle(spec, "k", k)
@@ -135,7 +143,7 @@ def random_inputs(
     of_b = (columns_of_d, terms) if spec.layout[1] == "n" else (terms, columns_of_d)
     inputs: dict[str, Any] = {}
     for name, dtype, (rows, columns) in (("a", spec.a, of_a), ("b", spec.b, of_b)):
-        unit = 16 // element_type(dtype).bytes
+        unit = max(1, alignments.get(name, 16) // element_type(dtype).bytes)
         stride = -(-(columns + row_padding) // unit) * unit
         inputs[name] = padded_matrix(rng.standard_normal((rows, columns)), dtype, stride)
     for operand in spec.operands:

@@ -20,6 +20,7 @@ from lowtide.errors import Error, IRError
 from lowtide.interpreter.host import LEVELS
 from lowtide.passes.base import walk
 from lowtide.passes.pipeline import STEPS
+from lowtide.passes.schedules.alignment import alignments_of
 from lowtide.passes.support.problem import Problem
 from lowtide.runtime import storage
 from lowtide.targets import Target, get
@@ -65,6 +66,12 @@ class Subject:
             module = parse_text(self.problem, context, "<problem>")  # owns the op: must outlive it
             (gemm,) = walk(module, tile.GemmOp)
             return Problem.of(gemm)
+
+    @property
+    def aligned(self) -> tuple[int, int, int]:
+        """Bytes that the base and rows of A, B and D are multiples of."""
+        found = alignments_of(self.schedule, self.facts)
+        return found["a"], found["b"], found["d"]
 
     @property
     def interpreted(self) -> list[Source]:

@@ -27,6 +27,7 @@ from lowtide.dialects.levels import Level
 from lowtide.errors import InterpreterError, IRError, NotInterpreted
 from lowtide.interpreter import Loaded, Paths, Report
 from lowtide.interpreter.numbers.domains import ExactDomain, FieldDomain, FloatDomain
+from lowtide.passes.schedules.alignment import WIDEST
 
 Extents = tuple[int, int, int]
 Array = np.ndarray[Any, Any]
@@ -37,18 +38,24 @@ _DEGREES = {"acc": 2, "operand": 1, "const": 0}
 @dataclass(frozen=True)
 class Trial:
     """M, N, K, the number of SMs, elements of padding after each row, the number domain, and the seed, of the inputs
-    and of the order of agents."""
+    and of the order of agents. `aligned`: bytes of which base and rows of A, B and D are multiples, and no more."""
 
     extents: Extents
     sms: int = 2
     padding: int = 8
     domain: str = FieldDomain.name
     seed: int = 0
+    aligned: tuple[int, int, int] = (WIDEST, WIDEST, WIDEST)
 
     def __str__(self) -> str:
         shape = "x".join(map(str, self.extents))
         plural = "" if self.sms == 1 else "s"
         return f"{shape} on {self.sms} SM{plural}, rows padded by {self.padding}, {self.domain}, seed {self.seed}"
+
+    @property
+    def alignments(self) -> dict[str, int]:
+        """`aligned`, by name."""
+        return dict(zip(("a", "b", "d"), self.aligned, strict=True))
 
     @property
     def options(self) -> list[str]:
@@ -118,7 +125,7 @@ def outcomes(problem: str, sources: Iterable[Source], trial: Trial, observe: boo
         found = spec_of(module)
         if not found.whole:
             raise IRError("the problem's module does not say its epilogue; give one of level problem")
-        inputs = inputs_for(found.spec, trial.extents, trial.domain, trial.seed, trial.padding)
+        inputs = inputs_for(found.spec, trial.extents, trial.domain, trial.seed, trial.padding, trial.alignments)
         try:
             expected = _expected(module, found.spec, inputs, trial)
         except NotInterpreted as error:
@@ -143,7 +150,16 @@ def _outcome(
         module = loaded(source)
         options: dict[str, Any] = {"sms": trial.sms, "seed": trial.seed, "domain": trial.domain}
         report = Report()
-        d = run(module, spec, inputs, padding=trial.padding, paths=paths, report=report, **options)
+        d = run(
+            module,
+            spec,
+            inputs,
+            padding=trial.padding,
+            alignments=trial.alignments,
+            paths=paths,
+            report=report,
+            **options,
+        )
         verdict = against_float64(spec, inputs, d) if expected is None else equality(d, expected)
     except NotInterpreted as error:
         return ended(Finding.unknown, str(error))

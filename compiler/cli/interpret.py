@@ -26,6 +26,7 @@ from lowtide.dialects.levels import Level, check_level, level_of, target_of
 from lowtide.errors import IRError, SpecError
 from lowtide.interpreter import MAX_STEPS, Loaded
 from lowtide.interpreter.numbers.domains import domain as number_domain
+from lowtide.passes.schedules.alignment import alignments_in
 
 File = Annotated[
     Path | None, typer.Argument(help="A dumped level, PTX too, edited or not; none: the problem of the options.")
@@ -135,7 +136,8 @@ def _run(
     extents = _extents(spec, given)
     check_memory(*extents)
     seconds = 0.0 if force else check_patience(extents, cta_tile(module), level)
-    inputs = inputs_for(spec, extents, domain, seed, padding)
+    alignments = alignments_in(module)
+    inputs = inputs_for(spec, extents, domain, seed, padding, alignments)
     line("problem", problem_line(spec, extents))
     line("level", f"{level}, {counted(sms, 'SM')}, numbers: {domain}")
     line("against", reference.name if domain == "float" or reference.module else "the problem itself, interpreted")
@@ -150,6 +152,7 @@ def _run(
             seed=seed,
             domain=domain,
             padding=padding,
+            alignments=alignments,
             on_progress=progress,
             max_steps=max_steps,
         )

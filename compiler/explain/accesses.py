@@ -26,7 +26,7 @@ from lowtide.compiler.explain.hopper import (
     tma_store,
     transactions_of,
 )
-from lowtide.compiler.explain.names import SCRATCH, Names, cache_hint, row_stride
+from lowtide.compiler.explain.names import SCRATCH, Names, cache_hint
 from lowtide.dialects import sm, tile
 from lowtide.dialects.locations import place_of, where
 from lowtide.dialects.tile import OperandKind
@@ -171,11 +171,11 @@ def _cp_async(op: ir.OpView, names: Names) -> list[Access]:
     # What arrives is written line by line: a wavefront holds bytes of one 128-byte line of global memory.
     footprint = footprint_of(atom, buffer, in_stage.stored_coordinates(), access.vector, access.kind)
     places = access.stored_coordinates()
-    lines = (places[..., 0] * row_stride(matrix)[0] + places[..., 1] * bytes_of) // LINE_BYTES
+    lines = (places[..., 0] * names.row_stride(what, matrix)[0] + places[..., 1] * bytes_of) // LINE_BYTES
     wavefronts = targets.wavefronts_by_group(footprint.starts, lines, access.vector * bytes_of)
     return [
         replace(written, conflict=replace(written.conflict, wavefronts=wavefronts)),
-        _matrix_access(op, what, atom, "read", matrix, access),
+        _matrix_access(op, names, what, atom, "read", matrix, access),
     ]
 
 
@@ -263,7 +263,7 @@ def _load_global(op: ir.OpView, names: Names) -> list[Access]:
         fragment, atom, trans = op.result.type, ir.StringAttr(op.atom).value, bool(op.trans)
         vector = _bytes(atom) * 8 // element_bits(fragment.element_type)
         loads = targets.fragment_loads(tv_of(fragment.tv), tuple(fragment.shape), trans, vector)
-        return [_matrix_access(op, what, atom, "read", matrix, targets.loads_access(loads, atom))]
+        return [_matrix_access(op, names, what, atom, "read", matrix, targets.loads_access(loads, atom))]
     return [_window_access(op, op.result.type, op.source, "read", names)]
 
 
@@ -276,7 +276,7 @@ def _window_access(op: ir.OpView, fragment: ir.Type, window: ir.Value, direction
     what, kind, matrix = names.of_window(window)
     atom = ir.StringAttr(op.atom).value
     if kind is OperandKind.full:
-        return _matrix_access(op, what, atom, direction, matrix, _of_fragment(atom, fragment))
+        return _matrix_access(op, names, what, atom, direction, matrix, _of_fragment(atom, fragment))
     return _vector_access(op, what, direction, matrix, fragment, axis=0 if kind is OperandKind.per_row else 1)
 
 
@@ -325,10 +325,10 @@ def _buffer_text(buffer: ir.MemRefType) -> str:
 
 
 def _matrix_access(
-    op: ir.OpView, what: str, atom: str, direction: str, matrix: ir.MemRefType, access: WarpAccess
+    op: ir.OpView, names: Names, what: str, atom: str, direction: str, matrix: ir.MemRefType, access: WarpAccess
 ) -> GlobalAccess:
     bytes_of = element_bits(matrix.element_type) // 8
-    stride, known = row_stride(matrix)
+    stride, known = names.row_stride(what, matrix)
     requests = targets.global_access_requests(access, stride, bytes_of)
     total = sum(request.touched for request in requests)
     worst = worst_request(requests)

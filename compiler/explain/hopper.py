@@ -15,7 +15,7 @@ from tensor_layouts import Swizzle, compose
 
 from lowtide import targets
 from lowtide.compiler.explain.executions import executions, summed
-from lowtide.compiler.explain.names import Names, cache_hint, row_stride
+from lowtide.compiler.explain.names import Names, cache_hint
 from lowtide.compiler.manifest import L2_PROMOTION
 from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import gemm_layout, multicast_of
@@ -133,7 +133,7 @@ def _boxes(op: sm.TmaLoadOp | sm.TmaStoreOp, names: Names, buffer: ir.Value, dir
     what, matrix = names.of_map(op.map)
     map_type, memref = op.map.type, ir.MemRefType(buffer.type)
     box, element_bytes = tuple(map_type.shape), element_bits(memref.element_type) // 8
-    stride, known = row_stride(matrix)
+    stride, known = names.row_stride(what, matrix)
     *panels, rows, width = box
     row_bytes = width * prod(panels) * element_bytes  # the panels of a box lie side by side in the matrix
     starts = np.arange(rows) * stride

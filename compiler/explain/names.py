@@ -8,6 +8,7 @@ from lowtide.dialects.enums import cache_hint_of, operand_kind
 from lowtide.dialects.tile import OperandKind
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import walk
+from lowtide.passes.schedules.alignment import WIDEST, alignments_in
 from lowtide.passes.support.problem import element_bits
 
 # Row strides known only at run time are taken to be this many bytes: a whole number of sectors.
@@ -23,6 +24,7 @@ class Names:
         self.mapped: dict[ir.Value, ir.MemRefType] = {}
         """The matrix behind each tensor map."""
         self.operands: list[tuple[str, ir.Type]] = []
+        self.alignments = alignments_in(module)
         kernels = {
             ir.StringAttr(kernel.attributes["sym_name"]).value: kernel.regions[0].blocks[0].arguments
             for kernel in walk(module, tile.KernelOp)
@@ -57,6 +59,16 @@ class Names:
         kind = operand_kind(view)
         return self.arguments.get(view.source, "?"), kind, ir.MemRefType(view.source.type)
 
+    def row_stride(self, name: str, matrix: ir.MemRefType) -> tuple[int, bool]:
+        """Bytes from a row of a matrix to the next, and whether they follow from its extents.
+
+        The smallest stride that the kernel takes; of full operands, whose rows may lie anywhere, at multiples of 16.
+        """
+        if matrix.is_dynamic_dim(1):
+            return ASSUMED_ROW_STRIDE, False
+        unit = self.alignments.get(name, WIDEST)
+        return -(-matrix.get_dim_size(1) * element_bits(matrix.element_type) // (8 * unit)) * unit, True
+
     def of_map(self, value: ir.Value) -> tuple[str, ir.MemRefType]:
         """Name and type of the matrix that a tensor map shows."""
         if value not in self.mapped:
@@ -72,16 +84,6 @@ class Names:
         """Whether an mma takes fragments of this type as its a or its b."""
         found = sorted({name for name, other in self.operands if other == type_})
         return " or ".join(found) if found else "?"
-
-
-def row_stride(matrix: ir.MemRefType) -> tuple[int, bool]:
-    """Bytes from a row of a matrix to the next, and whether they follow from its extents.
-
-    The smallest stride that the kernels take: rows begin at multiples of 16 bytes.
-    """
-    if matrix.is_dynamic_dim(1):
-        return ASSUMED_ROW_STRIDE, False
-    return -(-matrix.get_dim_size(1) * element_bits(matrix.element_type) // 128) * 16, True
 
 
 def cache_hint(op: sm.TmaLoadOp | sm.TmaStoreOp | sm.StoreGlobalOp) -> str:

@@ -39,7 +39,7 @@ from lowtide.dialects.tile import EpilogueMath, RepeatKind, SchedulerKind, Store
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.epilogue.parts import Epilogue, Part, fragment_run
+from lowtide.passes.epilogue.parts import Epilogue, Part, held_run
 from lowtide.passes.epilogue.scratch import Scratch
 from lowtide.passes.epilogue.stores import store_by_tma
 from lowtide.passes.schedules.facts import runs_ahead
@@ -141,7 +141,7 @@ def _scratch(epilogue: Epilogue, buffers: Scratch) -> ir.Value:
 
 def _store_direct(epilogue: Epilogue, part: Part) -> None:
     y = epilogue.map(part.value, part.origin)
-    bytes_per_store = fragment_run(y.type) * element_bits(epilogue.d_element) // 8
+    bytes_per_store = held_run(y.type) * element_bits(epilogue.d_element) // 8
     sm.StoreGlobalOp(y, epilogue.window(part), f"st.global.{bytes_per_store}", cache=epilogue.cache)
 
 
@@ -152,7 +152,7 @@ def _store_through(epilogue: Epilogue, scratch: ir.Value, part: Part) -> None:
     bytes_of = element_bits(element) // 8
     in_registers = epilogue.schedule.epilogue.math is EpilogueMath.registers
     value = epilogue.map(part.value, part.origin) if in_registers else part.value
-    run = min(fragment_run(value.type), access.rows.vector)
+    run = min(held_run(value.type), access.rows.vector)
     if epilogue.partial is not None:
         value = epilogue.stacked(value)
     sm.StoreSharedOp(value, scratch, f"st.shared.{run * bytes_of}")

@@ -14,13 +14,12 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
 from lowtide.passes.schedules.facts import multiplying_threads
-from lowtide.passes.support.atoms import EpilogueAccess, fragment_type, part_of, rows_of_part, stacked_tv
+from lowtide.passes.support.atoms import EpilogueAccess, fragment_run, fragment_type, part_of, rows_of_part, stacked_tv
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.cache_hints import written
 from lowtide.passes.support.problem import element_bits, element_name
 from lowtide.passes.support.rewriting import copy_region, defining_op
 from lowtide.targets import TiledMma
-from lowtide.targets.tv import neighbours
 
 Origin = tuple[ir.Value, ir.Value]
 
@@ -160,11 +159,11 @@ class Epilogue:
         result = sm.FragmentType.get(like.shape, element, like.tv)
         # The run of neighbouring values that a thread holds in a row, at most 16 bytes.
         in_registers = self.schedule.epilogue.math is EpilogueMath.registers
-        run = fragment_run(like) if in_registers else self.rows_access(tuple(like.shape)).rows.vector
+        run = held_run(like) if in_registers else self.rows_access(tuple(like.shape)).rows.vector
         bytes_per_load = min(16, run * element_bits(element) // 8)
         return sm.LoadGlobalOp(result, view, f"ld.global.{bytes_per_load}").result
 
 
-def fragment_run(fragment: sm.FragmentType) -> int:
-    """Neighbouring elements of a row that each thread holds: what one store moves, at most 16 bytes."""
-    return min(neighbours(tv_of(fragment.tv), tuple(fragment.shape)), 128 // element_bits(fragment.element_type))
+def held_run(fragment: sm.FragmentType) -> int:
+    """`fragment_run` of a fragment."""
+    return fragment_run(tv_of(fragment.tv), tuple(fragment.shape), element_bits(fragment.element_type))

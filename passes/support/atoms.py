@@ -17,6 +17,7 @@ from lowtide.passes.support.buffers import is_transposed_buffer
 from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk, element_bits
 from lowtide.targets import TiledCopy, TiledMma
 from lowtide.targets.banks import SECTOR_BYTES
+from lowtide.targets.tv import neighbours
 
 # Loads to registers, in kernels without shared memory.
 GLOBAL_LOADS = tuple(name for name in targets.COPY_ATOMS if name.startswith("ld.global."))
@@ -188,6 +189,11 @@ def epilogue_rows(schedule: Schedule, problem: Problem, threads: int) -> Epilogu
     assert schedule.epilogue.tile is not None
     element = problem.d if schedule.epilogue.math is EpilogueMath.registers else problem.acc
     return rows_of_part(schedule.epilogue.tile, element, problem.d, threads)
+
+
+def fragment_run(tv: Layout, shape: tuple[int, int], element_bits: int) -> int:
+    """Neighbouring elements of a row that each thread holds: what one store moves, at most 16 bytes."""
+    return min(neighbours(tv, shape), 128 // element_bits)
 
 
 def rows_of_part(shape: tuple[int, int], element: str, d: str, threads: int) -> EpilogueAccess:

@@ -118,6 +118,21 @@ class Problem:
         return cls(None, None, None, a, b, acc, d, GemmLayout[attribute.layout], kinds, types)
 
 
+def problem_in(module: ir.Module) -> Problem | None:
+    """The problem that a module of any level carries: on the tile.gemm, later on the host function and the kernel."""
+    found: list[Problem] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name == tile.GemmOp.OPERATION_NAME:
+            found.append(Problem.of(op.opview))
+        elif "tile.problem" in op.attributes:
+            found.append(Problem.of_attribute(op.attributes["tile.problem"]))
+        return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found[0] if found else None
+
+
 def problem_attribute(gemm: tile.GemmOp) -> tile.ProblemAttr:
     """`#tile.problem` of a tile.gemm."""
     a, b, d = (_element(value.type) for value in (gemm.a, gemm.b, gemm.d))

@@ -1,0 +1,61 @@
+"""What the operands of a kernel must be aligned to, base and row stride: it follows from how the schedule moves them.
+
+One function for all who need it: the manifest, whose checks refuse other operands, the inputs of `check`, `fuzz` and
+the tests, and `explain`.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from mlir import ir
+
+from lowtide import targets
+from lowtide.dialects.tile import StorePath
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
+from lowtide.passes.schedules.facts import multiplying_threads
+from lowtide.passes.support.atoms import GLOBAL_LOADS, TMA_RANKS, epilogue_rows, fragment_run, tiled_mma
+from lowtide.passes.support.problem import Problem, problem_in
+
+# Base and strides of a tensor map (CUDA driver API, cuTensorMapEncodeTiled); the widest access of a thread.
+WIDEST = 16
+WIDEST_OF_ALL: Mapping[str, int] = MappingProxyType(dict.fromkeys(("a", "b", "d"), WIDEST))
+
+
+def alignment_of(name: str, schedule: Schedule, problem: Problem) -> int:
+    """Bytes of which the base and the row stride of a matrix, `a`, `b` or `d`, must be multiples.
+
+    Where the schedule does not say yet how it is moved, those of the widest access.
+    """
+    return _of_output(schedule, problem) if name == "d" else _of_input(name, schedule, problem)
+
+
+def alignments_of(schedule: Schedule, problem: Problem) -> dict[str, int]:
+    """`alignment_of` of each matrix, by name."""
+    return {name: alignment_of(name, schedule, problem) for name in ("a", "b", "d")}
+
+
+def alignments_in(module: ir.Module) -> Mapping[str, int]:
+    """`alignments_of` the schedule and problem that a module of any level carries; `WIDEST` where it carries none."""
+    schedule, problem = Schedule.carried_by(module), problem_in(module)
+    return WIDEST_OF_ALL if schedule is None or problem is None else alignments_of(schedule, problem)
+
+
+def _of_input(name: str, schedule: Schedule, problem: Problem) -> int:
+    copy = schedule.mainloop.operand(name).copy
+    if copy is None or copy in TMA_RANKS:
+        return WIDEST
+    element = element_type(problem.operand(name)).bytes
+    if copy in GLOBAL_LOADS:  # a thread loads elements where it finds that its vectors are not aligned
+        return element
+    return max(targets.copy_atom(copy).bytes_per_thread, element)
+
+
+def _of_output(schedule: Schedule, problem: Problem) -> int:
+    path = schedule.epilogue.path
+    if path is None or path is StorePath.tma or schedule.multiply.atoms is None or schedule.grid.tile is None:
+        return WIDEST
+    if path is StorePath.direct:
+        shape, d = schedule.grid.tile, element_type(problem.d)
+        return fragment_run(tiled_mma(schedule, problem).tv("c", shape), shape, d.bits) * d.bytes
+    return epilogue_rows(schedule, problem, multiplying_threads(schedule)).rows.atom.bytes_per_thread

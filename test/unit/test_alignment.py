@@ -1,0 +1,25 @@
+"""What operands must be aligned to follows from how the schedule moves them."""
+
+import pytest
+
+import lowtide as lt
+
+SMALL = "grid.tile = [32, 32], k = 32, stages = 2, atoms = [2, 1, 1]"
+CASES = {
+    "TMA": ("sm_90a", "bf16", "epilogue.path = tma", (16, 16, 16)),
+    "wgmma's pairs of columns": ("sm_90a", "bf16", "a.copy = tma, b.copy = tma, epilogue.path = direct", (16, 16, 4)),
+    "narrow copies": ("sm_80", "bf16", f"{SMALL}, a.copy = cp.async.4, b.copy = staged.8", (4, 8, 16)),
+    "rows of f32 beside a D of 16 bits": ("sm_80", "bf16", f"{SMALL}, epilogue.math = rows", (16, 16, 8)),
+    "loads that find out": ("sm_80", "bf16", "sm80-direct", (2, 2, 4)),
+    "elements wider than the copy's name": ("sm_80", "f64", "sm80-f64", (16, 16, 16)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_manifest_asks_for_what_the_schedule_moves_at_once(name):
+    target, dtype, schedule, wanted = CASES[name]
+    spec = lt.GemmSpec(a=dtype, b=dtype, d=dtype, acc="f64" if dtype == "f64" else "f32", n=64)
+    kernel = lt.compile_gemm(spec, target=target, schedule=schedule)
+    arguments = {argument["name"]: argument for argument in kernel.manifest["arguments"]}
+    for key in ("base_alignment", "row_stride_alignment"):
+        assert tuple(arguments[name][key] for name in ("a", "b", "d")) == wanted
