@@ -23,7 +23,7 @@ from lowtide.passes.support.kernels import cluster_shape
 from lowtide.passes.support.problem import Problem, element_name
 from lowtide.passes.support.rewriting import defining_op
 from lowtide.runtime.epilogue import check_program
-from lowtide.runtime.manifest import FORMAT, OPERAND_DIMS
+from lowtide.runtime.manifest import FORMAT, KIND_DIMS, OPERAND_DIMS
 
 # What a miss of a TMA load brings to L2 at least, in bytes.
 L2_PROMOTION = 256
@@ -67,7 +67,7 @@ def manifest_of(lowered_text: str, origin_text: str, schedule: str) -> dict[str,
             "epilogue": epilogue_text,
             "epilogue_program": epilogue_program,
             "origin": origin_text if len(origin_text) <= _MOST_ORIGIN else None,
-            "example": {key: spec[key] or value for key, value in _EXAMPLE.items()},
+            "example": {key: value if spec[key] is None else spec[key] for key, value in _EXAMPLE.items()},
             "arguments": arguments,
             "host": _HostOps(module, function, names).entries,
         }
@@ -92,14 +92,15 @@ def _arguments(
 ) -> list[dict[str, Any]]:
     entries = []
     kinds = ["matrix"] * 3 + facts["kinds"]
-    for name, kind, value in zip(names, kinds, function.regions[0].blocks[0].arguments, strict=True):
+    letters = [*_dims(facts), *(KIND_DIMS[kind] for kind in facts["kinds"])]
+    values = function.regions[0].blocks[0].arguments
+    for name, kind, value, dims in zip(names, kinds, values, letters, strict=True):
         type_ = value.type
         is_memref = isinstance(type_, ir.MemRefType)
         dtype = element_name(type_.element_type if is_memref else type_)
         alignment = alignments[name] if kind == "matrix" else element_type(dtype).bytes
-        shape = (
-            [None if type_.is_dynamic_dim(i) else type_.get_dim_size(i) for i in range(type_.rank)] if is_memref else []
-        )
+        extents = [None if extent < 0 else extent for extent in type_.shape] if is_memref else []
+        shape = [0 if letter in facts["problem"].empty else x for letter, x in zip(dims, extents, strict=True)]
         entries.append(
             {
                 "name": name,
@@ -118,7 +119,7 @@ def _spec(arguments: list[dict[str, Any]], facts: Mapping[str, Any], dims: list[
     extents: dict[str, int | None] = {"m": None, "n": None, "k": None}
     for argument, letters in zip(arguments, dims, strict=False):
         for letter, extent in zip(letters, argument["shape"], strict=True):
-            extents[letter] = extents[letter] or extent
+            extents[letter] = extent if extents[letter] is None else extents[letter]
     dtypes = {name: arguments[i]["dtype"] for i, name in enumerate(("a", "b", "d"))}
     return {**extents, **dtypes, "acc": facts["acc"], "layout": facts["layout"]}
 

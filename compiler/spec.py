@@ -19,7 +19,8 @@ LARGEST_EXTENT = 2**31 - 1  # inside a tile, and for extents, indices are 32-bit
 class GemmSpec:
     """One GEMM problem: D (M, N) = epilogue(A · B, operands…).
 
-    `m`, `n`, `k`: extents 1 … 2³¹−1, or `None` for a run-time argument of the compiled kernel.
+    `m`, `n`, `k`: extents 0 … 2³¹−1, or `None` for a run-time argument of the compiled kernel. Where M or N is 0, D has
+    no elements and nothing is launched; where K is, D = epilogue(0, operands…).
     `a`, `b`: the inputs' dtypes, f16, bf16, f32 or f64, equal. `d`: f16, bf16 or f32. `acc`: f32, or f16 for f16
     inputs. With f64 inputs, `d` and `acc` are f64 too.
     `layout`: how A and B lie in memory, last dimension contiguous, rows possibly padded:
@@ -95,12 +96,12 @@ def _extent(name: str, value: object) -> int | None:
         extent = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise SpecError(
-            f"{name} is {value!r} ({type(value).__name__}); it must be an integer of at least 1, or None for a "
+            f"{name} is {value!r} ({type(value).__name__}); it must be an integer of at least 0, or None for a "
             "run-time argument"
         ) from None
-    if not 1 <= extent <= LARGEST_EXTENT:
+    if not 0 <= extent <= LARGEST_EXTENT:
         raise SpecError(
-            f"{name} is {extent}; extents are 1 to 2**31-1 ({LARGEST_EXTENT}): cut the problem into such parts"
+            f"{name} is {extent}; extents are 0 to 2**31-1 ({LARGEST_EXTENT}): cut the problem into such parts"
         )
     return extent
 

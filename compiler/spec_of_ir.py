@@ -81,7 +81,7 @@ def spec_of(module: ir.Module) -> FoundProblem:
     whole = bool(found)
     return FoundProblem(
         GemmSpec(
-            **_extents(types, layout),
+            **(_extents(types, layout) | dict.fromkeys(problem.empty, 0)),
             a=_dtype(types[0]),
             b=_dtype(types[1]),
             d=_dtype(types[2]),

@@ -1,6 +1,7 @@
 """The inputs of a run: arrays and numbers, checked like the operands of a launch, and copied to memory."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -41,8 +42,8 @@ def arguments_of(
     Raises InterpreterError for what is no array or number, has another shape or dtype than the module is for, or
     disagrees with another operand on an extent.
     """
-    types = [decode_type(argument.type) for argument in function.regions[0].blocks[0].arguments]
     dims = _dims(function)
+    types = _types(function, dims)
     given = dict(inputs)
     if len(types) <= D_POSITION or not isinstance(types[D_POSITION], MemRef):
         raise InterpreterError("the host function's arguments are a, b, d and the epilogue's operands")
@@ -58,6 +59,20 @@ def arguments_of(
     if extents.get("k") == 0:
         values = [_without_k(*each) for each in zip(values, types, dims, strict=True)]
     return list(zip(names, values, types, strict=True))
+
+
+def _types(function: ir.Operation, dims: Sequence[str]) -> list[Type]:
+    """The arguments' types. Extents that are known to be 0 are so in `tile.problem`, and left open in the types."""
+    types = [decode_type(argument.type) for argument in function.regions[0].blocks[0].arguments]
+    if "tile.problem" not in function.attributes:
+        return types
+    empty = function.attributes["tile.problem"].empty
+    return [
+        replace(type, shape=tuple(0 if x in empty else extent for x, extent in zip(letters, type.shape, strict=True)))
+        if isinstance(type, MemRef) and letters
+        else type
+        for type, letters in zip(types, dims, strict=True)
+    ]
 
 
 def _dims(function: ir.Operation) -> list[str]:
@@ -183,8 +198,8 @@ def _extents(names: Sequence[str], values: Sequence[Any], dims: Sequence[str]) -
 
 
 def _without_k(value: Any, type: Type, dims: str) -> Any:
-    """Zeros of a small K in place of an operand of K = 0; what has no K, or a fixed one, as it is."""
-    if "k" not in dims or not isinstance(type, MemRef) or type.shape[dims.index("k")] is not None:
+    """Zeros of a small K in place of an operand of K = 0; what has no K as it is."""
+    if "k" not in dims or not isinstance(type, MemRef):
         return value
     extents = zip(dims, value.shape, strict=True)
     rows, columns = (extent or _K_OF_ZEROS if dim == "k" else extent for dim, extent in extents)

@@ -64,6 +64,7 @@ class Kernel:
         capability = capability_of(manifest["target"])[:2]
         check_code(f"kernel {self.name}", manifest["target"], capability, self.program.launches, ptx, cubin)
         self._arguments: tuple[dict[str, Any], ...] = tuple(manifest["arguments"])
+        self._any_shape = {x["name"]: {**x, "shape": [None] * len(x["shape"])} for x in self._arguments}
         self._dims = problem_dims(manifest)
         self._names = [x["name"] for x in self._arguments]
         self._inputs = [x["name"] for x in self._arguments if x["role"] == "input"]
@@ -268,7 +269,7 @@ class Kernel:
         module = self.module_for(device)
         if not extents["k"]:
             operands = with_zeros(operands, self._arguments, self._dims, self._zeros, device, module.context)
-            views = self._check_layouts(operands)
+            views = {name: check_layout(self._any_shape[name], x) for name, x in operands.items()}
         for index in self._memrefs:
             calls[index] = operands[self._names[index]].address
         plan = self._plan(operands, views, module)

@@ -18,7 +18,7 @@ in the host function's order; matrices lie in memory as the layout says (last di
     layout  a      b          `full` is (M, N), `per_row` (M), `per_column` (N), `scalar` has shape [] and goes by
     tn     (M, K) (N, K)      value; the one output is D, (M, N).
     tt     (M, K) (K, N)
-    nn     (K, M) (N, K)      null in `shape` or in m, n, k is a run-time extent.
+    nn     (K, M) (N, K)      null in `shape` or in m, n, k is a run-time extent, 0 is one without elements.
     nt     (K, M) (K, N)
 
 A kernel argument of type "tensor_map" is the 128-byte CUtensorMap by value, made for the operand by the host op
@@ -176,7 +176,7 @@ def _check_entries(manifest: Mapping[str, Any]) -> None:
 def _check_spec(spec: Mapping[str, Any]) -> None:
     for key in ("m", "n", "k"):
         if key not in spec or not _is_extent(spec[key]):
-            raise ValueError(f"spec.{key} is {shown(spec.get(key))}, must be null or an integer from 1 to {MAX_EXTENT}")
+            raise ValueError(f"spec.{key} is {shown(spec.get(key))}, must be null or an integer from 0 to {MAX_EXTENT}")
     for key in ("a", "b", "d", "acc"):
         if not _is_word(spec.get(key), ELEMENTS):
             raise ValueError(f"spec.{key} is {shown(spec.get(key))}, must be one of {', '.join(ELEMENTS)}")
@@ -191,7 +191,7 @@ def _check_example(example: Any, spec: Mapping[str, Any]) -> None:
         raise ValueError(f"example is {shown(example)}, must be an object or null")
     for key, value in example.items():
         if key not in ("m", "n", "k") or value is None or not _is_extent(value):
-            raise ValueError(f"example.{key} is {shown(value)}; it gives m, n and k, integers from 1 to {MAX_EXTENT}")
+            raise ValueError(f"example.{key} is {shown(value)}; it gives m, n and k, integers from 0 to {MAX_EXTENT}")
         if spec[key] not in (None, value):
             raise ValueError(f"example.{key} is {value}, the kernel was compiled for {spec[key]}")
 
@@ -225,7 +225,7 @@ def _check_argument(argument: Mapping[str, Any], at: str) -> None:
         raise ValueError(f"{at}: dtype {shown(argument.get('dtype'))} must be one of {', '.join(ELEMENTS)}")
     if not isinstance(shape, list) or len(shape) != KINDS[str(kind)] or not all(map(_is_extent, shape)):
         raise ValueError(
-            f"{at}: shape {shown(shape)} must have {KINDS[str(kind)]} extents, each null or an integer ≥ 1"
+            f"{at}: shape {shown(shape)} must have {KINDS[str(kind)]} extents, each null or an integer ≥ 0"
         )
     for key in ("base_alignment", "row_stride_alignment"):
         value = argument.get(key, 1)
@@ -266,7 +266,7 @@ def _is_name(value: Any) -> TypeGuard[str]:
 
 
 def _is_extent(value: Any) -> bool:
-    return value is None or (is_integer(value) and 1 <= value <= MAX_EXTENT)
+    return value is None or (is_integer(value) and 0 <= value <= MAX_EXTENT)
 
 
 def problem_dims(manifest: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

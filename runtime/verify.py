@@ -103,7 +103,9 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
     bound, _ = accumulator_growth(manifest["spec"]["acc"], extents["k"], manifest["spec"]["a"])
     exact = not math.isfinite(bound)
     limit = element_type(manifest["spec"]["acc"]).exact_integers
-    share = min(1.0, math.sqrt(limit / 4 / extents["k"]))  # of non-zeros, so that no partial sum leaves the exact range
+    share = min(
+        1.0, math.sqrt(limit / 4 / max(extents["k"], 1))
+    )  # of non-zeros, so that no partial sum leaves the exact range
     operands: dict[str, Any] = {}
     for argument in manifest["arguments"]:
         name, dtype = argument["name"], argument["dtype"]
@@ -129,10 +131,10 @@ def example_extents(manifest: Mapping[str, Any]) -> dict[str, int]:
     example = manifest.get("example") or {}
     extents: dict[str, int] = {}
     for dim in ("m", "n", "k"):
-        extent = manifest["spec"][dim] or example.get(dim)
-        if not isinstance(extent, int) or extent < 1:
+        extent = example.get(dim) if manifest["spec"][dim] is None else manifest["spec"][dim]
+        if not isinstance(extent, int) or extent < 0:
             raise LoadError(
-                f"manifest: example.{dim} is {extent!r}, must be an integer ≥ 1 ({dim} is a run-time extent)"
+                f"manifest: example.{dim} is {extent!r}, must be an integer ≥ 0 ({dim} is a run-time extent)"
             )
         extents[dim] = extent
     return extents
@@ -192,6 +194,8 @@ def compare(d: np.ndarray, interval: Interval, bound: Any, rows: np.ndarray) -> 
     An interval with an infinite end holds NaN too: what overflows may cancel. Where every interval has one there is
     nothing to compare, and the message says so.
     """
+    if not d.size:
+        return 0.0, ""
     value, low, high = (np.broadcast_to(x, d.shape) for x in interval)
     undefined, open_ = np.isnan(value), ~(np.isfinite(low) & np.isfinite(high))
     with np.errstate(all="ignore"):

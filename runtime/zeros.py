@@ -55,7 +55,10 @@ def with_zeros(
     device: int,
     context: int,
 ) -> dict[str, Operand]:
-    """The operands with those of K = 0 replaced by zeros of K = 1; rows are padded as the kernel wants them."""
+    """The operands with those of K = 0 replaced by zeros of K = 1; rows are padded as the kernel wants them.
+
+    A kernel that was compiled for K = 0 takes them too: to its code K is known at run time (`#tile.problem`).
+    """
     replaced = dict(operands)
     for argument in arguments:
         name = argument["name"]

@@ -94,10 +94,12 @@ def compare(spec: GemmSpec, d: np.ndarray, ref: np.ndarray, bound: np.ndarray) -
 
     An element whose bound is infinite is not judged: a right kernel may give any number there, or NaN. Elsewhere NaN
     passes only where the reference is NaN, and is required there. `ok` if at least one element is judged, and all that
-    are judged are within their bounds. Raises `SpecError` if the shapes differ.
+    are judged are within their bounds; or if D has no elements. Raises `SpecError` if the shapes differ.
     """
     if not d.shape == ref.shape == bound.shape:
         raise SpecError(f"d is {d.shape}, the reference {ref.shape}, the bound {bound.shape}; all three must be (M, N)")
+    if not ref.size:
+        return Comparison(0.0, (0, 0), True, "d has no elements", 0)
     got = np.asarray(d).astype(np.float64)
     ratio = np.empty_like(ref)
     for rows in _row_blocks(ref.shape):

@@ -54,8 +54,8 @@ def variants_of(subject: Subject) -> list[Variant]:
 
 
 def _own(subject: Subject, spec: GemmSpec) -> list[Variant]:
-    """The kernel itself, where all its extents are fixed and small."""
-    if None in (spec.m, spec.n, spec.k):
+    """The kernel itself, where all its extents are fixed and small; one for an extent of 0 is that for any extent."""
+    if None in (spec.m, spec.n, spec.k) or 0 in (spec.m, spec.n, spec.k):
         return []
     extents = (spec.m or 0, spec.n or 0, spec.k or 0)
     seconds = sum(estimated_seconds(extents, subject.schedule.tile_mnk, source.level) for source in subject.interpreted)

@@ -119,10 +119,19 @@ MlirStringRef lowtideProblemOperandKind(MlirAttribute attribute, intptr_t positi
 MlirType lowtideProblemOperandType(MlirAttribute attribute, intptr_t position) {
   return wrap(as<tile::ProblemAttr>(attribute).getOperands()[position]);
 }
+intptr_t lowtideProblemEmptyCount(MlirAttribute attribute) {
+  return as<tile::ProblemAttr>(attribute).getEmpty().size();
+}
+MlirStringRef lowtideProblemEmpty(MlirAttribute attribute, intptr_t position) {
+  return wrap(as<tile::ProblemAttr>(attribute).getEmpty()[position].getValue());
+}
 MlirAttribute lowtideProblemGet(int layout, MlirType a, MlirType b, MlirType acc, MlirType d, intptr_t count,
-                                const int *kinds, const MlirType *operands) {
+                                const int *kinds, const MlirType *operands, MlirStringRef empty) {
   SmallVector<tile::OperandKind> operandKinds;
   SmallVector<Type> types;
+  SmallVector<StringAttr> letters;
+  for (char letter : unwrap(empty))
+    letters.push_back(StringAttr::get(unwrap(a).getContext(), StringRef(&letter, 1)));
   for (intptr_t i = 0; i < count; ++i) {
     operandKinds.push_back(static_cast<tile::OperandKind>(kinds[i]));
     types.push_back(unwrap(operands[i]));
@@ -132,7 +141,7 @@ MlirAttribute lowtideProblemGet(int layout, MlirType a, MlirType b, MlirType acc
   return wrap(Attribute(tile::ProblemAttr::getChecked([&] { return emitError(loc); }, context,
                                                       static_cast<tile::GemmLayout>(layout), unwrap(a), unwrap(b),
                                                       unwrap(acc), unwrap(d), ArrayRef<tile::OperandKind>(operandKinds),
-                                                      ArrayRef<Type>(types))));
+                                                      ArrayRef<Type>(types), ArrayRef<StringAttr>(letters))));
 }
 
 MlirStringRef lowtideRasterKind(MlirAttribute attribute) {

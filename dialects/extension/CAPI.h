@@ -64,9 +64,11 @@ MlirType lowtideProblemType(MlirAttribute attribute, int position);
 intptr_t lowtideProblemOperandCount(MlirAttribute attribute);
 MlirStringRef lowtideProblemOperandKind(MlirAttribute attribute, intptr_t position);
 MlirType lowtideProblemOperandType(MlirAttribute attribute, intptr_t position);
-/* Kinds as the numbers of OperandKind; null, with a diagnostic, for a problem that is none. */
+intptr_t lowtideProblemEmptyCount(MlirAttribute attribute);
+MlirStringRef lowtideProblemEmpty(MlirAttribute attribute, intptr_t position);
+/* Kinds as the numbers of OperandKind, empty extents as letters; null, with a diagnostic, for a problem that is none. */
 MlirAttribute lowtideProblemGet(int layout, MlirType a, MlirType b, MlirType acc, MlirType d, intptr_t count,
-                                const int *kinds, const MlirType *operands);
+                                const int *kinds, const MlirType *operands, MlirStringRef empty);
 MlirStringRef lowtideRasterKind(MlirAttribute attribute);
 int64_t lowtideRasterGroup(MlirAttribute attribute);
 int64_t lowtideRasterColumns(MlirAttribute attribute);

@@ -144,12 +144,21 @@ NB_MODULE(_lowtide, m) {
                                                                 lowtideProblemOperandType(self, i)));
                                return operands;
                              })
+      .def_property_readonly("empty",
+                             [](MlirAttribute self) {
+                               std::string letters;
+                               for (intptr_t i = 0, e = lowtideProblemEmptyCount(self); i < e; ++i)
+                                 letters += lowtideProblemEmpty(self, i).data[0];
+                               return letters;
+                             })
       .def_classmethod("get", [](nb::object cls, int layout, MlirType a, MlirType b, MlirType acc, MlirType d,
-                                 const std::vector<int> &kinds, const std::vector<MlirType> &operands) {
+                                 const std::vector<int> &kinds, const std::vector<MlirType> &operands,
+                                 const std::string &empty) {
         if (kinds.size() != operands.size())
           throw nb::value_error("as many kinds as operands");
         return checked(cls, mlirTypeGetContext(a), [&] {
-          return lowtideProblemGet(layout, a, b, acc, d, kinds.size(), kinds.data(), operands.data());
+          return lowtideProblemGet(layout, a, b, acc, d, kinds.size(), kinds.data(), operands.data(),
+                                   mlirStringRefCreate(empty.data(), empty.size()));
         });
       });
   mlir_attribute_subclass(m, "RasterAttr", lowtideIsRaster, lowtideRasterTypeId)

@@ -33,14 +33,30 @@ Attribute ProblemAttr::parse(AsmParser &parser, Type) {
     kinds.push_back(*kind);
     return parser.parseType(operands.emplace_back());
   };
-  if (succeeded(parser.parseOptionalComma()))
-    if (parser.parseKeyword("operands") || parser.parseEqual() ||
-        parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseOperand))
+  SmallVector<StringAttr> empty;
+  auto parseLetter = [&]() -> ParseResult {
+    StringRef letter;
+    if (parser.parseKeyword(&letter))
+      return failure();
+    empty.push_back(StringAttr::get(parser.getContext(), letter));
+    return success();
+  };
+  while (succeeded(parser.parseOptionalComma())) {
+    StringRef clause;
+    if (failed(parser.parseOptionalKeyword(&clause, {"operands", "empty"}))) {
+      parser.emitError(parser.getCurrentLocation(), "expected 'operands' or 'empty'");
       return {};
+    }
+    if (parser.parseEqual() ||
+        (clause == "operands" ? parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseOperand)
+                              : parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseLetter)))
+      return {};
+  }
   if (parser.parseGreater())
     return {};
   return parser.getChecked<ProblemAttr>(loc, parser.getContext(), *layout, types[0], types[1], types[2], types[3],
-                                        ArrayRef<OperandKind>(kinds), ArrayRef<Type>(operands));
+                                        ArrayRef<OperandKind>(kinds), ArrayRef<Type>(operands),
+                                        ArrayRef<StringAttr>(empty));
 }
 
 void ProblemAttr::print(AsmPrinter &printer) const {
@@ -53,15 +69,24 @@ void ProblemAttr::print(AsmPrinter &printer) const {
     });
     printer << "]";
   }
+  if (!getEmpty().empty()) {
+    printer << ", empty = [";
+    llvm::interleaveComma(getEmpty(), printer, [&](StringAttr letter) { printer << letter.getValue(); });
+    printer << "]";
+  }
   printer << ">";
 }
 
 LogicalResult ProblemAttr::verify(function_ref<InFlightDiagnostic()> emitError, GemmLayout, Type a, Type b, Type acc,
-                                  Type d, ArrayRef<OperandKind> kinds, ArrayRef<Type> operands) {
+                                  Type d, ArrayRef<OperandKind> kinds, ArrayRef<Type> operands,
+                                  ArrayRef<StringAttr> empty) {
   if (kinds.size() != operands.size())
     return emitError() << "there are " << kinds.size() << " kinds of operands for " << operands.size() << " types";
   auto isElement = [](Type type) { return type && type.isIntOrFloat(); };
   if (!isElement(a) || !isElement(b) || !isElement(acc) || !isElement(d) || !llvm::all_of(operands, isElement))
     return emitError() << "the types of a problem are element types: integers or floats";
+  for (auto [index, letter] : llvm::enumerate(empty))
+    if (!llvm::is_contained({"m", "n", "k"}, letter.getValue()) || llvm::is_contained(empty.drop_front(index + 1), letter))
+      return emitError() << "empty names m, n and k, each at most once, not '" << letter.getValue() << "'";
   return success();
 }

@@ -269,15 +269,18 @@ def Tile_ProblemAttr : Tile_Attr<"Problem", "problem"> {
   let summary = "What a kernel computes: layout and element types of A, B, the accumulator, D and the epilogue's operands";
   let description = [{
     From level `cta` on, the host function and the kernel have this attribute beside the schedule, so that passes need
-    not infer types from the remaining ops. The memrefs give the extents.
+    not infer types from the remaining ops. The memrefs give the extents. `empty` names those of M, N and K that are
+    known to be 0. To the kernel such an extent is known at run time, as any other that may be 0; whoever calls checks
+    it, and passes zeros of another K where K is empty, so that D is the epilogue of 0.
 
     ```mlir
     #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, operands = [per_column bf16, scalar f32]>
+    #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, empty = [k]>
     ```
   }];
   let parameters = (ins EnumParameter<Tile_GemmLayout>:$layout, "::mlir::Type":$a, "::mlir::Type":$b,
                         "::mlir::Type":$acc, "::mlir::Type":$d, ArrayRefParameter<"OperandKind">:$kinds,
-                        ArrayRefParameter<"::mlir::Type">:$operands);
+                        ArrayRefParameter<"::mlir::Type">:$operands, ArrayRefParameter<"::mlir::StringAttr">:$empty);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
 }

@@ -13,12 +13,13 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
          part(full_waves) by [256, 192], and part(tail_halves) by [128, 192].
          With grid.k_division, a work item is a range of K of a tile: the K loop goes from %k0 to %k1, and the
          tile.store says which part of its tile it stores.
+         Extents of 0 become extents known at run time, and #tile.problem names them: empty = [k].
          With grid.waves = synchronized, the first loop begins with tile.await_wave on a counter that the host makes as
          a zeroed tile.workspace of one element.
 Needs    level problem, with a complete schedule.
 Refuses  more than one tile.gemm in a function; a schedule without a field that it reads; an epilogue that reads a host
          value other than its operands and constants.
-Test     test/lit/passes/cta/tile-to-ctas.mlir, tile-to-ctas-{tail,waves}.mlir, tile-to-ctas-invalid.mlir
+Test     test/lit/passes/cta/tile-to-ctas.mlir, tile-to-ctas-{tail,waves,empty}.mlir, tile-to-ctas-invalid.mlir
 """
 
 from dataclasses import dataclass
@@ -68,13 +69,27 @@ class TileToCtas(Pass):
                     schedule_of(gemm, *_SHARED_MEMORY_FIELDS[schedule.is_direct :])
                 name = f"{ir.StringAttr(function.sym_name).value}_kernel"
                 with gemm.operation.location:
-                    function.attributes["tile.problem"] = problem_attribute(gemm)
+                    problem = function.attributes["tile.problem"] = problem_attribute(gemm)
+                    if problem.empty:
+                        _open_empty_extents(function)
                     emit_host(gemm, name, target)
-                    _emit_kernel(module, gemm, name)
+                    _emit_kernel(module, gemm, name, problem)
                 erase(gemm)
 
 
-def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str) -> None:
+def _open_empty_extents(function: func.FuncOp) -> None:
+    """Give arguments with an extent of 0 the type of those whose extent is known at run time."""
+    entry = function.regions[0].blocks[0]
+    for argument in entry.arguments:
+        type_ = argument.type
+        if isinstance(type_, ir.MemRefType) and 0 in type_.shape:
+            shape = [extent or ir.ShapedType.get_dynamic_size() for extent in type_.shape]
+            argument.set_type(ir.MemRefType.get(shape, type_.element_type, type_.layout))
+    types = [argument.type for argument in entry.arguments]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+
+
+def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str, problem: tile.ProblemAttr) -> None:
     """The kernel: work tiles, the K loop, the store with the epilogue region."""
     schedule, layout = Schedule.of(gemm.schedule), gemm_layout(gemm)
     operands = [gemm.a, gemm.b, gemm.d, *gemm.epilogue_operands]
@@ -83,7 +98,7 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str) -> None:
     with ir.InsertionPoint(module.body):
         kernel = tile.KernelOp(name, ir.TypeAttr.get(ir.FunctionType.get(types, [])))
     kernel.attributes["schedule"] = gemm.schedule
-    kernel.attributes["problem"] = problem_attribute(gemm)
+    kernel.attributes["problem"] = problem
     entry = kernel.body.blocks.append(*types)
     a, b, d, *extras = list(entry.arguments)[: len(operands)]
     with ir.InsertionPoint(entry):

@@ -30,8 +30,8 @@ _COUNTED = {
 def extents(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Extents of the problem."""
     for letter, extent in zip("MNK", (problem.m, problem.n, problem.k), strict=True):
-        if extent is not None and not 1 <= extent <= LARGEST_EXTENT:
-            yield f"{letter} = {extent} is out of range: 1 to {LARGEST_EXTENT}"
+        if extent is not None and extent > LARGEST_EXTENT:
+            yield f"{letter} = {extent} is out of range: 0 to {LARGEST_EXTENT}"
 
 
 def order(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

@@ -61,12 +61,17 @@ def buffer_bytes(buffer: ir.Type) -> int:
 
 
 def static_extent(memref: ir.MemRefType, dim: int) -> int | None:
-    return None if memref.is_dynamic_dim(dim) else memref.get_dim_size(dim)
+    """The extent along a dimension; None where it is known at run time, or is 0."""
+    return None if memref.is_dynamic_dim(dim) else memref.get_dim_size(dim) or None
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Sizes (None: known at run time), layout and element types (names of rows of `lowtide.elements`) of a GEMM."""
+    """Sizes (None: known at run time), layout and element types (names of rows of `lowtide.elements`) of a GEMM.
+
+    A size of 0 counts as known at run time: the kernel is one for any size, and the caller sees that it need not run,
+    or gives it zeros for A and B.
+    """
 
     m: int | None
     n: int | None
@@ -81,6 +86,8 @@ class Problem:
     """The element type of each epilogue operand."""
     has_math: bool = False
     """Whether the epilogue calls functions (erf, exp, …), which need many registers."""
+    empty: str = ""
+    """Those of m, n and k that are known to be 0, where a kernel or a host function says it."""
 
     def operand(self, name: str) -> str:
         """The element type of `a` or `b`."""
@@ -115,7 +122,8 @@ class Problem:
         a, b, acc, d = map(element_name, attribute.types)
         kinds = tuple(OperandKind[kind] for kind, _ in attribute.operands)
         types = tuple(element_name(type_) for _, type_ in attribute.operands)
-        return cls(None, None, None, a, b, acc, d, GemmLayout[attribute.layout], kinds, types)
+        layout = GemmLayout[attribute.layout]
+        return cls(None, None, None, a, b, acc, d, layout, kinds, types, empty=attribute.empty)
 
 
 def problem_in(module: ir.Module) -> Problem | None:
@@ -137,7 +145,32 @@ def problem_attribute(gemm: tile.GemmOp) -> tile.ProblemAttr:
     """`#tile.problem` of a tile.gemm."""
     a, b, d = (_element(value.type) for value in (gemm.a, gemm.b, gemm.d))
     operands = [_element(operand.type) for operand in gemm.epilogue_operands]
-    return tile.ProblemAttr.get(gemm_layout(gemm), a, b, ir.TypeAttr(gemm.acc).value, d, operand_kinds(gemm), operands)
+    return tile.ProblemAttr.get(
+        gemm_layout(gemm),
+        a,
+        b,
+        ir.TypeAttr(gemm.acc).value,
+        d,
+        operand_kinds(gemm),
+        operands,
+        "".join(letter for letter in "mnk" if letter in empty_extents(gemm)),
+    )
+
+
+def empty_extents(gemm: tile.GemmOp) -> set[str]:
+    """Those of "m", "n" and "k" that are known to be 0."""
+    layout = gemm_layout(gemm)
+    letters = (
+        (gemm.a, "mk" if a_is_mk(layout) else "km"),
+        (gemm.b, "nk" if b_is_nk(layout) else "kn"),
+        (gemm.d, "mn"),
+    )
+    return {
+        letter
+        for value, dims in letters
+        for extent, letter in zip(ir.MemRefType(value.type).shape, dims, strict=True)
+        if extent == 0
+    }
 
 
 def _element(type_: ir.Type) -> ir.Type:

@@ -66,7 +66,7 @@ EDITS: tuple[tuple[Edit, str], ...] = (
     (lambda m: m.update(target="sm_86"), "the PTX is for sm_80, the manifest says target 'sm_86'"),
     (lambda m: m.update(target="sm_٨٠"), "target .* is not of the form"),
     (lambda m: m["spec"].update(a=["bf16"]), "spec.a is .*must be one of f16"),
-    (lambda m: m["spec"].update(m=2**31), "spec.m is 2147483648, must be null or an integer from 1 to 2147483647"),
+    (lambda m: m["spec"].update(m=2**31), "spec.m is 2147483648, must be null or an integer from 0 to 2147483647"),
     (lambda m: [m["spec"].update(m=70), m["arguments"][0].update(shape=[65, None])], "argument a has m = 65, but"),
     (lambda m: m["arguments"][0].update(kind={}), "kind {} must be one of"),
     (lambda m: m["arguments"][0].update(base_alignment=2**40), "base_alignment 1099511627776 must be a power of two"),

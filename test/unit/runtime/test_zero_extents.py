@@ -150,3 +150,31 @@ def test_a_compiled_extent_is_not_zero(fake: FakeDriver) -> None:
         kernel_from(manifest)(
             InterfaceArray(empty(M, 0)), InterfaceArray(empty(N, 0)), out=InterfaceArray(aligned(M, N))
         )
+
+
+def compiled_for(**extents: int) -> dict[str, Any]:
+    """The sample kernel, compiled for known extents."""
+    manifest = sample_manifest(dtype="f16")
+    manifest["spec"] |= extents
+    manifest["example"] |= extents
+    dims = {"a": "mk", "b": "nk", "d": "mn"}
+    for entry in manifest["arguments"]:
+        entry["shape"] = [extents.get(letter) for letter in dims[entry["name"]]]
+    return manifest
+
+
+def test_a_kernel_for_k_of_0_reads_zeros_and_takes_no_other_k(fake: FakeDriver, torch: FakeTorch) -> None:
+    kernel, d = kernel_from(compiled_for(k=0)), aligned(M, N)
+    d[:] = np.nan
+    kernel(Tensor(empty(M, 0)), Tensor(empty(N, 0)), out=Tensor(d))
+    assert (d == 0).all()
+    with pytest.raises(
+        LaunchError, match=r"operand a: extent 1 of shape \(40, 8\) is 8, the kernel was compiled for 0"
+    ):
+        kernel(Tensor(aligned(M, 8)), Tensor(aligned(N, 8)), out=Tensor(d))
+
+
+def test_a_kernel_for_m_of_0_launches_nothing(fake: FakeDriver, torch: FakeTorch) -> None:
+    kernel = kernel_from(compiled_for(m=0))
+    kernel(Tensor(empty(0, 8)), Tensor(aligned(N, 8)), out=Tensor(empty(0, N)))
+    assert not fake.launches

@@ -165,3 +165,18 @@ tile.kernel @k() {
   %m, %n = tile.next_work_tile
   tile.return
 }
+
+// -----
+
+// expected-error @below {{empty names m, n and k, each at most once, not 'x'}}
+module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, empty = [k, x]>} {}
+
+// -----
+
+// expected-error @below {{empty names m, n and k, each at most once, not 'm'}}
+module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, empty = [m, m]>} {}
+
+// -----
+
+// expected-error @below {{expected 'operands' or 'empty'}}
+module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, full = [m]>} {}

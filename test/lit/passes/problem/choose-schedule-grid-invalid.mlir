@@ -33,15 +33,15 @@ func.func @element(%a: !mat, %b: !mat, %d: !wide) {
 
 // -----
 
-// Nothing to compute.
+// More than an index inside of a tile counts.
 !mat = memref<?x?xf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
-func.func @extent(%a: memref<0x64xf16>, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: M = 0 is out of range: 1 to 2147483647}}
+func.func @extent(%a: memref<2147483648x64xf16>, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: M = 2147483648 is out of range: 0 to 2147483647}}
   tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<>) {
   ^bb0(%x: f16):
     tile.yield %x : f16
-  } : memref<0x64xf16>, !mat, !mat
+  } : memref<2147483648x64xf16>, !mat, !mat
   return
 }
 }

@@ -1,0 +1,58 @@
+"""Extents of 0 in the spec: no D and no launch, or D = epilogue(0), at every level and for every kind of kernel."""
+
+import numpy as np
+import pytest
+
+import lowtide as lt
+from lowtide.errors import InterpreterError
+
+
+def shifted(acc, c: lt.Full, bias: lt.PerRow):
+    return acc + c + bias
+
+
+def spec_of(m, n, k, layout="tn"):
+    return lt.GemmSpec(m=m, n=n, k=k, a="f16", b="f16", d="f16", layout=layout, epilogue=shifted)
+
+
+def given(m, n, k, layout):
+    shapes = {"a": (m, k) if layout[0] == "t" else (k, m), "b": (n, k) if layout[1] == "n" else (k, n)}
+    operands = {name: np.ones(shape, np.float16) for name, shape in shapes.items()}
+    c = np.arange(m * n, dtype=np.float16).reshape(m, n)
+    return operands | {"c": c, "bias": np.arange(m).astype(np.float16)}
+
+
+@pytest.mark.parametrize(
+    ("target", "schedule", "layout"),
+    [("sm_80", None, "tt"), ("sm_90a", None, "nn"), ("sm_90a", "roles = pingpong(2)", "tn"), ("sm_80", "k = 32", "nt")],
+)
+def test_a_kernel_for_k_of_0_gives_the_epilogue_of_0_at_every_level(target, schedule, layout):
+    kernel = lt.compile_gemm(spec_of(40, 24, 0, layout), target=target, schedule=schedule)
+    operands = given(40, 24, 0, layout)
+    for level in kernel.levels:
+        d = kernel.interpret(**operands, level=level)
+        np.testing.assert_array_equal(d, operands["c"] + operands["bias"][:, None])
+
+
+@pytest.mark.parametrize("extents", [(0, 24, 16), (40, 0, 16), (0, 0, 0)])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_a_kernel_for_m_or_n_of_0_gives_an_empty_d(target, extents):
+    kernel = lt.compile_gemm(spec_of(*extents), target=target)
+    assert all(kernel.interpret(**given(*extents, "tn"), level=level).shape == extents[:2] for level in kernel.levels)
+
+
+def test_an_extent_of_0_is_checked_at_every_level():
+    kernel = lt.compile_gemm(spec_of(40, 24, 0), target="sm_80")
+    assert kernel.manifest["spec"]["k"] == kernel.manifest["example"]["k"] == 0
+    for level in kernel.levels:
+        with pytest.raises(InterpreterError, match=r"operand a: extent 1 of shape \(40, 16\) is 16, .* compiled for 0"):
+            kernel.interpret(**given(40, 24, 16, "tn"), level=level)
+
+
+def test_the_code_is_that_for_an_extent_known_at_run_time():
+    assert lt.compile_gemm(spec_of(40, 24, 0)).ptx == lt.compile_gemm(spec_of(40, 24, None)).ptx
+
+
+def test_a_schedule_that_needs_a_known_k_is_refused():
+    with pytest.raises(lt.Error, match="unroll = full"):
+        lt.compile_gemm(spec_of(40, 24, 0), schedule="unroll = full")
