@@ -14,6 +14,7 @@ from lowtide.errors import InterpreterError, IRError
 from lowtide.interpreter.host import LEVELS, Host, Progress
 from lowtide.interpreter.inputs import D_POSITION, arguments_of, matrix_of
 from lowtide.interpreter.machine.agents import MAX_STEPS
+from lowtide.interpreter.machine.exploration import Explorer
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.interleavings import Report
 from lowtide.interpreter.machine.paths import Paths
@@ -57,6 +58,7 @@ def interpret(
     max_steps: int = MAX_STEPS,
     report: Report | None = None,
     offsets: Mapping[str, int] = MappingProxyType({}),
+    explorer: Explorer | None = None,
 ) -> Array:
     """Run a module on `inputs`, in the order of the host function's arguments; returns D, shape (M, N).
 
@@ -69,9 +71,9 @@ def interpret(
     `seed` gives the order of agents; `domain` is "float" (D in its own dtype), "exact" or "field" (D in int64): see
     `domains`. `on_progress` hears, as the CTAs of a launch end, how many have ended, of how many. `trace` is filled
     with what each CTA computes, in sequence, `paths` with the sides of branches that were taken, `report`
-    (levels nvvm to ptx) with whether the verdict is that of every order of agents. `max_steps` is how
-    many ops an agent may run; one that runs more is reported, as in a loop without end. Matrices begin at multiples of
-    256 bytes, plus those that `offsets` has for their names.
+    (levels nvvm to ptx) with whether the verdict is that of every order of agents. `explorer` chooses the
+    order in place of `seed` (`explore`). `max_steps` is how many ops an agent may run; one that runs more is reported,
+    as in a loop without end. Matrices begin at multiples of 256 bytes, plus those that `offsets` has for their names.
     Raises InterpreterError for a level that is not interpreted, inputs that do not fit, and every broken rule of the
     hardware: races, deadlocks, bytes read before they are written or before their copy is waited for, accesses out of
     bounds; and where D is not written everywhere, or an operand has changed. Raises IRError for text that is no legal
@@ -99,6 +101,7 @@ def interpret(
         max_steps,
         loaded.ptx,
         report,
+        explorer,
     )
     arguments = arguments_of(host.function(), inputs, numbers)
     _, d, type = arguments[D_POSITION]

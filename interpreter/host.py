@@ -13,6 +13,7 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import MAX_STEPS, AgentState, Cta, LaunchRequest, Machine, registers_that_fit
 from lowtide.interpreter.machine.clusters import clusters_at_a_time
 from lowtide.interpreter.machine.execution import advance, run_block
+from lowtide.interpreter.machine.exploration import Explorer, pause
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.interleavings import Order, Report
 from lowtide.interpreter.machine.paths import Paths
@@ -25,7 +26,7 @@ from lowtide.interpreter.numbers.registers import Number
 from lowtide.interpreter.ops.table import HANDLERS
 from lowtide.interpreter.ops.uses import use_of as op_use
 from lowtide.interpreter.program.decoding import decode
-from lowtide.interpreter.program.dependence import dependences
+from lowtide.interpreter.program.dependence import Classify, dependences
 from lowtide.interpreter.program.ir_types import Scalar
 from lowtide.interpreter.program.program import DecodedOp, Program
 from lowtide.interpreter.ptx import syntax
@@ -61,7 +62,9 @@ class Host:
         max_steps: int = MAX_STEPS,
         ptx: syntax.Module | None = None,
         report: Report | None = None,
+        explorer: Explorer | None = None,
     ) -> None:
+        self.explorer = explorer
         self.level = level if ptx is None else "ptx"
         self.ptx = ptx
         self.domain = domain
@@ -134,20 +137,29 @@ class Host:
             cluster=request.cluster,
             max_steps=self.max_steps,
             order=self._order(program),
+            explorer=self.explorer,
         )
         count = request.grid // math.prod(request.cluster)
         clusters = (start_cluster(machine, program, index, request) for index in range(count))
         ended = itertools.count(1)
         resident = count if request.cooperative else clusters_at_a_time(self.sms, request.cluster)
-        run_all(clusters, resident, self.seed, lambda cta: self.on_progress(next(ended), request.grid))
+        if self.explorer is not None:
+            self.explorer.launch()
+        choose = None if self.explorer is None else self.explorer.choose
+        run_all(clusters, resident, self.seed, lambda cta: self.on_progress(next(ended), request.grid), choose)
 
     def _order(self, program: Program) -> Order | None:
         """What checks a launch for the report: at the levels of instructions, where one is asked for."""
         if self.report is None or not program.is_hardware:
             return None
-        classify = instruction_use if self.ptx is not None else op_use
-        self.report.kernels[program.name] = dependences(program, classify)
+        if program.dependences is None:
+            program.dependences = dependences(program, self._classify)
+        self.report.kernels[program.name] = program.dependences
         return Order(self.report)
+
+    @property
+    def _classify(self) -> Classify:
+        return instruction_use if self.ptx is not None else op_use
 
     def kernel(self, name: str, op: DecodedOp) -> Program:
         """The kernel `name`, decoded."""
@@ -161,15 +173,18 @@ class Host:
         return program
 
     def _program(self, name: str) -> Program:
-        key = name, self.domain.name
-        if key not in self.programs:
-            self.programs[key] = decode(self.functions[name], self.level, self.domain, HANDLERS)
-        return self.programs[key]
+        return self._decoded(name, lambda: decode(self.functions[name], self.level, self.domain, HANDLERS))
 
     def _program_of_ptx(self, ptx: syntax.Module, name: str) -> Program:
-        key = f"{name} of PTX", self.domain.name
+        return self._decoded(f"{name} of PTX", lambda: decode_ptx(ptx, name, self.domain))
+
+    def _decoded(self, name: str, decode: Callable[[], Program]) -> Program:
+        """A function for this number domain, decoded once; its agents stop at more places where orders are explored."""
+        key = (name if self.explorer is None else f"{name}, with pauses"), self.domain.name
         if key not in self.programs:
-            self.programs[key] = decode_ptx(ptx, name, self.domain)
+            self.programs[key] = decode()
+            if self.explorer is not None and self.programs[key].is_hardware and name != _symbol(self.function()):
+                pause(self.programs[key], self._classify)
         return self.programs[key]
 
 

@@ -91,13 +91,31 @@ class CheckResult:
             yield str(self.guilty)
         yield f"result     {self.verdict}"
 
+    @property
+    def orders(self) -> str:
+        """By what the verdict is that of every order of agents, at levels nvvm to ptx; "" where it is not."""
+        runs = self._hardware_runs
+        explored = sum(outcome.explored.orders for outcome in runs if outcome.explored is not None)
+        if not runs or not all(_speaks_for_all(outcome) for outcome in runs):
+            return ""
+        return "rule" if not explored else f"exploration of {explored}"
+
+    @property
+    def _hardware_runs(self) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.report is not None and outcome.report.kernels]
+
     def _orders(self) -> str:
         """Whether the runs of levels nvvm to ptx speak for every order of agents; the first that does not."""
-        reports = [outcome.report for outcome in self.outcomes if outcome.report is not None and outcome.report.kernels]
-        failing = next((report for report in reports if not report.holds), None)
+        runs = self._hardware_runs
+        failing = next((outcome for outcome in runs if not _speaks_for_all(outcome)), None)
         if failing is not None:
-            return str(failing)
-        return f"{len(reports)} runs at levels nvvm to ptx speak for every order of agents"
+            return str(failing.explored or failing.report)
+        explored = [outcome for outcome in runs if outcome.explored is not None]
+        text = f"{len(runs) - len(explored)} runs at levels nvvm to ptx speak for every order of agents, by the rule"
+        if explored:
+            orders = sum(outcome.explored.orders for outcome in explored if outcome.explored is not None)
+            text += f"; of {len(explored)} runs all {orders} orders that differ were run"
+        return text
 
     def _numbers(self) -> str:
         counts = dict.fromkeys((outcome.trial.domain for outcome in self.outcomes), 0)
@@ -154,6 +172,13 @@ class CheckResult:
         }
 
 
+def _speaks_for_all(outcome: Outcome) -> bool:
+    """Whether a run's verdict is that of every order of agents: by the rule, or since all that differ were run."""
+    return (outcome.report is not None and outcome.report.holds) or (
+        outcome.explored is not None and outcome.explored.holds
+    )
+
+
 def _of(branches: Branches) -> str:
     return f"{branches.taken} of {branches.possible} sides of branches and loops at level nvvm"
 
@@ -184,7 +209,8 @@ def _outcome_json(outcome: Outcome) -> dict[str, Any]:
         "finding": outcome.finding.value,
         "message": outcome.message,
         "seconds": round(outcome.seconds, 3),
-        "every_order": outcome.report and outcome.report.holds,
+        "every_order": outcome.report and _speaks_for_all(outcome),
+        "orders_run": outcome.explored.orders if outcome.explored is not None else 1,
         "element": outcome.element and asdict(outcome.element),
     }
 

@@ -18,7 +18,7 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import InterpreterError
-from lowtide.interpreter import Loaded, Paths, Report, Trace
+from lowtide.interpreter import Explorer, Loaded, Paths, Report, Trace
 from lowtide.interpreter.host import LEVELS, Progress
 from lowtide.interpreter.numbers.domains import FieldDomain
 from lowtide.passes.schedules.alignment import WIDEST, WIDEST_OF_ALL
@@ -131,6 +131,7 @@ def run(
     trace: Trace | None = None,
     paths: Paths | None = None,
     report: Report | None = None,
+    explorer: Explorer | None = None,
     on_progress: Progress = lambda ended, ctas: None,
     max_steps: int = interpreter.MAX_STEPS,
 ) -> np.ndarray[Any, Any]:
@@ -156,6 +157,7 @@ def run(
         trace=trace,
         paths=paths,
         report=report,
+        explorer=explorer,
         max_steps=max_steps,
         offsets={name: bytes_of for name, bytes_of in alignments.items() if bytes_of < WIDEST},
     )

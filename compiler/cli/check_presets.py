@@ -16,8 +16,8 @@ from lowtide.compiler.presets import LADDERS
 from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import element_type
 
-HEADINGS = ("preset", "target", "types", "conditions met", "branch sides", "runs", "levels", "time", "result")
-_NUMBERS = (3, 4, 5, 6, 7)
+HEADINGS = ("preset", "target", "types", "conditions met", "branch sides", "runs", "levels", "orders", "time", "result")
+_NUMBERS = (3, 4, 5, 6, 8)
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,9 @@ class PresetCheck:
         taken, possible = sum(each.taken for each in branches), sum(each.possible for each in branches)
         ran = sum(count > 0 for count in result.levels.values())
         levels = str(ran) if ran == len(result.levels) else f"{ran} of {len(result.levels)}"
-        cells = (met, f"{taken} of {possible}", str(len(result.outcomes)), levels, duration(result.seconds))
-        return (self.name, self.target, self.dtype, *cells, result.verdict.partition(":")[0])
+        cells = (met, f"{taken} of {possible}", str(len(result.outcomes)), levels)
+        held = (result.orders or "this one", duration(result.seconds), result.verdict.partition(":")[0])
+        return (self.name, self.target, self.dtype, *cells, *held)
 
 
 def checks(

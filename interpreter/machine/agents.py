@@ -39,6 +39,9 @@ Steps: TypeAlias = Generator[Wait, None, Any]
 """What a handler that may wait returns."""
 
 
+ASK = "ask"
+"""Of what an agent does with a word or an mbarrier: it looks what is there."""
+
 _REGISTERS = 65536  # per SM
 MAX_STEPS = 10_000_000
 """How many ops an agent runs before it is taken to be in a loop without end, unless told otherwise."""
@@ -96,6 +99,7 @@ class Machine:
     spans: dict[Any, Span] = field(default_factory=dict)  # of shared memory
     order: Order | None = None  # checks that the run speaks for every order of agents, if asked for
     max_steps: int = MAX_STEPS
+    explorer: Any = None  # chooses who goes on, and hears who asks for what (exploration.py)
 
     @cached_property
     def seats(self) -> tuple[Seat, ...]:
@@ -209,6 +213,11 @@ class AgentState:
     def share(self) -> slice:
         """This agent's share of an op that all threads execute together: every n-th part, for n agents."""
         return slice(self.team.members.index(self.warp), None, len(self.team.members))
+
+    def touch(self, what: Any, how: str) -> None:
+        """The agent asks for a word or an mbarrier, or changes it by an operation: explored orders differ in these."""
+        if self.machine.explorer is not None:
+            self.machine.explorer.touch(what, how)
 
     def access(self, op: Described, lanes: Ints | None = None) -> Access:
         """Who accesses memory by `op`: `lanes`, one for each address, or the whole agent."""

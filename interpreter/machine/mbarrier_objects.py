@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lowtide.interpreter.machine import clusters, mbarriers
-from lowtide.interpreter.machine.agents import AgentState, Cta, Steps, Wait
+from lowtide.interpreter.machine.agents import ASK, AgentState, Cta, Steps, Wait
 from lowtide.interpreter.machine.clusters import address_in, owner
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_lanes, active_rows, one_lane, uniform
@@ -109,6 +109,7 @@ def poll_parity(state: AgentState, op: Described, address: Any, parity: Any) -> 
     barrier, asked = at(state, op, address), uniform(state, op, parity)
     if asked not in (0, 1):
         raise violation(state, op, f"a phase is known by its parity, 0 or 1, not {asked}")
+    state.touch(barrier.key, ASK)
     if not barrier.passed(asked):
         poll = Wait(lambda: barrier.passed(asked), lambda: f"for phase parity {asked}: {barrier.state}", op)
         state.polls.append(poll)

@@ -57,6 +57,11 @@ class Mbarrier:
         return cls(name, arrivals, clocks, source, pending=arrivals, home=cta, born=born)
 
     @property
+    def key(self) -> tuple[int, str]:
+        """It among all of a launch: the number of its CTA, and its name."""
+        return -1 if self.home is None else self.home.index, self.name
+
+    @property
     def state(self) -> str:
         """Where it stands, for messages."""
         parts = [f"{self.pending} of {self.arrivals} arrivals"] if self.pending else []
@@ -110,6 +115,7 @@ def arrive(
 
 
 def _signal(state: AgentState, op: Described, barrier: Mbarrier) -> None:
+    state.touch(barrier.key, "arrive")
     if state.machine.order is not None:
         state.machine.order.signal(state.key, op, barrier)
 
@@ -144,6 +150,7 @@ def complete_bytes(state: AgentState, op: Described, barrier: Mbarrier, phase: i
             f"its {count} bytes land on {barrier.name} when phase {phase}, which they belong to, has completed without "
             "them; expect the bytes of all boxes that signal one phase",
         )
+    state.touch(barrier.key, "arrive")
     barrier.bytes -= count
     _complete(state, op, barrier)
 

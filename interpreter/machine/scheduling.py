@@ -66,13 +66,18 @@ def _whole(state: AgentState, program: Program) -> Steps:
 
 
 def run_all(
-    clusters: Iterator[list[list[Agent]]], resident: int, seed: int, on_end: Callable[[int], None] = lambda cta: None
+    clusters: Iterator[list[list[Agent]]],
+    resident: int,
+    seed: int,
+    on_end: Callable[[int], None] = lambda cta: None,
+    choose: Callable[[list[Agent]], Agent] | None = None,
 ) -> None:
-    """Run clusters of CTAs to their end, `resident` at a time, agents in an order drawn from `seed`.
+    """Run clusters of CTAs to their end, `resident` at a time, agents in an order drawn from `seed`, or as `choose`
+    says of those that can go on.
 
     `on_end` hears of the end of each CTA. Raises InterpreterError when nobody can go on.
     """
-    order = Random(seed)
+    choose = choose or Random(seed).choice
     running: list[Agent] = []
     held: dict[int, int] = {}  # CTA -> agents not yet ended
     begun: dict[int, int] = {}  # cluster, by its first CTA -> CTAs not yet ended
@@ -89,7 +94,7 @@ def run_all(
         able = [agent for agent in running if agent.can_go_on()]
         if not able:
             raise _deadlock(running)
-        agent = order.choice(able)
+        agent = choose(able)
         try:
             ended, cta = not _resume(agent), agent.state.cta
         except OutOfSteps as error:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
+from lowtide.interpreter.machine.agents import ASK, AgentState, Steps, Wait
 from lowtide.interpreter.machine.clocks import merged
 from lowtide.interpreter.numbers.cells import Described
 
@@ -23,8 +23,12 @@ def update(
     releases: bool = False,
     acquires: bool = False,
     dtype: str = _TYPE,
+    how: str = "add",
+    asks: bool = False,
 ) -> int:
     """Change the word at once; returns what it was. A word that becomes 0 without a release forgets what was released.
+
+    `how`: the operation; `asks`: what the word was matters.
 
     Raises InterpreterError for what is no written integer of the type.
     """
@@ -32,6 +36,9 @@ def update(
     access = state.access(op)
     value = int(memory.atomic(access, address, dtype))
     new = change(value)
+    state.touch(address, how)
+    if asks:
+        state.touch(address, ASK)
     memory.set_atomic(access, address, new, dtype)
     if acquires:
         acquire(state, address)
@@ -73,7 +80,7 @@ def arrive(state: AgentState, op: Described, address: int) -> None:
 
 def leave(state: AgentState, op: Described, address: int, last: int) -> None:
     """Add one, or set to zero what is at least `last` (PTX ISA, "red", .inc). Releases nothing."""
-    update(state, op, address, lambda value: 0 if value >= last else value + 1)
+    update(state, op, address, lambda value: 0 if value >= last else value + 1, how="inc")
 
 
 def wait(state: AgentState, op: Described, address: int, count: int) -> Steps:

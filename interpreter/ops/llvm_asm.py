@@ -116,6 +116,11 @@ class _Assembly:
     inputs: tuple[tuple[int, Type, int], ...]
     outputs: tuple[tuple[Type, int], ...]
 
+    def moves(self, op: DecodedOp) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
+        """Pairs of slots: of values and their registers, of registers and the result that has them."""
+        inputs = tuple((slot, register) for slot, _, register in self.inputs)
+        return inputs, tuple((register, op.results[0]) for _, register in self.outputs)
+
 
 def _prepare(op: DecodedOp, program: Program) -> None:
     operands = operands_of(op.attributes["constraints"])

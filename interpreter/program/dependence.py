@@ -6,7 +6,10 @@ position of a thread. The premise holds where no branch, loop, address or operan
 or copies varies; matrix elements may vary as long as they are only computed with and stored. The check is made on the
 program, whatever path a run takes: values that may vary somewhere vary everywhere.
 
-A loop that only polls and computes, and that ends at one place, is a wait: its own branches may depend on the polls.
+Two kinds of branches may depend on what varies:
+- Those of a *wait*: a loop that only polls and computes, keeps nothing from turn to turn and ends at one place.
+- Those that decide *nothing*: up to where the sides meet again there are only computations, polls that order nothing,
+  and loops with a bound. What is written there varies from then on.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from lowtide.interpreter.program.batches import Batch
-from lowtide.interpreter.program.graphs import Graph
+from lowtide.interpreter.program.graphs import EXIT, Branch, Edge, Graph
 from lowtide.interpreter.program.program import DecodedBlock, Program
 
 
@@ -25,12 +28,35 @@ class Use:
     """How an instruction uses its operands.
 
     `varies`: what it returns comes from memory or timing. `orders`: it accesses memory or orders accesses, so that its
-    operands must not vary, those in the slots `data` apart.
+    operands must not vary, those in the slots `data` apart. `asks`: it is a poll that orders nothing.
+    `meets`: it asks for a word or an mbarrier, or changes it, so that its order among those of others may matter.
+    `steps`: it adds 1 to its result, or subtracts it. `ends`: slots of numbers of which its result says that they
+    are not zero: it is false once one of them is. `inside` is what it runs, where that is a graph.
     """
 
     varies: bool = False
     orders: bool = False
     data: frozenset[int] = frozenset()
+    asks: bool = False
+    meets: bool = False
+    steps: bool = False
+    ends: frozenset[int] = frozenset()
+    inside: Inside | None = None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it makes no difference to others that it is executed."""
+        return self.asks or not (self.orders or self.inside)
+
+
+@dataclass(frozen=True)
+class Inside:
+    """A graph that an instruction runs: its instructions, and pairs of slots for what goes in and what comes out."""
+
+    graph: Graph
+    classify: Classify
+    inputs: tuple[tuple[int, int], ...]
+    outputs: tuple[tuple[int, int], ...]
 
 
 Classify: TypeAlias = Callable[[Any], Use]
@@ -95,6 +121,9 @@ class _Flow:
 
     def straight(self, op: Any) -> None:
         use = self.classify(op)
+        if use.inside is not None:
+            self.within(use.inside)
+            return
         if use.orders:
             self.require(op, (slot for slot in op.operands if slot not in use.data), "operand")
         if use.varies:
@@ -103,10 +132,20 @@ class _Flow:
         if source is not None:
             self.mark(op.results, source)
 
+    def within(self, inside: Inside) -> None:
+        self.move(*zip(*inside.inputs, strict=True) if inside.inputs else ((), ()))
+        outer, self.classify = self.classify, inside.classify
+        self.graph(inside.graph)
+        self.classify = outer
+        self.move(*zip(*inside.outputs, strict=True) if inside.outputs else ((), ()))
+
     def structured(self, op: Any) -> None:
         """scf.for, scf.if, scf.while and what runs one region as it is."""
         deciding = {"scf.for": 3, "scf.if": 1}.get(op.name, 0)
-        self.require(op, op.operands[:deciding], "branch")
+        if op.name == "scf.if" and op.operands[0] in self.varying and self.is_quiet(op):
+            self.mark(op.results, self.varying[op.operands[0]])
+        else:
+            self.require(op, op.operands[:deciding], "branch")
         for region in op.regions:
             carried = region.arguments[1:] if op.name == "scf.for" else region.arguments
             self.move(op.operands[deciding:], carried)
@@ -123,16 +162,59 @@ class _Flow:
             if op.name == "scf.for":
                 self.move(region.results, region.arguments[1:])
 
+    def is_quiet(self, op: Any) -> bool:
+        """Whether it makes no difference to others which side of an scf.if is taken."""
+        inner = [each for region in op.regions for each in _flat(region.ops)]
+        return all(
+            self.is_quiet(each) if each.name == "scf.if" else not each.regions and self.classify(each).is_quiet
+            for each in inner
+        )
+
     def graph(self, graph: Graph) -> None:
-        waits = _waits(graph)
+        exempt = waits(graph)
         for number, block in enumerate(graph.blocks):
             for op in _flat(block.ops):
                 self.straight(op)
             branch = block.branch
-            if branch.condition is not None and number not in waits:
-                self.require(branch.op, [branch.condition], "branch")
+            if branch.condition in self.varying:
+                self.depend(graph, number, branch, branch.condition, number in exempt)
             for edge in branch.edges:
                 self.move((move.source for move in edge.moves), (move.target for move in edge.moves))
+
+    def depend(self, graph: Graph, number: int, branch: Branch, condition: int, is_wait: bool) -> None:
+        """A branch that varies: it must be that of a wait, or decide nothing."""
+        between = _between(graph, number)
+        if not is_wait and not self.decides_nothing(graph, between):
+            self.require(branch.op, [condition], "branch")
+            return
+        moved = [move.target for edge in branch.edges for move in edge.moves]
+        written = [slot for at in between for slot in graph.written(at)]
+        self.mark((*moved, *written), self.varying[condition])
+
+    def decides_nothing(self, graph: Graph, between: frozenset[int]) -> bool:
+        """Whether it makes no difference to others whether and how often these blocks are run."""
+        ops = (op for at in between for op in _flat(graph.blocks[at].ops))
+        return all(self.classify(op).is_quiet for op in ops) and all(
+            self.is_bounded(graph, at, edge)
+            for at in between
+            for edge in graph.blocks[at].branch.edges
+            if edge.loop is not None
+        )
+
+    def is_bounded(self, graph: Graph, number: int, edge: Edge) -> bool:
+        """Whether the loop that an edge of a block closes ends by itself: it goes on only while a number is not zero,
+        which each turn counts up or down by one, at the same place."""
+        block, branch = graph.blocks[number], graph.blocks[number].branch
+        if branch.condition is None or edge is not branch.edges[branch.cases.get(True, -1)] or edge.loop is None:
+            return False
+        here = list(_flat(block.ops))
+        deciding = [op for op in here if branch.condition in op.results][-1:]
+        ends = self.classify(deciding[0]).ends if deciding else frozenset()
+        for slot in ends:
+            writers = [op for at in edge.loop.blocks for op in _flat(graph.blocks[at].ops) if slot in op.results]
+            if len(writers) == 1 and writers[0] in here and self.classify(writers[0]).steps:
+                return True
+        return False
 
 
 def _flat(ops: Iterable[Any]) -> Iterator[Any]:
@@ -143,13 +225,29 @@ def _flat(ops: Iterable[Any]) -> Iterator[Any]:
             yield op
 
 
-def _waits(graph: Graph) -> set[int]:
-    """The blocks of loops that only compute and poll, and that all leave for one place."""
+def _between(graph: Graph, number: int) -> frozenset[int]:
+    """The blocks between a branch and where its sides meet again."""
+    end, found = graph.meets[number], set()
+    waiting = [edge.target for edge in graph.blocks[number].branch.edges]
+    while waiting:
+        block = waiting.pop()
+        if block not in (end, EXIT) and block not in found:
+            found.add(block)
+            waiting += [edge.target for edge in graph.blocks[block].branch.edges]
+    return frozenset(found)
+
+
+def waits(graph: Graph) -> set[int]:
+    """The blocks of loops that only compute and poll, that all leave for one place, and that keep nothing from turn to
+    turn, so that only what is polled ends them."""
     found: set[int] = set()
     for block in graph.blocks:
         for edge in block.branch.edges:
-            inside = edge.loop.blocks if edge.loop is not None else frozenset()
+            if edge.loop is None:
+                continue
+            inside, written = edge.loop.blocks, frozenset(edge.loop.slots)
             exits = {out.target for at in inside for out in graph.blocks[at].branch.edges if out.target not in inside}
-            if inside and len(exits) == 1 and not any(graph.blocks[at].acts for at in inside):
+            acts = any(graph.blocks[at].acts for at in inside)
+            if len(exits) == 1 and not acts and not any(graph.read_before(at) & written for at in inside):
                 found |= inside
     return found

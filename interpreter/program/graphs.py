@@ -101,6 +101,14 @@ class Graph:
         kept = _crossing(blocks, range(len(blocks)) if registers else looping)
         return cls(tuple(blocks), immediate_post_dominators(successors), frozenset(kept))
 
+    def written(self, number: int) -> tuple[int, ...]:
+        """The slots that a block and its edges write."""
+        return tuple(_written(self.blocks[number]))
+
+    def read_before(self, number: int) -> frozenset[int]:
+        """The slots that a block reads before it writes them."""
+        return frozenset(_read_before(self.blocks[number]))
+
 
 def _written(block: Block) -> Iterable[int]:
     yield from (slot for op in block.ops for slot in op.results)
@@ -109,14 +117,17 @@ def _written(block: Block) -> Iterable[int]:
 
 def _crossing(blocks: Sequence[Block], among: Iterable[int]) -> set[int]:
     """Slots that ops of these blocks write and that live on: read in another block, or in this before it is written."""
-    read: set[int] = set()
-    for block in blocks:
-        written: set[int] = set()
-        for op in block.ops:
-            read.update(slot for slot in op.operands if slot not in written)
-            written.update(op.results)
-        last = [move.source for edge in block.branch.edges for move in edge.moves]
-        if block.branch.condition is not None:
-            last.append(block.branch.condition)
-        read.update(slot for slot in last if slot not in written)
+    read = {slot for block in blocks for slot in _read_before(block)}
     return read & {slot for number in among for op in blocks[number].ops for slot in op.results}
+
+
+def _read_before(block: Block) -> Iterable[int]:
+    """Slots that a block reads before it writes them."""
+    written: set[int] = set()
+    for op in block.ops:
+        yield from (slot for slot in op.operands if slot not in written)
+        written.update(op.results)
+    last = [move.source for edge in block.branch.edges for move in edge.moves]
+    if block.branch.condition is not None:
+        last.append(block.branch.condition)
+    yield from (slot for slot in last if slot not in written)

@@ -108,6 +108,7 @@ class Program:
     attributes: dict[str, Any] = field(default_factory=dict)
     shared_origin: int = 0
     graph: Graph | None = None
+    dependences: list[Any] | None = None  # on data and timing (dependence.py), once they are known
 
     def reserve(self, count: int = 1) -> int:
         """The first of so many neighbouring slots that nothing else uses; only while the function is decoded."""

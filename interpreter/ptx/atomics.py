@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lowtide.interpreter.machine import semaphores
-from lowtide.interpreter.machine.agents import AgentState, Wait
+from lowtide.interpreter.machine.agents import ASK, AgentState, Wait
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_lane_numbers, by_lane
 from lowtide.interpreter.numbers.registers import canonical, unsigned
@@ -55,6 +55,7 @@ def _prepare(form: Form) -> Any:
         form.type[0] == "s",
         bool(orders & {"acq_rel", "release"}),
         bool(orders & {"acq_rel", "acquire"}),
+        names[0],
     )
 
 
@@ -72,14 +73,16 @@ def _seen(value: Any, bits: int, is_signed: bool) -> int:
 )
 def atom(state: AgentState, op: Op, address: Any, *operands: Any) -> Any:
     """Of each active lane, one after the other: what the word was."""
-    change, bits, is_signed, releases, acquires = op.data
+    change, bits, is_signed, releases, acquires, name = op.data
     found: Any = np.zeros(len(state.lanes), f"i{bits // 8}")
     rows = [by_lane(value) for value in (address, *operands)]
     lanes = active_lane_numbers(state)
     for lane in lanes:
         place, *others = (int(row[lane]) for row in rows)
         changed = partial(_changed, change, tuple(_seen(other, bits, is_signed) for other in others), bits, is_signed)
-        found[lane] = semaphores.update(state, op, place, changed, releases, acquires, f"i{bits}")
+        found[lane] = semaphores.update(
+            state, op, place, changed, releases, acquires, f"i{bits}", how=name, asks=bool(op.results)
+        )
     return int(found[lanes[0]]) if len(lanes) == 1 else found
 
 
@@ -118,6 +121,7 @@ def ld_strong(state: AgentState, op: Op, address: Any) -> Any:
         place = int(rows[lane])
         if place < state.machine.memory.origin:
             raise violation(state, op, f"{place:#x} is no address in global memory")
+        state.touch(place, ASK)
         found[lane] = seen = semaphores.read(state, op, place, dtype)
         if op.instruction.name.startswith("ld.acquire"):
             semaphores.acquire(state, place)

@@ -4,12 +4,18 @@ import re
 
 from lowtide.interpreter.program.dependence import Use
 from lowtide.interpreter.ptx.binding import Op
-from lowtide.interpreter.ptx.syntax import Address, Group, Operand, Register
+from lowtide.interpreter.ptx.syntax import Address, Group, Immediate, Operand, Register
 
 _VARY = re.compile(r"ld\.(?!param).*|ldmatrix\..*|atom\..*|mbarrier\.(try|test)_wait\..*")
 _COMPUTE = re.compile(r"mma\.sync\..*")
 _TIMED = re.compile(r"%(clock\w*|globaltimer\w*|smid|nsmid|warpid)\b")
 # Whose plain registers, those that are no addresses, hold elements or partial sums.
+_ASK = re.compile(r"ld\.(relaxed|volatile)\..*")  # without .acquire, they order nothing
+_STEP = re.compile(r"(add|sub)\.[bsu](16|32|64)")
+_NOT_ZERO = re.compile(r"setp\.ne(\.and)?\.[bsu](16|32|64)")
+_MEET = re.compile(
+    r"(atom|red)\..*|ld\.(acquire|relaxed|volatile)\..*|mbarrier\.(arrive|expect_tx|try_wait|test_wait).*"
+)
 _STORES = re.compile(r"(st|red|atom)\..*|stmatrix\..*")
 
 
@@ -19,13 +25,34 @@ def use_of(op: Op) -> Use:
     name = instruction.name
     if _COMPUTE.fullmatch(name):
         return Use()
+    if _STEP.fullmatch(name) or _NOT_ZERO.fullmatch(name):
+        return _counting(op)
     loads = bool(_VARY.fullmatch(name))
     data = set(op.results)
     if _STORES.fullmatch(name):
         sources = instruction.operands[1:] if name.startswith("atom") else instruction.operands
         addresses = sum(len(_registers(operand)) for operand in sources if isinstance(operand, Address))
         data.update(op.operands[addresses : sum(len(_registers(operand)) for operand in sources)])
-    return Use(loads or bool(_TIMED.search(instruction.text)), op.acts or loads, frozenset(data))
+    asks = bool(_ASK.fullmatch(name))
+    return Use(
+        loads or bool(_TIMED.search(instruction.text)),
+        op.acts or loads,
+        frozenset(data),
+        asks,
+        bool(_MEET.fullmatch(name)),
+    )
+
+
+def _counting(op: Op) -> Use:
+    """Of an addition, whether it counts by one; of a comparison, what it says is not zero."""
+    instruction = op.instruction
+    target, first, second, *_ = instruction.operands
+    is_plain = instruction.guard is None and isinstance(second, Immediate) and isinstance(first, Register)
+    if instruction.name.startswith("setp"):
+        is_zero = is_plain and isinstance(second, Immediate) and second.value == 0
+        return Use(ends=frozenset(op.operands[:1]) if is_zero else frozenset())
+    is_one = is_plain and isinstance(second, Immediate) and abs(second.value) == 1
+    return Use(steps=is_one and target == first)
 
 
 def _registers(operand: Operand) -> list[Register]:

@@ -7,11 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import LaunchRequest, Machine
+from lowtide.interpreter.machine.exploration import Explorer, pause
 from lowtide.interpreter.machine.global_memory import GlobalMemory
+from lowtide.interpreter.machine.interleavings import Order, Report
 from lowtide.interpreter.machine.scheduling import run_all, start_cluster
 from lowtide.interpreter.numbers import domains
+from lowtide.interpreter.program.dependence import dependences
 from lowtide.interpreter.ptx.decoding import decode
 from lowtide.interpreter.ptx.parsing import parse
+from lowtide.interpreter.ptx.uses import use_of
 
 HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 
@@ -27,6 +31,8 @@ def run(
     scalars: Sequence[Any] = (),
     seed: int = 0,
     max_steps: int = 100_000,
+    report: Report | None = None,
+    explorer: Explorer | None = None,
 ) -> dict[str, NDArray[Any]]:
     """The contents of the buffers after the one kernel of a text has run on their addresses, then `scalars`.
 
@@ -44,9 +50,17 @@ def run(
     program = decode(module, name, numbers)
     memory.begin_launch()
     machine = Machine("ptx", numbers, memory, 2, grid, threads, collective=False, max_steps=max_steps)
+    if report is not None:
+        report.kernels[name] = dependences(program, use_of)
+        machine.order = Order(report)
+    if explorer is not None:
+        pause(program, use_of)
+        machine.explorer = explorer
+        explorer.launch()
     request = LaunchRequest(name, grid, threads, shared_memory, (*addresses, *scalars))
     with np.errstate(all="ignore"):
-        run_all((start_cluster(machine, program, index, request) for index in range(grid)), 2, seed)
+        clusters = (start_cluster(machine, program, index, request) for index in range(grid))
+        run_all(clusters, 2, seed, choose=None if explorer is None else explorer.choose)
     return {name: memory.contents(name)[0][0] for name in buffers}
 
 

@@ -8,8 +8,12 @@ from compiled import expected, inputs_of, spec, steps_of
 from planting import Fault
 
 from lowtide import targets
+from lowtide.compiler.checking import trials
+from lowtide.compiler.checking.trials import Finding
+from lowtide.compiler.driver import lower
+from lowtide.compiler.kernel import CompiledKernel
 from lowtide.errors import InterpreterError
-from lowtide.interpreter import interpret
+from lowtide.interpreter import Loaded, Report, interpret
 from lowtide.interpreter.machine import waves
 
 SPEC = spec()
@@ -80,3 +84,30 @@ def test_a_count_that_is_off_by_one_is_found() -> None:
     fault = Fault("", "nvvm", r"^( *)(sm\.ptx_await_wave %\S+) tiles\(%\w+\)", count, "")
     with pytest.raises(InterpreterError, match="element 0 is not zero after the launches"):
         interpret(fault.plant(text), INPUTS, sms=2, domain="exact")
+
+
+def test_waves_hold_for_every_order_of_agents_down_to_ptx() -> None:
+    texts = levels("tail")
+    host = texts["llvm"]
+    ptx = CompiledKernel(lower(texts["llvm"], target="sm_90a")).levels["ptx"]
+    for loaded in (Loaded(texts["nvvm"]), Loaded(host), Loaded(host, ptx)):
+        report = Report()
+        interpret(loaded, INPUTS, domain="exact", report=report)
+        assert report.holds and report.kernels, str(report)
+
+
+@pytest.mark.parametrize(("most", "finding"), [(500, Finding.right), (2, Finding.broken)])
+def test_check_explores_the_orders_that_one_run_does_not_speak_for(
+    most: int, finding: Finding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wait for a wave that orders something: whether it ends by its bound matters."""
+    monkeypatch.setattr(trials, "MOST_ORDERS", most)
+    texts = levels("persistent")
+    acquires = ("ld.relaxed.gpu.global.u32 seen", "ld.acquire.gpu.global.u32 seen")
+    llvm = texts["llvm"].replace(*acquires).replace("mov.u32 polls, 64", "mov.u32 polls, 1")
+    assert llvm != texts["llvm"]
+    source, trial = trials.Source("llvm", llvm), trials.Trial((64, 32, 32), domain="exact")
+    (outcome,) = trials.outcomes(texts["problem"], [source], trial)
+    assert outcome.finding is finding, outcome.message
+    assert outcome.report is not None and not outcome.report.holds
+    assert outcome.explored is not None and outcome.explored.holds == (finding is Finding.right)
