@@ -1,4 +1,4 @@
-"""`lowtide mutate`: plant faults in right kernels at each level but `llvm`, and count what finds them."""
+"""`lowtide mutate`: plant faults in right kernels at each level, and count what finds them."""
 
 import os
 import random

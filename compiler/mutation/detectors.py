@@ -1,5 +1,6 @@
 """What finds a fault, cheapest first: the parser and verifier, the table of legal ops, the passes that verify an edited
-level, and the interpreter, at the fault's own level and, for levels above, one thread's program made from it."""
+level, the interpreter, at the fault's own level, operands that the host function must refuse, and, for levels above
+nvvm, one thread's program made from the level."""
 
 import re
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from lowtide.compiler.checking.reference import reference
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.driver import Lowered, lower
 from lowtide.compiler.mutation.kernels import Kernel, Trial
+from lowtide.compiler.mutation.refusals import accepted_wrongly
 from lowtide.compiler.pass_pipeline import parse_pipeline, run_element
 from lowtide.compiler.ptxas import assemble, find_ptxas
 from lowtide.dialects.diagnostics import Diagnostics
@@ -24,6 +26,7 @@ from lowtide.targets import get
 
 # What an error of the interpreter is about, by the first that its text has.
 _RULES = (
+    ("assertion of the host", r"assertion of the host"),
     ("deadlock", r"deadlock"),
     ("race", r"race[ (:]"),
     ("copy in flight", r"in flight"),
@@ -33,8 +36,11 @@ _RULES = (
     ("async proxy", r"proxy"),
     ("mbarrier", r"mbarrier|arrival|phase"),
     ("ring", r"ring|slot"),
+    ("wgmma", r"wgmma|accumulator"),
+    ("earlier kernels", r"griddepcontrol|kernels? before"),
     ("alignment", r"multiple of|aligned"),
 )
+_NAMED = re.compile(r"`[^`]*`|loc\([^)]*\)")
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,7 @@ def find(kernel: Kernel, level: str, text: str, original: Lowered) -> Finding | 
     return (
         _statically(kernel, level, text)
         or _by_running(kernel, level, lambda: Loaded(text), "")
+        or _by_refusals(kernel, text, original.levels[level])
         or (_below(kernel, text) if below else None)
     )
 
@@ -88,6 +95,11 @@ def _by_running(kernel: Kernel, level: str, load: Callable[[], Loaded], below: s
         if found is not None:
             return Finding(f"interpreter{below}: {found.detector}", found.why)
     return None
+
+
+def _by_refusals(kernel: Kernel, text: str, original: str) -> Finding | None:
+    told = accepted_wrongly(kernel, text, original)
+    return Finding("wrong operands taken", _short(told)) if told else None
 
 
 def run(kernel: Kernel, loaded: Loaded, trial: Trial, timed: bool = False) -> Finding | None:
@@ -142,7 +154,9 @@ def _host_side(lowered: Lowered) -> str:
 
 
 def _rule(message: str) -> str:
-    return next((rule for rule, pattern in _RULES if re.search(pattern, message)), "another rule")
+    """The rule that a message is about, whatever the ops are called that it names."""
+    said = _NAMED.sub("", message)
+    return next((rule for rule, pattern in _RULES if re.search(pattern, said)), "another rule")
 
 
 def _short(error: Exception | str) -> str:

@@ -6,6 +6,7 @@ are MLIR, or PTX: one op or instruction on a line, regions between a line that e
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 Match = re.Match[str]
 Edit = Callable[[str, Match], str | None]
@@ -23,6 +24,22 @@ _CONSTANT = re.compile(
     r"^ *(?P<name>%\w+) = (arith\.constant |(?P<llvm>llvm\.mlir\.constant\())(?P<value>-?\d+) : (?P<kind>\w+)",
     re.MULTILINE,
 )
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How a dialect writes an integer constant, and the xor of two integers."""
+
+    constants: str
+    xor: str
+
+    def constant(self, value: int, kind: str) -> str:
+        """What defines a constant of a type."""
+        return self.constants.format(value=value, kind=kind)
+
+
+ARITH = Spelling("arith.constant {value} : {kind}", "arith.xori")
+LLVM = Spelling("llvm.mlir.constant({value} : {kind}) : {kind}", "llvm.xor")
 
 
 def drop(text: str, place: Match) -> str | None:
@@ -82,6 +99,11 @@ def at_first(pattern: str, edit: Edit) -> Edit:
     return lambda text, place: None if compiled.search(text, 0, place.start()) else edit(text, place)
 
 
+def backward(edit: Edit) -> Edit:
+    """The edit at a branch to a label, the group `l`, that stands ahead of it."""
+    return lambda text, place: edit(text, place) if 0 <= text.find(f"\n{place['l']}:") < place.start() else None
+
+
 def into(template: str) -> Edit:
     """The match replaced by a template of `re.Match.expand`."""
 
@@ -102,14 +124,16 @@ def number(change: Callable[[int], int]) -> Edit:
 
 
 def constant(change: Callable[[int], int]) -> Edit:
-    """The SSA constant in the group `c` replaced by another one, which a new line defines."""
+    """The SSA constant in the group `c` replaced by another one, which a new line defines; None if it stays."""
 
     def edit(text: str, place: Match) -> str | None:
         known = _constant_named(text, place, place["c"])
         if known is None:
             return None
-        value, kind = change(int(known["value"])), known["kind"]
-        made = f"llvm.mlir.constant({value} : {kind}) : {kind}" if known["llvm"] else f"arith.constant {value} : {kind}"
+        value = change(int(known["value"]))
+        if value == int(known["value"]):
+            return None
+        made = (LLVM if known["llvm"] else ARITH).constant(value, known["kind"])
         return _replaced(text, place, "c", "%planted", [f"%planted = {made}"])
 
     return edit
@@ -124,16 +148,15 @@ def value(group: str, *lines: str) -> Edit:
     return edit
 
 
-def flipped(kind: str) -> Edit:
+def flipped(kind: str, spelling: Spelling = ARITH) -> Edit:
     """The parity in the group `p` xored with 1."""
-    return value(
-        "p", f"%planted_one = arith.constant 1 : {kind}", f"%planted = arith.xori {{p}}, %planted_one : {kind}"
-    )
+    one = f"%planted_one = {spelling.constant(1, kind)}"
+    return value("p", one, f"%planted = {spelling.xor} {{p}}, %planted_one : {kind}")
 
 
-def fixed(number: int, kind: str = "index") -> Edit:
+def fixed(number: int, kind: str = "index", spelling: Spelling = ARITH) -> Edit:
     """The SSA value in the group `i` replaced by a constant that it is not."""
-    planted = value("i", f"%planted = arith.constant {number} : {kind}")
+    planted = value("i", f"%planted = {spelling.constant(number, kind)}")
 
     def edit(text: str, place: Match) -> str | None:
         known = _constant_named(text, place, place["i"])
@@ -179,8 +202,8 @@ def _lines(text: str, place: Match) -> tuple[int, int]:
 
 
 def _replaced(text: str, place: Match, group: str, name: str, lines: list[str]) -> str:
-    """The group of the match replaced by a value that new lines define, ahead of the match."""
-    start, _ = _lines(text, place)
+    """The group of the match replaced by a value that new lines define, ahead of the line that it stands on."""
+    start = text.rfind("\n", 0, place.start(group)) + 1
     indent = " " * (len(text[start:]) - len(text[start:].lstrip(" ")))
     made = "".join(f"{indent}{line}\n" for line in lines)
     return text[:start] + made + text[start : place.start(group)] + name + text[place.end(group) :]

@@ -11,16 +11,27 @@ _SHARED = re.compile(
     r"sm\.(copy|cp_async |ldmatrix|load_shared|store_shared|tma_|wgmma|mbarrier_|ring_slot|ring_reuse)"
     r"|tile\.(mma|semaphore|store_partial|add_partials|sum_shares)|sm\.ptx_semaphore"
     r"|llvm\.(load|store) .*!llvm\.ptr<3>|nvvm\.(ldmatrix|stmatrix|mbarrier|wgmma|cp\.async\.(shared|bulk))"
+    r"|llvm\.inline_asm "
     r"|\s((ld|st)\.shared|ldmatrix|stmatrix|mbarrier|wgmma|cp\.async\.(c[ag]|bulk)|red|atom)\."
 )
 _STORED = re.compile(
-    r"tile\.(store|semaphore)|sm\.(store_global|tma_store |ptx_)|llvm\.store .*!llvm\.ptr<1>"
+    r"tile\.(store|semaphore)|sm\.(store_global|tma_store |ptx_)|llvm\.store .*!llvm\.ptr<1>|llvm\.inline_asm "
     r"|\s(st\.global|cp\.async\.bulk\.tensor|red|atom)\b"
 )
 _GLOBAL = re.compile(rf"{_STORED.pattern}|sm\.load_global|tile\.view|llvm\.load .*!llvm\.ptr<1>|\sld\.global")
 _START = re.compile(r" *(tile\.kernel|gpu\.module|\.visible \.entry) ")
 _LOOP = re.compile(r"scf\.(for|while) |tile\.work_tiles .*(persistent|even_split)")
-_WGMMA = re.compile(r"(?P<result>%\w+) = nvvm\.wgmma\.mma_async \S+, \S+, (?P<sums>%\w+), (?P<shape><[^>]*>)")
+_LABEL = re.compile(r"\$\w+|\^bb\d+")
+_BRANCH = re.compile(r"\s*((@!?%p\d+\s+)?bra\b|llvm\.(cond_)?br\b)")
+# A wgmma as an op, and as assembly with its first sum.
+_WGMMA = re.compile(
+    r"(?P<result>%\w+) = (nvvm\.wgmma\.mma_async \S+, \S+, (?P<sums>%\w+), (?P<shape><[^>]*>)"
+    r"|llvm\.inline_asm .*wgmma\.mma_async\.sync\.aligned\.(?P<atom>\S+) .*\" (?P<first>%\w+), )"
+)
+_BARRIER = re.compile(r"\s*(sm\.barrier$|nvvm\.barrier0|bar(rier)?\.sync(\.aligned)?\s+0;)")
+_CONTROL = re.compile(r"\{\s*$|^\s*\}|^\s*(\^bb\d+|\$\w+)|\s*(llvm\.(cond_)?br|(@!?%p\d+\s+)?bra|ret)\b")
+_WAIT = re.compile(r"cp_async_wait|cp\.async\.wait[._]group")
+_COMMIT = re.compile(r"cp_async_commit|cp\.async\.commit")
 
 
 @dataclass(frozen=True)
@@ -65,26 +76,84 @@ def _orders_nothing(lines: list[str], at: int) -> bool:
         return False
     if any(_STORED.search(line) for line in lines[start:at]) and any(_GLOBAL.search(line) for line in behind):
         return False
-    labels = {line.partition(":")[0] for line in lines[:at] if line.startswith("$")}
-    if any(found[1] in labels for line in behind for found in re.finditer(r"bra(?:\.uni)?\s+(\$\w+);", line)):
+    labels = {found[0] for line in lines[:at] if (found := _LABEL.match(line.lstrip()))}
+    if any(label in labels for line in behind if _BRANCH.match(line) for label in _LABEL.findall(line)):
         return False
     return not any(_LOOP.search(line) for line in _around(lines, at))
+
+
+def _barrier_follows(lines: list[str], at: int) -> bool:
+    """Between a wait for cp.async and the second barrier of the CTA behind it, in the same block, nothing accesses
+    shared memory or commits copies: behind the first barrier, the wait still comes before the second. The line is the
+    wait, or the first barrier."""
+    if _BARRIER.match(lines[at]):
+        between = list(takewhile(lambda line: not _WAIT.search(line), reversed(lines[:at])))
+        if any(_CONTROL.search(line) or _SHARED.search(line) or _COMMIT.search(line) for line in between):
+            return False
+        at -= len(between) + 1
+    barriers = 0
+    for line in lines[at + 1 :]:
+        barriers += bool(_BARRIER.match(line))
+        if barriers == 2:
+            return True
+        if _CONTROL.search(line) or _SHARED.search(line) or _COMMIT.search(line):
+            return False
+    return False
 
 
 def _in_flight(lines: list[str], at: int) -> bool:
     """The next wgmma adds to the sums of a wgmma of the same shape, which a loop carries, untouched, from the last."""
     first = next((found for line in lines[at:] if (found := _WGMMA.search(line))), None)
+    if first is None:
+        return False
+    shape, made = _shape(first), {one["result"]: _shape(one) for line in lines if (one := _WGMMA.search(line))}
+    if first["first"] is None:
+        sources = _carried_by_for(lines, at, first["sums"])
+    else:
+        whole = re.compile(rf" *{first['first']} = llvm\.extractvalue (%\w+)\[0\]")
+        sums = next((found[1] for line in lines if (found := whole.match(line))), "")
+        sources = _carried_by_branches(lines, sums)
+    return bool(sources) and all(made.get(source) == shape for source in sources)
+
+
+def _shape(wgmma: re.Match[str]) -> str:
+    return str(wgmma["shape"] or wgmma["atom"])
+
+
+def _carried_by_for(lines: list[str], at: int, name: str) -> list[str]:
+    """What the scf.for around a line gives to a value that it carries: first, and from the step before."""
     loop = next((line for line in _around(lines, at) if "scf.for" in line), "")
     carried = re.findall(r"(%\w+) = (%\w+)(?=[,)])", loop.partition("iter_args")[2])
-    names = [name for name, _ in carried]
-    if first is None or first["sums"] not in names:
-        return False
-    position = names.index(first["sums"])
+    names = [own for own, _ in carried]
+    if name not in names:
+        return []
+    position = names.index(name)
     end = next((line for line in lines[at:] if "scf.yield" in line), "")
     yielded = re.findall(r"%[\w#]+", end.partition(" : ")[0])
-    made = {found["result"]: found["shape"] for line in lines if (found := _WGMMA.search(line))}
-    sources = carried[position][1], yielded[position] if position < len(yielded) else ""
-    return all(made.get(source) == first["shape"] for source in sources)
+    return [carried[position][1], yielded[position] if position < len(yielded) else ""]
+
+
+def _carried_by_branches(lines: list[str], name: str) -> list[str]:
+    """What the branches to a block give to one of its arguments."""
+    for line in lines:
+        block = re.match(r" *(\^bb\d+)\((.*)\):", line)
+        names = re.findall(r"(%\w+):", block[2]) if block else []
+        if block and name in names:
+            jumps = re.compile(rf"{re.escape(block[1])}\(([^:]*) : ")
+            given = [re.findall(r"%\w+", jump) for other in lines for jump in jumps.findall(other)]
+            return [own[names.index(name)] for own in given]
+    return []
+
+
+def _sums_of_zero(lines: list[str], at: int) -> bool:
+    """The sums of a wgmma in assembly are one constant zero, and a fence comes between them and the wgmma."""
+    found = re.search(r"\" ((%\w+)(?:, \2)+), %\w+, %\w+, %\w+, %\w+, %\w+, %\w+, %\w+ : ", lines[at])
+    wgmma = _WGMMA.search(lines[at])
+    if found is None or wgmma is None:
+        return False
+    zero = re.compile(rf" *{found[2]} = llvm\.mlir\.(zero|constant\(0\.0+e\+00 : f32\)) : f32")
+    before = next((line for line in reversed(lines[:at]) if "wgmma" in line), "")
+    return "wgmma.fence" in before and any(zero.match(line) for line in lines)
 
 
 def _waits_again(lines: list[str], at: int) -> bool:
@@ -105,6 +174,19 @@ def _around(lines: list[str], at: int) -> Iterator[str]:
 
 
 _RULES = (
+    _Rule(
+        re.compile(r"wait for cp\.async later|barrier earlier"),
+        _barrier_follows,
+        Argument(
+            "a barrier follows",
+            "it still comes before a barrier of the CTA that comes before every access of shared memory",
+        ),
+    ),
+    _Rule(
+        re.compile(r"scale-d inverted"),
+        _sums_of_zero,
+        Argument("sums of zero", "the sums that are added are the constant zero"),
+    ),
     _Rule(
         re.compile(r"(barrier (dropped|later|earlier))|(wait for cp\.async later)"),
         _orders_nothing,

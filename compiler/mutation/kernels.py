@@ -81,6 +81,11 @@ def _parts(m: int, n: int, k: int, least_k: int = 0, columns: int = 1) -> tuple[
     return (*parts, (2 * m, n, least_k // k * k + 2 * k))
 
 
+def _rows(m: int, columns: int, run: int = 4) -> tuple[Shape, ...]:
+    """Every end of M within a tile of m rows, to `run` rows, of few columns and one term."""
+    return tuple((end, columns, 1) for end in range(run // 2, m, run))
+
+
 def _small(name: str, spec: GemmSpec, *shapes: Shape, parts: tuple[Shape, ...] | None = None, **fields: Any) -> Kernel:
     """A preset of sm_80 with tiles of 32 × 32 × 32."""
     schedule = PRESETS[name].with_(**{"grid_tile": (32, 32), "k": 32, "atoms": (2, 1, 1), "ctas_per_sm": 1, **fields})
@@ -120,7 +125,12 @@ _ROLES = "roles = cooperative(1), k = 64, stages = 2"
 
 _SM80 = (
     _fields(
-        "sm_80, default", "sm_80", _EVERY, "order = grouped(8)", (140, 300, 133), parts=_parts(128, 256, 64)[1:80:20]
+        "sm_80, default",
+        "sm_80",
+        _EVERY,
+        "order = grouped(8)",
+        (140, 300, 133),
+        parts=(*_parts(128, 256, 64)[1:80:20], *_rows(128, 8)),
     ),
     _small("sm80-direct", _BIAS, (75, 47, 79), (20, 24, 40)),
     _small("sm80-two-stages", _BIAS, (75, 47, 133), (20, 24, 40)),
@@ -184,7 +194,7 @@ _SM90A = (
         _BIAS,
         "grid.tile = [128, 128]",
         (200, 136, 200),
-        parts=_parts(128, 128, 64, columns=8)[::3],
+        parts=(*_parts(128, 128, 64, columns=8)[::3], *_rows(128, 8)),
     ),
     _one("sm90-tma-wgmma", _BIAS, (130, 40, 300), (40, 20, 192)),
     _one("sm90-producer-consumer", _PLAIN, (130, 40, 290), (40, 20, 61), stages=3),

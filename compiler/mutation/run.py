@@ -11,6 +11,7 @@ from types import FrameType
 from lowtide.compiler.driver import Lowered, lower
 from lowtide.compiler.mutation.detectors import Finding, find, lowered_alike
 from lowtide.compiler.mutation.equivalents import argument_for
+from lowtide.compiler.mutation.every_shape import judged_on_every_shape
 from lowtide.compiler.mutation.kernels import KERNELS, Kernel
 from lowtide.compiler.mutation.sites import Mutant
 from lowtide.errors import Error
@@ -98,7 +99,18 @@ def judge(kernel: Kernel, mutant: Mutant, original: Lowered, seconds: int = SECO
         return Result(mutant, Status.SURVIVED, "", f"{type(error).__name__}, which is no error of ours: {error}"[:240])
     if found is not None:
         return Result(mutant, Status.KILLED, found.detector, found.why)
-    return _equivalent(mutant, original) or Result(mutant, Status.SURVIVED, "", "nothing finds it")
+    return (
+        _equivalent(mutant, original)
+        or _on_every_shape(kernel, mutant, original)
+        or Result(mutant, Status.SURVIVED, "", "nothing finds it")
+    )
+
+
+def _on_every_shape(kernel: Kernel, mutant: Mutant, original: Lowered) -> Result | None:
+    found, argument = judged_on_every_shape(kernel, mutant, original)
+    if found is not None:
+        return Result(mutant, Status.KILLED, found.detector, found.why)
+    return None if argument is None else Result(mutant, Status.EQUIVALENT, argument.check, argument.why)
 
 
 def _equivalent(mutant: Mutant, original: Lowered) -> Result | None:

@@ -12,7 +12,7 @@ from lowtide.compiler.mutation.operators import OPERATORS, Operator, Side
 
 # How many mutants of each level of a kernel are drawn.
 COUNTS: Mapping[str, int] = MappingProxyType(
-    {"problem": 1, "cta": 1, "smem": 1, "pipelined": 1, "atoms": 2, "epilogue": 2, "nvvm": 3, "ptx": 2}
+    {"problem": 1, "cta": 1, "smem": 1, "pipelined": 1, "atoms": 2, "epilogue": 2, "nvvm": 3, "llvm": 2, "ptx": 2}
 )
 
 _DEVICE = re.compile(r"^ *(tile\.kernel|gpu\.module|\.visible \.entry) ", re.MULTILINE)

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from lowtide.compiler.driver import Lowered, lower
 from lowtide.compiler.mutation import report
 from lowtide.compiler.mutation.detectors import Finding, find
 from lowtide.compiler.mutation.equivalents import argument_for
+from lowtide.compiler.mutation.every_shape import judged_on_every_shape
 from lowtide.compiler.mutation.kernels import KERNELS
 from lowtide.compiler.mutation.operators import OPERATORS
 from lowtide.compiler.mutation.run import Status, judge
@@ -23,7 +25,7 @@ SAMPLED = ("sm80-persistent", "sm80-f64", "sm90-split-k")
 def lowered() -> dict[str, Lowered]:
     return {
         name: lower(KERNELS[name].problem())
-        for name in (*SAMPLED, "sm80-two-stages", "sm90-tma-wgmma", "sm90-pingpong")
+        for name in (*SAMPLED, "sm80-two-stages", "sm80-simt", "sm80, scatter", "sm90-tma-wgmma", "sm90-pingpong")
     }
 
 
@@ -83,6 +85,25 @@ def test_an_arrival_too_many_at_a_semaphore_is_found(lowered: dict[str, Lowered]
     assert "a wait is for 1 arrivals at a semaphore that gets more" in found_in(mutant, original).why
 
 
+@pytest.mark.parametrize(("operator", "level"), [("assertion left out", "cta"), ("assertion of less", "llvm")])
+def test_wrong_operands_that_a_host_function_takes_are_found(
+    lowered: dict[str, Lowered], operator: str, level: str
+) -> None:
+    original, kernel = lowered["sm80-f64"], KERNELS["sm80-f64"]
+    mutant = planted("sm80-f64", level, operator, original)
+    found = find(replace(kernel, trials=kernel.trials[:1]), level, mutant.text, original)
+    assert found is not None and found.detector == "wrong operands taken"
+    assert "A and D must have the same M" in found.why
+
+
+def test_elements_that_assembly_stores_may_vary() -> None:
+    name = "sm90-streaming-stores"
+    original = lower(KERNELS[name].problem())
+    assert "st.global.cs" in original.levels["llvm"]
+    found = find(replace(KERNELS[name], trials=KERNELS[name].trials[-1:]), "llvm", original.levels["llvm"], original)
+    assert found is None
+
+
 # Arguments hold where their premises do, and not elsewhere.
 
 
@@ -92,6 +113,36 @@ def test_a_fence_of_wgmma_is_needed_before_the_loop_and_not_in_it(lowered: dict[
     assert found_in(before, original) is not None
     assert argument_for(before, original.levels["nvvm"]) is None
     assert judge(KERNELS["sm90-tma-wgmma"], within, original).detector == "sums in flight"
+    first, later = (planted("sm90-tma-wgmma", "llvm", "fence of wgmma dropped", original, at) for at in (0, 1))
+    assert argument_for(first, original.levels["llvm"]) is None
+    assert argument_for(later, original.levels["llvm"]) is not None
+
+
+def test_scale_d_may_be_set_where_sums_are_zero_and_nowhere_else(lowered: dict[str, Lowered]) -> None:
+    original = lowered["sm90-tma-wgmma"]
+    mutants = [planted("sm90-tma-wgmma", "llvm", "scale-d inverted", original, at) for at in (0, 1)]
+    arguments = [argument_for(one, original.levels["llvm"]) for one in mutants]
+    assert [one is not None for one in arguments] == [True, False]
+    assert found_in(mutants[1], original).detector == "interpreter: wrong result"
+
+
+def test_a_wait_may_pass_a_barrier_only_where_another_one_follows(lowered: dict[str, Lowered]) -> None:
+    original = lowered["sm80, scatter"]
+    count = len(re.findall("cp.async.wait.group", original.levels["nvvm"]))
+    waits = [planted("sm80, scatter", "nvvm", "wait for cp.async later", original, at) for at in range(count)]
+    arguments = [argument_for(one, original.levels["nvvm"]) for one in waits]
+    assert [one is not None and one.check == "a barrier follows" for one in arguments] == [False] * (count - 1) + [True]
+    assert found_in(waits[0], original).detector == "interpreter: race"
+
+
+def test_a_moved_barrier_is_no_fault_only_if_every_shape_is_right_in_every_order(lowered: dict[str, Lowered]) -> None:
+    original, kernel = lowered["sm80-simt"], KERNELS["sm80-simt"]
+    # The ring has a slot between the one that is filled and the one that is read next.
+    moved, dropped = (planted("sm80-simt", "nvvm", f"barrier {word}", original, 1) for word in ("later", "dropped"))
+    found, argument = judged_on_every_shape(kernel, moved, original)
+    assert found is None and argument is not None
+    found, argument = judged_on_every_shape(kernel, dropped, original)
+    assert found is not None and "race" in found.why and argument is None
 
 
 def test_a_barrier_orders_nothing_only_behind_the_last_access_to_shared_memory(lowered: dict[str, Lowered]) -> None:

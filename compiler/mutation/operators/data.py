@@ -5,7 +5,6 @@ from lowtide.compiler.mutation.edits import Edit, constant, fixed, into, number,
 from lowtide.compiler.mutation.operators.operator import CTA_LEVELS, THREAD_LEVELS, Kind, Operator, Side, rows
 
 _ATOMS, _NVVM = ("atoms", "epilogue"), ("nvvm",)
-_BINARY = {"arith": ("nvvm",), "llvm": ("llvm",)}
 
 
 def _rows(levels: tuple[str, ...], pattern: str, *edits: tuple[str, Edit], side: Side = Side.DEVICE) -> list[Operator]:
@@ -42,6 +41,15 @@ _COORDINATES = [
         r"(%\w+) = arith\.muli (%\w+), (%\w+) : index",
         ("sum for a product", into(r"\1 = arith.addi \2, \3 : index")),
     ),
+]
+
+_MULTICASTS = [
+    *_rows(
+        _ATOMS,
+        r"multicast\((?P<w>row|column)\)",
+        ("multicast along the other side", word({"row": "column", "column": "row"})),
+    ),
+    *_rows(THREAD_LEVELS, r"multicast_mask = (?P<c>%\w+)", ("a multicast to fewer CTAs", constant(lambda n: n // 2))),
 ]
 
 _SLOTS = [
@@ -185,7 +193,7 @@ _THREAD = [
         ("address 16 elements further", number(lambda n: n + 16)),
     ),
     *_rows(
-        _NVVM,
+        THREAD_LEVELS,
         r"nvvm\.cp\.async\.shared\.global (%\w+), (%\w+), (\d+), cache = +(\w+), %\w+ : (.*), i32$",
         ("copy without zero fill", into(r"nvvm.cp.async.shared.global \1, \2, \3, cache = \4 : \5")),
     ),
@@ -237,7 +245,7 @@ _THREAD = [
     ),
     *_rows(_NVVM, r"nvvm\.mapa (%\w+), (?P<i>%\w+)", ("arrival at CTA 0 of the cluster always", fixed(0, "i32"))),
     *_rows(
-        _NVVM,
+        THREAD_LEVELS,
         r"(?<=nvvm\.read\.ptx\.sreg\.)(?P<w>ctaid|nctaid|clusterid|nclusterid)\.x",
         (
             "another special register",
@@ -246,4 +254,4 @@ _THREAD = [
     ),
 ]
 
-DATA: tuple[Operator, ...] = (*_COORDINATES, *_SLOTS, *_LAYOUTS, *_THREAD)
+DATA: tuple[Operator, ...] = (*_COORDINATES, *_MULTICASTS, *_SLOTS, *_LAYOUTS, *_THREAD)

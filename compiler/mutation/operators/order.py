@@ -18,7 +18,10 @@ from lowtide.compiler.mutation.operators.operator import CTA_LEVELS, THREAD_LEVE
 _NVVM = ("nvvm",)
 _EDITS = {"dropped": drop, "first": first, "later": later, "earlier": earlier, "twice": twice}
 
-# What stands on a line of its own, and what can be wrong with it. A second barrier or wait is no fault.
+# What stands on a line of its own, and what can be wrong with it. No fault, so not planted: a second barrier, wait or
+# fence; a second commit, behind which a wait covers more copies; cache hints; launch_dependents at another place, since
+# a kernel that depends on this one waits for its end; registers that are not asked for (setmaxnreg.inc), since ptxas
+# then allocates from those at hand.
 _STATEMENTS = (
     ("barrier", r"sm\.barrier( warpgroup)?", r"nvvm\.barrier(0| id .*)", "dropped later earlier"),
     ("wait for cp.async", r"sm\.cp_async_wait \d+", r"nvvm\.cp\.async\.wait\.group \d+", "dropped later"),
@@ -30,7 +33,7 @@ _STATEMENTS = (
         r"(%\w+ = )?nvvm\.mbarrier\.arrive\b.*",
         "dropped earlier twice",
     ),
-    ("start of an mbarrier", None, r"nvvm\.mbarrier\.init .*", "dropped"),
+    ("start of an mbarrier", None, r"nvvm\.mbarrier\.init .*", "dropped twice"),
     ("fence after the start of mbarriers", None, r"nvvm\.fence\.mbarrier\.init", "dropped first"),
     ("fence of the async proxy", r"sm\.fence_proxy_async", r"nvvm\.fence\.proxy .*", "dropped later earlier"),
     (
@@ -52,8 +55,9 @@ _STATEMENTS = (
     ("semaphore arrival", r"tile\.semaphore_arrive .*", None, "earlier"),
     ("semaphore departure", r"tile\.semaphore_leave .*", r"sm\.ptx_semaphore_leave .*", "dropped"),
     ("cluster barrier", r"sm\.cluster_barrier", None, "dropped"),
-    ("arrival at the cluster barrier", None, r"nvvm\.cluster\.arrive", "dropped earlier"),
+    ("arrival at the cluster barrier", None, r"nvvm\.cluster\.arrive", "dropped earlier twice"),
     ("wait for the cluster barrier", None, r"nvvm\.cluster\.wait", "dropped later"),
+    ("return of registers", None, r"nvvm\.setmaxregister +decrease \d+", "dropped later"),
     ("wait for earlier kernels", r"tile\.grid_dependency_wait", r"nvvm\.griddepcontrol +wait", "dropped later"),
 )
 

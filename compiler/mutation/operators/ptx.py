@@ -3,6 +3,7 @@
 from lowtide.compiler.mutation.edits import (
     Edit,
     at_first,
+    backward,
     drop,
     earlier,
     first,
@@ -24,7 +25,7 @@ _ORDER = (
     ("wait for cp.async", r"cp\.async\.wait_group\b.*;", "dropped later"),
     ("commit of cp.async", r"cp\.async\.commit_group;", "dropped earlier"),
     ("mbarrier arrival", r"mbarrier\.arrive\b.*;", "dropped earlier twice"),
-    ("start of an mbarrier", r"mbarrier\.init\b.*;", "dropped"),
+    ("start of an mbarrier", r"mbarrier\.init\b.*;", "dropped twice"),
     ("fence after the start of mbarriers", r"fence\.mbarrier_init\b.*;", "dropped first"),
     ("fence of the async proxy", r"fence\.proxy\.async\b.*;", "dropped later earlier"),
     ("wait for TMA stores", r"cp\.async\.bulk\.wait_group\b.*;", "dropped later"),
@@ -32,9 +33,10 @@ _ORDER = (
     ("commit of wgmma", r"wgmma\.commit_group\b.*;", "dropped earlier"),
     ("wait for wgmma", r"wgmma\.wait_group\b.*;", "dropped"),
     ("wait for earlier kernels", r"griddepcontrol\.wait;", "dropped"),
-    ("arrival at the cluster barrier", r"barrier\.cluster\.arrive\b.*;", "dropped"),
+    ("arrival at the cluster barrier", r"barrier\.cluster\.arrive\b.*;", "dropped twice"),
     ("wait for the cluster barrier", r"barrier\.cluster\.wait\b.*;", "dropped"),
-    ("semaphore arrival", r"red\.release\b.*;", "dropped"),
+    ("semaphore arrival", r"red\.release\b.*;", "dropped twice"),
+    ("return of registers", r"setmaxnreg\.dec\b.*;", "dropped"),
 )
 _POLL = r"^\t// begin inline asm\n\t\{\n(?:(?!\t// end).*\n)*?.*try_wait\.parity\S* P1, \[%r\d+\], (?P<p>%r\d+), .*\n"
 
@@ -83,6 +85,37 @@ _WORK = (
     *rows(Kind.WORK, _PTX, r"^\s*cp\.async\.bulk\.tensor\.\dd\.shared.*;$", ("copy twice", twice)),
     *rows(Kind.WORK, _PTX, r"^\s*(st\.(shared|global)|stmatrix)\b.*;$", ("store left out", drop)),
     *rows(Kind.WORK, _PTX, r"setp\.ne\.b32 p, (%r\d+|\d), 0;", ("scale-d inverted", into(r"setp.eq.b32 p, \1, 0;"))),
+    # A loop's last instructions: its counter against a bound, and the branch back.
+    *rows(
+        Kind.WORK,
+        _PTX,
+        r"^\tsetp\.(?:lt|ge|ne|eq)\.[su]32 \t(?P<p>%p\d+), %r\d+, (?P<n>\d+)(?=;\n\t@(?P=p) bra \t(?P<l>\$\w+);)",
+        ("another bound of a loop", backward(number(lambda n: n + 1))),
+    ),
+    *rows(
+        Kind.WORK,
+        _PTX,
+        r"^(?P<head>\tsetp\.(?:lt|ge)\.s32 \t(?P<p>%p\d+), %r\d+, )(?P<bound>%r\d+);"
+        r"(?=\n\t@(?P=p) bra \t(?P<l>\$\w+);)",
+        (
+            "a trip too few, at the end",
+            backward(into(r"\t{\n\t.reg .b32 planted;\n\tsub.s32 planted, \g<bound>, 1;\n\g<head>planted;\n\t}")),
+        ),
+    ),
+    *rows(
+        Kind.WORK,
+        _PTX,
+        r"^\tadd\.rn\.(?P<t>f32|f64) \t(?P<sum>%\w+), (?P<acc>%\w+), (?P<bias>%\w+);\n(?P<between>(?:.*\n)*?)"
+        r"\t(?P<max>max\S*) \t(?P<d>%\w+), (?P=sum), (?P<zero>0\w+);$",
+        (
+            "order of the epilogue",
+            into(
+                r"\t\g<max> \t\g<sum>, \g<acc>, \g<zero>;\n\g<between>"
+                r"\tadd.rn.\g<t> \t\g<d>, \g<sum>, \g<bias>;"
+            ),
+        ),
+    ),
+    *rows(Kind.WORK, _PTX, r"setmaxnreg\.dec\S*\s+(?P<n>\d+)", ("registers kept", number(lambda n: n + 64))),
     *rows(
         Kind.WORK, _PTX, r"setmaxnreg\.inc\S*\s+(?P<n>\d+)", ("more registers than there are", number(lambda n: n + 16))
     ),
@@ -177,6 +210,20 @@ _DATA = (
         _PTX,
         r"(?s:wgmma\.mma_async\S*\s+\{[^}]*\}),\s*(?P<a>%rd\d+),\s*(?P<b>%rd\d+)",
         ("descriptors of A and B swapped", swapped),
+    ),
+    *rows(
+        Kind.DATA,
+        _PTX,
+        r"\t(or|add)\.[bs]64\s.*, (?P<n>\d{15,});",
+        ("another field of a descriptor", number(lambda n: n ^ (1 << 32))),
+        ("another swizzle of a descriptor", number(lambda n: n ^ (1 << 62))),
+        ("descriptor of another slice of K", number(lambda n: n ^ 2)),
+    ),
+    *rows(
+        Kind.DATA,
+        _PTX,
+        r"\tmov\.b16\s+(?P<r>%rs\d+), (?P<n>\d+);(?=(?:.*\n)*?.*multicast::cluster.*(?P=r);)",
+        ("a multicast to fewer CTAs", number(lambda n: n // 2)),
     ),
     *rows(
         Kind.DATA,

@@ -90,6 +90,23 @@ _EPILOGUE = [
     *_rows(_MATH, r"arith\.maximumf\b", ("minimum for a maximum", into("arith.minimumf")), side=Side.ANYWHERE),
 ]
 
+# What the host function asks of operands before it launches anything.
+_ASSERTIONS = [
+    *_rows(_DEVICE, r"^ *cf\.assert .*$", ("assertion left out", drop), side=Side.HOST),
+    *_rows(
+        _DEVICE,
+        r"arith\.cmpi (?P<w>eq), %\w+, %\w+ : index(?=\n *cf\.assert )",
+        ("assertion inverted", word({"eq": "ne"})),
+        side=Side.HOST,
+    ),
+    *_rows(
+        _DEVICE,
+        r"arith\.cmpi (?P<w>eq), %\w+, %\w+ : index(?=\n *cf\.assert )",
+        ("assertion of less", word({"eq": "sge"})),
+        side=Side.HOST,
+    ),
+]
+
 _LAUNCHES = [
     *_rows(
         _DEVICE,
@@ -129,4 +146,4 @@ _LAUNCHES = [
     *_rows(THREAD_LEVELS, r"nvvm\.maxnreg = (?P<n>\d+)", ("more registers than an SM has", number(lambda n: 2 * n))),
 ]
 
-WORK: tuple[Operator, ...] = (*_LOOPS, *_COPIES, *_PRODUCTS, *_EPILOGUE, *_LAUNCHES)
+WORK: tuple[Operator, ...] = (*_LOOPS, *_COPIES, *_PRODUCTS, *_EPILOGUE, *_ASSERTIONS, *_LAUNCHES)
