@@ -27,6 +27,7 @@ def _sm90(name: str) -> Target:
         max_threads_per_sm=2048,
         max_ctas_per_sm=32,
         max_cluster=8,
+        clusters_at_once=((4, 30), (8, 15)),  # cuOccupancyMaxActiveClusters on an H200
         sm_count=132,
         l2_bytes=60 * _KIB * _KIB,
         # wgmma is architecture-specific; TMA is not, but is of use only with it.

@@ -38,6 +38,9 @@ class Target:
     max_cluster: int = 1
     """CTAs of a cluster, at most, that every GPU of the target has room for (CUDA C++ Programming Guide, "Thread Block
     Clusters"); 1 without clusters."""
+    clusters_at_once: tuple[tuple[int, int], ...] = ()
+    """Sizes of clusters and how many of the usual product's are resident with one CTA per SM; only estimates use it. Of
+    sizes left out, as many as the SMs divide into: others lose the SMs left over in each group (GPC)."""
     registers_per_thread: int = 255
     registers_per_sm: int = 65536
     warp_size: int = 32

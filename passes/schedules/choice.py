@@ -21,8 +21,8 @@ from lowtide.passes.schedules import (
     short_k_choice,
 )
 from lowtide.passes.schedules.asked_for import asks_for_no_roles, asks_for_roles, asks_for_tma_stores
-from lowtide.passes.schedules.grid_choice import Candidate, Tile
-from lowtide.passes.schedules.grid_cost import cost, role_cost
+from lowtide.passes.schedules.grid_choice import Candidate
+from lowtide.passes.schedules.grid_cost import RoleTile, cost, role_cost
 from lowtide.passes.schedules.mainloop_rules import has_wgmma
 from lowtide.passes.schedules.rules import broken_field, broken_rule
 from lowtide.passes.support.problem import Problem
@@ -142,22 +142,24 @@ def _with_roles(problem: Problem, target: Target, given: Schedule) -> tuple[Sche
     Raises ScheduleError with the rule that the cheapest one breaks if none is legal.
     """
 
-    def rank(tile: Tile) -> tuple[float, int]:
+    def rank(tile: RoleTile) -> tuple[float, int]:
         """At equal cost the larger tile, which moves fewer bytes."""
-        (m, n, _), roles = tile
-        return role_cost(tile[0], roles, problem, target, tail), -m * n
+        m, n, _ = tile.shape
+        return role_cost(tile, problem, target, tail), -m * n
 
     tail = None if grid_choice.may_split_tail(given) else given.grid.tail or TailKind.whole
     refused: list[str] = []
     for attempt, kinds in _attempts(given):
         tiles = sorted(grid_choice.role_tiles(attempt, kinds, problem, target), key=rank)
-        for (m, n, k), roles in tiles:
-            values = {"grid.tile": (m, n), "mainloop.k": k, "mainloop.roles": roles}
+        for tile in tiles:
+            values = {"grid.tile": tile.shape[:2], "mainloop.k": tile.shape[2], "mainloop.roles": tile.roles}
+            if tile.cluster != (1, 1):
+                values["grid.cluster"] = tile.cluster
             schedule = _follow(attempt.set(values), problem, target)
             message = _broken_rule(schedule, problem, target)
             if message is None:
                 shared = _divided(given, schedule, problem, target)
-                return shared or (schedule, _why_role_tile(((m, n, k), roles), tiles, problem, target, tail))
+                return shared or (schedule, _why_role_tile(tile, tiles, problem, target, tail))
             refused.append(message)
     raise ScheduleError(refused[0])
 
@@ -171,11 +173,18 @@ def _divided(given: Schedule, whole: Schedule, problem: Problem, target: Target)
     return None
 
 
-def _why_role_tile(own: Tile, tiles: list[Tile], problem: Problem, target: Target, tail: TailKind | None) -> str:
+def _why_role_tile(
+    own: RoleTile, tiles: list[RoleTile], problem: Problem, target: Target, tail: TailKind | None
+) -> str:
     shown = [own, *(tile for tile in tiles if tile != own)][:_SHOWN]
-    cycles = [f"{role_cost(*tile, problem, target, tail):,.0f}" for tile in shown]
-    costs = ", ".join(f"{'×'.join(map(str, tile[0]))}: {cost}" for tile, cost in zip(shown, cycles, strict=True))
+    cycles = [f"{role_cost(tile, problem, target, tail):,.0f}" for tile in shown]
+    costs = ", ".join(f"{_named(tile)}: {cost}" for tile, cost in zip(shown, cycles, strict=True))
     return f"least estimated cycles ({cycles[0]}) of {len(tiles)} tiles: {costs}"
+
+
+def _named(tile: RoleTile) -> str:
+    in_cluster = "" if tile.cluster == (1, 1) else f" in clusters of {list(tile.cluster)}"
+    return "×".join(map(str, tile.shape)) + in_cluster
 
 
 def _attempts(given: Schedule) -> Iterator[tuple[Schedule, tuple[Roles, ...]]]:

@@ -11,6 +11,7 @@ from tensor_layouts import size
 from lowtide.dialects.tile import (
     LaunchKind,
     OperandKind,
+    RasterKind,
     RepeatKind,
     SchedulerKind,
     TailKind,
@@ -21,7 +22,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.asked_for import stores_by_tma, wgmma_width
 from lowtide.passes.schedules.facts import results_fill_registers, threads_of
-from lowtide.passes.schedules.grid_cost import role_cost, wave_bytes
+from lowtide.passes.schedules.grid_cost import RoleTile, role_cost, straddles_sectors, wave_bytes
 from lowtide.passes.schedules.grid_rules import has_griddepcontrol
 from lowtide.passes.schedules.multiply_choice import pairs_rows
 from lowtide.passes.schedules.multiply_rules import widest
@@ -108,6 +109,7 @@ _ROWS: tuple[tuple[int, Roles, int], ...] = (
 )
 _NARROWEST, _N_STEP = 64, 8
 _DEPTH = 64  # K of a step: rows of 128 bytes
+_CLUSTERS: tuple[Extents2, ...] = ((2, 1), (1, 2), (2, 2), (4, 1), (1, 4))  # to choose among
 
 # CTAs are kept in step in grids of at least so many waves, each of which reads more than L2 holds. Gains on an H200:
 # 1 to 3 % at 16384³, 2 % at 8192×28672×8192; none in ten waves (8192³), nor where L2 holds a wave's operands
@@ -137,12 +139,22 @@ def candidates(given: Schedule, problem: Problem, target: Target) -> Iterator[tu
         )
 
 
-Tile = tuple[Extents3, Roles]
-"""M, N and K of a step, and the roles that compute it."""
+def role_tiles(given: Schedule, kinds: tuple[Roles, ...], problem: Problem, target: Target) -> list[RoleTile]:
+    """Tiles with roles, each with one of these kinds, alone and, where that may gain, in clusters that share loads.
+
+    Clusters gain where rows do not start on sectors of L2 (H200: 4096×4104×4104 1.25 times as fast), nothing elsewhere.
+    """
+    tiles = _without_clusters(given, kinds, problem, target)
+    if given.grid.cluster is not None or target.max_cluster < 2:
+        return [RoleTile(shape, roles, given.cluster) for shape, roles in tiles]
+    may_gain = straddles_sectors(problem) and given.grid.k_division is None
+    return [RoleTile(*tile, cluster) for cluster in ((1, 1), *(_CLUSTERS if may_gain else ())) for tile in tiles]
 
 
-def role_tiles(given: Schedule, kinds: tuple[Roles, ...], problem: Problem, target: Target) -> list[Tile]:
-    """Tiles with roles, each with one of these kinds."""
+def _without_clusters(
+    given: Schedule, kinds: tuple[Roles, ...], problem: Problem, target: Target
+) -> list[tuple[Extents3, Roles]]:
+    """M, N and K of a step, and the roles that compute it."""
     depth = given.mainloop.k or _DEPTH
     if given.grid.tile is not None:
         rows, columns = given.grid.tile
@@ -212,7 +224,7 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
         count = _ctas_of_fma(schedule, problem, target) if schedule.multiply.atom == FMA else 1
         return chosen | ({"grid.ctas_per_sm": count} if count > 1 else {})
     found: dict[str, Any] = {
-        "grid.order": _square_bands(schedule, target),
+        "grid.order": _square_bands(schedule, problem, target),
         "grid.scheduler": SchedulerKind.persistent,
     }
     if has_griddepcontrol(target):
@@ -235,9 +247,9 @@ def _is_plainly_persistent(given: Schedule) -> bool:
 
 
 def _is_cheaper_in_halves(schedule: Schedule, problem: Problem, target: Target) -> bool:
-    tile, roles = schedule.tile_mnk, schedule.mainloop.roles
-    assert roles is not None
-    whole, halves = (role_cost(tile, roles, problem, target, tail) for tail in (TailKind.whole, TailKind.halves))
+    assert schedule.mainloop.roles is not None
+    tile = RoleTile(schedule.tile_mnk, schedule.mainloop.roles, schedule.cluster)
+    whole, halves = (role_cost(tile, problem, target, tail) for tail in (TailKind.whole, TailKind.halves))
     return halves < whole
 
 
@@ -264,11 +276,18 @@ def _ctas_of_fma(schedule: Schedule, problem: Problem, target: Target) -> int:
     return max(1, target.registers_per_sm // (_REGISTERS_OF_FMA * threads) - is_ragged)
 
 
-def _square_bands(schedule: Schedule, target: Target) -> Order:
-    """The band height at which the tiles in flight cover about a square of D: they share the most operands in L2."""
+def _square_bands(schedule: Schedule, problem: Problem, target: Target) -> Order:
+    """The band height at which the tiles in flight cover about a square of D: they share the most operands in L2.
+
+    Where one band is known to hold all rows of tiles its order is that of columns, which is computed without divisions
+    by run-time values (H200: 1024³ 5 % faster).
+    """
     m, n, _ = schedule.tile_mnk
     tile_rows = 2 ** max(0, round(log2(sqrt(target.sm_count * n / m))))
-    return grouped(max(1, tile_rows // schedule.cluster[0]))  # a cluster takes as many of them at a time
+    band = max(1, tile_rows // schedule.cluster[0])  # a cluster takes as many of them at a time
+    if problem.m is not None and ceil(ceil(problem.m / m) / schedule.cluster[0]) <= band:
+        return Order(RasterKind.column)
+    return grouped(band)
 
 
 def reasons(schedule: Schedule) -> Mapping[str, str]:
@@ -289,6 +308,7 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
         if schedule.k_division is None
         else "all tiles are in flight at once, and neighbouring CTAs read the same rows of A",
         "grid.scheduler": "the producer fetches the next tile while the consumers finish this one",
+        "grid.cluster": "rows do not start on sectors of L2, whose requests limit the loads: CTAs share them",
         "grid.tail": "the last wave is at most half full: as half tiles it takes about half the time",
         "grid.waves": "a wave reads more than L2 holds: CTAs in step read the same part of it",
     }

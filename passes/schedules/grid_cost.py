@@ -3,15 +3,17 @@
 Both models are deliberately small. Extents known only at run time are taken as 4096.
 """
 
-from math import ceil, floor, sqrt
+from dataclasses import dataclass, replace
+from math import ceil, floor, prod, sqrt
 
 from lowtide.dialects.tile import RepeatKind, TailKind
-from lowtide.dialects.tile.fields import Extents3, Roles
+from lowtide.dialects.tile.fields import Extents2, Extents3, Roles
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.facts import runs_ahead, shared_memory_bytes, threads_of, warps_along_k
 from lowtide.passes.schedules.tma_rules import contiguous_extent
 from lowtide.passes.support.atoms import mma_atom_name
+from lowtide.passes.support.clusters import OPERANDS, sharing
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import MMA_ATOMS, Target
 from lowtide.targets.atoms import FMA, WGMMA_ROWS, Operand
@@ -40,7 +42,11 @@ _PART_OVERHEAD = 150  # extra cycles for a part of the epilogue that is narrower
 # shared memory traffic of its wgmmas, (64 + N) / (64 · N).
 _L2_WEIGHT, _SHARED_WEIGHT = 14.3, 5.0
 _UNALIGNED_WEIGHT = 2.0  # of an operand whose rows do not start on L2 lines: each row of a box touches two
-_LINE_BYTES = 128
+_LINE_BYTES, _SECTOR_BYTES = 128, 32
+# Where rows do not start on sectors of L2, its requests limit all SMs together: cycles per SM for 128 bytes of a TMA
+# load, of such rows and of others. Measured on an H200 (bf16, tn, without clusters and in pairs of CTAs): 1000³, 2056³,
+# 4096×4104×4104, 8200³, 4096×4096×1000, 1000×8000×1000. A load for several CTAs is one request.
+_CYCLES_PER_REQUEST, _OF_ALIGNED = 5.1, 2.6
 _TALL_OVERHEAD = 3000  # extra cycles for two blocks of 64 rows per warpgroup: such a tile starts and ends later
 # Of a tile that one consumer stores while the next multiplies; the epilogue of the last tile is not hidden.
 _TURN_OVERHEAD = 500
@@ -83,33 +89,56 @@ def cost(schedule: Schedule, problem: Problem, target: Target) -> float:
     return ceil(ctas / at_once) * (steps * step_cycles * sharing + overhead + exchange) + once
 
 
-def role_cost(tile: Extents3, roles: Roles, problem: Problem, target: Target, tail: TailKind | None = None) -> float:
-    """Estimated cycles of the whole grid of a schedule with roles, `tile` being M, N and K of a step.
+@dataclass(frozen=True)
+class RoleTile:
+    """A CTA tile (M, N, and K of a step), the roles that compute it, and the CTAs along M and N that share loads."""
+
+    shape: Extents3
+    roles: Roles
+    cluster: Extents2 = (1, 1)
+
+
+def role_cost(tile: RoleTile, problem: Problem, target: Target, tail: TailKind | None = None) -> float:
+    """Estimated cycles of the whole grid of a schedule with roles.
 
     Without a `tail` the cheaper one counts.
     """
     if tail is None:
-        return min(role_cost(tile, roles, problem, target, each) for each in TailKind)
-    m, n, _ = _sizes(problem)
-    filled = ceil(m / tile[0]) * ceil(n / tile[1]) / target.sm_count
-    of_a_tile = _tile_cycles(tile, roles, problem)
-    if tail is TailKind.halves and splits_tail(tile, roles, problem, target):
+        return min(role_cost(tile, problem, target, each) for each in TailKind)
+    filled = _clusters(tile, problem) / _clusters_at_once(tile, target)
+    of_a_tile = _tile_cycles(tile, problem)
+    if tail is TailKind.halves and splits_tail(tile, problem, target):
         # Its slots are those of a whole tile, so that it starts and ends as late.
-        of_a_half = _tile_cycles((tile[0] // 2, *tile[1:]), roles, problem) + _TALL_OVERHEAD
+        rows, columns, depth = tile.shape
+        of_a_half = _tile_cycles(replace(tile, shape=(rows // 2, columns, depth)), problem) + _TALL_OVERHEAD
         return floor(filled) * of_a_tile + _partial_wave(2 * (filled - floor(filled))) * of_a_half
-    once = _TILE_OVERHEAD if roles.turns > 1 else 0
+    once = _TILE_OVERHEAD if tile.roles.turns > 1 else 0
     return (ceil(filled) - 1 + _partial_wave(filled - ceil(filled) + 1)) * of_a_tile + once
 
 
-def splits_tail(tile: Extents3, roles: Roles, problem: Problem, target: Target) -> bool:
+def _clusters(tile: RoleTile, problem: Problem) -> int:
+    """Clusters of the grid, of one CTA or more; those at the edges may have CTAs without work."""
+    m, n, _ = _sizes(problem)
+    rows, columns = ceil(m / tile.shape[0]), ceil(n / tile.shape[1])
+    return ceil(rows / tile.cluster[0]) * ceil(columns / tile.cluster[1])
+
+
+def _clusters_at_once(tile: RoleTile, target: Target) -> int:
+    size = prod(tile.cluster)
+    return dict(target.clusters_at_once).get(size) or max(1, target.sm_count // size)
+
+
+def splits_tail(tile: RoleTile, problem: Problem, target: Target) -> bool:
     """Whether a tail in halves is legal for the tile, and known to split the wave after some full ones.
 
     A grid without a full wave takes a lower tile instead, with smaller slots in the ring.
     """
-    if problem.m is None or problem.n is None or roles.turns > 1 or tile[0] % (2 * WGMMA_ROWS * roles.sharing):
+    roles = tile.roles
+    if problem.m is None or problem.n is None or roles.turns > 1 or tile.shape[0] % (2 * WGMMA_ROWS * roles.sharing):
         return False
-    full, over = divmod(ceil(problem.m / tile[0]) * ceil(problem.n / tile[1]), target.sm_count)
-    return full > 0 and 0 < 2 * over <= target.sm_count
+    at_once = _clusters_at_once(tile, target)
+    full, over = divmod(_clusters(tile, problem), at_once)
+    return full > 0 and 0 < 2 * over <= at_once
 
 
 def wave_bytes(tile: Extents3, problem: Problem, target: Target) -> float:
@@ -125,13 +154,13 @@ def _partial_wave(filled: float) -> float:
     return 1 - _IDLE_GAIN * (1 - filled)
 
 
-def _tile_cycles(tile: Extents3, roles: Roles, problem: Problem) -> float:
-    tile_m, tile_n, tile_k = tile
+def _tile_cycles(tile: RoleTile, problem: Problem) -> float:
+    (tile_m, tile_n, tile_k), roles = tile.shape, tile.roles
     step = tile_m * tile_n * tile_k / _MULTIPLY_ADDS_PER_CYCLE
     # Per multiply-add a step loads 1 / tile_n elements of A and 1 / tile_m of B.
-    from_l2 = _unaligned("a", problem) / tile_n + _unaligned("b", problem) / tile_m
+    from_l2 = _unaligned("a", tile, problem) / tile_n + _unaligned("b", tile, problem) / tile_m
     slowed = 1 + _L2_WEIGHT * from_l2 + _SHARED_WEIGHT * (1 / WGMMA_ROWS + 1 / tile_n)
-    mainloop = ceil(_sizes(problem)[2] / tile_k) * step * slowed
+    mainloop = ceil(_sizes(problem)[2] / tile_k) * max(step * slowed, _request_cycles(tile, problem))
     if roles.turns > 1:
         return mainloop + _TURN_OVERHEAD
     overhead = _TILE_OVERHEAD + (_PART_OVERHEAD if tile_n % 64 else 0)
@@ -155,8 +184,34 @@ def _sizes(problem: Problem) -> tuple[int, int, int]:
     return problem.m or _ASSUMED_EXTENT, problem.n or _ASSUMED_EXTENT, problem.k or _ASSUMED_EXTENT
 
 
-def _unaligned(operand: Operand, problem: Problem) -> float:
-    """Cost of an operand's bytes relative to rows that start on L2 lines."""
+def _unaligned(operand: Operand, tile: RoleTile, problem: Problem) -> float:
+    """Cost of an operand's bytes relative to rows that start on L2 lines. CTAs that share a load share what it adds."""
+    return 1.0 if _starts_on(_LINE_BYTES, operand, problem) else 1 + (_UNALIGNED_WEIGHT - 1) / _sharers(operand, tile)
+
+
+def _request_cycles(tile: RoleTile, problem: Problem) -> float:
+    """The least cycles of a step's loads, for the requests that all SMs make to L2; 0 where rows start on sectors."""
+    if not straddles_sectors(problem):
+        return 0.0
+    cycles = 0.0
+    for operand, rows in zip(OPERANDS, tile.shape[:2], strict=True):
+        lines = rows * tile.shape[2] * element_type(problem.operand(operand)).bits / 8 / _LINE_BYTES
+        of_one = _OF_ALIGNED if _starts_on(_SECTOR_BYTES, operand, problem) else _CYCLES_PER_REQUEST
+        cycles += lines / _sharers(operand, tile) * of_one
+    return cycles
+
+
+def _sharers(operand: Operand, tile: RoleTile) -> int:
+    """CTAs of a cluster that take the same tile of an operand: of A those along N, of B those along M."""
+    return sharing(operand, tile.cluster)[1]
+
+
+def straddles_sectors(problem: Problem) -> bool:
+    """Whether A or B is known to have rows, as close as they lie by default, that do not start on sectors of L2."""
+    return not all(_starts_on(_SECTOR_BYTES, operand, problem) for operand in OPERANDS)
+
+
+def _starts_on(unit: int, operand: Operand, problem: Problem) -> bool:
+    """Whether an operand's rows start on multiples of so many bytes; taken as true for run-time extents."""
     _, extent = contiguous_extent(operand, problem)
-    is_aligned = extent is None or extent * element_type(problem.operand(operand)).bits // 8 % _LINE_BYTES == 0
-    return 1.0 if is_aligned else _UNALIGNED_WEIGHT
+    return extent is None or extent * element_type(problem.operand(operand)).bits // 8 % unit == 0

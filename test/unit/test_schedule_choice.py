@@ -160,3 +160,35 @@ def test_k_is_split_where_whole_tiles_are_too_few(
         assert choose(problem, get("sm_80"), Schedule.parse(fields)).schedule.k_division is None
     for other in (replace(problem, k=None), replace(problem, a="f32", b="f32")):
         assert choose(other, get("sm_80"), Schedule()).schedule.k_division is None
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "layout", "cluster"),
+    [
+        (4096, 4104, 4104, GemmLayout.tn, (1, 2)),  # rows of 8208 bytes: they do not start on sectors of 32
+        (4096, 4096, 1000, GemmLayout.tn, (2, 1)),
+        (4112, 4112, 4112, GemmLayout.tn, (1, 1)),  # on sectors, though not on lines of 128
+        (4096, 4096, 4096, GemmLayout.tn, (1, 1)),
+        (4096, 4104, 4096, GemmLayout.tn, (1, 1)),  # B's rows are along K
+    ],
+)
+def test_clusters_share_loads_where_rows_do_not_start_on_sectors(
+    m: int, n: int, k: int, layout: GemmLayout, cluster: tuple[int, int]
+) -> None:
+    choice = choose(replace(LARGE, m=m, n=n, k=k, layout=layout), get("sm_90a"), Schedule())
+    assert choice.schedule.cluster == cluster
+    assert ("sectors" in choice.reasons.get("grid.cluster", "")) == (cluster != (1, 1))
+
+
+def test_a_cluster_that_is_given_is_kept_and_so_is_none() -> None:
+    problem = replace(LARGE, n=4104, k=4104)
+    for cluster in ((1, 1), (2, 1), (2, 2)):
+        assert choose(problem, get("sm_90a"), Schedule().with_(cluster=cluster)).schedule.cluster == cluster
+
+
+def test_tiles_of_one_band_go_in_the_order_of_columns() -> None:
+    small, unknown = replace(LARGE, m=1024, n=1024, k=1024), replace(LARGE, m=None, n=1024, k=1024)
+    assert choose(small, get("sm_90a"), Schedule()).schedule.grid.order == Order(RasterKind.column)
+    for problem in (LARGE, unknown):
+        order = choose(problem, get("sm_90a"), Schedule()).schedule.grid.order
+        assert order is not None and order.kind is RasterKind.grouped
