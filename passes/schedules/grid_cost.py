@@ -47,6 +47,8 @@ _LINE_BYTES, _SECTOR_BYTES = 128, 32
 # load, of such rows and of others. Measured on an H200 (bf16, tn, without clusters and in pairs of CTAs): 1000³, 2056³,
 # 4096×4104×4104, 8200³, 4096×4096×1000, 1000×8000×1000. A load for several CTAs is one request.
 _CYCLES_PER_REQUEST, _OF_ALIGNED = 5.1, 2.6
+_SATURATED = 1.5  # times the share of SMs at work, at most 1: how near the requests come to the limit
+_CLUSTER_OVERHEAD = 200  # cycles: the barriers at both ends
 _TALL_OVERHEAD = 3000  # extra cycles for two blocks of 64 rows per warpgroup: such a tile starts and ends later
 # Of a tile that one consumer stores while the next multiplies; the epilogue of the last tile is not hidden.
 _TURN_OVERHEAD = 500
@@ -106,13 +108,16 @@ def role_cost(tile: RoleTile, problem: Problem, target: Target, tail: TailKind |
     if tail is None:
         return min(role_cost(tile, problem, target, each) for each in TailKind)
     filled = _clusters(tile, problem) / _clusters_at_once(tile, target)
-    of_a_tile = _tile_cycles(tile, problem)
+    busy = min(1.0, _clusters(tile, problem) * prod(tile.cluster) / target.sm_count)
+    requests = min(1.0, _SATURATED * busy) * _request_cycles(tile, problem)
+    of_a_tile = _tile_cycles(tile, problem, requests)
     if tail is TailKind.halves and splits_tail(tile, problem, target):
         # Its slots are those of a whole tile, so that it starts and ends as late.
         rows, columns, depth = tile.shape
-        of_a_half = _tile_cycles(replace(tile, shape=(rows // 2, columns, depth)), problem) + _TALL_OVERHEAD
+        half = replace(tile, shape=(rows // 2, columns, depth))
+        of_a_half = _tile_cycles(half, problem, _request_cycles(half, problem)) + _TALL_OVERHEAD
         return floor(filled) * of_a_tile + _partial_wave(2 * (filled - floor(filled))) * of_a_half
-    once = _TILE_OVERHEAD if tile.roles.turns > 1 else 0
+    once = (_TILE_OVERHEAD if tile.roles.turns > 1 else 0) + (_CLUSTER_OVERHEAD if prod(tile.cluster) > 1 else 0)
     return (ceil(filled) - 1 + _partial_wave(filled - ceil(filled) + 1)) * of_a_tile + once
 
 
@@ -154,13 +159,14 @@ def _partial_wave(filled: float) -> float:
     return 1 - _IDLE_GAIN * (1 - filled)
 
 
-def _tile_cycles(tile: RoleTile, problem: Problem) -> float:
+def _tile_cycles(tile: RoleTile, problem: Problem, requests: float) -> float:
+    """Cycles of one tile; a step takes at least those of its `requests` to L2."""
     (tile_m, tile_n, tile_k), roles = tile.shape, tile.roles
     step = tile_m * tile_n * tile_k / _MULTIPLY_ADDS_PER_CYCLE
     # Per multiply-add a step loads 1 / tile_n elements of A and 1 / tile_m of B.
     from_l2 = _unaligned("a", tile, problem) / tile_n + _unaligned("b", tile, problem) / tile_m
     slowed = 1 + _L2_WEIGHT * from_l2 + _SHARED_WEIGHT * (1 / WGMMA_ROWS + 1 / tile_n)
-    mainloop = ceil(_sizes(problem)[2] / tile_k) * max(step * slowed, _request_cycles(tile, problem))
+    mainloop = ceil(_sizes(problem)[2] / tile_k) * max(step * slowed, requests)
     if roles.turns > 1:
         return mainloop + _TURN_OVERHEAD
     overhead = _TILE_OVERHEAD + (_PART_OVERHEAD if tile_n % 64 else 0)
@@ -190,7 +196,7 @@ def _unaligned(operand: Operand, tile: RoleTile, problem: Problem) -> float:
 
 
 def _request_cycles(tile: RoleTile, problem: Problem) -> float:
-    """The least cycles of a step's loads, for the requests that all SMs make to L2; 0 where rows start on sectors."""
+    """The least cycles of a step's loads where all SMs make such requests to L2; 0 where rows start on sectors."""
     if not straddles_sectors(problem):
         return 0.0
     cycles = 0.0
