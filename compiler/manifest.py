@@ -4,8 +4,10 @@ Each op of the host function becomes one entry, value for value; see `lowtide.ru
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
 from mlir import ir
@@ -18,7 +20,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
-from lowtide.passes.schedules.alignment import alignments_of
+from lowtide.passes.schedules.alignment import alignments_of, is_packed, moved_alignment
 from lowtide.passes.support.kernels import cluster_shape
 from lowtide.passes.support.problem import Problem, element_name
 from lowtide.passes.support.rewriting import defining_op
@@ -31,6 +33,9 @@ L2_PROMOTION = 256
 _OF_WORKSPACES = ("memref.dim", "memref.extract_aligned_pointer_as_index")
 # Characters of IR that a kernel was compiled from, for it to be saved too: only dumps of the last levels are longer.
 _MOST_ORIGIN = 1 << 16
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_D = 2  # among the arguments
+_ROW_STRIDE = 4  # among the results of memref.extract_strided_metadata of a matrix
 _EXAMPLE = {"m": 300, "n": 520, "k": 264}
 # Predicates of arith.cmpi and arith.cmpf, by their numbers in IR.
 _CMPI = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
@@ -53,8 +58,10 @@ def manifest_of(lowered_text: str, origin_text: str, schedule: str) -> dict[str,
         facts = _facts(function)
         dims = _dims(facts)
         names = argument_names(function)
-        alignments = alignments_of(Schedule.parse(schedule) if schedule else Schedule(), facts["problem"])
-        arguments = _arguments(function, names, facts, alignments)
+        chosen = Schedule.parse(schedule) if schedule else Schedule()
+        arguments = _arguments(function, names, facts, alignments_of(chosen, facts["problem"]))
+        if is_packed("d", chosen):  # an output of the runtime's own is not
+            arguments[_D]["allocated_alignment"] = moved_alignment("d", chosen, facts["problem"])
         spec = _spec(arguments, facts, dims)
         epilogue_text, epilogue_program = _epilogue(origin_text, names, plain=not facts["kinds"])
         return {
@@ -124,6 +131,17 @@ def _spec(arguments: list[dict[str, Any]], facts: Mapping[str, Any], dims: list[
     return {**extents, **dtypes, "acc": facts["acc"], "layout": facts["layout"]}
 
 
+@dataclass(frozen=True)
+class _Made:
+    """A matrix that the host function makes: address and row stride by name, extents by name or as numbers. `argument`
+    is what it takes the place of, for messages."""
+
+    address: str
+    shape: tuple[str | int, ...]
+    row_stride: str
+    argument: str = ""
+
+
 class _HostOps:
     """The host function's ops as manifest entries."""
 
@@ -131,7 +149,10 @@ class _HostOps:
         block = function.regions[0].blocks[0]
         self.module = module
         self.names: dict[ir.Value, str] = dict(zip(block.arguments, argument_names, strict=True))
+        self.made: dict[ir.Value, _Made] = {}
+        self.asked: dict[tuple[str, str, int], str] = {}  # what is asked of an argument: once each
         self.constants: dict[ir.Value, int] = {}
+        self.count = len(self.names)
         self.entries: list[dict[str, Any]] = []
         for op in list(block.operations)[:-1]:
             self._add(op)
@@ -144,19 +165,15 @@ class _HostOps:
         elif name == "tile.workspace":
             attributes = {"dtype": element_name(op.result.type.element_type), "zeroed": bool(op.zeroed)}
             self._entry(op, name, [op.size], attributes)
-        elif name == "memref.dim":
-            self._entry(op, name, [op.operands[0]], {"index": self.constants[op.operands[1]]})
-        elif name == "memref.extract_strided_metadata":
-            self._entry(op, "memref.row_stride", [op.operands[0]], {}, result=4)
-        elif name == "memref.extract_aligned_pointer_as_index":
-            self._entry(op, "memref.base_address", list(op.operands), {})
+        elif name.startswith("memref.") or (name == "arith.select" and isinstance(op.results[0].type, ir.MemRefType)):
+            self._matrix(op, name)
         elif name == "arith.constant":
             attribute = op.attributes["value"]
             value = int(attribute.value)
             self.constants[op.results[0]] = value
             self._entry(op, name, [], {"value": value})
         elif name == "sm.tensor_map":
-            self._entry(op, name, [op.operands[0]], _tensor_map_attributes(op))
+            self._tensor_map(op)
         elif name == "cf.assert":
             self._entry(op, name, list(op.operands), {"message": ir.StringAttr(op.attributes["msg"]).value})
         elif name == "tile.launch":
@@ -168,15 +185,101 @@ class _HostOps:
         else:
             raise IRError(f"the runtime cannot evaluate {name} on the host side; keep to arith, memref and cf.assert")
 
-    def _entry(
-        self, op: ir.OpView, name: str, operands: list[ir.Value], attributes: dict[str, Any], result: int = 0
-    ) -> None:
-        results = []
-        if len(op.results):
-            self.names[op.results[result]] = f"v{len(self.names)}"
-            results = [self.names[op.results[result]]]
+    def _matrix(self, op: ir.OpView, name: str) -> None:
+        """An op that makes a matrix, or asks something of one."""
+        if name == "memref.dim":
+            self.names[op.results[0]] = self._extent(op.operands[0], self.constants[op.operands[1]])
+        elif name == "memref.extract_strided_metadata":
+            self.names[op.results[_ROW_STRIDE]] = self._row_stride(op.operands[0])
+        elif name == "memref.extract_aligned_pointer_as_index":
+            self.names[op.results[0]] = self._address(op.operands[0])
+        elif name == "memref.cast":
+            source, result = op.operands[0], op.results[0]
+            known: dict[ir.Value, Any] = self.made if source in self.made else self.names
+            known[result] = known[source]
+        elif name == "memref.reinterpret_cast":
+            self.made[op.results[0]] = self._reinterpreted(op)
+        elif name == "arith.select":
+            self.made[op.results[0]] = self._selected(*op.operands)
+        else:
+            raise IRError(f"the runtime cannot evaluate {name} on the host side; keep to the ops that launches need")
+
+    def _reinterpreted(self, op: ir.OpView) -> _Made:
+        given = iter([self.names[value] for value in list(op.operands)[1:]])
+        dynamic = ir.ShapedType.get_dynamic_size()
+
+        def values(name: str) -> list[str | int]:
+            return [next(given) if value == dynamic else value for value in ir.DenseI64ArrayAttr(op.attributes[name])]
+
+        offsets, sizes, strides = (values(f"static_{name}") for name in ("offsets", "sizes", "strides"))
+        if offsets != [0] or strides[1:] != [1]:
+            raise IRError("memref.reinterpret_cast on the host side: takes offset 0, and columns one element apart")
+        return _Made(self._address(op.operands[0]), tuple(sizes), self._named(strides[0]))
+
+    def _selected(self, condition: ir.Value, yes: ir.Value, no: ir.Value) -> _Made:
+        """One of two matrices of the same extents."""
+        address, row_stride = (
+            self._append("arith.select", [self.names[condition], of(yes), of(no)])
+            for of in (self._address, self._row_stride)
+        )
+        named = next((self.names[value] for value in (yes, no) if value in self.names), "")
+        shape = self.made[yes].shape if yes in self.made else self._shape(yes)
+        return _Made(address, shape, row_stride, named)
+
+    def _tensor_map(self, op: sm.TensorMapOp) -> None:
+        matrix, attributes = op.operands[0], _tensor_map_attributes(op)
+        if matrix not in self.made:
+            self._entry(op, "sm.tensor_map", [matrix], attributes)
+            return
+        made = self.made[matrix]
+        operands = [made.address, *map(self._named, made.shape), made.row_stride]
+        self.names[op.result] = self._append("sm.tensor_map", operands, {**attributes, "name": made.argument})
+
+    def _shape(self, matrix: ir.Value) -> tuple[str | int, ...]:
+        type_ = ir.MemRefType(matrix.type)
+        return tuple(
+            self._extent(matrix, dim) if type_.is_dynamic_dim(dim) else type_.get_dim_size(dim)
+            for dim in range(type_.rank)
+        )
+
+    def _extent(self, matrix: ir.Value, dim: int) -> str:
+        if matrix in self.made:
+            return self._named(self.made[matrix].shape[dim])
+        return self._ask("memref.dim", matrix, dim, {"index": dim})
+
+    def _row_stride(self, matrix: ir.Value) -> str:
+        return self.made[matrix].row_stride if matrix in self.made else self._ask("memref.row_stride", matrix)
+
+    def _address(self, value: ir.Value) -> str:
+        """Of a matrix; a workspace goes by it."""
+        if value in self.made:
+            return self.made[value].address
+        if isinstance(defining_op(value), tile.WorkspaceOp):
+            return self.names[value]
+        return self._ask("memref.base_address", value)
+
+    def _ask(self, op: str, matrix: ir.Value, number: int = 0, attributes: Mapping[str, Any] = _NOTHING) -> str:
+        key = op, self.names[matrix], number
+        if key not in self.asked:
+            self.asked[key] = self._append(op, [self.names[matrix]], attributes)
+        return self.asked[key]
+
+    def _named(self, value: str | int) -> str:
+        return self._append("arith.constant", [], {"value": value}) if isinstance(value, int) else value
+
+    def _append(self, name: str, operands: list[str], attributes: Mapping[str, Any] = _NOTHING) -> str:
+        """An entry with one result, whose name it gives."""
+        self.count += 1
+        result = f"v{self.count - 1}"
+        self.entries.append({"op": name, "results": [result], "operands": operands, "attributes": {**attributes}})
+        return result
+
+    def _entry(self, op: ir.OpView, name: str, operands: list[ir.Value], attributes: dict[str, Any]) -> None:
         names = [self.names[operand] for operand in operands]
-        self.entries.append({"op": name, "results": results, "operands": names, "attributes": attributes})
+        if len(op.results):
+            self.names[op.results[0]] = self._append(name, names, attributes)
+        else:
+            self.entries.append({"op": name, "results": [], "operands": names, "attributes": attributes})
 
     def _launch(self, op: tile.LaunchOp) -> dict[str, Any]:
         kernel = ir.FlatSymbolRefAttr(op.kernel).value

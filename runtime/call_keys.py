@@ -23,9 +23,15 @@ _SCALAR_ENTRIES = 2
 
 class CallKeys:
     """The keys of one kernel's calls. `of(values)` is the whole one, `signature(key)` leaves addresses and scalars
-    out, `calls(key)` is only them, in the order of the arguments. The current context comes first in both."""
+    out, but for the remainders of addresses that `placed` asks for, (argument, divisor); `calls(key)` is only them, in
+    the order of the arguments. The current context comes first in both."""
 
-    def __init__(self, arguments: Sequence[Mapping[str, Any]], context: Callable[[], tuple[Any, Any]]) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[Mapping[str, Any]],
+        context: Callable[[], tuple[Any, Any]],
+        placed: Sequence[tuple[int, int]] = (),
+    ) -> None:
         parts, stays, varies = ["context()[1]"], [0], []
         size = 1
         for index, argument in enumerate(arguments):
@@ -49,7 +55,11 @@ class CallKeys:
         exec(compile(source, "<key of a call>", "exec"), scope)
         #: Raises LaunchError for a scalar that does not fit, and what objects that are no torch tensors raise.
         self.of: Callable[[Sequence[Any]], tuple[Any, ...]] = scope["of"]
-        self.signature: Callable[[tuple[Any, ...]], tuple[Any, ...]] = operator.itemgetter(*stays)
+        unplaced: Callable[[tuple[Any, ...]], tuple[Any, ...]] = operator.itemgetter(*stays)
+        remainders = [(varies[number], unit) for number, unit in placed]
+        self.signature: Callable[[tuple[Any, ...]], tuple[Any, ...]] = (
+            (lambda key: (*unplaced(key), *[key[at] % unit for at, unit in remainders])) if placed else unplaced
+        )
         self.calls: Callable[[tuple[Any, ...]], tuple[Any, ...]] = operator.itemgetter(*varies)
 
 

@@ -4,8 +4,9 @@ Ops: memref.dim (attribute index), memref.row_stride (elements), memref.base_add
 tile.sm_count; tile.cluster_count (kernel, one that is launched in clusters); tile.workspace (dtype, zeroed) on its
 number of elements, which follows from shapes, and yields its address; arith.constant (value), arith.cmpi (predicate),
 arith.select, arith.trunci (type, e.g. "i32"), integer casts and the arithmetic of `host_ops`; cf.assert (message);
-sm.tensor_map on a rank-2 argument (box, swizzle or null, l2_promotion, dtype, element_strides if not 1), which yields a
-`TensorMap` for launches alone; and tile.launch, all in attributes: kernel, grid (three values or numbers), block,
+sm.tensor_map on a rank-2 argument, or on address, rows, columns and row stride of another matrix with the name of an
+argument (box, swizzle or null, l2_promotion, dtype, element_strides if not 1), which yields a `TensorMap` for launches
+alone; and tile.launch, all in attributes: kernel, grid (three values or numbers), block,
 cluster or null, shared_memory in bytes, arguments (a list of {"value", "type"}), programmatic if it may start before
 the kernels before it in the stream have ended, and cooperative if all its CTAs run at the same time.
 """
@@ -30,7 +31,7 @@ from lowtide.runtime.host_ops import (
     remsi,
     wrap,
 )
-from lowtide.runtime.host_program import HostMemRef, HostProgram
+from lowtide.runtime.host_program import HostProgram
 from lowtide.runtime.launch_shape import FLOAT_TYPES, LaunchShape, read_shape
 from lowtide.runtime.limits import MAX_GRID, capability_of
 from lowtide.runtime.manifest import NAME, is_integer, shown
@@ -45,7 +46,9 @@ from lowtide.runtime.tensor_maps import (
 from lowtide.runtime.workspaces import WorkspaceShape
 
 _LONGEST = 500  # characters of a message, which may quote what was edited
-_TENSOR_MAP_ATTRIBUTES = {"box", "swizzle", "l2_promotion", "dtype", "element_strides"}
+_TENSOR_MAP_ATTRIBUTES = {"box", "swizzle", "l2_promotion", "dtype", "element_strides", "name"}
+_PARTS_OF_A_MATRIX = 4  # address, rows, columns, row stride
+_UNITS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # bytes; where in one of these an address lies may belong to a signature
 
 
 def compile_host(manifest: Mapping[str, Any]) -> HostProgram:
@@ -55,6 +58,8 @@ def compile_host(manifest: Mapping[str, Any]) -> HostProgram:
 
 def _geometry(limits: tuple[int, int, int], name: str) -> Callable[..., tuple[int, int, int]]:
     def grid(extents: tuple[int, int, int], cluster: tuple[int, int, int]) -> tuple[int, int, int]:
+        if not extents[0]:  # nothing to do
+            return extents
         if not all(1 <= extent <= limit for extent, limit in zip(extents, limits, strict=True)):
             raise LaunchError(
                 f"{name}: the grid would be {extents} CTAs, CUDA allows 1 to {limits} on each axis;"
@@ -72,9 +77,9 @@ def _geometry(limits: tuple[int, int, int], name: str) -> Callable[..., tuple[in
 
 def _boxed_tensor(
     name: str, dtype: str, box: tuple[int, ...], swizzle: Swizzle | None, l2_promotion: int, steps: tuple[int, ...]
-) -> Callable[[HostMemRef], BoxedTensor]:
-    def tensor(memref: HostMemRef) -> BoxedTensor:
-        return boxed_matrix(name, dtype, tuple(memref.shape), memref.row_stride, box, swizzle, l2_promotion, steps)
+) -> Callable[[Sequence[int], int], BoxedTensor]:
+    def tensor(shape: Sequence[int], row_stride: int) -> BoxedTensor:
+        return boxed_matrix(name, dtype, tuple(shape), row_stride, box, swizzle, l2_promotion, steps)
 
     return tensor
 
@@ -104,7 +109,10 @@ class _Compiler:
         self.wanted_late: list[str] = []  # early locals that `late` reads
         self.constants: list[Any] = []
         self.messages: list[str] = []
-        self.tensors: list[Callable[[HostMemRef], BoxedTensor]] = []
+        self.tensors: list[Callable[[Sequence[int], int], BoxedTensor]] = []
+        self.addresses: dict[str, int] = {}  # the locals of base addresses, and their arguments' numbers
+        self.numbers: dict[str, Any] = {}  # the locals of constants
+        self.placed: dict[int, int] = {}
         self.workspaces: list[WorkspaceShape] = []
         self.counts: list[str] = []  # the workspaces' elements
         self.launches: list[LaunchShape] = []
@@ -152,6 +160,7 @@ class _Compiler:
             workspaces=tuple(self.workspaces),
             uses_sm_count=self.uses_sm_count,
             uses_cluster_count=bool(self.counted),
+            placed=tuple(self.placed.items()),
             early=scope["early"],
             late=scope["late"],
             source=source,
@@ -206,9 +215,10 @@ class _Compiler:
         elif name == "arith.constant":
             self.constants.append(self.constant(attributes.get("value")))
             local = self.define(op, [], f"c[{len(self.constants) - 1}]")
+            self.numbers[local] = attributes["value"]
             if isinstance(attributes["value"], bool):
                 self.i1_values.add(local)
-        else:
+        elif name != "arith.remui" or not self.place(op):
             self.arithmetic(op)
 
     def cluster_count(self, op: Mapping[str, Any]) -> None:
@@ -236,15 +246,40 @@ class _Compiler:
         elif op["op"] == "memref.row_stride":
             self.define(op, [], f"m[{argument!r}].row_stride")
         elif op["op"] == "memref.base_address":
-            local = f"p{self.arguments.index(argument)}"
-            self.late_values.add(local)
-            self.define(op, [local], local)
+            number = self.arguments.index(argument)
+            self.late_values.add(f"p{number}")
+            self.addresses[self.define(op, [f"p{number}"], f"p{number}")] = number
         else:
             raise self.refuse("unknown op, perhaps of another version")
 
+    def place(self, op: Mapping[str, Any]) -> bool:
+        """Whether the op says where in a unit a base address lies: this is known in `early`."""
+        address, unit = self.operands(op, 2)
+        size = self.numbers.get(unit)
+        if address not in self.addresses or size not in _UNITS:
+            return False
+        number = self.addresses[address]
+        self.placed[number] = max(size, self.placed.get(number, 1))
+        self.define(op, [], f"m[{self.arguments[number]!r}].address % {unit}")
+        return True
+
+    def mapped(self, op: Mapping[str, Any]) -> tuple[str, str, str, str]:
+        """The argument that a tensor map is of, or that its matrix takes the place of; address, shape, row stride."""
+        if len(op.get("operands", [])) != _PARTS_OF_A_MATRIX:
+            argument = self.memref_operand(op)
+            address, memref = f"p{self.arguments.index(argument)}", f"m[{argument!r}]"
+            self.late_values.add(address)
+            return argument, address, f"{memref}.shape", f"{memref}.row_stride"
+        argument = self.word(op.get("attributes", {}), "name", self.ranks)
+        address, rows, columns, row_stride = self.operands(op, _PARTS_OF_A_MATRIX)
+        if self.late_values.intersection((rows, columns, row_stride)):
+            raise self.refuse("extents or row stride depend on an address or a run-time scalar")
+        return argument, address, f"({rows}, {columns})", row_stride
+
     def tensor_map(self, op: Mapping[str, Any]) -> None:
         """All but the address follows from shape and strides, and is made in `early`."""
-        argument, attributes = self.memref_operand(op), op.get("attributes", {})
+        argument, address, shape, row_stride = self.mapped(op)
+        attributes = op.get("attributes", {})
         dtype, promotion = self.dtypes[argument], attributes.get("l2_promotion", 0)
         if not is_integer(promotion):
             raise self.refuse(f"l2_promotion is {promotion!r}, must be bytes")
@@ -266,11 +301,9 @@ class _Compiler:
         kept, steps = tuple(swizzle) if swizzle and swizzle[0] else None, tuple(steps or ())
         check_box(argument, dtype, box, kept, promotion, LoadError, steps)
         tensor = f"t{len(self.tensors)}"
-        self.early_lines.append(f"{tensor} = tensors[{len(self.tensors)}](m[{argument!r}])")
+        self.early_lines.append(f"{tensor} = tensors[{len(self.tensors)}]({shape}, {row_stride})")
         self.tensors.append(_boxed_tensor(argument, dtype, tuple(box), kept, promotion, steps))
         self.wanted_late.append(tensor)
-        address = f"p{self.arguments.index(argument)}"
-        self.late_values.add(address)
         self.map_values.add(self.define(op, [address], f"tensor_map(({address}, {tensor}))"))
 
     def workspace(self, op: Mapping[str, Any]) -> None:

@@ -1,8 +1,9 @@
 """A compiled host function: called with the operands of a kernel, it gives the launches.
 
-It is two straight-line functions, which `host_compiler` makes. `early` holds what follows from shapes, strides and the
-number of SMs, and runs once for each new signature; `late` holds what follows from base addresses and run-time scalars,
-and runs at every call. Integers are exact (extents are at most 2³¹−1, so no 64-bit product of two wraps).
+It is two straight-line functions, which `host_compiler` makes. `early` holds what follows from shapes, strides, the
+number of SMs and how base addresses are aligned, and runs once for each new signature; `late` holds what follows from
+base addresses and run-time scalars, and runs at every call. Integers are exact (extents are at most 2³¹−1, so no 64-bit
+product of two wraps).
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class HostProgram:
     workspaces: tuple[WorkspaceShape, ...]
     uses_sm_count: bool
     uses_cluster_count: bool
+    #: arguments by number, and modulo how many bytes `early` reads their base addresses
+    placed: tuple[tuple[int, int], ...]
     #: of the arguments by name, the number of SMs, and that of resident clusters by kernel: what `late` needs, the
     #: grids, and the workspaces' elements
     early: Callable[
@@ -89,7 +92,8 @@ class HostProgram:
 
         `sm_count` is what `tile.sm_count` yields, `cluster_count` what `tile.cluster_count` does; `workspaces` are the
         addresses of the workspaces, by default multiples of 256 that mean nothing. Raises LaunchError when an assertion
-        of the host function fails, a grid is empty or past CUDA's limits, or a count is wanted and not given.
+        of the host function fails, a grid is past CUDA's limits, or a count is wanted and not given. Launches of no
+        CTAs are left out.
         """
         missing = [name for name in self.arguments if name not in arguments]
         if missing:
@@ -120,4 +124,5 @@ class HostProgram:
                 shape.cooperative,
             )
             for shape, grid, row in zip(self.launches, grids, values, strict=True)
+            if grid[0]
         ]

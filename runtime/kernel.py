@@ -153,7 +153,7 @@ class Kernel:
             views = {name: replace(x, shape=tuple(max(extent, 1) for extent in x.shape)) for name, x in views.items()}
         output = self._arguments[self._output]
         shape = (extents["m"], extents["n"])
-        row = pad_row(shape[1], output["dtype"], output.get("row_stride_alignment", 1))
+        row = pad_row(shape[1], output["dtype"], _allocated_alignment(output))
         views[output["name"]] = MatrixView(0, shape, row, 0)
         device = self._device_of(records)
         clusters = self.module_for(device).clusters if self.program.uses_cluster_count else {}
@@ -235,7 +235,7 @@ class Kernel:
             dims.update(zip(self._dims[argument["name"]], check_layout(argument, operand).shape, strict=True))
             libraries.append(operand.library)
         output, shape = self._arguments[self._output], (dims["m"], dims["n"])
-        alignment = max(output.get("row_stride_alignment", 1), 1)
+        alignment = _allocated_alignment(output)
         if key is not None and libraries == ["torch"] * len(libraries):
             self._allocators[key] = torch_allocator(inputs[0], shape, output["dtype"], alignment)
         handle = None if stream is None else handle_of(stream)
@@ -299,7 +299,8 @@ class Kernel:
         )
 
     def _plan(self, operands: Mapping[str, Operand], views: dict[str, MatrixView], module: LoadedModule) -> LaunchPlan:
-        key = (module.context, *(operand.signature for operand in operands.values()))
+        placed = [operands[self._names[number]].address % unit for number, unit in self.program.placed]
+        key = (module.context, *(operand.signature for operand in operands.values()), *placed)
         plan: LaunchPlan | None = self._plans[key]
         if plan is None:
             library = operands[self._names[self._matrices[0]]].library
@@ -321,7 +322,7 @@ class Kernel:
     def _remember(self, values: Sequence[Any], launch: Prepared, plan: LaunchPlan | None) -> None:
         """Keep what the next call of torch tensors like `values` needs; `plan` where other addresses may go into it."""
         if self._keys is None:
-            self._keys = CallKeys(self._arguments, driver.api().cuCtxGetCurrent)
+            self._keys = CallKeys(self._arguments, driver.api().cuCtxGetCurrent, self.program.placed)
         key = self._keys.of(values)
         self._launches[key] = launch
         if plan is not None:
@@ -339,6 +340,11 @@ class Kernel:
         else:
             return None
         return follow() if follow else None
+
+
+def _allocated_alignment(output: Mapping[str, Any]) -> int:
+    """What the rows of an output that the runtime allocates are padded to, in bytes."""
+    return max(output.get("allocated_alignment", 1), output.get("row_stride_alignment", 1))
 
 
 def _differ(stream: int, other: int) -> bool:

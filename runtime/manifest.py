@@ -9,7 +9,8 @@
      "origin": text|null,                   the IR that it was compiled from, for `lowtide check`; not read here
      "example": {"m": …, "n": …, "k": …},                                  run-time extents that `verify` uses
      "arguments": [{"name", "role": "input"|"output", "kind": "matrix"|"full"|"per_row"|"per_column"|"scalar",
-                    "dtype", "shape": [int|null, …], "base_alignment": bytes, "row_stride_alignment": bytes}, …],
+                    "dtype", "shape": [int|null, …], "base_alignment": bytes, "row_stride_alignment": bytes,
+                    "allocated_alignment": bytes}, …],     of the rows of an output that the runtime allocates; optional
      "host": [op, …]}                                                        as `host_compiler` reads it
 
 An op is {"op": name, "results": [value, …], "operands": [value, …], "attributes": {…}}, in SSA order. The arguments are
@@ -31,11 +32,16 @@ A kernel argument of type "tensor_map" is the 128-byte CUtensorMap by value, mad
                     "dtype": "bf16",               the operand's
                     "element_strides": [1, 1]}}    may be left out; 1 to 8, the last 1
 
-The parameter is aligned to 64 bytes in the PTX. Elements outside of the operand read as zero (`tensor_maps`).
+The parameter is aligned to 64 bytes in the PTX. Elements outside of the operand read as zero (`tensor_maps`). Its
+operand is an argument, or a matrix by its address, extents and row stride: then "name" is that of the argument that it
+takes the place of.
 
 A workspace is scratch memory that the runtime owns (`workspaces`); the value is its address, its operand its elements:
 
     {"op": "tile.workspace", "results": ["v12"], "operands": ["v11"], "attributes": {"dtype": "i32", "zeroed": true}}
+
+Its elements may depend on a base address as far as arith.remui by a constant says where in a unit that lies, and so may
+a grid. A launch of no CTAs is left out.
 """
 
 from __future__ import annotations
@@ -227,7 +233,7 @@ def _check_argument(argument: Mapping[str, Any], at: str) -> None:
         raise ValueError(
             f"{at}: shape {shown(shape)} must have {KINDS[str(kind)]} extents, each null or an integer ≥ 0"
         )
-    for key in ("base_alignment", "row_stride_alignment"):
+    for key in ("base_alignment", "row_stride_alignment", "allocated_alignment"):
         value = argument.get(key, 1)
         if not is_integer(value) or not 1 <= value <= _MAX_ALIGNMENT or value & (value - 1):
             raise ValueError(f"{at}: {key} {shown(value)} must be a power of two in bytes, at most {_MAX_ALIGNMENT}")

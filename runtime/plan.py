@@ -1,8 +1,8 @@
 """A launch in two steps: first what depends on the operands' signature, then what depends on addresses and scalars.
 
-`LaunchPlan` is made once for each (context, shapes, strides, dtypes, device), `PreparedLaunch` once for each set of
-base addresses and run-time scalars under it; what is left for the call is the stream. A prepared launch's arguments are
-never written again, so threads can share it.
+`LaunchPlan` is made once for each (context, shapes, strides, dtypes, device, alignment of what may be packed),
+`PreparedLaunch` once for each set of base addresses and run-time scalars under it; what is left for the call is the
+stream. A prepared launch's arguments are never written again, so threads can share it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from lowtide.runtime.argument_block import ArgumentBlock, ArgumentLayout
 from lowtide.runtime.checks import MatrixView, address_error, overlap_error
 from lowtide.runtime.host_program import HostProgram
 from lowtide.runtime.launch_config import launch_config
+from lowtide.runtime.launch_shape import LaunchShape
 from lowtide.runtime.module import LoadedModule
 from lowtide.runtime.operands import Operand
 from lowtide.runtime.tensor_map_encoder import TensorMapEncoder
@@ -35,7 +36,9 @@ class LaunchPlan:
     program: HostProgram
     module: LoadedModule
     kept: tuple[Any, ...]  # what `program.early` keeps for `program.late`
+    shapes: tuple[LaunchShape, ...]  # of the launches that have CTAs; so are grids, layouts and functions
     grids: tuple[tuple[int, int, int], ...]
+    rows: Callable[[Sequence[Any]], tuple[Any, ...]]  # of what `program.late` gives, the arguments of those launches
     aligned: tuple[tuple[int, int], ...]  # (argument, mask that its base address must not meet)
     output: int  # the output argument
     output_span: int
@@ -69,7 +72,7 @@ class LaunchPlan:
         assertion of the kernel fails or TMA cannot read an operand."""
         self.check_addresses(calls)
         blocks = self.fill(calls, self.program.placeholders)
-        if not self.needs:
+        if not any(need.size for need in self.needs):
             return PreparedLaunch(self, blocks)
         given = None
         if workspace is not None:
@@ -79,7 +82,7 @@ class LaunchPlan:
 
     def fill(self, calls: Sequence[Any], workspaces: Sequence[int]) -> list[ArgumentBlock]:
         """The arguments of each launch. Raises LaunchError."""
-        rows = self.program.late(self.kept, [*calls, *workspaces] if workspaces else calls)
+        rows = self.rows(self.program.late(self.kept, [*calls, *workspaces] if workspaces else calls))
         return [layout.fill(values, self.encode) for layout, values in zip(self.layouts, rows, strict=True)]
 
     def check_apart(self, calls: Sequence[Any], workspaces: Sequence[int]) -> None:
@@ -109,7 +112,7 @@ class LaunchPlan:
         if found is None:
             if len(self.configs) >= _MOST_STREAMS:
                 self.configs.clear()
-            shapes = zip(self.program.launches, self.grids, strict=True)
+            shapes = zip(self.shapes, self.grids, strict=True)
             found = tuple(launch_config(grid, shape, stream) for shape, grid in shapes)
             self.configs[stream] = found
         return found
@@ -130,6 +133,8 @@ def make_plan(
     kept, grids, counts = program.early(views, module.device.sm_count, module.clusters)
     spans = [(i, views[x["name"]].span) for i, x in enumerate(arguments) if x["name"] in views]
     output = next(i for i, x in enumerate(arguments) if x["role"] == "output")
+    launched = [i for i, grid in enumerate(grids) if grid[0]]
+    shapes = tuple(program.launches[i] for i in launched)
     cuda = driver.api()
     return LaunchPlan(
         name=name,
@@ -137,7 +142,9 @@ def make_plan(
         program=program,
         module=module,
         kept=kept,
-        grids=grids,
+        shapes=shapes,
+        grids=tuple(grids[i] for i in launched),
+        rows=tuple if len(launched) == len(grids) else lambda rows: tuple(rows[i] for i in launched),
         aligned=tuple((i, arguments[i].get("base_alignment", 1) - 1) for i, _ in spans),
         output=output,
         output_span=dict(spans)[output],
@@ -147,8 +154,8 @@ def make_plan(
         needs=program.needs(counts),
         workspaces=workspaces,
         place=Place(module.context, module.device.ordinal, library),
-        layouts=tuple(ArgumentLayout(shape.types) for shape in program.launches),
-        functions=tuple(module.functions[shape.kernel] for shape in program.launches),
+        layouts=tuple(ArgumentLayout(shape.types) for shape in shapes),
+        functions=tuple(module.functions[shape.kernel] for shape in shapes),
         configs={},
         home=cuda.CUcontext(module.context),
         launch=cuda.cuLaunchKernelEx,

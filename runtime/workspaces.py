@@ -55,6 +55,9 @@ class Buffer:
     owner: Any
 
 
+_EMPTY = Buffer(ALIGNMENT, 0, None)  # of a workspace without elements: nothing reads its address
+
+
 def needs_of(shapes: Sequence[WorkspaceShape], counts: Sequence[int]) -> tuple[Need, ...]:
     """The workspaces with their sizes; `counts` are their numbers of elements."""
     return tuple(
@@ -133,6 +136,8 @@ class Workspaces:
         with self._lock:
             held = dict(self._slots.pop(key, {}))
             for number, need in enumerate(needs):
+                if not need.size:
+                    continue
                 if number not in held or held[number].size < need.size:
                     held[number] = place.allocate(self._name, need.size, stream)
                     if need.zeroed:
@@ -140,13 +145,15 @@ class Workspaces:
             while len(self._slots) >= _MOST_SLOTS:
                 del self._slots[next(iter(self._slots))]
             self._slots[key] = held
-            return [held[number] for number in range(len(needs))]
+            return [held.get(number, _EMPTY) if need.size else _EMPTY for number, need in enumerate(needs)]
 
     def of_graph(self, needs: Sequence[Need], stream: int, place: Place) -> list[Buffer]:
         """Buffers of the graph that is being captured: forget them once the launches are. Raises LaunchError."""
         buffers = []
         for number, need in enumerate(needs):
-            if need.zeroed:
+            if not need.size:
+                buffers.append(_EMPTY)
+            elif need.zeroed:
                 with explained(self._name, need.size):
                     address = self._zeros.address(number, need.size, stream)
                 buffers.append(Buffer(address, need.size, None))

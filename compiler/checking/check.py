@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from itertools import cycle
 from multiprocessing import get_context
 from os import PathLike, cpu_count
 from pathlib import Path
@@ -169,8 +170,8 @@ def _planned(variant: Variant, budget: float, seed: int) -> tuple[Cover, list[Tr
     first, *others = domains_of(subject.problem, (small or cover.shapes)[0].extents)
     runs = [(shape, first, seed + at) for at, shape in enumerate(cover.shapes)]
     runs += [(shape, domain, seed + at) for domain in others for at, shape in enumerate(small)]
-    aligned = subject.aligned
-    return cover, [Trial(at.extents, at.sms, at.padding, domain, seed, aligned) for at, domain, seed in runs]
+    places = cycle(subject.places)
+    return cover, [Trial(at.extents, at.sms, at.padding, domain, seed, next(places)) for at, domain, seed in runs]
 
 
 def _seconds(subject: Subject, level: str, extents: tuple[int, int, int], slowness: float) -> float:

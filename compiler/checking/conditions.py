@@ -14,6 +14,7 @@ from lowtide.compiler.checking.workload import Work
 from lowtide.dialects.tile import KDivisionKind, OperandKind, RasterKind, SchedulerKind, StorePath, TailKind, WavesKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
+from lowtide.passes.schedules.alignment import is_packed
 from lowtide.passes.schedules.facts import runs_ahead
 from lowtide.passes.support.atoms import TMA_RANKS, is_transposed, mma_atom_name
 from lowtide.passes.support.problem import Problem
@@ -166,7 +167,7 @@ def _cut(axis: str, size: int, what: str) -> list[Edge]:
 def _units(schedule: Schedule, problem: Problem) -> dict[str, int]:
     """What the host function asks of extents: whole rows of TMA stores, whole panels of tensor maps beyond `tma`."""
     units = {"M": 1, "N": 1, "K": 1}
-    if schedule.epilogue.path is StorePath.tma:
+    if schedule.epilogue.path is StorePath.tma and not is_packed("d", schedule):
         units["N"] = _ACCESS_BYTES // element_type(problem.d).bytes
     for operand in ("a", "b"):
         given = schedule.mainloop.operand(operand)

@@ -20,7 +20,7 @@ from lowtide.errors import Error, IRError
 from lowtide.interpreter.host import LEVELS
 from lowtide.passes.base import walk
 from lowtide.passes.pipeline import STEPS
-from lowtide.passes.schedules.alignment import alignments_of
+from lowtide.passes.schedules.alignment import alignments_of, moved_alignment
 from lowtide.passes.support.problem import Problem
 from lowtide.runtime import storage
 from lowtide.targets import Target, get
@@ -72,6 +72,12 @@ class Subject:
         """Bytes that the base and rows of A, B and D are multiples of."""
         found = alignments_of(self.schedule, self.facts)
         return found["a"], found["b"], found["d"]
+
+    @property
+    def places(self) -> list[tuple[int, int, int]]:
+        """`aligned`; and where matrices are packed, what they are aligned to where that is not needed."""
+        moved = alignments_of(self.schedule, self.facts, moved_alignment)
+        return list(dict.fromkeys((self.aligned, (moved["a"], moved["b"], moved["d"]))))
 
     @property
     def interpreted(self) -> list[Source]:

@@ -27,7 +27,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import CompileError, IRError, PassError, ScheduleError
 from lowtide.passes.base import walk
 from lowtide.passes.schedules.choice import Choice, choose
-from lowtide.passes.support.kernels import schedule_of
+from lowtide.passes.support.kernels import gemm_kernels, launches_of, schedule_of
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 
@@ -118,7 +118,8 @@ def explain_ir(
             )
         else:
             settled, module = target_of(origin), origin
-        launch, kernel = _only(module, tile.LaunchOp), _only(module, tile.KernelOp)
+        kernel = _only(tile.KernelOp, gemm_kernels(module))
+        launch = _only(tile.LaunchOp, launches_of(module, kernel))
         schedule, accesses = schedule_of(kernel), accesses_of(module, in_file=as_given)
         resources = _resources(launch, lowered, settled)
         ctas_per_sm = resources.ctas_per_sm
@@ -159,8 +160,7 @@ def _choice(origin: ir.Module, target: Target) -> Choice | None:
 OpT = TypeVar("OpT", bound=ir.OpView)
 
 
-def _only(module: ir.Module, op_class: type[OpT]) -> OpT:
-    found = walk(module, op_class)
+def _only(op_class: type[OpT], found: list[OpT]) -> OpT:
     if len(found) != 1:
         raise IRError(f"a kernel is explained alone: one {op_class.OPERATION_NAME}, this module has {len(found)}")
     return found[0]

@@ -8,7 +8,7 @@ from lowtide.dialects.enums import cache_hint_of, operand_kind
 from lowtide.dialects.tile import OperandKind
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import walk
-from lowtide.passes.schedules.alignment import WIDEST, alignments_in
+from lowtide.passes.schedules.alignment import WIDEST, alignments_in, moved_alignment
 from lowtide.passes.support.problem import element_bits
 
 # Row strides known only at run time are taken to be this many bytes: a whole number of sectors.
@@ -24,7 +24,7 @@ class Names:
         self.mapped: dict[ir.Value, ir.MemRefType] = {}
         """The matrix behind each tensor map."""
         self.operands: list[tuple[str, ir.Type]] = []
-        self.alignments = alignments_in(module)
+        self.alignments = alignments_in(module, moved_alignment)
         kernels = {
             ir.StringAttr(kernel.attributes["sym_name"]).value: kernel.regions[0].blocks[0].arguments
             for kernel in walk(module, tile.KernelOp)
@@ -38,6 +38,8 @@ class Names:
             elif op.name == "sm.tensor_map":
                 host[op.results[0]] = host.get(op.operands[0], "?")
                 matrices[op.results[0]] = ir.MemRefType(op.operands[0].type)
+            elif op.name == "arith.select" and op.operands[2] in host:  # a matrix, or what it is packed to
+                host[op.results[0]] = host[op.operands[2]]
             elif op.name == "tile.launch":
                 view = op.opview
                 inner = kernels.get(ir.FlatSymbolRefAttr(view.kernel).value, [])

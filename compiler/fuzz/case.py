@@ -172,7 +172,8 @@ def _trial(case: Case, subject: Subject) -> Trial:
         spec.k if spec.k is not None else depth - (_missing(k, case.seed) if "ragged" in words["steps"] else 0),
     )
     domain = domains_of(subject.problem, (max(extents[0], 1), max(extents[1], 1), max(extents[2], 1)))[0]
-    return Trial(extents, int(words["sms"]), int(words["padding"]), domain, case.seed, subject.aligned)
+    place = subject.places[case.seed % len(subject.places)]
+    return Trial(extents, int(words["sms"]), int(words["padding"]), domain, case.seed, place)
 
 
 def _extent(axis: Axis, word: str, seed: int) -> int:

@@ -50,13 +50,14 @@ struct Operand {
   std::optional<int64_t> padding;
   std::optional<CacheHint> cache;
   std::optional<RepeatKind> load;
+  std::optional<PackKind> pack;
 
   Operand() = default;
   explicit Operand(OperandAttr a)
       : copy(a.getCopy()), swizzle(a.getSwizzle()), stage(a.getStage()), padding(a.getPadding()),
-        cache(a.getCache()), load(a.getLoad()) {}
+        cache(a.getCache()), load(a.getLoad()), pack(a.getPack()) {}
   OperandAttr build(MLIRContext *context) const {
-    return OperandAttr::get(context, copy, swizzle, stage, padding, cache, load);
+    return OperandAttr::get(context, copy, swizzle, stage, padding, cache, load, pack);
   }
   template <typename Visitor> void visit(Visitor &&visitor) {
     visitor.atom("copy", copy, "cp.async.16");
@@ -65,6 +66,7 @@ struct Operand {
     visitor.integer("padding", padding);
     visitor.word("cache", cache);
     visitor.word("load", load);
+    visitor.word("pack", pack);
   }
 };
 
@@ -131,13 +133,14 @@ struct Epilogue {
   std::optional<int64_t> buffers;
   SwizzleAttr swizzle;
   std::optional<CacheHint> cache;
+  std::optional<PackKind> pack;
 
   Epilogue() = default;
   explicit Epilogue(EpilogueAttr e)
       : path(e.getPath()), math(e.getMath()), tile(e.getTile()), buffers(e.getBuffers()), swizzle(e.getSwizzle()),
-        cache(e.getCache()) {}
+        cache(e.getCache()), pack(e.getPack()) {}
   EpilogueAttr build(MLIRContext *context) const {
-    return EpilogueAttr::get(context, path, math, tile, buffers, swizzle, cache);
+    return EpilogueAttr::get(context, path, math, tile, buffers, swizzle, cache, pack);
   }
   template <typename Visitor> void visit(Visitor &&visitor) {
     visitor.word("path", path);
@@ -146,6 +149,7 @@ struct Epilogue {
     visitor.integer("buffers", buffers);
     visitor.value("swizzle", swizzle);
     visitor.word("cache", cache);
+    visitor.word("pack", pack);
   }
 };
 

@@ -244,6 +244,33 @@ LogicalResult WorkspaceOp::verify() {
   return success();
 }
 
+//===--- tile.pack, tile.unpack, tile.copy_matrix --------------------------------------------------------------------===//
+
+static LogicalResult verifyRows(Operation *op, Type type) {
+  auto matrix = cast<MemRefType>(type);
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  if (matrix.getRank() != 2 || failed(matrix.getStridesAndOffset(strides, offset)) || strides[1] != 1)
+    return op->emitOpError() << "takes a matrix whose rows are contiguous, such as memref<?x?xbf16, strided<[?, 1]>>, "
+                             << "not " << matrix;
+  return success();
+}
+
+LogicalResult PackOp::verify() {
+  if (!llvm::isPowerOf2_64(getAlign()))
+    return emitOpError() << "aligns rows to a power of two of bytes, not to " << static_cast<int64_t>(getAlign());
+  return verifyRows(*this, getSource().getType());
+}
+
+LogicalResult UnpackOp::verify() {
+  auto pack = getSource().getDefiningOp<PackOp>();
+  if (!pack || !pack.getUninitialized() || pack.getSource() != getTarget())
+    return emitOpError() << "copies what tile.pack gave, uninitialized, for the matrix that it is copied into";
+  return verifyRows(*this, getTarget().getType());
+}
+
+LogicalResult CopyMatrixOp::verify() { return verifyRows(*this, getSource().getType()); }
+
 //===--- tile.await_wave ----------------------------------------------------------------------------------------===//
 
 LogicalResult AwaitWaveOp::verify() {

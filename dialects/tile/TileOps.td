@@ -64,6 +64,45 @@ def Tile_YieldOp : Tile_Op<"yield", [Pure, Terminator, ReturnLike]> {
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
 }
 
+def Tile_PackOp : Tile_Op<"pack", [AllTypesMatch<["source", "result"]>, MemoryEffects<[MemAlloc]>]> {
+  let summary = "A matrix with aligned rows in place of one that may have others";
+  let description = [{
+    The result is the source itself where its base and its row stride are multiples of `align` bytes, else a matrix of
+    the same extents in a workspace, whose rows are so aligned. It has the source's elements or, if it is
+    `uninitialized`, none yet: it is written in the source's place, and `tile.unpack` copies it there. With
+    `whole_rows`, the rows must be a multiple of `align` bytes long too, since whoever writes the result writes whole
+    units of so many bytes.
+
+    ```mlir
+    %packed = tile.pack %a align(16) : memref<?x?xbf16, strided<[?, 1]>>
+    %output = tile.pack %d align(16) whole_rows uninitialized : memref<?x?xbf16, strided<[?, 1]>>
+    ```
+  }];
+  let arguments = (ins Tile_InputMemRef:$source, I64Attr:$align, UnitAttr:$whole_rows, UnitAttr:$uninitialized);
+  let results = (outs AnyMemRef:$result);
+  let assemblyFormat = [{
+    $source `align` `(` $align `)` (`whole_rows` $whole_rows^)? (`uninitialized` $uninitialized^)? attr-dict
+    `:` type($source)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_UnpackOp : Tile_Op<"unpack", [AllTypesMatch<["source", "target"]>]> {
+  let summary = "Copies a matrix that `tile.pack` gave to the one in whose place it was written";
+  let description = [{
+    Does nothing where the two are the same matrix.
+
+    ```mlir
+    %output = tile.pack %d align(16) uninitialized : memref<?x?xbf16, strided<[?, 1]>>
+    …
+    tile.unpack %output into %d : memref<?x?xbf16, strided<[?, 1]>>
+    ```
+  }];
+  let arguments = (ins Tile_InputMemRef:$source, Tile_OutputMemRef:$target);
+  let assemblyFormat = "$source `into` $target attr-dict `:` type($source)";
+  let hasVerifier = 1;
+}
+
 //===--- host side ----------------------------------------------------------------------------------------------===//
 
 def Tile_SmCountOp : Tile_Op<"sm_count", [Pure]> {
@@ -175,6 +214,22 @@ def Tile_ReturnOp : Tile_Op<"return", [Pure, Terminator, ReturnLike, HasParent<"
     ```
   }];
   let assemblyFormat = "attr-dict";
+}
+
+def Tile_CopyMatrixOp : Tile_Op<"copy_matrix", [AllTypesMatch<["source", "target"]>]> {
+  let summary = "Copies a matrix: each CTA of the launch copies a part";
+  let description = [{
+    Both matrices have the same extents, and each any base and row stride. Only elements of the source are read, and
+    only elements of the target written. Each CTA copies one of consecutive runs of units; a unit lies in 16 aligned
+    bytes of a row of the target.
+
+    ```mlir
+    tile.copy_matrix %source to %target : memref<?x?xbf16, strided<[?, 1]>>
+    ```
+  }];
+  let arguments = (ins Tile_InputMemRef:$source, Tile_OutputMemRef:$target);
+  let assemblyFormat = "$source `to` $target attr-dict `:` type($source)";
+  let hasVerifier = 1;
 }
 
 def Tile_GridDependencyWaitOp : Tile_Op<"grid_dependency_wait", [MemoryEffects<[MemRead, MemWrite]>]> {

@@ -45,6 +45,9 @@ def Tile_RepeatKind : Tile_Enum<"RepeatKind", "how often a CTA does something: f
 def Tile_UnrollKind : Tile_Enum<"UnrollKind", "how many steps of K the loop over them spells out", [
     I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"full", 1>]>;
 
+def Tile_PackKind : Tile_Enum<"PackKind", "what happens to a matrix whose base or rows are not aligned", [
+    I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"rows", 1>]>;
+
 def Tile_StorePath : Tile_Enum<"StorePath", "how the accumulators reach D", [
     I32EnumAttrCase<"smem", 0>, I32EnumAttrCase<"direct", 1>, I32EnumAttrCase<"tma", 2>]>;
 
@@ -168,6 +171,7 @@ def Tile_OperandAttr : Tile_SchedulePart<"Operand", "operand"> {
     | `padding` | integer | elements between a row of the stage as it is stored and the next; default 0 |
     | `cache` | `normal`, `evict_first`, `evict_last` | L2 eviction policy of the TMA loads; default `normal` |
     | `load` | `per_tile`, `once` | `once`: a CTA loads the operand for its first work tile and keeps it in the slots of the ring for the others; default `per_tile` |
+    | `pack` | `none`, `rows` | `rows`: where base or rows of the operand are not aligned for the copy, another kernel first copies it to a workspace with aligned rows; default `none` |
 
     ```mlir
     #tile.operand<copy = tma, swizzle = <3,3,3>, cache = evict_last>
@@ -175,7 +179,8 @@ def Tile_OperandAttr : Tile_SchedulePart<"Operand", "operand"> {
   }];
   let parameters = (ins Tile_OptionalAttr<"::mlir::StringAttr">:$copy, Tile_OptionalAttr<"SwizzleAttr">:$swizzle,
                         Tile_OptionalEnum<"StageOrder">:$stage, Tile_OptionalInt:$padding,
-                        Tile_OptionalEnum<"CacheHint">:$cache, Tile_OptionalEnum<"RepeatKind">:$load);
+                        Tile_OptionalEnum<"CacheHint">:$cache, Tile_OptionalEnum<"RepeatKind">:$load,
+                        Tile_OptionalEnum<"PackKind">:$pack);
 }
 
 def Tile_MainloopAttr : Tile_SchedulePart<"Mainloop", "mainloop"> {
@@ -234,6 +239,7 @@ def Tile_EpilogueAttr : Tile_SchedulePart<"Epilogue", "epilogue"> {
     | `buffers` | integer | number of scratch buffers, used in turn (`tma` only); default 1 |
     | `swizzle` | `<B,M,S>` | swizzle of the scratch buffers |
     | `cache` | `normal`, `evict_first`, `evict_last` (`tma`), `streaming`, `write_through` (otherwise) | cache policy of the stores; default `normal` |
+    | `pack` | `none`, `rows` | `rows`: where base or rows of D or of a full operand are not aligned, the kernel accesses a workspace with aligned rows, and another kernel copies it from or to the matrix; default `none` |
 
     ```mlir
     #tile.epilogue<path = tma, math = registers, tile = [128, 64], buffers = 4, swizzle = <3,3,3>>
@@ -241,7 +247,8 @@ def Tile_EpilogueAttr : Tile_SchedulePart<"Epilogue", "epilogue"> {
   }];
   let parameters = (ins Tile_OptionalEnum<"StorePath">:$path, Tile_OptionalEnum<"EpilogueMath">:$math,
                         Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$tile, Tile_OptionalInt:$buffers,
-                        Tile_OptionalAttr<"SwizzleAttr">:$swizzle, Tile_OptionalEnum<"CacheHint">:$cache);
+                        Tile_OptionalAttr<"SwizzleAttr">:$swizzle, Tile_OptionalEnum<"CacheHint">:$cache,
+                        Tile_OptionalEnum<"PackKind">:$pack);
 }
 
 def Tile_ScheduleAttr : Tile_SchedulePart<"Schedule", "schedule"> {

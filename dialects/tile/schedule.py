@@ -18,6 +18,7 @@ from lowtide.dialects._tile_enum_gen import (
     EpilogueMath,
     KDivisionKind,
     LaunchKind,
+    PackKind,
     RepeatKind,
     SchedulerKind,
     StageOrder,
@@ -106,7 +107,7 @@ class Grid(_Part):
 class Operand(_Part):
     """`#tile.operand`: how A or B is copied for the multiply.
 
-    `stage`, `padding`, `cache` and `load` may stay None: as loaded, none, normal, and per tile.
+    `stage`, `padding`, `cache`, `load` and `pack` may stay None: as loaded, none, normal, per tile, and none.
     """
 
     copy: str | None = field(default=None, metadata=_is(Name("the name of an atom, e.g. cp.async.16")))
@@ -115,6 +116,7 @@ class Operand(_Part):
     padding: int | None = field(default=None, metadata=_is(Integer()))
     cache: CacheHint | None = field(default=None, metadata=_is(Word(CacheHint)))
     load: RepeatKind | None = field(default=None, metadata=_is(Word(RepeatKind)))
+    pack: PackKind | None = field(default=None, metadata=_is(Word(PackKind)))
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,8 @@ class Multiply(_Part):
 
 @dataclass(frozen=True)
 class Epilogue(_Part):
-    """`#tile.epilogue`: how the accumulators become D. `buffers` and `cache` may stay None: one, and normal."""
+    """`#tile.epilogue`: how the accumulators become D. `buffers`, `cache` and `pack` may stay None: one, normal,
+    and none."""
 
     path: StorePath | None = field(default=None, metadata=_is(Word(StorePath)))
     math: EpilogueMath | None = field(default=None, metadata=_is(Word(EpilogueMath)))
@@ -166,6 +169,7 @@ class Epilogue(_Part):
     buffers: int | None = field(default=None, metadata=_is(Integer()))
     swizzle: SwizzleBits | None = field(default=None, metadata=_is(SWIZZLE))
     cache: CacheHint | None = field(default=None, metadata=_is(Word(CacheHint)))
+    pack: PackKind | None = field(default=None, metadata=_is(Word(PackKind)))
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,11 @@ class GlobalMemory(Cells):
             )
         return start + self.origin
 
+    def holds(self, address: int, size: int) -> bool:
+        """Whether bytes lie in an allocation, where anyone may access them."""
+        start = address - self.origin
+        return bool(self._accessible[start : start + size].all())
+
     def contents(self, name: str) -> tuple[Values, NDArray[np.bool_]]:
         """An allocation's payload (rows, columns), and which of its elements were ever written."""
         buffer = next(buffer for buffer in self.buffers if buffer.name == name)

@@ -52,15 +52,17 @@ def store_box(
 ) -> None:
     """cp.async.bulk.tensor: one thread starts a store of the box at a shared address. Coordinates outermost first.
 
-    Elements outside the tensor are dropped, in units of 16 bytes. Raises InterpreterError for a misaligned box, rows of
-    the tensor that are not whole units, a box that the async proxy may not see, and a race.
+    Elements outside the tensor are dropped, in units of 16 bytes: of a unit that a row ends in all is written. Raises
+    InterpreterError for a misaligned box, rows that end within a unit whose rest is no one's to write, a box that the
+    async proxy may not see, and a race.
     """
     if address % ALIGNMENT:
         raise violation(state, op, f"a box at shared memory address {address:#x}; TMA needs a multiple of {ALIGNMENT}")
     box = places(map, corner, address)
     element = map.element
     row_bytes = map.shape[-1] * element.bytes
-    if row_bytes % _GRANULE:
+    behind = -row_bytes % _GRANULE
+    if behind and not state.machine.memory.holds(map.matrix.address + row_bytes, behind):
         raise violation(
             state,
             op,
@@ -77,12 +79,13 @@ def store_box(
 def _write(
     state: AgentState, access: Access, box: BoxPlaces, payload: np.ndarray, dtype: str, width: int
 ) -> list[tuple[Access, Span]]:
-    """The part of a box that lies in the matrix, written asynchronously: runs of as many elements as exist."""
+    """The part of a box that lies in the matrix, in whole units, written asynchronously."""
     written = []
     for used in np.unique(box.used[box.used > 0]):
         chosen = box.used == used
         lanes = None if access.lanes is None else np.asarray(access.lanes)[chosen]
-        part, count = replace(access, lanes=lanes), int(used) // width
+        whole = min(-(-int(used) // _GRANULE) * _GRANULE, payload.shape[1] * width)
+        part, count = replace(access, lanes=lanes), whole // width
         span = state.machine.memory.start_store(part, box.globals[chosen], payload[chosen, :count], dtype, count)
         written.append((part, span))
     return written

@@ -5,10 +5,13 @@ from typing import Any
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import Matrix
+from lowtide.interpreter.program.ir_types import MemRef
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp
 
 OPS = OpTable()
+
+DYNAMIC = -(2**63)
 
 
 def _matrix(state: AgentState, op: DecodedOp) -> Matrix:
@@ -37,6 +40,23 @@ def extract_strided_metadata(state: AgentState, op: DecodedOp) -> None:
     strides = (matrix.row_stride, 1) if len(matrix.shape) == 2 else (1,)
     for slot, value in zip(op.results, (matrix, 0, *matrix.shape, *strides), strict=True):
         state.values[slot] = value
+
+
+@OPS.implements("memref.reinterpret_cast")
+def reinterpret_cast(state: AgentState, op: DecodedOp) -> None:
+    """A matrix on the memory of another, its first element there too."""
+    source, attributes, type = _matrix(state, op), op.attributes, op.result_types[0]
+    assert isinstance(type, MemRef)
+    given = iter(op.operands[1:])
+
+    def values(name: str) -> list[int]:
+        static = attributes[name]
+        return [state.values[next(given)] if value == DYNAMIC else value for value in static]
+
+    offsets, sizes, strides = (values(f"static_{name}") for name in ("offsets", "sizes", "strides"))
+    if offsets != [0] or strides[1:] != [1]:
+        raise violation(state, op, f"offset {offsets[0]}, strides {strides}; take 0, and 1 for columns")
+    state.values[op.results[0]] = Matrix(source.name, source.address, tuple(sizes), strides[0], type.element)
 
 
 @OPS.implements("memref.cast", "memref.memory_space_cast")

@@ -58,6 +58,17 @@ def _as_nk(b: NDArray[Any], layout: str) -> NDArray[Any]:
     return {"n": b, "t": b.T}[layout[1]]
 
 
+@OPS.implements("tile.pack")
+def pack(state: AgentState, op: DecodedOp) -> None:
+    """The matrix itself, wherever it lies: nothing of this level needs alignment."""
+    state.values[op.results[0]] = state.values[op.operands[0]]
+
+
+@OPS.implements("tile.unpack")
+def unpack(state: AgentState, op: DecodedOp) -> None:
+    """Nothing: what was packed is the matrix itself."""
+
+
 # The host -------------------------------------------------------------------------------------------------------------
 
 
@@ -104,6 +115,8 @@ def launch(state: AgentState, op: DecodedOp) -> None:
     if start is None:
         raise violation(state, op, "a kernel launches nothing; launch from the host function")
     grid, *arguments = (state.values[slot] for slot in op.operands)
+    if grid == 0:
+        return
     attributes = op.attributes
     request = LaunchRequest(
         attributes["kernel"],
@@ -125,6 +138,18 @@ def launch(state: AgentState, op: DecodedOp) -> None:
 def grid_dependency_wait(state: AgentState, op: DecodedOp) -> None:
     together(state, op)
     state.machine.memory.earlier_kernels_ended(state.cta.index, state.warp)
+
+
+@OPS.implements("tile.copy_matrix")
+def copy_matrix(state: AgentState, op: DecodedOp) -> None:
+    """Each CTA copies a run of rows."""
+    source, target = (state.values[slot] for slot in op.operands)
+    if source.shape != target.shape:
+        raise violation(state, op, f"copies a matrix of {source.shape} to one of {target.shape}")
+    rows, columns = source.shape
+    first, end = (rows * number // state.machine.grid for number in (state.cta.index, state.cta.index + 1))
+    size = (end - first, columns)
+    store_inside(state, op, Window(target, first, 0, size), load_window(state, op, Window(source, first, 0, size)))
 
 
 @OPS.implements("tile.launch_dependents")

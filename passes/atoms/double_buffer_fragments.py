@@ -24,10 +24,10 @@ from typing import ClassVar
 from mlir import ir
 from mlir.dialects import scf
 
-from lowtide.dialects import sm, tile
+from lowtide.dialects import sm
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.kernels import main_loop, schedule_of
+from lowtide.passes.support.kernels import gemm_kernels, main_loop, schedule_of
 from lowtide.passes.support.operand_loads import OperandLoad, is_operand_load, same_load
 from lowtide.passes.support.rewriting import after, before, defining_op, ops_in, rebuild_loop
 from lowtide.targets import Target
@@ -42,7 +42,7 @@ class DoubleBufferFragments(Pass):
     gives: ClassVar[Level] = Level.ATOMS
 
     def run(self, module: ir.Module, target: Target) -> None:
-        for kernel in walk(module, tile.KernelOp):
+        for kernel in gemm_kernels(module):
             if schedule_of(kernel, "multiply.fragment_buffers").multiply.fragment_buffers != 2:
                 continue
             for wait in walk(kernel, sm.ConsumerWaitOp):

@@ -45,7 +45,7 @@ from lowtide.passes.epilogue.stores import store_by_tma
 from lowtide.passes.schedules.facts import runs_ahead
 from lowtide.passes.support.atoms import fragment_type, tiled_mma_of
 from lowtide.passes.support.buffers import buffer_type
-from lowtide.passes.support.kernels import schedule_of
+from lowtide.passes.support.kernels import gemm_kernels, schedule_of
 from lowtide.passes.support.problem import buffer_bytes, element_bits
 from lowtide.passes.support.rewriting import before, erase
 from lowtide.passes.support.tensor_map_arguments import TensorMapArguments, launch_of
@@ -71,7 +71,7 @@ class LowerEpilogue(Pass):
     gives: ClassVar[Level] = Level.EPILOGUE
 
     def run(self, module: ir.Module, target: Target) -> None:
-        for kernel in walk(module, tile.KernelOp):
+        for kernel in gemm_kernels(module):
             schedule = schedule_of(kernel, *_FIELDS)
             by_tma = schedule.epilogue.path is StorePath.tma and bool(walk(kernel, tile.StoreOp))
             maps = TensorMapArguments(kernel, launch_of(module, kernel)) if by_tma else None

@@ -5,10 +5,12 @@ checked here, before any other pass reads it.
 """
 
 from lowtide.passes.problem.choose_schedule import ChooseSchedule
+from lowtide.passes.problem.pack_operands import PackOperands
 from lowtide.passes.problem.verify_schedule import VerifySchedule
 from lowtide.passes.steps import Step
 
 STEPS = (
     Step(ChooseSchedule, "first: every later pass only reads the schedule"),
     Step(VerifySchedule, "before any pass relies on it: the rules of the target, in the user's terms"),
+    Step(PackOperands, "what the schedule packs; every later pass sees aligned rows"),
 )

@@ -18,7 +18,7 @@ from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.built_for import mismatches
 from lowtide.passes.schedules.launched_for import launch_mismatches
 from lowtide.passes.schedules.rules import broken_rule
-from lowtide.passes.support.kernels import problem_of, schedule_of
+from lowtide.passes.support.kernels import gemm_kernels, problem_of, schedule_of
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 
@@ -32,7 +32,7 @@ class VerifySchedule(Pass):
     def run(self, module: ir.Module, target: Target) -> None:
         for gemm in walk(module, tile.GemmOp):
             _hold(gemm, Problem.of(gemm), target)
-        for kernel in walk(module, tile.KernelOp):
+        for kernel in gemm_kernels(module):
             problem = problem_of(kernel)
             _hold(kernel, problem, target)
             _refuse_first(mismatches(kernel, schedule_of(kernel), problem))

@@ -4,13 +4,14 @@ One function for all who need it: the manifest, whose checks refuse other operan
 the tests, and `explain`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import TypeAlias
 
 from mlir import ir
 
 from lowtide import targets
-from lowtide.dialects.tile import StorePath
+from lowtide.dialects.tile import PackKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.facts import multiplying_threads
@@ -19,26 +20,38 @@ from lowtide.passes.support.problem import Problem, problem_in
 
 # Base and strides of a tensor map (CUDA driver API, cuTensorMapEncodeTiled); the widest access of a thread.
 WIDEST = 16
+Alignment: TypeAlias = Callable[[str, Schedule, Problem], int]
 WIDEST_OF_ALL: Mapping[str, int] = MappingProxyType(dict.fromkeys(("a", "b", "d"), WIDEST))
 
 
 def alignment_of(name: str, schedule: Schedule, problem: Problem) -> int:
-    """Bytes of which the base and the row stride of a matrix, `a`, `b` or `d`, must be multiples.
+    """Bytes of which the base and the row stride of a matrix, `a`, `b` or `d`, must be multiples: one element where it
+    is packed. Where the schedule does not say yet how it is moved, those of the widest access."""
+    if is_packed(name, schedule):
+        return element_type(problem.d if name == "d" else problem.operand(name)).bytes
+    return moved_alignment(name, schedule, problem)
 
-    Where the schedule does not say yet how it is moved, those of the widest access.
-    """
+
+def is_packed(name: str, schedule: Schedule) -> bool:
+    """Whether the schedule packs a matrix, `a`, `b` or `d`, that is not aligned."""
+    part = schedule.epilogue if name == "d" else schedule.mainloop.operand(name)
+    return part.pack is PackKind.rows
+
+
+def moved_alignment(name: str, schedule: Schedule, problem: Problem) -> int:
+    """`alignment_of` what the kernel itself reads or writes: the matrix or, if it is packed, a workspace."""
     return _of_output(schedule, problem) if name == "d" else _of_input(name, schedule, problem)
 
 
-def alignments_of(schedule: Schedule, problem: Problem) -> dict[str, int]:
-    """`alignment_of` of each matrix, by name."""
-    return {name: alignment_of(name, schedule, problem) for name in ("a", "b", "d")}
+def alignments_of(schedule: Schedule, problem: Problem, of: Alignment = alignment_of) -> dict[str, int]:
+    """`alignment_of`, or `moved_alignment`, of each matrix, by name."""
+    return {name: of(name, schedule, problem) for name in ("a", "b", "d")}
 
 
-def alignments_in(module: ir.Module) -> Mapping[str, int]:
+def alignments_in(module: ir.Module, of: Alignment = alignment_of) -> Mapping[str, int]:
     """`alignments_of` the schedule and problem that a module of any level carries; `WIDEST` where it carries none."""
     schedule, problem = Schedule.carried_by(module), problem_in(module)
-    return WIDEST_OF_ALL if schedule is None or problem is None else alignments_of(schedule, problem)
+    return WIDEST_OF_ALL if schedule is None or problem is None else alignments_of(schedule, problem, of)
 
 
 def _of_input(name: str, schedule: Schedule, problem: Problem) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from lowtide.dialects.tile import CacheHint, EpilogueMath, OperandKind, StorePath
+from lowtide.dialects.tile import CacheHint, EpilogueMath, OperandKind, PackKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
@@ -107,11 +107,11 @@ def _tma_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
     rows, columns = schedule.epilogue.tile
     if OperandKind.full in problem.kinds:
         yield "epilogue.path = tma has no room for a full operand, which is read in rows; take epilogue.path = smem"
-    if problem.n is not None and not stores_whole_rows(problem):
+    if problem.n is not None and not stores_whole_rows(problem) and schedule.epilogue.pack is not PackKind.rows:
         whole = 128 // element_type(problem.d).bits
         yield (
             f"epilogue.path = tma stores whole 16 bytes and would overwrite what lies behind D's rows of {problem.n} "
-            f"elements; take epilogue.path = smem, or N = {-(-problem.n // whole) * whole}"
+            f"elements; take epilogue.path = smem, epilogue.pack = rows, or N = {-(-problem.n // whole) * whole}"
         )
     wanted = WGMMA_ROWS * schedule.sharing
     if rows != wanted:

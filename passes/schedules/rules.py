@@ -15,7 +15,7 @@ from lowtide.targets import Target
 Rule = Callable[[Schedule, Problem, Target], Iterator[str]]
 
 # Fields that a complete schedule may leave out: clusters of one CTA, one CTA per SM, launches in order, a whole tail, K
-# undivided, stages as loaded, no hints, atoms in order, one scratch buffer.
+# undivided, stages as loaded, no hints, nothing packed, atoms in order, one scratch buffer.
 _OPTIONAL = (
     "grid.cluster",
     "grid.ctas_per_sm",
@@ -29,13 +29,16 @@ _OPTIONAL = (
     "mainloop.a.padding",
     "mainloop.a.cache",
     "mainloop.a.load",
+    "mainloop.a.pack",
     "mainloop.b.stage",
     "mainloop.b.padding",
     "mainloop.b.cache",
     "mainloop.b.load",
+    "mainloop.b.pack",
     "multiply.atom_order",
     "epilogue.cache",
     "epilogue.buffers",
+    "epilogue.pack",
 )
 
 # Fields of stages in shared memory.
@@ -100,6 +103,7 @@ _RULES: tuple[Rule, ...] = (
     multiply_rules.wgmma,
     multiply_rules.accumulators,
     epilogue_rules.parts,
+    copy_rules.packing,
     copy_rules.swizzles,
     epilogue_rules.swizzle,
     mainloop_rules.shared_memory,

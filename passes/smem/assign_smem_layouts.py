@@ -24,7 +24,7 @@ from lowtide.dialects.tile.schedule import Operand
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.atoms import stage_layout
-from lowtide.passes.support.kernels import is_direct, is_specialized, schedule_of
+from lowtide.passes.support.kernels import gemm_kernels, is_direct, is_specialized, schedule_of
 from lowtide.passes.support.panels import panel_layout
 from lowtide.passes.support.rewriting import before, defining_op, replace
 from lowtide.targets import Target
@@ -39,7 +39,7 @@ class AssignSmemLayouts(Pass):
     gives: ClassVar[Level] = Level.SMEM
 
     def run(self, module: ir.Module, target: Target) -> None:
-        for kernel in walk(module, tile.KernelOp):
+        for kernel in gemm_kernels(module):
             if is_direct(kernel):
                 continue
             schedule = schedule_of(kernel, "mainloop.a.swizzle", "mainloop.b.swizzle")

@@ -21,7 +21,7 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.buffers import buffer_type
-from lowtide.passes.support.kernels import is_direct
+from lowtide.passes.support.kernels import gemm_kernels, is_direct
 from lowtide.passes.support.rewriting import after, before
 from lowtide.targets import Target
 
@@ -35,7 +35,7 @@ class PromoteOperandsToSmem(Pass):
     gives: ClassVar[Level] = Level.SMEM
 
     def run(self, module: ir.Module, target: Target) -> None:
-        for kernel in walk(module, tile.KernelOp):
+        for kernel in gemm_kernels(module):
             if is_direct(kernel):
                 continue
             for mma in walk(kernel, tile.MmaOp):

@@ -12,9 +12,14 @@ from lowtide.passes.base import Refusal, walk
 from lowtide.passes.support.problem import Problem, buffer_bytes
 
 
+def gemm_kernels(module: ir.Module) -> list[tile.KernelOp]:
+    """The kernels that multiply, which have a schedule; not those that copy a matrix."""
+    return [kernel for kernel in walk(module, tile.KernelOp) if not walk(kernel, tile.CopyMatrixOp)]
+
+
 def kernels_of(module: ir.Module, *, roles: bool) -> list[tile.KernelOp]:
     """The kernels whose schedule has roles (a producer and consumers), or those without roles."""
-    return [kernel for kernel in walk(module, tile.KernelOp) if is_specialized(schedule_if_any(kernel)) == roles]
+    return [kernel for kernel in gemm_kernels(module) if is_specialized(schedule_if_any(kernel)) == roles]
 
 
 def launches_of(module: ir.Module, kernel: ir.OpView) -> list[tile.LaunchOp]:

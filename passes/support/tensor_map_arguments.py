@@ -4,11 +4,12 @@ from mlir import ir
 from mlir.dialects import cf
 
 from lowtide.dialects import sm, tile
+from lowtide.dialects.tile import PackKind
 from lowtide.dialects.tile.layouts import layout_of, swizzle_attr
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
 from lowtide.passes.support.builder import Builder, constant_of
-from lowtide.passes.support.kernels import launches_of, relaunch
+from lowtide.passes.support.kernels import launches_of, relaunch, schedule_if_any
 from lowtide.passes.support.panels import Panels
 from lowtide.passes.support.problem import element_bits
 from lowtide.passes.support.rewriting import before, extent
@@ -82,6 +83,7 @@ class TensorMapArguments:
         self.kernel, self.launch = kernel, launch
         self.entry = kernel.body.blocks[0]
         self.matrices = list(self.entry.arguments)
+        self.packs_output = schedule_if_any(kernel).epilogue.pack is PackKind.rows
         self.found: dict[tuple[int, sm.TensorMapType], ir.Value] = {}
         self.passed: list[ir.Value] = []
 
@@ -98,7 +100,8 @@ class TensorMapArguments:
         """The kernel argument that maps `matrix` in boxes of the shape of `buffer`, or of `rows` of its rows.
 
         A box of rank 2 is one panel; of rank 3 to 5 all panels of the buffer. The host checks the rows of a matrix that
-        is written. Raises Refusal if TMA has no such box.
+        is written, unless it is packed: whole units may then be written behind its rows, which lie in a workspace.
+        Raises Refusal if TMA has no such box.
         """
         if matrix not in self.matrices:
             raise Refusal(op, "names a matrix that is not an argument of the kernel; TMA needs a tensor map of it")
@@ -108,7 +111,7 @@ class TensorMapArguments:
             with before(self.launch):
                 if rank > 2:
                     _assert_whole_panels(self.launch.args[position], type_)
-                if is_written and all(position != other for other, _ in self.found):
+                if is_written and not self.packs_output and all(position != other for other, _ in self.found):
                     _assert_whole_rows(self.launch.args[position])
                 self.passed.append(sm.TensorMapOp(type_, self.launch.args[position]).result)
             self.found[position, type_] = self.entry.add_argument(type_, ir.Location.unknown())

@@ -169,6 +169,7 @@ AMBIGUOUS = {
     "copy": "mainloop.a.copy or mainloop.b.copy",
     "swizzle": "mainloop.a.swizzle or mainloop.b.swizzle or epilogue.swizzle",
     "stage": "mainloop.a.stage or mainloop.b.stage",
+    "pack": "mainloop.a.pack or mainloop.b.pack or epilogue.pack",
     "padding": "mainloop.a.padding or mainloop.b.padding",
     "cache": "mainloop.a.cache or mainloop.b.cache or epilogue.cache",
     "load": "mainloop.a.load or mainloop.b.load",

@@ -8,16 +8,17 @@ from lowtide.dialects.levels import Level
 from lowtide.passes.pipeline import REGISTRY, STEPS
 
 # The passes on math ops have tests of their own; those on roles leave these kernels as they are, as is tested; so does
-# divide-k where K is not divided, and carry-staged-loads where no copy goes through registers.
+# divide-k where K is not divided, carry-staged-loads where no copy goes through registers. PACKING: test_packing.py.
 MATH = ("expand-math", "convert-math-to-intrinsics")
 WITH_ROLES = ("overlap-launches", "specialize-roles", "bind-wgmma", "bind-tma", "verify-mbarriers", "verify-registers")
+PACKING = ("pack-operands", "launch-copies")
 OURS = {kind.name for kind in REGISTRY}
 EVERY = tuple(
     step.name
     for level, steps in STEPS.items()
     if level <= Level.NVVM
     for step in steps
-    if step.name in OURS and step.name not in (*MATH, *WITH_ROLES, "divide-k", "carry-staged-loads")
+    if step.name in OURS and step.name not in (*MATH, *WITH_ROLES, *PACKING, "divide-k", "carry-staged-loads")
 )
 
 # The passes that a detail of the K loop, of the fragments, or of the epilogue passes through.

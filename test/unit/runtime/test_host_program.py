@@ -197,12 +197,18 @@ def test_a_division_by_zero_is_an_error_of_ours() -> None:
         evaluate(*ops)
 
 
-def test_an_empty_or_too_big_grid_is_refused() -> None:
-    for extent in (0, 2**31):
-        manifest = program_of(op("arith.constant", ["v"], [], value=extent))
-        manifest["host"][-1]["attributes"]["grid"] = ["v", 1, 1]
-        with pytest.raises(LaunchError, match="CUDA allows 1 to"):
-            compile_host(manifest)(ARGUMENTS)
+@pytest.mark.parametrize("extent", [-1, 2**31])
+def test_a_grid_out_of_range_is_refused(extent: int) -> None:
+    manifest = program_of(op("arith.constant", ["v"], [], value=extent))
+    manifest["host"][-1]["attributes"]["grid"] = ["v", 1, 1]
+    with pytest.raises(LaunchError, match="CUDA allows 1 to"):
+        compile_host(manifest)(ARGUMENTS)
+
+
+def test_a_launch_of_no_ctas_is_left_out() -> None:
+    manifest = program_of(op("arith.constant", ["v"], [], value=0))
+    manifest["host"][-1]["attributes"]["grid"] = ["v", 1, 1]
+    assert compile_host(manifest)(ARGUMENTS) == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,70 @@
+"""pack-operands: matrices that may lie unaligned are read and written as matrices with aligned rows.
+
+Before   tile.gemm tn %a, %b into %d …, schedule with mainloop.a.pack = rows and epilogue.pack = rows
+After    %0 = tile.pack %a align(16)
+         %1 = tile.pack %d align(16) uninitialized
+         tile.gemm tn %0, %b into %1 …
+         tile.unpack %1 into %d
+         The alignment is what the schedule's copies need: 16 bytes for TMA. TMA stores whole 16 bytes, so with
+         epilogue.path = tma D is packed where its rows are no multiple of 16 bytes long either (whole_rows).
+Needs    level problem, with a complete schedule. A matrix that is packed already is left alone, and so is one whose
+         elements are as wide as the alignment, and one without elements.
+Refuses  nothing: the rules of the schedule hold.
+Test     test/lit/passes/problem/pack-operands.mlir
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+
+from lowtide.dialects import tile
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile import StorePath
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.base import Pass, walk
+from lowtide.passes.schedules.alignment import is_packed, moved_alignment
+from lowtide.passes.support.problem import Problem, element_bits
+from lowtide.passes.support.rewriting import after, before, defining_op
+from lowtide.targets import Target
+
+
+@dataclass(frozen=True)
+class PackOperands(Pass):
+    """Puts tile.pack before each tile.gemm, and tile.unpack behind it, where its schedule asks for it."""
+
+    name: ClassVar[str] = "pack-operands"
+    needs: ClassVar[Level] = Level.PROBLEM
+    gives: ClassVar[Level] = Level.PROBLEM
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for gemm in walk(module, tile.GemmOp):
+            if gemm.schedule is not None:
+                with gemm.operation.location:
+                    _pack(gemm, Schedule.of(gemm.schedule), Problem.of(gemm))
+
+
+def _pack(gemm: tile.GemmOp, schedule: Schedule, problem: Problem) -> None:
+    """The first operands of a tile.gemm are A, B and D."""
+    operands = gemm.operation.operands
+    for position, name in enumerate(("a", "b")):
+        if is_packed(name, schedule):
+            operands[position] = _packed(gemm, operands[position], moved_alignment(name, schedule, problem))
+    if not is_packed("d", schedule):
+        return
+    d, whole_rows = gemm.d, schedule.epilogue.path is StorePath.tma
+    align = moved_alignment("d", schedule, problem)
+    operands[2] = output = _packed(gemm, d, align, whole_rows=whole_rows, uninitialized=True)
+    if output != d:
+        with after(gemm):
+            tile.UnpackOp(output, d)
+
+
+def _packed(gemm: tile.GemmOp, matrix: ir.Value, align: int, **flags: bool) -> ir.Value:
+    """The matrix that takes the place of one, made before the gemm."""
+    type_ = ir.MemRefType(matrix.type)
+    is_empty, element_bytes = 0 in type_.shape, element_bits(type_.element_type) // 8
+    if is_empty or isinstance(defining_op(matrix), tile.PackOp) or align <= element_bytes:
+        return matrix
+    with before(gemm):
+        return tile.PackOp(matrix.type, matrix, align, **{name: True for name, given in flags.items() if given}).result

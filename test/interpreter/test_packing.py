@@ -1,0 +1,160 @@
+"""Matrices that lie anywhere: copied to aligned rows where they are not aligned, at every level and on both roads."""
+
+import re
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled import Step, expected, spec, steps_of
+from support import assert_same
+
+import lowtide as lt
+from lowtide import targets
+from lowtide.compiler.kernel import CompiledKernel
+from lowtide.errors import InterpreterError
+from lowtide.interpreter import Loaded, interpret
+
+PACKED = "a.pack = rows, b.pack = rows, epilogue.pack = rows"
+SMALL = f"grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], stages = 3, {PACKED}"
+BY_TMA = f"grid.tile = [128, 128], stages = 3, epilogue.path = tma, {PACKED}"
+ROLES = f"grid.tile = [128, 128], stages = 3, epilogue.path = smem, {PACKED}"
+
+#: Elements of padding behind the rows of a, b, d, and bytes by which their bases are off 256
+APART = ((1, 3, 5), (2, 6, 10))
+TIGHT = ((0, 0, 0), (0, 0, 0))
+
+
+@cache
+def kernel(layout: str, target: str, schedule: str, m: int | None = None) -> CompiledKernel:
+    problem = lt.GemmSpec(m=m, n=None, k=None, a="bf16", b="bf16", d="bf16", layout=layout)
+    return lt.compile_gemm(problem, target=target, schedule=schedule)
+
+
+def inputs(layout: str, m: int, n: int, k: int, padding: tuple[int, int, int]) -> dict[str, Any]:
+    """Small integers, rows apart by their length and that many elements."""
+    rng = np.random.default_rng(m + n + k)
+    shapes = ((m, k) if layout[0] == "t" else (k, m), (n, k) if layout[1] == "n" else (k, n), (m, n))
+    return {
+        name: rng.integers(-3, 4, (rows, columns + more))[:, :columns]
+        for name, (rows, columns), more in zip("abd", shapes, padding, strict=True)
+    }
+
+
+def run(source: Any, given: dict[str, Any], offsets: tuple[int, ...], seed: int = 0) -> Any:
+    return interpret(source, given, sms=2, seed=seed, domain="exact", offsets=dict(zip("abd", offsets, strict=True)))
+
+
+def level_of(compiled: CompiledKernel, level: str) -> Any:
+    return Loaded(compiled.levels["llvm"], compiled.ptx) if level == "ptx" else compiled.levels[level]
+
+
+@pytest.mark.parametrize("level", ["problem", "cta", "epilogue", "nvvm", "ptx"])
+@pytest.mark.parametrize("layout", ["tn", "tt", "nn", "nt"])
+def test_matrices_lie_anywhere(layout: str, level: str) -> None:
+    compiled = kernel(layout, "sm_80", SMALL)
+    for padding, offsets in (APART, TIGHT):
+        given = inputs(layout, 45, 37, 41, padding)
+        np.testing.assert_array_equal(
+            run(level_of(compiled, level), given, offsets), expected(spec(layout), given), f"{padding} {offsets}"
+        )
+
+
+@pytest.mark.parametrize("schedule", [BY_TMA, ROLES])
+@pytest.mark.parametrize("level", ["cta", "atoms", "epilogue", "ptx"])
+def test_on_the_road_with_roles(schedule: str, level: str) -> None:
+    """TMA stores write whole units, behind rows of an odd length too: these go to the workspace."""
+    compiled = kernel("tn", "sm_90a", schedule, m=131)
+    given = inputs("tn", 131, 139, 70, APART[0])
+    np.testing.assert_array_equal(run(level_of(compiled, level), given, APART[1]), expected(spec("tn"), given))
+
+
+def test_rows_of_an_odd_length_are_packed_for_tma_alone() -> None:
+    """D's base and row stride are aligned, its rows end within a unit: a store through threads needs no copy."""
+    given = inputs("tn", 131, 139, 70, (2, 2, 5))
+    names = {}
+    for schedule in (BY_TMA, ROLES):
+        source = (
+            kernel("tn", "sm_90a", schedule, m=131).levels["cta"].replace("tile.copy_matrix", "// tile.copy_matrix")
+        )
+        names[schedule] = source
+    np.testing.assert_array_equal(run(names[ROLES], given, (0, 0, 0)), expected(spec("tn"), given))
+    with pytest.raises(InterpreterError, match="never written"):
+        run(names[BY_TMA], given, (0, 0, 0))
+
+
+@cache
+def steps(schedule: str, target: str) -> list[Step]:
+    return steps_of(spec("nt"), schedule, targets.get(target))
+
+
+@pytest.mark.parametrize("name", ["pack-operands", "launch-copies", "convert-sm-to-nvvm"])
+def test_a_pass_keeps_the_numbers(name: str) -> None:
+    step = next(step for step in steps(SMALL, "sm_80") if step.name == name)
+    assert step.before != step.after
+    # Work tiles are compared by stores into D, which at level nvvm a kernel that copies makes too.
+    more = 5 if name == "pack-operands" else 3
+    given = inputs("nt", 70, 45, 41, (1, 3, more))
+    np.testing.assert_array_equal(
+        assert_same(step.before, step.after, given, orders=(0, 1)), expected(spec("nt"), given)
+    )
+
+
+def aligned_inputs() -> dict[str, Any]:
+    return inputs("tn", 45, 40, 48, (8, 0, 16))
+
+
+def test_nothing_is_launched_or_taken_where_all_is_aligned() -> None:
+    """A kernel that would copy nothing right is never run."""
+    broken = kernel("tn", "sm_80", SMALL).levels["cta"].replace("tile.copy_matrix", "// tile.copy_matrix")
+    given = aligned_inputs()
+    np.testing.assert_array_equal(run(broken, given, (0, 16, 32)), expected(spec("tn"), given))
+    for offsets in ((2, 0, 0), (0, 8, 0), (0, 0, 4)):
+        with pytest.raises(InterpreterError, match=r"uninitialised|never written"):
+            run(broken, given, offsets)
+
+
+@pytest.mark.parametrize("place", ["before the copies", "behind the copies"])
+def test_a_product_before_its_operands_or_behind_its_output_is_found(place: str) -> None:
+    lines = kernel("tn", "sm_80", SMALL).levels["epilogue"].splitlines()
+    product = lines.pop(next(i for i, line in enumerate(lines) if "tile.launch @gemm_kernel" in line))
+    copies = [i for i, line in enumerate(lines) if "tile.launch @gemm_copy_bf16" in line]
+    lines.insert(copies[0] if place.startswith("before") else copies[-1] + 1, product)
+    with pytest.raises(InterpreterError, match="uninitialised"):
+        run("\n".join(lines), inputs("tn", 45, 37, 41, APART[0]), APART[1])
+
+
+#: By what they do: an edit of the copying kernel of level nvvm, and what is said of it
+FAULTS = {
+    "units before a row's first are read": (
+        r"arith.cmpi sge, (%\d+), %c0_i32",
+        r"arith.cmpi sge, %c0_i32, %c0_i32",
+        "out of bounds",
+    ),
+    "units past a row's last are read": (
+        r"arith.cmpi sle, (%\d+), %arg3",
+        r"arith.cmpi sle, %arg3, %arg3",
+        "out of bounds",
+    ),
+    "elements past a row's last are copied": (
+        r"arith.cmpi ult, (%\d+), %arg3 ",
+        r"arith.cmpi uge, \1, %c0_i32 ",
+        "out of bounds",
+    ),
+    "rows past the last are copied": (
+        r"arith.cmpi ult, (%\d+), %arg2 ",
+        r"arith.cmpi uge, \1, %c0_i32 ",
+        "out of bounds",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_of_the_copy_is_found(fault: str) -> None:
+    pattern, instead, said = FAULTS[fault]
+    text = kernel("tn", "sm_80", SMALL).levels["nvvm"]
+    start = text.index("gpu.func @gemm_copy_bf16")
+    planted, count = re.subn(pattern, instead, text[start:])
+    assert count
+    with pytest.raises(InterpreterError, match=said):
+        run(text[:start] + planted, inputs("tn", 45, 37, 41, APART[0]), APART[1])

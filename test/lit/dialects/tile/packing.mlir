@@ -1,0 +1,31 @@
+// Ops that pack and copy matrices, and the schedule's field, print as they are written here, and read back.
+// RUN: lowtide-opt %s | lowtide-opt | filecheck %s
+// RUN: lowtide-opt %s --mlir-print-op-generic | lowtide-opt | filecheck %s
+
+// CHECK: #tile.schedule<
+// CHECK-NEXT:   mainloop = <
+// CHECK-NEXT:     a = <copy = tma, pack = rows>,
+// CHECK-NEXT:     b = <copy = tma, pack = none>>,
+// CHECK-NEXT:   epilogue = <path = smem, cache = streaming, pack = rows>>
+#schedule = #tile.schedule<
+  epilogue = <pack = rows, path = smem, cache = streaming>,
+  mainloop = <a = <pack = rows, copy = tma>, b = <copy = tma, pack = none>>>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.level = "problem", tile.target = "sm_90a", test.schedule = #schedule} {
+// CHECK-LABEL: func.func @host
+// CHECK:         %[[A:.+]] = tile.pack %{{.+}} align(16) : memref<?x?xbf16, strided<[?, 1]>>
+// CHECK:         %[[D:.+]] = tile.pack %{{.+}} align(8) whole_rows uninitialized : memref<?x?xbf16, strided<[?, 1]>>
+// CHECK:         tile.unpack %[[D]] into %{{.+}} : memref<?x?xbf16, strided<[?, 1]>>
+func.func @host(%a: !mat, %d: !mat) {
+  %0 = tile.pack %a align(16) : !mat
+  %1 = tile.pack %d align(8) whole_rows uninitialized : !mat
+  tile.unpack %1 into %d : !mat
+  return
+}
+// CHECK-LABEL: tile.kernel @copy
+// CHECK:         tile.copy_matrix %{{.+}} to %{{.+}} : memref<?x?xbf16, strided<[?, 1]>>
+tile.kernel @copy(%s: !mat, %t: !mat) {
+  tile.copy_matrix %s to %t : !mat
+  tile.return
+}
+}
