@@ -88,6 +88,7 @@ class CompiledKernel:
         a: Any,
         b: Any,
         *,
+        out: Any = None,
         level: str = "nvvm",
         sms: int = 2,
         seed: int = 0,
@@ -98,8 +99,10 @@ class CompiledKernel:
         """Run a level on a CPU under the hardware's rules: numpy in, D out.
 
         Operands as in a call: the dtypes that the kernel was compiled for; any M, N, K, 0 included. In the domains
-        "exact" and "field" arrays may hold integers of any dtype. `sms`: how many SMs, at least 1; `seed`: an integer
-        that draws the order in which agents run; `max_steps`: how many ops each of them may run. Raises
+        "exact" and "field" arrays may hold integers of any dtype. `out`: an array that lies as D shall lie, such as a
+        full operand, in whose place D is then computed; no array is written, D is returned. `sms`: how many SMs, at
+        least 1; `seed`: an integer that draws the order in which agents run; `max_steps`: how many ops each of them may
+        run. Raises
         InterpreterError for operands that do not fit, for a level that is not interpreted or was not compiled, and for
         every rule of the hardware that the kernel breaks.
         """
@@ -112,6 +115,8 @@ class CompiledKernel:
         if unknown or missing:
             what = f"unknown operand {unknown[0]!r}" if unknown else f"missing operand {missing[0]!r}"
             raise InterpreterError(f"{what}; this kernel takes {', '.join(names)}")
+        if out is not None:
+            given["d"] = out
         inputs = {name: given[name] for name in names if name in given}
         is_ptx = level == str(Level.PTX)
         source = interpreter.Loaded(self.levels[str(Level.LLVM)], self.ptx) if is_ptx else self.levels[level]

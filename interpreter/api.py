@@ -12,7 +12,7 @@ from lowtide.dialects.diagnostics import Diagnostics  # importing the package re
 from lowtide.dialects.text import check_text
 from lowtide.errors import InterpreterError, IRError
 from lowtide.interpreter.host import LEVELS, Host, Progress
-from lowtide.interpreter.inputs import D_POSITION, arguments_of, matrix_of
+from lowtide.interpreter.inputs import D_POSITION, arguments_of, in_place_of, matrix_of
 from lowtide.interpreter.machine.agents import MAX_STEPS
 from lowtide.interpreter.machine.exploration import Explorer
 from lowtide.interpreter.machine.global_memory import GlobalMemory
@@ -65,8 +65,9 @@ def interpret(
     `module` may be text, or `Loaded` for several runs. `inputs` are arrays (rows may be padded: a view whose first
     stride is larger) and run-time scalars. Arrays have the dtypes that the kernel was compiled for; in the domains
     "exact" and "field" they may be integers of any dtype. Where
-    the argument D is among them under the name "d", it gives D's shape and strides, not its dtype and contents; else D
-    is allocated, its rows at multiples of 16 bytes. Where K is 0, D is the epilogue of 0; where M or N is, D is empty.
+    the argument D is among them under the name "d", it gives D's shape and strides, not its dtype and contents; where
+    it is also a full operand, D takes its place (in the interpreter's memory: arrays stay as they are). Else D is
+    allocated, its rows at multiples of 16 bytes. Where K is 0, D is the epilogue of 0; where M or N is, D is empty.
     `sms` is how many CTAs run at a time, in whole clusters and at least one of them, and what tile.sm_count yields;
     `seed` gives the order of agents; `domain` is "float" (D in its own dtype), "exact" or "field" (D in int64): see
     `domains`. `on_progress` hears, as the CTAs of a launch end, how many have ended, of how many. `trace` is filled
@@ -111,7 +112,7 @@ def interpret(
     with np.errstate(all="ignore"):
         placed = _placed(host, arguments, offsets)
         if trace is not None:
-            trace.level, trace.output = host.level, memory.buffers[D_POSITION]
+            trace.level, trace.output = host.level, memory.buffer(placed[D_POSITION].name)
         given = memory.snapshot()
         host.run(placed)
     if paths is not None:
@@ -153,15 +154,21 @@ def _whole(name: str, value: Any, what: str) -> int:
 
 
 def _placed(host: Host, arguments: list[tuple[str, Any, Type]], offsets: Mapping[str, int]) -> list[Any]:
-    """The host function's arguments: matrices in memory, scalars as payloads."""
+    """The host function's arguments: matrices in memory, scalars as payloads. D may be in the place of an operand."""
     placed: list[Any] = []
+    shared = in_place_of(arguments)
     for position, (name, value, type) in enumerate(arguments):
-        if isinstance(type, MemRef):
+        if position == D_POSITION and shared is not None:
+            placed.append(None)
+        elif isinstance(type, MemRef):
             filled, offset = position != D_POSITION, offsets.get(name, 0)
             placed.append(matrix_of(host.memory, host.domain, name, value, type.element, filled, offset))
         else:
             assert isinstance(type, Scalar)
             placed.append(host.domain.constant(value, type.name) if type.is_float else value)
+    if shared is not None:
+        placed[D_POSITION] = placed[shared]
+        host.memory.write_in_place(placed[shared].name)
     return placed
 
 

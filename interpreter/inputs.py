@@ -206,6 +206,30 @@ def _without_k(value: Any, type: Type, dims: str) -> Any:
     return _padded(rows, columns, value.dtype, type.element)
 
 
+def in_place_of(arguments: Sequence[tuple[str, Any, Type]]) -> int | None:
+    """The position of the operand that D is, as it lies in memory; None where D lies apart from all operands.
+
+    Raises InterpreterError where D reaches into an operand that it is not.
+    """
+    _, d, d_type = arguments[D_POSITION]
+    found = None
+    for position, (name, value, type) in enumerate(arguments):
+        if position == D_POSITION or not isinstance(value, np.ndarray) or not np.may_share_memory(d, value):
+            continue
+        same = (_place(value), type) == (_place(d), d_type)
+        if not same or position < D_POSITION:
+            raise InterpreterError(
+                f"operand d: the output's bytes reach into those of input {name}, which CTAs read while others write; "
+                "pass another output, none to have it allocated, or a full operand itself: its base, strides and dtype"
+            )
+        found = position if found is None else found
+    return found
+
+
+def _place(array: Array) -> tuple[Any, ...]:
+    return array.__array_interface__["data"][0], array.shape, array.strides, array.dtype
+
+
 def matrix_of(
     memory: GlobalMemory, domain: Domain, name: str, array: Array, element: Scalar, filled: bool, offset: int = 0
 ) -> Matrix:

@@ -128,11 +128,14 @@ def address_error(argument: Mapping[str, Any], address: int) -> LaunchError:
     )
 
 
-def overlap_error(output: str, name: str) -> LaunchError:
+def overlap_error(output: Mapping[str, Any], argument: Mapping[str, Any]) -> LaunchError:
     """The refusal of an output whose bytes are also an input's."""
+    name = argument["name"]
+    may_be = argument["kind"] == "full" and argument["dtype"] == output["dtype"]
+    whole = f", or {name} itself, with the same base and strides" if may_be else ""
     return LaunchError(
-        f"operand {output}: the output's bytes reach into those of input {name}, which CTAs read while others write;"
-        f" pass another output, or none to have it allocated"
+        f"operand {output['name']}: the output's bytes reach into those of input {name}, which CTAs read while others"
+        f" write; pass another output, or none to have it allocated{whole}"
     )
 
 

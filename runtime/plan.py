@@ -43,6 +43,7 @@ class LaunchPlan:
     output: int  # the output argument
     output_span: int
     input_spans: tuple[tuple[int, int], ...]  # (argument, bytes)
+    in_place: frozenset[int]  # full operands that lie as the output does: it may take the place of each
     current_stream: Callable[[], int] | None  # of the operands' library
     encoder: TensorMapEncoder
     needs: tuple[Need, ...]  # the workspaces
@@ -64,8 +65,8 @@ class LaunchPlan:
         end = start + self.output_span
         for index, span in self.input_spans:
             address = calls[index]
-            if address < end and start < address + span:
-                raise overlap_error(self.arguments[self.output]["name"], self.arguments[index]["name"])
+            if address < end and start < address + span and not (address == start and index in self.in_place):
+                raise overlap_error(self.arguments[self.output], self.arguments[index])
 
     def prepare(self, calls: Sequence[Any], workspace: Operand | None = None) -> PreparedLaunch | WorkspaceLaunch:
         """Check the addresses and write the arguments; `workspace` is the caller's. Raises LaunchError, also when an
@@ -149,6 +150,7 @@ def make_plan(
         output=output,
         output_span=dict(spans)[output],
         input_spans=tuple((i, span) for i, span in spans if i != output),
+        in_place=frozenset(i for i, x in enumerate(arguments) if _lies_as(x, arguments[output], views)),
         current_stream=current_stream,
         encoder=encoder,
         needs=program.needs(counts),
@@ -160,6 +162,18 @@ def make_plan(
         home=cuda.CUcontext(module.context),
         launch=cuda.cuLaunchKernelEx,
     )
+
+
+def _lies_as(argument: dict[str, Any], output: dict[str, Any], views: dict[str, MatrixView]) -> bool:
+    """Whether a full operand has the output's dtype, shape and strides.
+
+    At the output's address it may be the output: the CTA that writes an element reads the operand's before, and no
+    other CTA does (docs/schedule.md, "D in place of an operand").
+    """
+    if argument["kind"] != "full" or argument["dtype"] != output["dtype"]:
+        return False
+    own, other = views[argument["name"]], views[output["name"]]
+    return own.shape == other.shape and (own.row_stride == other.row_stride or own.shape[0] == 1)
 
 
 class PreparedLaunch:

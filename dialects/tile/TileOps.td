@@ -27,7 +27,8 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
     contiguous): `tn` A (M,K), B (N,K); `tt` A (M,K), B (K,N); `nn` A (K,M), B (N,K); `nt` A (K,M), B (K,N). D is
     (M,N). Products are summed in the accumulator's type. The region computes one element of D from the accumulator and
     one element of each operand. A `full` operand has one element per element of D, `per_row` and `per_column` operands
-    are vectors of length M and N, and a `scalar` operand is one run-time value.
+    are vectors of length M and N, and a `scalar` operand is one run-time value. A full operand may lie where D does: all
+    of it is read before any of D is written.
 
     ```mlir
     tile.gemm tn %a, %b into %d acc(f32) operands(per_column %bias : memref<?xbf16>)
@@ -423,6 +424,7 @@ def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments, SingleBlock, Tile
   let description = [{
     The window of D starts at the given offsets, has the accumulator's shape, and is clipped at the edges of D. The
     region is the same as in `tile.gemm`. The accumulator is a CTA-wide tile, or a fragment from level `atoms` on.
+    Operands are read before D is written, within the window, so that a full operand may be D.
 
     With `part`, the accumulator is the sum over one range of K only: what is stored is the sum of all parts of the
     tile. `divide-k` replaces this form by ops that exchange partial sums.

@@ -2,7 +2,8 @@
 
 An access to a byte that another thread wrote must be ordered after it, by barriers within a CTA, and by semaphores
 (release and acquire) between CTAs; nothing else orders accesses of different CTAs. Bytes that a TMA store writes are in
-flight from `start_store` to `land_store`: until then nothing orders them.
+flight from `start_store` to `land_store`: until then nothing orders them. Where the output takes the place of an
+operand, what reads the operand comes before what overwrites it in the same way.
 """
 
 from collections.abc import Callable
@@ -57,6 +58,9 @@ class GlobalMemory(Cells):
         self._clocks: dict[int, Clocks] = {}
         self._on_write = on_write
         self._earlier_kernels: dict[int, int] | None = None  # their clock in each CTA; None if they have ended
+        # An operand that D takes the place of, and which of its bytes were written since.
+        self._in_place: Buffer | None = None
+        self._replaced: NDArray[np.bool_] = np.zeros(0, np.bool_)
 
     def allocate(
         self,
@@ -96,10 +100,22 @@ class GlobalMemory(Cells):
         start = address - self.origin
         return bool(self._accessible[start : start + size].all())
 
+    def buffer(self, name: str) -> Buffer:
+        """An allocation by its name."""
+        return next(buffer for buffer in self.buffers if buffer.name == name)
+
+    def write_in_place(self, name: str) -> None:
+        """The output takes the place of an operand: from now on what reads it is remembered, and what is written."""
+        self._in_place = self.buffer(name)
+        self._replaced = np.zeros(self._in_place.end - self._in_place.start, np.bool_)
+
     def contents(self, name: str) -> tuple[Values, NDArray[np.bool_]]:
-        """An allocation's payload (rows, columns), and which of its elements were ever written."""
-        buffer = next(buffer for buffer in self.buffers if buffer.name == name)
+        """An allocation's payload (rows, columns), and which of its elements were written: by a kernel, where the
+        output takes the place of an operand."""
+        buffer = self.buffer(name)
         first = _first_bytes(buffer)
+        if buffer is self._in_place:
+            return self.payload[first], self._replaced[first - buffer.start]
         return self.payload[first], self.codes[first] != UNWRITTEN
 
     def snapshot(self) -> tuple[tuple[Buffer, ...], Values]:
@@ -228,8 +244,10 @@ class GlobalMemory(Cells):
             )
 
     def _before_read(self, access: Access, span: Span) -> None:
-        if np.count_nonzero(self._writer[span.units]):
+        is_written = np.count_nonzero(self._writer[span.units]) > 0
+        if is_written:
             self._check_writers(access, span, "reads", "read after write")
+        if is_written or (self._in_place is not None and _reaches(span, self._in_place)):
             self._note_read(access, span)
 
     def _note_read(self, access: Access, span: Span) -> None:
@@ -251,6 +269,10 @@ class GlobalMemory(Cells):
         if np.count_nonzero(self._writer[units]):
             self._check_writers(access, span, "writes", "write after write")
             self._check_readers(access, span)
+        elif self._in_place is not None:
+            self._check_readers(access, span)
+        if self._in_place is not None and _reaches(span, self._in_place):
+            self._note_replaced(self._in_place, span)
         thread = self._thread(access)
         self._writer[units] = thread
         self._site[units] = self.site(access, span)
@@ -260,6 +282,11 @@ class GlobalMemory(Cells):
             if overwritten.any():
                 row, byte = span.first(overwritten)
                 self.fail(access, span.addresses, row, byte, "race: two lanes write the same bytes in one instruction")
+
+    def _note_replaced(self, buffer: Buffer, span: Span) -> None:
+        """Remember which bytes of the operand in whose place D is written now hold an element of D."""
+        places = span.elements(1) - buffer.start
+        self._replaced[places[(places >= 0) & (places < len(self._replaced))]] = True
 
     def _thread(self, access: Access) -> Any:
         """The number of each row's thread in the grid, + 1."""
@@ -339,6 +366,11 @@ class GlobalMemory(Cells):
             theirs = (warp // WARPS == cta) & (warp % WARPS < len(knowledge))
             result |= theirs & (stored <= knowledge[np.where(theirs, warp % WARPS, 0)])
         return result
+
+
+def _reaches(span: Span, buffer: Buffer) -> bool:
+    """Whether some bytes of the span may be the buffer's."""
+    return bool(((span.addresses < buffer.end) & (span.addresses + span.size > buffer.start)).any())
 
 
 def _first_bytes(buffer: Buffer) -> Ints:

@@ -430,6 +430,7 @@ def _epilogue_whole(state: AgentState, op: DecodedOp, acc: NDArray[Any], window:
     for operand in _operand_windows(op, window, operands):
         elements.append(load_inside(state, op, operand) if isinstance(operand, Window) else operand)
     result = yield from apply_block(state, op.regions[0], elements, (rows, columns))
+    state.cta.shared.warp_sync(state.warp)  # all of it is read before any of it is written
     store_inside(state, op, window, result)
 
 

@@ -258,3 +258,30 @@ def test_the_parts_of_a_key_are_taken_apart_as_they_were_put_together() -> None:
     assert keys.calls(key) == (a.data_ptr(), b.data_ptr(), -2.5, d.data_ptr())
     rest = [part for x in (a, b, d) for part in (x.shape, x.stride(), x.dtype, x.device)]
     assert keys.signature(key) == (7000, *rest)
+
+
+def in_place_kernel(dtype: str = "f16") -> Kernel:
+    return kernel_from(sample_manifest(argument("c", "full", dtype), dtype="f16"))
+
+
+def test_the_output_may_be_a_full_operand(install_driver: Install, torch: FakeTorch) -> None:
+    fake = install_driver(FakeDriver(types=(*TYPES, "ptr")))
+    kernel, (a, b, d) = in_place_kernel(), arrays()
+    for _ in range(2):
+        kernel(a, b, c=d, out=d)
+    assert all(x.values[4] == x.values[9] for x in fake.launches)
+
+
+def test_an_output_that_is_not_quite_the_operand_is_refused(install_driver: Install, torch: FakeTorch) -> None:
+    fake = install_driver(FakeDriver(types=(*TYPES, "ptr")))
+    kernel, (a, b, _) = in_place_kernel(), arrays()
+    whole = aligned(2 * M, 2 * N)
+    c = Tensor(whole[:M, :N])
+    for d in (whole[1 : M + 1, :N], whole[: 2 * M : 2, :N], whole[:M, 8 : N + 8]):
+        with pytest.raises(LaunchError, match=r"reach into those of input c, .*, or c itself, with the same base and"):
+            kernel(a, b, c=c, out=Tensor(d))
+    wide = Tensor(aligned(M, N, dtype=np.float32))
+    narrow = Tensor(wide.array.view(np.float16)[:, :N])
+    with pytest.raises(LaunchError, match=r"into those of input c, which .* to have it allocated$"):
+        in_place_kernel("f32")(a, b, c=wide, out=narrow)
+    assert not fake.launches

@@ -1,0 +1,110 @@
+"""D in place of a full operand (C is D): right and free of races however it is stored; other overlaps are refused."""
+
+import re
+
+import numpy as np
+import pytest
+
+import lowtide as lt
+from lowtide.errors import InterpreterError
+
+M, N, K = 136, 72, 72
+
+
+def accumulate(acc, c: lt.Full, bias: lt.PerRow):
+    return acc + 2.0 * c + bias
+
+
+def spec_of():
+    return lt.GemmSpec(a="f16", b="f16", d="f16", epilogue=accumulate)
+
+
+def operands(seed=0, stride=N + 8):
+    rng = np.random.default_rng(seed)
+    drawn = {"a": (M, K), "b": (N, K), "bias": (M,), "c": (M, stride)}
+    made = {name: rng.integers(-2, 3, shape).astype(np.float16) for name, shape in drawn.items()}
+    return made | {"c": made["c"][:, :N]}
+
+
+@pytest.mark.parametrize(
+    ("target", "schedule"),
+    [
+        ("sm_80", "grid.tile = [64, 64], k = 32"),
+        ("sm_80", "grid.tile = [64, 64], k = 32, epilogue.path = direct"),
+        ("sm_80", "grid.tile = [64, 64], k = 32, epilogue.math = rows, epilogue.tile = [32, 64]"),
+        ("sm_80", "grid.tile = [64, 64], k = 32, grid.k_division = split(2)"),
+        ("sm_80", "grid.tile = [64, 64], k = 32, grid.k_division = stream_k, scheduler = persistent"),
+        ("sm_90a", "grid.tile = [128, 64], tail = halves, roles = cooperative(1)"),
+        ("sm_90a", "grid.tile = [64, 64], roles = pingpong(2)"),
+        ("sm_90a", "grid.tile = [64, 64], grid.k_division = scatter(2), epilogue.path = direct"),
+        ("sm_90a", "grid.tile = [128, 64], grid.cluster = [2, 1]"),
+    ],
+)
+def test_d_in_place_of_an_operand_is_right_and_free_of_races(target, schedule):
+    kernel = lt.compile_gemm(spec_of(), target=target, schedule=schedule)
+    given = operands()
+    expected = kernel.interpret(**given, level="problem", domain="exact")
+    for level in ("cta", "epilogue", "nvvm", "ptx"):
+        d = kernel.interpret(**given, out=given["c"], level=level, domain="exact", sms=2)
+        np.testing.assert_array_equal(d, expected)
+
+
+def test_the_arrays_stay_as_they_are():
+    kernel, given = lt.compile_gemm(spec_of()), operands()
+    before = given["c"].copy()
+    kernel.interpret(**given, out=given["c"], level="cta")
+    np.testing.assert_array_equal(given["c"], before)
+
+
+@pytest.mark.parametrize(
+    ("row", "who"), [("%c0", r"CTA [12] warp \d lane \d+"), ("%later", r"CTA 1 warp \d lane \d+"), ("%m", None)]
+)
+def test_a_kernel_that_reads_what_another_thread_writes_is_found(row, who):
+    schedule = "grid.tile = [64, 64], k = 32, epilogue.path = direct, grid.launch = serialized"
+    text = lt.compile_gemm(spec_of(), schedule=schedule).levels["epilogue"]
+    view = re.search(r"\n( *%\d+ = tile\.view (%\w+)\[)%m(, %n\] : .*)\n *%\d+ = sm\.load_global", text)
+    shift = "\n%one = arith.constant 1 : index\n%later = arith.addi %m, %one : index\n"
+    faulty = text[: view.start()] + shift + view[1] + row + view[3] + text[view.end(3) :]
+    given = operands()
+    inputs = {"a": given["a"], "b": given["b"], "d": given["c"], "c": given["c"], "bias": given["bias"]}
+    if who is None:
+        lt.interpreter.interpret(faulty, inputs, sms=3)
+        return
+    with pytest.raises(InterpreterError, match=rf"CTA [01] warp .*: race \(write after read\): writes what {who} read"):
+        lt.interpreter.interpret(faulty, inputs, sms=3)
+
+
+def test_an_element_that_no_cta_writes_is_found_in_place_too():
+    text = lt.compile_gemm(spec_of(), schedule="grid.tile = [64, 64], k = 32").levels["cta"]
+    given = operands()
+    inputs = {"a": given["a"], "b": given["b"], "d": given["c"], "c": given["c"], "bias": given["bias"]}
+    assert "by [64, 64]" in text
+    faulty = text.replace("of (%dim, ", "of (%few, ")
+    faulty = faulty.replace("tile.work_tiles", "%few = arith.constant 64 : index\ntile.work_tiles")
+    with pytest.raises(InterpreterError, match=r"D\[64, 0\] was never written"):
+        lt.interpreter.interpret(faulty, inputs)
+
+
+def test_other_overlaps_of_d_are_refused():
+    kernel, given = lt.compile_gemm(spec_of()), operands()
+    message = "operand d: the output's bytes reach into those of input {}, which CTAs read while others write; pass"
+    wide = np.zeros((M, 2 * N), np.float16)
+    square = np.zeros((M, K), np.float16)
+    for changes, out, name in (
+        ({"c": wide[:, :N]}, wide[:, 8 : N + 8], "c"),
+        ({"c": wide[:, :N]}, wide.reshape(2 * M, N)[:M], "c"),
+        ({"a": square}, square[:, :N], "a"),
+    ):
+        with pytest.raises(InterpreterError, match=re.escape(message.format(name))):
+            kernel.interpret(**(given | changes), out=out)
+
+
+def narrower(acc, c: lt.Full["f16"]):  # noqa: F821
+    return acc + c
+
+
+def test_an_operand_of_another_dtype_than_d_is_no_place_for_it():
+    spec = lt.GemmSpec(a="f16", b="f16", d="f32", epilogue=narrower)
+    given = {name: value for name, value in operands().items() if name != "bias"}
+    with pytest.raises(InterpreterError, match="reach into those of input c"):
+        lt.compile_gemm(spec).interpret(**given, out=given["c"])
