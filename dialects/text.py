@@ -14,13 +14,19 @@ _OPENING = {")": "(", "]": "[", "}": "{", ">": "<"}
 # Skips strings and comments, and the > of arrows and comparisons, which are not brackets.
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|->|[<>]=|[()\[\]{}<>]')
 
+_NO_BRACKETS = re.compile(rb'"(?:[^"\\\n]|\\.)*"|//[^\n]*')
+_PAIRS = (b"()", b"[]", b"{}", b"<>")
+_OTHERS = bytes(set(range(256)) - set(b"()[]{}<>"))
+
 
 def check_text(text: str, name: str, error: type[Error] = IRError) -> None:
     """Raise `error` for a text that must not go to the parser; `name` stands for its location."""
     try:
-        text.encode()
+        encoded = text.encode()
     except UnicodeEncodeError as fault:
         raise error(f"{name}: not Unicode text: {fault.reason}; read it as UTF-8") from None
+    if _is_shallow(encoded):
+        return
     for depth, place in _depths(text):
         if depth > MOST_NESTING:
             line, column = text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)
@@ -28,6 +34,27 @@ def check_text(text: str, name: str, error: type[Error] = IRError) -> None:
                 f"{name}:{line}:{column}: brackets are nested more than {MOST_NESTING} deep; IR of Lowtide needs about "
                 "10: close those before"
             )
+
+
+def _is_shallow(text: bytes) -> bool:
+    """Whether brackets are certainly not nested too deep: taking out innermost pairs soon leaves none. A turn takes out
+    one level of each kind, at most four levels."""
+    brackets = _without_strings(text).translate(None, _OTHERS)
+    for _ in range(MOST_NESTING // len(_PAIRS)):
+        if not brackets:
+            return True
+        for pair in _PAIRS:
+            brackets = brackets.replace(pair, b"")
+    return not brackets
+
+
+def _without_strings(text: bytes) -> bytes:
+    """A text without its strings, comments, arrows and comparisons."""
+    parts = text.split(b'"')
+    has_more = b"//" in text or b"\\" in text or len(parts) % 2 == 0
+    is_plain = not has_more and not any(b"\n" in string for string in parts[1::2])
+    rest = b" ".join(parts[::2]) if is_plain else _NO_BRACKETS.sub(b"", text)
+    return rest.replace(b"->", b"").replace(b">=", b"").replace(b"<=", b"")
 
 
 def _depths(text: str) -> Iterator[tuple[int, int]]:

@@ -37,7 +37,7 @@ class Loaded:
 
     def __init__(self, module: ir.Module | str, ptx: str | None = None, file: str = "<ptx>") -> None:
         if isinstance(module, str):
-            context = ir.Context()
+            context = ir.Context(load_on_create_dialects=[])  # the parser loads those that it meets
             context.enable_multithreading(False)
             module = _parse(module, context)
         self.module = module

@@ -165,9 +165,7 @@ class Host:
         """The kernel `name`, decoded."""
         if name not in (self.functions if self.ptx is None else self.ptx.entries):
             raise InterpreterError(f"{op.describe()}: there is no kernel @{name} in the module")
-        if self.ptx is not None:
-            return self._program_of_ptx(self.ptx, name)
-        program = self._program(name)
+        program = self._program(name) if self.ptx is None else self._program_of_ptx(self.ptx, name)
         if self.paths is not None:
             self.paths.enter(program)
         return program

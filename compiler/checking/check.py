@@ -130,7 +130,11 @@ def _checked(
         schedule=str(subject.schedule),
         outcomes=tuple(outcome for outcomes_ in found for outcome in outcomes_),
         verified=tuple(
-            Verified(variant.name, cover.rows, _branches(variant.subject, outcomes_))
+            Verified(
+                variant.name,
+                cover.rows,
+                *(_branches(variant.subject, outcomes_, level) for level in (Level.NVVM, Level.LLVM, Level.PTX)),
+            )
             for variant, (cover, _), outcomes_ in zip(variants, planned, found, strict=True)
         ),
         degree=degree_of(subject.spec),
@@ -244,12 +248,11 @@ def _execute(task: _Task) -> list[Outcome]:
     return found
 
 
-def _branches(subject: Subject, found: Iterable[Outcome]) -> Branches:
-    """What the runs of level nvvm took together, and what none of them took."""
-    ran = [outcome.paths for outcome in found if outcome.paths is not None and outcome.finding is Finding.right]
-    together = merged(ran)
-    lines = subject.levels.get(str(Level.NVVM), "").splitlines()
-    return _as_branches(together, lines)
+def _branches(subject: Subject, found: Iterable[Outcome], level: Level) -> Branches:
+    """What the runs of a level took together, and what none of them took."""
+    right = [outcome for outcome in found if outcome.level == str(level) and outcome.finding is Finding.right]
+    together = merged(outcome.paths for outcome in right if outcome.paths is not None)
+    return _as_branches(together, subject.levels.get(str(level), "").splitlines())
 
 
 def _as_branches(paths: Paths, lines: Sequence[str]) -> Branches:

@@ -16,9 +16,9 @@ _SHOWN = 12  # branch sides that no run took
 
 @dataclass(frozen=True)
 class Branches:
-    """Sides of branches and loops at level nvvm: how many were taken, of how many; the others by line, side and text.
+    """Sides of branches and loops at a level: how many were taken, of how many; the others by line, side and text.
 
-    A loop has three sides: no iteration, one, and several.
+    A loop of level nvvm has three sides: no iteration, one, and several. Below, it is a branch.
     """
 
     taken: int
@@ -28,11 +28,14 @@ class Branches:
 
 @dataclass(frozen=True)
 class Verified:
-    """What was run of one compilation of the kernel: the conditions on shapes, and the branches taken."""
+    """What was run of one compilation of the kernel: the conditions on shapes, and the branches taken, of level nvvm
+    and of the levels below it."""
 
     name: str
     conditions: tuple[Row, ...]
     branches: Branches
+    branches_of_llvm: Branches
+    branches_of_ptx: Branches
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class CheckResult:
         for verified in self.verified:
             met = sum(row.shape is not None for row in verified.conditions)
             conditions = f"{met} of {len(verified.conditions)} conditions"
-            yield f"covered    {verified.name}: {conditions}, {_of(verified.branches)}"
+            yield f"covered    {verified.name}: {conditions}, {_of(verified)}"
         yield f"orders     {self._orders()}"
         yield f"time       {duration(self.seconds)}"
         if self.guilty is not None:
@@ -161,7 +164,11 @@ class CheckResult:
                         }
                         for row in verified.conditions
                     ],
-                    "branch_sides": {"taken": verified.branches.taken, "possible": verified.branches.possible},
+                    "branch_sides": _sides_json(verified.branches),
+                    "branch_sides_below": {
+                        "llvm": _sides_json(verified.branches_of_llvm),
+                        "ptx": _sides_json(verified.branches_of_ptx),
+                    },
                     "not_taken": [
                         {"line": line, "side": side, "op": text} for line, side, text in verified.branches.missing
                     ],
@@ -179,8 +186,10 @@ def _speaks_for_all(outcome: Outcome) -> bool:
     )
 
 
-def _of(branches: Branches) -> str:
-    return f"{branches.taken} of {branches.possible} sides of branches and loops at level nvvm"
+def _of(verified: Verified) -> str:
+    below = {"llvm": verified.branches_of_llvm, "ptx": verified.branches_of_ptx}
+    first = f"{verified.branches.taken} of {verified.branches.possible} sides of branches and loops at level nvvm"
+    return ", ".join([first, *(f"{each.taken} of {each.possible} at {level}" for level, each in below.items())])
 
 
 def _shape(shape: Shape | None) -> str:
@@ -200,6 +209,10 @@ def branch_cells(branches: Branches) -> list[tuple[str, str, str]]:
     rows = [(str(line), side, text) for line, side, text in branches.missing[:_SHOWN]]
     more = len(branches.missing) - len(rows)
     return [*rows, ("", f"and {more} more", "")] if more else rows
+
+
+def _sides_json(branches: Branches) -> dict[str, int]:
+    return {"taken": branches.taken, "possible": branches.possible}
 
 
 def _outcome_json(outcome: Outcome) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def loaded(source: Source) -> Loaded:
 def outcomes(problem: str, sources: Iterable[Source], trial: Trial, observe: bool = False) -> Iterator[Outcome]:
     """What a trial finds in each source. `problem` is the text of a module that says what D must be.
 
-    With `observe`, the branches and loops of level nvvm are recorded on the way.
+    With `observe`, the branches and loops of levels nvvm to ptx are recorded on the way.
     """
     with make_context() as context:
         module = parse_text(problem, context, "<problem>")
@@ -136,7 +136,7 @@ def outcomes(problem: str, sources: Iterable[Source], trial: Trial, observe: boo
             yield from (Outcome(source.level, trial, Finding.unknown, str(error)) for source in sources)
             return
         for source in sources:
-            paths = Paths() if observe and source.level == str(Level.NVVM) else None
+            paths = Paths() if observe and Level.named(source.level) >= Level.NVVM else None
             yield _outcome(source, found.spec, inputs, expected, trial, paths)
 
 

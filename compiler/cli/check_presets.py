@@ -7,7 +7,7 @@ import typer
 
 from lowtide.compiler.bench.contest import markdown
 from lowtide.compiler.checking.check import check_subject
-from lowtide.compiler.checking.check_result import CheckResult
+from lowtide.compiler.checking.check_result import Branches, CheckResult
 from lowtide.compiler.checking.interpretation import duration
 from lowtide.compiler.checking.subjects import of_kernel
 from lowtide.compiler.cli.console import table
@@ -16,8 +16,11 @@ from lowtide.compiler.presets import LADDERS
 from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import element_type
 
-HEADINGS = ("preset", "target", "types", "conditions met", "branch sides", "runs", "levels", "orders", "time", "result")
-_NUMBERS = (3, 4, 5, 6, 8)
+HEADINGS = (
+    *("preset", "target", "types", "conditions met", "branch sides", "in PTX"),
+    *("runs", "levels", "orders", "time", "result"),
+)
+_NUMBERS = (3, 4, 5, 6, 7, 9)
 
 
 @dataclass(frozen=True)
@@ -33,13 +36,17 @@ class PresetCheck:
         result = self.result
         rows = [row for verified in result.verified for row in verified.conditions]
         met = f"{sum(row.shape is not None for row in rows)} of {len(rows)}"
-        branches = [verified.branches for verified in result.verified]
-        taken, possible = sum(each.taken for each in branches), sum(each.possible for each in branches)
+        sides = [_sum([verified.branches for verified in result.verified])]
+        sides += [_sum([verified.branches_of_ptx for verified in result.verified])]
         ran = sum(count > 0 for count in result.levels.values())
         levels = str(ran) if ran == len(result.levels) else f"{ran} of {len(result.levels)}"
-        cells = (met, f"{taken} of {possible}", str(len(result.outcomes)), levels)
+        cells = (met, *sides, str(len(result.outcomes)), levels)
         held = (result.orders or "this one", duration(result.seconds), result.verdict.partition(":")[0])
         return (self.name, self.target, self.dtype, *cells, *held)
+
+
+def _sum(branches: list[Branches]) -> str:
+    return f"{sum(each.taken for each in branches)} of {sum(each.possible for each in branches)}"
 
 
 def checks(

@@ -1,5 +1,6 @@
 // The Python module: registers the dialects and gives typed access to their attributes and types.
 #include "CAPI.h"
+#include "Outline.h"
 
 #include "mlir-c/BuiltinAttributes.h"
 #include "mlir-c/BuiltinTypes.h"
@@ -79,6 +80,7 @@ static nb::tuple shapeOf(MlirType type) {
 NB_MODULE(_lowtide, m) {
   m.doc() = "Registers the tile and sm dialects; typed attributes and types.";
   m.def("register_dialects", [](MlirDialectRegistry registry) { lowtideRegisterDialects(registry); });
+  addOutline(m);
 
   mlir_attribute_subclass(m, "SwizzleAttr", lowtideIsSwizzle, lowtideSwizzleTypeId)
       .def_classmethod(

@@ -253,6 +253,3 @@ class Agent:
     state: AgentState
     steps: Steps
     waits: Wait | None = None
-
-    def can_go_on(self) -> bool:
-        return self.waits is None or self.waits.ready()

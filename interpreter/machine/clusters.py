@@ -90,6 +90,7 @@ class Cluster:
     shape: tuple[int, int]
     ctas: list[Cta]
     rounds: int = 0
+    ended: int = 0  # agents, when the barrier was last looked at for that
     arrived: dict[Key, int] = field(default_factory=dict)
     passed: dict[Key, int] = field(default_factory=dict)
     gathered: dict[int, Knowledge] = field(default_factory=dict)
@@ -164,8 +165,10 @@ def wait(state: AgentState, op: Described) -> Steps:
         raise violation(state, op, "waits at the cluster's barrier where it has not arrived")
 
     def is_over() -> bool:
-        if cluster.rounds < mine:
-            cluster.settle()  # agents may have ended
+        ended = sum(len(cta.ended) for cta in cluster.ctas)
+        if cluster.rounds < mine and ended != cluster.ended:
+            cluster.ended = ended
+            cluster.settle()
         return cluster.rounds >= mine
 
     yield Wait(is_over, lambda: f"cluster barrier: not {', '.join(cluster.missing())}")

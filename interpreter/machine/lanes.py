@@ -65,9 +65,10 @@ def uniform(state: AgentState, op: Described, value: Any) -> int:
     """The one value of the active lanes. Raises InterpreterError where they differ."""
     if not isinstance(value, np.ndarray):
         return int(value)
-    values = np.unique(value if state.mask is None else value[state.mask])
-    if len(values) != 1:
-        raise violation(state, op, f"the lanes of the warp give different values {values.tolist()}; give one")
+    values = value if state.mask is None else value[state.mask]
+    if np.count_nonzero(values != values[0]):
+        given = np.unique(values).tolist()
+        raise violation(state, op, f"the lanes of the warp give different values {given}; give one")
     return int(values[0])
 
 

@@ -202,6 +202,13 @@ class SharedMemory(Cells):
         self._note_read(reader, read, IN_FLIGHT)
         return payload, read
 
+    def check_open_read(self, access: Access, read: OpenRead) -> None:
+        """As `open_read`, of what another agent has opened for the same reader: raises where this one may not read."""
+        read.span = self.renewed(read.span)
+        lane = lane_column(access)
+        self._check_writers(access, read.span, lane, "reads", "read after write")
+        self._check_shown(access, read.span, lane, "reads")
+
     def close_reads(self, reader: int, reads: Sequence[OpenRead], epoch: int, lane: int = WHOLE_AGENT) -> None:
         """These reads of a reader are done, in this epoch of it; `lane` is who knows it without a barrier."""
         closed = set(map(id, reads))

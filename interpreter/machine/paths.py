@@ -1,17 +1,22 @@
 """Which sides of branches a run took, and how often loops went round: what a set of runs has covered of a program.
 
-Recorded only where asked for (`interpret(…, paths=…)`): at every scf.if, scf.for and scf.while of the kernels.
+Recorded only where asked for (`interpret(…, paths=…)`): at every scf.if, scf.for and scf.while of the kernels, and at
+every branch between blocks, those of waits apart: whether these turn depends on timing.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from mlir import ir
 
 from lowtide.dialects.locations import place_of
+from lowtide.interpreter.program.dependence import waits
+from lowtide.interpreter.program.graphs import Branch, Edge, Graph
 from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Program
 
 THEN, ELSE = "then", "else"
+TAKEN, PASSED = "taken", "not taken"
 NEVER, ONCE, OFTEN = "no iteration", "one iteration", "several iterations"
 _CONSTANTS = ("arith.constant", "llvm.mlir.constant")
 _SIDES = {"scf.if": (THEN, ELSE), "scf.for": (NEVER, ONCE, OFTEN), "scf.while": (NEVER, ONCE, OFTEN)}
@@ -38,8 +43,8 @@ class Paths:
 
     sides: dict[Place, set[str]] = field(default_factory=dict)
     possible: dict[Place, tuple[str, ...]] = field(default_factory=dict)
-    _taken: dict[DecodedOp, set[str]] = field(default_factory=dict)
-    _kernels: dict[DecodedOp, str] = field(default_factory=dict)
+    _taken: dict[DecodedOp | Branch, set[str]] = field(default_factory=dict)
+    _kernels: dict[DecodedOp | Branch, str] = field(default_factory=dict)
 
     def enter(self, program: Program) -> None:
         """A kernel is about to run: all its branches and loops count."""
@@ -47,6 +52,14 @@ class Paths:
             if op.name in _SIDES and not _is_settled(op):
                 self._taken.setdefault(op, set())
                 self._kernels[op] = program.name
+        for branch in _branches(program.graph) if program.graph is not None else ():
+            self._taken.setdefault(branch, set())
+            self._kernels[branch] = program.name
+
+    def edges(self, branch: Branch, taken: Iterable[Edge]) -> None:
+        """An agent's lanes take these edges."""
+        if branch in self._taken:
+            self._taken[branch] |= {_side(branch, edge) for edge in taken}
 
     def branch(self, op: DecodedOp, taken: bool, other: bool) -> None:
         """An agent is at a branch that some of its lanes take, or some do not."""
@@ -61,10 +74,11 @@ class Paths:
     def settle(self) -> None:
         """The run is over: places take the place of ops, which end with their module."""
         for op, taken in self._taken.items():
-            at = place_of(op.source.location)
-            place = Place(0 if at is None else at[1], self._kernels[op], op.name)
+            kernel = self._kernels[op]
+            place = _place(op.op, kernel) if isinstance(op, Branch) else _place(op, kernel)
             self.sides.setdefault(place, set()).update(taken)
-            self.possible[place] = _SIDES[op.name]
+            sides = [_side(op, edge) for edge in op.edges] if isinstance(op, Branch) else _SIDES[op.name]
+            self.possible[place] = tuple(dict.fromkeys((*self.possible.get(place, ()), *sides)))
         self._taken, self._kernels = {}, {}
 
 
@@ -76,6 +90,28 @@ def merged(runs: Iterable[Paths]) -> Paths:
             whole.sides.setdefault(place, set()).update(taken)
         whole.possible.update(paths.possible)
     return whole
+
+
+def _place(op: Any, kernel: str) -> Place:
+    """Of an op of IR, or an instruction of PTX, which knows its line."""
+    if hasattr(op, "line"):
+        return Place(op.line, kernel, op.name)
+    at = place_of(op.source.location)
+    return Place(0 if at is None else at[1], kernel, op.source.name)
+
+
+def _branches(graph: Graph) -> Iterator[Branch]:
+    exempt = waits(graph)
+    for number, block in enumerate(graph.blocks):
+        if block.branch.condition is not None and number not in exempt:
+            yield block.branch
+
+
+def _side(branch: Branch, edge: Edge) -> str:
+    number = next(at for at, each in enumerate(branch.edges) if each is edge)
+    if len(branch.edges) == 2:
+        return (TAKEN, PASSED)[number]
+    return next((f"case {value}" for value, at in branch.cases.items() if at == number), "default")
 
 
 def _walk(block: DecodedBlock) -> Iterator[DecodedOp]:

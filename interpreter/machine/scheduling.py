@@ -91,7 +91,7 @@ def run_all(
 
     refill()
     while running:
-        able = [agent for agent in running if agent.can_go_on()]
+        able = [agent for agent in running if agent.waits is None or agent.waits.ready()]
         if not able:
             raise _deadlock(running)
         agent = choose(able)

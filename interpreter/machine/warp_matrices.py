@@ -12,7 +12,7 @@ from lowtide.interpreter.machine import hardware
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.hardware import MmaFragments
-from lowtide.interpreter.machine.lanes import by_lane, whole_warp
+from lowtide.interpreter.machine.lanes import by_lane, disjoint, whole_warp
 from lowtide.interpreter.numbers.cells import ZERO_TYPE, Described
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import Packed, unpack
@@ -63,6 +63,29 @@ def stmatrix(state: AgentState, op: Described, address: Any, registers: Sequence
     lanes = np.arange(8 * count)
     written = hardware.stmatrix(values, count, trans)
     state.cta.shared.store(state.access(op, lanes), by_lane(address)[lanes], written, dtype, 8)
+
+
+def stmatrix_together(
+    state: AgentState, batch: Batch, addresses: Sequence[Any], registers: Sequence[Sequence[Any]], trans: bool
+) -> None:
+    """As `stmatrix`, for ops that run as one: of the registers of each. Raises NotTogether where it differs."""
+    together = [register for each in registers for register in each]
+    dtype = together[0].dtype if isinstance(together[0], Packed) else ZERO_TYPE
+    if state.mask is not None or dtype == ZERO_TYPE:
+        raise NotTogether
+    if any(not isinstance(register, Packed) or register.dtype != dtype for register in together):
+        raise NotTogether
+    domain, count = state.machine.domain, len(registers[0])
+    values = np.empty((32, len(together), 2), domain.payload)
+    for index, register in enumerate(together):
+        values[:, index] = register.payload
+    lanes = np.arange(8 * count)
+    rows = np.concatenate([by_lane(address)[: 8 * count] for address in addresses])
+    access = state.access(batch.ops[0], np.concatenate([lanes] * len(addresses)))
+    access.ops = batch.ops
+    shared = state.cta.shared
+    disjoint(shared, access, rows, 16)
+    shared.store(access, rows, hardware.stmatrix(values, len(together), trans), dtype, 8)
 
 
 def multiply(

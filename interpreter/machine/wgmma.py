@@ -40,6 +40,8 @@ class Warpgroup:
     clock: int
     committed: list[int] = field(default_factory=lambda: [0] * WARPGROUP)
     reads: dict[int, list[OpenRead]] = field(default_factory=dict)
+    shared: dict[int, tuple[OpenRead, Any]] = field(default_factory=dict)  # B of a wgmma, by its number, for all warps
+    started: list[int] = field(default_factory=lambda: [0] * WARPGROUP)  # wgmma, by each warp
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def multiply(
     warpgroup, warp = _warpgroup(state, op, *bits)
     rows = range(_ROWS * warp, _ROWS * (warp + 1))
     left = _open(state, op, product, warpgroup, bits[0], rows, product.k_major[0])
-    right = _open(state, op, product, warpgroup, bits[1], range(product.n), product.k_major[1])
+    right = _open_shared(state, op, product, warpgroup, bits[1])
     matrix = np.zeros((_ROWS, product.n), left.dtype)
     if acc is not None:
         matrix.reshape(-1)[product.places] = acc
@@ -89,6 +91,22 @@ def multiply(
     if not state.mmas or state.mmas[-1] != group:
         state.mmas.append(group)
     return result.reshape(-1)[product.places], group
+
+
+def _open_shared(state: AgentState, op: Described, product: Product, warpgroup: Warpgroup, bits: int) -> Values:
+    """B, which the four warps read alike: the first opens it, so that it stays as it is, and each must see it."""
+    warp = state.warp % WARPGROUP
+    number = warpgroup.started[warp]
+    warpgroup.started[warp] += 1
+    if number not in warpgroup.shared:
+        right = _open(state, op, product, warpgroup, bits, range(product.n), product.k_major[1])
+        warpgroup.shared[number] = warpgroup.reads[warpgroup.committed[warp]][-1], right
+        return right
+    read, right = warpgroup.shared[number]
+    state.cta.shared.check_open_read(state.access(op), read)
+    if min(warpgroup.started) > number:
+        del warpgroup.shared[number]
+    return right
 
 
 def _open(

@@ -21,7 +21,7 @@ def blend(condition: Any, x: Any, y: Any, dtype: Any = None) -> Any:
     if hasattr(y, "blend"):
         return y.blend(~condition, x)
     extra = max(np.ndim(x), np.ndim(y)) - condition.ndim
-    result = np.where(condition.reshape(condition.shape + (1,) * max(extra, 0)), x, y)
+    result = np.where(condition.reshape(condition.shape + (1,) * extra) if extra > 0 else condition, x, y)
     for side in (x, y):
         if isinstance(side, np.ndarray) and result.dtype != side.dtype:
             return result.astype(side.dtype)

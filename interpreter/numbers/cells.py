@@ -280,10 +280,11 @@ class Cells:
             factor = self.unit // unit
             for name in self.state:
                 array = getattr(self, name)
-                if self._is_fresh:
-                    finer = np.zeros((*array.shape[:-1], array.shape[-1] * factor), array.dtype)
-                else:
-                    finer = np.repeat(array, factor, axis=-1)
+                finer = np.zeros((*array.shape[:-1], array.shape[-1] * factor), array.dtype)
+                if not self._is_fresh:
+                    for old, new in zip(array, finer, strict=True) if array.ndim > 1 else ((array, finer),):
+                        if old.any():  # of most readers nothing is known
+                            new.reshape(-1, factor)[:] = old[:, None]
                 setattr(self, name, finer)
             self.unit = unit
 

@@ -24,10 +24,12 @@ _HANDS_ON = frozenset({"llvm.extractelement", "vector.extract"})
 
 
 def _prepare(op: DecodedOp, program: Program) -> None:
-    """Whether the result keeps numbers."""
+    """Whether the result keeps numbers, or is of halves that share registers; the types, and the result's shape."""
     source, target = (arith.element_of(types[0]) for types in (op.operand_types, op.result_types))
     is_carried = source.is_float and not target.is_float and source.bits == target.bits
-    op.data = is_carried and _goes_into_assembly(op.source.results[0])
+    halves = source.is_float and source.bits == 16 and target.bits == 32 and not target.is_float
+    shape = op.result_types[0].shape if isinstance(op.result_types[0], Vector) else ()
+    op.data = is_carried and _goes_into_assembly(op.source.results[0]), halves, source, target, shape
 
 
 def _goes_into_assembly(value: ir.Value) -> bool:
@@ -41,11 +43,9 @@ def _goes_into_assembly(value: ir.Value) -> bool:
 
 @OPS.implements("llvm.bitcast", "vector.bitcast", prepare=_prepare)
 def bitcast(state: AgentState, op: DecodedOp) -> None:
-    source, target = op.operand_types[0], op.result_types[0]
+    keeps, halves, from_element, to_element, shape = op.data
     value = state.values[op.operands[0]]
-    from_element, to_element = arith.element_of(source), arith.element_of(target)
-    shape = target.shape if isinstance(target, Vector) else ()
-    if op.data:
+    if keeps:
         value = Number(value, from_element.name)
     elif isinstance(value, Packed):
         if to_element.is_float:
@@ -54,10 +54,10 @@ def bitcast(state: AgentState, op: DecodedOp) -> None:
         else:
             value = Packed(value.payload.reshape(len(value.payload), *shape, 2), value.dtype)
     elif from_element.name != to_element.name:
-        if from_element.is_float and from_element.bits == 16 and to_element.bits == 32 and not to_element.is_float:
+        if halves:
             value = Packed(value.reshape(len(value), *shape, 2), from_element.name)
         else:
-            value = _cast_bits(state, value, source, target)
+            value = _cast_bits(state, value, op.operand_types[0], op.result_types[0])
     state.values[op.results[0]] = value
 
 

@@ -9,6 +9,7 @@ from lowtide.interpreter.machine import semaphores, tma, warp_matrices, waves
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_rows, one_lane, uniform
+from lowtide.interpreter.program.batches import Batch, Bulk
 from lowtide.interpreter.program.ir_types import Scalar, Vector
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
@@ -25,7 +26,18 @@ def _prepare_stmatrix(op: DecodedOp, program: Program) -> None:
     op.data = "col" in attributes["layout"]
 
 
-@OPS.implements("nvvm.stmatrix", prepare=_prepare_stmatrix)
+def _stmatrices(state: AgentState, batch: Batch) -> None:
+    values = state.values
+    addresses = [values[op.operands[0]] for op in batch.ops]
+    registers = [[values[slot] for slot in op.operands[1:]] for op in batch.ops]
+    warp_matrices.stmatrix_together(state, batch, addresses, registers, batch.ops[0].data)
+
+
+@OPS.implements(
+    "nvvm.stmatrix",
+    prepare=_prepare_stmatrix,
+    bulk=Bulk(_stmatrices, key=lambda op: (op.data, len(op.operands))),
+)
 def stmatrix(state: AgentState, op: DecodedOp) -> None:
     """Lanes 8 j to 8 j + 7 give the addresses of the rows of matrix j, each of 16 bytes (PTX ISA, "stmatrix")."""
     address, *registers = (state.values[slot] for slot in op.operands)

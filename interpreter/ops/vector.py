@@ -116,7 +116,8 @@ def from_elements(state: AgentState, op: DecodedOp) -> None:
     type = op.result_types[0]
     assert isinstance(type, Vector)
     columns = [as_rows(state.values[slot], type.element) for slot in op.operands]
-    result = _empty(state, type, max(map(len, columns)))
+    dtype = state.machine.domain.payload if type.element.is_float else type.element.dtype
+    result = np.empty((max(map(len, columns)), *type.shape), dtype)
     flat = result.reshape(len(result), -1)
     for at, column in enumerate(columns):
         flat[:, at] = column

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from types import MappingProxyType
 from typing import Any
 
 from mlir import ir
 
+from lowtide.dialects import Outline
 from lowtide.errors import NotInterpreted
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.batches import batched
@@ -53,84 +56,81 @@ def decode(function: ir.Operation, level: str, domain: Domain, table: Mapping[st
     name = ir.StringAttr(function.attributes["sym_name"]).value
     program = Program(name, level, domain, DecodedBlock((), (), (), (), ""), 0)
     program.attributes = {named: decode_attribute(function.attributes[named]) for named in function.attributes}
-    decoder = _Decoder(program, table)
-    body = function.regions[0]
-    if len(body.blocks) > 1:
-        program.block = decoder.entry(body.blocks[0])
-        program.graph = decoder.graph(body)
-    else:
-        program.block = decoder.region(body, function)
+    with _without_collections():
+        outline = Outline(function)
+        decoder = _Decoder(program, table, outline)
+        (blocks,) = outline.regions
+        if len(blocks) > 1:
+            program.block = decoder.entry(blocks[0])
+            program.graph = decoder.graph(blocks)
+        else:
+            program.block = decoder.region(blocks, "")
     return program
 
 
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """All that is made here stays: the garbage collector, which would go through it again and again, waits."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 class _Decoder:
-    def __init__(self, program: Program, table: Mapping[str, Implementation]) -> None:
+    """Decodes an outline (dialects/extension/Outline.cpp), whose values are the first slots of the program."""
+
+    def __init__(self, program: Program, table: Mapping[str, Implementation], outline: Outline) -> None:
         self.program = program
         self.table = table
-        self.slots: dict[ir.Value, int] = {}
-        self.types: dict[ir.Type, Type] = {}
-        self.slot_types: dict[int, Type] = {}
-        self.known: dict[ir.Attribute, Any] = {}
+        self.outline = outline
+        program.reserve(outline.values)
+        types = [decode_type(type) for type in outline.types]
+        self.slot_types = [types[number] for number in outline.value_types]
+        self.known: dict[int, Any] = {}
 
-    def define(self, value: ir.Value) -> int:
-        slot = self.slots.get(value)
-        if slot is None:
-            slot = self.slots[value] = self.program.reserve()
-            self.slot_types[slot] = self.type_of(value)
-        return slot
-
-    def type_of(self, value: ir.Value) -> Type:
-        type = value.type
-        found = self.types.get(type)
-        if found is None:
-            found = self.types[type] = decode_type(type)
-        return found
-
-    def region(self, region: ir.Region, owner: ir.Operation) -> DecodedBlock:
-        blocks = list(region.blocks)
-        if len(blocks) > 1:
-            raise NotInterpreted(
-                f"{owner.location}: a region of {owner.name} has {len(blocks)} blocks; only the body of a function may"
-            )
+    def region(self, blocks: list[Any], owner: str) -> DecodedBlock:
         if not blocks:
             return DecodedBlock((), (), (), (), "")
-        block = blocks[0]
-        arguments = tuple(self.define(argument) for argument in block.arguments)
-        types = tuple(self.type_of(argument) for argument in block.arguments)
+        (arguments, entries) = blocks[0]
         ops: list[DecodedOp] = []
         results: tuple[int, ...] = ()
         terminator = ""
-        for view in block.operations:
-            op = view.operation
-            if op.name in TERMINATORS:
-                results, terminator = tuple(self.slots[operand] for operand in op.operands), op.name
+        for entry in entries:
+            if entry[1] in TERMINATORS:
+                results, terminator = entry[2], entry[1]
             else:
-                ops.append(self.op(op))
-        invariant, varying = _parted(ops, arguments) if owner.name == "scf.for" else ([], ops)
-        return DecodedBlock(arguments, types, batched(varying), results, terminator, tuple(invariant))
+                ops.append(self.op(entry))
+        invariant, varying = _parted(ops, arguments) if owner == "scf.for" else ([], ops)
+        return DecodedBlock(
+            arguments, self.types_of(arguments), batched(varying), results, terminator, tuple(invariant)
+        )
 
-    def entry(self, block: ir.Block) -> DecodedBlock:
+    def types_of(self, slots: tuple[int, ...]) -> tuple[Type, ...]:
+        return tuple([self.slot_types[slot] for slot in slots])
+
+    def entry(self, block: Any) -> DecodedBlock:
         """The arguments of a function of several blocks."""
-        arguments = tuple(self.define(argument) for argument in block.arguments)
-        return DecodedBlock(arguments, tuple(self.type_of(argument) for argument in block.arguments), (), (), "")
+        return DecodedBlock(block[0], self.types_of(block[0]), (), (), "")
 
-    def graph(self, region: ir.Region) -> Graph:
+    def graph(self, blocks: list[Any]) -> Graph:
         """The blocks of a function, and the branches between them."""
-        numbers = {block: number for number, block in enumerate(region.blocks)}
         made = []
-        for block in region.blocks:
-            *views, last = block.operations
-            ops = batched([self.op(view.operation) for view in views])
-            made.append(Block(ops, self.branch(last.operation, numbers), any(op.acts for op in ops)))
+        for _, (*entries, last) in blocks:
+            ops = batched([self.op(entry) for entry in entries])
+            made.append(Block(ops, self.branch(last, blocks), any(op.acts for op in ops)))
         return Graph.of(made)
 
-    def branch(self, op: ir.Operation, numbers: dict[ir.Block, int]) -> Branch:
+    def branch(self, entry: Any, blocks: list[Any]) -> Branch:
         """How a block ends. Raises NotInterpreted for what is neither a branch nor a return of nothing."""
-        kind = BRANCHES.get(op.name)
-        operands = list(op.operands)
+        number, name, operands, _, _, successors = entry
+        op, kind = self.outline.operation(number), BRANCHES.get(name)
         if kind is None or (kind == "return" and operands):
             raise NotInterpreted(
-                f"{op.location}: a block ends with {op.name}{' of a value' if kind else ''}, which is not interpreted; "
+                f"{op.location}: a block ends with {name}{' of a value' if kind else ''}, which is not interpreted; "
                 f"known are {', '.join(name for name, kind in BRANCHES.items() if kind != 'return')} and a plain return"
             )
         ending = Ending(op)
@@ -138,57 +138,67 @@ class _Decoder:
             return Branch((Edge(EXIT),), op=ending)
         decode = {named: decode_attribute(op.attributes[named]) for named in op.attributes}
         if kind == "br":
-            return Branch((self.edge(op.successors[0], operands, numbers),), op=ending)
+            return Branch((self.edge(successors[0], operands, blocks),), op=ending)
         sizes = decode["operandSegmentSizes"]
         if kind == "cond_br":
             ends = list(accumulate(sizes))
             groups = [operands[ends[0] : ends[1]], operands[ends[1] :]]
-            edges = [self.edge(*pair, numbers) for pair in zip(op.successors, groups, strict=True)]
-            return Branch(tuple(edges), self.define(operands[0]), {True: 0}, ending)
+            edges = [self.edge(*pair, blocks) for pair in zip(successors, groups, strict=True)]
+            return Branch(tuple(edges), operands[0], {True: 0}, ending)
         ends = list(accumulate((1, sizes[1], *decode["case_operand_segments"])))
         groups = [operands[start:end] for start, end in pairwise(ends)]
-        default, *cases = (self.edge(*pair, numbers) for pair in zip(op.successors, groups, strict=True))
+        default, *cases = (self.edge(*pair, blocks) for pair in zip(successors, groups, strict=True))
         values = decode["case_values"].tolist() if cases else []
         numbered = {int(value): number for number, value in enumerate(values)}
-        return Branch((*cases, default), self.define(operands[0]), numbered, ending)
+        return Branch((*cases, default), operands[0], numbered, ending)
 
-    def edge(self, block: ir.Block, operands: list[ir.Value], numbers: dict[ir.Block, int]) -> Edge:
+    def edge(self, block: int, operands: tuple[int, ...], blocks: list[Any]) -> Edge:
         """An edge that gives a block its arguments."""
         moves = []
-        for operand, argument in zip(operands, block.arguments, strict=True):
-            type = self.type_of(argument)
+        for operand, argument in zip(operands, blocks[block][0], strict=True):
+            type = self.slot_types[argument]
             dtype = type.dtype if isinstance(type, Scalar) and not type.is_float else None
-            moves.append(Move(self.define(operand), self.define(argument), dtype))
-        return Edge(numbers[block], tuple(moves))
+            moves.append(Move(operand, argument, dtype))
+        return Edge(block, tuple(moves))
 
-    def op(self, op: ir.Operation) -> DecodedOp:
-        name = op.name
-        entry = self.table.get(name)
-        if entry is None:
+    def op(self, entry: Any) -> DecodedOp:
+        number, name, operands, results, regions, _ = entry
+        implementation = self.table.get(name)
+        if implementation is None:
             raise NotInterpreted(
-                f"{op.location}: {name} has no meaning to the interpreter at level {self.program.level}; "
-                "levels problem to llvm are interpreted"
+                f"{self.outline.operation(number).location}: {name} has no meaning to the interpreter at level "
+                f"{self.program.level}; levels problem to llvm are interpreted"
             )
-        self.program.collective &= not entry.by_warp
-        operands = tuple([self.define(operand) for operand in op.operands])
-        results = tuple([self.define(result) for result in op.results])
+        self.program.collective &= not implementation.by_warp
         decoded = DecodedOp(
-            name=name,
-            handler=entry.handler,
-            resumable=entry.resumable,
-            operands=operands,
-            results=results,
-            operand_types=tuple([self.slot_types[slot] for slot in operands]),
-            result_types=tuple([self.slot_types[slot] for slot in results]),
-            attributes=Attributes(op, self.known),
-            regions=tuple([self.region(region, op) for region in op.regions]),
-            source=op,
-            acts=entry.acts,
-            bulk=entry.bulk,
+            name,
+            implementation.handler,
+            implementation.resumable,
+            operands,
+            results,
+            self.types_of(operands),
+            self.types_of(results),
+            Attributes(self.outline, number, self.known),
+            self.regions(entry) if regions else (),
+            self.outline,
+            number,
+            None,
+            implementation.acts,
+            implementation.bulk,
         )
-        if entry.prepare is not None:
-            entry.prepare(decoded, self.program)
+        if implementation.prepare is not None:
+            implementation.prepare(decoded, self.program)
         return decoded
+
+    def regions(self, entry: Any) -> tuple[DecodedBlock, ...]:
+        number, name, *_, regions, _ = entry
+        for blocks in regions:
+            if len(blocks) > 1:
+                raise NotInterpreted(
+                    f"{self.outline.operation(number).location}: a region of {name} has {len(blocks)} blocks; only the "
+                    "body of a function may"
+                )
+        return tuple([self.region(blocks, name) for blocks in regions])
 
 
 def _parted(ops: list[DecodedOp], arguments: tuple[int, ...]) -> tuple[list[DecodedOp], list[DecodedOp]]:

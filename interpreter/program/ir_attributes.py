@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from mlir import ir
 
+from lowtide.dialects import Outline
 from lowtide.interpreter.numbers.domains import FLOAT_DTYPES
 
 _HEX_FLOAT = re.compile(r"0x[0-9A-Fa-f]+")
@@ -38,32 +39,35 @@ def decode_attribute(attribute: ir.Attribute) -> Any:
 
 
 class Attributes(Mapping[str, Any]):
-    """An op's attributes by name, each decoded when it is first asked for; `known` are those decoded for other ops."""
+    """An op's attributes by name, each decoded when it is first asked for; `known` are those decoded, by number."""
 
-    __slots__ = ("_decoded", "_known", "_op")
+    __slots__ = ("_known", "_number", "_outline")
 
-    def __init__(self, op: ir.Operation, known: dict[ir.Attribute, Any]) -> None:
-        self._op = op
+    def __init__(self, outline: Outline, number: int, known: dict[int, Any]) -> None:
+        self._outline = outline
+        self._number = number
         self._known = known
-        self._decoded: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._decoded:
-            attribute = self._op.attributes[name]
-            found = self._known.get(attribute)
-            if found is None:
-                found = self._known[attribute] = decode_attribute(attribute)
-            self._decoded[name] = found
-        return self._decoded[name]
+        attribute = self._outline.attribute_number(self._number, name)
+        found = self._known.get(attribute)
+        if found is None:
+            if not attribute:
+                raise KeyError(name)
+            found = self._known[attribute] = decode_attribute(self._outline.attribute(attribute))
+        return found
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if self._outline.attribute_number(self._number, name) else default
 
     def __contains__(self, name: object) -> bool:
-        return name in self._op.attributes
+        return bool(self._outline.attribute_number(self._number, str(name)))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._op.attributes)
+        return iter(self._outline.operation(self._number).attributes)
 
     def __len__(self) -> int:
-        return len(self._op.attributes)
+        return len(self._outline.operation(self._number).attributes)
 
 
 def nested(attribute: ir.Attribute) -> Any:

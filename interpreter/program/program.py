@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from mlir import ir
 
+from lowtide.dialects import Outline
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.batches import Bulk
 from lowtide.interpreter.program.graphs import Graph
@@ -33,10 +34,16 @@ class DecodedOp:
     result_types: tuple[Type, ...]
     attributes: Mapping[str, Any]
     regions: tuple[DecodedBlock, ...]
-    source: ir.Operation  # for messages and `prepare` only
+    outline: Outline
+    number: int  # in the outline
     data: Any = None
     acts: bool = True  # does more than compute values and poll
     bulk: Bulk | None = None
+
+    @property
+    def source(self) -> ir.Operation:
+        """The op, for messages and `prepare` only."""
+        return self.outline.operation(self.number)
 
     def operand_groups(self) -> list[tuple[int, ...]]:
         """Operand slots by operand group, for ops with `operandSegmentSizes`."""

@@ -71,6 +71,9 @@ def test_a_right_kernel_passes_on_all_paths() -> None:
     assert [row for row in verified.conditions if row.shape is None] == []
     # K has a step at least, the ring's first copies too: nothing else is left.
     assert {side for _, side, _ in verified.branches.missing} <= {"no iteration"}
+    for below in (verified.branches_of_llvm, verified.branches_of_ptx):
+        assert below.possible > 0 and below.taken >= 0.9 * below.possible, below
+    assert result.orders == "rule"
     assert {outcome.trial.domain for outcome in result.outcomes} == {"field", "exact", "float"}
     assert str(result).splitlines()[-1].startswith("  ")
     assert json.loads(json.dumps(result.as_json()))["ok"] is True

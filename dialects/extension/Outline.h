@@ -1,0 +1,5 @@
+// Outline.cpp
+#pragma once
+#include <nanobind/nanobind.h>
+
+void addOutline(nanobind::module_ &m);
