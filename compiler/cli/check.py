@@ -10,7 +10,7 @@ from lowtide.compiler.checking.check import BUDGET, check_subject
 from lowtide.compiler.checking.check_result import CheckResult, branch_cells, condition_cells
 from lowtide.compiler.checking.subjects import Subject, of_dump, of_file, of_kernel, of_saved
 from lowtide.compiler.cli import options
-from lowtide.compiler.cli.check_presets import checks, report
+from lowtide.compiler.cli.check_presets import Options, checks, report
 from lowtide.compiler.cli.console import busy, line, on_pass, problem_line, seed_or_drawn, table
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.driver import lower
@@ -33,6 +33,10 @@ Jobs = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print it all as JSON (docs/verification.md).")]
 AllPresets = Annotated[bool, typer.Option("--all-presets", help="Every preset, for its own target and types.")]
+JournalFile = Annotated[
+    Path | None,
+    typer.Option("--journal", help="File of the presets checked so far: read, and written after each of them."),
+]
 MarkdownFile = Annotated[Path | None, typer.Option("--markdown", help="File that gets the presets' table.")]
 Shapes = Annotated[bool, typer.Option("--shapes/--no-shapes", help="Print the conditions and who meets them.")]
 
@@ -59,6 +63,7 @@ def check(
     shapes: Shapes = True,
     all_presets: AllPresets = False,
     markdown_file: MarkdownFile = None,
+    journal: JournalFile = None,
     as_json: Json = False,
 ) -> None:
     """Run every level on shapes computed from the schedule; name the first guilty step of a wrong kernel.
@@ -68,7 +73,7 @@ def check(
     seed = seed_or_drawn(seed)
     if all_presets:
         _refuse_beside_presets(what=what, m=m, n=n, k=k, a=a, b=b, d=d, acc=acc, target=target, schedule=schedule)
-        _check_presets(dtype, layout, budget, jobs, seed, markdown_file, as_json)
+        _check_presets(Options(dtype, layout, budget, seed), jobs, markdown_file, journal, as_json)
         return
     if what is None:
         spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue)
@@ -105,26 +110,20 @@ def _refuse_beside_presets(**options_: object) -> None:
 
 
 def _check_presets(
-    dtype: str | None,
-    layout: str | None,
-    budget: float,
-    jobs: int | None,
-    seed: int,
-    markdown_file: Path | None,
-    as_json: bool,
+    options_: Options, jobs: int | None, markdown_file: Path | None, journal: Path | None, as_json: bool
 ) -> None:
-    if markdown_file is not None:
-        check_writable(markdown_file)
+    for file in filter(None, (markdown_file, journal)):
+        check_writable(file)
     with busy("checking presets") as update:
-        done = list(checks(dtype, layout, budget, jobs, seed, update))
+        done = list(checks(options_, jobs, journal, update))
     if as_json:
-        typer.echo(json.dumps({check.name: check.result.as_json() for check in done}, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps({check.name: check.found for check in done}, indent=2, ensure_ascii=False))
     else:
         text = report(done)
-        line("seed", str(seed))
+        line("seed", str(options_.seed))
         if markdown_file is not None:
             write_whole(markdown_file, text)
-    if not all(check.result.ok for check in done):
+    if not all(check.ok for check in done):
         raise typer.Exit(1)
 
 

@@ -1,7 +1,10 @@
 """`lowtide check --all-presets`: every preset in turn, a row for each."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -12,9 +15,11 @@ from lowtide.compiler.checking.interpretation import duration
 from lowtide.compiler.checking.subjects import of_kernel
 from lowtide.compiler.cli.console import table
 from lowtide.compiler.compile import compile_gemm
+from lowtide.compiler.dumps import write_whole
 from lowtide.compiler.presets import LADDERS
 from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import element_type
+from lowtide.errors import Error
 
 HEADINGS = (
     *("preset", "target", "types", "conditions met", "branch sides", "in PTX"),
@@ -25,58 +30,100 @@ _NUMBERS = (3, 4, 5, 6, 7, 9)
 
 @dataclass(frozen=True)
 class PresetCheck:
-    """A preset, the types that it was compiled for, and what its check found."""
+    """What the check of a preset found: its row of the table, the guilty step in words, and all of it as plain data."""
 
     name: str
-    target: str
-    dtype: str
-    result: CheckResult
+    ok: bool
+    row: tuple[str, ...]
+    guilty: str
+    found: Mapping[str, Any]
 
-    def row(self) -> tuple[str, ...]:
-        result = self.result
-        rows = [row for verified in result.verified for row in verified.conditions]
-        met = f"{sum(row.shape is not None for row in rows)} of {len(rows)}"
-        sides = [_sum([verified.branches for verified in result.verified])]
-        sides += [_sum([verified.branches_of_ptx for verified in result.verified])]
-        ran = sum(count > 0 for count in result.levels.values())
-        levels = str(ran) if ran == len(result.levels) else f"{ran} of {len(result.levels)}"
-        cells = (met, *sides, str(len(result.outcomes)), levels)
-        held = (result.orders or "this one", duration(result.seconds), result.verdict.partition(":")[0])
-        return (self.name, self.target, self.dtype, *cells, *held)
+    @classmethod
+    def of(cls, name: str, target: str, dtype: str, result: CheckResult) -> "PresetCheck":
+        guilty = "" if result.guilty is None else str(result.guilty)
+        return cls(name, result.ok, (name, target, dtype, *_cells(result)), guilty, result.as_json())
+
+
+def _cells(result: CheckResult) -> tuple[str, ...]:
+    rows = [row for verified in result.verified for row in verified.conditions]
+    met = f"{sum(row.shape is not None for row in rows)} of {len(rows)}"
+    sides = [_sum([verified.branches for verified in result.verified])]
+    sides += [_sum([verified.branches_of_ptx for verified in result.verified])]
+    ran = sum(count > 0 for count in result.levels.values())
+    levels = str(ran) if ran == len(result.levels) else f"{ran} of {len(result.levels)}"
+    held = (result.orders or "this one", duration(result.seconds), result.verdict.partition(":")[0])
+    return (met, *sides, str(len(result.outcomes)), levels, *held)
 
 
 def _sum(branches: list[Branches]) -> str:
     return f"{sum(each.taken for each in branches)} of {sum(each.possible for each in branches)}"
 
 
+@dataclass(frozen=True)
+class Options:
+    """How presets are checked: in `dtype`, or each in its first type."""
+
+    dtype: str | None
+    layout: str | None
+    budget: float
+    seed: int
+
+
+def read_journal(path: Path, options: Options) -> dict[str, PresetCheck]:
+    """The presets in a journal, none where there is no such file. Raises Error for one of other options."""
+    if not path.exists():
+        return {}
+    try:
+        held = json.loads(path.read_text())
+        found = {name: PresetCheck(**{**each, "row": tuple(each["row"])}) for name, each in held["presets"].items()}
+        given = held["options"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Error(f"{path} is no journal of lowtide check: {error}; name another file") from None
+    if given != asdict(options):
+        raise Error(f"{path} is of a check with {given}, not {asdict(options)}; give these options, or another file")
+    return found
+
+
 def checks(
-    dtype: str | None, layout: str | None, budget: float, jobs: int | None, seed: int, update: Callable[[str], None]
+    options: Options, jobs: int | None, journal: Path | None, update: Callable[[str], None]
 ) -> Iterator[PresetCheck]:
-    """The presets that serve the type, or each for its first type, compiled for any extents."""
+    """The presets that serve the type, compiled for any extents; what a journal has is not checked again."""
+    known = {} if journal is None else read_journal(journal, options)
     for name, preset in LADDERS.items():
-        if dtype is not None and dtype not in preset.dtypes:
+        if options.dtype is not None and options.dtype not in preset.dtypes:
             continue
-        own = dtype or preset.dtypes[-1]
-        acc = own if element_type(own).bits == 64 else "f32"
-        spec = GemmSpec(a=own, b=own, d=own, acc=acc, layout=layout or "tn")
-        update(f"{name}: compiling")
-        subject = of_kernel(compile_gemm(spec, preset.target, preset.schedule))
-        result = check_subject(
-            subject,
-            budget=budget,
-            jobs=jobs,
-            seed=seed,
-            on_progress=lambda done, text, name=name: update(f"{name}: {done:.0%}, {text}"),  # type: ignore[misc]
-        )
-        typer.echo(f"{name}: {result.verdict}, in {duration(result.seconds)}", err=True)
-        yield PresetCheck(name, preset.target, own, result)
+        if name not in known:
+            known[name] = _check(name, options, jobs, update)
+            if journal is not None:
+                presets = {each: asdict(check) for each, check in known.items()}
+                held = {"options": asdict(options), "presets": presets}
+                write_whole(journal, json.dumps(held, ensure_ascii=False))
+        yield known[name]
+
+
+def _check(name: str, options: Options, jobs: int | None, update: Callable[[str], None]) -> PresetCheck:
+    preset = LADDERS[name]
+    own = options.dtype or preset.dtypes[-1]
+    acc = own if element_type(own).bits == 64 else "f32"
+    spec = GemmSpec(a=own, b=own, d=own, acc=acc, layout=options.layout or "tn")
+    update(f"{name}: compiling")
+    subject = of_kernel(compile_gemm(spec, preset.target, preset.schedule))
+    result = check_subject(
+        subject,
+        budget=options.budget,
+        jobs=jobs,
+        seed=options.seed,
+        on_progress=lambda done, text: update(f"{name}: {done:.0%}, {text}"),
+    )
+    typer.echo(f"{name}: {result.verdict}, in {duration(result.seconds)}", err=True)
+    return PresetCheck.of(name, preset.target, own, result)
 
 
 def report(done: list[PresetCheck]) -> str:
     """Print all rows, and each guilty step; gives the table as Markdown."""
-    rows = [check.row() for check in done]
+    rows = [check.row for check in done]
     table(HEADINGS, rows, numbers=_NUMBERS)
     for check in done:
-        if check.result.guilty is not None:
-            typer.echo(f"\n{check.name}\n{check.result.guilty}")
+        if check.guilty:
+            typer.echo(f"\n{check.name}\n{check.guilty}")
     return markdown(HEADINGS, rows) + "\n"

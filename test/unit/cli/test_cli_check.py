@@ -82,9 +82,16 @@ def test_check_of_all_presets_prints_a_row_for_each(monkeypatch: pytest.MonkeyPa
     presets = {name: Preset(Schedule.parse(SCHEDULE[-1]), "sm_80", "") for name in ("one", "two")}
     monkeypatch.setattr(check_presets, "LADDERS", presets)
     page = tmp_path / "page.md"
-    output = accepted("check", "--all-presets", "--jobs", "1", "--budget", "1", "--markdown", str(page))
+    command = ("check", "--all-presets", "--jobs", "1", "--budget", "1", "--journal", str(tmp_path / "done.json"))
+    output = accepted(*command, "--seed", "1", "--markdown", str(page))
     assert reported(output, "one").split()[:2] == ["sm_80", "bf16"]
     assert [line.split(" | ")[0] for line in page.read_text().splitlines()[2:]] == ["| one", "| two"]
+    assert page.read_text().count("| rule |") == 2
+    monkeypatch.setattr(check_presets, "check_subject", lambda *_, **__: pytest.fail("these are checked already"))
+    again = tmp_path / "again.md"
+    accepted(*command, "--seed", "1", "--markdown", str(again))
+    assert again.read_text() == page.read_text()
+    assert "give these options, or another file" in refused(*command, "--seed", "2")
     assert "each has its own" in refused("check", "--all-presets", "--schedule", "sm80-best")
 
 
