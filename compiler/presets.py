@@ -116,6 +116,12 @@ _SM80_STEPS = {
         "one tile per CTA again, for eight warps: two along K share each element",
         _BANDS.with_(atoms=(2, 2, 2), stages=4),
     ),
+    "sm80-unaligned": (
+        "operands that lie anywhere: aligned loads shifted into place in registers, stores of single elements",
+        _BANDS.with_(
+            atoms=(2, 4, 1), stages=3, ctas_per_sm=1, a_copy="realigned.16", b_copy="realigned.16", epilogue_store=2
+        ),
+    ),
     "sm80-large-tile": (
         "a tile twice as wide and deep, eight warps, one tile per CTA",
         Schedule().with_(grid_tile=(128, 256), k=64, atoms=(2, 4, 1), stages=3, order="grouped(8)"),

@@ -87,7 +87,8 @@ class MmaAtom:
 class CopyAtom:
     """One copy instruction of a thread (`ld`, `st`, `cp.async`) or of a warp (`ldmatrix`, `stmatrix`).
 
-    `staged` is two of a thread: an `ld.global` to registers and, later, stores of them to shared memory.
+    `staged` is two of a thread: an `ld.global` to registers and, later, stores of them to shared memory. `realigned` is
+    a staged copy of runs that lie anywhere: two aligned loads around each, from which registers are shifted into place.
     """
 
     name: str
@@ -109,7 +110,13 @@ class CopyAtom:
 
     @property
     def is_staged(self) -> bool:
-        return self.name.startswith("staged.")
+        """Whether it goes through registers."""
+        return self.name.startswith(("staged.", "realigned."))
+
+    @property
+    def realigns(self) -> bool:
+        """Whether what it moves at once may lie anywhere in global memory."""
+        return self.name.startswith("realigned.")
 
 
 # mma.sync of 16-bit operands by (accumulator, operands, K).
@@ -245,6 +252,7 @@ def _copy_atoms() -> dict[str, CopyAtom]:
         atoms.append(CopyAtom(f"ld.global.{size}", "gmem", "rmem", size))
         atoms.append(CopyAtom(f"st.global.{size}", "rmem", "gmem", size))
     atoms += [CopyAtom(f"staged.{size}", "gmem", "smem", size) for size in (16, 8, 4, 2)]
+    atoms += [CopyAtom(f"realigned.{size}", "gmem", "smem", size) for size in (16, 8, 4)]
     # One box at a time, of any size; of two dimensions, or of the number named.
     for rank in (2, 3, 4, 5):
         atoms.append(CopyAtom("tma" if rank == 2 else f"tma.{rank}d", "gmem", "smem", 0, tensor_rank=rank))

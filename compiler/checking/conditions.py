@@ -14,7 +14,7 @@ from lowtide.compiler.checking.workload import Work
 from lowtide.dialects.tile import KDivisionKind, OperandKind, RasterKind, SchedulerKind, StorePath, TailKind, WavesKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
-from lowtide.passes.schedules.alignment import is_packed
+from lowtide.passes.schedules.alignment import alignment_of, is_packed
 from lowtide.passes.schedules.facts import runs_ahead
 from lowtide.passes.support.atoms import TMA_RANKS, is_transposed, mma_atom_name
 from lowtide.passes.support.problem import Problem
@@ -22,7 +22,6 @@ from lowtide.targets import COPY_ATOMS, mma_atom
 
 NO_K = "K = 0"
 _ACCESS_BYTES = 16  # of the wide stores of D
-_NEIGHBOURS = 2  # elements of a row that a thread holds of the accumulators of an mma
 _RUN = 8  # columns of which the threads of a warp hold a row's neighbours
 
 
@@ -124,12 +123,9 @@ def _stores(schedule: Schedule, problem: Problem, part: int) -> Iterator[Edge]:
     assert schedule.grid.tile is not None
     if schedule.epilogue.path is StorePath.tma:
         return
-    columns, wide = schedule.grid.tile[1], _ACCESS_BYTES // element_type(problem.d).bytes
+    columns, size = schedule.grid.tile[1], alignment_of("d", schedule, problem) // element_type(problem.d).bytes
     if schedule.epilogue.path is StorePath.direct:
-        one_thread = mma_atom(mma_atom_name(schedule, problem)).threads == 1
-        size, part = wide if one_thread else _NEIGHBOURS, min(part, _RUN)
-    else:
-        size = wide
+        part = min(part, _RUN)
     starts = range(0, columns, part)
     for start in starts:
         end = min(start + part, columns)

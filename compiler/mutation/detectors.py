@@ -22,6 +22,7 @@ from lowtide.errors import Error, InterpreterError
 from lowtide.interpreter import Loaded, Report
 from lowtide.passes.base import Pass
 from lowtide.passes.pipeline import ENTRY_STEP
+from lowtide.passes.schedules.alignment import alignments_in
 from lowtide.targets import get
 
 # What an error of the interpreter is about, by the first that its text has.
@@ -105,12 +106,20 @@ def _by_refusals(kernel: Kernel, text: str, original: str) -> Finding | None:
 def run(kernel: Kernel, loaded: Loaded, trial: Trial, timed: bool = False) -> Finding | None:
     """One run on small integers: a broken rule, a wrong result, or, unless `timed`, one that is right in its order of
     agents only; None for a right one."""
-    inputs = interpretation.inputs_for(kernel.spec, trial.shape, "exact", trial.seed)
+    aligned = alignments_in(loaded.module)
+    inputs = interpretation.inputs_for(kernel.spec, trial.shape, "exact", trial.seed, alignments=aligned)
     where = f"{'x'.join(map(str, trial.shape))}, {trial.sms} SMs, seed {trial.seed}"
     report = Report()
     try:
         d = interpretation.run(
-            loaded, kernel.spec, inputs, sms=trial.sms, seed=trial.seed, domain="exact", report=report
+            loaded,
+            kernel.spec,
+            inputs,
+            sms=trial.sms,
+            seed=trial.seed,
+            domain="exact",
+            alignments=aligned,
+            report=report,
         )
     except InterpreterError as error:
         return Finding(_rule(str(error)), f"{where}: {_short(error)}")

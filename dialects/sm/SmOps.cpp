@@ -240,6 +240,8 @@ LogicalResult LoadSharedOp::verify() {
   return verifyWithin(*this, from.getShape(), *getOffsets(), shape);
 }
 LogicalResult LoadGlobalOp::verify() {
+  if (getAligned() && getRealigned())
+    return emitOpError("is aligned or realigned, not both; drop one of the words");
   SmallVector<int64_t> shape(getType().getShape());
   if (getTrans())
     std::swap(shape[0], shape[1]);

@@ -454,22 +454,25 @@ def Sm_LoadGlobalOp : Sm_Op<"load_global"> {
   let description = [{
     Elements outside the matrix become zero. The values that a thread holds side by side in memory are combined into
     loads of the atom's size if the base and the row stride of the window are aligned at run time. Otherwise each load is
-    one element. With `aligned` they are known to be, as those of A and B are, and nothing is checked. With `trans` it
-    reads the transpose: the rows of the window are the fragment's columns. The operands of an mma come so in a kernel
-    without shared memory, copies that go through registers and the fragments of an epilogue's operands in any.
+    one element. With `aligned` they are known to be, by what the kernel asks of A and B, and nothing is checked. With
+    `realigned` they may lie anywhere: the two aligned vectors around each are loaded, and registers shifted into place.
+    With `trans` it reads the transpose: the rows of the window are the fragment's columns. The operands of an mma come
+    so in a kernel without shared memory, copies that go through registers and the fragments of an epilogue's operands
+    in any.
 
     ```mlir
     %c = sm.load_global %cv by "ld.global.16" : !tile.view<32x128xbf16> to !sm.fragment<32x128xbf16, #tv1>
     %fa = sm.load_global %at by "ld.global.2" trans : !tile.view<16x128xbf16> to !sm.fragment<128x16xbf16, #tv>
     %ra = sm.load_global %av by "ld.global.16" aligned : !tile.view<128x16xf32> to !sm.fragment<128x16xf32, #tv2>
+    %rb = sm.load_global %bv by "ld.global.16" realigned : !tile.view<128x16xf32> to !sm.fragment<128x16xf32, #tv2>
     ```
   }];
   let arguments = (ins Arg<Tile_ViewType, "window read", [MemRead]>:$source, StrAttr:$atom, UnitAttr:$trans,
-                       UnitAttr:$aligned);
+                       UnitAttr:$aligned, UnitAttr:$realigned);
   let results = (outs Sm_FragmentType:$result);
   let assemblyFormat = [{
-    $source `by` $atom (`trans` $trans^)? (`aligned` $aligned^)? attr-dict `:` qualified(type($source)) `to`
-    qualified(type($result))
+    $source `by` $atom (`trans` $trans^)? (`aligned` $aligned^)? (`realigned` $realigned^)? attr-dict `:`
+    qualified(type($source)) `to` qualified(type($result))
   }];
   let hasVerifier = 1;
 }

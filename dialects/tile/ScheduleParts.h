@@ -132,15 +132,16 @@ struct Epilogue {
   DenseI64ArrayAttr tile;
   std::optional<int64_t> buffers;
   SwizzleAttr swizzle;
+  std::optional<int64_t> store;
   std::optional<CacheHint> cache;
   std::optional<PackKind> pack;
 
   Epilogue() = default;
   explicit Epilogue(EpilogueAttr e)
       : path(e.getPath()), math(e.getMath()), tile(e.getTile()), buffers(e.getBuffers()), swizzle(e.getSwizzle()),
-        cache(e.getCache()), pack(e.getPack()) {}
+        store(e.getStore()), cache(e.getCache()), pack(e.getPack()) {}
   EpilogueAttr build(MLIRContext *context) const {
-    return EpilogueAttr::get(context, path, math, tile, buffers, swizzle, cache, pack);
+    return EpilogueAttr::get(context, path, math, tile, buffers, swizzle, store, cache, pack);
   }
   template <typename Visitor> void visit(Visitor &&visitor) {
     visitor.word("path", path);
@@ -148,6 +149,7 @@ struct Epilogue {
     visitor.extents("tile", tile, 2, "[M, N]");
     visitor.integer("buffers", buffers);
     visitor.value("swizzle", swizzle);
+    visitor.integer("store", store);
     visitor.word("cache", cache);
     visitor.word("pack", pack);
   }

@@ -160,14 +160,17 @@ class Multiply(_Part):
 
 @dataclass(frozen=True)
 class Epilogue(_Part):
-    """`#tile.epilogue`: how the accumulators become D. `buffers`, `cache` and `pack` may stay None: one, normal,
-    and none."""
+    """`#tile.epilogue`: how the accumulators become D.
+
+    `buffers`, `store`, `cache` and `pack` may stay None: one, 16 bytes, normal, and none.
+    """
 
     path: StorePath | None = field(default=None, metadata=_is(Word(StorePath)))
     math: EpilogueMath | None = field(default=None, metadata=_is(Word(EpilogueMath)))
     tile: Extents2 | None = field(default=None, metadata=_is(Integers(2, "[M, N]")))
     buffers: int | None = field(default=None, metadata=_is(Integer()))
     swizzle: SwizzleBits | None = field(default=None, metadata=_is(SWIZZLE))
+    store: int | None = field(default=None, metadata=_is(Integer()))
     cache: CacheHint | None = field(default=None, metadata=_is(Word(CacheHint)))
     pack: PackKind | None = field(default=None, metadata=_is(Word(PackKind)))
 

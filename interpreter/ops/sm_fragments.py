@@ -14,7 +14,7 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.barriers import barrier, together, without_roles
-from lowtide.interpreter.machine.matrices import load_elements, store_elements
+from lowtide.interpreter.machine.matrices import Matrix, Window, load_elements, store_elements
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.ops.tile import apply_block
 from lowtide.interpreter.program.ir_types import Fragment, MemRef
@@ -267,7 +267,20 @@ def load_shared(state: AgentState, op: DecodedOp) -> None:
 def load_global(state: AgentState, op: DecodedOp) -> None:
     place = _coordinates(state, _fragment(op.result_types[0]))
     rows, columns = place[::-1] if op.attributes.get("trans", False) else place
-    state.values[op.results[0]] = load_elements(state, op, state.values[op.operands[0]], rows, columns)
+    window: Window = state.values[op.operands[0]]
+    if op.attributes.get("aligned", False):
+        _check_aligned(op, window.matrix)
+    state.values[op.results[0]] = load_elements(state, op, window, rows, columns)
+
+
+def _check_aligned(op: DecodedOp, matrix: Matrix) -> None:
+    """Vectors of the atom's bytes are aligned where base and row stride are (PTX ISA, "Addresses as Operands")."""
+    size = int(op.attributes["atom"].rpartition(".")[2])
+    if (matrix.address | matrix.row_stride * matrix.element.bytes) % size:
+        raise InterpreterError(
+            f"{op.describe()}: aligned, but {matrix.name} begins at {matrix.address:#x}, its rows "
+            f"{matrix.row_stride * matrix.element.bytes} bytes apart: misaligned for loads of {size} bytes"
+        )
 
 
 @OPS.implements("sm.store_global")

@@ -5,7 +5,8 @@ After    sm.cp_async %at to %a by #sm.tiled_copy<cp.async.16, #tv> : !tile.view<
          or, with a.copy = staged.16, through registers:
          %f = sm.load_global %at by "ld.global.16" aligned : !tile.view<…> to !sm.fragment<128x32xbf16, #tv>
          sm.store_shared %f to %a by "st.shared.16" : !sm.fragment<128x32xbf16, #tv>, memref<…>
-         in stores of one element where the stage is transposed. carry-staged-loads then moves the loads ahead.
+         in stores of one element where the stage is transposed. With a.copy = realigned.16 the load says `realigned`,
+         not `aligned`: its runs may begin anywhere. carry-staged-loads then moves the loads ahead.
 Needs    a complete schedule (its `copy` and `warps`).
 Refuses  a copy atom that the target lacks; a tile that the threads cannot divide evenly.
 Test     test/lit/passes/atoms/bind-copy-atoms.mlir, bind-copy-atoms-invalid.mlir

@@ -11,7 +11,7 @@ After    for each epilogue tile (here the whole CTA tile), with epilogue.math = 
            sm.store_global %rows to (tile.view %d[%m, %n]); sm.barrier
          With epilogue.math = rows the accumulators go through shared memory, and operands are read and the region
          applied in rows. With epilogue.path = direct, %y is stored from the accumulator's layout, in
-         the widest runs of columns that a thread holds. With
+         the widest runs of columns that a thread holds, or of epilogue.store bytes, as rows are in the other case. With
          epilogue.path = tma the scratch is stored by TMA, through a tensor map of D that the host makes
          (epilogue/stores.py):
            sm.tma_store_wait read 1; sm.barrier warpgroup                     (this one of two scratch buffers is free)
@@ -141,7 +141,8 @@ def _scratch(epilogue: Epilogue, buffers: Scratch) -> ir.Value:
 
 def _store_direct(epilogue: Epilogue, part: Part) -> None:
     y = epilogue.map(part.value, part.origin)
-    bytes_per_store = held_run(y.type) * element_bits(epilogue.d_element) // 8
+    held = held_run(y.type) * element_bits(epilogue.d_element) // 8
+    bytes_per_store = min(held, epilogue.schedule.epilogue.store or held)
     sm.StoreGlobalOp(y, epilogue.window(part), f"st.global.{bytes_per_store}", cache=epilogue.cache)
 
 
@@ -152,7 +153,7 @@ def _store_through(epilogue: Epilogue, scratch: ir.Value, part: Part) -> None:
     bytes_of = element_bits(element) // 8
     in_registers = epilogue.schedule.epilogue.math is EpilogueMath.registers
     value = epilogue.map(part.value, part.origin) if in_registers else part.value
-    run = min(held_run(value.type), access.rows.vector)
+    run = min(held_run(value.type), access.widest)
     if epilogue.partial is not None:
         value = epilogue.stacked(value)
     sm.StoreSharedOp(value, scratch, f"st.shared.{run * bytes_of}")

@@ -129,7 +129,7 @@ class Epilogue:
     def rows_access(self, shape: tuple[int, int]) -> EpilogueAccess:
         """How rows of a part of this shape are read back and stored."""
         scratch, d = element_name(self.scratch_element), element_name(self.d_element)
-        return rows_of_part(shape, scratch, d, multiplying_threads(self.schedule))
+        return rows_of_part(shape, scratch, d, multiplying_threads(self.schedule), self.schedule.epilogue.store)
 
     def window(self, part: Part) -> ir.Value:
         """The part's window of D."""

@@ -33,7 +33,7 @@ BEGIN_OF_K = 2  # among the arguments of the body of tile.work_tiles that divide
 # enough registers for that. With roles unrolling gains up to 2 % (1024³ on an H200), but consumers that
 # take turns spill with four or five K steps unrolled.
 LOOP_ANNOTATION = "llvm.loop_annotation"
-_ROLLED = "#llvm.loop_annotation<unroll = <disable = true>>"
+ROLLED = "#llvm.loop_annotation<unroll = <disable = true>>"
 _UNROLLED = "#llvm.loop_annotation<unroll = <full = true>>"
 
 LowerBlock = Callable[[Context, ir.Block], None]
@@ -107,7 +107,7 @@ def lower_loop(context: Context, op: scf.ForOp, lower_block: LowerBlock) -> None
     loop = scf.ForOp(*bounds, flat)
     if context.barrier == 0 or context.instances > 1:  # no role, or consumers in turn
         constant = all(constant_of(bound) is not None for bound in (op.lowerBound, op.upperBound, op.step))
-        annotation = _UNROLLED if context.unrolls and constant else _ROLLED
+        annotation = _UNROLLED if context.unrolls and constant else ROLLED
         loop.operation.attributes[LOOP_ANNOTATION] = ir.Attribute.parse(annotation)
     context.values[op.induction_variable] = loop.induction_variable
     bind_all(context, list(op.inner_iter_args), inits, list(loop.inner_iter_args))

@@ -13,6 +13,7 @@ from lowtide.dialects.tile.layouts import tv_of
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.memory import both, element_pointer, global_pointer, is_before_edge, pointer_beyond
+from lowtide.passes.nvvm.realigned_loads import RealignedLoads
 from lowtide.passes.nvvm.runs import check_runs, has_whole_runs, in_runs_of, loaded_values, run_of, thread_origin
 from lowtide.passes.nvvm.thread_offsets import layout_offset
 from lowtide.passes.nvvm.values import Fragment, Window, gathered, in_value_order, vector_type
@@ -110,6 +111,9 @@ def _load_full(context: Context, op: sm.LoadGlobalOp, window: Window, split: Spl
     if trans:  # rows of the window are the fragment's columns
         split = SplitCoordinates(split.col_thread, split.row_thread, split.col_values, split.row_values)
     row0, column0 = thread_origin(context, window, split)
+    if op.realigned:
+        realigned = RealignedLoads(context, window, split, (row0, column0), run)
+        return in_value_order([realigned.load(first) for first in values[:, 0].tolist()], values, fragment)
     aligned = None if op.aligned else _is_aligned(context, window, run)
     loaded = []
     for first in values[:, 0].tolist():

@@ -61,7 +61,8 @@ def _of_input(name: str, schedule: Schedule, problem: Problem) -> int:
     element = element_type(problem.operand(name)).bytes
     if copy in GLOBAL_LOADS:  # a thread loads elements where it finds that its vectors are not aligned
         return element
-    return max(targets.copy_atom(copy).bytes_per_thread, element)
+    atom = targets.copy_atom(copy)
+    return element if atom.realigns else max(atom.bytes_per_thread, element)
 
 
 def _of_output(schedule: Schedule, problem: Problem) -> int:
@@ -70,5 +71,6 @@ def _of_output(schedule: Schedule, problem: Problem) -> int:
         return WIDEST
     if path is StorePath.direct:
         shape, d = schedule.grid.tile, element_type(problem.d)
-        return fragment_run(tiled_mma(schedule, problem).tv("c", shape), shape, d.bits) * d.bytes
+        held = fragment_run(tiled_mma(schedule, problem).tv("c", shape), shape, d.bits) * d.bytes
+        return min(held, schedule.epilogue.store or held)
     return epilogue_rows(schedule, problem, multiplying_threads(schedule)).rows.atom.bytes_per_thread

@@ -34,6 +34,7 @@ from lowtide.dialects.tile.fields import KDivision, Order
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Refusal, walk
+from lowtide.passes.schedules.alignment import alignment_of
 from lowtide.passes.schedules.facts import (
     narrow_columns,
     scratch_buffers,
@@ -53,7 +54,7 @@ from lowtide.passes.support.clusters import OPERANDS, sharing
 from lowtide.passes.support.kernels import cluster_shape
 from lowtide.passes.support.problem import Problem
 from lowtide.passes.support.rewriting import defining_op
-from lowtide.targets.atoms import Operand
+from lowtide.targets.atoms import Operand, copy_atom
 
 AGAIN = "lower again from level problem with it"
 BOTH = f"write the same in both, or {AGAIN}"
@@ -214,9 +215,11 @@ def _copies(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
             yield refusal(store, "copies through registers", f"{name}.copy = {scheduled}", AGAIN)
     for load in walk(kernel, sm.LoadGlobalOp):
         view = defining_op(load.source)
-        if load.aligned and isinstance(view, tile.ViewOp):  # as the copies of A and B, the kernel's first matrices
+        is_copy = load.aligned or load.realigned  # of A or B, the kernel's first matrices
+        if is_copy and isinstance(view, tile.ViewOp):
             name = OPERANDS[list(kernel.body.blocks[0].arguments).index(view.source)]
-            scheduled, built = schedule.mainloop.operand(name).copy, load.atom.value.replace("ld.global", "staged")
+            family = "realigned" if load.realigned else "staged"
+            scheduled, built = schedule.mainloop.operand(name).copy, load.atom.value.replace("ld.global", family)
             if scheduled != built:
                 yield refusal(load, f"copies by {built}", f"{name}.copy = {scheduled}", AGAIN)
     for load in walk(kernel, sm.TmaLoadOp):
@@ -288,6 +291,11 @@ def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Ite
     if stores and epilogue.path is not StorePath.tma and bool(writes) != (epilogue.path is StorePath.smem):
         built = "stores through shared memory" if writes else "stores straight from fragments"
         yield refusal(stores[0], built, f"epilogue.path = {epilogue.path}", AGAIN)
+    widest = alignment_of("d", schedule, problem)
+    for store in stores:
+        size = copy_atom(store.atom.value).bytes_per_thread
+        if size > widest:
+            yield refusal(store, f"stores {size} bytes at once", f"epilogue.store = {widest}", AGAIN)
     assert epilogue.tile is not None
     shapes = [tuple(ir.MemRefType(write.destination.type).shape) for write in writes]
     # Only the last part of a row may be narrower, and only those of half tiles lower.

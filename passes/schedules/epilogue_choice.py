@@ -74,8 +74,9 @@ def parts(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
 def _tile(schedule: Schedule, problem: Problem) -> Extents2:
     """The tallest part of the CTA tile, full width, that fits into the drained ring, or `_SCRATCH_BYTES` without one.
 
-    Where operands are read in rows, a thread holds operands, accumulators and result at once: then it is also
-    limited to `_ROWS_VALUES` elements per thread, and to `_FUNCTION_VALUES` where it calls functions.
+    Where operands are read in rows, a thread holds operands, accumulators and result at once, and of narrow stores each
+    takes a register: then it is also limited to `_ROWS_VALUES` elements per thread, and to `_FUNCTION_VALUES` where it
+    calls functions.
     """
     m, n, _ = schedule.tile_mnk
     most = (
@@ -84,7 +85,7 @@ def _tile(schedule: Schedule, problem: Problem) -> Extents2:
     if runs_ahead(schedule):
         most = _SCRATCH_BESIDE_RING * 8 // element_type(scratch_element(schedule, problem)).bits
     most //= warps_along_k(schedule)
-    if schedule.epilogue.math is EpilogueMath.rows:
+    if schedule.epilogue.math is EpilogueMath.rows or schedule.epilogue.store is not None:
         most = min(most, _ROWS_VALUES * threads_of(schedule))
     elif problem.has_math:
         most = min(most, _FUNCTION_VALUES * threads_of(schedule))
@@ -98,7 +99,8 @@ def _tile(schedule: Schedule, problem: Problem) -> Extents2:
 def _tile_beside_roles(schedule: Schedule, problem: Problem) -> Extents2:
     """The widest part of the tile whose scratch stays within `_SCRATCH_BYTES`; narrow beside operands and functions.
 
-    Operands and function calls need registers while the accumulators of the rest of the tile stay in theirs.
+    Operands, function calls and narrow stores need registers while the accumulators of the rest of the tile stay in
+    theirs.
     """
     m, n, _ = schedule.tile_mnk
     most = _SCRATCH_BYTES * 8 // (m * element_type(scratch_element(schedule, problem)).bits)
@@ -106,6 +108,8 @@ def _tile_beside_roles(schedule: Schedule, problem: Problem) -> Extents2:
         most = min(most, _COLUMNS_BESIDE_ROWS // max(1, problem.kinds.count(OperandKind.full)))
     elif problem.kinds:
         most = min(most, _COLUMNS_BESIDE_OPERANDS)
+    if schedule.epilogue.store is not None:
+        most = min(most, _ROWS_VALUES * multiplying_threads(schedule) // m)
     if problem.has_math and results_fill_registers(problem):
         most = min(most, _COLUMNS_OF_FUNCTIONS)
     widths = [width for width in range(8, n + 1, 8) if n % width == 0 and width <= most and width & (width - 1) == 0]
@@ -165,7 +169,7 @@ def scratch_swizzle(schedule: Schedule, problem: Problem) -> SwizzleChoice:
     element_bytes = element_type(access.scratch_element).bits // 8
     tv = part_of(tiled_mma(schedule, problem), shape).tv("c", shape)
     vector = access.rows.vector
-    run = min(neighbours(tv, shape), vector)
+    run = min(neighbours(tv, shape), access.widest)
     accesses = [
         targets.fragment_access(f"st.shared.{run * element_bytes}", tv, shape, run),
         targets.fragment_access(f"ld.shared.{vector * element_bytes}", access.rows.tv, shape, vector),

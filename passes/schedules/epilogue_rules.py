@@ -23,6 +23,8 @@ from lowtide.targets.atoms import WGMMA_ROWS
 
 _THREAD_HINTS = (CacheHint.normal, CacheHint.streaming, CacheHint.write_through)
 
+_STORE_BYTES = (16, 8, 4, 2)
+
 # The hints that each path's stores take.
 STORE_HINTS = {
     StorePath.smem: _THREAD_HINTS,
@@ -42,9 +44,23 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
         yield f"epilogue.buffers = {buffers}: at least 1 buffer; nearest is 1"
     elif buffers is not None and buffers > 1 and path not in (None, StorePath.tma):
         yield f"epilogue.buffers = {buffers} are those of epilogue.path = tma, not {path}; take 1"
+    yield from _store(schedule, problem)
     if cache is not None and path is not None and cache not in STORE_HINTS[path]:
         taken = ", ".join(map(str, STORE_HINTS[path]))
         yield f"epilogue.cache = {cache} with epilogue.path = {path}, whose stores take {taken}"
+
+
+def _store(schedule: Schedule, problem: Problem) -> Iterator[str]:
+    """Stores of at least one element of D, by threads."""
+    path, store = schedule.epilogue.path, schedule.epilogue.store
+    if store is None:
+        return
+    sizes = [size for size in _STORE_BYTES if size >= element_type(problem.d).bytes]
+    if store not in sizes:
+        nearest = min(sizes, key=lambda size: (abs(size - store), size))
+        yield f"epilogue.store = {store} bytes: a thread stores {', '.join(map(str, sizes))} of D; nearest is {nearest}"
+    elif path is StorePath.tma:
+        yield f"epilogue.store = {store} is of stores by threads, not of epilogue.path = tma; take epilogue.path = smem"
 
 
 def parts(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -75,7 +91,8 @@ def parts(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     for (extent, _), _ in work_loops(schedule.grid):  # parts of half tiles may be lower
         lowest = (min(rows, extent), columns)
         try:
-            rows_of_part(lowest, scratch_element(schedule, problem), problem.d, multiplying_threads(schedule))
+            element, threads = scratch_element(schedule, problem), multiplying_threads(schedule)
+            rows_of_part(lowest, element, problem.d, threads, schedule.epilogue.store)
         except ScheduleError as error:
             yield f"epilogue.tile: {error}"
             return

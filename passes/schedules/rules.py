@@ -36,6 +36,7 @@ _OPTIONAL = (
     "mainloop.b.load",
     "mainloop.b.pack",
     "multiply.atom_order",
+    "epilogue.store",
     "epilogue.cache",
     "epilogue.buffers",
     "epilogue.pack",

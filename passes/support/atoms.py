@@ -160,11 +160,13 @@ def fill_copy(
 def copy_through_registers(window: ir.Value, buffer: ir.Value, copy: TiledCopy) -> None:
     """A load of the window to a fragment, in vectors of the copy's atom, and its store to the buffer.
 
-    Stores are as wide as the loads where the buffer is contiguous along the same dimension, else of one element.
+    Stores are as wide as the loads where the buffer is contiguous along the same dimension, else of one element. Those
+    of a copy that realigns may begin anywhere.
     """
     element, size = tile.ViewType(window.type).element_type, copy.atom.bytes_per_thread
     held = fragment_type(copy.tv, copy.shape, element)
-    fragment = sm.LoadGlobalOp(held, window, f"ld.global.{size}", aligned=True).result
+    realigned = copy.atom.realigns or None
+    fragment = sm.LoadGlobalOp(held, window, f"ld.global.{size}", aligned=not realigned, realigned=realigned).result
     stored = element_bits(element) // 8 if is_transposed_buffer(buffer.type) else size
     sm.StoreSharedOp(fragment, buffer, f"st.shared.{stored}")
 
@@ -175,20 +177,22 @@ def tiled_copy_attr(copy: TiledCopy) -> sm.TiledCopyAttr:
 
 @dataclass(frozen=True)
 class EpilogueAccess:
-    """The epilogue's pass through shared memory: the scratch's element, and the row copy out of it."""
+    """The epilogue's pass through shared memory: the scratch's element, the row copy out of it, and the most elements
+    that an access of 16 bytes moves of the wider of scratch and D."""
 
     scratch_element: str
     rows: TiledCopy
+    widest: int
 
 
 def epilogue_rows(schedule: Schedule, problem: Problem, threads: int) -> EpilogueAccess:
-    """The scratch and the 16-byte row accesses of a schedule's epilogue tile.
+    """The scratch and the row accesses of a schedule's epilogue tile, of 16 bytes or what `epilogue.store` says.
 
-    Raises ScheduleError where the threads cannot share the epilogue tile in 16-byte vectors.
+    Raises ScheduleError where the threads cannot share the epilogue tile in such vectors.
     """
     assert schedule.epilogue.tile is not None
     element = problem.d if schedule.epilogue.math is EpilogueMath.registers else problem.acc
-    return rows_of_part(schedule.epilogue.tile, element, problem.d, threads)
+    return rows_of_part(schedule.epilogue.tile, element, problem.d, threads, schedule.epilogue.store)
 
 
 def fragment_run(tv: Layout, shape: tuple[int, int], element_bits: int) -> int:
@@ -196,11 +200,15 @@ def fragment_run(tv: Layout, shape: tuple[int, int], element_bits: int) -> int:
     return min(neighbours(tv, shape), 128 // element_bits)
 
 
-def rows_of_part(shape: tuple[int, int], element: str, d: str, threads: int) -> EpilogueAccess:
-    """As `epilogue_rows`, for a part of any shape: `element` is the scratch's element type, `d` is D's."""
-    vector = 128 // max(element_type(element).bits, element_type(d).bits)
+def rows_of_part(shape: tuple[int, int], element: str, d: str, threads: int, most: int | None = None) -> EpilogueAccess:
+    """As `epilogue_rows`, for a part of any shape: `element` is the scratch's element type, `d` is D's.
+
+    A thread stores `most` bytes of D at once, or as many as 16 bytes of the wider of the two types hold.
+    """
+    widest = 128 // max(element_type(element).bits, element_type(d).bits)
+    vector = min(widest, max(1, (most or 16) * 8 // element_type(d).bits))
     bytes_per_thread = vector * element_type(d).bits // 8
     threads_layout = targets.default_copy_threads(threads, *shape, vector)
     atom = targets.copy_atom(f"st.global.{bytes_per_thread}")
     rows = targets.make_tiled_copy(atom, threads_layout, Layout((1, vector)), shape)
-    return EpilogueAccess(element, rows)
+    return EpilogueAccess(element, rows, widest)

@@ -63,13 +63,19 @@ def aligned(rng: np.random.Generator, rows: int, columns: int, padding: int = 8)
     return rng.integers(-3, 4, (rows, stride))[:, :columns]
 
 
-def inputs_of(spec: lt.GemmSpec, m: int, n: int, k: int, seed: int = 0) -> dict[str, Any]:
-    """a, b, d and the epilogue's operands: small integers, rows padded; full operands by an odd number of elements."""
+def inputs_of(spec: lt.GemmSpec, m: int, n: int, k: int, seed: int = 0, anywhere: bool = False) -> dict[str, Any]:
+    """a, b, d and the epilogue's operands: small integers, rows padded; full operands by an odd number of elements.
+
+    `anywhere`: rows of a, b and d are as far apart as they are long, which may be odd.
+    """
     rng = np.random.default_rng(seed)
+    shapes = {
+        "a": (m, k) if spec.layout[0] == "t" else (k, m),
+        "b": (n, k) if spec.layout[1] == "n" else (k, n),
+        "d": (m, n),
+    }
     given: dict[str, Any] = {
-        "a": aligned(rng, *((m, k) if spec.layout[0] == "t" else (k, m))),
-        "b": aligned(rng, *((n, k) if spec.layout[1] == "n" else (k, n))),
-        "d": aligned(rng, m, n),
+        name: rng.integers(-3, 4, shape) if anywhere else aligned(rng, *shape) for name, shape in shapes.items()
     }
     for operand in spec.operands:
         shape = operand.shape(m, n)

@@ -32,6 +32,8 @@ class Case:
     target: Target = SM_80
     large: tuple[Shape, ...] = ()
     idle: tuple[str, ...] = ()
+    anywhere: bool = False
+    """Whether rows of a, b and d lie anywhere."""
 
 
 def every_kind(acc, c: lt.Full, row: lt.PerRow["f32"], column: lt.PerColumn, scale: lt.Scalar):  # noqa: F821
@@ -63,11 +65,18 @@ def hold(step: Step, case: Case) -> None:
     assert (step.before == step.after) == is_idle, f"{step.name} should {'not ' * is_idle}change this kernel"
     for shapes, orders in ((case.shapes, (0, 1)), (case.large, (2,))):
         for shape in shapes:
-            check(step, case.spec, shape, orders)
+            check(step, case.spec, shape, orders, anywhere=case.anywhere)
 
 
-def check(step: Step, problem: lt.GemmSpec, shape: Shape, orders: tuple[int, ...] = (0, 1), sms: int = 2) -> None:
+def check(
+    step: Step,
+    problem: lt.GemmSpec,
+    shape: Shape,
+    orders: tuple[int, ...] = (0, 1),
+    sms: int = 2,
+    anywhere: bool = False,
+) -> None:
     """The same D before and after the step on one shape, and float64's, so that two equal mistakes do not pass."""
-    inputs = inputs_of(problem, *shape)
+    inputs = inputs_of(problem, *shape, anywhere=anywhere)
     d = assert_same(step.before, step.after, inputs, orders=orders, sms=sms)
     np.testing.assert_array_equal(d, expected(problem, inputs))

@@ -36,6 +36,16 @@ CASES = [
     Case("tt", "grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], stages = 3", ((45, 37, 40),), EVERY, spec("tt")),
     Case("nn", "grid.tile = [32, 32], k = 32, atoms = [1, 2, 1], stages = 3", ((45, 37, 40),), EVERY, spec("nn")),
     Case("nt", "grid.tile = [32, 32], k = 32, atoms = [2, 2, 1], stages = 3", ((45, 37, 40),), EVERY, spec("nt")),
+    # Operands that lie anywhere: vectors around each run, shifted into place; stores of elements.
+    Case(
+        "anywhere",
+        "grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], stages = 3, a.copy = realigned.16, b.copy = realigned.8, "
+        "epilogue.store = 2",
+        (*trips(3, 32), (45, 37, 40)),
+        (*STAGED, "lower-epilogue"),
+        spec("tt"),
+        anywhere=True,
+    ),
     Case("two-stages", "grid.tile = [32, 32], k = 32, atoms = [1, 1, 1], stages = 2", trips(2, 32), LOOP),
     # Where a step of K is one slice there is nothing to split.
     Case(

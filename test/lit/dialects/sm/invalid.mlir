@@ -430,6 +430,17 @@ tile.kernel @k(%m: memref<?x?xf16>) {
 !fragment = !sm.fragment<16x16xf32, #tile.tv<threads 32:1, values 8:32>>
 tile.kernel @k(%m: memref<?x?xf32>) {
   %c0 = arith.constant 0 : index
+  %w = tile.view %m[%c0, %c0] : memref<?x?xf32> to !tile.view<16x16xf32>
+  // expected-error @below {{'sm.load_global' op is aligned or realigned, not both; drop one of the words}}
+  %a = sm.load_global %w by "ld.global.16" aligned realigned : !tile.view<16x16xf32> to !fragment
+  tile.return
+}
+
+// -----
+
+!fragment = !sm.fragment<16x16xf32, #tile.tv<threads 32:1, values 8:32>>
+tile.kernel @k(%m: memref<?x?xf32>) {
+  %c0 = arith.constant 0 : index
   %w = tile.view %m[%c0, %c0] : memref<?x?xf32> to !tile.view<8x16xf32>
   %a = sm.splat 0.0 : !fragment
   // expected-error @below {{'sm.store_global' op moves a tile of 16x16 to one of 8x16}}

@@ -108,6 +108,8 @@ tile.kernel @fragments(%d: memref<?x?xf32, strided<[?, 1]>>, %alpha: f32) {
   %turned_fragment = sm.load_global %turned by "ld.global.4" trans : !tile.view<8x16xf32> to !sm.fragment<16x8xf32, #tile.tv<threads 32:1, values 4:32>>
   // CHECK: sm.load_global %{{.+}} by "ld.global.16" aligned : !tile.view<8x16xf32> to !sm.fragment<8x16xf32, #{{.+}}>
   %staged = sm.load_global %turned by "ld.global.16" aligned : !tile.view<8x16xf32> to !sm.fragment<8x16xf32, #tile.tv<threads (4,8):(32,1), values 4:8>>
+  // CHECK: sm.load_global %{{.+}} by "ld.global.16" realigned : !tile.view<8x16xf32> to !sm.fragment<8x16xf32, #{{.+}}>
+  %shifted = sm.load_global %turned by "ld.global.16" realigned : !tile.view<8x16xf32> to !sm.fragment<8x16xf32, #tile.tv<threads (4,8):(32,1), values 4:8>>
   // CHECK: sm.stack %{{.+}} : !sm.fragment<16x8xf32, #{{.+}}> to !sm.fragment<32x8xf32, #{{.+}}>
   %stacked = sm.stack %turned_fragment : !sm.fragment<16x8xf32, #tile.tv<threads 32:1, values 4:32>> to !sm.fragment<32x8xf32, #tile.tv<threads (16,2):(1,16), values 8:32>>
   // CHECK: sm.sum_over_k %{{.+}} by #{{.+}} : !sm.fragment<128x128xf32, #[[ACC]]> to !sm.fragment<128x128xf32, #{{.+}}>

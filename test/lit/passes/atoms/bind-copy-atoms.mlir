@@ -89,6 +89,20 @@ tile.kernel @staged(%a: !mat, %ring: !ring) attributes {schedule = #tile.schedul
   tile.return
 }
 
+// Runs that lie anywhere are loaded with what is around them, and stored as those that are aligned.
+// CHECK-LABEL: tile.kernel @realigned
+// CHECK:       %[[F:.+]] = sm.load_global %{{.+}} by "ld.global.16" realigned : {{.*}} to !sm.fragment<32x32xbf16, #[[ONE]]>
+// CHECK-NEXT:  sm.store_shared %[[F]] to %{{.+}} by "st.shared.16"
+tile.kernel @realigned(%a: !mat, %ring: !ring) attributes {schedule = #tile.schedule<
+  mainloop = <a = <copy = realigned.16>, b = <copy = realigned.16>>,
+  multiply = <atoms = [1, 1, 1]>>} {
+  %c0 = arith.constant 0 : index
+  %at = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xbf16>
+  %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
+  sm.copy_async %at to %as : !tile.view<32x32xbf16>, !buffer
+  tile.return
+}
+
 // Where the stage is contiguous along its rows, stores are of one element. Two threads, a sector, share a row.
 // CHECK-LABEL: tile.kernel @staged_transposed
 // CHECK:       sm.load_global %{{.+}} by "ld.global.16" aligned : !tile.view<32x8xf32> to !sm.fragment<32x8xf32, #[[ACROSS]]>
