@@ -113,7 +113,7 @@ def _load_full(context: Context, op: sm.LoadGlobalOp, window: Window, split: Spl
     row0, column0 = thread_origin(context, window, split)
     if op.realigned:
         realigned = RealignedLoads(context, window, split, (row0, column0), run)
-        return in_value_order([realigned.load(first) for first in values[:, 0].tolist()], values, fragment)
+        return in_value_order(realigned.load(values[:, 0].tolist()), values, fragment)
     aligned = None if op.aligned else _is_aligned(context, window, run)
     loaded = []
     for first in values[:, 0].tolist():

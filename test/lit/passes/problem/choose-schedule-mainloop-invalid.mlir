@@ -4,7 +4,7 @@
 !mat = memref<?x?xf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @copy(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: a.copy = cp.async.32 is not one of cp.async.16, cp.async.8, cp.async.4, staged.16, staged.8, staged.4, staged.2, tma, tma.3d, tma.4d, tma.5d}}
+  // expected-error @below {{choose-schedule: a.copy = cp.async.32 is not one of cp.async.16, cp.async.8, cp.async.4, staged.16, staged.8, staged.4, staged.2, realigned.16, realigned.8, realigned.4, tma, tma.3d, tma.4d, tma.5d}}
   tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<mainloop = <a = <copy = cp.async.32>>>) {
   ^bb0(%x: f16):
     tile.yield %x : f16
