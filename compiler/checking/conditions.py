@@ -14,7 +14,7 @@ from lowtide.compiler.checking.workload import Work
 from lowtide.dialects.tile import KDivisionKind, OperandKind, RasterKind, SchedulerKind, StorePath, TailKind, WavesKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
-from lowtide.passes.schedules.alignment import alignment_of, is_packed
+from lowtide.passes.schedules.alignment import is_packed, moved_alignment
 from lowtide.passes.schedules.facts import runs_ahead
 from lowtide.passes.support.atoms import TMA_RANKS, is_transposed, mma_atom_name
 from lowtide.passes.support.problem import Problem
@@ -123,7 +123,7 @@ def _stores(schedule: Schedule, problem: Problem, part: int) -> Iterator[Edge]:
     assert schedule.grid.tile is not None
     if schedule.epilogue.path is StorePath.tma:
         return
-    columns, size = schedule.grid.tile[1], alignment_of("d", schedule, problem) // element_type(problem.d).bytes
+    columns, size = schedule.grid.tile[1], moved_alignment("d", schedule, problem) // element_type(problem.d).bytes
     if schedule.epilogue.path is StorePath.direct:
         part = min(part, _RUN)
     starts = range(0, columns, part)

@@ -34,7 +34,7 @@ from lowtide.dialects.tile.fields import KDivision, Order
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Refusal, walk
-from lowtide.passes.schedules.alignment import alignment_of
+from lowtide.passes.schedules.alignment import moved_alignment
 from lowtide.passes.schedules.facts import (
     narrow_columns,
     scratch_buffers,
@@ -291,7 +291,7 @@ def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Ite
     if stores and epilogue.path is not StorePath.tma and bool(writes) != (epilogue.path is StorePath.smem):
         built = "stores through shared memory" if writes else "stores straight from fragments"
         yield refusal(stores[0], built, f"epilogue.path = {epilogue.path}", AGAIN)
-    widest = alignment_of("d", schedule, problem)
+    widest = moved_alignment("d", schedule, problem)
     for store in stores:
         size = copy_atom(store.atom.value).bytes_per_thread
         if size > widest:
