@@ -117,10 +117,8 @@ _SM80_STEPS = {
         _BANDS.with_(atoms=(2, 2, 2), stages=4),
     ),
     "sm80-unaligned": (
-        "operands that lie anywhere: aligned loads shifted into place in registers, stores of single elements",
-        _BANDS.with_(
-            atoms=(2, 4, 1), stages=3, ctas_per_sm=1, a_copy="realigned.16", b_copy="realigned.16", epilogue_store=2
-        ),
+        "operands that lie anywhere: copies through registers and stores of single elements, neighbours by neighbours",
+        _BANDS.with_(atoms=(2, 4, 1), stages=3, a_copy="staged.2", b_copy="staged.2", epilogue_store=2),
     ),
     "sm80-large-tile": (
         "a tile twice as wide and deep, eight warps, one tile per CTA",

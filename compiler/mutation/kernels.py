@@ -167,7 +167,7 @@ _SM80 = (
         (20, 12, 16),
         parts=_parts(32, 32, 16),
     ),
-    _small("sm80-unaligned", _BIAS, (75, 47, 133), (20, 24, 40), atoms=(2, 1, 1)),
+    _small("sm80-unaligned", _BIAS, (75, 47, 133), (20, 24, 40), a_copy="realigned.16"),
     _fields(
         "sm80-simt",
         "sm_80",

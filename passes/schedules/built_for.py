@@ -291,11 +291,6 @@ def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Ite
     if stores and epilogue.path is not StorePath.tma and bool(writes) != (epilogue.path is StorePath.smem):
         built = "stores through shared memory" if writes else "stores straight from fragments"
         yield refusal(stores[0], built, f"epilogue.path = {epilogue.path}", AGAIN)
-    widest = moved_alignment("d", schedule, problem)
-    for store in stores:
-        size = copy_atom(store.atom.value).bytes_per_thread
-        if size > widest:
-            yield refusal(store, f"stores {size} bytes at once", f"epilogue.store = {widest}", AGAIN)
     assert epilogue.tile is not None
     shapes = [tuple(ir.MemRefType(write.destination.type).shape) for write in writes]
     # Only the last part of a row may be narrower, and only those of half tiles lower.
@@ -320,6 +315,11 @@ def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Ite
     if walk(kernel, sm.TmaStoreOp) and buffers and len(buffers) != scratch_buffers(schedule):
         built = f"alternates between {len(buffers)} buffer{'s' if len(buffers) > 1 else ''}"
         yield refusal(writes[0], built, f"epilogue.buffers = {scratch_buffers(schedule)}", AGAIN)
+    widest = moved_alignment("d", schedule, problem)
+    for store in stores:
+        size = copy_atom(store.atom.value).bytes_per_thread
+        if size > widest:
+            yield refusal(store, f"stores {size} bytes at once", f"epilogue.store = {widest}", AGAIN)
 
 
 def refusal(op: ir.OpView, built: str, scheduled: str, way_out: str) -> Refusal:
