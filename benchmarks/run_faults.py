@@ -97,7 +97,7 @@ def drive(folder: Path, left: list[int]) -> dict[int, tuple[str, str]]:
             begun = word == "begin"
             if not begun:
                 name = {"wrong": "wrong result"}.get(rest[0], rest[0])
-                results[int(number)] = (name, rest[1] if len(rest) > 1 else "")
+                results[int(number)] = (name, rest[1].strip() if len(rest) > 1 else "")
                 left.remove(int(number))
         hung = process.poll() is None and begun
         process.kill()

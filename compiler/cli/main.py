@@ -1,4 +1,5 @@
-"""The command `lowtide`: run, compile, interpret, check, fuzz, explain, draw, bench, ladder, mutate, presets, targets.
+"""The command `lowtide`: run, compile, interpret, check, fuzz, explain, draw, bench, ladder, mutate, reduce, presets,
+targets.
 
 Exit status: 0 where all went well, 1 where a result is wrong, 2 for what was refused: a message, no traceback. 130
 after an interrupt, 141 where the reader of a pipe is gone (`lowtide … | head`).
@@ -21,6 +22,7 @@ from lowtide.compiler.cli.interpret import interpret
 from lowtide.compiler.cli.ladder import ladder
 from lowtide.compiler.cli.lists import presets, targets
 from lowtide.compiler.cli.mutate import mutate
+from lowtide.compiler.cli.reduce import reduce
 from lowtide.compiler.cli.run import run
 from lowtide.entry import guard, status_of
 from lowtide.errors import Error
@@ -57,6 +59,7 @@ app.command()(draw)
 app.command()(bench)
 app.command()(ladder)
 app.command()(mutate)
+app.command()(reduce)
 app.command()(presets)
 app.command()(targets)
 

@@ -40,6 +40,7 @@ _RULES = (
     ("wgmma", r"wgmma|accumulator"),
     ("earlier kernels", r"griddepcontrol|kernels? before"),
     ("alignment", r"multiple of|aligned"),
+    ("end of a CTA", r"the CTA ends"),
 )
 _NAMED = re.compile(r"`[^`]*`|loc\([^)]*\)")
 
