@@ -11,16 +11,26 @@ from lowtide.compiler.dumps import check_writable, write_whole
 from lowtide.compiler.fuzz.search import Journal
 from lowtide.compiler.fuzz.search import fuzz as search
 from lowtide.compiler.fuzz.words import text_of
+from lowtide.errors import Error
 
 JournalFile = Annotated[
     Path | None, typer.Option("--journal", help="File of the pairs covered so far; read, and written at the end.")
 ]
-Budget = Annotated[float, typer.Option("--budget", min=1, help="Seconds after which no case is begun.")]
+Merged = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--merge", help="Journal of a run that did not go on from --journal; its pairs count too. Repeatable."
+    ),
+]
+Budget = Annotated[
+    float, typer.Option("--budget", min=0, help="Seconds after which no case is begun; 0 only merges journals.")
+]
 TestFile = Annotated[Path, typer.Option("--test", help="File that gets a failing case as a lit test.")]
 
 
 def fuzz(
     journal: JournalFile = None,
+    merge: Merged = None,
     budget: Budget = 60.0,
     seed: options.Seed = None,
     test: TestFile = Path("fuzz-failure.mlir"),
@@ -31,11 +41,18 @@ def fuzz(
     """
     seed = seed_or_drawn(seed)
     found = Journal() if journal is None else Journal.read(journal)
+    for path in merge or ():
+        if not path.exists():
+            raise Error(f"there is no journal {path} to merge")
+        found.merge(Journal.read(path))
     if journal is not None:
         check_writable(journal)
     check_writable(test)
     try:
+        failure = None
         with busy("fuzzing") as update:
+            if budget:
+                found.give_up_words()
             failure = search(found, budget=budget, seed=seed, on_progress=update)
         if failure is not None:
             write_whole(test, failure.result.test)

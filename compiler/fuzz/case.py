@@ -10,7 +10,7 @@ from lowtide.compiler.checking.subjects import Subject, of_kernel
 from lowtide.compiler.checking.trials import Extents, Finding, Trial, domains_of, loaded, outcomes
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.epilogue.ready import ready_epilogue
-from lowtide.compiler.fuzz.words import Words, factors, fields_of, schedule_words, words_of
+from lowtide.compiler.fuzz.words import Words, factors, schedule_of, schedule_words, with_companions, words_of
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
@@ -54,23 +54,19 @@ class Case:
     def legal(self) -> "Case":
         """The case with those of its other fields among its words that are legal, from the first one on."""
         case = replace(self, others=())
-        if case.others == self.others or _refusal(case):
+        if case.others == self.others or refusal(case):
             return case
         for factor, word in self.others:
             more = replace(case, words=(*case.words, (factor, word)))
-            if factor not in dict(case.words) and not _refusal(more):
+            if factor not in dict(case.words) and not refusal(more):
                 case = more
         return case
 
     @property
     def full(self) -> dict[str, str]:
-        """A word of each factor but those of the schedule, and the given ones of it."""
-        given, fields = dict(self.words), schedule_words()
-        return {
-            factor: given.get(factor, own[0])
-            for factor, own in factors().items()
-            if factor in given or factor not in fields
-        }
+        """A word of each factor but those of the schedule, the given ones of it, and what these need."""
+        given, fields = with_companions(dict(self.words)), schedule_words()
+        return given | {factor: own[0] for factor, own in factors().items() if factor not in {*given, *fields}}
 
     @property
     def spec(self) -> GemmSpec:
@@ -91,7 +87,7 @@ class Case:
     @property
     def schedule(self) -> Schedule:
         """The given fields."""
-        return Schedule().set(fields_of(self.full, self.numbers))
+        return schedule_of(self.full, self.numbers)
 
 
 @dataclass(frozen=True)
@@ -139,8 +135,8 @@ def run_case(case: Case) -> Result:
     return Result(Ended.one_order if note else Ended.right, note, words)
 
 
-def _refusal(case: Case) -> bool:
-    """Whether a rule forbids the case; swizzles are not chosen, which takes longer than all rules."""
+def refusal(case: Case) -> str:
+    """The rule that forbids the case, "" for none; swizzles are not chosen, which takes longer than all rules."""
     try:
         spec, schedule = case.spec, case.schedule
         kinds = tuple(OperandKind[operand.kind.value] for operand in spec.operands)
@@ -149,9 +145,9 @@ def _refusal(case: Case) -> bool:
         if schedule.epilogue.path is StorePath.smem:
             schedule = schedule.filled({"epilogue.swizzle": (0, 3, 3)})
         choose(problem, get(case.full["target"]), schedule)
-    except _REFUSALS:
-        return True
-    return False
+    except _REFUSALS as error:
+        return str(error) or "refused"
+    return ""
 
 
 def _refused_by_a_pass(error: Error) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lowtide.compiler.dumps import write_whole
-from lowtide.compiler.fuzz.case import Case, Ended, Result, run_case
+from lowtide.compiler.fuzz.case import Case, Ended, Result, refusal, run_case
 from lowtide.compiler.fuzz.words import all_pairs, factors, pairs_of, schedule_words, text_of
 from lowtide.errors import Error
 
@@ -45,8 +45,30 @@ class Journal:
             found = cls(**json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError) as error:
             raise Error(f"{path} is no journal of lowtide fuzz: {error}; name another file") from None
-        found.covered = set(found.covered)
+        known = set(map(text_of, all_pairs()))  # words may have gone since
+        found.covered = set(found.covered) & known
+        found.refused = {pair: rule for pair, rule in found.refused.items() if pair in known}
         return found
+
+    def merge(self, other: "Journal") -> None:
+        """Add what a run found that did not go on from this one."""
+        self.covered |= other.covered
+        self.refused = {pair: rule for pair, rule in (other.refused | self.refused).items() if pair not in self.covered}
+        for own, more in ((self.attempts, other.attempts), (self.ended, other.ended)):
+            for name, count in more.items():
+                own[name] = own.get(name, 0) + count
+        self.failures += [failure for failure in other.failures if failure not in self.failures]
+
+    def give_up_words(self) -> None:
+        """Give up the pairs of words that the rules refuse by themselves, for every target."""
+        had = {word for pair in all_pairs() if text_of(pair) in self.covered for word in pair}
+        for path, words in schedule_words().items():
+            for word in words:
+                cases = [Case((("target", target), (path, word))) for target in factors()["target"]]
+                rules = [] if (path, word) in had else [refusal(case) for case in cases]
+                if rules and all(rules):
+                    pairs = (text_of(pair) for pair in all_pairs() if (path, word) in pair)
+                    self.refused |= {pair: rules[-1].partition("\n")[0] for pair in pairs}
 
     def write(self, path: Path) -> None:
         """Write it, whole or not at all."""

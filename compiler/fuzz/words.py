@@ -36,6 +36,30 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "known": ("none", "k", "n", "mnk"),
     }
 )
+_IN_TURN: Mapping[str, str] = MappingProxyType({"grid.scheduler": "persistent"})
+_KEPT: Mapping[str, str] = MappingProxyType(
+    {
+        "known": "mnk",
+        "grid.scheduler": "persistent",
+        "mainloop.k": "32",
+        "mainloop.stages": "2",
+        "mainloop.roles": "single",
+        "mainloop.prologue": "once",
+        "multiply.fragment_buffers": "1",
+    }
+)
+# What some words need beside them, or the rules refuse them: words, and fields that have none.
+COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
+    {
+        ("grid.k_division", "hybrid"): _IN_TURN,
+        ("grid.k_division", "scatter"): _IN_TURN,
+        ("grid.k_division", "stream_k"): _IN_TURN,
+        ("grid.tail", "halves"): _IN_TURN,
+        ("mainloop.unroll", "full"): MappingProxyType({"known": "k"}),
+        ("mainloop.a.load", "once"): MappingProxyType({**_KEPT, "grid.tile": "[128, 64]"}),
+        ("mainloop.b.load", "once"): MappingProxyType({**_KEPT, "grid.tile": "[64, 160]"}),
+    }
+)
 _RUN: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "rows": ("one tile", "ragged", "two tiles", "two ragged tiles"),
@@ -60,6 +84,22 @@ def schedule_words() -> Mapping[str, tuple[str, ...]]:
 def factors() -> Mapping[str, tuple[str, ...]]:
     """Every factor and its words."""
     return MappingProxyType({**_PROBLEM, **schedule_words(), **_RUN})
+
+
+def with_companions(words: Words) -> dict[str, str]:
+    """Words, and what they need beside them where that is not given."""
+    found = dict(words)
+    for word in words.items():
+        for factor, other in COMPANIONS.get(word, {}).items():
+            found.setdefault(factor, other)
+    return found
+
+
+def schedule_of(words: Words, numbers: int = 0) -> Schedule:
+    """The schedule with these words, and with those of their companions that are no words."""
+    plain = {path: value for path, value in words.items() if path in Schedule.paths() and path not in schedule_words()}
+    given = Schedule.parse(", ".join(f"{path} = {value}" for path, value in plain.items())) if plain else Schedule()
+    return given.set(fields_of(words, numbers))
 
 
 def fields_of(words: Words, numbers: int = 0) -> dict[str, str]:

@@ -87,6 +87,7 @@ def store(state: AgentState, op: Described, cells: Cells, address: Any, values: 
     access, rows = active_rows(state, op, by_lane(address))
     domain = state.machine.domain
     dtype = _stored_type(cells, rows, values, width)
+    values, width = _whole(values, dtype, width, domain)
     if dtype == ZERO_TYPE:
         payload, count = np.zeros((1, 1), domain.payload), width * len(values) // 2
     else:
@@ -110,6 +111,7 @@ def store_together(
         raise NotTogether
     (dtype,) = types
     domain, count = state.machine.domain, width * len(values[0]) // ELEMENT_BYTES[dtype]
+    values, (width, *_) = zip(*(_whole(each, dtype, width, domain) for each in values), strict=True)
     payload = np.empty((len(values), len(state.lanes), count), domain.payload)
     for at, each in enumerate(values):
         each_width = count // len(each)
@@ -120,6 +122,14 @@ def store_together(
     align = min(16, width * len(values[0]))
     disjoint(cells, access, rows, width * len(values[0]), align)
     cells.store(access, rows, payload.reshape(-1, count), dtype, count, align)
+
+
+def _whole(values: Sequence[Any], dtype: str, width: int, domain: Domain) -> tuple[Sequence[Any], int]:
+    """Registers of `width` bytes, halves of numbers of a type put together; and how many bytes these have."""
+    while width < ELEMENT_BYTES.get(dtype, 0) and len(values) % 2 == 0:
+        pairs = zip(values[::2], values[1::2], strict=True)
+        values, width = [registers.join(low, high, 8 * width, domain) for low, high in pairs], 2 * width
+    return values, width
 
 
 def _stored_type(cells: Cells, rows: Ints, values: Sequence[Any], width: int) -> str:

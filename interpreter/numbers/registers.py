@@ -7,6 +7,7 @@ raw      an integer of the register's width, signed: a Python int where uniform 
 Number   one number of the domain that fills the register: f16 and bf16 in 16 bits, f32 in 32, f64 in 64
 Packed   two numbers of 16 bits in 32 (packed.py)
 Pair     two values of 32 bits in 64
+Half     32 bits that are a half of a Number of 64
 Mixed    values of different kinds in different lanes, where branches meet (packed.py)
 
 Moving, packing, selecting and storing keep numbers as they are; so do the bit operations by which compilers move
@@ -97,6 +98,34 @@ class Pair:
         return joined(condition, self, other)
 
 
+@dataclass(eq=False, slots=True)
+class Half:
+    """The low or the high 32 bits of a number of 64."""
+
+    number: Number
+    is_high: bool
+
+    def blend(self, condition: Any, other: Any) -> Any:
+        """This where the condition (32,) holds, else `other`."""
+        same = isinstance(other, Half) and (other.is_high, other.number.dtype) == (self.is_high, self.number.dtype)
+        return (
+            Half(self.number.blend(condition, other.number), self.is_high) if same else joined(condition, self, other)
+        )
+
+
+@dataclass(eq=False, slots=True)
+class Halves:
+    """A vector of 32-bit registers that hold the halves of numbers of 64: payload (32 or 1, n)."""
+
+    payload: Any
+    dtype: str
+
+    def at(self, place: tuple[Any, int]) -> Half:
+        """An element of the vector."""
+        lanes, index = place
+        return Half(Number(self.payload, self.dtype).at((lanes, index // 2)), index % 2 == 1)
+
+
 def is_raw(value: Any) -> bool:
     return isinstance(value, _RAW)
 
@@ -140,6 +169,9 @@ def raw(value: Any, bits: int, domain: Domain) -> Any:
         words = np.ascontiguousarray(domain.to_bits(rows, value.dtype)).view(f"i{width * rows.shape[1] // 8}")[:, 0]
         words = words.astype(SIGNED[bits])
         return words if len(words) > 1 else int(words[0])
+    if isinstance(value, Half):
+        whole = raw(value.number, 2 * bits, domain)
+        return canonical(whole >> bits if value.is_high else whole, bits)
     if isinstance(value, Pair):
         return _join_raw(raw(value.low, 32, domain), raw(value.high, 32, domain), 32)
     readable(value)
@@ -187,6 +219,8 @@ def split(value: Any, bits: int, domain: Domain) -> tuple[Any, Any]:
         return first, second
     if isinstance(value, Pair):
         return value.low, value.high
+    if isinstance(value, Number) and bits == 64:
+        return Half(value, False), Half(value, True)
     if isinstance(value, Mixed):
         parts = [split(each, bits, domain) for each in (value.first, value.second)]
         low, high = (Mixed(value.condition, *each) for each in zip(*parts, strict=True))
@@ -204,13 +238,21 @@ def join(low: Any, high: Any, half: int, domain: Domain) -> Any:
     if low is None or high is None:  # what was never written counts as any
         return join(0, high, half, domain) if low is None else join(low, 0, half, domain)
     if half == 32:
-        return Pair(low, high)
+        return _whole(low, high) or Pair(low, high)
     dtypes = types_of(low) | types_of(high)
     if len(dtypes) == 1:
         (dtype,) = dtypes
         parts = [np.atleast_1d(number(each, dtype, domain)) for each in (low, high)]
         return Packed(np.stack(np.broadcast_arrays(*parts), axis=1), dtype)
     return _join_raw(raw(low, half, domain), raw(high, half, domain), half)
+
+
+def _whole(low: Any, high: Any) -> Number | None:
+    """The number whose halves these are; None where they are not of one."""
+    if not (isinstance(low, Half) and isinstance(high, Half)) or low.is_high or not high.is_high:
+        return None
+    one, other = low.number, high.number
+    return one if one.dtype == other.dtype and np.array_equal(one.payload, other.payload) else None
 
 
 def _join_raw(low: Any, high: Any, half: int) -> Any:
@@ -226,6 +268,8 @@ def types_of(value: Any) -> set[str]:
         return {value.dtype} - {ZERO_TYPE}
     if isinstance(value, Pair):
         return types_of(value.low) | types_of(value.high)
+    if isinstance(value, Half):
+        return types_of(value.number)
     return types_of(value.first) | types_of(value.second) if isinstance(value, Mixed) else set()
 
 
@@ -353,4 +397,6 @@ def _what(value: Any) -> str:
         return f"an {value.dtype}"
     if isinstance(value, Packed):
         return f"two {value.dtype}"
+    if isinstance(value, Half):
+        return f"half of an {value.number.dtype}"
     return "nothing yet" if value is None else f"a {type(value).__name__}"

@@ -24,7 +24,7 @@ from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.pending import PendingRegister, PendingRegisters, check_done, hand_to
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.packed import Packed
-from lowtide.interpreter.numbers.registers import Number
+from lowtide.interpreter.numbers.registers import Half, Number
 from lowtide.interpreter.program.asm_constraints import Operand, operands_of, written_out
 from lowtide.interpreter.program.graphs import Graph
 from lowtide.interpreter.program.ir_attributes import decode_attribute
@@ -183,7 +183,7 @@ def _made_readable(state: AgentState, op: DecodedOp, found: list[Any], passing: 
 
 def _to_register(value: Any, type: Type) -> Any:
     """A value of LLVM as a register holds it."""
-    if value is None or isinstance(value, Packed | Number | PendingRegister):
+    if value is None or isinstance(value, Packed | Number | Half | PendingRegister):
         return value
     if isinstance(type, Vector):
         return Packed(value, type.element.name)

@@ -1,7 +1,8 @@
 """The llvm dialect: bit casts, between numbers of the domain and integers that hold them.
 
-Pairs of 16-bit floats in an i32 are `Packed` in every domain. A float that an integer of its width only carries into
-inline assembly is a `Number` there. Other casts need real bits, which only the domain of floats has.
+Pairs of 16-bit floats in an i32 are `Packed` in every domain. A float that an integer of its width, or two of half of
+it, only carry into inline assembly is a `Number` there, or of `Halves`. Other casts need real bits, which only the
+domain of floats has.
 """
 
 from typing import Any
@@ -11,7 +12,7 @@ from mlir import ir
 
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.numbers.packed import Packed
-from lowtide.interpreter.numbers.registers import Number
+from lowtide.interpreter.numbers.registers import Halves, Number
 from lowtide.interpreter.ops import arith
 from lowtide.interpreter.program.ir_types import Type, Vector
 from lowtide.interpreter.program.op_table import OpTable
@@ -24,12 +25,15 @@ _HANDS_ON = frozenset({"llvm.extractelement", "vector.extract"})
 
 
 def _prepare(op: DecodedOp, program: Program) -> None:
-    """Whether the result keeps numbers, or is of halves that share registers; the types, and the result's shape."""
+    """What the result keeps numbers as, if it does; whether it is of halves that share registers; the types, and the
+    result's shape."""
     source, target = (arith.element_of(types[0]) for types in (op.operand_types, op.result_types))
-    is_carried = source.is_float and not target.is_float and source.bits == target.bits
+    kinds = {source.bits: Number, source.bits // 2 if source.bits == 64 else 0: Halves}
+    kind = kinds.get(target.bits) if source.is_float and not target.is_float else None
+    keeps = kind if kind is not None and _goes_into_assembly(op.source.results[0]) else None
     halves = source.is_float and source.bits == 16 and target.bits == 32 and not target.is_float
     shape = op.result_types[0].shape if isinstance(op.result_types[0], Vector) else ()
-    op.data = is_carried and _goes_into_assembly(op.source.results[0]), halves, source, target, shape
+    op.data = keeps, halves, source, target, shape
 
 
 def _goes_into_assembly(value: ir.Value) -> bool:
@@ -45,8 +49,9 @@ def _goes_into_assembly(value: ir.Value) -> bool:
 def bitcast(state: AgentState, op: DecodedOp) -> None:
     keeps, halves, from_element, to_element, shape = op.data
     value = state.values[op.operands[0]]
-    if keeps:
-        value = Number(value, from_element.name)
+    if keeps is not None:
+        as_vector = keeps is Halves and not isinstance(op.operand_types[0], Vector)
+        value = keeps(np.reshape(value, (-1, 1)) if as_vector else value, from_element.name)
     elif isinstance(value, Packed):
         if to_element.is_float:
             payload = value.unpack(to_element.name)

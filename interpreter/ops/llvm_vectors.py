@@ -11,7 +11,7 @@ import numpy as np
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.numbers.packed import Packed
-from lowtide.interpreter.numbers.registers import Number
+from lowtide.interpreter.numbers.registers import Halves, Number
 from lowtide.interpreter.ops.vector import as_rows, scalar_of
 from lowtide.interpreter.program.ir_types import Vector
 from lowtide.interpreter.program.op_table import OpTable
@@ -26,7 +26,7 @@ def extractelement(state: AgentState, op: DecodedOp) -> None:
     type = op.operand_types[0]
     assert isinstance(type, Vector)
     _check_index(state, op, index, type)
-    if isinstance(vector, Packed | Number):
+    if isinstance(vector, Packed | Number | Halves):
         state.values[op.results[0]] = vector.at((slice(None), index))
         return
     lanes = state.lanes % len(vector) if isinstance(index, np.ndarray) else slice(None)

@@ -160,8 +160,11 @@ def unroll(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
     if schedule.k_division is not None:
         yield f"unroll = full needs K undivided, not k_division = {schedule.k_division}; take unroll = none"
     assert schedule.mainloop.k is not None
-    steps = None if problem.k is None else -(-problem.k // schedule.mainloop.k)
-    if steps is not None and steps > _MOST_UNROLLED:
+    if problem.k is None:
+        yield "unroll = full needs a K that is known at compile time; take unroll = none, or give K"
+        return
+    steps = -(-problem.k // schedule.mainloop.k)
+    if steps > _MOST_UNROLLED:
         yield f"unroll = full unrolls at most {_MOST_UNROLLED} K steps, not {steps}; take unroll = none or a larger k"
 
 

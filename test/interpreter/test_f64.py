@@ -92,3 +92,15 @@ def test_where_rows_are_contiguous_a_thread_loads_two_neighbours():
     kernel = lt.compile_gemm(spec("nt", dtype="f64", d="f64", acc="f64"), target="sm_90a", schedule=SMALL)
     loads = re.findall(r'sm\.load_shared .* by "([\w.]+)"', kernel.levels["atoms"])
     assert loads and set(loads) == {"ld.shared.16"}
+
+
+@pytest.mark.parametrize("level", ["llvm", "ptx"])
+def test_halves_of_numbers_that_assembly_stores_are_put_together(level):
+    """Stores with a hint are assembly with 32-bit registers."""
+    problem = spec(dtype="f64", d="f64", acc="f64")
+    kernel = lt.compile_gemm(
+        problem, target="sm_80", schedule="grid.tile = [32, 32], k = 16, epilogue.cache = write_through"
+    )
+    a, b = (np.random.default_rng(seed).integers(1 << 20, size=shape) for seed, shape in ((0, (34, 20)), (1, (39, 20))))
+    d = kernel.interpret(a, b, level=level, domain="field")
+    assert (d == kernel.interpret(a, b, level="problem", domain="field")).all()

@@ -3,11 +3,22 @@
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import lowtide as lt
-from lowtide.compiler.fuzz.case import Case, Ended, Result, run_case
+from lowtide.compiler.cli.main import app
+from lowtide.compiler.fuzz.case import Case, Ended, Result, refusal, run_case
 from lowtide.compiler.fuzz.search import Journal, fuzz
-from lowtide.compiler.fuzz.words import all_pairs, factors, fields_of, pairs_of, schedule_words, text_of
+from lowtide.compiler.fuzz.words import (
+    COMPANIONS,
+    Pair,
+    all_pairs,
+    factors,
+    fields_of,
+    pairs_of,
+    schedule_words,
+    text_of,
+)
 from lowtide.dialects.tile import CacheHint, KDivisionKind, RasterKind, RolesKind, SchedulerKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.atoms.bind_ring_to_cp_async import BindRingToCpAsync
@@ -90,3 +101,31 @@ def test_a_pair_that_is_refused_again_and_again_is_given_up() -> None:
 def test_other_fields_are_given_where_the_rules_allow_them() -> None:
     others = (("epilogue.path", "tma"), ("grid.scheduler", "persistent"), ("grid.scheduler", "one_shot"))
     assert Case((), others=others).legal == Case((("grid.scheduler", "persistent"),))
+
+
+def test_words_come_with_what_they_need_and_words_that_no_rule_lets_through_are_given_up() -> None:
+    assert not any(refusal(Case((word,))) for word in COMPANIONS)
+    journal = Journal(covered={text_of(pair) for pair in all_pairs() if not _has(pair, "mainloop.a.cache")})
+    journal.give_up_words()
+    given_up = {word for pair in journal.refused for word in pair.split(" & ") if word.startswith("mainloop.a.cache")}
+    assert given_up == {"mainloop.a.cache=streaming", "mainloop.a.cache=write_through"}
+
+
+def _has(pair: Pair, path: str) -> bool:
+    return any(factor == path for factor, _ in pair)
+
+
+def test_journals_of_runs_that_began_apart_are_merged(tmp_path: Path) -> None:
+    first, second, third = (text_of(pair) for pair in all_pairs()[:3])
+    mine, other = Journal({first}, {second: "rule"}, ended={"right": 1}), Journal({second}, ended={"right": 2})
+    other.covered.add("gone=word & other=word")
+    other.failures = [{"words": "k=1", "message": "wrong"}]
+    mine.write(tmp_path / "mine.json")
+    other.write(tmp_path / "other.json")
+    words = ["fuzz", "--journal", str(tmp_path / "mine.json"), "--budget", "0"]
+    done = CliRunner().invoke(app, [*words, "--merge", str(tmp_path / "other.json")])
+    assert done.exit_code == 0, done.output
+    merged = Journal.read(tmp_path / "mine.json")
+    assert (merged.covered, merged.refused, merged.ended) == ({first, second}, {}, {"right": 3})
+    assert merged.failures == other.failures and third not in merged.covered
+    assert CliRunner().invoke(app, [*words, "--merge", str(tmp_path / "missing.json")]).exit_code == 2

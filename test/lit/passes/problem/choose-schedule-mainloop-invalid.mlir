@@ -755,6 +755,22 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !out) {
 
 // -----
 
+// A K that is given at run time.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: no schedule fits: unroll = full needs a K that is known at compile time; take unroll = none, or give K}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <k = 64, unroll = full>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
 // Work items of different lengths.
 !mat = memref<?x4096xbf16, strided<[?, 1]>>
 !out = memref<?x?xbf16, strided<[?, 1]>>
