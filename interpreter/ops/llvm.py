@@ -171,7 +171,10 @@ def _pointee(text: str, context: ir.Context) -> Type:
 
 def _prepare_gep(op: DecodedOp, program: Program) -> None:
     """The constant part of the offset, and the slots and strides of the run-time indices."""
-    type, constant, steps = _pointee(str(op.attributes["elem_type"]), op.source.context), 0, []
+    text, constant, steps = str(op.attributes["elem_type"]), 0, []
+    if text not in program.pointees:
+        program.pointees[text] = _pointee(text, op.source.context)
+    type = program.pointees[text]
     slots = iter(op.operands[1:])
     for depth, index in enumerate(op.attributes["rawConstantIndices"]):
         if depth:

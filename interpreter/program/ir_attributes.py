@@ -41,20 +41,26 @@ def decode_attribute(attribute: ir.Attribute) -> Any:
 class Attributes(Mapping[str, Any]):
     """An op's attributes by name, each decoded when it is first asked for; `known` are those decoded, by number."""
 
-    __slots__ = ("_known", "_number", "_outline")
+    __slots__ = ("_decoded", "_known", "_number", "_outline")
 
     def __init__(self, outline: Outline, number: int, known: dict[int, Any]) -> None:
         self._outline = outline
         self._number = number
         self._known = known
+        self._decoded: dict[str, Any] | None = None
 
     def __getitem__(self, name: str) -> Any:
+        if self._decoded is None:
+            self._decoded = {}
+        elif name in self._decoded:
+            return self._decoded[name]
         attribute = self._outline.attribute_number(self._number, name)
         found = self._known.get(attribute)
         if found is None:
             if not attribute:
                 raise KeyError(name)
             found = self._known[attribute] = decode_attribute(self._outline.attribute(attribute))
+        self._decoded[name] = found
         return found
 
     def get(self, name: str, default: Any = None) -> Any:

@@ -115,6 +115,7 @@ class Program:
     attributes: dict[str, Any] = field(default_factory=dict)
     shared_origin: int = 0
     graph: Graph | None = None
+    pointees: dict[str, Type] = field(default_factory=dict)  # what pointers are stepped by, by the type's text
     dependences: list[Any] | None = None  # on data and timing (dependence.py), once they are known
 
     def reserve(self, count: int = 1) -> int:
