@@ -235,6 +235,19 @@ _SM90A_STEPS = {
         "two consumers that take whole tiles in turn: one stores while the other multiplies",
         _PINGPONG,
     ),
+    "sm90-unaligned": (
+        "operands that lie anywhere, without packing: a warpgroup copies them through registers, stores of elements",
+        _TWO_CONSUMERS.with_(
+            grid_tile=(128, 128),
+            k=32,
+            stages=6,
+            order="grouped(8)",
+            a_copy="realigned.16",
+            b_copy="realigned.16",
+            epilogue_path="smem",
+            epilogue_store=2,
+        ),
+    ),
     "sm90-best": ("everything chosen for the shape", Schedule()),
 }
 

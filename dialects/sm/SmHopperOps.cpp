@@ -77,8 +77,8 @@ LogicalResult RolesOp::verify() {
     return emitOpError() << "needs a number of instances, at least 1, for each role";
   for (auto [name, warps, registers] : llvm::zip(getNames(), getWarps(), getRegisters())) {
     StringRef role = cast<StringAttr>(name).getValue();
-    if (role != "producer" && role != "consumer")
-      return emitOpError() << "knows the roles producer and consumer, not " << role;
+    if (role != "producer" && role != "copiers" && role != "consumer")
+      return emitOpError() << "knows the roles producer, copiers and consumer, not " << role;
     if (warps < 4 || warps % 4)
       return emitOpError() << "role " << role << " has " << warps << " warps; a role is made of warpgroups of four";
     if (registers != 0 && (registers % 8 || registers < 24 || registers > 256))

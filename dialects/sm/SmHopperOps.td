@@ -11,6 +11,9 @@ def Sm_RolesOp : Sm_Op<"roles", [RecursiveMemoryEffects, NoRegionArguments]> {
     thread of the role requests this number of registers with setmaxnreg. Roles exchange no SSA values; they communicate
     through the ring, which they use from outside the region.
 
+    Of a `producer` one thread runs, which starts TMA loads. `copiers` fill the ring by all their threads, which copy by
+    cp.async or through registers; one of them starts what TMA loads.
+
     A role with `instances(n)` runs n times, each time on `warps` warps of its own. An instance is a role of its own in
     every respect: what synchronizes, multiplies or stores together within a role does so within an instance, and a
     buffer that is allocated in the region exists once per instance. `sm.role_instance` is the number of the instance.
@@ -88,7 +91,7 @@ def Sm_MbarrierWaitOp : Sm_Op<"mbarrier_wait", [Sm_Ordering]> {
 def Sm_MbarrierArriveOp : Sm_Op<"mbarrier_arrive", [Sm_Ordering]> {
   let summary = "Arrives once per warpgroup of the role; with `bytes`, also sets the number of bytes to expect";
   let description = [{
-    In a consumer role, one thread per warpgroup arrives. In a producer role, one thread arrives. `after` is the token
+    In a role of consumers or copiers, one thread per warpgroup arrives. In a producer role, one thread arrives. `after` is the token
     that the wgmma operations that read the slot are complete; a role that uses wgmma needs it to release a slot.
 
     `to` names the CTAs of the cluster that receive the arrival, each at its own object of this index: those of the

@@ -81,6 +81,7 @@ def _checked(name: str, kind: Kind, value: Any) -> Any:
 
 
 GLOBAL_LOADS = "ld.global."
+THREAD_COPIES = ("cp.async.", "staged.", "realigned.")  # to stages of a ring, by all threads of a role, or of a CTA
 """How the names of loads from global memory to registers begin."""
 
 
@@ -214,6 +215,11 @@ class Schedule(_Part):
     def is_direct(self) -> bool:
         """Whether fragments come straight from global memory: A or B is copied by a load, not to shared memory."""
         return any((operand.copy or "").startswith(GLOBAL_LOADS) for operand in (self.mainloop.a, self.mainloop.b))
+
+    @property
+    def copied_by_threads(self) -> tuple[str, ...]:
+        """The operands, `a` and `b`, that threads copy to the stages of a ring: by cp.async, or through registers."""
+        return tuple(name for name in ("a", "b") if (self.mainloop.operand(name).copy or "").startswith(THREAD_COPIES))
 
     @property
     def cluster(self) -> Extents2:

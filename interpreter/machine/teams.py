@@ -13,7 +13,7 @@ WARP = 32
 WARPGROUP = 4
 """Warps of a warpgroup."""
 
-PRODUCER, CONSUMER = "producer", "consumer"
+PRODUCER, COPIERS, CONSUMER = "producer", "copiers", "consumer"
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ import numpy as np
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.barriers import without_roles
+from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.memory import start_copy
+from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.program.ir_types import MemRef, decode_tv
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
@@ -40,7 +41,8 @@ def _prepare_cp_async(op: DecodedOp, program: Program) -> None:
 
 @OPS.implements("sm.cp_async", prepare=_prepare_cp_async)
 def cp_async(state: AgentState, op: DecodedOp) -> None:
-    without_roles(state, op)
+    if state.seat.role is not None and len(state.lanes) == WARP:
+        raise violation(state, op, "all threads of a warpgroup copy; this role is one thread: copy by TMA")
     window, buffer = (state.values[slot] for slot in op.operands)
     size, all_rows, all_columns, all_offsets = op.data
     threads = state.thread[state.thread < len(all_rows)]

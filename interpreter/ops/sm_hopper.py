@@ -10,7 +10,7 @@ from lowtide.interpreter.machine.barriers import barrier, together
 from lowtide.interpreter.machine.execution import run_block, violation
 from lowtide.interpreter.machine.mbarriers import Mbarrier
 from lowtide.interpreter.machine.shared_buffers import name_of, reserve
-from lowtide.interpreter.machine.teams import PRODUCER
+from lowtide.interpreter.machine.teams import COPIERS, PRODUCER
 from lowtide.interpreter.program.ir_types import Mbarriers, TensorMapType
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Program, RingUsers, Role
@@ -149,7 +149,7 @@ def tensor_map(state: AgentState, op: DecodedOp) -> None:
 def tma_load(state: AgentState, op: DecodedOp) -> None:
     together(state, op)
     role = state.seat.role
-    if role is None or state.team is state.cta.everyone or state.machine.roles[role].name != PRODUCER:
+    if role is None or state.team is state.cta.everyone or state.machine.roles[role].name not in (PRODUCER, COPIERS):
         raise violation(state, op, "one thread starts a copy by TMA; start it in a producer role, which is one thread")
     map, row, column, buffer = (state.values[slot] for slot in op.operands[:4])
     buffer.check(state, op, "write")

@@ -1,4 +1,4 @@
-"""bind-tma: bind the ring's copies to TMA loads and its verbs to mbarriers.
+"""bind-tma: bind the copies of a ring between roles to TMA loads, or to copies by threads, and its verbs to mbarriers.
 
 Before   host    tile.launch @k … args(%a, %b, %d)
          device  %slot, %a, %b = sm.producer_acquire %ring[%w, %wp];  sm.copy_async (tile.view %A[%m, %k]) to %a; …
@@ -16,6 +16,13 @@ After    host    %map = sm.tensor_map %a : … to !sm.tensor_map<128x64xbf16, sw
          tma.3d, tma.4d or tma.5d the map has 3, 4 or 5 dimensions, a box is all panels, and the host asserts that
          panels divide the matrix. A copy to a prefix of a slot's buffer has a box of its own. a.cache and b.cache
          become hints on the loads of A and B.
+         An operand with a.copy = cp.async.4, staged.2, realigned.16 … is copied by the threads of the copiers, to the
+         panels that TMA would fill. Only when the writes of all are visible to wgmma, which reads through the async
+         proxy, one arrives, and expects what TMA brings of the other operand:
+                 sm.mbarrier_wait %empty[%w, %wp ^ 1];  %a, %b = sm.ring_slot %ring[%w]
+                 sm.cp_async (tile.view %A[%m, %k]) to %a by #tiled_copy;  sm.tma_load %map2[%n, %k] to %b …
+                 sm.cp_async_commit;  sm.cp_async_wait 0;  sm.fence_proxy_async;  sm.barrier
+                 sm.mbarrier_arrive %full[%w] expects 16384
          With grid.cluster = [2, 1] the two CTAs share B, of which each loads half and sends it to both; a slot is free
          when the consumers of all CTAs that its loads write to have released it:
                  sm.tma_load %map2[%n, %k] to %b signals %full[%w] multicast(column)
@@ -23,9 +30,9 @@ After    host    %map = sm.tensor_map %a : … to !sm.tensor_map<128x64xbf16, sw
                  sm.cluster_barrier before and after the roles
 Needs    level atoms, roles.
 Refuses  copies from a matrix that is not a kernel argument; a release without the proof that a wgmma is done; a slot
-         that is not committed exactly once; roles other than one producer and one consumer; more or fewer than one
-         ring; a kernel without exactly one launch.
-Test     test/lit/passes/atoms/bind-tma.mlir, bind-tma-tail.mlir, bind-tma-invalid.mlir
+         that is not committed exactly once; roles other than one producer (or copiers) and one consumer; more or fewer
+         than one ring; a kernel without exactly one launch.
+Test     test/lit/passes/atoms/bind-tma.mlir, bind-tma-{copiers,tail,invalid}.mlir
 """
 
 from dataclasses import dataclass
@@ -38,15 +45,22 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.atoms import TMA_RANKS
+from lowtide.passes.support.atoms import (
+    CP_ASYNC_COPIES,
+    TMA_RANKS,
+    copy_through_registers,
+    fill_copy,
+    tiled_copy_attr,
+)
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.cache_hints import written
 from lowtide.passes.support.clusters import OPERANDS, Lines, sharing
-from lowtide.passes.support.kernels import bytes_of, kernels_of, schedule_of
+from lowtide.passes.support.kernels import COPIERS, PRODUCER, bytes_of, kernels_of, schedule_of
+from lowtide.passes.support.problem import element_bits
 from lowtide.passes.support.rewriting import after, before, erase, rebuild_loop, uses
 from lowtide.passes.support.tensor_map_arguments import TensorMapArguments, launch_of
 from lowtide.targets import Target
-from lowtide.targets.atoms import WARPGROUP_WARPS, Operand
+from lowtide.targets.atoms import WARPGROUP_THREADS, WARPGROUP_WARPS, Operand
 
 
 @dataclass(frozen=True)
@@ -105,7 +119,7 @@ def _ring(kernel: tile.KernelOp) -> sm.RingType:
 
 def _consumer_warpgroups(roles: sm.RolesOp) -> int:
     names = [ir.StringAttr(name).value for name in roles.names]
-    if names != ["producer", "consumer"]:
+    if names not in ([PRODUCER, "consumer"], [COPIERS, "consumer"]):
         raise Refusal(roles, f"has the roles {', '.join(names)}; TMA is bound for one producer and one consumer role")
     return int(roles.warps[1]) // WARPGROUP_WARPS
 
@@ -137,20 +151,52 @@ def _bind_producer(
     for copy, _ in copies:
         if not isinstance(copy, sm.CopyAsyncOp):
             raise Refusal(copy, "uses a slot that is being filled; only sm.copy_async may")
-    size = sum(bytes_of(acquire, buffer.type) for buffer in filled)
+    by_threads = schedule.copied_by_threads
+    by_tma = [buffer for buffer, name in zip(filled, OPERANDS, strict=True) if name not in by_threads]
+    size = sum(bytes_of(acquire, buffer.type) for buffer in by_tma) or None
     with before(acquire), acquire.operation.location:
         # The first round finds every slot empty: the parity before the first passes at once.
         sm.MbarrierWaitOp(empty, acquire.index, Builder.index().xor(acquire.phase, 1))
-        sm.MbarrierArriveOp(full, acquire.index, bytes=size)
+        if not by_threads:
+            sm.MbarrierArriveOp(full, acquire.index, bytes=size)
         slot = sm.RingSlotOp(acquire.ring, acquire.index)
     for old, new in zip(acquire.buffers, slot.buffers, strict=True):
         old.replace_all_uses_with(new)
     for copy, name in copies:
         with before(copy), copy.operation.location:
-            _bind_copy(copy, name, full, acquire.index, maps, schedule)
+            if name in by_threads:
+                _copy_by_threads(copy, str(schedule.mainloop.operand(name).copy))
+            else:
+                _bind_copy(copy, name, full, acquire.index, maps, schedule)
         erase(copy)
+    if by_threads:
+        with before(commits[0]), commits[0].operation.location:
+            _arrive_with_copies(schedule, full, acquire.index, size)
     erase(commits[0])
     erase(acquire)
+
+
+def _copy_by_threads(copy: sm.CopyAsyncOp, atom: str) -> None:
+    """The copy of a tile by the threads of the copiers' warpgroup."""
+    view = copy.source.type
+    tiled = fill_copy(atom, tuple(view.shape), WARPGROUP_THREADS, element_bits(view.element_type))
+    if tiled.atom.is_staged:
+        copy_through_registers(copy.source, copy.destination, tiled)
+    else:
+        sm.CpAsyncOp(copy.source, copy.destination, tiled_copy_attr(tiled))
+
+
+def _arrive_with_copies(schedule: Schedule, full: ir.Value, slot: ir.Value, size: int | None) -> None:
+    """What threads wrote is there, and visible to wgmma, which reads through the async proxy, before one arrives.
+
+    The bytes that TMA brings are expected by the same arrival: until then the phase cannot complete.
+    """
+    if any(schedule.mainloop.operand(name).copy in CP_ASYNC_COPIES for name in OPERANDS):
+        sm.CpAsyncCommitOp()
+        sm.CpAsyncWaitOp(0)
+    sm.FenceProxyAsyncOp()
+    sm.BarrierOp()
+    sm.MbarrierArriveOp(full, slot, bytes=size)
 
 
 def _filled(buffer: ir.Value) -> ir.Value:

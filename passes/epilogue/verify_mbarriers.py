@@ -5,8 +5,8 @@ data before it has arrived (PTX ISA, "Phase of the mbarrier object", "Tracking a
 object").
 
 Needs    sm.mbarriers beside sm.roles; other kernels are left alone.
-Refuses  `arrivals(n)` unless n threads arrive per phase: one of the producer, one of each warpgroup of the consumer,
-         of each CTA of the cluster that names this one as a receiver (`to`);
+Refuses  `arrivals(n)` unless n threads arrive per phase: one of the producer, one of each warpgroup of copiers and
+         consumers, of each CTA of the cluster that names this one as a receiver (`to`);
          `expects n` unless the copies that signal the same slot bring n bytes; copies that signal a slot without an
          `expects`; a wait on mbarriers at which no thread arrives; in a role that multiplies by wgmma, the release of
          a slot without the proof (`after`) that the wgmmas that read it are done. In a cluster: a release that does not
@@ -26,7 +26,7 @@ from lowtide.dialects.enums import multicast_of, receivers_of
 from lowtide.dialects.sm import ClusterLine
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.clusters import members, union
-from lowtide.passes.support.kernels import cluster_shape, launches_of
+from lowtide.passes.support.kernels import PRODUCER, cluster_shape, launches_of
 from lowtide.passes.support.panels import SWIZZLE_ROWS
 from lowtide.passes.support.problem import buffer_bytes
 from lowtide.passes.support.rewriting import ops_in
@@ -75,7 +75,7 @@ class _Role:
 def _roles(op: sm.RolesOp) -> Iterator[_Role]:
     for name, warps, region in zip(op.names, op.warps, op.bodies, strict=True):
         word = ir.StringAttr(name).value
-        yield _Role(word, 1 if word == "producer" else int(warps) // WARPGROUP_WARPS, region.blocks[0])
+        yield _Role(word, 1 if word == PRODUCER else int(warps) // WARPGROUP_WARPS, region.blocks[0])
 
 
 def _arrivals(barriers: sm.MbarriersOp, roles: list[_Role], cluster: tuple[int, int]) -> Iterator[Refusal]:

@@ -15,7 +15,7 @@ from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.control import LowerBlock
 from lowtide.passes.nvvm.memory import element_pointer
 from lowtide.passes.schedules.facts import MBARRIER_BYTES
-from lowtide.passes.support.kernels import instances_of
+from lowtide.passes.support.kernels import PRODUCER, instances_of
 from lowtide.passes.support.rewriting import following
 from lowtide.targets.atoms import WARPGROUP_THREADS
 
@@ -51,7 +51,7 @@ def _lower_body(context: Context, op: sm.RolesOp, position: int, first: int, low
     registers = op.registers[position]
     name = ir.StringAttr(op.names[position]).value
     if registers:
-        action = nvvm.SetMaxRegisterAction.decrease if name == "producer" else nvvm.SetMaxRegisterAction.increase
+        action = nvvm.SetMaxRegisterAction.decrease if position == 0 else nvvm.SetMaxRegisterAction.increase
         nvvm.SetMaxRegisterOp(registers, action)
     own = context.build.sub(context.tid, first)
     counts = [instances_of(op, number) for number in range(len(op.warps))]
@@ -60,14 +60,14 @@ def _lower_body(context: Context, op: sm.RolesOp, position: int, first: int, low
         context,
         tid=own if counts[position] == 1 else context.build.urem(own, threads),
         threads=threads,
-        elected=name == "producer",
+        elected=name == PRODUCER,
         barrier=1 + sum(counts[:position]),
         instance=None if counts[position] == 1 else context.build.udiv(own, threads),
         instances=counts[position],
         # The barriers of the roles come first, then those of the warpgroups of the roles before this one.
         warpgroup_barrier=1 + sum(counts) + first // WARPGROUP_THREADS,
     )
-    if name != "producer":
+    if name != PRODUCER:
         lower_block(role, body)
         return
     # One thread runs the whole producer.

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 from mlir import ir
-from mlir.dialects import llvm, nvvm
+from mlir.dialects import llvm, nvvm, scf
 
 from lowtide.dialects import sm
 from lowtide.dialects.enums import cache_hint_of, multicast_of
 from lowtide.dialects.tile import CacheHint
 from lowtide.passes.base import Refusal
+from lowtide.passes.nvvm.barriers import first_of_warpgroup
 from lowtide.passes.nvvm.clusters import CLUSTER_SPACE
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.memory import element_pointer
@@ -41,12 +42,21 @@ def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
     mask = None if line is None else context.cluster.mask(build, line)
     pointer = element_pointer(buffer.pointer, build.mul(place, rows * panels.row_bytes), build.i8)
     origin = build.add(context.scalar(op.row), build.mul(place, rows)), context.scalar(op.column)
-    for offset, coordinates in _boxes(context, panels, rows, list(map_type.shape), *origin):
-        start = element_pointer(pointer, offset, build.i8)
-        cluster = llvm.AddrSpaceCastOp(llvm.PointerType.get(CLUSTER_SPACE), start).result
-        nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(
-            cluster, context.scalar(op.map), coordinates, barrier, [], multicastMask=mask, l2CacheHint=policy
-        )
+
+    def start_loads() -> None:
+        for offset, coordinates in _boxes(context, panels, rows, list(map_type.shape), *origin):
+            start = element_pointer(pointer, offset, build.i8)
+            cluster = llvm.AddrSpaceCastOp(llvm.PointerType.get(CLUSTER_SPACE), start).result
+            nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(
+                cluster, context.scalar(op.map), coordinates, barrier, [], multicastMask=mask, l2CacheHint=policy
+            )
+
+    if context.elected:
+        start_loads()
+        return
+    with ir.InsertionPoint(first_of_warpgroup(context).then_block):
+        start_loads()
+        scf.YieldOp([])
 
 
 def _share_of(op: sm.TmaLoadOp, rows: int, parties: int) -> int:

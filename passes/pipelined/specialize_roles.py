@@ -15,6 +15,8 @@ After    %ring = sm.ring : !sm.ring<4 x [A, B]>
          may have several such loops in sequence; cursors also continue from loop to loop. The slots have the size of
          the first loop's buffers, and a later loop with smaller ones uses a prefix of each (`sm.prefix`).
          What follows the K loop, such as the exchange of partial sums, goes to the consumer.
+         Where the schedule has copies by threads (a.copy = staged.2), the first role is `copiers`, all of whose threads
+         run, not `producer`, of which one does.
          A tile.await_wave at the start of a work tile becomes the producer's.
          With roles = pingpong(2) the consumer role has two instances, which take the work tiles in turn:
            %turn = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
@@ -48,7 +50,7 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.pipelined.role_work import Work, zero
-from lowtide.passes.support.kernels import kernels_of, schedule_of
+from lowtide.passes.support.kernels import COPIERS, PRODUCER, kernels_of, schedule_of
 from lowtide.passes.support.rewriting import before, erase
 from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_WARPS
@@ -77,10 +79,11 @@ def _specialize(loops: Sequence[Work], schedule: Schedule) -> None:
     registers, turns = schedule.mainloop.registers or (0, 0), schedule.turns
     if turns > 1 and len(loops) > 1:
         raise Refusal(loops[1].work, "is a second loop over work tiles, in which turns would begin anew; take one loop")
+    producer = COPIERS if schedule.copied_by_threads else PRODUCER
     with before(loops[-1].work):  # what any of them reads stands above it
         ring = loops[0].staged.make_ring(schedule.mainloop.stages)
         roles = sm.RolesOp(
-            ir.ArrayAttr.get([ir.StringAttr.get("producer"), ir.StringAttr.get("consumer")]),
+            ir.ArrayAttr.get([ir.StringAttr.get(producer), ir.StringAttr.get("consumer")]),
             ir.DenseI64ArrayAttr.get([WARPGROUP_WARPS, WARPGROUP_WARPS * schedule.sharing]),
             ir.DenseI64ArrayAttr.get(list(registers)),
             2,
@@ -89,8 +92,8 @@ def _specialize(loops: Sequence[Work], schedule: Schedule) -> None:
     # For each instance of the consumer an mbarrier, at which the one before it in turn arrives.
     with before(roles):
         turn = sm.MbarriersOp(sm.MbarriersType.get(turns), 1).result if turns > 1 else None
-    producer, consumer = (region.blocks.append() for region in roles.bodies)
-    with ir.InsertionPoint(producer):
+    filling, consumer = (region.blocks.append() for region in roles.bodies)
+    with ir.InsertionPoint(filling):
         cursor = [zero()] * 2
         for loop in loops:
             cursor = loop.emit_work(cursor, partial(loop.emit_producer, ring))

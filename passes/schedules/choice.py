@@ -70,7 +70,8 @@ def _choose_tile(problem: Problem, target: Target, given: Schedule) -> tuple[Sch
     if given.consumers:
         return *_with_roles(problem, target, given), ""
     why_no_roles = ""
-    if given.mainloop.roles is None and has_wgmma(target) and multiplies_by_wgmma(problem.a):
+    may_have_roles = given.mainloop.roles is None and not given.copied_by_threads
+    if may_have_roles and has_wgmma(target) and multiplies_by_wgmma(problem.a):
         try:
             return *_with_roles(problem, target, given), ""
         except ScheduleError as error:  # the given fields may ask for instructions that every target has

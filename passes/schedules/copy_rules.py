@@ -21,7 +21,7 @@ from lowtide.passes.support.atoms import (
 from lowtide.passes.support.operand_loads import LDMATRIX_BITS, global_loads, operand_access
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target, TiledMma
-from lowtide.targets.atoms import Operand
+from lowtide.targets.atoms import WARPGROUP_THREADS, Operand
 
 _OPERANDS: tuple[Operand, ...] = ("a", "b")
 
@@ -34,8 +34,9 @@ def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
             yield f"{name}.stage = transposed goes with cp.async, not TMA, whose boxes come as they lie; take as_loaded"
         if schedule.mainloop.operand(name).padding:
             yield f"{name}.padding goes with cp.async, not TMA, whose boxes have no gaps; take 0, and a swizzle"
-    if any(by_tma):
+    if any(by_tma) or schedule.consumers:
         yield from boxes(schedule, problem, target)
+        yield from _by_producer(schedule, problem)
         return
     if schedule.is_direct:
         yield from _global_loads(schedule, problem)
@@ -67,6 +68,21 @@ def packing(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
         if is_packed(name, schedule) and moved_alignment(name, schedule, problem) <= element:
             part = "epilogue" if name == "d" else f"mainloop.{name}"
             yield f"{part}.pack = rows: {name} is moved by elements, wherever these lie; take pack = none"
+
+
+def _by_producer(schedule: Schedule, problem: Problem) -> Iterator[str]:
+    """Copies that the warpgroup of a producer can share, to stages that lie as TMA would leave them."""
+    for name in _OPERANDS if schedule.consumers else ():
+        operand = schedule.mainloop.operand(name)
+        if name not in schedule.copied_by_threads:
+            continue
+        if keeps_transposed(name, schedule) or operand.padding:
+            yield f"{name}.stage and {name}.padding go without roles: wgmma reads panels; leave them out"
+        shape, bits = stored_shape(name, schedule, problem.layout), element_type(problem.operand(name)).bits
+        try:
+            fill_copy(str(operand.copy), shape, WARPGROUP_THREADS, bits)
+        except ScheduleError as error:
+            yield f"operand {name}: {error}"
 
 
 def _global_loads(schedule: Schedule, problem: Problem) -> Iterator[str]:

@@ -37,7 +37,7 @@ def follow(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
         operands = (_operand(name, schedule, problem) for name in OPERANDS)
         return {"mainloop.roles": SINGLE} | {path: value for fields in operands for path, value in fields.items()}
     return {
-        "mainloop.registers": _registers(schedule.consumers),
+        "mainloop.registers": _registers(schedule.consumers, bool(schedule.copied_by_threads)),
         "mainloop.a.copy": "tma",
         "mainloop.b.copy": "tma",
         "mainloop.a.swizzle": _panel_swizzle("a", schedule, problem),
@@ -81,11 +81,14 @@ def _widest_staged(name: Operand, schedule: Schedule, problem: Problem) -> str |
     return None
 
 
-def _registers(consumers: int) -> Extents2:
-    """Registers per thread of producer and consumer. A producer that issues one box per panel spills below 40.
+def _registers(consumers: int, by_threads: bool) -> Extents2:
+    """Registers per thread of producer and consumer. A producer that issues one box per panel spills below 40; one
+    whose threads copy has loads in flight.
 
     With one consumer the registers at entry are enough.
     """
+    if by_threads:
+        return {2: (120, 192), 3: (104, 136)}.get(consumers, (0, 0))
     return {2: (40, 232), 3: (32, 160)}.get(consumers, (0, 0))
 
 

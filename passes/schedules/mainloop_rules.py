@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from lowtide.dialects.tile import CacheHint, RasterKind, RepeatKind, SchedulerKind, UnrollKind
+from lowtide.dialects.tile import CacheHint, RasterKind, RepeatKind, SchedulerKind, TailKind, UnrollKind, WavesKind
 from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.facts import registers_at_entry, ring_bytes, shared_memory_bytes, threads_of
@@ -54,15 +54,30 @@ def roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     multiply = schedule.multiply
     for name in OPERANDS:
         copy = schedule.mainloop.operand(name).copy
-        if copy not in TMA_RANKS or not str(multiply.atom).startswith("wgmma"):
+        if copy not in (*TMA_RANKS, *RING_COPIES) or not str(multiply.atom).startswith("wgmma"):
             found = f"{copy} and {multiply.atom}"
             yield f"roles = {schedule.mainloop.roles} go with {name}.copy = tma and wgmma, not {found}"
+    yield from _copied_by_threads(schedule)
     if multiply.atoms != (schedule.sharing, 1, 1):
         counted = "the consumer warpgroups that share a tile"
         yield f"atoms = {list(multiply.atoms or ())} count {counted}; take [{schedule.sharing}, 1, 1]"
     if schedule.grid.scheduler is SchedulerKind.one_shot or multiply.fragment_buffers != 1:
         yield "roles go with scheduler = persistent or even_split and fragment_buffers = 1"
     yield from _maxnreg(schedule, target)
+
+
+def _copied_by_threads(schedule: Schedule) -> Iterator[str]:
+    """A producer whose threads copy has a warpgroup, and fills the stages of its own CTA alone."""
+    for name in schedule.copied_by_threads:
+        found = f"{name}.copy = {schedule.mainloop.operand(name).copy} with roles"
+        if schedule.cluster != (1, 1):
+            yield f"{found} fills its own CTA's stages, not those of a cluster; take cluster = [1, 1]"
+        if schedule.grid.tail is TailKind.halves:
+            yield f"{found} goes with whole tiles; take tail = whole"
+        if schedule.grid.waves is WavesKind.synchronized:
+            yield f"{found} goes with waves = free, since one thread of a producer waits for a wave; take that"
+        if schedule.turns > 1:
+            yield f"{found} goes with consumers that share a tile; take roles = cooperative(2)"
 
 
 def _without_roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

@@ -27,7 +27,7 @@ def boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
         row_bytes = columns * element_type(problem.operand(operand)).bits // 8
         at = f"operand {operand}: rows of {row_bytes} bytes with {operand}.swizzle = <{bits},{base},{shift}>"
         rows //= sharing(operand, schedule.cluster)[1]
-        if rows > MAX_BOX_SIDE:
+        if rows > MAX_BOX_SIDE and operand not in schedule.copied_by_threads:
             smallest = rows == WGMMA_ROWS * schedule.sharing
             fewer = f", of at most cooperative({MAX_BOX_SIDE // WGMMA_ROWS})" if smallest else ""
             yield (

@@ -17,6 +17,10 @@ def gemm_kernels(module: ir.Module) -> list[tile.KernelOp]:
     return [kernel for kernel in walk(module, tile.KernelOp) if not walk(kernel, tile.CopyMatrixOp)]
 
 
+# Roles that fill the ring: by one thread, which starts TMA loads, or by all threads of a warpgroup.
+PRODUCER, COPIERS = "producer", "copiers"
+
+
 def kernels_of(module: ir.Module, *, roles: bool) -> list[tile.KernelOp]:
     """The kernels whose schedule has roles (a producer and consumers), or those without roles."""
     return [kernel for kernel in gemm_kernels(module) if is_specialized(schedule_if_any(kernel)) == roles]

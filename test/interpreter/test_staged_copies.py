@@ -105,7 +105,9 @@ def test_a_planted_fault_is_found(kernels, fault):
     [
         (spec(), "sm_80", "a.copy = staged.16, a.stage = transposed", "a.stage = transposed: ldmatrix.*; take that"),
         (spec(dtype="f32"), "sm_80", "a.copy = cp.async.16, a.stage = transposed", "take a.copy = staged.16 or cp.asy"),
-        (spec(), "sm_90a", "a.copy = staged.16, roles = cooperative(2)", r"cooperative\(2\) go with a.copy = tma"),
+        (spec(), "sm_90a", "a.copy = ld.global.2, roles = cooperative(2)", r"cooperative\(2\) go with a.copy = tma"),
+        (spec(), "sm_90a", "a.copy = staged.16, roles = pingpong(2)", r"take roles = cooperative\(2\)"),
+        (spec(), "sm_90a", "a.copy = staged.16, roles = cooperative(2), cluster = [2, 1]", r"take cluster = \[1, 1\]"),
         (spec(), "sm_80", "a.copy = staged.32", "a.copy = staged.32 is not one of .*staged.16, staged.8"),
         (spec(), "sm_80", "a.copy = staged.16, b.copy = ld.global.16", "take a.copy = ld.global.16, or b.copy = sta"),
     ],

@@ -14,12 +14,15 @@ from lowtide.passes.schedules.alignment import alignments_in
 LEVELS = ("pipelined", "atoms", "epilogue", "nvvm")
 MMA = "grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], stages = 3"
 FMA = "atom = fma.m1n1k1, grid.tile = [32, 32], k = 8, atoms = [8, 8, 1], stages = 2, ctas_per_sm = 1"
+ROLES = "grid.tile = [64, 32], k = 32, roles = cooperative(1), stages = 2, epilogue.store = 2"
 ALONE = "a.copy = realigned.16, b.copy = realigned.16, epilogue.store = 2"
 KERNELS = {
     "tn": (spec("tn"), f"{MMA}, {ALONE}"),
     "tt": (spec("tt"), f"{MMA}, {ALONE}"),
     "nn": (spec("nn"), f"{MMA}, {ALONE}, epilogue.math = rows"),
     "nt": (spec("nt", d="f32"), f"{MMA}, a.copy = realigned.8, b.copy = realigned.4, epilogue.store = 4"),
+    "roles": (spec("tt"), f"{ROLES}, a.copy = realigned.16, b.copy = staged.2"),
+    "beside TMA": (spec("nn"), f"{ROLES}, a.copy = tma, b.copy = cp.async.4"),
     "by elements": (spec("tn"), f"{MMA}, a.copy = staged.2, b.copy = cp.async.4, epilogue.store = 2"),
     "f32": (spec("tn", dtype="f32"), f"{FMA}, a.copy = realigned.16, b.copy = realigned.8, epilogue.store = 4"),
 }
@@ -28,7 +31,11 @@ SHAPES = ((39, 33, 71), (1, 5, 3))
 
 @pytest.fixture(scope="module")
 def kernels():
-    return {name: lt.compile_gemm(problem, schedule=schedule) for name, (problem, schedule) in KERNELS.items()}
+    targets = {name: "sm_90a" if "roles" in schedule else "sm_80" for name, (_, schedule) in KERNELS.items()}
+    return {
+        name: lt.compile_gemm(problem, target=targets[name], schedule=schedule)
+        for name, (problem, schedule) in KERNELS.items()
+    }
 
 
 def outcome(module: Loaded, problem: lt.GemmSpec, shape: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
@@ -70,11 +77,24 @@ FAULTS = (
 )
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_planted_fault_is_found(kernels, fault):
-    text = fault.plant(kernels["tn"].levels[fault.level])
+OF_COPIERS = (
+    Fault(
+        "no fence of the copiers' writes", "atoms", r"^\s*sm\.fence_proxy_async\n", "", "not visible to the async proxy"
+    ),
+    Fault("an arrival before all have written", "nvvm", r"^\s*llvm\.inline_asm.*|^\s*nvvm\.barrier id.*\n", "", "race"),
+    Fault("no wait for what cp.async brings", "atoms", r"^\s*sm\.cp_async_wait 0\n", "", "in flight"),
+)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "fault"),
+    [("tn", fault) for fault in FAULTS] + [("beside TMA", fault) for fault in OF_COPIERS],
+    ids=lambda each: getattr(each, "name", each),
+)
+def test_a_planted_fault_is_found(kernels, kernel, fault):
+    text = fault.plant(kernels[kernel].levels[fault.level])
     try:
-        d, expected = outcome(Loaded(text), KERNELS["tn"][0], SHAPES[0])
+        d, expected = outcome(Loaded(text), KERNELS[kernel][0], SHAPES[0])
     except InterpreterError as error:
         assert any(word in str(error) for word in fault.found.split("|"))
     else:

@@ -222,8 +222,8 @@ def test_roles_are_refused_where_there_is_no_wgmma(target: str) -> None:
         ),
         ("grid.tile = [128, 72], k = 64, roles = cooperative(2), b.copy = tma.6d", "^b.copy = tma.6d is not one of"),
         (
-            "grid.tile = [128, 128], k = 64, roles = cooperative(2), a.copy = tma, b.copy = cp.async.16",
-            r"roles = cooperative\(2\) go with b.copy = tma and wgmma, not cp.async.16 and wgmma",
+            "grid.tile = [128, 128], k = 64, roles = cooperative(2), a.copy = ld.global.16, b.copy = ld.global.16",
+            r"roles = cooperative\(2\) go with a.copy = tma and wgmma, not ld.global.16 and wgmma",
         ),
         ("roles = cooperative(2), a.cache = evict_soon", "cache = evict_soon is not normal, evict_first"),
     ],

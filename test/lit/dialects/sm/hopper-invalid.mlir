@@ -70,7 +70,7 @@ func.func @f(%x: !sm.mbarriers<0>) { return }
 
 // Roles.
 tile.kernel @k() {
-  // expected-error @below {{'sm.roles' op knows the roles producer and consumer, not helper}}
+  // expected-error @below {{'sm.roles' op knows the roles producer, copiers and consumer, not helper}}
   sm.roles {
     helper warps(4) {
     }

@@ -227,7 +227,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: roles = cooperative(2) go with b.copy = tma and wgmma, not cp.async.16 and wgmma.m64n8k16; nor with roles = single: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2)}}
+  // expected-error @below {{choose-schedule: no schedule fits: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2)}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <b = <copy = cp.async.16>>, multiply = <atom = wgmma.m64n8k16>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -258,7 +258,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: roles = cooperative(2) go with a.copy = tma and wgmma, not cp.async.16 and wgmma.m64n8k16; nor with roles = single: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2)}}
+  // expected-error @below {{choose-schedule: no schedule fits: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2)}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <a = <copy = cp.async.16>>, multiply = <atom = wgmma.m64n8k16>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
