@@ -71,13 +71,19 @@ _RUN: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 
+# Fields whose values are names or numbers: how operands are copied, and how wide D is stored.
+_COPIES = ("tma", "cp.async.16", "cp.async.4", "staged.16", "staged.2", "realigned.16", "realigned.4", "ld.global.2")
+_VALUES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"mainloop.a.copy": _COPIES, "mainloop.b.copy": _COPIES, "epilogue.store": ("16", "4", "2")}
+)
+
+
 @cache
 def schedule_words() -> Mapping[str, tuple[str, ...]]:
-    """By field, every word of its enum."""
+    """By field, every word of its enum, and some of the values of those in `_VALUES`."""
     kinds = dict(_kinds(Schedule()))
-    return MappingProxyType(
-        {path: tuple(map(str, kind.enum)) for path, kind in kinds.items() if isinstance(kind, (Word, Call))}
-    )
+    words = {path: tuple(map(str, kind.enum)) for path, kind in kinds.items() if isinstance(kind, (Word, Call))}
+    return MappingProxyType({path: {**words, **_VALUES}[path] for path in kinds if path in words or path in _VALUES})
 
 
 @cache
@@ -102,11 +108,13 @@ def schedule_of(words: Words, numbers: int = 0) -> Schedule:
     return given.set(fields_of(words, numbers))
 
 
-def fields_of(words: Words, numbers: int = 0) -> dict[str, str]:
+def fields_of(words: Words, numbers: int = 0) -> dict[str, str | int]:
     """Fields of a schedule with these words; `numbers` chooses what follows words that take numbers."""
-    found = {}
+    found: dict[str, str | int] = {}
     for path in schedule_words():
-        if path in words:
+        if path in _VALUES and path in words:
+            found[path] = int(words[path]) if words[path].isdigit() else words[path]
+        elif path in words:
             forms = _forms(path, words[path])
             found[path] = forms[numbers % len(forms)]
     return found

@@ -321,13 +321,13 @@ def test_a_kernel_has_one_sm_roles():
     caught(edited("atoms", ("tile.return", again)), r"a kernel has one sm\.roles, outermost in it", seeds=(0,))
 
 
-def test_copies_by_cp_async_are_refused_in_a_role():
+def test_copies_by_cp_async_are_refused_in_a_role_of_one_thread():
     copy = "sm.cp_async %at to %bs by <cp.async.16, #tile.tv<threads (8,16):(512,1), values (8,4):(64,16)>>"
     text = edited(
         "atoms",
         (LOAD_B, f"%at = tile.view %b[%n, %k] : !matrix to !window_b\n            {copy} : !window_b, !buffer_b"),
     )
-    caught(text, r"sm\.cp_async .*not interpreted in a role", seeds=(0,))
+    caught(text, r"sm\.cp_async .*this role is one thread: copy by TMA", seeds=(0,))
 
 
 def test_work_that_follows_the_roles_waits_for_them_all():
