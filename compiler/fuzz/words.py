@@ -54,7 +54,7 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         ("grid.k_division", "hybrid"): _IN_TURN,
         ("grid.k_division", "scatter"): _IN_TURN,
         ("grid.k_division", "stream_k"): _IN_TURN,
-        ("grid.tail", "halves"): _IN_TURN,
+        ("grid.tail", "halves"): MappingProxyType({"target": "sm_90a"}),  # with roles
         ("mainloop.unroll", "full"): MappingProxyType({"known": "k"}),
         ("mainloop.a.load", "once"): MappingProxyType({**_KEPT, "grid.tile": "[128, 64]"}),
         ("mainloop.b.load", "once"): MappingProxyType({**_KEPT, "grid.tile": "[64, 160]"}),

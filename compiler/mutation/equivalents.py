@@ -163,6 +163,12 @@ def _waits_again(lines: list[str], at: int) -> bool:
     return found is not None and re.search(rf"{re.escape(found[1])} +0\b", behind) is not None
 
 
+def _no_swizzle_by_address(lines: list[str], at: int) -> bool:
+    """No instruction looks at more bits of an address in shared memory than those of 16 bytes."""
+    start = next(number for number, line in enumerate(lines) if _START.match(line))
+    return not any(re.search(r"wgmma|cp\.async\.bulk", line) for line in lines[start:])
+
+
 def _around(lines: list[str], at: int) -> Iterator[str]:
     """The lines that open the regions around a line, from the inside out."""
     indent = len(lines[at]) - len(lines[at].lstrip())
@@ -194,6 +200,15 @@ _RULES = (
             "nothing to order",
             "behind it nothing accesses shared memory, nor global memory that was stored to before it; copies are "
             "waited for before the thread ends",
+        ),
+    ),
+    _Rule(
+        re.compile(r"shared memory less aligned"),
+        _no_swizzle_by_address,
+        Argument(
+            "no swizzle by address",
+            "only wgmma and TMA swizzle by the address itself; other accesses take at most 16 bytes, to which dynamic "
+            "shared memory is always aligned",
         ),
     ),
     _Rule(

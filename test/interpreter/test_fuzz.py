@@ -71,7 +71,7 @@ def fails_with_pairs(case: Case) -> Result:
 
 
 def test_a_failure_is_shrunk_to_the_words_that_it_needs() -> None:
-    failure = fuzz(Journal(), budget=60, examples=3000, run=fails_with_pairs)
+    failure = fuzz(Journal(), budget=600, examples=3000, run=fails_with_pairs)
     assert failure is not None
     assert set(failure.case.words) == {("epilogue", "bias"), ("layout", "nt")}
     assert (failure.case.others, failure.case.seed, failure.case.numbers) == ((), 0, 0)

@@ -135,6 +135,14 @@ def test_a_wait_may_pass_a_barrier_only_where_another_one_follows(lowered: dict[
     assert found_in(waits[0], original).detector == "interpreter: race"
 
 
+def test_shared_memory_must_be_aligned_for_swizzles_by_address_alone(lowered: dict[str, Lowered]) -> None:
+    arguments = []
+    for name in ("sm80-two-stages", "sm90-tma-wgmma"):
+        mutant = planted(name, "nvvm", "shared memory less aligned", lowered[name])
+        arguments.append(argument_for(mutant, lowered[name].levels["nvvm"]))
+    assert arguments[0] is not None and arguments[1] is None
+
+
 def test_a_moved_barrier_is_no_fault_only_if_every_shape_is_right_in_every_order(lowered: dict[str, Lowered]) -> None:
     original, kernel = lowered["sm80-simt"], KERNELS["sm80-simt"]
     # The ring has a slot between the one that is filled and the one that is read next.
