@@ -14,7 +14,7 @@ from lowtide.compiler.fuzz.words import text_of
 from lowtide.errors import Error
 
 JournalFile = Annotated[
-    Path | None, typer.Option("--journal", help="File of the pairs covered so far; read, and written at the end.")
+    Path | None, typer.Option("--journal", help="File of the pairs covered so far; read, and written after each case.")
 ]
 Merged = Annotated[
     list[Path] | None,
@@ -51,9 +51,15 @@ def fuzz(
     try:
         failure = None
         with busy("fuzzing") as update:
+
+            def on_progress(text: str) -> None:
+                update(text)
+                if journal is not None:
+                    found.write(journal)
+
             if budget:
                 found.give_up_words()
-            failure = search(found, budget=budget, seed=seed, on_progress=update)
+            failure = search(found, budget=budget, seed=seed, on_progress=on_progress)
         if failure is not None:
             write_whole(test, failure.result.test)
             found.failures.append({"words": text_of(failure.case.words), "message": failure.result.message})
