@@ -6,10 +6,12 @@ from lowtide.runtime.code import sections
 INSTRUCTION_BYTES = 16  # since Volta
 
 
-def instruction_count(cubin: bytes) -> int:
-    """Instructions of all kernels, the padding after the last branch among them. Raises CompileError for no cubin."""
+def instruction_count(cubin: bytes, kernel: str = "") -> int:
+    """Instructions of all kernels whose names begin so, the padding after the last branch among them. Raises
+    CompileError for no cubin."""
     try:
-        total = sum(section.size for section in sections(cubin) if section.name.startswith(b".text."))
+        own = f".text.{kernel}".encode()
+        total = sum(section.size for section in sections(cubin) if section.name.startswith(own))
     except ValueError as error:
         raise CompileError(f"{error}; assemble the PTX again") from None
     return total // INSTRUCTION_BYTES

@@ -198,6 +198,12 @@ _SM90A_STEPS = {
         "a kernel that starts while the kernel before it ends",
         _TMA_STORES.with_(order="grouped(16)", launch="programmatic"),
     ),
+    "sm90-packed-rows": (
+        "matrices that lie anywhere: those that are not aligned are copied to aligned rows, and D out of them",
+        _TMA_STORES.with_(
+            order="grouped(16)", launch="programmatic", a_pack="rows", b_pack="rows", epilogue_pack="rows"
+        ),
+    ),
     "sm90-split-k": (
         "K in two parts, whose partial sums one CTA adds: for few tiles and a long K",
         _TMA_STORES.with_(order="grouped(16)", k_division="split(2)"),

@@ -7,6 +7,7 @@ stream. A prepared launch's arguments are never written again, so threads can sh
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,7 @@ class LaunchPlan:
     current_stream: Callable[[], int] | None  # of the operands' library
     encoder: TensorMapEncoder
     needs: tuple[Need, ...]  # the workspaces
+    has_workspaces: bool  # that have elements
     workspaces: Workspaces
     place: Place  # of the workspaces
     layouts: tuple[ArgumentLayout, ...]
@@ -73,7 +75,7 @@ class LaunchPlan:
         assertion of the kernel fails or TMA cannot read an operand."""
         self.check_addresses(calls)
         blocks = self.fill(calls, self.program.placeholders)
-        if not any(need.size for need in self.needs):
+        if not self.has_workspaces:
             return PreparedLaunch(self, blocks)
         given = None
         if workspace is not None:
@@ -136,7 +138,7 @@ def make_plan(
     output = next(i for i, x in enumerate(arguments) if x["role"] == "output")
     launched = [i for i, grid in enumerate(grids) if grid[0]]
     shapes = tuple(program.launches[i] for i in launched)
-    cuda = driver.api()
+    needs, cuda = program.needs(counts), driver.api()
     return LaunchPlan(
         name=name,
         arguments=arguments,
@@ -145,7 +147,7 @@ def make_plan(
         kept=kept,
         shapes=shapes,
         grids=tuple(grids[i] for i in launched),
-        rows=tuple if len(launched) == len(grids) else lambda rows: tuple(rows[i] for i in launched),
+        rows=operator.itemgetter(slice(None)) if len(launched) == len(grids) else _some(launched),
         aligned=tuple((i, arguments[i].get("base_alignment", 1) - 1) for i, _ in spans),
         output=output,
         output_span=dict(spans)[output],
@@ -153,7 +155,8 @@ def make_plan(
         in_place=frozenset(i for i, x in enumerate(arguments) if _lies_as(x, arguments[output], views)),
         current_stream=current_stream,
         encoder=encoder,
-        needs=program.needs(counts),
+        needs=needs,
+        has_workspaces=any(need.size for need in needs),
         workspaces=workspaces,
         place=Place(module.context, module.device.ordinal, library),
         layouts=tuple(ArgumentLayout(shape.types) for shape in shapes),
@@ -174,6 +177,13 @@ def _lies_as(argument: dict[str, Any], output: dict[str, Any], views: dict[str, 
         return False
     own, other = views[argument["name"]], views[output["name"]]
     return own.shape == other.shape and (own.row_stride == other.row_stride or own.shape[0] == 1)
+
+
+def _some(numbers: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """What takes these entries of a sequence."""
+    if len(numbers) > 1:
+        return operator.itemgetter(*numbers)
+    return lambda rows: tuple(rows[number] for number in numbers)
 
 
 class PreparedLaunch:

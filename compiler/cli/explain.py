@@ -64,6 +64,7 @@ def _print(found: Explanation, reason: str) -> None:
     table(("schedule", "value", heading), [(name, text, reasons.get(name, "")) for name, text in fields.items()])
     typer.echo("")
     _print_resources(found)
+    _print_packing(found)
     _print_composition(found.composition)
     print_accesses(found.accesses)
 
@@ -81,6 +82,17 @@ def _print_resources(found: Explanation) -> None:
     line("occupancy", f"{counted(resources.ctas_per_sm, 'CTA')} per SM, by {limits}")
     for warning in resources.warnings:
         line("warning", warning)
+
+
+def _print_packing(found: Explanation) -> None:
+    """What a call costs whose matrices are not aligned."""
+    for packing in found.packing:
+        what = "base, row stride or length of a row" if packing.whole_rows else "base or row stride"
+        cost = "as many bytes as it has, read and written; known at launch"
+        if packing.bytes is not None:
+            cost = f"{packing.bytes} bytes read and written, about {packing.microseconds:.1f} µs"
+        text = f"copied where {what} is no multiple of {packing.alignment} bytes: {cost}"
+        line(packing.matrix.upper(), text)
 
 
 def _print_composition(found: Composition) -> None:

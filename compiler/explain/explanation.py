@@ -16,6 +16,7 @@ from lowtide.compiler.driver import Lowered, Progress
 from lowtide.compiler.explain.accesses import Accesses, accesses_of
 from lowtide.compiler.explain.as_json import accesses_json, composition_json
 from lowtide.compiler.explain.composition import Composition, composition_of
+from lowtide.compiler.explain.packing import Packing, packing_of
 from lowtide.compiler.native import resolve
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.ptxas import assemble, find_ptxas
@@ -27,7 +28,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import CompileError, IRError, PassError, ScheduleError
 from lowtide.passes.base import walk
 from lowtide.passes.schedules.choice import Choice, choose
-from lowtide.passes.support.kernels import gemm_kernels, launches_of, schedule_of
+from lowtide.passes.support.kernels import gemm_kernels, launches_of, problem_of, schedule_of
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 
@@ -61,6 +62,7 @@ class Explanation:
     resources: Resources
     composition: Composition
     accesses: Accesses
+    packing: tuple[Packing, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, as docs/explain.md says."""
@@ -80,6 +82,7 @@ class Explanation:
             "reasons": None if self.choice is None else dict(self.choice.reasons),
             "swizzle_candidates": {} if self.choice is None else _candidates(self.choice),
             "resources": asdict(self.resources) | {"warnings": list(self.resources.warnings)},
+            "packing": [asdict(packing) for packing in self.packing],
             "kernel": composition_json(self.composition),
             **accesses_json(self.accesses),
         }
@@ -133,6 +136,7 @@ def explain_ir(
             resources=resources,
             composition=composition_of(kernel, launch, found.spec, schedule, settled, ctas_per_sm, accesses.products),
             accesses=accesses,
+            packing=packing_of(found.spec, schedule, problem_of(kernel)),
         )
 
 

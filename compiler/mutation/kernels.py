@@ -15,6 +15,7 @@ from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar
 from lowtide.compiler.presets import PRESETS
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
+from lowtide.dialects.tile import PackKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.targets import get
 
@@ -66,7 +67,11 @@ def _spec(dtype: str = "bf16", layout: str = "tn", epilogue: Any = None, **rest:
 def _kernel(
     name: str, target: str, spec: GemmSpec, schedule: Schedule, shapes: tuple[Shape, ...], rest: tuple[Shape, ...]
 ) -> Kernel:
-    """Each shape under two orders of agents, the first also with one SM, whose CTA computes all tiles; `rest` once."""
+    """Each shape under two orders of agents, the first also with one SM, whose CTA computes all tiles; `rest` once.
+
+    Matrices lie aligned, so that nothing is packed unless the schedule asks for it.
+    """
+    schedule = schedule.filled(dict.fromkeys(("mainloop.a.pack", "mainloop.b.pack", "epilogue.pack"), PackKind.none))
     trials = [Trial(shape, 2, seed) for shape in shapes for seed in (0, 1)]
     return Kernel(name, target, spec, schedule, (*trials, Trial(shapes[0], 1, 2), *map(Trial, rest)))
 

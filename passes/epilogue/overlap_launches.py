@@ -12,7 +12,8 @@ After    host    tile.launch @k grid(%ctas) threads(384) programmatic args(…)
          while the kernel before this one ends. Every thread waits, whatever the CTA has to do: a kernel that waits
          ends after the one before it, so a chain of such kernels keeps its order. The next kernel may start once all
          CTAs have waited: if they allowed it before, kernels further down the stream would start too and fill the SMs
-         with CTAs that wait (mma.sync, 1024³ on an H200: 17 µs in place of 10).
+         with CTAs that wait (mma.sync, 1024³ on an H200: 17 µs in place of 10). Kernels that copy matrices for such a
+         kernel wait in the same way, before they copy.
 Needs    level epilogue, the schedule's grid.launch; other kernels are left alone.
 Refuses  a kernel without tile.work_tiles.
 Test     test/lit/passes/epilogue/overlap-launches.mlir, overlap-launches-invalid.mlir
@@ -27,7 +28,7 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import LaunchKind
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.kernels import launches_of, schedule_if_any
+from lowtide.passes.support.kernels import gemm_kernels, launches_of, schedule_if_any
 from lowtide.passes.support.rewriting import before
 from lowtide.targets import Target
 
@@ -41,8 +42,10 @@ class OverlapLaunches(Pass):
     gives: ClassVar[Level] = Level.EPILOGUE
 
     def run(self, module: ir.Module, target: Target) -> None:
-        for kernel in walk(module, tile.KernelOp):
-            if schedule_if_any(kernel).grid.launch is not LaunchKind.programmatic:
+        asking = [schedule_if_any(kernel).grid.launch is LaunchKind.programmatic for kernel in gemm_kernels(module)]
+        for kernel in walk(module, tile.KernelOp) if any(asking) else ():
+            is_copy = bool(walk(kernel, tile.CopyMatrixOp))
+            if not is_copy and schedule_if_any(kernel).grid.launch is not LaunchKind.programmatic:
                 continue
             with before(_first_work(kernel)), kernel.operation.location:
                 tile.GridDependencyWaitOp()
@@ -54,6 +57,6 @@ class OverlapLaunches(Pass):
 def _first_work(kernel: tile.KernelOp) -> ir.OpView:
     """The first op of the kernel that holds accesses to global memory."""
     for op in kernel.body.blocks[0].operations:
-        if isinstance(op, (sm.RolesOp, tile.WorkTilesOp)):
+        if isinstance(op, (sm.RolesOp, tile.WorkTilesOp, tile.CopyMatrixOp)):
             return op
     raise Refusal(kernel, "has no tile.work_tiles, before which it would wait for the kernels before it")

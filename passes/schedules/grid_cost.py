@@ -41,6 +41,7 @@ _PART_OVERHEAD = 150  # extra cycles for a part of the epilogue that is narrower
 # Slowdown of a tile, measured at the power limit: by its L2 traffic, (M + N) / (M · N) per step, and by the
 # shared memory traffic of its wgmmas, (64 + N) / (64 · N).
 _L2_WEIGHT, _SHARED_WEIGHT = 14.3, 5.0
+_TMA_BYTES = 16  # of which rows must be multiples
 _UNALIGNED_WEIGHT = 2.0  # of an operand whose rows do not start on L2 lines: each row of a box touches two
 _LINE_BYTES, _SECTOR_BYTES = 128, 32
 # Where rows do not start on sectors of L2, its requests limit all SMs together: cycles per SM for 128 bytes of a TMA
@@ -218,6 +219,8 @@ def straddles_sectors(problem: Problem) -> bool:
 
 
 def _starts_on(unit: int, operand: Operand, problem: Problem) -> bool:
-    """Whether an operand's rows start on multiples of so many bytes; taken as true for run-time extents."""
+    """Whether an operand's rows start on multiples of so many bytes; taken as true for run-time extents. Rows that TMA
+    cannot read are packed, to lines."""
     _, extent = contiguous_extent(operand, problem)
-    return extent is None or extent * element_type(problem.operand(operand)).bits // 8 % unit == 0
+    size = 0 if extent is None else extent * element_type(problem.operand(operand)).bits // 8
+    return size % unit == 0 or size % _TMA_BYTES != 0

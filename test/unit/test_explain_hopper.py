@@ -369,3 +369,22 @@ def test_in_a_cluster_the_bytes_from_l2_are_the_ctas_shares() -> None:
     assert per_cycle == [2 * 16384 / 512, 1.5 * 16384 / 512, 16384 / 512]
     assert per_byte == pytest.approx([alone["kernel"]["flops_per_byte"] * factor for factor in (1, 4 / 3, 2)])
     assert square["transactions"][0]["expects"] == square["transactions"][0]["copied"] == 2 * 16384
+
+
+def test_what_a_call_costs_whose_matrices_are_not_aligned() -> None:
+    odd = explain_spec(spec(m=None, n=515, k=2051), "sm_90a")
+    a, b, d = odd.packing
+    assert (a.matrix, a.alignment, a.bytes, a.microseconds) == ("a", 16, None, None)
+    assert (b.matrix, b.bytes, b.microseconds) == ("b", 2 * 515 * 2051 * 2, 1.3)
+    assert (d.matrix, d.whole_rows) == ("d", True)
+    assert odd.to_json()["packing"][1] == {
+        "matrix": "b",
+        "alignment": 16,
+        "whole_rows": False,
+        "bytes": 4225060,
+        "microseconds": 1.3,
+    }
+    assert explain_spec(spec(), "sm_90a").packing == ()
+    shown = CliRunner().invoke(app, ["explain", "--n", "515", "--k", "2051", "--target", "sm_90a"]).output
+    assert "copied where base or row stride is no multiple of 16 bytes: 4225060 bytes read and written" in shown
+    assert "copied where base, row stride or length of a row is no multiple of 16 bytes" in shown

@@ -13,6 +13,7 @@ from lowtide.dialects.tile import (
     GemmLayout,
     KDivisionKind,
     OperandKind,
+    PackKind,
     SchedulerKind,
     StorePath,
     TailKind,
@@ -166,9 +167,9 @@ def test_a_narrow_problem_takes_no_wider_tile_than_it_fills(n: int, widest: int)
 
 
 def test_extents_known_at_run_time_are_taken_to_be_4096() -> None:
-    known, unknown = chosen(problem(4096), "epilogue.path = smem"), chosen(problem(None), "epilogue.path = smem")
-    assert unknown == known
-    assert chosen(problem(None, 4096, None)) == chosen(LARGE)
+    given = f"epilogue.path = smem, {UNPACKED}"
+    assert chosen(problem(None), given) == chosen(problem(4096), given)
+    assert chosen(problem(None, 4096, None), UNPACKED) == chosen(LARGE, UNPACKED)
 
 
 # Epilogues ------------------------------------------------------------------------------------------------------------
@@ -179,15 +180,42 @@ def test_rows_of_whole_16_bytes_are_stored_by_tma(d: str, n: int) -> None:
     assert chosen(problem(4096, n, 4096, d=d)).epilogue.path is StorePath.tma
 
 
-@pytest.mark.parametrize(("d", "n"), [("bf16", 4092), ("bf16", 4095), ("f32", 4094), ("bf16", None), ("f32", None)])
+UNPACKED = "a.pack = none, b.pack = none, epilogue.pack = none"
+ODD_ROWS = [("bf16", 4092), ("bf16", 4095), ("f32", 4094)]
+
+
+@pytest.mark.parametrize(("d", "n"), [*ODD_ROWS, ("bf16", None), ("f32", None)])
 def test_rows_that_may_end_within_16_bytes_go_through_shared_memory(d: str, n: int | None) -> None:
-    epilogue = chosen(problem(4096, n, 4096, d=d)).epilogue
+    epilogue = chosen(problem(4096, n, 512, d=d)).epilogue
     assert (epilogue.path, epilogue.math) == (StorePath.smem, EpilogueMath.registers)
+    assert chosen(problem(4096, n, 4096, d=d), "epilogue.pack = none").epilogue.path is StorePath.smem
+
+
+@pytest.mark.parametrize(("d", "n"), ODD_ROWS)
+def test_beside_a_long_k_they_are_packed_for_tma_stores(d: str, n: int) -> None:
+    epilogue = chosen(problem(4096, n, 4096, d=d)).epilogue
+    assert (epilogue.path, epilogue.pack) == (StorePath.tma, PackKind.rows)
 
 
 def test_tma_stores_that_would_write_behind_a_row_are_refused() -> None:
-    with pytest.raises(ScheduleError, match=r"rows of 4092 elements; take epilogue\.path = smem, or N = 4096"):
-        chosen(problem(4096, 4092, 4096), "roles = cooperative(2), epilogue.path = tma")
+    with pytest.raises(
+        ScheduleError, match=r"rows of 4092 elements; take epilogue\.path = smem, epilogue\.pack = rows"
+    ):
+        chosen(problem(4096, 4092, 4096), "roles = cooperative(2), epilogue.path = tma, epilogue.pack = none")
+
+
+def test_what_tma_copies_is_packed_and_so_is_d() -> None:
+    schedule = chosen(problem(None))
+    assert {schedule.mainloop.a.pack, schedule.mainloop.b.pack, schedule.epilogue.pack} == {PackKind.rows}
+    assert chosen(problem(None), UNPACKED) == schedule.with_(a_pack="none", b_pack="none", epilogue_pack="none")
+    assert chosen(problem(None), "roles = single").mainloop.a.pack is None
+
+
+def test_rows_of_whole_16_bytes_are_packed_if_asked_for() -> None:
+    schedule = chosen(LARGE)
+    assert (schedule.mainloop.a.pack, schedule.mainloop.b.pack, schedule.epilogue.pack) == (None, None, None)
+    assert chosen(LARGE, "a.pack = rows").mainloop.a.pack is PackKind.rows
+    assert chosen(problem(4096, 4097, 512)).epilogue.pack is PackKind.rows
 
 
 @pytest.mark.parametrize("size", [512, 1536, 4096, 8192, None])
@@ -221,7 +249,8 @@ def test_functions_without_tma_stores_have_room_beside_the_accumulators(size: Si
     schedule = chosen(replace(problem(*size, d=d, kinds=(OperandKind.full,)), has_math=True))
     (m, n, _), consumers = schedule.tile_mnk, schedule.sharing
     assert schedule.epilogue.path is StorePath.smem and m == 64 * consumers
-    assert n // 2 <= (64 if consumers == 1 or d == "f32" else 128)
+    is_alone = consumers == schedule.turns == 1
+    assert n // 2 <= (64 if is_alone or d == "f32" else 128)
 
 
 def test_functions_change_nothing_where_stores_are_by_tma() -> None:

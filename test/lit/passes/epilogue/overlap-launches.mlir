@@ -9,10 +9,12 @@ module attributes {tile.level = "epilogue", tile.target = "sm_90a"} {
 // CHECK:       tile.launch @roles grid(%{{.+}}) threads(256) programmatic args()
 // CHECK:       tile.launch @one_role grid(%{{.+}}) threads(128) programmatic args(%{{.+}}) : index
 // CHECK:       tile.launch @in_order grid(%{{.+}}) threads(256) args()
-func.func @launches(%n: index) {
+// CHECK:       tile.launch @copy grid(%{{.+}}) threads(256) programmatic args(%{{.+}}, %{{.+}})
+func.func @launches(%n: index, %m: memref<?x?xf32, strided<[?, 1]>>) {
   tile.launch @roles grid(%n) threads(256) args()
   tile.launch @one_role grid(%n) threads(128) args(%n) : index
   tile.launch @in_order grid(%n) threads(256) args()
+  tile.launch @copy grid(%n) threads(256) args(%m, %m) : memref<?x?xf32, strided<[?, 1]>>, memref<?x?xf32, strided<[?, 1]>>
   return
 }
 
@@ -51,6 +53,16 @@ tile.kernel @in_order() attributes {schedule = #serialized} {
     consumer warps(4) registers(0) {
     }
   }
+  tile.return
+}
+
+// What copies matrices beside such a kernel waits too.
+// CHECK-LABEL: tile.kernel @copy
+// CHECK:       tile.grid_dependency_wait
+// CHECK-NEXT:  tile.launch_dependents
+// CHECK-NEXT:  tile.copy_matrix
+tile.kernel @copy(%s: memref<?x?xf32, strided<[?, 1]>>, %t: memref<?x?xf32, strided<[?, 1]>>) {
+  tile.copy_matrix %s to %t : memref<?x?xf32, strided<[?, 1]>>
   tile.return
 }
 }

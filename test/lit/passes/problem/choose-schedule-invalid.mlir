@@ -124,14 +124,14 @@ func.func @buffers(%a: !mat, %b: !mat, %d: !mat) {
 }
 // -----
 
-// TMA stores would write behind D's rows.
+// TMA stores would write behind D's rows, which are not packed.
 !mat = memref<?x4092xbf16, strided<[?, 1]>>
 !b = memref<4092x?xbf16, strided<[?, 1]>>
 !a = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @rows(%a: !a, %b: !b, %d: !mat) {
   // expected-error @below {{would overwrite what lies behind D's rows of 4092 elements; take epilogue.path = smem, epilogue.pack = rows, or N = 4096}}
-  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = cooperative(2)>, epilogue = <path = tma>>) {
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = cooperative(2)>, epilogue = <path = tma, pack = none>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y : bf16
