@@ -154,8 +154,8 @@ FAULTS = [
     Fault(
         "a grid that is no multiple of the cluster",
         "epilogue",
-        r"grid\(%\S+\)",
-        "grid(%c3)",
+        r"@gemm_kernel grid\(%\S+\)",
+        "@gemm_kernel grid(%c3)",
         r"a grid of 3 CTAs in clusters of 2; it must be a multiple of 2",
     ),
 ]
