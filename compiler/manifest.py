@@ -13,7 +13,7 @@ from typing import Any
 from mlir import ir
 
 from lowtide.compiler.contexts import make_context, parse_text
-from lowtide.compiler.spec_of_ir import argument_names, epilogue_ops, host_function
+from lowtide.compiler.spec_of_ir import argument_names, epilogue_ops, host_function, shape_as_it_lies
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import target_of
 from lowtide.dialects.tile.schedule import Schedule
@@ -22,10 +22,10 @@ from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
 from lowtide.passes.schedules.alignment import alignments_of, is_packed, moved_alignment
 from lowtide.passes.support.kernels import cluster_shape
-from lowtide.passes.support.problem import Problem, element_name
+from lowtide.passes.support.problem import Problem, element_name, is_column_major
 from lowtide.passes.support.rewriting import defining_op
 from lowtide.runtime.epilogue import check_program
-from lowtide.runtime.manifest import FORMAT, KIND_DIMS, OPERAND_DIMS
+from lowtide.runtime.manifest import FORMAT, KIND_DIMS, OPERAND_DIMS, OUTPUT_DIMS
 
 # What a miss of a TMA load brings to L2 at least, in bytes.
 L2_PROMOTION = 256
@@ -84,14 +84,22 @@ def _facts(function: ir.OpView) -> dict[str, Any]:
     """What `#tile.problem` says of the tile.gemm: the problem, its accumulator, layout and kinds."""
     if "tile.problem" not in function.attributes:
         raise IRError("the host function lacks tile.problem = #tile.problem<…>, which tile-to-ctas writes")
-    problem = Problem.of_attribute(function.attributes["tile.problem"])
-    kinds = [str(kind) for kind in problem.kinds]
-    return {"problem": problem, "acc": problem.acc, "layout": str(problem.layout), "kinds": kinds}
+    d_type = function.regions[0].blocks[0].arguments[2].type
+    problem = Problem.of_attribute(function.attributes["tile.problem"], d_type)
+    asked = problem.asked
+    return {
+        "problem": problem,
+        "empty": asked.empty,
+        "acc": asked.acc,
+        "layout": str(asked.layout),
+        "d_order": "column" if asked.d_is_column_major else "row",
+        "kinds": [str(kind) for kind in asked.kinds],
+    }
 
 
 def _dims(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """The problem extents of a's, b's and d's dimensions."""
-    return [*OPERAND_DIMS[facts["layout"]], ("m", "n")]
+    return [*OPERAND_DIMS[facts["layout"]], OUTPUT_DIMS[facts["d_order"]]]
 
 
 def _arguments(
@@ -99,15 +107,16 @@ def _arguments(
 ) -> list[dict[str, Any]]:
     entries = []
     kinds = ["matrix"] * 3 + facts["kinds"]
-    letters = [*_dims(facts), *(KIND_DIMS[kind] for kind in facts["kinds"])]
+    of_kind = KIND_DIMS | {"full": OUTPUT_DIMS[facts["d_order"]]}
+    letters = [*_dims(facts), *(of_kind[kind] for kind in facts["kinds"])]
     values = function.regions[0].blocks[0].arguments
     for name, kind, value, dims in zip(names, kinds, values, letters, strict=True):
         type_ = value.type
         is_memref = isinstance(type_, ir.MemRefType)
         dtype = element_name(type_.element_type if is_memref else type_)
         alignment = alignments[name] if kind == "matrix" else element_type(dtype).bytes
-        extents = [None if extent < 0 else extent for extent in type_.shape] if is_memref else []
-        shape = [0 if letter in facts["problem"].empty else x for letter, x in zip(dims, extents, strict=True)]
+        extents = shape_as_it_lies(type_) if is_memref else []
+        shape = [0 if letter in facts["empty"] else x for letter, x in zip(dims, extents, strict=True)]
         entries.append(
             {
                 "name": name,
@@ -128,7 +137,8 @@ def _spec(arguments: list[dict[str, Any]], facts: Mapping[str, Any], dims: list[
         for letter, extent in zip(letters, argument["shape"], strict=True):
             extents[letter] = extent if extents[letter] is None else extents[letter]
     dtypes = {name: arguments[i]["dtype"] for i, name in enumerate(("a", "b", "d"))}
-    return {**extents, **dtypes, "acc": facts["acc"], "layout": facts["layout"]}
+    order = {} if facts["d_order"] == "row" else {"d_order": facts["d_order"]}
+    return {**extents, **dtypes, "acc": facts["acc"], "layout": facts["layout"], **order}
 
 
 @dataclass(frozen=True)
@@ -190,7 +200,8 @@ class _HostOps:
         if name == "memref.dim":
             self.names[op.results[0]] = self._extent(op.operands[0], self.constants[op.operands[1]])
         elif name == "memref.extract_strided_metadata":
-            self.names[op.results[_ROW_STRIDE]] = self._row_stride(op.operands[0])
+            place = _ROW_STRIDE + is_column_major(op.operands[0].type)
+            self.names[op.results[place]] = self._row_stride(op.operands[0])
         elif name == "memref.extract_aligned_pointer_as_index":
             self.names[op.results[0]] = self._address(op.operands[0])
         elif name == "memref.cast":
@@ -245,6 +256,7 @@ class _HostOps:
     def _extent(self, matrix: ir.Value, dim: int) -> str:
         if matrix in self.made:
             return self._named(self.made[matrix].shape[dim])
+        dim = 1 - dim if is_column_major(matrix.type) else dim  # of the array, as it lies
         return self._ask("memref.dim", matrix, dim, {"index": dim})
 
     def _row_stride(self, matrix: ir.Value) -> str:

@@ -33,7 +33,7 @@ def problem_text(spec: GemmSpec, target: Target, schedule: Schedule | None = Non
 
 def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
     names = ["a", "b", "d", *(operand.name for operand in spec.operands)]
-    types = [_matrix(spec.a_shape, spec.a), _matrix(spec.b_shape, spec.b), _matrix(spec.d_shape, spec.d)]
+    types = [_matrix(spec.a_shape, spec.a), _matrix(spec.b_shape, spec.b), _output(spec, spec.d)]
     types += [_operand_type(spec, operand.kind, operand.dtype) for operand in spec.operands]
     function = ir.Operation.create(
         "func.func",
@@ -69,13 +69,21 @@ def _matrix(shape: tuple[int | None, ...], dtype: str) -> ir.Type:
     return ir.MemRefType.get(_extents(*shape), ir_type(dtype), ir.StridedLayoutAttr.get(0, [dynamic, 1]))
 
 
+def _output(spec: GemmSpec, dtype: str) -> ir.Type:
+    """D, or a full operand: in terms of (M, N), so that a column lies contiguous where the spec says so."""
+    if spec.d_order == "row":
+        return _matrix((spec.m, spec.n), dtype)
+    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+    return ir.MemRefType.get(_extents(spec.m, spec.n), ir_type(dtype), ir.StridedLayoutAttr.get(0, [1, dynamic]))
+
+
 def _extents(*extents: int | None) -> list[int]:
     return [ir.ShapedType.get_dynamic_size() if extent is None else extent for extent in extents]
 
 
 def _operand_type(spec: GemmSpec, kind: OperandKind, dtype: str) -> ir.Type:
     if kind is OperandKind.FULL:
-        return _matrix((spec.m, spec.n), dtype)
+        return _output(spec, dtype)
     if kind is OperandKind.SCALAR:
         return ir_type(dtype)
     extent = spec.m if kind is OperandKind.PER_ROW else spec.n

@@ -12,6 +12,7 @@ from lowtide.errors import SpecError
 from lowtide.targets import accumulator_types, operand_types
 
 LAYOUTS = ("tn", "tt", "nn", "nt")
+D_ORDERS = ("row", "column")
 LARGEST_EXTENT = 2**31 - 1  # inside a tile, and for extents, indices are 32-bit
 
 
@@ -25,6 +26,7 @@ class GemmSpec:
     inputs. With f64 inputs, `d` and `acc` are f64 too.
     `layout`: how A and B lie in memory, last dimension contiguous, rows possibly padded:
     tn: A (M, K), B (N, K); tt: A (M, K), B (K, N); nn: A (K, M), B (N, K); nt: A (K, M), B (K, N).
+    `d_order`: how D and its full operands lie: "row", as (M, N), or "column", as (N, M), last dimension contiguous too.
     `epilogue`: a function of the accumulator and named operands (`lowtide.compiler.epilogue`), traced at once.
 
     Raises `SpecError` for anything else.
@@ -38,6 +40,7 @@ class GemmSpec:
     d: str
     acc: str = "f32"
     layout: str = "tn"
+    d_order: str = "row"
     epilogue: Callable[..., Any] | None = None
     epilogue_graph: EpilogueGraph = field(init=False, repr=False, compare=False)
 
@@ -49,6 +52,7 @@ class GemmSpec:
         _choose("dtype", "d", self.d, kernel_types())
         _choose("accumulator", "acc", self.acc, accumulator_types())
         _choose("layout", "layout", self.layout, LAYOUTS)
+        _choose("d_order", "d_order", self.d_order, D_ORDERS)
         sums = accumulator_types(self.a, self.b)
         if not sums:
             raise SpecError(
@@ -77,8 +81,12 @@ class GemmSpec:
 
     @property
     def d_shape(self) -> tuple[int | None, int | None]:
-        """D's shape, (M, N)."""
-        return (self.m, self.n)
+        """The shape of D, and of a full operand, as it lies in memory: (M, N), or (N, M) for `d_order="column"`."""
+        return (self.m, self.n) if self.d_order == "row" else (self.n, self.m)
+
+    def in_rows(self, matrix: Any) -> Any:
+        """D, or a full operand, as an array of (M, N), from one as it lies; and back."""
+        return matrix if self.d_order == "row" else matrix.T
 
     @property
     def operands(self) -> tuple[Operand, ...]:

@@ -22,9 +22,9 @@ from lowtide.dialects.locations import where
 from lowtide.elements import element_type
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
-from lowtide.passes.support.problem import Problem, element_name
+from lowtide.passes.support.problem import Problem, element_name, is_column_major
 from lowtide.passes.support.rewriting import defining_op, values_from_outside
-from lowtide.runtime.manifest import OPERAND_DIMS
+from lowtide.runtime.manifest import OPERAND_DIMS, OUTPUT_DIMS
 
 Epilogue = Callable[..., Any]
 
@@ -68,25 +68,27 @@ def spec_of(module: ir.Module) -> FoundProblem:
     names = argument_names(function)
     found = [*walk(module, tile.GemmOp), *walk(module, tile.StoreOp)]
     if "tile.problem" in function.attributes:
-        problem = Problem.of_attribute(function.attributes["tile.problem"])
+        problem = Problem.of_attribute(function.attributes["tile.problem"], types[2]).asked
     elif found and isinstance(found[0], tile.GemmOp):
-        problem = Problem.of(found[0])
+        problem = Problem.of(found[0]).asked
     else:
         raise SpecError(
             "the module does not say what it computes: its host function has neither a tile.gemm nor tile.problem = "
             "#tile.problem<…>; begin from a dump of Lowtide"
         )
     layout, kinds = str(problem.layout), [str(kind) for kind in problem.kinds]
+    d_order = "column" if problem.d_is_column_major else "row"
     operands = [(name, kind, _dtype(type_)) for name, kind, type_ in zip(names[3:], kinds, types[3:], strict=True)]
     whole = bool(found)
     return FoundProblem(
         GemmSpec(
-            **(_extents(types, layout) | dict.fromkeys(problem.empty, 0)),
+            **(_extents(types, layout, d_order) | dict.fromkeys(problem.empty, 0)),
             a=_dtype(types[0]),
             b=_dtype(types[1]),
             d=_dtype(types[2]),
             acc=problem.acc,
             layout=layout,
+            d_order=d_order,
             epilogue=_replay(found[0].epilogue.blocks[0] if whole else None, operands, _dtype(types[2]), problem.acc),
         ),
         whole,
@@ -144,12 +146,17 @@ def _dtype(type_: ir.Type) -> str:
     return element_name(type_.element_type if isinstance(type_, ir.MemRefType) else type_)
 
 
-def _extents(types: list[ir.Type], layout: str) -> dict[str, int | None]:
+def shape_as_it_lies(type_: ir.MemRefType) -> list[int | None]:
+    """The shape of the array that is passed: columns come first where they are contiguous. None: known at run time."""
+    shape = [None if type_.is_dynamic_dim(axis) else type_.get_dim_size(axis) for axis in range(type_.rank)]
+    return shape[::-1] if is_column_major(type_) else shape
+
+
+def _extents(types: list[ir.Type], layout: str, d_order: str) -> dict[str, int | None]:
     extents: dict[str, int | None] = {"m": None, "n": None, "k": None}
-    for type_, letters in zip(types, (*OPERAND_DIMS[layout], ("m", "n")), strict=False):
-        for axis, letter in enumerate(letters):
-            if not type_.is_dynamic_dim(axis):
-                extents[letter] = type_.get_dim_size(axis)
+    for type_, letters in zip(types, (*OPERAND_DIMS[layout], OUTPUT_DIMS[d_order]), strict=False):
+        for letter, extent in zip(letters, shape_as_it_lies(type_), strict=True):
+            extents[letter] = extents[letter] if extent is None else extent
     return extents
 
 

@@ -60,7 +60,7 @@ def interpret(
     offsets: Mapping[str, int] = MappingProxyType({}),
     explorer: Explorer | None = None,
 ) -> Array:
-    """Run a module on `inputs`, in the order of the host function's arguments; returns D, shape (M, N).
+    """Run a module on `inputs`, in the order of the host function's arguments; returns D as it lies.
 
     `module` may be text, or `Loaded` for several runs. `inputs` are arrays (rows may be padded: a view whose first
     stride is larger) and run-time scalars. Arrays have the dtypes that the kernel was compiled for; in the domains
@@ -162,7 +162,7 @@ def _placed(host: Host, arguments: list[tuple[str, Any, Type]], offsets: Mapping
             placed.append(None)
         elif isinstance(type, MemRef):
             filled, offset = position != D_POSITION, offsets.get(name, 0)
-            placed.append(matrix_of(host.memory, host.domain, name, value, type.element, filled, offset))
+            placed.append(matrix_of(host.memory, host.domain, name, value, type, filled, offset))
         else:
             assert isinstance(type, Scalar)
             placed.append(host.domain.constant(value, type.name) if type.is_float else value)
@@ -180,4 +180,4 @@ def _output(host: Host, matrix: Any) -> Array:
             f"level {host.level}: D[{row}, {column}] was never written, nor {int((~written).sum()) - 1} other "
             "elements; the work tiles and stores must cover D"
         )
-    return host.domain.to_array(payload.reshape(matrix.shape), matrix.element.name)
+    return host.domain.to_array(payload, matrix.element.name)

@@ -30,7 +30,8 @@ _ROW_BYTES = 16  # rows of matrices begin at multiples of it where nothing says 
 # The problem's extents of an operand's dimensions, as it lies in memory.
 _A_DIMS: Mapping[str, str] = MappingProxyType({"t": "mk", "n": "km"})
 _B_DIMS: Mapping[str, str] = MappingProxyType({"n": "nk", "t": "kn"})
-_KIND_DIMS: Mapping[str, str] = MappingProxyType({"full": "mn", "per_row": "m", "per_column": "n", "scalar": ""})
+_KIND_DIMS: Mapping[str, str] = MappingProxyType({"per_row": "m", "per_column": "n", "scalar": ""})
+_EXCHANGED: Mapping[str, str] = MappingProxyType({"m": "n", "n": "m"})  # letters of Dᵀ = Bᵀ · Aᵀ
 
 
 def arguments_of(
@@ -66,34 +67,51 @@ def _types(function: ir.Operation, dims: Sequence[str]) -> list[Type]:
     types = [decode_type(argument.type) for argument in function.regions[0].blocks[0].arguments]
     if "tile.problem" not in function.attributes:
         return types
-    empty = function.attributes["tile.problem"].empty
+    problem = function.attributes["tile.problem"]
+    empty = "".join(_EXCHANGED.get(letter, letter) for letter in problem.empty) if problem.swapped else problem.empty
     return [
-        replace(type, shape=tuple(0 if x in empty else extent for x, extent in zip(letters, type.shape, strict=True)))
-        if isinstance(type, MemRef) and letters
-        else type
+        _without_elements(type, letters, empty) if isinstance(type, MemRef) and letters else type
         for type, letters in zip(types, dims, strict=True)
     ]
 
 
-def _dims(function: ir.Operation) -> list[str]:
-    """For each argument the problem's extents, "m", "n" and "k", of its dimensions; none where the module does not say.
+def _without_elements(type: MemRef, letters: str, empty: str) -> MemRef:
+    """The type with extents of 0 where `empty` names the letter, which is one of the array's, as it lies."""
+    extents = zip(letters, type.shape_as_it_lies, strict=True)
+    shape = tuple(0 if letter in empty else extent for letter, extent in extents)
+    return replace(type, shape=shape[::-1] if type.is_column_major else shape)
 
-    It says so on tile.gemm, and once that is lowered on the host function.
+
+def _dims(function: ir.Operation) -> list[str]:
+    """For each argument the problem's extents, "m", "n" and "k", of its dimensions, as it lies.
+
+    A module says so on tile.gemm, and once that is lowered on the host function; else there are none. The problem is
+    the one that was asked for: the first operand of a swapped one is B.
     """
+    d_type = decode_type(function.regions[0].blocks[0].arguments[D_POSITION].type)
+    is_column_major = isinstance(d_type, MemRef) and d_type.is_column_major
     if "tile.problem" in function.attributes:
         problem = function.attributes["tile.problem"]
-        return _dims_of(problem.layout, [kind for kind, _ in problem.operands])
+        return _dims_of(problem.layout, [kind for kind, _ in problem.operands], is_column_major, problem.swapped)
     for op in function.regions[0].blocks[0].operations:
         if op.operation.name == "tile.gemm":
             found = op.operation.attributes
             kinds = decode_attribute(found["kinds"]) if "kinds" in found else ()
             layout = tile.GemmLayout(decode_attribute(found["layout"])).name
-            return _dims_of(layout, [tile.OperandKind(kind).name for kind in kinds])
+            return _dims_of(
+                layout, [tile.OperandKind(kind).name for kind in kinds], is_column_major, "swapped" in found
+            )
     return []
 
 
-def _dims_of(layout: str, kinds: list[str]) -> list[str]:
-    return [_A_DIMS[layout[0]], _B_DIMS[layout[1]], "mn", *(_KIND_DIMS[kind] for kind in kinds)]
+def _dims_of(layout: str, kinds: list[str], is_column_major: bool, swapped: bool) -> list[str]:
+    output = "nm" if is_column_major else "mn"
+    of_kind = {**_KIND_DIMS, "full": output}
+    dims = [_A_DIMS[layout[0]], _B_DIMS[layout[1]], output, *(of_kind[kind] for kind in kinds)]
+    if swapped:
+        dims = ["".join(_EXCHANGED.get(letter, letter) for letter in letters) for letters in dims]
+        dims[:D_POSITION] = dims[D_POSITION - 1 :: -1]
+    return dims
 
 
 def _with_output(given: dict[str, Any], types: Sequence[Type], dims: Sequence[str], domain: Domain) -> dict[str, Any]:
@@ -107,7 +125,9 @@ def _with_output(given: dict[str, Any], types: Sequence[Type], dims: Sequence[st
     for name, wanted, letters in zip(names[:D_POSITION], types, dims, strict=False):
         assert isinstance(wanted, MemRef)
         found |= dict(zip(letters, _matrix(name, given[name], wanted, domain).shape, strict=True))
-    shape = [found.get(dim) if extent is None else extent for dim, extent in zip("mn", type.shape, strict=True)]
+    letters = dims[D_POSITION] if dims else "mn"
+    extents = zip(letters, type.shape_as_it_lies, strict=True)
+    shape = [found.get(dim) if extent is None else extent for dim, extent in extents]
     if None in shape:
         raise InterpreterError('the module does not say how A and B lie; give D among the inputs, under the name "d"')
     output = _padded(shape[0] or 0, shape[1] or 0, np.dtype(FLOAT_DTYPES[type.element.name]), type.element)
@@ -145,7 +165,7 @@ def _matrix(name: str, value: Any, type: MemRef, domain: Domain | None) -> Array
         raise InterpreterError(
             f"operand {name}: shape {shape} has rank {len(shape)}, must have rank {len(type.shape)}: reshape it"
         )
-    for axis, (extent, wanted) in enumerate(zip(shape, type.shape, strict=True)):
+    for axis, (extent, wanted) in enumerate(zip(shape, type.shape_as_it_lies, strict=True)):
         if wanted is not None and extent != wanted:
             raise InterpreterError(
                 f"operand {name}: extent {axis} of shape {shape} is {extent}, the kernel was compiled for {wanted}; "
@@ -231,13 +251,14 @@ def _place(array: Array) -> tuple[Any, ...]:
 
 
 def matrix_of(
-    memory: GlobalMemory, domain: Domain, name: str, array: Array, element: Scalar, filled: bool, offset: int = 0
+    memory: GlobalMemory, domain: Domain, name: str, array: Array, type: MemRef, filled: bool, offset: int = 0
 ) -> Matrix:
     """A matrix or vector argument, allocated as the array lies: rows as far apart as its strides say.
 
     It begins `offset` bytes past a multiple of 256. Raises InterpreterError for an array whose last dimension is not
     contiguous, or whose rows overlap.
     """
+    element = type.element
     rows, columns = array.shape if array.ndim == 2 else (1, array.shape[0])
     size = array.dtype.itemsize
     if columns > 1 and array.strides[-1] != size:
@@ -257,4 +278,5 @@ def matrix_of(
             row_stride = -(-columns // unit) * unit  # of one row it says nothing
     payload = domain.round(domain.from_array(array), element.name) if filled else None
     address = memory.allocate(name, rows, columns, row_stride, element.name, payload, offset)
-    return Matrix(name, address, array.shape, row_stride, element)
+    shape = array.shape[::-1] if type.is_column_major else array.shape
+    return Matrix(name, address, shape, row_stride, element, type.is_column_major)

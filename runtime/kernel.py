@@ -152,7 +152,8 @@ class Kernel:
         if not extents["k"]:  # read as zeros of K = 1
             views = {name: replace(x, shape=tuple(max(extent, 1) for extent in x.shape)) for name, x in views.items()}
         output = self._arguments[self._output]
-        shape = (extents["m"], extents["n"])
+        rows, columns = self._dims[output["name"]]
+        shape = extents[rows], extents[columns]
         row = pad_row(shape[1], output["dtype"], _allocated_alignment(output))
         views[output["name"]] = MatrixView(0, shape, row, 0)
         device = self._device_of(records)
@@ -234,7 +235,9 @@ class Kernel:
             operand = view(value, argument["name"])
             dims.update(zip(self._dims[argument["name"]], check_layout(argument, operand).shape, strict=True))
             libraries.append(operand.library)
-        output, shape = self._arguments[self._output], (dims["m"], dims["n"])
+        output = self._arguments[self._output]
+        rows, columns = self._dims[output["name"]]
+        shape = dims[rows], dims[columns]
         alignment = _allocated_alignment(output)
         if key is not None and libraries == ["torch"] * len(libraries):
             self._allocators[key] = torch_allocator(inputs[0], shape, output["dtype"], alignment)

@@ -3,7 +3,8 @@
     {"format": 1, "lowtide": "0.1.0", "name": "gemm", "target": "sm_80",
      "files": {"kernel.ptx": {"size": 8123, "sha256": "…"}, "kernel.cubin": {…}},        filled by save, as is
      "sha256": "…",                                                                       of all other entries
-     "spec": {"m": 4096|null, "n": …, "k": …, "a": "bf16", "b": "bf16", "d": "bf16", "acc": "f32", "layout": "tn"},
+     "spec": {"m": 4096|null, "n": …, "k": …, "a": "bf16", "b": "bf16", "d": "bf16", "acc": "f32", "layout": "tn",
+              "d_order": "row"|"column"},                                                 "row" if left out
      "schedule": text, "epilogue": text|null,                                             for the reader
      "epilogue_program": {"accumulator": "x", "ops": [op, …], "result": "y"}|null,        for `verify`; null: not known
      "origin": text|null,                   the IR that it was compiled from, for `lowtide check`; not read here
@@ -17,7 +18,7 @@ An op is {"op": name, "results": [value, …], "operands": [value, …], "attrib
 in the host function's order; matrices lie in memory as the layout says (last dimension contiguous, rows may be padded):
 
     layout  a      b          `full` is (M, N), `per_row` (M), `per_column` (N), `scalar` has shape [] and goes by
-    tn     (M, K) (N, K)      value; the one output is D, (M, N).
+    tn     (M, K) (N, K)      value; the one output is D, (M, N). D and `full` lie as (N, M) where d_order is column.
     tt     (M, K) (K, N)
     nn     (K, M) (N, K)      null in `shape` or in m, n, k is a run-time extent, 0 is one without elements.
     nt     (K, M) (K, N)
@@ -63,8 +64,9 @@ OPERAND_DIMS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
     "nn": (("k", "m"), ("n", "k")),
     "nt": (("k", "m"), ("k", "n")),
 }
+# Of D and its full operands, as they lie.
+OUTPUT_DIMS: dict[str, tuple[str, str]] = {"row": ("m", "n"), "column": ("n", "m")}
 KIND_DIMS: dict[str, tuple[str, ...]] = {
-    "full": ("m", "n"),
     "per_row": ("m",),
     "per_column": ("n",),
     "scalar": (),
@@ -189,6 +191,9 @@ def _check_spec(spec: Mapping[str, Any]) -> None:
     if not _is_word(spec.get("layout"), OPERAND_DIMS):
         raise ValueError(f"spec.layout is {shown(spec.get('layout'))}, must be one of {', '.join(OPERAND_DIMS)}")
 
+    if not _is_word(spec.get("d_order", "row"), OUTPUT_DIMS):
+        raise ValueError(f"spec.d_order is {shown(spec['d_order'])}, must be one of {', '.join(OUTPUT_DIMS)}")
+
 
 def _check_example(example: Any, spec: Mapping[str, Any]) -> None:
     if example is None:
@@ -278,11 +283,12 @@ def _is_extent(value: Any) -> bool:
 def problem_dims(manifest: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """For each argument, the problem extents ("m", "n", "k") of its dimensions, in memory order."""
     a_dims, b_dims = OPERAND_DIMS[manifest["spec"]["layout"]]
+    output_dims = OUTPUT_DIMS[manifest["spec"].get("d_order", "row")]
     matrices = iter((a_dims, b_dims))
     dims: dict[str, tuple[str, ...]] = {}
     for argument in manifest["arguments"]:
-        if argument["role"] == "output":
-            dims[argument["name"]] = ("m", "n")
+        if argument["role"] == "output" or argument["kind"] == "full":
+            dims[argument["name"]] = output_dims
         elif argument["kind"] == "matrix":
             dims[argument["name"]] = next(matrices)
         else:

@@ -183,9 +183,16 @@ def expected(
         name, kind = argument["name"], argument["kind"]
         if name in operands and kind != "matrix":
             value = operands[name] if kind == "scalar" else operands[name].values()
-            others[name] = {"full": lambda x: x[rows], "per_row": lambda x: x[rows, None]}.get(kind, lambda x: x)(value)
+            others[name] = {"full": lambda x: in_rows(manifest, x)[rows], "per_row": lambda x: x[rows, None]}.get(
+                kind, lambda x: x
+            )(value)
     accumulator = (product, product - error, product + error)
     return evaluate(manifest["epilogue_program"], accumulator, others, manifest["spec"]["d"], manifest["spec"]["acc"])
+
+
+def in_rows(manifest: Mapping[str, Any], values: np.ndarray) -> np.ndarray:
+    """D, or a full operand, as (M, N)."""
+    return values if manifest["spec"].get("d_order", "row") == "row" else values.T
 
 
 def compare(d: np.ndarray, interval: Interval, bound: Any, rows: np.ndarray) -> tuple[float, str]:
@@ -254,17 +261,19 @@ def verify_kernel(
     operands, exact = random_operands(manifest, rng)
     extents = example_extents(manifest)
     output = next(x for x in manifest["arguments"] if x["role"] == "output")
-    shape = (extents["m"], extents["n"])
+    shape = tuple(extents[dim] for dim in problem_dims(manifest)[output["name"]])
     alignments = output.get("row_stride_alignment", 1), output.get("base_alignment", _WIDEST)
     d = host_array(shape, output["dtype"], alignments[0], None, padding=1, base_alignment=alignments[1])
     with driver.active(module.context):
         run_on_device(kernel, ordinal, operands, d)
-    rows = np.arange(shape[0])
-    if shape[0] > most_rows and math.prod(extents.values()) > 2**30:
-        middle = rng.choice(shape[0] - 2, size=most_rows - 2, replace=False) + 1
-        rows = np.sort(np.concatenate([[0, shape[0] - 1], middle]))
+    m = extents["m"]
+    rows = np.arange(m)
+    if m > most_rows and math.prod(extents.values()) > 2**30:
+        middle = rng.choice(m - 2, size=most_rows - 2, replace=False) + 1
+        rows = np.sort(np.concatenate([[0, m - 1], middle]))
     message = check_written(d)
-    ratio, difference = compare(d.values()[rows], *expected(manifest, operands, exact, rows), rows)
+    result = in_rows(manifest, d.values())
+    ratio, difference = compare(result[rows], *expected(manifest, operands, exact, rows), rows)
     message = message or difference
     return Outcome(not message, ratio, len(rows), module.code, module.device.name, message)
 

@@ -171,11 +171,13 @@ def _planned(variant: Variant, budget: float, seed: int) -> tuple[Cover, list[Tr
     if not cover.shapes:
         return cover, []
     small = [shape for shape in cover.shapes if shape.extents[2]][:2]
-    first, *others = domains_of(subject.problem, (small or cover.shapes)[0].extents)
+    first, *others = domains_of(subject.problem, subject.asked((small or cover.shapes)[0].extents))
     runs = [(shape, first, seed + at) for at, shape in enumerate(cover.shapes)]
     runs += [(shape, domain, seed + at) for domain in others for at, shape in enumerate(small)]
     places = cycle(subject.places)
-    return cover, [Trial(at.extents, at.sms, at.padding, domain, seed, next(places)) for at, domain, seed in runs]
+    return cover, [
+        Trial(subject.asked(at.extents), at.sms, at.padding, domain, seed, next(places)) for at, domain, seed in runs
+    ]
 
 
 def _seconds(subject: Subject, level: str, extents: tuple[int, int, int], slowness: float) -> float:

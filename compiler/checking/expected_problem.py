@@ -72,7 +72,7 @@ def _facts(spec: GemmSpec) -> dict[str, str]:
     return {
         "extents": "x".join("?" if extent is None else str(extent) for extent in (spec.m, spec.n, spec.k)),
         "types": f"{spec.a}, {spec.b} to {spec.d} by {spec.acc}",
-        "layouts": spec.layout,
+        "layouts": f"{spec.layout}, D by {spec.d_order}",
         "operands": operands_text(spec) or "none",
     }
 

@@ -45,7 +45,8 @@ def run_on_gpu(
     context = loaded.module_for(device).context
     m = inputs["a"].shape[0 if spec.layout[0] == "t" else 1]
     n = inputs["b"].shape[0 if spec.layout[1] == "n" else 1]
-    d = host_array((m, n), spec.d, _ROW_ALIGNMENT, None, padding=1)
+    shape = (m, n) if spec.d_order == "row" else (n, m)
+    d = host_array(shape, spec.d, _ROW_ALIGNMENT, None, padding=1)
     with driver.active(context), _Buffers(device) as buffers:
         operands = {
             name: value if not isinstance(value, np.ndarray) else buffers.upload(value, _dtype(spec, name))
@@ -53,7 +54,7 @@ def run_on_gpu(
         }
         address = buffers.allocate(d.stored.nbytes)
         buffers.copy_in(address, d.stored)
-        out = runtime.Operand(address + GUARD_BYTES, (m, n), (d.row_stride, 1), spec.d, device)
+        out = runtime.Operand(address + GUARD_BYTES, shape, (d.row_stride, 1), spec.d, device)
         launch = loaded.bind(stream=0, out=out, **operands)
         launch()
         _synchronize()

@@ -143,8 +143,8 @@ def run(
     m = inputs["a"].shape[0 if spec.layout[0] == "t" else 1]
     n = inputs["b"].shape[0 if spec.layout[1] == "n" else 1]
     unit = max(1, alignments["d"] // numpy_dtype(spec.d).itemsize)
-    row = -(-(n + padding) // unit) * unit
-    d = padded_matrix(np.zeros((m, n)), spec.d, row)
+    rows, columns = (m, n) if spec.d_order == "row" else (n, m)
+    d = padded_matrix(np.zeros((rows, columns)), spec.d, -(-(columns + padding) // unit) * unit)
     operands = {name: value for name, value in inputs.items() if name not in ("a", "b")}
     ordered = {"a": inputs["a"], "b": inputs["b"], "d": d, **operands}
     return interpreter.interpret(

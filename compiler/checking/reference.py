@@ -46,7 +46,7 @@ class Comparison:
 
 
 def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> np.ndarray:
-    """D (M, N) in float64, not rounded to D's type.
+    """D in float64, as it lies, not rounded to D's type.
 
     `a`, `b`: as the spec's layout says, taken as values of the spec's dtypes; `operands`: the epilogue's, by name.
     Raises `SpecError` for shapes or names that do not fit the spec.
@@ -58,11 +58,11 @@ def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> 
     result = np.empty_like(acc)
     for rows in _row_blocks(acc.shape):
         result[rows] = evaluate(spec.epilogue_graph, acc[rows], [_rows_of(value, rows) for value in given])
-    return result
+    return np.asarray(spec.in_rows(result))
 
 
 def error_bound(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> np.ndarray:
-    """The most that each element of D (M, N) may differ from `reference`, float64. Same arguments and errors.
+    """The most that each element of D may differ from `reference`, float64. Same arguments and errors.
 
     Infinite where nothing can be said: the result, or what it is made from, may overflow; the epilogue divides by what
     may be 0; or rounding decides whether it is NaN. 0 where the reference is NaN, or infinite, and D must be the same.
@@ -86,18 +86,20 @@ def reference_with_bound(
         around = _accumulator(acc[rows], magnitude[rows], own_error[rows], left.shape[1], spec)
         interval = propagate(spec.epilogue_graph, around, block)
         bounds[rows] = _distance(values[rows], interval, spec.d)
-    return values, bounds
+    return spec.in_rows(values), spec.in_rows(bounds)
 
 
 def compare(spec: GemmSpec, d: np.ndarray, ref: np.ndarray, bound: np.ndarray) -> Comparison:
-    """Compare a kernel's D (M, N, of the spec's dtype) with `reference` and `error_bound`.
+    """Compare a kernel's D (as it lies, of the spec's dtype) with `reference` and `error_bound`.
 
     An element whose bound is infinite is not judged: a right kernel may give any number there, or NaN. Elsewhere NaN
     passes only where the reference is NaN, and is required there. `ok` if at least one element is judged, and all that
     are judged are within their bounds; or if D has no elements. Raises `SpecError` if the shapes differ.
     """
     if not d.shape == ref.shape == bound.shape:
-        raise SpecError(f"d is {d.shape}, the reference {ref.shape}, the bound {bound.shape}; all three must be (M, N)")
+        raise SpecError(
+            f"d is {d.shape}, the reference {ref.shape}, the bound {bound.shape}; all three must have D's shape"
+        )
     if not ref.size:
         return Comparison(0.0, (0, 0), True, "d has no elements", 0)
     got = np.asarray(d).astype(np.float64)
@@ -152,9 +154,10 @@ def random_inputs(
         if operand.kind is OperandKind.SCALAR:
             inputs[operand.name] = float(np.float32(rng.standard_normal()))
             continue
-        values = rng.standard_normal(
-            [extent for extent in operand.shape(rows_of_d, columns_of_d) if extent is not None]
-        )
+        shape = [extent for extent in operand.shape(rows_of_d, columns_of_d) if extent is not None]
+        if operand.kind is OperandKind.FULL and spec.d_order == "column":
+            shape.reverse()
+        values = rng.standard_normal(shape)
         if operand.kind is OperandKind.FULL:
             inputs[operand.name] = padded_matrix(values, operand.dtype, values.shape[1] + row_padding)
         else:
@@ -189,16 +192,19 @@ def _operands(spec: GemmSpec, given: Mapping[str, Any], m: int, n: int) -> list[
     names = [operand.name for operand in spec.operands]
     if set(given) != set(names):
         raise SpecError(f"epilogue operands given: {sorted(given)}; the epilogue takes {sorted(names)}")
-    return [_operand(operand, np.asarray(given[operand.name]), m, n) for operand in spec.operands]
+    return [_operand(spec, operand, np.asarray(given[operand.name]), m, n) for operand in spec.operands]
 
 
-def _operand(operand: Operand, value: np.ndarray, m: int, n: int) -> np.ndarray:
-    expected = operand.shape(m, n)
+def _operand(spec: GemmSpec, operand: Operand, value: np.ndarray, m: int, n: int) -> np.ndarray:
+    is_turned = operand.kind is OperandKind.FULL and spec.d_order == "column"
+    expected = operand.shape(m, n)[::-1] if is_turned else operand.shape(m, n)
     if value.shape != expected:
         raise SpecError(
             f"operand {operand.name!r} has shape {value.shape}; {operand.kind.value} wants {_shape_text(expected)}"
         )
     exact = value.astype(numpy_dtype(operand.dtype)).astype(np.float64)
+    if is_turned:
+        return exact.T
     return exact[:, None] if operand.kind is OperandKind.PER_ROW else exact
 
 

@@ -15,6 +15,7 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.dialects import tile
 from lowtide.dialects.levels import Level, target_of
+from lowtide.dialects.tile import OperandsKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error, IRError
 from lowtide.interpreter.host import LEVELS
@@ -61,11 +62,22 @@ class Subject:
 
     @property
     def facts(self) -> Problem:
-        """The problem as passes see it."""
+        """The problem as passes see it: the one that the kernel computes."""
         with make_context() as context:
             module = parse_text(self.problem, context, "<problem>")  # owns the op: must outlive it
             (gemm,) = walk(module, tile.GemmOp)
-            return Problem.of(gemm)
+            problem = Problem.of(gemm)
+            return problem.swap() if self.is_swapped else problem
+
+    @property
+    def is_swapped(self) -> bool:
+        """Whether the kernel computes Dᵀ = Bᵀ · Aᵀ."""
+        return self.schedule.grid.operands is OperandsKind.swapped
+
+    def asked(self, extents: tuple[int, int, int]) -> tuple[int, int, int]:
+        """M, N and K of the problem that was asked for, from those of the product that the kernel computes."""
+        m, n, k = extents
+        return (n, m, k) if self.is_swapped else extents
 
     @property
     def aligned(self) -> tuple[int, int, int]:

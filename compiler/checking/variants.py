@@ -93,7 +93,7 @@ def _fixed(subject: Subject, spec: GemmSpec, names: list[str]) -> list[Variant]:
 
 def _small(name: str, subject: Subject, spec: GemmSpec) -> list[int]:
     """Values of an extent: like the spec's in its last tile, and of other numbers of tiles or steps."""
-    tile = subject.schedule.tile_mnk["mnk".index(name)]
+    tile = subject.schedule.tile_mnk[("nmk" if subject.is_swapped else "mnk").index(name)]
     extent = getattr(spec, name)
     count, rest = -(-extent // tile), extent % tile
     stages = subject.schedule.mainloop.stages or 2

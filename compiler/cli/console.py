@@ -98,7 +98,8 @@ def problem_line(spec: GemmSpec, extents: Sequence[int | None]) -> str:
     """`bf16 tn 300x520x264 to bf16, f32 accumulators, operands bias (per_column bf16)`; ? is a run-time extent."""
     shape = "x".join("?" if extent is None else str(extent) for extent in extents)
     operands = operands_text(spec)
-    return f"{spec.a} {spec.layout} {shape} to {spec.d}, {spec.acc} accumulators" + (
+    order = "" if spec.d_order == "row" else " by columns"
+    return f"{spec.a} {spec.layout} {shape} to {spec.d}{order}, {spec.acc} accumulators" + (
         f", operands {operands}" if operands else ""
     )
 

@@ -5,7 +5,7 @@ docs/explain.md describes `Explanation.to_json`.
 """
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 from mlir import ir
@@ -70,7 +70,7 @@ class Explanation:
         return {
             "format": FORMAT,
             "problem": {
-                **{name: getattr(spec, name) for name in ("m", "n", "k", "a", "b", "d", "acc", "layout")},
+                **{name: getattr(spec, name) for name in ("m", "n", "k", "a", "b", "d", "acc", "layout", "d_order")},
                 "operands": [
                     {"name": operand.name, "kind": operand.kind.value, "dtype": operand.dtype}
                     for operand in spec.operands
@@ -124,6 +124,8 @@ def explain_ir(
         kernel = _only(tile.KernelOp, gemm_kernels(module))
         launch = _only(tile.LaunchOp, launches_of(module, kernel))
         schedule, accesses = schedule_of(kernel), accesses_of(module, in_file=as_given)
+        spec = found.spec
+        own = spec if not problem_of(kernel).swapped else replace(spec, m=spec.n, n=spec.m)  # as the kernel counts
         resources = _resources(launch, lowered, settled)
         ctas_per_sm = resources.ctas_per_sm
         return Explanation(
@@ -134,7 +136,7 @@ def explain_ir(
             schedule=schedule,
             choice=_choice(origin, settled),
             resources=resources,
-            composition=composition_of(kernel, launch, found.spec, schedule, settled, ctas_per_sm, accesses.products),
+            composition=composition_of(kernel, launch, own, schedule, settled, ctas_per_sm, accesses.products),
             accesses=accesses,
             packing=packing_of(found.spec, schedule, problem_of(kernel)),
         )

@@ -81,6 +81,7 @@ class Case:
             d=dtype if words["d"] == "as A" else words["d"],
             acc=accumulator_types(dtype, dtype)[0],
             layout=words["layout"],
+            d_order=words["d_order"],
             epilogue=ready_epilogue(words["epilogue"]),
         )
 
@@ -141,7 +142,8 @@ def refusal(case: Case) -> str:
         spec, schedule = case.spec, case.schedule
         kinds = tuple(OperandKind[operand.kind.value] for operand in spec.operands)
         layout = GemmLayout[spec.layout]
-        problem = Problem(spec.m, spec.n, spec.k, spec.a, spec.b, spec.acc, spec.d, layout, kinds)
+        facts = (spec.m, spec.n, spec.k, spec.a, spec.b, spec.acc, spec.d, layout, kinds)
+        problem = Problem(*facts, d_is_column_major=spec.d_order == "column")
         if schedule.epilogue.path is StorePath.smem:
             schedule = schedule.filled({"epilogue.swizzle": (0, 3, 3)})
         choose(problem, get(case.full["target"]), schedule)
@@ -158,7 +160,8 @@ def _refused_by_a_pass(error: Error) -> bool:
 def _trial(case: Case, subject: Subject) -> Trial:
     """The run that the words describe, in the strongest number domain that the problem has."""
     words, schedule, spec = case.full, subject.schedule, subject.spec
-    m, n, k = axes_of(schedule, subject.facts)
+    *sides, k = axes_of(schedule, subject.facts)
+    n, m = sides if subject.is_swapped else sides[::-1]
     stages = schedule.mainloop.stages or 2
     steps = {"1": 1, "0": 0, "stages - 1": stages - 1, "stages": stages, "ragged stages + 1": stages + 1}
     depth = max(steps[words["steps"]], least_steps(schedule)) * k.tile

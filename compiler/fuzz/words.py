@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lowtide.compiler.epilogue.ready import READY
-from lowtide.compiler.spec import LAYOUTS
+from lowtide.compiler.spec import D_ORDERS, LAYOUTS
 from lowtide.dialects.tile.fields import Call, Word
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import kernel_types
@@ -32,6 +32,7 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "dtype": operand_types(),
         "d": ("as A", *kernel_types()),
         "layout": LAYOUTS,
+        "d_order": D_ORDERS,
         "epilogue": tuple(READY),
         "known": ("none", "k", "n", "mnk"),
     }

@@ -156,6 +156,14 @@ _SM80 = (
         parts=_parts(32, 64, 32, 96),
     ),
     _fields(
+        "sm80, D by columns",
+        "sm_80",
+        _spec(layout="tt", d_order="column", epilogue=every_kind),
+        f"{_FILL}, k = 32",
+        (75, 47, 133),
+        parts=_parts(32, 32, 32)[::3],
+    ),
+    _fields(
         "sm80, stream-K",
         "sm_80",
         _PLAIN,

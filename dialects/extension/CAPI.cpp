@@ -125,8 +125,10 @@ intptr_t lowtideProblemEmptyCount(MlirAttribute attribute) {
 MlirStringRef lowtideProblemEmpty(MlirAttribute attribute, intptr_t position) {
   return wrap(as<tile::ProblemAttr>(attribute).getEmpty()[position].getValue());
 }
+bool lowtideProblemSwapped(MlirAttribute attribute) { return as<tile::ProblemAttr>(attribute).getSwapped(); }
 MlirAttribute lowtideProblemGet(int layout, MlirType a, MlirType b, MlirType acc, MlirType d, intptr_t count,
-                                const int *kinds, const MlirType *operands, MlirStringRef empty) {
+                                const int *kinds, const MlirType *operands, MlirStringRef empty,
+                                bool swapped) {
   SmallVector<tile::OperandKind> operandKinds;
   SmallVector<Type> types;
   SmallVector<StringAttr> letters;
@@ -141,7 +143,7 @@ MlirAttribute lowtideProblemGet(int layout, MlirType a, MlirType b, MlirType acc
   return wrap(Attribute(tile::ProblemAttr::getChecked([&] { return emitError(loc); }, context,
                                                       static_cast<tile::GemmLayout>(layout), unwrap(a), unwrap(b),
                                                       unwrap(acc), unwrap(d), ArrayRef<tile::OperandKind>(operandKinds),
-                                                      ArrayRef<Type>(types), ArrayRef<StringAttr>(letters))));
+                                                      ArrayRef<Type>(types), ArrayRef<StringAttr>(letters), swapped)));
 }
 
 MlirStringRef lowtideRasterKind(MlirAttribute attribute) {

@@ -19,14 +19,16 @@ struct Grid {
   std::optional<TailKind> tail;
   KDivisionAttr kDivision;
   std::optional<WavesKind> waves;
+  std::optional<OperandsKind> operands;
 
   Grid() = default;
   explicit Grid(GridAttr a)
       : tile(a.getTile()), cluster(a.getCluster()), order(a.getOrder()), scheduler(a.getScheduler()),
         ctasPerSm(a.getCtasPerSm()), launch(a.getLaunch()), tail(a.getTail()), kDivision(a.getKDivision()),
-        waves(a.getWaves()) {}
+        waves(a.getWaves()), operands(a.getOperands()) {}
   GridAttr build(MLIRContext *context) const {
-    return GridAttr::get(context, tile, cluster, order, scheduler, ctasPerSm, launch, tail, kDivision, waves);
+    return GridAttr::get(context, tile, cluster, order, scheduler, ctasPerSm, launch, tail, kDivision, waves,
+                         operands);
   }
   template <typename Visitor> void visit(Visitor &&visitor) {
     visitor.extents("tile", tile, 2, "[M, N]");
@@ -38,6 +40,7 @@ struct Grid {
     visitor.word("tail", tail);
     visitor.value("k_division", kDivision);
     visitor.word("waves", waves);
+    visitor.word("operands", operands);
   }
 };
 

@@ -105,6 +105,13 @@ LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type 
 // Whether two extents can be equal.
 static bool agree(int64_t x, int64_t y) { return ShapedType::isDynamic(x) || ShapedType::isDynamic(y) || x == y; }
 
+// Whether columns are contiguous, and rows not known to be.
+static bool isColumnMajor(MemRefType type) {
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  return succeeded(type.getStridesAndOffset(strides, offset)) && strides[0] == 1 && strides[1] != 1;
+}
+
 LogicalResult GemmOp::verify() {
   auto a = cast<MemRefType>(getA().getType()), b = cast<MemRefType>(getB().getType()),
        d = cast<MemRefType>(getD().getType());
@@ -121,6 +128,12 @@ LogicalResult GemmOp::verify() {
     return emitOpError() << "M is " << m << " in A but " << d.getDimSize(0) << " in D";
   if (!agree(n, d.getDimSize(1)))
     return emitOpError() << "N is " << n << " in B but " << d.getDimSize(1) << " in D";
+  for (auto [index, operand] : llvm::enumerate(getEpilogueOperands())) {
+    auto full = dyn_cast<MemRefType>(operand.getType());
+    if (full && full.getRank() == 2 && isColumnMajor(full) != isColumnMajor(d))
+      return emitOpError() << "epilogue operand " << index << " is full and must lie as D does, "
+                           << (isColumnMajor(d) ? "column by column" : "row by row");
+  }
   if (a.getElementType() != b.getElementType())
     return emitOpError() << "A is " << a.getElementType() << " but B is " << b.getElementType();
   if (!isa<FloatType, IntegerType>(getAcc()))

@@ -30,6 +30,10 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
     are vectors of length M and N, and a `scalar` operand is one run-time value. A full operand may lie where D does: all
     of it is read before any of D is written.
 
+    D and its full operands lie row by row (`strided<[?, 1]>`) or column by column (`strided<[1, ?]>`), all in the same
+    way. A `swapped` product is what `swap-operands` has made of another one, Dᵀ = Bᵀ · Aᵀ: its A and B are the second
+    and the first argument of the function.
+
     ```mlir
     tile.gemm tn %a, %b into %d acc(f32) operands(per_column %bias : memref<?xbf16>)
         schedule(#tile.schedule<mainloop = <k = 32, stages = 3>>) {
@@ -43,10 +47,10 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
   }];
   let arguments = (ins Tile_GemmLayout:$layout, Tile_InputMemRef:$a, Tile_InputMemRef:$b, Tile_OutputMemRef:$d,
                        TypeAttr:$acc, Variadic<AnyType>:$epilogue_operands, DefaultValuedAttr<I32ArrayAttr, "{}">:$kinds,
-                       OptionalAttr<Tile_ScheduleAttr>:$schedule);
+                       OptionalAttr<Tile_ScheduleAttr>:$schedule, UnitAttr:$swapped);
   let regions = (region SizedRegion<1>:$epilogue);
   let assemblyFormat = [{
-    $layout $a `,` $b `into` $d `acc` `(` $acc `)`
+    $layout $a `,` $b `into` $d (`swapped` $swapped^)? `acc` `(` $acc `)`
     (`operands` `(` custom<KindedOperands>($epilogue_operands, type($epilogue_operands), $kinds)^ `)`)?
     (`schedule` `(` $schedule^ `)`)? $epilogue attr-dict `:` type($a) `,` type($b) `,` type($d)
   }];

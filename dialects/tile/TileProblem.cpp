@@ -41,11 +41,16 @@ Attribute ProblemAttr::parse(AsmParser &parser, Type) {
     empty.push_back(StringAttr::get(parser.getContext(), letter));
     return success();
   };
+  bool swapped = false;
   while (succeeded(parser.parseOptionalComma())) {
     StringRef clause;
-    if (failed(parser.parseOptionalKeyword(&clause, {"operands", "empty"}))) {
-      parser.emitError(parser.getCurrentLocation(), "expected 'operands' or 'empty'");
+    if (failed(parser.parseOptionalKeyword(&clause, {"operands", "empty", "swapped"}))) {
+      parser.emitError(parser.getCurrentLocation(), "expected 'operands', 'empty' or 'swapped'");
       return {};
+    }
+    if (clause == "swapped") {
+      swapped = true;
+      continue;
     }
     if (parser.parseEqual() ||
         (clause == "operands" ? parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseOperand)
@@ -56,7 +61,7 @@ Attribute ProblemAttr::parse(AsmParser &parser, Type) {
     return {};
   return parser.getChecked<ProblemAttr>(loc, parser.getContext(), *layout, types[0], types[1], types[2], types[3],
                                         ArrayRef<OperandKind>(kinds), ArrayRef<Type>(operands),
-                                        ArrayRef<StringAttr>(empty));
+                                        ArrayRef<StringAttr>(empty), swapped);
 }
 
 void ProblemAttr::print(AsmPrinter &printer) const {
@@ -74,12 +79,12 @@ void ProblemAttr::print(AsmPrinter &printer) const {
     llvm::interleaveComma(getEmpty(), printer, [&](StringAttr letter) { printer << letter.getValue(); });
     printer << "]";
   }
-  printer << ">";
+  printer << (getSwapped() ? ", swapped>" : ">");
 }
 
 LogicalResult ProblemAttr::verify(function_ref<InFlightDiagnostic()> emitError, GemmLayout, Type a, Type b, Type acc,
                                   Type d, ArrayRef<OperandKind> kinds, ArrayRef<Type> operands,
-                                  ArrayRef<StringAttr> empty) {
+                                  ArrayRef<StringAttr> empty, bool) {
   if (kinds.size() != operands.size())
     return emitError() << "there are " << kinds.size() << " kinds of operands for " << operands.size() << " types";
   auto isElement = [](Type type) { return type && type.isIntOrFloat(); };

@@ -32,6 +32,9 @@ def Tile_TailKind : Tile_Enum<"TailKind", "how a persistent grid runs a last wav
 def Tile_WavesKind : Tile_Enum<"WavesKind", "how the CTAs of a persistent grid keep in step", [
     I32EnumAttrCase<"free", 0>, I32EnumAttrCase<"synchronized", 1>]>;
 
+def Tile_OperandsKind : Tile_Enum<"OperandsKind", "which of the two operands gives the rows of what is multiplied", [
+    I32EnumAttrCase<"as_given", 0>, I32EnumAttrCase<"swapped", 1>]>;
+
 def Tile_WorkPart : Tile_Enum<"WorkPart", "which of the tiles a loop over work tiles takes", [
     I32EnumAttrCase<"all", 0>, I32EnumAttrCase<"full_waves", 1>, I32EnumAttrCase<"tail_halves", 2>]>;
 
@@ -131,6 +134,7 @@ def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
     | `tail` | `whole`, `halves` | `halves`: a last wave that is at most half full runs as half tiles, so that twice as many CTAs take part; default `whole` |
     | `k_division` | `none`, `split(n)`, `scatter(n)`, `stream_k`, `hybrid` | how CTAs share the K of a tile, as in `#tile.k_division`; default `none` |
     | `waves` | `free`, `synchronized` | `synchronized`: before each work tile a CTA waits, for a bounded time, until the others have begun as many; default `free` |
+    | `operands` | `as_given`, `swapped` | `swapped`: the kernel computes Dᵀ = Bᵀ · Aᵀ, and all other fields are of that product: its A is B, its M is N; default `as_given` |
 
     ```mlir
     #tile.grid<tile = [128, 256], order = grouped(16), scheduler = persistent>
@@ -141,7 +145,8 @@ def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
                         Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$cluster, Tile_OptionalAttr<"RasterAttr">:$order,
                         Tile_OptionalEnum<"SchedulerKind">:$scheduler, Tile_OptionalInt:$ctasPerSm,
                         Tile_OptionalEnum<"LaunchKind">:$launch, Tile_OptionalEnum<"TailKind">:$tail,
-                        Tile_OptionalAttr<"KDivisionAttr">:$kDivision, Tile_OptionalEnum<"WavesKind">:$waves);
+                        Tile_OptionalAttr<"KDivisionAttr">:$kDivision, Tile_OptionalEnum<"WavesKind">:$waves,
+                        Tile_OptionalEnum<"OperandsKind">:$operands);
 }
 
 def Tile_RolesAttr : Tile_Attr<"Roles", "roles"> {
@@ -279,16 +284,18 @@ def Tile_ProblemAttr : Tile_Attr<"Problem", "problem"> {
     From level `cta` on, the host function and the kernel have this attribute beside the schedule, so that passes need
     not infer types from the remaining ops. The memrefs give the extents. `empty` names those of M, N and K that are
     known to be 0. To the kernel such an extent is known at run time, as any other that may be 0; whoever calls checks
-    it, and passes zeros of another K where K is empty, so that D is the epilogue of 0.
+    it, and passes zeros of another K where K is empty, so that D is the epilogue of 0. A problem is `swapped` if the first
+    two arguments of the host function are its B and its A, as `swap-operands` leaves them.
 
     ```mlir
     #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, operands = [per_column bf16, scalar f32]>
     #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, empty = [k]>
+    #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, swapped>
     ```
   }];
   let parameters = (ins EnumParameter<Tile_GemmLayout>:$layout, "::mlir::Type":$a, "::mlir::Type":$b,
                         "::mlir::Type":$acc, "::mlir::Type":$d, ArrayRefParameter<"OperandKind">:$kinds,
-                        ArrayRefParameter<"::mlir::Type">:$operands, ArrayRefParameter<"::mlir::StringAttr">:$empty);
+                        ArrayRefParameter<"::mlir::Type">:$operands, ArrayRefParameter<"::mlir::StringAttr">:$empty, DefaultValuedParameter<"bool", "false">:$swapped);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
 }

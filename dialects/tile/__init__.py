@@ -17,6 +17,7 @@ from .._tile_enum_gen import (  # noqa: F401
     KDivisionKind,
     LaunchKind,
     OperandKind,
+    OperandsKind,
     PackKind,
     RasterKind,
     RepeatKind,

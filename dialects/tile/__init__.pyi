@@ -7,6 +7,7 @@ from .._tile_enum_gen import GemmLayout as GemmLayout
 from .._tile_enum_gen import KDivisionKind as KDivisionKind
 from .._tile_enum_gen import LaunchKind as LaunchKind
 from .._tile_enum_gen import OperandKind as OperandKind
+from .._tile_enum_gen import OperandsKind as OperandsKind
 from .._tile_enum_gen import PackKind as PackKind
 from .._tile_enum_gen import RasterKind as RasterKind
 from .._tile_enum_gen import RepeatKind as RepeatKind

@@ -18,6 +18,7 @@ from lowtide.dialects._tile_enum_gen import (
     EpilogueMath,
     KDivisionKind,
     LaunchKind,
+    OperandsKind,
     PackKind,
     RepeatKind,
     SchedulerKind,
@@ -89,8 +90,8 @@ THREAD_COPIES = ("cp.async.", "staged.", "realigned.")  # to stages of a ring, b
 class Grid(_Part):
     """`#tile.grid`: which CTA computes which tile of D, in which order.
 
-    `cluster`, `ctas_per_sm`, `launch`, `tail`, `k_division` and `waves` may stay None: [1, 1], one, serialized, whole,
-    none, free.
+    `cluster`, `ctas_per_sm`, `launch`, `tail`, `k_division`, `waves` and `operands` may stay None: [1, 1], one,
+    serialized, whole, none, free, as_given.
     """
 
     tile: Extents2 | None = field(default=None, metadata=_is(Integers(2, "[M, N]")))
@@ -102,6 +103,7 @@ class Grid(_Part):
     tail: TailKind | None = field(default=None, metadata=_is(Word(TailKind)))
     k_division: KDivision | None = field(default=None, metadata=_is(K_DIVISION))
     waves: WavesKind | None = field(default=None, metadata=_is(Word(WavesKind)))
+    operands: OperandsKind | None = field(default=None, metadata=_is(Word(OperandsKind)))
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,22 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A memref in global memory: byte address, extents, elements from row to row. A vector has one extent."""
+    """A memref in global memory: byte address, extents, elements from row to row. A vector has one extent.
+
+    Where it is `is_column_major`, `row_stride` is from column to column, and rows are neighbours.
+    """
 
     name: str
     address: int
     shape: tuple[int, ...]
     row_stride: int
     element: Scalar
+    is_column_major: bool = False
 
     def addresses(self, rows: Any, columns: Any) -> Ints:
         """Byte addresses of elements; a vector's are its columns'."""
+        if self.is_column_major:
+            rows, columns = columns, rows
         return self.address + (np.asarray(rows, np.int64) * self.row_stride + columns) * self.element.bytes
 
 
@@ -76,6 +82,9 @@ def load_inside(state: AgentState, op: Described, window: Window) -> NDArray[Any
     if rows == 0 or columns == 0:
         empty = (1 if window.kind == "per_column" else rows, 1 if window.kind == "per_row" else columns)
         return np.zeros(empty, state.machine.domain.payload)
+    if window.matrix.is_column_major:
+        addresses = window.matrix.addresses(window.row, window.column + np.arange(columns))
+        return memory.load(access, addresses, element.name, rows, align=_alignment(addresses, element.bytes)).T
     if window.kind == "full":
         addresses = window.matrix.addresses(window.row + np.arange(rows), window.column)
         return memory.load(access, addresses, element.name, columns, align=_alignment(addresses, element.bytes))
@@ -97,16 +106,18 @@ def store_inside(state: AgentState, op: Described, window: Window, payload: Any)
     """Write the part of a full window that lies in its matrix: the agent writes its share of the rows."""
     rows, columns = window.inside
     if rows and columns:
-        element = window.matrix.element
-        addresses = window.matrix.addresses(window.row + np.arange(rows)[state.share], window.column)
-        state.machine.memory.store(
-            state.access(op),
-            addresses,
-            payload[state.share],
-            element.name,
-            columns,
-            align=_alignment(addresses, element.bytes),
-        )
+        element, share = window.matrix.element, np.arange(rows)[state.share]
+        if window.matrix.is_column_major:  # one element at a time: the share need not be of neighbours
+            addresses = window.matrix.addresses(window.row + share[:, None], window.column + np.arange(columns))
+            addresses, payload, run = addresses.reshape(-1), payload[share].reshape(-1, 1), 1
+        else:
+            addresses, payload, run = (
+                window.matrix.addresses(window.row + share, window.column),
+                payload[share],
+                columns,
+            )
+        align = _alignment(addresses, element.bytes) if run > 1 else element.bytes
+        state.machine.memory.store(state.access(op), addresses, payload, element.name, run, align=align)
 
 
 def load_elements(state: AgentState, op: Described, window: Window, rows: Ints, columns: Ints) -> NDArray[Any]:

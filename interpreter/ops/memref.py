@@ -38,6 +38,7 @@ def extract_aligned_pointer(state: AgentState, op: DecodedOp) -> None:
 def extract_strided_metadata(state: AgentState, op: DecodedOp) -> None:
     matrix = _matrix(state, op)
     strides = (matrix.row_stride, 1) if len(matrix.shape) == 2 else (1,)
+    strides = strides[::-1] if matrix.is_column_major else strides
     for slot, value in zip(op.results, (matrix, 0, *matrix.shape, *strides), strict=True):
         state.values[slot] = value
 

@@ -53,11 +53,20 @@ class Vector:
 
 @dataclass(frozen=True)
 class MemRef:
-    """`shape` has None where an extent is dynamic; `layout` is that of shared memory, None for global memory."""
+    """`shape` has None where an extent is dynamic; `layout` is that of shared memory, None for global memory.
+
+    `is_column_major`: the columns of a matrix in global memory are contiguous, not its rows.
+    """
 
     shape: tuple[int | None, ...]
     element: Scalar
     layout: SharedLayout | None
+    is_column_major: bool = False
+
+    @property
+    def shape_as_it_lies(self) -> tuple[int | None, ...]:
+        """The shape of the array that is passed: its last dimension is contiguous."""
+        return self.shape[::-1] if self.is_column_major else self.shape
 
     @property
     def bytes(self) -> int:
@@ -191,7 +200,10 @@ def _memref(type: ir.MemRefType) -> MemRef:
     dynamic = ir.ShapedType.get_dynamic_size()
     shape = tuple(None if size == dynamic else size for size in type.shape)
     if "workgroup" not in str(type.memory_space or ""):
-        return MemRef(shape, _element(type.element_type), None)
+        is_strided = len(shape) == 2 and isinstance(type.layout, ir.StridedLayoutAttr)
+        strides: list[int] = type.get_strides_and_offset()[0] if is_strided else []
+        is_column_major = strides[:1] == [1] and strides[1:] != [1]
+        return MemRef(shape, _element(type.element_type), None, is_column_major)
     if isinstance(type.layout, tile.LayoutAttr):
         layout = SharedLayout(nested(type.layout.shape), nested(type.layout.stride), _swizzle(type.layout.swizzle))
     else:

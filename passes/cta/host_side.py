@@ -79,17 +79,21 @@ def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
     a_m, a_k = (0, 1) if a_is_mk(layout) else (1, 0)
     b_n, b_k = (0, 1) if b_is_nk(layout) else (1, 0)
     k = extent(gemm.a, a_k)
+    # The messages are of what was asked for.
+    first, second, rows, columns = (
+        ("B", "A", "N columns", "M rows") if gemm.swapped else ("A", "B", "M rows", "N columns")
+    )
     checks = [
-        (gemm.a, a_m, m, "A and D must have the same M"),
-        (gemm.b, b_n, n, "B and D must have the same N"),
+        (gemm.a, a_m, m, f"{first} and D must have the same {rows[0]}"),
+        (gemm.b, b_n, n, f"{second} and D must have the same {columns[0]}"),
         (gemm.b, b_k, k, "A and B must have the same K"),
     ]
     for position, (operand, kind) in enumerate(zip(gemm.epilogue_operands, operand_kinds(gemm), strict=True)):
         if kind in (OperandKind.full, OperandKind.per_row):
-            checks.append((operand, 0, m, f"epilogue operand {position} must have M rows"))
+            checks.append((operand, 0, m, f"epilogue operand {position} must have {rows}"))
         if kind in (OperandKind.full, OperandKind.per_column):
             checks.append(
-                (operand, 1 if kind is OperandKind.full else 0, n, f"epilogue operand {position} must have N columns")
+                (operand, 1 if kind is OperandKind.full else 0, n, f"epilogue operand {position} must have {columns}")
             )
     for operand, dim, expected, message in checks:
         agrees = Builder.index().eq(extent(operand, dim), expected)

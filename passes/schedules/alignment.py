@@ -45,8 +45,9 @@ def moved_alignment(name: str, schedule: Schedule, problem: Problem) -> int:
 
 
 def alignments_of(schedule: Schedule, problem: Problem, of: Alignment = alignment_of) -> dict[str, int]:
-    """`alignment_of`, or `moved_alignment`, of each matrix, by name."""
-    return {name: of(name, schedule, problem) for name in MATRICES}
+    """`alignment_of`, or `moved_alignment`, of each matrix that is given, by name: A is B where they are swapped."""
+    of_kernel = {"a": "b", "b": "a"} if problem.swapped else {}
+    return {name: of(of_kernel.get(name, name), schedule, problem) for name in MATRICES}
 
 
 def alignments_in(module: ir.Module, of: Alignment = alignment_of) -> Mapping[str, int]:

@@ -5,9 +5,9 @@ by estimated cost, and the first that passes the rules is taken: checking the ru
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from lowtide.dialects.tile import StorePath, TailKind
+from lowtide.dialects.tile import OperandsKind, StorePath, TailKind
 from lowtide.dialects.tile.fields import Roles, cooperative, pingpong
 from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
@@ -47,7 +47,23 @@ class Choice:
 
 
 def choose(problem: Problem, target: Target, given: Schedule) -> Choice:
-    """Decides every field that `given` leaves open. Raises ScheduleError where no candidate is legal."""
+    """Decides every field that `given` leaves open. Raises ScheduleError where no candidate is legal.
+
+    Where the operands are swapped, the other fields are those of the swapped problem.
+    """
+    if problem.swapped or given.grid.operands is OperandsKind.as_given:
+        return _choose(problem, target, given)
+    if given.grid.operands is OperandsKind.swapped:
+        return _choose(problem.swap(), target, given)
+    if not problem.d_is_column_major:
+        return _choose(problem, target, given)
+    choice = _choose(problem.swap(), target, given.set({"grid.operands": OperandsKind.swapped}))
+    why = {"grid.operands": "D lies column by column: its transpose, Bᵀ · Aᵀ, lies row by row"}
+    return replace(choice, reasons=choice.reasons | why)
+
+
+def _choose(problem: Problem, target: Target, given: Schedule) -> Choice:
+    """The schedule of a problem as the kernel computes it."""
     message = broken_field(given, problem, target)
     if message is not None:
         raise ScheduleError(message)

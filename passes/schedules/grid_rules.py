@@ -2,7 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 
-from lowtide.dialects.tile import KDivisionKind, LaunchKind, RasterKind, SchedulerKind, StorePath, TailKind, WavesKind
+from lowtide.dialects.tile import (
+    KDivisionKind,
+    LaunchKind,
+    OperandsKind,
+    RasterKind,
+    SchedulerKind,
+    StorePath,
+    TailKind,
+    WavesKind,
+)
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.facts import shared_memory_bytes, threads_of, warps_along_k
@@ -25,6 +34,18 @@ _COUNTED = {
     RasterKind.groups: "a group has at least 1 tile row and column",
     RasterKind.hilbert: "",
 }
+
+
+def operands(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """Operands that are swapped where the schedule says so, and D in rows as the kernel sees it."""
+    wanted = schedule.grid.operands is OperandsKind.swapped
+    if problem.swapped != wanted:
+        is_, asks = ("swapped", "as_given") if problem.swapped else ("as_given", "swapped")
+        yield f"grid.operands = {asks}, but the product is {is_}; lower again from the problem that was asked for"
+    elif problem.d_is_column_major:
+        other = OperandsKind.as_given if wanted else OperandsKind.swapped
+        own = schedule.grid.operands or OperandsKind.as_given
+        yield f"grid.operands = {own} leaves a D that the kernel would store column by column; take {other}"
 
 
 def extents(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

@@ -23,6 +23,7 @@ _OPTIONAL = (
     "grid.tail",
     "grid.k_division",
     "grid.waves",
+    "grid.operands",
     "mainloop.prologue",
     "mainloop.unroll",
     "mainloop.a.stage",
@@ -70,6 +71,7 @@ def _elements(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
 
 _VALUE_RULES: tuple[Rule, ...] = (
     _elements,
+    grid_rules.operands,
     grid_rules.extents,
     grid_rules.order,
     grid_rules.tile,

@@ -93,7 +93,8 @@ def problem_of(kernel: tile.KernelOp) -> Problem:
         raise Refusal(
             kernel, "has no problem; write #tile.problem beside its schedule, or lower again from level problem"
         )
-    return Problem.of_attribute(kernel.attributes["problem"])
+    d = next((x.type for x in kernel.body.blocks[0].arguments[2:3] if isinstance(x.type, ir.MemRefType)), None)
+    return Problem.of_attribute(kernel.attributes["problem"], d)
 
 
 def bytes_of(op: ir.OpView, buffer: ir.Type) -> int:

@@ -1,6 +1,6 @@
 """The problem that a `tile.gemm` or a kernel computes: sizes, layout, element types, kinds of epilogue operands."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from mlir import ir
@@ -20,6 +20,35 @@ _K_IS_LAST = {
     GemmLayout.nn: (False, True),
     GemmLayout.nt: (False, False),
 }
+
+
+# The layout of Dᵀ = Bᵀ · Aᵀ, by that of D = A · B: B, as it lies, is its A.
+_SWAPPED = {
+    GemmLayout.tn: GemmLayout.tn,
+    GemmLayout.tt: GemmLayout.nn,
+    GemmLayout.nn: GemmLayout.tt,
+    GemmLayout.nt: GemmLayout.nt,
+}
+_SWAPPED_KINDS = {OperandKind.per_row: OperandKind.per_column, OperandKind.per_column: OperandKind.per_row}
+
+
+def swapped_layout(layout: GemmLayout) -> GemmLayout:
+    """The layout of Dᵀ = Bᵀ · Aᵀ, where A and B lie as they did."""
+    return _SWAPPED[layout]
+
+
+def swapped_kind(kind: OperandKind) -> OperandKind:
+    """The kind, in Dᵀ, of an operand of D."""
+    return _SWAPPED_KINDS.get(kind, kind)
+
+
+def is_column_major(type_: ir.Type) -> bool:
+    """Whether the columns of a matrix are contiguous, and rows not known to be: `strided<[1, ?]>`."""
+    memref = ir.MemRefType(type_)
+    if memref.rank != 2 or not isinstance(memref.layout, ir.StridedLayoutAttr):
+        return False
+    strides, _ = memref.get_strides_and_offset()
+    return bool(strides[0] == 1 and strides[1] != 1)
 
 
 def a_is_mk(layout: GemmLayout) -> bool:
@@ -65,6 +94,9 @@ def static_extent(memref: ir.MemRefType, dim: int) -> int | None:
     return None if memref.is_dynamic_dim(dim) else memref.get_dim_size(dim) or None
 
 
+_EXCHANGED = str.maketrans("mn", "nm")
+
+
 @dataclass(frozen=True)
 class Problem:
     """Sizes (None: known at run time), layout and element types (names of rows of `lowtide.elements`) of a GEMM.
@@ -88,10 +120,34 @@ class Problem:
     """Whether the epilogue calls functions (erf, exp, …), which need many registers."""
     empty: str = ""
     """Those of m, n and k that are known to be 0, where a kernel or a host function says it."""
+    d_is_column_major: bool = False
+    """Whether D and its full operands lie column by column."""
+    swapped: bool = False
+    """Whether this is Dᵀ = Bᵀ · Aᵀ of what was asked for."""
 
     def operand(self, name: str) -> str:
         """The element type of `a` or `b`."""
         return {"a": self.a, "b": self.b}[name]
+
+    def swap(self) -> "Problem":
+        """Dᵀ = Bᵀ · Aᵀ, where A, B and D lie as they did."""
+        return replace(
+            self,
+            m=self.n,
+            n=self.m,
+            a=self.b,
+            b=self.a,
+            layout=swapped_layout(self.layout),
+            kinds=tuple(map(swapped_kind, self.kinds)),
+            empty=self.empty.translate(_EXCHANGED),
+            d_is_column_major=not self.d_is_column_major,
+            swapped=not self.swapped,
+        )
+
+    @property
+    def asked(self) -> "Problem":
+        """The problem that was asked for."""
+        return self.swap() if self.swapped else self
 
     @classmethod
     def of(cls, gemm: tile.GemmOp) -> "Problem":
@@ -114,16 +170,23 @@ class Problem:
                 op.operation.name.startswith("math.") and op.operation.name != "math.absf"
                 for op in gemm.epilogue.blocks[0].operations
             ),
+            d_is_column_major=is_column_major(d),
+            swapped=bool(gemm.swapped),
         )
 
     @classmethod
-    def of_attribute(cls, attribute: tile.ProblemAttr) -> "Problem":
-        """The problem that a kernel or a host function carries; its sizes are left open."""
+    def of_attribute(cls, attribute: tile.ProblemAttr, d_type: ir.Type | None = None) -> "Problem":
+        """The problem that a kernel or a host function carries, with D of this type; its sizes are left open."""
         a, b, acc, d = map(element_name, attribute.types)
         kinds = tuple(OperandKind[kind] for kind, _ in attribute.operands)
         types = tuple(element_name(type_) for _, type_ in attribute.operands)
         layout = GemmLayout[attribute.layout]
-        return cls(None, None, None, a, b, acc, d, layout, kinds, types, empty=attribute.empty)
+        return cls(
+            *(None, None, None, a, b, acc, d, layout, kinds, types),
+            empty=attribute.empty,
+            d_is_column_major=d_type is not None and is_column_major(d_type),
+            swapped=attribute.swapped,
+        )
 
 
 def problem_in(module: ir.Module) -> Problem | None:
@@ -134,7 +197,8 @@ def problem_in(module: ir.Module) -> Problem | None:
         if op.name == tile.GemmOp.OPERATION_NAME:
             found.append(Problem.of(op.opview))
         elif "tile.problem" in op.attributes:
-            found.append(Problem.of_attribute(op.attributes["tile.problem"]))
+            d_type = op.regions[0].blocks[0].arguments[2].type
+            found.append(Problem.of_attribute(op.attributes["tile.problem"], d_type))
         return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
 
     module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
@@ -154,6 +218,7 @@ def problem_attribute(gemm: tile.GemmOp) -> tile.ProblemAttr:
         operand_kinds(gemm),
         operands,
         "".join(letter for letter in "mnk" if letter in empty_extents(gemm)),
+        bool(gemm.swapped),
     )
 
 

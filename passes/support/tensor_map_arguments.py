@@ -57,14 +57,14 @@ def _assert_whole_panels(matrix: ir.Value, map_type: sm.TensorMapType) -> None:
     )
 
 
-def _assert_whole_rows(matrix: ir.Value) -> None:
-    """The host's check that the rows of a matrix that TMA stores to are a multiple of 16 bytes."""
+def _assert_whole_rows(matrix: ir.Value, letter: str) -> None:
+    """The host's check that rows of a matrix that TMA stores to, of `letter` elements, are multiples of 16 bytes."""
     unit = max(1, 128 // element_bits(ir.MemRefType(matrix.type).element_type))
     _assert_multiple(
         matrix,
         unit,
-        f"epilogue.path = tma: N must be a multiple of {unit}, since TMA stores whole 16 bytes and would overwrite "
-        "what lies behind a row of D; pad N, or compile with epilogue.path = smem",
+        f"epilogue.path = tma: {letter} must be a multiple of {unit}, since TMA stores whole 16 bytes and would "
+        f"overwrite what lies behind a row of D; pad {letter}, or compile with epilogue.path = smem",
     )
 
 
@@ -74,6 +74,11 @@ def _assert_multiple(matrix: ir.Value, unit: int, message: str) -> None:
     is_multiple = build.eq(build.urem(extent(matrix, 1), unit), 0)
     if not constant_of(is_multiple):
         cf.assert_(is_multiple, message)
+
+
+def _is_swapped(kernel: tile.KernelOp) -> bool:
+    """Whether the kernel's rows are those of the N that was asked for."""
+    return "problem" in kernel.attributes and bool(kernel.attributes["problem"].swapped)
 
 
 class TensorMapArguments:
@@ -112,7 +117,7 @@ class TensorMapArguments:
                 if rank > 2:
                     _assert_whole_panels(self.launch.args[position], type_)
                 if is_written and not self.packs_output and all(position != other for other, _ in self.found):
-                    _assert_whole_rows(self.launch.args[position])
+                    _assert_whole_rows(self.launch.args[position], "M" if _is_swapped(self.kernel) else "N")
                 self.passed.append(sm.TensorMapOp(type_, self.launch.args[position]).result)
             self.found[position, type_] = self.entry.add_argument(type_, ir.Location.unknown())
         return self.found[position, type_]

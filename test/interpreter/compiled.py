@@ -72,13 +72,14 @@ def inputs_of(spec: lt.GemmSpec, m: int, n: int, k: int, seed: int = 0, anywhere
     shapes = {
         "a": (m, k) if spec.layout[0] == "t" else (k, m),
         "b": (n, k) if spec.layout[1] == "n" else (k, n),
-        "d": (m, n),
+        "d": (m, n) if spec.d_order == "row" else (n, m),
     }
     given: dict[str, Any] = {
         name: rng.integers(-3, 4, shape) if anywhere else aligned(rng, *shape) for name, shape in shapes.items()
     }
     for operand in spec.operands:
         shape = operand.shape(m, n)
+        shape = shape[::-1] if spec.d_order == "column" else shape
         extents = (*shape[:-1], shape[-1] + 3) if len(shape) == 2 else shape
         values = rng.integers(-3, 4, extents)
         given[operand.name] = int(values) if not shape else values[..., : shape[-1]]

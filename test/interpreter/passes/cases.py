@@ -8,7 +8,8 @@ from lowtide.dialects.levels import Level
 from lowtide.passes.pipeline import REGISTRY, STEPS
 
 # The passes on math ops have tests of their own; those on roles leave these kernels as they are, as is tested; so does
-# divide-k where K is not divided, carry-staged-loads where no copy goes through registers. PACKING: test_packing.py.
+# divide-k where K is not divided, carry-staged-loads where no copy goes through registers, swap-operands where D lies
+# row by row. PACKING: test_packing.py.
 MATH = ("expand-math", "convert-math-to-intrinsics")
 WITH_ROLES = ("overlap-launches", "specialize-roles", "bind-wgmma", "bind-tma", "verify-mbarriers", "verify-registers")
 PACKING = ("pack-operands", "launch-copies")
@@ -18,7 +19,8 @@ EVERY = tuple(
     for level, steps in STEPS.items()
     if level <= Level.NVVM
     for step in steps
-    if step.name in OURS and step.name not in (*MATH, *WITH_ROLES, *PACKING, "divide-k", "carry-staged-loads")
+    if step.name in OURS
+    and step.name not in (*MATH, *WITH_ROLES, *PACKING, "divide-k", "carry-staged-loads", "swap-operands")
 )
 
 # The passes that a detail of the K loop, of the fragments, or of the epilogue passes through.
@@ -45,6 +47,16 @@ CASES = [
         (*STAGED, "lower-epilogue"),
         spec("tt"),
         anywhere=True,
+    ),
+    *(
+        Case(
+            f"swapped-{layout}",
+            "grid.tile = [32, 32], k = 32, atoms = [1, 1, 1], stages = 2, scheduler = persistent",
+            ((45, 101, 40), (1, 1, 1)),
+            ("swap-operands", "tile-to-ctas") if layout == "tt" else ("swap-operands",),
+            spec(layout, epilogue=every_kind, d_order="column"),
+        )
+        for layout in ("tn", "tt", "nn", "nt")
     ),
     Case("two-stages", "grid.tile = [32, 32], k = 32, atoms = [1, 1, 1], stages = 2", trips(2, 32), LOOP),
     # Where a step of K is one slice there is nothing to split.

@@ -90,6 +90,28 @@ def test_the_output_is_allocated_with_aligned_rows_from_the_streams_pool(fake: F
     assert fake.launches[1].stream == 5
 
 
+def by_columns() -> dict[str, Any]:
+    """The sample kernel as the compiler describes one whose D lies by columns."""
+    manifest = sample_manifest(dtype="f16")
+    manifest["spec"]["d_order"] = "column"
+    return manifest
+
+
+def test_an_output_by_columns_is_allocated_as_it_lies(fake: FakeDriver, torch: FakeTorch) -> None:
+    kernel = kernel_from(by_columns())
+    d = kernel(Tensor(aligned(M, K)), Tensor(aligned(21, K)))
+    assert (d.shape, d.stride()) == ((21, M), (M, 1))
+    with pytest.raises(LaunchError, match=r"operand d: shape \(40, 21\) makes n = 40, .* d must be \(n, m\)"):
+        kernel(Tensor(aligned(M, K)), Tensor(aligned(21, K)), out=Tensor(aligned(M, 24)[:, :21]))
+
+
+def test_an_unknown_order_of_d_is_refused() -> None:
+    manifest = by_columns()
+    manifest["spec"]["d_order"] = "diagonal"
+    with pytest.raises(LoadError, match=r"spec\.d_order is 'diagonal', must be one of row, column"):
+        kernel_from(manifest)
+
+
 def test_other_libraries_must_give_the_output(fake: FakeDriver) -> None:
     a, b, _ = arrays()
     with pytest.raises(LaunchError, match=r"pass out= with shape \(40, 24\), dtype f16 and rows of 24 elements"):

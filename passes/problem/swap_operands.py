@@ -1,0 +1,79 @@
+"""swap-operands: compute Dᵀ = Bᵀ · Aᵀ in place of D = A · B, where the schedule says so.
+
+Before   tile.gemm tt %a, %b into %d acc(f32) operands(per_column %bias : …) schedule(<grid = <operands = swapped, …>>)
+           : memref<MxKxT>, memref<KxNxT>, memref<MxNxT, strided<[1, ?]>>
+After    tile.gemm nn %b, %a into %d swapped acc(f32) operands(per_row %bias : …) schedule(…)
+           : memref<KxNxT>, memref<MxKxT>, memref<NxMxT, strided<[?, 1]>>
+         No element moves: B, as it lies, is the A of the product, and D and its full operands are seen with their
+         dimensions exchanged, by the function's arguments. tn and nt stay, tt and nn change places; per_row and
+         per_column change places; the region, which is of single elements, stays. The schedule is of the new product.
+Needs    level problem, with a complete schedule; D and its full operands are arguments of the function.
+Refuses  a D, or a full operand, that is no argument of its function, or that another op reads.
+Test     test/lit/passes/problem/swap-operands.mlir, swap-operands-invalid.mlir, test/interpreter/test_swapped.py
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+
+from lowtide.dialects import tile
+from lowtide.dialects.enums import gemm_layout, operand_kinds
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile import OperandKind, OperandsKind
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.support.kernels import schedule_if_any
+from lowtide.passes.support.problem import swapped_kind, swapped_layout
+from lowtide.passes.support.rewriting import before, erase
+from lowtide.targets import Target
+
+
+@dataclass(frozen=True)
+class SwapOperands(Pass):
+    """Exchanges A and B of each tile.gemm whose schedule asks for it and that is not swapped yet."""
+
+    name: ClassVar[str] = "swap-operands"
+    needs: ClassVar[Level] = Level.PROBLEM
+    gives: ClassVar[Level] = Level.PROBLEM
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for gemm in walk(module, tile.GemmOp):
+            schedule = schedule_if_any(gemm)
+            if schedule is not None and schedule.grid.operands is OperandsKind.swapped and not gemm.swapped:
+                _swap(gemm)
+
+
+def _swap(gemm: tile.GemmOp) -> None:
+    kinds = operand_kinds(gemm)
+    full = [value for value, kind in zip(gemm.epilogue_operands, kinds, strict=True) if kind is OperandKind.full]
+    for matrix in dict.fromkeys([gemm.d, *full]):
+        _transpose(gemm, matrix)
+    with before(gemm), gemm.operation.location:
+        swapped = tile.GemmOp(
+            swapped_layout(gemm_layout(gemm)),
+            gemm.b,
+            gemm.a,
+            gemm.d,
+            gemm.acc,
+            list(gemm.epilogue_operands),
+            kinds=[swapped_kind(kind) for kind in kinds],
+            schedule=gemm.schedule,
+            swapped=True,
+        )
+    gemm.epilogue.blocks[0].append_to(swapped.epilogue)
+    erase(gemm)
+
+
+def _transpose(gemm: tile.GemmOp, matrix: ir.Value) -> None:
+    """Give an argument of the function the type of the same matrix with its dimensions exchanged."""
+    block = matrix.owner
+    if not isinstance(block, ir.Block) or any(use.owner != gemm.operation for use in matrix.uses):
+        raise Refusal(
+            gemm, "exchanges the dimensions of D and of full operands, which must be arguments that it alone reads"
+        )
+    type_ = ir.MemRefType(matrix.type)
+    strides, offset = type_.get_strides_and_offset()
+    layout = ir.StridedLayoutAttr.get(offset, strides[::-1])
+    matrix.set_type(ir.MemRefType.get(type_.shape[::-1], type_.element_type, layout))
+    types = [argument.type for argument in block.arguments]
+    block.owner.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))

@@ -1,0 +1,46 @@
+// Operands that must be swapped, or must not be.
+// RUN: lowtide-opt %s -p choose-schedule --split-input-file --verify-diagnostics
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!columns = memref<?x?xbf16, strided<[1, ?]>>
+module attributes {tile.level = "problem", tile.target = "sm_80"} {
+  func.func @columns(%a: !mat, %b: !mat, %d: !columns) {
+    // expected-error @below {{grid.operands = as_given leaves a D that the kernel would store column by column; take swapped}}
+    tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <operands = as_given>>) {
+    ^bb0(%x: f32):
+      %0 = arith.truncf %x : f32 to bf16
+      tile.yield %0 : bf16
+    } : !mat, !mat, !columns
+    return
+  }
+}
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.level = "problem", tile.target = "sm_80"} {
+  func.func @rows(%a: !mat, %b: !mat, %d: !mat) {
+    // expected-error @below {{grid.operands = swapped leaves a D that the kernel would store column by column; take as_given}}
+    tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <operands = swapped>>) {
+    ^bb0(%x: f32):
+      %0 = arith.truncf %x : f32 to bf16
+      tile.yield %0 : bf16
+    } : !mat, !mat, !mat
+    return
+  }
+}
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.level = "problem", tile.target = "sm_80"} {
+  func.func @edited(%a: !mat, %b: !mat, %d: !mat) {
+    // expected-error @below {{grid.operands = as_given, but the product is swapped; lower again from the problem that was asked for}}
+    tile.gemm tn %b, %a into %d swapped acc(f32) schedule(#tile.schedule<grid = <operands = as_given>>) {
+    ^bb0(%x: f32):
+      %0 = arith.truncf %x : f32 to bf16
+      tile.yield %0 : bf16
+    } : !mat, !mat, !mat
+    return
+  }
+}
