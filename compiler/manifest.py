@@ -25,7 +25,7 @@ from lowtide.passes.support.kernels import cluster_shape
 from lowtide.passes.support.problem import Problem, element_name, is_column_major
 from lowtide.passes.support.rewriting import defining_op
 from lowtide.runtime.epilogue import check_program
-from lowtide.runtime.manifest import FORMAT, KIND_DIMS, OPERAND_DIMS, OUTPUT_DIMS
+from lowtide.runtime.manifest import BATCH, FORMAT, KIND_DIMS, OPERAND_DIMS, OUTPUT_DIMS
 
 # What a miss of a TMA load brings to L2 at least, in bytes.
 L2_PROMOTION = 256
@@ -35,8 +35,8 @@ _OF_WORKSPACES = ("memref.dim", "memref.extract_aligned_pointer_as_index")
 _MOST_ORIGIN = 1 << 16
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _D = 2  # among the arguments
-_ROW_STRIDE = 4  # among the results of memref.extract_strided_metadata of a matrix
-_EXAMPLE = {"m": 300, "n": 520, "k": 264}
+_BATCH_RANK = 3  # of a batch of matrices
+_EXAMPLE = {"m": 300, "n": 520, "k": 264, BATCH: 3}
 # Predicates of arith.cmpi and arith.cmpf, by their numbers in IR.
 _CMPI = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
 _CMPF = tuple(
@@ -74,7 +74,9 @@ def manifest_of(lowered_text: str, origin_text: str, schedule: str) -> dict[str,
             "epilogue": epilogue_text,
             "epilogue_program": epilogue_program,
             "origin": origin_text if len(origin_text) <= _MOST_ORIGIN else None,
-            "example": {key: value if spec[key] is None else spec[key] for key, value in _EXAMPLE.items()},
+            "example": {
+                key: value if spec[key] is None else spec[key] for key, value in _EXAMPLE.items() if key in spec
+            },
             "arguments": arguments,
             "host": _HostOps(module, function, names).entries,
         }
@@ -98,7 +100,7 @@ def _facts(function: ir.OpView) -> dict[str, Any]:
 
 
 def _dims(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """The problem extents of a's, b's and d's dimensions."""
+    """The problem extents of a's, b's and d's dimensions, behind that of a batch."""
     return [*OPERAND_DIMS[facts["layout"]], OUTPUT_DIMS[facts["d_order"]]]
 
 
@@ -116,7 +118,8 @@ def _arguments(
         dtype = element_name(type_.element_type if is_memref else type_)
         alignment = alignments[name] if kind == "matrix" else element_type(dtype).bytes
         extents = shape_as_it_lies(type_) if is_memref else []
-        shape = [0 if letter in facts["empty"] else x for letter, x in zip(dims, extents, strict=True)]
+        whole = (*[BATCH] * (len(extents) - len(dims)), *dims)
+        shape = [0 if letter in facts["empty"] else x for letter, x in zip(whole, extents, strict=True)]
         entries.append(
             {
                 "name": name,
@@ -134,8 +137,9 @@ def _arguments(
 def _spec(arguments: list[dict[str, Any]], facts: Mapping[str, Any], dims: list[tuple[str, ...]]) -> dict[str, Any]:
     extents: dict[str, int | None] = {"m": None, "n": None, "k": None}
     for argument, letters in zip(arguments, dims, strict=False):
-        for letter, extent in zip(letters, argument["shape"], strict=True):
-            extents[letter] = extent if extents[letter] is None else extents[letter]
+        *batch, rows, columns = argument["shape"]
+        for letter, extent in zip((*[BATCH] * len(batch), *letters), (*batch, rows, columns), strict=True):
+            extents[letter] = extent if extents.get(letter) is None else extents[letter]
     dtypes = {name: arguments[i]["dtype"] for i, name in enumerate(("a", "b", "d"))}
     order = {} if facts["d_order"] == "row" else {"d_order": facts["d_order"]}
     return {**extents, **dtypes, "acc": facts["acc"], "layout": facts["layout"], **order}
@@ -200,7 +204,11 @@ class _HostOps:
         if name == "memref.dim":
             self.names[op.results[0]] = self._extent(op.operands[0], self.constants[op.operands[1]])
         elif name == "memref.extract_strided_metadata":
-            place = _ROW_STRIDE + is_column_major(op.operands[0].type)
+            rank = ir.MemRefType(op.operands[0].type).rank
+            if rank == _BATCH_RANK:
+                self.names[op.results[2 + rank]] = self._ask("memref.batch_stride", op.operands[0])
+            # Of a matrix by columns the stride that is not 1 is the last one. A batch of vectors is a matrix here.
+            place = 2 * rank + is_column_major(op.operands[0].type)
             self.names[op.results[place]] = self._row_stride(op.operands[0])
         elif name == "memref.extract_aligned_pointer_as_index":
             self.names[op.results[0]] = self._address(op.operands[0])

@@ -65,14 +65,15 @@ def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
 
 
 def _matrix(shape: tuple[int | None, ...], dtype: str) -> ir.Type:
-    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-    return ir.MemRefType.get(_extents(*shape), ir_type(dtype), ir.StridedLayoutAttr.get(0, [dynamic, 1]))
+    """All but the last dimension have strides that are known at run time."""
+    strides = [ir.ShapedType.get_dynamic_stride_or_offset()] * (len(shape) - 1) + [1]
+    return ir.MemRefType.get(_extents(*shape), ir_type(dtype), ir.StridedLayoutAttr.get(0, strides))
 
 
 def _output(spec: GemmSpec, dtype: str) -> ir.Type:
     """D, or a full operand: in terms of (M, N), so that a column lies contiguous where the spec says so."""
     if spec.d_order == "row":
-        return _matrix((spec.m, spec.n), dtype)
+        return _matrix(spec.d_shape, dtype)
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
     return ir.MemRefType.get(_extents(spec.m, spec.n), ir_type(dtype), ir.StridedLayoutAttr.get(0, [1, dynamic]))
 
@@ -87,4 +88,6 @@ def _operand_type(spec: GemmSpec, kind: OperandKind, dtype: str) -> ir.Type:
     if kind is OperandKind.SCALAR:
         return ir_type(dtype)
     extent = spec.m if kind is OperandKind.PER_ROW else spec.n
+    if spec.is_batched:
+        return _matrix((*spec.batch_shape, extent), dtype)
     return ir.MemRefType.get(_extents(extent), ir_type(dtype))

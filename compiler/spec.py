@@ -3,7 +3,8 @@
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from enum import Enum
+from typing import Any, Final
 
 from lowtide.compiler.dtypes import choices
 from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, trace
@@ -16,12 +17,27 @@ D_ORDERS = ("row", "column")
 LARGEST_EXTENT = 2**31 - 1  # inside a tile, and for extents, indices are 32-bit
 
 
+class Unbatched(Enum):
+    """What `GemmSpec.batch` is where there is one product; None would be a batch known at run time."""
+
+    UNBATCHED = "unbatched"
+
+    def __repr__(self) -> str:
+        return f"lowtide.{self.name}"
+
+
+UNBATCHED: Final = Unbatched.UNBATCHED
+
+
 @dataclass(frozen=True, kw_only=True)
 class GemmSpec:
-    """One GEMM problem: D (M, N) = epilogue(A · B, operands…).
+    """One GEMM problem: D (M, N) = epilogue(A · B, operands…), or a batch of as many as `batch` says.
 
     `m`, `n`, `k`: extents 0 … 2³¹−1, or `None` for a run-time argument of the compiled kernel. Where M or N is 0, D has
     no elements and nothing is launched; where K is, D = epilogue(0, operands…).
+    `batch`: how many products, 1 … 2³¹−1, or `None` for a run-time argument. A, B and D then have the batch as their
+    first dimension, with any stride that the alignment allows. An A, a B or an epilogue operand without it, or with a
+    stride of 0 along it (`torch.expand`), is shared by all products. `UNBATCHED`, the default: one product.
     `a`, `b`: the inputs' dtypes, f16, bf16, f32 or f64, equal. `d`: f16, bf16 or f32. `acc`: f32, or f16 for f16
     inputs. With f64 inputs, `d` and `acc` are f64 too.
     `layout`: how A and B lie in memory, last dimension contiguous, rows possibly padded:
@@ -35,6 +51,7 @@ class GemmSpec:
     m: int | None = None
     n: int | None = None
     k: int | None = None
+    batch: int | Unbatched | None = UNBATCHED
     a: str
     b: str
     d: str
@@ -47,6 +64,12 @@ class GemmSpec:
     def __post_init__(self) -> None:
         for name in ("m", "n", "k"):
             object.__setattr__(self, name, _extent(name, getattr(self, name)))
+        if self.batch is not UNBATCHED:
+            object.__setattr__(self, "batch", _extent("batch", self.batch, least=1))
+            if self.d_order == "column":
+                raise SpecError(
+                    "a batch has d_order='row'; for D by columns compute Dᵀ = Bᵀ · Aᵀ: exchange a with b, and m with n"
+                )
         _choose("dtype", "a", self.a, operand_types())
         _choose("dtype", "b", self.b, operand_types())
         _choose("dtype", "d", self.d, kernel_types())
@@ -70,19 +93,30 @@ class GemmSpec:
         object.__setattr__(self, "epilogue_graph", trace(self.epilogue, self.acc, self.d))
 
     @property
-    def a_shape(self) -> tuple[int | None, int | None]:
-        """A's shape as it lies in memory: (M, K), or (K, M) for nn and nt."""
-        return (self.m, self.k) if self.layout in ("tn", "tt") else (self.k, self.m)
+    def is_batched(self) -> bool:
+        """Whether A, B and D have a dimension for the batch."""
+        return self.batch is not UNBATCHED
 
     @property
-    def b_shape(self) -> tuple[int | None, int | None]:
-        """B's shape as it lies in memory: (N, K), or (K, N) for tt and nt."""
-        return (self.n, self.k) if self.layout in ("tn", "nn") else (self.k, self.n)
+    def batch_shape(self) -> tuple[int | None, ...]:
+        """The first dimension of a batch; () where there is one product."""
+        return () if isinstance(self.batch, Unbatched) else (self.batch,)
 
     @property
-    def d_shape(self) -> tuple[int | None, int | None]:
-        """The shape of D, and of a full operand, as it lies in memory: (M, N), or (N, M) for `d_order="column"`."""
-        return (self.m, self.n) if self.d_order == "row" else (self.n, self.m)
+    def a_shape(self) -> tuple[int | None, ...]:
+        """A's shape as it lies in memory: (M, K), or (K, M) for nn and nt; in a batch that comes first."""
+        return (*self.batch_shape, *((self.m, self.k) if self.layout in ("tn", "tt") else (self.k, self.m)))
+
+    @property
+    def b_shape(self) -> tuple[int | None, ...]:
+        """B's shape as it lies in memory: (N, K), or (K, N) for tt and nt; in a batch that comes first."""
+        return (*self.batch_shape, *((self.n, self.k) if self.layout in ("tn", "nn") else (self.k, self.n)))
+
+    @property
+    def d_shape(self) -> tuple[int | None, ...]:
+        """The shape of D, and of a full operand, as it lies in memory: (M, N), or (N, M) for `d_order="column"`; in a
+        batch that comes first."""
+        return (*self.batch_shape, *((self.m, self.n) if self.d_order == "row" else (self.n, self.m)))
 
     def in_rows(self, matrix: Any) -> Any:
         """D, or a full operand, as an array of (M, N), from one as it lies; and back."""
@@ -94,7 +128,7 @@ class GemmSpec:
         return self.epilogue_graph.operands
 
 
-def _extent(name: str, value: object) -> int | None:
+def _extent(name: str, value: object, least: int = 0) -> int | None:
     """An extent as an int, or None for run time."""
     if value is None:
         return None
@@ -104,12 +138,12 @@ def _extent(name: str, value: object) -> int | None:
         extent = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise SpecError(
-            f"{name} is {value!r} ({type(value).__name__}); it must be an integer of at least 0, or None for a "
+            f"{name} is {value!r} ({type(value).__name__}); it must be an integer of at least {least}, or None for a "
             "run-time argument"
         ) from None
-    if not 0 <= extent <= LARGEST_EXTENT:
+    if not least <= extent <= LARGEST_EXTENT:
         raise SpecError(
-            f"{name} is {extent}; extents are 0 to 2**31-1 ({LARGEST_EXTENT}): cut the problem into such parts"
+            f"{name} is {extent}; extents are {least} to 2**31-1 ({LARGEST_EXTENT}): cut the problem into such parts"
         )
     return extent
 

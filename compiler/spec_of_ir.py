@@ -16,7 +16,7 @@ from mlir.dialects import arith
 
 from lowtide.compiler.epilogue.operands import OperandKind, OperandType, name_error
 from lowtide.compiler.epilogue.trace import Node, Traced, Tracer
-from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec import UNBATCHED, GemmSpec, Unbatched
 from lowtide.dialects import tile
 from lowtide.dialects.locations import where
 from lowtide.elements import element_type
@@ -83,6 +83,7 @@ def spec_of(module: ir.Module) -> FoundProblem:
     return FoundProblem(
         GemmSpec(
             **(_extents(types, layout, d_order) | dict.fromkeys(problem.empty, 0)),
+            batch=_batch(types),
             a=_dtype(types[0]),
             b=_dtype(types[1]),
             d=_dtype(types[2]),
@@ -155,9 +156,17 @@ def shape_as_it_lies(type_: ir.MemRefType) -> list[int | None]:
 def _extents(types: list[ir.Type], layout: str, d_order: str) -> dict[str, int | None]:
     extents: dict[str, int | None] = {"m": None, "n": None, "k": None}
     for type_, letters in zip(types, (*OPERAND_DIMS[layout], OUTPUT_DIMS[d_order]), strict=False):
-        for letter, extent in zip(letters, shape_as_it_lies(type_), strict=True):
+        for letter, extent in zip(letters, shape_as_it_lies(type_)[-2:], strict=True):
             extents[letter] = extents[letter] if extent is None else extent
     return extents
+
+
+def _batch(types: list[ir.Type]) -> int | Unbatched | None:
+    """That of A, B and D."""
+    matrices = types[:3]
+    if matrices[2].rank == 2:
+        return UNBATCHED
+    return next((type_.get_dim_size(0) for type_ in matrices if not type_.is_dynamic_dim(0)), None)
 
 
 def _replay(block: ir.Block | None, operands: list[tuple[str, str, str]], d: str, acc: str) -> Epilogue | None:

@@ -12,7 +12,7 @@ from lowtide.dialects.diagnostics import Diagnostics  # importing the package re
 from lowtide.dialects.text import check_text
 from lowtide.errors import InterpreterError, IRError
 from lowtide.interpreter.host import LEVELS, Host, Progress
-from lowtide.interpreter.inputs import D_POSITION, arguments_of, in_place_of, matrix_of
+from lowtide.interpreter.inputs import D_POSITION, Argument, arguments_of, in_place_of, matrix_of
 from lowtide.interpreter.machine.agents import MAX_STEPS
 from lowtide.interpreter.machine.exploration import Explorer
 from lowtide.interpreter.machine.global_memory import GlobalMemory
@@ -20,7 +20,7 @@ from lowtide.interpreter.machine.interleavings import Report
 from lowtide.interpreter.machine.paths import Paths
 from lowtide.interpreter.machine.traces import Trace
 from lowtide.interpreter.numbers import domains
-from lowtide.interpreter.program.ir_types import MemRef, Scalar, Type
+from lowtide.interpreter.program.ir_types import MemRef, Scalar
 from lowtide.interpreter.program.program import Program
 from lowtide.interpreter.ptx.parsing import parse as parse_ptx
 
@@ -105,7 +105,7 @@ def interpret(
         explorer,
     )
     arguments = arguments_of(host.function(), inputs, numbers)
-    _, d, type = arguments[D_POSITION]
+    d, type = arguments[D_POSITION].value, arguments[D_POSITION].type
     assert isinstance(type, MemRef) and isinstance(d, np.ndarray)
     if 0 in d.shape:  # nothing to launch
         return numbers.to_array(np.zeros(d.shape, numbers.payload), type.element.name)
@@ -153,19 +153,20 @@ def _whole(name: str, value: Any, what: str) -> int:
     return int(value)
 
 
-def _placed(host: Host, arguments: list[tuple[str, Any, Type]], offsets: Mapping[str, int]) -> list[Any]:
+def _placed(host: Host, arguments: list[Argument], offsets: Mapping[str, int]) -> list[Any]:
     """The host function's arguments: matrices in memory, scalars as payloads. D may be in the place of an operand."""
     placed: list[Any] = []
     shared = in_place_of(arguments)
-    for position, (name, value, type) in enumerate(arguments):
+    for position, argument in enumerate(arguments):
         if position == D_POSITION and shared is not None:
             placed.append(None)
-        elif isinstance(type, MemRef):
-            filled, offset = position != D_POSITION, offsets.get(name, 0)
-            placed.append(matrix_of(host.memory, host.domain, name, value, type, filled, offset))
+        elif isinstance(argument.type, MemRef):
+            filled, offset = position != D_POSITION, offsets.get(argument.name, 0)
+            placed.append(matrix_of(host.memory, host.domain, argument, filled, offset))
         else:
-            assert isinstance(type, Scalar)
-            placed.append(host.domain.constant(value, type.name) if type.is_float else value)
+            assert isinstance(argument.type, Scalar)
+            value: Any = argument.value
+            placed.append(host.domain.constant(value, argument.type.name) if argument.type.is_float else value)
     if shared is not None:
         placed[D_POSITION] = placed[shared]
         host.memory.write_in_place(placed[shared].name)
@@ -174,10 +175,12 @@ def _placed(host: Host, arguments: list[tuple[str, Any, Type]], offsets: Mapping
 
 def _output(host: Host, matrix: Any) -> Array:
     payload, written = host.memory.contents(matrix.name)
+    if len(matrix.shape) == 3:  # a batch, of which these are the rows of all matrices
+        payload, written = payload.reshape(matrix.shape), written.reshape(matrix.shape)
     if not written.all():
-        row, column = (int(index[0]) for index in np.nonzero(~written))
+        place = np.unravel_index(np.flatnonzero(~written)[0], written.shape)
         raise InterpreterError(
-            f"level {host.level}: D[{row}, {column}] was never written, nor {int((~written).sum()) - 1} other "
-            "elements; the work tiles and stores must cover D"
+            f"level {host.level}: D[{', '.join(map(str, place))}] was never written, nor {int((~written).sum()) - 1} "
+            "other elements; the work tiles and stores must cover D"
         )
     return host.domain.to_array(payload, matrix.element.name)

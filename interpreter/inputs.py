@@ -1,7 +1,7 @@
 """The inputs of a run: arrays and numbers, checked like the operands of a launch, and copied to memory."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -27,23 +27,32 @@ _NUMPY_NAMES: Mapping[str, str] = MappingProxyType(
 _K_OF_ZEROS = 128  # in place of K = 0: a multiple of every panel that a tensor map sees an operand as
 _ROW_BYTES = 16  # rows of matrices begin at multiples of it where nothing says how they lie
 
-# The problem's extents of an operand's dimensions, as it lies in memory.
+# The problem's extents of an operand's dimensions, as it lies in memory; in a batch `_BATCH` comes before them.
+_BATCH = "batch"
 _A_DIMS: Mapping[str, str] = MappingProxyType({"t": "mk", "n": "km"})
 _B_DIMS: Mapping[str, str] = MappingProxyType({"n": "nk", "t": "kn"})
 _KIND_DIMS: Mapping[str, str] = MappingProxyType({"per_row": "m", "per_column": "n", "scalar": ""})
 _EXCHANGED: Mapping[str, str] = MappingProxyType({"m": "n", "n": "m"})  # letters of Dᵀ = Bᵀ · Aᵀ
 
 
-def arguments_of(
-    function: ir.Operation, inputs: Mapping[str, Any], domain: Domain
-) -> list[tuple[str, Array | float | int, Type]]:
-    """Name, value and type of each argument of the host function; D is made where it is not given.
+@dataclass(frozen=True)
+class Argument:
+    """An argument of the host function, and whether its first dimension is that of a batch."""
+
+    name: str
+    value: Array | float | int
+    type: Type
+    is_batch: bool
+
+
+def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Domain) -> list[Argument]:
+    """The arguments of the host function; D is made where it is not given.
 
     Where K is 0, A and B are zeros of a small K, so that D = epilogue(0): no level has to know of empty matrices.
     Raises InterpreterError for what is no array or number, has another shape or dtype than the module is for, or
-    disagrees with another operand on an extent.
+    disagrees with another operand on an extent. In a batch, an operand without that dimension is shared by all.
     """
-    dims = _dims(function)
+    dims = _with_batch(function, _dims(function))
     types = _types(function, dims)
     given = dict(inputs)
     if len(types) <= D_POSITION or not isinstance(types[D_POSITION], MemRef):
@@ -54,15 +63,40 @@ def arguments_of(
         raise InterpreterError(
             f"the host function takes {len(types)} arguments, {len(given)} are given: {', '.join(given)}"
         )
-    values = [_checked(name, value, type, domain) for (name, value), type in zip(given.items(), types, strict=True)]
+    allowed = dims or [()] * len(types)
+    values = [
+        _checked(name, value, type, letters, domain)
+        for (name, value), type, letters in zip(given.items(), types, allowed, strict=True)
+    ]
     names = list(given)
     extents = _extents(names, values, dims) if dims else {}
+    if _BATCH in extents:
+        values = [_with_parts(*each, extents[_BATCH]) for each in zip(values, dims, strict=True)]
     if extents.get("k") == 0:
         values = [_without_k(*each) for each in zip(values, types, dims, strict=True)]
-    return list(zip(names, values, types, strict=True))
+    return [
+        Argument(name, value, type, _BATCH in letters or (not dims and np.ndim(value) == 3))
+        for name, value, type, letters in zip(names, values, types, allowed, strict=True)
+    ]
 
 
-def _types(function: ir.Operation, dims: Sequence[str]) -> list[Type]:
+def _with_batch(function: ir.Operation, dims: list[str]) -> list[tuple[str, ...]]:
+    """As `dims`, with the batch before the dimensions of a memref that has one more of them."""
+    types = (argument.type for argument in function.regions[0].blocks[0].arguments)
+    return [
+        (_BATCH, *letters) if isinstance(type, ir.MemRefType) and type.rank > len(letters) else tuple(letters)
+        for letters, type in zip(dims, types, strict=False)
+    ]
+
+
+def _with_parts(value: Any, dims: Sequence[str], batch: int) -> Any:
+    """A shared operand as a batch of which all parts lie in one place; any other as it is."""
+    if _BATCH not in dims or value.ndim == len(dims):
+        return value
+    return np.broadcast_to(value, (batch, *value.shape))
+
+
+def _types(function: ir.Operation, dims: Sequence[Sequence[str]]) -> list[Type]:
     """The arguments' types. Extents that are known to be 0 are so in `tile.problem`, and left open in the types."""
     types = [decode_type(argument.type) for argument in function.regions[0].blocks[0].arguments]
     if "tile.problem" not in function.attributes:
@@ -75,7 +109,7 @@ def _types(function: ir.Operation, dims: Sequence[str]) -> list[Type]:
     ]
 
 
-def _without_elements(type: MemRef, letters: str, empty: str) -> MemRef:
+def _without_elements(type: MemRef, letters: Sequence[str], empty: str) -> MemRef:
     """The type with extents of 0 where `empty` names the letter, which is one of the array's, as it lies."""
     extents = zip(letters, type.shape_as_it_lies, strict=True)
     shape = tuple(0 if letter in empty else extent for letter, extent in extents)
@@ -114,7 +148,9 @@ def _dims_of(layout: str, kinds: list[str], is_column_major: bool, swapped: bool
     return dims
 
 
-def _with_output(given: dict[str, Any], types: Sequence[Type], dims: Sequence[str], domain: Domain) -> dict[str, Any]:
+def _with_output(
+    given: dict[str, Any], types: Sequence[Type], dims: Sequence[Sequence[str]], domain: Domain
+) -> dict[str, Any]:
     """The inputs with an array for D in its place, rows at multiples of 16 bytes."""
     names = list(given)
     if len(names) < D_POSITION:
@@ -124,25 +160,28 @@ def _with_output(given: dict[str, Any], types: Sequence[Type], dims: Sequence[st
     found: dict[str, int] = {}
     for name, wanted, letters in zip(names[:D_POSITION], types, dims, strict=False):
         assert isinstance(wanted, MemRef)
-        found |= dict(zip(letters, _matrix(name, given[name], wanted, domain).shape, strict=True))
-    letters = dims[D_POSITION] if dims else "mn"
-    extents = zip(letters, type.shape_as_it_lies, strict=True)
-    shape = [found.get(dim) if extent is None else extent for dim, extent in extents]
-    if None in shape:
+        shape = _matrix(name, given[name], wanted, letters, domain).shape
+        found |= dict(zip(letters[-len(shape) :], shape, strict=True))
+    letters = dims[D_POSITION] if dims else ("m", "n")
+    known = zip(letters, type.shape_as_it_lies, strict=True)
+    extents = [found.get(dim) if extent is None else extent for dim, extent in known]
+    if extents[0] is None and letters[0] == _BATCH:
+        raise InterpreterError('A and B are shared by all products of the batch; give D among the inputs, as "d"')
+    if None in extents:
         raise InterpreterError('the module does not say how A and B lie; give D among the inputs, under the name "d"')
-    output = _padded(shape[0] or 0, shape[1] or 0, np.dtype(FLOAT_DTYPES[type.element.name]), type.element)
+    output = _padded([extent or 0 for extent in extents], np.dtype(FLOAT_DTYPES[type.element.name]), type.element)
     return {name: given.get(name, output) for name in (*names[:D_POSITION], "d", *names[D_POSITION:])}
 
 
-def _padded(rows: int, columns: int, dtype: np.dtype[Any], element: Scalar) -> Array:
+def _padded(shape: Sequence[int], dtype: np.dtype[Any], element: Scalar) -> Array:
     """Zeros whose rows begin at multiples of 16 bytes of the element type in memory."""
-    unit = _ROW_BYTES // element.bytes
-    return np.zeros((rows, -(-columns // unit) * unit), dtype)[:, :columns]
+    unit, (*outer, columns) = _ROW_BYTES // element.bytes, shape
+    return np.zeros((*outer, -(-columns // unit) * unit), dtype)[..., :columns]
 
 
-def _checked(name: str, value: Any, type: Type, domain: Domain) -> Array | float | int:
+def _checked(name: str, value: Any, type: Type, dims: Sequence[str], domain: Domain) -> Array | float | int:
     if isinstance(type, MemRef):
-        return _matrix(name, value, type, None if name == "d" else domain)
+        return _matrix(name, value, type, dims, None if name == "d" else domain)
     if not isinstance(type, Scalar):
         raise InterpreterError(f"{name}: an argument of type {type} is not interpreted; pass memrefs and scalars")
     if not isinstance(value, int | float | np.integer | np.floating):
@@ -155,17 +194,20 @@ def _checked(name: str, value: Any, type: Type, domain: Domain) -> Array | float
     return int(value)
 
 
-def _matrix(name: str, value: Any, type: MemRef, domain: Domain | None) -> Array:
-    """A matrix or vector as an array of the shape and dtype that the module is for; of any dtype without a domain."""
+def _matrix(name: str, value: Any, type: MemRef, dims: Sequence[str], domain: Domain | None) -> Array:
+    """A matrix or vector as an array of the shape and dtype that the module is for; of any dtype without a domain. In a
+    batch one that is shared has a dimension less."""
     array = _array(name, value)
     if domain is not None:
         _check_dtype(name, array, type.element, domain)
     shape = array.shape
-    if len(shape) != len(type.shape):
+    may_be_shared = _BATCH in dims and name != "d"
+    if len(shape) != len(type.shape) and not (may_be_shared and len(shape) == len(type.shape) - 1):
+        shared = f", or {len(type.shape) - 1} if the batch shares it" if may_be_shared else ""
         raise InterpreterError(
-            f"operand {name}: shape {shape} has rank {len(shape)}, must have rank {len(type.shape)}: reshape it"
+            f"operand {name}: shape {shape} has rank {len(shape)}, must have rank {len(type.shape)}{shared}: reshape it"
         )
-    for axis, (extent, wanted) in enumerate(zip(shape, type.shape_as_it_lies, strict=True)):
+    for axis, (extent, wanted) in enumerate(zip(shape, type.shape_as_it_lies[-len(shape) :], strict=True)):
         if wanted is not None and extent != wanted:
             raise InterpreterError(
                 f"operand {name}: extent {axis} of shape {shape} is {extent}, the kernel was compiled for {wanted}; "
@@ -202,12 +244,12 @@ def _check_dtype(name: str, array: Array, element: Scalar, domain: Domain) -> No
     )
 
 
-def _extents(names: Sequence[str], values: Sequence[Any], dims: Sequence[str]) -> dict[str, int]:
-    """The problem's extents m, n and k. Raises InterpreterError that names two operands which disagree on one."""
+def _extents(names: Sequence[str], values: Sequence[Any], dims: Sequence[Sequence[str]]) -> dict[str, int]:
+    """The problem's extents m, n, k and batch. Raises InterpreterError that names two operands that disagree on one."""
     found: dict[str, tuple[int, str]] = {}
     shapes = {name: np.shape(value) for name, value in zip(names, values, strict=True)}
     for (name, shape), letters in zip(shapes.items(), dims, strict=True):
-        for dim, extent in zip(letters, shape, strict=True):
+        for dim, extent in zip(letters[len(letters) - len(shape) :], shape, strict=True):
             first, owner = found.setdefault(dim, (extent, name))
             if extent != first:
                 raise InterpreterError(
@@ -217,30 +259,34 @@ def _extents(names: Sequence[str], values: Sequence[Any], dims: Sequence[str]) -
     return {dim: extent for dim, (extent, _) in found.items()}
 
 
-def _without_k(value: Any, type: Type, dims: str) -> Any:
+def _without_k(value: Any, type: Type, dims: Sequence[str]) -> Any:
     """Zeros of a small K in place of an operand of K = 0; what has no K as it is."""
     if "k" not in dims or not isinstance(type, MemRef):
         return value
     extents = zip(dims, value.shape, strict=True)
-    rows, columns = (extent or _K_OF_ZEROS if dim == "k" else extent for dim, extent in extents)
-    return _padded(rows, columns, value.dtype, type.element)
+    return _padded(
+        [extent or _K_OF_ZEROS if dim == "k" else extent for dim, extent in extents], value.dtype, type.element
+    )
 
 
-def in_place_of(arguments: Sequence[tuple[str, Any, Type]]) -> int | None:
+def in_place_of(arguments: Sequence[Argument]) -> int | None:
     """The position of the operand that D is, as it lies in memory; None where D lies apart from all operands.
 
     Raises InterpreterError where D reaches into an operand that it is not.
     """
-    _, d, d_type = arguments[D_POSITION]
+    d, d_type = arguments[D_POSITION].value, arguments[D_POSITION].type
+    assert isinstance(d, np.ndarray)
     found = None
-    for position, (name, value, type) in enumerate(arguments):
+    for position, argument in enumerate(arguments):
+        value = argument.value
         if position == D_POSITION or not isinstance(value, np.ndarray) or not np.may_share_memory(d, value):
             continue
-        same = (_place(value), type) == (_place(d), d_type)
+        same = (_place(value), argument.type) == (_place(d), d_type)
         if not same or position < D_POSITION:
             raise InterpreterError(
-                f"operand d: the output's bytes reach into those of input {name}, which CTAs read while others write; "
-                "pass another output, none to have it allocated, or a full operand itself: its base, strides and dtype"
+                f"operand d: the output's bytes reach into those of input {argument.name}, which CTAs read while "
+                "others write; pass another output, none to have it allocated, or a full operand itself: its base, "
+                "strides and dtype"
             )
         found = position if found is None else found
     return found
@@ -250,16 +296,18 @@ def _place(array: Array) -> tuple[Any, ...]:
     return array.__array_interface__["data"][0], array.shape, array.strides, array.dtype
 
 
-def matrix_of(
-    memory: GlobalMemory, domain: Domain, name: str, array: Array, type: MemRef, filled: bool, offset: int = 0
-) -> Matrix:
-    """A matrix or vector argument, allocated as the array lies: rows as far apart as its strides say.
+def matrix_of(memory: GlobalMemory, domain: Domain, argument: Argument, filled: bool, offset: int = 0) -> Matrix:
+    """A matrix, a vector or a batch of such, allocated as the array lies: as far apart as its strides say. D is not
+    `filled`.
 
     It begins `offset` bytes past a multiple of 256. Raises InterpreterError for an array whose last dimension is not
-    contiguous, or whose rows overlap.
+    contiguous, or whose rows overlap; of D also for one whose matrices overlap.
     """
-    element = type.element
-    rows, columns = array.shape if array.ndim == 2 else (1, array.shape[0])
+    name, array, type = argument.name, argument.value, argument.type
+    assert isinstance(array, np.ndarray) and isinstance(type, MemRef)
+    *count, rows, columns = (
+        array.shape if array.ndim - argument.is_batch == 2 else (*array.shape[:-1], 1, array.shape[-1])
+    )
     size = array.dtype.itemsize
     if columns > 1 and array.strides[-1] != size:
         raise InterpreterError(
@@ -267,16 +315,41 @@ def matrix_of(
             "padded): pass a contiguous copy, or compile for the layout in which it lies"
         )
     row_stride = columns
-    if array.ndim == 2:
-        row_stride, rest = divmod(array.strides[0], size)
+    if array.ndim - argument.is_batch == 2:
+        row_stride, rest = divmod(array.strides[-2], size)
         if rest or row_stride < columns:
             if rows > 1:
                 raise InterpreterError(
-                    f"operand {name}: rows of {columns} elements overlap at {array.strides[0]} bytes apart; pass a copy"
+                    f"operand {name}: rows of {columns} elements overlap at {array.strides[-2]} bytes apart; pass a "
+                    "copy"
                 )
-            unit = _ROW_BYTES // element.bytes
+            unit = _ROW_BYTES // type.element.bytes
             row_stride = -(-columns // unit) * unit  # of one row it says nothing
-    payload = domain.round(domain.from_array(array), element.name) if filled else None
-    address = memory.allocate(name, rows, columns, row_stride, element.name, payload, offset)
+    batch = (count[0], _batch_stride(name, array, row_stride * rows, filled)) if count else (1, 0)
+    payload = domain.round(domain.from_array(array), type.element.name).reshape(-1, columns) if filled else None
+    address = memory.allocate(name, rows, columns, row_stride, type.element.name, payload, offset, batch)
+    strides = (*([batch[1]] if count else []), *([row_stride] if array.ndim - argument.is_batch == 2 else []))
     shape = array.shape[::-1] if type.is_column_major else array.shape
-    return Matrix(name, address, shape, row_stride, element, type.is_column_major)
+    return Matrix(name, address, shape, strides, type.element, type.is_column_major)
+
+
+def _batch_stride(name: str, array: Array, dense: int, is_input: bool) -> int:
+    """Elements from one matrix, or vector, of a batch to the next. Matrices of an input may overlap, or be one."""
+    stride, rest = divmod(array.strides[0], array.dtype.itemsize)
+    if array.shape[0] == 1:
+        return dense
+    if rest or stride < 0:
+        raise InterpreterError(
+            f"operand {name}: matrices {array.strides[0]} bytes apart; take a multiple of the element's size, not "
+            "negative: pass a copy"
+        )
+    apart = sorted((array.strides[axis], array.shape[axis]) for axis in range(array.ndim - 1) if array.shape[axis] > 1)
+    end = array.shape[-1] * array.dtype.itemsize
+    for step, extent in apart:
+        if step < end and not is_input:
+            raise InterpreterError(
+                f"operand {name}: with the strides {array.strides} bytes its matrices overlap, but each element is "
+                "written; pass a full array"
+            )
+        end += (extent - 1) * step
+    return stride

@@ -16,13 +16,13 @@ from lowtide.errors import LaunchError
 from lowtide.runtime.checks import pad_row
 
 
-def allocate(like: Any, library: str, shape: tuple[int, int], dtype: str, alignment: int, stream: int | None) -> Any:
-    """An uninitialised (rows, columns) array beside `like`, its row stride a multiple of `alignment` bytes.
+def allocate(like: Any, library: str, shape: tuple[int, ...], dtype: str, alignment: int, stream: int | None) -> Any:
+    """An uninitialised (rows, columns) array, or a batch of them, beside `like`, its strides multiples of `alignment`.
 
     `stream` is the launch's, None for the library's current one. Raises LaunchError for libraries other than torch and
     CuPy, and for dtypes that the library lacks.
     """
-    rows, columns = shape
+    *outer, columns = shape
     padded = pad_row(columns, dtype, alignment)
     makers: dict[str, Callable[..., Any]] = {"torch": _torch_empty, "cupy": _cupy_empty}
     if library not in makers:
@@ -30,21 +30,21 @@ def allocate(like: Any, library: str, shape: tuple[int, int], dtype: str, alignm
             f"out: cannot allocate the output as {type(like).__name__}, only as a torch or CuPy array;"
             f" pass out= with shape {shape}, dtype {dtype} and rows of {padded} elements"
         )
-    whole = makers[library](like, (rows, padded), dtype, stream)
-    return whole if padded == columns else whole[:, :columns]
+    whole = makers[library](like, (*outer, padded), dtype, stream)
+    return whole if padded == columns else whole[..., :columns]
 
 
-def torch_allocator(like: Any, shape: tuple[int, int], dtype: str, alignment: int) -> Callable[[], Any]:
+def torch_allocator(like: Any, shape: tuple[int, ...], dtype: str, alignment: int) -> Callable[[], Any]:
     """What `allocate` does for such torch tensors and the current stream, with all but the allocation done."""
     torch = sys.modules["torch"]
-    rows, columns = shape
+    *outer, columns = shape
     padded = pad_row(columns, dtype, alignment)
     kind = getattr(torch, element_type(dtype).library)
-    make = functools.partial(torch.empty, (rows, padded), dtype=kind, device=like.device)
-    return make if padded == columns else lambda: make()[:, :columns]
+    make = functools.partial(torch.empty, (*outer, padded), dtype=kind, device=like.device)
+    return make if padded == columns else lambda: make()[..., :columns]
 
 
-def _torch_empty(like: Any, shape: tuple[int, int], dtype: str, stream: int | None) -> Any:
+def _torch_empty(like: Any, shape: tuple[int, ...], dtype: str, stream: int | None) -> Any:
     torch = sys.modules["torch"]
     context: AbstractContextManager[Any] = nullcontext()
     if stream is not None:
@@ -53,7 +53,7 @@ def _torch_empty(like: Any, shape: tuple[int, int], dtype: str, stream: int | No
         return torch.empty(shape, dtype=getattr(torch, element_type(dtype).library), device=like.device)
 
 
-def _cupy_empty(like: Any, shape: tuple[int, int], dtype: str, stream: int | None) -> Any:
+def _cupy_empty(like: Any, shape: tuple[int, ...], dtype: str, stream: int | None) -> Any:
     cupy = sys.modules["cupy"]
     kind = getattr(cupy, element_type(dtype).library, None)
     if kind is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,32 +11,57 @@ import numpy as np
 from lowtide.elements import element_type
 from lowtide.errors import LaunchError
 from lowtide.runtime.limits import MAX_EXTENT
+from lowtide.runtime.manifest import KINDS
 from lowtide.runtime.operands import Operand
 
 
 @dataclass(frozen=True)
 class MatrixView:
-    """A checked operand as the host function sees it: address and span in bytes, extents and row stride in elements."""
+    """A checked operand as the host function sees it: address and span in bytes, extents and strides in elements, those
+    of the last dimension apart."""
 
     address: int
     shape: tuple[int, ...]
-    row_stride: int
+    strides: tuple[int, ...]
     span: int  # from the first byte to past the last one
+
+    @property
+    def row_stride(self) -> int:
+        """Elements from row to row of a matrix."""
+        return self.strides[-1]
+
+    @property
+    def batch_stride(self) -> int:
+        """Elements from matrix to matrix of a batch."""
+        return self.strides[0]
+
+    def shared_by(self, batch: int) -> MatrixView:
+        """As many matrices, or vectors, all in this one's place."""
+        return replace(self, shape=(batch, *self.shape), strides=(0, *self.strides))
+
+
+def is_batched(argument: Mapping[str, Any]) -> bool:
+    """Whether the first dimension of a manifest's argument is that of a batch."""
+    return len(argument["shape"]) > KINDS[argument["kind"]]
 
 
 def check_layout(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
     """Check one operand against its manifest entry, its base address apart (`check_address`).
 
     A stride over an extent of 1, or of an array without elements, means nothing and is replaced by the smallest one
-    allowed. Raises LaunchError.
+    allowed. An input that a batch shares may be without its dimension; see `MatrixView.shared_by`. Raises LaunchError.
     """
     name, dtype = argument["name"], argument["dtype"]
     if operand.dtype != dtype:
         raise LaunchError(f"operand {name}: dtype is {operand.dtype}, the kernel was compiled for {dtype}: cast it")
     rank, shape = len(argument["shape"]), operand.shape
-    if len(shape) != rank:
-        raise LaunchError(f"operand {name}: shape {shape} has rank {len(shape)}, must have rank {rank}: reshape it")
-    for axis, (extent, wanted) in enumerate(zip(shape, argument["shape"], strict=True)):
+    may_be_shared = is_batched(argument) and argument["role"] == "input"
+    if len(shape) != rank and not (may_be_shared and len(shape) == rank - 1):
+        shared = f", or {rank - 1} if the batch shares it" if may_be_shared else ""
+        raise LaunchError(
+            f"operand {name}: shape {shape} has rank {len(shape)}, must have rank {rank}{shared}: reshape it"
+        )
+    for axis, (extent, wanted) in enumerate(zip(shape, argument["shape"][-len(shape) :], strict=True)):
         if wanted is not None and extent != wanted:
             raise LaunchError(
                 f"operand {name}: extent {axis} of shape {shape} is {extent}, the kernel was compiled for {wanted};"
@@ -45,7 +70,8 @@ def check_layout(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
         if not 0 <= extent <= MAX_EXTENT:
             raise LaunchError(f"operand {name}: extent {axis} of shape {shape} must be in [0, {MAX_EXTENT}]; split it")
     if 0 in shape:
-        return MatrixView(operand.address, shape, pad_row(shape[-1], dtype, argument.get("row_stride_alignment", 1)), 0)
+        row = pad_row(shape[-1], dtype, argument.get("row_stride_alignment", 1))
+        return MatrixView(operand.address, shape, (row,) * (len(shape) - 1), 0)
     return _check_strides(argument, operand)
 
 
@@ -58,22 +84,48 @@ def _check_strides(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
             f"operand {name}: the last dimension has stride {operand.strides[-1]}, must have 1 (rows may be padded):"
             f" pass a contiguous copy, or compile for the layout in which it lies"
         )
-    if len(shape) == 1:
-        return MatrixView(operand.address, shape, shape[0], shape[0] * size)
     alignment = argument.get("row_stride_alignment", 1)
-    row_stride = operand.strides[0]
-    if shape[0] == 1:
-        row_stride = pad_row(shape[1], operand.dtype, alignment)
-    if row_stride * size % alignment:
+    strides = list(operand.strides[:-1])
+    dense = pad_row(shape[-1], operand.dtype, alignment)
+    for axis in reversed(range(len(strides))):
+        if shape[axis] == 1:
+            strides[axis] = dense
+        dense = max(dense, shape[axis] * strides[axis])
+        if strides[axis] * size % alignment:
+            raise _misaligned(argument, operand, axis, alignment)
+    if argument["role"] == "output":
+        _check_apart(name, shape, strides)
+    elements = shape[-1] + sum((extent - 1) * stride for extent, stride in zip(shape[:-1], strides, strict=True))
+    return MatrixView(operand.address, shape, tuple(strides), elements * size)
+
+
+def _misaligned(argument: Mapping[str, Any], operand: Operand, axis: int, alignment: int) -> LaunchError:
+    """The refusal of rows, or matrices of a batch, that are no multiple of the alignment apart."""
+    stride, columns = operand.strides[axis], operand.shape[-1]
+    of_batch = axis == len(operand.shape) - 1 - KINDS[argument["kind"]]
+    units = f"{pad_row(max(stride, columns), operand.dtype, alignment)} elements"
+    what, way_out = ("matrices", f"put {units} between them") if of_batch else ("rows", f"pad each row to {units}")
+    apart = stride * element_type(operand.dtype).bytes
+    return LaunchError(
+        f"operand {argument['name']}: {what} are {apart} bytes apart, must be a multiple of {alignment}; {way_out}"
+    )
+
+
+def _check_apart(name: str, shape: Sequence[int], strides: Sequence[int]) -> None:
+    """Raises LaunchError where rows of an output overlap, or matrices of a batch."""
+    rows, columns = shape[-2:]
+    if rows > 1 and strides[-1] < columns:
         raise LaunchError(
-            f"operand {name}: rows are {row_stride * size} bytes apart, must be a multiple of {alignment};"
-            f" pad each row to {pad_row(max(row_stride, shape[1]), operand.dtype, alignment)} elements"
+            f"operand {name}: rows of {columns} elements overlap at row stride {strides[-1]}; pass a full matrix"
         )
-    if argument["role"] == "output" and row_stride < shape[1]:
-        raise LaunchError(
-            f"operand {name}: rows of {shape[1]} elements overlap at row stride {row_stride}; pass a full matrix"
-        )
-    return MatrixView(operand.address, shape, row_stride, ((shape[0] - 1) * row_stride + shape[1]) * size)
+    end = columns
+    for stride, extent in sorted(zip(strides, shape[:-1], strict=True)):
+        if extent > 1 and stride < end:
+            raise LaunchError(
+                f"operand {name}: matrices of {rows} x {columns} elements overlap at strides {(*strides, 1)}, but each"
+                " element is written; pass a full array"
+            )
+        end += (extent - 1) * stride
 
 
 def pad_row(columns: int, dtype: str, alignment: int) -> int:
@@ -89,10 +141,10 @@ def check_output(argument: Mapping[str, Any], operand: Operand) -> None:
 
 
 def check_dims(dims: Mapping[str, Sequence[str]], views: Mapping[str, MatrixView]) -> dict[str, int]:
-    """The problem's extents m, n, k. Raises LaunchError that names two operands which disagree on one."""
+    """The problem's extents m, n, k and batch. Raises LaunchError that names two operands which disagree on one."""
     found: dict[str, tuple[int, str]] = {}
     for name, view in views.items():
-        for dim, extent in zip(dims[name], view.shape, strict=True):
+        for dim, extent in zip(dims[name][len(dims[name]) - len(view.shape) :], view.shape, strict=True):
             first, owner = found.setdefault(dim, (extent, name))
             if extent != first:
                 raise LaunchError(

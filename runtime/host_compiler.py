@@ -1,14 +1,15 @@
 """The compiler of host functions: from the serialised ops of a kernel to a `HostProgram`.
 
-Ops: memref.dim (attribute index), memref.row_stride (elements), memref.base_address (bytes), each on an argument;
-tile.sm_count; tile.cluster_count (kernel, one that is launched in clusters); tile.workspace (dtype, zeroed) on its
-number of elements, which follows from shapes, and yields its address; arith.constant (value), arith.cmpi (predicate),
-arith.select, arith.trunci (type, e.g. "i32"), integer casts and the arithmetic of `host_ops`; cf.assert (message);
-sm.tensor_map on a rank-2 argument, or on address, rows, columns and row stride of another matrix with the name of an
-argument (box, swizzle or null, l2_promotion, dtype, element_strides if not 1), which yields a `TensorMap` for launches
-alone; and tile.launch, all in attributes: kernel, grid (three values or numbers), block,
-cluster or null, shared_memory in bytes, arguments (a list of {"value", "type"}), programmatic if it may start before
-the kernels before it in the stream have ended, and cooperative if all its CTAs run at the same time.
+Ops: memref.dim (attribute index), memref.row_stride and, of rank 3, memref.batch_stride (elements), memref.base_address
+(bytes), each on an argument; tile.sm_count; tile.cluster_count (kernel, one that is launched in clusters);
+tile.workspace (dtype, zeroed) on its number of elements, which follows from shapes, and yields its address;
+arith.constant (value), arith.cmpi (predicate), arith.select, arith.trunci (type, e.g. "i32"), integer casts and the
+arithmetic of `host_ops`; cf.assert (message); sm.tensor_map on an argument of rank 2 or 3, or on address, rows, columns
+and row stride of another matrix with the name of an argument (box, swizzle or null, l2_promotion, dtype,
+element_strides if not 1), which yields a `TensorMap` for launches alone; and tile.launch, all in attributes: kernel,
+grid (three values or numbers), block, cluster or null, shared_memory in bytes, arguments (a list of {"value", "type"}),
+programmatic if it may start before the kernels before it in the stream have ended, and cooperative if all its CTAs run
+at the same time.
 """
 
 from __future__ import annotations
@@ -77,9 +78,9 @@ def _geometry(limits: tuple[int, int, int], name: str) -> Callable[..., tuple[in
 
 def _boxed_tensor(
     name: str, dtype: str, box: tuple[int, ...], swizzle: Swizzle | None, l2_promotion: int, steps: tuple[int, ...]
-) -> Callable[[Sequence[int], int], BoxedTensor]:
-    def tensor(shape: Sequence[int], row_stride: int) -> BoxedTensor:
-        return boxed_matrix(name, dtype, tuple(shape), row_stride, box, swizzle, l2_promotion, steps)
+) -> Callable[[Sequence[int], tuple[int, ...]], BoxedTensor]:
+    def tensor(shape: Sequence[int], strides: tuple[int, ...]) -> BoxedTensor:
+        return boxed_matrix(name, dtype, tuple(shape), strides, box, swizzle, l2_promotion, steps)
 
     return tensor
 
@@ -109,7 +110,7 @@ class _Compiler:
         self.wanted_late: list[str] = []  # early locals that `late` reads
         self.constants: list[Any] = []
         self.messages: list[str] = []
-        self.tensors: list[Callable[[Sequence[int], int], BoxedTensor]] = []
+        self.tensors: list[Callable[[Sequence[int], tuple[int, ...]], BoxedTensor]] = []
         self.addresses: dict[str, int] = {}  # the locals of base addresses, and their arguments' numbers
         self.numbers: dict[str, Any] = {}  # the locals of constants
         self.placed: dict[int, int] = {}
@@ -245,6 +246,10 @@ class _Compiler:
             self.define(op, [], f"m[{argument!r}].shape[{index}]")
         elif op["op"] == "memref.row_stride":
             self.define(op, [], f"m[{argument!r}].row_stride")
+        elif op["op"] == "memref.batch_stride":
+            if rank != 3:
+                raise self.refuse(f"{argument} has rank {rank}; a batch of matrices has rank 3")
+            self.define(op, [], f"m[{argument!r}].batch_stride")
         elif op["op"] == "memref.base_address":
             number = self.arguments.index(argument)
             self.late_values.add(f"p{number}")
@@ -264,32 +269,39 @@ class _Compiler:
         return True
 
     def mapped(self, op: Mapping[str, Any]) -> tuple[str, str, str, str]:
-        """The argument that a tensor map is of, or that its matrix takes the place of; address, shape, row stride."""
+        """The argument that a tensor map is of, or that its matrix takes the place of; address, shape, strides."""
         if len(op.get("operands", [])) != _PARTS_OF_A_MATRIX:
             argument = self.memref_operand(op)
             address, memref = f"p{self.arguments.index(argument)}", f"m[{argument!r}]"
             self.late_values.add(address)
-            return argument, address, f"{memref}.shape", f"{memref}.row_stride"
+            batch = f"{memref}.batch_stride, " if self.ranks[argument] == 3 else ""
+            return argument, address, f"{memref}.shape", f"({batch}{memref}.row_stride,)"
         argument = self.word(op.get("attributes", {}), "name", self.ranks)
         address, rows, columns, row_stride = self.operands(op, _PARTS_OF_A_MATRIX)
         if self.late_values.intersection((rows, columns, row_stride)):
             raise self.refuse("extents or row stride depend on an address or a run-time scalar")
-        return argument, address, f"({rows}, {columns})", row_stride
+        if self.ranks[argument] != 2:
+            raise self.refuse(f"{argument} has rank {self.ranks[argument]}; what takes its place has rank 2")
+        return argument, address, f"({rows}, {columns})", f"({row_stride},)"
 
     def tensor_map(self, op: Mapping[str, Any]) -> None:
         """All but the address follows from shape and strides, and is made in `early`."""
-        argument, address, shape, row_stride = self.mapped(op)
+        argument, address, shape, strides = self.mapped(op)
         attributes = op.get("attributes", {})
         dtype, promotion = self.dtypes[argument], attributes.get("l2_promotion", 0)
         if not is_integer(promotion):
             raise self.refuse(f"l2_promotion is {promotion!r}, must be bytes")
         box, swizzle = attributes.get("box"), attributes.get("swizzle")
-        if self.ranks[argument] != 2:
-            raise self.refuse(f"{argument} has rank {self.ranks[argument]}, must have rank 2")
+        if self.ranks[argument] not in (2, 3):
+            raise self.refuse(f"{argument} has rank {self.ranks[argument]}, must have rank 2, or 3 in a batch")
         if attributes.get("dtype") != dtype:
             raise self.refuse(f"dtype is {attributes.get('dtype')!r}, {argument} has {dtype!r}")
-        if not isinstance(box, list) or not 2 <= len(box) <= 5 or not _are_integers(box, len(box)):
-            raise self.refuse(f"box is {box!r}, must be two to five integers, rows and columns last")
+        least = self.ranks[argument]
+        if not isinstance(box, list) or not least <= len(box) <= 5 or not _are_integers(box, len(box)):
+            fewest = {2: "two", 3: "three"}[least]
+            raise self.refuse(f"box is {box!r}, must be {fewest} to five integers, rows and columns last")
+        if least == 3 and box[0] != 1:
+            raise self.refuse(f"box is {box!r}, must begin with 1: a box is of one matrix of a batch")
         if swizzle is not None and not _are_integers(swizzle, 3):
             raise self.refuse(f"swizzle is {swizzle!r}, must be three integers or null")
         steps = attributes.get("element_strides")
@@ -301,7 +313,7 @@ class _Compiler:
         kept, steps = tuple(swizzle) if swizzle and swizzle[0] else None, tuple(steps or ())
         check_box(argument, dtype, box, kept, promotion, LoadError, steps)
         tensor = f"t{len(self.tensors)}"
-        self.early_lines.append(f"{tensor} = tensors[{len(self.tensors)}]({shape}, {row_stride})")
+        self.early_lines.append(f"{tensor} = tensors[{len(self.tensors)}]({shape}, {strides})")
         self.tensors.append(_boxed_tensor(argument, dtype, tuple(box), kept, promotion, steps))
         self.wanted_late.append(tensor)
         self.map_values.add(self.define(op, [address], f"tensor_map(({address}, {tensor}))"))

@@ -18,7 +18,7 @@ from lowtide.runtime.workspaces import ALIGNMENT, Need, WorkspaceShape, needs_of
 
 
 class HostMemRef(Protocol):
-    """A memref argument as the host function sees it: base address in bytes, extents and row stride in elements."""
+    """A memref argument as the host function sees it: base address in bytes, extents and strides in elements."""
 
     @property
     def address(self) -> int: ...
@@ -26,6 +26,8 @@ class HostMemRef(Protocol):
     def shape(self) -> Sequence[int]: ...
     @property
     def row_stride(self) -> int: ...
+    @property
+    def batch_stride(self) -> int: ...
 
 
 @dataclass(frozen=True)

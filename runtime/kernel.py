@@ -25,7 +25,7 @@ from lowtide.runtime.checks import (
 from lowtide.runtime.code import check_code
 from lowtide.runtime.host_compiler import compile_host
 from lowtide.runtime.limits import capability_of
-from lowtide.runtime.manifest import problem_dims, validate
+from lowtide.runtime.manifest import BATCH, problem_dims, validate
 from lowtide.runtime.module import LoadedModule, load_module
 from lowtide.runtime.operands import Operand, view
 from lowtide.runtime.plan import Launch, LaunchPlan, NoLaunch, PreparedLaunch, WorkspaceLaunch, make_plan
@@ -46,9 +46,10 @@ class Kernel:
     """D = epilogue(A · B, operands…) on the GPU that holds the operands.
 
     Operands are GPU arrays: torch or CuPy arrays, or anything with DLPack or `__cuda_array_interface__`. Matrices lie
-    as the manifest's layout says, last dimension contiguous, rows possibly padded. One kernel may be called from
-    several threads, and on several GPUs. The modules it loads stay until the process ends. Where K is 0 at run time,
-    D is the epilogue of 0; where M or N is, nothing is launched.
+    as the manifest's layout says, last dimension contiguous, rows possibly padded. In a batch that is their first
+    dimension; an input without it, or with a stride of 0 there, is shared by all products. One kernel may be called
+    from several threads, and on several GPUs. The modules it loads stay until the process ends. Where K is 0 at run
+    time, D is the epilogue of 0; where M, N or the batch is, nothing is launched.
 
     Torch tensors met before, or others like them, take a short way: their call's key leads to its launch (`call_keys`).
     """
@@ -145,17 +146,16 @@ class Kernel:
         given = dict(zip(self._inputs, [*matrices, *[operands[name] for name in by_name]], strict=True))
         arrays = {self._names[i]: given[self._names[i]] for i in self._memrefs if i != self._output}
         records = {name: view(value, name) for name, value in arrays.items()}
-        views = {x["name"]: check_layout(x, records[x["name"]]) for x in self._arguments if x["name"] in records}
-        extents = check_dims(self._dims, views)
-        if not (extents["m"] and extents["n"]):
+        arguments = [x for x in self._arguments if x["name"] in records]
+        views, extents = self._settled({x["name"]: check_layout(x, records[x["name"]]) for x in arguments})
+        shape = self._output_shape(extents)
+        if 0 in shape:
             return 0
         if not extents["k"]:  # read as zeros of K = 1
             views = {name: replace(x, shape=tuple(max(extent, 1) for extent in x.shape)) for name, x in views.items()}
         output = self._arguments[self._output]
-        rows, columns = self._dims[output["name"]]
-        shape = extents[rows], extents[columns]
-        row = pad_row(shape[1], output["dtype"], _allocated_alignment(output))
-        views[output["name"]] = MatrixView(0, shape, row, 0)
+        row = pad_row(shape[-1], output["dtype"], _allocated_alignment(output))
+        views[output["name"]] = MatrixView(0, shape, (row,) * (len(shape) - 1), 0)
         device = self._device_of(records)
         clusters = self.module_for(device).clusters if self.program.uses_cluster_count else {}
         counts = self.program.early(views, driver.device(device).sm_count, clusters)[2]
@@ -233,11 +233,10 @@ class Kernel:
         for index, value in zip(self._matrices, inputs, strict=True):
             argument = self._arguments[index]
             operand = view(value, argument["name"])
-            dims.update(zip(self._dims[argument["name"]], check_layout(argument, operand).shape, strict=True))
+            found = check_layout(argument, operand).shape
+            dims.update(zip(self._dims[argument["name"]][-len(found) :], found, strict=True))
             libraries.append(operand.library)
-        output = self._arguments[self._output]
-        rows, columns = self._dims[output["name"]]
-        shape = dims[rows], dims[columns]
+        output, shape = self._arguments[self._output], self._output_shape(dims)
         alignment = _allocated_alignment(output)
         if key is not None and libraries == ["torch"] * len(libraries):
             self._allocators[key] = torch_allocator(inputs[0], shape, output["dtype"], alignment)
@@ -258,21 +257,21 @@ class Kernel:
         """The launch, and the stream that it goes to now: the long way, with a record of each operand, all checked."""
         handle = self._stream_before_views(values, stream)
         operands = {self._names[i]: view(values[i], self._names[i], handle) for i in self._memrefs}
-        views = self._check_layouts(operands)
-        extents = check_dims(self._dims, views)
+        views, extents = self._settled(self._check_layouts(operands))
         check_output(self._arguments[self._output], operands[self._names[self._output]])
         calls = list(values)
         for index in self._scalars:
             calls[index] = check_scalar(self._arguments[index], values[index])
 
         driver.initialize()
-        if not (extents["m"] and extents["n"]):
+        if 0 in self._output_shape(extents):
             return NoLaunch(), handle or 0
         device = self._device_of(operands)
         module = self.module_for(device)
         if not extents["k"]:
             operands = with_zeros(operands, self._arguments, self._dims, self._zeros, device, module.context)
             views = {name: check_layout(self._any_shape[name], x) for name, x in operands.items()}
+            views, _ = self._settled(views)
         for index in self._memrefs:
             calls[index] = operands[self._names[index]].address
         plan = self._plan(operands, views, module)
@@ -290,6 +289,30 @@ class Kernel:
 
     def _check_layouts(self, operands: Mapping[str, Operand]) -> dict[str, MatrixView]:
         return {self._names[i]: check_layout(self._arguments[i], operands[self._names[i]]) for i in self._memrefs}
+
+    def _settled(self, views: dict[str, MatrixView]) -> tuple[dict[str, MatrixView], dict[str, int]]:
+        """The operands with what a batch shares in each place of it, and the problem's extents. Raises LaunchError."""
+        extents = check_dims(self._dims, views)
+        whole = {
+            name: x if len(x.shape) == len(self._dims[name]) else x.shared_by(self._batch(extents))
+            for name, x in views.items()
+        }
+        return whole, extents
+
+    def _batch(self, extents: Mapping[str, int]) -> int:
+        """The batch, where it has one; as it was compiled where no operand says it. Raises LaunchError."""
+        batch = extents.get(BATCH, self.manifest["spec"][BATCH])
+        if batch is None:
+            raise LaunchError(
+                f"kernel {self.name}: A and B are shared by all products of a batch, so that nothing says how many"
+                " there are; pass out= with that as its first extent"
+            )
+        return int(batch)
+
+    def _output_shape(self, extents: Mapping[str, int]) -> tuple[int, ...]:
+        """D's shape. Raises LaunchError where the batch is not known."""
+        dims = self._dims[self._names[self._output]]
+        return tuple(self._batch(extents) if dim == BATCH else extents[dim] for dim in dims)
 
     def _device_of(self, operands: Mapping[str, Operand]) -> int:
         """The GPU that holds the operands; addresses of arrays without elements say nothing of it."""

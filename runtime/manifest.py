@@ -4,7 +4,8 @@
      "files": {"kernel.ptx": {"size": 8123, "sha256": "…"}, "kernel.cubin": {…}},        filled by save, as is
      "sha256": "…",                                                                       of all other entries
      "spec": {"m": 4096|null, "n": …, "k": …, "a": "bf16", "b": "bf16", "d": "bf16", "acc": "f32", "layout": "tn",
-              "d_order": "row"|"column"},                                                 "row" if left out
+              "d_order": "row"|"column",                                                  "row" if left out
+              "batch": 64|null},                                              "batch" left out: one product
      "schedule": text, "epilogue": text|null,                                             for the reader
      "epilogue_program": {"accumulator": "x", "ops": [op, …], "result": "y"}|null,        for `verify`; null: not known
      "origin": text|null,                   the IR that it was compiled from, for `lowtide check`; not read here
@@ -23,11 +24,14 @@ in the host function's order; matrices lie in memory as the layout says (last di
     nn     (K, M) (N, K)      null in `shape` or in m, n, k is a run-time extent, 0 is one without elements.
     nt     (K, M) (K, N)
 
+With a batch, each but a scalar has it as its first dimension. Inputs may be without it, or have a stride of 0 there.
+
 A kernel argument of type "tensor_map" is the 128-byte CUtensorMap by value, made for the operand by the host op
 
     {"op": "sm.tensor_map", "results": ["v9"], "operands": ["a"],
      "attributes": {"box": [128, 64],              rows, columns: elements, as they lie in memory; of rank 3 to 5
-                                                   [1, 1, panels, rows, columns of a panel], panels side by side
+                                                   [1, 1, panels, rows, columns of a panel], panels side by side;
+                                                   before all of them 1 for the batch, where there is one
                     "swizzle": [3, 3, 3]|null,     <B, M, S> on elements; spans 32, 64 or 128 bytes
                     "l2_promotion": 0|64|128|256,  bytes
                     "dtype": "bf16",               the operand's
@@ -71,6 +75,7 @@ KIND_DIMS: dict[str, tuple[str, ...]] = {
     "per_column": ("n",),
     "scalar": (),
 }
+BATCH = "batch"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _REQUIRED: dict[str, type] = {
     "lowtide": str,
@@ -169,7 +174,7 @@ def _check_entries(manifest: Mapping[str, Any]) -> None:
         raise ValueError(f"origin is {shown(manifest['origin'])}, must be text or null")
     _check_spec(manifest["spec"])
     _check_example(manifest.get("example"), manifest["spec"])
-    _check_arguments(manifest["arguments"])
+    _check_arguments(manifest["arguments"], BATCH in manifest["spec"])
     dims = problem_dims(manifest)
     for argument in manifest["arguments"]:
         for dim, extent in zip(dims[argument["name"]], argument["shape"], strict=True):
@@ -182,7 +187,7 @@ def _check_entries(manifest: Mapping[str, Any]) -> None:
 
 
 def _check_spec(spec: Mapping[str, Any]) -> None:
-    for key in ("m", "n", "k"):
+    for key in ("m", "n", "k", *([BATCH] if BATCH in spec else [])):
         if key not in spec or not _is_extent(spec[key]):
             raise ValueError(f"spec.{key} is {shown(spec.get(key))}, must be null or an integer from 0 to {MAX_EXTENT}")
     for key in ("a", "b", "d", "acc"):
@@ -201,13 +206,15 @@ def _check_example(example: Any, spec: Mapping[str, Any]) -> None:
     if not isinstance(example, dict):
         raise ValueError(f"example is {shown(example)}, must be an object or null")
     for key, value in example.items():
-        if key not in ("m", "n", "k") or value is None or not _is_extent(value):
+        if key not in ("m", "n", "k", BATCH) or value is None or not _is_extent(value):
             raise ValueError(f"example.{key} is {shown(value)}; it gives m, n and k, integers from 0 to {MAX_EXTENT}")
+        if key not in spec:
+            raise ValueError(f"example.{key} is {value}, but the spec has no {key}")
         if spec[key] not in (None, value):
             raise ValueError(f"example.{key} is {value}, the kernel was compiled for {spec[key]}")
 
 
-def _check_arguments(arguments: Sequence[Any]) -> None:
+def _check_arguments(arguments: Sequence[Any], batched: bool) -> None:
     if len(arguments) > _MOST_ARGUMENTS:
         raise ValueError(f"there are {len(arguments)} arguments, at most {_MOST_ARGUMENTS} are read")
     seen: set[str] = set()
@@ -219,14 +226,14 @@ def _check_arguments(arguments: Sequence[Any]) -> None:
         if not _is_name(name) or name in seen:
             raise ValueError(f"{at}: name {shown(name)} is not a new identifier")
         seen.add(name)
-        _check_argument(argument, at)
+        _check_argument(argument, at, batched)
     inputs = [x for x in arguments if x["role"] == "input" and x["kind"] == "matrix"]
     outputs = [x for x in arguments if x["role"] == "output"]
     if len(inputs) != 2 or len(outputs) != 1 or outputs[0]["kind"] != "matrix":
         raise ValueError("a GEMM has two input matrices and one output matrix")
 
 
-def _check_argument(argument: Mapping[str, Any], at: str) -> None:
+def _check_argument(argument: Mapping[str, Any], at: str, batched: bool) -> None:
     kind, shape = argument.get("kind"), argument.get("shape")
     if not _is_word(kind, KINDS):
         raise ValueError(f"{at}: kind {shown(kind)} must be one of {', '.join(KINDS)}")
@@ -234,10 +241,9 @@ def _check_argument(argument: Mapping[str, Any], at: str) -> None:
         raise ValueError(f"{at}: role {shown(argument.get('role'))} must be input or output")
     if not _is_word(argument.get("dtype"), ELEMENTS):
         raise ValueError(f"{at}: dtype {shown(argument.get('dtype'))} must be one of {', '.join(ELEMENTS)}")
-    if not isinstance(shape, list) or len(shape) != KINDS[str(kind)] or not all(map(_is_extent, shape)):
-        raise ValueError(
-            f"{at}: shape {shown(shape)} must have {KINDS[str(kind)]} extents, each null or an integer ≥ 0"
-        )
+    rank = KINDS[str(kind)] + (batched and kind != "scalar")
+    if not isinstance(shape, list) or len(shape) != rank or not all(map(_is_extent, shape)):
+        raise ValueError(f"{at}: shape {shown(shape)} must have {rank} extents, each null or an integer ≥ 0")
     for key in ("base_alignment", "row_stride_alignment", "allocated_alignment"):
         value = argument.get(key, 1)
         if not is_integer(value) or not 1 <= value <= _MAX_ALIGNMENT or value & (value - 1):
@@ -281,16 +287,16 @@ def _is_extent(value: Any) -> bool:
 
 
 def problem_dims(manifest: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """For each argument, the problem extents ("m", "n", "k") of its dimensions, in memory order."""
+    """For each argument, the problem extents ("m", "n", "k", "batch") of its dimensions, in memory order."""
     a_dims, b_dims = OPERAND_DIMS[manifest["spec"]["layout"]]
     output_dims = OUTPUT_DIMS[manifest["spec"].get("d_order", "row")]
     matrices = iter((a_dims, b_dims))
+    outer = (BATCH,) if BATCH in manifest["spec"] else ()
     dims: dict[str, tuple[str, ...]] = {}
     for argument in manifest["arguments"]:
         if argument["role"] == "output" or argument["kind"] == "full":
-            dims[argument["name"]] = output_dims
-        elif argument["kind"] == "matrix":
-            dims[argument["name"]] = next(matrices)
+            own: tuple[str, ...] = output_dims
         else:
-            dims[argument["name"]] = KIND_DIMS[argument["kind"]]
+            own = next(matrices) if argument["kind"] == "matrix" else KIND_DIMS[argument["kind"]]
+        dims[argument["name"]] = (*outer, *own) if own else ()
     return dims

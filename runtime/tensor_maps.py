@@ -55,28 +55,33 @@ def boxed_matrix(
     name: str,
     dtype: str,
     shape: tuple[int, ...],
-    row_stride: int,
+    strides: tuple[int, ...],
     box: tuple[int, ...],
     swizzle: Swizzle | None,
     l2_promotion: int = 0,
     element_strides: tuple[int, ...] = (),
 ) -> BoxedTensor:
-    """A matrix (rows, columns) as a map of the box's rank sees it.
+    """A matrix (rows, columns), or a batch of them, as a map of the box's rank sees it. `strides` are all but the last.
 
-    A box of rank 3 to 5 is panels × rows × columns of a panel, with sides of 1 before them: the matrix is cut into
-    panels as wide as the box. Raises LaunchError where they do not divide its columns.
+    A box of a higher rank is panels × rows × columns of a panel, with sides of 1 before them: the matrix is cut into
+    panels as wide as the box. The batch comes before all that. Raises LaunchError where panels do not divide its
+    columns.
     """
-    strides: tuple[int, ...] = (row_stride, 1)
-    if len(box) > 2:
-        (rows, columns), width, outer = shape, box[-1], len(box) - 3
+    *batch, rows, columns = shape
+    *batch_stride, row_stride = strides
+    outer, width = len(box) - len(shape) - 1, box[-1]
+    inner: tuple[int, ...] = (rows, columns)
+    inner_strides: tuple[int, ...] = (row_stride, 1)
+    if outer >= 0:
         if columns % width:
             raise LaunchError(
                 f"operand {name}: a tensor map of rank {len(box)} sees its {columns} columns as panels of {width},"
                 f" which must divide them; pad the operand, or compile with a.copy = tma and b.copy = tma"
             )
-        shape = (1,) * outer + (columns // width, rows, width)
-        strides = (width,) * outer + (width, row_stride, 1)
-    return BoxedTensor(name, dtype, shape, strides, box, swizzle, l2_promotion, element_strides)
+        inner = (*(1,) * outer, columns // width, rows, width)
+        inner_strides = (*(width,) * outer, width, row_stride, 1)
+    strides = (*batch_stride, *inner_strides)
+    return BoxedTensor(name, dtype, (*batch, *inner), strides, box, swizzle, l2_promotion, element_strides)
 
 
 def swizzle_span(swizzle: Swizzle | None, dtype: str) -> int | None:

@@ -24,12 +24,14 @@ from lowtide.runtime.checks import pad_row
 from lowtide.runtime.dtypes import from_bits, stored_dtype, to_bits
 from lowtide.runtime.epilogue import Interval, evaluate
 from lowtide.runtime.kernel import Kernel
-from lowtide.runtime.manifest import problem_dims
+from lowtide.runtime.manifest import BATCH, problem_dims
 from lowtide.runtime.operands import Operand
 from lowtide.runtime.wide_products import exact_product
 
 GUARD_BYTES = 4096
 POISON = 0xFF  # NaN in every float type
+_SHARED = 0.25  # of the operands of a batch, that they have no dimension for it
+_MOST_MATRICES = 64  # of a batch, that are compared
 _WIDEST = 16  # bytes of the widest access
 
 
@@ -60,9 +62,14 @@ class HostArray:
         """The byte at which the rows begin."""
         return GUARD_BYTES + self.offset
 
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """In elements; the matrices of a batch lie one behind the other."""
+        return (*(math.prod(self.shape[axis + 1 : -1]) * self.row_stride for axis in range(len(self.shape) - 1)), 1)
+
     def elements(self) -> np.ndarray:
-        """The rows with their padding, shape (rows, row_stride), in `stored_dtype`."""
-        rows = self.shape[0] if len(self.shape) == 2 else 1
+        """The rows with their padding, of all matrices, shape (rows, row_stride), in `stored_dtype`."""
+        rows = math.prod(self.shape[:-1])
         size = rows * self.row_stride * element_type(self.dtype).bytes
         whole = self.stored[self.start : self.start + size]
         return whole.view(stored_dtype(self.dtype)).reshape(rows, self.row_stride)
@@ -86,9 +93,9 @@ def host_array(
     It begins at no larger power of two than `base_alignment`, up to 16.
     """
     row_stride = pad_row(shape[-1], dtype, alignment)
-    if len(shape) == 2:
+    if len(shape) > 1:
         row_stride += padding * max(1, alignment // element_type(dtype).bytes)
-    rows = shape[0] if len(shape) == 2 else 1
+    rows = math.prod(shape[:-1])
     offset = base_alignment if base_alignment < _WIDEST else 0
     size = 2 * GUARD_BYTES + offset + rows * row_stride * element_type(dtype).bytes
     array = HostArray(np.full(size, POISON, dtype=np.uint8), shape, row_stride, dtype, offset)
@@ -116,7 +123,9 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
         if argument["kind"] == "scalar":
             operands[name] = float(from_bits(np.atleast_1d(to_bits(rng.standard_normal(1), dtype)), dtype)[0])
             continue
-        shape = tuple(extents[dim] for dim in problem_dims(manifest)[name])
+        dims = problem_dims(manifest)[name]
+        is_shared = dims[0] == BATCH and rng.random() < _SHARED
+        shape = tuple(extents[dim] for dim in dims[is_shared:])
         if exact and argument["kind"] == "matrix":
             values = np.sign(rng.standard_normal(shape)) * (rng.random(shape) < share)
         else:
@@ -127,10 +136,11 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
 
 
 def example_extents(manifest: Mapping[str, Any]) -> dict[str, int]:
-    """m, n and k, run-time ones from manifest["example"]. Raises LoadError when one is missing."""
+    """m, n, k and the batch where there is one, run-time ones from manifest["example"]. Raises LoadError when one is
+    missing."""
     example = manifest.get("example") or {}
     extents: dict[str, int] = {}
-    for dim in ("m", "n", "k"):
+    for dim in ("m", "n", "k", *([BATCH] if BATCH in manifest["spec"] else [])):
         extent = example.get(dim) if manifest["spec"][dim] is None else manifest["spec"][dim]
         if not isinstance(extent, int) or extent < 0:
             raise LoadError(
@@ -142,7 +152,7 @@ def example_extents(manifest: Mapping[str, Any]) -> dict[str, int]:
 
 def at_size(manifest: Mapping[str, Any], size: tuple[int, int, int]) -> Mapping[str, Any]:
     """The manifest with another example of M, N and K. Raises LoadError where an extent is compiled in as another."""
-    example = dict(zip(("m", "n", "k"), size, strict=True))
+    example = {**(manifest.get("example") or {}), **dict(zip(("m", "n", "k"), size, strict=True))}
     for dim, extent in example.items():
         if manifest["spec"][dim] not in (None, extent):
             raise LoadError(
@@ -159,14 +169,14 @@ def accumulator_growth(accumulator: str, k: int, operands: str) -> tuple[float, 
 
 
 def expected(
-    manifest: Mapping[str, Any], operands: Mapping[str, Any], exact: bool, rows: np.ndarray
+    manifest: Mapping[str, Any], operands: Mapping[str, Any], exact: bool, rows: np.ndarray, matrix: int = 0
 ) -> tuple[Interval, Any]:
-    """(value, low, high) of the given rows of D, in float64, and their error bound."""
+    """(value, low, high) of the given rows of D, in float64, and their error bound; in a batch, of matrix `matrix`."""
     names = [x["name"] for x in manifest["arguments"] if x["kind"] == "matrix" and x["role"] == "input"]
-    a, b = (operands[name].values() for name in names)
+    a, b = (_part_of(manifest, operands, name, matrix) for name in names)
     dims = problem_dims(manifest)
-    a = (a if dims[names[0]] == ("m", "k") else a.T)[rows]
-    b = b if dims[names[1]] == ("k", "n") else b.T
+    a = (a if dims[names[0]][-2:] == ("m", "k") else a.T)[rows]
+    b = b if dims[names[1]][-2:] == ("k", "n") else b.T
     product, own_error = exact_product(a, b, manifest["spec"]["acc"])
     size = np.abs(a) @ np.abs(b)
     if exact:
@@ -182,7 +192,7 @@ def expected(
     for argument in manifest["arguments"]:
         name, kind = argument["name"], argument["kind"]
         if name in operands and kind != "matrix":
-            value = operands[name] if kind == "scalar" else operands[name].values()
+            value = operands[name] if kind == "scalar" else _part_of(manifest, operands, name, matrix)
             others[name] = {"full": lambda x: in_rows(manifest, x)[rows], "per_row": lambda x: x[rows, None]}.get(
                 kind, lambda x: x
             )(value)
@@ -193,6 +203,12 @@ def expected(
 def in_rows(manifest: Mapping[str, Any], values: np.ndarray) -> np.ndarray:
     """D, or a full operand, as (M, N)."""
     return values if manifest["spec"].get("d_order", "row") == "row" else values.T
+
+
+def _part_of(manifest: Mapping[str, Any], operands: Mapping[str, HostArray], name: str, matrix: int) -> np.ndarray:
+    """The values of an operand; in a batch its part for one product, or all of it where it is shared."""
+    dims, values = problem_dims(manifest)[name], operands[name].values()
+    return values[matrix] if dims[0] == BATCH and values.ndim == len(dims) else values
 
 
 def compare(d: np.ndarray, interval: Interval, bound: Any, rows: np.ndarray) -> tuple[float, str]:
@@ -222,7 +238,7 @@ def compare(d: np.ndarray, interval: Interval, bound: Any, rows: np.ndarray) -> 
 
 def check_written(result: HostArray) -> str:
     """A message where something outside of D was written, or an element of D was not; "" when all is well."""
-    columns, elements = result.shape[1], result.elements()
+    columns, elements = result.shape[-1], result.elements()
     guards = np.concatenate([result.stored[: result.start], result.stored[-GUARD_BYTES:]])
     if (guards != POISON).any():
         return "bytes before or after D were written"
@@ -232,8 +248,8 @@ def check_written(result: HostArray) -> str:
     bits = np.dtype(f"u{element_type(result.dtype).bytes}")
     untouched = np.ascontiguousarray(elements[:, :columns]).view(bits) == poison.view(bits)
     if untouched.any():
-        i, j = (int(x) for x in np.argwhere(untouched)[0])
-        return f"{int(untouched.sum())} elements of D were not written, first D[{i}, {j}]"
+        place = np.unravel_index(np.flatnonzero(untouched)[0], result.shape)
+        return f"{int(untouched.sum())} elements of D were not written, first D[{', '.join(map(str, place))}]"
     return ""
 
 
@@ -248,7 +264,8 @@ def verify_kernel(
     """Run `kernel` once on GPU `ordinal` on fresh random inputs and check D.
 
     `size` is M, N and K, by default those of the manifest's example. At most `most_rows` rows, the first and the last
-    among them, are compared with float64 when the product is large. Raises what loading and launching raise.
+    among them, are compared with float64 when the product is large, and of a batch 64 matrices. Raises what loading and
+    launching raise.
     """
     manifest = kernel.manifest if size is None else at_size(kernel.manifest, size)
     if manifest.get("epilogue_program") is None:
@@ -269,13 +286,23 @@ def verify_kernel(
     m = extents["m"]
     rows = np.arange(m)
     if m > most_rows and math.prod(extents.values()) > 2**30:
-        middle = rng.choice(m - 2, size=most_rows - 2, replace=False) + 1
-        rows = np.sort(np.concatenate([[0, m - 1], middle]))
-    message = check_written(d)
-    result = in_rows(manifest, d.values())
-    ratio, difference = compare(result[rows], *expected(manifest, operands, exact, rows), rows)
-    message = message or difference
+        rows = _some(m, most_rows, rng)
+    message, ratio = check_written(d), 0.0
+    values = d.values().reshape(-1, *shape[-2:])
+    for matrix in _some(len(values), _MOST_MATRICES, rng).tolist():
+        result = in_rows(manifest, values[matrix])
+        found, difference = compare(result[rows], *expected(manifest, operands, exact, rows, matrix), rows)
+        ratio = max(ratio, found)
+        message = message or (f"matrix {matrix}: {difference}" if difference and len(values) > 1 else difference)
     return Outcome(not message, ratio, len(rows), module.code, module.device.name, message)
+
+
+def _some(count: int, most: int, rng: np.random.Generator) -> np.ndarray:
+    """Numbers below `count`, at most `most` of them, in order; the first and the last are among them."""
+    if count <= most:
+        return np.arange(count)
+    middle = rng.choice(count - 2, size=most - 2, replace=False) + 1
+    return np.sort(np.concatenate([[0, count - 1], middle]))
 
 
 def run_on_device(kernel: Kernel, ordinal: int, operands: Mapping[str, Any], d: HostArray) -> None:
@@ -292,7 +319,7 @@ def run_on_device(kernel: Kernel, ordinal: int, operands: Mapping[str, Any], d: 
             records[name] = Operand(
                 address=int(buffer) + array.start,
                 shape=array.shape,
-                strides=(array.row_stride, 1) if len(array.shape) == 2 else (1,),
+                strides=array.strides,
                 dtype=array.dtype,
                 device=ordinal,
             )

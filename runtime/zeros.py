@@ -64,10 +64,11 @@ def with_zeros(
         name = argument["name"]
         if "k" not in dims[name]:
             continue
-        rows, columns = (1 if dim == "k" else x for dim, x in zip(dims[name], operands[name].shape, strict=True))
+        given = operands[name].shape
+        letters = dims[name][len(dims[name]) - len(given) :]
+        *batch, rows, columns = (1 if dim == "k" else x for dim, x in zip(letters, given, strict=True))
         row = pad_row(columns, argument["dtype"], argument.get("row_stride_alignment", 1))
         address = zeros.address(rows * row * element_type(argument["dtype"]).bytes, context)
-        replaced[name] = replace(
-            operands[name], address=address, shape=(rows, columns), strides=(row, 1), device=device
-        )
+        shape, strides = (*batch, rows, columns), (*(0 for _ in batch), row, 1)
+        replaced[name] = replace(operands[name], address=address, shape=shape, strides=strides, device=device)
     return replaced

@@ -18,7 +18,7 @@ from lowtide.compiler.contexts import make_context
 from lowtide.dialects.levels import Level
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import Trace
-from lowtide.interpreter.numbers.cells import Access, Span
+from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Access, Span
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,9 @@ class _StoredBy(Trace):
         output = self.output
         if output is None:
             return
-        width = (output.end - output.start - (output.rows - 1) * output.stride) // output.columns
-        at = output.start + self.element.row * output.stride + self.element.column * width
+        matrix, row = divmod(self.element.row, output.rows)
+        at = output.start + matrix * output.batch_stride + row * output.stride
+        at += self.element.column * ELEMENT_BYTES[output.dtype]
         starts = np.asarray(span.addresses)
         if ((starts <= at) & (at < starts + span.size)).any():
             self.op = f"{access.op.describe()}, by CTA {access.cta} {access.who or f'warp {access.warp}'}"

@@ -10,7 +10,7 @@ it says little there. `bound` carries that interval through the epilogue, and ha
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -20,18 +20,21 @@ from lowtide.compiler.checking.bound import Interval, propagate
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue.evaluate import evaluate
 from lowtide.compiler.epilogue.operands import Operand, OperandKind
-from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec import UNBATCHED, GemmSpec
 from lowtide.elements import element_type, rounding_of_sums, roundings_of_sum
 from lowtide.errors import SpecError
 from lowtide.runtime.dtypes import half_unit, round_to
 from lowtide.runtime.wide_products import exact_product
 
+_SHARED = 0.25  # of the inputs of a batch
 _BLOCK = 1 << 16  # elements of D that the epilogue is evaluated on at once: the arrays stay in cache
 
 
 @dataclass(frozen=True)
 class Comparison:
     """The outcome of `compare`: the worst |d − reference| / bound, where it is, and a sentence about it.
+
+    In a batch, rows are counted on from matrix to matrix.
 
     `judged` counts the elements that have a finite bound; without one there is no verdict, and `ok` is False. `failed`
     counts those out of their bounds.
@@ -46,11 +49,13 @@ class Comparison:
 
 
 def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> np.ndarray:
-    """D in float64, as it lies, not rounded to D's type.
+    """D in float64, as it lies, not rounded to D's type; in a batch (batch, M, N).
 
-    `a`, `b`: as the spec's layout says, taken as values of the spec's dtypes; `operands`: the epilogue's, by name.
-    Raises `SpecError` for shapes or names that do not fit the spec.
+    `a`, `b`: as the spec's layout says, taken as values of the spec's dtypes; `operands`: the epilogue's, by name. In a
+    batch, those without its dimension are shared. Raises `SpecError` for shapes or names that do not fit the spec.
     """
+    if spec.is_batched:
+        return np.stack([reference(one, **inputs) for one, inputs in _products(spec, {"a": a, "b": b, **operands})])
     left, right = _matrices(spec, a, b)
     given = _operands(spec, operands, left.shape[0], right.shape[1])
     with np.errstate(all="ignore"):
@@ -62,7 +67,7 @@ def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> 
 
 
 def error_bound(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> np.ndarray:
-    """The most that each element of D may differ from `reference`, float64. Same arguments and errors.
+    """The most that each element of D may differ from `reference`, float64. Same arguments, shape and errors.
 
     Infinite where nothing can be said: the result, or what it is made from, may overflow; the epilogue divides by what
     may be 0; or rounding decides whether it is NaN. 0 where the reference is NaN, or infinite, and D must be the same.
@@ -74,6 +79,10 @@ def reference_with_bound(
     spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """`reference` and `error_bound` together, with one product A · B."""
+    if spec.is_batched:
+        products = _products(spec, {"a": a, "b": b, **operands})
+        found = [reference_with_bound(one, **inputs) for one, inputs in products]
+        return np.stack([values for values, _ in found]), np.stack([bounds for _, bounds in found])
     left, right = _matrices(spec, a, b)
     given = _operands(spec, operands, left.shape[0], right.shape[1])
     with np.errstate(all="ignore"):
@@ -97,19 +106,21 @@ def compare(spec: GemmSpec, d: np.ndarray, ref: np.ndarray, bound: np.ndarray) -
     are judged are within their bounds; or if D has no elements. Raises `SpecError` if the shapes differ.
     """
     if not d.shape == ref.shape == bound.shape:
-        raise SpecError(
-            f"d is {d.shape}, the reference {ref.shape}, the bound {bound.shape}; all three must have D's shape"
-        )
+        shapes = f"d is {d.shape}, the reference {ref.shape}, the bound {bound.shape}"
+        raise SpecError(f"{shapes}; all three must have D's shape")
     if not ref.size:
         return Comparison(0.0, (0, 0), True, "d has no elements", 0)
-    got = np.asarray(d).astype(np.float64)
+    shape = d.shape
+    d, ref, bound = (array.reshape(-1, shape[-1]) for array in (np.asarray(d), ref, bound))
+    got = d.astype(np.float64)
     ratio = np.empty_like(ref)
     for rows in _row_blocks(ref.shape):
         ratio[rows] = _ratio(got[rows], ref[rows], bound[rows])
     row, column = (int(index) for index in np.unravel_index(int(np.argmax(ratio)), ratio.shape))
     worst = float(ratio[row, column])
     values = f"{got[row, column]:.9g}, float64 says {ref[row, column]:.9g}, bound {bound[row, column]:.3g}"
-    at = f"d[{row}, {column}] = {values}"
+    place = np.unravel_index(row * shape[-1] + column, shape)
+    at = f"d[{', '.join(map(str, place))}] = {values}"
     failed, unjudged = int(np.count_nonzero(ratio > 1.0)), int(np.count_nonzero(np.isinf(bound)))
     why = f"no finite bound: possible overflow, division by 0, NaN, or too many roundings for {spec.acc}"
     if unjudged == ratio.size:
@@ -133,43 +144,64 @@ def random_inputs(
     rng: np.random.Generator,
     row_padding: int = 0,
     alignments: Mapping[str, int] = MappingProxyType({}),
+    batch: int | None = None,
 ) -> dict[str, Any]:
     """Normally distributed `a`, `b` and epilogue operands, by name, for extents `m`, `n`, `k` (`None`: the spec's).
 
     Rows of A and B start at multiples of 16 bytes from the first, as most kernels ask, or of the bytes that
     `alignments` has for "a" and "b"; `row_padding` more elements (rounded up likewise) lie after each, after each row
-    of a full operand exactly `row_padding`. Pads hold NaN, so that a read of one shows. Scalars are Python floats.
-    Raises `SpecError` for extents that contradict the spec's or are unknown.
+    of a full operand exactly `row_padding`. Pads hold NaN, so that a read of one shows. Scalars are Python floats. In a
+    `batch` (`None`: the spec's) some inputs, but not A, are drawn to be shared, and have no dimension for
+    it. Raises `SpecError` for extents that contradict the spec's or are unknown.
     """
     rows_of_d, columns_of_d = _settle(spec, "m", m), _settle(spec, "n", n)
     terms = _settle(spec, "k", k)
     of_a = (rows_of_d, terms) if spec.layout[0] == "t" else (terms, rows_of_d)
     of_b = (columns_of_d, terms) if spec.layout[1] == "n" else (terms, columns_of_d)
+    outer = (_settle(spec, "batch", batch),) if spec.is_batched else ()
+
+    def count(name: str) -> tuple[int, ...]:
+        return () if outer and name != "a" and rng.random() < _SHARED else outer
+
     inputs: dict[str, Any] = {}
     for name, dtype, (rows, columns) in (("a", spec.a, of_a), ("b", spec.b, of_b)):
         unit = max(1, alignments.get(name, 16) // element_type(dtype).bytes)
         stride = -(-(columns + row_padding) // unit) * unit
-        inputs[name] = padded_matrix(rng.standard_normal((rows, columns)), dtype, stride)
+        inputs[name] = padded_matrix(rng.standard_normal((*count(name), rows, columns)), dtype, stride)
     for operand in spec.operands:
         if operand.kind is OperandKind.SCALAR:
             inputs[operand.name] = float(np.float32(rng.standard_normal()))
             continue
-        shape = [extent for extent in operand.shape(rows_of_d, columns_of_d) if extent is not None]
+        extents = [extent for extent in operand.shape(rows_of_d, columns_of_d) if extent is not None]
         if operand.kind is OperandKind.FULL and spec.d_order == "column":
-            shape.reverse()
-        values = rng.standard_normal(shape)
+            extents.reverse()
+        values = rng.standard_normal([*count(operand.name), *extents])
         if operand.kind is OperandKind.FULL:
-            inputs[operand.name] = padded_matrix(values, operand.dtype, values.shape[1] + row_padding)
+            inputs[operand.name] = padded_matrix(values, operand.dtype, values.shape[-1] + row_padding)
         else:
             inputs[operand.name] = values.astype(numpy_dtype(operand.dtype))
     return inputs
 
 
 def padded_matrix(values: np.ndarray, dtype: str, row_stride: int) -> np.ndarray:
-    """`values` (rows, columns) in `dtype`, its rows `row_stride` elements apart, NaN between them."""
-    buffer = np.full((values.shape[0], row_stride), np.nan, dtype=numpy_dtype(dtype))
-    buffer[:, : values.shape[1]] = values.astype(numpy_dtype(dtype))
-    return buffer[:, : values.shape[1]]
+    """`values` (…, columns) in `dtype`, its rows `row_stride` elements apart, NaN between them."""
+    buffer = np.full((*values.shape[:-1], row_stride), np.nan, dtype=numpy_dtype(dtype))
+    buffer[..., : values.shape[-1]] = values.astype(numpy_dtype(dtype))
+    return buffer[..., : values.shape[-1]]
+
+
+def _products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tuple[GemmSpec, dict[str, Any]]]:
+    """Each product of a batch as a problem of its own, with its part of each input. Raises SpecError."""
+    one = replace(spec, batch=UNBATCHED)
+    ranks = {"a": 2, "b": 2} | {operand.name: len(operand.shape(None, None)) for operand in spec.operands}
+    arrays = {name: np.asarray(value) for name, value in inputs.items()}
+    owners = {name: array.shape[0] for name, array in arrays.items() if array.ndim > ranks.get(name, 0) > 0}
+    batches = {batch for batch in (*owners.values(), spec.batch) if isinstance(batch, int)}
+    if len(batches) != 1:
+        found = ", ".join(f"{name} {batch}" for name, batch in owners.items()) or "no input has a batch"
+        raise SpecError(f"the spec's batch is {spec.batch}, the inputs': {found}; they must agree on one")
+    for number in range(batches.pop()):
+        yield one, {name: value[number] if name in owners else value for name, value in inputs.items()}
 
 
 def _matrices(spec: GemmSpec, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -215,13 +247,13 @@ def _shape_text(shape: tuple[int | None, ...]) -> str:
 
 def _settle(spec: GemmSpec, name: str, value: int | None) -> int:
     """The extent, from the argument or the spec."""
-    fixed: int | None = getattr(spec, name)
+    fixed = getattr(spec, name)
     if value is None and fixed is None:
         raise SpecError(f"{name} is a run-time argument of this spec; say which value the inputs are for")
     if value is not None and fixed is not None and value != fixed:
         raise SpecError(f"{name} = {value} contradicts the spec's {fixed}; leave it None")
     settled = fixed if value is None else value
-    assert settled is not None
+    assert isinstance(settled, int)
     return settled
 
 

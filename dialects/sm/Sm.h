@@ -23,6 +23,11 @@ llvm::LogicalResult verifySameTile(mlir::Operation *op, llvm::ArrayRef<int64_t> 
 
 } // namespace lowtide::sm
 
+namespace lowtide::sm {
+using tile::parsePlace;
+using tile::printPlace;
+} // namespace lowtide::sm
+
 #include "SmDialect.h.inc"
 #include "SmEnums.h.inc"
 #define GET_ATTRDEF_CLASSES

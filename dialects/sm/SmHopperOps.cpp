@@ -132,8 +132,10 @@ LogicalResult MbarrierArriveOp::verify() {
 
 LogicalResult TensorMapOp::verify() {
   auto source = cast<MemRefType>(getSource().getType());
-  if (source.getRank() != 2)
+  if (source.getRank() != 2 && !tile::isBatch(source))
     return emitOpError() << "maps matrices, not " << source;
+  if (tile::isBatch(source) && (getType().getShape().size() < 3 || getType().getShape()[0] != 1))
+    return emitOpError() << "maps boxes of one matrix of a batch, whose first side is 1, not " << getType();
   if (source.getElementType() != getType().getElementType())
     return emitOpError() << "maps boxes of " << getType().getElementType() << " onto a matrix of "
                          << source.getElementType();
@@ -141,8 +143,10 @@ LogicalResult TensorMapOp::verify() {
 }
 
 // Boxes of the map tile the buffer; both swizzle alike.
-static LogicalResult verifyBoxes(Operation *op, TensorMapType map, MemRefType buffer) {
+static LogicalResult verifyBoxes(Operation *op, TensorMapType map, MemRefType buffer, bool batched) {
   ArrayRef<int64_t> box = map.getShape(), tile = buffer.getShape();
+  if (batched && (box.size() < 3 || box[0] != 1))
+    return op->emitOpError() << "moves boxes of one matrix of a batch; the first side of the map's must be 1";
   int64_t rows = box[box.size() - 2], columns = box.back() * (box.size() > 2 ? box[box.size() - 3] : 1);
   if (tile.size() != 2 || tile[0] % rows || tile[1] % columns)
     return op->emitOpError() << "moves boxes of " << rows << "x" << columns << ", which do not tile the buffer's "
@@ -161,10 +165,11 @@ static LogicalResult verifyBoxes(Operation *op, TensorMapType map, MemRefType bu
 LogicalResult TmaLoadOp::verify() {
   if (getMulticast() == ClusterLine::cross)
     return emitOpError() << "shares a tile with a row or a column of the cluster, not with both";
-  return verifyBoxes(*this, getMap().getType(), cast<MemRefType>(getDestination().getType()));
+  return verifyBoxes(*this, getMap().getType(), cast<MemRefType>(getDestination().getType()),
+                     static_cast<bool>(getBatch()));
 }
 LogicalResult TmaStoreOp::verify() {
-  return verifyBoxes(*this, getMap().getType(), cast<MemRefType>(getSource().getType()));
+  return verifyBoxes(*this, getMap().getType(), cast<MemRefType>(getSource().getType()), static_cast<bool>(getBatch()));
 }
 
 //===--- wgmma --------------------------------------------------------------------------------------------------===//

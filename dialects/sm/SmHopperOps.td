@@ -131,10 +131,12 @@ def Sm_ClusterBarrierOp : Sm_Op<"cluster_barrier", [Sm_Ordering]> {
 def Sm_TensorMapOp : Sm_Op<"tensor_map", [Pure]> {
   let summary = "The tensor map of a matrix (host side)";
   let description = [{
-    cuTensorMapEncodeTiled encodes it at kernel launch. The boxes have the result's shape.
+    cuTensorMapEncodeTiled encodes it at kernel launch. The boxes have the result's shape. Those of a batch have one side
+    more, the first, which is 1.
 
     ```mlir
     %map = sm.tensor_map %a : memref<?x?xbf16, strided<[?, 1]>> to !sm.tensor_map<128x64xbf16, swizzle<3,3,3>>
+    %maps = sm.tensor_map %c : memref<?x?x?xbf16, strided<[?, ?, 1]>> to !sm.tensor_map<1x128x64xbf16, swizzle<3,3,3>>
     ```
   }];
   let arguments = (ins AnyMemRef:$source);
@@ -155,18 +157,23 @@ def Sm_TmaLoadOp : Sm_Op<"tma_load"> {
     part of the tile's rows in the order of the CTAs, and sends it to all of them: it lands at the same place of each
     one's shared memory and signals each one's mbarrier. A CTA's mbarrier expects the whole tile.
 
+    Of a batch, the number of the matrix comes first, and the first side of the boxes is 1.
+
     ```mlir
     sm.tma_load %map[%m, %k] to %a signals %full[%slot]
         : !sm.tensor_map<128x64xbf16, swizzle<3,3,3>>, memref<128x64xbf16, …>, !sm.mbarriers<4>
     sm.tma_load %map[%n, %k] to %b signals %full[%slot] multicast(column)
         : !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, memref<128x64xbf16, …>, !sm.mbarriers<4>
+    sm.tma_load %map[%batch, %m, %k] to %a signals %full[%slot]
+        : !sm.tensor_map<1x128x64xbf16, swizzle<3,3,3>>, memref<128x64xbf16, …>, !sm.mbarriers<4>
     ```
   }];
-  let arguments = (ins Sm_TensorMapType:$map, Index:$row, Index:$column, Sm_WriteShared:$destination,
+  let arguments = (ins Sm_TensorMapType:$map, Optional<Index>:$batch, Index:$row, Index:$column,
+                       Sm_WriteShared:$destination,
                        Sm_MbarriersType:$barriers, Index:$index, OptionalAttr<Sm_ClusterLine>:$multicast,
                        OptionalAttr<Tile_CacheHint>:$cache);
   let assemblyFormat = [{
-    $map `[` $row `,` $column `]` `to` $destination `signals` $barriers `[` $index `]`
+    $map `[` custom<Place>($batch, $row, $column) `]` `to` $destination `signals` $barriers `[` $index `]`
     (`multicast` `(` $multicast^ `)`)? (`cache` `(` $cache^ `)`)? attr-dict `:` qualified(type($map)) `,`
     type($destination) `,` qualified(type($barriers))
   }];
@@ -184,12 +191,13 @@ def Sm_TmaStoreOp : Sm_Op<"tma_store", [MemoryEffects<[MemRead<Sm_Sync>, MemWrit
     ```mlir
     sm.tma_store %scratch to %map[%m, %n] cache(evict_first)
         : memref<128x64xbf16, …>, !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+    sm.tma_store %scratch to %map[%batch, %m, %n] : memref<128x64xbf16, …>, !sm.tensor_map<1x64x64xbf16, …>
     ```
   }];
-  let arguments = (ins Sm_ReadShared:$source, Sm_TensorMapType:$map, Index:$row, Index:$column,
+  let arguments = (ins Sm_ReadShared:$source, Sm_TensorMapType:$map, Optional<Index>:$batch, Index:$row, Index:$column,
                        OptionalAttr<Tile_CacheHint>:$cache);
   let assemblyFormat = [{
-    $source `to` $map `[` $row `,` $column `]` (`cache` `(` $cache^ `)`)? attr-dict `:` type($source) `,`
+    $source `to` $map `[` custom<Place>($batch, $row, $column) `]` (`cache` `(` $cache^ `)`)? attr-dict `:` type($source) `,`
     qualified(type($map))
   }];
   let hasVerifier = 1;

@@ -65,10 +65,19 @@ mlir::ParseResult parseKindedOperands(mlir::OpAsmParser &parser,
 void printKindedOperands(mlir::OpAsmPrinter &printer, mlir::Operation *op, mlir::OperandRange operands,
                          mlir::TypeRange types, mlir::ArrayAttr kinds);
 
+// `row, column`, in a batch after the number of the matrix, shared by the ops that name a place in one.
+mlir::ParseResult parsePlace(mlir::OpAsmParser &parser, std::optional<mlir::OpAsmParser::UnresolvedOperand> &batch,
+                             mlir::OpAsmParser::UnresolvedOperand &row, mlir::OpAsmParser::UnresolvedOperand &column);
+void printPlace(mlir::OpAsmPrinter &printer, mlir::Operation *op, mlir::Value batch, mlir::Value row,
+                mlir::Value column);
+
+// Whether a memref is a batch of matrices: of three dimensions, the batch first.
+bool isBatch(mlir::MemRefType matrix);
+
 // Checks an epilogue region: block arguments (accumulator element, one element for each operand), a yield of one
-// value of D's element type.
+// value of D's element type. Operands of a batch may be batches too.
 mlir::LogicalResult verifyEpilogue(mlir::Operation *op, mlir::Region &region, mlir::Type acc,
-                                   mlir::OperandRange operands, mlir::ArrayAttr kinds, mlir::Type result);
+                                   mlir::OperandRange operands, mlir::ArrayAttr kinds, mlir::MemRefType d);
 
 // Checks a `cluster` clause: two positive extents, if it is there.
 mlir::LogicalResult verifyCluster(mlir::Operation *op, std::optional<llvm::ArrayRef<int64_t>> cluster);

@@ -7,6 +7,42 @@
 using namespace mlir;
 using namespace lowtide::tile;
 
+//===--- places -------------------------------------------------------------------------------------------------===//
+
+ParseResult lowtide::tile::parsePlace(OpAsmParser &parser, std::optional<OpAsmParser::UnresolvedOperand> &batch,
+                                      OpAsmParser::UnresolvedOperand &row, OpAsmParser::UnresolvedOperand &column) {
+  SmallVector<OpAsmParser::UnresolvedOperand> places;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseOperandList(places))
+    return failure();
+  if (places.size() != 2 && places.size() != 3)
+    return parser.emitError(loc) << "expected a row and a column, in a batch after the number of the matrix";
+  if (places.size() == 3)
+    batch = places[0];
+  row = places[places.size() - 2];
+  column = places.back();
+  return success();
+}
+
+void lowtide::tile::printPlace(OpAsmPrinter &printer, Operation *, Value batch, Value row, Value column) {
+  if (batch)
+    printer << batch << ", ";
+  printer << row << ", " << column;
+}
+
+// Where the types of a place are not written: `batched` says that there are three.
+static ParseResult parseNextPlace(OpAsmParser &parser, Type &batch, Type &row, Type &column) {
+  row = column = parser.getBuilder().getIndexType();
+  if (succeeded(parser.parseOptionalKeyword("batched")))
+    batch = row;
+  return success();
+}
+
+static void printNextPlace(OpAsmPrinter &printer, Operation *, Type batch, Type, Type) {
+  if (batch)
+    printer << "batched";
+}
+
 //===--- epilogue operands --------------------------------------------------------------------------------------===//
 
 ParseResult lowtide::tile::parseKindedOperands(OpAsmParser &parser,
@@ -56,6 +92,11 @@ void StoreOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setNa
   nameEpilogueArguments(region, getKinds(), setName);
 }
 
+// Whether two extents can be equal.
+static bool agree(int64_t x, int64_t y) { return ShapedType::isDynamic(x) || ShapedType::isDynamic(y) || x == y; }
+
+bool lowtide::tile::isBatch(MemRefType matrix) { return matrix.getRank() == 3; }
+
 static Type elementTypeOf(Type type) {
   if (auto shaped = dyn_cast<ShapedType>(type))
     return shaped.getElementType();
@@ -67,7 +108,9 @@ static Type elementTypeOf(Type type) {
 }
 
 LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type acc, OperandRange operands,
-                                            ArrayAttr kinds, Type result) {
+                                            ArrayAttr kinds, MemRefType d) {
+  Type result = d.getElementType();
+  bool batched = isBatch(d);
   if (kinds.size() != operands.size())
     return op->emitOpError() << "has " << operands.size() << " operands but " << kinds.size() << " kinds";
   for (auto [index, kind] : llvm::enumerate(kinds.getAsValueRange<IntegerAttr>()))
@@ -85,11 +128,16 @@ LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type 
     auto kind = static_cast<OperandKind>(cast<IntegerAttr>(kindAttr).getInt());
     int64_t rank = kind == OperandKind::full ? 2 : kind == OperandKind::scalar ? 0 : 1;
     auto memref = dyn_cast<MemRefType>(operand.getType());
-    if (rank == 0 ? static_cast<bool>(memref) : (!memref || memref.getRank() != rank))
+    if (rank == 0 ? static_cast<bool>(memref)
+                  : (!memref || (memref.getRank() != rank && !(batched && memref.getRank() == rank + 1))))
       return op->emitOpError() << "epilogue operand " << index << " is " << stringifyOperandKind(kind) << " and must be "
                                << (rank == 0   ? "a scalar"
                                    : rank == 1 ? "a memref of one dimension"
-                                               : "a memref of two dimensions");
+                                               : "a memref of two dimensions")
+                               << (rank && batched ? ", or of one more, the batch" : "");
+    if (rank && memref.getRank() > rank && !agree(memref.getDimSize(0), d.getDimSize(0)))
+      return op->emitOpError() << "epilogue operand " << index << " has a batch of " << memref.getDimSize(0)
+                               << " but D one of " << d.getDimSize(0);
     Type element = elementTypeOf(operand.getType());
     if (block.getArgument(index + 1).getType() != element)
       return op->emitOpError() << "epilogue argument " << index + 1 << " must be " << element << ", its operand's element";
@@ -102,32 +150,38 @@ LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type 
 
 //===--- tile.gemm ----------------------------------------------------------------------------------------------===//
 
-// Whether two extents can be equal.
-static bool agree(int64_t x, int64_t y) { return ShapedType::isDynamic(x) || ShapedType::isDynamic(y) || x == y; }
-
 // Whether columns are contiguous, and rows not known to be.
 static bool isColumnMajor(MemRefType type) {
   SmallVector<int64_t> strides;
   int64_t offset;
-  return succeeded(type.getStridesAndOffset(strides, offset)) && strides[0] == 1 && strides[1] != 1;
+  return succeeded(type.getStridesAndOffset(strides, offset)) && strides.size() == 2 && strides[0] == 1 &&
+         strides[1] != 1;
 }
 
 LogicalResult GemmOp::verify() {
   auto a = cast<MemRefType>(getA().getType()), b = cast<MemRefType>(getB().getType()),
        d = cast<MemRefType>(getD().getType());
   for (auto [name, type] : {std::pair("A", a), std::pair("B", b), std::pair("D", d)})
-    if (type.getRank() != 2)
-      return emitOpError() << name << " must have two dimensions, not " << type.getRank();
+    if (type.getRank() != 2 && type.getRank() != 3)
+      return emitOpError() << name << " must have two dimensions, or three in a batch, not " << type.getRank();
+  if (a.getRank() != d.getRank() || b.getRank() != d.getRank())
+    return emitOpError() << "A, B and D are one matrix each, or a batch of them: their ranks are " << a.getRank() << ", "
+                         << b.getRank() << " and " << d.getRank();
+  unsigned outer = isBatch(d) ? 1 : 0;
+  for (auto [name, type] : {std::pair("A", a), std::pair("B", b)})
+    if (outer && !agree(type.getDimSize(0), d.getDimSize(0)))
+      return emitOpError() << "the batch is " << type.getDimSize(0) << " in " << name << " but " << d.getDimSize(0)
+                           << " in D";
   bool aIsMK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::tt;
   bool bIsNK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::nn;
-  int64_t m = a.getDimSize(aIsMK ? 0 : 1), ka = a.getDimSize(aIsMK ? 1 : 0);
-  int64_t n = b.getDimSize(bIsNK ? 0 : 1), kb = b.getDimSize(bIsNK ? 1 : 0);
+  int64_t m = a.getDimSize(outer + (aIsMK ? 0 : 1)), ka = a.getDimSize(outer + (aIsMK ? 1 : 0));
+  int64_t n = b.getDimSize(outer + (bIsNK ? 0 : 1)), kb = b.getDimSize(outer + (bIsNK ? 1 : 0));
   if (!agree(ka, kb))
     return emitOpError() << "K is " << ka << " in A but " << kb << " in B";
-  if (!agree(m, d.getDimSize(0)))
-    return emitOpError() << "M is " << m << " in A but " << d.getDimSize(0) << " in D";
-  if (!agree(n, d.getDimSize(1)))
-    return emitOpError() << "N is " << n << " in B but " << d.getDimSize(1) << " in D";
+  if (!agree(m, d.getDimSize(outer)))
+    return emitOpError() << "M is " << m << " in A but " << d.getDimSize(outer) << " in D";
+  if (!agree(n, d.getDimSize(outer + 1)))
+    return emitOpError() << "N is " << n << " in B but " << d.getDimSize(outer + 1) << " in D";
   for (auto [index, operand] : llvm::enumerate(getEpilogueOperands())) {
     auto full = dyn_cast<MemRefType>(operand.getType());
     if (full && full.getRank() == 2 && isColumnMajor(full) != isColumnMajor(d))
@@ -138,7 +192,7 @@ LogicalResult GemmOp::verify() {
     return emitOpError() << "A is " << a.getElementType() << " but B is " << b.getElementType();
   if (!isa<FloatType, IntegerType>(getAcc()))
     return emitOpError() << "the accumulator must be a float or an integer, not " << getAcc();
-  return verifyEpilogue(*this, getEpilogue(), getAcc(), getEpilogueOperands(), getKinds(), d.getElementType());
+  return verifyEpilogue(*this, getEpilogue(), getAcc(), getEpilogueOperands(), getKinds(), d);
 }
 
 //===--- tile.launch --------------------------------------------------------------------------------------------===//
@@ -212,7 +266,7 @@ void KernelOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setN
     return;
   auto isMatrix = [](BlockArgument argument) {
     auto type = dyn_cast<MemRefType>(argument.getType());
-    return type && type.getRank() == 2;
+    return type && (type.getRank() == 2 || isBatch(type));
   };
   ArrayRef<BlockArgument> arguments = region.getArguments();
   bool hasMatrices = arguments.size() >= 3 && llvm::all_of(arguments.take_front(3), isMatrix);
@@ -295,6 +349,14 @@ LogicalResult AwaitWaveOp::verify() {
   return success();
 }
 
+//===--- tile.next_work_tile ------------------------------------------------------------------------------------===//
+
+LogicalResult NextWorkTileOp::verify() {
+  if (static_cast<bool>(cast<WorkTilesOp>((*this)->getParentOp()).getBatch()) != static_cast<bool>(getBatch()))
+    return emitOpError() << "is batched where its work tiles are those of a batch, and only there";
+  return success();
+}
+
 //===--- tile.view ----------------------------------------------------------------------------------------------===//
 
 LogicalResult ViewOp::verify() {
@@ -303,10 +365,11 @@ LogicalResult ViewOp::verify() {
   if (kind == OperandKind::scalar)
     return emitOpError() << "a scalar has no window";
   int64_t rank = kind == OperandKind::full ? 2 : 1;
-  if (source.getRank() != rank || static_cast<int64_t>(getOffsets().size()) != rank)
+  if ((source.getRank() != rank && source.getRank() != rank + 1) ||
+      static_cast<int64_t>(getOffsets().size()) != source.getRank())
     return emitOpError() << "of kind " << stringifyOperandKind(kind) << " needs a source of " << rank
-                         << " dimensions and as many offsets, not " << source.getRank() << " and "
-                         << getOffsets().size();
+                         << " dimensions, or one more in a batch, and as many offsets, not " << source.getRank()
+                         << " and " << getOffsets().size();
   if (source.getElementType() != getType().getElementType())
     return emitOpError() << "window of " << getType().getElementType() << " on a matrix of " << source.getElementType();
   return success();
@@ -340,14 +403,16 @@ LogicalResult MmaOp::verify() {
 
 LogicalResult StoreOp::verify() {
   auto d = cast<MemRefType>(getD().getType());
-  if (d.getRank() != 2)
-    return emitOpError() << "D must have two dimensions, not " << d.getRank();
+  if (d.getRank() != 2 && !isBatch(d))
+    return emitOpError() << "D must have two dimensions, or three in a batch, not " << d.getRank();
+  if (isBatch(d) != static_cast<bool>(getBatch()))
+    return emitOpError() << "says which matrix of D it stores to where D is a batch, and only there";
   // The value is a tile, or a fragment of the sm dialect, which this dialect does not know; both end their
   // epilogue's first argument in the element that they hold.
   Type acc = getEpilogue().front().getNumArguments() ? getEpilogue().front().getArgument(0).getType() : Type();
   if (auto tile = dyn_cast<TileType>(getValue().getType()); tile && tile.getElementType() != acc)
     return emitOpError() << "epilogue's first argument must be " << tile.getElementType() << ", the accumulator's element";
-  return verifyEpilogue(*this, getEpilogue(), acc, getEpilogueOperands(), getKinds(), d.getElementType());
+  return verifyEpilogue(*this, getEpilogue(), acc, getEpilogueOperands(), getKinds(), d);
 }
 
 #define GET_OP_CLASSES

@@ -34,6 +34,9 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
     way. A `swapped` product is what `swap-operands` has made of another one, Dᵀ = Bᵀ · Aᵀ: its A and B are the second
     and the first argument of the function.
 
+    A batch has three dimensions: A, B and D then are as many matrices, one for each product, and the batch is the first
+    dimension. An operand of the epilogue that has the batch too has one part for each; one without it is shared.
+
     ```mlir
     tile.gemm tn %a, %b into %d acc(f32) operands(per_column %bias : memref<?xbf16>)
         schedule(#tile.schedule<mainloop = <k = 32, stages = 3>>) {
@@ -43,6 +46,10 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
       %2 = arith.truncf %1 : f32 to bf16
       tile.yield %2 : bf16
     } : memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
+    tile.gemm tn %a, %b into %d acc(f32) {
+      …
+    } : memref<64x?x?xbf16, strided<[?, ?, 1]>>, memref<64x?x?xbf16, strided<[?, ?, 1]>>,
+        memref<64x?x?xbf16, strided<[?, ?, 1]>>
     ```
   }];
   let arguments = (ins Tile_GemmLayout:$layout, Tile_InputMemRef:$a, Tile_InputMemRef:$b, Tile_OutputMemRef:$d,
@@ -292,6 +299,10 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
     The arguments of the body are the first row and the first column of the tile, followed by the loop-carried values,
     as in scf.for.
 
+    With a third extent in front, that of a batch, there are the tiles of as many matrices, one matrix after another. The
+    body's first argument then is the number of the matrix, and scheduler, parts and division of K are those of all
+    tiles.
+
     With `split n`, `scatter n`, `stream_k` or `hybrid`, a work item is a range of K of a tile (`#tile.k_division`). The K extent and
     the K of a step are given too, and the body also takes where the range begins and ends, which part of its tile it is
     (0 begins at K = 0), how many parts the tile has, and the slot of part 0; part p has that slot plus p. Slots are
@@ -306,6 +317,9 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
       …
     }
     tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] cluster [2, 1] order(<grouped 8>) persistent {
+      …
+    }
+    tile.work_tiles (%batch, %m, %n) of (%B, %M, %N) by [128, 256] order(<row>) persistent {
       …
     }
     %s = tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] order(<row>) persistent iter_args(%slot = %c0) -> (index) {
@@ -324,7 +338,8 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
     }
     ```
   }];
-  let arguments = (ins Index:$rows, Index:$columns, Optional<Index>:$depth, Variadic<AnyType>:$inits,
+  let arguments = (ins Optional<Index>:$batch, Index:$rows, Index:$columns, Optional<Index>:$depth,
+                       Variadic<AnyType>:$inits,
                        DenseI64ArrayAttr:$tile, OptionalAttr<DenseI64ArrayAttr>:$cluster, Tile_RasterAttr:$order,
                        Tile_SchedulerKind:$scheduler, OptionalAttr<Tile_WorkPart>:$part, UnitAttr:$in_turn,
                        OptionalAttr<Tile_KDivisionKind>:$k_division, OptionalAttr<I64Attr>:$k_parts);
@@ -334,7 +349,7 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     // Arguments of the body before the loop-carried ones.
-    unsigned getNumPlaces() { return getDepth() ? 7 : 2; }
+    unsigned getNumPlaces() { return (getBatch() ? 1 : 0) + (getDepth() ? 7 : 2); }
   }];
 }
 
@@ -363,14 +378,16 @@ def Tile_AwaitWaveOp : Tile_Op<"await_wave", [HasParent<"WorkTilesOp">]> {
 def Tile_NextWorkTileOp : Tile_Op<"next_work_tile", [Pure, HasParent<"WorkTilesOp">]> {
   let summary = "The first row and column of the work tile that the CTA computes after this one, or of the last";
   let description = [{
-    Copies that run ahead of the products fill their slots from it.
+    Copies that run ahead of the products fill their slots from it. In a batch, the number of its matrix comes first.
 
     ```mlir
     %next_m, %next_n = tile.next_work_tile
+    %next_batch, %next_m, %next_n = tile.next_work_tile batched
     ```
   }];
-  let results = (outs Index:$row, Index:$column);
-  let assemblyFormat = "attr-dict";
+  let results = (outs Optional<Index>:$batch, Index:$row, Index:$column);
+  let assemblyFormat = "custom<NextPlace>(type($batch), type($row), type($column)) attr-dict";
+  let hasVerifier = 1;
 }
 
 def Tile_SplatOp : Tile_Op<"splat", [Pure]> {
@@ -389,11 +406,13 @@ def Tile_ViewOp : Tile_Op<"view", [Pure]> {
   let summary = "A window of a matrix (or of a vector, broadcast) in global memory";
   let description = [{
     The window starts at the given offsets, has the result's shape, and is clipped at the edges of the matrix. A vector
-    is broadcast: with kind `per_row` it has one element per row of the window, with `per_column` one per column.
+    is broadcast: with kind `per_row` it has one element per row of the window, with `per_column` one per column. Of a
+    batch of matrices, or of vectors, the first offset says which one.
 
     ```mlir
     %at = tile.view %a[%m, %k] : memref<?x?xbf16, strided<[?, 1]>> to !tile.view<128x64xbf16>
     %bt = tile.view per_column %bias[%n] : memref<?xf32> to !tile.view<128x64xf32>
+    %ct = tile.view %c[%batch, %m, %k] : memref<?x?x?xbf16, strided<[?, ?, 1]>> to !tile.view<128x64xbf16>
     ```
   }];
   let arguments = (ins OptionalAttr<Tile_OperandKind>:$kind, AnyMemRef:$source,
@@ -426,9 +445,10 @@ def Tile_MmaOp : Tile_Op<"mma", [AllTypesMatch<["acc", "result"]>]> {
 def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments, SingleBlock, Tile_NamesArguments]> {
   let summary = "Applies the epilogue to an accumulator and writes it into D";
   let description = [{
-    The window of D starts at the given offsets, has the accumulator's shape, and is clipped at the edges of D. The
-    region is the same as in `tile.gemm`. The accumulator is a CTA-wide tile, or a fragment from level `atoms` on.
-    Operands are read before D is written, within the window, so that a full operand may be D.
+    The window of D starts at the given offsets, has the accumulator's shape, and is clipped at the edges of D. In a batch
+    the number of the matrix comes first. The region is the same as in `tile.gemm`. The accumulator is a CTA-wide tile, or
+    a fragment from level `atoms` on. Operands are read before D is written, within the window, so that a full operand
+    may be D.
 
     With `part`, the accumulator is the sum over one range of K only: what is stored is the sum of all parts of the
     tile. `divide-k` replaces this form by ops that exchange partial sums.
@@ -443,11 +463,12 @@ def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments, SingleBlock, Tile
     ```
   }];
   let arguments = (ins AnyType:$value, Optional<Index>:$part, Optional<Index>:$parts, Optional<Index>:$slot,
-                       Tile_OutputMemRef:$d, Index:$row, Index:$column, Variadic<AnyType>:$epilogue_operands,
+                       Tile_OutputMemRef:$d, Optional<Index>:$batch, Index:$row, Index:$column,
+                       Variadic<AnyType>:$epilogue_operands,
                        DefaultValuedAttr<I32ArrayAttr, "{}">:$kinds);
   let regions = (region SizedRegion<1>:$epilogue);
   let assemblyFormat = [{
-    $value (`part` `(` $part^ `of` $parts `at` $slot `)`)? `into` $d `[` $row `,` $column `]`
+    $value (`part` `(` $part^ `of` $parts `at` $slot `)`)? `into` $d `[` custom<Place>($batch, $row, $column) `]`
     (`operands` `(` custom<KindedOperands>($epilogue_operands, type($epilogue_operands), $kinds)^ `)`)?
     $epilogue attr-dict `:` type($value) `,` type($d)
   }];

@@ -80,15 +80,17 @@ ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
   SMLoc places = parser.getCurrentLocation();
   if (parseTuple(parser, arguments))
     return failure();
-  bool divided = arguments.size() == 4;
-  if (arguments.size() != 2 && !divided)
-    return parser.emitError(places) << "expected (row, column), or (row, column, begin of K, end of K)";
+  bool divided = arguments.size() >= 4, batched = arguments.size() % 2;
+  if (arguments.size() < 2 || arguments.size() > 5)
+    return parser.emitError(places) << "expected (row, column), or (row, column, begin of K, end of K), in a batch after "
+                                       "the number of the matrix";
   SMLoc of = parser.getCurrentLocation();
   if (parser.parseKeyword("of") || parseTuple(parser, extents) || parser.parseKeyword("by") ||
       parseExtents(tile))
     return failure();
-  if (extents.size() != (divided ? 3 : 2))
-    return parser.emitError(of) << "expected the extents of " << (divided ? "M, N and K" : "M and N");
+  if (extents.size() != (batched ? 1u : 0u) + (divided ? 3 : 2))
+    return parser.emitError(of) << "expected the extents of " << (batched ? "the batch, " : "")
+                                << (divided ? "M, N and K" : "M and N");
   if (succeeded(parser.parseOptionalKeyword("cluster"))) {
     if (parseExtents(cluster))
       return failure();
@@ -125,7 +127,7 @@ ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
       parser.parseOptionalAttrDictWithKeyword(result.attributes))
     return failure();
   result.addAttribute(getOperandSegmentSizesAttrName(result.name),
-                      builder.getDenseI32ArrayAttr({1, 1, divided, static_cast<int32_t>(inits.size())}));
+                      builder.getDenseI32ArrayAttr({batched, 1, 1, divided, static_cast<int32_t>(inits.size())}));
   result.addTypes(types);
   for (OpAsmParser::Argument &argument : arguments)
     argument.type = index;
@@ -147,8 +149,12 @@ void WorkTilesOp::print(OpAsmPrinter &printer) {
   Block &block = getBody().front();
   auto list = [&](auto values) { llvm::interleaveComma(values, printer); };
   printer << " (";
-  list(block.getArguments().take_front(getDepth() ? 4 : 2));
-  printer << ") of (" << getRows() << ", " << getColumns();
+  unsigned outer = getBatch() ? 1 : 0;
+  list(block.getArguments().take_front(outer + (getDepth() ? 4 : 2)));
+  printer << ") of (";
+  if (getBatch())
+    printer << getBatch() << ", ";
+  printer << getRows() << ", " << getColumns();
   if (getDepth())
     printer << ", " << getDepth();
   printer << ") by [";
@@ -163,8 +169,8 @@ void WorkTilesOp::print(OpAsmPrinter &printer) {
     printer << stringifyKDivisionKind(*getKDivision());
     if (getKParts())
       printer << " " << *getKParts();
-    printer << " (" << block.getArgument(4) << " of " << block.getArgument(5) << " at " << block.getArgument(6)
-            << ") ";
+    printer << " (" << block.getArgument(outer + 4) << " of " << block.getArgument(outer + 5) << " at "
+            << block.getArgument(outer + 6) << ") ";
   }
   printer << "order(";
   getOrder().print(printer);
@@ -187,11 +193,11 @@ void WorkTilesOp::print(OpAsmPrinter &printer) {
 }
 
 void WorkTilesOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setName) {
-  static constexpr StringLiteral kNames[] = {"m", "n", "k0", "k1", "part", "parts", "slot"};
+  static constexpr StringLiteral kNames[] = {"batch", "m", "n", "k0", "k1", "part", "parts", "slot"};
   if (region.empty() || region.getNumArguments() < getNumPlaces())
     return;
   for (unsigned place = 0; place < getNumPlaces(); ++place)
-    setName(region.getArgument(place), kNames[place]);
+    setName(region.getArgument(place), kNames[place + (getBatch() ? 0 : 1)]);
 }
 
 LogicalResult WorkTilesOp::verify() {
@@ -218,8 +224,9 @@ LogicalResult WorkTilesOp::verify() {
   unsigned places = getNumPlaces();
   if (block.getNumArguments() != places + getInits().size() ||
       !llvm::all_of(block.getArguments().take_front(places), [](auto place) { return place.getType().isIndex(); }))
-    return emitOpError() << "body takes the tile's first row and first column"
-                         << (divided ? ", begin and end of K, part, parts and slot, all" : ", both")
+    return emitOpError() << "body takes " << (getBatch() ? "the matrix's number, " : "")
+                         << "the tile's first row and first column"
+                         << (divided ? ", begin and end of K, part, parts and slot, all" : getBatch() ? ", all" : ", both")
                          << " index, and what is carried";
   auto yield = dyn_cast<YieldOp>(block.getTerminator());
   auto differ = [&](TypeRange types) { return !llvm::equal(types, getResultTypes()); };

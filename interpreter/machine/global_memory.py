@@ -71,19 +71,21 @@ class GlobalMemory(Cells):
         dtype: str,
         values: Values | None = None,
         misalign: int = 0,
+        batch: tuple[int, int] = (1, 0),
     ) -> int:
         """A matrix (or, with one row, a vector) `row_stride` elements from row to row; its address.
 
         The address is a multiple of 256 bytes, plus `misalign`. Padding between rows is not accessible. `values`,
-        payload (rows, columns), initialises it; without, reading it before it is written is an error.
+        payload (rows, columns), initialises it; without, reading it before it is written is an error. With `batch`, as
+        many such matrices, and the elements from one to the next; then `values` has the rows of all of them.
         """
-        width = ELEMENT_BYTES[dtype]
+        width, (count, batch_stride) = ELEMENT_BYTES[dtype], batch
         start = -(-max(self.size, _GAP) // _GAP) * _GAP + misalign
-        end = start + (max(rows - 1, 0) * row_stride + columns) * width
+        end = start + (max(count - 1, 0) * batch_stride + max(rows - 1, 0) * row_stride + columns) * width
         self._grow(end + _GAP)
-        buffer = Buffer(name, start, end, dtype, rows, columns, row_stride * width)
+        buffer = Buffer(name, start, end, dtype, rows, columns, row_stride * width, count, batch_stride * width)
         self.buffers.append(buffer)
-        is_dense = rows <= 1 or row_stride == columns
+        is_dense = (rows <= 1 or row_stride == columns) and (count == 1 or batch_stride == rows * row_stride)
         for byte in range(width):
             each: Any = slice(start + byte, end, width) if is_dense else _first_bytes(buffer) + byte
             self._accessible[each] = True
@@ -111,7 +113,7 @@ class GlobalMemory(Cells):
 
     def contents(self, name: str) -> tuple[Values, NDArray[np.bool_]]:
         """An allocation's payload (rows, columns), and which of its elements were written: by a kernel, where the
-        output takes the place of an operand."""
+        output takes the place of an operand. Of a batch it has the rows of all matrices."""
         buffer = self.buffer(name)
         first = _first_bytes(buffer)
         if buffer is self._in_place:
@@ -135,7 +137,8 @@ class GlobalMemory(Cells):
             differ = np.argwhere((now != then) & ((now == now) | (then == then)))  # NaN stays NaN
             if len(differ) and buffer.name != output:
                 row, column = differ[0].tolist()
-                return f"{buffer.name}[{row}, {column}]"
+                matrix = f"{row // buffer.rows}, " if buffer.count > 1 else ""
+                return f"{buffer.name}[{matrix}{row % buffer.rows}, {column}]"
         return None
 
     def begin_launch(self, programmatic: bool = False) -> None:
@@ -374,9 +377,6 @@ def _reaches(span: Span, buffer: Buffer) -> bool:
 
 
 def _first_bytes(buffer: Buffer) -> Ints:
-    """Relative address of each element's first byte: array (rows, columns)."""
-    return (
-        buffer.start
-        + np.arange(buffer.rows)[:, None] * buffer.stride
-        + (np.arange(buffer.columns) * ELEMENT_BYTES[buffer.dtype])
-    )
+    """Relative address of each element's first byte: array (rows, columns), of a batch the rows of all its matrices."""
+    rows = np.arange(buffer.count)[:, None] * buffer.batch_stride + np.arange(buffer.rows) * buffer.stride
+    return buffer.start + rows.reshape(-1, 1) + np.arange(buffer.columns) * ELEMENT_BYTES[buffer.dtype]

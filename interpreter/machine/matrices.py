@@ -15,17 +15,28 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A memref in global memory: byte address, extents, elements from row to row. A vector has one extent.
+    """A memref in global memory: byte address, extents, and strides in elements of all dimensions but the last.
 
-    Where it is `is_column_major`, `row_stride` is from column to column, and rows are neighbours.
+    It is a matrix, a vector (one extent), or a batch of such, which has the batch as its first dimension. Where a
+    matrix is `is_column_major`, the stride is from column to column, and rows are neighbours.
     """
 
     name: str
     address: int
     shape: tuple[int, ...]
-    row_stride: int
+    strides: tuple[int, ...]
     element: Scalar
     is_column_major: bool = False
+
+    @property
+    def row_stride(self) -> int:
+        """Elements from row to row of a matrix; a vector has one row."""
+        return self.strides[-1] if self.strides else 0
+
+    def part(self, number: int) -> "Matrix":
+        """A matrix, or vector, of a batch."""
+        address = self.address + number * self.strides[0] * self.element.bytes
+        return Matrix(self.name, address, self.shape[1:], self.strides[1:], self.element)
 
     def addresses(self, rows: Any, columns: Any) -> Ints:
         """Byte addresses of elements; a vector's are its columns'."""

@@ -30,7 +30,7 @@ ALIGNMENT = 128  # of a box in shared memory (PTX ISA, "cp.async.bulk.tensor")
 
 @dataclass(frozen=True)
 class TensorMap:
-    """Boxes of a matrix seen as a tensor; sides, extents and strides outermost first, in elements.
+    """Boxes of a matrix, or of a batch, seen as a tensor; sides, extents and strides outermost first, in elements.
 
     `span` is the swizzle's, 32, 64 or 128 bytes, or 0 for none.
     """
@@ -55,12 +55,13 @@ class TensorMap:
         """Rows and columns of the matrix that a box covers."""
         return self.box[-2], prod(self.box[:-2]) * self.box[-1]
 
-    def corner(self, row: int, column: int) -> tuple[int, ...]:
-        """The coordinates of the box that begins at an element of the matrix."""
-        if len(self.box) == 2:
-            return row, column
+    def corner(self, *place: int) -> tuple[int, ...]:
+        """The coordinates of the box that begins at (row, column) of the matrix, or at (matrix, row, column)."""
+        *matrix, row, column = place
+        if len(self.box) == 2 + len(matrix):
+            return place
         panel, within = divmod(column, self.box[-1])
-        return (0,) * (len(self.box) - 3) + (panel, row, within)
+        return (*matrix, *(0,) * (len(self.box) - 3 - len(matrix)), panel, row, within)
 
 
 def encode(
@@ -68,26 +69,28 @@ def encode(
 ) -> TensorMap:
     """As cuTensorMapEncodeTiled, on a box that the type's verifier has passed.
 
-    With more than two sides the matrix is seen as panels, as wide as the box. Raises InterpreterError for a matrix
-    that TMA cannot read, or that panels do not divide.
+    With more sides than the matrix has dimensions it is seen as panels, as wide as the box. The first side is that of
+    the batch where there is one. Raises InterpreterError for a matrix that TMA cannot read, or that panels do not
+    divide.
     """
-    rows, columns = matrix.shape
+    *batch, rows, columns = matrix.shape
     stride, width = matrix.row_stride * matrix.element.bytes, box[-1]
-    if matrix.address % UNIT or stride % UNIT:
+    if matrix.address % UNIT or any(each * matrix.element.bytes % UNIT for each in matrix.strides):
         raise violation(
             state,
             op,
             f"{matrix.name} at address {matrix.address:#x} with rows {stride} bytes apart: TMA needs multiples of "
-            f"{UNIT}",
+            f"{UNIT}"
+            + ("" if not batch else f", and so between the matrices, {matrix.strides[0] * matrix.element.bytes} bytes"),
         )
-    shape: tuple[int, ...] = (rows, columns)
-    strides: tuple[int, ...] = (matrix.row_stride, 1)
-    if len(box) > 2:
+    shape: tuple[int, ...] = matrix.shape
+    strides: tuple[int, ...] = (*matrix.strides, 1)
+    outer = len(box) - 1 - len(shape)
+    if outer >= 0:
         if columns % width:
             raise violation(state, op, f"{matrix.name} has {columns} columns, no whole panels of {width}; pad them")
-        outer = len(box) - 3
-        shape = (1,) * outer + (columns // width, rows, width)
-        strides = (width,) * outer + (width, matrix.row_stride, 1)
+        shape = (*batch, *(1,) * outer, columns // width, rows, width)
+        strides = (*matrix.strides[:-1], *(width,) * outer, width, matrix.row_stride, 1)
     return TensorMap(matrix, box, shape, strides, UNIT << swizzle[0] if swizzle and swizzle[0] else 0)
 
 
@@ -167,7 +170,7 @@ def load_tile(
     state: AgentState,
     op: Described,
     map: TensorMap,
-    origin: tuple[int, int],
+    origin: Sequence[int],
     tile: tuple[int, int],
     address: int,
     barriers: Sequence[Mbarrier],
@@ -175,9 +178,12 @@ def load_tile(
 ) -> None:
     """The boxes that hold a tile of the matrix, one after the other in shared memory: down the rows, then across.
 
+    `origin` is its row and column, in a batch after the number of the matrix.
+
     With `share` = (i, n) only the i-th n-th of its rows, which lies where it would in the whole tile.
     """
     rows, columns = map.tile
+    *matrix, first_row, first_column = origin
     part, of = share
     own = tile[0] // of
     if tile[0] % of or own % rows:
@@ -189,7 +195,8 @@ def load_tile(
     for column in range(0, tile[1], columns):
         for row in range(part * own, (part + 1) * own, rows):
             place = address + (column * tile[0] + row * map.box[-1]) * map.element.bytes
-            load_box(state, op, map, map.corner(origin[0] + row, origin[1] + column), place, barriers)
+            corner = map.corner(*matrix, first_row + row, first_column + column)
+            load_box(state, op, map, corner, place, barriers)
 
 
 def _unit(map: TensorMap, corner: tuple[int, ...]) -> int:

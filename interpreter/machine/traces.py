@@ -7,6 +7,7 @@ does, and they are read from the stores.
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,14 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Access, Buffer, Ints, Span
 
 Tile = tuple[int, int, int, int]
-"""A work tile: its first row and column, and how many rows and columns it has."""
+"""A work tile: its first row and column, and how many rows and columns it has. See `row_of`."""
+
+_APART = 1024  # rows: no tile is as high
+
+
+def row_of(matrix: Any, row: Any, rows: int) -> Any:
+    """How a row of a matrix of a batch is counted in a trace: far enough apart for tiles that reach past the edge."""
+    return matrix * (rows // _APART + 2) * _APART + row
 
 
 @dataclass(eq=False)
@@ -43,7 +51,8 @@ class Trace:
         if output is None or not span.addresses.size or not output.start <= span.addresses[0] < output.end:
             return
         starts = np.arange(0, span.size, ELEMENT_BYTES[output.dtype])
-        rows, rest = np.divmod((span.addresses[:, None] + starts - output.start).reshape(-1), output.stride)
+        matrix, row, rest = output.place((span.addresses[:, None] + starts - output.start).reshape(-1))
+        rows = row_of(matrix, row, output.rows)
         agent = access.who or f"warp {access.warp}"
         made = self.stores.setdefault(access.cta, {}).setdefault(agent, [])
         made.append((rows, rest // ELEMENT_BYTES[output.dtype]))

@@ -1,7 +1,8 @@
 """The work tiles of each CTA, in order: the meaning of `tile.work_tiles`, without MLIR.
 
 In clusters, a cluster of m × n CTAs takes super-tiles of m × n tiles as a CTA else takes tiles. Each of its CTAs
-computes its own tile of every super-tile, also where that tile lies past the edge.
+computes its own tile of every super-tile, also where that tile lies past the edge. The tiles of a batch are those of
+its first matrix, then of the second, and so on, each in the order of tiles.
 
 Each word of the dialect's enums has an entry here; one without is refused.
 """
@@ -18,7 +19,10 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class WorkItem:
-    """A tile (m, n), or its steps of K from `begin` to `end`: which part of how many, and the slot of part 0."""
+    """A tile (m, n), or its steps of K from `begin` to `end`: which part of how many, and the slot of part 0.
+
+    `matrix` is the number of its matrix in a batch.
+    """
 
     place: Place
     begin: int = 0
@@ -26,6 +30,7 @@ class WorkItem:
     part: int = 0
     parts: int = 1
     slot: int = 0
+    matrix: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,10 +68,10 @@ class WorkOrder:
         """The number of work tiles of all CTAs; `total` counts the tiles of the order."""
         return len(PARTS[self.part].taken(total, ctas)) * self.pieces
 
-    def count_of(self, ctas: int, tiles: Place, cluster: Place) -> int:
+    def count_of(self, ctas: int, tiles: Place, cluster: Place, matrices: int = 1) -> int:
         """As `count`, of CTAs in clusters, each of which has a work tile of every super-tile; `tiles` along M and N."""
         supers, size = -(-tiles[0] // cluster[0]) * -(-tiles[1] // cluster[1]), cluster[0] * cluster[1]
-        return self.count(ctas // size, supers) * size
+        return self.count(ctas // size, supers * matrices) * size
 
     def tile_at(self, index: int, tiles: Place) -> Place:
         """The tile (m, n) at place `index` of the order, of `tiles` tiles along M and N."""
@@ -77,23 +82,25 @@ class WorkOrder:
         return SCHEDULERS[self.scheduler](cta, ctas, total)
 
     def items_of(
-        self, cta: int, ctas: int, tiles: Place, steps: int = 1, cluster: Place = (1, 1)
+        self, cta: int, ctas: int, tiles: Place, steps: int = 1, cluster: Place = (1, 1), matrices: int = 1
     ) -> Iterator[WorkItem]:
         """The work items of a CTA, in sequence; `tiles` counts those of the order, each has `steps` steps of K.
 
-        In clusters some tiles may lie past them.
+        In clusters some tiles may lie past them. Each of the `matrices` of a batch has as many tiles.
         """
         rows, columns = cluster
         supers = -(-tiles[0] // rows), -(-tiles[1] // columns)
         (worker, rank), workers = divmod(cta, rows * columns), ctas // (rows * columns)
-        total, pieces = supers[0] * supers[1], self.pieces
+        each, pieces = supers[0] * supers[1], self.pieces
+        total = each * matrices
         taken = PARTS[self.part].taken(total, workers)
         for number, begin, end, part, parts, slot in DIVISIONS[self.division](
             self, worker, workers, self.count(workers, total), steps
         ):
-            m, n = self.tile_at(taken[number // pieces], supers)
+            matrix, index = divmod(taken[number // pieces], each)
+            m, n = self.tile_at(index, supers)
             place = (m * pieces + number % pieces) * rows + rank // columns, n * columns + rank % columns
-            yield WorkItem(place, begin, end, part, parts, slot * rows * columns + rank * parts)
+            yield WorkItem(place, begin, end, part, parts, slot * rows * columns + rank * parts, matrix)
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,10 @@ class Span:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A named range of relative addresses; in global memory a matrix of `rows` rows that begin `stride` bytes apart."""
+    """A named range of relative addresses; in global memory a matrix of `rows` rows that begin `stride` bytes apart.
+
+    Of a batch, `count` such matrices begin `batch_stride` bytes apart.
+    """
 
     name: str
     start: int
@@ -167,6 +170,19 @@ class Buffer:
     rows: int = 0
     columns: int = 0
     stride: int = 0
+    count: int = 1
+    batch_stride: int = 0
+
+    def place(self, offset: Any) -> tuple[Any, Any, Any]:
+        """The matrix, row and byte of a row at `offset` bytes from the start. Rows of matrices may alternate."""
+        if self.count == 1:
+            return 0, *divmod(offset, self.stride)
+        if self.batch_stride >= self.stride:
+            matrix, rest = divmod(offset, self.batch_stride)
+            return matrix, *divmod(rest, self.stride)
+        row, rest = divmod(offset, self.stride)
+        matrix, byte = divmod(rest, self.batch_stride)
+        return matrix, row, byte
 
 
 class Cells:
@@ -339,8 +355,9 @@ class Cells:
             if buffer.start <= at < buffer.end:
                 place = f", byte {at - buffer.start} of {buffer.name}"
                 if buffer.stride:
-                    row, byte = divmod(at - buffer.start, buffer.stride)
-                    place += f": row {row}, byte {byte} of {buffer.columns * ELEMENT_BYTES[buffer.dtype]}"
+                    matrix, row, byte = buffer.place(at - buffer.start)
+                    place += f": matrix {matrix}, row {row}," if buffer.count > 1 else f": row {row},"
+                    place += f" byte {byte} of {buffer.columns * ELEMENT_BYTES[buffer.dtype]}"
                 return place
         below = max((buffer for buffer in self.buffers if buffer.end <= at), key=lambda b: b.end, default=None)
         return (

@@ -37,7 +37,7 @@ def extract_aligned_pointer(state: AgentState, op: DecodedOp) -> None:
 @OPS.implements("memref.extract_strided_metadata")
 def extract_strided_metadata(state: AgentState, op: DecodedOp) -> None:
     matrix = _matrix(state, op)
-    strides = (matrix.row_stride, 1) if len(matrix.shape) == 2 else (1,)
+    strides = (*matrix.strides, 1)
     strides = strides[::-1] if matrix.is_column_major else strides
     for slot, value in zip(op.results, (matrix, 0, *matrix.shape, *strides), strict=True):
         state.values[slot] = value
@@ -57,7 +57,7 @@ def reinterpret_cast(state: AgentState, op: DecodedOp) -> None:
     offsets, sizes, strides = (values(f"static_{name}") for name in ("offsets", "sizes", "strides"))
     if offsets != [0] or strides[1:] != [1]:
         raise violation(state, op, f"offset {offsets[0]}, strides {strides}; take 0, and 1 for columns")
-    state.values[op.results[0]] = Matrix(source.name, source.address, tuple(sizes), strides[0], type.element)
+    state.values[op.results[0]] = Matrix(source.name, source.address, tuple(sizes), (strides[0],), type.element)
 
 
 @OPS.implements("memref.cast", "memref.memory_space_cast")

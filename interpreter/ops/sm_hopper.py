@@ -151,8 +151,8 @@ def tma_load(state: AgentState, op: DecodedOp) -> None:
     role = state.seat.role
     if role is None or state.team is state.cta.everyone or state.machine.roles[role].name not in (PRODUCER, COPIERS):
         raise violation(state, op, "one thread starts a copy by TMA; start it in a producer role, which is one thread")
-    map, row, column, buffer = (state.values[slot] for slot in op.operands[:4])
+    map, *origin, buffer = (state.values[slot] for slot in op.operands[:-2])
     buffer.check(state, op, "write")
-    found = _mbarriers(state, op, op.operands[4:], _line(op, "multicast"))
+    found = _mbarriers(state, op, op.operands[-2:], _line(op, "multicast"))
     share = next(at for at, barrier in enumerate(found) if barrier.home is state.cta), len(found)
-    tensor_maps.load_tile(state, op, map, (row, column), buffer.type.shape, buffer.address, found, share)
+    tensor_maps.load_tile(state, op, map, origin, buffer.type.shape, buffer.address, found, share)

@@ -34,7 +34,7 @@ def tma_store(state: AgentState, op: DecodedOp) -> None:
     """The agent's share of the buffer's rows. Boxes lie down the rows, then across, one after the other."""
     together(state, op)
     _check_role(state, op)
-    buffer, map, row, column = (state.values[slot] for slot in op.operands)
+    buffer, map, *matrix, row, column = (state.values[slot] for slot in op.operands)
     buffer.check(state, op, "read")
     source, type = op.operand_types[0], op.operand_types[1]
     assert isinstance(source, MemRef) and isinstance(type, TensorMapType)
@@ -51,7 +51,8 @@ def tma_store(state: AgentState, op: DecodedOp) -> None:
     for right in range(0, columns, box_columns):
         for down in range(0, rows, box_rows):
             if first <= down < first + own:
-                tensor_stores.store_box(state, op, map, map.corner(row + down, column + right), address)
+                corner = map.corner(*matrix, row + down, column + right)
+                tensor_stores.store_box(state, op, map, corner, address)
             address += map.bytes
     tensor_stores.commit(state)
 

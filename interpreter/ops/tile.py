@@ -25,6 +25,7 @@ from lowtide.interpreter.machine.matrices import (
     store_inside,
 )
 from lowtide.interpreter.machine.shared_buffers import load_buffer
+from lowtide.interpreter.machine.traces import row_of
 from lowtide.interpreter.machine.work_order import WorkItem, WorkOrder
 from lowtide.interpreter.numbers.cells import Access
 from lowtide.interpreter.program.ir_types import Fragment, MemRef, Tile, Type, View
@@ -33,15 +34,38 @@ from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Program
 
 OPS = OpTable()
 
+#: Dimensions of an operand without a batch
+_RANKS = {OperandKind.full: 2, OperandKind.per_row: 1, OperandKind.per_column: 1, OperandKind.scalar: 0}
+
 # The problem ----------------------------------------------------------------------------------------------------------
 
 
 @OPS.implements("tile.gemm")
 def gemm(state: AgentState, op: DecodedOp) -> Steps:
     a, b, d, *operands = (state.values[slot] for slot in op.operands)
+    if len(d.shape) == 2:
+        yield from _product(state, op, a, b, d, operands)
+        return
+    if not a.shape[0] == b.shape[0] == d.shape[0]:
+        raise violation(state, op, f"A {a.shape}, B {b.shape} and D {d.shape} do not agree on the batch")
+    kinds = [OperandKind(kind) for kind in op.attributes.get("kinds", ())]
+    for number in range(d.shape[0]):
+        own = [_part(state, op, each, kind, number) for each, kind in zip(operands, kinds, strict=True)]
+        yield from _product(state, op, a.part(number), b.part(number), d.part(number), own)
+
+
+def _part(state: AgentState, op: DecodedOp, operand: Any, kind: OperandKind, number: int) -> Any:
+    """What one product of a batch has of an operand of the epilogue: its part, or all of one that is shared."""
+    if kind is OperandKind.scalar or len(operand.shape) == _RANKS[kind]:
+        return operand
+    return matrix_at(state, op, operand, number)
+
+
+def _product(state: AgentState, op: DecodedOp, a: Matrix, b: Matrix, d: Matrix, operands: list[Any]) -> Steps:
+    """D = epilogue(A · B, operands…), of whole matrices."""
     layout = GemmLayout(op.attributes["layout"]).name
     m, n = d.shape
-    left, right = (load_window(state, op, Window(x, 0, 0, x.shape)) for x in (a, b))
+    left, right = (load_window(state, op, Window(x, 0, 0, (x.shape[0], x.shape[1]))) for x in (a, b))
     left, right = _as_mk(left, layout), _as_nk(right, layout)
     if left.shape[1] != right.shape[1] or (left.shape[0], right.shape[0]) != (m, n):
         raise violation(state, op, f"layout {layout}: A {a.shape}, B {b.shape} and D {d.shape} do not agree on M, N, K")
@@ -89,7 +113,7 @@ def workspace(state: AgentState, op: DecodedOp) -> None:
     address = machine.memory.allocate(name, 1, size, size, dtype, zeros)
     if is_zeroed:
         state.cta.at_end.append(lambda end: _check_zero(end, op, name))
-    state.values[op.results[0]] = Matrix(name, address, (size,), size, type.element)
+    state.values[op.results[0]] = Matrix(name, address, (size,), (), type.element)
 
 
 def _check_zero(state: AgentState, op: DecodedOp, name: str) -> None:
@@ -186,7 +210,8 @@ def next_work_tile(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("tile.work_tiles", prepare=_prepare_work_tiles)
 def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
-    rows, columns, depth, inits = op.operand_groups()
+    batch, rows, columns, depth, inits = op.operand_groups()
+    matrices = state.values[batch[0]] if batch else 1
     extents = [state.values[slot] for slot in (*rows, *columns, *depth)]
     carried = [state.values[slot] for slot in inits]
     machine, cta, (order, readers_of_next) = state.machine, state.cta.index, op.data
@@ -201,21 +226,24 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
     sides = [height * order.pieces, width, *step]
     noted = None if machine.trace is None else machine.trace.begin_work(cta, state.name, (turn, turns))
     counts = [-(-extent // side) for extent, side in zip(extents, sides, strict=True)]
-    state.work_tiles = order.count_of(machine.grid, (counts[0], counts[1]), cluster)
+    state.work_tiles = order.count_of(machine.grid, (counts[0], counts[1]), cluster, matrices)
     steps = counts[2] if depth else 1
-    items = order.items_of(cta, machine.grid, (counts[0], counts[1]), steps, cluster)
+    items = order.items_of(cta, machine.grid, (counts[0], counts[1]), steps, cluster, matrices)
     for item, after in _with_next(islice(items, turn, None, turns)):
         place = [item.place[0] * height, item.place[1] * width]
-        for row, column in readers_of_next:
+        for *matrix, row, column in readers_of_next:
             state.values[row], state.values[column] = after.place[0] * height, after.place[1] * width
+            for slot in matrix:
+                state.values[slot] = after.matrix
         # Part 0 stores the tile, or every part a share of it. A half or a share of a tile may lie past the edge, and so
         # may a tile of a super-tile.
         stores = item.part == 0 or order.division is KDivisionKind.scatter
         share = place[1] + item.part * width // item.parts
         if noted is not None and place[0] < extents[0] and share < extents[1] and stores:
-            noted.append((place[0], place[1], height, width))
+            noted.append((row_of(item.matrix, place[0], extents[0]) if batch else place[0], place[1], height, width))
         if depth:
             place += [item.begin * step[0], min(item.end * step[0], extents[2]), item.part, item.parts, item.slot]
+        place = [item.matrix, *place] if batch else place
         for slot, value in zip(op.regions[0].arguments, [*place, *carried], strict=True):
             state.values[slot] = value
         carried = yield from run_block(state, op.regions[0])
@@ -260,7 +288,18 @@ def view(state: AgentState, op: DecodedOp) -> None:
     matrix, *offsets = (state.values[slot] for slot in op.operands)
     type = op.result_types[0]
     assert isinstance(type, View)
-    state.values[op.results[0]] = window_at(matrix, OperandKind(op.attributes.get("kind", 0)), offsets, type.shape)
+    kind = OperandKind(op.attributes.get("kind", 0))
+    if len(offsets) > _RANKS[kind]:
+        number, *offsets = offsets
+        matrix = matrix_at(state, op, matrix, number)
+    state.values[op.results[0]] = window_at(matrix, kind, offsets, type.shape)
+
+
+def matrix_at(state: AgentState, op: DecodedOp, batch: Matrix, number: int) -> Matrix:
+    """A matrix, or vector, of a batch. Raises InterpreterError for one that the batch does not have."""
+    if not 0 <= number < batch.shape[0]:
+        raise violation(state, op, f"matrix {number} of {batch.name}, a batch of {batch.shape[0]}")
+    return batch.part(number)
 
 
 def window_at(matrix: Matrix, kind: OperandKind, offsets: list[int], shape: tuple[int, int]) -> Window:
@@ -390,10 +429,14 @@ def semaphore_leave(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("tile.store")
 def store(state: AgentState, op: DecodedOp) -> Steps:
-    (value,), *of_parts, d_slot, row_slot, column_slot, others = op.operand_groups()
+    (value,), *of_parts, d_slot, matrix, row_slot, column_slot, others = op.operand_groups()
     acc, type = state.values[value], op.operand_types[0]
     d, row, column, *operands = (state.values[slot] for slot in (*d_slot, *row_slot, *column_slot, *others))
     assert isinstance(type, Tile | Fragment)
+    if matrix:
+        number, kinds = state.values[matrix[0]], op.attributes.get("kinds", ())
+        d = matrix_at(state, op, d, number)
+        operands = [_part(state, op, *each, number) for each in zip(operands, map(OperandKind, kinds), strict=True)]
     if of_parts[0]:
         part, parts, slot = (state.values[group[0]] for group in of_parts)
         known = state.machine.parts.setdefault(slot, {})

@@ -118,8 +118,9 @@ def _first_value(value: ir.Value) -> ir.Value:
     owner = value.owner
     if not isinstance(owner, ir.Block) or not isinstance(owner.owner.opview, tile.WorkTilesOp):
         return value
-    position = list(owner.arguments).index(value) - 2  # after the tile's row and column
-    return owner.owner.opview.inits[position] if position >= 0 else value
+    inits = owner.owner.opview.inits
+    position = list(owner.arguments).index(value) - (len(owner.arguments) - len(inits))  # after the tile's place
+    return inits[position] if position >= 0 else value
 
 
 def _constant_trips(loop: scf.ForOp) -> int | None:

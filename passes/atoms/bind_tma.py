@@ -14,8 +14,8 @@ After    host    %map = sm.tensor_map %a : … to !sm.tensor_map<128x64xbf16, sw
          The expected bytes are those of the copies between acquire and commit. The full barrier has one arrival, the
          producer's; the empty barrier has one per consumer warpgroup. A box is one panel of the buffer. With copy =
          tma.3d, tma.4d or tma.5d the map has 3, 4 or 5 dimensions, a box is all panels, and the host asserts that
-         panels divide the matrix. A copy to a prefix of a slot's buffer has a box of its own. a.cache and b.cache
-         become hints on the loads of A and B.
+         panels divide the matrix. The map of a batch has one more, the outermost. A copy to a prefix of a slot's buffer
+         has a box of its own. a.cache and b.cache become hints on the loads of A and B.
          An operand with a.copy = cp.async.4, staged.2, realigned.16 … is copied by the threads of the copiers, to the
          panels that TMA would fill. Only when the writes of all are visible to wgmma, which reads through the async
          proxy, one arrives, and expects what TMA brings of the other operand:
@@ -216,8 +216,9 @@ def _bind_copy(
         raise Refusal(copy, f"fills {rows} rows, which {parties} CTAs cannot share; take another grid.cluster")
     share = rows // parties if parties > 1 else None
     tensor_map = maps.map_for(copy, view.source, buffer.type, rows=share, rank=TMA_RANKS.get(str(operand.copy), 2))
-    hint = written(operand.cache)
-    sm.TmaLoadOp(tensor_map, *view.offsets, buffer, full, slot, multicast=line, cache=hint)
+    hint, (*batch, row, column) = written(operand.cache), view.offsets
+    matrix = batch[0] if batch else None
+    sm.TmaLoadOp(tensor_map, row, column, buffer, full, slot, batch=matrix, multicast=line, cache=hint)
 
 
 def _bind_consumer(wait: sm.ConsumerWaitOp, full: ir.Value) -> None:

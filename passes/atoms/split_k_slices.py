@@ -83,7 +83,7 @@ def _narrowed(load: sm.LoadGlobalOp, k: int, step: int) -> ir.Value:
     view = defining_op(load.source)
     if not isinstance(view, tile.ViewOp):
         raise Refusal(load, "must read a window of tile.view")
-    dim = 0 if load.trans else 1
+    dim = -2 if load.trans else -1  # behind the number of the matrix in a batch
     offsets, shape = list(view.offsets), list(view.result.type.shape)
     offsets[dim], shape[dim] = Builder.index().add(offsets[dim], k), step
     window = tile.ViewType.get(shape, view.result.type.element_type)

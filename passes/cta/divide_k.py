@@ -36,7 +36,7 @@ from lowtide.dialects.tile import KDivisionKind
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.kernels import cluster_shape, launches_of, problem_of, relaunch
-from lowtide.passes.support.problem import a_is_mk
+from lowtide.passes.support.problem import dims_of_a, is_batch
 from lowtide.passes.support.rewriting import before, erase, extent, move_region
 from lowtide.targets import Target
 
@@ -125,7 +125,8 @@ class _Exchange:
     def _store(self, total: ir.Value, column: ir.Value) -> None:
         """Stores the whole sum, with the epilogue."""
         store = self.store
-        whole = tile.StoreOp(total, store.d, store.row, column, list(store.epilogue_operands), kinds=store.kinds)
+        operands = list(store.epilogue_operands)
+        whole = tile.StoreOp(total, store.d, store.row, column, operands, batch=store.batch, kinds=store.kinds)
         move_region(store.epilogue.blocks[0], whole.epilogue)
 
 
@@ -159,7 +160,8 @@ def _slots(launch: tile.LaunchOp, work: tile.WorkTilesOp, kernel: tile.KernelOp)
     a, _, d = list(launch.args)[:3]
     tile_m, tile_n, tile_k = work.tile
     rows, columns = cluster_shape(work.cluster)  # each of its CTAs has a tile of every super-tile, also past the edge
-    supers = build.mul(build.ceil_sdiv(extent(d, 0), tile_m * rows), build.ceil_sdiv(extent(d, 1), tile_n * columns))
+    supers = build.mul(build.ceil_sdiv(extent(d, -2), tile_m * rows), build.ceil_sdiv(extent(d, -1), tile_n * columns))
+    supers = build.mul(extent(d, 0), supers) if is_batch(d) else supers
     tiles = build.mul(supers, rows * columns)
-    steps = build.ceil_sdiv(extent(a, 1 if a_is_mk(problem_of(kernel).layout) else 0), tile_k)
+    steps = build.ceil_sdiv(extent(a, dims_of_a(problem_of(kernel).layout)[1]), tile_k)
     return build.mul(tiles, build.smin(steps, work.k_parts.value))

@@ -11,9 +11,11 @@ from lowtide.passes.schedules.facts import threads_of
 from lowtide.passes.schedules.grid_cost import ctas_per_sm
 from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import cluster_clause
-from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk
+from lowtide.passes.support.problem import Problem, dims_of_a, dims_of_b, is_batch, operand_is_batched
 from lowtide.passes.support.rewriting import before, extent
 from lowtide.targets import Target
+
+MOST_WORK_ITEMS = 2**31  # exclusive: in a kernel their numbers are unsigned, of 32 bits
 
 
 def emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
@@ -21,21 +23,25 @@ def emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
     schedule, problem = Schedule.of(gemm.schedule), Problem.of(gemm)
     tile_m, tile_n, tile_k = schedule.tile_mnk
     with before(gemm):
-        m, n = extent(gemm.d, 0), extent(gemm.d, 1)
+        m, n = extent(gemm.d, -2), extent(gemm.d, -1)
         _assert_shapes(gemm, m, n)
         build = Builder.index()
         cluster_m, cluster_n = schedule.cluster
         work = build.mul(build.ceil_sdiv(m, tile_m * cluster_m), build.ceil_sdiv(n, tile_n * cluster_n))
+        if is_batch(gemm.d):
+            work = build.mul(extent(gemm.d, 0), work)
         if schedule.grid.tail is TailKind.halves:  # a grid of one wave may be split as well
             work = build.mul(work, 2)
         division = schedule.k_division
         parts: ir.Value | int = 1
         if division is not None:
-            steps = build.ceil_sdiv(extent(gemm.a, 1 if a_is_mk(problem.layout) else 0), tile_k)
+            steps = build.ceil_sdiv(extent(gemm.a, dims_of_a(problem.layout)[1]), tile_k)
             parts = build.smin(steps, division.parts) if division.parts else steps
             if division.kind is KDivisionKind.scatter:
                 _assert_steps(steps, division.parts, tile_k)
             work = build.mul(work, parts)
+        if is_batch(gemm.d):
+            _assert_countable(build.mul(work, cluster_m * cluster_n))
         if schedule.grid.scheduler is not SchedulerKind.one_shot:
             resident = _resident(kernel, schedule, problem, target)
             if division is not None and division.parts:
@@ -73,11 +79,18 @@ def _assert_steps(steps: ir.Value, parts: int, tile_k: int) -> None:
         cf.assert_(has_enough, message)
 
 
+def _assert_countable(work: ir.Value) -> None:
+    """Host check that work items of a batch can be counted in 32 bits: D may be small and have many matrices."""
+    is_countable = Builder.index().slt(work, MOST_WORK_ITEMS)
+    if not constant_of(is_countable):
+        message = "the batch has 2^31 or more work tiles; split it, or compile with a larger grid.tile"
+        cf.assert_(is_countable, message)
+
+
 def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
     """Host checks that extents agree, where they are known only at run time."""
     layout = gemm_layout(gemm)
-    a_m, a_k = (0, 1) if a_is_mk(layout) else (1, 0)
-    b_n, b_k = (0, 1) if b_is_nk(layout) else (1, 0)
+    (a_m, a_k), (b_n, b_k) = dims_of_a(layout), dims_of_b(layout)
     k = extent(gemm.a, a_k)
     # The messages are of what was asked for.
     first, second, rows, columns = (
@@ -88,13 +101,21 @@ def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
         (gemm.b, b_n, n, f"{second} and D must have the same {columns[0]}"),
         (gemm.b, b_k, k, "A and B must have the same K"),
     ]
+    if is_batch(gemm.d):
+        batch = extent(gemm.d, 0)
+        checks += [
+            (gemm.a, 0, batch, "A and D must have the same batch"),
+            (gemm.b, 0, batch, "B and D must have the same batch"),
+        ]
     for position, (operand, kind) in enumerate(zip(gemm.epilogue_operands, operand_kinds(gemm), strict=True)):
         if kind in (OperandKind.full, OperandKind.per_row):
-            checks.append((operand, 0, m, f"epilogue operand {position} must have {rows}"))
+            dim = -2 if kind is OperandKind.full else -1
+            checks.append((operand, dim, m, f"epilogue operand {position} must have {rows}"))
         if kind in (OperandKind.full, OperandKind.per_column):
-            checks.append(
-                (operand, 1 if kind is OperandKind.full else 0, n, f"epilogue operand {position} must have {columns}")
-            )
+            checks.append((operand, -1, n, f"epilogue operand {position} must have {columns}"))
+        if operand_is_batched(operand, kind):
+            batch = extent(gemm.d, 0)
+            checks.append((operand, 0, batch, f"epilogue operand {position} must have the batch of D"))
     for operand, dim, expected, message in checks:
         agrees = Builder.index().eq(extent(operand, dim), expected)
         if not constant_of(agrees):

@@ -14,6 +14,8 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
          With grid.k_division, a work item is a range of K of a tile: the K loop goes from %k0 to %k1, and the
          tile.store says which part of its tile it stores.
          Extents of 0 become extents known at run time, and #tile.problem names them: empty = [k].
+         In a batch the number of the matrix is the first coordinate of a work item, of windows and of the store:
+           tile.work_tiles (%batch, %m, %n) of (%B, %M, %N) … { … tile.view %a[%batch, %m, %k] … }
          With grid.waves = synchronized, the first loop begins with tile.await_wave on a counter that the host makes as
          a zeroed tile.workspace of one element.
 Needs    level problem, with a complete schedule.
@@ -39,7 +41,7 @@ from lowtide.passes.cta.host_side import counter_type, emit_host
 from lowtide.passes.schedules.facts import work_loops
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.kernels import cluster_clause, schedule_of
-from lowtide.passes.support.problem import a_is_mk, b_is_nk, problem_attribute
+from lowtide.passes.support.problem import a_is_mk, b_is_nk, dims_of_a, is_batch, problem_attribute
 from lowtide.passes.support.rewriting import copy_region, defining_op, erase, extent, values_from_outside
 from lowtide.targets import Target
 
@@ -102,26 +104,33 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str, problem: tile.
     entry = kernel.body.blocks.append(*types)
     a, b, d, *extras = list(entry.arguments)[: len(operands)]
     with ir.InsertionPoint(entry):
-        rows, columns = extent(d, 0), extent(d, 1)
-        k = extent(a, 1 if a_is_mk(layout) else 0)
+        batch = extent(d, 0) if is_batch(d) else None
+        rows, columns, k = extent(d, -2), extent(d, -1), extent(a, dims_of_a(layout)[1])
         _take_constants_along(gemm.epilogue.blocks[0])
         for shape, part in work_loops(schedule.grid):
-            body = _emit_work_tiles(schedule, (rows, columns, k), shape, part)
+            body = _emit_work_tiles(schedule, batch, (rows, columns, k), shape, part)
             with ir.InsertionPoint(body):
                 if waits and part is not WorkPart.tail_halves:
                     tile.AwaitWaveOp(entry.arguments[-1])
-                m, n, *rest = body.arguments
+                arguments = list(body.arguments)
+                matrix = arguments[: 0 if batch is None else 1]
+                m, n, *rest = arguments[len(matrix) :]
                 begin, end, *which = rest or (None, k)
-                acc = _emit_k_loop(gemm, a, b, (begin, end), [m, n], shape)
-                of_parts = dict(zip(("part", "parts", "slot"), which, strict=True)) if which else {}
-                store = tile.StoreOp(acc, d, m, n, extras, kinds=gemm.kinds, **of_parts)
+                acc = _emit_k_loop(gemm, a, b, (begin, end), matrix, (m, n), shape)
+                more = dict(zip(("part", "parts", "slot"), which, strict=True)) if which else {}
+                more |= {"batch": matrix[0]} if matrix else {}
+                store = tile.StoreOp(acc, d, m, n, extras, kinds=gemm.kinds, **more)
                 tile.YieldOp([])
             copy_region(gemm.epilogue.blocks[0], store.epilogue)
         tile.ReturnOp()
 
 
 def _emit_work_tiles(
-    schedule: Schedule, extents: tuple[ir.Value, ir.Value, ir.Value], shape: Extents2, part: WorkPart
+    schedule: Schedule,
+    batch: ir.Value | None,
+    extents: tuple[ir.Value, ir.Value, ir.Value],
+    shape: Extents2,
+    part: WorkPart,
 ) -> ir.Block:
     """A loop over work tiles, or over ranges of their K; returns its empty body."""
     grid, division, (rows, columns, depth) = schedule.grid, schedule.k_division, extents
@@ -135,13 +144,15 @@ def _emit_work_tiles(
         ir.DenseI64ArrayAttr.get(shape if division is None else (*shape, schedule.tile_mnk[2])),
         tile.RasterAttr.get(order.kind, order.rows, order.columns),
         grid.scheduler,
+        batch=batch,
         cluster=cluster_clause(grid),
         part=None if part is WorkPart.all else part,
         depth=None if division is None else depth,
         k_division=None if division is None else division.kind,
         k_parts=None if division is None or not division.parts else division.parts,
     )
-    return work.body.blocks.append(*[ir.IndexType.get()] * (2 if division is None else 7))
+    places = (2 if division is None else 7) + (batch is not None)
+    return work.body.blocks.append(*[ir.IndexType.get()] * places)
 
 
 def _take_constants_along(epilogue: ir.Block) -> None:
@@ -161,10 +172,14 @@ def _emit_k_loop(
     a: ir.Value,
     b: ir.Value,
     k: tuple[ir.Value | None, ir.Value],
-    origin: list[ir.Value],
+    matrix: list[ir.Value],
+    origin: tuple[ir.Value, ir.Value],
     shape: Extents2,
 ) -> ir.Value:
-    """The accumulator of one output tile of a shape: a loop over K (begin, None for 0, and end) with one tile.mma."""
+    """The accumulator of one output tile of a shape: a loop over K (begin, None for 0, and end) with one tile.mma.
+
+    `matrix` has the number of the matrix in a batch, and is empty without one.
+    """
     layout = gemm_layout(gemm)
     tile_m, tile_n = shape
     _, _, tile_k = Schedule.of(gemm.schedule).tile_mnk
@@ -175,14 +190,16 @@ def _emit_k_loop(
     loop = scf.ForOp(build.constant(0) if begin is None else begin, end, build.constant(tile_k), [zero])
     with ir.InsertionPoint(loop.body):
         m, n = origin
-        a_view = _view(a, m, loop.induction_variable, tile_m, tile_k, a_is_mk(layout))
-        b_view = _view(b, n, loop.induction_variable, tile_n, tile_k, b_is_nk(layout))
+        a_view = _view(a, matrix, m, loop.induction_variable, (tile_m, tile_k), a_is_mk(layout))
+        b_view = _view(b, matrix, n, loop.induction_variable, (tile_n, tile_k), b_is_nk(layout))
         scf.YieldOp([tile.MmaOp(accumulator, gemm.layout, a_view, b_view, loop.inner_iter_args[0]).result])
     return loop.results[0]
 
 
-def _view(source: ir.Value, outer: ir.Value, k: ir.Value, size: int, tile_k: int, k_last: bool) -> ir.Value:
+def _view(
+    source: ir.Value, matrix: list[ir.Value], outer: ir.Value, k: ir.Value, shape: Extents2, k_last: bool
+) -> ir.Value:
     """The window at (outer, k) of an operand, with K as its last or first dimension."""
-    shape, offsets = ((size, tile_k), (outer, k)) if k_last else ((tile_k, size), (k, outer))
+    offsets = (outer, k) if k_last else (k, outer)
     element = ir.MemRefType(source.type).element_type
-    return tile.ViewOp(tile.ViewType.get(shape, element), source, list(offsets)).result
+    return tile.ViewOp(tile.ViewType.get(shape if k_last else shape[::-1], element), source, [*matrix, *offsets]).result

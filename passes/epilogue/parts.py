@@ -17,7 +17,7 @@ from lowtide.passes.schedules.facts import multiplying_threads
 from lowtide.passes.support.atoms import EpilogueAccess, fragment_run, fragment_type, part_of, rows_of_part, stacked_tv
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.cache_hints import written
-from lowtide.passes.support.problem import element_bits, element_name
+from lowtide.passes.support.problem import element_bits, element_name, operand_is_batched
 from lowtide.passes.support.rewriting import copy_region, defining_op
 from lowtide.targets import TiledMma
 
@@ -135,7 +135,12 @@ class Epilogue:
         """The part's window of D."""
         rows, columns = part.value.type.shape
         window = tile.ViewType.get((rows, columns), self.d_element)
-        return tile.ViewOp(window, self.store.d, list(part.origin)).result
+        return tile.ViewOp(window, self.store.d, [*self._matrix, *part.origin]).result
+
+    @property
+    def _matrix(self) -> list[ir.Value]:
+        """The number of the matrix in a batch; nothing without one."""
+        return [] if self.store.batch is None else [self.store.batch]
 
     def map(self, value: ir.Value, origin: Origin) -> ir.Value:
         """The epilogue region on a fragment, its operands loaded in the fragment's own layout."""
@@ -155,7 +160,8 @@ class Epilogue:
             raise Refusal(self.store, f"has an operand of kind {kind}, which no part is loaded of; take another kind")
         window = tile.ViewType.get(like.shape, element)
         said = None if kind is OperandKind.full else kind
-        view = tile.ViewOp(window, operand, offsets[kind], kind=said).result
+        matrix = self._matrix if operand_is_batched(operand, kind) else []
+        view = tile.ViewOp(window, operand, [*matrix, *offsets[kind]], kind=said).result
         result = sm.FragmentType.get(like.shape, element, like.tv)
         # The run of neighbouring values that a thread holds in a row, at most 16 bytes.
         in_registers = self.schedule.epilogue.math is EpilogueMath.registers

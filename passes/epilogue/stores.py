@@ -120,7 +120,7 @@ def _store_part(epilogue: Epilogue, part: Part, place: Place, groups_since: int)
     sm.StoreSharedOp(value, buffer, atom)
     sm.FenceProxyAsyncOp()
     sm.BarrierOp(warpgroup=True)
-    sm.TmaStoreOp(buffer, tensor_map, *part.origin, cache=epilogue.cache)
+    sm.TmaStoreOp(buffer, tensor_map, *part.origin, batch=epilogue.store.batch, cache=epilogue.cache)
 
 
 def _work_tiles(store: tile.StoreOp) -> ir.OpView:

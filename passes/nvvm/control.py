@@ -8,7 +8,7 @@ from mlir.dialects import arith, scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import operand_kind, work_part
-from lowtide.dialects.tile import WorkPart
+from lowtide.dialects.tile import OperandKind, WorkPart
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.memory import element_pointer
@@ -25,9 +25,8 @@ from lowtide.passes.nvvm.values import (
 )
 from lowtide.passes.schedules.facts import aligned
 from lowtide.passes.support.builder import constant_of
+from lowtide.passes.support.kernels import begin_of_k
 from lowtide.passes.support.problem import buffer_bytes
-
-BEGIN_OF_K = 2  # among the arguments of the body of tile.work_tiles that divides K
 
 # ptxas unrolls a short loop together with the copies before it. If the same threads copy and multiply, there are not
 # enough registers for that. With roles unrolling gains up to 2 % (1024³ on an H200), but consumers that
@@ -40,10 +39,20 @@ LowerBlock = Callable[[Context, ir.Block], None]
 
 
 def lower_view(context: Context, op: tile.ViewOp) -> None:
-    matrix = context.get(op.source)
+    matrix, kind = context.get(op.source), operand_kind(op)
     assert isinstance(matrix, GlobalMatrix)
-    offsets = tuple(_offset(context, value) for value in op.offsets)
-    context.values[op.result] = Window(operand_kind(op), matrix, offsets, tuple(op.result.type.shape))
+    *batch, _, _ = op.offsets if kind is OperandKind.full else [*op.offsets, None]
+    for number in batch:
+        matrix = _matrix_of(context, matrix, context.scalar(number))
+    offsets = tuple(_offset(context, value) for value in list(op.offsets)[len(batch) :])
+    context.values[op.result] = Window(kind, matrix, offsets, tuple(op.result.type.shape))
+
+
+def _matrix_of(context: Context, batch: GlobalMatrix, number: ir.Value) -> GlobalMatrix:
+    """One matrix, or vector, of a batch. It may lie anywhere, so its address is worked out in 64 bits."""
+    build, (stride, *strides) = context.build, batch.strides
+    pointer = element_pointer(batch.pointer, build.mul(build.zext(number, build.i64), stride), batch.element)
+    return GlobalMatrix(pointer, tuple(strides), batch.extents[1:], batch.element)
 
 
 def _offset(context: Context, value: ir.Value) -> Offset:
@@ -58,9 +67,10 @@ def _origin(context: Context, value: ir.Value) -> tuple[int, int, int | None, in
         parent = owner.owner.opview
         if isinstance(parent, tile.WorkTilesOp):
             place = list(owner.arguments).index(value)
-            if place >= 2:
-                step = list(parent.tile)[2] if place == BEGIN_OF_K and parent.depth is not None else 1
-                return step, 0, None, 1
+            is_begin = parent.depth is not None and place == begin_of_k(parent)
+            place -= parent.batch is not None
+            if not 0 <= place < 2:
+                return list(parent.tile)[2] if is_begin else 1, 0, None, 1
             extent = list(parent.tile)[place]
             may_start_past_the_edge = place == 0 and work_part(parent) is WorkPart.tail_halves
             room = None if may_start_past_the_edge else extent

@@ -21,9 +21,6 @@ Bounds: TypeAlias = tuple[ir.Value, ir.Value, ir.Value]  # first, end, step
 #: The number of its tile and, where K is divided: begin and end of K, part, parts, slot of part 0
 Item: TypeAlias = tuple[ir.Value, ...]
 
-#: Arguments of the body of tile.work_tiles before the carried ones, without and with a division of K
-PLACES = (2, 7)
-
 
 @dataclass(frozen=True)
 class Items:

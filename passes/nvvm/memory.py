@@ -147,7 +147,6 @@ def both(context: Context, x: ir.Value | None, y: ir.Value | None) -> ir.Value |
 def global_pointer(context: Context, window: Window, row: ir.Value, column: ir.Value) -> ir.Value:
     """The address of element (row, column) of the matrix, in 64 bits since the row stride may be large."""
     matrix, build = window.matrix, context.build
-    assert matrix.row_stride is not None
     start = build.mul(build.zext(row, build.i64), matrix.row_stride)
     return element_pointer(matrix.pointer, build.add(start, build.zext(column, build.i64)), matrix.element)
 
@@ -159,6 +158,5 @@ def pointer_beyond(context: Context, window: Window, start: ir.Value, rows: int,
     costs one addition in 64 bits wherever `start` changes.
     """
     matrix, build = window.matrix, context.build
-    assert matrix.row_stride is not None
     row = element_pointer(start, build.mul(matrix.row_stride, rows), matrix.element) if rows else start
     return element_pointer(row, columns, matrix.element)

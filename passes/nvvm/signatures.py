@@ -1,4 +1,4 @@
-"""What a kernel takes in place of its matrices: addresses, row strides and extents, at the kernel and at its launch."""
+"""What a kernel takes in place of its matrices: addresses, strides and extents, at the kernel and at its launch."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ _GLOBAL = 1  # address space
 
 @dataclass(frozen=True)
 class Passed:
-    """What the kernel gets in place of a memref: its address (base and row stride), and dynamic extents."""
+    """What the kernel gets in place of a memref: its address (base and strides), and dynamic extents."""
 
     address: bool
     extents: tuple[int, ...]
@@ -38,13 +38,13 @@ def passed_for(argument: ir.Value) -> Passed:
 
 
 def argument_types(type_: ir.Type, passed: Passed) -> list[ir.Type]:
-    """The types that replace a kernel argument: base pointer, row stride (i64), and an i32 for each passed extent."""
+    """The types that replace a kernel argument: base pointer, strides (i64), and an i32 for each passed extent."""
     if isinstance(type_, sm.TensorMapType):
         return [llvm.PointerType.get()]
     if not isinstance(type_, ir.MemRefType):
         return [type_]
     i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
-    address = [llvm.PointerType.get(_GLOBAL), *([i64] if type_.rank == 2 else [])]
+    address = [llvm.PointerType.get(_GLOBAL), *[i64] * (type_.rank - 1)]
     return [*(address if passed.address else []), *[i32 for _ in passed.extents]]
 
 
@@ -71,11 +71,11 @@ def bind_arguments(context: Context, entry: ir.Block, passed: list[Passed], flat
             context.values[argument] = GlobalExtents(tuple(sizes))
             continue
         pointer = next(values)
-        stride = next(values) if type_.rank == 2 else None
+        strides = tuple(next(values) for _ in range(type_.rank - 1))
         extents = tuple(
             next(values) if type_.is_dynamic_dim(dim) else type_.get_dim_size(dim) for dim in range(type_.rank)
         )
-        context.values[argument] = GlobalMatrix(pointer, stride, extents, type_.element_type)
+        context.values[argument] = GlobalMatrix(pointer, strides, extents, type_.element_type)
 
 
 def pass_parts(launch: tile.LaunchOp, passed: list[Passed]) -> None:
@@ -90,16 +90,17 @@ def pass_parts(launch: tile.LaunchOp, passed: list[Passed]) -> None:
                 continue
             if parts.address:
                 arguments.append(memref.ExtractAlignedPointerAsIndexOp(operand).result)
-            if parts.address and type_.rank == 2:
-                arguments.append(build.index_cast(_row_stride(operand), build.i64))
+            if parts.address:
+                arguments += [build.index_cast(stride, build.i64) for stride in _strides(operand)]
             arguments += [build.index_cast(extent(operand, dim), build.i32) for dim in parts.extents]
     relaunch(launch, arguments)
 
 
-def _row_stride(operand: ir.Value) -> ir.Value:
-    """The row stride, in elements."""
-    index = ir.IndexType.get()
-    element = ir.MemRefType(operand.type).element_type
-    results = [ir.MemRefType.get([], element), *[index] * 5]
+def _strides(operand: ir.Value) -> list[ir.Value]:
+    """All strides but that of the last dimension, which is contiguous; in elements."""
+    type_ = ir.MemRefType(operand.type)
+    if type_.rank == 1:
+        return []
+    results = [ir.MemRefType.get([], type_.element_type), *[ir.IndexType.get()] * (1 + 2 * type_.rank)]
     metadata = ir.Operation.create("memref.extract_strided_metadata", results=results, operands=[operand])
-    return metadata.results[4]
+    return list(metadata.results)[2 + type_.rank : -1]

@@ -42,13 +42,15 @@ def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
     mask = None if line is None else context.cluster.mask(build, line)
     pointer = element_pointer(buffer.pointer, build.mul(place, rows * panels.row_bytes), build.i8)
     origin = build.add(context.scalar(op.row), build.mul(place, rows)), context.scalar(op.column)
+    box = list(map_type.shape)[0 if op.batch is None else 1 :]
 
     def start_loads() -> None:
-        for offset, coordinates in _boxes(context, panels, rows, list(map_type.shape), *origin):
+        for offset, coordinates in _boxes(context, panels, rows, box, *origin):
             start = element_pointer(pointer, offset, build.i8)
             cluster = llvm.AddrSpaceCastOp(llvm.PointerType.get(CLUSTER_SPACE), start).result
+            place = [*coordinates, *matrix_of(context, op)]
             nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(
-                cluster, context.scalar(op.map), coordinates, barrier, [], multicastMask=mask, l2CacheHint=policy
+                cluster, context.scalar(op.map), place, barrier, [], multicastMask=mask, l2CacheHint=policy
             )
 
     if context.elected:
@@ -57,6 +59,11 @@ def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
     with ir.InsertionPoint(first_of_warpgroup(context).then_block):
         start_loads()
         scf.YieldOp([])
+
+
+def matrix_of(context: Context, op: sm.TmaLoadOp | sm.TmaStoreOp) -> list[ir.Value]:
+    """The outermost coordinate, that of a batch; nothing without one."""
+    return [] if op.batch is None else [context.scalar(op.batch)]
 
 
 def _share_of(op: sm.TmaLoadOp, rows: int, parties: int) -> int:

@@ -8,7 +8,7 @@ from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.barriers import first_of_warpgroup
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.memory import element_pointer
-from lowtide.passes.nvvm.tma import cache_policy
+from lowtide.passes.nvvm.tma import cache_policy, matrix_of
 from lowtide.passes.support.panels import SWIZZLE_ROWS, Panels
 from lowtide.targets.atoms import WARPGROUP_THREADS
 
@@ -42,7 +42,7 @@ def _warpgroups(context: Context, op: sm.TmaStoreOp) -> int:
 
 def _box(op: sm.TmaStoreOp, own_rows: int, panels: Panels) -> tuple[int, int]:
     """Rows and columns of a box, which is a part of a panel: TMA reads it row after row, without gaps."""
-    shape = tuple(op.map.type.shape)
+    shape = tuple(op.map.type.shape)[0 if op.batch is None else 1 :]
     if len(shape) != 2:
         raise Refusal(op, f"stores boxes of rows and columns; the map has boxes of {len(shape)} sides")
     rows, columns = shape
@@ -55,8 +55,8 @@ def _box(op: sm.TmaStoreOp, own_rows: int, panels: Panels) -> tuple[int, int]:
     return rows, columns
 
 
-def _store(context: Context, op: sm.TmaStoreOp, source: ir.Value, coordinates: tuple[ir.Value, ir.Value]) -> None:
-    policy = cache_policy(context, op)
+def _store(context: Context, op: sm.TmaStoreOp, source: ir.Value, place: tuple[ir.Value, ir.Value]) -> None:
+    policy, coordinates = cache_policy(context, op), [*place, *matrix_of(context, op)]
     nvvm.CpAsyncBulkTensorSharedCTAToGlobalOp(context.scalar(op.map), source, coordinates, l2CacheHint=policy)
 
 

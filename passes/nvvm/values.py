@@ -26,12 +26,19 @@ class GlobalExtents:
 
 @dataclass(frozen=True)
 class GlobalMatrix:
-    """A matrix or vector in global memory: base pointer, row stride in elements (i64), extents (i32 if dynamic)."""
+    """A matrix, a vector, or a batch of such, in global memory: base pointer, strides of all dimensions but the last
+    in elements (i64), extents (i32 if dynamic)."""
 
     pointer: ir.Value
-    row_stride: ir.Value | None
+    strides: tuple[ir.Value, ...]
     extents: tuple[int | ir.Value, ...]
     element: ir.Type
+
+    @property
+    def row_stride(self) -> ir.Value:
+        """Elements from row to row of a matrix."""
+        (stride,) = self.strides
+        return stride
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """The work tiles of each CTA and their order: schedulers and rasterization orders in one thread's program.
 
-In clusters, a cluster takes super-tiles as a CTA takes tiles, and each of its CTAs its own tile of them. All arithmetic
-is unsigned 32-bit: a launch has fewer than 2³¹ tiles, and no value here exceeds their number.
+In clusters, a cluster takes super-tiles as a CTA takes tiles, and each of its CTAs its own tile of them. The tiles of a
+batch are those of one matrix after another. All arithmetic is unsigned 32-bit: a launch has fewer than 2³¹ tiles, and
+no value here exceeds their number.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.control import LowerBlock, bind_all
 from lowtide.passes.nvvm.hilbert import place_on_hilbert_curve
-from lowtide.passes.nvvm.k_ranges import ITEMS, PLACES, Bounds, Item, Items
+from lowtide.passes.nvvm.k_ranges import ITEMS, Bounds, Item, Items
 from lowtide.passes.nvvm.values import GlobalMatrix, flatten
 from lowtide.passes.support.builder import Builder, Scalar
 from lowtide.passes.support.kernels import cluster_shape
@@ -41,10 +42,13 @@ def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerB
         build.udiv(build.add(size, extent - 1), extent) for size, extent in zip((rows, columns), extents, strict=True)
     )
     worker = Worker.of(context)
-    carried = list(op.body.blocks[0].arguments)[PLACES[op.depth is not None] :]
     inits = [context.get(value) for value in op.inits]
+    carried = list(op.body.blocks[0].arguments)[-len(inits) :] if inits else []
     scheduler = scheduler_kind(op)
-    items = _lowering_of(op, "division of K", k_division_kind(op), ITEMS)(context, op, worker.index, build.mul(*tiles))
+    total = build.mul(*tiles)
+    if op.batch is not None:
+        total = build.mul(context.scalar(op.batch), total)
+    items = _lowering_of(op, "division of K", k_division_kind(op), ITEMS)(context, op, worker.index, total)
     if scheduler is SchedulerKind.one_shot:
         for argument, init in zip(carried, inits, strict=True):
             context.values[argument] = init
@@ -116,23 +120,30 @@ def _lower_tile(
 ) -> list[ir.Value]:
     """The work item, those of the op beginning in tile `first` of the order; returns what it yields."""
     body = op.body.blocks[0]
-    context.values.update(zip(list(body.arguments)[:2], _origin_of(context, op, item[0], tiles, first), strict=True))
-    context.values.update(zip(list(body.arguments)[2:], item[1:], strict=False))
+    origin = _origin_of(context, op, item[0], tiles, first)
+    context.values.update(zip(body.arguments, [*origin, *item[1:]], strict=False))
     lower_block(context, body)
     return list(list(body.operations)[-1].operands)
 
 
 def _origin_of(context: Context, op: tile.WorkTilesOp, index: ir.Value, tiles: Pair, first: Scalar) -> list[ir.Value]:
-    """First row and column of the work tile with a number, counted from `first`; of a super-tile, the CTA's own."""
+    """First row and column of the work tile with a number, counted from `first`; of a super-tile, the CTA's own. In a
+    batch the number of the matrix comes first."""
     build, pieces, cluster = context.build, _pieces(op), context.cluster
     number = build.add(build.udiv(index, pieces), first)
+    matrix = []
+    if op.batch is not None:
+        each = build.mul(*tiles)
+        matrix = [build.udiv(number, each)]
+        number = build.sub(number, build.mul(matrix[0], each))
     row, column = _lowering_of(op, "order", raster_kind(op.order), _ORDERS)(build, op.order, number, tiles)
     row = build.add(build.mul(row, pieces), build.urem(index, pieces)) if pieces > 1 else row
     members = zip(cluster.shape, (cluster.row, cluster.column), strict=True)
-    return [
+    origin = [
         build.mul(build.add(build.mul(place, side), own), extent)
         for place, extent, (side, own) in zip((row, column), list(op.tile)[:2], members, strict=True)
     ]
+    return matrix + origin
 
 
 def _place_next(
@@ -145,7 +156,7 @@ def _place_next(
             after = build.add(index, bounds[2])
             following = build.select(build.ult(after, bounds[1]), after, index)
             origin = _origin_of(context, op, items.at(following)[0], tiles, first)
-            context.values.update(zip((reader.row, reader.column), origin, strict=True))
+            context.values.update(zip(reader.results, origin, strict=True))
 
 
 def lower_next_work_tile(context: Context, op: tile.NextWorkTileOp) -> None:

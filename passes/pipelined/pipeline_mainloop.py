@@ -110,7 +110,9 @@ def _pipeline_across_tiles(
     with before(work):
         zero = build.constant(0)
         inits = [build.constant(stages - 1), zero, zero, zero, zero]
-        new = tile.WorkTilesOp([index] * 5, work.rows, work.columns, inits, work.tile, work.order, work.scheduler)
+        new = tile.WorkTilesOp(
+            [index] * 5, work.rows, work.columns, inits, work.tile, work.order, work.scheduler, batch=work.batch
+        )
         sm.ProducerTailOp(ring)
     move_region(work.body.blocks[0], new.body)
     erase(work)
@@ -118,7 +120,8 @@ def _pipeline_across_tiles(
     fill, read, read_phase, write, write_phase = (body.add_argument(index, ir.Location.unknown()) for _ in range(5))
     with before(staged.loop):
         filled = _emit_prologue(staged, ring, fill, (write, write_phase))
-        following = dict(zip(list(body.arguments)[:2], tile.NextWorkTileOp(index, index).results, strict=True))
+        there = list(tile.NextWorkTileOp(index if new.batch is not None else None, index, index).results)
+        following = dict(zip(list(body.arguments)[: len(there)], there, strict=True))
         is_first = arith.cmpi(arith.CmpIPredicate.ne, fill, build.constant(0)) if kept else None
         ahead = Ahead(following, kept, is_first)
         loop = _emit_main_loop(staged, ring, stages, (read, read_phase), filled, ahead)
@@ -160,9 +163,9 @@ def _kept(
             side, order, most = "MN"[number], _ALONG[number], list(work.tile)[number]
             raise Refusal(
                 staged.loop,
-                f"{'ab'[number]}.load = once keeps what all work tiles of a CTA share: it needs {side} known at "
-                f"compile time, and at most {most}, the extent of the tile, or scheduler = persistent, order = {order} "
-                f"and a multiple of the tiles along {side} as the number of CTAs",
+                f"{'ab'[number]}.load = once keeps what all work tiles of a CTA share: it needs one product, {side} "
+                f"known at compile time, and at most {most}, the extent of the tile, or scheduler = persistent, "
+                f"order = {order} and a multiple of the tiles along {side} as the number of CTAs",
             )
         if end is None or step is None or -(-end // step) != stages:
             raise Refusal(
@@ -176,7 +179,7 @@ def _kept(
 def _is_shared(number: int, work: tile.WorkTilesOp, launches: Sequence[tile.LaunchOp]) -> bool:
     """Whether all work tiles of a CTA read the same rows of A (0) or of B (1)."""
     extent = constant_of((work.rows, work.columns)[number])
-    if extent is None:
+    if extent is None or work.batch is not None:
         return False
     tiles = -(-extent // list(work.tile)[number])
     in_turn = scheduler_kind(work) is SchedulerKind.persistent and raster_kind(work.order) is _ALONG[number]

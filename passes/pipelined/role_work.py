@@ -11,6 +11,7 @@ from lowtide.dialects import sm, tile
 from lowtide.passes.base import Refusal, walk
 from lowtide.passes.pipelined.staged_loop import StagedLoop
 from lowtide.passes.support.builder import Builder, constant_of
+from lowtide.passes.support.kernels import begin_of_k
 from lowtide.passes.support.rewriting import defining_op, ops_in, uses
 
 Place: TypeAlias = Sequence[ir.Value]  # the arguments of a work item before those that are carried
@@ -71,6 +72,7 @@ class Work:
             cluster=self.work.cluster,
             part=self.work.part,
             in_turn=in_turn,
+            batch=self.work.batch,
             depth=self.work.depth,
             k_division=self.work.k_division,
             k_parts=self.work.k_parts,
@@ -121,7 +123,10 @@ class Work:
 
     def _range(self, place: Place) -> tuple[ir.Value | None, ir.Value]:
         """Begin (None for 0) and end of K."""
-        return (None, self.staged.loop.upperBound) if self.work.depth is None else (place[2], place[3])
+        if self.work.depth is None:
+            return None, self.staged.loop.upperBound
+        begin = begin_of_k(self.work)
+        return place[begin], place[begin + 1]
 
     def _k_loop(self, place: Place, inits: Sequence[ir.Value]) -> scf.ForOp:
         """An empty loop over the K steps."""

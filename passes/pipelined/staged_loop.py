@@ -9,7 +9,7 @@ from mlir.dialects import scf
 from lowtide.dialects import sm, tile
 from lowtide.passes.base import Refusal
 from lowtide.passes.support.builder import Builder, constant_of
-from lowtide.passes.support.kernels import bytes_of, main_loop
+from lowtide.passes.support.kernels import begin_of_k, bytes_of, main_loop
 from lowtide.passes.support.rewriting import defining_op, uses
 
 
@@ -113,4 +113,6 @@ def _is_range_of_work(loop: scf.ForOp) -> bool:
     """Whether a loop begins where the range of K of its work item does, a multiple of its step."""
     owner = loop.lowerBound.owner
     work = owner.owner.opview if isinstance(owner, ir.Block) else None
-    return isinstance(work, tile.WorkTilesOp) and list(owner.arguments).index(loop.lowerBound) == 2
+    if not isinstance(work, tile.WorkTilesOp) or work.depth is None:
+        return False
+    return list(owner.arguments).index(loop.lowerBound) == begin_of_k(work)

@@ -65,7 +65,10 @@ def packing(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
     """What is moved by single elements lies aligned wherever it lies."""
     for name in ("a", "b", "d"):
         element = element_type(problem.d if name == "d" else problem.operand(name)).bytes
-        if is_packed(name, schedule) and moved_alignment(name, schedule, problem) <= element:
+        if is_packed(name, schedule) and problem.is_batched:
+            part = "epilogue" if name == "d" else f"mainloop.{name}"
+            yield f"{part}.pack = rows packs one matrix, not those of a batch; take pack = none"
+        elif is_packed(name, schedule) and moved_alignment(name, schedule, problem) <= element:
             part = "epilogue" if name == "d" else f"mainloop.{name}"
             yield f"{part}.pack = rows: {name} is moved by elements, wherever these lie; take pack = none"
 

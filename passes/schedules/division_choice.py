@@ -76,11 +76,16 @@ def divided(given: Schedule, whole: Schedule, problem: Problem, target: Target) 
 
     None where the given fields are of whole tiles, or an extent is not known.
     """
-    if problem.m is None or problem.n is None or problem.k is None or not _is_open(given):
+    if not _is_known(problem) or not _is_open(given):
         return []
     least = whole_cycles(whole.tile_mnk, problem, target)
     found = [each for each in _candidates(problem, target) if each.cycles < _WORTH_DIVIDING * least]
     return sorted(found, key=lambda each: each.cycles)
+
+
+def _is_known(problem: Problem) -> bool:
+    """Whether all extents are known."""
+    return None not in (problem.m, problem.n, problem.k, problem.batch)
 
 
 def _is_open(given: Schedule) -> bool:
@@ -99,9 +104,10 @@ def _is_open(given: Schedule) -> bool:
 
 def _candidates(problem: Problem, target: Target) -> Iterator[Divided]:
     """Grids of at most one wave, in as many parts as fit."""
-    assert problem.m is not None and problem.n is not None and problem.k is not None
+    assert problem.k is not None
     for rows, columns, roles in _TILES:
-        tiles, steps = ceil(problem.m / rows) * ceil(problem.n / columns), ceil(problem.k / _DEPTH)
+        tiles, steps = problem.tiles((rows, columns)), ceil(problem.k / _DEPTH)
+        assert tiles is not None
         most = min(target.sm_count // tiles, steps)
         parts = max((n for n in range(2, most + 1) if columns % (_SHARE_STEP * n) == 0), default=0)
         if parts:
@@ -111,8 +117,9 @@ def _candidates(problem: Problem, target: Target) -> Iterator[Divided]:
 
 def whole_cycles(tile: Extents3, problem: Problem, target: Target) -> float:
     """Estimated cycles of a grid of whole tiles."""
-    assert problem.m is not None and problem.n is not None and problem.k is not None
-    waves = ceil(ceil(problem.m / tile[0]) * ceil(problem.n / tile[1]) / target.sm_count)
+    tiles = problem.tiles(tile)
+    assert tiles is not None and problem.k is not None
+    waves = ceil(tiles / target.sm_count)
     return _mainloop_cycles(waves * ceil(problem.k / tile[2]), tile, problem) + _OVERHEAD
 
 
@@ -126,12 +133,12 @@ def _divided_cycles(tile: Extents3, parts: int, problem: Problem) -> float:
 
 def _mainloop_cycles(steps: int, tile: Extents3, problem: Problem) -> float:
     """Of so many steps of each SM: bound by wgmma, by L2, or by memory, from which A and B come once."""
-    assert problem.m is not None and problem.n is not None and problem.k is not None
+    assert problem.m is not None and problem.n is not None and problem.k is not None and problem.batch is not None
     rows, columns, depth = tile
     bytes_a, bytes_b = (element_type(problem.operand(name)).bits / 8 for name in ("a", "b"))
     received = (rows * bytes_a + columns * bytes_b) * depth
     step = max(rows * columns * depth / _MULTIPLY_ADDS_PER_CYCLE, received / _BYTES_PER_CYCLE)
-    from_memory = (problem.m * bytes_a + problem.n * bytes_b) * problem.k
+    from_memory = (problem.m * bytes_a + problem.n * bytes_b) * problem.k * problem.batch
     return max(steps * step, from_memory / _MEMORY_BYTES_PER_CYCLE)
 
 
@@ -146,12 +153,11 @@ def reason(own: Divided, whole: Schedule, problem: Problem, target: Target) -> s
 
 def splits(given: Schedule, problem: Problem, target: Target) -> Iterator[dict[str, Any]]:
     """Splits of K without roles to choose among, by path of the schedule's fields; none as for `divided`."""
-    is_known = problem.m is not None and problem.n is not None and problem.k is not None
-    if not is_known or not _is_open_without_roles(given) or problem.acc != "f32" or _bits(problem) != {16}:
+    if not _is_known(problem) or not _is_open_without_roles(given) or problem.acc != "f32" or _bits(problem) != {16}:
         return
-    assert problem.m is not None and problem.n is not None and problem.k is not None
     for (rows, columns), depth, atoms, stages in _SPLIT_TILES:
-        tiles = ceil(problem.m / rows) * ceil(problem.n / columns)
+        tiles = problem.tiles((rows, columns))
+        assert tiles is not None and problem.k is not None
         for parts in range(2, 1 + min(_MOST_SPLIT, target.sm_count * 2 // tiles, ceil(problem.k / depth))):
             yield {
                 "grid.tile": (rows, columns),

@@ -1,7 +1,6 @@
 """How the epilogue of a schedule is chosen: path, where the region runs, parts of the tile, buffers, swizzle."""
 
 from collections.abc import Mapping
-from math import ceil
 from typing import Any
 
 from lowtide import targets
@@ -148,17 +147,14 @@ def _buffers(schedule: Schedule, problem: Problem, target: Target) -> int:
 
 
 def _is_one_wave(schedule: Schedule, problem: Problem, target: Target) -> bool:
-    if problem.m is None or problem.n is None:
-        return False
-    m, n, _ = schedule.tile_mnk
-    return ceil(problem.m / m) * ceil(problem.n / n) <= target.sm_count
+    tiles = problem.tiles(schedule.tile_mnk)
+    return tiles is not None and tiles <= target.sm_count
 
 
 def _outgrows_l2(problem: Problem, target: Target) -> bool:
     """Whether D is larger than L2: then it is evicted first, so that A and B stay in L2."""
-    if problem.m is None or problem.n is None:
-        return False
-    return problem.m * problem.n * element_type(problem.d).bits // 8 > target.l2_bytes
+    elements = problem.tiles((1, 1))
+    return elements is not None and elements * element_type(problem.d).bits // 8 > target.l2_bytes
 
 
 def scratch_swizzle(schedule: Schedule, problem: Problem) -> SwizzleChoice:

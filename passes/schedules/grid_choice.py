@@ -255,10 +255,10 @@ def _is_cheaper_in_halves(schedule: Schedule, problem: Problem, target: Target) 
 
 def _drifts_out_of_l2(schedule: Schedule, problem: Problem, target: Target) -> bool:
     """Whether CTAs that drift apart in K read from memory what others have brought to L2 before."""
-    if problem.m is None or problem.n is None or problem.k is None:
+    tiles = problem.tiles(schedule.tile_mnk)
+    if tiles is None or problem.k is None:
         return False
-    m, n, _ = schedule.tile_mnk
-    waves = ceil(problem.m / m) * ceil(problem.n / n) // target.sm_count
+    waves = tiles // target.sm_count
     return waves >= _DRIFT_WAVES and wave_bytes(schedule.tile_mnk, problem, target) > target.l2_bytes
 
 

@@ -19,6 +19,7 @@ from lowtide.targets import MMA_ATOMS, Target
 from lowtide.targets.atoms import FMA, WGMMA_ROWS, Operand
 
 _ASSUMED_EXTENT = 4096
+_ASSUMED_BATCH = 32  # of a batch that is known at run time
 
 _USUAL_RATE = 1024  # multiply-adds per cycle and SM, of mma.sync of 16-bit operands
 
@@ -82,7 +83,7 @@ def cost(schedule: Schedule, problem: Problem, target: Target) -> float:
     moves_a, moves_b = (operand.load is not RepeatKind.once for operand in (mainloop.a, mainloop.b))
     fill_bytes = (moves_a * tile_m * bits_a + moves_b * tile_n * bits_b) * tile_k // 8
     step_cycles = max(mma_cycles, fragment_bytes / 128, fill_bytes / 32)
-    ctas = ceil(m / tile_m) * ceil(n / tile_n) * parts
+    ctas = ceil(m / tile_m) * ceil(n / tile_n) * _batch(problem) * parts
     at_once = target.sm_count * ctas_per_sm(schedule, problem, target)
     sharing = max(1, min(at_once, ctas) / target.sm_count)  # CTAs on one SM share its units
     steps = ceil(ceil(k / tile_k) / parts)
@@ -126,7 +127,7 @@ def _clusters(tile: RoleTile, problem: Problem) -> int:
     """Clusters of the grid, of one CTA or more; those at the edges may have CTAs without work."""
     m, n, _ = _sizes(problem)
     rows, columns = ceil(m / tile.shape[0]), ceil(n / tile.shape[1])
-    return ceil(rows / tile.cluster[0]) * ceil(columns / tile.cluster[1])
+    return ceil(rows / tile.cluster[0]) * ceil(columns / tile.cluster[1]) * _batch(problem)
 
 
 def _clusters_at_once(tile: RoleTile, target: Target) -> int:
@@ -139,20 +140,21 @@ def splits_tail(tile: RoleTile, problem: Problem, target: Target) -> bool:
 
     A grid without a full wave takes a lower tile instead, with smaller slots in the ring.
     """
-    roles = tile.roles
-    if problem.m is None or problem.n is None or roles.turns > 1 or tile.shape[0] % (2 * WGMMA_ROWS * roles.sharing):
+    roles, clusters = tile.roles, None if None in (problem.m, problem.n, problem.batch) else _clusters(tile, problem)
+    if clusters is None or roles.turns > 1 or tile.shape[0] % (2 * WGMMA_ROWS * roles.sharing):
         return False
     at_once = _clusters_at_once(tile, target)
-    full, over = divmod(_clusters(tile, problem), at_once)
+    full, over = divmod(clusters, at_once)
     return full > 0 and 0 < 2 * over <= at_once
 
 
 def wave_bytes(tile: Extents3, problem: Problem, target: Target) -> float:
-    """Bytes of A and B that the tiles of a wave read, where they cover about a square of D."""
+    """Bytes of A and B that the tiles of a wave read, where they cover about a square of D, or several D of a batch."""
     m, n, k = _sizes(problem)
-    side = sqrt(target.sm_count * tile[0] * tile[1])
+    covered = target.sm_count * tile[0] * tile[1]
+    side, matrices = sqrt(covered), min(_batch(problem), max(1.0, covered / (m * n)))
     bits = min(m, side) * element_type(problem.a).bits + min(n, side) * element_type(problem.b).bits
-    return bits * k / 8
+    return bits * k / 8 * matrices
 
 
 def _partial_wave(filled: float) -> float:
@@ -185,6 +187,10 @@ def ctas_per_sm(schedule: Schedule, problem: Problem, target: Target) -> int:
     accumulators = m * n * warps_along_k(schedule) * element_type(problem.acc).bits // 32 // threads
     registers = min(target.registers_per_thread, accumulators + 96)
     return max(1, target.ctas_per_sm(threads, shared_memory_bytes(schedule, problem), registers))
+
+
+def _batch(problem: Problem) -> int:
+    return problem.batch or _ASSUMED_BATCH
 
 
 def _sizes(problem: Problem) -> tuple[int, int, int]:

@@ -50,9 +50,10 @@ def operands(schedule: Schedule, problem: Problem, target: Target) -> Iterator[s
 
 def extents(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Extents of the problem."""
-    for letter, extent in zip("MNK", (problem.m, problem.n, problem.k), strict=True):
+    named = {"M": problem.m, "N": problem.n, "K": problem.k, "batch": problem.batch}
+    for letter, extent in named.items():
         if extent is not None and extent > LARGEST_EXTENT:
-            yield f"{letter} = {extent} is out of range: 0 to {LARGEST_EXTENT}"
+            yield f"{letter} = {extent} is out of range: {int(letter == 'batch')} to {LARGEST_EXTENT}"
 
 
 def order(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

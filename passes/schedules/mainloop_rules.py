@@ -140,6 +140,8 @@ def loaded_once(schedule: Schedule, problem: Problem, target: Target) -> Iterato
             continue
         if schedule.mainloop.prologue is not RepeatKind.once:
             yield f"{name}.load = once needs a ring that outlives a work tile; take prologue = once"
+        if problem.is_batched:
+            yield f"{name}.load = once: each product of a batch has its own {name.upper()}; take {name}.load = per_tile"
         if extent is not None and not _stays_on(side, -(-extent // most), schedule, problem, target):
             yield (
                 f"{name}.load = once: tiles of {side} = {most} do not share {name.upper()} where {side} is {extent}; "

@@ -66,7 +66,7 @@ def schedules(given: Schedule, problem: Problem, target: Target) -> Iterator[Map
 
 def _keeping(problem: Problem, target: Target) -> Mapping[str, Any]:
     """CTAs that keep their part of B; nothing where that does not suit the problem."""
-    steps = _steps(problem, _KEEPING_TILE, target)
+    steps = 0 if problem.is_batched else _steps(problem, _KEEPING_TILE, target)  # each product has its own B
     if steps not in _KEEPING_STEPS:
         return {}
     values = _fields(_KEEPING_TILE, _KEEPING_WARPS, problem)
@@ -86,8 +86,8 @@ def _steps(problem: Problem, tile: Extents2, target: Target) -> int:
     sides = tuple(zip((problem.m, problem.n, problem.k), (*tile, _DEPTH), strict=True))
     if any((extent or 1) % side for extent, side in sides):
         return 0
-    rows, columns, steps = (ceil((extent or 0) / side) for extent, side in sides)
-    return steps if rows * columns >= _FEWEST_TILES * target.sm_count else 0
+    steps = ceil((problem.k or 0) / _DEPTH)
+    return steps if (problem.tiles(tile) or 0) >= _FEWEST_TILES * target.sm_count else 0
 
 
 def _fields(tile: Extents2, warps: Extents3, problem: Problem) -> dict[str, Any]:

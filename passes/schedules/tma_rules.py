@@ -12,6 +12,7 @@ from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS, Operand
 
+MOST_TMA_RANK = 5  # of a tensor map (CUDA driver API, cuTensorMapEncodeTiled)
 _OPERANDS: tuple[Operand, ...] = ("a", "b")
 MAX_BOX_SIDE = 256  # elements (PTX ISA, "Tensor maps")
 _SWIZZLE_BASE, _SWIZZLE_SHIFT = 3, 3  # of 16-bit elements: 16 bytes stay together, rows of 128 bytes are told apart
@@ -44,7 +45,19 @@ def boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
         if not is_whole:
             yield f"{at}; they must be whole panels of {16 << bits} bytes: take {_swizzle_text(columns)}"
             return
+    yield from _ranks(schedule, problem)
     yield from _whole_panels(schedule, problem)
+
+
+def _ranks(schedule: Schedule, problem: Problem) -> Iterator[str]:
+    """A tensor map has at most five dimensions, one of them the batch's."""
+    for operand in _OPERANDS if problem.is_batched else ():
+        copy = schedule.mainloop.operand(operand).copy
+        if TMA_RANKS.get(str(copy), 2) == MOST_TMA_RANK:
+            yield (
+                f"{operand}.copy = {copy}: a tensor map has at most {MOST_TMA_RANK} dimensions, and one is the batch; "
+                f"take {operand}.copy = tma or tma.3d"
+            )
 
 
 def _swizzle_text(columns: int) -> str:

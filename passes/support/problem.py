@@ -1,7 +1,8 @@
 """The problem that a `tile.gemm` or a kernel computes: sizes, layout, element types, kinds of epilogue operands."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import ceil, prod
 
 from mlir import ir
 from tensor_layouts import cosize
@@ -61,6 +62,16 @@ def b_is_nk(layout: GemmLayout) -> bool:
     return _k_is_last(layout)[1]
 
 
+def dims_of_a(layout: GemmLayout) -> tuple[int, int]:
+    """The dimensions of A, counted from the last one, -1, that are M and K."""
+    return (-2, -1) if a_is_mk(layout) else (-1, -2)
+
+
+def dims_of_b(layout: GemmLayout) -> tuple[int, int]:
+    """The dimensions of B, counted from the last one, -1, that are N and K."""
+    return (-2, -1) if b_is_nk(layout) else (-1, -2)
+
+
 def _k_is_last(layout: GemmLayout) -> tuple[bool, bool]:
     if layout not in _K_IS_LAST:
         raise ScheduleError(f"no pass takes the layout {layout}; take one of {', '.join(map(str, _K_IS_LAST))}")
@@ -89,8 +100,23 @@ def buffer_bytes(buffer: ir.Type) -> int:
     return elements * element_bits(memref.element_type) // 8
 
 
+def is_batch(matrix: ir.Value) -> bool:
+    """Whether a memref is a batch of matrices: of three dimensions, the batch first."""
+    return ir.MemRefType(matrix.type).rank == 3
+
+
+#: Dimensions of an operand of the epilogue without a batch
+_KIND_RANKS = {OperandKind.full: 2, OperandKind.per_row: 1, OperandKind.per_column: 1}
+
+
+def operand_is_batched(operand: ir.Value, kind: OperandKind) -> bool:
+    """Whether an operand of the epilogue has a dimension for the batch; a scalar has none."""
+    return kind in _KIND_RANKS and ir.MemRefType(operand.type).rank > _KIND_RANKS[kind]
+
+
 def static_extent(memref: ir.MemRefType, dim: int) -> int | None:
-    """The extent along a dimension; None where it is known at run time, or is 0."""
+    """The extent along a dimension; None where it is known at run time, or is 0. Dimension -1 is the last one."""
+    dim %= memref.rank
     return None if memref.is_dynamic_dim(dim) else memref.get_dim_size(dim) or None
 
 
@@ -124,10 +150,20 @@ class Problem:
     """Whether D and its full operands lie column by column."""
     swapped: bool = False
     """Whether this is Dᵀ = Bᵀ · Aᵀ of what was asked for."""
+    batch: int | None = 1
+    """How many products (None: known at run time); 1 where there is no batch."""
+    is_batched: bool = False
+    """Whether A, B and D have a dimension for the batch."""
 
     def operand(self, name: str) -> str:
         """The element type of `a` or `b`."""
         return {"a": self.a, "b": self.b}[name]
+
+    def tiles(self, tile: Sequence[int]) -> int | None:
+        """How many tiles D has, in all matrices of a batch; None where that is known at run time."""
+        if self.m is None or self.n is None or self.batch is None:
+            return None
+        return ceil(self.m / tile[0]) * ceil(self.n / tile[1]) * self.batch
 
     def swap(self) -> "Problem":
         """Dᵀ = Bᵀ · Aᵀ, where A, B and D lie as they did."""
@@ -154,10 +190,11 @@ class Problem:
         """The problem of a tile.gemm."""
         a, b, d = (ir.MemRefType(value.type) for value in (gemm.a, gemm.b, gemm.d))
         layout = gemm_layout(gemm)
-        k_in_a, k_in_b = (1 if a_is_mk(layout) else 0), (1 if b_is_nk(layout) else 0)
+        (m_in_a, k_in_a), (n_in_b, k_in_b) = dims_of_a(layout), dims_of_b(layout)
+        batches = [static_extent(each, 0) for each in (d, a, b)] if d.rank == 3 else [1]
         return cls(
-            m=_either(static_extent(d, 0), static_extent(a, 1 - k_in_a)),
-            n=_either(static_extent(d, 1), static_extent(b, 1 - k_in_b)),
+            m=_either(static_extent(d, -2), static_extent(a, m_in_a)),
+            n=_either(static_extent(d, -1), static_extent(b, n_in_b)),
             k=_either(static_extent(a, k_in_a), static_extent(b, k_in_b)),
             a=element_name(a.element_type),
             b=element_name(b.element_type),
@@ -172,6 +209,8 @@ class Problem:
             ),
             d_is_column_major=is_column_major(d),
             swapped=bool(gemm.swapped),
+            batch=next((batch for batch in batches if batch is not None), None),
+            is_batched=d.rank == 3,
         )
 
     @classmethod
@@ -233,7 +272,7 @@ def empty_extents(gemm: tile.GemmOp) -> set[str]:
     return {
         letter
         for value, dims in letters
-        for extent, letter in zip(ir.MemRefType(value.type).shape, dims, strict=True)
+        for extent, letter in zip(ir.MemRefType(value.type).shape[-2:], dims, strict=True)
         if extent == 0
     }
 

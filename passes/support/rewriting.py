@@ -10,8 +10,9 @@ from lowtide.passes.support.builder import Builder
 
 
 def extent(memref_: ir.Value, dim: int) -> ir.Value:
-    """The extent of a memref along a dimension: a constant where its type says it."""
+    """The extent of a memref along a dimension: a constant where its type says it. Dimension -1 is the last one."""
     type_, build = ir.MemRefType(memref_.type), Builder.index()
+    dim %= type_.rank
     if type_.is_dynamic_dim(dim):
         return memref.dim(memref_, build.constant(dim))
     return build.constant(type_.get_dim_size(dim))

@@ -11,7 +11,7 @@ from lowtide.passes.base import Refusal
 from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import launches_of, relaunch, schedule_if_any
 from lowtide.passes.support.panels import Panels
-from lowtide.passes.support.problem import element_bits
+from lowtide.passes.support.problem import element_bits, is_batch
 from lowtide.passes.support.rewriting import before, extent
 
 
@@ -23,11 +23,11 @@ def launch_of(module: ir.Module, kernel: tile.KernelOp) -> tile.LaunchOp:
     return launches[0]
 
 
-def box_type(op: ir.OpView, buffer: ir.Type, rows: int | None, rank: int) -> sm.TensorMapType:
+def box_type(op: ir.OpView, buffer: ir.Type, rows: int | None, rank: int, *, batched: bool = False) -> sm.TensorMapType:
     """The `!sm.tensor_map` of the boxes that fill or empty a buffer, or `rows` of its rows.
 
     Of rank 3 and more, a box has all panels of the buffer, but only one where it has not all rows: the panels of a box
-    lie one behind the other.
+    lie one behind the other. A box of a batch has one more side, the first.
 
     Raises Refusal where the buffer does not lie in panels, or a box is not one that TMA takes.
     """
@@ -40,15 +40,15 @@ def box_type(op: ir.OpView, buffer: ir.Type, rows: int | None, rank: int) -> sm.
     sides = [rows or panels.rows, panels.width]
     if rank > 2:
         sides = [1] * (rank - 3) + [panels.count if rows in (None, panels.rows) else 1, *sides]
+    sides = [1, *sides] if batched else sides
     try:
         return sm.TensorMapType.get(sides, memref.element_type, swizzle_attr(swizzle))
     except ValueError as error:
         raise Refusal(op, f"needs a TMA box of {'×'.join(map(str, sides))} {memref.element_type}: {error}") from None
 
 
-def _assert_whole_panels(matrix: ir.Value, map_type: sm.TensorMapType) -> None:
+def _assert_whole_panels(matrix: ir.Value, width: int, rank: int) -> None:
     """The host's check that the panels of a map of more than two dimensions divide the matrix's contiguous extent."""
-    width, rank = map_type.shape[-1], len(map_type.shape)
     _assert_multiple(
         matrix,
         width,
@@ -71,7 +71,7 @@ def _assert_whole_rows(matrix: ir.Value, letter: str) -> None:
 def _assert_multiple(matrix: ir.Value, unit: int, message: str) -> None:
     """A host check of the contiguous extent, where it is not known to be a multiple of `unit`."""
     build = Builder.index()
-    is_multiple = build.eq(build.urem(extent(matrix, 1), unit), 0)
+    is_multiple = build.eq(build.urem(extent(matrix, -1), unit), 0)
     if not constant_of(is_multiple):
         cf.assert_(is_multiple, message)
 
@@ -104,18 +104,18 @@ class TensorMapArguments:
     ) -> ir.Value:
         """The kernel argument that maps `matrix` in boxes of the shape of `buffer`, or of `rows` of its rows.
 
-        A box of rank 2 is one panel; of rank 3 to 5 all panels of the buffer. The host checks the rows of a matrix that
-        is written, unless it is packed: whole units may then be written behind its rows, which lie in a workspace.
-        Raises Refusal if TMA has no such box.
+        A box of rank 2 is one panel; of rank 3 to 5 all panels of the buffer. A batch adds one to the rank. The host
+        checks the rows of a matrix that is written, unless it is packed: whole units may then be written behind its
+        rows, which lie in a workspace. Raises Refusal if TMA has no such box.
         """
         if matrix not in self.matrices:
             raise Refusal(op, "names a matrix that is not an argument of the kernel; TMA needs a tensor map of it")
         position = self.matrices.index(matrix)
-        type_ = box_type(op, buffer, rows, rank)
+        type_ = box_type(op, buffer, rows, rank, batched=is_batch(matrix))
         if (position, type_) not in self.found:
             with before(self.launch):
                 if rank > 2:
-                    _assert_whole_panels(self.launch.args[position], type_)
+                    _assert_whole_panels(self.launch.args[position], type_.shape[-1], rank)
                 if is_written and not self.packs_output and all(position != other for other, _ in self.found):
                     _assert_whole_rows(self.launch.args[position], "M" if _is_swapped(self.kernel) else "N")
                 self.passed.append(sm.TensorMapOp(type_, self.launch.args[position]).result)

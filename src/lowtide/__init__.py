@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
     from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar
     from lowtide.compiler.presets import PRESETS as presets
-    from lowtide.compiler.spec import GemmSpec
+    from lowtide.compiler.spec import UNBATCHED, GemmSpec
     from lowtide.dialects.tile.schedule import Schedule
     from lowtide.errors import (
         CompileError,
@@ -96,7 +96,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     "compile_ir": ("lowtide.compiler.compile", "compile_ir"),
     "check": ("lowtide.compiler.checking.check", "check"),
     "draw": ("lowtide.compiler.draw.draw", "draw"),
-    "GemmSpec": ("lowtide.compiler.spec", "GemmSpec"),
+    **{name: ("lowtide.compiler.spec", name) for name in ("GemmSpec", "UNBATCHED")},
     "Schedule": ("lowtide.dialects.tile.schedule", "Schedule"),
     "presets": ("lowtide.compiler.presets", "PRESETS"),
     **{name: ("lowtide.compiler.epilogue.operands", name) for name in ("Full", "PerColumn", "PerRow", "Scalar")},
@@ -109,6 +109,7 @@ _HOMES: dict[str, tuple[str, str]] = {
 }
 
 __all__ = [
+    "UNBATCHED",
     "CompileError",
     "DeviceError",
     "Error",

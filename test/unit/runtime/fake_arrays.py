@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -109,8 +110,7 @@ class FakeTorch:
 
     def empty(self, shape: tuple[int, ...], dtype: Any, device: Any) -> Tensor:
         self.allocated.append((shape, self.stream))
-        rows = shape if len(shape) == 2 else (1, *shape)
-        return Tensor(aligned(*rows, dtype=dtype).reshape(shape))
+        return Tensor(aligned(math.prod(shape[:-1]), shape[-1], dtype=dtype).reshape(shape))
 
 
 @pytest.fixture

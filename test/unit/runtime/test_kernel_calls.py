@@ -443,7 +443,9 @@ def test_clusters_are_counted_of_a_kernel_that_is_launched_in_clusters() -> None
         kernel_from(_in_clusters("other"))
     program = kernel_from(_in_clusters()).program
     assert program.uses_cluster_count
-    views = {name: MatrixView(256, shape, shape[1], 1) for name, shape in (("a", (M, K)), ("b", (N, K)), ("d", (M, N)))}
+    views = {
+        name: MatrixView(256, shape, (shape[1],), 1) for name, shape in (("a", (M, K)), ("b", (N, K)), ("d", (M, N)))
+    }
     with pytest.raises(LaunchError, match="number of resident clusters, which is not given; pass cluster_count="):
         program(views)
     assert program(views, cluster_count=5)[0].grid == (2, 5, 1)

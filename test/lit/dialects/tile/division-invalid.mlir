@@ -21,9 +21,9 @@ module attributes {test.s = #tile.schedule<grid = <k_division = split(2, 3)>>} {
 
 // -----
 
-func.func @three(%M: index) {
-  // expected-error @below {{expected (row, column), or (row, column, begin of K, end of K)}}
-  tile.work_tiles (%m, %n, %k) of (%M, %M) by [8, 8] order(<row>) one_shot {
+func.func @one(%M: index) {
+  // expected-error @below {{expected (row, column), or (row, column, begin of K, end of K), in a batch after the number of the matrix}}
+  tile.work_tiles (%m) of (%M) by [8, 8] order(<row>) one_shot {
   }
   return
 }
@@ -59,7 +59,7 @@ func.func @tile(%M: index) {
 
 func.func @undivided(%M: index) {
   // expected-error @below {{'tile.work_tiles' op has a K extent where a division of K says how it is divided, and only there}}
-  "tile.work_tiles"(%M, %M, %M) <{operandSegmentSizes = array<i32: 1, 1, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8, 8>}> ({
+  "tile.work_tiles"(%M, %M, %M) <{operandSegmentSizes = array<i32: 0, 1, 1, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8, 8>}> ({
   ^bb0(%m: index, %n: index):
     "tile.yield"() : () -> ()
   }) : (index, index, index) -> ()
@@ -70,7 +70,7 @@ func.func @undivided(%M: index) {
 
 func.func @no_parts(%M: index) {
   // expected-error @below {{'tile.work_tiles' op has a number of parts where K is split, at least 1, and only there}}
-  "tile.work_tiles"(%M, %M, %M) <{k_division = 1 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8, 8>}> ({
+  "tile.work_tiles"(%M, %M, %M) <{k_division = 1 : i32, operandSegmentSizes = array<i32: 0, 1, 1, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8, 8>}> ({
   ^bb0(%m: index, %n: index):
     "tile.yield"() : () -> ()
   }) : (index, index, index) -> ()
@@ -81,7 +81,7 @@ func.func @no_parts(%M: index) {
 
 func.func @body(%M: index) {
   // expected-error @below {{'tile.work_tiles' op body takes the tile's first row and first column, begin and end of K, part, parts and slot, all index, and what is carried}}
-  "tile.work_tiles"(%M, %M, %M) <{k_division = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8, 8>}> ({
+  "tile.work_tiles"(%M, %M, %M) <{k_division = 2 : i32, operandSegmentSizes = array<i32: 0, 1, 1, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8, 8>}> ({
   ^bb0(%m: index, %n: index):
     "tile.yield"() : () -> ()
   }) : (index, index, index) -> ()

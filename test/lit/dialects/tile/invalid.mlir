@@ -157,7 +157,7 @@ func.func @f(%a: !tile.view<8x8xindex>) { return }
 // -----
 
 func.func @f(%a: memref<8x8x8xf16>, %b: memref<8x8xf16>, %d: memref<8x8xf16>) {
-  // expected-error @below {{'tile.gemm' op A must have two dimensions, not 3}}
+  // expected-error @below {{'tile.gemm' op A, B and D are one matrix each, or a batch of them: their ranks are 3, 2 and 2}}
   tile.gemm tn %a, %b into %d acc(f32) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to f16
@@ -433,7 +433,7 @@ tile.kernel @k() {
 tile.kernel @k() {
   %c0 = arith.constant 0 : index
   // expected-error @below {{'tile.work_tiles' op body takes the tile's first row and first column, both index}}
-  "tile.work_tiles"(%c0, %c0) <{operandSegmentSizes = array<i32: 1, 1, 0, 0>, tile = array<i64: 8, 8>, order = #tile.raster<grouped 1>, scheduler = 0 : i32}> ({
+  "tile.work_tiles"(%c0, %c0) <{operandSegmentSizes = array<i32: 0, 1, 1, 0, 0>, tile = array<i64: 8, 8>, order = #tile.raster<grouped 1>, scheduler = 0 : i32}> ({
   ^bb0(%m: index):
     tile.yield
   }) : (index, index) -> ()
@@ -453,7 +453,7 @@ tile.kernel @k(%v: memref<8xf32>) {
 
 tile.kernel @k(%v: memref<8xf32>) {
   %c0 = arith.constant 0 : index
-  // expected-error @below {{'tile.view' op of kind full needs a source of 2 dimensions and as many offsets, not 1 and 1}}
+  // expected-error @below {{'tile.view' op of kind full needs a source of 2 dimensions, or one more in a batch, and as many offsets, not 1 and 1}}
   %w = tile.view %v[%c0] : memref<8xf32> to !tile.view<8x8xf32>
   tile.return
 }
@@ -462,7 +462,7 @@ tile.kernel @k(%v: memref<8xf32>) {
 
 tile.kernel @k(%v: memref<8xf32>) {
   %c0 = arith.constant 0 : index
-  // expected-error @below {{'tile.view' op of kind per_row needs a source of 1 dimensions and as many offsets, not 1 and 2}}
+  // expected-error @below {{'tile.view' op of kind per_row needs a source of 1 dimensions, or one more in a batch, and as many offsets, not 1 and 2}}
   %w = tile.view per_row %v[%c0, %c0] : memref<8xf32> to !tile.view<8x8xf32>
   tile.return
 }
@@ -517,7 +517,7 @@ tile.kernel @k(%a: memref<8x8xf16>, %b: memref<8x8xbf16>) {
 tile.kernel @k(%d: memref<8xf32>) {
   %c0 = arith.constant 0 : index
   %c = tile.splat 0.0 : !tile.tile<8x8xf32>
-  // expected-error @below {{'tile.store' op D must have two dimensions, not 1}}
+  // expected-error @below {{'tile.store' op D must have two dimensions, or three in a batch, not 1}}
   tile.store %c into %d[%c0, %c0] {
   ^bb0(%x: f32):
     tile.yield %x : f32

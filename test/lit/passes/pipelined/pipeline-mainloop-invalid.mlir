@@ -269,7 +269,7 @@ tile.kernel @kernel(%a: !mat, %m: index) attributes {schedule = #tile.schedule<m
   %c96 = arith.constant 96 : index
   tile.work_tiles (%i, %j) of (%m, %m) by [32, 32] order(<row>) persistent {
     %zero = tile.splat 0.0 : !tile
-    // expected-error @below {{pipeline-mainloop: b.load = once keeps what all work tiles of a CTA share: it needs N known at compile time, and at most 32, the extent of the tile, or scheduler = persistent, order = row and a multiple of the tiles along N as the number of CTAs}}
+    // expected-error @below {{pipeline-mainloop: b.load = once keeps what all work tiles of a CTA share: it needs one product, N known at compile time, and at most 32, the extent of the tile, or scheduler = persistent, order = row and a multiple of the tiles along N as the number of CTAs}}
     %acc = scf.for %l = %c0 to %c96 step %c32 iter_args(%c = %zero) -> (!tile) {
       %at = tile.view %a[%i, %l] : !mat to !tile.view<32x32xbf16>
       sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
@@ -307,7 +307,7 @@ tile.kernel @kernel(%a: !mat, %m: index) attributes {schedule = #tile.schedule<m
   %c96 = arith.constant 96 : index
   tile.work_tiles (%i, %j) of (%m, %c64) by [32, 32] order(<row>) persistent {
     %zero = tile.splat 0.0 : !tile
-    // expected-error @below {{pipeline-mainloop: b.load = once keeps what all work tiles of a CTA share: it needs N known at compile time, and at most 32, the extent of the tile, or scheduler = persistent, order = row and a multiple of the tiles along N as the number of CTAs}}
+    // expected-error @below {{pipeline-mainloop: b.load = once keeps what all work tiles of a CTA share: it needs one product, N known at compile time, and at most 32, the extent of the tile, or scheduler = persistent, order = row and a multiple of the tiles along N as the number of CTAs}}
     %acc = scf.for %l = %c0 to %c96 step %c32 iter_args(%c = %zero) -> (!tile) {
       %at = tile.view %a[%i, %l] : !mat to !tile.view<32x32xbf16>
       sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
