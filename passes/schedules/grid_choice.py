@@ -26,6 +26,8 @@ from lowtide.passes.schedules.grid_cost import RoleTile, role_cost, straddles_se
 from lowtide.passes.schedules.grid_rules import has_griddepcontrol
 from lowtide.passes.schedules.multiply_choice import pairs_rows
 from lowtide.passes.schedules.multiply_rules import widest
+from lowtide.passes.support.atoms import STAGED_COPIES
+from lowtide.passes.support.operand_loads import LDMATRIX_BITS
 from lowtide.passes.support.problem import Problem, b_is_nk
 from lowtide.targets import Target
 from lowtide.targets.atoms import FMA, WARPGROUP_THREADS, WGMMA_ROWS
@@ -80,6 +82,13 @@ _COMMON: Mapping[int, tuple[Candidate, ...]] = MappingProxyType(
 # Where fragments of A or B come in pairs of rows, two CTAs of a smaller tile per SM were faster (H200, 4096³).
 _COMMON_OF_ROWS: Mapping[int, tuple[Candidate, ...]] = MappingProxyType({64: _COMMON[64][1:]})
 
+# Copies of 16-bit elements through registers hold a step's elements beside the accumulators: eight warps share them.
+_COMMON_BESIDE_COPIES = (
+    Candidate((128, 128), 32, (2, 4, 1), 3),
+    Candidate((64, 128), 32, (2, 4, 1), 3),
+    Candidate((64, 64), 32, (2, 2, 1), 4),
+)
+
 # Warps for tiles that the common ones do not divide, or whose copies they cannot share.
 _UNCOMMON_WARPS: tuple[Extents3, ...] = (
     (2, 4, 1),
@@ -129,6 +138,8 @@ def candidates(given: Schedule, problem: Problem, target: Target) -> Iterator[tu
     """Tiles without roles: the common ones that agree with the given fields; if none does, more."""
     tile, k, bits = given.grid.tile, given.mainloop.k, element_type(problem.a).bits
     common = _COMMON_OF_ROWS.get(bits, _COMMON[bits]) if pairs_rows(problem) else _COMMON[bits]
+    if bits == LDMATRIX_BITS and not {given.mainloop.a.copy, given.mainloop.b.copy}.isdisjoint(STAGED_COPIES):
+        common = _COMMON_BESIDE_COPIES
     uncommon = _UNCOMMON_THREADS if bits == _FMA_BITS else _UNCOMMON_WARPS
     agreeing = tuple(c for c in common if tile in (None, c.tile) and k in (None, c.k))
     yield agreeing if agreeing and given.multiply.atoms is None else common

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from lowtide.dialects.tile import GemmLayout, KDivisionKind, RasterKind, RepeatKind
-from lowtide.dialects.tile.fields import Order
+from lowtide.dialects.tile.fields import SINGLE, Order
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.choice import choose
-from lowtide.passes.schedules.facts import shared_memory_bytes
+from lowtide.passes.schedules.facts import shared_memory_bytes, threads_of
 from lowtide.passes.schedules.rules import broken_rule
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import get
@@ -192,3 +192,10 @@ def test_tiles_of_one_band_go_in_the_order_of_columns() -> None:
     for problem in (LARGE, unknown):
         order = choose(problem, get("sm_90a"), Schedule()).schedule.grid.order
         assert order is not None and order.kind is RasterKind.grouped
+
+
+@pytest.mark.parametrize("copy", ["staged.2", "realigned.4", "realigned.16"])
+def test_copies_through_registers_are_shared_by_eight_warps(copy: str) -> None:
+    choice = choose(LARGE, get("sm_80"), Schedule().with_(roles=SINGLE, a_copy=copy, b_copy=copy))
+    rows, columns, _ = choice.schedule.tile_mnk
+    assert rows * columns // threads_of(choice.schedule) <= 64  # accumulators of a thread
