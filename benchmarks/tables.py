@@ -2,8 +2,8 @@
 
     python benchmarks/tables.py --out DIR [--only NAME …] [--rounds N] [--seed 0]
 
-Writes DIR/NAME.md for each table, row by row as they are measured: shapes, tall, types, and the ladders (ladder-4096,
-ladder-8192, ladder-sm80, ladder-f32, ladder-f64). `python docs/generate.py --measured DIR` puts them on their pages.
+Writes DIR/NAME.md for each table, row by row as they are measured: shapes, tall, types, unaligned, and the ladders
+(ladder-4096, ladder-8192, ladder-sm80, ladder-f32, ladder-f64). `python docs/generate.py --measured DIR` puts them on their pages.
 Kernels are compiled by as many processes as the machine has cores, while others are timed. Asks for a GPU and torch;
 takes about six minutes on an H200 with 16 cores. A kernel that is refused or wrong is a row with its reason. Exit
 status: 0, 1 where a table is not whole, 3 where the time is over.
@@ -143,7 +143,22 @@ TYPES = Table(
     algorithms=96,
     finalists=2,
 )
-TABLES = (SHAPES, TALL, TYPES)
+# Rows that do not start on sectors of L2, and rows and bases that TMA does not take.
+UNALIGNED = Table(
+    "unaligned",
+    (
+        Case(cube("bf16", 1000), (CHOSEN,)),
+        Case(cube("bf16", 2056), (CHOSEN,)),
+        *(Case(product("bf16", 4096, 4104, 4104, layout=layout), (CHOSEN,)) for layout in LAYOUTS),
+        *(Case(product("bf16", 4095, 4097, 4103, layout=layout), (CHOSEN,)) for layout in LAYOUTS),
+    ),
+    SPEED_HEADINGS,
+    speed_rows,
+    rounds=5,
+    algorithms=96,
+    finalists=2,
+)
+TABLES = (SHAPES, TALL, TYPES, UNALIGNED)
 LADDER_ROUNDS = 3
 NAMES = tuple(one.name for one in (*TABLES, *LADDER_PAGES))
 

@@ -16,6 +16,7 @@ from lowtide.runtime.checks import pad_row
 from lowtide.runtime.operands import Operand
 
 _LEAST_BYTES = 1 << 16
+_ROW_BYTES = 16  # zeros lie in rows that begin at multiples of it, which no kernel has to copy first
 
 
 class Zeros:
@@ -55,7 +56,7 @@ def with_zeros(
     device: int,
     context: int,
 ) -> dict[str, Operand]:
-    """The operands with those of K = 0 replaced by zeros of K = 1; rows are padded as the kernel wants them.
+    """The operands with those of K = 0 replaced by zeros of K = 1; rows are as aligned as any kernel wants them.
 
     A kernel that was compiled for K = 0 takes them too: to its code K is known at run time (`#tile.problem`).
     """
@@ -67,7 +68,7 @@ def with_zeros(
         given = operands[name].shape
         letters = dims[name][len(dims[name]) - len(given) :]
         *batch, rows, columns = (1 if dim == "k" else x for dim, x in zip(letters, given, strict=True))
-        row = pad_row(columns, argument["dtype"], argument.get("row_stride_alignment", 1))
+        row = pad_row(columns, argument["dtype"], max(_ROW_BYTES, argument.get("row_stride_alignment", 1)))
         address = zeros.address(rows * row * element_type(argument["dtype"]).bytes, context)
         shape, strides = (*batch, rows, columns), (*(0 for _ in batch), row, 1)
         replaced[name] = replace(operands[name], address=address, shape=shape, strides=strides, device=device)

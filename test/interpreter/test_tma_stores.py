@@ -59,7 +59,9 @@ def test_stmatrix_is_ldmatrix_the_other_way_round() -> None:
 # Faults ---------------------------------------------------------------------------------------------------------------
 
 FAULTY = spec(dtype="f16", epilogue=add_bias)
-SCHEDULE = f"{TWO}, epilogue.tile = [128, 32], epilogue.buffers = 2"
+# Nothing is packed: D itself must be what TMA takes.
+UNPACKED = "a.pack = none, b.pack = none, epilogue.pack = none"
+SCHEDULE = f"{TWO}, epilogue.tile = [128, 32], epilogue.buffers = 2, {UNPACKED}"
 # Several tiles for the one CTA, so that buffers are used again.
 SHAPE = (256, 64, 64)
 

@@ -5,9 +5,15 @@ import pytest
 import lowtide as lt
 
 SMALL = "grid.tile = [32, 32], k = 32, stages = 2, atoms = [2, 1, 1]"
+UNPACKED = "a.pack = none, b.pack = none"
 CASES = {
-    "TMA": ("sm_90a", "bf16", "epilogue.path = tma", (16, 16, 16)),
-    "wgmma's pairs of columns": ("sm_90a", "bf16", "a.copy = tma, b.copy = tma, epilogue.path = direct", (16, 16, 4)),
+    "TMA": ("sm_90a", "bf16", f"epilogue.path = tma, epilogue.pack = none, {UNPACKED}", (16, 16, 16)),
+    "wgmma's pairs of columns": (
+        "sm_90a",
+        "bf16",
+        f"a.copy = tma, b.copy = tma, epilogue.path = direct, {UNPACKED}",
+        (16, 16, 4),
+    ),
     "narrow copies": ("sm_80", "bf16", f"{SMALL}, a.copy = cp.async.4, b.copy = staged.8", (4, 8, 16)),
     "rows of f32 beside a D of 16 bits": ("sm_80", "bf16", f"{SMALL}, epilogue.math = rows", (16, 16, 8)),
     "loads that find out": ("sm_80", "bf16", "sm80-direct", (2, 2, 4)),

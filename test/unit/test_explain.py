@@ -234,6 +234,7 @@ def test_the_json_has_the_documented_names_and_types() -> None:
         "reasons",
         "swizzle_candidates",
         "resources",
+        "packing",
         "kernel",
         "shared_accesses",
         "global_accesses",

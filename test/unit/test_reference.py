@@ -350,5 +350,5 @@ def test_static_extents_are_checked():
 
 
 def test_shapes_that_differ_are_not_compared():
-    with pytest.raises(SpecError, match="all three must be"):
+    with pytest.raises(SpecError, match="all three must have D's shape"):
         compare(SPECS["bf16"], np.zeros((2, 3)), np.zeros((3, 2)), np.zeros((3, 2)))

@@ -37,7 +37,7 @@ def test_a_manifest_of_the_compiler_is_valid() -> None:
         ({k: v for k, v in edited().items() if k != "host"}, "'host' is missing"),
         (edited(target="gfx90a"), "target 'gfx90a'"),
         (edited(spec={**edited()["spec"], "layout": "xy"}), "spec.layout is 'xy', must be one of tn"),
-        (edited(spec={**edited()["spec"], "m": 0}), "spec.m is 0"),
+        (edited(spec={**edited()["spec"], "m": -1}), "spec.m is -1"),
         (edited(spec={**edited()["spec"], "k": True}), "spec.k is True"),
         (edited(spec={**edited()["spec"], "acc": "f99"}), "spec.acc is 'f99'"),
         (with_argument(0, name="1a"), "name '1a'"),
