@@ -3,7 +3,8 @@
     python benchmarks/tables.py --out DIR [--only NAME …] [--rounds N] [--seed 0]
 
 Writes DIR/NAME.md for each table, row by row as they are measured: shapes, tall, types, unaligned, and the ladders
-(ladder-4096, ladder-8192, ladder-sm80, ladder-f32, ladder-f64). `python docs/generate.py --measured DIR` puts them on their pages.
+(ladder-4096, ladder-8192, ladder-sm80, ladder-f32, ladder-f64). `python docs/generate.py --measured DIR` puts them on
+their pages.
 Kernels are compiled by as many processes as the machine has cores, while others are timed. Asks for a GPU and torch;
 takes about six minutes on an H200 with 16 cores. A kernel that is refused or wrong is a row with its reason. Exit
 status: 0, 1 where a table is not whole, 3 where the time is over.
