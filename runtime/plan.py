@@ -176,7 +176,8 @@ def _lies_as(argument: dict[str, Any], output: dict[str, Any], views: dict[str, 
     if argument["kind"] != "full" or argument["dtype"] != output["dtype"]:
         return False
     own, other = views[argument["name"]], views[output["name"]]
-    return own.shape == other.shape and (own.row_stride == other.row_stride or own.shape[0] == 1)
+    strides = zip(own.shape, own.strides, other.strides, strict=False)  # without that of the last dimension, 1
+    return own.shape == other.shape and all(extent == 1 or mine == its for extent, mine, its in strides)
 
 
 def _some(numbers: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:

@@ -215,16 +215,19 @@ class Problem:
 
     @classmethod
     def of_attribute(cls, attribute: tile.ProblemAttr, d_type: ir.Type | None = None) -> "Problem":
-        """The problem that a kernel or a host function carries, with D of this type; its sizes are left open."""
+        """The problem that a kernel or a host function carries, with D of this type; M, N and K are left open."""
         a, b, acc, d = map(element_name, attribute.types)
         kinds = tuple(OperandKind[kind] for kind, _ in attribute.operands)
         types = tuple(element_name(type_) for _, type_ in attribute.operands)
         layout = GemmLayout[attribute.layout]
+        is_batched = d_type is not None and ir.MemRefType(d_type).rank == 3
         return cls(
             *(None, None, None, a, b, acc, d, layout, kinds, types),
             empty=attribute.empty,
             d_is_column_major=d_type is not None and is_column_major(d_type),
             swapped=attribute.swapped,
+            batch=static_extent(ir.MemRefType(d_type), 0) if is_batched else 1,
+            is_batched=is_batched,
         )
 
 

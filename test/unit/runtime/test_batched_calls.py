@@ -200,3 +200,16 @@ def test_verify_finds_what_is_written_beside_the_matrices_of_a_batch() -> None:
     missing = host_array((2, 3, 5), "f16", 16, np.ones((2, 3, 5)))
     missing.elements().view(np.uint16)[4, 2] = 0xFFFF
     assert check_written(missing) == "1 elements of D were not written, first D[1, 1, 2]"
+
+
+def test_the_output_may_be_a_full_operand_of_the_batch_but_not_one_that_it_shares(install_driver: Install) -> None:
+    fake = install_driver(FakeDriver(types=(*TYPES, "ptr")))
+    kernel, (a, b, d) = kernel_of(argument("c", "full", "f16")), arrays()
+    kernel(a, b, c=d, out=d)
+    assert len(fake.launches) == 1
+    first = d.array[0]
+    apart = np.lib.stride_tricks.as_strided(first, d.array.shape, (0, *first.strides))
+    for shared in (first, apart, d.array[::-1]):  # the product of a matrix would overwrite what the next one reads
+        with pytest.raises(LaunchError, match=r"reach into those of input c|negative"):
+            kernel(a, b, c=InterfaceArray(shared), out=d)
+    assert len(fake.launches) == 1
