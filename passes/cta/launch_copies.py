@@ -30,16 +30,14 @@ from mlir.dialects import arith, func, memref
 from lowtide.dialects import tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.builder import Builder, Scalar
+from lowtide.passes.support.builder import Builder
+from lowtide.passes.support.copy_units import UNIT_BYTES, units_of_row
 from lowtide.passes.support.problem import element_bits, element_name
 from lowtide.passes.support.rewriting import before, erase, extent, replace, uses
 from lowtide.targets import Target
 
-THREADS = 256
-ROW_BYTES = 128
-"""To what the rows of a workspace are aligned."""
-UNIT_BYTES = 16
-"""What one thread copies: aligned in the target."""
+_THREADS = 256
+_ROW_BYTES = 128  # to which the rows of a workspace are aligned
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ class _Copied:
         with before(pack):
             apart = _is_apart(pack, element_bytes)
             extents = extent(matrix, 0), extent(matrix, 1)
-            each = ROW_BYTES // element_bytes
+            each = _ROW_BYTES // element_bytes
             stride = build.mul(build.ceil_udiv(extents[1], each), each)
             size = build.select(apart, build.mul(extents[0], stride), 0)
             dynamic = ir.ShapedType.get_dynamic_size()
@@ -105,15 +103,10 @@ class _Copied:
         type_, build = ir.MemRefType(source.type), Builder.index()
         per_unit = UNIT_BYTES * 8 // element_bits(type_.element_type)
         units = build.mul(self.extents[0], units_of_row(build, self.extents[1], per_unit))
-        grid = build.select(self.apart, build.ceil_udiv(units, THREADS), 0)
+        grid = build.select(self.apart, build.ceil_udiv(units, _THREADS), 0)
         any_extents = _any_extents(type_)
         arguments = [x if x.type == any_extents else memref.cast(any_extents, x) for x in (source, target)]
-        tile.LaunchOp(kernel, grid, THREADS, arguments)
-
-
-def units_of_row(build: Builder, columns: Scalar, per_unit: int) -> ir.Value:
-    """The most units of a row of the target that hold some of it: it may begin and end within a unit."""
-    return build.udiv(build.add(columns, 2 * per_unit - 2), per_unit)
+        tile.LaunchOp(kernel, grid, _THREADS, arguments)
 
 
 def _is_apart(pack: tile.PackOp, element_bytes: int) -> ir.Value:

@@ -6,16 +6,15 @@ H200 8192×8192 bf16 are copied at 3.9 TB/s, read and written; loads of single e
 """
 
 from mlir import ir
-from mlir.dialects import arith, llvm, nvvm, scf
+from mlir.dialects import llvm, nvvm, scf
 
 from lowtide.dialects import tile
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.memory import element_pointer
-from lowtide.passes.nvvm.values import GlobalMatrix, shuffle, vector_type
+from lowtide.passes.nvvm.values import GlobalMatrix, elements_from, vector_type
 from lowtide.passes.support.builder import Builder
+from lowtide.passes.support.copy_units import UNIT_BYTES, units_of_row
 from lowtide.passes.support.problem import element_bits
-
-_UNIT_BYTES = 16
 
 
 def lower_copy_matrix(context: Context, op: tile.CopyMatrixOp) -> None:
@@ -24,9 +23,9 @@ def lower_copy_matrix(context: Context, op: tile.CopyMatrixOp) -> None:
     assert isinstance(source, GlobalMatrix) and isinstance(target, GlobalMatrix)
     element = source.element
     element_bytes = element_bits(element) // 8
-    count = _UNIT_BYTES // element_bytes
+    count = UNIT_BYTES // element_bytes
     rows, columns = source.extents
-    in_row = build.udiv(build.add(columns, 2 * count - 2), count)
+    in_row = units_of_row(build, columns, count)
     number = build.add(build.mul(nvvm.BlockIdXOp(build.i32).result, context.threads), context.tid)
     row = build.udiv(number, in_row)
     to_row, from_row = (_row_pointer(build, matrix, row) for matrix in (target, source))
@@ -42,7 +41,7 @@ def lower_copy_matrix(context: Context, op: tile.CopyMatrixOp) -> None:
         branch = scf.IfOp(is_inside, has_else=True)
         with ir.InsertionPoint(branch.then_block):
             pointer = _beyond(build, start, build.sub(0, skipped), element)
-            llvm.StoreOp(_load_unit(build, pointer, skipped, count, element), to, alignment=_UNIT_BYTES)
+            llvm.StoreOp(_load_unit(build, pointer, skipped, count, element), to, alignment=UNIT_BYTES)
             scf.YieldOp([])
         with ir.InsertionPoint(branch.else_block):
             for i in range(count):
@@ -59,30 +58,18 @@ def lower_copy_matrix(context: Context, op: tile.CopyMatrixOp) -> None:
 def _load_unit(build: Builder, pointer: ir.Value, skipped: ir.Value, count: int, element: ir.Type) -> ir.Value:
     """A vector of `count` elements that begins `skipped` elements behind an aligned pointer."""
     type_ = vector_type(count, element)
-    low = llvm.LoadOp(type_, pointer, alignment=_UNIT_BYTES).result
+    low = llvm.LoadOp(type_, pointer, alignment=UNIT_BYTES).result
     branch = scf.IfOp(build.ne(skipped, 0), [type_], has_else=True)
     with ir.InsertionPoint(branch.then_block):
         following = element_pointer(pointer, count, element)
-        scf.YieldOp([llvm.LoadOp(type_, following, alignment=_UNIT_BYTES).result])
+        scf.YieldOp([llvm.LoadOp(type_, following, alignment=UNIT_BYTES).result])
     with ir.InsertionPoint(branch.else_block):
         scf.YieldOp([low])
-    return _shifted(build, shuffle(low, branch.results[0], range(2 * count)), skipped, count)
-
-
-def _shifted(build: Builder, values: ir.Value, skipped: ir.Value, count: int) -> ir.Value:
-    """`count` elements of a vector of twice as many from element `skipped` on, found by halves."""
-    step = count // 2
-    while step:
-        length = count + (step if step > 1 else 0)
-        is_set = build.ne(build.and_(skipped, step), 0)
-        moved, kept = (shuffle(values, values, range(by, by + length)) for by in (step, 0))
-        values, step = arith.select(is_set, moved, kept), step // 2
-    return values
+    return elements_from(build, low, branch.results[0], skipped)
 
 
 def _row_pointer(build: Builder, matrix: GlobalMatrix, row: ir.Value) -> ir.Value:
     """The address of a row's first element."""
-    assert matrix.row_stride is not None
     return element_pointer(matrix.pointer, build.mul(build.zext(row, build.i64), matrix.row_stride), matrix.element)
 
 
@@ -94,4 +81,4 @@ def _beyond(build: Builder, pointer: ir.Value, column: ir.Value, element: ir.Typ
 def _within_unit(build: Builder, pointer: ir.Value, count: int) -> ir.Value:
     """How many elements an address lies behind the start of its unit."""
     low = build.trunc(llvm.PtrToIntOp(build.i64, pointer).result, build.i32)
-    return build.urem(build.udiv(low, _UNIT_BYTES // count), count)
+    return build.urem(build.udiv(low, UNIT_BYTES // count), count)

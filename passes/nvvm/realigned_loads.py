@@ -16,7 +16,7 @@ from mlir.dialects import arith, llvm, scf, vector
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.control import LOOP_ANNOTATION, ROLLED
 from lowtide.passes.nvvm.memory import both, element_pointer, global_pointer, is_before_edge
-from lowtide.passes.nvvm.values import Window, vector_type
+from lowtide.passes.nvvm.values import Window, elements_from, shuffle, vector_type
 from lowtide.passes.support.problem import element_bits
 from lowtide.targets import SplitCoordinates
 
@@ -66,7 +66,7 @@ class RealignedLoads:
             scf.YieldOp([part for run in runs for part in self._elements(run)])
         parts = list(branch.results)
         return [
-            self._if_exists(run, self._shifted(low, high, run.shift))
+            self._if_exists(run, elements_from(self.context.build, low, high, run.shift))
             for run, low, high in zip(runs, parts[::2], parts[1::2], strict=True)
         ]
 
@@ -80,7 +80,6 @@ class RealignedLoads:
         """Of all rows that lie `rows` past the thread's first, and multiples of a run further."""
         if rows not in self._shifts:
             build, matrix, columns = self.context.build, self.window.matrix, self.window.offsets[1]
-            assert matrix.row_stride is not None
             base = build.trunc(llvm.PtrToIntOp(build.i64, matrix.pointer).result, build.i32)
             before = build.mul(build.add(self.origin[0], rows), build.trunc(matrix.row_stride, build.i32))
             if columns.multiple % self.run or columns.shift % self.run:
@@ -157,28 +156,11 @@ class RealignedLoads:
             with ir.InsertionPoint(loaded.else_block):
                 scf.YieldOp([arith.constant(self.element, 0.0)])
             last = vector.FromElementsOp(vector_type(1, self.element), [loaded.results[0]]).result
-            scf.YieldOp([_part(loop.inner_iter_args[0], last, 1, 2 * self.run)])
-        return [_part(loop.results[0], loop.results[0], at, self.run) for at in (0, self.run)]
-
-    def _shifted(self, low: ir.Value, high: ir.Value, shift: ir.Value) -> ir.Value:
-        """The `run` elements from the `shift`-th on, of those of both vectors."""
-        build, run = self.context.build, self.run
-        held = _part(low, high, 0, 2 * run)
-        power = run // 2
-        while power:
-            kept = run + power if power > 1 else run
-            near, far = (_part(held, held, at, kept) for at in (0, power))
-            held = arith.select(build.ne(build.and_(shift, power), 0), far, near)
-            power //= 2
-        return held
+            scf.YieldOp([shuffle(loop.inner_iter_args[0], last, range(1, 1 + 2 * self.run))])
+        return [shuffle(loop.results[0], loop.results[0], range(at, at + self.run)) for at in (0, self.run)]
 
     def _if_exists(self, run: _Run, held: ir.Value) -> ir.Value:
         if run.row_exists is None:
             return held
         zero = vector.BroadcastOp(self.type, arith.constant(self.element, 0.0)).result
         return arith.select(run.row_exists, held, zero)
-
-
-def _part(low: ir.Value, high: ir.Value, first: int, count: int) -> ir.Value:
-    """`count` elements from the first-th on, of two vectors one after the other."""
-    return vector.ShuffleOp(low, high, list(range(first, first + count))).result

@@ -6,11 +6,12 @@ from typing import TypeAlias
 
 import numpy as np
 from mlir import ir
-from mlir.dialects import vector
+from mlir.dialects import arith, vector
 from numpy.typing import NDArray
 
 from lowtide.dialects import sm
 from lowtide.dialects.tile import OperandKind
+from lowtide.passes.support.builder import Builder
 from lowtide.targets.tv import Runs
 
 # On a kernel: the positions of the arguments that are tensor maps.
@@ -172,6 +173,20 @@ def _vectors(values: Sequence[ir.Value], width: int, element: ir.Type) -> list[i
 def shuffle(x: ir.Value, y: ir.Value, mask: Sequence[int] | range) -> ir.Value:
     element = ir.VectorType(x.type).element_type
     return vector.ShuffleOp(x, y, list(mask), results=[vector_type(len(mask), element)]).result
+
+
+def elements_from(build: Builder, low: ir.Value, high: ir.Value, first: ir.Value) -> ir.Value:
+    """As many elements as each of two vectors has, of both one behind the other, from element `first` on.
+
+    `first` is known at run time, and less than that number, a power of two. It is halved in as many selections.
+    """
+    count = ir.VectorType(low.type).shape[0]
+    held, step = shuffle(low, high, range(2 * count)), count // 2
+    while step:
+        kept = count + step if step > 1 else count
+        near, far = (shuffle(held, held, range(at, at + kept)) for at in (0, step))
+        held, step = arith.select(build.ne(build.and_(first, step), 0), far, near), step // 2
+    return held
 
 
 def flatten(value: Lowered) -> list[ir.Value]:
