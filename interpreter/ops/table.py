@@ -26,6 +26,7 @@ from lowtide.interpreter.ops import (
     sm_stores,
     sm_wgmma,
     tile,
+    tile_division,
     ub,
     vector,
 )
@@ -54,6 +55,7 @@ _TABLES = (
     sm_stores.OPS,
     sm_wgmma.OPS,
     tile.OPS,
+    tile_division.OPS,
     ub.OPS,
     vector.OPS,
 )

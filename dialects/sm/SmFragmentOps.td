@@ -1,0 +1,209 @@
+// Operations on fragments: values that the threads of a CTA hold. Included by SmOps.td, whose classes they use.
+#ifndef LOWTIDE_SM_FRAGMENT_OPS_TD
+#define LOWTIDE_SM_FRAGMENT_OPS_TD
+
+def Sm_SplatOp : Sm_Op<"splat", [Pure]> {
+  let summary = "A fragment with the same value in every element";
+  let description = [{
+    ```mlir
+    %zero = sm.splat 0.0 : !sm.fragment<128x128xf32, #tv>
+    ```
+  }];
+  let arguments = (ins F64Attr:$value);
+  let results = (outs Sm_FragmentType:$result);
+  let assemblyFormat = "$value attr-dict `:` qualified(type($result))";
+}
+
+def Sm_LdmatrixOp : Sm_Op<"ldmatrix"> {
+  let summary = "Loads the fragment of an mma operand from shared memory with ldmatrix";
+  let description = [{
+    Reads the part of the buffer that starts at `offsets` and has the fragment's shape. With `trans` it reads the
+    transpose: the buffer is stored with the fragment's rows contiguous. One instruction loads up to four 8×8 matrices
+    of 16-bit elements (PTX ISA, "ldmatrix").
+
+    ```mlir
+    %fa = sm.ldmatrix %a[0, 16] by "ldmatrix.x4" : memref<128x32xbf16, …> to !sm.fragment<128x16xbf16, #tv>
+    ```
+  }];
+  let arguments = (ins Sm_ReadShared:$source, DenseI64ArrayAttr:$offsets, StrAttr:$atom, UnitAttr:$trans);
+  let results = (outs Sm_FragmentType:$result);
+  let assemblyFormat = [{
+    $source `` $offsets `by` $atom (`trans` $trans^)? attr-dict `:` qualified(type($source)) `to` qualified(type($result))
+  }];
+  let hasVerifier = 1;
+}
+
+def Sm_MmaSyncOp : Sm_Op<"mma_sync", [Pure, AllTypesMatch<["acc", "result"]>]> {
+  let summary = "acc + A · B on fragments, with mma.sync or FMA";
+  let description = [{
+    A is M×K, B is N×K and the accumulator is M×N. The tiled mma determines their thread-value layouts, and its atom the
+    instruction: mma.sync of a warp, or fma of a thread, which adds the products one after the other, in order of K.
+
+    ```mlir
+    %c2 = sm.mma_sync %fa, %fb, %c by <mma.m16n8k16.f32.bf16, atoms [2, 2, 1]>
+        : !sm.fragment<128x16xbf16, #tv>, !sm.fragment<128x16xbf16, #tv1>, !sm.fragment<128x128xf32, #tv2>
+    ```
+  }];
+  let arguments = (ins Sm_FragmentType:$a, Sm_FragmentType:$b, Sm_FragmentType:$acc, Sm_TiledMmaAttr:$mma);
+  let results = (outs Sm_FragmentType:$result);
+  let assemblyFormat = "$a `,` $b `,` $acc `by` $mma attr-dict `:` qualified(type($a)) `,` qualified(type($b)) `,` qualified(type($acc))";
+  let hasVerifier = 1;
+}
+
+def Sm_SumOverKOp : Sm_Op<"sum_over_k", [Sm_Ordering]> {
+  let summary = "The sum of what the warps along K have accumulated, shared out among all threads of the CTA";
+  let description = [{
+    With several atoms along K in the tiled mma, warps that differ only in their place along K hold partial sums of the
+    same elements. They are added in the order of their places along K, so that bits repeat. In the result each element
+    is held by one thread. `lower-epilogue` makes it a pass through shared memory.
+
+    ```mlir
+    %sum = sm.sum_over_k %acc by <mma.m16n8k16.f32.bf16, atoms [2, 2, 2]>
+        : !sm.fragment<128x128xf32, #tv> to !sm.fragment<128x128xf32, #rows>
+    ```
+  }];
+  let arguments = (ins Sm_FragmentType:$partial, Sm_TiledMmaAttr:$mma);
+  let results = (outs Sm_FragmentType:$result);
+  let assemblyFormat = "$partial `by` $mma attr-dict `:` qualified(type($partial)) `to` qualified(type($result))";
+  let hasVerifier = 1;
+}
+
+def Sm_StackOp : Sm_Op<"stack", [Pure]> {
+  let summary = "The partial sums of the warps along K as one fragment: a tile below the other, in their order";
+  let description = [{
+    The registers stay where they are. The result has as many times the rows as there are warps along K.
+
+    ```mlir
+    %stacked = sm.stack %part : !sm.fragment<32x128xf32, #tv> to !sm.fragment<64x128xf32, #tv1>
+    ```
+  }];
+  let arguments = (ins Sm_FragmentType:$partial);
+  let results = (outs Sm_FragmentType:$result);
+  let assemblyFormat = "$partial attr-dict `:` qualified(type($partial)) `to` qualified(type($result))";
+  let hasVerifier = 1;
+}
+
+def Sm_ExtractOp : Sm_Op<"extract", [Pure]> {
+  let summary = "Extracts the part of a fragment that lies in a sub-tile";
+  let description = [{
+    The sub-tile starts at `offsets` and has the result's shape. In the result, each thread must hold exactly the
+    elements of the sub-tile that it holds in the source.
+
+    ```mlir
+    %part = sm.extract %acc[32, 0] : !sm.fragment<128x128xf32, #tv> to !sm.fragment<32x128xf32, #tv1>
+    ```
+  }];
+  let arguments = (ins Sm_FragmentType:$source, DenseI64ArrayAttr:$offsets);
+  let results = (outs Sm_FragmentType:$result);
+  let assemblyFormat = "$source `` $offsets attr-dict `:` qualified(type($source)) `to` qualified(type($result))";
+  let hasVerifier = 1;
+}
+
+def Sm_MapOp : Sm_Op<"map", [SingleBlock, RecursiveMemoryEffects]> {
+  let summary = "Applies a scalar region to every element of fragments";
+  let description = [{
+    The inputs are fragments of the same shape and thread-value layout, or scalars that all elements share.
+
+    ```mlir
+    %y = sm.map %x, %bias : !sm.fragment<32x128xf32, #tv>, !sm.fragment<32x128xf32, #tv> {
+    ^bb0(%e: f32, %b: f32):
+      %0 = arith.addf %e, %b : f32
+      tile.yield %0 : f32
+    } : !sm.fragment<32x128xf32, #tv>
+    ```
+  }];
+  let arguments = (ins Variadic<AnyType>:$inputs);
+  let results = (outs Sm_FragmentType:$result);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$inputs `:` type($inputs) $body attr-dict `:` qualified(type($result))";
+  let hasVerifier = 1;
+}
+
+def Sm_StoreSharedOp : Sm_Op<"store_shared"> {
+  let summary = "Stores a fragment into shared memory";
+  let description = [{
+    The buffer has the fragment's shape: an epilogue's scratch, or a slot of the ring that a copy through registers fills.
+    Values of a thread that are contiguous in memory are combined into stores of at most the atom's size. `stmatrix.x4`
+    stores four 8×8 matrices of 16-bit elements per instruction; each lane provides the address of one row (PTX ISA,
+    "stmatrix").
+
+    ```mlir
+    sm.store_shared %y to %scratch by "st.shared.4" : !sm.fragment<32x128xbf16, #tv>, memref<…>
+    sm.store_shared %ra to %a by "st.shared.4" : !sm.fragment<128x16xf32, #tv2>, memref<…>
+    ```
+  }];
+  let arguments = (ins Sm_FragmentType:$value, Sm_WriteShared:$destination, StrAttr:$atom);
+  let assemblyFormat = "$value `to` $destination `by` $atom attr-dict `:` qualified(type($value)) `,` qualified(type($destination))";
+  let hasVerifier = 1;
+}
+
+def Sm_LoadSharedOp : Sm_Op<"load_shared"> {
+  let summary = "Loads a fragment from shared memory";
+  let description = [{
+    Reads the part of the buffer that starts `at` the given element and has the fragment's shape; by default the buffer
+    has that shape. With `trans` it reads the transpose: the buffer is stored with the fragment's rows contiguous. The
+    values that a thread holds side by side in memory are combined into loads of the atom's size.
+
+    ```mlir
+    %rows = sm.load_shared %scratch by "ld.shared.16" : memref<…> to !sm.fragment<32x128xbf16, #tv1>
+    %fa = sm.load_shared %a at [0, 8] by "ld.shared.16" : memref<128x16xf64, …> to !sm.fragment<128x8xf64, #tv>
+    ```
+  }];
+  let arguments = (ins Sm_ReadShared:$source, OptionalAttr<DenseI64ArrayAttr>:$offsets, StrAttr:$atom,
+                       UnitAttr:$trans);
+  let results = (outs Sm_FragmentType:$result);
+  let assemblyFormat = [{
+    $source (`at` $offsets^)? `by` $atom (`trans` $trans^)? attr-dict `:` qualified(type($source)) `to`
+    qualified(type($result))
+  }];
+  let hasVerifier = 1;
+}
+
+def Sm_LoadGlobalOp : Sm_Op<"load_global"> {
+  let summary = "Loads a fragment from a window of global memory";
+  let description = [{
+    Elements outside the matrix become zero. The values that a thread holds side by side in memory are combined into
+    loads of the atom's size if the base and the row stride of the window are aligned at run time. Otherwise each load is
+    one element. With `aligned` they are known to be, by what the kernel asks of A and B, and nothing is checked. With
+    `realigned` they may lie anywhere: the two aligned vectors around each are loaded, and registers shifted into place.
+    With `trans` it reads the transpose: the rows of the window are the fragment's columns. The operands of an mma come
+    so in a kernel without shared memory, copies that go through registers and the fragments of an epilogue's operands
+    in any.
+
+    ```mlir
+    %c = sm.load_global %cv by "ld.global.16" : !tile.view<32x128xbf16> to !sm.fragment<32x128xbf16, #tv1>
+    %fa = sm.load_global %at by "ld.global.2" trans : !tile.view<16x128xbf16> to !sm.fragment<128x16xbf16, #tv>
+    %ra = sm.load_global %av by "ld.global.16" aligned : !tile.view<128x16xf32> to !sm.fragment<128x16xf32, #tv2>
+    %rb = sm.load_global %bv by "ld.global.16" realigned : !tile.view<128x16xf32> to !sm.fragment<128x16xf32, #tv2>
+    ```
+  }];
+  let arguments = (ins Arg<Tile_ViewType, "window read", [MemRead]>:$source, StrAttr:$atom, UnitAttr:$trans,
+                       UnitAttr:$aligned, UnitAttr:$realigned);
+  let results = (outs Sm_FragmentType:$result);
+  let assemblyFormat = [{
+    $source `by` $atom (`trans` $trans^)? (`aligned` $aligned^)? (`realigned` $realigned^)? attr-dict `:`
+    qualified(type($source)) `to` qualified(type($result))
+  }];
+  let hasVerifier = 1;
+}
+
+def Sm_StoreGlobalOp : Sm_Op<"store_global"> {
+  let summary = "Stores a fragment into a window of global memory";
+  let description = [{
+    Elements outside the matrix are dropped. `cache` selects st.global.cs (`streaming`) or st.global.wt
+    (`write_through`).
+
+    ```mlir
+    sm.store_global %rows to %dv by "st.global.16" : !sm.fragment<32x128xbf16, #tv1>, !tile.view<32x128xbf16>
+    ```
+  }];
+  let arguments = (ins Sm_FragmentType:$value, Arg<Tile_ViewType, "window written", [MemWrite]>:$destination,
+                       StrAttr:$atom, OptionalAttr<Tile_CacheHint>:$cache);
+  let assemblyFormat = [{
+    $value `to` $destination `by` $atom (`cache` `(` $cache^ `)`)? attr-dict `:` qualified(type($value)) `,`
+    qualified(type($destination))
+  }];
+  let hasVerifier = 1;
+}
+
+#endif // LOWTIDE_SM_FRAGMENT_OPS_TD

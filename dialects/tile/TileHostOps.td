@@ -1,0 +1,119 @@
+// Operations of the host function. Included by TileOps.td, whose classes they use.
+#ifndef LOWTIDE_TILE_HOST_OPS_TD
+#define LOWTIDE_TILE_HOST_OPS_TD
+
+def Tile_PackOp : Tile_Op<"pack", [AllTypesMatch<["source", "result"]>, MemoryEffects<[MemAlloc]>]> {
+  let summary = "A matrix with aligned rows in place of one that may have others";
+  let description = [{
+    The result is the source itself where its base and its row stride are multiples of `align` bytes, else a matrix of
+    the same extents in a workspace, whose rows are so aligned. It has the source's elements or, if it is
+    `uninitialized`, none yet: it is written in the source's place, and `tile.unpack` copies it there. With
+    `whole_rows`, the rows must be a multiple of `align` bytes long too, since whoever writes the result writes whole
+    units of so many bytes.
+
+    ```mlir
+    %packed = tile.pack %a align(16) : memref<?x?xbf16, strided<[?, 1]>>
+    %output = tile.pack %d align(16) whole_rows uninitialized : memref<?x?xbf16, strided<[?, 1]>>
+    ```
+  }];
+  let arguments = (ins Tile_InputMemRef:$source, I64Attr:$align, UnitAttr:$whole_rows, UnitAttr:$uninitialized);
+  let results = (outs AnyMemRef:$result);
+  let assemblyFormat = [{
+    $source `align` `(` $align `)` (`whole_rows` $whole_rows^)? (`uninitialized` $uninitialized^)? attr-dict
+    `:` type($source)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_UnpackOp : Tile_Op<"unpack", [AllTypesMatch<["source", "target"]>]> {
+  let summary = "Copies a matrix that `tile.pack` gave to the one in whose place it was written";
+  let description = [{
+    Does nothing where the two are the same matrix.
+
+    ```mlir
+    %output = tile.pack %d align(16) uninitialized : memref<?x?xbf16, strided<[?, 1]>>
+    …
+    tile.unpack %output into %d : memref<?x?xbf16, strided<[?, 1]>>
+    ```
+  }];
+  let arguments = (ins Tile_InputMemRef:$source, Tile_OutputMemRef:$target);
+  let assemblyFormat = "$source `into` $target attr-dict `:` type($source)";
+  let hasVerifier = 1;
+}
+
+def Tile_SmCountOp : Tile_Op<"sm_count", [Pure]> {
+  let summary = "The number of streaming multiprocessors that the launch may use";
+  let description = [{
+    Known at launch: the number of SMs of the GPU, or the interpreter's argument `sms`.
+
+    ```mlir
+    %sms = tile.sm_count : index
+    ```
+  }];
+  let results = (outs Index:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
+def Tile_WorkspaceOp : Tile_Op<"workspace", [MemoryEffects<[MemAlloc]>]> {
+  let summary = "Scratch memory on the GPU for the launches of this call";
+  let description = [{
+    A vector of `size` elements in global memory, aligned to 256 bytes. The runtime owns it and reuses it from call to
+    call in the same stream; calls in two streams never share one. Its contents are undefined at first, unless it is
+    `zeroed`: then they are zero, and the launches must leave them zero, so that the next call finds them so.
+
+    ```mlir
+    %partials = tile.workspace %elements : memref<?xf32>
+    %counters = tile.workspace %tiles zeroed : memref<?xi32>
+    ```
+  }];
+  let arguments = (ins Index:$size, UnitAttr:$zeroed);
+  let results = (outs AnyMemRef:$result);
+  let assemblyFormat = "$size (`zeroed` $zeroed^)? attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_ClusterCountOp : Tile_Op<"cluster_count", [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "The number of clusters of a kernel that can be resident at once";
+  let description = [{
+    Known at launch: what the driver answers for the kernel's threads, registers and shared memory, or the interpreter's
+    `sms` divided by the size of the cluster, at least 1.
+
+    ```mlir
+    %clusters = tile.cluster_count @gemm_kernel cluster [2, 1] : index
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$kernel, DenseI64ArrayAttr:$cluster);
+  let results = (outs Index:$result);
+  let assemblyFormat = "$kernel `cluster` $cluster attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_LaunchOp : Tile_Op<"launch", [DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+    MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "Launches a kernel on a grid of CTAs";
+  let description = [{
+    `threads` is the number of threads per CTA. `shared_memory` is the size of its dynamic shared memory in bytes, which
+    is known from level `epilogue` on. `cluster` is the shape of a cluster in tiles of D: with `[m, n]`, consecutive m·n
+    CTAs run together, and the grid is a multiple of them. A `programmatic` launch may start before the kernels before it
+    in the stream have ended (CUDA C++ Programming Guide, "Programmatic Dependent Launch"); its kernel waits by
+    `tile.grid_dependency_wait`. In a `cooperative` launch all CTAs run at the same time, or it is refused, so that any
+    CTA may wait for any other (CUDA C++ Programming Guide, "Grid Synchronization").
+
+    ```mlir
+    tile.launch @gemm_kernel grid(%ctas) threads(128) shared_memory(49152) args(%a, %b, %d)
+        : memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
+    tile.launch @gemm_kernel grid(%ctas) threads(384) cluster [2, 1] args(%a, %b, %d) : …
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$kernel, Index:$grid, I64Attr:$threads,
+                       OptionalAttr<DenseI64ArrayAttr>:$cluster, OptionalAttr<I64Attr>:$shared_memory,
+                       UnitAttr:$programmatic, UnitAttr:$cooperative, Variadic<AnyType>:$args);
+  let assemblyFormat = [{
+    $kernel `grid` `(` $grid `)` `threads` `(` $threads `)` (`cluster` $cluster^)?
+    (`shared_memory` `(` $shared_memory^ `)`)? (`programmatic` $programmatic^)? (`cooperative` $cooperative^)?
+    `args` `(` $args `)` attr-dict (`:` type($args)^)?
+  }];
+  let hasVerifier = 1;
+}
+
+#endif // LOWTIDE_TILE_HOST_OPS_TD
