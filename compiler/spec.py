@@ -10,7 +10,7 @@ from lowtide.compiler.dtypes import choices
 from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, trace
 from lowtide.elements import element_type, kernel_types
 from lowtide.errors import SpecError
-from lowtide.targets import accumulator_types, operand_types
+from lowtide.targets import accumulator_types, operand_types, partner_types
 
 LAYOUTS = ("tn", "tt", "nn", "nt")
 D_ORDERS = ("row", "column")
@@ -79,7 +79,8 @@ class GemmSpec:
         sums = accumulator_types(self.a, self.b)
         if not sums:
             raise SpecError(
-                f"a is {self.a} but b is {self.b}: the mma instructions multiply equal types; convert one of the two"
+                f"a is {self.a} but b is {self.b}: mma instructions multiply {self.a} by "
+                f"{' or '.join(partner_types(self.a))}; convert one of the two"
             )
         if self.acc not in sums:
             takers = dict.fromkeys(dtype for dtype in operand_types() if self.acc in accumulator_types(dtype, dtype))

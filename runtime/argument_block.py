@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.elements import element_type
+from lowtide.elements import argument_type
 from lowtide.errors import LaunchError
 from lowtide.runtime.dtypes import round_to, to_bits
 from lowtide.runtime.tensor_map_encoder import TENSOR_MAP_ALIGNMENT
@@ -44,7 +44,7 @@ class ArgumentLayout:
         self.types = tuple(types)
         self._plain = [i for i, kind in enumerate(types) if kind != TENSOR_MAP]
         self._maps = [i for i, kind in enumerate(types) if kind == TENSOR_MAP]
-        self._as_bits = [i for i in self._plain if types[i] != _POINTER and element_type(types[i]).typestr is None]
+        self._as_bits = [i for i in self._plain if types[i] != _POINTER and argument_type(types[i]).typestr is None]
         slots = TENSOR_MAP_BYTES * len(self._maps)
         self._pointers = slots + _SLOT * len(self._plain)
         offsets = {i: TENSOR_MAP_BYTES * position for position, i in enumerate(self._maps)}
@@ -77,7 +77,7 @@ def _packing(kind: str) -> str:
     """struct's format of a slot that holds one argument."""
     if kind == _POINTER:
         return "Q"
-    row = element_type(kind)
+    row = argument_type(kind)
     code = _STRUCT_BITS[row.bytes] if row.typestr is None else _STRUCT[row.typestr]
     return f"{code}{_SLOT - row.bytes}x"
 

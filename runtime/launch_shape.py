@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lowtide.elements import element_type
+from lowtide.elements import argument_type
 from lowtide.runtime.limits import (
     MAX_BLOCK,
     MAX_GRID,
@@ -21,7 +21,7 @@ from lowtide.runtime.tensor_maps import TENSOR_MAP, TENSOR_MAP_BYTES
 #: Bytes of each launch argument type.
 ARGUMENT_BYTES: dict[str, int] = {
     "ptr": 8,
-    **{name: element_type(name).bytes for name in ("i64", "i32", "f32", "f64", "f16", "bf16")},
+    **{name: argument_type(name).bytes for name in ("i64", "i32", "f32", "f64", "f16", "bf16")},
     TENSOR_MAP: TENSOR_MAP_BYTES,
 }
 FLOAT_TYPES = ("f16", "bf16", "f32", "f64")

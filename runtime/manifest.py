@@ -43,7 +43,7 @@ takes the place of.
 
 A workspace is scratch memory that the runtime owns (`workspaces`); the value is its address, its operand its elements:
 
-    {"op": "tile.workspace", "results": ["v12"], "operands": ["v11"], "attributes": {"dtype": "i32", "zeroed": true}}
+    {"op": "tile.workspace", "results": ["v12"], "operands": ["v11"], "attributes": {"dtype": "s32", "zeroed": true}}
 
 Its elements may depend on a base address as far as arith.remui by a constant says where in a unit that lies, and so may
 a grid. A launch of no CTAs is left out.

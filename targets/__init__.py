@@ -23,6 +23,8 @@ from lowtide.targets.atoms import (
     has_wgmma,
     mma_atom,
     operand_types,
+    partner_types,
+    types_of_atom,
 )
 from lowtide.targets.banks import (
     Conflict,
@@ -82,11 +84,13 @@ __all__ = [
     "make_tiled_copy",
     "mma_atom",
     "operand_types",
+    "partner_types",
     "sectors_per_request",
     "shared_access_conflicts",
     "split_coordinates",
     "swizzle_candidates",
     "swizzled",
+    "types_of_atom",
     "wavefronts_by_group",
     "widest_loads",
     "worst_conflict",

@@ -36,7 +36,7 @@ class MmaAtom:
     """
 
     name: str
-    """`mma.<shape>.<accumulator dtype>.<operand dtype>`, `wgmma.…`, or `fma.…`."""
+    """`mma.<shape>.<accumulator dtype>.<operand dtype>`, `wgmma.…`, or `fma.…`; A's and B's where they differ."""
     shape_mnk: tuple[int, int, int]
     a_dtype: str
     b_dtype: str
@@ -54,6 +54,8 @@ class MmaAtom:
     """Multiply-adds per cycle and SM on the usual GPU that has it; only estimates use it."""
     intrinsic: str = ""
     """LLVM's intrinsic, for what nvvm.mma.sync does not know."""
+    k_is_contiguous: bool = False
+    """Whether A and B must lie with K contiguous: wgmma transposes 16-bit operands only."""
 
     def layout(self, operand: Operand) -> Layout:
         """The TV layout of `operand`: (thread, value) to its atom tile."""
@@ -138,14 +140,20 @@ _F64_SOURCES = (
     (atoms_nv.SM90_16x8x16_F64F64F64F64_TN, (9, 0), 78, 110),
 )
 
-# wgmma by (accumulator, operands). K is 32 bytes of the operands.
-_WGMMA_TYPES = (("f32", "f16"), ("f32", "bf16"))
+# wgmma by (accumulator, A, B). K is 32 bytes of the operands.
+_WGMMA_TYPES = (("f32", "f16", "f16"), ("f32", "bf16", "bf16"))
 _WGMMA_K_BITS = 256
+_TRANSPOSED_BITS = 16  # of operands that may lie with M or N contiguous
 
 
 # fma of one thread.
 FMA = "fma.m1n1k1"
 _FMA_TYPES = ("f32",)
+
+
+def types_of_atom(c_dtype: str, a_dtype: str, b_dtype: str) -> str:
+    """The types in an atom's name, after its shape: `f32.bf16`, or with A's and B's where they differ."""
+    return f"{c_dtype}.{a_dtype}" if a_dtype == b_dtype else f"{c_dtype}.{a_dtype}.{b_dtype}"
 
 
 def _mma_atoms() -> dict[str, MmaAtom]:
@@ -192,28 +200,30 @@ def _f64_atoms() -> dict[str, MmaAtom]:
 
 def _wgmma_atoms() -> dict[str, MmaAtom]:
     """wgmma of every N, 8 … 256, A and B from shared memory (PTX ISA, "wgmma.mma_async")."""
-    atoms = (wgmma_atom(n, c_dtype, ab_dtype) for c_dtype, ab_dtype in _WGMMA_TYPES for n in range(8, 257, 8))
+    atoms = (wgmma_atom(n, *types) for types in _WGMMA_TYPES for n in range(8, 257, 8))
     return {atom.name: atom for atom in atoms}
 
 
-def wgmma_atom(n: int, c_dtype: str, ab_dtype: str) -> MmaAtom:
-    """wgmma m64nNk…: A (64, K) and B (N, K) of one type from shared memory, C (64, N) in registers."""
-    operands, k = element_type(ab_dtype), _WGMMA_K_BITS // element_type(ab_dtype).bits
+def wgmma_atom(n: int, c_dtype: str, a_dtype: str, b_dtype: str) -> MmaAtom:
+    """wgmma m64nNk…: A (64, K) and B (N, K) of equally wide types from shared memory, C (64, N) in registers."""
+    a, b, c = (element_type(name) for name in (a_dtype, b_dtype, c_dtype))
+    k = _WGMMA_K_BITS // a.bits
     shape = f"m{WGMMA_ROWS}n{n}k{k}"
     return MmaAtom(
-        name=f"wgmma.{shape}.{c_dtype}.{ab_dtype}",
+        name=f"wgmma.{shape}.{types_of_atom(c_dtype, a_dtype, b_dtype)}",
         shape_mnk=(WGMMA_ROWS, n, k),
-        a_dtype=ab_dtype,
-        b_dtype=ab_dtype,
+        a_dtype=a_dtype,
+        b_dtype=b_dtype,
         c_dtype=c_dtype,
         a_layout=atoms_nv.gmma_ab_layout(WGMMA_ROWS, k),
         b_layout=atoms_nv.gmma_ab_layout(n, k),
         c_layout=atoms_nv.gmma_c_layout(n),
-        ptx=f"wgmma.mma_async.sync.aligned.{shape}.{element_type(c_dtype).ptx}.{operands.ptx}.{operands.ptx}",
+        ptx=f"wgmma.mma_async.sync.aligned.{shape}.{c.ptx}.{a.ptx}.{b.ptx}",
         threads=WARPGROUP_THREADS,
         compute_capability=(9, 0),
         ptx_version=80,
-        rate=2048,
+        rate=2048 * 16 // a.bits,
+        k_is_contiguous=a.bits != _TRANSPOSED_BITS,
     )
 
 
@@ -276,6 +286,11 @@ def operand_types() -> tuple[str, ...]:
     return tuple(dict.fromkeys(dtype for atom in MMA_ATOMS.values() for dtype in (atom.a_dtype, atom.b_dtype)))
 
 
+def partner_types(a_dtype: str) -> tuple[str, ...]:
+    """The types of B that some mma instruction multiplies an A of this type by."""
+    return tuple(dict.fromkeys(atom.b_dtype for atom in MMA_ATOMS.values() if atom.a_dtype == a_dtype))
+
+
 def accumulator_types(a_dtype: str | None = None, b_dtype: str | None = None) -> tuple[str, ...]:
     """The element types that mma instructions sum in; of those that multiply the given types, where given."""
     atoms = (
@@ -286,16 +301,20 @@ def accumulator_types(a_dtype: str | None = None, b_dtype: str | None = None) ->
     return tuple(dict.fromkeys(atom.c_dtype for atom in atoms))
 
 
-def has_wgmma(ab_dtype: str, c_dtype: str) -> bool:
+def has_wgmma(a_dtype: str, b_dtype: str, c_dtype: str) -> bool:
     """Whether wgmma multiplies these types with these accumulators."""
-    return any(
-        (atom.a_dtype, atom.b_dtype, atom.c_dtype) == (ab_dtype, ab_dtype, c_dtype) for atom in WGMMA_ATOMS.values()
-    )
+    types = a_dtype, b_dtype, c_dtype
+    return any((atom.a_dtype, atom.b_dtype, atom.c_dtype) == types for atom in WGMMA_ATOMS.values())
 
 
-def multiplies_by_wgmma(dtype: str) -> bool:
-    """Whether wgmma multiplies operands of this type, with some accumulators."""
-    return any(atom.a_dtype == dtype for atom in WGMMA_ATOMS.values())
+def multiplies_by_wgmma(a_dtype: str, b_dtype: str) -> bool:
+    """Whether wgmma multiplies operands of these types, with some accumulators."""
+    return any((atom.a_dtype, atom.b_dtype) == (a_dtype, b_dtype) for atom in WGMMA_ATOMS.values())
+
+
+def wgmma_k(a_dtype: str) -> int:
+    """K of one wgmma of operands of this type."""
+    return _WGMMA_K_BITS // element_type(a_dtype).bits
 
 
 def families(names: Iterable[str]) -> str:

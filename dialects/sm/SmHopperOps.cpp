@@ -243,8 +243,8 @@ LogicalResult WgmmaOp::verify() {
   if (m != acc.getShape()[0] || n != acc.getShape()[1])
     return emitOpError() << "computes " << m << "x" << n << " but the accumulator is " << acc.getShape()[0] << "x"
                          << acc.getShape()[1];
-  if (a.getElementType() != b.getElementType())
-    return emitOpError() << "A and B must have one element type";
+  if (a.getElementTypeBitWidth() != b.getElementTypeBitWidth())
+    return emitOpError() << "elements of A and B must have as many bits";
   return verifyOneUser(*this, getResult());
 }
 

@@ -175,8 +175,9 @@ LogicalResult MmaSyncOp::verify() {
     return emitOpError() << "K is " << a[1] << " in A but " << b[1] << " in B";
   if (a[0] != c[0] || b[0] != c[1])
     return emitOpError() << "computes " << a[0] << "x" << b[0] << " but the accumulator is " << c[0] << "x" << c[1];
-  if (getA().getType().getElementType() != getB().getType().getElementType())
-    return emitOpError() << "A and B must have one element type";
+  if (getA().getType().getElementType().getIntOrFloatBitWidth() !=
+      getB().getType().getElementType().getIntOrFloatBitWidth())
+    return emitOpError() << "elements of A and B must have as many bits";
   return success();
 }
 

@@ -188,8 +188,9 @@ LogicalResult GemmOp::verify() {
       return emitOpError() << "epilogue operand " << index << " is full and must lie as D does, "
                            << (isColumnMajor(d) ? "column by column" : "row by row");
   }
-  if (a.getElementType() != b.getElementType())
-    return emitOpError() << "A is " << a.getElementType() << " but B is " << b.getElementType();
+  if (a.getElementTypeBitWidth() != b.getElementTypeBitWidth())
+    return emitOpError() << "A is " << a.getElementType() << " but B is " << b.getElementType()
+                         << ": their elements must have as many bits";
   if (!isa<FloatType, IntegerType>(getAcc()))
     return emitOpError() << "the accumulator must be a float or an integer, not " << getAcc();
   return verifyEpilogue(*this, getEpilogue(), getAcc(), getEpilogueOperands(), getKinds(), d);
@@ -394,8 +395,8 @@ LogicalResult MmaOp::verify() {
     return emitOpError() << "K is " << ka << " in A but " << kb << " in B";
   if (m != c[0] || n != c[1])
     return emitOpError() << "computes " << m << "x" << n << " but the accumulator is " << c[0] << "x" << c[1];
-  if (elementTypeOf(getA().getType()) != elementTypeOf(getB().getType()))
-    return emitOpError() << "A and B must have one element type";
+  if (elementTypeOf(getA().getType()).getIntOrFloatBitWidth() != elementTypeOf(getB().getType()).getIntOrFloatBitWidth())
+    return emitOpError() << "elements of A and B must have as many bits";
   return success();
 }
 

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.elements import ELEMENTS
+from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
 from lowtide.interpreter.machine.clusters import window
@@ -27,6 +29,39 @@ Values = NDArray[Any]
 Ints = NDArray[np.int64]
 
 _ROWS = 16  # of the accumulators that one warp holds
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Types that one kind of wgmma multiplies, any A by any B, by their PTX names."""
+
+    operands: tuple[str, ...]
+    k: int
+    accumulators: tuple[str, ...]
+    transposes: bool
+    """Whether A and B may lie with M or N contiguous; then two more immediate operands say so."""
+
+
+# PTX ISA, "wgmma.mma_async": shapes, types, "transpose".
+_KINDS = (
+    _Kind(("f16",), 16, ("f16", "f32"), True),
+    _Kind(("bf16",), 16, ("f32",), True),
+    _Kind(("e4m3", "e5m2"), 32, ("f16", "f32"), False),
+)
+OPERAND_TYPES: tuple[str, ...] = tuple(name for kind in _KINDS for name in kind.operands)
+_ELEMENTS = {row.ptx: row.ir for row in ELEMENTS.values()}
+
+
+def kind_of(a: str, b: str, accumulator: str, shape: tuple[int, int, int]) -> _Kind:
+    """The kind of a product, by PTX's names of its types. Raises InterpreterError for one that wgmma lacks."""
+    m, _, k = shape
+    for kind in _KINDS:
+        if {a, b} <= set(kind.operands) and accumulator in kind.accumulators and (m, k) == (64, kind.k):
+            return kind
+    known = "; ".join(f"m64nNk{kind.k} of {' or '.join(kind.operands)}" for kind in _KINDS)
+    raise InterpreterError(
+        f"wgmma m{m}n{shape[1]}k{k} of {a} and {b} into {accumulator} is not interpreted; known are {known}"
+    )
 
 
 @dataclass(eq=False)
@@ -46,16 +81,25 @@ class Warpgroup:
 
 @dataclass(frozen=True)
 class Product:
-    """An m64nNkK product of operands of type `dtype`, both in shared memory, into accumulators of another type.
+    """An m64nNkK product of operands in shared memory, of types with these MLIR names, into accumulators of another.
 
     `k_major`: whether K is contiguous in A, and in B.
     """
 
     n: int
     k: int
-    dtype: str
+    dtypes: tuple[str, str]
     accumulator: str
     k_major: tuple[bool, bool]
+
+    @classmethod
+    def of(cls, shape: tuple[int, int, int], types: tuple[str, str, str], k_major: tuple[bool, bool]) -> "Product":
+        """From PTX's names of the types of A, B and D. Raises InterpreterError for one that wgmma lacks."""
+        a, b, accumulator = types
+        kind = kind_of(a, b, accumulator, shape)
+        if not kind.transposes and k_major != (True, True):
+            raise InterpreterError(f"wgmma of {a} and {b} transposes neither; K must be contiguous in both")
+        return cls(shape[1], kind.k, (_ELEMENTS[a], _ELEMENTS[b]), accumulator, k_major)
 
     @cached_property
     def places(self) -> Ints:
@@ -81,7 +125,7 @@ def multiply(
     bits = [uniform(state, op, value) for value in descriptors]
     warpgroup, warp = _warpgroup(state, op, *bits)
     rows = range(_ROWS * warp, _ROWS * (warp + 1))
-    left = _open(state, op, product, warpgroup, bits[0], rows, product.k_major[0])
+    left = _open(state, op, product, warpgroup, bits[0], rows, 0)
     right = _open_shared(state, op, product, warpgroup, bits[1])
     matrix = np.zeros((_ROWS, product.n), left.dtype)
     if acc is not None:
@@ -99,7 +143,7 @@ def _open_shared(state: AgentState, op: Described, product: Product, warpgroup: 
     number = warpgroup.started[warp]
     warpgroup.started[warp] += 1
     if number not in warpgroup.shared:
-        right = _open(state, op, product, warpgroup, bits, range(product.n), product.k_major[1])
+        right = _open(state, op, product, warpgroup, bits, range(product.n), 1)
         warpgroup.shared[number] = warpgroup.reads[warpgroup.committed[warp]][-1], right
         return right
     read, right = warpgroup.shared[number]
@@ -110,9 +154,9 @@ def _open_shared(state: AgentState, op: Described, product: Product, warpgroup: 
 
 
 def _open(
-    state: AgentState, op: Described, product: Product, warpgroup: Warpgroup, bits: int, rows: range, k_major: bool
+    state: AgentState, op: Described, product: Product, warpgroup: Warpgroup, bits: int, rows: range, which: int
 ) -> Values:
-    """Rows of an operand (rows, k), by its descriptor; they stay open for reading until a wait covers the group."""
+    """Rows of A (`which` 0) or B, (rows, k), by its descriptor; they stay open until a wait covers the group."""
     descriptor = MatrixDescriptor.decode(bits)
     if descriptor.base_offset:
         raise violation(
@@ -125,11 +169,13 @@ def _open(
             f"an operand that starts at shared memory address {descriptor.start:#x}, inside a swizzle's pattern, with "
             f"base offset 0; let its rows begin at a multiple of {8 * descriptor.span}",
         )
-    run = 16 // ELEMENT_BYTES[product.dtype]
+    dtype, k_major = product.dtypes[which], product.k_major[which]
+    width = ELEMENT_BYTES[dtype]
+    run = 16 // width
     # A descriptor has no room for the CTA's rank in its cluster: it names the CTA's own shared memory.
-    addresses = _addresses(product, descriptor, rows, k_major) + window(state.cta.rank)
+    addresses = _addresses(product.k, width, descriptor, rows, k_major) + window(state.cta.rank)
     shared, group = state.cta.shared, warpgroup.committed[state.warp % WARPGROUP]
-    payload, read = shared.open_read(state.access(op), addresses, product.dtype, run, warpgroup.reader)
+    payload, read = shared.open_read(state.access(op), addresses, dtype, run, warpgroup.reader)
     warpgroup.reads.setdefault(group, []).append(read)
     if k_major:
         return payload.reshape(len(rows), product.k)
@@ -137,10 +183,9 @@ def _open(
 
 
 @lru_cache(maxsize=1024)
-def _addresses(product: Product, descriptor: MatrixDescriptor, rows: range, k_major: bool) -> Ints:
+def _addresses(k: int, width: int, descriptor: MatrixDescriptor, rows: range, k_major: bool) -> Ints:
     """Those of the operand's runs of 16 bytes, in the window of rank 0."""
-    width = ELEMENT_BYTES[product.dtype]
-    depth = np.arange(product.k)
+    depth = np.arange(k)
     chunks = (np.array(rows), depth[:: 16 // width]) if k_major else (np.array(rows[:: 16 // width]), depth)
     return descriptor.addresses(*chunks, width, k_major).reshape(-1)
 

@@ -43,8 +43,8 @@ MOST_SITES = 2**16 - 1
 SPANS = 4096
 """Spans that a memory keeps."""
 
-# By MLIR names; an i1 is stored as a byte.
-_WIDTHS = {"i1": 1, **{row.ir: row.bytes for row in ELEMENTS.values()}}
+# By MLIR names; an i1 is stored as a byte. Registers hold an i8 without a sign.
+_WIDTHS = {"i1": 1, "i8": 1, **{row.ir: row.bytes for row in ELEMENTS.values()}}
 ELEMENT_BYTES: Mapping[str, int] = MappingProxyType(_WIDTHS)
 CODES: Mapping[str, int] = MappingProxyType({dtype: code for code, dtype in enumerate(_WIDTHS, start=1)})
 _NAMES: Mapping[int, str] = MappingProxyType({code: dtype for dtype, code in CODES.items()})

@@ -18,7 +18,6 @@ from lowtide.interpreter.machine import wgmma
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.pending import PendingRegisters, check_done, hand_to
-from lowtide.interpreter.numbers.packed import PACKED_TYPES
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
 
@@ -38,17 +37,16 @@ class _Plan:
 def _prepare_mma(op: DecodedOp, program: Program) -> None:
     attributes = op.attributes
     m, n, k = (int(number) for number in re.findall(r"= (\d+)", attributes["shape"]))
-    types = [_word(attributes[f"type{side}"]) for side in "ABD"]
+    a, b, d = (_word(attributes[f"type{side}"]) for side in "ABD")
     scales = [_word(attributes[f"scale{side}"]) for side in "AB"]
-    if (m, k) != (64, 16) or types[0] != types[1] or types[0] not in PACKED_TYPES or types[2] not in ("f32", "f16"):
-        raise InterpreterError(
-            f"{op.describe()}: wgmma m{m}n{n}k{k} of {', '.join(types)}; m64nNk16 of "
-            f"{' or '.join(PACKED_TYPES)} is interpreted"
-        )
     if scales != ["one", "one"]:
         raise InterpreterError(f"{op.describe()}: operands that are negated are not interpreted")
     k_major = "row" in attributes["layoutA"], "col" in attributes["layoutB"]
-    op.data = _Plan(wgmma.Product(n, k, types[0], types[2], k_major), _word(attributes["scaleD"]) == "one")
+    try:
+        product = wgmma.Product.of((m, n, k), (a, b, d), k_major)
+    except InterpreterError as error:
+        raise InterpreterError(f"{op.describe()}: {error}") from error
+    op.data = _Plan(product, _word(attributes["scaleD"]) == "one")
 
 
 def _word(attribute: str) -> str:

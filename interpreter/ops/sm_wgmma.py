@@ -28,7 +28,7 @@ OPS = OpTable(by_warp=True)
 
 Values = NDArray[Any]
 
-_ATOM = re.compile(r"wgmma\.m64n(\d+)k16\.(\w+)\.(\w+)")
+_ATOM = re.compile(r"wgmma\.m64n(\d+)k(\d+)\.(\w+)\.(\w+)(?:\.(\w+))?")
 _M = 64
 
 
@@ -68,8 +68,8 @@ def _prepare_wgmma(op: DecodedOp, program: Program) -> None:
     attribute = op.source.attributes["mma"]
     match = _ATOM.fullmatch(attribute.atom)
     if match is None:
-        raise InterpreterError(f"{op.describe()}: unknown atom {attribute.atom}; known are wgmma.m64nNk16")
-    n = int(match[1])
+        raise InterpreterError(f"{op.describe()}: unknown atom {attribute.atom}; known are wgmma.m64nNk16, m64nNk32")
+    n, k = int(match[1]), int(match[2])
     hardware.wgmma_accumulator(n)
     warpgroups_m, warpgroups_n, warpgroups_k = attribute.atoms
     if warpgroups_k != 1:
@@ -83,7 +83,7 @@ def _prepare_wgmma(op: DecodedOp, program: Program) -> None:
     fragment = _fragment(op.result_types[0])
     assert rows is not None and columns is not None and depth is not None
     atoms = rows // (_M * warpgroups_m), columns // (n * warpgroups_n)
-    if (atoms[0] * _M * warpgroups_m, atoms[1] * n * warpgroups_n) != (rows, columns) or depth % 16:
+    if (atoms[0] * _M * warpgroups_m, atoms[1] * n * warpgroups_n) != (rows, columns) or depth % k:
         raise InterpreterError(
             f"{op.describe()}: {rows}x{columns}x{depth} are no whole atoms {attribute.atom} on "
             f"{warpgroups_m}x{warpgroups_n} warpgroups"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware, warp_matrices, wgmma
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import violation
@@ -200,20 +201,23 @@ def product_of(form: Form) -> tuple[wgmma.Product, bool]:
         raise form.instruction.error("wgmma.mma_async has a shape and three types, those of D, A and B")
     m, n, k = (int(number) for number in shape.groups())
     d, a, b = form.types
-    if (m, k) != (64, 16) or a != b or a not in PACKED_TYPES or d not in ("f32", "f16"):
-        raise form.instruction.error(f"m64nNk16 of {' or '.join(PACKED_TYPES)} is interpreted")
-    further = [each.value for each in form.instruction.operands[4:] if isinstance(each, Immediate)]
-    if len(further) != 4 or further[:2] != [1, 1]:
-        raise form.instruction.error("operands that are negated, or A in registers, are not interpreted")
-    return wgmma.Product(n, k, a, d, (further[2] == 0, further[3] == 0)), d in PACKED_TYPES
+    try:
+        kind = wgmma.kind_of(a, b, d, (m, n, k))
+        further = [each.value for each in form.instruction.operands[4:] if isinstance(each, Immediate)]
+        if len(further) != (4 if kind.transposes else 2) or further[:2] != [1, 1]:
+            raise InterpreterError("operands that are negated, or A in registers, are not interpreted")
+        k_major = (further[2] == 0, further[3] == 0) if kind.transposes else (True, True)
+        return wgmma.Product.of((m, n, k), (a, b, d), k_major), d in PACKED_TYPES
+    except InterpreterError as error:
+        raise form.instruction.error(str(error)) from error
 
 
-_WGMMA_SHAPES = " ".join(f"m64n{n}k16" for n in range(8, 257, 8))
+_WGMMA_SHAPES = " ".join(f"m64n{n}k{k}" for k in (16, 32) for n in range(8, 257, 8))
 
 
 @TABLE.effects(
     "wgmma.mma_async",
-    types="f16 bf16 f32",
+    types=" ".join(dict.fromkeys((*wgmma.OPERAND_TYPES, "f16", "f32"))),
     words=f"sync aligned {_WGMMA_SHAPES}",
     section=f"{_ASYNC}: wgmma.mma_async",
     results=1,

@@ -82,12 +82,13 @@ class _Operand:
             panels = Panels.of(buffer.type)
         except ScheduleError as error:
             raise Refusal(op, f"operand {name.upper()}: {error}") from error
-        if panels.span not in _SWIZZLE_MODES or panels.row_bytes != panels.span or panels.swizzle[1:] != (3, 3):
+        base = (16 // panels.element_bytes).bit_length() - 1
+        if panels.span not in _SWIZZLE_MODES or panels.row_bytes != panels.span or panels.swizzle[1:] != (base, 3):
             raise Refusal(
                 op,
                 f"operand {name.upper()} lies in rows of {panels.row_bytes} bytes with swizzle<"
-                f"{','.join(map(str, panels.swizzle))}>; wgmma reads rows of 128, 64 or 32 bytes with swizzle<3,3,3>, "
-                "<2,3,3> or <1,3,3>",
+                f"{','.join(map(str, panels.swizzle))}>; wgmma reads rows of 128, 64 or 32 bytes with "
+                f"swizzle<3,{base},3>, <2,{base},3> or <1,{base},3>",
             )
         return cls(buffer.pointer, panels, is_transposed(name, layout))
 
@@ -156,16 +157,16 @@ class _Wgmma:
     def __init__(self, atom: MmaAtom, a_transposed: bool, b_transposed: bool) -> None:
         m, n, k = atom.shape_mnk
         one = enum_attribute(nvvm.WGMMAScaleIn.one)
-        operand = enum_attribute(nvvm.WGMMATypes[element_type(atom.a_dtype).ptx])
         layouts = {False: nvvm.MMALayout.row, True: nvvm.MMALayout.col}
         self.shape = mma_shape(m, n, k)
         self.adding, self.clearing = (
             enum_attribute(scale) for scale in (nvvm.WGMMAScaleOut.one, nvvm.WGMMAScaleOut.zero)
         )
         self.attributes = {
-            "typeA": operand,
-            "typeB": operand,
-            "typeD": enum_attribute(nvvm.WGMMATypes[element_type(atom.c_dtype).ptx]),
+            **{
+                f"type{side}": enum_attribute(nvvm.WGMMATypes[element_type(dtype).ptx])
+                for side, dtype in (("A", atom.a_dtype), ("B", atom.b_dtype), ("D", atom.c_dtype))
+            },
             "scaleA": one,
             "scaleB": one,
             "layoutA": enum_attribute(layouts[a_transposed]),

@@ -18,7 +18,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.epilogue_rules import STORE_HINTS, stores_whole_rows
 from lowtide.passes.support.atoms import TMA_RANKS
 from lowtide.passes.support.problem import Problem
-from lowtide.targets.atoms import WGMMA_ATOMS
+from lowtide.targets import has_wgmma
 
 # 4095×4097×4103 on an H200: TMA stores to a workspace take 7 % less time than stores through threads.
 _LONG_K = 2048
@@ -52,7 +52,7 @@ def asks_for_no_roles(given: Schedule, problem: Problem) -> bool:
         or given.mainloop.unroll is UnrollKind.full
         or given.grid.scheduler is SchedulerKind.one_shot
         or (multiply.atoms is not None and multiply.atoms[1:] != (1, 1))
-        or not any(atom.endswith(f".{problem.acc}.{problem.a}") for atom in WGMMA_ATOMS)
+        or not has_wgmma(problem.a, problem.b, problem.acc)
     )
 
 
@@ -87,5 +87,5 @@ def stores_by_tma(given: Schedule, problem: Problem) -> bool:
 
 def wgmma_width(given: Schedule) -> int | None:
     """N of the given wgmma, if any."""
-    name = re.fullmatch(r"wgmma\.m64n(\d+)k16", given.multiply.atom or "")
+    name = re.fullmatch(r"wgmma\.m64n(\d+)k\d+", given.multiply.atom or "")
     return int(name[1]) if name else None

@@ -88,7 +88,7 @@ def _choose_tile(problem: Problem, target: Target, given: Schedule) -> tuple[Sch
         return *_with_roles(problem, target, given), ""
     why_no_roles = ""
     may_have_roles = given.mainloop.roles is None and not given.copied_by_threads
-    if may_have_roles and has_wgmma(target) and multiplies_by_wgmma(problem.a):
+    if may_have_roles and has_wgmma(target) and multiplies_by_wgmma(problem.a, problem.b):
         try:
             return *_with_roles(problem, target, given), ""
         except ScheduleError as error:  # the given fields may ask for instructions that every target has

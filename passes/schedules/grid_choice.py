@@ -117,7 +117,7 @@ _ROWS: tuple[tuple[int, Roles, int], ...] = (
     (64, pingpong(2), 256),
 )
 _NARROWEST, _N_STEP = 64, 8
-_DEPTH = 64  # K of a step: rows of 128 bytes
+_DEPTH_BITS = 1024  # K of a step: rows of 128 bytes
 _CLUSTERS: tuple[Extents2, ...] = ((2, 1), (1, 2), (2, 2), (4, 1), (1, 4))  # to choose among
 
 # CTAs are kept in step in grids of at least so many waves, each of which reads more than L2 holds. Gains on an H200:
@@ -166,7 +166,7 @@ def _without_clusters(
     given: Schedule, kinds: tuple[Roles, ...], problem: Problem, target: Target
 ) -> list[tuple[Extents3, Roles]]:
     """M, N and K of a step, and the roles that compute it."""
-    depth = given.mainloop.k or _DEPTH
+    depth = given.mainloop.k or _DEPTH_BITS // element_type(problem.a).bits
     if given.grid.tile is not None:
         rows, columns = given.grid.tile
         dealt = [roles for roles in kinds if rows % (WGMMA_ROWS * roles.sharing) == 0]

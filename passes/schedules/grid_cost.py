@@ -36,7 +36,7 @@ _ADDED_BYTES_PER_CYCLE = 30
 
 # With roles, calibrated on an H200 (docs/performance.md): the time of the wgmmas, scaled up by the bytes per flop
 # of a tile (the GPU runs at its power limit, and L2 traffic costs power), in whole waves of CTAs.
-_MULTIPLY_ADDS_PER_CYCLE = 2048  # wgmma of 16-bit operands, per SM
+_MULTIPLY_BITS_PER_CYCLE = 2048 * 16  # multiply-adds of wgmma per SM, times the bits of an operand
 _TILE_OVERHEAD = 2000  # cycles: fill and epilogue of a tile
 _PART_OVERHEAD = 150  # extra cycles for a part of the epilogue that is narrower than the others
 # Slowdown of a tile, measured at the power limit: by its L2 traffic, (M + N) / (M · N) per step, and by the
@@ -165,7 +165,7 @@ def _partial_wave(filled: float) -> float:
 def _tile_cycles(tile: RoleTile, problem: Problem, requests: float) -> float:
     """Cycles of one tile; a step takes at least those of its `requests` to L2."""
     (tile_m, tile_n, tile_k), roles = tile.shape, tile.roles
-    step = tile_m * tile_n * tile_k / _MULTIPLY_ADDS_PER_CYCLE
+    step = tile_m * tile_n * tile_k * element_type(problem.a).bits / _MULTIPLY_BITS_PER_CYCLE
     # Per multiply-add a step loads 1 / tile_n elements of A and 1 / tile_m of B.
     from_l2 = _unaligned("a", tile, problem) / tile_n + _unaligned("b", tile, problem) / tile_m
     slowed = 1 + _L2_WEIGHT * from_l2 + _SHARED_WEIGHT * (1 / WGMMA_ROWS + 1 / tile_n)

@@ -11,8 +11,8 @@ from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
-from lowtide.passes.schedules.facts import ring_bytes, shared_memory_bytes, threads_of
-from lowtide.passes.schedules.tma_rules import swizzle_bits
+from lowtide.passes.schedules.facts import ring_bytes, shared_memory_bytes, swizzle_base, threads_of
+from lowtide.passes.schedules.tma_rules import panel_swizzle
 from lowtide.passes.support.atoms import (
     STAGED_COPIES,
     fill_copy,
@@ -95,7 +95,8 @@ def _registers(consumers: int, by_threads: bool) -> Extents2:
 def _panel_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> SwizzleBits:
     """The widest swizzle whose panels divide the stage's rows; the narrowest if none does."""
     _, columns = stored_shape(operand, schedule, problem.layout)
-    return swizzle_bits(columns) or 1, 3, 3
+    element = problem.operand(operand)
+    return panel_swizzle(columns, element) or (1, swizzle_base(element), 3)
 
 
 def fitting_stages(schedule: Schedule, problem: Problem, target: Target) -> int:

@@ -14,8 +14,8 @@ from lowtide.passes.schedules.asked_for import wgmma_width
 from lowtide.passes.schedules.facts import REGISTER_BITS
 from lowtide.passes.support.operand_loads import LDMATRIX_BITS
 from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk
-from lowtide.targets import MmaAtom, Target, mma_atom
-from lowtide.targets.atoms import FMA, WGMMA_ROWS
+from lowtide.targets import MmaAtom, Target, mma_atom, types_of_atom
+from lowtide.targets.atoms import FMA, WGMMA_ROWS, wgmma_k
 
 _LANES_ALONG_K, _LANES_ALONG_ROWS = 4, 8  # of an mma's fragments of A and B
 _DIRECT_DEPTH = 32  # the most of K in one step, without shared memory: 16 bytes per thread
@@ -31,10 +31,11 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
     """The fields that follow from the tile and the consumers, or the warps, by path."""
     consumers, (_, n, _) = schedule.sharing, schedule.tile_mnk
     if consumers:
+        depth = wgmma_k(problem.a)
         return {
             "multiply.atoms": (consumers, 1, 1),
-            "multiply.permutation": (WGMMA_ROWS * consumers, wgmma_width(schedule) or n, 16),
-            "multiply.atom": f"wgmma.m64n{n}k16",
+            "multiply.permutation": (WGMMA_ROWS * consumers, wgmma_width(schedule) or n, depth),
+            "multiply.atom": f"wgmma.m64n{n}k{depth}",
             "multiply.fragment_buffers": 1,
         }
     if multiplies_by_fma(schedule, problem, target):
@@ -64,7 +65,7 @@ def multiplies_by_fma(schedule: Schedule, problem: Problem, target: Target) -> b
     """Whether FMA atoms are given, or no tensor core of the target multiplies the problem's types and they do."""
     if schedule.multiply.atom is not None:
         return schedule.multiply.atom == FMA
-    found = f"{FMA}.{problem.acc}.{problem.a}" in target.mma_atoms
+    found = f"{FMA}.{types_of_atom(problem.acc, problem.a, problem.b)}" in target.mma_atoms
     return found and _atom(schedule, problem, target) is None
 
 
@@ -96,7 +97,7 @@ def _warp_tiles(threads: Extents3) -> Layout | None:
 
 def mma_shape(atom: MmaAtom) -> str:
     """`mma.m16n8k16`: the atom without its types."""
-    return atom.name.removesuffix(f".{atom.c_dtype}.{atom.a_dtype}")
+    return atom.name.removesuffix(f".{types_of_atom(atom.c_dtype, atom.a_dtype, atom.b_dtype)}")
 
 
 def pairs_rows(problem: Problem) -> bool:

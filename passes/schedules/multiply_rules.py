@@ -12,8 +12,8 @@ from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.schedules.facts import multiplying_threads, registers_at_entry, threads_of, warps_along_k
 from lowtide.passes.support.atoms import mma_atom_name, tiled_mma
 from lowtide.passes.support.problem import Problem, b_is_nk
-from lowtide.targets import MMA_ATOMS, Target
-from lowtide.targets.atoms import FMA, WARPGROUP_THREADS, WGMMA_ROWS, families
+from lowtide.targets import MMA_ATOMS, Target, accumulator_types, types_of_atom
+from lowtide.targets.atoms import FMA, WARPGROUP_THREADS, WGMMA_ROWS, families, wgmma_k
 
 _BESIDE_ACCUMULATORS = 40  # registers of a consumer for addresses, the epilogue and the loop
 _BESIDE_WGMMA = 26  # registers that ptxas wants at entry beside the accumulators of one wgmma (its C7602)
@@ -54,8 +54,8 @@ def threads(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
 
 def atom(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """The atom, the tiled mma made of it, and a CTA tile that it divides."""
-    if problem.a != problem.b:
-        yield f"A of {problem.a} and B of {problem.b}: every atom takes both of one type; convert one of them"
+    if not accumulator_types(problem.a, problem.b):
+        yield f"A of {problem.a} and B of {problem.b}: no atom multiplies them; convert one of them"
         return
     try:
         target.mma(mma_atom_name(schedule, problem))
@@ -80,7 +80,7 @@ def atom(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
 def _unknown(schedule: Schedule, problem: Problem, target: Target) -> str:
     """Why there is no such atom, and which atoms of the target take these types."""
     name = mma_atom_name(schedule, problem)
-    types = f".{problem.acc}.{problem.a}"
+    types = f".{types_of_atom(problem.acc, problem.a, problem.b)}"
     atoms = [known.removesuffix(types) for known in target.mma_atoms if known.endswith(types)]
     usable = [known for known in atoms if known.startswith("wgmma") == (schedule.consumers > 0)]
     if not atoms:
@@ -88,10 +88,10 @@ def _unknown(schedule: Schedule, problem: Problem, target: Target) -> str:
     elif not usable:
         way_out = f"{target.name} has none for these types with roles; take f32 accumulators, or roles = single "
         way_out += "with atom = mma.m16n8k16"
-    elif wgmma_name := re.fullmatch(r"wgmma\.m64n(\d+)k16", schedule.multiply.atom or ""):
+    elif wgmma_name := re.fullmatch(r"wgmma\.m64n(\d+)k\d+", schedule.multiply.atom or ""):
         nearest = min(max(round(int(wgmma_name[1]) / 8) * 8, 8), 256)
-        way_out = f"wgmma takes N in steps of 8, up to 256; nearest is wgmma.m64n{nearest}k16, with N = {nearest} in "
-        way_out += "grid.tile"
+        way_out = "wgmma takes N in steps of 8, up to 256; nearest is "
+        way_out += f"wgmma.m64n{nearest}k{wgmma_k(problem.a)}, with N = {nearest} in grid.tile"
     else:
         way_out = f"take {families(usable)}"
     return f"unknown mma atom {name!r}; {way_out}"
@@ -119,7 +119,7 @@ def wgmma(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     if columns != n:
         yield (
             f"grid.tile = [{rows}, {columns}]: {consumers} consumer warpgroups multiply {step}×{n} at once by "
-            f"{schedule.multiply.atom}; take N = {n}, or atom = wgmma.m64n{columns}k16"
+            f"{schedule.multiply.atom}; take N = {n}, or atom = wgmma.m64n{columns}k{k}"
         )
     if schedule.multiply.permutation != (step, n, k):
         yield f"permutation is not [{step}, {n}, {k}]: wgmma takes rows and columns in order; take that"
@@ -143,7 +143,7 @@ def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) ->
     if blocks * n // 2 + _BESIDE_ACCUMULATORS > has:
         most = widest_of(blocks, has, step)
         smaller = f"grid.tile = [{m}, {most}]" if most >= 8 else f"fewer rows than {m} in grid.tile"
-        with_it = f"; atom = wgmma.m64n{most}k16 goes with that tile" if most >= 8 else ""
+        with_it = f"; atom = wgmma.m64n{most}k{wgmma_k(problem.a)} goes with that tile" if most >= 8 else ""
         holders = f"{consumers} consumer warpgroup{'s' if consumers > 1 else ''}"
         yield (
             f"grid.tile = [{m}, {n}]: each thread of {holders} holds {blocks * n // 2} "

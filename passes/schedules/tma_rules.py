@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 
+from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
+from lowtide.passes.schedules.facts import swizzle_base
 from lowtide.passes.support.atoms import TMA_RANKS, is_transposed, stored_shape
 from lowtide.passes.support.clusters import sharing
 from lowtide.passes.support.panels import panel_width
@@ -15,7 +17,7 @@ from lowtide.targets.atoms import WGMMA_ROWS, Operand
 MOST_TMA_RANK = 5  # of a tensor map (CUDA driver API, cuTensorMapEncodeTiled)
 _OPERANDS: tuple[Operand, ...] = ("a", "b")
 MAX_BOX_SIDE = 256  # elements (PTX ISA, "Tensor maps")
-_SWIZZLE_BASE, _SWIZZLE_SHIFT = 3, 3  # of 16-bit elements: 16 bytes stay together, rows of 128 bytes are told apart
+_SWIZZLE_SHIFT = 3  # of 16 bytes that stay together: rows of 128 bytes are told apart
 
 
 def boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -25,7 +27,8 @@ def boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
         swizzle = schedule.mainloop.operand(operand).swizzle
         assert swizzle is not None
         bits, base, shift = swizzle
-        row_bytes = columns * element_type(problem.operand(operand)).bits // 8
+        element = problem.operand(operand)
+        row_bytes = columns * element_type(element).bits // 8
         at = f"operand {operand}: rows of {row_bytes} bytes with {operand}.swizzle = <{bits},{base},{shift}>"
         rows //= sharing(operand, schedule.cluster)[1]
         if rows > MAX_BOX_SIDE and operand not in schedule.copied_by_threads:
@@ -34,16 +37,17 @@ def boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
             yield (
                 f"operand {operand}: a TMA box of {rows} rows; at most {MAX_BOX_SIDE}: take a smaller CTA tile{fewer}"
             )
-        if (base, shift) != (_SWIZZLE_BASE, _SWIZZLE_SHIFT) or bits not in (1, 2, 3):
-            yield f"{at}; TMA and wgmma have <3,3,3>, <2,3,3> and <1,3,3>: take {_swizzle_text(columns)}"
+        if (base, shift) != (swizzle_base(element), _SWIZZLE_SHIFT) or bits not in (1, 2, 3):
+            three, two, one = (f"<{bits},{swizzle_base(element)},{_SWIZZLE_SHIFT}>" for bits in (3, 2, 1))
+            yield f"{at}; TMA and wgmma have {three}, {two} and {one}: take {_swizzle_text(columns, element)}"
             return
         try:
             width = panel_width(columns, swizzle)
-            is_whole = width * element_type(problem.operand(operand)).bits // 8 == 16 << bits
+            is_whole = width * element_type(element).bits // 8 == 16 << bits
         except ScheduleError:
             is_whole = False
         if not is_whole:
-            yield f"{at}; they must be whole panels of {16 << bits} bytes: take {_swizzle_text(columns)}"
+            yield f"{at}; they must be whole panels of {16 << bits} bytes: take {_swizzle_text(columns, element)}"
             return
     yield from _ranks(schedule, problem)
     yield from _whole_panels(schedule, problem)
@@ -60,17 +64,18 @@ def _ranks(schedule: Schedule, problem: Problem) -> Iterator[str]:
             )
 
 
-def _swizzle_text(columns: int) -> str:
-    """The swizzle that fits rows of `columns` 16-bit elements, as a way out."""
-    bits = swizzle_bits(columns)
-    if bits is None:
-        return f"a tile whose contiguous side is a multiple of 16, not {columns}"
-    return f"<{bits},{_SWIZZLE_BASE},{_SWIZZLE_SHIFT}>"
+def _swizzle_text(columns: int, element: str) -> str:
+    """The swizzle that fits rows of so many elements, as a way out."""
+    swizzle = panel_swizzle(columns, element)
+    if swizzle is None:
+        return f"a tile whose contiguous side is a multiple of {2 << swizzle_base(element)}, not {columns}"
+    return f"<{','.join(map(str, swizzle))}>"
 
 
-def swizzle_bits(columns: int) -> int | None:
-    """The bits of the widest swizzle whose row divides `columns` 16-bit elements; None if none does."""
-    return next((bits for bits in (3, 2, 1) if columns % (8 << bits) == 0), None)
+def panel_swizzle(columns: int, element: str) -> SwizzleBits | None:
+    """The widest swizzle of TMA and wgmma whose row divides so many elements; None if none does."""
+    base = swizzle_base(element)
+    return next(((bits, base, _SWIZZLE_SHIFT) for bits in (3, 2, 1) if columns % (1 << base + bits) == 0), None)
 
 
 def _whole_panels(schedule: Schedule, problem: Problem) -> Iterator[str]:

@@ -31,7 +31,7 @@ TMA_RANKS = {name: atom.tensor_rank for name, atom in targets.COPY_ATOMS.items()
 
 def mma_atom_name(schedule: Schedule, problem: Problem) -> str:
     """The full name of the mma atom: shape, accumulator and operand types, e.g. `mma.m16n8k16.f32.bf16`."""
-    return f"{schedule.multiply.atom}.{problem.acc}.{problem.a}"
+    return f"{schedule.multiply.atom}.{targets.types_of_atom(problem.acc, problem.a, problem.b)}"
 
 
 def tiled_mma(schedule: Schedule, problem: Problem) -> TiledMma:

@@ -100,13 +100,15 @@ class ElementType:
 def _integer(
     bits: int, tensor_map: str, cuda: int, is_signed: bool = True, cublas_sums: int | None = None
 ) -> ElementType:
+    sign = "s" if is_signed else "u"
     return ElementType(
-        name=f"{'i' if is_signed else 'u'}{bits}",
+        name=f"{sign}{bits}",
         kind="signed" if is_signed else "unsigned",
         bits=bits,
         largest=2 ** (bits - is_signed) - 1,
-        ir=f"{'' if is_signed else 'u'}i{bits}",
-        ptx=f"{'s' if is_signed else 'u'}{bits}",
+        # Of 8 bits both signs are multiplied, so IR tells them apart; arith computes on wider ones without a sign.
+        ir=f"{sign}i{bits}" if bits == 8 else f"i{bits}",
+        ptx=f"{sign}{bits}",
         library=f"{'' if is_signed else 'u'}int{bits}",
         typestr=f"{'i' if is_signed else 'u'}{bits // 8}",
         dlpack=0 if is_signed else 1,
@@ -197,7 +199,7 @@ _ROWS: dict[str, ElementType] = {
             aliases=("double", "fp64"),
         ),
         ElementType(
-            name="f8e4m3",
+            name="e4m3",
             kind="float",
             bits=8,
             largest=448.0,
@@ -212,7 +214,7 @@ _ROWS: dict[str, ElementType] = {
             cuda=28,
         ),
         ElementType(
-            name="f8e5m2",
+            name="e5m2",
             kind="float",
             bits=8,
             largest=57344.0,
@@ -249,6 +251,15 @@ def element_of_ir(type_: object) -> ElementType | None:
     """The row of an MLIR type, or of its text; None where it is no element type."""
     text = str(type_)
     return next((row for row in ELEMENTS.values() if row.ir == text), None)
+
+
+def argument_type(ir_type: str) -> ElementType:
+    """The row of a kernel argument's MLIR type, as manifests have it. Raises SpecError for no element type."""
+    row = element_of_ir(ir_type)
+    if row is None:
+        known = ", ".join(row.ir for row in ELEMENTS.values())
+        raise SpecError(f"{ir_type!r} is no element type in IR; known are {known}")
+    return row
 
 
 def rounding_of_sums(operands: str, accumulator: str) -> float:

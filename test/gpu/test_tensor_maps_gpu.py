@@ -18,7 +18,7 @@ except ImportError:
     torch = None
 
 pytestmark = pytest.mark.gpu
-SIZES = {"bf16": 2, "f16": 2, "f32": 4, "i8": 1}
+SIZES = {"bf16": 2, "f16": 2, "f32": 4, "s8": 1}
 WORDS = STORED_BYTES // 4
 
 
@@ -37,7 +37,7 @@ def bit_matrix(rows: int, columns: int, padding: int, size: int) -> Any:
 
 
 def typed(bits: Any, dtype: str) -> Any:
-    kinds = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "i8": torch.int8}
+    kinds = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "s8": torch.int8}
     return bits.view(kinds[dtype])
 
 
@@ -88,7 +88,7 @@ CASES = [
     pytest.param("f16", (16, 256), None, id="plain"),
     pytest.param("bf16", (24, 40), None, id="plain-odd"),
     pytest.param("f32", (64, 32), (3, 2, 3), id="f32-128B"),
-    pytest.param("i8", (64, 128), (3, 4, 3), id="i8-128B"),
+    pytest.param("s8", (64, 128), (3, 4, 3), id="s8-128B"),
 ]
 
 

@@ -93,7 +93,7 @@ CLUSTER_PTX = """.version 8.0
 
 def _manifest(name: str, arguments: list[dict[str, Any]], host: list[dict[str, Any]]) -> dict[str, Any]:
     dtype = arguments[0]["dtype"]
-    spec = {"m": None, "n": None, "k": None, "a": dtype, "b": dtype, "d": "i32", "acc": "f32", "layout": "tn"}
+    spec = {"m": None, "n": None, "k": None, "a": dtype, "b": dtype, "d": "s32", "acc": "f32", "layout": "tn"}
     return {
         "format": 1,
         "lowtide": "0.1.0",
@@ -137,9 +137,9 @@ def box_manifest(
     arguments = [
         _argument("a", "matrix", dtype),
         _argument("b", "matrix", dtype),
-        _argument("row", "scalar", "i32"),
-        _argument("column", "scalar", "i32"),
-        _argument("d", "matrix", "i32", role="output"),
+        _argument("row", "scalar", "s32"),
+        _argument("column", "scalar", "s32"),
+        _argument("d", "matrix", "s32", role="output"),
     ]
     attributes = {
         "box": list(box),
@@ -158,7 +158,7 @@ def cluster_manifest(grid: int, cluster: int) -> dict[str, Any]:
     arguments = [
         _argument("a", "matrix", "f16"),
         _argument("b", "matrix", "f16"),
-        _argument("d", "matrix", "i32", role="output"),
+        _argument("d", "matrix", "s32", role="output"),
     ]
     launch = _launch(
         "ranks", [{"value": "pd", "type": "ptr"}], grid=[grid, 1, 1], block=[1, 1, 1], cluster=[cluster, 1, 1]

@@ -88,6 +88,6 @@ def test_the_manifest_has_sizes_types_and_addresses_of_workspaces() -> None:
     launch = manifest_of(_PROGRAM, _PROGRAM, "")["host"][-1]["attributes"]
     _, partials, counters, length = (argument["value"] for argument in launch["arguments"])
     assert host[partials]["attributes"] == {"dtype": "f32", "zeroed": False}
-    assert host[counters]["attributes"] == {"dtype": "i32", "zeroed": True}
+    assert host[counters]["attributes"] == {"dtype": "s32", "zeroed": True}
     assert host[partials]["operands"] == host[counters]["operands"] == host[length]["operands"]
     assert re.fullmatch(r"memref.dim", host[host[partials]["operands"][0]]["op"])

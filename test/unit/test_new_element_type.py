@@ -26,7 +26,7 @@ from lowtide.passes.support.problem import Problem, buffer_bytes
 from lowtide.targets import MmaAtom, atoms, known
 
 TOY = dataclasses.replace(element_type("bf16"), name="toy", ir="i16")
-TINY = dataclasses.replace(element_type("f8e4m3"), name="tiny", ir="i8", in_kernels=True)
+TINY = dataclasses.replace(element_type("e4m3"), name="tiny", ir="i8", in_kernels=True)
 
 
 def add_row(monkeypatch, row: ElementType) -> None:
@@ -51,7 +51,7 @@ def add_atoms(monkeypatch, new: list[MmaAtom]) -> None:
 
 
 def wgmma_atoms(name: str) -> list[MmaAtom]:
-    return [atoms.wgmma_atom(n, "f32", name) for n in range(8, 257, 8)]
+    return [atoms.wgmma_atom(n, "f32", name, name) for n in range(8, 257, 8)]
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_a_spec_takes_the_types_that_atoms_multiply(toy):
     assert lt.GemmSpec(a="toy", b="toy", d="f32").acc == "f32"
     with pytest.raises(lt.SpecError, match="f16 accumulators take f16 inputs only; use acc='f32'"):
         lt.GemmSpec(a="toy", b="toy", d="f32", acc="f16")
-    with pytest.raises(lt.SpecError, match="multiply equal types"):
+    with pytest.raises(lt.SpecError, match="multiply toy by toy"):
         lt.GemmSpec(a="toy", b="f16", d="f32")
 
 

@@ -68,7 +68,7 @@ def test_a_spec_is_frozen_and_compares_by_what_it_says():
         ({"d": "f64"}, r"d='f64' with f32 accumulators: valid are f16, bf16, f32"),
         ({"a": "f64", "b": "f64"}, "acc='f32' with f64 inputs: .*; use acc='f64'"),
         ({"a": "f64", "b": "f64", "acc": "f64"}, "d='bf16' with f64 accumulators: valid are f64"),
-        ({"a": "f64"}, "a is f64 but b is bf16: the mma instructions multiply equal types"),
+        ({"a": "f64"}, "a is f64 but b is bf16: mma instructions multiply f64 by f64; convert"),
         ({"acc": "f64"}, "f64 accumulators take f64 inputs only; use acc='f32'"),
         ({"a": np.float16}, "unknown dtype .* for a: valid are f16, bf16"),
         ({"a": ["f16"]}, "unknown dtype"),

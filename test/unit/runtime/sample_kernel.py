@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from lowtide.elements import element_type
 from lowtide.runtime import Kernel
 
 _PARAMETERS = {
@@ -107,7 +108,7 @@ def sample_manifest(
     kernel_arguments += [{"value": dim, "type": "i32"} for dim in ("m", "n", "k")]
     for item in extra:
         if item["kind"] == "scalar":
-            kernel_arguments.append({"value": item["name"], "type": item["dtype"]})
+            kernel_arguments.append({"value": item["name"], "type": element_type(item["dtype"]).ir})
         else:
             host.append(op("memref.base_address", [f"p{item['name']}"], [item["name"]]))
             kernel_arguments.append({"value": f"p{item['name']}", "type": "ptr"})

@@ -315,7 +315,7 @@ def test_names_that_do_not_fit_are_refused(positional: int, named: dict[str, Any
 
 @pytest.mark.parametrize(
     ("dtype", "value", "message"),
-    [("i32", 1.5, "not an integer"), ("i32", 2**31, "not an integer in"), ("f32", "1", "is not a number")],
+    [("s32", 1.5, "not an integer"), ("s32", 2**31, "not an integer in"), ("f32", "1", "is not a number")],
 )
 def test_scalars_that_do_not_fit_are_refused(fake: FakeDriver, dtype: str, value: Any, message: str) -> None:
     a, b, d = arrays()

@@ -131,8 +131,8 @@ def test_the_driver_is_told_dimensions_innermost_first_and_strides_in_bytes(fake
         ("f16", "FLOAT16", (0, 3, 3), "NONE", 256),
         ("f32", "FLOAT32", (3, 2, 3), "128B", 32),
         ("f64", "FLOAT64", (2, 1, 3), "64B", 8),
-        ("f8e4m3", "UINT8", (3, 4, 3), "128B", 128),
-        ("i32", "INT32", None, "NONE", 4),
+        ("e4m3", "UINT8", (3, 4, 3), "128B", 128),
+        ("s32", "INT32", None, "NONE", 4),
     ],
 )
 def test_a_swizzle_on_elements_is_the_drivers_span_in_bytes(

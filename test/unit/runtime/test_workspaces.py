@@ -30,7 +30,7 @@ def manifest_of(*more: dict[str, Any]) -> dict[str, Any]:
         op("arith.muli", ["elements"], ["ctas", "c16384"]),
         op("arith.divsi", ["counts"], ["m", "c20"]),
         op("tile.workspace", ["partials"], ["elements"], dtype="f32", zeroed=False),
-        op("tile.workspace", ["counters"], ["counts"], dtype="i32", zeroed=True),
+        op("tile.workspace", ["counters"], ["counts"], dtype="s32", zeroed=True),
         *more,
     ]
     arguments = [{"value": name, "type": "ptr"} for name in ("partials", "counters")]

@@ -353,9 +353,9 @@ tile.kernel @k(%as: !a, %bs: memref<16x64xbf16, #gpu.address_space<workgroup>>, 
 !b = memref<8x64xbf16, #gpu.address_space<workgroup>>
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
-tile.kernel @k(%as: !a, %bs: memref<8x64xf16, #gpu.address_space<workgroup>>, %c: !acc) {
-  // expected-error @below {{'sm.wgmma' op A and B must have one element type}}
-  %p = sm.wgmma tn %as, %bs, %c by #mma : !a, memref<8x64xf16, #gpu.address_space<workgroup>>, !acc -> !pending
+tile.kernel @k(%as: !a, %bs: memref<8x64xf32, #gpu.address_space<workgroup>>, %c: !acc) {
+  // expected-error @below {{'sm.wgmma' op elements of A and B must have as many bits}}
+  %p = sm.wgmma tn %as, %bs, %c by #mma : !a, memref<8x64xf32, #gpu.address_space<workgroup>>, !acc -> !pending
   tile.return
 }
 

@@ -243,10 +243,10 @@ tile.kernel @k() {
 
 tile.kernel @k() {
   %a = sm.splat 0.0 : !sm.fragment<16x16xf16, #tile.tv<threads 32:1, values 8:32>>
-  %b = sm.splat 0.0 : !sm.fragment<16x16xbf16, #tile.tv<threads 32:1, values 8:32>>
+  %b = sm.splat 0.0 : !sm.fragment<16x16xf32, #tile.tv<threads 32:1, values 8:32>>
   %c = sm.splat 0.0 : !sm.fragment<16x16xf32, #tile.tv<threads 32:1, values 8:32>>
-  // expected-error @below {{'sm.mma_sync' op A and B must have one element type}}
-  %d = sm.mma_sync %a, %b, %c by <mma.m16n8k16.f32.f16, atoms [1, 1, 1]> : !sm.fragment<16x16xf16, #tile.tv<threads 32:1, values 8:32>>, !sm.fragment<16x16xbf16, #tile.tv<threads 32:1, values 8:32>>, !sm.fragment<16x16xf32, #tile.tv<threads 32:1, values 8:32>>
+  // expected-error @below {{'sm.mma_sync' op elements of A and B must have as many bits}}
+  %d = sm.mma_sync %a, %b, %c by <mma.m16n8k16.f32.f16, atoms [1, 1, 1]> : !sm.fragment<16x16xf16, #tile.tv<threads 32:1, values 8:32>>, !sm.fragment<16x16xf32, #tile.tv<threads 32:1, values 8:32>>, !sm.fragment<16x16xf32, #tile.tv<threads 32:1, values 8:32>>
   tile.return
 }
 

@@ -204,13 +204,13 @@ func.func @f(%a: memref<?x8xf16>, %b: memref<8x4xf16>, %d: memref<8x8xf16>) {
 
 // -----
 
-func.func @f(%a: memref<8x8xf16>, %b: memref<8x8xbf16>, %d: memref<8x8xf16>) {
-  // expected-error @below {{'tile.gemm' op A is 'f16' but B is 'bf16'}}
+func.func @f(%a: memref<8x8xf16>, %b: memref<8x8xf32>, %d: memref<8x8xf16>) {
+  // expected-error @below {{'tile.gemm' op A is 'f16' but B is 'f32': their elements must have as many bits}}
   tile.gemm tn %a, %b into %d acc(f32) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to f16
     tile.yield %y : f16
-  } : memref<8x8xf16>, memref<8x8xbf16>, memref<8x8xf16>
+  } : memref<8x8xf16>, memref<8x8xf32>, memref<8x8xf16>
   return
 }
 
@@ -505,10 +505,10 @@ tile.kernel @k(%a: memref<8x16xf16>, %b: memref<4x8xf16>) {
 
 // -----
 
-tile.kernel @k(%a: memref<8x8xf16>, %b: memref<8x8xbf16>) {
+tile.kernel @k(%a: memref<8x8xf16>, %b: memref<8x8xf32>) {
   %c = tile.splat 0.0 : !tile.tile<8x8xf32>
-  // expected-error @below {{'tile.mma' op A and B must have one element type}}
-  %r = tile.mma tn %a, %b, %c : memref<8x8xf16>, memref<8x8xbf16>, !tile.tile<8x8xf32>
+  // expected-error @below {{'tile.mma' op elements of A and B must have as many bits}}
+  %r = tile.mma tn %a, %b, %c : memref<8x8xf16>, memref<8x8xf32>, !tile.tile<8x8xf32>
   tile.return
 }
 
