@@ -147,12 +147,12 @@ def _spec(arguments: list[dict[str, Any]], facts: Mapping[str, Any], dims: list[
 
 @dataclass(frozen=True)
 class _Made:
-    """A matrix that the host function makes: address and row stride by name, extents by name or as numbers. `argument`
-    is what it takes the place of, for messages."""
+    """A matrix, or a batch, that the host function makes: address and strides by name, of all dimensions but the last,
+    extents by name or as numbers. `argument` is what it takes the place of, for messages."""
 
     address: str
     shape: tuple[str | int, ...]
-    row_stride: str
+    strides: tuple[str, ...]
     argument: str = ""
 
 
@@ -205,11 +205,10 @@ class _HostOps:
             self.names[op.results[0]] = self._extent(op.operands[0], self.constants[op.operands[1]])
         elif name == "memref.extract_strided_metadata":
             rank = ir.MemRefType(op.operands[0].type).rank
-            if rank == _BATCH_RANK:
-                self.names[op.results[2 + rank]] = self._ask("memref.batch_stride", op.operands[0])
             # Of a matrix by columns the stride that is not 1 is the last one. A batch of vectors is a matrix here.
-            place = 2 * rank + is_column_major(op.operands[0].type)
-            self.names[op.results[place]] = self._row_stride(op.operands[0])
+            first = 2 + rank + is_column_major(op.operands[0].type)
+            for place, stride in enumerate(self._strides(op.operands[0]), first):
+                self.names[op.results[place]] = stride
         elif name == "memref.extract_aligned_pointer_as_index":
             self.names[op.results[0]] = self._address(op.operands[0])
         elif name == "memref.cast":
@@ -231,19 +230,19 @@ class _HostOps:
             return [next(given) if value == dynamic else value for value in ir.DenseI64ArrayAttr(op.attributes[name])]
 
         offsets, sizes, strides = (values(f"static_{name}") for name in ("offsets", "sizes", "strides"))
-        if offsets != [0] or strides[1:] != [1]:
+        if offsets != [0] or strides[-1] != 1:
             raise IRError("memref.reinterpret_cast on the host side: takes offset 0, and columns one element apart")
-        return _Made(self._address(op.operands[0]), tuple(sizes), self._named(strides[0]))
+        return _Made(self._address(op.operands[0]), tuple(sizes), tuple(map(self._named, strides[:-1])))
 
     def _selected(self, condition: ir.Value, yes: ir.Value, no: ir.Value) -> _Made:
         """One of two matrices of the same extents."""
-        address, row_stride = (
-            self._append("arith.select", [self.names[condition], of(yes), of(no)])
-            for of in (self._address, self._row_stride)
+        address, *strides = (
+            self._append("arith.select", [self.names[condition], *either])
+            for either in zip(*((self._address(x), *self._strides(x)) for x in (yes, no)), strict=True)
         )
         named = next((self.names[value] for value in (yes, no) if value in self.names), "")
         shape = self.made[yes].shape if yes in self.made else self._shape(yes)
-        return _Made(address, shape, row_stride, named)
+        return _Made(address, shape, tuple(strides), named)
 
     def _tensor_map(self, op: sm.TensorMapOp) -> None:
         matrix, attributes = op.operands[0], _tensor_map_attributes(op)
@@ -251,7 +250,7 @@ class _HostOps:
             self._entry(op, "sm.tensor_map", [matrix], attributes)
             return
         made = self.made[matrix]
-        operands = [made.address, *map(self._named, made.shape), made.row_stride]
+        operands = [made.address, *map(self._named, made.shape), *made.strides]
         self.names[op.result] = self._append("sm.tensor_map", operands, {**attributes, "name": made.argument})
 
     def _shape(self, matrix: ir.Value) -> tuple[str | int, ...]:
@@ -267,8 +266,13 @@ class _HostOps:
         dim = 1 - dim if is_column_major(matrix.type) else dim  # of the array, as it lies
         return self._ask("memref.dim", matrix, dim, {"index": dim})
 
-    def _row_stride(self, matrix: ir.Value) -> str:
-        return self.made[matrix].row_stride if matrix in self.made else self._ask("memref.row_stride", matrix)
+    def _strides(self, matrix: ir.Value) -> tuple[str, ...]:
+        """All but the last; that of a matrix by columns is from column to column."""
+        if matrix in self.made:
+            return self.made[matrix].strides
+        is_batch = ir.MemRefType(matrix.type).rank == _BATCH_RANK
+        asked = ("memref.batch_stride", "memref.row_stride") if is_batch else ("memref.row_stride",)
+        return tuple(self._ask(op, matrix) for op in asked)
 
     def _address(self, value: ir.Value) -> str:
         """Of a matrix; a workspace goes by it."""

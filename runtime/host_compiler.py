@@ -48,7 +48,6 @@ from lowtide.runtime.workspaces import WorkspaceShape
 
 _LONGEST = 500  # characters of a message, which may quote what was edited
 _TENSOR_MAP_ATTRIBUTES = {"box", "swizzle", "l2_promotion", "dtype", "element_strides", "name"}
-_PARTS_OF_A_MATRIX = 4  # address, rows, columns, row stride
 _UNITS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # bytes; where in one of these an address lies may belong to a signature
 
 
@@ -270,19 +269,18 @@ class _Compiler:
 
     def mapped(self, op: Mapping[str, Any]) -> tuple[str, str, str, str]:
         """The argument that a tensor map is of, or that its matrix takes the place of; address, shape, strides."""
-        if len(op.get("operands", [])) != _PARTS_OF_A_MATRIX:
+        if len(op.get("operands", [])) == 1:
             argument = self.memref_operand(op)
             address, memref = f"p{self.arguments.index(argument)}", f"m[{argument!r}]"
             self.late_values.add(address)
             batch = f"{memref}.batch_stride, " if self.ranks[argument] == 3 else ""
             return argument, address, f"{memref}.shape", f"({batch}{memref}.row_stride,)"
         argument = self.word(op.get("attributes", {}), "name", self.ranks)
-        address, rows, columns, row_stride = self.operands(op, _PARTS_OF_A_MATRIX)
-        if self.late_values.intersection((rows, columns, row_stride)):
-            raise self.refuse("extents or row stride depend on an address or a run-time scalar")
-        if self.ranks[argument] != 2:
-            raise self.refuse(f"{argument} has rank {self.ranks[argument]}; what takes its place has rank 2")
-        return argument, address, f"({rows}, {columns})", f"({row_stride},)"
+        rank = self.ranks[argument]
+        address, *parts = self.operands(op, 2 * rank)
+        if self.late_values.intersection(parts):
+            raise self.refuse("extents or strides depend on an address or a run-time scalar")
+        return argument, address, f"({', '.join(parts[:rank])})", f"({', '.join(parts[rank:])},)"
 
     def tensor_map(self, op: Mapping[str, Any]) -> None:
         """All but the address follows from shape and strides, and is made in `early`."""

@@ -38,8 +38,8 @@ A kernel argument of type "tensor_map" is the 128-byte CUtensorMap by value, mad
                     "element_strides": [1, 1]}}    may be left out; 1 to 8, the last 1
 
 The parameter is aligned to 64 bytes in the PTX. Elements outside of the operand read as zero (`tensor_maps`). Its
-operand is an argument, or a matrix by its address, extents and row stride: then "name" is that of the argument that it
-takes the place of.
+operand is an argument, or a matrix by its address, extents and strides but the last, in a batch those of the batch
+first: then "name" is that of the argument that it takes the place of.
 
 A workspace is scratch memory that the runtime owns (`workspaces`); the value is its address, its operand its elements:
 

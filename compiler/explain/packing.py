@@ -1,6 +1,7 @@
 """What a call costs whose matrices are not aligned, where the schedule packs them."""
 
 from dataclasses import dataclass
+from math import prod
 
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.tile.schedule import Schedule
@@ -32,8 +33,9 @@ def packing_of(spec: GemmSpec, schedule: Schedule, problem: Problem) -> tuple[Pa
     for name in MATRICES:
         if not is_packed(name, schedule):
             continue
-        (rows, columns), dtype = shapes[name]
-        size = None if rows is None or columns is None else 2 * rows * columns * element_type(dtype).bytes
+        shape, dtype = shapes[name]
+        known = [extent for extent in shape if extent is not None]
+        size = 2 * prod(known) * element_type(dtype).bytes if len(known) == len(shape) else None
         found.append(
             Packing(
                 matrix=name,

@@ -9,7 +9,8 @@ def Tile_PackOp : Tile_Op<"pack", [AllTypesMatch<["source", "result"]>, MemoryEf
     the same extents in a workspace, whose rows are so aligned. It has the source's elements or, if it is
     `uninitialized`, none yet: it is written in the source's place, and `tile.unpack` copies it there. With
     `whole_rows`, the rows must be a multiple of `align` bytes long too, since whoever writes the result writes whole
-    units of so many bytes.
+    units of so many bytes. In a batch, the bytes from matrix to matrix must be a multiple of `align` as well. One that
+    all products share, with a stride of 0, is in the workspace once.
 
     ```mlir
     %packed = tile.pack %a align(16) : memref<?x?xbf16, strided<[?, 1]>>

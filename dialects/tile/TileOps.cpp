@@ -318,9 +318,10 @@ static LogicalResult verifyRows(Operation *op, Type type) {
   auto matrix = cast<MemRefType>(type);
   SmallVector<int64_t> strides;
   int64_t offset;
-  if (matrix.getRank() != 2 || failed(matrix.getStridesAndOffset(strides, offset)) || strides[1] != 1)
+  bool isMatrix = matrix.getRank() == 2 || matrix.getRank() == 3;
+  if (!isMatrix || failed(matrix.getStridesAndOffset(strides, offset)) || strides.back() != 1)
     return op->emitOpError() << "takes a matrix whose rows are contiguous, such as memref<?x?xbf16, strided<[?, 1]>>, "
-                             << "not " << matrix;
+                             << "or a batch of these, not " << matrix;
   return success();
 }
 

@@ -117,7 +117,7 @@ def Tile_CopyMatrixOp : Tile_Op<"copy_matrix", [AllTypesMatch<["source", "target
   let description = [{
     Both matrices have the same extents, and each any base and row stride. Only elements of the source are read, and
     only elements of the target written. Each CTA copies one of consecutive runs of units; a unit lies in 16 aligned
-    bytes of a row of the target.
+    bytes of a row of the target. They may be batches of matrices, which are copied one after the other.
 
     ```mlir
     tile.copy_matrix %source to %target : memref<?x?xbf16, strided<[?, 1]>>

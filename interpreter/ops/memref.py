@@ -55,9 +55,9 @@ def reinterpret_cast(state: AgentState, op: DecodedOp) -> None:
         return [state.values[next(given)] if value == DYNAMIC else value for value in static]
 
     offsets, sizes, strides = (values(f"static_{name}") for name in ("offsets", "sizes", "strides"))
-    if offsets != [0] or strides[1:] != [1]:
+    if offsets != [0] or strides[-1] != 1:
         raise violation(state, op, f"offset {offsets[0]}, strides {strides}; take 0, and 1 for columns")
-    state.values[op.results[0]] = Matrix(source.name, source.address, tuple(sizes), (strides[0],), type.element)
+    state.values[op.results[0]] = Matrix(source.name, source.address, tuple(sizes), tuple(strides[:-1]), type.element)
 
 
 @OPS.implements("memref.cast", "memref.memory_space_cast")

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from functools import reduce
 from itertools import islice, tee
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -165,14 +166,19 @@ def grid_dependency_wait(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("tile.copy_matrix")
 def copy_matrix(state: AgentState, op: DecodedOp) -> None:
-    """Each CTA copies a run of rows."""
+    """Each CTA copies a run of rows, in a batch those of one matrix after the other."""
     source, target = (state.values[slot] for slot in op.operands)
     if source.shape != target.shape:
         raise violation(state, op, f"copies a matrix of {source.shape} to one of {target.shape}")
-    rows, columns = source.shape
-    first, end = (rows * number // state.machine.grid for number in (state.cta.index, state.cta.index + 1))
-    size = (end - first, columns)
-    store_inside(state, op, Window(target, first, 0, size), load_window(state, op, Window(source, first, 0, size)))
+    *batch, rows, columns = source.shape
+    all_rows = prod(batch) * rows
+    first, end = (all_rows * number // state.machine.grid for number in (state.cta.index, state.cta.index + 1))
+    while first < end:
+        number, row = divmod(first, rows)
+        size = (min(rows - row, end - first), columns)
+        one, other = (x.part(number) if batch else x for x in (source, target))
+        store_inside(state, op, Window(other, row, 0, size), load_window(state, op, Window(one, row, 0, size)))
+        first += size[0]
 
 
 @OPS.implements("tile.launch_dependents")

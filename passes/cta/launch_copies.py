@@ -15,17 +15,20 @@ After    host    %apart = (base address | bytes of a row's stride) mod 16 ≠ 0
          Rows of a workspace begin at multiples of 128 bytes, a line of the L2 cache. Where nothing is copied the
          workspaces have no elements, and a launch of no CTAs does nothing. One kernel for each element type copies all
          matrices. The launches are in the stream's order: the kernel reads what was copied before it, and D is copied
-         after it.
+         after it. In a batch the stride from matrix to matrix is tested too, and one launch copies all matrices: where
+         that stride is 0, the one matrix, which the kernel finds in the workspace with a stride of 0 as well.
 Needs    level cta, one launch of a kernel in a function that packs.
 Refuses  a packed matrix in a function with no launch, or several.
-Test     test/lit/passes/cta/launch-copies.mlir, launch-copies-invalid.mlir
+Test     test/lit/passes/cta/launch-copies.mlir, launch-copies-batch.mlir, launch-copies-invalid.mlir
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import ClassVar
 
 from mlir import ir
-from mlir.dialects import arith, func, memref
+from mlir.dialects import arith, cf, func, memref
 
 from lowtide.dialects import tile
 from lowtide.dialects.levels import Level
@@ -38,6 +41,7 @@ from lowtide.targets import Target
 
 _THREADS = 256
 _ROW_BYTES = 128  # to which the rows of a workspace are aligned
+_MOST_UNITS = 2**32  # exclusive: a kernel counts them in 32 bits
 
 
 @dataclass(frozen=True)
@@ -62,11 +66,11 @@ class LaunchCopies(Pass):
                 copy, name = copied[pack.result], _kernel(module, function, pack)
                 if not pack.uninitialized:
                     with before(launches[0]), pack.operation.location:
-                        copy.launch(name, copy.matrix, copy.rows)
+                        copy.launch(name)
                 for reader in list(uses(pack.result)):
                     if isinstance(reader, tile.UnpackOp):
                         with before(reader), reader.operation.location:
-                            copy.launch(name, copy.rows, copy.matrix)
+                            copy.launch(name, back=True)
                         erase(reader)
                     elif isinstance(reader, memref.DimOp):  # the same of both
                         reader.operation.operands[0] = copy.matrix
@@ -79,62 +83,86 @@ class _Copied:
 
     apart: ir.Value
     matrix: ir.Value
-    rows: ir.Value  # a workspace with aligned rows
     chosen: ir.Value
-    extents: tuple[ir.Value, ir.Value]
+    ends: tuple[ir.Value, ir.Value]  # what is copied, with its own strides and with those of the workspace
+    extents: tuple[ir.Value, ...]  # of what is copied
 
     @classmethod
     def of(cls, pack: tile.PackOp) -> "_Copied":
         matrix, type_, build = pack.source, ir.MemRefType(pack.source.type), Builder.index()
         element_bytes = element_bits(type_.element_type) // 8
         with before(pack):
-            apart = _is_apart(pack, element_bytes)
-            extents = extent(matrix, 0), extent(matrix, 1)
+            base = memref.ExtractAlignedPointerAsIndexOp(matrix).result
+            strides = _strides(matrix)
+            apart = _is_apart(pack, base, strides, element_bytes)
+            extents = tuple(extent(matrix, dim) for dim in range(type_.rank))
             each = _ROW_BYTES // element_bytes
-            stride = build.mul(build.ceil_udiv(extents[1], each), each)
-            size = build.select(apart, build.mul(extents[0], stride), 0)
-            dynamic = ir.ShapedType.get_dynamic_size()
-            space = tile.WorkspaceOp(ir.MemRefType.get([dynamic], type_.element_type), size).result
-            rows = _rows_of(space, type_, extents, stride)
-            return cls(apart, matrix, rows, arith.select(apart, rows, matrix), extents)
+            stride = build.mul(build.ceil_udiv(extents[-1], each), each)
+            of_one = build.mul(extents[-2], stride)
+            if type_.rank == 2:
+                space = _workspace(type_, build.select(apart, of_one, 0))
+                rows = _view(space, type_, extents, [stride])
+                return cls(apart, matrix, arith.select(apart, rows, matrix), (matrix, rows), extents)
+            # What all products share is copied once.
+            is_shared = build.eq(strides[0], 0)
+            copied = (build.select(is_shared, build.umin(extents[0], 1), extents[0]), *extents[1:])
+            space = _workspace(type_, build.select(apart, build.mul(copied[0], of_one), 0))
+            rows = _view(space, type_, extents, [build.select(is_shared, 0, of_one), stride])
+            any_ = _any_extents(type_)
+            ends = _view(matrix, any_, copied, strides), _view(space, any_, copied, [of_one, stride])
+            return cls(apart, matrix, arith.select(apart, rows, matrix), ends, copied)
 
-    def launch(self, kernel: str, source: ir.Value, target: ir.Value) -> None:
-        """Launches the copy, on no CTAs where there is nothing to copy."""
-        type_, build = ir.MemRefType(source.type), Builder.index()
+    def launch(self, kernel: str, *, back: bool = False) -> None:
+        """Launches the copy to the workspace, or back, on no CTAs where there is nothing to copy."""
+        type_, build = ir.MemRefType(self.matrix.type), Builder.index()
         per_unit = UNIT_BYTES * 8 // element_bits(type_.element_type)
-        units = build.mul(self.extents[0], units_of_row(build, self.extents[1], per_unit))
+        *outer, columns = self.extents
+        units = build.mul(reduce(build.mul, outer), units_of_row(build, columns, per_unit))
         grid = build.select(self.apart, build.ceil_udiv(units, _THREADS), 0)
+        if len(outer) > 1:
+            cf.assert_(
+                build.ult(grid, _MOST_UNITS // _THREADS), "the batch has 2^32 or more units of 16 bytes; split it"
+            )
         any_extents = _any_extents(type_)
-        arguments = [x if x.type == any_extents else memref.cast(any_extents, x) for x in (source, target)]
+        ends = self.ends[::-1] if back else self.ends
+        arguments = [x if x.type == any_extents else memref.cast(any_extents, x) for x in ends]
         tile.LaunchOp(kernel, grid, _THREADS, arguments)
 
 
-def _is_apart(pack: tile.PackOp, element_bytes: int) -> ir.Value:
-    """Whether base or rows of the matrix are no multiple of the bytes that they must be of."""
+def _strides(matrix: ir.Value) -> list[ir.Value]:
+    """All strides but that of the last dimension, in elements."""
+    type_, index = ir.MemRefType(matrix.type), ir.IndexType.get()
+    results = [ir.MemRefType.get([], type_.element_type), *[index] * (1 + 2 * type_.rank)]
+    metadata = ir.Operation.create("memref.extract_strided_metadata", results=results, operands=[matrix])
+    return list(metadata.results)[2 + type_.rank : -1]
+
+
+def _is_apart(pack: tile.PackOp, base: ir.Value, strides: Sequence[ir.Value], element_bytes: int) -> ir.Value:
+    """Whether base or strides of the matrix are no multiple of the bytes that they must be of."""
     build, align = Builder.index(), pack.align.value
-    base = memref.ExtractAlignedPointerAsIndexOp(pack.source).result
-    matrix = ir.MemRefType(pack.source.type)
-    index = ir.IndexType.get()
-    results = [ir.MemRefType.get([], matrix.element_type), *[index] * 5]
-    metadata = ir.Operation.create("memref.extract_strided_metadata", results=results, operands=[pack.source])
-    lengths = [metadata.results[4]] + ([extent(pack.source, 1)] if pack.whole_rows else [])
+    lengths = [*strides[::-1], *([extent(pack.source, -1)] if pack.whole_rows else [])]
     rest = build.urem(base, align)
     for length in lengths:
         rest = build.or_(rest, build.urem(build.mul(length, element_bytes), align))
     return build.ne(rest, 0)
 
 
-def _rows_of(space: ir.Value, like: ir.MemRefType, extents: tuple[ir.Value, ir.Value], stride: ir.Value) -> ir.Value:
-    """A vector as a matrix of the type `like`, with rows `stride` elements apart."""
-    dynamic = [like.is_dynamic_dim(dim) for dim in (0, 1)]
-    sizes = [value for value, is_dynamic in zip(extents, dynamic, strict=True) if is_dynamic]
-    any_stride = ir.ShapedType.get_dynamic_stride_or_offset()
-    return memref.ReinterpretCastOp(like, space, [], sizes, [stride], [0], list(like.shape), [any_stride, 1]).result
+def _workspace(like: ir.MemRefType, size: ir.Value) -> ir.Value:
+    """A vector of that many elements of the type of a matrix's."""
+    return tile.WorkspaceOp(ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], like.element_type), size).result
+
+
+def _view(memory: ir.Value, like: ir.MemRefType, extents: Sequence[ir.Value], strides: Sequence[ir.Value]) -> ir.Value:
+    """Memory as matrices of the type `like`, with these strides, all but the last."""
+    sizes = [value for dim, value in enumerate(extents) if like.is_dynamic_dim(dim)]
+    static = [ir.ShapedType.get_dynamic_stride_or_offset()] * len(strides)
+    type_ = ir.MemRefType.get(like.shape, like.element_type, ir.StridedLayoutAttr.get(0, [*static, 1]))
+    return memref.ReinterpretCastOp(type_, memory, [], sizes, strides, [0], list(like.shape), [*static, 1]).result
 
 
 def _any_extents(type_: ir.MemRefType) -> ir.MemRefType:
-    dynamic = ir.ShapedType.get_dynamic_size()
-    return ir.MemRefType.get([dynamic, dynamic], type_.element_type, type_.layout)
+    dynamic = [ir.ShapedType.get_dynamic_size()] * type_.rank
+    return ir.MemRefType.get(dynamic, type_.element_type, type_.layout)
 
 
 def _kernel(module: ir.Module, function: func.FuncOp, pack: tile.PackOp) -> str:

@@ -5,6 +5,8 @@ number that is known at run time. Where those units reach over an end of the row
 H200 8192×8192 bf16 are copied at 3.9 TB/s, read and written; loads of single elements for a unit reach 2.6.
 """
 
+from functools import reduce
+
 from mlir import ir
 from mlir.dialects import llvm, nvvm, scf
 
@@ -18,25 +20,26 @@ from lowtide.passes.support.problem import element_bits
 
 
 def lower_copy_matrix(context: Context, op: tile.CopyMatrixOp) -> None:
-    """Unit i of the target by thread i of the launch, counted row by row."""
+    """Unit i of the target by thread i of the launch, counted row by row, and in a batch matrix by matrix."""
     build, source, target = context.build, context.get(op.source), context.get(op.target)
     assert isinstance(source, GlobalMatrix) and isinstance(target, GlobalMatrix)
     element = source.element
     element_bytes = element_bits(element) // 8
     count = UNIT_BYTES // element_bytes
-    rows, columns = source.extents
+    columns = source.extents[-1]
     in_row = units_of_row(build, columns, count)
     number = build.add(build.mul(nvvm.BlockIdXOp(build.i32).result, context.threads), context.tid)
-    row = build.udiv(number, in_row)
-    to_row, from_row = (_row_pointer(build, matrix, row) for matrix in (target, source))
+    line = build.udiv(number, in_row)
+    place = _place(build, source, line)
+    to_row, from_row = (_row_pointer(build, matrix, place) for matrix in (target, source))
     # The row's first unit begins that many elements before the row.
-    column = build.sub(build.mul(build.sub(number, build.mul(row, in_row)), count), _within_unit(build, to_row, count))
+    column = build.sub(build.mul(build.sub(number, build.mul(line, in_row)), count), _within_unit(build, to_row, count))
     to, start = (_beyond(build, pointer, column, element) for pointer in (to_row, from_row))
     skipped = _within_unit(build, start, count)
     is_aligned, first = build.eq(skipped, 0), build.sub(column, skipped)
     end = build.add(first, build.select(is_aligned, count, 2 * count))
     is_inside = build.and_(build.sle(0, first), build.sle(end, columns))
-    exists = scf.IfOp(build.ult(row, rows))
+    exists = scf.IfOp(build.ult(place[0], source.extents[0]))
     with ir.InsertionPoint(exists.then_block):
         branch = scf.IfOp(is_inside, has_else=True)
         with ir.InsertionPoint(branch.then_block):
@@ -68,9 +71,22 @@ def _load_unit(build: Builder, pointer: ir.Value, skipped: ir.Value, count: int,
     return elements_from(build, low, branch.results[0], skipped)
 
 
-def _row_pointer(build: Builder, matrix: GlobalMatrix, row: ir.Value) -> ir.Value:
+def _place(build: Builder, matrix: GlobalMatrix, line: ir.Value) -> tuple[ir.Value, ...]:
+    """Where a row lies, counted over all matrices of a batch: the number of its matrix, in a batch, and of the row."""
+    *batch, rows, _ = matrix.extents
+    if not batch:
+        return (line,)
+    number = build.udiv(line, rows)
+    return number, build.sub(line, build.mul(number, rows))
+
+
+def _row_pointer(build: Builder, matrix: GlobalMatrix, place: tuple[ir.Value, ...]) -> ir.Value:
     """The address of a row's first element."""
-    return element_pointer(matrix.pointer, build.mul(build.zext(row, build.i64), matrix.row_stride), matrix.element)
+    steps = [
+        build.mul(build.zext(coordinate, build.i64), stride)
+        for coordinate, stride in zip(place, matrix.strides, strict=True)
+    ]
+    return element_pointer(matrix.pointer, reduce(build.add, steps), matrix.element)
 
 
 def _beyond(build: Builder, pointer: ir.Value, column: ir.Value, element: ir.Type) -> ir.Value:

@@ -22,6 +22,10 @@ from lowtide.passes.support.problem import Problem, problem_in
 WIDEST = 16
 MATRICES = ("a", "b", "d")
 Alignment: TypeAlias = Callable[[str, Schedule, Problem], int]
+PACK_FIELDS: Mapping[str, str] = MappingProxyType(
+    {"a": "mainloop.a.pack", "b": "mainloop.b.pack", "d": "epilogue.pack"}
+)
+"""The field that says whether a matrix is packed."""
 WIDEST_OF_ALL: Mapping[str, int] = MappingProxyType(dict.fromkeys(MATRICES, WIDEST))
 
 
@@ -35,8 +39,7 @@ def alignment_of(name: str, schedule: Schedule, problem: Problem) -> int:
 
 def is_packed(name: str, schedule: Schedule) -> bool:
     """Whether the schedule packs a matrix, `a`, `b` or `d`, that is not aligned."""
-    part = schedule.epilogue if name == "d" else schedule.mainloop.operand(name)
-    return part.pack is PackKind.rows
+    return schedule.get(PACK_FIELDS[name]) is PackKind.rows
 
 
 def moved_alignment(name: str, schedule: Schedule, problem: Problem) -> int:

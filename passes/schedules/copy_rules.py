@@ -6,7 +6,7 @@ from lowtide import targets
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
-from lowtide.passes.schedules.alignment import is_packed, moved_alignment
+from lowtide.passes.schedules.alignment import MATRICES, PACK_FIELDS, is_packed, moved_alignment
 from lowtide.passes.schedules.facts import threads_of
 from lowtide.passes.schedules.tma_rules import boxes
 from lowtide.passes.support.atoms import (
@@ -63,14 +63,10 @@ def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
 
 def packing(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """What is moved by single elements lies aligned wherever it lies."""
-    for name in ("a", "b", "d"):
+    for name in MATRICES:
         element = element_type(problem.d if name == "d" else problem.operand(name)).bytes
-        if is_packed(name, schedule) and problem.is_batched:
-            part = "epilogue" if name == "d" else f"mainloop.{name}"
-            yield f"{part}.pack = rows packs one matrix, not those of a batch; take pack = none"
-        elif is_packed(name, schedule) and moved_alignment(name, schedule, problem) <= element:
-            part = "epilogue" if name == "d" else f"mainloop.{name}"
-            yield f"{part}.pack = rows: {name} is moved by elements, wherever these lie; take pack = none"
+        if is_packed(name, schedule) and moved_alignment(name, schedule, problem) <= element:
+            yield f"{PACK_FIELDS[name]} = rows: {name} is moved by elements, wherever these lie; take pack = none"
 
 
 def _by_producer(schedule: Schedule, problem: Problem) -> Iterator[str]:

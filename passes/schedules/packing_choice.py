@@ -8,23 +8,21 @@ from lowtide.dialects.tile import PackKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
-from lowtide.passes.schedules.alignment import MATRICES, WIDEST, moved_alignment
+from lowtide.passes.schedules.alignment import MATRICES, PACK_FIELDS, WIDEST, moved_alignment
 from lowtide.passes.support.atoms import TMA_RANKS
 from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk
-
-_FIELDS = {"a": "mainloop.a.pack", "b": "mainloop.b.pack", "d": "epilogue.pack"}
 
 
 def follow(schedule: Schedule, problem: Problem) -> Schedule:
     """Decides what is packed."""
     packed = [name for name in MATRICES if _is_packed(name, schedule, problem)]
-    return schedule.filled({_FIELDS[name]: PackKind.rows for name in packed})
+    return schedule.filled({PACK_FIELDS[name]: PackKind.rows for name in packed})
 
 
 def reasons(schedule: Schedule, problem: Problem) -> dict[str, str]:
     """A sentence for each field."""
     return {
-        _FIELDS[
+        PACK_FIELDS[
             name
         ]: f"taken {moved_alignment(name, schedule, problem)} bytes at a time: copied where it lies elsewhere"
         for name in MATRICES
@@ -35,7 +33,7 @@ def reasons(schedule: Schedule, problem: Problem) -> dict[str, str]:
 def _is_packed(name: str, schedule: Schedule, problem: Problem) -> bool:
     by_tma = schedule.consumers > 0 if name == "d" else schedule.mainloop.operand(name).copy in TMA_RANKS
     columns, element = _columns(name, problem), element_type(problem.d if name == "d" else problem.operand(name)).bytes
-    if problem.is_batched or not by_tma or (columns is not None and columns * element % WIDEST == 0):
+    if not by_tma or (columns is not None and columns * element % WIDEST == 0):
         return False
     try:
         return moved_alignment(name, schedule, problem) > element

@@ -18,6 +18,7 @@ from lowtide.interpreter import Loaded, interpret
 PACKED = "a.pack = rows, b.pack = rows, epilogue.pack = rows"
 SMALL = f"grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], stages = 3, {PACKED}"
 BY_TMA = f"grid.tile = [128, 128], stages = 3, epilogue.path = tma, {PACKED}"
+BATCH_BY_TMA = f"grid.tile = [64, 16], k = 64, stages = 2, roles = cooperative(1), path = tma, {PACKED}"
 ROLES = f"grid.tile = [128, 128], stages = 3, epilogue.path = smem, {PACKED}"
 
 #: Elements of padding behind the rows of a, b, d, and bytes by which their bases are off 256
@@ -26,8 +27,8 @@ TIGHT = ((0, 0, 0), (0, 0, 0))
 
 
 @cache
-def kernel(layout: str, target: str, schedule: str, m: int | None = None) -> CompiledKernel:
-    problem = lt.GemmSpec(m=m, n=None, k=None, a="bf16", b="bf16", d="bf16", layout=layout)
+def kernel(layout: str, target: str, schedule: str, m: int | None = None, **more: int | None) -> CompiledKernel:
+    problem = lt.GemmSpec(m=m, n=None, k=None, a="bf16", b="bf16", d="bf16", layout=layout, **more)
     return lt.compile_gemm(problem, target=target, schedule=schedule)
 
 
@@ -39,6 +40,20 @@ def inputs(layout: str, m: int, n: int, k: int, padding: tuple[int, int, int]) -
         name: rng.integers(-3, 4, (rows, columns + more))[:, :columns]
         for name, (rows, columns), more in zip("abd", shapes, padding, strict=True)
     }
+
+
+def batches(layout: str, batch: int, shape: tuple[int, int, int], gaps: tuple[int, int, int]) -> dict[str, Any]:
+    """`inputs` whose rows are apart by 1, 3 and 5, and whose matrices by that many elements more."""
+    given = {}
+    for (name, matrix), gap in zip(inputs(layout, *shape, (1, 3, 5)).items(), gaps, strict=True):
+        rows, columns = matrix.shape
+        stride = matrix.strides[0] // matrix.itemsize
+        whole = np.random.default_rng(batch).integers(-3, 4, batch * (rows * stride + gap))
+        strides = (rows * stride + gap, stride, 1)
+        given[name] = np.lib.stride_tricks.as_strided(
+            whole, (batch, rows, columns), tuple(x * whole.itemsize for x in strides)
+        )
+    return given
 
 
 def run(source: Any, given: dict[str, Any], offsets: tuple[int, ...], seed: int = 0) -> Any:
@@ -98,6 +113,65 @@ def test_a_pass_keeps_the_numbers(name: str) -> None:
     np.testing.assert_array_equal(
         assert_same(step.before, step.after, given, orders=(0, 1)), expected(spec("nt"), given)
     )
+
+
+@pytest.mark.parametrize(
+    ("target", "schedule", "layout"),
+    [("sm_80", SMALL, "tt"), ("sm_80", SMALL, "nn"), ("sm_90a", BATCH_BY_TMA, "tn"), ("sm_90a", BATCH_BY_TMA, "nt")],
+)
+def test_matrices_of_a_batch_lie_anywhere(target: str, schedule: str, layout: str) -> None:
+    """Each operand of its own, at odd strides, or one that all products share; B is copied once then."""
+    compiled = kernel(layout, target, schedule, batch=None)
+    problem = spec(layout, batch=None)
+    for number, level in enumerate(["problem", "cta", "pipelined", "epilogue", "nvvm", "ptx"]):
+        given = batches(layout, 1 + number % 3, (45, 37, 41), (1, 3, 5))
+        if number % 2:
+            given["b"] = np.broadcast_to(given["b"][0], given["b"].shape)
+        np.testing.assert_array_equal(
+            run(level_of(compiled, level), given, APART[1], number), expected(problem, given), err_msg=level
+        )
+
+
+def test_matrices_of_a_batch_that_are_not_aligned_to_each_other_are_copied() -> None:
+    """Their bases and rows are aligned, but for the step from matrix to matrix; one that is shared has none."""
+    compiled = kernel("tn", "sm_80", SMALL, batch=None)
+    broken = compiled.levels["cta"].replace("tile.copy_matrix", "// tile.copy_matrix")
+    ones = np.ones((3, 48, 48), np.int64)
+    given = {name: ones.copy()[:, :40, :40] for name in "abd"}
+    shared = np.broadcast_to(ones[0, :40, :40], (3, 40, 40))
+    apart = np.lib.stride_tricks.as_strided(ones, (3, 40, 40), (8 * (48 * 48 - 4), 8 * 48, 8))
+    for b in (given["b"], shared):
+        np.testing.assert_array_equal(run(broken, {**given, "b": b}, (0, 0, 0)), np.full((3, 40, 40), 40))
+    for name in "ab":
+        with pytest.raises(InterpreterError, match="uninitialised"):
+            run(broken, {**given, name: apart}, (0, 0, 0))
+
+
+#: By what they do: an edit of the copying kernel of a batch at level nvvm, and what is said of it
+BATCH_FAULTS = {
+    "all matrices are taken for the first": (r"arith.extui (%\d+) : i32", "arith.extui %c0_i32 : i32", "race"),
+    "matrices past the last are copied": (r"cmpi ult, (%\d+), %arg3 ", r"cmpi uge, \1, %c0_i32 ", "out of bounds"),
+}
+
+
+@pytest.mark.parametrize("fault", BATCH_FAULTS)
+def test_a_planted_fault_of_the_copy_of_a_batch_is_found(fault: str) -> None:
+    pattern, instead, said = BATCH_FAULTS[fault]
+    text = kernel("tt", "sm_80", SMALL, batch=None).levels["nvvm"]
+    start = text.index("gpu.func @gemm_copy_bf16")
+    planted, count = re.subn(pattern, instead, text[start:])
+    assert count
+    with pytest.raises(InterpreterError, match=said):
+        run(text[:start] + planted, batches("tt", 3, (45, 37, 41), (1, 3, 5)), APART[1])
+
+
+def test_a_workspace_that_products_share_by_mistake_gives_other_numbers() -> None:
+    """What is planted is the step of 0 from matrix to matrix that one of all products has."""
+    text, given = kernel("tt", "sm_80", SMALL, batch=None).levels["cta"], batches("tt", 3, (45, 37, 41), (1, 3, 5))
+    planted, count = re.subn(r"arith.select (%\d+), %c0, (%\d+) : index", r"arith.select \1, %c0, %c0 : index", text)
+    assert count
+    with pytest.raises(InterpreterError, match=r"race|never written|uninitialised"):
+        run(planted, given, APART[1])
 
 
 def aligned_inputs() -> dict[str, Any]:

@@ -11,6 +11,7 @@ from fake_arrays import FakeTorch, InterfaceArray, Tensor, aligned
 from fake_driver import FakeDriver
 from sample_kernel import kernel_from, op, sample_manifest
 
+import lowtide as lt
 from lowtide.errors import LoadError
 from lowtide.runtime import Kernel, compile_host
 
@@ -119,6 +120,41 @@ def test_a_bound_launch_and_another_stream(fake: FakeDriver) -> None:
     kernel(off(InterfaceArray, 40, 64, 1), b, out=d, stream=4)
     copies = [x.values[2] for x in fake.launches[::2]]
     assert copies[0] == copies[1] != copies[2] and launched(fake) == [40, 1] * 3
+
+
+@pytest.fixture(scope="module")
+def batched() -> dict[str, Any]:
+    """The manifest of a kernel that packs batches."""
+    spec = lt.GemmSpec(m=40, n=24, k=40, batch=None, a="f16", b="f16", d="f16")
+    schedule = "a.pack = rows, b.pack = rows, epilogue.pack = rows, grid.tile = [64, 64]"
+    return lt.compile_gemm(spec, target="sm_80", schedule=schedule).manifest
+
+
+def test_a_batch_is_copied_where_its_matrices_are_not_aligned_to_each_other(
+    install_driver: Callable[[FakeDriver], FakeDriver], batched: dict[str, Any]
+) -> None:
+    """Strides and number of matrices of A and of its copy: all, or the one that all products share."""
+    fake = install_driver(FakeDriver(types=("ptr", "i64", "i64", "i32")))
+    kernel = kernel_from(batched)
+
+    def batch(rows: int, columns: int, gap: int) -> Any:
+        step = rows * columns + gap
+        whole = aligned(1, 3 * step)[0]
+        return np.lib.stride_tricks.as_strided(whole, (3, rows, columns), (step * 2, columns * 2, 2))
+
+    b, d = InterfaceArray(batch(24, 40, 0)), InterfaceArray(batch(40, 24, 0))
+    kernel(InterfaceArray(batch(40, 40, 0)), b, out=d)
+    assert len(fake.launches) == 1
+    kernel(InterfaceArray(batch(40, 40, 4)), b, out=d)
+    copy, product = fake.launches[1:]
+    units = 40 * ((40 + 14) // 8)
+    assert (copy.geometry[0], copy.values[1:]) == (-(-3 * units // 256), [1604, 40, 3])
+    assert product.values[1:] == [40 * 64, 64, 3]
+    one = np.lib.stride_tricks.as_strided(aligned(41, 41)[0:, 1:], (3, 40, 40), (0, 41 * 2, 2))
+    kernel(InterfaceArray(one), b, out=d)
+    copy, product = fake.launches[3:]
+    assert (copy.geometry[0], copy.values[1:]) == (-(-units // 256), [0, 41, 1])
+    assert product.values[1:] == [0, 64, 3]
 
 
 def test_only_where_a_base_lies_in_a_unit_is_known_before_the_call() -> None:

@@ -1,7 +1,7 @@
 // RUN: lowtide-opt %s --split-input-file --verify-diagnostics
 
 func.func @host(%a: memref<?xbf16>) {
-  // expected-error @below {{'tile.pack' op takes a matrix whose rows are contiguous, such as memref<?x?xbf16, strided<[?, 1]>>, not 'memref<?xbf16>'}}
+  // expected-error @below {{'tile.pack' op takes a matrix whose rows are contiguous, such as memref<?x?xbf16, strided<[?, 1]>>, or a batch of these, not 'memref<?xbf16>'}}
   %0 = tile.pack %a align(16) : memref<?xbf16>
   return
 }

@@ -22,6 +22,12 @@ func.func @host(%a: !mat, %d: !mat) {
   tile.unpack %1 into %d : !mat
   return
 }
+// CHECK-LABEL: func.func @batch
+// CHECK:         tile.pack %{{.+}} align(16) : memref<?x?x?xbf16, strided<[?, ?, 1]>>
+func.func @batch(%a: memref<?x?x?xbf16, strided<[?, ?, 1]>>) {
+  %0 = tile.pack %a align(16) : memref<?x?x?xbf16, strided<[?, ?, 1]>>
+  return
+}
 // CHECK-LABEL: tile.kernel @copy
 // CHECK:         tile.copy_matrix %{{.+}} to %{{.+}} : memref<?x?xbf16, strided<[?, 1]>>
 tile.kernel @copy(%s: !mat, %t: !mat) {
