@@ -31,6 +31,7 @@ from lowtide.compiler.checking.trials import (
     outcomes,
 )
 from lowtide.compiler.checking.variants import Variant, variants_of
+from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.dialects.levels import Level
 from lowtide.errors import Error
@@ -164,25 +165,28 @@ def _planned(variant: Variant, budget: float, seed: int) -> tuple[Cover, list[Tr
     subject, slowness = variant.subject, _slowness(variant.subject)
     levels = [source.level for source in subject.interpreted]
 
-    def cost(extents: tuple[int, int, int]) -> float:
-        return sum(_seconds(subject, level, extents, slowness) for level in levels)
+    def cost(extents: tuple[int, int, int], matrices: int) -> float:
+        return sum(_seconds(subject, level, extents, matrices, slowness) for level in levels)
 
-    cover = cover_of(subject.schedule, subject.facts, subject.target, cost, budget)
+    operands = [operand.name for operand in subject.spec.operands if operand.kind is not OperandKind.SCALAR]
+    cover = cover_of(subject.schedule, subject.facts, subject.target, cost, budget, operands)
     if not cover.shapes:
         return cover, []
     small = [shape for shape in cover.shapes if shape.extents[2]][:2]
-    first, *others = domains_of(subject.problem, subject.asked((small or cover.shapes)[0].extents))
+    one = (small or cover.shapes)[0]
+    first, *others = domains_of(subject.problem, subject.asked(one.extents), one.batch)
     runs = [(shape, first, seed + at) for at, shape in enumerate(cover.shapes)]
     runs += [(shape, domain, seed + at) for domain in others for at, shape in enumerate(small)]
     places = cycle(subject.places)
     return cover, [
-        Trial(subject.asked(at.extents), at.sms, at.padding, domain, seed, next(places)) for at, domain, seed in runs
+        Trial(subject.asked(at.extents), at.sms, at.padding, domain, seed, next(places), at.batch)
+        for at, domain, seed in runs
     ]
 
 
-def _seconds(subject: Subject, level: str, extents: tuple[int, int, int], slowness: float) -> float:
+def _seconds(subject: Subject, level: str, extents: tuple[int, int, int], matrices: int, slowness: float) -> float:
     """About how long a level takes the interpreter on M, N and K."""
-    seconds = estimated_seconds(extents, subject.schedule.tile_mnk, level)
+    seconds = matrices * estimated_seconds(extents, subject.schedule.tile_mnk, level)
     return _OVERHEAD + seconds * (slowness if Level.named(level) >= Level.ATOMS else 1)
 
 
@@ -199,7 +203,10 @@ def _tasks(variant: Variant, trials: Iterable[Trial], at: int) -> Iterator[_Task
     groups = [group for group in (fast, *((source,) for source in sources if source not in fast)) if group]
     for trial in trials:
         for group in groups:
-            seconds = sum(_seconds(variant.subject, source.level, trial.extents, slowness) for source in group)
+            matrices = 1 if trial.batch is None else trial.batch.matrices
+            seconds = sum(
+                _seconds(variant.subject, source.level, trial.extents, matrices, slowness) for source in group
+            )
             yield _Task(variant.subject.problem, group, trial, seconds, at)
 
 

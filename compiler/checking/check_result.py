@@ -69,7 +69,8 @@ class CheckResult:
     @property
     def verdict(self) -> str:
         """One line."""
-        shapes = len({(outcome.trial.extents, outcome.trial.sms, outcome.trial.padding) for outcome in self.outcomes})
+        trials = [outcome.trial for outcome in self.outcomes]
+        shapes = len({(trial.extents, trial.sms, trial.padding, trial.batch) for trial in trials})
         runs = f"{len(self.outcomes)} runs of {shapes} shapes at {len(self.levels)} levels"
         if self.guilty is not None:
             return f"WRONG at level {self.guilty.level}, by step {self.guilty.step}"
@@ -195,8 +196,7 @@ def _of(verified: Verified) -> str:
 def _shape(shape: Shape | None) -> str:
     if shape is None:
         return ""
-    extents = "x".join(map(str, shape.extents))
-    return f"{extents}, {shape.sms} SM{'' if shape.sms == 1 else 's'}, padding {shape.padding}"
+    return f"{shape.extents_text}, {shape.sms} SM{'' if shape.sms == 1 else 's'}, padding {shape.padding}"
 
 
 def condition_cells(row: Row) -> tuple[str, str, str]:

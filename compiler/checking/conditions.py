@@ -5,7 +5,7 @@ copies, stores and parts of the epilogue are cut. Conditions on work hold of the
 they decide waves, phases of the ring, shares of K and where groups of tiles are cut.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -21,6 +21,7 @@ from lowtide.passes.support.problem import Problem
 from lowtide.targets import COPY_ATOMS, mma_atom
 
 NO_K = "K = 0"
+MATRICES: Sequence[int] = (1, 2, 3)  # of a batch of any number
 _ACCESS_BYTES = 16  # of the wide stores of D
 _RUN = 8  # columns of which the threads of a warp hold a row's neighbours
 
@@ -182,6 +183,7 @@ def shares_of(schedule: Schedule, problem: Problem) -> list[Share]:
         *_order(schedule),
         *_clusters(schedule),
         *_division(schedule),
+        *_batch(schedule, problem),
     ]
 
 
@@ -242,7 +244,7 @@ def _scheduler(schedule: Schedule) -> Iterator[Share]:
         """What CTAs, or clusters, take: tiles, or super-tiles, or where K is divided work items."""
         if divided:
             return _count(work) // (high * wide)
-        return -(-work.rows // high) * -(-work.columns // wide)
+        return -(-work.rows // high) * -(-work.columns // wide) * work.matrices
 
     def fit(work: Work) -> int:
         return work.resident // (high * wide)
@@ -334,6 +336,36 @@ def _division(schedule: Schedule) -> Iterator[Share]:
         yield Share(subject, "whole waves alone", lambda work: _holders(work) == {1} and work.tiles >= work.ctas > 1)
 
 
+def _batch(schedule: Schedule, problem: Problem) -> Iterator[Share]:
+    if not problem.is_batched:
+        return
+    for matrices in MATRICES if problem.batch is None else (problem.batch,):
+        plural = "matrix" if matrices == 1 else "matrices"
+        yield Share("batch", f"{matrices} {plural}", lambda work, n=matrices: work.matrices == n)  # type: ignore[misc]
+    if problem.batch == 1:
+        return
+    yield Share("batch", "matrices of several tiles", lambda work: work.matrices > 1 < work.rows * work.columns)
+    if schedule.grid.scheduler is SchedulerKind.one_shot:
+        return
+    yield Share("batch", "a CTA with tiles of two matrices", lambda work: any(len(own) == 2 for own in _matrices(work)))
+    yield Share(
+        "batch", "a CTA that begins in a later matrix", lambda work: any(min(own) > 0 for own in _matrices(work))
+    )
+    if schedule.k_division is not None and not schedule.k_division.parts:
+        yield Share(
+            "batch",
+            "a CTA with shares of tiles of two matrices",
+            lambda work: any(len({item.matrix for item in own if item.parts > 1}) > 1 for own in work.items),
+        )
+    if schedule.grid.tail is TailKind.halves:
+        yield Share("batch", "halves in a later matrix", lambda work: work.matrices > 1 and work.tiles % work.ctas > 0)
+
+
+def _matrices(work: Work) -> list[set[int]]:
+    """The matrices of which each CTA that has work computes tiles."""
+    return [{item.matrix for item in own} for own in work.items if own]
+
+
 def _holders(work: Work) -> set[int]:
     return {item.parts for items in work.items for item in items}
 
@@ -350,6 +382,17 @@ def least_steps(schedule: Schedule) -> int:
     """Steps of K that a problem must have: `scatter` gives each of its parts one."""
     division = schedule.k_division
     return division.parts if division is not None and division.kind is KDivisionKind.scatter else 0
+
+
+def sharings_of(problem: Problem, operands: Sequence[str]) -> dict[tuple[str, ...], str]:
+    """Which inputs the matrices of a batch may share, and in words; `operands` are those of the epilogue, by name."""
+    if not problem.is_batched:
+        return {}
+    return {
+        (): "each matrix has inputs of its own",
+        ("b", *operands): "B and the epilogue's operands are shared",
+        ("a",): "A is shared",
+    }
 
 
 def paddings_of(problem: Problem) -> dict[int, str]:

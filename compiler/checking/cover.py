@@ -6,17 +6,29 @@ what M, N and K reach into their last tiles. Edges that find no shape get small 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import cycle, product
 
-from lowtide.compiler.checking.conditions import NO_K, Share, axes_of, least_steps, paddings_of, shares_of
+from lowtide.compiler.checking.conditions import (
+    MATRICES,
+    NO_K,
+    Share,
+    axes_of,
+    least_steps,
+    paddings_of,
+    shares_of,
+    sharings_of,
+)
+from lowtide.compiler.checking.interpretation import Batch
 from lowtide.compiler.checking.workload import Work, work_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 
+_MOST_TILES = 6  # of each matrix of a batch; larger ones are tried alone
+
 Extents = tuple[int, int, int]
-Cost = Callable[[Extents], float]
-"""Estimated seconds of a run on M, N and K."""
+Cost = Callable[[Extents, int], float]
+"""Estimated seconds of a run on M, N and K, and so many matrices."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +38,17 @@ class Shape:
     extents: Extents
     sms: int
     padding: int
+    batch: Batch | None = None
+
+    @property
+    def matrices(self) -> int:
+        return 1 if self.batch is None else self.batch.matrices
+
+    @property
+    def extents_text(self) -> str:
+        """`64x32x48`, `3 of 64x32x48` in a batch."""
+        extents = "x".join(map(str, self.extents))
+        return extents if self.batch is None else f"{self.matrices} of {extents}"
 
 
 @dataclass(frozen=True)
@@ -58,7 +81,15 @@ class Blank:
 class _Coverer:
     """The conditions of one schedule and problem."""
 
-    def __init__(self, schedule: Schedule, problem: Problem, target: Target, cost: Cost, budget: float) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        problem: Problem,
+        target: Target,
+        cost: Cost,
+        budget: float,
+        operands: Sequence[str],
+    ) -> None:
         self.schedule = schedule
         self.problem = problem
         self.target = target
@@ -66,6 +97,7 @@ class _Coverer:
         self.budget = budget
         self.axes = axes_of(schedule, problem)
         self.fixed = (problem.m, problem.n, problem.k)
+        self.sharings = sharings_of(problem, operands)
 
     def cover(self) -> Cover:
         shares = shares_of(self.schedule, self.problem)
@@ -76,6 +108,7 @@ class _Coverer:
         for padding, text in paddings.items():
             found = next((shape for shape in shapes if shape.padding == padding), None)
             rows.append(Row("rows", text, found, "" if found else "no shape is left for it"))
+        rows += self._rows_of_batches(shapes)
         return Cover(tuple(shapes), tuple(rows))
 
     def _blanks(self) -> Iterator[Blank]:
@@ -89,13 +122,18 @@ class _Coverer:
         wide = sorted({1, 2, 3, 4, 5, columns, columns + 1, order.columns * columns + 1} - {0})
         counts = [self._counts(0, high), self._counts(1, wide), self._steps()]
         sms = sorted({1, 2, 3, rows * columns, 2 * rows * columns, 3 * rows * columns})
-        for m, n, steps in product(*counts):
+        for m, n, steps, matrices in product(*counts, self._matrices()):
             extents = (m * tiles[0], n * tiles[1], steps * tiles[2])
-            seconds = self.cost(extents)
-            if seconds > self.budget:
+            seconds = self.cost(extents, matrices)
+            if seconds > self.budget or (self.problem.batch is None and matrices > 1 and m * n > _MOST_TILES):
                 continue
             for count in sms:
-                yield Blank(work_of(schedule, self.problem, self.target, m, n, steps, count), extents, seconds)
+                work = work_of(schedule, self.problem, self.target, m, n, steps, count, matrices)
+                yield Blank(work, extents, seconds)
+
+    def _matrices(self) -> Sequence[int]:
+        batch = self.problem.batch
+        return MATRICES if batch is None else (batch,)
 
     def _counts(self, position: int, wanted: Sequence[int]) -> list[int]:
         fixed = self.fixed[position]
@@ -118,7 +156,10 @@ class _Coverer:
         shapes: list[Shape] = []
         blanks, small = list(chosen), self._small()
         left = self.budget - sum(blank.seconds for blank in chosen)
-        while blanks or (left >= small.seconds and (any(queues) or len(shapes) < len(paddings))):
+        batches = self._batches()
+        while blanks or (
+            left >= small.seconds and (any(queues) or len(shapes) < len(paddings) or self._unshared(shapes))
+        ):
             blank = blanks.pop(0) if blanks else small
             left -= small.seconds if blank is small else 0
             extents = []
@@ -129,8 +170,39 @@ class _Coverer:
                 low = low or 0 < rest < axis.tile - 1
                 extents.append(fixed if fixed is not None else whole - (axis.tile - rest if rest else 0))
             padding = paddings[len(shapes) % len(paddings)]
-            shapes.append(Shape((extents[0], extents[1], extents[2]), blank.work.sms, padding))
-        return sorted(dict.fromkeys(shapes), key=lambda shape: self.cost(shape.extents))
+            batch = None
+            if self.sharings:
+                shared, between = next(batches) if blank.work.matrices > 1 else ((), 0)
+                batch = Batch(blank.work.matrices, shared, between)
+            shapes.append(Shape((extents[0], extents[1], extents[2]), blank.work.sms, padding, batch))
+        return sorted(dict.fromkeys(shapes), key=lambda shape: self.cost(shape.extents, shape.matrices))
+
+    def _batches(self) -> Iterator[tuple[tuple[str, ...], int]]:
+        """Ways in which matrices lie, again and again: what they share, close to each other or a row apart."""
+        return ((shared, at % 2) for at, shared in enumerate(cycle(self.sharings)))
+
+    def _rows_of_batches(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        """How matrices of a batch lie, and what they share."""
+        if not self.sharings or self._matrices() == (1,):
+            return
+        several = [(shape, shape.batch) for shape in shapes if shape.batch is not None and shape.matrices > 1]
+        wanted: list[tuple[str, Callable[[Batch], bool]]] = [
+            (text, lambda batch, own=shared: batch.shared == own)  # type: ignore[misc]
+            for shared, text in self.sharings.items()
+        ]
+        wanted.append(("matrices one behind the other", lambda batch: not batch.rows_between))
+        wanted.append(("rows between matrices, which nobody may touch", lambda batch: batch.rows_between > 0))
+        for text, holds in wanted:
+            found = next((shape for shape, batch in several if holds(batch)), None)
+            yield Row("batch", text, found, "" if found else "no shape of several matrices is left for it")
+
+    def _unshared(self, shapes: Sequence[Shape]) -> bool:
+        """Whether some way of sharing has no shape yet."""
+        if self._matrices() == (1,):
+            return False
+        return bool(
+            self.sharings.keys() - {shape.batch.shared for shape in shapes if shape.batch and shape.matrices > 1}
+        )
 
     def _small(self) -> Blank:
         counts = [
@@ -139,8 +211,9 @@ class _Coverer:
             self._counts(2, [max(2, least_steps(self.schedule))])[0],
         ]
         extents = tuple(count * axis.tile for count, axis in zip(counts, self.axes, strict=True))
-        work = work_of(self.schedule, self.problem, self.target, counts[0], counts[1], counts[2], 2)
-        return Blank(work, extents, self.cost(extents))  # type: ignore[arg-type]
+        matrices = next((count for count in self._matrices() if count > 1), 1)
+        work = work_of(self.schedule, self.problem, self.target, counts[0], counts[1], counts[2], 2, matrices)
+        return Blank(work, extents, self.cost(extents, matrices))  # type: ignore[arg-type]
 
     def _ends(self, position: int) -> list[int]:
         """A small set of ends within a tile that meets the conditions on an axis."""
@@ -157,7 +230,7 @@ class _Coverer:
 
     def _work(self, shape: Shape) -> Work:
         rows, columns, steps = (-(-extent // axis.tile) for extent, axis in zip(shape.extents, self.axes, strict=True))
-        return work_of(self.schedule, self.problem, self.target, rows, columns, steps, shape.sms)
+        return work_of(self.schedule, self.problem, self.target, rows, columns, steps, shape.sms, shape.matrices)
 
     def _rows_of_shares(self, shares: Sequence[Share], missed: dict[Share, str], shapes: Sequence[Shape]) -> list[Row]:
         rows = []
@@ -185,9 +258,19 @@ class _Coverer:
         return rows
 
 
-def cover_of(schedule: Schedule, problem: Problem, target: Target, cost: Cost, budget: float) -> Cover:
-    """Shapes that meet the conditions of a complete schedule, whose runs take at most about `budget` seconds."""
-    return _Coverer(schedule, problem, target, cost, budget).cover()
+def cover_of(
+    schedule: Schedule,
+    problem: Problem,
+    target: Target,
+    cost: Cost,
+    budget: float,
+    operands: Sequence[str] = (),
+) -> Cover:
+    """Shapes that meet the conditions of a complete schedule, whose runs take at most about `budget` seconds.
+
+    `operands` names those of the epilogue that are arrays.
+    """
+    return _Coverer(schedule, problem, target, cost, budget, operands).cover()
 
 
 def _meets(share: Share, work: Work) -> bool:

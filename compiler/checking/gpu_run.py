@@ -11,6 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from lowtide import runtime
+from lowtide.compiler.checking.interpretation import batch_of
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import element_type
@@ -25,8 +26,8 @@ _MOST_LAUNCHES = 200
 
 @dataclass(frozen=True)
 class GpuRun:
-    """D (M, N) in float64; a complaint about elements not written, or bytes written beside D ("" for none); and the
-    mean seconds per launch, over `launches` launches."""
+    """D in float64, as it lies; a complaint about elements not written, or bytes written beside D ("" for none); and
+    the mean seconds per launch, over `launches` launches."""
 
     d: np.ndarray[Any, Any]
     complaint: str
@@ -43,9 +44,9 @@ def run_on_gpu(
     """
     loaded = runtime.Kernel(kernel.manifest, kernel.ptx, kernel.cubin)
     context = loaded.module_for(device).context
-    m = inputs["a"].shape[0 if spec.layout[0] == "t" else 1]
-    n = inputs["b"].shape[0 if spec.layout[1] == "n" else 1]
-    shape = (m, n) if spec.d_order == "row" else (n, m)
+    m = inputs["a"].shape[-2 if spec.layout[0] == "t" else -1]
+    n = inputs["b"].shape[-2 if spec.layout[1] == "n" else -1]
+    shape = (*batch_of(spec), *((m, n) if spec.d_order == "row" else (n, m)))
     d = host_array(shape, spec.d, _ROW_ALIGNMENT, None, padding=1)
     with driver.active(context), _Buffers(device) as buffers:
         operands = {
@@ -54,7 +55,7 @@ def run_on_gpu(
         }
         address = buffers.allocate(d.stored.nbytes)
         buffers.copy_in(address, d.stored)
-        out = runtime.Operand(address + GUARD_BYTES, shape, (d.row_stride, 1), spec.d, device)
+        out = runtime.Operand(address + GUARD_BYTES, shape, d.strides, spec.d, device)
         launch = loaded.bind(stream=0, out=out, **operands)
         launch()
         _synchronize()
@@ -123,12 +124,12 @@ class _Buffers:
     def upload(self, array: np.ndarray[Any, Any], dtype: str) -> runtime.Operand:
         """An array, its rows with their padding, as an operand in GPU memory."""
         item = element_type(dtype).bytes
-        row = array.strides[0] // item if array.ndim == 2 else array.shape[0]
+        row = array.strides[-2] // item if array.ndim > 1 else array.shape[0]
         # The view of a padded matrix ends with its last row's padding: `padded_matrix` cut it from whole rows.
-        whole = as_strided(array, (array.shape[0], row), array.strides) if array.ndim == 2 else array
+        whole = as_strided(array, (*array.shape[:-1], row), array.strides)
         address = self.allocate(whole.nbytes)
         self.copy_in(address, whole)
-        strides = (row, 1) if array.ndim == 2 else (1,)
+        strides = tuple(stride // item for stride in array.strides)
         return runtime.Operand(address, array.shape, strides, dtype, self.device)
 
     def copy_in(self, address: int, array: np.ndarray[Any, Any]) -> None:

@@ -7,11 +7,10 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from lowtide.compiler.checking.interpretation import inputs_for, run
+from lowtide.compiler.checking.interpretation import run
 from lowtide.compiler.checking.subjects import Step, Subject, write_level
 from lowtide.compiler.checking.trials import Element, Finding, Outcome, Source, Trial, loaded, op_in, outcomes
 from lowtide.compiler.contexts import make_context
@@ -50,7 +49,7 @@ class Guilty:
             lines.append(f"rule       {self.outcome.message}")
         elif self.outcome.element is not None:
             at = self.outcome.element
-            what = f"d[{at.row}, {at.column}] = {at.got}, should be {at.expected}"
+            what = f"{at.name} = {at.got}, should be {at.expected}"
             plural = " is" if at.count == 1 else "s are"
             lines.append(f"element    {what}; {at.count} element{plural} wrong")
             if self.op:
@@ -145,8 +144,7 @@ class _StoredBy(Trace):
         output = self.output
         if output is None:
             return
-        matrix, row = divmod(self.element.row, output.rows)
-        at = output.start + matrix * output.batch_stride + row * output.stride
+        at = output.start + (self.element.matrix or 0) * output.batch_stride + self.element.row * output.stride
         at += self.element.column * ELEMENT_BYTES[output.dtype]
         starts = np.asarray(span.addresses)
         if ((starts <= at) & (at < starts + span.size)).any():
@@ -159,12 +157,11 @@ def _storing(subject: Subject, source: Source, outcome: Outcome) -> str:
         return ""
     trial, trace = outcome.trial, _StoredBy(outcome.element)
     spec = subject.spec
-    inputs = inputs_for(spec, trial.extents, trial.domain, trial.seed, trial.padding, trial.alignments)
+    inputs = trial.inputs(spec)
     with make_context():
         module = loaded(source)
-        options: dict[str, Any] = {"sms": trial.sms, "seed": trial.seed, "domain": trial.domain}
         try:
-            run(module, spec, inputs, trace=trace, padding=trial.padding, alignments=trial.alignments, **options)
+            run(module, spec, inputs, trace=trace, **trial.how)
         except InterpreterError:
             return ""
     return trace.op

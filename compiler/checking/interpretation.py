@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from mlir import ir
+from numpy.lib.stride_tricks import as_strided
 
 from lowtide import interpreter
 from lowtide.compiler.checking.reference import padded_matrix, random_inputs
@@ -17,7 +19,7 @@ from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.errors import InterpreterError
+from lowtide.errors import InterpreterError, SpecError
 from lowtide.interpreter import Explorer, Loaded, Paths, Report, Trace
 from lowtide.interpreter.host import LEVELS, Progress
 from lowtide.interpreter.numbers.domains import FieldDomain
@@ -45,6 +47,20 @@ LONGEST_SECONDS = 600.0
 ROW_PADDING = 8
 
 
+@dataclass(frozen=True)
+class Batch:
+    """How many matrices a run has, which inputs they share, and how many rows lie between two of them."""
+
+    matrices: int
+    shared: tuple[str, ...] = ()
+    rows_between: int = 0
+
+    def __str__(self) -> str:
+        plural = "matrix" if self.matrices == 1 else "matrices"
+        rows = f", {self.rows_between} more rows after each" if self.rows_between else ""
+        return f"{self.matrices} {plural}{rows}" + (f", {' and '.join(self.shared)} shared" if self.shared else "")
+
+
 def estimated_seconds(extents: tuple[int, int, int], cta: tuple[int, int, int] | None, level: str) -> float:
     """About how long the interpreter takes for a product of (M, N, K) at a level, within a factor of a few.
 
@@ -55,11 +71,13 @@ def estimated_seconds(extents: tuple[int, int, int], cta: tuple[int, int, int] |
     return math.prod(padded) / _SPEED.get(level, min(_SPEED.values()))
 
 
-def check_patience(extents: tuple[int, int, int], cta: tuple[int, int, int] | None, level: str) -> float:
-    """The estimated seconds. Raises InterpreterError if they are more than LONGEST_SECONDS."""
-    seconds = estimated_seconds(extents, cta, level)
+def check_patience(
+    extents: tuple[int, int, int], cta: tuple[int, int, int] | None, level: str, matrices: int = 1
+) -> float:
+    """The estimated seconds, of so many `matrices`. Raises InterpreterError if they are more than LONGEST_SECONDS."""
+    seconds = matrices * estimated_seconds(extents, cta, level)
     if seconds > LONGEST_SECONDS:
-        earlier = [name for name in LEVELS if estimated_seconds(extents, cta, name) <= LONGEST_SECONDS]
+        earlier = [name for name in LEVELS if matrices * estimated_seconds(extents, cta, name) <= LONGEST_SECONDS]
         other = f", an earlier level (--level {earlier[-1]})" if earlier else ""
         raise InterpreterError(
             f"{'x'.join(map(str, extents))} at level {level} takes the interpreter about {duration(seconds)}, more "
@@ -85,15 +103,21 @@ def inputs_for(
     seed: int,
     padding: int = ROW_PADDING,
     alignments: Mapping[str, int] = WIDEST_OF_ALL,
+    batch: Batch | None = None,
 ) -> dict[str, Any]:
     """Random inputs by name, rows `padding` elements further apart than `alignments` need: bytes, of `a`, `b` and `d`.
+
+    `batch` is needed where the spec has one of a number known at run time.
 
     In the domain float: normally distributed, the padding NaN. In exact: small integers. In field: uniform over the
     field, so that two different polynomials of degree d in the inputs agree with a probability of at most d / prime.
     """
     m, n, k = extents
     rng = np.random.default_rng(seed)
-    inputs = random_inputs(spec, m, n, k, rng, row_padding=padding, alignments=alignments)
+    lies: dict[str, Any] = {}
+    if batch is not None:
+        lies = {"batch": batch.matrices, "shared": batch.shared, "batch_padding": batch.rows_between}
+    inputs = random_inputs(spec, m, n, k, rng, row_padding=padding, alignments=alignments, **lies)
     if domain == "float":
         return inputs
     convert = _of_field if domain == FieldDomain.name else _as_integers
@@ -108,14 +132,15 @@ def _as_integers(value: Any, rng: np.random.Generator) -> Any:
 
 
 def _of_field(value: Any, rng: np.random.Generator) -> Any:
-    """As far from row to row as the matrix, in elements."""
+    """As far from row to row, and from matrix to matrix, as the operand, in elements."""
     if not isinstance(value, np.ndarray):
         return float(rng.integers(FieldDomain.prime))
-    if value.ndim == 1:
-        return rng.integers(FieldDomain.prime, size=len(value))
-    rows, columns = value.shape
-    stride = max(columns, value.strides[0] // value.itemsize)  # of no rows it says nothing
-    return rng.integers(FieldDomain.prime, size=(rows, stride))[:, :columns]
+    if 0 in value.shape:
+        return np.zeros(value.shape, np.int64)
+    steps = [stride // value.itemsize for stride in value.strides]
+    size = 1 + sum(step * (extent - 1) for step, extent in zip(steps, value.shape, strict=True))
+    numbers = rng.integers(FieldDomain.prime, size=size)
+    return as_strided(numbers, value.shape, [step * numbers.itemsize for step in steps])
 
 
 def run(
@@ -134,17 +159,20 @@ def run(
     explorer: Explorer | None = None,
     on_progress: Progress = lambda ended, ctas: None,
     max_steps: int = interpreter.MAX_STEPS,
+    batch: Batch | None = None,
 ) -> np.ndarray[Any, Any]:
     """D of a module on the interpreter, from what `inputs_for` gives. Raises InterpreterError.
 
     A, B and D begin at no larger power of two than `alignments` need. Rows of D begin at multiples of its alignment, at
-    least `padding` elements after the row before.
+    least `padding` elements after the row before; `batch` says how matrices of D lie.
     """
-    m = inputs["a"].shape[0 if spec.layout[0] == "t" else 1]
-    n = inputs["b"].shape[0 if spec.layout[1] == "n" else 1]
+    m = inputs["a"].shape[-2 if spec.layout[0] == "t" else -1]
+    n = inputs["b"].shape[-2 if spec.layout[1] == "n" else -1]
+    matrices, between = batch_of(spec, batch), 0 if batch is None else batch.rows_between
     unit = max(1, alignments["d"] // numpy_dtype(spec.d).itemsize)
     rows, columns = (m, n) if spec.d_order == "row" else (n, m)
-    d = padded_matrix(np.zeros((rows, columns)), spec.d, -(-(columns + padding) // unit) * unit)
+    stride = -(-(columns + padding) // unit) * unit
+    d = padded_matrix(np.zeros((*matrices, rows, columns)), spec.d, stride, between)
     operands = {name: value for name, value in inputs.items() if name not in ("a", "b")}
     ordered = {"a": inputs["a"], "b": inputs["b"], "d": d, **operands}
     return interpreter.interpret(
@@ -163,17 +191,26 @@ def run(
     )
 
 
+def batch_of(spec: GemmSpec, batch: Batch | None = None) -> tuple[int, ...]:
+    """D's dimensions before those of a matrix: the number of matrices, or none. Raises SpecError where it is open."""
+    matrices = spec.batch if batch is None else batch.matrices
+    if spec.is_batched and not isinstance(matrices, int):
+        raise SpecError("the batch is a run-time argument of this kernel; say how many matrices it is to be run with")
+    return (matrices,) if spec.is_batched and isinstance(matrices, int) else ()
+
+
 def against_problem(
     spec: GemmSpec,
     target: Target,
     inputs: Mapping[str, Any],
     d: np.ndarray[Any, Any],
     domain: str,
+    batch: Batch | None = None,
 ) -> Verdict:
     """Whether D equals that of the problem, interpreted in the same exact domain."""
     with make_context() as context:
         problem = parse_text(problem_text(spec, target), context, "<problem>")
-        return equality(d, run(problem, spec, inputs, sms=1, seed=0, domain=domain))
+        return equality(d, run(problem, spec, inputs, sms=1, seed=0, domain=domain, batch=batch))
 
 
 def cta_tile(module: ir.Module) -> tuple[int, int, int] | None:

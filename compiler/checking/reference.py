@@ -9,7 +9,7 @@ it says little there. `bound` carries that interval through the epilogue, and ha
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -55,7 +55,7 @@ def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> 
     batch, those without its dimension are shared. Raises `SpecError` for shapes or names that do not fit the spec.
     """
     if spec.is_batched:
-        return np.stack([reference(one, **inputs) for one, inputs in _products(spec, {"a": a, "b": b, **operands})])
+        return np.stack([reference(one, **inputs) for one, inputs in products(spec, {"a": a, "b": b, **operands})])
     left, right = _matrices(spec, a, b)
     given = _operands(spec, operands, left.shape[0], right.shape[1])
     with np.errstate(all="ignore"):
@@ -80,8 +80,8 @@ def reference_with_bound(
 ) -> tuple[np.ndarray, np.ndarray]:
     """`reference` and `error_bound` together, with one product A · B."""
     if spec.is_batched:
-        products = _products(spec, {"a": a, "b": b, **operands})
-        found = [reference_with_bound(one, **inputs) for one, inputs in products]
+        parts = products(spec, {"a": a, "b": b, **operands})
+        found = [reference_with_bound(one, **inputs) for one, inputs in parts]
         return np.stack([values for values, _ in found]), np.stack([bounds for _, bounds in found])
     left, right = _matrices(spec, a, b)
     given = _operands(spec, operands, left.shape[0], right.shape[1])
@@ -145,14 +145,17 @@ def random_inputs(
     row_padding: int = 0,
     alignments: Mapping[str, int] = MappingProxyType({}),
     batch: int | None = None,
+    shared: Collection[str] | None = None,
+    batch_padding: int = 0,
 ) -> dict[str, Any]:
     """Normally distributed `a`, `b` and epilogue operands, by name, for extents `m`, `n`, `k` (`None`: the spec's).
 
     Rows of A and B start at multiples of 16 bytes from the first, as most kernels ask, or of the bytes that
     `alignments` has for "a" and "b"; `row_padding` more elements (rounded up likewise) lie after each, after each row
     of a full operand exactly `row_padding`. Pads hold NaN, so that a read of one shows. Scalars are Python floats. In a
-    `batch` (`None`: the spec's) some inputs, but not A, are drawn to be shared, and have no dimension for
-    it. Raises `SpecError` for extents that contradict the spec's or are unknown.
+    `batch` (`None`: the spec's) the inputs named in `shared` have no dimension for it (`None`: some are drawn, but not
+    A), and `batch_padding` rows of NaN lie after each matrix of the others. Raises `SpecError` for extents that
+    contradict the spec's or are unknown.
     """
     rows_of_d, columns_of_d = _settle(spec, "m", m), _settle(spec, "n", n)
     terms = _settle(spec, "k", k)
@@ -161,13 +164,15 @@ def random_inputs(
     outer = (_settle(spec, "batch", batch),) if spec.is_batched else ()
 
     def count(name: str) -> tuple[int, ...]:
+        if shared is not None:
+            return () if name in shared else outer
         return () if outer and name != "a" and rng.random() < _SHARED else outer
 
     inputs: dict[str, Any] = {}
     for name, dtype, (rows, columns) in (("a", spec.a, of_a), ("b", spec.b, of_b)):
         unit = max(1, alignments.get(name, 16) // element_type(dtype).bytes)
         stride = -(-(columns + row_padding) // unit) * unit
-        inputs[name] = padded_matrix(rng.standard_normal((*count(name), rows, columns)), dtype, stride)
+        inputs[name] = padded_matrix(rng.standard_normal((*count(name), rows, columns)), dtype, stride, batch_padding)
     for operand in spec.operands:
         if operand.kind is OperandKind.SCALAR:
             inputs[operand.name] = float(np.float32(rng.standard_normal()))
@@ -177,20 +182,25 @@ def random_inputs(
             extents.reverse()
         values = rng.standard_normal([*count(operand.name), *extents])
         if operand.kind is OperandKind.FULL:
-            inputs[operand.name] = padded_matrix(values, operand.dtype, values.shape[-1] + row_padding)
+            stride = values.shape[-1] + row_padding
+            inputs[operand.name] = padded_matrix(values, operand.dtype, stride, batch_padding)
         else:
             inputs[operand.name] = values.astype(numpy_dtype(operand.dtype))
     return inputs
 
 
-def padded_matrix(values: np.ndarray, dtype: str, row_stride: int) -> np.ndarray:
-    """`values` (…, columns) in `dtype`, its rows `row_stride` elements apart, NaN between them."""
-    buffer = np.full((*values.shape[:-1], row_stride), np.nan, dtype=numpy_dtype(dtype))
-    buffer[..., : values.shape[-1]] = values.astype(numpy_dtype(dtype))
-    return buffer[..., : values.shape[-1]]
+def padded_matrix(values: np.ndarray, dtype: str, row_stride: int, rows_between: int = 0) -> np.ndarray:
+    """`values` (…, rows, columns) in `dtype`, its rows `row_stride` elements apart, NaN between them.
+
+    As many rows of NaN as `rows_between` says follow each matrix of a batch.
+    """
+    *outer, rows, columns = values.shape
+    buffer = np.full((*outer, rows + rows_between, row_stride), np.nan, dtype=numpy_dtype(dtype))
+    buffer[..., :rows, :columns] = values.astype(numpy_dtype(dtype))
+    return buffer[..., :rows, :columns]
 
 
-def _products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tuple[GemmSpec, dict[str, Any]]]:
+def products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tuple[GemmSpec, dict[str, Any]]]:
     """Each product of a batch as a problem of its own, with its part of each input. Raises SpecError."""
     one = replace(spec, batch=UNBATCHED)
     ranks = {"a": 2, "b": 2} | {operand.name: len(operand.shape(None, None)) for operand in spec.operands}

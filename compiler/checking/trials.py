@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from mlir import ir
 
-from lowtide.compiler.checking.interpretation import inputs_for, run
+from lowtide.compiler.checking.interpretation import Batch, inputs_for, run
 from lowtide.compiler.checking.reference import reference
 from lowtide.compiler.checking.runnable import runnable
 from lowtide.compiler.checking.verdicts import Element, against_float64, equality
@@ -41,7 +41,8 @@ _DEGREES = {"acc": 2, "operand": 1, "const": 0}
 @dataclass(frozen=True)
 class Trial:
     """M, N, K, the number of SMs, elements of padding after each row, the number domain, and the seed, of the inputs
-    and of the order of agents. `aligned`: bytes of which base and rows of A, B and D are multiples, and no more."""
+    and of the order of agents. `aligned`: bytes of which base and rows of A, B and D are multiples, and no more.
+    `batch`: how many matrices there are and how they lie, where the problem has a batch."""
 
     extents: Extents
     sms: int = 2
@@ -49,11 +50,13 @@ class Trial:
     domain: str = FieldDomain.name
     seed: int = 0
     aligned: tuple[int, int, int] = (WIDEST, WIDEST, WIDEST)
+    batch: Batch | None = None
 
     def __str__(self) -> str:
         shape = "x".join(map(str, self.extents))
         plural = "" if self.sms == 1 else "s"
-        return f"{shape} on {self.sms} SM{plural}, rows padded by {self.padding}, {self.domain}, seed {self.seed}"
+        text = f"{shape} on {self.sms} SM{plural}, rows padded by {self.padding}, {self.domain}, seed {self.seed}"
+        return text if self.batch is None else f"{text}, {self.batch}"
 
     @property
     def alignments(self) -> dict[str, int]:
@@ -65,7 +68,29 @@ class Trial:
         """The trial as options of `lowtide interpret`."""
         named = dict(zip(("m", "n", "k"), self.extents, strict=True))
         named |= {"sms": self.sms, "padding": self.padding, "seed": self.seed}
-        return [*(word for name, value in named.items() for word in (f"--{name}", str(value))), "--domain", self.domain]
+        texts = {name: str(value) for name, value in named.items()} | {"domain": self.domain}
+        if self.batch is not None:
+            texts |= {"batch": str(self.batch.matrices), "rows-between": str(self.batch.rows_between)}
+            texts |= {"shared": ",".join(self.batch.shared)} if self.batch.shared else {}
+        if self.aligned != (WIDEST,) * 3:
+            texts["aligned"] = ",".join(map(str, self.aligned))
+        return [word for name, text in texts.items() for word in (f"--{name}", text)]
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """The options of `run`, but for what it fills."""
+        return {
+            "sms": self.sms,
+            "seed": self.seed,
+            "domain": self.domain,
+            "padding": self.padding,
+            "alignments": self.alignments,
+            "batch": self.batch,
+        }
+
+    def inputs(self, spec: GemmSpec) -> dict[str, Any]:
+        """Its random inputs, by name."""
+        return inputs_for(spec, self.extents, self.domain, self.seed, self.padding, self.alignments, self.batch)
 
 
 class Finding(Enum):
@@ -129,7 +154,7 @@ def outcomes(problem: str, sources: Iterable[Source], trial: Trial, observe: boo
         found = spec_of(module)
         if not found.whole:
             raise IRError("the problem's module does not say its epilogue; give one of level problem")
-        inputs = inputs_for(found.spec, trial.extents, trial.domain, trial.seed, trial.padding, trial.alignments)
+        inputs = trial.inputs(found.spec)
         try:
             expected = _expected(module, found.spec, inputs, trial)
         except NotInterpreted as error:
@@ -152,18 +177,8 @@ def _outcome(
     ended = partial(Outcome, source.level, trial)
     try:
         module = loaded(source)
-        options: dict[str, Any] = {"sms": trial.sms, "seed": trial.seed, "domain": trial.domain}
         report = Report()
-        d = run(
-            module,
-            spec,
-            inputs,
-            padding=trial.padding,
-            alignments=trial.alignments,
-            paths=paths,
-            report=report,
-            **options,
-        )
+        d = run(module, spec, inputs, paths=paths, report=report, **trial.how)
         verdict = against_float64(spec, inputs, d) if expected is None else equality(d, expected)
     except NotInterpreted as error:
         return ended(Finding.unknown, str(error))
@@ -183,8 +198,7 @@ def _explored(module: Loaded, spec: GemmSpec, inputs: dict[str, Any], expected: 
 
     def once(explorer: Explorer) -> None:
         report = Report()
-        options: dict[str, Any] = {"sms": trial.sms, "seed": trial.seed, "domain": trial.domain}
-        d = run(module, spec, inputs, padding=trial.padding, report=report, explorer=explorer, **options)
+        d = run(module, spec, inputs, report=report, explorer=explorer, **trial.how)
         verdict = against_float64(spec, inputs, d) if expected is None else equality(d, expected)
         if not verdict.ok or report.timed:
             raise InterpreterError("; ".join(report.timed) or verdict.message)
@@ -199,7 +213,7 @@ def _expected(module: ir.Module, spec: GemmSpec, inputs: dict[str, Any], trial: 
     """
     if trial.domain == FloatDomain.name:
         return None
-    d = run(module, spec, inputs, sms=1, seed=0, domain=trial.domain)
+    d = run(module, spec, inputs, sms=1, seed=0, domain=trial.domain, batch=trial.batch)
     return reference(spec, **inputs) if trial.domain == ExactDomain.name else d
 
 
@@ -208,12 +222,12 @@ def first_fault(found: Iterable[Outcome]) -> Outcome | None:
     return next((outcome for outcome in found if outcome.finding.is_fault), None)
 
 
-def domains_of(problem: str, extents: Extents) -> tuple[str, ...]:
+def domains_of(problem: str, extents: Extents, batch: Batch | None = None) -> tuple[str, ...]:
     """The number domains in which a problem has a value, the strongest check first; `float` is always among them."""
     found = []
     for name in (FieldDomain.name, ExactDomain.name):
         level = Source(str(Level.PROBLEM), problem)
-        (outcome,) = outcomes(problem, [level], Trial(extents, domain=name))
+        (outcome,) = outcomes(problem, [level], Trial(extents, domain=name, batch=batch))
         if outcome.finding is Finding.right:
             found.append(name)
     return (*found, FloatDomain.name)

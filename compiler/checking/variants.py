@@ -17,6 +17,7 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.errors import Error
 from lowtide.interpreter.host import LEVELS
 
+_NAMES = ("m", "n", "k", "batch")
 _PATIENCE = 10.0  # estimated seconds for which a kernel is run at its own extents
 _FREED = (("m", "n", "k"), ("m", "n"), ("m", "k"), ("n", "k"), ("m",), ("n",), ("k",))
 
@@ -33,9 +34,9 @@ class Variant:
 def variants_of(subject: Subject) -> list[Variant]:
     """The compilations that stand for a kernel. Raises Error where none can be run."""
     spec = subject.spec
-    fixed = [name for name in "mnk" if getattr(spec, name) is not None]
+    fixed = [name for name in _NAMES if isinstance(getattr(spec, name), int)]
     if not fixed:
-        return [Variant("any extents", subject)]
+        return [Variant(_extents_text(spec), subject)]
     own = _own(subject, spec)
     if subject.dump is not None:
         if not own:
@@ -55,18 +56,19 @@ def variants_of(subject: Subject) -> list[Variant]:
 
 def _own(subject: Subject, spec: GemmSpec) -> list[Variant]:
     """The kernel itself, where all its extents are fixed and small; one for an extent of 0 is that for any extent."""
-    if None in (spec.m, spec.n, spec.k) or 0 in (spec.m, spec.n, spec.k):
+    if None in (spec.m, spec.n, spec.k, spec.batch) or 0 in (spec.m, spec.n, spec.k):
         return []
     extents = (spec.m or 0, spec.n or 0, spec.k or 0)
     seconds = sum(estimated_seconds(extents, subject.schedule.tile_mnk, source.level) for source in subject.interpreted)
-    return [Variant(_extents_text(spec), subject)] if seconds < _PATIENCE else []
+    matrices = spec.batch if isinstance(spec.batch, int) else 1
+    return [Variant(_extents_text(spec), subject)] if seconds * matrices < _PATIENCE else []
 
 
 def _freed(subject: Subject, spec: GemmSpec, fixed: list[str]) -> Iterator[Variant]:
-    """The same schedule for extents that are given at run time: as many of them as it allows."""
+    """The same schedule for extents that are given at run time: as many of them as it allows, and the batch."""
     seen = set()
     for names in _FREED:
-        free = tuple(name for name in names if name in fixed)
+        free = tuple(name for name in (*names, "batch") if name in fixed)
         if not free or free in seen:
             continue
         seen.add(free)
@@ -93,7 +95,8 @@ def _fixed(subject: Subject, spec: GemmSpec, names: list[str]) -> list[Variant]:
 
 def _small(name: str, subject: Subject, spec: GemmSpec) -> list[int]:
     """Values of an extent: like the spec's in its last tile, and of other numbers of tiles or steps."""
-    tile = subject.schedule.tile_mnk[("nmk" if subject.is_swapped else "mnk").index(name)]
+    tiles = dict(zip("nmk" if subject.is_swapped else "mnk", subject.schedule.tile_mnk, strict=True))
+    tile = tiles.get(name, 1)  # of a batch, a matrix
     extent = getattr(spec, name)
     count, rest = -(-extent // tile), extent % tile
     stages = subject.schedule.mainloop.stages or 2
@@ -115,11 +118,12 @@ def _compiled(subject: Subject, spec: GemmSpec) -> Subject | None:
 
 def _with(spec: GemmSpec, extents: Mapping[str, int | None]) -> GemmSpec:
     """The spec with other extents."""
-    m, n, k = (extents.get(name, getattr(spec, name)) for name in "mnk")
-    return replace(spec, m=m, n=n, k=k)
+    return replace(spec, **{name: extents.get(name, getattr(spec, name)) for name in _NAMES})
 
 
 def _extents_text(spec: GemmSpec) -> str:
-    if (spec.m, spec.n, spec.k) == (None, None, None):
-        return "any extents"
-    return " x ".join("any" if extent is None else str(extent) for extent in (spec.m, spec.n, spec.k))
+    extents = (spec.m, spec.n, spec.k)
+    text = " x ".join("any" if extent is None else str(extent) for extent in extents)
+    if extents == (None, None, None):
+        text = "any extents"
+    return f"{'any number' if spec.batch is None else spec.batch} of {text}" if spec.is_batched else text

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.compiler.checking.reference import Comparison, compare, reference_with_bound
+from lowtide.compiler.checking.reference import compare, products, reference_with_bound
 from lowtide.compiler.spec import GemmSpec
 from lowtide.errors import SpecError
 
@@ -27,6 +27,13 @@ class Element:
     expected: float
     got: float
     count: int
+    matrix: int | None = None  # of a batch
+
+    @property
+    def name(self) -> str:
+        """`d[row, column]`, in a batch `d[matrix, row, column]`."""
+        place = (self.row, self.column) if self.matrix is None else (self.matrix, self.row, self.column)
+        return f"d[{', '.join(map(str, place))}]"
 
 
 @dataclass(frozen=True)
@@ -48,26 +55,29 @@ class Verdict:
         return "ok" if self.ok else "WRONG" if self.is_judged else "NOT JUDGED"
 
 
-def check_memory(m: int, n: int, k: int) -> None:
+def check_memory(m: int, n: int, k: int, matrices: int = 1) -> None:
     """Raise SpecError where the inputs and the check of a product would not fit into this machine's memory."""
-    needed = _BYTES_PER_ELEMENT * (m * k + n * k + m * n)
+    needed = _BYTES_PER_ELEMENT * (m * k + n * k + m * n) * matrices
     present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > present:
+        count = f"{matrices} of " if matrices > 1 else ""
         raise SpecError(
-            f"{m}x{n}x{k} takes about {needed / 2**30:,.0f} GiB of host memory to make and to check, this machine has "
-            f"{present / 2**30:,.0f}; take a smaller problem, or only compile it"
+            f"{count}{m}x{n}x{k} takes about {needed / 2**30:,.0f} GiB of host memory to make and to check, this "
+            f"machine has {present / 2**30:,.0f}; take a smaller problem, or only compile it"
         )
 
 
 def against_float64(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: int = 0) -> Verdict:
-    """D against float64 within the derived bound: all of it, or the first, the last and random rows of a large one."""
+    """D against float64 within the derived bound: all of it, or the first, the last and random rows of a large one; of
+    a large batch the first, the last and random matrices."""
+    k = inputs["a"].shape[-1 if spec.layout[0] == "t" else -2]
+    if spec.is_batched:
+        whole = d.size * k <= _MOST_PRODUCTS
+        return _of_whole(spec, inputs, d) if whole else _of_some_matrices(spec, inputs, d, k, seed)
     m, n = spec.in_rows(d).shape
-    k = inputs["a"].shape[1 if spec.layout[0] == "t" else 0]
     count = min(m, max(16, _MOST_PRODUCTS // max(1, n * k)))
     if count == m:
-        expected, bound = reference_with_bound(spec, **inputs)
-        found = compare(spec, d, expected, bound)
-        return Verdict(found.ok, found.message, found.judged > 0, None if found.ok else _worst(found, d, expected))
+        return _of_whole(spec, inputs, d)
     middle = np.random.default_rng(seed).choice(m - 2, size=count - 2, replace=False) + 1
     rows = np.sort(np.concatenate([[0, m - 1], middle]))
     some = replace(spec, m=None)
@@ -78,9 +88,34 @@ def against_float64(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: i
     return Verdict(found.ok, message, found.judged > 0)
 
 
-def _worst(found: Comparison, d: Array, expected: Array) -> Element:
+def _of_whole(spec: GemmSpec, inputs: Mapping[str, Any], d: Array) -> Verdict:
+    expected, bound = reference_with_bound(spec, **inputs)
+    found = compare(spec, d, expected, bound)
     row, column = found.worst_index
-    return Element(row, column, float(expected[row, column]), float(d[row, column]), found.failed)
+    place = (row, column) if d.ndim == 2 else (*divmod(row, d.shape[1]), column)
+    return Verdict(
+        found.ok, found.message, found.judged > 0, None if found.ok else _at(d, expected, place, found.failed)
+    )
+
+
+def _of_some_matrices(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, k: int, seed: int) -> Verdict:
+    """The verdict on the first matrix that is not right; on the last that was compared, where all are."""
+    count = min(len(d), max(2, _MOST_PRODUCTS // max(1, d[0].size * k)))
+    others = np.random.default_rng(seed).choice(len(d), size=count, replace=False)
+    chosen = {0, len(d) - 1, *others.tolist()[2:]}
+    compared = f"{len(chosen)} of {len(d)} matrices compared"
+    verdict = Verdict(True, compared)
+    for number, (one, own) in enumerate(products(spec, inputs)):
+        if verdict.ok and number in chosen:
+            verdict = against_float64(one, own, d[number], seed)
+            verdict = replace(verdict, message=f"{verdict.message} (matrix {number} of D; {compared})")
+    return verdict
+
+
+def _at(d: Array, expected: Array, place: tuple[int, ...], count: int) -> Element:
+    *matrix, row, column = place
+    right, got = (int(each) if each.dtype.kind in "iu" else float(each) for each in (expected[place], d[place]))
+    return Element(row, column, right, got, count, matrix[0] if matrix else None)
 
 
 def _rows_of(spec: GemmSpec, inputs: Mapping[str, Any], rows: Array) -> dict[str, Any]:
@@ -101,7 +136,8 @@ def equality(d: Array, expected: Array) -> Verdict:
     wrong = np.argwhere(d != expected)
     if not len(wrong):
         return Verdict(True, f"all {d.size} elements are equal")
-    row, column = (int(index) for index in wrong[0])
-    got, right = d[row, column].item(), expected[row, column].item()
-    message = f"{len(wrong)} of {d.size} elements differ; the first: d[{row}, {column}] = {got}, should be {right}"
-    return Verdict(False, message, True, Element(row, column, right, got, len(wrong)))
+    first = _at(d, expected, tuple(map(int, wrong[0])), len(wrong))
+    message = (
+        f"{len(wrong)} of {d.size} elements differ; the first: {first.name} = {first.got}, should be {first.expected}"
+    )
+    return Verdict(False, message, True, first)

@@ -19,7 +19,8 @@ from lowtide.targets import Target
 
 @dataclass(frozen=True)
 class Work:
-    """`rows` × `columns` tiles of `steps` steps of K on `sms` SMs: the work items of each CTA, in order.
+    """`rows` × `columns` tiles of `steps` steps of K in each of `matrices`, on `sms` SMs: the work items of each CTA,
+    in order.
 
     `resident` is how many CTAs a scheduler that keeps them would launch at most; with one CTA per tile, how many run
     at a time. `shared` counts the CTAs that share each tile where K is divided.
@@ -31,6 +32,7 @@ class Work:
     sms: int
     resident: int
     items: tuple[tuple[WorkItem, ...], ...]
+    matrices: int = 1
 
     @property
     def ctas(self) -> int:
@@ -38,7 +40,7 @@ class Work:
 
     @property
     def tiles(self) -> int:
-        return self.rows * self.columns
+        return self.rows * self.columns * self.matrices
 
     @property
     def lengths(self) -> set[int]:
@@ -47,11 +49,18 @@ class Work:
 
 
 def work_of(
-    schedule: Schedule, problem: Problem, target: Target, rows: int, columns: int, steps: int, sms: int
+    schedule: Schedule,
+    problem: Problem,
+    target: Target,
+    rows: int,
+    columns: int,
+    steps: int,
+    sms: int,
+    matrices: int = 1,
 ) -> Work:
-    """The work on a shape of `rows` × `columns` CTA tiles and `steps` steps of K."""
+    """The work on a shape of `rows` × `columns` CTA tiles and `steps` steps of K, or on so many `matrices` of it."""
     resident = _resident(schedule, problem, target, sms)
-    ctas = _grid(schedule, rows, columns, steps, resident)
+    ctas = _grid(schedule, rows, columns, steps, resident, matrices)
     order = schedule.grid.order
     assert order is not None and schedule.grid.scheduler is not None
     division = schedule.k_division
@@ -69,9 +78,10 @@ def work_of(
         for _, part in work_loops(schedule.grid)
     ]
     for cta in range(ctas):
-        taken = (loop.items_of(cta, ctas, (rows, columns), max(steps, 1), schedule.cluster) for loop in loops)
+        tiles, cluster = (rows, columns), schedule.cluster
+        taken = (loop.items_of(cta, ctas, tiles, max(steps, 1), cluster, matrices) for loop in loops)
         items.append(tuple(item for loop in taken for item in loop))
-    return Work(rows, columns, steps, sms, resident, tuple(items))
+    return Work(rows, columns, steps, sms, resident, tuple(items), matrices)
 
 
 def _resident(schedule: Schedule, problem: Problem, target: Target, sms: int) -> int:
@@ -87,10 +97,10 @@ def _resident(schedule: Schedule, problem: Problem, target: Target, sms: int) ->
     return sms * ctas_per_sm(schedule, problem, target)
 
 
-def _grid(schedule: Schedule, rows: int, columns: int, steps: int, resident: int) -> int:
+def _grid(schedule: Schedule, rows: int, columns: int, steps: int, resident: int, matrices: int) -> int:
     """CTAs of the launch."""
     cluster = schedule.cluster[0] * schedule.cluster[1]
-    work = ceil(rows / schedule.cluster[0]) * ceil(columns / schedule.cluster[1])
+    work = ceil(rows / schedule.cluster[0]) * ceil(columns / schedule.cluster[1]) * matrices
     work *= 2 if schedule.grid.tail is TailKind.halves else 1
     division, at_once = schedule.k_division, resident // cluster
     if division is not None:

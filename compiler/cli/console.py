@@ -95,8 +95,13 @@ def seed_or_drawn(seed: int | None) -> int:
 
 
 def problem_line(spec: GemmSpec, extents: Sequence[int | None]) -> str:
-    """`bf16 tn 300x520x264 to bf16, f32 accumulators, operands bias (per_column bf16)`; ? is a run-time extent."""
+    """`bf16 tn 300x520x264 to bf16, f32 accumulators, operands bias (per_column bf16)`; ? is a run-time extent.
+
+    A batch is `3 of 300x520x264`.
+    """
     shape = "x".join("?" if extent is None else str(extent) for extent in extents)
+    if spec.is_batched:
+        shape = f"{'?' if spec.batch is None else spec.batch} of {shape}"
     operands = operands_text(spec)
     order = "" if spec.d_order == "row" else " by columns"
     return f"{spec.a} {spec.layout} {shape} to {spec.d}{order}, {spec.acc} accumulators" + (

@@ -52,23 +52,27 @@ def draw(
     d: options.D = None,
     acc: options.Acc = None,
     layout: options.Layout = None,
+    d_order: options.DOrder = None,
+    batch: options.BatchText = None,
     epilogue: options.Epilogue = None,
     target: options.Target = None,
     schedule: options.ScheduleText = None,
 ) -> None:
     """Draw which thread holds which element, which offset a coordinate has, or what a kernel does (docs/draw.md)."""
     problem = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}
+    problem |= {"d_order": d_order, "batch": batch}
     with busy("drawing") as update:
         if what is not None:
             given = [name for name, value in {**problem, "target": target, "schedule": schedule}.items() if value]
             if given or epilogue:
-                raise Error(f"--{[*given, 'epilogue'][0]} beside {what!r}: it says all that is drawn; leave one out")
+                first = [*given, "epilogue"][0].replace("_", "-")
+                raise Error(f"--{first} beside {what!r}: it says all that is drawn; leave one out")
             draw_what(what, output, part=part, shape=None if shape is None else _shape(shape), show=show)
         else:
             if shape is not None:
                 raise Error("--shape is for a thread-value layout; a kernel says its tiles: choose with --part")
             check_file(output)
-            spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue)
+            spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, batch=batch, d_order=d_order)
             chosen = choose(target)
             text = problem_text(spec, targets.get(chosen.name), resolve_schedule(schedule))
             line("problem", problem_line(spec, (m, n, k)))

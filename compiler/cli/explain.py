@@ -28,6 +28,8 @@ def explain(
     d: options.D = None,
     acc: options.Acc = None,
     layout: options.Layout = None,
+    d_order: options.DOrder = None,
+    batch: options.BatchText = None,
     epilogue: options.Epilogue = None,
     target: options.Target = None,
     schedule: options.ScheduleText = None,
@@ -39,10 +41,11 @@ def explain(
     with busy("compiling") as update:
         if ir_file is not None:
             problem = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}
+            problem |= {"d_order": d_order, "batch": batch}
             options.refuse_beside_file(ir_file, **problem, epilogue=epilogue, schedule=schedule)
             found = explain_ir(ir_file, target, on_progress=on_pass(update))
         else:
-            spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue)
+            spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, batch=batch, d_order=d_order)
             given = resolve_schedule(schedule)
             chosen = choose(target)
             reason = chosen.reason

@@ -1,6 +1,7 @@
 """`lowtide interpret`: run a level, dumped and edited or made here, on random inputs on the CPU, and check D."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,8 +12,9 @@ from mlir import ir
 from lowtide import targets
 from lowtide.compiler.checking import interpretation
 from lowtide.compiler.checking.expected_problem import ExpectedProblem, expected_problem
-from lowtide.compiler.checking.interpretation import check_patience, cta_tile, duration, inputs_for
+from lowtide.compiler.checking.interpretation import check_patience, cta_tile, duration
 from lowtide.compiler.checking.runnable import SUFFIX, Runnable, host_beside, runnable
+from lowtide.compiler.checking.trials import Trial
 from lowtide.compiler.checking.verdicts import Verdict, against_float64, check_memory, equality
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, counted, line, on_ctas, on_pass, problem_line, seed_or_drawn
@@ -49,6 +51,8 @@ def interpret(
     d: options.D = None,
     acc: options.Acc = None,
     layout: options.Layout = None,
+    d_order: options.DOrder = None,
+    batch: options.BatchText = None,
     epilogue: options.Epilogue = None,
     target: options.Target = None,
     schedule: options.ScheduleText = None,
@@ -57,6 +61,9 @@ def interpret(
     seed: options.Seed = None,
     domain: options.NumberDomain = "float",
     padding: options.Padding = interpretation.ROW_PADDING,
+    rows_between: options.RowsBetween = 0,
+    shared: options.Shared = None,
+    aligned: options.Aligned = None,
     force: options.Force = False,
     max_steps: options.MaxSteps = MAX_STEPS,
 ) -> None:
@@ -75,7 +82,7 @@ def interpret(
             if file is None:
                 if against is not None:
                     raise IRError("--against goes with a FILE; the problem of the options is checked against float64")
-                spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue)
+                spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, batch=batch, d_order=d_order)
                 chosen = choose(target)
                 line("target", f"{chosen.name} ({chosen.reason})")
                 text = problem_text(spec, targets.get(chosen.name), resolve_schedule(schedule))
@@ -83,10 +90,14 @@ def interpret(
                 reference = ExpectedProblem(spec, "float64")
             else:
                 given = {"dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout, "epilogue": epilogue}
-                options.refuse_beside_file(file, **given, schedule=schedule)
+                options.refuse_beside_file(file, **given, d_order=d_order, schedule=schedule)
                 given_level = _read(file, target, level, context, on_pass(update))
                 reference = expected_problem(file, given_level.module, against)
-        verdict = _run(given_level, reference, (m, n, k), sms, seed, domain, padding, force, max_steps)
+        lies = options.lies(reference.spec, batch, rows_between, shared)
+        places = alignments_in(given_level.module) if aligned is None else options.alignments(aligned)
+        extents = _extents(reference.spec, (m, n, k))
+        trial = Trial(extents, sms, padding, domain, seed, (places["a"], places["b"], places["d"]), lies)
+        verdict = _run(given_level, reference, trial, force, max_steps)
     line("result", f"{verdict.word}: {verdict.message}")
     line("seed", str(seed))
     if not verdict.ok:
@@ -115,64 +126,45 @@ def _lowered(source: str | Path, target: str | None, level: str, context: ir.Con
     return runnable(level, made[level], made.get(str(Level.LLVM), ""), context)
 
 
-def _run(
-    given_level: Runnable,
-    reference: ExpectedProblem,
-    given: tuple[int | None, ...],
-    sms: int,
-    seed: int,
-    domain: str,
-    padding: int,
-    force: bool,
-    max_steps: int,
-) -> Verdict:
+def _run(given_level: Runnable, reference: ExpectedProblem, trial: Trial, force: bool, max_steps: int) -> Verdict:
     """Interpret, and compare; prints what is run."""
     spec, level, module = reference.spec, given_level.level, given_level.module
-    if reference.module is not None and domain == "float":
+    if reference.module is not None and trial.domain == "float":
         raise IRError(
             f"{reference.name}: rounding differs from level to level; compare with --domain exact, or against a dump "
             f"of level {Level.ATOMS} or earlier, which says the epilogue"
         )
-    extents = _extents(spec, given)
-    check_memory(*extents)
-    seconds = 0.0 if force else check_patience(extents, cta_tile(module), level)
-    alignments = alignments_in(module)
-    inputs = inputs_for(spec, extents, domain, seed, padding, alignments)
-    line("problem", problem_line(spec, extents))
-    line("level", f"{level}, {counted(sms, 'SM')}, numbers: {domain}")
-    line("against", reference.name if domain == "float" or reference.module else "the problem itself, interpreted")
+    matrices = 1 if trial.batch is None else trial.batch.matrices
+    check_memory(*trial.extents, matrices)
+    seconds = 0.0 if force else check_patience(trial.extents, cta_tile(module), level, matrices)
+    inputs = trial.inputs(spec)
+    line("problem", problem_line(spec if trial.batch is None else replace(spec, batch=matrices), trial.extents))
+    line("level", f"{level}, {counted(trial.sms, 'SM')}, numbers: {trial.domain}")
+    by_float64 = trial.domain == "float" or reference.module is not None
+    line("against", reference.name if by_float64 else "the problem itself, interpreted")
     started = time.perf_counter()
     with busy("interpreting") as update:
         progress = on_ctas(update, level, seconds)
         result = interpretation.run(
-            given_level.source,
-            spec,
-            inputs,
-            sms=sms,
-            seed=seed,
-            domain=domain,
-            padding=padding,
-            alignments=alignments,
-            on_progress=progress,
-            max_steps=max_steps,
+            given_level.source, spec, inputs, on_progress=progress, max_steps=max_steps, **trial.how
         )
         elapsed = time.perf_counter() - started
         update("comparing")
-        verdict = _compare(module, reference, inputs, result, domain)
+        verdict = _compare(module, reference, inputs, result, trial)
     line("time", f"{duration(elapsed)} on the CPU")
     return verdict
 
 
 def _compare(
-    module: ir.Module, reference: ExpectedProblem, inputs: dict[str, Any], result: np.ndarray[Any, Any], domain: str
+    module: ir.Module, reference: ExpectedProblem, inputs: dict[str, Any], result: np.ndarray[Any, Any], trial: Trial
 ) -> Verdict:
     spec = reference.spec
-    if domain == "float":
+    if trial.domain == "float":
         return against_float64(spec, inputs, result)
     if reference.module is not None:
-        other = interpretation.run(reference.module, spec, inputs, sms=1, seed=0, domain=domain)
-        return equality(result, other)
-    return interpretation.against_problem(spec, target_of(module), inputs, result, domain)
+        options_: dict[str, Any] = {"sms": 1, "seed": 0, "domain": trial.domain, "batch": trial.batch}
+        return equality(result, interpretation.run(reference.module, spec, inputs, **options_))
+    return interpretation.against_problem(spec, target_of(module), inputs, result, trial.domain, trial.batch)
 
 
 def _extents(spec: GemmSpec, given: tuple[int | None, ...]) -> tuple[int, int, int]:

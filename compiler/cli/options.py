@@ -1,26 +1,30 @@
 """The options that several commands share, and the spec that they describe."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from lowtide.compiler.checking.interpretation import Batch
 from lowtide.compiler.epilogue.ready import READY, ready_epilogue
 from lowtide.compiler.native import NATIVE, WITHOUT_GPU
-from lowtide.compiler.spec import LAYOUTS, GemmSpec
+from lowtide.compiler.spec import D_ORDERS, LAYOUTS, UNBATCHED, GemmSpec, Unbatched
 from lowtide.elements import EPILOGUE_TYPE, kernel_types
-from lowtide.errors import Error
+from lowtide.errors import Error, SpecError
 from lowtide.interpreter.host import LEVELS
 from lowtide.interpreter.numbers.domains import DOMAINS
+from lowtide.passes.schedules.alignment import MATRICES
 from lowtide.targets import accumulator_types, operand_types
 
 _PROBLEM = "The problem"
 _KERNEL = "The kernel"
 _EXECUTION = "The run"
+ANY = "any"
+_SHOWN: Any = {"rich_help_panel": _PROBLEM, "show_default": False}
 
 
 def _problem(name: str, help_: str) -> typer.models.OptionInfo:
-    return typer.Option(name, help=help_, rich_help_panel=_PROBLEM, show_default=False)
+    return typer.Option(name, help=help_, **_SHOWN)
 
 
 def _kernel(name: str, help_: str) -> typer.models.OptionInfo:
@@ -33,6 +37,9 @@ GivenK = Annotated[int, _problem("--k", "Terms of each sum.")]
 M = Annotated[int | None, _problem("--m", "Rows of D; left out, a run-time argument of the kernel.")]
 N = Annotated[int | None, _problem("--n", "Columns of D; likewise.")]
 K = Annotated[int | None, _problem("--k", "Terms of each sum; likewise.")]
+_BATCH = "How many products: A, B and D then have a first dimension of it."
+GivenBatch = Annotated[int | None, typer.Option("--batch", min=1, help=_BATCH, **_SHOWN)]
+BatchText = Annotated[str | None, _problem("--batch", f"{_BATCH} `{ANY}`: a run-time argument of the kernel.")]
 _DTYPES = f"Of A, B and D: {', '.join(operand_types())}. Default bf16. --a, --b, --d override."
 Dtype = Annotated[str | None, _problem("--dtype", _DTYPES)]
 Dtypes = Annotated[
@@ -44,6 +51,7 @@ B = Annotated[str | None, _problem("--b", "Dtype of B.")]
 D = Annotated[str | None, _problem("--d", f"Dtype of D: {', '.join(kernel_types())}.")]
 Acc = Annotated[str | None, _problem("--acc", f"Of the sums: {', '.join(accumulator_types())}. Default f32.")]
 Layout = Annotated[str | None, _problem("--layout", f"How A and B lie: {', '.join(LAYOUTS)}. Default tn.")]
+DOrder = Annotated[str | None, _problem("--d-order", f"How D lies: by {' or '.join(D_ORDERS)}. Default row.")]
 Epilogue = Annotated[str | None, _problem("--epilogue", f"What follows the sums: {', '.join(READY)}.")]
 
 Target = Annotated[
@@ -95,6 +103,28 @@ NumberDomain = Annotated[
         rich_help_panel=_EXECUTION,
     ),
 ]
+RowsBetween = Annotated[
+    int,
+    typer.Option("--rows-between", min=0, help="Rows after each matrix of a batch.", rich_help_panel=_EXECUTION),
+]
+Shared = Annotated[
+    str | None,
+    typer.Option(
+        "--shared",
+        help="Inputs that all products of a batch share, such as a,bias. Default: none.",
+        rich_help_panel=_EXECUTION,
+        show_default=False,
+    ),
+]
+Aligned = Annotated[
+    str | None,
+    typer.Option(
+        "--aligned",
+        help="Bytes of which bases and rows of A, B and D are multiples, such as 2,2,2. Default: what the kernel asks.",
+        rich_help_panel=_EXECUTION,
+        show_default=False,
+    ),
+]
 Padding = Annotated[
     int,
     typer.Option(
@@ -118,6 +148,9 @@ def make_spec(
     acc: str | None = None,
     layout: str | None = None,
     epilogue: str | None = None,
+    *,
+    batch: str | int | None = None,
+    d_order: str | None = None,
 ) -> GemmSpec:
     """The spec that the options describe. Raises SpecError."""
     common = dtype or "bf16"
@@ -131,12 +164,52 @@ def make_spec(
         d=d or common,
         acc=acc or (sums[0] if sums else EPILOGUE_TYPE),
         layout=layout or "tn",
+        batch=make_batch(batch),
+        d_order=d_order or D_ORDERS[0],
         epilogue=ready_epilogue(epilogue or "none"),
     )
+
+
+def make_batch(text: str | int | None) -> int | Unbatched | None:
+    """A spec's batch, from the option. Raises SpecError."""
+    if text is None:
+        return UNBATCHED
+    if text == ANY:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise SpecError(f"--batch {text}: give a number of products, or {ANY} for a run-time argument") from None
+
+
+def lies(spec: GemmSpec, batch: str | None, rows_between: int, shared: str | None) -> Batch | None:
+    """How the matrices of a run lie; None where there is one. Raises SpecError for options that do not fit the spec."""
+    given = make_batch(batch)
+    if not spec.is_batched:
+        if isinstance(given, int) or shared is not None or rows_between:
+            raise SpecError("--batch, --shared and --rows-between: the problem has no batch; leave them out")
+        return None
+    matrices = given if isinstance(given, int) else spec.batch
+    if not isinstance(matrices, int):
+        raise SpecError("the batch is a run-time argument of this kernel; say how many products: --batch")
+    names = () if shared is None else tuple(filter(None, shared.split(",")))
+    own = ("a", "b", *(operand.name for operand in spec.operands))
+    if set(names) - set(own):
+        raise SpecError(f"--shared {shared}: the inputs are {', '.join(own)}")
+    return Batch(matrices, names, rows_between)
+
+
+def alignments(text: str) -> dict[str, int]:
+    """Bytes that A, B and D are aligned to, by name. Raises SpecError for anything but three powers of two to 16."""
+    words = text.split(",")
+    if len(words) != 3 or any(word not in ("1", "2", "4", "8", "16") for word in words):
+        raise SpecError(f"--aligned {text}: give 1, 2, 4, 8 or 16 bytes for each of A, B and D, such as 2,2,16")
+    return dict(zip(MATRICES, map(int, words), strict=True))
 
 
 def refuse_beside_file(file: Path, **options: object) -> None:
     """Raise Error for an option that was given although a file says what it would."""
     given = [name for name, value in options.items() if value is not None]
     if given:
-        raise Error(f"--{given[0]} beside {file}: the file says its problem and its schedule; edit it, or leave it out")
+        option = f"--{given[0].replace('_', '-')}"
+        raise Error(f"{option} beside {file}: the file says its problem and its schedule; edit it, or leave it out")

@@ -1,5 +1,6 @@
 """`lowtide run`: multiply random matrices, on the GPU or the interpreter, and compare with float64."""
 
+import math
 import time
 from dataclasses import dataclass, replace
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import typer
 
 from lowtide.compiler.checking.gpu_run import run_on_gpu
-from lowtide.compiler.checking.interpretation import check_patience, duration, inputs_for
+from lowtide.compiler.checking.interpretation import batch_of, check_patience, duration, inputs_for
 from lowtide.compiler.checking.interpretation import run as interpret
 from lowtide.compiler.checking.runnable import runnable
 from lowtide.compiler.checking.verdicts import Verdict, against_float64, check_memory
@@ -44,6 +45,8 @@ def run(
     d: options.D = None,
     acc: options.Acc = None,
     layout: options.Layout = None,
+    d_order: options.DOrder = None,
+    batch: options.GivenBatch = None,
     epilogue: options.Epilogue = None,
     target: options.Target = None,
     schedule: options.ScheduleText = None,
@@ -61,16 +64,17 @@ def run(
 
     Exit status: 0 within bound, 1 not, 2 where refused.
     """
-    spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue)
+    spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, batch=batch, d_order=d_order)
     if level is not None:
         Level.named(level)
-    check_memory(m, n, k)
+    check_memory(m, n, k, batch or 1)
     seed = seed_or_drawn(seed)
     chosen = choose(target)
     line("problem", problem_line(spec, (m, n, k)))
     line("target", f"{chosen.name} ({chosen.reason})")
     started = time.perf_counter()
-    compiled = replace(spec, m=None, n=None, k=None) if dynamic else spec
+    open_: dict[str, Any] = {"m": None, "n": None, "k": None} | ({"batch": None} if spec.is_batched else {})
+    compiled = replace(spec, **open_) if dynamic else spec
     with busy("compiling") as update:
         kernel = compile_gemm(compiled, chosen.name, schedule, dump_ir, on_progress=on_pass(update))
     line("compiled", f"for {kernel.target.name} in {duration(time.perf_counter() - started)}")
@@ -117,7 +121,7 @@ def _on_gpu(kernel: CompiledKernel, spec: GemmSpec, extents: Extents, seed: int,
         verdict = against_float64(spec, inputs, ran.d, seed)
     if ran.complaint:
         verdict = Verdict(False, ran.complaint)
-    rate = 2.0 * extents[0] * extents[1] * extents[2] / ran.seconds / 1e12
+    rate = 2.0 * math.prod((*batch_of(spec), *extents)) / ran.seconds / 1e12
     return _Ran(gpu.name, f"{duration(ran.seconds)} per launch, {rate:.3g} TFLOP/s (mean of {ran.launches})", verdict)
 
 
@@ -131,7 +135,8 @@ def _on_interpreter(
     force: bool,
     reason: str,
 ) -> _Ran:
-    seconds = 0.0 if force else check_patience(extents, kernel.schedule.tile_mnk, level)
+    matrices = math.prod(batch_of(spec))
+    seconds = 0.0 if force else check_patience(extents, kernel.schedule.tile_mnk, level, matrices)
     inputs: dict[str, Any] = inputs_for(spec, extents, "float", seed)
     started = time.perf_counter()
     with busy("interpreting") as update, make_context() as context:

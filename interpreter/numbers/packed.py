@@ -41,6 +41,8 @@ class Mixed:
             return Mixed(self.condition | condition, blend(condition, value, self.first), self.second)
         if _are_alike(value, self.second):
             return Mixed(self.condition & ~condition, self.first, blend(condition, value, self.second))
+        if isinstance(self.second, Mixed):  # so that there is one of each kind, however often lanes change theirs
+            return Mixed(self.condition & ~condition, self.first, self.second.under(condition, value))
         return Mixed(condition, value, self)
 
     def map(self, function: Callable[[Any], Any]) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mlir import ir
+from mlir.dialects import arith
 
 import lowtide as lt
 from lowtide import targets
@@ -29,6 +30,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.interpreter import Trace, interpret
 from lowtide.passes.atoms.bind_ring_to_cp_async import BindRingToCpAsync
 from lowtide.passes.base import Pass, walk
+from lowtide.passes.cta.tile_to_ctas import TileToCtas
 from lowtide.passes.nvvm.convert_sm_to_nvvm import ConvertSmToNvvm
 from lowtide.passes.smem.assign_smem_layouts import AssignSmemLayouts
 from lowtide.passes.support.problem import Problem
@@ -190,6 +192,56 @@ def test_a_kernel_of_fixed_extents_is_checked_by_the_same_schedule_for_others() 
     assert names == ["any x any x 40", "any x any x 8", "any x any x 24"]
 
 
+def biased(acc, bias: lt.PerColumn, scale: lt.Scalar):
+    return scale * acc + bias
+
+
+def test_a_batch_is_checked_with_one_two_and_three_matrices(tmp_path: Path) -> None:
+    spec = lt.GemmSpec(batch=None, a="bf16", b="bf16", d="bf16", epilogue=biased)
+    result = checked(tmp_path, spec, SMALL + ", scheduler = persistent")
+    assert result.ok, result
+    (verified,) = result.verified
+    rows = {row.text: row.shape for row in verified.conditions if row.subject == "batch"}
+    assert {"1 matrix", "2 matrices", "3 matrices", "a CTA with tiles of two matrices", "A is shared"} <= set(rows)
+    assert None not in rows.values()
+    shared = {outcome.trial.batch.shared for outcome in result.outcomes if outcome.trial.batch is not None}
+    assert shared == {(), ("b", "bias"), ("a",)}
+    assert "any number of any extents" in str(result)
+
+
+@pytest.mark.parametrize(
+    ("store", "operand", "index"),
+    [(tile.ViewOp, 0, 1), (tile.StoreOp, 1, 2)],
+    ids=["one B for all", "one D for all"],
+)
+def test_a_matrix_that_is_not_the_own_one_is_the_fault_of_the_pass_that_chose_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, store: type, operand: int, index: int
+) -> None:
+    """The number of the matrix is 0, of a window of B, or of a store."""
+
+    def plant(op: ir.Operation) -> bool:
+        if op.name != store.OPERATION_NAME or "B" not in str(op.operands[operand]) + "B" * operand:
+            return False
+        with ir.InsertionPoint(op), op.location:
+            op.operands[index] = arith.constant(ir.IndexType.get(), 0)
+        return True
+
+    planted(monkeypatch, TileToCtas, plant)
+    spec = lt.GemmSpec(batch=None, a="bf16", b="bf16", d="bf16")
+    guilty = checked(tmp_path, spec).guilty
+    assert guilty is not None and guilty.outcome.trial.batch is not None
+    assert (guilty.level, guilty.step) == ("cta", "tile-to-ctas")
+    assert guilty.outcome.trial.batch.matrices > 1
+    assert f"--batch {guilty.outcome.trial.batch.matrices}" in guilty.command
+
+
+def test_d_by_columns_is_checked_with_the_shapes_of_the_swapped_product() -> None:
+    spec = lt.GemmSpec(a="bf16", b="bf16", d="bf16", layout="tt", d_order="column", epilogue=residual)
+    result = lt.check(compiled(spec), jobs=1, budget=10.0)
+    assert result.ok, result
+    assert {outcome.trial.extents[2] for outcome in result.outcomes} > {0}
+
+
 def test_a_kernel_that_writes_what_is_not_its_own_is_found() -> None:
     text = compiled().levels["cta"]
     wrong = re.sub(r"(tile.store %\w+ into )%D", r"\1%A", text)
@@ -230,6 +282,10 @@ def test_the_work_that_is_computed_is_the_work_that_is_done(schedule: str, sms: 
     assert done == {cta: places for cta, places in expected.items() if places}
 
 
+def _cost(extents: tuple[int, int, int], matrices: int) -> float:
+    return 1.0 + matrices * math.prod(extents)
+
+
 @pytest.mark.parametrize(
     ("target", "preset", "subjects"),
     [
@@ -252,7 +308,7 @@ def test_every_condition_of_a_schedule_is_met_by_some_shape(target: str, preset:
         (gemm,) = walk(module, tile.GemmOp)
         problem = Problem.of(gemm)
     assert schedule is not None
-    rows = cover_of(schedule, problem, settled, lambda extents: 1.0 + math.prod(extents), 1e12).rows
+    rows = cover_of(schedule, problem, settled, _cost, 1e12).rows
     assert [row for row in rows if row.shape is None] == []
     counts = Counter(row.subject for row in rows)
     assert {subject: counts[subject] for subject in subjects} == subjects

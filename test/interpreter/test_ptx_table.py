@@ -1,11 +1,15 @@
 """The table of PTX instructions: families against numpy, register values, and what is refused."""
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
 from ptx_kernels import kernel, run
 
 from lowtide.errors import InterpreterError
+from lowtide.interpreter.numbers.packed import Mixed, Packed, joined
+from lowtide.interpreter.numbers.registers import Number
 from lowtide.interpreter.ptx.rows import ROWS
 
 _RNG = np.random.default_rng(0)
@@ -217,6 +221,27 @@ setp.lt.u32 %p2, %r4, 32;
 st.global.b32 [%rd11], %r2;"""
     found = run(kernel(body, "x"), {"x": ("f32", np.arange(32))}, domain="exact")["x"]
     np.testing.assert_array_equal(found, np.where(np.arange(32) == 31, 31 * 32, 0))
+
+
+def test_a_register_has_one_part_for_each_kind_of_value_however_often_lanes_change_theirs():
+    """Plain bits, pairs of 16-bit numbers and f32 numbers: a tenth of the lanes takes another kind at each turn."""
+    kinds = [np.zeros(32, np.int32), Packed(np.ones((32, 2)), "bf16"), Number(np.ones(32), "f32")]
+    rng = np.random.default_rng(0)
+    value: Any = kinds[0]
+    last = np.zeros(32, int)
+    for turn in range(1, 301):
+        lanes, kind = rng.random(32) < 0.1, turn % 3
+        last[lanes] = kind
+        value = joined(lanes, kinds[kind], value)
+    found = np.full(32, -1)
+    depth = 0
+    while isinstance(value, Mixed):
+        here = value.condition & (found < 0)
+        found[here] = next(at for at, each in enumerate(kinds) if type(each) is type(value.first))
+        value, depth = value.second, depth + 1
+    found[found < 0] = next(at for at, each in enumerate(kinds) if type(each) is type(value))
+    assert depth == 2
+    np.testing.assert_array_equal(found, last)
 
 
 def test_loads_take_the_type_that_lies_there_and_stores_that_of_the_matrix():

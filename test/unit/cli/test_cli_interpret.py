@@ -49,6 +49,36 @@ def test_interpret_wants_run_time_extents(tmp_path: Path) -> None:
     assert reported(accepted("interpret", file, *SMALL), "problem").startswith("bf16 tn 70x50x40")
 
 
+def test_interpret_takes_a_batch_and_how_its_matrices_lie(tmp_path: Path) -> None:
+    accepted("compile", *SMALL, "--batch", "any", "--epilogue", "bias-relu", "--dump-ir", str(tmp_path))
+    file = str(level_file(tmp_path, "cta"))
+    assert "say how many products: --batch" in refused("interpret", file)
+    lies = ("--batch", "3", "--shared", "b,bias", "--rows-between", "2", "--domain", "exact")
+    output = accepted("interpret", file, *lies)
+    assert reported(output, "problem").startswith("bf16 tn 3 of 70x50x40")
+    assert reported(output, "result") == "ok: all 10500 elements are equal"
+    assert "the inputs are a, b, bias" in refused("interpret", file, "--batch", "3", "--shared", "c")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--shared", "a"), "the problem has no batch"),
+        (("--batch", "some"), "--batch some: give a number of products, or any"),
+        (("--aligned", "3,2,2"), "--aligned 3,2,2: give 1, 2, 4, 8 or 16 bytes"),
+        (("--batch", "2", "--d-order", "column"), "a batch has d_order='row'"),
+    ],
+)
+def test_interpret_refuses_what_says_no_place(options: tuple[str, ...], message: str) -> None:
+    assert message in refused("interpret", *SMALL, "--level", "cta", *options)
+
+
+def test_interpret_lays_matrices_where_no_vector_may_begin() -> None:
+    schedule = ("--schedule", "a.copy = staged.2, b.copy = staged.2, epilogue.store = 2")
+    output = accepted("interpret", *SMALL, "--level", "smem", *schedule, "--aligned", "2,2,2", "--padding", "0")
+    assert reported(output, "result").startswith("ok")
+
+
 def test_interpret_refuses_extents_that_the_file_contradicts(dump: Path) -> None:
     assert "n = 51 contradicts the spec's 50" in refused("interpret", str(level_file(dump, "cta")), "--n", "51")
 

@@ -24,6 +24,20 @@ def test_run_reports_where_it_ran_the_schedule_the_error_and_the_time() -> None:
     assert reported(output, "seed") == "7"
 
 
+@pytest.mark.parametrize(
+    ("options", "problem", "elements"),
+    [
+        (("--batch", "2"), "2 of 70x50x40 to bf16", 7000),
+        (("--batch", "2", "--dynamic"), "2 of 70x50x40 to bf16", 7000),
+        (("--d-order", "column"), "70x50x40 to bf16 by columns", 3500),
+    ],
+)
+def test_run_takes_batches_and_d_by_columns(options: tuple[str, ...], problem: str, elements: int) -> None:
+    output = accepted(*RUN, *options)
+    assert reported(output, "problem") == f"bf16 tn {problem}, f32 accumulators"
+    assert reported(output, "result").startswith(f"ok: all {elements} elements within bound")
+
+
 def test_run_repeats_itself_by_its_seed() -> None:
     def result(seed: str) -> str:
         return reported(accepted(*RUN, "--seed", seed), "result")
