@@ -15,15 +15,15 @@ from lowtide.dialects.tile import KDivisionKind, OperandKind, RasterKind, Schedu
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.alignment import is_packed, moved_alignment
-from lowtide.passes.schedules.facts import runs_ahead
-from lowtide.passes.support.atoms import TMA_RANKS, is_transposed, mma_atom_name
+from lowtide.passes.schedules.facts import multiplying_threads, runs_ahead
+from lowtide.passes.support.atoms import TMA_RANKS, epilogue_rows, is_transposed, mma_atom_name
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import COPY_ATOMS, mma_atom
 
 NO_K = "K = 0"
 MATRICES: Sequence[int] = (1, 2, 3)  # of a batch of any number
 _ACCESS_BYTES = 16  # of the wide stores of D
-_RUN = 8  # columns of which the threads of a warp hold a row's neighbours
+_RUN = 8  # columns of which the threads of a warp hold a row's neighbours, and rows that it stores at once
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,7 @@ def axes_of(schedule: Schedule, problem: Problem) -> tuple[Axis, Axis, Axis]:
     of_k = list(_inside("K", k, f"an mma of depth {k}"))
     edges = {"M": of_m, "N": of_n, "K": of_k}
     edges["N"] += _stores(schedule, problem, parts_n)
+    edges["M"] += _rows(schedule, problem, parts_m)
     for operand in ("a", "b"):
         axis = "K" if not is_transposed(operand, problem.layout) else "M" if operand == "a" else "N"
         edges[axis] += _copies(axis, operand, schedule, problem)
@@ -135,6 +136,26 @@ def _stores(schedule: Schedule, problem: Problem, part: int) -> Iterator[Edge]:
         for edge in edges[1:] if part == _RUN else edges:  # between two stores of a run is as between two runs
             inside = partial(_holds_inside, edge, start, end)
             yield Edge("N", edge.text + where, inside)
+
+
+def _rows(schedule: Schedule, problem: Problem, part: int) -> Iterator[Edge]:
+    """Of the rows that threads store at once, some are left: in each such run of rows, since each has its own guard."""
+    path = schedule.epilogue.path
+    if path is StorePath.tma:
+        return
+    assert schedule.grid.tile is not None
+    rows, run = schedule.grid.tile[0], _RUN
+    if path is not StorePath.direct:
+        access = epilogue_rows(schedule, problem, multiplying_threads(schedule)).rows
+        run = max(1, access.threads * access.vector // access.shape[1])
+    for start in range(0, rows, run):
+        end = min(start + run, rows, start // part * part + part)
+        inside = partial(_is_between, start if run == 1 else start + 1, end)
+        yield Edge("M", f"ends in rows {start} to {end - 1}, which are stored at once", inside)
+
+
+def _is_between(start: int, end: int, rest: int) -> bool:
+    return start <= rest < end
 
 
 def _holds_inside(edge: Edge, start: int, end: int, rest: int) -> bool:

@@ -90,7 +90,8 @@ class Cluster:
     shape: tuple[int, int]
     ctas: list[Cta]
     rounds: int = 0
-    ended: int = 0  # agents, when the barrier was last looked at for that
+    ended: int = 0  # agents
+    settled: int = 0  # how many agents had ended when the barrier was last looked at for that
     arrived: dict[Key, int] = field(default_factory=dict)
     passed: dict[Key, int] = field(default_factory=dict)
     gathered: dict[int, Knowledge] = field(default_factory=dict)
@@ -165,9 +166,8 @@ def wait(state: AgentState, op: Described) -> Steps:
         raise violation(state, op, "waits at the cluster's barrier where it has not arrived")
 
     def is_over() -> bool:
-        ended = sum(len(cta.ended) for cta in cluster.ctas)
-        if cluster.rounds < mine and ended != cluster.ended:
-            cluster.ended = ended
+        if cluster.rounds < mine and cluster.settled != cluster.ended:
+            cluster.settled = cluster.ended
             cluster.settle()
         return cluster.rounds >= mine
 

@@ -22,6 +22,8 @@ arrays (32, *shape), or (1, *shape) where uniform. Pointers: byte addresses as i
 array of the tile's shape. Fragments: array (32, values).
 """
 
+from typing import Any
+
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
 from lowtide.interpreter.numbers.cells import Described
@@ -41,6 +43,16 @@ def run_block(state: AgentState, block: DecodedBlock) -> Steps:
             yield from op.handler(state, op)
         else:
             op.handler(state, op)
+    values = state.values
+    return [values[slot] for slot in block.results]
+
+
+def run_straight(state: AgentState, block: DecodedBlock) -> list[Any]:
+    """As `run_block`, for a block of which no op may wait."""
+    count_steps(state, len(block.ops) + 1)
+    for op in block.ops:
+        state.op = op
+        op.handler(state, op)
     values = state.values
     return [values[slot] for slot in block.results]
 

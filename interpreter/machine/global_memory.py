@@ -122,20 +122,24 @@ class GlobalMemory(Cells):
 
     def snapshot(self) -> tuple[tuple[Buffer, ...], Values]:
         """What `changed_since` compares with: the matrices that are there, and all that they hold."""
-        return tuple(self.buffers), self.payload.copy()
+        return tuple(self.buffers), self.payload[: self.size].copy()
 
     def changed_since(self, snapshot: tuple[tuple[Buffer, ...], Values], output: str) -> str | None:
         """What has changed since: an element of a matrix other than `output`, or a byte that is in no matrix. None
         where nothing has."""
-        outside = np.flatnonzero((self.codes != UNWRITTEN) & ~self._accessible)
-        if outside.size:
-            return f"the byte at offset {int(outside[0])} of {self.space}, which is in no matrix,"
+        outside = (self.codes[: self.size] != UNWRITTEN) & ~self._accessible[: self.size]
+        if outside.any():
+            return f"the byte at offset {int(np.argmax(outside))} of {self.space}, which is in no matrix,"
         buffers, payload = snapshot
         for buffer in buffers:
+            if buffer.name == output or np.array_equal(
+                self.payload[buffer.start : buffer.end], payload[buffer.start : buffer.end]
+            ):
+                continue
             first = _first_bytes(buffer)
             now, then = self.payload[first], payload[first]
             differ = np.argwhere((now != then) & ((now == now) | (then == then)))  # NaN stays NaN
-            if len(differ) and buffer.name != output:
+            if len(differ):
                 row, column = differ[0].tolist()
                 matrix = f"{row // buffer.rows}, " if buffer.count > 1 else ""
                 return f"{buffer.name}[{matrix}{row % buffer.rows}, {column}]"
@@ -146,7 +150,7 @@ class GlobalMemory(Cells):
 
         In a `programmatic` launch only before what an agent does once it knows that the earlier kernels have ended.
         """
-        self._writer, self._reader = np.zeros_like(self._writer), np.zeros_like(self._reader)
+        self._writer, self._reader = np.zeros(len(self._writer), np.int64), np.zeros(len(self._reader), np.int64)
         self._further = {}
         self._clocks = {}
         self._earlier_kernels = {} if programmatic else None
@@ -216,11 +220,14 @@ class GlobalMemory(Cells):
         self._epoch[units] = self._clocks[access.cta].epoch(access.warp) + 1
 
     def _grow(self, size: int) -> None:
+        """Arrays may be longer than memory is, so that they seldom grow."""
         for name in ("payload", "codes", "_accessible", *self.state):
             array = getattr(self, name)
-            longer = np.zeros(self.entries(size) if name in self.state else padded(size), array.dtype)
-            longer[: len(array)] = array
-            setattr(self, name, longer)
+            wanted = self.entries(size) if name in self.state else padded(size)
+            if len(array) < wanted:
+                longer = np.zeros(max(wanted, 2 * len(array)), array.dtype)
+                longer[: len(array)] = array
+                setattr(self, name, longer)
         self.size = size
 
     def _check_written(self, access: Access, addresses: Ints, unwritten: Values) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.clocks import Clocks
 from lowtide.interpreter.machine.global_memory import GlobalMemory
+from lowtide.interpreter.machine.readers import Reads
 from lowtide.interpreter.numbers.cells import (
     ELEMENT_BYTES,
     IN_FLIGHT,
@@ -41,6 +42,9 @@ from lowtide.interpreter.numbers.cells import (
     padded,
     thread_name,
 )
+
+_LISTED = 256
+"""Spans that an agent has written and not shown to the async proxy: of more, it is not remembered which they are."""
 
 
 @dataclass(slots=True)
@@ -72,7 +76,7 @@ class SharedMemory(Cells):
     there. `spans` are those that several CTAs share.
     """
 
-    state = ("_write_epoch", "_writer", "_write_site", "_shown_epoch", "_read_epoch", "_reader", "_read_site")
+    state = ("_write_epoch", "_writer", "_write_site", "_shown_epoch")
 
     def __init__(
         self,
@@ -88,7 +92,10 @@ class SharedMemory(Cells):
             raise InterpreterError(f"a CTA of {warps} warps; at most {WARPS}: launch with fewer threads")
         self.clocks = Clocks(warps, names)
         self.open_reads: list[list[OpenRead]] = [[] for _ in range(warps)]  # of each reader, oldest first
-        self._reader_clocks = np.arange(warps)  # readers are the agents, and what reads on nobody's behalf
+        self._reader_clocks = list(range(warps))  # readers are the agents, and what reads on nobody's behalf
+        self._reads: dict[int, Reads] = {}  # by reader
+        # What the async proxy may not see yet, by the agent that wrote it and the span; None where there is too much.
+        self._hidden: dict[int, dict[int, Span] | None] = {}
         self._objects: list[Buffer] = []
         self._fixed = size is not None
         units = self.entries(self.size)
@@ -97,10 +104,6 @@ class SharedMemory(Cells):
         self._write_site: NDArray[np.uint16] = np.zeros(units, np.uint16)
         # The epoch of the fence that showed a write to the async proxy, + 1; 0 where nothing is hidden from it.
         self._shown_epoch: NDArray[np.int32] = np.zeros(units, np.int32)
-        readers = warps + warps // 4  # an asynchronous one for each warpgroup
-        self._read_epoch: NDArray[np.int32] = np.zeros((readers, units), np.int32)  # + 1; 0 never read
-        self._reader: NDArray[np.uint8] = np.zeros((readers, units), np.uint8)  # lane
-        self._read_site: NDArray[np.uint16] = np.zeros((readers, units), np.uint16)
 
     def place(self, name: str, start: int, size: int) -> None:
         """Name `size` bytes from `start`. Buffers may overlap: the one placed last gives the name in messages.
@@ -116,21 +119,31 @@ class SharedMemory(Cells):
             for field in ("payload", "codes", *self.state):
                 array = getattr(self, field)
                 wanted = self.entries(end) if field in self.state else padded(end)
-                more = [(0, 0)] * (array.ndim - 1) + [(0, wanted - array.shape[-1])]
-                setattr(self, field, np.pad(array, more))
+                setattr(self, field, np.pad(array, (0, wanted - len(array))))
+            for reads in self._reads.values():
+                reads.extend(self.entries(end))
             self.size = end
         self.buffers.append(Buffer(name, start, end))
 
     def add_reader(self, name: str) -> tuple[int, int]:
         """An asynchronous reader that is not an agent: its number among readers, and its clock."""
         clock = self.clocks.add_source(name)
-        if len(self._reader_clocks) == len(self._read_epoch):
-            for field in ("_read_epoch", "_reader", "_read_site"):
-                array = getattr(self, field)
-                setattr(self, field, np.concatenate((array, np.zeros_like(array[:1]))))
-        self._reader_clocks = np.append(self._reader_clocks, clock)
+        self._reader_clocks.append(clock)
         self.open_reads.append([])
         return len(self._reader_clocks) - 1, clock
+
+    def refine(self, unit: int) -> None:
+        """Keep state, and what readers have read, for units of at most so many bytes."""
+        factor = self.unit // unit
+        super().refine(unit)
+        for reads in self._reads.values() if factor > 1 else ():
+            reads.refine(factor)
+
+    def _reads_of(self, reader: int) -> Reads:
+        found = self._reads.get(reader)
+        if found is None:
+            found = self._reads[reader] = Reads(self.entries(self.size))
+        return found
 
     def claim(self, name: str, start: int, size: int) -> None:
         """From now on these bytes belong to an object that ordinary accesses may not touch."""
@@ -192,22 +205,29 @@ class SharedMemory(Cells):
 
         `reader` is who reads them, where not the agent.
         """
-        reader = access.warp if reader is None else reader
-        read = OpenRead(access, self.span(access, addresses, ELEMENT_BYTES[dtype] * count))
+        payload, span = self.seen(access, addresses, dtype, count)
+        return payload, self.opened(access, span, reader)
+
+    def see(self, access: Access, addresses: Ints, size: int) -> Span:
+        """Bytes that are about to be read through the async proxy. Raises where the agent's op may not read them."""
+        span = self.span(access, addresses, size)
         lane = lane_column(access)
-        self._check_writers(access, read.span, lane, "reads", "read after write")
-        self._check_shown(access, read.span, lane, "reads")
-        payload = self._read(access, read.span, dtype, count)
+        self._check_writers(access, span, lane, "reads", "read after write")
+        self._check_shown(access, span, lane, "reads")
+        return span
+
+    def seen(self, access: Access, addresses: Ints, dtype: str, count: int) -> tuple[Values, Span]:
+        """As `open_read`, of bytes that nobody opens yet: `opened` does that with the span."""
+        span = self.see(access, addresses, ELEMENT_BYTES[dtype] * count)
+        return self._read(access, span, dtype, count), span
+
+    def opened(self, access: Access, span: Span, reader: int | None = None) -> OpenRead:
+        """From now on the bytes may be read by the async proxy, until `close_reads`."""
+        reader = access.warp if reader is None else reader
+        read = OpenRead(access, span)
         self.open_reads[reader].append(read)
         self._note_read(reader, read, IN_FLIGHT)
-        return payload, read
-
-    def check_open_read(self, access: Access, read: OpenRead) -> None:
-        """As `open_read`, of what another agent has opened for the same reader: raises where this one may not read."""
-        read.span = self.renewed(read.span)
-        lane = lane_column(access)
-        self._check_writers(access, read.span, lane, "reads", "read after write")
-        self._check_shown(access, read.span, lane, "reads")
+        return read
 
     def close_reads(self, reader: int, reads: Sequence[OpenRead], epoch: int, lane: int = WHOLE_AGENT) -> None:
         """These reads of a reader are done, in this epoch of it; `lane` is who knows it without a barrier."""
@@ -220,20 +240,31 @@ class SharedMemory(Cells):
 
     def _note_read(self, reader: int, read: OpenRead, epoch: int, lane: int = WHOLE_AGENT) -> None:
         read.span = self.renewed(read.span)
-        self._read_epoch[reader][read.span.units] = epoch
-        self._reader[reader][read.span.units] = lane
-        self._read_site[reader][read.span.units] = self.site(read.access, read.span)
+        self._reads_of(reader).note(read.span.units, epoch, lane, self.site(read.access, read.span))
 
     def fence_proxy(self, access: Access) -> None:
         """fence.proxy.async by these lanes (all of the agent when None): shows what they wrote to the async proxy.
 
         Not what their cp.async, which writes as the threads do, has yet to fill.
         """
-        hidden = (self._shown_epoch == IN_FLIGHT) & (self._writer // LANES == access.warp)
-        hidden &= self._write_epoch != IN_FLIGHT
+        written = self._hidden.get(access.warp, {})
+        if written is None:
+            self._hidden[access.warp] = None if self._show(access, slice(None)) else {}
+        else:
+            left = {at: span for at, span in written.items() if self._show(access, self.renewed(span).units)}
+            self._hidden[access.warp] = left
+
+    def _show(self, access: Access, units: Any) -> bool:
+        """Show what the access's lanes wrote there. Whether something of their agent's stays hidden."""
+        writer = self._writer[units]
+        mine = (self._shown_epoch[units] == IN_FLIGHT) & (writer // LANES == access.warp)
+        shown = mine & (self._write_epoch[units] != IN_FLIGHT)
         if access.lanes is not None:
-            hidden &= np.isin(self._writer % LANES, access.lanes)
-        self._shown_epoch[hidden] = self.clocks.epoch(access.warp) + 1
+            shown &= np.isin(writer % LANES, access.lanes)
+        epochs = self._shown_epoch[units]
+        epochs[shown] = self.clocks.epoch(access.warp) + 1
+        self._shown_epoch[units] = epochs
+        return bool(np.count_nonzero(mine) > np.count_nonzero(shown))
 
     def _check_shown(self, access: Access, span: Span, lane: Any, verb: str) -> None:
         """Raise for bytes of threads that the async proxy may not see yet."""
@@ -257,27 +288,28 @@ class SharedMemory(Cells):
         warp, lane, units = access.warp, lane_column(access), span.units
         self._check_writers(access, span, lane, "reads", "read after write")
         epoch = self.clocks.epoch(warp) + 1
-        read_epoch, reader = self._read_epoch[warp], self._reader[warp]
-        if lane is WHOLE_AGENT:
-            reader[units] = WHOLE_AGENT
-        else:
-            again = (read_epoch[units] == epoch) & (reader[units] != lane)
-            reader[units] = lane
+        reads = self._reads_of(warp)
+        again = None if lane is WHOLE_AGENT else (reads.epoch[units] == epoch) & (reads.lane[units] != lane)
+        reads.note(units, epoch, lane, self.site(access, span))
+        if again is not None:  # several lanes in one epoch: each is another thread than the rest
             if not span.is_disjoint:
-                again |= reader[units] != lane
-            if np.count_nonzero(again):  # several lanes in one epoch: each is another thread than the rest
-                reader[units[again]] = WHOLE_AGENT
-        read_epoch[units] = epoch
-        self._read_site[warp][units] = self.site(access, span)
+                again |= reads.lane[units] != lane
+            if np.count_nonzero(again):
+                reads.lane[units[again]] = WHOLE_AGENT
         for read in self.open_reads[warp]:
             read.span = self.renewed(read.span)
-            read_epoch[read.span.units] = IN_FLIGHT
+            reads.epoch[read.span.units] = IN_FLIGHT
 
     def _before_write(self, access: Access, span: Span) -> None:
         warp, lane, units = access.warp, lane_column(access), span.units
         self._check_writers(access, span, lane, "writes", "write after write")
         self._check_readers(access, span, lane)
         thread = warp * LANES + lane
+        hidden = self._hidden.setdefault(warp, {})
+        if hidden is not None:
+            hidden[id(span)] = span
+            if len(hidden) > _LISTED:
+                self._hidden[warp] = None
         self._writer[units] = thread
         self._write_site[units] = self.site(access, span)
         self._write_epoch[units] = self.clocks.epoch(warp) + 1
@@ -317,29 +349,31 @@ class SharedMemory(Cells):
             self.fail(access, span.addresses, row, byte, rule)
 
     def _check_readers(self, access: Access, span: Span, lane: Any) -> None:
-        known = self.clocks.known[access.warp][self._reader_clocks]
-        stored = self._read_epoch[: len(known)].take(span.units, axis=1)  # (readers, n, units)
-        racing = stored > known[:, None, None]
-        if not np.count_nonzero(racing):
-            return
-        if access.warp < self.clocks.warps:  # not an agent of another CTA
-            reader = self._reader[access.warp][span.units]
-            racing[access.warp] &= (reader != lane) | (reader == WHOLE_AGENT)
-        if racing.any():
-            reading, row, unit = (int(index[0]) for index in np.nonzero(racing))
-            byte = unit * span.unit
-            at = int(span.addresses[row]) + byte
-            who = self._thread_name(self._reader_clocks[reading] * LANES + int(self._reader[reading, at // self.unit]))
-            by, reader_clock = (
-                self.by(int(self._read_site[reading, at // self.unit])),
-                int(self._reader_clocks[reading]),
-            )
-            remedy = self._remedy(access, reader_clock)
+        known = self.clocks.known[access.warp]
+        for reader in sorted(self._reads):
+            reads, clock = self._reads[reader], self._reader_clocks[reader]
+            if (IN_FLIGHT if self.open_reads[reader] else reads.latest) <= known[clock]:
+                continue  # the warp knows of all that it has read
+            stored = reads.epoch[span.units]
+            racing = stored > known[clock]
+            if reader == access.warp and access.warp < self.clocks.warps:  # not an agent of another CTA
+                by = reads.lane[span.units]
+                racing &= (by != lane) | (by == WHOLE_AGENT)
+            if np.count_nonzero(racing):
+                self._fail_read(access, span, racing, reader, bool(stored[racing][0] == IN_FLIGHT))
+
+    def _fail_read(self, access: Access, span: Span, racing: Values, reader: int, is_open: bool) -> NoReturn:
+        """Raise for a write of what a reader has read, or may still read."""
+        row, byte = span.first(racing)
+        at, reads, clock = int(span.addresses[row]) + byte, self._reads[reader], self._reader_clocks[reader]
+        who = self._thread_name(clock * LANES + int(reads.lane[at // self.unit]))
+        if is_open:
+            rule = f"race (write after read): writes what {who} may still read by {self._open_op(reader, at)}"
+            rule += "; let it wait for that group, and then a barrier or an mbarrier's phase come before this"
+        else:
+            by, remedy = self.by(int(reads.site[at // self.unit])), self._remedy(access, clock)
             rule = f"race (write after read): writes what {who} read, with no barrier between; it read{by}; {remedy}"
-            if stored[reading, row, unit] == IN_FLIGHT:
-                rule = f"race (write after read): writes what {who} may still read by {self._open_op(reading, at)}"
-                rule += "; let it wait for that group, and then a barrier or an mbarrier's phase come before this"
-            self.fail(access, span.addresses, row, byte, rule)
+        self.fail(access, span.addresses, row, byte, rule)
 
     def _remedy(self, access: Access, other: int) -> str:
         """What would order an access after one of another thread, by the clock that counts that one."""
@@ -352,8 +386,10 @@ class SharedMemory(Cells):
     def _open_op(self, warp: int, at: int) -> str:
         """The op of an agent whose read of a byte is open."""
         for read in self.open_reads[warp]:
-            if ((read.span.addresses <= at) & (at < read.span.addresses + read.span.size)).any():
-                return read.access.op.describe()
+            addresses, ops = read.span.addresses, read.access.ops or (read.access.op,)
+            rows = np.flatnonzero((addresses <= at) & (at < addresses + read.span.size))
+            if rows.size:
+                return ops[int(rows[0]) * len(ops) // len(addresses)].describe()
         return "an asynchronous op"
 
     def _thread_name(self, thread: int) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from mlir import ir
 
 from lowtide.dialects.locations import place_of
+from lowtide.interpreter.program.batches import flat
 from lowtide.interpreter.program.dependence import waits
 from lowtide.interpreter.program.graphs import Branch, Edge, Graph
 from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Program
@@ -115,7 +116,7 @@ def _side(branch: Branch, edge: Edge) -> str:
 
 
 def _walk(block: DecodedBlock) -> Iterator[DecodedOp]:
-    for op in block.ops:
+    for op in flat(block.ops):
         yield op
         for region in op.regions:
             yield from _walk(region)

@@ -60,6 +60,7 @@ def _whole(state: AgentState, program: Program) -> Steps:
     if copies and state.op is not None:  # the next CTA on this SM may have its shared memory
         raise violation(state, state.op, f"ends with {copies} copies by cp.async in flight; wait for them before")
     cta.ended.add(state.warp)
+    cta.cluster.ended += 1
     if len(cta.ended) == len(state.machine.seats):
         for check in cta.at_end:
             check(state)

@@ -5,6 +5,7 @@ By .aligned all threads of the warpgroup must execute the same instruction (PTX 
 synchronised: the n-th such instruction of each must be the same, with the same operands.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import whole_warp
 from lowtide.interpreter.machine.teams import WARPGROUP
 from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.program.batches import NotTogether
 
 _RULE = "the four warps of a warpgroup must execute the same instruction (.aligned)"
 
@@ -66,6 +68,20 @@ def meet(state: AgentState, op: Described, *operands: Any) -> tuple[int, int]:
     if len(meeting.warps) == WARPGROUP:
         del rendezvous.open[place]
     return group, warp
+
+
+def meet_together(state: AgentState, ops: Sequence[Described], operands: Sequence[tuple[Any, ...]]) -> None:
+    """As `meet`, for instructions one after the other. Raises NotTogether, and nobody has met, where one is refused."""
+    group, warp = divmod(state.warp, WARPGROUP)
+    rendezvous: Rendezvous | None = state.cta.rendezvous.get(group)
+    if rendezvous is None or state.mask is not None:
+        raise NotTogether
+    for place, (op, given) in enumerate(zip(ops, operands, strict=True), rendezvous.counts[warp]):
+        meeting = rendezvous.open.get(place)
+        if meeting is not None and (meeting.op is not op or meeting.operands != given):
+            raise NotTogether
+    for op, given in zip(ops, operands, strict=True):
+        meet(state, op, *given)
 
 
 def _check_all_met(ending: AgentState, rendezvous: Rendezvous) -> None:

@@ -28,7 +28,7 @@ from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Described
 Values = NDArray[Any]
 Ints = NDArray[np.int64]
 
-_ROWS = 16  # of the accumulators that one warp holds
+ROWS = 16  # of the accumulators that one warp holds
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Warpgroup:
     clock: int
     committed: list[int] = field(default_factory=lambda: [0] * WARPGROUP)
     reads: dict[int, list[OpenRead]] = field(default_factory=dict)
-    shared: dict[int, tuple[OpenRead, Any]] = field(default_factory=dict)  # B of a wgmma, by its number, for all warps
+    shared: dict[int, Values] = field(default_factory=dict)  # B of a wgmma, by its number, for all warps
     started: list[int] = field(default_factory=lambda: [0] * WARPGROUP)  # wgmma, by each warp
 
 
@@ -124,10 +124,10 @@ def multiply(
     whole_warp(state, op)
     bits = [uniform(state, op, value) for value in descriptors]
     warpgroup, warp = _warpgroup(state, op, *bits)
-    rows = range(_ROWS * warp, _ROWS * (warp + 1))
+    rows = range(ROWS * warp, ROWS * (warp + 1))
     left = _open(state, op, product, warpgroup, bits[0], rows, 0)
     right = _open_shared(state, op, product, warpgroup, bits[1])
-    matrix = np.zeros((_ROWS, product.n), left.dtype)
+    matrix = np.zeros((ROWS, product.n), left.dtype)
     if acc is not None:
         matrix.reshape(-1)[product.places] = acc
     result = state.machine.domain.dot(left, right, matrix, product.accumulator)
@@ -139,55 +139,80 @@ def multiply(
 
 def _open_shared(state: AgentState, op: Described, product: Product, warpgroup: Warpgroup, bits: int) -> Values:
     """B, which the four warps read alike: the first opens it, so that it stays as it is, and each must see it."""
-    warp = state.warp % WARPGROUP
-    number = warpgroup.started[warp]
-    warpgroup.started[warp] += 1
-    if number not in warpgroup.shared:
-        right = _open(state, op, product, warpgroup, bits, range(product.n), 1)
-        warpgroup.shared[number] = warpgroup.reads[warpgroup.committed[warp]][-1], right
-        return right
-    read, right = warpgroup.shared[number]
-    state.cta.shared.check_open_read(state.access(op), read)
-    if min(warpgroup.started) > number:
-        del warpgroup.shared[number]
+    number = warpgroup.started[state.warp % WARPGROUP]
+    right = warpgroup.shared.get(number)
+    if right is None:
+        right = warpgroup.shared[number] = _open(state, op, product, warpgroup, bits, range(product.n), 1)
+    else:
+        addresses = operand_addresses(state, op, product, bits, range(product.n), 1)
+        state.cta.shared.see(state.access(op), addresses, 16)
+    started(state, warpgroup, 1)
     return right
+
+
+def started(state: AgentState, warpgroup: Warpgroup, count: int) -> None:
+    """The warp has started so many more wgmma; of those that all four have, B is no longer kept."""
+    first = min(warpgroup.started)
+    warpgroup.started[state.warp % WARPGROUP] += count
+    for number in range(first, min(warpgroup.started)):
+        del warpgroup.shared[number]
 
 
 def _open(
     state: AgentState, op: Described, product: Product, warpgroup: Warpgroup, bits: int, rows: range, which: int
 ) -> Values:
     """Rows of A (`which` 0) or B, (rows, k), by its descriptor; they stay open until a wait covers the group."""
-    descriptor = MatrixDescriptor.decode(bits)
-    if descriptor.base_offset:
-        raise violation(
-            state, op, f"base offset {descriptor.base_offset}: let the operand begin where its swizzle does"
-        )
-    if descriptor.span and descriptor.start % (8 * descriptor.span) >= descriptor.span:
-        raise violation(
-            state,
-            op,
-            f"an operand that starts at shared memory address {descriptor.start:#x}, inside a swizzle's pattern, with "
-            f"base offset 0; let its rows begin at a multiple of {8 * descriptor.span}",
-        )
-    dtype, k_major = product.dtypes[which], product.k_major[which]
-    width = ELEMENT_BYTES[dtype]
-    run = 16 // width
-    # A descriptor has no room for the CTA's rank in its cluster: it names the CTA's own shared memory.
-    addresses = _addresses(product.k, width, descriptor, rows, k_major) + window(state.cta.rank)
-    shared, group = state.cta.shared, warpgroup.committed[state.warp % WARPGROUP]
-    payload, read = shared.open_read(state.access(op), addresses, dtype, run, warpgroup.reader)
+    addresses = operand_addresses(state, op, product, bits, rows, which)
+    dtype, group = product.dtypes[which], warpgroup.committed[state.warp % WARPGROUP]
+    payload, read = state.cta.shared.open_read(
+        state.access(op), addresses, dtype, 16 // ELEMENT_BYTES[dtype], warpgroup.reader
+    )
     warpgroup.reads.setdefault(group, []).append(read)
-    if k_major:
-        return payload.reshape(len(rows), product.k)
-    return payload.reshape(len(rows) // run, product.k, run).swapaxes(1, 2).reshape(len(rows), product.k)
+    return matrix_of(product, payload, len(rows), which)
+
+
+def operand_addresses(state: AgentState, op: Described, product: Product, bits: int, rows: range, which: int) -> Ints:
+    """The addresses of the runs of 16 bytes that a descriptor says of rows of A (`which` 0) or B.
+
+    Raises InterpreterError for a descriptor that the instruction does not take.
+    """
+    if fault := fault_of(bits):
+        raise violation(state, op, fault)
+    return addresses_of(product, (bits,), rows, which, state.cta.rank)
+
+
+def matrix_of(product: Product, payload: Values, rows: int, which: int) -> Values:
+    """Rows of A (`which` 0) or B, (rows, k), from its runs of 16 bytes."""
+    if product.k_major[which]:
+        return payload.reshape(rows, product.k)
+    run = 16 // ELEMENT_BYTES[product.dtypes[which]]
+    return payload.reshape(rows // run, product.k, run).swapaxes(1, 2).reshape(rows, product.k)
 
 
 @lru_cache(maxsize=1024)
-def _addresses(k: int, width: int, descriptor: MatrixDescriptor, rows: range, k_major: bool) -> Ints:
-    """Those of the operand's runs of 16 bytes, in the window of rank 0."""
-    depth = np.arange(k)
+def fault_of(bits: int) -> str:
+    """Why the instruction does not take a descriptor; nothing where it does."""
+    descriptor = MatrixDescriptor.decode(bits)
+    if descriptor.base_offset:
+        return f"base offset {descriptor.base_offset}: let the operand begin where its swizzle does"
+    if descriptor.span and descriptor.start % (8 * descriptor.span) >= descriptor.span:
+        return (
+            f"an operand that starts at shared memory address {descriptor.start:#x}, inside a swizzle's pattern, with "
+            f"base offset 0; let its rows begin at a multiple of {8 * descriptor.span}"
+        )
+    return ""
+
+
+@lru_cache(maxsize=1024)
+def addresses_of(product: Product, descriptors: tuple[int, ...], rows: range, which: int, rank: int) -> Ints:
+    """The runs of 16 bytes that legal descriptors say of rows of A (`which` 0) or B, of one after the other.
+
+    A descriptor has no room for the CTA's rank in its cluster: it names the CTA's own shared memory.
+    """
+    width, k_major, depth = ELEMENT_BYTES[product.dtypes[which]], product.k_major[which], np.arange(product.k)
     chunks = (np.array(rows), depth[:: 16 // width]) if k_major else (np.array(rows[:: 16 // width]), depth)
-    return descriptor.addresses(*chunks, width, k_major).reshape(-1)
+    found = [MatrixDescriptor.decode(bits).addresses(*chunks, width, k_major).reshape(-1) for bits in descriptors]
+    return np.concatenate(found) + window(rank)
 
 
 def commit(state: AgentState, op: Described) -> None:
@@ -224,8 +249,13 @@ def wait(state: AgentState, op: Described, pending: int) -> Steps:
 def _warpgroup(state: AgentState, op: Described, *operands: Any) -> tuple[Warpgroup, int]:
     """The agent's warpgroup, which executes the op together, and which of its warps it is."""
     number, warp = meet(state, op, *operands)
+    return warpgroup_of(state, number), warp
+
+
+def warpgroup_of(state: AgentState, number: int) -> Warpgroup:
+    """A warpgroup of the agent's CTA, by its number."""
     found = state.cta.warpgroups
     if number not in found:
         found[number] = Warpgroup(*state.cta.shared.add_reader(f"wgmma of warpgroup {number}"))
     group: Warpgroup = found[number]
-    return group, warp
+    return group

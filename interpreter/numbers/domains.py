@@ -11,7 +11,7 @@ Float casts may overflow to infinity on purpose: run under `numpy.errstate(all="
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
@@ -122,6 +122,12 @@ class FloatDomain:
             return (wide_a @ wide_b + c).astype(np.float64)
         return self.round(a @ b.swapaxes(-1, -2) + c, dtype)
 
+    def dots(self, a: Sequence[Values], b: Sequence[Values], c: Values, dtype: str) -> Values:
+        """Products (M, K) by (N, K), each of which is added to what the one before gives, the first to c: (M, N)."""
+        for left, right in zip(a, b, strict=True):
+            c = self.dot(left, right, c, dtype)
+        return c
+
     def maximum(self, x: Values, y: Values) -> Values:
         """The larger; NaN where either is (arith.maximumf)."""
         return np.maximum(x, y)
@@ -223,6 +229,9 @@ class ExactDomain(FloatDomain):
         if bound < 2.0**53:  # then every partial sum is exact in float64, whose product is the fast one
             return (a.astype(np.float64) @ b.swapaxes(-1, -2).astype(np.float64)).astype(np.int64) + c
         return a @ b.swapaxes(-1, -2) + c
+
+    def dots(self, a: Sequence[Values], b: Sequence[Values], c: Values, dtype: str) -> Values:
+        return self.dot(np.concatenate(a, axis=1), np.concatenate(b, axis=1), c, dtype)
 
     def max_number(self, x: Values, y: Values) -> Values:
         return np.maximum(x, y)

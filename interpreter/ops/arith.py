@@ -128,12 +128,15 @@ _DIVIDING: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
 }
 
 
-@OPS.implements(*_DIVIDING)
+def _prepare_scalar(op: DecodedOp, program: Program) -> None:
+    op.data = element_of(op.result_types[0])
+
+
+@OPS.implements(*_DIVIDING, prepare=_prepare_scalar)
 def dividing(state: AgentState, op: DecodedOp) -> None:
-    function, is_unsigned = _DIVIDING[op.name]
-    scalar = element_of(op.result_types[0])
+    (function, is_unsigned), scalar = _DIVIDING[op.name], op.data
     x, y = (np.asarray(v, np.int64) if isinstance(v, np.ndarray) else v for v in _operands(state, op))
-    if np.any(np.asarray(y) == 0):
+    if not (y.all() if isinstance(y, np.ndarray) else y):
         raise violation(state, op, "a division by zero has no value; guard the divisor")
     if is_unsigned:  # as signed 64-bit numbers that hold the unsigned ones; 64-bit operands are never that large here
         x, y = (_widen(v, scalar) for v in (x, y))
@@ -144,10 +147,6 @@ def _widen(value: Any, scalar: Scalar) -> Any:
     if isinstance(value, np.ndarray):
         return value & ((1 << scalar.bits) - 1) if scalar.bits < 64 else value
     return unsigned(value, scalar)
-
-
-def _prepare_scalar(op: DecodedOp, program: Program) -> None:
-    op.data = element_of(op.result_types[0])
 
 
 @OPS.implements("arith.minui", "arith.maxui", prepare=_prepare_scalar)

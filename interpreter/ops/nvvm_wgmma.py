@@ -7,17 +7,20 @@ would copy registers that a wgmma may still write.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine import wgmma
+from lowtide.interpreter.machine import wgmma, wgmma_chains
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.pending import PendingRegisters, check_done, hand_to
+from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
 
@@ -59,7 +62,30 @@ def fence(state: AgentState, op: DecodedOp) -> None:
     wgmma.fence(state, op)
 
 
-@OPS.implements("nvvm.wgmma.mma_async", prepare=_prepare_mma)
+def _is_chain(ops: Sequence[DecodedOp]) -> bool:
+    """Whether each adds to what the one before it gives."""
+    adds = all(op.data.is_scaled for op in ops[1:])
+    return adds and all(op.operands[0] == before.results[0] for before, op in pairwise(ops))
+
+
+def _chains(state: AgentState, batch: Batch) -> None:
+    ops, values = batch.ops, state.values
+    acc, plan = values[ops[0].operands[0]], ops[0].data
+    if not batch.data or (acc.user is not None if isinstance(acc, PendingRegisters) else not state.fenced):
+        raise NotTogether
+    registers = _registers(acc, plan.product.n // 2) if plan.is_scaled else None
+    descriptors = [(values[op.operands[1]], values[op.operands[2]]) for op in ops]
+    result, group = wgmma_chains.multiply(state, ops, plan.product, descriptors, registers)
+    if isinstance(acc, PendingRegisters):
+        hand_to(state, ops[0], acc)
+    for op, user in zip(ops, (*ops[1:], None), strict=True):  # until a wait, a register is read by none of them
+        values[op.results[0]] = PendingRegisters(result, user, group)
+
+
+_CHAINS = Bulk(_chains, key=lambda op: op.data.product, prepare=_is_chain, chained=True)
+
+
+@OPS.implements("nvvm.wgmma.mma_async", prepare=_prepare_mma, bulk=_CHAINS)
 def mma_async(state: AgentState, op: DecodedOp) -> None:
     plan: _Plan = op.data
     acc, *descriptors = (state.values[slot] for slot in op.operands[:3])

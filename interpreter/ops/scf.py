@@ -4,13 +4,15 @@ Divergent branches run one after the other under a mask, and results are joined 
 trip counts per lane runs under a mask until the last lane leaves it.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState, Steps
-from lowtide.interpreter.machine.execution import run_block, violation
+from lowtide.interpreter.machine.execution import count_steps, run_block, run_straight, violation
 from lowtide.interpreter.numbers.blending import blend
+from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Program
 
@@ -65,35 +67,102 @@ def _divergent_for(
 
 
 def _prepare_if(op: DecodedOp, program: Program) -> None:
-    """The names of the roles that the branches are, where they are roles."""
+    """The names of the roles that the branches are, where they are roles. Most ifs run no op that waits."""
     op.data = op.attributes.get("roles")
+    if op.data is None and all(map(_is_straight, op.regions)):
+        op.handler, op.resumable = straight_if, False
+        guarded = op.regions[0].ops
+        if len(guarded) == 1 and not op.results and isinstance(guarded[0], DecodedOp) and guarded[0].bulk is not None:
+            op.bulk = _GUARDED
+
+
+def _is_straight(block: DecodedBlock) -> bool:
+    """Whether a block only computes, and accesses memory."""
+    return all(
+        not op.resumable and (op.bulk is not None or not op.acts or op.handler is straight_if) for op in block.ops
+    )
 
 
 @OPS.implements("scf.if", prepare=_prepare_if)
 def if_(state: AgentState, op: DecodedOp) -> Steps:
-    condition = state.values[op.operands[0]]
-    outer = state.mask
-    if isinstance(condition, np.ndarray):
-        taken = condition if outer is None else condition & outer
-        count = np.count_nonzero(taken)
-        rest = (len(taken) if outer is None else np.count_nonzero(outer)) - count
-        if state.machine.paths is not None:
-            state.machine.paths.branch(op, bool(count), bool(rest))
-        if count and rest:
-            state.mask = taken
-            first = yield from run_block(state, op.regions[0])
-            state.mask = ~condition if outer is None else ~condition & outer
-            second = yield from run_block(state, op.regions[1])
-            state.mask = outer
-            _assign(state.values, op.results, [blend(taken, x, y) for x, y in zip(first, second, strict=True)])
-            return
-        condition = bool(count)
-    elif state.machine.paths is not None:
-        state.machine.paths.branch(op, bool(condition), not condition)
+    outer, results = state.mask, []
+    sides = _sides(state, op)
     if op.data is not None:
-        state.role = op.data[0 if condition else 1]
-    results = yield from run_block(state, op.regions[0 if condition else 1])
-    _assign(state.values, op.results, results)
+        state.role = op.data[sides[0][0]]
+    for number, state.mask in sides:
+        results.append((yield from run_block(state, op.regions[number])))
+    state.mask = outer
+    _join(state, op, sides, results)
+
+
+def straight_if(state: AgentState, op: DecodedOp) -> None:
+    """scf.if whose sides are straight."""
+    outer, results = state.mask, []
+    sides = _sides(state, op)
+    for number, state.mask in sides:
+        results.append(run_straight(state, op.regions[number]))
+    state.mask = outer
+    _join(state, op, sides, results)
+
+
+def _sides(state: AgentState, op: DecodedOp) -> list[tuple[int, Any]]:
+    """The sides that are taken: the number of the region, and the lanes that take it."""
+    condition, outer = state.values[op.operands[0]], state.mask
+    if not isinstance(condition, np.ndarray):
+        taken, rest = bool(condition), not condition
+    else:
+        mask = condition if outer is None else condition & outer
+        count = np.count_nonzero(mask)
+        taken, rest = bool(count), bool((len(mask) if outer is None else np.count_nonzero(outer)) - count)
+    if state.machine.paths is not None:
+        state.machine.paths.branch(op, taken, rest)
+    if taken and rest:
+        return [(0, mask), (1, ~condition if outer is None else ~condition & outer)]
+    return [(0 if taken else 1, outer)]
+
+
+def _join(state: AgentState, op: DecodedOp, sides: list[tuple[int, Any]], results: list[list[Any]]) -> None:
+    """The results of the sides that were taken, joined by lane."""
+    if len(results) == 1:
+        _assign(state.values, op.results, results[0])
+    else:
+        blended = [blend(sides[0][1], x, y) for x, y in zip(*results, strict=True)]
+        _assign(state.values, op.results, blended)
+
+
+def _guarded(state: AgentState, batch: Batch) -> None:
+    """Ifs that all active lanes take, each to execute one op of one kind: these run as one."""
+    for op in batch.ops:
+        condition = state.values[op.operands[0]]
+        if not np.all(
+            condition if state.mask is None or not isinstance(condition, np.ndarray) else condition[state.mask]
+        ):
+            raise NotTogether
+    inner: Batch = batch.data
+    inner.bulk.run(state, inner)
+    if state.machine.paths is not None:
+        for op in batch.ops:
+            state.machine.paths.branch(op, True, False)
+    count_steps(state, 2 * len(batch.ops))
+
+
+def _guarded_op(op: DecodedOp) -> DecodedOp:
+    return op.regions[0].ops[0]
+
+
+def _kind_of_guarded(op: DecodedOp) -> Any:
+    inner = _guarded_op(op)
+    assert inner.bulk is not None
+    return inner.bulk, inner.bulk.key(inner)
+
+
+def _together(ops: Sequence[DecodedOp]) -> Batch:
+    guarded = tuple(map(_guarded_op, ops))
+    assert guarded[0].bulk is not None
+    return Batch(guarded, guarded[0].bulk)
+
+
+_GUARDED = Bulk(_guarded, _kind_of_guarded, prepare=_together)
 
 
 @OPS.implements("scf.while")

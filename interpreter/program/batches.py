@@ -8,8 +8,8 @@ or cannot run as one, changes nothing and is run again op by op, so that the mes
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -24,14 +24,15 @@ class NotTogether(Exception):
 class Bulk:
     """How ops of a kind run as one: `run(state, batch)`, for those whose `key` is equal.
 
-    `accesses`: they access memory, and so keep their order among accesses of other kinds. `prepare` works out what does
-    not depend on values, for `batch.data`.
+    `accesses`: they access memory, and so keep their order among accesses of other kinds. `chained`: each may take what
+    one before it gives. `prepare` works out what does not depend on values, for `batch.data`.
     """
 
     run: Callable[..., None]
     key: Callable[[Any], Hashable]
     accesses: bool = True
     prepare: Callable[[Sequence[Any]], Any] = lambda ops: None
+    chained: bool = False
 
 
 class Instruction(Protocol):
@@ -80,7 +81,7 @@ def batched(ops: Sequence[Any]) -> tuple[Any, ...]:
     result: list[Any] = []
     stretch: list[Any] = []
     for op in ops:
-        if op.resumable or op.regions or (op.acts and op.bulk is None):
+        if op.resumable or (op.bulk is None and (op.regions or op.acts)):
             result += (*_of_stretch(stretch), op)
             stretch = []
         else:
@@ -108,7 +109,7 @@ def _of_stretch(ops: Sequence[Any]) -> Sequence[Any]:
             result.append(ops[number])
             release(number)
         if special:
-            chosen = _together(ops, special, waiting)
+            chosen = _together(ops, special, waiting, following)
             result.append(ops[chosen[0]] if len(chosen) == 1 else _batch([ops[number] for number in chosen]))
             taken = set(chosen)
             special = [number for number in special if number not in taken]
@@ -117,16 +118,19 @@ def _of_stretch(ops: Sequence[Any]) -> Sequence[Any]:
     return result
 
 
-def _together(ops: Sequence[Any], special: list[int], waiting: list[int]) -> list[int]:
+def _together(ops: Sequence[Any], special: list[int], waiting: list[int], following: list[list[int]]) -> list[int]:
     """The first of the ops that are left, and those that may run with it."""
     first = next(number for number in special if not waiting[number])
     bulk = ops[first].bulk
     key = bulk.key(ops[first])
-    chosen = []
+    chosen: list[int] = []
+    given: Counter[int] = Counter()  # by op, how many of those that it waits for are chosen
     for number in special:
         other = ops[number].bulk
-        if other is bulk and not waiting[number] and bulk.key(ops[number]) == key:
+        if other is bulk and waiting[number] == given[number] and bulk.key(ops[number]) == key:
             chosen.append(number)
+            if bulk.chained:
+                given.update(following[number])
         elif bulk.accesses and other.accesses:
             break
     return chosen
@@ -136,14 +140,33 @@ def _batch(ops: list[Any]) -> Batch:
     return Batch(tuple(ops), ops[0].bulk)
 
 
+def flat(ops: Iterable[Any]) -> Iterator[Any]:
+    """Ops as they stand in the IR, those of a batch one by one."""
+    for op in ops:
+        if isinstance(op, Batch):
+            yield from op.ops
+        else:
+            yield op
+
+
+def _read_by(op: Any) -> Iterator[int]:
+    """The slots that an op and those in its regions read."""
+    yield from op.operands
+    for region in op.regions:
+        yield from region.results
+        for inner in region.ops:
+            yield from _read_by(inner)
+
+
 def _dependences(ops: Sequence[Any]) -> tuple[list[int], list[list[int]]]:
     """How many ops each must wait for, and which wait for it: through slots that are written, read, written again."""
     waiting, following = [0] * len(ops), [[] for _ in ops]  # type: list[int], list[list[int]]
     writer: dict[int, int] = {}
     readers: dict[int, list[int]] = {}
     for number, op in enumerate(ops):
-        before = {writer[slot] for slot in op.operands if slot in writer}
-        for slot in op.operands:
+        reads = op.operands if not op.regions else tuple(_read_by(op))
+        before = {writer[slot] for slot in reads if slot in writer}
+        for slot in reads:
             readers.setdefault(slot, []).append(number)
         for slot in op.results:
             before.update(readers.pop(slot, ()))

@@ -14,11 +14,11 @@ Two kinds of branches may depend on what varies:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from lowtide.interpreter.program.batches import Batch
+from lowtide.interpreter.program.batches import flat
 from lowtide.interpreter.program.graphs import EXIT, Branch, Edge, Graph
 from lowtide.interpreter.program.program import DecodedBlock, Program
 
@@ -113,7 +113,7 @@ class _Flow:
                 self.found.append(Dependence(op.describe(), self.varying[slot].describe(), what))
 
     def block(self, block: DecodedBlock) -> None:
-        for op in _flat((*block.invariant, *block.ops)):
+        for op in flat((*block.invariant, *block.ops)):
             if op.regions:
                 self.structured(op)
             else:
@@ -164,7 +164,7 @@ class _Flow:
 
     def is_quiet(self, op: Any) -> bool:
         """Whether it makes no difference to others which side of an scf.if is taken."""
-        inner = [each for region in op.regions for each in _flat(region.ops)]
+        inner = [each for region in op.regions for each in flat(region.ops)]
         return all(
             self.is_quiet(each) if each.name == "scf.if" else not each.regions and self.classify(each).is_quiet
             for each in inner
@@ -173,7 +173,7 @@ class _Flow:
     def graph(self, graph: Graph) -> None:
         exempt = waits(graph)
         for number, block in enumerate(graph.blocks):
-            for op in _flat(block.ops):
+            for op in flat(block.ops):
                 self.straight(op)
             branch = block.branch
             if branch.condition in self.varying:
@@ -193,7 +193,7 @@ class _Flow:
 
     def decides_nothing(self, graph: Graph, between: frozenset[int]) -> bool:
         """Whether it makes no difference to others whether and how often these blocks are run."""
-        ops = (op for at in between for op in _flat(graph.blocks[at].ops))
+        ops = (op for at in between for op in flat(graph.blocks[at].ops))
         return all(self.classify(op).is_quiet for op in ops) and all(
             self.is_bounded(graph, at, edge)
             for at in between
@@ -207,22 +207,14 @@ class _Flow:
         block, branch = graph.blocks[number], graph.blocks[number].branch
         if branch.condition is None or edge is not branch.edges[branch.cases.get(True, -1)] or edge.loop is None:
             return False
-        here = list(_flat(block.ops))
+        here = list(flat(block.ops))
         deciding = [op for op in here if branch.condition in op.results][-1:]
         ends = self.classify(deciding[0]).ends if deciding else frozenset()
         for slot in ends:
-            writers = [op for at in edge.loop.blocks for op in _flat(graph.blocks[at].ops) if slot in op.results]
+            writers = [op for at in edge.loop.blocks for op in flat(graph.blocks[at].ops) if slot in op.results]
             if len(writers) == 1 and writers[0] in here and self.classify(writers[0]).steps:
                 return True
         return False
-
-
-def _flat(ops: Iterable[Any]) -> Iterator[Any]:
-    for op in ops:
-        if isinstance(op, Batch):
-            yield from op.ops
-        else:
-            yield op
 
 
 def _between(graph: Graph, number: int) -> frozenset[int]:

@@ -205,3 +205,16 @@ def test_copies_land_where_they_began_wherever_shared_memory_begins(matrix: tupl
     assert memory.load(by(lanes=[0]), np.array([512]), "bf16", 8).tolist() == [list(range(8))]
     with pytest.raises(InterpreterError, match=r"out of bounds.*address 0x0\b"):
         memory.load(by(lanes=[0]), np.array([0]), "bf16", 8)
+
+
+@pytest.mark.parametrize("writes", [1, 300])
+def test_a_fence_shows_all_that_its_agent_has_written_and_nothing_of_others(writes: int) -> None:
+    memory = shared()
+    for row in range(writes):
+        memory.store(by(0, [0]), np.array([4 * row]), np.array([[1.0]]), "f32")
+    memory.store(by(1, [0]), np.array([1600]), np.array([[1.0]]), "f32")
+    memory.fence_proxy(together(0))
+    memory.barrier()
+    memory.open_read(together(2), 4 * np.arange(writes), "f32", 1)
+    with pytest.raises(InterpreterError, match="no proxy fence by it before the barrier"):
+        memory.open_read(together(2), np.array([1600]), "f32", 1)

@@ -13,6 +13,7 @@ def refuse(state: Any, batch: Batch) -> None:
 LOAD = Bulk(refuse, key=lambda op: 0)
 STORE = Bulk(refuse, key=lambda op: 0)
 PRODUCT = Bulk(refuse, key=lambda op: 0, accesses=False)
+CHAIN = Bulk(refuse, key=lambda op: 0, chained=True)
 
 
 @dataclass(eq=False)
@@ -29,6 +30,12 @@ class Op:
 
     def handler(self, state: Any, op: Any) -> None:
         state.ran.append(self.name)
+
+
+@dataclass(eq=False)
+class Region:
+    ops: tuple[Op, ...]
+    results: tuple[int, ...] = ()
 
 
 def names(ops: list[Op]) -> list[str]:
@@ -75,6 +82,22 @@ def test_a_slot_that_is_written_again_keeps_its_readers_before() -> None:
     """Registers of PTX are places, not values."""
     ops = [load("a", 0, 1), Op("p", (1,), (5,)), load("b", 0, 1), Op("q", (1,), (6,)), store("x", 7, 5)]
     assert names(ops) == ["a", "p", "b", "q", "x"]
+
+
+def test_each_op_of_a_chain_may_take_what_one_before_it_gives() -> None:
+    ops = [Op("a", (0,), (1,), CHAIN, acts=True), Op("p", (0,), (2,)), Op("b", (1, 2), (3,), CHAIN, acts=True)]
+    assert names(ops) == ["p", "[a b]"]
+    between = [Op("a", (0,), (1,), CHAIN, acts=True), Op("p", (1,), (2,)), Op("b", (1, 2), (3,), CHAIN, acts=True)]
+    assert names(between) == ["a", "p", "b"]
+    assert names([Op("a", (0,), (1,), CHAIN), store("x", 0, 9), Op("b", (1,), (3,), CHAIN)]) == ["a", "x", "b"]
+
+
+def test_what_the_sides_of_an_if_read_is_computed_before_it() -> None:
+    def guarded(name: str, value: int) -> Op:
+        return Op(name, (0,), (), STORE, acts=True, regions=(Region((store("x", 9, value),)),))
+
+    assert names([guarded("a", 1), Op("p", (1,), (2,)), guarded("b", 2)]) == ["p", "[a b]"]
+    assert names([guarded("a", 1), load("l", 0, 2), guarded("b", 2)]) == ["a", "l", "b"]
 
 
 def test_what_cannot_run_as_one_runs_op_by_op() -> None:

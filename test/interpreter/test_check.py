@@ -163,6 +163,27 @@ def test_a_fault_of_ragged_shapes_alone_is_found_by_the_computed_shapes(
     assert m % 32 or n % 32
 
 
+def test_a_fault_of_one_run_of_rows_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of 64 rows 16 are stored at once. Only where M ends in the second of these runs does its guard show."""
+
+    def widen(op: ir.Operation) -> bool:
+        if op.name != "scf.if" or op.operands[0].owner.name != "arith.andi":
+            return False
+        in_rows = op.operands[0].owner.operands[0].owner
+        added = str(in_rows.operands[0].owner)
+        if "arith.addi" not in added or "%c16_i32" not in added:
+            return False
+        with in_rows.context:
+            in_rows.attributes["predicate"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), UNSIGNED_LE)
+        return True
+
+    planted(monkeypatch, ConvertSmToNvvm, widen)
+    guilty = checked(tmp_path, schedule=SMALL.replace("[32, 32]", "[64, 32]")).guilty
+    assert guilty is not None
+    assert (guilty.level, guilty.step) == ("nvvm", "convert-sm-to-nvvm")
+    assert 16 < guilty.outcome.trial.extents[0] % 64 < 32
+
+
 def test_a_level_that_came_in_wrong_is_said_to_be(tmp_path: Path) -> None:
     dump, files = tmp_path / "dump", tmp_path / "files"
     compiled(dump=dump)
