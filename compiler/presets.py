@@ -1,12 +1,13 @@
 """Named schedules, one for each step of a target that is worth measuring. Fields that a preset leaves open are chosen.
 
 A ladder is the presets of one target in the order of this table: each adds something to the one before. A preset names
-the element types of A and B that it serves.
+the element types of A and B that it serves. Those that are for problems of another form, such as batches, are no steps.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from tensor_layouts import Layout
 
@@ -21,20 +22,25 @@ from lowtide.targets.atoms import FMA, families
 @dataclass(frozen=True)
 class Preset:
     """One step: its schedule, the target that it is meant for, what it adds to the step before, and the operand types
-    that it serves."""
+    that it serves. `problem`: fields of the `GemmSpec` that it is for, where it is no step of a ladder."""
 
     schedule: Schedule
     target: str
     adds: str
     dtypes: tuple[str, ...] = ("f16", "bf16")
+    problem: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def _on(
-    target: str, steps: Mapping[str, tuple[str, Schedule]], dtypes: tuple[str, ...] = Preset.dtypes
+    target: str,
+    steps: Mapping[str, tuple[str, Schedule]],
+    dtypes: tuple[str, ...] = Preset.dtypes,
+    problem: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Preset]:
-    """The ladder of a target for some types; its schedules name the target."""
+    """The ladder of a target for some types, or presets for one form of problem; their schedules name the target."""
     return {
-        name: Preset(schedule.with_(target=target), target, adds, dtypes) for name, (adds, schedule) in steps.items()
+        name: Preset(schedule.with_(target=target), target, adds, dtypes, problem)
+        for name, (adds, schedule) in steps.items()
     }
 
 
@@ -272,6 +278,31 @@ _SM90A_F64_STEPS = {
     "sm90-f64-best": ("everything chosen for the shape", Schedule()),
 }
 
+_BATCH: Mapping[str, Any] = MappingProxyType({"batch": None})
+_BY_COLUMNS: Mapping[str, Any] = MappingProxyType({"d_order": "column"})
+
+_SM80_BATCH = {
+    "sm80-batch": (
+        "small tiles for a batch of small matrices, CTAs that go from matrix to matrix",
+        Schedule().with_(grid_tile=(64, 64), k=32, atoms=(2, 2, 1), stages=4, order="row", scheduler="persistent"),
+    )
+}
+_SM80_BY_COLUMNS = {
+    "sm80-by-columns": ("D by columns, as the transpose of what is given", _BANDS.with_(stages=4, operands="swapped"))
+}
+_SM90A_BATCH = {
+    "sm90-batch": (
+        "consumers that take the tiles of a batch in turn, by tensor maps of one dimension more",
+        _PINGPONG.with_(grid_tile=(128, 128), stages=5, order="row", launch="serialized", buffers=2),
+    )
+}
+_SM90A_BY_COLUMNS = {
+    "sm90-by-columns": (
+        "D by columns, as the transpose of what is given, stored by TMA",
+        _TMA_STORES.with_(order="grouped(16)", operands="swapped"),
+    )
+}
+
 LADDERS: Mapping[str, Preset] = MappingProxyType(
     {
         **_on("sm_80", _SIMT_STEPS, ("f32",)),
@@ -279,6 +310,10 @@ LADDERS: Mapping[str, Preset] = MappingProxyType(
         **_on("sm_80", _SM80_F64_STEPS, ("f64",)),
         **_on("sm_90a", _SM90A_STEPS),
         **_on("sm_90a", _SM90A_F64_STEPS, ("f64",)),
+        **_on("sm_80", _SM80_BATCH, problem=_BATCH),
+        **_on("sm_80", _SM80_BY_COLUMNS, problem=_BY_COLUMNS),
+        **_on("sm_90a", _SM90A_BATCH, problem=_BATCH),
+        **_on("sm_90a", _SM90A_BY_COLUMNS, problem=_BY_COLUMNS),
     }
 )
 
@@ -291,9 +326,10 @@ def ladder_of(target: str, dtype: str = "bf16") -> dict[str, Preset]:
     Raises ScheduleError where there are none, TargetError for an unknown target.
     """
     known = targets.get(target)
-    found = {name: preset for name, preset in LADDERS.items() if preset.target == known.name and dtype in preset.dtypes}
+    serving = {name: one for name, one in LADDERS.items() if dtype in one.dtypes and not one.problem}
+    found = {name: preset for name, preset in serving.items() if preset.target == known.name}
     if not found:
-        named = ", ".join(dict.fromkeys(preset.target for preset in LADDERS.values() if dtype in preset.dtypes))
+        named = ", ".join(dict.fromkeys(preset.target for preset in serving.values()))
         raise ScheduleError(
             f"no preset names {target} for {dtype}; ladders are there for {named or 'other types'}: take one of those"
         )
@@ -304,7 +340,7 @@ def check_dtype(name: str, dtype: str) -> None:
     """Raise ScheduleError where a preset does not serve operands of the type."""
     preset = LADDERS[name]
     if dtype not in preset.dtypes:
-        others = [other for other, one in LADDERS.items() if dtype in one.dtypes]
+        others = [other for other, one in LADDERS.items() if dtype in one.dtypes and not one.problem]
         raise ScheduleError(
             f"preset {name} is for {' and '.join(preset.dtypes)}, not {dtype}; take "
             + (f"{others[-1]}, or leave the schedule to be chosen" if others else "no preset: the schedule is chosen")

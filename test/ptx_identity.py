@@ -87,7 +87,7 @@ def cases() -> Iterator[Case]:
             yield Case(label, target, _SHAPES["ragged"], layout, (ab, acc, d), epilogue, None)
     ab, acc, d, epilogue = _VARIANTS["bf16-bias-relu"]
     for preset, schedule in lt.presets.items():
-        if ab not in LADDERS[preset].dtypes:
+        if ab not in LADDERS[preset].dtypes or LADDERS[preset].problem:
             continue
         for layout in ("tn", "nt"):
             for shape_name in ("aligned", "run-time"):

@@ -105,7 +105,7 @@ def _check(name: str, options: Options, jobs: int | None, update: Callable[[str]
     preset = LADDERS[name]
     own = options.dtype or preset.dtypes[-1]
     acc = own if element_type(own).bits == 64 else "f32"
-    spec = GemmSpec(a=own, b=own, d=own, acc=acc, layout=options.layout or "tn")
+    spec = GemmSpec(a=own, b=own, d=own, acc=acc, layout=options.layout or "tn", **preset.problem)
     update(f"{name}: compiling")
     subject = of_kernel(compile_gemm(spec, preset.target, preset.schedule))
     result = check_subject(

@@ -68,6 +68,7 @@ def _print(found: Explanation, reason: str) -> None:
     typer.echo("")
     _print_resources(found)
     _print_packing(found)
+    _print_batch(found)
     _print_composition(found.composition)
     print_accesses(found.accesses)
 
@@ -96,6 +97,15 @@ def _print_packing(found: Explanation) -> None:
             cost = f"{packing.bytes} bytes read and written, about {packing.microseconds:.1f} µs"
         text = f"copied where {what} is no multiple of {packing.alignment} bytes: {cost}"
         line(packing.matrix.upper(), text)
+
+
+def _print_batch(found: Explanation) -> None:
+    """How the matrices of a batch are told apart."""
+    if not found.spec.is_batched:
+        return
+    count = "any number of matrices" if found.spec.batch is None else f"{found.spec.batch} matrices"
+    maps = "; tensor maps have one dimension more, and boxes begin with 1 of it" if found.accesses.tma else ""
+    line("batch", f"{count}: the number of the matrix is the first coordinate of a work item{maps}")
 
 
 def _print_composition(found: Composition) -> None:
@@ -135,6 +145,8 @@ def _asks(registers: int) -> str:
 def _print_grid(grid: Grid) -> None:
     clusters = "" if grid.cluster == (1, 1) else f" in clusters of {grid.cluster[0]}x{grid.cluster[1]}"
     how = f"tiles of {grid.tile[0]}x{grid.tile[1]}{clusters}, order {grid.order}, scheduler {grid.scheduler}"
+    if grid.batch != 1:
+        how += f", of {'any number of' if grid.batch is None else grid.batch} matrices, one after the other"
     if grid.tiles is None or grid.ctas is None or not grid.at_once:
         line("grid", f"{how}; tiles and CTAs are known at launch")
         return

@@ -1,15 +1,21 @@
 """`lowtide presets` and `lowtide targets`: the names that other commands accept."""
 
 from lowtide.compiler.cli.console import table
-from lowtide.compiler.presets import LADDERS
+from lowtide.compiler.presets import LADDERS, Preset
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.targets import KNOWN
 
 
 def presets() -> None:
     """List the named schedules: the target of each, what it adds to the one before, and what it sets."""
-    rows = [(name, preset.target, f"{preset.adds}\n{_fixed(preset.schedule)}") for name, preset in LADDERS.items()]
+    rows = [(name, one.target, f"{one.adds}{_form(one)}\n{_fixed(one.schedule)}") for name, one in LADDERS.items()]
     table(("preset", "target", "what it adds to the one before; its schedule, the rest of which is chosen"), rows)
+
+
+def _form(preset: Preset) -> str:
+    """The form of the problem that a preset is for; "" for any."""
+    given = ", ".join(f"{name} = {'any' if value is None else value}" for name, value in preset.problem.items())
+    return f" (for {given})" if given else ""
 
 
 def _fixed(schedule: Schedule) -> str:

@@ -26,6 +26,12 @@ Sample = Annotated[int | None, typer.Option("--sample", min=1, help="So many mut
 Seed = Annotated[int, typer.Option("--seed", help="Draws where faults are planted.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Processes; default: one for each core.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="File that gets every mutant and what became of it.")]
+Journal = Annotated[
+    Path | None,
+    typer.Option(
+        "--journal", help="What --json wrote: schedules that it has are not run again, and stay in the tables."
+    ),
+]
 MarkdownFile = Annotated[Path | None, typer.Option("--markdown", help="File that gets the tables as Markdown.")]
 
 
@@ -35,6 +41,7 @@ def mutate(
     sample: Sample = None,
     seed: Seed = 0,
     jobs: Jobs = None,
+    journal: Journal = None,
     json_file: JsonFile = None,
     markdown_file: MarkdownFile = None,
 ) -> None:
@@ -47,7 +54,10 @@ def mutate(
     """
     for path in filter(None, (json_file, markdown_file)):
         check_writable(path)
-    mutants, processes = _drawn(only, level, sample, seed), jobs or os.cpu_count() or 1
+    known = [] if journal is None else report.read_json(journal)
+    done = {result.mutant.kernel for result in known}
+    mutants = [mutant for mutant in _drawn(only, level, sample, seed) if mutant.kernel not in done]
+    processes = jobs or os.cpu_count() or 1
     _check_right(mutants, processes)
     with busy(f"{len(mutants)} mutants") as update:
         seen: list[Result] = []
@@ -56,7 +66,7 @@ def mutate(
             seen.append(result)
             update(f"{len(seen)} of {len(mutants)} mutants")
 
-        results = run_all(mutants, processes, on_result)
+        results = [*known, *run_all(mutants, processes, on_result)]
     headings, rows = report.detector_rows(results)
     table(headings, rows, numbers=range(1, len(headings)))
     for result in results:

@@ -55,7 +55,7 @@ def kernel_picture(
         raise Error(f"the kernel has nothing to show of {show!r}; choose another of {', '.join(VIEWS)}")
     columns = max(map(len, rows))
     panels = tuple(panel for row in rows for panel in (*row, *[None] * (columns - len(row))))
-    name = f"{spec.a} {spec.layout} kernel"
+    name = f"{spec.a} {spec.layout} kernel" + (", one matrix of a batch" if spec.is_batched else "")
     legend = banks.LEGEND if show == "banks" else held.LEGEND + ("" if show else f"; banks: {banks.LEGEND}")
     whole = Picture(name, f"{name}: {show or 'who does what'}; {legend}", panels, columns)
     wanted, axes = merged(DEFAULT_PART, part or {}), whole.extents()

@@ -89,6 +89,8 @@ class Grid:
     """Partial sums that CTAs leave for others to add."""
     partial_bytes: int | None = None
     """Bytes of partial sums, written once and read once."""
+    batch: int | None = 1
+    """Matrices, whose tiles are counted together; 1 without a batch, None where they are known at run time."""
 
 
 @dataclass(frozen=True)
@@ -195,17 +197,19 @@ def _grid(
     numbers = [str(number) for number in (order.group, order.columns) if number]
     text = order.kind.name + (f"({', '.join(numbers)})" if numbers else "")
     places = None if spec.m is None or spec.n is None else (-(-spec.m // tile_m), -(-spec.n // tile_n))
-    tiles = None if places is None else places[0] * places[1]
+    batch = spec.batch if spec.is_batched else 1
+    matrices = batch if isinstance(batch, int) else None
+    tiles = None if places is None or matrices is None else places[0] * places[1] * matrices
     ctas = _host_value(launch.grid, target.sm_count)
     at_once = None if ctas is None else min(ctas, target.sm_count * ctas_per_sm)
     workers = None if ctas is None else ctas // prod(cluster)
     halves = next((part for part in parts if part.pieces > 1), None)
-    wave: list[tuple[int, int]] = []
+    wave: list[tuple[int, int, int]] = []
     steps = _steps(work, spec)
-    if places and at_once and ctas and steps:
-        first = (next(order.items_of(cta, ctas, places, steps, cluster), None) for cta in range(at_once))
-        wave = [item.place for item in first if item is not None]
-        wave = [place for place in wave if place[0] < places[0] and place[1] < places[1]]
+    if places and matrices and at_once and ctas and steps:
+        first = (next(order.items_of(cta, ctas, places, steps, cluster, matrices), None) for cta in range(at_once))
+        wave = [(item.matrix, *item.place) for item in first if item is not None]
+        wave = [place for place in wave if place[1] < places[0] and place[2] < places[1]]
     return Grid(
         tile=(tile_m, tile_n),
         cluster=cluster,
@@ -218,9 +222,10 @@ def _grid(
         full_waves=tiles // at_once if tiles and at_once else None,
         last_wave=tiles % at_once if tiles and at_once else None,
         last_wave_halves=halves.count(workers, tiles) if halves and workers and tiles else 0 if tiles else None,
-        wave_rows=len({row for row, _ in wave}) or None,
-        wave_columns=len({column for _, column in wave}) or None,
-        **(_sharing(order, work, places, ctas, steps, cluster) if work.depth is not None else {}),
+        wave_rows=len({(matrix, row) for matrix, row, _ in wave}) or None,
+        wave_columns=len({(matrix, column) for matrix, _, column in wave}) or None,
+        batch=matrices,
+        **(_sharing(order, work, places, ctas, steps, cluster, matrices) if work.depth is not None else {}),
     )
 
 
@@ -238,12 +243,13 @@ def _sharing(
     ctas: int | None,
     steps: int | None,
     cluster: tuple[int, int],
+    matrices: int | None,
 ) -> dict[str, Any]:
     """What a division of K costs."""
     text = order.division.name + (f"({order.parts})" if order.parts else "")
-    if not (places and ctas and steps):
+    if not (places and matrices and ctas and steps):
         return {"k_division": text}
-    items = [item for cta in range(ctas) for item in order.items_of(cta, ctas, places, steps, cluster)]
+    items = [item for cta in range(ctas) for item in order.items_of(cta, ctas, places, steps, cluster, matrices)]
     shared, first = (sum(item.parts > 1 for item in items), sum(item.parts > 1 and item.part == 0 for item in items))
     is_scattered = order.division is KDivisionKind.scatter  # then part 0 too leaves its sums to the others
     written = shared if is_scattered else shared - first

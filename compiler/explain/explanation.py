@@ -71,6 +71,8 @@ class Explanation:
             "format": FORMAT,
             "problem": {
                 **{name: getattr(spec, name) for name in ("m", "n", "k", "a", "b", "d", "acc", "layout", "d_order")},
+                "batched": spec.is_batched,
+                "batch": spec.batch if isinstance(spec.batch, int) else None,
                 "operands": [
                     {"name": operand.name, "kind": operand.kind.value, "dtype": operand.dtype}
                     for operand in spec.operands

@@ -29,16 +29,17 @@ class Packing:
 def packing_of(spec: GemmSpec, schedule: Schedule, problem: Problem) -> tuple[Packing, ...]:
     """The matrices that a schedule packs."""
     shapes = {"a": (spec.a_shape, spec.a), "b": (spec.b_shape, spec.b), "d": (spec.d_shape, spec.d)}
+    given = {"a": "b", "b": "a"} if problem.swapped else {}  # the kernel's A is B
     found = []
     for name in MATRICES:
         if not is_packed(name, schedule):
             continue
-        shape, dtype = shapes[name]
+        shape, dtype = shapes[given.get(name, name)]
         known = [extent for extent in shape if extent is not None]
         size = 2 * prod(known) * element_type(dtype).bytes if len(known) == len(shape) else None
         found.append(
             Packing(
-                matrix=name,
+                matrix=given.get(name, name),
                 alignment=moved_alignment(name, schedule, problem),
                 whole_rows=name == "d" and str(schedule.epilogue.path) == "tma",
                 bytes=size,

@@ -5,18 +5,19 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from lowtide.compiler.checking.conditions import Axis, axes_of, least_steps
-from lowtide.compiler.checking.interpretation import estimated_seconds
+from lowtide.compiler.checking.interpretation import Batch, estimated_seconds
 from lowtide.compiler.checking.subjects import Subject, of_kernel
 from lowtide.compiler.checking.trials import Extents, Finding, Trial, domains_of, loaded, outcomes
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.epilogue.ready import ready_epilogue
 from lowtide.compiler.fuzz.words import Words, factors, schedule_of, schedule_words, with_companions, words_of
 from lowtide.compiler.problem_ir import problem_text
-from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec import UNBATCHED, GemmSpec
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import GemmLayout, OperandKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error, IRError, PassError, ScheduleError, SpecError
+from lowtide.passes.schedules.alignment import WIDEST
 from lowtide.passes.schedules.choice import choose
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import accumulator_types, get
@@ -24,6 +25,7 @@ from lowtide.targets import accumulator_types, get
 _ALWAYS = (Level.NVVM, Level.PTX)
 _PATIENCE = 8.0  # estimated seconds of one core for a run of level ptx
 _KNOWN = {"m": 72, "n": 136, "k": 64}  # extents that are compiled in
+_MATRICES = 3
 _REFUSALS = (ScheduleError, SpecError)
 
 
@@ -73,9 +75,9 @@ class Case:
         """The problem. Raises SpecError."""
         words = self.full
         dtype = words["dtype"]
-        known = {name: extent for name, extent in _KNOWN.items() if name in words["known"].replace("none", "")}
         return GemmSpec(
-            **known,
+            **_known(words["known"]),
+            batch={"none": UNBATCHED, "run time": None}.get(words["batch"], _MATRICES),
             a=dtype,
             b=dtype,
             d=dtype if words["d"] == "as A" else words["d"],
@@ -115,8 +117,9 @@ def run_case(case: Case) -> Result:
         return Result(Ended.failed, str(error), words, _lit_test(case, None))
     subject = of_kernel(kernel)
     trial = _trial(case, subject)
-    words = words | words_of(kernel.schedule)
-    if estimated_seconds(trial.extents, kernel.schedule.tile_mnk, str(Level.PTX)) > _PATIENCE:
+    words = words | words_of(kernel.schedule) | dict(_as_it_lies(words, trial, subject))
+    matrices = 1 if trial.batch is None else trial.batch.matrices
+    if matrices * estimated_seconds(trial.extents, kernel.schedule.tile_mnk, str(Level.PTX)) > _PATIENCE:
         return Result(Ended.large, f"{trial} is too large for the interpreter", words)
     others = [source for source in subject.interpreted if Level.named(source.level) not in _ALWAYS]
     own = {others[case.seed % len(others)].level, *map(str, _ALWAYS)}
@@ -143,7 +146,9 @@ def refusal(case: Case) -> str:
         kinds = tuple(OperandKind[operand.kind.value] for operand in spec.operands)
         layout = GemmLayout[spec.layout]
         facts = (spec.m, spec.n, spec.k, spec.a, spec.b, spec.acc, spec.d, layout, kinds)
-        problem = Problem(*facts, d_is_column_major=spec.d_order == "column")
+        batch = spec.batch_shape[0] if spec.is_batched else 1
+        by_columns = spec.d_order == "column"
+        problem = Problem(*facts, d_is_column_major=by_columns, batch=batch, is_batched=spec.is_batched)
         if schedule.epilogue.path is StorePath.smem:
             schedule = schedule.filled({"epilogue.swizzle": (0, 3, 3)})
         choose(problem, get(case.full["target"]), schedule)
@@ -170,9 +175,38 @@ def _trial(case: Case, subject: Subject) -> Trial:
         spec.n if spec.n is not None else _extent(n, words["columns"], case.seed),
         spec.k if spec.k is not None else depth - (_missing(k, case.seed) if "ragged" in words["steps"] else 0),
     )
-    domain = domains_of(subject.problem, (max(extents[0], 1), max(extents[1], 1), max(extents[2], 1)))[0]
-    place = subject.places[case.seed % len(subject.places)]
-    return Trial(extents, int(words["sms"]), int(words["padding"]), domain, case.seed, place)
+    batch = _batch(case, spec)
+    depth = extents[2] if spec.k is not None else max(extents[2], 1)
+    domain = domains_of(subject.problem, (extents[0], extents[1], depth), batch)[0]
+    anywhere, *moved = subject.places  # one and the same where nothing is packed
+    place = moved[0] if moved and words["lies"] == "as moved" else anywhere
+    return Trial(extents, int(words["sms"]), int(words["padding"]), domain, case.seed, place, batch)
+
+
+def _as_it_lies(words: Words, trial: Trial, subject: Subject) -> Words:
+    """The words of how matrices lie that are true of a trial: without a batch nothing is shared."""
+    anywhere = trial.aligned != subject.places[-1] or any(bytes_of < WIDEST for bytes_of in trial.aligned)
+    lies, shared = factors()["lies"], factors()["shared"]
+    return {
+        "lies": lies[anywhere],
+        "shared": words["shared"] if trial.batch is not None and trial.batch.shared else shared[0],
+    }
+
+
+def _batch(case: Case, spec: GemmSpec) -> Batch | None:
+    if not spec.is_batched:
+        return None
+    operands = (operand.name for operand in spec.operands if operand.kind.value != "scalar")
+    shared = {"a": ("a",), "b and operands": ("b", *operands)}.get(case.full["shared"], ())
+    matrices = spec.batch if isinstance(spec.batch, int) else 1 + case.seed % _MATRICES
+    return Batch(matrices, shared, case.seed % 2)
+
+
+def _known(word: str) -> dict[str, int]:
+    """The extents that a word says are compiled in."""
+    if word == "k = 0":
+        return {"k": 0}
+    return {name: extent for name, extent in _KNOWN.items() if name in word.replace("none", "")}
 
 
 def _extent(axis: Axis, word: str, seed: int) -> int:

@@ -34,7 +34,8 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "layout": LAYOUTS,
         "d_order": D_ORDERS,
         "epilogue": tuple(READY),
-        "known": ("none", "k", "n", "mnk"),
+        "known": ("none", "k", "n", "mnk", "k = 0"),
+        "batch": ("none", "run time", "3"),
     }
 )
 _IN_TURN: Mapping[str, str] = MappingProxyType({"grid.scheduler": "persistent"})
@@ -68,6 +69,8 @@ _RUN: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "steps": ("1", "0", "stages - 1", "stages", "ragged stages + 1"),
         "sms": ("1", "2", "3"),
         "padding": ("8", "0"),
+        "lies": ("as moved", "anywhere"),
+        "shared": ("nothing", "a", "b and operands"),
     }
 )
 

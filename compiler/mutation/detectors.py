@@ -5,6 +5,7 @@ nvvm, one thread's program made from the level."""
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from lowtide.errors import Error, InterpreterError
 from lowtide.interpreter import Loaded, Report
 from lowtide.passes.base import Pass
 from lowtide.passes.pipeline import ENTRY_STEP
-from lowtide.passes.schedules.alignment import alignments_in
+from lowtide.passes.schedules.alignment import alignment_of, alignments_in, moved_alignment
 from lowtide.targets import get
 
 # What an error of the interpreter is about, by the first that its text has.
@@ -107,9 +108,11 @@ def _by_refusals(kernel: Kernel, text: str, original: str) -> Finding | None:
 def run(kernel: Kernel, loaded: Loaded, trial: Trial, timed: bool = False) -> Finding | None:
     """One run on small integers: a broken rule, a wrong result, or, unless `timed`, one that is right in its order of
     agents only; None for a right one."""
-    aligned = alignments_in(loaded.module)
-    inputs = interpretation.inputs_for(kernel.spec, trial.shape, "exact", trial.seed, alignments=aligned)
+    aligned = alignments_in(loaded.module, moved_alignment if trial.aligned else alignment_of)
+    places: dict[str, Any] = {"alignments": aligned, "batch": trial.batch}
+    inputs = interpretation.inputs_for(kernel.spec, trial.shape, "exact", trial.seed, **places)
     where = f"{'x'.join(map(str, trial.shape))}, {trial.sms} SMs, seed {trial.seed}"
+    where += ", aligned" * trial.aligned + (f", {trial.batch}" if trial.batch is not None else "")
     report = Report()
     try:
         d = interpretation.run(
@@ -119,8 +122,8 @@ def run(kernel: Kernel, loaded: Loaded, trial: Trial, timed: bool = False) -> Fi
             sms=trial.sms,
             seed=trial.seed,
             domain="exact",
-            alignments=aligned,
             report=report,
+            **places,
         )
     except InterpreterError as error:
         return Finding(_rule(str(error)), f"{where}: {_short(error)}")

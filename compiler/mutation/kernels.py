@@ -7,16 +7,19 @@ tiles for each CTA and enough steps of K for the ring to go round.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import cycle
 from types import MappingProxyType
 from typing import Any
 
+from lowtide.compiler.checking.interpretation import Batch
 from lowtide.compiler.epilogue.functions import relu
-from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar
+from lowtide.compiler.epilogue.operands import Full, OperandKind, PerColumn, PerRow, Scalar
 from lowtide.compiler.presets import PRESETS
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.tile import PackKind
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.schedules.alignment import MATRICES, is_packed
 from lowtide.targets import get
 
 Shape = tuple[int, int, int]
@@ -24,11 +27,17 @@ Shape = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Trial:
-    """One run of a kernel: the problem shape (M, N, K), how many SMs, and the seed of the order of agents."""
+    """One run of a kernel: the problem shape (M, N, K), how many SMs, and the seed of the order of agents.
+
+    `batch`: how many matrices there are and how they lie, in a batch. Bases and rows are aligned to what the schedule
+    asks and no more; where it packs matrices, `aligned` ones are not.
+    """
 
     shape: Shape
     sms: int = 2
     seed: int = 0
+    batch: Batch | None = None
+    aligned: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,11 +78,19 @@ def _kernel(
 ) -> Kernel:
     """Each shape under two orders of agents, the first also with one SM, whose CTA computes all tiles; `rest` once.
 
-    Matrices lie aligned, so that nothing is packed unless the schedule asks for it.
+    Matrices lie aligned, so that nothing is packed unless the schedule asks for it: then a few runs have aligned ones
+    too. In a batch, runs in turn have three matrices, two that share B, two that share A, and one.
     """
     schedule = schedule.filled(dict.fromkeys(("mainloop.a.pack", "mainloop.b.pack", "epilogue.pack"), PackKind.none))
-    trials = [Trial(shape, 2, seed) for shape in shapes for seed in (0, 1)]
-    return Kernel(name, target, spec, schedule, (*trials, Trial(shapes[0], 1, 2), *map(Trial, rest)))
+    trials = [*(Trial(shape, 2, seed) for shape in shapes for seed in (0, 1)), Trial(shapes[0], 1, 2)]
+    if any(is_packed(name, schedule) for name in MATRICES):
+        trials += [replace(trial, aligned=True) for trial in trials]
+    trials += map(Trial, rest)
+    if spec.is_batched:
+        operands = [operand.name for operand in spec.operands if operand.kind is not OperandKind.SCALAR]
+        lies = cycle((Batch(3), Batch(2, ("b", *operands), 1), Batch(2, ("a",)), Batch(1)))
+        trials = [replace(trial, batch=batch) for trial, batch in zip(trials, lies, strict=False)]
+    return Kernel(name, target, spec, schedule, tuple(trials))
 
 
 def _parts(m: int, n: int, k: int, least_k: int = 0, columns: int = 1) -> tuple[Shape, ...]:
@@ -156,14 +173,6 @@ _SM80 = (
         parts=_parts(32, 64, 32, 96),
     ),
     _fields(
-        "sm80, D by columns",
-        "sm_80",
-        _spec(layout="tt", d_order="column", epilogue=every_kind),
-        f"{_FILL}, k = 32",
-        (75, 47, 133),
-        parts=_parts(32, 32, 32)[::3],
-    ),
-    _fields(
         "sm80, stream-K",
         "sm_80",
         _PLAIN,
@@ -180,7 +189,6 @@ _SM80 = (
         (20, 12, 16),
         parts=_parts(32, 32, 16),
     ),
-    _small("sm80-unaligned", _BIAS, (75, 47, 133), (20, 24, 40), a_copy="realigned.16"),
     _fields(
         "sm80-simt",
         "sm_80",
@@ -262,8 +270,115 @@ _SM90A = (
     ),
 )
 
+_PACKED = "a.pack = rows, b.pack = rows, epilogue.pack = rows"
+_OF_BATCH = _spec(batch=None, epilogue=every_kind)
+
+# Added last, so that what is drawn of the others stays.
+_PLACES = (
+    _fields(
+        "sm80, D by columns",
+        "sm_80",
+        _spec(layout="tt", d_order="column", epilogue=every_kind),
+        f"{_FILL}, k = 32",
+        (75, 47, 133),
+        parts=_parts(32, 32, 32)[::3],
+    ),
+    _small("sm80-unaligned", _BIAS, (75, 47, 133), (20, 24, 40), a_copy="realigned.16"),
+    _fields(
+        "sm80, packed",
+        "sm_80",
+        _BIAS,
+        f"{_FILL}, k = 32, {_PACKED}",
+        (75, 47, 133),
+        (20, 24, 40),
+        parts=_parts(32, 32, 32)[::4],
+    ),
+    _fields(
+        "sm80, copies by elements",
+        "sm_80",
+        _BIAS_NT,
+        f"{_FILL}, k = 16, a.copy = staged.2, b.copy = staged.2, epilogue.store = 2",
+        (75, 47, 90),
+        (20, 12, 16),
+        parts=_parts(32, 32, 16)[::4],
+    ),
+    _fields(
+        "sm80, batch",
+        "sm_80",
+        _OF_BATCH,
+        f"{_FILL}, k = 32, scheduler = persistent",
+        (75, 47, 100),
+        (20, 24, 40),
+        parts=_parts(32, 32, 32)[::4],
+    ),
+    _fields(
+        "sm80, packed batch",
+        "sm_80",
+        _OF_BATCH,
+        f"{_FILL}, k = 32, scheduler = persistent, {_PACKED}",
+        (40, 47, 75),
+        (20, 24, 40),
+        parts=_parts(32, 32, 32)[::8],
+    ),
+    _fields(
+        "sm80, batch, stream-K",
+        "sm_80",
+        _spec(batch=None),
+        f"{_FILL}, k = 32, scheduler = persistent, k_division = stream_k",
+        (40, 47, 200),
+        (20, 24, 100),
+        parts=_parts(32, 32, 32)[::4],
+    ),
+    _fields(
+        "sm90-packed-rows",
+        "sm_90a",
+        _BIAS,
+        f"{_ROLES}, grid.tile = [64, 32], epilogue.path = tma, epilogue.tile = [64, 32], {_PACKED}",
+        (130, 41, 150),
+        (40, 20, 61),
+        parts=_parts(64, 32, 64)[::4],
+    ),
+    _fields(
+        "sm90-unaligned",
+        "sm_90a",
+        _BIAS,
+        "roles = cooperative(1), k = 32, stages = 3, grid.tile = [64, 32], a.copy = realigned.16, "
+        "b.copy = realigned.16, epilogue.path = smem, epilogue.store = 2",
+        (130, 41, 150),
+        (40, 20, 61),
+        parts=_parts(64, 32, 32)[::4],
+    ),
+    _fields(
+        "sm90, batch",
+        "sm_90a",
+        _OF_BATCH,
+        f"{_ROLES}, grid.tile = [64, 32], epilogue.path = smem",
+        (130, 41, 150),
+        (40, 20, 61),
+        parts=_parts(64, 32, 64)[::4],
+    ),
+    _fields(
+        "sm90, batch by TMA",
+        "sm_90a",
+        _spec(batch=None, epilogue=bias_relu),
+        f"{_ROLES}, grid.tile = [64, 32], epilogue.path = tma, epilogue.tile = [64, 32], cluster = [2, 1]",
+        (130, 40, 150),
+        (40, 24, 61),
+        parts=_parts(64, 32, 64, columns=8),
+    ),
+    _fields(
+        "sm90, D by columns",
+        "sm_90a",
+        _spec(layout="nn", d_order="column", epilogue=every_kind),
+        f"{_ROLES}, grid.tile = [64, 32], epilogue.path = smem",
+        (40, 130, 150),
+        (20, 40, 61),
+        parts=_parts(64, 32, 64)[::4],
+    ),
+)
+
 _TIMED = {"sm90-wave-sync": ("ptx",)}  # its bounded wait, as instructions
 
 KERNELS: Mapping[str, Kernel] = MappingProxyType(
-    {kernel.name: replace(kernel, timed=_TIMED.get(kernel.name, ())) for kernel in (*_SM80, *_SM90A)}
+    {kernel.name: replace(kernel, timed=_TIMED.get(kernel.name, ())) for kernel in (*_SM80, *_SM90A, *_PLACES)}
 )

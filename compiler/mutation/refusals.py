@@ -16,6 +16,7 @@ from lowtide.compiler.mutation.kernels import Kernel
 from lowtide.errors import Error
 from lowtide.interpreter import Loaded, interpret
 
+_MATRICES = 2  # of a batch
 _MORE = 8  # by which an extent is too large: whole rows of 16 bytes
 _PROBLEM = re.compile(r" attributes \{tile\.problem = #problem\}")
 _PLACE = re.compile(r"loc\([^)]*\):? ?")
@@ -48,7 +49,7 @@ def _refusal(loaded: Loaded, inputs: Inputs) -> str:
 def _wrong(kernel: Kernel) -> Iterator[tuple[str, Inputs]]:
     """Operands, one of which has one extent too many; then shapes that only some kernels take."""
     m, n, k = kernel.trials[0].shape
-    given, larger = (_operands(kernel, (m + more, n + more, k + more)) for more in (0, _MORE))
+    given, larger = (_operands(kernel, (m + more, n + more, k + more), _MATRICES + more) for more in (0, _MORE))
     for name, value in given.items():
         for axis, extent in enumerate(getattr(value, "shape", ())):
             keep = tuple(slice(None) if at == axis else slice(size) for at, size in enumerate(value.shape))
@@ -60,9 +61,12 @@ def _wrong(kernel: Kernel) -> Iterator[tuple[str, Inputs]]:
         yield "x".join(map(str, shape)), _operands(kernel, shape)
 
 
-def _operands(kernel: Kernel, shape: tuple[int, int, int]) -> dict[str, Any]:
+def _operands(kernel: Kernel, shape: tuple[int, int, int], matrices: int = _MATRICES) -> dict[str, Any]:
     """In the order of the host function's arguments, D among them."""
-    inputs = interpretation.inputs_for(kernel.spec, shape, "exact", 0)
-    d = np.zeros((shape[0], -(-shape[1] // 8) * 8), numpy_dtype(kernel.spec.d))[:, : shape[1]]
+    batch = interpretation.Batch(matrices) if kernel.spec.is_batched else None
+    inputs = interpretation.inputs_for(kernel.spec, shape, "exact", 0, batch=batch)
+    rows, columns = shape[:2] if kernel.spec.d_order == "row" else shape[1::-1]
+    outer = interpretation.batch_of(kernel.spec, batch)
+    d = np.zeros((*outer, rows, -(-columns // 8) * 8), numpy_dtype(kernel.spec.d))[..., :columns]
     rest = {name: value for name, value in inputs.items() if name not in ("a", "b")}
     return {"a": inputs["a"], "b": inputs["b"], "d": d, **rest}

@@ -3,10 +3,13 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from lowtide.compiler.bench.contest import markdown
 from lowtide.compiler.mutation.run import Result, Status
+from lowtide.compiler.mutation.sites import Mutant
 from lowtide.dialects.levels import Level
+from lowtide.errors import Error
 
 _LEVELS = tuple(map(str, Level))
 
@@ -31,6 +34,20 @@ def summary(results: Sequence[Result]) -> str:
     """How many were killed, are equivalent, survived, in one line."""
     count = Counter(result.status for result in results)
     return f"{len(results)} mutants: " + ", ".join(f"{count[status]} {status.value}" for status in Status)
+
+
+def read_json(file: Path) -> list[Result]:
+    """The results that `as_json` wrote, without the mutants' texts. Raises Error for a file that holds none."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))["mutants"]
+        return [_result(**one) for one in found]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise Error(f"{file} holds no mutants: {error}; name a file that --json has written") from None
+
+
+def _result(name: str, level: str, schedule: str, status: str, detector: str, why: str) -> Result:
+    operator = name.partition(f"/{level}:")[2].partition(": ")[2]
+    return Result(Mutant(name, schedule, level, operator, "", ""), Status(status), detector, why)
 
 
 def page(results: Sequence[Result], title: str) -> str:

@@ -4,7 +4,7 @@ The IR types them i32; here they keep the two numbers of the domain and their ty
 stored and cast back to vectors of the same type, and nothing else: arithmetic on such bits is refused.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -37,6 +37,11 @@ class Mixed:
 
     def under(self, condition: Any, value: Any) -> Any:
         """`value` where the condition (32,) holds, else this. What is of one kind stays together."""
+        if isinstance(value, Mixed):
+            result: Any = self
+            for lanes, part in value.parts():
+                result = result.under(condition & lanes, part)
+            return result
         if _are_alike(value, self.first):
             return Mixed(self.condition | condition, blend(condition, value, self.first), self.second)
         if _are_alike(value, self.second):
@@ -44,6 +49,16 @@ class Mixed:
         if isinstance(self.second, Mixed):  # so that there is one of each kind, however often lanes change theirs
             return Mixed(self.condition & ~condition, self.first, self.second.under(condition, value))
         return Mixed(condition, value, self)
+
+    def parts(self) -> Iterator[tuple[Any, Any]]:
+        """What it is made of: lanes that no other part has, and their value."""
+        yield self.condition, self.first
+        rest = ~self.condition
+        if not isinstance(self.second, Mixed):
+            yield rest, self.second
+            return
+        for lanes, part in self.second.parts():
+            yield rest & lanes, part
 
     def map(self, function: Callable[[Any], Any]) -> Any:
         """The function's values of both, numpy arrays or scalars, as one."""
@@ -56,7 +71,9 @@ def joined(condition: Any, value: Any, other: Any) -> Any:
     """`value` where the condition (32,) holds, else `other`, which is of another kind."""
     if other is None:
         return value
-    return other.under(condition, value) if isinstance(other, Mixed) else Mixed(condition, value, other)
+    if isinstance(other, Mixed):
+        return other.under(condition, value)
+    return value.under(~condition, other) if isinstance(value, Mixed) else Mixed(condition, value, other)
 
 
 def _are_alike(x: Any, y: Any) -> bool:

@@ -363,7 +363,7 @@ def chosen(condition: Any, x: Any, y: Any, bits: int) -> Any:
         return np.where(condition, x, y).astype(SIGNED[bits])
     if x is None or y is None:
         return y if x is None else x
-    return Mixed(condition, x, y) if is_raw(x) else x.blend(condition, y)
+    return joined(condition, x, y) if is_raw(x) else x.blend(condition, y)
 
 
 def of_lanes(value: Any, lanes: Any) -> Any:

@@ -20,7 +20,7 @@ SIZES = ((264, 72, 104), (1, 1, 1), (700, 1001, 333), (1543, 2309, 72))
 
 
 def runs_here(name: str, dtype: str = "bf16") -> bool:
-    if dtype not in LADDERS[name].dtypes:
+    if dtype not in LADDERS[name].dtypes or LADDERS[name].problem:  # see test_batches_gpu.py
         return False
     try:
         check_target(lt.presets[name], get(TARGET))

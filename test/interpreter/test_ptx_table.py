@@ -9,7 +9,7 @@ from ptx_kernels import kernel, run
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.numbers.packed import Mixed, Packed, joined
-from lowtide.interpreter.numbers.registers import Number
+from lowtide.interpreter.numbers.registers import Number, chosen
 from lowtide.interpreter.ptx.rows import ROWS
 
 _RNG = np.random.default_rng(0)
@@ -232,7 +232,9 @@ def test_a_register_has_one_part_for_each_kind_of_value_however_often_lanes_chan
     for turn in range(1, 301):
         lanes, kind = rng.random(32) < 0.1, turn % 3
         last[lanes] = kind
-        value = joined(lanes, kinds[kind], value)
+        value = chosen(lanes, kinds[kind], value, 32)
+        before, other = value, rng.random(32) < 0.5  # values of several kinds meet, too
+        value = chosen(other, joined(~other, kinds[turn % 2], value), before, 32)
     found = np.full(32, -1)
     depth = 0
     while isinstance(value, Mixed):

@@ -17,6 +17,24 @@ def test_explain_prints_reasons_resources_and_accesses() -> None:
     assert re.search(r"^d +st.global.16 writes", output, re.MULTILINE)
 
 
+def test_explain_says_what_a_batch_adds() -> None:
+    schedule = ("--schedule", "roles = cooperative(1), grid.tile = [64, 32], epilogue.path = tma")
+    shape = ("--m", "130", "--n", "64", "--k", "64", "--target", "sm_90a")
+    output = accepted("explain", *shape, "--batch", "5", *schedule)
+    assert reported(output, "problem").startswith("bf16 tn 5 of 130x64x64")
+    assert "tensor maps have one dimension more" in reported(output, "batch")
+    assert "of 5 matrices, one after the other" in reported(output, "grid")
+    assert reported(output, "grid").startswith("30 tiles of 64x32")
+    assert re.search(r"^a +tma_load reads .* 1x64x64 ", output, re.MULTILINE)
+
+
+def test_explain_names_matrices_as_given_where_they_are_swapped() -> None:
+    shape = ("--m", "41", "--n", "130", "--k", "67", "--target", "sm_90a")
+    found = json.loads(accepted("explain", *shape, "--d-order", "column", "--json"))
+    assert found["problem"]["d_order"] == "column"
+    assert {one["matrix"]: one["bytes"] for one in found["packing"]}["b"] == 2 * 130 * 67 * 2
+
+
 def test_explain_shows_a_conflict_with_its_witness() -> None:
     output = accepted("explain", *SMALL, "--schedule", "grid.tile = [64, 64], k = 32, a.swizzle = <0,3,3>")
     row = next(line for line in output.splitlines() if re.match(r"a +ldmatrix", line))
