@@ -24,6 +24,7 @@ NO_K = "K = 0"
 MATRICES: Sequence[int] = (1, 2, 3)  # of a batch of any number
 _ACCESS_BYTES = 16  # of the wide stores of D
 _RUN = 8  # columns of which the threads of a warp hold a row's neighbours, and rows that it stores at once
+_ALONG = {"M": "rows", "N": "columns"}
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ def axes_of(schedule: Schedule, problem: Problem) -> tuple[Axis, Axis, Axis]:
     of_n = [*_parts("N", tile_n, parts_n), *_inside("N", n, f"an mma of {n} columns")]
     of_k = list(_inside("K", k, f"an mma of depth {k}"))
     edges = {"M": of_m, "N": of_n, "K": of_k}
-    edges["N"] += _stores(schedule, problem, parts_n)
+    runs = "M" if problem.d_is_column_major else "N"
+    edges[runs] += _stores(schedule, problem, runs, {"M": parts_m, "N": parts_n}[runs])
     edges["M"] += _rows(schedule, problem, parts_m)
     for operand in ("a", "b"):
         axis = "K" if not is_transposed(operand, problem.layout) else "M" if operand == "a" else "N"
@@ -116,26 +118,27 @@ def _inside(axis: str, size: int, what: str) -> Iterator[Edge]:
         yield Edge(axis, f"ends inside {what}", lambda rest: rest % size != 0)
 
 
-def _stores(schedule: Schedule, problem: Problem, part: int) -> Iterator[Edge]:
+def _stores(schedule: Schedule, problem: Problem, axis: str, part: int) -> Iterator[Edge]:
     """Of the elements that a thread stores at once, one is left, or one is missing.
 
     In each part of the epilogue, since its code stands there once for each part; of direct stores, in each run of
-    columns that the fragments have.
+    columns that the fragments have, or of rows where D lies by columns.
     """
     assert schedule.grid.tile is not None
     if schedule.epilogue.path is StorePath.tma:
         return
-    columns, size = schedule.grid.tile[1], moved_alignment("d", schedule, problem) // element_type(problem.d).bytes
+    length, size = schedule.grid.tile["MN".index(axis)], moved_alignment("d", schedule, problem)
+    size //= element_type(problem.d).bytes
     if schedule.epilogue.path is StorePath.direct:
         part = min(part, _RUN)
-    starts = range(0, columns, part)
+    starts = range(0, length, part)
     for start in starts:
-        end = min(start + part, columns)
-        where = f", in columns {start} to {end - 1}" if len(starts) > 1 else ""
-        edges = _cut("N", size, f"stores of {size} elements of D")
+        end = min(start + part, length)
+        where = f", in {_ALONG[axis]} {start} to {end - 1}" if len(starts) > 1 else ""
+        edges = _cut(axis, size, f"stores of {size} elements of D")
         for edge in edges[1:] if part == _RUN else edges:  # between two stores of a run is as between two runs
             inside = partial(_holds_inside, edge, start, end)
-            yield Edge("N", edge.text + where, inside)
+            yield Edge(axis, edge.text + where, inside)
 
 
 def _rows(schedule: Schedule, problem: Problem, part: int) -> Iterator[Edge]:

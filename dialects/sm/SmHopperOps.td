@@ -302,6 +302,22 @@ def Sm_PtxAwaitWaveOp : Sm_Op<"ptx_await_wave", [MemoryEffects<[MemRead, MemWrit
   let assemblyFormat = "$counter `tiles` `(` $tiles `)` `ctas` `(` $ctas `)` attr-dict `:` type($counter)";
 }
 
+def Sm_PtxKeepPairOp : Sm_Op<"ptx_keep_pair", [Pure, AllTypesMatch<["value", "result"]>]> {
+  let summary = "Two 16-bit values in a register that LLVM does not look into (level nvvm)";
+  let description = [{
+    The same bits. Values that are converted to 16 bits and then used one at a time, LLVM would convert one at a time as
+    well: behind a wgmma, ptxas then serializes wgmmas (C7514). The pass `convert-ptx-ops-to-asm` converts it to inline
+    assembly (PTX ISA, "mov").
+
+    ```mlir
+    %kept = sm.ptx_keep_pair %pair : i32
+    ```
+  }];
+  let arguments = (ins I32:$value);
+  let results = (outs I32:$result);
+  let assemblyFormat = "$value attr-dict `:` type($value)";
+}
+
 def Sm_PtxStoreOp : Sm_Op<"ptx_store", [MemoryEffects<[MemWrite]>]> {
   let summary = "st.global with a cache operator (level nvvm)";
   let description = [{

@@ -103,6 +103,12 @@ def ptx_store(state: AgentState, op: DecodedOp) -> None:
     state.machine.memory.store(access, rows, payload, dtype, count)
 
 
+@OPS.implements("sm.ptx_keep_pair")
+def ptx_keep_pair(state: AgentState, op: DecodedOp) -> None:
+    """The same value."""
+    state.values[op.results[0]] = state.values[op.operands[0]]
+
+
 @OPS.implements("sm.ptx_semaphore_arrive")
 def semaphore_arrive(state: AgentState, op: DecodedOp) -> None:
     """One addition for each active lane; one thread arrives for its CTA."""

@@ -10,10 +10,10 @@ After    for each epilogue tile (here the whole CTA tile), with epilogue.math = 
            %rows = sm.load_shared %scratch : in rows of 16 bytes per thread
            sm.store_global %rows to (tile.view %d[%m, %n]); sm.barrier
          With epilogue.math = rows the accumulators go through shared memory, and operands are read and the region
-         applied in rows. With epilogue.path = direct, %y is stored from the accumulator's layout, in
-         the widest runs of columns that a thread holds, or of epilogue.store bytes, as rows are in the other case. With
-         epilogue.path = tma the scratch is stored by TMA, through a tensor map of D that the host makes
-         (epilogue/stores.py):
+         applied in rows. With epilogue.path = direct, %y is stored from the accumulator's layout, in the widest runs of
+         columns that a thread holds (of rows, where D lies by columns), or of epilogue.store bytes, as rows are in the
+         other case. With epilogue.path = tma the scratch is stored by TMA, through a tensor map of D that the host
+         makes (epilogue/stores.py):
            sm.tma_store_wait read 1; sm.barrier warpgroup                     (this one of two scratch buffers is free)
            sm.store_shared %y to %scratch by "stmatrix.x4"; sm.fence_proxy_async; sm.barrier warpgroup
            sm.tma_store %scratch to %map[%m, %n]
@@ -141,7 +141,7 @@ def _scratch(epilogue: Epilogue, buffers: Scratch) -> ir.Value:
 
 def _store_direct(epilogue: Epilogue, part: Part) -> None:
     y = epilogue.map(part.value, part.origin)
-    held = held_run(y.type) * element_bits(epilogue.d_element) // 8
+    held = held_run(y.type, epilogue.store.d) * element_bits(epilogue.d_element) // 8
     bytes_per_store = min(held, epilogue.schedule.epilogue.store or held)
     sm.StoreGlobalOp(y, epilogue.window(part), f"st.global.{bytes_per_store}", cache=epilogue.cache)
 

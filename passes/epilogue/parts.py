@@ -17,7 +17,7 @@ from lowtide.passes.schedules.facts import multiplying_threads
 from lowtide.passes.support.atoms import EpilogueAccess, fragment_run, fragment_type, part_of, rows_of_part, stacked_tv
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.cache_hints import written
-from lowtide.passes.support.problem import element_bits, element_name, operand_is_batched
+from lowtide.passes.support.problem import element_bits, element_name, is_column_major, operand_is_batched
 from lowtide.passes.support.rewriting import copy_region, defining_op
 from lowtide.targets import TiledMma
 
@@ -163,13 +163,14 @@ class Epilogue:
         matrix = self._matrix if operand_is_batched(operand, kind) else []
         view = tile.ViewOp(window, operand, [*matrix, *offsets[kind]], kind=said).result
         result = sm.FragmentType.get(like.shape, element, like.tv)
-        # The run of neighbouring values that a thread holds in a row, at most 16 bytes.
+        # The run of values that a thread holds of neighbours in memory, at most 16 bytes.
         in_registers = self.schedule.epilogue.math is EpilogueMath.registers
-        run = held_run(like) if in_registers else self.rows_access(tuple(like.shape)).rows.vector
+        run = held_run(like, operand) if in_registers else self.rows_access(tuple(like.shape)).rows.vector
         bytes_per_load = min(16, run * element_bits(element) // 8)
         return sm.LoadGlobalOp(result, view, f"ld.global.{bytes_per_load}").result
 
 
-def held_run(fragment: sm.FragmentType) -> int:
-    """`fragment_run` of a fragment."""
-    return fragment_run(tv_of(fragment.tv), tuple(fragment.shape), element_bits(fragment.element_type))
+def held_run(fragment: sm.FragmentType, matrix: ir.Value | None = None) -> int:
+    """`fragment_run` of a fragment, in the direction in which a matrix lies: by rows unless it is given."""
+    by_columns = matrix is not None and is_column_major(matrix.type)
+    return fragment_run(tv_of(fragment.tv), tuple(fragment.shape), element_bits(fragment.element_type), by_columns)

@@ -1,6 +1,7 @@
 """Loops, windows, rings and index arithmetic of one thread's program."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import gcd
 
 from mlir import ir
@@ -45,7 +46,12 @@ def lower_view(context: Context, op: tile.ViewOp) -> None:
     for number in batch:
         matrix = _matrix_of(context, matrix, context.scalar(number))
     offsets = tuple(_offset(context, value) for value in list(op.offsets)[len(batch) :])
-    context.values[op.result] = Window(kind, matrix, offsets, tuple(op.result.type.shape))
+    shape = tuple(op.result.type.shape)
+    if matrix.by_columns:
+        matrix = replace(matrix, extents=matrix.extents[::-1], by_columns=False)
+        context.values[op.result] = Window(kind, matrix, offsets[::-1], shape[::-1], turned=True)
+    else:
+        context.values[op.result] = Window(kind, matrix, offsets, shape)
 
 
 def _matrix_of(context: Context, batch: GlobalMatrix, number: ir.Value) -> GlobalMatrix:

@@ -1,6 +1,7 @@
 """Loads and stores of fragments in global memory: vectors inside of the matrix, elements at its edges."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from mlir import ir
@@ -16,7 +17,7 @@ from lowtide.passes.nvvm.memory import both, element_pointer, global_pointer, is
 from lowtide.passes.nvvm.realigned_loads import RealignedLoads
 from lowtide.passes.nvvm.runs import check_runs, has_whole_runs, in_runs_of, loaded_values, run_of, thread_origin
 from lowtide.passes.nvvm.thread_offsets import layout_offset
-from lowtide.passes.nvvm.values import Fragment, Window, gathered, in_value_order, vector_type
+from lowtide.passes.nvvm.values import Fragment, Window, gathered, in_value_order, regroup, vector_type
 from lowtide.passes.support.problem import element_bits
 from lowtide.targets import SplitCoordinates, split_coordinates
 
@@ -26,16 +27,34 @@ Store = Callable[[ir.Value, ir.Value, int], None]
 def lower_store_global(context: Context, op: sm.StoreGlobalOp) -> None:
     """Vector stores of the runs of a fragment's values that are inside the matrix, else stores of single elements."""
     window, fragment = context.window(op.destination), context.fragment(op.value)
-    run, in_runs = in_runs_of(op, "st.global.", fragment.type)
+    run, in_runs = in_runs_of(op, "st.global.", fragment.type, along_rows=window.turned)
     split = split_coordinates(in_runs.tv, fragment.type.shape)
+    split = _turned(split) if window.turned else split
     check_runs(op, split, run, (0, 0, 0))
     row0, column0 = thread_origin(context, window, split)
     start = global_pointer(context, window, row0, column0)
+    if window.turned and run == 1:
+        fragment = _kept_in_pairs(context, fragment)
     for index, register in enumerate(gathered(fragment, in_runs, run)):
         rows, columns = split.row_values[index * run], split.col_values[index * run]
         place = context.build.add(row0, rows), context.build.add(column0, columns)
         pointer = pointer_beyond(context, window, start, rows, columns)
         _store_run(context, window, place, pointer, register, run, _cached_store(op))
+
+
+def _kept_in_pairs(context: Context, fragment: Fragment) -> Fragment:
+    """The fragment with neighbours in pairs to the end, where they are of 16 bits and held so."""
+    if fragment.width % 2 or element_bits(fragment.type.element_type) != 16:
+        return fragment
+    pair, pairs = vector_type(2, fragment.type.element_type), regroup(fragment, 2)
+    words = (llvm.BitcastOp(context.build.i32, register).result for register in pairs.registers)
+    kept = tuple(llvm.BitcastOp(pair, sm.PtxKeepPairOp(word).result).result for word in words)
+    return replace(pairs, registers=kept)
+
+
+def _turned(split: SplitCoordinates) -> SplitCoordinates:
+    """The coordinates of a fragment in a window whose rows are the fragment's columns."""
+    return SplitCoordinates(split.col_thread, split.row_thread, split.col_values, split.row_values)
 
 
 def _cached_store(op: sm.StoreGlobalOp) -> Store:
@@ -105,16 +124,17 @@ def lower_load_global(context: Context, op: sm.LoadGlobalOp) -> None:
 
 
 def _load_full(context: Context, op: sm.LoadGlobalOp, window: Window, split: SplitCoordinates) -> Fragment:
-    fragment, trans = op.result.type, bool(op.trans)
+    fragment, trans = op.result.type, bool(op.trans) or window.turned
     run = run_of(op, "ld.global.", fragment)
     values = loaded_values(op, fragment, run, trans)
     if trans:  # rows of the window are the fragment's columns
-        split = SplitCoordinates(split.col_thread, split.row_thread, split.col_values, split.row_values)
+        split = _turned(split)
     row0, column0 = thread_origin(context, window, split)
     if op.realigned:
         realigned = RealignedLoads(context, window, split, (row0, column0), run)
         return in_value_order(realigned.load(values[:, 0].tolist()), values, fragment)
-    aligned = None if op.aligned else _is_aligned(context, window, run)
+    of_elements = window.turned and run == 1  # an element is aligned wherever it lies
+    aligned = None if op.aligned or of_elements else _is_aligned(context, window, run)
     loaded = []
     for first in values[:, 0].tolist():
         row = context.build.add(row0, split.row_values[first])

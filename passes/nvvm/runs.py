@@ -57,14 +57,15 @@ def loaded_values(op: ir.OpView, fragment: sm.FragmentType, run: int, along_rows
         raise Refusal(op, rule) from error
 
 
-def in_runs_of(op: ir.OpView, family: str, fragment: sm.FragmentType) -> tuple[int, Runs]:
-    """Elements that an access by the op's atom moves, and the fragment's values in runs of as many.
+def in_runs_of(op: ir.OpView, family: str, fragment: sm.FragmentType, *, along_rows: bool = False) -> tuple[int, Runs]:
+    """Elements that an access by the op's atom moves, and the fragment's values in runs of as many: along its columns
+    or, where asked, along its rows.
 
     Values that are no such runs stay in their order, and `check_runs` refuses them.
     """
     run, tv = run_of(op, family, fragment), tv_of(fragment.tv)
     try:
-        return run, runs(tv, tuple(fragment.shape), max(run, 1))
+        return run, runs(tv, tuple(fragment.shape), max(run, 1), along_rows)
     except ScheduleError:
         return run, Runs(tv, tuple(range(extents(tv)[1])))
 

@@ -10,6 +10,7 @@ from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.values import TENSOR_MAPS_ATTRIBUTE, GlobalExtents, GlobalMatrix
 from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import relaunch
+from lowtide.passes.support.problem import is_column_major
 from lowtide.passes.support.rewriting import before, extent, uses
 
 _GLOBAL = 1  # address space
@@ -75,7 +76,8 @@ def bind_arguments(context: Context, entry: ir.Block, passed: list[Passed], flat
         extents = tuple(
             next(values) if type_.is_dynamic_dim(dim) else type_.get_dim_size(dim) for dim in range(type_.rank)
         )
-        context.values[argument] = GlobalMatrix(pointer, strides, extents, type_.element_type)
+        by_columns = is_column_major(type_)
+        context.values[argument] = GlobalMatrix(pointer, strides, extents, type_.element_type, by_columns)
 
 
 def pass_parts(launch: tile.LaunchOp, passed: list[Passed]) -> None:
@@ -97,10 +99,11 @@ def pass_parts(launch: tile.LaunchOp, passed: list[Passed]) -> None:
 
 
 def _strides(operand: ir.Value) -> list[ir.Value]:
-    """All strides but that of the last dimension, which is contiguous; in elements."""
+    """All strides but that of the contiguous dimension, the last one or, by columns, the first; in elements."""
     type_ = ir.MemRefType(operand.type)
     if type_.rank == 1:
         return []
     results = [ir.MemRefType.get([], type_.element_type), *[ir.IndexType.get()] * (1 + 2 * type_.rank)]
     metadata = ir.Operation.create("memref.extract_strided_metadata", results=results, operands=[operand])
-    return list(metadata.results)[2 + type_.rank : -1]
+    strides = list(metadata.results)[2 + type_.rank :]
+    return strides[1:] if is_column_major(type_) else strides[:-1]

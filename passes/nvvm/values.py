@@ -28,12 +28,13 @@ class GlobalExtents:
 @dataclass(frozen=True)
 class GlobalMatrix:
     """A matrix, a vector, or a batch of such, in global memory: base pointer, strides of all dimensions but the last
-    in elements (i64), extents (i32 if dynamic)."""
+    in elements (i64), extents (i32 if dynamic). The stride of a matrix `by_columns` is from column to column."""
 
     pointer: ir.Value
     strides: tuple[ir.Value, ...]
     extents: tuple[int | ir.Value, ...]
     element: ir.Type
+    by_columns: bool = False
 
     @property
     def row_stride(self) -> ir.Value:
@@ -60,12 +61,17 @@ class Offset:
 
 @dataclass(frozen=True)
 class Window:
-    """A tile.view: kind, matrix, and one offset for each dimension of the matrix."""
+    """A tile.view: kind, matrix, and one offset for each dimension of the matrix.
+
+    A window of a matrix by columns is `turned`: it is that of the transpose, by rows, and its rows are columns of the
+    fragments that are loaded and stored.
+    """
 
     kind: OperandKind
     matrix: GlobalMatrix
     offsets: tuple[Offset, ...]
     shape: tuple[int, int]
+    turned: bool = False
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,7 @@ def _of_output(schedule: Schedule, problem: Problem) -> int:
         return WIDEST
     if path is StorePath.direct:
         shape, d = schedule.grid.tile, element_type(problem.d)
-        held = fragment_run(tiled_mma(schedule, problem).tv("c", shape), shape, d.bits) * d.bytes
+        tv, by_columns = tiled_mma(schedule, problem).tv("c", shape), problem.d_is_column_major
+        held = fragment_run(tv, shape, d.bits, by_columns) * d.bytes
         return min(held, schedule.epilogue.store or held)
     return epilogue_rows(schedule, problem, multiplying_threads(schedule)).rows.atom.bytes_per_thread

@@ -67,6 +67,8 @@ def packing(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
         element = element_type(problem.d if name == "d" else problem.operand(name)).bytes
         if is_packed(name, schedule) and moved_alignment(name, schedule, problem) <= element:
             yield f"{PACK_FIELDS[name]} = rows: {name} is moved by elements, wherever these lie; take pack = none"
+        elif is_packed(name, schedule) and name == "d" and problem.d_is_column_major:
+            yield "epilogue.pack = rows copies rows, and D lies by columns as the kernel sees it; take pack = none"
 
 
 def _by_producer(schedule: Schedule, problem: Problem) -> Iterator[str]:

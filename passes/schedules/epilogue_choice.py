@@ -51,6 +51,7 @@ def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
     is_light = OperandKind.full not in problem.kinds and not problem.has_math and warps_along_k(schedule) == 1
     is_wide = schedule.multiply.atom == FMA or 2 * element_type(problem.d).bits >= _WIDEST_BITS
     by_threads = StorePath.direct if is_wide and is_light else StorePath.smem
+    by_threads = StorePath.direct if problem.d_is_column_major else by_threads
     schedule = schedule.filled({"epilogue.path": StorePath.tma if by_tma else by_threads})
     # Operands read for each element want whole rows; without them, converting first halves the traffic.
     has_partial_sums = warps_along_k(schedule) > 1

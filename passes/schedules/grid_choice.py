@@ -129,6 +129,7 @@ _DRIFT_WAVES = 16
 _REGISTERS_OF_FMA, _ACCUMULATORS_OF_FMA = 128, 64
 
 _ACCUMULATORS_BESIDE_ROWS = 128  # per thread, if the epilogue also holds rows of a full operand
+_ACCUMULATORS_BESIDE_COLUMNS = 64  # if it holds elements of one that lies by columns
 # Accumulators per thread if an epilogue without TMA calls functions, in tiles of one block of rows per consumer: ptxas
 # interleaves the calls of a whole part, and spills with more.
 _ACCUMULATORS_BESIDE_FUNCTIONS, _FEW_BESIDE_FUNCTIONS = 128, 64
@@ -193,7 +194,8 @@ def _without_clusters(
 def _leaves_room(rows: int, n: int, roles: Roles, given: Schedule, problem: Problem) -> bool:
     """Whether the epilogue has enough registers beside a tile's accumulators."""
     accumulators = rows * n // (WARPGROUP_THREADS * roles.sharing)
-    if OperandKind.full in problem.kinds and accumulators > _ACCUMULATORS_BESIDE_ROWS:
+    beside_operand = _ACCUMULATORS_BESIDE_COLUMNS if problem.d_is_column_major else _ACCUMULATORS_BESIDE_ROWS
+    if OperandKind.full in problem.kinds and accumulators > beside_operand:
         return False
     # The tallest tile of a consumer that takes turns leaves no registers for functions, row addresses, or a run-time N.
     is_simple = stores_by_tma(given, problem) and problem.n is not None and not problem.has_math

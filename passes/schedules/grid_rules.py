@@ -37,15 +37,20 @@ _COUNTED = {
 
 
 def operands(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Operands that are swapped where the schedule says so, and D in rows as the kernel sees it."""
+    """Operands that are swapped where the schedule says so, and D in rows as the kernel sees it, or stored directly."""
     wanted = schedule.grid.operands is OperandsKind.swapped
     if problem.swapped != wanted:
         is_, asks = ("swapped", "as_given") if problem.swapped else ("as_given", "swapped")
         yield f"grid.operands = {asks}, but the product is {is_}; lower again from the problem that was asked for"
-    elif problem.d_is_column_major:
-        other = OperandsKind.as_given if wanted else OperandsKind.swapped
-        own = schedule.grid.operands or OperandsKind.as_given
-        yield f"grid.operands = {own} leaves a D that the kernel would store column by column; take {other}"
+    elif problem.d_is_column_major and not wanted:
+        yield "grid.operands = as_given leaves a D that the kernel would store column by column; take swapped"
+    elif wanted and problem.is_batched:
+        yield "grid.operands = swapped is of one product, not of those of a batch; take as_given"
+    elif problem.d_is_column_major and schedule.epilogue.path not in (None, StorePath.direct):
+        yield (
+            f"grid.operands = swapped: D lies by columns as the kernel sees it, and epilogue.path = "
+            f"{schedule.epilogue.path} stores rows; take epilogue.path = direct, or grid.operands = as_given"
+        )
 
 
 def extents(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

@@ -195,9 +195,9 @@ def epilogue_rows(schedule: Schedule, problem: Problem, threads: int) -> Epilogu
     return rows_of_part(schedule.epilogue.tile, element, problem.d, threads, schedule.epilogue.store)
 
 
-def fragment_run(tv: Layout, shape: tuple[int, int], element_bits: int) -> int:
-    """Neighbouring elements of a row that each thread holds: what one store moves, at most 16 bytes."""
-    return min(neighbours(tv, shape), 128 // element_bits)
+def fragment_run(tv: Layout, shape: tuple[int, int], element_bits: int, by_columns: bool = False) -> int:
+    """Neighbouring elements of a row, or column, that each thread holds: what one store moves, at most 16 bytes."""
+    return min(neighbours(tv, shape, by_columns), 128 // element_bits)
 
 
 def rows_of_part(shape: tuple[int, int], element: str, d: str, threads: int, most: int | None = None) -> EpilogueAccess:

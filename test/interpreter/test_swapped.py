@@ -114,6 +114,76 @@ def test_check_takes_swapped_kernels():
     assert lt.check(lt.compile_gemm(spec, schedule=SMALL), budget=1.0).ok
 
 
+# D by rows, of operands that are swapped all the same: the kernel sees a D by columns.
+BY_ELEMENTS = {
+    "mma": ("sm_80", f"{SMALL}, operands = swapped"),
+    "wgmma": ("sm_90a", "operands = swapped, grid.tile = [64, 16]"),
+    "scatter": ("sm_90a", "operands = swapped, grid.tile = [64, 16], k_division = scatter(2)"),
+    "split": ("sm_80", f"{SMALL}, operands = swapped, scheduler = persistent, k_division = split(2)"),
+    "tail": ("sm_90a", "operands = swapped, grid.tile = [128, 16], tail = halves, cluster = [2, 1]"),
+    "pingpong": ("sm_90a", "operands = swapped, grid.tile = [64, 16], roles = pingpong(2)"),
+}
+
+
+def by_rows(layout, m, n, k):
+    given = operands(layout, m, n, k)
+    return given | {"c": np.ascontiguousarray(given["c"].T)}
+
+
+def product_by_rows(layout, **given):
+    return product(layout, **(given | {"c": given["c"].T})).T
+
+
+@pytest.mark.parametrize(
+    ("road", "layout", "levels"),
+    [
+        ("mma", "tt", LEVELS),
+        ("wgmma", "tn", LEVELS),
+        *(("wgmma", layout, ("atoms", "ptx")) for layout in ("tt", "nn", "nt")),
+        *((road, "nn", ("cta", "epilogue", "ptx")) for road in ("scatter", "split", "tail", "pingpong")),
+    ],
+)
+def test_a_swapped_product_stores_its_d_by_columns(road, layout, levels):
+    target, schedule = BY_ELEMENTS[road]
+    spec = lt.GemmSpec(a="f16", b="f16", d="f16", layout=layout, epilogue=scaled)
+    kernel = lt.compile_gemm(spec, target=target, schedule=schedule)
+    assert spec_of(lt.interpreter.Loaded(kernel.levels["epilogue"]).module).spec.d_order == "row"
+    given = by_rows(layout, 24, 152, 200)
+    for level in levels:
+        d = kernel.interpret(**given, level=level, domain="exact", sms=3)
+        np.testing.assert_array_equal(d, product_by_rows(layout, **given), err_msg=level)
+
+
+@pytest.mark.parametrize(("dtype", "target"), [("f32", "sm_80"), ("f64", "sm_90a")])
+def test_other_types_store_their_d_by_columns(dtype, target):
+    spec = lt.GemmSpec(a=dtype, b=dtype, d=dtype, acc=dtype, epilogue=scaled)
+    kernel = lt.compile_gemm(spec, target=target, schedule="operands = swapped")
+    given = {name: value.astype(dtype.replace("f", "float")) for name, value in by_rows("tn", 7, 40, 24).items()}
+    for level in ("epilogue", "ptx"):
+        d = kernel.interpret(**given, level=level, domain="exact")
+        np.testing.assert_array_equal(d, product_by_rows("tn", **given), err_msg=level)
+
+
+def test_a_d_by_columns_lies_anywhere_and_may_be_in_place_of_an_operand():
+    spec = lt.GemmSpec(a="f16", b="f16", d="f16", epilogue=scaled)
+    kernel = lt.compile_gemm(spec, target="sm_90a", schedule="operands = swapped, grid.tile = [64, 16]")
+    given = by_rows("tn", 17, 150, 72)
+    expected = product_by_rows("tn", **given)
+    odd = np.zeros((17, 153), np.float16)[:, 1:151]
+    np.testing.assert_array_equal(kernel.interpret(**given, out=odd, level="ptx", domain="exact"), expected)
+    np.testing.assert_array_equal(kernel.interpret(**given, out=given["c"], level="nvvm", domain="exact"), expected)
+
+
+def test_rows_and_columns_of_a_window_of_d_by_columns_that_are_exchanged_are_found():
+    spec = lt.GemmSpec(a="f16", b="f16", d="f16")
+    text = lt.compile_gemm(spec, target="sm_90a", schedule=BY_ELEMENTS["wgmma"][1]).levels["epilogue"]
+    planted, count = re.subn(r"(tile.view %D)\[(%\w+), (%\w+)\]", r"\1[\3, \2]", text)
+    assert count
+    inputs = {name: by_rows("tn", 20, 150, 72)[name] for name in ("a", "b")}
+    with pytest.raises(lt.Error, match=r"race|never written"):
+        lt.interpreter.interpret(planted, inputs, domain="exact")
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [("%arg1, %arg0", "%arg0, %arg1"), ("per_row %arg5", "per_column %arg5"), ("%arg1, %arg0", "%arg1, %arg1")],

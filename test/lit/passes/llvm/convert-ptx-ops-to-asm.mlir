@@ -53,6 +53,14 @@ func.func @stores(%v8: vector<8xbf16>, %v2: vector<2xf32>, %v1: vector<2xf16>, %
   return
 }
 
+// Two values in one register: a move that LLVM does not look into.
+// CHECK-LABEL: func.func @pair(
+// CHECK:       llvm.inline_asm "mov.b32 $0, $1;", "=r,r" %{{.+}} : (i32) -> i32
+func.func @pair(%p: i32) -> i32 {
+  %kept = sm.ptx_keep_pair %p : i32
+  return %kept : i32
+}
+
 // Semaphores: an addition that releases, a loop of loads that acquire, and an addition that wraps to zero.
 // CHECK-LABEL: func.func @semaphores(
 // CHECK:       llvm.inline_asm has_side_effects "red.release.gpu.global.add.s32 [$0], 1;", "l,~{memory}" %{{.+}} : (i64) -> ()

@@ -20,7 +20,36 @@ module attributes {tile.level = "problem", tile.target = "sm_80"} {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.level = "problem", tile.target = "sm_80"} {
   func.func @rows(%a: !mat, %b: !mat, %d: !mat) {
-    // expected-error @below {{grid.operands = swapped leaves a D that the kernel would store column by column; take as_given}}
+    // expected-error @below {{grid.operands = swapped: D lies by columns as the kernel sees it, and epilogue.path = smem stores rows; take epilogue.path = direct, or grid.operands = as_given}}
+    tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <operands = swapped>, epilogue = <path = smem>>) {
+    ^bb0(%x: f32):
+      %0 = arith.truncf %x : f32 to bf16
+      tile.yield %0 : bf16
+    } : !mat, !mat, !mat
+    return
+  }
+}
+
+// -----
+
+!mat = memref<?x?xf32, strided<[?, 1]>>
+module attributes {tile.level = "problem", tile.target = "sm_80"} {
+  func.func @packed(%a: !mat, %b: !mat, %d: !mat) {
+    // expected-error @below {{no schedule fits: epilogue.pack = rows copies rows, and D lies by columns as the kernel sees it; take pack = none}}
+    tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <operands = swapped>, epilogue = <pack = rows>>) {
+    ^bb0(%x: f32):
+      tile.yield %x : f32
+    } : !mat, !mat, !mat
+    return
+  }
+}
+
+// -----
+
+!mat = memref<?x?x?xbf16, strided<[?, ?, 1]>>
+module attributes {tile.level = "problem", tile.target = "sm_80"} {
+  func.func @batch(%a: !mat, %b: !mat, %d: !mat) {
+    // expected-error @below {{grid.operands = swapped is of one product, not of those of a batch; take as_given}}
     tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <operands = swapped>>) {
     ^bb0(%x: f32):
       %0 = arith.truncf %x : f32 to bf16
