@@ -69,12 +69,13 @@ def interpret(
     it is also a full operand, D takes its place (in the interpreter's memory: arrays stay as they are). Else D is
     allocated, its rows at multiples of 16 bytes. Where K is 0, D is the epilogue of 0; where M or N is, D is empty.
     `sms` is how many CTAs run at a time, in whole clusters and at least one of them, and what tile.sm_count yields;
-    `seed` gives the order of agents; `domain` is "float" (D in its own dtype), "exact" or "field" (D in int64): see
-    `domains`. `on_progress` hears, as the CTAs of a launch end, how many have ended, of how many. `trace` is filled
-    with what each CTA computes, in sequence, `paths` with the sides of branches that were taken, `report`
-    (levels nvvm to ptx) with whether the verdict is that of every order of agents. `explorer` chooses the
-    order in place of `seed` (`explore`). `max_steps` is how many ops an agent may run; one that runs more is reported,
-    as in a loop without end. Matrices begin at multiples of 256 bytes, plus those that `offsets` has for their names.
+    `seed` gives the order of agents; `domain` is "float" or "hopper" (D in its own dtype), "exact" or "field" (D in
+    int64): see `domains`. `on_progress` hears, as the CTAs of a launch end, how many have ended, of how many.
+    `trace` is filled with what each CTA computes, in sequence, `paths` with the sides of branches that were taken,
+    `report` (levels nvvm to ptx) with whether the verdict is that of every order of agents. `explorer` chooses the
+    order in place of `seed` (`explore`). `max_steps` is how many ops an agent may run; one that runs more is
+    reported, as in a loop without end. Matrices begin at multiples of 256 bytes, plus those that `offsets` has for
+    their names.
     Raises InterpreterError for a level that is not interpreted, inputs that do not fit, and every broken rule of the
     hardware: races, deadlocks, bytes read before they are written or before their copy is waited for, accesses out of
     bounds; and where D is not written everywhere, or an operand has changed. Raises IRError for text that is no legal

@@ -235,7 +235,7 @@ def _array(name: str, value: Any) -> Array:
 def _check_dtype(name: str, array: Array, element: Scalar, domain: Domain) -> None:
     """Domains of integers take integers of any type too."""
     wanted = np.dtype(FLOAT_DTYPES[element.name])
-    if array.dtype == wanted or (domain.name != "float" and array.dtype.kind in "iu"):
+    if array.dtype == wanted or (not domain.is_float and array.dtype.kind in "iu"):
         return
     names = {np.dtype(dtype): name for name, dtype in FLOAT_DTYPES.items()}
     raise InterpreterError(

@@ -23,6 +23,7 @@ from lowtide.errors import InterpreterError, SpecError
 from lowtide.interpreter import Explorer, Loaded, Paths, Report, Trace
 from lowtide.interpreter.host import LEVELS, Progress
 from lowtide.interpreter.numbers.domains import FieldDomain
+from lowtide.interpreter.numbers.domains import domain as number_domain
 from lowtide.passes.schedules.alignment import WIDEST, WIDEST_OF_ALL
 from lowtide.targets import Target
 
@@ -109,8 +110,8 @@ def inputs_for(
 
     `batch` is needed where the spec has one of a number known at run time.
 
-    In the domain float: normally distributed, the padding NaN. In exact: small integers. In field: uniform over the
-    field, so that two different polynomials of degree d in the inputs agree with a probability of at most d / prime.
+    Of floats: normally distributed, the padding NaN. In exact: small integers. In field: uniform over the field, so
+    that two different polynomials of degree d in the inputs agree with a probability of at most d / prime.
     """
     m, n, k = extents
     rng = np.random.default_rng(seed)
@@ -118,7 +119,7 @@ def inputs_for(
     if batch is not None:
         lies = {"batch": batch.matrices, "shared": batch.shared, "batch_padding": batch.rows_between}
     inputs = random_inputs(spec, m, n, k, rng, row_padding=padding, alignments=alignments, **lies)
-    if domain == "float":
+    if number_domain(domain).is_float:
         return inputs
     convert = _of_field if domain == FieldDomain.name else _as_integers
     return {name: convert(value, rng) for name, value in inputs.items()}

@@ -129,7 +129,7 @@ def _lowered(source: str | Path, target: str | None, level: str, context: ir.Con
 def _run(given_level: Runnable, reference: ExpectedProblem, trial: Trial, force: bool, max_steps: int) -> Verdict:
     """Interpret, and compare; prints what is run."""
     spec, level, module = reference.spec, given_level.level, given_level.module
-    if reference.module is not None and trial.domain == "float":
+    if reference.module is not None and number_domain(trial.domain).is_float:
         raise IRError(
             f"{reference.name}: rounding differs from level to level; compare with --domain exact, or against a dump "
             f"of level {Level.ATOMS} or earlier, which says the epilogue"
@@ -140,7 +140,7 @@ def _run(given_level: Runnable, reference: ExpectedProblem, trial: Trial, force:
     inputs = trial.inputs(spec)
     line("problem", problem_line(spec if trial.batch is None else replace(spec, batch=matrices), trial.extents))
     line("level", f"{level}, {counted(trial.sms, 'SM')}, numbers: {trial.domain}")
-    by_float64 = trial.domain == "float" or reference.module is not None
+    by_float64 = number_domain(trial.domain).is_float or reference.module is not None
     line("against", reference.name if by_float64 else "the problem itself, interpreted")
     started = time.perf_counter()
     with busy("interpreting") as update:
@@ -159,7 +159,7 @@ def _compare(
     module: ir.Module, reference: ExpectedProblem, inputs: dict[str, Any], result: np.ndarray[Any, Any], trial: Trial
 ) -> Verdict:
     spec = reference.spec
-    if trial.domain == "float":
+    if number_domain(trial.domain).is_float:
         return against_float64(spec, inputs, result)
     if reference.module is not None:
         options_: dict[str, Any] = {"sms": 1, "seed": 0, "domain": trial.domain, "batch": trial.batch}

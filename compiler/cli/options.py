@@ -99,7 +99,7 @@ NumberDomain = Annotated[
     str,
     typer.Option(
         "--domain",
-        help=f"What numbers are: {', '.join(DOMAINS)}. All but float compare for equality.",
+        help=f"What numbers are: {', '.join(DOMAINS)}. exact and field compare for equality.",
         rich_help_panel=_EXECUTION,
     ),
 ]

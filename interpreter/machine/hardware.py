@@ -103,8 +103,10 @@ def fragments_of(shape: tuple[int, int, int], bits: int) -> MmaFragments:
     return MMA_FRAGMENTS[shape, bits]
 
 
-def mma(fragments: MmaFragments, a: Values, b: Values, c: Values, domain: Domain, dtype: str) -> Values:
-    """D = A · B + C by one warp (PTX ISA, "mma"): fragments (32, values); D has the accumulator type `dtype`."""
+def mma(
+    fragments: MmaFragments, a: Values, b: Values, c: Values, domain: Domain, operands: tuple[str, str], dtype: str
+) -> Values:
+    """D = A · B + C by one warp (PTX ISA, "mma"): fragments (32, values) of these types, `dtype` for C and D."""
     m, n, k = fragments.shape
     matrix_a = np.empty((m, k), a.dtype)
     matrix_b = np.empty((n, k), b.dtype)
@@ -112,7 +114,7 @@ def mma(fragments: MmaFragments, a: Values, b: Values, c: Values, domain: Domain
     matrix_a[fragments.a] = a
     matrix_b[fragments.b[::-1]] = b
     matrix_c[fragments.c] = c
-    return domain.dot(matrix_a, matrix_b, matrix_c, dtype)[fragments.c]
+    return domain.mma(matrix_a, matrix_b, matrix_c, operands, dtype, k)[fragments.c]
 
 
 def wgmma_accumulator(n: int) -> tuple[Ints, Ints]:

@@ -112,7 +112,7 @@ def multiply(
                 columns[:, index] = register
             parts.append(columns)
     a, b, c = parts
-    return hardware.mma(fragments, a, b, c, domain, types[1])
+    return hardware.mma(fragments, a, b, c, domain, (types[0], types[0]), types[1])
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,8 @@ def multiply_together(
         c[at] = column
     accumulators = np.empty((len(products.of_a), m, n), domain.payload)
     accumulators[:, fragments.c[0], fragments.c[1]] = c.reshape(len(accumulators), -1, 32).swapaxes(1, 2)
-    d = domain.dot(left[products.of_a], right[products.of_b].swapaxes(1, 2), accumulators, types[1])
+    rows_of_b, operands = right[products.of_b].swapaxes(1, 2), (types[0], types[0])
+    d = domain.mma(left[products.of_a], rows_of_b, accumulators, operands, types[1], k)
     return list(np.ascontiguousarray(d[:, fragments.c[0], fragments.c[1]].swapaxes(1, 2)).reshape(-1, 32))
 
 

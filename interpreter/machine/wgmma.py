@@ -130,7 +130,7 @@ def multiply(
     matrix = np.zeros((ROWS, product.n), left.dtype)
     if acc is not None:
         matrix.reshape(-1)[product.places] = acc
-    result = state.machine.domain.dot(left, right, matrix, product.accumulator)
+    result = state.machine.domain.mma(left, right, matrix, product.dtypes, product.accumulator, product.k)
     group = warpgroup.committed[warp]
     if not state.mmas or state.mmas[-1] != group:
         state.mmas.append(group)

@@ -54,7 +54,7 @@ def multiply(
     matrix = np.zeros((ROWS, product.n), left[0].dtype)
     if acc is not None:
         matrix.reshape(-1)[product.places] = acc
-    result = state.machine.domain.dots(left, right, matrix, product.accumulator)
+    result = state.machine.domain.mmas(left, right, matrix, product.dtypes, product.accumulator)
     meet_together(state, ops, bits)
 
     shared, group = state.cta.shared, warpgroup.committed[warp]

@@ -2,6 +2,7 @@
 
 `float`   what the hardware computes: every value a float64 that holds an f16, bf16, f32 or f64 exactly; each operation
           computes in float64 and rounds once to its type.
+`hopper`  as `float`, and sums inside mma.sync and wgmma as Hopper's tensor cores make them (`tensor_cores`).
 `exact`   integers without rounding: a GEMM on integers does not depend on the order of its sums, so two levels
           can be compared bit by bit.
 `field`   integers modulo 2³¹ − 1: exact too, and dyadic constants such as 0.5 exist in it.
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from lowtide.elements import ELEMENTS
 from lowtide.errors import InterpreterError, NotInterpreted
+from lowtide.interpreter.numbers.tensor_cores import KEPT_BITS, multiply_add
 
 Values = NDArray[Any]
 
@@ -68,6 +70,8 @@ class FloatDomain:
     """Floating point as the hardware has it; also the interface that the other domains follow."""
 
     name = "float"
+    is_float: bool = True
+    """Whether values are floats of the hardware's types, with their bits."""
     payload: Any = np.float64
 
     def from_array(self, array: Values) -> Values:
@@ -122,10 +126,16 @@ class FloatDomain:
             return (wide_a @ wide_b + c).astype(np.float64)
         return self.round(a @ b.swapaxes(-1, -2) + c, dtype)
 
-    def dots(self, a: Sequence[Values], b: Sequence[Values], c: Values, dtype: str) -> Values:
-        """Products (M, K) by (N, K), each of which is added to what the one before gives, the first to c: (M, N)."""
+    def mma(self, a: Values, b: Values, c: Values, operands: tuple[str, str], dtype: str, depth: int) -> Values:
+        """As `dot`, by instructions that multiply `depth` of K; `operands` are the types of a and b."""
+        return self.dot(a, b, c, dtype)
+
+    def mmas(
+        self, a: Sequence[Values], b: Sequence[Values], c: Values, operands: tuple[str, str], dtype: str
+    ) -> Values:
+        """Instructions (M, K) by (N, K), each of which adds to what the one before gives, the first to c: (M, N)."""
         for left, right in zip(a, b, strict=True):
-            c = self.dot(left, right, c, dtype)
+            c = self.mma(left, right, c, operands, dtype, left.shape[-1])
         return c
 
     def maximum(self, x: Values, y: Values) -> Values:
@@ -179,10 +189,25 @@ class FloatDomain:
         return np.asarray(bits).astype(_BITS[dtype]).view(FLOAT_DTYPES[dtype]).astype(np.float64)
 
 
+class HopperDomain(FloatDomain):
+    """As `float`, but each instruction of the tensor cores adds its products as those of Hopper do."""
+
+    name = "hopper"
+
+    def mma(self, a: Values, b: Values, c: Values, operands: tuple[str, str], dtype: str, depth: int) -> Values:
+        if operands[0] not in KEPT_BITS:
+            return self.dot(a, b, c, dtype)
+        for first in range(0, a.shape[-1], depth):
+            part = slice(first, first + depth)
+            c = multiply_add(a[..., part], b[..., part], c, operands, dtype)
+        return c
+
+
 class ExactDomain(FloatDomain):
     """Integers of 64 bits that never round; what has no exact integer result is refused."""
 
     name = "exact"
+    is_float = False
     payload = np.int64
 
     def from_array(self, array: Values) -> Values:
@@ -230,7 +255,9 @@ class ExactDomain(FloatDomain):
             return (a.astype(np.float64) @ b.swapaxes(-1, -2).astype(np.float64)).astype(np.int64) + c
         return a @ b.swapaxes(-1, -2) + c
 
-    def dots(self, a: Sequence[Values], b: Sequence[Values], c: Values, dtype: str) -> Values:
+    def mmas(
+        self, a: Sequence[Values], b: Sequence[Values], c: Values, operands: tuple[str, str], dtype: str
+    ) -> Values:
         return self.dot(np.concatenate(a, axis=1), np.concatenate(b, axis=1), c, dtype)
 
     def max_number(self, x: Values, y: Values) -> Values:
@@ -342,12 +369,12 @@ class FieldDomain(ExactDomain):
 
 Domain = FloatDomain
 DOMAINS: Mapping[str, type[Domain]] = MappingProxyType(
-    {domain.name: domain for domain in (FloatDomain, ExactDomain, FieldDomain)}
+    {domain.name: domain for domain in (FloatDomain, HopperDomain, ExactDomain, FieldDomain)}
 )
 
 
 def domain(name: str) -> Domain:
-    """The number domain `name`: "float", "exact" or "field". Raises InterpreterError for another."""
+    """The number domain `name`: "float", "hopper", "exact" or "field". Raises InterpreterError for another."""
     if not isinstance(name, str) or name not in DOMAINS:
         raise InterpreterError(f"unknown number domain {name!r}; known are {', '.join(DOMAINS)}")
     return DOMAINS[name]()

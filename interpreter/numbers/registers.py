@@ -161,7 +161,7 @@ def raw(value: Any, bits: int, domain: Domain) -> Any:
         rows = np.asarray(value.payload).reshape(-1, 1) if isinstance(value, Number) else value.payload
         if not np.any(rows) and not np.any(np.signbit(rows)):
             return 0
-        if value.dtype == ZERO_TYPE or domain.name != "float":
+        if value.dtype == ZERO_TYPE or not domain.is_float:
             raise NotBits(
                 f"an integer operation on a register that holds {_what(value)}: the number domain {domain.name!r} has "
                 "numbers, not their bits; take the domain 'float'"
@@ -192,7 +192,7 @@ def number(value: Any, dtype: str, domain: Domain) -> Any:
     if not np.any(bits):
         return np.zeros(np.shape(bits), domain.payload) if np.ndim(bits) else domain.payload(0)
     floats = _FLOATS.from_bits(np.asarray(bits), dtype)
-    if domain.name == "float":
+    if domain.is_float:
         return floats if np.ndim(bits) else floats[()]
     if not np.ndim(bits):
         return domain.constant(float(floats), dtype)

@@ -145,7 +145,7 @@ def _mma(state: AgentState, op: DecodedOp, name: re.Match[str], registers: list[
         raise violation(state, op, f"takes {sum(counts)} registers, not {len(registers)}: {counts} of A, B and C")
     columns = np.stack([np.broadcast_to(register, (32,)) for register in registers], axis=1)
     a, b, c = np.split(columns, np.cumsum(counts)[:2], axis=1)
-    return tuple(hardware.mma(fragments, a, b, c, state.machine.domain, dtype).T)
+    return tuple(hardware.mma(fragments, a, b, c, state.machine.domain, (dtype, dtype), dtype).T)
 
 
 # Pointers ----------------------------------------------------------------------------------------------------------

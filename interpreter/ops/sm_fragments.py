@@ -130,13 +130,15 @@ def mma_sync(state: AgentState, op: DecodedOp) -> None:
     matrix_c = np.empty((atoms_m, m, atoms_n, n), c.dtype)
     matrix_c[:, fragments.c[0], :, fragments.c[1]] = registers_c.transpose(0, 3, 2, 1)
     result = matrix_c.reshape(atoms_m * m, atoms_n * n)
-    dtype = _fragment(op.result_types[0]).element.name
+    first, second, dtype = (_fragment(type).element.name for type in (*op.operand_types[:2], op.result_types[0]))
+    operands = first, second
     for step in range(atoms_k):
         matrix_a = np.empty((atoms_m, m, k), a.dtype)
         matrix_b = np.empty((atoms_n, n, k), b.dtype)
         matrix_a[:, fragments.a[0], fragments.a[1]] = registers_a[:, step].transpose(1, 0, 2)
         matrix_b[:, fragments.b[1], fragments.b[0]] = registers_b[:, step].transpose(1, 0, 2)
-        result = state.machine.domain.dot(matrix_a.reshape(-1, k), matrix_b.reshape(-1, k), result, dtype)
+        flat_a, flat_b = matrix_a.reshape(-1, k), matrix_b.reshape(-1, k)
+        result = state.machine.domain.mma(flat_a, flat_b, result, operands, dtype, k)
     tiles = result.reshape(atoms_m, m, atoms_n, n)
     taken = tiles[:, fragments.c[0], :, fragments.c[1]]  # (lanes, values, atoms_m, atoms_n)
     state.values[op.results[0]] = taken.transpose(0, 3, 2, 1).reshape(lanes, -1)

@@ -34,13 +34,14 @@ _M = 64
 
 @dataclass(frozen=True)
 class _Plan:
-    """Of one warpgroup's part: atoms along M and N, columns of an atom, how atoms are dealt to warpgroups.
+    """Of one warpgroup's part: atoms along M and N, columns and K of an atom, how atoms are dealt to warpgroups.
 
     `transposed` says of A and of B whether K is its rows.
     """
 
     atoms: tuple[int, int]
     n: int
+    k: int
     warpgroups: tuple[int, int]
     dtype: str
     transposed: tuple[bool, bool]
@@ -94,7 +95,7 @@ def _prepare_wgmma(op: DecodedOp, program: Program) -> None:
             f"{op.describe()}: a thread holds {fragment.tv.values} values of {fragment.shape}, {attribute.atom} on "
             f"{warpgroups_m}x{warpgroups_n} warpgroups takes {held}"
         )
-    op.data = _Plan(atoms, n, (warpgroups_m, warpgroups_n), fragment.element.name, transposed)
+    op.data = _Plan(atoms, n, k, (warpgroups_m, warpgroups_n), fragment.element.name, transposed)
 
 
 @OPS.implements("sm.wgmma", prepare=_prepare_wgmma)
@@ -121,7 +122,9 @@ def wgmma(state: AgentState, op: DecodedOp) -> None:
     atoms_m, atoms_n = plan.atoms
     matrix = np.empty((atoms_m, _M, atoms_n, plan.n), registers.dtype)
     matrix[:, rows, :, columns] = registers.reshape(len(state.lanes), atoms_n, atoms_m, -1).transpose(0, 3, 2, 1)
-    result = state.machine.domain.dot(left, right, matrix.reshape(atoms_m * _M, atoms_n * plan.n), plan.dtype)
+    operands = a.type.element.name, b.type.element.name
+    flat = matrix.reshape(atoms_m * _M, atoms_n * plan.n)
+    result = state.machine.domain.mma(left, right, flat, operands, plan.dtype, plan.k)
     taken = result.reshape(matrix.shape)[:, rows, :, columns]
     state.values[op.results[0]] = Pending(taken.transpose(0, 3, 2, 1).reshape(len(state.lanes), -1))
     state.mmas.append((read_a, read_b))

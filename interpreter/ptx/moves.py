@@ -148,7 +148,7 @@ def _to_integer(form: Form, target: str, source: str) -> Callable[..., Any]:
 
     def compute(value: Any) -> Any:
         payload = domain.apply(integral, source, number(value, source, domain))
-        if domain.name == "float":
+        if domain.is_float:
             limits = np.iinfo(dtype)
             payload = np.clip(np.nan_to_num(payload, nan=0.0), limits.min, limits.max)
         result = np.asarray(domain.to_integer(payload, dtype)).view(registers.SIGNED[bits])

@@ -116,5 +116,5 @@ def test_field_refuses_order() -> None:
 
 
 def test_unknown_domain_names_those_there_are() -> None:
-    with pytest.raises(InterpreterError, match="float, exact, field"):
+    with pytest.raises(InterpreterError, match="float, hopper, exact, field"):
         domain("posit")

@@ -152,7 +152,7 @@ def test_what_is_not_interpreted_is_refused_with_the_levels_that_are(default_ker
     for level in ("cta", "nvvm", "ptx"):
         with pytest.raises(InterpreterError, match="has run 8 ops and has not ended: a loop may have no end"):
             default_kernel.interpret(**inputs, level=level, domain="exact", max_steps=8)
-    with pytest.raises(InterpreterError, match="unknown number domain 'reals'; known are float, exact, field"):
+    with pytest.raises(InterpreterError, match="unknown number domain 'reals'; known are float, hopper, exact, field"):
         default_kernel.interpret(**inputs, domain="reals")
     with pytest.raises(IRError, match=r"not a legal module: -:1:\d+: "):
         interpret("module {", inputs)

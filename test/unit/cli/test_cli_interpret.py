@@ -135,7 +135,7 @@ def test_interpret_refuses_a_reference_of_another_problem(dump: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--domain", "real"), "unknown number domain 'real'; known are float, exact, field"),
+        (("--domain", "real"), "unknown number domain 'real'; known are float, hopper, exact, field"),
         (("--level", "cta", "--max-steps", "9"), "has run 9 ops and has not ended: a loop may have no end"),
         (("--level", "asm"), "unknown level 'asm'; the levels are problem"),
         (("--domain", "exact", "--epilogue", "gelu", "--level", "cta"), "the number domain 'exact' has no"),
