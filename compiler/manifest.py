@@ -93,6 +93,7 @@ def _facts(function: ir.OpView) -> dict[str, Any]:
         "problem": problem,
         "empty": asked.empty,
         "acc": asked.acc,
+        "fast": asked.is_fast,
         "layout": str(asked.layout),
         "d_order": "column" if asked.d_is_column_major else "row",
         "kinds": [str(kind) for kind in asked.kinds],
@@ -142,7 +143,8 @@ def _spec(arguments: list[dict[str, Any]], facts: Mapping[str, Any], dims: list[
             extents[letter] = extent if extents.get(letter) is None else extents[letter]
     dtypes = {name: arguments[i]["dtype"] for i, name in enumerate(("a", "b", "d"))}
     order = {} if facts["d_order"] == "row" else {"d_order": facts["d_order"]}
-    return {**extents, **dtypes, "acc": facts["acc"], "layout": facts["layout"], **order}
+    sums = {"acc": facts["acc"]} | ({"fast": True} if facts["fast"] else {})
+    return {**extents, **dtypes, **sums, "layout": facts["layout"], **order}
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
     )
     block = function.regions[0].blocks.append(*types)
     a, b, d, *operands = block.arguments
-    acc = ir_type(spec.acc)
+    acc = ir_type(spec.sums)
     with ir.InsertionPoint(block):
         gemm = tile.GemmOp(
             tile.GemmLayout[spec.layout],
@@ -57,6 +57,7 @@ def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
             operands,
             kinds=[tile.OperandKind[operand.kind.value] for operand in spec.operands],
             schedule=None if schedule is None else schedule.attribute(),
+            fast=spec.is_fast,
         )
         ir.Operation.create("func.return")
     region = gemm.epilogue.blocks.append(acc, *[ir_type(operand.dtype) for operand in spec.operands])

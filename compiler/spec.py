@@ -8,12 +8,13 @@ from typing import Any, Final
 
 from lowtide.compiler.dtypes import choices
 from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, trace
-from lowtide.elements import element_type, kernel_types
+from lowtide.elements import EPILOGUE_TYPE, element_type, kernel_types
 from lowtide.errors import SpecError
 from lowtide.targets import accumulator_types, operand_types, partner_types
 
 LAYOUTS = ("tn", "tt", "nn", "nt")
 D_ORDERS = ("row", "column")
+FAST = "fast"  # in place of the type of the sums
 LARGEST_EXTENT = 2**31 - 1  # inside a tile, and for extents, indices are 32-bit
 
 
@@ -38,8 +39,9 @@ class GemmSpec:
     `batch`: how many products, 1 … 2³¹−1, or `None` for a run-time argument. A, B and D then have the batch as their
     first dimension, with any stride that the alignment allows. An A, a B or an epilogue operand without it, or with a
     stride of 0 along it (`torch.expand`), is shared by all products. `UNBATCHED`, the default: one product.
-    `a`, `b`: the inputs' dtypes, f16, bf16, f32 or f64, equal. `d`: f16, bf16 or f32. `acc`: f32, or f16 for f16
-    inputs. With f64 inputs, `d` and `acc` are f64 too.
+    `a`, `b`: the inputs' dtypes, f16, bf16, f32 or f64, equal; or e4m3 and e5m2, any two. `d`: f16, bf16 or f32. `acc`:
+    f32, or f16 for f16 inputs. With f64 inputs, `d` and `acc` are f64 too. `acc="fast"`: f32 sums as the tensor cores
+    leave them. Of 8-bit floats they keep some 14 bits; with `acc="f32"`, sums of at most 128 products are added in f32.
     `layout`: how A and B lie in memory, last dimension contiguous, rows possibly padded:
     tn: A (M, K), B (N, K); tt: A (M, K), B (K, N); nn: A (K, M), B (N, K); nt: A (K, M), B (K, N).
     `d_order`: how D and its full operands lie: "row", as (M, N), or "column", as (N, M), last dimension contiguous too.
@@ -73,7 +75,7 @@ class GemmSpec:
         _choose("dtype", "a", self.a, operand_types())
         _choose("dtype", "b", self.b, operand_types())
         _choose("dtype", "d", self.d, kernel_types())
-        _choose("accumulator", "acc", self.acc, accumulator_types())
+        _choose("accumulator", "acc", self.acc, (*accumulator_types(), FAST))
         _choose("layout", "layout", self.layout, LAYOUTS)
         _choose("d_order", "d_order", self.d_order, D_ORDERS)
         sums = accumulator_types(self.a, self.b)
@@ -82,16 +84,26 @@ class GemmSpec:
                 f"a is {self.a} but b is {self.b}: mma instructions multiply {self.a} by "
                 f"{' or '.join(partner_types(self.a))}; convert one of the two"
             )
-        if self.acc not in sums:
-            takers = dict.fromkeys(dtype for dtype in operand_types() if self.acc in accumulator_types(dtype, dtype))
+        if self.sums not in sums:
+            takers = dict.fromkeys(dtype for dtype in operand_types() if self.sums in accumulator_types(dtype, dtype))
             raise SpecError(
-                f"acc={self.acc!r} with {self.a} inputs: {self.acc} accumulators take {' and '.join(takers)} inputs "
+                f"acc={self.acc!r} with {self.a} inputs: {self.sums} accumulators take {' and '.join(takers)} inputs "
                 f"only; use acc={sums[0]!r}"
             )
-        of_sum = kernel_types(element_type(self.acc).computes_in)
+        of_sum = kernel_types(element_type(self.sums).computes_in)
         if self.d not in of_sum:
-            raise SpecError(f"d={self.d!r} with {self.acc} accumulators: {choices(self.d, of_sum)}")
-        object.__setattr__(self, "epilogue_graph", trace(self.epilogue, self.acc, self.d))
+            raise SpecError(f"d={self.d!r} with {self.sums} accumulators: {choices(self.d, of_sum)}")
+        object.__setattr__(self, "epilogue_graph", trace(self.epilogue, self.sums, self.d))
+
+    @property
+    def sums(self) -> str:
+        """The element type of the accumulators."""
+        return EPILOGUE_TYPE if self.acc == FAST else self.acc
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether sums may be less precise than their type, as the tensor cores leave them."""
+        return self.acc == FAST
 
     @property
     def is_batched(self) -> bool:

@@ -16,7 +16,7 @@ from mlir.dialects import arith
 
 from lowtide.compiler.epilogue.operands import OperandKind, OperandType, name_error
 from lowtide.compiler.epilogue.trace import Node, Traced, Tracer
-from lowtide.compiler.spec import UNBATCHED, GemmSpec, Unbatched
+from lowtide.compiler.spec import FAST, UNBATCHED, GemmSpec, Unbatched
 from lowtide.dialects import tile
 from lowtide.dialects.locations import where
 from lowtide.elements import element_type
@@ -87,7 +87,7 @@ def spec_of(module: ir.Module) -> FoundProblem:
             a=_dtype(types[0]),
             b=_dtype(types[1]),
             d=_dtype(types[2]),
-            acc=problem.acc,
+            acc=FAST if problem.is_fast else problem.acc,
             layout=layout,
             d_order=d_order,
             epilogue=_replay(found[0].epilogue.blocks[0] if whole else None, operands, _dtype(types[2]), problem.acc),

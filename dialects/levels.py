@@ -76,7 +76,7 @@ DEVICE_OPS = _lives(
     (CTA, EPILOGUE, "tile.copy_matrix"),
     (CTA, NVVM, "arith.* scf.for scf.if scf.yield vector.*"),
     (CTA, EPILOGUE, "math.*"),
-    (CTA, PIPELINED, "tile.splat tile.mma"),
+    (CTA, PIPELINED, "tile.splat tile.mma tile.promote"),
     (CTA, ATOMS, "tile.store"),
     (CTA, EPILOGUE, "tile.store_partial tile.add_partials tile.sum_shares"),
     (CTA, EPILOGUE, "tile.semaphore_arrive tile.semaphore_wait tile.semaphore_leave"),
@@ -99,7 +99,8 @@ DEVICE_OPS = _lives(
     (ATOMS, EPILOGUE, "sm.load_shared sm.load_global sm.store_shared"),
     (ATOMS, ATOMS, "sm.sum_over_k"),
     (EPILOGUE, EPILOGUE, "sm.stack"),
-    (EPILOGUE, EPILOGUE, "sm.extract sm.map sm.store_global"),
+    (ATOMS, EPILOGUE, "sm.map"),
+    (EPILOGUE, EPILOGUE, "sm.extract sm.store_global"),
     (NVVM, LLVM, "gpu.module nvvm.* llvm.* sm.ptx_*"),
     (NVVM, NVVM, "gpu.func gpu.return scf.while scf.condition"),
     # What one PTX instruction computes; expand-math has replaced the others.

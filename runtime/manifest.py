@@ -193,6 +193,8 @@ def _check_spec(spec: Mapping[str, Any]) -> None:
     for key in ("a", "b", "d", "acc"):
         if not _is_word(spec.get(key), ELEMENTS):
             raise ValueError(f"spec.{key} is {shown(spec.get(key))}, must be one of {', '.join(ELEMENTS)}")
+    if not isinstance(spec.get("fast", False), bool):
+        raise ValueError(f"spec.fast is {shown(spec['fast'])}, must be true or false")
     if not _is_word(spec.get("layout"), OPERAND_DIMS):
         raise ValueError(f"spec.layout is {shown(spec.get('layout'))}, must be one of {', '.join(OPERAND_DIMS)}")
 

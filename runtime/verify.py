@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.elements import element_type, rounding_of_sums
+from lowtide.elements import element_type, exact_sums, stages_of_sum
 from lowtide.errors import LoadError
 from lowtide.runtime import driver
 from lowtide.runtime.checks import pad_row
@@ -107,9 +107,9 @@ def host_array(
 def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tuple[dict[str, Any], bool]:
     """Inputs by name (`HostArray`, or a number for a scalar) for the manifest's example, and whether A·B is exact."""
     extents = example_extents(manifest)
-    bound, _ = accumulator_growth(manifest["spec"]["acc"], extents["k"], manifest["spec"]["a"])
-    exact = not math.isfinite(bound)
-    limit = element_type(manifest["spec"]["acc"]).exact_integers
+    spec = manifest["spec"]
+    exact = not math.isfinite(accumulator_growth(spec, extents["k"]))
+    limit = exact_sums(spec["a"], spec["acc"])
     share = min(
         1.0, math.sqrt(limit / 4 / max(extents["k"], 1))
     )  # of non-zeros, so that no partial sum leaves the exact range
@@ -161,11 +161,18 @@ def at_size(manifest: Mapping[str, Any], size: tuple[int, int, int]) -> Mapping[
     return {**manifest, "example": example}
 
 
-def accumulator_growth(accumulator: str, k: int, operands: str) -> tuple[float, int]:
-    """γ_n for a sum over `k` products of `operands`, infinite where n·u ≥ 1, and n."""
-    roundings = k + -(-k // 16) + 2
-    unit = rounding_of_sums(operands, accumulator)
-    return (roundings * unit / (1 - roundings * unit) if roundings * unit < 1 else math.inf), roundings
+def accumulator_growth(spec: Mapping[str, Any], k: int) -> float:
+    """γ_n for a sum over `k` products, n roundings by a relative error u, infinite where n·u ≥ 1.
+
+    Roundings by another u that follow: (1 + γ)(1 + γ') − 1.
+    """
+    grown = 0.0
+    for roundings, unit in stages_of_sum(spec["a"], spec["acc"], k, spec.get("fast", False)):
+        if roundings * unit >= 1:
+            return math.inf
+        growth = roundings * unit / (1 - roundings * unit)
+        grown += growth + grown * growth
+    return grown
 
 
 def expected(
@@ -180,14 +187,14 @@ def expected(
     product, own_error = exact_product(a, b, manifest["spec"]["acc"])
     size = np.abs(a) @ np.abs(b)
     if exact:
-        limit = element_type(manifest["spec"]["acc"]).exact_integers
+        limit = exact_sums(manifest["spec"]["a"], manifest["spec"]["acc"])
         if float(size.max()) > limit:
             raise LoadError(
                 f"manifest: k is too large for exact {manifest['spec']['acc']} sums; give a smaller example.k"
             )
         error = np.zeros_like(product)
     else:
-        error = accumulator_growth(manifest["spec"]["acc"], a.shape[1], manifest["spec"]["a"])[0] * size + own_error
+        error = accumulator_growth(manifest["spec"], a.shape[1]) * size + own_error
     others = {}
     for argument in manifest["arguments"]:
         name, kind = argument["name"], argument["kind"]

@@ -141,7 +141,8 @@ _F64_SOURCES = (
 )
 
 # wgmma by (accumulator, A, B). K is 32 bytes of the operands.
-_WGMMA_TYPES = (("f32", "f16", "f16"), ("f32", "bf16", "bf16"))
+_FP8_PAIRS = tuple((a, b) for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2"))
+_WGMMA_TYPES = (("f32", "f16", "f16"), ("f32", "bf16", "bf16"), *(("f32", a, b) for a, b in _FP8_PAIRS))
 _WGMMA_K_BITS = 256
 _TRANSPOSED_BITS = 16  # of operands that may lie with M or N contiguous
 

@@ -39,7 +39,7 @@ class Case:
         """`4096×4096×4096 bf16`; accumulators and layout where they are not those of most."""
         spec = self.spec
         shape = "×".join(map(str, (spec.m, spec.n, spec.k)))
-        sums = "" if spec.acc == element_type(spec.a).computes_in else f", {spec.acc} sums"
+        sums = "" if spec.sums == element_type(spec.a).computes_in else f", {spec.acc} sums"
         return f"{shape} {spec.a}{sums}" + (f" {spec.layout}" if spec.layout != "tn" else "")
 
 
@@ -157,7 +157,7 @@ def type_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
     rows = []
     for outcome in outcomes:
         spec, standings, name = outcome.case.spec, outcome.standings, outcome.case.entries[0].name
-        head = (spec.a, spec.acc, spec.layout)
+        head = (spec.a, spec.sums, spec.layout)
         ours = next((one for one in standings.others if one.name == name), None) if standings is not None else None
         if standings is None or ours is None:
             reason = outcome.reasons.get("") or outcome.reasons[name]

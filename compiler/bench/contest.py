@@ -98,9 +98,9 @@ class Contest:
         self._seed = seed
         self._say = say
         self._torch = torch_with_gpu()
-        check_sums(self._torch, spec.a, spec.acc)
+        check_sums(self._torch, spec.a, spec.sums)
         timed = operand_sets(spec.layout, m, n, k, spec.a, seed)
-        self._exact = exact_product(spec.layout, m, n, k, spec.a, spec.acc, seed)
+        self._exact = exact_product(spec.layout, m, n, k, spec.a, spec.sums, seed)
         self._timed = len(timed)
         # The sets that are timed, and that of the exact product.
         self.sets = (*timed, self._exact.operands)
@@ -136,7 +136,7 @@ class Contest:
 
         Raises DeviceError where torch.matmul itself is wrong or cuBLASLt is missing.
         """
-        torch = torch_matmul(self._torch, self.sets, self.spec.acc)
+        torch = torch_matmul(self._torch, self.sets, self.spec.sums)
         if self._complaint(torch):
             raise DeviceError("torch.matmul's own result is wrong: this GPU is not to be trusted")
         offered, fastest = self._cublaslt(algorithms, finalists) if algorithms else (0, ())
@@ -146,7 +146,7 @@ class Contest:
     def _complaint(self, contender: Contender) -> str:
         try:
             found = exact_complaint(contender, self._exact, self._timed)
-            found = found or complaint(contender, self.sets, self.spec.a, self.spec.acc)
+            found = found or complaint(contender, self.sets, self.spec.a, self.spec.sums)
         except Error as error:
             found = str(error)
         if found:
@@ -158,7 +158,7 @@ class Contest:
         spec, first = self.spec, self.sets[0]
         assert spec.m is not None and spec.n is not None and spec.k is not None
         strides = (first.a.stride(0), first.b.stride(0), first.d.stride(0))
-        description = cublaslt.describe(spec.a, spec.acc, spec.layout, spec.m, spec.n, spec.k, strides)
+        description = cublaslt.describe(spec.a, spec.sums, spec.layout, spec.m, spec.n, spec.k, strides)
         self._workspace = self._torch.empty(cublaslt.WORKSPACE_BYTES, device="cuda", dtype=self._torch.uint8)
         self._matmul = cublaslt.Matmul(cublaslt_library.load(), description, self._workspace.data_ptr())
         multiprocessors = self._torch.cuda.get_device_properties(first.d.device).multi_processor_count

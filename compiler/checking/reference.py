@@ -21,7 +21,7 @@ from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue.evaluate import evaluate
 from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.spec import UNBATCHED, GemmSpec
-from lowtide.elements import element_type, rounding_of_sums, roundings_of_sum
+from lowtide.elements import element_type, stages_of_sum
 from lowtide.errors import SpecError
 from lowtide.runtime.dtypes import half_unit, round_to
 from lowtide.runtime.wide_products import exact_product
@@ -59,7 +59,7 @@ def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> 
     left, right = _matrices(spec, a, b)
     given = _operands(spec, operands, left.shape[0], right.shape[1])
     with np.errstate(all="ignore"):
-        acc, _ = exact_product(left, right, spec.acc)
+        acc, _ = exact_product(left, right, spec.sums)
     result = np.empty_like(acc)
     for rows in _row_blocks(acc.shape):
         result[rows] = evaluate(spec.epilogue_graph, acc[rows], [_rows_of(value, rows) for value in given])
@@ -86,7 +86,7 @@ def reference_with_bound(
     left, right = _matrices(spec, a, b)
     given = _operands(spec, operands, left.shape[0], right.shape[1])
     with np.errstate(all="ignore"):
-        acc, own_error = exact_product(left, right, spec.acc)
+        acc, own_error = exact_product(left, right, spec.sums)
         magnitude = _finite(left) @ _finite(right)
     values, bounds = np.empty_like(acc), np.empty_like(acc)
     for rows in _row_blocks(acc.shape):
@@ -122,7 +122,7 @@ def compare(spec: GemmSpec, d: np.ndarray, ref: np.ndarray, bound: np.ndarray) -
     place = np.unravel_index(row * shape[-1] + column, shape)
     at = f"d[{', '.join(map(str, place))}] = {values}"
     failed, unjudged = int(np.count_nonzero(ratio > 1.0)), int(np.count_nonzero(np.isinf(bound)))
-    why = f"no finite bound: possible overflow, division by 0, NaN, or too many roundings for {spec.acc}"
+    why = f"no finite bound: possible overflow, division by 0, NaN, or too many roundings for {spec.sums}"
     if unjudged == ratio.size:
         message = f"none of the {ratio.size} elements can be judged ({why}); take smaller inputs, or a smaller K"
         return Comparison(math.nan, (row, column), False, message, 0)
@@ -278,8 +278,9 @@ def _accumulator(acc: np.ndarray, magnitude: np.ndarray, own_error: np.ndarray, 
     `own_error` is that of `acc` itself. `magnitude` is that of the finite products: infinite inputs give an infinite
     accumulator, or NaN, whatever the order of the sums, unless the others overflow.
     """
-    row, roundings = element_type(spec.acc), roundings_of_sum(k)
-    growth = math.expm1(min(roundings * math.log1p(rounding_of_sums(spec.a, spec.acc)), 700.0))
+    row, stages = element_type(spec.sums), stages_of_sum(spec.a, spec.sums, k, spec.is_fast)
+    roundings = sum(count for count, _ in stages)
+    growth = math.expm1(min(sum(count * math.log1p(unit) for count, unit in stages), 700.0))
     with np.errstate(all="ignore"):
         # A rounding costs at most the smallest subnormal where no digits are left.
         error = growth * magnitude + roundings * (1.0 + growth) * row.smallest

@@ -64,7 +64,7 @@ def ladder(
         raise Error("--chart draws one ladder, beside its own peer; give one --dtype")
     if not missing:
         for spec in specs:
-            check_sums(torch_with_gpu(), spec.a, spec.acc)
+            check_sums(torch_with_gpu(), spec.a, spec.sums)
     if chart_file is not None:
         matplotlib_or_refuse()
     for path in filter(None, (markdown_file, chart_file)):

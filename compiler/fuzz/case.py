@@ -12,7 +12,7 @@ from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.epilogue.ready import ready_epilogue
 from lowtide.compiler.fuzz.words import Words, factors, schedule_of, schedule_words, with_companions, words_of
 from lowtide.compiler.problem_ir import problem_text
-from lowtide.compiler.spec import UNBATCHED, GemmSpec
+from lowtide.compiler.spec import FAST, UNBATCHED, GemmSpec
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import GemmLayout, OperandKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
@@ -81,7 +81,7 @@ class Case:
             a=dtype,
             b=dtype,
             d=dtype if words["d"] == "as A" else words["d"],
-            acc=accumulator_types(dtype, dtype)[0],
+            acc=FAST if words["sums"] == FAST else accumulator_types(dtype, dtype)[0],
             layout=words["layout"],
             d_order=words["d_order"],
             epilogue=ready_epilogue(words["epilogue"]),
@@ -145,10 +145,12 @@ def refusal(case: Case) -> str:
         spec, schedule = case.spec, case.schedule
         kinds = tuple(OperandKind[operand.kind.value] for operand in spec.operands)
         layout = GemmLayout[spec.layout]
-        facts = (spec.m, spec.n, spec.k, spec.a, spec.b, spec.acc, spec.d, layout, kinds)
+        facts = (spec.m, spec.n, spec.k, spec.a, spec.b, spec.sums, spec.d, layout, kinds)
         batch = spec.batch_shape[0] if spec.is_batched else 1
         by_columns = spec.d_order == "column"
-        problem = Problem(*facts, d_is_column_major=by_columns, batch=batch, is_batched=spec.is_batched)
+        problem = Problem(
+            *facts, d_is_column_major=by_columns, batch=batch, is_batched=spec.is_batched, is_fast=spec.is_fast
+        )
         if schedule.epilogue.path is StorePath.smem:
             schedule = schedule.filled({"epilogue.swizzle": (0, 3, 3)})
         choose(problem, get(case.full["target"]), schedule)

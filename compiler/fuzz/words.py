@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lowtide.compiler.epilogue.ready import READY
-from lowtide.compiler.spec import D_ORDERS, LAYOUTS
+from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS
 from lowtide.dialects.tile.fields import Call, Word
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import kernel_types
@@ -31,6 +31,7 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "target": _TARGETS,
         "dtype": operand_types(),
         "d": ("as A", *kernel_types()),
+        "sums": ("as precise as their type", FAST),
         "layout": LAYOUTS,
         "d_order": D_ORDERS,
         "epilogue": tuple(READY),
@@ -39,6 +40,8 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 _IN_TURN: Mapping[str, str] = MappingProxyType({"grid.scheduler": "persistent"})
+# Operands that wgmma alone multiplies, and epilogues do not store
+_WIDE_D: Mapping[str, str] = MappingProxyType({"target": "sm_90a", "d": "f16"})
 _KEPT: Mapping[str, str] = MappingProxyType(
     {
         "known": "mnk",
@@ -57,6 +60,8 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         ("grid.k_division", "scatter"): _IN_TURN,
         ("grid.k_division", "stream_k"): _IN_TURN,
         ("grid.tail", "halves"): MappingProxyType({"target": "sm_90a"}),  # with roles
+        **{("dtype", name): _WIDE_D for name in operand_types() if name not in kernel_types()},
+        ("multiply.promote", "per_step"): MappingProxyType({"target": "sm_90a"}),  # with roles
         ("mainloop.unroll", "full"): MappingProxyType({"known": "k"}),
         ("mainloop.a.load", "once"): MappingProxyType({**_KEPT, "grid.tile": "[128, 64]"}),
         ("mainloop.b.load", "once"): MappingProxyType({**_KEPT, "grid.tile": "[64, 160]"}),

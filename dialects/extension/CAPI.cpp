@@ -126,9 +126,10 @@ MlirStringRef lowtideProblemEmpty(MlirAttribute attribute, intptr_t position) {
   return wrap(as<tile::ProblemAttr>(attribute).getEmpty()[position].getValue());
 }
 bool lowtideProblemSwapped(MlirAttribute attribute) { return as<tile::ProblemAttr>(attribute).getSwapped(); }
+bool lowtideProblemFast(MlirAttribute attribute) { return as<tile::ProblemAttr>(attribute).getFast(); }
 MlirAttribute lowtideProblemGet(int layout, MlirType a, MlirType b, MlirType acc, MlirType d, intptr_t count,
                                 const int *kinds, const MlirType *operands, MlirStringRef empty,
-                                bool swapped) {
+                                bool swapped, bool fast) {
   SmallVector<tile::OperandKind> operandKinds;
   SmallVector<Type> types;
   SmallVector<StringAttr> letters;
@@ -143,7 +144,8 @@ MlirAttribute lowtideProblemGet(int layout, MlirType a, MlirType b, MlirType acc
   return wrap(Attribute(tile::ProblemAttr::getChecked([&] { return emitError(loc); }, context,
                                                       static_cast<tile::GemmLayout>(layout), unwrap(a), unwrap(b),
                                                       unwrap(acc), unwrap(d), ArrayRef<tile::OperandKind>(operandKinds),
-                                                      ArrayRef<Type>(types), ArrayRef<StringAttr>(letters), swapped)));
+                                                      ArrayRef<Type>(types), ArrayRef<StringAttr>(letters), swapped,
+                                                      fast)));
 }
 
 MlirStringRef lowtideRasterKind(MlirAttribute attribute) {

@@ -147,6 +147,7 @@ NB_MODULE(_lowtide, m) {
                                return operands;
                              })
       .def_property_readonly("swapped", &lowtideProblemSwapped)
+      .def_property_readonly("fast", &lowtideProblemFast)
       .def_property_readonly("empty",
                              [](MlirAttribute self) {
                                std::string letters;
@@ -156,12 +157,12 @@ NB_MODULE(_lowtide, m) {
                              })
       .def_classmethod("get", [](nb::object cls, int layout, MlirType a, MlirType b, MlirType acc, MlirType d,
                                  const std::vector<int> &kinds, const std::vector<MlirType> &operands,
-                                 const std::string &empty, bool swapped) {
+                                 const std::string &empty, bool swapped, bool fast) {
         if (kinds.size() != operands.size())
           throw nb::value_error("as many kinds as operands");
         return checked(cls, mlirTypeGetContext(a), [&] {
           return lowtideProblemGet(layout, a, b, acc, d, kinds.size(), kinds.data(), operands.data(),
-                                   mlirStringRefCreate(empty.data(), empty.size()), swapped);
+                                   mlirStringRefCreate(empty.data(), empty.size()), swapped, fast);
         });
       });
   mlir_attribute_subclass(m, "RasterAttr", lowtideIsRaster, lowtideRasterTypeId)

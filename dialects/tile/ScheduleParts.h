@@ -110,13 +110,14 @@ struct Multiply {
   LayoutAttr atomOrder;
   Attribute permutation;
   std::optional<int64_t> fragmentBuffers;
+  std::optional<PromoteKind> promote;
 
   Multiply() = default;
   explicit Multiply(MultiplyAttr m)
       : atom(m.getAtom()), atoms(m.getAtoms()), atomOrder(m.getAtomOrder()), permutation(m.getPermutation()),
-        fragmentBuffers(m.getFragmentBuffers()) {}
+        fragmentBuffers(m.getFragmentBuffers()), promote(m.getPromote()) {}
   MultiplyAttr build(MLIRContext *context) const {
-    return MultiplyAttr::get(context, atom, atoms, atomOrder, permutation, fragmentBuffers);
+    return MultiplyAttr::get(context, atom, atoms, atomOrder, permutation, fragmentBuffers, promote);
   }
   template <typename Visitor> void visit(Visitor &&visitor) {
     visitor.atom("atom", atom, "mma.m16n8k16");
@@ -124,6 +125,7 @@ struct Multiply {
     visitor.value("atom_order", atomOrder);
     visitor.permutation("permutation", permutation);
     visitor.integer("fragment_buffers", fragmentBuffers);
+    visitor.word("promote", promote);
   }
 };
 

@@ -25,7 +25,8 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
   let description = [{
     Describes the problem, not how it is solved. `layout` specifies how A and B are stored (the last dimension is
     contiguous): `tn` A (M,K), B (N,K); `tt` A (M,K), B (K,N); `nn` A (K,M), B (N,K); `nt` A (K,M), B (K,N). D is
-    (M,N). Products are summed in the accumulator's type. The region computes one element of D from the accumulator and
+    (M,N). Products are summed in the accumulator's type; `fast` sums may be less precise, as mma instructions leave
+    them. The region computes one element of D from the accumulator and
     one element of each operand. A `full` operand has one element per element of D, `per_row` and `per_column` operands
     are vectors of length M and N, and a `scalar` operand is one run-time value. A full operand may lie where D does: all
     of it is read before any of D is written.
@@ -54,10 +55,10 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
   }];
   let arguments = (ins Tile_GemmLayout:$layout, Tile_InputMemRef:$a, Tile_InputMemRef:$b, Tile_OutputMemRef:$d,
                        TypeAttr:$acc, Variadic<AnyType>:$epilogue_operands, DefaultValuedAttr<I32ArrayAttr, "{}">:$kinds,
-                       OptionalAttr<Tile_ScheduleAttr>:$schedule, UnitAttr:$swapped);
+                       OptionalAttr<Tile_ScheduleAttr>:$schedule, UnitAttr:$swapped, UnitAttr:$fast);
   let regions = (region SizedRegion<1>:$epilogue);
   let assemblyFormat = [{
-    $layout $a `,` $b `into` $d (`swapped` $swapped^)? `acc` `(` $acc `)`
+    $layout $a `,` $b `into` $d (`swapped` $swapped^)? `acc` `(` $acc (`fast` $fast^)? `)`
     (`operands` `(` custom<KindedOperands>($epilogue_operands, type($epilogue_operands), $kinds)^ `)`)?
     (`schedule` `(` $schedule^ `)`)? $epilogue attr-dict `:` type($a) `,` type($b) `,` type($d)
   }];
@@ -324,6 +325,22 @@ def Tile_MmaOp : Tile_Op<"mma", [AllTypesMatch<["acc", "result"]>]> {
   let results = (outs Tile_TileType:$result);
   let assemblyFormat = "$layout $a `,` $b `,` $acc attr-dict `:` type($a) `,` type($b) `,` qualified(type($acc))";
   let hasVerifier = 1;
+}
+
+def Tile_PromoteOp : Tile_Op<"promote", [Pure, AllTypesMatch<["partial", "sum", "result"]>]> {
+  let summary = "sum + partial, in the accumulators' type";
+  let description = [{
+    Adds the sum of one K step to that of the steps before, elementwise. Sums that mma instructions leave less precise
+    than their type, such as those of 8-bit floats, stay short in this way.
+
+    ```mlir
+    %partial = tile.mma tn %a, %b, %zero : !tile.view<128x128xf8E4M3FN>, !tile.view<192x128xf8E4M3FN>, !tile.tile<128x192xf32>
+    %sum = tile.promote %partial into %acc : !tile.tile<128x192xf32>
+    ```
+  }];
+  let arguments = (ins Tile_TileType:$partial, Tile_TileType:$sum);
+  let results = (outs Tile_TileType:$result);
+  let assemblyFormat = "$partial `into` $sum attr-dict `:` qualified(type($result))";
 }
 
 def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments, SingleBlock, Tile_NamesArguments]> {

@@ -41,15 +41,15 @@ Attribute ProblemAttr::parse(AsmParser &parser, Type) {
     empty.push_back(StringAttr::get(parser.getContext(), letter));
     return success();
   };
-  bool swapped = false;
+  bool swapped = false, fast = false;
   while (succeeded(parser.parseOptionalComma())) {
     StringRef clause;
-    if (failed(parser.parseOptionalKeyword(&clause, {"operands", "empty", "swapped"}))) {
-      parser.emitError(parser.getCurrentLocation(), "expected 'operands', 'empty' or 'swapped'");
+    if (failed(parser.parseOptionalKeyword(&clause, {"operands", "empty", "swapped", "fast"}))) {
+      parser.emitError(parser.getCurrentLocation(), "expected 'operands', 'empty', 'swapped' or 'fast'");
       return {};
     }
-    if (clause == "swapped") {
-      swapped = true;
+    if (clause == "swapped" || clause == "fast") {
+      (clause == "fast" ? fast : swapped) = true;
       continue;
     }
     if (parser.parseEqual() ||
@@ -61,7 +61,7 @@ Attribute ProblemAttr::parse(AsmParser &parser, Type) {
     return {};
   return parser.getChecked<ProblemAttr>(loc, parser.getContext(), *layout, types[0], types[1], types[2], types[3],
                                         ArrayRef<OperandKind>(kinds), ArrayRef<Type>(operands),
-                                        ArrayRef<StringAttr>(empty), swapped);
+                                        ArrayRef<StringAttr>(empty), swapped, fast);
 }
 
 void ProblemAttr::print(AsmPrinter &printer) const {
@@ -79,12 +79,12 @@ void ProblemAttr::print(AsmPrinter &printer) const {
     llvm::interleaveComma(getEmpty(), printer, [&](StringAttr letter) { printer << letter.getValue(); });
     printer << "]";
   }
-  printer << (getSwapped() ? ", swapped>" : ">");
+  printer << (getSwapped() ? ", swapped" : "") << (getFast() ? ", fast>" : ">");
 }
 
 LogicalResult ProblemAttr::verify(function_ref<InFlightDiagnostic()> emitError, GemmLayout, Type a, Type b, Type acc,
                                   Type d, ArrayRef<OperandKind> kinds, ArrayRef<Type> operands,
-                                  ArrayRef<StringAttr> empty, bool) {
+                                  ArrayRef<StringAttr> empty, bool, bool) {
   if (kinds.size() != operands.size())
     return emitError() << "there are " << kinds.size() << " kinds of operands for " << operands.size() << " types";
   auto isElement = [](Type type) { return type && type.isIntOrFloat(); };

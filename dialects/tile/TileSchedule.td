@@ -45,6 +45,9 @@ def Tile_RolesKind : Tile_Enum<"RolesKind", "how the warps of a CTA share the wo
 def Tile_RepeatKind : Tile_Enum<"RepeatKind", "how often a CTA does something: for each of its work tiles, or once", [
     I32EnumAttrCase<"per_tile", 0>, I32EnumAttrCase<"once", 1>]>;
 
+def Tile_PromoteKind : Tile_Enum<"PromoteKind", "where sums of products become as precise as the accumulators' type", [
+    I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"per_step", 1>]>;
+
 def Tile_UnrollKind : Tile_Enum<"UnrollKind", "how many steps of K the loop over them spells out", [
     I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"full", 1>]>;
 
@@ -223,6 +226,7 @@ def Tile_MultiplyAttr : Tile_SchedulePart<"Multiply", "multiply"> {
     | `atom_order` | layout | the number of the warp (thread) of atom (m, n, k); default: M fastest, then N, then K |
     | `permutation` | `[M, N, K]`, each an extent or a layout | permutation of the tiled mma; its extents are one step of the tiled mma |
     | `fragment_buffers` | 1 or 2 | 2: the fragments of the next k-slice are loaded while this one is multiplied |
+    | `promote` | `none`, `per_step` | `per_step`: the mma instructions sum each K step from zero, and `tile.promote` adds these sums in registers; default `none` |
 
     ```mlir
     #tile.multiply<atom = mma.m16n8k16, atoms = [2, 2, 1], permutation = [32, 32, 16], fragment_buffers = 2>
@@ -230,7 +234,8 @@ def Tile_MultiplyAttr : Tile_SchedulePart<"Multiply", "multiply"> {
   }];
   let parameters = (ins Tile_OptionalAttr<"::mlir::StringAttr">:$atom,
                         Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$atoms, Tile_OptionalAttr<"LayoutAttr">:$atomOrder,
-                        Tile_OptionalAttr<"::mlir::Attribute">:$permutation, Tile_OptionalInt:$fragmentBuffers);
+                        Tile_OptionalAttr<"::mlir::Attribute">:$permutation, Tile_OptionalInt:$fragmentBuffers,
+                        Tile_OptionalEnum<"PromoteKind">:$promote);
 }
 
 def Tile_EpilogueAttr : Tile_SchedulePart<"Epilogue", "epilogue"> {
@@ -282,7 +287,8 @@ def Tile_ProblemAttr : Tile_Attr<"Problem", "problem"> {
   let summary = "What a kernel computes: layout and element types of A, B, the accumulator, D and the epilogue's operands";
   let description = [{
     From level `cta` on, the host function and the kernel have this attribute beside the schedule, so that passes need
-    not infer types from the remaining ops. The memrefs give the extents. `empty` names those of M, N and K that are
+    not infer types from the remaining ops. Sums are `fast` where they may be less precise than `acc`, as mma
+    instructions leave them. The memrefs give the extents. `empty` names those of M, N and K that are
     known to be 0. To the kernel such an extent is known at run time, as any other that may be 0; whoever calls checks
     it, and passes zeros of another K where K is empty, so that D is the epilogue of 0. A problem is `swapped` if the first
     two arguments of the host function are its B and its A, as `swap-operands` leaves them.
@@ -291,11 +297,13 @@ def Tile_ProblemAttr : Tile_Attr<"Problem", "problem"> {
     #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, operands = [per_column bf16, scalar f32]>
     #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, empty = [k]>
     #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, swapped>
+    #tile.problem<tn, a = f8E4M3FN, b = f8E5M2, acc = f32, d = bf16, fast>
     ```
   }];
   let parameters = (ins EnumParameter<Tile_GemmLayout>:$layout, "::mlir::Type":$a, "::mlir::Type":$b,
                         "::mlir::Type":$acc, "::mlir::Type":$d, ArrayRefParameter<"OperandKind">:$kinds,
-                        ArrayRefParameter<"::mlir::Type">:$operands, ArrayRefParameter<"::mlir::StringAttr">:$empty, DefaultValuedParameter<"bool", "false">:$swapped);
+                        ArrayRefParameter<"::mlir::Type">:$operands, ArrayRefParameter<"::mlir::StringAttr">:$empty, DefaultValuedParameter<"bool", "false">:$swapped,
+                        DefaultValuedParameter<"bool", "false">:$fast);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
 }

@@ -19,6 +19,7 @@ from .._tile_enum_gen import (  # noqa: F401
     OperandKind,
     OperandsKind,
     PackKind,
+    PromoteKind,
     RasterKind,
     RepeatKind,
     RolesKind,

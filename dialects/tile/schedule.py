@@ -20,6 +20,7 @@ from lowtide.dialects._tile_enum_gen import (
     LaunchKind,
     OperandsKind,
     PackKind,
+    PromoteKind,
     RepeatKind,
     SchedulerKind,
     StageOrder,
@@ -144,7 +145,7 @@ class Mainloop(_Part):
 class Multiply(_Part):
     """`#tile.multiply`: by which instruction the tiles are multiplied, and by which warps.
 
-    `atom_order` may stay None: M fastest.
+    `atom_order` and `promote` may stay None: M fastest, and none.
     """
 
     atom: str | None = field(default=None, metadata=_is(Name("the name of an atom, e.g. mma.m16n8k16")))
@@ -152,6 +153,7 @@ class Multiply(_Part):
     atom_order: Layout | None = field(default=None, metadata=_is(OneLayout("a #tile.layout of (m, n, k)")))
     permutation: Permutation | None = field(default=None, metadata=_is(Modes()))
     fragment_buffers: int | None = field(default=None, metadata=_is(Integer()))
+    promote: PromoteKind | None = field(default=None, metadata=_is(Word(PromoteKind)))
 
     @property
     def step(self) -> Extents3:
@@ -191,6 +193,11 @@ class Schedule(_Part):
     multiply: Multiply = Multiply()
     epilogue: Epilogue = Epilogue()
     target: str | None = field(default=None, compare=False)
+
+    @property
+    def promotes(self) -> bool:
+        """Whether each K step is summed from zero, and these sums added in registers."""
+        return self.multiply.promote is PromoteKind.per_step
 
     @property
     def consumers(self) -> int:

@@ -328,6 +328,14 @@ def mma(state: AgentState, op: DecodedOp) -> None:
     )
 
 
+@OPS.implements("tile.promote")
+def promote(state: AgentState, op: DecodedOp) -> None:
+    partial, total = (state.values[slot] for slot in op.operands)
+    type = op.result_types[0]
+    assert isinstance(type, Tile)
+    state.values[op.results[0]] = state.machine.domain.add(partial, total, type.element.name)
+
+
 def _operand(state: AgentState, op: DecodedOp, operand: Any) -> NDArray[Any]:
     return load_window(state, op, operand) if isinstance(operand, Window) else load_buffer(state, op, operand)
 

@@ -74,9 +74,12 @@ class Form:
         return bits_of(self.type)
 
 
+_WIDTHS = {"bf16": 16, "f16x2": 32, "bf16x2": 32, "e4m3": 8, "e5m2": 8}
+
+
 def bits_of(type: str) -> int:
     """The width of a type of PTX in bits; a predicate has 1."""
-    return 1 if type == "pred" else {"bf16": 16, "f16x2": 32, "bf16x2": 32}.get(type) or int(type[1:])
+    return 1 if type == "pred" else _WIDTHS.get(type) or int(type[1:])
 
 
 class Table:

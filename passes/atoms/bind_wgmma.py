@@ -11,6 +11,12 @@ After    %full0, %a0, %b0 = sm.consumer_wait %ring[%r, %rp]                    (
            %q2, %retired = sm.mma_wait 1, %q                                   (the group before this one is done)
            sm.consumer_release %ring, %held after %retired; advance }
          %acc, %last = sm.mma_wait 0, %p;  sm.consumer_release %ring, %held after %last
+         Where sums are promoted, each K step is summed from zero, and added once it is done:
+           scf.for %i … iter_args(%c = %zero, %r, %rp) {
+             %full, %a, %b = sm.consumer_wait %ring[%r, %rp]
+             %q = sm.wgmma tn %a, %b, %zero;  %partial, %retired = sm.mma_wait 0, %q
+             sm.consumer_release %ring, %full after %retired
+             %c2 = sm.map %partial, %c { %x + %y }; advance }
          Layouts nn, nt and tt likewise. Blocks of 64 rows of M go round-robin to the warpgroups: with n warpgroups,
          each takes every n-th block.
 Needs    level atoms, roles; a schedule whose mma is wgmma.
@@ -22,7 +28,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlir import ir
-from mlir.dialects import scf
+from mlir.dialects import arith, scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
@@ -59,56 +65,112 @@ class BindWgmma(Pass):
 
 
 def _bind(mma: tile.MmaOp, tiled: TiledMma) -> None:
-    loop = main_loop(mma)
-    body = ops_in(loop.body)
-    prefixes = {op.source: op for op in body if isinstance(op, sm.PrefixOp)}
-    forms = [sm.ConsumerWaitOp, tile.MmaOp, sm.ConsumerReleaseOp, sm.RingAdvanceOp]
-    if [type(op) for op in body if not isinstance(op, sm.PrefixOp)] != forms or len(loop.initArgs) != 3:
-        raise Refusal(loop, "must wait, multiply, release and advance, as specialize-roles leaves it")
-    if constant_of(loop.lowerBound) != 0 or constant_of(loop.step) != 1:
-        raise Refusal(loop, "must count its K steps from 0 by 1: the first is taken out of it")
-    splat = defining_op(loop.initArgs[0])
-    if not isinstance(splat, tile.SplatOp) or splat.value.value:
-        raise Refusal(loop, "must start from tile.splat 0.0: wgmma clears its accumulators")
-    wait = body[0]
-
-    def operands(slot: sm.ConsumerWaitOp) -> list[ir.Value]:
-        """What the mma reads of a slot: its buffers, or prefixes of them."""
-        types = [prefixes[buffer].result.type if buffer in prefixes else None for buffer in wait.buffers]
-        return [
-            buffer if type_ is None else sm.PrefixOp(type_, buffer).result
-            for buffer, type_ in zip(slot.buffers, types, strict=True)
-        ]
-
-    ring, shape = wait.ring, tuple(mma.acc.type.shape)
+    found = _Loop.match(mma)
+    loop = found.loop
+    shape = tuple(mma.acc.type.shape)
     fragment = fragment_type(tiled.tv("c", shape), shape, mma.acc.type.element_type)
-    pending = sm.PendingType.get(fragment)
     attribute = tiled_mma_attr(tiled)
     bind_sums(loop.results[0], fragment)
     with before(loop):
-        zero = sm.SplatOp(fragment, splat.value).result
-        slot, phase = loop.initArgs[1], loop.initArgs[2]
-        first = sm.ConsumerWaitOp(ring, slot, phase)
-        started = sm.WgmmaOp(pending, mma.layout, *operands(first), zero, attribute).result
-        after = sm.RingAdvanceOp(ring, slot, phase)
-        inits = [started, first.slot, after.next_index, after.next_phase]
-        new = scf.ForOp(Builder.index().constant(1), loop.upperBound, loop.step, inits)
-        with ir.InsertionPoint(new.body):
-            acc, held, slot, phase = new.inner_iter_args
-            following = sm.ConsumerWaitOp(ring, slot, phase)
-            issued = sm.WgmmaOp(pending, mma.layout, *operands(following), acc, attribute).result
-            waited = sm.MmaWaitOp(pending, sm.RetiredType.get(), 1, issued)
-            sm.ConsumerReleaseOp(ring, held, retired=waited.retired)
-            advance = sm.RingAdvanceOp(ring, slot, phase)
-            scf.YieldOp([waited.result, following.slot, advance.next_index, advance.next_phase])
-    acc, held, slot, phase = new.results
-    with before(_first_reader(loop)):  # what is between runs while the last group is in flight
-        done = sm.MmaWaitOp(fragment, sm.RetiredType.get(), 0, acc)
-        sm.ConsumerReleaseOp(ring, held, retired=done.retired)
-    for old, value in zip(loop.results, (done.result, slot, phase), strict=True):
+        zero = sm.SplatOp(fragment, found.splat.value).result
+        results = _promoted(found, zero, attribute) if found.promote else _overlapped(found, zero, attribute)
+    for old, value in zip(loop.results, results, strict=True):
         old.replace_all_uses_with(value)
     erase(loop)
-    erase_if_unused(splat)
+    erase_if_unused(found.splat)
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """A consumer's loop over K as specialize-roles leaves it."""
+
+    loop: scf.ForOp
+    mma: tile.MmaOp
+    promote: tile.PromoteOp | None
+    splat: tile.SplatOp
+    wait: sm.ConsumerWaitOp
+    prefixes: dict[ir.Value, sm.PrefixOp]
+
+    @classmethod
+    def match(cls, mma: tile.MmaOp) -> "_Loop":
+        loop = main_loop(mma)
+        body = ops_in(loop.body)
+        prefixes = {op.source: op for op in body if isinstance(op, sm.PrefixOp)}
+        promote = next((op for op in body if isinstance(op, tile.PromoteOp)), None)
+        multiply = [tile.MmaOp] if promote is None else [tile.MmaOp, tile.PromoteOp]
+        forms = [sm.ConsumerWaitOp, *multiply, sm.ConsumerReleaseOp, sm.RingAdvanceOp]
+        if [type(op) for op in body if not isinstance(op, sm.PrefixOp)] != forms or len(loop.initArgs) != 3:
+            raise Refusal(loop, "must wait, multiply, release and advance, as specialize-roles leaves it")
+        if constant_of(loop.lowerBound) != 0 or constant_of(loop.step) != 1:
+            raise Refusal(loop, "must count its K steps from 0 by 1: the first is taken out of it")
+        splat = defining_op(loop.initArgs[0])
+        if not isinstance(splat, tile.SplatOp) or splat.value.value:
+            raise Refusal(loop, "must start from tile.splat 0.0: wgmma clears its accumulators")
+        if promote is not None and (mma.acc != splat.result or promote.partial != mma.result):
+            raise Refusal(promote, "must add a sum that starts from zero, the loop's")
+        return cls(loop, mma, promote, splat, body[0], prefixes)
+
+    def operands(self, slot: sm.ConsumerWaitOp) -> list[ir.Value]:
+        """What the mma reads of a slot: its buffers, or prefixes of them."""
+        found = []
+        for own, buffer in zip(self.wait.buffers, slot.buffers, strict=True):
+            prefix = self.prefixes.get(own)
+            found.append(buffer if prefix is None else sm.PrefixOp(prefix.result.type, buffer).result)
+        return found
+
+
+def _overlapped(found: _Loop, zero: ir.Value, attribute: sm.TiledMmaAttr) -> tuple[ir.Value, ...]:
+    """One group in flight while the next is issued; the accumulator, slot and phase after the loop."""
+    loop, ring, layout = found.loop, found.wait.ring, found.mma.layout
+    pending = sm.PendingType.get(zero.type)
+    slot, phase = loop.initArgs[1], loop.initArgs[2]
+    first = sm.ConsumerWaitOp(ring, slot, phase)
+    started = sm.WgmmaOp(pending, layout, *found.operands(first), zero, attribute).result
+    after = sm.RingAdvanceOp(ring, slot, phase)
+    inits = [started, first.slot, after.next_index, after.next_phase]
+    new = scf.ForOp(Builder.index().constant(1), loop.upperBound, loop.step, inits)
+    with ir.InsertionPoint(new.body):
+        acc, held, slot, phase = new.inner_iter_args
+        following = sm.ConsumerWaitOp(ring, slot, phase)
+        issued = sm.WgmmaOp(pending, layout, *found.operands(following), acc, attribute).result
+        waited = sm.MmaWaitOp(pending, sm.RetiredType.get(), 1, issued)
+        sm.ConsumerReleaseOp(ring, held, retired=waited.retired)
+        advance = sm.RingAdvanceOp(ring, slot, phase)
+        scf.YieldOp([waited.result, following.slot, advance.next_index, advance.next_phase])
+    acc, held, slot, phase = new.results
+    with before(_first_reader(loop)):  # what is between runs while the last group is in flight
+        done = sm.MmaWaitOp(zero.type, sm.RetiredType.get(), 0, acc)
+        sm.ConsumerReleaseOp(ring, held, retired=done.retired)
+    return done.result, slot, phase
+
+
+def _promoted(found: _Loop, zero: ir.Value, attribute: sm.TiledMmaAttr) -> tuple[ir.Value, ...]:
+    """Each K step is summed from zero, waited for and added; the sum, slot and phase after the loop.
+
+    The tensor cores are not idle meanwhile: other consumers multiply.
+    """
+    loop, ring, fragment = found.loop, found.wait.ring, zero.type
+    new = scf.ForOp(loop.lowerBound, loop.upperBound, loop.step, [zero, *list(loop.initArgs)[1:]])
+    with ir.InsertionPoint(new.body):
+        total, slot, phase = new.inner_iter_args
+        wait = sm.ConsumerWaitOp(ring, slot, phase)
+        issued = sm.WgmmaOp(sm.PendingType.get(fragment), found.mma.layout, *found.operands(wait), zero, attribute)
+        partial = sm.MmaWaitOp(fragment, sm.RetiredType.get(), 0, issued.result)
+        sm.ConsumerReleaseOp(ring, wait.slot, retired=partial.retired)
+        added = _sum(partial.result, total)
+        advance = sm.RingAdvanceOp(ring, slot, phase)
+        scf.YieldOp([added, advance.next_index, advance.next_phase])
+    return tuple(new.results)
+
+
+def _sum(partial: ir.Value, total: ir.Value) -> ir.Value:
+    """total + partial, elementwise."""
+    element = total.type.element_type
+    added = sm.MapOp(total.type, [partial, total])
+    block = added.body.blocks.append(element, element)
+    with ir.InsertionPoint(block):
+        tile.YieldOp([arith.AddFOp(block.arguments[1], block.arguments[0]).result])
+    return added.result
 
 
 def _first_reader(loop: scf.ForOp) -> ir.OpView:

@@ -182,7 +182,8 @@ def _emit_k_loop(
     """
     layout = gemm_layout(gemm)
     tile_m, tile_n = shape
-    _, _, tile_k = Schedule.of(gemm.schedule).tile_mnk
+    schedule = Schedule.of(gemm.schedule)
+    _, _, tile_k = schedule.tile_mnk
     accumulator = tile.TileType.get((tile_m, tile_n), ir.TypeAttr(gemm.acc).value)
     zero = tile.SplatOp(accumulator, 0.0).result
     build = Builder.index()
@@ -192,7 +193,10 @@ def _emit_k_loop(
         m, n = origin
         a_view = _view(a, matrix, m, loop.induction_variable, (tile_m, tile_k), a_is_mk(layout))
         b_view = _view(b, matrix, n, loop.induction_variable, (tile_n, tile_k), b_is_nk(layout))
-        scf.YieldOp([tile.MmaOp(accumulator, gemm.layout, a_view, b_view, loop.inner_iter_args[0]).result])
+        total = loop.inner_iter_args[0]
+        start = zero if schedule.promotes else total
+        product = tile.MmaOp(accumulator, gemm.layout, a_view, b_view, start).result
+        scf.YieldOp([tile.PromoteOp(total.type, product, total).result if schedule.promotes else product])
     return loop.results[0]
 
 

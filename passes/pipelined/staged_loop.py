@@ -15,10 +15,11 @@ from lowtide.passes.support.rewriting import defining_op, uses
 
 @dataclass(frozen=True)
 class StagedLoop:
-    """Copies A's and B's windows into a buffer each, multiplies them; carries the accumulator."""
+    """Copies A's and B's windows into a buffer each, multiplies them; carries the accumulator, or the promoted sums."""
 
     loop: scf.ForOp
     mma: tile.MmaOp
+    promote: tile.PromoteOp | None
     copies: tuple[sm.CopyOp, sm.CopyOp]
 
     @classmethod
@@ -29,15 +30,21 @@ class StagedLoop:
         for op in loop.body.operations:
             if isinstance(op, sm.CopyOp):
                 copies[hash(op.destination)] = op
-            elif not isinstance(op, (tile.ViewOp, sm.BarrierOp, tile.MmaOp, scf.YieldOp)):
+            elif not isinstance(op, (tile.ViewOp, sm.BarrierOp, tile.MmaOp, tile.PromoteOp, scf.YieldOp)):
                 raise Refusal(op, "is not part of a K loop as promote-operands-to-smem leaves it")
         if len(copies) != 2 or any(hash(operand) not in copies for operand in (mma.a, mma.b)):
             raise Refusal(
                 mma, "needs both operands copied into shared memory in its loop; run promote-operands-to-smem"
             )
         carried, yielded = list(loop.inner_iter_args), list(loop.body.operations[-1].operands)
-        if carried != [mma.acc] or yielded != [mma.result]:
-            raise Refusal(loop, "must carry the accumulator of its tile.mma, and nothing else")
+        promote = next((op for op in loop.body.operations if isinstance(op, tile.PromoteOp)), None)
+        if promote is not None and promote.partial != mma.result:
+            raise Refusal(promote, "must add the product of the loop's tile.mma")
+        start, end = (mma.acc, mma.result) if promote is None else (promote.sum, promote.result)
+        if carried != [start] or yielded != [end]:
+            raise Refusal(loop, "must carry the accumulator of its tile.mma, or of its tile.promote, and nothing else")
+        if promote is not None and mma.acc != loop.initArgs[0]:
+            raise Refusal(mma, "must sum each K step from what the loop starts from, a tile.splat of zero")
         if constant_of(loop.lowerBound) != 0 and not _is_range_of_work(loop):
             raise Refusal(
                 loop, "must start at 0, or where the work item's range of K does: steps are counted from there"
@@ -48,7 +55,7 @@ class StagedLoop:
                 raise Refusal(copy, "must fill a buffer of sm.alloc, which the ring replaces")
             if any(use not in (copy, mma) for use in uses(buffer)):
                 raise Refusal(copy, "fills a buffer that is used outside its loop, so no ring can replace it")
-        return cls(loop, mma, (copies[hash(mma.a)], copies[hash(mma.b)]))
+        return cls(loop, mma, promote, (copies[hash(mma.a)], copies[hash(mma.b)]))
 
     @property
     def tile_k(self) -> ir.Value:
@@ -70,6 +77,12 @@ class StagedLoop:
     def buffers(self) -> list[ir.Value]:
         """A's and B's, in this order."""
         return [copy.destination for copy in self.copies]
+
+    def multiply(self, buffers: Sequence[ir.Value], total: ir.Value, zero: ir.Value) -> ir.Value:
+        """The sum after a K step whose operands these buffers hold; `zero` is where the loop starts."""
+        start = total if self.promote is None else zero
+        product = tile.MmaOp(total.type, self.mma.layout, *buffers, start).result
+        return product if self.promote is None else tile.PromoteOp(total.type, product, total).result
 
     def make_ring(self, stages: int, kept: Sequence[int] = ()) -> ir.Value:
         """A ring whose stages have the types of the two buffers, and that keeps those with these numbers."""

@@ -60,6 +60,7 @@ def _swap(gemm: tile.GemmOp) -> None:
             kinds=[swapped_kind(kind) for kind in kinds],
             schedule=gemm.schedule,
             swapped=True,
+            fast=gemm.fast,
         )
     gemm.epilogue.blocks[0].append_to(swapped.epilogue)
     erase(gemm)

@@ -24,6 +24,7 @@ from lowtide.dialects.enums import (
 from lowtide.dialects.tile import (
     CacheHint,
     KDivisionKind,
+    PromoteKind,
     RepeatKind,
     StorePath,
     TailKind,
@@ -66,6 +67,7 @@ def mismatches(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> I
     yield from _stages(kernel, schedule)
     yield from _prologue(kernel, schedule)
     yield from _mma(kernel, schedule, problem)
+    yield from _promotion(kernel, schedule)
     yield from _fragments(kernel, schedule)
     yield from _operands(kernel, schedule, problem)
     yield from _copies(kernel, schedule)
@@ -158,6 +160,18 @@ def _fragments(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
         if buffers != schedule.multiply.fragment_buffers:
             built = "multiplies fragments loaded " + ("a slice ahead" if buffers == 2 else "for the slice at hand")
             yield refusal(first, built, f"fragment_buffers = {schedule.multiply.fragment_buffers}", AGAIN)
+
+
+def _promotion(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
+    """Whether each K step is summed from zero: by the ops that multiply in the loop over K."""
+    products = walk(kernel, tile.MmaOp)
+    found = [bool(walk(kernel, tile.PromoteOp))] * len(products)
+    issued = [op for op in walk(kernel, sm.WgmmaOp) if isinstance(op.operation.parent.opview, scf.ForOp)]
+    found += [not isinstance(op.acc.type, sm.PendingType) for op in issued]
+    for op, promotes in zip([*products, *issued], found, strict=True):
+        if promotes != schedule.promotes:
+            built = "sums each K step from zero" if promotes else "goes on with the sum of the K step before"
+            yield refusal(op, built, f"promote = {schedule.multiply.promote or PromoteKind.none}", AGAIN)
 
 
 def _operands(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:

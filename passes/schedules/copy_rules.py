@@ -64,8 +64,10 @@ def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
 def packing(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """What is moved by single elements lies aligned wherever it lies."""
     for name in MATRICES:
-        element = element_type(problem.d if name == "d" else problem.operand(name)).bytes
-        if is_packed(name, schedule) and moved_alignment(name, schedule, problem) <= element:
+        row = element_type(problem.d if name == "d" else problem.operand(name))
+        if is_packed(name, schedule) and not row.in_registers:
+            yield f"{PACK_FIELDS[name]} = rows: no threads copy elements of {row}; take pack = none, and aligned rows"
+        elif is_packed(name, schedule) and moved_alignment(name, schedule, problem) <= row.bytes:
             yield f"{PACK_FIELDS[name]} = rows: {name} is moved by elements, wherever these lie; take pack = none"
         elif is_packed(name, schedule) and name == "d" and problem.d_is_column_major:
             yield "epilogue.pack = rows copies rows, and D lies by columns as the kernel sees it; take pack = none"

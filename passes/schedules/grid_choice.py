@@ -1,7 +1,7 @@
 """How the grid of a schedule is chosen: the tiles to choose among, the order of work tiles, the scheduler."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, log2, sqrt
 from types import MappingProxyType
 from typing import Any
@@ -48,21 +48,24 @@ class Candidate:
         return named | ({"mainloop.stages": self.stages} if has_ring else {})
 
 
+_HALVES = (
+    Candidate((128, 256), 64, (2, 4, 1), 3),
+    Candidate((128, 256), 32, (2, 4, 1), 4),
+    Candidate((256, 128), 32, (4, 2, 1), 4),
+    Candidate((128, 128), 64, (2, 2, 1), 3),
+    Candidate((128, 128), 32, (2, 2, 1), 4),
+    Candidate((128, 64), 64, (2, 2, 1), 3),
+    Candidate((64, 128), 64, (2, 2, 1), 3),
+    Candidate((64, 64), 64, (2, 2, 1), 4),
+    Candidate((64, 64), 32, (2, 2, 1), 4),
+)
+
 # By bits of A's elements. Large tiles reuse operands more, small ones fill the GPU on small problems. Accumulators of
 # f64 take two registers each, which limits its tiles.
 _COMMON: Mapping[int, tuple[Candidate, ...]] = MappingProxyType(
     {
-        16: (
-            Candidate((128, 256), 64, (2, 4, 1), 3),
-            Candidate((128, 256), 32, (2, 4, 1), 4),
-            Candidate((256, 128), 32, (4, 2, 1), 4),
-            Candidate((128, 128), 64, (2, 2, 1), 3),
-            Candidate((128, 128), 32, (2, 2, 1), 4),
-            Candidate((128, 64), 64, (2, 2, 1), 3),
-            Candidate((64, 128), 64, (2, 2, 1), 3),
-            Candidate((64, 64), 64, (2, 2, 1), 4),
-            Candidate((64, 64), 32, (2, 2, 1), 4),
-        ),
+        8: tuple(replace(one, k=2 * one.k) for one in _HALVES),
+        16: _HALVES,
         # FMA atoms, 8 × 8 accumulators per thread.
         32: (
             Candidate((128, 128), 16, (16, 16, 1), 3),

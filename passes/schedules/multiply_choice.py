@@ -6,7 +6,7 @@ from typing import Any
 
 from tensor_layouts import Layout
 
-from lowtide.dialects.tile import RepeatKind
+from lowtide.dialects.tile import PromoteKind, RepeatKind
 from lowtide.dialects.tile.fields import Extents3
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
@@ -37,7 +37,7 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
             "multiply.permutation": (WGMMA_ROWS * consumers, wgmma_width(schedule) or n, depth),
             "multiply.atom": f"wgmma.m64n{n}k{depth}",
             "multiply.fragment_buffers": 1,
-        }
+        } | ({"multiply.promote": PromoteKind.per_step} if problem.promotes else {})
     if multiplies_by_fma(schedule, problem, target):
         return _of_fma(schedule, problem)
     assert schedule.multiply.atoms is not None
@@ -191,6 +191,7 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
             "multiply.atoms": "one per consumer warpgroup that shares the tile",
             "multiply.permutation": "blocks of 64 rows go round-robin to the consumers; columns in order",
             "multiply.fragment_buffers": "wgmma reads shared memory: no fragments of A and B",
+            "multiply.promote": "tensor cores keep too few bits of long sums of these types",
         }
     if schedule.multiply.atom == FMA:
         return {

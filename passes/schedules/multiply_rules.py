@@ -7,11 +7,11 @@ from tensor_layouts import size
 
 from lowtide.dialects.tile import EpilogueMath
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.elements import element_type
+from lowtide.elements import LONGEST_PARTIAL_SUM, element_type
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.schedules.facts import multiplying_threads, registers_at_entry, threads_of, warps_along_k
 from lowtide.passes.support.atoms import mma_atom_name, tiled_mma
-from lowtide.passes.support.problem import Problem, b_is_nk
+from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk
 from lowtide.targets import MMA_ATOMS, Target, accumulator_types, types_of_atom
 from lowtide.targets.atoms import FMA, WARPGROUP_THREADS, WGMMA_ROWS, families, wgmma_k
 
@@ -68,6 +68,13 @@ def atom(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     except ScheduleError as error:
         yield str(error)
         return
+    atom = target.mma(mma_atom_name(schedule, problem))
+    if atom.k_is_contiguous and not (a_is_mk(problem.layout) and b_is_nk(problem.layout)):
+        yield (
+            f"layout {problem.layout}: {schedule.multiply.atom} takes {problem.a} and {problem.b} with K contiguous in "
+            "both; take layout = tn, with the other operands transposed"
+        )
+        return
     names = ("grid.tile M", "grid.tile N", "k")
     for name, extent, step in zip(names, schedule.tile_mnk, schedule.multiply.step, strict=True):
         if extent % step:
@@ -75,6 +82,24 @@ def atom(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
                 f"{name} = {extent} is not a multiple of {step}, one step of the tiled mma; nearest is "
                 f"{max(1, round(extent / step)) * step}"
             )
+
+
+def promotion(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """Sums of narrow floats are promoted unless they may be fast; a K step is then no longer than such a sum."""
+    promotes, k = schedule.promotes, schedule.tile_mnk[2]
+    if problem.promotes and not promotes:
+        kept = element_type(problem.a).sum_precision
+        yield (
+            f"promote = none: tensor cores keep {kept} bits of sums of {problem.a}, which are no {problem.acc}; take "
+            'promote = per_step, or acc = "fast" in the spec'
+        )
+    if problem.promotes and k > LONGEST_PARTIAL_SUM:
+        yield (
+            f"k = {k}: a sum of {problem.a} in a K step is promoted to {problem.acc} after at most "
+            f'{LONGEST_PARTIAL_SUM} products; take k = {LONGEST_PARTIAL_SUM}, or acc = "fast" in the spec'
+        )
+    if promotes and not schedule.consumers:
+        yield "promote = per_step goes with a producer and consumers; take roles = cooperative(2)"
 
 
 def _unknown(schedule: Schedule, problem: Problem, target: Target) -> str:
@@ -140,13 +165,14 @@ def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) ->
             f"they exceed the {entry} with which each of {threads_of(schedule)} threads enters: take N ≤ "
             f"{most} in grid.tile and atom"
         )
-    if blocks * n // 2 + _BESIDE_ACCUMULATORS > has:
-        most = widest_of(blocks, has, step)
+    held = blocks * n // 2 * (2 if schedule.promotes else 1)
+    if held + _BESIDE_ACCUMULATORS > has:
+        most = widest_of(2 * blocks if schedule.promotes else blocks, has, step)
         smaller = f"grid.tile = [{m}, {most}]" if most >= 8 else f"fewer rows than {m} in grid.tile"
         with_it = f"; atom = wgmma.m64n{most}k{wgmma_k(problem.a)} goes with that tile" if most >= 8 else ""
         holders = f"{consumers} consumer warpgroup{'s' if consumers > 1 else ''}"
         yield (
-            f"grid.tile = [{m}, {n}]: each thread of {holders} holds {blocks * n // 2} "
+            f"grid.tile = [{m}, {n}]: each thread of {holders} holds {held} "
             f"accumulators and needs about {_BESIDE_ACCUMULATORS} registers beside them; it has {has}: take {smaller}, "
             f"or more for consumers in registers{with_it}"
         )

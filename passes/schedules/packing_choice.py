@@ -32,9 +32,11 @@ def reasons(schedule: Schedule, problem: Problem) -> dict[str, str]:
 
 def _is_packed(name: str, schedule: Schedule, problem: Problem) -> bool:
     by_tma = schedule.consumers > 0 if name == "d" else schedule.mainloop.operand(name).copy in TMA_RANKS
-    columns, element = _columns(name, problem), element_type(problem.d if name == "d" else problem.operand(name)).bytes
+    row = element_type(problem.d if name == "d" else problem.operand(name))
+    columns, element = _columns(name, problem), row.bytes
     if (
-        not by_tma
+        not row.in_registers
+        or not by_tma
         or (name == "d" and problem.d_is_column_major)
         or (columns is not None and columns * element % WIDEST == 0)
     ):

@@ -10,7 +10,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type, kernel_types
 from lowtide.passes.schedules import copy_rules, epilogue_rules, grid_rules, mainloop_rules, multiply_rules
 from lowtide.passes.support.problem import Problem
-from lowtide.targets import Target
+from lowtide.targets import Target, operand_types
 
 Rule = Callable[[Schedule, Problem, Target], Iterator[str]]
 
@@ -37,6 +37,7 @@ _OPTIONAL = (
     "mainloop.b.load",
     "mainloop.b.pack",
     "multiply.atom_order",
+    "multiply.promote",
     "epilogue.store",
     "epilogue.cache",
     "epilogue.buffers",
@@ -58,9 +59,11 @@ def _complete(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
 
 
 def _elements(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    for name, element in (("A", problem.a), ("B", problem.b), ("the accumulator", problem.acc), ("D", problem.d)):
-        if element not in kernel_types():
-            yield f"{name} of {element}: elements are one of {', '.join(kernel_types())}"
+    multiplied, stored = operand_types(), kernel_types()
+    of_each = ("A", problem.a, multiplied), ("B", problem.b, multiplied), ("the accumulator", problem.acc, stored)
+    for name, element, known in (*of_each, ("D", problem.d, stored)):
+        if element not in known:
+            yield f"{name} of {element}: elements are one of {', '.join(known)}"
             return
     computed = element_type(problem.acc).computes_in
     for name, element in (("D", problem.d), *(("an operand", operand) for operand in problem.operands)):
@@ -101,6 +104,7 @@ _RULES: tuple[Rule, ...] = (
     mainloop_rules.loaded_once,
     mainloop_rules.unroll,
     multiply_rules.atom,
+    multiply_rules.promotion,
     copy_rules.copies,
     grid_rules.accumulators,
     multiply_rules.wgmma,

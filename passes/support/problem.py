@@ -11,7 +11,7 @@ from lowtide.dialects import tile
 from lowtide.dialects.enums import gemm_layout, operand_kinds
 from lowtide.dialects.tile import GemmLayout, OperandKind
 from lowtide.dialects.tile.layouts import layout_of
-from lowtide.elements import element_of_ir, kernel_types
+from lowtide.elements import ELEMENTS, element_of_ir, promotes
 from lowtide.errors import ScheduleError
 
 # Whether A lies as (M, K) and B as (N, K).
@@ -82,7 +82,8 @@ def element_bits(element: ir.Type) -> int:
     """Bits of an element. Raises ScheduleError for an unsupported type."""
     row = element_of_ir(element)
     if row is None or not row.in_kernels:
-        raise ScheduleError(f"elements of {element}: they are one of {', '.join(kernel_types())}")
+        known = ", ".join(row.name for row in ELEMENTS.values() if row.in_kernels)
+        raise ScheduleError(f"elements of {element}: they are one of {known}")
     return row.bits
 
 
@@ -154,6 +155,13 @@ class Problem:
     """How many products (None: known at run time); 1 where there is no batch."""
     is_batched: bool = False
     """Whether A, B and D have a dimension for the batch."""
+    is_fast: bool = False
+    """Whether sums may be less precise than the accumulators' type, as mma instructions leave them."""
+
+    @property
+    def promotes(self) -> bool:
+        """Whether the sums of mma instructions are too imprecise to be long."""
+        return not self.is_fast and promotes(self.a)
 
     def operand(self, name: str) -> str:
         """The element type of `a` or `b`."""
@@ -211,6 +219,7 @@ class Problem:
             swapped=bool(gemm.swapped),
             batch=next((batch for batch in batches if batch is not None), None),
             is_batched=d.rank == 3,
+            is_fast=bool(gemm.fast),
         )
 
     @classmethod
@@ -228,6 +237,7 @@ class Problem:
             swapped=attribute.swapped,
             batch=static_extent(ir.MemRefType(d_type), 0) if is_batched else 1,
             is_batched=is_batched,
+            is_fast=attribute.fast,
         )
 
 
@@ -261,6 +271,7 @@ def problem_attribute(gemm: tile.GemmOp) -> tile.ProblemAttr:
         operands,
         "".join(letter for letter in "mnk" if letter in empty_extents(gemm)),
         bool(gemm.swapped),
+        bool(gemm.fast),
     )
 
 

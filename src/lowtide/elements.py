@@ -36,8 +36,13 @@ class ElementType:
     rounds_sums: bool = False
     """Whether the instructions that multiply it round each sum to nearest, as fma does; tensor cores truncate those of
     narrower types."""
+    sum_precision: int | None = None
+    """Bits that tensor cores keep of a sum of its products, where these are fewer than the accumulators have."""
     in_kernels: bool = False
-    """Whether kernels load and store it, and epilogues convert it to `computes_in` and back."""
+    """Whether kernels load and store it."""
+    in_registers: bool = False
+    """Whether threads hold it in registers: epilogues convert it to `computes_in` and back, and threads copy it. Others
+    go by TMA and wgmma alone."""
     computes_in: str = "f32"
     """The type that epilogues compute in; accumulator, operands and D of one kernel agree on it."""
     ir: str
@@ -118,6 +123,12 @@ def _integer(
     )
 
 
+# Hopper's tensor cores add products of 8-bit floats with a significand of about 14 bits (DeepSeek-V3 Technical Report,
+# "Increasing accumulation precision"); those of 16-bit floats keep what f32 has.
+FP8_SUM_PRECISION = 14
+# K of a partial sum that is added in the accumulators' own precision: at most this, and at least one mma's.
+LONGEST_PARTIAL_SUM, SHORTEST_PARTIAL_SUM = 128, 32
+
 _ROWS: dict[str, ElementType] = {
     row.name: row
     for row in (
@@ -129,6 +140,7 @@ _ROWS: dict[str, ElementType] = {
             precision=11,
             min_exponent=-14,
             in_kernels=True,
+            in_registers=True,
             ir="f16",
             ptx="f16",
             mma_register="vector<2xf16>",
@@ -149,6 +161,7 @@ _ROWS: dict[str, ElementType] = {
             precision=8,
             min_exponent=-126,
             in_kernels=True,
+            in_registers=True,
             ir="bf16",
             ptx="bf16",
             library="bfloat16",
@@ -166,6 +179,7 @@ _ROWS: dict[str, ElementType] = {
             min_exponent=-126,
             rounds_sums=True,
             in_kernels=True,
+            in_registers=True,
             ir="f32",
             ptx="f32",
             mma_register="f32",
@@ -185,6 +199,7 @@ _ROWS: dict[str, ElementType] = {
             precision=53,
             min_exponent=-1022,
             in_kernels=True,
+            in_registers=True,
             computes_in="f64",
             rounds_sums=True,
             ir="f64",
@@ -206,6 +221,8 @@ _ROWS: dict[str, ElementType] = {
             precision=4,
             min_exponent=-6,
             has_infinity=False,
+            sum_precision=FP8_SUM_PRECISION,
+            in_kernels=True,
             ir="f8E4M3FN",
             ptx="e4m3",
             library="float8_e4m3fn",
@@ -220,6 +237,8 @@ _ROWS: dict[str, ElementType] = {
             largest=57344.0,
             precision=3,
             min_exponent=-14,
+            sum_precision=FP8_SUM_PRECISION,
+            in_kernels=True,
             ir="f8E5M2",
             ptx="e5m2",
             library="float8_e5m2",
@@ -264,7 +283,10 @@ def argument_type(ir_type: str) -> ElementType:
 
 def rounding_of_sums(operands: str, accumulator: str) -> float:
     """The relative error of one rounding of a sum of products: half a spacing where it is to nearest, else a whole."""
-    return element_type(accumulator).spacing / (2 if element_type(operands).rounds_sums else 1)
+    row = element_type(operands)
+    if row.sum_precision is not None:
+        return float(2.0 ** (1 - row.sum_precision))
+    return element_type(accumulator).spacing / (2 if row.rounds_sums else 1)
 
 
 def roundings_of_sum(k: int) -> int:
@@ -272,6 +294,32 @@ def roundings_of_sum(k: int) -> int:
     return k + math.ceil(k / 16) + 2
 
 
+def stages_of_sum(operands: str, accumulator: str, k: int, is_fast: bool = False) -> tuple[tuple[int, float], ...]:
+    """The roundings of a sum of K products, one behind the other: how many, and the relative error of each.
+
+    Sums that tensor cores keep less precisely than the accumulators' type are short, and then added in that type,
+    unless they are `fast`.
+    """
+    hardware = rounding_of_sums(operands, accumulator)
+    if is_fast or element_type(operands).sum_precision is None:
+        return ((roundings_of_sum(k), hardware),)
+    promotions = math.ceil(k / SHORTEST_PARTIAL_SUM) + 2
+    partial = roundings_of_sum(min(k, LONGEST_PARTIAL_SUM))
+    return (partial, hardware), (promotions, element_type(accumulator).spacing / 2)
+
+
+def exact_sums(operands: str, accumulator: str) -> float:
+    """Every sum of integers up to this, of products of `operands`, is exact: whatever the order, nothing is rounded."""
+    kept = element_type(operands).sum_precision
+    limit = element_type(accumulator).exact_integers
+    return limit if kept is None else min(limit, 2.0 ** (kept - 1))
+
+
+def promotes(operands: str) -> bool:
+    """Whether sums of their products are added in the accumulators' type to be as precise as it."""
+    return element_type(operands).sum_precision is not None
+
+
 def kernel_types(computes_in: str | None = None) -> tuple[str, ...]:
-    """The names of the types that kernels load, store and convert; of those that compute in one type, where given."""
-    return tuple(row.name for row in ELEMENTS.values() if row.in_kernels and computes_in in (None, row.computes_in))
+    """The names of the types that epilogues convert, load and store; of those that compute in one type, where given."""
+    return tuple(row.name for row in ELEMENTS.values() if row.in_registers and computes_in in (None, row.computes_in))

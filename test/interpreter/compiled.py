@@ -13,6 +13,7 @@ from lowtide.compiler.driver import lower
 from lowtide.compiler.pass_pipeline import parse_pipeline, run_element
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.dialects.levels import Level
+from lowtide.elements import element_type
 from lowtide.passes.pipeline import STEPS
 
 TARGET = targets.get("sm_80")
@@ -57,9 +58,9 @@ def levels_of(spec: lt.GemmSpec, schedule: str | None = None) -> dict[str, str]:
     return dict(lower(problem_text(spec, TARGET, given), until=Level.NVVM).levels)
 
 
-def aligned(rng: np.random.Generator, rows: int, columns: int, padding: int = 8) -> NDArray[Any]:
-    """Small integers, rows at multiples of 16 bytes of a 16-bit type, at least `padding` elements between them."""
-    stride = -(-columns // 8) * 8 + padding
+def aligned(rng: np.random.Generator, rows: int, columns: int, padding: int = 8, unit: int = 8) -> NDArray[Any]:
+    """Small integers, rows at multiples of `unit` elements, 16 bytes of a 16-bit type, some way apart."""
+    stride = -(-columns // unit) * unit + -(-padding // unit) * unit
     return rng.integers(-3, 4, (rows, stride))[:, :columns]
 
 
@@ -74,8 +75,10 @@ def inputs_of(spec: lt.GemmSpec, m: int, n: int, k: int, seed: int = 0, anywhere
         "b": (n, k) if spec.layout[1] == "n" else (k, n),
         "d": (m, n) if spec.d_order == "row" else (n, m),
     }
+    units = {name: max(8, 16 // element_type(getattr(spec, name)).bytes) for name in shapes}
     given: dict[str, Any] = {
-        name: rng.integers(-3, 4, shape) if anywhere else aligned(rng, *shape) for name, shape in shapes.items()
+        name: rng.integers(-3, 4, shape) if anywhere else aligned(rng, *shape, unit=units[name])
+        for name, shape in shapes.items()
     }
     for operand in spec.operands:
         shape = operand.shape(m, n)

@@ -60,6 +60,7 @@ EDITS = [
     ("wgmma", "epilogue.path = direct", "atoms", "stores through shared memory"),
     ("wgmma", "epilogue.tile = [128, 32]", "atoms", "writes parts of .128, 64."),
     ("wgmma", "epilogue.math = rows", "atoms", "writes scratch of bf16"),
+    ("wgmma", "promote = per_step", "problem", "goes on with the sum of the K step before"),
     ("tall", "waves = synchronized", "problem", "CTAs do not wait for each other"),
     ("tall", "grid.tail = halves", "problem", "without a loop over the part full_waves"),
     ("tail", "grid.tail = whole", "problem", "without a loop over the part all"),

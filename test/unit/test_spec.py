@@ -60,10 +60,20 @@ def test_a_spec_is_frozen_and_compares_by_what_it_says():
         spec.m = 3
 
 
+def test_8_bit_floats_go_with_each_other_and_fast_sums_are_in_f32():
+    spec = GemmSpec(**(GOOD | {"a": "e4m3", "b": "e5m2", "acc": "fast"}))
+    assert (spec.acc, spec.sums, spec.is_fast) == ("fast", "f32", True)
+    assert GemmSpec(**GOOD).sums == "f32"
+    assert dataclasses.replace(spec, acc="f32") != spec
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"a": "float16"}, r"unknown dtype 'float16' for a: valid are f16, bf16, f32, f64; did you mean 'f16'\?"),
+        (
+            {"a": "float16"},
+            r"unknown dtype 'float16' for a: valid are f16, bf16, f32, f64, e4m3, e5m2; did you mean 'f16'\?",
+        ),
         ({"b": "bf61"}, r"did you mean 'bf16'\?"),
         ({"d": "f64"}, r"d='f64' with f32 accumulators: valid are f16, bf16, f32"),
         ({"a": "f64", "b": "f64"}, "acc='f32' with f64 inputs: .*; use acc='f64'"),
@@ -75,6 +85,8 @@ def test_a_spec_is_frozen_and_compares_by_what_it_says():
         ({"acc": "bf16"}, "unknown accumulator 'bf16' for acc: valid are f32, f16"),
         ({"acc": "f16"}, "f16 accumulators take f16 inputs only; use acc='f32'"),
         ({"a": "f16"}, "a is f16 but b is bf16"),
+        ({"a": "e4m3"}, "a is e4m3 but b is bf16: mma instructions multiply e4m3 by e4m3 or e5m2; convert"),
+        ({"a": "f64", "b": "f64", "acc": "fast"}, "f32 accumulators take .* inputs only; use acc='f64'"),
         ({"layout": "nnt"}, r"unknown layout 'nnt': valid are tn, tt, nn, nt; did you mean"),
         ({"layout": "TN"}, r"did you mean 'tn'\?"),
         ({"n": -4}, r"n is -4; extents are 0 to 2\*\*31-1"),

@@ -101,6 +101,15 @@ CASES = [
         PLAIN,
         SM_90A,
     ),
+    # 8-bit floats: each K step is summed from zero, and added.
+    Case(
+        "roles-promoted",
+        "roles = cooperative(2), grid.tile = [128, 64], k = 128, stages = 3",
+        (*trips(3, 128), (300, 140, 150)),
+        EVERY,
+        spec(dtype="e4m3", b="e5m2", d="f32", epilogue=every_kind),
+        SM_90A,
+    ),
     _panels("nt"),
     _panels("tn"),
     # Two CTAs take two tiles of five each, and a half of the fifth; of one tile, a half each.

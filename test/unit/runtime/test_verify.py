@@ -129,9 +129,18 @@ def test_f16_accumulators_have_their_own_bound_and_long_sums_are_exact(install_d
 
 
 def test_the_bounds_growth_is_as_stated() -> None:
-    assert accumulator_growth("f32", 33, "bf16") == (38 * 2.0**-23 / (1 - 38 * 2.0**-23), 38)
-    assert accumulator_growth("f32", 33, "f32") == (38 * 2.0**-24 / (1 - 38 * 2.0**-24), 38)
-    assert accumulator_growth("f16", 1024, "f16")[0] == float("inf")
+    assert accumulator_growth({"a": "bf16", "acc": "f32"}, 33) == 38 * 2.0**-23 / (1 - 38 * 2.0**-23)
+    assert accumulator_growth({"a": "f32", "acc": "f32"}, 33) == 38 * 2.0**-24 / (1 - 38 * 2.0**-24)
+    assert accumulator_growth({"a": "f16", "acc": "f16"}, 1024) == float("inf")
+
+
+def test_promoted_sums_of_8_bit_floats_lose_what_the_longest_partial_sum_does() -> None:
+    fast, promoted = ({"a": "e4m3", "acc": "f32", "fast": is_fast} for is_fast in (True, False))
+    assert accumulator_growth(fast, 128) == 138 * 2.0**-13 / (1 - 138 * 2.0**-13)
+    assert accumulator_growth(fast, 8192) == float("inf")
+    partial, added = 138 * 2.0**-13, 258 * 2.0**-24
+    own, of_adding = partial / (1 - partial), added / (1 - added)
+    assert accumulator_growth(promoted, 8192) == pytest.approx(own + of_adding + own * of_adding)
 
 
 @pytest.mark.parametrize("layout", ["tn", "tt", "nn", "nt"])

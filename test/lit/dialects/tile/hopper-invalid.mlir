@@ -178,5 +178,5 @@ module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d
 
 // -----
 
-// expected-error @below {{expected 'operands', 'empty' or 'swapped'}}
+// expected-error @below {{expected 'operands', 'empty', 'swapped' or 'fast'}}
 module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, full = [m]>} {}

@@ -143,6 +143,8 @@ tile.kernel @tiles(%a: memref<?x?xbf16, strided<[?, 1]>>, %d: memref<?x?xf32, st
   %columns = tile.view per_column %bias[%c0] : memref<?xf32> to !tile.view<128x64xf32>
   // CHECK: tile.mma tn %[[A]], %[[A]], %[[ACC]] : !tile.view<128x64xbf16>, !tile.view<128x64xbf16>, !tile.tile<128x128xf32>
   %c1 = tile.mma tn %at, %at, %acc : !tile.view<128x64xbf16>, !tile.view<128x64xbf16>, !tile.tile<128x128xf32>
+  // CHECK: tile.promote %{{.+}} into %[[ACC]] : !tile.tile<128x128xf32>
+  %sum = tile.promote %c1 into %acc : !tile.tile<128x128xf32>
   // CHECK: %[[C:.+]] = tile.mma tn %{{.+}}, %{{.+}}, %{{.+}} : memref<128x64xbf16, #[[STAGE]]>, memref<128x64xbf16, #[[STAGE]]>, !tile.tile<128x128xf32>
   %c2 = tile.mma tn %s, %s, %c1 : memref<128x64xbf16, #tile.layout<(128,64):(64,1), swizzle<3,3,3>>>, memref<128x64xbf16, #tile.layout<(128,64):(64,1), swizzle<3,3,3>>>, !tile.tile<128x128xf32>
   // CHECK: tile.store %[[C]] into %{{.+}}[%c0, %c0] operands(per_column %{{.+}} : memref<?xf32>, scalar %{{.+}} : f32) {

@@ -46,18 +46,18 @@ tile.kernel @open() attributes {schedule = #tile.schedule<multiply = <atoms = [1
 }
 // -----
 
-!mat = memref<?x?xf8E4M3FN, strided<[?, 1]>>
-!buffer = memref<32x32xf8E4M3FN, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
+!mat = memref<?x?xf8E4M3, strided<[?, 1]>>
+!buffer = memref<32x32xf8E4M3, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
 !ring = !sm.ring<3 x [!buffer, !buffer]>
 module attributes {tile.target = "sm_80"} {
 tile.kernel @element(%a: !mat, %ring: !ring) attributes {schedule = #tile.schedule<
   mainloop = <a = <copy = cp.async.16>, b = <copy = cp.async.16>>,
   multiply = <atoms = [1, 1, 1]>>} {
   %c0 = arith.constant 0 : index
-  %at = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xf8E4M3FN>
+  %at = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xf8E4M3>
   %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
-  // expected-error @below {{bind-copy-atoms: elements of f8E4M3FN: they are one of f16, bf16, f32, f64}}
-  sm.copy_async %at to %as : !tile.view<32x32xf8E4M3FN>, !buffer
+  // expected-error @below {{bind-copy-atoms: elements of f8E4M3: they are one of f16, bf16, f32, f64, e4m3, e5m2}}
+  sm.copy_async %at to %as : !tile.view<32x32xf8E4M3>, !buffer
   tile.return
 }
 }

@@ -197,7 +197,7 @@ tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
 !a = !sm.fragment<32x16xbf16, #tv_a>
 !b = !sm.fragment<32x16xbf16, #tv_b>
 !c = !sm.fragment<32x32xf32, #tv_c>
-!mat = memref<?x?xf8E4M3FN, strided<[?, 1]>>
+!mat = memref<?x?xf8E4M3, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
     schedule = #tile.schedule<
@@ -206,11 +206,11 @@ tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
   epilogue = <path = smem, math = registers, tile = [32, 32], swizzle = <2,2,3>>>} {
   %zero = sm.splat 0.0 : !c
   %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
-  // expected-error @below {{lower-epilogue: elements of f8E4M3FN: they are one of f16, bf16, f32, f64}}
+  // expected-error @below {{lower-epilogue: elements of f8E4M3: they are one of f16, bf16, f32, f64, e4m3, e5m2}}
   tile.store %acc into %d[%m, %m] {
   ^bb0(%x: f32):
-    %y = arith.truncf %x : f32 to f8E4M3FN
-    tile.yield %y : f8E4M3FN
+    %y = arith.truncf %x : f32 to f8E4M3
+    tile.yield %y : f8E4M3
   } : !c, !mat
   tile.return
 }

@@ -136,7 +136,7 @@ tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <
   %c32 = arith.constant 32 : index
   %c64 = arith.constant 64 : index
   %zero = tile.splat 0.0 : !tile
-  // expected-error @below {{pipeline-mainloop: must carry the accumulator of its tile.mma, and nothing else}}
+  // expected-error @below {{pipeline-mainloop: must carry the accumulator of its tile.mma, or of its tile.promote, and nothing else}}
   %acc:2 = scf.for %i = %c0 to %c64 step %c32 iter_args(%c = %zero, %n = %c0) -> (!tile, index) {
     %at = tile.view %a[%c0, %i] : !mat to !tile.view<32x32xbf16>
     sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer

@@ -1,0 +1,96 @@
+"""8-bit floats by wgmma: every level, sums as the tensor cores leave them and promoted, and faults that must show."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from compiled import spec
+from planting import WRONG_NUMBERS, Fault
+
+import lowtide as lt
+from lowtide.interpreter import interpret
+
+LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm", "llvm", "ptx")
+SMALL = "grid.tile = [64, 32], k = 64, stages = 2"
+SHAPE = (70, 45, 208)
+
+
+def scaled(acc, row: lt.PerRow["f32"], column: lt.PerColumn["f32"], whole: lt.Scalar):  # noqa: F821
+    return acc * row * column * whole
+
+
+SPECS = {
+    "promoted": spec(dtype="e4m3", b="e5m2", d="bf16", epilogue=scaled),
+    "fast": spec(dtype="e5m2", b="e4m3", d="f32", acc="fast", epilogue=scaled),
+}
+
+
+@pytest.fixture(scope="module", params=SPECS)
+def kernel(request):
+    return SPECS[request.param], lt.compile_gemm(SPECS[request.param], target="sm_90a", schedule=SMALL)
+
+
+def inputs_for(problem):
+    return lt.random_inputs(problem, *SHAPE, np.random.default_rng(1), row_padding=16)
+
+
+def test_every_level_is_within_the_bound(kernel):
+    problem, compiled = kernel
+    inputs = inputs_for(problem)
+    expected = lt.reference_with_bound(problem, **inputs)
+    for level in LEVELS:
+        found = lt.compare(problem, compiled.interpret(**inputs, level=level, sms=2), *expected)
+        assert found.ok, (level, found.message)
+
+
+def test_what_tensor_cores_cut_is_within_the_bound_of_fast_sums_and_not_of_promoted_ones():
+    """One large product, and so many that are just below the last of the 14 bits kept beside it."""
+    promoted, fast = (spec(dtype="e4m3", d="f32", acc=acc) for acc in ("f32", "fast"))
+    terms = np.array([448.0] + [15.0] * 4095)
+    ones = np.array([448.0] + [1.0] * 4095)
+    inputs = {"a": terms[None], "b": ones[None]}
+    inputs = {name: values.astype(ml_dtypes.float8_e4m3fn) for name, values in inputs.items()}
+    total = 0.0
+    for first in range(0, 4096, 32):
+        total = cut(np.array([total, *(terms * ones)[first : first + 32]])).sum()
+    assert total == 448.0**2
+    d = np.array([[total]], np.float32)
+    assert lt.compare(fast, d, *lt.reference_with_bound(fast, **inputs)).ok
+    assert not lt.compare(promoted, d, *lt.reference_with_bound(promoted, **inputs)).ok
+
+
+def cut(values):
+    """The values, of which the 14 leading bits of the largest are kept."""
+    unit = np.ldexp(1.0, int(np.frexp(np.abs(values).max())[1]) - 14)
+    return np.trunc(values / unit) * unit
+
+
+FAULTS = (
+    Fault(
+        "a sum added twice",
+        "pipelined",
+        r"tile\.promote (%\S+) into %\S+",
+        r"tile.promote \g<1> into \g<1>",
+        WRONG_NUMBERS,
+    ),
+    Fault(
+        "a sum that is not added",
+        "atoms",
+        r"arith\.addf (%\S+), %\S+ : f32",
+        r"arith.addf \g<1>, \g<1> : f32",
+        WRONG_NUMBERS,
+    ),
+    Fault("e5m2 read as e4m3", "nvvm", r"e5m2", "e4m3", "another type|f8E5M2"),
+)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+def test_a_planted_fault_shows(fault):
+    problem = SPECS["promoted"]
+    compiled = lt.compile_gemm(problem, target="sm_90a", schedule=SMALL)
+    inputs = inputs_for(problem)
+    text = fault.plant(compiled.levels[fault.level])
+    if fault.found:
+        with pytest.raises(lt.InterpreterError, match=fault.found):
+            interpret(text, inputs)
+    else:
+        assert not lt.compare(problem, interpret(text, inputs), *lt.reference_with_bound(problem, **inputs)).ok

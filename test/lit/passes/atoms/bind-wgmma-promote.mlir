@@ -1,0 +1,87 @@
+// bind-wgmma, of sums that are promoted: each K step is summed from zero, waited for, and added.
+// RUN: lowtide-opt %s -p bind-wgmma --split-input-file --verify-diagnostics | filecheck %s
+
+// CHECK-LABEL: tile.kernel @promoted(
+// CHECK:       %[[ZERO:.+]] = sm.splat 0.000000e+00 : !sm.fragment<64x8xf32, #[[TV:.+]]>
+// CHECK:       %[[SUM:.+]]:3 = scf.for %{{.+}} = %c0 to %{{.+}} step %c1 iter_args(%[[C:.+]] = %[[ZERO]], %[[R:.+]] = %c0, %[[RP:.+]] = %c0)
+// CHECK-NEXT:    %[[S:.+]], %[[A:.+]], %[[B:.+]] = sm.consumer_wait %[[RING:.+]][%[[R]], %[[RP]]] : !ring
+// CHECK-NEXT:    %[[Q:.+]] = sm.wgmma tn %[[A]], %[[B]], %[[ZERO]] by
+// CHECK-NEXT:    %[[P:.+]], %[[DONE:.+]] = sm.mma_wait 0, %[[Q]]
+// CHECK-NEXT:    sm.consumer_release %[[RING]], %[[S]] after %[[DONE]]
+// CHECK-NEXT:    %[[NEXT:.+]] = sm.map %[[P]], %[[C]]
+// CHECK-NEXT:    ^bb0(%[[X:.+]]: f32, %[[Y:.+]]: f32):
+// CHECK-NEXT:      %[[Z:.+]] = arith.addf %[[Y]], %[[X]] : f32
+// CHECK-NEXT:      tile.yield %[[Z]] : f32
+// CHECK:         %[[R2:.+]], %[[RP2:.+]] = sm.ring_advance
+// CHECK-NEXT:    scf.yield %[[NEXT]], %[[R2]], %[[RP2]]
+// CHECK:       tile.store %[[SUM]]#0
+// CHECK-NOT:   tile.promote
+#a = #tile.layout<(64,128):(128,1), swizzle<3,4,3>>
+#b = #tile.layout<(8,128):(128,1), swizzle<3,4,3>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+!a = memref<64x128xf8E4M3FN, #a, #gpu.address_space<workgroup>>
+!b = memref<8x128xf8E5M2, #b, #gpu.address_space<workgroup>>
+!ring = !sm.ring<2 x [!a, !b]>
+!tile = !tile.tile<64x8xf32>
+module attributes {tile.target = "sm_90a"} {
+tile.kernel @promoted(%d: !out, %steps: index) attributes {
+    problem = #tile.problem<tn, a = f8E4M3FN, b = f8E5M2, acc = f32, d = f32>,
+    schedule = #tile.schedule<
+  mainloop = <roles = cooperative(1)>,
+  multiply = <atom = wgmma.m64n8k32, atoms = [1, 1, 1], permutation = [64, 8, 32], promote = per_step>>} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %ring = sm.ring : !ring
+  %zero = tile.splat 0.0 : !tile
+  %sum:3 = scf.for %i = %c0 to %steps step %c1 iter_args(%c = %zero, %r = %c0, %rp = %c0) -> (!tile, index, index) {
+      %full, %as, %bs = sm.consumer_wait %ring[%r, %rp] : !ring
+      %partial = tile.mma tn %as, %bs, %zero : !a, !b, !tile
+      %next = tile.promote %partial into %c : !tile
+      sm.consumer_release %ring, %full : !ring, !sm.slot<read>
+      %r2, %rp2 = sm.ring_advance %ring[%r, %rp] : !ring
+      scf.yield %next, %r2, %rp2 : !tile, index, index
+  }
+  tile.store %sum#0 into %d[%c0, %c0] {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !tile, !out
+  tile.return
+}
+}
+
+// -----
+
+// A sum that goes on with the one before would be added twice.
+#a = #tile.layout<(64,128):(128,1), swizzle<3,4,3>>
+#b = #tile.layout<(8,128):(128,1), swizzle<3,4,3>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+!a = memref<64x128xf8E4M3FN, #a, #gpu.address_space<workgroup>>
+!b = memref<8x128xf8E4M3FN, #b, #gpu.address_space<workgroup>>
+!ring = !sm.ring<2 x [!a, !b]>
+!tile = !tile.tile<64x8xf32>
+module attributes {tile.target = "sm_90a"} {
+tile.kernel @twice(%d: !out, %steps: index) attributes {
+    problem = #tile.problem<tn, a = f8E4M3FN, b = f8E4M3FN, acc = f32, d = f32>,
+    schedule = #tile.schedule<
+  mainloop = <roles = cooperative(1)>,
+  multiply = <atom = wgmma.m64n8k32, atoms = [1, 1, 1], permutation = [64, 8, 32], promote = per_step>>} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %ring = sm.ring : !ring
+  %zero = tile.splat 0.0 : !tile
+  %sum:3 = scf.for %i = %c0 to %steps step %c1 iter_args(%c = %zero, %r = %c0, %rp = %c0) -> (!tile, index, index) {
+      %full, %as, %bs = sm.consumer_wait %ring[%r, %rp] : !ring
+      %partial = tile.mma tn %as, %bs, %c : !a, !b, !tile
+      // expected-error @below {{bind-wgmma: must add a sum that starts from zero, the loop's}}
+      %next = tile.promote %partial into %c : !tile
+      sm.consumer_release %ring, %full : !ring, !sm.slot<read>
+      %r2, %rp2 = sm.ring_advance %ring[%r, %rp] : !ring
+      scf.yield %next, %r2, %rp2 : !tile, index, index
+  }
+  tile.store %sum#0 into %d[%c0, %c0] {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !tile, !out
+  tile.return
+}
+}

@@ -1,0 +1,48 @@
+// choose-schedule refuses sums of 8-bit floats that would be less precise than asked for, and layouts that wgmma lacks.
+// RUN: lowtide-opt %s -p choose-schedule --split-input-file --verify-diagnostics
+
+!mat = memref<?x?xf8E4M3FN, strided<[?, 1]>>
+!out = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @f(%a: !mat, %b: !mat, %d: !out) {
+  // expected-error @below {{choose-schedule: no schedule fits: promote = none: tensor cores keep 14 bits of sums of e4m3, which are no f32; take promote = per_step, or acc = "fast" in the spec}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<multiply = <promote = none>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !out
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xf8E4M3FN, strided<[?, 1]>>
+!out = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @f(%a: !mat, %b: !mat, %d: !out) {
+  // expected-error @below {{choose-schedule: no schedule fits: k = 256: a sum of e4m3 in a K step is promoted to f32 after at most 128 products; take k = 128, or acc = "fast" in the spec}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <k = 256>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !out
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xf8E4M3FN, strided<[?, 1]>>
+!out = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @f(%a: !mat, %b: !mat, %d: !out) {
+  // expected-error @below {{takes e4m3 and e4m3 with K contiguous in both; take layout = tn, with the other operands transposed}}
+  tile.gemm nn %a, %b into %d acc(f32 fast) schedule(#tile.schedule<>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !out
+  return
+}
+}
