@@ -102,7 +102,7 @@ class CompiledKernel:
         "exact" and "field" arrays may hold integers of any dtype. `out`: an array that lies as D shall lie, such as a
         full operand, in whose place D is then computed; no array is written, D is returned. `sms`: how many SMs, at
         least 1; `seed`: an integer that draws the order in which agents run; `max_steps`: how many ops each of them may
-        run. In the domain "hopper", sums of f16 and bf16 have the bits that an H200 gives them. Raises
+        run. In the domain "hopper", sums in tensor cores have the bits that an H200 gives them. Raises
         InterpreterError for operands that do not fit, for a level that is not interpreted or was not compiled, and for
         every rule of the hardware that the kernel breaks.
         """

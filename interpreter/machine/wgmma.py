@@ -24,6 +24,7 @@ from lowtide.interpreter.machine.memory import OpenRead
 from lowtide.interpreter.machine.teams import WARPGROUP
 from lowtide.interpreter.machine.warpgroups import meet
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Described
+from lowtide.interpreter.numbers.tensor_cores import WGMMA
 
 Values = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -130,7 +131,7 @@ def multiply(
     matrix = np.zeros((ROWS, product.n), left.dtype)
     if acc is not None:
         matrix.reshape(-1)[product.places] = acc
-    result = state.machine.domain.mma(left, right, matrix, product.dtypes, product.accumulator, product.k)
+    result = state.machine.domain.mma(left, right, matrix, product.dtypes, product.accumulator, product.k, WGMMA)
     group = warpgroup.committed[warp]
     if not state.mmas or state.mmas[-1] != group:
         state.mmas.append(group)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from lowtide.elements import ELEMENTS
 from lowtide.errors import InterpreterError, NotInterpreted
-from lowtide.interpreter.numbers.tensor_cores import KEPT_BITS, multiply_add
+from lowtide.interpreter.numbers.tensor_cores import MMA_SYNC, WGMMA, is_known, multiply_add
 
 Values = NDArray[Any]
 
@@ -126,16 +126,25 @@ class FloatDomain:
             return (wide_a @ wide_b + c).astype(np.float64)
         return self.round(a @ b.swapaxes(-1, -2) + c, dtype)
 
-    def mma(self, a: Values, b: Values, c: Values, operands: tuple[str, str], dtype: str, depth: int) -> Values:
+    def mma(
+        self,
+        a: Values,
+        b: Values,
+        c: Values,
+        operands: tuple[str, str],
+        dtype: str,
+        depth: int,
+        unit: str = MMA_SYNC,
+    ) -> Values:
         """As `dot`, by instructions that multiply `depth` of K; `operands` are the types of a and b."""
         return self.dot(a, b, c, dtype)
 
     def mmas(
         self, a: Sequence[Values], b: Sequence[Values], c: Values, operands: tuple[str, str], dtype: str
     ) -> Values:
-        """Instructions (M, K) by (N, K), each of which adds to what the one before gives, the first to c: (M, N)."""
+        """wgmma of (M, K) by (N, K), each of which adds to what the one before gives, the first to c: (M, N)."""
         for left, right in zip(a, b, strict=True):
-            c = self.mma(left, right, c, operands, dtype, left.shape[-1])
+            c = self.mma(left, right, c, operands, dtype, left.shape[-1], WGMMA)
         return c
 
     def maximum(self, x: Values, y: Values) -> Values:
@@ -194,12 +203,21 @@ class HopperDomain(FloatDomain):
 
     name = "hopper"
 
-    def mma(self, a: Values, b: Values, c: Values, operands: tuple[str, str], dtype: str, depth: int) -> Values:
-        if operands[0] not in KEPT_BITS:
+    def mma(
+        self,
+        a: Values,
+        b: Values,
+        c: Values,
+        operands: tuple[str, str],
+        dtype: str,
+        depth: int,
+        unit: str = MMA_SYNC,
+    ) -> Values:
+        if not is_known(unit, operands, dtype):
             return self.dot(a, b, c, dtype)
         for first in range(0, a.shape[-1], depth):
             part = slice(first, first + depth)
-            c = multiply_add(a[..., part], b[..., part], c, operands, dtype)
+            c = multiply_add(a[..., part], b[..., part], c, operands, dtype, unit)
         return c
 
 

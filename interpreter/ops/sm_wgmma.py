@@ -20,6 +20,7 @@ from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.memory import OpenRead
 from lowtide.interpreter.machine.pending import Pending, hand_to
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
+from lowtide.interpreter.numbers.tensor_cores import WGMMA
 from lowtide.interpreter.program.ir_types import Fragment, MemRef, PendingType
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
@@ -124,7 +125,7 @@ def wgmma(state: AgentState, op: DecodedOp) -> None:
     matrix[:, rows, :, columns] = registers.reshape(len(state.lanes), atoms_n, atoms_m, -1).transpose(0, 3, 2, 1)
     operands = a.type.element.name, b.type.element.name
     flat = matrix.reshape(atoms_m * _M, atoms_n * plan.n)
-    result = state.machine.domain.mma(left, right, flat, operands, plan.dtype, plan.k)
+    result = state.machine.domain.mma(left, right, flat, operands, plan.dtype, plan.k, WGMMA)
     taken = result.reshape(matrix.shape)[:, rows, :, columns]
     state.values[op.results[0]] = Pending(taken.transpose(0, 3, 2, 1).reshape(len(state.lanes), -1))
     state.mmas.append((read_a, read_b))

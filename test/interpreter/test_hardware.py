@@ -54,17 +54,19 @@ def test_each_element_is_held_once(fragments: hardware.MmaFragments) -> None:
 def test_mma_is_the_matrix_product(fragments: hardware.MmaFragments) -> None:
     m, n, k = fragments.shape
     a, b, c = integers(m, k), integers(k, n), integers(m, n)
-    d = hardware.mma(fragments, a[fragments.a], b[fragments.b], c[fragments.c], domain("float"), "f32")
+    d = hardware.mma(
+        fragments, a[fragments.a], b[fragments.b], c[fragments.c], domain("float"), ("bf16", "bf16"), "f32"
+    )
     assert np.array_equal(d, (a @ b + c)[fragments.c])
     exchanged = np.roll(a[fragments.a], 1, axis=0)
-    wrong = hardware.mma(fragments, exchanged, b[fragments.b], c[fragments.c], domain("float"), "f32")
+    wrong = hardware.mma(fragments, exchanged, b[fragments.b], c[fragments.c], domain("float"), ("bf16", "bf16"), "f32")
     assert not np.array_equal(wrong, d)
 
 
 def test_mma_with_f16_accumulators_rounds_to_f16() -> None:
     fragments = hardware.fragments_of((16, 8, 8), 16)
     a, b, c = np.full((16, 8), 1.0), np.full((8, 8), 2.0**-10), np.full((16, 8), 16.0)
-    d = hardware.mma(fragments, a[fragments.a], b[fragments.b], c[fragments.c], domain("float"), "f16")
+    d = hardware.mma(fragments, a[fragments.a], b[fragments.b], c[fragments.c], domain("float"), ("f16", "f16"), "f16")
     assert np.all(d == np.float16(16.0 + 2.0**-7))
     assert np.all(d == 16.0)
 
