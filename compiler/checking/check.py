@@ -15,7 +15,7 @@ from os import PathLike, cpu_count
 from pathlib import Path
 
 from lowtide.compiler.checking.check_result import Branches, CheckResult, Verified
-from lowtide.compiler.checking.cover import Cover, cover_of
+from lowtide.compiler.checking.cover import Cover, Shape, cover_of
 from lowtide.compiler.checking.guilty import Guilty, first_guilty
 from lowtide.compiler.checking.interpretation import estimated_seconds
 from lowtide.compiler.checking.subjects import Subject, of_kernel
@@ -34,9 +34,11 @@ from lowtide.compiler.checking.variants import Variant, variants_of
 from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.dialects.levels import Level
+from lowtide.elements import element_type
 from lowtide.errors import Error
 from lowtide.interpreter import Paths
 from lowtide.interpreter.machine.paths import merged
+from lowtide.passes.schedules.alignment import WIDEST
 from lowtide.passes.support.atoms import mma_atom_name
 from lowtide.targets import mma_atom
 
@@ -177,11 +179,21 @@ def _planned(variant: Variant, budget: float, seed: int) -> tuple[Cover, list[Tr
     first, *others = domains_of(subject.problem, subject.asked(one.extents), one.batch)
     runs = [(shape, first, seed + at) for at, shape in enumerate(cover.shapes)]
     runs += [(shape, domain, seed + at) for domain in others for at, shape in enumerate(small)]
-    places = cycle(subject.places)
+    usual, less = cycle(subject.places[:2]), subject.places[2:]
+    placed = [(shape, domain, own, next(usual)) for shape, domain, own in runs]
+    # Rows of D of any length are packed wherever it lies.
+    whole = next((shape for shape in cover.shapes if _is_of_whole_rows(shape, subject)), one)
+    placed += [(whole, first, seed + at, place) for at, place in enumerate(less)]
     return cover, [
-        Trial(subject.asked(at.extents), at.sms, at.padding, domain, seed, next(places), at.batch)
-        for at, domain, seed in runs
+        Trial(subject.asked(at.extents), at.sms, at.padding, domain, own, place, at.batch)
+        for at, domain, own, place in placed
     ]
+
+
+def _is_of_whole_rows(shape: Shape, subject: Subject) -> bool:
+    """Whether rows of D are multiples of 16 bytes, and a batch has several matrices."""
+    several = shape.matrices > 1 or not subject.spec.is_batched
+    return shape.extents[2] > 0 and several and shape.extents[1] * element_type(subject.spec.d).bytes % WIDEST == 0
 
 
 def _seconds(subject: Subject, level: str, extents: tuple[int, int, int], matrices: int, slowness: float) -> float:

@@ -11,7 +11,7 @@ from mlir import ir
 from numpy.lib.stride_tricks import as_strided
 
 from lowtide import interpreter
-from lowtide.compiler.checking.reference import padded_matrix, random_inputs
+from lowtide.compiler.checking.reference import elements_apart, padded_matrix, random_inputs, row_stride
 from lowtide.compiler.checking.verdicts import Verdict, equality
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.dtypes import numpy_dtype
@@ -105,10 +105,11 @@ def inputs_for(
     padding: int = ROW_PADDING,
     alignments: Mapping[str, int] = WIDEST_OF_ALL,
     batch: Batch | None = None,
+    batches: Mapping[str, int] = WIDEST_OF_ALL,
 ) -> dict[str, Any]:
     """Random inputs by name, rows `padding` elements further apart than `alignments` need: bytes, of `a`, `b` and `d`.
 
-    `batch` is needed where the spec has one of a number known at run time.
+    `batch` is needed where the spec has one of a number known at run time; `batches` is the alignment of its strides.
 
     Of floats: normally distributed, the padding NaN. In exact: small integers. In field: uniform over the field, so
     that two different polynomials of degree d in the inputs agree with a probability of at most d / prime.
@@ -117,7 +118,12 @@ def inputs_for(
     rng = np.random.default_rng(seed)
     lies: dict[str, Any] = {}
     if batch is not None:
-        lies = {"batch": batch.matrices, "shared": batch.shared, "batch_padding": batch.rows_between}
+        lies = {
+            "batch": batch.matrices,
+            "shared": batch.shared,
+            "batch_padding": batch.rows_between,
+            "batches": batches,
+        }
     inputs = random_inputs(spec, m, n, k, rng, row_padding=padding, alignments=alignments, **lies)
     if number_domain(domain).is_float:
         return inputs
@@ -161,19 +167,21 @@ def run(
     on_progress: Progress = lambda ended, ctas: None,
     max_steps: int = interpreter.MAX_STEPS,
     batch: Batch | None = None,
+    bases: Mapping[str, int] | None = None,
+    batches: Mapping[str, int] = WIDEST_OF_ALL,
 ) -> np.ndarray[Any, Any]:
     """D of a module on the interpreter, from what `inputs_for` gives. Raises InterpreterError.
 
-    A, B and D begin at no larger power of two than `alignments` need. Rows of D begin at multiples of its alignment, at
-    least `padding` elements after the row before; `batch` says how matrices of D lie.
+    A, B and D begin at no larger power of two than `bases`, by default `alignments`, need. Rows of D begin at multiples
+    of its alignment, at least `padding` elements after the row before; `batch` says how matrices of D lie.
     """
     m = inputs["a"].shape[-2 if spec.layout[0] == "t" else -1]
     n = inputs["b"].shape[-2 if spec.layout[1] == "n" else -1]
     matrices, between = batch_of(spec, batch), 0 if batch is None else batch.rows_between
-    unit = max(1, alignments["d"] // numpy_dtype(spec.d).itemsize)
     rows, columns = (m, n) if spec.d_order == "row" else (n, m)
-    stride = -(-(columns + padding) // unit) * unit
-    d = padded_matrix(np.zeros((*matrices, rows, columns)), spec.d, stride, between)
+    stride = row_stride(columns + padding, alignments["d"], numpy_dtype(spec.d).itemsize)
+    gap = elements_apart(batches["d"], numpy_dtype(spec.d).itemsize)
+    d = padded_matrix(np.zeros((*matrices, rows, columns)), spec.d, stride, between, gap)
     operands = {name: value for name, value in inputs.items() if name not in ("a", "b")}
     ordered = {"a": inputs["a"], "b": inputs["b"], "d": d, **operands}
     return interpreter.interpret(
@@ -188,7 +196,7 @@ def run(
         report=report,
         explorer=explorer,
         max_steps=max_steps,
-        offsets={name: bytes_of for name, bytes_of in alignments.items() if bytes_of < WIDEST},
+        offsets={name: bytes_of for name, bytes_of in (bases or alignments).items() if bytes_of < WIDEST},
     )
 
 

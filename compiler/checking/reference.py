@@ -26,6 +26,7 @@ from lowtide.errors import SpecError
 from lowtide.runtime.dtypes import half_unit, round_to
 from lowtide.runtime.wide_products import exact_product
 
+_WIDEST = 16  # bytes of an access
 _SHARED = 0.25  # of the inputs of a batch
 _BLOCK = 1 << 16  # elements of D that the epilogue is evaluated on at once: the arrays stay in cache
 
@@ -147,15 +148,16 @@ def random_inputs(
     batch: int | None = None,
     shared: Collection[str] | None = None,
     batch_padding: int = 0,
+    batches: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Normally distributed `a`, `b` and epilogue operands, by name, for extents `m`, `n`, `k` (`None`: the spec's).
 
-    Rows of A and B start at multiples of 16 bytes from the first, as most kernels ask, or of the bytes that
-    `alignments` has for "a" and "b"; `row_padding` more elements (rounded up likewise) lie after each, after each row
-    of a full operand exactly `row_padding`. Pads hold NaN, so that a read of one shows. Scalars are Python floats. In a
-    `batch` (`None`: the spec's) the inputs named in `shared` have no dimension for it (`None`: some are drawn, but not
-    A), and `batch_padding` rows of NaN lie after each matrix of the others. Raises `SpecError` for extents that
-    contradict the spec's or are unknown.
+    Rows of A and B start at multiples of 16 bytes from the first, as most kernels ask, or at odd multiples of the fewer
+    bytes that `alignments` has for "a" and "b"; `row_padding` more elements (rounded up likewise) lie after each, after
+    each row of a full operand exactly `row_padding`. Pads hold NaN, so that a read of one shows. Scalars are Python
+    floats. In a `batch` (`None`: the spec's) the inputs named in `shared` have no dimension for it (`None`: some are
+    drawn, but not A), and `batch_padding` rows of NaN lie after each matrix of the others, in A and B also as many
+    bytes as `batches` has below 16. Raises `SpecError` for extents that contradict the spec's or are unknown.
     """
     rows_of_d, columns_of_d = _settle(spec, "m", m), _settle(spec, "n", n)
     terms = _settle(spec, "k", k)
@@ -170,9 +172,10 @@ def random_inputs(
 
     inputs: dict[str, Any] = {}
     for name, dtype, (rows, columns) in (("a", spec.a, of_a), ("b", spec.b, of_b)):
-        unit = max(1, alignments.get(name, 16) // element_type(dtype).bytes)
-        stride = -(-(columns + row_padding) // unit) * unit
-        inputs[name] = padded_matrix(rng.standard_normal((*count(name), rows, columns)), dtype, stride, batch_padding)
+        stride = row_stride(columns + row_padding, alignments.get(name, _WIDEST), element_type(dtype).bytes)
+        gap = elements_apart(batches.get(name, _WIDEST), element_type(dtype).bytes)
+        values = rng.standard_normal((*count(name), rows, columns))
+        inputs[name] = padded_matrix(values, dtype, stride, batch_padding, gap)
     for operand in spec.operands:
         if operand.kind is OperandKind.SCALAR:
             inputs[operand.name] = float(np.float32(rng.standard_normal()))
@@ -189,15 +192,31 @@ def random_inputs(
     return inputs
 
 
-def padded_matrix(values: np.ndarray, dtype: str, row_stride: int, rows_between: int = 0) -> np.ndarray:
+def row_stride(least: int, alignment: int, element_bytes: int) -> int:
+    """Elements from row to row, at least so many: a multiple of the alignment in bytes, below 16 an odd one."""
+    unit = max(1, alignment // element_bytes)
+    units = -(-least // unit)
+    return unit * (units + (alignment < _WIDEST and units % 2 == 0))
+
+
+def elements_apart(alignment: int, element_bytes: int) -> int:
+    """Elements between the matrices of a batch whose rows are aligned, if their stride is to be aligned to less."""
+    return alignment // element_bytes if alignment < _WIDEST else 0
+
+
+def padded_matrix(
+    values: np.ndarray, dtype: str, row_stride: int, rows_between: int = 0, elements_between: int = 0
+) -> np.ndarray:
     """`values` (…, rows, columns) in `dtype`, its rows `row_stride` elements apart, NaN between them.
 
-    As many rows of NaN as `rows_between` says follow each matrix of a batch.
+    As many rows of NaN as `rows_between` says, and more elements, follow each matrix of a batch.
     """
     *outer, rows, columns = values.shape
-    buffer = np.full((*outer, rows + rows_between, row_stride), np.nan, dtype=numpy_dtype(dtype))
-    buffer[..., :rows, :columns] = values.astype(numpy_dtype(dtype))
-    return buffer[..., :rows, :columns]
+    whole = (rows + rows_between) * row_stride
+    buffer = np.full((*outer, whole + elements_between), np.nan, dtype=numpy_dtype(dtype))
+    each = buffer[..., :whole].reshape(*outer, rows + rows_between, row_stride)  # a view: an axis is split
+    each[..., :rows, :columns] = values.astype(numpy_dtype(dtype))
+    return each[..., :rows, :columns]
 
 
 def products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tuple[GemmSpec, dict[str, Any]]]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lowtide.compiler.checking.places import Place, places_of
 from lowtide.compiler.checking.runnable import host_beside
 from lowtide.compiler.checking.trials import Source
 from lowtide.compiler.contexts import make_context, parse_file, parse_text
@@ -21,7 +22,6 @@ from lowtide.errors import Error, IRError
 from lowtide.interpreter.host import LEVELS
 from lowtide.passes.base import walk
 from lowtide.passes.pipeline import STEPS
-from lowtide.passes.schedules.alignment import alignments_of, moved_alignment
 from lowtide.passes.support.problem import Problem
 from lowtide.runtime import storage
 from lowtide.targets import Target, get
@@ -80,16 +80,9 @@ class Subject:
         return (n, m, k) if self.is_swapped else extents
 
     @property
-    def aligned(self) -> tuple[int, int, int]:
-        """Bytes that the base and rows of A, B and D are multiples of."""
-        found = alignments_of(self.schedule, self.facts)
-        return found["a"], found["b"], found["d"]
-
-    @property
-    def places(self) -> list[tuple[int, int, int]]:
-        """`aligned`; and where matrices are packed, what they are aligned to where that is not needed."""
-        moved = alignments_of(self.schedule, self.facts, moved_alignment)
-        return list(dict.fromkeys((self.aligned, (moved["a"], moved["b"], moved["d"]))))
+    def places(self) -> list[Place]:
+        """Where matrices may lie; the first asks least of them."""
+        return places_of(self.schedule, self.facts)
 
     @property
     def interpreted(self) -> list[Source]:

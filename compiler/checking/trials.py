@@ -17,6 +17,7 @@ import numpy as np
 from mlir import ir
 
 from lowtide.compiler.checking.interpretation import Batch, inputs_for, run
+from lowtide.compiler.checking.places import ALIGNED, Place
 from lowtide.compiler.checking.reference import reference
 from lowtide.compiler.checking.runnable import runnable
 from lowtide.compiler.checking.verdicts import Element, against_float64, equality
@@ -27,7 +28,6 @@ from lowtide.dialects.levels import Level
 from lowtide.errors import InterpreterError, IRError, NotInterpreted
 from lowtide.interpreter import Explored, Explorer, Loaded, Paths, Report, explore
 from lowtide.interpreter.numbers.domains import ExactDomain, FieldDomain, FloatDomain
-from lowtide.passes.schedules.alignment import WIDEST
 
 Extents = tuple[int, int, int]
 Array = np.ndarray[Any, Any]
@@ -35,13 +35,14 @@ Array = np.ndarray[Any, Any]
 MOST_ORDERS, MOST_SECONDS = 500, 30.0
 """How many orders of agents of one run are tried, and for how long, where it does not speak for all."""
 
+_OF_PLACE = ("rows", "bases", "batch strides")
 _DEGREES = {"acc": 2, "operand": 1, "const": 0}
 
 
 @dataclass(frozen=True)
 class Trial:
     """M, N, K, the number of SMs, elements of padding after each row, the number domain, and the seed, of the inputs
-    and of the order of agents. `aligned`: bytes of which base and rows of A, B and D are multiples, and no more.
+    and of the order of agents. `place`: how far bases and rows of A, B and D are aligned.
     `batch`: how many matrices there are and how they lie, where the problem has a batch."""
 
     extents: Extents
@@ -49,19 +50,18 @@ class Trial:
     padding: int = 8
     domain: str = FieldDomain.name
     seed: int = 0
-    aligned: tuple[int, int, int] = (WIDEST, WIDEST, WIDEST)
+    place: Place = ALIGNED
     batch: Batch | None = None
 
     def __str__(self) -> str:
         shape = "x".join(map(str, self.extents))
         plural = "" if self.sms == 1 else "s"
         text = f"{shape} on {self.sms} SM{plural}, rows padded by {self.padding}, {self.domain}, seed {self.seed}"
+        if self.place != ALIGNED:
+            text += ", aligned to bytes: " + "; ".join(
+                f"{name} {','.join(map(str, each))}" for name, each in zip(_OF_PLACE, self.place, strict=True)
+            )
         return text if self.batch is None else f"{text}, {self.batch}"
-
-    @property
-    def alignments(self) -> dict[str, int]:
-        """`aligned`, by name."""
-        return dict(zip(("a", "b", "d"), self.aligned, strict=True))
 
     @property
     def options(self) -> list[str]:
@@ -72,8 +72,8 @@ class Trial:
         if self.batch is not None:
             texts |= {"batch": str(self.batch.matrices), "rows-between": str(self.batch.rows_between)}
             texts |= {"shared": ",".join(self.batch.shared)} if self.batch.shared else {}
-        if self.aligned != (WIDEST,) * 3:
-            texts["aligned"] = ",".join(map(str, self.aligned))
+        if self.place != ALIGNED:
+            texts["aligned"] = ";".join(",".join(map(str, each)) for each in self.place)
         return [word for name, text in texts.items() for word in (f"--{name}", text)]
 
     @property
@@ -84,13 +84,15 @@ class Trial:
             "seed": self.seed,
             "domain": self.domain,
             "padding": self.padding,
-            "alignments": self.alignments,
             "batch": self.batch,
+            **self.place.named,
         }
 
     def inputs(self, spec: GemmSpec) -> dict[str, Any]:
         """Its random inputs, by name."""
-        return inputs_for(spec, self.extents, self.domain, self.seed, self.padding, self.alignments, self.batch)
+        named = self.place.named
+        given = (self.extents, self.domain, self.seed, self.padding, named["alignments"], self.batch, named["batches"])
+        return inputs_for(spec, *given)
 
 
 class Finding(Enum):

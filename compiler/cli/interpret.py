@@ -13,6 +13,7 @@ from lowtide import targets
 from lowtide.compiler.checking import interpretation
 from lowtide.compiler.checking.expected_problem import ExpectedProblem, expected_problem
 from lowtide.compiler.checking.interpretation import check_patience, cta_tile, duration
+from lowtide.compiler.checking.places import Place
 from lowtide.compiler.checking.runnable import SUFFIX, Runnable, host_beside, runnable
 from lowtide.compiler.checking.trials import Trial
 from lowtide.compiler.checking.verdicts import Verdict, against_float64, check_memory, equality
@@ -94,9 +95,11 @@ def interpret(
                 given_level = _read(file, target, level, context, on_pass(update))
                 reference = expected_problem(file, given_level.module, against)
         lies = options.lies(reference.spec, batch, rows_between, shared)
-        places = alignments_in(given_level.module) if aligned is None else options.alignments(aligned)
+        asked = alignments_in(given_level.module)
+        by_default = asked["a"], asked["b"], asked["d"]
+        place = Place(by_default, by_default) if aligned is None else options.place(aligned)
         extents = _extents(reference.spec, (m, n, k))
-        trial = Trial(extents, sms, padding, domain, seed, (places["a"], places["b"], places["d"]), lies)
+        trial = Trial(extents, sms, padding, domain, seed, place, lies)
         verdict = _run(given_level, reference, trial, force, max_steps)
     line("result", f"{verdict.word}: {verdict.message}")
     line("seed", str(seed))

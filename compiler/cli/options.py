@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from lowtide.compiler.checking.interpretation import Batch
+from lowtide.compiler.checking.places import Place
 from lowtide.compiler.epilogue.ready import READY, ready_epilogue
 from lowtide.compiler.native import NATIVE, WITHOUT_GPU
 from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS, UNBATCHED, GemmSpec, Unbatched
@@ -13,7 +14,6 @@ from lowtide.elements import EPILOGUE_TYPE, kernel_types
 from lowtide.errors import Error, SpecError
 from lowtide.interpreter.host import LEVELS
 from lowtide.interpreter.numbers.domains import DOMAINS
-from lowtide.passes.schedules.alignment import MATRICES
 from lowtide.targets import accumulator_types, operand_types
 
 _PROBLEM = "The problem"
@@ -120,7 +120,8 @@ Aligned = Annotated[
     str | None,
     typer.Option(
         "--aligned",
-        help="Bytes of which bases and rows of A, B and D are multiples, such as 2,2,2. Default: what the kernel asks.",
+        help="Bytes that rows and bases of A, B and D are aligned to, such as 2,2,2; or rows, bases and strides of a "
+        "batch apart, such as 16,8,16;16,16,16;16,16,16. Default: what the kernel asks.",
         rich_help_panel=_EXECUTION,
         show_default=False,
     ),
@@ -199,12 +200,14 @@ def lies(spec: GemmSpec, batch: str | None, rows_between: int, shared: str | Non
     return Batch(matrices, names, rows_between)
 
 
-def alignments(text: str) -> dict[str, int]:
-    """Bytes that A, B and D are aligned to, by name. Raises SpecError for anything but three powers of two to 16."""
-    words = text.split(",")
-    if len(words) != 3 or any(word not in ("1", "2", "4", "8", "16") for word in words):
+def place(text: str) -> Place:
+    """Where matrices lie. Raises SpecError for anything but powers of two to 16, three for all or for each part."""
+    parts = [part.split(",") for part in text.split(";")]
+    known = all(len(part) == 3 and {*part} <= {"1", "2", "4", "8", "16"} for part in parts)
+    if not known or len(parts) not in (1, 3):
         raise SpecError(f"--aligned {text}: give 1, 2, 4, 8 or 16 bytes for each of A, B and D, such as 2,2,16")
-    return dict(zip(MATRICES, map(int, words), strict=True))
+    found = [(int(a), int(b), int(d)) for a, b, d in parts]
+    return Place(found[0], found[0]) if len(found) == 1 else Place(*found)
 
 
 def refuse_beside_file(file: Path, **options: object) -> None:

@@ -180,14 +180,16 @@ def _trial(case: Case, subject: Subject) -> Trial:
     batch = _batch(case, spec)
     depth = extents[2] if spec.k is not None else max(extents[2], 1)
     domain = domains_of(subject.problem, (extents[0], extents[1], depth), batch)[0]
-    anywhere, *moved = subject.places  # one and the same where nothing is packed
-    place = moved[0] if moved and words["lies"] == "as moved" else anywhere
+    anywhere, *others = subject.places  # one where nothing is packed, else as moved and each matrix a little less
+    place = anywhere
+    if others:
+        place = others[0] if words["lies"] == "as moved" else [anywhere, *others[1:]][case.seed % len(others)]
     return Trial(extents, int(words["sms"]), int(words["padding"]), domain, case.seed, place, batch)
 
 
 def _as_it_lies(words: Words, trial: Trial, subject: Subject) -> Words:
     """The words of how matrices lie that are true of a trial: without a batch nothing is shared."""
-    anywhere = trial.aligned != subject.places[-1] or any(bytes_of < WIDEST for bytes_of in trial.aligned)
+    anywhere = any(bytes_of < WIDEST for aligned in trial.place for bytes_of in aligned)
     lies, shared = factors()["lies"], factors()["shared"]
     return {
         "lies": lies[anywhere],

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lowtide.compiler.checking import interpretation
+from lowtide.compiler.checking.places import ALIGNED, Place, places_of
 from lowtide.compiler.checking.reference import reference
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.driver import Lowered, lower
@@ -19,11 +20,12 @@ from lowtide.compiler.pass_pipeline import parse_pipeline, run_element
 from lowtide.compiler.ptxas import assemble, find_ptxas
 from lowtide.dialects.diagnostics import Diagnostics
 from lowtide.dialects.levels import Level, check_level
+from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error, InterpreterError
 from lowtide.interpreter import Loaded, Report
 from lowtide.passes.base import Pass
 from lowtide.passes.pipeline import ENTRY_STEP
-from lowtide.passes.schedules.alignment import alignment_of, alignments_in, moved_alignment
+from lowtide.passes.support.problem import problem_in
 from lowtide.targets import get
 
 # What an error of the interpreter is about, by the first that its text has.
@@ -108,11 +110,11 @@ def _by_refusals(kernel: Kernel, text: str, original: str) -> Finding | None:
 def run(kernel: Kernel, loaded: Loaded, trial: Trial, timed: bool = False) -> Finding | None:
     """One run on small integers: a broken rule, a wrong result, or, unless `timed`, one that is right in its order of
     agents only; None for a right one."""
-    aligned = alignments_in(loaded.module, moved_alignment if trial.aligned else alignment_of)
-    places: dict[str, Any] = {"alignments": aligned, "batch": trial.batch}
-    inputs = interpretation.inputs_for(kernel.spec, trial.shape, "exact", trial.seed, **places)
+    place = _place(loaded, trial.place)
+    lies: dict[str, Any] = {name: place.named[name] for name in ("alignments", "batches")} | {"batch": trial.batch}
+    inputs = interpretation.inputs_for(kernel.spec, trial.shape, "exact", trial.seed, **lies)
     where = f"{'x'.join(map(str, trial.shape))}, {trial.sms} SMs, seed {trial.seed}"
-    where += ", aligned" * trial.aligned + (f", {trial.batch}" if trial.batch is not None else "")
+    where += f", place {trial.place}" * bool(trial.place) + (f", {trial.batch}" if trial.batch is not None else "")
     report = Report()
     try:
         d = interpretation.run(
@@ -123,7 +125,8 @@ def run(kernel: Kernel, loaded: Loaded, trial: Trial, timed: bool = False) -> Fi
             seed=trial.seed,
             domain="exact",
             report=report,
-            **places,
+            bases=place.named["bases"],
+            **lies,
         )
     except InterpreterError as error:
         return Finding(_rule(str(error)), f"{where}: {_short(error)}")
@@ -131,6 +134,13 @@ def run(kernel: Kernel, loaded: Loaded, trial: Trial, timed: bool = False) -> Fi
     if not len(wrong):
         return None if report.holds or timed else Finding("right in this order only", f"{where}: {_short(str(report))}")
     return Finding("wrong result", f"{where}: {len(wrong)} of {d.size} elements, first {wrong[0].tolist()}")
+
+
+def _place(loaded: Loaded, number: int) -> Place:
+    """One of the places that the schedule of a module has; the first where it has fewer."""
+    schedule, problem = Schedule.carried_by(loaded.module), problem_in(loaded.module)
+    found = [] if schedule is None or problem is None else places_of(schedule, problem)
+    return found[number if number < len(found) else 0] if found else ALIGNED
 
 
 def _below(kernel: Kernel, text: str) -> Finding | None:

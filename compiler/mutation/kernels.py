@@ -23,21 +23,23 @@ from lowtide.passes.schedules.alignment import MATRICES, is_packed
 from lowtide.targets import get
 
 Shape = tuple[int, int, int]
+_PLACES_OF_PACKED = 8  # as asked, as moved, and one of three bases or row strides by half of that
+_PLACES_OF_BATCH = 11  # or one of three strides of a batch
 
 
 @dataclass(frozen=True)
 class Trial:
     """One run of a kernel: the problem shape (M, N, K), how many SMs, and the seed of the order of agents.
 
-    `batch`: how many matrices there are and how they lie, in a batch. Bases and rows are aligned to what the schedule
-    asks and no more; where it packs matrices, `aligned` ones are not.
+    `batch`: how many matrices there are and how they lie, in a batch. `place`: the number of one of `places_of` the
+    schedule, by default the one that asks least.
     """
 
     shape: Shape
     sms: int = 2
     seed: int = 0
     batch: Batch | None = None
-    aligned: bool = False
+    place: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,18 +80,23 @@ def _kernel(
 ) -> Kernel:
     """Each shape under two orders of agents, the first also with one SM, whose CTA computes all tiles; `rest` once.
 
-    Matrices lie aligned, so that nothing is packed unless the schedule asks for it: then a few runs have aligned ones
-    too. In a batch, runs in turn have three matrices, two that share B, two that share A, and one.
+    Matrices lie aligned, so that nothing is packed unless the schedule asks for it: then runs have aligned ones too,
+    and some of which one is a little less aligned. In a batch, runs in turn have three matrices, two that share B, two
+    that share A, and one.
     """
     schedule = schedule.filled(dict.fromkeys(("mainloop.a.pack", "mainloop.b.pack", "epilogue.pack"), PackKind.none))
     trials = [*(Trial(shape, 2, seed) for shape in shapes for seed in (0, 1)), Trial(shapes[0], 1, 2)]
     if any(is_packed(name, schedule) for name in MATRICES):
-        trials += [replace(trial, aligned=True) for trial in trials]
+        trials += [replace(trial, place=1) for trial in trials]
+        places = range(2, _PLACES_OF_BATCH if spec.is_batched else _PLACES_OF_PACKED)
+        trials += [Trial(shapes[-1], 2, 0, place=place) for place in places]
     trials += map(Trial, rest)
     if spec.is_batched:
         operands = [operand.name for operand in spec.operands if operand.kind is not OperandKind.SCALAR]
         lies = cycle((Batch(3), Batch(2, ("b", *operands), 1), Batch(2, ("a",)), Batch(1)))
-        trials = [replace(trial, batch=batch) for trial, batch in zip(trials, lies, strict=False)]
+        # Where the place matters, each matrix has a stride of its own.
+        given = [Batch(3) if trial.place > 1 else next(lies) for trial in trials]
+        trials = [replace(trial, batch=batch) for trial, batch in zip(trials, given, strict=True)]
     return Kernel(name, target, spec, schedule, tuple(trials))
 
 
@@ -335,7 +342,7 @@ _PLACES = (
         _BIAS,
         f"{_ROLES}, grid.tile = [64, 32], epilogue.path = tma, epilogue.tile = [64, 32], {_PACKED}",
         (130, 41, 150),
-        (40, 20, 61),
+        (40, 24, 61),
         parts=_parts(64, 32, 64)[::4],
     ),
     _fields(

@@ -2,12 +2,13 @@
 
 A road is a way to multiply: wgmma with roles, mma.sync, fma of f32, mma.sync of f64. Each draw starts from a random
 plain schedule of its road and sets the fields of one feature, in turn, and now and then of others. What the rules of
-the target refuse is drawn again, and counted.
+the target refuse is drawn again, and counted. Some problems are batches, and some have D by columns, where the schedule
+goes with that.
 """
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
@@ -28,13 +29,14 @@ from lowtide.dialects.tile import (
 from lowtide.dialects.tile.fields import Order
 from lowtide.elements import element_type
 from lowtide.passes.schedules.choice import choose
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem import Problem, swapped_layout
 from lowtide.targets import get
 
 _MOST_TRIES = 400
 _SIZES_EACH = 3
 _OTHER_FEATURE = 0.3  # how often a feature that is not the draw's own is there too
 _MOST_ELEMENTS = 2_000_000  # of D: the float64 reference takes less than a second
+FORMS = ("plain", "plain", "plain", "plain", "batch", "by columns")
 _MOST_UNROLLED = 16  # K steps
 _SHORT_K = 120  # that f16 accumulators are judged at
 _ROW_BYTES = 16  # that rows of D are a multiple of where they are stored by TMA
@@ -233,6 +235,7 @@ class Draw:
     schedule: lt.Schedule
     sizes: tuple[Size, ...]
     refused: int
+    form: str = "plain"
 
 
 def title(number: int) -> str:
@@ -255,8 +258,29 @@ def draw(number: int, attempt: int = 0) -> Draw:
         schedule, target = road.schedule(rng).with_(**fields), rng.choice(road.targets)
         spec, epilogue, sizes = _problem(rng, road, schedule)
         if refusal(spec, schedule, target) is None:
-            return Draw(number, target, spec, epilogue, _present(road, schedule), schedule, sizes, refused)
+            form, spec, sizes = _in_some_form(f"{title(number)} {attempt}", spec, sizes, schedule, target)
+            return Draw(number, target, spec, epilogue, _present(road, schedule), schedule, sizes, refused, form)
     raise RuntimeError(f"{title(number)}: {_MOST_TRIES} draws in a row were refused")
+
+
+def _in_some_form(
+    seed: str, spec: lt.GemmSpec, sizes: tuple[Size, ...], schedule: lt.Schedule, target: str
+) -> tuple[str, lt.GemmSpec, tuple[Size, ...]]:
+    """The same product plainly, of a batch, or with D by columns: then the kernel's M is N, and its layout another one.
+
+    Numbers of its own, so that the other draws are what they were.
+    """
+    rng = random.Random(f"{seed} form")
+    form, own = rng.choice(FORMS), sizes
+    if form == "batch":
+        other = replace(spec, batch=rng.choice((None, 1, 4)))
+    elif form == "by columns":
+        layout = str(swapped_layout(GemmLayout[spec.layout]))
+        other = replace(spec, m=spec.n, n=spec.m, layout=layout, d_order="column")
+        own = tuple((n, m, k) for m, n, k in sizes)
+    if form == "plain" or refusal(other, schedule, target) is not None:
+        return "plain", spec, sizes
+    return form, other, own
 
 
 def _present(road: Road, schedule: lt.Schedule) -> tuple[str, ...]:
@@ -271,7 +295,13 @@ def _present(road: Road, schedule: lt.Schedule) -> tuple[str, ...]:
 def refusal(spec: lt.GemmSpec, schedule: lt.Schedule, target: str) -> str | None:
     """The rule that the schedule breaks for the problem; None for a legal one."""
     layout, kinds = GemmLayout[spec.layout], tuple(OperandKind[operand.kind.value] for operand in spec.operands)
-    problem = Problem(spec.m, spec.n, spec.k, spec.a, spec.b, spec.acc, spec.d, layout, kinds)
+    batch = spec.batch_shape[0] if spec.is_batched else 1
+    problem = Problem(
+        *(spec.m, spec.n, spec.k, spec.a, spec.b, spec.acc, spec.d, layout, kinds),
+        d_is_column_major=spec.d_order == "column",
+        batch=batch,
+        is_batched=spec.is_batched,
+    )
     if schedule.epilogue.path is StorePath.smem:  # any swizzle is legal; choosing one takes longer than all the rules
         schedule = schedule.filled({"epilogue.swizzle": (0, 3, 3)})
     try:

@@ -3,7 +3,7 @@
 from itertools import combinations
 
 import pytest
-from feature_draws import KERNELS, KINDS, ROADS, Draw, draw, refusal
+from feature_draws import FORMS, KERNELS, KINDS, ROADS, Draw, draw, refusal
 from save_draws import features
 
 
@@ -48,6 +48,12 @@ def test_features_meet(draws):
         ("programmatic", "tail"),
         ("tail", "waves"),
     } <= pairs
+
+
+def test_batches_and_d_by_columns_are_drawn_on_every_road(draws):
+    forms = {(KINDS[drawn.number % len(KINDS)][0], drawn.form) for drawn in draws}
+    assert forms == {(road, form) for road in ROADS for form in FORMS}
+    assert {drawn.spec.batch for drawn in draws if drawn.form == "batch"} == {None, 1, 4}
 
 
 def test_types_layouts_and_epilogues_are_drawn_in_every_way(draws):

@@ -6,6 +6,9 @@ from feature_draws import KERNELS, title
 from gemm_checks import check
 from save_draws import compiled
 
+import lowtide as lt
+from lowtide.runtime.verify import verify_kernel
+
 torch = pytest.importorskip("torch")
 
 pytestmark = pytest.mark.gpu
@@ -19,4 +22,9 @@ def test_random_gemms_of_every_feature_agree_with_float64_within_the_derived_bou
     record_property("draw", str(drawn))
     rng = np.random.default_rng(number)
     for size in drawn.sizes:
-        check(drawn.spec, kernel, size, rng)
+        if drawn.form == "plain":
+            check(drawn.spec, kernel, size, rng)
+        else:
+            loaded = lt.runtime.Kernel(kernel.manifest, kernel.ptx, kernel.cubin)
+            outcome = verify_kernel(loaded, size=size, seed=number)
+            assert outcome.ok, outcome.message

@@ -30,6 +30,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.interpreter import Trace, interpret
 from lowtide.passes.atoms.bind_ring_to_cp_async import BindRingToCpAsync
 from lowtide.passes.base import Pass, walk
+from lowtide.passes.cta.launch_copies import LaunchCopies
 from lowtide.passes.cta.tile_to_ctas import TileToCtas
 from lowtide.passes.nvvm.convert_sm_to_nvvm import ConvertSmToNvvm
 from lowtide.passes.smem.assign_smem_layouts import AssignSmemLayouts
@@ -254,6 +255,28 @@ def test_a_matrix_that_is_not_the_own_one_is_the_fault_of_the_pass_that_chose_it
     assert (guilty.level, guilty.step) == ("cta", "tile-to-ctas")
     assert guilty.outcome.trial.batch.matrices > 1
     assert f"--batch {guilty.outcome.trial.batch.matrices}" in guilty.command
+
+
+def test_a_matrix_that_is_copied_too_rarely_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The host function of a kernel that packs asks whether the row stride of A is a multiple of 8 bytes, not 16."""
+    seen: list[ir.Operation] = []
+
+    def halve(op: ir.Operation) -> bool:
+        if op.name != "arith.remui" or op.operands[1].owner.name != "arith.constant":
+            return False
+        seen.append(op)
+        if len(seen) != 2:  # the first is of the base
+            return False
+        with ir.InsertionPoint(op), op.location:
+            op.operands[1] = arith.constant(ir.IndexType.get(), 8)
+        return True
+
+    planted(monkeypatch, LaunchCopies, halve)
+    result = checked(tmp_path, OPEN, f"{SMALL}, a.pack = rows, epilogue.pack = rows")
+    assert result.guilty is not None
+    strides, bases, _ = result.guilty.outcome.trial.place
+    assert (strides[0], bases[0]) == (8, 16)
+    assert "--aligned '8,16" in result.guilty.command
 
 
 def test_d_by_columns_is_checked_with_the_shapes_of_the_swapped_product() -> None:

@@ -14,6 +14,7 @@ from lowtide.compiler.mutation.equivalents import argument_for
 from lowtide.compiler.mutation.every_shape import judged_on_every_shape
 from lowtide.compiler.mutation.kernels import KERNELS
 from lowtide.compiler.mutation.operators import OPERATORS
+from lowtide.compiler.mutation.operators.places import PLACES
 from lowtide.compiler.mutation.run import Status, judge
 from lowtide.compiler.mutation.sites import COUNTS, Drawing, Mutant, sites
 
@@ -23,10 +24,8 @@ SAMPLED = ("sm80-persistent", "sm80-f64", "sm90-split-k")
 
 @pytest.fixture(scope="module")
 def lowered() -> dict[str, Lowered]:
-    return {
-        name: lower(KERNELS[name].problem())
-        for name in (*SAMPLED, "sm80-two-stages", "sm80-simt", "sm80, scatter", "sm90-tma-wgmma", "sm90-pingpong")
-    }
+    others = ("sm80-two-stages", "sm80-simt", "sm80, scatter", "sm80, packed", "sm80, batch")
+    return {name: lower(KERNELS[name].problem()) for name in (*SAMPLED, *others, "sm90-tma-wgmma", "sm90-pingpong")}
 
 
 def planted(kernel: str, level: str, operator: str, original: Lowered, at: int = 0) -> Mutant:
@@ -102,6 +101,22 @@ def test_elements_that_assembly_stores_may_vary() -> None:
     assert "st.global.cs" in original.levels["llvm"]
     found = find(replace(KERNELS[name], trials=KERNELS[name].trials[-1:]), "llvm", original.levels["llvm"], original)
     assert found is None
+
+
+OF_PLACES = sorted({operator.name for operator in PLACES if {"problem", "cta"} & {*operator.levels}})
+
+
+@pytest.mark.parametrize("operator", OF_PLACES)
+def test_faults_of_packing_and_of_batches_are_found(lowered: dict[str, Lowered], operator: str) -> None:
+    """The last place of each in a kernel that packs, or of a batch: the output's, where inputs have one too."""
+    for name in ("sm80, packed", "sm80, batch"):
+        original = lowered[name]
+        for own in (one for one in PLACES if one.name == operator):
+            for level in {"problem", "cta"} & {*own.levels}:
+                text = original.levels[level]
+                if places := sites(own, text):
+                    faulty = own.edit(text, places[-1])
+                    assert faulty is not None and find(KERNELS[name], level, faulty, original) is not None, level
 
 
 # Arguments hold where their premises do, and not elsewhere.
