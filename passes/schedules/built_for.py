@@ -240,7 +240,8 @@ def _copies(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
         name = _operand_filled(load.destination)
         if name is None:
             continue
-        operand, rank = schedule.mainloop.operand(name), len(load.map.type.shape)
+        operand = schedule.mainloop.operand(name)
+        rank = len(load.map.type.shape) - (load.batch is not None)  # maps of a batch have one dimension more
         if rank != TMA_RANKS.get(str(operand.copy)):
             yield refusal(load, f"loads boxes of {rank} dimensions", f"{name}.copy = {operand.copy}", AGAIN)
         line, _ = sharing(name, schedule.cluster)

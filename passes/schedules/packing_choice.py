@@ -7,7 +7,7 @@ that are known to be whole units are aligned where they lie one behind the other
 from lowtide.dialects.tile import PackKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
-from lowtide.errors import ScheduleError
+from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.schedules.alignment import MATRICES, PACK_FIELDS, WIDEST, moved_alignment
 from lowtide.passes.support.atoms import TMA_RANKS
 from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk
@@ -43,7 +43,7 @@ def _is_packed(name: str, schedule: Schedule, problem: Problem) -> bool:
         return False
     try:
         return moved_alignment(name, schedule, problem) > element
-    except ScheduleError:  # of a schedule that the rules refuse
+    except (ScheduleError, TargetError):  # of a schedule that the rules refuse
         return False
 
 
