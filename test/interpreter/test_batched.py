@@ -160,6 +160,13 @@ def test_one_matrix_comes_after_another_at_every_level() -> None:
         assert all(tiles == found[0][cta] for tiles in agents.values())
 
 
+@pytest.mark.parametrize("level", ["atoms", "epilogue"])
+def test_a_dump_of_a_batch_by_tma_is_gone_on_from(level: str) -> None:
+    """The copy atom is `tma`, of two dimensions, and the map has one more."""
+    kernel = lt.compile_gemm(spec(batch=None), target="sm_90a", schedule=f"{WGMMA}, a.copy = tma.3d")
+    assert lt.compile_ir(kernel.levels[level]).ptx == kernel.ptx
+
+
 def test_k_of_zero_gives_the_epilogue_of_zero() -> None:
     problem = spec(batch=None, epilogue=scaled)
     kernel = lt.compile_gemm(problem, schedule=MMA)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from role_problems import LARGE, SM_90A, Size, assert_kept, chosen, problem
 
+import lowtide as lt
 from lowtide.dialects.tile import (
     EpilogueMath,
     GemmLayout,
@@ -330,3 +331,10 @@ def test_a_choice_for_any_problem_is_legal_and_has_roles(number: int) -> None:
         assert choice.schedule.consumers > 0, of
         assert shared_memory_bytes(choice.schedule, of) <= SM_90A.smem_bytes_per_cta, of
         assert all(reasons_of(choice).values()), of
+
+
+def test_roles_are_refused_for_types_that_no_wgmma_takes() -> None:
+    """By the rule of the atom, before anything is asked of it."""
+    spec = lt.GemmSpec(a="f64", b="f64", d="f64", acc="f64")
+    with pytest.raises(lt.ScheduleError, match=r"none for these types with roles; take .*roles = single"):
+        lt.compile_gemm(spec, "sm_90a", "roles = cooperative(2)")
