@@ -1,13 +1,13 @@
 """Lowtide's GEMMs compared with torch.matmul (cuBLAS), cuBLASLt's best algorithm and Triton limited to mma.sync.
 
     python benchmarks/gemm.py --size 4096 --size 4096,28672,4096 [--dtype bf16 --dtype f16] [--acc f16]
-        [--layout tn --layout nt] [--schedule NAME|TEXT|chosen …] [--cublaslt] [--triton] [--target sm_90a]
-        [--rounds 5] [--seed 0]
+        [--layout tn --layout nt] [--batch 16] [--schedule NAME|TEXT|chosen …] [--cublaslt] [--triton]
+        [--target sm_90a] [--rounds 5] [--seed 0]
 
 Prints two Markdown tables per case, sustained and burst: TFLOP/s and the ratios to torch.matmul, to cuBLASLt's best and
 to the better of both, each as median (least … greatest) over the same shuffled rounds. Before timing, every contender's
 result is compared with exact sums of integers, and with float64 on sampled rows. Every size is run with every dtype and
-every layout; a case that cannot be run is left out, with the reason.
+every layout; a case that cannot be run is left out, with the reason. A batch is compared with torch.bmm alone.
 """
 
 import argparse
@@ -47,15 +47,17 @@ def add_kernels(contest: Contest, target: str, schedules: list[str]) -> None:
 def run_case(size: tuple[int, int, int], dtype: str, layout: str, arguments: argparse.Namespace) -> None:
     m, n, k = size
     acc = arguments.acc or accumulator_types(dtype, dtype)[0]
-    spec = lt.GemmSpec(m=m, n=n, k=k, a=dtype, b=dtype, d=dtype, acc=acc, layout=layout)
+    batch = lt.UNBATCHED if arguments.batch is None else arguments.batch
+    spec = lt.GemmSpec(m=m, n=n, k=k, batch=batch, a=dtype, b=dtype, d=dtype, acc=acc, layout=layout)
     with Contest(spec, arguments.seed, say) as contest:
-        if arguments.triton and layout == "tn":
+        if arguments.triton and layout == "tn" and not spec.is_batched:
             for contender in importlib.import_module("triton_gemm").contenders(contest.sets):
                 contest.add(contender)
         add_kernels(contest, arguments.target, arguments.schedule or [CHOSEN])
         standings = contest.run(arguments.rounds, WITH_SWEEP if arguments.cublaslt else 0)
     for kind in KINDS:
-        print(f"\n### {m}×{n}×{k} {dtype} {layout}, {acc} accumulators, {kind}\n")
+        of_batch = f"{arguments.batch} × " if spec.is_batched else ""
+        print(f"\n### {of_batch}{m}×{n}×{k} {dtype} {layout}, {acc} accumulators, {kind}\n")
         print(markdown(HEADINGS, standings.rows(kind)), flush=True)
 
 
@@ -77,6 +79,7 @@ def parser() -> argparse.ArgumentParser:
         "--acc", choices=accumulator_types(), help="type of the sums; f64 for f64, else f32 if left out"
     )
     result.add_argument("--layout", action="append", choices=LAYOUTS, help="tn if left out")
+    result.add_argument("--batch", type=int, help="products of a batch; one product if left out")
     result.add_argument(
         "--schedule", action="append", help=f"a preset's name, schedule fields, or {CHOSEN}, which is the default"
     )

@@ -2,11 +2,11 @@
 
     python benchmarks/tables.py --out DIR [--only NAME …] [--rounds N] [--seed 0]
 
-Writes DIR/NAME.md for each table, row by row as they are measured: shapes, tall, types, unaligned, and the ladders
-(ladder-4096, ladder-8192, ladder-sm80, ladder-f32, ladder-f64). `python docs/generate.py --measured DIR` puts them on
-their pages.
+Writes DIR/NAME.md for each table, row by row as they are measured: shapes, tall, types, unaligned, batches, and the
+ladders (ladder-4096, ladder-8192, ladder-sm80, ladder-f32, ladder-f64). `python docs/generate.py --measured DIR` puts
+them on their pages.
 Kernels are compiled by as many processes as the machine has cores, while others are timed. Asks for a GPU and torch;
-takes about six minutes on an H200 with 16 cores. A kernel that is refused or wrong is a row with its reason. Exit
+takes about seven minutes on an H200 with 16 cores. A kernel that is refused or wrong is a row with its reason. Exit
 status: 0, 1 where a table is not whole, 3 where the time is over.
 """
 
@@ -159,7 +159,21 @@ UNALIGNED = Table(
     algorithms=96,
     finalists=2,
 )
-TABLES = (SHAPES, TALL, TYPES, UNALIGNED)
+# Beside torch.bmm alone.
+BATCHES = Table(
+    "batches",
+    (
+        Case(product("bf16", 512, 512, 512, batch=64), (CHOSEN,)),
+        Case(product("bf16", 2048, 2048, 128, batch=16), (CHOSEN,)),
+        Case(product("bf16", 4096, 4096, 4096, batch=4), (CHOSEN,)),
+    ),
+    SPEED_HEADINGS,
+    speed_rows,
+    rounds=6,
+    algorithms=0,
+    finalists=0,
+)
+TABLES = (SHAPES, TALL, TYPES, UNALIGNED, BATCHES)
 LADDER_ROUNDS = 3
 NAMES = tuple(one.name for one in (*TABLES, *LADDER_PAGES))
 
@@ -167,7 +181,8 @@ NAMES = tuple(one.name for one in (*TABLES, *LADDER_PAGES))
 def run_table(table: Table, run: Run) -> bool:
     """Measure and write a table. Whether every row has figures."""
     rounds = run.rounds or table.rounds
-    title = f"{run.device}, cuBLASLt's best of up to {table.algorithms}, {rounds} rounds"
+    cublaslt = f"cuBLASLt's best of up to {table.algorithms}, " if table.algorithms else ""
+    title = f"{run.device}, {cublaslt}{rounds} rounds"
     outcomes: list[Outcome] = []
     for case in table.cases:
         say(f"{table.name}: {case.title}")

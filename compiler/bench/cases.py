@@ -36,9 +36,10 @@ class Case:
 
     @property
     def title(self) -> str:
-        """`4096×4096×4096 bf16`; accumulators and layout where they are not those of most."""
+        """`4096×4096×4096 bf16`, of a batch `4 × 4096×4096×4096 bf16`; accumulators and layout where they are not those
+        of most."""
         spec = self.spec
-        shape = "×".join(map(str, (spec.m, spec.n, spec.k)))
+        shape = (f"{spec.batch} × " if spec.is_batched else "") + "×".join(map(str, (spec.m, spec.n, spec.k)))
         sums = "" if spec.sums == element_type(spec.a).computes_in else f", {spec.acc} sums"
         return f"{shape} {spec.a}{sums}" + (f" {spec.layout}" if spec.layout != "tn" else "")
 

@@ -1,4 +1,5 @@
-"""One GEMM timed in the same rounds: Lowtide's kernels, torch.matmul and cuBLASLt's best algorithms.
+"""One GEMM timed in the same rounds: Lowtide's kernels, torch.matmul and cuBLASLt's best algorithms. For a batch the
+peer is torch.bmm.
 
 `Contest` makes operands and peers, takes kernels, drops those with wrong results, and times the rest. `Standings` holds
 the times, as rows for a table.
@@ -87,8 +88,8 @@ class Contest:
 
     def __init__(self, spec: GemmSpec, seed: int, say: Callable[[str], None]) -> None:
         m, n, k = spec.m, spec.n, spec.k
-        if m is None or n is None or k is None:
-            raise SpecError("m, n and k must be given to time a product")
+        if None in (m, n, k, spec.batch) or m is None or n is None or k is None:
+            raise SpecError("m, n, k and the batch must be given to time a product")
         if spec.a != spec.d or spec.epilogue is not None:
             raise SpecError(
                 "torch.matmul and cuBLASLt compute D in the dtype of A and B and without an epilogue here; time such a "
@@ -99,12 +100,13 @@ class Contest:
         self._say = say
         self._torch = torch_with_gpu()
         check_sums(self._torch, spec.a, spec.sums)
-        timed = operand_sets(spec.layout, m, n, k, spec.a, seed)
-        self._exact = exact_product(spec.layout, m, n, k, spec.a, spec.sums, seed)
+        batch = spec.batch_shape[0] if spec.is_batched else None
+        timed = operand_sets(spec.layout, m, n, k, spec.a, seed, batch)
+        self._exact = exact_product(spec.layout, m, n, k, spec.a, spec.sums, seed, batch)
         self._timed = len(timed)
         # The sets that are timed, and that of the exact product.
         self.sets = (*timed, self._exact.operands)
-        self._flops = 2.0 * m * n * k
+        self._flops = 2.0 * m * n * k * (batch or 1)
         self._matmul: cublaslt.Matmul | None = None
         self._workspace: Any = None
         self._others: list[Contender] = []
@@ -132,14 +134,16 @@ class Contest:
         return not found
 
     def run(self, rounds: int, algorithms: int = WITH_SWEEP, finalists: int = FINALISTS) -> Standings:
-        """Time everyone, with so many `finalists` of up to so many `algorithms` of cuBLASLt, 0 for none.
+        """Time everyone, with so many `finalists` of up to so many `algorithms` of cuBLASLt, 0 for none; a batch has
+        none.
 
-        Raises DeviceError where torch.matmul itself is wrong or cuBLASLt is missing.
+        Raises DeviceError where torch's own result is wrong or cuBLASLt is missing.
         """
-        torch = torch_matmul(self._torch, self.sets, self.spec.sums)
+        torch = torch_matmul(self._torch, self.sets, self.spec.sums, batched=self.spec.is_batched)
         if self._complaint(torch):
-            raise DeviceError("torch.matmul's own result is wrong: this GPU is not to be trusted")
-        offered, fastest = self._cublaslt(algorithms, finalists) if algorithms else (0, ())
+            raise DeviceError(f"{torch.name}'s own result is wrong: this GPU is not to be trusted")
+        with_cublaslt = algorithms and not self.spec.is_batched
+        offered, fastest = self._cublaslt(algorithms, finalists) if with_cublaslt else (0, ())
         race([torch, *fastest, *self._others], self._timed, rounds, self._seed)
         return Standings(self._flops, torch, fastest, offered, tuple(self._others), self._left_out)
 

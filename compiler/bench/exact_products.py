@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from lowtide.compiler.bench.gpu_timing import Contender, Operands, torch_with_gpu
+from lowtide.compiler.bench.gpu_timing import Contender, Operands, shapes_of, torch_with_gpu
 from lowtide.elements import element_type
 
 
@@ -29,20 +29,22 @@ def density(dtype: str, acc: str, k: int) -> float:
     return min(1.0, math.sqrt(limit / (4 * k)))
 
 
-def exact_product(layout: str, m: int, n: int, k: int, dtype: str, acc: str, seed: int) -> ExactProduct:
+def exact_product(
+    layout: str, m: int, n: int, k: int, dtype: str, acc: str, seed: int, batch: int | None = None
+) -> ExactProduct:
     """Random operands on the GPU, as `operand_sets` lays them out. Raises DeviceError."""
     torch = torch_with_gpu()
     kind = getattr(torch, element_type(dtype).library)
     generator = torch.Generator(device="cuda").manual_seed(seed)
     share = density(dtype, acc, k)
-    shapes = ((m, k) if layout[0] == "t" else (k, m)), ((n, k) if layout[1] == "n" else (k, n))
+    *inputs, output = shapes_of(layout, m, n, k, batch)
 
-    def matrix(shape: tuple[int, int]) -> Any:
+    def matrix(shape: tuple[int, ...]) -> Any:
         uniform = torch.rand(shape, device="cuda", generator=generator)
         return ((uniform < share / 2).float() - (uniform >= 1 - share / 2).float()).to(kind)
 
-    a, b = (matrix(shape) for shape in shapes)
-    operands = Operands(a, b, torch.full((m, n), float("nan"), device="cuda", dtype=kind), layout)
+    a, b = (matrix(shape) for shape in inputs)
+    operands = Operands(a, b, torch.full(output, float("nan"), device="cuda", dtype=kind), layout)
     # In f32 these integers are exact too, and tf32 would hold −1, 0 and 1.
     return ExactProduct(operands, (operands.logical_a.float() @ operands.logical_b.float()).to(kind))
 
@@ -58,8 +60,8 @@ def exact_complaint(contender: Contender, exact: ExactProduct, index: int) -> st
     count = int(wrong.sum().item())
     if not count:
         return ""
-    row, column = (int(place) for place in wrong.nonzero()[0])
+    first = tuple(int(place) for place in wrong.nonzero()[0])
     return (
         f"{count} of {d.numel()} elements differ from exact sums of integers; the first: "
-        f"d[{row}, {column}] = {d[row, column].item():g}, should be {exact.expected[row, column].item():g}"
+        f"d[{', '.join(map(str, first))}] = {d[first].item():g}, should be {exact.expected[first].item():g}"
     )

@@ -45,7 +45,10 @@ class Contender:
 
 @dataclass(frozen=True)
 class Operands:
-    """One set, as it lies in memory: A (M, K), or (K, M) for nn and nt; B (N, K), or (K, N) for tt and nt; D (M, N)."""
+    """One set, as it lies in memory: A (M, K), or (K, M) for nn and nt; B (N, K), or (K, N) for tt and nt; D (M, N).
+
+    In a batch that is the first dimension of each.
+    """
 
     a: Any
     b: Any
@@ -55,12 +58,19 @@ class Operands:
     @property
     def logical_a(self) -> Any:
         """A as (M, K)."""
-        return self.a if self.layout[0] == "t" else self.a.t()
+        return self.a if self.layout[0] == "t" else self.a.mT
 
     @property
     def logical_b(self) -> Any:
         """B as (K, N)."""
-        return self.b.t() if self.layout[1] == "n" else self.b
+        return self.b.mT if self.layout[1] == "n" else self.b
+
+
+def shapes_of(layout: str, m: int, n: int, k: int, batch: int | None = None) -> tuple[tuple[int, ...], ...]:
+    """Of A, B and D as they lie in memory, behind the batch where there is one."""
+    outer = () if batch is None else (batch,)
+    a, b = (m, k) if layout[0] == "t" else (k, m), (n, k) if layout[1] == "n" else (k, n)
+    return (*outer, *a), (*outer, *b), (*outer, m, n)
 
 
 def torch_with_gpu() -> Any:
@@ -74,18 +84,19 @@ def torch_with_gpu() -> Any:
     return torch
 
 
-def operand_sets(layout: str, m: int, n: int, k: int, dtype: str, seed: int) -> list[Operands]:
+def operand_sets(
+    layout: str, m: int, n: int, k: int, dtype: str, seed: int, batch: int | None = None
+) -> list[Operands]:
     """As many sets of normal random operands as L2 cannot hold, two at least; D is NaN. Raises DeviceError."""
     torch = torch_with_gpu()
     row = element_type(dtype)
     kind = getattr(torch, row.library)
     generator = torch.Generator(device="cuda").manual_seed(seed)
-    a_shape = (m, k) if layout[0] == "t" else (k, m)
-    b_shape = (n, k) if layout[1] == "n" else (k, n)
+    *inputs, output = shapes_of(layout, m, n, k, batch)
     sets = []
-    for _ in range(max(2, -(-L2_MULTIPLE_BYTES // (row.bytes * (m * k + n * k + m * n))))):
-        a, b = (torch.randn(shape, device="cuda", generator=generator).to(kind) for shape in (a_shape, b_shape))
-        sets.append(Operands(a, b, torch.full((m, n), float("nan"), device="cuda", dtype=kind), layout))
+    for _ in range(max(2, -(-L2_MULTIPLE_BYTES // (row.bytes * sum(map(math.prod, (*inputs, output))))))):
+        a, b = (torch.randn(shape, device="cuda", generator=generator).to(kind) for shape in inputs)
+        sets.append(Operands(a, b, torch.full(output, float("nan"), device="cuda", dtype=kind), layout))
     torch.cuda.synchronize()
     return sets
 
@@ -109,19 +120,22 @@ def tolerance(dtype: str, acc: str, k: int) -> float:
 
 def complaint(contender: Contender, sets: Sequence[Operands], dtype: str, acc: str | None = None) -> str:
     """What is wrong with the contender's result on the first set, or "": every element written, sampled rows compared
-    with float64. `acc` is the type of the sums, by default the one that epilogues of `dtype` compute in."""
+    with float64, in each matrix of a batch. `acc` is the type of the sums, by default the one that epilogues of `dtype`
+    compute in."""
     torch = torch_with_gpu()
     operands = sets[0]
     operands.d.fill_(float("nan"))
     contender.launch(0)
     torch.cuda.synchronize()
-    rows = torch.randperm(operands.d.shape[0], device="cuda")[:CHECKED_ROWS]
-    rows[0], rows[-1] = 0, operands.d.shape[0] - 1
-    expected = operands.logical_a[rows].double() @ operands.logical_b.double()
-    error = ((operands.d[rows].double() - expected).norm() / expected.norm()).item()
+    rows = torch.randperm(operands.d.shape[-2], device="cuda")[:CHECKED_ROWS]
+    rows[0], rows[-1] = 0, operands.d.shape[-2] - 1
+    expected = operands.logical_a[..., rows, :].double() @ operands.logical_b.double()
+    of_matrix = (-2, -1)
+    wrong = (operands.d[..., rows, :].double() - expected).norm(dim=of_matrix) / expected.norm(dim=of_matrix)
+    error = wrong.max().item()
     if bool(operands.d.isnan().any()):
         return "elements of D were not written, or are NaN"
-    most = tolerance(dtype, acc or element_type(dtype).computes_in, operands.logical_a.shape[1])
+    most = tolerance(dtype, acc or element_type(dtype).computes_in, operands.logical_a.shape[-1])
     return "" if error < most else f"relative error {error:.1e}, more than {most:.1e}"
 
 

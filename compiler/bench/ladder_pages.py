@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from lowtide.compiler.presets import Preset, ladder_of
-from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec import UNBATCHED, GemmSpec, Unbatched
 from lowtide.targets import accumulator_types
 
 
@@ -21,10 +21,18 @@ class LadderPage:
         return {name: preset for target in self.targets for name, preset in ladder_of(target, self.spec.a).items()}
 
 
-def product(dtype: str, m: int, n: int, k: int, acc: str | None = None, layout: str = "tn") -> GemmSpec:
+def product(
+    dtype: str,
+    m: int,
+    n: int,
+    k: int,
+    acc: str | None = None,
+    layout: str = "tn",
+    batch: int | Unbatched = UNBATCHED,
+) -> GemmSpec:
     """A, B and D of one type; `acc` is by default the first that its mma instructions sum in."""
     sums = acc or accumulator_types(dtype, dtype)[0]
-    return GemmSpec(m=m, n=n, k=k, a=dtype, b=dtype, d=dtype, acc=sums, layout=layout)
+    return GemmSpec(m=m, n=n, k=k, batch=batch, a=dtype, b=dtype, d=dtype, acc=sums, layout=layout)
 
 
 def cube(dtype: str, extent: int, acc: str | None = None, layout: str = "tn") -> GemmSpec:

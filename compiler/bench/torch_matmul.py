@@ -1,4 +1,4 @@
-"""torch.matmul as a contender, with sums in the type that is asked for where torch has a setting for it."""
+"""torch.matmul, or torch.bmm of a batch, with sums in the type that is asked for where torch has a setting for it."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from lowtide.compiler.bench.gpu_timing import Contender, Operands
 from lowtide.elements import ELEMENTS, element_type
 from lowtide.errors import DeviceError
 
-NAME = "torch.matmul"
+NAME, BATCHED_NAME = "torch.matmul", "torch.bmm"
 
 
 def check_sums(torch: Any, dtype: str, acc: str) -> None:
@@ -24,14 +24,15 @@ def check_sums(torch: Any, dtype: str, acc: str) -> None:
         )
 
 
-def torch_matmul(torch: Any, sets: Sequence[Operands], acc: str) -> Contender:
+def torch_matmul(torch: Any, sets: Sequence[Operands], acc: str, *, batched: bool = False) -> Contender:
     """The contender: D = A · B of set i, summed in `acc`."""
 
     def launch(i: int) -> None:
         with _sums_in(torch, acc):
-            torch.matmul(sets[i].logical_a, sets[i].logical_b, out=sets[i].d)
+            multiply = torch.bmm if batched else torch.matmul
+            multiply(sets[i].logical_a, sets[i].logical_b, out=sets[i].d)
 
-    return Contender(NAME, launch)
+    return Contender(BATCHED_NAME if batched else NAME, launch)
 
 
 @contextmanager

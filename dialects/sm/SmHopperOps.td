@@ -303,11 +303,11 @@ def Sm_PtxAwaitWaveOp : Sm_Op<"ptx_await_wave", [MemoryEffects<[MemRead, MemWrit
 }
 
 def Sm_PtxKeepPairOp : Sm_Op<"ptx_keep_pair", [Pure, AllTypesMatch<["value", "result"]>]> {
-  let summary = "Two 16-bit values in a register that LLVM does not look into (level nvvm)";
+  let summary = "Two 16-bit values, which a whole warp keeps in one register (level nvvm)";
   let description = [{
-    The same bits. Values that are converted to 16 bits and then used one at a time, LLVM would convert one at a time as
-    well: behind a wgmma, ptxas then serializes wgmmas (C7514). The pass `convert-ptx-ops-to-asm` converts it to inline
-    assembly (PTX ISA, "mov").
+    The same bits: each lane reads its own (PTX ISA, "shfl.sync"). LLVM and ptxas do not look through it. Values that are
+    converted to 16 bits and then stored one at a time are else converted one at a time, where they are stored; behind a
+    wgmma ptxas then serializes wgmmas (C7514). The pass `convert-ptx-ops-to-asm` converts it to inline assembly.
 
     ```mlir
     %kept = sm.ptx_keep_pair %pair : i32

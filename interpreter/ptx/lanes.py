@@ -1,6 +1,6 @@
 """Registers exchanged between the lanes of a warp, and bytes within one (PTX ISA, "shfl.sync", "prmt", "vote.sync").
 
-Kernels of other compilers use them; those of Lowtide do not.
+Those of Lowtide read their own lane alone (`sm.ptx_keep_pair`); kernels of other compilers use the rest.
 """
 
 from collections.abc import Callable

@@ -6,7 +6,7 @@ After    %c = llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;
          llvm.inline_asm has_side_effects "st.global.cs.v4.b32 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}" …
          sm.ptx_semaphore_arrive becomes red.release.gpu, sm.ptx_semaphore_wait a loop of ld.acquire.gpu,
          sm.ptx_semaphore_leave red.inc.
-         sm.ptx_await_wave becomes an atom.inc and a bounded loop of loads, sm.ptx_keep_pair a mov.
+         sm.ptx_await_wave becomes an atom.inc and a bounded loop of loads, sm.ptx_keep_pair a shfl.
 Needs    level nvvm.
 Refuses  registers that are not a struct of f32; stores of a size other than 2, 4, 8 or 16 bytes, of unsupported
          elements, or with a hint that st.global does not have.
@@ -61,6 +61,9 @@ DONE:
 }}"""
 
 
+# Each lane reads its own register.
+_KEEP = "shfl.sync.bfly.b32 $0, $1, 0, 31, -1;"
+
 # A label is that of its braces, so that the assembly may stand several times in a function.
 _WAIT = """{
 .reg .pred again;
@@ -84,7 +87,8 @@ class ConvertPtxOpsToAsm(Pass):
                 replace(wait, [_wait_through_registers(wait)])
         for pair in walk(module, sm.PtxKeepPairOp):
             with before(pair), pair.operation.location:
-                replace(pair, [llvm.InlineAsmOp(pair.value.type, [pair.value], "mov.b32 $0, $1;", "=r,r").res])
+                kept = llvm.InlineAsmOp(pair.value.type, [pair.value], _KEEP, "=r,r", has_side_effects=True)
+                replace(pair, [kept.res])
         for store in walk(module, sm.PtxStoreOp):
             with before(store), store.operation.location:
                 _store_with_operator(store)

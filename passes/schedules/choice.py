@@ -20,6 +20,7 @@ from lowtide.passes.schedules import (
     multiply_choice,
     packing_choice,
     short_k_choice,
+    swap_choice,
 )
 from lowtide.passes.schedules.asked_for import asks_for_no_roles, asks_for_roles, asks_for_tma_stores
 from lowtide.passes.schedules.grid_choice import Candidate
@@ -55,11 +56,23 @@ def choose(problem: Problem, target: Target, given: Schedule) -> Choice:
         return _choose(problem, target, given)
     if given.grid.operands is OperandsKind.swapped:
         return _choose(problem.swap(), target, given)
-    if not problem.d_is_column_major:
-        return _choose(problem, target, given)
+    if problem.d_is_column_major:
+        return _swapped(problem, target, given, "D lies column by column: its transpose, Bᵀ · Aᵀ, lies row by row")
+    choice = _choose(problem, target, given)
+    if not swap_choice.may_pay(given, problem):
+        return choice
+    try:
+        other = _swapped(problem, target, given, "")
+    except ScheduleError:  # for which no schedule is legal
+        return choice
+    why = swap_choice.reason(choice.schedule, other.schedule, problem, target)
+    return choice if why is None else replace(other, reasons=other.reasons | {"grid.operands": why})
+
+
+def _swapped(problem: Problem, target: Target, given: Schedule, why: str) -> Choice:
+    """The schedule of Dᵀ = Bᵀ · Aᵀ, which says that the operands are swapped."""
     choice = _choose(problem.swap(), target, given.set({"grid.operands": OperandsKind.swapped}))
-    why = {"grid.operands": "D lies column by column: its transpose, Bᵀ · Aᵀ, lies row by row"}
-    return replace(choice, reasons=choice.reasons | why)
+    return replace(choice, reasons=choice.reasons | {"grid.operands": why})
 
 
 def _choose(problem: Problem, target: Target, given: Schedule) -> Choice:

@@ -25,6 +25,9 @@ _TILES: tuple[tuple[int, int, Roles], ...] = (
     (128, 128, cooperative(2)),
     (128, 256, cooperative(2)),
 )
+# As narrow as a swapped product of few rows.
+_NARROW_ROWS, _MOST_NARROW = 64, 32
+_MOST_NARROW_PARTS = 2
 _DEPTH = 64
 _SHARE_STEP = 8  # columns: of one wgmma's accumulators, a thread holds pairs in each eight
 
@@ -40,6 +43,11 @@ _OVERHEAD = 5000  # cycles: launch, fill, and the epilogue of a whole tile
 _EXCHANGE_OVERHEAD = 4500  # cycles: launch, fill, and the wait for the other parts
 _EXCHANGED_PER_CYCLE = 16.5  # bytes of partial sums, written and read
 _WORTH_DIVIDING = 0.85  # of the cycles of whole tiles: what the model may be wrong by
+# Of a narrow tile nearly all bytes come from memory, and that limits an SM. Measured on an H200 (bf16 tn; µs of Dᵀ in
+# whole tiles, and split in two parts; scatter is up to 5 % slower): 12.7 and 11.1 (16×4096×4096), 13.1 and 11.5
+# (32×4096×4096), 38.8 and 32.1 (16×4096×14336).
+_BYTES_FROM_MEMORY_PER_CYCLE = 30
+_WORTH_DIVIDING_NARROW = 0.9
 
 # Tiles for mma.sync: extents, K of a step, warps, stages. Eight warps keep few accumulators each: with four, ptxas
 # spilled some kernels that add partial sums.
@@ -59,12 +67,13 @@ class Divided:
     roles: Roles
     parts: int
     cycles: float
+    kind: KDivisionKind = KDivisionKind.scatter
 
     def values(self) -> dict[str, Any]:
         """By path of the schedule's fields."""
         return {
             "grid.tile": self.tile[:2],
-            "grid.k_division": KDivision(KDivisionKind.scatter, self.parts),
+            "grid.k_division": KDivision(self.kind, self.parts),
             "grid.order": Order(RasterKind.row),
             "mainloop.k": self.tile[2],
             "mainloop.roles": self.roles,
@@ -79,7 +88,8 @@ def divided(given: Schedule, whole: Schedule, problem: Problem, target: Target) 
     if not _is_known(problem) or not _is_open(given):
         return []
     least = whole_cycles(whole.tile_mnk, problem, target)
-    found = [each for each in _candidates(problem, target) if each.cycles < _WORTH_DIVIDING * least]
+    worth = _WORTH_DIVIDING_NARROW if _is_narrow(problem) else _WORTH_DIVIDING
+    found = [each for each in _candidates(problem, target) if each.cycles < worth * least]
     return sorted(found, key=lambda each: each.cycles)
 
 
@@ -105,6 +115,9 @@ def _is_open(given: Schedule) -> bool:
 def _candidates(problem: Problem, target: Target) -> Iterator[Divided]:
     """Grids of at most one wave, in as many parts as fit."""
     assert problem.k is not None
+    if _is_narrow(problem):
+        yield from _narrow_candidates(problem, target)
+        return
     for rows, columns, roles in _TILES:
         tiles, steps = problem.tiles((rows, columns)), ceil(problem.k / _DEPTH)
         assert tiles is not None
@@ -115,12 +128,38 @@ def _candidates(problem: Problem, target: Target) -> Iterator[Divided]:
             yield Divided(tile, roles, parts, _divided_cycles(tile, parts, problem))
 
 
+def _is_narrow(problem: Problem) -> bool:
+    """Whether this is Dᵀ, of few columns, of a product whose D lies by rows."""
+    return problem.d_is_column_major and problem.n is not None and problem.n <= _MOST_NARROW
+
+
+def _narrow_candidates(problem: Problem, target: Target) -> Iterator[Divided]:
+    """Tiles as wide as the product, in two parts, one of which adds the sums."""
+    assert problem.n is not None and problem.k is not None
+    columns = 16 * ceil(problem.n / 16)
+    tiles = problem.tiles((_NARROW_ROWS, columns))
+    assert tiles is not None
+    most = min(target.sm_count // tiles, ceil(problem.k / _DEPTH), _MOST_NARROW_PARTS)
+    for parts in range(2, most + 1):
+        tile = _NARROW_ROWS, columns, _DEPTH
+        cycles = _divided_cycles(tile, parts, problem)
+        yield Divided(tile, cooperative(1), parts, cycles, KDivisionKind.split)
+
+
 def whole_cycles(tile: Extents3, problem: Problem, target: Target) -> float:
     """Estimated cycles of a grid of whole tiles."""
     tiles = problem.tiles(tile)
     assert tiles is not None and problem.k is not None
     waves = ceil(tiles / target.sm_count)
     return _mainloop_cycles(waves * ceil(problem.k / tile[2]), tile, problem) + _OVERHEAD
+
+
+def estimated_cycles(schedule: Schedule, problem: Problem, target: Target) -> float:
+    """Estimated cycles of the grid of a chosen schedule with roles, of whole tiles or of divided ones."""
+    division = schedule.k_division
+    if division is None:
+        return whole_cycles(schedule.tile_mnk, problem, target)
+    return _divided_cycles(schedule.tile_mnk, division.parts, problem)
 
 
 def _divided_cycles(tile: Extents3, parts: int, problem: Problem) -> float:
@@ -138,6 +177,8 @@ def _mainloop_cycles(steps: int, tile: Extents3, problem: Problem) -> float:
     bytes_a, bytes_b = (element_type(problem.operand(name)).bits / 8 for name in ("a", "b"))
     received = (rows * bytes_a + columns * bytes_b) * depth
     step = max(rows * columns * depth / _MULTIPLY_ADDS_PER_CYCLE, received / _BYTES_PER_CYCLE)
+    if _is_narrow(problem):
+        step = max(step, rows * bytes_a * depth / _BYTES_FROM_MEMORY_PER_CYCLE)
     from_memory = (problem.m * bytes_a + problem.n * bytes_b) * problem.k * problem.batch
     return max(steps * step, from_memory / _MEMORY_BYTES_PER_CYCLE)
 

@@ -76,6 +76,34 @@ class Matrix(np.ndarray):
         return np.argwhere(np.asarray(self))
 
 
+def test_a_complaint_of_a_batch_names_its_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    d = Matrix(np.zeros((3, 4, 4)))
+    cuda = SimpleNamespace(synchronize=lambda: None)
+    monkeypatch.setattr(exact_products, "torch_with_gpu", lambda: SimpleNamespace(cuda=cuda))
+
+    def without_the_last(i: int) -> None:
+        d[:2] = 1
+
+    exact = ExactProduct(Operands(None, None, d, "tn"), np.ones((3, 4, 4)))
+    found = exact_complaint(Contender("short", without_the_last), exact, 0)
+    assert found.startswith("16 of 48") and "d[2, 0, 0] = " in found
+
+
+def test_the_peer_of_a_batch_is_bmm() -> None:
+    done: list[str] = []
+    torch = SimpleNamespace(
+        bmm=lambda a, b, out: done.append("bmm"),
+        matmul=lambda a, b, out: done.append("matmul"),
+        backends=SimpleNamespace(cuda=SimpleNamespace(matmul=SimpleNamespace())),
+    )
+    operands = SimpleNamespace(logical_a=None, logical_b=None, d=None)
+    for batched, name in ((True, "torch.bmm"), (False, "torch.matmul")):
+        contender = torch_matmul(torch, [operands], "f32", batched=batched)  # type: ignore[list-item]
+        contender.launch(0)
+        assert contender.name == name
+    assert done == ["bmm", "matmul"]
+
+
 @pytest.mark.parametrize(("dtype", "acc"), PAIRS)
 @pytest.mark.parametrize("k", [64, 900])
 def test_sums_rounded_at_every_product_are_within_the_tolerance(dtype: str, acc: str, k: int) -> None:
@@ -119,7 +147,7 @@ def test_torch_sums_in_the_type_asked_for_and_its_setting_is_put_back(fails: boo
         if fails:
             raise RuntimeError("out of memory")
 
-    torch = SimpleNamespace(matmul=matmul, backends=SimpleNamespace(cuda=SimpleNamespace(matmul=settings)))
+    torch = SimpleNamespace(matmul=matmul, bmm=None, backends=SimpleNamespace(cuda=SimpleNamespace(matmul=settings)))
     operands = SimpleNamespace(logical_a=None, logical_b=None, d=None)
     for before, acc in ((False, "f16"), (True, "f32"), (True, "f16")):
         settings.allow_fp16_accumulation = before

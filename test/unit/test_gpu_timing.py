@@ -9,7 +9,7 @@ import pytest
 
 from lowtide.compiler.bench import contest, gpu_timing
 from lowtide.compiler.bench.contest import Standings, markdown
-from lowtide.compiler.bench.gpu_timing import Contender, Operands, race, ratio, screen, spread
+from lowtide.compiler.bench.gpu_timing import Contender, Operands, race, ratio, screen, shapes_of, spread
 from lowtide.errors import DeviceError
 
 SETS = 4
@@ -102,13 +102,19 @@ def test_operands_are_read_as_their_letters_say(layout: str) -> None:
     assert (operands.logical_a.shape, operands.logical_b.shape) == ((5, 4), (4, 3))
 
 
+def test_a_batch_is_the_first_dimension_of_each_operand() -> None:
+    assert shapes_of("nt", 5, 3, 4) == ((4, 5), (4, 3), (5, 3))
+    assert shapes_of("tn", 5, 3, 4, 7) == ((7, 5, 4), (7, 3, 4), (7, 5, 3))
+
+
 class SimpleMatrix(SimpleNamespace):
     """As much of a tensor as the test looks at."""
 
     def __init__(self, array: Any) -> None:
         super().__init__(shape=array.shape, array=array)
 
-    def t(self) -> "SimpleMatrix":
+    @property
+    def mT(self) -> "SimpleMatrix":
         return SimpleMatrix(self.array.T)
 
 

@@ -53,9 +53,9 @@ func.func @stores(%v8: vector<8xbf16>, %v2: vector<2xf32>, %v1: vector<2xf16>, %
   return
 }
 
-// Two values in one register: a move that LLVM does not look into.
+// Two values in one register, which is read by its own lane.
 // CHECK-LABEL: func.func @pair(
-// CHECK:       llvm.inline_asm "mov.b32 $0, $1;", "=r,r" %{{.+}} : (i32) -> i32
+// CHECK:       llvm.inline_asm has_side_effects "shfl.sync.bfly.b32 $0, $1, 0, 31, -1;", "=r,r" %{{.+}} : (i32) -> i32
 func.func @pair(%p: i32) -> i32 {
   %kept = sm.ptx_keep_pair %p : i32
   return %kept : i32

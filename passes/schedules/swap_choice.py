@@ -1,0 +1,53 @@
+"""Whether a product of few rows is computed as Dᵀ = Bᵀ · Aᵀ, though its D lies row by row.
+
+A wgmma has 64 rows. Where M is less, these are better the wide side's: tiles of Dᵀ are as narrow as M. The kernel then
+stores D by columns, an element at a time, which takes no longer for so few rows.
+"""
+
+from dataclasses import replace
+
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.schedules.division_choice import estimated_cycles
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import Target
+from lowtide.targets.atoms import WGMMA_ROWS
+
+# Measured on an H200 (bf16 tn; µs as given, and swapped with whole tiles): 15.9 and 12.7 (16×4096×4096), 19.2 and 12.3
+# (1×4096×4096), 14.0 and 13.1 (32×4096×4096), 54.2 and 34.9 (16×8192×8192), 46.3 and 35.5 (32×8192×8192), 52.4 and 38.8
+# (16×4096×14336), 33.4 and 31.9 (16×14336×4096); at 48×4096×4096 12.7 and 13.5.
+_MOST_ROWS = 32
+_WORTH_SWAPPING = 0.95  # of the estimated cycles as given
+# Rows of a TMA box that lie outside of A take time: cycles of a step, times the square of their number.
+_EMPTY_ROWS_WEIGHT = 0.04
+_ASSUMED_EXTENT = 4096
+
+
+def may_pay(given: Schedule, problem: Problem) -> bool:
+    """Whether to look at the swapped product: one of few rows, and no field given, which would be of one of the two."""
+    is_low = problem.m is not None and problem.m <= _MOST_ROWS
+    return is_low and not given.decided() and not problem.is_batched and not problem.d_is_column_major
+
+
+def reason(as_given: Schedule, swapped: Schedule, problem: Problem, target: Target) -> str | None:
+    """Why the second schedule, of the swapped product, is chosen in place of the first; None where it is not."""
+    if not as_given.consumers or not swapped.consumers:
+        return None
+    known = replace(problem, n=problem.n or _ASSUMED_EXTENT, k=problem.k or _ASSUMED_EXTENT)
+    own = estimated_cycles(as_given, known, target) + _of_empty_rows(as_given, known, target)
+    other = estimated_cycles(swapped, known.swap(), target)
+    if other > _WORTH_SWAPPING * own:
+        return None
+    return (
+        f"a wgmma has {WGMMA_ROWS} rows and D {problem.m}: these are better the columns of Dᵀ = Bᵀ · Aᵀ "
+        f"({other:,.0f} estimated cycles, as given {own:,.0f})"
+    )
+
+
+def _of_empty_rows(schedule: Schedule, problem: Problem, target: Target) -> float:
+    """Cycles for the rows of tiles that A does not have."""
+    assert problem.m is not None and problem.k is not None
+    rows, _, depth = schedule.tile_mnk
+    parts = schedule.k_division.parts if schedule.k_division is not None else 1
+    waves = -(-(problem.tiles(schedule.tile_mnk) or 1) * parts // target.sm_count)
+    steps = waves * -(-problem.k // depth // parts)
+    return steps * _EMPTY_ROWS_WEIGHT * max(0, rows - problem.m) ** 2

@@ -1,0 +1,58 @@
+"""Products of few rows are computed as Dᵀ = Bᵀ · Aᵀ, where the model says that this takes less time."""
+
+from typing import Any
+
+import pytest
+
+import lowtide as lt
+from lowtide import targets
+from lowtide.dialects.tile import GemmLayout, KDivisionKind, OperandsKind
+from lowtide.passes.schedules.choice import Choice, choose
+from lowtide.passes.support.problem import Problem
+
+
+def chosen(
+    m: int | None, n: int | None, k: int | None, target: str = "sm_90a", given: Any = None, **more: Any
+) -> Choice:
+    problem = Problem(m, n, k, "bf16", "bf16", "f32", "bf16", more.pop("layout", GemmLayout.tn), **more)
+    return choose(problem, targets.get(target), lt.Schedule().with_(**(given or {})))
+
+
+@pytest.mark.parametrize("layout", ["tn", "tt", "nn", "nt"])
+@pytest.mark.parametrize(("m", "tile"), [(1, (64, 16)), (16, (64, 16)), (32, (64, 32))])
+def test_few_rows_are_columns_of_the_transpose(layout: str, m: int, tile: tuple[int, int]) -> None:
+    choice = chosen(m, 8192, 8192, layout=GemmLayout[layout])
+    assert choice.schedule.grid.operands is OperandsKind.swapped
+    assert choice.schedule.grid.tile == tile
+    assert f"a wgmma has 64 rows and D {m}" in choice.reasons["grid.operands"]
+
+
+def test_k_is_split_where_the_tiles_are_too_few() -> None:
+    for extents, parts in (((16, 4096, 4096), 2), ((16, None, None), 0), ((16, 8192, 8192), 0)):
+        division = chosen(*extents).schedule.k_division
+        assert (division.kind, division.parts) == (KDivisionKind.split, 2) if parts else division is None
+
+
+@pytest.mark.parametrize(
+    ("extents", "more"),
+    [
+        ((48, 4096, 4096), {}),  # measured: nothing is gained
+        ((None, 4096, 4096), {}),
+        ((16, 512, 8192), {}),  # many parts of few tiles
+        ((16, 4096, 4096), {"given": {"stages": 4}}),  # which of the two products would it be of?
+        ((16, 4096, 4096), {"given": {"operands": "as_given"}}),
+        ((16, 4096, 4096), {"batch": 4, "is_batched": True}),
+        ((16, 4096, 4096), {"target": "sm_80"}),
+    ],
+)
+def test_others_stay_as_they_are(extents: tuple[int | None, ...], more: dict[str, Any]) -> None:
+    choice = chosen(*extents, **more)  # type: ignore[misc]
+    assert choice.schedule.grid.operands is not OperandsKind.swapped
+
+
+def test_ptxas_serializes_no_wgmma_of_them() -> None:
+    """Where a column of a pair is never stored too, and where no store needs a guard."""
+    for m, n in ((17, 1000), (16, 4096)):
+        kernel = lt.compile_gemm(lt.GemmSpec(m=m, n=n, k=None, a="bf16", b="bf16", d="bf16"), target="sm_90a")
+        assert kernel.schedule.grid.operands is OperandsKind.swapped
+        assert kernel.cubin  # such advice of ptxas is an error
