@@ -80,10 +80,9 @@ def time_copies(torch: Any, kernel: runtime.Kernel, size: tuple[int, int], argum
     count = max(2, -(-L2_MULTIPLE_BYTES // moved))
     sources = [unaligned(torch, rows, columns, dtype, arguments.offset) for _ in range(count)]
     targets = [torch.empty_like(source) for source in sources]
-    b, d = (
-        torch.empty(K, columns, device="cuda", dtype=sources[0].dtype),
-        torch.empty(rows, K, device="cuda").to(sources[0].dtype),
-    )
+    kind = sources[0].dtype
+    b = torch.empty(K, -(-columns // 16) * 16, device="cuda", dtype=kind)[:, :columns]
+    d = torch.empty(rows, K, device="cuda", dtype=kind)
     graphs = {
         "Lowtide's copy": graph_of(torch, lambda i: kernel(sources[i], b, out=d), count),
         "torch copy_": graph_of(torch, lambda i: targets[i].copy_(sources[i]), count),

@@ -24,7 +24,7 @@ from lowtide.passes.schedules import (
 )
 from lowtide.passes.schedules.asked_for import asks_for_no_roles, asks_for_roles, asks_for_tma_stores
 from lowtide.passes.schedules.grid_choice import Candidate
-from lowtide.passes.schedules.grid_cost import RoleTile, cost, role_cost
+from lowtide.passes.schedules.grid_cost import RoleTile, cost, role_cost, straddles_sectors
 from lowtide.passes.schedules.mainloop_rules import has_wgmma
 from lowtide.passes.schedules.rules import broken_field, broken_rule
 from lowtide.passes.support.problem import Problem
@@ -180,7 +180,7 @@ def _with_roles(problem: Problem, target: Target, given: Schedule) -> tuple[Sche
 
     tail = None if grid_choice.may_split_tail(given) else given.grid.tail or TailKind.whole
     refused: list[str] = []
-    for attempt, kinds in _attempts(given):
+    for attempt, kinds in _attempts(given, problem):
         tiles = sorted(grid_choice.role_tiles(attempt, kinds, problem, target), key=rank)
         for tile in tiles:
             values = {"grid.tile": tile.shape[:2], "mainloop.k": tile.shape[2], "mainloop.roles": tile.roles}
@@ -218,14 +218,17 @@ def _named(tile: RoleTile) -> str:
     return "×".join(map(str, tile.shape)) + in_cluster
 
 
-def _attempts(given: Schedule) -> Iterator[tuple[Schedule, tuple[Roles, ...]]]:
+def _attempts(given: Schedule, problem: Problem) -> Iterator[tuple[Schedule, tuple[Roles, ...]]]:
     """The given fields with the roles to try, the usually best ones first.
 
-    Some given fields are legal only with three consumers, or only with an epilogue without TMA.
+    Some given fields are legal only with three consumers, or only with an epilogue without TMA. Where requests to L2
+    limit the loads, tiles of three compete with the others.
     """
     one, two, three = cooperative(1), cooperative(2), cooperative(3)
     in_turn = (pingpong(2),) if _may_take_turns(given) else ()
     kinds: tuple[tuple[Roles, ...], ...] = ((one, two, *in_turn), (three,))
+    if straddles_sectors(problem):
+        kinds = ((*kinds[0], three),)
     if given.mainloop.roles is not None:
         kinds = ((given.mainloop.roles,),)
     elif given.grid.tile is not None:
@@ -288,6 +291,6 @@ def _reasons(schedule: Schedule, problem: Problem, why_tile: str) -> dict[str, s
         **grid_choice.reasons(schedule),
         **mainloop_choice.reasons(schedule, problem),
         **multiply_choice.reasons(schedule),
-        **epilogue_choice.reasons(schedule),
+        **epilogue_choice.reasons(schedule, problem),
         **packing_choice.reasons(schedule, problem),
     }

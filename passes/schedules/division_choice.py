@@ -27,7 +27,6 @@ _TILES: tuple[tuple[int, int, Roles], ...] = (
 )
 # As narrow as a swapped product of few rows.
 _NARROW_ROWS, _MOST_NARROW = 64, 32
-_MOST_NARROW_PARTS = 2
 _DEPTH = 64
 _SHARE_STEP = 8  # columns: of one wgmma's accumulators, a thread holds pairs in each eight
 
@@ -39,14 +38,16 @@ _SHARE_STEP = 8  # columns: of one wgmma's accumulators, a thread holds pairs in
 _MULTIPLY_ADDS_PER_CYCLE = 2048  # wgmma of 16-bit operands, per SM
 _BYTES_PER_CYCLE = 60  # that an SM receives from L2
 _MEMORY_BYTES_PER_CYCLE = 2300  # that all SMs receive from memory
-_OVERHEAD = 5000  # cycles: launch, fill, and the epilogue of a whole tile
+OVERHEAD = 5000  # cycles: launch, fill, and the epilogue of a whole tile
 _EXCHANGE_OVERHEAD = 4500  # cycles: launch, fill, and the wait for the other parts
 _EXCHANGED_PER_CYCLE = 16.5  # bytes of partial sums, written and read
 _WORTH_DIVIDING = 0.85  # of the cycles of whole tiles: what the model may be wrong by
 # Of a narrow tile nearly all bytes come from memory, and that limits an SM. Measured on an H200 (bf16 tn; µs of Dᵀ in
 # whole tiles, and split in two parts; scatter is up to 5 % slower): 12.7 and 11.1 (16×4096×4096), 13.1 and 11.5
-# (32×4096×4096), 38.8 and 32.1 (16×4096×14336).
+# (32×4096×4096), 38.8 and 32.1 (16×4096×14336). In more parts: 7.0 (16×2048×4096, 4), 5.1 (16×1024×4096, 8), 5.4 and
+# 5.3 (16×512×8192, 8 and 16), 11.7 (32×2048×8192, 4). The model is within 10 % of most.
 _BYTES_FROM_MEMORY_PER_CYCLE = 30
+_ADDED_PER_CYCLE = 33  # bytes of partial sums that the part which adds them reads
 _WORTH_DIVIDING_NARROW = 0.9
 
 # Tiles for mma.sync: extents, K of a step, warps, stages. Eight warps keep few accumulators each: with four, ptxas
@@ -134,16 +135,14 @@ def _is_narrow(problem: Problem) -> bool:
 
 
 def _narrow_candidates(problem: Problem, target: Target) -> Iterator[Divided]:
-    """Tiles as wide as the product, in two parts, one of which adds the sums."""
+    """Tiles as wide as the product, in as many parts as fit, one of which adds the sums of the others."""
     assert problem.n is not None and problem.k is not None
     columns = 16 * ceil(problem.n / 16)
     tiles = problem.tiles((_NARROW_ROWS, columns))
     assert tiles is not None
-    most = min(target.sm_count // tiles, ceil(problem.k / _DEPTH), _MOST_NARROW_PARTS)
-    for parts in range(2, most + 1):
-        tile = _NARROW_ROWS, columns, _DEPTH
-        cycles = _divided_cycles(tile, parts, problem)
-        yield Divided(tile, cooperative(1), parts, cycles, KDivisionKind.split)
+    parts, tile = min(target.sm_count // tiles, ceil(problem.k / _DEPTH), _MOST_SPLIT), (_NARROW_ROWS, columns, _DEPTH)
+    if parts > 1:
+        yield Divided(tile, cooperative(1), parts, _divided_cycles(tile, parts, problem), KDivisionKind.split)
 
 
 def whole_cycles(tile: Extents3, problem: Problem, target: Target) -> float:
@@ -151,7 +150,7 @@ def whole_cycles(tile: Extents3, problem: Problem, target: Target) -> float:
     tiles = problem.tiles(tile)
     assert tiles is not None and problem.k is not None
     waves = ceil(tiles / target.sm_count)
-    return _mainloop_cycles(waves * ceil(problem.k / tile[2]), tile, problem) + _OVERHEAD
+    return _mainloop_cycles(waves * ceil(problem.k / tile[2]), tile, problem) + OVERHEAD
 
 
 def estimated_cycles(schedule: Schedule, problem: Problem, target: Target) -> float:
@@ -165,9 +164,10 @@ def estimated_cycles(schedule: Schedule, problem: Problem, target: Target) -> fl
 def _divided_cycles(tile: Extents3, parts: int, problem: Problem) -> float:
     """Estimated cycles of a grid of at most one wave in which CTAs share the K of each tile."""
     assert problem.k is not None
-    exchanged = 2 * tile[0] * tile[1] * element_type(problem.acc).bits // 8
+    sums = tile[0] * tile[1] * element_type(problem.acc).bits // 8
     steps = ceil(ceil(problem.k / tile[2]) / parts)
-    return _mainloop_cycles(steps, tile, problem) + _EXCHANGE_OVERHEAD + exchanged / _EXCHANGED_PER_CYCLE
+    exchange = (parts - 1) * sums / _ADDED_PER_CYCLE if _is_narrow(problem) else 2 * sums / _EXCHANGED_PER_CYCLE
+    return _mainloop_cycles(steps, tile, problem) + _EXCHANGE_OVERHEAD + exchange
 
 
 def _mainloop_cycles(steps: int, tile: Extents3, problem: Problem) -> float:

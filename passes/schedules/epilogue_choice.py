@@ -174,8 +174,17 @@ def scratch_swizzle(schedule: Schedule, problem: Problem) -> SwizzleChoice:
     return targets.choose_swizzle(shape, accesses, element_bytes)
 
 
-def reasons(schedule: Schedule) -> Mapping[str, str]:
+def reasons(schedule: Schedule, problem: Problem) -> Mapping[str, str]:
     """The reason for each field; the swizzle of scratch that threads store has its own reason."""
+    found = _reasons(schedule)
+    if not problem.d_is_column_major:
+        return found
+    why = "D lies by columns as the kernel sees it: threads store what they hold of a column"
+    return {**found, "epilogue.path": why, "epilogue.math": "stores take what the fragments hold"}
+
+
+def _reasons(schedule: Schedule) -> dict[str, str]:
+    """Of a D by rows."""
     in_rows = schedule.epilogue.math is EpilogueMath.rows
     in_rows_for = "sums of the warps along K meet" if warps_along_k(schedule) > 1 else "a full operand is read"
     math = f"{in_rows_for} in whole rows" if in_rows else "converting before shared memory halves its traffic"

@@ -52,8 +52,9 @@ _CYCLES_PER_REQUEST, _OF_ALIGNED = 5.1, 2.6
 _SATURATED = 1.5  # times the share of SMs at work, at most 1: how near the requests come to the limit
 _CLUSTER_OVERHEAD = 200  # cycles: the barriers at both ends
 _TALL_OVERHEAD = 3000  # extra cycles for two blocks of 64 rows per warpgroup: such a tile starts and ends later
+_THREE_CONSUMERS = 1.03  # times the cycles of their tiles: what two or one gain is certain
 # Of a tile that one consumer stores while the next multiplies; the epilogue of the last tile is not hidden.
-_TURN_OVERHEAD = 500
+_TURN_OVERHEAD, _TURN_OVERHEAD_OF_BATCH = 500, 400
 _IDLE_GAIN = 0.4  # of the idle SMs in the last wave: the power that they save speeds up the others
 
 
@@ -171,7 +172,8 @@ def _tile_cycles(tile: RoleTile, problem: Problem, requests: float) -> float:
     slowed = 1 + _L2_WEIGHT * from_l2 + _SHARED_WEIGHT * (1 / WGMMA_ROWS + 1 / tile_n)
     mainloop = ceil(_sizes(problem)[2] / tile_k) * max(step * slowed, requests)
     if roles.turns > 1:
-        return mainloop + _TURN_OVERHEAD
+        return mainloop + (_TURN_OVERHEAD_OF_BATCH if problem.is_batched else _TURN_OVERHEAD)
+    mainloop *= _THREE_CONSUMERS if roles.consumers > 2 else 1
     overhead = _TILE_OVERHEAD + (_PART_OVERHEAD if tile_n % 64 else 0)
     if tile_m > WGMMA_ROWS * roles.sharing:
         overhead += _TALL_OVERHEAD

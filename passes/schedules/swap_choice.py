@@ -7,18 +7,18 @@ stores D by columns, an element at a time, which takes no longer for so few rows
 from dataclasses import replace
 
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.passes.schedules.division_choice import estimated_cycles
+from lowtide.passes.schedules.division_choice import OVERHEAD, estimated_cycles
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS
 
 # Measured on an H200 (bf16 tn; µs as given, and swapped with whole tiles): 15.9 and 12.7 (16×4096×4096), 19.2 and 12.3
 # (1×4096×4096), 14.0 and 13.1 (32×4096×4096), 54.2 and 34.9 (16×8192×8192), 46.3 and 35.5 (32×8192×8192), 52.4 and 38.8
-# (16×4096×14336), 33.4 and 31.9 (16×14336×4096); at 48×4096×4096 12.7 and 13.5.
+# (16×4096×14336), 33.4 and 31.9 (16×14336×4096), 59.9 and 62.3 (8×28672×4096); at 48×4096×4096 12.7 and 13.5.
 _MOST_ROWS = 32
-_WORTH_SWAPPING = 0.95  # of the estimated cycles as given
-# Rows of a TMA box that lie outside of A take time: cycles of a step, times the square of their number.
-_EMPTY_ROWS_WEIGHT = 0.04
+_WORTH_SWAPPING = 0.97  # of the estimated cycles as given
+# Rows of TMA boxes that lie outside of A take time: all SMs together get so many of them per cycle.
+_EMPTY_ROWS_PER_CYCLE = 8.5
 _ASSUMED_EXTENT = 4096
 
 
@@ -33,7 +33,7 @@ def reason(as_given: Schedule, swapped: Schedule, problem: Problem, target: Targ
     if not as_given.consumers or not swapped.consumers:
         return None
     known = replace(problem, n=problem.n or _ASSUMED_EXTENT, k=problem.k or _ASSUMED_EXTENT)
-    own = estimated_cycles(as_given, known, target) + _of_empty_rows(as_given, known, target)
+    own = max(estimated_cycles(as_given, known, target), _of_empty_rows(as_given, known, target))
     other = estimated_cycles(swapped, known.swap(), target)
     if other > _WORTH_SWAPPING * own:
         return None
@@ -44,10 +44,10 @@ def reason(as_given: Schedule, swapped: Schedule, problem: Problem, target: Targ
 
 
 def _of_empty_rows(schedule: Schedule, problem: Problem, target: Target) -> float:
-    """Cycles for the rows of tiles that A does not have."""
+    """The least cycles of a grid whose boxes have rows that A does not have."""
     assert problem.m is not None and problem.k is not None
     rows, _, depth = schedule.tile_mnk
     parts = schedule.k_division.parts if schedule.k_division is not None else 1
-    waves = -(-(problem.tiles(schedule.tile_mnk) or 1) * parts // target.sm_count)
-    steps = waves * -(-problem.k // depth // parts)
-    return steps * _EMPTY_ROWS_WEIGHT * max(0, rows - problem.m) ** 2
+    ctas = (problem.tiles(schedule.tile_mnk) or 1) * parts
+    steps = -(-problem.k // depth // parts)
+    return ctas * steps * max(0, rows - problem.m) / _EMPTY_ROWS_PER_CYCLE + OVERHEAD

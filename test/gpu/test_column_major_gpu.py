@@ -1,4 +1,5 @@
-"""D by columns on the GPU, in every layout: (N, M) arrays, checked against float64 with guards around them."""
+"""D by columns on the GPU, in every layout: (N, M) arrays, and (M, N) arrays of products that are swapped, checked with
+float64 and with guards around them."""
 
 import pytest
 
@@ -21,3 +22,14 @@ def test_d_by_columns_agrees_with_float64_at_ragged_shapes(target, layout, epilo
     for size in ((300, 520, 264), (1, 1000, 64), (1031, 17, 333)):
         outcome = verify_kernel(lt.runtime.Kernel(kernel.manifest, kernel.ptx, kernel.cubin), size=size)
         assert outcome.ok, outcome.message
+
+
+@pytest.mark.parametrize("layout", ["tn", "tt", "nn", "nt"])
+@pytest.mark.parametrize("epilogue", [None, every_kind])
+@pytest.mark.parametrize(("m", "k"), [(1, 4096), (17, 333), (32, 4096)])
+def test_products_of_few_rows_that_are_swapped_agree_with_float64(layout, epilogue, m, k):
+    spec = lt.GemmSpec(m=m, n=4104, k=k, a="bf16", b="bf16", d="bf16", layout=layout, epilogue=epilogue)
+    fields = "operands = swapped" if lt.compile_gemm(spec, target="sm_90a").schedule.grid.operands is None else None
+    kernel = lt.compile_gemm(spec, target="sm_90a", schedule=fields)
+    outcome = verify_kernel(lt.runtime.Kernel(kernel.manifest, kernel.ptx, kernel.cubin))
+    assert outcome.ok, outcome.message

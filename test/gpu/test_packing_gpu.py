@@ -64,6 +64,40 @@ def test_random_matrices_that_lie_anywhere(layout, target):
         check(compiled, layout, m, n, k, offsets, paddings)
 
 
+def batch_of(count, rows, columns, offset, padding, gap):
+    """Matrices `offset` elements into their memory; their rows and they themselves are apart by so many more."""
+    stride = columns + padding
+    step = rows * stride + gap
+    whole = torch.full((offset + count * step + 64,), GUARD, device="cuda", dtype=torch.bfloat16)
+    return torch.as_strided(whole, (count, rows, columns), (step, stride, 1), offset), whole
+
+
+@pytest.mark.parametrize("target", ROADS)
+@pytest.mark.parametrize("layout", ["tn", "tt", "nn", "nt"])
+def test_random_batches_that_lie_anywhere(layout, target):
+    """Every fourth has a B that all products share."""
+    compiled, draw = kernel(target, layout, ROADS[target], batch=None), random.Random(layout)
+    torch.manual_seed(0)
+    for number in range(20):
+        count = draw.choice([1, 2, 3, 17])
+        m, n, k = (draw.choice([1, 7, 64, 65, 130, 257]) for _ in range(3))
+        shapes = ((m, k) if layout[0] == "t" else (k, m), (n, k) if layout[1] == "n" else (k, n), (m, n))
+        (a, _), (b, _), (d, memory) = (
+            batch_of(count, *shape, draw.randrange(8), draw.randrange(9), draw.randrange(9)) for shape in shapes
+        )
+        a.copy_(torch.randn(a.shape, device="cuda"))
+        b.copy_(torch.randn(b.shape, device="cuda"))
+        b = b[:1].expand(b.shape) if number % 4 == 0 else b
+        guards = memory.clone()
+        compiled(a, b, out=d)
+        left, right = (a if layout[0] == "t" else a.mT).double(), (b.mT if layout[1] == "n" else b).double()
+        expected = left @ right
+        bound = (left.abs() @ right.abs()) * k * 2**-23 + expected.abs() * 2**-8 + 1e-30
+        assert ((d.double() - expected).abs() <= bound).all().item(), f"{(count, m, n, k)}"
+        torch.as_strided(guards, d.shape, d.stride(), d.storage_offset()).copy_(d)
+        assert torch.equal(memory, guards), f"written outside of D: {(count, m, n, k)}"
+
+
 @pytest.mark.parametrize("schedule", ["", "epilogue.path = smem"])
 def test_a_large_product_of_odd_extents(schedule):
     compiled = kernel("sm_90a", "tn", schedule or None, m=1023, n=1025, k=2051)

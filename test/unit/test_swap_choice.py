@@ -7,6 +7,7 @@ import pytest
 import lowtide as lt
 from lowtide import targets
 from lowtide.dialects.tile import GemmLayout, KDivisionKind, OperandsKind
+from lowtide.dialects.tile.fields import KDivision
 from lowtide.passes.schedules.choice import Choice, choose
 from lowtide.passes.support.problem import Problem
 
@@ -28,9 +29,17 @@ def test_few_rows_are_columns_of_the_transpose(layout: str, m: int, tile: tuple[
 
 
 def test_k_is_split_where_the_tiles_are_too_few() -> None:
-    for extents, parts in (((16, 4096, 4096), 2), ((16, None, None), 0), ((16, 8192, 8192), 0)):
-        division = chosen(*extents).schedule.k_division
-        assert (division.kind, division.parts) == (KDivisionKind.split, 2) if parts else division is None
+    extents_of = {
+        (16, 4096, 4096): 2,
+        (16, 1024, 4096): 8,
+        (16, 512, 8192): 16,
+        (16, None, None): 0,
+        (16, 8192, 8192): 0,
+    }
+    for extents, parts in extents_of.items():
+        choice = chosen(*extents).schedule
+        assert choice.grid.operands is OperandsKind.swapped
+        assert choice.k_division == (KDivision(KDivisionKind.split, parts) if parts else None)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +47,7 @@ def test_k_is_split_where_the_tiles_are_too_few() -> None:
     [
         ((48, 4096, 4096), {}),  # measured: nothing is gained
         ((None, 4096, 4096), {}),
-        ((16, 512, 8192), {}),  # many parts of few tiles
+        ((8, 28672, 4096), {}),  # bound by memory either way
         ((16, 4096, 4096), {"given": {"stages": 4}}),  # which of the two products would it be of?
         ((16, 4096, 4096), {"given": {"operands": "as_given"}}),
         ((16, 4096, 4096), {"batch": 4, "is_batched": True}),
@@ -53,6 +62,7 @@ def test_others_stay_as_they_are(extents: tuple[int | None, ...], more: dict[str
 def test_ptxas_serializes_no_wgmma_of_them() -> None:
     """Where a column of a pair is never stored too, and where no store needs a guard."""
     for m, n in ((17, 1000), (16, 4096)):
-        kernel = lt.compile_gemm(lt.GemmSpec(m=m, n=n, k=None, a="bf16", b="bf16", d="bf16"), target="sm_90a")
-        assert kernel.schedule.grid.operands is OperandsKind.swapped
-        assert kernel.cubin  # such advice of ptxas is an error
+        spec = lt.GemmSpec(m=m, n=n, k=None, a="bf16", b="bf16", d="bf16")
+        assert lt.compile_gemm(
+            spec, target="sm_90a", schedule="operands = swapped"
+        ).cubin  # advice of ptxas is an error
