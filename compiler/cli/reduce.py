@@ -1,6 +1,7 @@
 """`lowtide reduce`: shrink a dump that fails, while it fails in the same way."""
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -43,10 +44,14 @@ def reduce(
     m: options.M = None,
     n: options.N = None,
     k: options.K = None,
+    batch: options.BatchText = None,
     sms: options.Sms = 2,
     seed: options.Seed = None,
     domain: options.NumberDomain = "exact",
     padding: options.Padding = ROW_PADDING,
+    rows_between: options.RowsBetween = 0,
+    shared: options.Shared = None,
+    aligned: options.Aligned = None,
     budget: Budget = BUDGET,
 ) -> None:
     """Shrink a dump that fails, while it fails in the same way: its run, ops, loops and fields of the schedule.
@@ -67,6 +72,10 @@ def reduce(
             raise Error("--says goes with --check: it is about the output of that command")
         with busy("looking for a run that fails"):
             trial = _trial(file, found, (m, n, k), sms, seed or 0, domain, padding)
+            if trial.batch is None:
+                trial = replace(trial, batch=options.lies(found.spec, batch, rows_between, shared))
+            if aligned is not None:
+                trial = replace(trial, place=options.place(aligned))
             check, kind = own_check(text, found.spec, trial)
         if not kind:
             raise Error(

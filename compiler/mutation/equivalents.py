@@ -146,14 +146,16 @@ def _carried_by_branches(lines: list[str], name: str) -> list[str]:
 
 
 def _sums_of_zero(lines: list[str], at: int) -> bool:
-    """The sums of a wgmma in assembly are one constant zero, and a fence comes between them and the wgmma."""
-    found = re.search(r"\" ((%\w+)(?:, \2)+), %\w+, %\w+, %\w+, %\w+, %\w+, %\w+, %\w+ : ", lines[at])
+    """The sums of a wgmma, as an op or in assembly, are one constant zero, and a fence comes between them and it."""
+    found = re.search(r"\" (?P<sums>%\w+)(?:, (?P=sums))+(, %\w+){7} : ", lines[at])
     wgmma = _WGMMA.search(lines[at])
-    if found is None or wgmma is None:
+    if wgmma is None or (found is None and wgmma["sums"] is None):
         return False
-    zero = re.compile(rf" *{found[2]} = llvm\.mlir\.(zero|constant\(0\.0+e\+00 : f32\)) : f32")
+    sums = wgmma["sums"] if found is None else found["sums"]
+    zero = re.compile(rf" *{sums} = llvm\.mlir\.(zero|constant\(0\.0+e\+00 : f32\)) : (f32|!llvm\.struct<)")
     before = next((line for line in reversed(lines[:at]) if "wgmma" in line), "")
-    return "wgmma.fence" in before and any(zero.match(line) for line in lines)
+    made = next((line for line in reversed(lines[:at]) if re.match(rf" *{sums} = ", line)), "")
+    return "wgmma.fence" in before and zero.match(made) is not None
 
 
 def _waits_again(lines: list[str], at: int) -> bool:

@@ -74,18 +74,8 @@ class Own:
         """The kind of failure; D where there is none, or the interpreter cannot say."""
         report = Report()
         try:
-            inputs = interpretation.inputs_for(self.spec, trial.extents, trial.domain, trial.seed, trial.padding)
-            d = interpretation.run(
-                source,
-                self.spec,
-                inputs,
-                sms=trial.sms,
-                seed=trial.seed,
-                domain=trial.domain,
-                padding=trial.padding,
-                report=report,
-                max_steps=_STEPS,
-            )
+            inputs = trial.inputs(self.spec)
+            d = interpretation.run(source, self.spec, inputs, report=report, max_steps=_STEPS, **trial.how)
         except NotInterpreted:
             return "", None
         except InterpreterError as error:

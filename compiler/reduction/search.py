@@ -4,9 +4,11 @@ Rounds of edits, the largest first, until none helps or the budget is over: the 
 quarters and so on down to one, loops and branches, fields of the schedule.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from lowtide.compiler.checking.interpretation import Batch
+from lowtide.compiler.checking.places import ALIGNED
 from lowtide.compiler.checking.trials import Trial
 from lowtide.compiler.reduction import edits
 from lowtide.compiler.reduction.failures import Check, count_ops
@@ -93,10 +95,10 @@ class _Search:
         return True
 
     def _trial(self) -> bool:
-        """One SM, no padding, the smallest extents."""
+        """One SM, no padding, aligned, one plain matrix of a batch, the smallest extents."""
         helped = False
-        for candidate in _simpler(self.trial):
-            helped |= self._keep(self.text, candidate)
+        for simpler in _SIMPLER:
+            helped |= self._keep(self.text, simpler(self.trial))
         for axis in range(3):
             for extent in _EXTENTS:
                 extents = list(self.trial.extents)
@@ -134,10 +136,22 @@ class _Search:
         return helped
 
 
-def _simpler(trial: Trial) -> Iterator[Trial]:
-    yield replace(trial, sms=1)
-    yield replace(trial, padding=0)
-    yield replace(trial, seed=0)
+def _with_batch(trial: Trial, matrices: int | None) -> Trial:
+    """Nothing shared, matrices one behind the other; with so many of them, where that is fewer."""
+    if trial.batch is None:
+        return trial
+    return replace(trial, batch=Batch(min(trial.batch.matrices, matrices or trial.batch.matrices)))
+
+
+_SIMPLER: tuple[Callable[[Trial], Trial], ...] = (
+    lambda trial: replace(trial, sms=1),
+    lambda trial: replace(trial, padding=0),
+    lambda trial: replace(trial, seed=0),
+    lambda trial: replace(trial, place=ALIGNED),
+    lambda trial: _with_batch(trial, None),
+    lambda trial: _with_batch(trial, 2),
+    lambda trial: _with_batch(trial, 1),
+)
 
 
 def _without(schedule: Schedule, path: str) -> Schedule:

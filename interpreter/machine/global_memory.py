@@ -85,7 +85,7 @@ class GlobalMemory(Cells):
         self._grow(end + _GAP)
         buffer = Buffer(name, start, end, dtype, rows, columns, row_stride * width, count, batch_stride * width)
         self.buffers.append(buffer)
-        is_dense = (rows <= 1 or row_stride == columns) and (count == 1 or batch_stride == rows * row_stride)
+        is_dense = (rows <= 1 or row_stride == columns) and (count == 1 or batch_stride == rows * columns)
         for byte in range(width):
             each: Any = slice(start + byte, end, width) if is_dense else _first_bytes(buffer) + byte
             self._accessible[each] = True

@@ -10,6 +10,7 @@ import lowtide as lt
 from lowtide import targets
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import Loaded, Trace, interpret
+from lowtide.interpreter.machine.global_memory import GlobalMemory
 
 
 def scaled(acc, c: lt.Full, bias: lt.PerColumn, row: lt.PerRow, factor: lt.Scalar):
@@ -158,6 +159,20 @@ def test_one_matrix_comes_after_another_at_every_level() -> None:
     interpret(texts["nvvm"], inputs, sms=4, trace=trace, domain="exact")
     for cta, agents in trace.stored_tiles(tile for tiles in found[0].values() for tile in tiles).items():
         assert all(tiles == found[0][cta] for tiles in agents.values())
+
+
+def test_what_lies_between_rows_of_which_each_is_a_matrix_is_touched_by_nobody() -> None:
+    """M of 1: the stride of the batch is that of padded rows."""
+    text = texts_of(spec(batch=None), "sm_80", MMA)["cta"]
+    inputs = inputs_of(spec(batch=None), 3, 1, 20, 40)
+    padded = np.full((3, 1, 48), -1)
+    padded[..., :40] = inputs["a"]
+    inputs["a"] = padded[..., :40]
+    d = interpret(text, inputs, domain="exact")
+    np.testing.assert_array_equal(d, expected(spec(batch=None), inputs))
+    memory = GlobalMemory()
+    address = memory.allocate("a", 1, 40, 48, "bf16", np.ones((3, 40)), batch=(3, 48))
+    assert [memory.holds(address + 2 * at, 2) for at in (0, 39, 40, 47, 48, 87, 88)] == [1, 1, 0, 0, 1, 1, 0]
 
 
 @pytest.mark.parametrize("level", ["atoms", "epilogue"])

@@ -135,9 +135,10 @@ def test_a_fence_of_wgmma_is_needed_before_the_loop_and_not_in_it(lowered: dict[
 
 def test_scale_d_may_be_set_where_sums_are_zero_and_nowhere_else(lowered: dict[str, Lowered]) -> None:
     original = lowered["sm90-tma-wgmma"]
-    mutants = [planted("sm90-tma-wgmma", "llvm", "scale-d inverted", original, at) for at in (0, 1)]
-    arguments = [argument_for(one, original.levels["llvm"]) for one in mutants]
-    assert [one is not None for one in arguments] == [True, False]
+    for level in ("nvvm", "llvm"):
+        mutants = [planted("sm90-tma-wgmma", level, "scale-d inverted", original, at) for at in (0, 1)]
+        arguments = [argument_for(one, original.levels[level]) for one in mutants]
+        assert [one is not None for one in arguments] == [True, False]
     assert found_in(mutants[1], original).detector == "interpreter: wrong result"
 
 

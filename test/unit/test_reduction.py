@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from lowtide.compiler.checking.interpretation import Batch
 from lowtide.compiler.checking.trials import Trial
 from lowtide.compiler.cli.main import app
 from lowtide.compiler.compile import compile_gemm
@@ -16,6 +17,7 @@ from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.reduction.failures import Command, count_ops, kind_of, own_check
 from lowtide.compiler.reduction.search import reduce
 from lowtide.compiler.spec import GemmSpec
+from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error
 from lowtide.passes.atoms.bind_ring_to_cp_async import BindRingToCpAsync
 from lowtide.targets import get
@@ -35,6 +37,18 @@ def test_a_race_in_the_default_kernel_shrinks_to_less_than_a_third() -> None:
     assert found.kind == kind == check(found.text, found.trial)
     assert 3 * found.ops < found.ops_before == count_ops(racy)
     assert found.ops == count_ops(found.text)
+
+
+def test_a_fault_of_a_batch_shrinks_to_the_matrices_that_it_needs() -> None:
+    """The window of A is that of matrix 32, which no batch here has."""
+    spec = GemmSpec(batch=None, a="bf16", b="bf16", d="bf16")
+    text = lower(problem_text(spec, get("sm_80"), Schedule.parse(SMALL)), until="cta").levels["cta"]
+    wrong = text.replace("tile.view %A[%batch,", "tile.view %A[%c32,", 1)
+    trial = Trial((16, 16, 40), 1, 0, "exact", 0, batch=Batch(3, ("b",), 1))
+    check, kind = own_check(wrong, spec, trial)
+    assert "matrix #" in kind
+    found = reduce(wrong, trial, check, budget=30)
+    assert found.trial.batch == Batch(1) and found.kind == kind
 
 
 def test_the_budget_ends_the_search_and_the_same_budget_gives_the_same_file() -> None:
