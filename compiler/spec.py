@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from lowtide.compiler.dtypes import choices
 from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, trace
-from lowtide.elements import EPILOGUE_TYPE, element_type, kernel_types
+from lowtide.elements import EPILOGUE_TYPE, element_type, stored_types
 from lowtide.errors import SpecError
 from lowtide.targets import accumulator_types, operand_types, partner_types
 
@@ -39,7 +39,8 @@ class GemmSpec:
     `batch`: how many products, 1 … 2³¹−1, or `None` for a run-time argument. A, B and D then have the batch as their
     first dimension, with any stride that the alignment allows. An A, a B or an epilogue operand without it, or with a
     stride of 0 along it (`torch.expand`), is shared by all products. `UNBATCHED`, the default: one product.
-    `a`, `b`: the inputs' dtypes, f16, bf16, f32 or f64, equal; or e4m3 and e5m2, any two. `d`: f16, bf16 or f32. `acc`:
+    `a`, `b`: the inputs' dtypes, f16, bf16, f32 or f64, equal; or e4m3 and e5m2, any two. `d`: f16, bf16, f32,
+    e4m3 or e5m2, to which values are clamped. `acc`:
     f32, or f16 for f16 inputs. With f64 inputs, `d` and `acc` are f64 too. `acc="fast"`: f32 sums as the tensor cores
     leave them. Of 8-bit floats they keep some 14 bits; with `acc="f32"`, sums of at most 128 products are added in f32.
     `layout`: how A and B lie in memory, last dimension contiguous, rows possibly padded:
@@ -74,7 +75,7 @@ class GemmSpec:
                 )
         _choose("dtype", "a", self.a, operand_types())
         _choose("dtype", "b", self.b, operand_types())
-        _choose("dtype", "d", self.d, kernel_types())
+        _choose("dtype", "d", self.d, stored_types())
         _choose("accumulator", "acc", self.acc, (*accumulator_types(), FAST))
         _choose("layout", "layout", self.layout, LAYOUTS)
         _choose("d_order", "d_order", self.d_order, D_ORDERS)
@@ -90,7 +91,7 @@ class GemmSpec:
                 f"acc={self.acc!r} with {self.a} inputs: {self.sums} accumulators take {' and '.join(takers)} inputs "
                 f"only; use acc={sums[0]!r}"
             )
-        of_sum = kernel_types(element_type(self.sums).computes_in)
+        of_sum = stored_types(element_type(self.sums).computes_in)
         if self.d not in of_sum:
             raise SpecError(f"d={self.d!r} with {self.sums} accumulators: {choices(self.d, of_sum)}")
         object.__setattr__(self, "epilogue_graph", trace(self.epilogue, self.sums, self.d))

@@ -229,7 +229,7 @@ def _read(block: ir.Block, d: str, computes_in: str) -> _Region:
         numbers[op.results[0]] = len(numbers)
     value = last.operands[0]
     owner = value.owner
-    if not isinstance(owner, ir.Block) and owner.operation.name == "arith.truncf" and str(value.type) == d:
+    if not isinstance(owner, ir.Block) and owner.operation.name == "arith.truncf" and element_name(value.type) == d:
         value = owner.operands[0]
     return _Region(tuple(steps), numbers[value])
 

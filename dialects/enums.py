@@ -18,7 +18,7 @@ from lowtide.dialects.tile import (
 )
 
 
-def gemm_layout(op: tile.GemmOp | tile.MmaOp | sm.WgmmaOp) -> GemmLayout:
+def gemm_layout(op: tile.GemmOp | tile.MmaOp | sm.WgmmaOp | sm.WgmmaPromoteOp) -> GemmLayout:
     """The layouts of A and B."""
     return GemmLayout(_number(op.layout))
 

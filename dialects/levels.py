@@ -91,7 +91,7 @@ DEVICE_OPS = _lives(
     (PIPELINED, EPILOGUE, "sm.roles"),
     (PIPELINED, EPILOGUE, "tile.next_work_tile"),
     (PIPELINED, EPILOGUE, "sm.role_instance sm.mbarriers sm.mbarrier_wait sm.mbarrier_arrive"),
-    (ATOMS, EPILOGUE, "sm.tma_load sm.wgmma sm.mma_wait"),
+    (ATOMS, EPILOGUE, "sm.tma_load sm.wgmma sm.wgmma_promote sm.mma_wait"),
     (ATOMS, EPILOGUE, "sm.cluster_barrier"),
     (EPILOGUE, EPILOGUE, "sm.tma_store sm.tma_store_wait"),
     (ATOMS, EPILOGUE, "sm.fence_proxy_async"),
@@ -99,8 +99,7 @@ DEVICE_OPS = _lives(
     (ATOMS, EPILOGUE, "sm.load_shared sm.load_global sm.store_shared"),
     (ATOMS, ATOMS, "sm.sum_over_k"),
     (EPILOGUE, EPILOGUE, "sm.stack"),
-    (ATOMS, EPILOGUE, "sm.map"),
-    (EPILOGUE, EPILOGUE, "sm.extract sm.store_global"),
+    (EPILOGUE, EPILOGUE, "sm.extract sm.map sm.store_global"),
     (NVVM, LLVM, "gpu.module nvvm.* llvm.* sm.ptx_*"),
     (NVVM, NVVM, "gpu.func gpu.return scf.while scf.condition"),
     # What one PTX instruction computes; expand-math has replaced the others.

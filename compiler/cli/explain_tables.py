@@ -5,7 +5,7 @@ import typer
 from lowtide.compiler.cli.console import counted, line, table
 from lowtide.compiler.explain.accesses import Accesses, GlobalAccess, SharedAccess
 from lowtide.compiler.explain.hopper import (
-    MULTIPLY_ADDS_A_CYCLE,
+    MULTIPLY_BITS_A_CYCLE,
     SHARED_BYTES_A_CYCLE,
     Product,
     TmaAccess,
@@ -18,7 +18,7 @@ def print_accesses(accesses: Accesses) -> None:
     if accesses.products:
         typer.echo(
             "\nwgmma, a K step of all warpgroups (m64nNk16 takes N/2 cycles at full rate: "
-            f"{MULTIPLY_ADDS_A_CYCLE} multiply-adds per cycle and SM)"
+            f"{MULTIPLY_BITS_A_CYCLE // 16} multiply-adds of 16-bit operands per cycle and SM)"
         )
         table(
             ("access", "instructions", "a k-slice of a warpgroup reads", "of the CTA", "cycles", "shared memory"),

@@ -16,6 +16,7 @@ from lowtide.dialects.tile.layouts import tv_of
 from lowtide.passes.base import walk
 from lowtide.passes.support.operand_loads import is_operand_load
 from lowtide.passes.support.problem import a_is_mk, b_is_nk
+from lowtide.passes.support.wgmmas import fragment_of, wgmmas
 from lowtide.targets import WarpAccess
 from lowtide.targets.ldmatrix import row_addresses
 from lowtide.targets.tv import extents
@@ -140,8 +141,8 @@ class Copies:
                 held_panel(f"B of {atom}, {_text(b.shape)}", ("n", "k"), tv_of(b.tv), tuple(b.shape), transposed=True),
                 held_panel(f"C of {atom}, {_text(c.shape)}", ("m", "n"), tv_of(c.tv), tuple(c.shape)),
             )
-        for op in walk(self.module, sm.WgmmaOp):
-            c = op.result.type.fragment
+        for op in wgmmas(self.module):
+            c = fragment_of(op)
             title = f"C of {op.mma.atom}, {_text(c.shape)}; A and B are read from shared memory"
             yield None, None, held_panel(title, ("m", "n"), tv_of(c.tv), tuple(c.shape))
 

@@ -141,7 +141,8 @@ def trace(function: Callable[..., Any] | None, acc: str, d: str) -> EpilogueGrap
     tracer = Tracer(element_type(acc).computes_in)
     start = tracer.node("acc")
     if function is None:
-        return EpilogueGraph(acc, d, (), start, (start,))
+        result = _clamped(tracer, start, d)
+        return EpilogueGraph(acc, d, (), result, tuple(in_order(result)))
     if not callable(function):
         raise SpecError(
             f"epilogue is {type(function).__name__} {function!r}; it must be a function of the accumulator, "
@@ -166,8 +167,20 @@ def trace(function: Callable[..., Any] | None, acc: str, d: str) -> EpilogueGrap
             f"{_raised_at(error, function)}: the epilogue raised {type(error).__name__}: {error}; it may use "
             "operators, constants and lowtide's functions (lt.exp, lt.where, …) only"
         ) from error
-    result = _result(tracer, returned, function)
+    result = _clamped(tracer, _result(tracer, returned, function), d)
     return EpilogueGraph(acc, d, operands, result, tuple(in_order(result)))
+
+
+def _clamped(tracer: Tracer, result: Node, d: str) -> Node:
+    """The result within the finite values of a D that is only stored; NaN stays NaN."""
+    if not element_type(d).is_stored:
+        return result
+    largest = element_type(d).largest
+    low, high = (tracer.node("const", (), value) for value in (-largest, largest))
+    is_clamped = result.op == "max" and result.inputs[1] is low and result.inputs[0].op == "min"
+    if is_clamped and result.inputs[0].inputs[1] is high:
+        return result
+    return tracer.node("max", (tracer.node("min", (result, high)), low))
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:

@@ -21,6 +21,7 @@ from lowtide.passes.schedules.facts import registers_at_entry, threads_of
 from lowtide.passes.support.builder import constant_of
 from lowtide.passes.support.kernels import cluster_shape, instances_of, role_instances
 from lowtide.passes.support.problem import buffer_bytes, element_bits
+from lowtide.passes.support.wgmmas import fragment_of, wgmmas
 from lowtide.targets import Target
 from lowtide.targets.tv import extents
 
@@ -160,7 +161,7 @@ def _roles(kernel: tile.KernelOp) -> tuple[Role, ...]:
 
 
 def _accumulators(kernel: tile.KernelOp) -> int:
-    held = [op.result.type.fragment for op in walk(kernel, sm.WgmmaOp)]
+    held = [fragment_of(op) for op in wgmmas(kernel)]
     held += [op.result.type for op in walk(kernel, sm.MmaSyncOp)]
     if not held:
         return 0

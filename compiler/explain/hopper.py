@@ -28,11 +28,12 @@ from lowtide.passes.support.atoms import is_transposed, tiled_mma_of
 from lowtide.passes.support.clusters import members
 from lowtide.passes.support.kernels import cluster_shape
 from lowtide.passes.support.problem import buffer_bytes, element_bits
+from lowtide.passes.support.wgmmas import Wgmma, fragment_of, wgmmas
 from lowtide.targets import Conflict, Sectors
 
 # Of 16-bit operands, by the tensor cores of one SM: 989 TFLOP/s of an H100's 132 SMs at 1.83 GHz (NVIDIA H100 Tensor
 # Core GPU Architecture). So m64nNk16 takes N / 2 cycles.
-MULTIPLY_ADDS_A_CYCLE = 2048
+MULTIPLY_BITS_A_CYCLE = 2048 * 16  # multiply-adds times the bits of an operand
 SHARED_BYTES_A_CYCLE = 128
 
 
@@ -196,7 +197,7 @@ def products_of(kernel: tile.KernelOp, *, in_file: bool) -> tuple[Product, ...]:
 
     Raises IRError for an operand without whole core matrices.
     """
-    found = [replace(_product(op, _place(op, in_file)), executions=executions(op)) for op in walk(kernel, sm.WgmmaOp)]
+    found = [replace(_product(op, _place(op, in_file)), executions=executions(op)) for op in wgmmas(kernel)]
     groups = _grouped([(replace(one, place=None, executions=None), one) for one in found])
     return tuple(
         replace(group[0], count=len(group), executions=summed(one.executions for one in group)) for group in groups
@@ -215,10 +216,10 @@ def _place(op: ir.OpView, in_file: bool) -> str | None:
     return where(op) if in_file and place_of(op.location) is not None else None
 
 
-def _product(op: sm.WgmmaOp, place: str | None) -> Product:
+def _product(op: Wgmma, place: str | None) -> Product:
     tiled, layout = tiled_mma_of(op.mma), gemm_layout(op)
     m, n, k = tiled.atom.shape_mnk
-    (rows, columns), depth = op.result.type.fragment.shape, _depth(op, layout)
+    (rows, columns), depth = fragment_of(op).shape, _depth(op, layout)
     warpgroups = prod(tiled.atom_layout)
     blocks = rows * columns // (m * n * warpgroups)
     element_bytes = element_bits(ir.MemRefType(op.a.type).element_type) // 8
@@ -234,26 +235,26 @@ def _product(op: sm.WgmmaOp, place: str | None) -> Product:
         blocks=blocks,
         a_bytes=blocks * m * k * element_bytes,
         b_bytes=blocks * n * k * element_bytes,
-        cycles=rows * columns * depth // MULTIPLY_ADDS_A_CYCLE,
+        cycles=rows * columns * depth * 8 * element_bytes // MULTIPLY_BITS_A_CYCLE,
         wavefronts=sum(conflict.wavefronts for conflict in conflicts.values()),
         place=place,
     )
 
 
-def _depth(op: sm.WgmmaOp, layout: GemmLayout) -> int:
+def _depth(op: Wgmma, layout: GemmLayout) -> int:
     """K of a step."""
     depth: int = ir.MemRefType(op.a.type).shape[0 if is_transposed("a", layout) else 1]
     return depth
 
 
-def operand_conflicts(op: sm.WgmmaOp) -> dict[str, Conflict]:
+def operand_conflicts(op: Wgmma) -> dict[str, Conflict]:
     """The reads of A and of B in a K step: each instruction reads its 64 rows of A, and all its columns of B.
 
     Raises ScheduleError for an operand without whole core matrices.
     """
     tiled = tiled_mma_of(op.mma)
     m, n, _ = tiled.atom.shape_mnk
-    rows, columns = op.result.type.fragment.shape
+    rows, columns = fragment_of(op).shape
     found = {}
     for name, buffer, reads in (("a", op.a, columns // n), ("b", op.b, rows // m)):
         memref = ir.MemRefType(buffer.type)

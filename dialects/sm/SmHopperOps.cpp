@@ -227,25 +227,36 @@ static LogicalResult verifyOneUser(Operation *op, Value pending) {
   return success();
 }
 
-LogicalResult WgmmaOp::verify() {
-  auto a = cast<MemRefType>(getA().getType()), b = cast<MemRefType>(getB().getType());
-  FragmentType acc = fragmentOf(getAcc().getType());
-  if (acc != getType().getFragment())
-    return emitOpError() << "must yield the pending form of its accumulator";
+// A product of buffers in shared memory that a fragment holds.
+static LogicalResult verifyProduct(Operation *op, tile::GemmLayout layout, MemRefType a, MemRefType b, FragmentType acc) {
   if (a.getRank() != 2 || b.getRank() != 2)
-    return emitOpError() << "A and B must have two dimensions";
-  bool aIsMK = getLayout() == tile::GemmLayout::tn || getLayout() == tile::GemmLayout::tt;
-  bool bIsNK = getLayout() == tile::GemmLayout::tn || getLayout() == tile::GemmLayout::nn;
+    return op->emitOpError() << "A and B must have two dimensions";
+  bool aIsMK = layout == tile::GemmLayout::tn || layout == tile::GemmLayout::tt;
+  bool bIsNK = layout == tile::GemmLayout::tn || layout == tile::GemmLayout::nn;
   int64_t m = a.getDimSize(aIsMK ? 0 : 1), ka = a.getDimSize(aIsMK ? 1 : 0);
   int64_t n = b.getDimSize(bIsNK ? 0 : 1), kb = b.getDimSize(bIsNK ? 1 : 0);
   if (ka != kb)
-    return emitOpError() << "K is " << ka << " in A but " << kb << " in B";
+    return op->emitOpError() << "K is " << ka << " in A but " << kb << " in B";
   if (m != acc.getShape()[0] || n != acc.getShape()[1])
-    return emitOpError() << "computes " << m << "x" << n << " but the accumulator is " << acc.getShape()[0] << "x"
-                         << acc.getShape()[1];
+    return op->emitOpError() << "computes " << m << "x" << n << " but the accumulator is " << acc.getShape()[0] << "x"
+                             << acc.getShape()[1];
   if (a.getElementTypeBitWidth() != b.getElementTypeBitWidth())
-    return emitOpError() << "elements of A and B must have as many bits";
+    return op->emitOpError() << "elements of A and B must have as many bits";
+  return success();
+}
+
+LogicalResult WgmmaOp::verify() {
+  FragmentType acc = fragmentOf(getAcc().getType());
+  if (acc != getType().getFragment())
+    return emitOpError() << "must yield the pending form of its accumulator";
+  if (failed(verifyProduct(*this, getLayout(), cast<MemRefType>(getA().getType()), cast<MemRefType>(getB().getType()), acc)))
+    return failure();
   return verifyOneUser(*this, getResult());
+}
+
+LogicalResult WgmmaPromoteOp::verify() {
+  return verifyProduct(*this, getLayout(), cast<MemRefType>(getA().getType()), cast<MemRefType>(getB().getType()),
+                       getSum().getType());
 }
 
 LogicalResult MmaWaitOp::verify() {

@@ -68,7 +68,7 @@ def _register(payload: Values, dtype: str, width: int) -> Any:
         return _of_integers(payload, 8 * size, width)
     if size == width:
         return Number(payload[:, 0] if len(payload) > 1 else payload[0, 0], dtype)
-    if width == 4:
+    if width <= 4:
         return Packed(payload, dtype)
     half = payload.shape[1] // 2
     return Pair(_register(payload[:, :half], dtype, 4), _register(payload[:, half:], dtype, 4))
@@ -180,5 +180,5 @@ def narrowed(value: Any, bits: int, domain: Domain) -> Any:
     """The low bits of a register, to be stored; a register of that width as it is."""
     if registers.is_raw(value):
         return registers.canonical(value, bits)
-    wide = 32 if isinstance(value, Packed) else 64 if isinstance(value, Pair) else bits
+    wide = registers.width_of(value, bits) if isinstance(value, Packed) else 64 if isinstance(value, Pair) else bits
     return registers.truncated(value, wide, bits, domain) if wide > bits else registers.readable(value)

@@ -1,7 +1,7 @@
-"""Registers of 32 bits that hold two 16-bit numbers, as ldmatrix and mma.sync have them.
+"""Registers that hold several numbers: two of 16 bits in 32, as ldmatrix and mma.sync have them, or some of 8 bits.
 
-The IR types them i32; here they keep the two numbers of the domain and their type. They can be passed on, selected,
-stored and cast back to vectors of the same type, and nothing else: arithmetic on such bits is refused.
+The IR types them i32, i16 or i8; here they keep the numbers of the domain and their type. They can be passed on,
+selected, stored and cast back to vectors of the same type, and nothing else: arithmetic on such bits is refused.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.elements import ELEMENTS
+from lowtide.elements import ELEMENTS, ElementType
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.numbers.cells import ZERO_TYPE
@@ -20,7 +20,10 @@ from lowtide.interpreter.numbers.domains import Domain
 Values = NDArray[Any]
 
 PACKED_TYPES: tuple[str, ...] = tuple(row.ir for row in ELEMENTS.values() if row.is_float and row.bits == 16)
-"""The types, by their MLIR names, that a register holds two of."""
+"""The types, by their MLIR names, that a register of 32 bits holds two of."""
+
+NARROW_TYPES: tuple[str, ...] = tuple(row.ir for row in ELEMENTS.values() if row.is_float and row.bits <= 16)
+"""The types that a register may hold several of."""
 
 
 @dataclass(eq=False, slots=True)
@@ -84,9 +87,10 @@ def _are_alike(x: Any, y: Any) -> bool:
 
 
 class Packed:
-    """Integers of 32 bits, an i32 or a vector of them, that hold numbers of the 16-bit type `dtype`.
+    """Integers, one or a vector of them, that hold numbers of a type `dtype` which is as wide, or half or a quarter.
 
-    `payload`: array (32, 2) of an i32, (32, n, 2) of a vector, with 1 in place of 32 where uniform; the low half first.
+    `payload`: array (32, k) of an integer with k numbers, (32, n, k) of a vector of n, with 1 in place of 32 where
+    uniform; the lowest first.
     `dtype` is ZERO_TYPE where the halves are zero of any type.
     """
 
@@ -117,6 +121,10 @@ class Packed:
         dtype = other.dtype if self.dtype == ZERO_TYPE else self.dtype
         return Packed(np.where(column, self.payload, other.payload), dtype)
 
+    def __len__(self) -> int:
+        """32, or 1 where uniform."""
+        return len(self.payload)
+
     def _refuse(self, *operands: Any) -> NoReturn:
         raise InterpreterError(
             f"integer arithmetic on a register that holds two {self.dtype}: the interpreter keeps numbers, not their "
@@ -140,3 +148,10 @@ def unpack(value: Any, dtype: str, domain: Domain) -> Values:
     if not bits.any():
         return np.zeros((len(bits), 2), domain.payload)
     return domain.from_bits(bits.view(np.uint16), dtype)
+
+
+def narrowed_pair(values: Values, row: ElementType, domain: Domain) -> Packed:
+    """Numbers (32 or 1, k) rounded to a narrower type, an 8-bit float clamped to its finite values, as a register."""
+    if row.bits == 8 and domain.name == "float":
+        values = np.clip(values, row.lowest, row.largest)  # NaN stays NaN
+    return Packed(domain.round(values, row.ir), row.ir)

@@ -5,7 +5,7 @@ values here:
 
 raw      an integer of the register's width, signed: a Python int where uniform (bool for a predicate), else an array
 Number   one number of the domain that fills the register: f16 and bf16 in 16 bits, f32 in 32, f64 in 64
-Packed   two numbers of 16 bits in 32 (packed.py)
+Packed   two numbers of 16 bits in 32, two of 8 in 16, four of 8 in 32 (packed.py)
 Pair     two values of 32 bits in 64
 Half     32 bits that are a half of a Number of 64
 Mixed    values of different kinds in different lanes, where branches meet (packed.py)
@@ -211,12 +211,11 @@ def halves(value: Any, dtype: str, domain: Domain) -> Values:
 def split(value: Any, bits: int, domain: Domain) -> tuple[Any, Any]:
     """The low and the high half of a register of so many bits."""
     half = bits // 2
-    if isinstance(value, Packed) and bits == 32:
-        columns = (value.payload[:, 0], value.payload[:, 1])
+    if isinstance(value, Packed) and bits == 8 * _size_of(value):
         if value.dtype == ZERO_TYPE:
             return 0, 0
-        first, second = (Number(each if len(each) > 1 else each[0], value.dtype) for each in columns)
-        return first, second
+        first, second = np.split(value.payload, 2, axis=1)
+        return _of_row(first, value.dtype), _of_row(second, value.dtype)
     if isinstance(value, Pair):
         return value.low, value.high
     if isinstance(value, Number) and bits == 64:
@@ -242,9 +241,40 @@ def join(low: Any, high: Any, half: int, domain: Domain) -> Any:
     dtypes = types_of(low) | types_of(high)
     if len(dtypes) == 1:
         (dtype,) = dtypes
-        parts = [np.atleast_1d(number(each, dtype, domain)) for each in (low, high)]
-        return Packed(np.stack(np.broadcast_arrays(*parts), axis=1), dtype)
+        parts = [numbers_of(each, half, dtype, domain) for each in (low, high)]
+        lanes = max(map(len, parts))
+        return Packed(np.concatenate([np.broadcast_to(part, (lanes, part.shape[1])) for part in parts], axis=1), dtype)
     return _join_raw(raw(low, half, domain), raw(high, half, domain), half)
+
+
+def _size_of(value: Packed) -> int:
+    """Bytes of a register that holds these numbers."""
+    each = ELEMENT_BYTES[value.dtype] if value.dtype != ZERO_TYPE else 2
+    return each * int(value.payload.shape[1])
+
+
+def width_of(value: Packed, bits: int) -> int:
+    """The bits of a register that holds these numbers, at least so many."""
+    return max(bits, 8 * _size_of(value))
+
+
+def _of_row(payload: Values, dtype: str) -> Any:
+    """One number, or several, of each lane."""
+    if payload.shape[1] > 1:
+        return Packed(payload, dtype)
+    return Number(payload[:, 0] if len(payload) > 1 else payload[0, 0], dtype)
+
+
+def numbers_of(value: Any, bits: int, dtype: str, domain: Domain) -> Values:
+    """A register of so many bits read as numbers of a type: (32 or 1, as many as go into it)."""
+    count = bits // (8 * ELEMENT_BYTES[dtype])
+    if count == 1:
+        return np.atleast_1d(number(value, dtype, domain))[:, None]
+    if isinstance(value, Packed) and value.dtype == dtype and value.payload.shape[1] == count:
+        return value.payload
+    parts = [numbers_of(each, bits // 2, dtype, domain) for each in split(value, bits, domain)]
+    lanes = max(map(len, parts))
+    return np.concatenate([np.broadcast_to(part, (lanes, part.shape[1])) for part in parts], axis=1)
 
 
 def _whole(low: Any, high: Any) -> Number | None:
@@ -348,6 +378,12 @@ def shifted(value: Any, amount: int, bits: int, domain: Domain) -> Any:
         return join(0, low, half, domain) if amount > 0 else join(high, 0, half, domain)
     if amount == 0:
         return value
+    if isinstance(value, Packed) and bits == 8 * _size_of(value) and ELEMENT_BYTES.get(value.dtype) == abs(amount) // 8:
+        # Numbers of 8 bits move by one; a zero of all bits comes after them.
+        zero = np.zeros((len(value.payload), 1), value.payload.dtype)
+        row = value.payload
+        kept = np.concatenate([zero, row[:, :-1]] if amount > 0 else [row[:, 1:], zero], axis=1)
+        return Packed(kept, value.dtype)
     whole = unsigned(raw(value, bits, domain), bits)
     return canonical(whole << amount if amount > 0 else whole >> -amount, bits)
 

@@ -27,7 +27,7 @@ from lowtide.interpreter.machine.lanes import (
 )
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Access, Cells, Ints
 from lowtide.interpreter.numbers.domains import Domain
-from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
+from lowtide.interpreter.numbers.packed import NARROW_TYPES, Packed
 from lowtide.interpreter.ops import arith, math
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
 from lowtide.interpreter.program.ir_attributes import decode_attribute
@@ -275,7 +275,7 @@ def _loads(state: AgentState, batch: Batch) -> None:
     op = batch.ops[0]
     _, pointer, element, count, align = op.data
     cells, type = memory_of(state, op, pointer, rows), op.result_types[0]
-    if state.mask is not None or (element.name == "i32" and _holds_halves(cells, rows)):
+    if state.mask is not None or (not element.is_float and _holds_numbers(cells, rows)):
         raise NotTogether
     payload = cells.load(access, rows, element.name, count, align)
     if not element.is_float:
@@ -292,7 +292,7 @@ def _stores(state: AgentState, batch: Batch) -> None:
     addresses, stored = [values[op.data[0]] for op in batch.ops], [values[op.operands[0]] for op in batch.ops]
     dtype = element.name
     if isinstance(stored[0], Packed):
-        dtype, count = stored[0].dtype, 2 * count
+        dtype, count = stored[0].dtype, stored[0].payload.shape[-1] * count
         stored = [value.unpack(dtype) if isinstance(value, Packed) else None for value in stored]
     if any(value is None or isinstance(value, Packed) for value in stored):
         raise NotTogether
@@ -314,9 +314,11 @@ def load(state: AgentState, op: DecodedOp) -> None:
     cells = memory_of(state, op, pointer, address)
     access, rows = active_rows(state, op, address)
     type = op.result_types[0]
-    if not element.is_float and element.bits == 32 and _holds_halves(cells, rows):
-        payload, dtype = cells.load_any(access, rows, 2, 2 * count)
-        shape = (len(payload), *type.shape, 2) if isinstance(type, Vector) else (len(payload), 2)
+    held = None if element.is_float else _holds_numbers(cells, rows)
+    if held is not None and ELEMENT_BYTES[held] <= element.bytes:
+        each = element.bytes // ELEMENT_BYTES[held]
+        payload, dtype = cells.load_any(access, rows, ELEMENT_BYTES[held], each * count)
+        shape = (len(payload), *type.shape, each) if isinstance(type, Vector) else (len(payload), each)
         state.values[op.results[0]] = Packed(spread(state, payload.reshape(shape)), dtype)
         return
     payload = spread(state, cells.load(access, rows, element.name, count, align))
@@ -330,9 +332,9 @@ def load(state: AgentState, op: DecodedOp) -> None:
         state.values[op.results[0]] = payload[:, 0]
 
 
-def _holds_halves(cells: Cells, rows: Ints) -> bool:
-    """Whether 16-bit floats lie where an i32 is read: then the register is a packed one."""
-    return any(dtype in PACKED_TYPES for dtype in cells.dtypes_at(rows))
+def _holds_numbers(cells: Cells, rows: Ints) -> str | None:
+    """The type of the narrow floats that lie where integers are read: registers then hold them."""
+    return next((dtype for dtype in cells.dtypes_at(rows) if dtype in NARROW_TYPES), None)
 
 
 @OPS.implements("llvm.store", prepare=_prepare_access, acts=True, bulk=Bulk(_stores, _access_key))
@@ -348,7 +350,8 @@ def store(state: AgentState, op: DecodedOp) -> None:
         raise violation(state, op, "a value that was never given (undef or poison) is stored")
     dtype = element.name
     if isinstance(value, Packed):
-        value, dtype, count = value.payload, value.dtype, 2 * count
+        dtype, count = value.dtype, value.payload.shape[-1] * count
+        value = value.payload
     _store_rows(state, cells, access, rows, value, dtype, count, align)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from mlir import ir
 
 from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE
 from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import Halves, Number
 from lowtide.interpreter.ops import arith
@@ -57,7 +58,8 @@ def bitcast(state: AgentState, op: DecodedOp) -> None:
             payload = value.unpack(to_element.name)
             value = payload.reshape(len(payload), *shape)
         else:
-            value = Packed(value.payload.reshape(len(value.payload), *shape, 2), value.dtype)
+            each = to_element.bytes // (ELEMENT_BYTES[value.dtype] if value.dtype != ZERO_TYPE else 2)
+            value = Packed(value.payload.reshape(len(value.payload), *shape, each), value.dtype)
     elif from_element.name != to_element.name:
         if halves:
             value = Packed(value.reshape(len(value), *shape, 2), from_element.name)

@@ -39,6 +39,9 @@ def insertelement(state: AgentState, op: DecodedOp) -> None:
     type = op.result_types[0]
     assert isinstance(type, Vector)
     _check_index(state, op, index, type)
+    if isinstance(value, Packed):
+        state.values[op.results[0]] = _with_number(vector, value, int(index), type.shape[0])
+        return
     column = as_rows(value, type.element)
     by_lane = isinstance(index, np.ndarray)
     lanes = max(len(column), 1 if vector is None else len(vector), len(state.lanes) if by_lane else 1)
@@ -47,6 +50,16 @@ def insertelement(state: AgentState, op: DecodedOp) -> None:
         result[:] = vector
     result[state.lanes if by_lane else slice(None), index] = column
     state.values[op.results[0]] = result
+
+
+def _with_number(vector: Any, value: Packed, index: int, count: int) -> Packed:
+    """A vector of registers with one of them replaced; those of a vector that was never written are zero."""
+    lanes = max(len(value), 1 if vector is None else len(vector))
+    payload = np.zeros((lanes, count, value.payload.shape[-1]), value.payload.dtype)
+    if isinstance(vector, Packed):
+        payload[:] = vector.unpack(value.dtype)
+    payload[:, index] = value.payload
+    return Packed(payload, value.dtype)
 
 
 @OPS.implements("llvm.shufflevector")

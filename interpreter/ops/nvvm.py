@@ -2,13 +2,16 @@
 
 import re
 
+import numpy as np
+
+from lowtide.elements import element_of_ir
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import cp_async as cp_async_copies
 from lowtide.interpreter.machine import hardware, warp_matrices
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.barriers import barrier, named_barrier, warp_barrier
 from lowtide.interpreter.machine.execution import violation
-from lowtide.interpreter.numbers.packed import PACKED_TYPES
+from lowtide.interpreter.numbers.packed import PACKED_TYPES, narrowed_pair
 from lowtide.interpreter.program.batches import Batch, Bulk
 from lowtide.interpreter.program.ir_types import Struct, Vector
 from lowtide.interpreter.program.op_table import OpTable
@@ -148,6 +151,22 @@ def ldmatrix(state: AgentState, op: DecodedOp) -> None:
     num, trans = op.data
     registers = warp_matrices.ldmatrix(state, op, state.values[op.operands[0]], num, trans)
     state.values[op.results[0]] = registers if num > 1 else registers[0]
+
+
+def _prepare_convert(op: DecodedOp, program: Program) -> None:
+    match = re.search(r"f8\w+", str(op.attributes["dstTy"]))
+    row = None if match is None else element_of_ir(match[0])
+    if row is None or "satfinite" not in op.attributes.get("sat", ""):
+        raise InterpreterError(f"{op.describe()}: a conversion to {op.attributes['dstTy']} that clamps is interpreted")
+    op.data = row
+
+
+@OPS.implements("nvvm.convert.f32x2.to.f8x2", prepare=_prepare_convert)
+def convert_to_f8(state: AgentState, op: DecodedOp) -> None:
+    """Two floats of 8 bits, clamped, in 16: the first in the upper half (PTX ISA, "cvt", .satfinite)."""
+    high, low = (np.atleast_1d(np.asarray(state.values[slot])) for slot in op.operands)
+    pair = np.stack(np.broadcast_arrays(low, high), axis=1)
+    state.values[op.results[0]] = narrowed_pair(pair, op.data, state.machine.domain)
 
 
 def _prepare_mma(op: DecodedOp, program: Program) -> None:

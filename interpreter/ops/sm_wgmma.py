@@ -102,6 +102,25 @@ def _prepare_wgmma(op: DecodedOp, program: Program) -> None:
 @OPS.implements("sm.wgmma", prepare=_prepare_wgmma)
 def wgmma(state: AgentState, op: DecodedOp) -> None:
     """The part of one warpgroup; values count atom registers first, then atoms along M, then along N."""
+    acc = state.values[op.operands[2]]
+    if isinstance(acc, Pending):
+        hand_to(state, op, acc)
+    registers = acc.registers if isinstance(acc, Pending) else acc
+    state.values[op.results[0]] = Pending(_product(state, op, registers))
+
+
+@OPS.implements("sm.wgmma_promote", prepare=_prepare_wgmma)
+def wgmma_promote(state: AgentState, op: DecodedOp) -> None:
+    """The product, summed from zero, is added; nothing is in flight afterwards."""
+    total, domain = state.values[op.operands[2]], state.machine.domain
+    partial = _product(state, op, np.zeros((1, 1), total.dtype))
+    retire(state, 0)
+    state.values[op.results[0]] = domain.add(partial, total, op.data.dtype)
+    state.values[op.results[1]] = True
+
+
+def _product(state: AgentState, op: DecodedOp, registers: Values) -> Values:
+    """registers + A · B, the part of one warpgroup, whose reads stay open."""
     together(state, op)
     plan: _Plan = op.data
     team = state.team.members
@@ -113,22 +132,20 @@ def wgmma(state: AgentState, op: DecodedOp) -> None:
             "a consumer role of as many",
         )
     group = team.index(state.warp)
-    a, b, acc = (state.values[slot] for slot in op.operands)
+    a, b = (state.values[slot] for slot in op.operands[:2])
     left, read_a = _open(state, op, a, plan.rows(group), plan.transposed[0])
     right, read_b = _open(state, op, b, plan.columns(group), plan.transposed[1])
-    if isinstance(acc, Pending):
-        hand_to(state, op, acc)
-    registers = acc.registers if isinstance(acc, Pending) else acc
     rows, columns = hardware.wgmma_accumulator(plan.n)
     atoms_m, atoms_n = plan.atoms
     matrix = np.empty((atoms_m, _M, atoms_n, plan.n), registers.dtype)
-    matrix[:, rows, :, columns] = registers.reshape(len(state.lanes), atoms_n, atoms_m, -1).transpose(0, 3, 2, 1)
+    held = np.broadcast_to(registers, (len(state.lanes), atoms_n * atoms_m * plan.n // 2))
+    matrix[:, rows, :, columns] = held.reshape(len(state.lanes), atoms_n, atoms_m, -1).transpose(0, 3, 2, 1)
     operands = a.type.element.name, b.type.element.name
     flat = matrix.reshape(atoms_m * _M, atoms_n * plan.n)
     result = state.machine.domain.mma(left, right, flat, operands, plan.dtype, plan.k, WGMMA)
     taken = result.reshape(matrix.shape)[:, rows, :, columns]
-    state.values[op.results[0]] = Pending(taken.transpose(0, 3, 2, 1).reshape(len(state.lanes), -1))
     state.mmas.append((read_a, read_b))
+    return taken.transpose(0, 3, 2, 1).reshape(len(state.lanes), -1)
 
 
 def _open(

@@ -111,11 +111,22 @@ def insert(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = result
 
 
+def stacked(values: Sequence[Packed]) -> Packed:
+    """Registers that hold numbers of one type, as a vector of them."""
+    lanes = max(map(len, values))
+    rows = [np.broadcast_to(value.payload, (lanes, *value.payload.shape[1:])) for value in values]
+    return Packed(np.stack(rows, axis=1), values[0].dtype)
+
+
 @OPS.implements("vector.from_elements")
 def from_elements(state: AgentState, op: DecodedOp) -> None:
     type = op.result_types[0]
     assert isinstance(type, Vector)
-    columns = [as_rows(state.values[slot], type.element) for slot in op.operands]
+    values = [state.values[slot] for slot in op.operands]
+    if all(isinstance(value, Packed) for value in values):
+        state.values[op.results[0]] = stacked(values)
+        return
+    columns = [as_rows(value, type.element) for value in values]
     dtype = state.machine.domain.payload if type.element.is_float else type.element.dtype
     result = np.empty((max(map(len, columns)), *type.shape), dtype)
     flat = result.reshape(len(result), -1)

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from lowtide.elements import ELEMENTS
 from lowtide.interpreter.machine import clusters
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.numbers import registers
-from lowtide.interpreter.numbers.packed import Packed
+from lowtide.interpreter.numbers.packed import Packed, narrowed_pair
 from lowtide.interpreter.numbers.registers import Number, number, raw
 from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.floats import NUMBERS_TOGETHER, OfNumbers
@@ -79,7 +80,7 @@ def mapa(state: AgentState, op: Op, address: Any, rank: Any) -> Any:
 
 # cvt ------------------------------------------------------------------------------------------------------------------
 
-_NUMBERS = "u8 s8 u16 s16 u32 s32 u64 s64 f16 bf16 f32 f64 f16x2 bf16x2"
+_NUMBERS = "u8 s8 u16 s16 u32 s32 u64 s64 f16 bf16 f32 f64 f16x2 bf16x2 e4m3x2 e5m2x2"
 # Rounding to an integer, as a function of the domain.
 _TO_INTEGRAL = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
@@ -87,7 +88,7 @@ _TO_INTEGRAL = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil
 @TABLE.values(
     "cvt",
     types=_NUMBERS,
-    words=" ".join(("rn", *_TO_INTEGRAL)),
+    words=" ".join(("rn", "satfinite", *_TO_INTEGRAL)),
     section=f"{_SECTION}: cvt",
     bulk=NUMBERS_TOGETHER,
 )
@@ -104,12 +105,14 @@ def cvt(form: Form) -> Callable[..., Any]:
 
 
 def _two(form: Form, target: str, source: str) -> Callable[..., Any]:
-    """cvt.rn.f16x2.f32 d, a, b: a in the upper half, b in the lower."""
-    domain = form.domain
+    """cvt.rn.f16x2.f32 d, a, b: a in the upper half, b in the lower. With .satfinite, clamped to finite values."""
+    domain, row = form.domain, next(row for row in ELEMENTS.values() if row.ptx == target)
+    if row.bits == 8 and "satfinite" not in form.words:
+        raise form.instruction.error(f"cvt to {target}x2 has .satfinite")
 
     def compute(high: Any, low: Any) -> Packed:
         parts = [np.atleast_1d(number(value, source, domain)) for value in (low, high)]
-        return Packed(domain.round(np.stack(np.broadcast_arrays(*parts), axis=1), target), target)
+        return narrowed_pair(np.stack(np.broadcast_arrays(*parts), axis=1), row, domain)
 
     return compute
 

@@ -14,9 +14,8 @@ After    %full0, %a0, %b0 = sm.consumer_wait %ring[%r, %rp]                    (
          Where sums are promoted, each K step is summed from zero, and added once it is done:
            scf.for %i … iter_args(%c = %zero, %r, %rp) {
              %full, %a, %b = sm.consumer_wait %ring[%r, %rp]
-             %q = sm.wgmma tn %a, %b, %zero;  %partial, %retired = sm.mma_wait 0, %q
-             sm.consumer_release %ring, %full after %retired
-             %c2 = sm.map %partial, %c { %x + %y }; advance }
+             %c2, %retired = sm.wgmma_promote tn %a, %b into %c
+             sm.consumer_release %ring, %full after %retired; advance }
          Layouts nn, nt and tt likewise. Blocks of 64 rows of M go round-robin to the warpgroups: with n warpgroups,
          each takes every n-th block.
 Needs    level atoms, roles; a schedule whose mma is wgmma.
@@ -28,7 +27,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlir import ir
-from mlir.dialects import arith, scf
+from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
@@ -149,28 +148,16 @@ def _promoted(found: _Loop, zero: ir.Value, attribute: sm.TiledMmaAttr) -> tuple
 
     The tensor cores are not idle meanwhile: other consumers multiply.
     """
-    loop, ring, fragment = found.loop, found.wait.ring, zero.type
+    loop, ring = found.loop, found.wait.ring
     new = scf.ForOp(loop.lowerBound, loop.upperBound, loop.step, [zero, *list(loop.initArgs)[1:]])
     with ir.InsertionPoint(new.body):
         total, slot, phase = new.inner_iter_args
         wait = sm.ConsumerWaitOp(ring, slot, phase)
-        issued = sm.WgmmaOp(sm.PendingType.get(fragment), found.mma.layout, *found.operands(wait), zero, attribute)
-        partial = sm.MmaWaitOp(fragment, sm.RetiredType.get(), 0, issued.result)
-        sm.ConsumerReleaseOp(ring, wait.slot, retired=partial.retired)
-        added = _sum(partial.result, total)
+        added = sm.WgmmaPromoteOp(found.mma.layout, *found.operands(wait), total, attribute)
+        sm.ConsumerReleaseOp(ring, wait.slot, retired=added.retired)
         advance = sm.RingAdvanceOp(ring, slot, phase)
-        scf.YieldOp([added, advance.next_index, advance.next_phase])
+        scf.YieldOp([added.result, advance.next_index, advance.next_phase])
     return tuple(new.results)
-
-
-def _sum(partial: ir.Value, total: ir.Value) -> ir.Value:
-    """total + partial, elementwise."""
-    element = total.type.element_type
-    added = sm.MapOp(total.type, [partial, total])
-    block = added.body.blocks.append(element, element)
-    with ir.InsertionPoint(block):
-        tile.YieldOp([arith.AddFOp(block.arguments[1], block.arguments[0]).result])
-    return added.result
 
 
 def _first_reader(loop: scf.ForOp) -> ir.OpView:

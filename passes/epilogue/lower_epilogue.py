@@ -49,6 +49,7 @@ from lowtide.passes.support.kernels import gemm_kernels, schedule_of
 from lowtide.passes.support.problem import buffer_bytes, element_bits
 from lowtide.passes.support.rewriting import before, erase
 from lowtide.passes.support.tensor_map_arguments import TensorMapArguments, launch_of
+from lowtide.passes.support.wgmmas import wgmmas
 from lowtide.targets import Target
 
 # What it reads of the schedule.
@@ -79,7 +80,7 @@ class LowerEpilogue(Pass):
             for store in walk(kernel, tile.StoreOp):
                 if not isinstance(store.value.type, sm.FragmentType):
                     raise Refusal(store, f"stores {store.value.type}, not a fragment; run bind-mma-atoms first")
-                mmas = [*walk(kernel, sm.MmaSyncOp), *walk(kernel, sm.WgmmaOp)]
+                mmas = [*walk(kernel, sm.MmaSyncOp), *wgmmas(kernel)]
                 if not mmas:
                     raise Refusal(
                         store, "has no sm.mma_sync or sm.wgmma in its kernel that says how its fragment is held"

@@ -138,7 +138,7 @@ def _releases(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]
     loads = [load for role in loading for top in ops_in(role.body) for load in walk(top, sm.TmaLoadOp)]
     written = union(multicast_of(load) for load in loads)
     for role in roles:
-        if not role.has(sm.WgmmaOp):
+        if not (role.has(sm.WgmmaOp) or role.has(sm.WgmmaPromoteOp)):
             continue
         for arrive in role.uses(sm.MbarrierArriveOp, barriers):
             if receivers_of(arrive) is not written:
@@ -150,7 +150,8 @@ def _releases(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]
             if arrive.retired is None:
                 yield Refusal(
                     arrive,
-                    "releases a slot that wgmma may still read; write `after` and what the sm.mma_wait for it retires",
+                    "releases a slot that wgmma may still read; write `after` and what the sm.mma_wait for it, or its "
+                    "sm.wgmma_promote, retires",
                 )
 
 

@@ -15,7 +15,7 @@ from lowtide.elements import element_type
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.attributes import enum_attribute, mma_shape
 from lowtide.passes.nvvm.context import Context
-from lowtide.passes.nvvm.values import Fragment, element_of, regroup, vector_type
+from lowtide.passes.nvvm.values import Fragment, element_of, held_type, regroup, vector_type
 from lowtide.passes.support.atoms import tiled_mma_of
 from lowtide.passes.support.rewriting import defining_op
 from lowtide.targets import MmaAtom, TiledMma, coordinates
@@ -220,6 +220,10 @@ def _vectorize(context: Context, body: ir.Block, mapping: dict[ir.Value, ir.Valu
     """Clones a straight-line scalar region on vectors of `width`; returns what it yields."""
     *ops, terminator = body.operations
     for op in ops:
+        if isinstance(op, arith.TruncFOp) and held_type(op.out.type) != op.out.type:
+            wide = mapping[op.in_] if op.in_ in mapping else _outer(context, op.in_, width)
+            mapping[op.out] = _narrow(wide, op.out.type)
+            continue
         results = [vector_type(width, result.type) for result in op.results]
         if isinstance(op, arith.ConstantOp):
             attributes = {"value": ir.DenseElementsAttr.get_splat(results[0], op.value)}
@@ -232,6 +236,21 @@ def _vectorize(context: Context, body: ir.Block, mapping: dict[ir.Value, ir.Valu
         clone = ir.Operation.create(op.operation.name, results=results, operands=operands, attributes=attributes)
         mapping.update(zip(op.results, clone.results, strict=True))
     return mapping[terminator.operands[0]]
+
+
+def _narrow(vector_: ir.Value, element: ir.Type) -> ir.Value:
+    """A vector of f32, an even number of them, as bytes that hold 8-bit floats: two at a time, clamped."""
+    i16, (width,) = ir.IntegerType.get_signless(16), vector_.type.shape
+    modes = {
+        "rnd": enum_attribute(nvvm.FPRoundingMode.RN),
+        "sat": enum_attribute(nvvm.SaturationMode.SATFINITE),
+    }
+    pairs = []
+    for i in range(0, width, 2):
+        low, high = (vector.ExtractOp(vector_, [], [at]).result for at in (i, i + 1))
+        pairs.append(nvvm.ConvertF32x2ToF8x2Op(i16, high, low, element, **modes).dst)
+    packed = vector.FromElementsOp(vector_type(len(pairs), i16), pairs).result
+    return llvm.BitcastOp(vector_type(width, element), packed).result
 
 
 def _outer(context: Context, value: ir.Value, width: int) -> ir.Value:

@@ -100,6 +100,7 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     sm.TmaStoreWaitOp: tma_stores.lower_tma_store_wait,
     sm.FenceProxyAsyncOp: tma_stores.lower_fence_proxy_async,
     sm.WgmmaOp: wgmma.lower_wgmma,
+    sm.WgmmaPromoteOp: wgmma.lower_wgmma_promote,
     sm.MmaWaitOp: wgmma.lower_mma_wait,
     tile.CopyMatrixOp: matrix_copies.lower_copy_matrix,
     tile.StorePartialOp: partial_sums.lower_store_partial,

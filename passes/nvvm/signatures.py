@@ -7,7 +7,7 @@ from mlir.dialects import llvm, memref
 
 from lowtide.dialects import sm, tile
 from lowtide.passes.nvvm.context import Context
-from lowtide.passes.nvvm.values import TENSOR_MAPS_ATTRIBUTE, GlobalExtents, GlobalMatrix
+from lowtide.passes.nvvm.values import TENSOR_MAPS_ATTRIBUTE, GlobalExtents, GlobalMatrix, held_type
 from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import relaunch
 from lowtide.passes.support.problem import is_column_major
@@ -76,8 +76,8 @@ def bind_arguments(context: Context, entry: ir.Block, passed: list[Passed], flat
         extents = tuple(
             next(values) if type_.is_dynamic_dim(dim) else type_.get_dim_size(dim) for dim in range(type_.rank)
         )
-        by_columns = is_column_major(type_)
-        context.values[argument] = GlobalMatrix(pointer, strides, extents, type_.element_type, by_columns)
+        element, by_columns = held_type(type_.element_type), is_column_major(type_)
+        context.values[argument] = GlobalMatrix(pointer, strides, extents, element, by_columns)
 
 
 def pass_parts(launch: tile.LaunchOp, passed: list[Passed]) -> None:

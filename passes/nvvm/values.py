@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from lowtide.dialects import sm
 from lowtide.dialects.tile import OperandKind
+from lowtide.elements import element_of_ir
 from lowtide.passes.support.builder import Builder
+from lowtide.passes.support.problem import HELD_BYTE
 from lowtide.targets.tv import Runs
 
 # On a kernel: the positions of the arguments that are tensor maps.
@@ -115,8 +117,14 @@ class Pending:
 Lowered: TypeAlias = ir.Value | Window | SharedBuffer | Ring | Fragment | GlobalMatrix | GlobalExtents | Pending
 
 
+def held_type(element: ir.Type) -> ir.Type:
+    """What one thread's program has in place of an element: a byte for an 8-bit float, which LLVM lacks."""
+    row = element_of_ir(element)
+    return ir.Type.parse(HELD_BYTE) if row is not None and row.is_stored else element
+
+
 def vector_type(width: int, element: ir.Type) -> ir.VectorType:
-    return ir.VectorType.get([width], element)
+    return ir.VectorType.get([width], held_type(element))
 
 
 def in_value_order(loaded: Sequence[ir.Value], values: NDArray[np.int64], type_: sm.FragmentType) -> Fragment:

@@ -1,9 +1,9 @@
 """Lowering of wgmma to one thread's program."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mlir import ir
-from mlir.dialects import llvm, nvvm, vector
+from mlir.dialects import arith, llvm, nvvm, vector
 
 from lowtide.dialects import sm
 from lowtide.dialects.enums import gemm_layout
@@ -55,7 +55,50 @@ def lower_wgmma(context: Context, op: sm.WgmmaOp) -> None:
     context.values[op.result] = Pending(tuple(registers), fragment)
 
 
-def _blocks(op: sm.WgmmaOp, tiled: TiledMma, fragment: sm.FragmentType) -> int:
+def lower_wgmma_promote(context: Context, op: sm.WgmmaPromoteOp) -> None:
+    """Each block of 64 rows: fence, one wgmma for each k-slice, commit, wait, and an addition to its registers."""
+    tiled, layout = tiled_mma_of(op.mma), gemm_layout(op)
+    total = context.fragment(op.sum)
+    fragment = total.type
+    blocks = _blocks(op, tiled, fragment)
+    m, _, k = tiled.atom.shape_mnk
+    a, b = (_Operand.of(context, op, name, layout) for name in "ab")
+    consumers = tiled.atom_layout[0]
+    own = a.advanced(context, m) if consumers > 1 else a.start
+    a_descriptor, b_descriptor = a.descriptor(context, own), b.descriptor(context, b.start)
+    instruction = _Wgmma(tiled.atom, a.is_transposed, b.is_transposed)
+    zero = llvm.ZeroOp(_registers(fragment, blocks)).res
+    each = len(total.registers) // blocks
+    added: list[ir.Value] = []
+    for block in range(blocks):
+        registers = zero
+        nvvm.WgmmaFenceAlignedOp()
+        for depth in range(0, a.depth, k):
+            slices = a.offset(block * consumers * m, depth), b.offset(0, depth)
+            descriptors = (_moved(context, *one) for one in zip((a_descriptor, b_descriptor), slices, strict=True))
+            registers = instruction.emit(registers, *descriptors, clears=not depth)
+        nvvm.WgmmaGroupSyncAlignedOp()
+        partial = _vectors(sm.PtxWgmmaWaitOp(0, registers).result, total.width, fragment.element_type)
+        sums = total.registers[block * each : (block + 1) * each]
+        added += [arith.addf(x, y) for x, y in zip(sums, partial, strict=True)]
+    context.values[op.retired] = context.tid  # a proof, not a value: nothing reads it
+    context.values[op.result] = replace(total, registers=tuple(added))
+
+
+def _registers(fragment: sm.FragmentType, blocks: int) -> ir.Type:
+    """The registers that wgmma takes for the accumulators of a block of 64 rows."""
+    _, values = extents(tv_of(fragment.tv))
+    return llvm.StructType.get_literal([fragment.element_type] * (values // blocks))
+
+
+def _vectors(struct: ir.Value, width: int, element: ir.Type) -> list[ir.Value]:
+    """The registers of a struct as vectors."""
+    parts = [llvm.ExtractValueOp(element, struct, [i]).result for i in range(len(struct.type.body))]
+    groups = (parts[i : i + width] for i in range(0, len(parts), width))
+    return [vector.FromElementsOp(vector_type(width, element), group).result for group in groups]
+
+
+def _blocks(op: sm.WgmmaOp | sm.WgmmaPromoteOp, tiled: TiledMma, fragment: sm.FragmentType) -> int:
     """The number of wgmmas along M per warpgroup and k-slice."""
     m, n, _ = tiled.atom.shape_mnk
     rows, columns = fragment.shape
@@ -76,7 +119,7 @@ class _Operand:
     is_transposed: bool
 
     @classmethod
-    def of(cls, context: Context, op: sm.WgmmaOp, name: str, layout: GemmLayout) -> "_Operand":
+    def of(cls, context: Context, op: sm.WgmmaOp | sm.WgmmaPromoteOp, name: str, layout: GemmLayout) -> "_Operand":
         buffer = context.buffer(op.a if name == "a" else op.b)
         try:
             panels = Panels.of(buffer.type)
@@ -146,9 +189,7 @@ def _accumulators(context: Context, op: sm.WgmmaOp, fragment: sm.FragmentType, b
         or ir.FloatAttr(splat.opview.value).value
     ):
         raise Refusal(op, "starts from an accumulator that is neither pending nor sm.splat 0.0")
-    _, values = extents(tv_of(fragment.tv))
-    type_ = llvm.StructType.get_literal([fragment.element_type] * (values // blocks))
-    return tuple(llvm.ZeroOp(type_).res for _ in range(blocks))
+    return tuple(llvm.ZeroOp(_registers(fragment, blocks)).res for _ in range(blocks))
 
 
 class _Wgmma:
@@ -195,11 +236,6 @@ def lower_mma_wait(context: Context, op: sm.MmaWaitOp) -> None:
         return
     # Each struct goes through its own wait; after the first wait nothing is in flight.
     structs = [sm.PtxWgmmaWaitOp(0, struct).result for struct in pending.registers]
-    element, (_, values) = pending.type.element_type, extents(tv_of(pending.type.tv))
-    each, width = values // len(structs), 4
-    registers = []
-    for struct in structs:
-        parts = [llvm.ExtractValueOp(element, struct, [i]).result for i in range(each)]
-        for i in range(0, each, width):
-            registers.append(vector.FromElementsOp(vector_type(width, element), parts[i : i + width]).result)
+    width = 4
+    registers = [part for struct in structs for part in _vectors(struct, width, pending.type.element_type)]
     context.values[op.result] = Fragment(tuple(registers), width, pending.type)

@@ -15,6 +15,7 @@ from lowtide.dialects.tile import (
     WavesKind,
 )
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
 from lowtide.passes.schedules.epilogue_rules import STORE_HINTS, stores_whole_rows
 from lowtide.passes.support.atoms import TMA_RANKS
 from lowtide.passes.support.problem import Problem
@@ -70,6 +71,7 @@ def may_store_by_tma(schedule: Schedule, problem: Problem) -> bool:
     whole = stores_whole_rows(problem) or (problem.n is None and asks_for_tma_stores(schedule))
     whole = whole or _packs_short_rows(schedule, problem)
     by_threads = reads_rows or schedule.epilogue.store is not None or problem.d_is_column_major
+    by_threads = by_threads or element_type(problem.d).is_stored
     return not by_threads and schedule.epilogue.cache in (None, *STORE_HINTS[StorePath.tma]) and whole
 
 

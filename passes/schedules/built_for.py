@@ -55,6 +55,7 @@ from lowtide.passes.support.clusters import OPERANDS, sharing
 from lowtide.passes.support.kernels import cluster_shape
 from lowtide.passes.support.problem import Problem
 from lowtide.passes.support.rewriting import defining_op
+from lowtide.passes.support.wgmmas import wgmmas
 from lowtide.targets.atoms import Operand, copy_atom
 
 AGAIN = "lower again from level problem with it"
@@ -143,7 +144,7 @@ def _prologue(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
 
 def _mma(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
     scheduled = tiled_mma_attr(tiled_mma(schedule, problem))
-    for mma in (*walk(kernel, sm.MmaSyncOp), *walk(kernel, sm.WgmmaOp)):
+    for mma in (*walk(kernel, sm.MmaSyncOp), *wgmmas(kernel)):
         if mma.mma != scheduled:
             yield refusal(mma, f"multiplies by {mma.mma}", str(scheduled), AGAIN)
 
@@ -166,8 +167,8 @@ def _promotion(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
     """Whether each K step is summed from zero: by the ops that multiply in the loop over K."""
     products = walk(kernel, tile.MmaOp)
     found = [bool(walk(kernel, tile.PromoteOp))] * len(products)
-    issued = [op for op in walk(kernel, sm.WgmmaOp) if isinstance(op.operation.parent.opview, scf.ForOp)]
-    found += [not isinstance(op.acc.type, sm.PendingType) for op in issued]
+    issued = wgmmas(kernel)
+    found += [isinstance(op, sm.WgmmaPromoteOp) for op in issued]
     for op, promotes in zip([*products, *issued], found, strict=True):
         if promotes != schedule.promotes:
             built = "sums each K step from zero" if promotes else "goes on with the sum of the K step before"

@@ -31,6 +31,7 @@ _ROWS_VALUES = 32
 _FUNCTION_VALUES = 64
 
 _WIDEST_BITS = 128  # of a store of one thread
+_READ_OR_MADE = "full operands are read, or 8-bit floats are made,"
 _MOST_BUFFERS = 4
 _FEWEST_STAGES = 3  # with fewer, the wait for L2 is visible
 _STAGES_OF_ONE_WAVE = 4  # measured on an H200: 1.5 % at 2048³
@@ -54,8 +55,8 @@ def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
     by_threads = StorePath.direct if problem.d_is_column_major else by_threads
     schedule = schedule.filled({"epilogue.path": StorePath.tma if by_tma else by_threads})
     # Operands read for each element want whole rows; without them, converting first halves the traffic.
-    has_partial_sums = warps_along_k(schedule) > 1
-    rows = schedule.epilogue.path is StorePath.smem and (OperandKind.full in problem.kinds or has_partial_sums)
+    wants_rows = OperandKind.full in problem.kinds or warps_along_k(schedule) > 1 or element_type(problem.d).is_stored
+    rows = schedule.epilogue.path is StorePath.smem and wants_rows
     return schedule.filled({"epilogue.math": EpilogueMath.rows if rows else EpilogueMath.registers})
 
 
@@ -186,7 +187,7 @@ def reasons(schedule: Schedule, problem: Problem) -> Mapping[str, str]:
 def _reasons(schedule: Schedule) -> dict[str, str]:
     """Of a D by rows."""
     in_rows = schedule.epilogue.math is EpilogueMath.rows
-    in_rows_for = "sums of the warps along K meet" if warps_along_k(schedule) > 1 else "a full operand is read"
+    in_rows_for = "sums of the warps along K meet" if warps_along_k(schedule) > 1 else _READ_OR_MADE
     math = f"{in_rows_for} in whole rows" if in_rows else "converting before shared memory halves its traffic"
     if not schedule.consumers:
         is_direct = schedule.epilogue.path is StorePath.direct

@@ -45,9 +45,24 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
     elif buffers is not None and buffers > 1 and path not in (None, StorePath.tma):
         yield f"epilogue.buffers = {buffers} are those of epilogue.path = tma, not {path}; take 1"
     yield from _store(schedule, problem)
+    yield from _only_stored(schedule, problem, target)
     if cache is not None and path is not None and cache not in STORE_HINTS[path]:
         taken = ", ".join(map(str, STORE_HINTS[path]))
         yield f"epilogue.cache = {cache} with epilogue.path = {path}, whose stores take {taken}"
+
+
+def _only_stored(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """A D whose elements threads do not hold is stored where it is converted."""
+    row, path, math = element_type(problem.d), schedule.epilogue.path, schedule.epilogue.math
+    if not row.is_stored:
+        return
+    if target.compute_capability < row.stored_from:
+        first = "sm_{}{}".format(*row.stored_from)
+        yield f"D of {row}: {target.name} has no conversion to it, {first} is the first; take it, or another D"
+    if path not in (None, StorePath.smem) or math not in (None, EpilogueMath.rows):
+        yield f"D of {row} is converted in rows; take epilogue.path = smem with epilogue.math = rows"
+    if schedule.epilogue.cache not in (None, CacheHint.normal):
+        yield f"epilogue.cache = {schedule.epilogue.cache} with D of {row}, whose stores take normal"
 
 
 def _store(schedule: Schedule, problem: Problem) -> Iterator[str]:

@@ -165,9 +165,10 @@ def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) ->
             f"they exceed the {entry} with which each of {threads_of(schedule)} threads enters: take N ≤ "
             f"{most} in grid.tile and atom"
         )
-    held = blocks * n // 2 * (2 if schedule.promotes else 1)
+    sets = blocks + 1 if schedule.promotes else blocks  # beside them, sums of a K step for one block at a time
+    held = sets * n // 2
     if held + _BESIDE_ACCUMULATORS > has:
-        most = widest_of(2 * blocks if schedule.promotes else blocks, has, step)
+        most = widest_of(sets, has, step)
         smaller = f"grid.tile = [{m}, {most}]" if most >= 8 else f"fewer rows than {m} in grid.tile"
         with_it = f"; atom = wgmma.m64n{most}k{wgmma_k(problem.a)} goes with that tile" if most >= 8 else ""
         holders = f"{consumers} consumer warpgroup{'s' if consumers > 1 else ''}"

@@ -23,6 +23,9 @@ _K_IS_LAST = {
 }
 
 
+# What one thread's program has in place of an 8-bit float, which LLVM lacks.
+HELD_BYTE = "i8"
+
 # The layout of Dᵀ = Bᵀ · Aᵀ, by that of D = A · B: B, as it lies, is its A.
 _SWAPPED = {
     GemmLayout.tn: GemmLayout.tn,
@@ -80,6 +83,8 @@ def _k_is_last(layout: GemmLayout) -> tuple[bool, bool]:
 
 def element_bits(element: ir.Type) -> int:
     """Bits of an element. Raises ScheduleError for an unsupported type."""
+    if str(element) == HELD_BYTE:
+        return 8
     row = element_of_ir(element)
     if row is None or not row.in_kernels:
         known = ", ".join(row.name for row in ELEMENTS.values() if row.in_kernels)

@@ -43,6 +43,11 @@ class ElementType:
     in_registers: bool = False
     """Whether threads hold it in registers: epilogues convert it to `computes_in` and back, and threads copy it. Others
     go by TMA and wgmma alone."""
+    is_stored: bool = False
+    """Whether epilogues convert to it, so that D may be of it, although threads do not hold it: it is stored as it is
+    made, clamped to its finite values."""
+    stored_from: tuple[int, int] = (8, 0)
+    """The least compute capability that converts to it (PTX ISA, "cvt", "Target ISA Notes")."""
     computes_in: str = "f32"
     """The type that epilogues compute in; accumulator, operands and D of one kernel agree on it."""
     ir: str
@@ -223,6 +228,8 @@ _ROWS: dict[str, ElementType] = {
             has_infinity=False,
             sum_precision=FP8_SUM_PRECISION,
             in_kernels=True,
+            is_stored=True,
+            stored_from=(9, 0),
             ir="f8E4M3FN",
             ptx="e4m3",
             library="float8_e4m3fn",
@@ -239,6 +246,8 @@ _ROWS: dict[str, ElementType] = {
             min_exponent=-14,
             sum_precision=FP8_SUM_PRECISION,
             in_kernels=True,
+            is_stored=True,
+            stored_from=(9, 0),
             ir="f8E5M2",
             ptx="e5m2",
             library="float8_e5m2",
@@ -323,3 +332,9 @@ def promotes(operands: str) -> bool:
 def kernel_types(computes_in: str | None = None) -> tuple[str, ...]:
     """The names of the types that epilogues convert, load and store; of those that compute in one type, where given."""
     return tuple(row.name for row in ELEMENTS.values() if row.in_registers and computes_in in (None, row.computes_in))
+
+
+def stored_types(computes_in: str | None = None) -> tuple[str, ...]:
+    """The names of the types that D may have; of those that compute in one type, where given."""
+    rows = (row for row in ELEMENTS.values() if row.in_registers or row.is_stored)
+    return tuple(row.name for row in rows if computes_in in (None, row.computes_in))

@@ -20,6 +20,7 @@ def scaled(acc, row: lt.PerRow["f32"], column: lt.PerColumn["f32"], whole: lt.Sc
 
 SPECS = {
     "promoted": spec(dtype="e4m3", b="e5m2", d="bf16", epilogue=scaled),
+    "stored": spec(dtype="e4m3", d="e4m3", epilogue=scaled),
     "fast": spec(dtype="e5m2", b="e4m3", d="f32", acc="fast", epilogue=scaled),
 }
 
@@ -74,12 +75,12 @@ FAULTS = (
     ),
     Fault(
         "a sum that is not added",
-        "atoms",
-        r"arith\.addf (%\S+), %\S+ : f32",
-        r"arith.addf \g<1>, \g<1> : f32",
+        "nvvm",
+        r"arith\.addf (%\S+), %\S+ : vec",
+        r"arith.addf \g<1>, \g<1> : vec",
         WRONG_NUMBERS,
     ),
-    Fault("e5m2 read as e4m3", "nvvm", r"e5m2", "e4m3", "another type|f8E5M2"),
+    Fault("e5m2 read as e4m3", "nvvm", r"<e5m2>", "<e4m3>", "another type|f8E5M2"),
 )
 
 
@@ -94,3 +95,40 @@ def test_a_planted_fault_shows(fault):
             interpret(text, inputs)
     else:
         assert not lt.compare(problem, interpret(text, inputs), *lt.reference_with_bound(problem, **inputs)).ok
+
+
+CLAMPED = spec(dtype="bf16", d="e4m3")
+
+
+@pytest.fixture(scope="module")
+def clamped():
+    inputs = lt.random_inputs(CLAMPED, 33, 45, 40, np.random.default_rng(2))
+    inputs = {name: (value.astype(np.float32) * 8).astype(value.dtype) for name, value in inputs.items()}
+    return lt.compile_gemm(CLAMPED, target="sm_90", schedule="grid.tile = [32, 32], atoms = [1, 1, 1]"), inputs
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_d_is_clamped_to_the_finite_values_of_its_type(clamped, level):
+    kernel, inputs = clamped
+    d = kernel.interpret(**inputs, level=level)
+    found = lt.compare(CLAMPED, d, *lt.reference_with_bound(CLAMPED, **inputs))
+    assert found.ok, found.message
+    assert np.abs(d.astype(np.float64)).max() == 448.0
+
+
+STORE_FAULTS = (
+    Fault("halves of a pair exchanged", "nvvm", r"f8x2 (%\S+), (%\S+) ", r"f8x2 \g<2>, \g<1> ", WRONG_NUMBERS),
+    Fault("no clamp", "epilogue", r"arith\.minimumf (%\S+), %\S+", r"arith.minimumf \g<1>, \g<1>", WRONG_NUMBERS),
+)
+
+
+@pytest.mark.parametrize("fault", STORE_FAULTS, ids=[fault.name for fault in STORE_FAULTS])
+def test_a_fault_planted_in_what_is_stored_gives_wrong_numbers(clamped, fault):
+    kernel, inputs = clamped
+    d = interpret(fault.plant(kernel.levels[fault.level]), inputs)
+    assert not lt.compare(CLAMPED, d, *lt.reference_with_bound(CLAMPED, **inputs)).ok
+
+
+def test_targets_without_the_conversion_are_named():
+    with pytest.raises(lt.Error, match="D of e4m3: sm_80 has no conversion to it, sm_90 is the first"):
+        lt.compile_gemm(CLAMPED, target="sm_80")

@@ -354,6 +354,20 @@ tile.kernel @k(%as: !a, %bs: memref<16x64xbf16, #gpu.address_space<workgroup>>, 
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
 tile.kernel @k(%as: !a, %bs: memref<8x64xf32, #gpu.address_space<workgroup>>, %c: !acc) {
+  // expected-error @below {{'sm.wgmma_promote' op elements of A and B must have as many bits}}
+  %sum, %done = sm.wgmma_promote tn %as, %bs into %c by #mma : !a, memref<8x64xf32, #gpu.address_space<workgroup>>, !acc
+  tile.return
+}
+
+// -----
+
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<64x64xbf16, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+!pending = !sm.pending<!acc>
+tile.kernel @k(%as: !a, %bs: memref<8x64xf32, #gpu.address_space<workgroup>>, %c: !acc) {
   // expected-error @below {{'sm.wgmma' op elements of A and B must have as many bits}}
   %p = sm.wgmma tn %as, %bs, %c by #mma : !a, memref<8x64xf32, #gpu.address_space<workgroup>>, !acc -> !pending
   tile.return

@@ -5,13 +5,8 @@
 // CHECK:       %[[ZERO:.+]] = sm.splat 0.000000e+00 : !sm.fragment<64x8xf32, #[[TV:.+]]>
 // CHECK:       %[[SUM:.+]]:3 = scf.for %{{.+}} = %c0 to %{{.+}} step %c1 iter_args(%[[C:.+]] = %[[ZERO]], %[[R:.+]] = %c0, %[[RP:.+]] = %c0)
 // CHECK-NEXT:    %[[S:.+]], %[[A:.+]], %[[B:.+]] = sm.consumer_wait %[[RING:.+]][%[[R]], %[[RP]]] : !ring
-// CHECK-NEXT:    %[[Q:.+]] = sm.wgmma tn %[[A]], %[[B]], %[[ZERO]] by
-// CHECK-NEXT:    %[[P:.+]], %[[DONE:.+]] = sm.mma_wait 0, %[[Q]]
+// CHECK-NEXT:    %[[NEXT:.+]], %[[DONE:.+]] = sm.wgmma_promote tn %[[A]], %[[B]] into %[[C]] by
 // CHECK-NEXT:    sm.consumer_release %[[RING]], %[[S]] after %[[DONE]]
-// CHECK-NEXT:    %[[NEXT:.+]] = sm.map %[[P]], %[[C]]
-// CHECK-NEXT:    ^bb0(%[[X:.+]]: f32, %[[Y:.+]]: f32):
-// CHECK-NEXT:      %[[Z:.+]] = arith.addf %[[Y]], %[[X]] : f32
-// CHECK-NEXT:      tile.yield %[[Z]] : f32
 // CHECK:         %[[R2:.+]], %[[RP2:.+]] = sm.ring_advance
 // CHECK-NEXT:    scf.yield %[[NEXT]], %[[R2]], %[[RP2]]
 // CHECK:       tile.store %[[SUM]]#0

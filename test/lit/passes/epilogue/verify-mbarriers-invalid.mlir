@@ -292,7 +292,7 @@ tile.kernel @kernel(%x: !map, %a: !a, %b: !b) {
       %zero = sm.splat 0.0 : !acc
       %p = sm.wgmma tn %a, %b, %zero by #mma : !a, !b, !acc -> !pending
       %c, %retired = sm.mma_wait 0, %p : !pending -> !acc
-      // expected-error @below {{verify-mbarriers: releases a slot that wgmma may still read; write `after` and what the sm.mma_wait for it retires}}
+      // expected-error @below {{verify-mbarriers: releases a slot that wgmma may still read; write `after` and what the sm.mma_wait for it, or its sm.wgmma_promote, retires}}
       sm.mbarrier_arrive %empty[%c0] : !sm.mbarriers<2>
     }
   }

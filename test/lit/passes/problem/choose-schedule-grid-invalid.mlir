@@ -18,14 +18,14 @@ func.func @cta(%a: !mat, %b: !mat, %d: !mat) {
 
 // Elements that nothing here computes with.
 !mat = memref<?x?xf16, strided<[?, 1]>>
-!wide = memref<?x?xf8E4M3FN, strided<[?, 1]>>
+!wide = memref<?x?xf8E4M3, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @element(%a: !mat, %b: !mat, %d: !wide) {
-  // expected-error @below {{choose-schedule: D of e4m3: elements are one of f16, bf16, f32, f64}}
+  // expected-error @below {{choose-schedule: D of f8E4M3: elements are one of f16, bf16, f32, f64, e4m3, e5m2}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<>) {
   ^bb0(%x: f32):
-    %y = arith.truncf %x : f32 to f8E4M3FN
-    tile.yield %y : f8E4M3FN
+    %y = arith.truncf %x : f32 to f8E4M3
+    tile.yield %y : f8E4M3
   } : !mat, !mat, !wide
   return
 }
