@@ -303,6 +303,21 @@ _SM90A_BY_COLUMNS = {
     )
 }
 
+_FP8 = Schedule().with_(
+    k=128, roles="cooperative(2)", scheduler="persistent", launch="programmatic", order="grouped(16)"
+)
+_SM90A_FP8_STEPS = {
+    "sm90-fp8": (
+        "wgmma m64n192k32 of 8-bit floats, whose sums of 128 products are added in registers unless sums may be fast",
+        _FP8.with_(grid_tile=(128, 192)),
+    ),
+    "sm90-fp8-tall": (
+        "tiles of 256 rows: two blocks of 64 for each consumer, whose sums are added one block after the other",
+        _FP8.with_(grid_tile=(256, 128), order="grouped(8)"),
+    ),
+    "sm90-fp8-best": ("everything chosen for the shape", Schedule()),
+}
+
 LADDERS: Mapping[str, Preset] = MappingProxyType(
     {
         **_on("sm_80", _SIMT_STEPS, ("f32",)),
@@ -310,6 +325,7 @@ LADDERS: Mapping[str, Preset] = MappingProxyType(
         **_on("sm_80", _SM80_F64_STEPS, ("f64",)),
         **_on("sm_90a", _SM90A_STEPS),
         **_on("sm_90a", _SM90A_F64_STEPS, ("f64",)),
+        **_on("sm_90a", _SM90A_FP8_STEPS, ("e4m3", "e5m2")),
         **_on("sm_80", _SM80_BATCH, problem=_BATCH),
         **_on("sm_80", _SM80_BY_COLUMNS, problem=_BY_COLUMNS),
         **_on("sm_90a", _SM90A_BATCH, problem=_BATCH),

@@ -19,6 +19,7 @@ from lowtide.targets import get
 
 PROBLEM = Problem(4096, 4096, 4096, "bf16", "bf16", "f32", "bf16", GemmLayout.tn)
 SIMT = replace(PROBLEM, a="f32", b="f32", d="f32")
+FP8 = replace(PROBLEM, a="e4m3", b="e5m2")
 SPEC = lt.GemmSpec(m=256, n=256, k=256, a="bf16", b="bf16", d="bf16")
 
 
@@ -28,7 +29,7 @@ def test_every_preset_is_a_legal_schedule_of_the_target_that_it_names(name: str)
     assert schedule.target in ("sm_80", "sm_90a")
     form = LADDERS[name].problem
     own = replace(PROBLEM, is_batched="batch" in form, d_is_column_major="d_order" in form)
-    for problem in (own, SIMT):
+    for problem in (own, SIMT, FP8):
         if problem.a in LADDERS[name].dtypes:
             chosen = choose(problem, get(schedule.target), schedule).schedule
             assert (chosen.mainloop.stages is None) == chosen.is_direct
