@@ -1,6 +1,7 @@
 """Registers exchanged between the lanes of a warp, and bytes within one (PTX ISA, "shfl.sync", "prmt", "vote.sync").
 
-Those of Lowtide read their own lane alone (`sm.ptx_keep_pair`); kernels of other compilers use the rest.
+Those of Lowtide read their own lane alone (`sm.ptx_keep_pair`), and take bytes out of registers of four by `prmt`;
+kernels of other compilers use the rest.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,9 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import by_lane, uniform, whole_warp
 from lowtide.interpreter.numbers import registers
+from lowtide.interpreter.numbers.cells import ELEMENT_BYTES
 from lowtide.interpreter.numbers.domains import Domain
+from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import canonical, raw, unsigned
 from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.table import Form, Table
@@ -75,6 +78,8 @@ def prmt(form: Form) -> Callable[..., Any]:
     def compute(x: Any, y: Any, selector: Any) -> Any:
         if not isinstance(selector, np.ndarray) and not (registers.is_raw(x) and registers.is_raw(y)):
             found = _halves(x, y, int(selector), domain)
+            if found is None:
+                found = _bytes(x, y, int(selector), domain)
             if found is not None:
                 return found
         bits = [unsigned(raw(value, 32, domain), 32) for value in (x, y)]
@@ -89,6 +94,20 @@ def prmt(form: Form) -> Callable[..., Any]:
         return words if words.ndim else int(words)
 
     return compute
+
+
+def _bytes(x: Any, y: Any, selector: int, domain: Domain) -> Any:
+    """The result where registers hold numbers of 8 bits, or zeros, and none is chosen for its sign; else None."""
+    types = registers.types_of(x) | registers.types_of(y)
+    chosen = [selector >> 4 * byte & 15 for byte in range(4)]
+    if len(types) != 1 or max(chosen) > 7:
+        return None
+    (dtype,) = types
+    if ELEMENT_BYTES[dtype] != 1 or any(registers.is_raw(value) and np.any(value) for value in (x, y)):
+        return None
+    rows = [registers.numbers_of(value, 32, dtype, domain) for value in (x, y)]
+    both = np.concatenate(np.broadcast_arrays(*rows), axis=1)
+    return Packed(both[:, chosen], dtype)
 
 
 def _halves(x: Any, y: Any, selector: int, domain: Domain) -> Any:

@@ -40,6 +40,16 @@ TILES = [
 ]
 
 
+@pytest.mark.parametrize("size", [(8192, 8192, 8192), (4096, 4096, 4096), (8192, 8192, 1024), (2048, 4096, 7168)])
+def test_promoted_sums_are_shared_by_consumers_with_one_block_of_rows_each(size: Size) -> None:
+    bytes_ = replace(problem(*size), a="e4m3", b="e4m3")
+    schedule = chosen(bytes_)
+    assert schedule.promotes and schedule.turns == 1 and schedule.sharing >= 2
+    assert schedule.tile_mnk[0] == 64 * schedule.sharing and schedule.tile_mnk[2] == 128
+    fast = chosen(replace(bytes_, is_fast=True))
+    assert not fast.promotes and fast.tile_mnk[2] == 128
+
+
 @pytest.mark.parametrize(
     "size", [(8192, 8192, 512), (8192, 8192, 2048), (4096, 24576, 1536), (3072, 3072, 3072), (16384, 4096, 768)]
 )
