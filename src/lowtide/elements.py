@@ -128,8 +128,8 @@ def _integer(
     )
 
 
-# Hopper's tensor cores add products of 8-bit floats with a significand of about 14 bits (DeepSeek-V3 Technical Report,
-# "Increasing accumulation precision"); those of 16-bit floats keep what f32 has.
+# wgmma of 8-bit floats cuts terms 13 bits below the largest, and sums to 14 bits (docs/interpreter.md, "Sums in tensor
+# cores", found by probing an H200); of 16-bit floats it keeps what f32 has.
 FP8_SUM_PRECISION = 14
 # K of a partial sum that is added in the accumulators' own precision: at most this, and at least one mma's.
 LONGEST_PARTIAL_SUM, SHORTEST_PARTIAL_SUM = 128, 32
