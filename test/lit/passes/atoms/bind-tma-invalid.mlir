@@ -374,8 +374,8 @@ tile.kernel @kernel(%a: !mat, %n: index) attributes {schedule = #tile.schedule<m
 // -----
 
 // Elements that nothing computes with have no bytes to expect.
-!mat = memref<?x?xi8, strided<[?, 1]>>
-!a = memref<64x64xi8, #tile.layout<(64,64):(64,1)>, #gpu.address_space<workgroup>>
+!mat = memref<?x?xi16, strided<[?, 1]>>
+!a = memref<64x64xi16, #tile.layout<(64,64):(64,1)>, #gpu.address_space<workgroup>>
 !ring = !sm.ring<2 x [!a, !a]>
 module attributes {tile.target = "sm_90a"} {
 func.func @host(%a: !mat, %n: index) {
@@ -387,7 +387,7 @@ tile.kernel @kernel(%a: !mat, %n: index) attributes {schedule = #tile.schedule<m
   %ring = sm.ring : !ring
   sm.roles {
     producer warps(4) {
-      // expected-error @below {{bind-tma: elements of i8: they are one of f16, bf16, f32}}
+      // expected-error @below {{bind-tma: elements of i16: they are one of f16, bf16, f32}}
       %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
       sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
     }
