@@ -162,7 +162,8 @@ def _placed(host: Host, arguments: list[Argument], offsets: Mapping[str, int]) -
         if position == D_POSITION and shared is not None:
             placed.append(None)
         elif isinstance(argument.type, MemRef):
-            filled, offset = position != D_POSITION, offsets.get(argument.name, 0)
+            filled = position != D_POSITION
+            offset = 0 if argument.is_stand_in else offsets.get(argument.name, 0)
             placed.append(matrix_of(host.memory, host.domain, argument, filled, offset))
         else:
             assert isinstance(argument.type, Scalar)

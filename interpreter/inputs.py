@@ -37,12 +37,16 @@ _EXCHANGED: Mapping[str, str] = MappingProxyType({"m": "n", "n": "m"})  # letter
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of the host function, and whether its first dimension is that of a batch."""
+    """An argument of the host function, and whether its first dimension is that of a batch.
+
+    `is_stand_in`: zeros of a small K in place of a matrix of K = 0; they are aligned, as in a launch.
+    """
 
     name: str
     value: Array | float | int
     type: Type
     is_batch: bool
+    is_stand_in: bool = False
 
 
 def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Domain) -> list[Argument]:
@@ -75,7 +79,13 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
     if extents.get("k") == 0:
         values = [_without_k(*each) for each in zip(values, types, dims, strict=True)]
     return [
-        Argument(name, value, type, _BATCH in letters or (not dims and np.ndim(value) == 3))
+        Argument(
+            name,
+            value,
+            type,
+            _BATCH in letters or (not dims and np.ndim(value) == 3),
+            extents.get("k") == 0 and "k" in letters,
+        )
         for name, value, type, letters in zip(names, values, types, allowed, strict=True)
     ]
 

@@ -25,6 +25,7 @@ from lowtide.compiler.driver import AFTER_ATTRIBUTE, Progress, lower
 from lowtide.compiler.native import choose, resolve
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.dialects.levels import Level, check_level, level_of, target_of
 from lowtide.errors import IRError, SpecError
 from lowtide.interpreter import MAX_STEPS, Loaded
@@ -93,6 +94,8 @@ def interpret(
                 given = {"dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout, "epilogue": epilogue}
                 options.refuse_beside_file(file, **given, d_order=d_order, schedule=schedule)
                 given_level = _read(file, target, level, context, on_pass(update))
+                if against is None and given_level.level != _level_in(file, context):
+                    against = file if spec_of(parse_file(file, context)).whole else None  # what was lowered from it
                 reference = expected_problem(file, given_level.module, against)
         lies = options.lies(reference.spec, batch, rows_between, shared)
         asked = alignments_in(given_level.module)
@@ -105,6 +108,11 @@ def interpret(
     line("seed", str(seed))
     if not verdict.ok:
         raise typer.Exit(1)
+
+
+def _level_in(file: Path, context: ir.Context) -> str:
+    """The level of a file."""
+    return str(Level.PTX) if file.suffix == SUFFIX else str(level_of(parse_file(file, context)))
 
 
 def _read(file: Path, target: str | None, level: str | None, context: ir.Context, progress: Progress) -> Runnable:

@@ -28,6 +28,7 @@ _OPERANDS: tuple[Operand, ...] = ("a", "b")
 
 def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Copies that the threads can share, and whose tiles the multiply can read."""
+    yield from _realigned(schedule, problem)
     by_tma = [schedule.mainloop.operand(name).copy in TMA_RANKS for name in _OPERANDS]
     for name in _OPERANDS if any(by_tma) else ():
         if keeps_transposed(name, schedule):
@@ -59,6 +60,15 @@ def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
             operand_access(mma, name, (rows, mma.tile_mnk[2]), along_rows)
         except ScheduleError as error:  # names the operand itself
             yield str(error)
+
+
+def _realigned(schedule: Schedule, problem: Problem) -> Iterator[str]:
+    """What is shifted into place is more than one element."""
+    for name in _OPERANDS:
+        copy, row = str(schedule.mainloop.operand(name).copy), element_type(problem.operand(name))
+        atom = targets.copy_atom(copy) if copy in targets.COPY_ATOMS else None
+        if atom is not None and atom.realigns and atom.bytes_per_thread <= row.bytes:
+            yield f"{name}.copy = {copy}: an element of {row} lies aligned wherever it lies; take staged.{row.bytes}"
 
 
 def packing(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

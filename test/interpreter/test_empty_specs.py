@@ -5,6 +5,7 @@ import pytest
 
 import lowtide as lt
 from lowtide.errors import InterpreterError
+from lowtide.interpreter import interpret
 
 
 def shifted(acc, c: lt.Full, bias: lt.PerRow):
@@ -32,6 +33,16 @@ def test_a_kernel_for_k_of_0_gives_the_epilogue_of_0_at_every_level(target, sche
     for level in kernel.levels:
         d = kernel.interpret(**operands, level=level)
         np.testing.assert_array_equal(d, operands["c"] + operands["bias"][:, None])
+
+
+def test_zeros_in_place_of_unaligned_matrices_without_k_are_aligned():
+    """So what is packed elsewhere is not packed for K = 0. `lowtide fuzz` found it."""
+    kernel = lt.compile_gemm(spec_of(40, 24, 0), "sm_80", "a.pack = rows, b.pack = rows, grid.tile = [32, 32]")
+    operands = given(40, 24, 0, "tn")
+    d = np.zeros((40, 24), np.float16)
+    inputs = {"a": operands["a"], "b": operands["b"], "d": d, "c": operands["c"], "bias": operands["bias"]}
+    found = interpret(kernel.levels["nvvm"], inputs, offsets={"a": 2, "b": 8})
+    np.testing.assert_array_equal(found, operands["c"] + operands["bias"][:, None])
 
 
 @pytest.mark.parametrize("extents", [(0, 24, 16), (40, 0, 16), (0, 0, 0)])

@@ -36,6 +36,16 @@ def test_interpret_lowers_a_file_to_the_level_asked_for(dump: Path) -> None:
     assert "past level problem already" in refused("interpret", str(level_file(dump, "cta")), "--level", "problem")
 
 
+def test_interpret_knows_the_epilogue_of_the_file_that_it_lowers(tmp_path: Path) -> None:
+    """Outside of a dump folder, where no other file says it."""
+    file = tmp_path / "problem.mlir"
+    file.write_text(accepted("compile", *SMALL, "--epilogue", "bias-relu", "--emit", "problem"), encoding="utf-8")
+    output = accepted("interpret", str(file), "--level", "nvvm", "--domain", "exact")
+    assert reported(output, "result") == "ok: all 3500 elements are equal"
+    output = accepted("interpret", str(file), "--level", "nvvm")
+    assert reported(output, "against") == f"float64, with the epilogue in {file}"
+
+
 def test_interpret_makes_the_level_of_a_problem() -> None:
     output = accepted("interpret", *SMALL, "--level", "cta", "--epilogue", "residual")
     assert reported(output, "against") == "float64"

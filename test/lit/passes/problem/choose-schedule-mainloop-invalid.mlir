@@ -802,3 +802,19 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !out) {
   return
 }
 }
+
+// -----
+
+// What is shifted into place is more than one element.
+!mat = memref<?x4096xf32, strided<[?, 1]>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !out) {
+  // expected-error @below {{choose-schedule: no schedule fits: a.copy = realigned.4: an element of f32 lies aligned wherever it lies; take staged.4}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <a = <copy = realigned.4>>>) {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !mat, !mat, !out
+  return
+}
+}
