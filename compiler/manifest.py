@@ -380,7 +380,7 @@ def _epilogue(origin_text: str, names: list[str], plain: bool) -> tuple[str | No
             region = epilogue_ops(block)
         except SpecError:
             return None, None
-        conversions = ("arith.truncf", "tile.yield", "arith.extf")
+        conversions = ("arith.truncf", "tile.yield", "arith.extf", "arith.sitofp")
         is_plain = plain and all(op.operation.name in conversions for op in region)
         text = None if is_plain else "\n".join(map(str, region))
         values: dict[ir.Value, str] = dict(zip(block.arguments, ["x", *names[3:]], strict=True))
@@ -416,6 +416,7 @@ def _region_attributes(op: ir.OpView) -> dict[str, Any]:
         return {"value": op.attributes["value"].value, "type": str(op.results[0].type)}
     if name in ("arith.truncf", "arith.extf"):
         return {"type": str(op.results[0].type)}
-    if name == "arith.cmpf":
-        return {"predicate": _CMPF[int(ir.IntegerAttr(op.attributes["predicate"]).value)]}
+    if name in ("arith.cmpf", "arith.cmpi"):
+        names = _CMPF if name == "arith.cmpf" else _CMPI
+        return {"predicate": names[int(ir.IntegerAttr(op.attributes["predicate"]).value)]}
     return {}

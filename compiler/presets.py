@@ -302,6 +302,24 @@ _SM90A_BY_COLUMNS = {
         _TMA_STORES.with_(order="grouped(16)", operands="swapped"),
     )
 }
+_BYTES = ("s8", "u8")
+_SM80_INT8_STEPS = {
+    "sm80-int8": (
+        "mma.m16n8k32 of bytes, by ldmatrix of their pairs",
+        Schedule().with_(
+            grid_tile=(128, 128), order="grouped(8)", k=64, stages=4, atom="mma.m16n8k32", atoms=(2, 2, 1)
+        ),
+    ),
+}
+_SM90A_INT8_STEPS = {
+    "sm90-int8": (
+        "wgmma of bytes, K steps of 128 bytes, D by TMA",
+        Schedule().with_(
+            grid_tile=(128, 256), order="grouped(16)", scheduler="persistent", k=128, stages=4, roles="cooperative(2)"
+        ),
+    ),
+    "sm90-int8-best": ("everything chosen for the shape", Schedule()),
+}
 
 _FP8 = Schedule().with_(
     k=128, roles="cooperative(2)", scheduler="persistent", launch="programmatic", order="grouped(16)"
@@ -323,6 +341,7 @@ LADDERS: Mapping[str, Preset] = MappingProxyType(
         **_on("sm_80", _SIMT_STEPS, ("f32",)),
         **_on("sm_80", _SM80_STEPS),
         **_on("sm_80", _SM80_F64_STEPS, ("f64",)),
+        **_on("sm_80", _SM80_INT8_STEPS, _BYTES),
         **_on("sm_90a", _SM90A_STEPS),
         **_on("sm_90a", _SM90A_F64_STEPS, ("f64",)),
         **_on("sm_90a", _SM90A_FP8_STEPS, ("e4m3", "e5m2")),
@@ -330,6 +349,7 @@ LADDERS: Mapping[str, Preset] = MappingProxyType(
         **_on("sm_80", _SM80_BY_COLUMNS, problem=_BY_COLUMNS),
         **_on("sm_90a", _SM90A_BATCH, problem=_BATCH),
         **_on("sm_90a", _SM90A_BY_COLUMNS, problem=_BY_COLUMNS),
+        **_on("sm_90a", _SM90A_INT8_STEPS, _BYTES),
     }
 )
 

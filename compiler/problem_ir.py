@@ -3,7 +3,7 @@
 from mlir import ir
 
 from lowtide.compiler.contexts import make_context
-from lowtide.compiler.epilogue.emit import emit, ir_type
+from lowtide.compiler.epilogue.emit import emit, ir_type, value_type
 from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.presets import check_target
 from lowtide.compiler.spec import GemmSpec
@@ -60,7 +60,7 @@ def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
             fast=spec.is_fast,
         )
         ir.Operation.create("func.return")
-    region = gemm.epilogue.blocks.append(acc, *[ir_type(operand.dtype) for operand in spec.operands])
+    region = gemm.epilogue.blocks.append(acc, *[value_type(operand.dtype) for operand in spec.operands])
     with ir.InsertionPoint(region):
         tile.YieldOp([emit(spec.epilogue_graph, list(region.arguments))])
 
@@ -87,7 +87,7 @@ def _operand_type(spec: GemmSpec, kind: OperandKind, dtype: str) -> ir.Type:
     if kind is OperandKind.FULL:
         return _output(spec, dtype)
     if kind is OperandKind.SCALAR:
-        return ir_type(dtype)
+        return value_type(dtype)
     extent = spec.m if kind is OperandKind.PER_ROW else spec.n
     if spec.is_batched:
         return _matrix((*spec.batch_shape, extent), dtype)

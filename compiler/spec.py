@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from lowtide.compiler.dtypes import choices
 from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, trace
-from lowtide.elements import EPILOGUE_TYPE, element_type, stored_types
+from lowtide.elements import EPILOGUE_TYPE, output_types, stored_types
 from lowtide.errors import SpecError
 from lowtide.targets import accumulator_types, operand_types, partner_types
 
@@ -39,10 +39,11 @@ class GemmSpec:
     `batch`: how many products, 1 … 2³¹−1, or `None` for a run-time argument. A, B and D then have the batch as their
     first dimension, with any stride that the alignment allows. An A, a B or an epilogue operand without it, or with a
     stride of 0 along it (`torch.expand`), is shared by all products. `UNBATCHED`, the default: one product.
-    `a`, `b`: the inputs' dtypes, f16, bf16, f32 or f64, equal; or e4m3 and e5m2, any two. `d`: f16, bf16, f32,
-    e4m3 or e5m2, to which values are clamped. `acc`:
-    f32, or f16 for f16 inputs. With f64 inputs, `d` and `acc` are f64 too. `acc="fast"`: f32 sums as the tensor cores
-    leave them. Of 8-bit floats they keep some 14 bits; with `acc="f32"`, sums of at most 128 products are added in f32.
+    `a`, `b`: the inputs' dtypes, f16, bf16, f32 or f64, equal; e4m3 and e5m2, any two; or s8 and u8, any two. `d`: f16,
+    bf16, f32, s8, u8, e4m3 or e5m2; to the latter four values are clamped. `acc`: f32, or f16 for f16 inputs. With f64
+    inputs, `d` and `acc` are f64 too; with s8 and u8 ones `acc` is s32, and `d` may be. `acc="fast"`: f32 sums as the
+    tensor cores leave them. Of 8-bit floats they keep some 14 bits; with `acc="f32"`, sums of at most 128 products are
+    added in f32.
     `layout`: how A and B lie in memory, last dimension contiguous, rows possibly padded:
     tn: A (M, K), B (N, K); tt: A (M, K), B (K, N); nn: A (K, M), B (N, K); nt: A (K, M), B (K, N).
     `d_order`: how D and its full operands lie: "row", as (M, N), or "column", as (N, M), last dimension contiguous too.
@@ -91,7 +92,7 @@ class GemmSpec:
                 f"acc={self.acc!r} with {self.a} inputs: {self.sums} accumulators take {' and '.join(takers)} inputs "
                 f"only; use acc={sums[0]!r}"
             )
-        of_sum = stored_types(element_type(self.sums).computes_in)
+        of_sum = output_types(self.sums)
         if self.d not in of_sum:
             raise SpecError(f"d={self.d!r} with {self.sums} accumulators: {choices(self.d, of_sum)}")
         object.__setattr__(self, "epilogue_graph", trace(self.epilogue, self.sums, self.d))

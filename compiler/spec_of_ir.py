@@ -19,7 +19,7 @@ from lowtide.compiler.epilogue.trace import Node, Traced, Tracer
 from lowtide.compiler.spec import FAST, UNBATCHED, GemmSpec, Unbatched
 from lowtide.dialects import tile
 from lowtide.dialects.locations import where
-from lowtide.elements import element_type
+from lowtide.elements import INTEGER_TYPE, element_type
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
 from lowtide.passes.support.problem import Problem, element_name, is_column_major
@@ -42,9 +42,17 @@ _ALIKE: Mapping[str, str] = MappingProxyType(
         "arith.ori": "or",
         "arith.select": "where",
         "math.absf": "abs",
+        "arith.addi": "add",
+        "arith.subi": "sub",
+        "arith.muli": "mul",
+        "arith.maxsi": "max",
+        "arith.minsi": "min",
+        "arith.sitofp": "real",
         **{f"math.{name}": name for name in ("exp", "log", "tanh", "erf", "sqrt", "rsqrt")},
     }
 )
+# arith.cmpi's predicates by their number in IR.
+_COMPARE_INTEGERS: Mapping[int, str] = MappingProxyType({0: "eq", 1: "ne", 2: "lt", 3: "le", 4: "gt", 5: "ge"})
 # arith.cmpf's predicates by their number in IR; the others are not made by the front end.
 _COMPARE: Mapping[int, str] = MappingProxyType({1: "eq", 2: "gt", 3: "ge", 4: "lt", 5: "le", 13: "ne"})
 
@@ -194,6 +202,7 @@ class _Step(NamedTuple):
     inputs: tuple[int, ...]
     attribute: float | None
     rounded: str | None
+    is_integer: bool
 
 
 @dataclass(frozen=True)
@@ -208,7 +217,7 @@ class _Region:
         values = list(arguments)
         for step in self.steps:
             inputs = [values[index] for index in step.inputs]
-            node = inputs[0] if step.node == "same" else tracer.node(step.node, inputs, step.attribute)
+            node = inputs[0] if step.node == "same" else tracer.node(step.node, inputs, step.attribute, step.is_integer)
             values.append(node if step.rounded is None else tracer.node("cast", [node], step.rounded))
         return values[self.result]
 
@@ -216,39 +225,70 @@ class _Region:
 def _read(block: ir.Block, d: str, computes_in: str) -> _Region:
     """A region's ops. The rounding to D's type that ends it is left to whoever compares."""
     *body, last = epilogue_ops(block)
+    saturating, unrounded = _rounding(last.operands[0], d)
+    body = [op for op in body if op.operation not in saturating]
     numbers: dict[ir.Value, int] = {argument: index for index, argument in enumerate(block.arguments)}
     steps = []
     for op in body:
         name, attribute = _node(op)
         dtype = element_name(op.results[0].type)
         exact = name == "same" and op.operation.name != "arith.truncf"
-        rounded = None if exact or dtype in (computes_in, "i1") or name in ("const", "where") else dtype
+        plain = (computes_in, INTEGER_TYPE, "i1")
+        rounded = None if exact or dtype in plain or name in ("const", "where") else dtype
+        # A comparison is of what it compares.
+        is_integer = element_name((op.operands[0] if dtype == "i1" and name != "const" else op.results[0]).type) == (
+            INTEGER_TYPE
+        )
         # Of the negation's two inputs the second is the constant true.
         inputs = tuple(numbers[operand] for operand in list(op.operands)[: 1 if name == "not" else None])
-        steps.append(_Step(name, inputs, attribute, rounded))
+        steps.append(_Step(name, inputs, attribute, rounded, is_integer))
         numbers[op.results[0]] = len(numbers)
-    value = last.operands[0]
+    return _Region(tuple(steps), numbers[unrounded])
+
+
+# The ops that round to a narrow integer, the last first: of floats, and of integers.
+_SATURATING = (
+    ("arith.trunci", "arith.fptosi", "arith.minimumf", "arith.maximumf", "math.roundeven"),
+    ("arith.trunci", "arith.minsi", "arith.maxsi"),
+)
+
+
+def _rounding(value: ir.Value, d: str) -> tuple[list[ir.Operation], ir.Value]:
+    """The ops that saturate to D's type at the end of a region, which nothing else reads; and what is rounded to it."""
     owner = value.owner
     if not isinstance(owner, ir.Block) and owner.operation.name == "arith.truncf" and element_name(value.type) == d:
-        value = owner.operands[0]
-    return _Region(tuple(steps), numbers[value])
+        return [], owner.operands[0]
+    for kind in _SATURATING:
+        found: list[ir.Operation] = []
+        rounded = value
+        for name in kind:
+            owner = rounded.owner
+            if isinstance(owner, ir.Block) or owner.operation.name != name:
+                break
+            found.append(owner.operation)
+            rounded = owner.operands[0]
+        if len(found) == len(kind) and str(value.type) == element_type(d).value_ir:
+            return found, rounded
+    return [], value
 
 
 def _node(op: ir.OpView) -> tuple[str, float | None]:
     """What a trace calls the op, and its attribute. Raises SpecError for one that traces do not have."""
     name, attributes = op.operation.name, op.attributes
-    if name in ("arith.extf", "arith.truncf"):
+    if name in ("arith.extf", "arith.truncf", "arith.extsi", "arith.extui"):
         return "same", None
     if name == "arith.constant":
         value = attributes["value"]
         # A truth value is only ever the second input of a negation, which does not read it.
-        return "const", float(value.value) if isinstance(value, ir.FloatAttr) else 1.0
+        return "const", 1.0 if str(op.results[0].type) == "i1" else value.value
     if name == "arith.divf" and "afn" in str(attributes.get("fastmath", "")):
         return "div_approx", None
     if name in _ALIKE:
         return _ALIKE[name], None
     if name == "arith.xori" and _is_true(op.operands[1]):
         return "not", None
+    if name == "arith.cmpi":
+        return _COMPARE_INTEGERS[int(ir.IntegerAttr(attributes["predicate"]).value)], None
     if name == "arith.cmpf":
         predicate = int(ir.IntegerAttr(attributes["predicate"]).value)
         if predicate in _COMPARE:

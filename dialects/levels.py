@@ -103,7 +103,7 @@ DEVICE_OPS = _lives(
     (NVVM, LLVM, "gpu.module nvvm.* llvm.* sm.ptx_*"),
     (NVVM, NVVM, "gpu.func gpu.return scf.while scf.condition"),
     # What one PTX instruction computes; expand-math has replaced the others.
-    (CTA, NVVM, "math.absf math.copysign math.exp2 math.fma math.log2 math.rsqrt math.sqrt"),
+    (CTA, NVVM, "math.absf math.copysign math.exp2 math.fma math.log2 math.roundeven math.rsqrt math.sqrt"),
 )
 
 

@@ -185,4 +185,4 @@ def _output(host: Host, matrix: Any) -> Array:
             f"level {host.level}: D[{', '.join(map(str, place))}] was never written, nor {int((~written).sum()) - 1} "
             "other elements; the work tiles and stores must cover D"
         )
-    return host.domain.to_array(payload, matrix.element.name)
+    return host.domain.matrix_of(payload, matrix.element.name)

@@ -10,10 +10,11 @@ from mlir import ir
 from numpy.typing import NDArray
 
 from lowtide.dialects import tile
+from lowtide.elements import ELEMENTS
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.matrices import Matrix
-from lowtide.interpreter.numbers.domains import FLOAT_DTYPES, Domain
+from lowtide.interpreter.numbers.domains import FLOAT_DTYPES, NUMPY_DTYPES, Domain
 from lowtide.interpreter.program.ir_attributes import decode_attribute
 from lowtide.interpreter.program.ir_types import MemRef, Scalar, Type, decode_type
 
@@ -21,9 +22,11 @@ Array = NDArray[Any]
 
 D_POSITION = 2  # of D among the host function's arguments: a, b, d, epilogue operands
 
+# By MLIR names: what a type is called in numpy, and in specs.
 _NUMPY_NAMES: Mapping[str, str] = MappingProxyType(
-    {"f16": "np.float16", "bf16": "ml_dtypes.bfloat16", "f32": "np.float32", "f64": "np.float64"}
+    {row.ir: f"{'ml_dtypes' if row.typestr is None else 'np'}.{row.library}" for row in ELEMENTS.values()}
 )
+_NAMES: Mapping[str, str] = MappingProxyType({row.ir: row.name for row in ELEMENTS.values()})
 _K_OF_ZEROS = 128  # in place of K = 0: a multiple of every panel that a tensor map sees an operand as
 _ROW_BYTES = 16  # rows of matrices begin at multiples of it where nothing says how they lie
 
@@ -179,7 +182,7 @@ def _with_output(
         raise InterpreterError('A and B are shared by all products of the batch; give D among the inputs, as "d"')
     if None in extents:
         raise InterpreterError('the module does not say how A and B lie; give D among the inputs, under the name "d"')
-    output = _padded([extent or 0 for extent in extents], np.dtype(FLOAT_DTYPES[type.element.name]), type.element)
+    output = _padded([extent or 0 for extent in extents], np.dtype(NUMPY_DTYPES[type.element.name]), type.element)
     return {name: given.get(name, output) for name in (*names[:D_POSITION], "d", *names[D_POSITION:])}
 
 
@@ -243,14 +246,14 @@ def _array(name: str, value: Any) -> Array:
 
 
 def _check_dtype(name: str, array: Array, element: Scalar, domain: Domain) -> None:
-    """Domains of integers take integers of any type too."""
-    wanted = np.dtype(FLOAT_DTYPES[element.name])
-    if array.dtype == wanted or (not domain.is_float and array.dtype.kind in "iu"):
+    """Domains of integers take integers of any type in place of floats."""
+    wanted = np.dtype(NUMPY_DTYPES[element.name])
+    if array.dtype == wanted or (element.is_float and not domain.is_float and array.dtype.kind in "iu"):
         return
     names = {np.dtype(dtype): name for name, dtype in FLOAT_DTYPES.items()}
     raise InterpreterError(
-        f"operand {name}: dtype is {names.get(array.dtype, array.dtype)}, the kernel was compiled for {element.name}: "
-        f"cast it by .astype({_NUMPY_NAMES[element.name]})"
+        f"operand {name}: dtype is {names.get(array.dtype, array.dtype)}, the kernel was compiled for "
+        f"{_NAMES[element.name]}: cast it by .astype({_NUMPY_NAMES[element.name]})"
     )
 
 
@@ -336,7 +339,7 @@ def matrix_of(memory: GlobalMemory, domain: Domain, argument: Argument, filled: 
             unit = _ROW_BYTES // type.element.bytes
             row_stride = -(-columns // unit) * unit  # of one row it says nothing
     batch = (count[0], _batch_stride(name, array, row_stride * rows, filled)) if count else (1, 0)
-    payload = domain.round(domain.from_array(array), type.element.name).reshape(-1, columns) if filled else None
+    payload = domain.of_matrix(array, type.element.name).reshape(-1, columns) if filled else None
     address = memory.allocate(name, rows, columns, row_stride, type.element.name, payload, offset, batch)
     strides = (*([batch[1]] if count else []), *([row_stride] if array.ndim - argument.is_batch == 2 else []))
     shape = array.shape[::-1] if type.is_column_major else array.shape

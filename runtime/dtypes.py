@@ -14,6 +14,8 @@ import numpy as np
 
 from lowtide.elements import ELEMENTS, ElementType, element_type
 
+_LARGEST_RANDOM = 2**16 - 1  # of integers, so that sums of a few do not wrap around
+
 #: Our name by the dtype's last name component in torch, numpy, CuPy and ml_dtypes.
 LIBRARY_NAMES: dict[str, str] = {row.library: row.name for row in ELEMENTS.values()}
 
@@ -31,11 +33,13 @@ def stored_dtype(dtype: str) -> np.dtype[Any]:
 
 
 def round_to(values: Any, dtype: str) -> np.ndarray:
-    """The float64 values rounded to the nearest of a float type (ties to even, subnormals kept), as float64.
+    """The float64 values rounded to the nearest of a type (ties to even, subnormals kept), as float64.
 
-    What is too large becomes ±∞, or NaN in a type without infinities.
+    What is too large becomes ±∞, or NaN in a type without infinities; an integer type's nearest end, and NaN its 0.
     """
     values, row = np.asarray(values, dtype=np.float64), element_type(dtype)
+    if not row.is_float:
+        return np.where(np.isnan(values), 0.0, np.clip(np.rint(values), row.lowest, row.largest))
     if row.typestr is not None:
         with np.errstate(over="ignore", invalid="ignore"):
             return values.astype(row.typestr).astype(np.float64)
@@ -50,12 +54,32 @@ def round_to(values: Any, dtype: str) -> np.ndarray:
 
 def half_unit(values: Any, dtype: str) -> np.ndarray:
     """The most that rounding to `dtype` changes each value, half a unit in its last place (below overflow)."""
-    values = np.asarray(values, dtype=np.float64)
-    return np.ldexp(0.5, _unit_exponent(np.where(np.isfinite(values), values, 0.0), element_type(dtype)))
+    values, row = np.asarray(values, dtype=np.float64), element_type(dtype)
+    if not row.is_float:
+        return np.full(values.shape, 0.5)
+    return np.ldexp(0.5, _unit_exponent(np.where(np.isfinite(values), values, 0.0), row))
+
+
+def wrapped(values: Any, dtype: str) -> np.ndarray:
+    """Integers, as float64, in the range of an integer type: what its arithmetic, modulo 2^bits, makes of them.
+
+    They are exact below 2⁵³.
+    """
+    row = element_type(dtype)
+    return np.mod(np.asarray(values, dtype=np.float64) - row.lowest, 2.0**row.bits) + row.lowest
+
+
+def random_numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Numbers to test with, float64: normally distributed; any of an integer type, of 32 bits those below 2¹⁶."""
+    row = element_type(dtype)
+    if row.is_float:
+        return rng.standard_normal(shape)
+    most = min(int(row.largest), _LARGEST_RANDOM)
+    return rng.integers(max(int(row.lowest), -most - 1), most, shape, endpoint=True).astype(np.float64)
 
 
 def to_bits(values: np.ndarray, dtype: str) -> np.ndarray:
-    """The values rounded to a float type, as an array of `stored_dtype`."""
+    """The values rounded to a type, as an array of `stored_dtype`."""
     row, rounded = element_type(dtype), round_to(values, dtype)
     if row.typestr is not None:
         return rounded.astype(row.typestr)

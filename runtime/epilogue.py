@@ -4,7 +4,7 @@ The manifest's `epilogue_program` is the region of `tile.gemm`, op by op, on one
 epilogue operands by name, arith and math ops, one result of D's type. Each value is carried as (value, low, high): what
 exact arithmetic gives, and an interval that holds what the kernel may compute. Operations are widened by their
 rounding, `math` functions by what their expansions are allowed; casts to a narrower type round both ends, which is
-exact because rounding is monotone.
+exact because rounding is monotone. Integers are s32: exact where their inputs are, modulo 2³².
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.elements import ELEMENTS, EPILOGUE_TYPE, ElementType, element_of_ir, element_type
+from lowtide.elements import ELEMENTS, EPILOGUE_TYPE, INTEGER_TYPE, ElementType, element_of_ir, element_type
 from lowtide.errors import LoadError
-from lowtide.runtime.dtypes import half_unit, round_to
+from lowtide.runtime.dtypes import half_unit, round_to, wrapped
 
 Interval = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -48,7 +48,7 @@ def check_program(program: Mapping[str, Any], operands: Iterable[str]) -> None:
         _check_attributes(at, name, op.get("attributes", {}))
         result = op["results"][0]
         known.add(result)
-        is_condition = name == "arith.cmpf" or name in _CONDITIONS
+        is_condition = name in _COMPARISONS or name in _CONDITIONS
         (conditions if is_condition else numbers).add(result)
         (numbers if is_condition else conditions).discard(result)
         if name == "arith.constant":
@@ -66,7 +66,7 @@ def _check_attributes(at: str, name: str, attributes: Mapping[str, Any]) -> None
     floats = [row.ir for row in ELEMENTS.values() if row.is_float]
     if name == "arith.truncf" and type_ not in floats:
         raise ValueError(f"{at}: attribute 'type' is {type_!r}, must be one of {', '.join(floats)}")
-    if name == "arith.cmpf" and predicate not in _PREDICATES:
+    if name in _COMPARISONS and predicate not in _PREDICATES:
         raise ValueError(f"{at}: attribute 'predicate' is {predicate!r}, must be one of {', '.join(_PREDICATES)}")
 
 
@@ -112,11 +112,16 @@ def _apply(name: str, inputs: list[Interval], attributes: Mapping[str, Any], dty
     if name == "arith.constant":
         value = np.float64(attributes["value"])
         return value, value, value
-    if name == "arith.extf":
+    if name in _SAME:
         return inputs[0]
+    if name == "arith.sitofp":
+        value, low, high = inputs[0]
+        return value, round_to(low, dtype.name), round_to(high, dtype.name)
+    if name in _OF_INTEGERS:
+        return _of_integers(_OF_INTEGERS[name], inputs)
     if name == "arith.truncf":
         return _cast(inputs[0], attributes.get("type", ""))
-    if name == "arith.cmpf":
+    if name in _COMPARISONS:
         return _compare(attributes.get("predicate", ""), *inputs)
     if name in _CONDITIONS:
         return _CONDITIONS[name](*(_truth(x) for x in inputs))
@@ -131,11 +136,25 @@ def _apply(name: str, inputs: list[Interval], attributes: Mapping[str, Any], dty
         return _widen(_corners(function, *inputs), dtype, spacings * dtype.spacing, tiny if spacings else 0.0)
     if name in _MONOTONE:
         return _widen(_corners(_MONOTONE[name], inputs[0]), dtype, _FUNCTION_ERROR, _FUNCTION_FLOOR)
+    if name == "math.roundeven":
+        return tuple(np.rint(part) for part in inputs[0])  # type: ignore[return-value]
     if name == "math.absf":
         value, low, high = inputs[0]
         least = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
         return np.abs(value), least, np.maximum(np.abs(low), np.abs(high))
     raise LoadError(f"epilogue_program: unknown op {name}; the kernel was saved by another version, save it again")
+
+
+def _of_integers(function: Callable[..., Any], inputs: list[Interval]) -> Interval:
+    """Exact, modulo 2³², where each input is one number; else any integer."""
+    parts = [tuple(np.asarray(part).astype(np.int64) for part in x) for x in inputs]
+    value, low, high = (
+        wrapped(function(*(part[which] for part in parts)).astype(np.int32), INTEGER_TYPE) for which in range(3)
+    )
+    if all(np.array_equal(x[1], x[2]) for x in inputs):
+        return value, low, high
+    row = element_type(INTEGER_TYPE)
+    return value, np.full_like(low, row.lowest), np.full_like(high, row.largest)
 
 
 def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -156,6 +175,16 @@ _ARITHMETIC: dict[str, tuple[Callable[..., Any], float]] = {
     "arith.maxnumf": (np.fmax, 0.0),
     "arith.minnumf": (np.fmin, 0.0),
 }
+_OF_INTEGERS: dict[str, Callable[..., Any]] = {
+    "arith.addi": np.add,
+    "arith.subi": np.subtract,
+    "arith.muli": np.multiply,
+    "arith.maxsi": np.maximum,
+    "arith.minsi": np.minimum,
+}
+# What gives the same number: integers are saturated before they are cut, floats rounded before they are converted.
+_SAME = ("arith.extf", "arith.extsi", "arith.extui", "arith.trunci", "arith.fptosi")
+_COMPARISONS = ("arith.cmpf", "arith.cmpi")
 _MONOTONE: dict[str, Callable[[Any], Any]] = {
     "math.exp": np.exp,
     "math.exp2": np.exp2,
@@ -206,7 +235,7 @@ def _cast(x: Interval, dtype: str) -> Interval:
 
 def _compare(predicate: str, a: Interval, b: Interval) -> Interval:
     """A predicate as (value, certainly true, possibly true), each 0 or 1. Ordered and unordered ones agree: no NaN."""
-    kind = predicate[1:] if predicate[:1] in ("o", "u") and len(predicate) == 3 else predicate
+    kind = predicate[1:] if predicate[:1] in ("o", "u", "s") and len(predicate) == 3 else predicate
     if kind in ("lt", "le"):
         return _compare({"lt": "gt", "le": "ge"}[kind], b, a)
     if kind == "gt":
@@ -247,13 +276,16 @@ def _select(condition: Interval, a: Interval, b: Interval) -> Interval:
     return np.where(value, a[0], b[0]), low, high
 
 
-_PREDICATES = tuple(order + kind for order in "ou" for kind in ("eq", "ne", "gt", "ge", "lt", "le"))
+_PREDICATES = ("eq", "ne", *(order + kind for order in "ous" for kind in ("eq", "ne", "gt", "ge", "lt", "le")))
 #: Every op of a program, and how many operands it takes.
 _ARITY: Mapping[str, int] = {
     "arith.constant": 0,
-    "arith.extf": 1,
     "arith.truncf": 1,
-    "arith.cmpf": 2,
+    "arith.sitofp": 1,
+    "math.roundeven": 1,
+    **{name: 1 for name in _SAME},
+    **{name: 2 for name in _COMPARISONS},
+    **{name: 2 for name in _OF_INTEGERS},
     "arith.select": 3,
     "math.fma": 3,
     "math.absf": 1,

@@ -69,7 +69,7 @@ def ldmatrix_access(plan: LdmatrixPlan, name: str | None = None) -> WarpAccess:
         name or f"{plan.atom_name} {plan.operand}",
         plan.source,
         plan.shape,
-        vector=8,
+        vector=plan.row_elements,
         kind="ldmatrix",
         transposed=plan.trans,
         lanes=8 * plan.matrices,

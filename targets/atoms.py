@@ -11,6 +11,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from types import MappingProxyType
 from typing import Literal
 
@@ -131,6 +132,10 @@ _MMA_SOURCES = {
     ("f16", "f16", 16): atoms_nv.SM80_16x8x16_F16F16F16F16_TN,
 }
 
+_BYTES = ("s8", "u8")
+# mma.sync of integers of 8 bits, any A by any B, by K.
+_BYTE_SOURCES = {16: atoms_nv.SM80_16x8x16_S32S8S8S32_TN, 32: atoms_nv.SM80_16x8x32_S32S8S8S32_TN}
+
 # mma.sync of f64, with what first has each shape: compute capability, PTX version, and its rate there. Kernels reach
 # less of it with m16n8k16, whose fragments leave fewer registers (measured on an H200).
 _F64_SOURCES = (
@@ -140,10 +145,17 @@ _F64_SOURCES = (
     (atoms_nv.SM90_16x8x16_F64F64F64F64_TN, (9, 0), 78, 110),
 )
 
-# wgmma by (accumulator, A, B). K is 32 bytes of the operands.
+# wgmma by (accumulator, A, B). K is 32 bytes of the operands. Products of s8 by u8 are of PTX 8.4.
 _FP8_PAIRS = tuple((a, b) for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2"))
-_WGMMA_TYPES = (("f32", "f16", "f16"), ("f32", "bf16", "bf16"), *(("f32", a, b) for a, b in _FP8_PAIRS))
+_WGMMA_TYPES = (
+    ("f32", "f16", "f16"),
+    ("f32", "bf16", "bf16"),
+    *(("f32", a, b) for a, b in _FP8_PAIRS),
+    *(("s32", name, name) for name in _BYTES),
+)
 _WGMMA_K_BITS = 256
+# Of integers, widths above this one are multiples of 16 (PTX ISA, "wgmma.mma_async", "Shape").
+_NARROW_INTEGER_N = 32
 _TRANSPOSED_BITS = 16  # of operands that may lie with M or N contiguous
 
 
@@ -176,6 +188,27 @@ def _mma_atoms() -> dict[str, MmaAtom]:
     return atoms
 
 
+def _byte_atoms() -> dict[str, MmaAtom]:
+    atoms = {}
+    for source in _BYTE_SOURCES.values():
+        shape = "m{}n{}k{}".format(*source.shape_mnk)
+        for a, b in product(_BYTES, _BYTES):
+            name = f"mma.{shape}.{types_of_atom('s32', a, b)}"
+            atoms[name] = MmaAtom(
+                name=name,
+                shape_mnk=source.shape_mnk,
+                a_dtype=a,
+                b_dtype=b,
+                c_dtype="s32",
+                a_layout=source.a_layout,
+                b_layout=source.b_layout,
+                c_layout=source.c_layout,
+                ptx=f"mma.sync.aligned.{shape}.row.col.s32.{a}.{b}.s32",
+                rate=2048,
+            )
+    return atoms
+
+
 def _f64_atoms() -> dict[str, MmaAtom]:
     atoms = {}
     for source, compute_capability, ptx_version, rate in _F64_SOURCES:
@@ -201,8 +234,12 @@ def _f64_atoms() -> dict[str, MmaAtom]:
 
 def _wgmma_atoms() -> dict[str, MmaAtom]:
     """wgmma of every N, 8 … 256, A and B from shared memory (PTX ISA, "wgmma.mma_async")."""
-    atoms = (wgmma_atom(n, *types) for types in _WGMMA_TYPES for n in range(8, 257, 8))
+    atoms = (wgmma_atom(n, *types) for types in _WGMMA_TYPES for n in range(8, 257, 8) if _has_width(n, types[0]))
     return {atom.name: atom for atom in atoms}
+
+
+def _has_width(n: int, c_dtype: str) -> bool:
+    return element_type(c_dtype).is_float or n <= _NARROW_INTEGER_N or n % 16 == 0
 
 
 def wgmma_atom(n: int, c_dtype: str, a_dtype: str, b_dtype: str) -> MmaAtom:
@@ -271,7 +308,7 @@ def _copy_atoms() -> dict[str, CopyAtom]:
 
 
 _WGMMA = _wgmma_atoms()
-_MMA = {**_mma_atoms(), **_fma_atoms(), **_f64_atoms(), **_WGMMA}
+_MMA = {**_mma_atoms(), **_fma_atoms(), **_f64_atoms(), **_byte_atoms(), **_WGMMA}
 WGMMA_ATOMS: Mapping[str, MmaAtom] = MappingProxyType(_WGMMA)
 MMA_ATOMS: Mapping[str, MmaAtom] = MappingProxyType(_MMA)
 COPY_ATOMS: Mapping[str, CopyAtom] = MappingProxyType(_copy_atoms())
@@ -302,15 +339,32 @@ def accumulator_types(a_dtype: str | None = None, b_dtype: str | None = None) ->
     return tuple(dict.fromkeys(atom.c_dtype for atom in atoms))
 
 
-def has_wgmma(a_dtype: str, b_dtype: str, c_dtype: str) -> bool:
-    """Whether wgmma multiplies these types with these accumulators."""
+def has_wgmma(a_dtype: str, b_dtype: str, c_dtype: str, k_is_contiguous: bool = True) -> bool:
+    """Whether wgmma multiplies these types with these accumulators, K contiguous in both operands or not."""
     types = a_dtype, b_dtype, c_dtype
-    return any((atom.a_dtype, atom.b_dtype, atom.c_dtype) == types for atom in WGMMA_ATOMS.values())
+    return any(
+        (atom.a_dtype, atom.b_dtype, atom.c_dtype) == types and (k_is_contiguous or not atom.k_is_contiguous)
+        for atom in WGMMA_ATOMS.values()
+    )
+
+
+def has_mma_sync(a_dtype: str, b_dtype: str, c_dtype: str) -> bool:
+    """Whether mma.sync multiplies these types with these accumulators, on some target."""
+    types = a_dtype, b_dtype, c_dtype
+    warps = (atom for name, atom in MMA_ATOMS.items() if name.startswith("mma."))
+    return any((atom.a_dtype, atom.b_dtype, atom.c_dtype) == types for atom in warps)
 
 
 def multiplies_by_wgmma(a_dtype: str, b_dtype: str) -> bool:
     """Whether wgmma multiplies operands of these types, with some accumulators."""
     return any((atom.a_dtype, atom.b_dtype) == (a_dtype, b_dtype) for atom in WGMMA_ATOMS.values())
+
+
+def wgmma_widths(a_dtype: str, b_dtype: str, c_dtype: str) -> tuple[int, ...]:
+    """N of the wgmma of these types, in order."""
+    types = a_dtype, b_dtype, c_dtype
+    atoms = (atom for atom in WGMMA_ATOMS.values() if (atom.a_dtype, atom.b_dtype, atom.c_dtype) == types)
+    return tuple(sorted(atom.shape_mnk[1] for atom in atoms))
 
 
 def wgmma_k(a_dtype: str) -> int:

@@ -3,6 +3,7 @@
 ldmatrix loads 1, 2 or 4 matrices of 8x8 16-bit elements. Lane `l` supplies the address of row `l % 8` of matrix
 `l // 8`; then register `i` of lane `l` holds elements `2 * (l % 4)` and the next of row `l // 4` of matrix `i`, or,
 with `.trans`, of its transpose (PTX ISA, "ldmatrix"). So the row addresses follow from the fragment's TV layout alone.
+Elements of 8 bits go in pairs, as one of 16 bits: a row has 16 of them, a register four. They are not transposed.
 """
 
 from dataclasses import dataclass
@@ -18,13 +19,17 @@ from lowtide.targets.atoms import Operand
 from lowtide.targets.tiled import TiledMma
 from lowtide.targets.tv import Shape, coordinates, extents, indices
 
+_BITS, _BITS_TRANSPOSED = (8, 16), 16  # of elements that it loads
+_REGISTER_BITS, _LANES_PER_ROW = 32, 4
+_NUMBERS = {8: "eight"}
+
 
 @dataclass(frozen=True)
 class LdmatrixPlan:
     """The ldmatrix instructions that load one operand's fragment from shared memory.
 
     `source` maps (thread, instruction) to the column-major index in the operand's tile `shape` of the row that the
-    thread addresses; the eight elements that the row holds lie along the columns or, with `trans`, along the rows of
+    thread addresses; the elements that the row holds lie along the columns or, with `trans`, along the rows of
     the tile (then shared memory holds the tile as (columns, rows)). Lanes that an x1 or x2 does not read repeat the
     others' rows. Instructions count rest rows first, then rest columns, as the fragment's values do; for one k-slice's
     fragment, plan for the slice's shape.
@@ -35,6 +40,13 @@ class LdmatrixPlan:
     trans: bool
     matrices: int
     source: Layout
+    per_register: int = 2
+    """Elements in a register."""
+
+    @property
+    def row_elements(self) -> int:
+        """Elements in the row that a lane addresses."""
+        return _LANES_PER_ROW * self.per_register
 
     @property
     def atom_name(self) -> str:
@@ -48,8 +60,8 @@ class LdmatrixPlan:
     @property
     def values(self) -> NDArray[np.int64]:
         """Array [instruction, 2 * matrices]: the indices into the fragment's value mode that each instruction fills,
-        register by register, two 16-bit values per register."""
-        per_instruction = 2 * self.matrices
+        register by register."""
+        per_instruction = self.per_register * self.matrices
         return np.arange(self.instructions * per_instruction, dtype=np.int64).reshape(-1, per_instruction)
 
 
@@ -59,18 +71,27 @@ def ldmatrix_source(tiled_mma: TiledMma, operand: Operand, tile_shape: Shape, tr
 
     Consecutive registers make one instruction: the widest of x4, x2, x1 that divides the registers of one atom
     column (rest rows times registers of an atom), or, where a column is narrower than x4, of the whole fragment.
-    Raises ScheduleError where elements are not 16-bit, or a row's eight elements do not lie side by side and
+    Raises ScheduleError where elements are not of 8 or 16 bits, or a row's elements do not lie side by side and
     16-byte aligned in shared memory.
     """
     dtype = tiled_mma.atom.dtype(operand)
-    if operand == "c" or element_type(dtype).bits != 16:
-        raise ScheduleError(f"ldmatrix loads 16-bit operands a and b, not {operand} of {dtype}; use ld.shared")
-    fragment = tiled_mma.tv(operand, tile_shape)
+    bits = element_type(dtype).bits
+    if operand == "c" or bits not in _BITS or (trans and bits != _BITS_TRANSPOSED):
+        moved = "transposes 16-bit operands" if trans else "loads 8-bit and 16-bit operands"
+        raise ScheduleError(f"ldmatrix {moved} a and b, not {operand} of {dtype}; use ld.shared")
+    fragment, per_register = tiled_mma.tv(operand, tile_shape), elements_per_register(bits)
     _, values = extents(fragment)
-    matrices = _width(tiled_mma.atom.registers(operand) * tiled_mma.rest(operand, tile_shape)[0], values // 2)
-    source = row_addresses(fragment, matrices, trans)
-    check_rows(fragment, source, tile_shape, matrices, trans, operand)
-    return LdmatrixPlan(operand, tile_shape, trans, matrices, source)
+    matrices = _width(
+        tiled_mma.atom.registers(operand) * tiled_mma.rest(operand, tile_shape)[0], values // per_register
+    )
+    source = row_addresses(fragment, matrices, trans, per_register)
+    check_rows(fragment, source, tile_shape, matrices, trans, operand, per_register)
+    return LdmatrixPlan(operand, tile_shape, trans, matrices, source, per_register)
+
+
+def elements_per_register(bits: int) -> int:
+    """How many elements of so many bits a register of ldmatrix holds."""
+    return _REGISTER_BITS // bits
 
 
 def _width(registers_per_column: int, registers: int) -> int:
@@ -81,40 +102,43 @@ def _width(registers_per_column: int, registers: int) -> int:
 
 
 @lru_cache(maxsize=512)
-def row_addresses(fragment: Layout, matrices: int, trans: bool) -> Layout:
+def row_addresses(fragment: Layout, matrices: int, trans: bool, per_register: int = 2) -> Layout:
     """The fragment's TV layout, composed with the (thread, value) of the element that starts each lane's row."""
     threads, values = extents(fragment)
     value = threads  # one step in the value mode, in the fragment's linear domain
     warps = threads // 32
-    # Row r of a matrix is lane group 4r..4r+3 in the first two values; of a transposed one, value r%2 of lane r//2.
+    # Row r of a matrix is lane group 4r..4r+3 in one register; of a transposed one, value r%2 of lane r//2.
     row: tuple[tuple[int, ...], tuple[int, ...]] = ((2, 4), (value, 1)) if trans else ((8,), (4,))
     lane_shape = (*row[0], matrices, 4 // matrices, warps)
-    lane_stride = (*row[1], 2 * value, 0, 32)
-    groups = values // (2 * matrices)
-    composed = compose(fragment, Layout((lane_shape, groups), (lane_stride, 2 * matrices * value)))
+    lane_stride = (*row[1], per_register * value, 0, 32)
+    each = per_register * matrices
+    composed = compose(fragment, Layout((lane_shape, values // each), (lane_stride, each * value)))
     return Layout(coalesce(mode(composed, 0)), coalesce(mode(composed, 1)))
 
 
-def check_rows(fragment: Layout, source: Layout, shape: Shape, matrices: int, trans: bool, operand: str) -> None:
-    """Each matrix row that a lane addresses is eight elements side by side, starting at a multiple of eight."""
+def check_rows(
+    fragment: Layout, source: Layout, shape: Shape, matrices: int, trans: bool, operand: str, per_register: int = 2
+) -> None:
+    """Each matrix row that a lane addresses is 16 bytes of elements side by side, starting at a multiple of as many."""
     threads, values = extents(fragment)
     along = 0 if trans else 1  # tile dimension that is contiguous in shared memory
-    # Element e of row r: lane 4r + e//2, value e%2; transposed: lane 4e + r//2, value r%2.
-    row, element = np.meshgrid(np.arange(8), np.arange(8), indexing="ij")
-    lane, value = (4 * element + row // 2, row % 2) if trans else (4 * row + element // 2, element % 2)
-    held = coordinates(fragment, shape).reshape(threads // 32, 32, values // 2, 2, 2)
+    count, per = _LANES_PER_ROW * per_register, per_register
+    # Element e of row r: lane 4r + e//per, value e%per; transposed, of two: lane 4e + r//2, value r%2.
+    row, element = np.meshgrid(np.arange(8), np.arange(count), indexing="ij")
+    lane, value = (4 * element + row // 2, row % 2) if trans else (4 * row + element // per, element % per)
+    held = coordinates(fragment, shape).reshape(threads // 32, 32, values // per, per, 2)
     elements = held[:, lane, :, value, :]  # [row, element, warp, register, coordinate]
     start = elements[:, :1]
-    expected = start + np.where(np.arange(2) == along, 1, 0) * np.arange(8).reshape(1, 8, 1, 1, 1)
-    if not np.array_equal(elements, expected) or np.any(start[..., along] % 8):
+    expected = start + np.where(np.arange(2) == along, 1, 0) * np.arange(count).reshape(1, count, 1, 1, 1)
+    if not np.array_equal(elements, expected) or np.any(start[..., along] % count):
         raise ScheduleError(
-            f"operand {operand}: ldmatrix{'.trans' if trans else ''} needs eight elements side by side along the "
-            f"{'rows' if trans else 'columns'} of the tile {shape[0]}x{shape[1]}, 8-aligned; this tiled MMA's "
-            "permutation scatters them; drop it or use ld.shared"
+            f"operand {operand}: ldmatrix{'.trans' if trans else ''} needs {_NUMBERS.get(count, count)} elements side "
+            f"by side along the {'rows' if trans else 'columns'} of the tile {shape[0]}x{shape[1]}, {count}-aligned; "
+            "this tiled MMA's permutation scatters them; drop it or use ld.shared"
         )
     # The composed layout and the enumeration are two ways to the same address.
     given = indices(source).reshape(threads // 32, 32, -1)[:, : 8 * matrices]
-    given = given.reshape(threads // 32, matrices, 8, -1).transpose(2, 0, 3, 1).reshape(8, threads // 32, values // 2)
+    given = given.reshape(threads // 32, matrices, 8, -1).transpose(2, 0, 3, 1).reshape(8, threads // 32, values // per)
     starts = start[:, 0]
     if not np.array_equal(given, starts[..., 0] + shape[0] * starts[..., 1]):
         raise ScheduleError(f"operand {operand}: registers of {fragment} do not group into ldmatrix.x{matrices}")

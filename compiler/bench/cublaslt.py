@@ -64,10 +64,14 @@ class StoredMatrix:
 
 @dataclass(frozen=True)
 class Description:
-    """One GEMM in cuBLASLt's terms: result = op(first) · op(second), where op transposes or does nothing."""
+    """One GEMM in cuBLASLt's terms: result = op(first) · op(second), where op transposes or does nothing.
+
+    `dtype` is that of both operands, `d` the result's.
+    """
 
     dtype: str
     acc: str
+    d: str
     first: StoredMatrix
     second: StoredMatrix
     result: StoredMatrix
@@ -107,8 +111,10 @@ def _cluster_name(number: int) -> str:
     return "x".join(map(str, CLUSTERS[number])) if number in CLUSTERS else str(number)
 
 
-def describe(dtype: str, acc: str, layout: str, m: int, n: int, k: int, strides: tuple[int, int, int]) -> Description:
-    """D (M, N) = A · B, all of `dtype`, summed in `acc`, by layout letters as in `GemmSpec`.
+def describe(
+    dtype: str, acc: str, layout: str, m: int, n: int, k: int, strides: tuple[int, int, int], d: str | None = None
+) -> Description:
+    """D (M, N) = A · B, all of `dtype`, D of `d` where given, summed in `acc`, by layout letters as in `GemmSpec`.
 
     `strides`: elements from one row to the next of A, B and D as they lie in memory. Raises DeviceError for sums that
     cuBLASLt does not have.
@@ -121,6 +127,7 @@ def describe(dtype: str, acc: str, layout: str, m: int, n: int, k: int, strides:
     return Description(
         dtype=dtype,
         acc=acc,
+        d=d or dtype,
         # A row-major matrix is its transpose, column-major: rows and columns change places.
         first=StoredMatrix(b_columns, b_rows, strides[1]),
         second=StoredMatrix(a_columns, a_rows, strides[0]),
@@ -151,8 +158,12 @@ class Matmul:
             self._handle = self._create("cublasLtCreate", "cublasLtDestroy")
             self._operation = self._make_operation(description)
             self._first, self._second, self._result = (
-                self._make_layout(description.dtype, matrix)
-                for matrix in (description.first, description.second, description.result)
+                self._make_layout(dtype, matrix)
+                for dtype, matrix in (
+                    (description.dtype, description.first),
+                    (description.dtype, description.second),
+                    (description.d, description.result),
+                )
             )
             self._preference = self._create("cublasLtMatmulPreferenceCreate", "cublasLtMatmulPreferenceDestroy")
         except BaseException:
@@ -297,8 +308,8 @@ class Matmul:
 
     def _types(self) -> tuple[Any, ...]:
         """Handle, compute type, scale type, and the dtypes of A, B, C and D."""
-        dtype = ctypes.c_int(element_type(self.description.dtype).cuda)
-        return self._handle, *self._compute, dtype, dtype, dtype, dtype
+        dtype, d = (ctypes.c_int(element_type(name).cuda) for name in (self.description.dtype, self.description.d))
+        return self._handle, *self._compute, dtype, dtype, d, d
 
     def _algorithm(self, result: HeuristicResult, struct: AlgorithmStruct) -> Algorithm:
         own = AlgorithmStruct.from_buffer_copy(struct)

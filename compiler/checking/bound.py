@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from lowtide.compiler.epilogue.erf import erf
+from lowtide.compiler.epilogue.evaluate import of_integers
 from lowtide.compiler.epilogue.operands import EpilogueGraph
 from lowtide.compiler.epilogue.trace import Node
-from lowtide.elements import element_type
+from lowtide.elements import INTEGER_TYPE, element_type
 from lowtide.passes.support import math_formulas as formulas
 from lowtide.runtime.dtypes import round_to
 
@@ -113,14 +114,29 @@ def _propagate(
         return Interval.exact(operands[node.attribute])
     if node.op == "const":
         exact = np.asarray(node.attribute, dtype=np.float64)
-        rounded = round_to(exact, arithmetic.name)
+        rounded = exact if node.is_integer else round_to(exact, arithmetic.name)
         if np.isnan(exact):
             return Interval.exact(exact)
         return Interval(np.minimum(exact, rounded), np.maximum(exact, rounded))
+    if node.op == "real":
+        (x,) = inputs
+        return Interval(*(round_to(end, arithmetic.name) for end in (x.low, x.high))).after(x)
+    if node.is_integer:
+        return _of_integers(node.op, inputs)
     if node.op == "cast":
         (x,) = inputs
         return Interval(*(round_to(end, str(node.attribute)) for end in (x.low, x.high))).after(x)
     return _OPS[node.op](arithmetic, *inputs)
+
+
+def _of_integers(op: str, inputs: list[Interval]) -> Interval:
+    """Exact where the inputs are, in s32; else any integer that the ends reach, or all where they may wrap around."""
+    low, high = (of_integers(op, *ends) for ends in ((x.low for x in inputs), (x.high for x in inputs)))
+    if all(np.array_equal(x.low, x.high) for x in inputs):
+        return Interval(low, high).after(*inputs)
+    row = element_type(INTEGER_TYPE)
+    shape = np.broadcast_shapes(*(x.low.shape for x in inputs))
+    return Interval(np.full(shape, float(row.lowest)), np.full(shape, float(row.largest))).after(*inputs)
 
 
 def _widen(arithmetic: Arithmetic, low: np.ndarray, high: np.ndarray, error: formulas.Error | None = None) -> Interval:

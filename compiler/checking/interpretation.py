@@ -113,6 +113,7 @@ def inputs_for(
 
     Of floats: normally distributed, the padding NaN. In exact: small integers. In field: uniform over the field, so
     that two different polynomials of degree d in the inputs agree with a probability of at most d / prime.
+    Of integer types any integers, in all domains.
     """
     m, n, k = extents
     rng = np.random.default_rng(seed)
@@ -134,6 +135,8 @@ def inputs_for(
 def _as_integers(value: Any, rng: np.random.Generator) -> Any:
     if not isinstance(value, np.ndarray):
         return float(round(2 * value))
+    if value.dtype.kind in "iu":
+        return value
     value[...] = np.clip(np.rint(2 * value.astype(np.float64)), -3, 3).astype(value.dtype)
     return value
 
@@ -142,6 +145,8 @@ def _of_field(value: Any, rng: np.random.Generator) -> Any:
     """As far from row to row, and from matrix to matrix, as the operand, in elements."""
     if not isinstance(value, np.ndarray):
         return float(rng.integers(FieldDomain.prime))
+    if value.dtype.kind in "iu":
+        return value
     if 0 in value.shape:
         return np.zeros(value.shape, np.int64)
     steps = [stride // value.itemsize for stride in value.strides]

@@ -23,7 +23,7 @@ from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.spec import UNBATCHED, GemmSpec
 from lowtide.elements import element_type, stages_of_sum
 from lowtide.errors import SpecError
-from lowtide.runtime.dtypes import half_unit, round_to
+from lowtide.runtime.dtypes import half_unit, random_numbers, round_to, wrapped
 from lowtide.runtime.wide_products import exact_product
 
 _WIDEST = 16  # bytes of an access
@@ -50,7 +50,7 @@ class Comparison:
 
 
 def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> np.ndarray:
-    """D in float64, as it lies, not rounded to D's type; in a batch (batch, M, N).
+    """D in float64, as it lies, not rounded to D's type, but saturated to that of integers; in a batch (batch, M, N).
 
     `a`, `b`: as the spec's layout says, taken as values of the spec's dtypes; `operands`: the epilogue's, by name. In a
     batch, those without its dimension are shared. Raises `SpecError` for shapes or names that do not fit the spec.
@@ -63,7 +63,8 @@ def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> 
         acc, _ = exact_product(left, right, spec.sums)
     result = np.empty_like(acc)
     for rows in _row_blocks(acc.shape):
-        result[rows] = evaluate(spec.epilogue_graph, acc[rows], [_rows_of(value, rows) for value in given])
+        block = [_rows_of(value, rows) for value in given]
+        result[rows] = _saturated(evaluate(spec.epilogue_graph, acc[rows], block), spec.d)
     return np.asarray(spec.in_rows(result))
 
 
@@ -92,7 +93,7 @@ def reference_with_bound(
     values, bounds = np.empty_like(acc), np.empty_like(acc)
     for rows in _row_blocks(acc.shape):
         block = [_rows_of(value, rows) for value in given]
-        values[rows] = evaluate(spec.epilogue_graph, acc[rows], block)
+        values[rows] = _saturated(evaluate(spec.epilogue_graph, acc[rows], block), spec.d)
         around = _accumulator(acc[rows], magnitude[rows], own_error[rows], left.shape[1], spec)
         interval = propagate(spec.epilogue_graph, around, block)
         bounds[rows] = _distance(values[rows], interval, spec.d)
@@ -150,7 +151,8 @@ def random_inputs(
     batch_padding: int = 0,
     batches: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Normally distributed `a`, `b` and epilogue operands, by name, for extents `m`, `n`, `k` (`None`: the spec's).
+    """`a`, `b` and epilogue operands, normally distributed (of integer types any integers), by name, for extents `m`,
+    `n`, `k` (`None`: the spec's).
 
     Rows of A and B start at multiples of 16 bytes from the first, as most kernels ask, or at odd multiples of the fewer
     bytes that `alignments` has for "a" and "b"; `row_padding` more elements (rounded up likewise) lie after each, after
@@ -174,7 +176,7 @@ def random_inputs(
     for name, dtype, (rows, columns) in (("a", spec.a, of_a), ("b", spec.b, of_b)):
         stride = row_stride(columns + row_padding, alignments.get(name, _WIDEST), element_type(dtype).bytes)
         gap = elements_apart(batches.get(name, _WIDEST), element_type(dtype).bytes)
-        values = rng.standard_normal((*count(name), rows, columns))
+        values = random_numbers(rng, (*count(name), rows, columns), dtype)
         inputs[name] = padded_matrix(values, dtype, stride, batch_padding, gap)
     for operand in spec.operands:
         if operand.kind is OperandKind.SCALAR:
@@ -183,7 +185,7 @@ def random_inputs(
         extents = [extent for extent in operand.shape(rows_of_d, columns_of_d) if extent is not None]
         if operand.kind is OperandKind.FULL and spec.d_order == "column":
             extents.reverse()
-        values = rng.standard_normal([*count(operand.name), *extents])
+        values = random_numbers(rng, (*count(operand.name), *extents), operand.dtype)
         if operand.kind is OperandKind.FULL:
             stride = values.shape[-1] + row_padding
             inputs[operand.name] = padded_matrix(values, operand.dtype, stride, batch_padding)
@@ -207,13 +209,14 @@ def elements_apart(alignment: int, element_bytes: int) -> int:
 def padded_matrix(
     values: np.ndarray, dtype: str, row_stride: int, rows_between: int = 0, elements_between: int = 0
 ) -> np.ndarray:
-    """`values` (…, rows, columns) in `dtype`, its rows `row_stride` elements apart, NaN between them.
+    """`values` (…, rows, columns) in `dtype`, its rows `row_stride` elements apart; NaN, or the least integer, between.
 
-    As many rows of NaN as `rows_between` says, and more elements, follow each matrix of a batch.
+    As many rows of these as `rows_between` says, and more elements, follow each matrix of a batch.
     """
     *outer, rows, columns = values.shape
+    poison = np.nan if element_type(dtype).is_float else element_type(dtype).lowest
     whole = (rows + rows_between) * row_stride
-    buffer = np.full((*outer, whole + elements_between), np.nan, dtype=numpy_dtype(dtype))
+    buffer = np.full((*outer, whole + elements_between), poison, dtype=numpy_dtype(dtype))
     each = buffer[..., :whole].reshape(*outer, rows + rows_between, row_stride)  # a view: an axis is split
     each[..., :rows, :columns] = values.astype(numpy_dtype(dtype))
     return each[..., :rows, :columns]
@@ -298,6 +301,8 @@ def _accumulator(acc: np.ndarray, magnitude: np.ndarray, own_error: np.ndarray, 
     accumulator, or NaN, whatever the order of the sums, unless the others overflow.
     """
     row, stages = element_type(spec.sums), stages_of_sum(spec.a, spec.sums, k, spec.is_fast)
+    if not row.is_float:
+        return Interval.exact(wrapped(acc, spec.sums))
     roundings = sum(count for count, _ in stages)
     growth = math.expm1(min(sum(count * math.log1p(unit) for count, unit in stages), 700.0))
     with np.errstate(all="ignore"):
@@ -311,10 +316,16 @@ def _accumulator(acc: np.ndarray, magnitude: np.ndarray, own_error: np.ndarray, 
     return Interval(np.where(anywhere, -np.inf, low), np.where(anywhere, np.inf, high), anywhere, ~is_nan)
 
 
+def _saturated(values: np.ndarray, dtype: str) -> np.ndarray:
+    """The values within the range of an integer type, NaN as 0; of a float type as they are."""
+    row = element_type(dtype)
+    return values if row.is_float else np.where(np.isnan(values), 0.0, np.clip(values, row.lowest, row.largest))
+
+
 def _distance(value: np.ndarray, interval: Interval, dtype: str) -> np.ndarray:
     """How far D, rounded from anywhere in the interval, may be from the reference; no limit where D may overflow or be
     NaN. 0 where D must be what the reference is, NaN or infinite."""
-    low, high = interval.low, interval.high
+    low, high = (_saturated(end, dtype) for end in (interval.low, interval.high))
     with np.errstate(all="ignore"):
         distance = np.maximum(np.where(low == value, 0.0, value - low), np.where(high == value, 0.0, high - value))
         distance = np.maximum(distance, 0.0) + half_unit(np.maximum(np.abs(low), np.abs(high)), dtype)

@@ -1,4 +1,4 @@
-"""Builds the IR of a traced epilogue: arith and math ops on f32, or f64, for the region of `tile.gemm`."""
+"""Builds the IR of a traced epilogue: arith and math ops on f32, or f64, and on i32, for the region of `tile.gemm`."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,7 +7,7 @@ from mlir.dialects import arith, math
 
 from lowtide.compiler.epilogue.operands import EpilogueGraph
 from lowtide.compiler.epilogue.trace import Node
-from lowtide.elements import element_type
+from lowtide.elements import INTEGER_TYPE, element_type
 from lowtide.runtime.dtypes import round_to
 
 Build = Callable[..., ir.Value]
@@ -33,6 +33,23 @@ _BINARY: dict[str, Build] = {
     "and": lambda x, y: arith.AndIOp(x, y).result,
     "or": lambda x, y: arith.OrIOp(x, y).result,
 }
+_OF_INTEGERS: dict[str, Build] = {
+    "neg": lambda x: arith.SubIOp(_constant_like(x, 0), x).result,
+    "abs": lambda x: arith.MaxSIOp(x, arith.SubIOp(_constant_like(x, 0), x).result).result,
+    "add": lambda x, y: arith.AddIOp(x, y).result,
+    "sub": lambda x, y: arith.SubIOp(x, y).result,
+    "mul": lambda x, y: arith.MulIOp(x, y).result,
+    "max": lambda x, y: arith.MaxSIOp(x, y).result,
+    "min": lambda x, y: arith.MinSIOp(x, y).result,
+}
+_COMPARE_INTEGERS = {
+    "lt": arith.CmpIPredicate.slt,
+    "le": arith.CmpIPredicate.sle,
+    "gt": arith.CmpIPredicate.sgt,
+    "ge": arith.CmpIPredicate.sge,
+    "eq": arith.CmpIPredicate.eq,
+    "ne": arith.CmpIPredicate.ne,
+}
 _COMPARE = {
     "lt": arith.CmpFPredicate.OLT,
     "le": arith.CmpFPredicate.OLE,
@@ -48,6 +65,11 @@ def ir_type(name: str) -> ir.Type:
     return ir.Type.parse(element_type(name).ir)
 
 
+def value_type(name: str) -> ir.Type:
+    """The MLIR type of one element of a type, as a value."""
+    return ir.Type.parse(element_type(name).value_ir)
+
+
 def emit(graph: EpilogueGraph, arguments: Sequence[ir.Value]) -> ir.Value:
     """Build the graph at the current insertion point and return D's element.
 
@@ -58,22 +80,26 @@ def emit(graph: EpilogueGraph, arguments: Sequence[ir.Value]) -> ir.Value:
     values: dict[int, ir.Value] = {}
     for node in graph.nodes:
         inputs = [values[id(other)] for other in node.inputs]
-        values[id(node)] = _build(node, inputs, arguments, graph.computes_in, shape)
+        values[id(node)] = _build(node, inputs, arguments, graph, shape)
     return _round(values[id(graph.result)], graph.d, shape)
 
 
 def _build(
-    node: Node, inputs: list[ir.Value], arguments: Sequence[ir.Value], dtype: str, shape: list[int] | None
+    node: Node, inputs: list[ir.Value], arguments: Sequence[ir.Value], graph: EpilogueGraph, shape: list[int] | None
 ) -> ir.Value:
+    dtype = INTEGER_TYPE if node.is_integer else graph.computes_in
     if node.op == "acc":
-        return _extend(arguments[0], dtype, shape)
+        return _extend(arguments[0], graph.acc, dtype, shape)
     if node.op == "operand":
         assert isinstance(node.attribute, int)
-        return _extend(arguments[1 + node.attribute], dtype, shape)
+        return _extend(arguments[1 + node.attribute], graph.operands[node.attribute].dtype, dtype, shape)
     if node.op == "const":
         return _constant(float(round_to(node.attribute, dtype)), dtype, shape)
+    if node.op == "real":
+        return arith.SIToFPOp(_like(value_type(dtype), shape), inputs[0]).result
     if node.op == "cast":
-        return _extend(_round(inputs[0], str(node.attribute), shape), dtype, shape)
+        through = str(node.attribute)
+        return _extend(_round(inputs[0], through, shape), through, dtype, shape)
     if node.op == "where":
         return arith.SelectOp(*inputs).result
     if node.op == "not":
@@ -81,9 +107,11 @@ def _build(
         type = inputs[0].type
         attribute = true if shape is None else ir.DenseElementsAttr.get_splat(type, true)
         return arith.XOrIOp(inputs[0], arith.ConstantOp(type, attribute).result).result
+    if node.op in _COMPARE and node.is_integer:
+        return arith.CmpIOp(_COMPARE_INTEGERS[node.op], *inputs).result
     if node.op in _COMPARE:
         return arith.CmpFOp(_COMPARE[node.op], *inputs).result
-    return (_UNARY | _BINARY)[node.op](*inputs)
+    return (_OF_INTEGERS if node.is_integer else _UNARY | _BINARY)[node.op](*inputs)
 
 
 def _like(element: ir.Type, shape: list[int] | None) -> ir.Type:
@@ -91,20 +119,50 @@ def _like(element: ir.Type, shape: list[int] | None) -> ir.Type:
 
 
 def _constant(value: float, dtype: str, shape: list[int] | None) -> ir.Value:
-    type = _like(ir_type(dtype), shape)
-    attribute: ir.Attribute = ir.FloatAttr.get(ir_type(dtype), value)
-    if shape is not None:
+    return _constant_of(_like(value_type(dtype), shape), value)
+
+
+def _constant_like(value: ir.Value, number: float) -> ir.Value:
+    return _constant_of(value.type, number)
+
+
+def _constant_of(type: ir.Type, value: float) -> ir.Value:
+    element = _element(type)
+    attribute: ir.Attribute = (
+        ir.FloatAttr.get(element, value) if _is_float(element) else ir.IntegerAttr.get(element, int(value))
+    )
+    if isinstance(type, ir.VectorType):
         attribute = ir.DenseElementsAttr.get_splat(type, attribute)
     return arith.ConstantOp(type, attribute).result
 
 
-def _extend(value: ir.Value, name: str, shape: list[int] | None) -> ir.Value:
-    """To the type that the epilogue computes in."""
-    type = _like(ir_type(name), shape)
-    return value if value.type == type else arith.ExtFOp(type, value).result
+def _element(type: ir.Type) -> ir.Type:
+    return type.element_type if isinstance(type, ir.VectorType) else type
+
+
+def _is_float(type: ir.Type) -> bool:
+    return isinstance(type, ir.FloatType)
+
+
+def _extend(value: ir.Value, name: str, to: str, shape: list[int] | None) -> ir.Value:
+    """An element of the type `name` in the type that the epilogue computes in."""
+    type = _like(value_type(to), shape)
+    if value.type == type:
+        return value
+    extend = {"float": arith.ExtFOp, "signed": arith.ExtSIOp, "unsigned": arith.ExtUIOp}[element_type(name).kind]
+    return extend(type, value).result
 
 
 def _round(value: ir.Value, name: str, shape: list[int] | None) -> ir.Value:
-    """From the type that the epilogue computes in."""
-    type = _like(ir_type(name), shape)
-    return value if value.type == type else arith.TruncFOp(type, value).result
+    """From the type that the epilogue computes in; to integers to nearest, ties to even, saturated, NaN to 0."""
+    row, type = element_type(name), _like(value_type(name), shape)
+    if value.type == type:
+        return value
+    if row.is_float:
+        return arith.TruncFOp(type, value).result
+    low, high = (_constant_like(value, bound) for bound in (row.lowest, row.largest))
+    if _is_float(_element(value.type)):
+        rounded = math.RoundEvenOp(value).result
+        value = arith.MinimumFOp(arith.MaximumFOp(rounded, low).result, high).result
+        return arith.TruncIOp(type, arith.FPToSIOp(_like(value_type(INTEGER_TYPE), shape), value).result).result
+    return arith.TruncIOp(type, arith.MinSIOp(arith.MaxSIOp(value, low).result, high).result).result

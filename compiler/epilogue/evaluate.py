@@ -7,8 +7,8 @@ import numpy as np
 from lowtide.compiler.epilogue.erf import erf
 from lowtide.compiler.epilogue.operands import EpilogueGraph
 from lowtide.compiler.epilogue.trace import Node, in_order
-from lowtide.elements import EPILOGUE_TYPE
-from lowtide.runtime.dtypes import round_to
+from lowtide.elements import EPILOGUE_TYPE, INTEGER_TYPE, element_type
+from lowtide.runtime.dtypes import round_to, wrapped
 
 _OPS: dict[str, Callable[..., np.ndarray]] = {
     "neg": np.negative,
@@ -39,13 +39,17 @@ _OPS: dict[str, Callable[..., np.ndarray]] = {
 }
 
 
+_WRAPPING = frozenset({"neg", "abs", "add", "sub", "mul"})
+
+
 def evaluate(graph: EpilogueGraph, acc: np.ndarray, operands: Sequence[np.ndarray]) -> np.ndarray:
-    """D in float64, not rounded to its type; `lt.cast` alone rounds.
+    """D in float64, not rounded to its type; `lt.cast` alone rounds, and integers wrap around.
 
     `acc` (M, N) and `operands`, in the graph's order, are float64; the operands broadcast to (M, N): a vector per row
     is (M, 1), one per column (1, N).
     """
     values: dict[int, np.ndarray] = {}
+    acc = acc if element_type(graph.acc).is_float else wrapped(acc, graph.acc)
     with np.errstate(all="ignore"):
         for node in graph.nodes:
             values[id(node)] = _evaluate(node, [values[id(other)] for other in node.inputs], acc, operands)
@@ -75,4 +79,14 @@ def _evaluate(node: Node, inputs: list[np.ndarray], acc: np.ndarray, operands: S
         return np.asarray(node.attribute, dtype=np.float64)
     if node.op == "cast":
         return round_to(inputs[0], str(node.attribute))
+    if node.op == "real":
+        return inputs[0]
+    if node.is_integer and node.op in _WRAPPING:
+        return of_integers(node.op, *inputs)
     return _OPS[node.op](*inputs)
+
+
+def of_integers(op: str, *inputs: np.ndarray) -> np.ndarray:
+    """An operation on integers of s32 in float64, which wraps around."""
+    exact = _OPS[op](*(np.asarray(x).astype(np.int64) for x in inputs))
+    return wrapped(exact.astype(np.int32), INTEGER_TYPE)

@@ -15,7 +15,7 @@ from lowtide.compiler.dtypes import choices, numpy_dtype
 from lowtide.compiler.epilogue.erf import erf as erf_of_arrays
 from lowtide.compiler.epilogue.evaluate import folded
 from lowtide.compiler.epilogue.trace import Predicate, Traced, Tracer, number_of, refuse, truth_of
-from lowtide.elements import EPILOGUE_TYPE, kernel_types
+from lowtide.elements import EPILOGUE_TYPE, element_type, kernel_types
 from lowtide.errors import SpecError
 
 Parameters = ParamSpec("Parameters")
@@ -55,7 +55,7 @@ def minimum(x: Any, y: Any) -> Any:
 @_folds
 def relu(x: Any) -> Any:
     """max(x, 0). NaN stays NaN."""
-    return maximum(x, 0.0)
+    return maximum(x, 0)
 
 
 @_folds
@@ -138,25 +138,31 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     if tracer is None:
         return np.where(condition, x, y)
     if known is not None:
-        return Traced(tracer, [tracer.lift(y), tracer.lift(x)][known])
-    inputs = [tracer.lift_predicate(condition), tracer.lift(x), tracer.lift(y)]
-    return Traced(tracer, tracer.node("where", inputs))
+        return Traced(tracer, tracer.alike(y, x)[known])
+    choices_ = tracer.alike(x, y)
+    inputs = [tracer.lift_predicate(condition), *choices_]
+    return Traced(tracer, tracer.node("where", inputs, None, choices_[0].is_integer))
 
 
 @_folds
 def cast(x: Any, dtype: str) -> Any:
-    """x rounded to the nearest value of `dtype` (f16, bf16, f32; f64 in f64); computing goes on as before."""
+    """x rounded to the nearest value of `dtype` (f16, bf16, f32; f64 in f64); computing goes on as before, with
+    integers in f32."""
     tracer = _tracer_of(x)
-    valid = kernel_types(None if tracer is None else tracer.dtype)
+    valid = _floats(None if tracer is None else tracer.dtype)
     if dtype not in valid:
-        raise SpecError(
-            f"cast to {'unknown dtype ' if dtype not in kernel_types() else ''}{dtype!r}: {choices(dtype, valid)}"
-        )
+        unknown = "" if dtype in kernel_types() else "unknown dtype "
+        raise SpecError(f"cast to {unknown}{dtype!r}: {choices(dtype, valid)}")
     if tracer is None:
         with np.errstate(over="ignore"):
             rounded = np.asarray(x).astype(numpy_dtype(dtype))
             return rounded.astype(np.result_type(x, np.float32))
-    return x if dtype == tracer.dtype else tracer.apply("cast", x, attribute=dtype)
+    real = Traced(tracer, tracer.real(x))
+    return real if dtype == tracer.dtype else tracer.apply("cast", real, attribute=dtype)
+
+
+def _floats(computes_in: str | None = None) -> tuple[str, ...]:
+    return tuple(name for name in kernel_types(computes_in) if element_type(name).is_float)
 
 
 def _tracer_of(*values: object) -> Tracer | None:

@@ -6,6 +6,11 @@
 An operand's kind says which of its elements belongs to d[m, n]; `lt.Full["f32"]` names the element type, which is D's
 when left out (f32 for a scalar). All is computed in f32, independent of the types of accumulator and operands, and
 rounded to D's type once. With f64 accumulators, operands, scalars and D are f64, and all is computed in f64.
+
+Integers are s32: an s32 accumulator, and elements of s8, u8 and s32 operands. Sums, differences, products, maxima and
+minima of integers alone, constants included, are computed in s32 and wrap around; anything else converts them to f32
+first, which is exact up to 2²⁴ and else rounds to nearest. An s8 or u8 D is rounded to nearest, ties to even, and
+saturated; NaN becomes 0.
 """
 
 import enum
@@ -18,7 +23,7 @@ from typing import Any
 
 from lowtide.compiler.dtypes import choices
 from lowtide.compiler.epilogue.trace import Node, Predicate, Traced, Tracer, in_order, is_ours
-from lowtide.elements import element_type, kernel_types
+from lowtide.elements import INTEGER_TYPE, element_type, kernel_types
 from lowtide.errors import SpecError
 
 # Names that the call of a kernel, its interpretation, or the reference needs for itself.
@@ -103,7 +108,7 @@ _KINDS = "lt.Full, lt.PerRow, lt.PerColumn or lt.Scalar"
 
 @dataclass(frozen=True)
 class Operand:
-    """A named epilogue operand: its kind and element type (f16, bf16, f32, or f64 with f64 accumulators)."""
+    """A named epilogue operand: its kind and element type (f16, bf16, f32, s8, u8, s32; f64 with f64 accumulators)."""
 
     name: str
     kind: OperandKind
@@ -139,9 +144,9 @@ def trace(function: Callable[..., Any] | None, acc: str, d: str) -> EpilogueGrap
     is no number.
     """
     tracer = Tracer(element_type(acc).computes_in)
-    start = tracer.node("acc")
+    start = tracer.node("acc", is_integer=not element_type(acc).is_float)
     if function is None:
-        result = _clamped(tracer, start, d)
+        result = _clamped(tracer, _as_output(tracer, Traced(tracer, start), d), d)
         return EpilogueGraph(acc, d, (), result, tuple(in_order(result)))
     if not callable(function):
         raise SpecError(
@@ -153,7 +158,8 @@ def trace(function: Callable[..., Any] | None, acc: str, d: str) -> EpilogueGrap
     positional: list[Any] = [Traced(tracer, start)]
     by_name: dict[str, Any] = {}
     for index, parameter in enumerate(parameters[1:]):
-        value = Traced(tracer, tracer.node("operand", (), index))
+        is_integer = not element_type(operands[index].dtype).is_float
+        value = Traced(tracer, tracer.node("operand", (), index, is_integer))
         if parameter.kind is parameter.KEYWORD_ONLY:
             by_name[parameter.name] = value
         else:
@@ -167,7 +173,7 @@ def trace(function: Callable[..., Any] | None, acc: str, d: str) -> EpilogueGrap
             f"{_raised_at(error, function)}: the epilogue raised {type(error).__name__}: {error}; it may use "
             "operators, constants and lowtide's functions (lt.exp, lt.where, …) only"
         ) from error
-    result = _clamped(tracer, _result(tracer, returned, function), d)
+    result = _clamped(tracer, _result(tracer, returned, function, d), d)
     return EpilogueGraph(acc, d, operands, result, tuple(in_order(result)))
 
 
@@ -259,7 +265,23 @@ def _evaluated(function: Callable[..., Any], name: str, annotation: str) -> Any:
         ) from error
 
 
-def _result(tracer: Tracer, returned: object, function: Callable[..., Any]) -> Node:
+def _as_output(tracer: Tracer, value: object, d: str) -> Node:
+    """The value as it is rounded to D's type: integers as they are for an integer D, else converted.
+
+    Raises SpecError for a D of s32 and a value that is none.
+    """
+    if element_type(d).is_float:
+        return tracer.real(value)
+    node = tracer.integer(value) if isinstance(value, int) else tracer.lift(value)
+    if d == INTEGER_TYPE and not node.is_integer:
+        raise SpecError(
+            f"the value is {tracer.dtype}, which does not hold every {d} of D: compute with integers alone (+ − ×, "
+            "lt.maximum, lt.minimum, lt.where of integer operands and constants), or take d='f32'"
+        )
+    return node
+
+
+def _result(tracer: Tracer, returned: object, function: Callable[..., Any], d: str) -> Node:
     """The node of what the function returned; a constant will do."""
     where = _defined_at(function)
     if returned is None:
@@ -267,12 +289,16 @@ def _result(tracer: Tracer, returned: object, function: Callable[..., Any]) -> N
     if isinstance(returned, Predicate):
         raise SpecError(f"{where}: the epilogue returned a comparison; return lt.where(condition, x, y)")
     try:
-        return tracer.lift(returned)
+        tracer.lift(returned)
     except SpecError as error:
         raise SpecError(
             f"{where}: the epilogue returned {type(returned).__name__}; it must return one number made from its "
             "arguments, or a constant"
         ) from error
+    try:
+        return _as_output(tracer, returned, d)
+    except SpecError as error:
+        raise SpecError(f"{where}: the epilogue returned a float: {error}") from error
 
 
 def _plain(function: Callable[..., Any]) -> FunctionType | None:

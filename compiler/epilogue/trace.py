@@ -14,39 +14,70 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from lowtide.elements import EPILOGUE_TYPE, element_type
+from lowtide.elements import EPILOGUE_TYPE, INTEGER_TYPE, element_type
 from lowtide.errors import SpecError
 
 _OURS = ("lowtide.", "numpy.", "functools", "inspect")
 # What is computed by formulas for f32 (`math_formulas`), and in f32 alone.
 _F32_FUNCTIONS = frozenset({"exp", "log", "tanh", "erf", "rsqrt", "div_approx"})
+# What integers alone are computed by in their own type; all else converts them first.
+_INTEGER_OPS = frozenset({"add", "sub", "mul", "neg", "abs", "max", "min"})
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One operation on one element, in the tracer's type (comparisons and their combinations: a truth value).
+    """One operation on one element, in the tracer's type or in s32 (comparisons and their combinations: a truth value).
 
     `op` is one of: acc, operand (attribute: its index), const (its value); neg, abs, exp, log, tanh, erf, sqrt, rsqrt;
     add, sub, mul, div, div_approx (divisors of at least 1: `math_formulas.DIVIDE_APPROX`), max, min;
-    cast (the type rounded through); lt, le, gt, ge, eq, ne, and, or, not; where.
+    real (an integer in the tracer's type); cast (the type rounded through); lt, le, gt, ge, eq, ne, and, or, not;
+    where.
     """
 
     op: str
     inputs: tuple["Node", ...] = ()
     attribute: float | int | str | None = None
+    is_integer: bool = False
+    """Whether it is computed in s32, which wraps around; of a comparison, whether it compares integers."""
 
 
 class Tracer:
-    """Makes the nodes of one trace, each distinct one once. All is computed in `dtype`."""
+    """Makes the nodes of one trace, each distinct one once. All is computed in `dtype`, sums of integers in s32."""
 
     def __init__(self, dtype: str = EPILOGUE_TYPE) -> None:
         self.dtype = dtype
         self._known: dict[tuple[Any, ...], Node] = {}
 
-    def node(self, op: str, inputs: Sequence[Node] = (), attribute: float | int | str | None = None) -> Node:
+    def node(
+        self,
+        op: str,
+        inputs: Sequence[Node] = (),
+        attribute: float | int | str | None = None,
+        is_integer: bool = False,
+    ) -> Node:
         # repr tells 0.0 from −0.0, and NaN equals itself
-        key = (op, *(id(node) for node in inputs), repr(attribute))
-        return self._known.setdefault(key, Node(op, tuple(inputs), attribute))
+        key = (op, *(id(node) for node in inputs), repr(attribute), is_integer)
+        return self._known.setdefault(key, Node(op, tuple(inputs), attribute, is_integer))
+
+    def real(self, value: object) -> Node:
+        """The node of a value in the tracer's type: an integer is converted, rounded to nearest."""
+        node = self.lift(value)
+        return self.node("real", [node]) if node.is_integer else node
+
+    def alike(self, *values: object) -> list[Node]:
+        """Their nodes in one type: s32 where all are integers, traced ones or constants, else the tracer's."""
+        traced = [value for value in values if isinstance(value, Traced)]
+        if not traced or not all(_is_integer(value) for value in values):
+            return [self.real(value) for value in values]
+        return [self.lift(value) if isinstance(value, Traced) else self.integer(value) for value in values]
+
+    def integer(self, value: object) -> Node:
+        """The node of an integer constant."""
+        number = int(value)  # type: ignore[call-overload]
+        row = element_type(INTEGER_TYPE)
+        if not row.lowest <= number <= row.largest:
+            refuse(f"the constant {number}, which {row} does not hold", "convert the other side: lt.cast(x, 'f32')")
+        return self.node("const", (), number, is_integer=True)
 
     def lift(self, value: object) -> Node:
         """The node of a traced value or a number. Raises `SpecError` for anything else."""
@@ -80,10 +111,13 @@ class Tracer:
                 f"{op.removesuffix('_approx')} in {self.dtype}: its formula has the precision of {EPILOGUE_TYPE}",
                 "an f64 epilogue has + − × ÷, abs, lt.sqrt, lt.maximum, lt.minimum, lt.clamp, lt.relu and lt.where",
             )
-        return Traced(self, self.node(op, [self.lift(value) for value in values], attribute))
+        inputs = self.alike(*values) if op in _INTEGER_OPS else [self.real(value) for value in values]
+        is_integer = op in _INTEGER_OPS and inputs[0].is_integer
+        return Traced(self, self.node(op, inputs, attribute, is_integer))
 
     def compare(self, op: str, x: object, y: object) -> "Predicate":
-        return Predicate(self, self.node(op, [self.lift(x), self.lift(y)]))
+        inputs = self.alike(x, y)
+        return Predicate(self, self.node(op, inputs, None, inputs[0].is_integer))
 
 
 def number_of(value: object) -> float | None:
@@ -94,6 +128,15 @@ def number_of(value: object) -> float | None:
         is_real = value.dtype.kind in "fiu" or type(value).__module__ == ml_dtypes.__name__
         return float(value) if is_real else None
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _is_integer(value: object) -> bool:
+    """Whether a traced value is computed in integers, or a constant is one."""
+    if isinstance(value, Traced):
+        return value._node.is_integer
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def truth_of(value: object) -> bool | None:

@@ -161,8 +161,9 @@ LogicalResult LdmatrixOp::verify() {
   if (source.getElementType() != fragment.getElementType())
     return emitOpError() << "loads a fragment of " << fragment.getElementType() << " from a buffer of "
                          << source.getElementType();
-  if (source.getElementTypeBitWidth() != 16)
-    return emitOpError() << "moves 16-bit elements, not " << source.getElementType();
+  unsigned bits = source.getElementTypeBitWidth();
+  if (bits != 16 && (bits != 8 || getTrans()))
+    return emitOpError() << "moves 16-bit elements, or without trans 8-bit ones, not " << source.getElementType();
   SmallVector<int64_t> shape(fragment.getShape());
   if (getTrans())
     std::swap(shape[0], shape[1]);
@@ -212,14 +213,14 @@ LogicalResult MapOp::verify() {
     if (auto fragment = dyn_cast<FragmentType>(element)) {
       if (fragment.getShape() != result.getShape() || fragment.getTv() != result.getTv())
         return emitOpError() << "input " << index << " must have the result's shape and thread-value layout";
-      element = fragment.getElementType();
+      element = tile::valueTypeOf(fragment.getElementType());
     }
     if (block.getArgument(index).getType() != element)
       return emitOpError() << "block argument " << index << " must be " << element;
   }
   auto yield = dyn_cast<tile::YieldOp>(block.getTerminator());
-  if (!yield || yield.getValues().size() != 1 || yield.getValues()[0].getType() != result.getElementType())
-    return emitOpError() << "body must end in tile.yield of one " << result.getElementType();
+  if (!yield || yield.getValues().size() != 1 || yield.getValues()[0].getType() != tile::valueTypeOf(result.getElementType()))
+    return emitOpError() << "body must end in tile.yield of one " << tile::valueTypeOf(result.getElementType());
   return success();
 }
 

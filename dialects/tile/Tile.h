@@ -71,6 +71,9 @@ mlir::ParseResult parsePlace(mlir::OpAsmParser &parser, std::optional<mlir::OpAs
 void printPlace(mlir::OpAsmPrinter &printer, mlir::Operation *op, mlir::Value batch, mlir::Value row,
                 mlir::Value column);
 
+// The type of one element as an SSA value: integers of matrices have a sign, those that arith computes on have none.
+mlir::Type valueTypeOf(mlir::Type element);
+
 // Whether a memref is a batch of matrices: of three dimensions, the batch first.
 bool isBatch(mlir::MemRefType matrix);
 

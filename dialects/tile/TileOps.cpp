@@ -97,6 +97,11 @@ static bool agree(int64_t x, int64_t y) { return ShapedType::isDynamic(x) || Sha
 
 bool lowtide::tile::isBatch(MemRefType matrix) { return matrix.getRank() == 3; }
 
+Type lowtide::tile::valueTypeOf(Type element) {
+  auto integer = dyn_cast<IntegerType>(element);
+  return integer ? IntegerType::get(element.getContext(), integer.getWidth()) : element;
+}
+
 static Type elementTypeOf(Type type) {
   if (auto shaped = dyn_cast<ShapedType>(type))
     return shaped.getElementType();
@@ -109,7 +114,7 @@ static Type elementTypeOf(Type type) {
 
 LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type acc, OperandRange operands,
                                             ArrayAttr kinds, MemRefType d) {
-  Type result = d.getElementType();
+  Type result = valueTypeOf(d.getElementType());
   bool batched = isBatch(d);
   if (kinds.size() != operands.size())
     return op->emitOpError() << "has " << operands.size() << " operands but " << kinds.size() << " kinds";
@@ -138,7 +143,7 @@ LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type 
     if (rank && memref.getRank() > rank && !agree(memref.getDimSize(0), d.getDimSize(0)))
       return op->emitOpError() << "epilogue operand " << index << " has a batch of " << memref.getDimSize(0)
                                << " but D one of " << d.getDimSize(0);
-    Type element = elementTypeOf(operand.getType());
+    Type element = valueTypeOf(elementTypeOf(operand.getType()));
     if (block.getArgument(index + 1).getType() != element)
       return op->emitOpError() << "epilogue argument " << index + 1 << " must be " << element << ", its operand's element";
   }

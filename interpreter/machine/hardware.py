@@ -65,6 +65,27 @@ def _m16n8k16() -> MmaFragments:
     return MmaFragments((16, 8, 16), a, b, _accumulator())
 
 
+def _m16n8k16_bytes() -> MmaFragments:
+    """PTX ISA, "Matrix Fragments for mma.m16n8k16 with integer type", .s8 and .u8."""
+    i, j = np.arange(8), np.arange(4)
+    # a_i: row = groupID for i < 4, else groupID + 8; col = threadID_in_group * 4 + (i & 3)
+    a = _GROUP + 8 * (i >= 4), _IN_GROUP * 4 + (i & 3)
+    # b_i: row = threadID_in_group * 4 + i; col = groupID
+    return MmaFragments((16, 8, 16), a, (_IN_GROUP * 4 + j, _GROUP + 0 * j), _accumulator())
+
+
+def _m16n8k32_bytes() -> MmaFragments:
+    """PTX ISA, "Matrix Fragments for mma.m16n8k32", .s8 and .u8."""
+    i, j = np.arange(16), np.arange(8)
+    # a_i: row = groupID for 0 <= i < 4 and 8 <= i < 12, else groupID + 8;
+    #      col = threadID_in_group * 4 + (i & 3), and 16 more for i >= 8
+    upper = (i < 4) | ((i >= 8) & (i < 12))
+    a = _GROUP + 8 * ~upper, _IN_GROUP * 4 + (i & 3) + 16 * (i >= 8)
+    # b_i: row = threadID_in_group * 4 + (i & 3), and 16 more for i >= 4; col = groupID
+    b = _IN_GROUP * 4 + (j & 3) + 16 * (j >= 4), _GROUP + 0 * j
+    return MmaFragments((16, 8, 32), a, b, _accumulator())
+
+
 def _m8n8k4_f64() -> MmaFragments:
     """PTX ISA, "Matrix Fragments for mma.m8n8k4 with .f64 floating point type"."""
     i = np.arange(2)
@@ -86,7 +107,8 @@ def _m16n8_f64(k: int) -> MmaFragments:
 
 # By shape and bits of the operands.
 MMA_FRAGMENTS: Mapping[tuple[tuple[int, int, int], int], MmaFragments] = MappingProxyType(
-    {(fragments.shape, 16): fragments for fragments in (_m16n8k8(), _m16n8k16())}
+    {(fragments.shape, 8): fragments for fragments in (_m16n8k16_bytes(), _m16n8k32_bytes())}
+    | {(fragments.shape, 16): fragments for fragments in (_m16n8k8(), _m16n8k16())}
     | {(fragments.shape, 64): fragments for fragments in (_m8n8k4_f64(), *map(_m16n8_f64, (4, 8, 16)))}
 )
 
@@ -176,16 +198,19 @@ def tma_swizzle(addresses: Ints, span: int) -> Ints:
 
 
 def ldmatrix(rows: Values, num: int, trans: bool) -> Values:
-    """What each lane receives: array (32, num, 2), the low and high half of `num` registers.
+    """What each lane receives: array (32, num, 2), the low and high half of `num` registers; (32, num, 4) of bytes.
 
-    `rows` holds the 8 elements that the address of each lane points at: array (8 * num, 8), the rows of matrix 0 from
-    lanes 0–7, of matrix 1 from lanes 8–15, and so on. Lane l receives of each matrix the elements 2 * (l % 4) and the
-    next one of row l / 4; with `trans`, of the transposed matrix (PTX ISA, "ldmatrix").
+    `rows` holds the 16 bytes that the address of each lane points at, 8 elements, or 16 of one byte: array (8 * num, 8)
+    or (8 * num, 16), the rows of matrix 0 from lanes 0–7, of matrix 1 from lanes 8–15, and so on. Lane l receives of
+    each matrix the four bytes from 4 * (l % 4) on of row l / 4; with `trans`, of the transposed matrix of 16-bit
+    elements (PTX ISA, "ldmatrix").
     """
-    matrices = rows.reshape(num, 8, 8)
+    matrices = rows.reshape(num, 8, -1)
     if trans:
+        if matrices.shape[2] != 8:
+            raise InterpreterError("ldmatrix.trans transposes 16-bit elements; these are of 8 bits: load them by bytes")
         matrices = matrices.swapaxes(1, 2)
-    return matrices.reshape(num, 32, 2).swapaxes(0, 1)
+    return matrices.reshape(num, 32, -1).swapaxes(0, 1)
 
 
 def stmatrix(registers: Values, num: int, trans: bool) -> Values:

@@ -13,37 +13,52 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.hardware import MmaFragments
 from lowtide.interpreter.machine.lanes import by_lane, disjoint, whole_warp
-from lowtide.interpreter.numbers.cells import ZERO_TYPE, Described
+from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Access, Described, Ints
 from lowtide.interpreter.numbers.domains import Domain
+from lowtide.interpreter.numbers.integers import INTEGERS
 from lowtide.interpreter.numbers.packed import Packed, unpack
 from lowtide.interpreter.program.batches import Batch, NotTogether
 
 Values = NDArray[Any]
 
+_ROW_BYTES = 16  # of a matrix
 
-def ldmatrix(state: AgentState, op: Described, address: Any, num: int, trans: bool) -> tuple[Packed, ...]:
+
+def ldmatrix(state: AgentState, op: Described, address: Any, num: int, trans: bool) -> tuple[Any, ...]:
     """Each of the first 8 · num lanes gives the address of a row; all lanes together read it."""
     whole_warp(state, op)
     rows = by_lane(address)[: 8 * num]
-    payload, dtype = state.cta.shared.load_any(state.access(op), rows, 2, 8)
-    received = hardware.ldmatrix(payload, num, trans)
-    return tuple(Packed(received[:, matrix], dtype) for matrix in range(num))
+    payload, dtype = _rows(state, state.access(op), rows)
+    return _received(hardware.ldmatrix(payload, num, trans), dtype)
+
+
+def _rows(state: AgentState, access: Access, rows: Ints) -> tuple[Values, str]:
+    """The 16 bytes at each address, and the type of their elements, of one or two bytes."""
+    shared = state.cta.shared
+    width = 1 if any(ELEMENT_BYTES[name] == 1 for name in shared.dtypes_at(rows)) else 2
+    return shared.load_any(access, rows, width, _ROW_BYTES // width)
+
+
+def _received(registers: Values, dtype: str) -> tuple[Any, ...]:
+    """Registers (32, num, elements): packed, or the bits of integers."""
+    if dtype in INTEGERS and INTEGERS[dtype].itemsize == 1:
+        return tuple(np.ascontiguousarray(registers.astype(np.int8)).view(np.int32)[..., 0].T)
+    return tuple(Packed(registers[:, matrix], dtype) for matrix in range(registers.shape[1]))
 
 
 def ldmatrix_together(
     state: AgentState, batch: Batch, addresses: Sequence[Any], num: int, trans: bool
-) -> list[tuple[Packed, ...]]:
+) -> list[tuple[Any, ...]]:
     """As `ldmatrix`, for ops that run as one: what each receives. Raises NotTogether where it differs."""
     if state.mask is not None:
         raise NotTogether
     rows = np.concatenate([by_lane(address)[: 8 * num] for address in addresses])
     access = state.access(batch.ops[0])
     access.ops = batch.ops
-    payload, dtype = state.cta.shared.load_any(access, rows, 2, 8)
+    payload, dtype = _rows(state, access, rows)
     if dtype == ZERO_TYPE:
         raise NotTogether
-    received = hardware.ldmatrix(payload, num * len(addresses), trans).swapaxes(0, 1)
-    registers = [Packed(each, dtype) for each in received]
+    registers = _received(hardware.ldmatrix(payload, num * len(addresses), trans), dtype)
     return [tuple(registers[at : at + num]) for at in range(0, len(registers), num)]
 
 
@@ -92,27 +107,27 @@ def multiply(
     state: AgentState,
     op: Described,
     fragments: MmaFragments,
-    types: tuple[str, str],
+    types: tuple[str, str, str],
     registers: tuple[Sequence[Any], Sequence[Any], Sequence[Any]],
 ) -> Values:
     """D = A · B + C by the warp: the accumulators (32, values) of D.
 
-    `types` are those of the operands and of the accumulator; `registers` those of A, B and C in the instruction's
-    order: packed where two numbers share one, else a payload.
+    `types` are those of A, of B and of the accumulator; `registers` those of A, B and C in the instruction's order:
+    packed, or integers' bits, where several numbers share one, else a payload.
     """
     whole_warp(state, op)
     domain = state.machine.domain
     parts = []
-    for each, place, dtype in zip(registers, (fragments.a, fragments.b, fragments.c), (types[0], *types), strict=True):
-        if len(each) * 2 == place[0].shape[1]:
+    for each, place, dtype in zip(registers, (fragments.a, fragments.b, fragments.c), types, strict=True):
+        if len(each) < place[0].shape[1]:
             parts.append(_side_by_side([unpack(register, dtype, domain) for register in each]))
         else:
-            columns = np.empty((32, len(each)), domain.payload)
+            columns = domain.full((32, len(each)), 0, dtype)
             for index, register in enumerate(each):
                 columns[:, index] = register
             parts.append(columns)
     a, b, c = parts
-    return hardware.mma(fragments, a, b, c, domain, (types[0], types[0]), types[1])
+    return hardware.mma(fragments, a, b, c, domain, types[:2], types[2])
 
 
 @dataclass(frozen=True)
@@ -135,37 +150,39 @@ class Products:
 
 
 def multiply_together(
-    state: AgentState, products: Products, columns: Sequence[Any], fragments: MmaFragments, types: tuple[str, str]
+    state: AgentState, products: Products, columns: Sequence[Any], fragments: MmaFragments, types: tuple[str, str, str]
 ) -> list[Values]:
     """As `multiply`, for products of packed operands and accumulators `columns`: the columns (32,) of D of each."""
     if state.mask is not None:
         raise NotTogether
     values, domain, (m, n, k) = state.values, state.machine.domain, fragments.shape
-    a, b = (_fragments(values, side, types[0], domain) for side in (products.a, products.b))
+    sides = zip((products.a, products.b), types[:2], strict=True)
+    a, b = (_fragments(values, side, dtype, domain) for side, dtype in sides)
     left, right = np.empty((len(a), m, k), a.dtype), np.empty((len(b), k, n), b.dtype)
     left[:, fragments.a[0], fragments.a[1]] = a
     right[:, fragments.b[0], fragments.b[1]] = b
-    c = np.empty((len(columns), 32), domain.payload)
+    c = domain.full((len(columns), 32), 0, types[2])
     for at, column in enumerate(columns):
         c[at] = column
-    accumulators = np.empty((len(products.of_a), m, n), domain.payload)
+    accumulators = np.empty((len(products.of_a), m, n), c.dtype)
     accumulators[:, fragments.c[0], fragments.c[1]] = c.reshape(len(accumulators), -1, 32).swapaxes(1, 2)
-    rows_of_b, operands = right[products.of_b].swapaxes(1, 2), (types[0], types[0])
-    d = domain.mma(left[products.of_a], rows_of_b, accumulators, operands, types[1], k)
+    rows_of_b = right[products.of_b].swapaxes(1, 2)
+    d = domain.mma(left[products.of_a], rows_of_b, accumulators, types[:2], types[2], k)
     return list(np.ascontiguousarray(d[:, fragments.c[0], fragments.c[1]].swapaxes(1, 2)).reshape(-1, 32))
 
 
 def _fragments(values: list[Any], side: Sequence[tuple[int, ...]], dtype: str, domain: Domain) -> Values:
     """Packed operands: array (fragments, 32, values)."""
     registers = [unpack(values[slot], dtype, domain) for slots in side for slot in slots]
+    each = registers[0].shape[1]
     if any(len(register) != 32 for register in registers):
-        registers = [np.broadcast_to(register, (32, 2)) for register in registers]
-    joined = np.concatenate(registers).reshape(len(side), -1, 32, 2)
+        registers = [np.broadcast_to(register, (32, each)) for register in registers]
+    joined = np.concatenate(registers).reshape(len(side), -1, 32, each)
     return joined.swapaxes(1, 2).reshape(len(side), 32, -1)
 
 
 def _side_by_side(registers: list[Any]) -> Any:
-    """Two values per register: array (32, values)."""
+    """Several values per register: array (32, values)."""
     if any(len(register) != 32 for register in registers):
-        registers = [np.broadcast_to(register, (32, 2)) for register in registers]
+        registers = [np.broadcast_to(register, (32, register.shape[1])) for register in registers]
     return np.concatenate(registers, axis=1)

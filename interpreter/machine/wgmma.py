@@ -41,6 +41,8 @@ class _Kind:
     accumulators: tuple[str, ...]
     transposes: bool
     """Whether A and B may lie with M or N contiguous; then two more immediate operands say so."""
+    negates: bool = True
+    """Whether A and B may be negated; then two immediate operands before these say so."""
 
 
 # PTX ISA, "wgmma.mma_async": shapes, types, "transpose".
@@ -48,6 +50,7 @@ _KINDS = (
     _Kind(("f16",), 16, ("f16", "f32"), True),
     _Kind(("bf16",), 16, ("f32",), True),
     _Kind(("e4m3", "e5m2"), 32, ("f16", "f32"), False),
+    _Kind(("s8", "u8"), 32, ("s32",), False, negates=False),
 )
 OPERAND_TYPES: tuple[str, ...] = tuple(name for kind in _KINDS for name in kind.operands)
 _ELEMENTS = {row.ptx: row.ir for row in ELEMENTS.values()}
@@ -100,7 +103,7 @@ class Product:
         kind = kind_of(a, b, accumulator, shape)
         if not kind.transposes and k_major != (True, True):
             raise InterpreterError(f"wgmma of {a} and {b} transposes neither; K must be contiguous in both")
-        return cls(shape[1], kind.k, (_ELEMENTS[a], _ELEMENTS[b]), accumulator, k_major)
+        return cls(shape[1], kind.k, (_ELEMENTS[a], _ELEMENTS[b]), _ELEMENTS[accumulator], k_major)
 
     @cached_property
     def places(self) -> Ints:
@@ -128,7 +131,7 @@ def multiply(
     rows = range(ROWS * warp, ROWS * (warp + 1))
     left = _open(state, op, product, warpgroup, bits[0], rows, 0)
     right = _open_shared(state, op, product, warpgroup, bits[1])
-    matrix = np.zeros((ROWS, product.n), left.dtype)
+    matrix = state.machine.domain.full((ROWS, product.n), 0, product.accumulator)
     if acc is not None:
         matrix.reshape(-1)[product.places] = acc
     result = state.machine.domain.mma(left, right, matrix, product.dtypes, product.accumulator, product.k, WGMMA)

@@ -7,7 +7,6 @@ between them. All is checked before anything changes, so that a chain that break
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState
@@ -51,7 +50,7 @@ def multiply(
     rows = range(ROWS * warp, ROWS * (warp + 1))
     left, left_span = _operands(state, access, product, tuple(a for a, _ in bits), rows, 0)
     right, right_span = _shared(state, access, product, warpgroup, tuple(b for _, b in bits))
-    matrix = np.zeros((ROWS, product.n), left[0].dtype)
+    matrix = state.machine.domain.full((ROWS, product.n), 0, product.accumulator)
     if acc is not None:
         matrix.reshape(-1)[product.places] = acc
     result = state.machine.domain.mmas(left, right, matrix, product.dtypes, product.accumulator)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from lowtide.elements import ELEMENTS
 from lowtide.errors import InterpreterError
+from lowtide.interpreter.numbers.integers import in_memory, loaded, stored
 
 Ints = NDArray[np.integer[Any]]
 Values = NDArray[Any]
@@ -46,8 +47,11 @@ SPANS = 4096
 # By MLIR names; an i1 is stored as a byte. Registers hold an i8 without a sign.
 _WIDTHS = {"i1": 1, "i8": 1, **{row.ir: row.bytes for row in ELEMENTS.values()}}
 ELEMENT_BYTES: Mapping[str, int] = MappingProxyType(_WIDTHS)
-CODES: Mapping[str, int] = MappingProxyType({dtype: code for code, dtype in enumerate(_WIDTHS, start=1)})
-_NAMES: Mapping[int, str] = MappingProxyType({code: dtype for dtype, code in CODES.items()})
+_IN_MEMORY: Mapping[str, int] = MappingProxyType(
+    {dtype: code for code, dtype in enumerate(dict.fromkeys(map(in_memory, _WIDTHS)), start=1)}
+)
+CODES: Mapping[str, int] = MappingProxyType({dtype: _IN_MEMORY[in_memory(dtype)] for dtype in _WIDTHS})
+_NAMES: Mapping[int, str] = MappingProxyType({code: dtype for dtype, code in _IN_MEMORY.items()})
 UNWRITTEN, ZERO, CONTINUED = 0, 254, 255
 ZERO_TYPE = "zero"
 """In place of a type: 16-bit elements that are zero of any type."""
@@ -73,7 +77,7 @@ _RUNS: Mapping[tuple[str, int], Any] = MappingProxyType(
     {(dtype, size): _repeated(dtype, size) for dtype in CODES for size in _WORDS if size >= _WIDTHS[dtype]}
 )
 _TYPES: Mapping[tuple[int, int, int], str] = MappingProxyType(
-    {(_WIDTHS[dtype], size, int(word)): dtype for (dtype, size), word in _RUNS.items()}
+    {(_WIDTHS[dtype], size, int(word)): in_memory(dtype) for (dtype, size), word in _RUNS.items()}
 )
 
 
@@ -258,7 +262,7 @@ class Cells:
             if not is_zero:
                 codes[0, ::width] = CODES[dtype]
             span.put(self.codes, np.broadcast_to(codes, (len(span.addresses), width * count)))
-        self.payload[span.elements(width)] = payload
+        self.payload[span.elements(width)] = stored(payload, dtype)
 
     def span(self, access: Access, addresses: Ints, size: int, align: int | None = None) -> Span:
         """Checks alignment and bounds of accesses of `size` bytes. Raises InterpreterError."""
@@ -375,7 +379,7 @@ class Cells:
             bad = (words != _PATTERNS[dtype]) & (words != _ZEROS[width])
             if bad.any():
                 self._refuse_contents(access, span, bad, dtype, width)
-        return self.payload[span.elements(width)]
+        return loaded(self.payload[span.elements(width)], dtype)
 
     def _refuse_contents(self, access: Access, span: Span, bad: Values, wanted: str, width: int) -> NoReturn:
         """The bytes read are no elements of the type wanted: say what they are."""

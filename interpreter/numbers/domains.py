@@ -7,6 +7,8 @@
           can be compared bit by bit.
 `field`   integers modulo 2³¹ − 1: exact too, and dyadic constants such as 0.5 exist in it.
 
+Integer types (`integers`) are themselves in every domain; what is converted from them is the domain's.
+
 Values are numpy arrays (any shape) of the domain's `payload` dtype; float types go by their MLIR names: "bf16", "f32".
 Float casts may overflow to infinity on purpose: run under `numpy.errstate(all="ignore")`.
 """
@@ -23,6 +25,7 @@ from numpy.typing import NDArray
 
 from lowtide.elements import ELEMENTS
 from lowtide.errors import InterpreterError, NotInterpreted
+from lowtide.interpreter.numbers import integers
 from lowtide.interpreter.numbers.tensor_cores import MMA_SYNC, WGMMA, is_known, multiply_add
 
 Values = NDArray[Any]
@@ -30,6 +33,8 @@ Values = NDArray[Any]
 # By MLIR's names.
 _FLOATS = {row.ir: row for row in ELEMENTS.values() if row.is_float}
 FLOAT_DTYPES: Mapping[str, Any] = MappingProxyType({name: np.dtype(row.library) for name, row in _FLOATS.items()})
+NUMPY_DTYPES: Mapping[str, Any] = MappingProxyType({row.ir: np.dtype(row.library) for row in ELEMENTS.values()})
+"""Of arrays that users give and get."""
 _BITS: Mapping[str, Any] = MappingProxyType({name: np.dtype(f"u{row.bytes}") for name, row in _FLOATS.items()})
 
 # Those in whose sums float64 would round at every step.
@@ -74,12 +79,22 @@ class FloatDomain:
     """Whether values are floats of the hardware's types, with their bits."""
     payload: Any = np.float64
 
+    def of_matrix(self, array: Values, dtype: str) -> Values:
+        """The payload of a matrix of elements of `dtype` that the user gave as an array of any dtype."""
+        if dtype in integers.INTEGERS:
+            return integers.stored(np.asarray(array), dtype)
+        return self.round(self.from_array(array), dtype)
+
     def from_array(self, array: Values) -> Values:
-        """The payload of a matrix that the user gave, of any dtype."""
+        """Numbers that the user gave, of any dtype."""
         return np.asarray(array).astype(np.float64)
 
+    def matrix_of(self, payload: Values, dtype: str) -> Values:
+        """The matrix that the user gets, in the numpy (or ml_dtypes) type of `dtype`, of its payload in memory."""
+        return integers.loaded(payload, dtype) if dtype in integers.INTEGERS else self.to_array(payload, dtype)
+
     def to_array(self, values: Values, dtype: str) -> Values:
-        """The matrix that the user gets, in the numpy (or ml_dtypes) type of `dtype`."""
+        """Numbers in the numpy (or ml_dtypes) type of `dtype`."""
         return values.astype(FLOAT_DTYPES[dtype])
 
     def constant(self, value: float, dtype: str) -> Any:
@@ -117,6 +132,22 @@ class FloatDomain:
         return self.round(x * y + z, dtype)
 
     def dot(self, a: Values, b: Values, c: Values, dtype: str) -> Values:
+        """c + a · bᵀ on matrices a: (…, M, K), b: (…, N, K), c: (…, M, N) of accumulators of `dtype`."""
+        return integers.dot(a, b, c, dtype) if dtype in integers.INTEGERS else self._dot(a, b, c, dtype)
+
+    def sum(self, x: Values, y: Values, dtype: str) -> Values:
+        """x + y of accumulators: as `add`, and of integers modulo 2^bits."""
+        if dtype in integers.INTEGERS:
+            return integers.wrapped(x.astype(np.int64) + y.astype(np.int64), dtype)
+        return self.add(x, y, dtype)
+
+    def full(self, shape: Any, value: float, dtype: str) -> Values:
+        """An array of one constant."""
+        if dtype in integers.INTEGERS:
+            return np.full(shape, int(value), integers.INTEGERS[dtype])
+        return np.full(shape, self.constant(value, dtype), self.payload)
+
+    def _dot(self, a: Values, b: Values, c: Values, dtype: str) -> Values:
         """c + a · bᵀ on matrices a: (…, M, K), b: (…, N, K), c: (…, M, N): in a wider type, rounded once to `dtype`.
 
         For f64 the wider type is numpy's longdouble: 11 more bits on x86, more on other CPUs, on a few none.
@@ -186,8 +217,8 @@ class FloatDomain:
         return self.round(np.asarray(values).astype(np.float64), dtype)
 
     def to_integer(self, values: Values, integer: Any) -> Values:
-        """fptosi and fptoui: towards zero."""
-        return np.trunc(values).astype(integer)
+        """fptosi and fptoui: towards zero, NaN to 0 (PTX ISA, "cvt")."""
+        return np.trunc(np.where(np.isnan(values), 0.0, values)).astype(integer)
 
     def to_bits(self, values: Values, dtype: str) -> Values:
         """The bits of floats, as unsigned integers of their width."""
@@ -267,7 +298,7 @@ class ExactDomain(FloatDomain):
     def fma(self, x: Values, y: Values, z: Values, dtype: str) -> Values:
         return self.multiply(x, y, dtype) + z
 
-    def dot(self, a: Values, b: Values, c: Values, dtype: str) -> Values:
+    def _dot(self, a: Values, b: Values, c: Values, dtype: str) -> Values:
         bound = self._check_product(a, b, a.shape[-1])
         if bound < 2.0**53:  # then every partial sum is exact in float64, whose product is the fast one
             return (a.astype(np.float64) @ b.swapaxes(-1, -2).astype(np.float64)).astype(np.int64) + c
@@ -355,7 +386,7 @@ class FieldDomain(ExactDomain):
     def fma(self, x: Values, y: Values, z: Values, dtype: str) -> Values:
         return (x * y + z) % self.prime
 
-    def dot(self, a: Values, b: Values, c: Values, dtype: str) -> Values:
+    def _dot(self, a: Values, b: Values, c: Values, dtype: str) -> Values:
         # Halves of 16 and 15 bits: every sum of products of halves is exact in float64 up to K = 2^21.
         low_a, high_a, low_b, high_b = (
             part.astype(np.float64)

@@ -16,8 +16,11 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.numbers.cells import ZERO_TYPE
 from lowtide.interpreter.numbers.domains import Domain
+from lowtide.interpreter.numbers.integers import INTEGERS
 
 Values = NDArray[Any]
+
+_REGISTER_BYTES = 4
 
 PACKED_TYPES: tuple[str, ...] = tuple(row.ir for row in ELEMENTS.values() if row.is_float and row.bits == 16)
 """The types, by their MLIR names, that a register of 32 bits holds two of."""
@@ -137,7 +140,12 @@ class Packed:
 
 
 def unpack(value: Any, dtype: str, domain: Domain) -> Values:
-    """The two numbers of a 32-bit register: array (32 or 1, 2), from a packed one, a vector of two, or plain bits."""
+    """The numbers of a 32-bit register, two of 16 bits or four integers of 8: array (32 or 1, 2 or 4).
+
+    From a packed one, a vector of as many, or plain bits.
+    """
+    if dtype in INTEGERS and not isinstance(value, Mixed):
+        return _integers(value, dtype)
     if isinstance(value, Packed):
         return value.unpack(dtype)
     if isinstance(value, Mixed):
@@ -155,3 +163,13 @@ def narrowed_pair(values: Values, row: ElementType, domain: Domain) -> Packed:
     if row.bits == 8 and domain.name == "float":
         values = np.clip(values, row.lowest, row.largest)  # NaN stays NaN
     return Packed(domain.round(values, row.ir), row.ir)
+
+
+def _integers(value: Any, dtype: str) -> Values:
+    """The integers of a type in a register, the lowest first."""
+    kind = INTEGERS[dtype]
+    if isinstance(value, Packed):
+        return value.unpack(dtype)[..., :1].astype(kind).repeat(_REGISTER_BYTES // kind.itemsize, -1)  # zeros
+    if isinstance(value, np.ndarray) and value.ndim == 2:
+        return value.astype(kind)
+    return np.ascontiguousarray(np.atleast_1d(np.asarray(value, np.int32))[:, None]).view(kind)

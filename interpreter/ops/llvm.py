@@ -95,6 +95,7 @@ _INTRINSICS: Mapping[str, str] = MappingProxyType(
         "llvm.fabs.f32": "absf",
         "llvm.fabs.f64": "absf",
         "llvm.copysign.f32": "copysign",
+        "llvm.roundeven.f32": "roundeven",
         "llvm.nvvm.ex2.approx": "exp2",
         "llvm.nvvm.lg2.approx.f": "log2",
         "llvm.nvvm.rsqrt.approx.f": "rsqrt",

@@ -10,6 +10,7 @@ it. They become readable as outputs of a wait that has them as inputs. They may 
 compiler would copy registers in flight.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,7 +153,7 @@ def inline_asm(state: AgentState, op: DecodedOp) -> Steps:
     state.op = op
     found = [values[register] for _, register in assembly.outputs]
     if passing:
-        found = _made_readable(state, op, found, passing)
+        found = _made_readable(state, op, found, passing, [type for type, _ in assembly.outputs])
     results = tuple(
         _from_register(state, value, type) for value, (type, _) in zip(found, assembly.outputs, strict=True)
     )
@@ -172,13 +173,18 @@ def _constants(op: DecodedOp, given: list[Operand]) -> dict[int, int]:
     return found
 
 
-def _made_readable(state: AgentState, op: DecodedOp, found: list[Any], passing: set[int]) -> list[Any]:
+def _made_readable(
+    state: AgentState, op: DecodedOp, found: list[Any], passing: set[int], types: Sequence[Type]
+) -> list[Any]:
     """Outputs with the accumulators that passed through: nothing can move what reads them above the assembly."""
     owners = {id(value.owner): value.owner for value in found if id(value) in passing}
     for owner in owners.values():
         hand_to(state, op, owner)
         check_done(state, op, owner.group)
-    return [Number(value.payload, "f32") if id(value) in passing else value for value in found]
+    return [
+        _to_register(value.payload, type) if id(value) in passing else value
+        for value, type in zip(found, types, strict=True)
+    ]
 
 
 def _to_register(value: Any, type: Type) -> Any:

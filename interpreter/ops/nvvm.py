@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from lowtide.elements import element_of_ir
+from lowtide.elements import ELEMENTS, element_of_ir
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import cp_async as cp_async_copies
 from lowtide.interpreter.machine import hardware, warp_matrices
@@ -13,13 +13,15 @@ from lowtide.interpreter.machine.barriers import barrier, named_barrier, warp_ba
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.numbers.packed import PACKED_TYPES, narrowed_pair
 from lowtide.interpreter.program.batches import Batch, Bulk
-from lowtide.interpreter.program.ir_types import Struct, Vector
+from lowtide.interpreter.program.ir_types import Scalar, Struct, Vector
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
 
 OPS = OpTable()
 
-_PACKED_BITS = 16  # of the operands of nvvm.mma.sync here
+# The types of nvvm.mma.sync here by their PTX names: what multiplies what, and MLIR's names.
+_PARTNERS = (("f16",), ("bf16",), ("s8", "u8"))
+_ELEMENTS = {row.ptx: row for row in ELEMENTS.values()}
 
 # Special registers ----------------------------------------------------------------------------------------------------
 
@@ -170,29 +172,31 @@ def convert_to_f8(state: AgentState, op: DecodedOp) -> None:
 
 
 def _prepare_mma(op: DecodedOp, program: Program) -> None:
-    """(fragments, operand type, accumulator type, slots of A, B and C)."""
+    """(fragments, types of A, B and the accumulator, slots of A, B and C)."""
     shape = tuple(int(number) for number in re.findall(r"= (\d+)", op.attributes["shape"]))
-    fragments = hardware.fragments_of(shape, _PACKED_BITS)  # type: ignore[arg-type]
     layouts = op.attributes["layoutA"], op.attributes["layoutB"]
     if "row" not in layouts[0] or "col" not in layouts[1]:
         raise InterpreterError(
             f"{op.describe()}: mma.sync takes A by rows and B by columns, not {' and '.join(layouts)}"
         )
     types = [re.sub(r".*<(\w+)>.*", r"\1", op.attributes[f"multiplicand{side}PtxType"]) for side in "AB"]
-    if types[0] != types[1] or types[0] not in PACKED_TYPES:
-        raise InterpreterError(
-            f"{op.describe()}: mma.sync of {types[0]} and {types[1]}; take one of {' and '.join(PACKED_TYPES)} for both"
-        )
+    if not any(set(types) <= set(partners) for partners in _PARTNERS):
+        known = ", ".join(" with ".join(partners) for partners in _PARTNERS)
+        raise InterpreterError(f"{op.describe()}: mma.sync of {types[0]} and {types[1]}; take one of {known} for both")
+    fragments = hardware.fragments_of(shape, _ELEMENTS[types[0]].bits)  # type: ignore[arg-type]
     result = op.result_types[0]
     assert isinstance(result, Struct)
-    accumulator = "f16" if isinstance(result.elements[0], Vector) else "f32"
-    op.data = fragments, types[0], accumulator, tuple(op.operand_groups())
+    first = result.elements[0]
+    accumulator = first.element if isinstance(first, Vector) else first
+    assert isinstance(accumulator, Scalar)
+    names = (*(_ELEMENTS[name].ir for name in types), accumulator.name)
+    op.data = fragments, names, tuple(op.operand_groups())
 
 
 def _products(state: AgentState, batch: Batch) -> None:
-    fragments, dtype, accumulator, _ = batch.ops[0].data
+    fragments, types, _ = batch.ops[0].data
     before = [state.values[slot] for slot in batch.data.c]
-    columns = warp_matrices.multiply_together(state, batch.data, before, fragments, (dtype, accumulator))
+    columns = warp_matrices.multiply_together(state, batch.data, before, fragments, types)
     count = len(columns) // len(batch.ops)
     for at, op in enumerate(batch.ops):
         state.values[op.results[0]] = tuple(columns[at * count : (at + 1) * count])
@@ -200,19 +204,19 @@ def _products(state: AgentState, batch: Batch) -> None:
 
 _PRODUCTS = Bulk(
     _products,
-    key=lambda op: op.data[:3] if op.data[2] == "f32" else op,
+    key=lambda op: op.data[:2] if op.data[1][2] not in PACKED_TYPES else op,
     accesses=False,
-    prepare=lambda ops: warp_matrices.Products.of([op.data[3] for op in ops]),
+    prepare=lambda ops: warp_matrices.Products.of([op.data[2] for op in ops]),
 )
 
 
 @OPS.implements("nvvm.mma.sync", prepare=_prepare_mma, bulk=_PRODUCTS)
 def mma_sync(state: AgentState, op: DecodedOp) -> None:
     """D = A · B + C by the warp (PTX ISA, "mma"); registers in the order of the instruction."""
-    fragments, dtype, accumulator, groups = op.data
+    fragments, types, groups = op.data
     a, b, c = ([state.values[slot] for slot in slots] for slots in groups)
-    d = warp_matrices.multiply(state, op, fragments, (dtype, accumulator), (a, b, c))
-    if accumulator == "f32":
+    d = warp_matrices.multiply(state, op, fragments, types, (a, b, c))
+    if types[2] not in PACKED_TYPES:
         state.values[op.results[0]] = tuple(d.T)
     else:
         state.values[op.results[0]] = tuple(d[:, at : at + 2] for at in range(0, 4, 2))

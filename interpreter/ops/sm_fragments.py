@@ -26,7 +26,7 @@ OPS = OpTable(by_warp=True)
 Values = NDArray[Any]
 Ints = NDArray[np.int64]
 
-_MMA_ATOM = re.compile(r"(mma|fma)\.m(\d+)n(\d+)k(\d+)\.(\w+)\.(\w+)")
+_MMA_ATOM = re.compile(r"(mma|fma)\.m(\d+)n(\d+)k(\d+)\.(\w+)\.(\w+)(?:\.(\w+))?")
 
 
 def _fragment(type: Any) -> Fragment:
@@ -37,8 +37,8 @@ def _fragment(type: Any) -> Fragment:
 @OPS.implements("sm.splat")
 def splat(state: AgentState, op: DecodedOp) -> None:
     type, domain = _fragment(op.result_types[0]), state.machine.domain
-    value = domain.constant(op.attributes["value"], type.element.name)
-    state.values[op.results[0]] = np.full((len(state.lanes), type.tv.values), value, domain.payload)
+    shape = len(state.lanes), type.tv.values
+    state.values[op.results[0]] = domain.full(shape, op.attributes["value"], type.element.name)
 
 
 # ldmatrix and mma.sync ------------------------------------------------------------------------------------------------
@@ -54,13 +54,14 @@ def _prepare_ldmatrix(op: DecodedOp, program: Program) -> None:
     assert isinstance(source, MemRef) and source.layout is not None
     matrices, trans = int(attributes["atom"].split(".")[1][1:]), bool(attributes.get("trans", False))
     threads, values = fragment.tv.threads, fragment.tv.values
-    if values % (2 * matrices) or threads % 32:
+    each = 4 // source.element.bytes  # of a register
+    if values % (each * matrices) or threads % 32:
         raise InterpreterError(
             f"{op.describe()}: {threads} threads with {values} values are not whole warps of {attributes['atom']}'s "
-            f"{2 * matrices} values"
+            f"{each * matrices} values"
         )
     rows, columns = (
-        part.reshape(threads // 32, 32, -1, matrices, 2) for part in fragment.tv.coordinates(fragment.shape[0])
+        part.reshape(threads // 32, 32, -1, matrices, each) for part in fragment.tv.coordinates(fragment.shape[0])
     )
     row = np.arange(8)
     lane, half = (row // 2, row % 2) if trans else (4 * row, 0 * row)
@@ -69,7 +70,7 @@ def _prepare_ldmatrix(op: DecodedOp, program: Program) -> None:
         held.reverse()
     first, second = (part + offset for part, offset in zip(held, attributes["offsets"], strict=True))
     offsets = source.layout.table[first, second] * source.element.bytes
-    op.data = (offsets.reshape(threads // 32, -1, 8 * matrices), matrices, trans)
+    op.data = (offsets.reshape(threads // 32, -1, 8 * matrices), matrices, trans, 16 // source.element.bytes)
 
 
 @OPS.implements("sm.ldmatrix", prepare=_prepare_ldmatrix)
@@ -78,11 +79,11 @@ def ldmatrix(state: AgentState, op: DecodedOp) -> None:
     together(state, op)
     without_roles(state, op)
     buffer.check(state, op, "read")
-    offsets, matrices, trans = op.data
+    offsets, matrices, trans, run = op.data
     offsets = offsets[state.warp]
     addresses = buffer.address + offsets.reshape(-1)
-    rows = state.cta.shared.load(state.access(op), addresses, buffer.type.element.name, 8)
-    groups = [hardware.ldmatrix(group, matrices, trans) for group in rows.reshape(len(offsets), -1, 8)]
+    rows = state.cta.shared.load(state.access(op), addresses, buffer.type.element.name, run)
+    groups = [hardware.ldmatrix(group, matrices, trans) for group in rows.reshape(len(offsets), -1, run)]
     state.values[op.results[0]] = np.stack(groups, axis=1).reshape(len(state.lanes), -1)
 
 
@@ -168,12 +169,12 @@ def sum_over_k(state: AgentState, op: DecodedOp) -> Steps:
     yield from barrier(state, op, "of sm.sum_over_k")
     values = np.concatenate([given[warp] for warp in sorted(given)])
     held, threads, domain = partial.tv.table, len(values) // count, state.machine.domain
-    total = np.zeros(result.shape[0] * result.shape[1], domain.payload)
+    total = domain.full(result.shape[0] * result.shape[1], 0, result.element.name)
     for place in range(count):
         own = slice(place * threads, (place + 1) * threads)
         part = np.zeros_like(total)
         part[held[own]] = values[own]
-        total = part if place == 0 else domain.add(total, part, result.element.name)
+        total = part if place == 0 else domain.sum(total, part, result.element.name)
     yield from barrier(state, op, "of sm.sum_over_k")  # before anybody gives something else
     state.values[op.results[0]] = total[result.tv.table[state.thread]]
 

@@ -28,7 +28,7 @@ from lowtide.interpreter.machine.matrices import (
 from lowtide.interpreter.machine.shared_buffers import load_buffer
 from lowtide.interpreter.machine.traces import row_of
 from lowtide.interpreter.machine.work_order import WorkItem, WorkOrder
-from lowtide.interpreter.program.ir_types import Fragment, MemRef, Tile, View
+from lowtide.interpreter.program.ir_types import Fragment, MemRef, Scalar, Tile, View
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Program
 
@@ -70,7 +70,7 @@ def _product(state: AgentState, op: DecodedOp, a: Matrix, b: Matrix, d: Matrix, 
     if left.shape[1] != right.shape[1] or (left.shape[0], right.shape[0]) != (m, n):
         raise violation(state, op, f"layout {layout}: A {a.shape}, B {b.shape} and D {d.shape} do not agree on M, N, K")
     domain, acc = state.machine.domain, str(op.attributes["acc"])
-    product = domain.dot(left, right, np.zeros((m, n), domain.payload), acc)
+    product = domain.dot(left, right, domain.full((m, n), 0, acc), acc)
     yield from _epilogue_whole(state, op, product, Window(d, 0, 0, (m, n)), operands)
 
 
@@ -283,9 +283,7 @@ def await_wave(state: AgentState, op: DecodedOp) -> Steps:
 def splat(state: AgentState, op: DecodedOp) -> None:
     type, domain = op.result_types[0], state.machine.domain
     assert isinstance(type, Tile)
-    state.values[op.results[0]] = np.full(
-        type.shape, domain.constant(op.attributes["value"], type.element.name), domain.payload
-    )
+    state.values[op.results[0]] = domain.full(type.shape, op.attributes["value"], type.element.name)
 
 
 @OPS.implements("tile.view")
@@ -359,7 +357,7 @@ def store(state: AgentState, op: DecodedOp) -> Steps:
         known[part] = acc
         if len(known) < parts:
             return
-        acc = reduce(lambda x, y: state.machine.domain.add(x, y, type.element.name), (known[i] for i in range(parts)))
+        acc = reduce(lambda x, y: state.machine.domain.sum(x, y, type.element.name), (known[i] for i in range(parts)))
     window = Window(d, row, column, type.shape)
     if isinstance(type, Fragment):
         rows, columns = (part[state.thread] for part in type.tv.coordinates(type.shape[0]))
@@ -412,7 +410,9 @@ def _epilogue_by_lane(
 
 def apply_block(state: AgentState, block: DecodedBlock, elements: list[Any], shape: tuple[int, ...]) -> Steps:
     """A scalar region applied to arrays of elements; its one result, as an array of `shape`."""
-    for slot, value in zip(block.arguments, elements, strict=True):
+    for slot, type, value in zip(block.arguments, block.argument_types, elements, strict=True):
         state.values[slot] = value
+        if isinstance(type, Scalar) and not type.is_float:  # what was read past an edge is a zero of the domain
+            state.values[slot] = np.asarray(value).astype(type.dtype)
     (result,) = yield from run_block(state, block)
     return np.broadcast_to(result, shape)

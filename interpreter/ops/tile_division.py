@@ -51,7 +51,7 @@ def sum_shares(state: AgentState, op: DecodedOp) -> None:
     for slot in range(first, first + count):
         access, addresses = _slot_rows(state, op, type, partials, shape, slot * shares + share, shares)
         partial = state.machine.memory.load(access, addresses, name, shape[1], partials.element.bytes)
-        total = partial if total is None else state.machine.domain.add(total, partial, name)
+        total = partial if total is None else state.machine.domain.sum(total, partial, name)
     state.values[op.results[0]] = total
 
 
@@ -63,7 +63,7 @@ def add_partials(state: AgentState, op: DecodedOp) -> None:
     for slot in range(first, first + count):
         access, addresses = _slot_rows(state, op, op.operand_types[0], partials, value.shape, slot)
         partial = state.machine.memory.load(access, addresses, name, value.shape[1], width)
-        value = state.machine.domain.add(value, partial, name)
+        value = state.machine.domain.sum(value, partial, name)
     state.values[op.results[0]] = value
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.elements import ELEMENTS
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware, warp_matrices, wgmma
 from lowtide.interpreter.machine.agents import AgentState, Steps
@@ -18,6 +19,7 @@ from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import whole_warp
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.domains import Domain
+from lowtide.interpreter.numbers.integers import INTEGERS
 from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
 from lowtide.interpreter.numbers.registers import Number, Unreadable
 from lowtide.interpreter.program.batches import Batch, Bulk
@@ -76,9 +78,15 @@ def stmatrix(state: AgentState, op: Op, address: Any, values: tuple[Any, ...]) -
 
 @dataclass(frozen=True)
 class _Mma:
+    """`types` of A, B and the accumulators by their MLIR names; `counts` of their registers."""
+
     fragments: hardware.MmaFragments
-    dtype: str
-    accumulator: str
+    types: tuple[str, str, str]
+    counts: tuple[int, int, int]
+
+    @property
+    def accumulator(self) -> str:
+        return self.types[2]
 
 
 def _mma(form: Form) -> _Mma:
@@ -87,41 +95,52 @@ def _mma(form: Form) -> _Mma:
     if shape is None or len(form.types) != 4 or not {"row", "col"} <= form.words:
         raise form.instruction.error("mma.sync has a shape, .row.col and four types, those of D, A, B and C")
     d, a, b, c = form.types
-    if a != b or c != d:
+    if not any({a, b} <= set(partners) for partners in _PARTNERS) or c != d:
         raise form.instruction.error("mma.sync of A and B of one type, and of C and D of one type, is interpreted")
     m, n, k = (int(number) for number in shape.groups())
-    bits = {"f16": 16, "bf16": 16, "f64": 64}[a]
-    return _Mma(hardware.fragments_of((m, n, k), bits), a, c)
+    rows = [_ELEMENTS[name] for name in (a, b, c)]
+    fragments = hardware.fragments_of((m, n, k), rows[0].bits)
+    counts = tuple(
+        part[0].shape[1] * row.bits // max(row.bits, 32)
+        for part, row in zip((fragments.a, fragments.b, fragments.c), rows, strict=True)
+    )
+    return _Mma(fragments, tuple(row.ir for row in rows), counts)  # type: ignore[arg-type]
 
 
-_SHAPES = "m16n8k8 m16n8k16 m8n8k4 m16n8k4"
+# What multiplies what; by PTX's names, and the rows of these types.
+_PARTNERS = (("f16",), ("bf16",), ("f64",), ("s8", "u8"))
+_ELEMENTS = {row.ptx: row for row in ELEMENTS.values()}
+_SHAPES = "m16n8k8 m16n8k16 m16n8k32 m8n8k4 m16n8k4"
 
 
 def _products(state: AgentState, batch: Batch) -> None:
-    """Products of packed operands into f32."""
+    """Products of packed operands into registers of one number each."""
     plan, values, domain = batch.ops[0].data, state.values, state.machine.domain
-    before = [registers.number(values[slot], plan.accumulator, domain) for slot in batch.data.c]
-    types = plan.dtype, plan.accumulator
-    columns = warp_matrices.multiply_together(state, batch.data, before, plan.fragments, types)
+    before = [_accumulator(values[slot], plan.accumulator, domain) for slot in batch.data.c]
+    columns = warp_matrices.multiply_together(state, batch.data, before, plan.fragments, plan.types)
     slots = (slot for op in batch.ops for slot in op.results)
     for slot, column in zip(slots, columns, strict=True):
-        values[slot] = Number(column, plan.accumulator)
+        values[slot] = _held(column, plan.accumulator)
+
+
+def _accumulator(value: Any, dtype: str, domain: Domain) -> Any:
+    """What a register of 32 bits holds of a type: an integer its bits."""
+    return registers.raw(value, 32, domain) if dtype in INTEGERS else registers.number(value, dtype, domain)
+
+
+def _held(column: Values, dtype: str) -> Any:
+    """Numbers of a type as a register holds them."""
+    return column if dtype in INTEGERS else Number(column, dtype)
 
 
 def _product_key(op: Op) -> Any:
     """Products run as one where all their operands are registers, those of A and B packed."""
-    is_able = op.data.accumulator == "f32" and len(op.operands) == sum(_counts(op.data))
+    is_able = op.data.accumulator in ("f32", "i32") and len(op.operands) == sum(op.data.counts)
     return op.instruction.name if is_able else op
 
 
-def _counts(plan: _Mma) -> tuple[int, int, int]:
-    """How many registers A, B and C have, two numbers in each of A and B."""
-    a, b, c = (part[0].shape[1] for part in (plan.fragments.a, plan.fragments.b, plan.fragments.c))
-    return a // 2, b // 2, c
-
-
 def _slots(op: Op) -> tuple[tuple[int, ...], ...]:
-    a, b, _ = _counts(op.data)
+    a, b, _ = op.data.counts
     return op.operands[:a], op.operands[a : a + b], op.operands[a + b :]
 
 
@@ -135,7 +154,7 @@ _PRODUCTS = Bulk(
 
 @TABLE.effects(
     "mma.sync",
-    types="f16 bf16 f32 f64",
+    types="f16 bf16 f32 f64 s8 u8 s32",
     words=f"aligned {_SHAPES} row col",
     section=f"{_SECTION}: mma",
     results=1,
@@ -145,12 +164,14 @@ _PRODUCTS = Bulk(
 )
 def mma(state: AgentState, op: Op, a: Any, b: Any, c: Any) -> tuple[Any, ...]:
     plan, domain = op.data, state.machine.domain
-    first, second = ([_operand(value, plan.dtype, domain) for value in _tuple(group)] for group in (a, b))
-    sums = [_operand(value, plan.accumulator, domain) for value in _tuple(c)]
-    d = warp_matrices.multiply(state, op, plan.fragments, (plan.dtype, plan.accumulator), (first, second, sums))
+    first, second, sums = (
+        [_operand(value, dtype, domain) for value in _tuple(group)]
+        for group, dtype in zip((a, b, c), plan.types, strict=True)
+    )
+    d = warp_matrices.multiply(state, op, plan.fragments, plan.types, (first, second, sums))
     if plan.accumulator in PACKED_TYPES:
         return tuple(Packed(d[:, at : at + 2], plan.accumulator) for at in range(0, d.shape[1], 2))
-    return tuple(Number(column, plan.accumulator) for column in d.T)
+    return tuple(_held(column, plan.accumulator) for column in np.ascontiguousarray(d.T))
 
 
 def _tuple(values: Any) -> tuple[Any, ...]:
@@ -158,7 +179,9 @@ def _tuple(values: Any) -> tuple[Any, ...]:
 
 
 def _operand(value: Any, dtype: str, domain: Domain) -> Any:
-    """As machine/warp_matrices.py takes it: packed, or a payload."""
+    """As machine/warp_matrices.py takes it: packed, bits, or a payload."""
+    if dtype in INTEGERS:
+        return registers.raw(value, 32, domain)
     if dtype not in PACKED_TYPES:
         return registers.number(value, dtype, domain)
     return value if isinstance(value, Packed) else Packed(registers.halves(value, dtype, domain), dtype)
@@ -176,6 +199,7 @@ class _Accumulators:
     values: Values
     group: int
     slots: tuple[int, ...]
+    dtype: str
 
 
 @dataclass(eq=False, slots=True)
@@ -204,7 +228,8 @@ def product_of(form: Form) -> tuple[wgmma.Product, bool]:
     try:
         kind = wgmma.kind_of(a, b, d, (m, n, k))
         further = [each.value for each in form.instruction.operands[4:] if isinstance(each, Immediate)]
-        if len(further) != (4 if kind.transposes else 2) or further[:2] != [1, 1]:
+        signs = [1, 1] if kind.negates else []
+        if len(further) != len(signs) + 2 * kind.transposes or further[: len(signs)] != signs:
             raise InterpreterError("operands that are negated, or A in registers, are not interpreted")
         k_major = (further[2] == 0, further[3] == 0) if kind.transposes else (True, True)
         return wgmma.Product.of((m, n, k), (a, b, d), k_major), d in PACKED_TYPES
@@ -217,7 +242,7 @@ _WGMMA_SHAPES = " ".join(f"m64n{n}k{k}" for k in (16, 32) for n in range(8, 257,
 
 @TABLE.effects(
     "wgmma.mma_async",
-    types=" ".join(dict.fromkeys((*wgmma.OPERAND_TYPES, "f16", "f32"))),
+    types=" ".join(dict.fromkeys((*wgmma.OPERAND_TYPES, "f16", "f32", "s32"))),
     words=f"sync aligned {_WGMMA_SHAPES}",
     section=f"{_ASYNC}: wgmma.mma_async",
     results=1,
@@ -232,7 +257,7 @@ def mma_async(state: AgentState, op: Op, a: Any, b: Any, scale: Any, *further: A
         raise violation(state, op, "lanes differ in scale-d; it is the same for the whole warpgroup")
     before = _before(state, op, product, is_packed, is_scaled)
     values, group = wgmma.multiply(state, op, product, (a, b), before)
-    owner = _Accumulators(values, group, op.results)
+    owner = _Accumulators(values, group, op.results, product.accumulator)
     _pending(state).append(owner)
     return tuple(_InFlight(owner, index) for index in range(len(op.results)))
 
@@ -262,7 +287,7 @@ def _before(state: AgentState, op: Op, product: wgmma.Product, is_packed: bool, 
     if is_packed:
         parts = [registers.halves(value, product.accumulator, domain) for value in held]
         return np.concatenate([np.broadcast_to(part, (32, 2)) for part in parts], axis=1)
-    columns = [registers.number(value, product.accumulator, domain) for value in held]
+    columns = [_accumulator(value, product.accumulator, domain) for value in held]
     return np.stack([np.broadcast_to(column, (32,)) for column in columns], axis=1)
 
 
@@ -305,4 +330,4 @@ def _hand_over(state: AgentState, op: Op, owner: _Accumulators) -> None:
         if is_packed:
             state.values[slot] = Packed(values[:, 2 * index : 2 * index + 2], "f16")
         else:
-            state.values[slot] = Number(values[:, index], "f32")
+            state.values[slot] = _held(np.ascontiguousarray(values[:, index]), owner.dtype)

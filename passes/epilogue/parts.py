@@ -122,7 +122,7 @@ class Epilogue:
             mapped = sm.MapOp(total.type, [total, other])
             block = mapped.body.blocks.append(element, element)
             with ir.InsertionPoint(block):
-                tile.YieldOp([arith.AddFOp(*block.arguments).result])
+                tile.YieldOp([_sum(*block.arguments)])
             total = mapped.result
         return total
 
@@ -168,6 +168,11 @@ class Epilogue:
         run = held_run(like, operand) if in_registers else self.rows_access(tuple(like.shape)).rows.vector
         bytes_per_load = min(16, run * element_bits(element) // 8)
         return sm.LoadGlobalOp(result, view, f"ld.global.{bytes_per_load}").result
+
+
+def _sum(x: ir.Value, y: ir.Value) -> ir.Value:
+    add = arith.AddIOp if isinstance(x.type, ir.IntegerType) else arith.AddFOp
+    return add(x, y).result
 
 
 def held_run(fragment: sm.FragmentType, matrix: ir.Value | None = None) -> int:

@@ -14,7 +14,7 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
-from lowtide.passes.epilogue.parts import Epilogue, Part
+from lowtide.passes.epilogue.parts import Epilogue, Part, held_run
 from lowtide.passes.epilogue.scratch import Scratch
 from lowtide.passes.schedules.facts import scratch_buffers
 from lowtide.passes.support.buffers import buffer_type
@@ -113,7 +113,8 @@ def _groups_since(taken: Sequence[Place], index: int) -> int:
 def _store_part(epilogue: Epilogue, part: Part, place: Place, groups_since: int) -> None:
     buffer, tensor_map = place
     matrices = 4 if part.value.type.shape[1] % 16 == 0 else 2  # of 8×8, above and beside each other, that make 16 rows
-    atom = f"stmatrix.x{matrices}" if element_bits(epilogue.d_element) == 16 else "st.shared.8"
+    bits = element_bits(epilogue.d_element)
+    atom = f"stmatrix.x{matrices}" if bits == 16 else f"st.shared.{min(16, held_run(part.value.type) * bits // 8)}"
     value = epilogue.map(part.value, part.origin)
     sm.TmaStoreWaitOp(groups_since, read=True)  # the store that read this buffer last is done with it
     sm.BarrierOp(warpgroup=True)

@@ -27,6 +27,7 @@ INTRINSICS = {
     "math.exp2": "llvm.nvvm.ex2.approx",  # ex2.approx.f32
     "math.fma": "llvm.fma.f32",  # fma.rn.f32
     "math.log2": "llvm.nvvm.lg2.approx.f",  # lg2.approx.f32
+    "math.roundeven": "llvm.roundeven.f32",  # cvt.rni.f32.f32
     "math.rsqrt": "llvm.nvvm.rsqrt.approx.f",  # rsqrt.approx.f32
     "math.sqrt": "llvm.nvvm.sqrt.rn.f",  # sqrt.rn.f32
 }

@@ -120,13 +120,19 @@ def _assembly(text: str, operands: list[ir.Value], constraints: str) -> None:
     llvm.InlineAsmOp(None, operands, text, f"{constraints},~{{memory}}", has_side_effects=True)
 
 
+# The letter of inline assembly for registers of a type.
+_REGISTERS: dict[type[ir.Type], str] = {ir.F32Type: "f", ir.IntegerType: "r"}
+_REGISTER_BITS = 32
+
+
 def _wait_through_registers(wait: sm.PtxWgmmaWaitOp) -> ir.Value:
     """Every register is an input and an output, so that its reads stay after the wait."""
     parts = list(wait.acc.type.body) if isinstance(wait.acc.type, llvm.StructType) else []
-    if not parts or any(not isinstance(part, ir.F32Type) for part in parts):
-        raise Refusal(wait, f"threads a struct of f32 registers, not {wait.acc.type}")
+    kinds = {letter for part in parts for kind, letter in _REGISTERS.items() if isinstance(part, kind)}
+    if len(set(parts)) != 1 or not kinds or element_bits(parts[0]) != _REGISTER_BITS:
+        raise Refusal(wait, f"threads a struct of f32 or of i32 registers, not {wait.acc.type}")
     registers = [llvm.ExtractValueOp(part, wait.acc, [i]).result for i, part in enumerate(parts)]
-    constraints = ",".join(["=f"] * len(parts) + [str(i) for i in range(len(parts))])
+    constraints = ",".join([f"={kinds.pop()}"] * len(parts) + [str(i) for i in range(len(parts))])
     pending = wait.pending.value
     return llvm.InlineAsmOp(
         wait.acc.type,

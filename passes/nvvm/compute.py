@@ -15,7 +15,7 @@ from lowtide.elements import element_type
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.attributes import enum_attribute, mma_shape
 from lowtide.passes.nvvm.context import Context
-from lowtide.passes.nvvm.values import Fragment, element_of, held_type, regroup, vector_type
+from lowtide.passes.nvvm.values import Fragment, element_of, held_type, number_attribute, regroup, vector_type
 from lowtide.passes.support.atoms import tiled_mma_of
 from lowtide.passes.support.rewriting import defining_op
 from lowtide.targets import MmaAtom, TiledMma, coordinates
@@ -30,7 +30,7 @@ def lower_splat(context: Context, op: sm.SplatOp) -> None:
     _, values = extents(tv_of(fragment.tv))
     width = gcd(values, _ACCUMULATOR_WIDTH)
     type_ = vector_type(width, fragment.element_type)
-    value = ir.FloatAttr.get(fragment.element_type, ir.FloatAttr(op.value).value)
+    value = number_attribute(type_.element_type, ir.FloatAttr(op.value).value)
     register = arith.constant(type_, ir.DenseElementsAttr.get_splat(type_, value))
     context.values[op.result] = Fragment((register,) * (values // width), width, fragment)
 
@@ -132,7 +132,12 @@ class _Instruction:
         self.result = llvm.StructType.get_literal([self.accumulator] * self.registers)
         self.shape = mma_shape(m, n, k)
         self.layouts = enum_attribute(nvvm.MMALayout.row), enum_attribute(nvvm.MMALayout.col)
-        self.types = enum_attribute(nvvm.MMATypes[operands.ptx])
+        self.types = {
+            f"multiplicand{name.upper()}PtxType": enum_attribute(nvvm.MMATypes[element_type(atom.dtype(name)).ptx])
+            for name in ("a", "b")
+        }
+        if not accumulators.is_float:
+            self.types["intOverflowBehavior"] = enum_attribute(nvvm.MMAIntOverflow.wrapped)
         self.intrinsic = atom.intrinsic
 
     def emit(self, a: list[ir.Value], b: list[ir.Value], c: ir.Value) -> ir.Value:
@@ -159,8 +164,7 @@ class _Instruction:
     def _product(self, a: list[ir.Value], b: list[ir.Value], c: list[ir.Value]) -> ir.Value:
         if self.intrinsic:
             return llvm.CallIntrinsicOp(self.result, self.intrinsic, [*a, *b, *c], [], []).result
-        types = {"multiplicandAPtxType": self.types, "multiplicandBPtxType": self.types}
-        return nvvm.MmaOp(self.result, self.shape, *self.layouts, a, b, c, **types).result
+        return nvvm.MmaOp(self.result, self.shape, *self.layouts, a, b, c, **self.types).result
 
 
 def lower_extract(context: Context, op: sm.ExtractOp) -> None:

@@ -24,7 +24,7 @@ from lowtide.targets import Target
 
 # What one PTX instruction computes: fma.rn, ex2.approx, lg2.approx, sqrt.rn, rsqrt.approx, abs, copysign.
 HARDWARE_OPS = frozenset(
-    {"math.fma", "math.exp2", "math.log2", "math.sqrt", "math.rsqrt", "math.absf", "math.copysign"}
+    {"math.fma", "math.exp2", "math.log2", "math.sqrt", "math.rsqrt", "math.roundeven", "math.absf", "math.copysign"}
 )
 
 EXPANDED_OPS: dict[str, Callable[["IrOps", ir.Value], ir.Value]] = {

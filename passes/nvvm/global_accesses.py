@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from mlir import ir
-from mlir.dialects import arith, llvm, scf, vector
+from mlir.dialects import llvm, scf, vector
 
 from lowtide.dialects import sm
 from lowtide.dialects.enums import cache_hint_of
@@ -17,7 +17,7 @@ from lowtide.passes.nvvm.memory import both, element_pointer, global_pointer, is
 from lowtide.passes.nvvm.realigned_loads import RealignedLoads
 from lowtide.passes.nvvm.runs import check_runs, has_whole_runs, in_runs_of, loaded_values, run_of, thread_origin
 from lowtide.passes.nvvm.thread_offsets import layout_offset
-from lowtide.passes.nvvm.values import Fragment, Window, gathered, in_value_order, regroup, vector_type
+from lowtide.passes.nvvm.values import Fragment, Window, gathered, in_value_order, number, regroup, vector_type
 from lowtide.passes.support.problem import element_bits
 from lowtide.targets import SplitCoordinates, split_coordinates
 
@@ -174,7 +174,7 @@ def _load_run(
         scf.YieldOp([load()])
     with ir.InsertionPoint(branch.else_block):
         if aligned is None and has_whole_runs(window, run):
-            zero = vector.BroadcastOp(type_, arith.constant(element, 0.0)).result
+            zero = vector.BroadcastOp(type_, number(element, 0)).result
             scf.YieldOp([zero])
             return branch.results[0]
         elements = []
@@ -206,7 +206,7 @@ def _where(exists: ir.Value | None, element: ir.Type, load: Callable[[], ir.Valu
     with ir.InsertionPoint(branch.then_block):
         scf.YieldOp([load()])
     with ir.InsertionPoint(branch.else_block):
-        scf.YieldOp([arith.constant(element, 0.0)])
+        scf.YieldOp([number(element, 0)])
     return branch.results[0]
 
 

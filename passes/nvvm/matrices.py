@@ -1,4 +1,7 @@
-"""ldmatrix and stmatrix: fragments of 16-bit elements from and to shared memory, 8×8 matrices at a time."""
+"""ldmatrix and stmatrix: fragments of 16-bit elements from and to shared memory, 8×8 matrices at a time.
+
+ldmatrix also loads 8-bit elements, each pair as one of 16 bits.
+"""
 
 from mlir import ir
 from mlir.dialects import llvm, nvvm
@@ -12,7 +15,7 @@ from lowtide.passes.nvvm.memory import shared_access
 from lowtide.passes.nvvm.values import Fragment, regroup
 from lowtide.passes.support.problem import element_bits
 from lowtide.targets import split_coordinates
-from lowtide.targets.ldmatrix import check_rows, row_addresses
+from lowtide.targets.ldmatrix import check_rows, elements_per_register, row_addresses
 from lowtide.targets.tv import extents
 
 
@@ -21,7 +24,8 @@ def lower_ldmatrix(context: Context, op: sm.LdmatrixOp) -> None:
     fragment, buffer = op.result.type, context.buffer(op.source)
     trans = bool(op.trans)
     matrices = atom_of(op, op.atom.value, "ldmatrix.").matrices
-    source = _rows(op, fragment, matrices, trans, "loads", "of an ldmatrix")
+    per_register = elements_per_register(element_bits(fragment.element_type))
+    source = _rows(op, fragment, matrices, trans, "loads", "of an ldmatrix", per_register)
     split = split_coordinates(source, fragment.shape)
     threads, values = (split.row_thread, split.col_thread), (split.row_values, split.col_values)
     if trans:
@@ -32,17 +36,19 @@ def lower_ldmatrix(context: Context, op: sm.LdmatrixOp) -> None:
     for row, column in zip(*values, strict=True):
         pointer = access.pointer(context, row0 + row, column0 + column)
         registers += _ldmatrix(context, pointer, matrices, trans)
-    context.values[op.result] = Fragment(tuple(registers), 2, fragment, packed=True)
+    context.values[op.result] = Fragment(tuple(registers), per_register, fragment, packed=True)
 
 
-def _rows(op: ir.OpView, fragment: sm.FragmentType, matrices: int, trans: bool, verb: str, operand: str) -> Layout:
+def _rows(
+    op: ir.OpView, fragment: sm.FragmentType, matrices: int, trans: bool, verb: str, operand: str, per_register: int = 2
+) -> Layout:
     """The row that each lane addresses in each instruction, from the fragment's thread-value layout alone."""
     tv = tv_of(fragment.tv)
     _, held = extents(tv)
-    if held % (2 * matrices):
-        raise Refusal(op, f"{verb} {2 * matrices} elements per thread at once, but a thread has {held}")
-    source = row_addresses(tv, matrices, trans)
-    check_rows(tv, source, fragment.shape, matrices, trans, operand)
+    if held % (per_register * matrices):
+        raise Refusal(op, f"{verb} {per_register * matrices} elements per thread at once, but a thread has {held}")
+    source = row_addresses(tv, matrices, trans, per_register)
+    check_rows(tv, source, fragment.shape, matrices, trans, operand, per_register)
     return source
 
 

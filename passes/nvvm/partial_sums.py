@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from math import prod
 
 from mlir import ir
-from mlir.dialects import arith, llvm, scf
+from mlir.dialects import llvm, scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.layouts import tv_of
@@ -16,7 +16,7 @@ from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.barriers import lower_barrier
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.memory import element_pointer
-from lowtide.passes.nvvm.values import Fragment, GlobalMatrix, regroup, vector_type
+from lowtide.passes.nvvm.values import Fragment, GlobalMatrix, add, regroup, vector_type
 from lowtide.passes.support.builder import constant_of
 from lowtide.passes.support.problem import element_bits
 from lowtide.targets import coordinates
@@ -68,22 +68,20 @@ def lower_sum_shares(context: Context, op: tile.SumSharesOp) -> None:
         loaded.append([llvm.LoadOp(vector, place, alignment=_bytes(like)).result for place in places])
     sums = loaded[0]
     for registers in loaded[1:]:
-        sums = [arith.addf(x, y) for x, y in zip(sums, registers, strict=True)]
+        sums = [add(x, y) for x, y in zip(sums, registers, strict=True)]
     context.values[op.result] = Fragment(tuple(sums), width, type_)
 
 
 def lower_add_partials(context: Context, op: tile.AddPartialsOp) -> None:
     """A loop over the slots; registers are added element by element."""
     build, fragment = context.build, _wide(context.fragment(op.value))
-    if not isinstance(fragment.type.element_type, (ir.F16Type, ir.F32Type, ir.F64Type)):
-        raise Refusal(op, f"adds fragments of {fragment.type.element_type}; partial sums are floats")
     loop = scf.ForOp(build.constant(0), context.scalar(op.count), build.constant(1), list(fragment.registers))
     with ir.InsertionPoint(loop.body):
         slot = build.add(context.scalar(op.first), loop.induction_variable)
         start = _slot(context, op.partials, fragment, slot)
         type_ = vector_type(fragment.width, fragment.type.element_type)
         sums = [
-            arith.addf(sum_, llvm.LoadOp(type_, pointer, alignment=_bytes(fragment)).result)
+            add(sum_, llvm.LoadOp(type_, pointer, alignment=_bytes(fragment)).result)
             for sum_, pointer in zip(loop.inner_iter_args, _places(context, fragment, start), strict=True)
         ]
         scf.YieldOp(sums)

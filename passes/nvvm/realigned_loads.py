@@ -16,7 +16,7 @@ from mlir.dialects import arith, llvm, scf, vector
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.control import LOOP_ANNOTATION, ROLLED
 from lowtide.passes.nvvm.memory import both, element_pointer, global_pointer, is_before_edge
-from lowtide.passes.nvvm.values import Window, elements_from, shuffle, vector_type
+from lowtide.passes.nvvm.values import Window, elements_from, number, shuffle, vector_type
 from lowtide.passes.support.problem import element_bits
 from lowtide.targets import SplitCoordinates
 
@@ -130,7 +130,7 @@ class RealignedLoads:
         with ir.InsertionPoint(branch.then_block):
             scf.YieldOp(self._one_by_one(run))
         with ir.InsertionPoint(branch.else_block):
-            zero = vector.BroadcastOp(self.type, arith.constant(self.element, 0.0)).result
+            zero = vector.BroadcastOp(self.type, number(self.element, 0)).result
             scf.YieldOp([zero, zero])
         return list(branch.results)
 
@@ -143,7 +143,7 @@ class RealignedLoads:
         build, wide = self.context.build, vector_type(2 * self.run, self.element)
         start, first = self._start(run, run.row), build.sub(run.column, run.shift)
         bounds = (build.constant(value, build.i32) for value in (0, 2 * self.run, 1))
-        loop = scf.ForOp(*bounds, [vector.BroadcastOp(wide, arith.constant(self.element, 1.0)).result])
+        loop = scf.ForOp(*bounds, [vector.BroadcastOp(wide, number(self.element, 1)).result])
         loop.operation.attributes[LOOP_ANNOTATION] = ir.Attribute.parse(ROLLED)
         with ir.InsertionPoint(loop.body):
             index = loop.induction_variable
@@ -154,7 +154,7 @@ class RealignedLoads:
                 pointer = element_pointer(start, build.zext(index, build.i64), self.element)
                 scf.YieldOp([llvm.LoadOp(self.element, pointer, alignment=self.element_bytes).result])
             with ir.InsertionPoint(loaded.else_block):
-                scf.YieldOp([arith.constant(self.element, 0.0)])
+                scf.YieldOp([number(self.element, 0)])
             last = vector.FromElementsOp(vector_type(1, self.element), [loaded.results[0]]).result
             scf.YieldOp([shuffle(loop.inner_iter_args[0], last, range(1, 1 + 2 * self.run))])
         return [shuffle(loop.results[0], loop.results[0], range(at, at + self.run)) for at in (0, self.run)]
@@ -162,5 +162,5 @@ class RealignedLoads:
     def _if_exists(self, run: _Run, held: ir.Value) -> ir.Value:
         if run.row_exists is None:
             return held
-        zero = vector.BroadcastOp(self.type, arith.constant(self.element, 0.0)).result
+        zero = vector.BroadcastOp(self.type, number(self.element, 0)).result
         return arith.select(run.row_exists, held, zero)

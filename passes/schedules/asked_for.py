@@ -18,8 +18,8 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.epilogue_rules import STORE_HINTS, stores_whole_rows
 from lowtide.passes.support.atoms import TMA_RANKS
-from lowtide.passes.support.problem import Problem
-from lowtide.targets import has_wgmma
+from lowtide.passes.support.problem import Problem, k_is_contiguous
+from lowtide.targets import has_mma_sync, has_wgmma
 
 # 4095×4097×4103 on an H200: TMA stores to a workspace take 7 % less time than stores through threads.
 _LONG_K = 2048
@@ -53,8 +53,15 @@ def asks_for_no_roles(given: Schedule, problem: Problem) -> bool:
         or given.mainloop.unroll is UnrollKind.full
         or given.grid.scheduler is SchedulerKind.one_shot
         or (multiply.atoms is not None and multiply.atoms[1:] != (1, 1))
-        or not has_wgmma(problem.a, problem.b, problem.acc)
+        or not _may_be_wgmma(problem)
     )
+
+
+def _may_be_wgmma(problem: Problem) -> bool:
+    """Whether wgmma multiplies the types, and takes the layout where other instructions multiply them too."""
+    types = problem.a, problem.b, problem.acc
+    takes_layout = has_wgmma(*types, k_is_contiguous(problem.layout))
+    return takes_layout or (has_wgmma(*types) and not has_mma_sync(*types))
 
 
 def asks_for_tma_stores(given: Schedule) -> bool:

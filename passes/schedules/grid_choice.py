@@ -28,7 +28,7 @@ from lowtide.passes.schedules.multiply_choice import pairs_rows
 from lowtide.passes.schedules.multiply_rules import widest
 from lowtide.passes.support.atoms import STAGED_COPIES
 from lowtide.passes.support.operand_loads import LDMATRIX_BITS
-from lowtide.passes.support.problem import Problem, b_is_nk
+from lowtide.passes.support.problem import Problem, b_is_nk, k_is_contiguous
 from lowtide.targets import Target
 from lowtide.targets.atoms import FMA, WARPGROUP_THREADS, WGMMA_ROWS
 
@@ -84,6 +84,12 @@ _COMMON: Mapping[int, tuple[Candidate, ...]] = MappingProxyType(
 
 # Where fragments of A or B come in pairs of rows, two CTAs of a smaller tile per SM were faster (H200, 4096³).
 _COMMON_OF_ROWS: Mapping[int, tuple[Candidate, ...]] = MappingProxyType({64: _COMMON[64][1:]})
+# Bytes that do not lie along K are loaded one by one, and put together in registers that large tiles do not leave.
+_COMMON_OF_LONE_BYTES = (
+    Candidate((128, 128), 64, (2, 4, 1), 4),
+    Candidate((64, 128), 64, (2, 4, 1), 4),
+    Candidate((64, 64), 64, (2, 2, 1), 4),
+)
 
 # Copies of 16-bit elements through registers hold a step's elements beside the accumulators: eight warps share them.
 _COMMON_BESIDE_COPIES = (
@@ -144,6 +150,8 @@ def candidates(given: Schedule, problem: Problem, target: Target) -> Iterator[tu
     common = _COMMON_OF_ROWS.get(bits, _COMMON[bits]) if pairs_rows(problem) else _COMMON[bits]
     if bits == LDMATRIX_BITS and not {given.mainloop.a.copy, given.mainloop.b.copy}.isdisjoint(STAGED_COPIES):
         common = _COMMON_BESIDE_COPIES
+    if bits < LDMATRIX_BITS and not k_is_contiguous(problem.layout):
+        common = _COMMON_OF_LONE_BYTES
     uncommon = _UNCOMMON_THREADS if bits == _FMA_BITS else _UNCOMMON_WARPS
     agreeing = tuple(c for c in common if tile in (None, c.tile) and k in (None, c.k))
     yield agreeing if agreeing and given.multiply.atoms is None else common

@@ -102,7 +102,7 @@ def mma_shape(atom: MmaAtom) -> str:
 
 def pairs_rows(problem: Problem) -> bool:
     """Whether fragments come by ld.shared, and those of A or B in pairs of rows, which then lie side by side."""
-    return element_type(problem.a).bits != LDMATRIX_BITS and not (a_is_mk(problem.layout) and b_is_nk(problem.layout))
+    return element_type(problem.a).bits > LDMATRIX_BITS and not (a_is_mk(problem.layout) and b_is_nk(problem.layout))
 
 
 def _pairs_of_rows(rows: list[int | Layout], schedule: Schedule, problem: Problem) -> list[int | Layout]:
@@ -164,7 +164,7 @@ def _order_of_k(atom: MmaAtom, schedule: Schedule, problem: Problem) -> int | La
         return depth  # pairs of A along K would have to be taken apart: an atom takes pairs of its rows
     extent = max(depth, 2 * _LANES_ALONG_K)
     if (
-        bits == LDMATRIX_BITS
+        bits <= LDMATRIX_BITS
         or schedule.tile_mnk[2] % extent
         or not (a_is_mk(problem.layout) or b_is_nk(problem.layout))
     ):

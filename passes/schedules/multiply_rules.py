@@ -11,9 +11,9 @@ from lowtide.elements import LONGEST_PARTIAL_SUM, element_type
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.schedules.facts import multiplying_threads, registers_at_entry, threads_of, warps_along_k
 from lowtide.passes.support.atoms import mma_atom_name, tiled_mma
-from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk
+from lowtide.passes.support.problem import Problem, b_is_nk, k_is_contiguous
 from lowtide.targets import MMA_ATOMS, Target, accumulator_types, types_of_atom
-from lowtide.targets.atoms import FMA, WARPGROUP_THREADS, WGMMA_ROWS, families, wgmma_k
+from lowtide.targets.atoms import FMA, WARPGROUP_THREADS, WGMMA_ROWS, families, wgmma_k, wgmma_widths
 
 _BESIDE_ACCUMULATORS = 40  # registers of a consumer for addresses, the epilogue and the loop
 _BESIDE_WGMMA = 26  # registers that ptxas wants at entry beside the accumulators of one wgmma (its C7602)
@@ -69,7 +69,7 @@ def atom(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
         yield str(error)
         return
     atom = target.mma(mma_atom_name(schedule, problem))
-    if atom.k_is_contiguous and not (a_is_mk(problem.layout) and b_is_nk(problem.layout)):
+    if atom.k_is_contiguous and not k_is_contiguous(problem.layout):
         yield (
             f"layout {problem.layout}: {schedule.multiply.atom} takes {problem.a} and {problem.b} with K contiguous in "
             "both; take layout = tn, with the other operands transposed"
@@ -114,8 +114,9 @@ def _unknown(schedule: Schedule, problem: Problem, target: Target) -> str:
         way_out = f"{target.name} has none for these types with roles; take f32 accumulators, or roles = single "
         way_out += "with atom = mma.m16n8k16"
     elif wgmma_name := re.fullmatch(r"wgmma\.m64n(\d+)k\d+", schedule.multiply.atom or ""):
-        nearest = min(max(round(int(wgmma_name[1]) / 8) * 8, 8), 256)
-        way_out = "wgmma takes N in steps of 8, up to 256; nearest is "
+        widths = wgmma_widths(problem.a, problem.b, problem.acc)
+        nearest = min(widths, key=lambda width: abs(width - int(wgmma_name[1])))
+        way_out = f"wgmma takes N in steps of {widths[-1] - widths[-2]}, up to {widths[-1]}; nearest is "
         way_out += f"wgmma.m64n{nearest}k{wgmma_k(problem.a)}, with N = {nearest} in grid.tile"
     else:
         way_out = f"take {families(usable)}"

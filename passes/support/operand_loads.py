@@ -14,7 +14,7 @@ from lowtide.passes.support.buffers import is_transposed_buffer
 from lowtide.targets import FragmentLoads, TiledMma, WarpAccess
 from lowtide.targets.atoms import Operand
 
-LDMATRIX_BITS = 16  # of the elements that ldmatrix moves
+LDMATRIX_BITS = 16  # of the elements that ldmatrix moves, and may transpose
 
 OperandLoad: TypeAlias = sm.LdmatrixOp | sm.LoadSharedOp
 
@@ -90,7 +90,7 @@ def operand_access(tiled: TiledMma, operand: Operand, shape: tuple[int, int], al
     load can follow the tiled mma.
     """
     bits = element_type(tiled.atom.dtype(operand)).bits
-    if bits == LDMATRIX_BITS:
+    if bits == LDMATRIX_BITS or (bits < LDMATRIX_BITS and not along_rows):
         plan = targets.ldmatrix_source(tiled, operand, shape, along_rows)
         return targets.ldmatrix_access(plan, plan.atom_name)
     loads = targets.widest_loads(tiled.tv(operand, shape), shape, along_rows, bits)

@@ -65,6 +65,11 @@ def b_is_nk(layout: GemmLayout) -> bool:
     return _k_is_last(layout)[1]
 
 
+def k_is_contiguous(layout: GemmLayout) -> bool:
+    """Whether A and B both lie with K contiguous."""
+    return all(_k_is_last(layout))
+
+
 def dims_of_a(layout: GemmLayout) -> tuple[int, int]:
     """The dimensions of A, counted from the last one, -1, that are M and K."""
     return (-2, -1) if a_is_mk(layout) else (-1, -2)
@@ -126,6 +131,8 @@ def static_extent(memref: ir.MemRefType, dim: int) -> int | None:
     return None if memref.is_dynamic_dim(dim) else memref.get_dim_size(dim) or None
 
 
+# One instruction each, and no more registers than a sum needs.
+_PLAIN_MATH = frozenset({"math.absf", "math.roundeven"})
 _EXCHANGED = str.maketrans("mn", "nm")
 
 
@@ -217,7 +224,7 @@ class Problem:
             kinds=tuple(operand_kinds(gemm)),
             operands=tuple(element_name(_element(operand.type)) for operand in gemm.epilogue_operands),
             has_math=any(
-                op.operation.name.startswith("math.") and op.operation.name != "math.absf"
+                op.operation.name.startswith("math.") and op.operation.name not in _PLAIN_MATH
                 for op in gemm.epilogue.blocks[0].operations
             ),
             d_is_column_major=is_column_major(d),

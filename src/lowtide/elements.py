@@ -49,9 +49,10 @@ class ElementType:
     stored_from: tuple[int, int] = (8, 0)
     """The least compute capability that converts to it (PTX ISA, "cvt", "Target ISA Notes")."""
     computes_in: str = "f32"
-    """The type that epilogues compute in; accumulator, operands and D of one kernel agree on it."""
+    """The type that epilogues compute in; accumulator, operands and D of one kernel agree on it. What is made of
+    integers alone they compute in `INTEGER_TYPE`."""
     ir: str
-    """The MLIR type."""
+    """The MLIR type of an element of a matrix."""
     ptx: str
     """The type in names of PTX's mma instructions."""
     mma_register: str = "i32"
@@ -84,6 +85,11 @@ class ElementType:
         return self.kind == "float"
 
     @property
+    def value_ir(self) -> str:
+        """The MLIR type of one element as a value: integers of matrices have a sign, arith's have none."""
+        return self.ir if self.is_float else f"i{self.bits}"
+
+    @property
     def lowest(self) -> float:
         """The least finite value."""
         return {"float": -self.largest, "signed": -self.largest - 1, "unsigned": 0}[self.kind]
@@ -108,7 +114,12 @@ class ElementType:
 
 
 def _integer(
-    bits: int, tensor_map: str, cuda: int, is_signed: bool = True, cublas_sums: int | None = None
+    bits: int,
+    tensor_map: str,
+    cuda: int,
+    is_signed: bool = True,
+    cublas_sums: int | None = None,
+    in_kernels: bool = False,
 ) -> ElementType:
     sign = "s" if is_signed else "u"
     return ElementType(
@@ -116,6 +127,8 @@ def _integer(
         kind="signed" if is_signed else "unsigned",
         bits=bits,
         largest=2 ** (bits - is_signed) - 1,
+        in_kernels=in_kernels,
+        in_registers=in_kernels,
         # Of 8 bits both signs are multiplied, so IR tells them apart; arith computes on wider ones without a sign.
         ir=f"{sign}i{bits}" if bits == 8 else f"i{bits}",
         ptx=f"{sign}{bits}",
@@ -255,15 +268,16 @@ _ROWS: dict[str, ElementType] = {
             tensor_map="UINT8",
             cuda=29,
         ),
-        _integer(8, "UINT8", 3),
-        _integer(8, "UINT8", 8, is_signed=False),
+        _integer(8, "UINT8", 3, in_kernels=True),
+        _integer(8, "UINT8", 8, is_signed=False, in_kernels=True),
         _integer(16, "UINT16", 20),
-        _integer(32, "INT32", 10, cublas_sums=72),
+        _integer(32, "INT32", 10, cublas_sums=72, in_kernels=True),
         _integer(64, "INT64", 24),
     )
 }
-# The type that epilogues compute in unless their accumulators are wider.
+# The type that epilogues compute in unless their accumulators are wider, and that of what they make of integers alone.
 EPILOGUE_TYPE = "f32"
+INTEGER_TYPE = "s32"
 
 ELEMENTS: Mapping[str, ElementType] = MappingProxyType(_ROWS)
 
@@ -276,9 +290,9 @@ def element_type(name: str) -> ElementType:
 
 
 def element_of_ir(type_: object) -> ElementType | None:
-    """The row of an MLIR type, or of its text; None where it is no element type."""
-    text = str(type_)
-    return next((row for row in ELEMENTS.values() if row.ir == text), None)
+    """The row of an MLIR type, or of its text; None where it is no element type. Integers without a sign are signed."""
+    text, rows = str(type_), ELEMENTS.values()
+    return next((row for row in rows if row.ir == text), next((row for row in rows if row.value_ir == text), None))
 
 
 def argument_type(ir_type: str) -> ElementType:
@@ -327,6 +341,14 @@ def exact_sums(operands: str, accumulator: str) -> float:
 def promotes(operands: str) -> bool:
     """Whether sums of their products are added in the accumulators' type to be as precise as it."""
     return element_type(operands).sum_precision is not None
+
+
+def output_types(accumulator: str) -> tuple[str, ...]:
+    """The types that D can have: the accumulator's own, floats, and integers all of which its epilogue's type holds."""
+    computes_in = element_type(accumulator).computes_in
+    holds = element_type(computes_in).exact_integers
+    rows = map(element_type, stored_types(computes_in))
+    return tuple(row.name for row in rows if row.is_float or row.largest <= holds or row.name == accumulator)
 
 
 def kernel_types(computes_in: str | None = None) -> tuple[str, ...]:

@@ -53,6 +53,7 @@ def test_a_tn_product_is_what_blas_calls_tn() -> None:
     expected = Description(
         dtype="bf16",
         acc="f32",
+        d="bf16",
         first=StoredMatrix(32, 64, 48),
         second=StoredMatrix(32, 96, 40),
         result=StoredMatrix(64, 96, 72),
@@ -63,7 +64,7 @@ def test_a_tn_product_is_what_blas_calls_tn() -> None:
 
 
 def test_sums_that_cublaslt_does_not_have_are_refused() -> None:
-    with pytest.raises(DeviceError, match="cuBLASLt sums in f16, f32, f64, i32, not in bf16"):
+    with pytest.raises(DeviceError, match="cuBLASLt sums in f16, f32, f64, s32, not in bf16"):
         describe("bf16", "bf16", "tn", 8, 8, 8, (8, 8, 8))
 
 

@@ -72,10 +72,10 @@ def test_8_bit_floats_go_with_each_other_and_fast_sums_are_in_f32():
     [
         (
             {"a": "float16"},
-            r"unknown dtype 'float16' for a: valid are f16, bf16, f32, f64, e4m3, e5m2; did you mean 'f16'\?",
+            r"unknown dtype 'float16' for a: valid are f16, bf16, f32, f64, s8, u8, e4m3, e5m2; did you mean 'f16'\?",
         ),
         ({"b": "bf61"}, r"did you mean 'bf16'\?"),
-        ({"d": "f64"}, r"d='f64' with f32 accumulators: valid are f16, bf16, f32"),
+        ({"d": "f64"}, r"d='f64' with f32 accumulators: valid are f16, bf16, f32, e4m3, e5m2, s8, u8"),
         ({"a": "f64", "b": "f64"}, "acc='f32' with f64 inputs: .*; use acc='f64'"),
         ({"a": "f64", "b": "f64", "acc": "f64"}, "d='bf16' with f64 accumulators: valid are f64"),
         ({"a": "f64"}, "a is f64 but b is bf16: mma instructions multiply f64 by f64; convert"),

@@ -22,6 +22,19 @@ def mma_element(operand: str, k: int, lane: int, value: int) -> tuple[int, int]:
     return row, in_group * 2 + (value & 1) + (8 if value >= 4 else 0)
 
 
+def byte_element(operand: str, k: int, lane: int, value: int) -> tuple[int, int]:
+    """(row, column) of a value of mma.m16n8k16 or m16n8k32 of .s8 and .u8 ("Matrix Fragments for mma.…")."""
+    group, in_group = lane >> 2, lane % 4
+    if operand == "c":
+        return mma_element(operand, k, lane, value)
+    if operand == "b":
+        return group, in_group * 4 + (value & 3) + (16 if value >= 4 else 0)
+    if k == 16:
+        return (group if value < 4 else group + 8), in_group * 4 + (value & 3)
+    row = group if value < 4 or 8 <= value < 12 else group + 8
+    return row, in_group * 4 + (value & 3) + (16 if value >= 8 else 0)
+
+
 def f64_element(operand: str, lane: int, value: int) -> tuple[int, int]:
     """(row, column) of a value of mma.m8n8k4, m16n8k4, m16n8k8 or m16n8k16 of .f64 ("Matrix Fragments for mma.…").
 
@@ -51,12 +64,14 @@ def mma(k: int, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def ldmatrix(memory: np.ndarray, addresses: np.ndarray, matrices: int, trans: bool) -> np.ndarray:
-    """ldmatrix of one warp: memory in elements, an element address for each lane; registers [lane, matrix, 2]."""
-    result = np.zeros((32, matrices, 2), memory.dtype)
+    """ldmatrix of one warp: memory in elements of one byte, else of two however they are held here; an element address
+    for each lane; registers [lane, matrix, elements of four bytes]."""
+    each = 4 if memory.dtype.itemsize == 1 else 2
+    result = np.zeros((32, matrices, each), memory.dtype)
     for index in range(matrices):
-        rows = np.stack([memory[addresses[8 * index + r] : addresses[8 * index + r] + 8] for r in range(8)])
+        rows = np.stack([memory[addresses[8 * index + r] : addresses[8 * index + r] + 4 * each] for r in range(8)])
         if trans:
             rows = rows.T
         for lane in range(32):
-            result[lane, index] = rows[lane // 4, 2 * (lane % 4) : 2 * (lane % 4) + 2]
+            result[lane, index] = rows[lane // 4, each * (lane % 4) : each * (lane % 4 + 1)]
     return result

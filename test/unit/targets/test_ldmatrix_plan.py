@@ -89,7 +89,7 @@ def test_a_permuted_k_is_refused_plainly_and_loads_transposed():
 
 
 def test_accumulators_are_not_loaded_by_ldmatrix():
-    with pytest.raises(ScheduleError, match=r"ldmatrix loads 16-bit operands a and b, not c of f32"):
+    with pytest.raises(ScheduleError, match=r"ldmatrix loads 8-bit and 16-bit operands a and b, not c of f32"):
         ldmatrix_source(TiledMma(K16), "c", (16, 8), False)
 
 

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from ptx_fragments import f64_element, mma_element
+from ptx_fragments import byte_element, f64_element, mma_element
 
 from lowtide import targets
 from lowtide.errors import TargetError
@@ -12,6 +12,7 @@ from lowtide.targets.tv import coordinates
 
 WARP_ATOMS = [name for name in targets.MMA_ATOMS if name.startswith("mma.")]
 F64_ATOMS = [name for name in WARP_ATOMS if name.endswith(".f64.f64")]
+BYTE_ATOMS = [name for name in WARP_ATOMS if ".s32." in name]
 
 
 @pytest.mark.parametrize("name", WARP_ATOMS)
@@ -21,7 +22,9 @@ def test_every_layout_is_the_isas_fragment(name, operand):
     held = coordinates(atom.layout(operand), atom.tile_shape(operand))
     assert held.shape[:2] == (32, atom.values(operand))
     for lane, value in np.ndindex(held.shape[:2]):
-        if name in F64_ATOMS:
+        if name in BYTE_ATOMS:
+            assert tuple(held[lane, value]) == byte_element(operand, atom.shape_mnk[2], lane, value)
+        elif name in F64_ATOMS:
             assert tuple(held[lane, value]) == f64_element(operand, lane, value)
         else:
             assert tuple(held[lane, value]) == mma_element(operand, atom.shape_mnk[2], lane, value)
@@ -49,8 +52,22 @@ def test_the_fma_atom_is_one_threads_one_element_of_each_operand():
 
 def test_both_shapes_come_with_each_allowed_pair_of_dtypes():
     pairs = {"f32.f16", "f32.bf16", "f16.f16"}
-    narrow = {name for name in WARP_ATOMS if name not in F64_ATOMS}
+    narrow = {name for name in WARP_ATOMS if name not in (*F64_ATOMS, *BYTE_ATOMS)}
     assert narrow == {f"mma.m16n8k{k}.{pair}" for k in (8, 16) for pair in pairs}
+
+
+def test_bytes_of_both_signs_are_multiplied_by_bytes_of_both():
+    pairs = {"s8", "u8", "s8.u8", "u8.s8"}
+    assert set(BYTE_ATOMS) == {f"mma.m16n8k{k}.s32.{pair}" for k in (16, 32) for pair in pairs}
+    atom = targets.mma_atom("mma.m16n8k32.s32.u8.s8")
+    assert atom.ptx == "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32"
+    assert [atom.registers(operand) for operand in ("a", "b", "c")] == [4, 2, 4]
+
+
+def test_wgmma_of_bytes_has_the_widths_of_the_isa():
+    """PTX ISA, "wgmma.mma_async", "Shape": .s8 and .u8 have N of 8, 16, 24, 32, and multiples of 16 from there on."""
+    assert targets.atoms.wgmma_widths("s8", "s8", "s32") == (8, 16, 24, *range(32, 257, 16))
+    assert targets.mma_atom("wgmma.m64n256k32.s32.u8").ptx == "wgmma.mma_async.sync.aligned.m64n256k32.s32.u8.u8"
 
 
 def test_f64_has_one_shape_on_every_target_and_three_more_from_sm_90_on():

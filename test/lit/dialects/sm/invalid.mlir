@@ -185,7 +185,7 @@ tile.kernel @k() {
 
 tile.kernel @k() {
   %s = sm.alloc : memref<16x16xf32, #gpu.address_space<workgroup>>
-  // expected-error @below {{'sm.ldmatrix' op moves 16-bit elements, not 'f32'}}
+  // expected-error @below {{'sm.ldmatrix' op moves 16-bit elements, or without trans 8-bit ones, not 'f32'}}
   %f = sm.ldmatrix %s[0, 0] by "ldmatrix.x4" : memref<16x16xf32, #gpu.address_space<workgroup>> to !sm.fragment<16x16xf32, #tile.tv<threads 32:1, values 8:32>>
   tile.return
 }

@@ -3,7 +3,7 @@
 
 module attributes {tile.target = "sm_90a"} {
 func.func @mixed(%p: !llvm.struct<(f32, i32)>) {
-  // expected-error @below {{convert-ptx-ops-to-asm: threads a struct of f32 registers, not !llvm.struct<(f32, i32)>}}
+  // expected-error @below {{convert-ptx-ops-to-asm: threads a struct of f32 or of i32 registers, not !llvm.struct<(f32, i32)>}}
   %c = sm.ptx_wgmma_wait 0, %p : !llvm.struct<(f32, i32)>
   return
 }
@@ -12,7 +12,7 @@ func.func @mixed(%p: !llvm.struct<(f32, i32)>) {
 
 module attributes {tile.target = "sm_90a"} {
 func.func @empty(%p: !llvm.struct<()>) {
-  // expected-error @below {{convert-ptx-ops-to-asm: threads a struct of f32 registers, not !llvm.struct<()>}}
+  // expected-error @below {{convert-ptx-ops-to-asm: threads a struct of f32 or of i32 registers, not !llvm.struct<()>}}
   %c = sm.ptx_wgmma_wait 0, %p : !llvm.struct<()>
   return
 }
@@ -21,7 +21,7 @@ func.func @empty(%p: !llvm.struct<()>) {
 
 module attributes {tile.target = "sm_90a"} {
 func.func @scalar(%p: f32) {
-  // expected-error @below {{convert-ptx-ops-to-asm: threads a struct of f32 registers, not f32}}
+  // expected-error @below {{convert-ptx-ops-to-asm: threads a struct of f32 or of i32 registers, not f32}}
   %c = sm.ptx_wgmma_wait 0, %p : f32
   return
 }

@@ -17,6 +17,14 @@ func.func @wait(%p: !llvm.struct<(f32, f32, f32)>) -> !llvm.struct<(f32, f32, f3
   return %c : !llvm.struct<(f32, f32, f32)>
 }
 
+// Sums of integers are in registers of theirs.
+// CHECK-LABEL: func.func @integers(
+// CHECK:       llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;", "=r,=r,0,1" %{{.+}}, %{{.+}} : (i32, i32)
+func.func @integers(%p: !llvm.struct<(i32, i32)>) -> !llvm.struct<(i32, i32)> {
+  %c = sm.ptx_wgmma_wait 0, %p : !llvm.struct<(i32, i32)>
+  return %c : !llvm.struct<(i32, i32)>
+}
+
 // The number of groups that may stay in flight is the instruction's.
 // CHECK-LABEL: func.func @in_flight(
 // CHECK:       llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 2;", "=f,0"
