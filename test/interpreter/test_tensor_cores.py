@@ -84,12 +84,16 @@ def test_infinities_and_nan_go_through() -> None:
     assert np.isnan(sum_of([1.0], c=np.nan))
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
-def test_the_levels_from_atoms_on_have_the_same_bits(target: str) -> None:
-    kernel = lt.compile_gemm(lt.GemmSpec(m=64, n=64, k=48, a="bf16", b="bf16", d="f32", layout="tn"), target=target)
+@pytest.mark.parametrize(
+    ("target", "types", "acc"),
+    [("sm_80", ("bf16", "bf16"), "f32"), ("sm_90a", ("bf16", "bf16"), "f32"), ("sm_90a", ("e4m3", "e5m2"), "fast")],
+)
+def test_the_levels_from_atoms_on_have_the_same_bits(target: str, types: tuple[str, str], acc: str) -> None:
+    spec = lt.GemmSpec(m=64, n=64, k=48, a=types[0], b=types[1], d="f32", acc=acc, layout="tn")
+    kernel = lt.compile_gemm(spec, target=target)
     rng = np.random.default_rng(3)
     a, b = (np.ldexp(rng.standard_normal((64, 48)), rng.integers(-7, 8, (64, 48))) for _ in range(2))
-    a, b = a.astype(numpy_dtype("bf16")), b.astype(numpy_dtype("bf16"))
+    a, b = a.astype(numpy_dtype(types[0])), b.astype(numpy_dtype(types[1]))
     of_levels = [kernel.interpret(a, b, level=level, domain="hopper") for level in ("atoms", "nvvm", "ptx")]
     rounded_once = kernel.interpret(a, b, level="nvvm", domain="float")
     assert all(np.array_equal(of_levels[0], other) for other in of_levels[1:])
