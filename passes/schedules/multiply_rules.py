@@ -12,7 +12,7 @@ from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.schedules.facts import multiplying_threads, registers_at_entry, threads_of, warps_along_k
 from lowtide.passes.support.atoms import mma_atom_name, tiled_mma
 from lowtide.passes.support.problem import Problem, b_is_nk, k_is_contiguous
-from lowtide.targets import MMA_ATOMS, Target, accumulator_types, types_of_atom
+from lowtide.targets import KNOWN, MMA_ATOMS, Target, accumulator_types, types_of_atom
 from lowtide.targets.atoms import FMA, WARPGROUP_THREADS, WGMMA_ROWS, families, wgmma_k, wgmma_widths
 
 _BESIDE_ACCUMULATORS = 40  # registers of a consumer for addresses, the epilogue and the loop
@@ -109,7 +109,11 @@ def _unknown(schedule: Schedule, problem: Problem, target: Target) -> str:
     atoms = [known.removesuffix(types) for known in target.mma_atoms if known.endswith(types)]
     usable = [known for known in atoms if known.startswith("wgmma") == (schedule.consumers > 0)]
     if not atoms:
-        way_out = f"{target.name} has none for these types; take f32 accumulators"
+        first = next((one.name for one in KNOWN if any(known.endswith(types) for known in one.mma_atoms)), None)
+        way_out = f"{target.name} has none for these types; "
+        way_out += "take f32 accumulators" if first is None else f"{first} is the first that has: take it, or convert"
+    elif not usable and not schedule.consumers:
+        way_out = f"{target.name} multiplies these types by wgmma alone; take roles = cooperative(2)"
     elif not usable:
         way_out = f"{target.name} has none for these types with roles; take f32 accumulators, or roles = single "
         way_out += "with atom = mma.m16n8k16"

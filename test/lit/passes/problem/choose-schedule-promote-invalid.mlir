@@ -46,3 +46,36 @@ func.func @f(%a: !mat, %b: !mat, %d: !out) {
   return
 }
 }
+
+// -----
+
+// A target that lacks them, and the first that has them.
+!mat = memref<?x?xf8E4M3FN, strided<[?, 1]>>
+!out = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_89"} {
+func.func @f(%a: !mat, %b: !mat, %d: !out) {
+  // expected-error @below {{sm_89 has none for these types; sm_90a is the first that has: take it, or convert}}
+  tile.gemm tn %a, %b into %d acc(f32) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !out
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xf8E4M3FN, strided<[?, 1]>>
+!out = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @f(%a: !mat, %b: !mat, %d: !out) {
+  // expected-error @below {{sm_90a multiplies these types by wgmma alone; take roles = cooperative(2)}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = single>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !out
+  return
+}
+}
