@@ -28,7 +28,7 @@ _OPERANDS: tuple[Operand, ...] = ("a", "b")
 
 def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Copies that the threads can share, and whose tiles the multiply can read."""
-    yield from _realigned(schedule, problem)
+    yield from _through_registers(schedule, problem)
     by_tma = [schedule.mainloop.operand(name).copy in TMA_RANKS for name in _OPERANDS]
     for name in _OPERANDS if any(by_tma) else ():
         if keeps_transposed(name, schedule):
@@ -62,12 +62,14 @@ def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
             yield str(error)
 
 
-def _realigned(schedule: Schedule, problem: Problem) -> Iterator[str]:
-    """What is shifted into place is more than one element."""
+def _through_registers(schedule: Schedule, problem: Problem) -> Iterator[str]:
+    """Threads hold the elements that they copy; what they shift into place is more than one."""
     for name in _OPERANDS:
         copy, row = str(schedule.mainloop.operand(name).copy), element_type(problem.operand(name))
         atom = targets.copy_atom(copy) if copy in targets.COPY_ATOMS else None
-        if atom is not None and atom.realigns and atom.bytes_per_thread <= row.bytes:
+        if copy in STAGED_COPIES and not row.in_registers:
+            yield f"{name}.copy = {copy}: no threads copy elements of {row}; take tma"
+        elif atom is not None and atom.realigns and atom.bytes_per_thread <= row.bytes:
             yield f"{name}.copy = {copy}: an element of {row} lies aligned wherever it lies; take staged.{row.bytes}"
 
 

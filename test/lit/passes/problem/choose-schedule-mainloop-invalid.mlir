@@ -818,3 +818,19 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !out) {
   return
 }
 }
+
+// -----
+
+// Threads hold no elements of 8-bit floats.
+!mat = memref<?x4096xf8E4M3FN, strided<[?, 1]>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !out) {
+  // expected-error @below {{choose-schedule: b.copy = staged.16: no threads copy elements of e4m3; take tma}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = cooperative(2), b = <copy = staged.16>>>) {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !mat, !mat, !out
+  return
+}
+}
