@@ -92,6 +92,7 @@ def _facts(function: ir.OpView) -> dict[str, Any]:
     return {
         "problem": problem,
         "empty": asked.empty,
+        "types": {"a": asked.a, "b": asked.b, "d": asked.d},
         "acc": asked.acc,
         "fast": asked.is_fast,
         "layout": str(asked.layout),
@@ -116,7 +117,7 @@ def _arguments(
     for name, kind, value, dims in zip(names, kinds, values, letters, strict=True):
         type_ = value.type
         is_memref = isinstance(type_, ir.MemRefType)
-        dtype = element_name(type_.element_type if is_memref else type_)
+        dtype = element_type(element_name(type_.element_type if is_memref else type_)).stored_as
         alignment = alignments[name] if kind == "matrix" else element_type(dtype).bytes
         extents = shape_as_it_lies(type_) if is_memref else []
         whole = (*[BATCH] * (len(extents) - len(dims)), *dims)
@@ -141,10 +142,9 @@ def _spec(arguments: list[dict[str, Any]], facts: Mapping[str, Any], dims: list[
         *batch, rows, columns = argument["shape"]
         for letter, extent in zip((*[BATCH] * len(batch), *letters), (*batch, rows, columns), strict=True):
             extents[letter] = extent if extents.get(letter) is None else extents[letter]
-    dtypes = {name: arguments[i]["dtype"] for i, name in enumerate(("a", "b", "d"))}
     order = {} if facts["d_order"] == "row" else {"d_order": facts["d_order"]}
     sums = {"acc": facts["acc"]} | ({"fast": True} if facts["fast"] else {})
-    return {**extents, **dtypes, **sums, "layout": facts["layout"], **order}
+    return {**extents, **facts["types"], **sums, "layout": facts["layout"], **order}
 
 
 @dataclass(frozen=True)
@@ -331,7 +331,7 @@ def _tensor_map_attributes(op: sm.TensorMapOp) -> dict[str, Any]:
         "box": list(type_.shape),
         "swizzle": swizzle,
         "l2_promotion": L2_PROMOTION,
-        "dtype": element_name(type_.element_type),
+        "dtype": element_type(element_name(type_.element_type)).stored_as,
     }
 
 

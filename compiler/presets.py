@@ -302,6 +302,22 @@ _SM90A_BY_COLUMNS = {
         _TMA_STORES.with_(order="grouped(16)", operands="swapped"),
     )
 }
+_SM80_TF32_STEPS = {
+    "sm80-tf32": (
+        "mma.m16n8k8 of tf32, operands by loads of pairs along K",
+        Schedule().with_(grid_tile=(128, 128), order="grouped(8)", k=32, stages=3, atom="mma.m16n8k8", atoms=(2, 2, 1)),
+    ),
+}
+_SM90A_TF32_STEPS = {
+    "sm90-tf32": (
+        "wgmma of tf32, K steps of 32",
+        Schedule().with_(
+            grid_tile=(128, 256), order="grouped(16)", scheduler="persistent", k=32, stages=4, roles="cooperative(2)"
+        ),
+    ),
+    "sm90-tf32-best": ("everything chosen for the shape", Schedule()),
+}
+
 _BYTES = ("s8", "u8")
 _SM80_INT8_STEPS = {
     "sm80-int8": (
@@ -341,6 +357,7 @@ LADDERS: Mapping[str, Preset] = MappingProxyType(
         **_on("sm_80", _SIMT_STEPS, ("f32",)),
         **_on("sm_80", _SM80_STEPS),
         **_on("sm_80", _SM80_F64_STEPS, ("f64",)),
+        **_on("sm_80", _SM80_TF32_STEPS, ("tf32",)),
         **_on("sm_80", _SM80_INT8_STEPS, _BYTES),
         **_on("sm_90a", _SM90A_STEPS),
         **_on("sm_90a", _SM90A_F64_STEPS, ("f64",)),
@@ -349,6 +366,7 @@ LADDERS: Mapping[str, Preset] = MappingProxyType(
         **_on("sm_80", _SM80_BY_COLUMNS, problem=_BY_COLUMNS),
         **_on("sm_90a", _SM90A_BATCH, problem=_BATCH),
         **_on("sm_90a", _SM90A_BY_COLUMNS, problem=_BY_COLUMNS),
+        **_on("sm_90a", _SM90A_TF32_STEPS, ("tf32",)),
         **_on("sm_90a", _SM90A_INT8_STEPS, _BYTES),
     }
 )

@@ -78,6 +78,17 @@ def random_numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str)
     return rng.integers(max(int(row.lowest), -most - 1), most, shape, endpoint=True).astype(np.float64)
 
 
+def multiplied(values: np.ndarray, dtype: str) -> np.ndarray:
+    """What is multiplied of float64 values of operands: of a type that is stored with more bits, those cut off."""
+    row = element_type(dtype)
+    if row.storage is None:
+        return values
+    finite = np.isfinite(values)
+    safe = np.where(finite, values, 0.0)
+    unit = _unit_exponent(safe, row)
+    return np.where(finite, np.ldexp(np.trunc(np.ldexp(safe, -unit)), unit), values)
+
+
 def to_bits(values: np.ndarray, dtype: str) -> np.ndarray:
     """The values rounded to a type, as an array of `stored_dtype`."""
     row, rounded = element_type(dtype), round_to(values, dtype)

@@ -21,7 +21,7 @@ from lowtide.elements import element_type, exact_sums, stages_of_sum
 from lowtide.errors import LoadError
 from lowtide.runtime import driver
 from lowtide.runtime.checks import pad_row
-from lowtide.runtime.dtypes import from_bits, random_numbers, stored_dtype, to_bits, wrapped
+from lowtide.runtime.dtypes import from_bits, multiplied, random_numbers, stored_dtype, to_bits, wrapped
 from lowtide.runtime.epilogue import Interval, evaluate
 from lowtide.runtime.kernel import Kernel
 from lowtide.runtime.manifest import BATCH, problem_dims
@@ -178,7 +178,9 @@ def expected(
 ) -> tuple[Interval, Any]:
     """(value, low, high) of the given rows of D, in float64, and their error bound; in a batch, of matrix `matrix`."""
     names = [x["name"] for x in manifest["arguments"] if x["kind"] == "matrix" and x["role"] == "input"]
-    a, b = (_part_of(manifest, operands, name, matrix) for name in names)
+    types = (manifest["spec"][name] for name in ("a", "b"))
+    parts = (_part_of(manifest, operands, name, matrix) for name in names)
+    a, b = (multiplied(part, dtype) for part, dtype in zip(parts, types, strict=True))
     dims = problem_dims(manifest)
     a = (a if dims[names[0]][-2:] == ("m", "k") else a.T)[rows]
     b = b if dims[names[1]][-2:] == ("k", "n") else b.T

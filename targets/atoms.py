@@ -136,6 +136,9 @@ _BYTES = ("s8", "u8")
 # mma.sync of integers of 8 bits, any A by any B, by K.
 _BYTE_SOURCES = {16: atoms_nv.SM80_16x8x16_S32S8S8S32_TN, 32: atoms_nv.SM80_16x8x32_S32S8S8S32_TN}
 
+# mma.sync of tf32, by K. At half the rate of 16-bit operands.
+_TF32_SOURCES = {4: atoms_nv.SM80_16x8x4_F32TF32TF32F32_TN, 8: atoms_nv.SM80_16x8x8_F32TF32TF32F32_TN}
+
 # mma.sync of f64, with what first has each shape: compute capability, PTX version, and its rate there. Kernels reach
 # less of it with m16n8k16, whose fragments leave fewer registers (measured on an H200).
 _F64_SOURCES = (
@@ -152,6 +155,7 @@ _WGMMA_TYPES = (
     ("f32", "bf16", "bf16"),
     *(("f32", a, b) for a, b in _FP8_PAIRS),
     *(("s32", name, name) for name in _BYTES),
+    ("f32", "tf32", "tf32"),
 )
 _WGMMA_K_BITS = 256
 # Of integers, widths above this one are multiples of 16 (PTX ISA, "wgmma.mma_async", "Shape").
@@ -171,7 +175,8 @@ def types_of_atom(c_dtype: str, a_dtype: str, b_dtype: str) -> str:
 
 def _mma_atoms() -> dict[str, MmaAtom]:
     atoms = {}
-    for (c_dtype, ab_dtype, _), source in _MMA_SOURCES.items():
+    tf32 = {("f32", "tf32", k): source for k, source in _TF32_SOURCES.items()}
+    for (c_dtype, ab_dtype, _), source in (_MMA_SOURCES | tf32).items():
         m, n, k = source.shape_mnk
         name = f"mma.m{m}n{n}k{k}.{c_dtype}.{ab_dtype}"
         atoms[name] = MmaAtom(
@@ -183,7 +188,8 @@ def _mma_atoms() -> dict[str, MmaAtom]:
             a_layout=source.a_layout,
             b_layout=source.b_layout,
             c_layout=source.c_layout,
-            ptx=source.ptx,
+            ptx=f"mma.sync.aligned.m{m}n{n}k{k}.row.col.{c_dtype}.{ab_dtype}.{ab_dtype}.{c_dtype}",
+            rate=1024 * 16 // element_type(ab_dtype).bits,
         )
     return atoms
 

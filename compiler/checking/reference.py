@@ -23,7 +23,7 @@ from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.spec import UNBATCHED, GemmSpec
 from lowtide.elements import element_type, stages_of_sum
 from lowtide.errors import SpecError
-from lowtide.runtime.dtypes import half_unit, random_numbers, round_to, wrapped
+from lowtide.runtime.dtypes import half_unit, multiplied, random_numbers, round_to, wrapped
 from lowtide.runtime.wide_products import exact_product
 
 _WIDEST = 16  # bytes of an access
@@ -242,8 +242,8 @@ def _matrices(spec: GemmSpec, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray,
         fits = array.ndim == 2 and all(want in (None, have) for want, have in zip(expected, array.shape, strict=True))
         if not fits:
             raise SpecError(f"{name} has shape {array.shape}; layout {spec.layout} wants {_shape_text(expected)}")
-    left = np.asarray(a).astype(numpy_dtype(spec.a)).astype(np.float64)
-    right = np.asarray(b).astype(numpy_dtype(spec.b)).astype(np.float64)
+    left = multiplied(np.asarray(a).astype(numpy_dtype(spec.a)).astype(np.float64), spec.a)
+    right = multiplied(np.asarray(b).astype(numpy_dtype(spec.b)).astype(np.float64), spec.b)
     left = left if spec.layout in ("tn", "tt") else left.T
     right = right.T if spec.layout in ("tn", "nn") else right
     if left.shape[1] != right.shape[0]:

@@ -19,7 +19,7 @@ int64_t lowtide::sm::byteSize(MemRefType type) {
   int64_t elements = type.getNumElements();
   if (auto layout = dyn_cast<tile::LayoutAttr>(type.getLayout()))
     elements = tile::cosizeOf(layout.getShape(), layout.getStride());
-  return elements * type.getElementTypeBitWidth() / 8;
+  return elements * tile::storageBitsOf(type.getElementType()) / 8;
 }
 
 //===--- tiled mma ----------------------------------------------------------------------------------------------===//
@@ -73,9 +73,9 @@ LogicalResult TensorMapType::verify(function_ref<InFlightDiagnostic()> emitError
     return emitError() << "a box has two to five sides of 1 to 256 elements";
   if (llvm::any_of(shape.drop_back(std::min<size_t>(shape.size(), 3)), [](int64_t side) { return side != 1; }))
     return emitError() << "the sides before panels, rows and columns are 1";
-  if (!elementType.isIntOrFloat() || elementType.getIntOrFloatBitWidth() % 8)
+  if (!elementType.isIntOrFloat() || tile::storageBitsOf(elementType) % 8)
     return emitError() << "a box's elements are whole bytes, not " << elementType;
-  int64_t bytes = elementType.getIntOrFloatBitWidth() / 8, inner = shape.back() * bytes;
+  int64_t bytes = tile::storageBitsOf(elementType) / 8, inner = shape.back() * bytes;
   if (inner % 16)
     return emitError() << "a row of a box is " << inner << " bytes; it must be a multiple of 16";
   if (!swizzle)

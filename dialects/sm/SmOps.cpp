@@ -161,7 +161,7 @@ LogicalResult LdmatrixOp::verify() {
   if (source.getElementType() != fragment.getElementType())
     return emitOpError() << "loads a fragment of " << fragment.getElementType() << " from a buffer of "
                          << source.getElementType();
-  unsigned bits = source.getElementTypeBitWidth();
+  unsigned bits = tile::storageBitsOf(source.getElementType());
   if (bits != 16 && (bits != 8 || getTrans()))
     return emitOpError() << "moves 16-bit elements, or without trans 8-bit ones, not " << source.getElementType();
   SmallVector<int64_t> shape(fragment.getShape());

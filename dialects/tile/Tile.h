@@ -74,6 +74,9 @@ void printPlace(mlir::OpAsmPrinter &printer, mlir::Operation *op, mlir::Value ba
 // The type of one element as an SSA value: integers of matrices have a sign, those that arith computes on have none.
 mlir::Type valueTypeOf(mlir::Type element);
 
+// Bits of an element in memory: tf32 lies as f32 does.
+unsigned storageBitsOf(mlir::Type element);
+
 // Whether a memref is a batch of matrices: of three dimensions, the batch first.
 bool isBatch(mlir::MemRefType matrix);
 

@@ -102,6 +102,10 @@ Type lowtide::tile::valueTypeOf(Type element) {
   return integer ? IntegerType::get(element.getContext(), integer.getWidth()) : element;
 }
 
+unsigned lowtide::tile::storageBitsOf(Type element) {
+  return isa<FloatTF32Type>(element) ? 32 : element.getIntOrFloatBitWidth();
+}
+
 static Type elementTypeOf(Type type) {
   if (auto shaped = dyn_cast<ShapedType>(type))
     return shaped.getElementType();

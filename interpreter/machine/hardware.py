@@ -86,6 +86,15 @@ def _m16n8k32_bytes() -> MmaFragments:
     return MmaFragments((16, 8, 32), a, b, _accumulator())
 
 
+def _m16n8_tf32(k: int) -> MmaFragments:
+    """PTX ISA, "Matrix Fragments for mma.m16n8k4" and "mma.m16n8k8", .tf32."""
+    i, j = np.arange(k // 2), np.arange(k // 4)
+    # a_i: row = groupID for even i, groupID + 8 for odd i; col = threadID_in_group, and 4 more for i >= 2
+    a = _GROUP + 8 * (i % 2), _IN_GROUP + 4 * (i // 2)
+    # b_i: row = threadID_in_group + 4 * i; col = groupID
+    return MmaFragments((16, 8, k), a, (_IN_GROUP + 4 * j, _GROUP + 0 * j), _accumulator())
+
+
 def _m8n8k4_f64() -> MmaFragments:
     """PTX ISA, "Matrix Fragments for mma.m8n8k4 with .f64 floating point type"."""
     i = np.arange(2)
@@ -109,6 +118,7 @@ def _m16n8_f64(k: int) -> MmaFragments:
 MMA_FRAGMENTS: Mapping[tuple[tuple[int, int, int], int], MmaFragments] = MappingProxyType(
     {(fragments.shape, 8): fragments for fragments in (_m16n8k16_bytes(), _m16n8k32_bytes())}
     | {(fragments.shape, 16): fragments for fragments in (_m16n8k8(), _m16n8k16())}
+    | {(fragments.shape, 32): fragments for fragments in map(_m16n8_tf32, (4, 8))}
     | {(fragments.shape, 64): fragments for fragments in (_m8n8k4_f64(), *map(_m16n8_f64, (4, 8, 16)))}
 )
 

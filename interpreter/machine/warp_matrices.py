@@ -17,6 +17,8 @@ from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Access, 
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.integers import INTEGERS
 from lowtide.interpreter.numbers.packed import Packed, unpack
+from lowtide.interpreter.numbers.registers import number
+from lowtide.interpreter.numbers.storage import cut, in_memory, is_cut
 from lowtide.interpreter.program.batches import Batch, NotTogether
 
 Values = NDArray[Any]
@@ -119,8 +121,8 @@ def multiply(
     domain = state.machine.domain
     parts = []
     for each, place, dtype in zip(registers, (fragments.a, fragments.b, fragments.c), types, strict=True):
-        if len(each) < place[0].shape[1]:
-            parts.append(_side_by_side([unpack(register, dtype, domain) for register in each]))
+        if len(each) < place[0].shape[1] or is_cut(dtype):
+            parts.append(_side_by_side([_numbers(register, dtype, domain) for register in each]))
         else:
             columns = domain.full((32, len(each)), 0, dtype)
             for index, register in enumerate(each):
@@ -173,12 +175,19 @@ def multiply_together(
 
 def _fragments(values: list[Any], side: Sequence[tuple[int, ...]], dtype: str, domain: Domain) -> Values:
     """Packed operands: array (fragments, 32, values)."""
-    registers = [unpack(values[slot], dtype, domain) for slots in side for slot in slots]
+    registers = [_numbers(values[slot], dtype, domain) for slots in side for slot in slots]
     each = registers[0].shape[1]
     if any(len(register) != 32 for register in registers):
         registers = [np.broadcast_to(register, (32, each)) for register in registers]
     joined = np.concatenate(registers).reshape(len(side), -1, 32, each)
     return joined.swapaxes(1, 2).reshape(len(side), 32, -1)
+
+
+def _numbers(register: Any, dtype: str, domain: Domain) -> Values:
+    """What a register of 32 bits holds of an operand: array (32 or 1, elements)."""
+    if is_cut(dtype):
+        return cut(np.atleast_1d(number(register, in_memory(dtype), domain)), dtype)[:, None]
+    return unpack(register, dtype, domain)
 
 
 def _side_by_side(registers: list[Any]) -> Any:

@@ -50,6 +50,7 @@ _KINDS = (
     _Kind(("f16",), 16, ("f16", "f32"), True),
     _Kind(("bf16",), 16, ("f32",), True),
     _Kind(("e4m3", "e5m2"), 32, ("f16", "f32"), False),
+    _Kind(("tf32",), 8, ("f32",), False),
     _Kind(("s8", "u8"), 32, ("s32",), False, negates=False),
 )
 OPERAND_TYPES: tuple[str, ...] = tuple(name for kind in _KINDS for name in kind.operands)

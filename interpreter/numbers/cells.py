@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lowtide.elements import ELEMENTS
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.numbers.integers import in_memory, loaded, stored
+from lowtide.interpreter.numbers.storage import in_memory, loaded, stored
 
 Ints = NDArray[np.integer[Any]]
 Values = NDArray[Any]
@@ -242,6 +242,7 @@ class Cells:
         dtype = next((name for name, word in _PATTERNS.items() if word == written[0] and _WIDTHS[name] == width), None)
         if dtype is None:
             self._refuse_contents(access, span, words == written[0], f"a {8 * width}-bit element", width)
+        dtype = in_memory(dtype)
         return self._read(access, span, dtype, count), dtype
 
     def store(

@@ -1,8 +1,8 @@
 """The llvm dialect: bit casts, between numbers of the domain and integers that hold them.
 
 Pairs of 16-bit floats in an i32 are `Packed` in every domain. A float that an integer of its width, or two of half of
-it, only carry into inline assembly is a `Number` there, or of `Halves`. Other casts need real bits, which only the
-domain of floats has.
+it, only carry into inline assembly or an mma is a `Number` there, or of `Halves`. Other casts need real bits, which
+only the domain of floats has.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ from lowtide.interpreter.program.program import DecodedOp, Program
 
 OPS = OpTable(acts=False)
 
-_TAKES_NUMBERS = "llvm.inline_asm"
+_TAKE_NUMBERS = frozenset({"llvm.inline_asm", "nvvm.mma.sync"})
 _HANDS_ON = frozenset({"llvm.extractelement", "vector.extract"})
 
 
@@ -38,10 +38,10 @@ def _prepare(op: DecodedOp, program: Program) -> None:
 
 
 def _goes_into_assembly(value: ir.Value) -> bool:
-    """Whether all that happens to a value is that inline assembly takes it."""
+    """Whether all that happens to a value is that inline assembly, or an mma, takes it."""
     users = [use.owner.operation for use in value.uses]
     return bool(users) and all(
-        user.name == _TAKES_NUMBERS or (user.name in _HANDS_ON and _goes_into_assembly(user.results[0]))
+        user.name in _TAKE_NUMBERS or (user.name in _HANDS_ON and _goes_into_assembly(user.results[0]))
         for user in users
     )
 

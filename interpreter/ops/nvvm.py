@@ -20,7 +20,7 @@ from lowtide.interpreter.program.program import DecodedOp, Program
 OPS = OpTable()
 
 # The types of nvvm.mma.sync here by their PTX names: what multiplies what, and MLIR's names.
-_PARTNERS = (("f16",), ("bf16",), ("s8", "u8"))
+_PARTNERS = (("f16",), ("bf16",), ("tf32",), ("s8", "u8"))
 _ELEMENTS = {row.ptx: row for row in ELEMENTS.values()}
 
 # Special registers ----------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.integers import INTEGERS
 from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
 from lowtide.interpreter.numbers.registers import Number, Unreadable
+from lowtide.interpreter.numbers.storage import is_cut
 from lowtide.interpreter.program.batches import Batch, Bulk
 from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.syntax import Immediate
@@ -108,7 +109,7 @@ def _mma(form: Form) -> _Mma:
 
 
 # What multiplies what; by PTX's names, and the rows of these types.
-_PARTNERS = (("f16",), ("bf16",), ("f64",), ("s8", "u8"))
+_PARTNERS = (("f16",), ("bf16",), ("tf32",), ("f64",), ("s8", "u8"))
 _ELEMENTS = {row.ptx: row for row in ELEMENTS.values()}
 _SHAPES = "m16n8k8 m16n8k16 m16n8k32 m8n8k4 m16n8k4"
 
@@ -154,7 +155,7 @@ _PRODUCTS = Bulk(
 
 @TABLE.effects(
     "mma.sync",
-    types="f16 bf16 f32 f64 s8 u8 s32",
+    types="f16 bf16 tf32 f32 f64 s8 u8 s32",
     words=f"aligned {_SHAPES} row col",
     section=f"{_SECTION}: mma",
     results=1,
@@ -180,6 +181,8 @@ def _tuple(values: Any) -> tuple[Any, ...]:
 
 def _operand(value: Any, dtype: str, domain: Domain) -> Any:
     """As machine/warp_matrices.py takes it: packed, bits, or a payload."""
+    if is_cut(dtype):
+        return value
     if dtype in INTEGERS:
         return registers.raw(value, 32, domain)
     if dtype not in PACKED_TYPES:
@@ -237,7 +240,7 @@ def product_of(form: Form) -> tuple[wgmma.Product, bool]:
         raise form.instruction.error(str(error)) from error
 
 
-_WGMMA_SHAPES = " ".join(f"m64n{n}k{k}" for k in (16, 32) for n in range(8, 257, 8))
+_WGMMA_SHAPES = " ".join(f"m64n{n}k{k}" for k in (8, 16, 32) for n in range(8, 257, 8))
 
 
 @TABLE.effects(

@@ -74,7 +74,7 @@ class Form:
         return bits_of(self.type)
 
 
-_WIDTHS = {"bf16": 16, "f16x2": 32, "bf16x2": 32, "e4m3": 8, "e5m2": 8, "e4m3x2": 16, "e5m2x2": 16}
+_WIDTHS = {"bf16": 16, "f16x2": 32, "bf16x2": 32, "tf32": 32, "e4m3": 8, "e5m2": 8, "e4m3x2": 16, "e5m2x2": 16}
 
 
 def bits_of(type: str) -> int:

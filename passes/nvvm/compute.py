@@ -158,8 +158,8 @@ class _Instruction:
         if value.type == self.operand:
             return value
         if self.operands_per_register == 1:
-            return vector.ExtractOp(value, [], [0]).result
-        return llvm.BitcastOp(self.operand, value).result
+            value = vector.ExtractOp(value, [], [0]).result
+        return value if value.type == self.operand else llvm.BitcastOp(self.operand, value).result
 
     def _product(self, a: list[ir.Value], b: list[ir.Value], c: list[ir.Value]) -> ir.Value:
         if self.intrinsic:

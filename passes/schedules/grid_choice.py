@@ -24,7 +24,7 @@ from lowtide.passes.schedules.asked_for import stores_by_tma, wgmma_width
 from lowtide.passes.schedules.facts import results_fill_registers, threads_of
 from lowtide.passes.schedules.grid_cost import RoleTile, role_cost, straddles_sectors, wave_bytes
 from lowtide.passes.schedules.grid_rules import has_griddepcontrol
-from lowtide.passes.schedules.multiply_choice import pairs_rows
+from lowtide.passes.schedules.multiply_choice import multiplies_by_fma, pairs_rows
 from lowtide.passes.schedules.multiply_rules import widest
 from lowtide.passes.support.atoms import STAGED_COPIES
 from lowtide.passes.support.operand_loads import LDMATRIX_BITS
@@ -84,6 +84,8 @@ _COMMON: Mapping[int, tuple[Candidate, ...]] = MappingProxyType(
 
 # Where fragments of A or B come in pairs of rows, two CTAs of a smaller tile per SM were faster (H200, 4096³).
 _COMMON_OF_ROWS: Mapping[int, tuple[Candidate, ...]] = MappingProxyType({64: _COMMON[64][1:]})
+# Of 32 bits by tensor cores.
+_COMMON_OF_WORDS = tuple(replace(one, k=one.k // 2) for one in _HALVES)
 # Bytes that do not lie along K are loaded one by one, and put together in registers that large tiles do not leave.
 _COMMON_OF_LONE_BYTES = (
     Candidate((128, 128), 64, (2, 4, 1), 4),
@@ -152,7 +154,10 @@ def candidates(given: Schedule, problem: Problem, target: Target) -> Iterator[tu
         common = _COMMON_BESIDE_COPIES
     if bits < LDMATRIX_BITS and not k_is_contiguous(problem.layout):
         common = _COMMON_OF_LONE_BYTES
-    uncommon = _UNCOMMON_THREADS if bits == _FMA_BITS else _UNCOMMON_WARPS
+    by_fma = multiplies_by_fma(given, problem, target)
+    if bits == _FMA_BITS and not by_fma:
+        common = _COMMON_OF_WORDS
+    uncommon = _UNCOMMON_THREADS if by_fma else _UNCOMMON_WARPS
     agreeing = tuple(c for c in common if tile in (None, c.tile) and k in (None, c.k))
     yield agreeing if agreeing and given.multiply.atoms is None else common
     if tile is not None or k is not None or given.multiply.permutation is not None:

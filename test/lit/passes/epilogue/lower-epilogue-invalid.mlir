@@ -206,7 +206,7 @@ tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
   epilogue = <path = smem, math = registers, tile = [32, 32], swizzle = <2,2,3>>>} {
   %zero = sm.splat 0.0 : !c
   %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
-  // expected-error @below {{lower-epilogue: elements of f8E4M3: they are one of f16, bf16, f32, f64, e4m3, e5m2}}
+  // expected-error @below {{lower-epilogue: elements of f8E4M3: they are one of f16, bf16, tf32, f32, f64, e4m3, e5m2}}
   tile.store %acc into %d[%m, %m] {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to f8E4M3

@@ -48,7 +48,7 @@ func.func @hint(%v: vector<8xbf16>, %p: !llvm.ptr<1>) {
 
 module attributes {tile.target = "sm_90a"} {
 func.func @elements(%v: vector<4xi16>, %p: !llvm.ptr<1>) {
-  // expected-error @below {{convert-ptx-ops-to-asm: elements of i16: they are one of f16, bf16, f32}}
+  // expected-error @below {{convert-ptx-ops-to-asm: elements of i16: they are one of f16, bf16, tf32, f32}}
   sm.ptx_store streaming %v to %p : vector<4xi16>, !llvm.ptr<1>
   return
 }
