@@ -265,6 +265,7 @@ def test_waves_are_those_of_the_persistent_grid() -> None:
         "order": "grouped(16)",
         "cluster": [1, 1],
         "scheduler": "persistent",
+        "batch": 1,
         "sms": 132,
         "tiles": 32 * 16,
         "ctas": 132,
