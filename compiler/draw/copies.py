@@ -15,16 +15,16 @@ from lowtide.dialects.tile import GemmLayout, OperandKind
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.passes.base import walk
 from lowtide.passes.support.operand_loads import is_operand_load
-from lowtide.passes.support.problem import a_is_mk, b_is_nk
+from lowtide.passes.support.problem import a_is_mk, b_is_nk, element_bits
 from lowtide.passes.support.wgmmas import fragment_of, wgmmas
 from lowtide.targets import WarpAccess
-from lowtide.targets.ldmatrix import row_addresses
+from lowtide.targets.ldmatrix import elements_per_register, row_addresses
 from lowtide.targets.tv import extents
 
 Product = tuple[Panel | None, Panel | None, Panel]
 """A, B and C; A and B are None where the instruction reads them from shared memory."""
 
-_ROW = 8  # elements of a row of ldmatrix's matrices, and rows
+_ROW = 8  # rows of ldmatrix's matrices
 
 
 class Copies:
@@ -113,14 +113,15 @@ class Copies:
     def _ldmatrix(self, op: ir.OpView) -> Panel:
         fragment, trans, atom = op.result.type, bool(op.trans), _atom(op)
         what, matrices = self.names.of_fragment(fragment), int(atom.split(".")[1][1:])
-        starts = row_addresses(tv_of(fragment.tv), matrices, trans)
-        access = WarpAccess(atom, starts, tuple(fragment.shape), _ROW, "ldmatrix", trans, _ROW * matrices)
+        per_register = elements_per_register(element_bits(fragment.element_type))
+        starts, run = row_addresses(tv_of(fragment.tv), matrices, trans, per_register), 4 * per_register
+        access = WarpAccess(atom, starts, tuple(fragment.shape), run, "ldmatrix", trans, _ROW * matrices)
         stored = access.stored_coordinates()
         warps, instructions = np.divmod(np.arange(len(stored)), extents(starts)[1])
         threads = 32 * warps[:, None] + np.arange(access.lanes)
-        # Each lane addresses the first of eight elements along a row.
-        where = np.repeat(stored[:, :, None, :], _ROW, axis=2)
-        where[..., 1] += np.arange(_ROW)
+        # Each lane addresses the first of 16 bytes along a row.
+        where = np.repeat(stored[:, :, None, :], run, axis=2)
+        where[..., 1] += np.arange(run)
         owners = np.broadcast_to(threads[..., None], where.shape[:-1])
         title = f"{_matrix(what)} to registers by {atom}{'.trans' if trans and 'trans' not in atom else ''}, "
         title += f"{_text(access.stored_shape)}: which thread addresses each row, by which of its instructions (I)"

@@ -38,7 +38,7 @@ from lowtide.passes.support.operand_loads import is_operand_load
 from lowtide.passes.support.problem import element_bits
 from lowtide.targets import Conflict, Sectors, WarpAccess, sectors_per_request, worst_request
 from lowtide.targets.banks import LINE_BYTES
-from lowtide.targets.ldmatrix import row_addresses
+from lowtide.targets.ldmatrix import elements_per_register, row_addresses
 from lowtide.targets.tv import coordinates
 
 Ints = NDArray[np.int64]
@@ -182,8 +182,9 @@ def _cp_async(op: ir.OpView, names: Names) -> list[Access]:
 def _ldmatrix(op: ir.OpView, names: Names) -> list[Access]:
     fragment, atom, trans = op.result.type, ir.StringAttr(op.atom).value, bool(op.trans)
     matrices = int(atom.split(".")[1][1:])
-    starts = row_addresses(tv_of(fragment.tv), matrices, trans)
-    access = WarpAccess(atom, starts, tuple(fragment.shape), 8, "ldmatrix", trans, 8 * matrices)
+    per_register = elements_per_register(element_bits(fragment.element_type))
+    starts = row_addresses(tv_of(fragment.tv), matrices, trans, per_register)
+    access = WarpAccess(atom, starts, tuple(fragment.shape), 4 * per_register, "ldmatrix", trans, 8 * matrices)
     name = atom + (".trans" if trans and not atom.endswith(".trans") else "")
     buffer = ir.MemRefType(op.source.type)
     return [_shared(op, names.of_fragment(fragment), name, "read", buffer, access, tuple(op.offsets))]

@@ -283,3 +283,9 @@ def test_a_layout_that_no_instruction_can_follow_is_refused_at_its_op() -> None:
 def test_a_schedule_that_breaks_a_rule_is_refused_as_in_compiling() -> None:
     with pytest.raises(ScheduleError, match="stages"):
         explain_spec(spec(), "sm_80", SCHEDULE.with_(stages=60))
+
+
+def test_ldmatrix_of_bytes_reads_rows_of_16_of_them():
+    spec = lt.GemmSpec(m=256, n=256, k=256, a="s8", b="s8", d="s32", acc="s32")
+    text = str(explain_spec(spec, "sm_80").to_json())
+    assert "ldmatrix.x4" in text and "xsi8" in text
