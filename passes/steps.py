@@ -9,7 +9,7 @@ from lowtide.targets import Target
 
 @dataclass(frozen=True)
 class Step:
-    """A Lowtide pass, or an upstream pipeline in which `$chip` and `$features` are the target's.
+    """A Lowtide pass, or an upstream pipeline in which `$chip` is the target's.
 
     `why` is the reason for its place. `label` names it in dumps, times and errors; by default the pipeline itself.
     """
@@ -20,7 +20,7 @@ class Step:
 
     @property
     def pipeline(self) -> str:
-        """As `lowtide-opt --pass-pipeline` takes it, `$chip` and `$features` still open."""
+        """As `lowtide-opt --pass-pipeline` takes it, `$chip` still open."""
         return self.run if isinstance(self.run, str) else self.run.name
 
     @property
@@ -30,4 +30,4 @@ class Step:
 
     def text(self, target: Target) -> str:
         """The pipeline for a target."""
-        return Template(self.pipeline).substitute(chip=target.chip, features=target.ptx_feature)
+        return Template(self.pipeline).substitute(chip=target.chip)

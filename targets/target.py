@@ -44,8 +44,9 @@ class Target:
     registers_per_thread: int = 255
     registers_per_sm: int = 65536
     warp_size: int = 32
-    ptx_feature: str = "+ptx80"
-    """The PTX version for LLVM's NVPTX backend, one that every target here and any recent driver knows."""
+    ptx_version: int = 80
+    """The PTX version times 10, one that every target here and any recent driver knows; a kernel whose atoms need a
+    later one has that."""
 
     @property
     def chip(self) -> str:

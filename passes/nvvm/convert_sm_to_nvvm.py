@@ -54,9 +54,11 @@ from lowtide.passes.nvvm.signatures import (
     tensor_map_positions,
 )
 from lowtide.passes.schedules.facts import registers_at_entry
+from lowtide.passes.support.atoms import tiled_mma_of
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.kernels import cluster_shape, launches_of, schedule_if_any
 from lowtide.passes.support.rewriting import erase, ops_in
+from lowtide.passes.support.wgmmas import Wgmma, wgmmas
 from lowtide.targets import Target
 
 MODULE_NAME = "kernels"
@@ -131,7 +133,7 @@ class ConvertSmToNvvm(Pass):
         if not kernels:
             return
         with ir.InsertionPoint(module.body):
-            gpu_module = _gpu_module(target)
+            gpu_module = _gpu_module(target, _ptx_feature(module, target))
         for kernel in kernels:
             own = launches_of(module, kernel)
             passed = [passed_for(argument) for argument in kernel.body.blocks[0].arguments]
@@ -164,9 +166,22 @@ def _cluster(launches: list[tile.LaunchOp]) -> tuple[int, int]:
     return shapes[0]
 
 
-def _gpu_module(target: Target) -> ir.Block:
+def _ptx_feature(module: ir.Module, target: Target) -> str:
+    """The least PTX version that knows all mma instructions of the module: the target's, or a later one."""
+    products = [*walk(module, sm.MmaSyncOp), *wgmmas(module)]
+    return f"+ptx{max([target.ptx_version, *map(_ptx_version, products)])}"
+
+
+def _ptx_version(op: sm.MmaSyncOp | Wgmma) -> int:
+    try:
+        return tiled_mma_of(op.mma).atom.ptx_version
+    except (ScheduleError, TargetError) as error:
+        raise Refusal(op, str(error)) from error
+
+
+def _gpu_module(target: Target, ptx_feature: str) -> ir.Block:
     """The gpu.module for the target, with the symbol of dynamic shared memory; gives its block."""
-    options = f'O = 3, chip = "{target.chip}", features = "{target.ptx_feature}"'
+    options = f'O = 3, chip = "{target.chip}", features = "{ptx_feature}"'
     module = gpu.GPUModuleOp(MODULE_NAME, targets=ir.ArrayAttr.get([ir.Attribute.parse(f"#nvvm.target<{options}>")]))
     with ir.InsertionPoint(module.bodyRegion.blocks.append()):
         llvm.GlobalOp(

@@ -4,8 +4,8 @@ from lowtide.passes.steps import Step
 
 STEPS = (
     Step(
-        "nvvm-attach-target{chip=$chip features=$features O=3},gpu-module-to-binary{format=isa}",
-        "upstream's NVPTX backend",
+        "gpu-module-to-binary{format=isa}",
+        "upstream's NVPTX backend, for the target that the gpu.module names",
         "emit-ptx",
     ),
 )
