@@ -86,7 +86,13 @@ def test_infinities_and_nan_go_through() -> None:
 
 @pytest.mark.parametrize(
     ("target", "types", "acc"),
-    [("sm_80", ("bf16", "bf16"), "f32"), ("sm_90a", ("bf16", "bf16"), "f32"), ("sm_90a", ("e4m3", "e5m2"), "fast")],
+    [
+        ("sm_80", ("bf16", "bf16"), "f32"),
+        ("sm_90a", ("bf16", "bf16"), "f32"),
+        ("sm_80", ("tf32", "tf32"), "f32"),
+        ("sm_90a", ("tf32", "tf32"), "f32"),
+        ("sm_90a", ("e4m3", "e5m2"), "fast"),
+    ],
 )
 def test_the_levels_from_atoms_on_have_the_same_bits(target: str, types: tuple[str, str], acc: str) -> None:
     spec = lt.GemmSpec(m=64, n=64, k=48, a=types[0], b=types[1], d="f32", acc=acc, layout="tn")
