@@ -33,7 +33,7 @@ class Scalar:
 
     @property
     def is_float(self) -> bool:
-        return self.name[0] in "fb"
+        return self.name in _FLOATS
 
     @property
     def bytes(self) -> int:

@@ -76,6 +76,8 @@ def prmt(form: Form) -> Callable[..., Any]:
     domain = form.domain
 
     def compute(x: Any, y: Any, selector: Any) -> Any:
+        if not isinstance(selector, np.ndarray):
+            x, y = _if_chosen(x, y, int(selector))
         if not isinstance(selector, np.ndarray) and not (registers.is_raw(x) and registers.is_raw(y)):
             found = _halves(x, y, int(selector), domain)
             if found is None:
@@ -94,6 +96,12 @@ def prmt(form: Form) -> Callable[..., Any]:
         return words if words.ndim else int(words)
 
     return compute
+
+
+def _if_chosen(x: Any, y: Any, selector: int) -> tuple[Any, Any]:
+    """The registers; zero for one that was never written, and no byte of which is chosen."""
+    from_y = [selector >> 4 * byte & 4 for byte in range(4)]
+    return 0 if x is None and all(from_y) else x, 0 if y is None and not any(from_y) else y
 
 
 def _bytes(x: Any, y: Any, selector: int, domain: Domain) -> Any:

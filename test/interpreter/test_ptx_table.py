@@ -101,6 +101,7 @@ def test_the_upper_half_of_a_product_of_64_bits(type):
         ("popc.b32 %r4, %r2;", np.array([int(each).bit_count() for each in u(X)])),
         ("clz.b32 %r5, %r2; shr.u32 %r6, %r2, 9; clz.b32 %r7, %r6; sub.s32 %r4, %r7, %r5;", np.full(32, 9)),
         ("prmt.b32 %r4, %r2, %r3, 0x7053;", _bytes(0x7053)),
+        ("prmt.b32 %r4, %r2, %r9, 0x0032;", _bytes(0x0032)),  # of %r9, which was never written, nothing is chosen
         ("prmt.b32 %r4, %r2, %r3, 0x9f3c;", _bytes(0x9F3C)),
         ("shfl.sync.bfly.b32 %r4, %r2, 5, 31, -1;", X[np.arange(32) ^ 5]),
         ("shfl.sync.idx.b32 %r4, %r2, 3, 0x181f, -1;", X[np.arange(32) & 24 | 3]),
@@ -184,6 +185,11 @@ def test_bits_of_numbers_are_refused_where_there_are_none():
         binary("add.s32 %r4, %r2, %r3;", np.arange(32), np.arange(32), "f32", "exact")
     found = binary("add.s32 %r4, %r2, 1;", F, G, "f32").astype(np.float32)
     np.testing.assert_array_equal(found.view(np.int32), F.view(np.int32) + 1)
+
+
+def test_bytes_of_a_register_that_was_never_written_are_not_chosen():
+    with pytest.raises(InterpreterError, match="reads a register that was never written"):
+        binary("prmt.b32 %r4, %r2, %r9, 0x0432;", X, Y)
 
 
 def test_a_spilled_packed_pair_in_part_of_a_warp_joins_plain_zeros():

@@ -51,6 +51,8 @@ def test_small_integers_are_exact(case, level):
     inputs = {name: np.rint(2 * x) for name, x in random_inputs(spec, 20, 24, 36, np.random.default_rng(0)).items()}
     left, right = (inputs[name] if layout == "tn" else inputs[name].T for name in "ab")
     assert np.array_equal(kernel.interpret(level=level, domain="exact", **inputs), left @ right.T)
+    integers = {name: array.astype(np.int64) for name, array in inputs.items()}
+    assert np.array_equal(kernel.interpret(level=level, domain="exact", **integers), left @ right.T)
 
 
 def test_the_bits_that_are_cut_are_the_last_13_of_an_f32():
