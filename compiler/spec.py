@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from lowtide.compiler.dtypes import choices
 from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, trace
-from lowtide.elements import EPILOGUE_TYPE, output_types, stored_types
+from lowtide.elements import EPILOGUE_TYPE, output_types, types_of_d
 from lowtide.errors import SpecError
 from lowtide.targets import accumulator_types, operand_types, partner_types
 
@@ -76,7 +76,7 @@ class GemmSpec:
                 )
         _choose("dtype", "a", self.a, operand_types())
         _choose("dtype", "b", self.b, operand_types())
-        _choose("dtype", "d", self.d, stored_types())
+        _choose("dtype", "d", self.d, types_of_d())
         _choose("accumulator", "acc", self.acc, (*accumulator_types(), FAST))
         _choose("layout", "layout", self.layout, LAYOUTS)
         _choose("d_order", "d_order", self.d_order, D_ORDERS)

@@ -112,9 +112,9 @@ def _cluster_name(number: int) -> str:
 
 
 def describe(
-    dtype: str, acc: str, layout: str, m: int, n: int, k: int, strides: tuple[int, int, int], d: str | None = None
+    dtype: str, acc: str, layout: str, m: int, n: int, k: int, strides: tuple[int, int, int], d: str
 ) -> Description:
-    """D (M, N) = A · B, all of `dtype`, D of `d` where given, summed in `acc`, by layout letters as in `GemmSpec`.
+    """D (M, N) = A · B, all of `dtype`, D of `d`, summed in `acc`, by layout letters as in `GemmSpec`.
 
     `strides`: elements from one row to the next of A, B and D as they lie in memory. Raises DeviceError for sums that
     cuBLASLt does not have.
@@ -127,7 +127,7 @@ def describe(
     return Description(
         dtype=dtype,
         acc=acc,
-        d=d or dtype,
+        d=d,
         # A row-major matrix is its transpose, column-major: rows and columns change places.
         first=StoredMatrix(b_columns, b_rows, strides[1]),
         second=StoredMatrix(a_columns, a_rows, strides[0]),

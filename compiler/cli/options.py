@@ -10,7 +10,7 @@ from lowtide.compiler.checking.places import Place
 from lowtide.compiler.epilogue.ready import READY, ready_epilogue
 from lowtide.compiler.native import NATIVE, WITHOUT_GPU
 from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS, UNBATCHED, GemmSpec, Unbatched
-from lowtide.elements import EPILOGUE_TYPE, stored_types
+from lowtide.elements import EPILOGUE_TYPE, types_of_d
 from lowtide.errors import Error, SpecError
 from lowtide.interpreter.host import LEVELS
 from lowtide.interpreter.numbers.domains import DOMAINS
@@ -48,7 +48,7 @@ Dtypes = Annotated[
 ]
 A = Annotated[str | None, _problem("--a", "Dtype of A.")]
 B = Annotated[str | None, _problem("--b", "Dtype of B.")]
-D = Annotated[str | None, _problem("--d", f"Dtype of D: {', '.join(stored_types())}.")]
+D = Annotated[str | None, _problem("--d", f"Dtype of D: {', '.join(types_of_d())}.")]
 Acc = Annotated[str | None, _problem("--acc", f"Of the sums: {', '.join((*accumulator_types(), FAST))}. Default f32.")]
 Layout = Annotated[str | None, _problem("--layout", f"How A and B lie: {', '.join(LAYOUTS)}. Default tn.")]
 DOrder = Annotated[str | None, _problem("--d-order", f"How D lies: by {' or '.join(D_ORDERS)}. Default row.")]

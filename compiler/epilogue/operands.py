@@ -179,7 +179,7 @@ def trace(function: Callable[..., Any] | None, acc: str, d: str) -> EpilogueGrap
 
 def _clamped(tracer: Tracer, result: Node, d: str) -> Node:
     """The result within the finite values of a D that is only stored; NaN stays NaN."""
-    if not element_type(d).is_stored:
+    if not element_type(d).is_converted_to:
         return result
     largest = element_type(d).largest
     low, high = (tracer.node("const", (), value) for value in (-largest, largest))

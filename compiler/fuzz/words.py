@@ -14,7 +14,7 @@ from lowtide.compiler.epilogue.ready import READY
 from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS
 from lowtide.dialects.tile.fields import Call, Word
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.elements import kernel_types, stored_types
+from lowtide.elements import kernel_types, types_of_d
 from lowtide.errors import ScheduleError
 from lowtide.targets import operand_types
 
@@ -30,7 +30,7 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "target": _TARGETS,
         "dtype": operand_types(),
-        "d": ("as A", *stored_types()),
+        "d": ("as A", *types_of_d()),
         "sums": ("as precise as their type", FAST),
         "layout": LAYOUTS,
         "d_order": D_ORDERS,

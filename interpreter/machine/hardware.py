@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.elements import ElementType, element_of_ptx
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.numbers.domains import Domain
 
@@ -121,6 +122,18 @@ MMA_FRAGMENTS: Mapping[tuple[tuple[int, int, int], int], MmaFragments] = Mapping
     | {(fragments.shape, 32): fragments for fragments in map(_m16n8_tf32, (4, 8))}
     | {(fragments.shape, 64): fragments for fragments in (_m8n8k4_f64(), *map(_m16n8_f64, (4, 8, 16)))}
 )
+
+
+# PTX ISA, "mma.sync": types, by their PTX names, of which any A is multiplied by any B.
+_PARTNERS = (("f16",), ("bf16",), ("tf32",), ("f64",), ("s8", "u8"))
+
+
+def operands_of_mma(a: str, b: str) -> tuple[ElementType, ElementType]:
+    """The rows of A's and B's types, by their PTX names. Raises InterpreterError for a pair that is not modelled."""
+    if not any({a, b} <= set(partners) for partners in _PARTNERS):
+        known = ", ".join(" with ".join(partners) for partners in _PARTNERS)
+        raise InterpreterError(f"mma.sync of {a} and {b} is not interpreted; take one of {known} for both")
+    return element_of_ptx(a), element_of_ptx(b)
 
 
 def fragments_of(shape: tuple[int, int, int], bits: int) -> MmaFragments:

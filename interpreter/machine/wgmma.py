@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.elements import ELEMENTS
+from lowtide.elements import element_of_ptx
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
@@ -54,7 +54,6 @@ _KINDS = (
     _Kind(("s8", "u8"), 32, ("s32",), False, negates=False),
 )
 OPERAND_TYPES: tuple[str, ...] = tuple(name for kind in _KINDS for name in kind.operands)
-_ELEMENTS = {row.ptx: row.ir for row in ELEMENTS.values()}
 
 
 def kind_of(a: str, b: str, accumulator: str, shape: tuple[int, int, int]) -> _Kind:
@@ -104,7 +103,8 @@ class Product:
         kind = kind_of(a, b, accumulator, shape)
         if not kind.transposes and k_major != (True, True):
             raise InterpreterError(f"wgmma of {a} and {b} transposes neither; K must be contiguous in both")
-        return cls(shape[1], kind.k, (_ELEMENTS[a], _ELEMENTS[b]), _ELEMENTS[accumulator], k_major)
+        rows = [element_of_ptx(name) for name in (a, b, accumulator)]
+        return cls(shape[1], kind.k, (rows[0].ir, rows[1].ir), rows[2].ir, k_major)
 
     @cached_property
     def places(self) -> Ints:

@@ -160,7 +160,7 @@ def unpack(value: Any, dtype: str, domain: Domain) -> Values:
 
 def narrowed_pair(values: Values, row: ElementType, domain: Domain) -> Packed:
     """Numbers (32 or 1, k) rounded to a narrower type, an 8-bit float clamped to its finite values, as a register."""
-    if row.bits == 8 and domain.name == "float":
+    if row.bits == 8 and domain.is_float:
         values = np.clip(values, row.lowest, row.largest)  # NaN stays NaN
     return Packed(domain.round(values, row.ir), row.ir)
 

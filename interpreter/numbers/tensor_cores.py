@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.elements import ELEMENTS, ElementType
+from lowtide.interpreter.numbers.storage import cut, is_cut
 
 Values = NDArray[Any]
 
@@ -39,19 +40,17 @@ class Rule:
 
 MMA_SYNC, WGMMA = "mma.sync", "wgmma"
 _FP8 = ("f8E4M3FN", "f8E5M2")
-_TF32 = "tf32"
 _WIDE = Rule(25)
 
-#: By the unit that adds and the type of the operands, "tf32" or its MLIR name.
+#: By the unit that adds and the type of the operands, by its MLIR name.
 RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
-    {(unit, operand): _WIDE for unit in (MMA_SYNC, WGMMA) for operand in ("f16", "bf16", _TF32)}
+    {(unit, operand): _WIDE for unit in (MMA_SYNC, WGMMA) for operand in ("f16", "bf16", "tf32")}
     | {(WGMMA, operand): Rule(13, 14) for operand in _FP8}
 )
 
 _TO_NEAREST = "f16"  # the accumulators that are not truncated
 _OF_ZERO = -100_000  # an exponent below all others
 _ROWS = {row.ir: row for row in ELEMENTS.values() if row.is_float}
-_ROWS[_TF32] = _ROWS["f32"]  # of the same exponents
 
 
 def is_known(unit: str, operands: tuple[str, str], accumulator: str) -> bool:
@@ -66,7 +65,7 @@ def multiply_add(
 ) -> Values:
     """c + a · bᵀ by one instruction: a (…, M, K), b (…, N, K), c (…, M, N), float64 that hold values of their types.
 
-    `operands` and `accumulator` are MLIR types, or "tf32", such that `is_known`.
+    `operands` and `accumulator` are MLIR types such that `is_known`.
     """
     if unit == MMA_SYNC and operands[0] in _FP8:
         total = np.zeros_like(c)
@@ -74,8 +73,7 @@ def multiply_add(
             taken = np.arange(a.shape[-1]) % 4 // 2 == half
             total = multiply_add(a[..., taken], b[..., taken], total, ("f16", "f16"), "f32", unit)
         return (total + c).astype(np.float32).astype(np.float64)
-    if operands[0] == _TF32:
-        a, b = _trimmed(a), _trimmed(b)
+    a, b = (cut(each, name) if is_cut(name) else each for each, name in zip((a, b), operands, strict=True))
     rule, row = RULES[unit, operands[0]], _ROWS[accumulator]
     left, right = a[..., :, None, :], b[..., None, :, :]
     products = left * right
@@ -88,12 +86,6 @@ def multiply_add(
     rounded = _round(np.ldexp(total, -shift), row, rule.significant) + 0.0  # a zero is positive
     special = ~(np.isfinite(products).all(-1) & np.isfinite(c))
     return np.where(special, products.sum(-1) + c, rounded)
-
-
-def _trimmed(values: Values) -> Values:
-    """f32 numbers without their last 13 bits."""
-    bits = np.ascontiguousarray(values.astype(np.float32)).view(np.uint32)
-    return (bits & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
 
 
 def _exponent(values: Values, row: ElementType) -> Values:

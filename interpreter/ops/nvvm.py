@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from lowtide.elements import ELEMENTS, element_of_ir
+from lowtide.elements import element_of_ir
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import cp_async as cp_async_copies
 from lowtide.interpreter.machine import hardware, warp_matrices
@@ -18,10 +18,6 @@ from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
 
 OPS = OpTable()
-
-# The types of nvvm.mma.sync here by their PTX names: what multiplies what, and MLIR's names.
-_PARTNERS = (("f16",), ("bf16",), ("tf32",), ("s8", "u8"))
-_ELEMENTS = {row.ptx: row for row in ELEMENTS.values()}
 
 # Special registers ----------------------------------------------------------------------------------------------------
 
@@ -180,16 +176,14 @@ def _prepare_mma(op: DecodedOp, program: Program) -> None:
             f"{op.describe()}: mma.sync takes A by rows and B by columns, not {' and '.join(layouts)}"
         )
     types = [re.sub(r".*<(\w+)>.*", r"\1", op.attributes[f"multiplicand{side}PtxType"]) for side in "AB"]
-    if not any(set(types) <= set(partners) for partners in _PARTNERS):
-        known = ", ".join(" with ".join(partners) for partners in _PARTNERS)
-        raise InterpreterError(f"{op.describe()}: mma.sync of {types[0]} and {types[1]}; take one of {known} for both")
-    fragments = hardware.fragments_of(shape, _ELEMENTS[types[0]].bits)  # type: ignore[arg-type]
+    rows = hardware.operands_of_mma(*types)
+    fragments = hardware.fragments_of(shape, rows[0].bits)  # type: ignore[arg-type]
     result = op.result_types[0]
     assert isinstance(result, Struct)
     first = result.elements[0]
     accumulator = first.element if isinstance(first, Vector) else first
     assert isinstance(accumulator, Scalar)
-    names = (*(_ELEMENTS[name].ir for name in types), accumulator.name)
+    names = (*(row.ir for row in rows), accumulator.name)
     op.data = fragments, names, tuple(op.operand_groups())
 
 

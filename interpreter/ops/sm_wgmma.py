@@ -70,7 +70,9 @@ def _prepare_wgmma(op: DecodedOp, program: Program) -> None:
     attribute = op.source.attributes["mma"]
     match = _ATOM.fullmatch(attribute.atom)
     if match is None:
-        raise InterpreterError(f"{op.describe()}: unknown atom {attribute.atom}; known are wgmma.m64nNk16, m64nNk32")
+        raise InterpreterError(
+            f"{op.describe()}: unknown atom {attribute.atom}; known are wgmma.m64nNk8, m64nNk16 and m64nNk32"
+        )
     n, k = int(match[1]), int(match[2])
     hardware.wgmma_accumulator(n)
     warpgroups_m, warpgroups_n, warpgroups_k = attribute.atoms
@@ -115,7 +117,7 @@ def wgmma_promote(state: AgentState, op: DecodedOp) -> None:
     total, domain = state.values[op.operands[2]], state.machine.domain
     partial = _product(state, op, np.zeros((1, 1), total.dtype))
     retire(state, 0)
-    state.values[op.results[0]] = domain.add(partial, total, op.data.dtype)
+    state.values[op.results[0]] = domain.sum(partial, total, op.data.dtype)
     state.values[op.results[1]] = True
 
 

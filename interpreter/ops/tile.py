@@ -331,7 +331,7 @@ def promote(state: AgentState, op: DecodedOp) -> None:
     partial, total = (state.values[slot] for slot in op.operands)
     type = op.result_types[0]
     assert isinstance(type, Tile)
-    state.values[op.results[0]] = state.machine.domain.add(partial, total, type.element.name)
+    state.values[op.results[0]] = state.machine.domain.sum(partial, total, type.element.name)
 
 
 def _operand(state: AgentState, op: DecodedOp, operand: Any) -> NDArray[Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.elements import ELEMENTS
+from lowtide.elements import element_of_ptx
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware, warp_matrices, wgmma
 from lowtide.interpreter.machine.agents import AgentState, Steps
@@ -96,11 +96,14 @@ def _mma(form: Form) -> _Mma:
     if shape is None or len(form.types) != 4 or not {"row", "col"} <= form.words:
         raise form.instruction.error("mma.sync has a shape, .row.col and four types, those of D, A, B and C")
     d, a, b, c = form.types
-    if not any({a, b} <= set(partners) for partners in _PARTNERS) or c != d:
-        raise form.instruction.error("mma.sync of A and B of one type, and of C and D of one type, is interpreted")
+    if c != d:
+        raise form.instruction.error("mma.sync of C and D of one type is interpreted")
     m, n, k = (int(number) for number in shape.groups())
-    rows = [_ELEMENTS[name] for name in (a, b, c)]
-    fragments = hardware.fragments_of((m, n, k), rows[0].bits)
+    try:
+        rows = (*hardware.operands_of_mma(a, b), element_of_ptx(c))
+        fragments = hardware.fragments_of((m, n, k), rows[0].bits)
+    except InterpreterError as error:
+        raise form.instruction.error(str(error)) from error
     counts = tuple(
         part[0].shape[1] * row.bits // max(row.bits, 32)
         for part, row in zip((fragments.a, fragments.b, fragments.c), rows, strict=True)
@@ -108,9 +111,6 @@ def _mma(form: Form) -> _Mma:
     return _Mma(fragments, tuple(row.ir for row in rows), counts)  # type: ignore[arg-type]
 
 
-# What multiplies what; by PTX's names, and the rows of these types.
-_PARTNERS = (("f16",), ("bf16",), ("tf32",), ("f64",), ("s8", "u8"))
-_ELEMENTS = {row.ptx: row for row in ELEMENTS.values()}
 _SHAPES = "m16n8k8 m16n8k16 m16n8k32 m8n8k4 m16n8k4"
 
 

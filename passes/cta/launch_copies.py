@@ -36,7 +36,7 @@ from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.copy_units import UNIT_BYTES, units_of_row
 from lowtide.passes.support.problem import element_bits, element_name
-from lowtide.passes.support.rewriting import before, erase, extent, replace, uses
+from lowtide.passes.support.rewriting import before, erase, extent, outer_strides, replace, uses
 from lowtide.targets import Target
 
 _THREADS = 256
@@ -93,7 +93,7 @@ class _Copied:
         element_bytes = element_bits(type_.element_type) // 8
         with before(pack):
             base = memref.ExtractAlignedPointerAsIndexOp(matrix).result
-            strides = _strides(matrix)
+            strides = outer_strides(matrix)
             apart = _is_apart(pack, base, strides, element_bytes)
             extents = tuple(extent(matrix, dim) for dim in range(type_.rank))
             each = _ROW_BYTES // element_bytes
@@ -127,14 +127,6 @@ class _Copied:
         ends = self.ends[::-1] if back else self.ends
         arguments = [x if x.type == any_extents else memref.cast(any_extents, x) for x in ends]
         tile.LaunchOp(kernel, grid, _THREADS, arguments)
-
-
-def _strides(matrix: ir.Value) -> list[ir.Value]:
-    """All strides but that of the last dimension, in elements."""
-    type_, index = ir.MemRefType(matrix.type), ir.IndexType.get()
-    results = [ir.MemRefType.get([], type_.element_type), *[index] * (1 + 2 * type_.rank)]
-    metadata = ir.Operation.create("memref.extract_strided_metadata", results=results, operands=[matrix])
-    return list(metadata.results)[2 + type_.rank : -1]
 
 
 def _is_apart(pack: tile.PackOp, base: ir.Value, strides: Sequence[ir.Value], element_bytes: int) -> ir.Value:

@@ -14,6 +14,8 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
          With grid.k_division, a work item is a range of K of a tile: the K loop goes from %k0 to %k1, and the
          tile.store says which part of its tile it stores.
          Extents of 0 become extents known at run time, and #tile.problem names them: empty = [k].
+         With promote = per_step the product of a K step starts from zero, and is added to the sum that is carried:
+           %p = tile.mma tn %at, %bt, %zero; %c2 = tile.promote %p into %c
          In a batch the number of the matrix is the first coordinate of a work item, of windows and of the store:
            tile.work_tiles (%batch, %m, %n) of (%B, %M, %N) … { … tile.view %a[%batch, %m, %k] … }
          With grid.waves = synchronized, the first loop begins with tile.await_wave on a counter that the host makes as

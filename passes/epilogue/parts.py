@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mlir import ir
-from mlir.dialects import arith
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import operand_kinds
@@ -14,6 +13,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
 from lowtide.passes.schedules.facts import multiplying_threads
+from lowtide.passes.support.arithmetic import add
 from lowtide.passes.support.atoms import EpilogueAccess, fragment_run, fragment_type, part_of, rows_of_part, stacked_tv
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.cache_hints import written
@@ -122,7 +122,7 @@ class Epilogue:
             mapped = sm.MapOp(total.type, [total, other])
             block = mapped.body.blocks.append(element, element)
             with ir.InsertionPoint(block):
-                tile.YieldOp([_sum(*block.arguments)])
+                tile.YieldOp([add(*block.arguments)])
             total = mapped.result
         return total
 
@@ -168,11 +168,6 @@ class Epilogue:
         run = held_run(like, operand) if in_registers else self.rows_access(tuple(like.shape)).rows.vector
         bytes_per_load = min(16, run * element_bits(element) // 8)
         return sm.LoadGlobalOp(result, view, f"ld.global.{bytes_per_load}").result
-
-
-def _sum(x: ir.Value, y: ir.Value) -> ir.Value:
-    add = arith.AddIOp if isinstance(x.type, ir.IntegerType) else arith.AddFOp
-    return add(x, y).result
 
 
 def held_run(fragment: sm.FragmentType, matrix: ir.Value | None = None) -> int:

@@ -15,7 +15,8 @@ from lowtide.elements import element_type
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.attributes import enum_attribute, mma_shape
 from lowtide.passes.nvvm.context import Context
-from lowtide.passes.nvvm.values import Fragment, element_of, held_type, number_attribute, regroup, vector_type
+from lowtide.passes.nvvm.values import Fragment, element_of, held_type, regroup, vector_type
+from lowtide.passes.support.arithmetic import number_attribute
 from lowtide.passes.support.atoms import tiled_mma_of
 from lowtide.passes.support.rewriting import defining_op
 from lowtide.targets import MmaAtom, TiledMma, coordinates

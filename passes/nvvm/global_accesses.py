@@ -17,7 +17,8 @@ from lowtide.passes.nvvm.memory import both, element_pointer, global_pointer, is
 from lowtide.passes.nvvm.realigned_loads import RealignedLoads
 from lowtide.passes.nvvm.runs import check_runs, has_whole_runs, in_runs_of, loaded_values, run_of, thread_origin
 from lowtide.passes.nvvm.thread_offsets import layout_offset
-from lowtide.passes.nvvm.values import Fragment, Window, gathered, in_value_order, number, regroup, vector_type
+from lowtide.passes.nvvm.values import Fragment, Window, gathered, in_value_order, regroup, vector_type
+from lowtide.passes.support.arithmetic import number
 from lowtide.passes.support.problem import element_bits
 from lowtide.targets import SplitCoordinates, split_coordinates
 

@@ -16,7 +16,8 @@ from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.barriers import lower_barrier
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.memory import element_pointer
-from lowtide.passes.nvvm.values import Fragment, GlobalMatrix, add, regroup, vector_type
+from lowtide.passes.nvvm.values import Fragment, GlobalMatrix, regroup, vector_type
+from lowtide.passes.support.arithmetic import add
 from lowtide.passes.support.builder import constant_of
 from lowtide.passes.support.problem import element_bits
 from lowtide.targets import coordinates

@@ -11,7 +11,7 @@ from lowtide.passes.nvvm.values import TENSOR_MAPS_ATTRIBUTE, GlobalExtents, Glo
 from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import relaunch
 from lowtide.passes.support.problem import is_column_major
-from lowtide.passes.support.rewriting import before, extent, uses
+from lowtide.passes.support.rewriting import before, extent, outer_strides, uses
 
 _GLOBAL = 1  # address space
 
@@ -93,17 +93,6 @@ def pass_parts(launch: tile.LaunchOp, passed: list[Passed]) -> None:
             if parts.address:
                 arguments.append(memref.ExtractAlignedPointerAsIndexOp(operand).result)
             if parts.address:
-                arguments += [build.index_cast(stride, build.i64) for stride in _strides(operand)]
+                arguments += [build.index_cast(stride, build.i64) for stride in outer_strides(operand)]
             arguments += [build.index_cast(extent(operand, dim), build.i32) for dim in parts.extents]
     relaunch(launch, arguments)
-
-
-def _strides(operand: ir.Value) -> list[ir.Value]:
-    """All strides but that of the contiguous dimension, the last one or, by columns, the first; in elements."""
-    type_ = ir.MemRefType(operand.type)
-    if type_.rank == 1:
-        return []
-    results = [ir.MemRefType.get([], type_.element_type), *[ir.IndexType.get()] * (1 + 2 * type_.rank)]
-    metadata = ir.Operation.create("memref.extract_strided_metadata", results=results, operands=[operand])
-    strides = list(metadata.results)[2 + type_.rank :]
-    return strides[1:] if is_column_major(type_) else strides[:-1]

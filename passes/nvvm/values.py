@@ -122,31 +122,13 @@ def held_type(element: ir.Type) -> ir.Type:
     byte for an 8-bit float, which LLVM lacks."""
     row = element_of_ir(element)
     if row is None or row.value_ir == str(element):
-        return ir.Type.parse(HELD_BYTE) if row is not None and row.is_stored else element
+        return ir.Type.parse(HELD_BYTE) if row is not None and row.is_converted_to else element
     return ir.Type.parse(row.value_ir)
 
 
 def vector_type(width: int, element: ir.Type) -> ir.VectorType:
     """A vector of elements of a matrix, as a value."""
     return ir.VectorType.get([width], held_type(element))
-
-
-def number_attribute(type_: ir.Type, number: float) -> ir.Attribute:
-    """A number as an attribute of a float or integer type."""
-    if isinstance(type_, ir.IntegerType):
-        return ir.IntegerAttr.get(type_, int(number))
-    return ir.FloatAttr.get(type_, number)
-
-
-def number(type_: ir.Type, value: float) -> ir.Value:
-    """A constant of a float or integer type."""
-    return arith.constant(type_, number_attribute(type_, value))
-
-
-def add(x: ir.Value, y: ir.Value) -> ir.Value:
-    """x + y of floats, of integers or of vectors of them."""
-    element = x.type.element_type if isinstance(x.type, ir.VectorType) else x.type
-    return arith.addi(x, y) if isinstance(element, ir.IntegerType) else arith.addf(x, y)
 
 
 def in_value_order(loaded: Sequence[ir.Value], values: NDArray[np.int64], type_: sm.FragmentType) -> Fragment:

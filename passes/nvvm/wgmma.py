@@ -3,86 +3,97 @@
 from dataclasses import dataclass, replace
 
 from mlir import ir
-from mlir.dialects import arith, llvm, nvvm, vector
+from mlir.dialects import llvm, nvvm, vector
 
 from lowtide.dialects import sm
 from lowtide.dialects.enums import gemm_layout
-from lowtide.dialects.tile import GemmLayout
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.elements import element_type
-from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.attributes import enum_attribute, mma_shape
 from lowtide.passes.nvvm.context import Context
-from lowtide.passes.nvvm.memory import element_pointer
+from lowtide.passes.nvvm.matrix_descriptors import WgmmaOperand, moved
 from lowtide.passes.nvvm.values import Fragment, Pending, vector_type
-from lowtide.passes.support.atoms import is_transposed, tiled_mma_of
-from lowtide.passes.support.panels import Panels
+from lowtide.passes.support.arithmetic import add
+from lowtide.passes.support.atoms import tiled_mma_of
 from lowtide.targets import MmaAtom, TiledMma
-from lowtide.targets.atoms import WARPGROUP_THREADS
 from lowtide.targets.tv import extents
-
-# Matrix descriptors (PTX ISA, "Matrix Descriptor Format"): addresses and offsets count units of 16 bytes, and have 18
-# bits.
-_ADDRESS_MASK = 0x3FFFF
-_UNIT_BITS = 4
-_SWIZZLE_MODES = {128: 1, 64: 2, 32: 3}  # by the bytes of a row; bits 62 and 63
-_ROWS_A_PERIOD = 8  # rows of a panel after which its swizzle repeats
 
 
 def lower_wgmma(context: Context, op: sm.WgmmaOp) -> None:
     """Fence, one wgmma for each k-slice of the buffers and each 64 rows of the warpgroup, commit."""
-    tiled = tiled_mma_of(op.mma)
-    layout = gemm_layout(op)
     fragment = op.result.type.fragment
-    blocks = _blocks(op, tiled, fragment)
-    m, _, k = tiled.atom.shape_mnk
-    a, b = (_Operand.of(context, op, name, layout) for name in "ab")
-    consumers = tiled.atom_layout[0]
-    # Blocks of 64 rows are assigned round-robin: warpgroup i starts with block i.
-    own = a.advanced(context, m) if consumers > 1 else a.start
-    a_descriptor, b_descriptor = a.descriptor(context, own), b.descriptor(context, b.start)
-    registers = list(_accumulators(context, op, fragment, blocks))
-    instruction = _Wgmma(tiled.atom, a.is_transposed, b.is_transposed)
+    product = _Product.of(context, op, fragment)
+    registers = list(_accumulators(context, op, fragment, product.blocks))
     starts = not isinstance(context.get(op.acc), Pending)
     nvvm.WgmmaFenceAlignedOp()
-    for depth in range(0, a.depth, k):
-        b_slice = _moved(context, b_descriptor, b.offset(0, depth))
-        for block in range(blocks):
-            a_slice = _moved(context, a_descriptor, a.offset(block * consumers * m, depth))
-            registers[block] = instruction.emit(registers[block], a_slice, b_slice, clears=starts and not depth)
+    for depth in product.depths:
+        b_slice = product.b_slice(context, depth)
+        for block in range(product.blocks):
+            a_slice = product.a_slice(context, block, depth)
+            clears = starts and not depth
+            registers[block] = product.instruction.emit(registers[block], a_slice, b_slice, clears=clears)
     nvvm.WgmmaGroupSyncAlignedOp()
     context.values[op.result] = Pending(tuple(registers), fragment)
 
 
 def lower_wgmma_promote(context: Context, op: sm.WgmmaPromoteOp) -> None:
     """Each block of 64 rows: fence, one wgmma for each k-slice, commit, wait, and an addition to its registers."""
-    tiled, layout = tiled_mma_of(op.mma), gemm_layout(op)
     total = context.fragment(op.sum)
-    fragment = total.type
-    blocks = _blocks(op, tiled, fragment)
-    m, _, k = tiled.atom.shape_mnk
-    a, b = (_Operand.of(context, op, name, layout) for name in "ab")
-    consumers = tiled.atom_layout[0]
-    own = a.advanced(context, m) if consumers > 1 else a.start
-    a_descriptor, b_descriptor = a.descriptor(context, own), b.descriptor(context, b.start)
-    instruction = _Wgmma(tiled.atom, a.is_transposed, b.is_transposed)
-    zero = llvm.ZeroOp(_registers(fragment, blocks)).res
-    each = len(total.registers) // blocks
+    product = _Product.of(context, op, total.type)
+    zero = llvm.ZeroOp(_registers(total.type, product.blocks)).res
+    each = len(total.registers) // product.blocks
     added: list[ir.Value] = []
-    for block in range(blocks):
+    for block in range(product.blocks):
         registers = zero
         nvvm.WgmmaFenceAlignedOp()
-        for depth in range(0, a.depth, k):
-            slices = a.offset(block * consumers * m, depth), b.offset(0, depth)
-            descriptors = (_moved(context, *one) for one in zip((a_descriptor, b_descriptor), slices, strict=True))
-            registers = instruction.emit(registers, *descriptors, clears=not depth)
+        for depth in product.depths:
+            slices = product.a_slice(context, block, depth), product.b_slice(context, depth)
+            registers = product.instruction.emit(registers, *slices, clears=not depth)
         nvvm.WgmmaGroupSyncAlignedOp()
-        partial = _vectors(sm.PtxWgmmaWaitOp(0, registers).result, total.width, fragment.element_type)
+        partial = _vectors(sm.PtxWgmmaWaitOp(0, registers).result, total.width, total.type.element_type)
         sums = total.registers[block * each : (block + 1) * each]
-        added += [arith.addf(x, y) for x, y in zip(sums, partial, strict=True)]
+        added += [add(x, y) for x, y in zip(sums, partial, strict=True)]
     context.values[op.retired] = context.tid  # a proof, not a value: nothing reads it
     context.values[op.result] = replace(total, registers=tuple(added))
+
+
+@dataclass(frozen=True)
+class _Product:
+    """The wgmmas of a product of two buffers, for one warpgroup."""
+
+    a: WgmmaOperand
+    b: WgmmaOperand
+    a_descriptor: ir.Value
+    b_descriptor: ir.Value
+    instruction: "_Wgmma"
+    blocks: int
+    """Of 64 rows, each a wgmma."""
+    rows: int
+    """From one block to the next: they are assigned to the warpgroups round-robin."""
+    depths: range
+    """Where each k-slice starts."""
+
+    @classmethod
+    def of(cls, context: Context, op: sm.WgmmaOp | sm.WgmmaPromoteOp, fragment: sm.FragmentType) -> "_Product":
+        """Of an op, with accumulators of the type `fragment`. Emits the matrix descriptors."""
+        tiled, layout = tiled_mma_of(op.mma), gemm_layout(op)
+        blocks = _blocks(op, tiled, fragment)
+        m, _, k = tiled.atom.shape_mnk
+        a, b = (WgmmaOperand.of(context, op, name, layout) for name in "ab")
+        consumers = tiled.atom_layout[0]
+        own = a.advanced(context, m) if consumers > 1 else a.start  # warpgroup i starts with block i
+        descriptors = a.descriptor(context, own), b.descriptor(context, b.start)
+        instruction = _Wgmma(tiled.atom, a.is_transposed, b.is_transposed)
+        return cls(a, b, *descriptors, instruction, blocks, consumers * m, range(0, a.depth, k))
+
+    def a_slice(self, context: Context, block: int, depth: int) -> ir.Value:
+        """The descriptor of a block of A at a k-slice."""
+        return moved(context, self.a_descriptor, self.a.offset(block * self.rows, depth))
+
+    def b_slice(self, context: Context, depth: int) -> ir.Value:
+        """The descriptor of B at a k-slice."""
+        return moved(context, self.b_descriptor, self.b.offset(0, depth))
 
 
 def _registers(fragment: sm.FragmentType, blocks: int) -> ir.Type:
@@ -108,73 +119,6 @@ def _blocks(op: sm.WgmmaOp | sm.WgmmaPromoteOp, tiled: TiledMma, fragment: sm.Fr
     if tv_of(fragment.tv) != tiled.tv("c", (rows, columns)):
         raise Refusal(op, "the accumulator does not have the thread-value layout of the tiled mma")
     return int(rows // step)
-
-
-@dataclass(frozen=True)
-class _Operand:
-    """A or B in shared memory: where it starts, how it lies; transposed where its rows are those of K."""
-
-    start: ir.Value
-    panels: Panels
-    is_transposed: bool
-
-    @classmethod
-    def of(cls, context: Context, op: sm.WgmmaOp | sm.WgmmaPromoteOp, name: str, layout: GemmLayout) -> "_Operand":
-        buffer = context.buffer(op.a if name == "a" else op.b)
-        try:
-            panels = Panels.of(buffer.type)
-        except ScheduleError as error:
-            raise Refusal(op, f"operand {name.upper()}: {error}") from error
-        base = (16 // panels.element_bytes).bit_length() - 1
-        if panels.span not in _SWIZZLE_MODES or panels.row_bytes != panels.span or panels.swizzle[1:] != (base, 3):
-            raise Refusal(
-                op,
-                f"operand {name.upper()} lies in rows of {panels.row_bytes} bytes with swizzle<"
-                f"{','.join(map(str, panels.swizzle))}>; wgmma reads rows of 128, 64 or 32 bytes with "
-                f"swizzle<3,{base},3>, <2,{base},3> or <1,{base},3>",
-            )
-        return cls(buffer.pointer, panels, is_transposed(name, layout))
-
-    @property
-    def depth(self) -> int:
-        """K of the stage."""
-        return self.panels.rows if self.is_transposed else self.panels.columns
-
-    def offset(self, row: int, depth: int) -> int:
-        """Bytes from the start to an element of A (M, K) or B (N, K), both multiples of the extents of a wgmma.
-
-        Along M or N the element is at the start of a panel, or at a multiple of 8 rows. Along K it may also be within a
-        swizzled row: adding to the start address is enough there, since the hardware swizzles address bits.
-        """
-        return self.panels.offset(depth, row) if self.is_transposed else self.panels.offset(row, depth)
-
-    def advanced(self, context: Context, rows: int) -> ir.Value:
-        """The start for this warpgroup: each starts `rows` rows of M after the one before it."""
-        build = context.build
-        return element_pointer(
-            self.start, build.mul(build.udiv(context.tid, WARPGROUP_THREADS), self.offset(rows, 0)), build.i8
-        )
-
-    def descriptor(self, context: Context, start: ir.Value) -> ir.Value:
-        """The matrix descriptor for a start address (PTX ISA, "Strides").
-
-        Stride offset: from 8 rows of a panel to the next 8. Leading offset: from a panel to the next where M or N is
-        contiguous; with K contiguous a wgmma stays within a panel, and the field is unused.
-        """
-        build = context.build
-        address = llvm.PtrToIntOp(build.i32, start).result
-        if context.cluster.size > 1:  # the rank of the CTA stands in the bits above
-            address = build.and_(address, _ADDRESS_MASK)
-        units = build.zext(build.lshr(address, _UNIT_BITS), build.i64)
-        stride = _ROWS_A_PERIOD * self.panels.row_bytes >> _UNIT_BITS
-        leading = self.panels.panel_bytes >> _UNIT_BITS if self.is_transposed else 1
-        bits = _SWIZZLE_MODES[self.panels.span] << 62 | stride << 32 | leading << 16
-        return build.or_(units, bits)
-
-
-def _moved(context: Context, descriptor: ir.Value, offset: int) -> ir.Value:
-    """The descriptor moved by `offset` bytes."""
-    return context.build.add(descriptor, offset >> _UNIT_BITS)
 
 
 def _accumulators(context: Context, op: sm.WgmmaOp, fragment: sm.FragmentType, blocks: int) -> tuple[ir.Value, ...]:

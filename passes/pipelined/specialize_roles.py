@@ -17,6 +17,7 @@ After    %ring = sm.ring : !sm.ring<4 x [A, B]>
          What follows the K loop, such as the exchange of partial sums, goes to the consumer.
          Where the schedule has copies by threads (a.copy = staged.2), the first role is `copiers`, all of whose threads
          run, not `producer`, of which one does.
+         A tile.promote stays behind the tile.mma whose product it adds, and the loop carries the sums.
          A tile.await_wave at the start of a work tile becomes the producer's.
          With roles = pingpong(2) the consumer role has two instances, which take the work tiles in turn:
            %turn = sm.mbarriers arrivals(1) : !sm.mbarriers<2>

@@ -78,7 +78,7 @@ def may_store_by_tma(schedule: Schedule, problem: Problem) -> bool:
     whole = stores_whole_rows(problem) or (problem.n is None and asks_for_tma_stores(schedule))
     whole = whole or _packs_short_rows(schedule, problem)
     by_threads = reads_rows or schedule.epilogue.store is not None or problem.d_is_column_major
-    by_threads = by_threads or element_type(problem.d).is_stored
+    by_threads = by_threads or element_type(problem.d).is_converted_to
     return not by_threads and schedule.epilogue.cache in (None, *STORE_HINTS[StorePath.tma]) and whole
 
 

@@ -31,7 +31,6 @@ _ROWS_VALUES = 32
 _FUNCTION_VALUES = 64
 
 _WIDEST_BITS = 128  # of a store of one thread
-_READ_OR_MADE = "full operands are read, or 8-bit floats are made,"
 _MOST_BUFFERS = 4
 _FEWEST_STAGES = 3  # with fewer, the wait for L2 is visible
 _STAGES_OF_ONE_WAVE = 4  # measured on an H200: 1.5 % at 2048³
@@ -55,7 +54,9 @@ def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
     by_threads = StorePath.direct if problem.d_is_column_major else by_threads
     schedule = schedule.filled({"epilogue.path": StorePath.tma if by_tma else by_threads})
     # Operands read for each element want whole rows; without them, converting first halves the traffic.
-    wants_rows = OperandKind.full in problem.kinds or warps_along_k(schedule) > 1 or element_type(problem.d).is_stored
+    wants_rows = (
+        OperandKind.full in problem.kinds or warps_along_k(schedule) > 1 or element_type(problem.d).is_converted_to
+    )
     rows = schedule.epilogue.path is StorePath.smem and wants_rows
     return schedule.filled({"epilogue.math": EpilogueMath.rows if rows else EpilogueMath.registers})
 
@@ -177,18 +178,26 @@ def scratch_swizzle(schedule: Schedule, problem: Problem) -> SwizzleChoice:
 
 def reasons(schedule: Schedule, problem: Problem) -> Mapping[str, str]:
     """The reason for each field; the swizzle of scratch that threads store has its own reason."""
-    found = _reasons(schedule)
+    found = _reasons(schedule, problem)
     if not problem.d_is_column_major:
         return found
     why = "D lies by columns as the kernel sees it: threads store what they hold of a column"
     return {**found, "epilogue.path": why, "epilogue.math": "stores take what the fragments hold"}
 
 
-def _reasons(schedule: Schedule) -> dict[str, str]:
+def _why_rows(schedule: Schedule, problem: Problem) -> str:
+    """Why the epilogue computes on rows that have been through shared memory."""
+    if warps_along_k(schedule) > 1:
+        return "sums of the warps along K meet in whole rows"
+    if OperandKind.full in problem.kinds:
+        return "full operands are read in whole rows"
+    return f"{problem.d} is made in whole rows, and stored as it is made"
+
+
+def _reasons(schedule: Schedule, problem: Problem) -> dict[str, str]:
     """Of a D by rows."""
     in_rows = schedule.epilogue.math is EpilogueMath.rows
-    in_rows_for = "sums of the warps along K meet" if warps_along_k(schedule) > 1 else _READ_OR_MADE
-    math = f"{in_rows_for} in whole rows" if in_rows else "converting before shared memory halves its traffic"
+    math = _why_rows(schedule, problem) if in_rows else "converting before shared memory halves its traffic"
     if not schedule.consumers:
         is_direct = schedule.epilogue.path is StorePath.direct
         rows = "rows of 16-byte stores need shared memory in between"

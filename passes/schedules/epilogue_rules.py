@@ -54,10 +54,10 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
 def _only_stored(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """A D whose elements threads do not hold is stored where it is converted."""
     row, path, math = element_type(problem.d), schedule.epilogue.path, schedule.epilogue.math
-    if not row.is_stored:
+    if not row.is_converted_to:
         return
-    if target.compute_capability < row.stored_from:
-        first = "sm_{}{}".format(*row.stored_from)
+    if target.compute_capability < row.converts_on:
+        first = "sm_{}{}".format(*row.converts_on)
         yield f"D of {row}: {target.name} has no conversion to it, {first} is the first; take it, or another D"
     if path not in (None, StorePath.smem) or math not in (None, EpilogueMath.rows):
         yield f"D of {row} is converted in rows; take epilogue.path = smem with epilogue.math = rows"

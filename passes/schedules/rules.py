@@ -7,7 +7,7 @@ that pass them.
 from collections.abc import Callable, Iterator
 
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.elements import element_type, kernel_types, stored_types
+from lowtide.elements import element_type, kernel_types, types_of_d
 from lowtide.passes.schedules import copy_rules, epilogue_rules, grid_rules, mainloop_rules, multiply_rules
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target, operand_types
@@ -61,14 +61,14 @@ def _complete(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
 def _elements(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     multiplied, summed = operand_types(), kernel_types()
     of_each = ("A", problem.a, multiplied), ("B", problem.b, multiplied), ("the accumulator", problem.acc, summed)
-    for name, element, known in (*of_each, ("D", problem.d, stored_types())):
+    for name, element, known in (*of_each, ("D", problem.d, types_of_d())):
         if element not in known:
             yield f"{name} of {element}: elements are one of {', '.join(known)}"
             return
     computed = element_type(problem.acc).computes_in
     for name, element in (("D", problem.d), *(("an operand", operand) for operand in problem.operands)):
         if element_type(element).computes_in != computed:
-            taken = ", ".join(stored_types(computed) if name == "D" else kernel_types(computed))
+            taken = ", ".join(types_of_d(computed) if name == "D" else kernel_types(computed))
             yield f"{name} of {element} with {problem.acc} accumulators, whose epilogue takes {taken}: convert it"
 
 

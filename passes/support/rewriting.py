@@ -7,6 +7,7 @@ from mlir.dialects import memref, scf
 
 from lowtide.dialects import tile
 from lowtide.passes.support.builder import Builder
+from lowtide.passes.support.problem import is_column_major
 
 
 def extent(memref_: ir.Value, dim: int) -> ir.Value:
@@ -16,6 +17,18 @@ def extent(memref_: ir.Value, dim: int) -> ir.Value:
     if type_.is_dynamic_dim(dim):
         return memref.dim(memref_, build.constant(dim))
     return build.constant(type_.get_dim_size(dim))
+
+
+def outer_strides(memref_: ir.Value) -> list[ir.Value]:
+    """The strides of a memref, but for that of the contiguous dimension, the last one or, by columns, the first; in
+    elements."""
+    type_, index = ir.MemRefType(memref_.type), ir.IndexType.get()
+    if type_.rank == 1:
+        return []
+    results = [ir.MemRefType.get([], type_.element_type), *[index] * (1 + 2 * type_.rank)]
+    metadata = ir.Operation.create("memref.extract_strided_metadata", results=results, operands=[memref_])
+    strides = list(metadata.results)[2 + type_.rank :]
+    return strides[1:] if is_column_major(type_) else strides[:-1]
 
 
 def before(op: ir.OpView | ir.Operation) -> ir.InsertionPoint:

@@ -45,10 +45,10 @@ class ElementType:
     go by TMA and wgmma alone."""
     storage: str | None = None
     """The type of what lies in memory, where that has more bits than are multiplied; then the others are cut off."""
-    is_stored: bool = False
+    is_converted_to: bool = False
     """Whether epilogues convert to it, so that D may be of it, although threads do not hold it: it is stored as it is
     made, clamped to its finite values."""
-    stored_from: tuple[int, int] = (8, 0)
+    converts_on: tuple[int, int] = (8, 0)
     """The least compute capability that converts to it (PTX ISA, "cvt", "Target ISA Notes")."""
     computes_in: str = "f32"
     """The type that epilogues compute in; accumulator, operands and D of one kernel agree on it. What is made of
@@ -270,8 +270,8 @@ _ROWS: dict[str, ElementType] = {
             has_infinity=False,
             sum_precision=FP8_SUM_PRECISION,
             in_kernels=True,
-            is_stored=True,
-            stored_from=(9, 0),
+            is_converted_to=True,
+            converts_on=(9, 0),
             ir="f8E4M3FN",
             ptx="e4m3",
             library="float8_e4m3fn",
@@ -288,8 +288,8 @@ _ROWS: dict[str, ElementType] = {
             min_exponent=-14,
             sum_precision=FP8_SUM_PRECISION,
             in_kernels=True,
-            is_stored=True,
-            stored_from=(9, 0),
+            is_converted_to=True,
+            converts_on=(9, 0),
             ir="f8E5M2",
             ptx="e5m2",
             library="float8_e5m2",
@@ -322,6 +322,16 @@ def element_of_ir(type_: object) -> ElementType | None:
     """The row of an MLIR type, or of its text; None where it is no element type. Integers without a sign are signed."""
     text, rows = str(type_), ELEMENTS.values()
     return next((row for row in rows if row.ir == text), next((row for row in rows if row.value_ir == text), None))
+
+
+def element_of_ptx(name: str) -> ElementType:
+    """The row of a type by its name in PTX's mma instructions. Raises SpecError for no element type."""
+    row = next((row for row in ELEMENTS.values() if row.ptx == name), None)
+    if row is None:
+        raise SpecError(
+            f"{name!r} is no element type in PTX; known are {', '.join(row.ptx for row in ELEMENTS.values())}"
+        )
+    return row
 
 
 def argument_type(ir_type: str) -> ElementType:
@@ -376,7 +386,7 @@ def output_types(accumulator: str) -> tuple[str, ...]:
     """The types that D can have: the accumulator's own, floats, and integers all of which its epilogue's type holds."""
     computes_in = element_type(accumulator).computes_in
     holds = element_type(computes_in).exact_integers
-    rows = map(element_type, stored_types(computes_in))
+    rows = map(element_type, types_of_d(computes_in))
     return tuple(row.name for row in rows if row.is_float or row.largest <= holds or row.name == accumulator)
 
 
@@ -385,7 +395,7 @@ def kernel_types(computes_in: str | None = None) -> tuple[str, ...]:
     return tuple(row.name for row in ELEMENTS.values() if row.in_registers and computes_in in (None, row.computes_in))
 
 
-def stored_types(computes_in: str | None = None) -> tuple[str, ...]:
+def types_of_d(computes_in: str | None = None) -> tuple[str, ...]:
     """The names of the types that D may have; of those that compute in one type, where given."""
-    rows = (row for row in ELEMENTS.values() if row.in_registers or row.is_stored)
+    rows = (row for row in ELEMENTS.values() if row.in_registers or row.is_converted_to)
     return tuple(row.name for row in rows if computes_in in (None, row.computes_in))

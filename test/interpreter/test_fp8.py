@@ -111,6 +111,13 @@ def test_d_is_clamped_to_the_finite_values_of_its_type(clamped, level):
     assert np.abs(d.astype(np.float64)).max() == 448.0
 
 
+def test_the_arithmetic_of_the_tensor_cores_clamps_d_too(clamped):
+    kernel, inputs = clamped
+    d = kernel.interpret(**inputs, level="nvvm", domain="hopper")
+    assert lt.compare(CLAMPED, d, *lt.reference_with_bound(CLAMPED, **inputs)).ok
+    assert np.abs(d.astype(np.float64)).max() == 448.0
+
+
 STORE_FAULTS = (
     Fault("halves of a pair exchanged", "nvvm", r"f8x2 (%\S+), (%\S+) ", r"f8x2 \g<2>, \g<1> ", WRONG_NUMBERS),
     Fault("no clamp", "epilogue", r"arith\.minimumf (%\S+), %\S+", r"arith.minimumf \g<1>, \g<1>", WRONG_NUMBERS),

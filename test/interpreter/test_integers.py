@@ -40,6 +40,7 @@ CASES = {
     "u8": ("u8", "u8", "u8", with_bytes, DIRECT),
     "bf16": ("s8", "s8", "bf16", scaled, ROLES),
     "f32": ("s8", "s8", "f32", None, DIRECT),
+    "promoted": ("s8", "s8", "s32", None, ROLES.with_(promote="per_step")),
 }
 
 

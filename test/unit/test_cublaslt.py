@@ -13,7 +13,7 @@ from lowtide.compiler.bench.cublaslt import Description, Matmul, StoredMatrix, d
 from lowtide.compiler.bench.cublaslt_library import AlgorithmStruct, HeuristicResult, Library, Setting
 from lowtide.errors import DeviceError
 
-DESCRIPTION = describe("bf16", "f32", "tn", 96, 64, 32, (40, 48, 72))
+DESCRIPTION = describe("bf16", "f32", "tn", 96, 64, 32, (40, 48, 72), "bf16")
 
 
 def test_the_structs_have_the_sizes_and_offsets_of_the_header() -> None:
@@ -31,7 +31,7 @@ def test_the_description_computes_the_product_that_the_letters_say(layout: str) 
     a = logical_a if layout[0] == "t" else logical_a.T
     b = logical_b.T if layout[1] == "n" else logical_b
     a, b = padded(a, 2), padded(b, 6)
-    found = describe("f16", "f32", layout, m, n, k, (a.shape[1], b.shape[1], n + 1))
+    found = describe("f16", "f32", layout, m, n, k, (a.shape[1], b.shape[1], n + 1), "f16")
 
     def read(memory: np.ndarray, matrix: StoredMatrix, transposed: bool) -> np.ndarray:
         """Column-major: element (row, column) at row + column · leading."""
@@ -65,7 +65,7 @@ def test_a_tn_product_is_what_blas_calls_tn() -> None:
 
 def test_sums_that_cublaslt_does_not_have_are_refused() -> None:
     with pytest.raises(DeviceError, match="cuBLASLt sums in f16, f32, f64, s32, not in bf16"):
-        describe("bf16", "bf16", "tn", 8, 8, 8, (8, 8, 8))
+        describe("bf16", "bf16", "tn", 8, 8, 8, (8, 8, 8), "bf16")
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_sums_that_cublaslt_does_not_have_are_refused() -> None:
 )
 def test_alpha_and_beta_have_the_type_of_the_sums(dtype: str, acc: str, codes: list[int], one: bytes) -> None:
     fake = FakeLibrary()
-    with Matmul(Library(fake), describe(dtype, acc, "tn", 96, 64, 32, (32, 32, 64)), 4096) as matmul:
+    with Matmul(Library(fake), describe(dtype, acc, "tn", 96, 64, 32, (32, 32, 64), dtype), 4096) as matmul:
         matmul.launch(matmul.offers(4096)[0], a=256, b=512, d=768, stream=0)
     assert [argument.value for argument in fake.named("cublasLtMatmulDescCreate")[0][1:]] == codes
     launched = fake.named("cublasLtMatmul")[0]
