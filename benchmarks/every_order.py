@@ -32,9 +32,7 @@ def report_of(kernel: CompiledKernel, level: str, a: np.ndarray, b: np.ndarray, 
 def row_of(name: str) -> str:
     """A preset's line: for each level `every order`, or why not."""
     preset, started = LADDERS[name], time.process_time()
-    dtype = preset.dtypes[0]
-    spec = lt.GemmSpec(a=dtype, b=dtype, d=dtype, acc="f64" if dtype == "f64" else "f32")
-    kernel = lt.compile_gemm(spec, preset.target, preset.schedule)
+    kernel = lt.compile_gemm(preset.spec(preset.dtypes[0]), preset.target, preset.schedule)
     (tile_m, tile_n, tile_k), (high, wide) = kernel.schedule.tile_mnk, kernel.schedule.cluster
     stages = kernel.schedule.mainloop.stages or 2
     m, n, k = 3 * high * tile_m - 9, 2 * wide * tile_n - 8, (stages + 2) * tile_k

@@ -12,10 +12,12 @@ from typing import Any
 from tensor_layouts import Layout
 
 from lowtide import targets
+from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
-from lowtide.targets import Target
+from lowtide.targets import Target, accumulator_types
 from lowtide.targets.atoms import FMA, families
 
 
@@ -29,6 +31,16 @@ class Preset:
     adds: str
     dtypes: tuple[str, ...] = ("f16", "bf16")
     problem: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    def spec(self, dtype: str | None = None, **fields: Any) -> GemmSpec:
+        """A problem that it serves, with A and B of `dtype`, by default the last of its types: any extents, sums in the
+        first type that these have, and D of the type of the arrays. `fields` of the GemmSpec say otherwise.
+
+        Raises SpecError.
+        """
+        own = dtype or self.dtypes[-1]
+        given = {"d": element_type(own).stored_as, "acc": accumulator_types(own, own)[0], **self.problem, **fields}
+        return GemmSpec(a=own, b=own, **given)
 
 
 def _on(

@@ -1,4 +1,5 @@
-"""`lowtide bench`: one GEMM timed beside torch.matmul and cuBLASLt's best algorithm, in the same shuffled rounds."""
+"""`lowtide bench`: one GEMM, or a batch of them, timed beside torch and cuBLASLt's best algorithm, in the same shuffled
+rounds."""
 
 from typing import Annotated
 
@@ -31,6 +32,7 @@ def bench(
     dtype: options.Dtype = None,
     acc: options.Acc = None,
     layout: options.Layout = None,
+    batch: options.GivenBatch = None,
     target: options.Target = None,
     schedule: Schedules = None,
     rounds: Rounds = 5,
@@ -39,9 +41,11 @@ def bench(
 ) -> None:
     """Time a GEMM against torch.matmul and cuBLASLt, sustained and in bursts. Asks for a GPU and torch.
 
+    A batch is timed against torch.bmm alone.
+
     Exit status: 0 for right results, 1 where a kernel's is wrong, 2 where refused.
     """
-    spec = options.make_spec(m, n, k, dtype, acc=acc, layout=layout)
+    spec = options.make_spec(m, n, k, dtype, acc=acc, layout=layout, batch=batch)
     torch = torch_with_gpu()
     seed = seed_or_drawn(seed)
     line("problem", problem_line(spec, (m, n, k)))

@@ -17,8 +17,6 @@ from lowtide.compiler.cli.console import table
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.dumps import write_whole
 from lowtide.compiler.presets import LADDERS
-from lowtide.compiler.spec import GemmSpec
-from lowtide.elements import element_type
 from lowtide.errors import Error
 
 HEADINGS = (
@@ -103,9 +101,7 @@ def checks(
 
 def _check(name: str, options: Options, jobs: int | None, update: Callable[[str], None]) -> PresetCheck:
     preset = LADDERS[name]
-    own = options.dtype or preset.dtypes[-1]
-    acc = own if element_type(own).bits == 64 else "f32"
-    spec = GemmSpec(a=own, b=own, d=own, acc=acc, layout=options.layout or "tn", **preset.problem)
+    spec = preset.spec(options.dtype, layout=options.layout or "tn")
     update(f"{name}: compiling")
     subject = of_kernel(compile_gemm(spec, preset.target, preset.schedule))
     result = check_subject(
@@ -116,7 +112,7 @@ def _check(name: str, options: Options, jobs: int | None, update: Callable[[str]
         on_progress=lambda done, text: update(f"{name}: {done:.0%}, {text}"),
     )
     typer.echo(f"{name}: {result.verdict}, in {duration(result.seconds)}", err=True)
-    return PresetCheck.of(name, preset.target, own, result)
+    return PresetCheck.of(name, preset.target, spec.a, result)
 
 
 def report(done: list[PresetCheck]) -> str:

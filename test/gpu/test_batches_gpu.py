@@ -49,5 +49,5 @@ def test_operands_of_the_epilogue_are_own_or_shared(target):
 @pytest.mark.parametrize("name", [name for name, preset in LADDERS.items() if preset.problem])
 def test_presets_for_a_form_of_problem_agree_with_float64(name):
     preset = LADDERS[name]
-    spec = lt.GemmSpec(a="f16", b="f16", d="f16", **preset.problem)
+    spec = preset.spec()
     agrees(spec, preset.target, name, 5 if spec.is_batched else None)

@@ -11,7 +11,6 @@ BUDGET = 1.5  # seconds: a part of the conditions
 @pytest.mark.parametrize("name", ["sm80-simt", "sm80-persistent", "sm90-pingpong"])
 def test_a_preset_passes(name: str) -> None:
     preset = LADDERS[name]
-    dtype = preset.dtypes[0]
-    kernel = lt.compile_gemm(lt.GemmSpec(a=dtype, b=dtype, d=dtype), preset.target, preset.schedule)
+    kernel = lt.compile_gemm(preset.spec(), preset.target, preset.schedule)
     result = lt.check(kernel, budget=BUDGET, jobs=1)
     assert result.ok, result

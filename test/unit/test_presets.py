@@ -18,21 +18,19 @@ from lowtide.passes.support.problem import Problem
 from lowtide.targets import get
 
 PROBLEM = Problem(4096, 4096, 4096, "bf16", "bf16", "f32", "bf16", GemmLayout.tn)
-SIMT = replace(PROBLEM, a="f32", b="f32", d="f32")
-FP8 = replace(PROBLEM, a="e4m3", b="e5m2")
 SPEC = lt.GemmSpec(m=256, n=256, k=256, a="bf16", b="bf16", d="bf16")
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_is_a_legal_schedule_of_the_target_that_it_names(name: str) -> None:
-    schedule = lt.presets[name]
+    schedule, preset = lt.presets[name], LADDERS[name]
     assert schedule.target in ("sm_80", "sm_90a")
-    form = LADDERS[name].problem
-    own = replace(PROBLEM, is_batched="batch" in form, d_is_column_major="d_order" in form)
-    for problem in (own, SIMT, FP8):
-        if problem.a in LADDERS[name].dtypes:
-            chosen = choose(problem, get(schedule.target), schedule).schedule
-            assert (chosen.mainloop.stages is None) == chosen.is_direct
+    for dtype in preset.dtypes:
+        spec = preset.spec(dtype)
+        types = {"a": spec.a, "b": spec.b, "d": spec.d, "acc": spec.sums}
+        form = {"is_batched": spec.is_batched, "d_is_column_major": spec.d_order == "column"}
+        chosen = choose(replace(PROBLEM, **types, **form), get(schedule.target), schedule).schedule
+        assert (chosen.mainloop.stages is None) == chosen.is_direct
 
 
 @pytest.mark.parametrize("name", PRESETS)
