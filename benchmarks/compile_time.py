@@ -4,6 +4,7 @@ python benchmarks/compile_time.py [--size 4096] [--repeat 5] [--target sm_80]
 """
 
 import argparse
+import os
 import statistics
 import time
 
@@ -20,6 +21,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--target", default="sm_80")
     arguments = parser.parse_args()
+    os.environ["LOWTIDE_CACHE"] = "off"
     n = arguments.size
     cases = {
         f"{n}³ bf16": lt.GemmSpec(m=n, n=n, k=n, a="bf16", b="bf16", d="bf16"),

@@ -2,16 +2,22 @@
 
 import difflib
 import os
+from functools import partial
 
 from lowtide.compiler import driver
-from lowtide.compiler.driver import Progress
-from lowtide.compiler.kernel import CompiledKernel
+from lowtide.compiler.cache.keys import key_of
+from lowtide.compiler.cache.settings import open_store
+from lowtide.compiler.cache.store import KernelStore
+from lowtide.compiler.cache.versions import versions
+from lowtide.compiler.driver import Lowered, Progress
+from lowtide.compiler.kernel import CachedKernel, CompiledKernel
 from lowtide.compiler.native import resolve
 from lowtide.compiler.presets import PRESETS, check_dtype
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.errors import ScheduleError, SpecError
+from lowtide.errors import IRError, ScheduleError, SpecError
+from lowtide.targets import Target
 
 
 def compile_gemm(
@@ -28,17 +34,67 @@ def compile_gemm(
     the GPU at hand best (DeviceError without a GPU). On Hopper, name `sm_90a` or `native` to have TMA and wgmma.
     `schedule`: None to have it chosen, a preset's name, `#tile.schedule<…>` text, or a `Schedule`; what it leaves open
     is chosen. `dump_ir`: a folder that gets each step as `NN-level/NN-pass.mlir`, and the PTX.
-    It is `compile_ir` of the problem. Raises SpecError, TargetError, DeviceError, ScheduleError, PassError,
-    CompileError.
+    It is `compile_ir` of the problem. A kernel that was compiled before comes from the cache on disk, unless
+    `dump_ir` is given (docs/python-api.md, "The cache"). Raises SpecError, TargetError, DeviceError, ScheduleError,
+    PassError, CompileError.
     """
     if not isinstance(spec, GemmSpec):
         raise SpecError(f"spec is {type(spec).__name__}; give a lowtide.GemmSpec")
+    if schedule is not None and not isinstance(schedule, str | Schedule):
+        raise _no_schedule(schedule)
+    settled = resolve(target)
+    store = open_store() if dump_ir is None else None
+    if store is None:
+        return CompiledKernel(_lowered(spec, settled, schedule, dump_ir, on_progress))
+    return _from_store(store, spec, settled, schedule, on_progress)
+
+
+def compile_anew(
+    spec: GemmSpec, target: str, schedule: Schedule | str | None = None, *, on_progress: Progress | None = None
+) -> CompiledKernel:
+    """As `compile_gemm`, by the compiler as it is and not from the cache: for what judges the compiler."""
+    return CompiledKernel(_lowered(spec, resolve(target), schedule, None, on_progress))
+
+
+def problem_of(spec: GemmSpec, target: Target, schedule: Schedule | str | None) -> str:
+    """What is compiled, as IR of level `problem`. Raises ScheduleError, SpecError."""
     given = resolve_schedule(schedule)
     if isinstance(schedule, str) and schedule in PRESETS:
         check_dtype(schedule, spec.a)
-    settled = resolve(target)
-    text = problem_text(spec, settled, given)
-    return CompiledKernel(driver.compile_ir(text, target=settled.name, dump_dir=dump_ir, on_progress=on_progress))
+    return problem_text(spec, target, given)
+
+
+def _lowered(
+    spec: GemmSpec,
+    target: Target,
+    schedule: Schedule | str | None,
+    dump_ir: str | os.PathLike[str] | None = None,
+    on_progress: Progress | None = None,
+) -> Lowered:
+    text = problem_of(spec, target, schedule)
+    return driver.compile_ir(text, target=target.name, dump_dir=dump_ir, on_progress=on_progress)
+
+
+def _from_store(
+    store: KernelStore,
+    spec: GemmSpec,
+    target: Target,
+    schedule: Schedule | str | None,
+    on_progress: Progress | None,
+) -> CompiledKernel:
+    """The kernel that is kept; else it is compiled, and kept."""
+    key = key_of(spec, target.name, schedule, versions())
+    keep = partial(store.keep, key)
+    stored = store.load(key)
+    if stored is not None:
+        return CachedKernel(stored, target, partial(_lowered, spec, target, schedule), keep)
+    kernel = CompiledKernel(_lowered(spec, target, schedule, None, on_progress), keep)
+    try:
+        manifest = kernel.manifest
+    except IRError:  # which a launch of it will raise
+        return kernel
+    keep(manifest, kernel.ptx, None)
+    return kernel
 
 
 def compile_ir(
@@ -60,7 +116,7 @@ def resolve_schedule(schedule: Schedule | str | None) -> Schedule | None:
     if schedule is None or isinstance(schedule, Schedule):
         return schedule
     if not isinstance(schedule, str):
-        raise ScheduleError(f"schedule is {type(schedule).__name__}; give None, a preset's name or a lowtide.Schedule")
+        raise _no_schedule(schedule)
     if schedule in PRESETS:
         return PRESETS[schedule]
     if "=" in schedule:
@@ -68,3 +124,7 @@ def resolve_schedule(schedule: Schedule | str | None) -> Schedule | None:
     nearest = difflib.get_close_matches(schedule, PRESETS, n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
     raise ScheduleError(f"unknown preset {schedule!r}; the presets are {', '.join(PRESETS)}{hint}")
+
+
+def _no_schedule(given: object) -> ScheduleError:
+    return ScheduleError(f"schedule is {type(given).__name__}; give None, a preset's name or a lowtide.Schedule")

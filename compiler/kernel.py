@@ -1,6 +1,6 @@
 """A compiled kernel: its levels, its code, and the ways to run it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from os import PathLike
 from types import MappingProxyType
@@ -10,29 +10,55 @@ import numpy as np
 from mlir import ir
 
 from lowtide import interpreter, runtime
+from lowtide.compiler.cache.store import Stored
 from lowtide.compiler.driver import Lowered, Timing
 from lowtide.compiler.manifest import manifest_of
-from lowtide.compiler.ptxas import Assembly, assemble, confirm_registers, find_ptxas
+from lowtide.compiler.ptxas import Assembly, assemble, confirm_registers
+from lowtide.compiler.ptxas_program import find_ptxas
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import InterpreterError, IRError
 from lowtide.targets import Target
 
+Keep = Callable[[Mapping[str, Any], str, bytes | None], None]
+"""Puts manifest, PTX and machine code where the next compilation finds them."""
+
 
 class CompiledKernel:
     """What `compile_gemm` and `compile_ir` give. Calling it launches it; see `lowtide.runtime.Kernel`.
 
-    `levels` maps a level's name to its text, in order, from the level that compilation was entered at down to `ptx`.
+    `keep` is called once there is machine code.
     """
 
-    def __init__(self, lowered: Lowered) -> None:
-        assert lowered.ptx is not None
+    def __init__(self, lowered: Lowered, keep: Keep | None = None) -> None:
         self._lowered = lowered
-        self.levels: Mapping[str, str] = MappingProxyType(dict(lowered.levels))
-        self.target: Target = lowered.target
-        self.ptx: str = lowered.ptx
-        self.timings: tuple[Timing, ...] = lowered.timings
-        self.schedule: Schedule = _schedule(lowered)
+        self._keep = keep
+
+    @cached_property
+    def levels(self) -> Mapping[str, str]:
+        """The text of each level by its name, in order, from the level that compilation was entered at to `ptx`."""
+        return MappingProxyType(dict(self._lowered.levels))
+
+    @cached_property
+    def target(self) -> Target:
+        """What it was compiled for."""
+        return self._lowered.target
+
+    @cached_property
+    def ptx(self) -> str:
+        """The text of level `ptx`."""
+        assert self._lowered.ptx is not None
+        return self._lowered.ptx
+
+    @cached_property
+    def timings(self) -> tuple[Timing, ...]:
+        """How long each step of the compilation took."""
+        return self._lowered.timings
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """With all that was chosen."""
+        return _schedule(self._lowered)
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -54,10 +80,14 @@ class CompiledKernel:
         confirm_registers(assembly, self.schedule, self.target)
         return assembly
 
-    @property
+    @cached_property
     def cubin(self) -> bytes | None:
         """Machine code for the target; None where there is no ptxas (the driver then assembles the PTX)."""
-        return None if self.assembly is None else self.assembly.cubin
+        if self.assembly is None:
+            return None
+        if self._keep is not None:
+            self._keep(self.manifest, self.ptx, self.assembly.cubin)
+        return self.assembly.cubin
 
     @cached_property
     def _loaded(self) -> runtime.Kernel:
@@ -121,6 +151,30 @@ class CompiledKernel:
         is_ptx = level == str(Level.PTX)
         source = interpreter.Loaded(self.levels[str(Level.LLVM)], self.ptx) if is_ptx else self.levels[level]
         return interpreter.interpret(source, inputs, sms=sms, seed=seed, domain=domain, max_steps=max_steps)
+
+
+class CachedKernel(CompiledKernel):
+    """A kernel whose code was in the cache. What else is asked of it, such as `levels`, it is compiled again for.
+
+    `again` is that compilation, which gives the same code.
+    """
+
+    def __init__(self, stored: Stored, target: Target, again: Callable[[], Lowered], keep: Keep | None = None) -> None:
+        self._again = again
+        self._keep = keep
+        self.target = target
+        self.ptx = stored.ptx
+        self.manifest = stored.manifest
+        if stored.cubin is not None:
+            self.cubin = stored.cubin
+
+    @cached_property
+    def _lowered(self) -> Lowered:  # type: ignore[override]
+        return self._again()
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        return Schedule.parse(self.manifest["schedule"])
 
 
 def _schedule(lowered: Lowered) -> Schedule:

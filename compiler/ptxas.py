@@ -1,24 +1,17 @@
-"""PTX to machine code by ptxas, and what ptxas says about it: registers, spills, shared memory, warnings.
+"""PTX to machine code by ptxas, and what ptxas says about it: registers, spills, shared memory, warnings."""
 
-ptxas is optional (the driver assembles PTX too). It is looked for in $LOWTIDE_PTXAS, then on PATH, then in NVIDIA's
-wheel (`nvidia-cuda-nvcc`).
-"""
-
-import importlib.util
-import os
 import re
-import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lowtide.compiler.ptxas_program import ENVIRONMENT_VARIABLE, find_ptxas
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import CompileError
 from lowtide.passes.schedules.facts import threads_of
 from lowtide.targets import Target
 
-ENVIRONMENT_VARIABLE = "LOWTIDE_PTXAS"
 _TIMEOUT_SECONDS = 300
 _REGISTER_UNIT = 8  # registers per thread are allocated in multiples of this
 # C7519: ptxas puts a warpgroup.arrive before the first wgmma of freshly written registers. It costs nothing.
@@ -37,28 +30,6 @@ class Assembly:
     static_smem_bytes: int
     warnings: tuple[str, ...]
     log: str = field(repr=False)
-
-
-def find_ptxas() -> Path | None:
-    """The ptxas to use; None where there is none. Raises CompileError where $LOWTIDE_PTXAS names no program."""
-    named = os.environ.get(ENVIRONMENT_VARIABLE)
-    if named:
-        found = shutil.which(named)
-        if found is None:
-            raise CompileError(f"{ENVIRONMENT_VARIABLE}={named} is no program; correct it, or unset it")
-        return Path(found)
-    found = shutil.which("ptxas")
-    return Path(found) if found is not None else _in_wheel()
-
-
-def _in_wheel() -> Path | None:
-    """ptxas as NVIDIA's wheels carry it: nvidia/cu13/bin, before CUDA 13 nvidia/cuda_nvcc/bin."""
-    spec = importlib.util.find_spec("nvidia")
-    for root in (spec.submodule_search_locations or ()) if spec is not None else ():
-        for path in sorted(Path(root).glob("*/bin/ptxas")):
-            if os.access(path, os.X_OK):
-                return path
-    return None
 
 
 def assemble(ptx: str, target: Target, *, ptxas: Path | None = None, allow_spills: bool = False) -> Assembly:

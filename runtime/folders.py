@@ -22,6 +22,9 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 
+HIDDEN = ".lowtide-"
+"""How the names of folders begin that are being written or removed."""
+
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
 _MOST_TRIES = 100  # of a writer, against others that get in first
 _LEAST_LOOKS = 3  # of a reader: the signs of a replacement may pass between two looks
@@ -71,6 +74,16 @@ def _exchange(fresh: Path, target: Path) -> bool:
     return True
 
 
+def remove_folder(target: Path) -> None:
+    """Remove a folder: readers see all of it or none. Raises OSError."""
+    old = _beside(target)
+    try:
+        os.replace(target, old)
+    except FileNotFoundError:  # another remover was faster
+        return
+    shutil.rmtree(old, ignore_errors=True)
+
+
 def while_replaced(folder: Path, read: Callable[[], Result], failure: type[Exception]) -> Result:
     """What `read` gives. Where it raises `failure` because the folder is being replaced, it is tried again."""
     deadline = time.monotonic() + _PATIENCE
@@ -93,7 +106,7 @@ def _beside(target: Path) -> Path:
 
 def _prefix(target: Path) -> str:
     """The prefix of the hidden names beside a folder; short even if the folder's own name is long."""
-    return f".lowtide-{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:12]}-"
+    return f"{HIDDEN}{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:12]}-"
 
 
 def _in_progress(folder: Path) -> bool:

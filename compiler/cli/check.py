@@ -12,7 +12,7 @@ from lowtide.compiler.checking.subjects import Subject, of_dump, of_file, of_ker
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.check_presets import Options, checks, report
 from lowtide.compiler.cli.console import busy, line, on_pass, problem_line, seed_or_drawn, table
-from lowtide.compiler.compile import compile_gemm
+from lowtide.compiler.compile import compile_anew
 from lowtide.compiler.driver import lower
 from lowtide.compiler.dumps import check_writable, write_whole
 from lowtide.compiler.kernel import CompiledKernel
@@ -82,7 +82,7 @@ def check(
         spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, batch=batch, d_order=d_order)
         chosen = choose(target)
         with busy("compiling") as update:
-            subject = of_kernel(compile_gemm(spec, chosen.name, schedule, on_progress=on_pass(update)))
+            subject = of_kernel(compile_anew(spec, chosen.name, schedule, on_progress=on_pass(update)))
         where = chosen.name + f" ({chosen.reason})"
     else:
         given = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}

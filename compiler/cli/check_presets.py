@@ -14,7 +14,7 @@ from lowtide.compiler.checking.check_result import Branches, CheckResult
 from lowtide.compiler.checking.interpretation import duration
 from lowtide.compiler.checking.subjects import of_kernel
 from lowtide.compiler.cli.console import table
-from lowtide.compiler.compile import compile_gemm
+from lowtide.compiler.compile import compile_anew
 from lowtide.compiler.dumps import write_whole
 from lowtide.compiler.presets import LADDERS
 from lowtide.errors import Error
@@ -103,7 +103,7 @@ def _check(name: str, options: Options, jobs: int | None, update: Callable[[str]
     preset = LADDERS[name]
     spec = preset.spec(options.dtype, layout=options.layout or "tn")
     update(f"{name}: compiling")
-    subject = of_kernel(compile_gemm(spec, preset.target, preset.schedule))
+    subject = of_kernel(compile_anew(spec, preset.target, preset.schedule))
     result = check_subject(
         subject,
         budget=options.budget,

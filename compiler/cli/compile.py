@@ -16,7 +16,7 @@ from lowtide.compiler.driver import Lowered
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.native import choose
 from lowtide.compiler.problem_ir import problem_text
-from lowtide.compiler.ptxas import ENVIRONMENT_VARIABLE
+from lowtide.compiler.ptxas_program import ENVIRONMENT_VARIABLE
 from lowtide.dialects.levels import Level
 from lowtide.errors import IRError
 

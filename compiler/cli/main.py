@@ -1,5 +1,5 @@
 """The command `lowtide`: run, compile, interpret, check, fuzz, explain, draw, bench, ladder, mutate, reduce, presets,
-targets.
+targets, cache.
 
 Exit status: 0 where all went well, 1 where a result is wrong, 2 for what was refused: a message, no traceback. 130
 after an interrupt, 141 where the reader of a pipe is gone (`lowtide … | head`).
@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from lowtide.compiler.cli import cache
 from lowtide.compiler.cli.bench import bench
 from lowtide.compiler.cli.check import check
 from lowtide.compiler.cli.compile import compile_
@@ -62,6 +63,7 @@ app.command()(mutate)
 app.command()(reduce)
 app.command()(presets)
 app.command()(targets)
+app.add_typer(cache.app, name="cache")
 
 
 def _print_version(wanted: bool) -> None:

@@ -19,7 +19,8 @@ from lowtide.compiler.explain.composition import Composition, composition_of
 from lowtide.compiler.explain.packing import Packing, packing_of
 from lowtide.compiler.native import resolve
 from lowtide.compiler.problem_ir import problem_text
-from lowtide.compiler.ptxas import assemble, find_ptxas
+from lowtide.compiler.ptxas import assemble
+from lowtide.compiler.ptxas_program import find_ptxas
 from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.dialects import tile

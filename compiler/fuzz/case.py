@@ -8,7 +8,7 @@ from lowtide.compiler.checking.conditions import Axis, axes_of, least_steps
 from lowtide.compiler.checking.interpretation import Batch, estimated_seconds
 from lowtide.compiler.checking.subjects import Subject, of_kernel
 from lowtide.compiler.checking.trials import Extents, Finding, Trial, domains_of, loaded, outcomes
-from lowtide.compiler.compile import compile_gemm
+from lowtide.compiler.compile import compile_anew
 from lowtide.compiler.epilogue.ready import ready_epilogue
 from lowtide.compiler.fuzz.words import Words, factors, schedule_of, schedule_words, with_companions, words_of
 from lowtide.compiler.problem_ir import problem_text
@@ -110,7 +110,7 @@ def run_case(case: Case) -> Result:
     words = case.full
     try:
         spec, schedule = case.spec, case.schedule
-        kernel = compile_gemm(spec, words["target"], schedule)
+        kernel = compile_anew(spec, words["target"], schedule)
     except Error as error:
         if isinstance(error, _REFUSALS) or _refused_by_a_pass(error):
             return Result(Ended.refused, str(error).partition("\n")[0], words)

@@ -17,7 +17,8 @@ from lowtide.compiler.driver import Lowered, lower
 from lowtide.compiler.mutation.kernels import Kernel, Trial
 from lowtide.compiler.mutation.refusals import accepted_wrongly
 from lowtide.compiler.pass_pipeline import parse_pipeline, run_element
-from lowtide.compiler.ptxas import assemble, find_ptxas
+from lowtide.compiler.ptxas import assemble
+from lowtide.compiler.ptxas_program import find_ptxas
 from lowtide.dialects.diagnostics import Diagnostics
 from lowtide.dialects.levels import Level, check_level
 from lowtide.dialects.tile.schedule import Schedule

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lowtide import runtime
+    from lowtide.compiler.cache.precompile import precompile
     from lowtide.compiler.checking.check import check
     from lowtide.compiler.checking.reference import compare, error_bound, random_inputs, reference, reference_with_bound
     from lowtide.compiler.compile import compile_gemm, compile_ir
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from lowtide.compiler.spec import UNBATCHED, GemmSpec
     from lowtide.dialects.tile.schedule import Schedule
     from lowtide.errors import (
+        CacheWarning,
         CompileError,
         DeviceError,
         Error,
@@ -77,6 +79,7 @@ _FUNCTIONS = (  # of epilogues
     "where",
 )
 _ERRORS = (
+    "CacheWarning",
     "CompileError",
     "DeviceError",
     "Error",
@@ -95,6 +98,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     "compile_gemm": ("lowtide.compiler.compile", "compile_gemm"),
     "compile_ir": ("lowtide.compiler.compile", "compile_ir"),
     "check": ("lowtide.compiler.checking.check", "check"),
+    "precompile": ("lowtide.compiler.cache.precompile", "precompile"),
     "draw": ("lowtide.compiler.draw.draw", "draw"),
     **{name: ("lowtide.compiler.spec", name) for name in ("GemmSpec", "UNBATCHED")},
     "Schedule": ("lowtide.dialects.tile.schedule", "Schedule"),
@@ -110,6 +114,7 @@ _HOMES: dict[str, tuple[str, str]] = {
 
 __all__ = [
     "UNBATCHED",
+    "CacheWarning",
     "CompileError",
     "DeviceError",
     "Error",
@@ -141,6 +146,7 @@ __all__ = [
     "log",
     "maximum",
     "minimum",
+    "precompile",
     "presets",
     "random_inputs",
     "reference",

@@ -51,3 +51,7 @@ class LaunchError(Error):
 
 class DeviceError(Error):
     """No GPU, no driver, or a driver call that failed."""
+
+
+class CacheWarning(UserWarning):
+    """A cached kernel that is damaged and compiled again, or a cache folder that cannot be written."""

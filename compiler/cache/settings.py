@@ -1,0 +1,43 @@
+"""Where the cache is and how much it holds, as the environment says it.
+
+`LOWTIDE_CACHE`: a folder, or `off`; else the user's cache folder (`platformdirs`). `LOWTIDE_CACHE_SIZE`: bytes, or with
+K, M or G behind them KiB, MiB or GiB; else 1 GiB.
+"""
+
+import os
+import re
+from functools import lru_cache
+from pathlib import Path
+
+import platformdirs
+
+from lowtide.compiler.cache.store import KernelStore
+from lowtide.errors import Error
+
+FOLDER_VARIABLE = "LOWTIDE_CACHE"
+SIZE_VARIABLE = "LOWTIDE_CACHE_SIZE"
+OFF = "off"
+DEFAULT_SIZE = "1G"
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+
+
+def open_store() -> KernelStore | None:
+    """The cache; None where it is off. Touches no disk. Raises Error for a size that is none."""
+    given = os.environ.get(FOLDER_VARIABLE, "")
+    if given == OFF:
+        return None
+    return _store(given, size_of(os.environ.get(SIZE_VARIABLE) or DEFAULT_SIZE))
+
+
+@lru_cache(maxsize=8)
+def _store(given: str, most_bytes: int) -> KernelStore:
+    folder = Path(given).expanduser() if given else platformdirs.user_cache_path("lowtide") / "kernels"
+    return KernelStore(folder.absolute(), most_bytes)
+
+
+def size_of(text: str) -> int:
+    """Bytes. Raises Error."""
+    found = re.fullmatch(r"(\d+)([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE | re.ASCII)
+    if found is None:
+        raise Error(f"{SIZE_VARIABLE}={text}: give a number of bytes, or such as 512M or 2G")
+    return int(found[1]) * _UNITS[found[2].upper()]

@@ -1,0 +1,193 @@
+"""A folder of compiled kernels, shared by processes.
+
+An entry is a saved kernel (`lowtide.runtime.storage`), named by its key.
+
+An entry is written beside its place and renamed into it, so readers see it whole or not at all, and a process that dies
+leaves no lock, only a hidden folder that later ones remove. Nothing is trusted: hashes are compared at each load, and
+the entry says its own key. What is damaged is said, removed, and compiled again. A folder that cannot be written costs
+one warning, and no result.
+"""
+
+import json
+import os
+import re
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lowtide.compiler.cache.versions import sources_changed
+from lowtide.errors import CacheWarning, LoadError
+from lowtide.runtime import storage
+from lowtide.runtime.folders import HIDDEN, remove_folder
+
+_KEY = re.compile(r"[0-9a-f]{64}\Z")
+_OWN_KEY = "cache_key"  # an entry of the manifest
+_ABANDONED = 3600.0  # seconds after which a hidden folder has no writer any more
+_LEFT = 0.9  # of the bound, once entries were removed
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A kernel as it was kept: what `lowtide.runtime.Kernel` is made of."""
+
+    manifest: dict[str, Any]
+    ptx: str
+    cubin: bytes | None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of the folder: bytes on disk, and when it was last used, in seconds since the epoch."""
+
+    key: str
+    folder: Path
+    size: int
+    used: float
+
+    def described(self) -> dict[str, Any]:
+        """Its manifest, unchecked; {} where that cannot be read."""
+        try:
+            manifest = json.loads((self.folder / storage.MANIFEST).read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return manifest if isinstance(manifest, dict) else {}
+
+
+class KernelStore:
+    """The kernels under one folder, of at most `most_bytes` in all; those used longest ago go first."""
+
+    def __init__(self, folder: Path, most_bytes: int) -> None:
+        self.folder = folder
+        self.most_bytes = most_bytes
+        self._lock = threading.Lock()
+        self._bytes: int | None = None  # about, from the first write on
+        self._complained = False
+
+    def load(self, key: str) -> Stored | None:
+        """The kernel of this key; None where there is none, or none that can be used: then with a CacheWarning."""
+        folder = self.folder / key
+        if not os.path.isdir(folder):
+            return None
+        try:
+            stored = self._read(key)
+        except LoadError as error:
+            if os.path.isdir(folder):  # else another process made room
+                _warn(f"cached kernel {_what(error)}; it is compiled again")
+                with suppress(OSError):
+                    remove_folder(folder)
+            return None
+        with suppress(OSError):
+            os.utime(folder)
+        return stored
+
+    def keep(self, key: str, manifest: Mapping[str, Any], ptx: str, cubin: bytes | None) -> None:
+        """Write a kernel, in the place of what is there. Where it cannot be written, a CacheWarning says so once."""
+        try:
+            if sources_changed():
+                return
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            storage.save(self.folder / key, {**manifest, _OWN_KEY: key}, ptx, cubin)
+            self._make_room(key)
+        except (LoadError, OSError) as error:
+            self._complain(str(error))
+
+    def entries(self) -> list[Entry]:
+        """All entries, those used last first. Raises OSError where the folder is there and cannot be read."""
+        found = []
+        for name in self._names():
+            entry = _entry(self.folder / name) if _KEY.match(name) else None
+            if entry is not None:
+                found.append(entry)
+        return sorted(found, key=lambda entry: entry.used, reverse=True)
+
+    def fault(self, entry: Entry) -> str | None:
+        """What is wrong with an entry; None where it is whole."""
+        try:
+            self._read(entry.key)
+        except LoadError as error:
+            return _what(error)
+        return None
+
+    def clear(self) -> int:
+        """Remove all entries, and what writers left behind. How many there were. Raises OSError."""
+        entries = self.entries()
+        for entry in entries:
+            remove_folder(entry.folder)
+        self._remove_abandoned(0.0)
+        return len(entries)
+
+    def _read(self, key: str) -> Stored:
+        """Raises LoadError."""
+        manifest, ptx, cubin = storage.read(self.folder / key)
+        if manifest.pop(_OWN_KEY, None) != key:
+            raise LoadError(f"{self.folder / key}: it is the kernel of another key")
+        del manifest["files"]
+        return Stored(manifest, ptx, cubin)
+
+    def _names(self) -> Iterator[str]:
+        try:
+            with os.scandir(self.folder) as found:
+                yield from (entry.name for entry in found)
+        except FileNotFoundError:
+            return
+
+    def _make_room(self, kept: str) -> None:
+        """Remove what was used longest ago where there is too much, but not what was kept just now."""
+        with self._lock:
+            written = _entry(self.folder / kept)
+            if self._bytes is not None and written is not None:
+                self._bytes += written.size
+            if self._bytes is not None and self._bytes <= self.most_bytes:
+                return
+            self._remove_abandoned(_ABANDONED)
+            entries = self.entries()
+            total = sum(entry.size for entry in entries)
+            most = self.most_bytes if total <= self.most_bytes else int(self.most_bytes * _LEFT)
+            while total > most and entries:
+                entry = entries.pop()
+                if entry.key != kept:
+                    remove_folder(entry.folder)
+                    total -= entry.size
+            self._bytes = total
+
+    def _remove_abandoned(self, age: float) -> None:
+        for name in list(self._names()):
+            folder = self.folder / name
+            with suppress(OSError):
+                if name.startswith(HIDDEN) and time.time() - folder.stat().st_mtime >= age:
+                    remove_folder(folder)
+
+    def _complain(self, what: str) -> None:
+        with self._lock:
+            if self._complained:
+                return
+            self._complained = True
+        _warn(
+            f"{what}: kernels compiled here are not kept in {self.folder}; name another folder by LOWTIDE_CACHE, or"
+            " `off`"
+        )
+
+
+def _entry(folder: Path) -> Entry | None:
+    """None for what is no folder, or was replaced or removed meanwhile. Raises OSError."""
+    try:
+        used = folder.stat().st_mtime
+        with os.scandir(folder) as files:
+            size = sum(file.stat().st_size for file in files)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return Entry(folder.name, folder, size, used)
+
+
+def _what(error: LoadError) -> str:
+    """Without the way out, which is for who saved a kernel."""
+    return str(error).rpartition(";")[0] or str(error)
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, CacheWarning, stacklevel=5)
