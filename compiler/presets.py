@@ -302,6 +302,29 @@ _SM80_BATCH = {
 _SM80_BY_COLUMNS = {
     "sm80-by-columns": ("D by columns, as the transpose of what is given", _BANDS.with_(stages=4, operands="swapped"))
 }
+_FEW_ROWS: Mapping[str, Any] = MappingProxyType({"m": 16})
+_SM80_FEW_ROWS = {
+    "sm80-few-rows": (
+        "the transpose of D, in tiles as narrow as D has rows, stored by columns",
+        Schedule().with_(
+            grid_tile=(64, 16), k=64, atoms=(4, 1, 1), stages=6, order="row", k_division="split(2)", operands="swapped"
+        ),
+    )
+}
+_SM90A_FEW_ROWS = {
+    "sm90-few-rows": (
+        "the transpose of D, in tiles as narrow as D has rows, stored by columns",
+        Schedule().with_(
+            grid_tile=(64, 16),
+            k=64,
+            roles="cooperative(1)",
+            scheduler="persistent",
+            order="row",
+            k_division="split(2)",
+            operands="swapped",
+        ),
+    )
+}
 _SM90A_BATCH = {
     "sm90-batch": (
         "consumers that take the tiles of a batch in turn, by tensor maps of one dimension more",
@@ -376,8 +399,10 @@ LADDERS: Mapping[str, Preset] = MappingProxyType(
         **_on("sm_90a", _SM90A_FP8_STEPS, ("e4m3", "e5m2")),
         **_on("sm_80", _SM80_BATCH, problem=_BATCH),
         **_on("sm_80", _SM80_BY_COLUMNS, problem=_BY_COLUMNS),
+        **_on("sm_80", _SM80_FEW_ROWS, problem=_FEW_ROWS),
         **_on("sm_90a", _SM90A_BATCH, problem=_BATCH),
         **_on("sm_90a", _SM90A_BY_COLUMNS, problem=_BY_COLUMNS),
+        **_on("sm_90a", _SM90A_FEW_ROWS, problem=_FEW_ROWS),
         **_on("sm_90a", _SM90A_TF32_STEPS, ("tf32",)),
         **_on("sm_90a", _SM90A_INT8_STEPS, _BYTES),
     }

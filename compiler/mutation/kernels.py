@@ -382,6 +382,24 @@ _PLACES = (
         (20, 40, 61),
         parts=_parts(64, 32, 64)[::4],
     ),
+    _fields(
+        "sm80-few-rows",
+        "sm_80",
+        _spec(layout="nt", epilogue=every_kind),
+        f"{_FILL}, k = 32, operands = swapped, epilogue.path = direct",
+        (47, 75, 133),
+        (24, 20, 40),
+        parts=_parts(32, 32, 32)[::3],
+    ),
+    _fields(
+        "sm90-few-rows",
+        "sm_90a",
+        _BIAS,
+        f"{_ROLES}, grid.tile = [64, 16], operands = swapped, epilogue.path = direct, k_division = split(2)",
+        (25, 130, 150),
+        (12, 40, 61),
+        parts=_parts(16, 64, 64)[::2],
+    ),
 )
 
 _TIMED = {"sm90-wave-sync": ("ptx",)}  # its bounded wait, as instructions
