@@ -165,6 +165,7 @@ class _HostOps:
         block = function.regions[0].blocks[0]
         self.module = module
         self.names: dict[ir.Value, str] = dict(zip(block.arguments, argument_names, strict=True))
+        self.matrices = list(block.arguments)[:_D]
         self.made: dict[ir.Value, _Made] = {}
         self.asked: dict[tuple[str, str, int], str] = {}  # what is asked of an argument: once each
         self.constants: dict[ir.Value, int] = {}
@@ -234,7 +235,18 @@ class _HostOps:
         offsets, sizes, strides = (values(f"static_{name}") for name in ("offsets", "sizes", "strides"))
         if offsets != [0] or strides[-1] != 1:
             raise IRError("memref.reinterpret_cast on the host side: takes offset 0, and columns one element apart")
-        return _Made(self._address(op.operands[0]), tuple(sizes), tuple(map(self._named, strides[:-1])))
+        address, argument = self._address(op.operands[0]), self._transposed(op.results[0].type, sizes)
+        return _Made(address, tuple(sizes), tuple(map(self._named, strides[:-1])), argument)
+
+    def _transposed(self, type_: ir.MemRefType, sizes: list[str | int]) -> str:
+        """The argument that a matrix of such elements and extents may be the transpose of; "" where there is none."""
+        *batch, rows, columns = sizes
+        for matrix in self.matrices:
+            own = ir.MemRefType(matrix.type)
+            is_alike = (own.rank, own.element_type) == (type_.rank, type_.element_type)
+            if is_alike and list(self._shape(matrix)) == [*batch, columns, rows]:
+                return self.names[matrix]
+        return ""
 
     def _selected(self, condition: ir.Value, yes: ir.Value, no: ir.Value) -> _Made:
         """One of two matrices of the same extents."""

@@ -387,6 +387,21 @@ _SM90A_FP8_STEPS = {
     "sm90-fp8-best": ("everything chosen for the shape", Schedule()),
 }
 
+_TRANSPOSED: Mapping[str, Any] = MappingProxyType({"layout": "nt"})
+_SM90A_TRANSPOSED = {
+    "sm90-transposed": (
+        "operands of which K is not contiguous: a launch before the kernel writes their transposes to workspaces",
+        Schedule().with_(
+            order="grouped(16)",
+            scheduler="persistent",
+            launch="programmatic",
+            roles="cooperative(2)",
+            a_pack="transposed",
+            b_pack="transposed",
+        ),
+    ),
+}
+
 LADDERS: Mapping[str, Preset] = MappingProxyType(
     {
         **_on("sm_80", _SIMT_STEPS, ("f32",)),
@@ -405,6 +420,7 @@ LADDERS: Mapping[str, Preset] = MappingProxyType(
         **_on("sm_90a", _SM90A_FEW_ROWS, problem=_FEW_ROWS),
         **_on("sm_90a", _SM90A_TF32_STEPS, ("tf32",)),
         **_on("sm_90a", _SM90A_INT8_STEPS, _BYTES),
+        **_on("sm_90a", _SM90A_TRANSPOSED, (*_BYTES, "tf32", "e5m2", "e4m3"), problem=_TRANSPOSED),
     }
 )
 

@@ -68,5 +68,10 @@ def cache_hint_of(op: sm.TmaLoadOp | sm.TmaStoreOp | sm.StoreGlobalOp | sm.PtxSt
     return CacheHint.normal if op.cache is None else CacheHint(_number(op.cache))
 
 
+def layout_attribute(layout: GemmLayout) -> ir.IntegerAttr:
+    """The layouts of A and B as an attribute of an op."""
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(32), layout.value)
+
+
 def _number(attribute: ir.Attribute) -> int:
     return int(ir.IntegerAttr(attribute).value)

@@ -35,6 +35,7 @@ _BATCH = "batch"
 _A_DIMS: Mapping[str, str] = MappingProxyType({"t": "mk", "n": "km"})
 _B_DIMS: Mapping[str, str] = MappingProxyType({"n": "nk", "t": "kn"})
 _KIND_DIMS: Mapping[str, str] = MappingProxyType({"per_row": "m", "per_column": "n", "scalar": ""})
+_TURNED = str.maketrans("tn", "nt")  # letters of layouts
 _EXCHANGED: Mapping[str, str] = MappingProxyType({"m": "n", "n": "m"})  # letters of Dᵀ = Bᵀ · Aᵀ
 
 
@@ -144,11 +145,18 @@ def _dims(function: ir.Operation) -> list[str]:
         if op.operation.name == "tile.gemm":
             found = op.operation.attributes
             kinds = decode_attribute(found["kinds"]) if "kinds" in found else ()
-            layout = tile.GemmLayout(decode_attribute(found["layout"])).name
+            layout = _as_passed(tile.GemmLayout(decode_attribute(found["layout"])).name, op.operation)
             return _dims_of(
                 layout, [tile.OperandKind(kind).name for kind in kinds], is_column_major, "swapped" in found
             )
     return []
+
+
+def _as_passed(layout: str, gemm: ir.Operation) -> str:
+    """The layout of the arguments of a product that may be of their transposes."""
+    owners = [operand.owner for operand in list(gemm.operands)[:D_POSITION]]
+    turned = [not isinstance(x, ir.Block) and x.operation.name == "tile.pack_transposed" for x in owners]
+    return "".join(letter.translate(_TURNED) if is_ else letter for letter, is_ in zip(layout, turned, strict=True))
 
 
 def _dims_of(layout: str, kinds: list[str], is_column_major: bool, swapped: bool) -> list[str]:

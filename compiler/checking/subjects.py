@@ -22,6 +22,7 @@ from lowtide.errors import Error, IRError
 from lowtide.interpreter.host import LEVELS
 from lowtide.passes.base import walk
 from lowtide.passes.pipeline import STEPS
+from lowtide.passes.schedules.alignment import multiplied
 from lowtide.passes.support.problem import Problem
 from lowtide.runtime import storage
 from lowtide.targets import Target, get
@@ -67,7 +68,7 @@ class Subject:
             module = parse_text(self.problem, context, "<problem>")  # owns the op: must outlive it
             (gemm,) = walk(module, tile.GemmOp)
             problem = Problem.of(gemm)
-            return problem.swap() if self.is_swapped else problem
+            return multiplied(self.schedule, problem.swap() if self.is_swapped else problem)
 
     @property
     def is_swapped(self) -> bool:

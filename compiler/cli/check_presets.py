@@ -101,7 +101,7 @@ def checks(
 
 def _check(name: str, options: Options, jobs: int | None, update: Callable[[str], None]) -> PresetCheck:
     preset = LADDERS[name]
-    spec = preset.spec(options.dtype, layout=options.layout or "tn")
+    spec = preset.spec(options.dtype, **({"layout": options.layout} if options.layout else {}))
     update(f"{name}: compiling")
     subject = of_kernel(compile_anew(spec, preset.target, preset.schedule))
     result = check_subject(

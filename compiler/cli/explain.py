@@ -96,6 +96,8 @@ def _print_packing(found: Explanation) -> None:
         if packing.bytes is not None:
             cost = f"{packing.bytes} bytes read and written, about {packing.microseconds:.1f} µs"
         text = f"copied where {what} is no multiple of {packing.alignment} bytes: {cost}"
+        if packing.transposed:
+            text = f"transposed before the kernel, wherever it lies: {cost}"
         line(packing.matrix.upper(), text)
 
 

@@ -26,6 +26,24 @@ def Tile_PackOp : Tile_Op<"pack", [AllTypesMatch<["source", "result"]>, MemoryEf
   let hasVerifier = 1;
 }
 
+def Tile_PackTransposedOp : Tile_Op<"pack_transposed", [MemoryEffects<[MemAlloc]>]> {
+  let summary = "The transpose of a matrix, with aligned rows";
+  let description = [{
+    The result is a matrix in a workspace whose element (i, j) is element (j, i) of the source; its base and its row
+    stride are multiples of `align` bytes. The source may have any base and row stride. In a batch each matrix is
+    transposed; one that all products share, with a stride of 0, is in the workspace once.
+
+    ```mlir
+    %packed = tile.pack_transposed %a align(16)
+      : memref<?x512xf8E4M3FN, strided<[?, 1]>> to memref<512x?xf8E4M3FN, strided<[?, 1]>>
+    ```
+  }];
+  let arguments = (ins Tile_InputMemRef:$source, I64Attr:$align);
+  let results = (outs AnyMemRef:$result);
+  let assemblyFormat = "$source `align` `(` $align `)` attr-dict `:` type($source) `to` type($result)";
+  let hasVerifier = 1;
+}
+
 def Tile_UnpackOp : Tile_Op<"unpack", [AllTypesMatch<["source", "target"]>]> {
   let summary = "Copies a matrix that `tile.pack` gave to the one in whose place it was written";
   let description = [{

@@ -321,7 +321,7 @@ LogicalResult WorkspaceOp::verify() {
   return success();
 }
 
-//===--- tile.pack, tile.unpack, tile.copy_matrix --------------------------------------------------------------------===//
+//===--- tile.pack, tile.pack_transposed, tile.unpack, tile.copy_matrix, tile.transpose_matrix ------------------------===//
 
 static LogicalResult verifyRows(Operation *op, Type type) {
   auto matrix = cast<MemRefType>(type);
@@ -348,6 +348,28 @@ LogicalResult UnpackOp::verify() {
 }
 
 LogicalResult CopyMatrixOp::verify() { return verifyRows(*this, getSource().getType()); }
+
+static LogicalResult verifyTransposed(Operation *op, Type source, Type target) {
+  if (failed(verifyRows(op, source)) || failed(verifyRows(op, target)))
+    return failure();
+  auto from = cast<MemRefType>(source), to = cast<MemRefType>(target);
+  SmallVector<int64_t> shape(from.getShape());
+  std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
+  if (ArrayRef<int64_t>(shape) != to.getShape() || from.getElementType() != to.getElementType())
+    return op->emitOpError() << "gives a matrix of the same elements with its last two extents exchanged, not " << to
+                             << " for " << from;
+  return success();
+}
+
+LogicalResult PackTransposedOp::verify() {
+  if (!llvm::isPowerOf2_64(getAlign()))
+    return emitOpError() << "aligns rows to a power of two of bytes, not to " << static_cast<int64_t>(getAlign());
+  return verifyTransposed(*this, getSource().getType(), getResult().getType());
+}
+
+LogicalResult TransposeMatrixOp::verify() {
+  return verifyTransposed(*this, getSource().getType(), getTarget().getType());
+}
 
 //===--- tile.await_wave ----------------------------------------------------------------------------------------===//
 

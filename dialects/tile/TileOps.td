@@ -129,6 +129,24 @@ def Tile_CopyMatrixOp : Tile_Op<"copy_matrix", [AllTypesMatch<["source", "target
   let hasVerifier = 1;
 }
 
+def Tile_TransposeMatrixOp : Tile_Op<"transpose_matrix"> {
+  let summary = "Writes the transpose of a matrix: each CTA of the launch that of some tiles";
+  let description = [{
+    Element (i, j) of the target becomes element (j, i) of the source. The source has any base and row stride; those of
+    the target are multiples of 16 bytes. Only elements of the source are read, and only elements of the target written.
+    Each CTA transposes one tile, whose rows have 128 bytes in both, through shared memory. They may be batches of
+    matrices, whose tiles are counted one matrix after the other.
+
+    ```mlir
+    tile.transpose_matrix %source to %target
+      : memref<?x?xf8E4M3FN, strided<[?, 1]>> to memref<?x?xf8E4M3FN, strided<[?, 1]>>
+    ```
+  }];
+  let arguments = (ins Tile_InputMemRef:$source, Tile_OutputMemRef:$target);
+  let assemblyFormat = "$source `to` $target attr-dict `:` type($source) `to` type($target)";
+  let hasVerifier = 1;
+}
+
 def Tile_GridDependencyWaitOp : Tile_Op<"grid_dependency_wait", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "Waits until the kernels before this one in the stream have ended and their writes are visible";
   let description = [{

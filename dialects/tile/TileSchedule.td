@@ -51,8 +51,8 @@ def Tile_PromoteKind : Tile_Enum<"PromoteKind", "where sums of products become a
 def Tile_UnrollKind : Tile_Enum<"UnrollKind", "how many steps of K the loop over them spells out", [
     I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"full", 1>]>;
 
-def Tile_PackKind : Tile_Enum<"PackKind", "what happens to a matrix whose base or rows are not aligned", [
-    I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"rows", 1>]>;
+def Tile_PackKind : Tile_Enum<"PackKind", "how a matrix is copied before the kernel reads it, or after it is written", [
+    I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"rows", 1>, I32EnumAttrCase<"transposed", 2>]>;
 
 def Tile_StorePath : Tile_Enum<"StorePath", "how the accumulators reach D", [
     I32EnumAttrCase<"smem", 0>, I32EnumAttrCase<"direct", 1>, I32EnumAttrCase<"tma", 2>]>;
@@ -179,7 +179,7 @@ def Tile_OperandAttr : Tile_SchedulePart<"Operand", "operand"> {
     | `padding` | integer | elements between a row of the stage as it is stored and the next; default 0 |
     | `cache` | `normal`, `evict_first`, `evict_last` | L2 eviction policy of the TMA loads; default `normal` |
     | `load` | `per_tile`, `once` | `once`: a CTA loads the operand for its first work tile and keeps it in the slots of the ring for the others; default `per_tile` |
-    | `pack` | `none`, `rows` | `rows`: where base or rows of the operand are not aligned for the copy, another kernel first copies it to a workspace with aligned rows; default `none` |
+    | `pack` | `none`, `rows`, `transposed` | `rows`: where base or rows of the operand are not aligned for the copy, another kernel first copies it to a workspace with aligned rows. `transposed`: another kernel first writes its transpose there, so that K is contiguous; default `none` |
 
     ```mlir
     #tile.operand<copy = tma, swizzle = <3,3,3>, cache = evict_last>

@@ -5,6 +5,7 @@ elsewhere, of the type of the numbers that the registers hold.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,15 @@ from lowtide.interpreter.program.batches import Batch, NotTogether
 
 Values = NDArray[Any]
 
+_WORD_BYTES = 4  # of a register, most of the time
+
 
 def load(state: AgentState, op: Described, cells: Cells, address: Any, width: int, count: int) -> tuple[Any, ...]:
     """`count` registers of `width` bytes, from each active lane's address. Raises InterpreterError as Cells.load."""
     access, rows = active_rows(state, op, address)
+    sizes = cells.wider_integers(rows, width) if count == 1 and width < _WORD_BYTES else None
+    if sizes is not None:
+        return (_parts_of_integers(state, op, cells, address, width),)
     found = cells.dtypes_at(rows)
     dtype = max(found, key=lambda name: ELEMENT_BYTES[name]) if found else ZERO_TYPE
     size = min(width, ELEMENT_BYTES.get(dtype, width))
@@ -37,6 +43,24 @@ def load(state: AgentState, op: Described, cells: Cells, address: Any, width: in
         return (_register(rows, dtype, width),)
     each = rows.shape[1] // count
     return tuple(_register(rows[:, at : at + each], dtype, width) for at in range(0, each * count, each))
+
+
+def _parts_of_integers(state: AgentState, op: Described, cells: Cells, address: Any, width: int) -> Any:
+    """A register of bits of which some lie within wider integers: of those, their part."""
+    access, rows = active_rows(state, op, by_lane(address))
+    sizes = cells.wider_integers(rows, width)
+    assert sizes is not None and access.lanes is not None
+    result = np.zeros((len(rows), 1), np.int64)
+    for size in np.unique(sizes).tolist():
+        chosen = sizes == size
+        own, begins = replace(access, lanes=access.lanes[chosen]), rows[chosen] & -size
+        payload, dtype = cells.load_any(own, begins, size)
+        if dtype[0] in "fb":
+            raise violation(state, op, f"reads bits of integers in some lanes, and {dtype} in others")
+        shift = 8 * (rows[chosen] - begins)
+        result[chosen, 0] = payload[:, 0].astype(np.int64) >> shift
+    words = spread(state, registers.canonical(result, 8 * width))[:, 0]
+    return words
 
 
 def load_together(

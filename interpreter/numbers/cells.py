@@ -52,6 +52,8 @@ _IN_MEMORY: Mapping[str, int] = MappingProxyType(
 )
 CODES: Mapping[str, int] = MappingProxyType({dtype: _IN_MEMORY[in_memory(dtype)] for dtype in _WIDTHS})
 _NAMES: Mapping[int, str] = MappingProxyType({code: dtype for dtype, code in _IN_MEMORY.items()})
+# Bytes of the integers that registers of bits are stored as, and their codes.
+_INTEGERS = tuple((size, CODES[f"i{8 * size}"]) for size in (2, 4, 8))
 UNWRITTEN, ZERO, CONTINUED = 0, 254, 255
 ZERO_TYPE = "zero"
 """In place of a type: 16-bit elements that are zero of any type."""
@@ -343,6 +345,17 @@ class Cells:
         at = addresses - self.origin
         codes = self.codes[at[(at >= 0) & (at < self.size)]]
         return {_NAMES[code] for code in set(codes.tolist()) if code in _NAMES}
+
+    def wider_integers(self, addresses: Ints, width: int) -> Ints | None:
+        """Bytes of the integer that each address lies in, `width` where there is none; None where none is wider."""
+        at = np.clip(addresses - self.origin, 0, self.size - 1)
+        result = np.full(len(at), width, np.int64)
+        for size, code in _INTEGERS:
+            if size > width:
+                begins = at & -size
+                inside = (self.codes[begins] == code) & ((at == begins) | (self.codes[at] == CONTINUED))
+                result[inside] = size
+        return result if (result > width).any() else None
 
     def fail(self, access: Access, addresses: Ints, row: int, byte: int, rule: str) -> NoReturn:
         """Raise the InterpreterError of a rule broken at byte `byte` of row `row`."""

@@ -12,7 +12,7 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import Halves, Number
-from lowtide.interpreter.ops.vector import as_rows, scalar_of
+from lowtide.interpreter.ops.vector import as_rows, scalar_of, shuffled
 from lowtide.interpreter.program.ir_types import Vector
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp
@@ -68,6 +68,10 @@ def shufflevector(state: AgentState, op: DecodedOp) -> None:
     both = [state.values[slot] for slot in op.operands]
     type = op.operand_types[0]
     assert isinstance(type, Vector)
+    if any(isinstance(vector, Packed) for vector in both):
+        x, y = (next(v for v in both if isinstance(v, Packed)) if vector is None else vector for vector in both)
+        state.values[op.results[0]] = shuffled(x, y, [max(0, place) for place in op.attributes["mask"]])
+        return
     lanes = max(1 if vector is None else len(vector) for vector in both)
     whole = np.zeros((lanes, 2, *type.shape), _payload(state, type))
     for side, vector in enumerate(both):

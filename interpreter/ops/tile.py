@@ -28,6 +28,7 @@ from lowtide.interpreter.machine.matrices import (
 from lowtide.interpreter.machine.shared_buffers import load_buffer
 from lowtide.interpreter.machine.traces import row_of
 from lowtide.interpreter.machine.work_order import WorkItem, WorkOrder
+from lowtide.interpreter.numbers.storage import in_memory
 from lowtide.interpreter.program.ir_types import Fragment, MemRef, Scalar, Tile, View
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Program
@@ -88,6 +89,34 @@ def pack(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = state.values[op.operands[0]]
 
 
+@OPS.implements("tile.pack_transposed")
+def pack_transposed(state: AgentState, op: DecodedOp) -> None:
+    """A matrix of its own, as nothing else turns the elements around at this level."""
+    source, type = state.values[op.operands[0]], op.result_types[0]
+    assert isinstance(type, MemRef)
+    *batch, rows, columns = source.shape
+    shape, memory = (*batch, columns, rows), state.machine.memory
+    name = f"transpose {len(memory.buffers)}"
+    address = memory.allocate(name, prod(batch) * columns, rows, rows, in_memory(type.element.name))
+    strides = (columns * rows, rows)[-len(shape) + 1 :]
+    target = Matrix(name, address, shape, strides, type.element)
+    _write_transpose(state, op, source, target, (0, prod(batch) * columns))
+    state.values[op.results[0]] = target
+
+
+def _write_transpose(state: AgentState, op: DecodedOp, source: Matrix, target: Matrix, rows: tuple[int, int]) -> None:
+    """The rows of the target from the first to the last, which is left out; in a batch those of all its matrices."""
+    *batch, length, columns = target.shape
+    first, end = rows
+    while first < end:
+        number, row = divmod(first, length)
+        count = min(length - row, end - first)
+        one, other = (x.part(number) if batch else x for x in (source, target))
+        turned = load_window(state, op, Window(one, 0, row, (columns, count))).T
+        store_inside(state, op, Window(other, row, 0, (count, columns)), turned)
+        first += count
+
+
 @OPS.implements("tile.unpack")
 def unpack(state: AgentState, op: DecodedOp) -> None:
     """Nothing: what was packed is the matrix itself."""
@@ -107,7 +136,7 @@ def workspace(state: AgentState, op: DecodedOp) -> None:
     assert isinstance(type, MemRef)
     if size < 0:
         raise violation(state, op, f"a workspace of {size} elements")
-    machine, dtype, is_zeroed = state.machine, type.element.name, "zeroed" in op.attributes
+    machine, dtype, is_zeroed = state.machine, in_memory(type.element.name), "zeroed" in op.attributes
     name = f"workspace {len(machine.memory.buffers)}"
     zeros = np.zeros((1, size), machine.domain.payload) if is_zeroed else None
     address = machine.memory.allocate(name, 1, size, size, dtype, zeros)
@@ -179,6 +208,18 @@ def copy_matrix(state: AgentState, op: DecodedOp) -> None:
         one, other = (x.part(number) if batch else x for x in (source, target))
         store_inside(state, op, Window(other, row, 0, size), load_window(state, op, Window(one, row, 0, size)))
         first += size[0]
+
+
+@OPS.implements("tile.transpose_matrix")
+def transpose_matrix(state: AgentState, op: DecodedOp) -> None:
+    """Each CTA writes a run of rows of the target."""
+    source, target = (state.values[slot] for slot in op.operands)
+    *batch, rows, columns = source.shape
+    if target.shape != (*batch, columns, rows):
+        raise violation(state, op, f"writes the transpose of a matrix of {source.shape} to one of {target.shape}")
+    all_rows = prod(batch) * columns
+    first, end = (all_rows * number // state.machine.grid for number in (state.cta.index, state.cta.index + 1))
+    _write_transpose(state, op, source, target, (first, end))
 
 
 @OPS.implements("tile.launch_dependents")

@@ -10,6 +10,7 @@ import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.numbers.cells import ZERO_TYPE
 from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import Number
 from lowtide.interpreter.program.batches import Batch, Bulk
@@ -118,6 +119,13 @@ def stacked(values: Sequence[Packed]) -> Packed:
     return Packed(np.stack(rows, axis=1), values[0].dtype)
 
 
+def shuffled(x: Packed, y: Packed, mask: Sequence[int]) -> Packed:
+    """Registers of two vectors that hold numbers of one type, by their places in both, one behind the other."""
+    lanes, dtype = max(len(x), len(y)), y.dtype if x.dtype == ZERO_TYPE else x.dtype
+    rows = [np.broadcast_to(each.unpack(dtype), (lanes, *each.payload.shape[1:])) for each in (x, y)]
+    return Packed(np.concatenate(rows, axis=1)[:, list(mask)], dtype)
+
+
 @OPS.implements("vector.from_elements")
 def from_elements(state: AgentState, op: DecodedOp) -> None:
     type = op.result_types[0]
@@ -196,6 +204,9 @@ def _prepare_shuffle(op: DecodedOp, program: Program) -> None:
 def shuffle(state: AgentState, op: DecodedOp) -> None:
     x, y = (state.values[slot] for slot in op.operands)
     mask, first = op.data
+    if isinstance(x, Packed) and isinstance(y, Packed):
+        state.values[op.results[0]] = shuffled(x, y, op.attributes["mask"])
+        return
     if isinstance(mask, slice):
         part = x[:, mask] if mask.start < first else y[:, mask.start - first : mask.stop - first]
         state.values[op.results[0]] = part

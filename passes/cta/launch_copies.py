@@ -17,12 +17,17 @@ After    host    %apart = (base address | bytes of a row's stride) mod 16 ≠ 0
          matrices. The launches are in the stream's order: the kernel reads what was copied before it, and D is copied
          after it. In a batch the stride from matrix to matrix is tested too, and one launch copies all matrices: where
          that stride is 0, the one matrix, which the kernel finds in the workspace with a stride of 0 as well.
+Before   %p = tile.pack_transposed %a align(16)
+After    host    %space = tile.workspace …
+                 %p = memref.reinterpret_cast %space to offset: [0], sizes: [%m, %k], strides: [%stride, 1]
+                 tile.launch @gemm_transpose_bf16 grid(tiles) threads(128) args(%a, %p)
+         device  tile.kernel @gemm_transpose_bf16(%source, %target) { tile.transpose_matrix %source to %target }
 Needs    level cta, one launch of a kernel in a function that packs.
 Refuses  a packed matrix in a function with no launch, or several.
 Test     test/lit/passes/cta/launch-copies.mlir, launch-copies-batch.mlir, launch-copies-invalid.mlir
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import ClassVar
@@ -34,7 +39,7 @@ from lowtide.dialects import tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.copy_units import UNIT_BYTES, units_of_row
+from lowtide.passes.support.copy_units import TRANSPOSING_THREADS, UNIT_BYTES, side_of_tile, units_of_row
 from lowtide.passes.support.problem import element_bits, element_name
 from lowtide.passes.support.rewriting import before, erase, extent, outer_strides, replace, uses
 from lowtide.targets import Target
@@ -42,11 +47,12 @@ from lowtide.targets import Target
 _THREADS = 256
 _ROW_BYTES = 128  # to which the rows of a workspace are aligned
 _MOST_UNITS = 2**32  # exclusive: a kernel counts them in 32 bits
+_MOST_TILES = 2**31  # exclusive: the most CTAs of a launch
 
 
 @dataclass(frozen=True)
 class LaunchCopies(Pass):
-    """Replaces tile.pack and tile.unpack by host code and launches."""
+    """Replaces tile.pack, tile.pack_transposed and tile.unpack by host code and launches."""
 
     name: ClassVar[str] = "launch-copies"
     needs: ClassVar[Level] = Level.CTA
@@ -54,16 +60,20 @@ class LaunchCopies(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for function in walk(module, func.FuncOp):
-            packs = walk(function, tile.PackOp)
+            packs, transposes = walk(function, tile.PackOp), walk(function, tile.PackTransposedOp)
             launches = walk(function, tile.LaunchOp)
-            if packs and len(launches) != 1:
-                raise Refusal(packs[0], f"is for one tile.launch in its function, which has {len(launches)}")
+            if (packs or transposes) and len(launches) != 1:
+                first = [*packs, *transposes][0]
+                raise Refusal(first, f"is for one tile.launch in its function, which has {len(launches)}")
+            for transpose in transposes:
+                _transpose(module, function, transpose, launches[0])
             copied = {}
             for pack in packs:
                 with pack.operation.location:
                     copied[pack.result] = _Copied.of(pack)
             for pack in packs:
-                copy, name = copied[pack.result], _kernel(module, function, pack)
+                copy = copied[pack.result]
+                name = _kernel(module, function, tile.CopyMatrixOp, "copy", *[pack.source] * 2)
                 if not pack.uninitialized:
                     with before(launches[0]), pack.operation.location:
                         copy.launch(name)
@@ -123,10 +133,8 @@ class _Copied:
             cf.assert_(
                 build.ult(grid, _MOST_UNITS // _THREADS), "the batch has 2^32 or more units of 16 bytes; split it"
             )
-        any_extents = _any_extents(type_)
         ends = self.ends[::-1] if back else self.ends
-        arguments = [x if x.type == any_extents else memref.cast(any_extents, x) for x in ends]
-        tile.LaunchOp(kernel, grid, _THREADS, arguments)
+        tile.LaunchOp(kernel, grid, _THREADS, list(map(_with_any_extents, ends)))
 
 
 def _is_apart(pack: tile.PackOp, base: ir.Value, strides: Sequence[ir.Value], element_bytes: int) -> ir.Value:
@@ -157,14 +165,51 @@ def _any_extents(type_: ir.MemRefType) -> ir.MemRefType:
     return ir.MemRefType.get(dynamic, type_.element_type, type_.layout)
 
 
-def _kernel(module: ir.Module, function: func.FuncOp, pack: tile.PackOp) -> str:
-    """The name of the kernel that copies matrices of this element type, which is made where it is not there."""
-    type_ = _any_extents(ir.MemRefType(pack.source.type))
-    name = f"{ir.StringAttr(function.sym_name).value}_copy_{element_name(type_.element_type)}"
+def _kernel(module: ir.Module, function: func.FuncOp, op: Callable[..., object], verb: str, *matrices: ir.Value) -> str:
+    """The name of the kernel of one op on matrices of such types, but of any extents; made where it is not there."""
+    types = [_any_extents(ir.MemRefType(matrix.type)) for matrix in matrices]
+    name = f"{ir.StringAttr(function.sym_name).value}_{verb}_{element_name(types[0].element_type)}"
     if all(ir.StringAttr(kernel.sym_name).value != name for kernel in walk(module, tile.KernelOp)):
-        with ir.InsertionPoint(module.body), pack.operation.location:
-            kernel = tile.KernelOp(name, ir.TypeAttr.get(ir.FunctionType.get([type_] * 2, [])))
-        with ir.InsertionPoint(kernel.body.blocks.append(type_, type_)):
-            tile.CopyMatrixOp(*kernel.body.blocks[0].arguments)
+        with ir.InsertionPoint(module.body), matrices[0].location:
+            kernel = tile.KernelOp(name, ir.TypeAttr.get(ir.FunctionType.get(types, [])))
+        with ir.InsertionPoint(kernel.body.blocks.append(*types)):
+            op(*kernel.body.blocks[0].arguments)
             tile.ReturnOp()
     return name
+
+
+def _transpose(
+    module: ir.Module, function: func.FuncOp, transpose: tile.PackTransposedOp, reader: tile.LaunchOp
+) -> None:
+    """Puts a workspace in the place of a transpose, and a launch that fills it before that of the kernel."""
+    matrix, build, location = transpose.source, Builder.index(), transpose.operation.location
+    type_, turned = ir.MemRefType(matrix.type), ir.MemRefType(transpose.result.type)
+    element_bytes = element_bits(type_.element_type) // 8
+    with before(transpose), location:
+        *batch, rows, columns = (extent(matrix, dim) for dim in range(type_.rank))
+        each = max(_ROW_BYTES, transpose.align.value) // element_bytes
+        stride = build.mul(build.ceil_udiv(rows, each), each)
+        of_one = build.mul(columns, stride)
+        source, count, steps = matrix, [], [stride]
+        if batch:  # what all products share is transposed once
+            strides = outer_strides(matrix)
+            is_shared = build.eq(strides[0], 0)
+            count = [build.select(is_shared, build.umin(batch[0], 1), batch[0])]
+            source = _view(matrix, _any_extents(type_), [*count, rows, columns], strides)
+            steps = [build.select(is_shared, 0, of_one), stride]
+        space = _workspace(type_, reduce(build.mul, count, of_one))
+        result = _view(space, turned, [*batch, columns, rows], steps)
+        target = _view(space, _any_extents(turned), [*count, columns, rows], [of_one, stride] if batch else [stride])
+    name = _kernel(module, function, tile.TransposeMatrixOp, "transpose", matrix, transpose.result)
+    with before(reader), location:
+        side = side_of_tile(element_bytes)
+        tiles = reduce(build.mul, [*count, build.ceil_udiv(rows, side), build.ceil_udiv(columns, side)])
+        if batch:
+            cf.assert_(build.ult(tiles, _MOST_TILES), "the batch has 2^31 or more tiles to transpose; split it")
+        tile.LaunchOp(name, tiles, TRANSPOSING_THREADS, [_with_any_extents(source), target])
+    replace(transpose, [result])
+
+
+def _with_any_extents(matrix: ir.Value) -> ir.Value:
+    any_extents = _any_extents(ir.MemRefType(matrix.type))
+    return matrix if matrix.type == any_extents else memref.cast(any_extents, matrix)

@@ -73,7 +73,8 @@ class TileToCtas(Pass):
                     schedule_of(gemm, *_SHARED_MEMORY_FIELDS[schedule.is_direct :])
                 name = f"{ir.StringAttr(function.sym_name).value}_kernel"
                 with gemm.operation.location:
-                    problem = function.attributes["tile.problem"] = problem_attribute(gemm)
+                    problem = problem_attribute(gemm)
+                    function.attributes["tile.problem"] = problem_attribute(gemm, as_passed=True)
                     if problem.empty:
                         _open_empty_extents(function)
                     emit_host(gemm, name, target)

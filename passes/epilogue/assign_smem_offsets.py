@@ -18,7 +18,9 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts import MBARRIER_BYTES, aligned
+from lowtide.passes.support.copy_units import staged_bytes
 from lowtide.passes.support.kernels import bytes_of, launches_of, role_instances
+from lowtide.passes.support.problem import element_bits
 from lowtide.targets import Target
 
 
@@ -61,4 +63,6 @@ def _lay_out(kernel: tile.KernelOp) -> int:
     for barriers in walk(kernel, sm.MbarriersOp):
         barriers.attributes["at"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), offset)
         offset += MBARRIER_BYTES * barriers.result.type.count
+    for transpose in walk(kernel, tile.TransposeMatrixOp):  # in a kernel of its own: its tile begins at 0
+        offset += staged_bytes(element_bits(ir.MemRefType(transpose.source.type).element_type) // 8)
     return offset

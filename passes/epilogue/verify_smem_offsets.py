@@ -25,6 +25,7 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.layouts import layout_of
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts import MBARRIER_BYTES, aligned
+from lowtide.passes.support.copy_units import staged_bytes
 from lowtide.passes.support.kernels import launches_of, role_instances
 from lowtide.passes.support.problem import buffer_bytes, element_bits
 from lowtide.targets import Target
@@ -86,6 +87,9 @@ def _places(kernel: tile.KernelOp) -> Iterator[_Place]:
         if barriers.at is not None:
             start, count = barriers.at.value, barriers.result.type.count
             yield _Place(barriers, "the first", start, count, MBARRIER_BYTES, MBARRIER_BYTES, "an mbarrier")
+    for transpose in walk(kernel, tile.TransposeMatrixOp):
+        size = staged_bytes(element_bits(ir.MemRefType(transpose.source.type).element_type) // 8)
+        yield _Place(transpose, "the tile", 0, 1, size, _VECTOR_BYTES, "a vector access")
 
 
 def _alignment(buffer: ir.Type, by_address: bool) -> tuple[int, str]:

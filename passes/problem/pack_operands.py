@@ -7,6 +7,11 @@ After    %0 = tile.pack %a align(16)
          tile.unpack %1 into %d
          The alignment is what the schedule's copies need: 16 bytes for TMA. TMA stores whole 16 bytes, so with
          epilogue.path = tma D is packed where its rows are no multiple of 16 bytes long either (whole_rows).
+
+Before   tile.gemm nn %a, %b into %d …, schedule with mainloop.a.pack = transposed
+         : memref<KxMxT>, memref<NxKxT>, memref<MxNxT>
+After    %0 = tile.pack_transposed %a align(16) : memref<KxMxT> to memref<MxKxT>
+         tile.gemm tn %0, %b into %d …
 Needs    level problem, with a complete schedule. A matrix that is packed already is left alone, and so is one whose
          elements are as wide as the alignment, and one without elements.
 Refuses  nothing: the rules of the schedule hold.
@@ -19,11 +24,12 @@ from typing import ClassVar
 from mlir import ir
 
 from lowtide.dialects import tile
+from lowtide.dialects.enums import layout_attribute
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, walk
-from lowtide.passes.schedules.alignment import is_packed, moved_alignment
+from lowtide.passes.schedules.alignment import is_packed, is_packed_transposed, moved_alignment, multiplied
 from lowtide.passes.support.problem import Problem, element_bits
 from lowtide.passes.support.rewriting import after, before, defining_op
 from lowtide.targets import Target
@@ -48,8 +54,11 @@ def _pack(gemm: tile.GemmOp, schedule: Schedule, problem: Problem) -> None:
     """The first operands of a tile.gemm are A, B and D."""
     operands = gemm.operation.operands
     for position, name in enumerate(("a", "b")):
+        if is_packed_transposed(name, schedule):
+            continue
         if is_packed(name, schedule):
             operands[position] = _packed(gemm, operands[position], moved_alignment(name, schedule, problem))
+    _transpose(gemm, schedule, problem)
     if not is_packed("d", schedule):
         return
     d, whole_rows = gemm.d, schedule.epilogue.path is StorePath.tma
@@ -58,6 +67,22 @@ def _pack(gemm: tile.GemmOp, schedule: Schedule, problem: Problem) -> None:
     if output != d:
         with after(gemm):
             tile.UnpackOp(output, d)
+
+
+def _transpose(gemm: tile.GemmOp, schedule: Schedule, problem: Problem) -> None:
+    """Puts transposes in the place of A and B where the schedule asks for them and K is not contiguous yet."""
+    wanted = multiplied(schedule, problem)
+    for position, name in enumerate(("a", "b")):
+        if name not in (wanted.transposed or "") or name in (problem.transposed or ""):
+            continue
+        matrix = gemm.operation.operands[position]
+        type_ = ir.MemRefType(matrix.type)
+        *outer, rows, columns = type_.shape
+        turned = ir.MemRefType.get([*outer, columns, rows], type_.element_type, type_.layout)
+        with before(gemm):
+            align = moved_alignment(name, schedule, problem)
+            gemm.operation.operands[position] = tile.PackTransposedOp(turned, matrix, align).result
+    gemm.attributes["layout"] = layout_attribute(wanted.layout)
 
 
 def _packed(gemm: tile.GemmOp, matrix: ir.Value, align: int, **flags: bool) -> ir.Value:

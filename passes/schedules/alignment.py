@@ -16,7 +16,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.facts import multiplying_threads
 from lowtide.passes.support.atoms import GLOBAL_LOADS, TMA_RANKS, epilogue_rows, fragment_run, tiled_mma
-from lowtide.passes.support.problem import Problem, problem_in
+from lowtide.passes.support.problem import Problem, k_is_last, problem_in
 
 # Base and strides of a tensor map (CUDA driver API, cuTensorMapEncodeTiled); the widest access of a thread.
 WIDEST = 16
@@ -38,8 +38,21 @@ def alignment_of(name: str, schedule: Schedule, problem: Problem) -> int:
 
 
 def is_packed(name: str, schedule: Schedule) -> bool:
-    """Whether the schedule packs a matrix, `a`, `b` or `d`, that is not aligned."""
-    return schedule.get(PACK_FIELDS[name]) is PackKind.rows
+    """Whether a matrix, `a`, `b` or `d`, may lie anywhere because the schedule packs it."""
+    return schedule.get(PACK_FIELDS[name]) in (PackKind.rows, PackKind.transposed)
+
+
+def is_packed_transposed(name: str, schedule: Schedule) -> bool:
+    """Whether the schedule transposes a matrix on its way to a workspace."""
+    return schedule.get(PACK_FIELDS[name]) is PackKind.transposed
+
+
+def multiplied(schedule: Schedule, problem: Problem) -> Problem:
+    """The product that the kernel computes: of the transposes of what the schedule packs `transposed`, unless the
+    problem has them already."""
+    lies = dict(zip("ab", k_is_last(problem.layout), strict=True))
+    turned = [name for name, is_last in lies.items() if not is_last and is_packed_transposed(name, schedule)]
+    return problem.transpose("".join(turned)) if turned else problem
 
 
 def moved_alignment(name: str, schedule: Schedule, problem: Problem) -> int:

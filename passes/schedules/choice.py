@@ -22,6 +22,7 @@ from lowtide.passes.schedules import (
     short_k_choice,
     swap_choice,
 )
+from lowtide.passes.schedules.alignment import multiplied
 from lowtide.passes.schedules.asked_for import asks_for_no_roles, asks_for_roles, asks_for_tma_stores
 from lowtide.passes.schedules.grid_choice import Candidate
 from lowtide.passes.schedules.grid_cost import RoleTile, cost, role_cost, straddles_sectors
@@ -81,6 +82,7 @@ def _choose(problem: Problem, target: Target, given: Schedule) -> Choice:
     if message is not None:
         raise ScheduleError(message)
     schedule, why_tile, why_no_roles = _choose_tile(problem, target, given)
+    problem = multiplied(schedule, problem)
     schedule, swizzles = _choose_swizzles(schedule, problem)
     reasons = _reasons(schedule, problem, why_tile)
     if why_tile == short_k_choice.REASONS["grid.tile"]:
@@ -97,13 +99,15 @@ def _choose(problem: Problem, target: Target, given: Schedule) -> Choice:
 
 def _choose_tile(problem: Problem, target: Target, given: Schedule) -> tuple[Schedule, str, str]:
     """The schedule except for swizzles, the reason for its tile, and why it has no roles if they were tried."""
+    for_roles = packing_choice.transposing(given, problem, target)
+    of_roles, problem = multiplied(for_roles, problem), multiplied(given, problem)
     if given.consumers:
-        return *_with_roles(problem, target, given), ""
+        return *_with_roles(of_roles, target, for_roles), ""
     why_no_roles = ""
     may_have_roles = given.mainloop.roles is None and not given.copied_by_threads
     if may_have_roles and has_wgmma(target) and multiplies_by_wgmma(problem.a, problem.b):
         try:
-            return *_with_roles(problem, target, given), ""
+            return *_with_roles(of_roles, target, for_roles), ""
         except ScheduleError as error:  # the given fields may ask for instructions that every target has
             why_no_roles = str(error)
     for values in short_k_choice.schedules(given, problem, target):

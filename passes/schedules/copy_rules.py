@@ -6,7 +6,13 @@ from lowtide import targets
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
-from lowtide.passes.schedules.alignment import MATRICES, PACK_FIELDS, is_packed, moved_alignment
+from lowtide.passes.schedules.alignment import (
+    MATRICES,
+    PACK_FIELDS,
+    is_packed,
+    is_packed_transposed,
+    moved_alignment,
+)
 from lowtide.passes.schedules.facts import threads_of
 from lowtide.passes.schedules.tma_rules import boxes
 from lowtide.passes.support.atoms import (
@@ -19,7 +25,7 @@ from lowtide.passes.support.atoms import (
     tiled_mma,
 )
 from lowtide.passes.support.operand_loads import LDMATRIX_BITS, global_loads, operand_access
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem import Problem, k_is_last
 from lowtide.targets import Target, TiledMma
 from lowtide.targets.atoms import WARPGROUP_THREADS, Operand
 
@@ -73,13 +79,29 @@ def _through_registers(schedule: Schedule, problem: Problem) -> Iterator[str]:
             yield f"{name}.copy = {copy}: an element of {row} lies aligned wherever it lies; take staged.{row.bytes}"
 
 
+def transposing(schedule: Schedule, problem: Problem) -> Iterator[str]:
+    """What is transposed for the kernel is A or B, of which K is not contiguous. `problem` is of what is passed, or of
+    what is multiplied."""
+    if is_packed_transposed("d", schedule):
+        yield "epilogue.pack = transposed: D is written as it lies; take rows or none, or d_order in the spec"
+    if problem.transposed is None:  # of a kernel, which reads a workspace
+        return
+    lies = dict(zip("ab", k_is_last(problem.layout), strict=True))
+    for name, is_last in lies.items():
+        if is_packed_transposed(name, schedule) and is_last and name not in problem.transposed:
+            yield (
+                f"{name}.pack = transposed: K is contiguous in operand {name} of layout {problem.layout}; "
+                f"take {name}.pack = rows or none"
+            )
+
+
 def packing(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """What is moved by single elements lies aligned wherever it lies."""
     for name in MATRICES:
         row = element_type(problem.d if name == "d" else problem.operand(name))
-        if is_packed(name, schedule) and not row.in_registers:
-            yield f"{PACK_FIELDS[name]} = rows: no threads copy elements of {row}; take pack = none, and aligned rows"
-        elif is_packed(name, schedule) and moved_alignment(name, schedule, problem) <= row.bytes:
+        if is_packed_transposed(name, schedule):
+            continue
+        if is_packed(name, schedule) and moved_alignment(name, schedule, problem) <= row.bytes:
             yield f"{PACK_FIELDS[name]} = rows: {name} is moved by elements, wherever these lie; take pack = none"
         elif is_packed(name, schedule) and name == "d" and problem.d_is_column_major:
             yield "epilogue.pack = rows copies rows, and D lies by columns as the kernel sees it; take pack = none"

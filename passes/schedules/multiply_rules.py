@@ -11,7 +11,7 @@ from lowtide.elements import LONGEST_PARTIAL_SUM, element_type
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.schedules.facts import multiplying_threads, registers_at_entry, threads_of, warps_along_k
 from lowtide.passes.support.atoms import mma_atom_name, tiled_mma
-from lowtide.passes.support.problem import Problem, b_is_nk, k_is_contiguous
+from lowtide.passes.support.problem import Problem, b_is_nk, k_is_contiguous, k_is_last
 from lowtide.targets import KNOWN, MMA_ATOMS, Target, accumulator_types, types_of_atom
 from lowtide.targets.atoms import FMA, WARPGROUP_THREADS, WGMMA_ROWS, families, wgmma_k, wgmma_widths
 
@@ -70,9 +70,11 @@ def atom(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
         return
     atom = target.mma(mma_atom_name(schedule, problem))
     if atom.k_is_contiguous and not k_is_contiguous(problem.layout):
+        turned = [name for name, is_last in zip("ab", k_is_last(problem.layout), strict=True) if not is_last]
+        way_out = ", ".join(f"{name}.pack = transposed" for name in turned)
         yield (
             f"layout {problem.layout}: {schedule.multiply.atom} takes {problem.a} and {problem.b} with K contiguous in "
-            "both; take layout = tn, with the other operands transposed"
+            f"both; take {way_out}, or layout = tn in the spec"
         )
         return
     names = ("grid.tile M", "grid.tile N", "k")

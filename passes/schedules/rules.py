@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type, kernel_types, types_of_d
 from lowtide.passes.schedules import copy_rules, epilogue_rules, grid_rules, mainloop_rules, multiply_rules
+from lowtide.passes.schedules.alignment import multiplied
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target, operand_types
 
@@ -129,4 +130,8 @@ def broken_field(schedule: Schedule, problem: Problem, target: Target) -> str | 
 
 
 def _first(rules: tuple[Rule, ...], schedule: Schedule, problem: Problem, target: Target) -> str | None:
-    return next((message for rule in rules for message in rule(schedule, problem, target)), None)
+    """Rules are of what the kernel multiplies, but for the one that says what may be transposed for it."""
+    for message in copy_rules.transposing(schedule, problem):
+        return message
+    own = multiplied(schedule, problem)
+    return next((message for rule in rules for message in rule(schedule, own, target)), None)

@@ -1,6 +1,7 @@
-"""The units by which a matrix is copied: what one thread moves, aligned in the target.
+"""The units by which a matrix is copied, and the tiles by which it is transposed.
 
-The launch counts them (`launch-copies`), and each thread finds its own (`nvvm`).
+A thread copies a unit, aligned in the target; a CTA transposes a tile. The launch counts them (`launch-copies`), and
+each thread finds its own (`nvvm`).
 """
 
 from mlir import ir
@@ -8,8 +9,28 @@ from mlir import ir
 from lowtide.passes.support.builder import Builder, Scalar
 
 UNIT_BYTES = 16
+TRANSPOSING_THREADS = 128  # of a CTA that transposes a tile
+TILE_BYTES = 128  # of a row of such a tile, in both matrices
+# In shared memory a row has one unit more, since a row of the source may begin within a unit, and rows that threads
+# read together are another unit apart: then they lie in different banks.
+STAGED_ROW_BYTES = TILE_BYTES + UNIT_BYTES
 
 
 def units_of_row(build: Builder, columns: Scalar, per_unit: int) -> ir.Value:
     """The most units of a row of the target that hold some of it: it may begin and end within a unit."""
     return build.udiv(build.add(columns, 2 * per_unit - 2), per_unit)
+
+
+def side_of_tile(element_bytes: int) -> int:
+    """Rows, and columns, of a tile that a CTA transposes."""
+    return TILE_BYTES // element_bytes
+
+
+def staged_offset(row: int, element_bytes: int) -> int:
+    """Where a row of such a tile begins in shared memory, in bytes."""
+    return row * STAGED_ROW_BYTES + row * element_bytes // UNIT_BYTES * UNIT_BYTES
+
+
+def staged_bytes(element_bytes: int) -> int:
+    """Shared memory of a CTA that transposes a tile."""
+    return staged_offset(side_of_tile(element_bytes), element_bytes)

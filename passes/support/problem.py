@@ -33,12 +33,25 @@ _SWAPPED = {
     GemmLayout.nn: GemmLayout.tt,
     GemmLayout.nt: GemmLayout.nt,
 }
+# The layout of the same product where A, or B, lies the other way.
+_TURNED = {
+    "a": {GemmLayout.tn: GemmLayout.nn, GemmLayout.tt: GemmLayout.nt},
+    "b": {GemmLayout.tn: GemmLayout.tt, GemmLayout.nn: GemmLayout.nt},
+}
+_TURNED = {name: there | {value: key for key, value in there.items()} for name, there in _TURNED.items()}
 _SWAPPED_KINDS = {OperandKind.per_row: OperandKind.per_column, OperandKind.per_column: OperandKind.per_row}
 
 
 def swapped_layout(layout: GemmLayout) -> GemmLayout:
     """The layout of Dᵀ = Bᵀ · Aᵀ, where A and B lie as they did."""
     return _SWAPPED[layout]
+
+
+def turned_layout(layout: GemmLayout, operands: str) -> GemmLayout:
+    """The layout of the same product where those of "ab" lie the other way."""
+    for name in operands:
+        layout = _TURNED[name][layout]
+    return layout
 
 
 def swapped_kind(kind: OperandKind) -> OperandKind:
@@ -57,17 +70,17 @@ def is_column_major(type_: ir.Type) -> bool:
 
 def a_is_mk(layout: GemmLayout) -> bool:
     """A lies as (M, K)."""
-    return _k_is_last(layout)[0]
+    return k_is_last(layout)[0]
 
 
 def b_is_nk(layout: GemmLayout) -> bool:
     """B lies as (N, K)."""
-    return _k_is_last(layout)[1]
+    return k_is_last(layout)[1]
 
 
 def k_is_contiguous(layout: GemmLayout) -> bool:
     """Whether A and B both lie with K contiguous."""
-    return all(_k_is_last(layout))
+    return all(k_is_last(layout))
 
 
 def dims_of_a(layout: GemmLayout) -> tuple[int, int]:
@@ -80,7 +93,8 @@ def dims_of_b(layout: GemmLayout) -> tuple[int, int]:
     return (-2, -1) if b_is_nk(layout) else (-1, -2)
 
 
-def _k_is_last(layout: GemmLayout) -> tuple[bool, bool]:
+def k_is_last(layout: GemmLayout) -> tuple[bool, bool]:
+    """Whether A lies as (M, K), and B as (N, K)."""
     if layout not in _K_IS_LAST:
         raise ScheduleError(f"no pass takes the layout {layout}; take one of {', '.join(map(str, _K_IS_LAST))}")
     return _K_IS_LAST[layout]
@@ -134,6 +148,7 @@ def static_extent(memref: ir.MemRefType, dim: int) -> int | None:
 # One instruction each, and no more registers than a sum needs.
 _PLAIN_MATH = frozenset({"math.absf", "math.roundeven"})
 _EXCHANGED = str.maketrans("mn", "nm")
+_EXCHANGED_OPERANDS = str.maketrans("ab", "ba")
 
 
 @dataclass(frozen=True)
@@ -169,6 +184,9 @@ class Problem:
     """Whether A, B and D have a dimension for the batch."""
     is_fast: bool = False
     """Whether sums may be less precise than the accumulators' type, as mma instructions leave them."""
+    transposed: str | None = ""
+    """Those of "ab" whose transpose, in a workspace, is multiplied: `layout` is that of what is multiplied. None where
+    the IR no longer says it."""
 
     @property
     def promotes(self) -> bool:
@@ -198,12 +216,23 @@ class Problem:
             empty=self.empty.translate(_EXCHANGED),
             d_is_column_major=not self.d_is_column_major,
             swapped=not self.swapped,
+            transposed=None if self.transposed is None else self.transposed.translate(_EXCHANGED_OPERANDS),
         )
+
+    def transpose(self, operands: str) -> "Problem":
+        """The same product, of which those of "ab" are transposed before they are multiplied."""
+        layout = turned_layout(self.layout, operands)
+        return replace(self, layout=layout, transposed=(self.transposed or "") + operands)
+
+    @property
+    def as_passed(self) -> "Problem":
+        """The product of A and B as they lie, before anything is transposed."""
+        return replace(self, layout=turned_layout(self.layout, self.transposed or ""), transposed="")
 
     @property
     def asked(self) -> "Problem":
         """The problem that was asked for."""
-        return self.swap() if self.swapped else self
+        return self.as_passed.swap() if self.swapped else self.as_passed
 
     @classmethod
     def of(cls, gemm: tile.GemmOp) -> "Problem":
@@ -232,6 +261,7 @@ class Problem:
             batch=next((batch for batch in batches if batch is not None), None),
             is_batched=d.rank == 3,
             is_fast=bool(gemm.fast),
+            transposed="".join(name for name, x in (("a", gemm.a), ("b", gemm.b)) if _is_transposed(x)),
         )
 
     @classmethod
@@ -250,7 +280,14 @@ class Problem:
             batch=static_extent(ir.MemRefType(d_type), 0) if is_batched else 1,
             is_batched=is_batched,
             is_fast=attribute.fast,
+            transposed=None,
         )
+
+
+def _is_transposed(matrix: ir.Value) -> bool:
+    """Whether a matrix is the transpose of one that was passed."""
+    owner = matrix.owner
+    return not isinstance(owner, ir.Block) and isinstance(owner.opview, tile.PackTransposedOp)
 
 
 def problem_in(module: ir.Module) -> Problem | None:
@@ -269,12 +306,13 @@ def problem_in(module: ir.Module) -> Problem | None:
     return found[0] if found else None
 
 
-def problem_attribute(gemm: tile.GemmOp) -> tile.ProblemAttr:
-    """`#tile.problem` of a tile.gemm."""
+def problem_attribute(gemm: tile.GemmOp, *, as_passed: bool = False) -> tile.ProblemAttr:
+    """`#tile.problem` of a tile.gemm: of what its kernel multiplies, or of the host function, whose A and B lie
+    `as_passed`."""
     a, b, d = (_element(value.type) for value in (gemm.a, gemm.b, gemm.d))
     operands = [_element(operand.type) for operand in gemm.epilogue_operands]
     return tile.ProblemAttr.get(
-        gemm_layout(gemm),
+        Problem.of(gemm).as_passed.layout if as_passed else gemm_layout(gemm),
         a,
         b,
         ir.TypeAttr(gemm.acc).value,

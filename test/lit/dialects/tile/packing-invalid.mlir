@@ -42,5 +42,37 @@ func.func @host(%d: memref<?x?xbf16, strided<[?, 1]>>) {
 
 // -----
 
-// expected-error @+1 {{pack = columns is not none or rows}}
+// expected-error @+1 {{pack = columns is not none, rows or transposed}}
 #schedule = #tile.schedule<mainloop = <a = <pack = columns>>>
+
+// -----
+
+func.func @host(%a: memref<?x64xbf16, strided<[?, 1]>>) {
+  // expected-error @below {{'tile.pack_transposed' op gives a matrix of the same elements with its last two extents exchanged, not 'memref<?x64xbf16, strided<[?, 1]>>'}}
+  %0 = tile.pack_transposed %a align(16) : memref<?x64xbf16, strided<[?, 1]>> to memref<?x64xbf16, strided<[?, 1]>>
+  return
+}
+
+// -----
+
+func.func @host(%a: memref<?x64xbf16, strided<[?, 1]>>) {
+  // expected-error @below {{'tile.pack_transposed' op aligns rows to a power of two of bytes, not to 24}}
+  %0 = tile.pack_transposed %a align(24) : memref<?x64xbf16, strided<[?, 1]>> to memref<64x?xbf16, strided<[?, 1]>>
+  return
+}
+
+// -----
+
+tile.kernel @transpose(%s: memref<?x?xbf16, strided<[?, 1]>>, %t: memref<?x?xf16, strided<[?, 1]>>) {
+  // expected-error @below {{'tile.transpose_matrix' op gives a matrix of the same elements}}
+  tile.transpose_matrix %s to %t : memref<?x?xbf16, strided<[?, 1]>> to memref<?x?xf16, strided<[?, 1]>>
+  tile.return
+}
+
+// -----
+
+tile.kernel @transpose(%s: memref<?x?xbf16, strided<[1, ?]>>, %t: memref<?x?xbf16, strided<[?, 1]>>) {
+  // expected-error @below {{'tile.transpose_matrix' op takes a matrix whose rows are contiguous}}
+  tile.transpose_matrix %s to %t : memref<?x?xbf16, strided<[1, ?]>> to memref<?x?xbf16, strided<[?, 1]>>
+  tile.return
+}

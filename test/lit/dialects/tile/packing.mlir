@@ -10,6 +10,10 @@
 #schedule = #tile.schedule<
   epilogue = <pack = rows, path = smem, cache = streaming>,
   mainloop = <a = <pack = rows, copy = tma>, b = <copy = tma, pack = none>>>
+// CHECK: #tile.schedule<
+// CHECK-NEXT:   mainloop = <
+// CHECK-NEXT:     a = <pack = transposed>>>
+#transposed = #tile.schedule<mainloop = <a = <pack = transposed>>>
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.level = "problem", tile.target = "sm_90a", test.schedule = #schedule} {
 // CHECK-LABEL: func.func @host
@@ -27,6 +31,18 @@ func.func @host(%a: !mat, %d: !mat) {
 func.func @batch(%a: memref<?x?x?xbf16, strided<[?, ?, 1]>>) {
   %0 = tile.pack %a align(16) : memref<?x?x?xbf16, strided<[?, ?, 1]>>
   return
+}
+// CHECK-LABEL: func.func @transposed
+// CHECK:         tile.pack_transposed %{{.+}} align(16) : memref<?x64xf8E4M3FN, strided<[?, 1]>> to memref<64x?xf8E4M3FN, strided<[?, 1]>>
+func.func @transposed(%a: memref<?x64xf8E4M3FN, strided<[?, 1]>>) attributes {test.schedule = #transposed} {
+  %0 = tile.pack_transposed %a align(16) : memref<?x64xf8E4M3FN, strided<[?, 1]>> to memref<64x?xf8E4M3FN, strided<[?, 1]>>
+  return
+}
+// CHECK-LABEL: tile.kernel @transpose
+// CHECK:         tile.transpose_matrix %{{.+}} to %{{.+}} : memref<?x?x?xbf16, strided<[?, ?, 1]>> to memref<?x?x?xbf16, strided<[?, ?, 1]>>
+tile.kernel @transpose(%s: memref<?x?x?xbf16, strided<[?, ?, 1]>>, %t: memref<?x?x?xbf16, strided<[?, ?, 1]>>) {
+  tile.transpose_matrix %s to %t : memref<?x?x?xbf16, strided<[?, ?, 1]>> to memref<?x?x?xbf16, strided<[?, ?, 1]>>
+  tile.return
 }
 // CHECK-LABEL: tile.kernel @copy
 // CHECK:         tile.copy_matrix %{{.+}} to %{{.+}} : memref<?x?xbf16, strided<[?, 1]>>

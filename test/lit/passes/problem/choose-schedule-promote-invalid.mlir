@@ -37,8 +37,8 @@ func.func @f(%a: !mat, %b: !mat, %d: !out) {
 !out = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @f(%a: !mat, %b: !mat, %d: !out) {
-  // expected-error @below {{takes e4m3 and e4m3 with K contiguous in both; take layout = tn, with the other operands transposed}}
-  tile.gemm nn %a, %b into %d acc(f32 fast) schedule(#tile.schedule<>) {
+  // expected-error @below {{takes e4m3 and e4m3 with K contiguous in both; take a.pack = transposed, or layout = tn in the spec}}
+  tile.gemm nn %a, %b into %d acc(f32 fast) schedule(#tile.schedule<mainloop = <a = <pack = none>>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y : bf16
@@ -72,6 +72,39 @@ module attributes {tile.target = "sm_90a"} {
 func.func @f(%a: !mat, %b: !mat, %d: !out) {
   // expected-error @below {{sm_90a multiplies these types by wgmma alone; take roles = cooperative(2)}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = single>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !out
+  return
+}
+}
+
+// -----
+
+// What is transposed for the kernel is A or B, of which K is not contiguous.
+!mat = memref<?x?xf8E4M3FN, strided<[?, 1]>>
+!out = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @f(%a: !mat, %b: !mat, %d: !out) {
+  // expected-error @below {{b.pack = transposed: K is contiguous in operand b of layout nn; take b.pack = rows or none}}
+  tile.gemm nn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <b = <pack = transposed>>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !out
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xf8E4M3FN, strided<[?, 1]>>
+!out = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @f(%a: !mat, %b: !mat, %d: !out) {
+  // expected-error @below {{epilogue.pack = transposed: D is written as it lies; take rows or none, or d_order in the spec}}
+  tile.gemm nn %a, %b into %d acc(f32) schedule(#tile.schedule<epilogue = <pack = transposed>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y : bf16

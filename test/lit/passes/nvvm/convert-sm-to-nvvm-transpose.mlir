@@ -1,0 +1,33 @@
+// A CTA transposes a tile through shared memory: units of 16 bytes come in, elements are gathered, units go out.
+// RUN: lowtide-opt %s -p assign-smem-offsets,convert-sm-to-nvvm,cse,canonicalize,cse | filecheck %s
+
+// CHECK:       tile.launch @transpose grid(%{{.+}}) threads(128) shared_memory(4736)
+// CHECK-LABEL: gpu.func @transpose(
+// CHECK:       %[[SMEM:.+]] = llvm.mlir.addressof @shared_memory
+// Whole tiles whose rows begin with a unit: all loads stand before the stores.
+// CHECK:       scf.if %{{.+}} {
+// CHECK:         %[[X:.+]] = llvm.load %{{.+}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
+// CHECK-NEXT:    %[[Y:.+]] = llvm.load %{{.+}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
+// CHECK:         llvm.store %[[X]], %{{.+}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<3>
+// CHECK:         llvm.store %[[Y]], %{{.+}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<3>
+// Others: nine units a row, or the elements of them that there are.
+// CHECK:       } else {
+// CHECK:         scf.for %{{.+}} = %c0_i32 to %c288_i32 step %c128_i32
+// CHECK:           llvm.store %{{.+}}, %{{.+}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<3>
+// CHECK:           scf.for %{{.+}} = %c0_i32 to %c4_i32 step %c1_i32
+// CHECK:             llvm.store %{{.+}}, %{{.+}} {alignment = 4 : i64} : f32, !llvm.ptr<3>
+// CHECK:       nvvm.barrier0
+// CHECK-COUNT-4: llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr<3> -> f32
+// CHECK:       %[[UNIT:.+]] = vector.from_elements
+// CHECK:       llvm.store %[[UNIT]], %{{.+}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<1>
+!mat = memref<?x?xf32, strided<[?, 1]>>
+module attributes {tile.level = "epilogue", tile.target = "sm_90a"} {
+func.func @host(%s: !mat, %t: !mat, %g: index) {
+  tile.launch @transpose grid(%g) threads(128) args(%s, %t) : !mat, !mat
+  return
+}
+tile.kernel @transpose(%s: !mat, %t: !mat) {
+  tile.transpose_matrix %s to %t : !mat to !mat
+  tile.return
+}
+}
