@@ -69,6 +69,15 @@ def of_torch(given: Operands) -> list[Contender]:
     ]
 
 
+def of_matmul(given: Operands) -> list[Contender]:
+    """`lt.matmul`, with Bᵀ made once."""
+    a, b, d = given.a, given.b.t(), given.d
+    return [
+        Contender("lt.matmul(out=)", lambda: lt.matmul(a, b, out=d)),
+        Contender("lt.matmul", lambda: lt.matmul(a, b)),
+    ]
+
+
 def of_kernel(name: str, kernel: CompiledKernel, given: Operands, others: Sequence[Operands]) -> list[Contender]:
     """The kernel as compiled, and as it is when loaded (`others`: same shapes at other addresses)."""
     loaded = lt.runtime.Kernel(kernel.manifest, kernel.ptx, kernel.cubin)
@@ -138,7 +147,7 @@ def table(contenders: Sequence[Contender]) -> str:
 def run_case(size: tuple[int, int, int], dtype: str, arguments: argparse.Namespace) -> None:
     m, n, k = size
     given, *others = (operands(size, dtype) for _ in range(ROTATING_SETS))
-    contenders = of_torch(given)
+    contenders = [*of_torch(given), *of_matmul(given)]
     spec = lt.GemmSpec(m=m, n=n, k=k, a=dtype, b=dtype, d=dtype)
     for schedule in arguments.schedule or [CHOSEN]:
         try:

@@ -47,6 +47,11 @@ def native_target() -> tuple[Target, driver.Device]:
         raise TargetError(f'target="{NATIVE}": {error}; {way_out}, for another GPU') from None
 
 
+def target_of(gpu: driver.Device) -> Target:
+    """The best target for a GPU, as `native_target` finds it. Raises TargetError where none runs on it."""
+    return _best(KNOWN, gpu)
+
+
 def choose(given: str | None, among: Sequence[Target] = KNOWN) -> Chosen:
     """The target of a command: the one given, else that of the GPU at hand, else WITHOUT_GPU.
 
@@ -66,11 +71,15 @@ def choose(given: str | None, among: Sequence[Target] = KNOWN) -> Chosen:
 
 def _fitting(among: Sequence[Target]) -> tuple[Target, driver.Device]:
     gpu = driver.current_device()
+    return _best(among, gpu), gpu
+
+
+def _best(among: Sequence[Target], gpu: driver.Device) -> Target:
     running = [target for target in among if choose_code(target.name, gpu.capability, has_cubin=False)]
     if not running:
         raise TargetError(f"no target runs on {gpu.name}, of compute capability {'.'.join(map(str, gpu.capability))}")
     fitting = [target for target in running if target.smem_bytes_per_cta <= gpu.shared_memory] or running
-    return max(fitting, key=lambda target: (target.compute_capability, target.architecture_specific)), gpu
+    return max(fitting, key=lambda target: (target.compute_capability, target.architecture_specific))
 
 
 def _first_clause(error: Exception) -> str:

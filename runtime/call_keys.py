@@ -13,12 +13,14 @@ import math
 import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from lowtide.runtime.checks import check_scalar
 
 _MEMREF = ("v{0}.shape", "v{0}.stride()", "v{0}.dtype", "v{0}.device", "v{0}.data_ptr()")
 _SCALAR_ENTRIES = 2
+_NOTHING: Mapping[str, Callable[..., Any]] = MappingProxyType({})
 
 
 class CallKeys:
@@ -31,9 +33,11 @@ class CallKeys:
         arguments: Sequence[Mapping[str, Any]],
         context: Callable[[], tuple[Any, Any]],
         placed: Sequence[tuple[int, int]] = (),
+        more: Mapping[str, Callable[..., Any]] = _NOTHING,
     ) -> None:
-        parts, stays, varies = ["context()[1]"], [0], []
-        size = 1
+        """`more`: functions of the values, by name, whose results are part of both."""
+        parts, stays, varies = ["context()[1]", *(f"{name}(*values)" for name in more)], [*range(1 + len(more))], []
+        size = len(parts)
         for index, argument in enumerate(arguments):
             if argument["kind"] == "scalar":
                 parts.append(f"*scalar({index}, v{index})")
@@ -51,7 +55,7 @@ class CallKeys:
 
         values = "".join(f"v{index}, " for index in range(len(arguments)))
         source = f"def of(values):\n  {values}= values\n  return ({', '.join(parts)})\n"
-        scope: dict[str, Any] = {"context": context, "scalar": scalar}
+        scope: dict[str, Any] = {"context": context, "scalar": scalar, **more}
         exec(compile(source, "<key of a call>", "exec"), scope)
         #: Raises LaunchError for a scalar that does not fit, and what objects that are no torch tensors raise.
         self.of: Callable[[Sequence[Any]], tuple[Any, ...]] = scope["of"]

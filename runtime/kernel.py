@@ -29,7 +29,7 @@ from lowtide.runtime.manifest import BATCH, problem_dims, validate
 from lowtide.runtime.module import LoadedModule, load_module
 from lowtide.runtime.operands import Operand, view
 from lowtide.runtime.plan import Launch, LaunchPlan, NoLaunch, PreparedLaunch, WorkspaceLaunch, make_plan
-from lowtide.runtime.streams import current_stream, handle_of, library_of
+from lowtide.runtime.streams import after_writers, current_stream, handle_of, stream_of
 from lowtide.runtime.tensor_map_encoder import TensorMapEncoder
 from lowtide.runtime.workspaces import Workspaces, offsets_of
 from lowtide.runtime.zeros import Zeros, with_zeros
@@ -255,17 +255,30 @@ class Kernel:
 
     def _resolve(self, values: list[Any], stream: Any, workspace: Any = None) -> tuple[Prepared | NoLaunch, int]:
         """The launch, and the stream that it goes to now: the long way, with a record of each operand, all checked."""
-        handle = self._stream_before_views(values, stream)
+        handle = stream_of(values[self._matrices[0]]) if stream is None else handle_of(stream)
         operands = {self._names[i]: view(values[i], self._names[i], handle) for i in self._memrefs}
+        scalars = {self._names[i]: values[i] for i in self._scalars}
+        given = None if workspace is None else view(workspace, "workspace", handle)
+        launch, plan = self.prepare(operands, scalars, given)
+        if isinstance(launch, NoLaunch):
+            return launch, handle or 0
+        if given is None and all(operand.library == "torch" for operand in operands.values()):
+            self._remember(values, launch, plan)
+        return launch, after_writers(launch.context, writers_of(operands), handle)
+
+    def prepare(
+        self, operands: Mapping[str, Operand], scalars: Mapping[str, Any], workspace: Operand | None = None
+    ) -> tuple[Prepared | NoLaunch, LaunchPlan | None]:
+        """The launch of records, all checked, and the plan into which other addresses of the same signature may go
+        (None: none may). Nothing is launched. Raises as a call does."""
         views, extents = self._settled(self._check_layouts(operands))
         check_output(self._arguments[self._output], operands[self._names[self._output]])
-        calls = list(values)
+        calls: list[Any] = [None] * len(self._names)
         for index in self._scalars:
-            calls[index] = check_scalar(self._arguments[index], values[index])
-
+            calls[index] = check_scalar(self._arguments[index], scalars[self._names[index]])
         driver.initialize()
         if 0 in self._output_shape(extents):
-            return NoLaunch(), handle or 0
+            return NoLaunch(), None
         device = self._device_of(operands)
         module = self.module_for(device)
         if not extents["k"]:
@@ -275,17 +288,7 @@ class Kernel:
         for index in self._memrefs:
             calls[index] = operands[self._names[index]].address
         plan = self._plan(operands, views, module)
-        given = None if workspace is None else view(workspace, "workspace", handle)
-        launch = plan.prepare(calls, given)
-        if given is None and all(operand.library == "torch" for operand in operands.values()):
-            self._remember(values, launch, plan if extents["k"] else None)
-        if handle is None:
-            handle = next((x.stream for x in operands.values() if x.stream is not None), 0)
-        for operand in operands.values():
-            if operand.stream is not None and _differ(operand.stream, handle):
-                with driver.active(module.context):
-                    driver.order_streams(operand.stream, handle)
-        return launch, handle
+        return plan.prepare(calls, workspace), plan if extents["k"] else None
 
     def _check_layouts(self, operands: Mapping[str, Operand]) -> dict[str, MatrixView]:
         return {self._names[i]: check_layout(self._arguments[i], operands[self._names[i]]) for i in self._memrefs}
@@ -354,25 +357,12 @@ class Kernel:
         if plan is not None:
             self._plans[self._keys.signature(key)] = plan
 
-    def _stream_before_views(self, values: list[Any], stream: Any) -> int | None:
-        if stream is not None:
-            return handle_of(stream)
-        first = values[self._matrices[0]]
-        library = library_of(first)
-        if library == "torch" and first.device.type == "cuda":
-            follow = current_stream(library, first.device.index)
-        elif library == "cupy":
-            follow = current_stream(library, first.device.id)
-        else:
-            return None
-        return follow() if follow else None
-
 
 def _allocated_alignment(output: Mapping[str, Any]) -> int:
     """What the rows of an output that the runtime allocates are padded to, in bytes."""
     return max(output.get("allocated_alignment", 1), output.get("row_stride_alignment", 1))
 
 
-def _differ(stream: int, other: int) -> bool:
-    """Whether two handles are different streams; 0 and 1 are both the legacy default stream."""
-    return (stream if stream > 1 else 0) != (other if other > 1 else 0)
+def writers_of(operands: Mapping[str, Operand]) -> list[int]:
+    """The streams in which operands may still be written."""
+    return [operand.stream for operand in operands.values() if operand.stream is not None]

@@ -200,6 +200,11 @@ class PreparedLaunch:
         self._ready: dict[int, tuple[Any, ...]] = {}
         self.follow: Any = plan.current_stream  # a function, None where the library has no current stream
 
+    @property
+    def context(self) -> int:
+        """Where its code is loaded."""
+        return self._plan.module.context
+
     def run(self, stream: int, context: Any) -> None:
         """Launch in order in `stream`; `context` is the current one. Raises LaunchError when the driver refuses."""
         ready = self._ready.get(stream)
@@ -236,6 +241,11 @@ class WorkspaceLaunch:
         #: by the stream's id: its argument blocks, and its buffers, which must live as long
         self._ready: dict[int, tuple[list[ArgumentBlock], list[Buffer]]] = {}
         self.follow: Any = plan.current_stream
+
+    @property
+    def context(self) -> int:
+        """Where its code is loaded."""
+        return self._plan.module.context
 
     def run(self, stream: int, context: Any) -> None:
         """Launch in order in `stream`; `context` is the current one. Raises LaunchError when the driver refuses, or

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lowtide.errors import LaunchError
+from lowtide.runtime import driver
 
 
 def library_of(value: Any) -> str:
@@ -42,6 +43,34 @@ def handle_of(stream: Any) -> int:
         f"stream: {type(stream).__name__} is not a CUDA stream; pass None, a handle (int), or an object with"
         f" .cuda_stream (torch), .ptr (CuPy) or __cuda_stream__"
     )
+
+
+def stream_of(array: Any) -> int | None:
+    """The current stream of the array's library on its GPU; None for arrays of other libraries."""
+    library = library_of(array)
+    if library == "torch" and array.device.type == "cuda":
+        follow = current_stream(library, array.device.index)
+    elif library == "cupy":
+        follow = current_stream(library, array.device.id)
+    else:
+        return None
+    return follow() if follow else None
+
+
+def after_writers(context: int, writers: Sequence[int], stream: int | None) -> int:
+    """The stream to launch in: the one given, else the first in which an operand may still be written. It waits for
+    all of these. Raises DeviceError."""
+    handle = next(iter(writers), 0) if stream is None else stream
+    for writer in writers:
+        if _differ(writer, handle):
+            with driver.active(context):
+                driver.order_streams(writer, handle)
+    return handle
+
+
+def _differ(stream: int, other: int) -> bool:
+    """Whether two handles are different streams; 0 and 1 are both the legacy default stream."""
+    return (stream if stream > 1 else 0) != (other if other > 1 else 0)
 
 
 def current_stream(library: str, device: int) -> Callable[[], int] | None:

@@ -149,10 +149,7 @@ def trace(function: Callable[..., Any] | None, acc: str, d: str) -> EpilogueGrap
         result = _clamped(tracer, _as_output(tracer, Traced(tracer, start), d), d)
         return EpilogueGraph(acc, d, (), result, tuple(in_order(result)))
     if not callable(function):
-        raise SpecError(
-            f"epilogue is {type(function).__name__} {function!r}; it must be a function of the accumulator, "
-            "or None for none"
-        )
+        raise SpecError(_no_function(function))
     parameters = _parameters(function)
     operands = tuple(_operand(function, parameter, d, tracer.dtype) for parameter in parameters[1:])
     positional: list[Any] = [Traced(tracer, start)]
@@ -175,6 +172,29 @@ def trace(function: Callable[..., Any] | None, acc: str, d: str) -> EpilogueGrap
         ) from error
     result = _clamped(tracer, _result(tracer, returned, function, d), d)
     return EpilogueGraph(acc, d, operands, result, tuple(in_order(result)))
+
+
+def operand_kinds(function: Callable[..., Any] | None) -> dict[str, OperandKind]:
+    """The kinds of an epilogue's operands by name, as its annotations say them. Raises `SpecError` as `trace` does."""
+    if function is None:
+        return {}
+    if not callable(function):
+        raise SpecError(_no_function(function))
+    kinds: dict[str, OperandKind] = {}
+    for parameter in _parameters(function)[1:]:
+        found = _operand_type(function, parameter)
+        if found is None:
+            raise SpecError(_no_kind(function, parameter.name))
+        kinds[parameter.name] = found.kind
+    return kinds
+
+
+def _no_function(given: object) -> str:
+    return f"epilogue is {type(given).__name__} {given!r}; it must be a function of the accumulator, or None for none"
+
+
+def _no_kind(function: Callable[..., Any], name: str) -> str:
+    return f"{_defined_at(function)}: the epilogue operand {name!r} has no kind; annotate it with {_KINDS}"
 
 
 def _clamped(tracer: Tracer, result: Node, d: str) -> Node:
@@ -223,7 +243,7 @@ def _operand(function: Callable[..., Any], parameter: inspect.Parameter, d: str,
         raise SpecError(f"{where}: {error}")
     type = _operand_type(function, parameter)
     if type is None:
-        raise SpecError(f"{where}: the epilogue operand {name!r} has no kind; annotate it with {_KINDS}")
+        raise SpecError(_no_kind(function, name))
     if type.kind is OperandKind.SCALAR:
         if type.dtype not in (None, computes_in):
             raise SpecError(

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         where,
     )
     from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar
+    from lowtide.compiler.matmul.matmul import matmul
     from lowtide.compiler.presets import PRESETS as presets
     from lowtide.compiler.spec import UNBATCHED, GemmSpec
     from lowtide.dialects.tile.schedule import Schedule
@@ -101,6 +102,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     "precompile": ("lowtide.compiler.cache.precompile", "precompile"),
     "draw": ("lowtide.compiler.draw.draw", "draw"),
     **{name: ("lowtide.compiler.spec", name) for name in ("GemmSpec", "UNBATCHED")},
+    "matmul": ("lowtide.compiler.matmul.matmul", "matmul"),
     "Schedule": ("lowtide.dialects.tile.schedule", "Schedule"),
     "presets": ("lowtide.compiler.presets", "PRESETS"),
     **{name: ("lowtide.compiler.epilogue.operands", name) for name in ("Full", "PerColumn", "PerRow", "Scalar")},
@@ -144,6 +146,7 @@ __all__ = [
     "exp",
     "gelu",
     "log",
+    "matmul",
     "maximum",
     "minimum",
     "precompile",

@@ -62,6 +62,7 @@ class Tensor:
         self.dtype = f"torch.{array.dtype.name}"
         self.device = (SimpleDevice if index == 0 else OtherDevice)(device, index)
         self.reads = 0
+        self.requires_grad = False
 
     def stride(self) -> tuple[int, ...]:
         return tuple(x // self.array.itemsize for x in self.array.strides)
@@ -99,6 +100,7 @@ class FakeTorch:
     def __init__(self) -> None:
         self.stream = 11
         self.allocated: list[tuple[tuple[int, ...], int]] = []
+        self.records_gradients = False
         self._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: self.stream)
         self.cuda = SimpleNamespace(ExternalStream=lambda handle, device: handle, stream=self.in_stream)
 
@@ -107,6 +109,9 @@ class FakeTorch:
         self.stream, before = handle, self.stream
         yield
         self.stream = before
+
+    def is_grad_enabled(self) -> bool:
+        return self.records_gradients
 
     def empty(self, shape: tuple[int, ...], dtype: Any, device: Any) -> Tensor:
         self.allocated.append((shape, self.stream))

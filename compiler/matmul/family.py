@@ -1,0 +1,127 @@
+"""Calls of `lt.matmul` with one epilogue, numerics and names of operands: what they take, and those met before."""
+
+import functools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lowtide.compiler.epilogue.operands import OperandKind, operand_kinds
+from lowtide.compiler.matmul.arrangement import arrange
+from lowtide.compiler.matmul.shape_class import ShapeClass, class_of
+from lowtide.compiler.native import target_of
+from lowtide.errors import LaunchError
+from lowtide.runtime import driver
+from lowtide.runtime.allocation import torch_allocator
+from lowtide.runtime.call_keys import CallKeys, Recent
+from lowtide.runtime.kernel import Prepared
+from lowtide.runtime.operands import Operand, view
+from lowtide.runtime.plan import LaunchPlan, NoLaunch
+
+Epilogue = Callable[..., Any]
+Key = tuple[Any, ...]
+_MOST_LAUNCHES = 4096
+_ALIGNED = 16  # bytes: bases that are not are another class
+_FIRST = 3  # A, B and D, before the operands of the epilogue
+
+
+class Family:
+    """A value of a call is A, B, D or an operand, in this order."""
+
+    def __init__(self, epilogue: Epilogue | None, numerics: str, names: Sequence[str]) -> None:
+        """Raises LaunchError for operands that are not those of the epilogue, SpecError for what is no epilogue."""
+        self.epilogue = epilogue
+        self.numerics = numerics
+        self.kinds = operand_kinds(epilogue)
+        if self.kinds.keys() != {*names}:
+            raise _names_error([*self.kinds], names)
+        self.names = tuple(names)
+        self.launches = Recent(_MOST_LAUNCHES)  # by key: all of a call but the stream
+        self.makers = Recent(_MOST_LAUNCHES)  # by shapes, types and device of A and B: what allocates D
+        self._plans = Recent(_MOST_LAUNCHES)  # by signature: what other addresses go into
+        self._keys: CallKeys | None = None
+        #: The key of a call's values; raises TypeError before the first torch tensors.
+        self.of: Callable[[Sequence[Any]], Key] = _no_key
+
+    def known(self, key: Key) -> Prepared | None:
+        """The launch of torch tensors of a known signature; None for another. Raises LaunchError."""
+        assert self._keys is not None
+        plan: LaunchPlan | None = self._plans[self._keys.signature(key)]
+        if plan is None:
+            return None
+        launch = self.launches[key] = plan.prepare(self._keys.calls(key))
+        return launch
+
+    def remember(self, values: Sequence[Any], launch: Prepared | NoLaunch, plan: LaunchPlan | None) -> None:
+        """Keep what the next call of torch tensors like these needs; `plan` where other addresses may go into it."""
+        torch = sys.modules["torch"]
+        if self._keys is None:
+            arguments = [{"kind": "matrix"}] * _FIRST
+            arguments += [{"kind": self.kinds[name].value, "name": name, "dtype": "f32"} for name in self.names]
+            placed = [(number, _ALIGNED) for number in range(_FIRST)]
+            guard = {"recorded": functools.partial(_recorded, torch.is_grad_enabled)}
+            self._keys = CallKeys(arguments, driver.api().cuCtxGetCurrent, placed, guard)
+            self.of = self._keys.of
+        key = self._keys.of(values)
+        self.launches[key] = launch
+        if plan is not None:
+            self._plans[self._keys.signature(key)] = plan
+
+    def remember_maker(self, a: Any, b: Any, d: Operand) -> None:
+        """Keep how such a D is allocated in torch, for the current stream."""
+        self.makers[a.shape, b.shape, a.dtype, b.dtype, a.device] = torch_allocator(a, d.shape, d.dtype, 1)
+
+    def check_autograd(self, values: Sequence[Any]) -> None:
+        """Raises LaunchError where torch would record a product of these."""
+        torch = sys.modules.get("torch")
+        if torch is not None and _recorded(torch.is_grad_enabled, *values):
+            raise LaunchError(
+                "an operand requires a gradient, and lt.matmul is not recorded by autograd: call it under"
+                " torch.no_grad(), or pass x.detach()"
+            )
+
+    def records(self, values: Sequence[Any], stream: int | None) -> dict[str, Operand]:
+        """The arrays as records; D's is left out where it is None. Raises LaunchError."""
+        named = dict(zip(("a", "b", "d", *self.names), values, strict=True))
+        return {
+            name: _record(value, "out" if name == "d" else name, stream)
+            for name, value in named.items()
+            if value is not None and self.kinds.get(name) is not OperandKind.SCALAR
+        }
+
+    def scalars(self, values: Sequence[Any]) -> dict[str, Any]:
+        given = dict(zip(self.names, values[_FIRST:], strict=True))
+        return {name: value for name, value in given.items() if self.kinds[name] is OperandKind.SCALAR}
+
+    def classified(self, records: Mapping[str, Operand]) -> tuple[ShapeClass, dict[str, Operand]]:
+        """The class of a call, and its arrays as a kernel takes them. Raises LaunchError, DeviceError, TargetError."""
+        more = {name: (self.kinds[name].value, records[name]) for name in self.names if name in records}
+        product, lying = arrange(records["a"], records["b"], records["d"], more)
+        a = records["a"]
+        device = driver.pointer_device(a.address) if a.device is None else a.device
+        target = target_of(driver.device(0 if device is None else device))  # where it is None, the launch is refused
+        return class_of(product, self.numerics, target.name), lying
+
+
+def _record(value: Any, name: str, stream: int | None) -> Operand:
+    record = view(value, name, stream)
+    if record.library == "torch" and hasattr(value, "is_neg") and value.is_neg():
+        raise LaunchError(f"operand {name}: a view that negates its memory; pass x.resolve_neg()")
+    return record
+
+
+def _recorded(enabled: Callable[[], bool], *values: Any) -> bool:
+    """Whether autograd would record a call."""
+    return enabled() and any([getattr(value, "requires_grad", False) for value in values])
+
+
+def _no_key(values: Sequence[Any]) -> Key:
+    raise TypeError("no torch tensors were met yet")
+
+
+def _names_error(known: Sequence[str], given: Sequence[str]) -> LaunchError:
+    takes = f"the epilogue takes {', '.join(known)}" if known else "without an epilogue that takes it there is none"
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        return LaunchError(f"unknown operand {unknown[0]}: {takes}")
+    missing = next(name for name in known if name not in given)
+    return LaunchError(f"operand {missing} is missing: {takes}: pass {missing}=")

@@ -1,0 +1,139 @@
+"""Which products one kernel serves: a pure function of the operands, so that what ran before changes no result.
+
+Extents are run-time arguments of every kernel. The class says for which extents its schedule is chosen: those of the
+product, rounded up to few sizes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from lowtide.compiler.matmul.arrangement import Product
+from lowtide.compiler.spec import UNBATCHED, GemmSpec
+from lowtide.elements import element_type
+from lowtide.errors import LaunchError, SpecError
+from lowtide.targets import accumulator_types
+
+NUMERICS = ("any", "repeatable", "batch_invariant")
+_LEAST = 16  # an extent that schedules are chosen for
+_MOST_ROWS, _MOST = 16384, 65536  # of M, and of N and K: beyond, the choice is the same
+_ROW_STEPS, _STEPS = 2, 8  # sizes between a power of two and the next, of M from 256 on, and of N and K
+_FEW_ROWS = 256
+_MOST_BATCH = 1024
+_INVARIANT_ROWS = 4096  # M of the class where it may not depend on M
+
+
+@dataclass(frozen=True)
+class ShapeClass:
+    """`m`, `n`, `k` and `batch` are those that the schedule is chosen for; `batch` is None for one product."""
+
+    a: str
+    b: str
+    d: str
+    layout: str
+    d_order: str
+    batch: int | None
+    m: int
+    n: int
+    k: int
+    inputs_aligned: bool
+    d_aligned: bool
+    numerics: str
+    target: str
+
+    def spec(self, epilogue: Callable[..., Any] | None) -> GemmSpec:
+        """The problem, all of whose extents are run-time arguments. Raises SpecError, LaunchError."""
+        return self._spec(epilogue, None, None, None, None)
+
+    def example(self, epilogue: Callable[..., Any] | None) -> GemmSpec:
+        """The problem that the schedule is chosen for."""
+        return self._spec(epilogue, self.m, self.n, self.k, self.batch)
+
+    def _spec(
+        self, epilogue: Callable[..., Any] | None, m: int | None, n: int | None, k: int | None, batch: int | None
+    ) -> GemmSpec:
+        sums = sums_of(self.a, self.b)
+        return GemmSpec(
+            m=m,
+            n=n,
+            k=k,
+            batch=UNBATCHED if self.batch is None else batch,
+            a=self.a,
+            b=self.b,
+            d=self.d,
+            acc=sums,
+            layout=self.layout,
+            d_order=self.d_order,
+            epilogue=epilogue,
+        )
+
+    @property
+    def given(self) -> str:
+        """The fields of the schedule that the class fixes, as text: what may not be aligned is packed, and what must
+        not depend on M is not chosen by it. Else ""."""
+        fields = [] if self.inputs_aligned else ["a.pack = rows", "b.pack = rows"]
+        fields += [] if self.d_aligned else ["epilogue.pack = rows"]
+        fields += ["k_division = none"] if self.numerics == "batch_invariant" else []
+        return ", ".join(fields)
+
+    def __str__(self) -> str:
+        batch = "" if self.batch is None else f"{self.batch} of "
+        order = "" if self.d_order == "row" else " by columns"
+        lie = {(True, True): "aligned", (True, False): "D unaligned", (False, True): "A or B unaligned"}
+        return (
+            f"{self.a} x {self.b} {self.layout} to {self.d}{order}, up to {batch}{self.m}x{self.n}x{self.k},"
+            f" {lie.get((self.inputs_aligned, self.d_aligned), 'unaligned')}, {self.numerics}, {self.target}"
+        )
+
+
+def class_of(product: Product, numerics: str, target: str) -> ShapeClass:
+    """Raises SpecError for numerics that are none, LaunchError for types that are not multiplied by each other."""
+    sums_of(product.a, product.b)
+    if numerics not in NUMERICS:
+        raise SpecError(f"numerics={numerics!r}; it is one of {', '.join(NUMERICS)}")
+    invariant = numerics == "batch_invariant"
+    return ShapeClass(
+        a=product.a,
+        b=product.b,
+        d=product.d,
+        layout=product.layout,
+        d_order=product.d_order,
+        batch=None if product.batch is None else rounded_up(product.batch, 1, 1, _MOST_BATCH),
+        m=_INVARIANT_ROWS if invariant else _rows(product.m),
+        n=rounded_up(product.n, _STEPS, _LEAST, _MOST),
+        k=rounded_up(product.k, _STEPS, _LEAST, _MOST),
+        inputs_aligned=product.inputs_aligned,
+        d_aligned=product.d_aligned,
+        numerics=numerics,
+        target=target,
+    )
+
+
+def rounded_up(extent: int, steps: int, least: int, most: int) -> int:
+    """The next of the sizes, `steps` of which lie between a power of two and the next, multiples of `least`."""
+    if extent <= least or extent >= most:
+        return least if extent <= least else most
+    power = 1 << ((extent - 1).bit_length() - 1)  # below the extent
+    unit = max(power // steps, least)
+    return -(-extent // unit) * unit
+
+
+def _rows(extent: int) -> int:
+    return rounded_up(extent, 1 if extent <= _FEW_ROWS else _ROW_STEPS, _LEAST, _MOST_ROWS)
+
+
+def sums_of(a: str, b: str) -> str:
+    """The type of the sums. Raises LaunchError for types that are not multiplied by each other."""
+    found = accumulator_types(a, b)
+    if not found:
+        raise LaunchError(f"operands a and b: {a} and {b} are not multiplied by each other; convert one of them")
+    return found[0]
+
+
+def result_type(a: str, b: str) -> str:
+    """D's element type where no `out` says it: that of A where the sums are rounded to it, bf16 of 8-bit floats, s32 of
+    integers. Raises LaunchError."""
+    sums = sums_of(a, b)
+    if not element_type(a).is_float:
+        return sums
+    return "bf16" if element_type(a).bits == 8 else element_type(a).stored_as

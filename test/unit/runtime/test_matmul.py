@@ -1,0 +1,248 @@
+"""`lt.matmul` on a driver of host memory: classes, kernels made once, calls met before, what is refused."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_arrays import DLPackArray, FakeTorch, Tensor, aligned
+from fake_driver import FakeDriver
+from sample_kernel import argument, kernel_from, sample_manifest
+
+import lowtide as lt
+from lowtide.compiler.matmul import family, matmul
+from lowtide.compiler.matmul.kernels import Kernels
+from lowtide.compiler.matmul.matmul import Matmul
+from lowtide.compiler.matmul.shape_class import ShapeClass
+from lowtide.errors import LaunchError, SpecError
+from lowtide.runtime import Kernel
+
+TYPES = ("ptr", "i64", "ptr", "i64", "ptr", "i64", "i32", "i32", "i32")
+M, N, K = 40, 24, 32
+Install = Callable[[FakeDriver], FakeDriver]
+
+
+@pytest.fixture
+def fake(install_driver: Install, torch: FakeTorch) -> FakeDriver:
+    return install_driver(FakeDriver(types=TYPES))
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[ShapeClass]:
+    """The classes for which a kernel was made; compiling takes a moment."""
+    classes: list[ShapeClass] = []
+
+    def make(self: Kernels, of: ShapeClass, epilogue: Any) -> Kernel:
+        time.sleep(0.02)
+        classes.append(of)
+        extra = [] if epilogue is None else [argument("bias", "per_column", "f16", alignment=2)]
+        extra += [argument("alpha", "scalar", "f32")] if epilogue is scaled else []
+        return kernel_from(sample_manifest(*extra, dtype="f16"))
+
+    monkeypatch.setattr(Kernels, "_made", make)
+    monkeypatch.setattr(Kernels, "_from_disk", lambda *_: None)
+    return classes
+
+
+def biased(acc: Any, bias: lt.PerColumn) -> Any:
+    return acc + bias
+
+
+def scaled(acc: Any, bias: lt.PerColumn, alpha: lt.Scalar) -> Any:
+    return alpha * acc + bias
+
+
+def arrays(m: int = M, n: int = N, k: int = K) -> tuple[Tensor, Tensor, Tensor]:
+    """A (M, K), B (K, N) as the transpose of an array of (N, K), and D (M, N)."""
+    return Tensor(aligned(m, k)), Tensor(aligned(n, k).T), Tensor(aligned(m, n))
+
+
+def test_operands_go_to_the_kernel_as_they_lie(fake: FakeDriver, made: list[ShapeClass]) -> None:
+    a, b, d = arrays()
+    assert Matmul()(a, b, out=d) is d
+    (launch,) = fake.launches
+    assert launch.values == [a.data_ptr(), K, b.data_ptr(), K, d.data_ptr(), N, M, N, K]
+    assert launch.stream == 11
+    assert [str(of) for of in made] == ["f16 x f16 tn to f16, up to 64x32x32, aligned, repeatable, sm_80"]
+
+
+def test_a_known_call_makes_no_records(
+    fake: FakeDriver, made: list[ShapeClass], monkeypatch: pytest.MonkeyPatch, torch: FakeTorch
+) -> None:
+    multiply, (a, b, d) = Matmul(), arrays()
+    multiply(a, b, out=d)
+    multiply(a, b)
+
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("made again")
+
+    monkeypatch.setattr(family, "view", never)
+    monkeypatch.setattr(matmul, "view", never)
+    torch.stream = 12
+    assert multiply(a, b, out=d) is d
+    assert fake.launches[2].values == fake.launches[0].values and fake.launches[2].stream == 12
+    assert multiply(a, b, out=d, stream=13) is d
+    assert fake.launches[3].stream == 13
+    others = arrays()
+    multiply(others[0], others[1], out=others[2])
+    assert fake.launches[4].values[:6:2] == [x.data_ptr() for x in others]
+    fresh = multiply(a, b)
+    assert fresh.shape == (M, N) and fake.launches[5].values[4] == fresh.data_ptr()
+    assert len(made) == 1
+
+
+def test_what_may_change_between_calls_is_seen(fake: FakeDriver, made: list[ShapeClass], torch: FakeTorch) -> None:
+    multiply, (a, b, d) = Matmul(), arrays()
+    multiply(a, b, out=d)
+    a.shape, d.shape = (M - 8, K), (M - 8, N)
+    multiply(a, b, out=d)
+    assert fake.launches[1].values[6] == M - 8
+    a.requires_grad, torch.records_gradients = True, True
+    with pytest.raises(LaunchError, match=r"not recorded by autograd: call it under torch.no_grad\(\)"):
+        multiply(a, b, out=d)
+    torch.records_gradients = False
+    multiply(a, b, out=d)
+    assert len(fake.launches) == 3
+
+
+def test_an_unaligned_base_is_another_class(fake: FakeDriver, made: list[ShapeClass]) -> None:
+    multiply, (a, b, d) = Matmul(), arrays()
+    multiply(a, b, out=d)
+    with pytest.raises(LaunchError, match="base address"):  # the sample kernel packs nothing
+        multiply(Tensor(aligned(M, K, offset=2)), b, out=d)
+    assert [of.inputs_aligned for of in made] == [True, False]
+    assert made[1].given == "a.pack = rows, b.pack = rows"
+
+
+def test_products_of_one_class_share_a_kernel(fake: FakeDriver, made: list[ShapeClass]) -> None:
+    multiply = Matmul()
+    for m in (33, 40, 64):
+        multiply(*arrays(m=m)[:2])
+    assert len(made) == 1
+    multiply(*arrays(m=72)[:2])
+    assert [of.m for of in made] == [64, 128]
+
+
+def test_threads_that_need_one_kernel_make_it_once(fake: FakeDriver, made: list[ShapeClass]) -> None:
+    multiply, start = Matmul(), threading.Barrier(8)
+    wrong: list[Any] = []
+
+    def call() -> None:
+        a, b, d = arrays()
+        start.wait()
+        if multiply(a, b, out=d) is not d:
+            wrong.append(d)
+
+    threads = [threading.Thread(target=call) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1 and len(fake.launches) == 8 and wrong == []
+
+
+def test_epilogues_take_their_operands_by_name(fake: FakeDriver, made: list[ShapeClass]) -> None:
+    multiply, (a, b, d) = Matmul(), arrays()
+    fake.types = (*TYPES, "ptr", "f32")
+    bias = Tensor(aligned(1, N)[0])
+    multiply(a, b, epilogue=scaled, out=d, alpha=2, bias=bias)
+    multiply(a, b, epilogue=scaled, out=d, bias=bias, alpha=3.0)
+    multiply(a, b, epilogue=scaled, out=d, bias=bias, alpha=4.0)
+    assert [launch.values[9:] for launch in fake.launches] == [[bias.data_ptr(), x] for x in (2.0, 3.0, 4.0)]
+    for given, message in (
+        ({}, "operand bias is missing: the epilogue takes bias: pass bias="),
+        ({"bias": bias, "gain": 1.0}, "unknown operand gain: the epilogue takes bias"),
+    ):
+        with pytest.raises(LaunchError, match=message):
+            multiply(a, b, epilogue=biased, out=d, **given)
+    with pytest.raises(LaunchError, match="unknown operand bias: without an epilogue that takes it there is none"):
+        multiply(a, b, bias=bias)
+
+
+def test_arrays_of_any_library_go_by_dlpack(fake: FakeDriver, made: list[ShapeClass]) -> None:
+    a, b, d = (DLPackArray(x.array) for x in arrays())
+    multiply = Matmul()
+    assert multiply(a, b, out=d, stream=5) is d
+    assert fake.launches[0].stream == 5 and fake.launches[0].values[:2] == [a.array.ctypes.data, K]
+    with pytest.raises(LaunchError, match=r"cannot allocate the output as DLPackArray.*pass out="):
+        multiply(a, b)
+
+
+def test_the_kernel_of_a_call_can_be_asked_for(fake: FakeDriver, made: list[ShapeClass]) -> None:
+    multiply, (a, b, d) = Matmul(), arrays()
+    before = multiply.explain(a, b)
+    assert before.where == "nowhere" and made == [] and fake.launches == []
+    assert "the first call compiles it" in str(before)
+    multiply(a, b, out=d)
+    after = multiply.explain(a, b)
+    assert after.where == "memory" and after.shape_class == made[0]
+    assert "schedule is chosen for M = 64, N = 32, K = 32" in str(after) and "128" in str(after.schedule)
+
+
+def dtype_of(name: str) -> Callable[[Tensor], None]:
+    return lambda tensor: setattr(tensor, "dtype", f"torch.{name}")
+
+
+def on_the_cpu(tensor: Tensor) -> None:
+    tensor.device = Tensor(tensor.array, "cpu", None).device
+
+
+def sparse(tensor: Tensor) -> None:
+    def stride() -> tuple[int, ...]:
+        raise RuntimeError("sparse tensors do not have strides")
+
+    tensor.stride = stride  # type: ignore[method-assign]
+
+
+def negated(tensor: Tensor) -> None:
+    tensor.is_neg = lambda: True  # type: ignore[attr-defined]
+
+
+def a_vector(tensor: Tensor) -> None:
+    tensor.array = tensor.array[0]
+    tensor.shape = tensor.array.shape
+
+
+def scattered(tensor: Tensor) -> None:
+    tensor.array = np.zeros((2 * M, 2 * K), np.float16)[::2, ::2]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (on_the_cpu, "operand a: this torch.Tensor is on the CPU; operands must be on the GPU"),
+        (dtype_of("complex64"), "dtype torch.complex64 is unknown"),
+        (sparse, r"not a strided tensor .*call .to_dense\(\) first"),
+        (negated, r"negates its memory; pass x.resolve_neg\(\)"),
+        (a_vector, r"rank 1, must have rank 2 or more: a vector is a matrix of one row, x\[None, :\]"),
+        (scattered, "its rows or of its columns must be contiguous: pass a contiguous copy"),
+        (dtype_of("int8"), "s8 and f16 are not multiplied by each other; convert one of them"),
+    ],
+)
+def test_bad_operands_are_refused_before_anything_is_made(
+    fake: FakeDriver, made: list[ShapeClass], change: Callable[[Tensor], None], message: str
+) -> None:
+    a, b, d = arrays()
+    change(a)
+    with pytest.raises(LaunchError, match=message):
+        Matmul()(a, b, out=d)
+    assert made == [] and fake.launches == []
+
+
+def test_bad_arguments_are_refused(fake: FakeDriver, made: list[ShapeClass]) -> None:
+    multiply, (a, b, d) = Matmul(), arrays()
+    for operands, out, message in (
+        ((a, Tensor(aligned(N, K))), d, r"has 24 rows, but a of shape \(40, 32\) has 32 columns.*pass b.mT"),
+        ((a, b), Tensor(aligned(N, M)), r"out: shape is \(24, 40\), the product of .* is \(40, 24\)"),
+    ):
+        with pytest.raises(LaunchError, match=message):
+            multiply(*operands, out=out)
+    with pytest.raises(SpecError, match="numerics='exact'; it is one of any, repeatable, batch_invariant"):
+        multiply(a, b, out=d, numerics="exact")
+    with pytest.raises(SpecError, match="it must be a function of the accumulator"):
+        multiply(a, b, out=d, epilogue=3)
+    assert made == [] and fake.launches == []

@@ -1,0 +1,151 @@
+"""Which GEMM `lt.matmul` makes of arrays, of which class it is, and a class's kernel on other extents than its own."""
+
+import ctypes
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.lib.stride_tricks import as_strided
+
+from lowtide.compiler.matmul.arrangement import Product, arrange
+from lowtide.compiler.matmul.compilation import compile_class
+from lowtide.compiler.matmul.shape_class import ShapeClass, class_of, result_type, rounded_up
+from lowtide.errors import LaunchError
+from lowtide.runtime.operands import Operand
+
+RNG = np.random.default_rng(5)
+
+
+def array(*shape: int, padding: int = 0) -> np.ndarray[Any, Any]:
+    """Small integers in f32, from a base of 16-byte alignment; rows padded by so many elements."""
+    whole = np.zeros(prod((*shape[:-1], shape[-1] + padding)) + 8, np.float32)
+    start = -whole.ctypes.data % 16 // 4
+    flat = whole[start : start + prod((*shape[:-1], shape[-1] + padding))]
+    flat[:] = RNG.integers(-4, 5, flat.shape)
+    return flat.reshape((*shape[:-1], shape[-1] + padding))[..., : shape[-1]]
+
+
+def record(x: np.ndarray[Any, Any]) -> Operand:
+    return Operand(x.ctypes.data, x.shape, tuple(s // x.itemsize for s in x.strides), "f32", 0, owner=x)
+
+
+def memory(x: Operand) -> np.ndarray[Any, Any]:
+    """The array that a record describes."""
+    first = np.ctypeslib.as_array((ctypes.c_float * 1).from_address(x.address))
+    return as_strided(first, x.shape, tuple(4 * stride for stride in x.strides))
+
+
+def product_of(lying: dict[str, Operand], of: Product) -> np.ndarray[Any, Any]:
+    """What a kernel of the layout computes, as D lies."""
+    a, b = memory(lying["a"]), memory(lying["b"])
+    a = a if of.layout[0] == "t" else a.swapaxes(-1, -2)
+    b = b if of.layout[1] == "t" else b.swapaxes(-1, -2)
+    d = a @ b
+    return d if of.d_order == "row" else d.T
+
+
+def transposed(*shape: int) -> np.ndarray[Any, Any]:
+    return array(*shape[:-2], shape[-1], shape[-2]).swapaxes(-1, -2)
+
+
+def heads(batch: int, count: int, rows: int, columns: int) -> np.ndarray[Any, Any]:
+    """(batch, count, rows, columns), where the rows of all heads lie side by side."""
+    return array(batch, rows, count, columns).transpose(0, 2, 1, 3)
+
+
+A, B, D = array(24, 32), array(32, 40), array(24, 40)
+CASES = {
+    "tt": ((A, B, D), "tt", "row", None),
+    "tn": ((A, transposed(32, 40), D), "tn", "row", None),
+    "nt": ((transposed(24, 32), B, D), "nt", "row", None),
+    "nn": ((transposed(24, 32), transposed(32, 40), D), "nn", "row", None),
+    "padded rows": ((array(24, 32, padding=4), array(32, 40, padding=8), array(24, 40, padding=4)), "tt", "row", None),
+    "D by columns": ((A, B, transposed(24, 40)), "tt", "column", None),
+    "one row": ((array(1, 32), B, array(1, 40)), "tt", "row", None),
+    "one column of B, whose K is contiguous": ((A, array(32, 1), array(24, 1)), "tn", "column", None),
+    "one term of each sum": ((array(24, 1), array(1, 40), D), "nt", "row", None),
+    "a batch": ((array(3, 24, 32), array(3, 32, 40), array(3, 24, 40)), "tt", "row", 3),
+    "a batch of one B": ((array(3, 24, 32), B, array(3, 24, 40)), "tt", "row", None),
+    "a batch of one B, rows apart": ((array(3, 26, 32)[:, :24], B, array(3, 24, 40)), "tt", "row", 3),
+    "a batch of one A": ((A, array(3, 32, 40), array(3, 24, 40)), "tt", "row", 3),
+    "two dimensions of a batch": ((array(2, 3, 24, 32), transposed(2, 3, 32, 40), array(2, 3, 24, 40)), "tn", "row", 6),
+    "an expanded A": ((np.broadcast_to(A, (3, 24, 32)), array(3, 32, 40), array(3, 24, 40)), "tt", "row", 3),
+    "a batch by rows of heads": ((heads(1, 3, 24, 32), array(1, 3, 32, 40), array(1, 3, 24, 40)), "tt", "row", 3),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_arrays_are_multiplied_as_they_lie(name: str) -> None:
+    (a, b, d), layout, order, batch = CASES[name]
+    of, lying = arrange(record(a), record(b), record(d), {})
+    assert (of.layout, of.d_order, of.batch) == (layout, order, batch)
+    assert all(lying[key].address == x.ctypes.data for key, x in (("a", a), ("b", b), ("d", d)))
+    out = memory(lying["d"])
+    assert out.shape == product_of(lying, of).shape
+    out[...] = product_of(lying, of)
+    assert np.array_equal(d, np.matmul(a, b))
+
+
+def test_operands_of_the_epilogue_lie_as_d_does() -> None:
+    c, bias, scale = transposed(24, 40), array(1, 40)[0], array(1, 24)[0]
+    more = {"c": ("full", record(c)), "bias": ("per_column", record(bias)), "scale": ("per_row", record(scale))}
+    _, lying = arrange(record(A), record(B), record(transposed(24, 40)), more)
+    assert {name: lying[name].shape for name in more} == {"c": (40, 24), "bias": (40,), "scale": (24,)}
+    c, scale = array(3, 24, 40), array(3, 24)
+    more = {"c": ("full", record(c)), "bias": ("per_column", record(bias)), "scale": ("per_row", record(scale))}
+    of, lying = arrange(record(array(3, 24, 32)), record(B), record(array(3, 24, 40)), more)
+    assert of.batch is None and of.m == 72
+    assert {name: lying[name].shape for name in more} == {"c": (72, 40), "bias": (40,), "scale": (72,)}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ((heads(2, 3, 24, 32), array(2, 3, 32, 40), array(2, 3, 24, 40)), "a: its first dimensions.*cannot be taken"),
+        ((array(3, 24, 32), array(2, 32, 40), array(3, 24, 40)), r"their batches, \(3,\) and \(2,\), differ"),
+        ((array(3, 24, 32), array(3, 32, 40), transposed(3, 24, 40)), "out: matrices of a batch lie by rows"),
+        ((array(48, 64)[::2, ::2], B, D), "the elements of its rows or of its columns must be contiguous"),
+    ],
+)
+def test_what_no_kernel_reads_is_refused(arrays: Any, message: str) -> None:
+    with pytest.raises(LaunchError, match=message):
+        arrange(*map(record, arrays), {})
+
+
+def test_extents_are_rounded_up_to_few_sizes() -> None:
+    sizes = sorted({rounded_up(extent, 8, 16, 65536) for extent in range(1, 70000, 7)})
+    assert sizes[:10] == [16, 32, 48, 64, 80, 96, 112, 128, 144, 160] and sizes[-1] == 65536
+    assert {768, 1536, 4096, 5120, 7168, 11264, 14336, 28672} <= {*sizes} and len(sizes) < 90
+    assert all(rounded_up(size, 8, 16, 65536) == size for size in sizes)
+    assert sorted({rounded_up(extent, 2, 16, 16384) for extent in range(257, 5000)}) == [
+        384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144,
+    ]  # fmt: skip
+
+
+def of_extents(m: int, n: int, k: int, numerics: str = "repeatable", aligned: bool = True) -> ShapeClass:
+    return class_of(Product("f16", "f16", "f16", "tn", "row", None, m, n, k, aligned, True), numerics, "sm_80")
+
+
+def test_a_class_is_a_function_of_the_product() -> None:
+    assert of_extents(33, 4096, 4096) == of_extents(64, 4000, 4090) != of_extents(65, 4096, 4096)
+    assert of_extents(64, 4096, 4096, aligned=False).given == "a.pack = rows, b.pack = rows"
+    invariant = {of_extents(m, 4096, 4096, "batch_invariant") for m in (1, 100, 4096, 20000)}
+    assert len(invariant) == 1 and invariant.pop().given == "k_division = none"
+
+
+def test_the_type_of_d_follows_that_of_a() -> None:
+    found = [result_type(x, x) for x in ("f16", "bf16", "f32", "f64", "e4m3", "s8", "u8")]
+    assert found == ["f16", "bf16", "f32", "f64", "bf16", "s32", "s32"]
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(5, 70, 40), (67, 24, 136)])
+def test_the_kernel_of_a_class_serves_other_extents(m: int, n: int, k: int, class_kernel: Any) -> None:
+    a, b = (RNG.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (n, k)))
+    assert np.array_equal(class_kernel.interpret(a, b, domain="exact"), a.astype(int) @ b.T.astype(int))
+
+
+@pytest.fixture(scope="module")
+def class_kernel() -> Any:
+    of = of_extents(64, 64, 512)
+    return compile_class(of.spec(None), of.example(None), of.target, of.given)
