@@ -2,6 +2,7 @@
 
 import difflib
 import os
+from dataclasses import dataclass
 from functools import partial
 
 from lowtide.compiler import driver
@@ -12,6 +13,8 @@ from lowtide.compiler.cache.versions import versions
 from lowtide.compiler.driver import Lowered, Progress
 from lowtide.compiler.kernel import CachedKernel, CompiledKernel
 from lowtide.compiler.native import resolve
+from lowtide.compiler.numerics import confirm, schedule_for, summation_in
+from lowtide.compiler.numerics_words import ANY, check_numerics
 from lowtide.compiler.presets import PRESETS, check_dtype
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
@@ -26,6 +29,7 @@ def compile_gemm(
     schedule: Schedule | str | None = None,
     dump_ir: str | os.PathLike[str] | None = None,
     *,
+    numerics: str = ANY,
     on_progress: Progress | None = None,
 ) -> CompiledKernel:
     """Compile a GEMM for a target.
@@ -33,7 +37,9 @@ def compile_gemm(
     `target`: `sm_80`, which every later GPU runs too, if left out; `sm_86`, …, `sm_90a`; or `native`, the one that fits
     the GPU at hand best (DeviceError without a GPU). On Hopper, name `sm_90a` or `native` to have TMA and wgmma.
     `schedule`: None to have it chosen, a preset's name, `#tile.schedule<…>` text, or a `Schedule`; what it leaves open
-    is chosen. `dump_ir`: a folder that gets each step as `NN-level/NN-pass.mlir`, and the PTX.
+    is chosen. `dump_ir`: a folder that gets each step as `NN-level/NN-pass.mlir`, and the PTX. `numerics`: what may
+    decide the order of sums, "any", "repeatable" or "batch_invariant" (docs/numerics.md); a schedule that breaks the
+    promise is refused.
     It is `compile_ir` of the problem. A kernel that was compiled before comes from the cache on disk, unless
     `dump_ir` is given (docs/python-api.md, "The cache"). Raises SpecError, TargetError, DeviceError, ScheduleError,
     PassError, CompileError.
@@ -42,53 +48,61 @@ def compile_gemm(
         raise SpecError(f"spec is {type(spec).__name__}; give a lowtide.GemmSpec")
     if schedule is not None and not isinstance(schedule, str | Schedule):
         raise _no_schedule(schedule)
-    settled = resolve(target)
+    check_numerics(numerics)
+    request = Request(spec, resolve(target), schedule, numerics)
     store = open_store() if dump_ir is None else None
     if store is None:
-        return CompiledKernel(_lowered(spec, settled, schedule, dump_ir, on_progress))
-    return _from_store(store, spec, settled, schedule, on_progress)
+        return CompiledKernel(_lowered(request, dump_ir, on_progress))
+    return _from_store(store, request, on_progress)
 
 
 def compile_anew(
     spec: GemmSpec, target: str, schedule: Schedule | str | None = None, *, on_progress: Progress | None = None
 ) -> CompiledKernel:
     """As `compile_gemm`, by the compiler as it is and not from the cache: for what judges the compiler."""
-    return CompiledKernel(_lowered(spec, resolve(target), schedule, None, on_progress))
+    return CompiledKernel(_lowered(Request(spec, resolve(target), schedule), None, on_progress))
 
 
-def problem_of(spec: GemmSpec, target: Target, schedule: Schedule | str | None) -> str:
-    """What is compiled, as IR of level `problem`. Raises ScheduleError, SpecError."""
-    given = resolve_schedule(schedule)
-    if isinstance(schedule, str) and schedule in PRESETS:
-        check_dtype(schedule, spec.a)
-    return problem_text(spec, target, given)
+@dataclass(frozen=True)
+class Request:
+    """What is to be compiled."""
+
+    spec: GemmSpec
+    target: Target
+    schedule: Schedule | str | None
+    numerics: str = ANY
+
+    @property
+    def key(self) -> str:
+        """In the cache."""
+        return key_of(self.spec, self.target.name, self.schedule, versions(), self.numerics)
+
+    def problem(self) -> str:
+        """What is compiled, as IR of level `problem`. Raises ScheduleError, SpecError."""
+        given = resolve_schedule(self.schedule)
+        if isinstance(self.schedule, str) and self.schedule in PRESETS:
+            check_dtype(self.schedule, self.spec.a)
+        fixed = schedule_for(self.spec, self.target, given, self.numerics)
+        return problem_text(self.spec, self.target, fixed)
 
 
 def _lowered(
-    spec: GemmSpec,
-    target: Target,
-    schedule: Schedule | str | None,
-    dump_ir: str | os.PathLike[str] | None = None,
-    on_progress: Progress | None = None,
+    request: Request, dump_ir: str | os.PathLike[str] | None = None, on_progress: Progress | None = None
 ) -> Lowered:
-    text = problem_of(spec, target, schedule)
-    return driver.compile_ir(text, target=target.name, dump_dir=dump_ir, on_progress=on_progress)
+    target = request.target.name
+    lowered = driver.compile_ir(request.problem(), target=target, dump_dir=dump_ir, on_progress=on_progress)
+    if request.numerics != ANY:
+        confirm(summation_in(lowered), request.numerics)
+    return lowered
 
 
-def _from_store(
-    store: KernelStore,
-    spec: GemmSpec,
-    target: Target,
-    schedule: Schedule | str | None,
-    on_progress: Progress | None,
-) -> CompiledKernel:
+def _from_store(store: KernelStore, request: Request, on_progress: Progress | None) -> CompiledKernel:
     """The kernel that is kept; else it is compiled, and kept."""
-    key = key_of(spec, target.name, schedule, versions())
-    keep = partial(store.keep, key)
-    stored = store.load(key)
+    keep = partial(store.keep, request.key)
+    stored = store.load(request.key)
     if stored is not None:
-        return CachedKernel(stored, target, partial(_lowered, spec, target, schedule), keep)
-    kernel = CompiledKernel(_lowered(spec, target, schedule, None, on_progress), keep)
+        return CachedKernel(stored, request.target, partial(_lowered, request), keep)
+    kernel = CompiledKernel(_lowered(request, None, on_progress), keep)
     try:
         manifest = kernel.manifest
     except IRError:  # which a launch of it will raise

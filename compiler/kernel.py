@@ -13,6 +13,7 @@ from lowtide import interpreter, runtime
 from lowtide.compiler.cache.store import Stored
 from lowtide.compiler.driver import Lowered, Timing
 from lowtide.compiler.manifest import manifest_of
+from lowtide.compiler.numerics import summation_in
 from lowtide.compiler.ptxas import Assembly, assemble, confirm_registers
 from lowtide.compiler.ptxas_program import find_ptxas
 from lowtide.dialects.levels import Level
@@ -66,7 +67,15 @@ class CompiledKernel:
         text = self.levels.get(str(Level.LLVM))
         if text is None:
             raise IRError("no host-side IR is at hand: compilation was entered below level llvm")
-        return manifest_of(text, next(iter(self.levels.values())), str(self.schedule))
+        manifest = manifest_of(text, next(iter(self.levels.values())), str(self.schedule))
+        return manifest | {"summation": self.summation}
+
+    @cached_property
+    def summation(self) -> str | None:
+        """The order in which it adds the K products of an element of D (docs/numerics.md): kernels of one problem with
+        equal texts give equal bits. None where compilation was entered below level `epilogue`."""
+        found = summation_in(self._lowered)
+        return None if found is None else str(found)
 
     @cached_property
     def assembly(self) -> Assembly | None:
@@ -175,6 +184,11 @@ class CachedKernel(CompiledKernel):
     @cached_property
     def schedule(self) -> Schedule:
         return Schedule.parse(self.manifest["schedule"])
+
+    @cached_property
+    def summation(self) -> str | None:
+        found: str | None = self.manifest["summation"]
+        return found
 
 
 def _schedule(lowered: Lowered) -> Schedule:

@@ -7,6 +7,7 @@
               "d_order": "row"|"column",                                                  "row" if left out
               "batch": 64|null},                                              "batch" left out: one product
      "schedule": text, "epilogue": text|null,                                             for the reader
+     "summation": text|null,                               the order of sums; kernels with one text give the same bits
      "epilogue_program": {"accumulator": "x", "ops": [op, …], "result": "y"}|null,        for `verify`; null: not known
      "origin": text|null,                   the IR that it was compiled from, for `lowtide check`; not read here
      "example": {"m": …, "n": …, "k": …},                                  run-time extents that `verify` uses
@@ -172,6 +173,8 @@ def _check_entries(manifest: Mapping[str, Any]) -> None:
         raise ValueError(f"epilogue is {shown(manifest['epilogue'])}, must be text or null")
     if not isinstance(manifest.get("origin"), str | None):
         raise ValueError(f"origin is {shown(manifest['origin'])}, must be text or null")
+    if not isinstance(manifest.get("summation"), str | None):
+        raise ValueError(f"summation is {shown(manifest['summation'])}, must be text or null")
     _check_spec(manifest["spec"])
     _check_example(manifest.get("example"), manifest["spec"])
     _check_arguments(manifest["arguments"], BATCH in manifest["spec"])

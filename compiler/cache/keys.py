@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from lowtide.compiler.epilogue.operands import EpilogueGraph
 from lowtide.compiler.epilogue.trace import Node
+from lowtide.compiler.numerics_words import ANY
 from lowtide.compiler.spec import GemmSpec
 
 _EPILOGUE = ("epilogue", "epilogue_graph")
@@ -23,10 +24,18 @@ class Fields(Protocol):
     def shorthand(self) -> str: ...
 
 
-def key_of(spec: GemmSpec, target: str, schedule: Fields | str | None, versions: Mapping[str, str]) -> str:
+def key_of(
+    spec: GemmSpec, target: str, schedule: Fields | str | None, versions: Mapping[str, str], numerics: str = ANY
+) -> str:
     """The key as 64 hexadecimal digits."""
     given = schedule if schedule is None or isinstance(schedule, str) else [schedule.shorthand(), _meant_for(schedule)]
-    parts = {"target": target, "schedule": given, "spec": spec_text(spec), "versions": dict(versions)}
+    parts = {
+        "target": target,
+        "schedule": given,
+        "spec": spec_text(spec),
+        "numerics": numerics,
+        "versions": dict(versions),
+    }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

@@ -12,11 +12,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lowtide.compiler import driver
-from lowtide.compiler.cache.keys import key_of
 from lowtide.compiler.cache.settings import FOLDER_VARIABLE, OFF, open_store
 from lowtide.compiler.cache.store import KernelStore
-from lowtide.compiler.cache.versions import versions
-from lowtide.compiler.compile import problem_of
+from lowtide.compiler.compile import Request
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.native import resolve
 from lowtide.compiler.spec import GemmSpec
@@ -75,11 +73,10 @@ def _wanted(specs: Iterable[GemmSpec], target: str, schedule: Schedule | str | N
     settled = resolve(target)
     found: dict[str, _Job] = {}
     for spec in specs:
-        key = key_of(spec, settled.name, schedule, versions())
-        stored = store.load(key)
-        if key not in found and (stored is None or stored.cubin is None):
-            problem = problem_of(spec, settled, schedule)
-            found[key] = _Job(key, problem, settled.name, store.folder, store.most_bytes)
+        request = Request(spec, settled, schedule)
+        stored = store.load(request.key)
+        if request.key not in found and (stored is None or stored.cubin is None):
+            found[request.key] = _Job(request.key, request.problem(), settled.name, store.folder, store.most_bytes)
     return list(found.values())
 
 

@@ -3,39 +3,72 @@
 This needs MLIR; `kernels.py` imports it when a kernel is neither in memory nor on disk.
 """
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 from lowtide import targets
 from lowtide.compiler import driver
-from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.chosen import chosen
+from lowtide.compiler.driver import Lowered
 from lowtide.compiler.kernel import CompiledKernel
+from lowtide.compiler.matmul.shape_class import ShapeClass
+from lowtide.compiler.numerics import confirm, summation_in
 from lowtide.compiler.problem_ir import problem_text
-from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import PackKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.alignment import PACK_FIELDS
-from lowtide.targets import Target
+
+Epilogue = Callable[..., Any]
 
 
-def compile_class(spec: GemmSpec, example: GemmSpec, target: str, given: str) -> CompiledKernel:
-    """The kernel of `spec`, by the schedule of `example`; `given` are the fields that are fixed, as text.
+def compile_class(of: ShapeClass, epilogue: Epilogue | None) -> CompiledKernel:
+    """The kernel of a class. Raises what `compile_gemm` raises; ScheduleError also where no schedule that is known
+    keeps what `numerics` promises."""
+    wanted = None if of.reference is None else _order_of(of.reference, epilogue)
+    refusal = ScheduleError(f"{of}: no schedule is legal for all extents; compile a spec with fixed ones")
+    for schedule in _schedules(of, epilogue):
+        try:
+            lowered = _lowered(of, epilogue, schedule)
+            summation = summation_in(lowered)
+            confirm(summation, of.numerics)
+        except ScheduleError as error:  # what was chosen for these extents may not be legal for all
+            refusal = error
+            continue
+        if wanted is None or str(summation) == wanted:
+            return CompiledKernel(lowered)
+        refusal = ScheduleError(
+            f"{of}: sums would be in the order {summation}, those of other rows are in {wanted}; pass aligned operands,"
+            " or numerics='repeatable'"
+        )
+    raise refusal
 
-    Raises what `compile_gemm` raises.
-    """
-    settled = targets.get(target)
-    fixed = Schedule.parse(given) if given else Schedule()
-    try:
-        # With open extents packing would be chosen, but what the class does not fix is aligned.
-        schedule = chosen(example, settled, fixed).filled(dict.fromkeys(PACK_FIELDS.values(), PackKind.none))
-        return CompiledKernel(driver.compile_ir(problem_text(spec, settled, schedule), target=target))
-    except ScheduleError:  # what was chosen for these extents is not legal for all
-        return CompiledKernel(driver.compile_ir(problem_text(spec, settled, fixed), target=target))
+
+def _schedules(of: ShapeClass, epilogue: Epilogue | None) -> Iterator[Schedule]:
+    """That of the class's extents, that of its reference, and what is chosen for open extents."""
+    fixed = _fixed(of)
+    for example in (of, of.reference):
+        if example is not None:
+            yield _chosen(example, epilogue, fixed)
+    yield fixed
 
 
-def chosen(spec: GemmSpec, target: Target, fixed: Schedule | None = None) -> Schedule:
-    """The schedule that is chosen for a problem. Raises ScheduleError."""
-    lowered = driver.lower(problem_text(spec, target, fixed), target=target.name, until=Level.PROBLEM)
-    with make_context() as context:
-        found = Schedule.carried_by(parse_text(lowered.levels[str(Level.PROBLEM)], context, "<problem>"))
-    assert found is not None  # choose-schedule has run
-    return found
+def _chosen(of: ShapeClass, epilogue: Epilogue | None, fixed: Schedule) -> Schedule:
+    """With open extents packing would be chosen, but what the class does not fix is aligned."""
+    found = chosen(of.example(epilogue), targets.get(of.target), fixed)
+    return found.filled(dict.fromkeys(PACK_FIELDS.values(), PackKind.none))
+
+
+def _fixed(of: ShapeClass) -> Schedule:
+    return Schedule.parse(of.given) if of.given else Schedule()
+
+
+def _lowered(of: ShapeClass, epilogue: Epilogue | None, schedule: Schedule, until: Level = Level.PTX) -> Lowered:
+    problem = problem_text(of.spec(epilogue), targets.get(of.target), schedule)
+    return driver.lower(problem, target=of.target, until=until)
+
+
+def _order_of(of: ShapeClass, epilogue: Epilogue | None) -> str:
+    """The order of sums of a class, without compiling it to the end."""
+    return str(summation_in(_lowered(of, epilogue, _chosen(of, epilogue, _fixed(of)), Level.ATOMS)))

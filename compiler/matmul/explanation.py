@@ -13,11 +13,13 @@ _WHERE = {
 
 @dataclass(frozen=True)
 class Explanation:
-    """`where`: "memory", "disk" or "nowhere". `schedule` is the kernel's, as text, where there is one."""
+    """`where`: "memory", "disk" or "nowhere". `schedule` and `summation` are the kernel's, as text, where there is
+    one."""
 
     shape_class: ShapeClass
     where: str
     schedule: str | None
+    summation: str | None
 
     def __str__(self) -> str:
         of = self.shape_class
@@ -28,4 +30,5 @@ class Explanation:
             f"fixed     {of.given or 'nothing'}",
             f"kernel    {_WHERE[self.where]}",
         ]
+        lines += [f"sums      {self.summation}"] if self.summation else []
         return "\n".join(lines + ([f"schedule  {self.schedule}"] if self.schedule else []))

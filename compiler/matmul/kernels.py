@@ -59,7 +59,7 @@ class Kernels:
         if kernel is not None:
             return kernel
         compile_class = importlib.import_module(_COMPILATION).compile_class
-        made = compile_class(of.spec(epilogue), of.example(epilogue), of.target, of.given)
+        made = compile_class(of, epilogue)
         store = open_store()
         if store is not None:
             store.keep(_key(of, epilogue), made.manifest, made.ptx, made.cubin)

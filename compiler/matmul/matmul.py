@@ -85,7 +85,8 @@ class Matmul:
             records["d"] = _wanted(records)
         of, _ = family.classified(records)
         where, kernel = self._kernels.where(of, epilogue)
-        return Explanation(of, where, None if kernel is None else kernel.manifest["schedule"])
+        manifest = {} if kernel is None else kernel.manifest
+        return Explanation(of, where, manifest.get("schedule"), manifest.get("summation"))
 
     def _first(self, family: Family, values: list[Any], stream: Any) -> Any:
         """The long way: each array as a record, all checked; then what a call like it needs is kept."""

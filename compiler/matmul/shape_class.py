@@ -5,22 +5,22 @@ product, rounded up to few sizes.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lowtide.compiler.matmul.arrangement import Product
+from lowtide.compiler.numerics_words import BATCH_INVARIANT, INVARIANT_ROWS, check_numerics
 from lowtide.compiler.spec import UNBATCHED, GemmSpec
 from lowtide.elements import element_type
-from lowtide.errors import LaunchError, SpecError
+from lowtide.errors import LaunchError
 from lowtide.targets import accumulator_types
 
-NUMERICS = ("any", "repeatable", "batch_invariant")
 _LEAST = 16  # an extent that schedules are chosen for
 _MOST_ROWS, _MOST = 16384, 65536  # of M, and of N and K: beyond, the choice is the same
 _ROW_STEPS, _STEPS = 2, 8  # sizes between a power of two and the next, of M from 256 on, and of N and K
 _FEW_ROWS = 256
 _MOST_BATCH = 1024
-_INVARIANT_ROWS = 4096  # M of the class where it may not depend on M
+_INVARIANT_SIZES = (64, INVARIANT_ROWS)  # of M, where the order of sums is that of the last
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,17 @@ class ShapeClass:
         not depend on M is not chosen by it. Else ""."""
         fields = [] if self.inputs_aligned else ["a.pack = rows", "b.pack = rows"]
         fields += [] if self.d_aligned else ["epilogue.pack = rows"]
-        fields += ["k_division = none"] if self.numerics == "batch_invariant" else []
+        fields += ["k_division = none"] if self.numerics == BATCH_INVARIANT else []
         return ", ".join(fields)
+
+    @property
+    def reference(self) -> "ShapeClass | None":
+        """The class whose order of sums this one keeps to: one product of many rows, aligned; None where it has its
+        own."""
+        if self.numerics != BATCH_INVARIANT:
+            return None
+        whole = {"m": INVARIANT_ROWS, "batch": None, "d_order": "row", "inputs_aligned": True, "d_aligned": True}
+        return replace(self, **whole)  # type: ignore[arg-type]
 
     def __str__(self) -> str:
         batch = "" if self.batch is None else f"{self.batch} of "
@@ -89,9 +98,8 @@ class ShapeClass:
 def class_of(product: Product, numerics: str, target: str) -> ShapeClass:
     """Raises SpecError for numerics that are none, LaunchError for types that are not multiplied by each other."""
     sums_of(product.a, product.b)
-    if numerics not in NUMERICS:
-        raise SpecError(f"numerics={numerics!r}; it is one of {', '.join(NUMERICS)}")
-    invariant = numerics == "batch_invariant"
+    check_numerics(numerics)
+    rows = _invariant_rows if numerics == BATCH_INVARIANT else _rows
     return ShapeClass(
         a=product.a,
         b=product.b,
@@ -99,7 +107,7 @@ def class_of(product: Product, numerics: str, target: str) -> ShapeClass:
         layout=product.layout,
         d_order=product.d_order,
         batch=None if product.batch is None else rounded_up(product.batch, 1, 1, _MOST_BATCH),
-        m=_INVARIANT_ROWS if invariant else _rows(product.m),
+        m=rows(product.m),
         n=rounded_up(product.n, _STEPS, _LEAST, _MOST),
         k=rounded_up(product.k, _STEPS, _LEAST, _MOST),
         inputs_aligned=product.inputs_aligned,
@@ -120,6 +128,10 @@ def rounded_up(extent: int, steps: int, least: int, most: int) -> int:
 
 def _rows(extent: int) -> int:
     return rounded_up(extent, 1 if extent <= _FEW_ROWS else _ROW_STEPS, _LEAST, _MOST_ROWS)
+
+
+def _invariant_rows(extent: int) -> int:
+    return next((size for size in _INVARIANT_SIZES if extent <= size), INVARIANT_ROWS)
 
 
 def sums_of(a: str, b: str) -> str:

@@ -94,6 +94,7 @@ def test_all_that_the_code_depends_on_is_in_the_key() -> None:
         )
     }
     assert len(keys) == 15
+    assert key_of(spec, "sm_80", None, {**VERSIONS, "ptxas": ""}, "repeatable") not in keys
     assert key_of(replace(spec, epilogue=same), "sm_80", None, {**VERSIONS, "ptxas": ""}) in keys
 
 

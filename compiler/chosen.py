@@ -1,0 +1,18 @@
+"""The schedule that is chosen for a problem, without compiling it."""
+
+from lowtide.compiler import driver
+from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.problem_ir import problem_text
+from lowtide.compiler.spec import GemmSpec
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.targets import Target
+
+
+def chosen(spec: GemmSpec, target: Target, fixed: Schedule | None = None) -> Schedule:
+    """With the fields of `fixed` as they are. Raises ScheduleError."""
+    lowered = driver.lower(problem_text(spec, target, fixed), target=target.name, until=Level.PROBLEM)
+    with make_context() as context:
+        found = Schedule.carried_by(parse_text(lowered.levels[str(Level.PROBLEM)], context, "<problem>"))
+    assert found is not None  # choose-schedule has run
+    return found

@@ -1,0 +1,51 @@
+"""Schedules that keep a promise on the order of sums, and the check that a compiled kernel does."""
+
+from dataclasses import replace
+
+from lowtide.compiler.chosen import chosen
+from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.driver import Lowered
+from lowtide.compiler.numerics_words import ANY, BATCH_INVARIANT, INVARIANT_ROWS
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.summation import Summation, summation_of
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile import KDivisionKind
+from lowtide.dialects.tile.fields import KDivision
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import ScheduleError
+from lowtide.targets import Target
+
+_WHOLE = {"grid.k_division": KDivision(KDivisionKind.none)}
+
+
+def schedule_for(spec: GemmSpec, target: Target, given: Schedule | None, numerics: str) -> Schedule | None:
+    """The fields that are fixed before the rest is chosen. Raises ScheduleError."""
+    if numerics != BATCH_INVARIANT:
+        return given
+    whole = (given or Schedule()).filled(_WHOLE)
+    return whole if given is not None or spec.m is None else chosen(replace(spec, m=INVARIANT_ROWS), target, whole)
+
+
+def summation_in(lowered: Lowered) -> Summation | None:
+    """The order of sums of a compiled kernel; None where compilation was entered below level `epilogue`."""
+    texts = [lowered.levels[str(level)] for level in (Level.EPILOGUE, Level.ATOMS) if str(level) in lowered.levels]
+    if not texts:
+        return None
+    with make_context() as context:
+        return summation_of(parse_text(texts[0], context, "<sums>"))
+
+
+def confirm(summation: Summation | None, numerics: str) -> None:
+    """Raises ScheduleError where a kernel breaks the promise."""
+    if numerics == ANY or summation is None:
+        return
+    if summation.cut_by_ctas:
+        raise ScheduleError(
+            f"numerics={numerics!r}: {summation}, so that the number of SMs decides the order of sums; take"
+            " k_division = split(n), scatter(n) or none"
+        )
+    if numerics == BATCH_INVARIANT and (summation.is_divided or len(summation.sums) > 1):
+        raise ScheduleError(
+            f"numerics={numerics!r}: {summation}; every element of D must be one sum in one order: take"
+            " k_division = none"
+        )
