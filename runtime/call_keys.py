@@ -20,7 +20,7 @@ from lowtide.runtime.checks import check_scalar
 
 _MEMREF = ("v{0}.shape", "v{0}.stride()", "v{0}.dtype", "v{0}.device", "v{0}.data_ptr()")
 _SCALAR_ENTRIES = 2
-_NOTHING: Mapping[str, Callable[..., Any]] = MappingProxyType({})
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class CallKeys:
@@ -33,10 +33,11 @@ class CallKeys:
         arguments: Sequence[Mapping[str, Any]],
         context: Callable[[], tuple[Any, Any]],
         placed: Sequence[tuple[int, int]] = (),
-        more: Mapping[str, Callable[..., Any]] = _NOTHING,
+        more: Sequence[str] = (),
+        names: Mapping[str, Any] = _NOTHING,
     ) -> None:
-        """`more`: functions of the values, by name, whose results are part of both."""
-        parts, stays, varies = ["context()[1]", *(f"{name}(*values)" for name in more)], [*range(1 + len(more))], []
+        """`more`: expressions of the values `v0`, `v1`, … and of `names`, whose results are part of both."""
+        parts, stays, varies = ["context()[1]", *more], [*range(1 + len(more))], []
         size = len(parts)
         for index, argument in enumerate(arguments):
             if argument["kind"] == "scalar":
@@ -55,7 +56,7 @@ class CallKeys:
 
         values = "".join(f"v{index}, " for index in range(len(arguments)))
         source = f"def of(values):\n  {values}= values\n  return ({', '.join(parts)})\n"
-        scope: dict[str, Any] = {"context": context, "scalar": scalar, **more}
+        scope: dict[str, Any] = {**names, "context": context, "scalar": scalar}
         exec(compile(source, "<key of a call>", "exec"), scope)
         #: Raises LaunchError for a scalar that does not fit, and what objects that are no torch tensors raise.
         self.of: Callable[[Sequence[Any]], tuple[Any, ...]] = scope["of"]

@@ -1,6 +1,5 @@
 """Calls of `lt.matmul` with one epilogue, numerics and names of operands: what they take, and those met before."""
 
-import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -58,8 +57,10 @@ class Family:
             arguments = [{"kind": "matrix"}] * _FIRST
             arguments += [{"kind": self.kinds[name].value, "name": name, "dtype": "f32"} for name in self.names]
             placed = [(number, _ALIGNED) for number in range(_FIRST)]
-            guard = {"recorded": functools.partial(_recorded, torch.is_grad_enabled)}
-            self._keys = CallKeys(arguments, driver.api().cuCtxGetCurrent, placed, guard)
+            tensors = [number for number, argument in enumerate(arguments) if argument["kind"] != "scalar"]
+            recorded = f"grad() and ({' or '.join(f'v{number}.requires_grad' for number in tensors)})"
+            names = {"grad": torch.is_grad_enabled}
+            self._keys = CallKeys(arguments, driver.api().cuCtxGetCurrent, placed, [recorded], names)
             self.of = self._keys.of
         key = self._keys.of(values)
         self.launches[key] = launch
@@ -73,7 +74,9 @@ class Family:
     def check_autograd(self, values: Sequence[Any]) -> None:
         """Raises LaunchError where torch would record a product of these."""
         torch = sys.modules.get("torch")
-        if torch is not None and _recorded(torch.is_grad_enabled, *values):
+        if torch is None or not torch.is_grad_enabled():
+            return
+        if any(getattr(value, "requires_grad", False) for value in values):
             raise LaunchError(
                 "an operand requires a gradient, and lt.matmul is not recorded by autograd: call it under"
                 " torch.no_grad(), or pass x.detach()"
@@ -107,11 +110,6 @@ def _record(value: Any, name: str, stream: int | None) -> Operand:
     if record.library == "torch" and hasattr(value, "is_neg") and value.is_neg():
         raise LaunchError(f"operand {name}: a view that negates its memory; pass x.resolve_neg()")
     return record
-
-
-def _recorded(enabled: Callable[[], bool], *values: Any) -> bool:
-    """Whether autograd would record a call."""
-    return enabled() and any([getattr(value, "requires_grad", False) for value in values])
 
 
 def _no_key(values: Sequence[Any]) -> Key:
