@@ -16,16 +16,17 @@ from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.spec_of_ir import argument_names, epilogue_ops, host_function, shape_as_it_lies
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import target_of
+from lowtide.dialects.tile import OperandKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
 from lowtide.passes.schedules.alignment import alignments_of, is_packed, moved_alignment
 from lowtide.passes.support.kernels import cluster_shape
-from lowtide.passes.support.problem import Problem, element_name, is_column_major
+from lowtide.passes.support.problem import Problem, acts_in_the_sum, element_name, is_column_major
 from lowtide.passes.support.rewriting import defining_op
 from lowtide.runtime.epilogue import check_program
-from lowtide.runtime.manifest import BATCH, FORMAT, KIND_DIMS, OPERAND_DIMS, OUTPUT_DIMS
+from lowtide.runtime.manifest import BATCH, FORMAT, KIND_DIMS, OUTPUT_DIMS, PACKED_ROWS, is_mixed, matrix_dims
 
 # What a miss of a TMA load brings to L2 at least, in bytes.
 L2_PROMOTION = 256
@@ -37,6 +38,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _D = 2  # among the arguments
 _BATCH_RANK = 3  # of a batch of matrices
 _EXAMPLE = {"m": 300, "n": 520, "k": 264, BATCH: 3}
+_EXAMPLE_OF_WEIGHTS = {"m": 100, "n": 528, "k": 384}
 # Predicates of arith.cmpi and arith.cmpf, by their numbers in IR.
 _CMPI = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
 _CMPF = tuple(
@@ -63,7 +65,9 @@ def manifest_of(lowered_text: str, origin_text: str, schedule: str) -> dict[str,
         if is_packed("d", chosen):  # an output of the runtime's own is not
             arguments[_D]["allocated_alignment"] = moved_alignment("d", chosen, facts["problem"])
         spec = _spec(arguments, facts, dims)
-        epilogue_text, epilogue_program = _epilogue(origin_text, names, plain=not facts["kinds"])
+        pairs = zip(names[_D + 1 :], facts["kinds"], strict=True)
+        operands = [name for name, kind in pairs if not acts_in_the_sum(OperandKind[kind])]
+        epilogue_text, epilogue_program = _epilogue(origin_text, operands)
         return {
             "format": FORMAT,
             "lowtide": version("lowtide"),
@@ -75,11 +79,16 @@ def manifest_of(lowered_text: str, origin_text: str, schedule: str) -> dict[str,
             "epilogue_program": epilogue_program,
             "origin": origin_text if len(origin_text) <= _MOST_ORIGIN else None,
             "example": {
-                key: value if spec[key] is None else spec[key] for key, value in _EXAMPLE.items() if key in spec
+                key: value if spec[key] is None else spec[key] for key, value in _example(spec).items() if key in spec
             },
             "arguments": arguments,
             "host": _HostOps(module, function, names).entries,
         }
+
+
+def _example(spec: dict[str, Any]) -> Mapping[str, int]:
+    """Extents to verify a kernel with; of packed weights whole ones."""
+    return _EXAMPLE_OF_WEIGHTS if is_mixed(spec) else _EXAMPLE
 
 
 def _facts(function: ir.OpView) -> dict[str, Any]:
@@ -92,7 +101,8 @@ def _facts(function: ir.OpView) -> dict[str, Any]:
     return {
         "problem": problem,
         "empty": asked.empty,
-        "types": {"a": asked.a, "b": asked.b, "d": asked.d},
+        "types": {"a": asked.a, "b": asked.weights or asked.b, "d": asked.d},
+        "group": asked.group,
         "acc": asked.acc,
         "fast": asked.is_fast,
         "layout": str(asked.layout),
@@ -103,7 +113,7 @@ def _facts(function: ir.OpView) -> dict[str, Any]:
 
 def _dims(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """The problem extents of a's, b's and d's dimensions, behind that of a batch."""
-    return [*OPERAND_DIMS[facts["layout"]], OUTPUT_DIMS[facts["d_order"]]]
+    return [*matrix_dims({**facts["types"], "layout": facts["layout"]}), OUTPUT_DIMS[facts["d_order"]]]
 
 
 def _arguments(
@@ -144,7 +154,9 @@ def _spec(arguments: list[dict[str, Any]], facts: Mapping[str, Any], dims: list[
             extents[letter] = extent if extents.get(letter) is None else extents[letter]
     order = {} if facts["d_order"] == "row" else {"d_order": facts["d_order"]}
     sums = {"acc": facts["acc"]} | ({"fast": True} if facts["fast"] else {})
-    return {**extents, **facts["types"], **sums, "layout": facts["layout"], **order}
+    extents = {letter: extent for letter, extent in extents.items() if letter != PACKED_ROWS}
+    group = {"group": facts["group"]} if facts["group"] else {}
+    return {**extents, **facts["types"], **sums, "layout": facts["layout"], **order, **group}
 
 
 @dataclass(frozen=True)
@@ -376,11 +388,11 @@ def _kernel_argument_type(type_: ir.Type) -> str:
     return "ptr" if text.startswith("!llvm.ptr") else text
 
 
-def _epilogue(origin_text: str, names: list[str], plain: bool) -> tuple[str | None, dict[str, Any] | None]:
+def _epilogue(origin_text: str, operands: list[str]) -> tuple[str | None, dict[str, Any] | None]:
     """The epilogue region as it is printed (None for a plain conversion of the accumulator), and as a program.
 
-    `plain` where it has no operands. Both are None where no op has the region any more, or it reads what is no operand;
-    the program alone where it has an op that the runtime cannot check.
+    `operands` are the names of those that it takes. Both are None where no op has the region any more, or it reads what
+    is no operand; the program alone where it has an op that the runtime cannot check.
     """
     with make_context() as context:
         module = parse_text(origin_text, context, "<origin>")  # owns the ops: must outlive them
@@ -393,12 +405,12 @@ def _epilogue(origin_text: str, names: list[str], plain: bool) -> tuple[str | No
         except SpecError:
             return None, None
         conversions = ("arith.truncf", "tile.yield", "arith.extf", "arith.sitofp")
-        is_plain = plain and all(op.operation.name in conversions for op in region)
+        is_plain = not operands and all(op.operation.name in conversions for op in region)
         text = None if is_plain else "\n".join(map(str, region))
-        values: dict[ir.Value, str] = dict(zip(block.arguments, ["x", *names[3:]], strict=True))
+        values: dict[ir.Value, str] = dict(zip(block.arguments, ["x", *operands], strict=True))
         program = _epilogue_program(region, values)
     try:
-        check_program(program, names[3:])
+        check_program(program, operands)
     except ValueError:  # written by hand, with an op that `verify` has no bound for
         return text, None
     return text, program

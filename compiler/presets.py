@@ -39,8 +39,14 @@ class Preset:
         Raises SpecError.
         """
         own = dtype or self.dtypes[-1]
-        given = {"d": element_type(own).stored_as, "acc": accumulator_types(own, own)[0], **self.problem, **fields}
-        return GemmSpec(a=own, b=own, **given)
+        given = {
+            "b": own,
+            "d": element_type(own).stored_as,
+            "acc": accumulator_types(own, own)[0],
+            **self.problem,
+            **fields,
+        }
+        return GemmSpec(a=own, **given)
 
 
 def _on(
@@ -372,6 +378,14 @@ _SM90A_INT8_STEPS = {
     "sm90-int8-best": ("everything chosen for the shape", Schedule()),
 }
 
+_WEIGHTS = MappingProxyType({"b": "s4", "group": 128})
+_SM80_WEIGHTS = {
+    "sm80-weights": (
+        "packed weights, converted on their way from shared memory to mma.sync: few rows of A, 16 columns per warp",
+        Schedule().with_(grid_tile=(16, 128), k=128, stages=4, atoms=(1, 8, 1), epilogue_path="direct"),
+    ),
+}
+
 _FP8 = Schedule().with_(
     k=128, roles="cooperative(2)", scheduler="persistent", launch="programmatic", order="grouped(16)"
 )
@@ -415,6 +429,7 @@ LADDERS: Mapping[str, Preset] = MappingProxyType(
         **_on("sm_80", _SM80_BATCH, problem=_BATCH),
         **_on("sm_80", _SM80_BY_COLUMNS, problem=_BY_COLUMNS),
         **_on("sm_80", _SM80_FEW_ROWS, problem=_FEW_ROWS),
+        **_on("sm_80", _SM80_WEIGHTS, problem=_WEIGHTS),
         **_on("sm_90a", _SM90A_BATCH, problem=_BATCH),
         **_on("sm_90a", _SM90A_BY_COLUMNS, problem=_BY_COLUMNS),
         **_on("sm_90a", _SM90A_FEW_ROWS, problem=_FEW_ROWS),

@@ -4,12 +4,13 @@ from mlir import ir
 
 from lowtide.compiler.contexts import make_context
 from lowtide.compiler.epilogue.emit import emit, ir_type, value_type
-from lowtide.compiler.epilogue.operands import OperandKind
+from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.presets import check_target
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects import tile
 from lowtide.dialects.levels import Level, set_level, set_target
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
 from lowtide.targets import Target
 
 FUNCTION = "gemm"
@@ -33,8 +34,8 @@ def problem_text(spec: GemmSpec, target: Target, schedule: Schedule | None = Non
 
 def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
     names = ["a", "b", "d", *(operand.name for operand in spec.operands)]
-    types = [_matrix(spec.a_shape, spec.a), _matrix(spec.b_shape, spec.b), _output(spec, spec.d)]
-    types += [_operand_type(spec, operand.kind, operand.dtype) for operand in spec.operands]
+    types = [_matrix(spec.a_shape, spec.a), _matrix(spec.b_shape, spec.stored_b), _output(spec, spec.d)]
+    types += [_operand_type(spec, operand) for operand in spec.operands]
     function = ir.Operation.create(
         "func.func",
         attributes={
@@ -58,9 +59,11 @@ def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
             kinds=[tile.OperandKind[operand.kind.value] for operand in spec.operands],
             schedule=None if schedule is None else schedule.attribute(),
             fast=spec.is_fast,
+            weights=ir.TypeAttr.get(ir.Type.parse(element_type(spec.b).ir)) if spec.is_mixed else None,
+            group=spec.group,
         )
         ir.Operation.create("func.return")
-    region = gemm.epilogue.blocks.append(acc, *[value_type(operand.dtype) for operand in spec.operands])
+    region = gemm.epilogue.blocks.append(acc, *[value_type(operand.dtype) for operand in spec.epilogue_graph.operands])
     with ir.InsertionPoint(region):
         tile.YieldOp([emit(spec.epilogue_graph, list(region.arguments))])
 
@@ -83,7 +86,10 @@ def _extents(*extents: int | None) -> list[int]:
     return [ir.ShapedType.get_dynamic_size() if extent is None else extent for extent in extents]
 
 
-def _operand_type(spec: GemmSpec, kind: OperandKind, dtype: str) -> ir.Type:
+def _operand_type(spec: GemmSpec, operand: Operand) -> ir.Type:
+    kind, dtype = operand.kind, operand.dtype
+    if kind is OperandKind.GROUP_SCALE:
+        return _matrix(operand.shape(spec.m, spec.n, spec.k), dtype)
     if kind is OperandKind.FULL:
         return _output(spec, dtype)
     if kind is OperandKind.SCALAR:

@@ -7,15 +7,29 @@ from enum import Enum
 from typing import Any, Final
 
 from lowtide.compiler.dtypes import choices
-from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, trace
-from lowtide.elements import EPILOGUE_TYPE, output_types, types_of_d
+from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, OperandKind, trace
+from lowtide.elements import (
+    EPILOGUE_TYPE,
+    WEIGHT_BLOCK,
+    WEIGHT_ROWS,
+    element_type,
+    output_types,
+    types_of_d,
+    weight_types,
+)
 from lowtide.errors import SpecError
 from lowtide.targets import accumulator_types, operand_types, partner_types
 
 LAYOUTS = ("tn", "tt", "nn", "nt")
 D_ORDERS = ("row", "column")
 FAST = "fast"  # in place of the type of the sums
+SCALES = "scales"  # the name of the operand that scales packed weights
+SCALE_TYPES = ("f16", "bf16", "f32")
+WEIGHT_LAYOUTS = ("tn", "nn")  # in which K of B is contiguous
 LARGEST_EXTENT = 2**31 - 1  # inside a tile, and for extents, indices are 32-bit
+
+
+WEIGHT_GROUPS = (32, 64, 128)
 
 
 class Unbatched(Enum):
@@ -44,6 +58,11 @@ class GemmSpec:
     inputs, `d` and `acc` are f64 too; with s8 and u8 ones `acc` is s32, and `d` may be. `acc="fast"`: f32 sums as the
     tensor cores leave them. Of 8-bit floats they keep some 14 bits; with `acc="f32"`, sums of at most 128 products are
     added in f32.
+    Packed weights: beside an A of f16 or bf16, `b` may be s8, u8, s4 or u4. B then is what `lt.pack_weights` makes of
+    the weights (N, K): bytes of shape `b_shape`, converted to A's type in registers, exactly. With `group`, 32, 64 or
+    128, each sum of so much of K is scaled: the kernel takes `scales` (K / group, N), of the type that the field
+    `scales` names, f16, bf16 or f32, A's when left out. K is a multiple of `group`, or of 32; weights of 4 bits need
+    groups, and an N that is a multiple of 16. The layout is tn or nn, and there is no batch.
     `layout`: how A and B lie in memory, last dimension contiguous, rows possibly padded:
     tn: A (M, K), B (N, K); tt: A (M, K), B (K, N); nn: A (K, M), B (N, K); nt: A (K, M), B (K, N).
     `d_order`: how D and its full operands lie: "row", as (M, N), or "column", as (N, M), last dimension contiguous too.
@@ -62,6 +81,8 @@ class GemmSpec:
     acc: str = "f32"
     layout: str = "tn"
     d_order: str = "row"
+    group: int | None = None
+    scales: str | None = None
     epilogue: Callable[..., Any] | None = None
     epilogue_graph: EpilogueGraph = field(init=False, repr=False, compare=False)
 
@@ -75,16 +96,17 @@ class GemmSpec:
                     "a batch has d_order='row'; for D by columns compute Dᵀ = Bᵀ · Aᵀ: exchange a with b, and m with n"
                 )
         _choose("dtype", "a", self.a, operand_types())
-        _choose("dtype", "b", self.b, operand_types())
+        _choose("dtype", "b", self.b, tuple(dict.fromkeys((*operand_types(), *weight_types()))))
         _choose("dtype", "d", self.d, types_of_d())
         _choose("accumulator", "acc", self.acc, (*accumulator_types(), FAST))
         _choose("layout", "layout", self.layout, LAYOUTS)
         _choose("d_order", "d_order", self.d_order, D_ORDERS)
-        sums = accumulator_types(self.a, self.b)
+        _check_weights(self)
+        sums = accumulator_types(self.a, self.multiplied_b)
         if not sums:
             raise SpecError(
                 f"a is {self.a} but b is {self.b}: mma instructions multiply {self.a} by "
-                f"{' or '.join(partner_types(self.a))}; convert one of the two"
+                f"{' or '.join(partner_types(self.a)) or 'none'}; convert one of the two"
             )
         if self.sums not in sums:
             takers = dict.fromkeys(dtype for dtype in operand_types() if self.sums in accumulator_types(dtype, dtype))
@@ -96,6 +118,28 @@ class GemmSpec:
         if self.d not in of_sum:
             raise SpecError(f"d={self.d!r} with {self.sums} accumulators: {choices(self.d, of_sum)}")
         object.__setattr__(self, "epilogue_graph", trace(self.epilogue, self.sums, self.d))
+        if self.group and SCALES in [operand.name for operand in self.epilogue_graph.operands]:
+            raise SpecError(f"the epilogue's operand {SCALES!r} has the name of the weights' scales: rename it")
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether B is packed weights, which are converted to A's type."""
+        return self.b in weight_types(self.a)
+
+    @property
+    def multiplied_b(self) -> str:
+        """The type that B is multiplied in."""
+        return self.a if self.is_mixed else self.b
+
+    @property
+    def rows_per_byte(self) -> int:
+        """How many rows of weights lie in one row of B: two of packed weights of 4 bits."""
+        return element_type(self.b).per_byte if self.is_mixed else 1
+
+    @property
+    def stored_b(self) -> str:
+        """The type of B's array: of packed weights bytes."""
+        return "u8" if self.is_mixed else self.b
 
     @property
     def sums(self) -> str:
@@ -124,7 +168,10 @@ class GemmSpec:
 
     @property
     def b_shape(self) -> tuple[int | None, ...]:
-        """B's shape as it lies in memory: (N, K), or (K, N) for tt and nt; in a batch that comes first."""
+        """B's shape as it lies in memory: (N, K), or (K, N) for tt and nt; in a batch that comes first. Packed
+        weights of 4 bits are (N / 2, K)."""
+        if self.is_mixed:
+            return (None if self.n is None else self.n // self.rows_per_byte, self.k)
         return (*self.batch_shape, *((self.n, self.k) if self.layout in ("tn", "nn") else (self.k, self.n)))
 
     @property
@@ -139,8 +186,43 @@ class GemmSpec:
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """The epilogue's operands, in the order of its parameters."""
-        return self.epilogue_graph.operands
+        """The epilogue's operands, in the order of its parameters; after them the scales of packed weights."""
+        scales = (Operand(SCALES, OperandKind.GROUP_SCALE, self.scales or self.a, self.group),) if self.group else ()
+        return (*self.epilogue_graph.operands, *scales)
+
+
+def _check_weights(spec: GemmSpec) -> None:
+    """What packed weights ask for. Raises SpecError."""
+    if not spec.is_mixed:
+        if spec.group is not None or spec.scales is not None:
+            raise SpecError(
+                f"group and scales are of packed weights, b of {', '.join(weight_types())} beside a of f16 or bf16; "
+                "scale D in the epilogue"
+            )
+        return
+    row = element_type(spec.b)
+    if spec.layout not in WEIGHT_LAYOUTS or spec.is_batched:
+        raise SpecError("packed weights are one matrix with K contiguous: take layout='tn' or 'nn', and no batch")
+    if spec.d_order != "row":
+        raise SpecError("packed weights take D by rows: d_order='row'")
+    if spec.group not in (None, *WEIGHT_GROUPS):
+        raise SpecError(
+            f"group is {spec.group!r}; groups are of {', '.join(map(str, WEIGHT_GROUPS))} elements of K, or None"
+        )
+    if spec.group is None and (spec.scales is not None or row.per_byte > 1):
+        raise SpecError(f"weights of {spec.b} {'with scales ' if spec.scales else ''}need groups; take group=128")
+    _choose("dtype", SCALES, spec.scales or spec.a, SCALE_TYPES)
+    unit = spec.group or WEIGHT_BLOCK
+    if spec.k is not None and (spec.k % unit or not spec.k):
+        raise SpecError(
+            f"k is {spec.k}; K of packed weights is a positive multiple of {unit}: pad A and the weights with zeros to "
+            f"{-(-max(spec.k, 1) // unit) * unit}"
+        )
+    if spec.n is not None and row.per_byte > 1 and spec.n % WEIGHT_ROWS:
+        raise SpecError(
+            f"n is {spec.n}; weights of {spec.b} are packed in {WEIGHT_ROWS} rows at a time: pad them to "
+            f"{-(-spec.n // WEIGHT_ROWS) * WEIGHT_ROWS}"
+        )
 
 
 def _extent(name: str, value: object, least: int = 0) -> int | None:

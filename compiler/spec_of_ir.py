@@ -24,7 +24,7 @@ from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
 from lowtide.passes.support.problem import Problem, element_name, is_column_major
 from lowtide.passes.support.rewriting import defining_op, values_from_outside
-from lowtide.runtime.manifest import OPERAND_DIMS, OUTPUT_DIMS
+from lowtide.runtime.manifest import OUTPUT_DIMS, matrix_dims
 
 Epilogue = Callable[..., Any]
 
@@ -87,18 +87,23 @@ def spec_of(module: ir.Module) -> FoundProblem:
     layout, kinds = str(problem.layout), [str(kind) for kind in problem.kinds]
     d_order = "column" if problem.d_is_column_major else "row"
     operands = [(name, kind, _dtype(type_)) for name, kind, type_ in zip(names[3:], kinds, types[3:], strict=True)]
+    in_epilogue = [one for one in operands if one[1] != OperandKind.GROUP_SCALE.value]
     whole = bool(found)
     return FoundProblem(
         GemmSpec(
-            **(_extents(types, layout, d_order) | dict.fromkeys(problem.empty, 0)),
+            **(_extents(types, (layout, d_order), problem) | dict.fromkeys(problem.empty, 0)),
             batch=_batch(types),
             a=_dtype(types[0]),
-            b=_dtype(types[1]),
+            b=problem.weights or _dtype(types[1]),
             d=_dtype(types[2]),
             acc=FAST if problem.is_fast else problem.acc,
             layout=layout,
             d_order=d_order,
-            epilogue=_replay(found[0].epilogue.blocks[0] if whole else None, operands, _dtype(types[2]), problem.acc),
+            group=problem.group or None,
+            scales=next((dtype for _, kind, dtype in operands if kind == OperandKind.GROUP_SCALE.value), None),
+            epilogue=_replay(
+                found[0].epilogue.blocks[0] if whole else None, in_epilogue, _dtype(types[2]), problem.acc
+            ),
         ),
         whole,
     )
@@ -161,10 +166,14 @@ def shape_as_it_lies(type_: ir.MemRefType) -> list[int | None]:
     return shape[::-1] if is_column_major(type_) else shape
 
 
-def _extents(types: list[ir.Type], layout: str, d_order: str) -> dict[str, int | None]:
+def _extents(types: list[ir.Type], lies: tuple[str, str], problem: Problem) -> dict[str, int | None]:
+    layout, d_order = lies
+    spec = {"a": problem.a, "b": problem.weights or problem.b, "layout": layout}
     extents: dict[str, int | None] = {"m": None, "n": None, "k": None}
-    for type_, letters in zip(types, (*OPERAND_DIMS[layout], OUTPUT_DIMS[d_order]), strict=False):
+    for type_, letters in zip(types, (*matrix_dims(spec), OUTPUT_DIMS[d_order]), strict=False):
         for letter, extent in zip(letters, shape_as_it_lies(type_)[-2:], strict=True):
+            if letter not in extents:
+                continue
             extents[letter] = extents[letter] if extent is None else extent
     return extents
 

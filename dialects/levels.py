@@ -99,7 +99,8 @@ DEVICE_OPS = _lives(
     (ATOMS, EPILOGUE, "sm.load_shared sm.load_global sm.store_shared"),
     (ATOMS, ATOMS, "sm.sum_over_k"),
     (EPILOGUE, EPILOGUE, "sm.stack"),
-    (EPILOGUE, EPILOGUE, "sm.extract sm.map sm.store_global"),
+    (EPILOGUE, EPILOGUE, "sm.extract sm.store_global"),
+    (ATOMS, EPILOGUE, "sm.map sm.unpack_weights"),
     (NVVM, LLVM, "gpu.module nvvm.* llvm.* sm.ptx_*"),
     (NVVM, NVVM, "gpu.func gpu.return scf.while scf.condition"),
     # What one PTX instruction computes; expand-math has replaced the others.

@@ -10,7 +10,7 @@ from mlir import ir
 from numpy.typing import NDArray
 
 from lowtide.dialects import tile
-from lowtide.elements import ELEMENTS
+from lowtide.elements import ELEMENTS, element_of_ir
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.matrices import Matrix
@@ -34,7 +34,8 @@ _ROW_BYTES = 16  # rows of matrices begin at multiples of it where nothing says 
 _BATCH = "batch"
 _A_DIMS: Mapping[str, str] = MappingProxyType({"t": "mk", "n": "km"})
 _B_DIMS: Mapping[str, str] = MappingProxyType({"n": "nk", "t": "kn"})
-_KIND_DIMS: Mapping[str, str] = MappingProxyType({"per_row": "m", "per_column": "n", "scalar": ""})
+_KIND_DIMS: Mapping[str, str] = MappingProxyType({"per_row": "m", "per_column": "n", "scalar": "", "group_scale": "gn"})
+_PACKED_ROWS = "w"  # of weights of which a byte holds those of two rows
 _TURNED = str.maketrans("tn", "nt")  # letters of layouts
 _EXCHANGED: Mapping[str, str] = MappingProxyType({"m": "n", "n": "m"})  # letters of Dᵀ = Bᵀ · Aᵀ
 
@@ -78,6 +79,10 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
     ]
     names = list(given)
     extents = _extents(names, values, dims) if dims else {}
+    if extents.get("k") == 0 and any("g" in letters or _PACKED_ROWS in letters for letters in dims):
+        raise InterpreterError(
+            "K of packed weights is 0, must be a positive multiple of their group; pad them with zeros"
+        )
     if _BATCH in extents:
         values = [_with_parts(*each, extents[_BATCH]) for each in zip(values, dims, strict=True)]
     if extents.get("k") == 0:
@@ -140,15 +145,17 @@ def _dims(function: ir.Operation) -> list[str]:
     is_column_major = isinstance(d_type, MemRef) and d_type.is_column_major
     if "tile.problem" in function.attributes:
         problem = function.attributes["tile.problem"]
-        return _dims_of(problem.layout, [kind for kind, _ in problem.operands], is_column_major, problem.swapped)
+        dims = _dims_of(problem.layout, [kind for kind, _ in problem.operands], is_column_major, problem.swapped)
+        return _of_packed(dims, problem.types[1])
     for op in function.regions[0].blocks[0].operations:
         if op.operation.name == "tile.gemm":
             found = op.operation.attributes
             kinds = decode_attribute(found["kinds"]) if "kinds" in found else ()
             layout = _as_passed(tile.GemmLayout(decode_attribute(found["layout"])).name, op.operation)
-            return _dims_of(
+            dims = _dims_of(
                 layout, [tile.OperandKind(kind).name for kind in kinds], is_column_major, "swapped" in found
             )
+            return _of_packed(dims, ir.TypeAttr(found["weights"]).value) if "weights" in found else dims
     return []
 
 
@@ -157,6 +164,14 @@ def _as_passed(layout: str, gemm: ir.Operation) -> str:
     owners = [operand.owner for operand in list(gemm.operands)[:D_POSITION]]
     turned = [not isinstance(x, ir.Block) and x.operation.name == "tile.pack_transposed" for x in owners]
     return "".join(letter.translate(_TURNED) if is_ else letter for letter, is_ in zip(layout, turned, strict=True))
+
+
+def _of_packed(dims: list[str], element: ir.Type) -> list[str]:
+    """The extents where B is packed weights of a type: those of two rows may lie in one."""
+    row = element_of_ir(element)
+    if row is not None and row.per_byte > 1:
+        dims[1] = dims[1].replace("n", _PACKED_ROWS)
+    return dims
 
 
 def _dims_of(layout: str, kinds: list[str], is_column_major: bool, swapped: bool) -> list[str]:
@@ -179,8 +194,11 @@ def _with_output(
     type = types[D_POSITION]
     assert isinstance(type, MemRef)
     found: dict[str, int] = {}
-    for name, wanted, letters in zip(names[:D_POSITION], types, dims, strict=False):
-        assert isinstance(wanted, MemRef)
+    without_d = list(zip(types, dims, strict=True)) if dims else []
+    del without_d[D_POSITION : D_POSITION + 1]
+    for name, (wanted, letters) in zip(names, without_d, strict=False):
+        if not isinstance(wanted, MemRef):
+            continue
         shape = _matrix(name, given[name], wanted, letters, domain).shape
         found |= dict(zip(letters[-len(shape) :], shape, strict=True))
     letters = dims[D_POSITION] if dims else ("m", "n")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from lowtide.elements import element_type
 from lowtide.errors import LaunchError
 from lowtide.runtime import driver, storage
 from lowtide.runtime.allocation import allocate, torch_allocator
@@ -25,7 +26,7 @@ from lowtide.runtime.checks import (
 from lowtide.runtime.code import check_code
 from lowtide.runtime.host_compiler import compile_host
 from lowtide.runtime.limits import capability_of
-from lowtide.runtime.manifest import BATCH, problem_dims, validate
+from lowtide.runtime.manifest import BATCH, PACKED_ROWS, is_mixed, problem_dims, validate
 from lowtide.runtime.module import LoadedModule, load_module
 from lowtide.runtime.operands import Operand, view
 from lowtide.runtime.plan import Launch, LaunchPlan, NoLaunch, PreparedLaunch, WorkspaceLaunch, make_plan
@@ -236,6 +237,8 @@ class Kernel:
             found = check_layout(argument, operand).shape
             dims.update(zip(self._dims[argument["name"]][-len(found) :], found, strict=True))
             libraries.append(operand.library)
+        if PACKED_ROWS in dims:
+            dims["n"] = dims[PACKED_ROWS] * element_type(self.manifest["spec"]["b"]).per_byte
         output, shape = self._arguments[self._output], self._output_shape(dims)
         alignment = _allocated_alignment(output)
         if key is not None and libraries == ["torch"] * len(libraries):
@@ -281,6 +284,8 @@ class Kernel:
             return NoLaunch(), None
         device = self._device_of(operands)
         module = self.module_for(device)
+        if not extents["k"] and is_mixed(self.manifest["spec"]):
+            raise LaunchError(f"kernel {self.name}: K of packed weights is 0; pad A, and the weights, with zeros")
         if not extents["k"]:
             operands = with_zeros(operands, self._arguments, self._dims, self._zeros, device, module.context)
             views = {name: check_layout(self._any_shape[name], x) for name, x in operands.items()}

@@ -5,14 +5,16 @@
      "sha256": "…",                                                                       of all other entries
      "spec": {"m": 4096|null, "n": …, "k": …, "a": "bf16", "b": "bf16", "d": "bf16", "acc": "f32", "layout": "tn",
               "d_order": "row"|"column",                                                  "row" if left out
-              "batch": 64|null},                                              "batch" left out: one product
+              "batch": 64|null,                                               "batch" left out: one product
+              "group": 128},                                  of packed weights (`weights`), "b"; left out: no scales
      "schedule": text, "epilogue": text|null,                                             for the reader
      "summation": text|null,                               the order of sums; kernels with one text give the same bits
      "epilogue_program": {"accumulator": "x", "ops": [op, …], "result": "y"}|null,        for `verify`; null: not known
      "origin": text|null,                   the IR that it was compiled from, for `lowtide check`; not read here
      "example": {"m": …, "n": …, "k": …},                                  run-time extents that `verify` uses
-     "arguments": [{"name", "role": "input"|"output", "kind": "matrix"|"full"|"per_row"|"per_column"|"scalar",
-                    "dtype", "shape": [int|null, …], "base_alignment": bytes, "row_stride_alignment": bytes,
+     "arguments": [{"name", "role": "input"|"output", "kind": "matrix"|"full"|"per_row"|"per_column"|"scalar"|
+                              "group_scale", "dtype", "shape": [int|null, …], "base_alignment": bytes,
+                    "row_stride_alignment": bytes,
                     "allocated_alignment": bytes}, …],     of the rows of an output that the runtime allocates; optional
      "host": [op, …]}                                                        as `host_compiler` reads it
 
@@ -56,13 +58,13 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeGuard
 
-from lowtide.elements import ELEMENTS
+from lowtide.elements import ELEMENTS, element_type, weight_types
 from lowtide.errors import LoadError
 from lowtide.runtime.epilogue import check_program
 from lowtide.runtime.limits import MAX_EXTENT
 
 FORMAT = 1
-KINDS: dict[str, int] = {"matrix": 2, "full": 2, "per_row": 1, "per_column": 1, "scalar": 0}
+KINDS: dict[str, int] = {"matrix": 2, "full": 2, "per_row": 1, "per_column": 1, "scalar": 0, "group_scale": 2}
 OPERAND_DIMS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
     "tn": (("m", "k"), ("n", "k")),
     "tt": (("m", "k"), ("k", "n")),
@@ -75,8 +77,10 @@ KIND_DIMS: dict[str, tuple[str, ...]] = {
     "per_row": ("m",),
     "per_column": ("n",),
     "scalar": (),
+    "group_scale": ("groups", "n"),
 }
 BATCH = "batch"
+PACKED_ROWS = "packed_rows"  # in place of n: rows of bytes, each of which holds weights of two rows
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _REQUIRED: dict[str, type] = {
     "lowtide": str,
@@ -181,7 +185,7 @@ def _check_entries(manifest: Mapping[str, Any]) -> None:
     dims = problem_dims(manifest)
     for argument in manifest["arguments"]:
         for dim, extent in zip(dims[argument["name"]], argument["shape"], strict=True):
-            whole = manifest["spec"][dim]
+            whole = manifest["spec"].get(dim)
             if None not in (extent, whole) and extent != whole:
                 raise ValueError(f"argument {argument['name']} has {dim} = {extent}, but spec.{dim} is {whole}")
     _check_ops(manifest["host"], "host")
@@ -198,6 +202,9 @@ def _check_spec(spec: Mapping[str, Any]) -> None:
             raise ValueError(f"spec.{key} is {shown(spec.get(key))}, must be one of {', '.join(ELEMENTS)}")
     if not isinstance(spec.get("fast", False), bool):
         raise ValueError(f"spec.fast is {shown(spec['fast'])}, must be true or false")
+    group = spec.get("group", 1)
+    if not is_integer(group) or group < 1 or ("group" in spec and not is_mixed(spec)):
+        raise ValueError(f"spec.group is {shown(group)}, must be a positive integer, beside packed weights")
     if not _is_word(spec.get("layout"), OPERAND_DIMS):
         raise ValueError(f"spec.layout is {shown(spec.get('layout'))}, must be one of {', '.join(OPERAND_DIMS)}")
 
@@ -291,9 +298,23 @@ def _is_extent(value: Any) -> bool:
     return value is None or (is_integer(value) and 0 <= value <= MAX_EXTENT)
 
 
+def matrix_dims(spec: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The problem extents of the dimensions of A and of B, without that of a batch."""
+    a, b = OPERAND_DIMS[spec["layout"]]
+    if is_mixed(spec) and element_type(spec["b"]).per_byte > 1:
+        return a, tuple(PACKED_ROWS if dim == "n" else dim for dim in b)
+    return a, b
+
+
+def is_mixed(spec: Mapping[str, Any]) -> bool:
+    """Whether B is packed weights, of type `b`, which are multiplied as the type of A."""
+    return spec["b"] in weight_types(spec["a"])
+
+
 def problem_dims(manifest: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """For each argument, the problem extents ("m", "n", "k", "batch") of its dimensions, in memory order."""
-    a_dims, b_dims = OPERAND_DIMS[manifest["spec"]["layout"]]
+    """For each argument, the problem extents ("m", "n", "k", "batch", "groups", "packed_rows") of its dimensions, in
+    memory order."""
+    a_dims, b_dims = matrix_dims(manifest["spec"])
     output_dims = OUTPUT_DIMS[manifest["spec"].get("d_order", "row")]
     matrices = iter((a_dims, b_dims))
     outer = (BATCH,) if BATCH in manifest["spec"] else ()

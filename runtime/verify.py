@@ -24,8 +24,9 @@ from lowtide.runtime.checks import pad_row
 from lowtide.runtime.dtypes import from_bits, multiplied, random_numbers, stored_dtype, to_bits, wrapped
 from lowtide.runtime.epilogue import Interval, evaluate
 from lowtide.runtime.kernel import Kernel
-from lowtide.runtime.manifest import BATCH, problem_dims
+from lowtide.runtime.manifest import BATCH, PACKED_ROWS, is_mixed, problem_dims
 from lowtide.runtime.operands import Operand
+from lowtide.runtime.weights import unpack_weights
 from lowtide.runtime.wide_products import exact_product
 
 GUARD_BYTES = 4096
@@ -145,6 +146,10 @@ def example_extents(manifest: Mapping[str, Any]) -> dict[str, int]:
                 f"manifest: example.{dim} is {extent!r}, must be an integer ≥ 0 ({dim} is a run-time extent)"
             )
         extents[dim] = extent
+    spec = manifest["spec"]
+    if is_mixed(spec):
+        extents[PACKED_ROWS] = extents["n"] // element_type(spec["b"]).per_byte
+        extents["groups"] = extents["k"] // spec.get("group", 1)
     return extents
 
 
@@ -180,7 +185,10 @@ def expected(
     names = [x["name"] for x in manifest["arguments"] if x["kind"] == "matrix" and x["role"] == "input"]
     types = (manifest["spec"][name] for name in ("a", "b"))
     parts = (_part_of(manifest, operands, name, matrix) for name in names)
-    a, b = (multiplied(part, dtype) for part, dtype in zip(parts, types, strict=True))
+    if is_mixed(manifest["spec"]):
+        a, b = next(parts), _weights(manifest, operands, names[1])
+    else:
+        a, b = (multiplied(part, dtype) for part, dtype in zip(parts, types, strict=True))
     dims = problem_dims(manifest)
     a = (a if dims[names[0]][-2:] == ("m", "k") else a.T)[rows]
     b = b if dims[names[1]][-2:] == ("k", "n") else b.T
@@ -200,13 +208,23 @@ def expected(
     others = {}
     for argument in manifest["arguments"]:
         name, kind = argument["name"], argument["kind"]
-        if name in operands and kind != "matrix":
+        if name in operands and kind not in ("matrix", "group_scale"):
             value = operands[name] if kind == "scalar" else _part_of(manifest, operands, name, matrix)
             others[name] = {"full": lambda x: in_rows(manifest, x)[rows], "per_row": lambda x: x[rows, None]}.get(
                 kind, lambda x: x
             )(value)
     accumulator = (product, product - error, product + error)
     return evaluate(manifest["epilogue_program"], accumulator, others, manifest["spec"]["d"], manifest["spec"]["acc"])
+
+
+def _weights(manifest: Mapping[str, Any], operands: Mapping[str, HostArray], name: str) -> np.ndarray:
+    """Packed weights as (N, K), times their scales."""
+    spec = manifest["spec"]
+    weights = unpack_weights(operands[name].values().astype(np.uint8), spec["b"]).astype(np.float64)
+    for argument in manifest["arguments"]:
+        if argument["kind"] == "group_scale":
+            weights *= np.repeat(operands[argument["name"]].values(), spec["group"], axis=0).T
+    return weights
 
 
 def in_rows(manifest: Mapping[str, Any], values: np.ndarray) -> np.ndarray:

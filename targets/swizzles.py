@@ -42,7 +42,8 @@ def swizzle_candidates(stored_shape: Shape, element_bytes: int) -> list[list[Swi
 
     First <0…3, M, 3>; then the S of a longer row; then units of 32 bytes, for what is accessed in such blocks; then
     the S of rows 2, 4 or 8 apart, which a permutation of M or N brings to one phase; for elements of 8 bytes, of which
-    a phase reads few rows, every S that mixes in bits of the row's number.
+    a phase reads few rows, every S that mixes in bits of the row's number; for bytes, of which a thread loads 8, units
+    of 32 bytes with a smaller S.
     """
     rows, columns = stored_shape
     unit = (16 // element_bytes).bit_length() - 1
@@ -57,6 +58,9 @@ def swizzle_candidates(stored_shape: Shape, element_bytes: int) -> list[list[Swi
     else:
         shifts = [(unit, row_bits - unit + apart) for apart in (1, 2, 3)]
         rounds.append([(b, m, s) for m, s in shifts for b in (1, 2, 3) if b <= s])
+    if element_bytes == 1:
+        shifts = [(unit + 1, shift) for shift in range(2, row_bits - unit)]
+        rounds.append([(b, m, s) for m, s in shifts for b in (1, 2) if b <= s])
     return [[c for c in candidates if c[0] == 0 or rows * columns % (1 << sum(c)) == 0] for candidates in rounds]
 
 

@@ -13,7 +13,7 @@ from itertools import accumulate
 from lowtide.compiler.checking.workload import Work
 from lowtide.dialects.tile import KDivisionKind, OperandKind, RasterKind, SchedulerKind, StorePath, TailKind, WavesKind
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.elements import element_type
+from lowtide.elements import WEIGHT_BLOCK, WEIGHT_ROWS, element_type
 from lowtide.passes.schedules.alignment import is_packed, moved_alignment
 from lowtide.passes.schedules.facts import multiplying_threads, runs_ahead
 from lowtide.passes.support.atoms import TMA_RANKS, epilogue_rows, is_transposed, mma_atom_name
@@ -186,8 +186,12 @@ def _cut(axis: str, size: int, what: str) -> list[Edge]:
 
 
 def _units(schedule: Schedule, problem: Problem) -> dict[str, int]:
-    """What the host function asks of extents: whole rows of TMA stores, whole panels of tensor maps beyond `tma`."""
+    """What the host function asks of extents: whole rows of TMA stores, whole panels of tensor maps beyond `tma`, whole
+    groups of packed weights."""
     units = {"M": 1, "N": 1, "K": 1}
+    if problem.weights is not None:
+        units["K"] = problem.group or WEIGHT_BLOCK
+        units["N"] = WEIGHT_ROWS if problem.rows_per_byte("b") > 1 else 1
     if schedule.epilogue.path is StorePath.tma and not is_packed("d", schedule):
         units["N"] = _ACCESS_BYTES // element_type(problem.d).bytes
     for operand in ("a", "b"):
@@ -202,7 +206,7 @@ def _units(schedule: Schedule, problem: Problem) -> dict[str, int]:
 def shares_of(schedule: Schedule, problem: Problem) -> list[Share]:
     """The conditions on work: K loops, scheduler, order, clusters, division of K."""
     return [
-        *_loops(schedule, has_no_k=problem.k is None and not least_steps(schedule)),
+        *_loops(schedule, has_no_k=problem.k is None and not problem.weights and not least_steps(schedule)),
         *_scheduler(schedule),
         *_order(schedule),
         *_clusters(schedule),

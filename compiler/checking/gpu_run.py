@@ -45,7 +45,7 @@ def run_on_gpu(
     loaded = runtime.Kernel(kernel.manifest, kernel.ptx, kernel.cubin)
     context = loaded.module_for(device).context
     m = inputs["a"].shape[-2 if spec.layout[0] == "t" else -1]
-    n = inputs["b"].shape[-2 if spec.layout[1] == "n" else -1]
+    n = inputs["b"].shape[-2 if spec.layout[1] == "n" else -1] * spec.rows_per_byte
     shape = (*batch_of(spec), *((m, n) if spec.d_order == "row" else (n, m)))
     d = host_array(shape, spec.d, _ROW_ALIGNMENT, None, padding=1)
     with driver.active(context), _Buffers(device) as buffers:

@@ -181,7 +181,7 @@ def run(
     of its alignment, at least `padding` elements after the row before; `batch` says how matrices of D lie.
     """
     m = inputs["a"].shape[-2 if spec.layout[0] == "t" else -1]
-    n = inputs["b"].shape[-2 if spec.layout[1] == "n" else -1]
+    n = inputs["b"].shape[-2 if spec.layout[1] == "n" else -1] * spec.rows_per_byte
     matrices, between = batch_of(spec, batch), 0 if batch is None else batch.rows_between
     rows, columns = (m, n) if spec.d_order == "row" else (n, m)
     stride = row_stride(columns + padding, alignments["d"], numpy_dtype(spec.d).itemsize)

@@ -6,6 +6,9 @@ The accumulator is Σ a·b with n = K + ⌈K/16⌉ + 2 roundings of u = 2⁻²³
 accumulators; 2⁻²⁴ for f32 inputs, since fma rounds to nearest), so it is off by at most ((1+u)ⁿ − 1)·|A||B|, which is
 below γₙ = nu/(1 − nu) (Higham, Accuracy and Stability of Numerical Algorithms, 3.1) and holds where nu ≥ 1 too, though
 it says little there. `bound` carries that interval through the epilogue, and half an ulp of D's type is added.
+
+Packed weights are converted exactly, and the sum of a group is scaled as it is added, in one rounding: no product takes
+part in more roundings than in one sum over all of K. So the bound is that of Σ a·(s·w).
 """
 
 import math
@@ -20,10 +23,11 @@ from lowtide.compiler.checking.bound import Interval, propagate
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue.evaluate import evaluate
 from lowtide.compiler.epilogue.operands import Operand, OperandKind
-from lowtide.compiler.spec import UNBATCHED, GemmSpec
+from lowtide.compiler.spec import SCALES, UNBATCHED, GemmSpec
 from lowtide.elements import element_type, stages_of_sum
 from lowtide.errors import SpecError
 from lowtide.runtime.dtypes import half_unit, multiplied, random_numbers, round_to, wrapped
+from lowtide.runtime.weights import unpack_weights
 from lowtide.runtime.wide_products import exact_product
 
 _WIDEST = 16  # bytes of an access
@@ -57,8 +61,8 @@ def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> 
     """
     if spec.is_batched:
         return np.stack([reference(one, **inputs) for one, inputs in products(spec, {"a": a, "b": b, **operands})])
-    left, right = _matrices(spec, a, b)
-    given = _operands(spec, operands, left.shape[0], right.shape[1])
+    left, right = _matrices(spec, a, b, operands)
+    given = _operands(spec, operands, left.shape[0], right.shape)
     with np.errstate(all="ignore"):
         acc, _ = exact_product(left, right, spec.sums)
     result = np.empty_like(acc)
@@ -85,8 +89,8 @@ def reference_with_bound(
         parts = products(spec, {"a": a, "b": b, **operands})
         found = [reference_with_bound(one, **inputs) for one, inputs in parts]
         return np.stack([values for values, _ in found]), np.stack([bounds for _, bounds in found])
-    left, right = _matrices(spec, a, b)
-    given = _operands(spec, operands, left.shape[0], right.shape[1])
+    left, right = _matrices(spec, a, b, operands)
+    given = _operands(spec, operands, left.shape[0], right.shape)
     with np.errstate(all="ignore"):
         acc, own_error = exact_product(left, right, spec.sums)
         magnitude = _finite(left) @ _finite(right)
@@ -164,7 +168,7 @@ def random_inputs(
     rows_of_d, columns_of_d = _settle(spec, "m", m), _settle(spec, "n", n)
     terms = _settle(spec, "k", k)
     of_a = (rows_of_d, terms) if spec.layout[0] == "t" else (terms, rows_of_d)
-    of_b = (columns_of_d, terms) if spec.layout[1] == "n" else (terms, columns_of_d)
+    of_b = (columns_of_d // spec.rows_per_byte, terms) if spec.layout[1] == "n" else (terms, columns_of_d)
     outer = (_settle(spec, "batch", batch),) if spec.is_batched else ()
 
     def count(name: str) -> tuple[int, ...]:
@@ -173,7 +177,7 @@ def random_inputs(
         return () if outer and name != "a" and rng.random() < _SHARED else outer
 
     inputs: dict[str, Any] = {}
-    for name, dtype, (rows, columns) in (("a", spec.a, of_a), ("b", spec.b, of_b)):
+    for name, dtype, (rows, columns) in (("a", spec.a, of_a), ("b", spec.stored_b, of_b)):
         stride = row_stride(columns + row_padding, alignments.get(name, _WIDEST), element_type(dtype).bytes)
         gap = elements_apart(batches.get(name, _WIDEST), element_type(dtype).bytes)
         values = random_numbers(rng, (*count(name), rows, columns), dtype)
@@ -182,7 +186,7 @@ def random_inputs(
         if operand.kind is OperandKind.SCALAR:
             inputs[operand.name] = float(np.float32(rng.standard_normal()))
             continue
-        extents = [extent for extent in operand.shape(rows_of_d, columns_of_d) if extent is not None]
+        extents = [extent for extent in operand.shape(rows_of_d, columns_of_d, terms) if extent is not None]
         if operand.kind is OperandKind.FULL and spec.d_order == "column":
             extents.reverse()
         values = random_numbers(rng, (*count(operand.name), *extents), operand.dtype)
@@ -236,14 +240,19 @@ def products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tuple[GemmSp
         yield one, {name: value[number] if name in owners else value for name, value in inputs.items()}
 
 
-def _matrices(spec: GemmSpec, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A as (M, K) and B as (K, N), float64, checked against the spec."""
+def _matrices(
+    spec: GemmSpec, a: np.ndarray, b: np.ndarray, operands: Mapping[str, Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """A as (M, K) and B as (K, N), float64, checked against the spec; packed weights as what they stand for, scaled."""
     for name, array, expected in (("a", a, spec.a_shape), ("b", b, spec.b_shape)):
         fits = array.ndim == 2 and all(want in (None, have) for want, have in zip(expected, array.shape, strict=True))
         if not fits:
             raise SpecError(f"{name} has shape {array.shape}; layout {spec.layout} wants {_shape_text(expected)}")
     left = multiplied(np.asarray(a).astype(numpy_dtype(spec.a)).astype(np.float64), spec.a)
-    right = multiplied(np.asarray(b).astype(numpy_dtype(spec.b)).astype(np.float64), spec.b)
+    if spec.is_mixed:
+        right = _weights(spec, b, operands)
+    else:
+        right = multiplied(np.asarray(b).astype(numpy_dtype(spec.b)).astype(np.float64), spec.b)
     left = left if spec.layout in ("tn", "tt") else left.T
     right = right.T if spec.layout in ("tn", "nn") else right
     if left.shape[1] != right.shape[0]:
@@ -251,12 +260,27 @@ def _matrices(spec: GemmSpec, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray,
     return left, right
 
 
-def _operands(spec: GemmSpec, given: Mapping[str, Any], m: int, n: int) -> list[np.ndarray]:
-    """The epilogue's operands in order, float64, each broadcasting to (M, N)."""
+def _weights(spec: GemmSpec, packed: np.ndarray, operands: Mapping[str, Any]) -> np.ndarray:
+    """Packed weights as float64 (N, K), times their scales, which are exact factors in float64."""
+    weights = unpack_weights(np.asarray(packed).astype(np.uint8), spec.b).astype(np.float64)
+    if spec.group is None or SCALES not in operands:
+        return weights
+    scales = np.asarray(operands[SCALES]).astype(numpy_dtype(spec.scales or spec.a)).astype(np.float64)
+    if scales.shape != (weights.shape[1] // spec.group, weights.shape[0]):
+        raise SpecError(
+            f"{SCALES} has shape {scales.shape}; groups of {spec.group} of weights {weights.shape} want "
+            f"{_shape_text((weights.shape[1] // spec.group, weights.shape[0]))}"
+        )
+    return weights * np.repeat(scales, spec.group, axis=0).T
+
+
+def _operands(spec: GemmSpec, given: Mapping[str, Any], m: int, b_shape: tuple[int, ...]) -> list[np.ndarray]:
+    """The epilogue's operands in order, float64, each broadcasting to (M, N); B is (K, N)."""
     names = [operand.name for operand in spec.operands]
     if set(given) != set(names):
         raise SpecError(f"epilogue operands given: {sorted(given)}; the epilogue takes {sorted(names)}")
-    return [_operand(spec, operand, np.asarray(given[operand.name]), m, n) for operand in spec.operands]
+    taken = spec.epilogue_graph.operands
+    return [_operand(spec, operand, np.asarray(given[operand.name]), m, b_shape[1]) for operand in taken]
 
 
 def _operand(spec: GemmSpec, operand: Operand, value: np.ndarray, m: int, n: int) -> np.ndarray:

@@ -55,6 +55,7 @@ class OperandKind(enum.Enum):
     PER_ROW = "per_row"
     PER_COLUMN = "per_column"
     SCALAR = "scalar"
+    GROUP_SCALE = "group_scale"
 
 
 @dataclass(frozen=True)
@@ -113,9 +114,13 @@ class Operand:
     name: str
     kind: OperandKind
     dtype: str
+    group: int | None = None
+    """Elements of K that one element of a GROUP_SCALE is for; it acts in the sum, not in the epilogue."""
 
-    def shape(self, m: int | None, n: int | None) -> tuple[int | None, ...]:
-        """The shape for a D of m rows and n columns (`None`: known at run time)."""
+    def shape(self, m: int | None, n: int | None, k: int | None = None) -> tuple[int | None, ...]:
+        """The shape for a D of m rows and n columns, sums of k products (`None`: known at run time)."""
+        if self.group is not None:
+            return (None if k is None else k // self.group, n)
         shapes = {OperandKind.FULL: (m, n), OperandKind.PER_ROW: (m,), OperandKind.PER_COLUMN: (n,)}
         return shapes.get(self.kind, ())
 

@@ -31,7 +31,7 @@ class Packing:
 
 def packing_of(spec: GemmSpec, schedule: Schedule, problem: Problem) -> tuple[Packing, ...]:
     """The matrices that a schedule packs."""
-    shapes = {"a": (spec.a_shape, spec.a), "b": (spec.b_shape, spec.b), "d": (spec.d_shape, spec.d)}
+    shapes = {"a": (spec.a_shape, spec.a), "b": (spec.b_shape, spec.stored_b), "d": (spec.d_shape, spec.d)}
     given = {"a": "b", "b": "a"} if problem.swapped else {}  # the kernel's A is B
     found = []
     for name in MATRICES:

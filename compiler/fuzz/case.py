@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 from lowtide.compiler.checking.conditions import Axis, axes_of, least_steps
 from lowtide.compiler.checking.interpretation import Batch, estimated_seconds
@@ -206,7 +207,7 @@ def _batch(case: Case, spec: GemmSpec) -> Batch | None:
     return Batch(matrices, shared, case.seed % 2)
 
 
-def _known(word: str) -> dict[str, int]:
+def _known(word: str) -> dict[str, Any]:
     """The extents that a word says are compiled in."""
     if word == "k = 0":
         return {"k": 0}

@@ -126,10 +126,11 @@ MlirStringRef lowtideProblemEmpty(MlirAttribute attribute, intptr_t position) {
   return wrap(as<tile::ProblemAttr>(attribute).getEmpty()[position].getValue());
 }
 bool lowtideProblemSwapped(MlirAttribute attribute) { return as<tile::ProblemAttr>(attribute).getSwapped(); }
+int64_t lowtideProblemGroup(MlirAttribute attribute) { return as<tile::ProblemAttr>(attribute).getGroup(); }
 bool lowtideProblemFast(MlirAttribute attribute) { return as<tile::ProblemAttr>(attribute).getFast(); }
 MlirAttribute lowtideProblemGet(int layout, MlirType a, MlirType b, MlirType acc, MlirType d, intptr_t count,
                                 const int *kinds, const MlirType *operands, MlirStringRef empty,
-                                bool swapped, bool fast) {
+                                bool swapped, bool fast, int64_t group) {
   SmallVector<tile::OperandKind> operandKinds;
   SmallVector<Type> types;
   SmallVector<StringAttr> letters;
@@ -145,7 +146,7 @@ MlirAttribute lowtideProblemGet(int layout, MlirType a, MlirType b, MlirType acc
                                                       static_cast<tile::GemmLayout>(layout), unwrap(a), unwrap(b),
                                                       unwrap(acc), unwrap(d), ArrayRef<tile::OperandKind>(operandKinds),
                                                       ArrayRef<Type>(types), ArrayRef<StringAttr>(letters), swapped,
-                                                      fast)));
+                                                      fast, group)));
 }
 
 MlirStringRef lowtideRasterKind(MlirAttribute attribute) {

@@ -148,6 +148,7 @@ NB_MODULE(_lowtide, m) {
                              })
       .def_property_readonly("swapped", &lowtideProblemSwapped)
       .def_property_readonly("fast", &lowtideProblemFast)
+      .def_property_readonly("group", &lowtideProblemGroup)
       .def_property_readonly("empty",
                              [](MlirAttribute self) {
                                std::string letters;
@@ -157,12 +158,12 @@ NB_MODULE(_lowtide, m) {
                              })
       .def_classmethod("get", [](nb::object cls, int layout, MlirType a, MlirType b, MlirType acc, MlirType d,
                                  const std::vector<int> &kinds, const std::vector<MlirType> &operands,
-                                 const std::string &empty, bool swapped, bool fast) {
+                                 const std::string &empty, bool swapped, bool fast, int64_t group) {
         if (kinds.size() != operands.size())
           throw nb::value_error("as many kinds as operands");
         return checked(cls, mlirTypeGetContext(a), [&] {
           return lowtideProblemGet(layout, a, b, acc, d, kinds.size(), kinds.data(), operands.data(),
-                                   mlirStringRefCreate(empty.data(), empty.size()), swapped, fast);
+                                   mlirStringRefCreate(empty.data(), empty.size()), swapped, fast, group);
         });
       });
   mlir_attribute_subclass(m, "RasterAttr", lowtideIsRaster, lowtideRasterTypeId)

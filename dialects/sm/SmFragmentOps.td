@@ -33,6 +33,25 @@ def Sm_LdmatrixOp : Sm_Op<"ldmatrix"> {
   let hasVerifier = 1;
 }
 
+def Sm_UnpackWeightsOp : Sm_Op<"unpack_weights", [Pure]> {
+  let summary = "Converts packed weights that each thread holds to the elements of an mma's operand";
+  let description = [{
+    The source holds bytes of packed weights (docs/weights.md): a row of bytes of 8-bit weights, or of two weights of 4
+    bits, of two rows. The result begins at K `at` of it. Each thread makes its elements from bytes that it holds, so
+    none moves; weights are integers or floats that the result's type holds exactly.
+
+    ```mlir
+    %fb = sm.unpack_weights %packed at 16 of si4 : !sm.fragment<64x32xui8, #tv> to !sm.fragment<128x16xbf16, #tv1>
+    ```
+  }];
+  let arguments = (ins Sm_FragmentType:$packed, I64Attr:$offset, TypeAttr:$weights);
+  let results = (outs Sm_FragmentType:$result);
+  let assemblyFormat = [{
+    $packed `at` $offset `of` $weights attr-dict `:` qualified(type($packed)) `to` qualified(type($result))
+  }];
+  let hasVerifier = 1;
+}
+
 def Sm_MmaSyncOp : Sm_Op<"mma_sync", [Pure, AllTypesMatch<["acc", "result"]>]> {
   let summary = "acc + A · B on fragments, with mma.sync or FMA";
   let description = [{

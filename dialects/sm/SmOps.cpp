@@ -155,6 +155,22 @@ LogicalResult PrefixOp::verify() {
 
 //===--- fragments ----------------------------------------------------------------------------------------------===//
 
+LogicalResult UnpackWeightsOp::verify() {
+  FragmentType packed = getPacked().getType(), result = getType();
+  Type weights = getWeights();
+  if (!weights.isIntOrFloat() || (weights.getIntOrFloatBitWidth() != 4 && weights.getIntOrFloatBitWidth() != 8))
+    return emitOpError() << "weights have 4 or 8 bits, those of " << weights << " have not";
+  if (!packed.getElementType().isUnsignedInteger(8) || !(result.getElementType().isF16() || result.getElementType().isBF16()))
+    return emitOpError() << "makes f16 or bf16 of bytes, ui8, not " << result.getElementType() << " of "
+                         << packed.getElementType();
+  if (packed.getShape()[0] * tile::weightsPerByte(weights) != result.getShape()[0])
+    return emitOpError() << "makes " << result.getShape()[0] << " rows of " << packed.getShape()[0] << " rows of bytes";
+  int64_t offset = getOffset();
+  if (offset < 0 || offset + result.getShape()[1] > packed.getShape()[1])
+    return emitOpError() << "reaches K " << offset + result.getShape()[1] << " of " << packed.getShape()[1];
+  return success();
+}
+
 LogicalResult LdmatrixOp::verify() {
   auto source = cast<MemRefType>(getSource().getType());
   FragmentType fragment = getType();

@@ -79,6 +79,8 @@ unsigned storageBitsOf(mlir::Type element);
 
 // Whether a memref is a batch of matrices: of three dimensions, the batch first.
 bool isBatch(mlir::MemRefType matrix);
+// How many packed weights of a type a byte holds.
+int64_t weightsPerByte(mlir::Type weights);
 
 // Checks an epilogue region: block arguments (accumulator element, one element for each operand), a yield of one
 // value of D's element type. Operands of a batch may be batches too.

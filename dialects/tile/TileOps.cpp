@@ -78,11 +78,15 @@ void lowtide::tile::printKindedOperands(OpAsmPrinter &printer, Operation *, Oper
 
 // The accumulator, then each operand by its kind.
 static void nameEpilogueArguments(Region &region, ArrayAttr kinds, OpAsmSetValueNameFn setName) {
-  if (region.empty() || region.getNumArguments() != kinds.size() + 1)
+  SmallVector<OperandKind> taken;
+  for (Attribute kind : kinds)
+    if (auto word = static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt()); word != OperandKind::group_scale)
+      taken.push_back(word);
+  if (region.empty() || region.getNumArguments() != taken.size() + 1)
     return;
   setName(region.getArgument(0), "acc");
-  for (auto [argument, kind] : llvm::zip(region.getArguments().drop_front(), kinds))
-    setName(argument, stringifyOperandKind(static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt())));
+  for (auto [argument, kind] : llvm::zip(region.getArguments().drop_front(), taken))
+    setName(argument, stringifyOperandKind(kind));
 }
 
 void GemmOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setName) {
@@ -127,15 +131,20 @@ LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type 
       return op->emitOpError() << "operand " << index << " has the kind " << kind.getSExtValue() << "; the kinds are 0 to "
                                << getMaxEnumValForOperandKind() << ": " << wordsOf<OperandKind>("and");
   Block &block = region.front();
-  if (block.getNumArguments() != operands.size() + 1)
-    return op->emitOpError() << "epilogue takes the accumulator and one element for each of " << operands.size()
+  unsigned taken = llvm::count_if(kinds, [](Attribute kind) {
+    return static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt()) != OperandKind::group_scale;
+  });
+  if (block.getNumArguments() != taken + 1)
+    return op->emitOpError() << "epilogue takes the accumulator and one element for each of " << taken
                              << " operands, but its block has " << block.getNumArguments() << " arguments";
   if (block.getArgument(0).getType() != acc)
     return op->emitOpError() << "epilogue's first argument is the accumulator, " << acc << ", not "
                              << block.getArgument(0).getType();
+  unsigned place = 0;
   for (auto [index, operand, kindAttr] : llvm::enumerate(operands, kinds)) {
     auto kind = static_cast<OperandKind>(cast<IntegerAttr>(kindAttr).getInt());
-    int64_t rank = kind == OperandKind::full ? 2 : kind == OperandKind::scalar ? 0 : 1;
+    bool acts = kind != OperandKind::group_scale;
+    int64_t rank = kind == OperandKind::full || !acts ? 2 : kind == OperandKind::scalar ? 0 : 1;
     auto memref = dyn_cast<MemRefType>(operand.getType());
     if (rank == 0 ? static_cast<bool>(memref)
                   : (!memref || (memref.getRank() != rank && !(batched && memref.getRank() == rank + 1))))
@@ -148,8 +157,8 @@ LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type 
       return op->emitOpError() << "epilogue operand " << index << " has a batch of " << memref.getDimSize(0)
                                << " but D one of " << d.getDimSize(0);
     Type element = valueTypeOf(elementTypeOf(operand.getType()));
-    if (block.getArgument(index + 1).getType() != element)
-      return op->emitOpError() << "epilogue argument " << index + 1 << " must be " << element << ", its operand's element";
+    if (acts && block.getArgument(++place).getType() != element)
+      return op->emitOpError() << "epilogue argument " << place << " must be " << element << ", its operand's element";
   }
   auto yield = dyn_cast<YieldOp>(block.getTerminator());
   if (!yield || yield.getValues().size() != 1 || yield.getValues()[0].getType() != result)
@@ -165,6 +174,36 @@ static bool isColumnMajor(MemRefType type) {
   int64_t offset;
   return succeeded(type.getStridesAndOffset(strides, offset)) && strides.size() == 2 && strides[0] == 1 &&
          strides[1] != 1;
+}
+
+int64_t lowtide::tile::weightsPerByte(Type weights) { return 8 / weights.getIntOrFloatBitWidth(); }
+
+// Of bytes that hold weights, and what they are multiplied by.
+static LogicalResult verifyWeightTypes(Operation *op, Type weights, Type a, Type b) {
+  if (!weights.isIntOrFloat() || (weights.getIntOrFloatBitWidth() != 4 && weights.getIntOrFloatBitWidth() != 8))
+    return op->emitOpError() << "weights have 4 or 8 bits, those of " << weights << " have not";
+  if (!b.isUnsignedInteger(8) || !(a.isF16() || a.isBF16()))
+    return op->emitOpError() << "packed weights are a B of ui8 beside an A of f16 or bf16, not " << b << " beside " << a;
+  return success();
+}
+
+static LogicalResult verifyWeights(GemmOp op, MemRefType a, MemRefType b, int64_t k) {
+  auto isScale = [](Attribute kind) {
+    return static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt()) == OperandKind::group_scale;
+  };
+  int64_t scales = llvm::count_if(op.getKinds(), isScale), group = op.getGroup().value_or(0);
+  if (scales != (group ? 1 : 0))
+    return op.emitOpError() << "has one group_scale operand where it has groups, and only there";
+  if (!op.getWeights())
+    return group ? op.emitOpError() << "groups are those of packed weights" : success();
+  if (failed(verifyWeightTypes(op, *op.getWeights(), a.getElementType(), b.getElementType())))
+    return failure();
+  bool bIsNK = op.getLayout() == GemmLayout::tn || op.getLayout() == GemmLayout::nn;
+  if (!bIsNK || isBatch(b))
+    return op.emitOpError() << "packed weights are one matrix with K contiguous: take tn or nn, and no batch";
+  if (group % 32 || (group && !ShapedType::isDynamic(k) && k % group))
+    return op.emitOpError() << "groups of " << group << " must be of 32 times a number, and divide K";
+  return success();
 }
 
 LogicalResult GemmOp::verify() {
@@ -185,6 +224,10 @@ LogicalResult GemmOp::verify() {
   bool bIsNK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::nn;
   int64_t m = a.getDimSize(outer + (aIsMK ? 0 : 1)), ka = a.getDimSize(outer + (aIsMK ? 1 : 0));
   int64_t n = b.getDimSize(outer + (bIsNK ? 0 : 1)), kb = b.getDimSize(outer + (bIsNK ? 1 : 0));
+  if (failed(verifyWeights(*this, a, b, ka)))
+    return failure();
+  if (getWeights() && !ShapedType::isDynamic(n))
+    n *= weightsPerByte(*getWeights());
   if (!agree(ka, kb))
     return emitOpError() << "K is " << ka << " in A but " << kb << " in B";
   if (!agree(m, d.getDimSize(outer)))
@@ -193,11 +236,14 @@ LogicalResult GemmOp::verify() {
     return emitOpError() << "N is " << n << " in B but " << d.getDimSize(outer + 1) << " in D";
   for (auto [index, operand] : llvm::enumerate(getEpilogueOperands())) {
     auto full = dyn_cast<MemRefType>(operand.getType());
-    if (full && full.getRank() == 2 && isColumnMajor(full) != isColumnMajor(d))
+    if (index >= getKinds().size())
+      break; // verifyEpilogue says so
+    bool lies = static_cast<OperandKind>(cast<IntegerAttr>(getKinds()[index]).getInt()) == OperandKind::full;
+    if (lies && full && full.getRank() == 2 && isColumnMajor(full) != isColumnMajor(d))
       return emitOpError() << "epilogue operand " << index << " is full and must lie as D does, "
                            << (isColumnMajor(d) ? "column by column" : "row by row");
   }
-  if (a.getElementTypeBitWidth() != b.getElementTypeBitWidth())
+  if (!getWeights() && a.getElementTypeBitWidth() != b.getElementTypeBitWidth())
     return emitOpError() << "A is " << a.getElementType() << " but B is " << b.getElementType()
                          << ": their elements must have as many bits";
   if (!isa<FloatType, IntegerType>(getAcc()))
@@ -395,8 +441,8 @@ LogicalResult NextWorkTileOp::verify() {
 LogicalResult ViewOp::verify() {
   auto source = cast<MemRefType>(getSource().getType());
   OperandKind kind = getKind().value_or(OperandKind::full);
-  if (kind == OperandKind::scalar)
-    return emitOpError() << "a scalar has no window";
+  if (kind == OperandKind::scalar || kind == OperandKind::group_scale)
+    return emitOpError() << "a " << stringifyOperandKind(kind) << " has no window";
   int64_t rank = kind == OperandKind::full ? 2 : 1;
   if ((source.getRank() != rank && source.getRank() != rank + 1) ||
       static_cast<int64_t>(getOffsets().size()) != source.getRank())
@@ -423,12 +469,33 @@ LogicalResult MmaOp::verify() {
   bool aIsMK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::tt;
   bool bIsNK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::nn;
   int64_t m = a[aIsMK ? 0 : 1], ka = a[aIsMK ? 1 : 0], n = b[bIsNK ? 0 : 1], kb = b[bIsNK ? 1 : 0];
+  Type elementA = elementTypeOf(getA().getType()), elementB = elementTypeOf(getB().getType());
+  if (getWeights()) {
+    if (failed(verifyWeightTypes(*this, *getWeights(), elementA, elementB)))
+      return failure();
+    if (!bIsNK)
+      return emitOpError() << "packed weights have K contiguous; take tn or nn";
+    n *= weightsPerByte(*getWeights());
+  }
   if (ka != kb)
     return emitOpError() << "K is " << ka << " in A but " << kb << " in B";
   if (m != c[0] || n != c[1])
     return emitOpError() << "computes " << m << "x" << n << " but the accumulator is " << c[0] << "x" << c[1];
-  if (elementTypeOf(getA().getType()).getIntOrFloatBitWidth() != elementTypeOf(getB().getType()).getIntOrFloatBitWidth())
+  if (!getWeights() && elementA.getIntOrFloatBitWidth() != elementB.getIntOrFloatBitWidth())
     return emitOpError() << "elements of A and B must have as many bits";
+  return success();
+}
+
+//===--- tile.promote -------------------------------------------------------------------------------------------===//
+
+LogicalResult PromoteOp::verify() {
+  if (!getScale())
+    return success();
+  if (getScale().getType().getShape() != getResult().getType().getShape())
+    return emitOpError() << "scales by a window of another shape than that of the sums";
+  if (!isa<FloatType>(getResult().getType().getElementType()) ||
+      !isa<FloatType>(getScale().getType().getElementType()))
+    return emitOpError() << "scales floats by floats";
   return success();
 }
 
@@ -445,6 +512,9 @@ LogicalResult StoreOp::verify() {
   Type acc = getEpilogue().front().getNumArguments() ? getEpilogue().front().getArgument(0).getType() : Type();
   if (auto tile = dyn_cast<TileType>(getValue().getType()); tile && tile.getElementType() != acc)
     return emitOpError() << "epilogue's first argument must be " << tile.getElementType() << ", the accumulator's element";
+  for (Attribute kind : getKinds())
+    if (static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt()) == OperandKind::group_scale)
+      return emitOpError() << "scales of groups act in the sum: tile.promote takes them";
   return verifyEpilogue(*this, getEpilogue(), acc, getEpilogueOperands(), getKinds(), d);
 }
 

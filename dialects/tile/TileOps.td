@@ -35,6 +35,10 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
     way. A `swapped` product is what `swap-operands` has made of another one, Dᵀ = Bᵀ · Aᵀ: its A and B are the second
     and the first argument of the function.
 
+    Packed `weights` take the place of a B: bytes in the order of `lt.pack_weights` (docs/weights.md), N×K of 8 bits, or
+    N/2×K of two of 4 bits each, which are converted to A's type, exactly. K then is the sum over groups of
+    `group` elements of K, each scaled by the `group_scale` operand, K/group×N; it has no argument in the region.
+
     A batch has three dimensions: A, B and D then are as many matrices, one for each product, and the batch is the first
     dimension. An operand of the epilogue that has the batch too has one part for each; one without it is shared.
 
@@ -47,6 +51,10 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
       %2 = arith.truncf %1 : f32 to bf16
       tile.yield %2 : bf16
     } : memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
+    tile.gemm tn %a, %b into %d acc(f32) weights(si4) group(128)
+        operands(group_scale %scales : memref<?x?xbf16, strided<[?, 1]>>) {
+      …
+    } : memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xui8, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
     tile.gemm tn %a, %b into %d acc(f32) {
       …
     } : memref<64x?x?xbf16, strided<[?, ?, 1]>>, memref<64x?x?xbf16, strided<[?, ?, 1]>>,
@@ -55,10 +63,12 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
   }];
   let arguments = (ins Tile_GemmLayout:$layout, Tile_InputMemRef:$a, Tile_InputMemRef:$b, Tile_OutputMemRef:$d,
                        TypeAttr:$acc, Variadic<AnyType>:$epilogue_operands, DefaultValuedAttr<I32ArrayAttr, "{}">:$kinds,
-                       OptionalAttr<Tile_ScheduleAttr>:$schedule, UnitAttr:$swapped, UnitAttr:$fast);
+                       OptionalAttr<Tile_ScheduleAttr>:$schedule, UnitAttr:$swapped, UnitAttr:$fast,
+                       OptionalAttr<TypeAttr>:$weights, OptionalAttr<I64Attr>:$group);
   let regions = (region SizedRegion<1>:$epilogue);
   let assemblyFormat = [{
     $layout $a `,` $b `into` $d (`swapped` $swapped^)? `acc` `(` $acc (`fast` $fast^)? `)`
+    (`weights` `(` $weights^ `)`)? (`group` `(` $group^ `)`)?
     (`operands` `(` custom<KindedOperands>($epilogue_operands, type($epilogue_operands), $kinds)^ `)`)?
     (`schedule` `(` $schedule^ `)`)? $epilogue attr-dict `:` type($a) `,` type($b) `,` type($d)
   }];
@@ -331,34 +341,46 @@ def Tile_MmaOp : Tile_Op<"mma", [AllTypesMatch<["acc", "result"]>]> {
   let summary = "acc + A · B on CTA tiles";
   let description = [{
     A and B are windows of global memory or buffers in shared memory, stored as the layout letters specify. The
-    accumulator is a CTA-wide value.
+    accumulator is a CTA-wide value. A B of packed `weights` is converted to A's type: it is a window of their bytes.
 
     ```mlir
     %c2 = tile.mma tn %a, %b, %c : !tile.view<128x64xbf16>, !tile.view<256x64xbf16>, !tile.tile<128x256xf32>
+    %c3 = tile.mma tn %a, %w weights(si4), %c : !tile.view<16x128xbf16>, !tile.view<64x128xui8>, !tile.tile<16x128xf32>
     ```
   }];
   let arguments = (ins Tile_GemmLayout:$layout,
                        Arg<AnyTypeOf<[Tile_ViewType, AnyMemRef]>, "A", [MemRead]>:$a,
-                       Arg<AnyTypeOf<[Tile_ViewType, AnyMemRef]>, "B", [MemRead]>:$b, Tile_TileType:$acc);
+                       Arg<AnyTypeOf<[Tile_ViewType, AnyMemRef]>, "B", [MemRead]>:$b, Tile_TileType:$acc,
+                       OptionalAttr<TypeAttr>:$weights);
   let results = (outs Tile_TileType:$result);
-  let assemblyFormat = "$layout $a `,` $b `,` $acc attr-dict `:` type($a) `,` type($b) `,` qualified(type($acc))";
+  let assemblyFormat = [{
+    $layout $a `,` $b (`weights` `(` $weights^ `)`)? `,` $acc attr-dict `:` type($a) `,` type($b) `,`
+    qualified(type($acc))
+  }];
   let hasVerifier = 1;
 }
 
-def Tile_PromoteOp : Tile_Op<"promote", [Pure, AllTypesMatch<["partial", "sum", "result"]>]> {
-  let summary = "sum + partial, in the accumulators' type";
+def Tile_PromoteOp : Tile_Op<"promote", [AllTypesMatch<["partial", "sum", "result"]>]> {
+  let summary = "sum + partial, or sum + partial · scale, in the accumulators' type";
   let description = [{
     Adds the sum of one K step to that of the steps before, elementwise. Sums that mma instructions leave less precise
-    than their type, such as those of 8-bit floats, stay short in this way.
+    than their type, such as those of 8-bit floats, stay short in this way. A `scaled` sum is multiplied by a window of
+    factors, converted to the accumulators' type, and rounded once.
 
     ```mlir
     %partial = tile.mma tn %a, %b, %zero : !tile.view<128x128xf8E4M3FN>, !tile.view<192x128xf8E4M3FN>, !tile.tile<128x192xf32>
     %sum = tile.promote %partial into %acc : !tile.tile<128x192xf32>
+    %s = tile.view per_column %scales[%g, %n] : memref<?x?xbf16, strided<[?, 1]>> to !tile.view<16x128xbf16>
+    %sum2 = tile.promote %partial2 into %acc2 scaled(%s : !tile.view<16x128xbf16>) : !tile.tile<16x128xf32>
     ```
   }];
-  let arguments = (ins Tile_TileType:$partial, Tile_TileType:$sum);
+  let arguments = (ins Tile_TileType:$partial, Tile_TileType:$sum,
+                       Arg<Optional<Tile_ViewType>, "factors", [MemRead]>:$scale);
   let results = (outs Tile_TileType:$result);
-  let assemblyFormat = "$partial `into` $sum attr-dict `:` qualified(type($result))";
+  let assemblyFormat = [{
+    $partial `into` $sum (`scaled` `(` $scale^ `:` qualified(type($scale)) `)`)? attr-dict `:` qualified(type($result))
+  }];
+  let hasVerifier = 1;
 }
 
 def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments, SingleBlock, Tile_NamesArguments]> {

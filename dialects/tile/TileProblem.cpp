@@ -42,14 +42,20 @@ Attribute ProblemAttr::parse(AsmParser &parser, Type) {
     return success();
   };
   bool swapped = false, fast = false;
+  int64_t group = 0;
   while (succeeded(parser.parseOptionalComma())) {
     StringRef clause;
-    if (failed(parser.parseOptionalKeyword(&clause, {"operands", "empty", "swapped", "fast"}))) {
-      parser.emitError(parser.getCurrentLocation(), "expected 'operands', 'empty', 'swapped' or 'fast'");
+    if (failed(parser.parseOptionalKeyword(&clause, {"operands", "empty", "swapped", "fast", "group"}))) {
+      parser.emitError(parser.getCurrentLocation(), "expected 'operands', 'empty', 'swapped', 'fast' or 'group'");
       return {};
     }
     if (clause == "swapped" || clause == "fast") {
       (clause == "fast" ? fast : swapped) = true;
+      continue;
+    }
+    if (clause == "group") {
+      if (parser.parseEqual() || parser.parseInteger(group))
+        return {};
       continue;
     }
     if (parser.parseEqual() ||
@@ -61,7 +67,7 @@ Attribute ProblemAttr::parse(AsmParser &parser, Type) {
     return {};
   return parser.getChecked<ProblemAttr>(loc, parser.getContext(), *layout, types[0], types[1], types[2], types[3],
                                         ArrayRef<OperandKind>(kinds), ArrayRef<Type>(operands),
-                                        ArrayRef<StringAttr>(empty), swapped, fast);
+                                        ArrayRef<StringAttr>(empty), swapped, fast, group);
 }
 
 void ProblemAttr::print(AsmPrinter &printer) const {
@@ -79,17 +85,22 @@ void ProblemAttr::print(AsmPrinter &printer) const {
     llvm::interleaveComma(getEmpty(), printer, [&](StringAttr letter) { printer << letter.getValue(); });
     printer << "]";
   }
-  printer << (getSwapped() ? ", swapped" : "") << (getFast() ? ", fast>" : ">");
+  printer << (getSwapped() ? ", swapped" : "") << (getFast() ? ", fast" : "");
+  if (getGroup())
+    printer << ", group = " << getGroup();
+  printer << ">";
 }
 
 LogicalResult ProblemAttr::verify(function_ref<InFlightDiagnostic()> emitError, GemmLayout, Type a, Type b, Type acc,
                                   Type d, ArrayRef<OperandKind> kinds, ArrayRef<Type> operands,
-                                  ArrayRef<StringAttr> empty, bool, bool) {
+                                  ArrayRef<StringAttr> empty, bool, bool, int64_t group) {
   if (kinds.size() != operands.size())
     return emitError() << "there are " << kinds.size() << " kinds of operands for " << operands.size() << " types";
   auto isElement = [](Type type) { return type && type.isIntOrFloat(); };
   if (!isElement(a) || !isElement(b) || !isElement(acc) || !isElement(d) || !llvm::all_of(operands, isElement))
     return emitError() << "the types of a problem are element types: integers or floats";
+  if (group < 0)
+    return emitError() << "a group is a number of elements of K, not " << group;
   for (auto [index, letter] : llvm::enumerate(empty))
     if (!llvm::is_contained({"m", "n", "k"}, letter.getValue()) || llvm::is_contained(empty.drop_front(index + 1), letter))
       return emitError() << "empty names m, n and k, each at most once, not '" << letter.getValue() << "'";

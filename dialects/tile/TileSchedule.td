@@ -14,7 +14,7 @@ def Tile_GemmLayout : Tile_Enum<"GemmLayout", "how A and B lie in memory, in BLA
 
 def Tile_OperandKind : Tile_Enum<"OperandKind", "what an epilogue operand has one element for", [
     I32EnumAttrCase<"full", 0>, I32EnumAttrCase<"per_row", 1>, I32EnumAttrCase<"per_column", 2>,
-    I32EnumAttrCase<"scalar", 3>]>;
+    I32EnumAttrCase<"scalar", 3>, I32EnumAttrCase<"group_scale", 4>]>;
 
 def Tile_RasterKind : Tile_Enum<"RasterKind", "order in which work tiles are handed out", [
     I32EnumAttrCase<"row", 0>, I32EnumAttrCase<"column", 1>, I32EnumAttrCase<"grouped", 2>,
@@ -291,19 +291,22 @@ def Tile_ProblemAttr : Tile_Attr<"Problem", "problem"> {
     instructions leave them. The memrefs give the extents. `empty` names those of M, N and K that are
     known to be 0. To the kernel such an extent is known at run time, as any other that may be 0; whoever calls checks
     it, and passes zeros of another K where K is empty, so that D is the epilogue of 0. A problem is `swapped` if the first
-    two arguments of the host function are its B and its A, as `swap-operands` leaves them.
+    two arguments of the host function are its B and its A, as `swap-operands` leaves them. A `b` that is no type of A is
+    that of packed weights, which are converted to A's; with `group`, sums of so much of K are scaled.
 
     ```mlir
     #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, operands = [per_column bf16, scalar f32]>
     #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, empty = [k]>
     #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, swapped>
     #tile.problem<tn, a = f8E4M3FN, b = f8E5M2, acc = f32, d = bf16, fast>
+    #tile.problem<tn, a = bf16, b = si4, acc = f32, d = bf16, operands = [group_scale bf16], group = 128>
     ```
   }];
   let parameters = (ins EnumParameter<Tile_GemmLayout>:$layout, "::mlir::Type":$a, "::mlir::Type":$b,
                         "::mlir::Type":$acc, "::mlir::Type":$d, ArrayRefParameter<"OperandKind">:$kinds,
                         ArrayRefParameter<"::mlir::Type">:$operands, ArrayRefParameter<"::mlir::StringAttr">:$empty, DefaultValuedParameter<"bool", "false">:$swapped,
-                        DefaultValuedParameter<"bool", "false">:$fast);
+                        DefaultValuedParameter<"bool", "false">:$fast,
+                        DefaultValuedParameter<"int64_t", "0">:$group);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
 }

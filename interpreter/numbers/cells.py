@@ -45,7 +45,7 @@ SPANS = 4096
 """Spans that a memory keeps."""
 
 # By MLIR names; an i1 is stored as a byte. Registers hold an i8 without a sign.
-_WIDTHS = {"i1": 1, "i8": 1, **{row.ir: row.bytes for row in ELEMENTS.values()}}
+_WIDTHS = {"i1": 1, "i8": 1, **{row.ir: row.bytes for row in ELEMENTS.values() if row.bits >= 8}}
 ELEMENT_BYTES: Mapping[str, int] = MappingProxyType(_WIDTHS)
 _IN_MEMORY: Mapping[str, int] = MappingProxyType(
     {dtype: code for code, dtype in enumerate(dict.fromkeys(map(in_memory, _WIDTHS)), start=1)}

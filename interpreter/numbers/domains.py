@@ -337,7 +337,11 @@ class ExactDomain(FloatDomain):
         raise self._refused("the bits of a float", "take the domain 'float'")
 
     def from_bits(self, bits: Values, dtype: str) -> Values:
-        raise self._refused("a float made from bits", "take the domain 'float'")
+        """Bits can be read as numbers where these are integers."""
+        floats = FloatDomain().from_bits(bits, dtype)
+        if not np.all(np.isfinite(floats) & (np.abs(floats) < 2.0**53) & (floats == np.trunc(floats))):
+            raise self._refused("a float made from bits that is not integer", "take the domain 'float'")
+        return self.from_array(floats)
 
     def _check_product(self, x: Values, y: Values, terms: int) -> float:
         """The largest that a sum of `terms` products can be. Raises InterpreterError where int64 may not hold it."""

@@ -126,9 +126,9 @@ def call_intrinsic(state: AgentState, op: DecodedOp) -> None:
     shape = _MMA_INTRINSIC.fullmatch(name)
     if shape is not None:
         state.values[op.results[0]] = _mma(state, op, shape, operands)
-    elif name in ("llvm.fma.f32", "llvm.fma.f64"):
+    elif name.startswith("llvm.fma."):
         x, y, z = operands
-        state.values[op.results[0]] = domain.fma(x, y, z, name.rpartition(".")[2])
+        state.values[op.results[0]] = domain.fma(x, y, z, arith.element_of(op.result_types[0]).name)
     elif name in _INTRINSICS:
         dtype = arith.element_of(op.result_types[0]).name
         state.values[op.results[0]] = domain.apply(_INTRINSICS[name], dtype, *operands)

@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.elements import element_of_ir
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.barriers import barrier, together, without_roles
 from lowtide.interpreter.machine.matrices import Matrix, Window, load_elements, store_elements
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
-from lowtide.interpreter.ops.tile import apply_block
+from lowtide.interpreter.machine.weights import fields_as_numbers, placed
+from lowtide.interpreter.ops.tile import apply_block, weights_of
 from lowtide.interpreter.program.ir_types import Fragment, MemRef
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
@@ -110,6 +112,33 @@ def _prepare_mma(op: DecodedOp, program: Program) -> None:
                 f"{attribute.atom}, {warps_m}x{warps_n} of them side by side, takes {needed}"
             )
     op.data = (fragments, rests)
+
+
+def _prepare_unpack_weights(op: DecodedOp, program: Program) -> None:
+    """For each thread and value of the result, which of the thread's bytes it is made of, and by how many bits that is
+    shifted: (threads, values) each. Raises InterpreterError where a thread does not hold it."""
+    packed, result = _fragment(op.operand_types[0]), _fragment(op.result_types[0])
+    row = element_of_ir(weights_of(op))
+    assert row is not None
+    rows, ks = result.tv.coordinates(result.shape[0])
+    byte_row = rows if row.per_byte == 1 else rows // 16 * 8 + rows % 8
+    shifts = np.zeros_like(rows) if row.per_byte == 1 else rows // 8 % 2 * row.bits
+    wanted = byte_row + placed(ks + op.attributes["offset"]) * packed.shape[0]
+    found = [{place: value for value, place in enumerate(own)} for own in packed.tv.table.tolist()]
+    if len(found) != len(wanted) or any(
+        not own.keys() >= {*each} for own, each in zip(found, wanted.tolist(), strict=True)
+    ):
+        raise InterpreterError(f"{op.describe()}: a thread does not hold the weights that it makes its fragment of")
+    values = [[own[place] for place in each] for own, each in zip(found, wanted.tolist(), strict=True)]
+    op.data = np.array(values), shifts, row
+
+
+@OPS.implements("sm.unpack_weights", prepare=_prepare_unpack_weights)
+def unpack_weights(state: AgentState, op: DecodedOp) -> None:
+    values, shifts, row = op.data
+    held, dtype = np.asarray(state.values[op.operands[0]]).astype(np.int64), _fragment(op.result_types[0]).element.name
+    fields = np.take_along_axis(held, values[state.thread], axis=1) >> shifts[state.thread] & (1 << row.bits) - 1
+    state.values[op.results[0]] = fields_as_numbers(fields, row.ir, state.machine.domain, dtype)
 
 
 @OPS.implements("sm.mma_sync", prepare=_prepare_mma)

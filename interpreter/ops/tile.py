@@ -27,6 +27,7 @@ from lowtide.interpreter.machine.matrices import (
 )
 from lowtide.interpreter.machine.shared_buffers import load_buffer
 from lowtide.interpreter.machine.traces import row_of
+from lowtide.interpreter.machine.weights import unpacked
 from lowtide.interpreter.machine.work_order import WorkItem, WorkOrder
 from lowtide.interpreter.numbers.storage import in_memory
 from lowtide.interpreter.program.ir_types import Fragment, MemRef, Scalar, Tile, View
@@ -57,7 +58,7 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
 
 def _part(state: AgentState, op: DecodedOp, operand: Any, kind: OperandKind, number: int) -> Any:
     """What one product of a batch has of an operand of the epilogue: its part, or all of one that is shared."""
-    if kind is OperandKind.scalar or len(operand.shape) == _RANKS[kind]:
+    if kind is OperandKind.scalar or len(operand.shape) == _RANKS.get(kind):
         return operand
     return matrix_at(state, op, operand, number)
 
@@ -68,11 +69,41 @@ def _product(state: AgentState, op: DecodedOp, a: Matrix, b: Matrix, d: Matrix, 
     m, n = d.shape
     left, right = (load_window(state, op, Window(x, 0, 0, (x.shape[0], x.shape[1]))) for x in (a, b))
     left, right = _as_mk(left, layout), _as_nk(right, layout)
+    if "weights" in op.attributes:
+        right = unpacked(right, weights_of(op), state.machine.domain, a.element.name)
     if left.shape[1] != right.shape[1] or (left.shape[0], right.shape[0]) != (m, n):
         raise violation(state, op, f"layout {layout}: A {a.shape}, B {b.shape} and D {d.shape} do not agree on M, N, K")
     domain, acc = state.machine.domain, str(op.attributes["acc"])
-    product = domain.dot(left, right, domain.full((m, n), 0, acc), acc)
+    zero = domain.full((m, n), 0, acc)
+    if "group" not in op.attributes:
+        product = domain.dot(left, right, zero, acc)
+    else:
+        kinds = list(map(OperandKind, op.attributes["kinds"]))
+        scales = operands[kinds.index(OperandKind.group_scale)]
+        operands = [one for one, kind in zip(operands, kinds, strict=True) if kind is not OperandKind.group_scale]
+        product = _by_groups(state, op, (left, right), zero, scales)
     yield from _epilogue_whole(state, op, product, Window(d, 0, 0, (m, n)), operands)
+
+
+def _by_groups(
+    state: AgentState, op: DecodedOp, sides: tuple[NDArray[Any], NDArray[Any]], zero: NDArray[Any], scales: Matrix
+) -> NDArray[Any]:
+    """The sums of groups of K, each scaled, added in their order."""
+    (left, right), group, domain = sides, op.attributes["group"], state.machine.domain
+    acc, total, count = str(op.attributes["acc"]), zero, left.shape[1] // group
+    if left.shape[1] % group or scales.shape != (count, zero.shape[1]):
+        raise violation(state, op, f"scales {scales.shape} are none of K = {left.shape[1]} in groups of {group}")
+    factors = load_window(state, op, Window(scales, 0, 0, (scales.shape[0], scales.shape[1])))
+    for number in range(count):
+        own = slice(number * group, (number + 1) * group)
+        partial = domain.dot(left[:, own], right[:, own], zero, acc)
+        total = domain.fma(partial, factors[number][None, :], total, acc)
+    return total
+
+
+def weights_of(op: DecodedOp) -> str:
+    """The MLIR type of the packed weights that an op converts."""
+    return str(ir.TypeAttr(op.source.attributes["weights"]).value)
 
 
 def _as_mk(a: NDArray[Any], layout: str) -> NDArray[Any]:
@@ -362,6 +393,10 @@ def mma(state: AgentState, op: DecodedOp) -> None:
     layout, type = GemmLayout(op.attributes["layout"]).name, op.result_types[0]
     assert isinstance(type, Tile)
     left, right = (_operand(state, op, x) for x in (a, b))
+    if "weights" in op.attributes:
+        first = op.operand_types[0]
+        assert isinstance(first, MemRef | View)
+        right = unpacked(right, weights_of(op), state.machine.domain, first.element.name)
     state.values[op.results[0]] = state.machine.domain.dot(
         _as_mk(left, layout), _as_nk(right, layout), acc, type.element.name
     )
@@ -369,10 +404,14 @@ def mma(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("tile.promote")
 def promote(state: AgentState, op: DecodedOp) -> None:
-    partial, total = (state.values[slot] for slot in op.operands)
-    type = op.result_types[0]
+    partial, total, *scale = (state.values[slot] for slot in op.operands)
+    type, domain = op.result_types[0], state.machine.domain
     assert isinstance(type, Tile)
-    state.values[op.results[0]] = state.machine.domain.sum(partial, total, type.element.name)
+    if scale:
+        added = domain.fma(partial, load_window(state, op, scale[0]), total, type.element.name)
+    else:
+        added = domain.sum(partial, total, type.element.name)
+    state.values[op.results[0]] = added
 
 
 def _operand(state: AgentState, op: DecodedOp, operand: Any) -> NDArray[Any]:
@@ -409,8 +448,8 @@ def store(state: AgentState, op: DecodedOp) -> Steps:
 
 def _operand_windows(op: DecodedOp, window: Window, operands: list[Any]) -> Iterator[Any]:
     """The window of each epilogue operand that lies where `window` lies in D; a scalar as it is."""
-    for operand, number in zip(operands, op.attributes.get("kinds", ()), strict=True):
-        kind = OperandKind(number)
+    kinds = [kind for kind in map(OperandKind, op.attributes.get("kinds", ())) if kind is not OperandKind.group_scale]
+    for operand, kind in zip(operands, kinds, strict=True):
         if kind == OperandKind.scalar:
             yield operand
         else:

@@ -6,19 +6,24 @@ After    %fa = sm.ldmatrix %a[0, 0] by "ldmatrix.x4" : memref<128x32xbf16, …> 
          %c2 = sm.mma_sync %fa, %fb, %c by #sm.tiled_mma<mma.m16n8k16.f32.bf16, atoms [2, 2, 1], …>
          The accumulator becomes a fragment wherever it goes: splat, loop, store. ldmatrix moves 16-bit elements; others
          come by sm.load_shared, in the widest loads for which a thread holds neighbours. Windows of global memory come
-         by sm.load_global, with the atom that the schedule names (a.copy = ld.global.16). With several atoms along K
+         by sm.load_global, with the atom that the schedule names (a.copy = ld.global.16). Packed weights come as bytes,
+         which sm.unpack_weights converts. Where sums are promoted, each K step starts from zero, and sm.map adds it:
+           %s = sm.load_global %scales by "ld.global.2" : !tile.view<16x128xbf16> to !sm.fragment<16x128xbf16, #tv2>
+           %p = sm.mma_sync %fa, %fb, %zero by …
+           %c2 = sm.map %p, %c, %s { math.fma } : !sm.fragment<16x128xf32, #tv2>
+         With several atoms along K
          (atoms = [2, 2, 2]), each of which multiplies its part of every K step, sm.sum_over_k adds their accumulators
          after the loop.
 Needs    level pipelined; a complete schedule.
 Refuses  an accumulator that does not start from tile.splat or end in tile.store; an atom that the target lacks.
-Test     test/lit/passes/atoms/bind-mma-atoms.mlir, bind-mma-atoms-invalid.mlir
+Test     test/lit/passes/atoms/bind-mma-atoms.mlir, bind-mma-atoms-{weights,invalid}.mlir
 """
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 from mlir import ir
-from mlir.dialects import scf
+from mlir.dialects import arith, math, scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
@@ -37,8 +42,9 @@ from lowtide.passes.support.atoms import (
 from lowtide.passes.support.kernels import kernels_of, main_loop, problem_of, schedule_of
 from lowtide.passes.support.operand_loads import global_operand_load, operand_load
 from lowtide.passes.support.partial_sums import bind_shares, bind_sums
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem import Problem, element_bits
 from lowtide.passes.support.rewriting import after, before, defining_op, erase_if_unused, rebuild_loop, replace
+from lowtide.passes.support.weight_loads import weight_load
 from lowtide.targets import Target, TiledMma
 from lowtide.targets.atoms import Operand
 
@@ -70,7 +76,8 @@ def _bind(mma: tile.MmaOp, schedule: Schedule, problem: Problem) -> None:
     rows, columns = mma.acc.type.shape
     accumulator = fragment_type(tiled.tv("c", (rows, columns)), (rows, columns), mma.acc.type.element_type)
     loop = main_loop(mma)
-    position = _carried_position(mma, loop)
+    promote = next((op for op in loop.body.operations if isinstance(op, tile.PromoteOp)), None)
+    position = _carried_position(mma, promote, loop)
     splat = defining_op(loop.initArgs[position])
     if not isinstance(splat, tile.SplatOp):
         raise Refusal(mma, "needs an accumulator that starts from tile.splat")
@@ -84,7 +91,11 @@ def _bind(mma: tile.MmaOp, schedule: Schedule, problem: Problem) -> None:
         with after(new_loop):
             results[position] = _sum_over_k(results[position], tiled, schedule, problem)
     replace(loop, results)
-    _emit_fragments(mma, tiled, schedule, problem, new_loop.inner_iter_args[position])
+    total = new_loop.inner_iter_args[position]
+    factors = None if promote is None or promote.scale is None else _factors(mma, promote.scale, accumulator)
+    _emit_fragments(mma, tiled, schedule, problem, total if promote is None else zero)
+    if promote is not None:
+        _add(promote, total, factors)
     erase_if_unused(splat)
 
 
@@ -96,9 +107,37 @@ def _sum_over_k(partial: ir.Value, tiled: TiledMma, schedule: Schedule, problem:
     return sm.SumOverKOp(result, partial, tiled_mma_attr(tiled)).result
 
 
-def _carried_position(mma: tile.MmaOp, loop: scf.ForOp) -> int:
+def _factors(mma: tile.MmaOp, scale: ir.Value, accumulator: sm.FragmentType) -> ir.Value:
+    """What the sums are scaled by, as a fragment; loaded before the products, whose time it takes to come."""
+    held = sm.FragmentType.get(accumulator.shape, scale.type.element_type, accumulator.tv)
+    atom = f"ld.global.{element_bits(scale.type.element_type) // 8}"
+    with before(mma):
+        return sm.LoadGlobalOp(held, scale, atom).result
+
+
+def _add(promote: tile.PromoteOp, total: ir.Value, factors: ir.Value | None) -> None:
+    """The sum of the K step, scaled or not, added to those before it."""
+    inputs = [promote.partial, total] if factors is None else [promote.partial, total, factors]
+    with before(promote):
+        added = sm.MapOp(total.type, inputs)
+        body = added.body.blocks.append(*[value.type.element_type for value in inputs])
+        with ir.InsertionPoint(body):
+            partial, before_it, *scale = body.arguments
+            if not scale:
+                result = arith.addf(partial, before_it)
+            else:
+                (factor,) = scale
+                if factor.type != partial.type:
+                    factor = arith.extf(partial.type, factor)
+                result = math.fma(partial, factor, before_it)
+            tile.YieldOp([result])
+    replace(promote, [added.result])
+
+
+def _carried_position(mma: tile.MmaOp, promote: tile.PromoteOp | None, loop: scf.ForOp) -> int:
+    total = mma.acc if promote is None else promote.sum
     for position, argument in enumerate(loop.inner_iter_args):
-        if argument == mma.acc:
+        if argument == total:
             return position
     raise Refusal(mma, "needs an accumulator that its loop carries")
 
@@ -116,6 +155,11 @@ def _emit_fragments(mma: tile.MmaOp, tiled: TiledMma, schedule: Schedule, proble
             if is_window:
                 atom = str(schedule.mainloop.operand(operand).copy)
                 fragments.append(global_operand_load(buffer, atom, tiled, operand, shape, trans))
+                continue
+            if operand == "b" and mma.weights:
+                fragments.append(
+                    weight_load(buffer, shape[1], tiled, mma.weights.value, fragments[0].type.element_type)
+                )
                 continue
             fragments.append(operand_load(buffer, [0, 0], tiled, operand, shape, trans))
         product = sm.MmaSyncOp(*fragments, acc, tiled_mma_attr(tiled)).result

@@ -6,7 +6,9 @@ After    %fa0 = sm.ldmatrix %a[0, 0] … to !sm.fragment<128x16xbf16, #tv2>; %fb
          %c1 = sm.mma_sync %fa0, %fb0, %c by #tiled_mma
          %fa1 = sm.ldmatrix %a[0, 16] …; %fb1 = …
          %c2 = sm.mma_sync %fa1, %fb1, %c1 by #tiled_mma
-         so that a fragment is in registers for one slice only.
+         so that a fragment is in registers for one slice only. Packed weights come in blocks of two slices:
+         %p = sm.load_shared %b at [0, 0] … to !sm.fragment<64x32xui8, #tv3>
+         %fb0 = sm.unpack_weights %p at 0 of si4 …; %fb1 = sm.unpack_weights %p at 16 of si4 …
 Needs    level atoms: operands that come from sm.ldmatrix or sm.load_shared, or by sm.load_global from a tile.view.
 Refuses  an mma.sync whose operands do not; a K that is not whole slices.
 Test     test/lit/passes/atoms/split-k-slices.mlir, split-k-slices-invalid.mlir
@@ -25,6 +27,7 @@ from lowtide.passes.support.atoms import tiled_mma_of
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.operand_loads import global_operand_load, is_operand_load, operand_load
 from lowtide.passes.support.rewriting import before, defining_op, erase_if_unused, replace
+from lowtide.passes.support.weight_loads import WeightSlices, is_weight_load
 from lowtide.targets import Target, TiledMma
 from lowtide.targets.atoms import Operand
 
@@ -41,7 +44,7 @@ class SplitKSlices(Pass):
         for mma in walk(module, sm.MmaSyncOp):
             loads = [defining_op(operand) for operand in (mma.a, mma.b)]
             for name, load in zip("AB", loads, strict=True):
-                if not (is_operand_load(load) or isinstance(load, sm.LoadGlobalOp)):
+                if not (is_operand_load(load) or is_weight_load(load) or isinstance(load, sm.LoadGlobalOp)):
                     raise Refusal(mma, f"operand {name} must come from sm.ldmatrix, sm.load_shared or sm.load_global")
             try:
                 with mma.operation.location:
@@ -58,13 +61,17 @@ def _split(mma: sm.MmaSyncOp, load_a: ir.OpView, load_b: ir.OpView) -> None:
     if depth % step:
         raise Refusal(mma, f"K = {depth} is not a multiple of {step}, one step of the tiled mma")
     acc = mma.acc
+    weights = WeightSlices(load_b, tiled) if is_weight_load(load_b) else None
     with before(mma):
         for k in range(0, depth, step):
-            fa, fb = _slice(load_a, "a", tiled, k, step), _slice(load_b, "b", tiled, k, step)
+            fa = _slice(load_a, "a", tiled, k, step)
+            fb = _slice(load_b, "b", tiled, k, step) if weights is None else weights.slice(k, step)
             acc = sm.MmaSyncOp(fa, fb, acc, mma.mma).result
     replace(mma, [acc])
     erase_if_unused(load_a)
     erase_if_unused(load_b)
+    if weights is not None:
+        erase_if_unused(weights.load)
 
 
 def _slice(load: ir.OpView, operand: Operand, tiled: TiledMma, k: int, step: int) -> ir.Value:

@@ -7,6 +7,7 @@ from lowtide.dialects import tile
 from lowtide.dialects.enums import gemm_layout, operand_kinds
 from lowtide.dialects.tile import KDivisionKind, OperandKind, SchedulerKind, TailKind, WavesKind
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import WEIGHT_BLOCK, WEIGHT_ROWS
 from lowtide.passes.schedules.facts import threads_of
 from lowtide.passes.schedules.grid_cost import ctas_per_sm
 from lowtide.passes.support.builder import Builder, constant_of
@@ -98,7 +99,7 @@ def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
     )
     checks = [
         (gemm.a, a_m, m, f"{first} and D must have the same {rows[0]}"),
-        (gemm.b, b_n, n, f"{second} and D must have the same {columns[0]}"),
+        (gemm.b, b_n, _rows_of_b(gemm, n), f"{second} and D must have the same {columns[0]}"),
         (gemm.b, b_k, k, "A and B must have the same K"),
     ]
     if is_batch(gemm.d):
@@ -107,6 +108,8 @@ def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
             (gemm.a, 0, batch, "A and D must have the same batch"),
             (gemm.b, 0, batch, "B and D must have the same batch"),
         ]
+    if gemm.weights:
+        checks += _of_weights(gemm, k, n)
     for position, (operand, kind) in enumerate(zip(gemm.epilogue_operands, operand_kinds(gemm), strict=True)):
         if kind in (OperandKind.full, OperandKind.per_row):
             dim = -2 if kind is OperandKind.full else -1
@@ -120,6 +123,34 @@ def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
         agrees = Builder.index().eq(extent(operand, dim), expected)
         if not constant_of(agrees):
             cf.assert_(agrees, message)
+
+
+def _rows_of_b(gemm: tile.GemmOp, n: ir.Value) -> ir.Value:
+    """The rows in which B lies, with K contiguous: of packed weights those of bytes."""
+    problem = Problem.of(gemm)
+    return Builder.index().sdiv(n, problem.rows_per_byte("b")) if problem.rows_per_byte("b") > 1 else n
+
+
+def _of_weights(gemm: tile.GemmOp, k: ir.Value, n: ir.Value) -> list[tuple[ir.Value, int, ir.Value, str]]:
+    """What the scales of packed weights have, after checks of the extents of K and N."""
+    build, problem = Builder.index(), Problem.of(gemm)
+    unit, groups = problem.group or WEIGHT_BLOCK, []
+    for operand, kind in zip(gemm.epilogue_operands, operand_kinds(gemm), strict=True):
+        if kind is OperandKind.group_scale:
+            groups.append((operand, 0, build.sdiv(k, unit), f"scales must have a row for each {unit} of K"))
+            groups.append((operand, 1, n, "scales must have N columns"))
+    whole = [
+        (k, unit, f"K of packed weights must be a positive multiple of {unit}: pad A, and the weights, with zeros")
+    ]
+    if problem.rows_per_byte("b") > 1:
+        whole.append(
+            (n, WEIGHT_ROWS, f"N of packed weights must be a multiple of {WEIGHT_ROWS}: pad them with rows of zeros")
+        )
+    for extent_, step, message in whole:
+        is_whole = build.eq(build.mul(build.sdiv(extent_, step), step), extent_)
+        if not constant_of(is_whole):
+            cf.assert_(is_whole, message)
+    return groups
 
 
 def counter_type() -> ir.MemRefType:

@@ -16,6 +16,10 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
          Extents of 0 become extents known at run time, and #tile.problem names them: empty = [k].
          With promote = per_step the product of a K step starts from zero, and is added to the sum that is carried:
            %p = tile.mma tn %at, %bt, %zero; %c2 = tile.promote %p into %c
+         Packed weights are a B of bytes, of 4 bits with half the rows. The sum of each K step is scaled by the row of
+         its group:
+           %g = arith.divui %k, %c128; %s = tile.view per_column %scales[%g, %n] : …
+           tile.promote (tile.mma tn …, (tile.view %b[%n2, %k]) weights(si4), %zero) into %c scaled(%s : …)
          In a batch the number of the matrix is the first coordinate of a work item, of windows and of the store:
            tile.work_tiles (%batch, %m, %n) of (%B, %M, %N) … { … tile.view %a[%batch, %m, %k] … }
          With grid.waves = synchronized, the first loop begins with tile.await_wave on a counter that the host makes as
@@ -33,9 +37,9 @@ from mlir import ir
 from mlir.dialects import arith, func, scf
 
 from lowtide.dialects import tile
-from lowtide.dialects.enums import gemm_layout
+from lowtide.dialects.enums import gemm_layout, operand_kinds
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import SchedulerKind, WavesKind, WorkPart
+from lowtide.dialects.tile import OperandKind, SchedulerKind, WavesKind, WorkPart
 from lowtide.dialects.tile.fields import Extents2
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
@@ -43,7 +47,15 @@ from lowtide.passes.cta.host_side import counter_type, emit_host
 from lowtide.passes.schedules.facts import work_loops
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.kernels import cluster_clause, schedule_of
-from lowtide.passes.support.problem import a_is_mk, b_is_nk, dims_of_a, is_batch, problem_attribute
+from lowtide.passes.support.problem import (
+    Problem,
+    a_is_mk,
+    acts_in_the_sum,
+    b_is_nk,
+    dims_of_a,
+    is_batch,
+    problem_attribute,
+)
 from lowtide.passes.support.rewriting import copy_region, defining_op, erase, extent, values_from_outside
 from lowtide.targets import Target
 
@@ -105,7 +117,8 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str, problem: tile.
     kernel.attributes["schedule"] = gemm.schedule
     kernel.attributes["problem"] = problem
     entry = kernel.body.blocks.append(*types)
-    a, b, d, *extras = list(entry.arguments)[: len(operands)]
+    a, b, d, *given = list(entry.arguments)[: len(operands)]
+    of_store, scales = _operands(gemm, given)
     with ir.InsertionPoint(entry):
         batch = extent(d, 0) if is_batch(d) else None
         rows, columns, k = extent(d, -2), extent(d, -1), extent(a, dims_of_a(layout)[1])
@@ -119,13 +132,20 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str, problem: tile.
                 matrix = arguments[: 0 if batch is None else 1]
                 m, n, *rest = arguments[len(matrix) :]
                 begin, end, *which = rest or (None, k)
-                acc = _emit_k_loop(gemm, a, b, (begin, end), matrix, (m, n), shape)
+                acc = _emit_k_loop(gemm, (a, b, scales), (begin, end), matrix, (m, n), shape)
                 more = dict(zip(("part", "parts", "slot"), which, strict=True)) if which else {}
                 more |= {"batch": matrix[0]} if matrix else {}
-                store = tile.StoreOp(acc, d, m, n, extras, kinds=gemm.kinds, **more)
+                store = tile.StoreOp(acc, d, m, n, list(of_store), kinds=list(of_store.values()), **more)
                 tile.YieldOp([])
             copy_region(gemm.epilogue.blocks[0], store.epilogue)
         tile.ReturnOp()
+
+
+def _operands(gemm: tile.GemmOp, given: list[ir.Value]) -> tuple[dict[ir.Value, OperandKind], ir.Value | None]:
+    """The kernel's arguments for the operands: those of the epilogue with their kinds; the scales of groups of K."""
+    kinds = dict(zip(given, operand_kinds(gemm), strict=True))
+    scales = next((value for value, kind in kinds.items() if acts_in_the_sum(kind)), None)
+    return {value: kind for value, kind in kinds.items() if not acts_in_the_sum(kind)}, scales
 
 
 def _emit_work_tiles(
@@ -172,8 +192,7 @@ def _take_constants_along(epilogue: ir.Block) -> None:
 
 def _emit_k_loop(
     gemm: tile.GemmOp,
-    a: ir.Value,
-    b: ir.Value,
+    operands: tuple[ir.Value, ir.Value, ir.Value | None],
     k: tuple[ir.Value | None, ir.Value],
     matrix: list[ir.Value],
     origin: tuple[ir.Value, ir.Value],
@@ -181,26 +200,37 @@ def _emit_k_loop(
 ) -> ir.Value:
     """The accumulator of one output tile of a shape: a loop over K (begin, None for 0, and end) with one tile.mma.
 
-    `matrix` has the number of the matrix in a batch, and is empty without one.
+    `operands` are A, B and, where there are any, the scales of groups of K. `matrix` has the number of the matrix in a
+    batch, and is empty without one.
     """
-    layout = gemm_layout(gemm)
+    layout, (a, b, scales), problem = gemm_layout(gemm), operands, Problem.of(gemm)
     tile_m, tile_n = shape
     schedule = Schedule.of(gemm.schedule)
     _, _, tile_k = schedule.tile_mnk
     accumulator = tile.TileType.get((tile_m, tile_n), ir.TypeAttr(gemm.acc).value)
     zero = tile.SplatOp(accumulator, 0.0).result
     build = Builder.index()
-    begin, end = k
+    (begin, end), (m, n), per_byte = k, origin, problem.rows_per_byte("b")
+    row_of_b = n if per_byte == 1 else build.udiv(n, per_byte)
     loop = scf.ForOp(build.constant(0) if begin is None else begin, end, build.constant(tile_k), [zero])
     with ir.InsertionPoint(loop.body):
-        m, n = origin
         a_view = _view(a, matrix, m, loop.induction_variable, (tile_m, tile_k), a_is_mk(layout))
-        b_view = _view(b, matrix, n, loop.induction_variable, (tile_n, tile_k), b_is_nk(layout))
+        b_view = _view(b, matrix, row_of_b, loop.induction_variable, (tile_n // per_byte, tile_k), b_is_nk(layout))
         total = loop.inner_iter_args[0]
         start = zero if schedule.promotes else total
-        product = tile.MmaOp(accumulator, gemm.layout, a_view, b_view, start).result
-        scf.YieldOp([tile.PromoteOp(total.type, product, total).result if schedule.promotes else product])
+        product = tile.MmaOp(accumulator, gemm.layout, a_view, b_view, start, weights=gemm.weights).result
+        if schedule.promotes:
+            scale = None if scales is None else _scales_of(scales, loop.induction_variable, n, problem.group, shape)
+            product = tile.PromoteOp(total.type, product, total, scale=scale).result
+        scf.YieldOp([product])
     return loop.results[0]
+
+
+def _scales_of(scales: ir.Value, k: ir.Value, n: ir.Value, group: int, shape: Extents2) -> ir.Value:
+    """The window of the scales of the group that holds k: a factor for each column."""
+    window = tile.ViewType.get(shape, ir.MemRefType(scales.type).element_type)
+    place = Builder.index().udiv(k, group)
+    return tile.ViewOp(window, scales, [place, n], kind=tile.OperandKind.per_column).result
 
 
 def _view(

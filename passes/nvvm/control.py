@@ -92,6 +92,10 @@ def _origin(context: Context, value: ir.Value) -> tuple[int, int, int | None, in
     if isinstance(op, arith.MulIOp):
         factor = constant_of(op.rhs) or constant_of(op.lhs)
         return factor or 1, 0, None, 1
+    if isinstance(op, arith.DivUIOp) and (by := constant_of(op.rhs)) is not None:
+        multiple, shift, room, span = _origin(context, op.lhs)
+        if not shift and not any(known % by for known in (multiple, room or 0, span)):
+            return multiple // by, 0, room and room // by, span // by
     if isinstance(op, arith.AddIOp) and (by := constant_of(op.rhs)) is not None:
         multiple, shift, room, span = _origin(context, op.lhs)
         if room is not None and by < room:

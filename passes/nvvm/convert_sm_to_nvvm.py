@@ -13,7 +13,7 @@ After    gpu.module @kernels { gpu.func @gemm_kernel(%a: !llvm.ptr<1>, %lda: i64
 Needs    level epilogue, shared memory laid out.
 Refuses  an op without a handler; a thread-value layout that an instruction does not support; a kernel without a launch.
 Test     test/lit/passes/nvvm/convert-sm-to-nvvm.mlir, convert-sm-to-nvvm-{copies,epilogue,mma,hopper,operands,
-         roles,tail,waves,stores,invalid,hopper-invalid,stores-invalid}.mlir
+         roles,tail,waves,stores,weights,invalid,hopper-invalid,stores-invalid}.mlir
 """
 
 from collections.abc import Callable
@@ -41,6 +41,7 @@ from lowtide.passes.nvvm import (
     roles,
     tma,
     tma_stores,
+    weights,
     wgmma,
     work_tiles,
 )
@@ -93,6 +94,7 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     sm.ExtractOp: compute.lower_extract,
     sm.StackOp: compute.lower_stack,
     sm.MapOp: compute.lower_map,
+    sm.UnpackWeightsOp: weights.lower_unpack_weights,
     sm.MbarriersOp: roles.lower_mbarriers,
     sm.RoleInstanceOp: roles.lower_role_instance,
     sm.MbarrierWaitOp: roles.lower_mbarrier_wait,

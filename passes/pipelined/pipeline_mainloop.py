@@ -262,7 +262,7 @@ def _emit_main_loop(
         acc, read, read_phase, fill, fill_phase = loop.inner_iter_args
         wait = sm.ConsumerWaitOp(ring, read, read_phase)
         ahead.emit_fill(staged, ring, (fill, fill_phase), build.add(loop.induction_variable, stages - 1), steps)
-        product = staged.multiply(wait.buffers, acc, init)
+        product = staged.multiply(wait.buffers, acc, init, loop.induction_variable)
         sm.ConsumerReleaseOp(ring, wait.slot)
         next_read = sm.RingAdvanceOp(ring, read, read_phase)
         next_fill = sm.RingAdvanceOp(ring, fill, fill_phase)

@@ -164,7 +164,7 @@ class Work:
         with ir.InsertionPoint(loop.body):
             acc, slot, phase = loop.inner_iter_args
             wait = sm.ConsumerWaitOp(ring, slot, phase)
-            product = self.staged.multiply(self.staged.within(wait.buffers), acc, start)
+            product = self.staged.multiply(self.staged.within(wait.buffers), acc, start, loop.induction_variable)
             sm.ConsumerReleaseOp(ring, wait.slot)
             advance = sm.RingAdvanceOp(ring, slot, phase)
             scf.YieldOp([product, advance.next_index, advance.next_phase])

@@ -4,13 +4,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mlir import ir
-from mlir.dialects import scf
+from mlir.dialects import arith, scf
 
 from lowtide.dialects import sm, tile
 from lowtide.passes.base import Refusal
 from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import begin_of_k, bytes_of, main_loop
 from lowtide.passes.support.rewriting import defining_op, uses
+
+_PARTS = (
+    tile.ViewOp,
+    sm.BarrierOp,
+    tile.MmaOp,
+    tile.PromoteOp,
+    arith.ConstantOp,
+    arith.DivUIOp,
+    scf.YieldOp,
+)
 
 
 @dataclass(frozen=True)
@@ -30,7 +40,7 @@ class StagedLoop:
         for op in loop.body.operations:
             if isinstance(op, sm.CopyOp):
                 copies[hash(op.destination)] = op
-            elif not isinstance(op, (tile.ViewOp, sm.BarrierOp, tile.MmaOp, tile.PromoteOp, scf.YieldOp)):
+            elif not isinstance(op, _PARTS):
                 raise Refusal(op, "is not part of a K loop as promote-operands-to-smem leaves it")
         if len(copies) != 2 or any(hash(operand) not in copies for operand in (mma.a, mma.b)):
             raise Refusal(
@@ -78,11 +88,25 @@ class StagedLoop:
         """A's and B's, in this order."""
         return [copy.destination for copy in self.copies]
 
-    def multiply(self, buffers: Sequence[ir.Value], total: ir.Value, zero: ir.Value) -> ir.Value:
-        """The sum after a K step whose operands these buffers hold; `zero` is where the loop starts."""
-        start = total if self.promote is None else zero
-        product = tile.MmaOp(total.type, self.mma.layout, *buffers, start).result
-        return product if self.promote is None else tile.PromoteOp(total.type, product, total).result
+    def multiply(self, buffers: Sequence[ir.Value], total: ir.Value, zero: ir.Value, step: ir.Value) -> ir.Value:
+        """The sum after K step number `step`, whose operands these buffers hold; `zero` is where the loop starts."""
+        start, scale = total if self.promote is None else zero, self._scale(step)
+        product = tile.MmaOp(total.type, self.mma.layout, *buffers, start, weights=self.mma.weights).result
+        return product if self.promote is None else tile.PromoteOp(total.type, product, total, scale=scale).result
+
+    def _scale(self, step: ir.Value) -> ir.Value | None:
+        """The window of the factors of K step number `step`, whose group is its place divided by a group's extent."""
+        if self.promote is None or self.promote.scale is None:
+            return None
+        view = defining_op(self.promote.scale)
+        group = defining_op(view.offsets[0]) if isinstance(view, tile.ViewOp) else None
+        extent = constant_of(group.rhs) if isinstance(group, arith.DivUIOp) else None
+        if view is None or group is None or extent is None or group.lhs != self.loop.induction_variable:
+            raise Refusal(
+                self.promote, "must be scaled by a tile.view at the K of the step, divided by that of a group"
+            )
+        place = Builder.index().udiv(self.place(step), extent)
+        return tile.ViewOp(view.result.type, view.source, [place, *list(view.offsets)[1:]], kind=view.kind).result
 
     def make_ring(self, stages: int, kept: Sequence[int] = ()) -> ir.Value:
         """A ring whose stages have the types of the two buffers, and that keeps those with these numbers."""

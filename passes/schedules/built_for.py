@@ -183,7 +183,7 @@ def _operands(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> It
     held += [(op, tuple(op.result.type.buffers), whole) for op in walk(kernel, sm.RingOp)]
     for op, types, given in held:
         for operand, type_ in zip("ab", types, strict=False):
-            shape, wanted = tuple(type_.shape), [stored_shape(operand, each, problem.layout) for each in given]
+            shape, wanted = tuple(type_.shape), [stored_shape(operand, each, problem) for each in given]
             if shape not in wanted:
                 scheduled = f"a CTA tile of {list(schedule.tile_mnk)}, which makes them {list(wanted[0])}"
                 yield refusal(op, f"takes {operand} in tiles of {list(shape)}", scheduled, AGAIN)
@@ -203,7 +203,7 @@ def _same_stage(op: ir.OpView, operand: str, type_: ir.Type, schedule: Schedule,
     """A stage without roles is contiguous along the dimension, and padded, as the schedule says."""
     if schedule.consumers or not isinstance(type_, ir.MemRefType) or not isinstance(type_.layout, tile.LayoutAttr):
         return
-    found, planned = layout_of(type_.layout)[0], planned_stage(operand, schedule, problem.layout)
+    found, planned = layout_of(type_.layout)[0], planned_stage(operand, schedule, problem)
     if found != planned:
         fields = schedule.mainloop.operand(operand)
         scheduled = f"{operand}.stage = {fields.stage or 'as_loaded'} and {operand}.padding = {fields.padding or 0}"

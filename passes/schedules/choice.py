@@ -105,7 +105,8 @@ def _choose_tile(problem: Problem, target: Target, given: Schedule) -> tuple[Sch
         return *_with_roles(of_roles, target, for_roles), ""
     why_no_roles = ""
     may_have_roles = given.mainloop.roles is None and not given.copied_by_threads
-    if may_have_roles and has_wgmma(target) and multiplies_by_wgmma(problem.a, problem.b):
+    takes_wgmma = problem.weights is None and multiplies_by_wgmma(problem.a, problem.b)
+    if may_have_roles and has_wgmma(target) and takes_wgmma:
         try:
             return *_with_roles(of_roles, target, for_roles), ""
         except ScheduleError as error:  # the given fields may ask for instructions that every target has

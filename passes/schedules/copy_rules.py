@@ -51,7 +51,7 @@ def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
     for name in _OPERANDS:
         copy = schedule.mainloop.operand(name).copy
         assert copy is not None
-        shape = stored_shape(name, schedule, problem.layout)
+        shape = stored_shape(name, schedule, problem)
         rows = schedule.tile_mnk[_OPERANDS.index(name)]
         try:
             transposed = keeps_transposed(name, schedule)
@@ -63,7 +63,8 @@ def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
             yield from _transposing(name, schedule, problem, mma)
         try:
             along_rows = is_transposed(name, problem.layout) != transposed
-            operand_access(mma, name, (rows, mma.tile_mnk[2]), along_rows)
+            if problem.weights is None or name == "a":  # how those are loaded is checked with them
+                operand_access(mma, name, (rows, mma.tile_mnk[2]), along_rows)
         except ScheduleError as error:  # names the operand itself
             yield str(error)
 
@@ -115,7 +116,7 @@ def _by_producer(schedule: Schedule, problem: Problem) -> Iterator[str]:
             continue
         if keeps_transposed(name, schedule) or operand.padding:
             yield f"{name}.stage and {name}.padding go without roles: wgmma reads panels; leave them out"
-        shape, bits = stored_shape(name, schedule, problem.layout), element_type(problem.operand(name)).bits
+        shape, bits = stored_shape(name, schedule, problem), element_type(problem.operand(name)).bits
         try:
             fill_copy(str(operand.copy), shape, WARPGROUP_THREADS, bits)
         except ScheduleError as error:
@@ -152,7 +153,7 @@ def swizzles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[s
     if schedule.is_direct:
         return
     for name in _OPERANDS:
-        shape = stored_shape(name, schedule, problem.layout)
+        shape = stored_shape(name, schedule, problem)
         swizzle, bits = schedule.mainloop.operand(name).swizzle, element_type(problem.operand(name)).bits
         assert swizzle is not None
         yield from swizzle_of(f"{name}.swizzle", swizzle, shape, bits)

@@ -194,7 +194,13 @@ def reason(own: Divided, whole: Schedule, problem: Problem, target: Target) -> s
 
 def splits(given: Schedule, problem: Problem, target: Target) -> Iterator[dict[str, Any]]:
     """Splits of K without roles to choose among, by path of the schedule's fields; none as for `divided`."""
-    if not _is_known(problem) or not _is_open_without_roles(given) or problem.acc != "f32" or _bits(problem) != {16}:
+    if (
+        problem.weights
+        or not _is_known(problem)
+        or not _is_open_without_roles(given)
+        or problem.acc != "f32"
+        or _bits(problem) != {16}
+    ):
         return
     for (rows, columns), depth, atoms, stages in _SPLIT_TILES:
         tiles = problem.tiles((rows, columns))

@@ -37,7 +37,7 @@ def ring_bytes(schedule: Schedule, problem: Problem) -> int:
 
 def stage_bytes(operand: str, schedule: Schedule, problem: Problem) -> int:
     """Shared memory of one stage of A or B, in bytes."""
-    return cosize(planned_stage(operand, schedule, problem.layout)) * element_type(problem.operand(operand)).bits // 8
+    return cosize(planned_stage(operand, schedule, problem)) * element_type(problem.operand(operand)).bits // 8
 
 
 def scratch_element(schedule: Schedule, problem: Problem) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import ceil, log2, sqrt
+from math import ceil, log2, prod, sqrt
 from types import MappingProxyType
 from typing import Any
 
@@ -41,6 +41,11 @@ class Candidate:
     k: int
     atoms: Extents3
     stages: int
+
+    @property
+    def threads(self) -> int:
+        """Of the warps of a CTA."""
+        return 32 * prod(self.atoms)
 
     def values(self, has_ring: bool = True) -> dict[str, Any]:
         """By path of the schedule's fields."""
@@ -91,6 +96,14 @@ _COMMON_OF_LONE_BYTES = (
     Candidate((128, 128), 64, (2, 4, 1), 4),
     Candidate((64, 128), 64, (2, 4, 1), 4),
     Candidate((64, 64), 64, (2, 2, 1), 4),
+)
+
+# Of packed weights, which the next tile along M converts again.
+_DEPTH_OF_WEIGHTS, _FEW_ROWS, _MOST_WARPS, _COPY_BYTES = 128, 16, 8, 16
+_TILES_OF_WEIGHTS = (
+    Candidate((32, 128), _DEPTH_OF_WEIGHTS, (1, 4, 1), 4),
+    Candidate((64, 128), _DEPTH_OF_WEIGHTS, (1, 4, 1), 3),
+    Candidate((128, 128), _DEPTH_OF_WEIGHTS, (2, 4, 1), 3),
 )
 
 # Copies of 16-bit elements through registers hold a step's elements beside the accumulators: eight warps share them.
@@ -154,6 +167,8 @@ def candidates(given: Schedule, problem: Problem, target: Target) -> Iterator[tu
         common = _COMMON_BESIDE_COPIES
     if bits < LDMATRIX_BITS and not k_is_contiguous(problem.layout):
         common = _COMMON_OF_LONE_BYTES
+    if problem.weights:
+        common = _of_weights(problem)
     by_fma = multiplies_by_fma(given, problem, target)
     if bits == _FMA_BITS and not by_fma:
         common = _COMMON_OF_WORDS
@@ -165,6 +180,20 @@ def candidates(given: Schedule, problem: Problem, target: Target) -> Iterator[tu
         yield tuple(
             Candidate(shape, depth, atoms, stages) for stages in (3, 2) for atoms in uncommon for shape, depth in shapes
         )
+
+
+def _of_weights(problem: Problem) -> tuple[Candidate, ...]:
+    """The tile with as many rows as A has, up to 128, so that weights are converted once. With few rows as many warps
+    as can share the copies of A: each has 16 columns."""
+    k = problem.group or _DEPTH_OF_WEIGHTS
+    if problem.m is not None and problem.m <= _FEW_ROWS:
+        warps = min(_MOST_WARPS, k // _FEW_ROWS)
+        return (Candidate((_FEW_ROWS, _FEW_ROWS * warps), k, (1, warps, 1), 4),)
+    most = _TILES_OF_WEIGHTS[-1]
+    tile = next((one for one in _TILES_OF_WEIGHTS if (problem.m or most.tile[0]) <= one.tile[0]), most)
+    if tile.threads * _COPY_BYTES > tile.tile[1] * k // 2:  # bytes of weights of 4 bits
+        tile = replace(tile, atoms=(2, 2, 1))
+    return (replace(tile, k=k),)
 
 
 def role_tiles(given: Schedule, kinds: tuple[Roles, ...], problem: Problem, target: Target) -> list[RoleTile]:

@@ -181,7 +181,7 @@ def cluster_shares(schedule: Schedule, problem: Problem, target: Target) -> Iter
             f"{division} gives each its own; take split(n), scatter(n), or grid.cluster = [1, 1]"
         )
     for operand in OPERANDS:
-        rows, _ = stored_shape(operand, schedule, problem.layout)
+        rows, _ = stored_shape(operand, schedule, problem)
         _, parties = sharing(operand, shape)
         if parties > 1 and rows % (SWIZZLE_ROWS * parties):
             most = max((side for side in CLUSTER_SIDES[:-1] if rows % (SWIZZLE_ROWS * side) == 0), default=1)

@@ -21,7 +21,7 @@ from lowtide.passes.support.atoms import (
     stored_shape,
     tiled_mma,
 )
-from lowtide.passes.support.operand_loads import operand_access
+from lowtide.passes.support.operand_loads import stage_access
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import SwizzleChoice, Target
 from lowtide.targets.atoms import FMA, Operand
@@ -71,7 +71,7 @@ def _operand(name: Operand, schedule: Schedule, problem: Problem) -> Mapping[str
 
 def _widest_staged(name: Operand, schedule: Schedule, problem: Problem) -> str | None:
     """The copy through registers with the widest loads that the threads can share; None where they can share none."""
-    shape, bits = stored_shape(name, schedule, problem.layout), element_type(problem.operand(name)).bits
+    shape, bits = stored_shape(name, schedule, problem), element_type(problem.operand(name)).bits
     for copy in STAGED_COPIES:
         try:
             fill_copy(copy, shape, threads_of(schedule), bits, transposed=True)
@@ -94,7 +94,7 @@ def _registers(consumers: int, by_threads: bool) -> Extents2:
 
 def _panel_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> SwizzleBits:
     """The widest swizzle whose panels divide the stage's rows; the narrowest if none does."""
-    _, columns = stored_shape(operand, schedule, problem.layout)
+    _, columns = stored_shape(operand, schedule, problem)
     element = problem.operand(operand)
     return panel_swizzle(columns, element) or (1, swizzle_base(element), 3)
 
@@ -108,7 +108,7 @@ def fitting_stages(schedule: Schedule, problem: Problem, target: Target) -> int:
 
 def stage_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> SwizzleChoice:
     """The swizzle of a stage without roles: the one with the fewest bank conflicts of copies and loads."""
-    shape = stored_shape(operand, schedule, problem.layout)
+    shape = stored_shape(operand, schedule, problem)
     transposed = keeps_transposed(operand, schedule)
     bits = element_type(problem.operand(operand)).bits
     atom = schedule.mainloop.operand(operand).copy
@@ -117,7 +117,7 @@ def stage_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> Swi
     mma = tiled_mma(schedule, problem)
     m, n, k = schedule.tile_mnk
     along_rows = is_transposed(operand, problem.layout) != transposed
-    loads = operand_access(mma, operand, (m if operand == "a" else n, k), along_rows)
+    loads = stage_access(mma, operand, (m if operand == "a" else n, k), along_rows, problem)
     # A copy through registers stores single elements into a transposed stage.
     vector = 1 if transposed and copy.atom.is_staged else copy.vector
     stores = replace(targets.fragment_access(atom, copy.tv, shape, vector), transposed=transposed)

@@ -47,6 +47,8 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
     # Two n-atoms per step, so that B's registers pair up into ldmatrix.x4.
     by_k = depth if atom is None else _order_of_k(atom, schedule, problem)
     rows: list[int | Layout] = [m * warps_m, 2 * n * warps_n]
+    if problem.weights is not None:
+        return _of_weights(rows, depth * warps_k, schedule, problem)
     if atom is not None and m == 2 * _LANES_ALONG_ROWS and pairs_rows(problem) and not schedule.is_direct:
         rows = _pairs_of_rows(rows, schedule, problem)
     return {
@@ -54,6 +56,20 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
         "multiply.permutation": (*rows, by_k if warps_k == 1 else depth * warps_k),
         "multiply.fragment_buffers": _fragment_buffers(schedule),
     }
+
+
+def _of_weights(rows: list[int | Layout], depth: int, schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
+    """Where bytes hold weights of rows 8 apart, each warp has both."""
+    assert schedule.multiply.atoms is not None
+    warps_n = schedule.multiply.atoms[1]
+    if problem.rows_per_byte("b") > 1 and warps_n > 1:
+        rows = [rows[0], Layout((_LANES_ALONG_ROWS, warps_n, 2), (1, 2 * _LANES_ALONG_ROWS, _LANES_ALONG_ROWS))]
+    promote = {"multiply.promote": PromoteKind.per_step} if problem.group else {}
+    return {
+        "multiply.atom": "mma.m16n8k16",
+        "multiply.permutation": (*rows, depth),
+        "multiply.fragment_buffers": 1,
+    } | promote
 
 
 def _fragment_buffers(schedule: Schedule) -> int:
@@ -217,6 +233,7 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
         else "along K a thread's elements come together, for wider loads"
         if isinstance(depth, Layout)
         else "two n-atoms per step, so that B's registers pair up into ldmatrix.x4",
+        "multiply.promote": "each group of K has its own scale",
         "multiply.fragment_buffers": "loads of global memory take too long to hide behind one k-slice"
         if schedule.is_direct
         else "the next k-slice loads while this one is multiplied"

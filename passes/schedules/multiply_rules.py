@@ -89,6 +89,12 @@ def atom(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
 def promotion(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Sums of narrow floats are promoted unless they may be fast; a K step is then no longer than such a sum."""
     promotes, k = schedule.promotes, schedule.tile_mnk[2]
+    if problem.group:
+        if not promotes:
+            yield f"promote = none: sums of groups of {problem.group} are scaled one by one; take promote = per_step"
+        return
+    if promotes and problem.weights:
+        yield "promote = per_step: packed weights without groups have no sums to scale; take none"
     if problem.promotes and not promotes:
         kept = element_type(problem.a).sum_precision
         yield (

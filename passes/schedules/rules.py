@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterator
 
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type, kernel_types, types_of_d
-from lowtide.passes.schedules import copy_rules, epilogue_rules, grid_rules, mainloop_rules, multiply_rules
+from lowtide.passes.schedules import (
+    copy_rules,
+    epilogue_rules,
+    grid_rules,
+    mainloop_rules,
+    multiply_rules,
+    weight_rules,
+)
 from lowtide.passes.schedules.alignment import multiplied
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target, operand_types
@@ -105,6 +112,7 @@ _RULES: tuple[Rule, ...] = (
     mainloop_rules.loaded_once,
     mainloop_rules.unroll,
     multiply_rules.atom,
+    weight_rules.weights,
     multiply_rules.promotion,
     copy_rules.copies,
     grid_rules.accumulators,

@@ -53,7 +53,13 @@ REASONS: Mapping[str, str] = MappingProxyType(
 
 def schedules(given: Schedule, problem: Problem, target: Target) -> Iterator[Mapping[str, Any]]:
     """Fields by path, the best schedule first; nothing where given fields, types, edges or extents do not suit it."""
-    if problem.kinds or problem.has_math or problem.layout is not GemmLayout.tn or problem.d_is_column_major:
+    if (
+        problem.weights
+        or problem.kinds
+        or problem.has_math
+        or problem.layout is not GemmLayout.tn
+        or problem.d_is_column_major
+    ):
         return  # an unrolled loop leaves no registers for them, nor for transposed fragments; its stores are of rows
     if max(element_type(name).bits for name in (problem.a, problem.b, problem.d)) > _MOST_BITS:
         return

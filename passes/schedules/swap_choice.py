@@ -24,7 +24,7 @@ _ASSUMED_EXTENT = 4096
 
 def may_pay(given: Schedule, problem: Problem) -> bool:
     """Whether to look at the swapped product: one of few rows, and no field given, which would be of one of the two."""
-    is_low = problem.m is not None and problem.m <= _MOST_ROWS
+    is_low = problem.weights is None and problem.m is not None and problem.m <= _MOST_ROWS
     return is_low and not given.decided() and not problem.is_batched and not problem.d_is_column_major
 
 

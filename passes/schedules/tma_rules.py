@@ -23,7 +23,7 @@ _SWIZZLE_SHIFT = 3  # of 16 bytes that stay together: rows of 128 bytes are told
 def boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """TMA moves boxes of at most 256 elements per side; wgmma reads rows as long as their swizzle."""
     for operand in _OPERANDS:
-        rows, columns = stored_shape(operand, schedule, problem.layout)
+        rows, columns = stored_shape(operand, schedule, problem)
         swizzle = schedule.mainloop.operand(operand).swizzle
         assert swizzle is not None
         bits, base, shift = swizzle
@@ -85,7 +85,7 @@ def _whole_panels(schedule: Schedule, problem: Problem) -> Iterator[str]:
         if TMA_RANKS.get(str(copy), 2) == 2:
             continue
         assert swizzle is not None
-        _, columns = stored_shape(operand, schedule, problem.layout)
+        _, columns = stored_shape(operand, schedule, problem)
         width = panel_width(columns, swizzle)
         letter, extent = contiguous_extent(operand, problem)
         if extent is not None and extent % width:

@@ -106,12 +106,12 @@ def fragment_type(tv: Layout, shape: tuple[int, int], element: ir.Type | str) ->
     return sm.FragmentType.get(shape, element, tv_attr(tv))
 
 
-def stored_shape(operand: str, schedule: Schedule, layout: GemmLayout) -> tuple[int, int]:
+def stored_shape(operand: str, schedule: Schedule, problem: Problem) -> tuple[int, int]:
     """The shape of a stage of A or B: as in global memory, the dimension that is contiguous there last."""
     m, n, k = schedule.tile_mnk
     if operand == "a":
-        return (m, k) if a_is_mk(layout) else (k, m)
-    return (n, k) if b_is_nk(layout) else (k, n)
+        return (m, k) if a_is_mk(problem.layout) else (k, m)
+    return (n // problem.rows_per_byte(operand), k) if b_is_nk(problem.layout) else (k, n)
 
 
 def is_transposed(operand: str, layout: GemmLayout) -> bool:
@@ -132,10 +132,10 @@ def stage_layout(shape: tuple[int, int], transposed: bool, padding: int = 0) -> 
     return Layout(shape, (1, shape[0] + padding) if transposed else (shape[1] + padding, 1))
 
 
-def planned_stage(operand: str, schedule: Schedule, layout: GemmLayout) -> Layout:
+def planned_stage(operand: str, schedule: Schedule, problem: Problem) -> Layout:
     """The plain layout of a stage of A or B without roles, as the schedule says."""
     padding = schedule.mainloop.operand(operand).padding or 0
-    return stage_layout(stored_shape(operand, schedule, layout), keeps_transposed(operand, schedule), padding)
+    return stage_layout(stored_shape(operand, schedule, problem), keeps_transposed(operand, schedule), padding)
 
 
 def fill_copy(

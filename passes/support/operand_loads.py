@@ -11,6 +11,8 @@ from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.support.atoms import fragment_type
 from lowtide.passes.support.buffers import is_transposed_buffer
+from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.weights import weight_access
 from lowtide.targets import FragmentLoads, TiledMma, WarpAccess
 from lowtide.targets.atoms import Operand
 
@@ -81,6 +83,15 @@ def same_load(load: OperandLoad, source: ir.Value) -> ir.Value:
 def load_atom(tiled: TiledMma, operand: Operand, shape: tuple[int, int], along_rows: bool) -> str:
     """The copy atom by which an operand's fragment comes from shared memory. Raises ScheduleError if none can."""
     return operand_access(tiled, operand, shape, along_rows).name
+
+
+def stage_access(
+    tiled: TiledMma, operand: Operand, shape: tuple[int, int], along_rows: bool, problem: Problem
+) -> WarpAccess:
+    """As `operand_access`; of packed weights the loads of their bytes."""
+    if operand == "b" and problem.weights is not None:
+        return weight_access(tiled, shape[0], problem.rows_per_byte("b"), shape[1])
+    return operand_access(tiled, operand, shape, along_rows)
 
 
 def operand_access(tiled: TiledMma, operand: Operand, shape: tuple[int, int], along_rows: bool) -> WarpAccess:

@@ -11,7 +11,7 @@ from lowtide.dialects import tile
 from lowtide.dialects.enums import gemm_layout, operand_kinds
 from lowtide.dialects.tile import GemmLayout, OperandKind
 from lowtide.dialects.tile.layouts import layout_of
-from lowtide.elements import ELEMENTS, element_of_ir, promotes
+from lowtide.elements import ELEMENTS, element_of_ir, element_type, promotes, weight_types
 from lowtide.errors import ScheduleError
 
 # Whether A lies as (M, K) and B as (N, K).
@@ -22,6 +22,9 @@ _K_IS_LAST = {
     GemmLayout.nt: (False, False),
 }
 
+
+# The element type of packed weights in memory.
+WEIGHT_BYTES = "u8"
 
 # What one thread's program has in place of an 8-bit float, which LLVM lacks.
 HELD_BYTE = "i8"
@@ -39,6 +42,8 @@ _TURNED = {
     "b": {GemmLayout.tn: GemmLayout.tt, GemmLayout.nn: GemmLayout.nt},
 }
 _TURNED = {name: there | {value: key for key, value in there.items()} for name, there in _TURNED.items()}
+# What of a tile.gemm's operands acts in the sum, and has no argument in the epilogue.
+_IN_THE_SUM = (OperandKind.group_scale,)
 _SWAPPED_KINDS = {OperandKind.per_row: OperandKind.per_column, OperandKind.per_column: OperandKind.per_row}
 
 
@@ -187,15 +192,23 @@ class Problem:
     transposed: str | None = ""
     """Those of "ab" whose transpose, in a workspace, is multiplied: `layout` is that of what is multiplied. None where
     the IR no longer says it."""
+    weights: str | None = None
+    """The type of packed weights, which lie in place of B and are converted to `b`."""
+    group: int = 0
+    """Elements of K whose sums are scaled one by one; 0 where there is no such scale."""
 
     @property
     def promotes(self) -> bool:
-        """Whether the sums of mma instructions are too imprecise to be long."""
-        return not self.is_fast and promotes(self.a)
+        """Whether each K step must be summed by itself: long sums are too imprecise, or each is scaled."""
+        return self.group > 0 or (not self.is_fast and promotes(self.a))
 
     def operand(self, name: str) -> str:
-        """The element type of `a` or `b`."""
-        return {"a": self.a, "b": self.b}[name]
+        """The element type of `a` or `b` in memory."""
+        return {"a": self.a, "b": self.b if self.weights is None else WEIGHT_BYTES}[name]
+
+    def rows_per_byte(self, name: str) -> int:
+        """How many rows of the product's `a` or `b` lie in one row of memory: two of packed weights of 4 bits."""
+        return 1 if self.weights is None or name == "a" else element_type(self.weights).per_byte
 
     def tiles(self, tile: Sequence[int]) -> int | None:
         """How many tiles D has, in all matrices of a batch; None where that is known at run time."""
@@ -243,10 +256,10 @@ class Problem:
         batches = [static_extent(each, 0) for each in (d, a, b)] if d.rank == 3 else [1]
         return cls(
             m=_either(static_extent(d, -2), static_extent(a, m_in_a)),
-            n=_either(static_extent(d, -1), static_extent(b, n_in_b)),
+            n=_either(static_extent(d, -1), None if gemm.weights else static_extent(b, n_in_b)),
             k=_either(static_extent(a, k_in_a), static_extent(b, k_in_b)),
             a=element_name(a.element_type),
-            b=element_name(b.element_type),
+            b=element_name((a if gemm.weights else b).element_type),
             acc=element_name(ir.TypeAttr(gemm.acc).value),
             d=element_name(d.element_type),
             layout=layout,
@@ -262,6 +275,8 @@ class Problem:
             is_batched=d.rank == 3,
             is_fast=bool(gemm.fast),
             transposed="".join(name for name, x in (("a", gemm.a), ("b", gemm.b)) if _is_transposed(x)),
+            weights=element_name(ir.TypeAttr(gemm.weights).value) if gemm.weights else None,
+            group=int(gemm.group) if gemm.group else 0,
         )
 
     @classmethod
@@ -271,15 +286,18 @@ class Problem:
         kinds = tuple(OperandKind[kind] for kind, _ in attribute.operands)
         types = tuple(element_name(type_) for _, type_ in attribute.operands)
         layout = GemmLayout[attribute.layout]
+        weights = b if b in weight_types(a) else None
         is_batched = d_type is not None and ir.MemRefType(d_type).rank == 3
         return cls(
-            *(None, None, None, a, b, acc, d, layout, kinds, types),
+            *(None, None, None, a, b if weights is None else a, acc, d, layout, kinds, types),
             empty=attribute.empty,
             d_is_column_major=d_type is not None and is_column_major(d_type),
             swapped=attribute.swapped,
             batch=static_extent(ir.MemRefType(d_type), 0) if is_batched else 1,
             is_batched=is_batched,
             is_fast=attribute.fast,
+            weights=weights,
+            group=attribute.group,
             transposed=None,
         )
 
@@ -288,6 +306,11 @@ def _is_transposed(matrix: ir.Value) -> bool:
     """Whether a matrix is the transpose of one that was passed."""
     owner = matrix.owner
     return not isinstance(owner, ir.Block) and isinstance(owner.opview, tile.PackTransposedOp)
+
+
+def acts_in_the_sum(kind: OperandKind) -> bool:
+    """Whether an operand of tile.gemm is none of the epilogue's: scales of groups of K."""
+    return kind in _IN_THE_SUM
 
 
 def problem_in(module: ir.Module) -> Problem | None:
@@ -310,6 +333,7 @@ def problem_attribute(gemm: tile.GemmOp, *, as_passed: bool = False) -> tile.Pro
     """`#tile.problem` of a tile.gemm: of what its kernel multiplies, or of the host function, whose A and B lie
     `as_passed`."""
     a, b, d = (_element(value.type) for value in (gemm.a, gemm.b, gemm.d))
+    b = ir.TypeAttr(gemm.weights).value if gemm.weights else b
     operands = [_element(operand.type) for operand in gemm.epilogue_operands]
     return tile.ProblemAttr.get(
         Problem.of(gemm).as_passed.layout if as_passed else gemm_layout(gemm),
@@ -322,6 +346,7 @@ def problem_attribute(gemm: tile.GemmOp, *, as_passed: bool = False) -> tile.Pro
         "".join(letter for letter in "mnk" if letter in empty_extents(gemm)),
         bool(gemm.swapped),
         bool(gemm.fast),
+        int(gemm.group) if gemm.group else 0,
     )
 
 

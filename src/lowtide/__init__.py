@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         SpecError,
         TargetError,
     )
+    from lowtide.runtime.weights import pack_weights, unpack_weights
 
 # In a checkout the subpackages are links to folders of the repository. They are imported by the paths that git knows,
 # so that tracebacks, debuggers and coverage name these. (Where the package is installed the two are one.)
@@ -111,6 +112,7 @@ _HOMES: dict[str, tuple[str, str]] = {
         name: ("lowtide.compiler.checking.reference", name)
         for name in ("compare", "error_bound", "random_inputs", "reference", "reference_with_bound")
     },
+    **{name: ("lowtide.runtime.weights", name) for name in ("pack_weights", "unpack_weights")},
     **{name: ("lowtide.errors", name) for name in _ERRORS},
 }
 
@@ -149,6 +151,7 @@ __all__ = [
     "matmul",
     "maximum",
     "minimum",
+    "pack_weights",
     "precompile",
     "presets",
     "random_inputs",
@@ -161,6 +164,7 @@ __all__ = [
     "silu",
     "sqrt",
     "tanh",
+    "unpack_weights",
     "where",
 ]
 

@@ -48,6 +48,8 @@ class ElementType:
     is_converted_to: bool = False
     """Whether epilogues convert to it, so that D may be of it, although threads do not hold it: it is stored as it is
     made, clamped to its finite values."""
+    weights_of: tuple[str, ...] = ()
+    """The types of A that packed weights of this type are converted to: those that hold every value of it."""
     converts_on: tuple[int, int] = (8, 0)
     """The least compute capability that converts to it (PTX ISA, "cvt", "Target ISA Notes")."""
     computes_in: str = "f32"
@@ -79,12 +81,17 @@ class ElementType:
 
     @property
     def bytes(self) -> int:
-        """The size in memory."""
-        return self.bits // 8
+        """The size in memory of one by itself; two of 4 bits share a byte only where they are packed."""
+        return max(1, self.bits // 8)
 
     @property
     def is_float(self) -> bool:
         return self.kind == "float"
+
+    @property
+    def per_byte(self) -> int:
+        """How many of them, packed, a byte holds."""
+        return max(1, 8 // self.bits)
 
     @property
     def value_ir(self) -> str:
@@ -138,11 +145,12 @@ def _integer(
         largest=2 ** (bits - is_signed) - 1,
         in_kernels=in_kernels,
         in_registers=in_kernels,
-        # Of 8 bits both signs are multiplied, so IR tells them apart; arith computes on wider ones without a sign.
-        ir=f"{sign}i{bits}" if bits == 8 else f"i{bits}",
+        weights_of=("f16", "bf16") if bits <= 8 else (),
+        # Of up to 8 bits both signs are multiplied, so IR tells them apart; arith computes on wider ones without one.
+        ir=f"{sign}i{bits}" if bits <= 8 else f"i{bits}",
         ptx=f"{sign}{bits}",
         library=f"{'' if is_signed else 'u'}int{bits}",
-        typestr=f"{'i' if is_signed else 'u'}{bits // 8}",
+        typestr=f"{'i' if is_signed else 'u'}{bits // 8}" if bits >= 8 else None,
         dlpack=0 if is_signed else 1,
         tensor_map=tensor_map,
         cuda=cuda,
@@ -155,6 +163,9 @@ def _integer(
 FP8_SUM_PRECISION = 14
 # K of a partial sum that is added in the accumulators' own precision: at most this, and at least one mma's.
 LONGEST_PARTIAL_SUM, SHORTEST_PARTIAL_SUM = 128, 32
+
+# Packed weights lie in blocks of so many of K; of 4 bits, so many rows share bytes (docs/weights.md).
+WEIGHT_BLOCK, WEIGHT_ROWS = 32, 16
 
 _ROWS: dict[str, ElementType] = {
     row.name: row
@@ -297,6 +308,8 @@ _ROWS: dict[str, ElementType] = {
             tensor_map="UINT8",
             cuda=29,
         ),
+        _integer(4, "UINT8", 16),
+        _integer(4, "UINT8", 18, is_signed=False),
         _integer(8, "UINT8", 3, in_kernels=True),
         _integer(8, "UINT8", 8, is_signed=False, in_kernels=True),
         _integer(16, "UINT16", 20),
@@ -388,6 +401,11 @@ def output_types(accumulator: str) -> tuple[str, ...]:
     holds = element_type(computes_in).exact_integers
     rows = map(element_type, types_of_d(computes_in))
     return tuple(row.name for row in rows if row.is_float or row.largest <= holds or row.name == accumulator)
+
+
+def weight_types(a: str | None = None) -> tuple[str, ...]:
+    """The names of the types of packed weights; of those that are multiplied by an A of one type, where given."""
+    return tuple(row.name for row in ELEMENTS.values() if row.weights_of and a in (None, *row.weights_of))
 
 
 def kernel_types(computes_in: str | None = None) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ def test_integers_are_exact_up_to_the_limit_that_the_row_names_and_no_further(na
 
 @pytest.mark.parametrize("name", INTEGERS)
 def test_the_range_of_an_integer_is_that_of_iinfo(name):
-    row, info = element_type(name), np.iinfo(numpy_dtype(name))
+    row, info = element_type(name), ml_dtypes.iinfo(numpy_dtype(name))
     assert (row.bits, row.largest, row.lowest) == (info.bits, info.max, info.min)
 
 

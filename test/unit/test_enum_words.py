@@ -180,22 +180,25 @@ def test_every_kind_of_epilogue_operand_has_code_of_its_own(target: str) -> None
     mat = "memref<?x?xbf16, strided<[?, 1]>>"
     template = """
     module attributes {{tile.level = "problem", tile.target = "{target}"}} {{
-    func.func @gemm(%a: {mat}, %b: {mat}, %d: {mat}, %x: {type}) {{
-      tile.gemm tn %a, %b into %d acc(f32) operands({word} %x : {type}) {{
-      ^bb0(%acc: f32, %e: f32):
-        %sum = arith.addf %acc, %e : f32
+    func.func @gemm(%a: {mat}, %b: {b}, %d: {mat}, %x: {type}) {{
+      tile.gemm tn %a, %b into %d acc(f32) {clauses} operands({word} %x : {type}) {{
+      ^bb0(%acc: f32{element}):
+        %sum = arith.addf %acc, {added} : f32
         %y = arith.truncf %sum : f32 to bf16
         tile.yield %y : bf16
-      }} : {mat}, {mat}, {mat}
+      }} : {mat}, {b}, {mat}
       return
     }}
     }}"""
 
+    in_epilogue = {"b": mat, "clauses": "", "element": ", %e: f32", "added": "%e"}
+    in_the_sum = {"b": mat.replace("bf16", "ui8"), "clauses": "weights(si4) group(64)", "element": "", "added": "%acc"}
+
     def code(word: str) -> str:
-        errors = []
+        errors, form = [], in_the_sum if word == "group_scale" else in_epilogue
         for type_ in ("memref<?x?xf32, strided<[?, 1]>>", "memref<?xf32>", "f32"):
             try:
-                return lt.compile_ir(template.format(target=target, mat=mat, type=type_, word=word)).ptx
+                return lt.compile_ir(template.format(target=target, mat=mat, type=type_, word=word, **form)).ptx
             except lt.Error as error:
                 errors.append(str(error))
         raise lt.IRError("; ".join(errors))

@@ -27,7 +27,8 @@ def test_every_preset_is_a_legal_schedule_of_the_target_that_it_names(name: str)
     assert schedule.target in ("sm_80", "sm_90a")
     for dtype in preset.dtypes:
         spec = preset.spec(dtype)
-        types = {"a": spec.a, "b": spec.b, "d": spec.d, "acc": spec.sums}
+        types = {"a": spec.a, "b": spec.multiplied_b, "d": spec.d, "acc": spec.sums}
+        types |= {"weights": spec.b, "group": spec.group} if spec.is_mixed else {}
         form = {"is_batched": spec.is_batched, "d_is_column_major": spec.d_order == "column"}
         form["layout"] = GemmLayout[spec.layout]
         chosen = choose(replace(PROBLEM, **types, **form), get(schedule.target), schedule).schedule
@@ -58,7 +59,7 @@ def test_each_preset_is_a_step_of_one_ladder_in_the_order_of_the_table() -> None
     steps = [name for name, preset in LADDERS.items() if not preset.problem]
     assert sorted(steps) == sorted(name for ladder in ladders for name in ladder_of(*ladder))
     forms = {name.partition("-")[2] for name in LADDERS if name not in steps}
-    assert forms == {"batch", "by-columns", "few-rows", "transposed"}
+    assert forms == {"batch", "by-columns", "few-rows", "transposed", "weights"}
     assert list(LADDERS) == list(PRESETS)
     assert all(name.startswith(preset.target.rstrip("a").replace("_", "")) for name, preset in LADDERS.items())
 

@@ -46,7 +46,7 @@ module attributes {test.bad = #tile.problem<tn, a = index, b = bf16, acc = f32, 
 
 // -----
 
-// expected-error @below {{'per_tile' is not a kind of operand; the kinds are full, per_row, per_column and scalar}}
+// expected-error @below {{'per_tile' is not a kind of operand; the kinds are full, per_row, per_column, scalar and group_scale}}
 module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, operands = [per_tile f32]>} {}
 
 // -----
@@ -178,5 +178,5 @@ module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d
 
 // -----
 
-// expected-error @below {{expected 'operands', 'empty', 'swapped' or 'fast'}}
+// expected-error @below {{expected 'operands', 'empty', 'swapped', 'fast' or 'group'}}
 module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, full = [m]>} {}

@@ -1,0 +1,50 @@
+"""Packed weights: what the bytes of a matrix hold (docs/weights.md), by the formulas of the PTX ISA.
+
+In 32 of K, byte 8 · t + 4 · s + c of a row is what thread t of the four that share a row of mma.m16n8k16's B needs for
+the s-th of two such mma: in the order of its values, the middle two exchanged. ("Matrix Fragments for mma.m16n8k16".)
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.elements import element_of_ir
+from lowtide.interpreter.machine.hardware import fragments_of
+from lowtide.interpreter.numbers.domains import Domain
+
+Values = NDArray[Any]
+
+_BLOCK = 32
+_VALUES = (0, 2, 1, 3)  # of a thread, in the order of its bytes
+
+
+@lru_cache(maxsize=1)
+def order_of_k() -> NDArray[np.int64]:
+    """Which k of a block each byte of it holds."""
+    ks = fragments_of((16, 8, 16), 16).b[0]
+    return np.array([16 * s + ks[t, value] for t in range(4) for s in range(2) for value in _VALUES])
+
+
+def placed(k: NDArray[np.int64]) -> NDArray[np.int64]:
+    """At which byte of its row each k lies."""
+    return k // _BLOCK * _BLOCK + np.argsort(order_of_k())[k % _BLOCK]
+
+
+def unpacked(packed: Values, weights: str, domain: Domain, dtype: str) -> Values:
+    """The weights (rows, K), as numbers of a float type, of bytes (rows or rows / 2, K). `weights`: their MLIR type."""
+    row = element_of_ir(weights)
+    assert row is not None
+    bytes_ = np.asarray(packed).astype(np.int64) & 0xFF
+    if row.per_byte > 1:
+        eight = bytes_.reshape(-1, 8, bytes_.shape[1])
+        bytes_ = np.stack([eight & 0xF, eight >> 4], axis=1).reshape(-1, bytes_.shape[1])
+    return fields_as_numbers(bytes_[:, placed(np.arange(bytes_.shape[1]))], weights, domain, dtype)
+
+
+def fields_as_numbers(fields: Values, weights: str, domain: Domain, dtype: str) -> Values:
+    """The weights that fields of bits say: integers that are less by the magnitude of the least one."""
+    row = element_of_ir(weights)
+    assert row is not None
+    return domain.from_integer(fields + int(row.lowest), dtype)

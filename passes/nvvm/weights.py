@@ -1,0 +1,107 @@
+"""Packed weights become fragments of 16-bit floats, by arithmetic on words of four bytes.
+
+A float of precision p holds every integer below 2^p, and those from 2^(p-1) on have the integer in their last bits. So
+an unsigned field x of fewer bits, put into the word of 2^(p-1), is the float 2^(p-1) + x, and one subtraction gives x
+less any offset, exactly. Two fields 16 bits apart make two floats at once. Of a field of p bits the lower p - 1 are put
+there, and 2^(p-1) or 2^p is subtracted as the highest bit says, which stands where the exponent tells these two apart.
+"""
+
+import numpy as np
+from mlir import ir
+from mlir.dialects import arith, llvm
+
+from lowtide.dialects import sm
+from lowtide.dialects.tile.layouts import tv_of
+from lowtide.elements import ElementType, element_of_ir
+from lowtide.errors import ScheduleError
+from lowtide.passes.base import Refusal
+from lowtide.passes.nvvm.context import Context
+from lowtide.passes.nvvm.values import Fragment, regroup, vector_type
+from lowtide.passes.support.builder import Builder
+from lowtide.passes.support.weights import held_at
+from lowtide.targets import coordinates
+
+_WORD_BYTES = 4
+
+
+def lower_unpack_weights(context: Context, op: sm.UnpackWeightsOp) -> None:
+    """Each pair of neighbours along K, from two bytes of a word that lie two apart."""
+    packed, result = context.fragment(op.packed), op.result.type
+    weights, target = element_of_ir(op.weights.value), element_of_ir(result.element_type)
+    assert weights is not None and target is not None
+    wanted = coordinates(tv_of(result.tv), result.shape)
+    try:
+        places = held_at(tv_of(packed.type.tv), tuple(packed.type.shape), wanted, int(op.offset), weights.per_byte)
+    except ScheduleError as error:
+        raise Refusal(op, str(error)) from error
+    pairs = places.reshape(-1, 2, 2)  # (pairs, neighbours, byte and which of its weights)
+    if np.any(pairs[:, 1, 0] != pairs[:, 0, 0] + 2) or np.any(pairs[:, 1, 1] != pairs[:, 0, 1]):
+        raise Refusal(op, "a thread does not hold neighbours along K two bytes apart")
+    words = _Words(context, regroup(packed, _WORD_BYTES))
+    convert = _Conversion(context.build, weights, target)
+    registers = []
+    for (byte, which), _ in pairs.tolist():
+        shift = byte % _WORD_BYTES * 8 + which * weights.bits
+        registers.append(convert.pair(words.of(byte // _WORD_BYTES), shift))
+    context.values[op.result] = Fragment(tuple(registers), 2, result)
+
+
+class _Words:
+    """The words of a fragment of bytes, each made once."""
+
+    def __init__(self, context: Context, fragment: Fragment) -> None:
+        self.context, self.fragment = context, fragment
+        self.made: dict[int, ir.Value] = {}
+
+    def of(self, number: int) -> ir.Value:
+        if number not in self.made:
+            self.made[number] = llvm.BitcastOp(self.context.build.i32, self.fragment.registers[number]).result
+        return self.made[number]
+
+
+class _Conversion:
+    """Makes pairs of floats of two fields of a word, 16 bits apart."""
+
+    def __init__(self, build: Builder, weights: ElementType, target: ElementType) -> None:
+        self.build, self.weights = build, weights
+        self.type = vector_type(2, ir.Type.parse(target.ir))
+        self.base = 2 ** (target.precision - 1)
+        self.is_whole = weights.bits < target.precision  # a field fits behind the exponent
+        # The bits of the float `base`, whose last ones, one fewer than its precision, are zero.
+        self.magic = (target.precision - 1 - target.min_exponent + 1) << (target.precision - 1)
+        self.offset = -int(weights.lowest)  # what the packed weights are larger by
+
+    def pair(self, word: ir.Value, shift: int) -> ir.Value:
+        build, bits = self.build, self.weights.bits
+        if shift:
+            word = build.lshr(word, shift)
+        if self.is_whole:
+            return self._less(self._floats(build.and_(word, _both((1 << bits) - 1))), self.base + self.offset)
+        low, high = (build.and_(word, _both(mask)) for mask in ((1 << (bits - 1)) - 1, 1 << (bits - 1)))
+        # The highest bit set means less 2^(p-1), and clear less 2^p: inverted it stands in the exponent.
+        sign = self._floats(build.xor(high, _both(1 << (bits - 1))))
+        centred = self._fma(sign, self._constant(-1.0), self._floats(low))  # the field less 2^(bits-1)
+        return self._less(centred, self.offset - (1 << (bits - 1)))
+
+    def _floats(self, fields: ir.Value) -> ir.Value:
+        return llvm.BitcastOp(self.type, self.build.or_(fields, _both(self.magic))).result
+
+    def _less(self, values: ir.Value, offset: int) -> ir.Value:
+        """values - offset."""
+        if not offset:
+            return values
+        return self._fma(values, self._constant(1.0), self._constant(-offset))
+
+    def _fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+        """x * y + z of pairs, which every target with these types has (PTX ISA, "fma" of .f16x2 and .bf16x2)."""
+        return llvm.CallIntrinsicOp(self.type, f"llvm.fma.v2{self.type.element_type}", [x, y, z], [], []).result
+
+    def _constant(self, value: float) -> ir.Value:
+        number = ir.FloatAttr.get(self.type.element_type, float(value))
+        return arith.constant(self.type, ir.DenseElementsAttr.get_splat(self.type, number))
+
+
+def _both(field: int) -> int:
+    """The field in both halves of a word, as a signed number."""
+    word = field << 16 | field
+    return word - (1 << 32) if word >> 31 else word

@@ -1,0 +1,49 @@
+"""What a schedule must satisfy where B is packed weights, which threads convert on their way to mma.sync."""
+
+from collections.abc import Iterator
+
+from lowtide.dialects.tile import OperandsKind, RepeatKind
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import WEIGHT_BLOCK
+from lowtide.errors import ScheduleError
+from lowtide.passes.support.atoms import CP_ASYNC_COPIES, keeps_transposed, tiled_mma
+from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.weights import packed_tv
+from lowtide.targets import Target
+
+WEIGHT_ATOM = "mma.m16n8k16"
+
+
+def weights(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """Packed weights go with mma.sync, as B, by cp.async, in whole blocks and groups."""
+    if problem.weights is None:
+        return
+    why = f"with packed weights of {problem.weights}"
+    if schedule.consumers:
+        yield f"roles = {schedule.mainloop.roles} {why}: mma.sync takes what threads convert; take roles = single"
+    if schedule.grid.operands is OperandsKind.swapped:
+        yield f"operands = swapped {why}, which are B; take as_given"
+    if schedule.multiply.atom != WEIGHT_ATOM:
+        yield f"atom = {schedule.multiply.atom} {why}, whose order is that of {WEIGHT_ATOM}; take that"
+    if schedule.mainloop.b.copy not in CP_ASYNC_COPIES or keeps_transposed("b", schedule):
+        yield f"b.copy = {schedule.mainloop.b.copy} {why}: they stay packed in stages; take cp.async.16, as_loaded"
+    if schedule.mainloop.prologue is RepeatKind.once:
+        yield f"prologue = once {why}, whose scales are those of one tile; take per_tile"
+    if schedule.multiply.fragment_buffers != 1:
+        yield f"fragment_buffers = 2 {why}: a load brings the weights of two slices; take 1"
+    yield from _steps(schedule, problem)
+
+
+def _steps(schedule: Schedule, problem: Problem) -> Iterator[str]:
+    k, atoms = schedule.tile_mnk[2], schedule.multiply.atoms
+    if k % WEIGHT_BLOCK:
+        yield f"k = {k}: packed weights lie in blocks of {WEIGHT_BLOCK} of K; take k = {WEIGHT_BLOCK}"
+    if problem.group and problem.group % k:
+        yield f"k = {k} with groups of {problem.group}: each K step has one scale; take k = {problem.group}"
+    if atoms is not None and atoms[2] != 1:
+        yield f"atoms = {list(atoms)}: a thread holds all of a block of packed weights; take 1 along K"
+    if problem.rows_per_byte("b") > 1:
+        try:
+            packed_tv(tiled_mma(schedule, problem), schedule.tile_mnk[1], problem.rows_per_byte("b"))
+        except ScheduleError as error:
+            yield str(error)

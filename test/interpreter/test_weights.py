@@ -1,0 +1,104 @@
+"""Packed weights at every level: converted, scaled and summed as their numbers say, on ragged shapes."""
+
+import numpy as np
+import pytest
+
+import lowtide as lt
+from lowtide.compiler.checking.reference import compare, random_inputs, reference, reference_with_bound
+from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.spec_of_ir import spec_of
+from lowtide.interpreter.host import LEVELS
+
+SMALL = "grid.tile = [16, 64], k = 64, atoms = [1, 4, 1], stages = 3"
+TALL = "grid.tile = [32, 64], k = 64, atoms = [2, 2, 1], stages = 2, k_division = split(2)"
+
+
+def biased(acc, bias: lt.PerColumn["f32"], c: lt.Full["f32"]):  # noqa: F821
+    return lt.relu(acc + bias) + c
+
+
+# Types of A and B, the group, the schedule, and the epilogue.
+CASES = {
+    "s4": ("bf16", "s4", 64, SMALL, None),
+    "u4": ("f16", "u4", 128, TALL, biased),
+    "s8": ("bf16", "s8", 128, SMALL, biased),
+    "u8": ("f16", "u8", 64, TALL, None),
+    "no groups": ("bf16", "u8", None, SMALL, biased),
+}
+
+
+def spec_for(a, b, group, epilogue, **extents):
+    return lt.GemmSpec(a=a, b=b, d="f32", group=group, scales="f32" if group else None, epilogue=epilogue, **extents)
+
+
+def small_integers(spec, m, n, k, seed=0):
+    inputs = random_inputs(spec, m, n, k, np.random.default_rng(seed), row_padding=16)
+    for value in inputs.values():
+        if value.dtype.kind not in "iu":
+            value[...] = np.clip(np.rint(value.astype(np.float32) * 2), -3, 3).astype(value.dtype)
+    return inputs
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_level_computes_what_the_weights_say(case):
+    a, b, group, schedule, epilogue = CASES[case]
+    spec = spec_for(a, b, group, epilogue)
+    kernel = lt.compile_gemm(spec, target="sm_80", schedule=schedule)
+    # Five K steps or more, beside a short one; several tiles for each of two CTAs, the last ones cut.
+    for k, seed in ((128, 0), (384, 1)):
+        inputs = small_integers(spec, 37, 80, k, seed)
+        expected = reference(spec, **inputs)
+        for level in LEVELS:
+            d = kernel.interpret(**inputs, level=level, domain="exact", sms=2, seed=seed)
+            np.testing.assert_array_equal(d, expected, level)
+
+
+def test_random_weights_are_within_the_bound():
+    spec = spec_for("bf16", "s4", 32, None)
+    kernel = lt.compile_gemm(spec, target="sm_90a")
+    inputs = random_inputs(spec, 5, 48, 160, np.random.default_rng(0))
+    expected, bound = reference_with_bound(spec, **inputs)
+    for level in ("problem", "cta", "atoms", "nvvm", "ptx"):
+        found = compare(spec, kernel.interpret(**inputs, level=level), expected, bound)
+        assert found.ok, (level, found.message)
+
+
+def test_every_level_says_what_is_packed():
+    spec = spec_for("f16", "u4", 32, biased, n=64, k=128)
+    kernel = lt.compile_gemm(spec, target="sm_80")
+    for level in LEVELS[:-1]:
+        with make_context() as context:
+            found = spec_of(parse_text(kernel.levels[level], context, level)).spec
+            assert (found.b, found.group, found.scales, found.n, found.k) == ("u4", 32, "f32", 64, 128)
+            assert [operand.name for operand in found.operands] == ["bias", "c", "scales"]
+    assert lt.compile_ir(kernel.levels["pipelined"]).ptx == kernel.ptx
+
+
+@pytest.mark.parametrize(
+    ("level", "old", "new"),
+    [
+        ("cta", "weights(si4)", "weights(ui4)"),
+        ("atoms", "at 16 of si4", "at 0 of si4"),
+        ("nvvm", "983055", "983054"),
+    ],
+)
+def test_a_planted_fault_shows(level, old, new):
+    """Another type, the other half of a block, and a mask with a bit less."""
+    spec = spec_for("bf16", "s4", 64, None)
+    text = lt.compile_gemm(spec, target="sm_80", schedule=SMALL).levels[level]
+    assert old in text
+    inputs = small_integers(spec, 16, 64, 64)
+    given = {"a": inputs["a"], "b": inputs["b"], "scales": inputs["scales"]}
+    d = lt.interpreter.interpret(text.replace(old, new), given, domain="exact")
+    assert not np.array_equal(d, reference(spec, **inputs))
+
+
+def test_k_of_zero_and_scales_of_another_shape_are_refused():
+    spec = spec_for("bf16", "s4", 64, None)
+    kernel = lt.compile_gemm(spec, target="sm_80", schedule=SMALL)
+    inputs = small_integers(spec, 16, 64, 128)
+    with pytest.raises(lt.InterpreterError, match="scales must have a row for each 64 of K"):
+        kernel.interpret(**{**inputs, "scales": inputs["scales"][:1]}, level="cta")
+    with pytest.raises(lt.InterpreterError, match="K of packed weights is 0"):
+        empty = {"a": inputs["a"][:, :0], "b": inputs["b"][:, :0], "scales": inputs["scales"][:0]}
+        kernel.interpret(**empty, level="cta")

@@ -1,0 +1,100 @@
+// What ops refuse of packed weights.
+// RUN: lowtide-opt %s --split-input-file --verify-diagnostics
+
+!a = memref<?x?xbf16, strided<[?, 1]>>
+!bytes = memref<?x?xui8, strided<[?, 1]>>
+func.func @no_scales(%a: !a, %b: !bytes, %d: !a) {
+  // expected-error @below {{has one group_scale operand where it has groups, and only there}}
+  tile.gemm tn %a, %b into %d acc(f32) weights(si4) group(128) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !a, !bytes, !a
+  return
+}
+// -----
+
+!a = memref<?x?xbf16, strided<[?, 1]>>
+func.func @unpacked(%a: !a, %b: !a, %d: !a) {
+  // expected-error @below {{packed weights are a B of ui8 beside an A of f16 or bf16, not 'bf16' beside 'bf16'}}
+  tile.gemm tn %a, %b into %d acc(f32) weights(si8) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !a, !a, !a
+  return
+}
+// -----
+
+!a = memref<?x?xbf16, strided<[?, 1]>>
+!bytes = memref<?x?xui8, strided<[?, 1]>>
+func.func @layout(%a: !a, %b: !bytes, %d: !a) {
+  // expected-error @below {{packed weights are one matrix with K contiguous: take tn or nn, and no batch}}
+  tile.gemm tt %a, %b into %d acc(f32) weights(si8) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !a, !bytes, !a
+  return
+}
+// -----
+
+!a = memref<8x192xbf16, strided<[?, 1]>>
+!bytes = memref<8x192xui8, strided<[?, 1]>>
+!d = memref<8x16xbf16, strided<[?, 1]>>
+func.func @group(%a: !a, %b: !bytes, %d: !d, %s: memref<?x?xf32, strided<[?, 1]>>) {
+  // expected-error @below {{groups of 128 must be of 32 times a number, and divide K}}
+  tile.gemm tn %a, %b into %d acc(f32) weights(si4) group(128)
+      operands(group_scale %s : memref<?x?xf32, strided<[?, 1]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !a, !bytes, !d
+  return
+}
+// -----
+
+func.func @bits(%a: !tile.view<16x64xbf16>, %b: !tile.view<64x64xui8>, %c: !tile.tile<16x64xf32>) {
+  // expected-error @below {{weights have 4 or 8 bits, those of 'bf16' have not}}
+  %0 = tile.mma tn %a, %b weights(bf16), %c : !tile.view<16x64xbf16>, !tile.view<64x64xui8>, !tile.tile<16x64xf32>
+  return
+}
+// -----
+
+func.func @rows(%a: !tile.view<16x64xbf16>, %b: !tile.view<64x64xui8>, %c: !tile.tile<16x64xf32>) {
+  // expected-error @below {{computes 16x128 but the accumulator is 16x64}}
+  %0 = tile.mma tn %a, %b weights(si4), %c : !tile.view<16x64xbf16>, !tile.view<64x64xui8>, !tile.tile<16x64xf32>
+  return
+}
+// -----
+
+func.func @scale(%s: !tile.view<16x32xf32>, %c: !tile.tile<16x64xf32>) {
+  // expected-error @below {{scales by a window of another shape than that of the sums}}
+  %0 = tile.promote %c into %c scaled(%s : !tile.view<16x32xf32>) : !tile.tile<16x64xf32>
+  return
+}
+// -----
+
+func.func @integers(%s: !tile.view<16x64xf32>, %c: !tile.tile<16x64xi32>) {
+  // expected-error @below {{scales floats by floats}}
+  %0 = tile.promote %c into %c scaled(%s : !tile.view<16x64xf32>) : !tile.tile<16x64xi32>
+  return
+}
+// -----
+
+#tv = #tile.tv<threads (4,8):(64,1), values (8):(8)>
+#tv_b = #tile.tv<threads (4,8):(32,1), values ((2,2),2):((16,128),8)>
+func.func @beyond(%p: !sm.fragment<8x32xui8, #tv>) {
+  // expected-error @below {{reaches K 33 of 32}}
+  %f = sm.unpack_weights %p at 17 of si4 : !sm.fragment<8x32xui8, #tv> to !sm.fragment<16x16xbf16, #tv_b>
+  return
+}
+// -----
+
+#tv = #tile.tv<threads (4,8):(64,1), values (8):(8)>
+#tv_b = #tile.tv<threads (4,8):(32,1), values ((2,2),2):((16,128),8)>
+func.func @half(%p: !sm.fragment<8x32xui8, #tv>) {
+  // expected-error @below {{makes 16 rows of 8 rows of bytes}}
+  %f = sm.unpack_weights %p at 0 of si8 : !sm.fragment<8x32xui8, #tv> to !sm.fragment<16x16xbf16, #tv_b>
+  return
+}

@@ -1,0 +1,117 @@
+"""Packed weights: the order of their bytes; what `pack_weights`, specs and schedules refuse."""
+
+import numpy as np
+import pytest
+
+import lowtide as lt
+from lowtide.interpreter.machine.weights import order_of_k, unpacked
+from lowtide.interpreter.numbers.domains import domain
+from lowtide.runtime.weights import weight_order
+
+RANGES = {"s4": (-8, 7), "u4": (0, 15), "s8": (-128, 127), "u8": (0, 255)}
+MIR = {"s4": "si4", "u4": "ui4", "s8": "si8", "u8": "ui8"}
+
+
+def random_weights(dtype, n=32, k=96):
+    low, high = RANGES[dtype]
+    return np.random.default_rng(0).integers(low, high, (n, k), endpoint=True)
+
+
+@pytest.mark.parametrize("dtype", RANGES)
+def test_what_is_packed_is_unpacked_by_the_runtime_and_by_the_interpreter(dtype):
+    weights = random_weights(dtype)
+    packed = lt.pack_weights(weights, dtype)
+    assert packed.dtype == np.uint8 and packed.shape == (32 * (8 if dtype[1] == "8" else 4) // 8, 96)
+    np.testing.assert_array_equal(lt.unpack_weights(packed, dtype), weights)
+    np.testing.assert_array_equal(unpacked(packed, MIR[dtype], domain("exact"), "bf16"), weights)
+
+
+def test_the_order_in_a_block_is_that_of_the_fragments():
+    np.testing.assert_array_equal(weight_order(), order_of_k())
+    assert weight_order()[:8].tolist() == [0, 8, 1, 9, 16, 24, 17, 25]
+
+
+def test_rows_and_blocks_may_be_packed_apart():
+    weights = random_weights("s4")
+    parts = [[lt.pack_weights(weights[r : r + 16, c : c + 32], "s4") for c in (0, 32, 64)] for r in (0, 16)]
+    np.testing.assert_array_equal(np.block(parts), lt.pack_weights(weights, "s4"))
+
+
+@pytest.mark.parametrize(
+    ("weights", "dtype", "message"),
+    [
+        (np.zeros((16, 33), int), "s4", "K of the weights is 33, must be a multiple of 32: pad .* to 64"),
+        (
+            np.zeros((24, 32), int),
+            "u4",
+            "N of the weights is 24, of u4 it must be a multiple of 16: pad them to 32 rows",
+        ),
+        (np.full((16, 32), 8), "s4", "weights from 8 to 8 are no s4, -8 to 7: clamp them"),
+        (np.zeros((16, 32)), "s8", "not float64 .*: quantize them"),
+        (np.zeros((16, 32), int), "bf16", "weights of 'bf16': they are one of s4, u4, s8, u8"),
+    ],
+)
+def test_weights_that_cannot_be_packed_are_refused(weights, dtype, message):
+    with pytest.raises(lt.SpecError, match=message):
+        lt.pack_weights(weights, dtype)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"b": "s4"}, "weights of s4 need groups; take group=128"),
+        ({"b": "s8", "group": 48}, "group is 48; groups are of 32, 64, 128"),
+        ({"b": "s8", "scales": "f32"}, "with scales need groups"),
+        ({"b": "s4", "group": 128, "k": 200}, "k is 200; .* multiple of 128: pad .* to 256"),
+        ({"b": "s8", "k": 0}, "k is 0; .* positive multiple of 32"),
+        ({"b": "s4", "group": 64, "n": 40}, "n is 40; weights of s4 are packed in 16 rows at a time: pad them to 48"),
+        ({"b": "s8", "layout": "tt"}, "K contiguous: take layout='tn' or 'nn'"),
+        ({"b": "s8", "batch": 2}, "no batch"),
+        ({"b": "s8", "d_order": "column"}, "D by rows"),
+        ({"b": "bf16", "group": 128}, "group and scales are of packed weights"),
+        ({"b": "s4", "group": 128, "scales": "s8"}, "unknown dtype 's8' for scales"),
+        ({"a": "f32", "b": "s8"}, "convert one of the two"),
+    ],
+)
+def test_specs_that_weights_do_not_fit_are_refused(fields, message):
+    with pytest.raises(lt.SpecError, match=message):
+        lt.GemmSpec(**{"a": "bf16", "d": "bf16", **fields})
+
+
+def test_an_operand_of_the_epilogue_is_not_named_like_the_scales():
+    def scaled(acc, scales: lt.PerColumn):
+        return acc * scales
+
+    with pytest.raises(lt.SpecError, match="the name of the weights' scales: rename it"):
+        lt.GemmSpec(a="bf16", b="s4", d="bf16", group=128, epilogue=scaled)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ("roles = cooperative(1)", "take roles = single"),
+        ("operands = swapped", "take as_given"),
+        ("atom = mma.m16n8k8", "take that"),
+        ("b.copy = staged.16", "they stay packed in stages; take cp.async.16"),
+        ("prologue = once, scheduler = persistent", "take per_tile"),
+        ("fragment_buffers = 2", "take 1"),
+        ("k = 48", "take k = 32"),
+        ("k = 256", "take k = 128"),
+        ("atoms = [1, 4, 2], grid.tile = [16, 64], epilogue.math = rows", "take 1 along K"),
+        ("grid.tile = [16, 64], atoms = [1, 4, 1], permutation = [16, 32, 16]", "take a permutation of N such as"),
+        ("promote = none", "take promote = per_step"),
+    ],
+)
+def test_schedules_that_cannot_take_weights_are_refused_with_a_way_out(schedule, message):
+    with pytest.raises(lt.ScheduleError, match=message):
+        lt.compile_gemm(lt.GemmSpec(a="bf16", b="s4", d="bf16", group=128), target="sm_90a", schedule=schedule)
+
+
+def test_an_unpacked_matrix_is_refused():
+    kernel = lt.compile_gemm(lt.GemmSpec(m=None, n=32, k=128, a="f16", b="s4", d="f16", group=128), target="sm_80")
+    weights = random_weights("s4", 32, 128)
+    with pytest.raises(lt.InterpreterError, match="operand b"):
+        kernel.interpret(np.ones((2, 128), np.float16), weights.astype(np.int8), scales=np.ones((1, 32), np.float16))
+    with pytest.raises(lt.InterpreterError, match="extent 0"):
+        packed = lt.pack_weights(weights, "s8")
+        kernel.interpret(np.ones((2, 128), np.float16), packed, scales=np.ones((1, 32), np.float16))
