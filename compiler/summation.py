@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mlir import ir
+from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import gemm_layout, k_division_kind
@@ -15,6 +16,7 @@ from lowtide.dialects.tile import KDivisionKind
 from lowtide.passes.base import walk
 from lowtide.passes.support.atoms import tiled_mma_of
 from lowtide.passes.support.problem import a_is_mk
+from lowtide.passes.support.rewriting import defining_op
 
 _BY_CTAS = (KDivisionKind.stream_k, KDivisionKind.hybrid)
 _STEP = 2  # of a work item's tile: M, N, K
@@ -89,7 +91,7 @@ def _sum(work: tile.WorkTilesOp, products: list[ir.OpView]) -> Sum:
     division = k_division_kind(work)
     is_cut = division is not KDivisionKind.none
     parts = "" if work.k_parts is None else f"({int(ir.IntegerAttr(work.k_parts).value)})"
-    promoted = {_depth(op) for op in products if isinstance(op, sm.WgmmaPromoteOp)}
+    promoted = {_depth(op) for op in products if isinstance(op, sm.WgmmaPromoteOp)} | _from_zero(products)
     return Sum(
         instructions=tuple(_runs(_instruction(op) for op in products)),
         slices=max(tiled_mma_of(op.mma).atom_layout[_STEP] for op in products),
@@ -104,6 +106,23 @@ def _instruction(op: ir.OpView) -> str:
     kind, k = atom.name.partition(".")[0], atom.shape_mnk[_STEP]
     # A · B and its transpose, Bᵀ · Aᵀ, are the same products.
     return f"{kind} k{k} {' x '.join(sorted((atom.a_dtype, atom.b_dtype)))} in {atom.c_dtype}"
+
+
+def _from_zero(products: list[ir.OpView]) -> set[int]:
+    """The K of a step of loops in which sums of mma.sync begin at zero, and are added to others."""
+    loops: dict[ir.Operation, list[sm.MmaSyncOp]] = {}
+    for op in products:
+        loop = op.operation.parent
+        if isinstance(op, sm.MmaSyncOp) and isinstance(loop.opview, scf.ForOp):
+            loops.setdefault(loop.operation, []).append(op)
+    promoting = (ops for ops in loops.values() if any(isinstance(defining_op(_first(op)), sm.SplatOp) for op in ops))
+    return {sum(int(op.a.type.shape[-1]) for op in ops) for ops in promoting}
+
+
+def _first(op: sm.MmaSyncOp) -> ir.Value:
+    """What the first of a chain of products is added to."""
+    before = defining_op(op.acc)
+    return _first(before) if isinstance(before, sm.MmaSyncOp) else op.acc
 
 
 def _depth(op: sm.WgmmaPromoteOp) -> int:

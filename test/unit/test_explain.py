@@ -233,6 +233,7 @@ def test_the_json_has_the_documented_names_and_types() -> None:
         "schedule",
         "reasons",
         "swizzle_candidates",
+        "summation",
         "resources",
         "packing",
         "kernel",

@@ -384,6 +384,7 @@ def test_what_a_call_costs_whose_matrices_are_not_aligned() -> None:
         "whole_rows": False,
         "bytes": 4225060,
         "microseconds": 1.3,
+        "transposed": False,
     }
     assert explain_spec(spec(), "sm_90a").packing == ()
     shown = CliRunner().invoke(app, ["explain", "--n", "515", "--k", "2051", "--target", "sm_90a"]).output

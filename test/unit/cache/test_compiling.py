@@ -1,5 +1,6 @@
 """`compile_gemm` with a cache, its keys, `precompile` and the command `lowtide cache`."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from small_problem import SPEC
 from typer.testing import CliRunner
 
 import lowtide as lt
+from lowtide.compiler.cache import versions
 from lowtide.compiler.cache.keys import key_of
 from lowtide.compiler.cache.settings import open_store, size_of
 from lowtide.compiler.cache.store import KernelStore
@@ -96,6 +98,15 @@ def test_all_that_the_code_depends_on_is_in_the_key() -> None:
     assert len(keys) == 15
     assert key_of(spec, "sm_80", None, {**VERSIONS, "ptxas": ""}, "repeatable") not in keys
     assert key_of(replace(spec, epilogue=same), "sm_80", None, {**VERSIONS, "ptxas": ""}) in keys
+
+
+def test_what_is_left_out_of_the_digest_makes_no_kernel() -> None:
+    """No source that counts imports one that does not."""
+    sources = [path for path in versions._sources() if path.suffix == ".py"]
+    apart = re.compile(rf"lowtide\.compiler\.({'|'.join(versions._APART)})\b.* import")
+    imports = {path.name: path.read_text(encoding="utf-8").splitlines() for path in sources}
+    found = [name for name, lines in imports.items() if any(apart.search(x) for x in lines if x.startswith("from"))]
+    assert found == [] and {"elements.py", "compile.py", "bind_wgmma.py"} <= imports.keys()
 
 
 def test_sizes_are_bytes_or_have_a_unit() -> None:
