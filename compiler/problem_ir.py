@@ -88,7 +88,7 @@ def _extents(*extents: int | None) -> list[int]:
 
 def _operand_type(spec: GemmSpec, operand: Operand) -> ir.Type:
     kind, dtype = operand.kind, operand.dtype
-    if kind is OperandKind.GROUP_SCALE:
+    if operand.group is not None:
         return _matrix(operand.shape(spec.m, spec.n, spec.k), dtype)
     if kind is OperandKind.FULL:
         return _output(spec, dtype)

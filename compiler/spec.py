@@ -23,7 +23,7 @@ from lowtide.targets import accumulator_types, operand_types, partner_types
 LAYOUTS = ("tn", "tt", "nn", "nt")
 D_ORDERS = ("row", "column")
 FAST = "fast"  # in place of the type of the sums
-SCALES = "scales"  # the name of the operand that scales packed weights
+SCALES, ZEROS = "scales", "zeros"  # the names of the operands of packed weights
 SCALE_TYPES = ("f16", "bf16", "f32")
 WEIGHT_LAYOUTS = ("tn", "nn")  # in which K of B is contiguous
 LARGEST_EXTENT = 2**31 - 1  # inside a tile, and for extents, indices are 32-bit
@@ -61,8 +61,10 @@ class GemmSpec:
     Packed weights: beside an A of f16 or bf16, `b` may be s8, u8, s4 or u4. B then is what `lt.pack_weights` makes of
     the weights (N, K): bytes of shape `b_shape`, converted to A's type in registers, exactly. With `group`, 32, 64 or
     128, each sum of so much of K is scaled: the kernel takes `scales` (K / group, N), of the type that the field
-    `scales` names, f16, bf16 or f32, A's when left out. K is a multiple of `group`, or of 32; weights of 4 bits need
-    groups, and an N that is a multiple of 16. The layout is tn or nn, and there is no batch.
+    `scales` names, f16, bf16 or f32, A's when left out. With `zero_points` the weights of a group are less by its zero
+    point: the kernel takes `zeros` (K / group, N), s8 for s8 and s4, u8 for u8 and u4. K is a multiple of `group`, or
+    of 32; weights of 4 bits need groups, and an N that is a multiple of 16. The layout is tn or nn, D is by rows, and
+    there is no batch.
     `layout`: how A and B lie in memory, last dimension contiguous, rows possibly padded:
     tn: A (M, K), B (N, K); tt: A (M, K), B (K, N); nn: A (K, M), B (N, K); nt: A (K, M), B (K, N).
     `d_order`: how D and its full operands lie: "row", as (M, N), or "column", as (N, M), last dimension contiguous too.
@@ -83,6 +85,7 @@ class GemmSpec:
     d_order: str = "row"
     group: int | None = None
     scales: str | None = None
+    zero_points: bool = False
     epilogue: Callable[..., Any] | None = None
     epilogue_graph: EpilogueGraph = field(init=False, repr=False, compare=False)
 
@@ -118,8 +121,10 @@ class GemmSpec:
         if self.d not in of_sum:
             raise SpecError(f"d={self.d!r} with {self.sums} accumulators: {choices(self.d, of_sum)}")
         object.__setattr__(self, "epilogue_graph", trace(self.epilogue, self.sums, self.d))
-        if self.group and SCALES in [operand.name for operand in self.epilogue_graph.operands]:
-            raise SpecError(f"the epilogue's operand {SCALES!r} has the name of the weights' scales: rename it")
+        names = [operand.name for operand in self.epilogue_graph.operands]
+        for own in (SCALES, ZEROS) if self.group else ():
+            if own in names:
+                raise SpecError(f"the epilogue's operand {own!r} has the name of the weights' {own}: rename it")
 
     @property
     def is_mixed(self) -> bool:
@@ -186,15 +191,18 @@ class GemmSpec:
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """The epilogue's operands, in the order of its parameters; after them the scales of packed weights."""
+        """The epilogue's operands, in the order of its parameters; after them scales and zero points of packed
+        weights."""
         scales = (Operand(SCALES, OperandKind.GROUP_SCALE, self.scales or self.a, self.group),) if self.group else ()
-        return (*self.epilogue_graph.operands, *scales)
+        zero_type = "s8" if element_type(self.b).lowest else "u8"
+        zeros = (Operand(ZEROS, OperandKind.GROUP_ZERO, zero_type, self.group),) if self.zero_points else ()
+        return (*self.epilogue_graph.operands, *scales, *zeros)
 
 
 def _check_weights(spec: GemmSpec) -> None:
     """What packed weights ask for. Raises SpecError."""
     if not spec.is_mixed:
-        if spec.group is not None or spec.scales is not None:
+        if spec.group is not None or spec.scales is not None or spec.zero_points:
             raise SpecError(
                 f"group and scales are of packed weights, b of {', '.join(weight_types())} beside a of f16 or bf16; "
                 "scale D in the epilogue"
@@ -209,6 +217,8 @@ def _check_weights(spec: GemmSpec) -> None:
         raise SpecError(
             f"group is {spec.group!r}; groups are of {', '.join(map(str, WEIGHT_GROUPS))} elements of K, or None"
         )
+    if spec.group is None and spec.zero_points:
+        raise SpecError("zero points are those of groups; take group=128")
     if spec.group is None and (spec.scales is not None or row.per_byte > 1):
         raise SpecError(f"weights of {spec.b} {'with scales ' if spec.scales else ''}need groups; take group=128")
     _choose("dtype", SCALES, spec.scales or spec.a, SCALE_TYPES)

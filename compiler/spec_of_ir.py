@@ -28,6 +28,7 @@ from lowtide.runtime.manifest import OUTPUT_DIMS, matrix_dims
 
 Epilogue = Callable[..., Any]
 
+_IN_THE_SUM = (OperandKind.GROUP_SCALE.value, OperandKind.GROUP_ZERO.value)
 # Ops that do what a node of a trace does.
 _ALIKE: Mapping[str, str] = MappingProxyType(
     {
@@ -87,7 +88,8 @@ def spec_of(module: ir.Module) -> FoundProblem:
     layout, kinds = str(problem.layout), [str(kind) for kind in problem.kinds]
     d_order = "column" if problem.d_is_column_major else "row"
     operands = [(name, kind, _dtype(type_)) for name, kind, type_ in zip(names[3:], kinds, types[3:], strict=True)]
-    in_epilogue = [one for one in operands if one[1] != OperandKind.GROUP_SCALE.value]
+    in_the_sum = {kind: dtype for _, kind, dtype in operands if kind in _IN_THE_SUM}
+    in_epilogue = [one for one in operands if one[1] not in _IN_THE_SUM]
     whole = bool(found)
     return FoundProblem(
         GemmSpec(
@@ -100,7 +102,8 @@ def spec_of(module: ir.Module) -> FoundProblem:
             layout=layout,
             d_order=d_order,
             group=problem.group or None,
-            scales=next((dtype for _, kind, dtype in operands if kind == OperandKind.GROUP_SCALE.value), None),
+            scales=in_the_sum.get(OperandKind.GROUP_SCALE.value),
+            zero_points=OperandKind.GROUP_ZERO.value in in_the_sum,
             epilogue=_replay(
                 found[0].epilogue.blocks[0] if whole else None, in_epilogue, _dtype(types[2]), problem.acc
             ),

@@ -34,7 +34,9 @@ _ROW_BYTES = 16  # rows of matrices begin at multiples of it where nothing says 
 _BATCH = "batch"
 _A_DIMS: Mapping[str, str] = MappingProxyType({"t": "mk", "n": "km"})
 _B_DIMS: Mapping[str, str] = MappingProxyType({"n": "nk", "t": "kn"})
-_KIND_DIMS: Mapping[str, str] = MappingProxyType({"per_row": "m", "per_column": "n", "scalar": "", "group_scale": "gn"})
+_KIND_DIMS: Mapping[str, str] = MappingProxyType(
+    {"per_row": "m", "per_column": "n", "scalar": "", "group_scale": "gn", "group_zero": "gn"}
+)
 _PACKED_ROWS = "w"  # of weights of which a byte holds those of two rows
 _TURNED = str.maketrans("tn", "nt")  # letters of layouts
 _EXCHANGED: Mapping[str, str] = MappingProxyType({"m": "n", "n": "m"})  # letters of Dᵀ = Bᵀ · Aᵀ

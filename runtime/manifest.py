@@ -13,7 +13,7 @@
      "origin": text|null,                   the IR that it was compiled from, for `lowtide check`; not read here
      "example": {"m": …, "n": …, "k": …},                                  run-time extents that `verify` uses
      "arguments": [{"name", "role": "input"|"output", "kind": "matrix"|"full"|"per_row"|"per_column"|"scalar"|
-                              "group_scale", "dtype", "shape": [int|null, …], "base_alignment": bytes,
+                              "group_scale"|"group_zero", "dtype", "shape": [int|null, …], "base_alignment": bytes,
                     "row_stride_alignment": bytes,
                     "allocated_alignment": bytes}, …],     of the rows of an output that the runtime allocates; optional
      "host": [op, …]}                                                        as `host_compiler` reads it
@@ -64,7 +64,16 @@ from lowtide.runtime.epilogue import check_program
 from lowtide.runtime.limits import MAX_EXTENT
 
 FORMAT = 1
-KINDS: dict[str, int] = {"matrix": 2, "full": 2, "per_row": 1, "per_column": 1, "scalar": 0, "group_scale": 2}
+KINDS: dict[str, int] = {
+    "matrix": 2,
+    "full": 2,
+    "per_row": 1,
+    "per_column": 1,
+    "scalar": 0,
+    "group_scale": 2,
+    "group_zero": 2,
+}
+IN_THE_SUM = ("group_scale", "group_zero")  # kinds of what the epilogue does not take
 OPERAND_DIMS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
     "tn": (("m", "k"), ("n", "k")),
     "tt": (("m", "k"), ("k", "n")),
@@ -78,6 +87,7 @@ KIND_DIMS: dict[str, tuple[str, ...]] = {
     "per_column": ("n",),
     "scalar": (),
     "group_scale": ("groups", "n"),
+    "group_zero": ("groups", "n"),
 }
 BATCH = "batch"
 PACKED_ROWS = "packed_rows"  # in place of n: rows of bytes, each of which holds weights of two rows

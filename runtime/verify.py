@@ -24,9 +24,9 @@ from lowtide.runtime.checks import pad_row
 from lowtide.runtime.dtypes import from_bits, multiplied, random_numbers, stored_dtype, to_bits, wrapped
 from lowtide.runtime.epilogue import Interval, evaluate
 from lowtide.runtime.kernel import Kernel
-from lowtide.runtime.manifest import BATCH, PACKED_ROWS, is_mixed, problem_dims
+from lowtide.runtime.manifest import BATCH, IN_THE_SUM, PACKED_ROWS, is_mixed, problem_dims
 from lowtide.runtime.operands import Operand
-from lowtide.runtime.weights import unpack_weights
+from lowtide.runtime.weights import unpack_weights, zero_points
 from lowtide.runtime.wide_products import exact_product
 
 GUARD_BYTES = 4096
@@ -208,7 +208,7 @@ def expected(
     others = {}
     for argument in manifest["arguments"]:
         name, kind = argument["name"], argument["kind"]
-        if name in operands and kind not in ("matrix", "group_scale"):
+        if name in operands and kind not in ("matrix", *IN_THE_SUM):
             value = operands[name] if kind == "scalar" else _part_of(manifest, operands, name, matrix)
             others[name] = {"full": lambda x: in_rows(manifest, x)[rows], "per_row": lambda x: x[rows, None]}.get(
                 kind, lambda x: x
@@ -221,9 +221,11 @@ def _weights(manifest: Mapping[str, Any], operands: Mapping[str, HostArray], nam
     """Packed weights as (N, K), times their scales."""
     spec = manifest["spec"]
     weights = unpack_weights(operands[name].values().astype(np.uint8), spec["b"]).astype(np.float64)
-    for argument in manifest["arguments"]:
-        if argument["kind"] == "group_scale":
-            weights *= np.repeat(operands[argument["name"]].values(), spec["group"], axis=0).T
+    of_groups = {x["kind"]: operands[x["name"]].values() for x in manifest["arguments"] if x["kind"] in IN_THE_SUM}
+    if "group_zero" in of_groups:
+        weights -= np.repeat(zero_points(of_groups["group_zero"], spec["b"]), spec["group"], axis=0).T
+    if "group_scale" in of_groups:
+        weights *= np.repeat(of_groups["group_scale"], spec["group"], axis=0).T
     return weights
 
 

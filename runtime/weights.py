@@ -68,6 +68,12 @@ def pack_weights(weights: Any, of: Any) -> np.ndarray:
     return np.ascontiguousarray(halves[:, 0] | halves[:, 1] << 4).reshape(n // 2, k)
 
 
+def zero_points(zeros: Any, of: Any) -> np.ndarray:
+    """The zero points that count, int64: of weights of 4 bits the lower four of each, as one of the weights' type."""
+    row = element_type(getattr(of, "b", of))
+    return ((np.asarray(zeros).astype(np.int64) - int(row.lowest)) & (1 << row.bits) - 1) + int(row.lowest)
+
+
 def unpack_weights(packed: Any, of: Any) -> np.ndarray:
     """The weights (N, K) of packed ones, as int64; `of` as in `pack_weights`."""
     dtype = getattr(of, "b", of)

@@ -23,11 +23,11 @@ from lowtide.compiler.checking.bound import Interval, propagate
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue.evaluate import evaluate
 from lowtide.compiler.epilogue.operands import Operand, OperandKind
-from lowtide.compiler.spec import SCALES, UNBATCHED, GemmSpec
+from lowtide.compiler.spec import SCALES, UNBATCHED, ZEROS, GemmSpec
 from lowtide.elements import element_type, stages_of_sum
 from lowtide.errors import SpecError
 from lowtide.runtime.dtypes import half_unit, multiplied, random_numbers, round_to, wrapped
-from lowtide.runtime.weights import unpack_weights
+from lowtide.runtime.weights import unpack_weights, zero_points
 from lowtide.runtime.wide_products import exact_product
 
 _WIDEST = 16  # bytes of an access
@@ -261,16 +261,22 @@ def _matrices(
 
 
 def _weights(spec: GemmSpec, packed: np.ndarray, operands: Mapping[str, Any]) -> np.ndarray:
-    """Packed weights as float64 (N, K), times their scales, which are exact factors in float64."""
+    """Packed weights as float64 (N, K), less their zero points, times their scales."""
     weights = unpack_weights(np.asarray(packed).astype(np.uint8), spec.b).astype(np.float64)
-    if spec.group is None or SCALES not in operands:
+    if spec.group is None:
+        return weights
+    wanted = (weights.shape[1] // spec.group, weights.shape[0])
+    for name in (SCALES, ZEROS):
+        if name in operands and np.shape(operands[name]) != wanted:
+            raise SpecError(
+                f"{name} has shape {np.shape(operands[name])}; groups of {spec.group} of weights {weights.shape} want "
+                f"{_shape_text(wanted)}"
+            )
+    if ZEROS in operands:
+        weights -= np.repeat(zero_points(operands[ZEROS], spec.b), spec.group, axis=0).T
+    if SCALES not in operands:
         return weights
     scales = np.asarray(operands[SCALES]).astype(numpy_dtype(spec.scales or spec.a)).astype(np.float64)
-    if scales.shape != (weights.shape[1] // spec.group, weights.shape[0]):
-        raise SpecError(
-            f"{SCALES} has shape {scales.shape}; groups of {spec.group} of weights {weights.shape} want "
-            f"{_shape_text((weights.shape[1] // spec.group, weights.shape[0]))}"
-        )
     return weights * np.repeat(scales, spec.group, axis=0).T
 
 

@@ -56,6 +56,7 @@ class OperandKind(enum.Enum):
     PER_COLUMN = "per_column"
     SCALAR = "scalar"
     GROUP_SCALE = "group_scale"
+    GROUP_ZERO = "group_zero"
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ class Operand:
     kind: OperandKind
     dtype: str
     group: int | None = None
-    """Elements of K that one element of a GROUP_SCALE is for; it acts in the sum, not in the epilogue."""
+    """Elements of K that one of a GROUP_SCALE or GROUP_ZERO is for; these act in the sum, not in the epilogue."""
 
     def shape(self, m: int | None, n: int | None, k: int | None = None) -> tuple[int | None, ...]:
         """The shape for a D of m rows and n columns, sums of k products (`None`: known at run time)."""

@@ -38,16 +38,20 @@ def Sm_UnpackWeightsOp : Sm_Op<"unpack_weights", [Pure]> {
   let description = [{
     The source holds bytes of packed weights (docs/weights.md): a row of bytes of 8-bit weights, or of two weights of 4
     bits, of two rows. The result begins at K `at` of it. Each thread makes its elements from bytes that it holds, so
-    none moves; weights are integers or floats that the result's type holds exactly.
+    none moves; weights are integers or floats that the result's type holds exactly. They may be `less` a zero point for
+    each row, of which each thread holds those of its rows in every column.
 
     ```mlir
     %fb = sm.unpack_weights %packed at 16 of si4 : !sm.fragment<64x32xui8, #tv> to !sm.fragment<128x16xbf16, #tv1>
+    %fz = sm.unpack_weights %packed at 16 of ui4 less %zeros : !sm.fragment<128x16xui8, #tv1>
+        : !sm.fragment<64x32xui8, #tv> to !sm.fragment<128x16xbf16, #tv1>
     ```
   }];
-  let arguments = (ins Sm_FragmentType:$packed, I64Attr:$offset, TypeAttr:$weights);
+  let arguments = (ins Sm_FragmentType:$packed, Optional<Sm_FragmentType>:$zeros, I64Attr:$offset, TypeAttr:$weights);
   let results = (outs Sm_FragmentType:$result);
   let assemblyFormat = [{
-    $packed `at` $offset `of` $weights attr-dict `:` qualified(type($packed)) `to` qualified(type($result))
+    $packed `at` $offset `of` $weights (`less` $zeros^ `:` qualified(type($zeros)))? attr-dict `:`
+    qualified(type($packed)) `to` qualified(type($result))
   }];
   let hasVerifier = 1;
 }

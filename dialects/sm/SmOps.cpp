@@ -165,6 +165,9 @@ LogicalResult UnpackWeightsOp::verify() {
                          << packed.getElementType();
   if (packed.getShape()[0] * tile::weightsPerByte(weights) != result.getShape()[0])
     return emitOpError() << "makes " << result.getShape()[0] << " rows of " << packed.getShape()[0] << " rows of bytes";
+  if (getZeros() && (getZeros().getType().getShape()[0] != result.getShape()[0] ||
+                     !getZeros().getType().getElementType().isInteger(8)))
+    return emitOpError() << "takes zero points of 8 bits, for as many rows as it makes";
   int64_t offset = getOffset();
   if (offset < 0 || offset + result.getShape()[1] > packed.getShape()[1])
     return emitOpError() << "reaches K " << offset + result.getShape()[1] << " of " << packed.getShape()[1];

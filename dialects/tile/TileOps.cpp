@@ -76,11 +76,16 @@ void lowtide::tile::printKindedOperands(OpAsmPrinter &printer, Operation *, Oper
   });
 }
 
+// Whether an operand of tile.gemm acts in the sum, and has no argument in the epilogue.
+static bool actsInSum(OperandKind kind) {
+  return kind == OperandKind::group_scale || kind == OperandKind::group_zero;
+}
+
 // The accumulator, then each operand by its kind.
 static void nameEpilogueArguments(Region &region, ArrayAttr kinds, OpAsmSetValueNameFn setName) {
   SmallVector<OperandKind> taken;
   for (Attribute kind : kinds)
-    if (auto word = static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt()); word != OperandKind::group_scale)
+    if (auto word = static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt()); !actsInSum(word))
       taken.push_back(word);
   if (region.empty() || region.getNumArguments() != taken.size() + 1)
     return;
@@ -132,7 +137,7 @@ LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type 
                                << getMaxEnumValForOperandKind() << ": " << wordsOf<OperandKind>("and");
   Block &block = region.front();
   unsigned taken = llvm::count_if(kinds, [](Attribute kind) {
-    return static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt()) != OperandKind::group_scale;
+    return !actsInSum(static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt()));
   });
   if (block.getNumArguments() != taken + 1)
     return op->emitOpError() << "epilogue takes the accumulator and one element for each of " << taken
@@ -143,7 +148,7 @@ LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type 
   unsigned place = 0;
   for (auto [index, operand, kindAttr] : llvm::enumerate(operands, kinds)) {
     auto kind = static_cast<OperandKind>(cast<IntegerAttr>(kindAttr).getInt());
-    bool acts = kind != OperandKind::group_scale;
+    bool acts = !actsInSum(kind);
     int64_t rank = kind == OperandKind::full || !acts ? 2 : kind == OperandKind::scalar ? 0 : 1;
     auto memref = dyn_cast<MemRefType>(operand.getType());
     if (rank == 0 ? static_cast<bool>(memref)
@@ -188,10 +193,15 @@ static LogicalResult verifyWeightTypes(Operation *op, Type weights, Type a, Type
 }
 
 static LogicalResult verifyWeights(GemmOp op, MemRefType a, MemRefType b, int64_t k) {
-  auto isScale = [](Attribute kind) {
-    return static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt()) == OperandKind::group_scale;
+  auto count = [&](OperandKind wanted) {
+    return llvm::count_if(op.getKinds(), [&](Attribute kind) {
+      return static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt()) == wanted;
+    });
   };
-  int64_t scales = llvm::count_if(op.getKinds(), isScale), group = op.getGroup().value_or(0);
+  int64_t scales = count(OperandKind::group_scale), zeros = count(OperandKind::group_zero);
+  int64_t group = op.getGroup().value_or(0);
+  if (zeros > 1 || (zeros && !group))
+    return op.emitOpError() << "has at most one group_zero operand, where it has groups";
   if (scales != (group ? 1 : 0))
     return op.emitOpError() << "has one group_scale operand where it has groups, and only there";
   if (!op.getWeights())
@@ -441,7 +451,7 @@ LogicalResult NextWorkTileOp::verify() {
 LogicalResult ViewOp::verify() {
   auto source = cast<MemRefType>(getSource().getType());
   OperandKind kind = getKind().value_or(OperandKind::full);
-  if (kind == OperandKind::scalar || kind == OperandKind::group_scale)
+  if (kind == OperandKind::scalar || actsInSum(kind))
     return emitOpError() << "a " << stringifyOperandKind(kind) << " has no window";
   int64_t rank = kind == OperandKind::full ? 2 : 1;
   if ((source.getRank() != rank && source.getRank() != rank + 1) ||
@@ -477,6 +487,10 @@ LogicalResult MmaOp::verify() {
       return emitOpError() << "packed weights have K contiguous; take tn or nn";
     n *= weightsPerByte(*getWeights());
   }
+  if (getZeros() && (!getWeights() || getZeros().getType().getShape() != ArrayRef<int64_t>{n, kb}))
+    return emitOpError() << "zero points are a window of as many rows and columns as the packed weights have";
+  if (getZeros() && !getZeros().getType().getElementType().isInteger(8))
+    return emitOpError() << "zero points have 8 bits, those of " << getZeros().getType().getElementType() << " have not";
   if (ka != kb)
     return emitOpError() << "K is " << ka << " in A but " << kb << " in B";
   if (m != c[0] || n != c[1])
@@ -513,8 +527,8 @@ LogicalResult StoreOp::verify() {
   if (auto tile = dyn_cast<TileType>(getValue().getType()); tile && tile.getElementType() != acc)
     return emitOpError() << "epilogue's first argument must be " << tile.getElementType() << ", the accumulator's element";
   for (Attribute kind : getKinds())
-    if (static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt()) == OperandKind::group_scale)
-      return emitOpError() << "scales of groups act in the sum: tile.promote takes them";
+    if (actsInSum(static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt())))
+      return emitOpError() << "scales and zero points of groups act in the sum: tile.promote and tile.mma take them";
   return verifyEpilogue(*this, getEpilogue(), acc, getEpilogueOperands(), getKinds(), d);
 }
 

@@ -37,7 +37,9 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
 
     Packed `weights` take the place of a B: bytes in the order of `lt.pack_weights` (docs/weights.md), N×K of 8 bits, or
     N/2×K of two of 4 bits each, which are converted to A's type, exactly. K then is the sum over groups of
-    `group` elements of K, each scaled by the `group_scale` operand, K/group×N; it has no argument in the region.
+    `group` elements of K, each scaled by the `group_scale` operand, K/group×N. With a `group_zero` operand, K/group×N of
+    8 bits, of which as many are taken as a weight has, the weights of a group are less by its zero point. Neither has
+    an argument in the region.
 
     A batch has three dimensions: A, B and D then are as many matrices, one for each product, and the batch is the first
     dimension. An operand of the epilogue that has the batch too has one part for each; one without it is shared.
@@ -341,21 +343,24 @@ def Tile_MmaOp : Tile_Op<"mma", [AllTypesMatch<["acc", "result"]>]> {
   let summary = "acc + A · B on CTA tiles";
   let description = [{
     A and B are windows of global memory or buffers in shared memory, stored as the layout letters specify. The
-    accumulator is a CTA-wide value. A B of packed `weights` is converted to A's type: it is a window of their bytes.
+    accumulator is a CTA-wide value. A B of packed `weights` is converted to A's type: it is a window of their bytes. They
+    may be `less` a zero point for each row of B: a window of a vector of those.
 
     ```mlir
     %c2 = tile.mma tn %a, %b, %c : !tile.view<128x64xbf16>, !tile.view<256x64xbf16>, !tile.tile<128x256xf32>
     %c3 = tile.mma tn %a, %w weights(si4), %c : !tile.view<16x128xbf16>, !tile.view<64x128xui8>, !tile.tile<16x128xf32>
+    %c4 = tile.mma tn %a, %w weights(ui4 less %z : !tile.view<128x128xui8>), %c : !tile.view<16x128xbf16>,
+        !tile.view<64x128xui8>, !tile.tile<16x128xf32>
     ```
   }];
   let arguments = (ins Tile_GemmLayout:$layout,
                        Arg<AnyTypeOf<[Tile_ViewType, AnyMemRef]>, "A", [MemRead]>:$a,
                        Arg<AnyTypeOf<[Tile_ViewType, AnyMemRef]>, "B", [MemRead]>:$b, Tile_TileType:$acc,
-                       OptionalAttr<TypeAttr>:$weights);
+                       OptionalAttr<TypeAttr>:$weights, Arg<Optional<Tile_ViewType>, "zero points", [MemRead]>:$zeros);
   let results = (outs Tile_TileType:$result);
   let assemblyFormat = [{
-    $layout $a `,` $b (`weights` `(` $weights^ `)`)? `,` $acc attr-dict `:` type($a) `,` type($b) `,`
-    qualified(type($acc))
+    $layout $a `,` $b (`weights` `(` $weights^ (`less` $zeros^ `:` qualified(type($zeros)))? `)`)? `,` $acc attr-dict `:`
+    type($a) `,` type($b) `,` qualified(type($acc))
   }];
   let hasVerifier = 1;
 }

@@ -32,19 +32,26 @@ def placed(k: NDArray[np.int64]) -> NDArray[np.int64]:
     return k // _BLOCK * _BLOCK + np.argsort(order_of_k())[k % _BLOCK]
 
 
-def unpacked(packed: Values, weights: str, domain: Domain, dtype: str) -> Values:
-    """The weights (rows, K), as numbers of a float type, of bytes (rows or rows / 2, K). `weights`: their MLIR type."""
+def unpacked(packed: Values, weights: str, domain: Domain, dtype: str, zeros: Values | None = None) -> Values:
+    """The weights (rows, K), as numbers of a float type, of bytes (rows or rows / 2, K). `weights`: their MLIR type.
+
+    They are less by `zeros`, which broadcast to (rows, K).
+    """
     row = element_of_ir(weights)
     assert row is not None
     bytes_ = np.asarray(packed).astype(np.int64) & 0xFF
     if row.per_byte > 1:
         eight = bytes_.reshape(-1, 8, bytes_.shape[1])
         bytes_ = np.stack([eight & 0xF, eight >> 4], axis=1).reshape(-1, bytes_.shape[1])
-    return fields_as_numbers(bytes_[:, placed(np.arange(bytes_.shape[1]))], weights, domain, dtype)
+    return fields_as_numbers(bytes_[:, placed(np.arange(bytes_.shape[1]))], weights, domain, dtype, zeros)
 
 
-def fields_as_numbers(fields: Values, weights: str, domain: Domain, dtype: str) -> Values:
-    """The weights that fields of bits say: integers that are less by the magnitude of the least one."""
+def fields_as_numbers(fields: Values, weights: str, domain: Domain, dtype: str, zeros: Values | None = None) -> Values:
+    """The weights that fields of bits say: integers, less by the magnitude of the least one, and by zero points, of
+    which as many bits count."""
     row = element_of_ir(weights)
     assert row is not None
-    return domain.from_integer(fields + int(row.lowest), dtype)
+    numbers, lowest = fields + int(row.lowest), int(row.lowest)
+    if zeros is not None:
+        numbers = numbers - (((np.asarray(zeros).astype(np.int64) - lowest) & (1 << row.bits) - 1) + lowest)
+    return domain.from_integer(numbers, dtype)

@@ -130,15 +130,28 @@ def _prepare_unpack_weights(op: DecodedOp, program: Program) -> None:
     ):
         raise InterpreterError(f"{op.describe()}: a thread does not hold the weights that it makes its fragment of")
     values = [[own[place] for place in each] for own, each in zip(found, wanted.tolist(), strict=True)]
-    op.data = np.array(values), shifts, row
+    op.data = np.array(values), shifts, row, _zeros_held(op, rows) if len(op.operand_types) > 1 else None
+
+
+def _zeros_held(op: DecodedOp, rows: Ints) -> Ints:
+    """For each thread and value of the result, which of the thread's zero points is its row's: (threads, values)."""
+    zeros = _fragment(op.operand_types[1])
+    held = zeros.tv.coordinates(zeros.shape[0])[0]
+    same = held[:, None, :] == rows[:, :, None]
+    if len(held) != len(rows) or not same.any(axis=2).all():
+        raise InterpreterError(f"{op.describe()}: a thread does not hold the zero points of its rows")
+    return np.argmax(same, axis=2)
 
 
 @OPS.implements("sm.unpack_weights", prepare=_prepare_unpack_weights)
 def unpack_weights(state: AgentState, op: DecodedOp) -> None:
-    values, shifts, row = op.data
+    values, shifts, row, of_zeros = op.data
     held, dtype = np.asarray(state.values[op.operands[0]]).astype(np.int64), _fragment(op.result_types[0]).element.name
     fields = np.take_along_axis(held, values[state.thread], axis=1) >> shifts[state.thread] & (1 << row.bits) - 1
-    state.values[op.results[0]] = fields_as_numbers(fields, row.ir, state.machine.domain, dtype)
+    zeros = None
+    if of_zeros is not None:
+        zeros = np.take_along_axis(np.asarray(state.values[op.operands[1]]), of_zeros[state.thread], axis=1)
+    state.values[op.results[0]] = fields_as_numbers(fields, row.ir, state.machine.domain, dtype, zeros)
 
 
 @OPS.implements("sm.mma_sync", prepare=_prepare_mma)

@@ -39,6 +39,8 @@ OPS = OpTable()
 #: Dimensions of an operand without a batch
 _RANKS = {OperandKind.full: 2, OperandKind.per_row: 1, OperandKind.per_column: 1, OperandKind.scalar: 0}
 
+_IN_THE_SUM = (OperandKind.group_scale, OperandKind.group_zero)
+
 # The problem ----------------------------------------------------------------------------------------------------------
 
 
@@ -69,8 +71,10 @@ def _product(state: AgentState, op: DecodedOp, a: Matrix, b: Matrix, d: Matrix, 
     m, n = d.shape
     left, right = (load_window(state, op, Window(x, 0, 0, (x.shape[0], x.shape[1]))) for x in (a, b))
     left, right = _as_mk(left, layout), _as_nk(right, layout)
+    kinds = list(map(OperandKind, op.attributes.get("kinds", ())))
     if "weights" in op.attributes:
-        right = unpacked(right, weights_of(op), state.machine.domain, a.element.name)
+        of_groups = _zeros_of(state, op, dict(zip(kinds, operands, strict=True)).get(OperandKind.group_zero))
+        right = unpacked(right, weights_of(op), state.machine.domain, a.element.name, of_groups)
     if left.shape[1] != right.shape[1] or (left.shape[0], right.shape[0]) != (m, n):
         raise violation(state, op, f"layout {layout}: A {a.shape}, B {b.shape} and D {d.shape} do not agree on M, N, K")
     domain, acc = state.machine.domain, str(op.attributes["acc"])
@@ -78,11 +82,18 @@ def _product(state: AgentState, op: DecodedOp, a: Matrix, b: Matrix, d: Matrix, 
     if "group" not in op.attributes:
         product = domain.dot(left, right, zero, acc)
     else:
-        kinds = list(map(OperandKind, op.attributes["kinds"]))
         scales = operands[kinds.index(OperandKind.group_scale)]
-        operands = [one for one, kind in zip(operands, kinds, strict=True) if kind is not OperandKind.group_scale]
+        operands = [one for one, kind in zip(operands, kinds, strict=True) if kind not in _IN_THE_SUM]
         product = _by_groups(state, op, (left, right), zero, scales)
     yield from _epilogue_whole(state, op, product, Window(d, 0, 0, (m, n)), operands)
+
+
+def _zeros_of(state: AgentState, op: DecodedOp, zeros: Matrix | None) -> NDArray[Any] | None:
+    """The zero point of each of B's rows (N, K); None where there are none."""
+    if zeros is None:
+        return None
+    points = load_window(state, op, Window(zeros, 0, 0, (zeros.shape[0], zeros.shape[1])))
+    return np.repeat(points, op.attributes["group"], axis=0).T
 
 
 def _by_groups(
@@ -389,14 +400,15 @@ def window_at(matrix: Matrix, kind: OperandKind, offsets: list[int], shape: tupl
 
 @OPS.implements("tile.mma")
 def mma(state: AgentState, op: DecodedOp) -> None:
-    a, b, acc = (state.values[slot] for slot in op.operands)
+    a, b, acc, *zeros = (state.values[slot] for slot in op.operands)
     layout, type = GemmLayout(op.attributes["layout"]).name, op.result_types[0]
     assert isinstance(type, Tile)
     left, right = (_operand(state, op, x) for x in (a, b))
     if "weights" in op.attributes:
         first = op.operand_types[0]
         assert isinstance(first, MemRef | View)
-        right = unpacked(right, weights_of(op), state.machine.domain, first.element.name)
+        points = load_window(state, op, zeros[0]) if zeros else None
+        right = unpacked(right, weights_of(op), state.machine.domain, first.element.name, points)
     state.values[op.results[0]] = state.machine.domain.dot(
         _as_mk(left, layout), _as_nk(right, layout), acc, type.element.name
     )
@@ -448,7 +460,7 @@ def store(state: AgentState, op: DecodedOp) -> Steps:
 
 def _operand_windows(op: DecodedOp, window: Window, operands: list[Any]) -> Iterator[Any]:
     """The window of each epilogue operand that lies where `window` lies in D; a scalar as it is."""
-    kinds = [kind for kind in map(OperandKind, op.attributes.get("kinds", ())) if kind is not OperandKind.group_scale]
+    kinds = [kind for kind in map(OperandKind, op.attributes.get("kinds", ())) if kind not in _IN_THE_SUM]
     for operand, kind in zip(operands, kinds, strict=True):
         if kind == OperandKind.scalar:
             yield operand

@@ -157,9 +157,7 @@ def _emit_fragments(mma: tile.MmaOp, tiled: TiledMma, schedule: Schedule, proble
                 fragments.append(global_operand_load(buffer, atom, tiled, operand, shape, trans))
                 continue
             if operand == "b" and mma.weights:
-                fragments.append(
-                    weight_load(buffer, shape[1], tiled, mma.weights.value, fragments[0].type.element_type)
-                )
+                fragments.append(weight_load(mma, tiled, fragments[0].type.element_type))
                 continue
             fragments.append(operand_load(buffer, [0, 0], tiled, operand, shape, trans))
         product = sm.MmaSyncOp(*fragments, acc, tiled_mma_attr(tiled)).result

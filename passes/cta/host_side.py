@@ -12,7 +12,7 @@ from lowtide.passes.schedules.facts import threads_of
 from lowtide.passes.schedules.grid_cost import ctas_per_sm
 from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import cluster_clause
-from lowtide.passes.support.problem import Problem, dims_of_a, dims_of_b, is_batch, operand_is_batched
+from lowtide.passes.support.problem import Problem, acts_in_the_sum, dims_of_a, dims_of_b, is_batch, operand_is_batched
 from lowtide.passes.support.rewriting import before, extent
 from lowtide.targets import Target
 
@@ -136,9 +136,10 @@ def _of_weights(gemm: tile.GemmOp, k: ir.Value, n: ir.Value) -> list[tuple[ir.Va
     build, problem = Builder.index(), Problem.of(gemm)
     unit, groups = problem.group or WEIGHT_BLOCK, []
     for operand, kind in zip(gemm.epilogue_operands, operand_kinds(gemm), strict=True):
-        if kind is OperandKind.group_scale:
-            groups.append((operand, 0, build.sdiv(k, unit), f"scales must have a row for each {unit} of K"))
-            groups.append((operand, 1, n, "scales must have N columns"))
+        if acts_in_the_sum(kind):
+            name = "scales" if kind is OperandKind.group_scale else "zeros"
+            groups.append((operand, 0, build.sdiv(k, unit), f"{name} must have a row for each {unit} of K"))
+            groups.append((operand, 1, n, f"{name} must have N columns"))
     whole = [
         (k, unit, f"K of packed weights must be a positive multiple of {unit}: pad A, and the weights, with zeros")
     ]

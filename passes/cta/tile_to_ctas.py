@@ -118,7 +118,7 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str, problem: tile.
     kernel.attributes["problem"] = problem
     entry = kernel.body.blocks.append(*types)
     a, b, d, *given = list(entry.arguments)[: len(operands)]
-    of_store, scales = _operands(gemm, given)
+    of_store, in_the_sum = _operands(gemm, given)
     with ir.InsertionPoint(entry):
         batch = extent(d, 0) if is_batch(d) else None
         rows, columns, k = extent(d, -2), extent(d, -1), extent(a, dims_of_a(layout)[1])
@@ -132,7 +132,7 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str, problem: tile.
                 matrix = arguments[: 0 if batch is None else 1]
                 m, n, *rest = arguments[len(matrix) :]
                 begin, end, *which = rest or (None, k)
-                acc = _emit_k_loop(gemm, (a, b, scales), (begin, end), matrix, (m, n), shape)
+                acc = _emit_k_loop(gemm, (a, b, in_the_sum), (begin, end), matrix, (m, n), shape)
                 more = dict(zip(("part", "parts", "slot"), which, strict=True)) if which else {}
                 more |= {"batch": matrix[0]} if matrix else {}
                 store = tile.StoreOp(acc, d, m, n, list(of_store), kinds=list(of_store.values()), **more)
@@ -141,11 +141,13 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str, problem: tile.
         tile.ReturnOp()
 
 
-def _operands(gemm: tile.GemmOp, given: list[ir.Value]) -> tuple[dict[ir.Value, OperandKind], ir.Value | None]:
-    """The kernel's arguments for the operands: those of the epilogue with their kinds; the scales of groups of K."""
+def _operands(
+    gemm: tile.GemmOp, given: list[ir.Value]
+) -> tuple[dict[ir.Value, OperandKind], dict[OperandKind, ir.Value]]:
+    """The kernel's arguments for the operands: those of the epilogue with their kinds; those of the sum, by kind."""
     kinds = dict(zip(given, operand_kinds(gemm), strict=True))
-    scales = next((value for value, kind in kinds.items() if acts_in_the_sum(kind)), None)
-    return {value: kind for value, kind in kinds.items() if not acts_in_the_sum(kind)}, scales
+    in_the_sum = {kind: value for value, kind in kinds.items() if acts_in_the_sum(kind)}
+    return {value: kind for value, kind in kinds.items() if not acts_in_the_sum(kind)}, in_the_sum
 
 
 def _emit_work_tiles(
@@ -192,7 +194,7 @@ def _take_constants_along(epilogue: ir.Block) -> None:
 
 def _emit_k_loop(
     gemm: tile.GemmOp,
-    operands: tuple[ir.Value, ir.Value, ir.Value | None],
+    operands: tuple[ir.Value, ir.Value, dict[OperandKind, ir.Value]],
     k: tuple[ir.Value | None, ir.Value],
     matrix: list[ir.Value],
     origin: tuple[ir.Value, ir.Value],
@@ -200,10 +202,10 @@ def _emit_k_loop(
 ) -> ir.Value:
     """The accumulator of one output tile of a shape: a loop over K (begin, None for 0, and end) with one tile.mma.
 
-    `operands` are A, B and, where there are any, the scales of groups of K. `matrix` has the number of the matrix in a
-    batch, and is empty without one.
+    `operands` are A, B and, by kind, the scales and zero points of groups of K. `matrix` has the number of the matrix
+    in a batch, and is empty without one.
     """
-    layout, (a, b, scales), problem = gemm_layout(gemm), operands, Problem.of(gemm)
+    layout, (a, b, in_the_sum), problem = gemm_layout(gemm), operands, Problem.of(gemm)
     tile_m, tile_n = shape
     schedule = Schedule.of(gemm.schedule)
     _, _, tile_k = schedule.tile_mnk
@@ -218,19 +220,30 @@ def _emit_k_loop(
         b_view = _view(b, matrix, row_of_b, loop.induction_variable, (tile_n // per_byte, tile_k), b_is_nk(layout))
         total = loop.inner_iter_args[0]
         start = zero if schedule.promotes else total
-        product = tile.MmaOp(accumulator, gemm.layout, a_view, b_view, start, weights=gemm.weights).result
+        of_group = {
+            kind: _of_group(kind, each, (loop.induction_variable, n), problem.group, schedule.tile_mnk)
+            for kind, each in in_the_sum.items()
+        }
+        zeros = of_group.get(OperandKind.group_zero)
+        more = {"weights": gemm.weights, "zeros": zeros}
+        product = tile.MmaOp(accumulator, gemm.layout, a_view, b_view, start, **more).result
         if schedule.promotes:
-            scale = None if scales is None else _scales_of(scales, loop.induction_variable, n, problem.group, shape)
+            scale = of_group.get(OperandKind.group_scale)
             product = tile.PromoteOp(total.type, product, total, scale=scale).result
         scf.YieldOp([product])
     return loop.results[0]
 
 
-def _scales_of(scales: ir.Value, k: ir.Value, n: ir.Value, group: int, shape: Extents2) -> ir.Value:
-    """The window of the scales of the group that holds k: a factor for each column."""
-    window = tile.ViewType.get(shape, ir.MemRefType(scales.type).element_type)
-    place = Builder.index().udiv(k, group)
-    return tile.ViewOp(window, scales, [place, n], kind=tile.OperandKind.per_column).result
+def _of_group(
+    kind: OperandKind, source: ir.Value, place: tuple[ir.Value, ir.Value], group: int, tile_mnk: tuple[int, int, int]
+) -> ir.Value:
+    """The window of what the group at (k, n) has: a factor for each column of D, or a zero point for each row of B."""
+    (k, n), (tile_m, tile_n, tile_k) = place, tile_mnk
+    is_scale = kind is OperandKind.group_scale
+    shape = (tile_m, tile_n) if is_scale else (tile_n, tile_k)
+    window = tile.ViewType.get(shape, ir.MemRefType(source.type).element_type)
+    along = OperandKind.per_column if is_scale else OperandKind.per_row
+    return tile.ViewOp(window, source, [Builder.index().udiv(k, group), n], kind=along).result
 
 
 def _view(

@@ -16,7 +16,7 @@ from lowtide.elements import ElementType, element_of_ir
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
-from lowtide.passes.nvvm.values import Fragment, regroup, vector_type
+from lowtide.passes.nvvm.values import Fragment, element_of, regroup, vector_type
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.weights import held_at
 from lowtide.targets import coordinates
@@ -39,10 +39,12 @@ def lower_unpack_weights(context: Context, op: sm.UnpackWeightsOp) -> None:
         raise Refusal(op, "a thread does not hold neighbours along K two bytes apart")
     words = _Words(context, regroup(packed, _WORD_BYTES))
     convert = _Conversion(context.build, weights, target)
+    zeros = _ZeroPoints(context, op, convert, wanted[0, ::2, 0].tolist()) if op.zeros is not None else None
     registers = []
-    for (byte, which), _ in pairs.tolist():
+    for number, ((byte, which), _) in enumerate(pairs.tolist()):
         shift = byte % _WORD_BYTES * 8 + which * weights.bits
-        registers.append(convert.pair(words.of(byte // _WORD_BYTES), shift))
+        fields = convert.fields(words.of(byte // _WORD_BYTES), shift)
+        registers.append(convert.weights_of(fields) if zeros is None else convert.less(fields, zeros.of(number)))
     context.values[op.result] = Fragment(tuple(registers), 2, result)
 
 
@@ -59,6 +61,31 @@ class _Words:
         return self.made[number]
 
 
+class _ZeroPoints:
+    """The zero points of the rows of a thread's pairs, as pairs of floats, each made once."""
+
+    def __init__(self, context: Context, op: sm.UnpackWeightsOp, convert: "_Conversion", rows: list[int]) -> None:
+        self.held, self.convert, self.build, self.rows = context.fragment(op.zeros), convert, context.build, rows
+        all_held, wanted = (coordinates(tv_of(x.tv), x.shape) for x in (op.zeros.type, op.result.type))
+        first = {row: value for value, row in reversed(list(enumerate(all_held[0, :, 0].tolist())))}
+        self.values = [first.get(row, -1) for row in rows]
+        if -1 in self.values or not np.array_equal(all_held[:, self.values, 0], wanted[:, ::2, 0]):
+            raise Refusal(op, "a thread does not hold the zero points of the rows that it makes its fragment of")
+        self.made: dict[int, ir.Value] = {}
+
+    def of(self, number: int) -> ir.Value:
+        """That of a pair, as `_Conversion.fields` makes it."""
+        value = self.values[number]
+        if value not in self.made:
+            byte = element_of(self.held.registers[value // self.held.width], value % self.held.width)
+            word = self.build.zext(byte, self.build.i32)
+            if self.convert.offset:  # as the packed weights lie: larger than they are
+                word = self.build.add(word, self.convert.offset)
+            low = self.build.and_(word, (1 << self.convert.weights.bits) - 1)
+            self.made[value] = self.convert.fields(self.build.or_(low, self.build.shl(low, 16)), 0)
+        return self.made[value]
+
+
 class _Conversion:
     """Makes pairs of floats of two fields of a word, 16 bits apart."""
 
@@ -71,26 +98,32 @@ class _Conversion:
         self.magic = (target.precision - 1 - target.min_exponent + 1) << (target.precision - 1)
         self.offset = -int(weights.lowest)  # what the packed weights are larger by
 
-    def pair(self, word: ir.Value, shift: int) -> ir.Value:
+    def fields(self, word: ir.Value, shift: int) -> ir.Value:
+        """Two fields as floats that are larger, or less, by a number that is the same for all fields (`more`)."""
         build, bits = self.build, self.weights.bits
         if shift:
             word = build.lshr(word, shift)
         if self.is_whole:
-            return self._less(self._floats(build.and_(word, _both((1 << bits) - 1))), self.base + self.offset)
+            return self._floats(build.and_(word, _both((1 << bits) - 1)))
         low, high = (build.and_(word, _both(mask)) for mask in ((1 << (bits - 1)) - 1, 1 << (bits - 1)))
         # The highest bit set means less 2^(p-1), and clear less 2^p: inverted it stands in the exponent.
         sign = self._floats(build.xor(high, _both(1 << (bits - 1))))
-        centred = self._fma(sign, self._constant(-1.0), self._floats(low))  # the field less 2^(bits-1)
-        return self._less(centred, self.offset - (1 << (bits - 1)))
+        return self.less(self._floats(low), sign)  # the field less 2^(bits-1)
+
+    @property
+    def more(self) -> int:
+        """How much larger `fields` are than the weights."""
+        return self.offset + (self.base if self.is_whole else -(1 << (self.weights.bits - 1)))
+
+    def weights_of(self, fields: ir.Value) -> ir.Value:
+        return self._fma(fields, self._constant(1.0), self._constant(-self.more)) if self.more else fields
+
+    def less(self, values: ir.Value, others: ir.Value) -> ir.Value:
+        """values - others, which is exact."""
+        return self._fma(others, self._constant(-1.0), values)
 
     def _floats(self, fields: ir.Value) -> ir.Value:
         return llvm.BitcastOp(self.type, self.build.or_(fields, _both(self.magic))).result
-
-    def _less(self, values: ir.Value, offset: int) -> ir.Value:
-        """values - offset."""
-        if not offset:
-            return values
-        return self._fma(values, self._constant(1.0), self._constant(-offset))
 
     def _fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         """x * y + z of pairs, which every target with these types has (PTX ISA, "fma" of .f16x2 and .bf16x2)."""

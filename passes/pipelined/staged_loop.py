@@ -90,20 +90,22 @@ class StagedLoop:
 
     def multiply(self, buffers: Sequence[ir.Value], total: ir.Value, zero: ir.Value, step: ir.Value) -> ir.Value:
         """The sum after K step number `step`, whose operands these buffers hold; `zero` is where the loop starts."""
-        start, scale = total if self.promote is None else zero, self._scale(step)
-        product = tile.MmaOp(total.type, self.mma.layout, *buffers, start, weights=self.mma.weights).result
+        start = total if self.promote is None else zero
+        zeros, weights = self._of_group(self.mma.zeros, step), self.mma.weights
+        scale = None if self.promote is None else self._of_group(self.promote.scale, step)
+        product = tile.MmaOp(total.type, self.mma.layout, *buffers, start, weights=weights, zeros=zeros).result
         return product if self.promote is None else tile.PromoteOp(total.type, product, total, scale=scale).result
 
-    def _scale(self, step: ir.Value) -> ir.Value | None:
-        """The window of the factors of K step number `step`, whose group is its place divided by a group's extent."""
-        if self.promote is None or self.promote.scale is None:
+    def _of_group(self, window: ir.Value | None, step: ir.Value) -> ir.Value | None:
+        """The window of what the group of K step number `step` has; the group is its place divided by its extent."""
+        if window is None:
             return None
-        view = defining_op(self.promote.scale)
+        view = defining_op(window)
         group = defining_op(view.offsets[0]) if isinstance(view, tile.ViewOp) else None
         extent = constant_of(group.rhs) if isinstance(group, arith.DivUIOp) else None
         if view is None or group is None or extent is None or group.lhs != self.loop.induction_variable:
             raise Refusal(
-                self.promote, "must be scaled by a tile.view at the K of the step, divided by that of a group"
+                self.mma, "scales and zero points must be a tile.view at the K of the step, divided by that of a group"
             )
         place = Builder.index().udiv(self.place(step), extent)
         return tile.ViewOp(view.result.type, view.source, [place, *list(view.offsets)[1:]], kind=view.kind).result

@@ -43,7 +43,7 @@ _TURNED = {
 }
 _TURNED = {name: there | {value: key for key, value in there.items()} for name, there in _TURNED.items()}
 # What of a tile.gemm's operands acts in the sum, and has no argument in the epilogue.
-_IN_THE_SUM = (OperandKind.group_scale,)
+_IN_THE_SUM = (OperandKind.group_scale, OperandKind.group_zero)
 _SWAPPED_KINDS = {OperandKind.per_row: OperandKind.per_column, OperandKind.per_column: OperandKind.per_row}
 
 
@@ -309,7 +309,7 @@ def _is_transposed(matrix: ir.Value) -> bool:
 
 
 def acts_in_the_sum(kind: OperandKind) -> bool:
-    """Whether an operand of tile.gemm is none of the epilogue's: scales of groups of K."""
+    """Whether an operand of tile.gemm is none of the epilogue's: scales and zero points of groups of K."""
     return kind in _IN_THE_SUM
 
 

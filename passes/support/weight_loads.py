@@ -4,7 +4,7 @@ from typing import TypeGuard
 
 from mlir import ir
 
-from lowtide.dialects import sm
+from lowtide.dialects import sm, tile
 from lowtide.elements import WEIGHT_BLOCK, element_of_ir
 from lowtide.passes.support.atoms import fragment_type
 from lowtide.passes.support.rewriting import defining_op
@@ -19,15 +19,26 @@ def per_byte_of(weights: ir.Type) -> int:
     return row.per_byte
 
 
-def weight_load(buffer: ir.Value, depth: int, tiled: TiledMma, weights: ir.Type, element: ir.Type) -> ir.Value:
-    """The fragment of a whole stage of packed weights: its bytes, converted.
+def weight_load(mma: tile.MmaOp, tiled: TiledMma, element: ir.Type) -> ir.Value:
+    """The fragment of a whole stage of packed weights, B of a tile.mma: its bytes, converted.
 
     Raises ScheduleError where the tiled mma does not give a thread both weights of a byte.
     """
-    rows = ir.MemRefType(buffer.type).shape[0] * per_byte_of(weights)
-    packed = packed_load(buffer, 0, depth, tiled, weights)
+    weights, (held, depth) = mma.weights.value, ir.MemRefType(mma.b.type).shape
+    rows = held * per_byte_of(weights)
+    zeros = None if mma.zeros is None else _zeros(mma.zeros, tiled, rows)
+    packed = packed_load(mma.b, 0, depth, tiled, weights)
     result = fragment_type(tiled.tv("b", (rows, depth)), (rows, depth), element)
-    return sm.UnpackWeightsOp(result, packed, 0, weights).result
+    return sm.UnpackWeightsOp(result, packed, 0, weights, zeros=zeros).result
+
+
+def _zeros(window: ir.Value, tiled: TiledMma, rows: int) -> ir.Value:
+    """The zero points of the rows that each thread has, for one step of the tiled mma along K."""
+    view, depth = window.owner.opview, tiled.tile_mnk[2]
+    element = window.type.element_type
+    step = tile.ViewOp(tile.ViewType.get((rows, depth), element), view.source, list(view.offsets), kind=view.kind)
+    held = fragment_type(tiled.tv("b", (rows, depth)), (rows, depth), element)
+    return sm.LoadGlobalOp(held, step.result, "ld.global.1").result
 
 
 def packed_load(buffer: ir.Value, k: int, depth: int, tiled: TiledMma, weights: ir.Type) -> ir.Value:
@@ -58,4 +69,5 @@ class WeightSlices:
             self.blocks[first] = packed_load(self.load.source, first, WEIGHT_BLOCK, self.tiled, self.weights)
         rows, element = self.whole.result.type.shape[0], self.whole.result.type.element_type
         result = fragment_type(self.tiled.tv("b", (rows, step)), (rows, step), element)
-        return sm.UnpackWeightsOp(result, self.blocks[first], k - first, self.weights).result
+        zeros = self.whole.zeros
+        return sm.UnpackWeightsOp(result, self.blocks[first], k - first, self.weights, zeros=zeros).result

@@ -17,18 +17,18 @@ def biased(acc, bias: lt.PerColumn["f32"], c: lt.Full["f32"]):  # noqa: F821
     return lt.relu(acc + bias) + c
 
 
-# Types of A and B, the group, the schedule, and the epilogue.
+# Types of A and B, the group, the schedule, the epilogue, and whether there are zero points.
 CASES = {
-    "s4": ("bf16", "s4", 64, SMALL, None),
-    "u4": ("f16", "u4", 128, TALL, biased),
-    "s8": ("bf16", "s8", 128, SMALL, biased),
-    "u8": ("f16", "u8", 64, TALL, None),
-    "no groups": ("bf16", "u8", None, SMALL, biased),
+    "s4": ("bf16", "s4", 64, SMALL, None, False),
+    "u4": ("f16", "u4", 128, TALL, biased, True),
+    "s8": ("bf16", "s8", 128, SMALL, biased, True),
+    "u8": ("f16", "u8", 64, TALL, None, False),
+    "no groups": ("bf16", "u8", None, SMALL, biased, False),
 }
 
 
-def spec_for(a, b, group, epilogue, **extents):
-    return lt.GemmSpec(a=a, b=b, d="f32", group=group, scales="f32" if group else None, epilogue=epilogue, **extents)
+def spec_for(a, b, group, epilogue, **more):
+    return lt.GemmSpec(a=a, b=b, d="f32", group=group, scales="f32" if group else None, epilogue=epilogue, **more)
 
 
 def small_integers(spec, m, n, k, seed=0):
@@ -41,8 +41,8 @@ def small_integers(spec, m, n, k, seed=0):
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_level_computes_what_the_weights_say(case):
-    a, b, group, schedule, epilogue = CASES[case]
-    spec = spec_for(a, b, group, epilogue)
+    a, b, group, schedule, epilogue, zero_points = CASES[case]
+    spec = spec_for(a, b, group, epilogue, zero_points=zero_points)
     kernel = lt.compile_gemm(spec, target="sm_80", schedule=schedule)
     # Five K steps or more, beside a short one; several tiles for each of two CTAs, the last ones cut.
     for k, seed in ((128, 0), (384, 1)):
@@ -64,13 +64,14 @@ def test_random_weights_are_within_the_bound():
 
 
 def test_every_level_says_what_is_packed():
-    spec = spec_for("f16", "u4", 32, biased, n=64, k=128)
+    spec = spec_for("f16", "u4", 32, biased, n=64, k=128, zero_points=True)
     kernel = lt.compile_gemm(spec, target="sm_80")
     for level in LEVELS[:-1]:
         with make_context() as context:
             found = spec_of(parse_text(kernel.levels[level], context, level)).spec
             assert (found.b, found.group, found.scales, found.n, found.k) == ("u4", 32, "f32", 64, 128)
-            assert [operand.name for operand in found.operands] == ["bias", "c", "scales"]
+            assert found.zero_points
+            assert [operand.name for operand in found.operands] == ["bias", "c", "scales", "zeros"]
     assert lt.compile_ir(kernel.levels["pipelined"]).ptx == kernel.ptx
 
 

@@ -180,8 +180,8 @@ def test_every_kind_of_epilogue_operand_has_code_of_its_own(target: str) -> None
     mat = "memref<?x?xbf16, strided<[?, 1]>>"
     template = """
     module attributes {{tile.level = "problem", tile.target = "{target}"}} {{
-    func.func @gemm(%a: {mat}, %b: {b}, %d: {mat}, %x: {type}) {{
-      tile.gemm tn %a, %b into %d acc(f32) {clauses} operands({word} %x : {type}) {{
+    func.func @gemm(%a: {mat}, %b: {b}, %d: {mat}, {scales}%x: {type}) {{
+      tile.gemm tn %a, %b into %d acc(f32) {clauses}{word} %x : {type}) {{
       ^bb0(%acc: f32{element}):
         %sum = arith.addf %acc, {added} : f32
         %y = arith.truncf %sum : f32 to bf16
@@ -191,12 +191,15 @@ def test_every_kind_of_epilogue_operand_has_code_of_its_own(target: str) -> None
     }}
     }}"""
 
-    in_epilogue = {"b": mat, "clauses": "", "element": ", %e: f32", "added": "%e"}
-    in_the_sum = {"b": mat.replace("bf16", "ui8"), "clauses": "weights(si4) group(64)", "element": "", "added": "%acc"}
+    in_epilogue = {"b": mat, "clauses": "operands(", "element": ", %e: f32", "added": "%e", "scales": ""}
+    in_the_sum = {"b": mat.replace("bf16", "ui8"), "element": "", "added": "%acc", "scales": ""}
+    in_the_sum["clauses"] = "weights(si4) group(64) operands("
+    zeros = {"clauses": f"{in_the_sum['clauses']}group_scale %s : {mat}, ", "scales": f"%s: {mat}, "}
+    forms = {"group_scale": in_the_sum, "group_zero": in_the_sum | zeros}
 
     def code(word: str) -> str:
-        errors, form = [], in_the_sum if word == "group_scale" else in_epilogue
-        for type_ in ("memref<?x?xf32, strided<[?, 1]>>", "memref<?xf32>", "f32"):
+        errors, form = [], forms.get(word, in_epilogue)
+        for type_ in ("memref<?x?xf32, strided<[?, 1]>>", "memref<?x?xsi8, strided<[?, 1]>>", "memref<?xf32>", "f32"):
             try:
                 return lt.compile_ir(template.format(target=target, mat=mat, type=type_, word=word, **form)).ptx
             except lt.Error as error:

@@ -62,6 +62,7 @@ def test_weights_that_cannot_be_packed_are_refused(weights, dtype, message):
         ({"b": "s4"}, "weights of s4 need groups; take group=128"),
         ({"b": "s8", "group": 48}, "group is 48; groups are of 32, 64, 128"),
         ({"b": "s8", "scales": "f32"}, "with scales need groups"),
+        ({"b": "s8", "zero_points": True}, "zero points are those of groups; take group=128"),
         ({"b": "s4", "group": 128, "k": 200}, "k is 200; .* multiple of 128: pad .* to 256"),
         ({"b": "s8", "k": 0}, "k is 0; .* positive multiple of 32"),
         ({"b": "s4", "group": 64, "n": 40}, "n is 40; weights of s4 are packed in 16 rows at a time: pad them to 48"),

@@ -98,3 +98,23 @@ func.func @half(%p: !sm.fragment<8x32xui8, #tv>) {
   %f = sm.unpack_weights %p at 0 of si8 : !sm.fragment<8x32xui8, #tv> to !sm.fragment<16x16xbf16, #tv_b>
   return
 }
+// -----
+
+!a = memref<?x?xbf16, strided<[?, 1]>>
+!bytes = memref<?x?xui8, strided<[?, 1]>>
+func.func @zeros_alone(%a: !a, %b: !bytes, %d: !a) {
+  // expected-error @below {{has at most one group_zero operand, where it has groups}}
+  tile.gemm tn %a, %b into %d acc(f32) weights(si8) operands(group_zero %b : !bytes) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !a, !bytes, !a
+  return
+}
+// -----
+
+func.func @zeros(%a: !tile.view<16x64xbf16>, %b: !tile.view<64x64xui8>, %z: !tile.view<16x64xui8>, %c: !tile.tile<16x64xf32>) {
+  // expected-error @below {{zero points are a window of as many rows and columns as the packed weights have}}
+  %0 = tile.mma tn %a, %b weights(ui8 less %z : !tile.view<16x64xui8>), %c : !tile.view<16x64xbf16>, !tile.view<64x64xui8>, !tile.tile<16x64xf32>
+  return
+}

@@ -24,14 +24,18 @@ func.func @gemm(%a: !a, %b: !bytes, %d: !a, %s: memref<?x?xf32, strided<[?, 1]>>
 
 // CHECK-LABEL: tile.kernel @windows
 // CHECK: tile.mma tn %{{.*}}, %{{.*}} weights(si4), %{{.*}} : !tile.view<16x64xbf16>, !tile.view<32x64xui8>, !tile.tile<16x64xf32>
+// CHECK: tile.mma tn %{{.*}}, %{{.*}} weights(si4 less %{{.*}} : !tile.view<64x64xsi8>), %{{.*}} : !tile.view<16x64xbf16>
 // CHECK: tile.promote %{{.*}} into %{{.*}} scaled(%{{.*}} : !tile.view<16x64xf32>) : !tile.tile<16x64xf32>
-tile.kernel @windows(%a: !a, %b: !bytes, %s: memref<?x?xf32, strided<[?, 1]>>) attributes {problem = #problem} {
+tile.kernel @windows(%a: !a, %b: !bytes, %s: memref<?x?xf32, strided<[?, 1]>>,
+                     %z: memref<?x?xsi8, strided<[?, 1]>>) attributes {problem = #problem} {
   %c0 = arith.constant 0 : index
   %zero = tile.splat 0.0 : !tile.tile<16x64xf32>
   %av = tile.view %a[%c0, %c0] : !a to !tile.view<16x64xbf16>
   %bv = tile.view %b[%c0, %c0] : !bytes to !tile.view<32x64xui8>
   %sv = tile.view per_column %s[%c0, %c0] : memref<?x?xf32, strided<[?, 1]>> to !tile.view<16x64xf32>
   %p = tile.mma tn %av, %bv weights(si4), %zero : !tile.view<16x64xbf16>, !tile.view<32x64xui8>, !tile.tile<16x64xf32>
+  %zv = tile.view per_row %z[%c0, %c0] : memref<?x?xsi8, strided<[?, 1]>> to !tile.view<64x64xsi8>
+  %q = tile.mma tn %av, %bv weights(si4 less %zv : !tile.view<64x64xsi8>), %zero : !tile.view<16x64xbf16>, !tile.view<32x64xui8>, !tile.tile<16x64xf32>
   %c = tile.promote %p into %zero scaled(%sv : !tile.view<16x64xf32>) : !tile.tile<16x64xf32>
   tile.return
 }
