@@ -2,24 +2,28 @@
 
 import difflib
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 
 from lowtide.compiler import driver
 from lowtide.compiler.cache.keys import key_of
 from lowtide.compiler.cache.settings import open_store
 from lowtide.compiler.cache.store import KernelStore
+from lowtide.compiler.cache.tuned import ignore_record, key_of_record, load_record, may_be_used, words_of_records
 from lowtide.compiler.cache.versions import versions
 from lowtide.compiler.driver import Lowered, Progress
 from lowtide.compiler.kernel import CachedKernel, CompiledKernel
-from lowtide.compiler.native import resolve
-from lowtide.compiler.numerics import confirm, schedule_for, summation_in
+from lowtide.compiler.native import NATIVE, resolve
+from lowtide.compiler.numerics import confirm, confirm_equal, schedule_for, summation_in
 from lowtide.compiler.numerics_words import ANY, check_numerics
 from lowtide.compiler.presets import PRESETS, check_dtype
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
+from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.errors import IRError, ScheduleError, SpecError
+from lowtide.errors import Error, IRError, ScheduleError, SpecError
+from lowtide.runtime.driver import current_device
 from lowtide.targets import Target
 
 
@@ -30,6 +34,7 @@ def compile_gemm(
     dump_ir: str | os.PathLike[str] | None = None,
     *,
     numerics: str = ANY,
+    tuned: bool = True,
     on_progress: Progress | None = None,
 ) -> CompiledKernel:
     """Compile a GEMM for a target.
@@ -39,7 +44,8 @@ def compile_gemm(
     `schedule`: None to have it chosen, a preset's name, `#tile.schedule<…>` text, or a `Schedule`; what it leaves open
     is chosen. `dump_ir`: a folder that gets each step as `NN-level/NN-pass.mlir`, and the PTX. `numerics`: what may
     decide the order of sums, "any", "repeatable" or "batch_invariant" (docs/numerics.md); a schedule that breaks the
-    promise is refused.
+    promise is refused. `tuned`: with `native` and no schedule, take what `lt.tune` found for this spec on this model of
+    GPU, unless the environment has `LOWTIDE_TUNED=off` (docs/tuning.md).
     It is `compile_ir` of the problem. A kernel that was compiled before comes from the cache on disk, unless
     `dump_ir` is given (docs/python-api.md, "The cache"). Raises SpecError, TargetError, DeviceError, ScheduleError,
     PassError, CompileError.
@@ -49,11 +55,18 @@ def compile_gemm(
     if schedule is not None and not isinstance(schedule, str | Schedule):
         raise _no_schedule(schedule)
     check_numerics(numerics)
-    request = Request(spec, resolve(target), schedule, numerics)
-    store = open_store() if dump_ir is None else None
-    if store is None:
-        return CompiledKernel(_lowered(request, dump_ir, on_progress))
-    return _from_store(store, request, on_progress)
+    request, store = Request(spec, resolve(target), schedule, numerics), open_store()
+
+    def compiled(request: Request) -> CompiledKernel:
+        if store is None or dump_ir is not None:
+            return CompiledKernel(_lowered(request, dump_ir, on_progress))
+        return _from_store(store, request, on_progress)
+
+    if store is not None and schedule is None and tuned and target == NATIVE and may_be_used():
+        found = _tuned(store, request, current_device().name, compiled)
+        if found is not None:
+            return found
+    return compiled(request)
 
 
 def compile_anew(
@@ -84,6 +97,33 @@ class Request:
             check_dtype(self.schedule, self.spec.a)
         fixed = schedule_for(self.spec, self.target, given, self.numerics)
         return problem_text(self.spec, self.target, fixed)
+
+
+def _tuned(
+    store: KernelStore, request: Request, device: str, compiled: Callable[[Request], CompiledKernel]
+) -> CompiledKernel | None:
+    """The kernel that tuning found for a model of GPU; None, with a CacheWarning, where it is of no use now."""
+    for numerics in words_of_records(request.numerics):
+        key = key_of_record(request.spec, request.target.name, device, numerics)
+        record = load_record(store, key)
+        if record is None:
+            continue
+        found = replace(request, schedule=record["schedule"], numerics=numerics)
+        try:
+            is_known = store.has(found.key)
+            kernel = compiled(found)
+            if not is_known and numerics != ANY:
+                confirm_equal(kernel.summation, _order_of(replace(request, numerics=numerics)))
+        except Error as error:
+            ignore_record(store, key, str(error))
+        else:
+            return kernel
+    return None
+
+
+def _order_of(request: Request) -> str:
+    """The order of sums of a kernel, without compiling it to the end."""
+    return str(summation_in(driver.lower(request.problem(), target=request.target.name, until=Level.ATOMS)))
 
 
 def _lowered(

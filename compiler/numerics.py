@@ -35,6 +35,14 @@ def summation_in(lowered: Lowered) -> Summation | None:
         return summation_of(parse_text(texts[0], context, "<sums>"))
 
 
+def confirm_equal(summation: str | None, chosen_one: str) -> None:
+    """Raises ScheduleError for a kernel whose order of sums is not that of the schedule that is chosen."""
+    if summation != chosen_one:
+        raise ScheduleError(
+            f"it sums in the order {summation}, the schedule that is chosen in {chosen_one}: D would have other bits"
+        )
+
+
 def confirm(summation: Summation | None, numerics: str) -> None:
     """Raises ScheduleError where a kernel breaks the promise."""
     if numerics == ANY or summation is None:

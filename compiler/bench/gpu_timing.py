@@ -171,7 +171,7 @@ def replay(graph: Any, milliseconds: float, estimate_ms: float) -> tuple[float, 
 def race(contenders: Sequence[Contender], sets: int, rounds: int, seed: int) -> None:
     """Fill `sustained` and `burst` of each contender, in one more round than asked: 0.2 s per contender and round."""
     graphs = [(contender, capture(contender, sets)) for contender in contenders]
-    order = [(contender, graph, _estimate(graph)) for contender, graph in graphs]
+    order = [(contender, graph, estimate_ms(graph)) for contender, graph in graphs]
     shuffler = random.Random(seed)
     for number in range(rounds + 1):
         shuffler.shuffle(order)
@@ -196,7 +196,7 @@ def screen(contenders: Sequence[Contender], sets: int, keep: int, seed: int) -> 
     """
     order = [(contender, capture(contender, sets)) for contender in contenders]
     random.Random(seed).shuffle(order)
-    estimates = {contender: _estimate(graph) for contender, graph in order}
+    estimates = {contender: estimate_ms(graph) for contender, graph in order}
     found = dict.fromkeys(estimates, 0.0)
     for _ in range(2):
         for contender, graph in order:
@@ -206,7 +206,7 @@ def screen(contenders: Sequence[Contender], sets: int, keep: int, seed: int) -> 
     return sorted(found, key=found.__getitem__)[:keep]
 
 
-def _estimate(graph: Any) -> float:
+def estimate_ms(graph: Any) -> float:
     """About how many ms a replay takes, at least one of a microsecond."""
     first, _ = replay(graph, 1.0, 1.0)
     elapsed, count = replay(graph, 2.0, max(first, 1e-3))

@@ -2,8 +2,9 @@
 
 import multiprocessing
 import os
-from collections.abc import Iterable
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from lowtide.errors import CompileError, Error
 
 
 @dataclass(frozen=True)
-class _Job:
+class Job:
     """A kernel to be compiled. An epilogue may be a function that no other process can have; its IR is text."""
 
     key: str
@@ -54,45 +55,65 @@ def precompile(
     wanted = _wanted(specs, target, schedule, store)
     if not wanted:
         return 0
-    processes = min(len(wanted), jobs or os.cpu_count() or 1)
     columns = (TextColumn("compiling"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
     shown = progress and console.is_terminal
-    context = multiprocessing.get_context("spawn")  # a fork would share what this process has told CUDA
-    with Progress(*columns, console=console, disable=not shown) as bar, ProcessPoolExecutor(processes, context) as pool:
+    with Progress(*columns, console=console, disable=not shown) as bar:
         task = bar.add_task("", total=len(wanted))
-        running = [pool.submit(_compile, job) for job in wanted]
-        for _ in as_completed(running):
-            bar.advance(task)
-    _raise_first(running)
+        errors = compile_all(wanted, jobs, lambda: bar.advance(task))
+    for error in errors:
+        if error is not None:
+            raise error
     return len(wanted)
 
 
-def _wanted(specs: Iterable[GemmSpec], target: str, schedule: Schedule | str | None, store: KernelStore) -> list[_Job]:
+def compile_all(
+    jobs: Sequence[Job],
+    processes: int | None,
+    on_done: Callable[[], None] = lambda: None,
+    until: float = float("inf"),
+) -> list[BaseException | None]:
+    """Compile each into its place in the cache. What was raised for each, in order.
+
+    What has not begun at the time `until` (of `time.monotonic`) is left out, with a CompileError.
+    """
+    count = min(len(jobs), processes or os.cpu_count() or 1)
+    context = multiprocessing.get_context("spawn")  # a fork would share what this process has told CUDA
+    with ProcessPoolExecutor(count, context) as pool:
+        running = [pool.submit(_compile, job) for job in jobs]
+        for future in running:
+            future.add_done_callback(lambda _: on_done())
+        wait(running, None if until == float("inf") else max(0.0, until - time.monotonic()))
+        for future in running:
+            future.cancel()
+    return [_error(future) for future in running]
+
+
+def _wanted(specs: Iterable[GemmSpec], target: str, schedule: Schedule | str | None, store: KernelStore) -> list[Job]:
     """What is not there yet, or not assembled, each once."""
     settled = resolve(target)
-    found: dict[str, _Job] = {}
+    found: dict[str, Job] = {}
     for spec in specs:
         request = Request(spec, settled, schedule)
         stored = store.load(request.key)
         if request.key not in found and (stored is None or stored.cubin is None):
-            found[request.key] = _Job(request.key, request.problem(), settled.name, store.folder, store.most_bytes)
+            found[request.key] = Job(request.key, request.problem(), settled.name, store.folder, store.most_bytes)
     return list(found.values())
 
 
-def _raise_first(running: list[Future[None]]) -> None:
-    for future in running:
-        error = future.exception()
-        if isinstance(error, BrokenProcessPool):
-            raise CompileError(
-                "a process that compiled has died: ask for fewer jobs; in a script, call this under `if __name__ == "
-                '"__main__":`'
-            )
-        if error is not None:
-            raise error
+def _error(future: Future[None]) -> BaseException | None:
+    if future.cancelled():
+        return CompileError("there was no time to compile it: give a larger budget")
+    error = future.exception()
+    if isinstance(error, BrokenProcessPool):
+        return CompileError(
+            "a process that compiled has died: ask for fewer jobs; in a script, call this under `if __name__ == "
+            '"__main__":`'
+        )
+    return error
 
 
-def _compile(job: _Job) -> None:
+def _compile(job: Job) -> None:
     """In a process of its own."""
     store = KernelStore(job.folder, job.most_bytes)
     kernel = CompiledKernel(driver.compile_ir(job.problem, target=job.target))

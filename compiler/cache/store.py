@@ -85,6 +85,10 @@ class KernelStore:
             os.utime(folder)
         return stored
 
+    def has(self, key: str) -> bool:
+        """Whether there is an entry of this key, whole or not."""
+        return (self.folder / key).is_dir()
+
     def keep(self, key: str, manifest: Mapping[str, Any], ptx: str, cubin: bytes | None) -> None:
         """Write a kernel, in the place of what is there. Where it cannot be written, a CacheWarning says so once."""
         try:

@@ -2,12 +2,13 @@
 
 import re
 import time
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from lowtide.compiler.cache.settings import FOLDER_VARIABLE, OFF, open_store
 from lowtide.compiler.cache.store import Entry, KernelStore
+from lowtide.compiler.cache.tuned import clear_records, count_records
 from lowtide.compiler.cli.console import counted, line, table
 from lowtide.errors import Error
 
@@ -44,11 +45,15 @@ def verify() -> None:
 
 
 @app.command()
-def clear() -> None:
+def clear(
+    tuned: Annotated[bool, typer.Option("--tuned", help="Also what `lowtide tune` found.")] = False,
+) -> None:
     """Remove all kernels."""
     store = _store()
     try:
         line("removed", f"{counted(store.clear(), 'kernel')} from {store.folder}")
+        if tuned:
+            line("", counted(clear_records(store), "tuned schedule"))
     except OSError as error:
         raise _unusable(store, error) from None
 
@@ -75,6 +80,8 @@ def _summary(store: KernelStore, entries: list[Entry]) -> None:
     size = sum(entry.size for entry in entries) / _MIB
     line("folder", str(store.folder))
     line("holds", f"{counted(len(entries), 'kernel')}, {size:.1f} MiB of at most {store.most_bytes / _MIB:.0f} MiB")
+    if records := count_records(store):
+        line("tuned", counted(records, "schedule"))
 
 
 def _row(entry: Entry) -> tuple[str, ...]:

@@ -1,5 +1,5 @@
-"""The command `lowtide`: run, compile, interpret, check, fuzz, explain, draw, bench, ladder, mutate, reduce, presets,
-targets, cache.
+"""The command `lowtide`: run, compile, interpret, check, fuzz, explain, draw, bench, tune, ladder, mutate, reduce,
+presets, targets, cache.
 
 Exit status: 0 where all went well, 1 where a result is wrong, 2 for what was refused: a message, no traceback. 130
 after an interrupt, 141 where the reader of a pipe is gone (`lowtide … | head`).
@@ -25,6 +25,7 @@ from lowtide.compiler.cli.lists import presets, targets
 from lowtide.compiler.cli.mutate import mutate
 from lowtide.compiler.cli.reduce import reduce
 from lowtide.compiler.cli.run import run
+from lowtide.compiler.cli.tune import tune_
 from lowtide.entry import guard, status_of
 from lowtide.errors import Error
 
@@ -58,6 +59,7 @@ app.command()(fuzz)
 app.command()(explain)
 app.command()(draw)
 app.command()(bench)
+app.command(name="tune")(tune_)
 app.command()(ladder)
 app.command()(mutate)
 app.command()(reduce)

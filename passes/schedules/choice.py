@@ -2,10 +2,13 @@
 
 Each part of the schedule is chosen in its own file; this file sets the order. Tiles, with or without roles, are sorted
 by estimated cost, and the first that passes the rules is taken: checking the rules takes longer than the estimate.
+`ranked` goes on from there: it gives the others too, for who can measure them.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from typing import TypeVar
 
 from lowtide.dialects.tile import OperandsKind, StorePath, TailKind
 from lowtide.dialects.tile.fields import Roles, cooperative, pingpong
@@ -35,6 +38,9 @@ from lowtide.targets.atoms import multiplies_by_wgmma
 _SWIZZLES = ("mainloop.a.swizzle", "mainloop.b.swizzle", "epilogue.swizzle")
 _SHOWN = 6  # tiles in the reason
 
+_Found = tuple[Schedule, str]  # a schedule except for swizzles, and the reason for its tile
+_Each = TypeVar("_Each")
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -53,37 +59,76 @@ def choose(problem: Problem, target: Target, given: Schedule) -> Choice:
 
     Where the operands are swapped, the other fields are those of the swapped problem.
     """
+    return next(ranked(problem, target, given))
+
+
+def ranked(problem: Problem, target: Target, given: Schedule) -> Iterator[Choice]:
+    """Every legal schedule that is weighed, made as it is asked for: the one that is chosen, then the others.
+
+    Whole tiles come by their estimated cycles, and so do divisions of K; the two take turns, since their estimates are
+    of two models. Raises ScheduleError where no candidate is legal.
+    """
+    seen: list[Schedule] = []
+    for choice in _weighed(problem, target, given):
+        if choice.schedule not in seen:
+            seen.append(choice.schedule)
+            yield choice
+
+
+def _weighed(problem: Problem, target: Target, given: Schedule) -> Iterator[Choice]:
+    """As `ranked`; a schedule may come twice."""
     if problem.swapped or given.grid.operands is OperandsKind.as_given:
-        return _choose(problem, target, given)
+        return _complete(problem, target, given)
     if given.grid.operands is OperandsKind.swapped:
-        return _choose(problem.swap(), target, given)
+        return _complete(problem.swap(), target, given)
     if problem.d_is_column_major:
         return _swapped(problem, target, given, "D lies column by column: its transpose, Bᵀ · Aᵀ, lies row by row")
-    choice = _choose(problem, target, given)
-    if not swap_choice.may_pay(given, problem):
-        return choice
+    own = _complete(problem, target, given)
+    return _of_few_rows(own, problem, target, given) if swap_choice.may_pay(given, problem) else own
+
+
+def _of_few_rows(own: Iterator[Choice], problem: Problem, target: Target, given: Schedule) -> Iterator[Choice]:
+    """The choices as given and of the swapped product in turn, first the one that is estimated to be faster."""
+    choice, others = next(own), _swapped(problem, target, given, "")
     try:
-        other = _swapped(problem, target, given, "")
+        other = next(others)
     except ScheduleError:  # for which no schedule is legal
-        return choice
+        yield choice
+        yield from own
+        return
     why = swap_choice.reason(choice.schedule, other.schedule, problem, target)
-    return choice if why is None else replace(other, reasons=other.reasons | {"grid.operands": why})
+    if why is not None:
+        yield replace(other, reasons=other.reasons | {"grid.operands": why})
+    yield choice
+    if why is None:
+        yield other
+    yield from _in_turn(own, others)
 
 
-def _swapped(problem: Problem, target: Target, given: Schedule, why: str) -> Choice:
-    """The schedule of Dᵀ = Bᵀ · Aᵀ, which says that the operands are swapped."""
-    choice = _choose(problem.swap(), target, given.set({"grid.operands": OperandsKind.swapped}))
-    return replace(choice, reasons=choice.reasons | {"grid.operands": why})
+def _swapped(problem: Problem, target: Target, given: Schedule, why: str) -> Iterator[Choice]:
+    """The schedules of Dᵀ = Bᵀ · Aᵀ, which say that the operands are swapped."""
+    for choice in _complete(problem.swap(), target, given.set({"grid.operands": OperandsKind.swapped})):
+        yield replace(choice, reasons=choice.reasons | {"grid.operands": why})
 
 
-def _choose(problem: Problem, target: Target, given: Schedule) -> Choice:
-    """The schedule of a problem as the kernel computes it."""
+def _complete(problem: Problem, target: Target, given: Schedule) -> Iterator[Choice]:
+    """The schedules of a problem as the kernel computes it."""
     message = broken_field(given, problem, target)
     if message is not None:
         raise ScheduleError(message)
-    schedule, why_tile, why_no_roles = _choose_tile(problem, target, given)
-    problem = multiplied(schedule, problem)
-    schedule, swizzles = _choose_swizzles(schedule, problem)
+    for schedule, why_tile, why_no_roles in _tiles(problem, target, given):
+        settled = multiplied(schedule, problem)
+        yield _with_reasons(*_choose_swizzles(schedule, settled), settled, given, why_tile, why_no_roles)
+
+
+def _with_reasons(
+    schedule: Schedule,
+    swizzles: dict[str, SwizzleChoice],
+    problem: Problem,
+    given: Schedule,
+    why_tile: str,
+    why_no_roles: str,
+) -> Choice:
     reasons = _reasons(schedule, problem, why_tile)
     if why_tile == short_k_choice.REASONS["grid.tile"]:
         reasons |= short_k_choice.REASONS
@@ -97,46 +142,84 @@ def _choose(problem: Problem, target: Target, given: Schedule) -> Choice:
     return Choice(schedule, {path: reasons[path] for path in schedule.decided() if path in reasons}, swizzles)
 
 
-def _choose_tile(problem: Problem, target: Target, given: Schedule) -> tuple[Schedule, str, str]:
-    """The schedule except for swizzles, the reason for its tile, and why it has no roles if they were tried."""
+def _tiles(problem: Problem, target: Target, given: Schedule) -> Iterator[tuple[Schedule, str, str]]:
+    """Schedules except for swizzles, the reason for each tile, and why it has no roles if they were tried."""
     for_roles = packing_choice.transposing(given, problem, target)
     of_roles, problem = multiplied(for_roles, problem), multiplied(given, problem)
     if given.consumers:
-        return *_with_roles(of_roles, target, for_roles), ""
+        yield from ((*found, "") for found in _with_roles(of_roles, target, for_roles))
+        return
     why_no_roles = ""
     may_have_roles = given.mainloop.roles is None and not given.copied_by_threads
     takes_wgmma = problem.weights is None and multiplies_by_wgmma(problem.a, problem.b)
     if may_have_roles and has_wgmma(target) and takes_wgmma:
         try:
-            return *_with_roles(of_roles, target, for_roles), ""
+            yield from ((*found, "") for found in _with_roles(of_roles, target, for_roles))
+            return
         except ScheduleError as error:  # the given fields may ask for instructions that every target has
             why_no_roles = str(error)
+    for found in _without_roles(problem, target, given, why_no_roles):
+        yield *found, why_no_roles
+
+
+def _without_roles(
+    problem: Problem, target: Target, given: Schedule, why_no_roles: str
+) -> Iterator[tuple[Schedule, str]]:
+    """Legal schedules without roles: of few K steps, then of splits of K and of whole tiles."""
+    some = False
     for values in short_k_choice.schedules(given, problem, target):
         schedule = _follow(given.filled(values), problem, target)
         if _broken_rule(schedule, problem, target) is None:
-            return schedule, short_k_choice.REASONS["grid.tile"], why_no_roles
+            some = True
+            yield schedule, short_k_choice.REASONS["grid.tile"]
     refused: list[str] = []
     for candidates in grid_choice.candidates(given, problem, target):
-        best = _cheapest(candidates, problem, target, given, refused)
-        if best is not None:
-            return *(_split(given, best[0], problem, target) or best), why_no_roles
+        whole = _cheapest(candidates, problem, target, given, refused)
+        for best in islice(whole, 1):
+            some = True
+            yield from _beside(best, whole, *_splits(given, best[0], problem, target))
+        if some:
+            return
     raise ScheduleError(_why_none_fits(refused[0] if refused else "", why_no_roles, given, problem))
 
 
-def _split(given: Schedule, whole: Schedule, problem: Problem, target: Target) -> tuple[Schedule, str] | None:
-    """The cheapest legal schedule without roles that splits K, if that pays off against whole tiles."""
+def _beside(
+    best: _Found, whole: Iterator[_Found], paying: Iterator[_Found], others: Iterator[_Found]
+) -> Iterator[_Found]:
+    """First a division of K that pays off against the best whole tiles, if there is one, then these, then the rest."""
+    yield from islice(paying, 1)
+    yield best
+    yield from _in_turn(chain(paying, others), whole)
+
+
+def _in_turn(first: Iterator[_Each], second: Iterator[_Each]) -> Iterator[_Each]:
+    """One of each while there are both, then the rest."""
+    for each in first:
+        yield each
+        yield from islice(second, 1)
+    yield from second
+
+
+def _splits(
+    given: Schedule, whole: Schedule, problem: Problem, target: Target
+) -> tuple[Iterator[_Found], Iterator[_Found]]:
+    """Legal schedules without roles that split K, the cheapest first: those that pay off against whole tiles, and the
+    others."""
     of_whole = cost(whole, problem, target)
-    ranked: list[tuple[float, int, Schedule]] = []
+    weighed: list[tuple[float, int, Schedule]] = []
     for position, values in enumerate(division_choice.splits(given, problem, target)):
         schedule = _follow(given.set(values), problem, target)
-        ranked.append((cost(schedule, problem, target), position, schedule))
-    for cycles, _, schedule in sorted(ranked, key=lambda entry: entry[:2]):
-        if not division_choice.worth_splitting(cycles, of_whole):
-            return None
-        if _broken_rule(schedule, problem, target) is None:
-            assert schedule.k_division is not None
-            return schedule, division_choice.split_reason(schedule.k_division.parts, cycles, of_whole)
-    return None
+        weighed.append((cost(schedule, problem, target), position, schedule))
+    weighed.sort(key=lambda entry: entry[:2])
+    paying = sum(division_choice.worth_splitting(cycles, of_whole) for cycles, _, _ in weighed)
+
+    def legal(some: list[tuple[float, int, Schedule]]) -> Iterator[_Found]:
+        for cycles, _, schedule in some:
+            if _broken_rule(schedule, problem, target) is None:
+                assert schedule.k_division is not None
+                yield schedule, division_choice.split_reason(schedule.k_division.parts, cycles, of_whole)
+
+    return legal(weighed[:paying]), legal(weighed[paying:])
 
 
 def _why_none_fits(without_roles: str, with_roles: str, given: Schedule, problem: Problem) -> str:
@@ -151,29 +234,38 @@ def _why_none_fits(without_roles: str, with_roles: str, given: Schedule, problem
 
 def _cheapest(
     candidates: tuple[Candidate, ...], problem: Problem, target: Target, given: Schedule, refused: list[str]
-) -> tuple[Schedule, str] | None:
-    """The cheapest legal candidate without roles, or None; `refused` collects the rules that the others break."""
-    ranked: list[tuple[float, int, Schedule]] = []
+) -> Iterator[_Found]:
+    """The legal candidates without roles, the cheapest first; `refused` collects the rules that the others break."""
+    weighed: list[tuple[float, int, Schedule]] = []
     for position, candidate in enumerate(candidates):
         try:
             schedule = _follow(given.filled(candidate.values(has_ring=not given.is_direct)), problem, target)
         except ScheduleError as error:
             refused.append(str(error))
             continue
-        if all(schedule != other for _, _, other in ranked):
-            ranked.append((cost(schedule, problem, target), position, schedule))
-    ranked.sort(key=lambda entry: entry[:2])
-    for cycles, _, best in ranked:
-        message = _broken_rule(best, problem, target)
+        if all(schedule != other for _, _, other in weighed):
+            weighed.append((cost(schedule, problem, target), position, schedule))
+    weighed.sort(key=lambda entry: entry[:2])
+    of_all = ", ".join(f"{'×'.join(map(str, s.tile_mnk))}: {cycles:,.0f}" for cycles, _, s in weighed)
+    least = "least "
+    for cycles, _, schedule in weighed:
+        message = _broken_rule(schedule, problem, target)
         if message is None:
-            others = ", ".join(f"{'×'.join(map(str, s.tile_mnk))}: {c:,.0f}" for c, _, s in ranked)
-            return best, f"least estimated cycles ({cycles:,.0f}) of {others}"
-        refused.append(message)
-    return None
+            yield schedule, f"{least}estimated cycles ({cycles:,.0f}) of {of_all}"
+            least = ""
+        else:
+            refused.append(message)
 
 
-def _with_roles(problem: Problem, target: Target, given: Schedule) -> tuple[Schedule, str]:
-    """The cheapest legal schedule with roles that agrees with what is given.
+def _with_roles(problem: Problem, target: Target, given: Schedule) -> Iterator[_Found]:
+    """The legal schedules with roles that agree with what is given. Raises ScheduleError where there are none."""
+    whole = _whole_with_roles(problem, target, given)
+    best = next(whole)
+    yield from _beside(best, whole, *_divided(given, best[0], problem, target))
+
+
+def _whole_with_roles(problem: Problem, target: Target, given: Schedule) -> Iterator[_Found]:
+    """Of whole tiles, the cheapest first.
 
     Raises ScheduleError with the rule that the cheapest one breaks if none is legal.
     """
@@ -185,6 +277,7 @@ def _with_roles(problem: Problem, target: Target, given: Schedule) -> tuple[Sche
 
     tail = None if grid_choice.may_split_tail(given) else given.grid.tail or TailKind.whole
     refused: list[str] = []
+    least = "least "
     for attempt, kinds in _attempts(given, problem):
         tiles = sorted(grid_choice.role_tiles(attempt, kinds, problem, target), key=rank)
         for tile in tiles:
@@ -194,19 +287,28 @@ def _with_roles(problem: Problem, target: Target, given: Schedule) -> tuple[Sche
             schedule = _follow(attempt.set(values), problem, target)
             message = _broken_rule(schedule, problem, target)
             if message is None:
-                shared = _divided(given, schedule, problem, target)
-                return shared or (schedule, _why_role_tile(tile, tiles, problem, target, tail))
-            refused.append(message)
-    raise ScheduleError(refused[0])
+                yield schedule, least + _why_role_tile(tile, tiles, problem, target, tail)
+                least = ""
+            else:
+                refused.append(message)
+    if least:
+        raise ScheduleError(refused[0])
 
 
-def _divided(given: Schedule, whole: Schedule, problem: Problem, target: Target) -> tuple[Schedule, str] | None:
-    """The cheapest legal schedule that divides K, if that pays off against whole tiles."""
-    for division in division_choice.divided(given, whole, problem, target):
-        schedule = _follow(given.set(division.values()), problem, target)
-        if _broken_rule(schedule, problem, target) is None:
-            return schedule, division_choice.reason(division, whole, problem, target)
-    return None
+def _divided(
+    given: Schedule, whole: Schedule, problem: Problem, target: Target
+) -> tuple[Iterator[_Found], Iterator[_Found]]:
+    """Legal schedules that divide K, the cheapest first: those that pay off against whole tiles, and the others."""
+    divisions = division_choice.divided(given, problem, target)
+    paying = sum(division_choice.pays_off(division, whole, problem, target) for division in divisions)
+
+    def legal(some: list[division_choice.Divided]) -> Iterator[_Found]:
+        for division in some:
+            schedule = _follow(given.set(division.values()), problem, target)
+            if _broken_rule(schedule, problem, target) is None:
+                yield schedule, division_choice.reason(division, whole, problem, target)
+
+    return legal(divisions[:paying]), legal(divisions[paying:])
 
 
 def _why_role_tile(
@@ -215,7 +317,7 @@ def _why_role_tile(
     shown = [own, *(tile for tile in tiles if tile != own)][:_SHOWN]
     cycles = [f"{role_cost(tile, problem, target, tail):,.0f}" for tile in shown]
     costs = ", ".join(f"{_named(tile)}: {cost}" for tile, cost in zip(shown, cycles, strict=True))
-    return f"least estimated cycles ({cycles[0]}) of {len(tiles)} tiles: {costs}"
+    return f"estimated cycles ({cycles[0]}) of {len(tiles)} tiles: {costs}"
 
 
 def _named(tile: RoleTile) -> str:

@@ -81,17 +81,20 @@ class Divided:
         }
 
 
-def divided(given: Schedule, whole: Schedule, problem: Problem, target: Target) -> list[Divided]:
-    """Divisions of K that are estimated to pay off, the cheapest first; `whole` is the choice of whole tiles.
+def divided(given: Schedule, problem: Problem, target: Target) -> list[Divided]:
+    """Divisions of K to choose among, the cheapest first.
 
     None where the given fields are of whole tiles, or an extent is not known.
     """
     if not _is_known(problem) or not _is_open(given):
         return []
-    least = whole_cycles(whole.tile_mnk, problem, target)
+    return sorted(_candidates(problem, target), key=lambda each: each.cycles)
+
+
+def pays_off(division: Divided, whole: Schedule, problem: Problem, target: Target) -> bool:
+    """Whether a division is chosen in place of the best whole tiles."""
     worth = _WORTH_DIVIDING_NARROW if _is_narrow(problem) else _WORTH_DIVIDING
-    found = [each for each in _candidates(problem, target) if each.cycles < worth * least]
-    return sorted(found, key=lambda each: each.cycles)
+    return division.cycles < worth * whole_cycles(whole.tile_mnk, problem, target)
 
 
 def _is_known(problem: Problem) -> bool:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from lowtide.compiler.matmul.matmul import matmul
     from lowtide.compiler.presets import PRESETS as presets
     from lowtide.compiler.spec import UNBATCHED, GemmSpec
+    from lowtide.compiler.tuning.tune import Tuned, tune, tuned_schedule
     from lowtide.dialects.tile.schedule import Schedule
     from lowtide.errors import (
         CacheWarning,
@@ -99,6 +100,7 @@ _ERRORS = (
 _HOMES: dict[str, tuple[str, str]] = {
     "compile_gemm": ("lowtide.compiler.compile", "compile_gemm"),
     "compile_ir": ("lowtide.compiler.compile", "compile_ir"),
+    **{name: ("lowtide.compiler.tuning.tune", name) for name in ("Tuned", "tune", "tuned_schedule")},
     "check": ("lowtide.compiler.checking.check", "check"),
     "precompile": ("lowtide.compiler.cache.precompile", "precompile"),
     "draw": ("lowtide.compiler.draw.draw", "draw"),
@@ -136,6 +138,7 @@ __all__ = [
     "ScheduleError",
     "SpecError",
     "TargetError",
+    "Tuned",
     "cast",
     "check",
     "clamp",
@@ -164,6 +167,8 @@ __all__ = [
     "silu",
     "sqrt",
     "tanh",
+    "tune",
+    "tuned_schedule",
     "unpack_weights",
     "where",
 ]

@@ -82,7 +82,7 @@ def test_screening_keeps_the_fastest_and_runs_everyone_early_once_and_late_once(
 def test_a_card_that_heats_up_does_not_favour_who_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(10**6))
     monkeypatch.setattr(gpu_timing, "capture", lambda one, sets: one.name)
-    monkeypatch.setattr(gpu_timing, "_estimate", lambda graph: 1.0)
+    monkeypatch.setattr(gpu_timing, "estimate_ms", lambda graph: 1.0)
     # Each measurement is slower than the last by more than the contenders differ.
     monkeypatch.setattr(gpu_timing, "replay", lambda graph, ms, estimate: (float(graph) + 10 * next(clock), 1))
     assert [one.name for one in screen([contender(str(i)) for i in range(1, 9)], 1, 3, 0)] == ["1", "2", "3"]

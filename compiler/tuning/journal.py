@@ -1,0 +1,62 @@
+"""What a run of tuning has measured, as a file that a later run goes on from.
+
+It is written whole after each round, so what a killed run leaves is that of a round. It is of one problem, GPU and
+version: times of other code say nothing.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lowtide.compiler.dumps import check_writable, write_whole
+from lowtide.errors import Error
+
+_FORMAT = 1
+
+
+@dataclass
+class Journal:
+    """`of`: what is tuned and how; `seconds` by schedule, `dropped` and `refused`, with the reason, as in the race."""
+
+    of: Mapping[str, Any]
+    path: Path | None = None
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    dropped: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, path: Path | None, of: Mapping[str, Any]) -> "Journal":
+        """The journal in a file, an empty one where there is none or no path.
+
+        Raises Error for a file that holds none, that is of something else, or that cannot be written.
+        """
+        if path is None or not path.exists():
+            if path is not None:
+                check_writable(path)
+            return cls(of, path)
+        try:
+            held = json.loads(path.read_text(encoding="utf-8"))
+            found = cls(
+                held["of"],
+                path,
+                {str(name): [float(time) for time in times] for name, times in held["seconds"].items()},
+                [str(name) for name in held["dropped"]],
+                {str(name): str(why) for name, why in held["refused"].items()},
+            )
+            if held["format"] != _FORMAT or not all(found.seconds.values()):
+                raise ValueError("another format")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Error(f"{path} is no journal of lowtide tune: {error}; name another file") from None
+        other = [name for name in of if found.of.get(name) != json.loads(json.dumps(of[name]))]
+        if other:
+            raise Error(f"{path} is of another {' and '.join(other)}; remove it, or name another file")
+        check_writable(path)
+        return found
+
+    def write(self) -> None:
+        """Raises Error."""
+        if self.path is not None:
+            held = {name: getattr(self, name) for name in ("of", "seconds", "dropped", "refused")}
+            write_whole(self.path, json.dumps({"format": _FORMAT, **held}, indent=1) + "\n")

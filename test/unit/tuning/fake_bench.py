@@ -1,0 +1,31 @@
+"""A GPU that is none: each name takes its time, with noise of its own."""
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+DEVICE = "Fake GPU"
+
+
+class FakeBench:
+    """`times` by name; a name that is not there takes `others`."""
+
+    def __init__(
+        self, times: Mapping[str, float], wrong: Mapping[str, str] | None = None, others: float = 1.0, seed: int = 0
+    ) -> None:
+        self.times, self.wrong, self.others = times, wrong or {}, others
+        self.asked: list[str] = []
+        self.admitted: list[str] = []
+        self._rng = random.Random(seed)
+
+    @property
+    def device(self) -> str:
+        return DEVICE
+
+    def admit(self, name: str, kernel: Any) -> str:
+        self.admitted.append(name)
+        return self.wrong.get(name, "")
+
+    def seconds(self, name: str) -> float:
+        self.asked.append(name)
+        return self.times.get(name, self.others) * self._rng.gauss(1.0, 0.002)
