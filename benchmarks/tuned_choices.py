@@ -1,58 +1,100 @@
-"""How near the cost model's own choice of a schedule is to the fastest that tuning finds.
+"""How near the cost model's own choice of a schedule is to the fastest of those that tuning measures.
 
     python benchmarks/tuned_choices.py --journal DIR [--shapes benchmarks/tuned_shapes.txt] [--numerics any]
-        [--most 16] [--budget 15] [--limit 300]
+        [--most 9] [--seconds 0.9] [--limit 100]
 
-For each shape: `lt.tune`, whose results are kept in DIR, so that a later run goes on with the shapes that are missing.
-`--limit`: seconds after which no shape is begun. Prints a Markdown table of the shapes done so far, the geometric mean
-of the ratios, and what the tuned schedules are. The shapes are none of those that the model was calibrated on.
+The kernels of all shapes are compiled by one pool of processes, while those that are ready are verified and timed as by
+`lt.tune`, for `--seconds` each at most. Results are kept in DIR, so that a later run goes on with the shapes that are
+missing; `--limit`: seconds after which no shape is begun. Prints a Markdown table of the shapes done so far and the
+geometric mean of the ratios. The shapes are none of those that the model was calibrated on.
 """
 
 import argparse
 import json
 import math
+import multiprocessing
 import os
+import random
 import sys
 import time
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import lowtide as lt
 from lowtide.compiler.bench.contest import markdown
+from lowtide.compiler.cache.precompile import Job, compile_job
+from lowtide.compiler.cache.settings import open_store
 from lowtide.compiler.cli.console import problem_line
 from lowtide.compiler.cli.tune import file_name, read_shapes
+from lowtide.compiler.compile import Request
 from lowtide.compiler.dumps import write_whole
-from lowtide.compiler.numerics_words import NUMERICS
+from lowtide.compiler.native import NATIVE, resolve
+from lowtide.compiler.numerics_words import ANY, NUMERICS
+from lowtide.compiler.tuning import search
+from lowtide.compiler.tuning.candidates import candidates
+from lowtide.compiler.tuning.elimination import Race
+from lowtide.compiler.tuning.gpu import GpuBench
+from lowtide.compiler.tuning.journal import Journal
+from lowtide.targets import get
 
-HEADINGS = ("problem", "chosen, µs", "tuned, µs", "chosen / tuned", "known", "rounds", "of", "tuned schedule")
+HEADINGS = ("problem", "chosen, µs", "fastest, µs", "chosen / fastest", "certain", "rounds", "of", "fastest schedule")
 _SHOWN = ("grid.tile", "grid.cluster", "grid.order", "grid.k_division", "grid.operands", "mainloop.roles")
+_CONFIDENCE, _MARGIN = 0.95, 0.01
 
 
-def measure(spec: lt.GemmSpec, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Tune one shape; what there is to tell about it."""
+@dataclass(frozen=True)
+class Plan:
+    """A shape and the schedules to measure, the chosen one first: as text, shown shortly, and the kernel to compile."""
+
+    spec: lt.GemmSpec
+    schedules: tuple[tuple[str, str, Job], ...]
+
+
+def plan(spec: lt.GemmSpec, target: str, numerics: str, most: int, folder: Path, most_bytes: int) -> Plan:
+    """In a process of its own."""
+    found = []
+    for schedule in candidates(spec, get(target), numerics, most):
+        request = Request(spec, get(target), schedule.shorthand(), numerics)
+        fields = schedule.texts()
+        shown = ", ".join(f"{path.partition('.')[2]} = {fields[path]}" for path in _SHOWN if path in fields)
+        job = Job(request.key, request.problem(), target, folder, most_bytes)
+        found.append((schedule.shorthand(), shown, job))
+    return Plan(spec, tuple(found))
+
+
+def measure(plan: Plan, running: dict[str, Future[None]], arguments: argparse.Namespace, target: str) -> dict[str, Any]:
+    """What there is to tell about a shape, whose kernels are waited for."""
     begun = time.monotonic()
-    found = lt.tune(
-        spec,
-        numerics=arguments.numerics,
-        most=arguments.most,
-        budget=arguments.budget,
-        jobs=arguments.jobs,
-        journal=folder / f"{file_name(spec)}.rounds.json",
-    )
-    fields = found.schedule.texts()
+    journal, kernels = Journal({}), []
+    for text, _, job in plan.schedules:
+        error = running[job.key].exception()
+        if error is None:
+            kernels.append((text, lt.compile_gemm(plan.spec, target, text, numerics=arguments.numerics)))
+        else:
+            journal.refused[text] = str(error)
+    waited = time.monotonic() - begun
+    bench = GpuBench(plan.spec, 0, same_bits=arguments.numerics != ANY)
+    names = search.admit(bench, kernels, journal)
+    race, until = Race(_CONFIDENCE, _MARGIN), time.monotonic() + arguments.seconds
+    certain = search.run(bench, names, race, journal, until=until, seed=0, on_round=lambda state: None)
+    own, leader = plan.schedules[0][0], race.leader()
+    median = sorted(race.seconds[leader])[race.rounds // 2]
+    speedup = race.ratio(own, leader)
     return {
-        "problem": problem_line(spec, (spec.m, spec.n, spec.k)),
-        "device": found.device,
-        "own": found.own_seconds * 1e6,
-        "tuned": found.seconds * 1e6,
-        "speedup": found.speedup,
-        "certain": found.certain,
-        "rounds": found.rounds,
-        "candidates": found.candidates,
-        "refused": dict(found.refused),
-        "schedule": "chosen"
-        if found.schedule == found.own_choice
-        else ", ".join(f"{path.partition('.')[2]} = {fields[path]}" for path in _SHOWN if path in fields),
+        "problem": problem_line(plan.spec, (plan.spec.m, plan.spec.n, plan.spec.k)),
+        "device": bench.device,
+        "own": median * speedup * 1e6,
+        "fastest": median * 1e6,
+        "speedup": speedup,
+        "certain": certain,
+        "rounds": race.rounds,
+        "candidates": len(names),
+        "refused": journal.refused,
+        "schedule": "the chosen one" if leader == own else next(x for text, x, _ in plan.schedules if text == leader),
+        "times": {shown: race.seconds.get(text, []) for text, shown, _ in plan.schedules},
+        "waited": waited,
         "seconds": time.monotonic() - begun,
     }
 
@@ -61,7 +103,7 @@ def row(result: dict[str, Any]) -> tuple[str, ...]:
     return (
         result["problem"],
         f"{result['own']:.1f}",
-        f"{result['tuned']:.1f}",
+        f"{result['fastest']:.1f}",
         f"{result['speedup']:.3f}",
         "yes" if result["certain"] else "no",
         str(result["rounds"]),
@@ -70,39 +112,60 @@ def row(result: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
+def measure_missing(specs: list[lt.GemmSpec], arguments: argparse.Namespace) -> None:
+    """Measure the shapes without a result, in an order that mixes them, until time is up."""
+    end, store, target = time.monotonic() + arguments.limit, open_store(), resolve(NATIVE).name
+    missing = [spec for spec in specs if not result_path(spec, arguments).exists()]
+    random.Random(0).shuffle(missing)
+    if store is None or not missing:
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(arguments.jobs or os.cpu_count(), context) as pool:
+        given = target, arguments.numerics, arguments.most, store.folder, store.most_bytes
+        planned = [pool.submit(plan, spec, *given) for spec in missing]
+        plans = [future.result() for future in planned]
+        running = {job.key: pool.submit(compile_job, job) for one in plans for _, _, job in one.schedules}
+        for one in plans:
+            if time.monotonic() >= end:
+                break
+            try:
+                found = measure(one, running, arguments, target)
+            except lt.Error as error:
+                print(f"{file_name(one.spec)}: left out: {error}", file=sys.stderr)
+            else:
+                write_whole(result_path(one.spec, arguments), json.dumps(found, indent=1) + "\n")
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def result_path(spec: lt.GemmSpec, arguments: argparse.Namespace) -> Path:
+    return Path(arguments.journal, f"{file_name(spec)}.json")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     parser.add_argument("--journal", type=Path, required=True, help="folder of results")
     parser.add_argument("--shapes", type=Path, default=Path(__file__).with_name("tuned_shapes.txt"))
-    parser.add_argument("--numerics", choices=NUMERICS, default="any", help="as of lt.tune")
-    parser.add_argument("--most", type=int, default=16, help="candidates of a shape")
-    parser.add_argument("--budget", type=float, default=15.0, help="seconds for a shape")
-    parser.add_argument("--limit", type=float, default=300.0, help="seconds after which no shape is begun")
+    parser.add_argument("--numerics", choices=NUMERICS, default=ANY, help="as of lt.tune")
+    parser.add_argument("--most", type=int, default=9, help="candidates of a shape")
+    parser.add_argument("--seconds", type=float, default=0.9, help="of timing, for a shape")
+    parser.add_argument("--limit", type=float, default=100.0, help="seconds after which no shape is begun")
     parser.add_argument("--jobs", type=int, help="processes that compile; one for each core if left out")
     arguments = parser.parse_args()
     os.environ.setdefault("LOWTIDE_CACHE", str((arguments.journal / "kernels").absolute()))
-    end, results, missing = time.monotonic() + arguments.limit, [], 0
-    for spec in read_shapes(arguments.shapes, {}):
-        path = arguments.journal / f"{file_name(spec)}.json"
-        if not path.exists() and time.monotonic() < end:
-            try:
-                write_whole(path, json.dumps(measure(spec, arguments.journal, arguments), indent=1) + "\n")
-            except lt.DeviceError as error:
-                sys.exit(f"tuned_choices.py: error: {error}")
-            except lt.Error as error:
-                print(f"{file_name(spec)}: left out: {error}", file=sys.stderr)
-        if path.exists():
-            results.append(json.loads(path.read_text()))
-        else:
-            missing += 1
+    specs = list(read_shapes(arguments.shapes, {}))
+    try:
+        measure_missing(specs, arguments)
+    except lt.DeviceError as error:
+        sys.exit(f"tuned_choices.py: error: {error}")
+    paths = [path for path in (result_path(spec, arguments) for spec in specs) if path.exists()]
+    results = [json.loads(path.read_text()) for path in paths]
     print(markdown(HEADINGS, [row(result) for result in results]))
     if results:
         mean = math.exp(sum(math.log(result["speedup"]) for result in results) / len(results))
-        longest = max(result["seconds"] for result in results)
-        print(f"\n{len(results)} shapes, {missing} to go: chosen / tuned {mean:.4f} in geometric mean; ", end="")
-        print(f"the longest took {longest:.1f} s; {results[0]['device']}")
+        print(f"\n{len(results)} of {len(specs)} shapes: chosen / fastest {mean:.4f} in geometric mean; ", end="")
+        print(f"{sum(result['seconds'] for result in results):.0f} s in all; {results[0]['device']}")
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def compile_all(
     count = min(len(jobs), processes or os.cpu_count() or 1)
     context = multiprocessing.get_context("spawn")  # a fork would share what this process has told CUDA
     with ProcessPoolExecutor(count, context) as pool:
-        running = [pool.submit(_compile, job) for job in jobs]
+        running = [pool.submit(compile_job, job) for job in jobs]
         for future in running:
             future.add_done_callback(lambda _: on_done())
         wait(running, None if until == float("inf") else max(0.0, until - time.monotonic()))
@@ -113,8 +113,8 @@ def _error(future: Future[None]) -> BaseException | None:
     return error
 
 
-def _compile(job: Job) -> None:
-    """In a process of its own."""
+def compile_job(job: Job) -> None:
+    """Compile, assemble and keep a kernel; in a process of its own, as a rule."""
     store = KernelStore(job.folder, job.most_bytes)
     kernel = CompiledKernel(driver.compile_ir(job.problem, target=job.target))
     store.keep(job.key, kernel.manifest, kernel.ptx, kernel.cubin)

@@ -38,7 +38,7 @@ Confidence = Annotated[float, typer.Option("--confidence", help="That nobody is 
 Most = Annotated[int, typer.Option("--most", min=1, help="Candidates of each problem.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Processes that compile. Default: one for each core.")]
 _WORDS = ("dtype", "a", "b", "d", "acc", "layout", "batch", "epilogue", "d_order")
-_HEADINGS = ("problem", "us", "chosen us", "speedup", "known", "rounds", "schedule")
+_HEADINGS = ("problem", "us", "chosen us", "speedup", "known", "rounds", "against the chosen schedule")
 
 
 def tune_(
@@ -155,5 +155,13 @@ def _row(spec: GemmSpec, found: Tuned) -> tuple[str, ...]:
         f"{found.speedup:.3f}",
         f"{found.confidence:.0%}" if found.certain else "not yet",
         str(found.rounds),
-        "the chosen one" if found.schedule == found.own_choice else found.schedule.shorthand(),
+        _changes(found),
     )
+
+
+def _changes(found: Tuned) -> str:
+    """The fields in which the fastest schedule differs from the chosen one."""
+    own, fields = found.own_choice.texts(), found.schedule.texts()
+    changed = [f"{path} = {text}" for path, text in fields.items() if own.get(path) != text]
+    changed += [f"no {path}" for path in own if path not in fields]
+    return ", ".join(changed) or "the chosen one"

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import lowtide as lt
 from lowtide.compiler import compile as compile_
 from lowtide.compiler.cache import tuned, versions
-from lowtide.compiler.cache.precompile import Job, _compile
+from lowtide.compiler.cache.precompile import Job, compile_job
 from lowtide.compiler.cache.settings import open_store
 from lowtide.compiler.cache.store import KernelStore
 from lowtide.compiler.cli import tune as cli
@@ -57,7 +57,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def in_this_process(jobs: list[Job], processes: int | None, until: float = 0.0) -> list[BaseException | None]:
     for job in jobs:
-        _compile(job)
+        compile_job(job)
     return [None] * len(jobs)
 
 
