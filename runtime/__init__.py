@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 
 from lowtide.errors import LoadError
+from lowtide.runtime.bundle import Bundle, load_bundle
 from lowtide.runtime.host_compiler import compile_host
 from lowtide.runtime.host_program import HostProgram, LaunchRecord
 from lowtide.runtime.kernel import Kernel
@@ -20,7 +21,18 @@ from lowtide.runtime.operands import Operand
 from lowtide.runtime.plan import Launch
 from lowtide.runtime.storage import read, save
 
-__all__ = ["HostProgram", "Kernel", "Launch", "LaunchRecord", "Operand", "compile_host", "load", "save"]
+__all__ = [
+    "Bundle",
+    "HostProgram",
+    "Kernel",
+    "Launch",
+    "LaunchRecord",
+    "Operand",
+    "compile_host",
+    "load",
+    "load_bundle",
+    "save",
+]
 
 
 def load(path: str | os.PathLike[str]) -> Kernel:

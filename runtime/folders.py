@@ -33,7 +33,7 @@ _PAUSE = 0.002
 
 
 def write_folder(target: Path, files: Mapping[str, bytes], may_replace: Callable[[Path], bool]) -> bool:
-    """Put a folder of these files at `target`, whole or not at all.
+    """Put a folder of these files, by paths within it, at `target`, whole or not at all.
 
     False where `target` is there and `may_replace` says no of it. Raises OSError, after which the old folder, if there
     was one, is in its place.
@@ -43,7 +43,9 @@ def write_folder(target: Path, files: Mapping[str, bytes], may_replace: Callable
         target.parent.mkdir(parents=True, exist_ok=True)
         fresh.mkdir()
         for name, data in files.items():
-            (fresh / name).write_bytes(data)
+            path = fresh / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
         for _ in range(_MOST_TRIES):
             before = _identity(target)
             if before is None or may_replace(target):

@@ -16,7 +16,10 @@ from typing import Any
 
 from lowtide.errors import LoadError
 from lowtide.runtime.folders import while_replaced, write_folder
+from lowtide.runtime.manifest import FORMAT as MANIFEST_FORMAT
 from lowtide.runtime.manifest import is_integer, shown, validate
+
+__all__ = ["CUBIN", "DIGEST", "MANIFEST", "MANIFEST_FORMAT", "PTX", "digest", "files_of", "read", "save"]
 
 MANIFEST, PTX, CUBIN = "manifest.json", "kernel.ptx", "kernel.cubin"
 DIGEST = "sha256"  # the manifest's entry on its other entries
@@ -30,16 +33,7 @@ def save(path: str | os.PathLike[str], manifest: Mapping[str, Any], ptx: str, cu
     kernel, or when it cannot be written.
     """
     given = _as_path(path, "save to")
-    files = {PTX: ptx.encode()} | ({} if cubin is None else {CUBIN: bytes(cubin)})
-    complete: dict[str, Any] = {
-        **{key: value for key, value in manifest.items() if key != DIGEST},
-        "files": {
-            name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()
-        },
-    }
-    validate(complete, f"saving {given}")
-    complete[DIGEST] = _digest(complete)
-    files[MANIFEST] = (json.dumps(complete, indent=1, ensure_ascii=False) + "\n").encode()
+    files, _ = files_of(manifest, ptx, cubin, f"saving {given}")
     try:
         target = Path(os.path.realpath(given))
         if target == Path.cwd() or target in Path.cwd().parents:
@@ -53,6 +47,22 @@ def save(path: str | os.PathLike[str], manifest: Mapping[str, Any], ptx: str, cu
             f"cannot save to {given}: {error.strerror or error}; choose a path that can be written"
         ) from None
     return given
+
+
+def files_of(manifest: Mapping[str, Any], ptx: str, cubin: bytes | None, what: str) -> tuple[dict[str, bytes], str]:
+    """The files of a saved kernel by name, and the sha256 of its manifest. Raises LoadError, which begins with `what`,
+    when the manifest is invalid."""
+    files = {PTX: ptx.encode()} | ({} if cubin is None else {CUBIN: bytes(cubin)})
+    complete: dict[str, Any] = {
+        **{key: value for key, value in manifest.items() if key != DIGEST},
+        "files": {
+            name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()
+        },
+    }
+    validate(complete, what)
+    own = complete[DIGEST] = digest(complete)
+    files[MANIFEST] = (json.dumps(complete, indent=1, ensure_ascii=False) + "\n").encode()
+    return files, own
 
 
 def _is_replaceable(target: Path) -> bool:
@@ -90,7 +100,7 @@ def _read(source: Path) -> tuple[dict[str, Any], str, bytes | None]:
         ptx = data.decode()
     except UnicodeDecodeError as error:
         raise LoadError(f"{source / PTX}: not UTF-8 ({error}); save the kernel again") from None
-    if manifest.pop(DIGEST, None) != _digest(manifest):
+    if manifest.pop(DIGEST, None) != digest(manifest):
         raise LoadError(
             f"{where}: entry {DIGEST!r} is missing, or not that of the other entries: damaged or edited; save the"
             " kernel again"
@@ -108,7 +118,7 @@ def _read_manifest(source: Path, folder: int) -> dict[str, Any]:
     return dict(manifest)
 
 
-def _digest(manifest: Mapping[str, Any]) -> str:
+def digest(manifest: Mapping[str, Any]) -> str:
     """The sha256 of a manifest's entries, in one spelling."""
     text = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lowtide import runtime
+    from lowtide.compiler.bundle import bundle
     from lowtide.compiler.cache.precompile import precompile
     from lowtide.compiler.checking.check import check
     from lowtide.compiler.checking.reference import compare, error_bound, random_inputs, reference, reference_with_bound
@@ -101,6 +102,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     "compile_gemm": ("lowtide.compiler.compile", "compile_gemm"),
     "compile_ir": ("lowtide.compiler.compile", "compile_ir"),
     **{name: ("lowtide.compiler.tuning.tune", name) for name in ("Tuned", "tune", "tuned_schedule")},
+    "bundle": ("lowtide.compiler.bundle", "bundle"),
     "check": ("lowtide.compiler.checking.check", "check"),
     "precompile": ("lowtide.compiler.cache.precompile", "precompile"),
     "draw": ("lowtide.compiler.draw.draw", "draw"),
@@ -139,6 +141,7 @@ __all__ = [
     "SpecError",
     "TargetError",
     "Tuned",
+    "bundle",
     "cast",
     "check",
     "clamp",

@@ -45,7 +45,7 @@ def rewrite(path: Path, manifest: Any, sign: bool = True) -> None:
     """Write a manifest as a careful hand would: with the digest of what it says."""
     if sign and isinstance(manifest, dict):
         manifest = {key: value for key, value in manifest.items() if key != storage.DIGEST}
-        manifest[storage.DIGEST] = storage._digest(manifest)
+        manifest[storage.DIGEST] = storage.digest(manifest)
     (path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
 
 

@@ -1,0 +1,38 @@
+"""`lt.bundle`: kernels for several targets and problems in one folder, which picks one for each call."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from lowtide.compiler.cache.precompile import precompile
+from lowtide.compiler.cache.settings import open_store
+from lowtide.compiler.compile import compile_gemm
+from lowtide.compiler.spec import GemmSpec
+from lowtide.errors import SpecError
+from lowtide.runtime.bundle import save_bundle
+
+
+def bundle(
+    specs: Iterable[GemmSpec],
+    path: str | os.PathLike[str],
+    targets: Iterable[str] = ("sm_80", "sm_90a"),
+    *,
+    jobs: int | None = None,
+    progress: bool = True,
+) -> Path:
+    """Compile each spec for each target and write the kernels to a folder, for `lt.runtime.load_bundle`.
+
+    A call of the bundle takes the first kernel that its operands fit: of the newest target that runs on their GPU, then
+    the one with the most extents fixed, then in the order of `specs`. With a cache, `jobs` processes compile (as of
+    `lt.precompile`). The folder is written whole or not at all. Raises SpecError where there is no spec or no target,
+    LoadError where the folder cannot be written, and what `compile_gemm` raises: bundle a problem that a target lacks
+    instructions for apart.
+    """
+    problems, names = list(specs), list(targets)
+    if not problems or not names:
+        raise SpecError(f"{len(problems)} specs and {len(names)} targets: give at least one of each")
+    if open_store() is not None:
+        for target in names:
+            precompile(problems, target, jobs=jobs, progress=progress)
+    kernels = [compile_gemm(spec, target) for target in names for spec in problems]
+    return save_bundle(path, ((kernel.manifest, kernel.ptx, kernel.cubin) for kernel in kernels))
