@@ -3,7 +3,7 @@
 Each op of the host function becomes one entry, value for value; see `lowtide.runtime.manifest` for the form.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from math import prod
@@ -24,7 +24,7 @@ from lowtide.passes.base import walk
 from lowtide.passes.schedules.alignment import alignments_of, is_packed, moved_alignment
 from lowtide.passes.support.kernels import cluster_shape
 from lowtide.passes.support.problem import Problem, acts_in_the_sum, element_name, is_column_major
-from lowtide.passes.support.rewriting import defining_op
+from lowtide.passes.support.rewriting import defining_op, memory_of, uses
 from lowtide.runtime.epilogue import check_program
 from lowtide.runtime.manifest import BATCH, FORMAT, KIND_DIMS, OUTPUT_DIMS, PACKED_ROWS, is_mixed, matrix_dims
 
@@ -105,6 +105,7 @@ def _facts(function: ir.OpView) -> dict[str, Any]:
         "group": asked.group,
         "acc": asked.acc,
         "fast": asked.is_fast,
+        "precision": asked.precision,
         "layout": str(asked.layout),
         "d_order": "column" if asked.d_is_column_major else "row",
         "kinds": [str(kind) for kind in asked.kinds],
@@ -154,6 +155,7 @@ def _spec(arguments: list[dict[str, Any]], facts: Mapping[str, Any], dims: list[
             extents[letter] = extent if extents.get(letter) is None else extents[letter]
     order = {} if facts["d_order"] == "row" else {"d_order": facts["d_order"]}
     sums = {"acc": facts["acc"]} | ({"fast": True} if facts["fast"] else {})
+    sums |= {"precision": facts["precision"]} if facts["precision"] else {}
     extents = {letter: extent for letter, extent in extents.items() if letter != PACKED_ROWS}
     group = {"group": facts["group"]} if facts["group"] else {}
     return {**extents, **facts["types"], **sums, "layout": facts["layout"], **order, **group}
@@ -177,7 +179,6 @@ class _HostOps:
         block = function.regions[0].blocks[0]
         self.module = module
         self.names: dict[ir.Value, str] = dict(zip(block.arguments, argument_names, strict=True))
-        self.matrices = list(block.arguments)[:_D]
         self.made: dict[ir.Value, _Made] = {}
         self.asked: dict[tuple[str, str, int], str] = {}  # what is asked of an argument: once each
         self.constants: dict[ir.Value, int] = {}
@@ -247,18 +248,13 @@ class _HostOps:
         offsets, sizes, strides = (values(f"static_{name}") for name in ("offsets", "sizes", "strides"))
         if offsets != [0] or strides[-1] != 1:
             raise IRError("memref.reinterpret_cast on the host side: takes offset 0, and columns one element apart")
-        address, argument = self._address(op.operands[0]), self._transposed(op.results[0].type, sizes)
-        return _Made(address, tuple(sizes), tuple(map(self._named, strides[:-1])), argument)
+        address, shape = self._address(op.operands[0]), tuple(sizes)
+        return _Made(address, shape, tuple(map(self._named, strides[:-1])), self._made_of(op.operands[0]))
 
-    def _transposed(self, type_: ir.MemRefType, sizes: list[str | int]) -> str:
-        """The argument that a matrix of such elements and extents may be the transpose of; "" where there is none."""
-        *batch, rows, columns = sizes
-        for matrix in self.matrices:
-            own = ir.MemRefType(matrix.type)
-            is_alike = (own.rank, own.element_type) == (type_.rank, type_.element_type)
-            if is_alike and list(self._shape(matrix)) == [*batch, columns, rows]:
-                return self.names[matrix]
-        return ""
+    def _made_of(self, memory: ir.Value) -> str:
+        """The argument that a launch makes what lies in a workspace of; "" where there is none."""
+        sources = [memory_of(launch.args[0]) for launch in _launches_with(memory)]
+        return next((self.names[source] for source in sources if isinstance(source.owner, ir.Block)), "")
 
     def _selected(self, condition: ir.Value, yes: ir.Value, no: ir.Value) -> _Made:
         """One of two matrices of the same extents."""
@@ -346,6 +342,16 @@ class _HostOps:
         }
         flags = {"programmatic": bool(op.programmatic), "cooperative": bool(op.cooperative)}
         return entry | {name: True for name, is_set in flags.items() if is_set}
+
+
+def _launches_with(matrix: ir.Value) -> Iterator[tile.LaunchOp]:
+    """The launches that take a matrix, or memory, or what is cast or seen of it."""
+    for op in uses(matrix):
+        if isinstance(op, tile.LaunchOp):
+            yield op
+        elif op.operation.name.startswith("memref."):
+            for result in op.operation.results:
+                yield from _launches_with(result)
 
 
 def _tensor_map_attributes(op: sm.TensorMapOp) -> dict[str, Any]:

@@ -359,6 +359,17 @@ _SM90A_TF32_STEPS = {
     "sm90-tf32-best": ("everything chosen for the shape", Schedule()),
 }
 
+_PIECES = Schedule().with_(
+    grid_tile=(256, 128),
+    k=64,
+    roles="cooperative(2)",
+    scheduler="persistent",
+    launch="programmatic",
+    order="grouped(8)",
+)
+_SM90A_TF32X3 = {"sm90-f32-tf32x3": ("f32 by three products of tf32 pieces, summed in registers", _PIECES)}
+_SM90A_BF16X6 = {"sm90-f32-bf16x6": ("f32 by six products of bf16 pieces, summed in registers", _PIECES.with_(k=128))}
+
 _BYTES = ("s8", "u8")
 _SM80_INT8_STEPS = {
     "sm80-int8": (
@@ -434,6 +445,8 @@ LADDERS: Mapping[str, Preset] = MappingProxyType(
         **_on("sm_90a", _SM90A_BY_COLUMNS, problem=_BY_COLUMNS),
         **_on("sm_90a", _SM90A_FEW_ROWS, problem=_FEW_ROWS),
         **_on("sm_90a", _SM90A_TF32_STEPS, ("tf32",)),
+        **_on("sm_90a", _SM90A_TF32X3, ("f32",), problem=MappingProxyType({"precision": "tf32x3"})),
+        **_on("sm_90a", _SM90A_BF16X6, ("f32",), problem=MappingProxyType({"precision": "bf16x6"})),
         **_on("sm_90a", _SM90A_INT8_STEPS, _BYTES),
         **_on("sm_90a", _SM90A_TRANSPOSED, (*_BYTES, "tf32", "e5m2", "e4m3"), problem=_TRANSPOSED),
     }

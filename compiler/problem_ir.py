@@ -61,6 +61,7 @@ def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
             fast=spec.is_fast,
             weights=ir.TypeAttr.get(ir.Type.parse(element_type(spec.b).ir)) if spec.is_mixed else None,
             group=spec.group,
+            precision=None if spec.precision is None else tile.Precision[spec.precision],
         )
         ir.Operation.create("func.return")
     region = gemm.epilogue.blocks.append(acc, *[value_type(operand.dtype) for operand in spec.epilogue_graph.operands])

@@ -8,7 +8,9 @@ from typing import Any, Final
 
 from lowtide.compiler.dtypes import choices
 from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, OperandKind, trace
+from lowtide.decompositions import DECOMPOSITIONS, Decomposition, decompositions_of
 from lowtide.elements import (
+    ELEMENTS,
     EPILOGUE_TYPE,
     WEIGHT_BLOCK,
     WEIGHT_ROWS,
@@ -65,6 +67,9 @@ class GemmSpec:
     point: the kernel takes `zeros` (K / group, N), s8 for s8 and s4, u8 for u8 and u4. K is a multiple of `group`, or
     of 32; weights of 4 bits need groups, and an N that is a multiple of 16. The layout is tn or nn, D is by rows, and
     there is no batch.
+    `precision`: how products of f32 inputs are computed. "f32", the default: as they are, without tensor cores.
+    "tf32x3" and "bf16x6": by three products of tf32, or six of bf16, on tensor cores (`lowtide.decompositions`).
+    "tf32": by one of tf32, as a = b = "tf32" say.
     `layout`: how A and B lie in memory, last dimension contiguous, rows possibly padded:
     tn: A (M, K), B (N, K); tt: A (M, K), B (K, N); nn: A (K, M), B (N, K); nt: A (K, M), B (K, N).
     `d_order`: how D and its full operands lie: "row", as (M, N), or "column", as (N, M), last dimension contiguous too.
@@ -81,6 +86,7 @@ class GemmSpec:
     b: str
     d: str
     acc: str = "f32"
+    precision: str | None = None
     layout: str = "tn"
     d_order: str = "row"
     group: int | None = None
@@ -104,6 +110,7 @@ class GemmSpec:
         _choose("accumulator", "acc", self.acc, (*accumulator_types(), FAST))
         _choose("layout", "layout", self.layout, LAYOUTS)
         _choose("d_order", "d_order", self.d_order, D_ORDERS)
+        self._settle_precision()
         _check_weights(self)
         sums = accumulator_types(self.a, self.multiplied_b)
         if not sums:
@@ -145,6 +152,32 @@ class GemmSpec:
     def stored_b(self) -> str:
         """The type of B's array: of packed weights bytes."""
         return "u8" if self.is_mixed else self.b
+
+    def _settle_precision(self) -> None:
+        """`precision` as None where A and B are multiplied as they are, or as another type says."""
+        if self.precision is None:
+            return
+        narrower = tuple(row.name for row in ELEMENTS.values() if row.storage == self.a)
+        valid = (self.a, *narrower, *decompositions_of(self.a))
+        _choose("precision", "precision", self.precision, valid)
+        if self.a != self.b:
+            raise SpecError(f"precision={self.precision!r}: a is {self.a} but b is {self.b}; they must be equal")
+        if self.precision in narrower:
+            object.__setattr__(self, "a", self.precision)
+            object.__setattr__(self, "b", self.precision)
+        if self.precision not in DECOMPOSITIONS:
+            object.__setattr__(self, "precision", None)
+        elif self.k is not None and self.k > DECOMPOSITIONS[self.precision].longest:
+            most = DECOMPOSITIONS[self.precision].longest
+            raise SpecError(
+                f"k is {self.k}; precision={self.precision!r} takes k up to {most}, since pieces lie side by side: "
+                "cut the problem into such parts"
+            )
+
+    @property
+    def decomposition(self) -> Decomposition | None:
+        """How products are computed as sums of products of narrower pieces; None where they are not."""
+        return None if self.precision is None else DECOMPOSITIONS[self.precision]
 
     @property
     def sums(self) -> str:

@@ -99,6 +99,7 @@ def spec_of(module: ir.Module) -> FoundProblem:
             b=problem.weights or _dtype(types[1]),
             d=_dtype(types[2]),
             acc=FAST if problem.is_fast else problem.acc,
+            precision=problem.precision,
             layout=layout,
             d_order=d_order,
             group=problem.group or None,

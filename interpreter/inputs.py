@@ -147,13 +147,15 @@ def _dims(function: ir.Operation) -> list[str]:
     is_column_major = isinstance(d_type, MemRef) and d_type.is_column_major
     if "tile.problem" in function.attributes:
         problem = function.attributes["tile.problem"]
-        dims = _dims_of(problem.layout, [kind for kind, _ in problem.operands], is_column_major, problem.swapped)
+        layout = problem.given or problem.layout
+        dims = _dims_of(layout, [kind for kind, _ in problem.operands], is_column_major, problem.swapped)
         return _of_packed(dims, problem.types[1])
     for op in function.regions[0].blocks[0].operations:
         if op.operation.name == "tile.gemm":
             found = op.operation.attributes
             kinds = decode_attribute(found["kinds"]) if "kinds" in found else ()
-            layout = _as_passed(tile.GemmLayout(decode_attribute(found["layout"])).name, op.operation)
+            lies = found["given" if "given" in found else "layout"]
+            layout = _as_passed(tile.GemmLayout(decode_attribute(lies)).name, op.operation)
             dims = _dims_of(
                 layout, [tile.OperandKind(kind).name for kind in kinds], is_column_major, "swapped" in found
             )

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from lowtide.decompositions import Decomposition
 from lowtide.elements import ELEMENTS, ElementType, element_type
 
 _LARGEST_RANDOM = 2**16 - 1  # of integers, so that sums of a few do not wrap around
@@ -87,6 +88,20 @@ def multiplied(values: np.ndarray, dtype: str) -> np.ndarray:
     safe = np.where(finite, values, 0.0)
     unit = _unit_exponent(safe, row)
     return np.where(finite, np.ldexp(np.trunc(np.ldexp(safe, -unit)), unit), values)
+
+
+def split(values: np.ndarray, row: Decomposition) -> np.ndarray:
+    """What is multiplied of float64 values whose pieces are: those whose first piece overflows are infinite."""
+    return np.where(np.abs(values) >= row.overflow, np.copysign(np.inf, values), values)
+
+
+def left_out(row: Decomposition, a: np.ndarray, b: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """The most that sums of products of pieces leave out of a · b, (M, K) by (K, N), finite: `size` is |a| · |b|.
+
+    Pieces that are subnormal leave out as much of each element, whatever its size.
+    """
+    rows, columns = np.abs(a).sum(axis=1, keepdims=True), np.abs(b).sum(axis=0, keepdims=True)
+    return np.asarray(row.error * size + row.lost * (rows + columns + a.shape[1] * row.lost))
 
 
 def to_bits(values: np.ndarray, dtype: str) -> np.ndarray:

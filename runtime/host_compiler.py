@@ -286,7 +286,10 @@ class _Compiler:
         """All but the address follows from shape and strides, and is made in `early`."""
         argument, address, shape, strides = self.mapped(op)
         attributes = op.get("attributes", {})
-        dtype, promotion = self.dtypes[argument], attributes.get("l2_promotion", 0)
+        # What is made for an argument may be of another type: pieces of its elements.
+        is_own = len(op.get("operands", [])) == 1
+        dtype = self.dtypes[argument] if is_own else self.word(attributes, "dtype", ELEMENTS)
+        promotion = attributes.get("l2_promotion", 0)
         if not is_integer(promotion):
             raise self.refuse(f"l2_promotion is {promotion!r}, must be bytes")
         box, swizzle = attributes.get("box"), attributes.get("swizzle")

@@ -58,6 +58,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeGuard
 
+from lowtide.decompositions import decompositions_of
 from lowtide.elements import ELEMENTS, element_type, weight_types
 from lowtide.errors import LoadError
 from lowtide.runtime.epilogue import check_program
@@ -215,6 +216,12 @@ def _check_spec(spec: Mapping[str, Any]) -> None:
     group = spec.get("group", 1)
     if not is_integer(group) or group < 1 or ("group" in spec and not is_mixed(spec)):
         raise ValueError(f"spec.group is {shown(group)}, must be a positive integer, beside packed weights")
+    precisions = decompositions_of(spec["a"])
+    if spec.get("precision") is not None and not _is_word(spec["precision"], precisions):
+        raise ValueError(
+            f"spec.precision is {shown(spec['precision'])}, must be left out"
+            + (f", or one of {', '.join(precisions)}" if precisions else "")
+        )
     if not _is_word(spec.get("layout"), OPERAND_DIMS):
         raise ValueError(f"spec.layout is {shown(spec.get('layout'))}, must be one of {', '.join(OPERAND_DIMS)}")
 

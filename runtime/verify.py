@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from lowtide.decompositions import DECOMPOSITIONS
 from lowtide.elements import element_type, exact_sums, stages_of_sum
 from lowtide.errors import LoadError
 from lowtide.runtime import driver
 from lowtide.runtime.checks import pad_row
-from lowtide.runtime.dtypes import from_bits, multiplied, random_numbers, stored_dtype, to_bits, wrapped
+from lowtide.runtime.dtypes import from_bits, left_out, multiplied, random_numbers, stored_dtype, to_bits, wrapped
 from lowtide.runtime.epilogue import Interval, evaluate
 from lowtide.runtime.kernel import Kernel
 from lowtide.runtime.manifest import BATCH, IN_THE_SUM, PACKED_ROWS, is_mixed, problem_dims
@@ -170,7 +171,10 @@ def accumulator_growth(spec: Mapping[str, Any], k: int) -> float:
     Roundings by another u that follow: (1 + γ)(1 + γ') − 1.
     """
     grown = 0.0
-    for roundings, unit in stages_of_sum(spec["a"], spec["acc"], k, spec.get("fast", False)):
+    row = DECOMPOSITIONS.get(spec.get("precision", ""))
+    is_fast = spec.get("fast", False)
+    stages = stages_of_sum(spec["a"], spec["acc"], k, is_fast) if row is None else row.stages(spec["acc"], k, is_fast)
+    for roundings, unit in stages:
         if roundings * unit >= 1:
             return math.inf
         growth = roundings * unit / (1 - roundings * unit)
@@ -204,7 +208,10 @@ def expected(
             )
         error = np.zeros_like(product)
     else:
+        row = DECOMPOSITIONS.get(manifest["spec"].get("precision", ""))
         error = accumulator_growth(manifest["spec"], a.shape[1]) * size + own_error
+        if row is not None:
+            error += left_out(row, a, b, size)
     others = {}
     for argument in manifest["arguments"]:
         name, kind = argument["name"], argument["kind"]

@@ -71,7 +71,7 @@ def _facts(spec: GemmSpec) -> dict[str, str]:
     """What two levels of one problem agree on, apart from the epilogue's arithmetic."""
     return {
         "extents": "x".join("?" if extent is None else str(extent) for extent in (spec.m, spec.n, spec.k)),
-        "types": f"{spec.a}, {spec.b} to {spec.d} by {spec.acc}",
+        "types": f"{spec.a}, {spec.b} to {spec.d} by {spec.precision or spec.acc}",
         "layouts": f"{spec.layout}, D by {spec.d_order}",
         "operands": operands_text(spec) or "none",
     }

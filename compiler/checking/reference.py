@@ -26,7 +26,7 @@ from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.spec import SCALES, UNBATCHED, ZEROS, GemmSpec
 from lowtide.elements import element_type, stages_of_sum
 from lowtide.errors import SpecError
-from lowtide.runtime.dtypes import half_unit, multiplied, random_numbers, round_to, wrapped
+from lowtide.runtime.dtypes import half_unit, left_out, multiplied, random_numbers, round_to, split, wrapped
 from lowtide.runtime.weights import unpack_weights, zero_points
 from lowtide.runtime.wide_products import exact_product
 
@@ -94,6 +94,8 @@ def reference_with_bound(
     with np.errstate(all="ignore"):
         acc, own_error = exact_product(left, right, spec.sums)
         magnitude = _finite(left) @ _finite(right)
+        if spec.decomposition is not None:
+            own_error = own_error + left_out(spec.decomposition, _finite(left), _finite(right), magnitude)
     values, bounds = np.empty_like(acc), np.empty_like(acc)
     for rows in _row_blocks(acc.shape):
         block = [_rows_of(value, rows) for value in given]
@@ -253,6 +255,8 @@ def _matrices(
         right = _weights(spec, b, operands)
     else:
         right = multiplied(np.asarray(b).astype(numpy_dtype(spec.b)).astype(np.float64), spec.b)
+    if spec.decomposition is not None:
+        left, right = split(left, spec.decomposition), split(right, spec.decomposition)
     left = left if spec.layout in ("tn", "tt") else left.T
     right = right.T if spec.layout in ("tn", "nn") else right
     if left.shape[1] != right.shape[0]:
@@ -330,7 +334,7 @@ def _accumulator(acc: np.ndarray, magnitude: np.ndarray, own_error: np.ndarray, 
     `own_error` is that of `acc` itself. `magnitude` is that of the finite products: infinite inputs give an infinite
     accumulator, or NaN, whatever the order of the sums, unless the others overflow.
     """
-    row, stages = element_type(spec.sums), stages_of_sum(spec.a, spec.sums, k, spec.is_fast)
+    row, stages = element_type(spec.sums), _stages(spec, k)
     if not row.is_float:
         return Interval.exact(wrapped(acc, spec.sums))
     roundings = sum(count for count, _ in stages)
@@ -344,6 +348,13 @@ def _accumulator(acc: np.ndarray, magnitude: np.ndarray, own_error: np.ndarray, 
     is_nan = np.isnan(acc)  # float64 itself does not overflow: an input is NaN, or ∞ − ∞ or 0 · ∞ is summed
     anywhere = overflows | is_nan | (np.isinf(own_error) & np.isfinite(acc))
     return Interval(np.where(anywhere, -np.inf, low), np.where(anywhere, np.inf, high), anywhere, ~is_nan)
+
+
+def _stages(spec: GemmSpec, k: int) -> tuple[tuple[int, float], ...]:
+    """The roundings of a sum of K products."""
+    if spec.decomposition is not None:
+        return spec.decomposition.stages(spec.sums, k, spec.is_fast)
+    return stages_of_sum(spec.a, spec.sums, k, spec.is_fast)
 
 
 def _saturated(values: np.ndarray, dtype: str) -> np.ndarray:

@@ -36,6 +36,7 @@ def compile_(
     acc: options.Acc = None,
     layout: options.Layout = None,
     d_order: options.DOrder = None,
+    precision: options.Precision = None,
     batch: options.BatchText = None,
     epilogue: options.Epilogue = None,
     target: options.Target = None,
@@ -54,11 +55,12 @@ def compile_(
     reason = ""
     if ir_file is not None:
         problem = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}
-        problem |= {"d_order": d_order, "batch": batch}
+        problem |= {"d_order": d_order, "precision": precision, "batch": batch}
         options.refuse_beside_file(ir_file, **problem, epilogue=epilogue, schedule=schedule)
         source, title = ir_file, str(ir_file)
     else:
-        spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, batch=batch, d_order=d_order)
+        more = {"batch": batch, "d_order": d_order, "precision": precision}
+        spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, **more)
         chosen = choose(target)
         target, reason = chosen.name, chosen.reason
         source = problem_text(spec, targets.get(target), resolve_schedule(schedule))

@@ -29,6 +29,7 @@ def explain(
     acc: options.Acc = None,
     layout: options.Layout = None,
     d_order: options.DOrder = None,
+    precision: options.Precision = None,
     batch: options.BatchText = None,
     epilogue: options.Epilogue = None,
     target: options.Target = None,
@@ -41,11 +42,12 @@ def explain(
     with busy("compiling") as update:
         if ir_file is not None:
             problem = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}
-            problem |= {"d_order": d_order, "batch": batch}
+            problem |= {"d_order": d_order, "precision": precision, "batch": batch}
             options.refuse_beside_file(ir_file, **problem, epilogue=epilogue, schedule=schedule)
             found = explain_ir(ir_file, target, on_progress=on_pass(update))
         else:
-            spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, batch=batch, d_order=d_order)
+            more = {"batch": batch, "d_order": d_order, "precision": precision}
+            spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, **more)
             given = resolve_schedule(schedule)
             chosen = choose(target)
             reason = chosen.reason

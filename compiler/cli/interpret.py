@@ -54,6 +54,7 @@ def interpret(
     acc: options.Acc = None,
     layout: options.Layout = None,
     d_order: options.DOrder = None,
+    precision: options.Precision = None,
     batch: options.BatchText = None,
     epilogue: options.Epilogue = None,
     target: options.Target = None,
@@ -84,7 +85,8 @@ def interpret(
             if file is None:
                 if against is not None:
                     raise IRError("--against goes with a FILE; the problem of the options is checked against float64")
-                spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, batch=batch, d_order=d_order)
+                more = {"batch": batch, "d_order": d_order, "precision": precision}
+                spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, **more)
                 chosen = choose(target)
                 line("target", f"{chosen.name} ({chosen.reason})")
                 text = problem_text(spec, targets.get(chosen.name), resolve_schedule(schedule))
@@ -92,7 +94,7 @@ def interpret(
                 reference = ExpectedProblem(spec, "float64")
             else:
                 given = {"dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout, "epilogue": epilogue}
-                options.refuse_beside_file(file, **given, d_order=d_order, schedule=schedule)
+                options.refuse_beside_file(file, **given, d_order=d_order, precision=precision, schedule=schedule)
                 given_level = _read(file, target, level, context, on_pass(update))
                 if against is None and given_level.level != _level_in(file, context):
                     against = file if spec_of(parse_file(file, context)).whole else None  # what was lowered from it

@@ -10,6 +10,7 @@ from lowtide.compiler.checking.places import Place
 from lowtide.compiler.epilogue.ready import READY, ready_epilogue
 from lowtide.compiler.native import NATIVE, WITHOUT_GPU
 from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS, UNBATCHED, GemmSpec, Unbatched
+from lowtide.decompositions import DECOMPOSITIONS
 from lowtide.elements import EPILOGUE_TYPE, types_of_d
 from lowtide.errors import Error, SpecError
 from lowtide.interpreter.host import LEVELS
@@ -55,6 +56,8 @@ D = Annotated[str | None, _problem("--d", f"Dtype of D: {', '.join(types_of_d())
 Acc = Annotated[str | None, _problem("--acc", f"Of the sums: {', '.join((*accumulator_types(), FAST))}. Default f32.")]
 Layout = Annotated[str | None, _problem("--layout", f"How A and B lie: {', '.join(LAYOUTS)}. Default tn.")]
 DOrder = Annotated[str | None, _problem("--d-order", f"How D lies: by {' or '.join(D_ORDERS)}. Default row.")]
+_PRECISIONS = f"How products of f32 are computed: f32, tf32, {', '.join(DECOMPOSITIONS)}. Default f32."
+Precision = Annotated[str | None, _problem("--precision", _PRECISIONS)]
 Epilogue = Annotated[str | None, _problem("--epilogue", f"What follows the sums: {', '.join(READY)}.")]
 
 Target = Annotated[
@@ -155,6 +158,7 @@ def make_spec(
     *,
     batch: str | int | None = None,
     d_order: str | None = None,
+    precision: str | None = None,
 ) -> GemmSpec:
     """The spec that the options describe. Raises SpecError."""
     common = dtype or "bf16"
@@ -170,6 +174,7 @@ def make_spec(
         layout=layout or "tn",
         batch=make_batch(batch),
         d_order=d_order or D_ORDERS[0],
+        precision=precision,
         epilogue=ready_epilogue(epilogue or "none"),
     )
 

@@ -46,6 +46,7 @@ def run(
     acc: options.Acc = None,
     layout: options.Layout = None,
     d_order: options.DOrder = None,
+    precision: options.Precision = None,
     batch: options.GivenBatch = None,
     epilogue: options.Epilogue = None,
     target: options.Target = None,
@@ -64,7 +65,8 @@ def run(
 
     Exit status: 0 within bound, 1 not, 2 where refused.
     """
-    spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, batch=batch, d_order=d_order)
+    more: Any = {"batch": batch, "d_order": d_order, "precision": precision}
+    spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, **more)
     if level is not None:
         Level.named(level)
     check_memory(m, n, k, batch or 1)

@@ -1,5 +1,7 @@
 """Names of the values of a kernel at level `epilogue`, and the host matrices behind them."""
 
+from collections.abc import Sequence
+
 from mlir import ir
 
 from lowtide.compiler.spec_of_ir import argument_names
@@ -10,6 +12,7 @@ from lowtide.errors import ScheduleError
 from lowtide.passes.base import walk
 from lowtide.passes.schedules.alignment import WIDEST, alignments_in, moved_alignment
 from lowtide.passes.support.problem import element_bits
+from lowtide.passes.support.rewriting import memory_of
 
 # Row strides known only at run time are taken to be this many bytes: a whole number of sectors.
 ASSUMED_ROW_STRIDE = 8192
@@ -36,15 +39,18 @@ class Names:
             if op.name == "func.func":
                 host.update(zip(op.regions[0].blocks[0].arguments, argument_names(op), strict=True))
             elif op.name == "sm.tensor_map":
-                host[op.results[0]] = host.get(op.operands[0], "?")
+                host[op.results[0]] = host.get(memory_of(op.operands[0]), "?")
                 matrices[op.results[0]] = ir.MemRefType(op.operands[0].type)
             elif op.name == "arith.select" and op.operands[2] in host:  # a matrix, or what it is packed to
                 host[op.results[0]] = host[op.operands[2]]
             elif op.name == "tile.launch":
                 view = op.opview
                 inner = kernels.get(ir.FlatSymbolRefAttr(view.kernel).value, [])
+                if _splits(inner):
+                    source, target = map(memory_of, view.args)
+                    host[target] = f"pieces of {host.get(source, '?')}"
                 for argument, given in zip(inner, view.args, strict=False):
-                    self.arguments[argument] = host.get(given, "?")
+                    self.arguments[argument] = host.get(memory_of(given), "?")
                     if given in matrices:
                         self.mapped[argument] = matrices[given]
             elif op.name == "sm.mma_sync":
@@ -91,3 +97,8 @@ class Names:
 def cache_hint(op: sm.TmaLoadOp | sm.TmaStoreOp | sm.StoreGlobalOp) -> str:
     """The word of an op's `cache(…)`; `normal` where it has none."""
     return str(cache_hint_of(op))
+
+
+def _splits(arguments: Sequence[ir.Value]) -> bool:
+    """Whether the kernel with these arguments makes pieces of the first one in the second one."""
+    return any(use.owner.name == tile.SplitMatrixOp.OPERATION_NAME for value in arguments for use in value.uses)

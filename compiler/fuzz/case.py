@@ -14,6 +14,7 @@ from lowtide.compiler.epilogue.ready import ready_epilogue
 from lowtide.compiler.fuzz.words import Words, factors, schedule_of, schedule_words, with_companions, words_of
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import FAST, UNBATCHED, GemmSpec
+from lowtide.decompositions import DECOMPOSITIONS
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import GemmLayout, OperandKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
@@ -76,6 +77,7 @@ class Case:
         """The problem. Raises SpecError."""
         words = self.full
         dtype = words["dtype"]
+        own = words["precision"] if words["precision"] in DECOMPOSITIONS else None
         return GemmSpec(
             **_known(words["known"]),
             batch={"none": UNBATCHED, "run time": None}.get(words["batch"], _MATRICES),
@@ -83,6 +85,7 @@ class Case:
             b=dtype,
             d=dtype if words["d"] == "as A" else words["d"],
             acc=FAST if words["sums"] == FAST else accumulator_types(dtype, dtype)[0],
+            precision=own,
             layout=words["layout"],
             d_order=words["d_order"],
             epilogue=ready_epilogue(words["epilogue"]),
@@ -150,7 +153,12 @@ def refusal(case: Case) -> str:
         batch = spec.batch_shape[0] if spec.is_batched else 1
         by_columns = spec.d_order == "column"
         problem = Problem(
-            *facts, d_is_column_major=by_columns, batch=batch, is_batched=spec.is_batched, is_fast=spec.is_fast
+            *facts,
+            d_is_column_major=by_columns,
+            batch=batch,
+            is_batched=spec.is_batched,
+            is_fast=spec.is_fast,
+            precision=spec.precision,
         )
         if schedule.epilogue.path is StorePath.smem:
             schedule = schedule.filled({"epilogue.swizzle": (0, 3, 3)})

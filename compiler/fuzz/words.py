@@ -12,6 +12,7 @@ from typing import Any
 
 from lowtide.compiler.epilogue.ready import READY
 from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS
+from lowtide.decompositions import DECOMPOSITIONS, Decomposition
 from lowtide.dialects.tile.fields import Call, Word
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import kernel_types, types_of_d
@@ -32,6 +33,7 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "dtype": operand_types(),
         "d": ("as A", *types_of_d()),
         "sums": ("as precise as their type", FAST),
+        "precision": ("of the type", *DECOMPOSITIONS),
         "layout": LAYOUTS,
         "d_order": D_ORDERS,
         "epilogue": tuple(READY),
@@ -53,6 +55,13 @@ _KEPT: Mapping[str, str] = MappingProxyType(
         "multiply.fragment_buffers": "1",
     }
 )
+
+
+def _pieces_of(row: Decomposition) -> Mapping[str, str]:
+    """Sums of their products are promoted, which is done with roles."""
+    return MappingProxyType({"target": "sm_90a", "dtype": row.whole})
+
+
 # What some words need beside them, or the rules refuse them: words, and fields that have none.
 COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
     {
@@ -61,6 +70,7 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         ("grid.k_division", "stream_k"): _IN_TURN,
         ("grid.tail", "halves"): MappingProxyType({"target": "sm_90a"}),  # with roles
         **{("dtype", name): _WIDE_D for name in operand_types() if name not in kernel_types()},
+        **{("precision", row.name): _pieces_of(row) for row in DECOMPOSITIONS.values()},
         ("multiply.promote", "per_step"): MappingProxyType({"target": "sm_90a"}),  # with roles
         ("mainloop.unroll", "full"): MappingProxyType({"known": "k"}),
         ("mainloop.a.load", "once"): MappingProxyType({**_KEPT, "grid.tile": "[128, 64]"}),

@@ -128,9 +128,17 @@ MlirStringRef lowtideProblemEmpty(MlirAttribute attribute, intptr_t position) {
 bool lowtideProblemSwapped(MlirAttribute attribute) { return as<tile::ProblemAttr>(attribute).getSwapped(); }
 int64_t lowtideProblemGroup(MlirAttribute attribute) { return as<tile::ProblemAttr>(attribute).getGroup(); }
 bool lowtideProblemFast(MlirAttribute attribute) { return as<tile::ProblemAttr>(attribute).getFast(); }
+MlirStringRef lowtideProblemPrecision(MlirAttribute attribute) {
+  std::optional<tile::Precision> precision = as<tile::ProblemAttr>(attribute).getPrecision();
+  return wrap(precision ? tile::stringifyPrecision(*precision) : StringRef());
+}
+MlirStringRef lowtideProblemGiven(MlirAttribute attribute) {
+  std::optional<tile::GemmLayout> given = as<tile::ProblemAttr>(attribute).getGiven();
+  return wrap(given ? tile::stringifyGemmLayout(*given) : StringRef());
+}
 MlirAttribute lowtideProblemGet(int layout, MlirType a, MlirType b, MlirType acc, MlirType d, intptr_t count,
                                 const int *kinds, const MlirType *operands, MlirStringRef empty,
-                                bool swapped, bool fast, int64_t group) {
+                                bool swapped, bool fast, int64_t group, int precision, int given) {
   SmallVector<tile::OperandKind> operandKinds;
   SmallVector<Type> types;
   SmallVector<StringAttr> letters;
@@ -142,11 +150,17 @@ MlirAttribute lowtideProblemGet(int layout, MlirType a, MlirType b, MlirType acc
   }
   MLIRContext *context = unwrap(a).getContext();
   Location loc = UnknownLoc::get(context);
+  std::optional<tile::Precision> by;
+  if (precision >= 0)
+    by = static_cast<tile::Precision>(precision);
+  std::optional<tile::GemmLayout> from;
+  if (given >= 0)
+    from = static_cast<tile::GemmLayout>(given);
   return wrap(Attribute(tile::ProblemAttr::getChecked([&] { return emitError(loc); }, context,
                                                       static_cast<tile::GemmLayout>(layout), unwrap(a), unwrap(b),
                                                       unwrap(acc), unwrap(d), ArrayRef<tile::OperandKind>(operandKinds),
                                                       ArrayRef<Type>(types), ArrayRef<StringAttr>(letters), swapped,
-                                                      fast, group)));
+                                                      fast, group, by, from)));
 }
 
 MlirStringRef lowtideRasterKind(MlirAttribute attribute) {

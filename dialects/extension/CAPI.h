@@ -69,10 +69,13 @@ MlirStringRef lowtideProblemEmpty(MlirAttribute attribute, intptr_t position);
 bool lowtideProblemSwapped(MlirAttribute attribute);
 bool lowtideProblemFast(MlirAttribute attribute);
 int64_t lowtideProblemGroup(MlirAttribute attribute);
-/* Kinds as the numbers of OperandKind, empty extents as letters; null, with a diagnostic, for a problem that is none. */
+MlirStringRef lowtideProblemPrecision(MlirAttribute attribute); /* empty for none */
+MlirStringRef lowtideProblemGiven(MlirAttribute attribute);     /* empty for none */
+/* Kinds as the numbers of OperandKind, empty extents as letters; null, with a diagnostic, for a problem that is none.
+   The last two: -1 for none. */
 MlirAttribute lowtideProblemGet(int layout, MlirType a, MlirType b, MlirType acc, MlirType d, intptr_t count,
                                 const int *kinds, const MlirType *operands, MlirStringRef empty,
-                                bool swapped, bool fast, int64_t group);
+                                bool swapped, bool fast, int64_t group, int precision, int given);
 MlirStringRef lowtideRasterKind(MlirAttribute attribute);
 int64_t lowtideRasterGroup(MlirAttribute attribute);
 int64_t lowtideRasterColumns(MlirAttribute attribute);

@@ -149,6 +149,8 @@ NB_MODULE(_lowtide, m) {
       .def_property_readonly("swapped", &lowtideProblemSwapped)
       .def_property_readonly("fast", &lowtideProblemFast)
       .def_property_readonly("group", &lowtideProblemGroup)
+      .def_property_readonly("precision", [](MlirAttribute self) { return text(lowtideProblemPrecision(self)); })
+      .def_property_readonly("given", [](MlirAttribute self) { return text(lowtideProblemGiven(self)); })
       .def_property_readonly("empty",
                              [](MlirAttribute self) {
                                std::string letters;
@@ -158,12 +160,14 @@ NB_MODULE(_lowtide, m) {
                              })
       .def_classmethod("get", [](nb::object cls, int layout, MlirType a, MlirType b, MlirType acc, MlirType d,
                                  const std::vector<int> &kinds, const std::vector<MlirType> &operands,
-                                 const std::string &empty, bool swapped, bool fast, int64_t group) {
+                                 const std::string &empty, bool swapped, bool fast, int64_t group, int precision,
+                                 int given) {
         if (kinds.size() != operands.size())
           throw nb::value_error("as many kinds as operands");
         return checked(cls, mlirTypeGetContext(a), [&] {
           return lowtideProblemGet(layout, a, b, acc, d, kinds.size(), kinds.data(), operands.data(),
-                                   mlirStringRefCreate(empty.data(), empty.size()), swapped, fast, group);
+                                   mlirStringRefCreate(empty.data(), empty.size()), swapped, fast, group, precision,
+                                   given);
         });
       });
   mlir_attribute_subclass(m, "RasterAttr", lowtideIsRaster, lowtideRasterTypeId)

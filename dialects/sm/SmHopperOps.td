@@ -339,6 +339,21 @@ def Sm_PtxKeepPairOp : Sm_Op<"ptx_keep_pair", [Pure, AllTypesMatch<["value", "re
   let assemblyFormat = "$value attr-dict `:` type($value)";
 }
 
+def Sm_PtxRoundOp : Sm_Op<"ptx_round", [Pure, AllTypesMatch<["value", "result"]>]> {
+  let summary = "Rounds to a type that is stored with more bits: cvt.rna.tf32.f32 (level nvvm)";
+  let description = [{
+    To nearest, ties away from zero (PTX ISA, "cvt"). What is too large becomes infinite. The pass
+    `convert-ptx-ops-to-asm` converts it to inline assembly.
+
+    ```mlir
+    %high = sm.ptx_round %x to tf32 : f32
+    ```
+  }];
+  let arguments = (ins F32:$value, TypeAttr:$to);
+  let results = (outs F32:$result);
+  let assemblyFormat = "$value `to` $to attr-dict `:` type($value)";
+}
+
 def Sm_PtxStoreOp : Sm_Op<"ptx_store", [MemoryEffects<[MemWrite]>]> {
   let summary = "st.global with a cache operator (level nvvm)";
   let description = [{

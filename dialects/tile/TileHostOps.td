@@ -60,6 +60,34 @@ def Tile_UnpackOp : Tile_Op<"unpack", [AllTypesMatch<["source", "target"]>]> {
   let hasVerifier = 1;
 }
 
+def Tile_SplitOp : Tile_Op<"split", [MemoryEffects<[MemRead, MemAlloc]>]> {
+  let summary = "The pieces of a matrix, side by side along K, as factors of a sum of products";
+  let description = [{
+    An element is the sum of pieces of a narrower type, each of them the rest that the ones before leave, rounded. A
+    product of two elements is a sum of products of pieces. A row of the result has one block for each of these
+    products, with the pieces of A (`left`) or of B (`right`) that it takes: the product of both results is that sum.
+    Blocks are as long as K, and zeros up to whole units of 16 bytes. The products of the smallest pieces come first.
+
+    Rows of the result are those of A along M, or of B along N, so that K is contiguous. With `k_first` the source has K
+    as its first dimension.
+
+    In the last block, that of the largest pieces, infinities and NaN are what they are, and in the others zeros: sums
+    are then infinite or NaN as those of the elements are.
+
+    ```mlir
+    %pieces = tile.split %a left by tf32x3 : memref<?x?xf32, strided<[?, 1]>> to memref<?x?xtf32, strided<[?, 1]>>
+    %others = tile.split %b right by bf16x6 k_first
+        : memref<64x128xf32, strided<[?, 1]>> to memref<128x384xbf16, strided<[?, 1]>>
+    ```
+  }];
+  let arguments = (ins Tile_InputMemRef:$source, Tile_Side:$side, Tile_Precision:$precision, UnitAttr:$k_first);
+  let results = (outs AnyMemRef:$result);
+  let assemblyFormat = [{
+    $source $side `by` $precision (`k_first` $k_first^)? attr-dict `:` type($source) `to` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
 def Tile_SmCountOp : Tile_Op<"sm_count", [Pure]> {
   let summary = "The number of streaming multiprocessors that the launch may use";
   let description = [{

@@ -427,6 +427,25 @@ LogicalResult TransposeMatrixOp::verify() {
   return verifyTransposed(*this, getSource().getType(), getTarget().getType());
 }
 
+// A split makes rows of pieces, of another type than the elements, of as many rows along M or N.
+static LogicalResult verifySplit(Operation *op, Type source, Type target, bool kFirst) {
+  if (failed(verifyRows(op, source)) || failed(verifyRows(op, target)))
+    return failure();
+  auto from = cast<MemRefType>(source), to = cast<MemRefType>(target);
+  int64_t rank = from.getRank();
+  bool agrees = rank == to.getRank() && from.getElementType() != to.getElementType() &&
+                agree(from.getDimSize(kFirst ? rank - 1 : rank - 2), to.getDimSize(rank - 2)) &&
+                (rank == 2 || agree(from.getDimSize(0), to.getDimSize(0)));
+  if (!agrees)
+    return op->emitOpError() << "makes rows of pieces, of another type and as many, of " << from << ", not " << to;
+  return success();
+}
+
+LogicalResult SplitOp::verify() { return verifySplit(*this, getSource().getType(), getResult().getType(), getKFirst()); }
+LogicalResult SplitMatrixOp::verify() {
+  return verifySplit(*this, getSource().getType(), getTarget().getType(), getKFirst());
+}
+
 //===--- tile.await_wave ----------------------------------------------------------------------------------------===//
 
 LogicalResult AwaitWaveOp::verify() {

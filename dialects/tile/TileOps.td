@@ -26,7 +26,8 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
     Describes the problem, not how it is solved. `layout` specifies how A and B are stored (the last dimension is
     contiguous): `tn` A (M,K), B (N,K); `tt` A (M,K), B (K,N); `nn` A (K,M), B (N,K); `nt` A (K,M), B (K,N). D is
     (M,N). Products are summed in the accumulator's type; `fast` sums may be less precise, as mma instructions leave
-    them. The region computes one element of D from the accumulator and
+    them. `by` names a sum of products of narrower pieces that A · B is computed by. With `from`, A and B are these
+    pieces, which `tile.split` has made of matrices in the layout named. The region computes one element of D from the accumulator and
     one element of each operand. A `full` operand has one element per element of D, `per_row` and `per_column` operands
     are vectors of length M and N, and a `scalar` operand is one run-time value. A full operand may lie where D does: all
     of it is read before any of D is written.
@@ -66,10 +67,12 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
   let arguments = (ins Tile_GemmLayout:$layout, Tile_InputMemRef:$a, Tile_InputMemRef:$b, Tile_OutputMemRef:$d,
                        TypeAttr:$acc, Variadic<AnyType>:$epilogue_operands, DefaultValuedAttr<I32ArrayAttr, "{}">:$kinds,
                        OptionalAttr<Tile_ScheduleAttr>:$schedule, UnitAttr:$swapped, UnitAttr:$fast,
-                       OptionalAttr<TypeAttr>:$weights, OptionalAttr<I64Attr>:$group);
+                       OptionalAttr<TypeAttr>:$weights, OptionalAttr<I64Attr>:$group,
+                       OptionalAttr<Tile_Precision>:$precision, OptionalAttr<Tile_GemmLayout>:$given);
   let regions = (region SizedRegion<1>:$epilogue);
   let assemblyFormat = [{
-    $layout $a `,` $b `into` $d (`swapped` $swapped^)? `acc` `(` $acc (`fast` $fast^)? `)`
+    $layout $a `,` $b `into` $d (`swapped` $swapped^)?
+    `acc` `(` $acc (`fast` $fast^)? (`by` $precision^)? (`from` $given^)? `)`
     (`weights` `(` $weights^ `)`)? (`group` `(` $group^ `)`)?
     (`operands` `(` custom<KindedOperands>($epilogue_operands, type($epilogue_operands), $kinds)^ `)`)?
     (`schedule` `(` $schedule^ `)`)? $epilogue attr-dict `:` type($a) `,` type($b) `,` type($d)
@@ -156,6 +159,25 @@ def Tile_TransposeMatrixOp : Tile_Op<"transpose_matrix"> {
   }];
   let arguments = (ins Tile_InputMemRef:$source, Tile_OutputMemRef:$target);
   let assemblyFormat = "$source `to` $target attr-dict `:` type($source) `to` type($target)";
+  let hasVerifier = 1;
+}
+
+def Tile_SplitMatrixOp : Tile_Op<"split_matrix"> {
+  let summary = "Writes the pieces of a matrix, side by side along K: each CTA of the launch splits a part";
+  let description = [{
+    As `tile.split`, into a matrix that is there. Both matrices have any base and row stride; rows of the target begin at
+    multiples of 16 bytes. All of the target is written.
+
+    ```mlir
+    tile.split_matrix %source to %target left by tf32x3
+        : memref<?x?xf32, strided<[?, 1]>> to memref<?x?xtf32, strided<[?, 1]>>
+    ```
+  }];
+  let arguments = (ins Tile_InputMemRef:$source, Tile_OutputMemRef:$target, Tile_Side:$side, Tile_Precision:$precision,
+                       UnitAttr:$k_first);
+  let assemblyFormat = [{
+    $source `to` $target $side `by` $precision (`k_first` $k_first^)? attr-dict `:` type($source) `to` type($target)
+  }];
   let hasVerifier = 1;
 }
 

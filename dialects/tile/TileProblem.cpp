@@ -43,10 +43,12 @@ Attribute ProblemAttr::parse(AsmParser &parser, Type) {
   };
   bool swapped = false, fast = false;
   int64_t group = 0;
+  std::optional<Precision> precision;
+  std::optional<GemmLayout> given;
   while (succeeded(parser.parseOptionalComma())) {
     StringRef clause;
-    if (failed(parser.parseOptionalKeyword(&clause, {"operands", "empty", "swapped", "fast", "group"}))) {
-      parser.emitError(parser.getCurrentLocation(), "expected 'operands', 'empty', 'swapped', 'fast' or 'group'");
+    if (failed(parser.parseOptionalKeyword(&clause, {"operands", "empty", "swapped", "fast", "group", "by", "from"}))) {
+      parser.emitError(parser.getCurrentLocation(), "expected 'operands', 'empty', 'swapped', 'fast', 'group', 'by' or 'from'");
       return {};
     }
     if (clause == "swapped" || clause == "fast") {
@@ -58,6 +60,23 @@ Attribute ProblemAttr::parse(AsmParser &parser, Type) {
         return {};
       continue;
     }
+    if (clause == "by" || clause == "from") {
+      StringRef word;
+      SMLoc at = parser.getCurrentLocation();
+      if (parser.parseEqual() || parser.parseKeyword(&word))
+        return {};
+      if (clause == "by")
+        precision = symbolizePrecision(word);
+      else
+        given = symbolizeGemmLayout(word);
+      if (clause == "by" ? !precision : !given) {
+        parser.emitError(at) << "'" << word << "' is not "
+                             << (clause == "by" ? "a sum of products; there are " + wordsOf<Precision>("and")
+                                                : "a layout; the layouts are " + wordsOf<GemmLayout>("and"));
+        return {};
+      }
+      continue;
+    }
     if (parser.parseEqual() ||
         (clause == "operands" ? parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseOperand)
                               : parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseLetter)))
@@ -67,7 +86,7 @@ Attribute ProblemAttr::parse(AsmParser &parser, Type) {
     return {};
   return parser.getChecked<ProblemAttr>(loc, parser.getContext(), *layout, types[0], types[1], types[2], types[3],
                                         ArrayRef<OperandKind>(kinds), ArrayRef<Type>(operands),
-                                        ArrayRef<StringAttr>(empty), swapped, fast, group);
+                                        ArrayRef<StringAttr>(empty), swapped, fast, group, precision, given);
 }
 
 void ProblemAttr::print(AsmPrinter &printer) const {
@@ -88,12 +107,19 @@ void ProblemAttr::print(AsmPrinter &printer) const {
   printer << (getSwapped() ? ", swapped" : "") << (getFast() ? ", fast" : "");
   if (getGroup())
     printer << ", group = " << getGroup();
+  if (getPrecision())
+    printer << ", by = " << stringifyPrecision(*getPrecision());
+  if (getGiven())
+    printer << ", from = " << stringifyGemmLayout(*getGiven());
   printer << ">";
 }
 
 LogicalResult ProblemAttr::verify(function_ref<InFlightDiagnostic()> emitError, GemmLayout, Type a, Type b, Type acc,
                                   Type d, ArrayRef<OperandKind> kinds, ArrayRef<Type> operands,
-                                  ArrayRef<StringAttr> empty, bool, bool, int64_t group) {
+                                  ArrayRef<StringAttr> empty, bool, bool, int64_t group,
+                                  std::optional<Precision> precision, std::optional<GemmLayout> given) {
+  if (precision.has_value() != given.has_value())
+    return emitError() << "by and from go together: what the pieces' products are, and how the matrices lay";
   if (kinds.size() != operands.size())
     return emitError() << "there are " << kinds.size() << " kinds of operands for " << operands.size() << " types";
   auto isElement = [](Type type) { return type && type.isIntOrFloat(); };

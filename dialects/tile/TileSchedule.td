@@ -49,6 +49,12 @@ def Tile_RepeatKind : Tile_Enum<"RepeatKind", "how often a CTA does something: f
 def Tile_PromoteKind : Tile_Enum<"PromoteKind", "where sums of products become as precise as the accumulators' type", [
     I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"per_step", 1>]>;
 
+def Tile_Precision : Tile_Enum<"Precision", "sums of products of narrower pieces that A · B is computed by", [
+    I32EnumAttrCase<"tf32x3", 0>, I32EnumAttrCase<"bf16x6", 1>]>;
+
+def Tile_Side : Tile_Enum<"Side", "which of the two operands of a product", [
+    I32EnumAttrCase<"left", 0>, I32EnumAttrCase<"right", 1>]>;
+
 def Tile_UnrollKind : Tile_Enum<"UnrollKind", "how many steps of K the loop over them spells out", [
     I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"full", 1>]>;
 
@@ -293,7 +299,9 @@ def Tile_ProblemAttr : Tile_Attr<"Problem", "problem"> {
     known to be 0. To the kernel such an extent is known at run time, as any other that may be 0; whoever calls checks
     it, and passes zeros of another K where K is empty, so that D is the epilogue of 0. A problem is `swapped` if the first
     two arguments of the host function are its B and its A, as `swap-operands` leaves them. A `b` that is no type of A is
-    that of packed weights, which are converted to A's; with `group`, sums of so much of K are scaled.
+    that of packed weights, which are converted to A's; with `group`, sums of so much of K are scaled. With `by`, A and
+    B are the pieces of wider matrices, as `split-operands` leaves them; the host function takes the matrices, in the
+    layout `from`.
 
     ```mlir
     #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, operands = [per_column bf16, scalar f32]>
@@ -301,13 +309,15 @@ def Tile_ProblemAttr : Tile_Attr<"Problem", "problem"> {
     #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, swapped>
     #tile.problem<tn, a = f8E4M3FN, b = f8E5M2, acc = f32, d = bf16, fast>
     #tile.problem<tn, a = bf16, b = si4, acc = f32, d = bf16, operands = [group_scale bf16], group = 128>
+    #tile.problem<tn, a = tf32, b = tf32, acc = f32, d = f32, by = tf32x3, from = nt>
     ```
   }];
   let parameters = (ins EnumParameter<Tile_GemmLayout>:$layout, "::mlir::Type":$a, "::mlir::Type":$b,
                         "::mlir::Type":$acc, "::mlir::Type":$d, ArrayRefParameter<"OperandKind">:$kinds,
                         ArrayRefParameter<"::mlir::Type">:$operands, ArrayRefParameter<"::mlir::StringAttr">:$empty, DefaultValuedParameter<"bool", "false">:$swapped,
                         DefaultValuedParameter<"bool", "false">:$fast,
-                        DefaultValuedParameter<"int64_t", "0">:$group);
+                        DefaultValuedParameter<"int64_t", "0">:$group,
+                        Tile_OptionalEnum<"Precision">:$precision, Tile_OptionalEnum<"GemmLayout">:$given);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
 }

@@ -9,11 +9,13 @@ from .._tile_enum_gen import LaunchKind as LaunchKind
 from .._tile_enum_gen import OperandKind as OperandKind
 from .._tile_enum_gen import OperandsKind as OperandsKind
 from .._tile_enum_gen import PackKind as PackKind
+from .._tile_enum_gen import Precision as Precision
 from .._tile_enum_gen import PromoteKind as PromoteKind
 from .._tile_enum_gen import RasterKind as RasterKind
 from .._tile_enum_gen import RepeatKind as RepeatKind
 from .._tile_enum_gen import RolesKind as RolesKind
 from .._tile_enum_gen import SchedulerKind as SchedulerKind
+from .._tile_enum_gen import Side as Side
 from .._tile_enum_gen import StorePath as StorePath
 from .._tile_enum_gen import TailKind as TailKind
 from .._tile_enum_gen import UnrollKind as UnrollKind

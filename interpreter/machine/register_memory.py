@@ -19,6 +19,7 @@ from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Cells, D
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
 from lowtide.interpreter.numbers.registers import SIGNED, Number, Pair
+from lowtide.interpreter.numbers.storage import in_memory, is_cut
 from lowtide.interpreter.program.batches import Batch, NotTogether
 
 Values = NDArray[Any]
@@ -163,9 +164,10 @@ def _stored_type(cells: Cells, rows: Ints, values: Sequence[Any], width: int) ->
 
 
 def _type_there(cells: Cells, rows: Ints) -> str | None:
-    """The type of the matrix or workspace that the first address lies in."""
+    """The type of the matrix or workspace that the first address lies in, as registers hold it."""
     place = int(rows[0]) - cells.origin if len(rows) else -1
-    return next((each.dtype for each in cells.buffers if each.dtype and each.start <= place < each.end), None)
+    found = next((each.dtype for each in cells.buffers if each.dtype and each.start <= place < each.end), None)
+    return in_memory(found) if found is not None and is_cut(found) else found
 
 
 def _plain(values: Sequence[Any], width: int) -> str:

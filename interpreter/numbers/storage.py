@@ -46,6 +46,17 @@ def is_cut(name: str) -> bool:
     return name in _CUT
 
 
+def rounded(payload: Values, name: str) -> Values:
+    """Numbers of the type in memory, rounded to the bits that are looked at, ties away from zero (PTX ISA, "cvt",
+    .rna); integers of other domains stay."""
+    if payload.dtype.kind != "f":
+        return payload
+    bits = payload.astype(np.float32).view(np.uint32)
+    half = np.uint32(1 << (_CUT[name] - 1))
+    nearest = np.where(np.isfinite(payload), bits + half, bits).astype(np.uint32).view(np.float32)
+    return np.where(np.isnan(payload), payload, cut(nearest, name))
+
+
 def cut(payload: Values, name: str) -> Values:
     """Numbers of the type in memory without the bits that are not looked at; integers of other domains stay."""
     if payload.dtype.kind != "f":

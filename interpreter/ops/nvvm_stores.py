@@ -9,6 +9,7 @@ from lowtide.interpreter.machine import semaphores, tma, warp_matrices, waves
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_rows, one_lane, uniform
+from lowtide.interpreter.numbers import storage
 from lowtide.interpreter.program.batches import Batch, Bulk
 from lowtide.interpreter.program.ir_types import Scalar, Vector
 from lowtide.interpreter.program.op_table import OpTable
@@ -107,6 +108,13 @@ def ptx_store(state: AgentState, op: DecodedOp) -> None:
 def ptx_keep_pair(state: AgentState, op: DecodedOp) -> None:
     """The same value."""
     state.values[op.results[0]] = state.values[op.operands[0]]
+
+
+@OPS.implements("sm.ptx_round")
+def ptx_round(state: AgentState, op: DecodedOp) -> None:
+    value = np.asarray(state.values[op.operands[0]])
+    payload = storage.rounded(value, str(op.attributes["to"]))
+    state.values[op.results[0]] = payload if value.ndim else payload[()]
 
 
 @OPS.implements("sm.ptx_semaphore_arrive")

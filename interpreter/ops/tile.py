@@ -11,7 +11,7 @@ from mlir import ir
 from numpy.typing import NDArray
 
 from lowtide.dialects.tile import GemmLayout, KDivisionKind, OperandKind, RasterKind, SchedulerKind, WorkPart
-from lowtide.interpreter.machine import waves
+from lowtide.interpreter.machine import splits, waves
 from lowtide.interpreter.machine.agents import AgentState, LaunchRequest, Steps
 from lowtide.interpreter.machine.barriers import together
 from lowtide.interpreter.machine.clusters import clusters_at_a_time
@@ -164,6 +164,27 @@ def unpack(state: AgentState, op: DecodedOp) -> None:
     """Nothing: what was packed is the matrix itself."""
 
 
+@OPS.implements("tile.split")
+def split(state: AgentState, op: DecodedOp) -> None:
+    """Pieces in memory of their own."""
+    source, type_ = state.values[op.operands[0]], op.result_types[0]
+    assert isinstance(type_, MemRef)
+    row, machine = splits.decomposition(op), state.machine
+    *outer, rows, k = source.shape
+    rows, k = (k, rows) if "k_first" in op.attributes else (rows, k)
+    columns = row.depth(k)
+    shared = bool(outer) and source.strides[0] == 0
+    count = 1 if shared else prod(outer)
+    name = f"pieces {len(machine.memory.buffers)}"
+    address = machine.memory.allocate(name, count * rows, columns, columns, type_.element.name)
+    strides = (*([0 if shared else rows * columns] * len(outer)), columns)
+    target = Matrix(name, address, (*outer, rows, columns), strides, type_.element)
+    for number in range(count):
+        one, other = (x.part(number) if outer else x for x in (source, target))
+        splits.split(state, op, one, other, (0, rows))
+    state.values[op.results[0]] = target
+
+
 # The host -------------------------------------------------------------------------------------------------------------
 
 
@@ -262,6 +283,21 @@ def transpose_matrix(state: AgentState, op: DecodedOp) -> None:
     all_rows = prod(batch) * columns
     first, end = (all_rows * number // state.machine.grid for number in (state.cta.index, state.cta.index + 1))
     _write_transpose(state, op, source, target, (first, end))
+
+
+@OPS.implements("tile.split_matrix")
+def split_matrix(state: AgentState, op: DecodedOp) -> None:
+    """Each CTA makes a run of rows of pieces, in a batch those of one matrix after the other."""
+    source, target = (state.values[slot] for slot in op.operands)
+    *batch, rows, _ = target.shape
+    all_rows = prod(batch) * rows
+    first, end = (all_rows * number // state.machine.grid for number in (state.cta.index, state.cta.index + 1))
+    while first < end:
+        number, row = divmod(first, rows)
+        following = min(rows, row + end - first)
+        one, other = (x.part(number) if batch else x for x in (source, target))
+        splits.split(state, op, one, other, (row, following))
+        first += following - row
 
 
 @OPS.implements("tile.launch_dependents")

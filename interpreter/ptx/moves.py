@@ -8,7 +8,7 @@ import numpy as np
 from lowtide.elements import ELEMENTS
 from lowtide.interpreter.machine import clusters
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.numbers import registers
+from lowtide.interpreter.numbers import registers, storage
 from lowtide.interpreter.numbers.packed import Packed, narrowed_pair
 from lowtide.interpreter.numbers.registers import Number, number, raw
 from lowtide.interpreter.ptx.binding import Op
@@ -80,7 +80,7 @@ def mapa(state: AgentState, op: Op, address: Any, rank: Any) -> Any:
 
 # cvt ------------------------------------------------------------------------------------------------------------------
 
-_NUMBERS = "u8 s8 u16 s16 u32 s32 u64 s64 f16 bf16 f32 f64 f16x2 bf16x2 e4m3x2 e5m2x2"
+_NUMBERS = "u8 s8 u16 s16 u32 s32 u64 s64 f16 bf16 tf32 f32 f64 f16x2 bf16x2 e4m3x2 e5m2x2"
 # Rounding to an integer, as a function of the domain.
 _TO_INTEGRAL = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
@@ -88,7 +88,7 @@ _TO_INTEGRAL = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil
 @TABLE.values(
     "cvt",
     types=_NUMBERS,
-    words=" ".join(("rn", "satfinite", *_TO_INTEGRAL)),
+    words=" ".join(("rn", "rna", "satfinite", *_TO_INTEGRAL)),
     section=f"{_SECTION}: cvt",
     bulk=NUMBERS_TOGETHER,
 )
@@ -98,6 +98,8 @@ def cvt(form: Form) -> Callable[..., Any]:
         raise form.instruction.error("cvt has two types, that of the result and that of the operand")
     target, source = form.types
     kinds = "f" in source, "f" in target
+    if storage.is_cut(target) != ("rna" in form.words):
+        raise form.instruction.error("cvt to tf32 has .rna, and no other")
     if target.endswith("x2"):
         return _two(form, target[:-2], source)
     makers = {(False, False): _between_integers, (False, True): _to_float, (True, False): _to_integer}
@@ -119,6 +121,8 @@ def _two(form: Form, target: str, source: str) -> Callable[..., Any]:
 
 def _between_floats(form: Form, target: str, source: str) -> Callable[..., Any]:
     domain = form.domain
+    if storage.is_cut(target):  # a register of the type that it is stored as
+        return OfNumbers(domain, source, source, lambda payload, _: storage.rounded(np.asarray(payload), target)[()])
     integral = [_TO_INTEGRAL[word] for word in form.words if word in _TO_INTEGRAL]
 
     if not integral:

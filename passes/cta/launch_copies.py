@@ -42,10 +42,10 @@ from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.copy_units import TRANSPOSING_THREADS, UNIT_BYTES, side_of_tile, units_of_row
 from lowtide.passes.support.problem import element_bits, element_name
 from lowtide.passes.support.rewriting import before, erase, extent, outer_strides, replace, uses
+from lowtide.passes.support.workspaces import ROW_BYTES, any_extents, row_stride, view, workspace
 from lowtide.targets import Target
 
 _THREADS = 256
-_ROW_BYTES = 128  # to which the rows of a workspace are aligned
 _MOST_UNITS = 2**32  # exclusive: a kernel counts them in 32 bits
 _MOST_TILES = 2**31  # exclusive: the most CTAs of a launch
 
@@ -106,20 +106,19 @@ class _Copied:
             strides = outer_strides(matrix)
             apart = _is_apart(pack, base, strides, element_bytes)
             extents = tuple(extent(matrix, dim) for dim in range(type_.rank))
-            each = _ROW_BYTES // element_bytes
-            stride = build.mul(build.ceil_udiv(extents[-1], each), each)
+            stride = row_stride(extents[-1], element_bytes)
             of_one = build.mul(extents[-2], stride)
             if type_.rank == 2:
-                space = _workspace(type_, build.select(apart, of_one, 0))
-                rows = _view(space, type_, extents, [stride])
+                space = workspace(type_, build.select(apart, of_one, 0))
+                rows = view(space, type_, extents, [stride])
                 return cls(apart, matrix, arith.select(apart, rows, matrix), (matrix, rows), extents)
             # What all products share is copied once.
             is_shared = build.eq(strides[0], 0)
             copied = (build.select(is_shared, build.umin(extents[0], 1), extents[0]), *extents[1:])
-            space = _workspace(type_, build.select(apart, build.mul(copied[0], of_one), 0))
-            rows = _view(space, type_, extents, [build.select(is_shared, 0, of_one), stride])
-            any_ = _any_extents(type_)
-            ends = _view(matrix, any_, copied, strides), _view(space, any_, copied, [of_one, stride])
+            space = workspace(type_, build.select(apart, build.mul(copied[0], of_one), 0))
+            rows = view(space, type_, extents, [build.select(is_shared, 0, of_one), stride])
+            any_ = any_extents(type_)
+            ends = view(matrix, any_, copied, strides), view(space, any_, copied, [of_one, stride])
             return cls(apart, matrix, arith.select(apart, rows, matrix), ends, copied)
 
     def launch(self, kernel: str, *, back: bool = False) -> None:
@@ -147,27 +146,9 @@ def _is_apart(pack: tile.PackOp, base: ir.Value, strides: Sequence[ir.Value], el
     return build.ne(rest, 0)
 
 
-def _workspace(like: ir.MemRefType, size: ir.Value) -> ir.Value:
-    """A vector of that many elements of the type of a matrix's."""
-    return tile.WorkspaceOp(ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], like.element_type), size).result
-
-
-def _view(memory: ir.Value, like: ir.MemRefType, extents: Sequence[ir.Value], strides: Sequence[ir.Value]) -> ir.Value:
-    """Memory as matrices of the type `like`, with these strides, all but the last."""
-    sizes = [value for dim, value in enumerate(extents) if like.is_dynamic_dim(dim)]
-    static = [ir.ShapedType.get_dynamic_stride_or_offset()] * len(strides)
-    type_ = ir.MemRefType.get(like.shape, like.element_type, ir.StridedLayoutAttr.get(0, [*static, 1]))
-    return memref.ReinterpretCastOp(type_, memory, [], sizes, strides, [0], list(like.shape), [*static, 1]).result
-
-
-def _any_extents(type_: ir.MemRefType) -> ir.MemRefType:
-    dynamic = [ir.ShapedType.get_dynamic_size()] * type_.rank
-    return ir.MemRefType.get(dynamic, type_.element_type, type_.layout)
-
-
 def _kernel(module: ir.Module, function: func.FuncOp, op: Callable[..., object], verb: str, *matrices: ir.Value) -> str:
     """The name of the kernel of one op on matrices of such types, but of any extents; made where it is not there."""
-    types = [_any_extents(ir.MemRefType(matrix.type)) for matrix in matrices]
+    types = [any_extents(ir.MemRefType(matrix.type)) for matrix in matrices]
     name = f"{ir.StringAttr(function.sym_name).value}_{verb}_{element_name(types[0].element_type)}"
     if all(ir.StringAttr(kernel.sym_name).value != name for kernel in walk(module, tile.KernelOp)):
         with ir.InsertionPoint(module.body), matrices[0].location:
@@ -187,7 +168,7 @@ def _transpose(
     element_bytes = element_bits(type_.element_type) // 8
     with before(transpose), location:
         *batch, rows, columns = (extent(matrix, dim) for dim in range(type_.rank))
-        each = max(_ROW_BYTES, transpose.align.value) // element_bytes
+        each = max(ROW_BYTES, transpose.align.value) // element_bytes
         stride = build.mul(build.ceil_udiv(rows, each), each)
         of_one = build.mul(columns, stride)
         source, count, steps = matrix, [], [stride]
@@ -195,11 +176,11 @@ def _transpose(
             strides = outer_strides(matrix)
             is_shared = build.eq(strides[0], 0)
             count = [build.select(is_shared, build.umin(batch[0], 1), batch[0])]
-            source = _view(matrix, _any_extents(type_), [*count, rows, columns], strides)
+            source = view(matrix, any_extents(type_), [*count, rows, columns], strides)
             steps = [build.select(is_shared, 0, of_one), stride]
-        space = _workspace(type_, reduce(build.mul, count, of_one))
-        result = _view(space, turned, [*batch, columns, rows], steps)
-        target = _view(space, _any_extents(turned), [*count, columns, rows], [of_one, stride] if batch else [stride])
+        space = workspace(type_, reduce(build.mul, count, of_one))
+        result = view(space, turned, [*batch, columns, rows], steps)
+        target = view(space, any_extents(turned), [*count, columns, rows], [of_one, stride] if batch else [stride])
     name = _kernel(module, function, tile.TransposeMatrixOp, "transpose", matrix, transpose.result)
     with before(reader), location:
         side = side_of_tile(element_bytes)
@@ -211,5 +192,5 @@ def _transpose(
 
 
 def _with_any_extents(matrix: ir.Value) -> ir.Value:
-    any_extents = _any_extents(ir.MemRefType(matrix.type))
-    return matrix if matrix.type == any_extents else memref.cast(any_extents, matrix)
+    type_ = any_extents(ir.MemRefType(matrix.type))
+    return matrix if matrix.type == type_ else memref.cast(type_, matrix)

@@ -23,9 +23,10 @@ from mlir.dialects import llvm, vector
 from lowtide.dialects import sm
 from lowtide.dialects.enums import cache_hint_of
 from lowtide.dialects.tile import CacheHint
+from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.problem import element_bits
+from lowtide.passes.support.problem import element_bits, element_name
 from lowtide.passes.support.rewriting import before, erase, replace
 from lowtide.targets import Target
 
@@ -89,6 +90,9 @@ class ConvertPtxOpsToAsm(Pass):
             with before(pair), pair.operation.location:
                 kept = llvm.InlineAsmOp(pair.value.type, [pair.value], _KEEP, "=r,r", has_side_effects=True)
                 replace(pair, [kept.res])
+        for op in walk(module, sm.PtxRoundOp):
+            with before(op), op.operation.location:
+                replace(op, [_rounded(op)])
         for store in walk(module, sm.PtxStoreOp):
             with before(store), store.operation.location:
                 _store_with_operator(store)
@@ -141,6 +145,14 @@ def _wait_through_registers(wait: sm.PtxWgmmaWaitOp) -> ir.Value:
         constraints,
         has_side_effects=True,
     ).res
+
+
+def _rounded(op: sm.PtxRoundOp) -> ir.Value:
+    """cvt.rna, which makes registers of 32 bits alone."""
+    name = element_name(ir.TypeAttr(op.to).value)
+    if element_type(name).storage is None:
+        raise Refusal(op, f"rounds to a type that is stored with more bits, such as tf32, not to {name}")
+    return llvm.InlineAsmOp(op.value.type, [op.value], f"cvt.rna.{element_type(name).ptx}.f32 $0, $1;", "=f,f").res
 
 
 def _store_with_operator(store: sm.PtxStoreOp) -> None:

@@ -12,8 +12,8 @@ Before   tile.gemm nn %a, %b into %d …, schedule with mainloop.a.pack = transp
          : memref<KxMxT>, memref<NxKxT>, memref<MxNxT>
 After    %0 = tile.pack_transposed %a align(16) : memref<KxMxT> to memref<MxKxT>
          tile.gemm tn %0, %b into %d …
-Needs    level problem, with a complete schedule. A matrix that is packed already is left alone, and so is one whose
-         elements are as wide as the alignment, and one without elements.
+Needs    level problem, with a complete schedule. A matrix that is packed already, or split, is left alone, and so is
+         one whose elements are as wide as the alignment, and one without elements.
 Refuses  nothing: the rules of the schedule hold.
 Test     test/lit/passes/problem/pack-operands.mlir
 """
@@ -89,7 +89,7 @@ def _packed(gemm: tile.GemmOp, matrix: ir.Value, align: int, **flags: bool) -> i
     """The matrix that takes the place of one, made before the gemm."""
     type_ = ir.MemRefType(matrix.type)
     is_empty, element_bytes = 0 in type_.shape, element_bits(type_.element_type) // 8
-    if is_empty or isinstance(defining_op(matrix), tile.PackOp) or align <= element_bytes:
+    if is_empty or isinstance(defining_op(matrix), (tile.PackOp, tile.SplitOp)) or align <= element_bytes:
         return matrix
     with before(gemm):
         return tile.PackOp(matrix.type, matrix, align, **{name: True for name, given in flags.items() if given}).result

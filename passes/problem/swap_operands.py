@@ -21,7 +21,7 @@ from mlir import ir
 from lowtide.dialects import tile
 from lowtide.dialects.enums import gemm_layout, operand_kinds
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import OperandKind, OperandsKind
+from lowtide.dialects.tile import GemmLayout, OperandKind, OperandsKind
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.kernels import schedule_if_any
 from lowtide.passes.support.problem import swapped_kind, swapped_layout
@@ -61,6 +61,8 @@ def _swap(gemm: tile.GemmOp) -> None:
             schedule=gemm.schedule,
             swapped=True,
             fast=gemm.fast,
+            precision=gemm.precision,
+            given=None if gemm.given is None else swapped_layout(GemmLayout(ir.IntegerAttr(gemm.given).value)),
         )
     gemm.epilogue.blocks[0].append_to(swapped.epilogue)
     erase(gemm)

@@ -57,7 +57,8 @@ class Choice:
 def choose(problem: Problem, target: Target, given: Schedule) -> Choice:
     """Decides every field that `given` leaves open. Raises ScheduleError where no candidate is legal.
 
-    Where the operands are swapped, the other fields are those of the swapped problem.
+    Where the operands are swapped, the other fields are those of the swapped problem; where products are sums of those
+    of pieces, they are those of these.
     """
     return next(ranked(problem, target, given))
 
@@ -69,7 +70,7 @@ def ranked(problem: Problem, target: Target, given: Schedule) -> Iterator[Choice
     of two models. Raises ScheduleError where no candidate is legal.
     """
     seen: list[Schedule] = []
-    for choice in _weighed(problem, target, given):
+    for choice in _weighed(problem.split(), target, given):
         if choice.schedule not in seen:
             seen.append(choice.schedule)
             yield choice

@@ -27,7 +27,7 @@ _TILES: tuple[tuple[int, int, Roles], ...] = (
 )
 # As narrow as a swapped product of few rows.
 _NARROW_ROWS, _MOST_NARROW = 64, 32
-_DEPTH = 64
+_DEPTH_BITS = 1024  # K of a step: rows of 128 bytes
 _SHARE_STEP = 8  # columns: of one wgmma's accumulators, a thread holds pairs in each eight
 
 # Measured on an H200 (bf16, tn; µs at 1.755 GHz). Whole tiles: 23.8 (256×256×8192), 45.8 (512×512×16384), 26.2
@@ -35,7 +35,7 @@ _SHARE_STEP = 8  # columns: of one wgmma's accumulators, a thread holds pairs in
 # parts), 20.4 (64×128 in 4), 21.8 (128×256 in 16), 17.8 (1024×512×8192, 128×128 in 4), 6.5 (256×256×8192, 64×64 in 8),
 # 6.8 (64×128 in 16); 7.7 (512×512×4096, 64×128 in 4), 8.6 (64×64 in 2), 9.1 (128×128 in 8); 12.3 (64×4096×4096, 64×64
 # in 2). The model is within 15 % of each.
-_MULTIPLY_ADDS_PER_CYCLE = 2048  # wgmma of 16-bit operands, per SM
+_MULTIPLY_BITS_PER_CYCLE = 2048 * 16  # multiply-adds of wgmma per SM, times its operands' bits
 _BYTES_PER_CYCLE = 60  # that an SM receives from L2
 _MEMORY_BYTES_PER_CYCLE = 2300  # that all SMs receive from memory
 OVERHEAD = 5000  # cycles: launch, fill, and the epilogue of a whole tile
@@ -50,12 +50,13 @@ _BYTES_FROM_MEMORY_PER_CYCLE = 30
 _ADDED_PER_CYCLE = 33  # bytes of partial sums that the part which adds them reads
 _WORTH_DIVIDING_NARROW = 0.9
 
-# Tiles for mma.sync: extents, K of a step, warps, stages. Eight warps keep few accumulators each: with four, ptxas
-# spilled some kernels that add partial sums.
+# Tiles for mma.sync: extents, bits of K of a step, warps, stages. Eight warps keep few accumulators each: with four,
+# ptxas spilled some kernels that add partial sums.
 _SPLIT_TILES: tuple[tuple[Extents2, int, Extents3, int], ...] = (
-    ((128, 128), 32, (2, 4, 1), 4),
-    ((64, 64), 64, (2, 4, 1), 4),
+    ((128, 128), 512, (2, 4, 1), 4),
+    ((64, 64), 1024, (2, 4, 1), 4),
 )
+_SUM_BITS = 32
 _MOST_SPLIT = 16  # parts: part 0 adds the sums of all others
 _WORTH_SPLITTING = 0.75  # of the cycles of whole tiles, by the model of grids without roles
 
@@ -122,14 +123,20 @@ def _candidates(problem: Problem, target: Target) -> Iterator[Divided]:
     if _is_narrow(problem):
         yield from _narrow_candidates(problem, target)
         return
+    depth = _depth(problem)
     for rows, columns, roles in _TILES:
-        tiles, steps = problem.tiles((rows, columns)), ceil(problem.k / _DEPTH)
+        tiles, steps = problem.tiles((rows, columns)), ceil(problem.k / depth)
         assert tiles is not None
         most = min(target.sm_count // tiles, steps)
         parts = max((n for n in range(2, most + 1) if columns % (_SHARE_STEP * n) == 0), default=0)
         if parts:
-            tile = rows, columns, _DEPTH
+            tile = rows, columns, depth
             yield Divided(tile, roles, parts, _divided_cycles(tile, parts, problem))
+
+
+def _depth(problem: Problem) -> int:
+    """K of a step."""
+    return _DEPTH_BITS // element_type(problem.a).bits
 
 
 def _is_narrow(problem: Problem) -> bool:
@@ -143,7 +150,8 @@ def _narrow_candidates(problem: Problem, target: Target) -> Iterator[Divided]:
     columns = 16 * ceil(problem.n / 16)
     tiles = problem.tiles((_NARROW_ROWS, columns))
     assert tiles is not None
-    parts, tile = min(target.sm_count // tiles, ceil(problem.k / _DEPTH), _MOST_SPLIT), (_NARROW_ROWS, columns, _DEPTH)
+    depth = _depth(problem)
+    parts, tile = min(target.sm_count // tiles, ceil(problem.k / depth), _MOST_SPLIT), (_NARROW_ROWS, columns, depth)
     if parts > 1:
         yield Divided(tile, cooperative(1), parts, _divided_cycles(tile, parts, problem), KDivisionKind.split)
 
@@ -179,7 +187,8 @@ def _mainloop_cycles(steps: int, tile: Extents3, problem: Problem) -> float:
     rows, columns, depth = tile
     bytes_a, bytes_b = (element_type(problem.operand(name)).bits / 8 for name in ("a", "b"))
     received = (rows * bytes_a + columns * bytes_b) * depth
-    step = max(rows * columns * depth / _MULTIPLY_ADDS_PER_CYCLE, received / _BYTES_PER_CYCLE)
+    bits = rows * columns * depth * element_type(problem.a).bits
+    step = max(bits / _MULTIPLY_BITS_PER_CYCLE, received / _BYTES_PER_CYCLE)
     if _is_narrow(problem):
         step = max(step, rows * bytes_a * depth / _BYTES_FROM_MEMORY_PER_CYCLE)
     from_memory = (problem.m * bytes_a + problem.n * bytes_b) * problem.k * problem.batch
@@ -197,15 +206,11 @@ def reason(own: Divided, whole: Schedule, problem: Problem, target: Target) -> s
 
 def splits(given: Schedule, problem: Problem, target: Target) -> Iterator[dict[str, Any]]:
     """Splits of K without roles to choose among, by path of the schedule's fields; none as for `divided`."""
-    if (
-        problem.weights
-        or not _is_known(problem)
-        or not _is_open_without_roles(given)
-        or problem.acc != "f32"
-        or _bits(problem) != {16}
-    ):
+    is_open = _is_known(problem) and _is_open_without_roles(given)
+    if problem.weights or not is_open or not _is_for_tensor_cores(problem):
         return
-    for (rows, columns), depth, atoms, stages in _SPLIT_TILES:
+    for (rows, columns), bits, atoms, stages in _SPLIT_TILES:
+        depth = bits // element_type(problem.a).bits
         tiles = problem.tiles((rows, columns))
         assert tiles is not None and problem.k is not None
         for parts in range(2, 1 + min(_MOST_SPLIT, target.sm_count * 2 // tiles, ceil(problem.k / depth))):
@@ -218,8 +223,9 @@ def splits(given: Schedule, problem: Problem, target: Target) -> Iterator[dict[s
             }
 
 
-def _bits(problem: Problem) -> set[int]:
-    return {element_type(problem.a).bits, element_type(problem.b).bits}
+def _is_for_tensor_cores(problem: Problem) -> bool:
+    """Whether sums are of 32 bits and tensor cores make them: fma sums, as those of f64, round to nearest."""
+    return element_type(problem.acc).bits == _SUM_BITS and not element_type(problem.a).rounds_sums
 
 
 def _is_open_without_roles(given: Schedule) -> bool:

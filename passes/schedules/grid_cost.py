@@ -59,6 +59,9 @@ _TURN_OVERHEAD, _TURN_OVERHEAD_OF_BATCH = 500, 400
 # where one has several blocks of rows, each of which it waits for. Measured on an H200 (e4m3, 8192³): 892 TFLOP/s by
 # 128×128 in turns and 1191 by 256×128, in place of 1273 by 128×192.
 _PROMOTED_ALONE, _PROMOTED_BLOCKS = 1.5, 1.12
+# In longer steps, of pieces, several blocks of rows for a consumer are better than one: 1314 µs by 256×128 and 1542 by
+# 128×176 (tf32x3, 4096³).
+_PROMOTED_PIECES = 1.2
 _IDLE_GAIN = 0.4  # of the idle SMs in the last wave: the power that they save speeds up the others
 
 
@@ -205,6 +208,8 @@ def _promotion(tile: RoleTile, problem: Problem) -> float:
         return 1.0
     if tile.roles.sharing == 1:
         return _PROMOTED_ALONE
+    if problem.decomposition is not None:
+        return 1.0 if tile.shape[0] > WGMMA_ROWS * tile.roles.sharing else _PROMOTED_PIECES
     return _PROMOTED_BLOCKS if tile.shape[0] > WGMMA_ROWS * tile.roles.sharing else 1.0
 
 

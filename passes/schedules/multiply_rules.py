@@ -10,6 +10,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import LONGEST_PARTIAL_SUM, element_type
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.schedules.facts import multiplying_threads, registers_at_entry, threads_of, warps_along_k
+from lowtide.passes.schedules.mainloop_rules import has_wgmma
 from lowtide.passes.support.atoms import mma_atom_name, tiled_mma
 from lowtide.passes.support.problem import Problem, b_is_nk, k_is_contiguous, k_is_last
 from lowtide.targets import KNOWN, MMA_ATOMS, Target, accumulator_types, types_of_atom
@@ -97,10 +98,13 @@ def promotion(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
         yield "promote = per_step: packed weights without groups have no sums to scale; take none"
     if problem.promotes and not promotes:
         kept = element_type(problem.a).sum_precision
-        yield (
-            f"promote = none: tensor cores keep {kept} bits of sums of {problem.a}, which are no {problem.acc}; take "
-            'promote = per_step, or acc = "fast" in the spec'
+        why = (
+            f"tensor cores keep {kept} bits of sums of {problem.a}, which are no {problem.acc}"
+            if kept is not None
+            else f"tensor cores cut long sums of {problem.a}, which loses what products by {problem.precision} bring"
         )
+        way_out = "promote = per_step" if has_wgmma(target) else _without_promotion(problem, target)
+        yield f'promote = none: {why}; take {way_out}, or acc = "fast" in the spec'
     if problem.promotes and k > LONGEST_PARTIAL_SUM:
         yield (
             f"k = {k}: a sum of {problem.a} in a K step is promoted to {problem.acc} after at most "
@@ -108,6 +112,13 @@ def promotion(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
         )
     if promotes and not schedule.consumers:
         yield "promote = per_step goes with a producer and consumers; take roles = cooperative(2)"
+
+
+def _without_promotion(problem: Problem, target: Target) -> str:
+    """What to take where no schedule promotes sums."""
+    first = next((one.name for one in KNOWN if has_wgmma(one)), None)
+    own = "" if problem.decomposition is None else f'precision = "{problem.decomposition.whole}"'
+    return " or ".join(each for each in (own, f"the target {first}, which has roles") if each)
 
 
 def _unknown(schedule: Schedule, problem: Problem, target: Target) -> str:

@@ -67,6 +67,7 @@ def _is_packed(name: str, schedule: Schedule, problem: Problem) -> bool:
     columns, element = _columns(name, problem), row.bytes
     if (
         not by_tma
+        or (name != "d" and problem.decomposition is not None)  # pieces lie in aligned rows
         or (name == "d" and problem.d_is_column_major)
         or (columns is not None and columns * element % WIDEST == 0)
     ):

@@ -14,6 +14,9 @@ TILE_BYTES = 128  # of a row of such a tile, in both matrices
 # In shared memory a row has one unit more, since a row of the source may begin within a unit, and rows that threads
 # read together are another unit apart: then they lie in different banks.
 STAGED_ROW_BYTES = TILE_BYTES + UNIT_BYTES
+# Of a split that transposes, a CTA takes units of as many rows, and as many of each: a warp loads neighbours along the
+# rows, and the CTA stores whole lines of 128 bytes.
+PATCH_ROWS, PATCH_UNITS = 32, 8
 
 
 def units_of_row(build: Builder, columns: Scalar, per_unit: int) -> ir.Value:
@@ -34,3 +37,8 @@ def staged_offset(row: int, element_bytes: int) -> int:
 def staged_bytes(element_bytes: int) -> int:
     """Shared memory of a CTA that transposes a tile."""
     return staged_offset(side_of_tile(element_bytes), element_bytes)
+
+
+def patches(build: Builder, rows: Scalar, units: Scalar) -> tuple[ir.Value, ir.Value]:
+    """How many patches there are along the rows, and along the units of each."""
+    return build.ceil_udiv(rows, PATCH_ROWS), build.ceil_udiv(units, PATCH_UNITS)

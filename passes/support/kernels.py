@@ -18,11 +18,11 @@ def gemm_kernels(module: ir.Module) -> list[tile.KernelOp]:
 
 
 # What a kernel beside that of a product does, alone.
-COPIES = (tile.CopyMatrixOp, tile.TransposeMatrixOp)
+COPIES = (tile.CopyMatrixOp, tile.SplitMatrixOp, tile.TransposeMatrixOp)
 
 
 def copies_matrix(kernel: tile.KernelOp) -> bool:
-    """Whether a kernel copies or transposes a matrix."""
+    """Whether a kernel copies, transposes or splits a matrix."""
     return any(walk(kernel, copy) for copy in COPIES)
 
 

@@ -7,9 +7,10 @@ from math import ceil, prod
 from mlir import ir
 from tensor_layouts import cosize
 
+from lowtide.decompositions import DECOMPOSITIONS, Decomposition
 from lowtide.dialects import tile
 from lowtide.dialects.enums import gemm_layout, operand_kinds
-from lowtide.dialects.tile import GemmLayout, OperandKind
+from lowtide.dialects.tile import GemmLayout, OperandKind, Precision
 from lowtide.dialects.tile.layouts import layout_of
 from lowtide.elements import ELEMENTS, element_of_ir, element_type, promotes, weight_types
 from lowtide.errors import ScheduleError
@@ -105,6 +106,11 @@ def k_is_last(layout: GemmLayout) -> tuple[bool, bool]:
     return _K_IS_LAST[layout]
 
 
+def decomposition_of(precision: ir.Attribute) -> Decomposition:
+    """The row of what `by` says."""
+    return DECOMPOSITIONS[str(Precision(ir.IntegerAttr(precision).value))]
+
+
 def element_bits(element: ir.Type) -> int:
     """Bits of an element. Raises ScheduleError for an unsupported type."""
     if str(element) == HELD_BYTE:
@@ -197,10 +203,29 @@ class Problem:
     group: int = 0
     """Elements of K whose sums are scaled one by one; 0 where there is no such scale."""
 
+    precision: str | None = None
+    """The sum of products of narrower pieces that a product is computed by."""
+    given_layout: GemmLayout | None = None
+    """How A and B lay of which these are the pieces; None where they are no pieces."""
+
+    @property
+    def decomposition(self) -> Decomposition | None:
+        """How A and B were split, where they are pieces."""
+        return DECOMPOSITIONS[self.precision] if self.precision and self.given_layout is not None else None
+
     @property
     def promotes(self) -> bool:
         """Whether each K step must be summed by itself: long sums are too imprecise, or each is scaled."""
-        return self.group > 0 or (not self.is_fast and promotes(self.a))
+        is_imprecise = promotes(self.a) or self.decomposition is not None
+        return self.group > 0 or (not self.is_fast and is_imprecise)
+
+    def split(self) -> "Problem":
+        """The product of the pieces, as a kernel computes it; the problem itself where it is no sum of products."""
+        if self.precision is None or self.given_layout is not None:
+            return self
+        row = DECOMPOSITIONS[self.precision]
+        k = None if self.k is None else row.depth(self.k)
+        return replace(self, a=row.piece, b=row.piece, k=k, layout=GemmLayout.tn, given_layout=self.layout)
 
     def operand(self, name: str) -> str:
         """The element type of `a` or `b` in memory."""
@@ -230,6 +255,7 @@ class Problem:
             d_is_column_major=not self.d_is_column_major,
             swapped=not self.swapped,
             transposed=None if self.transposed is None else self.transposed.translate(_EXCHANGED_OPERANDS),
+            given_layout=None if self.given_layout is None else swapped_layout(self.given_layout),
         )
 
     def transpose(self, operands: str) -> "Problem":
@@ -244,8 +270,12 @@ class Problem:
 
     @property
     def asked(self) -> "Problem":
-        """The problem that was asked for."""
-        return self.as_passed.swap() if self.swapped else self.as_passed
+        """The problem that was asked for; K of pieces is left open."""
+        own = self.as_passed.swap() if self.swapped else self.as_passed
+        row, layout = own.decomposition, own.given_layout
+        if row is None or layout is None:
+            return own
+        return replace(own, a=row.whole, b=row.whole, k=None, layout=layout, given_layout=None)
 
     @classmethod
     def of(cls, gemm: tile.GemmOp) -> "Problem":
@@ -277,6 +307,8 @@ class Problem:
             transposed="".join(name for name, x in (("a", gemm.a), ("b", gemm.b)) if _is_transposed(x)),
             weights=element_name(ir.TypeAttr(gemm.weights).value) if gemm.weights else None,
             group=int(gemm.group) if gemm.group else 0,
+            precision=None if gemm.precision is None else str(Precision(ir.IntegerAttr(gemm.precision).value)),
+            given_layout=None if gemm.given is None else GemmLayout(ir.IntegerAttr(gemm.given).value),
         )
 
     @classmethod
@@ -299,6 +331,8 @@ class Problem:
             weights=weights,
             group=attribute.group,
             transposed=None,
+            precision=attribute.precision or None,
+            given_layout=GemmLayout[attribute.given] if attribute.given else None,
         )
 
 
@@ -347,6 +381,8 @@ def problem_attribute(gemm: tile.GemmOp, *, as_passed: bool = False) -> tile.Pro
         bool(gemm.swapped),
         bool(gemm.fast),
         int(gemm.group) if gemm.group else 0,
+        -1 if gemm.precision is None else ir.IntegerAttr(gemm.precision).value,
+        -1 if gemm.given is None else ir.IntegerAttr(gemm.given).value,
     )
 
 

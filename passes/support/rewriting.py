@@ -130,6 +130,13 @@ def uses(value: ir.Value) -> Iterator[ir.OpView]:
         yield use.owner.operation.opview
 
 
+def memory_of(matrix: ir.Value) -> ir.Value:
+    """The argument, or the workspace, that memref ops cast or show as this value."""
+    while not isinstance(matrix.owner, ir.Block) and matrix.owner.name.startswith("memref."):
+        matrix = matrix.owner.operands[0]
+    return matrix
+
+
 def defining_op(value: ir.Value) -> ir.OpView | None:
     """The op that defines the value; None for a block argument."""
     return None if isinstance(value.owner, ir.Block) else value.owner.opview

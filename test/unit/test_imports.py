@@ -14,10 +14,13 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 BELOW = {
     "targets": {"elements", "errors", "targets"},
     "dialects": {"elements", "errors", "targets", "dialects"},
-    "passes": {"elements", "errors", "targets", "dialects", "passes"},
-    "interpreter": {"elements", "errors", "targets", "dialects", "interpreter"},
-    "runtime": {"elements", "entry", "errors", "runtime"},
-    "compiler": {"elements", "entry", "errors", "targets", "dialects", "passes", "interpreter", "runtime", "compiler"},
+    "passes": {"decompositions", "elements", "errors", "targets", "dialects", "passes"},
+    "interpreter": {"decompositions", "elements", "errors", "targets", "dialects", "interpreter"},
+    "runtime": {"decompositions", "elements", "entry", "errors", "runtime"},
+    "compiler": {
+        *("decompositions", "elements", "entry", "errors", "targets"),
+        *("dialects", "passes", "interpreter", "runtime", "compiler"),
+    },
 }
 
 # The layers of the interpreter, lowest first; each imports itself and those before it.

@@ -58,6 +58,8 @@ func.func @ptx(%v: vector<8xbf16>, %x: f32, %p: !llvm.ptr<1>, %tiles: i32, %ctas
   sm.ptx_await_wave %p tiles(%tiles) ctas(%ctas) : !llvm.ptr<1>
   // CHECK-NEXT: %{{.+}} = sm.ptx_keep_pair %{{.+}} : i32
   %kept = sm.ptx_keep_pair %tiles : i32
+  // CHECK-NEXT: %{{.+}} = sm.ptx_round %{{.+}} to tf32 : f32
+  %rounded = sm.ptx_round %x to tf32 : f32
   // CHECK-NEXT: sm.ptx_store write_through %{{.+}} to %{{.+}} : f32, !llvm.ptr<1>
   sm.ptx_store write_through %x to %p : f32, !llvm.ptr<1>
   return

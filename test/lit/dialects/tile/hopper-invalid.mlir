@@ -178,5 +178,5 @@ module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d
 
 // -----
 
-// expected-error @below {{expected 'operands', 'empty', 'swapped', 'fast' or 'group'}}
+// expected-error @below {{expected 'operands', 'empty', 'swapped', 'fast', 'group', 'by' or 'from'}}
 module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, full = [m]>} {}

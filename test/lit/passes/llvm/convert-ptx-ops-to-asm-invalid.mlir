@@ -53,3 +53,12 @@ func.func @elements(%v: vector<4xi16>, %p: !llvm.ptr<1>) {
   return
 }
 }
+// -----
+
+module attributes {tile.target = "sm_90a"} {
+func.func @round(%x: f32) {
+  // expected-error @below {{convert-ptx-ops-to-asm: rounds to a type that is stored with more bits, such as tf32, not to bf16}}
+  %y = sm.ptx_round %x to bf16 : f32
+  return
+}
+}

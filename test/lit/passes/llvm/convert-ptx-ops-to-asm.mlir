@@ -91,4 +91,12 @@ func.func @wave(%counter: !llvm.ptr<1>, %tiles: i32, %ctas: i32) {
   sm.ptx_await_wave %counter tiles(%tiles) ctas(%ctas) : !llvm.ptr<1>
   return
 }
+
+// Rounding to a type that is stored with more bits.
+// CHECK-LABEL: func.func @round(
+// CHECK:       llvm.inline_asm "cvt.rna.tf32.f32 $0, $1;", "=f,f" %{{.+}} : (f32) -> f32
+func.func @round(%x: f32) -> f32 {
+  %y = sm.ptx_round %x to tf32 : f32
+  return %y : f32
+}
 }

@@ -1,0 +1,59 @@
+"""Matrices as pieces of their elements, side by side along K."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.decompositions import DECOMPOSITIONS, Decomposition
+from lowtide.dialects.tile import Precision, Side
+from lowtide.elements import element_type
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.machine.matrices import Matrix, Window, load_window, store_inside
+from lowtide.interpreter.numbers import storage
+from lowtide.interpreter.numbers.domains import Domain
+from lowtide.interpreter.program.program import DecodedOp
+
+
+def decomposition(op: DecodedOp) -> Decomposition:
+    """What an op splits by."""
+    return DECOMPOSITIONS[str(Precision(op.attributes["precision"]))]
+
+
+def split(state: AgentState, op: DecodedOp, source: Matrix, target: Matrix, rows: tuple[int, int]) -> None:
+    """Write these rows of pieces of a matrix."""
+    row, k_first = decomposition(op), "k_first" in op.attributes
+    first, end = rows
+    own = source.shape[::-1] if k_first else source.shape
+    if target.shape != (own[0], row.depth(own[1])):
+        raise violation(state, op, f"makes pieces of {target.shape} of a matrix of {source.shape}")
+    place, shape = ((0, first), (own[1], end - first)) if k_first else ((first, 0), (end - first, own[1]))
+    values = load_window(state, op, Window(source, *place, shape))
+    side = 0 if op.attributes["side"] == Side.left else 1
+    pieces = blocks(values.T if k_first else values, row, side, state.machine.domain)
+    store_inside(state, op, Window(target, first, 0, pieces.shape), pieces)
+
+
+def blocks(values: NDArray[Any], row: Decomposition, side: int, domain: Domain) -> NDArray[Any]:
+    """Rows of pieces (rows, K'), of rows of elements (rows, K); `side` is 0 for A, 1 for B.
+
+    Piece after piece is what is left, rounded; where the first is not finite, all but that of the last block are 0.
+    """
+    rows, k = values.shape
+    padded = np.zeros((rows, row.block(k)), values.dtype)
+    padded[:, :k] = values
+    rest, whole, pieces = padded, None, []
+    for _ in range(row.pieces):
+        piece = _rounded(rest, row, domain)
+        if whole is None:
+            whole, is_finite = piece, ~np.isnan(np.asarray(piece - piece, np.float64))
+        pieces.append(np.where(is_finite, piece, padded.dtype.type(0)))
+        rest = domain.subtract(rest, piece, element_type(row.whole).ir)
+    assert whole is not None
+    return np.concatenate([*(pieces[pair[side]] for pair in row.products[:-1]), whole], axis=1)
+
+
+def _rounded(values: NDArray[Any], row: Decomposition, domain: Domain) -> NDArray[Any]:
+    name = element_type(row.piece).ir
+    return storage.rounded(values, name) if storage.is_cut(name) else domain.round(values, name)

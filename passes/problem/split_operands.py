@@ -1,0 +1,78 @@
+"""split-operands: a product of wide numbers becomes the product of their pieces, side by side along K.
+
+Before   tile.gemm nt %a, %b into %d acc(f32 by tf32x3) : memref<KxMxf32>, memref<KxNxf32>, memref<MxNxf32>
+After    %0 = tile.split %a left by tf32x3 k_first : memref<KxMxf32> to memref<MxK'xtf32>
+         %1 = tile.split %b right by tf32x3 k_first : memref<KxNxf32> to memref<NxK'xtf32>
+         tile.gemm tn %0, %1 into %d acc(f32 by tf32x3 from nt) : memref<MxK'xtf32>, memref<NxK'xtf32>, …
+         K' is that of all products of pieces, one behind the other. Pieces lie with K contiguous, in whatever layout
+         the elements do. What follows is a product as any other, whose sums are promoted.
+Needs    level problem. A tile.gemm whose operands are pieces already (from) is left alone.
+Refuses  operands of another type than that whose products the sum is of.
+Test     test/lit/passes/problem/split-operands.mlir, split-operands-invalid.mlir, test/interpreter/test_split.py
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+
+from lowtide.decompositions import Decomposition
+from lowtide.dialects import tile
+from lowtide.dialects.enums import gemm_layout, operand_kinds
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile import GemmLayout, Side
+from lowtide.elements import element_type
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.support.problem import a_is_mk, b_is_nk, decomposition_of, element_name
+from lowtide.passes.support.rewriting import before, erase
+from lowtide.targets import Target
+
+
+@dataclass(frozen=True)
+class SplitOperands(Pass):
+    """Puts tile.split before each tile.gemm that is computed by products of pieces."""
+
+    name: ClassVar[str] = "split-operands"
+    needs: ClassVar[Level] = Level.PROBLEM
+    gives: ClassVar[Level] = Level.PROBLEM
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for gemm in walk(module, tile.GemmOp):
+            if gemm.precision is not None and gemm.given is None:
+                _split(gemm, decomposition_of(gemm.precision))
+
+
+def _split(gemm: tile.GemmOp, row: Decomposition) -> None:
+    found = [element_name(ir.MemRefType(matrix.type).element_type) for matrix in (gemm.a, gemm.b)]
+    if found != [row.whole] * 2:
+        raise Refusal(gemm, f"by {row.name} is a product of {row.whole}, not of {' by '.join(found)}")
+    layout = gemm_layout(gemm)
+    with before(gemm), gemm.operation.location:
+        split = tile.GemmOp(
+            GemmLayout.tn,
+            _pieces(gemm.a, Side.left, row, k_first=not a_is_mk(layout)),
+            _pieces(gemm.b, Side.right, row, k_first=not b_is_nk(layout)),
+            gemm.d,
+            gemm.acc,
+            list(gemm.epilogue_operands),
+            kinds=operand_kinds(gemm),
+            schedule=gemm.schedule,
+            swapped=gemm.swapped,
+            fast=gemm.fast,
+            precision=gemm.precision,
+            given=layout,
+        )
+    gemm.epilogue.blocks[0].append_to(split.epilogue)
+    erase(gemm)
+
+
+def _pieces(matrix: ir.Value, side: Side, row: Decomposition, *, k_first: bool) -> ir.Value:
+    """The pieces of A, (M, K'), or of B, (N, K')."""
+    type_ = ir.MemRefType(matrix.type)
+    *outer, rows, k = type_.shape
+    rows, k = (k, rows) if k_first else (rows, k)
+    dynamic = ir.ShapedType.get_dynamic_size()
+    element = ir.Type.parse(element_type(row.piece).ir)
+    shape = [*outer, rows, k if k == dynamic else row.depth(k)]
+    result = ir.MemRefType.get(shape, element, type_.layout)
+    return tile.SplitOp(result, matrix, side, tile.Precision[row.name], k_first=k_first).result

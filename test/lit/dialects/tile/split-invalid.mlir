@@ -1,0 +1,41 @@
+// RUN: lowtide-opt %s --split-input-file --verify-diagnostics
+
+func.func @host(%a: memref<?xf32>) {
+  // expected-error @below {{'tile.split' op takes a matrix whose rows are contiguous}}
+  %0 = tile.split %a left by tf32x3 : memref<?xf32> to memref<?x?xtf32, strided<[?, 1]>>
+  return
+}
+
+// -----
+
+func.func @host(%a: memref<32x64xf32, strided<[?, 1]>>) {
+  // expected-error @below {{'tile.split' op makes rows of pieces, of another type and as many, of 'memref<32x64xf32, strided<[?, 1]>>', not 'memref<64x192xtf32, strided<[?, 1]>>'}}
+  %0 = tile.split %a left by tf32x3 : memref<32x64xf32, strided<[?, 1]>> to memref<64x192xtf32, strided<[?, 1]>>
+  return
+}
+
+// -----
+
+func.func @host(%a: memref<32x64xf32, strided<[?, 1]>>) {
+  // expected-error @below {{'tile.split' op makes rows of pieces, of another type and as many}}
+  %0 = tile.split %a left by tf32x3 k_first : memref<32x64xf32, strided<[?, 1]>> to memref<32x192xtf32, strided<[?, 1]>>
+  return
+}
+
+// -----
+
+tile.kernel @split(%a: memref<?x?xf32, strided<[?, 1]>>, %b: memref<?x?xf32, strided<[?, 1]>>) {
+  // expected-error @below {{'tile.split_matrix' op makes rows of pieces, of another type and as many}}
+  tile.split_matrix %a to %b left by tf32x3 : memref<?x?xf32, strided<[?, 1]>> to memref<?x?xf32, strided<[?, 1]>>
+  tile.return
+}
+
+// -----
+
+// expected-error @below {{'f32x9' is not a sum of products; there are tf32x3 and bf16x6}}
+#problem = #tile.problem<tn, a = tf32, b = tf32, acc = f32, d = f32, by = f32x9, from = tn>
+
+// -----
+
+// expected-error @below {{by and from go together}}
+#problem = #tile.problem<tn, a = tf32, b = tf32, acc = f32, d = f32, by = tf32x3>
