@@ -31,6 +31,7 @@ class Product:
     inputs_aligned: bool
     """Whether bases and strides of A and B are multiples of 16 bytes."""
     d_aligned: bool
+    """Whether those of D are, and the length of its rows."""
 
 
 def result_shape(a: Operand, b: Operand) -> tuple[int, ...]:
@@ -89,7 +90,7 @@ def arrange(
         n=n,
         k=k,
         inputs_aligned=_is_aligned(lying["a"]) and _is_aligned(lying["b"]),
-        d_aligned=_is_aligned(lying["d"]),
+        d_aligned=_is_aligned(lying["d"]) and _has_whole_rows(lying["d"]),
     )
     return product, lying
 
@@ -173,6 +174,11 @@ def _transposed(operand: Operand) -> Operand:
     *outer, rows, columns = operand.shape
     *apart, row, column = operand.strides
     return replace(operand, shape=(*outer, columns, rows), strides=(*apart, column, row))
+
+
+def _has_whole_rows(operand: Operand) -> bool:
+    """Whether TMA may store its rows: it stores whole units of 16 bytes."""
+    return operand.shape[-1] * element_type(operand.dtype).bytes % ALIGNED == 0
 
 
 def _is_aligned(operand: Operand) -> bool:

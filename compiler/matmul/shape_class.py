@@ -20,7 +20,7 @@ _MOST_ROWS, _MOST = 16384, 65536  # of M, and of N and K: beyond, the choice is 
 _ROW_STEPS, _STEPS = 2, 8  # sizes between a power of two and the next, of M from 256 on, and of N and K
 _FEW_ROWS = 256
 _MOST_BATCH = 1024
-_INVARIANT_SIZES = (64, INVARIANT_ROWS)  # of M, where the order of sums is that of the last
+_INVARIANT_SIZES = (128, 512, INVARIANT_ROWS)  # of M, where the order of sums is that of the last
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,14 @@ def test_operands_of_the_epilogue_lie_as_d_does() -> None:
     assert {name: lying[name].shape for name in more} == {"c": (72, 40), "bias": (40,), "scale": (72,)}
 
 
+def test_d_is_aligned_where_tma_may_store_it() -> None:
+    """It stores whole units of 16 bytes, so the length of a row counts too, and not only where the next begins."""
+    for columns, padding, aligned in ((40, 0, True), (40, 4, True), (42, 2, False), (42, 0, False)):
+        d = array(24, columns, padding=padding)
+        of, _ = arrange(record(A), record(array(32, columns, padding=padding)), record(d), {})
+        assert of.d_aligned is aligned and of.inputs_aligned is ((columns + padding) % 4 == 0)
+
+
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
@@ -130,9 +138,9 @@ def of_extents(m: int, n: int, k: int, numerics: str = "repeatable", aligned: bo
 def test_a_class_is_a_function_of_the_product() -> None:
     assert of_extents(33, 4096, 4096) == of_extents(64, 4000, 4090) != of_extents(65, 4096, 4096)
     assert of_extents(64, 4096, 4096, aligned=False).given == "a.pack = rows, b.pack = rows"
-    few, *many = (of_extents(m, 4096, 4096, "batch_invariant") for m in (1, 65, 4096, 20000))
+    few, *many = (of_extents(m, 4096, 4096, "batch_invariant") for m in (1, 513, 4096, 20000))
     assert len({*many}) == 1 and few.given == many[0].given == "k_division = none"
-    assert few.m == 64 and few.reference == many[0].reference == many[0]
+    assert few.m == 128 and few.reference == many[0].reference == many[0]
     assert of_extents(1, 4096, 4096).reference is None
 
 
