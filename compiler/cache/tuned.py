@@ -16,7 +16,7 @@ from typing import Any
 from lowtide.compiler.cache.keys import spec_text
 from lowtide.compiler.cache.settings import FOLDER_VARIABLE, OFF
 from lowtide.compiler.cache.store import KernelStore
-from lowtide.compiler.dumps import write_whole
+from lowtide.compiler.dumps import check_writable, write_whole
 from lowtide.compiler.numerics_words import ANY, REPEATABLE
 from lowtide.compiler.spec import GemmSpec
 from lowtide.errors import CacheWarning, Error
@@ -63,6 +63,14 @@ def load_record(store: KernelStore, key: str) -> dict[str, Any] | None:
     return held
 
 
+def check_keepable(store: KernelStore) -> None:
+    """Raise Error where no record could be written, before the work of making one."""
+    try:
+        check_writable(_path(store, "record"))
+    except Error as error:
+        raise _not_kept(error) from None
+
+
 def keep_record(store: KernelStore, key: str, entries: Mapping[str, Any]) -> Path:
     """Write a record in the place of what is there. Raises Error where that cannot be done."""
     held: dict[str, Any] = {"format": _FORMAT, "key": key, **{name: entries[name] for name in _ENTRIES}}
@@ -70,8 +78,12 @@ def keep_record(store: KernelStore, key: str, entries: Mapping[str, Any]) -> Pat
     try:
         write_whole(path, json.dumps({**held, _DIGEST: _digest(held)}, indent=1) + "\n")
     except Error as error:
-        raise Error(f"the result of tuning is not kept: {error} ({FOLDER_VARIABLE} names the cache)") from None
+        raise _not_kept(error) from None
     return path
+
+
+def _not_kept(error: Error) -> Error:
+    return Error(f"the result of tuning cannot be kept: {error} ({FOLDER_VARIABLE} names the cache)")
 
 
 def count_records(store: KernelStore) -> int:

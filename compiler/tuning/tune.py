@@ -16,7 +16,7 @@ from lowtide.compiler.cache.keys import spec_text
 from lowtide.compiler.cache.precompile import Job, compile_all
 from lowtide.compiler.cache.settings import FOLDER_VARIABLE, OFF, open_store
 from lowtide.compiler.cache.store import KernelStore
-from lowtide.compiler.cache.tuned import ignore_record, keep_record, key_of_record, load_record
+from lowtide.compiler.cache.tuned import check_keepable, ignore_record, keep_record, key_of_record, load_record
 from lowtide.compiler.cache.versions import own_digest
 from lowtide.compiler.compile import Request, compile_gemm
 from lowtide.compiler.kernel import CompiledKernel
@@ -204,6 +204,7 @@ def _store() -> KernelStore:
     store = open_store()
     if store is None:
         raise Error(f"{FOLDER_VARIABLE}={OFF}: there is no cache to keep the result in; unset it, or name a folder")
+    check_keepable(store)
     return store
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -131,6 +132,34 @@ def test_damage_is_said_and_the_schedule_chosen(gpu: None, store: KernelStore) -
     assert tuned.count_records(store) == 1
 
 
+def test_of_two_that_tune_the_same_the_last_whole_result_stays(store: KernelStore) -> None:
+    entries = dict.fromkeys(tuned._ENTRIES, 0)
+    key, seen, done = "0" * 64, set(), threading.Event()
+
+    def write(number: int) -> None:
+        for _ in range(40):
+            tuned.keep_record(store, key, entries | {"schedule": str(number) * 1000})
+
+    def read() -> None:
+        while not done.is_set():
+            record = tuned.load_record(store, key)
+            seen.add("" if record is None else record["schedule"])
+        seen.add("no warning was an error")
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in (1, 2)]
+    reader = threading.Thread(target=read)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for each in (reader, *writers):
+            each.start()
+        for each in writers:
+            each.join()
+        done.set()
+        reader.join()
+    assert seen - {"", "1" * 1000, "2" * 1000} == {"no warning was an error"}
+    assert len(list((store.folder / tuned.FOLDER).iterdir())) == 1
+
+
 def test_the_command_cache_counts_and_removes_what_was_tuned(store: KernelStore) -> None:
     tune()
     listed = CliRunner().invoke(app, ["cache", "list"]).output
@@ -167,8 +196,10 @@ def test_bad_input_is_refused_with_the_way_out(store: KernelStore, monkeypatch: 
     with pytest.raises(CompileError, match="wrong on this GPU: off by one"):
         tune(wrong={own: "off by one"})
     (store.folder / tuned.FOLDER).write_text("no folder")
-    with pytest.raises(Error, match="the result of tuning is not kept"):
-        tune()
+    bench = FakeBench({})
+    with pytest.raises(Error, match="the result of tuning cannot be kept"):
+        lt.tune(SPEC, TARGET, bench=lambda *_: bench)
+    assert not bench.admitted  # it is said before anything is measured
     monkeypatch.setenv("LOWTIDE_CACHE", "off")
     with pytest.raises(Error, match="there is no cache to keep the result in"):
         tune()
