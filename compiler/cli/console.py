@@ -104,7 +104,7 @@ def problem_line(spec: GemmSpec, extents: Sequence[int | None]) -> str:
         shape = f"{'?' if spec.batch is None else spec.batch} of {shape}"
     operands = operands_text(spec)
     order = "" if spec.d_order == "row" else " by columns"
-    by = "" if spec.precision is None else f" by {spec.precision}"
+    by = f" by {spec.b}" if spec.is_mixed else "" if spec.precision is None else f" by {spec.precision}"
     return f"{spec.a}{by} {spec.layout} {shape} to {spec.d}{order}, {spec.acc} accumulators" + (
         f", operands {operands}" if operands else ""
     )

@@ -55,6 +55,8 @@ class Names:
                         self.mapped[argument] = matrices[given]
             elif op.name == "sm.mma_sync":
                 self.operands += [("a", op.operands[0].type), ("b", op.operands[1].type)]
+            elif op.name == "sm.unpack_weights":
+                self.operands.append(("b", op.operands[0].type))
             return ir.WalkResult.ADVANCE
 
         module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from compiled import steps_of
+from support import assert_same
 
 import lowtide as lt
 from lowtide.compiler.checking.reference import compare, random_inputs, reference, reference_with_bound
@@ -51,6 +53,24 @@ def test_every_level_computes_what_the_weights_say(case):
         for level in LEVELS:
             d = kernel.interpret(**inputs, level=level, domain="exact", sms=2, seed=seed)
             np.testing.assert_array_equal(d, expected, level)
+
+
+PASSES = ("tile-to-ctas", "pipeline-mainloop", "bind-mma-atoms", "split-k-slices", "convert-sm-to-nvvm")
+
+
+def test_each_pass_that_sees_weights_keeps_the_numbers():
+    """At every trip count of the ring, and with several work tiles for each CTA."""
+    spec = spec_for("bf16", "s4", 64, None, zero_points=True)
+    steps = {step.name: step for step in steps_of(spec, SMALL)}
+    for steps_of_k in (1, 2, 3, 7):
+        n = 448 if steps_of_k == 2 else 64
+        inputs = small_integers(spec, 20, n, 64 * steps_of_k)
+        given = {"a": inputs["a"], "b": inputs["b"], "d": np.zeros((20, n), np.float32)}
+        given |= {name: inputs[name] for name in ("scales", "zeros")}
+        for name in PASSES:
+            assert steps[name].before != steps[name].after
+            d = assert_same(steps[name].before, steps[name].after, given, orders=(0, 1))
+            np.testing.assert_array_equal(d, reference(spec, **inputs))
 
 
 def test_random_weights_are_within_the_bound():
