@@ -1,13 +1,14 @@
 """Products of 8-bit floats with scales, compared with torch._scaled_mm: A and B of e4m3, D of bf16, tn.
 
-    python benchmarks/scaled_products.py [--size 8192 …] [--schedule FIELDS …] [--rounds 6] [--seed 0]
-        [--save DIR | --saved DIR]
+    python benchmarks/scaled_products.py [--size 8192 …] [--scales blocks …] [--schedule FIELDS …] [--rounds 6]
+        [--seed 0] [--save DIR | --saved DIR]
 
-Scales are of each tensor, or of each row of A and of B; sums are the tensor cores' own (fast), or of at most 128
-products added in f32. torch has both as `use_fast_accum`. Each Lowtide kernel is compiled with the schedule chosen for
-it, or with those given. `--save` only compiles, where there is no GPU; `--saved` times what it wrote, where there is no
-compiler. Prints TFLOP/s, median (least … greatest) of the shuffled rounds, and the ratio to the faster of torch's two
-kernels with such sums. Before, every result is compared with float64 on sampled rows.
+Scales are of each tensor, of each row of A and of B, or of blocks: 1×128 of A and 128×128 of B. Sums are the tensor
+cores' own (fast), or of at most 128 products added in f32. torch has both as `use_fast_accum`. Each Lowtide kernel is
+compiled with the schedule chosen for it, or with those given. `--save` only compiles, where there is no GPU; `--saved`
+times what it wrote, where there is no compiler. Prints TFLOP/s, median (least … greatest) of the shuffled rounds, and
+the ratio to the faster of torch's two kernels with such sums. Before, every result is compared with float64 on sampled
+rows.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import os
 import statistics
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,13 @@ MOST_ERROR = {"fast": 6e-3, "f32": 2.5e-3}  # relative, of D in bf16 from normal
 CHOSEN = "chosen"
 
 
-SCALES = ("tensor", "rows")
+SCALES = ("tensor", "rows", "blocks")
+BLOCK = 128  # of K, and of the columns of B; torch wants rows of B's scales at multiples of four blocks
+ROW_OF_BLOCKS = 4
 
 
-def epilogues() -> dict[str, Callable[..., Any]]:
-    """By kind of scales; only where there is a compiler."""
+def epilogues() -> dict[str, Callable[..., Any] | None]:
+    """By kind of scales; only where there is a compiler. Scales of blocks are no part of it."""
 
     def by_tensor(acc: Any, scale_a: lt.Scalar, scale_b: lt.Scalar) -> Any:
         return acc * scale_a * scale_b
@@ -49,15 +52,19 @@ def epilogues() -> dict[str, Callable[..., Any]]:
     def by_rows(acc: Any, scale_a: lt.PerRow["f32"], scale_b: lt.PerColumn["f32"]) -> Any:  # noqa: F821
         return acc * scale_a * scale_b
 
-    return {"tensor": by_tensor, "rows": by_rows}
+    return {"tensor": by_tensor, "rows": by_rows, "blocks": None}
 
 
-def compiled(size: tuple[int, int, int], schedules: list[str]) -> Iterator[tuple[str, Any]]:
+def compiled(size: tuple[int, int, int], schedules: list[str], kinds: Collection[str]) -> Iterator[tuple[str, Any]]:
     """A name and a kernel for each kind of sums and scales, and schedule."""
     m, n, k = size
     for sums in SUMS:
         for kind, epilogue in epilogues().items():
-            spec = lt.GemmSpec(m=m, n=n, k=k, a="e4m3", b="e4m3", d="bf16", acc=sums, epilogue=epilogue)
+            if kind not in kinds or (sums, kind) == ("fast", "blocks"):
+                continue
+            scales = lt.BlockScales() if kind == "blocks" else None
+            types = {"a": "e4m3", "b": "e4m3", "d": "bf16", "acc": sums}
+            spec = lt.GemmSpec(m=m, n=n, k=k, **types, epilogue=epilogue, block_scales=scales)
             for number, schedule in enumerate(schedules):
                 given = None if schedule == CHOSEN else schedule
                 try:
@@ -82,31 +89,58 @@ def operand_sets(torch: Any, size: tuple[int, int, int], seed: int) -> list[Oper
     return sets
 
 
-def scales(torch: Any, kind: str, m: int, n: int) -> tuple[Any, Any]:
-    """Scales of A and of B, about 1, as torch takes them."""
+def scales(torch: Any, kind: str, size: tuple[int, int, int]) -> tuple[Any, Any]:
+    """Scales of A and of B, about 1, as torch takes them: those of blocks (M, K / 128) and (K / 128, N / 128), M and K
+    contiguous."""
+    m, n, k = size
     if kind == "tensor":
         return torch.full((), 0.75, device="cuda"), torch.full((), 1.5, device="cuda")
-    return tuple(torch.rand(shape, device="cuda") + 0.5 for shape in ((m, 1), (1, n)))
+    if kind == "rows":
+        return tuple(torch.rand(shape, device="cuda") + 0.5 for shape in ((m, 1), (1, n)))
+    blocks = -(-k // BLOCK)
+    row = -(-blocks // ROW_OF_BLOCKS) * ROW_OF_BLOCKS
+    of_a, of_b = (torch.rand(shape, device="cuda") + 0.5 for shape in ((blocks, m), (-(-n // BLOCK), row)))
+    return of_a.t(), of_b[:, :blocks].t()
+
+
+def as_taken(kind: str, scale: Any) -> Any:
+    """A scale as Lowtide takes it, from one as torch does."""
+    if kind == "blocks":
+        return scale.t()
+    return scale.item() if scale.ndim == 0 else scale.reshape(-1)
+
+
+def scaled(one: Any, kind: str, scale: Any, is_b: bool) -> Any:
+    """Rows of A, or of B = (N, K), in float64, multiplied by their scales."""
+    if kind != "blocks":
+        return one.double() * (scale.double().t() if is_b and scale.ndim else scale.double())
+    by_row = scale.t().repeat_interleave(BLOCK, 0)[: one.shape[0]] if is_b else scale
+    return one.double() * by_row.double().repeat_interleave(BLOCK, 1)[:, : one.shape[1]]
 
 
 def contenders(
-    torch: Any, size: tuple[int, int, int], sets: list[Operands], kernels: Iterator[tuple[str, Any]]
+    torch: Any,
+    size: tuple[int, int, int],
+    sets: list[Operands],
+    kernels: Iterator[tuple[str, Any]],
+    kinds: Collection[str],
 ) -> dict[tuple[str, str], list[Contender]]:
     """torch's and Lowtide's by sums and scales, those that are right."""
-    m, n, _ = size
-    given = {kind: scales(torch, kind, m, n) for kind in SCALES}
+    given = {kind: scales(torch, kind, size) for kind in kinds}
     found: dict[tuple[str, str], list[Contender]] = {}
 
     def add(name: str, sums: str, kind: str, launch: Any) -> None:
         contender = Contender(name, launch)
-        error = error_of(torch, contender, sets, *given[kind])
+        error = error_of(torch, contender, sets, kind, *given[kind])
         if error < MOST_ERROR[sums]:
             found.setdefault((sums, kind), []).append(contender)
         else:
             print(f"{name}: left out: relative error {error:.1e}", file=sys.stderr)
 
     for sums in SUMS:
-        for kind in SCALES:
+        for kind in kinds:
+            if (sums, kind) == ("fast", "blocks"):
+                continue
             a, b = given[kind]
 
             def multiply(i: int, sums: str = sums, a: Any = a, b: Any = b) -> None:
@@ -118,7 +152,9 @@ def contenders(
             add(f"torch {sums} {kind}", sums, kind, multiply)
     for name, kernel in kernels:
         sums, kind, _ = name.split(".")
-        scale_a, scale_b = (x.item() if x.ndim == 0 else x.reshape(-1) for x in given[kind])
+        if kind not in kinds:
+            continue
+        scale_a, scale_b = (as_taken(kind, x) for x in given[kind])
 
         def run(i: int, kernel: Any = kernel, scale_a: Any = scale_a, scale_b: Any = scale_b) -> None:
             kernel(sets[i].a, sets[i].b, scale_a=scale_a, scale_b=scale_b, out=sets[i].d)
@@ -127,14 +163,14 @@ def contenders(
     return found
 
 
-def error_of(torch: Any, contender: Contender, sets: list[Operands], scale_a: Any, scale_b: Any) -> float:
+def error_of(torch: Any, contender: Contender, sets: list[Operands], kind: str, scale_a: Any, scale_b: Any) -> float:
     """Relative error of sampled rows of D; NaN where an element was not written."""
     one = sets[0]
     one.d.fill_(float("nan"))
     contender.launch(0)
     rows = torch.randperm(one.d.shape[0], device="cuda")[:CHECKED_ROWS]
-    expected = one.a[rows].double() @ one.b.double().t()
-    expected *= scale_a.double() * scale_b.double() if scale_a.ndim == 0 else scale_a[rows].double() * scale_b.double()
+    of_rows = scale_a[rows] if scale_a.ndim else scale_a
+    expected = scaled(one.a[rows], kind, of_rows, False) @ scaled(one.b, kind, scale_b, True).t()
     whole = float("nan") if bool(one.d.isnan().any()) else 1.0
     return float((one.d[rows].double() - expected).norm() / expected.norm()) * whole
 
@@ -147,7 +183,7 @@ def report(size: tuple[int, int, int], found: dict[tuple[str, str], list[Contend
     for sums in SUMS:
         mine = [one for (own, _), each in found.items() if own == sums for one in each]
         cells: dict[str, list[str]] = {one.name: [] for one in mine}
-        for kind in KINDS:
+        for kind in KINDS if mine else ():
             peers = [one for one in mine if one.name.startswith("torch")]
             best = min(peers, key=lambda one: statistics.median(one.seconds(kind)))
             for one in mine:
@@ -160,7 +196,8 @@ def report(size: tuple[int, int, int], found: dict[tuple[str, str], list[Contend
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--size", action="append", type=int, help="M = N = K; 8192 if left out")
+    parser.add_argument("--size", action="append", help="M = N = K, or MxNxK; 8192 if left out")
+    parser.add_argument("--scales", action="append", choices=SCALES, help="of what; tensor and rows if left out")
     parser.add_argument("--schedule", action="append", help=f"fields, or {CHOSEN}, which is the default")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--seed", type=int, default=0)
@@ -171,20 +208,23 @@ def main() -> None:
     watchdog = threading.Timer(arguments.timeout, lambda: os._exit(3))
     watchdog.daemon = True
     watchdog.start()
-    for extent in arguments.size or [8192]:
-        size = (extent, extent, extent)
+    kinds = arguments.scales or SCALES[:2]
+    for text in arguments.size or ["8192"]:
+        extents = [int(extent) for extent in text.split("x")]
+        m, n, k = extents * 3 if len(extents) == 1 else extents
+        size = (m, n, k)
         if arguments.saved is None:
-            kernels = compiled(size, arguments.schedule or [CHOSEN])
+            kernels = compiled(size, arguments.schedule or [CHOSEN], kinds)
         else:
-            folders = sorted((arguments.saved / str(extent)).iterdir())
+            folders = sorted((arguments.saved / text).iterdir())
             kernels = ((folder.name, lt.runtime.load(folder)) for folder in folders)
         if arguments.save is not None:
             for name, kernel in kernels:
-                kernel.save(arguments.save / str(extent) / name)
+                kernel.save(arguments.save / text / name)
             continue
         torch = torch_with_gpu()
         sets = operand_sets(torch, size, arguments.seed)
-        found = contenders(torch, size, sets, kernels)
+        found = contenders(torch, size, sets, kernels, kinds)
         race([one for each in found.values() for one in each], len(sets), arguments.rounds, arguments.seed)
         report(size, found)
 

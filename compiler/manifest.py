@@ -132,7 +132,9 @@ def _arguments(
         alignment = alignments[name] if kind == "matrix" else element_type(dtype).bytes
         extents = shape_as_it_lies(type_) if is_memref else []
         whole = (*[BATCH] * (len(extents) - len(dims)), *dims)
-        shape = [0 if letter in facts["empty"] else x for letter, x in zip(whole, extents, strict=True)]
+        shape = [
+            0 if letter.partition("/")[0] in facts["empty"] else x for letter, x in zip(whole, extents, strict=True)
+        ]
         entries.append(
             {
                 "name": name,

@@ -12,6 +12,7 @@ from typing import Any
 from tensor_layouts import Layout
 
 from lowtide import targets
+from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
@@ -411,6 +412,13 @@ _SM90A_FP8_STEPS = {
     ),
     "sm90-fp8-best": ("everything chosen for the shape", Schedule()),
 }
+_SM90A_FP8_BLOCKS = {
+    "sm90-fp8-blocks": (
+        "scales of blocks of 8-bit floats, by which promotion multiplies the sum of each 128 of K",
+        _FP8.with_(grid_tile=(128, 192)),
+    )
+}
+_SCALED = {"block_scales": BlockScales()}
 
 _TRANSPOSED: Mapping[str, Any] = MappingProxyType({"layout": "nt"})
 _SM90A_TRANSPOSED = {
@@ -437,6 +445,7 @@ LADDERS: Mapping[str, Preset] = MappingProxyType(
         **_on("sm_90a", _SM90A_STEPS),
         **_on("sm_90a", _SM90A_F64_STEPS, ("f64",)),
         **_on("sm_90a", _SM90A_FP8_STEPS, ("e4m3", "e5m2")),
+        **_on("sm_90a", _SM90A_FP8_BLOCKS, ("e4m3", "e5m2"), _SCALED),
         **_on("sm_80", _SM80_BATCH, problem=_BATCH),
         **_on("sm_80", _SM80_BY_COLUMNS, problem=_BY_COLUMNS),
         **_on("sm_80", _SM80_FEW_ROWS, problem=_FEW_ROWS),

@@ -89,7 +89,7 @@ def _extents(*extents: int | None) -> list[int]:
 
 def _operand_type(spec: GemmSpec, operand: Operand) -> ir.Type:
     kind, dtype = operand.kind, operand.dtype
-    if operand.group is not None:
+    if operand.group is not None or kind.is_block_scale:
         return _matrix(operand.shape(spec.m, spec.n, spec.k), dtype)
     if kind is OperandKind.FULL:
         return _output(spec, dtype)

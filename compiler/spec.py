@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
+from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.dtypes import choices
 from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, OperandKind, trace
 from lowtide.decompositions import DECOMPOSITIONS, Decomposition, decompositions_of
@@ -16,6 +17,7 @@ from lowtide.elements import (
     WEIGHT_ROWS,
     element_type,
     output_types,
+    promotes,
     types_of_d,
     weight_types,
 )
@@ -73,6 +75,8 @@ class GemmSpec:
     `layout`: how A and B lie in memory, last dimension contiguous, rows possibly padded:
     tn: A (M, K), B (N, K); tt: A (M, K), B (K, N); nn: A (K, M), B (N, K); nt: A (K, M), B (K, N).
     `d_order`: how D and its full operands lie: "row", as (M, N), or "column", as (N, M), last dimension contiguous too.
+    `block_scales`: None, or how blocks of A and B of 8-bit floats are scaled (`BlockScales`); the scales are operands
+    `scale_a` and `scale_b`.
     `epilogue`: a function of the accumulator and named operands (`lowtide.compiler.epilogue`), traced at once.
 
     Raises `SpecError` for anything else.
@@ -92,6 +96,7 @@ class GemmSpec:
     group: int | None = None
     scales: str | None = None
     zero_points: bool = False
+    block_scales: BlockScales | None = None
     epilogue: Callable[..., Any] | None = None
     epilogue_graph: EpilogueGraph = field(init=False, repr=False, compare=False)
 
@@ -132,6 +137,7 @@ class GemmSpec:
         for own in (SCALES, ZEROS) if self.group else ():
             if own in names:
                 raise SpecError(f"the epilogue's operand {own!r} has the name of the weights' {own}: rename it")
+        self._check_block_scales()
 
     @property
     def is_mixed(self) -> bool:
@@ -179,6 +185,25 @@ class GemmSpec:
         """How products are computed as sums of products of narrower pieces; None where they are not."""
         return None if self.precision is None else DECOMPOSITIONS[self.precision]
 
+    def _check_block_scales(self) -> None:
+        if self.block_scales is None:
+            return
+        if not isinstance(self.block_scales, BlockScales):
+            raise SpecError(
+                f"block_scales is {self.block_scales!r}; it must be lt.BlockScales(a=(1, 128), b=(128, 128)), or None"
+            )
+        if not promotes(self.a):
+            takers = choices("", tuple(dtype for dtype in operand_types() if promotes(dtype)))
+            raise SpecError(f"scales of blocks of {self.a}: {takers}; scale others in the epilogue")
+        if self.is_fast:
+            raise SpecError("acc='fast' with scales of blocks, whose sums are of 128 products at most; use acc='f32'")
+        if self.is_batched:
+            raise SpecError("a batch has no scales of blocks yet; launch its products one by one")
+        taken = {operand.name for operand in self.epilogue_graph.operands}
+        for operand in self.block_scales.operands:
+            if operand.name in taken:
+                raise SpecError(f"the epilogue's operand {operand.name!r} has the name of scales of blocks; rename it")
+
     @property
     def sums(self) -> str:
         """The element type of the accumulators."""
@@ -225,11 +250,12 @@ class GemmSpec:
     @property
     def operands(self) -> tuple[Operand, ...]:
         """The epilogue's operands, in the order of its parameters; after them scales and zero points of packed
-        weights."""
+        weights, or the scales of blocks."""
         scales = (Operand(SCALES, OperandKind.GROUP_SCALE, self.scales or self.a, self.group),) if self.group else ()
         zero_type = "s8" if element_type(self.b).lowest else "u8"
         zeros = (Operand(ZEROS, OperandKind.GROUP_ZERO, zero_type, self.group),) if self.zero_points else ()
-        return (*self.epilogue_graph.operands, *scales, *zeros)
+        of_blocks = self.block_scales.operands if self.block_scales is not None else ()
+        return (*self.epilogue_graph.operands, *scales, *zeros, *of_blocks)
 
 
 def _check_weights(spec: GemmSpec) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from mlir import ir
 from mlir.dialects import arith
 
+from lowtide.compiler.block_scales import scales_of
 from lowtide.compiler.epilogue.operands import OperandKind, OperandType, name_error
 from lowtide.compiler.epilogue.trace import Node, Traced, Tracer
 from lowtide.compiler.spec import FAST, UNBATCHED, GemmSpec, Unbatched
@@ -22,7 +23,7 @@ from lowtide.dialects.locations import where
 from lowtide.elements import INTEGER_TYPE, element_type
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
-from lowtide.passes.support.problem import Problem, element_name, is_column_major
+from lowtide.passes.support.problem import Problem, acts_in_the_sum, element_name, is_column_major
 from lowtide.passes.support.rewriting import defining_op, values_from_outside
 from lowtide.runtime.manifest import OUTPUT_DIMS, matrix_dims
 
@@ -89,7 +90,7 @@ def spec_of(module: ir.Module) -> FoundProblem:
     d_order = "column" if problem.d_is_column_major else "row"
     operands = [(name, kind, _dtype(type_)) for name, kind, type_ in zip(names[3:], kinds, types[3:], strict=True)]
     in_the_sum = {kind: dtype for _, kind, dtype in operands if kind in _IN_THE_SUM}
-    in_epilogue = [one for one in operands if one[1] not in _IN_THE_SUM]
+    in_epilogue = [one for one in operands if not acts_in_the_sum(tile.OperandKind[one[1]])]
     whole = bool(found)
     return FoundProblem(
         GemmSpec(
@@ -105,6 +106,7 @@ def spec_of(module: ir.Module) -> FoundProblem:
             group=problem.group or None,
             scales=in_the_sum.get(OperandKind.GROUP_SCALE.value),
             zero_points=OperandKind.GROUP_ZERO.value in in_the_sum,
+            block_scales=scales_of(kinds),
             epilogue=_replay(
                 found[0].epilogue.blocks[0] if whole else None, in_epilogue, _dtype(types[2]), problem.acc
             ),

@@ -34,8 +34,18 @@ _ROW_BYTES = 16  # rows of matrices begin at multiples of it where nothing says 
 _BATCH = "batch"
 _A_DIMS: Mapping[str, str] = MappingProxyType({"t": "mk", "n": "km"})
 _B_DIMS: Mapping[str, str] = MappingProxyType({"n": "nk", "t": "kn"})
-_KIND_DIMS: Mapping[str, str] = MappingProxyType(
-    {"per_row": "m", "per_column": "n", "scalar": "", "group_scale": "gn", "group_zero": "gn"}
+_KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
+    {
+        "per_row": "m",
+        "per_column": "n",
+        "scalar": "",
+        "group_scale": "gn",
+        "group_zero": "gn",
+        "row_scale": ("k/128", "m"),
+        "column_scale": ("k/128", "n"),
+        "row_block_scale": ("m/128", "k/128"),
+        "column_block_scale": ("n/128", "k/128"),
+    }
 )
 _PACKED_ROWS = "w"  # of weights of which a byte holds those of two rows
 _TURNED = str.maketrans("tn", "nt")  # letters of layouts
@@ -95,13 +105,13 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
             value,
             type,
             _BATCH in letters or (not dims and np.ndim(value) == 3),
-            extents.get("k") == 0 and "k" in letters,
+            extents.get("k") == 0 and any(dim[0] == "k" for dim in letters),
         )
         for name, value, type, letters in zip(names, values, types, allowed, strict=True)
     ]
 
 
-def _with_batch(function: ir.Operation, dims: list[str]) -> list[tuple[str, ...]]:
+def _with_batch(function: ir.Operation, dims: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
     """As `dims`, with the batch before the dimensions of a memref that has one more of them."""
     types = (argument.type for argument in function.regions[0].blocks[0].arguments)
     return [
@@ -133,11 +143,11 @@ def _types(function: ir.Operation, dims: Sequence[Sequence[str]]) -> list[Type]:
 def _without_elements(type: MemRef, letters: Sequence[str], empty: str) -> MemRef:
     """The type with extents of 0 where `empty` names the letter, which is one of the array's, as it lies."""
     extents = zip(letters, type.shape_as_it_lies, strict=True)
-    shape = tuple(0 if letter in empty else extent for letter, extent in extents)
+    shape = tuple(0 if letter[0] in empty else extent for letter, extent in extents)
     return replace(type, shape=shape[::-1] if type.is_column_major else shape)
 
 
-def _dims(function: ir.Operation) -> list[str]:
+def _dims(function: ir.Operation) -> list[Sequence[str]]:
     """For each argument the problem's extents, "m", "n" and "k", of its dimensions, as it lies.
 
     A module says so on tile.gemm, and once that is lowered on the host function; else there are none. The problem is
@@ -170,20 +180,20 @@ def _as_passed(layout: str, gemm: ir.Operation) -> str:
     return "".join(letter.translate(_TURNED) if is_ else letter for letter, is_ in zip(layout, turned, strict=True))
 
 
-def _of_packed(dims: list[str], element: ir.Type) -> list[str]:
+def _of_packed(dims: list[Sequence[str]], element: ir.Type) -> list[Sequence[str]]:
     """The extents where B is packed weights of a type: those of two rows may lie in one."""
     row = element_of_ir(element)
     if row is not None and row.per_byte > 1:
-        dims[1] = dims[1].replace("n", _PACKED_ROWS)
+        dims[1] = "".join(dims[1]).replace("n", _PACKED_ROWS)
     return dims
 
 
-def _dims_of(layout: str, kinds: list[str], is_column_major: bool, swapped: bool) -> list[str]:
+def _dims_of(layout: str, kinds: list[str], is_column_major: bool, swapped: bool) -> list[Sequence[str]]:
     output = "nm" if is_column_major else "mn"
     of_kind = {**_KIND_DIMS, "full": output}
-    dims = [_A_DIMS[layout[0]], _B_DIMS[layout[1]], output, *(of_kind[kind] for kind in kinds)]
+    dims: list[Sequence[str]] = [_A_DIMS[layout[0]], _B_DIMS[layout[1]], output, *(of_kind[kind] for kind in kinds)]
     if swapped:
-        dims = ["".join(_EXCHANGED.get(letter, letter) for letter in letters) for letters in dims]
+        dims = [[_EXCHANGED.get(dim[0], dim[0]) + dim[1:] for dim in letters] for letters in dims]
         dims[:D_POSITION] = dims[D_POSITION - 1 :: -1]
     return dims
 
@@ -293,23 +303,33 @@ def _extents(names: Sequence[str], values: Sequence[Any], dims: Sequence[Sequenc
     shapes = {name: np.shape(value) for name, value in zip(names, values, strict=True)}
     for (name, shape), letters in zip(shapes.items(), dims, strict=True):
         for dim, extent in zip(letters[len(letters) - len(shape) :], shape, strict=True):
+            if "/" in dim:  # of blocks: see below
+                continue
             first, owner = found.setdefault(dim, (extent, name))
             if extent != first:
                 raise InterpreterError(
                     f"operand {name}: shape {shape} makes {dim} = {extent}, but {owner} of shape {shapes[owner]} makes "
                     f"it {first}; {name} must be ({', '.join(letters)})"
                 )
-    return {dim: extent for dim, (extent, _) in found.items()}
+    extents = {dim: extent for dim, (extent, _) in found.items()}
+    for (name, shape), letters in zip(shapes.items(), dims, strict=True):
+        for dim, extent in zip(letters, shape, strict=False):
+            letter, _, block = dim.partition("/")
+            if block and extent != (blocks := -(-extents[letter] // int(block))):
+                raise InterpreterError(
+                    f"operand {name}: shape {shape} has {extent} blocks of {block} along {letter.upper()}, but "
+                    f"{letter} = {extents[letter]} has {blocks}; {name} must be ({', '.join(letters)}), rounded up"
+                )
+    return extents
 
 
 def _without_k(value: Any, type: Type, dims: Sequence[str]) -> Any:
     """Zeros of a small K in place of an operand of K = 0; what has no K as it is."""
-    if "k" not in dims or not isinstance(type, MemRef):
+    if not any(dim[0] == "k" for dim in dims) or not isinstance(type, MemRef):
         return value
+    of_zeros = {"k": _K_OF_ZEROS, "k/128": 1}
     extents = zip(dims, value.shape, strict=True)
-    return _padded(
-        [extent or _K_OF_ZEROS if dim == "k" else extent for dim, extent in extents], value.dtype, type.element
-    )
+    return _padded([extent or of_zeros.get(dim, extent) for dim, extent in extents], value.dtype, type.element)
 
 
 def in_place_of(arguments: Sequence[Argument]) -> int | None:

@@ -11,7 +11,7 @@ import numpy as np
 from lowtide.elements import element_type
 from lowtide.errors import LaunchError
 from lowtide.runtime.limits import MAX_EXTENT
-from lowtide.runtime.manifest import KINDS
+from lowtide.runtime.manifest import KINDS, extent_of
 from lowtide.runtime.operands import Operand
 
 
@@ -145,13 +145,24 @@ def check_dims(dims: Mapping[str, Sequence[str]], views: Mapping[str, MatrixView
     found: dict[str, tuple[int, str]] = {}
     for name, view in views.items():
         for dim, extent in zip(dims[name][len(dims[name]) - len(view.shape) :], view.shape, strict=True):
+            if "/" in dim:  # of blocks: see below
+                continue
             first, owner = found.setdefault(dim, (extent, name))
             if extent != first:
                 raise LaunchError(
                     f"operand {name}: shape {view.shape} makes {dim} = {extent}, but {owner} of shape"
                     f" {views[owner].shape} makes it {first}; {name} must be ({', '.join(dims[name])})"
                 )
-    return {dim: extent for dim, (extent, _) in found.items()}
+    extents = {dim: extent for dim, (extent, _) in found.items()}
+    for name, view in views.items():
+        for dim, extent in zip(dims[name], view.shape, strict=False):
+            letter, _, block = dim.partition("/")
+            if block and extent != (blocks := extent_of(dim, extents)):
+                raise LaunchError(
+                    f"operand {name}: shape {view.shape} has {extent} blocks of {block} along {letter.upper()}, but "
+                    f"{letter} = {extents[letter]} has {blocks}; {name} must be ({', '.join(dims[name])}), rounded up"
+                )
+    return extents
 
 
 def check_devices(devices: Mapping[str, int | None]) -> int:

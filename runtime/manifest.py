@@ -13,7 +13,8 @@
      "origin": text|null,                   the IR that it was compiled from, for `lowtide check`; not read here
      "example": {"m": …, "n": …, "k": …},                                  run-time extents that `verify` uses
      "arguments": [{"name", "role": "input"|"output", "kind": "matrix"|"full"|"per_row"|"per_column"|"scalar"|
-                              "group_scale"|"group_zero", "dtype", "shape": [int|null, …], "base_alignment": bytes,
+                              "group_scale"|"group_zero"|a scale of blocks,
+                    "dtype", "shape": [int|null, …], "base_alignment": bytes,
                     "row_stride_alignment": bytes,
                     "allocated_alignment": bytes}, …],     of the rows of an output that the runtime allocates; optional
      "host": [op, …]}                                                        as `host_compiler` reads it
@@ -26,6 +27,9 @@ in the host function's order; matrices lie in memory as the layout says (last di
     tt     (M, K) (K, N)
     nn     (K, M) (N, K)      null in `shape` or in m, n, k is a run-time extent, 0 is one without elements.
     nt     (K, M) (K, N)
+
+Scales of blocks are `row_scale` (K/128, M), `column_scale` (K/128, N), `row_block_scale` (M/128, K/128) and
+`column_block_scale` (N/128, K/128), quotients rounded up.
 
 With a batch, each but a scalar has it as its first dimension. Inputs may be without it, or have a stride of 0 there.
 
@@ -74,7 +78,9 @@ KINDS: dict[str, int] = {
     "group_scale": 2,
     "group_zero": 2,
 }
-IN_THE_SUM = ("group_scale", "group_zero")  # kinds of what the epilogue does not take
+BLOCK_SCALES = ("row_scale", "column_scale", "row_block_scale", "column_block_scale")
+KINDS |= dict.fromkeys(BLOCK_SCALES, 2)
+IN_THE_SUM = ("group_scale", "group_zero", *BLOCK_SCALES)  # kinds of what the epilogue does not take
 OPERAND_DIMS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
     "tn": (("m", "k"), ("n", "k")),
     "tt": (("m", "k"), ("k", "n")),
@@ -89,6 +95,10 @@ KIND_DIMS: dict[str, tuple[str, ...]] = {
     "scalar": (),
     "group_scale": ("groups", "n"),
     "group_zero": ("groups", "n"),
+    "row_scale": ("k/128", "m"),
+    "column_scale": ("k/128", "n"),
+    "row_block_scale": ("m/128", "k/128"),
+    "column_block_scale": ("n/128", "k/128"),
 }
 BATCH = "batch"
 PACKED_ROWS = "packed_rows"  # in place of n: rows of bytes, each of which holds weights of two rows
@@ -196,7 +206,7 @@ def _check_entries(manifest: Mapping[str, Any]) -> None:
     dims = problem_dims(manifest)
     for argument in manifest["arguments"]:
         for dim, extent in zip(dims[argument["name"]], argument["shape"], strict=True):
-            whole = manifest["spec"].get(dim)
+            whole = extent_of(dim, manifest["spec"])
             if None not in (extent, whole) and extent != whole:
                 raise ValueError(f"argument {argument['name']} has {dim} = {extent}, but spec.{dim} is {whole}")
     _check_ops(manifest["host"], "host")
@@ -315,6 +325,21 @@ def _is_extent(value: Any) -> bool:
     return value is None or (is_integer(value) and 0 <= value <= MAX_EXTENT)
 
 
+def is_block_scale(kind: str) -> bool:
+    """Whether an argument of a kind scales blocks of A or B."""
+    return kind in BLOCK_SCALES
+
+
+def extent_of(dim: str, extents: Mapping[str, Any]) -> Any:
+    """The extent of a dimension from those of the problem: of "k/128" as many blocks as K has, the last one shorter.
+
+    None where the problem's is not known, or has no such dimension.
+    """
+    letter, _, block = dim.partition("/")
+    whole = extents.get(letter)
+    return whole if whole is None or not block else -(-whole // int(block))
+
+
 def matrix_dims(spec: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The problem extents of the dimensions of A and of B, without that of a batch."""
     a, b = OPERAND_DIMS[spec["layout"]]
@@ -330,7 +355,7 @@ def is_mixed(spec: Mapping[str, Any]) -> bool:
 
 def problem_dims(manifest: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """For each argument, the problem extents ("m", "n", "k", "batch", "groups", "packed_rows") of its dimensions, in
-    memory order."""
+    memory order. Those of scales may count blocks: "k/128" (`extent_of`)."""
     a_dims, b_dims = matrix_dims(manifest["spec"])
     output_dims = OUTPUT_DIMS[manifest["spec"].get("d_order", "row")]
     matrices = iter((a_dims, b_dims))

@@ -25,7 +25,7 @@ from lowtide.runtime.checks import pad_row
 from lowtide.runtime.dtypes import from_bits, left_out, multiplied, random_numbers, stored_dtype, to_bits, wrapped
 from lowtide.runtime.epilogue import Interval, evaluate
 from lowtide.runtime.kernel import Kernel
-from lowtide.runtime.manifest import BATCH, IN_THE_SUM, PACKED_ROWS, is_mixed, problem_dims
+from lowtide.runtime.manifest import BATCH, IN_THE_SUM, PACKED_ROWS, extent_of, is_block_scale, is_mixed, problem_dims
 from lowtide.runtime.operands import Operand
 from lowtide.runtime.weights import unpack_weights, zero_points
 from lowtide.runtime.wide_products import exact_product
@@ -35,6 +35,7 @@ POISON = 0xFF  # NaN in every float type
 _SHARED = 0.25  # of the operands of a batch, that they have no dimension for it
 _MOST_MATRICES = 64  # of a batch, that are compared
 _WIDEST = 16  # bytes of the widest access
+_SCALED_TOGETHER = 128  # of K
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
             continue
         dims = problem_dims(manifest)[name]
         is_shared = dims[0] == BATCH and rng.random() < _SHARED
-        shape = tuple(extents[dim] for dim in dims[is_shared:])
+        shape = tuple(extent_of(dim, extents) for dim in dims[is_shared:])
         if exact and argument["kind"] == "matrix" and element_type(dtype).is_float:
             values = np.sign(rng.standard_normal(shape)) * (rng.random(shape) < share)
         else:
@@ -165,7 +166,7 @@ def at_size(manifest: Mapping[str, Any], size: tuple[int, int, int]) -> Mapping[
     return {**manifest, "example": example}
 
 
-def accumulator_growth(spec: Mapping[str, Any], k: int) -> float:
+def accumulator_growth(spec: Mapping[str, Any], k: int, is_scaled: bool = False) -> float:
     """γ_n for a sum over `k` products, n roundings by a relative error u, infinite where n·u ≥ 1.
 
     Roundings by another u that follow: (1 + γ)(1 + γ') − 1.
@@ -173,7 +174,10 @@ def accumulator_growth(spec: Mapping[str, Any], k: int) -> float:
     grown = 0.0
     row = DECOMPOSITIONS.get(spec.get("precision", ""))
     is_fast = spec.get("fast", False)
-    stages = stages_of_sum(spec["a"], spec["acc"], k, is_fast) if row is None else row.stages(spec["acc"], k, is_fast)
+    if row is None:
+        stages = stages_of_sum(spec["a"], spec["acc"], k, is_fast, is_scaled)
+    else:
+        stages = row.stages(spec["acc"], k, is_fast)
     for roundings, unit in stages:
         if roundings * unit >= 1:
             return math.inf
@@ -196,6 +200,7 @@ def expected(
     dims = problem_dims(manifest)
     a = (a if dims[names[0]][-2:] == ("m", "k") else a.T)[rows]
     b = b if dims[names[1]][-2:] == ("k", "n") else b.T
+    a, b = _scaled(manifest, operands, a, b, rows)
     product, own_error = exact_product(a, b, manifest["spec"]["acc"])
     size = np.abs(a) @ np.abs(b)
     if not element_type(manifest["spec"]["acc"]).is_float:
@@ -209,7 +214,8 @@ def expected(
         error = np.zeros_like(product)
     else:
         row = DECOMPOSITIONS.get(manifest["spec"].get("precision", ""))
-        error = accumulator_growth(manifest["spec"], a.shape[1]) * size + own_error
+        is_scaled = any(is_block_scale(argument["kind"]) for argument in manifest["arguments"])
+        error = accumulator_growth(manifest["spec"], a.shape[1], is_scaled) * size + own_error
         if row is not None:
             error += left_out(row, a, b, size)
     others = {}
@@ -234,6 +240,25 @@ def _weights(manifest: Mapping[str, Any], operands: Mapping[str, HostArray], nam
     if "group_scale" in of_groups:
         weights *= np.repeat(of_groups["group_scale"], spec["group"], axis=0).T
     return weights
+
+
+def _scaled(
+    manifest: Mapping[str, Any], operands: Mapping[str, Any], a: np.ndarray, b: np.ndarray, rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of A (M, K), and B (K, N), multiplied by the scales of their blocks, where there are some."""
+    for argument in manifest["arguments"]:
+        if not is_block_scale(argument["kind"]):
+            continue
+        dims, values = problem_dims(manifest)[argument["name"]], operands[argument["name"]].values()
+        if dims[0].startswith("k"):
+            values, dims = values.T, dims[::-1]
+        block = int(dims[0].partition("/")[2] or 1)
+        depth = np.repeat(values, _SCALED_TOGETHER, axis=1)[:, : a.shape[1]]
+        if dims[0].startswith("m"):
+            a = a * depth[rows // block]
+        else:
+            b = b * np.repeat(depth, block, axis=0)[: b.shape[1]].T
+    return a, b
 
 
 def in_rows(manifest: Mapping[str, Any], values: np.ndarray) -> np.ndarray:

@@ -48,6 +48,11 @@ def _allocate(size: int) -> int:
     return int(address)
 
 
+def _is_of_k(dim: str) -> bool:
+    """Whether a dimension counts elements of K, or blocks of it."""
+    return dim.partition("/")[0] == "k"
+
+
 def with_zeros(
     operands: Mapping[str, Operand],
     arguments: Sequence[Mapping[str, Any]],
@@ -63,11 +68,11 @@ def with_zeros(
     replaced = dict(operands)
     for argument in arguments:
         name = argument["name"]
-        if "k" not in dims[name]:
+        if not any(_is_of_k(dim) for dim in dims[name]):
             continue
         given = operands[name].shape
         letters = dims[name][len(dims[name]) - len(given) :]
-        *batch, rows, columns = (1 if dim == "k" else x for dim, x in zip(letters, given, strict=True))
+        *batch, rows, columns = (1 if _is_of_k(dim) else x for dim, x in zip(letters, given, strict=True))
         row = pad_row(columns, argument["dtype"], max(_ROW_BYTES, argument.get("row_stride_alignment", 1)))
         address = zeros.address(rows * row * element_type(argument["dtype"]).bytes, context)
         shape, strides = (*batch, rows, columns), (*(0 for _ in batch), row, 1)

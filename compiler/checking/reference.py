@@ -62,6 +62,7 @@ def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> 
     if spec.is_batched:
         return np.stack([reference(one, **inputs) for one, inputs in products(spec, {"a": a, "b": b, **operands})])
     left, right = _matrices(spec, a, b, operands)
+    left, right, _ = _scaled(spec, operands, left, right)
     given = _operands(spec, operands, left.shape[0], right.shape)
     with np.errstate(all="ignore"):
         acc, _ = exact_product(left, right, spec.sums)
@@ -90,12 +91,14 @@ def reference_with_bound(
         found = [reference_with_bound(one, **inputs) for one, inputs in parts]
         return np.stack([values for values, _ in found]), np.stack([bounds for _, bounds in found])
     left, right = _matrices(spec, a, b, operands)
+    left, right, lost = _scaled(spec, operands, left, right)
     given = _operands(spec, operands, left.shape[0], right.shape)
     with np.errstate(all="ignore"):
         acc, own_error = exact_product(left, right, spec.sums)
         magnitude = _finite(left) @ _finite(right)
         if spec.decomposition is not None:
             own_error = own_error + left_out(spec.decomposition, _finite(left), _finite(right), magnitude)
+        own_error = own_error + lost
     values, bounds = np.empty_like(acc), np.empty_like(acc)
     for rows in _row_blocks(acc.shape):
         block = [_rows_of(value, rows) for value in given]
@@ -192,7 +195,7 @@ def random_inputs(
         if operand.kind is OperandKind.FULL and spec.d_order == "column":
             extents.reverse()
         values = random_numbers(rng, (*count(operand.name), *extents), operand.dtype)
-        if operand.kind is OperandKind.FULL:
+        if operand.kind is OperandKind.FULL or operand.kind.is_block_scale:
             stride = values.shape[-1] + row_padding
             inputs[operand.name] = padded_matrix(values, operand.dtype, stride, batch_padding)
         else:
@@ -293,6 +296,43 @@ def _operands(spec: GemmSpec, given: Mapping[str, Any], m: int, b_shape: tuple[i
     return [_operand(spec, operand, np.asarray(given[operand.name]), m, b_shape[1]) for operand in taken]
 
 
+def _scaled(
+    spec: GemmSpec, given: Mapping[str, Any], left: np.ndarray, right: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | float]:
+    """A (M, K) and B (K, N) multiplied by the scales of their blocks, and what sums may lose where the product of two
+    scales is no normal f32.
+
+    The kernel rounds that product before the sum of a block is multiplied by it: one that overflows leaves no bound,
+    and of one below the normal numbers half the smallest number may be lost.
+    """
+    if spec.block_scales is None:
+        return left, right, 0.0
+    (m, k), n = left.shape, right.shape[1]
+    scales = []
+    for operand in spec.block_scales.operands:
+        value = np.asarray(given.get(operand.name))
+        if value.shape != operand.shape(m, n, k):
+            raise SpecError(
+                f"operand {operand.name!r} has shape {value.shape}; {operand.kind.value} wants "
+                f"{_shape_text(operand.shape(m, n, k))}"
+            )
+        scales.append(value.astype(numpy_dtype(operand.dtype)).astype(np.float64))
+    of_a = scales[0].T if spec.block_scales.a[0] == 1 else np.repeat(scales[0], spec.block_scales.a[0], axis=0)[:m]
+    of_b = scales[1].T if spec.block_scales.b[0] == 1 else np.repeat(scales[1], spec.block_scales.b[0], axis=0)[:n]
+    row, blocks = element_type(spec.sums), of_a.shape[1]
+    lost = np.zeros((m, n))
+    with np.errstate(all="ignore"):
+        for block in range(blocks):
+            inside = slice(block * spec.block_scales.a[1], (block + 1) * spec.block_scales.a[1])
+            product = np.abs(of_a[:, block, None] * of_b[None, :, block])
+            size = _finite(left[:, inside]) @ _finite(right[inside])
+            lost += np.where(product > row.largest, np.inf, 0.0)
+            lost += np.where((product > 0) & (product < row.smallest / row.spacing), row.smallest / 2 * size, 0.0)
+        left = left * np.repeat(of_a, spec.block_scales.a[1], axis=1)[:, :k]
+        right = right * np.repeat(of_b, spec.block_scales.b[1], axis=1)[:, :k].T
+    return left, right, lost
+
+
 def _operand(spec: GemmSpec, operand: Operand, value: np.ndarray, m: int, n: int) -> np.ndarray:
     is_turned = operand.kind is OperandKind.FULL and spec.d_order == "column"
     expected = operand.shape(m, n)[::-1] if is_turned else operand.shape(m, n)
@@ -354,7 +394,7 @@ def _stages(spec: GemmSpec, k: int) -> tuple[tuple[int, float], ...]:
     """The roundings of a sum of K products."""
     if spec.decomposition is not None:
         return spec.decomposition.stages(spec.sums, k, spec.is_fast)
-    return stages_of_sum(spec.a, spec.sums, k, spec.is_fast)
+    return stages_of_sum(spec.a, spec.sums, k, spec.is_fast, spec.block_scales is not None)
 
 
 def _saturated(values: np.ndarray, dtype: str) -> np.ndarray:

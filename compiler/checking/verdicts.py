@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from lowtide.compiler.block_scales import of_rows
 from lowtide.compiler.checking.reference import compare, products, reference_with_bound
 from lowtide.compiler.spec import GemmSpec
+from lowtide.elements import SCALE_BLOCK
 from lowtide.errors import SpecError
 
 # Multiply-adds in float64 that a check may cost; of a larger product only some rows are compared.
@@ -80,7 +82,7 @@ def against_float64(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: i
         return _of_whole(spec, inputs, d)
     middle = np.random.default_rng(seed).choice(m - 2, size=count - 2, replace=False) + 1
     rows = np.sort(np.concatenate([[0, m - 1], middle]))
-    some = replace(spec, m=None)
+    some = replace(spec, m=None, block_scales=of_rows(spec.block_scales))
     part = spec.in_rows(spec.in_rows(d)[rows])
     found = compare(some, part, *reference_with_bound(some, **_rows_of(spec, inputs, rows)))
     worst = found.worst_index[0 if spec.d_order == "row" else 1]
@@ -119,7 +121,7 @@ def _at(d: Array, expected: Array, place: tuple[int, ...], count: int) -> Elemen
 
 
 def _rows_of(spec: GemmSpec, inputs: Mapping[str, Any], rows: Array) -> dict[str, Any]:
-    """The inputs that belong to some rows of D."""
+    """The inputs that belong to some rows of D; scales of blocks of rows become scales of rows."""
     kinds = {operand.name: operand.kind.value for operand in spec.operands}
     result = dict(inputs)
     for name, kind in kinds.items():
@@ -127,6 +129,10 @@ def _rows_of(spec: GemmSpec, inputs: Mapping[str, Any], rows: Array) -> dict[str
             result[name] = inputs[name][rows]
         elif kind == "full":
             result[name] = spec.in_rows(spec.in_rows(inputs[name])[rows])
+        elif kind == "row_scale":
+            result[name] = inputs[name][:, rows]
+        elif kind == "row_block_scale":
+            result[name] = inputs[name][rows // SCALE_BLOCK].T
     result["a"] = inputs["a"][rows] if spec.layout[0] == "t" else inputs["a"][:, rows]
     return result
 

@@ -55,6 +55,7 @@ def check(
     layout: options.Layout = None,
     d_order: options.DOrder = None,
     precision: options.Precision = None,
+    block_scales: options.BlockScalesText = None,
     batch: options.BatchText = None,
     epilogue: options.Epilogue = None,
     target: options.Target = None,
@@ -76,11 +77,13 @@ def check(
     seed = seed_or_drawn(seed)
     if all_presets:
         given = {"what": what, "m": m, "n": n, "k": k, "a": a, "b": b, "d": d, "acc": acc, "batch": batch}
-        _refuse_beside_presets(**given, d_order=d_order, precision=precision, target=target, schedule=schedule)
+        _refuse_beside_presets(
+            **given, d_order=d_order, precision=precision, block_scales=block_scales, target=target, schedule=schedule
+        )
         _check_presets(Options(dtype, layout, budget, seed), jobs, markdown_file, journal, as_json)
         return
     if what is None:
-        more = {"batch": batch, "d_order": d_order, "precision": precision}
+        more = {"batch": batch, "d_order": d_order, "precision": precision, "block_scales": block_scales}
         spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, **more)
         chosen = choose(target)
         with busy("compiling") as update:
@@ -88,7 +91,7 @@ def check(
         where = chosen.name + f" ({chosen.reason})"
     else:
         given = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}
-        given |= {"d_order": d_order, "precision": precision, "batch": batch}
+        given |= {"d_order": d_order, "precision": precision, "block_scales": block_scales, "batch": batch}
         options.refuse_beside_file(what, **given, epilogue=epilogue, schedule=schedule)
         subject, note = _subject(what, against, target)
         where = f"{subject.target.name} ({what})" + (f"; {note}" if note else "")

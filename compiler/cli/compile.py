@@ -37,6 +37,7 @@ def compile_(
     layout: options.Layout = None,
     d_order: options.DOrder = None,
     precision: options.Precision = None,
+    block_scales: options.BlockScalesText = None,
     batch: options.BatchText = None,
     epilogue: options.Epilogue = None,
     target: options.Target = None,
@@ -55,11 +56,11 @@ def compile_(
     reason = ""
     if ir_file is not None:
         problem = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}
-        problem |= {"d_order": d_order, "precision": precision, "batch": batch}
+        problem |= {"d_order": d_order, "precision": precision, "block_scales": block_scales, "batch": batch}
         options.refuse_beside_file(ir_file, **problem, epilogue=epilogue, schedule=schedule)
         source, title = ir_file, str(ir_file)
     else:
-        more = {"batch": batch, "d_order": d_order, "precision": precision}
+        more = {"batch": batch, "d_order": d_order, "precision": precision, "block_scales": block_scales}
         spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, **more)
         chosen = choose(target)
         target, reason = chosen.name, chosen.reason

@@ -54,6 +54,7 @@ def draw(
     layout: options.Layout = None,
     d_order: options.DOrder = None,
     precision: options.Precision = None,
+    block_scales: options.BlockScalesText = None,
     batch: options.BatchText = None,
     epilogue: options.Epilogue = None,
     target: options.Target = None,
@@ -61,7 +62,7 @@ def draw(
 ) -> None:
     """Draw which thread holds which element, which offset a coordinate has, or what a kernel does (docs/draw.md)."""
     problem = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}
-    problem |= {"d_order": d_order, "precision": precision, "batch": batch}
+    problem |= {"d_order": d_order, "precision": precision, "block_scales": block_scales, "batch": batch}
     with busy("drawing") as update:
         if what is not None:
             given = [name for name, value in {**problem, "target": target, "schedule": schedule}.items() if value]
@@ -73,7 +74,7 @@ def draw(
             if shape is not None:
                 raise Error("--shape is for a thread-value layout; a kernel says its tiles: choose with --part")
             check_file(output)
-            more = {"batch": batch, "d_order": d_order, "precision": precision}
+            more = {"batch": batch, "d_order": d_order, "precision": precision, "block_scales": block_scales}
             spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, **more)
             chosen = choose(target)
             text = problem_text(spec, targets.get(chosen.name), resolve_schedule(schedule))

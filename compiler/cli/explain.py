@@ -30,6 +30,7 @@ def explain(
     layout: options.Layout = None,
     d_order: options.DOrder = None,
     precision: options.Precision = None,
+    block_scales: options.BlockScalesText = None,
     batch: options.BatchText = None,
     epilogue: options.Epilogue = None,
     target: options.Target = None,
@@ -42,11 +43,11 @@ def explain(
     with busy("compiling") as update:
         if ir_file is not None:
             problem = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}
-            problem |= {"d_order": d_order, "precision": precision, "batch": batch}
+            problem |= {"d_order": d_order, "precision": precision, "block_scales": block_scales, "batch": batch}
             options.refuse_beside_file(ir_file, **problem, epilogue=epilogue, schedule=schedule)
             found = explain_ir(ir_file, target, on_progress=on_pass(update))
         else:
-            more = {"batch": batch, "d_order": d_order, "precision": precision}
+            more = {"batch": batch, "d_order": d_order, "precision": precision, "block_scales": block_scales}
             spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, **more)
             given = resolve_schedule(schedule)
             chosen = choose(target)

@@ -55,6 +55,7 @@ def interpret(
     layout: options.Layout = None,
     d_order: options.DOrder = None,
     precision: options.Precision = None,
+    block_scales: options.BlockScalesText = None,
     batch: options.BatchText = None,
     epilogue: options.Epilogue = None,
     target: options.Target = None,
@@ -85,7 +86,7 @@ def interpret(
             if file is None:
                 if against is not None:
                     raise IRError("--against goes with a FILE; the problem of the options is checked against float64")
-                more = {"batch": batch, "d_order": d_order, "precision": precision}
+                more = {"batch": batch, "d_order": d_order, "precision": precision, "block_scales": block_scales}
                 spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, **more)
                 chosen = choose(target)
                 line("target", f"{chosen.name} ({chosen.reason})")
@@ -94,7 +95,9 @@ def interpret(
                 reference = ExpectedProblem(spec, "float64")
             else:
                 given = {"dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout, "epilogue": epilogue}
-                options.refuse_beside_file(file, **given, d_order=d_order, precision=precision, schedule=schedule)
+                options.refuse_beside_file(
+                    file, **given, d_order=d_order, precision=precision, block_scales=block_scales, schedule=schedule
+                )
                 given_level = _read(file, target, level, context, on_pass(update))
                 if against is None and given_level.level != _level_in(file, context):
                     against = file if spec_of(parse_file(file, context)).whole else None  # what was lowered from it

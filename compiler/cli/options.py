@@ -1,10 +1,12 @@
 """The options that several commands share, and the spec that they describe."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.checking.interpretation import Batch
 from lowtide.compiler.checking.places import Place
 from lowtide.compiler.epilogue.ready import READY, ready_epilogue
@@ -55,6 +57,12 @@ B = Annotated[str | None, _problem("--b", "Dtype of B.")]
 D = Annotated[str | None, _problem("--d", f"Dtype of D: {', '.join(types_of_d())}.")]
 Acc = Annotated[str | None, _problem("--acc", f"Of the sums: {', '.join((*accumulator_types(), FAST))}. Default f32.")]
 Layout = Annotated[str | None, _problem("--layout", f"How A and B lie: {', '.join(LAYOUTS)}. Default tn.")]
+BlockScalesText = Annotated[
+    str | None,
+    _problem(
+        "--block-scales", "Scales of blocks of A and of B, such as 1x128,128x128: rows or columns, and K. Default none."
+    ),
+]
 DOrder = Annotated[str | None, _problem("--d-order", f"How D lies: by {' or '.join(D_ORDERS)}. Default row.")]
 _PRECISIONS = f"How products of f32 are computed: f32, tf32, {', '.join(DECOMPOSITIONS)}. Default f32."
 Precision = Annotated[str | None, _problem("--precision", _PRECISIONS)]
@@ -159,6 +167,7 @@ def make_spec(
     batch: str | int | None = None,
     d_order: str | None = None,
     precision: str | None = None,
+    block_scales: str | None = None,
 ) -> GemmSpec:
     """The spec that the options describe. Raises SpecError."""
     common = dtype or "bf16"
@@ -175,8 +184,20 @@ def make_spec(
         batch=make_batch(batch),
         d_order=d_order or D_ORDERS[0],
         precision=precision,
+        block_scales=make_scales(block_scales),
         epilogue=ready_epilogue(epilogue or "none"),
     )
+
+
+def make_scales(text: str | None) -> BlockScales | None:
+    """A spec's scales of blocks, from the option. Raises SpecError."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+)x(\d+),(\d+)x(\d+)", text)
+    if found is None:
+        raise SpecError(f"--block-scales {text}: give a block of A and one of B, such as 1x128,128x128")
+    rows, of_a, columns, of_b = map(int, found.groups())
+    return BlockScales(a=(rows, of_a), b=(columns, of_b))
 
 
 def make_batch(text: str | int | None) -> int | Unbatched | None:

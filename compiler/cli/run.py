@@ -47,6 +47,7 @@ def run(
     layout: options.Layout = None,
     d_order: options.DOrder = None,
     precision: options.Precision = None,
+    block_scales: options.BlockScalesText = None,
     batch: options.GivenBatch = None,
     epilogue: options.Epilogue = None,
     target: options.Target = None,
@@ -65,7 +66,7 @@ def run(
 
     Exit status: 0 within bound, 1 not, 2 where refused.
     """
-    more: Any = {"batch": batch, "d_order": d_order, "precision": precision}
+    more: Any = {"batch": batch, "d_order": d_order, "precision": precision, "block_scales": block_scales}
     spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, **more)
     if level is not None:
         Level.named(level)

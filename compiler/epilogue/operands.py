@@ -23,7 +23,7 @@ from typing import Any
 
 from lowtide.compiler.dtypes import choices
 from lowtide.compiler.epilogue.trace import Node, Predicate, Traced, Tracer, in_order, is_ours
-from lowtide.elements import INTEGER_TYPE, element_type, kernel_types
+from lowtide.elements import INTEGER_TYPE, SCALE_BLOCK, element_type, kernel_types
 from lowtide.errors import SpecError
 
 # Names that the call of a kernel, its interpretation, or the reference needs for itself.
@@ -57,6 +57,15 @@ class OperandKind(enum.Enum):
     SCALAR = "scalar"
     GROUP_SCALE = "group_scale"
     GROUP_ZERO = "group_zero"
+    ROW_SCALE = "row_scale"
+    COLUMN_SCALE = "column_scale"
+    ROW_BLOCK_SCALE = "row_block_scale"
+    COLUMN_BLOCK_SCALE = "column_block_scale"
+
+    @property
+    def is_block_scale(self) -> bool:
+        """Whether it scales sums of blocks of K, before the epilogue, which does not see it."""
+        return self.value.startswith(("row_", "column_"))
 
 
 @dataclass(frozen=True)
@@ -110,7 +119,8 @@ _KINDS = "lt.Full, lt.PerRow, lt.PerColumn or lt.Scalar"
 
 @dataclass(frozen=True)
 class Operand:
-    """A named epilogue operand: its kind and element type (f16, bf16, f32, s8, u8, s32; f64 with f64 accumulators)."""
+    """A named operand beside A and B: its kind and element type (f16, bf16, f32, s8, u8, s32; f64 with f64
+    accumulators)."""
 
     name: str
     kind: OperandKind
@@ -122,8 +132,21 @@ class Operand:
         """The shape for a D of m rows and n columns, sums of k products (`None`: known at run time)."""
         if self.group is not None:
             return (None if k is None else k // self.group, n)
-        shapes = {OperandKind.FULL: (m, n), OperandKind.PER_ROW: (m,), OperandKind.PER_COLUMN: (n,)}
+        shapes = {
+            OperandKind.FULL: (m, n),
+            OperandKind.PER_ROW: (m,),
+            OperandKind.PER_COLUMN: (n,),
+            OperandKind.ROW_SCALE: (_blocks(k), m),
+            OperandKind.COLUMN_SCALE: (_blocks(k), n),
+            OperandKind.ROW_BLOCK_SCALE: (_blocks(m), _blocks(k)),
+            OperandKind.COLUMN_BLOCK_SCALE: (_blocks(n), _blocks(k)),
+        }
         return shapes.get(self.kind, ())
+
+
+def _blocks(extent: int | None) -> int | None:
+    """How many blocks with scales of their own an extent has."""
+    return None if extent is None else -(-extent // SCALE_BLOCK)
 
 
 @dataclass(frozen=True, eq=False)

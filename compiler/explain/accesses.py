@@ -35,7 +35,7 @@ from lowtide.errors import IRError, ScheduleError
 from lowtide.passes.base import walk
 from lowtide.passes.support.buffers import is_transposed_buffer
 from lowtide.passes.support.operand_loads import is_operand_load
-from lowtide.passes.support.problem import element_bits
+from lowtide.passes.support.problem import SCALES, element_bits
 from lowtide.targets import Conflict, Sectors, WarpAccess, sectors_per_request, worst_request
 from lowtide.targets.banks import LINE_BYTES
 from lowtide.targets.ldmatrix import elements_per_register, row_addresses
@@ -278,6 +278,8 @@ def _window_access(op: ir.OpView, fragment: ir.Type, window: ir.Value, direction
     atom = ir.StringAttr(op.atom).value
     if kind is OperandKind.full:
         return _matrix_access(op, names, what, atom, direction, matrix, _of_fragment(atom, fragment))
+    if kind in SCALES:
+        return _vector_access(op, what, direction, matrix, fragment, 1 - SCALES[kind].rows, SCALES[kind].block)
     return _vector_access(op, what, direction, matrix, fragment, axis=0 if kind is OperandKind.per_row else 1)
 
 
@@ -337,11 +339,11 @@ def _matrix_access(
 
 
 def _vector_access(
-    op: ir.OpView, what: str, direction: str, vector: ir.MemRefType, fragment: ir.Type, axis: int
+    op: ir.OpView, what: str, direction: str, vector: ir.MemRefType, fragment: ir.Type, axis: int, block: int = 1
 ) -> GlobalAccess:
-    """A vector repeated over a tile: one load of an element per distinct row (or column) of a thread."""
+    """A vector repeated over a tile: one load of an element per distinct row (or column, or block) of a thread."""
     bytes_of = element_bits(vector.element_type) // 8
-    held: Ints = coordinates(tv_of(fragment.tv), tuple(fragment.shape))[..., axis]
+    held: Ints = coordinates(tv_of(fragment.tv), tuple(fragment.shape))[..., axis] // block
     by_warp = held.reshape(-1, 32, held.shape[1]).swapaxes(1, 2) * bytes_of
     requests = [sectors_per_request(lanes, bytes_of) for warp in by_warp for lanes in np.unique(warp, axis=0)]
     total, atom = sum(request.touched for request in requests), f"ld.global.{bytes_of}"

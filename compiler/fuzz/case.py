@@ -11,7 +11,7 @@ from lowtide.compiler.checking.subjects import Subject, of_kernel
 from lowtide.compiler.checking.trials import Extents, Finding, Trial, domains_of, loaded, outcomes
 from lowtide.compiler.compile import compile_anew
 from lowtide.compiler.epilogue.ready import ready_epilogue
-from lowtide.compiler.fuzz.words import Words, factors, schedule_of, schedule_words, with_companions, words_of
+from lowtide.compiler.fuzz.words import SCALES, Words, factors, schedule_of, schedule_words, with_companions, words_of
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import FAST, UNBATCHED, GemmSpec
 from lowtide.decompositions import DECOMPOSITIONS
@@ -76,10 +76,13 @@ class Case:
     def spec(self) -> GemmSpec:
         """The problem. Raises SpecError."""
         words = self.full
-        dtype = words["dtype"]
+        dtype, known = words["dtype"], _known(words["known"])
         own = words["precision"] if words["precision"] in DECOMPOSITIONS else None
         return GemmSpec(
-            **_known(words["known"]),
+            m=known.get("m"),
+            n=known.get("n"),
+            k=known.get("k"),
+            block_scales=SCALES[words["scales"]],
             batch={"none": UNBATCHED, "run time": None}.get(words["batch"], _MATRICES),
             a=dtype,
             b=dtype,

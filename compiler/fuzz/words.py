@@ -10,12 +10,13 @@ from itertools import combinations, product
 from types import MappingProxyType
 from typing import Any
 
+from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.epilogue.ready import READY
 from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS
 from lowtide.decompositions import DECOMPOSITIONS, Decomposition
 from lowtide.dialects.tile.fields import Call, Word
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.elements import kernel_types, types_of_d
+from lowtide.elements import SCALE_BLOCK, kernel_types, types_of_d
 from lowtide.errors import ScheduleError
 from lowtide.targets import operand_types
 
@@ -25,6 +26,16 @@ Pair = tuple[tuple[str, str], tuple[str, str]]
 
 _NUMBERS = ("", "(1)", "(2)", "(4)", "(2, 2)")  # tried with a word that may take some
 _TARGETS = ("sm_80", "sm_90a")  # one for each set of instructions
+
+# Scales of blocks of A and of B
+SCALES: Mapping[str, BlockScales | None] = MappingProxyType(
+    {
+        "none": None,
+        "rows, blocks": BlockScales(),
+        "rows, columns": BlockScales(b=(1, SCALE_BLOCK)),
+        "blocks, columns": BlockScales(a=(SCALE_BLOCK, SCALE_BLOCK), b=(1, SCALE_BLOCK)),
+    }
+)
 
 # What of a problem and of a run is drawn; the simplest word first.
 _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -36,6 +47,7 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "precision": ("of the type", *DECOMPOSITIONS),
         "layout": LAYOUTS,
         "d_order": D_ORDERS,
+        "scales": tuple(SCALES),
         "epilogue": tuple(READY),
         "known": ("none", "k", "n", "mnk", "k = 0"),
         "batch": ("none", "run time", "3"),
@@ -69,6 +81,7 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         ("grid.k_division", "scatter"): _IN_TURN,
         ("grid.k_division", "stream_k"): _IN_TURN,
         ("grid.tail", "halves"): MappingProxyType({"target": "sm_90a"}),  # with roles
+        **{("scales", name): MappingProxyType({**_WIDE_D, "dtype": "e4m3"}) for name in list(SCALES)[1:]},
         **{("dtype", name): _WIDE_D for name in operand_types() if name not in kernel_types()},
         **{("precision", row.name): _pieces_of(row) for row in DECOMPOSITIONS.values()},
         ("multiply.promote", "per_step"): MappingProxyType({"target": "sm_90a"}),  # with roles

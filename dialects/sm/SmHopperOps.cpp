@@ -255,6 +255,11 @@ LogicalResult WgmmaOp::verify() {
 }
 
 LogicalResult WgmmaPromoteOp::verify() {
+  if (static_cast<bool>(getRows()) != static_cast<bool>(getColumns()))
+    return emitOpError() << "takes scales of rows and of columns, or neither";
+  if (getRows() && (getRows().getType() != getSum().getType() || getColumns().getType() != getSum().getType()))
+    return emitOpError() << "adds " << getSum().getType() << ", but its scales are " << getRows().getType() << " and "
+                         << getColumns().getType();
   return verifyProduct(*this, getLayout(), cast<MemRefType>(getA().getType()), cast<MemRefType>(getB().getType()),
                        getSum().getType());
 }

@@ -254,23 +254,30 @@ def Sm_WgmmaOp : Sm_Op<"wgmma"> {
   let hasVerifier = 1;
 }
 
-def Sm_WgmmaPromoteOp : Sm_Op<"wgmma_promote", [Sm_Ordering, AllTypesMatch<["sum", "result"]>]> {
+def Sm_WgmmaPromoteOp : Sm_Op<"wgmma_promote", [Sm_Ordering, AttrSizedOperandSegments, AllTypesMatch<["sum", "result"]>]> {
   let summary = "sum + A · B with wgmma.mma_async, of which each block of 64 rows is summed from zero, and added in registers";
   let description = [{
     Each warpgroup takes its blocks of 64 rows one after the other: a wgmma group, which sums all of K from zero, a wait,
     and an addition to the block's registers. So sums that the tensor cores leave imprecise are short, and one block of
     them lies beside the accumulators. Afterwards nothing is in flight, and what A and B lie in may be released.
 
+    With scales of rows and of columns, each element of A · B is multiplied by their product, which is rounded, in a
+    fused multiply-add.
+
     ```mlir
     %sum2, %retired = sm.wgmma_promote tn %a, %b into %sum by <wgmma.m64n128k32.f32.e4m3, atoms [2, 1, 1]>
         : memref<256x128xf8E4M3FN, …>, memref<128x128xf8E4M3FN, …>, !sm.fragment<256x128xf32, #tv>
+    %sum3, %retired3 = sm.wgmma_promote tn %a, %b into %sum scaled(%sa : !sm.fragment<256x128xf32, #tv>,
+        %sb : !sm.fragment<256x128xf32, #tv>) by <wgmma.m64n128k32.f32.e4m3, atoms [2, 1, 1]> : …
     ```
   }];
   let arguments = (ins Tile_GemmLayout:$layout, Sm_ReadShared:$a, Sm_ReadShared:$b, Sm_FragmentType:$sum,
-                       Sm_TiledMmaAttr:$mma);
+                       Optional<Sm_FragmentType>:$rows, Optional<Sm_FragmentType>:$columns, Sm_TiledMmaAttr:$mma);
   let results = (outs Sm_FragmentType:$result, Sm_RetiredType:$retired);
   let assemblyFormat = [{
-    $layout $a `,` $b `into` $sum `by` $mma attr-dict `:` type($a) `,` type($b) `,` qualified(type($sum))
+    $layout $a `,` $b `into` $sum
+    (`scaled` `(` $rows^ `:` qualified(type($rows)) `,` $columns `:` qualified(type($columns)) `)`)? `by` $mma
+    attr-dict `:` type($a) `,` type($b) `,` qualified(type($sum))
   }];
   let hasVerifier = 1;
 }

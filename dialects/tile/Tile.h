@@ -82,6 +82,12 @@ bool isBatch(mlir::MemRefType matrix);
 // How many packed weights of a type a byte holds.
 int64_t weightsPerByte(mlir::Type weights);
 
+// Whether an operand scales sums of blocks of K.
+bool isBlockScale(OperandKind kind);
+
+// Whether an operand acts in the sum of products, and has no argument in the epilogue.
+bool actsInTheSum(OperandKind kind);
+
 // Checks an epilogue region: block arguments (accumulator element, one element for each operand), a yield of one
 // value of D's element type. Operands of a batch may be batches too.
 mlir::LogicalResult verifyEpilogue(mlir::Operation *op, mlir::Region &region, mlir::Type acc,

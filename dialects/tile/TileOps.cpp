@@ -76,16 +76,26 @@ void lowtide::tile::printKindedOperands(OpAsmPrinter &printer, Operation *, Oper
   });
 }
 
-// Whether an operand of tile.gemm acts in the sum, and has no argument in the epilogue.
-static bool actsInSum(OperandKind kind) {
-  return kind == OperandKind::group_scale || kind == OperandKind::group_zero;
+static OperandKind kindOf(Attribute kind) { return static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt()); }
+
+bool lowtide::tile::isBlockScale(OperandKind kind) { return kind >= OperandKind::row_scale; }
+
+bool lowtide::tile::actsInTheSum(OperandKind kind) {
+  return kind == OperandKind::group_scale || kind == OperandKind::group_zero || isBlockScale(kind);
+}
+
+// Dimensions of an operand without a batch.
+static int64_t rankOf(OperandKind kind) {
+  if (kind == OperandKind::scalar)
+    return 0;
+  return kind == OperandKind::full || actsInTheSum(kind) ? 2 : 1;
 }
 
 // The accumulator, then each operand by its kind.
 static void nameEpilogueArguments(Region &region, ArrayAttr kinds, OpAsmSetValueNameFn setName) {
   SmallVector<OperandKind> taken;
   for (Attribute kind : kinds)
-    if (auto word = static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt()); !actsInSum(word))
+    if (OperandKind word = kindOf(kind); !actsInTheSum(word))
       taken.push_back(word);
   if (region.empty() || region.getNumArguments() != taken.size() + 1)
     return;
@@ -136,9 +146,7 @@ LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type 
       return op->emitOpError() << "operand " << index << " has the kind " << kind.getSExtValue() << "; the kinds are 0 to "
                                << getMaxEnumValForOperandKind() << ": " << wordsOf<OperandKind>("and");
   Block &block = region.front();
-  unsigned taken = llvm::count_if(kinds, [](Attribute kind) {
-    return !actsInSum(static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt()));
-  });
+  unsigned taken = llvm::count_if(kinds, [](Attribute kind) { return !actsInTheSum(kindOf(kind)); });
   if (block.getNumArguments() != taken + 1)
     return op->emitOpError() << "epilogue takes the accumulator and one element for each of " << taken
                              << " operands, but its block has " << block.getNumArguments() << " arguments";
@@ -147,9 +155,9 @@ LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type 
                              << block.getArgument(0).getType();
   unsigned place = 0;
   for (auto [index, operand, kindAttr] : llvm::enumerate(operands, kinds)) {
-    auto kind = static_cast<OperandKind>(cast<IntegerAttr>(kindAttr).getInt());
-    bool acts = !actsInSum(kind);
-    int64_t rank = kind == OperandKind::full || !acts ? 2 : kind == OperandKind::scalar ? 0 : 1;
+    OperandKind kind = kindOf(kindAttr);
+    bool acts = !actsInTheSum(kind);
+    int64_t rank = rankOf(kind);
     auto memref = dyn_cast<MemRefType>(operand.getType());
     if (rank == 0 ? static_cast<bool>(memref)
                   : (!memref || (memref.getRank() != rank && !(batched && memref.getRank() == rank + 1))))
@@ -216,6 +224,28 @@ static LogicalResult verifyWeights(GemmOp op, MemRefType a, MemRefType b, int64_
   return success();
 }
 
+// One of rows and one of columns, behind all other operands, of the accumulators' type.
+static LogicalResult verifyBlockScales(GemmOp op) {
+  ArrayRef<Attribute> kinds = op.getKinds().getValue();
+  auto isKindOfScale = [](Attribute kind) { return isBlockScale(kindOf(kind)); };
+  size_t count = llvm::count_if(kinds, isKindOfScale);
+  if (!count)
+    return success();
+  if (count != 2 || !llvm::all_of(kinds.take_back(2), isKindOfScale))
+    return op.emitOpError() << "has two scales, one of rows and one of columns, behind all other operands";
+  auto isOfRows = [](Attribute kind) {
+    return kindOf(kind) == OperandKind::row_scale || kindOf(kind) == OperandKind::row_block_scale;
+  };
+  if (isOfRows(kinds.back()) == isOfRows(kinds.drop_back().back()))
+    return op.emitOpError() << "has two scales of " << (isOfRows(kinds.back()) ? "rows" : "columns")
+                            << "; give one of rows and one of columns";
+  for (Value scale : op.getEpilogueOperands().take_back(2))
+    if (elementTypeOf(scale.getType()) != op.getAcc())
+      return op.emitOpError() << "scales are of the accumulators' type, " << op.getAcc() << ", not "
+                              << elementTypeOf(scale.getType());
+  return success();
+}
+
 LogicalResult GemmOp::verify() {
   auto a = cast<MemRefType>(getA().getType()), b = cast<MemRefType>(getB().getType()),
        d = cast<MemRefType>(getD().getType());
@@ -248,7 +278,7 @@ LogicalResult GemmOp::verify() {
     auto full = dyn_cast<MemRefType>(operand.getType());
     if (index >= getKinds().size())
       break; // verifyEpilogue says so
-    bool lies = static_cast<OperandKind>(cast<IntegerAttr>(getKinds()[index]).getInt()) == OperandKind::full;
+    bool lies = kindOf(getKinds()[index]) == OperandKind::full;
     if (lies && full && full.getRank() == 2 && isColumnMajor(full) != isColumnMajor(d))
       return emitOpError() << "epilogue operand " << index << " is full and must lie as D does, "
                            << (isColumnMajor(d) ? "column by column" : "row by row");
@@ -258,7 +288,9 @@ LogicalResult GemmOp::verify() {
                          << ": their elements must have as many bits";
   if (!isa<FloatType, IntegerType>(getAcc()))
     return emitOpError() << "the accumulator must be a float or an integer, not " << getAcc();
-  return verifyEpilogue(*this, getEpilogue(), getAcc(), getEpilogueOperands(), getKinds(), d);
+  if (failed(verifyEpilogue(*this, getEpilogue(), getAcc(), getEpilogueOperands(), getKinds(), d)))
+    return failure();
+  return verifyBlockScales(*this);
 }
 
 //===--- tile.launch --------------------------------------------------------------------------------------------===//
@@ -470,9 +502,9 @@ LogicalResult NextWorkTileOp::verify() {
 LogicalResult ViewOp::verify() {
   auto source = cast<MemRefType>(getSource().getType());
   OperandKind kind = getKind().value_or(OperandKind::full);
-  if (kind == OperandKind::scalar || actsInSum(kind))
+  if (kind == OperandKind::scalar || kind == OperandKind::group_scale || kind == OperandKind::group_zero)
     return emitOpError() << "a " << stringifyOperandKind(kind) << " has no window";
-  int64_t rank = kind == OperandKind::full ? 2 : 1;
+  int64_t rank = rankOf(kind);
   if ((source.getRank() != rank && source.getRank() != rank + 1) ||
       static_cast<int64_t>(getOffsets().size()) != source.getRank())
     return emitOpError() << "of kind " << stringifyOperandKind(kind) << " needs a source of " << rank
@@ -522,6 +554,17 @@ LogicalResult MmaOp::verify() {
 //===--- tile.promote -------------------------------------------------------------------------------------------===//
 
 LogicalResult PromoteOp::verify() {
+  if (getScale() && getRows())
+    return emitOpError() << "is scaled by a window of factors, or by scales of rows and of columns, not both";
+  if (static_cast<bool>(getRows()) != static_cast<bool>(getColumns()))
+    return emitOpError() << "takes scales of rows and of columns, or neither";
+  for (Value scales : {getRows(), getColumns()}) {
+    if (!scales)
+      continue;
+    auto view = cast<ViewType>(scales.getType());
+    if (view.getShape() != getType().getShape() || view.getElementType() != getType().getElementType())
+      return emitOpError() << "adds " << getType() << ", but its scales are " << view;
+  }
   if (!getScale())
     return success();
   if (getScale().getType().getShape() != getResult().getType().getShape())
@@ -546,8 +589,8 @@ LogicalResult StoreOp::verify() {
   if (auto tile = dyn_cast<TileType>(getValue().getType()); tile && tile.getElementType() != acc)
     return emitOpError() << "epilogue's first argument must be " << tile.getElementType() << ", the accumulator's element";
   for (Attribute kind : getKinds())
-    if (actsInSum(static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt())))
-      return emitOpError() << "scales and zero points of groups act in the sum: tile.promote and tile.mma take them";
+    if (actsInTheSum(kindOf(kind)))
+      return emitOpError() << stringifyOperandKind(kindOf(kind)) << " acts in the sum: tile.promote and tile.mma take it";
   return verifyEpilogue(*this, getEpilogue(), acc, getEpilogueOperands(), getKinds(), d);
 }
 

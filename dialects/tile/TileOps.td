@@ -32,6 +32,11 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
     are vectors of length M and N, and a `scalar` operand is one run-time value. A full operand may lie where D does: all
     of it is read before any of D is written.
 
+    Scales come last, one of rows and one of columns, and do not reach the region: the products of each 128 of K are
+    summed by themselves, and their sum is multiplied by the scale of its row and by that of its column. A `row_scale` is a matrix (K / 128, M), a
+    `column_scale` (K / 128, N); of a `row_block_scale` (M / 128, K / 128) and a `column_block_scale` (N / 128, K / 128)
+    128 rows or columns share an element. All quotients are rounded up.
+
     D and its full operands lie row by row (`strided<[?, 1]>`) or column by column (`strided<[1, ?]>`), all in the same
     way. A `swapped` product is what `swap-operands` has made of another one, Dᵀ = Bᵀ · Aᵀ: its A and B are the second
     and the first argument of the function.
@@ -58,6 +63,11 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
         operands(group_scale %scales : memref<?x?xbf16, strided<[?, 1]>>) {
       …
     } : memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xui8, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
+    tile.gemm tn %a, %b into %d acc(f32) operands(row_scale %sa : memref<?x?xf32, strided<[?, 1]>>,
+        column_block_scale %sb : memref<?x?xf32, strided<[?, 1]>>) {
+    ^bb0(%x: f32):
+      …
+    } : memref<?x?xf8E4M3FN, strided<[?, 1]>>, memref<?x?xf8E4M3FN, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
     tile.gemm tn %a, %b into %d acc(f32) {
       …
     } : memref<64x?x?xbf16, strided<[?, ?, 1]>>, memref<64x?x?xbf16, strided<[?, ?, 1]>>,
@@ -346,10 +356,14 @@ def Tile_ViewOp : Tile_Op<"view", [Pure]> {
     is broadcast: with kind `per_row` it has one element per row of the window, with `per_column` one per column. Of a
     batch of matrices, or of vectors, the first offset says which one.
 
+    A window of scales has in each row, or column, the scale of that row or column of a product for the block of K that
+    the second offset lies in. Both offsets count rows, or columns, and K, as for A and B, not blocks.
+
     ```mlir
     %at = tile.view %a[%m, %k] : memref<?x?xbf16, strided<[?, 1]>> to !tile.view<128x64xbf16>
     %bt = tile.view per_column %bias[%n] : memref<?xf32> to !tile.view<128x64xf32>
     %ct = tile.view %c[%batch, %m, %k] : memref<?x?x?xbf16, strided<[?, ?, 1]>> to !tile.view<128x64xbf16>
+    %sa = tile.view row_scale %scale_a[%m, %k] : memref<?x?xf32, strided<[?, 1]>> to !tile.view<128x64xf32>
     ```
   }];
   let arguments = (ins OptionalAttr<Tile_OperandKind>:$kind, AnyMemRef:$source,
@@ -387,25 +401,35 @@ def Tile_MmaOp : Tile_Op<"mma", [AllTypesMatch<["acc", "result"]>]> {
   let hasVerifier = 1;
 }
 
-def Tile_PromoteOp : Tile_Op<"promote", [AllTypesMatch<["partial", "sum", "result"]>]> {
+def Tile_PromoteOp : Tile_Op<"promote", [AttrSizedOperandSegments,
+    AllTypesMatch<["partial", "sum", "result"]>]> {
   let summary = "sum + partial, or sum + partial · scale, in the accumulators' type";
   let description = [{
     Adds the sum of one K step to that of the steps before, elementwise. Sums that mma instructions leave less precise
     than their type, such as those of 8-bit floats, stay short in this way. A `scaled` sum is multiplied by a window of
     factors, converted to the accumulators' type, and rounded once.
 
+    A `block_scaled` sum has scales of blocks: each element is multiplied by those of its row and of its column: their product is
+    rounded, and the fused multiply-add rounds once more.
+
     ```mlir
     %partial = tile.mma tn %a, %b, %zero : !tile.view<128x128xf8E4M3FN>, !tile.view<192x128xf8E4M3FN>, !tile.tile<128x192xf32>
     %sum = tile.promote %partial into %acc : !tile.tile<128x192xf32>
     %s = tile.view per_column %scales[%g, %n] : memref<?x?xbf16, strided<[?, 1]>> to !tile.view<16x128xbf16>
     %sum2 = tile.promote %partial2 into %acc2 scaled(%s : !tile.view<16x128xbf16>) : !tile.tile<16x128xf32>
+    %sum3 = tile.promote %partial into %acc block_scaled(%sa : !tile.view<128x192xf32>, %sb : !tile.view<128x192xf32>)
+        : !tile.tile<128x192xf32>
     ```
   }];
   let arguments = (ins Tile_TileType:$partial, Tile_TileType:$sum,
-                       Arg<Optional<Tile_ViewType>, "factors", [MemRead]>:$scale);
+                       Arg<Optional<Tile_ViewType>, "factors", [MemRead]>:$scale,
+                       Arg<Optional<Tile_ViewType>, "scales of rows", [MemRead]>:$rows,
+                       Arg<Optional<Tile_ViewType>, "scales of columns", [MemRead]>:$columns);
   let results = (outs Tile_TileType:$result);
   let assemblyFormat = [{
-    $partial `into` $sum (`scaled` `(` $scale^ `:` qualified(type($scale)) `)`)? attr-dict `:` qualified(type($result))
+    $partial `into` $sum (`scaled` `(` $scale^ `:` qualified(type($scale)) `)`)?
+    (`block_scaled` `(` $rows^ `:` qualified(type($rows)) `,` $columns `:` qualified(type($columns)) `)`)? attr-dict `:`
+    qualified(type($result))
   }];
   let hasVerifier = 1;
 }

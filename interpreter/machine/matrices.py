@@ -49,7 +49,8 @@ class Matrix:
 class Window:
     """A window of `shape` whose first element is (row, column) of the matrix.
 
-    `kind` says what a matrix of one dimension has an element for: "per_row" or "per_column"; else it is "full".
+    `kind` says what a matrix of one dimension has an element for: "per_row" or "per_column"; else it is "full". Where
+    `block` rows, or columns, share one, elements lie `step` apart.
     """
 
     matrix: Matrix
@@ -57,6 +58,8 @@ class Window:
     column: int
     shape: tuple[int, int]
     kind: str = "full"
+    block: int = 1
+    step: int = 1
 
     @property
     def inside(self) -> tuple[int, int]:
@@ -64,18 +67,21 @@ class Window:
         shape = self.matrix.shape
         rows, columns = {
             "full": shape,
-            "per_row": (shape[0], self.column + self.shape[1]),
-            "per_column": (self.row + self.shape[0], shape[0]),
+            "per_row": (shape[0] * self.block, self.column + self.shape[1]),
+            "per_column": (self.row + self.shape[0], shape[0] * self.block),
         }[self.kind]
         return _clip(rows - self.row, self.shape[0]), _clip(columns - self.column, self.shape[1])
 
     def element_addresses(self, rows: Ints, columns: Ints) -> Ints:
         """Byte addresses of the elements at (row, column) of the window."""
         if self.kind == "per_row":
-            return self.matrix.addresses(0, self.row + rows + np.zeros_like(columns))
+            return self._vector_addresses(self.row + rows + np.zeros_like(columns))
         if self.kind == "per_column":
-            return self.matrix.addresses(0, self.column + columns + np.zeros_like(rows))
+            return self._vector_addresses(self.column + columns + np.zeros_like(rows))
         return self.matrix.addresses(self.row + rows, self.column + columns)
+
+    def _vector_addresses(self, places: Ints) -> Ints:
+        return self.matrix.addresses(0, places // self.block * self.step)
 
 
 def _clip(size: int, limit: int) -> int:
@@ -100,6 +106,11 @@ def load_inside(state: AgentState, op: Described, window: Window) -> NDArray[Any
         addresses = window.matrix.addresses(window.row + np.arange(rows), window.column)
         return memory.load(access, addresses, element.name, columns, align=_alignment(addresses, element.bytes))
     start, count = (window.row, rows) if window.kind == "per_row" else (window.column, columns)
+    if (window.block, window.step) != (1, 1):
+        places = np.arange(count)
+        addresses = window.element_addresses(places, places)
+        vector = memory.load(access, addresses, element.name)
+        return vector.reshape((-1, 1) if window.kind == "per_row" else (1, -1))
     addresses = window.matrix.addresses(0, np.array([start]))
     vector = memory.load(access, addresses, element.name, count, align=_alignment(addresses, element.bytes))
     return vector.reshape((-1, 1) if window.kind == "per_row" else (1, -1))

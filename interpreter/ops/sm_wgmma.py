@@ -113,11 +113,15 @@ def wgmma(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("sm.wgmma_promote", prepare=_prepare_wgmma)
 def wgmma_promote(state: AgentState, op: DecodedOp) -> None:
-    """The product, summed from zero, is added; nothing is in flight afterwards."""
-    total, domain = state.values[op.operands[2]], state.machine.domain
+    """The product, summed from zero, is added, scaled where there are scales; nothing is in flight afterwards."""
+    total, *scales = (state.values[slot] for slot in op.operands[2:])
+    domain, dtype = state.machine.domain, op.data.dtype
     partial = _product(state, op, np.zeros((1, 1), total.dtype))
     retire(state, 0)
-    state.values[op.results[0]] = domain.sum(partial, total, op.data.dtype)
+    if scales:
+        state.values[op.results[0]] = domain.fma(partial, domain.multiply(scales[0], scales[1], dtype), total, dtype)
+    else:
+        state.values[op.results[0]] = domain.sum(partial, total, dtype)
     state.values[op.results[1]] = True
 
 

@@ -36,10 +36,19 @@ from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Program
 
 OPS = OpTable()
 
+#: Of a scale: whether it is of rows, how many of them share one, and which of its dimensions counts blocks of K
+_SCALES = {
+    OperandKind.row_scale: (True, 1, 0),
+    OperandKind.column_scale: (False, 1, 0),
+    OperandKind.row_block_scale: (True, 128, 1),
+    OperandKind.column_block_scale: (False, 128, 1),
+}
+_IN_THE_SUM = (OperandKind.group_scale, OperandKind.group_zero, *_SCALES)
+_SCALED_TOGETHER = 128  # of K
+
 #: Dimensions of an operand without a batch
 _RANKS = {OperandKind.full: 2, OperandKind.per_row: 1, OperandKind.per_column: 1, OperandKind.scalar: 0}
-
-_IN_THE_SUM = (OperandKind.group_scale, OperandKind.group_zero)
+_RANKS |= dict.fromkeys(_SCALES, 2)
 
 # The problem ----------------------------------------------------------------------------------------------------------
 
@@ -79,12 +88,16 @@ def _product(state: AgentState, op: DecodedOp, a: Matrix, b: Matrix, d: Matrix, 
         raise violation(state, op, f"layout {layout}: A {a.shape}, B {b.shape} and D {d.shape} do not agree on M, N, K")
     domain, acc = state.machine.domain, str(op.attributes["acc"])
     zero = domain.full((m, n), 0, acc)
-    if "group" not in op.attributes:
-        product = domain.dot(left, right, zero, acc)
+    kinds = [OperandKind(kind) for kind in op.attributes.get("kinds", ())]
+    by_kind = dict(zip(kinds, operands, strict=True))
+    scales = {kind: operand for kind, operand in by_kind.items() if kind in _SCALES}
+    operands = [one for one, kind in zip(operands, kinds, strict=True) if kind not in _IN_THE_SUM]
+    if "group" in op.attributes:
+        product = _by_groups(state, op, (left, right), zero, by_kind[OperandKind.group_scale])
+    elif scales:
+        product = _scaled_product(state, op, (left, right), scales, acc)
     else:
-        scales = operands[kinds.index(OperandKind.group_scale)]
-        operands = [one for one, kind in zip(operands, kinds, strict=True) if kind not in _IN_THE_SUM]
-        product = _by_groups(state, op, (left, right), zero, scales)
+        product = domain.dot(left, right, zero, acc)
     yield from _epilogue_whole(state, op, product, Window(d, 0, 0, (m, n)), operands)
 
 
@@ -115,6 +128,39 @@ def _by_groups(
 def weights_of(op: DecodedOp) -> str:
     """The MLIR type of the packed weights that an op converts."""
     return str(ir.TypeAttr(op.source.attributes["weights"]).value)
+
+
+def _scaled_product(
+    state: AgentState,
+    op: DecodedOp,
+    factors: tuple[NDArray[Any], NDArray[Any]],
+    scales: dict[OperandKind, Matrix],
+    acc: str,
+) -> NDArray[Any]:
+    """A · B, of which the sum of each block of K is multiplied by its scales."""
+    domain, (left, right) = state.machine.domain, factors
+    (m, depth), n = left.shape, right.shape[0]
+    total = domain.full((m, n), 0, acc)
+    for k in range(0, depth, _SCALED_TOGETHER):
+        inside = slice(k, k + _SCALED_TOGETHER)
+        partial = domain.dot(left[:, inside], right[:, inside], domain.full((m, n), 0, acc), acc)
+        of_rows, of_columns = _in_order(scales)
+        windows = (window_at(scales[kind], kind, [0, k], (m, n)) for kind in (of_rows, of_columns))
+        total = _scale_and_add(state, partial, total, [load_window(state, op, each) for each in windows], acc)
+    return total
+
+
+def _in_order(scales: dict[OperandKind, Matrix]) -> list[OperandKind]:
+    """The kind of the scales of rows, then that of columns."""
+    return sorted(scales, key=lambda kind: not _SCALES[kind][0])
+
+
+def _scale_and_add(
+    state: AgentState, partial: NDArray[Any], total: NDArray[Any], scales: list[NDArray[Any]], dtype: str
+) -> NDArray[Any]:
+    """partial · (row scale · column scale) + total: the product of the scales is rounded, and then the sum."""
+    domain = state.machine.domain
+    return domain.fma(partial, domain.multiply(scales[0], scales[1], dtype), total, dtype)
 
 
 def _as_mk(a: NDArray[Any], layout: str) -> NDArray[Any]:
@@ -425,13 +471,27 @@ def matrix_at(state: AgentState, op: DecodedOp, batch: Matrix, number: int) -> M
 
 
 def window_at(matrix: Matrix, kind: OperandKind, offsets: list[int], shape: tuple[int, int]) -> Window:
-    """The window of a matrix, or of a vector by kind, at offsets (two, or a vector's one)."""
+    """The window of a matrix, or of a vector by kind, at offsets (two, or a vector's one; of scales the row or column
+    and K)."""
+    if kind in _SCALES:
+        return _scale_window(matrix, kind, (offsets[0], offsets[1]), shape)
     row, column = {
         OperandKind.full: lambda: (offsets[0], offsets[1]),
         OperandKind.per_row: lambda: (offsets[0], 0),
         OperandKind.per_column: lambda: (0, offsets[0]),
     }[kind]()
     return Window(matrix, row, column, shape, kind.name)
+
+
+def _scale_window(matrix: Matrix, kind: OperandKind, offsets: tuple[int, int], shape: tuple[int, int]) -> Window:
+    """A window of the vector that has the scales for one block of K."""
+    (outer, k), (by_row, block, k_dim) = offsets, _SCALES[kind]
+    number, stride = k // _SCALED_TOGETHER, matrix.row_stride
+    apart, step = (stride, 1) if k_dim == 0 else (1, stride)
+    address = matrix.address + number * apart * matrix.element.bytes
+    vector = Matrix(matrix.name, address, (matrix.shape[1 - k_dim],), (), matrix.element)
+    place = (outer, 0) if by_row else (0, outer)
+    return Window(vector, *place, shape, "per_row" if by_row else "per_column", block, step)
 
 
 @OPS.implements("tile.mma")
@@ -452,13 +512,16 @@ def mma(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("tile.promote")
 def promote(state: AgentState, op: DecodedOp) -> None:
-    partial, total, *scale = (state.values[slot] for slot in op.operands)
+    partial, total, *windows = (state.values[slot] for slot in op.operands)
     type, domain = op.result_types[0], state.machine.domain
     assert isinstance(type, Tile)
-    if scale:
-        added = domain.fma(partial, load_window(state, op, scale[0]), total, type.element.name)
+    scales, dtype = [load_window(state, op, window) for window in windows], type.element.name
+    if len(scales) > 1:
+        added = _scale_and_add(state, partial, total, scales, dtype)
+    elif scales:
+        added = domain.fma(partial, scales[0], total, dtype)
     else:
-        added = domain.sum(partial, total, type.element.name)
+        added = domain.sum(partial, total, dtype)
     state.values[op.results[0]] = added
 
 

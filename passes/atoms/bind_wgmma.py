@@ -16,6 +16,9 @@ After    %full0, %a0, %b0 = sm.consumer_wait %ring[%r, %rp]                    (
              %full, %a, %b = sm.consumer_wait %ring[%r, %rp]
              %c2, %retired = sm.wgmma_promote tn %a, %b into %c
              sm.consumer_release %ring, %full after %retired; advance }
+         With scales, their loads into fragments come first in the loop:
+             %sa = sm.load_global (tile.view row_scale …); %sb = sm.load_global (tile.view column_block_scale …)
+             %c2, %retired = sm.wgmma_promote tn %a, %b into %c scaled(%sa, %sb)
          Layouts nn, nt and tt likewise. Blocks of 64 rows of M go round-robin to the warpgroups: with n warpgroups,
          each takes every n-th block.
 Needs    level atoms, roles; a schedule whose mma is wgmma.
@@ -39,6 +42,8 @@ from lowtide.passes.support.kernels import kernels_of, main_loop, problem_of, sc
 from lowtide.passes.support.partial_sums import bind_shares, bind_sums
 from lowtide.passes.support.rewriting import before, defining_op, erase, erase_if_unused, ops_in, uses
 from lowtide.targets import Target, TiledMma
+
+_SCALE_ATOM = "ld.global.4"  # one f32: a thread holds no two neighbours of rows
 
 
 @dataclass(frozen=True)
@@ -89,11 +94,14 @@ class _Loop:
     splat: tile.SplatOp
     wait: sm.ConsumerWaitOp
     prefixes: dict[ir.Value, sm.PrefixOp]
+    leading: list[ir.OpView]  # before the wait: the windows of scales, and where they begin
 
     @classmethod
     def match(cls, mma: tile.MmaOp) -> "_Loop":
         loop = main_loop(mma)
         body = ops_in(loop.body)
+        first = next((index for index, op in enumerate(body) if isinstance(op, sm.ConsumerWaitOp)), 0)
+        leading, body = body[:first], body[first:]
         prefixes = {op.source: op for op in body if isinstance(op, sm.PrefixOp)}
         promote = next((op for op in body if isinstance(op, tile.PromoteOp)), None)
         multiply = [tile.MmaOp] if promote is None else [tile.MmaOp, tile.PromoteOp]
@@ -107,7 +115,9 @@ class _Loop:
             raise Refusal(loop, "must start from tile.splat 0.0: wgmma clears its accumulators")
         if promote is not None and (mma.acc != splat.result or promote.partial != mma.result):
             raise Refusal(promote, "must add a sum that starts from zero, the loop's")
-        return cls(loop, mma, promote, splat, body[0], prefixes)
+        if any(not isinstance(op, tile.ViewOp) and not op.operation.name.startswith("arith.") for op in leading):
+            raise Refusal(loop, "must begin with the windows of scales, or with its wait")
+        return cls(loop, mma, promote, splat, body[0], prefixes, leading)
 
     def operands(self, slot: sm.ConsumerWaitOp) -> list[ir.Value]:
         """What the mma reads of a slot: its buffers, or prefixes of them."""
@@ -116,6 +126,19 @@ class _Loop:
             prefix = self.prefixes.get(own)
             found.append(buffer if prefix is None else sm.PrefixOp(prefix.result.type, buffer).result)
         return found
+
+    def scales(self, step: ir.Value, type_: sm.FragmentType) -> list[ir.Value]:
+        """The loads of the scales of rows and of columns of a K step; none without scales."""
+        if self.promote is None or self.promote.rows is None:
+            return []
+        moved = {self.loop.induction_variable: step}
+        for op in self.leading:
+            clone = op.operation.clone()
+            for number, operand in enumerate(clone.operands):
+                clone.operands[number] = moved.get(operand, operand)
+            moved[op.operation.results[0]] = clone.results[0]
+        windows = (moved.get(window, window) for window in (self.promote.rows, self.promote.columns))
+        return [sm.LoadGlobalOp(type_, window, _SCALE_ATOM).result for window in windows]
 
 
 def _overlapped(found: _Loop, zero: ir.Value, attribute: sm.TiledMmaAttr) -> tuple[ir.Value, ...]:
@@ -152,8 +175,10 @@ def _promoted(found: _Loop, zero: ir.Value, attribute: sm.TiledMmaAttr) -> tuple
     new = scf.ForOp(loop.lowerBound, loop.upperBound, loop.step, [zero, *list(loop.initArgs)[1:]])
     with ir.InsertionPoint(new.body):
         total, slot, phase = new.inner_iter_args
+        scales = found.scales(new.induction_variable, zero.type)  # in flight while the slot is waited for
         wait = sm.ConsumerWaitOp(ring, slot, phase)
-        added = sm.WgmmaPromoteOp(found.mma.layout, *found.operands(wait), total, attribute)
+        named = dict(zip(("rows", "columns"), scales, strict=bool(scales)))
+        added = sm.WgmmaPromoteOp(found.mma.layout, *found.operands(wait), total, attribute, **named)
         sm.ConsumerReleaseOp(ring, wait.slot, retired=added.retired)
         advance = sm.RingAdvanceOp(ring, slot, phase)
         scf.YieldOp([added.result, advance.next_index, advance.next_phase])

@@ -7,12 +7,20 @@ from lowtide.dialects import tile
 from lowtide.dialects.enums import gemm_layout, operand_kinds
 from lowtide.dialects.tile import KDivisionKind, OperandKind, SchedulerKind, TailKind, WavesKind
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.elements import WEIGHT_BLOCK, WEIGHT_ROWS
+from lowtide.elements import SCALE_BLOCK, WEIGHT_BLOCK, WEIGHT_ROWS
 from lowtide.passes.schedules.facts import threads_of
 from lowtide.passes.schedules.grid_cost import ctas_per_sm
 from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import cluster_clause
-from lowtide.passes.support.problem import Problem, acts_in_the_sum, dims_of_a, dims_of_b, is_batch, operand_is_batched
+from lowtide.passes.support.problem import (
+    SCALES,
+    Problem,
+    acts_in_the_sum,
+    dims_of_a,
+    dims_of_b,
+    is_batch,
+    operand_is_batched,
+)
 from lowtide.passes.support.rewriting import before, extent
 from lowtide.targets import Target
 
@@ -116,6 +124,8 @@ def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
             checks.append((operand, dim, m, f"epilogue operand {position} must have {rows}"))
         if kind in (OperandKind.full, OperandKind.per_column):
             checks.append((operand, -1, n, f"epilogue operand {position} must have {columns}"))
+        if kind in SCALES:
+            checks += _checks_of_scales(operand, kind, (m, n, k), (rows, columns))
         if operand_is_batched(operand, kind):
             batch = extent(gemm.d, 0)
             checks.append((operand, 0, batch, f"epilogue operand {position} must have the batch of D"))
@@ -152,6 +162,21 @@ def _of_weights(gemm: tile.GemmOp, k: ir.Value, n: ir.Value) -> list[tuple[ir.Va
         if not constant_of(is_whole):
             cf.assert_(is_whole, message)
     return groups
+
+
+def _checks_of_scales(
+    operand: ir.Value, kind: OperandKind, extents: tuple[ir.Value, ir.Value, ir.Value], words: tuple[str, str]
+) -> list[tuple[ir.Value, int, ir.Value, str]]:
+    """A scale for each block of rows, or columns, and for each of K. `words` are those of what was asked for."""
+    m, n, k = extents
+    build, scales = Builder.index(), SCALES[kind]
+    outer, word = (m, words[0]) if scales.rows else (n, words[1])
+    message = f"scales of {word} must have one for each {{}} {word[0]} and for each {SCALE_BLOCK} of K, rounded up"
+    message = message.format(scales.block)
+    return [
+        (operand, scales.outer_dim - 2, build.ceil_sdiv(outer, scales.block), message),
+        (operand, scales.k_dim - 2, build.ceil_sdiv(k, scales.k_block), message),
+    ]
 
 
 def counter_type() -> ir.MemRefType:

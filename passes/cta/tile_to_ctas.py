@@ -22,6 +22,9 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
            tile.promote (tile.mma tn …, (tile.view %b[%n2, %k]) weights(si4), %zero) into %c scaled(%s : …)
          In a batch the number of the matrix is the first coordinate of a work item, of windows and of the store:
            tile.work_tiles (%batch, %m, %n) of (%B, %M, %N) … { … tile.view %a[%batch, %m, %k] … }
+         With scales of blocks, the promoted sum of a step is multiplied by those of its rows and columns:
+           %rows = tile.view row_scale %sa[%m, %k]; %columns = tile.view column_scale %sb[%n, %k]
+           tile.promote %partial into %c block_scaled(%rows, %columns)
          With grid.waves = synchronized, the first loop begins with tile.await_wave on a counter that the host makes as
          a zeroed tile.workspace of one element.
 Needs    level problem, with a complete schedule.
@@ -30,6 +33,7 @@ Refuses  more than one tile.gemm in a function; a schedule without a field that 
 Test     test/lit/passes/cta/tile-to-ctas.mlir, tile-to-ctas-{tail,waves,empty}.mlir, tile-to-ctas-invalid.mlir
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -48,6 +52,7 @@ from lowtide.passes.schedules.facts import work_loops
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.kernels import cluster_clause, schedule_of
 from lowtide.passes.support.problem import (
+    SCALES,
     Problem,
     a_is_mk,
     acts_in_the_sum,
@@ -202,8 +207,8 @@ def _emit_k_loop(
 ) -> ir.Value:
     """The accumulator of one output tile of a shape: a loop over K (begin, None for 0, and end) with one tile.mma.
 
-    `operands` are A, B and, by kind, the scales and zero points of groups of K. `matrix` has the number of the matrix
-    in a batch, and is empty without one.
+    `operands` are A, B and, by kind, the scales and zero points of groups, or of blocks. `matrix` has the number of the
+    matrix in a batch, and is empty without one.
     """
     layout, (a, b, in_the_sum), problem = gemm_layout(gemm), operands, Problem.of(gemm)
     tile_m, tile_n = shape
@@ -223,13 +228,15 @@ def _emit_k_loop(
         of_group = {
             kind: _of_group(kind, each, (loop.induction_variable, n), problem.group, schedule.tile_mnk)
             for kind, each in in_the_sum.items()
+            if kind not in SCALES
         }
         zeros = of_group.get(OperandKind.group_zero)
         more = {"weights": gemm.weights, "zeros": zeros}
         product = tile.MmaOp(accumulator, gemm.layout, a_view, b_view, start, **more).result
         if schedule.promotes:
-            scale = of_group.get(OperandKind.group_scale)
-            product = tile.PromoteOp(total.type, product, total, scale=scale).result
+            windows = {"scale": of_group.get(OperandKind.group_scale)}
+            windows |= _scale_windows(in_the_sum, matrix, origin, loop.induction_variable, shape)
+            product = tile.PromoteOp(total.type, product, total, **windows).result
         scf.YieldOp([product])
     return loop.results[0]
 
@@ -244,6 +251,25 @@ def _of_group(
     window = tile.ViewType.get(shape, ir.MemRefType(source.type).element_type)
     along = OperandKind.per_column if is_scale else OperandKind.per_row
     return tile.ViewOp(window, source, [Builder.index().udiv(k, group), n], kind=along).result
+
+
+def _scale_windows(
+    in_the_sum: Mapping[OperandKind, ir.Value],
+    matrix: list[ir.Value],
+    origin: tuple[ir.Value, ir.Value],
+    k: ir.Value,
+    shape: Extents2,
+) -> dict[str, ir.Value]:
+    """The windows of scales of rows and of columns at a step of K, by what tile.promote calls them."""
+    windows = {}
+    for kind, source in in_the_sum.items():
+        if kind not in SCALES:
+            continue
+        outer = origin[0 if SCALES[kind].rows else 1]
+        type_ = tile.ViewType.get(shape, ir.MemRefType(source.type).element_type)
+        view = tile.ViewOp(type_, source, [*matrix, outer, k], kind=kind).result
+        windows["rows" if SCALES[kind].rows else "columns"] = view
+    return windows
 
 
 def _view(

@@ -27,7 +27,7 @@ from lowtide.passes.nvvm.values import (
 from lowtide.passes.schedules.facts import aligned
 from lowtide.passes.support.builder import constant_of
 from lowtide.passes.support.kernels import begin_of_k
-from lowtide.passes.support.problem import buffer_bytes
+from lowtide.passes.support.problem import SCALES, buffer_bytes
 
 # ptxas unrolls a short loop together with the copies before it. If the same threads copy and multiply, there are not
 # enough registers for that. With roles unrolling gains up to 2 % (1024³ on an H200), but consumers that
@@ -42,7 +42,7 @@ LowerBlock = Callable[[Context, ir.Block], None]
 def lower_view(context: Context, op: tile.ViewOp) -> None:
     matrix, kind = context.get(op.source), operand_kind(op)
     assert isinstance(matrix, GlobalMatrix)
-    *batch, _, _ = op.offsets if kind is OperandKind.full else [*op.offsets, None]
+    *batch, _, _ = op.offsets if kind is OperandKind.full or kind in SCALES else [*op.offsets, None]
     for number in batch:
         matrix = _matrix_of(context, matrix, context.scalar(number))
     offsets = tuple(_offset(context, value) for value in list(op.offsets)[len(batch) :])

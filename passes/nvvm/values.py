@@ -107,6 +107,15 @@ class Fragment:
 
 
 @dataclass(frozen=True)
+class Repeated:
+    """This thread's registers of a fragment whose values repeat: value v is the element of `registers[places[v]]`."""
+
+    registers: tuple[ir.Value, ...]
+    places: tuple[int, ...]
+    type: sm.FragmentType
+
+
+@dataclass(frozen=True)
 class Pending:
     """The accumulators of a wgmma in flight: a struct of registers for each block of 64 rows."""
 
@@ -114,7 +123,9 @@ class Pending:
     type: sm.FragmentType
 
 
-Lowered: TypeAlias = ir.Value | Window | SharedBuffer | Ring | Fragment | GlobalMatrix | GlobalExtents | Pending
+Lowered: TypeAlias = (
+    ir.Value | Window | SharedBuffer | Ring | Fragment | GlobalMatrix | GlobalExtents | Pending | Repeated
+)
 
 
 def held_type(element: ir.Type) -> ir.Type:
@@ -209,7 +220,7 @@ def elements_from(build: Builder, low: ir.Value, high: ir.Value, first: ir.Value
 
 def flatten(value: Lowered) -> list[ir.Value]:
     """The SSA values that a loop carries for a lowered value."""
-    if isinstance(value, (Fragment, Pending)):
+    if isinstance(value, (Fragment, Pending, Repeated)):
         return list(value.registers)
     if isinstance(value, SharedBuffer):
         return [value.pointer]
@@ -219,7 +230,7 @@ def flatten(value: Lowered) -> list[ir.Value]:
 
 def unflatten(like: Lowered, values: Sequence[ir.Value]) -> Lowered:
     """A lowered value of the same form from other SSA values."""
-    if isinstance(like, (Fragment, Pending)):
+    if isinstance(like, (Fragment, Pending, Repeated)):
         return replace(like, registers=tuple(values))
     if isinstance(like, SharedBuffer):
         return replace(like, pointer=values[0])

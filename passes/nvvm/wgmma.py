@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from mlir import ir
-from mlir.dialects import llvm, nvvm, vector
+from mlir.dialects import arith, llvm, math, nvvm, vector
 
 from lowtide.dialects import sm
 from lowtide.dialects.enums import gemm_layout
@@ -13,7 +13,7 @@ from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.attributes import enum_attribute, mma_shape
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.matrix_descriptors import WgmmaOperand, moved
-from lowtide.passes.nvvm.values import Fragment, Pending, vector_type
+from lowtide.passes.nvvm.values import Fragment, Pending, Repeated, vector_type
 from lowtide.passes.support.arithmetic import add
 from lowtide.passes.support.atoms import tiled_mma_of
 from lowtide.targets import MmaAtom, TiledMma
@@ -38,12 +38,14 @@ def lower_wgmma(context: Context, op: sm.WgmmaOp) -> None:
 
 
 def lower_wgmma_promote(context: Context, op: sm.WgmmaPromoteOp) -> None:
-    """Each block of 64 rows: fence, one wgmma for each k-slice, commit, wait, and an addition to its registers."""
+    """Each block of 64 rows: fence, one wgmma for each k-slice, commit, wait, and an addition to its registers, with
+    scales a fused multiply-add."""
     total = context.fragment(op.sum)
     product = _Product.of(context, op, total.type)
     zero = llvm.ZeroOp(_registers(total.type, product.blocks)).res
     each = len(total.registers) // product.blocks
     added: list[ir.Value] = []
+    factors: list[ir.Value] = []
     for block in range(product.blocks):
         registers = zero
         nvvm.WgmmaFenceAlignedOp()
@@ -52,10 +54,36 @@ def lower_wgmma_promote(context: Context, op: sm.WgmmaPromoteOp) -> None:
             registers = product.instruction.emit(registers, *slices, clears=not depth)
         nvvm.WgmmaGroupSyncAlignedOp()
         partial = _vectors(sm.PtxWgmmaWaitOp(0, registers).result, total.width, total.type.element_type)
+        if op.rows is not None and not factors:  # after the wait: scales may arrive while the tensor cores multiply
+            rows, columns = context.get(op.rows), context.get(op.columns)
+            if not isinstance(rows, Repeated) or not isinstance(columns, Repeated):
+                raise Refusal(op, "scales with what is no load of scales; take them from windows of scales")
+            factors = _factors(rows, columns, total.width)
         sums = total.registers[block * each : (block + 1) * each]
-        added += [add(x, y) for x, y in zip(sums, partial, strict=True)]
+        if factors:
+            own = factors[block * each : (block + 1) * each]
+            added += [math.FmaOp(x, y, z).result for x, y, z in zip(partial, own, sums, strict=True)]
+        else:
+            added += [add(x, y) for x, y in zip(sums, partial, strict=True)]
     context.values[op.retired] = context.tid  # a proof, not a value: nothing reads it
     context.values[op.result] = replace(total, registers=tuple(added))
+
+
+def _factors(rows: Repeated, columns: Repeated, width: int) -> list[ir.Value]:
+    """The product of a row's and a column's scale for each value, in vectors; each pair is multiplied once."""
+    products: dict[tuple[int, int], ir.Value] = {}
+    vectors: dict[tuple[tuple[int, int], ...], ir.Value] = {}
+    type_, found = vector_type(width, rows.type.element_type), []
+    for first in range(0, len(rows.places), width):
+        last = first + width
+        group = tuple(zip(rows.places[first:last], columns.places[first:last], strict=True))
+        for row, column in group:
+            if (row, column) not in products:
+                products[row, column] = arith.mulf(rows.registers[row], columns.registers[column])
+        if group not in vectors:
+            vectors[group] = vector.FromElementsOp(type_, [products[pair] for pair in group]).result
+        found.append(vectors[group])
+    return found
 
 
 @dataclass(frozen=True)

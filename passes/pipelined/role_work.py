@@ -141,16 +141,18 @@ class Work:
         with ir.InsertionPoint(loop.body):
             slot, phase = loop.inner_iter_args
             acquire = sm.ProducerAcquireOp(ring, slot, phase)
-            places = dict(zip(self.work.body.blocks[0].arguments, place, strict=True))
-            begin, _ = self._range(place)
-            offset = Builder.index().mul(loop.induction_variable, self._tile_k)
-            places[self.staged.loop.induction_variable] = (
-                offset if begin is None else Builder.index().add(begin, offset)
-            )
-            self.staged.fill(acquire, places)
+            self.staged.fill(acquire, self._places(place, loop.induction_variable))
             advance = sm.RingAdvanceOp(ring, slot, phase)
             scf.YieldOp([advance.next_index, advance.next_phase])
         return list(loop.results)
+
+    def _places(self, place: Place, step: ir.Value) -> dict[ir.Value, ir.Value]:
+        """What a role has in place of the work item's arguments and of where K step number `step` begins."""
+        places = dict(zip(self.work.body.blocks[0].arguments, place, strict=True))
+        begin, _ = self._range(place)
+        offset = Builder.index().mul(step, self._tile_k)
+        places[self.staged.loop.induction_variable] = offset if begin is None else Builder.index().add(begin, offset)
+        return places
 
     def emit_consumer(
         self, ring: ir.Value, place: Place, cursor: list[ir.Value], multiplied: Callable[[], None] = lambda: None
@@ -163,8 +165,12 @@ class Work:
         loop = self._k_loop(place, [start, *cursor])
         with ir.InsertionPoint(loop.body):
             acc, slot, phase = loop.inner_iter_args
+            is_scaled = self.staged.is_scaled  # their windows come first: they are read while the slot is waited for
+            scales = self.staged.scales(self._places(place, loop.induction_variable)) if is_scaled else []
             wait = sm.ConsumerWaitOp(ring, slot, phase)
-            product = self.staged.multiply(self.staged.within(wait.buffers), acc, start, loop.induction_variable)
+            product = self.staged.multiply(
+                self.staged.within(wait.buffers), acc, start, loop.induction_variable, scales
+            )
             sm.ConsumerReleaseOp(ring, wait.slot)
             advance = sm.RingAdvanceOp(ring, slot, phase)
             scf.YieldOp([product, advance.next_index, advance.next_phase])

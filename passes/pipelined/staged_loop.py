@@ -88,13 +88,35 @@ class StagedLoop:
         """A's and B's, in this order."""
         return [copy.destination for copy in self.copies]
 
-    def multiply(self, buffers: Sequence[ir.Value], total: ir.Value, zero: ir.Value, step: ir.Value) -> ir.Value:
+    @property
+    def is_scaled(self) -> bool:
+        """Whether the sum of a K step is multiplied by scales of blocks."""
+        return self.promote is not None and self.promote.rows is not None
+
+    def scales(self, offsets: Mapping[ir.Value, ir.Value]) -> list[ir.Value]:
+        """The windows of the scales of rows and of columns in a K step, at other offsets where given; or none."""
+        if not self.is_scaled:
+            return []
+        assert self.promote is not None
+        return [_moved(window.owner.opview, offsets) for window in (self.promote.rows, self.promote.columns)]
+
+    def multiply(
+        self,
+        buffers: Sequence[ir.Value],
+        total: ir.Value,
+        zero: ir.Value,
+        step: ir.Value,
+        scales: Sequence[ir.Value] = (),
+    ) -> ir.Value:
         """The sum after K step number `step`, whose operands these buffers hold; `zero` is where the loop starts."""
         start = total if self.promote is None else zero
         zeros, weights = self._of_group(self.mma.zeros, step), self.mma.weights
         scale = None if self.promote is None else self._of_group(self.promote.scale, step)
         product = tile.MmaOp(total.type, self.mma.layout, *buffers, start, weights=weights, zeros=zeros).result
-        return product if self.promote is None else tile.PromoteOp(total.type, product, total, scale=scale).result
+        if self.promote is None:
+            return product
+        windows = dict(zip(("rows", "columns"), scales, strict=bool(scales)))
+        return tile.PromoteOp(total.type, product, total, scale=scale, **windows).result
 
     def _of_group(self, window: ir.Value | None, step: ir.Value) -> ir.Value | None:
         """The window of what the group of K step number `step` has; the group is its place divided by its extent."""
@@ -142,10 +164,13 @@ class StagedLoop:
         """As `fill`, of the operands with these numbers, and without a commit."""
         buffers = self.within(acquire.buffers)
         for number in operands:
-            view = self.copies[number].source.owner.opview
-            moved = [offsets.get(offset, offset) for offset in view.offsets]
-            window = tile.ViewOp(view.result.type, view.source, moved, kind=view.kind).result
-            sm.CopyAsyncOp(window, buffers[number])
+            sm.CopyAsyncOp(_moved(self.copies[number].source.owner.opview, offsets), buffers[number])
+
+
+def _moved(view: tile.ViewOp, offsets: Mapping[ir.Value, ir.Value]) -> ir.Value:
+    """The window at other offsets, where given."""
+    moved = [offsets.get(offset, offset) for offset in view.offsets]
+    return tile.ViewOp(view.result.type, view.source, moved, kind=view.kind).result
 
 
 def _is_range_of_work(loop: scf.ForOp) -> bool:

@@ -74,7 +74,7 @@ def may_store_by_tma(schedule: Schedule, problem: Problem) -> bool:
     """False if a full operand is read in whole rows, since accumulators then go through shared memory; if D's rows may
     not be multiples of 16 bytes, since TMA would write past their end, and are not packed; where D lies by columns; and
     for widths and cache hints of st.global."""
-    reads_rows = OperandKind.full in problem.kinds or schedule.epilogue.math is EpilogueMath.rows
+    reads_rows = OperandKind.full in problem.region_kinds or schedule.epilogue.math is EpilogueMath.rows
     whole = stores_whole_rows(problem) or (problem.n is None and asks_for_tma_stores(schedule))
     whole = whole or _packs_short_rows(schedule, problem)
     by_threads = reads_rows or schedule.epilogue.store is not None or problem.d_is_column_major

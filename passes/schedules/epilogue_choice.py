@@ -48,15 +48,14 @@ def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
         schedule = schedule.filled({"epilogue.path": StorePath.direct})
     by_tma = schedule.consumers > 0 and may_store_by_tma(schedule, problem)
     # Fragments of mma.sync and wgmma hold pairs of columns, those of FMA atoms and of f64 16 bytes.
-    is_light = OperandKind.full not in problem.kinds and not problem.has_math and warps_along_k(schedule) == 1
+    is_light = OperandKind.full not in problem.region_kinds and not problem.has_math and warps_along_k(schedule) == 1
     is_wide = schedule.multiply.atom == FMA or 2 * element_type(problem.d).bits >= _WIDEST_BITS
     by_threads = StorePath.direct if is_wide and is_light else StorePath.smem
     by_threads = StorePath.direct if problem.d_is_column_major else by_threads
     schedule = schedule.filled({"epilogue.path": StorePath.tma if by_tma else by_threads})
     # Operands read for each element want whole rows; without them, converting first halves the traffic.
-    wants_rows = (
-        OperandKind.full in problem.kinds or warps_along_k(schedule) > 1 or element_type(problem.d).is_converted_to
-    )
+    reads_rows = OperandKind.full in problem.region_kinds
+    wants_rows = reads_rows or warps_along_k(schedule) > 1 or element_type(problem.d).is_converted_to
     rows = schedule.epilogue.path is StorePath.smem and wants_rows
     return schedule.filled({"epilogue.math": EpilogueMath.rows if rows else EpilogueMath.registers})
 
@@ -106,9 +105,9 @@ def _tile_beside_roles(schedule: Schedule, problem: Problem) -> Extents2:
     """
     m, n, _ = schedule.tile_mnk
     most = _SCRATCH_BYTES * 8 // (m * element_type(scratch_element(schedule, problem)).bits)
-    if problem.kinds and schedule.epilogue.math is EpilogueMath.rows:
-        most = min(most, _COLUMNS_BESIDE_ROWS // max(1, problem.kinds.count(OperandKind.full)))
-    elif problem.kinds:
+    if problem.region_kinds and schedule.epilogue.math is EpilogueMath.rows:
+        most = min(most, _COLUMNS_BESIDE_ROWS // max(1, problem.region_kinds.count(OperandKind.full)))
+    elif problem.region_kinds:
         most = min(most, _COLUMNS_BESIDE_OPERANDS)
     if schedule.epilogue.store is not None:
         most = min(most, _ROWS_VALUES * multiplying_threads(schedule) // m)

@@ -137,7 +137,7 @@ def _tma_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
     """Each warpgroup stores 64 rows of a part, in boxes as wide as the swizzle's span."""
     assert schedule.epilogue.tile is not None and schedule.epilogue.swizzle is not None
     rows, columns = schedule.epilogue.tile
-    if OperandKind.full in problem.kinds:
+    if OperandKind.full in problem.region_kinds:
         yield "epilogue.path = tma has no room for a full operand, which is read in rows; take epilogue.path = smem"
     if problem.n is not None and not stores_whole_rows(problem) and schedule.epilogue.pack is not PackKind.rows:
         whole = 128 // element_type(problem.d).bits

@@ -255,7 +255,7 @@ def _leaves_room(rows: int, n: int, roles: Roles, given: Schedule, problem: Prob
     """Whether the epilogue has enough registers beside a tile's accumulators."""
     accumulators = rows * n // (WARPGROUP_THREADS * roles.sharing)
     beside_operand = _ACCUMULATORS_BESIDE_COLUMNS if problem.d_is_column_major else _ACCUMULATORS_BESIDE_ROWS
-    if OperandKind.full in problem.kinds and accumulators > beside_operand:
+    if OperandKind.full in problem.region_kinds and accumulators > beside_operand:
         return False
     # The tallest tile of a consumer that takes turns leaves no registers for functions, row addresses, or a run-time N.
     is_simple = stores_by_tma(given, problem) and problem.n is not None and not problem.has_math
@@ -342,7 +342,7 @@ def _ctas_of_fma(schedule: Schedule, problem: Problem, target: Target) -> int:
     """
     m, n, _ = schedule.tile_mnk
     threads = threads_of(schedule)
-    if m * n > _ACCUMULATORS_OF_FMA * threads or problem.kinds or problem.has_math:
+    if m * n > _ACCUMULATORS_OF_FMA * threads or problem.region_kinds or problem.has_math:
         return 1
     known = zip((problem.m, problem.n, problem.k), schedule.tile_mnk, strict=True)
     is_ragged = any(extent is not None and extent % side for extent, side in known)

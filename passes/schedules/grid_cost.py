@@ -4,12 +4,12 @@ Both models are deliberately small. Extents known only at run time are taken as 
 """
 
 from dataclasses import dataclass, replace
-from math import ceil, floor, prod, sqrt
+from math import ceil, floor, gcd, prod, sqrt
 
 from lowtide.dialects.tile import RepeatKind, TailKind
 from lowtide.dialects.tile.fields import Extents2, Extents3, Roles
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.elements import element_type
+from lowtide.elements import SCALE_BLOCK, element_type
 from lowtide.passes.schedules.facts import runs_ahead, shared_memory_bytes, threads_of, warps_along_k
 from lowtide.passes.schedules.tma_rules import contiguous_extent
 from lowtide.passes.support.atoms import mma_atom_name
@@ -62,6 +62,7 @@ _PROMOTED_ALONE, _PROMOTED_BLOCKS = 1.5, 1.12
 # In longer steps, of pieces, several blocks of rows for a consumer are better than one: 1314 µs by 256×128 and 1542 by
 # 128×176 (tf32x3, 4096³).
 _PROMOTED_PIECES = 1.2
+_SCALED_PARTS = 0.015  # for each scale of columns that a thread loads in a K step
 _IDLE_GAIN = 0.4  # of the idle SMs in the last wave: the power that they save speeds up the others
 
 
@@ -206,11 +207,14 @@ def _promotion(tile: RoleTile, problem: Problem) -> float:
     """How much longer wgmmas take because their sums are promoted."""
     if not problem.promotes:
         return 1.0
+    # Each part of a tile's columns that lies within a block, wherever the tile begins, has a scale of its own.
+    parts = tile.shape[1] // gcd(tile.shape[1], SCALE_BLOCK) if problem.is_scaled else 0
+    scaled = 1 + _SCALED_PARTS * parts
     if tile.roles.sharing == 1:
-        return _PROMOTED_ALONE
+        return _PROMOTED_ALONE * scaled
     if problem.decomposition is not None:
         return 1.0 if tile.shape[0] > WGMMA_ROWS * tile.roles.sharing else _PROMOTED_PIECES
-    return _PROMOTED_BLOCKS if tile.shape[0] > WGMMA_ROWS * tile.roles.sharing else 1.0
+    return (_PROMOTED_BLOCKS if tile.shape[0] > WGMMA_ROWS * tile.roles.sharing else 1.0) * scaled
 
 
 def _sizes(problem: Problem) -> tuple[int, int, int]:

@@ -7,7 +7,7 @@ from tensor_layouts import size
 
 from lowtide.dialects.tile import EpilogueMath
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.elements import LONGEST_PARTIAL_SUM, element_type
+from lowtide.elements import LONGEST_PARTIAL_SUM, SCALE_BLOCK, element_type
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.schedules.facts import multiplying_threads, registers_at_entry, threads_of, warps_along_k
 from lowtide.passes.schedules.mainloop_rules import has_wgmma
@@ -17,6 +17,7 @@ from lowtide.targets import KNOWN, MMA_ATOMS, Target, accumulator_types, types_o
 from lowtide.targets.atoms import FMA, WARPGROUP_THREADS, WGMMA_ROWS, families, wgmma_k, wgmma_widths
 
 _BESIDE_ACCUMULATORS = 40  # registers of a consumer for addresses, the epilogue and the loop
+_BESIDE_SCALED_BLOCKS = 16  # more of them, for the scales of several blocks of 64 rows
 _BESIDE_WGMMA = 26  # registers that ptxas wants at entry beside the accumulators of one wgmma (its C7602)
 
 
@@ -110,6 +111,12 @@ def promotion(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
             f"k = {k}: a sum of {problem.a} in a K step is promoted to {problem.acc} after at most "
             f'{LONGEST_PARTIAL_SUM} products; take k = {LONGEST_PARTIAL_SUM}, or acc = "fast" in the spec'
         )
+    if problem.is_scaled and SCALE_BLOCK % k:
+        nearest = min(_within_a_block(problem), key=lambda step: abs(step - k))
+        yield (
+            f"k = {k}: {SCALE_BLOCK} products share a scale, so that many are a whole number of K steps; nearest is "
+            f"k = {nearest}"
+        )
     if promotes and not schedule.consumers:
         yield "promote = per_step goes with a producer and consumers; take roles = cooperative(2)"
 
@@ -119,6 +126,12 @@ def _without_promotion(problem: Problem, target: Target) -> str:
     first = next((one.name for one in KNOWN if has_wgmma(one)), None)
     own = "" if problem.decomposition is None else f'precision = "{problem.decomposition.whole}"'
     return " or ".join(each for each in (own, f"the target {first}, which has roles") if each)
+
+
+def _within_a_block(problem: Problem) -> list[int]:
+    """The K steps of a wgmma that divide the K of a scale."""
+    step = wgmma_k(problem.a)
+    return [k for k in range(step, SCALE_BLOCK + 1, step) if SCALE_BLOCK % k == 0]
 
 
 def _unknown(schedule: Schedule, problem: Problem, target: Target) -> str:
@@ -191,14 +204,15 @@ def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) ->
         )
     sets = blocks + 1 if schedule.promotes else blocks  # beside them, sums of a K step for one block at a time
     held = sets * n // 2
-    if held + _BESIDE_ACCUMULATORS > has:
-        most = widest_of(sets, has, step)
+    beside = _BESIDE_ACCUMULATORS + (_BESIDE_SCALED_BLOCKS if problem.is_scaled and blocks > 1 else 0)
+    if held + beside > has:
+        most = widest_of(sets, has - beside + _BESIDE_ACCUMULATORS, step)
         smaller = f"grid.tile = [{m}, {most}]" if most >= 8 else f"fewer rows than {m} in grid.tile"
         with_it = f"; atom = wgmma.m64n{most}k{wgmma_k(problem.a)} goes with that tile" if most >= 8 else ""
         holders = f"{consumers} consumer warpgroup{'s' if consumers > 1 else ''}"
         yield (
             f"grid.tile = [{m}, {n}]: each thread of {holders} holds {held} "
-            f"accumulators and needs about {_BESIDE_ACCUMULATORS} registers beside them; it has {has}: take {smaller}, "
+            f"accumulators and needs about {beside} registers beside them; it has {has}: take {smaller}, "
             f"or more for consumers in registers{with_it}"
         )
 

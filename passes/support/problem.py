@@ -12,7 +12,7 @@ from lowtide.dialects import tile
 from lowtide.dialects.enums import gemm_layout, operand_kinds
 from lowtide.dialects.tile import GemmLayout, OperandKind, Precision
 from lowtide.dialects.tile.layouts import layout_of
-from lowtide.elements import ELEMENTS, element_of_ir, element_type, promotes, weight_types
+from lowtide.elements import ELEMENTS, SCALE_BLOCK, element_of_ir, element_type, promotes, weight_types
 from lowtide.errors import ScheduleError
 
 # Whether A lies as (M, K) and B as (N, K).
@@ -44,8 +44,15 @@ _TURNED = {
 }
 _TURNED = {name: there | {value: key for key, value in there.items()} for name, there in _TURNED.items()}
 # What of a tile.gemm's operands acts in the sum, and has no argument in the epilogue.
-_IN_THE_SUM = (OperandKind.group_scale, OperandKind.group_zero)
-_SWAPPED_KINDS = {OperandKind.per_row: OperandKind.per_column, OperandKind.per_column: OperandKind.per_row}
+_IN_THE_SUM = frozenset(kind for kind in OperandKind if kind >= OperandKind.group_scale)
+_SWAPPED_KINDS = {
+    OperandKind.per_row: OperandKind.per_column,
+    OperandKind.per_column: OperandKind.per_row,
+    OperandKind.row_scale: OperandKind.column_scale,
+    OperandKind.column_scale: OperandKind.row_scale,
+    OperandKind.row_block_scale: OperandKind.column_block_scale,
+    OperandKind.column_block_scale: OperandKind.row_block_scale,
+}
 
 
 def swapped_layout(layout: GemmLayout) -> GemmLayout:
@@ -141,8 +148,32 @@ def is_batch(matrix: ir.Value) -> bool:
     return ir.MemRefType(matrix.type).rank == 3
 
 
+@dataclass(frozen=True)
+class Scales:
+    """What a scale belongs to: `rows` or columns of D, in blocks of so many of them and of so many of K.
+
+    `k_dim` is the dimension of the array that counts blocks of K; the other one counts those of rows or columns.
+    """
+
+    rows: bool
+    block: int
+    k_block: int
+    k_dim: int
+
+    @property
+    def outer_dim(self) -> int:
+        return 1 - self.k_dim
+
+
+SCALES = {
+    OperandKind.row_scale: Scales(True, 1, SCALE_BLOCK, 0),
+    OperandKind.column_scale: Scales(False, 1, SCALE_BLOCK, 0),
+    OperandKind.row_block_scale: Scales(True, SCALE_BLOCK, SCALE_BLOCK, 1),
+    OperandKind.column_block_scale: Scales(False, SCALE_BLOCK, SCALE_BLOCK, 1),
+}
+
 #: Dimensions of an operand of the epilogue without a batch
-_KIND_RANKS = {OperandKind.full: 2, OperandKind.per_row: 1, OperandKind.per_column: 1}
+_KIND_RANKS = {OperandKind.full: 2, OperandKind.per_row: 1, OperandKind.per_column: 1} | dict.fromkeys(SCALES, 2)
 
 
 def operand_is_batched(operand: ir.Value, kind: OperandKind) -> bool:
@@ -217,7 +248,7 @@ class Problem:
     def promotes(self) -> bool:
         """Whether each K step must be summed by itself: long sums are too imprecise, or each is scaled."""
         is_imprecise = promotes(self.a) or self.decomposition is not None
-        return self.group > 0 or (not self.is_fast and is_imprecise)
+        return self.group > 0 or self.is_scaled or (not self.is_fast and is_imprecise)
 
     def split(self) -> "Problem":
         """The product of the pieces, as a kernel computes it; the problem itself where it is no sum of products."""
@@ -226,6 +257,16 @@ class Problem:
         row = DECOMPOSITIONS[self.precision]
         k = None if self.k is None else row.depth(self.k)
         return replace(self, a=row.piece, b=row.piece, k=k, layout=GemmLayout.tn, given_layout=self.layout)
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether the sums of blocks of K have scales."""
+        return any(kind in SCALES for kind in self.kinds)
+
+    @property
+    def region_kinds(self) -> tuple[OperandKind, ...]:
+        """The kinds of the operands that the epilogue reads: all but scales."""
+        return tuple(kind for kind in self.kinds if not acts_in_the_sum(kind))
 
     def operand(self, name: str) -> str:
         """The element type of `a` or `b` in memory."""

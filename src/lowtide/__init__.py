@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lowtide import runtime
+    from lowtide.compiler.block_scales import BlockScales
     from lowtide.compiler.bundle import bundle
     from lowtide.compiler.cache.precompile import precompile
     from lowtide.compiler.checking.check import check
@@ -106,6 +107,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     "check": ("lowtide.compiler.checking.check", "check"),
     "precompile": ("lowtide.compiler.cache.precompile", "precompile"),
     "draw": ("lowtide.compiler.draw.draw", "draw"),
+    "BlockScales": ("lowtide.compiler.block_scales", "BlockScales"),
     **{name: ("lowtide.compiler.spec", name) for name in ("GemmSpec", "UNBATCHED")},
     "matmul": ("lowtide.compiler.matmul.matmul", "matmul"),
     "Schedule": ("lowtide.dialects.tile.schedule", "Schedule"),
@@ -122,6 +124,7 @@ _HOMES: dict[str, tuple[str, str]] = {
 
 __all__ = [
     "UNBATCHED",
+    "BlockScales",
     "CacheWarning",
     "CompileError",
     "DeviceError",

@@ -369,16 +369,19 @@ def roundings_of_sum(k: int) -> int:
     return k + math.ceil(k / 16) + 2
 
 
-def stages_of_sum(operands: str, accumulator: str, k: int, is_fast: bool = False) -> tuple[tuple[int, float], ...]:
+def stages_of_sum(
+    operands: str, accumulator: str, k: int, is_fast: bool = False, is_scaled: bool = False
+) -> tuple[tuple[int, float], ...]:
     """The roundings of a sum of K products, one behind the other: how many, and the relative error of each.
 
     Sums that tensor cores keep less precisely than the accumulators' type are short, and then added in that type,
-    unless they are `fast`.
+    unless they are `fast`. Of sums that are scaled the product of two scales is rounded once more; multiplying by it
+    and adding is one rounding.
     """
     hardware = rounding_of_sums(operands, accumulator)
     if is_fast or element_type(operands).sum_precision is None:
         return ((roundings_of_sum(k), hardware),)
-    promotions = math.ceil(k / SHORTEST_PARTIAL_SUM) + 2
+    promotions = math.ceil(k / SHORTEST_PARTIAL_SUM) + 2 + is_scaled
     partial = roundings_of_sum(min(k, LONGEST_PARTIAL_SUM))
     return (partial, hardware), (promotions, element_type(accumulator).spacing / 2)
 
@@ -388,6 +391,10 @@ def exact_sums(operands: str, accumulator: str) -> float:
     kept = element_type(operands).sum_precision
     limit = element_type(accumulator).exact_integers
     return limit if kept is None else min(limit, 2.0 ** (kept - 1))
+
+
+#: Products of so many of K have a scale of their own, and so have so many rows or columns that share one
+SCALE_BLOCK = 128
 
 
 def promotes(operands: str) -> bool:

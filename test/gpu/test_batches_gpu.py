@@ -46,7 +46,9 @@ def test_operands_of_the_epilogue_are_own_or_shared(target):
     agrees(lt.GemmSpec(batch=5, a="bf16", b="bf16", d="bf16", epilogue=every_kind), target, None)
 
 
-@pytest.mark.parametrize("name", [name for name, preset in LADDERS.items() if preset.problem])
+@pytest.mark.parametrize(
+    "name", [name for name, preset in LADDERS.items() if preset.problem and "f16" in preset.dtypes]
+)
 def test_presets_for_a_form_of_problem_agree_with_float64(name):
     preset = LADDERS[name]
     spec = preset.spec()

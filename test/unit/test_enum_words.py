@@ -37,6 +37,7 @@ from lowtide.passes.base import walk
 from lowtide.passes.llvm.convert_ptx_ops_to_asm import ConvertPtxOpsToAsm
 from lowtide.passes.nvvm import work_tiles
 from lowtide.passes.nvvm.convert_sm_to_nvvm import ConvertSmToNvvm
+from lowtide.passes.support.problem import SCALES
 
 TARGETS = ("sm_80", "sm_90a")
 
@@ -206,7 +207,28 @@ def test_every_kind_of_epilogue_operand_has_code_of_its_own(target: str) -> None
                 errors.append(str(error))
         raise lt.IRError("; ".join(errors))
 
-    assert check(outcomes(OperandKind, code)) == set(map(str, OperandKind))
+    read = [kind for kind in OperandKind if kind not in SCALES]
+    assert check(outcomes(read, code)) == set(map(str, read))
+
+
+def test_every_kind_of_scale_has_code_of_its_own() -> None:
+    mat, out = "memref<?x?xf8E4M3FN, strided<[?, 1]>>", "memref<?x?xf32, strided<[?, 1]>>"
+    template = """
+    module attributes {{tile.level = "problem", tile.target = "sm_90a"}} {{
+    func.func @gemm(%a: {mat}, %b: {mat}, %d: {out}, %x: {out}, %y: {out}) {{
+      tile.gemm tn %a, %b into %d acc(f32) operands({word} %x : {out}, {other} %y : {out}) {{
+      ^bb0(%acc: f32):
+        tile.yield %acc : f32
+      }} : {mat}, {mat}, {out}
+      return
+    }}
+    }}"""
+
+    def code(word: str) -> str:
+        other = "column_scale" if word.startswith("row") else "row_scale"
+        return lt.compile_ir(template.format(mat=mat, out=out, word=word, other=other)).ptx
+
+    assert check(outcomes(SCALES, code)) == set(map(str, SCALES))
 
 
 HINTED = [

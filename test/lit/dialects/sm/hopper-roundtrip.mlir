@@ -148,6 +148,8 @@ tile.kernel @wgmma(%as: !a, %bs: !b) {
   %other = sm.wgmma nn %as, %bs, %zero by #mma : !a, !b, !acc -> !pending
   // CHECK: %{{.+}}, %{{.+}} = sm.wgmma_promote tn %{{.+}}, %{{.+}} into %{{.+}} by #[[MMA]] : memref<64x64xbf16, {{.+}}>, memref<8x64xbf16, {{.+}}>, !sm.fragment<64x8xf32, #[[TV]]>
   %sum, %done = sm.wgmma_promote tn %as, %bs into %zero by #mma : !a, !b, !acc
+  // CHECK: sm.wgmma_promote tn %{{.+}}, %{{.+}} into %[[SCALE:.+]] scaled(%[[SCALE]] : !sm.fragment<64x8xf32, #[[TV]]>, %[[SCALE]] : !sm.fragment<64x8xf32, #[[TV]]>) by #[[MMA]]
+  %scaled, %done2 = sm.wgmma_promote tn %as, %bs into %zero scaled(%zero : !acc, %zero : !acc) by #mma : !a, !b, !acc
   // CHECK: %[[R:.+]], %{{.+}} = sm.mma_wait 1, %[[Q]] : !pending -> !pending
   %r, %retired = sm.mma_wait 1, %q : !pending -> !pending
   // CHECK: sm.mma_wait 0, %[[R]] : !pending -> !sm.fragment<64x8xf32, #[[TV]]>

@@ -46,6 +46,56 @@ tile.kernel @promoted(%d: !out, %steps: index) attributes {
 
 // -----
 
+// With scales: their windows are loaded into fragments like the accumulators, before the wait for the slot.
+// CHECK-LABEL: tile.kernel @scaled(
+// CHECK:       scf.for %[[STEP:[a-z0-9]+]] = %c0
+// CHECK-NEXT:    %[[K:.+]] = arith.muli %[[STEP]], %c128
+// CHECK-NEXT:    %[[ROWS:.+]] = tile.view row_scale %{{.+}}[%c0, %[[K]]] : memref<?x?xf32, strided<[?, 1]>> to !tile.view<64x8xf32>
+// CHECK-NEXT:    %[[COLUMNS:.+]] = tile.view column_block_scale
+// CHECK-NEXT:    %[[SA:.+]] = sm.load_global %[[ROWS]] by "ld.global.4" : !tile.view<64x8xf32> to !sm.fragment<64x8xf32, #[[TV:.+]]>
+// CHECK-NEXT:    %[[SB:.+]] = sm.load_global %[[COLUMNS]] by "ld.global.4"
+// CHECK-NEXT:    sm.consumer_wait
+// CHECK-NEXT:    sm.wgmma_promote tn %{{.+}}, %{{.+}} into %{{.+}} scaled(%[[SA]] : !sm.fragment<64x8xf32, #[[TV]]>, %[[SB]] : {{.+}}) by
+#a = #tile.layout<(64,128):(128,1), swizzle<3,4,3>>
+#b = #tile.layout<(8,128):(128,1), swizzle<3,4,3>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+!a = memref<64x128xf8E4M3FN, #a, #gpu.address_space<workgroup>>
+!b = memref<8x128xf8E5M2, #b, #gpu.address_space<workgroup>>
+!ring = !sm.ring<2 x [!a, !b]>
+!tile = !tile.tile<64x8xf32>
+!window = !tile.view<64x8xf32>
+module attributes {tile.target = "sm_90a"} {
+tile.kernel @scaled(%d: !out, %scale_a: !out, %scale_b: !out, %steps: index) attributes {
+    problem = #tile.problem<tn, a = f8E4M3FN, b = f8E5M2, acc = f32, d = f32, operands = [row_scale f32, column_block_scale f32]>,
+    schedule = #tile.schedule<
+  mainloop = <roles = cooperative(1)>,
+  multiply = <atom = wgmma.m64n8k32, atoms = [1, 1, 1], permutation = [64, 8, 32], promote = per_step>>} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c128 = arith.constant 128 : index
+  %ring = sm.ring : !ring
+  %zero = tile.splat 0.0 : !tile
+  %sum:3 = scf.for %i = %c0 to %steps step %c1 iter_args(%c = %zero, %r = %c0, %rp = %c0) -> (!tile, index, index) {
+      %k = arith.muli %i, %c128 : index
+      %rows = tile.view row_scale %scale_a[%c0, %k] : !out to !window
+      %columns = tile.view column_block_scale %scale_b[%c0, %k] : !out to !window
+      %full, %as, %bs = sm.consumer_wait %ring[%r, %rp] : !ring
+      %partial = tile.mma tn %as, %bs, %zero : !a, !b, !tile
+      %next = tile.promote %partial into %c block_scaled(%rows : !window, %columns : !window) : !tile
+      sm.consumer_release %ring, %full : !ring, !sm.slot<read>
+      %r2, %rp2 = sm.ring_advance %ring[%r, %rp] : !ring
+      scf.yield %next, %r2, %rp2 : !tile, index, index
+  }
+  tile.store %sum#0 into %d[%c0, %c0] {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !tile, !out
+  tile.return
+}
+}
+
+// -----
+
 // A sum that goes on with the one before would be added twice.
 #a = #tile.layout<(64,128):(128,1), swizzle<3,4,3>>
 #b = #tile.layout<(8,128):(128,1), swizzle<3,4,3>>

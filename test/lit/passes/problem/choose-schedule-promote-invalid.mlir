@@ -49,6 +49,25 @@ func.func @f(%a: !mat, %b: !mat, %d: !out) {
 
 // -----
 
+// A K step that does not divide the K of a scale.
+!mat = memref<?x?xf8E4M3FN, strided<[?, 1]>>
+!out = memref<?x?xbf16, strided<[?, 1]>>
+!scales = memref<?x?xf32, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @f(%a: !mat, %b: !mat, %d: !out, %sa: !scales, %sb: !scales) {
+  // expected-error @below {{k = 96: 128 products share a scale, so that many are a whole number of K steps; nearest is k = 64}}
+  tile.gemm tn %a, %b into %d acc(f32) operands(row_scale %sa : !scales, column_block_scale %sb : !scales)
+      schedule(#tile.schedule<mainloop = <k = 96, roles = cooperative(2)>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !out
+  return
+}
+}
+
+// -----
+
 // A target that lacks them, and the first that has them.
 !mat = memref<?x?xf8E4M3FN, strided<[?, 1]>>
 !out = memref<?x?xbf16, strided<[?, 1]>>

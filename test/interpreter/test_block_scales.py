@@ -1,0 +1,182 @@
+"""Scales of blocks of 8-bit floats: every level, every kind of scales, and faults that must show."""
+
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+from compiled import spec
+from planting import WRONG_NUMBERS, Fault
+
+import lowtide as lt
+from lowtide.interpreter import interpret
+
+LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm", "llvm", "ptx")
+ROWS_AND_BLOCKS = lt.BlockScales()
+ROWS_AND_COLUMNS = lt.BlockScales(b=(1, 128))
+BLOCKS_AND_COLUMNS = lt.BlockScales(a=(128, 128), b=(1, 128))
+
+
+def scaled(acc, bias: lt.PerColumn["f32"]):  # noqa: F821
+    return acc + bias
+
+
+# By name: the problem, the schedule, a shape that no tile divides, and levels.
+CASES = {
+    "a scale for each row and for 128 columns": (
+        spec(dtype="e4m3", b="e5m2", d="bf16", block_scales=ROWS_AND_BLOCKS, epilogue=scaled),
+        "grid.tile = [64, 32], k = 128, stages = 2",
+        (70, 145, 272),
+        LEVELS,
+    ),
+    "a scale for each column, two K steps for one of K": (
+        spec(dtype="e4m3", d="f32", block_scales=ROWS_AND_COLUMNS),
+        "grid.tile = [64, 16], k = 64, stages = 3",
+        (66, 17, 400),
+        ("problem", "cta", "atoms", "nvvm", "ptx"),
+    ),
+    "tiles that reach into three blocks, and D by columns": (
+        spec(dtype="e5m2", d="bf16", block_scales=ROWS_AND_BLOCKS, d_order="column"),
+        "grid.tile = [64, 176], k = 128, stages = 2",
+        (400, 66, 144),
+        ("problem", "cta", "nvvm"),
+    ),
+    "a scale for 128 rows, and K in parts": (
+        spec(dtype="e4m3", d="bf16", block_scales=BLOCKS_AND_COLUMNS),
+        "grid.tile = [64, 16], k = 128, stages = 2, k_division = stream_k",
+        (140, 17, 528),
+        ("problem", "cta", "nvvm"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_level_is_within_the_bound(name):
+    problem, schedule, shape, levels = CASES[name]
+    kernel = lt.compile_gemm(problem, target="sm_90a", schedule=schedule)
+    inputs = lt.random_inputs(problem, *shape, np.random.default_rng(1), row_padding=16)
+    expected = lt.reference_with_bound(problem, **inputs)
+    for level in levels:
+        found = lt.compare(problem, kernel.interpret(**inputs, level=level, sms=2), *expected)
+        assert found.ok, (level, found.message)
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    problem, schedule, *_ = CASES["a scale for each row and for 128 columns"]
+    return problem, lt.compile_gemm(problem, target="sm_90a", schedule=schedule)
+
+
+def integers(problem, m, n, k, seed=0):
+    inputs = lt.random_inputs(problem, m, n, k, np.random.default_rng(seed), row_padding=16)
+    return {name: np.round(4 * value.astype(np.float64)).astype(np.int64) for name, value in inputs.items()}
+
+
+@pytest.mark.parametrize("k", [0, 16, 128, 272, 640])  # steps: none, one, one, stages + 1, 2 stages + 1
+def test_levels_agree_exactly(kernel, k):
+    problem, compiled = kernel
+    inputs = integers(problem, 129, 161, k, seed=k)
+    found = [compiled.interpret(**inputs, level=level, domain="exact", sms=2, seed=k) for level in LEVELS[1::3]]
+    expected = compiled.interpret(**inputs, level="problem", domain="exact")
+    assert all(np.array_equal(each, expected) for each in found)
+
+
+def test_scales_of_one_are_no_scales(kernel):
+    problem, compiled = kernel
+    plain = replace(problem, block_scales=None)
+    inputs = lt.random_inputs(problem, 64, 32, 256, np.random.default_rng(3))
+    inputs |= {name: np.ones_like(inputs[name]) for name in ("scale_a", "scale_b")}
+    d = compiled.interpret(**inputs, level="nvvm")
+    given = {name: value for name, value in inputs.items() if not name.startswith("scale")}
+    assert np.array_equal(d, lt.compile_gemm(plain, target="sm_90a").interpret(**given, level="problem"))
+
+
+FAULTS = (
+    Fault("the scales of the first block", "cta", r"row_scale (%\S+)\[(%\S+), %\S+\]", r"row_scale \1[\2, %c0]", ""),
+    Fault(
+        "rows and columns exchanged",
+        "pipelined",
+        r"scaled\((%\S+) : (.+?), (%\S+) :",
+        r"scaled(\3 : \2, \3 :",
+        "",
+    ),
+    Fault("the scales of the step before", "atoms", r"row_scale (%\S+)\[(%\S+), %\S+\]", r"row_scale \1[\2, %c0]", ""),
+    Fault("a sum without scales", "nvvm", r"math\.fma (%\S+), %\S+, (%\S+)", r"arith.addf \1, \2", WRONG_NUMBERS),
+    Fault("another block", "nvvm", r"arith\.mulf (%\S+), (%\S+) : f32", r"arith.mulf \1, \1 : f32", WRONG_NUMBERS),
+)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+def test_a_planted_fault_gives_wrong_numbers(kernel, fault):
+    problem, compiled = kernel
+    inputs = lt.random_inputs(problem, 70, 145, 272, np.random.default_rng(4))
+    d = interpret(fault.plant(compiled.levels[fault.level]), inputs)
+    assert not lt.compare(problem, d, *lt.reference_with_bound(problem, **inputs)).ok
+
+
+def test_zeros_and_nan_among_scales_are_numbers_like_others(kernel):
+    problem, compiled = kernel
+    inputs = lt.random_inputs(problem, 70, 145, 272, np.random.default_rng(5))
+    inputs["scale_a"][1, 3], inputs["scale_a"][0, 5] = np.nan, 0.0
+    d = compiled.interpret(**inputs, level="nvvm").astype(np.float64)
+    assert np.isnan(d[3]).all() and not np.isnan(np.delete(d, 3, axis=0)).any()
+    assert lt.compare(problem, d.astype(ml_dtypes.bfloat16), *lt.reference_with_bound(problem, **inputs)).ok
+
+
+def test_products_of_scales_that_f32_does_not_hold_have_no_bound_or_a_wider_one():
+    problem = spec(dtype="e4m3", d="f32", block_scales=ROWS_AND_BLOCKS)
+    inputs = lt.random_inputs(problem, 2, 8, 128, np.random.default_rng(6))
+    inputs["scale_a"][0, :], inputs["scale_b"][0, 0] = (1e-30, 1e30), 1e-12
+    assert np.isfinite(lt.error_bound(problem, **inputs)).all()
+    kernel = lt.compile_gemm(problem, target="sm_90a", schedule="grid.tile = [64, 8], k = 128, stages = 2")
+    assert lt.compare(problem, kernel.interpret(**inputs), *lt.reference_with_bound(problem, **inputs)).ok
+    inputs["scale_b"][0, 0] = 1e12  # times 1e30
+    assert (
+        np.isinf(lt.error_bound(problem, **inputs)[1]).all() and np.isfinite(lt.error_bound(problem, **inputs)[0]).all()
+    )
+
+
+REFUSED = {
+    "scales of whole rows": (lambda: lt.BlockScales(a=(1, 64)), r"by blocks of \(1, 64\): a block is \(1, 128\) or"),
+    "types that are not 8-bit floats": (
+        lambda: spec(dtype="bf16", block_scales=ROWS_AND_BLOCKS),
+        "scales of blocks of bf16",
+    ),
+    "fast sums": (lambda: spec(dtype="e4m3", d="f32", acc="fast", block_scales=ROWS_AND_BLOCKS), "use acc='f32'"),
+    "what is none": (lambda: spec(dtype="e4m3", d="f32", block_scales=(1, 128)), "it must be lt.BlockScales"),
+    "a batch": (
+        lambda: spec(dtype="e4m3", d="f32", batch=2, block_scales=ROWS_AND_BLOCKS),
+        "a batch has no scales of blocks",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_other_scales_are_refused(name):
+    make, message = REFUSED[name]
+    with pytest.raises(lt.SpecError, match=message):
+        make()
+
+
+def test_an_operand_of_the_epilogue_with_the_name_of_a_scale_is_refused():
+    def epilogue(acc, scale_a: lt.Scalar):
+        return acc * scale_a
+
+    with pytest.raises(lt.SpecError, match="'scale_a' has the name of scales of blocks; rename it"):
+        spec(dtype="e4m3", d="f32", block_scales=ROWS_AND_BLOCKS, epilogue=epilogue)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("scale_a", lambda x: x[:-1], r"has 2 blocks of 128 along K, but k = 272 has 3"),
+        ("scale_b", lambda x: x.T, r"scale_b: shape \(3, 2\) has 3 blocks of 128 along N, but n = 145 has 2"),
+        ("scale_a", lambda x: x.astype(np.float64), "scale_a: dtype is f64, the kernel was compiled for f32"),
+        ("scale_a", lambda x: np.asfortranarray(x), "scale_a: the last dimension has stride"),
+    ],
+)
+def test_scales_of_another_shape_dtype_or_order_are_refused(kernel, name, change, message):
+    problem, compiled = kernel
+    inputs = lt.random_inputs(problem, 70, 145, 272, np.random.default_rng(7))
+    with pytest.raises(lt.InterpreterError, match=message):
+        compiled.interpret(**(inputs | {name: change(inputs[name])}))
