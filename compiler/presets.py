@@ -398,6 +398,15 @@ _SM80_WEIGHTS = {
     ),
 }
 
+_SM89_FP8_STEPS = {
+    "sm89-fp8": (
+        "mma.m16n8k32 of 8-bit floats, whose sums of 64 products are added in registers unless sums may be fast",
+        Schedule().with_(
+            grid_tile=(128, 128), order="grouped(8)", k=64, stages=4, atom="mma.m16n8k32", atoms=(2, 4, 1)
+        ),
+    ),
+}
+
 _FP8 = Schedule().with_(
     k=128, roles="cooperative(2)", scheduler="persistent", launch="programmatic", order="grouped(16)"
 )
@@ -442,6 +451,7 @@ LADDERS: Mapping[str, Preset] = MappingProxyType(
         **_on("sm_80", _SM80_F64_STEPS, ("f64",)),
         **_on("sm_80", _SM80_TF32_STEPS, ("tf32",)),
         **_on("sm_80", _SM80_INT8_STEPS, _BYTES),
+        **_on("sm_89", _SM89_FP8_STEPS, ("e4m3", "e5m2")),
         **_on("sm_90a", _SM90A_STEPS),
         **_on("sm_90a", _SM90A_F64_STEPS, ("f64",)),
         **_on("sm_90a", _SM90A_FP8_STEPS, ("e4m3", "e5m2")),

@@ -133,8 +133,14 @@ _MMA_SOURCES = {
 }
 
 _BYTES = ("s8", "u8")
-# mma.sync of integers of 8 bits, any A by any B, by K.
-_BYTE_SOURCES = {16: atoms_nv.SM80_16x8x16_S32S8S8S32_TN, 32: atoms_nv.SM80_16x8x32_S32S8S8S32_TN}
+_FP8 = ("e4m3", "e5m2")
+# mma.sync of elements of 8 bits, any A by any B of the types: accumulator, types, shape, what first has it, and the
+# least PTX version. PTX ISA, "Matrix Fragments for mma.m16n8k32": those of .e4m3 and .e5m2 are those of .s8 and .u8.
+_BYTE_SOURCES = (
+    ("s32", _BYTES, atoms_nv.SM80_16x8x16_S32S8S8S32_TN, (8, 0), 70),
+    ("s32", _BYTES, atoms_nv.SM80_16x8x32_S32S8S8S32_TN, (8, 0), 70),
+    ("f32", _FP8, atoms_nv.SM80_16x8x32_S32S8S8S32_TN, (8, 9), 84),
+)
 
 # mma.sync of tf32, by K. At half the rate of 16-bit operands.
 _TF32_SOURCES = {4: atoms_nv.SM80_16x8x4_F32TF32TF32F32_TN, 8: atoms_nv.SM80_16x8x8_F32TF32TF32F32_TN}
@@ -148,16 +154,17 @@ _F64_SOURCES = (
     (atoms_nv.SM90_16x8x16_F64F64F64F64_TN, (9, 0), 78, 110),
 )
 
-# wgmma by (accumulator, A, B). K is 32 bytes of the operands. Products of s8 by u8 are of PTX 8.4.
-_FP8_PAIRS = tuple((a, b) for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2"))
+# wgmma by (accumulator, A, B). K is 32 bytes of the operands.
 _WGMMA_TYPES = (
     ("f32", "f16", "f16"),
     ("f32", "bf16", "bf16"),
-    *(("f32", a, b) for a, b in _FP8_PAIRS),
-    *(("s32", name, name) for name in _BYTES),
+    *(("f32", a, b) for a, b in product(_FP8, _FP8)),
+    *(("s32", a, b) for a, b in product(_BYTES, _BYTES)),
     ("f32", "tf32", "tf32"),
 )
 _WGMMA_K_BITS = 256
+# Products of s8 by u8 (PTX ISA, "wgmma.mma_async", "PTX ISA Notes").
+_PTX_OF_MIXED_BYTES = 84
 # Of integers, widths above this one are multiples of 16 (PTX ISA, "wgmma.mma_async", "Shape").
 _NARROW_INTEGER_N = 32
 _TRANSPOSED_BITS = 16  # of operands that may lie with M or N contiguous
@@ -196,21 +203,24 @@ def _mma_atoms() -> dict[str, MmaAtom]:
 
 def _byte_atoms() -> dict[str, MmaAtom]:
     atoms = {}
-    for source in _BYTE_SOURCES.values():
+    for c, types, source, compute_capability, ptx_version in _BYTE_SOURCES:
         shape = "m{}n{}k{}".format(*source.shape_mnk)
-        for a, b in product(_BYTES, _BYTES):
-            name = f"mma.{shape}.{types_of_atom('s32', a, b)}"
+        for a, b in product(types, types):
+            name, operands = f"mma.{shape}.{types_of_atom(c, a, b)}", f"{c}.{a}.{b}.{c}"
             atoms[name] = MmaAtom(
                 name=name,
                 shape_mnk=source.shape_mnk,
                 a_dtype=a,
                 b_dtype=b,
-                c_dtype="s32",
+                c_dtype=c,
                 a_layout=source.a_layout,
                 b_layout=source.b_layout,
                 c_layout=source.c_layout,
-                ptx=f"mma.sync.aligned.{shape}.row.col.s32.{a}.{b}.s32",
+                ptx=f"mma.sync.aligned.{shape}.row.col.{operands}",
+                compute_capability=compute_capability,
+                ptx_version=ptx_version,
                 rate=2048,
+                intrinsic=f"llvm.nvvm.mma.{shape}.row.col.{operands}" if element_type(a).is_float else "",
             )
     return atoms
 
@@ -265,7 +275,7 @@ def wgmma_atom(n: int, c_dtype: str, a_dtype: str, b_dtype: str) -> MmaAtom:
         ptx=f"wgmma.mma_async.sync.aligned.{shape}.{c.ptx}.{a.ptx}.{b.ptx}",
         threads=WARPGROUP_THREADS,
         compute_capability=(9, 0),
-        ptx_version=80,
+        ptx_version=_PTX_OF_MIXED_BYTES if a_dtype != b_dtype and not c.is_float else 80,
         rate=2048 * 16 // a.bits,
         k_is_contiguous=a.bits != _TRANSPOSED_BITS,
     )

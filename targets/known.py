@@ -9,9 +9,9 @@ from lowtide.targets.target import Target
 _KIB = 1024
 
 # Every later target inherits them.
-_SM80_MMA, _SM90_MMA = (
+_SM80_MMA, _SM89_MMA, _SM90_MMA = (
     tuple(name for name, atom in MMA_ATOMS.items() if name not in WGMMA_ATOMS and atom.compute_capability <= capability)
-    for capability in ((8, 0), (9, 0))
+    for capability in ((8, 0), (8, 9), (9, 0))
 )
 _SM80_COPY = tuple(name for name in COPY_ATOMS if not name.startswith(("tma", "stmatrix")))
 _SM90_COPY = tuple(name for name in COPY_ATOMS if not name.startswith("tma"))
@@ -70,8 +70,9 @@ KNOWN: tuple[Target, ...] = (
         max_ctas_per_sm=24,
         sm_count=142,
         l2_bytes=96 * _KIB * _KIB,
-        mma_atoms=_SM80_MMA,
+        mma_atoms=_SM89_MMA,
         copy_atoms=_SM80_COPY,
+        ptx_version=81,  # of conversions to 8-bit floats (PTX ISA, "cvt", "PTX ISA Notes")
     ),
     _sm90("sm_90"),
     _sm90("sm_90a"),

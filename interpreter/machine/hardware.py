@@ -76,7 +76,7 @@ def _m16n8k16_bytes() -> MmaFragments:
 
 
 def _m16n8k32_bytes() -> MmaFragments:
-    """PTX ISA, "Matrix Fragments for mma.m16n8k32", .s8 and .u8."""
+    """PTX ISA, "Matrix Fragments for mma.m16n8k32", .s8, .u8, .e4m3 and .e5m2."""
     i, j = np.arange(16), np.arange(8)
     # a_i: row = groupID for 0 <= i < 4 and 8 <= i < 12, else groupID + 8;
     #      col = threadID_in_group * 4 + (i & 3), and 16 more for i >= 8
@@ -125,7 +125,7 @@ MMA_FRAGMENTS: Mapping[tuple[tuple[int, int, int], int], MmaFragments] = Mapping
 
 
 # PTX ISA, "mma.sync": types, by their PTX names, of which any A is multiplied by any B.
-_PARTNERS = (("f16",), ("bf16",), ("tf32",), ("f64",), ("s8", "u8"))
+_PARTNERS = (("f16",), ("bf16",), ("tf32",), ("f64",), ("s8", "u8"), ("e4m3", "e5m2"))
 
 
 def operands_of_mma(a: str, b: str) -> tuple[ElementType, ElementType]:

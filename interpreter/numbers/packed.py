@@ -21,6 +21,7 @@ from lowtide.interpreter.numbers.integers import INTEGERS
 Values = NDArray[Any]
 
 _REGISTER_BYTES = 4
+_BYTES = {row.ir: row.bytes for row in ELEMENTS.values() if row.is_float}
 
 PACKED_TYPES: tuple[str, ...] = tuple(row.ir for row in ELEMENTS.values() if row.is_float and row.bits == 16)
 """The types, by their MLIR names, that a register of 32 bits holds two of."""
@@ -105,10 +106,16 @@ class Packed:
         self.dtype = dtype
 
     def unpack(self, dtype: str) -> Values:
-        """The payload, as numbers of `dtype`. Raises InterpreterError where it holds another type's."""
-        if self.dtype not in (dtype, ZERO_TYPE):
+        """The payload, as numbers of `dtype`. Raises InterpreterError where it holds another type's, and is no zero of
+        as many bits."""
+        if self.dtype not in (dtype, ZERO_TYPE) and (_BYTES.get(self.dtype) != _BYTES.get(dtype) or self._has_bits()):
             raise InterpreterError(f"a register that holds two {self.dtype} is read as two {dtype}; load it as {dtype}")
         return self.payload
+
+    def _has_bits(self) -> bool:
+        """Whether some number is no zero, or a negative one."""
+        payload = np.asarray(self.payload)
+        return bool(payload.any() or (payload.dtype.kind == "f" and np.signbit(payload).any()))
 
     def at(self, place: Any) -> "Packed":
         """An element of a vector of registers."""
@@ -140,22 +147,24 @@ class Packed:
 
 
 def unpack(value: Any, dtype: str, domain: Domain) -> Values:
-    """The numbers of a 32-bit register, two of 16 bits or four integers of 8: array (32 or 1, 2 or 4).
+    """The numbers of a 32-bit register, two of 16 bits or four of 8: array (32 or 1, 2 or 4).
 
     From a packed one, a vector of as many, or plain bits.
     """
     if dtype in INTEGERS and not isinstance(value, Mixed):
         return _integers(value, dtype)
+    width = _BYTES[dtype]
     if isinstance(value, Packed):
-        return value.unpack(dtype)
+        payload = value.unpack(dtype)
+        return payload if value.dtype == dtype else payload[..., :1].repeat(_REGISTER_BYTES // width, -1)  # zeros
     if isinstance(value, Mixed):
         return np.asarray(value.map(lambda each: unpack(each, dtype, domain)))
     if isinstance(value, np.ndarray) and value.ndim == 2:
         return value
     bits = np.atleast_1d(np.asarray(value, np.int32))[:, None]
     if not bits.any():
-        return np.zeros((len(bits), 2), domain.payload)
-    return domain.from_bits(bits.view(np.uint16), dtype)
+        return np.zeros((len(bits), _REGISTER_BYTES // width), domain.payload)
+    return domain.from_bits(bits.view(f"u{width}"), dtype)
 
 
 def narrowed_pair(values: Values, row: ElementType, domain: Domain) -> Packed:

@@ -6,14 +6,16 @@ A pointer is its byte address; a struct is a tuple. Integer and float arithmetic
 import itertools
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from mlir import ir
 
+from lowtide.elements import element_of_ptx
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine import hardware
+from lowtide.interpreter.machine import hardware, warp_matrices
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import (
@@ -23,7 +25,6 @@ from lowtide.interpreter.machine.lanes import (
     memory_of,
     rows_together,
     spread,
-    whole_warp,
 )
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Access, Cells, Ints
 from lowtide.interpreter.numbers.domains import Domain
@@ -39,7 +40,7 @@ OPS = OpTable(acts=False)
 
 _DYNAMIC_INDEX = -(2**31)
 _LEAST_ALIGNMENT, _MOST_ALIGNMENT = 16, 1024  # of shared memory: hardware's own, and the largest swizzle's period
-_MMA_INTRINSIC = re.compile(r"llvm\.nvvm\.mma\.m(\d+)n(\d+)k(\d+)\.row\.col\.(f64)")
+_MMA_INTRINSIC = re.compile(r"llvm\.nvvm\.mma\.m(\d+)n(\d+)k(\d+)\.row\.col\.(.+)")
 _ARRAY = re.compile(r"(?:!llvm\.)?array<(\d+) x (.*)>")
 
 # Arithmetic --------------------------------------------------------------------------------------------------------
@@ -137,16 +138,23 @@ def call_intrinsic(state: AgentState, op: DecodedOp) -> None:
 
 
 def _mma(state: AgentState, op: DecodedOp, name: re.Match[str], registers: list[Any]) -> Any:
-    """D = A · B + C by the warp (PTX ISA, "mma"), one number in each register: those of A, then B, then C."""
-    whole_warp(state, op)
-    m, n, k, dtype = (*map(int, name.groups()[:3]), name[4])
-    fragments = hardware.fragments_of((m, n, k), 8 * ELEMENT_BYTES[dtype])
-    counts = [part[0].shape[1] for part in (fragments.a, fragments.b, fragments.c)]
+    """D = A · B + C by the warp (PTX ISA, "mma"): registers of A, then of B, then of C, one number in each or packed.
+
+    An intrinsic is named by its one type, or by those of D, A, B and C.
+    """
+    d, a, b, c = words if len(words := name[4].split(".")) > 1 else words * 4
+    if c != d:
+        raise violation(state, op, "mma.sync of C and D of one type is interpreted")
+    rows = (*hardware.operands_of_mma(a, b), element_of_ptx(c))
+    fragments = hardware.fragments_of(tuple(map(int, name.groups()[:3])), rows[0].bits)  # type: ignore[arg-type]
+    places = fragments.a, fragments.b, fragments.c
+    counts = [part[0].shape[1] * row.bits // max(row.bits, 32) for part, row in zip(places, rows, strict=True)]
     if len(registers) != sum(counts):
         raise violation(state, op, f"takes {sum(counts)} registers, not {len(registers)}: {counts} of A, B and C")
-    columns = np.stack([np.broadcast_to(register, (32,)) for register in registers], axis=1)
-    a, b, c = np.split(columns, np.cumsum(counts)[:2], axis=1)
-    return tuple(hardware.mma(fragments, a, b, c, state.machine.domain, (dtype, dtype), dtype).T)
+    ends = np.cumsum([0, *counts]).tolist()
+    groups = tuple(registers[start:end] for start, end in pairwise(ends))
+    types = tuple(row.ir for row in rows)
+    return tuple(warp_matrices.multiply(state, op, fragments, types, groups).T)  # type: ignore[arg-type]
 
 
 # Pointers ----------------------------------------------------------------------------------------------------------

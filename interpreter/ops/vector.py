@@ -221,6 +221,10 @@ def shuffle(state: AgentState, op: DecodedOp) -> None:
 def interleave(state: AgentState, op: DecodedOp) -> None:
     """Elements of both in turn. canonicalize makes it of a shuffle that does this."""
     x, y = (state.values[slot] for slot in op.operands)
+    if isinstance(x, Packed) and isinstance(y, Packed):
+        count = x.payload.shape[1]
+        state.values[op.results[0]] = shuffled(x, y, np.arange(2 * count).reshape(2, count).T.reshape(-1).tolist())
+        return
     lanes = max(len(x), len(y))
     pairs = np.stack([np.broadcast_to(side, (lanes, *side.shape[1:])) for side in (x, y)], axis=2)
     state.values[op.results[0]] = pairs.reshape(lanes, -1, *x.shape[2:])

@@ -20,7 +20,7 @@ from lowtide.interpreter.machine.lanes import whole_warp
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.integers import INTEGERS
-from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
+from lowtide.interpreter.numbers.packed import NARROW_TYPES, PACKED_TYPES, Packed
 from lowtide.interpreter.numbers.registers import Number, Unreadable
 from lowtide.interpreter.numbers.storage import is_cut
 from lowtide.interpreter.program.batches import Batch, Bulk
@@ -155,7 +155,7 @@ _PRODUCTS = Bulk(
 
 @TABLE.effects(
     "mma.sync",
-    types="f16 bf16 tf32 f32 f64 s8 u8 s32",
+    types="f16 bf16 tf32 f32 f64 e4m3 e5m2 s8 u8 s32",
     words=f"aligned {_SHAPES} row col",
     section=f"{_SECTION}: mma",
     results=1,
@@ -185,6 +185,8 @@ def _operand(value: Any, dtype: str, domain: Domain) -> Any:
         return value
     if dtype in INTEGERS:
         return registers.raw(value, 32, domain)
+    if dtype in NARROW_TYPES and dtype not in PACKED_TYPES:
+        return Packed(registers.numbers_of(value, 32, dtype, domain), dtype)
     if dtype not in PACKED_TYPES:
         return registers.number(value, dtype, domain)
     return value if isinstance(value, Packed) else Packed(registers.halves(value, dtype, domain), dtype)

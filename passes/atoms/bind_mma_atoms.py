@@ -16,7 +16,7 @@ After    %fa = sm.ldmatrix %a[0, 0] by "ldmatrix.x4" : memref<128x32xbf16, …> 
          after the loop.
 Needs    level pipelined; a complete schedule.
 Refuses  an accumulator that does not start from tile.splat or end in tile.store; an atom that the target lacks.
-Test     test/lit/passes/atoms/bind-mma-atoms.mlir, bind-mma-atoms-{weights,invalid}.mlir
+Test     test/lit/passes/atoms/bind-mma-atoms.mlir, bind-mma-atoms-{promote,weights,invalid}.mlir
 """
 
 from dataclasses import dataclass

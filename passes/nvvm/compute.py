@@ -133,13 +133,19 @@ class _Instruction:
         self.result = llvm.StructType.get_literal([self.accumulator] * self.registers)
         self.shape = mma_shape(m, n, k)
         self.layouts = enum_attribute(nvvm.MMALayout.row), enum_attribute(nvvm.MMALayout.col)
-        self.types = {
+        self.intrinsic = atom.intrinsic
+        self.types = {} if self.intrinsic else self._types(atom)
+
+    @staticmethod
+    def _types(atom: MmaAtom) -> dict[str, ir.Attribute]:
+        """Attributes of nvvm.mma.sync."""
+        types = {
             f"multiplicand{name.upper()}PtxType": enum_attribute(nvvm.MMATypes[element_type(atom.dtype(name)).ptx])
             for name in ("a", "b")
         }
-        if not accumulators.is_float:
-            self.types["intOverflowBehavior"] = enum_attribute(nvvm.MMAIntOverflow.wrapped)
-        self.intrinsic = atom.intrinsic
+        if not element_type(atom.dtype("c")).is_float:
+            types["intOverflowBehavior"] = enum_attribute(nvvm.MMAIntOverflow.wrapped)
+        return types
 
     def emit(self, a: list[ir.Value], b: list[ir.Value], c: ir.Value) -> ir.Value:
         a, b = ([self._register(value) for value in fragment] for fragment in (a, b))

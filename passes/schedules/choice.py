@@ -398,7 +398,7 @@ def _reasons(schedule: Schedule, problem: Problem, why_tile: str) -> dict[str, s
         "mainloop.k": why_tile,
         **grid_choice.reasons(schedule),
         **mainloop_choice.reasons(schedule, problem),
-        **multiply_choice.reasons(schedule),
+        **multiply_choice.reasons(schedule, problem),
         **epilogue_choice.reasons(schedule, problem),
         **packing_choice.reasons(schedule, problem),
     }

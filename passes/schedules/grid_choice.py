@@ -91,7 +91,8 @@ _COMMON: Mapping[int, tuple[Candidate, ...]] = MappingProxyType(
 _COMMON_OF_ROWS: Mapping[int, tuple[Candidate, ...]] = MappingProxyType({64: _COMMON[64][1:]})
 # Of 32 bits by tensor cores.
 _COMMON_OF_WORDS = tuple(replace(one, k=one.k // 2) for one in _HALVES)
-# Bytes that do not lie along K are loaded one by one, and put together in registers that large tiles do not leave.
+# Bytes that do not lie along K are loaded one by one, and put together in registers that large tiles do not leave; nor
+# do they leave any for sums of one K step of 8-bit floats, or for these as f16, of which sm_90 multiplies them.
 _COMMON_OF_LONE_BYTES = (
     Candidate((128, 128), 64, (2, 4, 1), 4),
     Candidate((64, 128), 64, (2, 4, 1), 4),
@@ -168,7 +169,7 @@ def candidates(given: Schedule, problem: Problem, target: Target) -> Iterator[tu
     common = _COMMON_OF_ROWS.get(bits, _COMMON[bits]) if pairs_rows(problem) else _COMMON[bits]
     if bits == LDMATRIX_BITS and not {given.mainloop.a.copy, given.mainloop.b.copy}.isdisjoint(STAGED_COPIES):
         common = _COMMON_BESIDE_COPIES
-    if bits < LDMATRIX_BITS and not k_is_contiguous(problem.layout):
+    if bits < LDMATRIX_BITS and (element_type(problem.a).is_float or not k_is_contiguous(problem.layout)):
         common = _COMMON_OF_LONE_BYTES
     if problem.weights:
         common = _of_weights(problem)

@@ -17,6 +17,7 @@ from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk
 from lowtide.targets import MmaAtom, Target, mma_atom, types_of_atom
 from lowtide.targets.atoms import FMA, WGMMA_ROWS, wgmma_k
 
+_WHY_PROMOTED = "tensor cores keep too few bits of long sums of these types"
 _LANES_ALONG_K, _LANES_ALONG_ROWS = 4, 8  # of an mma's fragments of A and B
 _DIRECT_DEPTH = 32  # the most of K in one step, without shared memory: 16 bytes per thread
 _BESIDE_FRAGMENTS = 30  # registers for addresses and the loop
@@ -55,7 +56,7 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
         "multiply.atom": "mma.m16n8k16" if atom is None else mma_shape(atom),
         "multiply.permutation": (*rows, by_k if warps_k == 1 else depth * warps_k),
         "multiply.fragment_buffers": _fragment_buffers(schedule),
-    }
+    } | ({"multiply.promote": PromoteKind.per_step} if problem.promotes else {})
 
 
 def _of_weights(rows: list[int | Layout], depth: int, schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
@@ -199,7 +200,7 @@ def _pairs_together(depth: int, schedule: Schedule) -> int | Layout:
     return Layout((2, _LANES_ALONG_K, count), (1, 2 * count, 2))
 
 
-def reasons(schedule: Schedule) -> Mapping[str, str]:
+def reasons(schedule: Schedule, problem: Problem) -> Mapping[str, str]:
     """Why the fields are what `follow` gives."""
     if schedule.consumers:
         return {
@@ -207,7 +208,7 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
             "multiply.atoms": "one per consumer warpgroup that shares the tile",
             "multiply.permutation": "blocks of 64 rows go round-robin to the consumers; columns in order",
             "multiply.fragment_buffers": "wgmma reads shared memory: no fragments of A and B",
-            "multiply.promote": "tensor cores keep too few bits of long sums of these types",
+            "multiply.promote": _WHY_PROMOTED,
         }
     if schedule.multiply.atom == FMA:
         return {
@@ -233,7 +234,7 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
         else "along K a thread's elements come together, for wider loads"
         if isinstance(depth, Layout)
         else "two n-atoms per step, so that B's registers pair up into ldmatrix.x4",
-        "multiply.promote": "each group of K has its own scale",
+        "multiply.promote": "each group of K has its own scale" if problem.group else _WHY_PROMOTED,
         "multiply.fragment_buffers": "loads of global memory take too long to hide behind one k-slice"
         if schedule.is_direct
         else "the next k-slice loads while this one is multiplied"

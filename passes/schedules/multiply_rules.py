@@ -117,8 +117,10 @@ def promotion(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
             f"k = {k}: {SCALE_BLOCK} products share a scale, so that many are a whole number of K steps; nearest is "
             f"k = {nearest}"
         )
-    if promotes and not schedule.consumers:
-        yield "promote = per_step goes with a producer and consumers; take roles = cooperative(2)"
+    if problem.is_scaled and not schedule.consumers:
+        yield "scales of blocks go with a producer and consumers; take roles = cooperative(2), on sm_90a"
+    if promotes and schedule.multiply.atom == FMA:
+        yield f"promote = per_step: {FMA} rounds each sum to {problem.acc} as it is; take promote = none"
 
 
 def _without_promotion(problem: Problem, target: Target) -> str:
@@ -163,6 +165,8 @@ def accumulators(schedule: Schedule, problem: Problem, target: Target) -> Iterat
     """The accumulators per thread are limited by the registers that an instruction can address."""
     m, n, _ = schedule.tile_mnk
     each = m * n * warps_along_k(schedule) // multiplying_threads(schedule) * element_type(problem.acc).bits // 32
+    if problem.promotes and not problem.weights and not schedule.consumers:  # beside all sums, those of one step
+        each *= 2
     if each >= target.registers_per_thread:
         yield (
             f"grid.tile = [{m}, {n}] needs {each} accumulator registers per thread, {target.name} has "

@@ -20,6 +20,7 @@ from lowtide.passes.schedules.alignment import (
     is_packed_transposed,
     moved_alignment,
 )
+from lowtide.passes.schedules.asked_for import asks_for_roles
 from lowtide.passes.support.atoms import TMA_RANKS
 from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk, k_is_last
 from lowtide.targets import Target, has_wgmma, types_of_atom
@@ -39,7 +40,8 @@ def transposing(given: Schedule, problem: Problem, target: Target) -> Schedule:
     readers = {"a": problem.n, "b": problem.m}
     lies = dict(zip("ab", k_is_last(problem.layout), strict=True))
     turned = [name for name, is_last in lies.items() if not is_last]
-    if has_other and any((readers[name] or _LEAST_READERS) < _LEAST_READERS for name in turned):
+    is_open = not given.consumers and not asks_for_roles(given)
+    if is_open and has_other and any((readers[name] or _LEAST_READERS) < _LEAST_READERS for name in turned):
         return given
     return given.filled({PACK_FIELDS[name]: PackKind.transposed for name in turned})
 

@@ -14,6 +14,7 @@ WARP_ATOMS = [name for name in targets.MMA_ATOMS if name.startswith("mma.")]
 F64_ATOMS = [name for name in WARP_ATOMS if name.endswith(".f64.f64")]
 TF32_ATOMS = [name for name in WARP_ATOMS if name.endswith(".f32.tf32")]
 BYTE_ATOMS = [name for name in WARP_ATOMS if ".s32." in name]
+FP8_ATOMS = [name for name in WARP_ATOMS if ".e4m3" in name or ".e5m2" in name]
 
 
 @pytest.mark.parametrize("name", WARP_ATOMS)
@@ -23,7 +24,7 @@ def test_every_layout_is_the_isas_fragment(name, operand):
     held = coordinates(atom.layout(operand), atom.tile_shape(operand))
     assert held.shape[:2] == (32, atom.values(operand))
     for lane, value in np.ndindex(held.shape[:2]):
-        if name in BYTE_ATOMS:
+        if name in (*BYTE_ATOMS, *FP8_ATOMS):
             assert tuple(held[lane, value]) == byte_element(operand, atom.shape_mnk[2], lane, value)
         elif name in (*F64_ATOMS, *TF32_ATOMS):  # one element in a register
             assert tuple(held[lane, value]) == f64_element(operand, lane, value)
@@ -53,7 +54,7 @@ def test_the_fma_atom_is_one_threads_one_element_of_each_operand():
 
 def test_both_shapes_come_with_each_allowed_pair_of_dtypes():
     pairs = {"f32.f16", "f32.bf16", "f16.f16"}
-    narrow = {name for name in WARP_ATOMS if name not in (*F64_ATOMS, *TF32_ATOMS, *BYTE_ATOMS)}
+    narrow = {name for name in WARP_ATOMS if name not in (*F64_ATOMS, *TF32_ATOMS, *BYTE_ATOMS, *FP8_ATOMS)}
     assert TF32_ATOMS == ["mma.m16n8k4.f32.tf32", "mma.m16n8k8.f32.tf32"]
     assert narrow == {f"mma.m16n8k{k}.{pair}" for k in (8, 16) for pair in pairs}
 
@@ -64,6 +65,21 @@ def test_bytes_of_both_signs_are_multiplied_by_bytes_of_both():
     atom = targets.mma_atom("mma.m16n8k32.s32.u8.s8")
     assert atom.ptx == "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32"
     assert [atom.registers(operand) for operand in ("a", "b", "c")] == [4, 2, 4]
+
+
+def test_8_bit_floats_are_multiplied_from_sm_89_on_in_any_pair():
+    pairs = {"e4m3", "e5m2", "e4m3.e5m2", "e5m2.e4m3"}
+    assert set(FP8_ATOMS) == {f"mma.m16n8k32.f32.{pair}" for pair in pairs}
+    atom = targets.mma_atom("mma.m16n8k32.f32.e4m3.e5m2")
+    assert atom.ptx == "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32"
+    assert (atom.compute_capability, atom.ptx_version) == ((8, 9), 84)
+    have = [one.name for one in targets.KNOWN if atom.name in one.mma_atoms]
+    assert have == ["sm_89", "sm_90", "sm_90a"]
+
+
+def test_wgmma_of_bytes_of_both_signs_is_of_a_later_ptx_version():
+    versions = {name: targets.mma_atom(f"wgmma.m64n64k32.s32.{name}").ptx_version for name in ("s8", "s8.u8", "u8.s8")}
+    assert versions == {"s8": 80, "s8.u8": 84, "u8.s8": 84}
 
 
 def test_wgmma_of_bytes_has_the_widths_of_the_isa():

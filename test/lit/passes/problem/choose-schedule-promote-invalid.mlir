@@ -38,7 +38,7 @@ func.func @f(%a: !mat, %b: !mat, %d: !out) {
 module attributes {tile.target = "sm_90a"} {
 func.func @f(%a: !mat, %b: !mat, %d: !out) {
   // expected-error @below {{takes e4m3 and e4m3 with K contiguous in both; take a.pack = transposed, or layout = tn in the spec}}
-  tile.gemm nn %a, %b into %d acc(f32 fast) schedule(#tile.schedule<mainloop = <a = <pack = none>>>) {
+  tile.gemm nn %a, %b into %d acc(f32 fast) schedule(#tile.schedule<mainloop = <roles = cooperative(2), a = <pack = none>>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y : bf16
@@ -71,9 +71,9 @@ func.func @f(%a: !mat, %b: !mat, %d: !out, %sa: !scales, %sb: !scales) {
 // A target that lacks them, and the first that has them.
 !mat = memref<?x?xf8E4M3FN, strided<[?, 1]>>
 !out = memref<?x?xbf16, strided<[?, 1]>>
-module attributes {tile.target = "sm_89"} {
+module attributes {tile.target = "sm_86"} {
 func.func @f(%a: !mat, %b: !mat, %d: !out) {
-  // expected-error @below {{sm_89 has none for these types; sm_90a is the first that has: take it, or convert}}
+  // expected-error @below {{sm_86 has none for these types; sm_89 is the first that has: take it, or convert}}
   tile.gemm tn %a, %b into %d acc(f32) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -89,8 +89,8 @@ func.func @f(%a: !mat, %b: !mat, %d: !out) {
 !out = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @f(%a: !mat, %b: !mat, %d: !out) {
-  // expected-error @below {{sm_90a multiplies these types by wgmma alone; take roles = cooperative(2)}}
-  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = single>>) {
+  // expected-error @below {{promote = none: tensor cores keep 14 bits of sums of e4m3}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = single>, multiply = <promote = none>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y : bf16
