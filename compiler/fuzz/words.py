@@ -85,6 +85,8 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         **{("dtype", name): _WIDE_D for name in operand_types() if name not in kernel_types()},
         **{("precision", row.name): _pieces_of(row) for row in DECOMPOSITIONS.values()},
         ("multiply.promote", "per_step"): MappingProxyType({"target": "sm_90a"}),  # with roles
+        ("mainloop.a.pack", "transposed"): MappingProxyType({"layout": "nn"}),
+        ("mainloop.b.pack", "transposed"): MappingProxyType({"layout": "tt"}),
         ("mainloop.unroll", "full"): MappingProxyType({"known": "k"}),
         ("mainloop.a.load", "once"): MappingProxyType({**_KEPT, "grid.tile": "[128, 64]"}),
         ("mainloop.b.load", "once"): MappingProxyType({**_KEPT, "grid.tile": "[64, 160]"}),

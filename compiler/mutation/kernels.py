@@ -404,6 +404,28 @@ _PLACES = (
 
 _TIMED = {"sm90-wave-sync": ("ptx",)}  # its bounded wait, as instructions
 
+# Added last, as `_PLACES`.
+_BYTES = (
+    _fields(
+        "sm90, transposed",
+        "sm_90a",
+        _spec("e4m3", layout="nt", d="f32"),
+        f"{_ROLES}, grid.tile = [64, 32], epilogue.path = smem, a.pack = transposed, b.pack = transposed",
+        (130, 40, 150),
+        (40, 24, 61),
+        parts=(*_parts(64, 32, 64)[::8], (128, 128, 128)),
+    ),
+    _fields(
+        "sm89, fp8",
+        "sm_89",
+        _spec("e4m3", b="e5m2", d="f32"),
+        f"{_FILL}, k = 64",
+        (75, 47, 208),
+        (20, 24, 80),
+        parts=_parts(32, 32, 32)[::4],
+    ),
+)
+
 KERNELS: Mapping[str, Kernel] = MappingProxyType(
-    {kernel.name: replace(kernel, timed=_TIMED.get(kernel.name, ())) for kernel in (*_SM80, *_SM90A, *_PLACES)}
+    {kernel.name: replace(kernel, timed=_TIMED.get(kernel.name, ())) for kernel in (*_SM80, *_SM90A, *_PLACES, *_BYTES)}
 )

@@ -54,7 +54,7 @@ from lowtide.passes.support.atoms import (
 from lowtide.passes.support.clusters import OPERANDS, sharing
 from lowtide.passes.support.kernels import cluster_shape
 from lowtide.passes.support.problem import Problem
-from lowtide.passes.support.rewriting import defining_op
+from lowtide.passes.support.rewriting import defining_op, ops_in, uses
 from lowtide.passes.support.wgmmas import wgmmas
 from lowtide.targets.atoms import Operand, copy_atom
 
@@ -167,8 +167,13 @@ def _promotion(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
     """Whether each K step is summed from zero: by the ops that multiply in the loop over K."""
     products = walk(kernel, tile.MmaOp)
     found = [bool(walk(kernel, tile.PromoteOp))] * len(products)
-    issued = wgmmas(kernel)
+    issued: list[ir.OpView] = [*wgmmas(kernel)]
     found += [isinstance(op, sm.WgmmaPromoteOp) for op in issued]
+    for loop in walk(kernel, scf.ForOp):
+        last = next((op for op in reversed(ops_in(loop.body)) if isinstance(op, sm.MmaSyncOp)), None)
+        if last is not None:
+            issued.append(last)
+            found.append(any(isinstance(use, sm.MapOp) for use in uses(last.result)))
     for op, promotes in zip([*products, *issued], found, strict=True):
         if promotes != schedule.promotes:
             built = "sums each K step from zero" if promotes else "goes on with the sum of the K step before"

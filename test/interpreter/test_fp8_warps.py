@@ -52,6 +52,14 @@ def test_sums_are_promoted_unless_they_may_be_fast():
     assert sums == [f"mma k32 e4m3 x e5m2 in f32{end}" for end in (", each 64 of K added in f32", "")]
 
 
+def test_an_edit_of_the_schedule_alone_is_refused_below_the_level_that_promotes():
+    text = kernel(acc="fast")[1].levels["atoms"]
+    edited = text.replace("fragment_buffers = 2", "fragment_buffers = 2, promote = per_step")
+    assert edited != text
+    with pytest.raises(lt.Error, match="goes on with the sum of the K step before"):
+        lt.compile_ir(edited, target="sm_89")
+
+
 def test_the_ptx_version_is_the_first_that_knows_the_instruction():
     assert ".version 8.4" in kernel()[1].ptx
     assert "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32" in kernel()[1].ptx

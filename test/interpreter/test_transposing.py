@@ -101,6 +101,16 @@ def test_matrices_of_a_batch_are_transposed_and_one_of_all_products_once() -> No
         )
 
 
+def test_bytes_of_both_signs_are_multiplied_by_wgmma() -> None:
+    compiled = kernel("s8", "tt", "s32", b="u8")
+    given = inputs("tt", (70, 20, 45), (1, 3))
+    given = {"a": given["a"].astype(np.int8) - np.int8(2), "b": given["b"].astype(np.uint8) + np.uint8(200)}
+    wanted = given["a"].astype(np.int64) @ given["b"].astype(np.int64)
+    assert ".version 8.4" in compiled.ptx
+    for level in ("problem", "atoms", "nvvm", "ptx"):
+        np.testing.assert_array_equal(run(level_of(compiled, level), given), wanted, err_msg=level)
+
+
 def test_a_product_may_be_swapped_and_then_transposed() -> None:
     compiled = kernel("e5m2", "tt", d_order="column")
     given = inputs("tt", (35, 70, 40), (1, 3))
