@@ -10,9 +10,10 @@ import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.numbers.cells import ZERO_TYPE
 from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import Halves, Number
-from lowtide.interpreter.ops.vector import as_rows, scalar_of, shuffled
+from lowtide.interpreter.ops.vector import all_packed, as_rows, scalar_of, shuffled
 from lowtide.interpreter.program.ir_types import Vector
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp
@@ -39,6 +40,8 @@ def insertelement(state: AgentState, op: DecodedOp) -> None:
     type = op.result_types[0]
     assert isinstance(type, Vector)
     _check_index(state, op, index, type)
+    if isinstance(vector, Packed):
+        (_, value) = all_packed((vector, value)) or (vector, value)
     if isinstance(value, Packed):
         state.values[op.results[0]] = _with_number(vector, value, int(index), type.shape[0])
         return
@@ -57,9 +60,10 @@ def _with_number(vector: Any, value: Packed, index: int, count: int) -> Packed:
     lanes = max(len(value), 1 if vector is None else len(vector))
     payload = np.zeros((lanes, count, value.payload.shape[-1]), value.payload.dtype)
     if isinstance(vector, Packed):
-        payload[:] = vector.unpack(value.dtype)
+        payload[:] = vector.payload
     payload[:, index] = value.payload
-    return Packed(payload, value.dtype)
+    dtypes = [each.dtype for each in (value, vector) if isinstance(each, Packed)]
+    return Packed(payload, next((dtype for dtype in dtypes if dtype != ZERO_TYPE), ZERO_TYPE))
 
 
 @OPS.implements("llvm.shufflevector")
@@ -68,9 +72,10 @@ def shufflevector(state: AgentState, op: DecodedOp) -> None:
     both = [state.values[slot] for slot in op.operands]
     type = op.operand_types[0]
     assert isinstance(type, Vector)
-    if any(isinstance(vector, Packed) for vector in both):
-        x, y = (next(v for v in both if isinstance(v, Packed)) if vector is None else vector for vector in both)
-        state.values[op.results[0]] = shuffled(x, y, [max(0, place) for place in op.attributes["mask"]])
+    given = [vector for vector in both if vector is not None]
+    if (packed := all_packed(given)) is not None:
+        mask = [max(0, place) for place in op.attributes["mask"]]
+        state.values[op.results[0]] = shuffled(packed[0], packed[-1], mask)
         return
     lanes = max(1 if vector is None else len(vector) for vector in both)
     whole = np.zeros((lanes, 2, *type.shape), _payload(state, type))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.numbers.cells import ZERO_TYPE
@@ -116,7 +117,24 @@ def stacked(values: Sequence[Packed]) -> Packed:
     """Registers that hold numbers of one type, as a vector of them."""
     lanes = max(map(len, values))
     rows = [np.broadcast_to(value.payload, (lanes, *value.payload.shape[1:])) for value in values]
-    return Packed(np.stack(rows, axis=1), values[0].dtype)
+    return Packed(np.stack(rows, axis=1), next((x.dtype for x in values if x.dtype != ZERO_TYPE), ZERO_TYPE))
+
+
+def all_packed(values: Sequence[Any]) -> list[Packed] | None:
+    """The values where some hold numbers, zeros among them as zeros of any type; None where none does."""
+    like = next((value for value in values if isinstance(value, Packed)), None)
+    if like is None:
+        return None
+    numbers = like.payload.shape[-1]
+    return [value if isinstance(value, Packed) else _zeros(value, numbers, like.payload.dtype) for value in values]
+
+
+def _zeros(value: Any, numbers: int, dtype: Any) -> Packed:
+    """Integers that are zero as registers of so many numbers, and what was never written. Raises InterpreterError."""
+    bits = np.zeros(1, np.int64) if value is None else np.atleast_1d(np.asarray(value))
+    if bits.any():
+        raise InterpreterError("a vector of integers beside one that holds numbers: cast one of them (llvm.bitcast)")
+    return Packed(np.zeros((*bits.shape, numbers), dtype), ZERO_TYPE)
 
 
 def shuffled(x: Packed, y: Packed, mask: Sequence[int]) -> Packed:
@@ -131,8 +149,8 @@ def from_elements(state: AgentState, op: DecodedOp) -> None:
     type = op.result_types[0]
     assert isinstance(type, Vector)
     values = [state.values[slot] for slot in op.operands]
-    if all(isinstance(value, Packed) for value in values):
-        state.values[op.results[0]] = stacked(values)
+    if (packed := all_packed(values)) is not None:
+        state.values[op.results[0]] = stacked(packed)
         return
     columns = [as_rows(value, type.element) for value in values]
     dtype = state.machine.domain.payload if type.element.is_float else type.element.dtype
@@ -204,8 +222,8 @@ def _prepare_shuffle(op: DecodedOp, program: Program) -> None:
 def shuffle(state: AgentState, op: DecodedOp) -> None:
     x, y = (state.values[slot] for slot in op.operands)
     mask, first = op.data
-    if isinstance(x, Packed) and isinstance(y, Packed):
-        state.values[op.results[0]] = shuffled(x, y, op.attributes["mask"])
+    if (packed := all_packed((x, y))) is not None:
+        state.values[op.results[0]] = shuffled(packed[0], packed[1], op.attributes["mask"])
         return
     if isinstance(mask, slice):
         part = x[:, mask] if mask.start < first else y[:, mask.start - first : mask.stop - first]
@@ -221,9 +239,11 @@ def shuffle(state: AgentState, op: DecodedOp) -> None:
 def interleave(state: AgentState, op: DecodedOp) -> None:
     """Elements of both in turn. canonicalize makes it of a shuffle that does this."""
     x, y = (state.values[slot] for slot in op.operands)
-    if isinstance(x, Packed) and isinstance(y, Packed):
-        count = x.payload.shape[1]
-        state.values[op.results[0]] = shuffled(x, y, np.arange(2 * count).reshape(2, count).T.reshape(-1).tolist())
+    if (packed := all_packed((x, y))) is not None:
+        count = packed[0].payload.shape[1]
+        state.values[op.results[0]] = shuffled(
+            packed[0], packed[1], np.arange(2 * count).reshape(2, count).T.reshape(-1).tolist()
+        )
         return
     lanes = max(len(x), len(y))
     pairs = np.stack([np.broadcast_to(side, (lanes, *side.shape[1:])) for side in (x, y)], axis=2)
