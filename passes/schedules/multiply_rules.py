@@ -10,7 +10,6 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import LONGEST_PARTIAL_SUM, SCALE_BLOCK, element_type
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.schedules.facts import multiplying_threads, registers_at_entry, threads_of, warps_along_k
-from lowtide.passes.schedules.mainloop_rules import has_wgmma
 from lowtide.passes.support.atoms import mma_atom_name, tiled_mma
 from lowtide.passes.support.problem import Problem, b_is_nk, k_is_contiguous, k_is_last
 from lowtide.targets import KNOWN, MMA_ATOMS, Target, accumulator_types, types_of_atom
@@ -104,8 +103,7 @@ def promotion(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
             if kept is not None
             else f"tensor cores cut long sums of {problem.a}, which loses what products by {problem.precision} bring"
         )
-        way_out = "promote = per_step" if has_wgmma(target) else _without_promotion(problem, target)
-        yield f'promote = none: {why}; take {way_out}, or acc = "fast" in the spec'
+        yield f'promote = none: {why}; take promote = per_step, or acc = "fast" in the spec'
     if problem.promotes and k > LONGEST_PARTIAL_SUM:
         yield (
             f"k = {k}: a sum of {problem.a} in a K step is promoted to {problem.acc} after at most "
@@ -121,13 +119,6 @@ def promotion(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
         yield "scales of blocks go with a producer and consumers; take roles = cooperative(2), on sm_90a"
     if promotes and schedule.multiply.atom == FMA:
         yield f"promote = per_step: {FMA} rounds each sum to {problem.acc} as it is; take promote = none"
-
-
-def _without_promotion(problem: Problem, target: Target) -> str:
-    """What to take where no schedule promotes sums."""
-    first = next((one.name for one in KNOWN if has_wgmma(one)), None)
-    own = "" if problem.decomposition is None else f'precision = "{problem.decomposition.whole}"'
-    return " or ".join(each for each in (own, f"the target {first}, which has roles") if each)
 
 
 def _within_a_block(problem: Problem) -> list[int]:
