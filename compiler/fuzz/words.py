@@ -70,8 +70,8 @@ _KEPT: Mapping[str, str] = MappingProxyType(
 
 
 def _pieces_of(row: Decomposition) -> Mapping[str, str]:
-    """Sums of their products are promoted, which is done with roles."""
-    return MappingProxyType({"target": "sm_90a", "dtype": row.whole})
+    """The type that is split into them."""
+    return MappingProxyType({"dtype": row.whole})
 
 
 # What some words need beside them, or the rules refuse them: words, and fields that have none.

@@ -131,16 +131,21 @@ def test_d_by_columns(precision: str) -> None:
         np.testing.assert_array_equal(d, expected(own, given))
 
 
-@pytest.mark.parametrize("acc", ["fast", "f32"])
-def test_other_targets_multiply_pieces_too(acc: str) -> None:
-    own = spec("tf32x3", "nt", acc=acc)
-    compiled = lt.compile_gemm(
-        own, target="sm_80", schedule="grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], stages = 3"
-    )
+@pytest.mark.parametrize(("precision", "layout"), [("tf32x3", "nt"), ("bf16x6", "tn")])
+def test_mma_sync_promotes_sums_of_pieces(precision: str, layout: str) -> None:
+    own = spec(precision, layout)
+    fields = "grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], stages = 3"
+    compiled = lt.compile_gemm(own, target="sm_80", schedule=fields)
+    assert "promote = per_step" in str(compiled.schedule)
+    for k in (5, 32, 141):  # pieces of less than a step, of three and six steps, and of many
+        a, b = matrices(layout, 45, 37, k)
+        reference, bound = reference_with_bound(own, a, b)
+        for level in ("atoms", "ptx"):
+            d = compiled.interpret(a, b, level=level, sms=2, domain="hopper")
+            assert compare(own, d, reference, bound).ok
+    fast = lt.compile_gemm(spec(precision, layout, acc="fast"), target="sm_80", schedule=fields)
     given = inputs_of(own, 70, 45, 41)
-    for level in ("atoms", "ptx"):
-        d = interpret(level_of(compiled, level), given, sms=2, domain="exact")
-        np.testing.assert_array_equal(d, expected(own, given))
+    np.testing.assert_array_equal(interpret(fast.levels["epilogue"], given, domain="exact"), expected(own, given))
 
 
 def test_the_problem_is_read_back_from_every_level() -> None:

@@ -131,3 +131,31 @@ func.func @f(%a: !mat, %b: !mat, %d: !out) {
   return
 }
 }
+
+// -----
+
+!mat = memref<?x?xf32, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @fma(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{promote = per_step goes with products of tensor cores from shared memory; take promote = none}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<multiply = <atom = fma.m1n1k1, promote = per_step>>) {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xf32, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @pieces(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{promote = none: tensor cores cut long sums of tf32, which loses what products by tf32x3 bring; take promote = per_step, or acc = "fast" in the spec}}
+  tile.gemm tn %a, %b into %d acc(f32 by tf32x3) schedule(#tile.schedule<multiply = <promote = none>>) {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !mat, !mat, !mat
+  return
+}
+}
