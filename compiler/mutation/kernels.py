@@ -402,6 +402,34 @@ _PLACES = (
     ),
 )
 
+# Other types of elements, whose instructions, fragments and stages differ; and pieces of f32.
+_INT8, _TF32 = _spec("s8", d="s32", acc="s32"), _spec("tf32", d="f32")
+_PIECES = _spec("f32", layout="nt", precision="tf32x3")
+_TYPES = (
+    _fields(
+        "sm80-int8", "sm_80", _INT8, f"{_FILL}, k = 32", (75, 47, 133), (20, 24, 40), parts=_parts(32, 32, 32)[::4]
+    ),
+    _fields("sm80-tf32", "sm_80", _TF32, f"{_FILL}, k = 16", (75, 47, 70), (20, 24, 20), parts=_parts(32, 32, 16)[::4]),
+    _fields(
+        "sm90-fp8",
+        "sm_90a",
+        _spec("e4m3", d="bf16"),
+        "roles = cooperative(1), grid.tile = [64, 32], k = 128, stages = 2",
+        (130, 40, 300),
+        (40, 24, 61),
+        parts=_parts(64, 32, 128)[::4],
+    ),
+    _fields(
+        "sm90-f32-tf32x3",
+        "sm_90a",
+        _PIECES,
+        "roles = cooperative(1), grid.tile = [64, 32], k = 32, stages = 3",
+        (130, 40, 50),
+        (40, 24, 9),
+        parts=_parts(64, 32, 16)[::4],
+    ),
+)
+
 _TIMED = {"sm90-wave-sync": ("ptx",)}  # its bounded wait, as instructions
 
 # Added last, as `_PLACES`.
@@ -426,6 +454,8 @@ _BYTES = (
     ),
 )
 
+_ALL = (*_SM80, *_SM90A, *_PLACES, *_BYTES, *_TYPES)
+
 KERNELS: Mapping[str, Kernel] = MappingProxyType(
-    {kernel.name: replace(kernel, timed=_TIMED.get(kernel.name, ())) for kernel in (*_SM80, *_SM90A, *_PLACES, *_BYTES)}
+    {kernel.name: replace(kernel, timed=_TIMED.get(kernel.name, ())) for kernel in _ALL}
 )

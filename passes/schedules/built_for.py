@@ -53,7 +53,7 @@ from lowtide.passes.support.atoms import (
 )
 from lowtide.passes.support.clusters import OPERANDS, sharing
 from lowtide.passes.support.kernels import cluster_shape
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem import Problem, element_name
 from lowtide.passes.support.rewriting import defining_op, ops_in, uses
 from lowtide.passes.support.wgmmas import wgmmas
 from lowtide.targets.atoms import Operand, copy_atom
@@ -327,7 +327,7 @@ def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Ite
             yield refusal(write, f"writes parts of {list(shape)}", scheduled, AGAIN)
         scratch = ir.MemRefType(write.destination.type)
         element = scratch_element(schedule, problem)
-        if str(scratch.element_type) != element:
+        if element_name(scratch.element_type) != element:
             built = f"writes scratch of {scratch.element_type}"
             yield refusal(write, built, f"epilogue.math = {epilogue.math}, with {element} there", AGAIN)
         yield from _same_swizzle(write, "the scratch", scratch, "epilogue.swizzle", schedule)

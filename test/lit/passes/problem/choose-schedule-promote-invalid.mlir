@@ -137,7 +137,7 @@ func.func @f(%a: !mat, %b: !mat, %d: !out) {
 !mat = memref<?x?xf32, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @fma(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{promote = per_step goes with products of tensor cores from shared memory; take promote = none}}
+  // expected-error @below {{promote = per_step: fma.m1n1k1 rounds each sum to f32 as it is; take promote = none}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<multiply = <atom = fma.m1n1k1, promote = per_step>>) {
   ^bb0(%x: f32):
     tile.yield %x : f32
