@@ -4,6 +4,7 @@ import pytest
 
 import lowtide as lt
 from lowtide.compiler.presets import LADDERS
+from lowtide.elements import WEIGHT_ROWS
 from lowtide.runtime.verify import verify_kernel
 
 pytestmark = pytest.mark.gpu
@@ -24,12 +25,18 @@ def every_kind(acc, c: lt.Full, row: lt.PerRow, column: lt.PerColumn):
     return acc + c - row + column
 
 
+def sizes_of(spec: lt.GemmSpec) -> list[tuple[int, int, int]]:
+    """Those at which the problem can be run: with its own M, and packed weights in whole rows and groups."""
+    rows, group = (WEIGHT_ROWS, spec.group or 1) if spec.is_mixed else (1, 1)
+    return [(spec.m or m, -(-n // rows) * rows, -(-k // group) * group) for m, n, k in SIZES]
+
+
 def agrees(spec: lt.GemmSpec, target: str, schedule: str | None, batch: int | None = None) -> None:
     kernel = lt.compile_gemm(spec, target=target, schedule=schedule)
     manifest = kernel.manifest
     if batch is not None:
         manifest = {**manifest, "example": {**manifest["example"], "batch": batch}}
-    for seed, size in enumerate(SIZES):
+    for seed, size in enumerate(sizes_of(spec)):
         outcome = verify_kernel(lt.runtime.Kernel(manifest, kernel.ptx, kernel.cubin), size=size, seed=seed)
         assert outcome.ok, outcome.message
 
