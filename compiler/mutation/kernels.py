@@ -409,7 +409,7 @@ _TYPES = (
     _fields(
         "sm80-int8", "sm_80", _INT8, f"{_FILL}, k = 32", (75, 47, 133), (20, 24, 40), parts=_parts(32, 32, 32)[::4]
     ),
-    _fields("sm80-tf32", "sm_80", _TF32, f"{_FILL}, k = 16", (75, 47, 70), (20, 24, 20), parts=_parts(32, 32, 16)[::4]),
+    _fields("sm80-tf32", "sm_80", _TF32, f"{_FILL}, k = 16", (75, 47, 70), (20, 24, 20), parts=_parts(32, 32, 16)[::3]),
     _fields(
         "sm90-fp8",
         "sm_90a",

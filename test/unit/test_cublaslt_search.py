@@ -12,7 +12,7 @@ from lowtide.compiler.bench.cublaslt_search import Capabilities, Family, alterna
 from lowtide.compiler.bench.cublaslt_tiles import NUMBERS, SHAPES, tile_cost, tile_count, tile_name, transposed
 from lowtide.errors import DeviceError
 
-DESCRIPTION = describe("bf16", "f32", "tn", 4096, 4096, 4096, (4096, 4096, 4096))
+DESCRIPTION = describe("bf16", "f32", "tn", 4096, 4096, 4096, (4096, 4096, 4096), "bf16")
 T128X256, T256X128, T128X128, T64X64 = 23, 24, 20, 15
 HOPPER = {
     Capability.TILES: (T64X64, T128X128, T128X256, T256X128),
@@ -122,7 +122,7 @@ def test_the_sweep_begins_with_the_cheapest_tile_and_the_bases_own_settings() ->
 
 
 def test_k_is_split_where_tiles_are_fewer_than_multiprocessors() -> None:
-    small = describe("bf16", "f32", "tn", 1024, 1024, 4096, (4096, 4096, 1024)).result
+    small = describe("bf16", "f32", "tn", 1024, 1024, 4096, (4096, 4096, 1024), "bf16").result
     split = [changes for _, changes in sweep(hopper(), small, 132) if Setting.SPLIT_K in changes]
     assert {(one[Setting.SPLIT_K], one[Setting.REDUCTION]) for one in split} == {(2, 2)}
     # 64x64 gives 256 tiles, the others 64 or fewer.

@@ -9,10 +9,11 @@ from lowtide.passes.pipeline import REGISTRY, STEPS
 
 # The passes on math ops have tests of their own; those on roles leave these kernels as they are, as is tested; so does
 # divide-k where K is not divided, carry-staged-loads where no copy goes through registers, swap-operands where D lies
-# row by row. PACKING: test_packing.py.
+# row by row. PACKING: test_packing.py; SPLITTING: test_split.py.
 MATH = ("expand-math", "convert-math-to-intrinsics")
 WITH_ROLES = ("overlap-launches", "specialize-roles", "bind-wgmma", "bind-tma", "verify-mbarriers", "verify-registers")
 PACKING = ("pack-operands", "launch-copies")
+SPLITTING = ("split-operands", "launch-splits")
 OURS = {kind.name for kind in REGISTRY}
 EVERY = tuple(
     step.name
@@ -20,7 +21,7 @@ EVERY = tuple(
     if level <= Level.NVVM
     for step in steps
     if step.name in OURS
-    and step.name not in (*MATH, *WITH_ROLES, *PACKING, "divide-k", "carry-staged-loads", "swap-operands")
+    and step.name not in (*MATH, *WITH_ROLES, *PACKING, *SPLITTING, "divide-k", "carry-staged-loads", "swap-operands")
 )
 
 # The passes that a detail of the K loop, of the fragments, or of the epilogue passes through.
