@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from by_level import ALL, case_named
 from case import Case, check, step_named
-from cases import CASES, EVERY, OURS, PACKING, WITH_ROLES
+from cases import CASES, EVERY, OURS, PACKING, SPLITTING, WITH_ROLES
 from compiled import Step, expected, inputs_of
 from role_cases import CASES as WITH_A_PRODUCER
 
@@ -20,6 +20,7 @@ def test_every_pass_down_to_level_nvvm_is_tried() -> None:
     assert {name for case in ALL for name in case.passes} >= ours - {
         "expand-math",
         *PACKING,
+        *SPLITTING,
     }  # which have tests of their own
 
 
@@ -38,7 +39,7 @@ def test_upstreams_passes_keep_the_numbers_too(steps: Callable[[Case], list[Step
 def test_passes_on_roles_leave_a_kernel_without_them_alone(steps: Callable[[Case], list[Step]]) -> None:
     case = CASES[0]
     assert set(EVERY) == set(case.passes)
-    assert not {step.name for step in steps(case) if step.after != step.before} & {*WITH_ROLES, *PACKING}
+    assert not {step.name for step in steps(case) if step.after != step.before} & {*WITH_ROLES, *PACKING, *SPLITTING}
 
 
 @pytest.mark.parametrize("name", ["persistent", "persistent-direct"])
