@@ -14,8 +14,9 @@ saturated; NaN becomes 0.
 """
 
 import enum
+import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from keyword import iskeyword
 from types import FunctionType
@@ -61,6 +62,11 @@ class OperandKind(enum.Enum):
     COLUMN_SCALE = "column_scale"
     ROW_BLOCK_SCALE = "row_block_scale"
     COLUMN_BLOCK_SCALE = "column_block_scale"
+
+    @property
+    def is_of_epilogue(self) -> bool:
+        """Whether the epilogue sees it; others act in the sum."""
+        return self in (OperandKind.FULL, OperandKind.PER_ROW, OperandKind.PER_COLUMN, OperandKind.SCALAR)
 
     @property
     def is_block_scale(self) -> bool:
@@ -205,17 +211,43 @@ def trace(function: Callable[..., Any] | None, acc: str, d: str) -> EpilogueGrap
 
 def operand_kinds(function: Callable[..., Any] | None) -> dict[str, OperandKind]:
     """The kinds of an epilogue's operands by name, as its annotations say them. Raises `SpecError` as `trace` does."""
+    return {name: found.kind for name, found in operand_types(function).items()}
+
+
+def operand_types(function: Callable[..., Any] | None) -> dict[str, OperandType]:
+    """The operands of an epilogue by name, as its annotations say them. Raises `SpecError` as `trace` does."""
     if function is None:
         return {}
     if not callable(function):
         raise SpecError(_no_function(function))
-    kinds: dict[str, OperandKind] = {}
+    types: dict[str, OperandType] = {}
     for parameter in _parameters(function)[1:]:
         found = _operand_type(function, parameter)
         if found is None:
             raise SpecError(_no_kind(function, parameter.name))
-        kinds[parameter.name] = found.kind
-    return kinds
+        types[parameter.name] = found
+    return types
+
+
+def annotated(function: Callable[..., Any], dtypes: Mapping[str, str]) -> Callable[..., Any]:
+    """The same epilogue, with element types by name for operands whose annotations say none. Raises `SpecError`."""
+    types = operand_types(function)
+    open_ = [name for name, type in types.items() if type.dtype is None and type.kind is not OperandKind.SCALAR]
+    if not any(name in dtypes for name in open_):
+        return function
+
+    @functools.wraps(function, updated=())
+    def typed(*arguments: Any, **keywords: Any) -> Any:
+        return function(*arguments, **keywords)
+
+    parameters = [
+        parameter.replace(annotation=OperandType(types[parameter.name].kind, dtypes[parameter.name]))
+        if parameter.name in open_ and parameter.name in dtypes
+        else parameter
+        for parameter in _parameters(function)
+    ]
+    typed.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return typed
 
 
 def _no_function(given: object) -> str:

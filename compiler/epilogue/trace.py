@@ -7,8 +7,9 @@ with the line of the user's code.
 
 import operator
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import ml_dtypes
@@ -22,6 +23,15 @@ _OURS = ("lowtide.", "numpy.", "functools", "inspect")
 _F32_FUNCTIONS = frozenset({"exp", "log", "tanh", "erf", "rsqrt", "div_approx"})
 # What integers alone are computed by in their own type; all else converts them first.
 _INTEGER_OPS = frozenset({"add", "sub", "mul", "neg", "abs", "max", "min"})
+_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+#: How many inputs a node has, by its op; those left out (acc, operand, const) have none.
+ARITY: Mapping[str, int] = MappingProxyType(
+    {
+        **dict.fromkeys(("neg", "abs", "exp", "log", "tanh", "erf", "sqrt", "rsqrt", "real", "cast", "not"), 1),
+        **dict.fromkeys(("add", "sub", "mul", "div", "div_approx", "max", "min", *_COMPARISONS, "and", "or"), 2),
+        "where": 3,
+    }
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +128,20 @@ class Tracer:
     def compare(self, op: str, x: object, y: object) -> "Predicate":
         inputs = self.alike(x, y)
         return Predicate(self, self.node(op, inputs, None, inputs[0].is_integer))
+
+    def repeated(self, op: str, inputs: Sequence[object], attribute: str | None = None) -> "Traced | Predicate":
+        """What a node of another trace does, done with these values. Raises `SpecError` where it cannot be."""
+        if op in _COMPARISONS:
+            return self.compare(op, *inputs)
+        if op in ("and", "or", "not"):
+            return Predicate(self, self.node(op, [self.lift_predicate(value) for value in inputs]))
+        if op == "where":
+            condition, *choices = inputs
+            nodes = self.alike(*choices)
+            return Traced(self, self.node(op, [self.lift_predicate(condition), *nodes], None, nodes[0].is_integer))
+        if op == "real":
+            return Traced(self, self.real(*inputs))
+        return self.apply(op, *inputs, attribute=attribute)
 
 
 def number_of(value: object) -> float | None:

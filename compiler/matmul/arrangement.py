@@ -7,6 +7,7 @@ matrix, the first dimensions of A and D are rows if their strides allow it; else
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Protocol
 
 from lowtide.elements import element_type
 from lowtide.errors import LaunchError
@@ -34,19 +35,26 @@ class Product:
     """Whether those of D are, and the length of its rows."""
 
 
-def result_shape(a: Operand, b: Operand) -> tuple[int, ...]:
+class Shaped(Protocol):
+    """An array of which the shape alone is read."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+
+def result_shape(a: Shaped, b: Shaped) -> tuple[int, ...]:
     """D's shape. Raises LaunchError for shapes that are not multiplied."""
     for name, operand in (("a", a), ("b", b)):
         if len(operand.shape) < 2:
             raise LaunchError(
-                f"operand {name}: shape {operand.shape} has rank {len(operand.shape)}, must have rank 2 or more: a"
-                " vector is a matrix of one row, x[None, :], or of one column, x[:, None]"
+                f"operand {name}: shape {tuple(operand.shape)} has rank {len(operand.shape)}, must have rank 2 or more:"
+                " a vector is a matrix of one row, x[None, :], or of one column, x[:, None]"
             )
     (m, k), (rows, n) = a.shape[-2:], b.shape[-2:]
     if k != rows:
         raise LaunchError(
-            f"operand b: shape {b.shape} has {rows} rows, but a of shape {a.shape} has {k} columns; a is (…, M, K) and"
-            " b (…, K, N): pass b.mT where b is stored as (N, K)"
+            f"operand b: shape {tuple(b.shape)} has {rows} rows, but a of shape {tuple(a.shape)} has {k} columns; a is"
+            " (…, M, K) and b (…, K, N): pass b.mT where b is stored as (N, K)"
         )
     return (*_common(a.shape[:-2], b.shape[:-2]), m, n)
 

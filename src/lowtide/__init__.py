@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from lowtide.errors import (
         CacheWarning,
         CompileError,
+        DependencyError,
         DeviceError,
         Error,
         InterpreterError,
@@ -86,6 +87,7 @@ _FUNCTIONS = (  # of epilogues
 _ERRORS = (
     "CacheWarning",
     "CompileError",
+    "DependencyError",
     "DeviceError",
     "Error",
     "InterpreterError",
@@ -127,6 +129,7 @@ __all__ = [
     "BlockScales",
     "CacheWarning",
     "CompileError",
+    "DependencyError",
     "DeviceError",
     "Error",
     "Full",
@@ -181,8 +184,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "runtime":
-        return importlib.import_module("lowtide.runtime")
+    if name in ("runtime", "torch"):
+        return importlib.import_module(f"lowtide.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'lowtide' has no attribute {name!r}")
     module, attribute = _HOMES[name]

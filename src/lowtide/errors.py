@@ -53,5 +53,9 @@ class DeviceError(Error):
     """No GPU, no driver, or a driver call that failed."""
 
 
+class DependencyError(Error, ImportError):
+    """An optional package that is needed here and not installed."""
+
+
 class CacheWarning(UserWarning):
     """A cached kernel that is damaged and compiled again, or a cache folder that cannot be written."""

@@ -21,6 +21,7 @@ BELOW = {
         *("decompositions", "elements", "entry", "errors", "targets"),
         *("dialects", "passes", "interpreter", "runtime", "compiler"),
     },
+    "src/lowtide/torch": {"elements", "errors", "runtime", "compiler", "torch"},
 }
 
 # The layers of the interpreter, lowest first; each imports itself and those before it.
@@ -48,7 +49,8 @@ def upward(source: str, folder: str) -> list[str]:
 
 
 def module_of(path: Path) -> str:
-    return ".".join(("lowtide", *path.relative_to(ROOT).with_suffix("").parts))
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(("lowtide", *(parts[2:] if parts[0] == "src" else parts)))
 
 
 def upward_in_interpreter(source: str, layer: str) -> list[str]:

@@ -1,0 +1,98 @@
+"""What a custom op is asked for: its epilogue read from text, its operands by name, D's shape and type. All checked."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, OperandKind
+from lowtide.compiler.epilogue.text import TextEpilogue
+from lowtide.compiler.matmul.arrangement import result_shape
+from lowtide.compiler.matmul.shape_class import result_type, sums_of
+from lowtide.errors import LaunchError
+from lowtide.torch.dtypes import dtype_of, name_of
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """A text, read. `names`: those of the tensors, in the order of the text, then those of the scalars."""
+
+    function: TextEpilogue
+    graph: EpilogueGraph
+    names: tuple[str, ...]
+    d: torch.dtype
+
+    def tensors(self) -> list[Operand]:
+        return [operand for operand in self.graph.operands if operand.kind is not OperandKind.SCALAR]
+
+    def scalars(self) -> list[Operand]:
+        return [operand for operand in self.graph.operands if operand.kind is OperandKind.SCALAR]
+
+
+@functools.lru_cache(maxsize=4096)
+def read(text: str) -> Epilogue | None:
+    """The epilogue of a text; None for "". Raises SpecError."""
+    if not text:
+        return None
+    function = TextEpilogue(text)
+    graph = function.graph()
+    ordered = sorted(graph.operands, key=lambda operand: operand.kind is OperandKind.SCALAR)
+    return Epilogue(function, graph, tuple(operand.name for operand in ordered), dtype_of(graph.d))
+
+
+def d_type(a: torch.Tensor, b: torch.Tensor, epilogue: Epilogue | None, asked: torch.dtype | None) -> torch.dtype:
+    """D's dtype. Raises LaunchError for types that are not multiplied, or another than the epilogue's."""
+    if epilogue is None:
+        return dtype_of(result_type(name_of(a.dtype), name_of(b.dtype))) if asked is None else asked
+    if asked is not None and asked != epilogue.d:
+        raise LaunchError(f"out_dtype: {asked}, but the text of the epilogue is for {epilogue.d}; leave one out")
+    return epilogue.d
+
+
+def check(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    operands: Sequence[torch.Tensor],
+    scalars: Sequence[float],
+    epilogue: Epilogue | None,
+) -> tuple[int, ...]:
+    """D's shape. Raises LaunchError for tensors that do not fit."""
+    for tensor in (a, b, *operands):
+        if tensor.layout is not torch.strided:
+            raise LaunchError(f"an operand of layout {tensor.layout}: kernels read strided tensors; call .to_dense()")
+    shape = result_shape(a, b)
+    sums = sums_of(name_of(a.dtype), name_of(b.dtype))
+    tensors, numbers = (epilogue.tensors(), epilogue.scalars()) if epilogue else ([], [])
+    if len(operands) != len(tensors) or len(scalars) != len(numbers):
+        names = ", ".join(operand.name for operand in (*tensors, *numbers)) or "none"
+        raise LaunchError(
+            f"operands: {len(operands)} tensors and {len(scalars)} scalars; the epilogue takes {names}, tensors first"
+        )
+    if epilogue is not None and epilogue.graph.acc != sums:
+        raise LaunchError(
+            f"epilogue: its text is for sums of {epilogue.graph.acc}, but {a.dtype} and {b.dtype} have sums of {sums}:"
+            " write the text for these"
+        )
+    for name, tensor in (("b", b), *((x.name, tensor) for x, tensor in zip(tensors, operands, strict=True))):
+        if tensor.device != a.device:
+            raise LaunchError(f"operand {name}: on {tensor.device}, but a is on {a.device}; move one of them")
+    for operand, tensor in zip(tensors, operands, strict=True):
+        _check_operand(operand, tensor, shape)
+    return shape
+
+
+def _check_operand(operand: Operand, tensor: torch.Tensor, shape: tuple[int, ...]) -> None:
+    wanted = {
+        OperandKind.FULL: shape,
+        OperandKind.PER_ROW: shape[:-1],
+        OperandKind.PER_COLUMN: (shape[-1],) if tensor.dim() == 1 else (*shape[:-2], shape[-1]),
+    }[operand.kind]
+    if tuple(tensor.shape) != wanted:
+        raise LaunchError(
+            f"operand {operand.name}: shape {tuple(tensor.shape)}, must be {wanted} ({operand.kind.value} of D {shape})"
+        )
+    if name_of(tensor.dtype) != operand.dtype:
+        raise LaunchError(
+            f"operand {operand.name}: {tensor.dtype}, but the text of the epilogue is for {operand.dtype}: convert it"
+        )

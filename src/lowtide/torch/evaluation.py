@@ -1,0 +1,108 @@
+"""A GEMM with its epilogue by torch's own operations: what tensors outside of GPU memory are computed by.
+
+Types, and where values are rounded, are a kernel's: sums and epilogue in f32 (f64; integers in s32), rounded once to
+D's type. The order of sums and the functions of the epilogue are torch's.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from lowtide.compiler.epilogue.operands import EpilogueGraph, OperandKind
+from lowtide.compiler.epilogue.trace import Node
+from lowtide.elements import element_type
+from lowtide.torch.calls import Epilogue
+from lowtide.torch.dtypes import dtype_of
+
+_OPS: dict[str, Callable[..., torch.Tensor]] = {
+    "neg": torch.neg,
+    "abs": torch.abs,
+    "exp": torch.exp,
+    "log": torch.log,
+    "tanh": torch.tanh,
+    "erf": torch.erf,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+    "div_approx": torch.div,
+    "max": torch.maximum,
+    "min": torch.minimum,
+    "lt": torch.lt,
+    "le": torch.le,
+    "gt": torch.gt,
+    "ge": torch.ge,
+    "eq": torch.eq,
+    "ne": torch.ne,
+    "and": torch.logical_and,
+    "or": torch.logical_or,
+    "not": torch.logical_not,
+    "where": torch.where,
+}
+
+
+def product(a: torch.Tensor, b: torch.Tensor, sums: str) -> torch.Tensor:
+    """A · B in the type of the sums; integers in s32, which wraps around."""
+    computed = dtype_of(element_type(sums).computes_in if element_type(sums).is_float else sums)
+    return torch.matmul(a.to(computed), b.to(computed))
+
+
+def evaluate(
+    epilogue: Epilogue, acc: torch.Tensor | None, operands: Sequence[torch.Tensor], scalars: Sequence[float]
+) -> torch.Tensor:
+    """D, rounded to its type, of the sums, the tensors and the scalars; `acc` is None where the epilogue reads none.
+
+    What depends on no full operand broadcasts to D: a vector per row is (…, M, 1), one per column (…, 1, N).
+    """
+    graph = epilogue.graph
+    values: dict[int, torch.Tensor] = {}
+    given = dict(zip(epilogue.names, (*operands, *scalars), strict=True))
+    like = operands[0] if acc is None else acc
+    for node in graph.nodes:
+        inputs = [values[id(other)] for other in node.inputs]
+        values[id(node)] = _evaluate(node, inputs, acc, given, graph, like.device)
+    return rounded(values[id(graph.result)], graph.d)
+
+
+def rounded(value: torch.Tensor, d: str) -> torch.Tensor:
+    """To nearest, ties to even; integers are saturated, NaN becomes 0."""
+    row = element_type(d)
+    if row.is_float:
+        return value.to(dtype_of(d))
+    if value.is_floating_point():
+        value = torch.nan_to_num(torch.round(value), nan=0.0)
+        value = value.double()  # f32 does not hold the largest s32
+    return torch.clamp(value, row.lowest, row.largest).to(dtype_of(d))
+
+
+def _evaluate(
+    node: Node,
+    inputs: list[torch.Tensor],
+    acc: torch.Tensor | None,
+    given: dict[str, Any],
+    graph: EpilogueGraph,
+    device: torch.device,
+) -> torch.Tensor:
+    computes_in = dtype_of("s32" if node.is_integer else graph.computes_in)
+    if node.op == "acc":
+        assert acc is not None
+        return acc.to(computes_in)
+    if node.op == "const":
+        return torch.full((), node.attribute, dtype=computes_in, device=device)
+    if node.op == "real":
+        return inputs[0].to(computes_in)
+    if node.op == "cast":
+        return inputs[0].to(dtype_of(str(node.attribute))).to(computes_in)
+    if node.op != "operand":
+        return _OPS[node.op](*inputs)
+    assert isinstance(node.attribute, int)
+    operand = graph.operands[node.attribute]
+    value = given[operand.name]
+    if operand.kind is OperandKind.SCALAR:
+        return torch.full((), value, dtype=computes_in, device=device)
+    axis = {OperandKind.FULL: None, OperandKind.PER_ROW: -1, OperandKind.PER_COLUMN: -2}[operand.kind]
+    value = value.to(computes_in)
+    return value if axis is None or (value.dim() == 1 and axis == -2) else value.unsqueeze(axis)

@@ -1,0 +1,97 @@
+"""Epilogues as text: read back to the same trace, the same for equal functions, refused where they are none."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lowtide as lt
+from lowtide.compiler.cache.keys import spec_text
+from lowtide.compiler.epilogue.evaluate import evaluate
+from lowtide.compiler.epilogue.operands import OperandKind, operand_types, trace
+from lowtide.compiler.epilogue.ready import READY
+from lowtide.compiler.epilogue.text import TextEpilogue, epilogue_text, graph_text
+from lowtide.errors import SpecError
+
+
+def everything(x: Any, acc: lt.Full, bias: lt.PerColumn["f32"], *, s: lt.PerRow["s32"], alpha: lt.Scalar) -> Any:  # noqa: F821
+    chosen = lt.where((x > 0.0) & ~(s == 3) | (acc <= -0.0), lt.cast(x, "f16") * acc, -x + s)
+    return lt.maximum(lt.silu(chosen) / alpha, bias - abs(acc)) + lt.where(x != float("inf"), lt.rsqrt(x * x), 1e-30)
+
+
+def of_integers(acc: Any, bias: lt.PerColumn["s32"]) -> Any:  # noqa: F821
+    return lt.clamp(acc * 2 + bias, -100, 3) - lt.where(True, 3, acc)
+
+
+CASES: list[tuple[Callable[..., Any], str, str]] = [
+    *((function, "f32", "bf16") for function in READY.values() if function is not None),
+    (everything, "f32", "bf16"),
+    (of_integers, "s32", "s32"),
+    (of_integers, "s32", "s8"),
+    (READY["bias-relu"], "f64", "f64"),  # type: ignore[list-item]
+    (READY["gelu"], "f32", "e4m3"),  # type: ignore[list-item]
+    (lambda acc: 1.0, "f16", "f16"),
+]
+
+
+@pytest.mark.parametrize(("function", "acc", "d"), CASES)
+def test_a_text_is_read_back(function: Callable[..., Any], acc: str, d: str) -> None:
+    text = epilogue_text(function, acc, d)
+    read = TextEpilogue(text)
+    graph, again = trace(function, acc, d), read.graph()
+    assert graph_text(again) == text and again.operands == graph.operands == read.operands
+    rng = np.random.default_rng(0)
+    sums, *operands = (np.rint(rng.normal(size=(4, 5)) * 3) for _ in range(1 + len(graph.operands)))
+    np.testing.assert_array_equal(evaluate(graph, sums, operands), evaluate(again, sums, operands))
+
+
+def test_kernels_of_a_function_and_of_its_text_have_one_key() -> None:
+    def spec(epilogue: Any) -> lt.GemmSpec:
+        return lt.GemmSpec(a="bf16", b="bf16", d="bf16", epilogue=epilogue)
+
+    assert spec_text(spec(everything)) == spec_text(spec(TextEpilogue(epilogue_text(everything, "f32", "bf16"))))
+
+
+def test_the_form() -> None:
+    def epilogue(acc: Any, bias: lt.PerColumn, alpha: lt.Scalar) -> Any:
+        return lt.relu(alpha * acc + bias)
+
+    assert epilogue_text(epilogue, "f32", "bf16", {"bias": "f16"}) == (
+        "(acc: f32, %bias: per_column f16, %alpha: scalar f32) -> bf16"
+        " { %0 = mul %alpha, acc; %1 = add %0, %bias; %2 = max %1, 0.0; %2 }"
+    )
+    assert epilogue_text(None, "f32", "bf16") == ""
+
+
+def test_given_types_are_for_operands_without_one() -> None:
+    read = TextEpilogue(epilogue_text(everything, "f32", "bf16", {"acc": "f16", "bias": "f16", "alpha": "f16"}))
+    assert [operand.dtype for operand in read.operands] == ["f16", "f32", "s32", "f32"]
+    assert operand_types(read)["s"].kind is OperandKind.PER_ROW
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "its form is"),
+        ("(acc: f32) -> bf16 { acc } ", "its form is"),
+        ("(acc: f99) -> bf16 { acc }", "'f99' is no element type"),
+        ("(acc: f32, %a: full bf16) -> bf16 { acc }", "name 'a' is taken"),
+        ("(acc: f32, %x: row bf16) -> bf16 { acc }", "is no operand"),
+        ("(acc: f32, %x: full bf16, %x: full bf16) -> bf16 { acc }", "two operands"),
+        ("(acc: f32) -> bf16 { %1 }", "'%1' is neither a number nor a value"),
+        ("(acc: f32) -> bf16 { %0 = add acc, %1; %1 = neg acc; %0 }", "'%1' is neither"),
+        ("(acc: f32) -> bf16 { %0 = neg acc; %0 = neg acc; %0 }", "defined twice"),
+        ("(acc: f32) -> bf16 { %0 = system acc; %0 }", "is no operation"),
+        ("(acc: f32) -> bf16 { %0 = add acc; %0 }", "is no operation"),
+        ("(acc: f32) -> bf16 { %0 = cast acc; %0 }", "cast alone has a type"),
+        ("(acc: f32) -> bf16 { %0 = cast<s8> acc; %0 }", "cast rounds to a float"),
+        ("(acc: f32) -> bf16 { %0 = gt acc, 1.0; %0 }", "returned a comparison"),
+        ("(acc: f32) -> bf16 { %0 = gt acc, 1.0; %1 = add %0, 1.0; %1 }", "a comparison used as a number"),
+        ("(acc: s32) -> s32 { %0 = exp acc; %0 }", "does not hold every s32"),
+        ("(acc: f64) -> f64 { %0 = exp acc; %0 }", "exp in f64"),
+    ],
+)
+def test_other_texts_are_refused(text: str, what: str) -> None:
+    with pytest.raises(SpecError, match=what):
+        TextEpilogue(text).graph()
