@@ -40,9 +40,9 @@ from lowtide.compiler.bench.ladder import TIMED_HEADINGS, climb, race_steps, sma
 from lowtide.compiler.bench.ladder_pages import LADDER_PAGES, LadderPage, cube, product
 from lowtide.compiler.bench.parallel import Compilers
 from lowtide.compiler.cli.console import problem_line
-from lowtide.compiler.dumps import write_whole
 from lowtide.compiler.presets import Preset
 from lowtide.compiler.spec import LAYOUTS, GemmSpec
+from lowtide.compiler.whole_files import write_whole
 
 CHOSEN = Entry("Lowtide, chosen", "sm_90a")
 ON_MMA_SYNC = Entry("Lowtide on mma.sync, chosen", "sm_80")

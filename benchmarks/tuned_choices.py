@@ -29,7 +29,6 @@ from lowtide.compiler.cache.settings import open_store
 from lowtide.compiler.cli.console import problem_line
 from lowtide.compiler.cli.tune import file_name, read_shapes
 from lowtide.compiler.compile import Request
-from lowtide.compiler.dumps import write_whole
 from lowtide.compiler.native import NATIVE, resolve
 from lowtide.compiler.numerics_words import ANY, NUMERICS
 from lowtide.compiler.tuning import search
@@ -37,6 +36,7 @@ from lowtide.compiler.tuning.candidates import candidates
 from lowtide.compiler.tuning.elimination import Race
 from lowtide.compiler.tuning.gpu import GpuBench
 from lowtide.compiler.tuning.journal import Journal
+from lowtide.compiler.whole_files import write_whole
 from lowtide.targets import get
 
 HEADINGS = ("problem", "chosen, µs", "fastest, µs", "chosen / fastest", "certain", "rounds", "of", "fastest schedule")

@@ -14,11 +14,12 @@ from typing import NoReturn
 from mlir import ir
 
 from lowtide.compiler.contexts import Source, make_context, parse_source, parse_text
-from lowtide.compiler.dumps import DumpFolder, write_whole
+from lowtide.compiler.dumps import DumpFolder
 from lowtide.compiler.native import resolve
 from lowtide.compiler.pass_pipeline import Element, UpstreamFailure, parse_pipeline, run_element
 from lowtide.compiler.ptx import keep_device_side, ptx_text
 from lowtide.compiler.reproducer import command_line, message_at, write_reproducer
+from lowtide.compiler.whole_files import write_whole
 from lowtide.dialects.diagnostics import Diagnostics
 from lowtide.dialects.levels import (
     TARGET_ATTRIBUTE,

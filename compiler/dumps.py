@@ -12,52 +12,15 @@ which compilation starts. The last file of a level holds the finished level.
 import fcntl
 import os
 import secrets
-import stat
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
+from lowtide.compiler.whole_files import write_whole
 from lowtide.dialects.levels import Level
 from lowtide.errors import Error
 
 REPRODUCER = "reproducer.mlir"
-
-
-def check_writable(path: Path) -> None:
-    """Raise Error for a file that `write_whole` could not write, before the work of making it."""
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
-    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise Error(f"cannot write {path}; name a file in a folder that exists or can be made, and is writable")
-
-
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file by way of a temporary beside it, so that a reader or a crash never sees half of it.
-
-    A symbolic link is followed; what is no regular file (a device, a pipe) is written to as it is. Raises Error where
-    the folder or the file cannot be written.
-    """
-    try:
-        data = content.encode() if isinstance(content, str) else content
-        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
-            path.write_bytes(data)
-            return
-        target = Path(os.path.realpath(path))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        # Named before it is made, so that an interrupt at any point leaves nothing behind.
-        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-        try:
-            with open(temporary, "xb") as file:
-                file.write(data)
-            os.replace(temporary, target)
-        finally:
-            with suppress(OSError):
-                temporary.unlink()
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
-        raise Error(
-            f"cannot write {path}: {getattr(error, 'strerror', None) or error}; name a folder that exists or can be "
-            "made, and is writable"
-        ) from None
 
 
 class DumpFolder:

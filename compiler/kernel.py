@@ -1,5 +1,6 @@
 """A compiled kernel: its levels, its code, and the ways to run it."""
 
+import importlib
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from os import PathLike
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 from mlir import ir
 
-from lowtide import interpreter, runtime
+from lowtide import runtime
 from lowtide.compiler.cache.store import Stored
 from lowtide.compiler.driver import Lowered, Timing
 from lowtide.compiler.manifest import manifest_of
@@ -20,6 +21,8 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import InterpreterError, IRError
 from lowtide.targets import Target
+
+_INTERPRETER = "lowtide.interpreter"  # a third of the time that the compiler takes to import, and few need it
 
 Keep = Callable[[Mapping[str, Any], str, bytes | None], None]
 """Puts manifest, PTX and machine code where the next compilation finds them."""
@@ -132,7 +135,7 @@ class CompiledKernel:
         sms: int = 2,
         seed: int = 0,
         domain: str = "float",
-        max_steps: int = interpreter.MAX_STEPS,
+        max_steps: int = 10_000_000,
         **operands: Any,
     ) -> np.ndarray[Any, Any]:
         """Run a level on a CPU under the hardware's rules: numpy in, D out.
@@ -157,9 +160,13 @@ class CompiledKernel:
         if out is not None:
             given["d"] = out
         inputs = {name: given[name] for name in names if name in given}
+        interpreter = importlib.import_module(_INTERPRETER)
         is_ptx = level == str(Level.PTX)
         source = interpreter.Loaded(self.levels[str(Level.LLVM)], self.ptx) if is_ptx else self.levels[level]
-        return interpreter.interpret(source, inputs, sms=sms, seed=seed, domain=domain, max_steps=max_steps)
+        result: np.ndarray[Any, Any] = interpreter.interpret(
+            source, inputs, sms=sms, seed=seed, domain=domain, max_steps=max_steps
+        )
+        return result
 
 
 class CachedKernel(CompiledKernel):

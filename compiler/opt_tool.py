@@ -16,10 +16,10 @@ from pathlib import Path
 from mlir import ir
 
 from lowtide.compiler.contexts import make_context
-from lowtide.compiler.dumps import write_whole
 from lowtide.compiler.expected_diagnostics import Report, expectations, unmet
 from lowtide.compiler.native import resolve
 from lowtide.compiler.pass_pipeline import Element, UpstreamFailure, parse_pipeline, run_pipeline
+from lowtide.compiler.whole_files import write_whole
 from lowtide.dialects.levels import TARGET_ATTRIBUTE, Level, check_level, level_of, target_of
 from lowtide.dialects.locations import place_of
 from lowtide.dialects.text import check_text

@@ -8,7 +8,8 @@ from pathlib import Path
 from mlir import ir
 
 from lowtide.compiler.contexts import make_context, parse_file
-from lowtide.compiler.dumps import REPRODUCER, write_whole
+from lowtide.compiler.dumps import REPRODUCER
+from lowtide.compiler.whole_files import write_whole
 from lowtide.dialects.levels import Level
 from lowtide.errors import Error
 from lowtide.targets import Target

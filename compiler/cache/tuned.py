@@ -16,9 +16,9 @@ from typing import Any
 from lowtide.compiler.cache.keys import spec_text
 from lowtide.compiler.cache.settings import FOLDER_VARIABLE, OFF
 from lowtide.compiler.cache.store import KernelStore
-from lowtide.compiler.dumps import check_writable, write_whole
 from lowtide.compiler.numerics_words import ANY, REPEATABLE
 from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.whole_files import check_writable, write_whole
 from lowtide.errors import CacheWarning, Error
 
 TUNED_VARIABLE = "LOWTIDE_TUNED"

@@ -9,11 +9,11 @@ from lowtide.compiler.checking.runnable import host_beside
 from lowtide.compiler.checking.trials import Source
 from lowtide.compiler.contexts import make_context, parse_file, parse_text
 from lowtide.compiler.driver import lower
-from lowtide.compiler.dumps import write_whole
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.spec_of_ir import spec_of
+from lowtide.compiler.whole_files import write_whole
 from lowtide.dialects import tile
 from lowtide.dialects.levels import Level, target_of
 from lowtide.dialects.tile import OperandsKind

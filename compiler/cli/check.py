@@ -14,9 +14,9 @@ from lowtide.compiler.cli.check_presets import Options, checks, report
 from lowtide.compiler.cli.console import busy, line, on_pass, problem_line, seed_or_drawn, table
 from lowtide.compiler.compile import compile_anew
 from lowtide.compiler.driver import lower
-from lowtide.compiler.dumps import check_writable, write_whole
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.native import choose
+from lowtide.compiler.whole_files import check_writable, write_whole
 from lowtide.errors import Error
 from lowtide.runtime.storage import MANIFEST
 

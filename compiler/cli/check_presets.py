@@ -15,8 +15,8 @@ from lowtide.compiler.checking.interpretation import duration
 from lowtide.compiler.checking.subjects import of_kernel
 from lowtide.compiler.cli.console import table
 from lowtide.compiler.compile import compile_anew
-from lowtide.compiler.dumps import write_whole
 from lowtide.compiler.presets import LADDERS
+from lowtide.compiler.whole_files import write_whole
 from lowtide.errors import Error
 
 HEADINGS = (

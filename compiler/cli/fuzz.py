@@ -7,10 +7,10 @@ import typer
 
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, line, seed_or_drawn
-from lowtide.compiler.dumps import check_writable, write_whole
 from lowtide.compiler.fuzz.search import Journal
 from lowtide.compiler.fuzz.search import fuzz as search
 from lowtide.compiler.fuzz.words import text_of
+from lowtide.compiler.whole_files import check_writable, write_whole
 from lowtide.errors import Error
 
 JournalFile = Annotated[

@@ -14,10 +14,10 @@ from lowtide.compiler.bench.ladder import Step
 from lowtide.compiler.bench.torch_matmul import check_sums
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, line, problem_line, seed_or_drawn, table
-from lowtide.compiler.dumps import check_writable, write_whole
 from lowtide.compiler.native import choose
 from lowtide.compiler.presets import LADDERS, Preset, ladder_of
 from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.whole_files import check_writable, write_whole
 from lowtide.errors import DeviceError, Error
 from lowtide.targets import KNOWN
 

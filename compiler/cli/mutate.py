@@ -12,11 +12,11 @@ import typer
 
 from lowtide.compiler.cli.console import busy, line, table
 from lowtide.compiler.driver import lower
-from lowtide.compiler.dumps import check_writable, write_whole
 from lowtide.compiler.mutation import report
 from lowtide.compiler.mutation.kernels import KERNELS
 from lowtide.compiler.mutation.run import Result, Status, run_all, wrongly_found
 from lowtide.compiler.mutation.sites import COUNTS, Drawing, Mutant
+from lowtide.compiler.whole_files import check_writable, write_whole
 from lowtide.dialects.levels import Level
 from lowtide.errors import Error
 

@@ -15,12 +15,12 @@ from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, counted, line
 from lowtide.compiler.contexts import make_context, parse_file
 from lowtide.compiler.driver import lower
-from lowtide.compiler.dumps import check_writable, write_whole
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.reduction.failures import Check, Command, own_check
 from lowtide.compiler.reduction.search import BUDGET, Reduced
 from lowtide.compiler.reduction.search import reduce as search
 from lowtide.compiler.spec_of_ir import FoundProblem, spec_of
+from lowtide.compiler.whole_files import check_writable, write_whole
 from lowtide.errors import Error
 from lowtide.interpreter.numbers.domains import domain as number_domain
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tensor_layouts import ComposedLayout, Layout
 
 from lowtide.compiler.draw.panels import Picture
-from lowtide.compiler.dumps import check_writable, write_whole
+from lowtide.compiler.whole_files import check_writable, write_whole
 from lowtide.errors import Error
 
 FORMATS = (".svg", ".png")

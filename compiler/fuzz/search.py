@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lowtide.compiler.dumps import write_whole
 from lowtide.compiler.fuzz.case import Case, Ended, Result, refusal, run_case
 from lowtide.compiler.fuzz.words import all_pairs, factors, pairs_of, schedule_words, text_of
+from lowtide.compiler.whole_files import write_whole
 from lowtide.errors import Error
 
 _EXAMPLES = 12  # of one test of hypothesis: its pairs are those open when it begins

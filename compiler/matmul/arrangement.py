@@ -14,6 +14,7 @@ from lowtide.errors import LaunchError
 from lowtide.runtime.operands import Operand
 
 ALIGNED = 16  # bytes: what TMA and the widest access of a thread ask of bases and strides
+_RANKS = {"per_row": 1, "per_column": 1}  # of the kinds of operands, without a batch; of others 2
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ class Shaped(Protocol):
     def shape(self) -> tuple[int, ...]: ...
 
 
-def result_shape(a: Shaped, b: Shaped) -> tuple[int, ...]:
-    """D's shape. Raises LaunchError for shapes that are not multiplied."""
+def result_shape(a: Shaped, b: Shaped, columns: int = 1) -> tuple[int, ...]:
+    """D's shape; `columns`: of D, for each of B's. Raises LaunchError for shapes that are not multiplied."""
     for name, operand in (("a", a), ("b", b)):
         if len(operand.shape) < 2:
             raise LaunchError(
@@ -56,22 +57,23 @@ def result_shape(a: Shaped, b: Shaped) -> tuple[int, ...]:
             f"operand b: shape {tuple(b.shape)} has {rows} rows, but a of shape {tuple(a.shape)} has {k} columns; a is"
             " (…, M, K) and b (…, K, N): pass b.mT where b is stored as (N, K)"
         )
-    return (*_common(a.shape[:-2], b.shape[:-2]), m, n)
+    return (*_common(a.shape[:-2], b.shape[:-2]), m, n * columns)
 
 
-def result_record(a: Operand, b: Operand, dtype: str) -> Operand:
+def result_record(a: Operand, b: Operand, dtype: str, columns: int = 1) -> Operand:
     """A contiguous D that is not allocated. Raises LaunchError."""
-    shape = result_shape(a, b)
+    shape = result_shape(a, b, columns)
     strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
     return Operand(0, shape, tuple(strides), dtype, a.device)
 
 
 def arrange(
-    a: Operand, b: Operand, d: Operand, operands: Mapping[str, tuple[str, Operand]]
+    a: Operand, b: Operand, d: Operand, operands: Mapping[str, tuple[str, Operand]], columns: int = 1
 ) -> tuple[Product, dict[str, Operand]]:
-    """The GEMM, and its operands by name. `operands`: those of the epilogue by name, each with its kind. Raises
-    LaunchError for arrays whose elements lie so that no kernel reads them."""
-    shape = result_shape(a, b)
+    """The GEMM, and its operands by name. `operands`: the further ones by name, each with its kind. `columns`: of D,
+    for each of B's, more than one where a byte of B holds several. Raises LaunchError for arrays whose elements lie so
+    that no kernel reads them."""
+    shape = result_shape(a, b, columns)
     if d.shape != shape:
         raise LaunchError(
             f"out: shape is {d.shape}, the product of {a.shape} and {b.shape} is {shape}: pass such an array"
@@ -136,7 +138,7 @@ def _with_batch(given: Mapping[str, Operand], kinds: Mapping[str, str], batch: t
     """As many products as the first dimensions say. Raises LaunchError where strides do not make one of them."""
     found = {}
     for name, operand in given.items():
-        outer = len(operand.shape) - {"matrix": 2, "full": 2}.get(kinds[name], 1)
+        outer = len(operand.shape) - _RANKS.get(kinds[name], 2)
         if outer <= 0:
             found[name] = operand
             continue

@@ -12,7 +12,7 @@ from lowtide.compiler.chosen import chosen
 from lowtide.compiler.driver import Lowered
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.matmul.shape_class import ShapeClass
-from lowtide.compiler.numerics import confirm, summation_in
+from lowtide.compiler.numerics import confirm, confirm_equal, summation_in
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import PackKind
@@ -45,6 +45,18 @@ def compile_class(of: ShapeClass, epilogue: Epilogue | None) -> CompiledKernel:
     raise refusal
 
 
+def compile_tuned(of: ShapeClass, epilogue: Epilogue | None, schedule: str, keeps_bits: bool) -> CompiledKernel:
+    """The kernel of a class with a schedule that tuning found for its extents. Raises what `compile_gemm` raises;
+    ScheduleError also for a schedule that breaks the promise of the class's numerics, or, where it was to keep the
+    bits, does not sum as the chosen one does."""
+    lowered = _lowered(of, epilogue, _without_packing(Schedule.parse(schedule)))
+    summation = summation_in(lowered)
+    confirm(summation, of.numerics)
+    if keeps_bits:
+        confirm_equal(str(summation), _order_of(of.reference or of, epilogue))
+    return CompiledKernel(lowered)
+
+
 def _schedules(of: ShapeClass, epilogue: Epilogue | None) -> Iterator[Schedule]:
     """That of the class's extents, that of its reference, and what is chosen for open extents."""
     fixed = _fixed(of)
@@ -55,9 +67,12 @@ def _schedules(of: ShapeClass, epilogue: Epilogue | None) -> Iterator[Schedule]:
 
 
 def _chosen(of: ShapeClass, epilogue: Epilogue | None, fixed: Schedule) -> Schedule:
+    return _without_packing(chosen(of.example(epilogue), targets.get(of.target), fixed))
+
+
+def _without_packing(schedule: Schedule) -> Schedule:
     """With open extents packing would be chosen, but what the class does not fix is aligned."""
-    found = chosen(of.example(epilogue), targets.get(of.target), fixed)
-    return found.filled(dict.fromkeys(PACK_FIELDS.values(), PackKind.none))
+    return schedule.filled(dict.fromkeys(PACK_FIELDS.values(), PackKind.none))
 
 
 def _fixed(of: ShapeClass) -> Schedule:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from lowtide.compiler.matmul.shape_class import ShapeClass
+from lowtide.compiler.spec import GemmSpec
 
 _WHERE = {
     "memory": "the kernel is in memory",
@@ -13,13 +14,16 @@ _WHERE = {
 
 @dataclass(frozen=True)
 class Explanation:
-    """`where`: "memory", "disk" or "nowhere". `schedule` and `summation` are the kernel's, as text, where there is
-    one."""
+    """`spec`: the problem that the schedule is chosen for, and for which `lt.tune` finds another. `where`: "memory",
+    "disk" or "nowhere". `schedule` and `summation` are the kernel's, as text, where there is one. `is_tuned`: whether
+    there is a tuned schedule, which the kernel has if it keeps the numerics."""
 
     shape_class: ShapeClass
+    spec: GemmSpec
     where: str
     schedule: str | None
     summation: str | None
+    is_tuned: bool
 
     def __str__(self) -> str:
         of = self.shape_class
@@ -30,5 +34,6 @@ class Explanation:
             f"fixed     {of.given or 'nothing'}",
             f"kernel    {_WHERE[self.where]}",
         ]
+        lines += ["tuned     a schedule that lt.tune found is taken if it keeps the numerics"] if self.is_tuned else []
         lines += [f"sums      {self.summation}"] if self.summation else []
         return "\n".join(lines + ([f"schedule  {self.schedule}"] if self.schedule else []))

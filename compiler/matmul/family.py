@@ -1,4 +1,4 @@
-"""Calls of `lt.matmul` with one epilogue, numerics and names of operands: what they take, and those met before."""
+"""Calls of `lt.matmul` with one epilogue, options and names of operands: what they take, and those met before."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -6,12 +6,14 @@ from typing import Any
 
 from lowtide.compiler.epilogue.operands import OperandKind, operand_kinds
 from lowtide.compiler.matmul.arrangement import arrange
+from lowtide.compiler.matmul.options import Options
 from lowtide.compiler.matmul.shape_class import ShapeClass, class_of
 from lowtide.compiler.native import target_of
 from lowtide.errors import LaunchError
 from lowtide.runtime import driver
 from lowtide.runtime.allocation import torch_allocator
 from lowtide.runtime.call_keys import CallKeys, Recent
+from lowtide.runtime.checks import check_devices
 from lowtide.runtime.kernel import Prepared
 from lowtide.runtime.operands import Operand, view
 from lowtide.runtime.plan import LaunchPlan, NoLaunch
@@ -26,13 +28,14 @@ _FIRST = 3  # A, B and D, before the operands of the epilogue
 class Family:
     """A value of a call is A, B, D or an operand, in this order."""
 
-    def __init__(self, epilogue: Epilogue | None, numerics: str, names: Sequence[str]) -> None:
-        """Raises LaunchError for operands that are not those of the epilogue, SpecError for what is no epilogue."""
+    def __init__(self, epilogue: Epilogue | None, options: Options, names: Sequence[str]) -> None:
+        """Raises LaunchError for operands that are not those of the epilogue and of the options, SpecError for what is
+        no epilogue."""
         self.epilogue = epilogue
-        self.numerics = numerics
-        self.kinds = operand_kinds(epilogue)
+        self.options = options
+        self.kinds = {**operand_kinds(epilogue), **options.kinds(names)}
         if self.kinds.keys() != {*names}:
-            raise _names_error([*self.kinds], names)
+            raise _names_error([*self.kinds], names, "epilogue" if options == Options(options.numerics) else "call")
         self.names = tuple(names)
         self.launches = Recent(_MOST_LAUNCHES)  # by key: all of a call but the stream
         self.makers = Recent(_MOST_LAUNCHES)  # by shapes, types and device of A and B: what allocates D
@@ -95,14 +98,17 @@ class Family:
         given = dict(zip(self.names, values[_FIRST:], strict=True))
         return {name: value for name, value in given.items() if self.kinds[name] is OperandKind.SCALAR}
 
-    def classified(self, records: Mapping[str, Operand]) -> tuple[ShapeClass, dict[str, Operand]]:
-        """The class of a call, and its arrays as a kernel takes them. Raises LaunchError, DeviceError, TargetError."""
+    def classified(self, records: Mapping[str, Operand]) -> tuple[ShapeClass, str, dict[str, Operand]]:
+        """The class of a call, the model of its GPU, and its arrays as a kernel takes them.
+
+        Raises LaunchError, SpecError, DeviceError, TargetError.
+        """
         more = {name: (self.kinds[name].value, records[name]) for name in self.names if name in records}
-        product, lying = arrange(records["a"], records["b"], records["d"], more)
-        a = records["a"]
-        device = driver.pointer_device(a.address) if a.device is None else a.device
-        target = target_of(driver.device(0 if device is None else device))  # where it is None, the launch is refused
-        return class_of(product, self.numerics, target.name), lying
+        product, lying = arrange(records["a"], records["b"], records["d"], more, self.options.columns_per_byte)
+        a, said = records["a"], {name: each.device for name, each in records.items() if each.device is not None}
+        device = check_devices(said) if said else driver.pointer_device(a.address)
+        gpu = driver.device(0 if device is None else device)  # where it is None, the launch is refused
+        return class_of(product, self.options, target_of(gpu).name, lying), gpu.name, lying
 
 
 def _record(value: Any, name: str, stream: int | None) -> Operand:
@@ -116,8 +122,8 @@ def _no_key(values: Sequence[Any]) -> Key:
     raise TypeError("no torch tensors were met yet")
 
 
-def _names_error(known: Sequence[str], given: Sequence[str]) -> LaunchError:
-    takes = f"the epilogue takes {', '.join(known)}" if known else "without an epilogue that takes it there is none"
+def _names_error(known: Sequence[str], given: Sequence[str], taker: str) -> LaunchError:
+    takes = f"the {taker} takes {', '.join(known)}" if known else "without an epilogue that takes it there is none"
     unknown = [name for name in given if name not in known]
     if unknown:
         return LaunchError(f"unknown operand {unknown[0]}: {takes}")

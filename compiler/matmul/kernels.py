@@ -4,13 +4,18 @@ compilation."""
 import importlib
 import threading
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from lowtide.compiler.cache.keys import key_of
 from lowtide.compiler.cache.settings import open_store
+from lowtide.compiler.cache.store import KernelStore
+from lowtide.compiler.cache.tuned import ignore_record, key_of_record, load_record, may_be_used, words_of_records
 from lowtide.compiler.cache.versions import versions
 from lowtide.compiler.matmul.shape_class import ShapeClass
+from lowtide.compiler.numerics_words import ANY
 from lowtide.compiler.ptxas_program import find_ptxas
+from lowtide.errors import CompileError, IRError, ScheduleError
 from lowtide.runtime import Kernel
 from lowtide.runtime.call_keys import Recent
 
@@ -20,59 +25,117 @@ _MOST_KERNELS = 4096
 Epilogue = Callable[..., Any]
 
 
+class Wanted(NamedTuple):
+    """A kernel that a call needs: for a class, and on which model of GPU, where tuned schedules may be taken."""
+
+    of: ShapeClass
+    epilogue: Epilogue | None
+    device: str | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """What tuning found for a class: its key among the records, the schedule, and whether it was to keep the bits."""
+
+    key: str
+    schedule: str
+    keeps_bits: bool
+
+
+@dataclass(frozen=True)
+class Found:
+    """`where`: "memory" or "disk"; "nowhere": the kernel must be compiled. `is_tuned`: whether there is a record."""
+
+    where: str
+    kernel: Kernel | None
+    is_tuned: bool
+
+
 class Kernels:
-    """Threads may share it."""
+    """Threads may share it. A kernel that is in memory stays, also where its class is tuned later."""
 
     def __init__(self) -> None:
         self._found = Recent(_MOST_KERNELS)
         self._locks: dict[Any, threading.Lock] = {}
         self._lock = threading.Lock()
 
-    def get(self, of: ShapeClass, epilogue: Epilogue | None) -> Kernel:
+    def get(self, wanted: Wanted) -> Kernel:
         """Raises SpecError, ScheduleError, CompileError."""
-        asked = (of, epilogue)
-        kernel: Kernel | None = self._found[asked]
+        kernel: Kernel | None = self._found[wanted]
         if kernel is not None:
             return kernel
         with self._lock:
-            own = self._locks.setdefault(asked, threading.Lock())
+            own = self._locks.setdefault(wanted, threading.Lock())
         try:
             with own:
-                kernel = self._found[asked]
+                kernel = self._found[wanted]
                 if kernel is None:
-                    kernel = self._found[asked] = self._made(of, epilogue)
+                    kernel = self._found[wanted] = _made(wanted)
                 return kernel
         finally:
             with self._lock:
-                self._locks.pop(asked, None)
+                self._locks.pop(wanted, None)
 
-    def where(self, of: ShapeClass, epilogue: Epilogue | None) -> tuple[str, Kernel | None]:
-        """ "memory" or "disk", and the kernel; "nowhere" where it must be compiled."""
-        kernel = self._found[of, epilogue]
-        if kernel is not None:
-            return "memory", kernel
-        kernel = self._from_disk(of, epilogue)
-        return ("nowhere" if kernel is None else "disk"), kernel
-
-    def _made(self, of: ShapeClass, epilogue: Epilogue | None) -> Kernel:
-        kernel = self._from_disk(of, epilogue)
-        if kernel is not None:
-            return kernel
-        compile_class = importlib.import_module(_COMPILATION).compile_class
-        made = compile_class(of, epilogue)
+    def where(self, wanted: Wanted) -> Found:
+        """Nothing is compiled."""
         store = open_store()
-        if store is not None:
-            store.keep(_key(of, epilogue), made.manifest, made.ptx, made.cubin)
-        return Kernel(made.manifest, made.ptx, made.cubin)
-
-    def _from_disk(self, of: ShapeClass, epilogue: Epilogue | None) -> Kernel | None:
-        store = open_store()
-        stored = None if store is None else store.load(_key(of, epilogue))
-        if stored is None or (stored.cubin is None and find_ptxas() is not None):
-            return None
-        return Kernel(stored.manifest, stored.ptx, stored.cubin)
+        record = _record(store, wanted)
+        kernel = self._found[wanted]
+        if kernel is not None:
+            return Found("memory", kernel, record is not None)
+        kernel = _from_disk(store, wanted, record)
+        return Found("nowhere" if kernel is None else "disk", kernel, record is not None)
 
 
-def _key(of: ShapeClass, epilogue: Epilogue | None) -> str:
+def _made(wanted: Wanted) -> Kernel:
+    """With the schedule that tuning found, where there is one that serves; else with the chosen one."""
+    store = open_store()
+    record = _record(store, wanted)
+    if record is not None:
+        assert store is not None
+        try:
+            return _kernel(store, wanted, record)
+        except (IRError, ScheduleError, CompileError) as error:
+            ignore_record(store, record.key, str(error))
+    return _kernel(store, wanted, None)
+
+
+def _kernel(store: KernelStore | None, wanted: Wanted, record: Record | None) -> Kernel:
+    kernel = _from_disk(store, wanted, record)
+    if kernel is not None:
+        return kernel
+    compilation = importlib.import_module(_COMPILATION)
+    if record is None:
+        made = compilation.compile_class(wanted.of, wanted.epilogue)
+    else:
+        made = compilation.compile_tuned(wanted.of, wanted.epilogue, record.schedule, record.keeps_bits)
+    if store is not None:
+        store.keep(_key(wanted, record), made.manifest, made.ptx, made.cubin)
+    return Kernel(made.manifest, made.ptx, made.cubin)
+
+
+def _from_disk(store: KernelStore | None, wanted: Wanted, record: Record | None) -> Kernel | None:
+    stored = None if store is None else store.load(_key(wanted, record))
+    if stored is None or (stored.cubin is None and find_ptxas() is not None):
+        return None
+    return Kernel(stored.manifest, stored.ptx, stored.cubin)
+
+
+def _record(store: KernelStore | None, wanted: Wanted) -> Record | None:
+    """What was tuned for the extents that the class stands for. None for a class that packs: it was tuned without."""
+    of = wanted.of
+    if store is None or wanted.device is None or not may_be_used() or not (of.inputs_aligned and of.d_aligned):
+        return None
+    example = of.example(wanted.epilogue)
+    for numerics in words_of_records(of.numerics):
+        key = key_of_record(example, of.target, wanted.device, numerics)
+        record = load_record(store, key)
+        if record is not None:
+            return Record(key, record["schedule"], numerics != ANY)
+    return None
+
+
+def _key(wanted: Wanted, record: Record | None) -> str:
     """In the place of a schedule stands what it is chosen for; no schedule is written so."""
-    return key_of(of.spec(epilogue), of.target, f"for {of}", versions())
+    tuned = "" if record is None else f", tuned: {record.schedule}"
+    return key_of(wanted.of.spec(wanted.epilogue), wanted.of.target, f"for {wanted.of}{tuned}", versions())

@@ -2,11 +2,14 @@
 
 from typing import Any
 
+from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.matmul.arrangement import result_record
 from lowtide.compiler.matmul.explanation import Explanation
 from lowtide.compiler.matmul.family import Epilogue, Family
-from lowtide.compiler.matmul.kernels import Kernels
+from lowtide.compiler.matmul.kernels import Kernels, Wanted
+from lowtide.compiler.matmul.options import Options
 from lowtide.compiler.matmul.shape_class import result_type
+from lowtide.compiler.numerics_words import REPEATABLE
 from lowtide.runtime import driver
 from lowtide.runtime.allocation import allocate
 from lowtide.runtime.call_keys import Recent
@@ -24,7 +27,7 @@ class Matmul:
 
     def __init__(self) -> None:
         self._kernels = Kernels()
-        self._families = Recent(_MOST_FAMILIES)  # by epilogue, numerics and names of operands
+        self._families = Recent(_MOST_FAMILIES)  # by epilogue, options and names of operands
 
     def __call__(
         self,
@@ -33,7 +36,11 @@ class Matmul:
         *,
         epilogue: Epilogue | None = None,
         out: Any = None,
-        numerics: str = "repeatable",
+        numerics: str = REPEATABLE,
+        precision: str | None = None,
+        weights: str | None = None,
+        block_scales: BlockScales | None = None,
+        tuned: bool = True,
         stream: Any = None,
         **operands: Any,
     ) -> Any:
@@ -42,16 +49,23 @@ class Matmul:
         Element types, layout, alignment, batch and shape are read off the arrays. `out`: where D goes, of any element
         type that the kernel can store; without it D is allocated by torch or CuPy, contiguous, of A's type (bf16 for
         8-bit floats, s32 for integers). `numerics`: "any", "repeatable" or "batch_invariant" (docs/numerics.md).
+        `precision`: of products of f32, "f32", "tf32", "tf32x3" or "bf16x6", as in `GemmSpec`. `weights`: "s8", "u8",
+        "s4" or "u4", where B is the transpose of what `lt.pack_weights` gave: (K, N), of 4 bits (K, N / 2), bytes; then
+        `scales` and `zeros` (K / group, N) are operands. `block_scales`: `lt.BlockScales`, with the operands `scale_a`
+        and `scale_b`. `tuned`: take what `lt.tune` found on this model of GPU for the extents that the class stands
+        for, where it keeps the numerics and the environment has no `LOWTIDE_TUNED=off`.
         `stream`: as in a kernel's call. The launch is asynchronous.
 
         Raises LaunchError for arrays that do not fit, also where autograd would record the call; SpecError for an
-        epilogue that cannot be traced, or numerics that are none; DeviceError without a GPU; and what `compile_gemm`
-        raises where a kernel is compiled: for a new class of shapes (`explain` says which).
+        epilogue that cannot be traced, and options that are none or do not go with the operands; DeviceError without a
+        GPU; and what `compile_gemm` raises where a kernel is compiled: for a new class of shapes (`explain` says
+        which).
         """
-        asked = (epilogue, numerics, *operands)
+        asked = (epilogue, numerics, precision, weights, block_scales, tuned, *operands)
         family: Family | None = self._families[asked]
         if family is None:
-            family = self._families[asked] = Family(epilogue, numerics, tuple(operands))
+            options = Options(numerics, precision, weights, block_scales, tuned)
+            family = self._families[asked] = Family(epilogue, options, tuple(operands))
         d = out
         try:
             if d is None:
@@ -72,21 +86,27 @@ class Matmul:
         *,
         epilogue: Epilogue | None = None,
         out: Any = None,
-        numerics: str = "repeatable",
+        numerics: str = REPEATABLE,
+        precision: str | None = None,
+        weights: str | None = None,
+        block_scales: BlockScales | None = None,
+        tuned: bool = True,
         **operands: Any,
     ) -> Explanation:
         """The class of such a call, and whether its kernel is in memory, on disk, or must be compiled.
 
         Nothing is compiled or launched. Raises as a call does.
         """
-        family = Family(epilogue, numerics, tuple(operands))
+        family = Family(epilogue, Options(numerics, precision, weights, block_scales, tuned), tuple(operands))
         records = family.records([a, b, out, *operands.values()], None)
         if out is None:
-            records["d"] = _wanted(records)
-        of, _ = family.classified(records)
-        where, kernel = self._kernels.where(of, epilogue)
-        manifest = {} if kernel is None else kernel.manifest
-        return Explanation(of, where, manifest.get("schedule"), manifest.get("summation"))
+            records["d"] = _wanted(records, family.options)
+        of, device, _ = family.classified(records)
+        found = self._kernels.where(Wanted(of, epilogue, device if tuned else None))
+        manifest = {} if found.kernel is None else found.kernel.manifest
+        return Explanation(
+            of, of.example(epilogue), found.where, manifest.get("schedule"), manifest.get("summation"), found.is_tuned
+        )
 
     def _first(self, family: Family, values: list[Any], stream: Any) -> Any:
         """The long way: each array as a record, all checked; then what a call like it needs is kept."""
@@ -95,12 +115,12 @@ class Matmul:
         records = family.records(values, handle)
         is_allocated = values[2] is None
         if is_allocated:
-            wanted, library = _wanted(records), records["a"].library
+            wanted, library = _wanted(records, family.options), records["a"].library
             given = None if stream is None else handle
             values[2] = allocate(values[0], library, wanted.shape, wanted.dtype, 1, given)
             records["d"] = view(values[2], "out", handle)
-        of, lying = family.classified(records)
-        kernel = self._kernels.get(of, family.epilogue)
+        of, device, lying = family.classified(records)
+        kernel = self._kernels.get(Wanted(of, family.epilogue, device if family.options.tuned else None))
         launch, plan = kernel.prepare(lying, family.scalars(values))
         if all(record.library == "torch" for record in records.values()):
             family.remember(values, launch, None if kernel.program.placed else plan)
@@ -112,10 +132,10 @@ class Matmul:
         return values[2]
 
 
-def _wanted(records: dict[str, Operand]) -> Operand:
+def _wanted(records: dict[str, Operand], options: Options) -> Operand:
     """A contiguous D where none is given, without an address."""
     a, b = records["a"], records["b"]
-    return result_record(a, b, result_type(a.dtype, b.dtype))
+    return result_record(a, b, result_type(a.dtype, options.weights or b.dtype), options.columns_per_byte)
 
 
 matmul = Matmul()

@@ -4,15 +4,19 @@ Extents are run-time arguments of every kernel. The class says for which extents
 product, rounded up to few sizes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
+from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.matmul.arrangement import Product
-from lowtide.compiler.numerics_words import BATCH_INVARIANT, INVARIANT_ROWS, check_numerics
-from lowtide.compiler.spec import UNBATCHED, GemmSpec
-from lowtide.elements import element_type
+from lowtide.compiler.matmul.options import Options
+from lowtide.compiler.numerics_words import BATCH_INVARIANT, INVARIANT_ROWS
+from lowtide.compiler.spec import SCALES, UNBATCHED, WEIGHT_LAYOUTS, ZEROS, GemmSpec
+from lowtide.elements import element_type, weight_types
 from lowtide.errors import LaunchError
+from lowtide.runtime.operands import Operand
 from lowtide.targets import accumulator_types
 
 _LEAST = 16  # an extent that schedules are chosen for
@@ -20,12 +24,16 @@ _MOST_ROWS, _MOST = 16384, 65536  # of M, and of N and K: beyond, the choice is 
 _ROW_STEPS, _STEPS = 2, 8  # sizes between a power of two and the next, of M from 256 on, and of N and K
 _FEW_ROWS = 256
 _MOST_BATCH = 1024
+_BYTES = "u8"  # the type of an array of packed weights
 _INVARIANT_SIZES = (128, 512, INVARIANT_ROWS)  # of M, where the order of sums is that of the last
 
 
 @dataclass(frozen=True)
 class ShapeClass:
-    """`m`, `n`, `k` and `batch` are those that the schedule is chosen for; `batch` is None for one product."""
+    """`m`, `n`, `k` and `batch` are those that the schedule is chosen for; `batch` is None for one product.
+
+    From `precision` on, fields are those of `GemmSpec`.
+    """
 
     a: str
     b: str
@@ -40,6 +48,11 @@ class ShapeClass:
     d_aligned: bool
     numerics: str
     target: str
+    precision: str | None = None
+    group: int | None = None
+    scales: str | None = None
+    zero_points: bool = False
+    block_scales: BlockScales | None = None
 
     def spec(self, epilogue: Callable[..., Any] | None) -> GemmSpec:
         """The problem, all of whose extents are run-time arguments. Raises SpecError, LaunchError."""
@@ -52,7 +65,6 @@ class ShapeClass:
     def _spec(
         self, epilogue: Callable[..., Any] | None, m: int | None, n: int | None, k: int | None, batch: int | None
     ) -> GemmSpec:
-        sums = sums_of(self.a, self.b)
         return GemmSpec(
             m=m,
             n=n,
@@ -61,9 +73,14 @@ class ShapeClass:
             a=self.a,
             b=self.b,
             d=self.d,
-            acc=sums,
+            acc=sums_of(self.a, self.b),
+            precision=self.precision,
             layout=self.layout,
             d_order=self.d_order,
+            group=self.group,
+            scales=self.scales,
+            zero_points=self.zero_points,
+            block_scales=self.block_scales,
             epilogue=epilogue,
         )
 
@@ -90,19 +107,33 @@ class ShapeClass:
         order = "" if self.d_order == "row" else " by columns"
         lie = {(True, True): "aligned", (True, False): "D unaligned", (False, True): "A or B unaligned"}
         return (
-            f"{self.a} x {self.b} {self.layout} to {self.d}{order}, up to {batch}{self.m}x{self.n}x{self.k},"
-            f" {lie.get((self.inputs_aligned, self.d_aligned), 'unaligned')}, {self.numerics}, {self.target}"
+            f"{self.a} x {self.b} {self.layout} to {self.d}{order}{self._more()}, up to"
+            f" {batch}{self.m}x{self.n}x{self.k}, {lie.get((self.inputs_aligned, self.d_aligned), 'unaligned')},"
+            f" {self.numerics}, {self.target}"
+        )
+
+    def _more(self) -> str:
+        zeros = " with zero points" if self.zero_points else ""
+        return "".join(
+            (
+                f", precision {self.precision}" if self.precision else "",
+                f", groups of {self.group} scaled by {self.scales}{zeros}" if self.group else "",
+                f", blocks of {self.block_scales.a} and {self.block_scales.b} scaled" if self.block_scales else "",
+            )
         )
 
 
-def class_of(product: Product, numerics: str, target: str) -> ShapeClass:
-    """Raises SpecError for numerics that are none, LaunchError for types that are not multiplied by each other."""
-    sums_of(product.a, product.b)
-    check_numerics(numerics)
-    rows = _invariant_rows if numerics == BATCH_INVARIANT else _rows
+def class_of(
+    product: Product, options: Options, target: str, operands: Mapping[str, Operand] = MappingProxyType({})
+) -> ShapeClass:
+    """`operands`: those with names, of which scales and zero points of packed weights say what these are. Raises
+    LaunchError for types that are not multiplied by each other, and weights that do not fit."""
+    b = options.weights or product.b
+    sums_of(product.a, b)
+    rows = _invariant_rows if options.numerics == BATCH_INVARIANT else _rows
     return ShapeClass(
         a=product.a,
-        b=product.b,
+        b=b,
         d=product.d,
         layout=product.layout,
         d_order=product.d_order,
@@ -112,9 +143,31 @@ def class_of(product: Product, numerics: str, target: str) -> ShapeClass:
         k=rounded_up(product.k, _STEPS, _LEAST, _MOST),
         inputs_aligned=product.inputs_aligned,
         d_aligned=product.d_aligned,
-        numerics=numerics,
+        numerics=options.numerics,
         target=target,
+        precision=None if options.precision == product.a else options.precision,
+        block_scales=options.block_scales,
+        **(_groups(product, operands) if options.weights else {}),
     )
+
+
+def _groups(product: Product, operands: Mapping[str, Operand]) -> dict[str, Any]:
+    """What the shape and type of the scales of packed weights say. Raises LaunchError."""
+    if product.layout not in WEIGHT_LAYOUTS or product.b != _BYTES:
+        raise LaunchError(
+            f"operand b: packed weights are bytes with K contiguous, as lt.pack_weights makes them, not {product.b} of"
+            f" layout {product.layout}: pass packed.mT"
+        )
+    scales = operands.get(SCALES)
+    if scales is None:
+        return {"zero_points": ZEROS in operands}
+    count = scales.shape[0] if len(scales.shape) == 2 else 0
+    if not count or product.k % count or scales.shape[1] != product.n:
+        raise LaunchError(
+            f"operand {SCALES}: shape is {scales.shape}; scales are (K / group, N), of K = {product.k} and"
+            f" N = {product.n}: one for each group and column"
+        )
+    return {"group": product.k // count, "scales": scales.dtype, "zero_points": ZEROS in operands}
 
 
 def rounded_up(extent: int, steps: int, least: int, most: int) -> int:
@@ -136,7 +189,7 @@ def _invariant_rows(extent: int) -> int:
 
 def sums_of(a: str, b: str) -> str:
     """The type of the sums. Raises LaunchError for types that are not multiplied by each other."""
-    found = accumulator_types(a, b)
+    found = accumulator_types(a, a if b in weight_types(a) else b)
     if not found:
         raise LaunchError(f"operands a and b: {a} and {b} are not multiplied by each other; convert one of them")
     return found[0]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lowtide.compiler.dumps import check_writable, write_whole
+from lowtide.compiler.whole_files import check_writable, write_whole
 from lowtide.errors import Error
 
 _FORMAT = 1

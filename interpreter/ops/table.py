@@ -27,9 +27,6 @@ from lowtide.interpreter.ops import (
     sm_wgmma,
     tile,
     tile_division,
-    tile_epilogue,
-    tile_matrices,
-    tile_problem,
     ub,
     vector,
 )
@@ -59,9 +56,6 @@ _TABLES = (
     sm_wgmma.OPS,
     tile.OPS,
     tile_division.OPS,
-    tile_epilogue.OPS,
-    tile_matrices.OPS,
-    tile_problem.OPS,
     ub.OPS,
     vector.OPS,
 )

@@ -101,6 +101,44 @@ def test_epilogues() -> None:
     assert torch.allclose(d.double(), exact, rtol=2.0**-7, atol=2.0**-6)
 
 
+def test_precision_of_f32() -> None:
+    a, b = rows(200, 264, dtype="float32"), columns(264, 136, dtype="float32")
+    exact, size = a.double() @ b.double(), a.double().abs() @ b.double().abs()
+    for precision, unit in (("tf32", 2.0**-9), ("tf32x3", 2.0**-19), ("bf16x6", 2.0**-19)):
+        d = lt.matmul(a, b, precision=precision)
+        assert d.dtype == torch.float32 and bool(((d.double() - exact).abs() <= size * unit).all()), precision
+
+
+@pytest.mark.parametrize("m", [5, 100])
+def test_packed_weights(m: int) -> None:
+    x, weights = rows(m, 512), torch.randint(-8, 8, (256, 512))
+    packed = torch.from_numpy(lt.pack_weights(weights.numpy(), "s4")).cuda()
+    scales = rows(4, 256).abs() + 0.5
+    d = lt.matmul(x, packed.mT, weights="s4", scales=scales)
+    check(d, x, (weights.cuda() * scales.double().mT.repeat_interleave(128, 1)).mT)
+
+
+def test_scales_of_blocks() -> None:
+    a, b = (rows(n, 256).to(torch.float8_e4m3fn) for n in (70, 264))
+    scale_a, scale_b = (rows(*shape, dtype="float32").abs() + 0.5 for shape in ((2, 70), (3, 2)))
+    d = lt.matmul(a, b.mT, block_scales=lt.BlockScales(), scale_a=scale_a, scale_b=scale_b)
+    whole_a = a.double() * scale_a.double().mT.repeat_interleave(128, 1)
+    whole_b = b.double() * scale_b.double().repeat_interleave(128, 1).repeat_interleave(128, 0)[:264]
+    exact, size = whole_a @ whole_b.mT, whole_a.abs() @ whole_b.abs().mT
+    assert d.dtype == torch.bfloat16
+    assert bool(((d.double() - exact).abs() <= size * 0.02 + exact.abs() * 2.0**-8).all())
+
+
+def test_a_tuned_schedule_keeps_the_bits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path))
+    a, b = rows(1024, 1024), columns(1024, 1024)
+    before = Matmul()(a, b)
+    lt.tune(lt.matmul.explain(a, b).spec, budget=8.0, most=6)
+    explained = Matmul().explain(a, b)
+    assert explained.is_tuned
+    assert torch.equal(Matmul()(a, b), before)
+
+
 def test_bits_do_not_depend_on_the_rows_or_on_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     a, b = rows(4096, 1024), columns(1024, 512)
     whole = lt.matmul(a, b, numerics="batch_invariant")

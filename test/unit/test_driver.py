@@ -12,7 +12,7 @@ import pytest
 from mlir import ir
 
 from lowtide import targets
-from lowtide.compiler import driver, dumps, opt_tool
+from lowtide.compiler import driver, opt_tool, whole_files
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.driver import Lowered, compile_ir, lower
 from lowtide.dialects.levels import Level
@@ -267,9 +267,9 @@ def test_nothing_half_written_stays_behind(tmp_path: Path, monkeypatch: pytest.M
     def full(source: str, destination: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(dumps.os, "replace", full)
+    monkeypatch.setattr(whole_files.os, "replace", full)
     with pytest.raises(Error, match=r"cannot write .*level.mlir: No space left on device"):
-        dumps.write_whole(path, "new")
+        whole_files.write_whole(path, "new")
     assert files_in(tmp_path) == ["level.mlir"] and path.read_text() == "old"
 
 

@@ -12,7 +12,8 @@ from mlir import ir
 
 from lowtide.compiler import driver, dumps
 from lowtide.compiler.driver import compile_ir, lower
-from lowtide.compiler.dumps import DumpFolder, write_whole
+from lowtide.compiler.dumps import DumpFolder
+from lowtide.compiler.whole_files import write_whole
 from lowtide.dialects.levels import Level
 from lowtide.errors import Error, IRError
 

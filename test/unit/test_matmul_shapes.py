@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
+from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.matmul.arrangement import Product, arrange
 from lowtide.compiler.matmul.compilation import compile_class
+from lowtide.compiler.matmul.options import Options
 from lowtide.compiler.matmul.shape_class import ShapeClass, class_of, result_type, rounded_up
 from lowtide.errors import LaunchError
 from lowtide.runtime.operands import Operand
+from lowtide.runtime.weights import pack_weights
 
 RNG = np.random.default_rng(5)
 
@@ -132,7 +135,8 @@ def test_extents_are_rounded_up_to_few_sizes() -> None:
 
 
 def of_extents(m: int, n: int, k: int, numerics: str = "repeatable", aligned: bool = True) -> ShapeClass:
-    return class_of(Product("f16", "f16", "f16", "tn", "row", None, m, n, k, aligned, True), numerics, "sm_80")
+    product = Product("f16", "f16", "f16", "tn", "row", None, m, n, k, aligned, True)
+    return class_of(product, Options(numerics), "sm_80")
 
 
 def test_a_class_is_a_function_of_the_product() -> None:
@@ -159,3 +163,28 @@ def test_the_kernel_of_a_class_serves_other_extents(m: int, n: int, k: int, clas
 def class_kernel() -> Any:
     of = of_extents(64, 64, 512)
     return compile_class(of, None)
+
+
+def test_a_kernel_of_packed_weights_serves_other_extents() -> None:
+    operands = {"scales": Operand(0, (2, 64), (64, 1), "f16", 0)}
+    product = Product("f16", "u8", "f16", "tn", "row", None, 16, 64, 128, True, True)
+    of = class_of(product, Options(weights="s4"), "sm_80", operands)
+    kernel = compile_class(of, None)
+    weights, a = RNG.integers(-8, 8, (32, 192)), RNG.integers(-3, 4, (21, 192)).astype(np.float16)
+    scales = RNG.integers(1, 3, (3, 32)).astype(np.float16)
+    d = kernel.interpret(a, pack_weights(weights, "s4"), scales=scales, domain="exact")
+    assert np.array_equal(d, a.astype(int) @ (weights * np.repeat(scales.T.astype(int), 64, axis=1)).T)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "options", "says"),
+    [
+        ("f32", Options(precision="tf32x3"), "tf32 x tf32"),
+        ("f32", Options(precision="tf32"), "tf32 x tf32"),
+        ("e4m3", Options(block_scales=BlockScales()), "e4m3 x e4m3"),
+    ],
+)
+def test_options_are_compiled_with_open_extents(dtype: str, options: Options, says: str) -> None:
+    product = Product(dtype, dtype, "f32", "tn", "row", None, 128, 128, 256, True, True)
+    kernel = compile_class(class_of(product, options, "sm_90a"), None)
+    assert says in str(kernel.summation)

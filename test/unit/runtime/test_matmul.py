@@ -14,8 +14,8 @@ from fake_driver import FakeDriver
 from sample_kernel import argument, kernel_from, sample_manifest
 
 import lowtide as lt
-from lowtide.compiler.matmul import family, matmul
-from lowtide.compiler.matmul.kernels import Kernels
+from lowtide.compiler.matmul import family, kernels, matmul
+from lowtide.compiler.matmul.kernels import Wanted
 from lowtide.compiler.matmul.matmul import Matmul
 from lowtide.compiler.matmul.shape_class import ShapeClass
 from lowtide.errors import LaunchError, SpecError
@@ -36,15 +36,15 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[ShapeClass]:
     """The classes for which a kernel was made; compiling takes a moment."""
     classes: list[ShapeClass] = []
 
-    def make(self: Kernels, of: ShapeClass, epilogue: Any) -> Kernel:
+    def make(wanted: Wanted) -> Kernel:
         time.sleep(0.02)
-        classes.append(of)
-        extra = [] if epilogue is None else [argument("bias", "per_column", "f16", alignment=2)]
-        extra += [argument("alpha", "scalar", "f32")] if epilogue is scaled else []
+        classes.append(wanted.of)
+        extra = [] if wanted.epilogue is None else [argument("bias", "per_column", "f16", alignment=2)]
+        extra += [argument("alpha", "scalar", "f32")] if wanted.epilogue is scaled else []
         return kernel_from(sample_manifest(*extra, dtype="f16"))
 
-    monkeypatch.setattr(Kernels, "_made", make)
-    monkeypatch.setattr(Kernels, "_from_disk", lambda *_: None)
+    monkeypatch.setattr(kernels, "_made", make)
+    monkeypatch.setattr(kernels, "_from_disk", lambda *_: None)
     return classes
 
 
@@ -191,6 +191,10 @@ def on_the_cpu(tensor: Tensor) -> None:
     tensor.device = Tensor(tensor.array, "cpu", None).device
 
 
+def on_another_gpu(tensor: Tensor) -> None:
+    tensor.device = Tensor(tensor.array, "cuda", 1).device
+
+
 def sparse(tensor: Tensor) -> None:
     def stride() -> tuple[int, ...]:
         raise RuntimeError("sparse tensors do not have strides")
@@ -215,6 +219,7 @@ def scattered(tensor: Tensor) -> None:
     ("change", "message"),
     [
         (on_the_cpu, "operand a: this torch.Tensor is on the CPU; operands must be on the GPU"),
+        (on_another_gpu, "operand b is on GPU 0, a is on GPU 1; all must be on one"),
         (dtype_of("complex64"), "dtype torch.complex64 is unknown"),
         (sparse, r"not a strided tensor .*call .to_dense\(\) first"),
         (negated, r"negates its memory; pass x.resolve_neg\(\)"),
@@ -246,3 +251,40 @@ def test_bad_arguments_are_refused(fake: FakeDriver, made: list[ShapeClass]) -> 
     with pytest.raises(SpecError, match="it must be a function of the accumulator"):
         multiply(a, b, out=d, epilogue=3)
     assert made == [] and fake.launches == []
+
+
+def test_options_are_part_of_the_class_and_add_operands(fake: FakeDriver, made: list[ShapeClass]) -> None:
+    """What the kernel is of, though the sample kernel that stands for it refuses the launch."""
+    multiply, packed = Matmul(), Tensor(aligned(16, 128, dtype=np.uint8).T)
+    a, scales = Tensor(aligned(M, 128)), Tensor(aligned(2, 32))
+    of = multiply.explain(a, packed, weights="s4", scales=scales).shape_class
+    assert (of.b, of.n, of.group, of.scales, of.zero_points) == ("s4", 32, 64, "f16", False)
+    assert "f16 x s4 tn to f16, groups of 64 scaled by f16, up to 64x32x128" in str(of)
+    zeros = Tensor(aligned(2, 32, dtype=np.int8))
+    assert multiply.explain(a, packed, weights="s4", scales=scales, zeros=zeros).shape_class.zero_points
+    eight = Tensor(aligned(32, 128, dtype=np.uint8).T)
+    of = multiply.explain(a, eight, weights="u8").shape_class
+    assert (of.b, of.n, of.group) == ("u8", 32, None)
+    for given, message in (
+        ({"weights": "s4", "scales": Tensor(aligned(2, 16))}, r"scales: shape is \(2, 16\); scales are .*N = 32"),
+        ({"weights": "s5"}, "weights='s5': packed weights are one of s4"),
+        ({"weights": "s4", "gain": scales}, "unknown operand gain"),
+        ({"block_scales": (1, 128)}, "must be lt.BlockScales"),
+        ({"block_scales": lt.BlockScales()}, "operand scale_a is missing: the call takes scale_a, scale_b"),
+    ):
+        with pytest.raises((LaunchError, SpecError), match=message):
+            multiply.explain(a, packed, **given)  # type: ignore[arg-type]
+    with pytest.raises(LaunchError, match="packed weights are bytes with K contiguous"):
+        multiply.explain(a, Tensor(aligned(128, 16, dtype=np.uint8)), weights="s4", scales=scales)
+
+
+def test_what_the_options_ask_for_is_compiled_once(fake: FakeDriver, made: list[ShapeClass]) -> None:
+    multiply, (a, b, d) = Matmul(), arrays()
+    for given in ({}, {"tuned": False}, {"numerics": "any"}, {"precision": "f16"}):
+        multiply(a, b, out=d, **given)
+        multiply(a, b, out=d, **given)
+    assert [of.numerics for of in made] == ["repeatable", "repeatable", "any"]
+    assert made[0] == made[1]  # products of f16 have the precision "f16" in any case
+    with pytest.raises(SpecError, match="unknown precision 'tf32': valid are f16"):
+        multiply.explain(a, b, precision="tf32")
+    assert len(fake.launches) == 8

@@ -1,0 +1,47 @@
+"""What a call of `lt.matmul` says beside its arrays, and the operands that this adds to those of the epilogue."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from lowtide.compiler.block_scales import BlockScales
+from lowtide.compiler.epilogue.operands import OperandKind
+from lowtide.compiler.numerics_words import REPEATABLE, check_numerics
+from lowtide.compiler.spec import SCALES, ZEROS
+from lowtide.elements import element_type, weight_types
+from lowtide.errors import SpecError
+
+
+@dataclass(frozen=True)
+class Options:
+    """`precision`, `block_scales`: as in `GemmSpec`. `weights`: the type of packed weights, whose bytes B then is.
+    `tuned`: whether schedules that `lt.tune` found may be taken."""
+
+    numerics: str = REPEATABLE
+    precision: str | None = None
+    weights: str | None = None
+    block_scales: BlockScales | None = None
+    tuned: bool = True
+
+    def __post_init__(self) -> None:
+        """Raises SpecError."""
+        check_numerics(self.numerics)
+        if self.weights is not None and self.weights not in weight_types():
+            raise SpecError(f"weights={self.weights!r}: packed weights are one of {', '.join(weight_types())}, or None")
+        if self.block_scales is not None and not isinstance(self.block_scales, BlockScales):
+            raise SpecError(
+                f"block_scales is {self.block_scales!r}; it must be lt.BlockScales(a=(1, 128), b=(128, 128)), or None"
+            )
+
+    @property
+    def columns_per_byte(self) -> int:
+        """How many columns of B = (K, N) a byte of packed weights holds; 1 of other operands."""
+        return 1 if self.weights is None else element_type(self.weights).per_byte
+
+    def kinds(self, names: Collection[str]) -> dict[str, OperandKind]:
+        """The operands that this adds: of weights, which may lack them, those that are among `names`."""
+        if self.block_scales is not None:
+            return {operand.name: operand.kind for operand in self.block_scales.operands}
+        if self.weights is None:
+            return {}
+        own = {SCALES: OperandKind.GROUP_SCALE, ZEROS: OperandKind.GROUP_ZERO}
+        return {name: kind for name, kind in own.items() if name in names}
