@@ -81,8 +81,8 @@ class Family:
             return
         if any(getattr(value, "requires_grad", False) for value in values):
             raise LaunchError(
-                "an operand requires a gradient, and lt.matmul is not recorded by autograd: call it under"
-                " torch.no_grad(), or pass x.detach()"
+                "an operand requires a gradient, and lt.matmul is not recorded by autograd: call lowtide.torch.matmul"
+                " without out=, or this under torch.no_grad()"
             )
 
     def records(self, values: Sequence[Any], stream: int | None) -> dict[str, Operand]:

@@ -1,5 +1,6 @@
 """Every script in examples/ runs to its end, without a GPU."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -22,6 +23,9 @@ LAST_LINES = {
     "quantized_linear.py": "of the layer in float64: 0.335 at most, where D's step is 0.15",
     "save_and_load.py": "no GPU that torch can use: the kernel was loaded, not run",
     "scaled_fp8.py": "all 15360 elements within bound",
+    "torch_mlp.py": "not run: lowtide.torch needs PyTorch"
+    if not importlib.util.find_spec("torch")
+    else "trained on cpu",
     "weights.py": "all 800 elements within bound",
 }
 

@@ -26,7 +26,7 @@ def test_what_the_examples_name_exists() -> None:
 def test_the_epilogues_of_the_examples_are_traced() -> None:
     text = PAGE.read_text(encoding="utf-8")
     found = re.findall(r"^def \w+.*?(?=^\w|^$)", text, re.DOTALL | re.MULTILINE)
-    assert len(found) == 2
+    assert len(found) == 3
     for source in found:
         names: dict[str, object] = {"lt": lt}
         exec(source, names)

@@ -7,6 +7,8 @@ the import raises `DependencyError`.
 from lowtide.errors import DependencyError
 
 try:
+    from lowtide.torch.functional import linear, matmul
+    from lowtide.torch.modules import Linear
     from lowtide.torch.ops import gemm, gemm_out
 except ModuleNotFoundError as _error:
     if _error.name != "torch":
@@ -15,4 +17,4 @@ except ModuleNotFoundError as _error:
 
 from lowtide.compiler.epilogue.text import epilogue_text
 
-__all__ = ["epilogue_text", "gemm", "gemm_out"]
+__all__ = ["Linear", "epilogue_text", "gemm", "gemm_out", "linear", "matmul"]

@@ -23,6 +23,10 @@ class Epilogue:
     names: tuple[str, ...]
     d: torch.dtype
 
+    @property
+    def reads_sums(self) -> bool:
+        return any(node.op == "acc" for node in self.graph.nodes)
+
     def tensors(self) -> list[Operand]:
         return [operand for operand in self.graph.operands if operand.kind is not OperandKind.SCALAR]
 
@@ -61,7 +65,7 @@ def check(
     for tensor in (a, b, *operands):
         if tensor.layout is not torch.strided:
             raise LaunchError(f"an operand of layout {tensor.layout}: kernels read strided tensors; call .to_dense()")
-    shape = result_shape(a, b)
+    shape = tuple(result_shape(a, b))
     sums = sums_of(name_of(a.dtype), name_of(b.dtype))
     tensors, numbers = (epilogue.tensors(), epilogue.scalars()) if epilogue else ([], [])
     if len(operands) != len(tensors) or len(scalars) != len(numbers):

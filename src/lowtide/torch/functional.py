@@ -1,0 +1,83 @@
+"""`lowtide.torch.matmul` and `linear`: the op, with epilogues as Python functions and operands by name."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from lowtide.torch.activations import activation_named
+from lowtide.torch.autocast import in_region
+from lowtide.torch.autograd import Gemm
+from lowtide.torch.ops import gemm, gemm_out
+from lowtide.torch.texts import text_of_call, text_of_linear
+
+
+def matmul(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    *,
+    epilogue: Callable[..., Any] | None = None,
+    out: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    numerics: str = "repeatable",
+    **operands: Any,
+) -> torch.Tensor:
+    """D (…, M, N) = epilogue(A (…, M, K) · B (…, K, N), operands…), as `lt.matmul`, known to autograd, autocast and
+    torch.compile.
+
+    Operands whose annotations say no element type have their tensor's. `out_dtype`: D's type, else that of `out`, else
+    that of A (bf16 for 8-bit floats, s32 for integers). The gradient of an epilogue that is not linear computes the
+    sums again.
+
+    Raises LaunchError for tensors that do not fit, SpecError for an epilogue that cannot be traced, or has no
+    derivative where one is needed.
+    """
+    a, b = in_region(a), in_region(b)
+    d = out_dtype if out is None else out.dtype
+    if epilogue is None and not operands:
+        text, tensors, scalars = "", [], []
+    else:
+        types = tuple((name, x.dtype if isinstance(x, torch.Tensor) else None) for name, x in operands.items())
+        text, of_tensors, of_scalars = text_of_call(epilogue, a.dtype, b.dtype, d, types)
+        tensors = [operands[name] for name in of_tensors]
+        scalars = [operands[name] for name in of_scalars]
+    if out is None:
+        return gemm(a, b, tensors, scalars, text, d, numerics)
+    gemm_out(a, b, tensors, scalars, text, numerics, out)
+    return out
+
+
+def linear(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    *,
+    activation: str | None = None,
+    numerics: str = "repeatable",
+) -> torch.Tensor:
+    """torch.nn.functional.linear, with an activation: x (…, K) · weight (N, K)ᵀ + bias (N,).
+
+    Where no gradient is recorded, all is one kernel. Where one is, the activation is torch's, after the kernel: its
+    input is kept for the backward pass. The gradient of the weight has the type of `weight.grad_dtype`, in eager mode.
+
+    Raises LaunchError for tensors that do not fit or an unknown activation.
+    """
+    known = activation_named(activation)
+    x, second = in_region(x), in_region(weight)
+    rows = x.unsqueeze(0) if x.dim() == 1 else x
+    operands = [] if bias is None else [bias]
+    records = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (x, weight, *operands))
+    fused = None if records else activation
+    text = text_of_linear(fused, x.dtype, second.dtype, None if bias is None else bias.dtype)
+    if records and second is weight and _asks_for_another_type(weight):
+        d = Gemm.apply(rows, weight, *operands, [], text, None, numerics, True)
+    else:
+        d = gemm(rows, second.mT, operands, [], text, None, numerics)
+    d = d.squeeze(0) if x.dim() == 1 else d
+    return d if known is None or fused is not None else known.in_torch(d)
+
+
+def _asks_for_another_type(weight: torch.Tensor) -> bool:
+    if torch.compiler.is_compiling():
+        return False
+    return getattr(weight, "grad_dtype", None) not in (None, weight.dtype)

@@ -1,0 +1,68 @@
+"""The texts of epilogues for calls with tensors of certain types. For torch.compile they are constants."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from lowtide.compiler.epilogue.operands import OperandKind, PerColumn, operand_types
+from lowtide.compiler.epilogue.text import epilogue_text
+from lowtide.compiler.epilogue.trace import Traced
+from lowtide.compiler.matmul.shape_class import result_type, sums_of
+from lowtide.errors import LaunchError
+from lowtide.torch.activations import activation_named
+from lowtide.torch.dtypes import name_of
+
+Types = tuple[tuple[str, torch.dtype | None], ...]
+
+
+@torch.compiler.assume_constant_result
+def text_of_call(
+    epilogue: Callable[..., Any] | None, a: torch.dtype, b: torch.dtype, d: torch.dtype | None, types: Types
+) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """The text, and the names of the operands that are tensors, and scalars, in its order. `types`: of the operands by
+    name, None for what is no tensor. Raises SpecError, LaunchError."""
+    return _text_of_call(epilogue, a, b, d, types)
+
+
+@torch.compiler.assume_constant_result
+def text_of_linear(activation: str | None, x: torch.dtype, weight: torch.dtype, bias: torch.dtype | None) -> str:
+    """Of act(x · Wᵀ + bias), D of x's type. Raises SpecError, LaunchError."""
+    return _text_of_linear(activation, x, weight, bias)
+
+
+@functools.lru_cache(maxsize=1024)
+def _text_of_call(
+    epilogue: Callable[..., Any] | None, a: torch.dtype, b: torch.dtype, d: torch.dtype | None, types: Types
+) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    given, kinds = dict(types), {name: found.kind for name, found in operand_types(epilogue).items()}
+    if kinds.keys() != given.keys():
+        takes, gives = (", ".join(names) or "none" for names in (kinds, given))
+        raise LaunchError(f"operands: the epilogue takes {takes}, but the call gives {gives}; pass each by its name")
+    tensors = tuple(name for name, kind in kinds.items() if kind is not OperandKind.SCALAR)
+    for name in kinds:
+        if (given[name] is None) == (name in tensors):
+            wanted = "a tensor" if name in tensors else "a number: a scalar goes by value, .item()"
+            raise LaunchError(f"operand {name}: must be {wanted}")
+    dtypes = {name: name_of(dtype) for name, dtype in types if dtype is not None}
+    text = epilogue_text(epilogue, *_sums_and_d(a, b, d), dtypes)
+    return text, tensors, tuple(name for name in kinds if name not in tensors)
+
+
+@functools.lru_cache(maxsize=1024)
+def _text_of_linear(activation: str | None, x: torch.dtype, weight: torch.dtype, bias: torch.dtype | None) -> str:
+    known = activation_named(activation)
+    act = known.in_epilogue if known else lambda value: value
+    if bias is None:
+        return epilogue_text(lambda acc: act(acc), *_sums_and_d(x, weight, None)) if known else ""
+
+    def with_bias(acc: Traced, bias: PerColumn) -> Any:
+        return act(acc + bias)
+
+    return epilogue_text(with_bias, *_sums_and_d(x, weight, None), {"bias": name_of(bias)})
+
+
+def _sums_and_d(a: torch.dtype, b: torch.dtype, d: torch.dtype | None) -> tuple[str, str]:
+    names = name_of(a), name_of(b)
+    return sums_of(*names), result_type(*names) if d is None else name_of(d)
