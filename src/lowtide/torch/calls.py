@@ -10,6 +10,7 @@ from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, OperandKi
 from lowtide.compiler.epilogue.text import TextEpilogue
 from lowtide.compiler.matmul.arrangement import result_shape
 from lowtide.compiler.matmul.shape_class import result_type, sums_of
+from lowtide.elements import element_type
 from lowtide.errors import LaunchError
 from lowtide.torch.dtypes import dtype_of, name_of
 
@@ -45,8 +46,18 @@ def read(text: str) -> Epilogue | None:
     return Epilogue(function, graph, tuple(operand.name for operand in ordered), dtype_of(graph.d))
 
 
+@functools.cache
+def sums_type(a: torch.dtype, b: torch.dtype) -> str:
+    """The type of the sums. Raises LaunchError for types that are not multiplied; packed weights are not for ops."""
+    names = name_of(a), name_of(b)
+    if element_type(names[0]).is_float != element_type(names[1]).is_float:
+        raise LaunchError(f"operands a and b: {a} and {b} are not multiplied by each other; convert one of them")
+    return sums_of(*names)
+
+
 def d_type(a: torch.Tensor, b: torch.Tensor, epilogue: Epilogue | None, asked: torch.dtype | None) -> torch.dtype:
     """D's dtype. Raises LaunchError for types that are not multiplied, or another than the epilogue's."""
+    sums_type(a.dtype, b.dtype)
     if epilogue is None:
         return dtype_of(result_type(name_of(a.dtype), name_of(b.dtype))) if asked is None else asked
     if asked is not None and asked != epilogue.d:
@@ -66,7 +77,7 @@ def check(
         if tensor.layout is not torch.strided:
             raise LaunchError(f"an operand of layout {tensor.layout}: kernels read strided tensors; call .to_dense()")
     shape = tuple(result_shape(a, b))
-    sums = sums_of(name_of(a.dtype), name_of(b.dtype))
+    sums = sums_type(a.dtype, b.dtype)
     tensors, numbers = (epilogue.tensors(), epilogue.scalars()) if epilogue else ([], [])
     if len(operands) != len(tensors) or len(scalars) != len(numbers):
         names = ", ".join(operand.name for operand in (*tensors, *numbers)) or "none"

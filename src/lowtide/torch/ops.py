@@ -18,10 +18,9 @@ import torch
 
 from lowtide.compiler.matmul.arrangement import result_shape
 from lowtide.compiler.matmul.matmul import matmul
-from lowtide.compiler.matmul.shape_class import sums_of
 from lowtide.compiler.numerics_words import check_numerics
 from lowtide.errors import LaunchError
-from lowtide.torch.calls import Epilogue, check, d_type, read
+from lowtide.torch.calls import Epilogue, check, d_type, read, sums_type
 from lowtide.torch.dtypes import name_of
 from lowtide.torch.evaluation import evaluate, product, rounded
 
@@ -161,7 +160,7 @@ def _by_torch(
     shape = check(a, b, operands, scalars, asked)
     if a.device.type != "cpu":
         raise LaunchError(f"operand a: on {a.device}; operands are on an NVIDIA GPU, or on the CPU: move them")
-    acc = product(a, b, sums_of(name_of(a.dtype), name_of(b.dtype)))
+    acc = product(a, b, sums_type(a.dtype, b.dtype))
     if asked is None:
         return rounded(acc, name_of(d))
     return evaluate(asked, acc, operands, scalars).expand(shape).contiguous()
