@@ -1,10 +1,17 @@
 """Lowtide's kernels in PyTorch: custom ops that autograd, autocast, torch.compile and CUDA graphs know.
 
 Importing it registers `torch.ops.lowtide.gemm` and `gemm_out`. No other part of Lowtide imports torch; without torch
-the import raises `DependencyError`.
+the import raises `DependencyError`. What needs Inductor, `backend`, `Backend` and `GemmPass`, is imported when it is
+first used.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from lowtide.errors import DependencyError
+
+if TYPE_CHECKING:
+    from lowtide.torch.fx import Backend, GemmPass, Report, Rule, backend
 
 try:
     from lowtide.torch.functional import linear, matmul
@@ -17,4 +24,24 @@ except ModuleNotFoundError as _error:
 
 from lowtide.compiler.epilogue.text import epilogue_text
 
-__all__ = ["Linear", "epilogue_text", "gemm", "gemm_out", "linear", "matmul"]
+_OF_INDUCTOR = ("Backend", "GemmPass", "Report", "Rule", "backend")
+
+__all__ = [
+    "Backend",
+    "GemmPass",
+    "Linear",
+    "Report",
+    "Rule",
+    "backend",
+    "epilogue_text",
+    "gemm",
+    "gemm_out",
+    "linear",
+    "matmul",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _OF_INDUCTOR:
+        raise AttributeError(f"module 'lowtide.torch' has no attribute {name!r}")
+    return getattr(importlib.import_module("lowtide.torch.fx"), name)

@@ -1,0 +1,152 @@
+"""A region as one call of a kernel: which tensors it reads beside A and B, and its epilogue.
+
+A tensor that is itself computed by pointwise ops may be computed in the epilogue instead, from what these read: then it
+need not be written. That is done where nothing else reads it, or where no more bytes are read so.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lowtide.compiler.epilogue.operands import OperandKind
+from lowtide.compiler.fx.arguments import is_constant, is_node
+from lowtide.compiler.fx.operands import can_absorb, is_full, kind_beside
+from lowtide.compiler.fx.pointwise import OPS, RESHAPES
+from lowtide.compiler.fx.products import Product
+from lowtide.compiler.fx.regions import Region
+from lowtide.compiler.fx.values import same_shape, value_of
+from lowtide.elements import element_type
+
+_MOST_ABSORBED = 48
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """A tensor that the epilogue reads."""
+
+    node: Any
+    name: str
+    kind: OperandKind
+    dtype: str
+
+
+@dataclass(frozen=True, eq=False)
+class Fusion:
+    """`nodes`: all that the epilogue computes, in the order of the graph; those of `region`, and those absorbed.
+
+    `size`: the node's shape as the op that made it has it, None where it is D's.
+    """
+
+    product: Product
+    region: Region
+    nodes: tuple[Any, ...]
+    leaves: tuple[Leaf, ...]
+    d: str
+
+    @property
+    def size(self) -> Any:
+        """The argument of the reshape that gives the exit its shape; None where that is the product's."""
+        wanted = value_of(self.region.exit)
+        assert wanted is not None
+        if same_shape(wanted.shape, self.product.value.shape):
+            return None
+        for node in self.region.nodes:
+            made = value_of(node)
+            if len(node.args) > 1 and str(node.target) in RESHAPES and made and same_shape(made.shape, wanted.shape):
+                return node.args[1]
+        return list(wanted.shape)
+
+
+def fusion_of(product: Product, region: Region, position: Mapping[Any, int], most_full: int) -> Fusion | str:
+    """The call, or why there is none. `most_full`: how many operands of D's size it may have."""
+    shape = product.value.shape
+    absorbed = _absorbed(region, shape, position, most_full)
+    inside = {*region.nodes, *absorbed}
+    nodes = tuple(sorted(inside, key=lambda node: position[node]))
+    leaves: dict[Any, Leaf] = {}
+    for node, beside in _reads(nodes, product):
+        if node in inside or node in leaves:
+            continue
+        value = value_of(node)
+        if value is None:
+            return f"{node.name} is no tensor"
+        kind = kind_beside(value, beside)
+        if not isinstance(kind, OperandKind):
+            return f"{node.name}: {kind}"
+        assert value.dtype is not None
+        leaves[node] = Leaf(node, f"x{len(leaves)}", kind, value.dtype)
+    full = [leaf for leaf in leaves.values() if leaf.kind is OperandKind.FULL]
+    if len(full) > most_full:
+        return f"it reads {len(full)} of D's size, {', '.join(leaf.node.name for leaf in full)}; taken are {most_full}"
+    exit = value_of(region.exit)
+    assert exit is not None and exit.dtype is not None
+    for leaf in full:
+        is_wide = element_type(leaf.dtype).bits > element_type(exit.dtype).bits
+        if is_wide and str(leaf.node.target) in OPS:
+            return f"it reads {leaf.node.name}, which would have to be written as {leaf.dtype}"
+    return Fusion(product, region, nodes, tuple(leaves.values()), exit.dtype)
+
+
+def _reads(nodes: tuple[Any, ...], product: Product) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """What is read beside A and B, with the shape that it is broadcast to."""
+    if product.added is not None and product.beta != 0:
+        yield product.added, product.value.shape
+    for node in nodes:
+        if node is product.node:
+            continue
+        value = value_of(node)
+        assert value is not None
+        for argument in (*node.args, *node.kwargs.values()):
+            if is_node(argument) and not is_constant(argument):
+                own = value_of(argument) if str(node.target) in RESHAPES else value
+                yield argument, value.shape if own is None else own.shape
+
+
+def _absorbed(region: Region, shape: tuple[Any, ...], position: Mapping[Any, int], most_full: int) -> set[Any]:
+    """Pointwise ops that make what the region reads, and are computed in the epilogue."""
+    absorbed: set[Any] = set()
+    inside = set(region.nodes)
+    read = [
+        argument
+        for node in region.nodes[1:]
+        for argument in node.all_input_nodes
+        if argument not in inside and not is_constant(argument)
+    ]
+    roots = {node for node in read if not can_absorb(node, shape)}
+    for node in sorted({*read} - roots, key=lambda other: position[other], reverse=True):
+        if node in absorbed or node in roots:
+            continue
+        more, ends = _closure(node, shape)
+        new = {end for end in ends - roots if is_full(end, shape)}
+        is_own = all(user in inside or user in absorbed for user in node.users)
+        is_less = sum(map(_bits, new)) <= _bits(node)
+        full = {x for x in roots | new if is_full(x, shape)}
+        fits = len(absorbed | more) <= _MOST_ABSORBED and len(full) <= most_full
+        if fits and (is_less or is_own):
+            absorbed |= more
+            roots |= ends
+        else:
+            roots.add(node)
+    return absorbed
+
+
+def _closure(node: Any, shape: tuple[Any, ...]) -> tuple[set[Any], set[Any]]:
+    """The pointwise ops that make a node, and what these read."""
+    more: set[Any] = set()
+    ends: set[Any] = set()
+    waiting = [node]
+    while waiting and len(more) <= _MOST_ABSORBED:
+        other = waiting.pop()
+        if other in more:
+            continue
+        if not can_absorb(other, shape):
+            ends.add(other)
+            continue
+        more.add(other)
+        waiting += [x for x in other.all_input_nodes if not is_constant(x)]
+    return more, ends | {x for x in waiting if x not in more}
+
+
+def _bits(node: Any) -> int:
+    value = value_of(node)
+    return 1 if value is None or value.dtype is None else element_type(value.dtype).bits

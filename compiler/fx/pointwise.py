@@ -1,0 +1,165 @@
+"""Pointwise ops of aten as functions of an epilogue: what `Replay` does with traced values for a node.
+
+Every function takes what the op takes, traced values in the place of tensors. Computing is in f32, and rounded once to
+the type of the last op; casts between float types on the way are not computed, as Inductor does not within its kernels.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from lowtide.compiler.epilogue.functions import (
+    clamp,
+    erf,
+    exp,
+    gelu,
+    log,
+    maximum,
+    minimum,
+    relu,
+    rsqrt,
+    sigmoid,
+    silu,
+    sqrt,
+    tanh,
+    where,
+)
+from lowtide.errors import SpecError
+
+
+def _add(x: Any, y: Any, alpha: Any = 1) -> Any:
+    return x + (y if alpha == 1 else alpha * y)
+
+
+def _sub(x: Any, y: Any, alpha: Any = 1) -> Any:
+    return x - (y if alpha == 1 else alpha * y)
+
+
+def _div(x: Any, y: Any, rounding_mode: Any = None) -> Any:
+    if rounding_mode is not None:
+        raise SpecError(f"div with rounding_mode={rounding_mode!r}: an epilogue divides without rounding to integers")
+    return y._tracer.apply("div_approx", x, y) if _is_at_least_one(y) else x / y
+
+
+def _is_at_least_one(x: Any) -> bool:
+    """Whether it is 1 + eʸ, as in what sigmoid and silu are decomposed into."""
+    node = getattr(x, "_node", None)
+    if node is None or node.op != "add":
+        return False
+    ops = {other.op: other for other in node.inputs}
+    return {*ops} == {"const", "exp"} and ops["const"].attribute >= 1
+
+
+def _pow(x: Any, exponent: Any) -> Any:
+    """Whole exponents, a half, and their reciprocals."""
+    if exponent == 0.5:
+        return sqrt(x)
+    if exponent == -0.5:
+        return rsqrt(x)
+    if float(exponent).is_integer() and 1 <= abs(exponent) <= 8:
+        power = x ** int(abs(exponent))
+        return power if exponent > 0 else 1.0 / power
+    raise SpecError(f"pow with the exponent {exponent}: whole ones to 8 and a half are computed")
+
+
+def _clamp(x: Any, low: Any = None, high: Any = None) -> Any:
+    if low is not None and high is not None:
+        return clamp(x, low, high)
+    if low is not None:
+        return maximum(x, low)
+    return x if high is None else minimum(x, high)
+
+
+def _gelu(x: Any, *, approximate: str = "none") -> Any:
+    return gelu(x, approximate)
+
+
+def _leaky_relu(x: Any, slope: Any = 0.01) -> Any:
+    return where(x > 0, x, x * slope)
+
+
+def _threshold_backward(gradient: Any, x: Any, threshold: Any) -> Any:
+    return where(x <= threshold, 0.0, gradient)
+
+
+def _silu_backward(gradient: Any, x: Any) -> Any:
+    share = sigmoid(x)
+    return gradient * share * (1 + x * (1 - share))
+
+
+def _sigmoid_backward(gradient: Any, y: Any) -> Any:
+    return gradient * (1 - y) * y
+
+
+def _tanh_backward(gradient: Any, y: Any) -> Any:
+    return gradient * (1 - y * y)
+
+
+def _same(x: Any, *arguments: Any, **keywords: Any) -> Any:
+    return x
+
+
+def _each(names: str, overloads: str, function: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    return {f"aten.{name}.{overload}": function for name in names.split() for overload in overloads.split()}
+
+
+#: Ops that give other numbers, by target.
+POINTWISE: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        **_each("add", "Tensor Scalar", _add),
+        **_each("sub", "Tensor Scalar", _sub),
+        **_each("rsub", "Tensor Scalar", lambda x, y, alpha=1: _sub(y, x, alpha)),
+        **_each("mul", "Tensor Scalar", lambda x, y: x * y),
+        **_each("div", "Tensor Scalar Tensor_mode Scalar_mode", _div),
+        **_each("pow", "Tensor_Scalar", _pow),
+        **_each("neg", "default", lambda x: -x),
+        **_each("abs", "default", abs),
+        **_each("square", "default", lambda x: x * x),
+        **_each("reciprocal", "default", lambda x: _div(1.0, x)),
+        **_each("relu", "default", relu),
+        **_each("leaky_relu", "default", _leaky_relu),
+        **_each("sigmoid", "default", sigmoid),
+        **_each("silu", "default", silu),
+        **_each("tanh", "default", tanh),
+        **_each("gelu", "default", _gelu),
+        **_each("erf", "default", erf),
+        **_each("exp", "default", exp),
+        **_each("log", "default", log),
+        **_each("sqrt", "default", sqrt),
+        **_each("rsqrt", "default", rsqrt),
+        **_each("maximum", "default", maximum),
+        **_each("minimum", "default", minimum),
+        **_each("clamp", "default", _clamp),
+        **_each("hardtanh", "default", lambda x, low=-1, high=1: clamp(x, low, high)),
+        **_each("clamp_min", "default Tensor", maximum),
+        **_each("clamp_max", "default Tensor", minimum),
+        **_each("where", "self", where),
+        **_each("lt", "Scalar Tensor", lambda x, y: x < y),
+        **_each("le", "Scalar Tensor", lambda x, y: x <= y),
+        **_each("gt", "Scalar Tensor", lambda x, y: x > y),
+        **_each("ge", "Scalar Tensor", lambda x, y: x >= y),
+        **_each("eq", "Scalar Tensor", lambda x, y: x == y),
+        **_each("ne", "Scalar Tensor", lambda x, y: x != y),
+        **_each("threshold_backward", "default", _threshold_backward),
+        **_each("silu_backward", "default", _silu_backward),
+        **_each("sigmoid_backward", "default", _sigmoid_backward),
+        **_each("tanh_backward", "default", _tanh_backward),
+    }
+)
+
+#: Casts, which are computed only where they are last.
+CASTS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {"prims.convert_element_type.default": _same, "aten._to_copy.default": _same}
+)
+
+#: Ops that give the same elements in the same order.
+RESHAPES: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        **_each("reshape view _unsafe_view alias", "default", _same),
+        **_each("clone", "default", _same),
+        **_each("unsqueeze squeeze", "default", _same),
+        **_each("squeeze", "dim dims", _same),
+    }
+)
+
+OPS: Mapping[str, Callable[..., Any]] = MappingProxyType({**POINTWISE, **CASTS, **RESHAPES})

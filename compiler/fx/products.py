@@ -1,0 +1,87 @@
+"""Which ops of aten are products, and what of their arguments is A, B and a matrix or bias that is added.
+
+mm(a, b), bmm(a, b)                       D = A · B
+addmm(c, a, b, beta, alpha), baddbmm      D = beta · c + alpha · A · B
+linear(a, w, bias)                        D = A · Wᵀ + bias
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from lowtide.compiler.fx.values import Value, value_of
+
+
+@dataclass(frozen=True)
+class Form:
+    """The places of A, B and what is added among the arguments of an op; `transposes_b`: B is (N, K) there."""
+
+    a: int
+    b: int
+    added: int | None = None
+    transposes_b: bool = False
+
+
+FORMS: Mapping[str, Form] = MappingProxyType(
+    {
+        "aten.mm.default": Form(0, 1),
+        "aten.bmm.default": Form(0, 1),
+        "aten.addmm.default": Form(1, 2, 0),
+        "aten.baddbmm.default": Form(1, 2, 0),
+        "aten.linear.default": Form(0, 1, 2, transposes_b=True),
+    }
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """A product of a graph. `a`, `b`, `added`: nodes; D's element is beta · added + alpha · (A · B)."""
+
+    node: Any
+    form: Form
+    a: Any
+    b: Any
+    added: Any
+    alpha: float
+    beta: float
+    value: Value
+    a_value: Value
+    b_value: Value
+
+    @property
+    def extents(self) -> tuple[Any, Any, Any, Any]:
+        """Matrices of a batch, M, N and K; where B is one matrix, all rows of A are M."""
+        *batch, m, n = self.value.shape
+        if len(self.b_value.shape) == 2:
+            for extent in batch:
+                m = m * extent
+            batch = []
+        count: Any = 1
+        for extent in batch:
+            count = count * extent
+        return count, m, n, self.a_value.shape[-1]
+
+
+def product_of(node: Any) -> Product | None:
+    """The product that a node computes; None where it is another op."""
+    form = FORMS.get(str(node.target)) if node.op == "call_function" else None
+    if form is None:
+        return None
+    a, b = node.args[form.a], node.args[form.b]
+    is_added = form.added is not None and len(node.args) > form.added
+    values = value_of(node), value_of(a), value_of(b)
+    if values[0] is None or values[1] is None or values[2] is None:
+        return None
+    return Product(
+        node,
+        form,
+        a,
+        b,
+        node.args[form.added] if is_added else None,
+        node.kwargs.get("alpha", 1),
+        node.kwargs.get("beta", 1),
+        values[0],
+        values[1],
+        values[2],
+    )

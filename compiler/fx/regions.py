@@ -1,0 +1,132 @@
+"""The ops that follow a product and compute each element of a result from one of D and from operands.
+
+A region begins with the product. It is closed but for its last node, the exit: what any other of its nodes computes is
+used within it alone. So the exit can be replaced by one kernel.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lowtide.compiler.epilogue.operands import OperandKind
+from lowtide.compiler.fx.arguments import is_constant, is_node
+from lowtide.compiler.fx.operands import can_absorb, kind_beside
+from lowtide.compiler.fx.pointwise import CASTS, OPS, RESHAPES
+from lowtide.compiler.fx.values import same_extent, same_shape, value_of
+from lowtide.elements import element_type
+
+_MOST_NODES = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """`nodes` in the order of the graph, the product first, the exit last."""
+
+    nodes: tuple[Any, ...]
+
+    @property
+    def exit(self) -> Any:
+        return self.nodes[-1]
+
+
+@dataclass(frozen=True, eq=False)
+class Growth:
+    """What may follow a product. `regions`: largest first. `stops`: ops that read values on the way and are in none,
+    each with the reason, in the order of the graph."""
+
+    regions: tuple[Region, ...]
+    reached: tuple[Any, ...]
+    stops: tuple[tuple[Any, str], ...]
+
+    def reason(self, region: Region) -> str:
+        """Why no more ops are in a region; "" where none follow."""
+        outside = {node for node in self.reached if node not in region.nodes}
+        is_last = all(str(node.target) in RESHAPES or str(node.target) in CASTS for node in outside)
+        stops = [stop for stop in self.stops if any(x in outside or x is region.exit for x in stop[0].all_input_nodes)]
+        if not stops or all(node.op == "output" for node, _ in stops):
+            return ""
+        if is_last:
+            return f"before {stops[0][0].name}: {stops[0][1]}"
+        names = " and ".join(node.name for node, _ in stops[-2:])
+        return f"ops that follow are left, since {names} read{'s' * (len(stops) == 1)} values on the way"
+
+
+def grow(product: Any, position: Mapping[Any, int], is_backward: Callable[[Any], bool]) -> Growth:
+    """The regions that begin with a product. `position`: the order of the graph."""
+    reached = [product]
+    stops: dict[Any, str] = {}
+    waiting = set(product.users)
+    while waiting and len(reached) < _MOST_NODES:
+        node = min(waiting, key=lambda other: position[other])
+        waiting.discard(node)
+        reason = _refusal(node, reached, product)
+        if reason is None and is_backward(node) != is_backward(product):
+            reason = "it is part of the backward pass, and the product of the forward pass"
+        if reason is not None:
+            stops[node] = reason
+            continue
+        reached.append(node)
+        waiting |= {user for user in node.users if user not in stops and user not in reached}
+    found = [Region(tuple(nodes)) for nodes in _closed(reached)]
+    found = [region for region in found if not _is_trailing(region)]
+    return Growth(tuple(reversed(found)), tuple(reached), tuple(stops.items()))
+
+
+def _refusal(node: Any, reached: list[Any], product: Any) -> str | None:
+    """Why a node that reads the region is none of it."""
+    target = str(node.target)
+    if node.op != "call_function":
+        return "it is no op"
+    if target not in OPS:
+        return f"{target} is not computed in an epilogue"
+    value, columns = value_of(node), value_of(product)
+    if value is None or columns is None or not value.shape:
+        return "it is no tensor of known shape"
+    if target in RESHAPES:
+        kept = same_extent(value.shape[-1], columns.shape[-1])
+        return None if kept else f"{target} to rows of {value.shape[-1]} elements, from {columns.shape[-1]}"
+    if target in CASTS and value.dtype is None:
+        return f"{target} to a type that kernels do not have"
+    for argument in (*node.args, *node.kwargs.values()):
+        if not is_node(argument) or is_constant(argument):
+            continue
+        other = value_of(argument)
+        if other is None:
+            return f"{target} reads {argument.name}, which is no tensor"
+        if argument in reached:
+            if not same_shape(other.shape, value.shape):
+                return f"{target} broadcasts the product"
+            continue
+        kind = kind_beside(other, value.shape)
+        if not isinstance(kind, OperandKind) and not can_absorb(argument, columns.shape):
+            return f"{target} reads {argument.name}: {kind}"
+    return None
+
+
+def _closed(reached: list[Any]) -> Iterator[list[Any]]:
+    """The closed regions, one for each node that can be an exit, smallest first."""
+    within: dict[Any, set[Any]] = {}
+    for node in reached:
+        inputs = [other for other in node.all_input_nodes if other in within]
+        within[node] = {node}.union(*(within[other] for other in inputs))
+        inner = within[node] - {node}
+        value = value_of(node)
+        if (
+            value is not None
+            and value.dtype is not None
+            and all(user in within[node] for x in inner for user in x.users)
+        ):
+            yield [other for other in reached if other in within[node]]
+
+
+def _is_trailing(region: Region) -> bool:
+    """Whether the last op only reshapes, or gives wider elements that another kernel could make as it reads them."""
+    product, node = region.nodes[0], region.exit
+    if node is product:
+        return False
+    if str(node.target) in RESHAPES:
+        return True
+    before, after = value_of(product), value_of(node)
+    assert before is not None and after is not None and before.dtype is not None and after.dtype is not None
+    is_wider = element_type(after.dtype).bits > element_type(before.dtype).bits
+    return is_wider and not all(user.op == "output" for user in node.users)

@@ -1,0 +1,60 @@
+"""What became of each product of a graph, as a table."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_TITLES = ("product", "shape", "taken with, or why it is left")
+
+
+@dataclass(frozen=True)
+class Row:
+    """`product`: the node's name. `taken`: the names of the ops that are part of its kernel, None where it is left.
+    `reason`: why the product is left, or why no more ops are taken; "" where there are none. `epilogue`: its text."""
+
+    graph: str
+    product: str
+    op: str
+    shape: str
+    taken: tuple[str, ...] | None
+    reason: str
+    epilogue: str = ""
+
+    @property
+    def is_taken(self) -> bool:
+        return self.taken is not None
+
+    @property
+    def text(self) -> str:
+        if self.taken is None:
+            return f"left: {self.reason}"
+        ops = f"taken with {', '.join(self.taken)}" if self.taken else "taken"
+        return f"{ops}; {self.reason}" if self.reason else ops
+
+
+class Report(tuple[Row, ...]):
+    """The rows, in the order of compilation. `str(report)` is a table for each graph."""
+
+    __slots__ = ()
+
+    @property
+    def taken(self) -> tuple[Row, ...]:
+        return tuple(row for row in self if row.is_taken)
+
+    @property
+    def left(self) -> tuple[Row, ...]:
+        return tuple(row for row in self if not row.is_taken)
+
+    def __str__(self) -> str:
+        if not self:
+            return "no graph with products was compiled"
+        names = dict.fromkeys(row.graph for row in self)
+        return "\n\n".join(_table(name, [row for row in self if row.graph == name]) for name in names)
+
+
+def _table(name: str, rows: Iterable[Row]) -> str:
+    rows = list(rows)
+    cells = [_TITLES, *((row.product, row.shape, row.text) for row in rows)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(_TITLES) - 1)]
+    lines = ["  ".join((*(x.ljust(w) for x, w in zip(line, widths, strict=False)), line[-1])) for line in cells]
+    taken = sum(row.is_taken for row in rows)
+    return "\n".join([f"{name}: {taken} of {len(rows)} products taken", *lines])

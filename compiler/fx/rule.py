@@ -1,0 +1,75 @@
+"""Which products are worth a kernel of ours beside the one that Inductor would call.
+
+The rule is on what is known when the graph is compiled: types, strides, extents. docs/pytorch.md has the measurements.
+"""
+
+from dataclasses import dataclass
+
+from lowtide.compiler.fx.products import Product
+from lowtide.compiler.fx.values import Value, expected, is_one
+from lowtide.elements import element_type
+
+_ALIGNED = 16  # bytes: what TMA asks of strides, and of rows of D
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which products are taken, and with what.
+
+    `dtypes`: the element types of A and B, equal. `devices`: where tensors are. `least_rows`: products with a smaller M
+    or N are left, as are those with fewer than `least` multiplications. `most_full`: how many tensors of D's size an
+    epilogue may read; by default none, since Inductor's kernels read them faster.
+    """
+
+    dtypes: tuple[str, ...] = ("bf16", "f16")
+    devices: tuple[str, ...] = ("cuda",)
+    least_rows: int = 1024
+    least: int = 2**26
+    most_full: int = 0
+
+    def refusal(self, product: Product) -> str | None:
+        """Why a product is left; None where it is taken."""
+        for name, value in (("A", product.a_value), ("B", product.b_value), ("D", product.value)):
+            if value.device not in self.devices:
+                return f"{name} is on {value.device}; kernels run on {', '.join(self.devices)}"
+        if product.a_value.dtype != product.b_value.dtype or product.a_value.dtype not in self.dtypes:
+            types = f"{product.a_value.dtype} × {product.b_value.dtype}"
+            return f"{types}: products of {', '.join(self.dtypes)} are taken"
+        for name, value in (("A", product.a_value), ("B", product.b_value)):
+            if (reason := _strides(value)) is not None:
+                return f"{name}: {reason}"
+        return _rows_of_d(product.value) or self._too_small(product)
+
+    def _too_small(self, product: Product) -> str | None:
+        batch, m, n, k = (expected(extent) for extent in product.extents)
+        if batch is None or m is None or n is None or k is None:
+            return None
+        shape = f"{m}×{n}×{k}" if batch == 1 else f"{batch} of {m}×{n}×{k}"
+        if 0 in (batch, m, n, k):
+            return f"{shape}: it has no elements or no products"
+        if min(m, n) < self.least_rows:
+            return f"{shape}: M and N of at least {self.least_rows} are taken"
+        if batch * m * n * k < self.least:
+            return f"{shape}: fewer than {self.least} multiplications"
+        return None
+
+
+def _strides(value: Value) -> str | None:
+    """Why no kernel reads a matrix as it lies without copying it."""
+    *_, rows, columns = value.strides
+    if not is_one(rows) and not is_one(columns):
+        return f"strides {value.strides}: neither rows nor columns are contiguous"
+    assert value.dtype is not None
+    size = element_type(value.dtype).bytes
+    apart = [stride for stride in value.strides if isinstance(stride, int) and stride not in (0, 1)]
+    if any(stride * size % _ALIGNED for stride in apart):
+        return f"strides {value.strides} are not multiples of {_ALIGNED} bytes"
+    return None
+
+
+def _rows_of_d(value: Value) -> str | None:
+    assert value.dtype is not None
+    columns = value.shape[-1]
+    if isinstance(columns, int) and columns * element_type(value.dtype).bytes % _ALIGNED:
+        return f"rows of D have {columns} elements, no multiple of {_ALIGNED} bytes"
+    return None

@@ -1,0 +1,73 @@
+"""What a node of an FX graph stands for: the shape, strides, element type and device of a tensor.
+
+Extents are integers, or symbolic ones of torch, which are compared as they are written, so that no guard is added.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lowtide.runtime.dtypes import LIBRARY_NAMES
+
+
+@dataclass(frozen=True)
+class Value:
+    """`dtype` is the name of an element type, None for one that kernels do not have, such as bool."""
+
+    shape: tuple[Any, ...]
+    strides: tuple[Any, ...]
+    dtype: str | None
+    device: str
+
+
+def value_of(node: Any) -> Value | None:
+    """What a node's metadata say; None where it is no tensor."""
+    tensor: Any = getattr(node, "meta", {}).get("val")
+    if not all(hasattr(tensor, name) for name in ("shape", "stride", "dtype", "device")):
+        return None
+    dtype = LIBRARY_NAMES.get(str(tensor.dtype).rpartition(".")[2])
+    return Value(tuple(tensor.shape), tuple(tensor.stride()), dtype, str(getattr(tensor.device, "type", tensor.device)))
+
+
+def same_extent(first: Any, second: Any) -> bool:
+    """Whether two extents are known to be equal."""
+    if isinstance(first, int) and isinstance(second, int):
+        return first == second
+    return str(first) == str(second)
+
+
+def same_shape(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    return len(first) == len(second) and all(map(same_extent, first, second))
+
+
+def is_one(extent: Any) -> bool:
+    return isinstance(extent, int) and extent == 1
+
+
+def expected(extent: Any) -> int | None:
+    """The extent, or the one that a symbolic one had when the graph was traced; None where there was none."""
+    if isinstance(extent, int):
+        return extent
+    found = getattr(getattr(extent, "node", None), "hint", None)
+    return found if isinstance(found, int) else None
+
+
+def sizes_for_reshape(shape: Sequence[Any]) -> list[int] | None:
+    """A shape as `aten.reshape` takes it, -1 for a symbolic extent; None where there are two."""
+    sizes = [extent if isinstance(extent, int) else -1 for extent in shape]
+    return sizes if sizes.count(-1) <= 1 else None
+
+
+def is_by_rows(value: Value) -> bool:
+    """Whether elements of a row follow each other, and all but the last dimension can be taken as one."""
+    *outer, columns = zip(value.shape, value.strides, strict=True)
+    if not is_one(columns[1]) and not is_one(columns[0]):
+        return False
+    wanted = None
+    for extent, stride in reversed(outer):
+        if is_one(extent):
+            continue
+        if wanted is not None and str(stride) != str(wanted):
+            return False
+        wanted = stride * extent
+    return True

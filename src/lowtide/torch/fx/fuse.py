@@ -1,0 +1,92 @@
+"""The pass: every product that is taken becomes one `lowtide::gemm`, with what follows it in the epilogue.
+
+    %mm = aten.mm(%x, %w); %view = aten.view(%mm, [4, 512, 1024]); %add = aten.add(%residual, %view)
+    %gemm = lowtide.gemm(%x, %w, [%reshape], [], "(acc: f32, %x0: full bf16) -> bf16 { … }", None, "repeatable")
+
+It runs on graphs of aten ops: on that of forward and backward together, before they are parted, so that what is kept
+for the backward pass is what a kernel writes. Views before operands stay as they are: kernels read any strides.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._guards import detect_fake_mode
+from torch.utils._pytree import tree_leaves
+
+from lowtide.compiler.epilogue.operands import OperandKind
+from lowtide.compiler.fx.choosing import choose
+from lowtide.compiler.fx.fusion import Fusion, Leaf
+from lowtide.compiler.fx.products import product_of
+from lowtide.compiler.fx.report import Row
+from lowtide.compiler.fx.rule import Rule
+from lowtide.compiler.fx.values import same_shape, sizes_for_reshape, value_of
+
+_reshape = torch.ops.aten.reshape.default
+_permute = torch.ops.aten.permute.default
+_OF_VALUES = frozenset({"val", "tensor_meta", "unbacked_bindings"})  # metadata that another node has otherwise
+
+
+def fuse(graph: torch.fx.Graph, name: str, rule: Rule, numerics: str) -> list[Row]:
+    """Rewrite a graph; one row for each of its products."""
+    rows = []
+    for node in list(graph.nodes):
+        product = product_of(node)
+        if product is None:
+            continue
+        position = {other: number for number, other in enumerate(graph.nodes)}
+        choice = choose(product, name, position, _is_backward(graph), rule)
+        rows.append(choice.row)
+        if choice.fusion is not None and choice.epilogue is not None:
+            _replace(graph, choice.fusion, choice.epilogue, numerics)
+    graph.eliminate_dead_code()
+    return rows
+
+
+def _is_backward(graph: torch.fx.Graph) -> Callable[[Any], bool]:
+    """Which nodes need gradients: what depends on a tangent, by the names that AOTAutograd gives."""
+    found: set[Any] = set()
+    for node in graph.nodes:
+        is_tangent = node.op == "placeholder" and node.name.startswith("tangents")
+        if is_tangent or any(other in found for other in node.all_input_nodes):
+            found.add(node)
+    return found.__contains__
+
+
+def _replace(graph: torch.fx.Graph, fusion: Fusion, epilogue: str, numerics: str) -> None:
+    exit, product = fusion.region.exit, fusion.product
+    with graph.inserting_before(exit):
+        b = product.b
+        if product.form.transposes_b:
+            b = _call(graph, _permute, (b, [1, 0]), exit)
+        operands = [_operand(graph, leaf, fusion) for leaf in fusion.leaves]
+        arguments: tuple[Any, ...] = (product.a, b, operands, [], epilogue, None, numerics)
+        made = _call(graph, torch.ops.lowtide.gemm.default, arguments, exit)
+        if fusion.size is not None:
+            made = _call(graph, _reshape, (made, fusion.size), exit)
+    exit.replace_all_uses_with(made)
+    for node in reversed(fusion.region.nodes):
+        graph.erase_node(node)
+
+
+def _operand(graph: torch.fx.Graph, leaf: Leaf, fusion: Fusion) -> Any:
+    """The leaf as the op takes it: of D's shape, (…, M) or (N,)."""
+    shape = fusion.product.value.shape
+    wanted = {OperandKind.FULL: shape, OperandKind.PER_ROW: shape[:-1], OperandKind.PER_COLUMN: shape[-1:]}[leaf.kind]
+    value = value_of(leaf.node)
+    assert value is not None
+    sizes = sizes_for_reshape(wanted)
+    if same_shape(value.shape, wanted):
+        return leaf.node
+    assert sizes is not None
+    return _call(graph, _reshape, (leaf.node, sizes), fusion.region.exit)
+
+
+def _call(graph: torch.fx.Graph, target: Any, arguments: tuple[Any, ...], like: Any) -> Any:
+    """A node in the place of `like`, with metadata as a traced one has."""
+    node = graph.call_function(target, arguments)
+    node.meta = {name: entry for name, entry in like.meta.items() if name not in _OF_VALUES}
+    values = torch.fx.map_arg(arguments, lambda other: other.meta["val"])
+    with detect_fake_mode([value for value in tree_leaves(values) if isinstance(value, torch.Tensor)]):
+        node.meta["val"] = target(*values)
+    return node

@@ -1,0 +1,96 @@
+"""The backend for torch.compile: Inductor, with the pass in it.
+
+model = torch.compile(model, backend=lowtide.torch.backend)
+backend = lowtide.torch.Backend(explain=True)
+model = torch.compile(model, backend=backend); model(x); print(backend.report())
+"""
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._inductor import config, list_mode_options
+from torch._inductor.compile_fx import compile_fx
+from torch._inductor.custom_graph_pass import CustomGraphPass
+
+from lowtide.compiler.cache.versions import versions
+from lowtide.compiler.fx.report import Report, Row
+from lowtide.compiler.fx.rule import Rule
+from lowtide.compiler.numerics_words import REPEATABLE, check_numerics
+from lowtide.torch.fx import lowering  # noqa: F401  (registers how Inductor compiles the op)
+from lowtide.torch.fx.fuse import fuse
+
+_MOST_ROWS = 65536
+
+
+class GemmPass(CustomGraphPass):
+    """The pass as Inductor takes it, for `torch._inductor.config.joint_custom_post_pass`.
+
+    `rule`: which products are taken. `numerics`: as in lt.matmul. `explain`: graphs are compiled anew, not taken from
+    Inductor's cache, so that the report has all of them. `before`: a pass that runs first.
+    """
+
+    def __init__(
+        self,
+        rule: Rule | None = None,
+        numerics: str = REPEATABLE,
+        explain: bool = False,
+        before: Callable[[torch.fx.Graph], None] | None = None,
+    ) -> None:
+        """Raises SpecError for numerics that are none."""
+        check_numerics(numerics)
+        self.rule = Rule() if rule is None else rule
+        self.numerics = numerics
+        self.explain = explain
+        self.before = before
+        self._rows: list[Row] = []
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+
+    def __call__(self, graph: torch.fx.Graph) -> None:
+        if self.before is not None:
+            self.before(graph)
+        with self._lock:
+            rows = fuse(graph, f"graph {next(self._numbers)}", self.rule, self.numerics)
+            self._rows = [*self._rows, *rows][-_MOST_ROWS:]
+
+    def uuid(self) -> Any:
+        """What decides the pass's result, for Inductor's cache; None where that is not to be used."""
+        before = self.before.uuid() if isinstance(self.before, CustomGraphPass) else self.before
+        if self.explain or (before is None and self.before is not None) or callable(before):
+            return None
+        return repr((versions(), self.rule, self.numerics, before))
+
+    def report(self) -> Report:
+        """What became of each product in the graphs compiled so far."""
+        return Report(self._rows)
+
+
+class Backend:
+    """Inductor with `GemmPass`. Its arguments are those of the pass."""
+
+    def __init__(self, rule: Rule | None = None, numerics: str = REPEATABLE, explain: bool = False) -> None:
+        self._pass = GemmPass(rule, numerics, explain)
+
+    def __call__(
+        self,
+        graph: torch.fx.GraphModule,
+        example_inputs: Sequence[Any],
+        mode: str | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> Callable[..., Any]:
+        """Compile a graph. `mode`, `options`: those of torch.compile for Inductor."""
+        patches = {**(list_mode_options(mode) if mode else {}), **(options or {})}
+        patches = {name.replace("-", "_"): value for name, value in patches.items()}
+        self._pass.before = patches.get("joint_custom_post_pass", config.joint_custom_post_pass)
+        patches["joint_custom_post_pass"] = self._pass
+        return compile_fx(graph, list(example_inputs), config_patches=patches)
+
+    def report(self) -> Report:
+        """As `GemmPass.report`. Graphs that Inductor found in its cache are not in it, unless `explain` was given."""
+        return self._pass.report()
+
+
+backend = Backend()

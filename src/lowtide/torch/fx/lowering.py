@@ -1,0 +1,67 @@
+"""How Inductor compiles `lowtide::gemm`: a call with an output that Inductor allocates, as it does for aten.mm.
+
+Without it the op would be called through torch's dispatcher, and would allocate its own D, which Inductor could not
+place in memory that it reuses.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._inductor import ir
+from torch._inductor.lowering import fallback_handler, register_lowering
+from torch._inductor.select_algorithm import extern_kernels
+from torch._inductor.virtualized import V
+
+from lowtide.compiler.matmul.matmul import matmul
+from lowtide.torch.calls import read
+from lowtide.torch.ops import gemm, gemm_out
+
+_NAME = "lowtide_gemm"
+
+
+def run(
+    a: torch.Tensor, b: torch.Tensor, *operands: torch.Tensor, epilogue: str, numerics: str, out: torch.Tensor
+) -> None:
+    """What a compiled graph calls. Raises as `lowtide::gemm_out` does."""
+    if not a.is_cuda:
+        gemm_out(a, b, list(operands), [], epilogue, numerics, out)
+        return
+    asked = read(epilogue)
+    if asked is None:
+        matmul(a, b, out=out, numerics=numerics)
+    else:
+        named = dict(zip(asked.names, operands, strict=True))
+        matmul(a, b, epilogue=asked.function, out=out, numerics=numerics, **named)
+
+
+def lower(
+    a: Any, b: Any, operands: Sequence[Any], scalars: Sequence[float], epilogue: str, out_dtype: Any, numerics: str
+) -> Any:
+    """The op as a node of Inductor's IR."""
+    if scalars or V.graph.cpp_wrapper:
+        return _fallback(a, b, operands, scalars, epilogue, out_dtype, numerics)
+    asked = read(epilogue)
+    dtype = (a.get_dtype() if out_dtype is None else out_dtype) if asked is None else asked.d
+    outer = a.get_size()[:-1] if len(a.get_size()) >= len(b.get_size()) else [*b.get_size()[:-2], a.get_size()[-2]]
+    made = ir.ExternKernelOut(
+        layout=ir.FixedLayout(a.get_device(), dtype, [*outer, b.get_size()[-1]]),
+        inputs=[_matrix(a), _matrix(b), *map(_by_rows, operands)],
+        kwargs={"epilogue": epilogue, "numerics": numerics},
+        python_kernel_name=f"extern_kernels.{_NAME}",
+    )
+    return ir.TensorBox.create(made)
+
+
+def _matrix(x: Any) -> Any:
+    return ir.ExternKernel.require_stride1(ir.ExternKernel.realize_input(x))
+
+
+def _by_rows(x: Any) -> Any:
+    order = list(reversed(range(len(x.get_size()))))
+    return ir.ExternKernel.require_stride_order(ir.ExternKernel.realize_input(x), order)
+
+
+_fallback = fallback_handler(gemm, add_to_fallback_set=False)
+setattr(extern_kernels, _NAME, run)
+register_lowering(gemm, type_promotion_kind=None)(lower)

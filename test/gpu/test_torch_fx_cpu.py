@@ -1,0 +1,212 @@
+"""The pass over FX graphs with torch, and without a GPU: each op against torch's, and graphs that it rewrites."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import lowtide as lt
+from lowtide.compiler.epilogue.operands import OperandType
+from lowtide.compiler.epilogue.text import epilogue_text
+from lowtide.compiler.fx.pointwise import POINTWISE
+
+torch = pytest.importorskip("torch", reason="NO TEST OF lowtide.torch RAN: torch is not installed; pip install torch")
+inductor = pytest.importorskip("lowtide.torch.fx.inductor")
+ltt = pytest.importorskip("lowtide.torch")
+functional = torch.nn.functional
+ALL = ltt.Rule(devices=("cpu", "cuda"), least_rows=1, least=0, most_full=4)
+
+X, Y = "x", "y"  # a tensor of D's shape: the product, and an operand
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor", "aten.div.Tensor"), (X, Y)),
+    **dict.fromkeys(("aten.add.Scalar", "aten.sub.Scalar", "aten.mul.Scalar", "aten.div.Scalar"), (X, 1.5)),
+    "aten.rsub.Tensor": (X, Y),
+    "aten.rsub.Scalar": (X, 1.5),
+    "aten.pow.Tensor_Scalar": (X, 3),
+    "aten.leaky_relu.default": (X, 0.2),
+    "aten.clamp.default": (X, -0.5, 0.25),
+    "aten.hardtanh.default": (X,),
+    "aten.clamp_min.default": (X, 0.25),
+    "aten.clamp_max.default": (X, 0.25),
+    "aten.clamp_min.Tensor": (X, Y),
+    "aten.clamp_max.Tensor": (X, Y),
+    "aten.maximum.default": (X, Y),
+    "aten.minimum.default": (X, Y),
+    "aten.threshold_backward.default": (X, Y, 0.25),
+    **dict.fromkeys((f"aten.{name}_backward.default" for name in ("silu", "sigmoid", "tanh")), (X, Y)),
+}
+OF_POSITIVE = ("log", "sqrt", "rsqrt")
+CONDITIONS = ("lt", "le", "gt", "ge", "eq", "ne")
+
+
+def op_of(target: str) -> Any:
+    _, name, overload = target.split(".")
+    return getattr(getattr(torch.ops.aten, name), overload)
+
+
+def by_lowtide(function: Callable[..., Any], x: Any, y: Any) -> Any:
+    """function(x, y) as an epilogue on x · I."""
+
+    def epilogue(acc: Any, y: Any) -> Any:
+        return function(acc, y) + 0.0 * y
+
+    full = inspect.Parameter("y", inspect.Parameter.KEYWORD_ONLY, annotation=OperandType(lt.Full.kind, "f32"))
+    acc = inspect.Parameter("acc", inspect.Parameter.POSITIONAL_ONLY)
+    epilogue.__signature__ = inspect.Signature([acc, full])  # type: ignore[attr-defined]
+    text = epilogue_text(epilogue, "f32", "f32")
+    return torch.ops.lowtide.gemm(x, torch.eye(x.shape[1]), [y], [], text, None, "repeatable")
+
+
+def applied(function: Callable[..., Any], arguments: tuple[Any, ...], x: Any, y: Any) -> Any:
+    return function(*({X: x, Y: y}.get(argument, argument) for argument in arguments))
+
+
+@pytest.mark.parametrize("target", [name for name in POINTWISE if "mode" not in name])
+def test_an_op_computes_what_torch_computes(target: str) -> None:
+    torch.manual_seed(0)
+    x, y = torch.randn(8, 16), torch.randn(8, 16)
+    name = target.split(".")[1]
+    x = x.abs() if name in OF_POSITIVE else x
+    if name in CONDITIONS or name == "where":
+        compared = "aten.gt.Tensor" if name == "where" else target
+        right = 0.25 if compared.endswith("Scalar") else Y
+        ours = by_lowtide(
+            lambda a, b: POINTWISE["aten.where.self"](applied(POINTWISE[compared], (X, right), a, b), a, 2.0), x, y
+        )
+        wanted = torch.where(applied(op_of(compared), (X, right), x, y), x, torch.tensor(2.0))
+    else:
+        arguments = ARGUMENTS.get(target, (X,))
+        ours = by_lowtide(lambda a, b: applied(POINTWISE[target], arguments, a, b), x, y)
+        wanted = applied(op_of(target), arguments, x, y)
+    torch.testing.assert_close(ours, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Graphs are run as Inductor gets them, node by node, which needs no C++ compiler."""
+
+    def inner_compile(module: Any, inputs: Any, **about: Any) -> Any:
+        return _boxed(module)
+
+    monkeypatch.setattr(inductor, "compile_fx", functools.partial(inductor.compile_fx, inner_compile=inner_compile))
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def _boxed(module: Any) -> Any:
+    def run(arguments: list[Any]) -> Any:
+        return module(*arguments)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+def half(*shape: int) -> Any:
+    return torch.randn(*shape, dtype=torch.bfloat16)
+
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], tuple[tuple[str, ...], ...]]] = {
+    "linear and gelu": (
+        lambda x, w, b: functional.gelu(functional.linear(x, w, b)),
+        ((2, 16, 64), (48, 64), (48,)),
+        (("view", "convert_element_type", "mul", "mul", "erf", "add", "mul", "convert_element_type"),),
+    ),
+    "a batch, scaled, and a mask added": (
+        lambda x, y, c: torch.bmm(x, y.transpose(1, 2)) * 0.125 + c,
+        ((4, 32, 64), (4, 48, 64), (4, 32, 48)),
+        (("mul", "add"),),
+    ),
+    "baddbmm": (
+        lambda x, y, c: torch.baddbmm(c, x, y, beta=0.5, alpha=2.0),
+        ((4, 32, 64), (4, 64, 48), (4, 32, 48)),
+        ((),),
+    ),
+    "silu and a product of two": (
+        lambda x, w, v: functional.silu(x @ w) * (x @ v),
+        ((2, 32, 64), (64, 48), (64, 48)),
+        (("view", "convert_element_type", "neg", "exp", "add", "div", "convert_element_type", "mul"), ()),
+    ),
+    "rows scaled": (lambda x, w, s: (x @ w) * s[:, None], ((32, 64), (64, 48), (32,)), (("mul",),)),
+    "in place": (lambda x, w, c: (x @ w).add_(c).relu_(), ((32, 64), (64, 48), (32, 48)), (("add", "relu"),)),
+    "slices": (lambda x, w: torch.tanh(x[:, :64] @ w[:, 8:]), ((32, 128), (64, 56)), (("tanh",),)),
+    "columns of the residual": (lambda x, w, c: x @ w + c.t(), ((32, 64), (64, 48), (48, 32)), ((),)),
+    "a sum that broadcasts the product": (lambda x, w, c: x @ w + c, ((32, 64), (64, 48), (3, 32, 48)), ((),)),
+    "a condition of an operand": (
+        lambda x, w, c: torch.where(torch.relu(c) <= 0, 0.0, x @ w),
+        ((32, 64), (64, 48), (32, 48)),
+        (("where",),),
+    ),
+    "read twice": (lambda x, w: (lambda y: y.cumsum(0) + functional.relu(y))(x @ w), ((32, 64), (64, 48)), ((),)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_graph_computes_what_it_did(name: str, eager: None) -> None:
+    function, shapes, taken = CASES[name]
+    torch.manual_seed(0)
+    inputs = [half(*shape) for shape in shapes]
+    backend = ltt.Backend(ALL, explain=True)
+    ours = torch.compile(function, backend=backend)(*inputs)
+    exact = function(*(x.double() for x in inputs))
+    assert ours.dtype == torch.bfloat16 and ours.shape == exact.shape
+    assert (ours.double() - exact).norm() <= 2**-7 * exact.norm()
+    assert tuple(row.taken for row in backend.report()) == taken
+
+
+def test_the_backward_pass_takes_products_too(eager: None) -> None:
+    """The derivative of gelu is part of the kernel of its input's gradient, and reads that input alone."""
+    torch.manual_seed(0)
+    x, w, v = half(32, 64).requires_grad_(), half(48, 64).requires_grad_(), half(64, 48).requires_grad_()
+
+    def function(x: Any, w: Any, v: Any) -> Any:
+        return functional.linear(functional.gelu(functional.linear(x, w), approximate="tanh"), v)
+
+    backend = ltt.Backend(ALL, explain=True)
+    ours = torch.compile(function, backend=backend)(x, w, v)
+    exact = [value.detach().double().requires_grad_() for value in (x, w, v)]
+    wanted = function(*exact)
+    gradient = torch.randn_like(ours)
+    ours.backward(gradient)
+    wanted.backward(gradient.double())
+    for found, right in zip((x, w, v), exact, strict=True):
+        assert (found.grad.double() - right.grad).norm() <= 2**-6 * right.grad.norm()
+    report = backend.report()
+    assert len(report) == 6 and not report.left
+    assert sum("tanh" in row.epilogue and row.epilogue.count(": full") == 1 for row in report) == 1
+
+
+def test_sizes_of_run_time_need_no_second_graph(eager: None) -> None:
+    backend = ltt.Backend(ALL, explain=True)
+    w, bias = half(64, 48), half(48)
+    compiled = torch.compile(lambda x: functional.relu(x @ w + bias) * 2, backend=backend, dynamic=True)
+    for rows in (32, 8, 40):
+        x = half(3, rows, 64)
+        exact = functional.relu(x.double() @ w.double() + bias.double()) * 2
+        assert (compiled(x).double() - exact).norm() <= 2**-7 * exact.norm()
+    assert len(backend.report()) == 1
+
+
+def test_by_default_nothing_on_the_cpu_is_taken(eager: None) -> None:
+    backend = ltt.Backend(explain=True)
+    torch.compile(lambda x, w: x @ w, backend=backend)(half(2048, 2048), half(2048, 2048))
+    (row,) = backend.report()
+    assert row.reason == "A is on cpu; kernels run on cuda"
+
+
+def test_numerics_that_are_none_are_refused() -> None:
+    with pytest.raises(lt.SpecError, match="numerics="):
+        ltt.Backend(numerics="fast")
+
+
+def test_the_pass_of_the_configuration_runs_first(eager: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(
+        torch._inductor.config, "joint_custom_post_pass", lambda graph: seen.extend(str(x.target) for x in graph.nodes)
+    )
+    torch.compile(lambda x, w: x @ w, backend=ltt.Backend(ALL, explain=True))(half(32, 64), half(64, 48))
+    assert "aten.mm.default" in seen and "lowtide.gemm.default" not in seen

@@ -1,0 +1,172 @@
+"""Graphs compiled with the pass, by Inductor on a GPU: every kernel within its derived bound, and whole models."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import lowtide as lt
+
+torch = pytest.importorskip("torch", reason="NO TEST OF lowtide.torch RAN: torch is not installed; pip install torch")
+transformers = pytest.importorskip("transformers", reason="NO MODEL RAN: pip install transformers")
+ltt = pytest.importorskip("lowtide.torch")
+lowering = pytest.importorskip("lowtide.torch.fx.lowering")
+extern_kernels = pytest.importorskip("torch._inductor.select_algorithm").extern_kernels
+functional = torch.nn.functional
+pytestmark = pytest.mark.gpu
+
+ALL = ltt.Rule(least_rows=1, least=0, most_full=4)
+
+
+def _array(x: Any) -> np.ndarray:
+    if x.dtype == torch.bfloat16:
+        return x.contiguous().view(torch.int16).cpu().numpy().view(ml_dtypes.bfloat16)
+    return x.contiguous().cpu().numpy()
+
+
+def _check(a: Any, b: Any, operands: tuple[Any, ...], text: str, d: Any) -> float:
+    """The worst ratio of a kernel's error to its derived bound."""
+    asked = lowering.read(text)
+    names = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32"}
+    types = {"a": names[a.dtype], "b": names[b.dtype], "d": names[d.dtype]}
+    batch = lt.UNBATCHED if a.dim() == 2 else None
+    spec = lt.GemmSpec(**types, batch=batch, layout="tt", epilogue=asked.function if asked else None)
+    named = dict(zip(asked.names if asked else (), map(_array, operands), strict=True))
+    reference, bound = lt.reference_with_bound(spec, _array(a), _array(b), **named)
+    found = lt.compare(spec, _array(d), reference, bound)
+    assert found.ok, found.message
+    return float(found.max_ratio)
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """Every call of a kernel from a compiled graph is compared with float64."""
+    ratios: list[float] = []
+
+    def run(a: Any, b: Any, *operands: Any, epilogue: str, numerics: str, out: Any) -> None:
+        out.fill_(float("nan"))
+        lowering.run(a, b, *operands, epilogue=epilogue, numerics=numerics, out=out)
+        ratios.append(_check(a, b, operands, epilogue, out))
+
+    monkeypatch.setattr(extern_kernels, "lowtide_gemm", run)
+    torch._dynamo.reset()
+    yield ratios
+    torch._dynamo.reset()
+
+
+def _llama() -> tuple[Any, dict[str, Any]]:
+    config = transformers.LlamaConfig(
+        vocab_size=256,
+        hidden_size=128,
+        intermediate_size=320,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        attn_implementation="sdpa",
+    )
+    return transformers.LlamaForCausalLM(config), {"use_cache": False}
+
+
+def _gpt2() -> tuple[Any, dict[str, Any]]:
+    config = transformers.GPT2Config(
+        vocab_size=256,
+        n_embd=128,
+        n_layer=2,
+        n_head=4,
+        n_positions=128,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        attn_implementation="sdpa",
+    )
+    return transformers.GPT2LMHeadModel(config), {"use_cache": False}
+
+
+def _loss(model: Any, tokens: Any, about: dict[str, Any]) -> Any:
+    logits = model(tokens, **about).logits
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return functional.cross_entropy(wide[:, :-1].reshape(-1, 256), tokens[:, 1:].reshape(-1))
+
+
+def _error(found: Any, exact: Any) -> float:
+    return float((found.double() - exact).norm() / exact.norm())
+
+
+@pytest.mark.parametrize("make", [_llama, _gpt2])
+def test_models_train_with_every_kernel_within_its_bound(make: Callable[[], Any], checked: list[float]) -> None:
+    """Output and gradients are as near to float64 as those of eager bf16."""
+    torch.manual_seed(0)
+    model, about = make()
+    model = model.to(device="cuda", dtype=torch.bfloat16)
+    eager, exact = copy.deepcopy(model), copy.deepcopy(model).double()
+    tokens = torch.randint(256, (2, 48), device="cuda")
+    backend = ltt.Backend(ALL, explain=True)
+    compiled = torch.compile(model, backend=backend, dynamic=False)
+    losses = [_loss(each, tokens, about) for each in (compiled, eager, exact)]
+    for loss in losses:
+        loss.backward()
+    report = backend.report()
+    assert len(report.taken) > 20 and any(len(row.taken or ()) > 2 for row in report)
+    assert len(checked) >= len(report.taken)
+    assert abs(losses[0].item() - losses[2].item()) <= 0.01 * losses[2].item()
+    for ours, theirs, right in zip(model.parameters(), eager.parameters(), exact.parameters(), strict=True):
+        assert _error(ours.grad, right.grad) <= 2 * _error(theirs.grad, right.grad) + 2**-8
+
+
+def test_models_infer_with_activations_in_kernels(checked: list[float]) -> None:
+    torch.manual_seed(0)
+    model, about = _gpt2()
+    model = model.to(device="cuda", dtype=torch.bfloat16).eval()
+    exact = copy.deepcopy(model).double()
+    tokens = torch.randint(256, (2, 48), device="cuda")
+    backend = ltt.Backend(ALL, explain=True)
+    with torch.no_grad():
+        ours = torch.compile(model, backend=backend, dynamic=False)(tokens, **about).logits
+        assert _error(ours, exact(tokens, **about).logits) < 2**-5
+    assert any("tanh" in (row.taken or ()) for row in backend.report()) and checked
+
+
+def test_dynamic_sizes_strided_operands_and_batches(checked: list[float]) -> None:
+    torch.manual_seed(0)
+    w = torch.randn(96, 256, device="cuda", dtype=torch.bfloat16)
+    bias = torch.randn(96, device="cuda", dtype=torch.bfloat16)
+
+    def function(x: Any, y: Any) -> Any:
+        a = functional.silu(functional.linear(x[..., :256], w, bias))
+        return torch.bmm(a, y.transpose(1, 2)) * 0.5
+
+    compiled = torch.compile(function, backend=ltt.Backend(ALL, explain=True), dynamic=True)
+    for rows in (40, 64, 130):
+        x = torch.randn(3, rows, 320, device="cuda", dtype=torch.bfloat16)
+        y = torch.randn(3, 72, 96, device="cuda", dtype=torch.bfloat16)
+        exact = functional.silu(functional.linear(x[..., :256].double(), w.double(), bias.double()))
+        assert _error(compiled(x, y), torch.bmm(exact, y.double().transpose(1, 2)) * 0.5) < 2**-6
+    assert len(checked) >= 6
+
+
+def test_graphs_are_captured_with_reduce_overhead() -> None:
+    torch.manual_seed(0)
+    x, w = (torch.randn(512, 512, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    compiled = torch.compile(
+        lambda x: functional.relu(x @ w) @ w, backend=ltt.Backend(ALL), mode="reduce-overhead", dynamic=False
+    )
+    with torch.no_grad():
+        for _ in range(4):
+            torch.compiler.cudagraph_mark_step_begin()
+            x = x + 1
+            exact = functional.relu(x.double() @ w.double()) @ w.double()
+            assert _error(compiled(x), exact) < 2**-6
+
+
+def test_the_rule_takes_large_products_alone() -> None:
+    x, w = (torch.randn(2048, 2048, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    backend = ltt.Backend(explain=True)
+    with torch.no_grad():
+        torch.compile(lambda x, w: ((x @ w).relu(), x[:64] @ w), backend=backend, dynamic=False)(x, w)
+    first, second = backend.report()
+    assert first.taken == ("relu",) and second.taken is None and "64×2048×2048" in second.reason

@@ -1,0 +1,221 @@
+"""Products of FX graphs and what is taken with them, on graphs made without torch. With torch: test_torch_fx_cpu.py,
+test_torch_fx_gpu.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fx_graphs import Graph, Node
+
+import lowtide as lt
+from lowtide.compiler.epilogue.text import epilogue_text
+from lowtide.compiler.fx.choosing import Choice, choose
+from lowtide.compiler.fx.products import product_of
+from lowtide.compiler.fx.report import Report, Row
+from lowtide.compiler.fx.rule import Rule
+
+ALL = Rule(least_rows=1, least=0, most_full=4)
+M, N, K = 256, 512, 128
+
+
+def chosen(graph: Graph, node: Node, rule: Rule = ALL, backward: tuple[Node, ...] = ()) -> Choice:
+    product = product_of(node)
+    assert product is not None
+    return choose(product, "graph 0", graph.position, backward.__contains__, rule)
+
+
+def product(graph: Graph, m: Any = M, n: Any = N, k: Any = K) -> Node:
+    return graph.call("aten.mm.default", graph.input(m, k), graph.input(k, n), shape=(m, n))
+
+
+def named(function: Any) -> str:
+    return epilogue_text(function, "f32", "bf16")
+
+
+def test_bias_and_a_decomposed_gelu_are_one_epilogue_as_the_tracer_writes_it() -> None:
+    graph = Graph()
+    bias = graph.input(N)
+    sums = graph.call("aten.addmm.default", bias, graph.input(M, K), graph.input(K, N), shape=(M, N))
+    wide = graph.call("prims.convert_element_type.default", sums, "f32", dtype="torch.float32")
+    half = graph.call("aten.mul.Tensor", wide, 0.5)
+    erf = graph.call("aten.erf.default", graph.call("aten.mul.Tensor", wide, 0.7071067811865476))
+    gelu = graph.call("aten.mul.Tensor", half, graph.call("aten.add.Tensor", erf, 1))
+    result = graph.call("prims.convert_element_type.default", gelu, "bf16", dtype="torch.bfloat16")
+    graph.output(result)
+    choice = chosen(graph, sums)
+    assert choice.fusion is not None and choice.fusion.region.exit is result
+
+    def bias_gelu(acc: Any, x0: lt.PerColumn) -> Any:
+        return lt.gelu(acc + x0)
+
+    wanted = named(bias_gelu).replace("mul 0.5, %0", "mul %0, 0.5").replace("add 1.0, %3", "add %3, 1.0")
+    assert choice.epilogue == wanted
+    cast = "convert_element_type"
+    assert choice.row.taken == (cast, "mul", "mul", "erf", "add", "mul", cast)
+
+
+def test_a_value_that_another_op_reads_ends_the_kernel_before_it() -> None:
+    graph = Graph()
+    sums = product(graph)
+    relu = graph.call("aten.relu.default", sums)
+    other = graph.call("aten.sin.default", sums)
+    graph.output(relu, other)
+    choice = chosen(graph, sums)
+    assert choice.epilogue == "" and choice.row.taken == ()
+    assert choice.row.reason == "ops that follow are left, since sin_4 and output_5 read values on the way"
+
+
+def test_a_product_of_the_forward_pass_takes_no_op_of_the_backward_pass() -> None:
+    graph = Graph()
+    sums = product(graph)
+    later = graph.call("aten.mul.Tensor", sums, graph.input(M, N))
+    graph.output(later)
+    assert chosen(graph, sums).row.taken == ("mul",)
+    choice = chosen(graph, sums, backward=(later,))
+    assert choice.row.taken == () and "backward pass" in choice.row.reason
+
+
+def test_views_between_are_taken_and_give_the_last_its_shape() -> None:
+    graph = Graph()
+    sums = product(graph, m=4 * M)
+    view = graph.call("aten.view.default", sums, [4, M, N], shape=(4, M, N))
+    scaled = graph.call("aten.mul.Tensor", view, graph.input(4, M, 1, dtype="torch.float32"))
+    total = graph.call("aten.add.Tensor", graph.input(4, M, N), scaled)
+    rows = graph.call("aten.view.default", total, [4, M, 8, N // 8], shape=(4, M, 8, N // 8))
+    graph.output(rows)
+    choice = chosen(graph, sums)
+    assert choice.fusion is not None and choice.fusion.size == [4, M, N]
+    assert [leaf.kind.value for leaf in choice.fusion.leaves] == ["per_row", "full"]
+    assert choice.row.taken == ("view", "mul", "add")
+    assert choice.row.reason == f"before {rows.name}: aten.view.default to rows of {N // 8} elements, from {N}"
+
+
+def test_tensors_of_the_size_of_d_are_read_as_far_as_the_rule_says() -> None:
+    graph = Graph()
+    sums = product(graph)
+    total = graph.call("aten.add.Tensor", sums, graph.input(M, N))
+    graph.output(total)
+    assert chosen(graph, sums).row.taken == ("add",)
+    left = chosen(graph, sums, Rule(least_rows=1, least=0))
+    assert left.row.taken == () and left.row.reason.startswith(f"before {total.name}: it reads 1 of D's size")
+
+
+def test_what_only_the_kernel_reads_is_computed_in_it() -> None:
+    """The derivative of tanh from its input: one tensor is read, although four ops lie between."""
+    graph = Graph()
+    x = graph.input(M, N)
+    tanh = graph.call(
+        "aten.tanh.default", graph.call("prims.convert_element_type.default", x, "f32", dtype="torch.float32")
+    )
+    slope = graph.call("aten.sub.Tensor", 1, graph.call("aten.mul.Tensor", tanh, tanh))
+    sums = product(graph)
+    result = graph.call("aten.mul.Tensor", sums, slope, dtype="torch.bfloat16")
+    graph.output(result)
+    choice = chosen(graph, sums)
+    assert choice.fusion is not None and [leaf.node for leaf in choice.fusion.leaves] == [x]
+
+    def derivative(acc: Any, x0: lt.Full) -> Any:
+        return acc * (1 - lt.tanh(x0) * lt.tanh(x0))
+
+    assert choice.epilogue == named(derivative)
+
+
+def test_silu_by_a_quotient_divides_as_lt_silu_does() -> None:
+    graph = Graph()
+    sums = product(graph)
+    one_more = graph.call("aten.add.Tensor", graph.call("aten.exp.default", graph.call("aten.neg.default", sums)), 1)
+    graph.output(graph.call("aten.div.Tensor", sums, one_more))
+    assert "div_approx" in str(chosen(graph, sums).epilogue)
+
+
+def test_an_integer_mask_or_a_single_number_in_memory_is_left() -> None:
+    for shape, dtype, reason in (
+        ((M, N), "torch.int64", "its elements are no floats that kernels read"),
+        ((), "torch.bfloat16", "it is a single number in memory"),
+        ((M,), "torch.bfloat16", f"its shape {M} is neither that of {M}×{N}, nor one row or one column of it"),
+        ((M, N), "torch.float64", "its elements are f64"),
+    ):
+        graph = Graph()
+        sums = product(graph)
+        graph.output(graph.call("aten.mul.Tensor", sums, graph.input(*shape, dtype=dtype), shape=(M, N)))
+        choice = chosen(graph, sums)
+        assert choice.row.taken == () and reason in choice.row.reason
+
+
+def test_f32_is_written_only_where_it_is_a_result() -> None:
+    for is_result in (True, False):
+        graph = Graph()
+        sums = product(graph)
+        wide = graph.call("prims.convert_element_type.default", sums, "f32", dtype="torch.float32")
+        graph.output(wide if is_result else graph.call("aten.sum.dim_IntList", wide, [0], shape=(N,)))
+        choice = chosen(graph, sums)
+        assert choice.fusion is not None and choice.fusion.d == ("f32" if is_result else "bf16")
+
+
+class Symbolic:
+    """An extent that is known at run time; it compares with nothing."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __mul__(self, other: Any) -> Symbolic:
+        return Symbolic(f"{self}*{other}")
+
+    __rmul__ = __mul__
+
+    def __eq__(self, other: object) -> Any:
+        raise AssertionError("a guard would be added")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_symbolic_extents_are_compared_as_they_are_written() -> None:
+    graph, m = Graph(), Symbolic("s0")
+    sums = product(graph, m=m)
+    total = graph.call("aten.add.Tensor", sums, graph.input(m, N))
+    graph.output(graph.call("aten.mul.Tensor", total, graph.input(Symbolic("s1"), N)))
+    choice = chosen(graph, sums)
+    assert choice.row.taken == ("add",) and choice.row.shape == f"s0×{N}×{K}"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "reason"),
+    [
+        ({"shape": (M, K), "device": "cpu"}, {}, "A is on cpu; kernels run on cuda"),
+        ({"shape": (M, K), "dtype": "torch.float32"}, {"dtype": "torch.float32"}, "f32 × f32: products of bf16, f16"),
+        ({"shape": (M, K), "strides": (2 * K, 2)}, {}, "neither rows nor columns are contiguous"),
+        ({"shape": (M, K), "strides": (K + 1, 1)}, {}, "are not multiples of 16 bytes"),
+        ({"shape": (4, K)}, {}, "M and N of at least 16 are taken"),
+        ({"shape": (16, K)}, {}, "fewer than 2000000 multiplications"),
+        ({"shape": (M, K)}, {"shape": (K, 77)}, "no multiple of 16 bytes"),
+        ({"shape": (M, 0)}, {"shape": (0, N)}, "it has no elements or no products"),
+    ],
+)
+def test_products_are_left_with_a_reason(a: dict[str, Any], b: dict[str, Any], reason: str) -> None:
+    graph = Graph()
+    left = graph.input(*a.pop("shape"), **a)
+    right = graph.input(*b.pop("shape", (K, N)), **{"strides": None if b else (N, 1), **b})
+    shape = (left.meta["val"].shape[0], right.meta["val"].shape[1])
+    sums = graph.call("aten.mm.default", left, right, shape=shape)
+    choice = chosen(graph, sums, Rule(least_rows=16, least=2_000_000))
+    assert choice.fusion is None and not choice.row.is_taken and reason in choice.row.reason
+
+
+def test_the_report_is_a_table() -> None:
+    rows = (
+        Row("graph 0", "mm", "aten.mm.default", "4096×4096×4096", ("view", "relu"), "before sum: no", "text"),
+        Row("graph 0", "bmm_1", "aten.bmm.default", "2 of 8×8×8", None, "it is small"),
+    )
+    report = Report(rows)
+    assert str(report).splitlines() == [
+        "graph 0: 1 of 2 products taken",
+        "product  shape           taken with, or why it is left",
+        "mm       4096×4096×4096  taken with view, relu; before sum: no",
+        "bmm_1    2 of 8×8×8      left: it is small",
+    ]
+    assert report.taken == rows[:1] and report.left == rows[1:]
+    assert str(Report()) == "no graph with products was compiled"
