@@ -26,7 +26,7 @@ CHECKS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         # lit has no module to run by -m.
         "lit": ("-c", "from lit.main import main; main()", "-s", "-v", "test/lit"),
-        "pytest": ("-m", "pytest", "-q", "-n", "auto", "--maxprocesses", "8"),
+        "pytest": ("-m", "pytest", "-q", "-n", "auto", "--maxprocesses", "8", "--dist", "loadgroup"),
     }
 )
 

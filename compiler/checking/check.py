@@ -15,7 +15,7 @@ from os import PathLike, cpu_count
 from pathlib import Path
 
 from lowtide.compiler.checking.check_result import Branches, CheckResult, Verified
-from lowtide.compiler.checking.cover import Cover, Shape, cover_of
+from lowtide.compiler.checking.cover import Cover, Shape, as_asked, cover_of
 from lowtide.compiler.checking.guilty import Guilty, first_guilty
 from lowtide.compiler.checking.interpretation import estimated_seconds
 from lowtide.compiler.checking.subjects import Subject, of_kernel
@@ -38,6 +38,7 @@ from lowtide.elements import element_type
 from lowtide.errors import Error
 from lowtide.interpreter import Paths
 from lowtide.interpreter.machine.paths import merged
+from lowtide.interpreter.numbers.domains import FieldDomain
 from lowtide.passes.schedules.alignment import WIDEST
 from lowtide.passes.support.atoms import mma_atom_name
 from lowtide.targets import mma_atom
@@ -172,11 +173,12 @@ def _planned(variant: Variant, budget: float, seed: int) -> tuple[Cover, list[Tr
 
     operands = [operand.name for operand in subject.spec.operands if operand.kind is not OperandKind.SCALAR]
     cover = cover_of(subject.schedule, subject.facts, subject.target, cost, budget, operands)
+    cover = as_asked(cover, subject.asked, is_swapped=subject.is_swapped)
     if not cover.shapes:
         return cover, []
     small = [shape for shape in cover.shapes if shape.extents[2]][:2]
     one = (small or cover.shapes)[0]
-    first, *others = domains_of(subject.problem, subject.asked(one.extents), one.batch)
+    first, *others = _domains(subject, one)
     runs = [(shape, first, seed + at) for at, shape in enumerate(cover.shapes)]
     runs += [(shape, domain, seed + at) for domain in others for at, shape in enumerate(small)]
     usual, less = cycle(subject.places[:2]), subject.places[2:]
@@ -185,15 +187,23 @@ def _planned(variant: Variant, budget: float, seed: int) -> tuple[Cover, list[Tr
     whole = next((shape for shape in cover.shapes if _is_of_whole_rows(shape, subject)), one)
     placed += [(whole, first, seed + at, place) for at, place in enumerate(less)]
     return cover, [
-        Trial(subject.asked(at.extents), at.sms, at.padding, domain, own, place, at.batch)
-        for at, domain, own, place in placed
+        Trial(at.extents, at.sms, at.padding, domain, own, place, at.batch) for at, domain, own, place in placed
     ]
+
+
+def _domains(subject: Subject, shape: Shape) -> tuple[str, ...]:
+    """The number domains in which all levels have a value, the strongest check first."""
+    found = domains_of(subject.problem, shape.extents, shape.batch)
+    if subject.facts.decomposition is None:
+        return found
+    return tuple(name for name in found if name != FieldDomain.name)  # what splits elements compares them to infinity
 
 
 def _is_of_whole_rows(shape: Shape, subject: Subject) -> bool:
     """Whether rows of D are multiples of 16 bytes, and a batch has several matrices."""
     several = shape.matrices > 1 or not subject.spec.is_batched
-    return shape.extents[2] > 0 and several and shape.extents[1] * element_type(subject.spec.d).bytes % WIDEST == 0
+    row = shape.extents[0 if subject.spec.d_order == "column" else 1]
+    return shape.extents[2] > 0 and several and row * element_type(subject.spec.d).bytes % WIDEST == 0
 
 
 def _seconds(subject: Subject, level: str, extents: tuple[int, int, int], matrices: int, slowness: float) -> float:

@@ -127,7 +127,7 @@ class CheckResult:
             counts[outcome.trial.domain] += 1
         runs = ", ".join(f"{count} runs in {domain}" for domain, count in counts.items())
         if FieldDomain.name not in counts:
-            return f"{runs}; the epilogue has no meaning in a field, so no bound on chance agreement is known"
+            return f"{runs}; some level has no meaning in a field, so no bound on chance agreement is known"
         chance = self.degree / FieldDomain.prime
         return (
             f"{runs}; in field, an element of another polynomial of degree {self.degree} agrees with p <= {chance:.1e}"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
+from math import gcd
 
 from lowtide.compiler.checking.workload import Work
 from lowtide.dialects.tile import KDivisionKind, OperandKind, RasterKind, SchedulerKind, StorePath, TailKind, WavesKind
@@ -47,7 +48,11 @@ class Share:
 
 @dataclass(frozen=True)
 class Axis:
-    """An extent of the problem: its CTA tile, what it must be a multiple of, and the conditions on its edge."""
+    """An extent of the problem: its CTA tile, what it must be a multiple of, and the conditions on its edge.
+
+    A unit may be more than a tile, or no part of it, as that of weights or of pieces: then only some numbers of tiles
+    end in a given way.
+    """
 
     name: str
     tile: int
@@ -57,7 +62,23 @@ class Axis:
     @property
     def rests(self) -> list[int]:
         """Every way in which the extent may end within a tile; 0 first."""
-        return list(range(0, self.tile, self.unit))
+        return list(range(0, self.tile, gcd(self.unit, self.tile)))
+
+    def ends(self, tiles: int, rest: int) -> bool:
+        """Whether a legal extent of so many tiles reaches `rest` into the last, or ends with it."""
+        return self._extent(tiles, rest) % self.unit == 0
+
+    def extent(self, tiles: int, rest: int) -> int:
+        """The legal extent of so many tiles that reaches `rest` into the last, or the longest where none does."""
+        wanted = self._extent(tiles, rest)
+        return wanted if wanted % self.unit == 0 else tiles * self.tile // self.unit * self.unit
+
+    def has(self, tiles: int) -> bool:
+        """Whether some legal extent has so many tiles."""
+        return -(-self.extent(tiles, 0) // self.tile) == tiles
+
+    def _extent(self, tiles: int, rest: int) -> int:
+        return tiles * self.tile - (self.tile - rest if rest else 0)
 
 
 def axes_of(schedule: Schedule, problem: Problem) -> tuple[Axis, Axis, Axis]:
@@ -187,8 +208,10 @@ def _cut(axis: str, size: int, what: str) -> list[Edge]:
 
 def _units(schedule: Schedule, problem: Problem) -> dict[str, int]:
     """What the host function asks of extents: whole rows of TMA stores, whole panels of tensor maps beyond `tma`, whole
-    groups of packed weights."""
+    groups of packed weights; and whole blocks of pieces, of which K is that of all products."""
     units = {"M": 1, "N": 1, "K": 1}
+    if problem.decomposition is not None:
+        units["K"] = problem.decomposition.depth(1)
     if problem.weights is not None:
         units["K"] = problem.group or WEIGHT_BLOCK
         units["N"] = WEIGHT_ROWS if problem.rows_per_byte("b") > 1 else 1

@@ -4,9 +4,10 @@ First shapes in whole tiles are chosen, with their steps of K and SMs, for the c
 what M, N and K reach into their last tiles. Edges that find no shape get small ones of their own.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import cycle, product
+from dataclasses import dataclass, replace
+from itertools import count, cycle, product
 
 from lowtide.compiler.checking.conditions import (
     MATRICES,
@@ -24,6 +25,10 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 
+_OF_GIVEN = ("rows", "batch")  # subjects of conditions on the matrices as they are given
+_PAIRS = (("M", "N"), ("rows", "columns"), ("row", "column"), ("A", "B"))
+_OTHER_SIDE = {word: pair[not at] for pair in _PAIRS for at, word in enumerate(pair)}
+_SIDES = re.compile(r"\b(" + "|".join(_OTHER_SIDE) + r")\b")
 _MOST_TILES = 6  # of each matrix of a batch; larger ones are tried alone
 
 Extents = tuple[int, int, int]
@@ -33,7 +38,7 @@ Cost = Callable[[Extents, int], float]
 
 @dataclass(frozen=True)
 class Shape:
-    """A shape to try."""
+    """A shape to try: M, N and K of the product that the kernel computes, or of what was asked for."""
 
     extents: Extents
     sms: int
@@ -127,8 +132,8 @@ class _Coverer:
             seconds = self.cost(extents, matrices)
             if seconds > self.budget or (self.problem.batch is None and matrices > 1 and m * n > _MOST_TILES):
                 continue
-            for count in sms:
-                work = work_of(schedule, self.problem, self.target, m, n, steps, count, matrices)
+            for each in sms:
+                work = work_of(schedule, self.problem, self.target, m, n, steps, each, matrices)
                 yield Blank(work, extents, seconds)
 
     def _matrices(self) -> Sequence[int]:
@@ -147,14 +152,15 @@ class _Coverer:
             parts = division.parts or 3
             lengths |= {parts * length for length in lengths} | {parts + 1, parts - 1}
         least = least_steps(self.schedule)
-        return self._counts(2, sorted(length for length in lengths if length >= least))
+        axis = self.axes[2]
+        return self._counts(2, sorted(length for length in lengths if length >= least and axis.has(length)))
 
     def _with_edges(self, chosen: Sequence[Blank]) -> list[Shape]:
         """Give each shape ends within tiles that no shape before it has; whole tiles once all are tried."""
         queues = [self._ends(position) for position in range(3)]
         paddings = list(paddings_of(self.problem))
         shapes: list[Shape] = []
-        blanks, small = list(chosen), self._small()
+        blanks, small = list(chosen), self._small(queues[2])
         left = self.budget - sum(blank.seconds for blank in chosen)
         batches = self._batches()
         while blanks or (
@@ -166,9 +172,14 @@ class _Coverer:
             low = False
             for axis, whole, queue, fixed in zip(self.axes, blank.extents, queues, self.fixed, strict=True):
                 # A tile of few rows shows little of what becomes of its columns: one of the two is (almost) whole.
-                rest = queue.pop(0) if queue and blank.work.steps and not (low and axis.name == "N") else 0
+                rest, tiles = 0, whole // axis.tile
+                if blank.work.steps and not (low and axis.name == "N"):
+                    at = next((at for at, end in enumerate(queue) if axis.ends(tiles, end)), None)
+                    rest = queue.pop(at) if at is not None else 0
                 low = low or 0 < rest < axis.tile - 1
-                extents.append(fixed if fixed is not None else whole - (axis.tile - rest if rest else 0))
+                extents.append(fixed if fixed is not None else axis.extent(tiles, rest))
+            if blank is small:
+                small = self._small(queues[2])
             padding = paddings[len(shapes) % len(paddings)]
             batch = None
             if self.sharings:
@@ -204,14 +215,13 @@ class _Coverer:
             self.sharings.keys() - {shape.batch.shared for shape in shapes if shape.batch and shape.matrices > 1}
         )
 
-    def _small(self) -> Blank:
-        counts = [
-            self._counts(0, [1])[0],
-            self._counts(1, [1])[0],
-            self._counts(2, [max(2, least_steps(self.schedule))])[0],
-        ]
-        extents = tuple(count * axis.tile for count, axis in zip(counts, self.axes, strict=True))
-        matrices = next((count for count in self._matrices() if count > 1), 1)
+    def _small(self, ends: Sequence[int]) -> Blank:
+        """One tile, of as many steps as K needs to end in the first of these ways."""
+        least, axis = max(2, least_steps(self.schedule)), self.axes[2]
+        steps = next(each for each in count(least) if axis.has(each) and (not ends or axis.ends(each, ends[0])))
+        counts = [self._counts(0, [1])[0], self._counts(1, [1])[0], self._counts(2, [steps])[0]]
+        extents = tuple(tiles * axis.tile for tiles, axis in zip(counts, self.axes, strict=True))
+        matrices = next((each for each in self._matrices() if each > 1), 1)
         work = work_of(self.schedule, self.problem, self.target, counts[0], counts[1], counts[2], 2, matrices)
         return Blank(work, extents, self.cost(extents, matrices))  # type: ignore[arg-type]
 
@@ -271,6 +281,22 @@ def cover_of(
     `operands` names those of the epilogue that are arrays.
     """
     return _Coverer(schedule, problem, target, cost, budget, operands).cover()
+
+
+def as_asked(cover: Cover, asked: Callable[[Extents], Extents], *, is_swapped: bool) -> Cover:
+    """The same of the problem that was asked for. Where the kernel computes Dᵀ = Bᵀ · Aᵀ, rows of its product are
+    columns of D."""
+    shapes = {shape: replace(shape, extents=asked(shape.extents)) for shape in cover.shapes}
+    rows = (replace(row, shape=row.shape and shapes[row.shape]) for row in cover.rows)
+    return Cover(tuple(shapes.values()), tuple(map(_exchanged, rows) if is_swapped else rows))
+
+
+def _exchanged(row: Row) -> Row:
+    """What is said of the kernel's M, N, rows, columns, A and B in words of D."""
+    if row.subject in _OF_GIVEN:
+        return row
+    subject, text = (_SIDES.sub(lambda word: _OTHER_SIDE[word[0]], each) for each in (row.subject, row.text))
+    return replace(row, subject=subject if row.subject.startswith("edge") else row.subject, text=text)
 
 
 def _meets(share: Share, work: Work) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from lowtide.compiler.checking.places import Place, places_of
@@ -54,20 +55,20 @@ class Subject:
     target: Target
     dump: Path | None = None
 
-    @property
+    @cached_property
     def spec(self) -> GemmSpec:
         """The problem, read from its IR."""
         with make_context() as context:
             module = parse_text(self.problem, context, "<problem>")
             return spec_of(module).spec
 
-    @property
+    @cached_property
     def facts(self) -> Problem:
-        """The problem as passes see it: the one that the kernel computes."""
+        """The problem as passes see it: the one that the kernel computes, of pieces where it multiplies these."""
         with make_context() as context:
             module = parse_text(self.problem, context, "<problem>")  # owns the op: must outlive it
             (gemm,) = walk(module, tile.GemmOp)
-            problem = Problem.of(gemm)
+            problem = Problem.of(gemm).split()
             return multiplied(self.schedule, problem.swap() if self.is_swapped else problem)
 
     @property
@@ -76,9 +77,16 @@ class Subject:
         return self.schedule.grid.operands is OperandsKind.swapped
 
     def asked(self, extents: tuple[int, int, int]) -> tuple[int, int, int]:
-        """M, N and K of the problem that was asked for, from those of the product that the kernel computes."""
+        """M, N and K of the problem that was asked for, from those of the product that the kernel computes.
+
+        Of pieces, K of one pair of them is padded to whole units: it ends in each place within one in turn.
+        """
         m, n, k = extents
-        return (n, m, k) if self.is_swapped else extents
+        row = self.facts.decomposition
+        if row is not None:
+            units = k // row.depth(1)
+            k = self.spec.k if self.spec.k is not None else units * row.unit - units % row.unit
+        return (n, m, k) if self.is_swapped else (m, n, k)
 
     @property
     def places(self) -> list[Place]:

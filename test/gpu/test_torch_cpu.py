@@ -177,6 +177,16 @@ def test_integers_and_their_rounding() -> None:
     assert torch.equal(d, torch.clamp(torch.round(exact.float() * 0.01), -128, 127).to(torch.int8))
 
 
+def test_a_bias_beside_bytes_has_a_gradient() -> None:
+    for dtype in (torch.int8, torch.float8_e4m3fn):
+        a, b = torch.ones(5, 16).to(dtype), torch.ones(16, 6).to(dtype)
+        bias = torch.zeros(6, requires_grad=True)
+        ltt.matmul(a, b, epilogue=bias_relu, bias=bias, out_dtype=torch.bfloat16).backward(
+            torch.full((5, 6), 1.3).bfloat16()
+        )
+        torch.testing.assert_close(bias.grad, torch.full((6,), 1.3).bfloat16().float() * 5)
+
+
 def test_what_is_refused() -> None:
     a, b, needs = torch.randn(5, 7), torch.randn(7, 6), torch.randn(5, 7, requires_grad=True)
     bytes_ = needs.detach().to(torch.float8_e4m3fn)
@@ -201,3 +211,22 @@ def test_what_is_refused() -> None:
     for call, error, what in cases:
         with pytest.raises(error, match=what):
             call()
+
+
+def test_modes_and_subclasses_see_the_op() -> None:
+    """What is called past the dispatcher in eager mode is an op to whatever watches."""
+    seen: list[Any] = []
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    a, layer = torch.randn(5, 7), ltt.Linear(7, 6)
+    with Watch():
+        ltt.matmul(a, a.mT)
+        layer(a).sum().backward()
+    assert seen.count(ltt.gemm) == 3  # of the layer's: forward, and the gradient of its weight
+    with torch._subclasses.FakeTensorMode() as mode:
+        d = ltt.linear(mode.from_tensor(a), torch.empty(6, 7), activation="gelu")
+    assert d.shape == (5, 6) and isinstance(d, torch._subclasses.FakeTensor)

@@ -42,11 +42,12 @@ def steps_of(spec: lt.GemmSpec, schedule: str, target: targets.Target = TARGET, 
     context = make_context()
     module = parse_text(problem_text(spec, target, lt.Schedule.parse(schedule)), context, "problem")
     steps: list[Step] = []
+    before = str(module)
     for level, entries in STEPS.items():
         for element in (e for entry in entries for e in parse_pipeline(entry.text(target), context)):
-            before = str(module)
             run_element(element, module, target)
             steps.append(Step(level, str(element), before, str(module)))
+            before = steps[-1].after
             if steps[-1].name == last:
                 return steps
     raise AssertionError(f"{last} is not in the table of steps")

@@ -16,8 +16,8 @@ import lowtide as lt
 from lowtide import targets
 from lowtide.compiler.checking.check import check_subject
 from lowtide.compiler.checking.check_result import CheckResult
-from lowtide.compiler.checking.cover import cover_of
-from lowtide.compiler.checking.subjects import of_dump, of_kernel
+from lowtide.compiler.checking.cover import Cover, as_asked, cover_of
+from lowtide.compiler.checking.subjects import Subject, of_dump, of_kernel
 from lowtide.compiler.checking.trials import Finding
 from lowtide.compiler.checking.variants import variants_of
 from lowtide.compiler.checking.workload import work_of
@@ -328,6 +328,40 @@ def test_the_work_that_is_computed_is_the_work_that_is_done(schedule: str, sms: 
 
 def _cost(extents: tuple[int, int, int], matrices: int) -> float:
     return 1.0 + matrices * math.prod(extents)
+
+
+def _cover(spec: lt.GemmSpec, target: str, schedule: lt.Schedule) -> Cover:
+    """The shapes of a kernel, as its user knows them, without a run."""
+    settled = targets.get(target)
+    asked = problem_text(spec, settled, schedule)
+    text = lower(asked, until="problem").levels["problem"]
+    with make_context() as context:
+        carried = Schedule.carried_by(parse_text(text, context, "<problem>"))
+    assert carried is not None
+    subject = Subject({}, asked, carried, settled)
+    found = cover_of(subject.schedule, subject.facts, settled, _cost, 1e12)
+    return as_asked(found, subject.asked, is_swapped=subject.is_swapped)
+
+
+def test_k_of_pieces_ends_in_each_place_within_a_step_and_within_a_unit() -> None:
+    spec = lt.GemmSpec(a="f32", b="f32", d="f32", precision="tf32x3")
+    rows = _cover(spec, "sm_90a", lt.presets["sm90-f32-tf32x3"]).rows
+    assert [row for row in rows if row.shape is None] == []
+    assert {row.text for row in rows if row.subject == "edge of K"} == {
+        "ends with a whole tile",
+        "ends inside an mma of depth 8",
+    }
+    assert {row.shape.extents[2] % 4 for row in rows if row.shape is not None} == {0, 1, 2, 3}
+
+
+def test_conditions_of_exchanged_operands_are_said_of_the_matrices_as_given() -> None:
+    """The kernel computes Dᵀ in tiles of 64 rows, which are columns of D."""
+    cover = _cover(OPEN, "sm_80", lt.presets["sm80-few-rows"])
+    near = [row for row in cover.rows if row.text.startswith("ends 1 before")]
+    ends = {row.subject: row.shape.extents for row in near if row.shape is not None}
+    assert ends["edge of N"][1] % 64 == 63 and ends["edge of M"][0] % 16 == 15, ends
+    stored = [row for row in cover.rows if "stored at once" in row.text]
+    assert {row.subject for row in stored} == {"edge of N"} and all("in columns" in row.text for row in stored)
 
 
 @pytest.mark.parametrize(

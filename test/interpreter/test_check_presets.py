@@ -5,7 +5,7 @@ import pytest
 import lowtide as lt
 from lowtide.compiler.presets import LADDERS
 
-BUDGET = 1.5  # seconds: a part of the conditions
+BUDGET = 0.8  # seconds: a part of the conditions
 
 
 @pytest.mark.parametrize("name", ["sm80-simt", "sm80-persistent", "sm90-pingpong"])

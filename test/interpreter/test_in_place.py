@@ -9,6 +9,7 @@ import lowtide as lt
 from lowtide.errors import InterpreterError
 
 M, N, K = 136, 72, 72
+TILES = "grid.tile = [64, 64], k = 32"
 
 
 def accumulate(acc, c: lt.Full, bias: lt.PerRow):
@@ -29,11 +30,11 @@ def operands(seed=0, stride=N + 8):
 @pytest.mark.parametrize(
     ("target", "schedule"),
     [
-        ("sm_80", "grid.tile = [64, 64], k = 32"),
-        ("sm_80", "grid.tile = [64, 64], k = 32, epilogue.path = direct"),
-        ("sm_80", "grid.tile = [64, 64], k = 32, epilogue.math = rows, epilogue.tile = [32, 64]"),
-        ("sm_80", "grid.tile = [64, 64], k = 32, grid.k_division = split(2)"),
-        ("sm_80", "grid.tile = [64, 64], k = 32, grid.k_division = stream_k, scheduler = persistent"),
+        ("sm_80", TILES),
+        ("sm_80", f"{TILES}, epilogue.path = direct"),
+        ("sm_80", f"{TILES}, epilogue.math = rows, epilogue.tile = [32, 64]"),
+        ("sm_80", f"{TILES}, grid.k_division = split(2)"),
+        ("sm_80", f"{TILES}, grid.k_division = stream_k, scheduler = persistent"),
         ("sm_90a", "grid.tile = [128, 64], tail = halves, roles = cooperative(1)"),
         ("sm_90a", "grid.tile = [64, 64], roles = pingpong(2)"),
         ("sm_90a", "grid.tile = [64, 64], grid.k_division = scatter(2), epilogue.path = direct"),
@@ -50,7 +51,7 @@ def test_d_in_place_of_an_operand_is_right_and_free_of_races(target, schedule):
 
 
 def test_the_arrays_stay_as_they_are():
-    kernel, given = lt.compile_gemm(spec_of()), operands()
+    kernel, given = lt.compile_gemm(spec_of(), schedule=TILES), operands()
     before = given["c"].copy()
     kernel.interpret(**given, out=given["c"], level="cta")
     np.testing.assert_array_equal(given["c"], before)
@@ -60,7 +61,7 @@ def test_the_arrays_stay_as_they_are():
     ("row", "who"), [("%c0", r"CTA [12] warp \d lane \d+"), ("%later", r"CTA 1 warp \d lane \d+"), ("%m", None)]
 )
 def test_a_kernel_that_reads_what_another_thread_writes_is_found(row, who):
-    schedule = "grid.tile = [64, 64], k = 32, epilogue.path = direct, grid.launch = serialized"
+    schedule = f"{TILES}, epilogue.path = direct, grid.launch = serialized"
     text = lt.compile_gemm(spec_of(), schedule=schedule).levels["epilogue"]
     view = re.search(r"\n( *%\d+ = tile\.view (%\w+)\[)%m(, %n\] : .*)\n *%\d+ = sm\.load_global", text)
     shift = "\n%one = arith.constant 1 : index\n%later = arith.addi %m, %one : index\n"
@@ -75,7 +76,7 @@ def test_a_kernel_that_reads_what_another_thread_writes_is_found(row, who):
 
 
 def test_an_element_that_no_cta_writes_is_found_in_place_too():
-    text = lt.compile_gemm(spec_of(), schedule="grid.tile = [64, 64], k = 32").levels["cta"]
+    text = lt.compile_gemm(spec_of(), schedule=TILES).levels["cta"]
     given = operands()
     inputs = {"a": given["a"], "b": given["b"], "d": given["c"], "c": given["c"], "bias": given["bias"]}
     assert "by [64, 64]" in text
@@ -86,7 +87,7 @@ def test_an_element_that_no_cta_writes_is_found_in_place_too():
 
 
 def test_other_overlaps_of_d_are_refused():
-    kernel, given = lt.compile_gemm(spec_of()), operands()
+    kernel, given = lt.compile_gemm(spec_of(), schedule=TILES), operands()
     message = "operand d: the output's bytes reach into those of input {}, which CTAs read while others write; pass"
     wide = np.zeros((M, 2 * N), np.float16)
     square = np.zeros((M, K), np.float16)
@@ -107,4 +108,4 @@ def test_an_operand_of_another_dtype_than_d_is_no_place_for_it():
     spec = lt.GemmSpec(a="f16", b="f16", d="f32", epilogue=narrower)
     given = {name: value for name, value in operands().items() if name != "bias"}
     with pytest.raises(InterpreterError, match="reach into those of input c"):
-        lt.compile_gemm(spec).interpret(**given, out=given["c"])
+        lt.compile_gemm(spec, schedule=TILES).interpret(**given, out=given["c"])

@@ -18,9 +18,10 @@ from lowtide.elements import element_type
 from lowtide.errors import LaunchError
 from lowtide.torch.calls import read
 from lowtide.torch.derivatives import ITSELF, plan
+from lowtide.torch.dispatch import is_eager, records_gradient
 from lowtide.torch.dtypes import name_of
 from lowtide.torch.evaluation import evaluate
-from lowtide.torch.ops import LIBRARY, gemm
+from lowtide.torch.ops import LIBRARY, compute, gemm
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Gemm(torch.autograd.Function):
     def forward(ctx: Any, a: torch.Tensor, b: torch.Tensor, *rest: Any) -> torch.Tensor:
         *operands, scalars, epilogue, out_dtype, numerics, is_weight = rest
         tensors = (a, b, *operands)
-        ctx.plan = plan(epilogue, name_of(a.dtype), ctx.needs_input_grad[: len(tensors)])
+        ctx.plan = plan(epilogue, _type_of_gradient(a, epilogue), ctx.needs_input_grad[: len(tensors)])
         _check_types(tensors)
         ctx.save_for_backward(*(x if kept else None for x, kept in zip(tensors, ctx.plan.kept, strict=True)))
         ctx.like = [_Like.of(x) for x in tensors]
@@ -52,7 +53,7 @@ class Gemm(torch.autograd.Function):
             ctx.like[1] = _Like(2, b.grad_dtype or b.dtype, by_columns=True)
         ctx.scalars, ctx.epilogue, ctx.numerics, ctx.is_weight = scalars, epilogue, numerics, is_weight
         with torch._C._AutoDispatchBelowAutograd():
-            return gemm(a, b.mT if is_weight else b, operands, scalars, epilogue, out_dtype, numerics)
+            return multiply(a, b.mT if is_weight else b, operands, scalars, epilogue, out_dtype, numerics)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
@@ -76,6 +77,25 @@ class Gemm(torch.autograd.Function):
         return da, db, *found, None, None, None, None, None
 
 
+def multiply(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    operands: Sequence[torch.Tensor],
+    scalars: Sequence[float],
+    epilogue: str,
+    out_dtype: torch.dtype | None,
+    numerics: str,
+) -> torch.Tensor:
+    """`gemm`, past the dispatcher where it has nothing to do. Raises what that raises."""
+    tensors = (a, b, *operands)
+    if not is_eager(tensors):
+        return gemm(a, b, operands, scalars, epilogue, out_dtype, numerics)
+    if records_gradient(tensors):
+        found: torch.Tensor = Gemm.apply(a, b, *operands, scalars, epilogue, out_dtype, numerics, False)
+        return found
+    return compute(a, b, operands, scalars, epilogue, out_dtype, numerics)
+
+
 def _differentiable(
     a: torch.Tensor,
     b: torch.Tensor,
@@ -85,7 +105,7 @@ def _differentiable(
     out_dtype: torch.dtype | None,
     numerics: str,
 ) -> torch.Tensor:
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (a, b, *operands)):
+    if records_gradient((a, b, *operands)):
         found: torch.Tensor = Gemm.apply(a, b, *operands, scalars, epilogue, out_dtype, numerics, False)
         return found
     with torch._C._AutoDispatchBelowAutograd():
@@ -93,6 +113,13 @@ def _differentiable(
 
 
 LIBRARY.impl("gemm", _differentiable, "Autograd")
+
+
+def _type_of_gradient(a: torch.Tensor, epilogue: str) -> str:
+    """What derivatives are rounded to: A's type, D's beside an A of 8 bits, which itself has no gradient."""
+    asked = read(epilogue)
+    row = element_type(name_of(a.dtype))
+    return asked.graph.d if asked is not None and row.bits == 8 else row.name
 
 
 def _check_types(tensors: Sequence[torch.Tensor]) -> None:
@@ -125,7 +152,7 @@ def _derivatives(
         values = [given.get(name, gradient) for name in wanted.names]  # its own operand is the gradient
         rest = values[: len(tensors)], values[len(tensors) :]
         if wanted.reads_sums:
-            found[text] = gemm(a, b, *rest, text, None, ctx.numerics)
+            found[text] = multiply(a, b, *rest, text, None, ctx.numerics)
         else:
             found[text] = evaluate(wanted, None, *rest).expand(gradient.shape)
     return found
@@ -149,14 +176,13 @@ def _of_second(of_sums: torch.Tensor, a: torch.Tensor, like: _Like, numerics: st
 
 def _product(first: torch.Tensor, second: torch.Tensor, like: _Like, numerics: str) -> torch.Tensor:
     if like.by_columns:
-        return gemm(second.mT, first.mT, [], [], "", like.dtype, numerics).mT
-    return gemm(first, second, [], [], "", like.dtype, numerics)
+        return multiply(second.mT, first.mT, [], [], "", like.dtype, numerics).mT
+    return multiply(first, second, [], [], "", like.dtype, numerics)
 
 
 def _reduced(whole: torch.Tensor, kind: OperandKind, like: _Like) -> torch.Tensor:
-    """A gradient of D's shape, summed over what the operand does not have."""
-    if kind is OperandKind.PER_ROW:
-        whole = whole.sum(-1)
-    elif kind is OperandKind.PER_COLUMN:
-        whole = whole.sum([*range(whole.dim() - 1)] if like.rank == 1 else [-2])
-    return whole.to(like.dtype)
+    """A gradient of D's shape, summed over what the operand does not have, in f32 or more."""
+    if kind is OperandKind.FULL:
+        return whole.to(like.dtype)
+    of_columns = [*range(whole.dim() - 1)] if like.rank == 1 else [-2]
+    return whole.sum([-1] if kind is OperandKind.PER_ROW else of_columns, dtype=like.dtype)

@@ -55,11 +55,18 @@ def sums_type(a: torch.dtype, b: torch.dtype) -> str:
     return sums_of(*names)
 
 
+@functools.cache
+def default_type(a: torch.dtype, b: torch.dtype) -> torch.dtype:
+    """D's where nothing says it. Raises LaunchError for types that are not multiplied."""
+    sums_type(a, b)
+    return dtype_of(result_type(name_of(a), name_of(b)))
+
+
 def d_type(a: torch.Tensor, b: torch.Tensor, epilogue: Epilogue | None, asked: torch.dtype | None) -> torch.dtype:
     """D's dtype. Raises LaunchError for types that are not multiplied, or another than the epilogue's."""
-    sums_type(a.dtype, b.dtype)
+    default = default_type(a.dtype, b.dtype)
     if epilogue is None:
-        return dtype_of(result_type(name_of(a.dtype), name_of(b.dtype))) if asked is None else asked
+        return default if asked is None else asked
     if asked is not None and asked != epilogue.d:
         raise LaunchError(f"out_dtype: {asked}, but the text of the epilogue is for {epilogue.d}; leave one out")
     return epilogue.d

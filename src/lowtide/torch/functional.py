@@ -7,8 +7,9 @@ import torch
 
 from lowtide.torch.activations import activation_named
 from lowtide.torch.autocast import in_region
-from lowtide.torch.autograd import Gemm
-from lowtide.torch.ops import gemm, gemm_out
+from lowtide.torch.autograd import Gemm, multiply
+from lowtide.torch.dispatch import records_gradient
+from lowtide.torch.ops import gemm_out
 from lowtide.torch.texts import text_of_call, text_of_linear
 
 
@@ -42,7 +43,7 @@ def matmul(
         tensors = [operands[name] for name in of_tensors]
         scalars = [operands[name] for name in of_scalars]
     if out is None:
-        return gemm(a, b, tensors, scalars, text, d, numerics)
+        return multiply(a, b, tensors, scalars, text, d, numerics)
     gemm_out(a, b, tensors, scalars, text, numerics, out)
     return out
 
@@ -66,13 +67,13 @@ def linear(
     x, second = in_region(x), in_region(weight)
     rows = x.unsqueeze(0) if x.dim() == 1 else x
     operands = [] if bias is None else [bias]
-    records = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (x, weight, *operands))
+    records = records_gradient((x, weight, *operands))
     fused = None if records else activation
     text = text_of_linear(fused, x.dtype, second.dtype, None if bias is None else bias.dtype)
     if records and second is weight and _asks_for_another_type(weight):
         d = Gemm.apply(rows, weight, *operands, [], text, None, numerics, True)
     else:
-        d = gemm(rows, second.mT, operands, [], text, None, numerics)
+        d = multiply(rows, second.mT, operands, [], text, None, numerics)
     d = d.squeeze(0) if x.dim() == 1 else d
     return d if known is None or fused is not None else known.in_torch(d)
 

@@ -37,7 +37,7 @@ LIBRARY.define(
 )
 
 
-def _gemm(
+def compute(
     a: torch.Tensor,
     b: torch.Tensor,
     operands: Sequence[torch.Tensor],
@@ -46,6 +46,8 @@ def _gemm(
     out_dtype: torch.dtype | None,
     numerics: str,
 ) -> torch.Tensor:
+    """`gemm` without the dispatcher: what it does on tensors whose gradients are not recorded. Raises LaunchError,
+    SpecError."""
     asked = read(epilogue)
     d = d_type(a, b, asked, out_dtype)
     if a.device.type == "cuda":
@@ -104,7 +106,7 @@ def _gemm_out_fake(
     _check_out(a, b, operands, scalars, asked, out)
 
 
-for _name, _function, _fake in (("gemm", _gemm, _gemm_fake), ("gemm_out", _gemm_out, _gemm_out_fake)):
+for _name, _function, _fake in (("gemm", compute, _gemm_fake), ("gemm_out", _gemm_out, _gemm_out_fake)):
     LIBRARY.impl(_name, _function, "CompositeExplicitAutograd")  # sparse tensors too, which are refused
     torch.library.register_fake(f"lowtide::{_name}", _fake, lib=LIBRARY)
 

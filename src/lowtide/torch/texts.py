@@ -9,10 +9,9 @@ import torch
 from lowtide.compiler.epilogue.operands import OperandKind, PerColumn, operand_types
 from lowtide.compiler.epilogue.text import epilogue_text
 from lowtide.compiler.epilogue.trace import Traced
-from lowtide.compiler.matmul.shape_class import result_type
 from lowtide.errors import LaunchError
 from lowtide.torch.activations import activation_named
-from lowtide.torch.calls import sums_type
+from lowtide.torch.calls import default_type, sums_type
 from lowtide.torch.dtypes import name_of
 
 Types = tuple[tuple[str, torch.dtype | None], ...]
@@ -65,4 +64,4 @@ def _text_of_linear(activation: str | None, x: torch.dtype, weight: torch.dtype,
 
 
 def _sums_and_d(a: torch.dtype, b: torch.dtype, d: torch.dtype | None) -> tuple[str, str]:
-    return sums_type(a, b), result_type(name_of(a), name_of(b)) if d is None else name_of(d)
+    return sums_type(a, b), name_of(default_type(a, b) if d is None else d)

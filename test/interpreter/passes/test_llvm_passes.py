@@ -26,7 +26,7 @@ LOWERED = {
 
 @pytest.mark.parametrize(("case", "name"), tried_at(Level.LLVM))
 def test_a_pass_keeps_the_numbers(steps: Callable[[Case], list[Step]], case: Case, name: str) -> None:
-    hold(step_named(steps(case), name), case)
+    hold(steps(case), name, case)
 
 
 @pytest.mark.parametrize("name", FORMULAS)

@@ -17,7 +17,7 @@ from lowtide.interpreter import interpret
 
 @pytest.mark.parametrize(("case", "name"), tried_at(Level.NVVM))
 def test_a_pass_keeps_the_numbers(steps: Callable[[Case], list[Step]], case: Case, name: str) -> None:
-    hold(step_named(steps(case), name), case)
+    hold(steps(case), name, case)
 
 
 @pytest.mark.parametrize("sms", [2, 3])

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from by_level import tried_at
-from case import Case, hold, step_named
+from case import Case, hold
 from compiled import Step
 
 from lowtide.dialects.levels import Level
@@ -12,4 +12,4 @@ from lowtide.dialects.levels import Level
 
 @pytest.mark.parametrize(("case", "name"), tried_at(Level.PROBLEM))
 def test_a_pass_keeps_the_numbers(steps: Callable[[Case], list[Step]], case: Case, name: str) -> None:
-    hold(step_named(steps(case), name), case)
+    hold(steps(case), name, case)
