@@ -11,6 +11,7 @@ import numpy as np
 from mlir import ir
 
 from lowtide import runtime
+from lowtide.compiler.anywhere import packing
 from lowtide.compiler.cache.store import Stored
 from lowtide.compiler.driver import Lowered, Timing
 from lowtide.compiler.manifest import manifest_of
@@ -19,7 +20,7 @@ from lowtide.compiler.ptxas import Assembly, assemble, confirm_registers
 from lowtide.compiler.ptxas_program import find_ptxas
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.errors import InterpreterError, IRError
+from lowtide.errors import InterpreterError, IRError, MisalignedError
 from lowtide.targets import Target
 
 _INTERPRETER = "lowtide.interpreter"  # a third of the time that the compiler takes to import, and few need it
@@ -105,21 +106,50 @@ class CompiledKernel:
     def _loaded(self) -> runtime.Kernel:
         return runtime.Kernel(self.manifest, self.ptx, self.cubin)
 
+    @cached_property
+    def _anywhere(self) -> runtime.Kernel | None:
+        """The same kernel with launches that copy what is not aligned; None where there is none."""
+        lowered = packing(self._lowered)
+        return None if lowered is None else CompiledKernel(lowered)._loaded
+
+    def _that_takes(self, error: MisalignedError) -> runtime.Kernel:
+        """What takes operands that were refused, and serves all calls from now on. Raises the error where that was
+        it."""
+        if self._anywhere is None or self._loaded is self._anywhere:
+            raise error
+        self._loaded = self._anywhere
+        return self._loaded
+
     def __call__(
         self, *matrices: Any, stream: Any = None, out: Any = None, workspace: Any = None, **operands: Any
     ) -> Any:
-        """Launch on GPU arrays; gives D. Raises LaunchError, DeviceError: see `lowtide.runtime.Kernel`."""
-        return self._loaded(*matrices, stream=stream, out=out, workspace=workspace, **operands)
+        """Launch on GPU arrays; gives D. Raises LaunchError, DeviceError: see `lowtide.runtime.Kernel`.
+
+        Where the first matrix comes that the schedule cannot take where it lies, the kernel is compiled once more, with
+        `pack = rows`; that one serves the later calls too.
+        """
+        options: dict[str, Any] = {"stream": stream, "out": out, "workspace": workspace, **operands}
+        try:
+            return self._loaded(*matrices, **options)
+        except MisalignedError as error:
+            return self._that_takes(error)(*matrices, **options)
 
     def bind(
         self, *matrices: Any, stream: Any = None, out: Any = None, workspace: Any = None, **operands: Any
     ) -> runtime.Launch:
         """A launch with its arguments prepared, for repeated use: call it with no arguments."""
-        return self._loaded.bind(*matrices, stream=stream, out=out, workspace=workspace, **operands)
+        options: dict[str, Any] = {"stream": stream, "out": out, "workspace": workspace, **operands}
+        try:
+            return self._loaded.bind(*matrices, **options)
+        except MisalignedError as error:
+            return self._that_takes(error).bind(*matrices, **options)
 
     def workspace_bytes(self, *matrices: Any, **operands: Any) -> int:
         """Bytes of workspace that a call with these operands needs: see `lowtide.runtime.Kernel`."""
-        return self._loaded.workspace_bytes(*matrices, **operands)
+        try:
+            return self._loaded.workspace_bytes(*matrices, **operands)
+        except MisalignedError as error:
+            return self._that_takes(error).workspace_bytes(*matrices, **operands)
 
     def save(self, path: str | PathLike[str]) -> Any:
         """Write the kernel to a folder, which `lowtide.runtime.load` reads where no compiler is installed."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lowtide.elements import element_type
-from lowtide.errors import LaunchError
+from lowtide.errors import LaunchError, MisalignedError
 from lowtide.runtime.limits import MAX_EXTENT
 from lowtide.runtime.manifest import KINDS, extent_of
 from lowtide.runtime.operands import Operand
@@ -99,14 +99,14 @@ def _check_strides(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
     return MatrixView(operand.address, shape, tuple(strides), elements * size)
 
 
-def _misaligned(argument: Mapping[str, Any], operand: Operand, axis: int, alignment: int) -> LaunchError:
+def _misaligned(argument: Mapping[str, Any], operand: Operand, axis: int, alignment: int) -> MisalignedError:
     """The refusal of rows, or matrices of a batch, that are no multiple of the alignment apart."""
     stride, columns = operand.strides[axis], operand.shape[-1]
     of_batch = axis == len(operand.shape) - 1 - KINDS[argument["kind"]]
     units = f"{pad_row(max(stride, columns), operand.dtype, alignment)} elements"
     what, way_out = ("matrices", f"put {units} between them") if of_batch else ("rows", f"pad each row to {units}")
     apart = stride * element_type(operand.dtype).bytes
-    return LaunchError(
+    return MisalignedError(
         f"operand {argument['name']}: {what} are {apart} bytes apart, must be a multiple of {alignment}; {way_out}"
     )
 
@@ -185,7 +185,8 @@ def address_error(argument: Mapping[str, Any], address: int) -> LaunchError:
     """The refusal of a base address that is null or not aligned."""
     alignment = argument.get("base_alignment", 1)
     elements = max(1, alignment // element_type(argument["dtype"]).bytes)
-    return LaunchError(
+    kind = MisalignedError if address else LaunchError
+    return kind(
         f"operand {argument['name']}: base address {address:#x} must be a multiple of {alignment} bytes and not null;"
         f" pass a copy, or a slice that starts at a multiple of {elements} elements"
     )

@@ -49,6 +49,10 @@ class LaunchError(Error):
     """Call-time arguments that do not match the kernel, or a launch that the driver refused."""
 
 
+class MisalignedError(LaunchError):
+    """A base address or stride that the kernel's accesses cannot take."""
+
+
 class DeviceError(Error):
     """No GPU, no driver, or a driver call that failed."""
 

@@ -138,3 +138,10 @@ def test_an_output_of_the_runtimes_own_is_aligned(any_extents):
     assert any_extents(a, b).stride() == (136, 1)
     assert any_extents.workspace_bytes(a, b) == 0
     assert any_extents.workspace_bytes(torch.randn(130, 65, device="cuda").bfloat16()[:, 1:], b) > 0
+
+
+def test_a_kernel_of_whole_rows_packs_from_the_first_odd_matrix_on():
+    compiled = kernel("sm_90a", "tn", None, m=512, n=384, k=256)
+    assert "pack = rows" not in str(compiled.schedule)
+    for place, padding in ((0, 0), (1, 3), (0, 0)):
+        check(compiled, "tn", 512, 384, 256, (place, place, place), (padding, padding, padding))

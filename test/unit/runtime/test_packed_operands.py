@@ -12,7 +12,7 @@ from fake_driver import FakeDriver
 from sample_kernel import kernel_from, op, sample_manifest
 
 import lowtide as lt
-from lowtide.errors import LoadError
+from lowtide.errors import LaunchError, LoadError
 from lowtide.runtime import Kernel, compile_host
 
 _SEEN = ("ptr", "i64", "ptr", "i64")  # the first arguments of both kernels
@@ -166,3 +166,27 @@ def test_only_where_a_base_lies_in_a_unit_is_known_before_the_call() -> None:
         else:
             with pytest.raises(LoadError, match="depends on an address"):
                 compile_host(manifest)
+
+
+def entry(ptx: str, name: str) -> str:
+    """The code of a kernel."""
+    return ptx[ptx.index(f".entry {name}(") :].partition("\n}\n")[0]
+
+
+def test_a_compiled_kernel_packs_from_the_first_matrix_on_that_is_not_aligned(fake: FakeDriver) -> None:
+    """Its own code stays, and so does what a call costs whose matrices are aligned."""
+    spec = lt.GemmSpec(m=40, n=24, k=64, a="f16", b="f16", d="f16")
+    kernel = lt.compile_gemm(spec, target="sm_80", schedule="grid.tile = [32, 32], k = 32, atoms = [2, 1, 1]")
+    b, d = InterfaceArray(aligned(24, 64)), InterfaceArray(aligned(40, 24))
+    kernel(off(InterfaceArray, 40, 64, 0), b, out=d)
+    direct = kernel._loaded
+    assert len(fake.launches) == 1 and not direct.program.workspaces
+    for elements, launches in ((1, 2), (0, 1), (8, 1), (3, 2)):
+        fake.launches.clear()
+        kernel.bind(off(InterfaceArray, 40, 64, elements), b, out=d, stream=3)()
+        assert len(fake.launches) == launches and fake.launches[-1].geometry[:3] == (2, 1, 1)
+    packing = kernel._loaded
+    assert packing is not direct and kernel.workspace_bytes(off(InterfaceArray, 40, 64, 1), b) > 0
+    assert entry(packing.ptx, "gemm_kernel") == entry(direct.ptx, "gemm_kernel")
+    with pytest.raises(LaunchError, match=r"strides .* must not be negative"):
+        kernel(InterfaceArray(np.zeros((40, 64), np.float16)[::-1]), b, out=d)

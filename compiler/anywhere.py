@@ -1,0 +1,43 @@
+"""The same kernel for matrices that lie anywhere: what it takes aligned is packed where it is not.
+
+Its own code, and so the order of its sums, is that of the kernel; launches in front of it and behind it copy what is
+not aligned, and have no CTAs where all is.
+"""
+
+from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.driver import Lowered, lower
+from lowtide.compiler.problem_ir import problem_text
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_of_ir import spec_of
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile import PackKind
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import Error
+from lowtide.passes.schedules.alignment import MATRICES, PACK_FIELDS, is_packed
+from lowtide.targets import Target
+
+
+def packing(lowered: Lowered) -> Lowered | None:
+    """A compilation again, with its schedule, but for what is packed: A, B and D, or what of these the rules let be
+    packed. None where nothing more can be, or the levels at hand do not say what the kernel computes."""
+    text = lowered.levels.get(str(Level.PROBLEM))
+    if text is None:
+        return None
+    with make_context() as context:
+        module = parse_text(text, context, "<problem>")
+        schedule, found = Schedule.carried_by(module), spec_of(module)
+    if schedule is None or not found.whole:
+        return None
+    left = [name for name in MATRICES if not is_packed(name, schedule)]
+    choices = (left, [name for name in left if name != "d"], [name for name in left if name == "d"])
+    return next(filter(None, (_packed(found.spec, lowered.target, schedule, names) for names in choices)), None)
+
+
+def _packed(spec: GemmSpec, target: Target, schedule: Schedule, names: list[str]) -> Lowered | None:
+    if not names:
+        return None
+    wanted = schedule.set({PACK_FIELDS[name]: PackKind.rows for name in names})
+    try:
+        return lower(problem_text(spec, target, wanted))
+    except Error:
+        return None
