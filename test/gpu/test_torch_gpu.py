@@ -180,7 +180,7 @@ def test_gradients_of_weights_are_summed_in_f32_where_asked_for() -> None:
 def test_what_is_refused() -> None:
     a, b = rows(64, 128), rows(128, 96)
     for call, what in (
-        (lambda: ltt.matmul(a, b.cpu()), "cpu"),
+        (lambda: ltt.matmul(a, b.cpu()), "on the CPU"),
         (lambda: ltt.matmul(a.cfloat(), b.cfloat()), "complex64 is no element type"),
         (lambda: ltt.matmul(a.to_sparse(), b), "strided"),
         (lambda: ltt.matmul(a, b.half()), "are not multiplied"),

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from lowtide.compiler.epilogue.operands import OperandKind
+from lowtide.compiler.numerics_words import BATCH_INVARIANT, REPEATABLE
 from lowtide.elements import element_type
 from lowtide.errors import LaunchError
 from lowtide.torch.calls import read
@@ -105,9 +106,12 @@ def _differentiable(
     out_dtype: torch.dtype | None,
     numerics: str,
 ) -> torch.Tensor:
-    if records_gradient((a, b, *operands)):
+    tensors = (a, b, *operands)
+    if records_gradient(tensors):
         found: torch.Tensor = Gemm.apply(a, b, *operands, scalars, epilogue, out_dtype, numerics, False)
         return found
+    if is_eager(tensors):
+        return compute(a, b, operands, scalars, epilogue, out_dtype, numerics)
     with torch._C._AutoDispatchBelowAutograd():
         return gemm(a, b, operands, scalars, epilogue, out_dtype, numerics)
 
@@ -168,7 +172,9 @@ def _of_first(of_sums: torch.Tensor, b: torch.Tensor, like: _Like, numerics: str
 
 
 def _of_second(of_sums: torch.Tensor, a: torch.Tensor, like: _Like, numerics: str) -> torch.Tensor:
-    """dB = Aᵀ · dZ; where B is shared by a batch, over all its rows."""
+    """dB = Aᵀ · dZ; where B is shared by a batch, over all its rows. It depends on all rows whatever is promised of one
+    row."""
+    numerics = REPEATABLE if numerics == BATCH_INVARIANT else numerics
     if like.rank == 2 and of_sums.dim() > 2:
         a, of_sums = a.reshape(-1, a.shape[-1]), of_sums.reshape(-1, of_sums.shape[-1])
     return _product(a.mT, of_sums, like, numerics)

@@ -67,6 +67,12 @@ def d_type(a: torch.Tensor, b: torch.Tensor, epilogue: Epilogue | None, asked: t
     default = default_type(a.dtype, b.dtype)
     if epilogue is None:
         return default if asked is None else asked
+    sums = sums_type(a.dtype, b.dtype)
+    if epilogue.graph.acc != sums:
+        raise LaunchError(
+            f"epilogue: its text is for sums of {epilogue.graph.acc}, but {a.dtype} and {b.dtype} have sums of {sums}:"
+            " write the text for these"
+        )
     if asked is not None and asked != epilogue.d:
         raise LaunchError(f"out_dtype: {asked}, but the text of the epilogue is for {epilogue.d}; leave one out")
     return epilogue.d
@@ -84,17 +90,11 @@ def check(
         if tensor.layout is not torch.strided:
             raise LaunchError(f"an operand of layout {tensor.layout}: kernels read strided tensors; call .to_dense()")
     shape = tuple(result_shape(a, b))
-    sums = sums_type(a.dtype, b.dtype)
     tensors, numbers = (epilogue.tensors(), epilogue.scalars()) if epilogue else ([], [])
     if len(operands) != len(tensors) or len(scalars) != len(numbers):
         names = ", ".join(operand.name for operand in (*tensors, *numbers)) or "none"
         raise LaunchError(
             f"operands: {len(operands)} tensors and {len(scalars)} scalars; the epilogue takes {names}, tensors first"
-        )
-    if epilogue is not None and epilogue.graph.acc != sums:
-        raise LaunchError(
-            f"epilogue: its text is for sums of {epilogue.graph.acc}, but {a.dtype} and {b.dtype} have sums of {sums}:"
-            " write the text for these"
         )
     for name, tensor in (("b", b), *((x.name, tensor) for x, tensor in zip(tensors, operands, strict=True))):
         if tensor.device != a.device:

@@ -4,12 +4,12 @@ Types, and where values are rounded, are a kernel's: sums and epilogue in f32 (f
 D's type. The order of sums and the functions of the epilogue are torch's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from lowtide.compiler.epilogue.operands import EpilogueGraph, OperandKind
+from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, OperandKind
 from lowtide.compiler.epilogue.trace import Node
 from lowtide.elements import element_type
 from lowtide.torch.calls import Epilogue
@@ -61,6 +61,8 @@ def evaluate(
     values: dict[int, torch.Tensor] = {}
     given = dict(zip(epilogue.names, (*operands, *scalars), strict=True))
     like = operands[0] if acc is None else acc
+    if graph.result.op == "operand":  # as it is: not by way of f32
+        return rounded(_placed(graph.operands[graph.result.attribute], given, like.device), graph.d)  # type: ignore[index]
     for node in graph.nodes:
         inputs = [values[id(other)] for other in node.inputs]
         values[id(node)] = _evaluate(node, inputs, acc, given, graph, like.device)
@@ -82,7 +84,7 @@ def _evaluate(
     node: Node,
     inputs: list[torch.Tensor],
     acc: torch.Tensor | None,
-    given: dict[str, Any],
+    given: Mapping[str, Any],
     graph: EpilogueGraph,
     device: torch.device,
 ) -> torch.Tensor:
@@ -99,10 +101,14 @@ def _evaluate(
     if node.op != "operand":
         return _OPS[node.op](*inputs)
     assert isinstance(node.attribute, int)
-    operand = graph.operands[node.attribute]
+    return _placed(graph.operands[node.attribute], given, device).to(computes_in)
+
+
+def _placed(operand: Operand, given: Mapping[str, Any], device: torch.device) -> torch.Tensor:
+    """An operand in its own type, so that it broadcasts to D."""
     value = given[operand.name]
     if operand.kind is OperandKind.SCALAR:
-        return torch.full((), value, dtype=computes_in, device=device)
+        return torch.full((), value, dtype=dtype_of(operand.dtype), device=device)
     axis = {OperandKind.FULL: None, OperandKind.PER_ROW: -1, OperandKind.PER_COLUMN: -2}[operand.kind]
-    value = value.to(computes_in)
-    return value if axis is None or (value.dim() == 1 and axis == -2) else value.unsqueeze(axis)
+    found: torch.Tensor = value if axis is None or (value.dim() == 1 and axis == -2) else value.unsqueeze(axis)
+    return found
