@@ -81,14 +81,14 @@ def _view_torch(tensor: Any, name: str) -> Operand:
     if device.type != "cuda":
         raise _not_on_gpu(name, tensor, "the CPU" if device.type == "cpu" else f"device {device}")
     try:
-        strides = tuple(tensor.stride())
+        address, strides = tensor.data_ptr(), tuple(tensor.stride())
     except RuntimeError as error:
         raise LaunchError(f"operand {name}: not a strided tensor ({error}); call .to_dense() first") from None
     dtype = LIBRARY_NAMES.get(str(tensor.dtype).rpartition(".")[2])
     if dtype is None:
         raise _unknown_dtype(name, tensor.dtype)
     shape = tuple(tensor.shape)
-    return Operand(tensor.data_ptr(), shape, strides, dtype, device.index, "torch", owner=tensor)
+    return Operand(address, shape, strides, dtype, device.index, "torch", owner=tensor)
 
 
 def _view_interface(value: Any, interface: Any, name: str) -> Operand:

@@ -158,11 +158,8 @@ LogicalResult PrefixOp::verify() {
 LogicalResult UnpackWeightsOp::verify() {
   FragmentType packed = getPacked().getType(), result = getType();
   Type weights = getWeights();
-  if (!weights.isIntOrFloat() || (weights.getIntOrFloatBitWidth() != 4 && weights.getIntOrFloatBitWidth() != 8))
-    return emitOpError() << "weights have 4 or 8 bits, those of " << weights << " have not";
-  if (!packed.getElementType().isUnsignedInteger(8) || !(result.getElementType().isF16() || result.getElementType().isBF16()))
-    return emitOpError() << "makes f16 or bf16 of bytes, ui8, not " << result.getElementType() << " of "
-                         << packed.getElementType();
+  if (failed(tile::verifyWeightTypes(*this, weights, packed.getElementType(), result.getElementType())))
+    return failure();
   if (packed.getShape()[0] * tile::weightsPerByte(weights) != result.getShape()[0])
     return emitOpError() << "makes " << result.getShape()[0] << " rows of " << packed.getShape()[0] << " rows of bytes";
   if (getZeros() && (getZeros().getType().getShape()[0] != result.getShape()[0] ||

@@ -82,6 +82,12 @@ bool isBatch(mlir::MemRefType matrix);
 // How many packed weights of a type a byte holds.
 int64_t weightsPerByte(mlir::Type weights);
 
+// Checks packed weights: of a type, in bytes, that become the type of what they are multiplied by.
+mlir::LogicalResult verifyWeightTypes(mlir::Operation *op, mlir::Type weights, mlir::Type bytes, mlir::Type converted);
+
+// Whether two extents are equal or may be, one being known at run time only.
+bool agree(int64_t x, int64_t y);
+
 // Whether an operand scales sums of blocks of K.
 bool isBlockScale(OperandKind kind);
 

@@ -45,6 +45,8 @@ static void printNextPlace(OpAsmPrinter &printer, Operation *, Type batch, Type,
 
 //===--- epilogue operands --------------------------------------------------------------------------------------===//
 
+static OperandKind kindOf(Attribute kind) { return static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt()); }
+
 ParseResult lowtide::tile::parseKindedOperands(OpAsmParser &parser,
                                                SmallVectorImpl<OpAsmParser::UnresolvedOperand> &operands,
                                                SmallVectorImpl<Type> &types, ArrayAttr &kinds) {
@@ -71,14 +73,27 @@ void lowtide::tile::printKindedOperands(OpAsmPrinter &printer, Operation *, Oper
                                         ArrayAttr kinds) {
   llvm::interleaveComma(llvm::zip(operands, types, kinds), printer, [&](auto entry) {
     auto [operand, type, kind] = entry;
-    printer << stringifyOperandKind(static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt())) << " " << operand
-            << " : " << type;
+    printer << stringifyOperandKind(kindOf(kind)) << " " << operand << " : " << type;
   });
 }
 
-static OperandKind kindOf(Attribute kind) { return static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt()); }
-
-bool lowtide::tile::isBlockScale(OperandKind kind) { return kind >= OperandKind::row_scale; }
+bool lowtide::tile::isBlockScale(OperandKind kind) {
+  switch (kind) {
+  case OperandKind::row_scale:
+  case OperandKind::column_scale:
+  case OperandKind::row_block_scale:
+  case OperandKind::column_block_scale:
+    return true;
+  case OperandKind::full:
+  case OperandKind::per_row:
+  case OperandKind::per_column:
+  case OperandKind::scalar:
+  case OperandKind::group_scale:
+  case OperandKind::group_zero:
+    return false;
+  }
+  llvm_unreachable("all kinds are above");
+}
 
 bool lowtide::tile::actsInTheSum(OperandKind kind) {
   return kind == OperandKind::group_scale || kind == OperandKind::group_zero || isBlockScale(kind);
@@ -112,7 +127,9 @@ void StoreOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setNa
 }
 
 // Whether two extents can be equal.
-static bool agree(int64_t x, int64_t y) { return ShapedType::isDynamic(x) || ShapedType::isDynamic(y) || x == y; }
+bool lowtide::tile::agree(int64_t x, int64_t y) {
+  return ShapedType::isDynamic(x) || ShapedType::isDynamic(y) || x == y;
+}
 
 bool lowtide::tile::isBatch(MemRefType matrix) { return matrix.getRank() == 3; }
 
@@ -191,20 +208,18 @@ static bool isColumnMajor(MemRefType type) {
 
 int64_t lowtide::tile::weightsPerByte(Type weights) { return 8 / weights.getIntOrFloatBitWidth(); }
 
-// Of bytes that hold weights, and what they are multiplied by.
-static LogicalResult verifyWeightTypes(Operation *op, Type weights, Type a, Type b) {
+LogicalResult lowtide::tile::verifyWeightTypes(Operation *op, Type weights, Type bytes, Type converted) {
   if (!weights.isIntOrFloat() || (weights.getIntOrFloatBitWidth() != 4 && weights.getIntOrFloatBitWidth() != 8))
     return op->emitOpError() << "weights have 4 or 8 bits, those of " << weights << " have not";
-  if (!b.isUnsignedInteger(8) || !(a.isF16() || a.isBF16()))
-    return op->emitOpError() << "packed weights are a B of ui8 beside an A of f16 or bf16, not " << b << " beside " << a;
+  if (!bytes.isUnsignedInteger(8) || !(converted.isF16() || converted.isBF16()))
+    return op->emitOpError() << "packed weights lie in ui8 and become f16 or bf16, not in " << bytes << " to become "
+                             << converted;
   return success();
 }
 
 static LogicalResult verifyWeights(GemmOp op, MemRefType a, MemRefType b, int64_t k) {
   auto count = [&](OperandKind wanted) {
-    return llvm::count_if(op.getKinds(), [&](Attribute kind) {
-      return static_cast<OperandKind>(cast<IntegerAttr>(kind).getInt()) == wanted;
-    });
+    return llvm::count_if(op.getKinds(), [&](Attribute kind) { return kindOf(kind) == wanted; });
   };
   int64_t scales = count(OperandKind::group_scale), zeros = count(OperandKind::group_zero);
   int64_t group = op.getGroup().value_or(0);
@@ -214,7 +229,7 @@ static LogicalResult verifyWeights(GemmOp op, MemRefType a, MemRefType b, int64_
     return op.emitOpError() << "has one group_scale operand where it has groups, and only there";
   if (!op.getWeights())
     return group ? op.emitOpError() << "groups are those of packed weights" : success();
-  if (failed(verifyWeightTypes(op, *op.getWeights(), a.getElementType(), b.getElementType())))
+  if (failed(verifyWeightTypes(op, *op.getWeights(), b.getElementType(), a.getElementType())))
     return failure();
   bool bIsNK = op.getLayout() == GemmLayout::tn || op.getLayout() == GemmLayout::nn;
   if (!bIsNK || isBatch(b))
@@ -293,54 +308,6 @@ LogicalResult GemmOp::verify() {
   return verifyBlockScales(*this);
 }
 
-//===--- tile.launch --------------------------------------------------------------------------------------------===//
-
-// The kernel that a host op names: in the module or, from level nvvm on, in a gpu.module.
-static Operation *lookUpKernel(Operation *user, FlatSymbolRefAttr name, SymbolTableCollection &symbols) {
-  auto module = user->getParentOfType<ModuleOp>();
-  Operation *kernel = symbols.lookupSymbolIn(module, name);
-  for (Operation &op : module.getBody()->getOperations()) {
-    if (kernel)
-      break;
-    if (op.hasTrait<OpTrait::SymbolTable>())
-      kernel = symbols.lookupSymbolIn(&op, name);
-  }
-  return kernel;
-}
-
-// What sizes are allowed is the target's to say, and checked by passes.
-LogicalResult lowtide::tile::verifyCluster(Operation *op, std::optional<ArrayRef<int64_t>> cluster) {
-  if (cluster && (cluster->size() != 2 || llvm::any_of(*cluster, [](int64_t side) { return side < 1; })))
-    return op->emitOpError() << "needs a cluster of two positive extents, e.g. [2, 1]";
-  return success();
-}
-
-LogicalResult ClusterCountOp::verify() { return verifyCluster(*this, getCluster()); }
-
-LogicalResult ClusterCountOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  if (!lookUpKernel(*this, getKernelAttr(), symbols))
-    return emitOpError() << "asks about @" << getKernel() << ", which is not in the module";
-  return success();
-}
-
-LogicalResult LaunchOp::verify() { return verifyCluster(*this, getCluster()); }
-
-LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  Operation *kernel = lookUpKernel(*this, getKernelAttr(), symbols);
-  if (!kernel)
-    return emitOpError() << "launches @" << getKernel() << ", which is not in the module";
-  if (auto function = dyn_cast<FunctionOpInterface>(kernel)) {
-    if (function.getNumArguments() != getArgs().size())
-      return emitOpError() << "passes " << getArgs().size() << " arguments to @" << getKernel() << ", which takes "
-                           << function.getNumArguments();
-    for (auto [index, type, arg] : llvm::enumerate(function.getArgumentTypes(), getArgs()))
-      if (isa<KernelOp>(kernel) && arg.getType() != type)
-        return emitOpError() << "argument " << index << " is " << arg.getType() << " but @" << getKernel() << " takes "
-                             << type;
-  }
-  return success();
-}
-
 //===--- tile.kernel --------------------------------------------------------------------------------------------===//
 
 ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &result) {
@@ -398,86 +365,6 @@ LogicalResult SemaphoreArriveOp::verify() { return verifySemaphores(*this, getSe
 LogicalResult SemaphoreWaitOp::verify() { return verifySemaphores(*this, getSemaphores()); }
 LogicalResult SemaphoreLeaveOp::verify() { return verifySemaphores(*this, getSemaphores()); }
 
-//===--- tile.workspace -----------------------------------------------------------------------------------------===//
-
-LogicalResult WorkspaceOp::verify() {
-  auto type = cast<MemRefType>(getResult().getType());
-  if (type.getRank() != 1 || !type.isDynamicDim(0) || !type.getLayout().isIdentity())
-    return emitOpError() << "is a vector whose length is known at launch, such as memref<?xf32>, not " << type;
-  if (!type.getElementType().isIntOrFloat())
-    return emitOpError() << "holds numbers, not " << type.getElementType();
-  return success();
-}
-
-//===--- tile.pack, tile.pack_transposed, tile.unpack, tile.copy_matrix, tile.transpose_matrix ------------------------===//
-
-static LogicalResult verifyRows(Operation *op, Type type) {
-  auto matrix = cast<MemRefType>(type);
-  SmallVector<int64_t> strides;
-  int64_t offset;
-  bool isMatrix = matrix.getRank() == 2 || matrix.getRank() == 3;
-  if (!isMatrix || failed(matrix.getStridesAndOffset(strides, offset)) || strides.back() != 1)
-    return op->emitOpError() << "takes a matrix whose rows are contiguous, such as memref<?x?xbf16, strided<[?, 1]>>, "
-                             << "or a batch of these, not " << matrix;
-  return success();
-}
-
-LogicalResult PackOp::verify() {
-  if (!llvm::isPowerOf2_64(getAlign()))
-    return emitOpError() << "aligns rows to a power of two of bytes, not to " << static_cast<int64_t>(getAlign());
-  return verifyRows(*this, getSource().getType());
-}
-
-LogicalResult UnpackOp::verify() {
-  auto pack = getSource().getDefiningOp<PackOp>();
-  if (!pack || !pack.getUninitialized() || pack.getSource() != getTarget())
-    return emitOpError() << "copies what tile.pack gave, uninitialized, for the matrix that it is copied into";
-  return verifyRows(*this, getTarget().getType());
-}
-
-LogicalResult CopyMatrixOp::verify() { return verifyRows(*this, getSource().getType()); }
-
-static LogicalResult verifyTransposed(Operation *op, Type source, Type target) {
-  if (failed(verifyRows(op, source)) || failed(verifyRows(op, target)))
-    return failure();
-  auto from = cast<MemRefType>(source), to = cast<MemRefType>(target);
-  SmallVector<int64_t> shape(from.getShape());
-  std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
-  if (ArrayRef<int64_t>(shape) != to.getShape() || from.getElementType() != to.getElementType())
-    return op->emitOpError() << "gives a matrix of the same elements with its last two extents exchanged, not " << to
-                             << " for " << from;
-  return success();
-}
-
-LogicalResult PackTransposedOp::verify() {
-  if (!llvm::isPowerOf2_64(getAlign()))
-    return emitOpError() << "aligns rows to a power of two of bytes, not to " << static_cast<int64_t>(getAlign());
-  return verifyTransposed(*this, getSource().getType(), getResult().getType());
-}
-
-LogicalResult TransposeMatrixOp::verify() {
-  return verifyTransposed(*this, getSource().getType(), getTarget().getType());
-}
-
-// A split makes rows of pieces, of another type than the elements, of as many rows along M or N.
-static LogicalResult verifySplit(Operation *op, Type source, Type target, bool kFirst) {
-  if (failed(verifyRows(op, source)) || failed(verifyRows(op, target)))
-    return failure();
-  auto from = cast<MemRefType>(source), to = cast<MemRefType>(target);
-  int64_t rank = from.getRank();
-  bool agrees = rank == to.getRank() && from.getElementType() != to.getElementType() &&
-                agree(from.getDimSize(kFirst ? rank - 1 : rank - 2), to.getDimSize(rank - 2)) &&
-                (rank == 2 || agree(from.getDimSize(0), to.getDimSize(0)));
-  if (!agrees)
-    return op->emitOpError() << "makes rows of pieces, of another type and as many, of " << from << ", not " << to;
-  return success();
-}
-
-LogicalResult SplitOp::verify() { return verifySplit(*this, getSource().getType(), getResult().getType(), getKFirst()); }
-LogicalResult SplitMatrixOp::verify() {
-  return verifySplit(*this, getSource().getType(), getTarget().getType(), getKFirst());
-}
-
 //===--- tile.await_wave ----------------------------------------------------------------------------------------===//
 
 LogicalResult AwaitWaveOp::verify() {
@@ -532,7 +419,7 @@ LogicalResult MmaOp::verify() {
   int64_t m = a[aIsMK ? 0 : 1], ka = a[aIsMK ? 1 : 0], n = b[bIsNK ? 0 : 1], kb = b[bIsNK ? 1 : 0];
   Type elementA = elementTypeOf(getA().getType()), elementB = elementTypeOf(getB().getType());
   if (getWeights()) {
-    if (failed(verifyWeightTypes(*this, *getWeights(), elementA, elementB)))
+    if (failed(verifyWeightTypes(*this, *getWeights(), elementB, elementA)))
       return failure();
     if (!bIsNK)
       return emitOpError() << "packed weights have K contiguous; take tn or nn";

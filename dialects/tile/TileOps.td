@@ -24,18 +24,18 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
   let summary = "D = epilogue(A · B, operands…) on whole matrices";
   let description = [{
     Describes the problem, not how it is solved. `layout` specifies how A and B are stored (the last dimension is
-    contiguous): `tn` A (M,K), B (N,K); `tt` A (M,K), B (K,N); `nn` A (K,M), B (N,K); `nt` A (K,M), B (K,N). D is
-    (M,N). Products are summed in the accumulator's type; `fast` sums may be less precise, as mma instructions leave
-    them. `by` names a sum of products of narrower pieces that A · B is computed by. With `from`, A and B are these
-    pieces, which `tile.split` has made of matrices in the layout named. The region computes one element of D from the accumulator and
+    contiguous): `tn` A (M,K), B (N,K); `tt` A (M,K), B (K,N); `nn` A (K,M), B (N,K); `nt` A (K,M), B (K,N). D is (M,N).
+    Products are summed in the accumulator's type; `fast` sums may be less precise, as mma instructions leave them. `by`
+    names a sum of products of narrower pieces that A · B is computed by. With `from`, A and B are these pieces, which
+    `tile.split` has made of matrices in the layout named. The region computes one element of D from the accumulator and
     one element of each operand. A `full` operand has one element per element of D, `per_row` and `per_column` operands
-    are vectors of length M and N, and a `scalar` operand is one run-time value. A full operand may lie where D does: all
-    of it is read before any of D is written.
+    are vectors of length M and N, and a `scalar` operand is one run-time value. A full operand may lie where D does:
+    all of it is read before any of D is written.
 
     Scales come last, one of rows and one of columns, and do not reach the region: the products of each 128 of K are
-    summed by themselves, and their sum is multiplied by the scale of its row and by that of its column. A `row_scale` is a matrix (K / 128, M), a
-    `column_scale` (K / 128, N); of a `row_block_scale` (M / 128, K / 128) and a `column_block_scale` (N / 128, K / 128)
-    128 rows or columns share an element. All quotients are rounded up.
+    summed by themselves, and their sum is multiplied by the scale of its row and by that of its column. A `row_scale`
+    is a matrix (K / 128, M), a `column_scale` (K / 128, N); of a `row_block_scale` (M / 128, K / 128) and a
+    `column_block_scale` (N / 128, K / 128) 128 rows or columns share an element. All quotients are rounded up.
 
     D and its full operands lie row by row (`strided<[?, 1]>`) or column by column (`strided<[1, ?]>`), all in the same
     way. A `swapped` product is what `swap-operands` has made of another one, Dᵀ = Bᵀ · Aᵀ: its A and B are the second
@@ -409,8 +409,8 @@ def Tile_PromoteOp : Tile_Op<"promote", [AttrSizedOperandSegments,
     than their type, such as those of 8-bit floats, stay short in this way. A `scaled` sum is multiplied by a window of
     factors, converted to the accumulators' type, and rounded once.
 
-    A `block_scaled` sum has scales of blocks: each element is multiplied by those of its row and of its column: their product is
-    rounded, and the fused multiply-add rounds once more.
+    A `block_scaled` sum has scales of blocks: each element is multiplied by those of its row and of its column. Their
+    product is rounded, and the fused multiply-add rounds once more.
 
     ```mlir
     %partial = tile.mma tn %a, %b, %zero : !tile.view<128x128xf8E4M3FN>, !tile.view<192x128xf8E4M3FN>, !tile.tile<128x192xf32>

@@ -18,7 +18,8 @@ from lowtide.interpreter.machine.barriers import barrier, together, without_role
 from lowtide.interpreter.machine.matrices import Matrix, Window, load_elements, store_elements
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.machine.weights import fields_as_numbers, placed
-from lowtide.interpreter.ops.tile import apply_block, weights_of
+from lowtide.interpreter.ops.tile_epilogue import apply_block
+from lowtide.interpreter.ops.tile_operands import weights_of
 from lowtide.interpreter.program.ir_types import Fragment, MemRef
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program

@@ -27,6 +27,9 @@ from lowtide.interpreter.ops import (
     sm_wgmma,
     tile,
     tile_division,
+    tile_epilogue,
+    tile_matrices,
+    tile_problem,
     ub,
     vector,
 )
@@ -56,6 +59,9 @@ _TABLES = (
     sm_wgmma.OPS,
     tile.OPS,
     tile_division.OPS,
+    tile_epilogue.OPS,
+    tile_matrices.OPS,
+    tile_problem.OPS,
     ub.OPS,
     vector.OPS,
 )

@@ -31,6 +31,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts import multiplying_threads
+from lowtide.passes.support.arithmetic import add
 from lowtide.passes.support.atoms import (
     fragment_type,
     is_transposed,
@@ -124,7 +125,7 @@ def _add(promote: tile.PromoteOp, total: ir.Value, factors: ir.Value | None) -> 
         with ir.InsertionPoint(body):
             partial, before_it, *scale = body.arguments
             if not scale:
-                result = arith.addf(partial, before_it)
+                result = add(partial, before_it)
             else:
                 (factor,) = scale
                 if factor.type != partial.type:

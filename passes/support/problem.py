@@ -44,7 +44,16 @@ _TURNED = {
 }
 _TURNED = {name: there | {value: key for key, value in there.items()} for name, there in _TURNED.items()}
 # What of a tile.gemm's operands acts in the sum, and has no argument in the epilogue.
-_IN_THE_SUM = frozenset(kind for kind in OperandKind if kind >= OperandKind.group_scale)
+_IN_THE_SUM = frozenset(
+    {
+        OperandKind.group_scale,
+        OperandKind.group_zero,
+        OperandKind.row_scale,
+        OperandKind.column_scale,
+        OperandKind.row_block_scale,
+        OperandKind.column_block_scale,
+    }
+)
 _SWAPPED_KINDS = {
     OperandKind.per_row: OperandKind.per_column,
     OperandKind.per_column: OperandKind.per_row,

@@ -41,6 +41,7 @@ CASES = {
     "bf16": ("s8", "s8", "bf16", scaled, ROLES),
     "f32": ("s8", "s8", "f32", None, DIRECT),
     "promoted": ("s8", "s8", "s32", None, ROLES.with_(promote="per_step")),
+    "promoted by mma.sync": ("s8", "s8", "s32", None, WARPS.with_(promote="per_step")),
 }
 
 

@@ -16,7 +16,7 @@ func.func @no_scales(%a: !a, %b: !bytes, %d: !a) {
 
 !a = memref<?x?xbf16, strided<[?, 1]>>
 func.func @unpacked(%a: !a, %b: !a, %d: !a) {
-  // expected-error @below {{packed weights are a B of ui8 beside an A of f16 or bf16, not 'bf16' beside 'bf16'}}
+  // expected-error @below {{packed weights lie in ui8 and become f16 or bf16, not in 'bf16' to become 'bf16'}}
   tile.gemm tn %a, %b into %d acc(f32) weights(si8) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16

@@ -1,0 +1,106 @@
+"""Operands of other types than 16-bit floats: f64, tf32, f32 by pieces, 8-bit integers and floats, packed weights."""
+
+from types import MappingProxyType
+
+from lowtide.compiler.block_scales import BlockScales
+from lowtide.dialects.tile.schedule import Schedule
+
+_F64 = Schedule().with_(k=16, stages=4, order="grouped(8)")
+SM80_F64 = {
+    "sm80-f64": (
+        "mma.m8n8k4 of f64, operands by 16-byte loads without ldmatrix",
+        _F64.with_(grid_tile=(128, 64), atoms=(2, 2, 1)),
+    ),
+}
+SM90A_F64 = {
+    "sm90-f64": (
+        "the larger mma.sync of f64, eight warps on a tile twice as wide",
+        _F64.with_(grid_tile=(128, 128), atoms=(4, 2, 1)),
+    ),
+    "sm90-f64-best": ("everything chosen for the shape", Schedule()),
+}
+
+SM80_TF32 = {
+    "sm80-tf32": (
+        "mma.m16n8k8 of tf32, operands by loads of pairs along K",
+        Schedule().with_(grid_tile=(128, 128), order="grouped(8)", k=32, stages=3, atom="mma.m16n8k8", atoms=(2, 2, 1)),
+    ),
+}
+SM90A_TF32 = {
+    "sm90-tf32": (
+        "wgmma of tf32, K steps of 32",
+        Schedule().with_(
+            grid_tile=(128, 256), order="grouped(16)", scheduler="persistent", k=32, stages=4, roles="cooperative(2)"
+        ),
+    ),
+    "sm90-tf32-best": ("everything chosen for the shape", Schedule()),
+}
+
+_PIECES = Schedule().with_(
+    grid_tile=(256, 128),
+    k=64,
+    roles="cooperative(2)",
+    scheduler="persistent",
+    launch="programmatic",
+    order="grouped(8)",
+)
+SM90A_TF32X3 = {"sm90-f32-tf32x3": ("f32 by three products of tf32 pieces, summed in registers", _PIECES)}
+SM90A_BF16X6 = {"sm90-f32-bf16x6": ("f32 by six products of bf16 pieces, summed in registers", _PIECES.with_(k=128))}
+
+BYTES = ("s8", "u8")
+SM80_INT8 = {
+    "sm80-int8": (
+        "mma.m16n8k32 of bytes, by ldmatrix of their pairs",
+        Schedule().with_(
+            grid_tile=(128, 128), order="grouped(8)", k=64, stages=4, atom="mma.m16n8k32", atoms=(2, 2, 1)
+        ),
+    ),
+}
+SM90A_INT8 = {
+    "sm90-int8": (
+        "wgmma of bytes, K steps of 128 bytes, D by TMA",
+        Schedule().with_(
+            grid_tile=(128, 256), order="grouped(16)", scheduler="persistent", k=128, stages=4, roles="cooperative(2)"
+        ),
+    ),
+    "sm90-int8-best": ("everything chosen for the shape", Schedule()),
+}
+
+WEIGHTS = MappingProxyType({"b": "s4", "group": 128})
+SM80_WEIGHTS = {
+    "sm80-weights": (
+        "packed weights, converted on their way from shared memory to mma.sync: few rows of A, 16 columns per warp",
+        Schedule().with_(grid_tile=(16, 128), k=128, stages=4, atoms=(1, 8, 1), epilogue_path="direct"),
+    ),
+}
+
+SM89_FP8 = {
+    "sm89-fp8": (
+        "mma.m16n8k32 of 8-bit floats, whose sums of 64 products are added in registers unless sums may be fast",
+        Schedule().with_(
+            grid_tile=(128, 128), order="grouped(8)", k=64, stages=4, atom="mma.m16n8k32", atoms=(2, 4, 1)
+        ),
+    ),
+}
+
+_FP8 = Schedule().with_(
+    k=128, roles="cooperative(2)", scheduler="persistent", launch="programmatic", order="grouped(16)"
+)
+SM90A_FP8 = {
+    "sm90-fp8": (
+        "wgmma m64n192k32 of 8-bit floats, whose sums of 128 products are added in registers unless sums may be fast",
+        _FP8.with_(grid_tile=(128, 192)),
+    ),
+    "sm90-fp8-tall": (
+        "tiles of 256 rows: two blocks of 64 for each consumer, whose sums are added one block after the other",
+        _FP8.with_(grid_tile=(256, 128), order="grouped(8)"),
+    ),
+    "sm90-fp8-best": ("everything chosen for the shape", Schedule()),
+}
+SM90A_FP8_BLOCKS = {
+    "sm90-fp8-blocks": (
+        "scales of blocks of 8-bit floats, by which promotion multiplies the sum of each 128 of K",
+        _FP8.with_(grid_tile=(128, 192)),
+    )
+}
+SCALED = {"block_scales": BlockScales()}

@@ -1,0 +1,133 @@
+// Verifiers of the tile dialect's ops of the host: launches, workspaces, and copies of whole matrices.
+#include "Tile.h"
+
+using namespace mlir;
+using namespace lowtide::tile;
+
+//===--- tile.launch --------------------------------------------------------------------------------------------===//
+
+// The kernel that a host op names: in the module or, from level nvvm on, in a gpu.module.
+static Operation *lookUpKernel(Operation *user, FlatSymbolRefAttr name, SymbolTableCollection &symbols) {
+  auto module = user->getParentOfType<ModuleOp>();
+  Operation *kernel = symbols.lookupSymbolIn(module, name);
+  for (Operation &op : module.getBody()->getOperations()) {
+    if (kernel)
+      break;
+    if (op.hasTrait<OpTrait::SymbolTable>())
+      kernel = symbols.lookupSymbolIn(&op, name);
+  }
+  return kernel;
+}
+
+// What sizes are allowed is the target's to say, and checked by passes.
+LogicalResult lowtide::tile::verifyCluster(Operation *op, std::optional<ArrayRef<int64_t>> cluster) {
+  if (cluster && (cluster->size() != 2 || llvm::any_of(*cluster, [](int64_t side) { return side < 1; })))
+    return op->emitOpError() << "needs a cluster of two positive extents, e.g. [2, 1]";
+  return success();
+}
+
+LogicalResult ClusterCountOp::verify() { return verifyCluster(*this, getCluster()); }
+
+LogicalResult ClusterCountOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (!lookUpKernel(*this, getKernelAttr(), symbols))
+    return emitOpError() << "asks about @" << getKernel() << ", which is not in the module";
+  return success();
+}
+
+LogicalResult LaunchOp::verify() { return verifyCluster(*this, getCluster()); }
+
+LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  Operation *kernel = lookUpKernel(*this, getKernelAttr(), symbols);
+  if (!kernel)
+    return emitOpError() << "launches @" << getKernel() << ", which is not in the module";
+  if (auto function = dyn_cast<FunctionOpInterface>(kernel)) {
+    if (function.getNumArguments() != getArgs().size())
+      return emitOpError() << "passes " << getArgs().size() << " arguments to @" << getKernel() << ", which takes "
+                           << function.getNumArguments();
+    for (auto [index, type, arg] : llvm::enumerate(function.getArgumentTypes(), getArgs()))
+      if (isa<KernelOp>(kernel) && arg.getType() != type)
+        return emitOpError() << "argument " << index << " is " << arg.getType() << " but @" << getKernel() << " takes "
+                             << type;
+  }
+  return success();
+}
+
+//===--- tile.workspace -----------------------------------------------------------------------------------------===//
+
+LogicalResult WorkspaceOp::verify() {
+  auto type = cast<MemRefType>(getResult().getType());
+  if (type.getRank() != 1 || !type.isDynamicDim(0) || !type.getLayout().isIdentity())
+    return emitOpError() << "is a vector whose length is known at launch, such as memref<?xf32>, not " << type;
+  if (!type.getElementType().isIntOrFloat())
+    return emitOpError() << "holds numbers, not " << type.getElementType();
+  return success();
+}
+
+//===--- tile.pack, tile.pack_transposed, tile.unpack, tile.copy_matrix, tile.transpose_matrix ------------------------===//
+
+static LogicalResult verifyRows(Operation *op, Type type) {
+  auto matrix = cast<MemRefType>(type);
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  bool isMatrix = matrix.getRank() == 2 || matrix.getRank() == 3;
+  if (!isMatrix || failed(matrix.getStridesAndOffset(strides, offset)) || strides.back() != 1)
+    return op->emitOpError() << "takes a matrix whose rows are contiguous, such as memref<?x?xbf16, strided<[?, 1]>>, "
+                             << "or a batch of these, not " << matrix;
+  return success();
+}
+
+LogicalResult PackOp::verify() {
+  if (!llvm::isPowerOf2_64(getAlign()))
+    return emitOpError() << "aligns rows to a power of two of bytes, not to " << static_cast<int64_t>(getAlign());
+  return verifyRows(*this, getSource().getType());
+}
+
+LogicalResult UnpackOp::verify() {
+  auto pack = getSource().getDefiningOp<PackOp>();
+  if (!pack || !pack.getUninitialized() || pack.getSource() != getTarget())
+    return emitOpError() << "copies what tile.pack gave, uninitialized, for the matrix that it is copied into";
+  return verifyRows(*this, getTarget().getType());
+}
+
+LogicalResult CopyMatrixOp::verify() { return verifyRows(*this, getSource().getType()); }
+
+static LogicalResult verifyTransposed(Operation *op, Type source, Type target) {
+  if (failed(verifyRows(op, source)) || failed(verifyRows(op, target)))
+    return failure();
+  auto from = cast<MemRefType>(source), to = cast<MemRefType>(target);
+  SmallVector<int64_t> shape(from.getShape());
+  std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
+  if (ArrayRef<int64_t>(shape) != to.getShape() || from.getElementType() != to.getElementType())
+    return op->emitOpError() << "gives a matrix of the same elements with its last two extents exchanged, not " << to
+                             << " for " << from;
+  return success();
+}
+
+LogicalResult PackTransposedOp::verify() {
+  if (!llvm::isPowerOf2_64(getAlign()))
+    return emitOpError() << "aligns rows to a power of two of bytes, not to " << static_cast<int64_t>(getAlign());
+  return verifyTransposed(*this, getSource().getType(), getResult().getType());
+}
+
+LogicalResult TransposeMatrixOp::verify() {
+  return verifyTransposed(*this, getSource().getType(), getTarget().getType());
+}
+
+// A split makes rows of pieces, of another type than the elements, of as many rows along M or N.
+static LogicalResult verifySplit(Operation *op, Type source, Type target, bool kFirst) {
+  if (failed(verifyRows(op, source)) || failed(verifyRows(op, target)))
+    return failure();
+  auto from = cast<MemRefType>(source), to = cast<MemRefType>(target);
+  int64_t rank = from.getRank();
+  bool agrees = rank == to.getRank() && from.getElementType() != to.getElementType() &&
+                agree(from.getDimSize(kFirst ? rank - 1 : rank - 2), to.getDimSize(rank - 2)) &&
+                (rank == 2 || agree(from.getDimSize(0), to.getDimSize(0)));
+  if (!agrees)
+    return op->emitOpError() << "makes rows of pieces, of another type and as many, of " << from << ", not " << to;
+  return success();
+}
+
+LogicalResult SplitOp::verify() { return verifySplit(*this, getSource().getType(), getResult().getType(), getKFirst()); }
+LogicalResult SplitMatrixOp::verify() {
+  return verifySplit(*this, getSource().getType(), getTarget().getType(), getKFirst());
+}

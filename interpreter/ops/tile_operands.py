@@ -1,0 +1,85 @@
+"""Operands of tile's ops: which have windows of what shape, those that act in the sum, packed weights."""
+
+from typing import Any
+
+from mlir import ir
+from numpy.typing import NDArray
+
+from lowtide.dialects.tile import OperandKind
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.machine.matrices import Matrix, Window
+from lowtide.interpreter.program.program import DecodedOp
+
+#: Of a scale: whether it is of rows, how many of them share one, and which of its dimensions counts blocks of K
+SCALES = {
+    OperandKind.row_scale: (True, 1, 0),
+    OperandKind.column_scale: (False, 1, 0),
+    OperandKind.row_block_scale: (True, 128, 1),
+    OperandKind.column_block_scale: (False, 128, 1),
+}
+IN_THE_SUM = (OperandKind.group_scale, OperandKind.group_zero, *SCALES)
+SCALED_TOGETHER = 128  # of K
+
+#: Dimensions of an operand without a batch
+RANKS = {OperandKind.full: 2, OperandKind.per_row: 1, OperandKind.per_column: 1, OperandKind.scalar: 0}
+RANKS |= dict.fromkeys(SCALES, 2)
+
+
+def part_of(state: AgentState, op: DecodedOp, operand: Any, kind: OperandKind, number: int) -> Any:
+    """What one product of a batch has of an operand of the epilogue: its part, or all of one that is shared."""
+    if kind is OperandKind.scalar or len(operand.shape) == RANKS.get(kind):
+        return operand
+    return matrix_at(state, op, operand, number)
+
+
+def matrix_at(state: AgentState, op: DecodedOp, batch: Matrix, number: int) -> Matrix:
+    """A matrix, or vector, of a batch. Raises InterpreterError for one that the batch does not have."""
+    if not 0 <= number < batch.shape[0]:
+        raise violation(state, op, f"matrix {number} of {batch.name}, a batch of {batch.shape[0]}")
+    return batch.part(number)
+
+
+def window_at(matrix: Matrix, kind: OperandKind, offsets: list[int], shape: tuple[int, int]) -> Window:
+    """The window of a matrix, or of a vector by kind, at offsets (two, or a vector's one; of scales the row or column
+    and K)."""
+    if kind in SCALES:
+        return _scale_window(matrix, kind, (offsets[0], offsets[1]), shape)
+    row, column = {
+        OperandKind.full: lambda: (offsets[0], offsets[1]),
+        OperandKind.per_row: lambda: (offsets[0], 0),
+        OperandKind.per_column: lambda: (0, offsets[0]),
+    }[kind]()
+    return Window(matrix, row, column, shape, kind.name)
+
+
+def _scale_window(matrix: Matrix, kind: OperandKind, offsets: tuple[int, int], shape: tuple[int, int]) -> Window:
+    """A window of the vector that has the scales for one block of K."""
+    (outer, k), (by_row, block, k_dim) = offsets, SCALES[kind]
+    number, stride = k // SCALED_TOGETHER, matrix.row_stride
+    apart, step = (stride, 1) if k_dim == 0 else (1, stride)
+    address = matrix.address + number * apart * matrix.element.bytes
+    vector = Matrix(matrix.name, address, (matrix.shape[1 - k_dim],), (), matrix.element)
+    place = (outer, 0) if by_row else (0, outer)
+    return Window(vector, *place, shape, "per_row" if by_row else "per_column", block, step)
+
+
+def weights_of(op: DecodedOp) -> str:
+    """The MLIR type of the packed weights that an op converts."""
+    return str(ir.TypeAttr(op.source.attributes["weights"]).value)
+
+
+def scale_and_add(
+    state: AgentState, partial: NDArray[Any], total: NDArray[Any], scales: list[NDArray[Any]], dtype: str
+) -> NDArray[Any]:
+    """partial · (row scale · column scale) + total: the product of the scales is rounded, and then the sum."""
+    domain = state.machine.domain
+    return domain.fma(partial, domain.multiply(scales[0], scales[1], dtype), total, dtype)
+
+
+def as_mk(a: NDArray[Any], layout: str) -> NDArray[Any]:
+    return {"t": a, "n": a.T}[layout[0]]
+
+
+def as_nk(b: NDArray[Any], layout: str) -> NDArray[Any]:
+    return {"n": b, "t": b.T}[layout[1]]

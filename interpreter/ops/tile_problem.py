@@ -1,0 +1,118 @@
+"""tile.gemm: D = epilogue(A · B, operands…), of whole matrices."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.dialects.tile import GemmLayout, OperandKind
+from lowtide.interpreter.machine.agents import AgentState, Steps
+from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.machine.matrices import Matrix, Window, load_window
+from lowtide.interpreter.machine.weights import unpacked
+from lowtide.interpreter.ops.tile_epilogue import epilogue_whole
+from lowtide.interpreter.ops.tile_operands import (
+    IN_THE_SUM,
+    SCALED_TOGETHER,
+    SCALES,
+    as_mk,
+    as_nk,
+    part_of,
+    scale_and_add,
+    weights_of,
+    window_at,
+)
+from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import DecodedOp
+
+OPS = OpTable()
+
+
+@OPS.implements("tile.gemm")
+def gemm(state: AgentState, op: DecodedOp) -> Steps:
+    a, b, d, *operands = (state.values[slot] for slot in op.operands)
+    by_kind = [(OperandKind(kind), x) for kind, x in zip(op.attributes.get("kinds", ()), operands, strict=True)]
+    if len(d.shape) == 2:
+        yield from _product(state, op, (a, b, d), by_kind)
+        return
+    if not a.shape[0] == b.shape[0] == d.shape[0]:
+        raise violation(state, op, f"A {a.shape}, B {b.shape} and D {d.shape} do not agree on the batch")
+    for number in range(d.shape[0]):
+        own = [(kind, part_of(state, op, operand, kind, number)) for kind, operand in by_kind]
+        yield from _product(state, op, (a.part(number), b.part(number), d.part(number)), own)
+
+
+def _product(
+    state: AgentState, op: DecodedOp, matrices: tuple[Matrix, Matrix, Matrix], operands: list[tuple[OperandKind, Any]]
+) -> Steps:
+    """D = epilogue(A · B, operands…), of whole matrices."""
+    a, b, d = matrices
+    layout, domain, acc = GemmLayout(op.attributes["layout"]).name, state.machine.domain, str(op.attributes["acc"])
+    m, n = d.shape
+    in_the_sum = {kind: operand for kind, operand in operands if kind in IN_THE_SUM}
+    left, right = (load_window(state, op, Window(x, 0, 0, (x.shape[0], x.shape[1]))) for x in (a, b))
+    left, right = as_mk(left, layout), as_nk(right, layout)
+    if "weights" in op.attributes:
+        of_groups = _zeros_of(state, op, in_the_sum.get(OperandKind.group_zero))
+        right = unpacked(right, weights_of(op), domain, a.element.name, of_groups)
+    if left.shape[1] != right.shape[1] or (left.shape[0], right.shape[0]) != (m, n):
+        raise violation(state, op, f"layout {layout}: A {a.shape}, B {b.shape} and D {d.shape} do not agree on M, N, K")
+    zero = domain.full((m, n), 0, acc)
+    scales = {kind: operand for kind, operand in in_the_sum.items() if kind in SCALES}
+    if "group" in op.attributes:
+        product = _by_groups(state, op, (left, right), zero, in_the_sum[OperandKind.group_scale])
+    elif scales:
+        product = _scaled_product(state, op, (left, right), scales, acc)
+    else:
+        product = domain.dot(left, right, zero, acc)
+    of_epilogue = [operand for kind, operand in operands if kind not in IN_THE_SUM]
+    yield from epilogue_whole(state, op, product, Window(d, 0, 0, (m, n)), of_epilogue)
+
+
+def _zeros_of(state: AgentState, op: DecodedOp, zeros: Matrix | None) -> NDArray[Any] | None:
+    """The zero point of each of B's rows (N, K); None where there are none."""
+    if zeros is None:
+        return None
+    points = load_window(state, op, Window(zeros, 0, 0, (zeros.shape[0], zeros.shape[1])))
+    return np.repeat(points, op.attributes["group"], axis=0).T
+
+
+def _by_groups(
+    state: AgentState, op: DecodedOp, sides: tuple[NDArray[Any], NDArray[Any]], zero: NDArray[Any], scales: Matrix
+) -> NDArray[Any]:
+    """The sums of groups of K, each scaled, added in their order."""
+    (left, right), group, domain = sides, op.attributes["group"], state.machine.domain
+    acc, total, count = str(op.attributes["acc"]), zero, left.shape[1] // group
+    if left.shape[1] % group or scales.shape != (count, zero.shape[1]):
+        raise violation(state, op, f"scales {scales.shape} are none of K = {left.shape[1]} in groups of {group}")
+    factors = load_window(state, op, Window(scales, 0, 0, (scales.shape[0], scales.shape[1])))
+    for number in range(count):
+        own = slice(number * group, (number + 1) * group)
+        partial = domain.dot(left[:, own], right[:, own], zero, acc)
+        total = domain.fma(partial, factors[number][None, :], total, acc)
+    return total
+
+
+def _scaled_product(
+    state: AgentState,
+    op: DecodedOp,
+    factors: tuple[NDArray[Any], NDArray[Any]],
+    scales: dict[OperandKind, Matrix],
+    acc: str,
+) -> NDArray[Any]:
+    """A · B, of which the sum of each block of K is multiplied by its scales."""
+    domain, (left, right) = state.machine.domain, factors
+    (m, depth), n = left.shape, right.shape[0]
+    total = domain.full((m, n), 0, acc)
+    for k in range(0, depth, SCALED_TOGETHER):
+        inside = slice(k, k + SCALED_TOGETHER)
+        partial = domain.dot(left[:, inside], right[:, inside], domain.full((m, n), 0, acc), acc)
+        of_rows, of_columns = _in_order(scales)
+        windows = (window_at(scales[kind], kind, [0, k], (m, n)) for kind in (of_rows, of_columns))
+        total = scale_and_add(state, partial, total, [load_window(state, op, each) for each in windows], acc)
+    return total
+
+
+def _in_order(scales: dict[OperandKind, Matrix]) -> list[OperandKind]:
+    """The kind of the scales of rows, then that of columns."""
+    return sorted(scales, key=lambda kind: not SCALES[kind][0])
