@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import lowtide as lt
 
 torch = pytest.importorskip("torch", reason="NO TEST OF lowtide.torch RAN: torch is not installed; pip install torch")
-ltt = pytest.importorskip("lowtide.torch")
+ltt = importlib.import_module("lowtide.torch")
 functional = torch.nn.functional
 
 
@@ -109,6 +110,17 @@ def test_an_epilogue_is_as_in_torch(compiled: bool) -> None:
         torch.testing.assert_close(out, theirs(*inputs))
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_d_may_be_written_over_an_operand(compiled: bool) -> None:
+    def add_to(c: Any, a: Any, w: Any) -> Any:
+        return ltt.matmul(a, w.mT, epilogue=add, c=c, out=c)
+
+    a, w, c = torch.randn(5, 7), torch.randn(6, 7), torch.randn(5, 6)
+    expected = a @ w.mT + c
+    (torch.compile(add_to, backend="aot_eager", fullgraph=True) if compiled else add_to)(c, a, w)
+    torch.testing.assert_close(c, expected)
+
+
 def test_one_graph_serves_any_number_of_rows() -> None:
     w, graphs = torch.randn(6, 7), []
 
@@ -163,6 +175,9 @@ def test_the_gradient_of_a_weight_is_of_the_type_that_it_asks_for() -> None:
     for _ in range(2):
         layer(x).sum().backward()
     torch.testing.assert_close(layer.weight.grad, 2 * torch.ones(8, 24).mT @ x.float())
+    layer.zero_grad()
+    torch.compile(layer, backend="aot_eager", fullgraph=True)(x).sum().backward()
+    assert layer.weight.grad.dtype == torch.float32
 
 
 def test_integers_and_their_rounding() -> None:
@@ -227,6 +242,9 @@ def test_modes_and_subclasses_see_the_op() -> None:
         ltt.matmul(a, a.mT)
         layer(a).sum().backward()
     assert seen.count(ltt.gemm) == 3  # of the layer's: forward, and the gradient of its weight
+    with torch.utils.flop_counter.FlopCounterMode(display=False) as counter:
+        ltt.matmul(a, a.mT)
+    assert counter.get_total_flops() == 2 * 5 * 5 * 7
     with torch._subclasses.FakeTensorMode() as mode:
         d = ltt.linear(mode.from_tensor(a), torch.empty(6, 7), activation="gelu")
     assert d.shape == (5, 6) and isinstance(d, torch._subclasses.FakeTensor)

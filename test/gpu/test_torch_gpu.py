@@ -155,6 +155,14 @@ def test_a_layer_is_torchs() -> None:
         assert ours(x[0, 0]).shape == (320,)
 
 
+def test_a_row_of_a_layer_may_not_depend_on_the_others() -> None:
+    layer, x = ltt.Linear(256, 320, device="cuda", dtype=torch.bfloat16, numerics="batch_invariant"), rows(300, 256)
+    with torch.inference_mode():
+        whole = layer(x)
+        for m in (1, 70, 129):
+            assert torch.equal(layer(x[:m]), whole[:m])
+
+
 def test_autocast() -> None:
     model, x = mlp(device="cuda"), torch.randn(64, 256, device="cuda")
     for call in (model, torch.compile(model, fullgraph=True)):

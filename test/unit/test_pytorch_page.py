@@ -23,6 +23,15 @@ def test_what_the_examples_name_exists() -> None:
     assert [name for name in sorted(named) if not hasattr(lt, name)] == []
 
 
+def test_what_it_names_of_the_package_exists() -> None:
+    """Read from the source: importing it needs torch."""
+    source = (PAGE.parents[1] / "src" / "lowtide" / "torch" / "__init__.py").read_text(encoding="utf-8")
+    listed = re.search(r"^__all__ = (\[.*?\])", source, re.DOTALL | re.MULTILINE)
+    assert listed is not None
+    named = set(re.findall(r"lowtide\.torch\.(\w+)", PAGE.read_text(encoding="utf-8"))) - {"py"}
+    assert {"Linear", "matmul"} <= named <= set(ast.literal_eval(listed[1]))
+
+
 def test_the_epilogues_of_the_examples_are_traced() -> None:
     text = PAGE.read_text(encoding="utf-8")
     found = re.findall(r"^def \w+.*?(?=^\w|^$)", text, re.DOTALL | re.MULTILINE)

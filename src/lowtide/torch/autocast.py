@@ -14,12 +14,13 @@ _TYPES = (torch.float32, torch.float16, torch.bfloat16)  # f64 is left as it is,
 _DEVICES = {"cuda": "AutocastCUDA", "cpu": "AutocastCPU"}
 
 
-def in_region(x: torch.Tensor) -> torch.Tensor:
-    """The tensor in the type of the autocast region around; as it is where there is none, or it is not converted."""
-    kind = x.device.type
-    if kind not in _DEVICES or not torch.is_autocast_enabled(kind) or x.dtype not in _TYPES:
-        return x
-    return x.to(torch.get_autocast_dtype(kind))
+def in_region(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The tensors in the type of the autocast region around; as they are where there is none."""
+    kind = a.device.type
+    if kind not in _DEVICES or not torch.is_autocast_enabled(kind):
+        return a, b
+    wanted = torch.get_autocast_dtype(kind)
+    return a.to(wanted) if a.dtype in _TYPES else a, b.to(wanted) if b.dtype in _TYPES else b
 
 
 def _in_region(
@@ -32,7 +33,7 @@ def _in_region(
     out_dtype: torch.dtype | None,
     numerics: str,
 ) -> torch.Tensor:
-    a, b = in_region(a), in_region(b)
+    a, b = in_region(a, b)
     with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))):
         return gemm(a, b, operands, scalars, epilogue, out_dtype, numerics)
 

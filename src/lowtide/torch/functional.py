@@ -8,8 +8,8 @@ import torch
 from lowtide.torch.activations import activation_named
 from lowtide.torch.autocast import in_region
 from lowtide.torch.autograd import Gemm, multiply
-from lowtide.torch.dispatch import records_gradient
-from lowtide.torch.ops import gemm_out
+from lowtide.torch.dispatch import is_eager, records_gradient
+from lowtide.torch.ops import compute_out, gemm_out
 from lowtide.torch.texts import text_of_call, text_of_linear
 
 
@@ -33,7 +33,7 @@ def matmul(
     Raises LaunchError for tensors that do not fit, SpecError for an epilogue that cannot be traced, or has no
     derivative where one is needed.
     """
-    a, b = in_region(a), in_region(b)
+    a, b = in_region(a, b)
     d = out_dtype if out is None else out.dtype
     if epilogue is None and not operands:
         text, tensors, scalars = "", [], []
@@ -44,7 +44,8 @@ def matmul(
         scalars = [operands[name] for name in of_scalars]
     if out is None:
         return multiply(a, b, tensors, scalars, text, d, numerics)
-    gemm_out(a, b, tensors, scalars, text, numerics, out)
+    into = compute_out if is_eager((a, b, out, *tensors)) else gemm_out
+    into(a, b, tensors, scalars, text, numerics, out)
     return out
 
 
@@ -64,7 +65,7 @@ def linear(
     Raises LaunchError for tensors that do not fit or an unknown activation.
     """
     known = activation_named(activation)
-    x, second = in_region(x), in_region(weight)
+    x, second = in_region(x, weight)
     rows = x.unsqueeze(0) if x.dim() == 1 else x
     operands = [] if bias is None else [bias]
     records = records_gradient((x, weight, *operands))

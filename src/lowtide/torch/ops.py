@@ -13,8 +13,11 @@ Tensors on the CPU are multiplied by torch (`evaluation.py`).
 """
 
 from collections.abc import Sequence
+from math import prod
+from typing import Any
 
 import torch
+from torch.utils.flop_counter import register_flop_formula
 
 from lowtide.compiler.matmul.arrangement import result_shape
 from lowtide.compiler.matmul.matmul import matmul
@@ -57,7 +60,7 @@ def compute(
     return _by_torch(a, b, operands, scalars, asked, d, numerics)
 
 
-def _gemm_out(
+def compute_out(
     a: torch.Tensor,
     b: torch.Tensor,
     operands: Sequence[torch.Tensor],
@@ -66,6 +69,7 @@ def _gemm_out(
     numerics: str,
     out: torch.Tensor,
 ) -> None:
+    """`gemm_out` without the dispatcher. Raises LaunchError, also where autograd would record it, and SpecError."""
     asked = read(epilogue)
     d = d_type(a, b, asked, out.dtype)
     if a.device.type == "cuda":
@@ -106,9 +110,16 @@ def _gemm_out_fake(
     _check_out(a, b, operands, scalars, asked, out)
 
 
-for _name, _function, _fake in (("gemm", compute, _gemm_fake), ("gemm_out", _gemm_out, _gemm_out_fake)):
+for _name, _function, _fake in (("gemm", compute, _gemm_fake), ("gemm_out", compute_out, _gemm_out_fake)):
     LIBRARY.impl(_name, _function, "CompositeExplicitAutograd")  # sparse tensors too, which are refused
     torch.library.register_fake(f"lowtide::{_name}", _fake, lib=LIBRARY)
+
+
+def _flops(a: Sequence[int], b: Sequence[int], *arguments: Any, out_shape: Sequence[int], **keywords: Any) -> int:
+    return 2 * prod(out_shape) * a[-1]
+
+
+register_flop_formula(torch.ops.lowtide.gemm)(_flops)
 
 
 def _multiply(
