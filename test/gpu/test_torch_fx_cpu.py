@@ -17,6 +17,7 @@ from lowtide.compiler.fx.pointwise import POINTWISE
 torch = pytest.importorskip("torch", reason="NO TEST OF lowtide.torch RAN: torch is not installed; pip install torch")
 inductor = pytest.importorskip("lowtide.torch.fx.inductor")
 ltt = pytest.importorskip("lowtide.torch")
+fuse = pytest.importorskip("lowtide.torch.fx.fuse").fuse
 functional = torch.nn.functional
 ALL = ltt.Rule(devices=("cpu", "cuda"), least_rows=1, least=0, most_full=4)
 
@@ -178,6 +179,27 @@ def test_the_backward_pass_takes_products_too(eager: None) -> None:
     report = backend.report()
     assert len(report) == 6 and not report.left
     assert sum("tanh" in row.epilogue and row.epilogue.count(": full") == 1 for row in report) == 1
+
+
+def test_a_linear_that_is_not_decomposed_is_taken() -> None:
+    torch.manual_seed(0)
+    inputs = [half(2, 16, 64), half(48, 64), half(48)]
+    with torch._subclasses.FakeTensorMode() as mode:
+        fakes = [mode.from_tensor(x) for x in inputs]
+    graph = torch.fx.Graph()
+    nodes = [graph.placeholder(name) for name in ("x", "w", "b")]
+    for node, fake in zip(nodes, fakes, strict=True):
+        node.meta["val"] = fake
+    for target, arguments in ((torch.ops.aten.linear.default, nodes), (torch.ops.aten.relu.default, None)):
+        node = graph.call_function(target, tuple(arguments or (node,)))
+        node.meta["val"] = mode.from_tensor(torch.empty(2, 16, 48, dtype=torch.bfloat16))
+    graph.output(node)
+    (row,) = fuse(graph, "graph 0", ALL, "repeatable")
+    assert row.taken == ("relu",)
+    x, w, b = inputs
+    exact = torch.relu(functional.linear(x.double(), w.double(), b.double()))
+    found = torch.fx.GraphModule({}, graph)(*inputs)
+    assert (found.double() - exact).norm() <= 2**-7 * exact.norm()
 
 
 def test_sizes_of_run_time_need_no_second_graph(eager: None) -> None:

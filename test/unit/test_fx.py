@@ -121,6 +121,17 @@ def test_what_only_the_kernel_reads_is_computed_in_it() -> None:
     assert choice.epilogue == named(derivative)
 
 
+def test_linear_reads_its_weights_by_columns_and_leading_dimensions_as_rows() -> None:
+    graph = Graph()
+    x, w, bias = graph.input(2, M, K), graph.input(N, K), graph.input(N)
+    sums = graph.call("aten.linear.default", x, w, bias, shape=(2, M, N))
+    graph.output(graph.call("aten.relu.default", sums))
+    choice = chosen(graph, sums)
+    assert choice.fusion is not None and choice.fusion.product.form.transposes_b
+    assert choice.row.shape == f"{2 * M}×{N}×{K}" and choice.row.taken == ("relu",)
+    assert [leaf.kind.value for leaf in choice.fusion.leaves] == ["per_column"]
+
+
 def test_silu_by_a_quotient_divides_as_lt_silu_does() -> None:
     graph = Graph()
     sums = product(graph)

@@ -5,6 +5,7 @@ backend = lowtide.torch.Backend(explain=True)
 model = torch.compile(model, backend=backend); model(x); print(backend.report())
 """
 
+import functools
 import itertools
 import threading
 from collections.abc import Callable, Sequence
@@ -25,11 +26,25 @@ from lowtide.torch.fx.fuse import fuse
 _MOST_ROWS = 65536
 
 
+class Log:
+    """Rows of graphs as they are compiled, the newest. Threads may share it."""
+
+    def __init__(self) -> None:
+        self.rows: tuple[Row, ...] = ()
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+
+    def add(self, rows_of: Callable[[str], list[Row]]) -> None:
+        """The rows of a graph, from its name."""
+        with self._lock:
+            self.rows = (*self.rows, *rows_of(f"graph {next(self._numbers)}"))[-_MOST_ROWS:]
+
+
 class GemmPass(CustomGraphPass):
     """The pass as Inductor takes it, for `torch._inductor.config.joint_custom_post_pass`.
 
     `rule`: which products are taken. `numerics`: as in lt.matmul. `explain`: graphs are compiled anew, not taken from
-    Inductor's cache, so that the report has all of them. `before`: a pass that runs first.
+    Inductor's cache, so that the report has all of them. `before`: a pass that runs first. `log`: where rows go.
     """
 
     def __init__(
@@ -38,6 +53,7 @@ class GemmPass(CustomGraphPass):
         numerics: str = REPEATABLE,
         explain: bool = False,
         before: Callable[[torch.fx.Graph], None] | None = None,
+        log: Log | None = None,
     ) -> None:
         """Raises SpecError for numerics that are none."""
         check_numerics(numerics)
@@ -45,16 +61,12 @@ class GemmPass(CustomGraphPass):
         self.numerics = numerics
         self.explain = explain
         self.before = before
-        self._rows: list[Row] = []
-        self._numbers = itertools.count()
-        self._lock = threading.Lock()
+        self._log = Log() if log is None else log
 
     def __call__(self, graph: torch.fx.Graph) -> None:
         if self.before is not None:
             self.before(graph)
-        with self._lock:
-            rows = fuse(graph, f"graph {next(self._numbers)}", self.rule, self.numerics)
-            self._rows = [*self._rows, *rows][-_MOST_ROWS:]
+        self._log.add(lambda name: fuse(graph, name, self.rule, self.numerics))
 
     def uuid(self) -> Any:
         """What decides the pass's result, for Inductor's cache; None where that is not to be used."""
@@ -65,14 +77,16 @@ class GemmPass(CustomGraphPass):
 
     def report(self) -> Report:
         """What became of each product in the graphs compiled so far."""
-        return Report(self._rows)
+        return Report(self._log.rows)
 
 
 class Backend:
     """Inductor with `GemmPass`. Its arguments are those of the pass."""
 
     def __init__(self, rule: Rule | None = None, numerics: str = REPEATABLE, explain: bool = False) -> None:
-        self._pass = GemmPass(rule, numerics, explain)
+        self._log = Log()
+        self._pass = functools.partial(GemmPass, rule, numerics, explain, log=self._log)
+        self._pass()  # so that wrong arguments are refused here
 
     def __call__(
         self,
@@ -84,13 +98,13 @@ class Backend:
         """Compile a graph. `mode`, `options`: those of torch.compile for Inductor."""
         patches = {**(list_mode_options(mode) if mode else {}), **(options or {})}
         patches = {name.replace("-", "_"): value for name, value in patches.items()}
-        self._pass.before = patches.get("joint_custom_post_pass", config.joint_custom_post_pass)
-        patches["joint_custom_post_pass"] = self._pass
+        before = patches.get("joint_custom_post_pass", config.joint_custom_post_pass)
+        patches["joint_custom_post_pass"] = self._pass(before=before)
         return compile_fx(graph, list(example_inputs), config_patches=patches)
 
     def report(self) -> Report:
         """As `GemmPass.report`. Graphs that Inductor found in its cache are not in it, unless `explain` was given."""
-        return self._pass.report()
+        return Report(self._log.rows)
 
 
 backend = Backend()
