@@ -170,3 +170,14 @@ def test_the_rule_takes_large_products_alone() -> None:
         torch.compile(lambda x, w: ((x @ w).relu(), x[:64] @ w), backend=backend, dynamic=False)(x, w)
     first, second = backend.report()
     assert first.taken == ("relu",) and second.taken is None and "64×2048×2048" in second.reason
+
+
+def test_products_that_are_left_are_timed_on_request() -> None:
+    """Whichever is faster is taken; a layer of f32 beside it is torch's."""
+    torch.manual_seed(0)
+    x, w = torch.randn(64, 1024, device="cuda"), torch.randn(1024, 1024, device="cuda")
+    compiled = torch.compile(
+        lambda x, w: (x.bfloat16() @ w.bfloat16()).float() + x @ w, backend=ltt.Backend(measure=True), dynamic=False
+    )
+    with torch.no_grad():
+        assert _error(compiled(x, w), 2 * (x.double() @ w.double())) < 2**-7

@@ -1,4 +1,4 @@
-"""The floating-point operations of `lowtide::gemm`, for torch's FlopCounterMode and for budgets of activation memory."""
+"""The floating-point operations of `lowtide::gemm`, for FlopCounterMode and for budgets of activation memory."""
 
 from collections.abc import Sequence
 from math import prod

@@ -85,10 +85,17 @@ class GemmPass(CustomGraphPass):
 
 
 class Backend:
-    """Inductor with `GemmPass`. Its arguments are those of the pass."""
+    """Inductor with `GemmPass`, whose arguments it takes.
 
-    def __init__(self, rule: Rule | None = None, numerics: str = REPEATABLE, explain: bool = False) -> None:
+    `measure`: where the pass leaves an `mm`, Inductor times a kernel (`numerics="repeatable"`) beside its own when it
+    compiles, and takes the faster.
+    """
+
+    def __init__(
+        self, rule: Rule | None = None, numerics: str = REPEATABLE, explain: bool = False, measure: bool = False
+    ) -> None:
         self._log = Log()
+        self._measure = measure
         self._pass = functools.partial(GemmPass, rule, numerics, explain, log=self._log)
         self._pass()  # so that wrong arguments are refused here
 
@@ -104,6 +111,9 @@ class Backend:
         patches = {name.replace("-", "_"): value for name, value in patches.items()}
         before = patches.get("joint_custom_post_pass", config.joint_custom_post_pass)
         patches["joint_custom_post_pass"] = self._pass(before=before)
+        if self._measure:
+            others = patches.get("external_matmul", config.external_matmul)
+            patches["external_matmul"] = [*others, lowering.lowtide_mm]
         return compile_fx(graph, list(example_inputs), config_patches=patches)
 
     def report(self) -> Report:
