@@ -4,8 +4,9 @@
         [--rounds 9] [--seconds 0.4] [--check] [--report] [--profile] [--seed 0]
 
 `llama` is one block of the shapes of Llama 3 8B, `gpt2` one of GPT-2 XL; weights are random, of bf16. Contenders are
-`inductor` (torch.compile's default), `max-autotune`, `max-autotune-no-cudagraphs`, `lowtide` (the backend) and
-`lowtide-cudagraphs` (the backend with mode="reduce-overhead"). A step is the forward pass, and the backward pass from a
+`inductor` (torch.compile's default), `max-autotune`, `max-autotune-no-cudagraphs`, `lowtide` (the backend),
+`lowtide-measure` (with measure=True), `lowtide-full` (with Rule(most_full=4)) and `lowtide-cudagraphs` (with
+mode="reduce-overhead"). A step is the forward pass, and the backward pass from a
 fixed gradient into fresh gradients of all weights and of the input. Each round runs every contender for `--seconds`, in
 shuffled order; printed are steps per second, the median of the rounds (least … greatest), and the median ratio to the
 first contender. `--check` compares output and gradients with a float64 copy of the block, beside the first contender.
@@ -26,7 +27,7 @@ from transformers import GPT2Config, LlamaConfig
 from transformers.models.gpt2.modeling_gpt2 import GPT2Block
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
 
-from lowtide.torch.fx import Backend
+from lowtide.torch.fx import Backend, Rule
 
 
 class Llama(torch.nn.Module):
@@ -87,14 +88,16 @@ class Contender:
     rates: list[float] = field(default_factory=list)
 
 
-def compiled(name: str, model: torch.nn.Module, backend: Backend) -> Any:
-    """A compiled copy that shares the weights."""
+def compiled(name: str, model: torch.nn.Module, explain: bool) -> tuple[Any, Backend]:
+    """A compiled copy that shares the weights, and the backend, if it is one of ours."""
+    rule = Rule(most_full=4) if name.endswith("full") else Rule()
+    backend = Backend(rule, explain=explain, measure=name.endswith("measure"))
     if name == "inductor":
-        return torch.compile(model, dynamic=False)
+        return torch.compile(model, dynamic=False), backend
     if name.startswith("lowtide"):
         mode = "reduce-overhead" if name.endswith("cudagraphs") else None
-        return torch.compile(model, backend=backend, mode=mode, dynamic=False)
-    return torch.compile(model, mode=name, dynamic=False)
+        return torch.compile(model, backend=backend, mode=mode, dynamic=False), backend
+    return torch.compile(model, mode=name, dynamic=False), backend
 
 
 def stepping(model: torch.nn.Module, function: Any, x: torch.Tensor, gradient: torch.Tensor) -> Callable[[], Any]:
@@ -164,18 +167,17 @@ def bench(name: str, tokens: int, arguments: argparse.Namespace) -> None:
     model = MODELS[name](tokens).to(device="cuda", dtype=torch.bfloat16)
     x = torch.randn(1, tokens, model.width, device="cuda", dtype=torch.bfloat16, requires_grad=True)
     gradient = torch.randn(1, tokens, model.width, device="cuda", dtype=torch.bfloat16)
-    backend = Backend(explain=arguments.report)
     contenders = []
     for contender in getattr(arguments, "with"):
         start = time.perf_counter()
-        function = compiled(contender, model, backend)
+        function, backend = compiled(contender, model, arguments.report)
         step = stepping(model, function, x, gradient)
         step()
         torch.cuda.synchronize()
         print(f"{name} {tokens}: {contender} compiled in {time.perf_counter() - start:.1f} s", flush=True)
         contenders.append(Contender(contender, step))
-    if arguments.report:
-        print(backend.report())
+        if arguments.report and backend.report():
+            print(backend.report())
     if arguments.check:
         errors(model, contenders, x, gradient)
     race(contenders, arguments.rounds, arguments.seconds)
