@@ -84,6 +84,7 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         **{("scales", name): MappingProxyType({**_WIDE_D, "dtype": "e4m3"}) for name in list(SCALES)[1:]},
         **{("dtype", name): _WIDE_D for name in operand_types() if name not in kernel_types()},
         **{("precision", row.name): _pieces_of(row) for row in DECOMPOSITIONS.values()},
+        ("epilogue.prefetch", "2"): MappingProxyType({"epilogue.path": "smem", "epilogue.math": "rows"}),
         ("multiply.promote", "per_step"): MappingProxyType({"target": "sm_90a"}),  # with roles
         ("mainloop.a.pack", "transposed"): MappingProxyType({"layout": "nn"}),
         ("mainloop.b.pack", "transposed"): MappingProxyType({"layout": "tt"}),
@@ -108,7 +109,12 @@ _RUN: Mapping[str, tuple[str, ...]] = MappingProxyType(
 # Fields whose values are names or numbers: how operands are copied, and how wide D is stored.
 _COPIES = ("tma", "cp.async.16", "cp.async.4", "staged.16", "staged.2", "realigned.16", "realigned.4", "ld.global.2")
 _VALUES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"mainloop.a.copy": _COPIES, "mainloop.b.copy": _COPIES, "epilogue.store": ("16", "4", "2")}
+    {
+        "mainloop.a.copy": _COPIES,
+        "mainloop.b.copy": _COPIES,
+        "epilogue.store": ("16", "4", "2"),
+        "epilogue.prefetch": ("0", "2"),
+    }
 )
 
 

@@ -140,13 +140,14 @@ struct Epilogue {
   std::optional<int64_t> store;
   std::optional<CacheHint> cache;
   std::optional<PackKind> pack;
+  std::optional<int64_t> prefetch;
 
   Epilogue() = default;
   explicit Epilogue(EpilogueAttr e)
       : path(e.getPath()), math(e.getMath()), tile(e.getTile()), buffers(e.getBuffers()), swizzle(e.getSwizzle()),
-        store(e.getStore()), cache(e.getCache()), pack(e.getPack()) {}
+        store(e.getStore()), cache(e.getCache()), pack(e.getPack()), prefetch(e.getPrefetch()) {}
   EpilogueAttr build(MLIRContext *context) const {
-    return EpilogueAttr::get(context, path, math, tile, buffers, swizzle, store, cache, pack);
+    return EpilogueAttr::get(context, path, math, tile, buffers, swizzle, store, cache, pack, prefetch);
   }
   template <typename Visitor> void visit(Visitor &&visitor) {
     visitor.word("path", path);
@@ -157,6 +158,7 @@ struct Epilogue {
     visitor.integer("store", store);
     visitor.word("cache", cache);
     visitor.word("pack", pack);
+    visitor.integer("prefetch", prefetch);
   }
 };
 

@@ -259,6 +259,7 @@ def Tile_EpilogueAttr : Tile_SchedulePart<"Epilogue", "epilogue"> {
     | `store` | 16, 8, 4 or 2 | the most bytes that a thread stores at once (`smem`, `direct`); default 16 |
     | `cache` | `normal`, `evict_first`, `evict_last` (`tma`), `streaming`, `write_through` (otherwise) | cache policy of the stores; default `normal` |
     | `pack` | `none`, `rows` | `rows`: where base or rows of D or of a full operand are not aligned, the kernel accesses a workspace with aligned rows, and another kernel copies it from or to the matrix; default `none` |
+    | `prefetch` | integer | parts ahead of which a full operand is loaded (`rows`); default 0 |
 
     ```mlir
     #tile.epilogue<path = tma, math = registers, tile = [128, 64], buffers = 4, swizzle = <3,3,3>>
@@ -267,7 +268,8 @@ def Tile_EpilogueAttr : Tile_SchedulePart<"Epilogue", "epilogue"> {
   let parameters = (ins Tile_OptionalEnum<"StorePath">:$path, Tile_OptionalEnum<"EpilogueMath">:$math,
                         Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$tile, Tile_OptionalInt:$buffers,
                         Tile_OptionalAttr<"SwizzleAttr">:$swizzle, Tile_OptionalInt:$store,
-                        Tile_OptionalEnum<"CacheHint">:$cache, Tile_OptionalEnum<"PackKind">:$pack);
+                        Tile_OptionalEnum<"CacheHint">:$cache, Tile_OptionalEnum<"PackKind">:$pack,
+                        Tile_OptionalInt:$prefetch);
 }
 
 def Tile_ScheduleAttr : Tile_SchedulePart<"Schedule", "schedule"> {

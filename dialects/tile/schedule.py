@@ -167,7 +167,7 @@ class Multiply(_Part):
 class Epilogue(_Part):
     """`#tile.epilogue`: how the accumulators become D.
 
-    `buffers`, `store`, `cache` and `pack` may stay None: one, 16 bytes, normal, and none.
+    `buffers`, `store`, `cache`, `pack` and `prefetch` may stay None: one, 16 bytes, normal, none, and 0.
     """
 
     path: StorePath | None = field(default=None, metadata=_is(Word(StorePath)))
@@ -178,6 +178,7 @@ class Epilogue(_Part):
     store: int | None = field(default=None, metadata=_is(Integer()))
     cache: CacheHint | None = field(default=None, metadata=_is(Word(CacheHint)))
     pack: PackKind | None = field(default=None, metadata=_is(Word(PackKind)))
+    prefetch: int | None = field(default=None, metadata=_is(Integer()))
 
 
 @dataclass(frozen=True)

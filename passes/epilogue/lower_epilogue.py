@@ -10,10 +10,10 @@ After    for each epilogue tile (here the whole CTA tile), with epilogue.math = 
            %rows = sm.load_shared %scratch : in rows of 16 bytes per thread
            sm.store_global %rows to (tile.view %d[%m, %n]); sm.barrier
          With epilogue.math = rows the accumulators go through shared memory, and operands are read and the region
-         applied in rows. With epilogue.path = direct, %y is stored from the accumulator's layout, in the widest runs of
-         columns that a thread holds (of rows, where D lies by columns), or of epilogue.store bytes, as rows are in the
-         other case. With epilogue.path = tma the scratch is stored by TMA, through a tensor map of D that the host
-         makes (epilogue/stores.py):
+         applied in rows; full operands are loaded epilogue.prefetch parts ahead. With epilogue.path = direct, %y is
+         stored from the accumulator's layout, in the widest runs of columns that a thread holds (of rows, where D lies
+         by columns), or of epilogue.store bytes, as rows are in the other case. With epilogue.path = tma the scratch is
+         stored by TMA, through a tensor map of D that the host makes (epilogue/stores.py):
            sm.tma_store_wait read 1; sm.barrier warpgroup                     (this one of two scratch buffers is free)
            sm.store_shared %y to %scratch by "stmatrix.x4"; sm.fence_proxy_async; sm.barrier warpgroup
            sm.tma_store %scratch to %map[%m, %n]
@@ -27,6 +27,8 @@ Refuses  an epilogue tile that the tiled mma or the threads cannot divide evenly
 Test     test/lit/passes/epilogue/lower-epilogue.mlir, lower-epilogue-{tma,tail,invalid}.mlir
 """
 
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -104,8 +106,7 @@ def _lower(epilogue: Epilogue, maps: TensorMapArguments | None, buffers: Scratch
                 _store_direct(epilogue, part)
         else:
             scratch = _scratch(epilogue, buffers)
-            for part in epilogue.parts():
-                _store_through(epilogue, scratch, part)
+            _store_parts_through(epilogue, scratch)
             if _may_be_overtaken(epilogue.schedule):
                 sm.BarrierOp()
     partial = epilogue.partial
@@ -147,7 +148,19 @@ def _store_direct(epilogue: Epilogue, part: Part) -> None:
     sm.StoreGlobalOp(y, epilogue.window(part), f"st.global.{bytes_per_store}", cache=epilogue.cache)
 
 
-def _store_through(epilogue: Epilogue, scratch: ir.Value, part: Part) -> None:
+def _store_parts_through(epilogue: Epilogue, scratch: ir.Value) -> None:
+    """All parts, one after the other; full operands are loaded some parts ahead, as the schedule says."""
+    ahead = epilogue.schedule.epilogue.prefetch or 0
+    waiting: deque[tuple[Part, list[ir.Value]]] = deque()
+    for part in epilogue.parts():
+        waiting.append((part, epilogue.full_operands(part) if ahead else []))
+        if len(waiting) > ahead:
+            _store_through(epilogue, scratch, *waiting.popleft())
+    for each in waiting:
+        _store_through(epilogue, scratch, *each)
+
+
+def _store_through(epilogue: Epilogue, scratch: ir.Value, part: Part, loaded: Sequence[ir.Value]) -> None:
     shape = tuple(part.value.type.shape)
     access = epilogue.rows_access(shape)
     element = epilogue.scratch_element
@@ -167,7 +180,7 @@ def _store_through(epilogue: Epilogue, scratch: ir.Value, part: Part) -> None:
     else:
         rows = sm.LoadSharedOp(rows_type, scratch, atom).result
     if not in_registers:
-        rows = epilogue.map(rows, part.origin)
+        rows = epilogue.map(rows, part.origin, loaded)
     sm.StoreGlobalOp(rows, epilogue.window(part), access.rows.atom.name, cache=epilogue.cache)
     if not part.is_last:
         sm.BarrierOp()

@@ -1,6 +1,6 @@
 """One tile.store as lower-epilogue splits it: its parts, and the epilogue region on a part."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mlir import ir
@@ -142,15 +142,28 @@ class Epilogue:
         """The number of the matrix in a batch; nothing without one."""
         return [] if self.store.batch is None else [self.store.batch]
 
-    def map(self, value: ir.Value, origin: Origin) -> ir.Value:
-        """The epilogue region on a fragment, its operands loaded in the fragment's own layout."""
-        inputs = [value]
+    def map(self, value: ir.Value, origin: Origin, loaded: Sequence[ir.Value] = ()) -> ir.Value:
+        """The epilogue region on a fragment, its operands in the fragment's own layout: full ones that `full_operands`
+        gave for the part, if any, and others loaded here."""
+        inputs, full = [value], iter(loaded)
         for operand, kind in zip(self.store.epilogue_operands, operand_kinds(self.store), strict=True):
-            inputs.append(operand if kind is OperandKind.scalar else self._load(operand, kind, origin, value.type))
+            if kind is OperandKind.scalar:
+                inputs.append(operand)
+            elif kind is OperandKind.full and loaded:
+                inputs.append(next(full))
+            else:
+                inputs.append(self._load(operand, kind, origin, value.type))
         result = sm.FragmentType.get(value.type.shape, self.d_element, value.type.tv)
         mapped = sm.MapOp(result, inputs)
         copy_region(self.store.epilogue.blocks[0], mapped.body)
         return mapped.result
+
+    def full_operands(self, part: Part) -> list[ir.Value]:
+        """The elements of a part of all full operands, in the rows in which the part is read back."""
+        shape = tuple(part.value.type.shape)
+        rows = fragment_type(self.rows_access(shape).rows.tv, shape, self.scratch_element)
+        operands = zip(self.store.epilogue_operands, operand_kinds(self.store), strict=True)
+        return [self._load(operand, kind, part.origin, rows) for operand, kind in operands if kind is OperandKind.full]
 
     def _load(self, operand: ir.Value, kind: OperandKind, origin: Origin, like: ir.Type) -> ir.Value:
         element = ir.MemRefType(operand.type).element_type

@@ -23,6 +23,7 @@ from lowtide.dialects.enums import (
 )
 from lowtide.dialects.tile import (
     CacheHint,
+    EpilogueMath,
     KDivisionKind,
     PromoteKind,
     RepeatKind,
@@ -76,6 +77,7 @@ def mismatches(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> I
     yield from _roles(kernel, schedule)
     yield from _stores(kernel, schedule)
     yield from _scratch(kernel, schedule, problem)
+    yield from _prefetched(kernel, schedule)
 
 
 def _work_tiles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
@@ -341,6 +343,31 @@ def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Ite
         size = copy_atom(store.atom.value).bytes_per_thread
         if size > widest:
             yield refusal(store, f"stores {size} bytes at once", f"epilogue.store = {widest}", AGAIN)
+
+
+def _prefetched(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
+    """Full operands are loaded as many parts ahead of the first one stored as the schedule says."""
+    written, ahead = set(), schedule.epilogue.prefetch or 0
+    for op in walk(kernel, sm.StoreSharedOp):
+        if schedule.epilogue.math is not EpilogueMath.rows or op.operation.block in written:
+            continue
+        written.add(op.operation.block)
+        ops = list(op.operation.block)
+        at = ops.index(op)
+        parts = sum(isinstance(other, sm.StoreSharedOp) for other in ops)
+        loads = [other for other in ops if isinstance(other, sm.LoadGlobalOp) and _is_full(other)]
+        early = sum(ops.index(load) < at for load in loads)
+        expected = len(loads) // parts * min(ahead + 1, parts) if ahead else 0
+        if early != expected:
+            built = f"is stored after {early} loads of full operands"
+            yield refusal(op, built, f"epilogue.prefetch = {ahead}, which is after {expected}", AGAIN)
+
+
+def _is_full(load: sm.LoadGlobalOp) -> bool:
+    """Whether it loads a full operand of the epilogue."""
+    view = defining_op(load.source)
+    is_mapped = any(isinstance(use, sm.MapOp) for use in uses(load.result))
+    return is_mapped and isinstance(view, tile.ViewOp) and view.kind is None
 
 
 def refusal(op: ir.OpView, built: str, scheduled: str, way_out: str) -> Refusal:

@@ -44,6 +44,7 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
         yield f"epilogue.buffers = {buffers}: at least 1 buffer; nearest is 1"
     elif buffers is not None and buffers > 1 and path not in (None, StorePath.tma):
         yield f"epilogue.buffers = {buffers} are those of epilogue.path = tma, not {path}; take 1"
+    yield from _prefetch(schedule)
     yield from _store(schedule, problem)
     yield from _only_stored(schedule, problem, target)
     if cache is not None and path is not None and cache not in STORE_HINTS[path]:
@@ -63,6 +64,15 @@ def _only_stored(schedule: Schedule, problem: Problem, target: Target) -> Iterat
         yield f"D of {row} is converted in rows; take epilogue.path = smem with epilogue.math = rows"
     if schedule.epilogue.cache not in (None, CacheHint.normal):
         yield f"epilogue.cache = {schedule.epilogue.cache} with D of {row}, whose stores take normal"
+
+
+def _prefetch(schedule: Schedule) -> Iterator[str]:
+    """Full operands are loaded ahead in whole rows."""
+    path, math, prefetch = schedule.epilogue.path, schedule.epilogue.math, schedule.epilogue.prefetch
+    if prefetch is not None and prefetch < 0:
+        yield f"epilogue.prefetch = {prefetch}: at least 0 parts; nearest is 0"
+    elif prefetch and (path not in (None, StorePath.smem) or math not in (None, EpilogueMath.rows)):
+        yield f"epilogue.prefetch = {prefetch} needs epilogue.path = smem with epilogue.math = rows; take these, or 0"
 
 
 def _store(schedule: Schedule, problem: Problem) -> Iterator[str]:

@@ -50,6 +50,7 @@ _OPTIONAL = (
     "epilogue.cache",
     "epilogue.buffers",
     "epilogue.pack",
+    "epilogue.prefetch",
 )
 
 # Fields of stages in shared memory.

@@ -33,6 +33,7 @@ def operands(seed=0, stride=N + 8):
         ("sm_80", TILES),
         ("sm_80", f"{TILES}, epilogue.path = direct"),
         ("sm_80", f"{TILES}, epilogue.math = rows, epilogue.tile = [32, 64]"),
+        ("sm_80", f"{TILES}, epilogue.math = rows, epilogue.tile = [32, 32], epilogue.prefetch = 2"),
         ("sm_80", f"{TILES}, grid.k_division = split(2)"),
         ("sm_80", f"{TILES}, grid.k_division = stream_k, scheduler = persistent"),
         ("sm_90a", "grid.tile = [128, 64], tail = halves, roles = cooperative(1)"),

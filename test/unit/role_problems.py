@@ -15,7 +15,7 @@ def problem(
 ) -> Problem:
     """One extent for all three, or M, N, K."""
     m, n, k = size if len(size) == 3 else size * 3
-    return Problem(m, n, k, "bf16", "bf16", "f32", d, layout, kinds)
+    return Problem(m, n, k, "bf16", "bf16", "f32", d, layout, kinds, (d,) * len(kinds))
 
 
 def chosen(of: Problem, fields: str = "") -> Schedule:

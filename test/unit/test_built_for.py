@@ -19,15 +19,21 @@ KERNELS: Mapping[str, tuple[str, str]] = {
     "direct": ("sm_80", MMA_SYNC + ", epilogue.path = direct"),
     "single-buffered": ("sm_80", MMA_SYNC + ", fragment_buffers = 1"),
     "wgmma": ("sm_90a", WGMMA),
+    "residual": ("sm_90a", "grid.tile = [128, 128], k = 64, epilogue.tile = [128, 32], epilogue.prefetch = 2"),
     "tall": ("sm_90a", "grid.tile = [256, 64], scheduler = persistent"),
     "tail": ("sm_90a", "grid.tile = [256, 64], tail = halves"),
 }
 
 
+def residual(acc, c: lt.Full):
+    return acc + c
+
+
 @cache
 def compiled(name: str) -> CompiledKernel:
     target, schedule = KERNELS[name]
-    spec = lt.GemmSpec(m=None, n=4096, k=None, a="bf16", b="bf16", d="bf16")
+    epilogue = residual if name == "residual" else None
+    spec = lt.GemmSpec(m=None, n=4096, k=None, a="bf16", b="bf16", d="bf16", epilogue=epilogue)
     return lt.compile_gemm(spec, target=target, schedule=schedule)
 
 
@@ -61,6 +67,8 @@ EDITS = [
     ("wgmma", "epilogue.tile = [128, 32]", "atoms", "writes parts of .128, 64."),
     ("wgmma", "epilogue.math = rows", "atoms", "writes scratch of bf16"),
     ("wgmma", "promote = per_step", "problem", "goes on with the sum of the K step before"),
+    ("residual", "epilogue.prefetch = 1", "atoms", "stored after 3 loads of full operands"),
+    ("residual", "epilogue.prefetch = 0", "atoms", "stored after 3 loads of full operands"),
     ("tall", "waves = synchronized", "problem", "CTAs do not wait for each other"),
     ("tall", "grid.tail = halves", "problem", "without a loop over the part full_waves"),
     ("tail", "grid.tail = whole", "problem", "without a loop over the part all"),

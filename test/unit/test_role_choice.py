@@ -59,7 +59,9 @@ def test_consumers_take_turns_where_epilogues_are_a_large_part_of_the_time(size:
     assert (schedule.multiply.atoms, schedule.epilogue.tile) == ((1, 1, 1), (64, 64))
 
 
-@pytest.mark.parametrize("changes", [{"n": None}, {"n": 8188}, {"has_math": True}, {"kinds": (OperandKind.full,)}])
+@pytest.mark.parametrize(
+    "changes", [{"n": None}, {"n": 8188}, {"has_math": True}, {"kinds": (OperandKind.full,), "operands": ("bf16",)}]
+)
 def test_consumers_that_take_turns_keep_registers_for_the_epilogue(changes: dict[str, Any]) -> None:
     schedule = chosen(replace(problem(8192, 8192, 512), **changes))
     m, n, _ = schedule.tile_mnk
@@ -234,6 +236,8 @@ def test_rows_of_whole_16_bytes_are_packed_if_asked_for() -> None:
 @pytest.mark.parametrize("layout", GemmLayout, ids=str)
 def test_a_full_operand_is_read_in_rows_beside_few_accumulators(layout: GemmLayout, size: int | None) -> None:
     schedule = chosen(problem(size, layout=layout, kinds=(OperandKind.full, OperandKind.per_column)))
+    (m, n, _), (rows, columns) = schedule.tile_mnk, schedule.epilogue.tile
+    assert schedule.epilogue.prefetch == min(4, m // rows * (n // columns) - 1)  # of 32 bytes each
     assert (schedule.epilogue.path, schedule.epilogue.math) == (StorePath.smem, EpilogueMath.rows)
     m, n, _ = schedule.tile_mnk
     assert m * n // (128 * schedule.consumers) <= 128
@@ -329,7 +333,8 @@ def random_problem(rng: random.Random) -> Problem:
     size = [None if rng.random() < 0.1 or kind is None else rng.randint(1, 4 * kind) for _ in range(3)]
     dtype = rng.choice(("bf16", "f16"))
     kinds = tuple(rng.choice(list(OperandKind)) for _ in range(rng.choice((0, 0, 1, 2))))
-    return Problem(*size, dtype, dtype, "f32", rng.choice((dtype, "f32")), rng.choice(list(GemmLayout)), kinds)
+    d, layout = rng.choice((dtype, "f32")), rng.choice(list(GemmLayout))
+    return Problem(*size, dtype, dtype, "f32", d, layout, kinds, (dtype,) * len(kinds))
 
 
 @pytest.mark.parametrize("number", range(4))

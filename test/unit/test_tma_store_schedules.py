@@ -23,7 +23,7 @@ BEST = "grid.tile = [128, 256], k = 64, roles = cooperative(2), epilogue.path = 
 
 
 def problem(d: str = "bf16", *kinds: OperandKind) -> Problem:
-    return Problem(4096, 4096, 4096, "bf16", "bf16", "f32", d, GemmLayout.tn, kinds)
+    return Problem(4096, 4096, 4096, "bf16", "bf16", "f32", d, GemmLayout.tn, kinds, (d,) * len(kinds))
 
 
 def chosen(fields: str, d: str = "bf16") -> Schedule:
@@ -66,6 +66,8 @@ def test_parts_are_as_wide_as_the_widest_swizzle_and_buffers_come_out_even(
             "epilogue.path = direct, epilogue.buffers = 2",
             "epilogue.buffers = 2 are those of epilogue.path = tma, not direct",
         ),
+        ("epilogue.path = smem, epilogue.math = rows, epilogue.prefetch = -1", "at least 0 parts; nearest is 0"),
+        ("epilogue.path = tma, epilogue.prefetch = 2", "prefetch = 2 needs epilogue.path = smem with epilogue.math ="),
         (
             "epilogue.path = tma, epilogue.cache = often",
             "cache = often is not normal, evict_",

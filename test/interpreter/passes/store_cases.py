@@ -23,6 +23,10 @@ def scaled(acc, row: lt.PerRow, scale: lt.Scalar):
     return scale * acc + row
 
 
+def residual(acc, c: lt.Full, bias: lt.PerColumn):
+    return acc + 2.0 * c + bias
+
+
 def _case(name: str, tile: tuple[int, int], problem: lt.GemmSpec = PLAIN, rest: str = "", path: str = "tma") -> Case:
     rows, columns = tile
     groups = 1 if rows == 64 else 2
@@ -51,6 +55,8 @@ CASES = [
     _case("narrow-twice", (256, 72), spec(dtype="f16"), "epilogue.buffers = 2"),
     # Half tiles use the same buffers: the first of two for two parts of three, and the narrow one.
     _case("tail", (256, 40), rest="epilogue.tile = [128, 16], epilogue.buffers = 4, tail = halves"),
+    _case("prefetch", TWO, spec(epilogue=residual), "epilogue.tile = [128, 16], epilogue.prefetch = 2", "smem"),
+    _case("prefetch-all", ONE, spec(epilogue=residual), "epilogue.tile = [64, 32], epilogue.prefetch = 4", "smem"),
     _case("streaming", ONE, rest="epilogue.cache = streaming", path="direct"),
     _case("write-through", ONE, spec(d="f32"), "epilogue.cache = write_through", path="smem"),
 ]

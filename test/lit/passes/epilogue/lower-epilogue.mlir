@@ -121,6 +121,38 @@ tile.kernel @rows(%fa: !a, %fb: !b, %d: !mat, %c: !mat, %r: memref<?xf32>, %m: i
   tile.return
 }
 
+// Full operands are loaded one part ahead: those of the second part before the first one is stored.
+// CHECK-LABEL: tile.kernel @prefetched
+// CHECK:       %[[ACC:.+]] = sm.mma_sync
+// CHECK:       %[[TOP:.+]] = sm.extract %[[ACC]][0, 0]
+// CHECK:       %[[C0:.+]] = sm.load_global %{{.+}} by "ld.global.8" : !tile.view<16x32xbf16>
+// CHECK:       %[[LOW:.+]] = sm.extract %[[ACC]][16, 0]
+// CHECK:       %[[C1:.+]] = sm.load_global %{{.+}} by "ld.global.8" : !tile.view<16x32xbf16>
+// CHECK:       sm.store_shared %[[TOP]]
+// CHECK:       %[[X0:.+]] = sm.load_shared
+// CHECK:       sm.map %[[X0]], %[[C0]]
+// CHECK:       sm.store_global
+// CHECK-NEXT:  sm.barrier
+// CHECK:       sm.store_shared %[[LOW]]
+// CHECK:       %[[X1:.+]] = sm.load_shared
+// CHECK:       sm.map %[[X1]], %[[C1]]
+tile.kernel @prefetched(%fa: !a, %fb: !b, %d: !mat, %c: !mat, %m: index, %n: index) attributes {
+    schedule = #tile.schedule<
+  grid = <scheduler = one_shot>,
+  multiply = <atoms = [1, 1, 1]>,
+  epilogue = <path = smem, math = rows, tile = [16, 32], swizzle = <2,2,3>, prefetch = 1>>} {
+  %zero = sm.splat 0.0 : !c
+  %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
+  tile.store %acc into %d[%m, %n] operands(full %c : !mat) {
+  ^bb0(%x: f32, %e: bf16):
+    %0 = arith.extf %e : bf16 to f32
+    %1 = arith.addf %0, %x : f32
+    %2 = arith.truncf %1 : f32 to bf16
+    tile.yield %2 : bf16
+  } : !c, !mat
+  tile.return
+}
+
 // A scratch that is larger than the ring gets storage of its own.
 // CHECK-LABEL: tile.kernel @own_scratch
 // CHECK:       %[[BUFFER:.+]] = sm.alloc : memref<32x32xf32, #[[WIDE]], #gpu.address_space<workgroup>>
