@@ -77,7 +77,8 @@ def fusion_of(product: Product, region: Region, position: Mapping[Any, int], mos
         leaves[node] = Leaf(node, f"x{len(leaves)}", kind, value.dtype)
     full = [leaf for leaf in leaves.values() if leaf.kind is OperandKind.FULL]
     if len(full) > most_full:
-        return f"it reads {len(full)} of D's size, {', '.join(leaf.node.name for leaf in full)}; taken are {most_full}"
+        names = " and ".join(leaf.node.name for leaf in full)
+        return f"it reads {names}, of D's size, and the rule's most_full is {most_full}"
     exit = value_of(region.exit)
     assert exit is not None and exit.dtype is not None
     for leaf in full:

@@ -22,7 +22,7 @@ from lowtide.compiler.cache.versions import own_digest
 from lowtide.compiler.fx.report import Report, Row
 from lowtide.compiler.fx.rule import Rule
 from lowtide.compiler.numerics_words import REPEATABLE, check_numerics
-from lowtide.torch.fx import flops, lowering  # noqa: F401  (register how Inductor compiles the op, and what it costs)
+from lowtide.torch.fx import lowering
 from lowtide.torch.fx.fuse import fuse
 
 _MOST_ROWS = 65536
