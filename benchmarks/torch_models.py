@@ -1,13 +1,14 @@
 """A transformer block of `transformers`, forward and backward, compiled by torch.compile, with and without Lowtide.
 
     python benchmarks/torch_models.py [--model llama gpt2] [--tokens 4096 64] [--with inductor lowtide]
-        [--rounds 9] [--seconds 0.4] [--check] [--report] [--profile] [--seed 0]
+        [--rounds 9] [--seconds 0.4] [--forward] [--check] [--report] [--profile] [--seed 0]
 
 `llama` is one block of the shapes of Llama 3 8B, `gpt2` one of GPT-2 XL; weights are random, of bf16. Contenders are
 `inductor` (torch.compile's default), `max-autotune`, `max-autotune-no-cudagraphs`, `lowtide` (the backend),
 `lowtide-measure` (with measure=True), `lowtide-full` (with Rule(most_full=4)) and `lowtide-cudagraphs` (with
 mode="reduce-overhead"). A step is the forward pass, and the backward pass from a
-fixed gradient into fresh gradients of all weights and of the input. Each round runs every contender for `--seconds`, in
+fixed gradient into fresh gradients of all weights and of the input; with `--forward` it is the forward pass alone, and
+nothing requires a gradient. Each round runs every contender for `--seconds`, in
 shuffled order; printed are steps per second, the median of the rounds (least … greatest), and the median ratio to the
 first contender. `--check` compares output and gradients with a float64 copy of the block, beside the first contender.
 """
@@ -100,8 +101,19 @@ def compiled(name: str, model: torch.nn.Module, explain: bool) -> tuple[Any, Bac
     return torch.compile(model, mode=name, dynamic=False), backend
 
 
-def stepping(model: torch.nn.Module, function: Any, x: torch.Tensor, gradient: torch.Tensor) -> Callable[[], Any]:
+def stepping(
+    model: torch.nn.Module, function: Any, x: torch.Tensor, gradient: torch.Tensor | None
+) -> Callable[[], Any]:
+    """A step; without `gradient` the forward pass alone."""
     parameters = [*model.parameters(), x]
+
+    def forward() -> torch.Tensor:
+        torch.compiler.cudagraph_mark_step_begin()
+        with torch.no_grad():
+            return function(x)
+
+    if gradient is None:
+        return forward
 
     def step() -> torch.Tensor:
         for parameter in parameters:
@@ -171,17 +183,18 @@ def bench(name: str, tokens: int, arguments: argparse.Namespace) -> None:
     for contender in getattr(arguments, "with"):
         start = time.perf_counter()
         function, backend = compiled(contender, model, arguments.report)
-        step = stepping(model, function, x, gradient)
+        step = stepping(model, function, x, None if arguments.forward else gradient)
         step()
         torch.cuda.synchronize()
         print(f"{name} {tokens}: {contender} compiled in {time.perf_counter() - start:.1f} s", flush=True)
         contenders.append(Contender(contender, step))
         if arguments.report and backend.report():
             print(backend.report())
-    if arguments.check:
+    if arguments.check and not arguments.forward:
         errors(model, contenders, x, gradient)
     race(contenders, arguments.rounds, arguments.seconds)
-    print(f"\n| {name}, {tokens} tokens | steps/s | ratio |\n|---|---|---|")
+    what = "forward" if arguments.forward else "forward and backward"
+    print(f"\n| {name}, {tokens} tokens, {what} | steps/s | ratio |\n|---|---|---|")
     first = contenders[0]
     for contender in contenders:
         ratio = statistics.median(a / b for a, b in zip(contender.rates, first.rates, strict=True))
@@ -203,7 +216,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=0.4)
     parser.add_argument("--seed", type=int, default=0)
-    for flag in ("--check", "--report", "--profile"):
+    for flag in ("--forward", "--check", "--report", "--profile"):
         parser.add_argument(flag, action="store_true")
     arguments = parser.parse_args()
     torch.manual_seed(arguments.seed)
