@@ -78,7 +78,7 @@ def fusion_of(product: Product, region: Region, position: Mapping[Any, int], mos
     full = [leaf for leaf in leaves.values() if leaf.kind is OperandKind.FULL]
     if len(full) > most_full:
         names = " and ".join(leaf.node.name for leaf in full)
-        return f"it reads {names}, of D's size, and the rule's most_full is {most_full}"
+        return f"it reads {names}, of D's size, of which the rule allows {most_full or 'none'} here"
     exit = value_of(region.exit)
     assert exit is not None and exit.dtype is not None
     for leaf in full:

@@ -162,4 +162,9 @@ RESHAPES: Mapping[str, Callable[..., Any]] = MappingProxyType(
     }
 )
 
+#: Other ops that move no element.
+VIEWS = frozenset(
+    {"aten.permute.default", "aten.transpose.int", "aten.t.default", "aten.slice.Tensor", "aten.expand.default"}
+)
+
 OPS: Mapping[str, Callable[..., Any]] = MappingProxyType({**POINTWISE, **CASTS, **RESHAPES})

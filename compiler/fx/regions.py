@@ -11,11 +11,14 @@ from typing import Any
 from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.fx.arguments import is_constant, is_node
 from lowtide.compiler.fx.operands import can_absorb, kind_beside
-from lowtide.compiler.fx.pointwise import CASTS, OPS, RESHAPES
+from lowtide.compiler.fx.pointwise import CASTS, OPS, RESHAPES, VIEWS
+from lowtide.compiler.fx.products import FORMS
 from lowtide.compiler.fx.values import same_extent, same_shape, value_of
 from lowtide.elements import element_type
 
 _MOST_NODES = 64
+# What Inductor does not compute in kernels that it writes.
+_CALLED = (*FORMS, "lowtide.gemm", "aten._scaled_dot_product", "aten.convolution")
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +30,18 @@ class Region:
     @property
     def exit(self) -> Any:
         return self.nodes[-1]
+
+    @property
+    def is_read_by_no_kernel(self) -> bool:
+        """Whether only results of the graph, products and attention read what the exit computes."""
+        waiting = [*self.exit.users]
+        while waiting:
+            user = waiting.pop()
+            if str(user.target) in RESHAPES or str(user.target) in VIEWS:
+                waiting += user.users
+            elif user.op != "output" and not str(user.target).startswith(_CALLED):
+                return False
+        return True
 
 
 @dataclass(frozen=True, eq=False)

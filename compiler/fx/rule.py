@@ -6,9 +6,13 @@ The rule is on what is known when the graph is compiled: types, strides, extents
 from dataclasses import dataclass
 
 from lowtide.compiler.fx.products import Product
+from lowtide.compiler.fx.regions import Region
 from lowtide.compiler.fx.values import Value, expected, is_one
 from lowtide.elements import element_type
+from lowtide.errors import SpecError
 
+MOST_FULL = 4  # tensors of D's size that an epilogue reads
+_FULL = ("none", "alone", "any")
 _ALIGNED = 16  # bytes: what TMA asks of strides, and of rows of D
 
 
@@ -17,15 +21,26 @@ class Rule:
     """Which products are taken, and with what.
 
     `dtypes`: the element types of A and B, equal. `devices`: where tensors are. `least_rows`: products with a smaller M
-    or N are left, as are those with fewer than `least` multiplications. `most_full`: how many tensors of D's size an
-    epilogue may read; by default none, since Inductor's kernels read them faster.
+    or N are left, as are those with fewer than `least` multiplications. `full`: where epilogues read tensors of D's
+    size: "none", nowhere; "alone", where only results of the graph, products and attention read what they compute, so
+    that a kernel of Inductor's would be for them alone; "any", everywhere.
+
+    Raises SpecError for another word.
     """
 
     dtypes: tuple[str, ...] = ("bf16", "f16")
     devices: tuple[str, ...] = ("cuda",)
     least_rows: int = 1024
     least: int = 2**26
-    most_full: int = 0
+    full: str = "none"
+
+    def __post_init__(self) -> None:
+        if self.full not in _FULL:
+            raise SpecError(f"full={self.full!r}; it is one of {', '.join(_FULL)}")
+
+    def most_full(self, region: Region) -> int:
+        """How many tensors of D's size the epilogue of a region may read."""
+        return MOST_FULL if self.full == "any" or (self.full == "alone" and region.is_read_by_no_kernel) else 0
 
     def refusal(self, product: Product) -> str | None:
         """Why a product is left; None where it is taken."""

@@ -15,7 +15,7 @@ from lowtide.compiler.fx.products import product_of
 from lowtide.compiler.fx.report import Report, Row
 from lowtide.compiler.fx.rule import Rule
 
-ALL = Rule(least_rows=1, least=0, most_full=4)
+ALL = Rule(least_rows=1, least=0, full="any")
 M, N, K = 256, 512, 128
 
 
@@ -100,7 +100,21 @@ def test_tensors_of_the_size_of_d_are_read_as_far_as_the_rule_says() -> None:
     left = chosen(graph, sums, Rule(least_rows=1, least=0))
     other = total.args[1].name
     assert left.row.taken == ()
-    assert left.row.reason == f"before {total.name}: it reads {other}, of D's size, and the rule's most_full is 0"
+    assert left.row.reason == f"before {total.name}: it reads {other}, of D's size, of which the rule allows none here"
+
+
+def test_alone_reads_them_where_no_other_kernel_would() -> None:
+    rule = Rule(least_rows=1, least=0, full="alone")
+    for target, wanted in (("aten.mm.default", ("add",)), ("aten.exp.default", ()), (None, ("add",))):
+        graph = Graph()
+        sums = product(graph)
+        total = graph.call("aten.add.Tensor", sums, graph.input(M, N))
+        view = graph.call("aten.view.default", total, [2, M // 2, N], shape=(2, M // 2, N))
+        more = (view,) if target is None else (graph.call(target, view, graph.input(N, N), shape=(M, N)),)
+        graph.output(*more)
+        assert chosen(graph, sums, rule).row.taken == wanted
+    with pytest.raises(lt.SpecError, match="full='all'; it is one of none, alone, any"):
+        Rule(full="all")
 
 
 def test_what_only_the_kernel_reads_is_computed_in_it() -> None:
