@@ -1,12 +1,13 @@
-"""The kernel that packs a matrix, alone: bytes read and written per second.
+"""The kernel that packs a matrix, or transposes it, alone: bytes read and written per second.
 
-    python benchmarks/packing.py [--size 8192,8192 …] [--dtype bf16] [--offset 1] [--rounds 5] [--save PATH]
-        [--kernel PATH]
+    python benchmarks/packing.py [--size 8192,8192 …] [--dtype bf16] [--transpose] [--offset 1] [--rounds 5]
+        [--save PATH] [--kernel PATH]
 
-A product of which all launches but the copy of A are left out, for an A of rows × columns whose base is `--offset`
-elements off an aligned one. Beside it, torch copies the same matrix to an aligned one. As in other benchmarks the
-matrices rotate over more than L2 holds, in a CUDA graph; a figure is the median (least … greatest) of the rounds, which
-are shuffled. `--save` writes the kernel that is timed, for machines without the compiler, and `--kernel` reads it.
+A product of which all launches but that of A are left out, for an A of rows × columns whose base is `--offset`
+elements off an aligned one. Beside it, torch copies the same matrix, or its transpose, to an aligned one. As in other
+benchmarks the matrices rotate over more than L2 holds, in a CUDA graph; a figure is the median (least … greatest) of
+the rounds, which are shuffled. `--save` writes the kernel that is timed, for machines without the compiler, and
+`--kernel` reads it.
 """
 
 import argparse
@@ -20,17 +21,19 @@ from typing import Any
 
 import lowtide as lt
 from lowtide import runtime
-from lowtide.elements import element_type
+from lowtide.elements import element_type, types_of_d
 
 L2_MULTIPLE_BYTES = 320 * 2**20
 REPLAYS = 10
-K = 64  # rows of B, which no launch reads
+N = 64  # rows of B, which no launch reads
 
 
-def packing_kernel(dtype: str) -> Any:
-    """A kernel for any extents that packs A."""
-    spec = lt.GemmSpec(a=dtype, b=dtype, d=dtype)
-    return lt.compile_gemm(spec, target="sm_90a", schedule="a.pack = rows, b.pack = none, epilogue.pack = none")
+def packing_kernel(dtype: str, transpose: bool) -> Any:
+    """A kernel for any extents that packs A of (M, K), or transposes A of (K, M)."""
+    d = dtype if dtype in types_of_d() else element_type(dtype).computes_in
+    spec = lt.GemmSpec(a=dtype, b=dtype, d=d, layout="nn" if transpose else "tn")
+    pack = "transposed" if transpose else "rows"
+    return lt.compile_gemm(spec, target="sm_90a", schedule=f"a.pack = {pack}, b.pack = none, epilogue.pack = none")
 
 
 def copy_alone(kernel: Any) -> runtime.Kernel:
@@ -40,13 +43,14 @@ def copy_alone(kernel: Any) -> runtime.Kernel:
 
 
 def _is_kept(entry: dict[str, Any]) -> bool:
-    return entry["op"] not in ("tile.launch", "sm.tensor_map") or "_copy_" in entry["attributes"].get("kernel", "")
+    kernel = entry["attributes"].get("kernel", "")
+    return entry["op"] not in ("tile.launch", "sm.tensor_map") or "_copy_" in kernel or "_transpose_" in kernel
 
 
 def unaligned(torch: Any, rows: int, columns: int, dtype: str, offset: int) -> Any:
     """A random matrix, `offset` elements into its memory."""
     kind = getattr(torch, element_type(dtype).library)
-    return torch.randn(offset + rows * columns, device="cuda").to(kind)[offset:].view(rows, columns)
+    return (8 * torch.randn(offset + rows * columns, device="cuda")).to(kind)[offset:].view(rows, columns)
 
 
 def graph_of(torch: Any, launch: Callable[[int], object], sets: int) -> Any:
@@ -79,15 +83,18 @@ def time_copies(torch: Any, kernel: runtime.Kernel, size: tuple[int, int], argum
     dtype, moved = arguments.dtype, 2 * rows * columns * element_type(arguments.dtype).bytes
     count = max(2, -(-L2_MULTIPLE_BYTES // moved))
     sources = [unaligned(torch, rows, columns, dtype, arguments.offset) for _ in range(count)]
-    targets = [torch.empty_like(source) for source in sources]
-    kind = sources[0].dtype
-    b = torch.empty(K, -(-columns // 16) * 16, device="cuda", dtype=kind)[:, :columns]
-    d = torch.empty(rows, K, device="cuda", dtype=kind)
+    read = [source.t() if arguments.transpose else source for source in sources]
+    targets = [torch.empty(one.shape, device="cuda", dtype=one.dtype) for one in read]
+    m, k = read[0].shape
+    output = next(x for x in kernel.manifest["arguments"] if x["role"] == "output")
+    b = torch.empty(N, -(-k // 16) * 16, device="cuda", dtype=sources[0].dtype)[:, :k]
+    d = torch.empty(m, N, device="cuda", dtype=getattr(torch, element_type(output["dtype"]).library))
     graphs = {
-        "Lowtide's copy": graph_of(torch, lambda i: kernel(sources[i], b, out=d), count),
-        "torch copy_": graph_of(torch, lambda i: targets[i].copy_(sources[i]), count),
+        "Lowtide": graph_of(torch, lambda i: kernel(sources[i], b, out=d), count),
+        "torch copy_": graph_of(torch, lambda i: targets[i].copy_(read[i]), count),
     }
     found: dict[str, list[float]] = {name: [] for name in graphs}
+    how = f"{'transposed, ' * arguments.transpose}{arguments.offset} off"
     names, shuffler = list(graphs), random.Random(arguments.seed)
     for _ in range(arguments.rounds):
         shuffler.shuffle(names)
@@ -98,7 +105,7 @@ def time_copies(torch: Any, kernel: runtime.Kernel, size: tuple[int, int], argum
             f"{moved / one / 1e12:.2f}" for one in (statistics.median(times), max(times), min(times))
         )
         print(
-            f"| {rows}×{columns} {dtype}, {arguments.offset} off | {name} | {1e6 * statistics.median(times):.1f} | "
+            f"| {rows}×{columns} {dtype}, {how} | {name} | {1e6 * statistics.median(times):.1f} | "
             f"{middle} ({least} … {most}) |",
             flush=True,
         )
@@ -114,24 +121,27 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     result.add_argument("--size", action="append", type=extents, help="rows,columns")
     result.add_argument("--dtype", default="bf16", help="of the elements")
+    result.add_argument("--transpose", action="store_true", help="time what writes the transpose")
     result.add_argument("--offset", type=int, default=1, help="elements from an aligned base")
     result.add_argument("--rounds", type=int, default=5)
     result.add_argument("--seed", type=int, default=0, help="of the order")
     result.add_argument("--save", type=Path, help="write the kernel there, and time nothing")
-    result.add_argument("--kernel", type=Path, help="a kernel that --save wrote, of the same dtype")
+    result.add_argument("--kernel", type=Path, help="a kernel that --save wrote, for the same options")
     return result
 
 
 def main() -> None:
     arguments = parser().parse_args()
     if arguments.save is not None:
-        packing_kernel(arguments.dtype).save(arguments.save)
+        packing_kernel(arguments.dtype, arguments.transpose).save(arguments.save)
         return
     try:
         torch = importlib.import_module("torch")
     except ImportError:
         sys.exit("packing.py: error: torch is not installed, which makes the matrices; install torch with CUDA")
-    kernel = runtime.load(arguments.kernel) if arguments.kernel else packing_kernel(arguments.dtype)
+    kernel = (
+        runtime.load(arguments.kernel) if arguments.kernel else packing_kernel(arguments.dtype, arguments.transpose)
+    )
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {arguments.rounds} rounds\n")
     print("| matrix | contender | µs | TB/s, read and written |\n| --- | --- | --- | --- |")
     for size in arguments.size or [(8192, 8192), (4096, 4096), (4095, 4103)]:

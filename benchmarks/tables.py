@@ -43,6 +43,7 @@ from lowtide.compiler.cli.console import problem_line
 from lowtide.compiler.presets import Preset
 from lowtide.compiler.spec import LAYOUTS, GemmSpec
 from lowtide.compiler.whole_files import write_whole
+from lowtide.decompositions import DECOMPOSITIONS
 
 CHOSEN = Entry("Lowtide, chosen", "sm_90a")
 ON_MMA_SYNC = Entry("Lowtide on mma.sync, chosen", "sm_80")
@@ -137,6 +138,14 @@ TYPES = Table(
             for layout in LAYOUTS
         ),
         *(Case(cube("f16", 4096, "f16", layout), (CHOSEN,)) for layout in LAYOUTS),
+        *(Case(cube("tf32", 4096, layout=layout), (CHOSEN,)) for layout in LAYOUTS),
+        *(
+            Case(cube("f32", 4096, layout=layout, precision=precision), (CHOSEN,))
+            for precision in DECOMPOSITIONS
+            for layout in LAYOUTS
+        ),
+        *(Case(cube("e4m3", 4096, acc), (CHOSEN,)) for acc in ("f32", "fast")),
+        Case(cube("s8", 4096), (CHOSEN,)),
     ),
     TYPE_HEADINGS,
     type_rows,

@@ -40,8 +40,15 @@ class Case:
         of most."""
         spec = self.spec
         shape = (f"{spec.batch} × " if spec.is_batched else "") + "×".join(map(str, (spec.m, spec.n, spec.k)))
-        sums = "" if spec.sums == element_type(spec.a).computes_in else f", {spec.acc} sums"
-        return f"{shape} {spec.a}{sums}" + (f" {spec.layout}" if spec.layout != "tn" else "")
+        usual = spec.acc == element_type(spec.a).computes_in or not element_type(spec.a).is_float
+        sums = "" if usual else f", {spec.acc} sums"
+        return f"{shape} {types_text(spec)}{sums}" + (f" {spec.layout}" if spec.layout != "tn" else "")
+
+
+def types_text(spec: GemmSpec) -> str:
+    """`bf16`, `e4m3 to bf16`, `f32 by tf32x3`."""
+    text = spec.a if spec.d == spec.a else f"{spec.a} to {spec.d}"
+    return text if spec.precision is None else f"{text} by {spec.precision}"
 
 
 @dataclass(frozen=True)
@@ -158,7 +165,7 @@ def type_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
     rows = []
     for outcome in outcomes:
         spec, standings, name = outcome.case.spec, outcome.standings, outcome.case.entries[0].name
-        head = (spec.a, spec.sums, spec.layout)
+        head = (types_text(spec), spec.acc, spec.layout)
         ours = next((one for one in standings.others if one.name == name), None) if standings is not None else None
         if standings is None or ours is None:
             reason = outcome.reasons.get("") or outcome.reasons[name]

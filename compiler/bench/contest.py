@@ -27,9 +27,10 @@ from lowtide.compiler.bench.gpu_timing import (
     spread,
     torch_with_gpu,
 )
-from lowtide.compiler.bench.torch_matmul import check_sums, torch_matmul
+from lowtide.compiler.bench.torch_matmul import check_sums, product_of, torch_product
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.spec import GemmSpec
+from lowtide.elements import element_type
 from lowtide.errors import DeviceError, Error, SpecError
 
 # Of cuBLASLt's algorithms: timed alone by a few launches, then the fastest interleaved, then in the counted rounds.
@@ -82,27 +83,35 @@ class Standings:
 class Contest:
     """The operands and peers of one problem; a context manager. `say` gets a line for each contender that is dropped.
 
-    A, B and D of the spec have one dtype, extents are known, the epilogue is the sum itself. Raises SpecError
-    otherwise, DeviceError where torch or a GPU is missing, or torch does not sum in the spec's accumulators.
+    A and B of the spec have one dtype, D one that torch gives then, extents are known, the epilogue is the sum itself.
+    Raises SpecError otherwise, DeviceError where torch or a GPU is missing, or torch does not sum in the spec's
+    accumulators.
     """
 
     def __init__(self, spec: GemmSpec, seed: int, say: Callable[[str], None]) -> None:
         m, n, k = spec.m, spec.n, spec.k
         if None in (m, n, k, spec.batch) or m is None or n is None or k is None:
             raise SpecError("m, n, k and the batch must be given to time a product")
-        if spec.a != spec.d or spec.epilogue is not None:
+        peer = product_of(spec.a, batched=spec.is_batched)
+        types = peer.d or (spec.a,)
+        if spec.a != spec.b or spec.d not in types or spec.epilogue is not None or spec.block_scales is not None:
             raise SpecError(
-                "torch.matmul and cuBLASLt compute D in the dtype of A and B and without an epilogue here; time such a "
-                "product"
+                f"{peer.name} multiplies A and B of one dtype, of {spec.a} to a D of {' or '.join(types)}, without "
+                "epilogue and scales here; time such a product"
             )
+        if element_type(spec.a).kind == "unsigned":
+            raise SpecError(f"torch multiplies no matrices of {spec.a}; time s8")
+        if spec.layout not in peer.layouts:
+            raise SpecError(f"{peer.name} takes the layout {' or '.join(peer.layouts)}; time such a product")
+        self._peer = peer
         self.spec = spec
         self._seed = seed
         self._say = say
         self._torch = torch_with_gpu()
         check_sums(self._torch, spec.a, spec.sums)
         batch = spec.batch_shape[0] if spec.is_batched else None
-        timed = operand_sets(spec.layout, m, n, k, spec.a, seed, batch)
-        self._exact = exact_product(spec.layout, m, n, k, spec.a, spec.sums, seed, batch)
+        timed = operand_sets(spec.layout, m, n, k, spec.a, seed, batch, spec.d)
+        self._exact = exact_product(spec.layout, m, n, k, spec.a, spec.sums, seed, batch, spec.d)
         self._timed = len(timed)
         # The sets that are timed, and that of the exact product.
         self.sets = (*timed, self._exact.operands)
@@ -135,14 +144,15 @@ class Contest:
 
     def run(self, rounds: int, algorithms: int = WITH_SWEEP, finalists: int = FINALISTS) -> Standings:
         """Time everyone, with so many `finalists` of up to so many `algorithms` of cuBLASLt, 0 for none; a batch has
-        none.
+        none, nor have 8-bit types and tf32.
 
         Raises DeviceError where torch's own result is wrong or cuBLASLt is missing.
         """
-        torch = torch_matmul(self._torch, self.sets, self.spec.sums, batched=self.spec.is_batched)
+        spec = self.spec
+        torch = torch_product(self._torch, self.sets, spec.a, spec.sums, batched=spec.is_batched, is_fast=spec.is_fast)
         if self._complaint(torch):
             raise DeviceError(f"{torch.name}'s own result is wrong: this GPU is not to be trusted")
-        with_cublaslt = algorithms and not self.spec.is_batched
+        with_cublaslt = algorithms and self._peer.by_cublaslt
         offered, fastest = self._cublaslt(algorithms, finalists) if with_cublaslt else (0, ())
         race([torch, *fastest, *self._others], self._timed, rounds, self._seed)
         return Standings(self._flops, torch, fastest, offered, tuple(self._others), self._left_out)
@@ -150,7 +160,9 @@ class Contest:
     def _complaint(self, contender: Contender) -> str:
         try:
             found = exact_complaint(contender, self._exact, self._timed)
-            found = found or complaint(contender, self.sets, self.spec.a, self.spec.sums)
+            found = found or complaint(
+                contender, self.sets, self.spec.a, self.spec.sums, self.spec.d, self.spec.is_fast
+            )
         except Error as error:
             found = str(error)
         if found:

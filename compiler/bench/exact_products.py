@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from lowtide.compiler.bench.gpu_timing import Contender, Operands, shapes_of, torch_with_gpu
-from lowtide.elements import element_type
+from lowtide.compiler.bench.gpu_timing import Contender, Operands, shapes_of, torch_with_gpu, unwritten
+from lowtide.elements import element_type, exact_sums
 
 
 @dataclass(frozen=True)
@@ -23,20 +23,28 @@ class ExactProduct:
     expected: Any
 
 
-def density(dtype: str, acc: str, k: int) -> float:
-    """The share of elements of A and B that are not 0."""
-    limit = min(element_type(name).exact_integers for name in (dtype, acc))
+def density(dtype: str, acc: str, k: int, d: str | None = None) -> float:
+    """The share of elements of A and B that are not 0. `d`: the type of D, by default that of A and B."""
+    limit = min(element_type(d or dtype).exact_integers, exact_sums(dtype, acc))
     return min(1.0, math.sqrt(limit / (4 * k)))
 
 
 def exact_product(
-    layout: str, m: int, n: int, k: int, dtype: str, acc: str, seed: int, batch: int | None = None
+    layout: str,
+    m: int,
+    n: int,
+    k: int,
+    dtype: str,
+    acc: str,
+    seed: int,
+    batch: int | None = None,
+    d: str | None = None,
 ) -> ExactProduct:
     """Random operands on the GPU, as `operand_sets` lays them out. Raises DeviceError."""
     torch = torch_with_gpu()
-    kind = getattr(torch, element_type(dtype).library)
+    kind, of_d = (getattr(torch, element_type(name).library) for name in (dtype, d or dtype))
     generator = torch.Generator(device="cuda").manual_seed(seed)
-    share = density(dtype, acc, k)
+    share = density(dtype, acc, k, d)
     *inputs, output = shapes_of(layout, m, n, k, batch)
 
     def matrix(shape: tuple[int, ...]) -> Any:
@@ -44,16 +52,17 @@ def exact_product(
         return ((uniform < share / 2).float() - (uniform >= 1 - share / 2).float()).to(kind)
 
     a, b = (matrix(shape) for shape in inputs)
-    operands = Operands(a, b, torch.full(output, float("nan"), device="cuda", dtype=kind), layout)
+    empty = torch.empty(output, device="cuda", dtype=of_d)
+    operands = Operands(a, b, empty.fill_(unwritten(empty)), layout)
     # In f32 these integers are exact too, and tf32 would hold −1, 0 and 1.
-    return ExactProduct(operands, (operands.logical_a.float() @ operands.logical_b.float()).to(kind))
+    return ExactProduct(operands, (operands.logical_a.float() @ operands.logical_b.float()).to(of_d))
 
 
 def exact_complaint(contender: Contender, exact: ExactProduct, index: int) -> str:
     """What is wrong with the contender's result on the exact product, its operand set `index`, or ""."""
     torch = torch_with_gpu()
     d = exact.operands.d
-    d.fill_(float("nan"))
+    d.fill_(unwritten(d))
     contender.launch(index)
     torch.cuda.synchronize()
     wrong = d != exact.expected

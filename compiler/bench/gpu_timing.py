@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lowtide.elements import element_type, rounding_of_sums, roundings_of_sum
+from lowtide.elements import element_type, roundings_of_sum, stages_of_sum
 from lowtide.errors import DeviceError
 
 KINDS = ("sustained", "burst")
@@ -84,25 +84,49 @@ def torch_with_gpu() -> Any:
     return torch
 
 
-def operand_sets(
-    layout: str, m: int, n: int, k: int, dtype: str, seed: int, batch: int | None = None
-) -> list[Operands]:
-    """As many sets of normal random operands as L2 cannot hold, two at least; D is NaN. Raises DeviceError."""
-    torch = torch_with_gpu()
+def unwritten(d: Any) -> float:
+    """What D is filled with before a launch: NaN, or of integers the least."""
+    return float("nan") if d.is_floating_point() else float(torch_with_gpu().iinfo(d.dtype).min)
+
+
+def random_matrix(torch: Any, shape: tuple[int, ...], dtype: str, generator: Any) -> Any:
+    """Normal random numbers that the type has, or integers of all that it has."""
     row = element_type(dtype)
     kind = getattr(torch, row.library)
+    if not row.is_float:
+        least = 0 if row.kind == "unsigned" else -int(row.largest) - 1
+        return torch.randint(
+            least, int(row.largest) + 1, shape, device=generator.device, generator=generator, dtype=kind
+        )
+    drawn = torch.randn(shape, device=generator.device, generator=generator)
+    if row.storage is not None:  # without the bits that are not multiplied
+        cut = element_type(row.storage).bits - row.bits
+        drawn.view(torch.int32).bitwise_and_(-(1 << cut))
+    return drawn.to(kind)
+
+
+def operand_sets(
+    layout: str, m: int, n: int, k: int, dtype: str, seed: int, batch: int | None = None, d: str | None = None
+) -> list[Operands]:
+    """As many sets of random operands as L2 cannot hold, two at least; nothing is written in D, of type `d` where it is
+    not that of A and B. Raises DeviceError."""
+    torch = torch_with_gpu()
+    of_d = element_type(d or dtype)
     generator = torch.Generator(device="cuda").manual_seed(seed)
     *inputs, output = shapes_of(layout, m, n, k, batch)
     sets = []
-    for _ in range(max(2, -(-L2_MULTIPLE_BYTES // (row.bytes * sum(map(math.prod, (*inputs, output))))))):
-        a, b = (torch.randn(shape, device="cuda", generator=generator).to(kind) for shape in inputs)
-        sets.append(Operands(a, b, torch.full(output, float("nan"), device="cuda", dtype=kind), layout))
+    held = element_type(dtype).bytes * sum(map(math.prod, inputs)) + of_d.bytes * math.prod(output)
+    for _ in range(max(2, -(-L2_MULTIPLE_BYTES // held))):
+        a, b = (random_matrix(torch, shape, dtype, generator) for shape in inputs)
+        empty = torch.empty(output, device="cuda", dtype=getattr(torch, of_d.library))
+        sets.append(Operands(a, b, empty.fill_(unwritten(empty)), layout))
     torch.cuda.synchronize()
     return sets
 
 
-def tolerance(dtype: str, acc: str, k: int) -> float:
-    """The most that ‖D − float64‖ / ‖float64‖ may be, of D in `dtype` from K products of normal random numbers.
+def tolerance(dtype: str, acc: str, k: int, d: str | None = None, is_fast: bool = False) -> float:
+    """The most that ‖D − float64‖ / ‖float64‖ may be, of D from K products of normal random numbers of `dtype`, which D
+    has too unless `d` says otherwise; of integers nothing. `is_fast`: whether sums may be less precise than `acc`.
 
     Every sum that a kernel rounds is of some of the K products. These are independent, with mean 0, so such a sum is in
     the mean square no larger than all of them. A rounding changes it by at most u of itself. So n roundings change D by
@@ -114,17 +138,28 @@ def tolerance(dtype: str, acc: str, k: int) -> float:
     From some K on (f16 sums: 970) this is over 1, and says nothing: `exact_products` judges sums of any length.
     """
     row, n = element_type(dtype), roundings_of_sum(k)
-    own = (math.sqrt(n) if row.rounds_sums else n) * rounding_of_sums(dtype, acc)
-    return row.spacing / 2 + own + math.sqrt(n) * element_type("f64").spacing / 2
+    if not row.is_float:
+        return 0.0
+    stages = stages_of_sum(dtype, acc, k, is_fast)
+    own = sum((math.sqrt(count) if row.rounds_sums else count) * error for count, error in stages)
+    return element_type(d or dtype).spacing / 2 + own + math.sqrt(n) * element_type("f64").spacing / 2
 
 
-def complaint(contender: Contender, sets: Sequence[Operands], dtype: str, acc: str | None = None) -> str:
+def complaint(
+    contender: Contender,
+    sets: Sequence[Operands],
+    dtype: str,
+    acc: str | None = None,
+    d: str | None = None,
+    is_fast: bool = False,
+) -> str:
     """What is wrong with the contender's result on the first set, or "": every element written, sampled rows compared
     with float64, in each matrix of a batch. `acc` is the type of the sums, by default the one that epilogues of `dtype`
-    compute in."""
+    compute in; `d` that of D, by default `dtype`."""
     torch = torch_with_gpu()
     operands = sets[0]
-    operands.d.fill_(float("nan"))
+    mark = unwritten(operands.d)
+    operands.d.fill_(mark)
     contender.launch(0)
     torch.cuda.synchronize()
     rows = torch.randperm(operands.d.shape[-2], device="cuda")[:CHECKED_ROWS]
@@ -133,10 +168,10 @@ def complaint(contender: Contender, sets: Sequence[Operands], dtype: str, acc: s
     of_matrix = (-2, -1)
     wrong = (operands.d[..., rows, :].double() - expected).norm(dim=of_matrix) / expected.norm(dim=of_matrix)
     error = wrong.max().item()
-    if bool(operands.d.isnan().any()):
+    if bool((operands.d.isnan() if math.isnan(mark) else operands.d == mark).any()):
         return "elements of D were not written, or are NaN"
-    most = tolerance(dtype, acc or element_type(dtype).computes_in, operands.logical_a.shape[-1])
-    return "" if error < most else f"relative error {error:.1e}, more than {most:.1e}"
+    most = tolerance(dtype, acc or element_type(dtype).computes_in, operands.logical_a.shape[-1], d, is_fast)
+    return "" if error <= most else f"relative error {error:.1e}, more than {most:.1e}"
 
 
 def capture(contender: Contender, sets: int) -> Any:

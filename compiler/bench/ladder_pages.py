@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from lowtide.compiler.bench.torch_matmul import product_of
 from lowtide.compiler.presets import Preset, ladder_of
 from lowtide.compiler.spec import UNBATCHED, GemmSpec, Unbatched
 from lowtide.targets import accumulator_types
@@ -29,15 +30,17 @@ def product(
     acc: str | None = None,
     layout: str = "tn",
     batch: int | Unbatched = UNBATCHED,
+    precision: str | None = None,
 ) -> GemmSpec:
-    """A, B and D of one type; `acc` is by default the first that its mma instructions sum in."""
-    sums = acc or accumulator_types(dtype, dtype)[0]
-    return GemmSpec(m=m, n=n, k=k, batch=batch, a=dtype, b=dtype, d=dtype, acc=sums, layout=layout)
+    """A and B of one type, D of that type or what torch gives then; `acc` is by default the first that its mma
+    instructions sum in."""
+    sums, d = acc or accumulator_types(dtype, dtype)[0], next(iter(product_of(dtype).d), dtype)
+    return GemmSpec(m=m, n=n, k=k, batch=batch, a=dtype, b=dtype, d=d, acc=sums, layout=layout, precision=precision)
 
 
-def cube(dtype: str, extent: int, acc: str | None = None, layout: str = "tn") -> GemmSpec:
+def cube(dtype: str, extent: int, acc: str | None = None, layout: str = "tn", precision: str | None = None) -> GemmSpec:
     """A product with three equal extents."""
-    return product(dtype, extent, extent, extent, acc, layout)
+    return product(dtype, extent, extent, extent, acc, layout, precision=precision)
 
 
 LADDER_PAGES = (

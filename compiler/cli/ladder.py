@@ -1,6 +1,7 @@
 """`lowtide ladder`: each preset of a target compiled, verified, and where a GPU is timed with the others and cuBLAS."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from lowtide.compiler.bench.bar_chart import matplotlib_or_refuse, svg, text_bar
 from lowtide.compiler.bench.contest import markdown
 from lowtide.compiler.bench.gpu_timing import torch_with_gpu
 from lowtide.compiler.bench.ladder import Step
-from lowtide.compiler.bench.torch_matmul import check_sums
+from lowtide.compiler.bench.torch_matmul import check_sums, product_of
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, line, problem_line, seed_or_drawn, table
 from lowtide.compiler.native import choose
@@ -53,7 +54,7 @@ def ladder(
     Exit status: 0 for right results, 1 where a step's is wrong or refused, 2 where nothing could be done.
     """
     dtypes: list[str | None] = list(dtype) if dtype else [None]
-    specs = [options.make_spec(m, n, k, one, acc=acc, layout=layout) for one in dtypes]
+    specs = [_of_peer(options.make_spec(m, n, k, one, acc=acc, layout=layout)) for one in dtypes]
     chosen = choose(target, [known for known in KNOWN if known.name in {one.target for one in LADDERS.values()}])
     ladders = [ladder_of(chosen.name, spec.a) for spec in specs]
     seed = seed_or_drawn(seed)
@@ -89,6 +90,12 @@ def ladder(
     line("seed", str(seed))
     if not right:
         raise typer.Exit(1)
+
+
+def _of_peer(spec: GemmSpec) -> GemmSpec:
+    """With D of the type that torch gives."""
+    types = product_of(spec.a).d
+    return replace(spec, d=types[0]) if types and spec.d not in types else spec
 
 
 def _climbed(spec: GemmSpec, presets: Mapping[str, Preset], seed: int, on_gpu: bool) -> list[Step]:

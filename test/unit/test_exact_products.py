@@ -11,7 +11,7 @@ import pytest
 from lowtide.compiler.bench import exact_products
 from lowtide.compiler.bench.exact_products import ExactProduct, density, exact_complaint
 from lowtide.compiler.bench.gpu_timing import Contender, Operands, tolerance
-from lowtide.compiler.bench.torch_matmul import check_sums, torch_matmul
+from lowtide.compiler.bench.torch_matmul import check_sums, product_of, torch_product
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.elements import element_type
 from lowtide.errors import DeviceError
@@ -69,6 +69,9 @@ class Matrix(np.ndarray):
     def fill_(self, value: float) -> None:
         self.fill(value)
 
+    def is_floating_point(self) -> bool:
+        return True
+
     def numel(self) -> int:
         return self.size
 
@@ -98,7 +101,7 @@ def test_the_peer_of_a_batch_is_bmm() -> None:
     )
     operands = SimpleNamespace(logical_a=None, logical_b=None, d=None)
     for batched, name in ((True, "torch.bmm"), (False, "torch.matmul")):
-        contender = torch_matmul(torch, [operands], "f32", batched=batched)  # type: ignore[list-item]
+        contender = torch_product(torch, [operands], "f32", "f32", batched=batched)  # type: ignore[list-item]
         contender.launch(0)
         assert contender.name == name
     assert done == ["bmm", "matmul"]
@@ -152,7 +155,7 @@ def test_torch_sums_in_the_type_asked_for_and_its_setting_is_put_back(fails: boo
     for before, acc in ((False, "f16"), (True, "f32"), (True, "f16")):
         settings.allow_fp16_accumulation = before
         with pytest.raises(RuntimeError) if fails else nullcontext():
-            torch_matmul(torch, [operands], acc).launch(0)  # type: ignore[list-item]
+            torch_product(torch, [operands], "f16", acc).launch(0)  # type: ignore[list-item]
         assert (seen[-1], settings.allow_fp16_accumulation) == (acc == "f16", before)
 
 
@@ -162,3 +165,30 @@ def test_a_torch_without_the_setting_is_refused_for_f16_sums_alone() -> None:
     check_sums(old, "f64", "f64")
     with pytest.raises(DeviceError, match=r"allow_fp16_accumulation, of torch 2.7 and later\); time sums in f32"):
         check_sums(old, "f16", "f16")
+
+
+def test_each_type_has_a_peer_that_gives_its_d() -> None:
+    """And tf32 is what is multiplied only where it is asked for."""
+    settings = SimpleNamespace(allow_tf32=False)
+    done: list[tuple[str, bool]] = []
+
+    def note(name: str) -> Any:
+        return lambda *given, **named: done.append((name, settings.allow_tf32))
+
+    torch = SimpleNamespace(
+        **{name: note(name) for name in ("matmul", "_scaled_mm", "_int_mm", "ones")},
+        backends=SimpleNamespace(cuda=SimpleNamespace(matmul=settings)),
+    )
+    operands = SimpleNamespace(logical_a=None, logical_b=None, d=SimpleNamespace(device=None, dtype=None))
+    given = {"e4m3": "bf16", "s8": "s32", "tf32": "f32", "f32": None}
+    for dtype, d in given.items():
+        assert (product_of(dtype).d or (None,))[0] == d
+        torch_product(torch, [operands], dtype, "s32" if d == "s32" else "f32").launch(0)  # type: ignore[list-item]
+    names = [one for one in done if one[0] != "ones"]
+    assert names == [("_scaled_mm", False), ("_int_mm", False), ("matmul", True), ("matmul", False)]
+    assert not settings.allow_tf32
+
+
+def test_sums_of_bytes_have_no_tolerance_and_those_of_8_bit_floats_say_something() -> None:
+    assert tolerance("s8", "s32", 4096, "s32") == 0.0
+    assert tolerance("e4m3", "f32", 4096, "bf16") < 0.05 < tolerance("e4m3", "f32", 4096, "bf16", is_fast=True)

@@ -1,6 +1,7 @@
 """The tables that benchmarks/tables.py measures: what they consist of, what a failure leaves, how pages take them."""
 
 import importlib.util
+from collections import Counter
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from lowtide.compiler.bench.ladder import TIMED_HEADINGS, Step, timed_rows
 from lowtide.compiler.bench.ladder_pages import LADDER_PAGES, cube, product
 from lowtide.compiler.bench.parallel import Compilers
 from lowtide.compiler.presets import PRESETS
+from lowtide.decompositions import DECOMPOSITIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = product("f16", 256, 128, 64, "f16")
@@ -153,9 +155,13 @@ def test_every_table_has_its_place_in_the_pages_and_no_other_has_one(tables: Mod
 
 
 def test_all_types_and_layouts_and_the_accumulators_of_each_are_in_the_table_of_types(tables: ModuleType) -> None:
-    found = {(case.spec.a, case.spec.acc) for case in tables.TYPES.cases}
-    assert found == {("bf16", "f32"), ("f16", "f32"), ("f16", "f16"), ("f32", "f32"), ("f64", "f64")}
-    assert len(tables.TYPES.cases) == 4 * len(found)
+    found = Counter((case.spec.a, case.spec.acc, case.spec.precision) for case in tables.TYPES.cases)
+    every = [("bf16", "f32"), ("f16", "f32"), ("f16", "f16"), ("f32", "f32"), ("f64", "f64"), ("tf32", "f32")]
+    of_pieces = [("f32", "f32", precision) for precision in DECOMPOSITIONS]
+    narrow = dict.fromkeys(
+        [("e4m3", "f32", None), ("e4m3", "fast", None), ("s8", "s32", None)], 1
+    )  # as torch takes them
+    assert found == {**dict.fromkeys([*((*pair, None) for pair in every), *of_pieces], 4), **narrow}
 
 
 def test_what_is_requested_ahead_is_what_is_asked_for_later(tables: ModuleType) -> None:
