@@ -12,6 +12,7 @@ from lowtide.interpreter.host import LEVELS
 
 LAYOUTS = ("tn", "tt", "nn", "nt")
 SMALL = "grid.tile = [32, 32], k = 32, atoms = [1, 1, 1], stages = 2"
+SMALL_OF_ROLES = "grid.tile = [64, 32], k = 64, stages = 2, roles = cooperative(1)"
 
 
 def scaled(acc, c: lt.Full, row: lt.PerRow, column: lt.PerColumn):
@@ -50,7 +51,8 @@ def product(layout, a, b, c, row, column):
     ],
 )
 def test_d_by_columns_is_right(layout, target, levels):
-    kernel = lt.compile_gemm(spec_of_d_by_columns(layout), target=target, schedule=SMALL if target == "sm_80" else None)
+    schedule = SMALL if target == "sm_80" else SMALL_OF_ROLES
+    kernel = lt.compile_gemm(spec_of_d_by_columns(layout), target=target, schedule=schedule)
     given = operands(layout, 40, 72, 48)
     for level in levels:
         d = kernel.interpret(**given, level=level, domain="exact")
@@ -71,7 +73,7 @@ def test_every_level_says_the_problem_that_was_asked_for():
 
 
 def test_a_swapped_level_goes_on_as_it_is():
-    kernel = lt.compile_gemm(spec_of_d_by_columns("nn"), target="sm_90a")
+    kernel = lt.compile_gemm(spec_of_d_by_columns("nn"), target="sm_90a", schedule=SMALL_OF_ROLES)
     for level in ("problem", "cta"):
         assert compile_ir(kernel.levels[level]).ptx == kernel.ptx
 
