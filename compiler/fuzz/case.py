@@ -152,7 +152,8 @@ def refusal(case: Case) -> str:
         spec, schedule = case.spec, case.schedule
         kinds = tuple(OperandKind[operand.kind.value] for operand in spec.operands)
         layout = GemmLayout[spec.layout]
-        facts = (spec.m, spec.n, spec.k, spec.a, spec.b, spec.sums, spec.d, layout, kinds)
+        types = tuple(operand.dtype for operand in spec.operands)
+        facts = (spec.m, spec.n, spec.k, spec.a, spec.b, spec.sums, spec.d, layout, kinds, types)
         batch = spec.batch_shape[0] if spec.is_batched else 1
         by_columns = spec.d_order == "column"
         problem = Problem(
