@@ -110,6 +110,19 @@ def test_an_epilogue_is_as_in_torch(compiled: bool) -> None:
         torch.testing.assert_close(out, theirs(*inputs))
 
 
+def test_transforms_of_torch_func() -> None:
+    def ours(a: Any, w: Any, bias: Any) -> Any:
+        return ltt.matmul(ltt.linear(a, w, bias, activation="gelu"), w, epilogue=lt.tanh).sin().sum()
+
+    def theirs(a: Any, w: Any, bias: Any) -> Any:
+        return torch.tanh(functional.gelu(functional.linear(a, w, bias)) @ w).sin().sum()
+
+    inputs, every = (torch.randn(5, 7), torch.randn(6, 7), torch.randn(6)), (0, 1, 2)
+    torch.testing.assert_close(*(torch.func.grad(f, every)(*inputs) for f in (ours, theirs)))
+    twice = [torch.func.grad(lambda *x, f=f: torch.func.grad(f)(*x).sum(), every)(*inputs) for f in (ours, theirs)]
+    torch.testing.assert_close(*twice)
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 def test_d_may_be_written_over_an_operand(compiled: bool) -> None:
     def add_to(c: Any, a: Any, w: Any) -> Any:

@@ -19,7 +19,7 @@ from lowtide.elements import element_type
 from lowtide.errors import LaunchError
 from lowtide.torch.calls import read
 from lowtide.torch.derivatives import ITSELF, plan
-from lowtide.torch.dispatch import is_eager, records_gradient
+from lowtide.torch.dispatch import is_eager, is_transformed, records_gradient
 from lowtide.torch.dtypes import name_of
 from lowtide.torch.evaluation import evaluate
 from lowtide.torch.ops import LIBRARY, compute, gemm
@@ -43,8 +43,14 @@ class Gemm(torch.autograd.Function):
     type that `Tensor.grad_dtype` asks for."""
 
     @staticmethod
-    def forward(ctx: Any, a: torch.Tensor, b: torch.Tensor, *rest: Any) -> torch.Tensor:
+    def forward(a: torch.Tensor, b: torch.Tensor, *rest: Any) -> torch.Tensor:
         *operands, scalars, epilogue, out_dtype, numerics, is_weight = rest
+        with torch._C._AutoDispatchBelowAutograd():
+            return multiply(a, b.mT if is_weight else b, operands, scalars, epilogue, out_dtype, numerics)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        a, b, *operands, scalars, epilogue, _, numerics, is_weight = inputs
         tensors = (a, b, *operands)
         ctx.plan = plan(epilogue, _type_of_gradient(a, epilogue), ctx.needs_input_grad[: len(tensors)])
         _check_types(tensors)
@@ -53,8 +59,6 @@ class Gemm(torch.autograd.Function):
         if is_weight:
             ctx.like[1] = _Like(2, b.grad_dtype or b.dtype, by_columns=True)
         ctx.scalars, ctx.epilogue, ctx.numerics, ctx.is_weight = scalars, epilogue, numerics, is_weight
-        with torch._C._AutoDispatchBelowAutograd():
-            return multiply(a, b.mT if is_weight else b, operands, scalars, epilogue, out_dtype, numerics)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
@@ -89,12 +93,11 @@ def multiply(
 ) -> torch.Tensor:
     """`gemm`, past the dispatcher where it has nothing to do. Raises what that raises."""
     tensors = (a, b, *operands)
-    if not is_eager(tensors):
-        return gemm(a, b, operands, scalars, epilogue, out_dtype, numerics)
-    if records_gradient(tensors):
+    past = is_eager(tensors)
+    if (past and records_gradient(tensors)) or (not past and is_transformed()):
         found: torch.Tensor = Gemm.apply(a, b, *operands, scalars, epilogue, out_dtype, numerics, False)
         return found
-    return compute(a, b, operands, scalars, epilogue, out_dtype, numerics)
+    return (compute if past else gemm)(a, b, operands, scalars, epilogue, out_dtype, numerics)
 
 
 def _differentiable(

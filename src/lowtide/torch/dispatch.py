@@ -15,6 +15,11 @@ def records_gradient(tensors: Sequence[torch.Tensor]) -> bool:
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
+def is_transformed() -> bool:
+    """Whether a transform of torch.func is around, which takes functions of autograd and not the formulas of an op."""
+    return not torch.compiler.is_compiling() and _transforms() is not None
+
+
 def is_eager(tensors: Sequence[torch.Tensor]) -> bool:
     """Whether an op on these computes, and perhaps records a gradient: nothing is compiled, traced, transformed or
     watched by a mode, and no tensor is of a subclass. Autocast is asked before."""
