@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lowtide.compiler.fx.calls import call_of
 from lowtide.compiler.fx.fusion import Fusion, fusion_of
 from lowtide.compiler.fx.products import Product
 from lowtide.compiler.fx.regions import grow
@@ -44,7 +45,8 @@ def choose(
             refusals.append(f"before {region.exit.name}: {error}")
             continue
         names = tuple(str(other.target).split(".")[1] for other in region.nodes[1:])
-        return Choice(Row(*about, names, refusals[0] if refusals else growth.reason(region), text), fusion, text)
+        reason = refusals[0] if refusals else growth.reason(region)
+        return Choice(Row(*about, names, reason, text, call_of(fusion, text)), fusion, text)
     return Choice(Row(*about, None, refusals[-1]))
 
 

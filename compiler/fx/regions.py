@@ -39,9 +39,14 @@ class Region:
             user = waiting.pop()
             if str(user.target) in RESHAPES or str(user.target) in VIEWS:
                 waiting += user.users
-            elif user.op != "output" and not str(user.target).startswith(_CALLED):
+            elif not _is_called(user):
                 return False
         return True
+
+
+def _is_called(node: Any) -> bool:
+    """Whether it ends what a kernel could compute: a result, or what is called with whole tensors."""
+    return node.op == "output" or str(node.target).startswith(_CALLED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +63,7 @@ class Growth:
         outside = {node for node in self.reached if node not in region.nodes}
         is_last = all(str(node.target) in RESHAPES or str(node.target) in CASTS for node in outside)
         stops = [stop for stop in self.stops if any(x in outside or x is region.exit for x in stop[0].all_input_nodes)]
-        if not stops or all(node.op == "output" for node, _ in stops):
+        if all(_is_called(node) for node, _ in stops):
             return ""
         if is_last:
             return f"before {stops[0][0].name}: {stops[0][1]}"

@@ -1,7 +1,11 @@
 """What became of each product of a graph, as a table."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from lowtide.compiler.fx.calls import Call
+from lowtide.compiler.numerics_words import REPEATABLE
+from lowtide.compiler.spec import GemmSpec
 
 _TITLES = ("product", "shape", "taken with, or why it is left")
 
@@ -9,7 +13,10 @@ _TITLES = ("product", "shape", "taken with, or why it is left")
 @dataclass(frozen=True)
 class Row:
     """`product`: the node's name. `taken`: the names of the ops that are part of its kernel, None where it is left.
-    `reason`: why the product is left, or why no more ops are taken; "" where there are none. `epilogue`: its text."""
+
+    `reason`: why the product is left, or why no more ops are taken; "" where there are none. `epilogue`: its text.
+    `call`: what the kernel is called with, None where sizes are not known.
+    """
 
     graph: str
     product: str
@@ -18,6 +25,7 @@ class Row:
     taken: tuple[str, ...] | None
     reason: str
     epilogue: str = ""
+    call: Call | None = field(default=None, repr=False)
 
     @property
     def is_taken(self) -> bool:
@@ -43,6 +51,12 @@ class Report(tuple[Row, ...]):
     @property
     def left(self) -> tuple[Row, ...]:
         return tuple(row for row in self if not row.is_taken)
+
+    def specs(self, target: str, numerics: str = REPEATABLE) -> list[GemmSpec]:
+        """The problems that the kernels of the graphs are chosen for, each once: `lt.tune` finds faster schedules for
+        them."""
+        calls = dict.fromkeys(row.call for row in self if row.call is not None)
+        return [call.spec(numerics, target) for call in calls]
 
     def __str__(self) -> str:
         if not self:

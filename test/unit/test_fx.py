@@ -3,6 +3,7 @@ test_torch_fx_gpu.py."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -146,6 +147,18 @@ def test_linear_reads_its_weights_by_columns_and_leading_dimensions_as_rows() ->
     assert choice.fusion is not None and choice.fusion.product.form.transposes_b
     assert choice.row.shape == f"{2 * M}×{N}×{K}" and choice.row.taken == ("relu",)
     assert [leaf.kind.value for leaf in choice.fusion.leaves] == ["per_column"]
+
+
+def test_the_report_says_what_to_tune() -> None:
+    graph = Graph()
+    kept = graph.call("aten.t.default", graph.input(N, K), shape=(K, N))
+    kept.meta["val"] = replace(kept.meta["val"], strides=(1, K))
+    sums = graph.call("aten.addmm.default", graph.input(N), graph.input(M, K), kept, shape=(M, N))
+    graph.output(graph.call("aten.relu.default", sums))
+    choice = chosen(graph, sums)
+    (spec,) = Report((choice.row, choice.row)).specs("sm_90a")
+    assert (spec.m, spec.n, spec.k, spec.layout, spec.a, spec.d) == (M, N, K, "tn", "bf16", "bf16")
+    assert [(operand.name, operand.kind.value) for operand in spec.operands] == [("x0", "per_column")]
 
 
 def test_silu_by_a_quotient_divides_as_lt_silu_does() -> None:

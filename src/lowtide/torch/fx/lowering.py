@@ -17,7 +17,7 @@ from torch._inductor.virtualized import V
 from lowtide.compiler.matmul.matmul import matmul
 from lowtide.compiler.numerics_words import REPEATABLE
 from lowtide.elements import element_type
-from lowtide.errors import LaunchError
+from lowtide.errors import Error, LaunchError
 from lowtide.torch.calls import read
 from lowtide.torch.dtypes import name_of
 from lowtide.torch.ops import gemm, gemm_out
@@ -30,9 +30,16 @@ def run(
     a: torch.Tensor, b: torch.Tensor, *operands: torch.Tensor, epilogue: str, numerics: str, out: torch.Tensor
 ) -> None:
     """What a compiled graph calls. Raises as `lowtide::gemm_out` does."""
-    if not a.is_cuda:
-        gemm_out(a, b, list(operands), [], epilogue, numerics, out)
-        return
+    if a.is_cuda:
+        with contextlib.suppress(LaunchError):  # of tensors that lie as no kernel reads them, which the op copies
+            _multiply(a, b, operands, epilogue, numerics, out)
+            return
+    gemm_out(a, b, list(operands), [], epilogue, numerics, out)
+
+
+def _multiply(
+    a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], epilogue: str, numerics: str, out: torch.Tensor
+) -> None:
     asked = read(epilogue)
     if asked is None:
         matmul(a, b, out=out, numerics=numerics)
@@ -47,8 +54,8 @@ def lowtide_mm(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor) -> None:
     What is not worth timing, and what no kernel multiplies as it lies, is multiplied by torch.
     """
     if a.is_cuda and element_type(name_of(a.dtype)).bits == _TIMED_BITS:
-        with contextlib.suppress(LaunchError):
-            matmul(a, b, out=out, numerics=REPEATABLE)
+        with contextlib.suppress(Error):
+            _multiply(a, b, (), "", REPEATABLE, out)
             return
     torch.mm(a, b, out=out)
 

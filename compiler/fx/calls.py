@@ -1,0 +1,65 @@
+"""The call of a kernel that a fusion becomes, by shapes and strides: what its schedule is chosen, and tuned, for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from lowtide.compiler.epilogue.operands import OperandKind
+from lowtide.compiler.epilogue.text import TextEpilogue
+from lowtide.compiler.fx.fusion import Fusion
+from lowtide.compiler.fx.values import Value, expected
+from lowtide.compiler.matmul.arrangement import arrange
+from lowtide.compiler.matmul.options import Options
+from lowtide.compiler.matmul.shape_class import class_of
+from lowtide.compiler.spec import GemmSpec
+from lowtide.runtime.operands import Operand
+
+
+@dataclass(frozen=True)
+class Call:
+    """Arrays as `lt.matmul` gets them, without addresses; `operands`: by name, each with its kind."""
+
+    a: Operand
+    b: Operand
+    d: Operand
+    operands: tuple[tuple[str, str, Operand], ...]
+    epilogue: str
+
+    def spec(self, numerics: str, target: str) -> GemmSpec:
+        """The problem that `lt.tune` tunes for this call. Raises LaunchError, SpecError."""
+        operands = {name: (kind, operand) for name, kind, operand in self.operands}
+        product, _ = arrange(self.a, self.b, self.d, operands)
+        epilogue = TextEpilogue(self.epilogue) if self.epilogue else None
+        return class_of(product, Options(numerics), target).example(epilogue)
+
+
+def call_of(fusion: Fusion, epilogue: str) -> Call | None:
+    """The call, with the sizes of run time that the first call has; None where there are none."""
+    product = fusion.product
+    a, b = _lying(product.a_value), _lying(product.b_value)
+    shape = _extents(product.value.shape)
+    if a is None or b is None or shape is None:
+        return None
+    if product.form.transposes_b:
+        b = replace(b, shape=b.shape[::-1], strides=b.strides[::-1])
+    shapes = {OperandKind.FULL: shape, OperandKind.PER_ROW: shape[:-1], OperandKind.PER_COLUMN: shape[-1:]}
+    operands = [(leaf.name, leaf.kind.value, _contiguous(shapes[leaf.kind], leaf.dtype)) for leaf in fusion.leaves]
+    return Call(a, b, _contiguous(shape, fusion.d), tuple(operands), epilogue)
+
+
+def _lying(value: Value) -> Operand | None:
+    shape, strides = _extents(value.shape), _extents(value.strides)
+    if shape is None or strides is None or value.dtype is None:
+        return None
+    return Operand(0, shape, strides, value.dtype, None)
+
+
+def _contiguous(shape: tuple[int, ...], dtype: str) -> Operand:
+    strides = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+    return Operand(0, shape, strides, dtype, None)
+
+
+def _extents(extents: Sequence[Any]) -> tuple[int, ...] | None:
+    found = [expected(extent) for extent in extents]
+    return None if None in found else tuple(extent for extent in found if extent is not None)
