@@ -47,6 +47,7 @@ _KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
         "column_block_scale": ("n/128", "k/128"),
     }
 )
+_OF_GROUPS = ("group_scale", "group_zero")
 _PACKED_ROWS = "w"  # of weights of which a byte holds those of two rows
 _TURNED = str.maketrans("tn", "nt")  # letters of layouts
 _EXCHANGED: Mapping[str, str] = MappingProxyType({"m": "n", "n": "m"})  # letters of Dᵀ = Bᵀ · Aᵀ
@@ -159,7 +160,7 @@ def _dims(function: ir.Operation) -> list[Sequence[str]]:
         problem = function.attributes["tile.problem"]
         layout = problem.given or problem.layout
         dims = _dims_of(layout, [kind for kind, _ in problem.operands], is_column_major, problem.swapped)
-        return _of_packed(dims, problem.types[1])
+        return _of_packed(dims, problem.types[0 if problem.swapped else 1])
     for op in function.regions[0].blocks[0].operations:
         if op.operation.name == "tile.gemm":
             found = op.operation.attributes
@@ -191,6 +192,8 @@ def _of_packed(dims: list[Sequence[str]], element: ir.Type) -> list[Sequence[str
 def _dims_of(layout: str, kinds: list[str], is_column_major: bool, swapped: bool) -> list[Sequence[str]]:
     output = "nm" if is_column_major else "mn"
     of_kind = {**_KIND_DIMS, "full": output}
+    if swapped:  # what groups of packed weights have belongs to N as it was asked for
+        of_kind |= {kind: [_EXCHANGED.get(dim, dim) for dim in _KIND_DIMS[kind]] for kind in _OF_GROUPS}
     dims: list[Sequence[str]] = [_A_DIMS[layout[0]], _B_DIMS[layout[1]], output, *(of_kind[kind] for kind in kinds)]
     if swapped:
         dims = [[_EXCHANGED.get(dim[0], dim[0]) + dim[1:] for dim in letters] for letters in dims]

@@ -10,7 +10,7 @@ element of each operand.
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from types import MappingProxyType
 from typing import Literal
@@ -163,6 +163,9 @@ _WGMMA_TYPES = (
     ("f32", "tf32", "tf32"),
 )
 _WGMMA_K_BITS = 256
+# A of 16-bit elements in registers: each warp has 16 rows, as in mma.m16n8k16 (PTX ISA, "Register Fragments for
+# wgmma.mma_async.m64nNk16", "Matrix A").
+_A_IN_REGISTERS = Layout(((4, 8, 4), (2, 2, 2)), ((128, 1, 16), (64, 8, 512)))
 # Products of s8 by u8 (PTX ISA, "wgmma.mma_async", "PTX ISA Notes").
 _PTX_OF_MIXED_BYTES = 84
 # Of integers, widths above this one are multiples of 16 (PTX ISA, "wgmma.mma_async", "Shape").
@@ -279,6 +282,11 @@ def wgmma_atom(n: int, c_dtype: str, a_dtype: str, b_dtype: str) -> MmaAtom:
         rate=2048 * 16 // a.bits,
         k_is_contiguous=a.bits != _TRANSPOSED_BITS,
     )
+
+
+def with_a_in_registers(atom: MmaAtom) -> MmaAtom:
+    """A wgmma of 16-bit operands that takes A from registers."""
+    return replace(atom, a_layout=_A_IN_REGISTERS)
 
 
 def _fma_atoms() -> dict[str, MmaAtom]:

@@ -212,9 +212,10 @@ def _units(schedule: Schedule, problem: Problem) -> dict[str, int]:
     units = {"M": 1, "N": 1, "K": 1}
     if problem.decomposition is not None:
         units["K"] = problem.decomposition.depth(1)
-    if problem.weights is not None:
+    if problem.packed is not None:
         units["K"] = problem.group or WEIGHT_BLOCK
-        units["N"] = WEIGHT_ROWS if problem.rows_per_byte("b") > 1 else 1
+        rows = {"a": "M", "b": "N"}[problem.packed]
+        units[rows] = WEIGHT_ROWS if problem.rows_per_byte(problem.packed) > 1 else 1
     if schedule.epilogue.path is StorePath.tma and not is_packed("d", schedule):
         units["N"] = _ACCESS_BYTES // element_type(problem.d).bytes
     for operand in ("a", "b"):

@@ -79,6 +79,7 @@ LADDERS: Mapping[str, Preset] = MappingProxyType(
         **_on("sm_90a", forms.SM90A_BATCH, problem=forms.BATCH),
         **_on("sm_90a", forms.SM90A_BY_COLUMNS, problem=forms.BY_COLUMNS),
         **_on("sm_90a", forms.SM90A_FEW_ROWS, problem=forms.FEW_ROWS),
+        **_on("sm_90a", element_types.SM90A_WEIGHTS, problem=element_types.WEIGHTS),
         **_on("sm_90a", element_types.SM90A_TF32, ("tf32",)),
         **_on("sm_90a", element_types.SM90A_TF32X3, ("f32",), problem=MappingProxyType({"precision": "tf32x3"})),
         **_on("sm_90a", element_types.SM90A_BF16X6, ("f32",), problem=MappingProxyType({"precision": "bf16x6"})),

@@ -74,6 +74,21 @@ SM80_WEIGHTS = {
     ),
 }
 
+SM90A_WEIGHTS = {
+    "sm90-weights": (
+        "packed weights as A of the transpose of D, converted in registers of wgmma: up to 64 rows of A at a time",
+        Schedule().with_(
+            grid_tile=(256, 64),
+            k=128,
+            roles="cooperative(2)",
+            scheduler="persistent",
+            order="row",
+            operands="swapped",
+            epilogue_path="direct",
+        ),
+    ),
+}
+
 SM89_FP8 = {
     "sm89-fp8": (
         "mma.m16n8k32 of 8-bit floats, whose sums of 64 products are added in registers unless sums may be fast",

@@ -227,20 +227,35 @@ static LogicalResult verifyOneUser(Operation *op, Value pending) {
   return success();
 }
 
-// A product of buffers in shared memory that a fragment holds.
-static LogicalResult verifyProduct(Operation *op, tile::GemmLayout layout, MemRefType a, MemRefType b, FragmentType acc) {
-  if (a.getRank() != 2 || b.getRank() != 2)
+static ArrayRef<int64_t> shapeOf(Type type) {
+  if (auto fragment = dyn_cast<FragmentType>(type))
+    return fragment.getShape();
+  return cast<MemRefType>(type).getShape();
+}
+
+static unsigned bitsOf(Type type) {
+  if (auto fragment = dyn_cast<FragmentType>(type))
+    return fragment.getElementType().getIntOrFloatBitWidth();
+  return cast<MemRefType>(type).getElementTypeBitWidth();
+}
+
+// A product of buffers in shared memory, or of an A in registers, that a fragment holds.
+static LogicalResult verifyProduct(Operation *op, tile::GemmLayout layout, Type typeA, Type typeB, FragmentType acc) {
+  ArrayRef<int64_t> a = shapeOf(typeA), b = shapeOf(typeB);
+  if (a.size() != 2 || b.size() != 2)
     return op->emitOpError() << "A and B must have two dimensions";
   bool aIsMK = layout == tile::GemmLayout::tn || layout == tile::GemmLayout::tt;
   bool bIsNK = layout == tile::GemmLayout::tn || layout == tile::GemmLayout::nn;
-  int64_t m = a.getDimSize(aIsMK ? 0 : 1), ka = a.getDimSize(aIsMK ? 1 : 0);
-  int64_t n = b.getDimSize(bIsNK ? 0 : 1), kb = b.getDimSize(bIsNK ? 1 : 0);
+  if (isa<FragmentType>(typeA) && (!aIsMK || bitsOf(typeA) != 16))
+    return op->emitOpError() << "takes an A in registers as M×K of 16-bit elements, in the layouts tn and tt";
+  int64_t m = a[aIsMK ? 0 : 1], ka = a[aIsMK ? 1 : 0];
+  int64_t n = b[bIsNK ? 0 : 1], kb = b[bIsNK ? 1 : 0];
   if (ka != kb)
     return op->emitOpError() << "K is " << ka << " in A but " << kb << " in B";
   if (m != acc.getShape()[0] || n != acc.getShape()[1])
     return op->emitOpError() << "computes " << m << "x" << n << " but the accumulator is " << acc.getShape()[0] << "x"
                              << acc.getShape()[1];
-  if (a.getElementTypeBitWidth() != b.getElementTypeBitWidth())
+  if (bitsOf(typeA) != bitsOf(typeB))
     return op->emitOpError() << "elements of A and B must have as many bits";
   return success();
 }
@@ -249,7 +264,7 @@ LogicalResult WgmmaOp::verify() {
   FragmentType acc = fragmentOf(getAcc().getType());
   if (acc != getType().getFragment())
     return emitOpError() << "must yield the pending form of its accumulator";
-  if (failed(verifyProduct(*this, getLayout(), cast<MemRefType>(getA().getType()), cast<MemRefType>(getB().getType()), acc)))
+  if (failed(verifyProduct(*this, getLayout(), getA().getType(), getB().getType(), acc)))
     return failure();
   return verifyOneUser(*this, getResult());
 }
@@ -260,8 +275,7 @@ LogicalResult WgmmaPromoteOp::verify() {
   if (getRows() && (getRows().getType() != getSum().getType() || getColumns().getType() != getSum().getType()))
     return emitOpError() << "adds " << getSum().getType() << ", but its scales are " << getRows().getType() << " and "
                          << getColumns().getType();
-  return verifyProduct(*this, getLayout(), cast<MemRefType>(getA().getType()), cast<MemRefType>(getB().getType()),
-                       getSum().getType());
+  return verifyProduct(*this, getLayout(), getA().getType(), getB().getType(), getSum().getType());
 }
 
 LogicalResult MmaWaitOp::verify() {

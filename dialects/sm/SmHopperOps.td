@@ -233,18 +233,21 @@ def Sm_FenceProxyAsyncOp : Sm_Op<"fence_proxy_async", [Sm_Ordering]> {
 //===--- wgmma --------------------------------------------------------------------------------------------------===//
 
 def Sm_WgmmaOp : Sm_Op<"wgmma"> {
-  let summary = "acc + A · B with wgmma.mma_async, both operands in shared memory; the result is pending";
+  let summary = "acc + A · B with wgmma.mma_async, B in shared memory; the result is pending";
   let description = [{
-    A and B are stored in shared memory as the layout letters specify. Blocks of 64 rows of M are assigned to the
+    A and B are stored in shared memory as the layout letters specify, or A, which is then M×K, is a fragment. Blocks of 64 rows of M are assigned to the
     consumer warpgroups in turn. Each warpgroup executes a fence, one wgmma.mma_async per k-slice and block of 64 rows,
     and a commit: one wgmma group (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
 
     ```mlir
     %p = sm.wgmma tn %a, %b, %c by <wgmma.m64n256k16.f32.bf16, atoms [2, 1, 1]>
         : memref<128x64xbf16, …>, memref<256x64xbf16, …>, !sm.fragment<128x256xf32, #tv>
+    %q = sm.wgmma tn %fa, %b, %c by <wgmma.m64n64k16.f32.bf16, atoms [4, 1, 1]>
+        : !sm.fragment<256x64xbf16, #tv1>, memref<64x64xbf16, …>, !sm.fragment<256x64xf32, #tv>
     ```
   }];
-  let arguments = (ins Tile_GemmLayout:$layout, Sm_ReadShared:$a, Sm_ReadShared:$b,
+  let arguments = (ins Tile_GemmLayout:$layout, Arg<AnyTypeOf<[Sm_SharedMemRef, Sm_FragmentType]>, "A", [MemRead]>:$a,
+                       Sm_ReadShared:$b,
                        AnyTypeOf<[Sm_FragmentType, Sm_PendingType]>:$acc, Sm_TiledMmaAttr:$mma);
   let results = (outs Sm_PendingType:$result);
   let assemblyFormat = [{
@@ -315,6 +318,25 @@ def Sm_PtxWgmmaWaitOp : Sm_Op<"ptx_wgmma_wait", [Sm_Ordering, AllTypesMatch<["ac
   let assemblyFormat = "$pending `,` $acc attr-dict `:` type($acc)";
 }
 
+def Sm_PtxWgmmaOp : Sm_Op<"ptx_wgmma", [Sm_Ordering, AllTypesMatch<["acc", "result"]>]> {
+  let summary = "wgmma.mma_async with A in registers, four of two 16-bit elements each (level nvvm)";
+  let description = [{
+    The accumulators are cleared first where it `clears` them. B is a matrix descriptor; `transposed` says that it lies
+    with N contiguous. Nothing else may use the registers of A until a wait covers the wgmma (PTX ISA,
+    "wgmma.mma_async", "wgmma.wait_group"). The pass `convert-ptx-ops-to-asm` converts it to inline assembly.
+
+    ```mlir
+    %p = sm.ptx_wgmma "wgmma.m64n8k16.f32.bf16" %acc, (%a0, %a1, %a2, %a3), %b : !llvm.struct<(f32, f32, f32, f32)>
+    %q = sm.ptx_wgmma "wgmma.m64n8k16.f32.bf16" clears %acc, (%a0, %a1, %a2, %a3), %b transposed : !llvm.struct<…>
+    ```
+  }];
+  let arguments = (ins StrAttr:$atom, UnitAttr:$clears, AnyType:$acc, Variadic<I32>:$a, I64:$b, UnitAttr:$transposed);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = [{
+    $atom (`clears` $clears^)? $acc `,` `(` $a `)` `,` $b (`transposed` $transposed^)? attr-dict `:` type($acc)
+  }];
+}
+
 def Sm_PtxAwaitWaveOp : Sm_Op<"ptx_await_wave", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "Adds one to a counter, and polls it until the wave is complete, a bounded number of times (level nvvm)";
   let description = [{
@@ -344,6 +366,22 @@ def Sm_PtxKeepPairOp : Sm_Op<"ptx_keep_pair", [Pure, AllTypesMatch<["value", "re
   let arguments = (ins I32:$value);
   let results = (outs I32:$result);
   let assemblyFormat = "$value attr-dict `:` type($value)";
+}
+
+def Sm_PtxMaskOrOp : Sm_Op<"ptx_mask_or", [Pure, AllTypesMatch<["value", "result"]>]> {
+  let summary = "(value & mask) | bits, by one lop3 (level nvvm)";
+  let description = [{
+    With `inverted`, (~value & mask) | bits. Of an `and` and an `or` with constants ptxas makes two instructions. The pass
+    `convert-ptx-ops-to-asm` converts it to inline assembly (PTX ISA, "lop3").
+
+    ```mlir
+    %y = sm.ptx_mask_or %x, 983055, 1124090624 : i32
+    %z = sm.ptx_mask_or inverted %x, 983055, 1124090624 : i32
+    ```
+  }];
+  let arguments = (ins UnitAttr:$inverted, I32:$value, I32Attr:$mask, I32Attr:$bits);
+  let results = (outs I32:$result);
+  let assemblyFormat = "(`inverted` $inverted^)? $value `,` $mask `,` $bits attr-dict `:` type($value)";
 }
 
 def Sm_PtxRoundOp : Sm_Op<"ptx_round", [Pure, AllTypesMatch<["value", "result"]>]> {

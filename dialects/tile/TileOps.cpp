@@ -217,6 +217,19 @@ LogicalResult lowtide::tile::verifyWeightTypes(Operation *op, Type weights, Type
   return success();
 }
 
+// Whether A, and not B, is packed weights: where the operands are exchanged.
+static bool weightsAreA(Type a) { return a.isUnsignedInteger(8); }
+
+// The weights' bytes, and what they are multiplied by.
+static LogicalResult verifyWeightsBeside(Operation *op, Type weights, Type a, Type b) {
+  return weightsAreA(a) ? verifyWeightTypes(op, weights, a, b) : verifyWeightTypes(op, weights, b, a);
+}
+
+// Whether A, or B, lies with K contiguous.
+static bool hasContiguousK(GemmLayout layout, bool ofA) {
+  return layout == GemmLayout::tn || layout == (ofA ? GemmLayout::tt : GemmLayout::nn);
+}
+
 static LogicalResult verifyWeights(GemmOp op, MemRefType a, MemRefType b, int64_t k) {
   auto count = [&](OperandKind wanted) {
     return llvm::count_if(op.getKinds(), [&](Attribute kind) { return kindOf(kind) == wanted; });
@@ -229,10 +242,12 @@ static LogicalResult verifyWeights(GemmOp op, MemRefType a, MemRefType b, int64_
     return op.emitOpError() << "has one group_scale operand where it has groups, and only there";
   if (!op.getWeights())
     return group ? op.emitOpError() << "groups are those of packed weights" : success();
-  if (failed(verifyWeightTypes(op, *op.getWeights(), b.getElementType(), a.getElementType())))
+  if (failed(verifyWeightsBeside(op, *op.getWeights(), a.getElementType(), b.getElementType())))
     return failure();
-  bool bIsNK = op.getLayout() == GemmLayout::tn || op.getLayout() == GemmLayout::nn;
-  if (!bIsNK || isBatch(b))
+  bool areA = weightsAreA(a.getElementType());
+  if (areA != op.getSwapped())
+    return op.emitOpError() << "packed weights are B, or A where the operands are swapped";
+  if (!hasContiguousK(op.getLayout(), areA) || isBatch(b))
     return op.emitOpError() << "packed weights are one matrix with K contiguous: take tn or nn, and no batch";
   if (group % 32 || (group && !ShapedType::isDynamic(k) && k % group))
     return op.emitOpError() << "groups of " << group << " must be of 32 times a number, and divide K";
@@ -281,8 +296,8 @@ LogicalResult GemmOp::verify() {
   int64_t n = b.getDimSize(outer + (bIsNK ? 0 : 1)), kb = b.getDimSize(outer + (bIsNK ? 1 : 0));
   if (failed(verifyWeights(*this, a, b, ka)))
     return failure();
-  if (getWeights() && !ShapedType::isDynamic(n))
-    n *= weightsPerByte(*getWeights());
+  if (int64_t &rows = weightsAreA(a.getElementType()) ? m : n; getWeights() && !ShapedType::isDynamic(rows))
+    rows *= weightsPerByte(*getWeights());
   if (!agree(ka, kb))
     return emitOpError() << "K is " << ka << " in A but " << kb << " in B";
   if (!agree(m, d.getDimSize(outer)))
@@ -418,14 +433,16 @@ LogicalResult MmaOp::verify() {
   bool bIsNK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::nn;
   int64_t m = a[aIsMK ? 0 : 1], ka = a[aIsMK ? 1 : 0], n = b[bIsNK ? 0 : 1], kb = b[bIsNK ? 1 : 0];
   Type elementA = elementTypeOf(getA().getType()), elementB = elementTypeOf(getB().getType());
+  bool areA = weightsAreA(elementA);
+  int64_t &rows = areA ? m : n;
   if (getWeights()) {
-    if (failed(verifyWeightTypes(*this, *getWeights(), elementB, elementA)))
+    if (failed(verifyWeightsBeside(*this, *getWeights(), elementA, elementB)))
       return failure();
-    if (!bIsNK)
-      return emitOpError() << "packed weights have K contiguous; take tn or nn";
-    n *= weightsPerByte(*getWeights());
+    if (!hasContiguousK(getLayout(), areA))
+      return emitOpError() << "packed weights have K contiguous; take tn or " << (areA ? "tt" : "nn");
+    rows *= weightsPerByte(*getWeights());
   }
-  if (getZeros() && (!getWeights() || getZeros().getType().getShape() != ArrayRef<int64_t>{n, kb}))
+  if (getZeros() && (!getWeights() || getZeros().getType().getShape() != ArrayRef<int64_t>{rows, kb}))
     return emitOpError() << "zero points are a window of as many rows and columns as the packed weights have";
   if (getZeros() && !getZeros().getType().getElementType().isInteger(8))
     return emitOpError() << "zero points have 8 bits, those of " << getZeros().getType().getElementType() << " have not";

@@ -380,7 +380,7 @@ def Tile_MmaOp : Tile_Op<"mma", [AllTypesMatch<["acc", "result"]>]> {
   let description = [{
     A and B are windows of global memory or buffers in shared memory, stored as the layout letters specify. The
     accumulator is a CTA-wide value. A B of packed `weights` is converted to A's type: it is a window of their bytes. They
-    may be `less` a zero point for each row of B: a window of a vector of those.
+    may be `less` a zero point for each row of B: a window of a vector of those. Where the operands are swapped, they are A.
 
     ```mlir
     %c2 = tile.mma tn %a, %b, %c : !tile.view<128x64xbf16>, !tile.view<256x64xbf16>, !tile.tile<128x256xf32>

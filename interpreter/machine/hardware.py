@@ -175,6 +175,16 @@ def wgmma_accumulator(n: int) -> tuple[Ints, Ints]:
     return 16 * warp + lane // 4 + 8 * (i // 2 % 2), 8 * (i // 4) + 2 * (lane % 4) + i % 2
 
 
+def wgmma_operand() -> tuple[Ints, Ints]:
+    """(row, column) of A's 16-bit elements in registers, in the 16 rows of a warp: arrays (32, 8 values).
+
+    PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16", A: row = lane / 4, and 8 more where (i / 2) % 2 is 1;
+    col = 2 * (lane % 4) + i % 2, and 8 more for i >= 4.
+    """
+    i = np.arange(8)
+    return _GROUP + 8 * (i // 2 % 2), 2 * _IN_GROUP + i % 2 + 8 * (i >= 4)
+
+
 @dataclass(frozen=True)
 class MatrixDescriptor:
     """What wgmma is told of an operand in shared memory (PTX ISA, "Matrix Descriptor Format"). Offsets in bytes."""

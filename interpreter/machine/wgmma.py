@@ -5,6 +5,7 @@ have committed it and one waits for it; until then its operands in shared memory
 accumulators may not be touched (a decoder's business: registers at level nvvm are values, in PTX they are places).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
@@ -30,6 +31,7 @@ Values = NDArray[Any]
 Ints = NDArray[np.int64]
 
 ROWS = 16  # of the accumulators that one warp holds
+HELD_REGISTERS = 4  # of an A of 16-bit elements, two in each
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,11 @@ class Product:
         rows = [element_of_ptx(name) for name in (a, b, accumulator)]
         return cls(shape[1], kind.k, (rows[0].ir, rows[1].ir), rows[2].ir, k_major)
 
+    @property
+    def holds_a(self) -> bool:
+        """Whether A may be in registers here: of 16-bit elements."""
+        return ELEMENT_BYTES[self.dtypes[0]] == 2
+
     @cached_property
     def places(self) -> Ints:
         """row · N + column of each thread's each accumulator in the 16 rows of a warp: array (32, values)."""
@@ -120,18 +127,30 @@ def fence(state: AgentState, op: Described) -> None:
 
 
 def multiply(
-    state: AgentState, op: Described, product: Product, descriptors: tuple[Any, Any], acc: Values | None
+    state: AgentState,
+    op: Described,
+    product: Product,
+    descriptors: tuple[Any, Any],
+    acc: Values | None,
+    held: Values | None = None,
 ) -> tuple[Values, int]:
     """The warp's accumulators (32, n / 2) after the product, and the group that it belongs to.
 
-    `acc` are those before, None for zeros; `descriptors` the two operands'.
+    `acc` are those before, None for zeros; `descriptors` the two operands'. Where A is in registers, `held`, (32, 8),
+    it has none.
     """
     whole_warp(state, op)
-    bits = [uniform(state, op, value) for value in descriptors]
+    bits = [uniform(state, op, value) for value in descriptors if value is not None]
     warpgroup, warp = _warpgroup(state, op, *bits)
     rows = range(ROWS * warp, ROWS * (warp + 1))
-    left = _open(state, op, product, warpgroup, bits[0], rows, 0)
-    right = _open_shared(state, op, product, warpgroup, bits[1])
+    if held is None:
+        left = _open(state, op, product, warpgroup, bits[0], rows, 0)
+    else:
+        if not state.fenced:
+            raise violation(state, op, "A is in registers that other instructions wrote; put wgmma.fence before it")
+        left = np.empty((ROWS, product.k), held.dtype)
+        left[hardware.wgmma_operand()] = held
+    right = _open_shared(state, op, product, warpgroup, bits[-1])
     matrix = state.machine.domain.full((ROWS, product.n), 0, product.accumulator)
     if acc is not None:
         matrix.reshape(-1)[product.places] = acc
@@ -140,6 +159,13 @@ def multiply(
     if not state.mmas or state.mmas[-1] != group:
         state.mmas.append(group)
     return result.reshape(-1)[product.places], group
+
+
+def held_operand(parts: Sequence[Values], product: Product) -> Values:
+    """A of 16-bit elements in registers, (32, 8), of its four registers (32 or 1, 2). Raises ValueError for others."""
+    if len(parts) != HELD_REGISTERS or not product.holds_a:
+        raise ValueError(f"A in {len(parts)} registers; of 16-bit elements it has {HELD_REGISTERS}")
+    return np.concatenate([np.broadcast_to(part, (32, 2)) for part in parts], axis=1)
 
 
 def _open_shared(state: AgentState, op: Described, product: Product, warpgroup: Warpgroup, bits: int) -> Values:

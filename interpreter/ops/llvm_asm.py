@@ -34,7 +34,7 @@ from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
 from lowtide.interpreter.ptx.binding import Op, Slots
 from lowtide.interpreter.ptx.decoding import graph_of
-from lowtide.interpreter.ptx.matrices import product_of
+from lowtide.interpreter.ptx.matrices import held_of, product_of
 from lowtide.interpreter.ptx.parsing import parse_body
 from lowtide.interpreter.ptx.rows import ROWS
 from lowtide.interpreter.ptx.table import Table, joined
@@ -60,22 +60,22 @@ def mma_async(state: AgentState, op: Op, a: Any, b: Any, scale: Any, *further: A
     product, is_packed = op.data
     if is_packed:
         raise violation(state, op, "accumulators of f16 in assembly are not interpreted")
-    before = _accumulators(state, op)
     is_scaled = bool(np.all(scale))
     if is_scaled != bool(np.any(scale)):
         raise violation(state, op, "lanes differ in scale-d; it is the same for the whole warpgroup")
-    if not is_scaled:
-        before = None
-    elif before is None:
+    before = _accumulators(state, op, is_scaled)
+    if is_scaled and before is None:
         raise violation(state, op, "an accumulator was never written; write it, or let scale-d be false")
-    values, group = wgmma.multiply(state, op, product, (a, b), before)
+    held = held_of(state, product, a) if isinstance(a, tuple) else None
+    values, group = wgmma.multiply(state, op, product, (a if held is None else None, b), before, held)
     pending = PendingRegisters(values, group=group)
     return tuple(pending[index] for index in range(len(op.results)))
 
 
-def _accumulators(state: AgentState, op: Op) -> Any:
-    """The accumulators before, (32, values); None where one was never written."""
-    held = [state.values[slot] for slot in op.results]
+def _accumulators(state: AgentState, op: Op, is_scaled: bool) -> Any:
+    """The accumulators before, (32, values); None where one was never written, or they are cleared."""
+    # Those that are cleared need not be inputs: the slots then hold what they held when the assembly ran before.
+    held: list[Any] = [state.values[slot] if is_scaled else None for slot in op.results]
     owner = held[0].owner if isinstance(held[0], PendingRegister) else None
     if owner is not None:
         if any(getattr(value, "owner", None) is not owner or value.index != at for at, value in enumerate(held)):

@@ -110,6 +110,13 @@ def ptx_keep_pair(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = state.values[op.operands[0]]
 
 
+@OPS.implements("sm.ptx_mask_or")
+def ptx_mask_or(state: AgentState, op: DecodedOp) -> None:
+    value = state.values[op.operands[0]]
+    own = ~value if "inverted" in op.attributes else value
+    state.values[op.results[0]] = own & op.attributes["mask"] | op.attributes["bits"]
+
+
 @OPS.implements("sm.ptx_round")
 def ptx_round(state: AgentState, op: DecodedOp) -> None:
     value = np.asarray(state.values[op.operands[0]])

@@ -20,6 +20,7 @@ from lowtide.interpreter.machine import wgmma, wgmma_chains
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.pending import PendingRegisters, check_done, hand_to
+from lowtide.interpreter.numbers.registers import halves
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
@@ -27,6 +28,8 @@ from lowtide.interpreter.program.program import DecodedOp, Program
 OPS = OpTable()
 
 Values = NDArray[Any]
+
+_ATOM = re.compile(r"wgmma\.m64n(\d+)k(\d+)\.(\w+)\.(\w+)")
 
 # Products -------------------------------------------------------------------------------------------------------------
 
@@ -99,6 +102,33 @@ def mma_async(state: AgentState, op: DecodedOp) -> None:
         )
     registers = _registers(acc, plan.product.n // 2) if plan.is_scaled else None
     result, group = wgmma.multiply(state, op, plan.product, (descriptors[0], descriptors[1]), registers)
+    state.values[op.results[0]] = PendingRegisters(result, group=group)
+
+
+def _prepare_held(op: DecodedOp, program: Program) -> None:
+    match = _ATOM.fullmatch(op.attributes["atom"])
+    if match is None:
+        raise InterpreterError(f"{op.describe()}: unknown atom {op.attributes['atom']}; wgmma.m64nNk16 takes A so")
+    n, k = int(match[1]), int(match[2])
+    product = wgmma.Product.of((64, n, k), (match[4], match[4], match[3]), (True, "transposed" not in op.attributes))
+    if any(len(list(value.uses)) > 1 for value in list(op.source.operands)[1:-1]):
+        raise InterpreterError(
+            f"{op.describe()}: another op reads registers of its A, which none may before a wait; give each its own"
+        )
+    op.data = _Plan(product, "clears" not in op.attributes)
+
+
+@OPS.implements("sm.ptx_wgmma", prepare=_prepare_held)
+def ptx_wgmma(state: AgentState, op: DecodedOp) -> None:
+    """A in registers of two elements."""
+    plan, domain = op.data, state.machine.domain
+    acc, *held, b = (state.values[slot] for slot in op.operands)
+    if isinstance(acc, PendingRegisters):
+        hand_to(state, op, acc)
+    parts = [halves(value, plan.product.dtypes[0], domain) for value in held]
+    before = _registers(acc, plan.product.n // 2) if plan.is_scaled else None
+    a = wgmma.held_operand(parts, plan.product)
+    result, group = wgmma.multiply(state, op, plan.product, (None, b), before, a)
     state.values[op.results[0]] = PendingRegisters(result, group=group)
 
 

@@ -80,7 +80,7 @@ def _prepare_wgmma(op: DecodedOp, program: Program) -> None:
         raise InterpreterError(f"{op.describe()}: {warpgroups_k} warpgroups along K need a reduction; use 1")
     letters = GemmLayout(op.attributes["layout"]).name
     transposed = letters[0] == "n", letters[1] == "t"
-    shapes = [type.shape for type in op.operand_types[:2] if isinstance(type, MemRef)]
+    shapes = [type.shape for type in op.operand_types[:2] if isinstance(type, MemRef | Fragment)]
     (rows, depth), (columns, _) = (
         reversed(shape) if swap else shape for shape, swap in zip(shapes, transposed, strict=True)
     )
@@ -98,6 +98,9 @@ def _prepare_wgmma(op: DecodedOp, program: Program) -> None:
             f"{op.describe()}: a thread holds {fragment.tv.values} values of {fragment.shape}, {attribute.atom} on "
             f"{warpgroups_m}x{warpgroups_n} warpgroups takes {held}"
         )
+    first = op.operand_types[0]
+    if isinstance(first, Fragment) and first.tv.values != rows * depth // (128 * warpgroups_m):
+        raise InterpreterError(f"{op.describe()}: a thread holds {first.tv.values} values of A, {first.shape}")
     op.data = _Plan(atoms, n, k, (warpgroups_m, warpgroups_n), fragment.element.name, transposed)
 
 
@@ -139,19 +142,35 @@ def _product(state: AgentState, op: DecodedOp, registers: Values) -> Values:
         )
     group = team.index(state.warp)
     a, b = (state.values[slot] for slot in op.operands[:2])
-    left, read_a = _open(state, op, a, plan.rows(group), plan.transposed[0])
+    first, second = op.operand_types[:2]
+    assert isinstance(first, MemRef | Fragment) and isinstance(second, MemRef)
     right, read_b = _open(state, op, b, plan.columns(group), plan.transposed[1])
+    if isinstance(first, Fragment):
+        left, reads = _held(a, plan), [read_b]
+    else:
+        left, read_a = _open(state, op, a, plan.rows(group), plan.transposed[0])
+        reads = [read_a, read_b]
     rows, columns = hardware.wgmma_accumulator(plan.n)
     atoms_m, atoms_n = plan.atoms
     matrix = np.empty((atoms_m, _M, atoms_n, plan.n), registers.dtype)
     held = np.broadcast_to(registers, (len(state.lanes), atoms_n * atoms_m * plan.n // 2))
     matrix[:, rows, :, columns] = held.reshape(len(state.lanes), atoms_n, atoms_m, -1).transpose(0, 3, 2, 1)
-    operands = a.type.element.name, b.type.element.name
+    operands = first.element.name, second.element.name
     flat = matrix.reshape(atoms_m * _M, atoms_n * plan.n)
     result = state.machine.domain.mma(left, right, flat, operands, plan.dtype, plan.k, WGMMA)
     taken = result.reshape(matrix.shape)[:, rows, :, columns]
-    state.mmas.append((read_a, read_b))
+    state.mmas.append(reads)
     return taken.transpose(0, 3, 2, 1).reshape(len(state.lanes), -1)
+
+
+def _held(a: Values, plan: _Plan) -> Values:
+    """A in registers, (rows, K): values count those of an atom first, then atoms along M, then along K."""
+    rows, columns = hardware.wgmma_operand()
+    warps = 16 * np.arange(4)[:, None, None] + rows
+    matrix = np.empty((plan.atoms[0], _M, a.shape[1] // (8 * plan.atoms[0]), plan.k), a.dtype)
+    by_atom = a.reshape(4, 32, -1, plan.atoms[0], 8)
+    matrix[:, warps, :, columns] = by_atom.transpose(0, 1, 4, 3, 2)
+    return matrix.reshape(plan.atoms[0] * _M, -1)
 
 
 def _open(

@@ -23,6 +23,7 @@ from lowtide.interpreter.machine.shared_buffers import load_buffer
 from lowtide.interpreter.machine.traces import row_of
 from lowtide.interpreter.machine.weights import unpacked
 from lowtide.interpreter.machine.work_order import WorkItem, WorkOrder
+from lowtide.interpreter.numbers.integers import INTEGERS
 from lowtide.interpreter.numbers.storage import in_memory
 from lowtide.interpreter.ops.tile_operands import RANKS, as_mk, as_nk, matrix_at, scale_and_add, weights_of, window_at
 from lowtide.interpreter.program.ir_types import MemRef, Tile, View
@@ -226,10 +227,13 @@ def mma(state: AgentState, op: DecodedOp) -> None:
     assert isinstance(type, Tile)
     left, right = (_operand(state, op, x) for x in (a, b))
     if "weights" in op.attributes:
-        first = op.operand_types[0]
-        assert isinstance(first, MemRef | View)
+        first, second = op.operand_types[:2]
+        assert isinstance(first, MemRef | View) and isinstance(second, MemRef | View)
         points = load_window(state, op, zeros[0]) if zeros else None
-        right = unpacked(right, weights_of(op), state.machine.domain, first.element.name, points)
+        if first.element.name in INTEGERS:
+            left = unpacked(left, weights_of(op), state.machine.domain, second.element.name, points)
+        else:
+            right = unpacked(right, weights_of(op), state.machine.domain, first.element.name, points)
     state.values[op.results[0]] = state.machine.domain.dot(
         as_mk(left, layout), as_nk(right, layout), acc, type.element.name
     )

@@ -52,14 +52,19 @@ def _product(
     in_the_sum = {kind: operand for kind, operand in operands if kind in IN_THE_SUM}
     left, right = (load_window(state, op, Window(x, 0, 0, (x.shape[0], x.shape[1]))) for x in (a, b))
     left, right = as_mk(left, layout), as_nk(right, layout)
+    is_swapped = "swapped" in op.attributes
     if "weights" in op.attributes:
         of_groups = _zeros_of(state, op, in_the_sum.get(OperandKind.group_zero))
-        right = unpacked(right, weights_of(op), domain, a.element.name, of_groups)
+        packed, dtype = (left, b.element.name) if is_swapped else (right, a.element.name)
+        found = unpacked(packed, weights_of(op), domain, dtype, of_groups)
+        left, right = (found, right) if is_swapped else (left, found)
     if left.shape[1] != right.shape[1] or (left.shape[0], right.shape[0]) != (m, n):
         raise violation(state, op, f"layout {layout}: A {a.shape}, B {b.shape} and D {d.shape} do not agree on M, N, K")
     zero = domain.full((m, n), 0, acc)
     scales = {kind: operand for kind, operand in in_the_sum.items() if kind in SCALES}
-    if "group" in op.attributes:
+    if "group" in op.attributes and is_swapped:  # the scales are those of the rows
+        product = _by_groups(state, op, (right, left), zero.T, in_the_sum[OperandKind.group_scale]).T
+    elif "group" in op.attributes:
         product = _by_groups(state, op, (left, right), zero, in_the_sum[OperandKind.group_scale])
     elif scales:
         product = _scaled_product(state, op, (left, right), scales, acc)

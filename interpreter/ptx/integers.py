@@ -5,6 +5,7 @@ numbers/registers.py.
 """
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 from types import MappingProxyType
 from typing import Any
 
@@ -69,6 +70,18 @@ def _wide(value: Any) -> Any:
 _WIDE: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {"mul.wide": lambda x, y: x * y, "mad.wide": lambda x, y, z: x * y + z}
 )
+
+
+@TABLE.values("lop3", types="b32", section="Logic and Shift Instructions: lop3")
+def logic_of_three(form: Form) -> Callable[..., Any]:
+    """Bit i of the table, where bits of a, b and c make up i, from the highest."""
+
+    def compute(a: Any, b: Any, c: Any, table: Any) -> Any:
+        chosen = (i for i in range(8) if int(table) >> i & 1)
+        terms = ((a if i & 4 else ~a) & (b if i & 2 else ~b) & (c if i & 1 else ~c) for i in chosen)
+        return reduce(lambda x, y: x | y, terms, a & 0)
+
+    return of_integers(form, compute)
 
 
 @TABLE.values("mul.wide", "mad.wide", types="s16 u16 s32 u32", section=f"{_SECTION}: mul, mad")

@@ -25,7 +25,7 @@ from lowtide.interpreter.numbers.registers import Number, Unreadable
 from lowtide.interpreter.numbers.storage import is_cut
 from lowtide.interpreter.program.batches import Batch, Bulk
 from lowtide.interpreter.ptx.binding import Op
-from lowtide.interpreter.ptx.syntax import Immediate
+from lowtide.interpreter.ptx.syntax import Group, Immediate
 from lowtide.interpreter.ptx.table import Form, Table
 
 TABLE = Table()
@@ -222,6 +222,37 @@ class _InFlight(Unreadable):
         )
 
 
+@dataclass(eq=False)
+class _HeldA:
+    """Registers that a wgmma reads A from: its group, their slots and what they hold."""
+
+    group: int
+    slots: tuple[int, ...]
+    values: tuple[Any, ...]
+
+    def give_back(self, state: AgentState, op: Op) -> None:
+        """They may be touched again; none has been."""
+        for slot, value in zip(self.slots, self.values, strict=True):
+            held = state.values[slot]
+            if not isinstance(held, _ReadByWgmma) or held.owner is not self:
+                raise violation(state, op, f"a register of A of wgmma group {self.group} was written; wait before")
+            state.values[slot] = value
+
+
+@dataclass(eq=False, slots=True)
+class _ReadByWgmma(Unreadable):
+    """A register of A that a wgmma may still read."""
+
+    owner: _HeldA
+
+    @property
+    def why(self) -> str:  # type: ignore[override]
+        return (
+            f"a register of A of wgmma group {self.owner.group} is touched before a wait covers the group; put "
+            "wgmma.wait_group before"
+        )
+
+
 def product_of(form: Form) -> tuple[wgmma.Product, bool]:
     """The product; whether accumulators hold two numbers each."""
     words = form.instruction.name.split(".")
@@ -233,10 +264,11 @@ def product_of(form: Form) -> tuple[wgmma.Product, bool]:
     try:
         kind = wgmma.kind_of(a, b, d, (m, n, k))
         further = [each.value for each in form.instruction.operands[4:] if isinstance(each, Immediate)]
-        signs = [1, 1] if kind.negates else []
-        if len(further) != len(signs) + 2 * kind.transposes or further[: len(signs)] != signs:
-            raise InterpreterError("operands that are negated, or A in registers, are not interpreted")
-        k_major = (further[2] == 0, further[3] == 0) if kind.transposes else (True, True)
+        signs, is_held = [1, 1] if kind.negates else [], isinstance(form.instruction.operands[1], Group)
+        turned = (not is_held) + 1 if kind.transposes else 0  # those of the operands that may be transposed
+        if len(further) != len(signs) + turned or further[: len(signs)] != signs:
+            raise InterpreterError("operands that are negated are not interpreted")
+        k_major = (is_held or further[2] == 0, further[-1] == 0) if kind.transposes else (True, True)
         return wgmma.Product.of((m, n, k), (a, b, d), k_major), d in PACKED_TYPES
     except InterpreterError as error:
         raise form.instruction.error(str(error)) from error
@@ -261,10 +293,28 @@ def mma_async(state: AgentState, op: Op, a: Any, b: Any, scale: Any, *further: A
     if is_scaled != bool(np.any(scale)):
         raise violation(state, op, "lanes differ in scale-d; it is the same for the whole warpgroup")
     before = _before(state, op, product, is_packed, is_scaled)
-    values, group = wgmma.multiply(state, op, product, (a, b), before)
+    held = held_of(state, product, a) if isinstance(a, tuple) else None
+    values, group = wgmma.multiply(state, op, product, (a if held is None else None, b), before, held)
     owner = _Accumulators(values, group, op.results, product.accumulator)
     _pending(state).append(owner)
+    if isinstance(a, tuple):
+        _take_over(state, op, _HeldA(group, op.operands[: len(a)], a))
     return tuple(_InFlight(owner, index) for index in range(len(op.results)))
+
+
+def held_of(state: AgentState, product: wgmma.Product, registers_of_a: tuple[Any, ...]) -> Values:
+    """A in registers of two elements, (32, 8)."""
+    parts = [registers.halves(value, product.dtypes[0], state.machine.domain) for value in registers_of_a]
+    return wgmma.held_operand(parts, product)
+
+
+def _take_over(state: AgentState, op: Op, owner: "_HeldA") -> None:
+    """Nothing may touch the registers of A until a wait covers the group."""
+    if len(set(owner.slots)) < len(owner.slots):
+        raise violation(state, op, "A has a register twice")
+    _pending(state).append(owner)
+    for slot in owner.slots:
+        state.values[slot] = _ReadByWgmma(owner)
 
 
 def _before(state: AgentState, op: Op, product: wgmma.Product, is_packed: bool, is_scaled: bool) -> Values | None:
@@ -296,9 +346,9 @@ def _before(state: AgentState, op: Op, product: wgmma.Product, is_packed: bool, 
     return np.stack([np.broadcast_to(column, (32,)) for column in columns], axis=1)
 
 
-def _pending(state: AgentState) -> list[_Accumulators]:
-    """Accumulators of the agent that no wait has covered."""
-    found: list[_Accumulators] = state.accumulators
+def _pending(state: AgentState) -> list[_Accumulators | _HeldA]:
+    """Accumulators and A's registers of the agent that no wait has covered."""
+    found: list[_Accumulators | _HeldA] = state.accumulators
     return found
 
 
@@ -318,7 +368,10 @@ def wait_group(state: AgentState, op: Op, pending: Any) -> Steps:
     yield from wgmma.wait(state, op, pending)
     for owner in [owner for owner in _pending(state) if owner.group not in state.mmas]:
         _pending(state).remove(owner)
-        _hand_over(state, op, owner)
+        if isinstance(owner, _HeldA):
+            owner.give_back(state, op)
+        else:
+            _hand_over(state, op, owner)
 
 
 def _hand_over(state: AgentState, op: Op, owner: _Accumulators) -> None:

@@ -33,6 +33,8 @@ def use_of(op: Op) -> Use:
         sources = instruction.operands[1:] if name.startswith("atom") else instruction.operands
         addresses = sum(len(_registers(operand)) for operand in sources if isinstance(operand, Address))
         data.update(op.operands[addresses : sum(len(_registers(operand)) for operand in sources)])
+    if name.startswith("wgmma.mma_async"):
+        data.update(op.operands[: len(_held_operand(instruction.operands[1]))])
     asks = bool(_ASK.fullmatch(name))
     return Use(
         loads or bool(_TIMED.search(instruction.text)),
@@ -53,6 +55,11 @@ def _counting(op: Op) -> Use:
         return Use(ends=frozenset(op.operands[:1]) if is_zero else frozenset())
     is_one = is_plain and isinstance(second, Immediate) and abs(second.value) == 1
     return Use(steps=is_one and target == first)
+
+
+def _held_operand(operand: Operand) -> list[Register]:
+    """The registers of an operand that is a vector of them."""
+    return _registers(operand) if isinstance(operand, Group) else []
 
 
 def _registers(operand: Operand) -> list[Register]:

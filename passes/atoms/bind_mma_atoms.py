@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlir import ir
-from mlir.dialects import arith, math, scf
+from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
@@ -31,7 +31,6 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts import multiplying_threads
-from lowtide.passes.support.arithmetic import add
 from lowtide.passes.support.atoms import (
     fragment_type,
     is_transposed,
@@ -43,9 +42,10 @@ from lowtide.passes.support.atoms import (
 from lowtide.passes.support.kernels import kernels_of, main_loop, problem_of, schedule_of
 from lowtide.passes.support.operand_loads import global_operand_load, operand_load
 from lowtide.passes.support.partial_sums import bind_shares, bind_sums
-from lowtide.passes.support.problem import Problem, element_bits
+from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.promotion import add_promoted, load_factors
 from lowtide.passes.support.rewriting import after, before, defining_op, erase_if_unused, rebuild_loop, replace
-from lowtide.passes.support.weight_loads import weight_load
+from lowtide.passes.support.weight_loads import load_zero_points, weight_load
 from lowtide.targets import Target, TiledMma
 from lowtide.targets.atoms import Operand
 
@@ -93,10 +93,15 @@ def _bind(mma: tile.MmaOp, schedule: Schedule, problem: Problem) -> None:
             results[position] = _sum_over_k(results[position], tiled, schedule, problem)
     replace(loop, results)
     total = new_loop.inner_iter_args[position]
-    factors = None if promote is None or promote.scale is None else _factors(mma, promote.scale, accumulator)
+    factors = None
+    if promote is not None and promote.scale is not None:
+        with before(mma):  # the products take the time that it takes to come
+            factors = load_factors(promote.scale, accumulator)
     _emit_fragments(mma, tiled, schedule, problem, total if promote is None else zero)
     if promote is not None:
-        _add(promote, total, factors)
+        with before(promote):
+            added = add_promoted(promote.partial, total, factors)
+        replace(promote, [added])
     erase_if_unused(splat)
 
 
@@ -106,33 +111,6 @@ def _sum_over_k(partial: ir.Value, tiled: TiledMma, schedule: Schedule, problem:
     rows = rows_of_part(shape, problem.acc, problem.d, multiplying_threads(schedule), schedule.epilogue.store).rows
     result = fragment_type(rows.tv, shape, partial.type.element_type)
     return sm.SumOverKOp(result, partial, tiled_mma_attr(tiled)).result
-
-
-def _factors(mma: tile.MmaOp, scale: ir.Value, accumulator: sm.FragmentType) -> ir.Value:
-    """What the sums are scaled by, as a fragment; loaded before the products, whose time it takes to come."""
-    held = sm.FragmentType.get(accumulator.shape, scale.type.element_type, accumulator.tv)
-    atom = f"ld.global.{element_bits(scale.type.element_type) // 8}"
-    with before(mma):
-        return sm.LoadGlobalOp(held, scale, atom).result
-
-
-def _add(promote: tile.PromoteOp, total: ir.Value, factors: ir.Value | None) -> None:
-    """The sum of the K step, scaled or not, added to those before it."""
-    inputs = [promote.partial, total] if factors is None else [promote.partial, total, factors]
-    with before(promote):
-        added = sm.MapOp(total.type, inputs)
-        body = added.body.blocks.append(*[value.type.element_type for value in inputs])
-        with ir.InsertionPoint(body):
-            partial, before_it, *scale = body.arguments
-            if not scale:
-                result = add(partial, before_it)
-            else:
-                (factor,) = scale
-                if factor.type != partial.type:
-                    factor = arith.extf(partial.type, factor)
-                result = math.fma(partial, factor, before_it)
-            tile.YieldOp([result])
-    replace(promote, [added.result])
 
 
 def _carried_position(mma: tile.MmaOp, promote: tile.PromoteOp | None, loop: scf.ForOp) -> int:
@@ -158,7 +136,8 @@ def _emit_fragments(mma: tile.MmaOp, tiled: TiledMma, schedule: Schedule, proble
                 fragments.append(global_operand_load(buffer, atom, tiled, operand, shape, trans))
                 continue
             if operand == "b" and mma.weights:
-                fragments.append(weight_load(mma, tiled, fragments[0].type.element_type))
+                zeros = load_zero_points(mma.zeros, tiled, operand)
+                fragments.append(weight_load(buffer, mma.weights.value, zeros, tiled, operand).result)
                 continue
             fragments.append(operand_load(buffer, [0, 0], tiled, operand, shape, trans))
         product = sm.MmaSyncOp(*fragments, acc, tiled_mma_attr(tiled)).result

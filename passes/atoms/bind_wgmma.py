@@ -19,11 +19,18 @@ After    %full0, %a0, %b0 = sm.consumer_wait %ring[%r, %rp]                    (
          With scales, their loads into fragments come first in the loop:
              %sa = sm.load_global (tile.view row_scale …); %sb = sm.load_global (tile.view column_block_scale …)
              %c2, %retired = sm.wgmma_promote tn %a, %b into %c scaled(%sa, %sb)
+         Packed weights are A, which threads convert in registers. All have loaded theirs before one releases the slot.
+         What groups have, scales and zero points, is loaded two steps ahead, and carried:
+             %s2 = sm.load_global (tile.view per_row %scales[min(%i + 2, last) / …, %m])
+             %full, %a, %b = sm.consumer_wait %ring[%r, %rp];  %w = sm.load_shared %a;  sm.barrier warpgroup
+             %p = sm.wgmma tn (sm.unpack_weights %w at 0 of si4), %b, %zero;  %q, %retired = sm.mma_wait 0, %p
+             sm.consumer_release %ring, %full after %retired;  %c2 = sm.map %q, %c, %s { math.fma };  advance
          Layouts nn, nt and tt likewise. Blocks of 64 rows of M go round-robin to the warpgroups: with n warpgroups,
          each takes every n-th block.
 Needs    level atoms, roles; a schedule whose mma is wgmma.
 Refuses  an atom that the target lacks; a tile that the tiled mma does not divide; a loop of another form.
-Test     test/lit/passes/atoms/bind-wgmma.mlir, bind-wgmma-tail.mlir, bind-wgmma-invalid.mlir
+Test     test/lit/passes/atoms/bind-wgmma.mlir, bind-wgmma-{tail,weights,invalid}.mlir,
+         test/interpreter/test_weights_wgmma.py
 """
 
 from dataclasses import dataclass
@@ -40,9 +47,13 @@ from lowtide.passes.support.atoms import fragment_type, mma_atom_name, tiled_mma
 from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import kernels_of, main_loop, problem_of, schedule_of
 from lowtide.passes.support.partial_sums import bind_shares, bind_sums
-from lowtide.passes.support.rewriting import before, defining_op, erase, erase_if_unused, ops_in, uses
+from lowtide.passes.support.promotion import add_promoted, load_factors
+from lowtide.passes.support.rewriting import after, before, defining_op, erase, erase_if_unused, ops_in, uses
+from lowtide.passes.support.weight_loads import load_zero_points, weight_load
+from lowtide.passes.support.weights import with_weights_as_a
 from lowtide.targets import Target, TiledMma
 
+_STEPS_AHEAD = 2
 _SCALE_ATOM = "ld.global.4"  # one f32: a thread holds no two neighbours of rows
 
 
@@ -77,7 +88,10 @@ def _bind(mma: tile.MmaOp, tiled: TiledMma) -> None:
     bind_sums(loop.results[0], fragment)
     with before(loop):
         zero = sm.SplatOp(fragment, found.splat.value).result
-        results = _promoted(found, zero, attribute) if found.promote else _overlapped(found, zero, attribute)
+        if mma.weights:
+            results = _converted(found, zero, with_weights_as_a(tiled))
+        else:
+            results = _promoted(found, zero, attribute) if found.promote else _overlapped(found, zero, attribute)
     for old, value in zip(loop.results, results, strict=True):
         old.replace_all_uses_with(value)
     erase(loop)
@@ -94,14 +108,13 @@ class _Loop:
     splat: tile.SplatOp
     wait: sm.ConsumerWaitOp
     prefixes: dict[ir.Value, sm.PrefixOp]
-    leading: list[ir.OpView]  # before the wait: the windows of scales, and where they begin
+    windows: list[ir.OpView]  # those of scales and zero points, and where they begin
 
     @classmethod
     def match(cls, mma: tile.MmaOp) -> "_Loop":
         loop = main_loop(mma)
-        body = ops_in(loop.body)
-        first = next((index for index, op in enumerate(body) if isinstance(op, sm.ConsumerWaitOp)), 0)
-        leading, body = body[:first], body[first:]
+        windows = [op for op in ops_in(loop.body) if _is_of_window(op)]
+        body = [op for op in ops_in(loop.body) if not _is_of_window(op)]
         prefixes = {op.source: op for op in body if isinstance(op, sm.PrefixOp)}
         promote = next((op for op in body if isinstance(op, tile.PromoteOp)), None)
         multiply = [tile.MmaOp] if promote is None else [tile.MmaOp, tile.PromoteOp]
@@ -115,9 +128,7 @@ class _Loop:
             raise Refusal(loop, "must start from tile.splat 0.0: wgmma clears its accumulators")
         if promote is not None and (mma.acc != splat.result or promote.partial != mma.result):
             raise Refusal(promote, "must add a sum that starts from zero, the loop's")
-        if any(not isinstance(op, tile.ViewOp) and not op.operation.name.startswith("arith.") for op in leading):
-            raise Refusal(loop, "must begin with the windows of scales, or with its wait")
-        return cls(loop, mma, promote, splat, body[0], prefixes, leading)
+        return cls(loop, mma, promote, splat, body[0], prefixes, windows)
 
     def operands(self, slot: sm.ConsumerWaitOp) -> list[ir.Value]:
         """What the mma reads of a slot: its buffers, or prefixes of them."""
@@ -127,18 +138,27 @@ class _Loop:
             found.append(buffer if prefix is None else sm.PrefixOp(prefix.result.type, buffer).result)
         return found
 
-    def scales(self, step: ir.Value, type_: sm.FragmentType) -> list[ir.Value]:
-        """The loads of the scales of rows and of columns of a K step; none without scales."""
-        if self.promote is None or self.promote.rows is None:
-            return []
+    def windows_at(self, step: ir.Value) -> dict[ir.Value, ir.Value]:
+        """The windows of another K step, by those of the loop's."""
         moved = {self.loop.induction_variable: step}
-        for op in self.leading:
+        for op in self.windows:
             clone = op.operation.clone()
             for number, operand in enumerate(clone.operands):
                 clone.operands[number] = moved.get(operand, operand)
             moved[op.operation.results[0]] = clone.results[0]
+        return moved
+
+    def scales(self, step: ir.Value, type_: sm.FragmentType) -> list[ir.Value]:
+        """The loads of the scales of rows and of columns of a K step; none without scales."""
+        if self.promote is None or self.promote.rows is None:
+            return []
+        moved = self.windows_at(step)
         windows = (moved.get(window, window) for window in (self.promote.rows, self.promote.columns))
         return [sm.LoadGlobalOp(type_, window, _SCALE_ATOM).result for window in windows]
+
+
+def _is_of_window(op: ir.OpView) -> bool:
+    return isinstance(op, tile.ViewOp) or op.operation.name.startswith("arith.")
 
 
 def _overlapped(found: _Loop, zero: ir.Value, attribute: sm.TiledMmaAttr) -> tuple[ir.Value, ...]:
@@ -183,6 +203,60 @@ def _promoted(found: _Loop, zero: ir.Value, attribute: sm.TiledMmaAttr) -> tuple
         advance = sm.RingAdvanceOp(ring, slot, phase)
         scf.YieldOp([added.result, advance.next_index, advance.next_phase])
     return tuple(new.results)
+
+
+def _converted(found: _Loop, zero: ir.Value, tiled: TiledMma) -> tuple[ir.Value, ...]:
+    """Each K step is summed from zero, of weights that the threads convert; the sum, slot and phase after the loop."""
+    loop, ring, mma, promote = found.loop, found.wait.ring, found.mma, found.promote
+    if promote is None:
+        raise Refusal(mma, "multiplies packed weights, whose K steps are summed one by one: take promote = per_step")
+    pending, attribute = sm.PendingType.get(zero.type), tiled_mma_attr(tiled)
+    groups = _Groups(found, zero.type, tiled)
+    first = [groups.at(Builder.index().constant(step)) for step in range(_STEPS_AHEAD)]
+    carried = [value for each in first for value in each.values()]
+    new = scf.ForOp(loop.lowerBound, loop.upperBound, loop.step, [zero, *list(loop.initArgs)[1:], *carried])
+    with ir.InsertionPoint(new.body):
+        total, slot, phase, *carried = new.inner_iter_args
+        of_group = dict(zip(first[0], carried, strict=False))
+        factors, zeros = of_group.get("factors"), of_group.get("zeros")
+        carried = [
+            *carried[len(of_group) :],
+            *groups.at(Builder.index().add(new.induction_variable, _STEPS_AHEAD)).values(),
+        ]
+        wait = sm.ConsumerWaitOp(ring, slot, phase)
+        a, b = found.operands(wait)
+        converted = weight_load(a, mma.weights.value, zeros, tiled, "a")
+        with after(converted.packed.owner.opview):
+            sm.BarrierOp(warpgroup=True)
+        issued = sm.WgmmaOp(pending, mma.layout, converted.result, b, zero, attribute).result
+        done = sm.MmaWaitOp(zero.type, sm.RetiredType.get(), 0, issued)
+        sm.ConsumerReleaseOp(ring, wait.slot, retired=done.retired)
+        added = add_promoted(done.result, total, factors)
+        advance = sm.RingAdvanceOp(ring, slot, phase)
+        scf.YieldOp([added, advance.next_index, advance.next_phase, *carried])
+    return tuple(new.results)[:3]
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """What groups of weights have: factors, zero points."""
+
+    found: _Loop
+    accumulators: sm.FragmentType
+    tiled: TiledMma
+
+    def at(self, step: ir.Value) -> dict[str, ir.Value]:
+        """The loads of what the group of a K step has; beyond the last step, those of the last."""
+        build, (mma, promote) = Builder.index(), (self.found.mma, self.found.promote)
+        windows = self.found.windows_at(build.umin(step, build.sub(self.found.loop.upperBound, 1)))
+        loads = {}
+        if promote is not None and promote.scale is not None:
+            loads["factors"] = load_factors(windows[promote.scale], self.accumulators)
+        if mma.zeros is not None:
+            zeros = load_zero_points(windows[mma.zeros], self.tiled, "a")
+            assert zeros is not None
+            loads["zeros"] = zeros
+        return loads
 
 
 def _first_reader(loop: scf.ForOp) -> ir.OpView:

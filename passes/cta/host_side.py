@@ -106,8 +106,8 @@ def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
         ("B", "A", "N columns", "M rows") if gemm.swapped else ("A", "B", "M rows", "N columns")
     )
     checks = [
-        (gemm.a, a_m, m, f"{first} and D must have the same {rows[0]}"),
-        (gemm.b, b_n, _rows_of_b(gemm, n), f"{second} and D must have the same {columns[0]}"),
+        (gemm.a, a_m, _rows_in_memory(gemm, "a", m), f"{first} and D must have the same {rows[0]}"),
+        (gemm.b, b_n, _rows_in_memory(gemm, "b", n), f"{second} and D must have the same {columns[0]}"),
         (gemm.b, b_k, k, "A and B must have the same K"),
     ]
     if is_batch(gemm.d):
@@ -117,7 +117,7 @@ def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
             (gemm.b, 0, batch, "B and D must have the same batch"),
         ]
     if gemm.weights:
-        checks += _of_weights(gemm, k, n)
+        checks += _of_weights(gemm, k, m if gemm.swapped else n)
     for position, (operand, kind) in enumerate(zip(gemm.epilogue_operands, operand_kinds(gemm), strict=True)):
         if kind in (OperandKind.full, OperandKind.per_row):
             dim = -2 if kind is OperandKind.full else -1
@@ -135,10 +135,10 @@ def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
             cf.assert_(agrees, message)
 
 
-def _rows_of_b(gemm: tile.GemmOp, n: ir.Value) -> ir.Value:
-    """The rows in which B lies, with K contiguous: of packed weights those of bytes."""
-    problem = Problem.of(gemm)
-    return Builder.index().sdiv(n, problem.rows_per_byte("b")) if problem.rows_per_byte("b") > 1 else n
+def _rows_in_memory(gemm: tile.GemmOp, operand: str, rows: ir.Value) -> ir.Value:
+    """The rows in which A or B lies: of packed weights those of bytes."""
+    per_byte = Problem.of(gemm).rows_per_byte(operand)
+    return Builder.index().sdiv(rows, per_byte) if per_byte > 1 else rows
 
 
 def _of_weights(gemm: tile.GemmOp, k: ir.Value, n: ir.Value) -> list[tuple[ir.Value, int, ir.Value, str]]:
@@ -153,7 +153,7 @@ def _of_weights(gemm: tile.GemmOp, k: ir.Value, n: ir.Value) -> list[tuple[ir.Va
     whole = [
         (k, unit, f"K of packed weights must be a positive multiple of {unit}: pad A, and the weights, with zeros")
     ]
-    if problem.rows_per_byte("b") > 1:
+    if problem.packed is not None and problem.rows_per_byte(problem.packed) > 1:
         whole.append(
             (n, WEIGHT_ROWS, f"N of packed weights must be a multiple of {WEIGHT_ROWS}: pad them with rows of zeros")
         )

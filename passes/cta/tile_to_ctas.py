@@ -20,6 +20,7 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
          its group:
            %g = arith.divui %k, %c128; %s = tile.view per_column %scales[%g, %n] : …
            tile.promote (tile.mma tn …, (tile.view %b[%n2, %k]) weights(si4), %zero) into %c scaled(%s : …)
+         Where the operands are swapped they are A, and what a group has belongs to rows: tile.view per_row.
          In a batch the number of the matrix is the first coordinate of a work item, of windows and of the store:
            tile.work_tiles (%batch, %m, %n) of (%B, %M, %N) … { … tile.view %a[%batch, %m, %k] … }
          With scales of blocks, the promoted sum of a step is multiplied by those of its rows and columns:
@@ -217,16 +218,17 @@ def _emit_k_loop(
     accumulator = tile.TileType.get((tile_m, tile_n), ir.TypeAttr(gemm.acc).value)
     zero = tile.SplatOp(accumulator, 0.0).result
     build = Builder.index()
-    (begin, end), (m, n), per_byte = k, origin, problem.rows_per_byte("b")
-    row_of_b = n if per_byte == 1 else build.udiv(n, per_byte)
+    (begin, end), (m, n) = k, origin
+    of_a, of_b = problem.rows_per_byte("a"), problem.rows_per_byte("b")
+    row_of_a, row_of_b = (x if per_byte == 1 else build.udiv(x, per_byte) for x, per_byte in ((m, of_a), (n, of_b)))
     loop = scf.ForOp(build.constant(0) if begin is None else begin, end, build.constant(tile_k), [zero])
     with ir.InsertionPoint(loop.body):
-        a_view = _view(a, matrix, m, loop.induction_variable, (tile_m, tile_k), a_is_mk(layout))
-        b_view = _view(b, matrix, row_of_b, loop.induction_variable, (tile_n // per_byte, tile_k), b_is_nk(layout))
+        a_view = _view(a, matrix, row_of_a, loop.induction_variable, (tile_m // of_a, tile_k), a_is_mk(layout))
+        b_view = _view(b, matrix, row_of_b, loop.induction_variable, (tile_n // of_b, tile_k), b_is_nk(layout))
         total = loop.inner_iter_args[0]
         start = zero if schedule.promotes else total
         of_group = {
-            kind: _of_group(kind, each, (loop.induction_variable, n), problem.group, schedule.tile_mnk)
+            kind: _of_group(kind, each, (loop.induction_variable, m if gemm.swapped else n), problem, schedule.tile_mnk)
             for kind, each in in_the_sum.items()
             if kind not in SCALES
         }
@@ -242,15 +244,20 @@ def _emit_k_loop(
 
 
 def _of_group(
-    kind: OperandKind, source: ir.Value, place: tuple[ir.Value, ir.Value], group: int, tile_mnk: tuple[int, int, int]
+    kind: OperandKind,
+    source: ir.Value,
+    place: tuple[ir.Value, ir.Value],
+    problem: Problem,
+    tile_mnk: tuple[int, int, int],
 ) -> ir.Value:
-    """The window of what the group at (k, n) has: a factor for each column of D, or a zero point for each row of B."""
+    """The window of what the group at (k, n) has: a factor for each column of D, or a zero point for each row of B; of
+    swapped operands for each row of both D and A, n of which is m."""
     (k, n), (tile_m, tile_n, tile_k) = place, tile_mnk
-    is_scale = kind is OperandKind.group_scale
-    shape = (tile_m, tile_n) if is_scale else (tile_n, tile_k)
+    is_scale, is_a = kind is OperandKind.group_scale, problem.packed == "a"
+    shape = (tile_m, tile_n) if is_scale else (tile_m if is_a else tile_n, tile_k)
     window = tile.ViewType.get(shape, ir.MemRefType(source.type).element_type)
-    along = OperandKind.per_column if is_scale else OperandKind.per_row
-    return tile.ViewOp(window, source, [Builder.index().udiv(k, group), n], kind=along).result
+    along = OperandKind.per_column if is_scale and not is_a else OperandKind.per_row
+    return tile.ViewOp(window, source, [Builder.index().udiv(k, problem.group), n], kind=along).result
 
 
 def _scale_windows(

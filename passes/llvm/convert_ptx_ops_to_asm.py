@@ -6,7 +6,9 @@ After    %c = llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;
          llvm.inline_asm has_side_effects "st.global.cs.v4.b32 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}" …
          sm.ptx_semaphore_arrive becomes red.release.gpu, sm.ptx_semaphore_wait a loop of ld.acquire.gpu,
          sm.ptx_semaphore_leave red.inc.
-         sm.ptx_await_wave becomes an atom.inc and a bounded loop of loads, sm.ptx_keep_pair a shfl.
+         sm.ptx_wgmma becomes wgmma.mma_async with a vector of registers for A.
+         sm.ptx_await_wave becomes an atom.inc and a bounded loop of loads, sm.ptx_keep_pair a shfl,
+         sm.ptx_mask_or a lop3.
 Needs    level nvvm.
 Refuses  registers that are not a struct of f32; stores of a size other than 2, 4, 8 or 16 bytes, of unsupported
          elements, or with a hint that st.global does not have.
@@ -20,6 +22,7 @@ from typing import ClassVar
 from mlir import ir
 from mlir.dialects import llvm, vector
 
+from lowtide import targets
 from lowtide.dialects import sm
 from lowtide.dialects.enums import cache_hint_of
 from lowtide.dialects.tile import CacheHint
@@ -86,10 +89,16 @@ class ConvertPtxOpsToAsm(Pass):
         for wait in walk(module, sm.PtxWgmmaWaitOp):
             with before(wait), wait.operation.location:
                 replace(wait, [_wait_through_registers(wait)])
+        for product in walk(module, sm.PtxWgmmaOp):
+            with before(product), product.operation.location:
+                replace(product, [_wgmma(product)])
         for pair in walk(module, sm.PtxKeepPairOp):
             with before(pair), pair.operation.location:
                 kept = llvm.InlineAsmOp(pair.value.type, [pair.value], _KEEP, "=r,r", has_side_effects=True)
                 replace(pair, [kept.res])
+        for op in walk(module, sm.PtxMaskOrOp):
+            with before(op), op.operation.location:
+                replace(op, [_masked(op)])
         for op in walk(module, sm.PtxRoundOp):
             with before(op), op.operation.location:
                 replace(op, [_rounded(op)])
@@ -145,6 +154,36 @@ def _wait_through_registers(wait: sm.PtxWgmmaWaitOp) -> ir.Value:
         constraints,
         has_side_effects=True,
     ).res
+
+
+def _masked(op: sm.PtxMaskOrOp) -> ir.Value:
+    """lop3, whose table is what it computes of the numbers below."""
+    x, mask, bits = 0xF0, 0xCC, 0xAA
+    table = ((~x if op.inverted else x) & mask | bits) & 0xFF
+    numbers = (int(number.value) & 0xFFFFFFFF for number in (op.mask, op.bits))
+    text = "lop3.b32 $0, $1, {:#x}, {:#x}, {:#x};".format(*numbers, table)
+    return llvm.InlineAsmOp(op.value.type, [op.value], text, "=r,r").res
+
+
+def _wgmma(op: sm.PtxWgmmaOp) -> ir.Value:
+    """wgmma.mma_async with A in registers. Accumulators that are cleared are outputs alone."""
+    atom = targets.mma_atom(op.atom.value)
+    parts = list(op.acc.type.body)
+    letter = next(letter for kind, letter in _REGISTERS.items() if isinstance(parts[0], kind))
+    outputs, before_it = [f"={letter}"] * len(parts), []
+    if not op.clears:
+        before_it = [llvm.ExtractValueOp(part, op.acc, [i]).result for i, part in enumerate(parts)]
+    held = [*before_it, *op.a, op.b]
+    constraints = [*outputs, *map(str, range(len(before_it))), *["r"] * len(op.a), "l"]
+    first = len(parts) + len(before_it)
+    acc, a = (", ".join(f"${i}" for i in places) for places in (range(len(parts)), range(first, first + len(op.a))))
+    # The further operands: A and B are not negated; whether B is transposed.
+    text = f"""{{
+.reg .pred p;
+setp.ne.b32 p, {0 if op.clears else 1}, 0;
+{atom.ptx} {{{acc}}}, {{{a}}}, ${first + len(op.a)}, p, 1, 1, {1 if op.transposed else 0};
+}}"""
+    return llvm.InlineAsmOp(op.acc.type, held, text, ",".join(constraints), has_side_effects=True).res
 
 
 def _rounded(op: sm.PtxRoundOp) -> ir.Value:

@@ -100,15 +100,14 @@ class _Conversion:
 
     def fields(self, word: ir.Value, shift: int) -> ir.Value:
         """Two fields as floats that are larger, or less, by a number that is the same for all fields (`more`)."""
-        build, bits = self.build, self.weights.bits
+        bits = self.weights.bits
         if shift:
-            word = build.lshr(word, shift)
+            word = self.build.lshr(word, shift)
         if self.is_whole:
-            return self._floats(build.and_(word, _both((1 << bits) - 1)))
-        low, high = (build.and_(word, _both(mask)) for mask in ((1 << (bits - 1)) - 1, 1 << (bits - 1)))
+            return self._floats(word, (1 << bits) - 1)
         # The highest bit set means less 2^(p-1), and clear less 2^p: inverted it stands in the exponent.
-        sign = self._floats(build.xor(high, _both(1 << (bits - 1))))
-        return self.less(self._floats(low), sign)  # the field less 2^(bits-1)
+        sign = self._floats(word, 1 << (bits - 1), inverted=True)
+        return self.less(self._floats(word, (1 << (bits - 1)) - 1), sign)  # the field less 2^(bits-1)
 
     @property
     def more(self) -> int:
@@ -122,8 +121,10 @@ class _Conversion:
         """values - others, which is exact."""
         return self._fma(others, self._constant(-1.0), values)
 
-    def _floats(self, fields: ir.Value) -> ir.Value:
-        return llvm.BitcastOp(self.type, self.build.or_(fields, _both(self.magic))).result
+    def _floats(self, word: ir.Value, mask: int, *, inverted: bool = False) -> ir.Value:
+        """The bits of a mask, in both halves, put into the float `base`."""
+        put = sm.PtxMaskOrOp(word, _both(mask), _both(self.magic), inverted=inverted or None).result
+        return llvm.BitcastOp(self.type, put).result
 
     def _fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         """x * y + z of pairs, which every target with these types has (PTX ISA, "fma" of .f16x2 and .bf16x2)."""

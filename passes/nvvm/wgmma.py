@@ -13,9 +13,10 @@ from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.attributes import enum_attribute, mma_shape
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.matrix_descriptors import WgmmaOperand, moved
-from lowtide.passes.nvvm.values import Fragment, Pending, Repeated, vector_type
+from lowtide.passes.nvvm.values import Fragment, Pending, Repeated, regroup, vector_type
 from lowtide.passes.support.arithmetic import add
 from lowtide.passes.support.atoms import tiled_mma_of
+from lowtide.passes.support.weights import with_weights_as_a
 from lowtide.targets import MmaAtom, TiledMma
 from lowtide.targets.tv import extents
 
@@ -90,9 +91,9 @@ def _factors(rows: Repeated, columns: Repeated, width: int) -> list[ir.Value]:
 class _Product:
     """The wgmmas of a product of two buffers, for one warpgroup."""
 
-    a: WgmmaOperand
+    a: "WgmmaOperand | _HeldA"
     b: WgmmaOperand
-    a_descriptor: ir.Value
+    a_descriptor: ir.Value | None
     b_descriptor: ir.Value
     instruction: "_Wgmma"
     blocks: int
@@ -108,20 +109,46 @@ class _Product:
         tiled, layout = tiled_mma_of(op.mma), gemm_layout(op)
         blocks = _blocks(op, tiled, fragment)
         m, _, k = tiled.atom.shape_mnk
-        a, b = (WgmmaOperand.of(context, op, name, layout) for name in "ab")
         consumers = tiled.atom_layout[0]
-        own = a.advanced(context, m) if consumers > 1 else a.start  # warpgroup i starts with block i
-        descriptors = a.descriptor(context, own), b.descriptor(context, b.start)
-        instruction = _Wgmma(tiled.atom, a.is_transposed, b.is_transposed)
-        return cls(a, b, *descriptors, instruction, blocks, consumers * m, range(0, a.depth, k))
+        a: WgmmaOperand | _HeldA
+        if isinstance(op.a.type, sm.FragmentType):
+            a, a_descriptor, transposed = _HeldA.of(context, op, tiled), None, False
+        else:
+            a = WgmmaOperand.of(context, op, "a", layout)
+            own = a.advanced(context, m) if consumers > 1 else a.start  # warpgroup i starts with block i
+            a_descriptor, transposed = a.descriptor(context, own), a.is_transposed
+        b = WgmmaOperand.of(context, op, "b", layout)
+        instruction = _Wgmma(tiled.atom, transposed, b.is_transposed)
+        b_descriptor = b.descriptor(context, b.start)
+        return cls(a, b, a_descriptor, b_descriptor, instruction, blocks, consumers * m, range(0, b.depth, k))
 
-    def a_slice(self, context: Context, block: int, depth: int) -> ir.Value:
-        """The descriptor of a block of A at a k-slice."""
+    def a_slice(self, context: Context, block: int, depth: int) -> "ir.Value | tuple[ir.Value, ...]":
+        """A block of A at a k-slice: its descriptor, or its registers."""
+        if isinstance(self.a, _HeldA):
+            return self.a.slices[depth // self.depths.step * self.blocks + block]
+        assert self.a_descriptor is not None
         return moved(context, self.a_descriptor, self.a.offset(block * self.rows, depth))
 
     def b_slice(self, context: Context, depth: int) -> ir.Value:
         """The descriptor of B at a k-slice."""
         return moved(context, self.b_descriptor, self.b.offset(0, depth))
+
+
+@dataclass(frozen=True)
+class _HeldA:
+    """A in registers: those of each block of 64 rows, one k-slice after the other."""
+
+    slices: tuple[tuple[ir.Value, ...], ...]
+
+    @classmethod
+    def of(cls, context: Context, op: sm.WgmmaOp | sm.WgmmaPromoteOp, tiled: TiledMma) -> "_HeldA":
+        held = context.fragment(op.a)
+        tiled, shape = with_weights_as_a(tiled), tuple(held.type.shape)
+        if tv_of(held.type.tv) != tiled.tv("a", shape):
+            raise Refusal(op, "an A in registers that does not have the thread-value layout of the tiled mma")
+        registers = [llvm.BitcastOp(context.build.i32, pair).result for pair in regroup(held, 2).registers]
+        each = tiled.atom.registers("a")
+        return cls(tuple(tuple(registers[at : at + each]) for at in range(0, len(registers), each)))
 
 
 def _registers(fragment: sm.FragmentType, blocks: int) -> ir.Type:
@@ -169,6 +196,7 @@ class _Wgmma:
 
     def __init__(self, atom: MmaAtom, a_transposed: bool, b_transposed: bool) -> None:
         m, n, k = atom.shape_mnk
+        self.name, self.b_transposed = atom.name, b_transposed
         one = enum_attribute(nvvm.WGMMAScaleIn.one)
         layouts = {False: nvvm.MMALayout.row, True: nvvm.MMALayout.col}
         self.shape = mma_shape(m, n, k)
@@ -186,12 +214,15 @@ class _Wgmma:
             "layoutB": enum_attribute(layouts[not b_transposed]),
         }
 
-    def emit(self, acc: ir.Value, a: ir.Value, b: ir.Value, *, clears: bool) -> ir.Value:
+    def emit(self, acc: ir.Value, a: ir.Value | tuple[ir.Value, ...], b: ir.Value, *, clears: bool) -> ir.Value:
         """A · B, added to the accumulators unless it `clears` them.
 
         Clearing avoids registers of zeros: ptxas serialises wgmma (C7520) if such a register is also used for another
         zero.
         """
+        if isinstance(a, tuple):
+            transposed = self.b_transposed or None
+            return sm.PtxWgmmaOp(self.name, acc, list(a), b, clears=clears or None, transposed=transposed).result
         scale = self.clearing if clears else self.adding
         return nvvm.WgmmaMmaAsyncOp(acc.type, acc, a, b, self.shape, scaleD=scale, **self.attributes).results_
 

@@ -48,7 +48,8 @@ class Work:
         first, rest = ops[: ops.index(staged.loop)], ops[ops.index(staged.loop) + 1 :]
         for op in first + rest:
             of_exchange = isinstance(op, (scf.IfOp, *_EXCHANGE)) or op.operation.name.startswith("arith.")
-            if op not in (splat, store) and not (of_exchange if op in rest else isinstance(op, arith.ConstantOp)):
+            is_place = isinstance(op, arith.ConstantOp | arith.DivUIOp)  # of rows that share bytes
+            if op not in (splat, store) and not (of_exchange if op in rest else is_place):
                 raise Refusal(op, "belongs to no role: a work tile is its splat, its K loop and its tile.store")
         constants = [op for op in first if isinstance(op, arith.ConstantOp) and not _is_only_used_in(op, staged.loop)]
         return cls(

@@ -80,7 +80,8 @@ class StagedLoop:
     def place(self, step: ir.Value) -> ir.Value:
         """Where step number `step` begins along K."""
         build, loop = Builder.index(), self.loop
-        offset = build.mul(step, loop.step)
+        extent = constant_of(loop.step)  # its op may stay with the loop, which is erased
+        offset = build.mul(step, loop.step if extent is None else extent)
         return offset if constant_of(loop.lowerBound) == 0 else build.add(loop.lowerBound, offset)
 
     @property
@@ -169,8 +170,17 @@ class StagedLoop:
 
 def _moved(view: tile.ViewOp, offsets: Mapping[ir.Value, ir.Value]) -> ir.Value:
     """The window at other offsets, where given."""
-    moved = [offsets.get(offset, offset) for offset in view.offsets]
+    moved = [_moved_offset(offset, offsets) for offset in view.offsets]
     return tile.ViewOp(view.result.type, view.source, moved, kind=view.kind).result
+
+
+def _moved_offset(offset: ir.Value, offsets: Mapping[ir.Value, ir.Value]) -> ir.Value:
+    """Another offset, where given, or a part of it where this one is a part: rows of bytes."""
+    part = defining_op(offset)
+    extent = constant_of(part.rhs) if isinstance(part, arith.DivUIOp) else None
+    if part is None or extent is None or part.lhs not in offsets:
+        return offsets.get(offset, offset)
+    return Builder.index().udiv(offsets[part.lhs], extent)
 
 
 def _is_range_of_work(loop: scf.ForOp) -> bool:

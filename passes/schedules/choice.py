@@ -84,6 +84,8 @@ def _weighed(problem: Problem, target: Target, given: Schedule) -> Iterator[Choi
         return _complete(problem.swap(), target, given)
     if problem.d_is_column_major:
         return _swapped(problem, target, given, "D lies column by column: its transpose, Bᵀ · Aᵀ, lies row by row")
+    if (why := swap_choice.for_weights(given, problem, target)) is not None:
+        return _swapped(problem, target, given, why)
     own = _complete(problem, target, given)
     return _of_few_rows(own, problem, target, given) if swap_choice.may_pay(given, problem) else own
 
@@ -152,7 +154,7 @@ def _tiles(problem: Problem, target: Target, given: Schedule) -> Iterator[tuple[
         return
     why_no_roles = ""
     may_have_roles = given.mainloop.roles is None and not given.copied_by_threads
-    takes_wgmma = problem.weights is None and multiplies_by_wgmma(problem.a, problem.b)
+    takes_wgmma = problem.packed != "b" and multiplies_by_wgmma(problem.a, problem.b)
     if may_have_roles and has_wgmma(target) and takes_wgmma:
         try:
             yield from ((*found, "") for found in _with_roles(of_roles, target, for_roles))
@@ -276,7 +278,7 @@ def _whole_with_roles(problem: Problem, target: Target, given: Schedule) -> Iter
         m, n, _ = tile.shape
         return role_cost(tile, problem, target, tail), -m * n
 
-    tail = None if grid_choice.may_split_tail(given) else given.grid.tail or TailKind.whole
+    tail = None if grid_choice.may_split_tail(given, problem) else given.grid.tail or TailKind.whole
     refused: list[str] = []
     least = "least "
     for attempt, kinds in _attempts(given, problem):
@@ -337,6 +339,8 @@ def _attempts(given: Schedule, problem: Problem) -> Iterator[tuple[Schedule, tup
     kinds: tuple[tuple[Roles, ...], ...] = ((one, two, *in_turn), (three,))
     if straddles_sectors(problem):
         kinds = ((*kinds[0], three),)
+    if problem.weights:
+        kinds = ((two, one),)
     if given.mainloop.roles is not None:
         kinds = ((given.mainloop.roles,),)
     elif given.grid.tile is not None:

@@ -85,9 +85,9 @@ class Divided:
 def divided(given: Schedule, problem: Problem, target: Target) -> list[Divided]:
     """Divisions of K to choose among, the cheapest first.
 
-    None where the given fields are of whole tiles, or an extent is not known.
+    None where the given fields are of whole tiles, an extent is not known, or weights are packed.
     """
-    if not _is_known(problem) or not _is_open(given):
+    if problem.weights or not _is_known(problem) or not _is_open(given):
         return []
     return sorted(_candidates(problem, target), key=lambda each: each.cycles)
 

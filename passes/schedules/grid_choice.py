@@ -25,7 +25,7 @@ from lowtide.passes.schedules.facts import results_fill_registers, threads_of
 from lowtide.passes.schedules.grid_cost import RoleTile, role_cost, straddles_sectors, wave_bytes
 from lowtide.passes.schedules.grid_rules import has_griddepcontrol
 from lowtide.passes.schedules.multiply_choice import multiplies_by_fma, pairs_rows
-from lowtide.passes.schedules.multiply_rules import widest
+from lowtide.passes.schedules.multiply_rules import column_step, widest
 from lowtide.passes.support.atoms import STAGED_COPIES
 from lowtide.passes.support.operand_loads import LDMATRIX_BITS
 from lowtide.passes.support.problem import Problem, b_is_nk, k_is_contiguous
@@ -101,6 +101,7 @@ _COMMON_OF_LONE_BYTES = (
 
 # Of packed weights, which the next tile along M converts again.
 _DEPTH_OF_WEIGHTS, _FEW_ROWS, _MOST_WARPS, _COPY_BYTES = 128, 16, 8, 16
+_MOST_OF = 0.75  # of the SMs, that are to have a tile
 _TILES_OF_WEIGHTS = (
     Candidate((32, 128), _DEPTH_OF_WEIGHTS, (1, 4, 1), 4),
     Candidate((64, 128), _DEPTH_OF_WEIGHTS, (1, 4, 1), 3),
@@ -217,6 +218,8 @@ def _without_clusters(
 ) -> list[tuple[Extents3, Roles]]:
     """M, N and K of a step, and the roles that compute it."""
     depth = given.mainloop.k or _depth(problem)
+    if problem.weights and given.grid.tile is None:
+        return [_tile_of_weights(given, kinds, problem, target)]
     if given.grid.tile is not None:
         rows, columns = given.grid.tile
         dealt = [roles for roles in kinds if rows % (WGMMA_ROWS * roles.sharing) == 0]
@@ -241,8 +244,23 @@ def _without_clusters(
     return [((rows, n, depth), roles) for rows, n, roles, _ in fitting or sizes]
 
 
+def _tile_of_weights(
+    given: Schedule, kinds: tuple[Roles, ...], problem: Problem, target: Target
+) -> tuple[Extents3, Roles]:
+    """A tile with as many columns as D has, that is rows of A as it was asked for, or 64: weights, which are rows, are
+    converted for each tile again. Of two blocks of 64 rows for each consumer, or of one where tiles are few."""
+    step, depth = column_step(problem), given.mainloop.k or _depth(problem)
+    columns = wgmma_width(given) or min(_NARROWEST, -(-(problem.n or _NARROWEST) // step) * step)
+    blocks = [(2, roles) for roles in kinds[:1]] + [(1, roles) for roles in kinds]
+    found = [((WGMMA_ROWS * each * roles.sharing, columns, depth), roles) for each, roles in blocks]
+    enough = (one for one in found if (problem.tiles(one[0]) or target.sm_count) >= _MOST_OF * target.sm_count)
+    return next(enough, found[-1])
+
+
 def _depth(problem: Problem) -> int:
     """K of a step."""
+    if problem.weights:
+        return problem.group or _DEPTH_OF_WEIGHTS
     return (_DEPTH_BITS if problem.decomposition is None else _DEPTH_BITS_OF_PIECES) // element_type(problem.a).bits
 
 
@@ -303,16 +321,16 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
     }
     if has_griddepcontrol(target):
         found["grid.launch"] = LaunchKind.programmatic
-    if may_split_tail(schedule) and _is_cheaper_in_halves(schedule, problem, target):
+    if may_split_tail(schedule, problem) and _is_cheaper_in_halves(schedule, problem, target):
         found["grid.tail"] = TailKind.halves
     if _is_plainly_persistent(schedule) and _drifts_out_of_l2(schedule, problem, target):
         found["grid.waves"] = WavesKind.synchronized
     return found
 
 
-def may_split_tail(given: Schedule) -> bool:
-    """Whether the given fields leave a tail in halves open."""
-    return _is_plainly_persistent(given) and given.grid.tail is None
+def may_split_tail(given: Schedule, problem: Problem) -> bool:
+    """Whether the given fields leave a tail in halves open. Tiles of packed weights are whole."""
+    return _is_plainly_persistent(given) and given.grid.tail is None and problem.weights is None
 
 
 def _is_plainly_persistent(given: Schedule) -> bool:

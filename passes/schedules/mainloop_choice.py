@@ -89,7 +89,7 @@ def _registers(consumers: int, by_threads: bool) -> Extents2:
     """
     if by_threads:
         return {2: (120, 192), 3: (104, 136)}.get(consumers, (0, 0))
-    return {2: (40, 232), 3: (32, 160)}.get(consumers, (0, 0))
+    return {2: (40, 232), 3: (32, 160), 4: (32, 112)}.get(consumers, (0, 0))
 
 
 def _panel_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> SwizzleBits:

@@ -38,7 +38,7 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
             "multiply.permutation": (WGMMA_ROWS * consumers, wgmma_width(schedule) or n, depth),
             "multiply.atom": f"wgmma.m64n{n}k{depth}",
             "multiply.fragment_buffers": 1,
-        } | ({"multiply.promote": PromoteKind.per_step} if problem.promotes else {})
+        } | ({"multiply.promote": PromoteKind.per_step} if problem.promotes or problem.weights else {})
     if multiplies_by_fma(schedule, problem, target):
         return _of_fma(schedule, problem)
     assert schedule.multiply.atoms is not None

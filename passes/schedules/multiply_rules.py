@@ -94,8 +94,6 @@ def promotion(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
         if not promotes:
             yield f"promote = none: sums of groups of {problem.group} are scaled one by one; take promote = per_step"
         return
-    if promotes and problem.weights:
-        yield "promote = per_step: packed weights without groups have no sums to scale; take none"
     if problem.promotes and not promotes:
         kept = element_type(problem.a).sum_precision
         why = (
@@ -198,6 +196,8 @@ def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) ->
             f"{most} in grid.tile and atom"
         )
     sets = blocks + 1 if schedule.promotes else blocks  # beside them, sums of a K step for one block at a time
+    if problem.weights:
+        sets = 2 * blocks  # or for all of them
     held = sets * n // 2
     beside = _BESIDE_ACCUMULATORS + (_BESIDE_SCALED_BLOCKS if problem.is_scaled and blocks > 1 else 0)
     if held + beside > has:

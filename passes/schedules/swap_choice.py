@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.division_choice import OVERHEAD, estimated_cycles
+from lowtide.passes.schedules.mainloop_rules import has_wgmma
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS
@@ -16,6 +17,8 @@ from lowtide.targets.atoms import WGMMA_ROWS
 # (1×4096×4096), 14.0 and 13.1 (32×4096×4096), 54.2 and 34.9 (16×8192×8192), 46.3 and 35.5 (32×8192×8192), 52.4 and 38.8
 # (16×4096×14336), 33.4 and 31.9 (16×14336×4096), 59.9 and 62.3 (8×28672×4096); at 48×4096×4096 12.7 and 13.5.
 _MOST_ROWS = 32
+# Of packed weights (M×28672×4096, s4): 28 µs at M = 16 by mma.sync, 33 by wgmma; 54 and 42 at 64.
+_MOST_ROWS_OF_MMA_SYNC = 32
 _WORTH_SWAPPING = 0.97  # of the estimated cycles as given
 # Rows of TMA boxes that lie outside of A take time: all SMs together get so many of them per cycle.
 _EMPTY_ROWS_PER_CYCLE = 8.5
@@ -26,6 +29,16 @@ def may_pay(given: Schedule, problem: Problem) -> bool:
     """Whether to look at the swapped product: one of few rows, and no field given, which would be of one of the two."""
     is_low = problem.weights is None and problem.m is not None and problem.m <= _MOST_ROWS
     return is_low and not given.decided() and not problem.is_batched and not problem.d_is_column_major
+
+
+def for_weights(given: Schedule, problem: Problem, target: Target) -> str | None:
+    """Why packed weights are multiplied as A of a swapped product, by wgmma; None where they are not."""
+    if problem.weights is None or not has_wgmma(target):
+        return None
+    is_low = problem.m is not None and problem.m <= _MOST_ROWS_OF_MMA_SYNC
+    if not given.consumers and (given.decided() or is_low):
+        return None
+    return "wgmma takes A from registers, where packed weights are converted"
 
 
 def reason(as_given: Schedule, swapped: Schedule, problem: Problem, target: Target) -> str | None:

@@ -1,12 +1,12 @@
-"""What a schedule must satisfy where B is packed weights, which threads convert on their way to mma.sync."""
+"""What a schedule must satisfy where B is packed weights, which threads convert on their way to mma.sync or wgmma."""
 
 from collections.abc import Iterator
 
-from lowtide.dialects.tile import OperandsKind, RepeatKind
+from lowtide.dialects.tile import OperandsKind, RepeatKind, TailKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import WEIGHT_BLOCK
 from lowtide.errors import ScheduleError
-from lowtide.passes.support.atoms import CP_ASYNC_COPIES, keeps_transposed, tiled_mma
+from lowtide.passes.support.atoms import CP_ASYNC_COPIES, TMA_RANKS, keeps_transposed, tiled_mma
 from lowtide.passes.support.problem import Problem
 from lowtide.passes.support.weights import packed_tv
 from lowtide.targets import Target
@@ -15,14 +15,31 @@ WEIGHT_ATOM = "mma.m16n8k16"
 
 
 def weights(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Packed weights go with mma.sync, as B, by cp.async, in whole blocks and groups."""
+    """Packed weights go with mma.sync, as B, by cp.async, or with wgmma, as A, by TMA; in whole blocks and groups."""
     if problem.weights is None:
         return
     why = f"with packed weights of {problem.weights}"
-    if schedule.consumers:
-        yield f"roles = {schedule.mainloop.roles} {why}: mma.sync takes what threads convert; take roles = single"
+    yield from (_for_wgmma if schedule.consumers else _for_mma_sync)(schedule, problem, why)
+    yield from _steps(schedule, problem)
+
+
+def _for_wgmma(schedule: Schedule, problem: Problem, why: str) -> Iterator[str]:
+    """A wgmma takes A, and not B, from registers."""
+    if schedule.turns > 1:
+        yield f"roles = {schedule.mainloop.roles} {why}, of which consumers share a tile; take cooperative(2)"
+    if problem.packed != "a":
+        yield f"operands = as_given {why}: wgmma takes A from registers; take swapped, or roles = single"
+    if schedule.mainloop.a.copy not in TMA_RANKS:
+        yield f"a.copy = {schedule.mainloop.a.copy} {why}: they stay packed in stages; take tma"
+    if schedule.grid.tail is TailKind.halves:
+        yield f"tail = halves {why}, of which tiles are whole; take whole"
+    if not schedule.promotes:
+        yield f"promote = none {why}: each K step of wgmma is summed by itself; take promote = per_step"
+
+
+def _for_mma_sync(schedule: Schedule, problem: Problem, why: str) -> Iterator[str]:
     if schedule.grid.operands is OperandsKind.swapped:
-        yield f"operands = swapped {why}, which are B; take as_given"
+        yield f"operands = swapped {why}: mma.sync takes them as B; take as_given, or roles = cooperative(2) on sm_90a"
     if schedule.multiply.atom != WEIGHT_ATOM:
         yield f"atom = {schedule.multiply.atom} {why}, whose order is that of {WEIGHT_ATOM}; take that"
     if schedule.mainloop.b.copy not in CP_ASYNC_COPIES or keeps_transposed("b", schedule):
@@ -31,7 +48,8 @@ def weights(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
         yield f"prologue = once {why}, whose scales are those of one tile; take per_tile"
     if schedule.multiply.fragment_buffers != 1:
         yield f"fragment_buffers = 2 {why}: a load brings the weights of two slices; take 1"
-    yield from _steps(schedule, problem)
+    if schedule.promotes and not problem.group:
+        yield f"promote = per_step {why} without groups, whose sums have no scales; take none"
 
 
 def _steps(schedule: Schedule, problem: Problem) -> Iterator[str]:
@@ -42,8 +60,8 @@ def _steps(schedule: Schedule, problem: Problem) -> Iterator[str]:
         yield f"k = {k} with groups of {problem.group}: each K step has one scale; take k = {problem.group}"
     if atoms is not None and atoms[2] != 1:
         yield f"atoms = {list(atoms)}: a thread holds all of a block of packed weights; take 1 along K"
-    if problem.rows_per_byte("b") > 1:
+    if problem.rows_per_byte("b") > 1 and not schedule.consumers:
         try:
-            packed_tv(tiled_mma(schedule, problem), schedule.tile_mnk[1], problem.rows_per_byte("b"))
+            packed_tv(tiled_mma(schedule, problem), "b", schedule.tile_mnk[1], problem.rows_per_byte("b"))
         except ScheduleError as error:
             yield str(error)

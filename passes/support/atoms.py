@@ -109,9 +109,9 @@ def fragment_type(tv: Layout, shape: tuple[int, int], element: ir.Type | str) ->
 def stored_shape(operand: str, schedule: Schedule, problem: Problem) -> tuple[int, int]:
     """The shape of a stage of A or B: as in global memory, the dimension that is contiguous there last."""
     m, n, k = schedule.tile_mnk
-    if operand == "a":
-        return (m, k) if a_is_mk(problem.layout) else (k, m)
-    return (n // problem.rows_per_byte(operand), k) if b_is_nk(problem.layout) else (k, n)
+    rows = (m if operand == "a" else n) // problem.rows_per_byte(operand)
+    k_is_last = a_is_mk(problem.layout) if operand == "a" else b_is_nk(problem.layout)
+    return (rows, k) if k_is_last else (k, rows)
 
 
 def is_transposed(operand: str, layout: GemmLayout) -> bool:

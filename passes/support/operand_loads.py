@@ -89,8 +89,8 @@ def stage_access(
     tiled: TiledMma, operand: Operand, shape: tuple[int, int], along_rows: bool, problem: Problem
 ) -> WarpAccess:
     """As `operand_access`; of packed weights the loads of their bytes."""
-    if operand == "b" and problem.weights is not None:
-        return weight_access(tiled, shape[0], problem.rows_per_byte("b"), shape[1])
+    if operand == problem.packed:
+        return weight_access(tiled, operand, shape[0], problem.rows_per_byte(operand), shape[1])
     return operand_access(tiled, operand, shape, along_rows)
 
 

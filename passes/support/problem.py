@@ -239,7 +239,8 @@ class Problem:
     """Those of "ab" whose transpose, in a workspace, is multiplied: `layout` is that of what is multiplied. None where
     the IR no longer says it."""
     weights: str | None = None
-    """The type of packed weights, which lie in place of B and are converted to `b`."""
+    """The type of packed weights, which lie in place of B, or of A where operands are swapped, and are converted to the
+    other one's type."""
     group: int = 0
     """Elements of K whose sums are scaled one by one; 0 where there is no such scale."""
 
@@ -277,13 +278,18 @@ class Problem:
         """The kinds of the operands that the epilogue reads: all but scales."""
         return tuple(kind for kind in self.kinds if not acts_in_the_sum(kind))
 
+    @property
+    def packed(self) -> str | None:
+        """Which of `a` and `b` is packed weights."""
+        return None if self.weights is None else "a" if self.swapped else "b"
+
     def operand(self, name: str) -> str:
         """The element type of `a` or `b` in memory."""
-        return {"a": self.a, "b": self.b if self.weights is None else WEIGHT_BYTES}[name]
+        return WEIGHT_BYTES if name == self.packed else {"a": self.a, "b": self.b}[name]
 
     def rows_per_byte(self, name: str) -> int:
         """How many rows of the product's `a` or `b` lie in one row of memory: two of packed weights of 4 bits."""
-        return 1 if self.weights is None or name == "a" else element_type(self.weights).per_byte
+        return element_type(self.weights).per_byte if self.weights is not None and name == self.packed else 1
 
     def tiles(self, tile: Sequence[int]) -> int | None:
         """How many tiles D has, in all matrices of a batch; None where that is known at run time."""
@@ -334,12 +340,13 @@ class Problem:
         layout = gemm_layout(gemm)
         (m_in_a, k_in_a), (n_in_b, k_in_b) = dims_of_a(layout), dims_of_b(layout)
         batches = [static_extent(each, 0) for each in (d, a, b)] if d.rank == 3 else [1]
+        a_type, b_type = multiplied_types(gemm)
         return cls(
-            m=_either(static_extent(d, -2), static_extent(a, m_in_a)),
-            n=_either(static_extent(d, -1), None if gemm.weights else static_extent(b, n_in_b)),
+            m=_either(static_extent(d, -2), static_extent(a, m_in_a) if a_type == a.element_type else None),
+            n=_either(static_extent(d, -1), static_extent(b, n_in_b) if b_type == b.element_type else None),
             k=_either(static_extent(a, k_in_a), static_extent(b, k_in_b)),
-            a=element_name(a.element_type),
-            b=element_name((a if gemm.weights else b).element_type),
+            a=element_name(a_type),
+            b=element_name(b_type),
             acc=element_name(ir.TypeAttr(gemm.acc).value),
             d=element_name(d.element_type),
             layout=layout,
@@ -368,10 +375,11 @@ class Problem:
         kinds = tuple(OperandKind[kind] for kind, _ in attribute.operands)
         types = tuple(element_name(type_) for _, type_ in attribute.operands)
         layout = GemmLayout[attribute.layout]
-        weights = b if b in weight_types(a) else None
+        weights = b if b in weight_types(a) else a if a in weight_types(b) else None
+        a, b = (b if a == weights else a), (a if b == weights else b)
         is_batched = d_type is not None and ir.MemRefType(d_type).rank == 3
         return cls(
-            *(None, None, None, a, b if weights is None else a, acc, d, layout, kinds, types),
+            *(None, None, None, a, b, acc, d, layout, kinds, types),
             empty=attribute.empty,
             d_is_column_major=d_type is not None and is_column_major(d_type),
             swapped=attribute.swapped,
@@ -390,6 +398,19 @@ def _is_transposed(matrix: ir.Value) -> bool:
     """Whether a matrix is the transpose of one that was passed."""
     owner = matrix.owner
     return not isinstance(owner, ir.Block) and isinstance(owner.opview, tile.PackTransposedOp)
+
+
+def multiplied_types(mma: tile.GemmOp | tile.MmaOp) -> tuple[ir.Type, ir.Type]:
+    """The element types of A and of B as they are multiplied: packed weights as the other's."""
+    a, b = (_element(value.type) for value in (mma.a, mma.b))
+    if not mma.weights:
+        return a, b
+    return (b, b) if weights_are_a(mma) else (a, a)
+
+
+def weights_are_a(mma: tile.GemmOp | tile.MmaOp) -> bool:
+    """Whether A, and not B, is packed weights."""
+    return bool(mma.weights) and str(_element(mma.a.type)) == element_type(WEIGHT_BYTES).ir
 
 
 def acts_in_the_sum(kind: OperandKind) -> bool:
@@ -417,7 +438,9 @@ def problem_attribute(gemm: tile.GemmOp, *, as_passed: bool = False) -> tile.Pro
     """`#tile.problem` of a tile.gemm: of what its kernel multiplies, or of the host function, whose A and B lie
     `as_passed`."""
     a, b, d = (_element(value.type) for value in (gemm.a, gemm.b, gemm.d))
-    b = ir.TypeAttr(gemm.weights).value if gemm.weights else b
+    if gemm.weights:
+        weights = ir.TypeAttr(gemm.weights).value
+        a, b = (weights, b) if weights_are_a(gemm) else (a, weights)
     operands = [_element(operand.type) for operand in gemm.epilogue_operands]
     return tile.ProblemAttr.get(
         Problem.of(gemm).as_passed.layout if as_passed else gemm_layout(gemm),
@@ -453,7 +476,8 @@ def empty_extents(gemm: tile.GemmOp) -> set[str]:
 
 
 def _element(type_: ir.Type) -> ir.Type:
-    return ir.MemRefType(type_).element_type if isinstance(type_, ir.MemRefType) else type_
+    """The element of a matrix or a window; a type that has none as it is."""
+    return type_.element_type if isinstance(type_, ir.MemRefType | tile.ViewType) else type_
 
 
 def _either(x: int | None, y: int | None) -> int | None:

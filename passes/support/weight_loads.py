@@ -1,4 +1,4 @@
-"""Loads of packed weights from a stage, and their conversion to the fragment of an mma's B."""
+"""Loads of packed weights from a stage, and their conversion to the fragment of an mma's A or B."""
 
 from typing import TypeGuard
 
@@ -10,6 +10,7 @@ from lowtide.passes.support.atoms import fragment_type
 from lowtide.passes.support.rewriting import defining_op
 from lowtide.passes.support.weights import WEIGHT_LOAD, packed_tv
 from lowtide.targets import TiledMma
+from lowtide.targets.atoms import Operand
 
 
 def per_byte_of(weights: ir.Type) -> int:
@@ -19,32 +20,36 @@ def per_byte_of(weights: ir.Type) -> int:
     return row.per_byte
 
 
-def weight_load(mma: tile.MmaOp, tiled: TiledMma, element: ir.Type) -> ir.Value:
-    """The fragment of a whole stage of packed weights, B of a tile.mma: its bytes, converted.
+def weight_load(
+    buffer: ir.Value, weights: ir.Type, zeros: ir.Value | None, tiled: TiledMma, operand: Operand
+) -> sm.UnpackWeightsOp:
+    """The fragment of a whole stage of packed weights, A or B of a tiled mma: its bytes, converted.
 
-    Raises ScheduleError where the tiled mma does not give a thread both weights of a byte.
+    `zeros`: the zero points, as `load_zero_points` gives them. Raises ScheduleError where the tiled mma does not give a
+    thread both weights of a byte.
     """
-    weights, (held, depth) = mma.weights.value, ir.MemRefType(mma.b.type).shape
+    held, depth = ir.MemRefType(buffer.type).shape
     rows = held * per_byte_of(weights)
-    zeros = None if mma.zeros is None else _zeros(mma.zeros, tiled, rows)
-    packed = packed_load(mma.b, 0, depth, tiled, weights)
-    result = fragment_type(tiled.tv("b", (rows, depth)), (rows, depth), element)
-    return sm.UnpackWeightsOp(result, packed, 0, weights, zeros=zeros).result
+    packed = packed_load(buffer, 0, depth, tiled, operand, weights)
+    result = fragment_type(tiled.tv(operand, (rows, depth)), (rows, depth), tiled.atom.dtype(operand))
+    return sm.UnpackWeightsOp(result, packed, 0, weights, zeros=zeros)
 
 
-def _zeros(window: ir.Value, tiled: TiledMma, rows: int) -> ir.Value:
-    """The zero points of the rows that each thread has, for one step of the tiled mma along K."""
-    view, depth = window.owner.opview, tiled.tile_mnk[2]
+def load_zero_points(window: ir.Value | None, tiled: TiledMma, operand: Operand) -> ir.Value | None:
+    """The zero points of the rows that each thread has, for one step of a tiled mma along K; None without a window."""
+    if window is None:
+        return None
+    view, rows, depth = window.owner.opview, window.type.shape[0], tiled.tile_mnk[2]
     element = window.type.element_type
     step = tile.ViewOp(tile.ViewType.get((rows, depth), element), view.source, list(view.offsets), kind=view.kind)
-    held = fragment_type(tiled.tv("b", (rows, depth)), (rows, depth), element)
+    held = fragment_type(tiled.tv(operand, (rows, depth)), (rows, depth), element)
     return sm.LoadGlobalOp(held, step.result, "ld.global.1").result
 
 
-def packed_load(buffer: ir.Value, k: int, depth: int, tiled: TiledMma, weights: ir.Type) -> ir.Value:
+def packed_load(buffer: ir.Value, k: int, depth: int, tiled: TiledMma, operand: Operand, weights: ir.Type) -> ir.Value:
     """The bytes of `depth` of K, whole blocks, from `k` on."""
     held, per_byte = ir.MemRefType(buffer.type).shape[0], per_byte_of(weights)
-    tv = packed_tv(tiled, held * per_byte, per_byte, depth)
+    tv = packed_tv(tiled, operand, held * per_byte, per_byte, depth)
     packed = fragment_type(tv, (held, depth), ir.MemRefType(buffer.type).element_type)
     return sm.LoadSharedOp(packed, buffer, WEIGHT_LOAD, offsets=[0, k]).result
 
@@ -55,7 +60,7 @@ def is_weight_load(op: object) -> TypeGuard[sm.UnpackWeightsOp]:
 
 
 class WeightSlices:
-    """The slices along K of a fragment of packed weights: the bytes of a block are loaded once."""
+    """The slices along K of a fragment of packed weights, B of an mma: the bytes of a block are loaded once."""
 
     def __init__(self, whole: sm.UnpackWeightsOp, tiled: TiledMma) -> None:
         self.whole, self.tiled, self.weights = whole, tiled, ir.TypeAttr(whole.weights).value
@@ -66,7 +71,7 @@ class WeightSlices:
         """The fragment of K columns [k, k + step)."""
         first = k // WEIGHT_BLOCK * WEIGHT_BLOCK
         if first not in self.blocks:
-            self.blocks[first] = packed_load(self.load.source, first, WEIGHT_BLOCK, self.tiled, self.weights)
+            self.blocks[first] = packed_load(self.load.source, first, WEIGHT_BLOCK, self.tiled, "b", self.weights)
         rows, element = self.whole.result.type.shape[0], self.whole.result.type.element_type
         result = fragment_type(self.tiled.tv("b", (rows, step)), (rows, step), element)
         zeros = self.whole.zeros

@@ -5,6 +5,7 @@ share a row finds the weights of two atoms in 8 bytes side by side. Two weights 
 apart.
 """
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -15,6 +16,7 @@ from lowtide import targets
 from lowtide.elements import WEIGHT_BLOCK, WEIGHT_ROWS
 from lowtide.errors import ScheduleError
 from lowtide.targets import TiledMma, WarpAccess
+from lowtide.targets.atoms import Operand, with_a_in_registers
 from lowtide.targets.tv import coordinates, offsets
 
 WEIGHT_LOAD = "ld.shared.8"
@@ -25,13 +27,18 @@ _THREAD_BYTES = 8
 _HALF = WEIGHT_ROWS // 2  # rows between the two weights of a byte
 
 
-def packed_tv(tiled: TiledMma, rows: int, per_byte: int, depth: int = WEIGHT_BLOCK) -> Layout:
-    """The bytes that each thread holds of `depth` of K, whole blocks, of `rows` rows of B: a tile of (rows / per_byte,
-    depth) bytes.
+def with_weights_as_a(tiled: TiledMma) -> TiledMma:
+    """A tiled wgmma that takes A from registers, where weights are converted."""
+    return replace(tiled, atom=with_a_in_registers(tiled.atom))
+
+
+def packed_tv(tiled: TiledMma, operand: Operand, rows: int, per_byte: int, depth: int = WEIGHT_BLOCK) -> Layout:
+    """The bytes that each thread holds of `depth` of K, whole blocks, of `rows` rows of A or B: a tile of
+    (rows / per_byte, depth) bytes.
 
     Raises ScheduleError where a thread does not hold both rows of a byte.
     """
-    tv, held = tiled.tv("b", (rows, _DEPTH)), rows // per_byte
+    tv, held = tiled.tv(operand, (rows, _DEPTH)), rows // per_byte
     threads, values = (_modes(mode(tv, part)) for part in (0, 1))
     # A row is one of bytes; the threads of a row, two elements of K apart, are 8 bytes apart.
     thread = [(n, _row(s, per_byte) if s < rows else s // rows * (_THREAD_BYTES // 2) * held) for n, s in threads]
@@ -39,8 +46,8 @@ def packed_tv(tiled: TiledMma, rows: int, per_byte: int, depth: int = WEIGHT_BLO
     if per_byte > 1:
         if not of_rows or any(s == _HALF for _, s in threads) or of_rows[0][1] != _HALF:
             raise ScheduleError(
-                f"operand b: rows {_HALF} apart share bytes of packed weights, and the tiled mma gives them to other "
-                f"warps; take a permutation of N such as #tile.layout<(8,{tiled.atom_layout[1]},2):(1,16,8)>"
+                f"operand {operand}: rows {_HALF} apart share bytes of packed weights, and the tiled mma gives them to "
+                f"other warps; take a permutation of N such as #tile.layout<(8,{tiled.atom_layout[1]},2):(1,16,8)>"
             )
         count = of_rows[0][0] // 2
         of_rows = [*([(count, WEIGHT_ROWS)] if count > 1 else []), *of_rows[1:]]
@@ -50,9 +57,9 @@ def packed_tv(tiled: TiledMma, rows: int, per_byte: int, depth: int = WEIGHT_BLO
     return Layout(_layout(thread), _layout(value))
 
 
-def weight_access(tiled: TiledMma, rows: int, per_byte: int, depth: int) -> WarpAccess:
+def weight_access(tiled: TiledMma, operand: Operand, rows: int, per_byte: int, depth: int) -> WarpAccess:
     """The loads of the bytes of `depth` of K from shared memory."""
-    tv, shape = packed_tv(tiled, rows, per_byte, depth), (rows // per_byte, depth)
+    tv, shape = packed_tv(tiled, operand, rows, per_byte, depth), (rows // per_byte, depth)
     return targets.loads_access(targets.fragment_loads(tv, shape, False, _THREAD_BYTES), WEIGHT_LOAD)
 
 

@@ -90,8 +90,13 @@ def test_an_operand_of_the_epilogue_is_not_named_like_the_scales():
 @pytest.mark.parametrize(
     ("schedule", "message"),
     [
-        ("roles = cooperative(1)", "take roles = single"),
-        ("operands = swapped", "take as_given"),
+        ("roles = cooperative(1), operands = as_given", "take swapped, or roles = single"),
+        ("roles = pingpong(2)", "take cooperative"),
+        ("roles = cooperative(2), a.copy = cp.async.16", "they stay packed in stages; take tma"),
+        ("roles = cooperative(2), grid.tile = [256, 64], tail = halves", "take whole"),
+        ("roles = cooperative(2), promote = none", "take promote = per_step"),
+        ("roles = cooperative(2), k = 256", "take k = 128"),
+        ("operands = swapped, roles = single", "take as_given, or roles = cooperative"),
         ("atom = mma.m16n8k8", "take that"),
         ("b.copy = staged.16", "they stay packed in stages; take cp.async.16"),
         ("prologue = once, scheduler = persistent", "take per_tile"),

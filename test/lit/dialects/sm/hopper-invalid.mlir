@@ -290,6 +290,19 @@ tile.kernel @k(%as: memref<4096xbf16, #gpu.address_space<workgroup>>, %bs: !b, %
 
 // -----
 
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!fa = !sm.fragment<64x64xbf16, #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,2),1,4):((64,8,512),64,1024)>>
+!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+tile.kernel @k(%fa: !fa, %bs: !b, %c: !acc) {
+  // expected-error @below {{'sm.wgmma' op takes an A in registers as M×K of 16-bit elements, in the layouts tn and tt}}
+  %p = sm.wgmma nn %fa, %bs, %c by #mma : !fa, !b, !acc -> !sm.pending<!acc>
+  tile.return
+}
+
+// -----
+
 // The letters say which dimension is K.
 #tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
 #mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
@@ -382,7 +395,7 @@ tile.kernel @k(%as: !a, %bs: memref<8x64xf32, #gpu.address_space<workgroup>>, %c
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
 tile.kernel @k(%as: memref<64x64xbf16>, %bs: !b, %c: !acc) {
-  // expected-error @below {{'sm.wgmma' op operand #0 must be memref in shared memory, but got 'memref<64x64xbf16>'}}
+  // expected-error @below {{'sm.wgmma' op operand #0 must be memref in shared memory or A tile held in registers, each thread's part given by a thread-value layout, but got 'memref<64x64xbf16>'}}
   %p = sm.wgmma tn %as, %bs, %c by #mma : memref<64x64xbf16>, !b, !acc -> !pending
   tile.return
 }

@@ -10,10 +10,11 @@
 !b = memref<8x64xbf16, #tile.layout<(8,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
 !plain = memref<8x16xi8, #gpu.address_space<workgroup>>
 !ring = !sm.ring<2 x [!a, !b]>
+!fa = !sm.fragment<64x64xbf16, #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,2),1,4):((64,8,512),64,1024)>>
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
 
-// CHECK-DAG: #[[TV:tv]] = #tile.tv<
+// CHECK-DAG: #[[TV:tv1]] = #tile.tv<
 // CHECK-DAG: #[[MMA:tiled_mma]] = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
 // CHECK-DAG: !pending = !sm.pending<!sm.fragment<64x8xf32, #[[TV]]>>
 
@@ -137,7 +138,7 @@ tile.kernel @tma(%map: !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, %plain: !sm.t
 
 // An accumulator goes in as a fragment or while it is pending; it comes out readable only when nothing stays in flight.
 // CHECK-LABEL: tile.kernel @wgmma
-tile.kernel @wgmma(%as: !a, %bs: !b) {
+tile.kernel @wgmma(%as: !a, %bs: !b, %fa: !fa) {
   %zero = sm.splat 0.0 : !acc
   // CHECK: %[[P:.+]] = sm.wgmma tn %{{.+}}, %{{.+}}, %{{.+}} by #[[MMA]] : memref<64x64xbf16, {{.+}}>, memref<8x64xbf16, {{.+}}>, !sm.fragment<64x8xf32, #[[TV]]> -> !pending
   %p = sm.wgmma tn %as, %bs, %zero by #mma : !a, !b, !acc -> !pending
@@ -150,6 +151,8 @@ tile.kernel @wgmma(%as: !a, %bs: !b) {
   %sum, %done = sm.wgmma_promote tn %as, %bs into %zero by #mma : !a, !b, !acc
   // CHECK: sm.wgmma_promote tn %{{.+}}, %{{.+}} into %[[SCALE:.+]] scaled(%[[SCALE]] : !sm.fragment<64x8xf32, #[[TV]]>, %[[SCALE]] : !sm.fragment<64x8xf32, #[[TV]]>) by #[[MMA]]
   %scaled, %done2 = sm.wgmma_promote tn %as, %bs into %zero scaled(%zero : !acc, %zero : !acc) by #mma : !a, !b, !acc
+  // CHECK: sm.wgmma tn %{{.+}}, %{{.+}}, %{{.+}} by #[[MMA]] : !sm.fragment<64x64xbf16, #{{.+}}>, memref<8x64xbf16, {{.+}}>, !sm.fragment<64x8xf32, #[[TV]]> -> !pending
+  %held = sm.wgmma tn %fa, %bs, %zero by #mma : !fa, !b, !acc -> !pending
   // CHECK: %[[R:.+]], %{{.+}} = sm.mma_wait 1, %[[Q]] : !pending -> !pending
   %r, %retired = sm.mma_wait 1, %q : !pending -> !pending
   // CHECK: sm.mma_wait 0, %[[R]] : !pending -> !sm.fragment<64x8xf32, #[[TV]]>
@@ -158,8 +161,12 @@ tile.kernel @wgmma(%as: !a, %bs: !b) {
 }
 
 // CHECK-LABEL: func.func @ptx
-func.func @ptx(%p: !llvm.struct<(f32, f32)>) {
+func.func @ptx(%p: !llvm.struct<(f32, f32)>, %r: i32, %b: i64) {
   // CHECK: sm.ptx_wgmma_wait 0, %{{.+}} : !llvm.struct<(f32, f32)>
   %c = sm.ptx_wgmma_wait 0, %p : !llvm.struct<(f32, f32)>
+  // CHECK: sm.ptx_wgmma "wgmma.m64n8k16.f32.bf16" %{{.+}}, (%[[R:.+]], %[[R]], %[[R]], %[[R]]), %{{.+}} : !llvm.struct<(f32, f32)>
+  %q = sm.ptx_wgmma "wgmma.m64n8k16.f32.bf16" %c, (%r, %r, %r, %r), %b : !llvm.struct<(f32, f32)>
+  // CHECK: sm.ptx_wgmma "wgmma.m64n8k16.f32.bf16" clears %{{.+}}, (%[[R]], %[[R]], %[[R]], %[[R]]), %{{.+}} transposed : !llvm.struct<(f32, f32)>
+  %s = sm.ptx_wgmma "wgmma.m64n8k16.f32.bf16" clears %q, (%r, %r, %r, %r), %b transposed : !llvm.struct<(f32, f32)>
   return
 }

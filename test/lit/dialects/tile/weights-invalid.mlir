@@ -118,3 +118,29 @@ func.func @zeros(%a: !tile.view<16x64xbf16>, %b: !tile.view<64x64xui8>, %z: !til
   %0 = tile.mma tn %a, %b weights(ui8 less %z : !tile.view<16x64xui8>), %c : !tile.view<16x64xbf16>, !tile.view<64x64xui8>, !tile.tile<16x64xf32>
   return
 }
+// -----
+
+!a = memref<?x?xbf16, strided<[?, 1]>>
+!bytes = memref<?x?xui8, strided<[?, 1]>>
+func.func @not_swapped(%a: !a, %b: !bytes, %d: !a) {
+  // expected-error @below {{packed weights are B, or A where the operands are swapped}}
+  tile.gemm tn %b, %a into %d acc(f32) weights(si8) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !bytes, !a, !a
+  return
+}
+// -----
+
+!a = memref<?x?xbf16, strided<[?, 1]>>
+!bytes = memref<?x?xui8, strided<[?, 1]>>
+tile.kernel @turned(%b: !bytes, %a: !a) {
+  %c0 = arith.constant 0 : index
+  %zero = tile.splat 0.0 : !tile.tile<64x16xf32>
+  %bv = tile.view %b[%c0, %c0] : !bytes to !tile.view<32x64xui8>
+  %av = tile.view %a[%c0, %c0] : !a to !tile.view<16x32xbf16>
+  // expected-error @below {{packed weights have K contiguous; take tn or tt}}
+  %c = tile.mma nn %bv, %av weights(si8), %zero : !tile.view<32x64xui8>, !tile.view<16x32xbf16>, !tile.tile<64x16xf32>
+  tile.return
+}

@@ -22,6 +22,19 @@ func.func @gemm(%a: !a, %b: !bytes, %d: !a, %s: memref<?x?xf32, strided<[?, 1]>>
   return
 }
 
+// Where the operands are swapped the weights are A.
+// CHECK-LABEL: func.func @swapped
+// CHECK: tile.gemm tn %{{.*}}, %{{.*}} into %{{.*}} swapped acc(f32) weights(si4) group(128)
+func.func @swapped(%a: !a, %b: !bytes, %d: memref<?x?xbf16, strided<[1, ?]>>, %s: memref<?x?xf32, strided<[?, 1]>>) {
+  tile.gemm tn %b, %a into %d swapped acc(f32) weights(si4) group(128)
+      operands(group_scale %s : memref<?x?xf32, strided<[?, 1]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !bytes, !a, memref<?x?xbf16, strided<[1, ?]>>
+  return
+}
+
 // CHECK-LABEL: tile.kernel @windows
 // CHECK: tile.mma tn %{{.*}}, %{{.*}} weights(si4), %{{.*}} : !tile.view<16x64xbf16>, !tile.view<32x64xui8>, !tile.tile<16x64xf32>
 // CHECK: tile.mma tn %{{.*}}, %{{.*}} weights(si4 less %{{.*}} : !tile.view<64x64xsi8>), %{{.*}} : !tile.view<16x64xbf16>
@@ -37,6 +50,9 @@ tile.kernel @windows(%a: !a, %b: !bytes, %s: memref<?x?xf32, strided<[?, 1]>>,
   %zv = tile.view per_row %z[%c0, %c0] : memref<?x?xsi8, strided<[?, 1]>> to !tile.view<64x64xsi8>
   %q = tile.mma tn %av, %bv weights(si4 less %zv : !tile.view<64x64xsi8>), %zero : !tile.view<16x64xbf16>, !tile.view<32x64xui8>, !tile.tile<16x64xf32>
   %c = tile.promote %p into %zero scaled(%sv : !tile.view<16x64xf32>) : !tile.tile<16x64xf32>
+  // CHECK: tile.mma tn %{{.*}}, %{{.*}} weights(si4 less %{{.*}} : !tile.view<64x64xsi8>), %{{.*}} : !tile.view<32x64xui8>, !tile.view<16x64xbf16>, !tile.tile<64x16xf32>
+  %turned = tile.splat 0.0 : !tile.tile<64x16xf32>
+  %t = tile.mma tn %bv, %av weights(si4 less %zv : !tile.view<64x64xsi8>), %turned : !tile.view<32x64xui8>, !tile.view<16x64xbf16>, !tile.tile<64x16xf32>
   tile.return
 }
 

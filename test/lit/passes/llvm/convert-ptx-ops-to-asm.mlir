@@ -25,6 +25,25 @@ func.func @integers(%p: !llvm.struct<(i32, i32)>) -> !llvm.struct<(i32, i32)> {
   return %c : !llvm.struct<(i32, i32)>
 }
 
+// A in registers: its vector follows the accumulators, which are outputs alone where they are cleared.
+// CHECK-LABEL: func.func @held(
+// CHECK:       llvm.inline_asm has_side_effects "{\0A.reg .pred p;\0Asetp.ne.b32 p, 0, 0;\0Awgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {$0, $1, $2, $3}, {$4, $5, $6, $7}, $8, p, 1, 1, 1;\0A}", "=f,=f,=f,=f,r,r,r,r,l"
+// CHECK:       llvm.inline_asm has_side_effects "{\0A.reg .pred p;\0Asetp.ne.b32 p, 1, 0;\0Awgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {$0, $1, $2, $3}, {$8, $9, $10, $11}, $12, p, 1, 1, 0;\0A}", "=f,=f,=f,=f,0,1,2,3,r,r,r,r,l"
+func.func @held(%p: !llvm.struct<(f32, f32, f32, f32)>, %r: i32, %b: i64) -> !llvm.struct<(f32, f32, f32, f32)> {
+  %q = sm.ptx_wgmma "wgmma.m64n8k16.f32.bf16" clears %p, (%r, %r, %r, %r), %b transposed : !llvm.struct<(f32, f32, f32, f32)>
+  %s = sm.ptx_wgmma "wgmma.m64n8k16.f32.bf16" %q, (%r, %r, %r, %r), %b : !llvm.struct<(f32, f32, f32, f32)>
+  return %s : !llvm.struct<(f32, f32, f32, f32)>
+}
+
+// CHECK-LABEL: func.func @masks(
+// CHECK:       llvm.inline_asm "lop3.b32 $0, $1, 0xf000f, 0x43004300, 0xea;", "=r,r" %{{.+}} : (i32) -> i32
+// CHECK:       llvm.inline_asm "lop3.b32 $0, $1, 0x800080, 0x43004300, 0xae;", "=r,r" %{{.+}} : (i32) -> i32
+func.func @masks(%x: i32) -> (i32, i32) {
+  %y = sm.ptx_mask_or %x, 983055, 1124090624 : i32
+  %z = sm.ptx_mask_or inverted %x, 8388736, 1124090624 : i32
+  return %y, %z : i32, i32
+}
+
 // The number of groups that may stay in flight is the instruction's.
 // CHECK-LABEL: func.func @in_flight(
 // CHECK:       llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 2;", "=f,0"

@@ -19,8 +19,7 @@ func.func @host(%c1: index) {
 // CHECK:       %[[LOADED:.+]] = llvm.load %{{.+}} {alignment = 8 : i64} : !llvm.ptr<3> -> vector<8xi8>
 // CHECK:       vector.shuffle %[[LOADED]], %[[LOADED]] [4, 5, 6, 7]
 // CHECK:       %[[WORD:.+]] = llvm.bitcast %{{.+}} : vector<4xi8> to i32
-// CHECK:       %[[FIELD:.+]] = arith.andi %[[WORD]], %c983055_i32
-// CHECK:       %[[PUT:.+]] = arith.ori %[[FIELD]], %c1124090624_i32
+// CHECK:       %[[PUT:.+]] = sm.ptx_mask_or %[[WORD]], 983055, 1124090624 : i32
 // CHECK:       %[[FLOATS:.+]] = llvm.bitcast %[[PUT]] : i32 to vector<2xbf16>
 // CHECK:       llvm.call_intrinsic "llvm.fma.v2bf16"(%[[FLOATS]], %{{.+}}, %{{.+}}) : (vector<2xbf16>, vector<2xbf16>, vector<2xbf16>) -> vector<2xbf16>
 // CHECK:       arith.shrui %[[WORD]], %c8_i32
@@ -35,10 +34,8 @@ tile.kernel @four() attributes {threads = 32} {
 
 // bf16 does not hold eight bits: the lower seven, and the eighth, which is in the exponent.
 // CHECK-LABEL: gpu.func @eight
-// CHECK:       %[[LOW:.+]] = arith.andi %[[WORD:.+]], %c8323199_i32
-// CHECK:       %[[HIGH:.+]] = arith.andi %[[WORD]], %c8388736_i32
-// CHECK:       arith.xori %[[HIGH]], %c8388736_i32
-// CHECK:       arith.ori %[[LOW]], %c1124090624_i32
+// CHECK:       sm.ptx_mask_or inverted %[[WORD:.+]], 8388736, 1124090624 : i32
+// CHECK:       sm.ptx_mask_or %[[WORD]], 8323199, 1124090624 : i32
 // CHECK:       llvm.call_intrinsic "llvm.fma.v2bf16"
 tile.kernel @eight() attributes {threads = 32} {
   %b = sm.alloc at 0 : !bytes

@@ -25,6 +25,20 @@ module attributes {tile.level = "problem", tile.target = "sm_80"} {
     return
   }
 
+  // Packed weights become A, and their scales stay as they lie.
+  // CHECK-LABEL: func.func @weights
+  // CHECK-NEXT:  tile.gemm tt %arg1, %arg0 into %arg2 swapped acc(f32) weights(si4) group(64) operands(group_scale %arg3 : memref<?x?xbf16, strided<[?, 1]>>)
+  func.func @weights(%a: memref<?x?xbf16, strided<[?, 1]>>, %b: memref<?x?xui8, strided<[?, 1]>>,
+                     %d: memref<?x?xbf16, strided<[?, 1]>>, %s: memref<?x?xbf16, strided<[?, 1]>>) {
+    tile.gemm nn %a, %b into %d acc(f32) weights(si4) group(64)
+        operands(group_scale %s : memref<?x?xbf16, strided<[?, 1]>>) schedule(#swapped) {
+    ^bb0(%x: f32):
+      %0 = arith.truncf %x : f32 to bf16
+      tile.yield %0 : bf16
+    } : memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xui8, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
+    return
+  }
+
   // CHECK-LABEL: func.func @rows
   // CHECK-SAME:    %arg2: memref<?x?xbf16, strided<[1, ?]>>)
   // CHECK-NEXT:  tile.gemm nt %arg1, %arg0 into %arg2 swapped acc(f32)
