@@ -17,6 +17,7 @@ from lowtide.compiler.fx.values import same_extent, same_shape, value_of
 from lowtide.elements import element_type
 
 _MOST_NODES = 64
+_CHECKPOINTING = "recompute"  # in a node's metadata: what selective activation checkpointing decided
 # What Inductor does not compute in kernels that it writes.
 _CALLED = (*FORMS, "lowtide.gemm", "aten._scaled_dot_product", "aten.convolution")
 
@@ -82,6 +83,8 @@ def grow(product: Any, position: Mapping[Any, int], is_backward: Callable[[Any],
         reason = _refusal(node, reached, product)
         if reason is None and is_backward(node) != is_backward(product):
             reason = "it is part of the backward pass, and the product of the forward pass"
+        if reason is None and node.meta.get(_CHECKPOINTING) != product.meta.get(_CHECKPOINTING):
+            reason = "activation checkpointing treats it otherwise than the product"
         if reason is not None:
             stops[node] = reason
             continue

@@ -77,6 +77,18 @@ def test_a_product_of_the_forward_pass_takes_no_op_of_the_backward_pass() -> Non
     assert choice.row.taken == () and "backward pass" in choice.row.reason
 
 
+def test_what_checkpointing_keeps_takes_no_op_that_it_computes_again() -> None:
+    graph = Graph()
+    sums = product(graph)
+    relu = graph.call("aten.relu.default", sums)
+    graph.output(relu)
+    sums.meta["recompute"], relu.meta["recompute"] = "MUST_SAVE", "PREFER_RECOMPUTE"
+    choice = chosen(graph, sums)
+    assert choice.row.taken == () and "activation checkpointing" in choice.row.reason
+    relu.meta["recompute"] = "MUST_SAVE"
+    assert chosen(graph, sums).row.taken == ("relu",)
+
+
 def test_views_between_are_taken_and_give_the_last_its_shape() -> None:
     graph = Graph()
     sums = product(graph, m=4 * M)
