@@ -193,6 +193,16 @@ def test_the_gradient_of_a_weight_is_of_the_type_that_it_asks_for() -> None:
     assert layer.weight.grad.dtype == torch.float32
 
 
+def test_a_weight_may_be_computed() -> None:
+    layer = torch.nn.utils.parametrizations.weight_norm(ltt.Linear(5, 4))
+    layer(torch.randn(3, 5)).sum().backward()
+    assert all(parameter.grad is not None for parameter in layer.parameters())
+    frozen = ltt.Linear(5, 4).requires_grad_(False)
+    x = torch.randn(3, 5, requires_grad=True)
+    frozen(x).sum().backward()
+    torch.testing.assert_close(x.grad, frozen.weight.sum(0).expand(3, 5))
+
+
 def test_integers_and_their_rounding() -> None:
     a, b = (torch.randint(-128, 128, shape, dtype=torch.int8) for shape in ((5, 64), (64, 6)))
     exact = a.long() @ b.long()

@@ -80,6 +80,7 @@ def linear(
 
 
 def _asks_for_another_type(weight: torch.Tensor) -> bool:
-    if torch.compiler.is_compiling():
+    """Whether the gradient of a weight is to be of another type than the weight; leaves alone can ask for it."""
+    if torch.compiler.is_compiling() or not (weight.requires_grad and weight.is_leaf):
         return False
     return getattr(weight, "grad_dtype", None) not in (None, weight.dtype)
